@@ -1,0 +1,170 @@
+//! The vocabulary of an experiment: zones, lanes, flows, and the policy that a firewall under test is given.
+//! These are plain values; `testbed` builds beds from them and `traffic` builds frames from them.
+
+use crate::frame::FrameMix;
+use serde::{Deserialize, Serialize};
+
+/// A network zone of the five reports' test beds.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Zone {
+    /// The protected network: clients.
+    Private,
+    /// The servers' network, reachable from both others.
+    Dmz,
+    /// The outside.
+    Hostile,
+}
+
+impl Zone {
+    /// The name used in suites, results and namespaces.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Zone::Private => "private",
+            Zone::Dmz => "dmz",
+            Zone::Hostile => "hostile",
+        }
+    }
+}
+
+/// Which zones a bed has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ZoneForm {
+    /// Private and hostile.
+    Two,
+    /// Private, DMZ and hostile.
+    Three,
+}
+
+/// One direction of traffic between two zones. Sequence numbers, loss and latency are kept per lane and core.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, schemars::JsonSchema,
+)]
+pub struct Lane {
+    /// Where frames enter the firewall.
+    pub from: Zone,
+    /// Where they leave it.
+    pub to: Zone,
+}
+
+/// One- or two-way traffic.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Directions {
+    /// Private to hostile only (and, with three zones, private to DMZ and hostile to DMZ).
+    OneWay,
+    /// Both ways; `reverse_share` is the share of all frames that flows back, 0 < share < 1.
+    TwoWay {
+        /// 0.5 is symmetric.
+        reverse_share: f64,
+    },
+}
+
+/// IP version of the test frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum IpVersion {
+    /// 198.18.0.0/15 (RFC 2544 appendix C.2.2).
+    V4,
+    /// 2001:2::/48 (RFC 5180 section 8).
+    V6,
+}
+
+/// The UDP checksum of test frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UdpChecksum {
+    /// Absent (zero), which only IPv4 allows. A real card would have checked it before the firewall saw the frame.
+    Zero,
+    /// Computed for every frame.
+    Valid,
+}
+
+/// What the generator sends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrafficShape {
+    /// Frame size or mix.
+    pub frame: FrameMix,
+    /// IP version.
+    pub ip: IpVersion,
+    /// Distinct flows (5-tuples), 1 to 4,000,000, in seeded pseudorandom order (RFC 4814).
+    pub flows: u32,
+    /// Distinct source addresses that the flows are spread over.
+    pub clients: u32,
+    /// Distinct destination addresses that the flows are spread over.
+    pub servers: u32,
+    /// One- or two-way.
+    pub directions: Directions,
+    /// UDP checksum.
+    pub udp_checksum: UdpChecksum,
+    /// Cores that generate, each with its own slice of the flows.
+    pub cores: u32,
+    /// Seed of every pseudorandom choice.
+    pub seed: u64,
+}
+
+/// The policy that every firewall under test is given.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PolicyShape {
+    /// Rules in all, the matching one included; 0 means no filter at all (forward everything).
+    pub rules: u32,
+    /// 1-based position of the rule that allows the test traffic; 1..=rules, or 0 when there are no rules.
+    pub match_position: u32,
+    /// Track connections; replies are allowed by state.
+    pub stateful: bool,
+    /// Translate source addresses of private to hostile traffic.
+    pub nat: bool,
+    /// Addresses on the block list, none of which the test traffic uses.
+    pub listed_addresses: u32,
+    /// Seed of filler rules and lists.
+    pub seed: u64,
+}
+
+/// Where the work is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Placement {
+    /// Generator, firewall and sink share each core: the rate is the cost of the whole pipeline.
+    Inline,
+    /// The firewall's receive work has cores of its own: overload and loss are real.
+    Isolated,
+}
+
+/// Everything that makes two trials comparable: the levels of all factors of one cell of a plan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setup {
+    /// Zones of the bed.
+    pub zones: ZoneForm,
+    /// The traffic.
+    pub traffic: TrafficShape,
+    /// The policy.
+    pub policy: PolicyShape,
+    /// Where the work is done.
+    pub placement: Placement,
+    /// Rate limit of every link in bits a second (TBF), or none.
+    pub link_bits_per_second: Option<u64>,
+}
+
+impl Setup {
+    /// The lanes that this setup sends on, forward lanes first, each with its share of all frames. Shares sum to 1.
+    pub fn lanes(&self) -> Vec<(Lane, f64)> {
+        let forward: &[(Zone, Zone)] = match self.zones {
+            ZoneForm::Two => &[(Zone::Private, Zone::Hostile)],
+            ZoneForm::Three => {
+                &[(Zone::Private, Zone::Hostile), (Zone::Private, Zone::Dmz), (Zone::Hostile, Zone::Dmz)]
+            }
+        };
+        let reverse_share = match self.traffic.directions {
+            Directions::OneWay => 0.0,
+            Directions::TwoWay { reverse_share } => reverse_share,
+        };
+        let count = forward.len() as f64;
+        let mut lanes: Vec<(Lane, f64)> =
+            forward.iter().map(|&(from, to)| (Lane { from, to }, (1.0 - reverse_share) / count)).collect();
+        if reverse_share > 0.0 {
+            lanes.extend(
+                forward.iter().map(|&(from, to)| (Lane { from: to, to: from }, reverse_share / count)),
+            );
+        }
+        lanes
+    }
+}

@@ -1,0 +1,153 @@
+//! One trial: what is asked of a rig, and what it answers. A rig is a bed with a firewall, a generator and a
+//! sink; the bench has real ones, the tests have simulated ones.
+
+use crate::ledger::Ledger;
+use crate::results::{CpuUse, LatencySummary};
+use crate::shape::Lane;
+
+/// How many frames are offered.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Load {
+    /// Frames a second over all lanes and cores together.
+    FramesPerSecond(f64),
+    /// As fast as the generator can.
+    Maximum,
+    /// This many frames over all lanes and cores, back to back, then silence (RFC 9004).
+    Burst(u64),
+}
+
+/// A stretch of constant load.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Phase {
+    /// Offered load.
+    pub load: Load,
+    /// Seconds; for a burst, the longest it may take.
+    pub seconds: f64,
+}
+
+/// What a rig is asked to do. Phases follow one another without a pause.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrialRequest {
+    /// At least one phase; recovery tests have two.
+    pub phases: Vec<Phase>,
+    /// Reset the firewall this many seconds after the start (RFC 2544 section 26.6).
+    pub reset_after_seconds: Option<f64>,
+}
+
+impl TrialRequest {
+    /// One phase of constant load.
+    pub fn constant(load: Load, seconds: f64) -> Self {
+        Self { phases: vec![Phase { load, seconds }], reset_after_seconds: None }
+    }
+}
+
+/// What happened on one lane, all cores together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LaneOutcome {
+    /// The lane.
+    pub lane: Lane,
+    /// Frames handed to the link.
+    pub sent: u64,
+    /// Distinct frames received intact.
+    pub received: u64,
+    /// Copies beyond the first.
+    pub duplicated: u64,
+    /// Frames that arrived after a later one (RFC 4737 section 3).
+    pub reordered: u64,
+    /// Frames with our mark but wrong content.
+    pub corrupted: u64,
+    /// One-way latency; `None` when nothing was sampled.
+    pub latency_ns: Option<LatencySummary>,
+    /// Packet delay variation: latency minus the smallest (RFC 5481 section 4.2).
+    pub pdv_ns: Option<LatencySummary>,
+    /// Inter-packet delay variation, absolute (RFC 5481 section 4.1).
+    pub ipdv_ns: Option<LatencySummary>,
+}
+
+/// One second (or the last part of one) of a trial.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SecondSample {
+    /// Seconds from the start of the trial to the end of this sample.
+    pub at_seconds: f64,
+    /// Frames sent within it.
+    pub sent: u64,
+    /// Frames received within it.
+    pub received: u64,
+    /// Latency of the frames received within it.
+    pub latency_ns: Option<LatencySummary>,
+}
+
+/// What a rig answers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrialOutcome {
+    /// Seconds of sending, measured.
+    pub seconds: f64,
+    /// Where every frame went.
+    pub ledger: Ledger,
+    /// Bits of received frames, FCS included.
+    pub received_bits: u64,
+    /// Per lane.
+    pub lanes: Vec<LaneOutcome>,
+    /// Latency over all lanes.
+    pub latency_ns: Option<LatencySummary>,
+    /// Per second.
+    pub per_second: Vec<SecondSample>,
+    /// Processor time.
+    pub cpu: CpuUse,
+    /// Entries in the firewall's connection table at the end, where it has one.
+    pub connections: Option<u64>,
+    /// Bytes of memory that the firewall used, where that can be told.
+    pub memory_bytes: Option<u64>,
+    /// When the last loss was seen, in seconds from the start of the last phase.
+    pub last_loss_seconds: Option<f64>,
+    /// The longest time without a received frame, in seconds.
+    pub longest_silence_seconds: f64,
+    /// Why this trial must not count, in the user's words; empty for a good trial.
+    pub faults: Vec<String>,
+    /// What is worth knowing but does not make the trial worthless.
+    pub remarks: Vec<String>,
+}
+
+impl TrialOutcome {
+    /// Share of the offered frames that did not arrive, whatever the reason: 0 to 1.
+    pub fn loss_ratio(&self) -> f64 {
+        if self.ledger.offered == 0 {
+            return 0.0;
+        }
+        1.0 - self.ledger.received as f64 / self.ledger.offered as f64
+    }
+
+    /// Received frames a second.
+    pub fn forwarding_rate(&self) -> f64 {
+        if self.seconds <= 0.0 { 0.0 } else { self.ledger.received as f64 / self.seconds }
+    }
+}
+
+/// Why a rig could not run a trial.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RigError {
+    /// The point is lost, the run goes on.
+    #[error("{0}")]
+    Broken(String),
+    /// The user asked to stop.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+/// Something trials can be run on.
+pub trait Rig {
+    /// Name of the firewall under test, as suites write it.
+    fn dut(&self) -> &str;
+
+    /// Shows that allowed traffic passes and forbidden traffic does not, and that the firewall is the one asked for.
+    ///
+    /// # Errors
+    /// [`RigError::Broken`] names the probe that failed.
+    fn prove(&mut self) -> Result<(), RigError>;
+
+    /// Runs one trial.
+    ///
+    /// # Errors
+    /// See [`RigError`]. A trial that ran but must not count is an outcome with faults, not an error.
+    fn trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError>;
+}
