@@ -14,7 +14,7 @@
 #define MAX_MIX 64		/* frames until a mix of sizes repeats; a power of two */
 #define MAX_PHASES 4		/* stretches of constant load within a trial; a power of two */
 #define MAX_PROBES 64		/* probe frames of one proof; a power of two */
-#define MAX_DROP_REASONS 256	/* kfree_skb reasons counted; a power of two */
+#define MAX_DROP_PLACES 1024	/* places in the kernel that frees are told apart by */
 #define MAX_PORTS 256		/* zones' links of all beds that one object serves */
 #define PROBE_FRAME_BYTES 128	/* largest probe frame, without FCS */
 #define SCHEDULE_SHIFT 20
@@ -136,7 +136,6 @@ struct receiver {
 	__u64 corrupted;
 	__u64 last_arrival_ns;
 	__u64 longest_silence_ns;
-	__u64 last_gap_ns;	/* when a frame was last found missing */
 	__u64 last_latency_ns;
 	__u64 window[WINDOW_WORDS];
 } __attribute__((aligned(64)));
@@ -150,6 +149,12 @@ struct times {
 	__u64 latency_min_ns;
 	__u64 latency_max_ns;
 } __attribute__((aligned(64)));
+
+/* Where and why the kernel freed a frame. */
+struct drop_place {
+	__u64 location;		/* address of the code */
+	__u64 reason;		/* enum skb_drop_reason of the running kernel */
+};
 
 struct probe {
 	__u32 port;		/* index into the ports map */

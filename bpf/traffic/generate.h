@@ -90,9 +90,10 @@ static __always_inline int is_due(struct core *core, struct sender *sender, cons
 			end_phase(core);
 		return 0;
 	}
-	if (sender->due > core->now) {
+	/* Not "later than now", which would let the first frame out before the start. */
+	if (sender->due >= core->now) {
 		read_clock(core);
-		if (sender->due > core->now)
+		if (sender->due >= core->now)
 			return 0;
 	}
 	if (core->now >= phase->end + control.grace) {

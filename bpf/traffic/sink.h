@@ -82,15 +82,25 @@ static __noinline int clear_window(struct receiver *receiver, __u64 from_word, _
 	return 0;
 }
 
-/* A frame later than expected: some are missing, at least for now. */
-static __always_inline void note_gap(struct receiver *receiver, __u64 sequence)
+static __always_inline int was_seen(const struct receiver *receiver, __u64 sequence)
 {
-	receiver->last_gap_ns = bpf_ktime_get_ns();
-	clear_window(receiver, (receiver->highest >> 6) + ((receiver->highest & 63) != 0), sequence >> 6);
+	return receiver->window[(sequence >> 6) & (WINDOW_WORDS - 1)] >> (sequence & 63) & 1;
+}
+
+/*
+ * Whether a frame that came after later ones of its stream also came after a later one of its own flow. Firewalls and
+ * cards with several queues may let flows pass each other; only within a flow is it reordering (RFC 4737 section 3).
+ * A stream's flows take turns, so the flow's next frame is one turn of the flow table later.
+ */
+static __always_inline int overtaken_in_flow(const struct receiver *receiver, __u64 sequence, __u32 flow_count)
+{
+	__u64 next = sequence + flow_count;
+
+	return next < receiver->highest && was_seen(receiver, next);
 }
 
 /* Counts one frame of a stream by its sequence number: new, reordered or a copy. Returns 0 for a copy. */
-static __always_inline int count_sequence(struct receiver *receiver, __u32 wire_sequence)
+static __always_inline int count_sequence(struct receiver *receiver, __u32 wire_sequence, __u32 flow_count)
 {
 	__u64 highest = receiver->highest;
 	__u64 sequence = extend_sequence(highest, wire_sequence);
@@ -99,18 +109,17 @@ static __always_inline int count_sequence(struct receiver *receiver, __u32 wire_
 
 	if (sequence >= highest) {
 		if (sequence > highest)
-			note_gap(receiver, sequence);
+			clear_window(receiver, (highest >> 6) + ((highest & 63) != 0), sequence >> 6);
 		else if ((sequence & 63) == 0)
 			*word = 0;
 		receiver->highest = sequence + 1;
 	} else if (highest - sequence > WINDOW_FRAMES - 64) {
-		/* Too old to know whether it is a copy. */
-		receiver->reordered++;
+		receiver->reordered++;	/* so late that nobody remembers whether it is a copy */
 		return 1;
 	} else if (*word & bit) {
 		receiver->duplicated++;
 		return 0;
-	} else {
+	} else if (overtaken_in_flow(receiver, sequence, flow_count)) {
 		receiver->reordered++;
 	}
 	*word |= bit;
@@ -183,7 +192,7 @@ static __always_inline int receive_frame(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	const struct stamp *found = find_stamp(data, end);
-	__u32 core = this_core(), index, lane;
+	__u32 core = this_core(), sender, flow_count, lane;
 	const struct mix_size *size;
 	struct receiver *receiver;
 	struct stamp stamp;
@@ -204,14 +213,16 @@ static __always_inline int receive_frame(struct xdp_md *ctx)
 		return XDP_DROP;
 	}
 	lane = stamp_lane(stamp.who) & (MAX_LANES - 1);
-	index = (core * MAX_CORES + (stamp_core(stamp.who) & (MAX_CORES - 1))) * MAX_LANES + lane;
-	receiver = &receivers[index & (MAX_CORES * MAX_CORES * MAX_LANES - 1)];
+	sender = stamp_core(stamp.who) & (MAX_CORES - 1);
+	flow_count = control.flow_count[sender];
+	receiver = &receivers[((core * MAX_CORES + sender) * MAX_LANES + lane) &
+			      (MAX_CORES * MAX_CORES * MAX_LANES - 1)];
 	size = &control.mix[stamp_mix(stamp.who) & (MAX_MIX - 1)];
 	if (!is_intact(ctx, size, &stamp, (void *)found + STAMP_BYTES - data)) {
 		receiver->corrupted++;
 		return XDP_DROP;
 	}
-	if (!count_sequence(receiver, stamp_sequence(stamp.what)))
+	if (!count_sequence(receiver, stamp_sequence(stamp.what), flow_count))
 		return XDP_DROP;
 	receiver->received++;
 	receiver->received_bytes += size->bytes;

@@ -14,11 +14,12 @@ fn main(){
   let l=Lane{from:Zone::Private,to:Zone::Hostile}; let r=Lane{from:Zone::Hostile,to:Zone::Private};
   let lanes:Vec<_>=if a.len()>14{vec![(l,0.5),(r,0.5)]}else{vec![(l,1.0)]};
   let cores:Vec<usize>=(0..cores).collect();
-  for _ in 0..3{
+  for i in 0..4{ let dc=if i==3{Some(e.count_drops().unwrap())}else{None};
   let phases=[Phase{load:if rate==0.0{Load::Maximum}else{Load::FramesPerSecond(rate)},seconds:secs}];
   let o=e.run(&ports,&TrialPlan{phases:&phases,lanes:&lanes,placement:Placement::Inline,cores:&cores,settle:SETTLE},|_,_|{},&||false).unwrap();
   let s=&o.reading.streams[0]; let t=&o.reading.times[0];
-  println!("{:.4}s offered {} sent {} recv {} = {:.3} Mpps dup {} reord {} corrupt {} lag {:.1}us late {} lat min {} mean {:.0} max {} n {} p50 {:?} drops {:?} foreign {} stale {}",o.seconds,o.offered,o.sent(),o.reading.streams.iter().map(|s|s.received).sum::<u64>(),o.reading.streams.iter().map(|s|s.received).sum::<u64>() as f64/o.seconds/1e6,s.duplicated,s.reordered,s.corrupted,o.reading.largest_lag as f64/1e3/1048576.0,o.reading.late,t.latency_min_ns,t.latency_sum_ns as f64/t.latency_count.max(1) as f64,t.latency_max_ns,t.latency_count,{let v=t.latency();let n:u64=v.iter().map(|x|x.1).sum();let mut c=0;v.iter().find(|x|{c+=x.1;c>=n/2}).map(|x|x.0)},o.reading.drops,o.reading.foreign,o.reading.stale);
+  println!("{:.4}s offered {} sent {} recv {} = {:.3} Mpps dup {} reord {} corrupt {} lag {:.1}us late {} lat min {} mean {:.0} max {} n {} p50 {:?} foreign {} stale {}",o.seconds,o.offered,o.sent(),o.reading.streams.iter().map(|s|s.received).sum::<u64>(),o.reading.streams.iter().map(|s|s.received).sum::<u64>() as f64/o.seconds/1e6,s.duplicated,s.reordered,s.corrupted,o.reading.largest_lag as f64/1e3/1048576.0,o.reading.late,t.latency_min_ns,t.latency_sum_ns as f64/t.latency_count.max(1) as f64,t.latency_max_ns,t.latency_count,{let v=t.latency();let n:u64=v.iter().map(|x|x.1).sum();let mut c=0;v.iter().find(|x|{c+=x.1;c>=n/2}).map(|x|x.0)},o.reading.foreign,o.reading.stale);
+  if let Some(d)=&dc {println!("{:?}",e.drops(d).unwrap());}
   }
   e.detach(ports);
   let (a1,b1)=(p(1,Zone::Private,0xc6120000),p(5,Zone::Hostile,0xc6130000));

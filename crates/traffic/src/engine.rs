@@ -18,8 +18,12 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// How long the senders get to reach their first turn before the schedule starts.
-const START_DELAY: Duration = Duration::from_millis(8);
+/// From the moment when all senders turn to the start of the schedule.
+const START_DELAY: Duration = Duration::from_millis(1);
+/// Longest wait for the senders' first turn: setting up live frames takes some 10 ms.
+const SETUP_LIMIT: Duration = Duration::from_secs(5);
+/// A start that never comes: the senders turn and wait.
+const NOT_YET: u64 = u64::MAX;
 /// A trial is over when nothing arrived for this long after the last frame was sent (RFC 2544 section 23 waits 2 s
 /// for a box between two cables; a link in memory delivers at once).
 pub const SETTLE: Duration = Duration::from_millis(60);
@@ -69,7 +73,6 @@ pub struct Engine {
     traffic: Option<TrafficShape>,
     recycled: Vec<u8>,
     mark: u16,
-    drop_counter: Option<Link>,
 }
 
 impl Engine {
@@ -85,7 +88,6 @@ impl Engine {
         let pages = flow_capacity.max(1).div_ceil(FLOWS_PER_PAGE as u32);
         open.maps.flows.set_max_entries(pages).map_err(TrafficError::bpf("sizing the flow table"))?;
         let skel = open.load().map_err(TrafficError::bpf("loading bpf/traffic"))?;
-        let drop_counter = skel.progs.count_drop.attach_raw_tracepoint("kfree_skb").ok();
         Ok(Self {
             skel,
             free_slots: (0..MAX_PORTS as u32).rev().collect(),
@@ -93,13 +95,7 @@ impl Engine {
             traffic: None,
             recycled: Vec::new(),
             mark: 0x5242,
-            drop_counter,
         })
-    }
-
-    /// Whether frames that the kernel frees on their way are counted by reason.
-    pub fn counts_stack_drops(&self) -> bool {
-        self.drop_counter.is_some()
     }
 
     /// Takes a bed's ports into use: frames can be sent from them, and what arrives there is counted.
@@ -231,7 +227,7 @@ impl Engine {
         interrupted: &dyn Fn() -> bool,
     ) -> Result<TrialReading, TrafficError> {
         let schedules = self.prepare(ports, plan)?;
-        let batch = batch_size(plan.phases, plan.cores.len());
+        let batch = std::env::var("BATCH").ok().and_then(|b| b.parse().ok()).unwrap_or(batch_size(plan.phases, plan.cores.len()));
         let before = Reading::take(self.state(), plan.cores, plan.lanes.len());
         let program = self.skel.progs.generate.as_fd();
         let senders = plan
@@ -239,6 +235,8 @@ impl Engine {
             .iter()
             .map(|&core| LiveSender::start(program, &self.recycled, core, batch, None))
             .collect::<Result<Vec<_>, _>>()?;
+        self.wait_for_senders(plan, &senders);
+        self.change_control(|control| control.start_ns = Clock::now_ns() + START_DELAY.as_nanos() as u64);
         let start = Instant::now() + START_DELAY;
         let total: f64 = plan.phases.iter().map(|p| p.seconds).sum();
         let mut next_second = 1.0;
@@ -306,7 +304,7 @@ impl Engine {
             control.sample_mask = sample_mask;
             control.largest_lag = largest_lag;
             control.grace = schedule::to_schedule(total * 0.0005 + 50e-6);
-            control.start_ns = Clock::now_ns() + START_DELAY.as_nanos() as u64;
+            control.start_ns = NOT_YET;
             for (number, &core) in plan.cores.iter().enumerate() {
                 let (first, count) = flow_slice(traffic.flows, number, plan.cores.len());
                 control.flow_first[core] = first;
@@ -340,6 +338,17 @@ impl Engine {
             }
         }
         Ok(())
+    }
+
+    /// Waits until every sender takes turns, so that all start on time.
+    fn wait_for_senders(&self, plan: &TrialPlan<'_>, senders: &[LiveSender]) {
+        let begun = Instant::now();
+        while begun.elapsed() < SETUP_LIMIT && !senders.iter().any(LiveSender::is_finished) {
+            if plan.cores.iter().all(|&core| crate::reading::turns(self.state(), core) > 0) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     /// Waits until every frame sent has arrived, or nothing more arrives.

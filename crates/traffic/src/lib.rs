@@ -5,6 +5,7 @@
 
 mod bare;
 mod clock;
+mod drops;
 mod engine;
 mod error;
 mod flows;
@@ -21,6 +22,7 @@ mod skeleton;
 
 pub use bare::BareLoop;
 pub use clock::Clock;
+pub use drops::DropCount;
 pub use engine::{Engine, Ports, SETTLE, TrialPlan, TrialReading};
 pub use error::TrafficError;
 pub use flows::{FIRST_HOST, MAX_FLOWS, MAX_HOSTS};

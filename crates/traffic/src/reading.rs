@@ -2,7 +2,7 @@
 //! some frames old but is never torn.
 
 use crate::histogram;
-use crate::skeleton::{BUCKETS, MAX_CORES, MAX_DROP_REASONS, MAX_LANES, MAX_PROBES, types};
+use crate::skeleton::{BUCKETS, MAX_CORES, MAX_LANES, MAX_PROBES, types};
 use std::ptr::{addr_of, addr_of_mut};
 
 /// One lane, all cores together.
@@ -24,8 +24,6 @@ pub struct StreamCounts {
     pub reordered: u64,
     /// Frames with our mark but wrong content.
     pub corrupted: u64,
-    /// When a frame was last found missing, ns of CLOCK_MONOTONIC; 0: never.
-    pub last_gap_ns: u64,
     /// Longest time between two timed frames of a stream, in ns.
     pub longest_silence_ns: u64,
 }
@@ -77,8 +75,6 @@ pub struct Reading {
     pub foreign: u64,
     /// Frames of an earlier trial.
     pub stale: u64,
-    /// Frames that the kernel freed on their way, by `enum skb_drop_reason`: (reason, frames).
-    pub drops: Vec<(u32, u64)>,
     /// The furthest that a sender was behind its schedule, in schedule time.
     pub largest_lag: u64,
     /// Frames sent more than 5 us after they were due.
@@ -96,6 +92,10 @@ macro_rules! peek {
 
 pub(crate) fn finished(state: *mut types::bss, core: usize) -> u64 {
     peek!((*state).cores[core].finished)
+}
+
+pub(crate) fn turns(state: *mut types::bss, core: usize) -> u64 {
+    peek!((*state).cores[core].turns)
 }
 
 pub(crate) fn sent(state: *mut types::bss, core: usize, lane: usize) -> u64 {
@@ -146,7 +146,6 @@ impl Reading {
             times: (0..lanes).map(|lane| lane_times(state, lane)).collect(),
             foreign: (0..cores_online()).map(|core| peek!((*state).foreign[core])).sum(),
             stale: (0..cores_online()).map(|core| peek!((*state).stale[core])).sum(),
-            drops: drops(state),
             largest_lag: cores.iter().map(|&core| peek!((*state).cores[core].largest_lag)).max().unwrap_or(0),
             late: cores.iter().map(|&core| peek!((*state).cores[core].late)).sum(),
         }
@@ -181,11 +180,6 @@ impl Reading {
         }
         made.foreign = made.foreign.saturating_sub(earlier.foreign);
         made.stale = made.stale.saturating_sub(earlier.stale);
-        for (reason, count) in &mut made.drops {
-            let then = earlier.drops.iter().find(|(r, _)| r == reason).map_or(0, |(_, c)| *c);
-            *count = count.saturating_sub(then);
-        }
-        made.drops.retain(|(_, count)| *count > 0);
         made
     }
 }
@@ -209,7 +203,6 @@ fn lane_counts(state: *mut types::bss, cores: &[usize], lane: usize) -> StreamCo
             sum.duplicated += peek!((*state).receivers[index].duplicated);
             sum.reordered += peek!((*state).receivers[index].reordered);
             sum.corrupted += peek!((*state).receivers[index].corrupted);
-            sum.last_gap_ns = sum.last_gap_ns.max(peek!((*state).receivers[index].last_gap_ns));
             sum.longest_silence_ns = sum.longest_silence_ns.max(peek!((*state).receivers[index].longest_silence_ns));
         }
     }
@@ -240,14 +233,4 @@ fn lane_times(state: *mut types::bss, lane: usize) -> LaneTimes {
         made.latency_max_ns = made.latency_max_ns.max(max);
     }
     made
-}
-
-fn drops(state: *mut types::bss) -> Vec<(u32, u64)> {
-    (0..MAX_DROP_REASONS)
-        .map(|reason| {
-            let sum = (0..cores_online()).map(|core| peek!((*state).drops[core * MAX_DROP_REASONS + reason])).sum();
-            (reason as u32, sum)
-        })
-        .filter(|(_, sum): &(u32, u64)| *sum > 0)
-        .collect()
 }
