@@ -6,8 +6,11 @@
 
 pub mod campaign;
 pub mod frame;
+pub mod latency;
 pub mod ledger;
 pub mod procedure;
 pub mod results;
+pub mod search;
 pub mod shape;
+pub mod stats;
 pub mod trial;
