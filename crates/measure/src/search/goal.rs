@@ -1,7 +1,7 @@
 //! What a search is to find: a goal, its presets, and the levels by which it is approached.
 
 /// Width of the final interval unless a suite says otherwise.
-pub(crate) const DEFAULT_WIDTH: f64 = 0.01;
+const DEFAULT_WIDTH: f64 = 0.01;
 
 /// Each level is wider than the one after it by this factor.
 const LEVEL_WIDTH_FACTOR: f64 = 2.0;
@@ -55,6 +55,11 @@ impl Goal {
     /// a lossy trial is repeated once, and one trial without loss is enough.
     pub fn tst009(trial_seconds: f64) -> Self {
         Self { duration_sum_seconds: 2.0 * trial_seconds, exceed_ratio: 0.5, ..Self::rfc2544(trial_seconds) }
+    }
+
+    /// Seconds of the first trial of a search for this goal alone.
+    pub(crate) fn first_trial_seconds(&self) -> f64 {
+        self.levels()[0].trial_seconds
     }
 
     /// The levels from the coarsest to the goal itself. Durations grow geometrically, widths halve.
