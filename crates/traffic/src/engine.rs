@@ -31,7 +31,7 @@ pub const SETTLE: Duration = Duration::from_millis(60);
 
 /// A zone's port that an engine uses. Detached when dropped.
 #[derive(Debug)]
-pub struct AttachedPort {
+pub(crate) struct AttachedPort {
     port: Port,
     slot: u32,
     _sink: Link,
@@ -66,6 +66,28 @@ pub struct TrialPlan<'a> {
     /// Longest wait for frames still under way after the last was sent.
     pub settle: Duration,
 }
+
+/// Whoever follows a trial.
+pub trait Watch {
+    /// Whether the user asked to stop.
+    fn interrupted(&self) -> bool {
+        false
+    }
+
+    /// Longest time between two ticks. Looking costs the generator a little, so look no oftener than needed.
+    fn tick_every(&self) -> Duration {
+        Duration::from_millis(100)
+    }
+
+    /// Called now and then with the seconds since the start and the frames sent and received so far.
+    fn tick(&mut self, _at_seconds: f64, _sent: u64, _received: u64) {}
+
+    /// Called once a second and at the end with everything since the start.
+    fn second(&mut self, _at_seconds: f64, _reading: &Reading) {}
+}
+
+/// Nobody looks.
+impl Watch for () {}
 
 /// The loaded generator and sink.
 #[allow(missing_debug_implementations, reason = "a generated skeleton has none")]
@@ -218,22 +240,20 @@ impl Engine {
         &self.skel
     }
 
-    /// Runs one trial. `every_second` is told what happened so far, once a second and at the end; `interrupted` is
-    /// asked now and then.
+    /// Runs one trial, telling `watch` how it goes.
     ///
     /// # Errors
-    /// The kernel refuses, the plan is impossible, or the user interrupts.
+    /// The kernel refuses, the plan is impossible, or the watcher interrupts.
     pub fn run(
         &mut self,
         ports: &Ports,
         plan: &TrialPlan<'_>,
-        mut every_second: impl FnMut(f64, &Reading),
-        interrupted: &dyn Fn() -> bool,
+        watch: &mut dyn Watch,
     ) -> Result<TrialReading, TrafficError> {
         let schedules = self.prepare(ports, plan)?;
-        let batch = batch_size(plan);
         let before = Reading::take(self.state(), plan.cores, plan.lanes.len());
         let program = self.skel.progs.generate.as_fd();
+        let batch = batch_size(plan);
         let senders = plan
             .cores
             .iter()
@@ -241,27 +261,7 @@ impl Engine {
             .collect::<Result<Vec<_>, _>>()?;
         self.wait_for_senders(plan, &senders);
         self.change_control(|control| control.start_ns = Clock::now_ns() + START_DELAY.as_nanos() as u64);
-        let start = Instant::now() + START_DELAY;
-        let total: f64 = plan.phases.iter().map(|p| p.seconds).sum();
-        let mut next_second = 1.0;
-        let give_up = total * 1.2 + 2.0;
-        loop {
-            let now = Instant::now().saturating_duration_since(start).as_secs_f64();
-            let until = if now < total { (total - now).min(next_second - now) } else { 0.002 };
-            std::thread::sleep(Duration::from_secs_f64(until.clamp(0.001, 0.1)));
-            if interrupted() {
-                return Err(TrafficError::Interrupted);
-            }
-            let now = Instant::now().saturating_duration_since(start).as_secs_f64();
-            if now >= next_second {
-                every_second(now, &Reading::take(self.state(), plan.cores, plan.lanes.len()).since(&before));
-                next_second = now.floor() + 1.0;
-            }
-            let finished = plan.cores.iter().all(|&core| crate::reading::finished(self.state(), core) != 0);
-            if finished || now > give_up || senders.iter().any(LiveSender::is_finished) {
-                break;
-            }
-        }
+        self.watch_senders(plan, &senders, &before, watch)?;
         let seconds = plan
             .cores
             .iter()
@@ -272,8 +272,41 @@ impl Engine {
             sender.stop()?;
         }
         let after = Reading::take(self.state(), plan.cores, plan.lanes.len()).since(&before);
-        every_second(seconds.max(total), &after);
+        watch.second(seconds, &after);
         Ok(self.trial_reading(plan, &schedules, after, seconds))
+    }
+
+    /// Waits for the senders to finish their schedule.
+    fn watch_senders(
+        &self,
+        plan: &TrialPlan<'_>,
+        senders: &[LiveSender],
+        before: &Reading,
+        watch: &mut dyn Watch,
+    ) -> Result<(), TrafficError> {
+        let start = Instant::now() + START_DELAY;
+        let total: f64 = plan.phases.iter().map(|p| p.seconds).sum();
+        let give_up = total * 1.2 + 2.0;
+        let mut next_second = 1.0;
+        loop {
+            let now = Instant::now().saturating_duration_since(start).as_secs_f64();
+            let pause = if now < total { (total - now).min(next_second - now) } else { 0.002 };
+            std::thread::sleep(Duration::from_secs_f64(pause.clamp(0.001, watch.tick_every().as_secs_f64())));
+            if watch.interrupted() {
+                return Err(TrafficError::Interrupted);
+            }
+            let now = Instant::now().saturating_duration_since(start).as_secs_f64();
+            let counts = Reading::take_counts(self.state(), plan.cores, plan.lanes.len());
+            watch.tick(now, counts.iter().map(|s| s.sent).sum(), counts.iter().map(|s| s.received).sum());
+            if now >= next_second && now < total {
+                watch.second(now, &Reading::take(self.state(), plan.cores, plan.lanes.len()).since(before));
+                next_second = now.floor() + 1.0;
+            }
+            let finished = plan.cores.iter().all(|&core| crate::reading::finished(self.state(), core) != 0);
+            if finished || now > give_up || senders.iter().any(LiveSender::is_finished) {
+                return Ok(());
+            }
+        }
     }
 
     /// Writes the control block and clears what the last trial left.

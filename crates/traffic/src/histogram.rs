@@ -18,15 +18,6 @@ fn lowest_ns(bucket: usize) -> u64 {
     ((within + (bucket & (within - 1))) as u64) << shift
 }
 
-/// Times and counts of a histogram's used buckets, in rising order.
-pub(crate) fn entries(counts: &[u64; BUCKETS]) -> impl Iterator<Item = (u64, u64)> + '_ {
-    counts
-        .iter()
-        .enumerate()
-        .filter(|(_, count)| **count > 0)
-        .map(|(bucket, count)| (middle_ns(bucket), *count))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

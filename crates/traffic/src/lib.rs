@@ -24,7 +24,7 @@ mod skeleton;
 pub use bare::BareLoop;
 pub use clock::Clock;
 pub use drops::DropCount;
-pub use engine::{Engine, Ports, SETTLE, TrialPlan, TrialReading};
+pub use engine::{Engine, Ports, SETTLE, TrialPlan, TrialReading, Watch};
 pub use error::TrafficError;
 pub use flows::{FIRST_HOST, MAX_FLOWS, MAX_HOSTS};
 pub use frames::{
