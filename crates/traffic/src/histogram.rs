@@ -1,6 +1,6 @@
 //! Reading the log-linear histograms of `bpf/traffic/histogram.h`.
 
-use crate::skeleton::{BUCKET_BITS, BUCKETS};
+use crate::skeleton::BUCKET_BITS;
 
 /// The time in ns that stands for a bucket: its middle, at most 0.4 % from every time in it.
 pub(crate) fn middle_ns(bucket: usize) -> u64 {
@@ -21,6 +21,7 @@ fn lowest_ns(bucket: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skeleton::BUCKETS;
 
     #[test]
     fn buckets_are_contiguous_and_narrow() {
