@@ -7,7 +7,10 @@
 pub mod campaign;
 pub mod frame;
 pub mod ledger;
+pub mod plan;
 pub mod procedure;
+pub mod published;
 pub mod results;
 pub mod shape;
+pub mod suite;
 pub mod trial;
