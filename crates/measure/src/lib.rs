@@ -1,16 +1,19 @@
 //! What the bench measures and how it decides: suites and plans, search, statistics, the loss ledger and
 //! the result schema. Pure: reads no files, no clock, no sockets; everything here is tested as plain functions.
 //!
-//! Data flows one way: suite text becomes a plan, a plan's cells are run as trials ([`trial`]) by a
+//! Data flows one way: [`suite`] text becomes a [`plan`], a plan's cells are run as trials ([`trial`]) by a
 //! [`campaign`] on rigs that somebody else built, and what comes back becomes [`results`].
 
 pub mod campaign;
 pub mod frame;
+pub mod latency;
 pub mod ledger;
 pub mod plan;
 pub mod procedure;
 pub mod published;
 pub mod results;
+pub mod search;
 pub mod shape;
+pub mod stats;
 pub mod suite;
 pub mod trial;

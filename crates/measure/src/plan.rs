@@ -2,7 +2,6 @@
 //! says how many cores there are) nor what a firewall can do.
 
 use crate::campaign::Cell;
-use crate::procedure::{LatencyLoad, Preset, ProcedureSpec, SearchSpec};
 use crate::shape::{Placement, Setup};
 use crate::suite::{
     Factor, Layout, Levels, MAX_COMBINATIONS, Problems, Profile, SetupProblem, Suite, Test, Variant,
@@ -128,9 +127,9 @@ impl Plan {
         Ok(Self { suite: suite.name.clone(), profile, seed, cells })
     }
 
-    /// About how long the run takes, in seconds: see [`PlannedCell::estimated_seconds`].
-    pub fn estimated_seconds(&self) -> f64 {
-        self.cells.iter().map(PlannedCell::estimated_seconds).sum()
+    /// Roughly how many seconds the run takes: see [`PlannedCell::typical_seconds`].
+    pub fn typical_seconds(&self) -> f64 {
+        self.cells.iter().map(PlannedCell::typical_seconds).sum()
     }
 }
 
@@ -213,55 +212,15 @@ impl TestPlan<'_> {
     }
 }
 
-/// Seconds that a trial costs beyond its own: the generator's start, and the grace period at its end.
-const TRIAL_OVERHEAD_SECONDS: f64 = 0.08;
 /// Seconds to build, prove and take down the bed of one firewall.
 const BED_SECONDS: f64 = 0.5;
-/// Trials of a whole length that a search for one back-to-back value takes: halving from the longest burst.
-const BURST_TRIALS: f64 = 15.0;
-/// A burst is short however long it may take: the estimate counts this much at most.
-const BURST_SECONDS: f64 = 0.2;
 
 impl PlannedCell {
-    /// About how long the cell takes on all its firewalls, in seconds: trials of a usual search, each with its overhead,
-    /// times rounds, and the beds.
-    pub fn estimated_seconds(&self) -> f64 {
-        let one = procedure_seconds(&self.cell.procedure);
-        self.duts.len() as f64 * (BED_SECONDS + f64::from(self.cell.rounds) * one)
+    /// Roughly how many seconds the cell takes on all its firewalls, their beds included: for showing progress and for
+    /// choosing a profile, no promise.
+    pub fn typical_seconds(&self) -> f64 {
+        self.cell.typical_seconds(self.duts.len()) + self.duts.len() as f64 * BED_SECONDS
     }
-}
-
-fn procedure_seconds(procedure: &ProcedureSpec) -> f64 {
-    let trial = |seconds: f64| seconds + TRIAL_OVERHEAD_SECONDS;
-    match procedure {
-        ProcedureSpec::Throughput(spec) => search_seconds(&spec.search),
-        ProcedureSpec::LossCurve(spec) => (1.0 / spec.step).ceil() * trial(spec.trial_seconds),
-        ProcedureSpec::Latency(spec) => {
-            let searches = spec.loads.iter().any(|load| matches!(load, LatencyLoad::ShareOfThroughput(_)));
-            let search = if searches { search_seconds(&spec.search) } else { 0.0 };
-            search + spec.loads.len() as f64 * f64::from(spec.repeats) * trial(spec.trial_seconds)
-        }
-        ProcedureSpec::BackToBack(spec) => {
-            let bursts =
-                f64::from(spec.repeats) * BURST_TRIALS * trial(spec.trial_seconds.min(BURST_SECONDS));
-            search_seconds(&spec.search) + bursts
-        }
-        ProcedureSpec::OverloadRecovery(spec) => {
-            search_seconds(&spec.search) + trial(spec.overload_seconds + spec.recovery_seconds)
-        }
-        ProcedureSpec::ResetRecovery(spec) => search_seconds(&spec.search) + trial(spec.trial_seconds),
-    }
-}
-
-/// Usual numbers of trials: MLRsearch starts from the maximum and needs about six of the final length; a plain binary
-/// search to 1 % needs about nine; with loss verification, about eleven.
-fn search_seconds(search: &SearchSpec) -> f64 {
-    let trials = match search.preset {
-        Preset::Mlr => 6.0,
-        Preset::Rfc2544 => 9.0,
-        Preset::Tst009 => 11.0,
-    };
-    trials * (search.trial_seconds + TRIAL_OVERHEAD_SECONDS)
 }
 
 fn option_error(option: impl Into<String>, message: impl Into<String>) -> PlanError {

@@ -3,6 +3,7 @@
 //! that [`Row::frames_per_second`] says what a printed bit rate means in frames.
 
 use crate::frame::FrameMix;
+use crate::results::Metric;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
@@ -96,6 +97,32 @@ impl Row {
     }
 }
 
+impl Row {
+    /// The figure as the result schema would write it: the metric with its unit ([`Metric::unit`]) and the value in it;
+    /// `None` for what the schema has no metric for. A printed bit rate becomes a goodput, although reports count it on
+    /// the wire: that is what its place and unit are printed beside it for.
+    pub fn in_schema(&self) -> Option<(Metric, f64)> {
+        match (self.metric.as_str(), self.unit.as_str()) {
+            ("throughput", "frames/s") => Some((Metric::Throughput, self.value)),
+            ("throughput", "Gbit/s" | "Gbit/s on the wire") => Some((Metric::Goodput, self.value * 1e9)),
+            ("throughput", "Mbit/s" | "Mbit/s on the wire" | "% of 100 Mbit/s") => {
+                Some((Metric::Goodput, self.value * 1e6))
+            }
+            ("latency", "µs") => Some((Metric::Latency, self.value * 1e3)),
+            ("latency", "ms") => Some((Metric::Latency, self.value * 1e6)),
+            _ => None,
+        }
+    }
+
+    /// The printed conditions, with the levels of our suites where the row stands beside another level than its own:
+    /// what a table in the report's layout is arranged by.
+    pub fn arranged(&self) -> BTreeMap<String, String> {
+        let mut factors = self.factors.clone();
+        factors.extend(self.beside.clone());
+        factors
+    }
+}
+
 /// Units that figures may have.
 const UNITS: &[&str] = &[
     "frames/s",
@@ -181,6 +208,11 @@ pub fn parse(name: &str, text: &str) -> Result<Published, PublishedError> {
 }
 
 impl Published {
+    /// The printed figures that belong to a test of our suites.
+    pub fn of_test<'a>(&'a self, test: &'a str) -> impl Iterator<Item = &'a Row> {
+        self.rows.iter().filter(move |row| row.test.as_deref() == Some(test))
+    }
+
     /// The printed figures that belong beside a measured point: same test, and every level that a row asks for is the
     /// point's. `factors` are the point's, with `cores` among them if it matters.
     pub fn beside<'a>(
@@ -188,10 +220,8 @@ impl Published {
         test: &'a str,
         factors: &'a BTreeMap<String, String>,
     ) -> impl Iterator<Item = &'a Row> {
-        self.rows.iter().filter(move |row| {
-            row.test.as_deref() == Some(test)
-                && row.beside.iter().all(|(factor, level)| factors.get(factor) == Some(level))
-        })
+        self.of_test(test)
+            .filter(move |row| row.beside.iter().all(|(factor, level)| factors.get(factor) == Some(level)))
     }
 }
 
@@ -381,6 +411,23 @@ mod tests {
                 .collect();
             assert_eq!(found.join("; "), expected, "{test} {factors:?}");
         }
+    }
+
+    #[test]
+    fn every_figure_of_a_test_has_a_place_in_the_schema() {
+        let rows = [("eantc", "throughput", 10), ("eantc", "latency", 4), ("tolly", "udp-throughput", 36)];
+        for (report, test, count) in rows {
+            let report = load(report).expect("it ships");
+            assert_eq!(report.of_test(test).filter(|row| row.in_schema().is_some()).count(), count, "{test}");
+        }
+        let tolly = load("tolly").expect("it ships");
+        let last =
+            tolly.of_test("udp-throughput").find(|row| row.factors["flows"] == "25000").expect("a row");
+        assert_eq!(last.in_schema(), Some((Metric::Goodput, 0.44e9)));
+        assert_eq!(last.arranged()["flows"], "100000");
+        let eantc = load("eantc").expect("it ships");
+        let latency = eantc.of_test("latency").next().expect("a row");
+        assert_eq!(latency.in_schema(), Some((Metric::Latency, 160e3)));
     }
 
     #[test]

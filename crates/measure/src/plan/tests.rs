@@ -1,4 +1,5 @@
 use super::*;
+use crate::procedure::{LatencyLoad, ProcedureSpec};
 use crate::shape::{Directions, UdpChecksum, ZoneForm};
 
 const SUITE: &str = r#"name = "small"

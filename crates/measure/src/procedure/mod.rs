@@ -2,128 +2,146 @@
 //! section of a standard. A procedure does no IO and reads no clock: it hands out requests and is told outcomes, so
 //! that several firewalls can take turns ([`crate::campaign`]) and tests can run without a network.
 //!
-//! [`ProcedureSpec`] is plain data that a suite is parsed into.
+//! [`ProcedureSpec`] is plain data that a suite is parsed into; [`ProcedureSpec::start`] makes a fresh procedure.
+//! A trial that must not count ([`judge`]) never reaches a procedure's method: it is repeated, up to
+//! [`MOST_ATTEMPTS`] in all, and then the value is given up and says why.
 
-/// Which search finds a throughput.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Preset {
-    /// MLRsearch (draft-ietf-bmwg-mlrsearch): several trials a load, up to half of them may exceed the loss ratio.
-    Mlr,
-    /// RFC 2544 section 26.1: one trial a load decides, no loss allowed.
-    Rfc2544,
-    /// ETSI GS NFV-TST 009 clause 12.3.3, binary search with loss verification: a lossy trial is repeated once.
-    Tst009,
-}
+mod back_to_back;
+mod guard;
+mod latency;
+mod load_search;
+mod loss_curve;
+mod recovery;
+#[cfg(test)]
+pub(crate) mod simulated;
+mod spec;
+#[cfg(test)]
+mod tests;
+mod throughput;
 
-/// How a throughput is searched.
+pub use guard::{BEHIND_TOLERANCE, MOST_ATTEMPTS, counted_loss, judge};
+pub(crate) use spec::typical_trial_seconds;
+pub use spec::{
+    BackToBackSpec, LatencyLoad, LatencySpec, LossCurveSpec, OverloadRecoverySpec, Preset, ProcedureSpec,
+    ResetRecoverySpec, SearchSpec, ThroughputSpec,
+};
+
+use crate::results::{Mark, MarkKind, Metric};
+use crate::shape::Placement;
+use crate::trial::{TrialOutcome, TrialRequest};
+use guard::Guarded;
+use std::collections::BTreeMap;
+
+/// What a procedure wants.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SearchSpec {
-    /// The method.
-    pub preset: Preset,
-    /// Seconds of a deciding trial, > 0: 60 as RFC 2544 asks, 0.25 in a quick run. Everything else scales with it.
-    pub trial_seconds: f64,
-    /// Allowed loss ratio, 0 <= ratio < 1, instead of the preset's 0. Tolly's 0.001 % is `Some(0.00001)`.
-    pub loss_ratio: Option<f64>,
-    /// Width of the final interval as a share of its upper end, 0 < width < 1, instead of the preset's 0.01.
-    pub width: Option<f64>,
-    /// The highest load in frames/s (a link's line rate), or `None` for as much as the generator can send.
-    pub max_load: Option<f64>,
+pub enum Step {
+    /// Run this trial and [`record`](Procedure::record) its outcome.
+    Trial(TrialRequest),
+    /// The procedure has ended; this is what it found. At least one value.
+    Done(Vec<Measured>),
 }
 
-/// Throughput and goodput (RFC 2544 section 26.1): yields [`Metric::Throughput`](crate::results::Metric) and `Goodput`.
+/// One value that a procedure found.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ThroughputSpec {
-    /// The search.
-    pub search: SearchSpec,
+pub struct Measured {
+    /// What was measured.
+    pub metric: Metric,
+    /// Factors that the procedure itself varied, beside the cell's: `load`.
+    pub factors: BTreeMap<String, String>,
+    /// The value in the metric's unit; 0 when it is not valid.
+    pub value: f64,
+    /// Whether the value may be used; if not, the marks say why.
+    pub valid: bool,
+    /// The trials that the value rests on.
+    pub deciding: Vec<TrialOutcome>,
+    /// What the reader must know.
+    pub marks: Vec<Mark>,
 }
 
-/// Frame loss rate (RFC 2544 section 26.3): from the maximum rate down in steps, until two successive loads show no
-/// loss. Yields one `Loss` a load, with the extra factor `load` (`100%`, `90%`, …).
-#[derive(Debug, Clone, PartialEq)]
-pub struct LossCurveSpec {
-    /// Seconds of each trial, > 0.
-    pub trial_seconds: f64,
-    /// The rate that is 100 %, in frames/s; `None` takes what the generator gets through to its link at most, which
-    /// with placement inline differs from firewall to firewall.
-    pub max_load: Option<f64>,
-    /// Step as a share of the maximum, 0 < step <= 0.5; the RFC asks for 0.1 or finer.
-    pub step: f64,
+impl Measured {
+    /// A valid value.
+    fn found(metric: Metric, value: f64, deciding: Vec<TrialOutcome>, marks: Vec<Mark>) -> Self {
+        Self { metric, factors: BTreeMap::new(), value, valid: true, deciding, marks }
+    }
+
+    /// A value that could not be had.
+    pub(crate) fn lost(metric: Metric, marks: Vec<Mark>) -> Self {
+        Self { metric, factors: BTreeMap::new(), value: 0.0, valid: false, deciding: Vec::new(), marks }
+    }
+
+    /// The same at one level of the factor `load`.
+    fn at_load(mut self, level: String) -> Self {
+        self.factors.insert("load".into(), level);
+        self
+    }
 }
 
-/// A load at which latency is measured.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum LatencyLoad {
-    /// Frames a second over all lanes and cores.
-    FramesPerSecond(f64),
-    /// A share of the throughput which the same procedure searches for first, 0 < share <= 1.
-    ShareOfThroughput(f64),
+/// A procedure under way. It is asked for a step, the trial is run, its outcome recorded, and so on until it is done.
+pub trait Procedure: Send {
+    /// The next step. Asked again without a [`record`](Self::record) between, it answers the same.
+    fn next(&mut self) -> Step;
+
+    /// Takes the outcome of the trial that [`next`](Self::next) asked for.
+    fn record(&mut self, request: &TrialRequest, outcome: &TrialOutcome);
 }
 
-/// Latency at one or more loads (RFC 2544 section 26.2). Yields one `Latency` a load, with the extra factor `load`
-/// (`40%` of the throughput, or `100000/s`).
-#[derive(Debug, Clone, PartialEq)]
-pub struct LatencySpec {
-    /// At least one.
-    pub loads: Vec<LatencyLoad>,
-    /// Seconds of each latency trial, > 0; the RFC asks for 120.
-    pub trial_seconds: f64,
-    /// Trials a load, at least 1; the RFC asks for 20. The value is the median of their medians.
-    pub repeats: u32,
-    /// The search for the throughput; used only when a load is a share of it.
-    pub search: SearchSpec,
+impl ProcedureSpec {
+    /// A fresh procedure for one firewall and round.
+    pub fn start(&self, placement: Placement) -> Box<dyn Procedure> {
+        match self.clone() {
+            ProcedureSpec::Throughput(s) => {
+                Guarded::boxed(throughput::Throughput::new(&s, placement), placement)
+            }
+            ProcedureSpec::LossCurve(s) => {
+                Guarded::boxed(loss_curve::LossCurve::new(s, placement), placement)
+            }
+            ProcedureSpec::Latency(s) => Guarded::boxed(latency::Latency::new(s, placement), placement),
+            ProcedureSpec::BackToBack(s) => {
+                Guarded::boxed(back_to_back::BackToBack::new(s, placement), placement)
+            }
+            ProcedureSpec::OverloadRecovery(s) => {
+                Guarded::boxed(recovery::Recovery::after_overload(s, placement), placement)
+            }
+            ProcedureSpec::ResetRecovery(s) => {
+                Guarded::boxed(recovery::Recovery::after_reset(s, placement), placement)
+            }
+        }
+    }
+
+    /// The values that stand, invalid, for a firewall of which nothing could be measured. Of a loss curve that is
+    /// its first load, since where it would have ended nobody knows.
+    pub fn lost(&self, marks: &[Mark]) -> Vec<Measured> {
+        let lost = |metric| Measured::lost(metric, marks.to_vec());
+        match self {
+            ProcedureSpec::Throughput(_) => vec![lost(Metric::Throughput), lost(Metric::Goodput)],
+            ProcedureSpec::LossCurve(_) => vec![lost(Metric::Loss).at_load(spec::percent(1.0))],
+            ProcedureSpec::Latency(spec) => {
+                spec.loads.iter().map(|load| lost(Metric::Latency).at_load(load.label())).collect()
+            }
+            ProcedureSpec::BackToBack(_) => vec![lost(Metric::BackToBack), lost(Metric::BufferTime)],
+            ProcedureSpec::OverloadRecovery(_) | ProcedureSpec::ResetRecovery(_) => {
+                vec![lost(Metric::Recovery)]
+            }
+        }
+    }
 }
 
-/// Back-to-back frames (RFC 9004). Yields `BackToBack` and `BufferTime`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct BackToBackSpec {
-    /// The longest burst to try, in frames, at least 2.
-    pub max_burst_frames: u64,
-    /// The longest time a burst may take, in seconds, > 0.
-    pub trial_seconds: f64,
-    /// Searches whose results are averaged, at least 1; the RFC asks for 50 or more.
-    pub repeats: u32,
-    /// The link's rate for these frames in frames/s, the RFC's "maximum theoretical frame rate"; `None` on links
-    /// without a rate, where the rate at which the bursts really left stands in for it.
-    pub line_rate: Option<f64>,
-    /// The search for the throughput that corrects the buffer time (section 6.4).
-    pub search: SearchSpec,
+/// What a procedure does with trials that count. [`Guarded`] makes a [`Procedure`] of it.
+trait Method: Send {
+    /// The next step.
+    fn next(&mut self) -> Step;
+
+    /// Takes the outcome of a trial that counts.
+    fn record(&mut self, request: &TrialRequest, outcome: &TrialOutcome);
+
+    /// The generator cannot keep to the schedule asked for; at best it sent `rate` frames/s. A search that answers
+    /// true has lowered its maximum to what can be sent and goes on.
+    fn lower_maximum(&mut self, rate: f64) -> bool;
+
+    /// The trial asked for could not be had. The method gives up the value that depends on it, with these marks.
+    fn give_up(&mut self, marks: Vec<Mark>);
 }
 
-/// System recovery after overload (RFC 2544 section 26.5): 110 % of the throughput, then 50 % of that. Yields `Recovery`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct OverloadRecoverySpec {
-    /// Seconds of overload, > 0; the RFC asks for at least 60.
-    pub overload_seconds: f64,
-    /// Seconds of reduced load that follow, > 0: the longest recovery that can be seen.
-    pub recovery_seconds: f64,
-    /// The search for the throughput.
-    pub search: SearchSpec,
-}
-
-/// Reset (RFC 2544 section 26.6): the firewall is reset under load. Yields `Recovery`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ResetRecoverySpec {
-    /// Seconds from the start of the trial to the reset, > 0.
-    pub reset_after_seconds: f64,
-    /// Seconds of the trial in all, longer than `reset_after_seconds` by the longest recovery that can be seen.
-    pub trial_seconds: f64,
-    /// The search for the throughput, which is the load during the reset.
-    pub search: SearchSpec,
-}
-
-/// What is measured in a cell, and how.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ProcedureSpec {
-    /// RFC 2544 section 26.1.
-    Throughput(ThroughputSpec),
-    /// RFC 2544 section 26.3.
-    LossCurve(LossCurveSpec),
-    /// RFC 2544 section 26.2.
-    Latency(LatencySpec),
-    /// RFC 9004, which replaces RFC 2544 section 26.4.
-    BackToBack(BackToBackSpec),
-    /// RFC 2544 section 26.5.
-    OverloadRecovery(OverloadRecoverySpec),
-    /// RFC 2544 section 26.6.
-    ResetRecovery(ResetRecoverySpec),
+fn mark(kind: MarkKind, detail: impl Into<String>) -> Mark {
+    Mark { kind, detail: detail.into() }
 }

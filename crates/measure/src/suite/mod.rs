@@ -56,30 +56,27 @@ impl Profile {
     }
 }
 
-/// How the report lays out a test's table.
+/// How the report lays out a test's table, besides its own way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Layout {
-    /// Firewalls down, levels across.
+    /// The report's own way alone.
     Plain,
-    /// RFC 2544 section 26: frame sizes down, firewalls across.
-    FrameSizes,
-    /// The EANTC report's table of IP performance: one- and two-way throughput and latency down, firewalls across.
-    EantcIp,
-    /// The Tolly report's figure 3: sessions, then packet sizes down, cores across.
-    TollySessions,
+    /// As EANTC did in 2001: frame sizes down, directions and rules across.
+    Eantc,
+    /// As Tolly did in 2007, figure 3: sessions and packet sizes down, cores across.
+    Tolly,
 }
 
 impl Layout {
     /// All of them.
-    pub const ALL: [Layout; 4] = [Layout::Plain, Layout::FrameSizes, Layout::EantcIp, Layout::TollySessions];
+    pub const ALL: [Layout; 3] = [Layout::Plain, Layout::Eantc, Layout::Tolly];
 
     /// As suites write it.
     pub const fn name(self) -> &'static str {
         match self {
             Layout::Plain => "plain",
-            Layout::FrameSizes => "frame-sizes",
-            Layout::EantcIp => "eantc-ip",
-            Layout::TollySessions => "tolly-sessions",
+            Layout::Eantc => "eantc",
+            Layout::Tolly => "tolly",
         }
     }
 
