@@ -91,6 +91,17 @@ fn three_firewalls_side_by_side() {
 }
 
 #[test]
+fn a_cost_that_is_lost_in_the_noise_says_so() {
+    let outcome = run_boxed(&cell(3), vec![rig("wire", 4e6), rig("free", 4e6), rig("dear", 1e6)]);
+    let noise = |dut| {
+        let cost = point(&outcome, dut, Metric::Cost);
+        assert!(cost.valid);
+        cost.marks.iter().any(|m| m.detail.contains("lost in the noise"))
+    };
+    assert_eq!(["free", "dear"].map(noise), [true, false]);
+}
+
+#[test]
 fn firewalls_take_turns_and_another_one_starts_each_round() {
     let journal = Arc::new(Mutex::new(Vec::new()));
     let rigs = [("a", 1e6), ("b", 2e6)].map(|(name, capacity)| {

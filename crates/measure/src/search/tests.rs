@@ -266,3 +266,39 @@ proptest! {
         prop_assert!(trials == most || results.iter().all(|r| r.converged));
     }
 }
+
+/// Prints the table in `docs/design/search.md`: `cargo test -p measure search_table -- --ignored --nocapture`.
+#[test]
+#[ignore = "prints a table, checks nothing"]
+#[expect(clippy::print_stdout, reason = "printing is what it is for")]
+fn search_table() {
+    let presets =
+        [("mlr", Goal::mlr(0.25)), ("rfc2544", Goal::rfc2544(0.25)), ("tst009", Goal::tst009(0.25))];
+    let noises = [
+        ("none", 0.0, 0.0),
+        ("within 1 %", 0.01, 0.0),
+        ("within 3 %", 0.03, 0.0),
+        ("within 10 %", 0.1, 0.0),
+        ("one trial in ten stalled", 0.0, 0.1),
+        ("within 1 %, one in five stalled", 0.01, 0.2),
+    ];
+    for (preset, goal) in presets {
+        for (noise, spread, stalls) in noises {
+            let (mut trials, mut values): (Vec<f64>, Vec<f64>) = (0..101)
+                .map(|seed| {
+                    let mut capacity = noisy(1.2e6, spread, seed);
+                    let mut stall = stalled(f64::INFINITY, stalls, seed + 1000);
+                    let (results, trials) = search(vec![goal], &mut |load| stall(capacity(load)));
+                    (trials as f64, results[0].conditional_throughput.unwrap_or(0.0) / 1.2e6)
+                })
+                .unzip();
+            trials.sort_by(f64::total_cmp);
+            values.sort_by(f64::total_cmp);
+            let [t, v] = [&trials, &values].map(|sorted| [5, 50, 95].map(|i| sorted[i]));
+            println!(
+                "| `{preset}` | {noise} | {}, {}, {} | {:.3}, {:.3}, {:.3} |",
+                t[0], t[1], t[2], v[0], v[1], v[2]
+            );
+        }
+    }
+}
