@@ -103,7 +103,7 @@ fn duts(root: &mut Section<'_>, c: &mut Collector<'_>) -> Option<Vec<String>> {
     Some(duts)
 }
 
-fn profiles(root: &mut Section<'_>, c: &mut Collector<'_>) -> BTreeMap<Profile, Parameters> {
+fn profiles(root: &mut Section<'_>, c: &mut Collector<'_>) -> BTreeMap<Profile, Located<Parameters>> {
     let mut found = BTreeMap::new();
     let Some(mut table) = root.section("profiles", "[profiles]", c) else {
         root.missing("profiles", c);
@@ -121,8 +121,9 @@ fn profiles(root: &mut Section<'_>, c: &mut Collector<'_>) -> BTreeMap<Profile, 
                 section.missing(key, c);
             }
         }
+        let span = section.span.clone();
         section.finish(c);
-        found.insert(profile, parameters);
+        found.insert(profile, Located { value: parameters, span });
     }
     if found.is_empty() {
         let help = "add [profiles.quick] with `rounds` and `trial_seconds`";
@@ -134,7 +135,7 @@ fn profiles(root: &mut Section<'_>, c: &mut Collector<'_>) -> BTreeMap<Profile, 
 
 fn default_profile(
     root: &mut Section<'_>,
-    profiles: &BTreeMap<Profile, Parameters>,
+    profiles: &BTreeMap<Profile, Located<Parameters>>,
     c: &mut Collector<'_>,
 ) -> Option<Profile> {
     let Some(name) = root.text("default_profile", c) else {
@@ -151,7 +152,7 @@ fn default_profile(
 
 fn tests(
     root: &mut Section<'_>,
-    profiles: &BTreeMap<Profile, Parameters>,
+    profiles: &BTreeMap<Profile, Located<Parameters>>,
     c: &mut Collector<'_>,
 ) -> Vec<Test> {
     let mut tests: Vec<Test> = Vec::new();
@@ -165,10 +166,19 @@ fn tests(
     if tests.is_empty() && c.is_empty() {
         c.report(0..0, "a suite needs at least one test", Some("add a [[test]]".into()));
     }
+    for (profile, of_profile) in profiles {
+        if !tests.is_empty() && tests.iter().all(|test| test.variant(*profile).is_none()) {
+            c.report(of_profile.span.clone(), format!("every test is left out of {}", profile.name()), None);
+        }
+    }
     tests
 }
 
-fn test(mut s: Section<'_>, profiles: &BTreeMap<Profile, Parameters>, c: &mut Collector<'_>) -> Option<Test> {
+fn test(
+    mut s: Section<'_>,
+    profiles: &BTreeMap<Profile, Located<Parameters>>,
+    c: &mut Collector<'_>,
+) -> Option<Test> {
     let name = s.required_text("name", c);
     let span = name.as_ref().map_or(s.span.clone(), |n| n.span.clone());
     let name = named(name, "name", c);
@@ -202,7 +212,7 @@ fn test(mut s: Section<'_>, profiles: &BTreeMap<Profile, Parameters>, c: &mut Co
         let Some(of_profile) = profiles.get(&profile).filter(|_| !skip) else { continue };
         let mut all_factors = factors.clone();
         all_factors.extend(own_factors);
-        let parameters = own.or(&parameters).or(of_profile);
+        let parameters = own.or(&parameters).or(&of_profile.value);
         variants.insert(profile, Variant { factors: all_factors, parameters });
     }
     s.finish(c);
