@@ -194,7 +194,7 @@ fn problems_render_with_the_text_and_a_pointer() {
 const BUILTIN: &[(&str, [usize; 3], f64)] = &[
     ("demo", [4, 4, 4], 2.1),
     ("rfc2544", [21, 64, 64], 15.0),
-    ("eantc-ip", [16, 96, 96], 15.0),
+    ("eantc-ip", [16, 64, 80], 15.0),
     ("tolly-udp", [18, 24, 24], 15.0),
 ];
 
@@ -279,6 +279,26 @@ fn the_format_is_described_in_full_and_its_example_is_right() {
     ] {
         assert!(described(name), "key {name}");
     }
+}
+
+#[test]
+fn the_format_says_how_long_each_suite_takes() {
+    for name in builtin_names() {
+        let suite = Suite::parse(name, builtin(name).expect("it ships")).expect("a suite");
+        let times: Vec<String> = Profile::ALL
+            .into_iter()
+            .map(|profile| {
+                let options = Options { profile: Some(profile), ..Options::default() };
+                rough_time(Plan::new(&suite, &options).expect("a plan").typical_seconds())
+            })
+            .collect();
+        let line = format!("| `{name}` | {} |", times.join(" | "));
+        assert!(FORMAT.contains(&line), "suites/FORMAT.md should say: {line}");
+    }
+}
+
+fn rough_time(seconds: f64) -> String {
+    if seconds < 3600.0 { format!("{:.0} min", seconds / 60.0) } else { format!("{:.0} h", seconds / 3600.0) }
 }
 
 proptest! {
