@@ -135,8 +135,7 @@ fn cell(view: &View<'_>, setting: &Setting<'_>, dut: &str, options: &Options) ->
 }
 
 fn value(point: &Point) -> String {
-    let at_least = if view::is_lower_bound(point) { "≥ " } else { "" };
-    format!("{at_least}{}", units::value(&point.unit, point.value))
+    format!("{}{}", view::bound(point), units::value(&point.unit, point.value))
 }
 
 fn comparison(view: &View<'_>, setting: &Setting<'_>, dut: &str) -> String {

@@ -75,8 +75,8 @@ pub(crate) fn tolly(duts: usize) -> Results {
             for flows in ["2", "100000", "500000", "1000000"] {
                 for cores in [1, 2] {
                     let factors = [("frame", frame), ("flows", flows)];
-                    run.rate("throughput", dut, cores, &factors);
-                    run.goodput("throughput", dut, cores, &factors);
+                    run.rate("udp-throughput", dut, cores, &factors);
+                    run.goodput("udp-throughput", dut, cores, &factors);
                 }
             }
         }
