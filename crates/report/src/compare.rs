@@ -30,7 +30,7 @@ impl Matched<'_> {
     /// Whether the 95 % intervals overlap, so that the runs cannot be told apart; `None` when a point is invalid.
     pub fn overlap(&self) -> Option<bool> {
         let usable = self.old.valid && self.new.valid;
-        usable.then(|| self.new.low <= self.old.high && self.old.low <= self.new.high)
+        usable.then_some(self.new.low <= self.old.high && self.old.low <= self.new.high)
     }
 }
 

@@ -105,8 +105,7 @@ struct BlockPart {
     name: &'static str,
     sentence: &'static str,
     figures: Vec<Figure>,
-    ladders: Vec<Figure>,
-    more_ladders: Vec<Figure>,
+    folded: Vec<Figure>,
     table: Table,
     latency: Option<Table>,
 }
@@ -203,14 +202,18 @@ fn constant(test: &Test<'_>) -> String {
 }
 
 fn block_part(view: &View<'_>, block: &Block<'_>, test: &str, ids: &mut Ids) -> BlockPart {
-    let mut ladders = figures::ladders(view, block, ids);
-    let more_ladders = ladders.split_off(ladders.len().min(LADDERS_SHOWN));
+    let mut shown = figures::of_block(view, block, test, ids);
+    let mut folded = figures::ladders(view, block, ids);
+    shown.extend(folded.drain(..folded.len().min(LADDERS_SHOWN)));
+    if block.metric == Metric::Goodput {
+        // The same curves as the throughput's, in another unit.
+        folded.splice(0..0, shown.drain(..));
+    }
     BlockPart {
         name: units::metric_name(block.metric),
         sentence: units::metric_sentence(block.metric),
-        figures: figures::of_block(view, block, test, ids),
-        ladders,
-        more_ladders,
+        figures: shown,
+        folded,
         table: tables::block(view, block),
         latency: tables::latency(block),
     }
