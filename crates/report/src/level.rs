@@ -73,6 +73,7 @@ pub(crate) fn name(factor: &str) -> String {
 pub(crate) fn short(factor: &str, level: &str) -> String {
     match (factor, number(level)) {
         ("frame", None) => mix(level),
+        ("load", Some(rate)) if level.ends_with("/s") => format!("{} frames/s", counted(rate)),
         ("flows" | "sessions" | "lists", Some(n)) => counted(n),
         _ => level.to_string(),
     }
@@ -112,7 +113,9 @@ pub(crate) fn phrase(factor: &str, level: &str) -> String {
         "rules" => plural("rule"),
         "load" => format!("load {shown}"),
         "clients" | "servers" => plural(factor.trim_end_matches('s')),
-        "match" => format!("match at the rule «{shown}»"),
+        "match" if number(level).is_some() => format!("match at rule {shown}"),
+        "match" => format!("match at the {shown} rule"),
+        "udp_checksum" => format!("UDP checksum {shown}"),
         "lists" if level == "0" => "no block list".into(),
         "lists" => format!("{shown} listed addresses"),
         "ip" => format!("IPv{shown}"),
@@ -166,10 +169,13 @@ mod tests {
             ("rules", "0", "no rules"),
             ("rules", "100", "100 rules"),
             ("load", "40%", "load 40%"),
+            ("load", "100000/s", "load 100 k frames/s"),
             ("directions", "two-way", "two-way"),
             ("stateful", "false", "stateless"),
             ("link", "100M", "links of 100Mbit/s"),
-            ("udp_checksum", "zero", "udp checksum zero"),
+            ("udp_checksum", "zero", "UDP checksum zero"),
+            ("match", "last", "match at the last rule"),
+            ("match", "5", "match at rule 5"),
         ];
         for (factor, level, expected) in rows {
             assert_eq!(phrase(factor, level), expected);

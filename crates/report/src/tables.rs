@@ -257,14 +257,16 @@ fn ledger_cells(ledger: &Ledger) -> Vec<Cell> {
 pub(crate) fn invalid(view: &View<'_>) -> Table {
     let mut rows = Vec::new();
     for test in &view.tests {
+        let varying: Vec<String> = test.varying().into_iter().collect();
         for setting in test.blocks.iter().flat_map(|b| &b.settings) {
+            let place = verdict::place_among(setting, &varying);
             for point in setting.points.iter().filter(|p| !p.valid) {
                 rows.push(Row {
                     heads: vec![point.dut.clone()],
                     cells: vec![
                         Cell::text(test.name),
                         Cell::text(units::metric_name(point.metric)),
-                        Cell::text(all_levels(setting)),
+                        Cell::text(&place),
                         Cell { class: "invalid", ..Cell::text(view::reason(point)) },
                     ],
                 });
@@ -278,11 +280,6 @@ pub(crate) fn invalid(view: &View<'_>) -> Table {
         rows,
         ..Table::default()
     }
-}
-
-/// All levels of a setting in words.
-pub(crate) fn all_levels(setting: &Setting<'_>) -> String {
-    level::phrases(setting.levels.iter().map(|(k, v)| (k.as_str(), v.as_str())))
 }
 
 /// Remarks of points that are valid, in the run's own words; equal ones are said once, with the number of points.

@@ -148,7 +148,7 @@ fn comparison(view: &View<'_>, setting: &Setting<'_>, dut: &str) -> String {
     match ratio {
         Some(ratio) => tables::ratio_text(&ratio),
         None if view.reference == Some(dut) => "reference".into(),
-        None if view::Role::of(dut) == view::Role::Calibration => "ceiling".into(),
+        None if view::Role::of(dut) == view::Role::Calibration => "nothing between".into(),
         None => String::new(),
     }
 }

@@ -129,6 +129,19 @@ pub(crate) struct Test<'a> {
     pub(crate) blocks: Vec<Block<'a>>,
 }
 
+impl Test<'_> {
+    /// Names of the factors that differ anywhere in the test: what tells its points apart.
+    pub(crate) fn varying(&self) -> BTreeSet<String> {
+        let settings = || self.blocks.iter().flat_map(|b| &b.settings);
+        let names: BTreeSet<&String> = settings().flat_map(|s| s.levels.keys()).collect();
+        let differs = |name: &&String| {
+            let levels: BTreeSet<Option<&String>> = settings().map(|s| s.levels.get(*name)).collect();
+            levels.len() > 1
+        };
+        names.into_iter().filter(differs).cloned().collect()
+    }
+}
+
 /// All of it.
 #[derive(Debug, Clone)]
 pub(crate) struct View<'a> {

@@ -231,7 +231,7 @@ pub(crate) fn bars(view: &View<'_>, setting: &Setting<'_>, place: &str, ids: &mu
 
 fn bar(view: &View<'_>, setting: &Setting<'_>, point: &Point) -> Bar {
     let role = match Role::of(&point.dut) {
-        Role::Calibration => "ceiling of this bench",
+        Role::Calibration => "nothing between",
         Role::Forwarder => "no policy",
         Role::Firewall => "",
     };
@@ -280,8 +280,11 @@ fn ladder_of(view: &View<'_>, setting: &Setting<'_>, place: &str, ids: &mut Ids)
             Some(ladder::Row { name: p.dut.clone(), index: view.index(&p.dut), latency: p.latency_ns? })
         })
         .collect();
-    let title =
-        if place.is_empty() { "Latency percentiles".into() } else { format!("Latency percentiles: {place}") };
+    let what = match setting.metric {
+        Metric::Latency => "Latency percentiles",
+        _ => "Latency percentiles at the highest rate",
+    };
+    let title = if place.is_empty() { what.into() } else { format!("{what}: {place}") };
     let svg = Ladder {
         id: ids.next(),
         title: title.clone(),

@@ -203,11 +203,17 @@ fn constant(test: &Test<'_>) -> String {
 
 fn block_part(view: &View<'_>, block: &Block<'_>, test: &str, ids: &mut Ids) -> BlockPart {
     let mut shown = figures::of_block(view, block, test, ids);
-    let mut folded = figures::ladders(view, block, ids);
-    shown.extend(folded.drain(..folded.len().min(LADDERS_SHOWN)));
-    if block.metric == Metric::Goodput {
+    let mut folded = Vec::new();
+    match block.metric {
+        Metric::Latency => {
+            folded = figures::ladders(view, block, ids);
+            shown.extend(folded.drain(..folded.len().min(LADDERS_SHOWN)));
+        }
+        // Latency at the rate that a search ended at is worth a look, but is not what the test is about.
+        Metric::Throughput => folded = figures::ladders(view, block, ids),
         // The same curves as the throughput's, in another unit.
-        folded.splice(0..0, shown.drain(..));
+        Metric::Goodput => folded = std::mem::take(&mut shown),
+        _ => {}
     }
     BlockPart {
         name: units::metric_name(block.metric),
