@@ -191,28 +191,12 @@ fn test(
 
     let mut variants = BTreeMap::new();
     for profile in Profile::ALL {
-        let what = format!("[test.{}]", profile.name());
-        let mut skip = false;
-        let mut own_factors = BTreeMap::new();
-        let mut own = Parameters::default();
-        if let Some(mut section) = s.section(profile.name(), what.clone(), c) {
-            if !profiles.contains_key(&profile) {
-                c.report(
-                    section.span.clone(),
-                    format!("the suite has no [profiles.{}] that {what} could change", profile.name()),
-                    None,
-                );
-            }
-            skip = section.flag("skip", c).unwrap_or(false);
-            own_factors = self::factors(&mut section, &format!("[test.{}.factors]", profile.name()), c);
-            own = Parameters::read(&mut section, c);
-            refuse_idle_parameters(&mut section, procedure, c);
-            section.finish(c);
-        }
-        let Some(of_profile) = profiles.get(&profile).filter(|_| !skip) else { continue };
+        let of_profile = profiles.get(&profile).map(|p| &p.value);
+        let own = own_part(&mut s, profile, of_profile.is_some(), procedure, c);
+        let Some(of_profile) = of_profile.filter(|_| !own.skip) else { continue };
         let mut all_factors = factors.clone();
-        all_factors.extend(own_factors);
-        let parameters = own.or(&parameters).or(&of_profile.value);
+        all_factors.extend(own.factors);
+        let parameters = own.parameters.or(&parameters).or(of_profile);
         variants.insert(profile, Variant { factors: all_factors, parameters });
     }
     s.finish(c);
@@ -221,6 +205,38 @@ fn test(
         Test { name: name?, title: title?.value, procedure: procedure?, layout: layout?, span, variants };
     check_variants(&test, c);
     Some(test)
+}
+
+/// What a test changes for one profile.
+#[derive(Default)]
+struct OwnPart {
+    skip: bool,
+    factors: BTreeMap<Factor, Vec<String>>,
+    parameters: Parameters,
+}
+
+/// Reads `[test.PROFILE]`; nothing is changed where there is none.
+fn own_part(
+    test: &mut Section<'_>,
+    profile: Profile,
+    suite_has_it: bool,
+    procedure: Option<ProcedureKind>,
+    c: &mut Collector<'_>,
+) -> OwnPart {
+    let name = profile.name();
+    let Some(mut s) = test.section(name, format!("[test.{name}]"), c) else { return OwnPart::default() };
+    if !suite_has_it {
+        let message = format!("the suite has no [profiles.{name}] that [test.{name}] could change");
+        c.report(s.span.clone(), message, None);
+    }
+    let own = OwnPart {
+        skip: s.flag("skip", c).unwrap_or(false),
+        factors: factors(&mut s, &format!("[test.{name}.factors]"), c),
+        parameters: Parameters::read(&mut s, c),
+    };
+    refuse_idle_parameters(&mut s, procedure, c);
+    s.finish(c);
+    own
 }
 
 fn procedure(s: &mut Section<'_>, c: &mut Collector<'_>) -> Option<ProcedureKind> {

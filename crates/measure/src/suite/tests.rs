@@ -185,7 +185,9 @@ fn what_a_suite_says_beside_its_tests_is_carried_over() {
 fn problems_render_with_the_text_and_a_pointer() {
     let problems = Suite::parse("small.toml", &RIGHT.replace("summary", "sumary")).expect_err("wrong");
     let mut out = String::new();
-    miette::NarratableReportHandler::new().render_report(&mut out, &problems).expect("renders");
+    for report in problems.reports() {
+        miette::NarratableReportHandler::new().render_report(&mut out, report.as_ref()).expect("renders");
+    }
     assert!(out.contains("did you mean `summary`?"), "{out}");
     assert!(out.contains("sumary = \"Shows"), "{out}");
 }
