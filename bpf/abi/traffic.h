@@ -17,6 +17,7 @@
 #define MAX_DROP_PLACES 1024	/* places in the kernel that frees are told apart by */
 #define MAX_PORTS 256		/* zones' links of all beds that one object serves */
 #define PROBE_FRAME_BYTES 128	/* largest probe frame, without FCS */
+#define ARRIVAL_BYTES 60		/* Ethernet, IPv4 or IPv6, and both ports */
 #define SCHEDULE_SHIFT 20
 #define FLOWS_PER_PAGE 512	/* flows in one value of the flow table: 4 KiB */
 #define WINDOW_WORDS 64		/* 64-bit words of sequence numbers remembered a stream: 4,096 frames */
@@ -154,6 +155,13 @@ struct times {
 struct drop_place {
 	__u64 location;		/* address of the code */
 	__u64 reason;		/* enum skb_drop_reason of the running kernel */
+};
+
+/* A probe that arrived: how often, and the beginning of the first copy up to the ports. */
+struct arrival {
+	__u64 count;
+	__u8 head[ARRIVAL_BYTES];
+	__u32 pad;
 };
 
 struct probe {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Probe frames: each turn sends the next of a list that user space wrote. They prove a firewall's policy. */
+/* Probe frames: each turn sends the next of a list that user space wrote, and the sink keeps the beginning of each that
+ * arrives. They prove a firewall's policy. */
 #ifndef RAMPART_TRAFFIC_PROBE_H
 #define RAMPART_TRAFFIC_PROBE_H
 
@@ -21,6 +22,14 @@ static __always_inline int send_next_probe(struct xdp_md *ctx)
 	if (bpf_xdp_adjust_tail(ctx, (int)probe->bytes - PROBE_FRAME_BYTES))
 		return XDP_ABORTED;
 	return bpf_redirect_map(&ports, probe->port, 0);
+}
+
+static __always_inline void receive_probe(struct xdp_md *ctx, __u8 number)
+{
+	struct arrival *arrival = &arrivals[number & (MAX_PROBES - 1)];
+
+	if (__sync_fetch_and_add(&arrival->count, 1) == 0)
+		bpf_xdp_load_bytes(ctx, 0, arrival->head, ARRIVAL_BYTES);
 }
 
 #endif

@@ -9,6 +9,7 @@
 #include "../net/checksum.h"
 #include "../net/headers.h"
 #include "histogram.h"
+#include "probe.h"
 #include "stamp.h"
 #include "state.h"
 
@@ -209,7 +210,7 @@ static __always_inline int receive_frame(struct xdp_md *ctx)
 		return XDP_PASS;
 	}
 	if (is_probe(stamp.who)) {
-		__sync_fetch_and_add(&probes_seen[stamp_lane(stamp.who) & (MAX_PROBES - 1)], 1);
+		receive_probe(ctx, stamp_lane(stamp.who));
 		return XDP_DROP;
 	}
 	lane = stamp_lane(stamp.who) & (MAX_LANES - 1);

@@ -13,7 +13,7 @@ struct core cores[MAX_CORES];
 struct receiver receivers[MAX_CORES * MAX_CORES * MAX_LANES];
 struct times times[MAX_CORES * MAX_LANES];
 struct probe probes[MAX_PROBES];
-__u64 probes_seen[MAX_PROBES];
+struct arrival arrivals[MAX_PROBES];
 __u32 probe_next;
 __u64 foreign[MAX_CORES];	/* frames at the sink that are not ours */
 __u64 stale[MAX_CORES];		/* frames of an earlier trial */

@@ -44,8 +44,10 @@ impl Engine {
         let skel = self.skeleton();
         // A veth end takes redirected frames only when it runs XDP itself, so both ends get the counting sink.
         let attach = |port: &Port| {
-            namespace::inside(port.namespace.as_deref(), || skel.progs.bare_sink.attach_xdp(port.ifindex as i32))?
-                .map_err(TrafficError::bpf("attaching the bare sink"))
+            namespace::inside(port.namespace.as_deref(), || {
+                skel.progs.bare_sink.attach_xdp(port.ifindex as i32)
+            })?
+            .map_err(TrafficError::bpf("attaching the bare sink"))
         };
         let _links = (attach(bare.from)?, attach(bare.to)?);
         namespace::inside(bare.from.namespace.as_deref(), || {

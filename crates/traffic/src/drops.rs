@@ -44,7 +44,8 @@ impl Engine {
         let mut named = BTreeMap::new();
         let map = &self.skeleton().maps.drops;
         for key in map.keys() {
-            let value = map.lookup(&key, MapFlags::ANY).map_err(TrafficError::bpf("reading the drop counters"))?;
+            let value =
+                map.lookup(&key, MapFlags::ANY).map_err(TrafficError::bpf("reading the drop counters"))?;
             let (location, reason, frames) = (word(&key, 0), word(&key, 1), value.map_or(0, |v| word(&v, 0)));
             let place = symbols.name(location);
             if place.starts_with("veth_xdp_rcv") {
@@ -66,7 +67,8 @@ fn word(bytes: &[u8], number: usize) -> u64 {
 /// The running kernel's `enum skb_drop_reason`, from its BTF; empty where there is none.
 fn drop_reasons() -> BTreeMap<i64, String> {
     let Ok(btf) = Btf::from_vmlinux() else { return BTreeMap::new() };
-    let strip = |name: &str| name.trim_start_matches("SKB_DROP_REASON_").trim_start_matches("SKB_").to_owned();
+    let strip =
+        |name: &str| name.trim_start_matches("SKB_DROP_REASON_").trim_start_matches("SKB_").to_owned();
     let named = |name: Option<&std::ffi::OsStr>| name.and_then(|n| n.to_str()).map(strip).unwrap_or_default();
     for number in 1..btf.len() as u32 {
         let id = TypeId::from(number);

@@ -1,13 +1,14 @@
 //! The loaded BPF object: ports, flows, trials, probes. One engine serves all beds of a run, one trial at a time.
 
 use crate::flows;
-use crate::frames::{self, Port, ProbeFrame};
+use crate::frames::{self, Arrival, Port, ProbeFrame};
 use crate::live::LiveSender;
 use crate::namespace;
 use crate::reading::{Reading, StreamCounts};
 use crate::schedule::{self, Schedule};
 use crate::skeleton::{
-    FLOWS_PER_PAGE, MAX_CORES, MAX_LANES, MAX_PORTS, MAX_PROBES, PROBE_FRAME_BYTES, TrafficSkel, TrafficSkelBuilder, types,
+    FLOWS_PER_PAGE, MAX_CORES, MAX_LANES, MAX_PORTS, MAX_PROBES, PROBE_FRAME_BYTES, TrafficSkel,
+    TrafficSkelBuilder, types,
 };
 use crate::{Clock, TrafficError};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -30,7 +31,7 @@ pub const SETTLE: Duration = Duration::from_millis(60);
 
 /// A zone's port that an engine uses. Detached when dropped.
 #[derive(Debug)]
-pub struct AttachedPort {
+pub(crate) struct AttachedPort {
     port: Port,
     slot: u32,
     _sink: Link,
@@ -60,9 +61,33 @@ pub struct TrialPlan<'a> {
     pub placement: Placement,
     /// Cores that generate.
     pub cores: &'a [usize],
+    /// Whether the trial is about when frames arrive rather than how many.
+    pub times_matter: bool,
     /// Longest wait for frames still under way after the last was sent.
     pub settle: Duration,
 }
+
+/// Whoever follows a trial.
+pub trait Watch {
+    /// Whether the user asked to stop.
+    fn interrupted(&self) -> bool {
+        false
+    }
+
+    /// Longest time between two ticks. Looking costs the generator a little, so look no oftener than needed.
+    fn tick_every(&self) -> Duration {
+        Duration::from_millis(100)
+    }
+
+    /// Called now and then with the seconds since the start and the frames sent and received so far.
+    fn tick(&mut self, _at_seconds: f64, _sent: u64, _received: u64) {}
+
+    /// Called once a second and at the end with everything since the start.
+    fn second(&mut self, _at_seconds: f64, _reading: &Reading) {}
+}
+
+/// Nobody looks.
+impl Watch for () {}
 
 /// The loaded generator and sink.
 #[allow(missing_debug_implementations, reason = "a generated skeleton has none")]
@@ -195,7 +220,8 @@ impl Engine {
 
     /// The object's global state, which the kernel's programs share while a trial runs.
     pub(crate) fn state(&self) -> *mut types::bss {
-        let state = self.skel.maps.bss_data.as_ref().map(|data| std::ptr::from_ref::<types::bss>(data).cast_mut());
+        let state =
+            self.skel.maps.bss_data.as_ref().map(|data| std::ptr::from_ref::<types::bss>(data).cast_mut());
         state.unwrap_or(std::ptr::null_mut())
     }
 
@@ -214,22 +240,20 @@ impl Engine {
         &self.skel
     }
 
-    /// Runs one trial. `every_second` is told what happened so far, once a second and at the end; `interrupted` is
-    /// asked now and then.
+    /// Runs one trial, telling `watch` how it goes.
     ///
     /// # Errors
-    /// The kernel refuses, the plan is impossible, or the user interrupts.
+    /// The kernel refuses, the plan is impossible, or the watcher interrupts.
     pub fn run(
         &mut self,
         ports: &Ports,
         plan: &TrialPlan<'_>,
-        mut every_second: impl FnMut(f64, &Reading),
-        interrupted: &dyn Fn() -> bool,
+        watch: &mut dyn Watch,
     ) -> Result<TrialReading, TrafficError> {
         let schedules = self.prepare(ports, plan)?;
-        let batch = std::env::var("BATCH").ok().and_then(|b| b.parse().ok()).unwrap_or(batch_size(plan.phases, plan.cores.len()));
         let before = Reading::take(self.state(), plan.cores, plan.lanes.len());
         let program = self.skel.progs.generate.as_fd();
+        let batch = batch_size(plan);
         let senders = plan
             .cores
             .iter()
@@ -237,27 +261,7 @@ impl Engine {
             .collect::<Result<Vec<_>, _>>()?;
         self.wait_for_senders(plan, &senders);
         self.change_control(|control| control.start_ns = Clock::now_ns() + START_DELAY.as_nanos() as u64);
-        let start = Instant::now() + START_DELAY;
-        let total: f64 = plan.phases.iter().map(|p| p.seconds).sum();
-        let mut next_second = 1.0;
-        let give_up = total * 1.2 + 2.0;
-        loop {
-            let now = Instant::now().saturating_duration_since(start).as_secs_f64();
-            let until = if now < total { (total - now).min(next_second - now) } else { 0.002 };
-            std::thread::sleep(Duration::from_secs_f64(until.clamp(0.001, 0.1)));
-            if interrupted() {
-                return Err(TrafficError::Interrupted);
-            }
-            let now = Instant::now().saturating_duration_since(start).as_secs_f64();
-            if now >= next_second {
-                every_second(now, &Reading::take(self.state(), plan.cores, plan.lanes.len()).since(&before));
-                next_second = now.floor() + 1.0;
-            }
-            let finished = plan.cores.iter().all(|&core| crate::reading::finished(self.state(), core) != 0);
-            if finished || now > give_up || senders.iter().any(LiveSender::is_finished) {
-                break;
-            }
-        }
+        self.watch_senders(plan, &senders, &before, watch)?;
         let seconds = plan
             .cores
             .iter()
@@ -268,8 +272,41 @@ impl Engine {
             sender.stop()?;
         }
         let after = Reading::take(self.state(), plan.cores, plan.lanes.len()).since(&before);
-        every_second(seconds.max(total), &after);
+        watch.second(seconds, &after);
         Ok(self.trial_reading(plan, &schedules, after, seconds))
+    }
+
+    /// Waits for the senders to finish their schedule.
+    fn watch_senders(
+        &self,
+        plan: &TrialPlan<'_>,
+        senders: &[LiveSender],
+        before: &Reading,
+        watch: &mut dyn Watch,
+    ) -> Result<(), TrafficError> {
+        let start = Instant::now() + START_DELAY;
+        let total: f64 = plan.phases.iter().map(|p| p.seconds).sum();
+        let give_up = total * 1.2 + 2.0;
+        let mut next_second = 1.0;
+        loop {
+            let now = Instant::now().saturating_duration_since(start).as_secs_f64();
+            let pause = if now < total { (total - now).min(next_second - now) } else { 0.002 };
+            std::thread::sleep(Duration::from_secs_f64(pause.clamp(0.001, watch.tick_every().as_secs_f64())));
+            if watch.interrupted() {
+                return Err(TrafficError::Interrupted);
+            }
+            let now = Instant::now().saturating_duration_since(start).as_secs_f64();
+            let counts = Reading::take_counts(self.state(), plan.cores, plan.lanes.len());
+            watch.tick(now, counts.iter().map(|s| s.sent).sum(), counts.iter().map(|s| s.received).sum());
+            if now >= next_second && now < total {
+                watch.second(now, &Reading::take(self.state(), plan.cores, plan.lanes.len()).since(before));
+                next_second = now.floor() + 1.0;
+            }
+            let finished = plan.cores.iter().all(|&core| crate::reading::finished(self.state(), core) != 0);
+            if finished || now > give_up || senders.iter().any(LiveSender::is_finished) {
+                return Ok(());
+            }
+        }
     }
 
     /// Writes the control block and clears what the last trial left.
@@ -281,7 +318,11 @@ impl Engine {
             return Err(TrafficError::Impossible(format!("{} lanes: 1 to {MAX_LANES}", plan.lanes.len())));
         }
         if plan.cores.is_empty() || plan.cores.iter().any(|&core| core >= MAX_CORES) {
-            return Err(TrafficError::Impossible(format!("cores {:?}: the bench uses 0 to {}", plan.cores, MAX_CORES - 1)));
+            return Err(TrafficError::Impossible(format!(
+                "cores {:?}: the bench uses 0 to {}",
+                plan.cores,
+                MAX_CORES - 1
+            )));
         }
         let shares: Vec<f64> = plan.lanes.iter().map(|(_, share)| *share).collect();
         let schedules = (0..plan.cores.len())
@@ -294,7 +335,7 @@ impl Engine {
         }
         self.mark = self.mark.wrapping_add(1);
         let mark = self.mark;
-        let (sample_mask, largest_lag) = (sample_mask(plan.phases, plan.cores.len()), largest_lag(plan.placement));
+        let (sample_mask, largest_lag) = (sample_mask(plan), largest_lag(plan.placement));
         let total: f64 = plan.phases.iter().map(|p| p.seconds).sum();
         crate::reading::clear(self.state(), plan.cores, plan.lanes.len());
         self.change_control(|control| {
@@ -319,7 +360,9 @@ impl Engine {
     fn write_schedules(&mut self, plan: &TrialPlan<'_>, schedules: &[Schedule]) -> Result<(), TrafficError> {
         let first = schedules.first().cloned();
         if plan.phases.len() > 1 && plan.phases.iter().any(|p| !matches!(p.load, Load::FramesPerSecond(_))) {
-            return Err(TrafficError::Impossible("a trial of several phases needs a rate for each".to_owned()));
+            return Err(TrafficError::Impossible(
+                "a trial of several phases needs a rate for each".to_owned(),
+            ));
         }
         if let Some(first) = first {
             self.change_control(|control| {
@@ -371,26 +414,42 @@ impl Engine {
         }
     }
 
-    fn trial_reading(&self, plan: &TrialPlan<'_>, schedules: &[Schedule], reading: Reading, seconds: f64) -> TrialReading {
+    fn trial_reading(
+        &self,
+        plan: &TrialPlan<'_>,
+        schedules: &[Schedule],
+        reading: Reading,
+        seconds: f64,
+    ) -> TrialReading {
         let offered = plan
             .cores
             .iter()
             .zip(schedules)
             .map(|(&core, schedule)| {
-                (0..schedule.lanes).map(|lane| schedule.offered(lane, crate::reading::sent(self.state(), core, lane))).sum::<u64>()
+                (0..schedule.lanes)
+                    .map(|lane| schedule.offered(lane, crate::reading::sent(self.state(), core, lane)))
+                    .sum::<u64>()
             })
             .sum();
         TrialReading { seconds, offered, reading }
     }
 
-    /// Sends probe frames in the given order and tells which of them arrived. Waits until `expected` have, or until
-    /// nothing more arrives.
+    /// Sends probe frames in the given order and tells how each arrived, if it did. Waits until `expected` have, or
+    /// until nothing more arrives.
     ///
     /// # Errors
     /// A probe from a zone that the bed has not, or more probes than one proof holds.
-    pub fn probe(&mut self, ports: &Ports, probes: &[ProbeFrame], expected: usize) -> Result<Vec<bool>, TrafficError> {
+    pub fn probe(
+        &mut self,
+        ports: &Ports,
+        probes: &[ProbeFrame],
+        expected: usize,
+    ) -> Result<Vec<Option<Arrival>>, TrafficError> {
         if probes.len() > MAX_PROBES {
-            return Err(TrafficError::Impossible(format!("{} probes: one proof holds {MAX_PROBES}", probes.len())));
+            return Err(TrafficError::Impossible(format!(
+                "{} probes: one proof holds {MAX_PROBES}",
+                probes.len()
+            )));
         }
         self.mark = self.mark.wrapping_add(1);
         let mark = self.mark;
@@ -405,20 +464,20 @@ impl Engine {
         let Some(state) = self.skel.maps.bss_data.as_mut() else { return Ok(Vec::new()) };
         state.control.mark = mark;
         state.probe_next = 0;
-        state.probes_seen = [0; MAX_PROBES];
+        state.arrivals = [types::arrival::default(); MAX_PROBES];
         state.probes = [types::probe::default(); MAX_PROBES];
         state.probes[..frames.len()].copy_from_slice(&frames);
         let program = self.skel.progs.send_probe.as_fd();
         LiveSender::start(program, &[0; PROBE_FRAME_BYTES], 0, 1, Some(frames.len() as u32))?.wait()?;
         let mut last = (Instant::now(), 0);
         loop {
-            let seen = crate::reading::probes_seen(self.state());
-            let arrived = seen[..probes.len()].iter().filter(|&&count| count > 0).count();
+            let seen = crate::reading::arrivals(self.state());
+            let arrived = seen[..probes.len()].iter().filter(|a| a.count > 0).count();
             if arrived != last.1 {
                 last = (Instant::now(), arrived);
             }
             if arrived >= expected || last.0.elapsed() >= SETTLE {
-                return Ok(seen[..probes.len()].iter().map(|&count| count > 0).collect());
+                return Ok(seen[..probes.len()].iter().map(|a| Arrival::read(a.count, &a.head)).collect());
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -462,22 +521,23 @@ fn fastest_per_core(phases: &[Phase], cores: usize) -> f64 {
     phases.iter().map(rate).fold(0.0, f64::max)
 }
 
-/// Turns between two flushes of the links. Large batches are what a busy card delivers and cost least; at low rates
-/// a frame must not wait for idle turns, since that wait would be measured as latency.
-fn batch_size(phases: &[Phase], cores: usize) -> u32 {
-    match fastest_per_core(phases, cores) {
-        rate if rate < 150_000.0 => 4,
-        rate if rate < 400_000.0 => 16,
+/// Turns between two flushes of the links. Large batches are what a busy card delivers, so throughput is measured with
+/// the largest; where times matter, a frame must not wait for the others, since that wait would be measured as latency.
+fn batch_size(plan: &TrialPlan<'_>) -> u32 {
+    match fastest_per_core(plan.phases, plan.cores.len()) {
+        _ if !plan.times_matter => 64,
+        rate if rate < 400_000.0 => 4,
+        rate if rate < 4_000_000.0 => 16,
         _ => 64,
     }
 }
 
-/// Which frames are timed: all of them at low rates, one in eight or sixteen at high ones, where two readings of the
-/// clock would cost as much as the frame.
-fn sample_mask(phases: &[Phase], cores: usize) -> u32 {
-    match fastest_per_core(phases, cores) {
-        rate if rate <= 500_000.0 => 0,
-        rate if rate <= 2_000_000.0 => 7,
+/// Which frames are timed: all of them at low rates or where times matter, one in sixteen at high ones, where two
+/// readings of the clock would cost as much as the frame.
+fn sample_mask(plan: &TrialPlan<'_>) -> u32 {
+    match fastest_per_core(plan.phases, plan.cores.len()) {
+        rate if rate <= 300_000.0 => 0,
+        rate if plan.times_matter && rate <= 2_000_000.0 => 0,
         _ => 15,
     }
 }

@@ -4,7 +4,9 @@
 #[derive(Debug, thiserror::Error)]
 pub enum TrafficError {
     /// The kernel refused the BPF object.
-    #[error("the kernel refused the bench's BPF programs while {doing}: {source}; `rampart-bench doctor` tells what this kernel lacks")]
+    #[error(
+        "the kernel refused the bench's BPF programs while {doing}: {source}; `rampart-bench doctor` tells what this kernel lacks"
+    )]
     Bpf {
         /// What was being done.
         doing: String,

@@ -64,12 +64,7 @@ fn distinct_flow(number: u64, clients: &[u16], servers: &[u16], salt: u64) -> fl
     // 27431 has no factor in common with 64512, so successive ports jump about and never repeat within a turn.
     let client_port = (pair + rest % CLIENT_PORTS * 27_431) % CLIENT_PORTS;
     let server_port = (mix(pair ^ client_port) % SERVER_PORTS + rest / CLIENT_PORTS) % SERVER_PORTS;
-    flow {
-        client,
-        server,
-        client_port: 1024 + client_port as u16,
-        server_port: 1 + server_port as u16,
-    }
+    flow { client, server, client_port: 1024 + client_port as u16, server_port: 1 + server_port as u16 }
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 
 use crate::TrafficError;
 use crate::random::SplitMix64;
-use crate::skeleton::{MAX_MIX, PROBE_FRAME_BYTES, types};
+use crate::skeleton::{ARRIVAL_BYTES, MAX_MIX, PROBE_FRAME_BYTES, types};
 use measure::shape::{IpVersion, Lane, TrafficShape, UdpChecksum, Zone};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 const ETHERNET_BYTES: usize = 14;
@@ -115,7 +115,10 @@ fn filling_offset(ip: IpVersion) -> usize {
 pub(crate) fn mix(shape: &TrafficShape, recycled: &[u8]) -> Result<Vec<types::mix_size>, TrafficError> {
     let sizes = shape.frame.sizes();
     if sizes.len() > MAX_MIX {
-        return Err(TrafficError::Impossible(format!("a mix of {} sizes: it may have {MAX_MIX}", sizes.len())));
+        return Err(TrafficError::Impossible(format!(
+            "a mix of {} sizes: it may have {MAX_MIX}",
+            sizes.len()
+        )));
     }
     let smallest = smallest_frame_bytes(shape.ip);
     if let Some(size) = sizes.iter().find(|s| s.bytes() < smallest) {
@@ -211,7 +214,10 @@ impl ProbeFrame {
     }
 
     fn mixed_versions(&self) -> TrafficError {
-        TrafficError::Impossible(format!("a probe from {} to {}: two IP versions", self.source, self.destination))
+        TrafficError::Impossible(format!(
+            "a probe from {} to {}: two IP versions",
+            self.source, self.destination
+        ))
     }
 
     fn protocol(&self) -> u8 {
@@ -256,5 +262,39 @@ impl ProbeFrame {
         };
         bytes[check_at..check_at + 2].copy_from_slice(&check.to_ne_bytes());
         Ok(bytes)
+    }
+}
+
+/// How a probe arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arrival {
+    /// Copies that arrived.
+    pub count: u64,
+    /// The Ethernet address it was sent to: tells the port.
+    pub destination_mac: [u8; 6],
+    /// Source address and port as they arrived.
+    pub source: SocketAddr,
+    /// Destination address and port as they arrived.
+    pub destination: SocketAddr,
+}
+
+impl Arrival {
+    /// Reads what the sink kept; `None` when nothing arrived.
+    pub(crate) fn read(count: u64, head: &[u8; ARRIVAL_BYTES]) -> Option<Self> {
+        let mac = head.first_chunk::<6>()?;
+        let two = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+        let v4 = |at: usize| head[at..].first_chunk::<4>().map(|b| IpAddr::from(*b));
+        let v6 = |at: usize| head[at..].first_chunk::<16>().map(|b| IpAddr::from(*b));
+        let (source, destination, ports) = match two(12) {
+            0x0800 => (v4(26)?, v4(30)?, 34),
+            0x86dd => (v6(22)?, v6(38)?, 54),
+            _ => return None,
+        };
+        (count > 0).then(|| Self {
+            count,
+            destination_mac: *mac,
+            source: SocketAddr::new(source, two(ports)),
+            destination: SocketAddr::new(destination, two(ports + 2)),
+        })
     }
 }

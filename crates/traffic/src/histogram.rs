@@ -1,6 +1,6 @@
 //! Reading the log-linear histograms of `bpf/traffic/histogram.h`.
 
-use crate::skeleton::{BUCKET_BITS, BUCKETS};
+use crate::skeleton::BUCKET_BITS;
 
 /// The time in ns that stands for a bucket: its middle, at most 0.4 % from every time in it.
 pub(crate) fn middle_ns(bucket: usize) -> u64 {
@@ -18,14 +18,10 @@ fn lowest_ns(bucket: usize) -> u64 {
     ((within + (bucket & (within - 1))) as u64) << shift
 }
 
-/// Times and counts of a histogram's used buckets, in rising order.
-pub(crate) fn entries(counts: &[u64; BUCKETS]) -> impl Iterator<Item = (u64, u64)> + '_ {
-    counts.iter().enumerate().filter(|(_, count)| **count > 0).map(|(bucket, count)| (middle_ns(bucket), *count))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skeleton::BUCKETS;
 
     #[test]
     fn buckets_are_contiguous_and_narrow() {

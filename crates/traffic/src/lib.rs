@@ -14,6 +14,7 @@ mod histogram;
 #[allow(unsafe_code, reason = "the system call that runs live frames, and the signal that ends it")]
 mod live;
 mod namespace;
+mod outcome;
 mod random;
 #[allow(unsafe_code, reason = "reading memory that BPF programs write at the same time")]
 mod reading;
@@ -23,9 +24,12 @@ mod skeleton;
 pub use bare::BareLoop;
 pub use clock::Clock;
 pub use drops::DropCount;
-pub use engine::{Engine, Ports, SETTLE, TrialPlan, TrialReading};
+pub use engine::{Engine, Ports, SETTLE, TrialPlan, TrialReading, Watch};
 pub use error::TrafficError;
 pub use flows::{FIRST_HOST, MAX_FLOWS, MAX_HOSTS};
-pub use frames::{MAX_LIVE_FRAME_BYTES, Port, ProbeFrame, STAMP_BYTES, Transport, smallest_frame_bytes};
+pub use frames::{
+    Arrival, MAX_LIVE_FRAME_BYTES, Port, ProbeFrame, STAMP_BYTES, Transport, smallest_frame_bytes,
+};
+pub use outcome::Seconds;
 pub use reading::{LaneTimes, Reading, StreamCounts};
 pub use schedule::MIN_FRAMES_PER_SECOND;

@@ -44,8 +44,9 @@ impl LiveSender {
         turns: Option<u32>,
     ) -> Result<Self, TrafficError> {
         install_handler();
-        let program =
-            program.try_clone_to_owned().map_err(TrafficError::system("keeping the generator's program open"))?;
+        let program = program
+            .try_clone_to_owned()
+            .map_err(TrafficError::system("keeping the generator's program open"))?;
         let frame = frame.to_vec();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
@@ -103,7 +104,9 @@ impl Drop for LiveSender {
 
 fn finish(joined: std::thread::Result<io::Result<()>>) -> Result<(), TrafficError> {
     match joined {
-        Ok(result) => result.map_err(TrafficError::system("running the generator (BPF_PROG_TEST_RUN with live frames)")),
+        Ok(result) => {
+            result.map_err(TrafficError::system("running the generator (BPF_PROG_TEST_RUN with live frames)"))
+        }
         Err(panic) => std::panic::resume_unwind(panic),
     }
 }

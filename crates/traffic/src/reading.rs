@@ -102,8 +102,8 @@ pub(crate) fn sent(state: *mut types::bss, core: usize, lane: usize) -> u64 {
     peek!((*state).cores[core].senders[lane].sent)
 }
 
-pub(crate) fn probes_seen(state: *mut types::bss) -> [u64; MAX_PROBES] {
-    peek!((*state).probes_seen)
+pub(crate) fn arrivals(state: *mut types::bss) -> [types::arrival; MAX_PROBES] {
+    peek!((*state).arrivals)
 }
 
 pub(crate) fn bare(state: *mut types::bss) -> (u64, u64) {
@@ -203,7 +203,8 @@ fn lane_counts(state: *mut types::bss, cores: &[usize], lane: usize) -> StreamCo
             sum.duplicated += peek!((*state).receivers[index].duplicated);
             sum.reordered += peek!((*state).receivers[index].reordered);
             sum.corrupted += peek!((*state).receivers[index].corrupted);
-            sum.longest_silence_ns = sum.longest_silence_ns.max(peek!((*state).receivers[index].longest_silence_ns));
+            sum.longest_silence_ns =
+                sum.longest_silence_ns.max(peek!((*state).receivers[index].longest_silence_ns));
         }
     }
     sum
@@ -226,7 +227,8 @@ fn lane_times(state: *mut types::bss, lane: usize) -> LaneTimes {
         }
         made.latency_sum_ns += peek!((*state).times[index].latency_sum_ns);
         made.latency_count += peek!((*state).times[index].latency_count);
-        let (min, max) = (peek!((*state).times[index].latency_min_ns), peek!((*state).times[index].latency_max_ns));
+        let (min, max) =
+            (peek!((*state).times[index].latency_min_ns), peek!((*state).times[index].latency_max_ns));
         if min > 0 && (made.latency_min_ns == 0 || min < made.latency_min_ns) {
             made.latency_min_ns = min;
         }

@@ -39,11 +39,16 @@ pub(crate) fn for_core(
     cores: usize,
 ) -> Result<Schedule, TrafficError> {
     if phases.is_empty() || phases.len() > MAX_PHASES {
-        return Err(TrafficError::Impossible(format!("{} phases: a trial has 1 to {MAX_PHASES}", phases.len())));
+        return Err(TrafficError::Impossible(format!(
+            "{} phases: a trial has 1 to {MAX_PHASES}",
+            phases.len()
+        )));
     }
     let total: f64 = phases.iter().map(|p| p.seconds).sum();
     if !(total > 0.0 && total <= MAX_SECONDS) {
-        return Err(TrafficError::Impossible(format!("a trial of {total} s: it may last up to {MAX_SECONDS} s")));
+        return Err(TrafficError::Impossible(format!(
+            "a trial of {total} s: it may last up to {MAX_SECONDS} s"
+        )));
     }
     let mut end_seconds = 0.0;
     let mut made = Vec::with_capacity(phases.len());
@@ -134,7 +139,8 @@ mod tests {
         ] {
             let offered: u64 = (0..cores)
                 .map(|core| {
-                    let s = for_core(&constant(Load::FramesPerSecond(rate), seconds), &shares, core, cores).unwrap();
+                    let s = for_core(&constant(Load::FramesPerSecond(rate), seconds), &shares, core, cores)
+                        .unwrap();
                     (0..shares.len()).map(|lane| s.offered(lane, 0)).sum::<u64>()
                 })
                 .sum();
@@ -160,8 +166,16 @@ mod tests {
     #[test]
     fn impossible_loads_are_refused() {
         for (load, seconds, said) in [
-            (Load::FramesPerSecond(99.0), 1.0, "an offered load of 99 frames/s: the generator paces 100 to 10^9"),
-            (Load::FramesPerSecond(f64::NAN), 1.0, "an offered load of NaN frames/s: the generator paces 100 to 10^9"),
+            (
+                Load::FramesPerSecond(99.0),
+                1.0,
+                "an offered load of 99 frames/s: the generator paces 100 to 10^9",
+            ),
+            (
+                Load::FramesPerSecond(f64::NAN),
+                1.0,
+                "an offered load of NaN frames/s: the generator paces 100 to 10^9",
+            ),
             (Load::Maximum, 0.0, "a trial of 0 s: it may last up to 14400 s"),
             (Load::Maximum, 20_000.0, "a trial of 20000 s: it may last up to 14400 s"),
         ] {

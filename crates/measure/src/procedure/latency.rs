@@ -54,7 +54,7 @@ impl Method for Latency {
             match self.load(load) {
                 Ok(rate) => {
                     let load = Load::FramesPerSecond(rate);
-                    return Step::Trial(TrialRequest::constant(load, self.spec.trial_seconds));
+                    return Step::Trial(TrialRequest::constant(load, self.spec.trial_seconds).for_times());
                 }
                 Err(Poll::Trial(request)) => return Step::Trial(request),
                 Err(Poll::Lost(marks)) => self.push(Measured::lost(Metric::Latency, marks)),

@@ -46,11 +46,13 @@ impl Recovery {
                         phase(overload * REDUCED, spec.recovery_seconds),
                     ],
                     reset_after_seconds: None,
+                    times_matter: false,
                 }
             }
             Kind::Reset(spec) => TrialRequest {
                 phases: vec![phase(found.throughput, spec.trial_seconds)],
                 reset_after_seconds: Some(spec.reset_after_seconds),
+                times_matter: true,
             },
         }
     }
