@@ -24,7 +24,7 @@ const START_DELAY: Duration = Duration::from_millis(1);
 /// Longest wait for the senders' first turn: setting up live frames takes some 10 ms.
 const SETUP_LIMIT: Duration = Duration::from_secs(5);
 /// A start that never comes: the senders turn and wait.
-const NOT_YET: u64 = u64::MAX;
+pub(crate) const NOT_YET: u64 = u64::MAX;
 /// A trial is over when nothing arrived for this long after the last frame was sent (RFC 2544 section 23 waits 2 s
 /// for a box between two cables; a link in memory delivers at once).
 pub const SETTLE: Duration = Duration::from_millis(60);
@@ -47,6 +47,11 @@ impl Ports {
             .iter()
             .find(|p| p.port.zone == zone)
             .ok_or_else(|| TrafficError::Impossible(format!("this bed has no {} zone", zone.name())))
+    }
+
+    /// The port of a zone.
+    pub(crate) fn port(&self, zone: Zone) -> Result<&Port, TrafficError> {
+        Ok(&self.of(zone)?.port)
     }
 }
 
@@ -175,13 +180,6 @@ impl Engine {
                 shape.flows, self.flow_capacity
             )));
         }
-        if shape.frame.largest().bytes_without_fcs() > frames::MAX_LIVE_FRAME_BYTES {
-            return Err(TrafficError::Impossible(format!(
-                "frames of {} bytes: live frames hold up to {} bytes",
-                shape.frame.largest().bytes(),
-                frames::MAX_LIVE_FRAME_BYTES + measure::frame::FCS_BYTES
-            )));
-        }
         self.recycled = frames::recycled_frame(shape);
         let mix = frames::mix(shape, &self.recycled)?;
         self.write_flows(&flows::generate(shape)?)?;
@@ -236,6 +234,11 @@ impl Engine {
         state.bare_writes_header = u32::from(writes_header);
     }
 
+    /// A whole frame of the largest size with the filling of every frame.
+    pub(crate) fn recycled(&self) -> &[u8] {
+        &self.recycled
+    }
+
     pub(crate) fn skeleton(&self) -> &TrafficSkel<'static> {
         &self.skel
     }
@@ -252,13 +255,7 @@ impl Engine {
     ) -> Result<TrialReading, TrafficError> {
         let schedules = self.prepare(ports, plan)?;
         let before = Reading::take(self.state(), plan.cores, plan.lanes.len());
-        let program = self.skel.progs.generate.as_fd();
-        let batch = batch_size(plan);
-        let senders = plan
-            .cores
-            .iter()
-            .map(|&core| LiveSender::start(program, &self.recycled, core, batch, None))
-            .collect::<Result<Vec<_>, _>>()?;
+        let senders = self.start_senders(ports, plan)?;
         self.wait_for_senders(plan, &senders);
         self.change_control(|control| control.start_ns = Clock::now_ns() + START_DELAY.as_nanos() as u64);
         self.watch_senders(plan, &senders, &before, watch)?;
@@ -274,6 +271,15 @@ impl Engine {
         let after = Reading::take(self.state(), plan.cores, plan.lanes.len()).since(&before);
         watch.second(seconds, &after);
         Ok(self.trial_reading(plan, &schedules, after, seconds))
+    }
+
+    /// Starts a sender a core: live frames, or packet sockets for frames that no live frame holds.
+    fn start_senders(&self, ports: &Ports, plan: &TrialPlan<'_>) -> Result<Vec<LiveSender>, TrafficError> {
+        if self.recycled.len() > usize::from(frames::MAX_LIVE_FRAME_BYTES) {
+            return self.start_packet_senders(ports, plan);
+        }
+        let (program, batch) = (self.skel.progs.generate.as_fd(), batch_size(plan));
+        plan.cores.iter().map(|&core| LiveSender::start(program, &self.recycled, core, batch, None)).collect()
     }
 
     /// Waits for the senders to finish their schedule.

@@ -124,7 +124,7 @@ fn host_number(address: IpAddr, v4_prefix: u32, v6_prefix: [u8; 16]) -> u32 {
 #[test]
 fn frames_are_valid_and_as_many_flows_as_asked_for() {
     let _turn = fixture::alone();
-    let bed = Bed::new(Middle::Silent, 3600);
+    let bed = Bed::new(Middle::Silent, 9000);
     let (mut engine, ports) = bed.engine(5000);
     let listener = bed.listen();
     let six = measure::frame::FrameMix::fixed(measure::frame::FrameSize::new(84).unwrap());
@@ -138,6 +138,9 @@ fn frames_are_valid_and_as_many_flows_as_asked_for() {
         (six, IpVersion::V6, UdpChecksum::Zero, 1000, 6),
         (fixed(85), IpVersion::V6, UdpChecksum::Valid, 2, 7),
         (fixed(3412), IpVersion::V6, UdpChecksum::Valid, 50, 8),
+        (fixed(3413), IpVersion::V4, UdpChecksum::Zero, 50, 9),
+        (fixed(9018), IpVersion::V4, UdpChecksum::Valid, 600, 10),
+        (fixed(9017), IpVersion::V6, UdpChecksum::Valid, 600, 11),
     ] {
         let mut traffic = shape(frame, flows);
         (traffic.ip, traffic.udp_checksum, traffic.seed) = (ip, udp_checksum, seed);

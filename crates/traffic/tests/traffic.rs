@@ -234,6 +234,33 @@ fn phases_follow_one_another() {
     ]);
 }
 
+/// Isolated, a sender that cannot keep up leaves frames out, on each lane in step with that lane's own schedule.
+#[test]
+fn frames_left_out_are_counted_on_their_lane() {
+    let _turn = fixture::alone();
+    for (size, cores) in [(64, 1), (64, 2), (9018, 1)] {
+        let bed = Bed::new(Middle::Wire, 9000);
+        let (mut engine, ports) = bed.engine(1000);
+        engine.set_traffic(&shape(fixed(size), 1000)).unwrap();
+        let plan = TrialPlan {
+            // Nothing sends a thousand million frames a second.
+            phases: &[Phase { load: Load::FramesPerSecond(1e9), seconds: 0.05 }],
+            lanes: TWO_WAY,
+            placement: Placement::Isolated,
+            cores: &fixture::cores(cores),
+            times_matter: false,
+            settle: SETTLE,
+        };
+        let trial = engine.run(&ports, &plan, &mut ()).unwrap();
+        let gone = |lane: usize| trial.reading.streams[lane].sent + trial.reading.streams[lane].skipped;
+        assert!(trial.reading.streams.iter().all(|stream| stream.skipped > 0), "{trial:?}");
+        assert!(gone(0) + gone(1) <= trial.offered);
+        let off = gone(0) as f64 - 0.7 * (gone(0) + gone(1)) as f64;
+        assert!(off.abs() <= 2.0 * cores as f64, "{size} bytes: lane 0 is off by {off} frames");
+        engine.detach(ports);
+    }
+}
+
 #[test]
 fn what_the_engine_cannot_do_is_refused() {
     let _turn = fixture::alone();
