@@ -16,6 +16,7 @@ mod jumbo;
 #[allow(unsafe_code, reason = "the system call that runs live frames, and the signal that ends it")]
 mod live;
 mod namespace;
+mod neighbours;
 mod outcome;
 mod random;
 #[allow(unsafe_code, reason = "reading memory that BPF programs write at the same time")]

@@ -1,5 +1,6 @@
 //! Frames as they lie on the wire, judged by an independent parser: headers, lengths, checksums, addresses, ports.
 //! Needs root.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod fixture;
 

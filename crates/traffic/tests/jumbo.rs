@@ -1,5 +1,6 @@
 //! Frames that no live frame holds: the same promises as for all others, over a wire and through Linux routing.
 //! Needs root.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod fixture;
 

@@ -1,5 +1,6 @@
 //! The generator and the sink over one veth pair: what was asked for is sent, what was sent arrives, and the counters
 //! say so. Needs root.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod fixture;
 
