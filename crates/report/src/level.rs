@@ -25,7 +25,7 @@ impl Level {
 
 /// The number that a level stands for; none for words.
 pub(crate) fn number(text: &str) -> Option<f64> {
-    let text = text.trim().trim_end_matches('%').trim_end();
+    let text = text.trim().trim_end_matches("/s").trim_end_matches('%').trim_end();
     let (digits, factor) = match text.chars().last()? {
         'k' => (&text[..text.len() - 1], 1e3),
         'M' => (&text[..text.len() - 1], 1e6),

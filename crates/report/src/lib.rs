@@ -1,9 +1,12 @@
 //! Writes what was measured so that people and programs can read it: terminal, JSON, CSV, Markdown, HTML; keeps the
 //! journal of a run; compares runs; judges expectations. Measures nothing, and never shows an invalid point as a value.
 
+pub mod compare;
 pub mod csv;
 pub mod error;
+pub mod expr;
 pub mod html;
+pub mod journal;
 pub mod json;
 pub mod layout;
 pub mod markdown;

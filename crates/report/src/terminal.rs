@@ -2,8 +2,8 @@
 //! the caller says how wide it is and whether it takes colour.
 
 use crate::view::{self, Block, Setting, View};
-use crate::{level, ratio, tables, units};
-use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table, presets};
+use crate::{level, ratio, table, tables, units};
+use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, presets};
 use measure::results::{MarkKind, Point, Results};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -44,6 +44,38 @@ pub fn table(results: &Results, options: &Options) -> String {
     out
 }
 
+/// A table of the crate's own kind for a terminal, with its caption and notes.
+pub(crate) fn plain(source: &table::Table, options: &Options) -> String {
+    let mut table = empty(options);
+    table.set_header(source.corner.iter().cloned().chain(source.head.iter().map(|h| h.text.clone())));
+    for row in &source.rows {
+        let cells = row.cells.iter().map(|c| {
+            let marks = if c.marks.is_empty() { String::new() } else { format!(" [{}]", c.marks) };
+            let right = matches!(c.class, "num" | "invalid" | "none");
+            let cell = Cell::new(format!("{}{marks}", c.text));
+            let cell = cell.set_alignment(if right { CellAlignment::Right } else { CellAlignment::Left });
+            paint(cell, c.class == "invalid", Color::Red, options)
+        });
+        table.add_row(row.heads.iter().map(Cell::new).chain(cells));
+    }
+    format!("{}\n{table}\n", source.caption)
+}
+
+/// A table with lines only around its head.
+fn empty(options: &Options) -> Table {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING.header_separator(LineStyle::none().fill('─').junction('─')))
+        .set_content_arrangement(ContentArrangement::Disabled);
+    if options.colour {
+        // The caller knows whether somebody sees this; the library would look at this process' own output.
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
+    table
+}
+
 fn block_tables(out: &mut String, view: &View<'_>, test: &str, block: &Block<'_>, options: &Options) {
     let constant = block.constant();
     let shared: Vec<(&str, &str)> = constant.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
@@ -63,14 +95,7 @@ fn block_tables(out: &mut String, view: &View<'_>, test: &str, block: &Block<'_>
 
 fn part_table(view: &View<'_>, block: &Block<'_>, part: &[Setting<'_>], options: &Options) -> Table {
     let varying: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
-    if options.colour {
-        // The caller knows whether somebody sees this; the library would look at this process' own output.
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
-    }
+    let mut table = empty(options);
     let mut head = vec![Cell::new("firewall")];
     head.extend(part.iter().map(|s| Cell::new(heading(s, &varying)).set_alignment(CellAlignment::Right)));
     table.set_header(head);

@@ -7,7 +7,7 @@ use super::chart::lines::{Dot, Lines, Series};
 use super::chart::stack::{Part, Stack};
 use crate::tables;
 use crate::view::{Block, Role, Setting, View};
-use crate::{level, ratio, units, verdict, view};
+use crate::{level, units, verdict, view};
 use measure::results::{Metric, Point};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -125,10 +125,21 @@ fn one_line(view: &View<'_>, panel: &Panel<'_, '_>, dut: &str, by_load: bool) ->
     dots.iter().any(Option::is_some).then(|| Series { name: dut.into(), index: view.index(dut), dots })
 }
 
-/// Median offered load of a point's trials in frames/s.
+/// The load of a point of a loss curve in frames/s: a rate as written, or a share of the most that was offered.
 fn offered(point: &Point) -> Option<f64> {
-    let loads: Vec<f64> = point.trials.iter().map(|t| t.offered).collect();
-    (!loads.is_empty()).then(|| ratio::median(loads))
+    let level = point.factors.get("load")?;
+    if let Some(rate) = level.strip_suffix("/s") {
+        return level::number(rate);
+    }
+    let share = level::number(level.strip_suffix('%')?)? / 100.0;
+    // A curve begins with the highest load, so the most that a round offered is its 100 %.
+    let mut highest: BTreeMap<u32, f64> = BTreeMap::new();
+    for trial in &point.trials {
+        let most = highest.entry(trial.round).or_default();
+        *most = most.max(trial.offered);
+    }
+    let rates: Vec<f64> = highest.into_values().collect();
+    measure::stats::median(&rates).map(|most| most * share)
 }
 
 fn dot(point: &Point, x: f64) -> Dot {

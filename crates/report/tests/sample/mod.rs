@@ -37,7 +37,7 @@ impl Noise {
 }
 
 /// The demo: five firewalls, two frame sizes, two flow counts, latency at one load.
-pub fn demo() -> Results {
+pub(crate) fn demo() -> Results {
     let mut run = Builder::new("demo", "quick");
     for dut in ["wire", "xdp-redirect", "linux", "nftables", "iptables"] {
         for frame in ["64", "1518"] {
@@ -51,7 +51,7 @@ pub fn demo() -> Results {
 }
 
 /// The EANTC layout: seven sizes, one- and two-way, with and without rules, `duts` firewalls (1 to 8).
-pub fn eantc(duts: usize) -> Results {
+pub(crate) fn eantc(duts: usize) -> Results {
     let mut run = Builder::new("eantc-ip", "standard");
     for (dut, ..) in DUTS.iter().take(duts) {
         for frame in ["64", "80", "128", "256", "512", "1024", "1518"] {
@@ -68,7 +68,7 @@ pub fn eantc(duts: usize) -> Results {
 }
 
 /// The Tolly layout: three packet sizes, four session counts, one and two cores.
-pub fn tolly(duts: usize) -> Results {
+pub(crate) fn tolly(duts: usize) -> Results {
     let mut run = Builder::new("tolly-udp", "standard");
     for (dut, ..) in DUTS.iter().take(duts) {
         for frame in ["64", "imix:tolly", "1518"] {
@@ -85,7 +85,7 @@ pub fn tolly(duts: usize) -> Results {
 }
 
 /// Every procedure of RFC 2544, isolated.
-pub fn rfc2544() -> Results {
+pub(crate) fn rfc2544() -> Results {
     let mut run = Builder::new("rfc2544", "standard");
     run.placement = Placement::Isolated;
     for dut in ["xdp-redirect", "linux", "nftables", "iptables", "rampart"] {
@@ -184,9 +184,16 @@ impl Builder {
         let offered = 8e6 * f64::from(load) / 100.0;
         let lost = (1.0 - capacity / offered).max(0.0);
         let mut point = self.point(test, dut, 1, &factors, Metric::Loss, lost, 0.01);
-        for trial in &mut point.trials {
-            (trial.offered, trial.received, trial.loss) = (offered, offered * (1.0 - lost), lost);
-        }
+        // As the bench keeps it: every load of a curve carries the trials of the whole curve.
+        let at = |share: u32| 8e6 * f64::from(share) / 100.0;
+        let one = point.trials[0].clone();
+        point.trials = (0..5)
+            .flat_map(|round| (1..=10).rev().map(move |step| (round, at(step * 10))))
+            .map(|(round, offered)| {
+                let loss = (1.0 - capacity / offered).max(0.0);
+                Trial { round, offered, received: offered * (1.0 - loss), loss, ..one.clone() }
+            })
+            .collect();
         point.ledger = ledger(offered as u64 * 10, lost, dut);
         self.results.points.push(point);
     }
