@@ -35,12 +35,12 @@ pub(crate) fn run(args: &RunArgs, json: bool, interrupt: &Interrupt) -> Result<(
         crate::say(&format!("removed what a killed run left: {}", change_words(&change)));
     }
     let dir = folder(args, &suite.name)?;
-    let extras = output::extras(&suite);
+    let extras = output::extras(&suite)?;
     let mut run = Run::begin(args, &suite, &plan, &dir, interrupt)?;
     let ended = run.cells(&plan);
     let results = run.end(ended.is_ok())?;
     let paths = report::write_all(&dir, &results, &extras)?;
-    output::print(&results, &extras, &paths, json);
+    output::print(&results, &paths, json);
     ended?;
     expectations::judge(&suite, &expectations, &results)
 }
