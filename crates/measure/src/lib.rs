@@ -4,8 +4,16 @@
 //! Data flows one way: [`suite`] text becomes a [`plan`], a plan's cells are run as trials ([`trial`]) by a
 //! [`campaign`] on rigs that somebody else built, and what comes back becomes [`results`].
 
+pub mod campaign;
 pub mod frame;
+pub mod latency;
 pub mod ledger;
+pub mod plan;
+pub mod procedure;
+pub mod published;
 pub mod results;
+pub mod search;
 pub mod shape;
+pub mod stats;
+pub mod suite;
 pub mod trial;

@@ -49,6 +49,14 @@ pub struct Lane {
     pub to: Zone,
 }
 
+impl Lane {
+    /// Whether this lane carries answers: from servers back to clients.
+    pub const fn is_reverse(self) -> bool {
+        use Zone::{Dmz, Hostile, Private};
+        !matches!((self.from, self.to), (Private, Hostile | Dmz) | (Hostile, Dmz))
+    }
+}
+
 /// One- or two-way traffic.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Directions {

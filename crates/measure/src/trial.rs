@@ -32,12 +32,22 @@ pub struct TrialRequest {
     pub phases: Vec<Phase>,
     /// Reset the firewall this many seconds after the start (RFC 2544 section 26.6).
     pub reset_after_seconds: Option<f64>,
+    /// Whether the trial is about when frames arrive rather than how many: the generator then hands frames over in
+    /// small batches, which costs rate and saves each frame the wait for the others.
+    pub times_matter: bool,
 }
 
 impl TrialRequest {
     /// One phase of constant load.
     pub fn constant(load: Load, seconds: f64) -> Self {
-        Self { phases: vec![Phase { load, seconds }], reset_after_seconds: None }
+        Self { phases: vec![Phase { load, seconds }], reset_after_seconds: None, times_matter: false }
+    }
+}
+
+impl TrialRequest {
+    /// The same trial for the sake of its latencies.
+    pub fn for_times(self) -> Self {
+        Self { times_matter: true, ..self }
     }
 }
 
@@ -102,6 +112,8 @@ pub struct TrialOutcome {
     pub last_loss_seconds: Option<f64>,
     /// The longest time without a received frame, in seconds.
     pub longest_silence_seconds: f64,
+    /// Share of the frames that went out within 5 us of their due time; `None` where there was no schedule.
+    pub on_time_share: Option<f64>,
     /// Why this trial must not count, in the user's words; empty for a good trial.
     pub faults: Vec<String>,
     /// What is worth knowing but does not make the trial worthless.

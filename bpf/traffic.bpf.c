@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/* The bench's data plane: entry points only. Each stage is a header in traffic/. */
+#include "traffic/generate.h"
+#include "traffic/probe.h"
+#include "traffic/sink.h"
+#include "traffic/bare.h"
+#include "traffic/drops.h"
+
+SEC("xdp")
+int generate(struct xdp_md *ctx)
+{
+	return generate_frame(ctx);
+}
+
+/* Jumbo frames arrive in fragments; the stamp is always in the first. */
+SEC("xdp.frags")
+int sink(struct xdp_md *ctx)
+{
+	return receive_frame(ctx);
+}
+
+SEC("xdp")
+int send_probe(struct xdp_md *ctx)
+{
+	return send_next_probe(ctx);
+}
+
+SEC("xdp")
+int bare_generate(struct xdp_md *ctx)
+{
+	return bare_send(ctx);
+}
+
+SEC("xdp")
+int bare_sink(struct xdp_md *ctx __attribute__((unused)))
+{
+	return bare_receive();
+}
+
+SEC("raw_tracepoint/kfree_skb")
+int count_drop(struct bpf_raw_tracepoint_args *ctx)
+{
+	return count_freed_frame(ctx);
+}
+
+char _license[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * The generator: each turn takes the recycled frame of BPF_PROG_TEST_RUN, decides whether a frame is due, and if so
+ * writes it whole. Every header byte is written every time, because a page comes back with whatever the last
+ * receiver did to it (MAC addresses, TTL, checksums).
+ */
+#ifndef RAMPART_TRAFFIC_GENERATE_H
+#define RAMPART_TRAFFIC_GENERATE_H
+
+#include "../net/checksum.h"
+#include "../net/headers.h"
+#include "stamp.h"
+#include "state.h"
+
+#define LATE (5000ULL << SCHEDULE_SHIFT)
+#define STAMP_OFFSET_V4 (ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES)
+#define STAMP_OFFSET_V6 (ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES)
+
+static __always_inline __u64 read_clock(struct core *core)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	core->now = now > control.start_ns ? (now - control.start_ns) << SCHEDULE_SHIFT : 0;
+	return now;
+}
+
+/* Begins the core's current phase: every lane starts its schedule at the phase's beginning. Cores are staggered by
+ * user space through the first due time, which only the first phase has. */
+static __noinline int begin_phase(struct core *core, __u64 start)
+{
+	const struct phase *phase = &control.phases[core->phase & (MAX_PHASES - 1)];
+
+	for (__u32 lane = 0; lane < MAX_LANES; lane++) {
+		core->senders[lane].due = lane < control.lane_count ? start : NO_FRAME_LEFT;
+		core->senders[lane].left = phase->budget[lane];
+	}
+	return 0;
+}
+
+/* Moves on when the phase's schedule is done or its time is over. Frames still due then were not sent, which user
+ * space sees from the schedule. */
+static __noinline int end_phase(struct core *core)
+{
+	__u64 end = control.phases[core->phase & (MAX_PHASES - 1)].end;
+
+	core->phase++;
+	if (core->phase >= control.phase_count) {
+		core->finished = core->now | 1;
+		return 0;
+	}
+	return begin_phase(core, end);
+}
+
+/* The lane whose next frame is due first. */
+static __always_inline __u32 next_lane(const struct core *core)
+{
+	__u32 best = 0;
+	__u64 due = core->senders[0].due;
+
+	for (__u32 lane = 1; lane < MAX_LANES; lane++) {
+		if (lane >= control.lane_count)
+			break;
+		if (core->senders[lane].due < due) {
+			due = core->senders[lane].due;
+			best = lane;
+		}
+	}
+	return best;
+}
+
+/* Whether the lane's next frame may go out now. The clock is read only when the last reading does not answer. */
+static __always_inline int is_due(struct core *core, struct sender *sender, const struct phase *phase, __u32 lane)
+{
+	__u64 lag;
+
+	if (!phase->paced) {
+		/* Unpaced, the schedule only takes turns between lanes; time ends the phase (see send_frame). */
+		if (sender->due == NO_FRAME_LEFT || core->now >= phase->end) {
+			read_clock(core);
+			end_phase(core);
+			return 0;
+		}
+		if (core->now == 0)
+			read_clock(core);
+		return core->now != 0;
+	}
+	if (sender->due >= phase->end) {
+		read_clock(core);
+		if (core->now >= phase->end)
+			end_phase(core);
+		return 0;
+	}
+	/* Not "later than now", which would let the first frame out before the start. */
+	if (sender->due >= core->now) {
+		read_clock(core);
+		if (sender->due >= core->now)
+			return 0;
+	}
+	if (core->now >= phase->end + control.grace) {
+		end_phase(core);
+		return 0;
+	}
+	lag = core->now - sender->due;
+	if (lag > core->largest_lag)
+		core->largest_lag = lag;
+	if (lag > control.largest_lag) {
+		sender->skipped++;
+		sender->due += phase->interval[lane];
+		return 0;
+	}
+	if (lag > LATE)
+		core->late++;
+	return 1;
+}
+
+/* Copies whole words: a copy between pointers of unknown alignment would go byte by byte. */
+#define COPY_WORDS(to, from, words)                                    \
+	_Pragma("unroll") for (int word_ = 0; word_ < (words); word_++) \
+		((__u64 *)(to))[word_] = ((const __u64 *)(from))[word_]
+
+static __always_inline void write_stamp(void *at, const struct stamp *stamp)
+{
+	struct stamp *to = at;
+
+	to->who = stamp->who;
+	to->what = stamp->what;
+	to->check = stamp->check;
+}
+
+static __always_inline __u32 sum_stamp(const struct stamp *stamp)
+{
+	return word_sum(stamp->who) + word_sum(stamp->what) + stamp->check;
+}
+
+static __always_inline __u16 udp_check(__u32 sum)
+{
+	__u16 check = checksum_fold(sum);
+
+	return check ? check : 0xffff;	/* zero would say that there is none (RFC 768) */
+}
+
+static __always_inline int write_ipv4(void *data, void *end, const struct lane *lane, const struct flow *flow,
+				      const struct mix_size *size, const struct stamp *stamp)
+{
+	struct ipv4 *ip = data + ETHERNET_BYTES;
+	struct udp *udp = (void *)(ip + 1);
+	__be32 client = bpf_htonl(lane->client_base | flow->client);
+	__be32 server = bpf_htonl(lane->server_base | flow->server);
+	__be16 client_port = bpf_htons(flow->client_port), server_port = bpf_htons(flow->server_port);
+	__be16 ip_bytes = bpf_htons(size->bytes - ETHERNET_BYTES);
+	__be16 udp_bytes = bpf_htons(size->bytes - ETHERNET_BYTES - IPV4_BYTES);
+
+	if (data + STAMP_OFFSET_V4 + STAMP_BYTES > end)
+		return -1;
+	COPY_WORDS(data, lane->header, 5);	/* up to the destination ports; the UDP header follows below */
+	ip->bytes = ip_bytes;
+	ip->source = lane->reverse ? server : client;
+	ip->destination = lane->reverse ? client : server;
+	ip->check = checksum_fold(lane->ip_sum + ip_bytes + checksum_word(client) + checksum_word(server));
+	udp->source = lane->reverse ? server_port : client_port;
+	udp->destination = lane->reverse ? client_port : server_port;
+	udp->bytes = udp_bytes;
+	udp->check = 0;
+	if (control.udp_checksum)
+		udp->check = udp_check(lane->udp_sum + 2 * (__u32)udp_bytes + checksum_word(client) +
+				       checksum_word(server) + client_port + server_port + sum_stamp(stamp) +
+				       size->fill_sum);
+	write_stamp(data + STAMP_OFFSET_V4, stamp);
+	return 0;
+}
+
+static __always_inline int write_ipv6(void *data, void *end, const struct lane *lane, const struct flow *flow,
+				      const struct mix_size *size, const struct stamp *stamp)
+{
+	struct ipv6 *ip = data + ETHERNET_BYTES;
+	struct udp *udp = (void *)(ip + 1);
+	__be32 client = bpf_htonl(flow->client), server = bpf_htonl(flow->server);
+	__be16 client_port = bpf_htons(flow->client_port), server_port = bpf_htons(flow->server_port);
+	__be16 udp_bytes = bpf_htons(size->bytes - ETHERNET_BYTES - IPV6_BYTES);
+
+	if (data + STAMP_OFFSET_V6 + STAMP_BYTES > end)
+		return -1;
+	COPY_WORDS(data, lane->header, 7);
+	ip->payload_bytes = udp_bytes;
+	ip->source[3] = lane->reverse ? server : client;
+	ip->destination[3] = lane->reverse ? client : server;
+	udp->source = lane->reverse ? server_port : client_port;
+	udp->destination = lane->reverse ? client_port : server_port;
+	udp->bytes = udp_bytes;
+	udp->check = udp_check(lane->udp_sum + 2 * (__u32)udp_bytes + checksum_word(client) + checksum_word(server) +
+			       client_port + server_port + sum_stamp(stamp) + size->fill_sum);
+	write_stamp(data + STAMP_OFFSET_V6, stamp);
+	return 0;
+}
+
+static __always_inline const struct flow *next_flow(struct sender *sender, __u32 core)
+{
+	__u32 index = control.flow_first[core] + sender->flow_next;
+	__u32 page = index / FLOWS_PER_PAGE;
+	struct flow_page *found = bpf_map_lookup_elem(&flows, &page);
+
+	sender->flow_next = sender->flow_next + 1 < control.flow_count[core] ? sender->flow_next + 1 : 0;
+	return found ? &found->flows[index & (FLOWS_PER_PAGE - 1)] : NULL;
+}
+
+static __always_inline __u32 next_mix(struct sender *sender)
+{
+	__u32 mix = sender->mix_next;
+
+	sender->mix_next = mix + 1 < control.mix_count ? mix + 1 : 0;
+	return mix & (MAX_MIX - 1);
+}
+
+static __always_inline int send_frame(struct xdp_md *ctx, struct core *core, __u32 core_number, __u32 lane_number,
+				      const struct phase *phase)
+{
+	struct sender *sender = &core->senders[lane_number];
+	const struct lane *lane = &control.lanes[lane_number];
+	const struct flow *flow = next_flow(sender, core_number);
+	__u32 mix = next_mix(sender);
+	const struct mix_size *size = &control.mix[mix];
+	__u32 sequence = sender->sent;
+	__u64 now;
+	struct stamp stamp;
+	__u8 sampled = (sequence & control.sample_mask) == 0;
+	int failed;
+
+	if (!flow)
+		return XDP_ABORTED;
+	/* An unsampled frame carries the last reading: it tells roughly when, and is not used for latency. */
+	now = sampled ? read_clock(core) : control.start_ns + (core->now >> SCHEDULE_SHIFT);
+	stamp.who = stamp_who(control.mark, core_number, lane_number, mix, sampled, now);
+	stamp.what = stamp_what(sequence, now);
+	stamp.check = stamp_check(stamp.who, stamp.what);
+	if (size->bytes != control.largest_bytes &&
+	    bpf_xdp_adjust_tail(ctx, (int)size->bytes - (int)control.largest_bytes))
+		return XDP_ABORTED;
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	failed = control.ip_version == 4 ? write_ipv4(data, end, lane, flow, size, &stamp)
+					 : write_ipv6(data, end, lane, flow, size, &stamp);
+	if (failed)
+		return XDP_ABORTED;
+	sender->sent++;
+	sender->sent_bytes += size->bytes;
+	sender->due += phase->interval[lane_number];
+	if (sender->left != NO_FRAME_LEFT && --sender->left == 0)
+		sender->due = NO_FRAME_LEFT;
+	return bpf_redirect_map(&ports, lane->port, 0);
+}
+
+static __always_inline int generate_frame(struct xdp_md *ctx)
+{
+	__u32 core_number = this_core();
+	struct core *core = &cores[core_number];
+	const struct phase *phase = &control.phases[core->phase & (MAX_PHASES - 1)];
+	__u32 lane;
+
+	if (core->finished)
+		return XDP_DROP;
+	core->turns++;
+	lane = next_lane(core) & (MAX_LANES - 1);
+	if (!is_due(core, &core->senders[lane], phase, lane))
+		return XDP_DROP;
+	return send_frame(ctx, core, core_number, lane, phase);
+}
+
+#endif

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * The sink: counts test frames and measures their times. Each receiving core keeps its own view of each stream, so no
+ * two cores write the same line; user space adds the views up. What is not ours goes up to the kernel.
+ */
+#ifndef RAMPART_TRAFFIC_SINK_H
+#define RAMPART_TRAFFIC_SINK_H
+
+#include "../net/checksum.h"
+#include "../net/headers.h"
+#include "histogram.h"
+#include "neighbour.h"
+#include "probe.h"
+#include "stamp.h"
+#include "state.h"
+
+#define NOT_OURS ((void *)0)
+#define WINDOW_FRAMES (WINDOW_WORDS * 64)
+/* Every 64th frame of a stream has its whole payload compared, by checksum. */
+#define CONTENT_MASK 63
+#define PIECE_BYTES 512	/* what bpf_csum_diff() takes on every kernel */
+#define MAX_PIECES 18	/* a jumbo frame */
+
+struct scratch {
+	__u8 bytes[PIECE_BYTES];
+};
+
+struct scratch scratch[MAX_CORES];
+
+/* The payload of a UDP datagram or TCP segment, or NOT_OURS. */
+static __always_inline void *transport_payload(void *transport, __u8 protocol, void *end)
+{
+	__u8 *tcp = transport;
+
+	if (protocol == PROTOCOL_UDP)
+		return transport + sizeof(struct udp);
+	if (protocol != PROTOCOL_TCP || (void *)(tcp + 20) > end)
+		return NOT_OURS;
+	return transport + 20;	/* probes carry no TCP options */
+}
+
+static __always_inline struct stamp *find_stamp(void *data, void *end)
+{
+	struct ethernet *eth = data;
+	void *payload;
+
+	if ((void *)(eth + 1) > end)
+		return NOT_OURS;
+	if (eth->type == bpf_htons(ETHERTYPE_IPV4)) {
+		struct ipv4 *ip = (void *)(eth + 1);
+
+		if ((void *)(ip + 1) > end || ip->version_words != 0x45)
+			return NOT_OURS;
+		payload = transport_payload(ip + 1, ip->protocol, end);
+	} else if (eth->type == bpf_htons(ETHERTYPE_IPV6)) {
+		struct ipv6 *ip = (void *)(eth + 1);
+
+		if ((void *)(ip + 1) > end)
+			return NOT_OURS;
+		payload = transport_payload(ip + 1, ip->next_header, end);
+	} else {
+		return NOT_OURS;
+	}
+	if (payload == NOT_OURS || payload + STAMP_BYTES > end)
+		return NOT_OURS;
+	return payload;
+}
+
+/* Extends a 32-bit sequence number to 64 bits around the highest seen. */
+static __always_inline __u64 extend_sequence(__u64 highest, __u32 sequence)
+{
+	return highest + (__s64)(__s32)(sequence - (__u32)highest);
+}
+
+/* Forgets the words that the window moves into. */
+static __noinline int clear_window(struct receiver *receiver, __u64 from_word, __u64 to_word)
+{
+	for (int i = 0; i < WINDOW_WORDS; i++) {
+		if (from_word > to_word)
+			break;
+		receiver->window[from_word & (WINDOW_WORDS - 1)] = 0;
+		from_word++;
+	}
+	return 0;
+}
+
+static __always_inline int was_seen(const struct receiver *receiver, __u64 sequence)
+{
+	return receiver->window[(sequence >> 6) & (WINDOW_WORDS - 1)] >> (sequence & 63) & 1;
+}
+
+/*
+ * Whether a frame that came after later ones of its stream also came after a later one of its own flow. Firewalls and
+ * cards with several queues may let flows pass each other; only within a flow is it reordering (RFC 4737 section 3).
+ * A stream's flows take turns, so the flow's next frame is one turn of the flow table later.
+ */
+static __always_inline int overtaken_in_flow(const struct receiver *receiver, __u64 sequence, __u32 flow_count)
+{
+	__u64 next = sequence + flow_count;
+
+	return next < receiver->highest && was_seen(receiver, next);
+}
+
+/* Counts one frame of a stream by its sequence number: new, reordered or a copy. Returns 0 for a copy. */
+static __always_inline int count_sequence(struct receiver *receiver, __u32 wire_sequence, __u32 flow_count)
+{
+	__u64 highest = receiver->highest;
+	__u64 sequence = extend_sequence(highest, wire_sequence);
+	__u64 *word = &receiver->window[(sequence >> 6) & (WINDOW_WORDS - 1)];
+	__u64 bit = 1ULL << (sequence & 63);
+
+	if (sequence >= highest) {
+		if (sequence > highest)
+			clear_window(receiver, (highest >> 6) + ((highest & 63) != 0), sequence >> 6);
+		else if ((sequence & 63) == 0)
+			*word = 0;
+		receiver->highest = sequence + 1;
+	} else if (highest - sequence > WINDOW_FRAMES - 64) {
+		receiver->reordered++;	/* so late that nobody remembers whether it is a copy */
+		return 1;
+	} else if (*word & bit) {
+		receiver->duplicated++;
+		return 0;
+	} else if (overtaken_in_flow(receiver, sequence, flow_count)) {
+		receiver->reordered++;
+	}
+	*word |= bit;
+	return 1;
+}
+
+static __always_inline void measure_times(struct receiver *receiver, struct times *lane, __u64 sent)
+{
+	__u64 now = bpf_ktime_get_ns();
+	/* Only 48 bits of the send time travel; a frame is never 78 hours old. */
+	__u64 latency = (now - sent) & ((1ULL << 48) - 1);
+	__u64 silence = now - receiver->last_arrival_ns;
+	__u64 last = receiver->last_latency_ns;
+
+	lane->latency[bucket_of(latency)]++;
+	lane->latency_sum_ns += latency;
+	lane->latency_count++;
+	if (latency > lane->latency_max_ns)
+		lane->latency_max_ns = latency;
+	if (latency < lane->latency_min_ns || lane->latency_min_ns == 0)
+		lane->latency_min_ns = latency;
+	if (receiver->last_arrival_ns) {
+		lane->variation[bucket_of(latency > last ? latency - last : last - latency)]++;
+		if (silence > receiver->longest_silence_ns)
+			receiver->longest_silence_ns = silence;
+	}
+	receiver->last_latency_ns = latency;
+	receiver->last_arrival_ns = now;
+}
+
+/* Whether the payload behind the stamp is what the generator put there. Copies it piece by piece, because a packet
+ * pointer cannot be given to a helper with a length that only run time knows, and jumbo frames are in fragments. */
+static __noinline int content_is_intact(struct xdp_md *ctx, __u32 offset, __u32 frame_bytes, __u32 expected)
+{
+	struct scratch *copy = &scratch[this_core()];
+	__s64 sum = 0;
+
+	for (int piece = 0; piece < MAX_PIECES; piece++) {
+		__u32 left = frame_bytes > offset ? frame_bytes - offset : 0;
+		__u32 bytes = left < PIECE_BYTES ? left & ~3U : PIECE_BYTES;
+
+		if (bytes == 0 || bytes > PIECE_BYTES)
+			break;
+		if (bpf_xdp_load_bytes(ctx, offset, copy->bytes, bytes))
+			return 0;
+		sum = bpf_csum_diff(0, 0, (__be32 *)copy->bytes, bytes, sum);
+		if (sum < 0)
+			return 0;
+		offset += bytes;
+	}
+	return checksum_same(sum, expected);
+}
+
+static __always_inline int is_probe(__u64 who)
+{
+	return stamp_core(who) == 0xff;
+}
+
+static __always_inline int is_intact(struct xdp_md *ctx, const struct mix_size *size, const struct stamp *stamp,
+				     __u32 fill_offset)
+{
+	if (bpf_xdp_get_buff_len(ctx) != size->bytes)
+		return 0;
+	if ((stamp_sequence(stamp->what) & CONTENT_MASK) != 0 || !size->fill_check)
+		return 1;
+	return content_is_intact(ctx, fill_offset, size->bytes, size->fill_check);
+}
+
+static __always_inline int receive_frame(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	const struct stamp *found = find_stamp(data, end);
+	__u32 core = this_core(), sender, flow_count, lane;
+	const struct mix_size *size;
+	struct receiver *receiver;
+	struct stamp stamp;
+
+	if (found == NOT_OURS) {
+		int verdict = receive_neighbour(ctx);
+
+		if (verdict == XDP_PASS)
+			foreign[core]++;
+		return verdict;
+	}
+	stamp.who = found->who;
+	stamp.what = found->what;
+	stamp.check = found->check;
+	if (stamp_mark(stamp.who) != control.mark) {
+		stale[core]++;
+		return XDP_PASS;
+	}
+	if (is_probe(stamp.who)) {
+		receive_probe(ctx, stamp_lane(stamp.who));
+		return XDP_DROP;
+	}
+	if (stamp.check != stamp_check(stamp.who, stamp.what)) {
+		unreadable[core]++;
+		return XDP_DROP;
+	}
+	lane = stamp_lane(stamp.who) & (MAX_LANES - 1);
+	sender = stamp_core(stamp.who) & (MAX_CORES - 1);
+	flow_count = control.flow_count[sender];
+	receiver = &receivers[((core * MAX_CORES + sender) * MAX_LANES + lane) &
+			      (MAX_CORES * MAX_CORES * MAX_LANES - 1)];
+	size = &control.mix[stamp_mix(stamp.who) & (MAX_MIX - 1)];
+	if (!is_intact(ctx, size, &stamp, (void *)found + STAMP_BYTES - data)) {
+		receiver->corrupted++;
+		return XDP_DROP;
+	}
+	if (!count_sequence(receiver, stamp_sequence(stamp.what), flow_count))
+		return XDP_DROP;
+	receiver->received++;
+	receiver->received_bytes += size->bytes;
+	if (stamp_sampled(stamp.who))
+		measure_times(receiver, &times[(core * MAX_LANES + lane) & (MAX_CORES * MAX_LANES - 1)],
+			      stamp_sent(stamp.who, stamp.what));
+	return XDP_DROP;
+}
+
+#endif

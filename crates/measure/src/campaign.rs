@@ -1,0 +1,275 @@
+//! Runs one cell of a plan on the firewalls compared, in rounds: in each round every firewall has a fresh procedure,
+//! and their trials take turns, so that a noisy machine hurts them alike and equal rounds can be compared as pairs.
+//!
+//! A firewall is proved before its first trial of a round and after its last. One that breaks loses its points and the
+//! others go on; an interruption ends the campaign with the rounds that were finished. No IO of its own: rigs do that.
+
+mod points;
+#[cfg(test)]
+mod tests;
+
+use crate::procedure::{Measured, Procedure, ProcedureSpec, Step, judge, typical_trial_seconds};
+use crate::results::{Mark, MarkKind, Point, Trial};
+use crate::shape::Placement;
+use crate::trial::{Load, Rig, RigError, TrialOutcome, TrialRequest};
+use std::collections::BTreeMap;
+
+/// Name of the firewall that is none: nothing between generator and sink.
+pub const WIRE: &str = "wire";
+
+/// A round that takes longer than usual is shown as no further than this until it has ended.
+const MOST_SHOWN_OF_A_ROUND: f64 = 0.95;
+
+/// One cell of a plan: the same test under the same levels of all factors, for every firewall compared.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cell {
+    /// Test of the suite.
+    pub test: String,
+    /// Every factor but placement and cores, and its level, as the suite writes it.
+    pub factors: BTreeMap<String, String>,
+    /// Cores used.
+    pub cores: u32,
+    /// Where the work is done. A firewall between two real cards is [`Placement::Isolated`]: it has a machine of its own.
+    pub placement: Placement,
+    /// What is measured.
+    pub procedure: ProcedureSpec,
+    /// How often everything is measured, at least 1.
+    pub rounds: u32,
+    /// Seed of the bootstrap intervals.
+    pub seed: u64,
+}
+
+impl Cell {
+    /// Roughly how many seconds the cell takes on this many firewalls: for showing progress, no promise.
+    pub fn typical_seconds(&self, firewalls: usize) -> f64 {
+        self.procedure.typical_seconds() * f64::from(self.rounds) * firewalls as f64
+    }
+}
+
+/// Where a campaign is: shown before a trial and after it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Progress<'a> {
+    /// Firewall under test.
+    pub dut: &'a str,
+    /// Round, from 0.
+    pub round: u32,
+    /// Rounds in all.
+    pub rounds: u32,
+    /// Trial of this firewall in this round, from 1.
+    pub trial: u32,
+    /// Load of the trial's first phase.
+    pub load: Load,
+    /// Seconds of the trial, all phases together.
+    pub seconds: f64,
+    /// Share of the frames lost; `None` before the trial.
+    pub loss: Option<f64>,
+    /// Estimated share of the cell that is done, 0 to 1; it never falls.
+    pub share_done: f64,
+}
+
+/// Whoever shows progress.
+pub trait Observer {
+    /// A trial is about to run, or has run.
+    fn trial(&mut self, progress: &Progress<'_>);
+
+    /// A firewall has lost its points.
+    fn lost(&mut self, dut: &str, why: &Mark);
+}
+
+/// Nobody looks.
+impl Observer for () {
+    fn trial(&mut self, _progress: &Progress<'_>) {}
+
+    fn lost(&mut self, _dut: &str, _why: &Mark) {}
+}
+
+/// What a campaign brought.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// The points, firewall by firewall in the order of the rigs, costs last. After an interruption, only those of
+    /// firewalls that finished a round.
+    pub points: Vec<Point>,
+    /// The user asked to stop.
+    pub interrupted: bool,
+}
+
+/// Runs a cell on the rigs, one for each firewall compared.
+pub fn run(cell: &Cell, rigs: &mut [Box<dyn Rig>], observer: &mut dyn Observer) -> Outcome {
+    let tracks = rigs.iter().map(|rig| Track::new(rig.dut())).collect();
+    let mut campaign = Campaign { cell, tracks, observer };
+    let interrupted = (0..cell.rounds).try_for_each(|round| campaign.round(round, rigs)).is_err();
+    Outcome { points: points::of(cell, &campaign.tracks), interrupted }
+}
+
+/// What is known of one firewall so far.
+struct Track {
+    dut: String,
+    /// What each finished round measured.
+    rounds: Vec<Vec<Measured>>,
+    /// Every trial, those of unfinished rounds included.
+    trials: Vec<Trial>,
+    /// Why its points are lost.
+    broken: Option<Mark>,
+    /// Rounds done, the present one in part.
+    rounds_done: f64,
+}
+
+impl Track {
+    fn new(dut: &str) -> Self {
+        Self { dut: dut.into(), rounds: Vec::new(), trials: Vec::new(), broken: None, rounds_done: 0.0 }
+    }
+}
+
+/// One firewall's part in a round.
+struct Turn {
+    rig: usize,
+    round: u32,
+    procedure: Box<dyn Procedure>,
+    trials: u32,
+    seconds: f64,
+}
+
+struct Interrupted;
+
+struct Campaign<'a> {
+    cell: &'a Cell,
+    /// In the order of the rigs.
+    tracks: Vec<Track>,
+    observer: &'a mut dyn Observer,
+}
+
+impl Campaign<'_> {
+    fn round(&mut self, round: u32, rigs: &mut [Box<dyn Rig>]) -> Result<(), Interrupted> {
+        let mut turns = Vec::new();
+        for place in 0..rigs.len() {
+            // Another firewall starts each round, so that none has the freshly disturbed machine every time.
+            let rig = (place + round as usize) % rigs.len();
+            if self.tracks[rig].broken.is_none() && self.proves(rig, rigs, MarkKind::PolicyNotProved)? {
+                let procedure = self.cell.procedure.start(self.cell.placement);
+                turns.push(Turn { rig, round, procedure, trials: 0, seconds: 0.0 });
+            }
+        }
+        while !turns.is_empty() {
+            let mut going_on = Vec::with_capacity(turns.len());
+            for mut turn in turns {
+                if self.take(&mut turn, rigs)? {
+                    going_on.push(turn);
+                }
+            }
+            turns = going_on;
+        }
+        Ok(())
+    }
+
+    /// One step of one firewall; false when its round has ended.
+    fn take(&mut self, turn: &mut Turn, rigs: &mut [Box<dyn Rig>]) -> Result<bool, Interrupted> {
+        match turn.procedure.next() {
+            Step::Trial(request) => self.trial(turn, &request, rigs),
+            Step::Done(measured) => {
+                if self.proves(turn.rig, rigs, MarkKind::FirewallFailed)? {
+                    let track = &mut self.tracks[turn.rig];
+                    track.rounds.push(measured);
+                    track.rounds_done = track.rounds.len() as f64;
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    fn trial(
+        &mut self,
+        turn: &mut Turn,
+        request: &TrialRequest,
+        rigs: &mut [Box<dyn Rig>],
+    ) -> Result<bool, Interrupted> {
+        turn.trials += 1;
+        self.show(turn, request, None);
+        let outcome = match rigs[turn.rig].trial(request) {
+            Ok(outcome) => outcome,
+            Err(RigError::Interrupted) => return Err(Interrupted),
+            Err(RigError::Broken(why)) => {
+                self.lose(turn.rig, Mark { kind: MarkKind::FirewallFailed, detail: why });
+                return Ok(false);
+            }
+        };
+        turn.seconds += typical_trial_seconds(request);
+        let share = turn.seconds / self.cell.procedure.typical_seconds();
+        let track = &mut self.tracks[turn.rig];
+        track.rounds_done = track.rounds.len() as f64 + share.min(MOST_SHOWN_OF_A_ROUND);
+        track.trials.push(kept(turn.round, request, &outcome, self.cell.placement));
+        turn.procedure.record(request, &outcome);
+        self.show(turn, request, Some(outcome.loss_ratio()));
+        Ok(true)
+    }
+
+    /// Whether the firewall can be proved; if not, it loses its points with a mark of this kind.
+    fn proves(
+        &mut self,
+        rig: usize,
+        rigs: &mut [Box<dyn Rig>],
+        otherwise: MarkKind,
+    ) -> Result<bool, Interrupted> {
+        match rigs[rig].prove() {
+            Ok(()) => Ok(true),
+            Err(RigError::Interrupted) => Err(Interrupted),
+            Err(RigError::Broken(why)) => {
+                self.lose(rig, Mark { kind: otherwise, detail: why });
+                Ok(false)
+            }
+        }
+    }
+
+    fn lose(&mut self, rig: usize, why: Mark) {
+        let track = &mut self.tracks[rig];
+        self.observer.lost(&track.dut, &why);
+        track.broken = Some(why);
+        track.rounds_done = f64::from(self.cell.rounds);
+    }
+
+    fn show(&mut self, turn: &Turn, request: &TrialRequest, loss: Option<f64>) {
+        let done: f64 = self.tracks.iter().map(|track| track.rounds_done).sum();
+        let Some(phase) = request.phases.first() else { return };
+        self.observer.trial(&Progress {
+            dut: &self.tracks[turn.rig].dut,
+            round: turn.round,
+            rounds: self.cell.rounds,
+            trial: turn.trials,
+            load: phase.load,
+            seconds: seconds(request),
+            loss,
+            share_done: done / (self.tracks.len() as f64 * f64::from(self.cell.rounds)),
+        });
+    }
+}
+
+fn seconds(request: &TrialRequest) -> f64 {
+    request.phases.iter().map(|phase| phase.seconds).sum()
+}
+
+/// A trial as results keep it.
+fn kept(round: u32, request: &TrialRequest, outcome: &TrialOutcome, placement: Placement) -> Trial {
+    let offered = match request.phases[..] {
+        [phase] => match phase.load {
+            Load::FramesPerSecond(rate) => rate,
+            Load::Burst(frames) => frames as f64,
+            Load::Maximum => rate(outcome),
+        },
+        _ => rate(outcome),
+    };
+    Trial {
+        round,
+        offered,
+        seconds: outcome.seconds,
+        received: outcome.forwarding_rate(),
+        loss: outcome.loss_ratio(),
+        latency_ns: outcome.latency_ns,
+        duplicated: outcome.lanes.iter().map(|lane| lane.duplicated).sum(),
+        reordered: outcome.lanes.iter().map(|lane| lane.reordered).sum(),
+        faults: judge(request, outcome, placement).into_iter().map(|mark| mark.detail).collect(),
+    }
+}
+
+/// Frames/s offered, on the average of all phases.
+fn rate(outcome: &TrialOutcome) -> f64 {
+    if outcome.seconds > 0.0 { outcome.ledger.offered as f64 / outcome.seconds } else { 0.0 }
+}

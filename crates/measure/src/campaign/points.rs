@@ -1,0 +1,262 @@
+//! Makes points of what the rounds measured: medians, intervals, marks, sums, and the costs against `wire`.
+
+use super::{Cell, Track, WIRE};
+use crate::ledger::Ledger;
+use crate::procedure::Measured;
+use crate::results::{CoreUse, CpuUse, LatencySummary, Mark, MarkKind, Metric, Point};
+use crate::stats::{Estimate, estimate, spread};
+use crate::trial::TrialOutcome;
+use std::collections::BTreeMap;
+
+/// Rounds that differ by more than this share of their median are unstable (EANTC).
+const UNSTABLE: f64 = 0.10;
+/// A figure of at least this share of `wire`'s may be the generator's, not the firewall's.
+const GENERATOR_LIMITED: f64 = 0.90;
+/// Time taken by the hypervisor, as a share of the cores used, that the reader must know of.
+const STOLEN: f64 = 0.02;
+
+/// What tells a firewall's values apart.
+type Key = (Metric, BTreeMap<String, String>);
+
+/// The points of a campaign: firewall by firewall, then costs.
+pub(super) fn of(cell: &Cell, tracks: &[Track]) -> Vec<Point> {
+    let mut points: Vec<Point> = tracks.iter().flat_map(|track| points_of(cell, track)).collect();
+    mark_generator_limited(&mut points);
+    if tracks.iter().any(|track| track.dut == WIRE) {
+        let throughputs = points.iter().filter(|p| p.metric == Metric::Throughput && p.dut != WIRE);
+        let costs: Vec<Point> = throughputs.map(|point| cost(cell, point, &points)).collect();
+        points.extend(costs);
+    }
+    points
+}
+
+fn points_of(cell: &Cell, track: &Track) -> Vec<Point> {
+    if let Some(why) = &track.broken {
+        let lost = cell.procedure.lost(std::slice::from_ref(why));
+        return lost.iter().map(|measured| lost_point(cell, track, measured)).collect();
+    }
+    keys(&track.rounds).iter().map(|key| point(cell, track, key)).collect()
+}
+
+/// The keys of all rounds in the order in which they were measured.
+fn keys(rounds: &[Vec<Measured>]) -> Vec<Key> {
+    let mut keys: Vec<Key> = Vec::new();
+    for measured in rounds.iter().flatten() {
+        let key = (measured.metric, measured.factors.clone());
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    keys
+}
+
+fn point(cell: &Cell, track: &Track, key: &Key) -> Point {
+    let rounds: Vec<Option<&Measured>> =
+        track.rounds.iter().map(|round| round.iter().find(|m| is(m, key))).collect();
+    let measured: Vec<&Measured> = rounds.iter().copied().flatten().collect();
+    let valid = measured.iter().all(|m| m.valid);
+    let values: Vec<f64> = measured.iter().filter(|m| m.valid).map(|m| m.value).collect();
+    let deciding: Vec<&TrialOutcome> = measured.iter().flat_map(|m| &m.deciding).collect();
+
+    let mut marks = round_marks(&rounds);
+    marks.extend(marks_of_values(cell, key.0, &values, rounds.len()));
+    marks.extend(stolen_time(&deciding));
+    let known = if valid { estimate(&values, cell.seed) } else { None };
+    let mut point = empty_point(cell, &track.dut, key);
+    set_estimate(&mut point, known);
+    point.rounds = rounds.iter().map(|m| m.map_or(0.0, |m| m.value)).collect();
+    point.trials.clone_from(&track.trials);
+    point.valid = valid && !marks.iter().any(|m| m.kind.invalidates());
+    point.marks = marks;
+    add_deciding(&mut point, &deciding);
+    point
+}
+
+fn is(measured: &Measured, key: &Key) -> bool {
+    measured.metric == key.0 && measured.factors == key.1
+}
+
+fn lost_point(cell: &Cell, track: &Track, measured: &Measured) -> Point {
+    let mut point = empty_point(cell, &track.dut, &(measured.metric, measured.factors.clone()));
+    point.trials.clone_from(&track.trials);
+    point.marks.clone_from(&measured.marks);
+    point
+}
+
+fn empty_point(cell: &Cell, dut: &str, (metric, extra): &Key) -> Point {
+    let mut factors = cell.factors.clone();
+    factors.extend(extra.clone());
+    Point {
+        test: cell.test.clone(),
+        dut: dut.into(),
+        placement: cell.placement,
+        cores: cell.cores,
+        factors,
+        metric: *metric,
+        unit: metric.unit().into(),
+        value: 0.0,
+        low: 0.0,
+        high: 0.0,
+        rounds: Vec::new(),
+        trials: Vec::new(),
+        valid: false,
+        marks: Vec::new(),
+        ledger: Ledger::default(),
+        latency_ns: None,
+        cpu: CpuUse::default(),
+        connections: None,
+        memory_bytes: None,
+    }
+}
+
+fn set_estimate(point: &mut Point, known: Option<Estimate>) {
+    if let Some(known) = known {
+        (point.value, point.low, point.high) = (known.value, known.low, known.high);
+    }
+}
+
+/// The rounds' own marks, each with its round when there are several, and rounds that have no such value.
+fn round_marks(rounds: &[Option<&Measured>]) -> Vec<Mark> {
+    let mut marks = Vec::new();
+    for (round, measured) in rounds.iter().enumerate() {
+        let of_round = match measured {
+            Some(measured) => measured.marks.clone(),
+            None => vec![note("not measured: two higher loads had shown no loss".into())],
+        };
+        for mut mark in of_round {
+            if rounds.len() > 1 {
+                mark.detail = format!("round {}: {}", round + 1, mark.detail);
+            }
+            marks.push(mark);
+        }
+    }
+    marks
+}
+
+fn marks_of_values(cell: &Cell, metric: Metric, values: &[f64], finished: usize) -> Vec<Mark> {
+    let mut marks = Vec::new();
+    if finished < cell.rounds as usize {
+        marks.push(note(format!("interrupted after {finished} of {} rounds", cell.rounds)));
+    }
+    if values.len() == 1 {
+        marks.push(note("measured once: the interval says nothing of the spread".into()));
+    }
+    marks.extend(unstable(metric, values));
+    marks
+}
+
+/// A share of lost frames has a scale of its own: 0.1 % against 0.2 % is no instability, 10 % against 25 % is.
+fn unstable(metric: Metric, values: &[f64]) -> Option<Mark> {
+    let difference = match metric {
+        Metric::Loss => {
+            values.iter().copied().fold(0.0, f64::max) - values.iter().copied().fold(1.0, f64::min)
+        }
+        _ => spread(values),
+    };
+    (difference > UNSTABLE).then(|| Mark {
+        kind: MarkKind::Unstable,
+        detail: match metric {
+            Metric::Loss => format!("the rounds differ by {:.1} % of the frames", difference * 100.0),
+            _ if difference.is_infinite() => "the rounds differ, and their median is 0".into(),
+            _ => format!("the rounds differ by {:.1} % of their median", difference * 100.0),
+        },
+    })
+}
+
+fn stolen_time(deciding: &[&TrialOutcome]) -> Option<Mark> {
+    let stolen: Vec<f64> = deciding.iter().flat_map(|o| &o.cpu.cores).map(|core| core.stolen).collect();
+    let mean = stolen.iter().sum::<f64>() / stolen.len().max(1) as f64;
+    (mean > STOLEN).then(|| Mark {
+        kind: MarkKind::StolenTime,
+        detail: format!("the hypervisor took {:.1} % of the processors' time", mean * 100.0),
+    })
+}
+
+fn add_deciding(point: &mut Point, deciding: &[&TrialOutcome]) {
+    for outcome in deciding {
+        point.ledger.add(&outcome.ledger);
+    }
+    point.latency_ns = typical_latency(deciding);
+    point.cpu = mean_cpu(deciding);
+    point.connections = deciding.iter().filter_map(|o| o.connections).max();
+    point.memory_bytes = deciding.iter().filter_map(|o| o.memory_bytes).max();
+}
+
+/// The distribution of the trial whose median is the middle one: summaries cannot be merged, and one that was measured
+/// is better than a made-up mixture.
+fn typical_latency(deciding: &[&TrialOutcome]) -> Option<LatencySummary> {
+    let mut latencies: Vec<LatencySummary> = deciding.iter().filter_map(|o| o.latency_ns).collect();
+    latencies.sort_by(|a, b| a.p50.total_cmp(&b.p50));
+    latencies.get(latencies.len().saturating_sub(1) / 2).copied()
+}
+
+fn mean_cpu(deciding: &[&TrialOutcome]) -> CpuUse {
+    let mut by_core: BTreeMap<u32, Vec<CoreUse>> = BTreeMap::new();
+    for core in deciding.iter().flat_map(|o| &o.cpu.cores) {
+        by_core.entry(core.core).or_default().push(*core);
+    }
+    let cores = by_core.into_iter().map(|(core, uses)| {
+        let mean = |share: fn(&CoreUse) -> f64| uses.iter().map(share).sum::<f64>() / uses.len() as f64;
+        CoreUse {
+            core,
+            user: mean(|u| u.user),
+            system: mean(|u| u.system),
+            interrupt: mean(|u| u.interrupt),
+            stolen: mean(|u| u.stolen),
+            idle: mean(|u| u.idle),
+        }
+    });
+    let firewall: Vec<f64> = deciding.iter().filter_map(|o| o.cpu.firewall).collect();
+    let mean = firewall.iter().sum::<f64>() / firewall.len().max(1) as f64;
+    CpuUse { cores: cores.collect(), firewall: (!firewall.is_empty()).then_some(mean) }
+}
+
+/// Marks rates that come near those of `wire`. Inline this says that the pipeline without a firewall is as slow.
+fn mark_generator_limited(points: &mut [Point]) {
+    let wires: Vec<Point> = points.iter().filter(|p| p.dut == WIRE && p.valid).cloned().collect();
+    for point in points.iter_mut().filter(|p| p.dut != WIRE && p.valid) {
+        let is_rate = matches!(point.metric, Metric::Throughput | Metric::Goodput);
+        let wire = wires.iter().find(|w| w.metric == point.metric && w.factors == point.factors);
+        if let Some(wire) = wire.filter(|w| is_rate && point.value >= w.value * GENERATOR_LIMITED) {
+            point.marks.push(Mark {
+                kind: MarkKind::GeneratorLimited,
+                detail: format!(
+                    "{:.0} % of what passes without a firewall",
+                    point.value / wire.value * 100.0
+                ),
+            });
+        }
+    }
+}
+
+/// What the firewall adds to each frame: the difference of the reciprocal rates, round by round. Its trials and ledger
+/// stand with the throughputs that it is derived from.
+fn cost(cell: &Cell, throughput: &Point, points: &[Point]) -> Point {
+    let is_wire =
+        |p: &&Point| p.dut == WIRE && p.metric == Metric::Throughput && p.factors == throughput.factors;
+    let mut cost = empty_point(cell, &throughput.dut, &(Metric::Cost, throughput.factors.clone()));
+    let Some(wire) = points.iter().find(is_wire) else {
+        cost.marks.push(note(format!("`{WIRE}` was not measured in this cell")));
+        return cost;
+    };
+    for (name, point) in [(throughput.dut.as_str(), throughput), (WIRE, wire)] {
+        let carried = point.marks.iter().filter(|m| !point.valid || m.kind == MarkKind::GeneratorLimited);
+        cost.marks.extend(carried.map(|m| Mark { kind: m.kind, detail: format!("{name}: {}", m.detail) }));
+    }
+    if throughput.valid && wire.valid {
+        let pairs = throughput.rounds.iter().zip(&wire.rounds);
+        cost.rounds = pairs.map(|(dut, wire)| 1e9 / dut - 1e9 / wire).collect();
+        let known = estimate(&cost.rounds, cell.seed);
+        set_estimate(&mut cost, known);
+        cost.marks.extend(marks_of_values(cell, Metric::Cost, &cost.rounds, cost.rounds.len()));
+        if cost.low <= 0.0 {
+            cost.marks.push(note("the interval reaches to 0: the cost is lost in the noise".into()));
+        }
+        cost.valid = true;
+    }
+    cost
+}
+
+fn note(detail: String) -> Mark {
+    Mark { kind: MarkKind::Note, detail }
+}

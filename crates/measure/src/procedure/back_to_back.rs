@@ -1,0 +1,169 @@
+//! Back-to-back frames and the buffer time they imply (RFC 9004, which replaces RFC 2544 section 26.4).
+
+use super::guard::{counted_loss, sent_rate};
+use super::load_search::{Found, LoadSearch, Poll};
+use super::{BackToBackSpec, Measured, Method, Step, mark};
+use crate::results::{Mark, MarkKind, Metric};
+use crate::shape::Placement;
+use crate::stats::median;
+use crate::trial::{Load, TrialOutcome, TrialRequest};
+
+/// The first burst, in frames: well below the 256 frames of a virtual link's ring.
+const FIRST_BURST: u64 = 64;
+/// A search ends when the longest good and the shortest bad burst differ by this share, or by one frame.
+const PRECISION: f64 = 0.01;
+
+pub(super) struct BackToBack {
+    spec: BackToBackSpec,
+    search: LoadSearch,
+    bursts: BurstSearch,
+    /// The longest burst of each finished repeat.
+    longest: Vec<u64>,
+    /// The last good trial of each finished repeat.
+    deciding: Vec<TrialOutcome>,
+    last_good: Option<TrialOutcome>,
+    given_up: Option<Vec<Mark>>,
+}
+
+/// A search for the longest burst without loss: doubling until one is lost, then halving the interval.
+#[derive(Debug, Clone, Copy)]
+struct BurstSearch {
+    first: u64,
+    max: u64,
+    good: u64,
+    bad: Option<u64>,
+}
+
+impl BurstSearch {
+    fn new(first: u64, max: u64) -> Self {
+        Self { first: first.clamp(1, max), max, good: 0, bad: None }
+    }
+
+    fn next(&self) -> Option<u64> {
+        match self.bad {
+            None if self.good == self.max => None,
+            None if self.good == 0 => Some(self.first),
+            None => Some(self.good.saturating_mul(2).min(self.max)),
+            Some(bad) => {
+                let closest = ((self.good as f64 * PRECISION) as u64).max(1);
+                (bad - self.good > closest).then(|| self.good + (bad - self.good) / 2)
+            }
+        }
+    }
+
+    fn record(&mut self, burst: u64, lost: bool) {
+        if lost {
+            self.bad = Some(burst);
+        } else {
+            self.good = burst;
+        }
+    }
+}
+
+impl BackToBack {
+    pub(super) fn new(spec: BackToBackSpec, placement: Placement) -> Self {
+        let search = LoadSearch::new(&spec.search, placement);
+        let bursts = BurstSearch::new(FIRST_BURST, spec.max_burst_frames);
+        Self {
+            spec,
+            search,
+            bursts,
+            longest: Vec::new(),
+            deciding: Vec::new(),
+            last_good: None,
+            given_up: None,
+        }
+    }
+
+    /// Keeps a finished repeat; the next one starts from its result.
+    fn finish_repeat(&mut self) {
+        self.longest.push(self.bursts.good);
+        self.deciding.extend(self.last_good.take());
+        self.bursts = BurstSearch::new(self.bursts.good, self.spec.max_burst_frames);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.longest.len() >= self.spec.repeats.max(1) as usize
+    }
+
+    fn result(&self, found: &Found) -> Vec<Measured> {
+        let frames = self.longest.iter().sum::<u64>() as f64 / self.longest.len() as f64;
+        let mut marks = Vec::new();
+        if frames == 0.0 {
+            let marks = vec![mark(MarkKind::NoLowerBound, "even a single frame was lost")];
+            return lost(&marks);
+        }
+        if self.longest.contains(&self.spec.max_burst_frames) {
+            let detail =
+                format!("no frame of the longest burst, {} frames, was lost", self.spec.max_burst_frames);
+            marks.push(mark(MarkKind::NoUpperBound, detail));
+        }
+        let bursts = Measured::found(Metric::BackToBack, frames, self.deciding.clone(), marks.clone());
+        vec![bursts, self.buffer_time(frames, found, marks)]
+    }
+
+    /// RFC 9004 section 6.4: the time that the burst takes at the full rate, less what was forwarded meanwhile.
+    fn buffer_time(&self, frames: f64, found: &Found, mut marks: Vec<Mark>) -> Measured {
+        let rates: Vec<f64> = self.deciding.iter().map(sent_rate).collect();
+        let Some(rate) = self.spec.line_rate.or_else(|| median(&rates)).filter(|&rate| rate > 0.0) else {
+            return Measured::lost(Metric::BufferTime, vec![mark(MarkKind::Note, "the bursts have no rate")]);
+        };
+        if found.throughput >= rate {
+            let detail = format!(
+                "the throughput of {:.0} frames/s reaches the bursts' {rate:.0}: the buffer never filled",
+                found.throughput
+            );
+            marks.push(mark(MarkKind::Note, detail));
+        }
+        let corrected = frames / rate * (1.0 - found.throughput / rate).max(0.0);
+        Measured::found(Metric::BufferTime, corrected, self.deciding.clone(), marks)
+    }
+}
+
+impl Method for BackToBack {
+    fn next(&mut self) -> Step {
+        if let Some(marks) = &self.given_up {
+            return Step::Done(lost(marks));
+        }
+        let found = match self.search.poll() {
+            Poll::Trial(request) => return Step::Trial(request),
+            Poll::Lost(marks) => return Step::Done(lost(&marks)),
+            Poll::Found(found) => found,
+        };
+        match self.bursts.next() {
+            Some(burst) if !self.is_finished() => {
+                Step::Trial(TrialRequest::constant(Load::Burst(burst), self.spec.trial_seconds))
+            }
+            _ => Step::Done(self.result(&found)),
+        }
+    }
+
+    fn record(&mut self, _request: &TrialRequest, outcome: &TrialOutcome) {
+        if self.search.takes(outcome) {
+            return;
+        }
+        let Some(burst) = self.bursts.next() else { return };
+        let lost = counted_loss(outcome) > 0.0;
+        self.bursts.record(burst, lost);
+        if !lost {
+            self.last_good = Some(outcome.clone());
+        }
+        if self.bursts.next().is_none() {
+            self.finish_repeat();
+        }
+    }
+
+    fn lower_maximum(&mut self, rate: f64) -> bool {
+        self.search.lower_maximum(rate)
+    }
+
+    fn give_up(&mut self, marks: Vec<Mark>) {
+        if !self.search.give_up(marks.clone()) {
+            self.given_up = Some(marks);
+        }
+    }
+}
+
+fn lost(marks: &[Mark]) -> Vec<Measured> {
+    [Metric::BackToBack, Metric::BufferTime].map(|metric| Measured::lost(metric, marks.to_vec())).into()
+}

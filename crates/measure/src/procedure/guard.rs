@@ -1,0 +1,107 @@
+//! Which trials count, and which of their lost frames.
+
+use super::{Method, Procedure, Step, mark};
+use crate::results::{Mark, MarkKind};
+use crate::shape::Placement;
+use crate::trial::{Load, TrialOutcome, TrialRequest};
+
+/// A generator that leaves out more than this share of the offered frames is behind its schedule.
+pub const BEHIND_TOLERANCE: f64 = 0.001;
+
+/// How often a trial is tried in all before its value is given up.
+pub const MOST_ATTEMPTS: u32 = 3;
+
+/// Why a trial must not count; empty for a good trial.
+///
+/// A generator behind its schedule is such a reason only where it does not share its core with the firewall
+/// ([`Placement::Isolated`], and real cards): inline, being behind is what the firewall costs, and [`counted_loss`]
+/// counts it.
+pub fn judge(request: &TrialRequest, outcome: &TrialOutcome, placement: Placement) -> Vec<Mark> {
+    let mut marks: Vec<Mark> =
+        outcome.faults.iter().map(|fault| mark(MarkKind::Note, format!("trial failed: {fault}"))).collect();
+    let ledger = &outcome.ledger;
+    if ledger.residual() != 0 {
+        let detail =
+            format!("{} of {} offered frames are unaccounted for", ledger.residual(), ledger.offered);
+        marks.push(mark(MarkKind::LedgerUnbalanced, detail));
+    }
+    if ledger.offered == 0 {
+        marks.push(mark(MarkKind::Note, "trial failed: no frame was offered"));
+    }
+    if placement == Placement::Isolated && has_schedule(request) && is_behind(outcome) {
+        let detail = format!("{} of {} frames were not sent in time", ledger.not_sent, ledger.offered);
+        marks.push(mark(MarkKind::GeneratorBehind, detail));
+    }
+    marks
+}
+
+/// The share of the offered frames that counts as lost, 0 to 1. Frames not sent count (draft-ietf-bmwg-mlrsearch
+/// asks to turn a difference between intended and offered load into loss) once they are more than
+/// [`BEHIND_TOLERANCE`]: fewer are the grain of the generator's clock, not the firewall's doing.
+pub fn counted_loss(outcome: &TrialOutcome) -> f64 {
+    let ledger = &outcome.ledger;
+    let offered = if is_behind(outcome) { ledger.offered } else { ledger.sent() };
+    if offered == 0 { 0.0 } else { (1.0 - ledger.received as f64 / offered as f64).max(0.0) }
+}
+
+/// Frames/s handed to the link.
+pub(super) fn sent_rate(outcome: &TrialOutcome) -> f64 {
+    if outcome.seconds > 0.0 { outcome.ledger.sent() as f64 / outcome.seconds } else { 0.0 }
+}
+
+fn is_behind(outcome: &TrialOutcome) -> bool {
+    outcome.ledger.not_sent as f64 > BEHIND_TOLERANCE * outcome.ledger.offered as f64
+}
+
+fn has_schedule(request: &TrialRequest) -> bool {
+    request.phases.iter().all(|phase| matches!(phase.load, Load::FramesPerSecond(_)))
+}
+
+/// Stands between the rig and a method: repeats trials that must not count, and gives up after [`MOST_ATTEMPTS`].
+pub(super) struct Guarded<M> {
+    method: M,
+    placement: Placement,
+    failed_attempts: u32,
+    /// The highest rate sent in the failed attempts.
+    best_rate: f64,
+}
+
+impl<M: Method + 'static> Guarded<M> {
+    pub(super) fn boxed(method: M, placement: Placement) -> Box<dyn Procedure> {
+        Box::new(Self { method, placement, failed_attempts: 0, best_rate: 0.0 })
+    }
+
+    fn failed(&mut self, outcome: &TrialOutcome, marks: Vec<Mark>) {
+        self.failed_attempts += 1;
+        self.best_rate = self.best_rate.max(sent_rate(outcome));
+        if self.failed_attempts < MOST_ATTEMPTS {
+            return;
+        }
+        let behind_only = marks.iter().all(|m| m.kind == MarkKind::GeneratorBehind);
+        if !(behind_only && self.method.lower_maximum(self.best_rate)) {
+            self.method.give_up(marks);
+        }
+        self.start_over();
+    }
+
+    fn start_over(&mut self) {
+        self.failed_attempts = 0;
+        self.best_rate = 0.0;
+    }
+}
+
+impl<M: Method + 'static> Procedure for Guarded<M> {
+    fn next(&mut self) -> Step {
+        self.method.next()
+    }
+
+    fn record(&mut self, request: &TrialRequest, outcome: &TrialOutcome) {
+        let marks = judge(request, outcome, self.placement);
+        if marks.is_empty() {
+            self.start_over();
+            self.method.record(request, outcome);
+        } else {
+            self.failed(outcome, marks);
+        }
+    }
+}

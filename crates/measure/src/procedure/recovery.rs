@@ -1,0 +1,118 @@
+//! Recovery: after overload (RFC 2544 section 26.5) and after a reset (section 26.6).
+
+use super::load_search::{Found, LoadSearch, Poll};
+use super::{Measured, Method, OverloadRecoverySpec, ResetRecoverySpec, Step, mark};
+use crate::results::{Mark, MarkKind, Metric};
+use crate::shape::Placement;
+use crate::trial::{Load, Phase, TrialOutcome, TrialRequest};
+
+/// Overload as a multiple of the throughput.
+const OVERLOAD: f64 = 1.1;
+/// The load after it, as a share of the overload.
+const REDUCED: f64 = 0.5;
+/// A recovery that takes more than this share of the time in which it could be seen may not have ended.
+const NEARLY_ALL: f64 = 0.98;
+
+enum Kind {
+    Overload(OverloadRecoverySpec),
+    Reset(ResetRecoverySpec),
+}
+
+pub(super) struct Recovery {
+    kind: Kind,
+    search: LoadSearch,
+    measured: Option<Measured>,
+}
+
+impl Recovery {
+    pub(super) fn after_overload(spec: OverloadRecoverySpec, placement: Placement) -> Self {
+        let search = LoadSearch::new(&spec.search, placement);
+        Self { kind: Kind::Overload(spec), search, measured: None }
+    }
+
+    pub(super) fn after_reset(spec: ResetRecoverySpec, placement: Placement) -> Self {
+        let search = LoadSearch::new(&spec.search, placement);
+        Self { kind: Kind::Reset(spec), search, measured: None }
+    }
+
+    fn request(&self, found: &Found) -> TrialRequest {
+        let phase = |load, seconds| Phase { load: Load::FramesPerSecond(load), seconds };
+        match &self.kind {
+            Kind::Overload(spec) => {
+                let overload = (found.throughput * OVERLOAD).min(found.max_load);
+                TrialRequest {
+                    phases: vec![
+                        phase(overload, spec.overload_seconds),
+                        phase(overload * REDUCED, spec.recovery_seconds),
+                    ],
+                    reset_after_seconds: None,
+                    times_matter: false,
+                }
+            }
+            Kind::Reset(spec) => TrialRequest {
+                phases: vec![phase(found.throughput, spec.trial_seconds)],
+                reset_after_seconds: Some(spec.reset_after_seconds),
+                times_matter: true,
+            },
+        }
+    }
+}
+
+impl Method for Recovery {
+    fn next(&mut self) -> Step {
+        if let Some(measured) = &self.measured {
+            return Step::Done(vec![measured.clone()]);
+        }
+        match self.search.poll() {
+            Poll::Trial(request) => Step::Trial(request),
+            Poll::Lost(marks) => Step::Done(vec![Measured::lost(Metric::Recovery, marks)]),
+            Poll::Found(found) => Step::Trial(self.request(&found)),
+        }
+    }
+
+    fn record(&mut self, _request: &TrialRequest, outcome: &TrialOutcome) {
+        if !self.search.takes(outcome) {
+            self.measured = Some(match &self.kind {
+                Kind::Overload(spec) => overload_recovery(spec, outcome),
+                Kind::Reset(spec) => reset_recovery(spec, outcome),
+            });
+        }
+    }
+
+    fn lower_maximum(&mut self, rate: f64) -> bool {
+        self.search.lower_maximum(rate)
+    }
+
+    fn give_up(&mut self, marks: Vec<Mark>) {
+        if !self.search.give_up(marks.clone()) {
+            self.measured = Some(Measured::lost(Metric::Recovery, marks));
+        }
+    }
+}
+
+/// From the reduction of the load to the last lost frame; 0 when nothing was lost after it.
+fn overload_recovery(spec: &OverloadRecoverySpec, outcome: &TrialOutcome) -> Measured {
+    let value = outcome.last_loss_seconds.unwrap_or(0.0).max(0.0);
+    let mut marks = Vec::new();
+    if value >= spec.recovery_seconds * NEARLY_ALL {
+        let detail =
+            format!("frames were still lost at the end of the {} s of reduced load", spec.recovery_seconds);
+        marks.push(mark(MarkKind::NoUpperBound, detail));
+    }
+    if outcome.ledger.received == outcome.ledger.offered {
+        marks.push(mark(MarkKind::Note, "the overload caused no loss, so there was nothing to recover from"));
+    }
+    Measured::found(Metric::Recovery, value, vec![outcome.clone()], marks)
+}
+
+/// The longest silence under load.
+fn reset_recovery(spec: &ResetRecoverySpec, outcome: &TrialOutcome) -> Measured {
+    let value = outcome.longest_silence_seconds;
+    if value >= (spec.trial_seconds - spec.reset_after_seconds) * NEARLY_ALL {
+        let detail = format!(
+            "nothing was forwarded for {value:.2} s after the reset, which is to the end of the trial"
+        );
+        return Measured::lost(Metric::Recovery, vec![mark(MarkKind::FirewallFailed, detail)]);
+    }
+    Measured::found(Metric::Recovery, value, vec![outcome.clone()], Vec::new())
+}

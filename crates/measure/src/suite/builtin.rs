@@ -1,0 +1,18 @@
+//! The suites that ship: the files of `suites/`, carried in the program so that a name is enough.
+
+const SUITES: &[(&str, &str)] = &[
+    ("demo", include_str!("../../../../suites/demo.toml")),
+    ("rfc2544", include_str!("../../../../suites/rfc2544.toml")),
+    ("eantc-ip", include_str!("../../../../suites/eantc-ip.toml")),
+    ("tolly-udp", include_str!("../../../../suites/tolly-udp.toml")),
+];
+
+/// The text of a suite that ships.
+pub fn builtin(name: &str) -> Option<&'static str> {
+    SUITES.iter().find(|(known, _)| *known == name).map(|&(_, text)| text)
+}
+
+/// The names of the suites that ship, in the order in which `list` shows them.
+pub fn builtin_names() -> impl Iterator<Item = &'static str> {
+    SUITES.iter().map(|&(name, _)| name)
+}

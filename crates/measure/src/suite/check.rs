@@ -1,0 +1,384 @@
+//! From TOML text to a [`Suite`]: reads every table, refuses what it does not know, and goes on after a problem so that
+//! one reading tells them all.
+
+use super::parameters::{KEYS, Parameters, ProcedureKind};
+use super::problem::{Collector, Problems, suggestion};
+use super::read::{Located, Section, items, plain_text, wrong_type};
+use super::{
+    Expectation, Factor, Layout, MAX_COMBINATIONS, Profile, Suite, Test, Variant, combination_count,
+    combinations,
+};
+use crate::published;
+use crate::results::{Tick, TickStatus};
+use std::collections::BTreeMap;
+use toml::de::DeTable;
+
+pub(super) fn suite(file: &str, text: &str) -> Result<Suite, Problems> {
+    let mut c = Collector::new(file, text);
+    let (root, errors) = DeTable::parse_recoverable(text);
+    for e in errors {
+        c.report(e.span().unwrap_or(0..0), format!("this is not TOML: {}", e.message()), None);
+    }
+    if !c.is_empty() {
+        return Err(c.into_problems());
+    }
+    // The root table has no place of its own: what it lacks is told at the first line.
+    let root = Section::new(root.get_ref(), 0..0, "a suite");
+    match read_root(root, file, text, &mut c) {
+        Some(suite) if c.is_empty() => Ok(suite),
+        _ => Err(c.into_problems()),
+    }
+}
+
+/// `None` only when a problem has been reported.
+fn read_root(mut root: Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Option<Suite> {
+    let name = named(root.required_text("name", c), "name", c);
+    let title = root.required_text("title", c);
+    let summary = root.required_text("summary", c);
+    let source = root.text("source", c);
+    let published = root.text("published", c);
+    if let Some(wanted) = published.as_ref().filter(|p| !published::names().any(|name| name == p.value)) {
+        let help = suggestion(&wanted.value, published::names());
+        c.report(
+            wanted.span.clone(),
+            format!("no published figures are called `{}`", wanted.value),
+            Some(help),
+        );
+    }
+    let duts = duts(&mut root, c);
+    let profiles = profiles(&mut root, c);
+    let default_profile = default_profile(&mut root, &profiles, c);
+    let tests = tests(&mut root, &profiles, c);
+    let expectations = expectations(&mut root, c);
+    let ticks = ticks(&mut root, c);
+    root.finish(c);
+    Some(Suite {
+        name: name?,
+        title: title?.value,
+        summary: summary?.value,
+        source: source.map(|s| s.value),
+        published: published.map(|p| p.value),
+        duts: duts?,
+        default_profile: default_profile?,
+        profiles: profiles.into_keys().collect(),
+        tests,
+        expectations,
+        ticks,
+        file: file.to_owned(),
+        text: text.to_owned(),
+    })
+}
+
+fn named(name: Option<Located<String>>, key: &str, c: &mut Collector<'_>) -> Option<String> {
+    let name = name?;
+    let allowed = |ch: char| ch.is_ascii_lowercase() || ch.is_ascii_digit() || ch == '-';
+    if name.value.is_empty() || !name.value.chars().all(allowed) {
+        let help = "write lower-case letters, digits and hyphens";
+        c.report(name.span, format!("`{key}` may not be `{}`", name.value), Some(help.into()));
+        return None;
+    }
+    Some(name.value)
+}
+
+fn duts(root: &mut Section<'_>, c: &mut Collector<'_>) -> Option<Vec<String>> {
+    let Some(value) = root.value("duts") else {
+        root.missing("duts", c);
+        return None;
+    };
+    let mut duts: Vec<String> = Vec::new();
+    for item in items(value) {
+        match item.get_ref().as_str() {
+            Some(dut) if duts.iter().any(|other| other == dut) => {
+                c.report(item.span(), format!("`{dut}` is named twice"), None);
+            }
+            Some(dut) => duts.push(dut.to_owned()),
+            None => {
+                wrong_type::<()>(c, "duts", item.span(), item.get_ref(), "a list of names");
+            }
+        }
+    }
+    if items(value).is_empty() {
+        c.report(value.span(), "`duts` is empty", Some("write duts = [\"wire\", \"linux\"]".into()));
+    }
+    Some(duts)
+}
+
+fn profiles(root: &mut Section<'_>, c: &mut Collector<'_>) -> BTreeMap<Profile, Located<Parameters>> {
+    let mut found = BTreeMap::new();
+    let Some(mut table) = root.section("profiles", "[profiles]", c) else {
+        root.missing("profiles", c);
+        return found;
+    };
+    for profile in Profile::ALL {
+        let what = format!("[profiles.{}]", profile.name());
+        let Some(mut section) = table.section(profile.name(), what, c) else { continue };
+        let parameters = Parameters::read(&mut section, c);
+        for (key, given) in [
+            ("rounds", section.value("rounds").is_some()),
+            ("trial_seconds", section.value("trial_seconds").is_some()),
+        ] {
+            if !given {
+                section.missing(key, c);
+            }
+        }
+        let span = section.span.clone();
+        section.finish(c);
+        found.insert(profile, Located { value: parameters, span });
+    }
+    if found.is_empty() {
+        let help = "add [profiles.quick] with `rounds` and `trial_seconds`";
+        c.report(table.span.clone(), "a suite needs at least one profile", Some(help.into()));
+    }
+    table.finish(c);
+    found
+}
+
+fn default_profile(
+    root: &mut Section<'_>,
+    profiles: &BTreeMap<Profile, Located<Parameters>>,
+    c: &mut Collector<'_>,
+) -> Option<Profile> {
+    let Some(name) = root.text("default_profile", c) else {
+        let standard = profiles.contains_key(&Profile::Standard).then_some(Profile::Standard);
+        return standard.or_else(|| profiles.keys().next().copied());
+    };
+    let found = Profile::named(&name.value).filter(|profile| profiles.contains_key(profile));
+    if found.is_none() {
+        let help = suggestion(&name.value, profiles.keys().map(|p| p.name()));
+        c.report(name.span, format!("the suite has no profile `{}`", name.value), Some(help));
+    }
+    found
+}
+
+fn tests(
+    root: &mut Section<'_>,
+    profiles: &BTreeMap<Profile, Located<Parameters>>,
+    c: &mut Collector<'_>,
+) -> Vec<Test> {
+    let mut tests: Vec<Test> = Vec::new();
+    for section in root.sections("test", c) {
+        let Some(test) = test(section, profiles, c) else { continue };
+        if tests.iter().any(|other| other.name == test.name) {
+            c.report(test.span.clone(), format!("there is another test called `{}`", test.name), None);
+        }
+        tests.push(test);
+    }
+    if tests.is_empty() && c.is_empty() {
+        c.report(0..0, "a suite needs at least one test", Some("add a [[test]]".into()));
+    }
+    for (profile, of_profile) in profiles {
+        if !tests.is_empty() && tests.iter().all(|test| test.variant(*profile).is_none()) {
+            c.report(of_profile.span.clone(), format!("every test is left out of {}", profile.name()), None);
+        }
+    }
+    tests
+}
+
+fn test(
+    mut s: Section<'_>,
+    profiles: &BTreeMap<Profile, Located<Parameters>>,
+    c: &mut Collector<'_>,
+) -> Option<Test> {
+    let name = s.required_text("name", c);
+    let span = name.as_ref().map_or(s.span.clone(), |n| n.span.clone());
+    let name = named(name, "name", c);
+    let title = s.required_text("title", c);
+    let procedure = procedure(&mut s, c);
+    let layout = layout(&mut s, c);
+    let factors = factors(&mut s, "[test.factors]", c);
+    let parameters = Parameters::read(&mut s, c);
+    refuse_idle_parameters(&mut s, procedure, c);
+
+    let mut variants = BTreeMap::new();
+    for profile in Profile::ALL {
+        let of_profile = profiles.get(&profile).map(|p| &p.value);
+        let own = own_part(&mut s, profile, of_profile.is_some(), procedure, c);
+        let Some(of_profile) = of_profile.filter(|_| !own.skip) else { continue };
+        let mut all_factors = factors.clone();
+        all_factors.extend(own.factors);
+        let parameters = own.parameters.or(&parameters).or(of_profile);
+        variants.insert(profile, Variant { factors: all_factors, parameters });
+    }
+    s.finish(c);
+
+    let test =
+        Test { name: name?, title: title?.value, procedure: procedure?, layout: layout?, span, variants };
+    check_variants(&test, c);
+    Some(test)
+}
+
+/// What a test changes for one profile.
+#[derive(Default)]
+struct OwnPart {
+    skip: bool,
+    factors: BTreeMap<Factor, Vec<String>>,
+    parameters: Parameters,
+}
+
+/// Reads `[test.PROFILE]`; nothing is changed where there is none.
+fn own_part(
+    test: &mut Section<'_>,
+    profile: Profile,
+    suite_has_it: bool,
+    procedure: Option<ProcedureKind>,
+    c: &mut Collector<'_>,
+) -> OwnPart {
+    let name = profile.name();
+    let Some(mut s) = test.section(name, format!("[test.{name}]"), c) else { return OwnPart::default() };
+    if !suite_has_it {
+        let message = format!("the suite has no [profiles.{name}] that [test.{name}] could change");
+        c.report(s.span.clone(), message, None);
+    }
+    let own = OwnPart {
+        skip: s.flag("skip", c).unwrap_or(false),
+        factors: factors(&mut s, &format!("[test.{name}.factors]"), c),
+        parameters: Parameters::read(&mut s, c),
+    };
+    refuse_idle_parameters(&mut s, procedure, c);
+    s.finish(c);
+    own
+}
+
+fn procedure(s: &mut Section<'_>, c: &mut Collector<'_>) -> Option<ProcedureKind> {
+    let name = s.required_text("procedure", c)?;
+    let found = ProcedureKind::named(&name.value);
+    if found.is_none() {
+        let help = suggestion(&name.value, ProcedureKind::ALL.map(ProcedureKind::name));
+        c.report(name.span, format!("no procedure is called `{}`", name.value), Some(help));
+    }
+    found
+}
+
+fn layout(s: &mut Section<'_>, c: &mut Collector<'_>) -> Option<Layout> {
+    let Some(name) = s.text("layout", c) else { return Some(Layout::Plain) };
+    let found = Layout::named(&name.value);
+    if found.is_none() {
+        let help = suggestion(&name.value, Layout::ALL.map(Layout::name));
+        c.report(name.span, format!("no layout is called `{}`", name.value), Some(help));
+    }
+    found
+}
+
+/// A parameter that means nothing to the test's procedure would be a silent slip.
+fn refuse_idle_parameters(s: &mut Section<'_>, procedure: Option<ProcedureKind>, c: &mut Collector<'_>) {
+    let Some(procedure) = procedure else { return };
+    for (key, used_by) in KEYS {
+        if used_by.contains(&procedure) {
+            continue;
+        }
+        let Some(place) = s.entries().find(|(k, _)| k.value == *key).map(|(k, _)| k.span) else { continue };
+        let names: Vec<&str> = used_by.iter().map(|kind| kind.name()).collect();
+        let message = format!("`{key}` means nothing to the procedure `{}`", procedure.name());
+        c.report(place, message, Some(format!("it belongs to {}", names.join(", "))));
+    }
+}
+
+fn factors(s: &mut Section<'_>, what: &str, c: &mut Collector<'_>) -> BTreeMap<Factor, Vec<String>> {
+    let mut found = BTreeMap::new();
+    let Some(table) = s.section("factors", what, c) else { return found };
+    for (key, value) in table.entries() {
+        let Some(factor) = Factor::named(key.value) else {
+            let help = suggestion(key.value, Factor::ALL.map(Factor::name));
+            c.report(key.span, format!("no factor is called `{}`", key.value), Some(help));
+            continue;
+        };
+        let mut levels: Vec<String> = Vec::new();
+        for item in items(value) {
+            let Some(text) = plain_text(item.get_ref()) else {
+                wrong_type::<()>(
+                    c,
+                    key.value,
+                    item.span(),
+                    item.get_ref(),
+                    "a list of strings, integers or true/false",
+                );
+                continue;
+            };
+            match factor.level(&text) {
+                Ok(level) if levels.contains(&level) => {
+                    c.report(item.span(), format!("`{}` has the level {level} twice", key.value), None);
+                }
+                Ok(level) => levels.push(level),
+                Err(why) => c.report(item.span(), why, None),
+            }
+        }
+        if items(value).is_empty() {
+            let help = format!("it takes {}", factor.levels());
+            c.report(value.span(), format!("`{}` has no levels", key.value), Some(help));
+        }
+        found.insert(factor, levels);
+    }
+    found
+}
+
+/// Whatever is wrong with a combination is wrong with the suite, so it is told before anything is measured.
+fn check_variants(test: &Test, c: &mut Collector<'_>) {
+    let mut told: Vec<String> = Vec::new();
+    for (profile, variant) in &test.variants {
+        let problem = variant_problem(test, variant);
+        let Some((message, help)) = problem.filter(|(message, _)| !told.contains(message)) else { continue };
+        told.push(message.clone());
+        c.report(test.span.clone(), format!("profile {}: {message}", profile.name()), help);
+    }
+}
+
+fn variant_problem(test: &Test, variant: &Variant) -> Option<(String, Option<String>)> {
+    let count = combination_count(&variant.factors);
+    if count > MAX_COMBINATIONS {
+        return Some((format!("{count} combinations of levels are more than {MAX_COMBINATIONS}"), None));
+    }
+    if test.procedure == ProcedureKind::Latency && variant.parameters.loads.is_none() {
+        let help = "write loads = [\"40%\"]: shares of the throughput, or frames a second";
+        return Some(("a latency test needs `loads`".into(), Some(help.into())));
+    }
+    let cells = match combinations(&variant.factors, 0) {
+        Ok(cells) => cells,
+        Err((levels, problem)) => {
+            return Some((problem.to_string(), Some(format!("this is the combination {levels}"))));
+        }
+    };
+    if variant.needs_link() && cells.iter().any(|(_, setup)| setup.link_bits_per_second.is_none()) {
+        let help = "give the factor `link` a rate such as \"100M\"";
+        return Some(("a load is a share of the link, but the link has no rate".into(), Some(help.into())));
+    }
+    None
+}
+
+fn expectations(root: &mut Section<'_>, c: &mut Collector<'_>) -> Vec<Expectation> {
+    let mut found = Vec::new();
+    for mut section in root.sections("expect", c) {
+        let that = section.required_text("that", c);
+        let because = section.text("because", c).map(|b| b.value);
+        section.finish(c);
+        found.extend(that.map(|that| Expectation { that, because }));
+    }
+    found
+}
+
+fn ticks(root: &mut Section<'_>, c: &mut Collector<'_>) -> Vec<Tick> {
+    let mut found = Vec::new();
+    for mut section in root.sections("tick", c) {
+        let of = section.required_text("section", c);
+        let asks = section.required_text("asks", c);
+        let status = section.required_text("status", c).and_then(|s| tick_status(s, c));
+        let detail = section.required_text("detail", c);
+        section.finish(c);
+        if let (Some(of), Some(asks), Some(status), Some(detail)) = (of, asks, status, detail) {
+            found.push(Tick { section: of.value, asks: asks.value, status, detail: detail.value });
+        }
+    }
+    found
+}
+
+fn tick_status(text: Located<String>, c: &mut Collector<'_>) -> Option<TickStatus> {
+    match text.value.as_str() {
+        "met" => Some(TickStatus::Met),
+        "deviated" => Some(TickStatus::Deviated),
+        "not-run" => Some(TickStatus::NotRun),
+        other => {
+            let help = suggestion(other, ["met", "deviated", "not-run"]);
+            c.report(text.span, format!("no status is called `{other}`"), Some(help));
+            None
+        }
+    }
+}

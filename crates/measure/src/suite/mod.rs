@@ -1,0 +1,244 @@
+//! Suites: experiments as data. TOML text becomes a checked [`Suite`], or every problem of the text with its place and
+//! what would be right. `suites/FORMAT.md` describes the format. Pure: reads no files; the suites that ship are part of
+//! the program ([`builtin`]).
+
+mod builtin;
+mod check;
+mod factor;
+mod levels;
+mod parameters;
+mod problem;
+mod read;
+
+pub use builtin::{builtin, builtin_names};
+pub use factor::Factor;
+pub use levels::{MAX_FLOWS, MAX_HOSTS, SetupProblem, line_rate};
+pub use parameters::ProcedureKind;
+pub use problem::{Problem, Problems};
+pub use read::Located;
+
+pub(crate) use levels::Levels;
+pub(crate) use problem::suggestion;
+
+use crate::procedure::ProcedureSpec;
+use crate::results::Tick;
+use crate::shape::Setup;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// How thorough a run is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Profile {
+    /// Minutes: few levels, short trials.
+    Quick,
+    /// Hours at most.
+    Standard,
+    /// The durations of the report or standard.
+    Full,
+}
+
+impl Profile {
+    /// All of them, shortest first.
+    pub const ALL: [Profile; 3] = [Profile::Quick, Profile::Standard, Profile::Full];
+
+    /// As suites, `--profile` and results write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Profile::Quick => "quick",
+            Profile::Standard => "standard",
+            Profile::Full => "full",
+        }
+    }
+
+    /// The profile of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|profile| profile.name() == name)
+    }
+}
+
+/// How the report lays out a test's table, besides its own way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// The report's own way alone.
+    Plain,
+    /// As EANTC did in 2001: frame sizes down, directions and rules across.
+    Eantc,
+    /// As Tolly did in 2007, figure 3: sessions and packet sizes down, cores across.
+    Tolly,
+}
+
+impl Layout {
+    /// All of them.
+    pub const ALL: [Layout; 3] = [Layout::Plain, Layout::Eantc, Layout::Tolly];
+
+    /// As suites write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Layout::Plain => "plain",
+            Layout::Eantc => "eantc",
+            Layout::Tolly => "tolly",
+        }
+    }
+
+    /// The layout of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|layout| layout.name() == name)
+    }
+}
+
+/// An experiment: what to measure on which firewalls, how thoroughly, and what is expected.
+#[derive(Debug, Clone)]
+pub struct Suite {
+    /// Its name: lower-case letters, digits and hyphens.
+    pub name: String,
+    /// One line for lists and headings.
+    pub title: String,
+    /// What it shows, in a few sentences.
+    pub summary: String,
+    /// The report or standard that it follows.
+    pub source: Option<String>,
+    /// Name of the printed figures that stand beside the measured ones.
+    pub published: Option<String>,
+    /// Firewalls under test unless the user names others.
+    pub duts: Vec<String>,
+    /// Profile unless the user names another.
+    pub default_profile: Profile,
+    /// Profiles that it has, shortest first; never empty.
+    pub profiles: Vec<Profile>,
+    /// The tests, in the order of the text; never empty.
+    pub tests: Vec<Test>,
+    /// What the results should show.
+    pub expectations: Vec<Expectation>,
+    /// The sections of the standard and whether this suite meets them.
+    pub ticks: Vec<Tick>,
+    /// The file's name, as the user gave it.
+    pub file: String,
+    /// Its text.
+    pub text: String,
+}
+
+/// One test of a suite.
+#[derive(Debug, Clone)]
+pub struct Test {
+    /// Its name, as results write it.
+    pub name: String,
+    /// One line for headings.
+    pub title: String,
+    /// What is measured.
+    pub procedure: ProcedureKind,
+    /// How the report lays it out.
+    pub layout: Layout,
+    /// Bytes of the text that name it.
+    pub span: Range<usize>,
+    variants: BTreeMap<Profile, Variant>,
+}
+
+impl Test {
+    /// The test in a profile; `None` when that profile leaves it out.
+    pub(crate) fn variant(&self, profile: Profile) -> Option<&Variant> {
+        self.variants.get(&profile)
+    }
+}
+
+/// A test in one profile.
+#[derive(Debug, Clone)]
+pub(crate) struct Variant {
+    /// The factors that the suite sets, each with at least one level in its written form.
+    pub(crate) factors: BTreeMap<Factor, Vec<String>>,
+    parameters: parameters::Parameters,
+}
+
+impl Variant {
+    pub(crate) fn rounds(&self) -> u32 {
+        self.parameters.rounds()
+    }
+
+    pub(crate) fn procedure(&self, kind: ProcedureKind, setup: &Setup) -> ProcedureSpec {
+        self.parameters.procedure(kind, setup)
+    }
+
+    /// Whether a load is given as a share of the link's rate.
+    pub(crate) fn needs_link(&self) -> bool {
+        self.parameters.needs_link()
+    }
+}
+
+/// What the results should show: an expression in the language of `compare --fail-if`, which this module only carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expectation {
+    /// The expression; the run fails (exit status 1) when it is false.
+    pub that: Located<String>,
+    /// Why it should hold.
+    pub because: Option<String>,
+}
+
+impl Suite {
+    /// Reads and checks a suite. `file` is how messages call it.
+    ///
+    /// # Errors
+    /// Every problem of the text.
+    pub fn parse(file: &str, text: &str) -> Result<Self, Problems> {
+        check::suite(file, text)
+    }
+
+    /// The test of a name.
+    pub fn test(&self, name: &str) -> Option<&Test> {
+        self.tests.iter().find(|test| test.name == name)
+    }
+
+    /// A problem at some bytes of this suite's text: for expressions that others check.
+    pub fn problem(&self, span: Range<usize>, message: String, help: Option<String>) -> Problems {
+        Problems::one(&self.file, &self.text, span, message, help)
+    }
+}
+
+/// Setups of every combination of a test's levels, in the order of [`Factor::ALL`], the last factor fastest. Levels that
+/// come to the same setup (the position of a match among no rules, say) are listed once.
+///
+/// # Errors
+/// The factors of the first combination that cannot be, and why.
+pub(crate) fn combinations(
+    factors: &BTreeMap<Factor, Vec<String>>,
+    seed: u64,
+) -> Result<Vec<(Levels, Setup)>, (String, SetupProblem)> {
+    let mut partial = vec![Levels::default()];
+    for (factor, levels) in factors {
+        let mut next = Vec::with_capacity(partial.len() * levels.len());
+        for base in &partial {
+            for level in levels {
+                let mut with = base.clone();
+                // Levels were checked one by one when they were read, so this cannot fail.
+                if with.set(*factor, level).is_ok() {
+                    next.push(with);
+                }
+            }
+        }
+        partial = next;
+    }
+    let mut found: Vec<(Levels, Setup)> = Vec::with_capacity(partial.len());
+    for levels in partial {
+        let setup = levels.setup(seed).map_err(|problem| (describe(&levels, factors), problem))?;
+        if !found.iter().any(|(_, other)| *other == setup) {
+            found.push((levels, setup));
+        }
+    }
+    Ok(found)
+}
+
+/// `frame = 64, rules = 4`: the levels of the factors that were set.
+fn describe(levels: &Levels, factors: &BTreeMap<Factor, Vec<String>>) -> String {
+    let parts: Vec<String> =
+        factors.keys().map(|factor| format!("{} = {}", factor.name(), levels.written(*factor))).collect();
+    parts.join(", ")
+}
+
+/// Most combinations that one test may have: ten thousand cells take days.
+pub(crate) const MAX_COMBINATIONS: usize = 10_000;
+
+/// The number of combinations, duplicates included.
+pub(crate) fn combination_count(factors: &BTreeMap<Factor, Vec<String>>) -> usize {
+    factors.values().fold(1, |product, levels| product.saturating_mul(levels.len()))
+}
+
+#[cfg(test)]
+mod tests;

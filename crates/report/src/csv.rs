@@ -1,0 +1,171 @@
+//! `results.csv`: one row a point. Columns, in this order:
+//!
+//! | column | meaning |
+//! |---|---|
+//! | `suite`, `profile`, `seed`, `started` | the run, the same in every row, so that files can be joined |
+//! | `test`, `dut`, `placement`, `cores` | what was measured on whom |
+//! | `factor.NAME` | one column for every factor of the run, empty where a test has no such factor; `factor.frame` counts the FCS |
+//! | `metric`, `unit`, `value`, `low`, `high`, `rounds` | the value, its 95 % interval, and how many rounds are behind it |
+//! | `valid`, `marks` | `true` or `false`; the marks' kinds, and their details, separated by `; ` |
+//! | `offered` … `residual` | the loss ledger, in frames; named losses are summed |
+//! | `latency_min_ns` … `latency_max_ns` | the latency distribution, empty where it was not sampled |
+//! | `cpu_busy_cores` | busy processor time in cores: everything but idle and stolen |
+//! | `connections`, `memory_bytes` | of the firewall, empty where it cannot be told |
+
+use crate::error::ReportError;
+use measure::results::{CpuUse, Point, Results};
+use std::collections::BTreeSet;
+
+/// All points as CSV with a header row (RFC 4180, line feeds alone).
+///
+/// # Errors
+/// [`ReportError::Render`] when the writer fails, which writing to memory does not.
+pub fn to_string(results: &Results) -> Result<String, ReportError> {
+    let factors: BTreeSet<&str> =
+        results.points.iter().flat_map(|p| p.factors.keys().map(String::as_str)).collect();
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let defect = |e: csv::Error| ReportError::Render(e.to_string());
+    writer.write_record(header(&factors)).map_err(defect)?;
+    for point in &results.points {
+        writer.write_record(row(results, point, &factors)).map_err(defect)?;
+    }
+    let bytes = writer.into_inner().map_err(|e| ReportError::Render(e.to_string()))?;
+    String::from_utf8(bytes).map_err(|e| ReportError::Render(e.to_string()))
+}
+
+fn header(factors: &BTreeSet<&str>) -> Vec<String> {
+    let mut columns: Vec<String> =
+        ["suite", "profile", "seed", "started", "test", "dut", "placement", "cores"].map(Into::into).into();
+    columns.extend(factors.iter().map(|f| format!("factor.{f}")));
+    columns.extend(
+        [
+            "metric",
+            "unit",
+            "value",
+            "low",
+            "high",
+            "rounds",
+            "valid",
+            "marks",
+            "offered",
+            "not_sent",
+            "ring_full",
+            "dropped_by_firewall",
+            "lost_in_stack",
+            "corrupted",
+            "not_received",
+            "received",
+            "residual",
+            "latency_min_ns",
+            "latency_mean_ns",
+            "latency_p50_ns",
+            "latency_p90_ns",
+            "latency_p99_ns",
+            "latency_p999_ns",
+            "latency_max_ns",
+            "cpu_busy_cores",
+            "connections",
+            "memory_bytes",
+        ]
+        .map(Into::into),
+    );
+    columns
+}
+
+fn row(results: &Results, point: &Point, factors: &BTreeSet<&str>) -> Vec<String> {
+    let mut row = vec![
+        results.suite.clone(),
+        results.profile.clone(),
+        results.seed.to_string(),
+        results.started.clone(),
+        point.test.clone(),
+        point.dut.clone(),
+        crate::view::placement_name(point.placement).into(),
+        point.cores.to_string(),
+    ];
+    row.extend(factors.iter().map(|f| point.factors.get(*f).cloned().unwrap_or_default()));
+    row.extend(value_columns(point));
+    row.extend(ledger_columns(point));
+    row.extend(latency_columns(point));
+    row.push(busy_cores(&point.cpu).to_string());
+    row.push(point.connections.map_or_else(String::new, |c| c.to_string()));
+    row.push(point.memory_bytes.map_or_else(String::new, |b| b.to_string()));
+    row
+}
+
+fn value_columns(point: &Point) -> Vec<String> {
+    let marks: Vec<String> = point.marks.iter().map(crate::view::mark_text).collect();
+    vec![
+        crate::units::metric_key(point.metric).into(),
+        point.unit.clone(),
+        point.value.to_string(),
+        point.low.to_string(),
+        point.high.to_string(),
+        point.rounds.len().to_string(),
+        point.valid.to_string(),
+        marks.join("; "),
+    ]
+}
+
+fn ledger_columns(point: &Point) -> Vec<String> {
+    let ledger = &point.ledger;
+    let sum = |m: &std::collections::BTreeMap<String, u64>| m.values().sum::<u64>().to_string();
+    vec![
+        ledger.offered.to_string(),
+        ledger.not_sent.to_string(),
+        sum(&ledger.ring_full),
+        sum(&ledger.dropped_by_firewall),
+        sum(&ledger.lost_in_stack),
+        ledger.corrupted.to_string(),
+        ledger.not_received.to_string(),
+        ledger.received.to_string(),
+        ledger.residual().to_string(),
+    ]
+}
+
+fn latency_columns(point: &Point) -> Vec<String> {
+    let Some(l) = point.latency_ns else { return vec![String::new(); 7] };
+    [l.min, l.mean, l.p50, l.p90, l.p99, l.p999, l.max].iter().map(f64::to_string).collect()
+}
+
+/// Busy processor time in cores.
+pub(crate) fn busy_cores(cpu: &CpuUse) -> f64 {
+    let busy: f64 = cpu.cores.iter().map(|c| c.user + c.system + c.interrupt).sum();
+    (busy * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn every_point_is_a_row_of_the_header_s_length() {
+        let run = sample::rfc2544();
+        let text = to_string(&run).unwrap();
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let header = reader.headers().unwrap().clone();
+        let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+        assert_eq!(rows.len(), run.points.len());
+        assert!(rows.iter().all(|r| r.len() == header.len()));
+        let at = |name: &str| header.iter().position(|h| h == name).unwrap();
+        let point = run.points.iter().position(|p| p.factors.contains_key("load")).unwrap();
+        assert_eq!(&rows[point][at("factor.load")], "10%");
+        assert_eq!(rows[point][at("value")].parse::<f64>().unwrap(), run.points[point].value);
+        assert_eq!(&rows[0][at("factor.load")], "", "a test without that factor has an empty cell");
+        assert!(rows.iter().all(|r| &r[at("residual")] == "0"));
+    }
+
+    #[test]
+    fn marks_with_commas_and_quotes_survive() {
+        let mut run = sample::demo();
+        run.points.truncate(1);
+        run.points[0].marks = vec![measure::results::Mark {
+            kind: measure::results::MarkKind::Note,
+            detail: "said \"no\", twice".into(),
+        }];
+        let text = to_string(&run).unwrap();
+        let row = csv::Reader::from_reader(text.as_bytes()).records().next().unwrap().unwrap();
+        assert!(row.iter().any(|cell| cell == "said \"no\", twice"));
+    }
+}

@@ -1,0 +1,66 @@
+//! What can go wrong when results are read, written or judged, in the user's words.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Faults of this crate. A measured value that is bad news is not an error.
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    /// A file could not be read.
+    #[error("cannot read {path}: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file could not be written; an older one of that name is untouched.
+    #[error("cannot write {path}: {source}")]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A folder holds neither `results.json` nor `points.jsonl`.
+    #[error(
+        "{0} holds no results: expected results.json or points.jsonl there, as `rampart-bench run --out` writes them"
+    )]
+    NoResults(PathBuf),
+    /// A file is not what it should be.
+    #[error("{path}:{line}:{column}: {message}")]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1; 0 where the parser cannot tell.
+        column: usize,
+        /// What is wrong.
+        message: String,
+    },
+    /// The results are of another schema.
+    #[error("{path} is of schema «{found}», this program reads «{expected}»: use the rampart-bench that wrote it", expected = measure::results::SCHEMA)]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// What it says.
+        found: String,
+    },
+    /// The journal cannot be continued. What was written before stays readable.
+    #[error(
+        "cannot write {path}: {source}. The {points} points before it are safe: `rampart-bench report {folder}` \
+         shows them", folder = path.parent().unwrap_or(path).display()
+    )]
+    Journal {
+        /// The journal.
+        path: PathBuf,
+        /// Points that are safely on disk.
+        points: usize,
+        /// Why.
+        source: io::Error,
+    },
+    /// A page or a table could not be rendered: a defect of this program.
+    #[error("cannot render the report, which is a defect of this program: {0}")]
+    Render(String),
+}

@@ -1,0 +1,357 @@
+//! Which charts a test gets: lines over the factor with the most levels, one chart for every combination of the
+//! others; bars where there are too few levels for a line; percentiles for latency.
+
+use super::chart::bars::{Bar, Bars};
+use super::chart::ladder::{self, Ladder};
+use super::chart::lines::{Dot, Lines, Series};
+use super::chart::stack::{Part, Stack};
+use crate::tables;
+use crate::view::{Block, Role, Setting, View};
+use crate::{level, units, verdict, view};
+use measure::results::{Metric, Point};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A chart with what stands around it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Figure {
+    /// What it shows.
+    pub(crate) caption: String,
+    /// The drawing.
+    pub(crate) svg: String,
+    /// What is not drawn, and why.
+    pub(crate) notes: Vec<String>,
+    /// Needs the whole width of the page.
+    pub(crate) wide: bool,
+}
+
+/// Fewer levels than this are drawn as bars.
+const LEVELS_FOR_A_LINE: usize = 3;
+
+/// Numbers the charts of a page, because every one needs an id of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Ids(usize);
+
+impl Ids {
+    fn next(&mut self) -> String {
+        self.0 += 1;
+        format!("c{}", self.0)
+    }
+}
+
+/// The charts of a block.
+pub(crate) fn of_block(view: &View<'_>, block: &Block<'_>, test: &str, ids: &mut Ids) -> Vec<Figure> {
+    match x_factor(block) {
+        Some(x) => {
+            let reach = reach(block);
+            panels(block, &x).iter().filter_map(|p| lines(view, p, &x, &reach, test, ids)).collect()
+        }
+        None => {
+            let varying: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
+            let place = |s| place_or(test, verdict::place_among(s, &varying));
+            block.settings.iter().filter_map(|s| bars(view, s, &place(s), ids)).collect()
+        }
+    }
+}
+
+/// The factor along the horizontal axis: the one with the most numeric levels, the frame size among equals.
+fn x_factor(block: &Block<'_>) -> Option<String> {
+    let candidates = block.varying().into_iter().filter(|(_, levels)| levels.len() >= LEVELS_FOR_A_LINE);
+    let wanted = if block.metric == Metric::Loss { "load" } else { "frame" };
+    candidates
+        .max_by_key(|(name, levels)| (name == "load" && wanted == "load", levels.len(), name == wanted))
+        .map(|(name, _)| name)
+}
+
+/// Settings that share every level but that of `x`, in the report's order.
+fn panels<'a, 'b>(block: &'b Block<'a>, x: &str) -> Vec<Panel<'a, 'b>> {
+    let varying: Vec<String> = block.varying().into_iter().map(|(n, _)| n).filter(|n| n != x).collect();
+    let mut panels: Vec<Panel<'a, 'b>> = Vec::new();
+    for setting in &block.settings {
+        let key: BTreeMap<String, String> =
+            varying.iter().filter_map(|n| setting.levels.get(n).map(|l| (n.clone(), l.clone()))).collect();
+        match panels.iter_mut().find(|p| p.levels == key) {
+            Some(panel) => panel.settings.push(setting),
+            None => panels.push(Panel { levels: key, metric: block.metric, settings: vec![setting] }),
+        }
+    }
+    for panel in &mut panels {
+        panel.settings.sort_by_key(|s| s.levels.get(x).map(|l| level::Level::of(x, l)));
+    }
+    panels
+}
+
+struct Panel<'a, 'b> {
+    levels: BTreeMap<String, String>,
+    metric: Metric,
+    settings: Vec<&'b Setting<'a>>,
+}
+
+impl Panel<'_, '_> {
+    fn title(&self, test: &str) -> String {
+        let what = units::metric_name(self.metric);
+        let levels = level::phrases(self.levels.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+        format!("{what}: {}", place_or(test, levels))
+    }
+}
+
+/// The ends of all valid values of a block, for an axis that its charts share.
+fn reach(block: &Block<'_>) -> Vec<f64> {
+    let valid = block.settings.iter().flat_map(|s| &s.points).filter(|p| p.valid);
+    valid.flat_map(|p| [p.low.min(p.value).max(0.0), p.high.max(p.value)]).collect()
+}
+
+fn lines(
+    view: &View<'_>,
+    panel: &Panel<'_, '_>,
+    x: &str,
+    reach: &[f64],
+    test: &str,
+    ids: &mut Ids,
+) -> Option<Figure> {
+    let by_load = panel.metric == Metric::Loss && x == "load";
+    let labels: Vec<String> = panel
+        .settings
+        .iter()
+        .map(|s| s.levels.get(x).map_or_else(|| "–".into(), |l| level::short(x, l)))
+        .collect();
+    let series: Vec<Series> = view.duts.iter().filter_map(|d| one_line(view, panel, d, by_load)).collect();
+    let title = panel.title(test);
+    let svg = Lines {
+        id: ids.next(),
+        description: describe(panel, &labels, x),
+        title: title.clone(),
+        what: units::metric_name(panel.metric),
+        unit: panel.metric.unit(),
+        x_name: if by_load { "Offered load, Mpps".into() } else { level::name(x) },
+        x_labels: if by_load { Vec::new() } else { labels },
+        x_unit: "frames/s",
+        reach,
+        series,
+    }
+    .draw()?;
+    Some(Figure { caption: title, svg, notes: not_drawn(&panel.settings, x), wide: false })
+}
+
+fn one_line(view: &View<'_>, panel: &Panel<'_, '_>, dut: &str, by_load: bool) -> Option<Series> {
+    let dots: Vec<Option<Dot>> = panel
+        .settings
+        .iter()
+        .enumerate()
+        .map(|(i, s)| {
+            let point = s.point(dut).filter(|p| p.valid)?;
+            Some(dot(point, if by_load { offered(point)? } else { i as f64 }))
+        })
+        .collect();
+    dots.iter().any(Option::is_some).then(|| Series { name: dut.into(), index: view.index(dut), dots })
+}
+
+/// The load of a point of a loss curve in frames/s: a rate as written, or a share of the most that was offered.
+fn offered(point: &Point) -> Option<f64> {
+    let level = point.factors.get("load")?;
+    if let Some(rate) = level.strip_suffix("/s") {
+        return level::number(rate);
+    }
+    let share = level::number(level.strip_suffix('%')?)? / 100.0;
+    // A curve begins with the highest load, so the most that a round offered is its 100 %.
+    let mut highest: BTreeMap<u32, f64> = BTreeMap::new();
+    for trial in &point.trials {
+        let most = highest.entry(trial.round).or_default();
+        *most = most.max(trial.offered);
+    }
+    let rates: Vec<f64> = highest.into_values().collect();
+    measure::stats::median(&rates).map(|most| most * share)
+}
+
+fn dot(point: &Point, x: f64) -> Dot {
+    Dot {
+        x,
+        value: point.value,
+        low: point.low,
+        high: point.high,
+        hollow: view::is_bound(point),
+        tip: format!(
+            "{}: {} ({})",
+            point.dut,
+            units::value(&point.unit, point.value),
+            units::interval(&point.unit, point.value, point.low, point.high)
+        ),
+    }
+}
+
+fn describe(panel: &Panel<'_, '_>, labels: &[String], x: &str) -> String {
+    let better = if units::more_is_better(panel.metric) { "Higher is better" } else { "Lower is better" };
+    let ends = match (labels.first(), labels.last()) {
+        (Some(first), Some(last)) => format!(" from {first} to {last}"),
+        _ => String::new(),
+    };
+    format!(
+        "One line a firewall over {}{ends}. {better}. Vertical bars are 95 % intervals. The table below has all values.",
+        level::name(x).to_lowercase()
+    )
+}
+
+/// Points that a chart leaves out, in words.
+fn not_drawn(settings: &[&Setting<'_>], x: &str) -> Vec<String> {
+    let mut by_dut: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for setting in settings {
+        for point in setting.points.iter().filter(|p| !p.valid) {
+            let level = setting.levels.get(x).map_or_else(|| "–".into(), |l| level::short(x, l));
+            by_dut.entry(point.dut.as_str()).or_default().push(level);
+        }
+    }
+    let invalid = by_dut
+        .into_iter()
+        .map(|(dut, levels)| format!("Not drawn, because invalid: {dut} at {}.", levels.join(", ")));
+    let hollow = settings.iter().flat_map(|s| &s.points).any(|p| p.valid && view::is_bound(p));
+    invalid.chain(hollow.then(|| "A hollow marker is a bound: the firewall may be faster.".into())).collect()
+}
+
+fn place_or(test: &str, place: String) -> String {
+    if place.is_empty() { test.into() } else { place }
+}
+
+/// One setting as bars, in the order of the ranking.
+pub(crate) fn bars(view: &View<'_>, setting: &Setting<'_>, place: &str, ids: &mut Ids) -> Option<Figure> {
+    let title = format!("{}: {place}", units::metric_name(setting.metric));
+    let better = if units::more_is_better(setting.metric) { "longer is better" } else { "shorter is better" };
+    let svg = Bars {
+        id: ids.next(),
+        title: title.clone(),
+        description: format!(
+            "One bar a firewall, best first; {better}. The black line is the 95 % interval."
+        ),
+        what: units::metric_name(setting.metric),
+        unit: setting.metric.unit(),
+        bars: verdict::ranking(setting).into_iter().map(|p| bar(view, setting, p)).collect(),
+    }
+    .draw()?;
+    Some(Figure { caption: title, svg, notes: Vec::new(), wide: true })
+}
+
+fn bar(view: &View<'_>, setting: &Setting<'_>, point: &Point) -> Bar {
+    let role = match Role::of(&point.dut) {
+        Role::Calibration => "nothing between",
+        Role::Forwarder => "no policy",
+        Role::Firewall => "",
+    };
+    let ratio = view.reference.and_then(|r| setting.ratio(&point.dut, r).map(|ratio| (r, ratio)));
+    let detail = match (ratio, view.reference) {
+        (Some((reference, ratio)), _) => format!("{} {reference}", tables::ratio_text(&ratio)),
+        (None, Some(reference)) if reference == point.dut => "reference".into(),
+        _ => String::new(),
+    };
+    Bar {
+        name: point.dut.clone(),
+        note: role.into(),
+        index: view.index(&point.dut),
+        value: point.valid.then_some((point.value, point.low, point.high)),
+        text: if point.valid {
+            format!("{}{}", view::bound(point), units::value(&point.unit, point.value))
+        } else {
+            format!("no value, invalid: {}", kinds(point))
+        },
+        detail: if point.valid { detail } else { String::new() },
+    }
+}
+
+fn kinds(point: &Point) -> String {
+    let names: Vec<&str> =
+        point.marks.iter().filter(|m| m.kind.invalidates()).map(|m| view::mark_name(m.kind)).collect();
+    names.join(", ")
+}
+
+/// Percentiles of every setting of a block that has latencies.
+pub(crate) fn ladders(view: &View<'_>, block: &Block<'_>, ids: &mut Ids) -> Vec<Figure> {
+    let varying: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
+    block
+        .settings
+        .iter()
+        .filter_map(|s| ladder_of(view, s, &verdict::place_among(s, &varying), ids))
+        .collect()
+}
+
+fn ladder_of(view: &View<'_>, setting: &Setting<'_>, place: &str, ids: &mut Ids) -> Option<Figure> {
+    let rows: Vec<ladder::Row> = setting
+        .points
+        .iter()
+        .filter(|p| p.valid)
+        .filter_map(|p| {
+            Some(ladder::Row { name: p.dut.clone(), index: view.index(&p.dut), latency: p.latency_ns? })
+        })
+        .collect();
+    let what = match setting.metric {
+        Metric::Latency => "Latency percentiles",
+        _ => "Latency percentiles at the highest rate",
+    };
+    let title = if place.is_empty() { what.into() } else { format!("{what}: {place}") };
+    let svg = Ladder {
+        id: ids.next(),
+        title: title.clone(),
+        description: "One row a firewall with the percentiles of its one-way latency, on a logarithmic axis. Further left is better.".into(),
+        rows,
+    }
+    .draw()?;
+    Some(Figure { caption: title, svg, notes: not_drawn(&[setting], "frame"), wide: false })
+}
+
+/// Where the frames of a test went, a row a firewall.
+pub(crate) fn ledger(view: &View<'_>, test: &str, ids: &mut Ids) -> Option<Figure> {
+    let rows = view
+        .duts
+        .iter()
+        .filter_map(|dut| {
+            let ledger = tables::ledger_of(view, test, dut).filter(|l| l.offered > 0)?;
+            let parts = tables::ledger_parts(&ledger);
+            let part = |(kind, frames): (usize, u64)| Part {
+                kind,
+                share: frames as f64 / ledger.offered as f64,
+                tip: format!("{dut}: {} {}", tables::LEDGER_PARTS[kind], units::count(frames)),
+            };
+            Some(((*dut).to_string(), parts.into_iter().enumerate().map(part).collect()))
+        })
+        .collect();
+    let title = format!("Where the frames went: {test}");
+    let svg = Stack {
+        id: ids.next(),
+        title: title.clone(),
+        description: "One row a firewall; the parts are shares of the offered frames and are listed in the table below.".into(),
+        legend: &tables::LEDGER_PARTS,
+        rows,
+    }
+    .draw()?;
+    Some(Figure { caption: title, svg, notes: Vec::new(), wide: true })
+}
+
+/// What the processor did in the first setting of a block, a row a firewall.
+pub(crate) fn cpu(block: &Block<'_>, ids: &mut Ids) -> Option<Figure> {
+    let setting = block.settings.first()?;
+    let rows: Vec<(String, Vec<Part>)> = setting
+        .points
+        .iter()
+        .filter(|p| !p.cpu.cores.is_empty())
+        .map(|p| {
+            let part = |(kind, share): (usize, f64)| Part {
+                kind: kind + CPU_PATTERNS,
+                share,
+                tip: format!("{}: {} {}", p.dut, tables::CPU_PARTS[kind], units::percent(share)),
+            };
+            (p.dut.clone(), tables::cpu_shares(p).into_iter().enumerate().map(part).collect())
+        })
+        .collect();
+    let title = format!("Processor time: {}", verdict::place(setting));
+    let mut legend = vec![""; CPU_PATTERNS];
+    legend.extend(tables::CPU_PARTS);
+    let svg = Stack {
+        id: ids.next(),
+        title: title.clone(),
+        description: "One row a firewall: shares of processor time, mean over the cores of the bench. The table below has every setting.".into(),
+        legend: &legend,
+        rows,
+    }
+    .draw()?;
+    Some(Figure { caption: title, svg, notes: Vec::new(), wide: true })
+}
+
+/// Patterns of the style sheet below this one belong to the ledger.
+const CPU_PATTERNS: usize = 10;

@@ -1,0 +1,232 @@
+//! `report.html`: one file that needs nothing else, readable without script, in light, dark and print.
+
+pub(crate) mod chart;
+mod figures;
+mod trials;
+
+use crate::error::ReportError;
+use crate::layout;
+use crate::table::Table;
+use crate::view::{self, Block, Test, View};
+use crate::{Extras, level, tables, units, verdict};
+use figures::{Figure, Ids};
+use measure::results::{Metric, Results};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+const PAGE: &str = include_str!("page.html");
+const MACROS: &str = include_str!("macros.html");
+const STYLE: &str = include_str!("style.css");
+const SCRIPT: &str = include_str!("page.js");
+/// Percentile charts that are shown at once; the rest is one click away.
+const LADDERS_SHOWN: usize = 4;
+
+#[derive(Serialize)]
+struct Page<'a> {
+    style: &'static str,
+    script: &'static str,
+    run: Run<'a>,
+    title: &'a str,
+    summary: Option<&'a str>,
+    source: Option<&'a str>,
+    printed: Option<Table>,
+    verdict: Vec<String>,
+    trust: Vec<verdict::TrustLine>,
+    main_figure: Option<Figure>,
+    main_table: Table,
+    placements: Vec<&'static str>,
+    tests: Vec<TestPart>,
+    ledgers: Vec<(Option<Figure>, Table)>,
+    invalid: Table,
+    remarks: Vec<String>,
+    calibration: Table,
+    ticks: Table,
+    machine: Vec<(&'static str, String)>,
+}
+
+/// The run without its points, which the page gets as tables and charts.
+#[derive(Serialize)]
+struct Run<'a> {
+    schema: &'a str,
+    suite: &'a str,
+    profile: &'a str,
+    seed: String,
+    started: &'a str,
+    command: &'a str,
+    complete: bool,
+    points: usize,
+    cpu: &'a str,
+    versions: &'a BTreeMap<String, String>,
+    mitigations: &'a BTreeMap<String, String>,
+    settings: &'a BTreeMap<String, String>,
+    remarks: &'a [String],
+}
+
+impl<'a> Run<'a> {
+    fn of(results: &'a Results) -> Self {
+        let env = &results.environment;
+        Self {
+            schema: &results.schema,
+            suite: &results.suite,
+            profile: &results.profile,
+            // As text: templates hold numbers as 64-bit floats in places, and a seed must be exact.
+            seed: results.seed.to_string(),
+            started: &results.started,
+            command: &results.command,
+            complete: results.complete,
+            points: results.points.len(),
+            cpu: &env.cpu,
+            versions: &env.versions,
+            mitigations: &env.mitigations,
+            settings: &env.settings,
+            remarks: &env.remarks,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct TestPart {
+    id: String,
+    name: String,
+    title: String,
+    constant: String,
+    blocks: Vec<BlockPart>,
+    sheets: Vec<SheetPart>,
+    cpu_figure: Option<Figure>,
+    cpu_table: Option<Table>,
+    trials: Vec<trials::PointTrials>,
+}
+
+#[derive(Serialize)]
+struct BlockPart {
+    name: &'static str,
+    sentence: &'static str,
+    figures: Vec<Figure>,
+    folded: Vec<Figure>,
+    table: Table,
+    latency: Option<Table>,
+}
+
+#[derive(Serialize)]
+struct SheetPart {
+    table: Table,
+    printed: bool,
+}
+
+/// The page.
+///
+/// # Errors
+/// [`ReportError::Render`] when the template fails, which would be a defect of this program.
+pub fn to_string(results: &Results, extras: &Extras) -> Result<String, ReportError> {
+    let view = View::new(results, extras.reference.as_deref());
+    let defect = |e: minijinja::Error| ReportError::Render(format!("{e:#}"));
+    let mut environment = Environment::new();
+    let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(defect)?;
+    environment.set_syntax(syntax);
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.add_template("macros.html", MACROS).map_err(defect)?;
+    environment.add_template("page.html", PAGE).map_err(defect)?;
+    let page = page(results, &view, extras);
+    environment.get_template("page.html").and_then(|t| t.render(Serde(page))).map_err(defect)
+}
+
+fn page<'a>(results: &'a Results, view: &View<'_>, extras: &'a Extras) -> Page<'a> {
+    let mut ids = Ids::default();
+    let main = verdict::main_settings(view);
+    let main_figure = main.first().and_then(|(_, s)| figures::bars(view, s, &verdict::place(s), &mut ids));
+    let tests = view.tests.iter().map(|t| test_part(view, t, extras, &mut ids)).collect();
+    let ledgers = view
+        .tests
+        .iter()
+        .map(|t| (figures::ledger(view, t.name, &mut ids), tables::ledger(view, t.name)))
+        .collect();
+    Page {
+        style: STYLE,
+        script: SCRIPT,
+        run: Run::of(results),
+        title: extras.title.as_deref().unwrap_or(&results.suite),
+        summary: extras.summary.as_deref(),
+        source: extras.source.as_deref(),
+        printed: extras.published.as_ref().map(layout::all_printed),
+        verdict: verdict::sentences(results, view),
+        trust: verdict::trust(results),
+        main_figure,
+        main_table: tables::main(view, &main),
+        placements: placements(results),
+        tests,
+        ledgers,
+        invalid: tables::invalid(view),
+        remarks: tables::remarks(view),
+        calibration: crate::about::calibration(results),
+        ticks: crate::about::ticks(results),
+        machine: crate::about::machine(results),
+    }
+}
+
+fn placements(results: &Results) -> Vec<&'static str> {
+    let mut sentences: Vec<&'static str> = Vec::new();
+    for point in &results.points {
+        let sentence = view::placement_sentence(point.placement);
+        if !sentences.contains(&sentence) {
+            sentences.push(sentence);
+        }
+    }
+    sentences
+}
+
+fn test_part(view: &View<'_>, test: &Test<'_>, extras: &Extras, ids: &mut Ids) -> TestPart {
+    let cpu_block = test.blocks.iter().find(|b| b.metric == Metric::Throughput).or(test.blocks.first());
+    let cpu_table = cpu_block.map(tables::cpu).filter(|t| !t.rows.is_empty());
+    let cpu_figure = cpu_block.and_then(|b| figures::cpu(b, ids));
+    let sheets = layout::sheets(view, test, extras.layout(test.name), extras.published.as_ref());
+    TestPart {
+        id: slug(test.name),
+        name: test.name.into(),
+        title: extras.test_title(test.name).unwrap_or_default().into(),
+        constant: constant(test),
+        blocks: test.blocks.iter().map(|b| block_part(view, b, test.name, ids)).collect(),
+        sheets: sheets.into_iter().map(|s| SheetPart { table: s.table, printed: s.printed }).collect(),
+        cpu_figure,
+        cpu_table,
+        trials: trials::of_test(test),
+    }
+}
+
+fn constant(test: &Test<'_>) -> String {
+    let Some(block) = test.blocks.first() else { return String::new() };
+    let constant = block.constant();
+    level::phrases(constant.iter().map(|(k, v)| (k.as_str(), v.as_str())))
+}
+
+fn block_part(view: &View<'_>, block: &Block<'_>, test: &str, ids: &mut Ids) -> BlockPart {
+    let mut shown = figures::of_block(view, block, test, ids);
+    let mut folded = Vec::new();
+    match block.metric {
+        Metric::Latency => {
+            folded = figures::ladders(view, block, ids);
+            shown.extend(folded.drain(..folded.len().min(LADDERS_SHOWN)));
+        }
+        // Latency at the rate that a search ended at is worth a look, but is not what the test is about.
+        Metric::Throughput => folded = figures::ladders(view, block, ids),
+        // The same curves as the throughput's, in another unit.
+        Metric::Goodput => folded = std::mem::take(&mut shown),
+        _ => {}
+    }
+    BlockPart {
+        name: units::metric_name(block.metric),
+        sentence: units::metric_sentence(block.metric),
+        figures: shown,
+        folded,
+        table: tables::block(view, block),
+        latency: tables::latency(block),
+    }
+}
+
+/// A name that may stand in a link.
+fn slug(name: &str) -> String {
+    let safe = name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
+    format!("test-{}", safe.collect::<String>())
+}

@@ -1,0 +1,145 @@
+//! `report.md`: the whole report as GitHub-flavoured Markdown, for a repository or a ticket. No charts; every table.
+
+use crate::layout;
+use crate::table::md;
+use crate::view::{self, View};
+use crate::{Extras, about, level, tables, units, verdict};
+use measure::results::Results;
+use std::fmt::Write as _;
+
+/// The report as Markdown.
+pub fn to_string(results: &Results, extras: &Extras) -> String {
+    let view = View::new(results, extras.reference.as_deref());
+    let mut out = String::new();
+    head(&mut out, results, extras);
+    summary(&mut out, results, &view);
+    for test in &view.tests {
+        test_section(&mut out, &view, test, extras);
+    }
+    if let Some(published) = &extras.published {
+        let _ = writeln!(
+            out,
+            "\n## Printed in the original report\n\n{}",
+            layout::all_printed(published).markdown()
+        );
+    }
+    ledger(&mut out, &view);
+    machine(&mut out, results);
+    out
+}
+
+fn head(out: &mut String, results: &Results, extras: &Extras) {
+    let _ = writeln!(out, "# {}\n", md(extras.title.as_deref().unwrap_or(&results.suite)));
+    for text in [&extras.summary, &extras.source].into_iter().flatten() {
+        let _ = writeln!(out, "{}\n", md(text.trim()));
+    }
+    let _ = writeln!(
+        out,
+        "Suite {}, profile {}, started {}, on {}.\n",
+        md(&results.suite),
+        md(&results.profile),
+        md(&results.started),
+        md(&results.environment.cpu)
+    );
+    if !results.complete {
+        let _ = writeln!(out, "> **This run did not finish.** What is here was measured before it ended.\n");
+    }
+}
+
+fn summary(out: &mut String, results: &Results, view: &View<'_>) {
+    let _ = writeln!(out, "## Summary\n");
+    for sentence in verdict::sentences(results, view) {
+        let _ = writeln!(out, "- {}", md(&sentence));
+    }
+    let _ = writeln!(out, "\n### Can I trust it?\n\n| | | |\n|---|---|---|");
+    for line in verdict::trust(results) {
+        let _ = writeln!(out, "| {} | {} | {} |", md(line.what), md(&line.found), line.state);
+    }
+    let main = verdict::main_settings(view);
+    if !main.is_empty() {
+        let _ = writeln!(out, "\n{}", tables::main(view, &main).markdown());
+    }
+    let _ = writeln!(
+        out,
+        "\nFrame sizes count the 4-byte frame check sequence, as RFC 1242 and RFC 2544 count them."
+    );
+    let mut placements: Vec<&str> = Vec::new();
+    for point in &results.points {
+        let sentence = view::placement_sentence(point.placement);
+        if !placements.contains(&sentence) {
+            placements.push(sentence);
+            let _ = writeln!(out, "{sentence}");
+        }
+    }
+}
+
+fn test_section(out: &mut String, view: &View<'_>, test: &view::Test<'_>, extras: &Extras) {
+    let _ = writeln!(out, "\n## {}\n", md(test.name));
+    if let Some(title) = extras.test_title(test.name) {
+        let _ = writeln!(out, "{}\n", md(title));
+    }
+    for block in &test.blocks {
+        let _ = writeln!(
+            out,
+            "### {}\n\n{}\n",
+            units::metric_name(block.metric),
+            units::metric_sentence(block.metric)
+        );
+        let constant = block.constant();
+        let levels = level::phrases(constant.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+        if !levels.is_empty() {
+            let _ = writeln!(out, "The same in every point: {}.\n", md(&levels));
+        }
+        let _ = writeln!(out, "{}", tables::block(view, block).markdown());
+        if let Some(table) = tables::latency(block) {
+            let _ = writeln!(out, "{}", table.markdown());
+        }
+    }
+    let sheets = layout::sheets(view, test, extras.layout(test.name), extras.published.as_ref());
+    if !sheets.is_empty() {
+        let _ = writeln!(out, "### In the layout of the original report\n");
+    }
+    for sheet in sheets {
+        let _ = writeln!(out, "{}", sheet.table.markdown());
+    }
+}
+
+fn ledger(out: &mut String, view: &View<'_>) {
+    let _ = writeln!(out, "## Loss ledger\n");
+    for test in &view.tests {
+        let _ = writeln!(out, "{}", tables::ledger(view, test.name).markdown());
+    }
+    let _ = writeln!(out, "## Invalid points and remarks\n");
+    let invalid = tables::invalid(view);
+    if invalid.rows.is_empty() {
+        let _ = writeln!(out, "Every point is valid.\n");
+    } else {
+        let _ = writeln!(out, "{}", invalid.markdown());
+    }
+    for remark in tables::remarks(view) {
+        let _ = writeln!(out, "- {}", md(&remark));
+    }
+}
+
+fn machine(out: &mut String, results: &Results) {
+    let env = &results.environment;
+    let _ = writeln!(out, "## The machine\n\n| | |\n|---|---|");
+    for (name, value) in about::machine(results) {
+        let _ = writeln!(out, "| {name} | {} |", md(&value));
+    }
+    for map in [&env.versions, &env.settings, &env.mitigations] {
+        for (name, value) in map {
+            let _ = writeln!(out, "| {} | {} |", md(name), md(value));
+        }
+    }
+    for remark in &env.remarks {
+        let _ = writeln!(out, "\n{}", md(remark));
+    }
+    if !results.calibration.is_empty() {
+        let _ = writeln!(out, "\n{}", about::calibration(results).markdown());
+    }
+    if !results.tick_sheet.is_empty() {
+        let _ = writeln!(out, "\n## Standards\n\n{}", about::ticks(results).markdown());
+    }
+    let _ = writeln!(out, "\n## How to repeat it\n\n```\n{}\n```\n\nSeed {}.", results.command, results.seed);
+}

@@ -1,0 +1,83 @@
+//! How many times as much: the ratio of two values with its 95 % interval. Points of one run were interleaved, so they
+//! are compared round by round; points of two runs were not, and get the wider interval of their ends. Pure.
+
+use measure::results::{Metric, Point};
+use measure::stats;
+
+/// Equal runs give equal intervals, so the resampling has one seed.
+const SEED: u64 = 1;
+
+/// A ratio and its interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ratio {
+    /// Median ratio.
+    pub value: f64,
+    /// Lower end of the 95 % interval.
+    pub low: f64,
+    /// Upper end of it.
+    pub high: f64,
+}
+
+impl Ratio {
+    /// Whether the interval leaves 1 out: the two can be told apart.
+    pub fn differs(&self) -> bool {
+        self.low > 1.0 || self.high < 1.0
+    }
+}
+
+/// The ratio of two points of one run, paired within rounds; `None` when either is invalid or has no finite ratio.
+/// Shares of lost frames have no ratio worth showing: next to nothing over next to nothing can be anything.
+pub(crate) fn of_points(point: &Point, reference: &Point) -> Option<Ratio> {
+    if !point.valid || !reference.valid || point.metric == Metric::Loss {
+        return None;
+    }
+    // A round without a value stands as 0 in the schema; it is no pair.
+    let (a, b): (Vec<f64>, Vec<f64>) =
+        point.rounds.iter().zip(&reference.rounds).filter(|(a, b)| **a > 0.0 && **b > 0.0).unzip();
+    match stats::paired_ratio(&a, &b, SEED) {
+        Some(e) => finite(Ratio { value: e.value, low: e.low, high: e.high }),
+        None => {
+            unpaired((point.value, point.low, point.high), (reference.value, reference.low, reference.high))
+        }
+    }
+}
+
+/// The ratio of two values with intervals that were measured apart: the interval reaches from the least to the most
+/// that both intervals allow. Nothing over nothing is 1: nothing changed.
+pub(crate) fn unpaired(new: (f64, f64, f64), old: (f64, f64, f64)) -> Option<Ratio> {
+    let over = |a: f64, b: f64| if a == b { 1.0 } else { a / b };
+    finite(Ratio { value: over(new.0, old.0), low: over(new.1, old.2), high: over(new.2, old.1) })
+}
+
+fn finite(ratio: Ratio) -> Option<Ratio> {
+    (ratio.value.is_finite() && ratio.low.is_finite() && ratio.high.is_finite()).then_some(ratio)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn ratios_are_paired_within_rounds() {
+        let mut run = sample::demo();
+        let [mut a, mut b] = [run.points.remove(0), run.points.remove(0)];
+        (a.valid, b.valid) = (true, true);
+        b.rounds = vec![100.0, 200.0, 50.0, 400.0, 0.0];
+        a.rounds = b.rounds.iter().map(|r| r * 2.0).collect();
+        let ratio = of_points(&a, &b).unwrap();
+        // The rounds differ eightfold, but each pair differs twofold; the round without a value does not count.
+        assert_eq!((ratio.value, ratio.low, ratio.high), (2.0, 2.0, 2.0));
+        assert!(ratio.differs());
+        b.valid = false;
+        assert_eq!(of_points(&a, &b), None, "no ratio with an invalid point");
+    }
+
+    #[test]
+    fn runs_apart_get_the_wide_interval() {
+        let ratio = unpaired((10.0, 9.0, 12.0), (5.0, 4.0, 6.0)).unwrap();
+        assert_eq!((ratio.value, ratio.low, ratio.high), (2.0, 1.5, 3.0));
+        assert_eq!(unpaired((0.0, 0.0, 0.0), (0.0, 0.0, 0.0)).unwrap().value, 1.0);
+        assert_eq!(unpaired((1.0, 1.0, 1.0), (0.0, 0.0, 0.0)), None);
+    }
+}

@@ -1,0 +1,386 @@
+//! The tables of a report: values by setting and firewall, the ledger, processor time, invalid points. Pure.
+
+use crate::level;
+use crate::table::{Cell, Head, Row, Table};
+use crate::view::{self, Block, Role, Setting, View};
+use crate::{units, verdict};
+use measure::ledger::Ledger;
+use measure::results::{MarkKind, Metric, Point};
+use std::collections::BTreeSet;
+
+/// Letter of a mark in tables.
+pub(crate) const fn letter(kind: MarkKind) -> char {
+    match kind {
+        MarkKind::GeneratorLimited => 'g',
+        MarkKind::Unstable => 'u',
+        MarkKind::PolicyNotProved => 'p',
+        MarkKind::LedgerUnbalanced => 'l',
+        MarkKind::GeneratorBehind => 'b',
+        MarkKind::FirewallFailed => 'f',
+        MarkKind::NoLowerBound => 'o',
+        MarkKind::NoUpperBound => 'm',
+        MarkKind::StolenTime => 's',
+        MarkKind::Note => 'n',
+    }
+}
+
+/// What a mark's letter means.
+pub(crate) const fn meaning(kind: MarkKind) -> &'static str {
+    match kind {
+        MarkKind::GeneratorLimited => {
+            "generator-limited: within 10 % of the figure with nothing between, so the firewall may be faster"
+        }
+        MarkKind::Unstable => "unstable: the rounds differ by more than 10 %",
+        MarkKind::PolicyNotProved => "invalid: the policy could not be proved",
+        MarkKind::LedgerUnbalanced => "invalid: the ledger does not sum to zero",
+        MarkKind::GeneratorBehind => "invalid: the generator was behind its schedule",
+        MarkKind::FirewallFailed => "invalid: the firewall changed, stopped or died during a trial",
+        MarkKind::NoLowerBound => "invalid: the search found no load that passes",
+        MarkKind::NoUpperBound => {
+            "the search reached the highest load that it may offer: the firewall may be faster"
+        }
+        MarkKind::StolenTime => "the hypervisor took processor time during the point",
+        MarkKind::Note => "a note, in the list of remarks",
+    }
+}
+
+/// The letters of a point's marks.
+pub(crate) fn letters(point: &Point) -> String {
+    point.marks.iter().map(|m| m.kind).collect::<BTreeSet<_>>().into_iter().map(letter).collect()
+}
+
+/// Explanations of every letter that the points use.
+pub(crate) fn notes<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<String> {
+    let kinds: BTreeSet<MarkKind> = points.flat_map(|p| p.marks.iter().map(|m| m.kind)).collect();
+    kinds.into_iter().map(|k| format!("{} = {}", letter(k), meaning(k))).collect()
+}
+
+/// The cell of a point: value, interval, ratio to the reference, marks.
+pub(crate) fn value_cell(setting: &Setting<'_>, point: Option<&Point>, reference: Option<&str>) -> Cell {
+    let Some(point) = point else { return Cell::none() };
+    if !point.valid {
+        return Cell { text: "invalid".into(), marks: letters(point), class: "invalid", ..Cell::default() };
+    }
+    let text = format!("{}{}", view::bound(point), units::value(&point.unit, point.value));
+    let mut detail = units::interval(&point.unit, point.value, point.low, point.high);
+    if let Some(ratio) = reference.and_then(|r| setting.ratio(&point.dut, r)) {
+        detail += &format!("; {}", units::ratio(ratio.value));
+    }
+    Cell { marks: letters(point), ..Cell::number(text, point.value).with_detail(detail) }
+}
+
+/// All values of a block: a row a setting, a column a firewall.
+pub(crate) fn block(view: &View<'_>, block: &Block<'_>) -> Table {
+    let mut factors: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
+    factors.sort_by_key(|f| level::column_rank(f));
+    let duts = duts_of(view, block);
+    let rows = block
+        .settings
+        .iter()
+        .map(|setting| Row {
+            heads: row_heads(setting, &factors),
+            cells: duts.iter().map(|d| value_cell(setting, setting.point(d), view.reference)).collect(),
+        })
+        .collect();
+    Table {
+        caption: caption(view, block.metric),
+        corner: if factors.is_empty() {
+            vec!["Setting".into()]
+        } else {
+            factors.iter().map(|f| level::name(f)).collect()
+        },
+        groups: Vec::new(),
+        head: duts.iter().map(|d| Head::one(*d)).collect(),
+        rows,
+        notes: notes(block.settings.iter().flat_map(|s| s.points.iter().copied())),
+    }
+}
+
+fn caption(view: &View<'_>, metric: Metric) -> String {
+    let name = units::metric_name(metric);
+    match view.reference {
+        Some(reference) => {
+            format!(
+                "{name}: median; in small print its 95 % interval and the ratio to {reference}, paired by round"
+            )
+        }
+        None => format!("{name}: median; in small print its 95 % interval"),
+    }
+}
+
+fn row_heads(setting: &Setting<'_>, factors: &[String]) -> Vec<String> {
+    if factors.is_empty() {
+        return vec!["all".into()];
+    }
+    let level = |f: &String| setting.levels.get(f).map_or_else(|| "–".into(), |l| level::short(f, l));
+    factors.iter().map(level).collect()
+}
+
+/// Firewalls that have points in a block.
+pub(crate) fn duts_of<'a>(view: &View<'a>, block: &Block<'_>) -> Vec<&'a str> {
+    view.duts.iter().copied().filter(|d| block.settings.iter().any(|s| s.point(d).is_some())).collect()
+}
+
+/// The summary: a row a firewall, a column a main setting.
+pub(crate) fn main(view: &View<'_>, main: &[(&str, &Setting<'_>)]) -> Table {
+    let rows = view
+        .duts
+        .iter()
+        .map(|dut| Row {
+            heads: vec![(*dut).into(), Role::of(dut).sentence().into()],
+            cells: main.iter().map(|(_, s)| main_cell(s, dut, view.reference)).collect(),
+        })
+        .collect();
+    let (varying, shared) = verdict::differences(main);
+    let column = |(test, s): &(&str, &Setting<'_>)| match verdict::place_among(s, &varying) {
+        place if place.is_empty() => Head::one(*test),
+        place => Head::one(format!("{test}: {place}")),
+    };
+    let ratio =
+        view.reference.map_or_else(String::new, |r| format!(", and the ratio to {r} with its own interval"));
+    Table {
+        caption: format!("The main settings ({shared}): median, its 95 % interval{ratio}"),
+        corner: vec!["Firewall".into(), "What it is".into()],
+        groups: Vec::new(),
+        head: main.iter().map(column).collect(),
+        rows,
+        notes: notes(main.iter().flat_map(|(_, s)| s.points.iter().copied())),
+    }
+}
+
+fn main_cell(setting: &Setting<'_>, dut: &str, reference: Option<&str>) -> Cell {
+    let mut cell = value_cell(setting, setting.point(dut), None);
+    if let Some(ratio) = reference.and_then(|r| setting.ratio(dut, r)) {
+        cell.detail += &format!("; {}", ratio_text(&ratio));
+    }
+    cell
+}
+
+/// `2.05× (2.01–2.08)`.
+pub(crate) fn ratio_text(ratio: &crate::ratio::Ratio) -> String {
+    let digits = |v| units::significant(v, 3);
+    format!("{} ({}–{})", units::ratio(ratio.value), digits(ratio.low), digits(ratio.high))
+}
+
+/// Names of the ledger's places, in the order of [`ledger_parts`].
+pub(crate) const LEDGER_PARTS: [&str; 8] = [
+    "received",
+    "dropped by the firewall",
+    "ring full",
+    "lost in the stack",
+    "not sent",
+    "corrupted",
+    "not received",
+    "unexplained",
+];
+
+/// Frames by place, in the order of [`LEDGER_PARTS`].
+pub(crate) fn ledger_parts(ledger: &Ledger) -> [u64; 8] {
+    let sum = |m: &std::collections::BTreeMap<String, u64>| m.values().sum::<u64>();
+    [
+        ledger.received,
+        sum(&ledger.dropped_by_firewall),
+        sum(&ledger.ring_full),
+        sum(&ledger.lost_in_stack),
+        ledger.not_sent,
+        ledger.corrupted,
+        ledger.not_received,
+        ledger.residual().unsigned_abs(),
+    ]
+}
+
+/// Sum of the ledgers of a firewall in a test.
+pub(crate) fn ledger_of(view: &View<'_>, test: &str, dut: &str) -> Option<Ledger> {
+    let points = points_of(view, test).filter(|p| p.dut == dut);
+    points.fold(None, |sum: Option<Ledger>, point| {
+        let mut sum = sum.unwrap_or_default();
+        sum.add(&point.ledger);
+        Some(sum)
+    })
+}
+
+fn points_of<'a>(view: &View<'a>, test: &str) -> impl Iterator<Item = &'a Point> {
+    let settings =
+        view.tests.iter().filter(move |t| t.name == test).flat_map(|t| &t.blocks).flat_map(|b| &b.settings);
+    // Cost and goodput are computed from the trials of the throughput, whose frames must not be counted twice.
+    settings
+        .filter(|s| !matches!(s.metric, Metric::Cost | Metric::Goodput | Metric::BufferTime))
+        .flat_map(|s| s.points.iter().copied())
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+/// The ledger of one test, in frames: a row a firewall, a column a place, named losses in small print.
+pub(crate) fn ledger(view: &View<'_>, test: &str) -> Table {
+    let rows = view
+        .duts
+        .iter()
+        .filter_map(|dut| {
+            let ledger = ledger_of(view, test, dut)?;
+            Some(Row { heads: vec![(*dut).into()], cells: ledger_cells(&ledger) })
+        })
+        .collect();
+    let mut head = vec![Head::one("offered")];
+    head.extend(LEDGER_PARTS.iter().map(|p| Head::one(*p)));
+    Table {
+        caption: format!(
+            "{test}: frames of the deciding trials, by where they went; the row sums to zero or the point is invalid"
+        ),
+        corner: vec!["Firewall".into()],
+        head,
+        rows,
+        ..Table::default()
+    }
+}
+
+fn ledger_cells(ledger: &Ledger) -> Vec<Cell> {
+    let number = |n: u64| Cell::number(units::count(n), n as f64);
+    let named = |m: &std::collections::BTreeMap<String, u64>| {
+        m.iter()
+            .filter(|(_, n)| **n > 0)
+            .map(|(k, n)| format!("{k} {}", units::count(*n)))
+            .collect::<Vec<_>>()
+            .join("; ")
+    };
+    let mut cells = vec![number(ledger.offered)];
+    cells.extend(ledger_parts(ledger).into_iter().map(number));
+    cells[2].detail = named(&ledger.dropped_by_firewall);
+    cells[3].detail = named(&ledger.ring_full);
+    cells[4].detail = named(&ledger.lost_in_stack);
+    if ledger.residual() != 0 {
+        cells[8].class = "invalid";
+    }
+    cells
+}
+
+/// Every invalid point with its reason.
+pub(crate) fn invalid(view: &View<'_>) -> Table {
+    let mut rows = Vec::new();
+    for test in &view.tests {
+        let varying: Vec<String> = test.varying().into_iter().collect();
+        for setting in test.blocks.iter().flat_map(|b| &b.settings) {
+            let place = verdict::place_among(setting, &varying);
+            for point in setting.points.iter().filter(|p| !p.valid) {
+                rows.push(Row {
+                    heads: vec![point.dut.clone()],
+                    cells: vec![
+                        Cell::text(test.name),
+                        Cell::text(units::metric_name(point.metric)),
+                        Cell::text(&place),
+                        Cell { class: "invalid", ..Cell::text(view::reason(point)) },
+                    ],
+                });
+            }
+        }
+    }
+    Table {
+        caption: "Points without a value, and why".into(),
+        corner: vec!["Firewall".into()],
+        head: ["Test", "Metric", "Setting", "Reason"].map(Head::one).into(),
+        rows,
+        ..Table::default()
+    }
+}
+
+/// Remarks of points that are valid, in the run's own words; equal ones are said once, with the number of points.
+pub(crate) fn remarks(view: &View<'_>) -> Vec<String> {
+    let mut said: Vec<(String, usize)> = Vec::new();
+    for test in &view.tests {
+        let points = test.blocks.iter().flat_map(|b| &b.settings).flat_map(|s| &s.points).filter(|p| p.valid);
+        for point in points {
+            for mark in point.marks.iter().filter(|m| m.kind == MarkKind::Note) {
+                let text = format!("{}, {}: {}", test.name, point.dut, mark.detail);
+                match said.iter_mut().find(|(t, _)| *t == text) {
+                    Some((_, count)) => *count += 1,
+                    None => said.push((text, 1)),
+                }
+            }
+        }
+    }
+    said.into_iter()
+        .map(|(text, count)| if count > 1 { format!("{text} ({count} points)") } else { text })
+        .collect()
+}
+
+/// Processor time of the deciding trials, as shares of one core: a row a setting and firewall.
+pub(crate) fn cpu(block: &Block<'_>) -> Table {
+    let mut factors: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
+    factors.sort_by_key(|f| level::column_rank(f));
+    let mut rows = Vec::new();
+    for setting in &block.settings {
+        for point in setting.points.iter().filter(|p| !p.cpu.cores.is_empty()) {
+            let mut heads = vec![point.dut.clone()];
+            heads.extend(row_heads(setting, &factors).into_iter().filter(|_| !factors.is_empty()));
+            rows.push(Row { heads, cells: cpu_cells(point) });
+        }
+    }
+    let mut corner = vec!["Firewall".to_string()];
+    corner.extend(factors.iter().map(|f| level::name(f)));
+    Table {
+        caption: "Processor time of the deciding trials, mean over the cores of the bench".into(),
+        corner,
+        head: CPU_PARTS
+            .iter()
+            .copied()
+            .chain(["busy cores", "the firewall's own, in cores"])
+            .map(Head::one)
+            .collect(),
+        rows,
+        ..Table::default()
+    }
+}
+
+/// Parts of processor time, in the order of [`cpu_shares`].
+pub(crate) const CPU_PARTS: [&str; 5] = ["interrupts", "system", "user", "stolen", "idle"];
+
+/// Mean shares over a point's cores, in the order of [`CPU_PARTS`].
+pub(crate) fn cpu_shares(point: &Point) -> [f64; 5] {
+    let cores = point.cpu.cores.len().max(1) as f64;
+    let mut sums = [0.0; 5];
+    for core in &point.cpu.cores {
+        for (sum, share) in
+            sums.iter_mut().zip([core.interrupt, core.system, core.user, core.stolen, core.idle])
+        {
+            *sum += share / cores;
+        }
+    }
+    sums
+}
+
+fn cpu_cells(point: &Point) -> Vec<Cell> {
+    let mut cells: Vec<Cell> =
+        cpu_shares(point).into_iter().map(|s| Cell::number(units::percent(s), s)).collect();
+    let busy = crate::csv::busy_cores(&point.cpu);
+    cells.push(Cell::number(units::significant(busy, 3), busy));
+    cells.push(point.cpu.firewall.map_or_else(Cell::none, |f| Cell::number(units::significant(f, 3), f)));
+    cells
+}
+
+/// Percentiles of latency: a row a setting and firewall.
+pub(crate) fn latency(block: &Block<'_>) -> Option<Table> {
+    let mut factors: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
+    factors.sort_by_key(|f| level::column_rank(f));
+    let mut rows = Vec::new();
+    for setting in &block.settings {
+        for point in setting.points.iter().filter(|p| p.valid) {
+            let Some(l) = point.latency_ns else { continue };
+            let mut heads = vec![point.dut.clone()];
+            heads.extend(row_heads(setting, &factors).into_iter().filter(|_| !factors.is_empty()));
+            let time = |ns: f64| Cell::number(units::value("ns", ns), ns);
+            let mut cells: Vec<Cell> = [l.min, l.mean, l.p50, l.p90, l.p99, l.p999, l.max].map(time).into();
+            cells.push(Cell::number(units::count(l.count), l.count as f64));
+            rows.push(Row { heads, cells });
+        }
+    }
+    let mut corner = vec!["Firewall".to_string()];
+    corner.extend(factors.iter().map(|f| level::name(f)));
+    (!rows.is_empty()).then(|| Table {
+        caption:
+            "Latency in the deciding trials: percentiles from histograms with at most 1 % relative error"
+                .into(),
+        corner,
+        head: ["min", "mean", "p50", "p90", "p99", "p99.9", "max", "samples"].map(Head::one).into(),
+        rows,
+        ..Table::default()
+    })
+}

@@ -1,0 +1,229 @@
+//! The table at the end of a run: per test and metric, firewalls as rows, settings as columns. Knows no terminal:
+//! the caller says how wide it is and whether it takes colour.
+
+use crate::view::{self, Block, Setting, View};
+use crate::{level, ratio, table, tables, units};
+use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, presets};
+use measure::results::{MarkKind, Metric, Point, Results};
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+/// How to draw.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Colour for the reference and for invalid points; only ever beside words that say the same.
+    pub colour: bool,
+    /// Columns of the terminal; tables with more settings than fit are continued below.
+    pub width: u16,
+    /// Firewall that others are compared with; nftables, where measured, when none is named.
+    pub reference: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { colour: false, width: 100, reference: None }
+    }
+}
+
+/// Columns that one setting takes at most: `≥ 8.52 Mpps` and `12.3× (12.1–12.5)`.
+const COLUMN: usize = 22;
+
+/// All tables of a run, each with its footnotes, ending in a line feed.
+pub fn table(results: &Results, options: &Options) -> String {
+    let view = View::new(results, options.reference.as_deref());
+    let mut out = String::new();
+    if !results.complete {
+        out += "This run did not finish: what follows was measured before it ended.\n\n";
+    }
+    for test in &view.tests {
+        for block in test.blocks.iter().filter(|b| !restates(test, b)) {
+            block_tables(&mut out, &view, test.name, block, options);
+        }
+    }
+    footnotes(&mut out, results);
+    out
+}
+
+/// A table of the crate's own kind for a terminal, with its caption and notes.
+pub(crate) fn plain(source: &table::Table, options: &Options) -> String {
+    let mut table = empty(options);
+    table.set_header(source.corner.iter().cloned().chain(source.head.iter().map(|h| h.text.clone())));
+    for row in &source.rows {
+        let cells = row.cells.iter().map(|c| {
+            let marks = if c.marks.is_empty() { String::new() } else { format!(" [{}]", c.marks) };
+            let right = matches!(c.class, "num" | "invalid" | "none");
+            let cell = Cell::new(format!("{}{marks}", c.text));
+            let cell = cell.set_alignment(if right { CellAlignment::Right } else { CellAlignment::Left });
+            paint(cell, c.class == "invalid", Color::Red, options)
+        });
+        table.add_row(row.heads.iter().map(Cell::new).chain(cells));
+    }
+    format!("{}\n{table}\n", source.caption)
+}
+
+/// A table with lines only around its head.
+fn empty(options: &Options) -> Table {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING.header_separator(LineStyle::none().fill('─').junction('─')))
+        .set_content_arrangement(ContentArrangement::Disabled);
+    if options.colour {
+        // The caller knows whether somebody sees this; the library would look at this process' own output.
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
+    table
+}
+
+/// A goodput beside a throughput says the same in another unit; the report has both.
+fn restates(test: &view::Test<'_>, block: &Block<'_>) -> bool {
+    block.metric == Metric::Goodput && test.blocks.iter().any(|b| b.metric == Metric::Throughput)
+}
+
+fn block_tables(out: &mut String, view: &View<'_>, test: &str, block: &Block<'_>, options: &Options) {
+    let constant = block.constant();
+    let shared: Vec<(&str, &str)> = constant.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    let telling = shared.iter().copied().filter(|(k, _)| level::rank(k) != 50);
+    let _ = writeln!(
+        out,
+        "{test}: {} ({})",
+        units::metric_name(block.metric).to_lowercase(),
+        level::phrases(telling)
+    );
+    let names = tables::duts_of(view, block).iter().map(|d| d.len()).max().unwrap_or(0);
+    let room = usize::from(options.width).saturating_sub(names + 4) / (COLUMN + 3);
+    for part in block.settings.chunks(room.max(1)) {
+        let _ = writeln!(out, "{}\n", part_table(view, block, part, options));
+    }
+}
+
+fn part_table(view: &View<'_>, block: &Block<'_>, part: &[Setting<'_>], options: &Options) -> Table {
+    let varying: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
+    let mut table = empty(options);
+    let mut head = vec![Cell::new("firewall")];
+    head.extend(part.iter().map(|s| Cell::new(heading(s, &varying)).set_alignment(CellAlignment::Right)));
+    table.set_header(head);
+    for dut in tables::duts_of(view, block) {
+        let mut row = vec![paint(Cell::new(dut), view.reference == Some(dut), Color::Cyan, options)];
+        row.extend(part.iter().map(|s| cell(view, s, dut, options)));
+        table.add_row(row);
+    }
+    table
+}
+
+/// The levels that tell a column from the others, a line each.
+fn heading(setting: &Setting<'_>, varying: &[String]) -> String {
+    let mut levels: Vec<(&str, &str)> = setting
+        .levels
+        .iter()
+        .filter(|(k, _)| varying.contains(k))
+        .map(|(k, v)| (k.as_str(), v.as_str()))
+        .collect();
+    levels.sort_by_key(|(name, _)| level::rank(name));
+    let lines: Vec<String> = levels.iter().map(|(k, v)| level::phrase(k, v)).collect();
+    if lines.is_empty() { units::metric_name(setting.metric).to_lowercase() } else { lines.join("\n") }
+}
+
+fn cell(view: &View<'_>, setting: &Setting<'_>, dut: &str, options: &Options) -> Cell {
+    let Some(point) = setting.point(dut) else {
+        return Cell::new("–").set_alignment(CellAlignment::Right);
+    };
+    let marks = tables::letters(point);
+    let marks = if marks.is_empty() { String::new() } else { format!(" [{marks}]") };
+    if !point.valid {
+        let cell = Cell::new(format!("invalid{marks}")).set_alignment(CellAlignment::Right);
+        return paint(cell, true, Color::Red, options);
+    }
+    let text = format!("{}{marks}\n{}", value(point), comparison(view, setting, dut));
+    Cell::new(text.trim_end()).set_alignment(CellAlignment::Right)
+}
+
+fn value(point: &Point) -> String {
+    format!("{}{}", view::bound(point), units::value(&point.unit, point.value))
+}
+
+fn comparison(view: &View<'_>, setting: &Setting<'_>, dut: &str) -> String {
+    let ratio: Option<ratio::Ratio> = view.reference.and_then(|r| setting.ratio(dut, r));
+    match ratio {
+        Some(ratio) => tables::ratio_text(&ratio),
+        None if view.reference == Some(dut) => "reference".into(),
+        None if view::Role::of(dut) == view::Role::Calibration => "nothing between".into(),
+        None => String::new(),
+    }
+}
+
+fn paint(cell: Cell, when: bool, colour: Color, options: &Options) -> Cell {
+    if when && options.colour { cell.fg(colour) } else { cell }
+}
+
+fn footnotes(out: &mut String, results: &Results) {
+    let sized = results.points.iter().any(|p| p.factors.contains_key("frame"));
+    if sized {
+        out.push_str("Frame sizes count the 4-byte FCS. ");
+    }
+    if results.points.iter().any(|p| p.metric == Metric::Goodput) {
+        out.push_str("Bits a second stand in the report. ");
+    }
+    out.push_str("Ratios are to the reference, with their 95 % interval.\n");
+    let kinds: BTreeSet<MarkKind> =
+        results.points.iter().flat_map(|p| p.marks.iter().map(|m| m.kind)).collect();
+    for kind in kinds {
+        let _ = writeln!(out, "[{}] {}", tables::letter(kind), tables::meaning(kind));
+    }
+    reasons(out, results);
+}
+
+/// Why points are invalid, each reason once with the firewalls that it stopped.
+fn reasons(out: &mut String, results: &Results) {
+    let mut said: Vec<(String, usize)> = Vec::new();
+    for point in results.points.iter().filter(|p| !p.valid) {
+        let text = format!("{}: {}", point.dut, view::reason(point));
+        match said.iter_mut().find(|(t, _)| *t == text) {
+            Some((_, count)) => *count += 1,
+            None => said.push((text, 1)),
+        }
+    }
+    for (text, count) in said {
+        let _ = writeln!(out, "invalid, {count} {}: {text}", if count == 1 { "point" } else { "points" });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+
+    #[test]
+    fn every_firewall_and_setting_is_there_at_any_width() {
+        let run = sample::tolly(8);
+        for width in [40, 80, 200] {
+            let text = table(&run, &Options { width, ..Options::default() });
+            for needle in
+                ["rampart", "wire", "IMIX tolly frames", "1 M flows", "2 cores", "reference", "Mpps", "ns"]
+            {
+                assert!(text.contains(needle), "{needle} at {width}");
+            }
+            if width > 60 {
+                let widest =
+                    text.lines().filter(|l| l.contains('─') || l.contains("pps")).map(|l| l.chars().count());
+                assert!(widest.max().unwrap() <= usize::from(width), "fits {width}");
+            }
+        }
+    }
+
+    #[test]
+    fn invalid_points_show_no_number_and_their_reason() {
+        let mut run = sample::demo();
+        run.points.retain(|p| p.dut == "iptables" && !p.valid);
+        let text = table(&run, &Options::default());
+        assert!(text.contains("invalid [p]") && text.contains("although the policy forbids it"), "{text}");
+        assert!(!text.contains("Mpps"), "{text}");
+    }
+
+    #[test]
+    fn colour_only_where_asked_for() {
+        let run = sample::demo();
+        assert!(!table(&run, &Options::default()).contains('\u{1b}'));
+    }
+}

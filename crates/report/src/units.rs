@@ -1,0 +1,228 @@
+//! Numbers for people: Mpps, Gbit/s, µs. Three significant digits, because no figure of the bench holds more.
+
+use measure::results::Metric;
+
+/// Steps of 1000, largest first, with their prefix.
+const PREFIXES: [(f64, &str); 4] = [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
+
+/// A number with `digits` significant digits and no exponent.
+pub(crate) fn significant(value: f64, digits: i32) -> String {
+    if value == 0.0 || !value.is_finite() {
+        return if value == 0.0 { "0".into() } else { format!("{value}") };
+    }
+    let magnitude = value.abs().log10().floor() as i32;
+    let decimals = (digits - 1 - magnitude).max(0) as usize;
+    let text = format!("{value:.decimals$}");
+    // 9.996 rounds up to 10.00, which would show a digit too many.
+    if decimals > 0 && rounds_up(&text, magnitude) { format!("{value:.*}", decimals - 1) } else { text }
+}
+
+fn rounds_up(text: &str, magnitude: i32) -> bool {
+    text.parse::<f64>().is_ok_and(|v| v != 0.0 && v.abs().log10().floor() as i32 > magnitude)
+}
+
+/// The scale that suits a value of a unit: what to divide by, and what to write behind the number.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Scale {
+    /// Divisor.
+    pub(crate) by: f64,
+    /// Prefix and unit, as printed.
+    pub(crate) unit: (&'static str, &'static str),
+}
+
+impl Scale {
+    /// The scale for `value` in the schema's `unit`.
+    pub(crate) fn of(unit: &str, value: f64) -> Self {
+        match unit {
+            "frames/s" => prefixed(value, "pps"),
+            "bit/s" => prefixed(value, "bit/s"),
+            "ns" => time(value),
+            "s" => Scale { by: time(value * 1e9).by / 1e9, unit: time(value * 1e9).unit },
+            "ratio" => Scale { by: 0.01, unit: ("", "%") },
+            "ns/frame" => Scale { by: 1.0, unit: ("", "ns") },
+            "frames" => prefixed(value, "frames"),
+            "bytes" => bytes(value),
+            _ => Scale { by: 1.0, unit: ("", "") },
+        }
+    }
+
+    /// The unit as printed.
+    pub(crate) fn label(&self) -> String {
+        format!("{}{}", self.unit.0, self.unit.1)
+    }
+
+    /// The number alone.
+    pub(crate) fn number(&self, value: f64) -> String {
+        significant(value / self.by, 3)
+    }
+
+    /// Number and unit.
+    pub(crate) fn text(&self, value: f64) -> String {
+        format!("{} {}", self.number(value), self.label()).trim_end().to_string()
+    }
+}
+
+fn prefixed(value: f64, unit: &'static str) -> Scale {
+    let &(by, prefix) = PREFIXES.iter().find(|(by, _)| value.abs() >= *by).unwrap_or(&PREFIXES[3]);
+    Scale { by, unit: (prefix, unit) }
+}
+
+fn time(nanoseconds: f64) -> Scale {
+    let (by, unit) = match nanoseconds.abs() {
+        t if t >= 1e9 => (1e9, "s"),
+        t if t >= 1e6 => (1e6, "ms"),
+        t if t >= 1e3 => (1e3, "µs"),
+        _ => (1.0, "ns"),
+    };
+    Scale { by, unit: ("", unit) }
+}
+
+fn bytes(value: f64) -> Scale {
+    let (by, unit) = match value {
+        v if v >= 1_073_741_824.0 => (1_073_741_824.0, "GiB"),
+        v if v >= 1_048_576.0 => (1_048_576.0, "MiB"),
+        v if v >= 1024.0 => (1024.0, "KiB"),
+        _ => (1.0, "bytes"),
+    };
+    Scale { by, unit: ("", unit) }
+}
+
+/// A value of a unit, as printed: `8.52 Mpps`, `1.24 Gbit/s`, `12.3 µs`, `0.5 %`.
+pub(crate) fn value(unit: &str, value: f64) -> String {
+    let scale = Scale::of(unit, value);
+    if scale.label().is_empty() {
+        return format!("{} {unit}", significant(value, 3)).trim_end().to_string();
+    }
+    scale.text(value)
+}
+
+/// An interval in the unit of its middle: `1.21–1.27`.
+pub(crate) fn interval(unit: &str, middle: f64, low: f64, high: f64) -> String {
+    let scale = Scale::of(unit, middle);
+    format!("{}–{}", scale.number(low), scale.number(high))
+}
+
+/// A ratio: `2.05×`.
+pub(crate) fn ratio(value: f64) -> String {
+    format!("{}×", significant(value, 3))
+}
+
+/// A share of 1 as per cent.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{} %", significant(share * 100.0, 3))
+}
+
+/// A whole number with thin spaces between groups of three.
+pub(crate) fn count(value: u64) -> String {
+    let digits = value.to_string();
+    let mut out = String::with_capacity(digits.len() * 2);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            out.push('\u{202f}');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// A metric's name in results and expressions.
+pub(crate) fn metric_key(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Throughput => "throughput",
+        Metric::Goodput => "goodput",
+        Metric::Loss => "loss",
+        Metric::Latency => "latency",
+        Metric::Cost => "cost",
+        Metric::BackToBack => "back_to_back",
+        Metric::BufferTime => "buffer_time",
+        Metric::Recovery => "recovery",
+    }
+}
+
+/// A metric's name for people.
+pub(crate) fn metric_name(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Throughput => "Throughput",
+        Metric::Goodput => "Goodput",
+        Metric::Loss => "Frame loss",
+        Metric::Latency => "One-way latency",
+        Metric::Cost => "Cost per frame",
+        Metric::BackToBack => "Back-to-back frames",
+        Metric::BufferTime => "Buffer time",
+        Metric::Recovery => "Recovery time",
+    }
+}
+
+/// What a metric is, in one sentence.
+pub(crate) fn metric_sentence(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Throughput => {
+            "The highest rate that the firewall forwarded with no more loss than the goal allows (RFC 1242 section 3.17)."
+        }
+        Metric::Goodput => "Received bits a second at the throughput rate, frame check sequence included.",
+        Metric::Loss => "The share of the offered frames that did not arrive (RFC 1242 section 3.6).",
+        Metric::Latency => {
+            "The time that a frame spends on its way, from send stamp to receive stamp; the value is the median."
+        }
+        Metric::Cost => {
+            "What the firewall adds to every frame: the difference of the reciprocal rates with and without it."
+        }
+        Metric::BackToBack => {
+            "The longest burst of frames with the least gap between them that passes without loss (RFC 9004)."
+        }
+        Metric::BufferTime => {
+            "The time that the firewall's buffer can hold frames, corrected for the frames that it forwards meanwhile (RFC 9004 section 6.4)."
+        }
+        Metric::Recovery => {
+            "The time that the firewall needs to forward without loss again (RFC 2544 sections 26.5 and 26.6)."
+        }
+    }
+}
+
+/// Whether more is better.
+pub(crate) fn more_is_better(metric: Metric) -> bool {
+    matches!(metric, Metric::Throughput | Metric::Goodput | Metric::BackToBack | Metric::BufferTime)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_printed_with_three_digits_and_a_fitting_unit() {
+        let rows = [
+            ("frames/s", 8_523_456.0, "8.52 Mpps"),
+            ("frames/s", 999.6, "1000 pps"),
+            ("frames/s", 120_000.0, "120 kpps"),
+            ("bit/s", 1.2e9, "1.20 Gbit/s"),
+            ("ns", 850.0, "850 ns"),
+            ("ns", 12_345.0, "12.3 µs"),
+            ("ns", 1.5e9, "1.50 s"),
+            ("s", 0.0015, "1.50 ms"),
+            ("s", 2.0, "2.00 s"),
+            ("ratio", 0.005, "0.500 %"),
+            ("ratio", 0.0, "0 %"),
+            ("ns/frame", 812.4, "812 ns"),
+            ("frames", 256.0, "256 frames"),
+            ("furlongs", 3.0, "3.00 furlongs"),
+            ("bytes", 8.0 * 1_073_741_824.0, "8.00 GiB"),
+        ];
+        for (unit, number, expected) in rows {
+            assert_eq!(value(unit, number), expected, "{number} {unit}");
+        }
+    }
+
+    #[test]
+    fn rounding_up_to_the_next_power_keeps_the_number_of_digits() {
+        let rows = [(9.996, "10.0"), (0.09996, "0.100"), (99.96, "100"), (1.0, "1.00"), (-9.996, "-10.0")];
+        for (number, expected) in rows {
+            assert_eq!(significant(number, 3), expected);
+        }
+    }
+
+    #[test]
+    fn counts_are_grouped_from_the_right() {
+        assert_eq!(count(1_234_567), "1\u{202f}234\u{202f}567");
+        assert_eq!(count(12), "12");
+    }
+}

@@ -1,0 +1,323 @@
+//! What the figures say in plain words: who is fastest, by how much, and whether to trust it. Generated from the data
+//! alone; a loss is said as plainly as a win. Pure.
+
+use crate::level;
+use crate::ratio::Ratio;
+use crate::units;
+use crate::view::{self, Role, Setting, View};
+use measure::results::{MarkKind, Metric, Point, Results};
+use std::cmp::Ordering;
+
+/// The settings that the summary shows: of every test with throughput, the one with the smallest frames, and the one
+/// with the largest, each under its first levels of the other factors.
+pub(crate) fn main_settings<'a, 'v>(view: &'v View<'a>) -> Vec<(&'a str, &'v Setting<'a>)> {
+    let metric = main_metric(view);
+    let mut main: Vec<(&str, &Setting<'_>)> = Vec::new();
+    for test in &view.tests {
+        for block in test.blocks.iter().filter(|b| Some(b.metric) == metric) {
+            let most = block.settings.iter().map(|s| s.points.len()).max().unwrap_or(0);
+            let full: Vec<&Setting<'_>> = block.settings.iter().filter(|s| s.points.len() == most).collect();
+            let by_frame = |a: &&&Setting<'_>, b: &&&Setting<'_>| {
+                a.frame_bytes().unwrap_or(f64::MAX).total_cmp(&b.frame_bytes().unwrap_or(f64::MAX))
+            };
+            // The first of equals is the first in the report's order; max_by would give the last.
+            let smallest = full.iter().min_by(by_frame).copied();
+            let largest = full.iter().rev().filter(|s| s.frame_bytes().is_some()).max_by(by_frame).copied();
+            let largest =
+                largest.and_then(|l| full.iter().find(|s| s.frame_bytes() == l.frame_bytes()).copied());
+            main.extend(smallest.map(|s| (test.name, s)));
+            main.extend(
+                largest.filter(|l| smallest.is_none_or(|s| s.levels != l.levels)).map(|s| (test.name, s)),
+            );
+        }
+    }
+    main
+}
+
+/// Throughput where it was measured, else the first metric of the run.
+pub(crate) fn main_metric(view: &View<'_>) -> Option<Metric> {
+    let metrics: Vec<Metric> = view.tests.iter().flat_map(|t| t.blocks.iter().map(|b| b.metric)).collect();
+    metrics.contains(&Metric::Throughput).then_some(Metric::Throughput).or_else(|| metrics.first().copied())
+}
+
+/// Points of a setting from best to worst, invalid ones last.
+pub(crate) fn ranking<'a>(setting: &Setting<'a>) -> Vec<&'a Point> {
+    let mut points = setting.points.clone();
+    points.sort_by(|a, b| match (a.valid, b.valid) {
+        (true, true) if units::more_is_better(setting.metric) => b.value.total_cmp(&a.value),
+        (true, true) => a.value.total_cmp(&b.value),
+        (false, false) => Ordering::Equal,
+        (valid, _) => {
+            if valid {
+                Ordering::Less
+            } else {
+                Ordering::Greater
+            }
+        }
+    });
+    points
+}
+
+/// The sentences of the verdict; the first is the answer.
+pub(crate) fn sentences(results: &Results, view: &View<'_>) -> Vec<String> {
+    if results.points.is_empty() {
+        return vec!["Nothing was measured before the run ended.".into()];
+    }
+    let main = main_settings(view);
+    let mut said = Vec::new();
+    if let Some((_, setting)) = main.first() {
+        said.push(fastest(setting));
+        if let Some(reference) = view.reference {
+            said.extend(view.duts.iter().filter_map(|dut| against(setting, dut, reference)));
+        }
+    }
+    said.extend(tallies(view));
+    said
+}
+
+/// Who has the best value of those that enforce the policy: `nftables forwards the most: 597 kpps with …`.
+fn fastest(setting: &Setting<'_>) -> String {
+    let place = place(setting);
+    let usable: Vec<&Point> = ranking(setting).into_iter().filter(|p| p.valid).collect();
+    let firewalls: Vec<&Point> =
+        usable.iter().copied().filter(|p| Role::of(&p.dut) == Role::Firewall).collect();
+    let best_text = superlative(setting.metric);
+    let (Some(best), second) = (firewalls.first(), firewalls.get(1)) else {
+        return match usable.iter().find(|p| Role::of(&p.dut) == Role::Forwarder).or(usable.first()) {
+            Some(p) => format!("No firewall has a valid value; {} reached {} ({place}).", p.dut, shown(p)),
+            None => format!("There is no valid value ({place})."),
+        };
+    };
+    match second {
+        None => format!("{}, the only firewall with a valid value: {} ({place}).", best.dut, shown(best)),
+        Some(next) if told_apart(best, next) => {
+            format!("{} {best_text} of the firewalls: {} ({place}).", best.dut, shown(best))
+        }
+        Some(next) => format!(
+            "{} ({}) and {} ({}) cannot be told apart; no other firewall is ahead of them ({place}).",
+            best.dut,
+            shown(best),
+            next.dut,
+            shown(next)
+        ),
+    }
+}
+
+fn told_apart(a: &Point, b: &Point) -> bool {
+    crate::ratio::of_points(a, b).is_some_and(|r| r.differs())
+}
+
+const fn superlative(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Throughput | Metric::Goodput => "forwards the most",
+        Metric::Loss => "loses the least",
+        Metric::Latency => "has the lowest latency",
+        Metric::Cost => "costs the least",
+        Metric::BackToBack => "takes the longest burst",
+        Metric::BufferTime => "buffers the longest",
+        Metric::Recovery => "recovers the soonest",
+    }
+}
+
+fn shown(point: &Point) -> String {
+    let bound = match view::bound(point) {
+        "" => "",
+        "≤ " => "at most ",
+        _ => "at least ",
+    };
+    format!("{bound}{}", units::value(&point.unit, point.value))
+}
+
+fn against(setting: &Setting<'_>, dut: &str, reference: &str) -> Option<String> {
+    if Role::of(dut) == Role::Calibration || dut == reference {
+        return None;
+    }
+    let point = setting.point(dut)?;
+    let name =
+        if Role::of(dut) == Role::Forwarder { format!("{dut}, without a policy,") } else { dut.to_string() };
+    if !point.valid {
+        return Some(format!("{name} has no valid value there: {}.", view::reason(point)));
+    }
+    let ratio = setting.ratio(dut, reference)?;
+    Some(format!("{name} {}.", compared(setting.metric, &ratio, reference, view::is_bound(point))))
+}
+
+/// `has 2.1 times the throughput of nftables (2.0 to 2.2): more`.
+fn compared(metric: Metric, ratio: &Ratio, reference: &str, bound: bool) -> String {
+    let digits = |v| units::significant(v, 3);
+    let interval = format!("{} to {}", digits(ratio.low), digits(ratio.high));
+    let noun = units::metric_name(metric).to_lowercase();
+    if !ratio.differs() {
+        return format!(
+            "cannot be told apart from {reference}: {} times its {noun}, with 1 inside {interval}",
+            digits(ratio.value)
+        );
+    }
+    let at_least = if bound { "at least " } else { "" };
+    let better = (ratio.value > 1.0) == units::more_is_better(metric);
+    let word = if better { "better" } else { "worse" };
+    format!(
+        "is {word}: {at_least}{} times the {noun} of {reference} (95 % interval {interval})",
+        digits(ratio.value)
+    )
+}
+
+/// Over all settings of the main metric: wins, losses and draws against the reference, a sentence a firewall.
+fn tallies(view: &View<'_>) -> Vec<String> {
+    let (Some(metric), Some(reference)) = (main_metric(view), view.reference) else { return Vec::new() };
+    // With one setting there is nothing to count that was not said.
+    if view.settings(metric).count() < 2 {
+        return Vec::new();
+    }
+    view.duts
+        .iter()
+        .filter(|d| Role::of(d) == Role::Firewall && **d != reference)
+        .filter_map(|dut| tally(view, metric, dut, reference))
+        .collect()
+}
+
+fn tally(view: &View<'_>, metric: Metric, dut: &str, reference: &str) -> Option<String> {
+    let (mut better, mut worse, mut alike, mut unusable) = (0, 0, 0, 0);
+    for (_, setting) in view.settings(metric) {
+        if setting.point(dut).is_none() || setting.point(reference).is_none() {
+            continue;
+        }
+        match setting.ratio(dut, reference) {
+            None => unusable += 1,
+            Some(r) if !r.differs() => alike += 1,
+            Some(r) if (r.value > 1.0) == units::more_is_better(metric) => better += 1,
+            Some(_) => worse += 1,
+        }
+    }
+    let total = better + worse + alike + unusable;
+    let parts: Vec<String> = [
+        (better, "better"),
+        (worse, "worse"),
+        (alike, "not to be told apart"),
+        (unusable, "not comparable, because a point is invalid"),
+    ]
+    .iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, what)| format!("{what} in {count}"))
+    .collect();
+    let noun = units::metric_name(metric).to_lowercase();
+    (total > 0).then(|| {
+        format!("Over all {total} {noun} settings, {dut} against {reference}: {}.", parts.join("; "))
+    })
+}
+
+/// Where a setting lies, in words.
+pub(crate) fn place(setting: &Setting<'_>) -> String {
+    let levels = setting.levels.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+    level::phrases(levels.filter(|(k, _)| is_telling(k)))
+}
+
+/// The levels in which a setting differs from others, in words.
+pub(crate) fn place_among(setting: &Setting<'_>, varying: &[String]) -> String {
+    let levels = setting.levels.iter().filter(|(k, _)| varying.contains(k));
+    level::phrases(levels.map(|(k, v)| (k.as_str(), v.as_str())))
+}
+
+/// Factors in which settings differ, and what they share, in words.
+pub(crate) fn differences(settings: &[(&str, &Setting<'_>)]) -> (Vec<String>, String) {
+    let Some((_, first)) = settings.first() else { return (Vec::new(), String::new()) };
+    let same = |name: &String| settings.iter().all(|(_, s)| s.levels.get(name) == first.levels.get(name));
+    let names = settings.iter().flat_map(|(_, s)| s.levels.keys()).collect::<std::collections::BTreeSet<_>>();
+    let varying = names.into_iter().filter(|n| !same(n)).cloned().collect();
+    let shared = first.levels.iter().filter(|(k, _)| same(k) && is_telling(k));
+    (varying, level::phrases(shared.map(|(k, v)| (k.as_str(), v.as_str()))))
+}
+
+/// Factors that are worth naming in a sentence; the rest stands in the tables.
+fn is_telling(factor: &str) -> bool {
+    matches!(factor, "frame" | "flows" | "sessions" | "directions" | "rules" | "load" | "cores" | "placement")
+}
+
+/// One line of the trust box.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct TrustLine {
+    /// What was checked.
+    pub(crate) what: &'static str,
+    /// What was found.
+    pub(crate) found: String,
+    /// `good`, `careful` or `bad`: also said by a sign and a word, never by colour alone.
+    pub(crate) state: &'static str,
+}
+
+/// Share of stolen time from which a reader should be careful.
+const STOLEN_WORTH_MENTIONING: f64 = 0.01;
+
+/// The answers to "can I trust it".
+pub(crate) fn trust(results: &Results) -> Vec<TrustLine> {
+    let total = results.points.len();
+    let invalid = results.points.iter().filter(|p| !p.valid).count();
+    let marked = |kind| results.points.iter().filter(|p| view::has(p, kind)).count();
+    let of = |n: usize| format!("{n} of {total} points");
+    let mut lines = vec![
+        line("Valid points", of(total - invalid), validity(invalid, total)),
+        counted("Unstable (rounds differ by more than 10 %)", marked(MarkKind::Unstable), total),
+        counted(
+            "Limited by the generator (at least what is shown)",
+            marked(MarkKind::GeneratorLimited),
+            total,
+        ),
+        stolen(results, marked(MarkKind::StolenTime)),
+        load(results),
+        calibration(results),
+    ];
+    if !results.complete {
+        lines.insert(0, line("Run", "not finished: what is here was measured before it ended".into(), "bad"));
+    }
+    lines
+}
+
+/// Invalid points are never used, so a few of them harm no other; many mean that something is wrong with the run.
+fn validity(invalid: usize, total: usize) -> &'static str {
+    match (invalid, total) {
+        (_, 0) => "bad",
+        (0, _) => "good",
+        (invalid, total) if invalid * 5 > total => "bad",
+        _ => "careful",
+    }
+}
+
+const fn line(what: &'static str, found: String, state: &'static str) -> TrustLine {
+    TrustLine { what, found, state }
+}
+
+fn counted(what: &'static str, count: usize, total: usize) -> TrustLine {
+    line(what, format!("{count} of {total} points"), if count == 0 { "good" } else { "careful" })
+}
+
+fn stolen(results: &Results, marked: usize) -> TrustLine {
+    let share = results.environment.stolen;
+    let careful = share >= STOLEN_WORTH_MENTIONING || marked > 0;
+    let points = if marked > 0 { format!(", points marked: {marked}") } else { String::new() };
+    line(
+        "Time stolen by the hypervisor",
+        format!("{}{points}", units::percent(share)),
+        if careful { "careful" } else { "good" },
+    )
+}
+
+fn load(results: &Results) -> TrustLine {
+    let env = &results.environment;
+    // The bench itself loads the machine while it runs, so only what was there before counts against the run.
+    let careful = env.load_before > 0.25 * f64::from(env.cores.max(1));
+    line(
+        "Load of the machine",
+        format!("{:.2} before, {:.2} after, {} cores", env.load_before, env.load_after, env.cores),
+        if careful { "careful" } else { "good" },
+    )
+}
+
+fn calibration(results: &Results) -> TrustLine {
+    let judged: Vec<bool> = results.calibration.iter().filter_map(|c| c.met).collect();
+    let missed = judged.iter().filter(|m| !**m).count();
+    let (found, state) = match (judged.len(), missed) {
+        (0, _) => ("not part of this run".into(), "careful"),
+        (n, 0) => (format!("all {n} targets met"), "good"),
+        (n, missed) => (format!("{missed} of {n} targets missed"), "careful"),
+    };
+    line("Calibration of the generator", found, state)
+}

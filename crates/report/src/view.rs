@@ -1,0 +1,320 @@
+//! Results as readers look at them: tests, then settings (everything that makes two points comparable but the
+//! firewall), then firewalls. The Markdown, HTML and terminal reports are all written from this. Pure.
+
+use crate::level::{self, Level};
+use crate::ratio::{self, Ratio};
+use measure::results::{Mark, MarkKind, Metric, Point, Results};
+use measure::shape::Placement;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The firewall that others are compared with, where it was measured.
+pub(crate) const DEFAULT_REFERENCE: &str = "nftables";
+
+/// Firewalls in the order in which reports list them; others follow by name.
+const KNOWN: [&str; 8] =
+    ["wire", "xdp-redirect", "linux", "nftables", "iptables", "ipset", "rampart", "external"];
+
+/// What a firewall under test is to the reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Role {
+    /// Nothing between generator and sink: the ceiling of this bench, not a firewall.
+    Calibration,
+    /// Forwards without a policy: what a firewall's policy costs is the distance to it.
+    Forwarder,
+    /// Enforces the policy.
+    Firewall,
+}
+
+impl Role {
+    /// The role of a firewall by its name in suites.
+    pub(crate) fn of(dut: &str) -> Self {
+        match dut {
+            "wire" => Role::Calibration,
+            "xdp-redirect" | "linux" => Role::Forwarder,
+            _ => Role::Firewall,
+        }
+    }
+
+    /// In words.
+    pub(crate) const fn sentence(self) -> &'static str {
+        match self {
+            Role::Calibration => "calibration: nothing between generator and sink",
+            Role::Forwarder => "forwards without a policy",
+            Role::Firewall => "enforces the policy",
+        }
+    }
+}
+
+/// One setting of the factors with the points of all firewalls measured there.
+#[derive(Debug, Clone)]
+pub(crate) struct Setting<'a> {
+    /// Metric of all points.
+    pub(crate) metric: Metric,
+    /// Factors, with `cores` and `placement` among them.
+    pub(crate) levels: BTreeMap<String, String>,
+    /// Firewalls in the order of the report.
+    pub(crate) points: Vec<&'a Point>,
+}
+
+impl<'a> Setting<'a> {
+    /// The point of a firewall.
+    pub(crate) fn point(&self, dut: &str) -> Option<&'a Point> {
+        self.points.iter().copied().find(|p| p.dut == dut)
+    }
+
+    /// A firewall's value divided by the reference's, with its interval; none when either may not be used, and for
+    /// the calibration, which is no firewall.
+    pub(crate) fn ratio(&self, dut: &str, reference: &str) -> Option<Ratio> {
+        if dut == reference || Role::of(dut) == Role::Calibration {
+            return None;
+        }
+        ratio::of_points(self.point(dut)?, self.point(reference)?)
+    }
+
+    /// Frame size that comes first among settings: the number, or nothing for a mix.
+    pub(crate) fn frame_bytes(&self) -> Option<f64> {
+        self.levels.get("frame").and_then(|f| f.parse().ok())
+    }
+}
+
+/// All points of one test and one metric.
+#[derive(Debug, Clone)]
+pub(crate) struct Block<'a> {
+    /// Metric of all settings.
+    pub(crate) metric: Metric,
+    /// Settings, in natural order of their levels.
+    pub(crate) settings: Vec<Setting<'a>>,
+}
+
+impl Block<'_> {
+    /// Factors that take more than one level here, with their levels in natural order.
+    pub(crate) fn varying(&self) -> Vec<(String, Vec<String>)> {
+        self.levels().into_iter().filter(|(_, levels)| levels.len() > 1).collect()
+    }
+
+    /// Factors that have the same level everywhere here.
+    pub(crate) fn constant(&self) -> Vec<(String, String)> {
+        self.levels()
+            .into_iter()
+            .filter(|(_, levels)| levels.len() == 1)
+            .map(|(name, mut levels)| (name, levels.remove(0)))
+            .collect()
+    }
+
+    fn levels(&self) -> Vec<(String, Vec<String>)> {
+        let names: BTreeSet<&String> = self.settings.iter().flat_map(|s| s.levels.keys()).collect();
+        names
+            .into_iter()
+            .map(|name| {
+                let mut levels: Vec<String> = Vec::new();
+                for setting in &self.settings {
+                    let level = setting.levels.get(name).cloned().unwrap_or_else(|| "–".into());
+                    if !levels.contains(&level) {
+                        levels.push(level);
+                    }
+                }
+                levels.sort_by_key(|l| Level::of(name, l));
+                (name.clone(), levels)
+            })
+            .collect()
+    }
+}
+
+/// One test of the suite.
+#[derive(Debug, Clone)]
+pub(crate) struct Test<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// By metric.
+    pub(crate) blocks: Vec<Block<'a>>,
+}
+
+impl Test<'_> {
+    /// Names of the factors that differ anywhere in the test: what tells its points apart.
+    pub(crate) fn varying(&self) -> BTreeSet<String> {
+        let settings = || self.blocks.iter().flat_map(|b| &b.settings);
+        let names: BTreeSet<&String> = settings().flat_map(|s| s.levels.keys()).collect();
+        let differs = |name: &&String| {
+            let levels: BTreeSet<Option<&String>> = settings().map(|s| s.levels.get(*name)).collect();
+            levels.len() > 1
+        };
+        names.into_iter().filter(differs).cloned().collect()
+    }
+}
+
+/// All of it.
+#[derive(Debug, Clone)]
+pub(crate) struct View<'a> {
+    /// In the order of the suite.
+    pub(crate) tests: Vec<Test<'a>>,
+    /// Firewalls in the order of the report: calibration, forwarders, firewalls.
+    pub(crate) duts: Vec<&'a str>,
+    /// The firewall that the others are compared with; none when there is only one.
+    pub(crate) reference: Option<&'a str>,
+}
+
+impl<'a> View<'a> {
+    /// Arranges the points. `reference` is taken when it was measured, else nftables, else the first firewall.
+    pub(crate) fn new(results: &'a Results, reference: Option<&str>) -> Self {
+        let duts = duts(results);
+        let reference = pick_reference(&duts, reference);
+        let mut names: Vec<&str> = Vec::new();
+        for point in &results.points {
+            if !names.contains(&point.test.as_str()) {
+                names.push(&point.test);
+            }
+        }
+        let tests = names.into_iter().map(|name| test(results, name, &duts)).collect();
+        Self { tests, duts, reference }
+    }
+
+    /// A firewall's colour, marker and dash in every chart: its own where it is known, the same in all reports, and a
+    /// free one otherwise.
+    pub(crate) fn index(&self, dut: &str) -> usize {
+        let known = |d: &str| KNOWN.iter().position(|k| *k == d);
+        known(dut).unwrap_or_else(|| {
+            let free: Vec<usize> =
+                (0..KNOWN.len()).rev().filter(|i| !self.duts.contains(&KNOWN[*i])).collect();
+            let unknown =
+                self.duts.iter().filter(|d| known(d).is_none()).position(|d| *d == dut).unwrap_or(0);
+            free.get(unknown).copied().unwrap_or(unknown)
+        })
+    }
+
+    /// All settings of a metric, with their test's name.
+    pub(crate) fn settings(&self, metric: Metric) -> impl Iterator<Item = (&'a str, &Setting<'a>)> {
+        self.tests.iter().flat_map(move |test| {
+            test.blocks
+                .iter()
+                .filter(move |b| b.metric == metric)
+                .flat_map(move |b| b.settings.iter().map(|s| (test.name, s)))
+        })
+    }
+}
+
+fn duts(results: &Results) -> Vec<&str> {
+    let mut duts: Vec<&str> =
+        results.points.iter().map(|p| p.dut.as_str()).collect::<BTreeSet<_>>().into_iter().collect();
+    duts.sort_by_key(|d| KNOWN.iter().position(|k| k == d).unwrap_or(KNOWN.len()));
+    duts
+}
+
+fn pick_reference<'a>(duts: &[&'a str], wanted: Option<&str>) -> Option<&'a str> {
+    if duts.len() < 2 {
+        return None;
+    }
+    let find = |name: &str| duts.iter().copied().find(|d| *d == name);
+    wanted
+        .and_then(find)
+        .or_else(|| find(DEFAULT_REFERENCE))
+        .or_else(|| duts.iter().copied().find(|d| Role::of(d) == Role::Firewall))
+        .or_else(|| duts.iter().copied().find(|d| Role::of(d) == Role::Forwarder))
+}
+
+fn test<'a>(results: &'a Results, name: &'a str, duts: &[&'a str]) -> Test<'a> {
+    let mut by_metric: BTreeMap<Metric, Vec<Setting<'a>>> = BTreeMap::new();
+    for point in results.points.iter().filter(|p| p.test == name) {
+        let levels = all_levels(point);
+        let settings = by_metric.entry(point.metric).or_default();
+        match settings.iter_mut().find(|s| s.levels == levels) {
+            Some(setting) => setting.points.push(point),
+            None => settings.push(Setting { metric: point.metric, levels, points: vec![point] }),
+        }
+    }
+    let blocks = by_metric
+        .into_iter()
+        .map(|(metric, mut settings)| {
+            settings.sort_by_key(|s| level::order(&s.levels));
+            for setting in &mut settings {
+                setting.points.sort_by_key(|p| duts.iter().position(|d| *d == p.dut));
+            }
+            Block { metric, settings }
+        })
+        .collect();
+    Test { name, blocks }
+}
+
+fn all_levels(point: &Point) -> BTreeMap<String, String> {
+    let mut levels = point.factors.clone();
+    levels.insert("cores".into(), point.cores.to_string());
+    levels.insert("placement".into(), placement_name(point.placement).into());
+    levels
+}
+
+/// The placement's name in suites and results.
+pub(crate) const fn placement_name(placement: Placement) -> &'static str {
+    match placement {
+        Placement::Inline => "inline",
+        Placement::Isolated => "isolated",
+    }
+}
+
+/// What a placement means for the reader, in one sentence.
+pub(crate) const fn placement_sentence(placement: Placement) -> &'static str {
+    match placement {
+        Placement::Inline => {
+            "Inline: generator, firewall and sink share each core, so a rate is the cost of the whole pipeline, \
+             and the firewall's own share is the difference to the run with nothing between."
+        }
+        Placement::Isolated => {
+            "Isolated: the firewall's receive work has cores of its own, so overload and loss are real, and moving \
+             frames between cores is part of the figure."
+        }
+    }
+}
+
+/// A mark's kind in few words, for footnotes.
+pub(crate) const fn mark_name(kind: MarkKind) -> &'static str {
+    match kind {
+        MarkKind::GeneratorLimited => "generator-limited",
+        MarkKind::Unstable => "unstable",
+        MarkKind::PolicyNotProved => "policy not proved",
+        MarkKind::LedgerUnbalanced => "ledger unbalanced",
+        MarkKind::GeneratorBehind => "generator behind schedule",
+        MarkKind::FirewallFailed => "firewall failed",
+        MarkKind::NoLowerBound => "no lower bound found",
+        MarkKind::NoUpperBound => "no upper bound found",
+        MarkKind::StolenTime => "stolen time",
+        MarkKind::Note => "note",
+    }
+}
+
+/// Whether a point has a mark of a kind.
+pub(crate) fn has(point: &Point, kind: MarkKind) -> bool {
+    point.marks.iter().any(|m| m.kind == kind)
+}
+
+/// `≥ ` before a valid value when something else than the firewall ended the search, so that the firewall may be
+/// faster; `≤ ` before a cost derived from such a rate; nothing before other values.
+pub(crate) fn bound(point: &Point) -> &'static str {
+    let open = has(point, MarkKind::GeneratorLimited) || has(point, MarkKind::NoUpperBound);
+    match (open, point.metric) {
+        (false, _) => "",
+        (true, Metric::Cost) => "≤ ",
+        (true, _) => "≥ ",
+    }
+}
+
+/// Whether a value is an end of what is possible, not the value itself.
+pub(crate) fn is_bound(point: &Point) -> bool {
+    !bound(point).is_empty()
+}
+
+/// Why a point may not be used, in words.
+pub(crate) fn reason(point: &Point) -> String {
+    let said: Vec<String> = point.marks.iter().filter(|m| m.kind.invalidates()).map(mark_text).collect();
+    match (said.is_empty(), point.marks.is_empty()) {
+        (false, _) => said.join("; "),
+        (true, false) => point.marks.iter().map(mark_text).collect::<Vec<_>>().join("; "),
+        (true, true) => "the run gave no reason".into(),
+    }
+}
+
+/// A mark in words.
+pub(crate) fn mark_text(mark: &Mark) -> String {
+    match (mark.kind, mark.detail.is_empty()) {
+        (MarkKind::Note, _) => mark.detail.clone(),
+        (kind, true) => mark_name(kind).into(),
+        (kind, false) => format!("{}: {}", mark_name(kind), mark.detail),
+    }
+}

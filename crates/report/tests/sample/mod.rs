@@ -1,0 +1,425 @@
+//! Made-up but plausible results for the tests of this crate and for looking at pages: shapes and orders of
+//! magnitude as on a small machine, every awkward case included. Deterministic: the same call gives the same run.
+//! Nothing in here was measured, and the environment says so.
+#![allow(dead_code, reason = "each test binary that includes this module uses its own part of it")]
+
+use measure::ledger::Ledger;
+use measure::results::{
+    Calibration, CoreUse, CpuUse, Environment, LatencySummary, Mark, MarkKind, Metric, Point, Results,
+    SCHEMA, Tick, TickStatus, Trial,
+};
+use measure::shape::Placement;
+use std::collections::BTreeMap;
+
+/// All firewalls that the sample knows, with ns a 64-byte frame on one core and the slope with flows.
+const DUTS: [(&str, f64, f64); 8] = [
+    ("wire", 68.0, 0.02),
+    ("xdp-redirect", 118.0, 0.03),
+    ("linux", 550.0, 0.02),
+    ("nftables", 806.0, 0.35),
+    ("iptables", 905.0, 0.38),
+    ("ipset", 870.0, 0.36),
+    ("rampart", 206.0, 0.12),
+    ("external", 1490.0, 0.10),
+];
+
+/// Levels that a point has when its test does not set them: results name every factor.
+const DEFAULTS: [(&str, &str); 14] = [
+    ("frame", "64"),
+    ("flows", "1000"),
+    ("clients", "20"),
+    ("servers", "10"),
+    ("directions", "one-way"),
+    ("zones", "two"),
+    ("ip", "4"),
+    ("rules", "4"),
+    ("match", "last"),
+    ("stateful", "true"),
+    ("nat", "false"),
+    ("lists", "0"),
+    ("link", "none"),
+    ("udp_checksum", "zero"),
+];
+
+/// A small deterministic source of noise, -1 to 1 (SplitMix64).
+struct Noise(u64);
+
+impl Noise {
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 52) as f64 - 1.0
+    }
+}
+
+/// The demo: five firewalls, two frame sizes, two flow counts, latency at one load.
+pub(crate) fn demo() -> Results {
+    let mut run = Builder::new("demo", "quick");
+    for dut in ["wire", "xdp-redirect", "linux", "nftables", "iptables"] {
+        for frame in ["64", "1518"] {
+            for flows in ["1000", "100000"] {
+                run.rate("throughput", dut, 1, &[("frame", frame), ("flows", flows), ("rules", "100")]);
+            }
+        }
+        run.latency("latency", dut, &[("frame", "64"), ("load", "40%"), ("rules", "100")]);
+    }
+    run.finish()
+}
+
+/// The EANTC layout: seven sizes, one- and two-way, with and without rules, `duts` firewalls (1 to 8).
+pub(crate) fn eantc(duts: usize) -> Results {
+    let mut run = Builder::new("eantc-ip", "standard");
+    for (dut, ..) in DUTS.iter().take(duts) {
+        for frame in ["64", "80", "128", "256", "512", "1024", "1518"] {
+            for directions in ["one-way", "two-way"] {
+                for rules in ["0", "100"] {
+                    let factors = [("frame", frame), ("directions", directions), ("rules", rules)];
+                    run.rate("throughput", dut, 1, &factors);
+                    run.latency("latency", dut, &factors);
+                }
+            }
+        }
+    }
+    run.finish()
+}
+
+/// The Tolly layout: three packet sizes, four session counts, one and two cores.
+pub(crate) fn tolly(duts: usize) -> Results {
+    let mut run = Builder::new("tolly-udp", "standard");
+    for (dut, ..) in DUTS.iter().take(duts) {
+        for frame in ["64", "imix:tolly", "1518"] {
+            for flows in ["2", "100000", "500000", "1000000"] {
+                for cores in [1, 2] {
+                    let factors = [("frame", frame), ("flows", flows)];
+                    run.rate("udp-throughput", dut, cores, &factors);
+                    run.goodput("udp-throughput", dut, cores, &factors);
+                }
+            }
+        }
+    }
+    run.finish()
+}
+
+/// Every procedure of RFC 2544, isolated.
+pub(crate) fn rfc2544() -> Results {
+    let mut run = Builder::new("rfc2544", "standard");
+    run.placement = Placement::Isolated;
+    for dut in ["xdp-redirect", "linux", "nftables", "iptables", "rampart"] {
+        for frame in ["64", "512", "1518"] {
+            run.rate("throughput", dut, 1, &[("frame", frame)]);
+            for load in [10, 20, 30, 40, 50, 60, 70, 80, 90, 100] {
+                run.loss("frame-loss", dut, frame, load);
+            }
+            run.burst("back-to-back", dut, frame);
+        }
+        run.recovery("system-recovery", dut);
+    }
+    run.finish()
+}
+
+struct Builder {
+    noise: Noise,
+    placement: Placement,
+    results: Results,
+}
+
+impl Builder {
+    fn new(suite: &str, profile: &str) -> Self {
+        let results = Results {
+            schema: SCHEMA.into(),
+            suite: suite.into(),
+            profile: profile.into(),
+            seed: 42,
+            started: "2026-11-21T10:15:00Z".into(),
+            command: format!("rampart-bench run {suite} --profile {profile} --seed 42"),
+            complete: true,
+            environment: environment(),
+            calibration: calibration(),
+            points: Vec::new(),
+            tick_sheet: tick_sheet(),
+        };
+        Self { noise: Noise(7), placement: Placement::Inline, results }
+    }
+
+    fn finish(mut self) -> Results {
+        spoil(&mut self.results.points);
+        self.results
+    }
+
+    fn nanoseconds(&self, dut: &str, cores: u32, factors: &[(&str, &str)]) -> f64 {
+        let (_, base, slope) = DUTS.iter().copied().find(|d| d.0 == dut).expect("a known firewall");
+        let level = |name: &str| factors.iter().find(|f| f.0 == name).map(|f| f.1);
+        let bytes = match level("frame") {
+            Some("imix:tolly") => 362.0,
+            Some(size) => size.parse::<f64>().expect("a size"),
+            None => 64.0,
+        };
+        let flows: f64 = level("flows").map_or(1000.0, |f| f.parse().expect("a count"));
+        let rules: f64 = level("rules").map_or(0.0, |r| r.parse().expect("a count"));
+        let rule_cost = if matches!(dut, "nftables" | "iptables" | "external") { rules * 6.5 } else { 0.0 };
+        let two_way = if level("directions") == Some("two-way") { 1.06 } else { 1.0 };
+        let one_core = base * (1.0 + slope * flows.log10() / 4.0) * two_way + rule_cost + bytes * 0.02;
+        one_core / (1.0 + 0.62 * f64::from(cores - 1))
+    }
+
+    fn rate(&mut self, test: &str, dut: &str, cores: u32, factors: &[(&str, &str)]) {
+        let rate = 1e9 / self.nanoseconds(dut, cores, factors);
+        let point = self.point(test, dut, cores, factors, Metric::Throughput, rate, 0.02);
+        self.results.points.push(point);
+        if dut != "wire" {
+            let wire = 1e9 / self.nanoseconds("wire", cores, factors);
+            let mut cost = self.point(test, dut, cores, factors, Metric::Cost, 1e9 / rate - 1e9 / wire, 0.03);
+            cost.trials.clear();
+            self.results.points.push(cost);
+        }
+    }
+
+    fn goodput(&mut self, test: &str, dut: &str, cores: u32, factors: &[(&str, &str)]) {
+        let bytes = match factors[0].1 {
+            "imix:tolly" => 362.0,
+            size => size.parse::<f64>().expect("a size"),
+        };
+        let bits = 8.0 * bytes * 1e9 / self.nanoseconds(dut, cores, factors);
+        let mut point = self.point(test, dut, cores, factors, Metric::Goodput, bits, 0.02);
+        point.trials.clear();
+        self.results.points.push(point);
+    }
+
+    fn latency(&mut self, test: &str, dut: &str, factors: &[(&str, &str)]) {
+        let median = 4_000.0 + 6.0 * self.nanoseconds(dut, 1, factors);
+        let mut point = self.point(test, dut, 1, factors, Metric::Latency, median, 0.05);
+        let summary = latency(median);
+        point.latency_ns = Some(summary);
+        point.trials.iter_mut().for_each(|t| t.latency_ns = Some(summary));
+        self.results.points.push(point);
+    }
+
+    fn loss(&mut self, test: &str, dut: &str, frame: &str, load: u32) {
+        let factors = [("frame", frame), ("load", &*format!("{load}%"))];
+        let capacity = 1e9 / self.nanoseconds(dut, 1, &factors[..1]) / 1.3;
+        let offered = 8e6 * f64::from(load) / 100.0;
+        let lost = (1.0 - capacity / offered).max(0.0);
+        let mut point = self.point(test, dut, 1, &factors, Metric::Loss, lost, 0.01);
+        // As the bench keeps it: every load of a curve carries the trials of the whole curve.
+        let at = |share: u32| 8e6 * f64::from(share) / 100.0;
+        let one = point.trials[0].clone();
+        point.trials = (0..5)
+            .flat_map(|round| (1..=10).rev().map(move |step| (round, at(step * 10))))
+            .map(|(round, offered)| {
+                let loss = (1.0 - capacity / offered).max(0.0);
+                Trial { round, offered, received: offered * (1.0 - loss), loss, ..one.clone() }
+            })
+            .collect();
+        point.ledger = ledger(offered as u64 * 10, lost, dut);
+        self.results.points.push(point);
+    }
+
+    fn burst(&mut self, test: &str, dut: &str, frame: &str) {
+        let frames = 256.0 * 6.0e5 / self.nanoseconds(dut, 1, &[("frame", frame)]);
+        let point = self.point(test, dut, 1, &[("frame", frame)], Metric::BackToBack, frames.round(), 0.04);
+        self.results.points.push(point);
+        let point = self.point(test, dut, 1, &[("frame", frame)], Metric::BufferTime, 256.0 * 1.1e-6, 0.04);
+        self.results.points.push(point);
+    }
+
+    fn recovery(&mut self, test: &str, dut: &str) {
+        let seconds = self.nanoseconds(dut, 1, &[]) * 2e-6;
+        let point = self.point(test, dut, 1, &[("frame", "64")], Metric::Recovery, seconds, 0.04);
+        self.results.points.push(point);
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "a row of sample data")]
+    fn point(
+        &mut self,
+        test: &str,
+        dut: &str,
+        cores: u32,
+        factors: &[(&str, &str)],
+        metric: Metric,
+        value: f64,
+        spread: f64,
+    ) -> Point {
+        let rounds: Vec<f64> = (0..5).map(|_| value * (1.0 + spread * self.noise.next())).collect();
+        let mut sorted = rounds.clone();
+        sorted.sort_by(f64::total_cmp);
+        let trials =
+            rounds.iter().enumerate().flat_map(|(round, &rate)| trials(round as u32, rate)).collect();
+        Point {
+            test: test.into(),
+            dut: dut.into(),
+            placement: self.placement,
+            cores,
+            factors: DEFAULTS.iter().chain(factors).map(|&(k, v)| (k.into(), v.into())).collect(),
+            metric,
+            unit: metric.unit().into(),
+            value: sorted[2],
+            low: sorted[0],
+            high: sorted[4],
+            rounds,
+            trials,
+            valid: true,
+            marks: Vec::new(),
+            ledger: ledger((value.clamp(1e3, 1e8) * 10.0) as u64, 0.0, dut),
+            latency_ns: None,
+            cpu: cpu(cores),
+            connections: matches!(dut, "nftables" | "iptables").then_some(65_536),
+            memory_bytes: None,
+        }
+    }
+}
+
+/// Two trials of one round of a search: one above and one at the bound.
+fn trials(round: u32, rate: f64) -> Vec<Trial> {
+    let trial = |offered: f64, loss: f64| Trial {
+        round,
+        offered,
+        seconds: 1.0,
+        received: offered * (1.0 - loss),
+        loss,
+        latency_ns: None,
+        duplicated: 0,
+        reordered: 0,
+        faults: Vec::new(),
+    };
+    vec![trial(rate * 1.08, 0.031), trial(rate, 0.0)]
+}
+
+fn latency(median: f64) -> LatencySummary {
+    LatencySummary {
+        count: 99_871,
+        min: median * 0.8,
+        mean: median * 1.1,
+        p50: median,
+        p90: median * 1.4,
+        p99: median * 2.9,
+        p999: median * 9.0,
+        max: median * 31.0,
+    }
+}
+
+fn ledger(offered: u64, loss: f64, dut: &str) -> Ledger {
+    let lost = (offered as f64 * loss) as u64;
+    let ring = lost * 7 / 10;
+    let dropped = lost / 10;
+    let mut ledger = Ledger { offered, not_sent: offered / 100_000, ..Ledger::default() };
+    if lost > 0 {
+        ledger.ring_full.insert("firewall-private".into(), ring);
+        ledger.dropped_by_firewall.insert(format!("{dut} drop counter"), dropped);
+        ledger.lost_in_stack.insert("CPU_BACKLOG".into(), lost - ring - dropped);
+    }
+    ledger.received = offered - ledger.not_sent - lost;
+    ledger
+}
+
+fn cpu(cores: u32) -> CpuUse {
+    let cores = (0..cores)
+        .map(|core| CoreUse { core, user: 0.01, system: 0.16, interrupt: 0.79, stolen: 0.01, idle: 0.03 })
+        .collect();
+    CpuUse { cores, firewall: None }
+}
+
+fn mark(point: &mut Point, kind: MarkKind, detail: &str) {
+    point.valid &= !kind.invalidates();
+    point.marks.push(Mark { kind, detail: detail.into() });
+}
+
+/// Gives some points the troubles that real runs have.
+fn spoil(points: &mut [Point]) {
+    for (index, point) in points.iter_mut().enumerate() {
+        match (point.dut.as_str(), point.metric) {
+            ("xdp-redirect", Metric::Throughput) if index % 3 == 1 => mark(
+                point,
+                MarkKind::GeneratorLimited,
+                "within 10 % of the wire figure for the same frames: the generator may have been the limit",
+            ),
+            ("linux", Metric::Throughput) if index % 7 == 3 => {
+                mark(point, MarkKind::Unstable, "the rounds differ by 14 % (more than 10 %)");
+            }
+            ("iptables", Metric::Throughput) if point.factors.get("frame").is_some_and(|f| f == "1518") => {
+                mark(
+                    point,
+                    MarkKind::PolicyNotProved,
+                    "probe «hostile to private, no state» arrived although the policy forbids it",
+                );
+            }
+            ("nftables", Metric::Latency) => {
+                mark(point, MarkKind::StolenTime, "the hypervisor took 3.1 % of the time during this point");
+            }
+            _ => {}
+        }
+    }
+}
+
+fn environment() -> Environment {
+    let map = |rows: &[(&str, &str)]| -> BTreeMap<String, String> {
+        rows.iter().map(|&(k, v)| (k.into(), v.into())).collect()
+    };
+    Environment {
+        cpu: "Sample CPU (made up, nothing was measured)".into(),
+        cores: 2,
+        memory_bytes: 8 << 30,
+        kernel: "6.18.5 #1 SMP PREEMPT_DYNAMIC".into(),
+        clock: "tsc".into(),
+        virtualization: "kvm".into(),
+        mitigations: map(&[
+            (
+                "spectre_v2",
+                "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; PBRSB-eIBRS: SW sequence",
+            ),
+            ("meltdown", "Not affected"),
+            ("retbleed", "Not affected"),
+        ]),
+        versions: map(&[
+            ("rampart-bench", "0.1.0"),
+            ("nft", "1.0.6"),
+            ("iptables", "1.8.9 (nf_tables)"),
+            ("clang", "16.0.6"),
+        ]),
+        settings: map(&[("net.netfilter.nf_conntrack_max", "4194304"), ("net.core.bpf_jit_enable", "1")]),
+        load_before: 1.42,
+        load_after: 2.61,
+        stolen: 0.012,
+        remarks: vec!["Other work ran beside the bench: expect about 10 % of noise.".into()],
+    }
+}
+
+fn calibration() -> Vec<Calibration> {
+    let row = |name: &str, value: f64, unit: &str, target: Option<f64>, met: Option<bool>| Calibration {
+        name: name.into(),
+        value,
+        unit: unit.into(),
+        target,
+        met,
+    };
+    vec![
+        row("bare live-frame loop, 64 bytes, 1 core", 15.0e6, "frames/s", None, None),
+        row("generator and sink, 64 bytes, 1 M flows, 1 core", 11.4e6, "frames/s", Some(10.5e6), Some(true)),
+        row("gaps within 5 µs of the schedule at 100 k frames/s", 0.982, "ratio", Some(0.99), Some(false)),
+    ]
+}
+
+fn tick_sheet() -> Vec<Tick> {
+    let row = |section: &str, asks: &str, status: TickStatus, detail: &str| Tick {
+        section: section.into(),
+        asks: asks.into(),
+        status,
+        detail: detail.into(),
+    };
+    vec![
+        row(
+            "RFC 2544 section 26.1",
+            "Throughput",
+            TickStatus::Met,
+            "zero loss, MLRsearch with the rfc2544 preset",
+        ),
+        row(
+            "RFC 2544 section 24",
+            "Trials of at least 60 s",
+            TickStatus::Deviated,
+            "1 s in the quick profile",
+        ),
+        row("RFC 2544 section 26.5", "System recovery", TickStatus::NotRun, "not part of this suite"),
+    ]
+}

@@ -1,0 +1,316 @@
+//! Frames as bytes: the constant header of each lane, the sizes of a mix, the filling, and probe frames.
+
+use crate::TrafficError;
+use crate::random::SplitMix64;
+use crate::skeleton::{ARRIVAL_BYTES, MAX_MIX, PROBE_FRAME_BYTES, types};
+use measure::shape::{IpVersion, Lane, TrafficShape, UdpChecksum, Zone};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+const ETHERNET_BYTES: usize = 14;
+const UDP_BYTES: usize = 8;
+/// Bytes of the stamp behind the UDP header (`struct stamp`).
+pub const STAMP_BYTES: usize = 18;
+const PROTOCOL_TCP: u8 = 6;
+const PROTOCOL_UDP: u8 = 17;
+const TTL: u8 = 64;
+/// The largest live frame, without FCS: a page of 4,096 bytes less 256 of headroom, 320 of the kernel's fragment table
+/// and 112 of `struct xdp_page_head` (net/bpf/test_run.c). Larger frames take the packet socket's path.
+pub const MAX_LIVE_FRAME_BYTES: u16 = 3_408;
+/// Stands in the stamp's core field (its third byte) of a probe.
+const PROBE_CORE: u8 = 0xff;
+
+/// A zone's own end of a link: where test frames of the zone start and arrive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Port {
+    /// The zone.
+    pub zone: Zone,
+    /// `/run/netns/NAME`, or `None` for an interface of this namespace.
+    pub namespace: Option<PathBuf>,
+    /// Interface number within the namespace.
+    pub ifindex: u32,
+    /// The port's own address.
+    pub mac: [u8; 6],
+    /// Where its frames go: the firewall's address on this link.
+    pub next_hop_mac: [u8; 6],
+    /// IPv4 prefix of the zone, host byte order, host bits zero.
+    pub v4_prefix: u32,
+    /// IPv6 prefix of the zone, the last four bytes zero.
+    pub v6_prefix: [u8; 16],
+}
+
+pub(crate) fn word_sum(bytes: &[u8]) -> u32 {
+    bytes.chunks(2).map(|pair| u32::from(u16::from_ne_bytes([pair[0], *pair.get(1).unwrap_or(&0)]))).sum()
+}
+
+fn fold(sum: u32) -> u16 {
+    let once = (sum & 0xffff) + (sum >> 16);
+    ((once & 0xffff) + (once >> 16)) as u16
+}
+
+fn ip_bytes(ip: IpVersion) -> usize {
+    match ip {
+        IpVersion::V4 => 20,
+        IpVersion::V6 => 40,
+    }
+}
+
+/// The IPv4 header checksum of a header whose own checksum field is zero, in wire order.
+pub(crate) fn ipv4_check(header: &[u8]) -> [u8; 2] {
+    (!fold(word_sum(header))).to_ne_bytes()
+}
+
+/// The UDP or TCP checksum of an unfolded sum, in wire order; never zero, which says that there is none (RFC 768).
+pub(crate) fn udp_check(sum: u32) -> [u8; 2] {
+    match !fold(sum) {
+        0 => [0xff; 2],
+        check => check.to_ne_bytes(),
+    }
+}
+
+/// The stamp of `struct stamp` with its check, as `stamp_check()` of `bpf/traffic/stamp.h` computes it.
+pub(crate) fn stamp(who: u64, what: u64) -> [u8; STAMP_BYTES] {
+    let mixed = who.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ what.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+    let mut bytes = [0; STAMP_BYTES];
+    bytes[..8].copy_from_slice(&who.to_ne_bytes());
+    bytes[8..16].copy_from_slice(&what.to_ne_bytes());
+    bytes[16..].copy_from_slice(&((mixed >> 48) as u16).to_ne_bytes());
+    bytes
+}
+
+/// The smallest test frame of an IP version, in bytes with FCS: headers, stamp and FCS.
+pub fn smallest_frame_bytes(ip: IpVersion) -> u16 {
+    (ETHERNET_BYTES + ip_bytes(ip) + UDP_BYTES + STAMP_BYTES) as u16 + measure::frame::FCS_BYTES
+}
+
+/// Everything of a lane's frames that does not change from frame to frame.
+pub(crate) fn lane(lane: Lane, from: &Port, to: &Port, from_slot: u32, ip: IpVersion) -> types::lane {
+    let reverse = lane.is_reverse();
+    let (client, server) = if reverse { (to, from) } else { (from, to) };
+    let mut header = [0u8; 64];
+    header[..6].copy_from_slice(&from.next_hop_mac);
+    header[6..12].copy_from_slice(&from.mac);
+    let mut made = types::lane { port: from_slot, reverse: u32::from(reverse), ..Default::default() };
+    match ip {
+        IpVersion::V4 => {
+            header[12..14].copy_from_slice(&[0x08, 0x00]);
+            // Version and length, class, total length (later), id 0, don't fragment, TTL, protocol.
+            header[14..24].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, TTL, PROTOCOL_UDP]);
+            made.ip_sum = word_sum(&header[14..24]);
+            made.client_base = client.v4_prefix;
+            made.server_base = server.v4_prefix;
+            made.udp_sum = word_sum(&[0, PROTOCOL_UDP]);
+        }
+        IpVersion::V6 => {
+            header[12..14].copy_from_slice(&[0x86, 0xdd]);
+            header[14..22].copy_from_slice(&[0x60, 0, 0, 0, 0, 0, PROTOCOL_UDP, TTL]);
+            header[22..38].copy_from_slice(&from.v6_prefix);
+            header[38..54].copy_from_slice(&to.v6_prefix);
+            made.udp_sum = word_sum(&header[22..54]) + word_sum(&[0, PROTOCOL_UDP]);
+        }
+    }
+    made.header = header;
+    made
+}
+
+/// The recycled frame: zeros where the program writes, then seeded filling (RFC 4814 section 4 asks for payload that
+/// does not compress), without FCS.
+pub(crate) fn recycled_frame(shape: &TrafficShape) -> Vec<u8> {
+    let mut frame = vec![0u8; usize::from(shape.frame.largest().bytes_without_fcs())];
+    let mut random = SplitMix64::new(shape.seed ^ 0xf111);
+    let start = filling_offset(shape.ip).min(frame.len());
+    frame[start..].fill_with(|| random.next() as u8);
+    frame
+}
+
+fn filling_offset(ip: IpVersion) -> usize {
+    ETHERNET_BYTES + ip_bytes(ip) + UDP_BYTES + STAMP_BYTES
+}
+
+/// The sizes of the mix with the checksums of their filling.
+///
+/// # Errors
+/// A size that the stamp does not fit into, a mix that is too long, or a size for which there is no live frame.
+pub(crate) fn mix(shape: &TrafficShape, recycled: &[u8]) -> Result<Vec<types::mix_size>, TrafficError> {
+    let sizes = shape.frame.sizes();
+    if sizes.len() > MAX_MIX {
+        return Err(TrafficError::Impossible(format!(
+            "a mix of {} sizes: it may have {MAX_MIX}",
+            sizes.len()
+        )));
+    }
+    let smallest = smallest_frame_bytes(shape.ip);
+    if let Some(size) = sizes.iter().find(|s| s.bytes() < smallest) {
+        return Err(TrafficError::Impossible(format!(
+            "a frame of {} bytes: test frames of this IP version need {smallest} (headers, {STAMP_BYTES} bytes of \
+             stamp and the FCS)",
+            size.bytes()
+        )));
+    }
+    let start = filling_offset(shape.ip);
+    Ok(sizes
+        .iter()
+        .map(|size| {
+            let bytes = usize::from(size.bytes_without_fcs());
+            let filling = &recycled[start..bytes];
+            let whole_words = &filling[..filling.len() / 4 * 4];
+            types::mix_size {
+                bytes: bytes as u32,
+                fill_sum: word_sum(filling),
+                fill_check: if whole_words.is_empty() { 0 } else { u32::from(fold(word_sum(whole_words))) },
+            }
+        })
+        .collect())
+}
+
+pub(crate) fn udp_checksum_wanted(shape: &TrafficShape) -> u32 {
+    u32::from(shape.udp_checksum == UdpChecksum::Valid || shape.ip == IpVersion::V6)
+}
+
+/// Transport protocol of a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// A datagram.
+    Udp,
+    /// A segment with the SYN flag set and the stamp as its data.
+    TcpSyn,
+}
+
+/// One frame that proves a policy: it must arrive, or it must not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbeFrame {
+    /// Where it enters.
+    pub from: Zone,
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address; of the same version.
+    pub destination: IpAddr,
+    /// Transport protocol.
+    pub transport: Transport,
+    /// Source port.
+    pub source_port: u16,
+    /// Destination port.
+    pub destination_port: u16,
+}
+
+impl ProbeFrame {
+    /// The frame without FCS, stamped with `number` and `mark`.
+    ///
+    /// # Errors
+    /// Addresses of different IP versions.
+    pub(crate) fn bytes(&self, from: &Port, number: u8, mark: u16) -> Result<Vec<u8>, TrafficError> {
+        let transport = self.transport_bytes(number, mark)?;
+        let mut frame = Vec::with_capacity(PROBE_FRAME_BYTES);
+        frame.extend_from_slice(&from.next_hop_mac);
+        frame.extend_from_slice(&from.mac);
+        let protocol = self.protocol();
+        match (self.source, self.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                frame.extend_from_slice(&[0x08, 0x00]);
+                let total = (20 + transport.len()) as u16;
+                let mut header = vec![0x45, 0];
+                header.extend_from_slice(&total.to_be_bytes());
+                header.extend_from_slice(&[0, 0, 0x40, 0, TTL, protocol, 0, 0]);
+                header.extend_from_slice(&source.octets());
+                header.extend_from_slice(&destination.octets());
+                let check = ipv4_check(&header);
+                header[10..12].copy_from_slice(&check);
+                frame.extend_from_slice(&header);
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);
+                frame.extend_from_slice(&(transport.len() as u16).to_be_bytes());
+                frame.extend_from_slice(&[protocol, TTL]);
+                frame.extend_from_slice(&source.octets());
+                frame.extend_from_slice(&destination.octets());
+            }
+            _ => return Err(self.mixed_versions()),
+        }
+        frame.extend_from_slice(&transport);
+        // Below 60 bytes Ethernet pads; the IP header says where the packet ends.
+        frame.resize(frame.len().max(60), 0);
+        Ok(frame)
+    }
+
+    fn mixed_versions(&self) -> TrafficError {
+        TrafficError::Impossible(format!(
+            "a probe from {} to {}: two IP versions",
+            self.source, self.destination
+        ))
+    }
+
+    fn protocol(&self) -> u8 {
+        match self.transport {
+            Transport::Udp => PROTOCOL_UDP,
+            Transport::TcpSyn => PROTOCOL_TCP,
+        }
+    }
+
+    /// The transport header, its checksum and the stamp.
+    fn transport_bytes(&self, number: u8, mark: u16) -> Result<Vec<u8>, TrafficError> {
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(&self.source_port.to_be_bytes());
+        bytes.extend_from_slice(&self.destination_port.to_be_bytes());
+        let check_at = match self.transport {
+            Transport::Udp => {
+                bytes.extend_from_slice(&((UDP_BYTES + STAMP_BYTES) as u16).to_be_bytes());
+                bytes.extend_from_slice(&[0, 0]);
+                6
+            }
+            Transport::TcpSyn => {
+                // Sequence 1, acknowledgement 0, five words, SYN, window 8192, checksum, no urgent data.
+                bytes.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x02, 0x20, 0, 0, 0, 0, 0]);
+                16
+            }
+        };
+        let mut stamp = [0u8; STAMP_BYTES];
+        stamp[..2].copy_from_slice(&mark.to_ne_bytes());
+        stamp[2] = PROBE_CORE;
+        stamp[3] = number;
+        bytes.extend_from_slice(&stamp);
+        let mut pseudo = match (self.source, self.destination) {
+            (IpAddr::V4(s), IpAddr::V4(d)) => [s.octets(), d.octets()].concat(),
+            (IpAddr::V6(s), IpAddr::V6(d)) => [s.octets(), d.octets()].concat(),
+            _ => return Err(self.mixed_versions()),
+        };
+        pseudo.extend_from_slice(&[0, self.protocol()]);
+        pseudo.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
+        let check = udp_check(word_sum(&pseudo) + word_sum(&bytes));
+        bytes[check_at..check_at + 2].copy_from_slice(&check);
+        Ok(bytes)
+    }
+}
+
+/// How a probe arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arrival {
+    /// Copies that arrived.
+    pub count: u64,
+    /// The Ethernet address it was sent to: tells the port.
+    pub destination_mac: [u8; 6],
+    /// Source address and port as they arrived.
+    pub source: SocketAddr,
+    /// Destination address and port as they arrived.
+    pub destination: SocketAddr,
+}
+
+impl Arrival {
+    /// Reads what the sink kept; `None` when nothing arrived.
+    pub(crate) fn read(count: u64, head: &[u8; ARRIVAL_BYTES]) -> Option<Self> {
+        let mac = head.first_chunk::<6>()?;
+        let two = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+        let v4 = |at: usize| head[at..].first_chunk::<4>().map(|b| IpAddr::from(*b));
+        let v6 = |at: usize| head[at..].first_chunk::<16>().map(|b| IpAddr::from(*b));
+        let (source, destination, ports) = match two(12) {
+            0x0800 => (v4(26)?, v4(30)?, 34),
+            0x86dd => (v6(22)?, v6(38)?, 54),
+            _ => return None,
+        };
+        (count > 0).then(|| Self {
+            count,
+            destination_mac: *mac,
+            source: SocketAddr::new(source, two(ports)),
+            destination: SocketAddr::new(destination, two(ports + 2)),
+        })
+    }
+}

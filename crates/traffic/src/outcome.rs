@@ -1,0 +1,124 @@
+//! From counters to what a trial shows: lanes, latencies, seconds.
+
+use crate::engine::TrialReading;
+use crate::reading::{LaneTimes, Reading};
+use measure::frame::FCS_BYTES;
+use measure::latency::Distribution;
+use measure::results::LatencySummary;
+use measure::shape::Lane;
+use measure::trial::{LaneOutcome, SecondSample};
+
+impl Reading {
+    /// Distinct frames received intact, over all lanes.
+    pub fn received(&self) -> u64 {
+        self.streams.iter().map(|s| s.received).sum()
+    }
+
+    /// Frames handed to the links, over all lanes.
+    pub fn sent(&self) -> u64 {
+        self.streams.iter().map(|s| s.sent).sum()
+    }
+
+    /// Latency over all lanes; `None` when nothing was timed.
+    pub fn latency_ns(&self) -> Option<LatencySummary> {
+        let mut all = Distribution::new();
+        for lane in &self.times {
+            add(&mut all, &lane.latency());
+        }
+        let mut summary = all.summary()?;
+        let (count, sum): (u64, u64) =
+            self.times.iter().fold((0, 0), |(c, s), t| (c + t.latency_count, s + t.latency_sum_ns));
+        summary.mean = sum as f64 / count.max(1) as f64;
+        Some(summary)
+    }
+}
+
+fn add(into: &mut Distribution, buckets: &[(u64, u64)]) {
+    for &(ns, count) in buckets {
+        into.add(ns, count);
+    }
+}
+
+fn summary(buckets: &[(u64, u64)]) -> Option<LatencySummary> {
+    let mut distribution = Distribution::new();
+    add(&mut distribution, buckets);
+    distribution.summary()
+}
+
+/// Latency of one lane, with the mean, the smallest and the largest exact instead of read from buckets.
+fn lane_latency(times: &LaneTimes) -> Option<LatencySummary> {
+    let mut latency = summary(&times.latency())?;
+    latency.mean = times.latency_sum_ns as f64 / times.latency_count.max(1) as f64;
+    latency.min = times.latency_min_ns as f64;
+    latency.max = times.latency_max_ns as f64;
+    Some(latency)
+}
+
+/// Packet delay variation: each latency less the smallest (RFC 5481 section 4.2).
+fn pdv(times: &LaneTimes) -> Option<LatencySummary> {
+    let least = times.latency_min_ns;
+    let shifted: Vec<_> =
+        times.latency().iter().map(|&(ns, count)| (ns.saturating_sub(least), count)).collect();
+    summary(&shifted)
+}
+
+impl TrialReading {
+    /// What happened on each of `lanes`, which are those of the trial's plan.
+    pub fn lanes(&self, lanes: &[(Lane, f64)]) -> Vec<LaneOutcome> {
+        lanes
+            .iter()
+            .zip(self.reading.streams.iter().zip(&self.reading.times))
+            .map(|(&(lane, _), (counts, times))| LaneOutcome {
+                lane,
+                sent: counts.sent,
+                received: counts.received,
+                duplicated: counts.duplicated,
+                reordered: counts.reordered,
+                corrupted: counts.corrupted,
+                latency_ns: lane_latency(times),
+                pdv_ns: pdv(times),
+                ipdv_ns: summary(&times.variation()),
+            })
+            .collect()
+    }
+
+    /// Bits of the received frames, FCS included.
+    pub fn received_bits(&self) -> u64 {
+        let fcs = u64::from(FCS_BYTES);
+        self.reading.streams.iter().map(|s| (s.received_bytes + s.received * fcs) * 8).sum()
+    }
+
+    /// Longest time without a received frame on any lane, in seconds.
+    pub fn longest_silence_seconds(&self) -> f64 {
+        self.reading.streams.iter().map(|s| s.longest_silence_ns).max().unwrap_or(0) as f64 / 1e9
+    }
+}
+
+/// Collects one sample a second from successive readings since the start of a trial.
+#[derive(Debug, Default)]
+pub struct Seconds {
+    last: Option<Reading>,
+    samples: Vec<SecondSample>,
+}
+
+impl Seconds {
+    /// Takes the reading at `at_seconds` from the start.
+    pub fn add(&mut self, at_seconds: f64, reading: &Reading) {
+        let within = match &self.last {
+            Some(last) => reading.since(last),
+            None => reading.clone(),
+        };
+        self.samples.push(SecondSample {
+            at_seconds,
+            sent: within.sent(),
+            received: within.received(),
+            latency_ns: within.latency_ns(),
+        });
+        self.last = Some(reading.clone());
+    }
+
+    /// The samples so far.
+    pub fn into_samples(self) -> Vec<SecondSample> {
+        self.samples
+    }
+}
