@@ -96,13 +96,13 @@ static __always_inline int is_due(struct core *core, struct sender *sender, cons
 		if (sender->due >= core->now)
 			return 0;
 	}
+	lag = core->now - sender->due;
+	if (lag > core->largest_lag)
+		core->largest_lag = lag;
 	if (core->now >= phase->end + control.grace) {
 		end_phase(core);
 		return 0;
 	}
-	lag = core->now - sender->due;
-	if (lag > core->largest_lag)
-		core->largest_lag = lag;
 	if (lag > control.largest_lag) {
 		sender->skipped++;
 		sender->due += phase->interval[lane];
