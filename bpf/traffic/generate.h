@@ -2,7 +2,8 @@
 /*
  * The generator: each turn takes the recycled frame of BPF_PROG_TEST_RUN, decides whether a frame is due, and if so
  * writes it whole. Every header byte is written every time, because a page comes back with whatever the last
- * receiver did to it (MAC addresses, TTL, checksums).
+ * receiver did to it (MAC addresses, TTL, checksums). The filling is not: whoever damages it damages the page's later
+ * frames as well, which the sink counts as corrupted, too.
  */
 #ifndef RAMPART_TRAFFIC_GENERATE_H
 #define RAMPART_TRAFFIC_GENERATE_H
