@@ -117,6 +117,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         #[test]
         fn merging_is_adding(a in proptest::collection::vec((1..LONGEST_NS, 1u64..1000), 1..40), cut in 0usize..40) {
             let whole = Distribution::from_iter(a.iter().copied());

@@ -157,6 +157,7 @@ fn unstable(metric: Metric, values: &[f64]) -> Option<Mark> {
         kind: MarkKind::Unstable,
         detail: match metric {
             Metric::Loss => format!("the rounds differ by {:.1} % of the frames", difference * 100.0),
+            _ if difference.is_infinite() => "the rounds differ, and their median is 0".into(),
             _ => format!("the rounds differ by {:.1} % of their median", difference * 100.0),
         },
     })
@@ -248,6 +249,9 @@ fn cost(cell: &Cell, throughput: &Point, points: &[Point]) -> Point {
         let known = estimate(&cost.rounds, cell.seed);
         set_estimate(&mut cost, known);
         cost.marks.extend(marks_of_values(cell, Metric::Cost, &cost.rounds, cost.rounds.len()));
+        if cost.low <= 0.0 {
+            cost.marks.push(note("the interval reaches to 0: the cost is lost in the noise".into()));
+        }
         cost.valid = true;
     }
     cost

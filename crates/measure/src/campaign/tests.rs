@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::procedure::simulated::Simulated;
-use crate::procedure::{LossCurveSpec, Preset, SearchSpec, ThroughputSpec};
+use crate::procedure::{LatencyLoad, LatencySpec, LossCurveSpec, Preset, SearchSpec, ThroughputSpec};
 use crate::results::Metric;
 use std::sync::{Arc, Mutex};
 
@@ -88,6 +88,17 @@ fn three_firewalls_side_by_side() {
     let cost = point(&outcome, "nftables", cost);
     assert!(cost.valid && (cost.value - 750.0).abs() < 15.0, "{}", cost.value);
     assert_eq!(cost.rounds.len(), 3);
+}
+
+#[test]
+fn a_cost_that_is_lost_in_the_noise_says_so() {
+    let outcome = run_boxed(&cell(3), vec![rig("wire", 4e6), rig("free", 4e6), rig("dear", 1e6)]);
+    let noise = |dut| {
+        let cost = point(&outcome, dut, Metric::Cost);
+        assert!(cost.valid);
+        cost.marks.iter().any(|m| m.detail.contains("lost in the noise"))
+    };
+    assert_eq!(["free", "dear"].map(noise), [true, false]);
 }
 
 #[test]
@@ -246,6 +257,44 @@ fn rounds_that_differ_are_marked() {
     };
     assert!(unstable([0.9e6, 1e6, 1.1e6]));
     assert!(!unstable([0.98e6, 1e6, 1.02e6]));
+}
+
+#[test]
+fn one_bad_round_makes_the_point_invalid() {
+    let mut rig = rig("dut", 1e6);
+    let proofs = Arc::new(Mutex::new(0));
+    let seen = proofs.clone();
+    rig.proof_script = Box::new(move |n| {
+        *seen.lock().unwrap() = n;
+        Ok(())
+    });
+    rig.trial_script = Box::new(move |_, _, mut outcome| {
+        if *proofs.lock().unwrap() == 2 {
+            outcome.ledger.corrupted += 1;
+        }
+        Ok(outcome)
+    });
+    let outcome = run_boxed(&cell(3), vec![rig]);
+    let point = point(&outcome, "dut", Metric::Throughput);
+    assert!(!point.valid && [point.value, point.low, point.high] == [0.0; 3]);
+    assert!(point.rounds[0] > 0.0 && point.rounds[1] == 0.0 && point.rounds[2] > 0.0, "{:?}", point.rounds);
+    assert_eq!(point.marks[0].kind, MarkKind::LedgerUnbalanced);
+    assert!(point.marks[0].detail.starts_with("round 2: -1 of"), "{:?}", point.marks);
+}
+
+#[test]
+fn latencies_have_no_cost_and_are_not_limited_by_the_generator() {
+    let mut cell = cell(2);
+    let ProcedureSpec::Throughput(ThroughputSpec { search }) = cell.procedure else { panic!() };
+    cell.procedure = ProcedureSpec::Latency(LatencySpec {
+        loads: vec![LatencyLoad::FramesPerSecond(1e5)],
+        trial_seconds: 1.0,
+        repeats: 1,
+        search,
+    });
+    let outcome = run_boxed(&cell, vec![rig("wire", 4e6), rig("dut", 1e6)]);
+    assert_eq!(outcome.points.len(), 2);
+    assert!(outcome.points.iter().all(|p| p.valid && p.value == 2000.0 && p.marks.is_empty()));
 }
 
 #[test]

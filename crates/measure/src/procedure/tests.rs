@@ -191,6 +191,52 @@ fn trials_that_must_not_count_are_repeated() {
 }
 
 #[test]
+fn failures_between_trials_that_count_do_not_add_up() {
+    let mut rig = Simulated::new("dut", Isolated, 1.2e6);
+    rig.trial_script = Box::new(|n, _, mut outcome| {
+        if n % 2 == 0 {
+            outcome.faults.push("disturbed".into());
+        }
+        Ok(outcome)
+    });
+    let (measured, _) = run(&throughput(), &mut rig);
+    assert_eq!(measured, run(&throughput(), &mut Simulated::new("dut", Isolated, 1.2e6)).0);
+}
+
+#[test]
+fn a_generator_that_paces_slower_than_it_can_send_lowers_the_maximum() {
+    let mut rig = Simulated::new("dut", Isolated, 9.5e6);
+    rig.trial_script = Box::new(|_, request, mut outcome| {
+        let ledger = &mut outcome.ledger;
+        let paced = (9e6 * outcome.seconds) as u64;
+        if request.phases[0].load != Load::Maximum && ledger.sent() > paced {
+            (ledger.not_sent, ledger.not_received, ledger.received) = (ledger.offered - paced, 0, paced);
+        }
+        Ok(outcome)
+    });
+    let (measured, requests) = run(&throughput(), &mut rig);
+    assert_eq!(kinds(&measured[0]), [MarkKind::Note, MarkKind::NoUpperBound], "{:?}", measured[0].marks);
+    assert!(measured[0].valid && near(measured[0].value, 8.91e6, 1e-5), "{}", measured[0].value);
+    assert!(measured[0].deciding.iter().all(|o| near(o.forwarding_rate(), 8.91e6, 1e-5)));
+    assert!(requests.len() <= 8, "{} trials", requests.len());
+}
+
+#[test]
+fn a_throughput_is_what_was_received_even_where_a_little_was_not_sent() {
+    let mut rig = Simulated::new("dut", Inline, 1.2e6);
+    rig.trial_script = Box::new(|_, _, mut outcome| {
+        let grain = outcome.ledger.received / 2000;
+        outcome.ledger.received -= grain;
+        outcome.ledger.not_sent += grain;
+        Ok(outcome)
+    });
+    let (measured, requests) = run(&throughput(), &mut rig);
+    let deciding = &measured[0].deciding[0];
+    assert!(deciding.ledger.not_sent > 0 && requests.len() <= 7);
+    assert_eq!(measured[0].value, deciding.forwarding_rate());
+}
+
+#[test]
 fn a_value_whose_trials_keep_failing_is_given_up() {
     let latency = ProcedureSpec::Latency(LatencySpec {
         loads: vec![LatencyLoad::FramesPerSecond(1e5), LatencyLoad::FramesPerSecond(2e5)],

@@ -165,11 +165,11 @@ impl Search {
     fn nominate_for(&self, levels: &[Level]) -> Option<(Level, f64)> {
         let bounds: Vec<Bounds> = levels.iter().map(|level| self.bounds(level)).collect();
         let index = (0..levels.len()).find(|&i| !self.is_done(&levels[i], bounds[i]))?;
-        let (guess, known_upper) = match index.checked_sub(1) {
-            Some(before) => (bounds[before].lower.unwrap_or(self.min_load), bounds[before].upper),
-            None => (self.first_guess(levels), None),
+        let guess = match index.checked_sub(1) {
+            Some(before) => bounds[before].lower.unwrap_or(self.min_load),
+            None => self.first_guess(levels),
         };
-        Some((levels[index], self.step(&levels[index], bounds[index], guess, known_upper)))
+        Some((levels[index], self.step(&levels[index], bounds[index], guess)))
     }
 
     fn is_done(&self, level: &Level, bounds: Bounds) -> bool {
@@ -202,13 +202,12 @@ impl Search {
 
     /// The next load of a level that is not done: its guess, then away from the guess in growing steps, never past
     /// the middle of the bounds, so that the interval at least halves.
-    fn step(&self, level: &Level, bounds: Bounds, guess: f64, known_upper: Option<f64>) -> f64 {
+    fn step(&self, level: &Level, bounds: Bounds, guess: f64) -> f64 {
         let middle = bounds.lower.zip(bounds.upper).map(|(lower, upper)| (lower * upper).sqrt());
         match bounds {
             Bounds { lower: Some(lower), .. } if lower >= guess => {
                 let stride = self.stride(level, |load, class| class == Class::Lower && load >= guess);
-                let up = (lower / stride).min(middle.unwrap_or(self.max_load));
-                known_upper.filter(|&known| known > lower).map_or(up, |known| up.min(known))
+                (lower / stride).min(middle.unwrap_or(self.max_load))
             }
             Bounds { upper: Some(upper), .. } if upper <= guess => {
                 let stride = self.stride(level, |load, class| class == Class::Upper && load <= guess);

@@ -1,0 +1,87 @@
+//! How a command ends when it does not end well. Each kind is one exit status.
+
+use measure::plan::PlanError;
+use measure::suite::Problems;
+use report::ReportError;
+use std::process::ExitCode;
+use testbed::TestbedError;
+use traffic::TrafficError;
+
+/// A reason not to end with status 0.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// A `--fail-if` or a suite's own expectation failed: 1.
+    Expectation(String),
+    /// The command or a file is wrong: 2. The text is complete.
+    Wrong(String),
+    /// This machine cannot: 3. The text names doctor's line.
+    Machine(String),
+    /// The user asked to stop: 130, as a shell counts Ctrl-C.
+    Interrupted,
+}
+
+impl Failure {
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Failure::Expectation(_) => 1,
+            Failure::Wrong(_) => 2,
+            Failure::Machine(_) => 3,
+            Failure::Interrupted => 130,
+        })
+    }
+
+    /// What the user is told.
+    pub(crate) fn message(&self) -> &str {
+        match self {
+            Failure::Expectation(text) | Failure::Wrong(text) | Failure::Machine(text) => text,
+            Failure::Interrupted => "interrupted: everything that was built has been taken down",
+        }
+    }
+
+    /// Problems of a text, each drawn with its place.
+    pub(crate) fn wrong_text(problems: Problems) -> Self {
+        let drawn: Vec<String> = problems.reports().map(|report| format!("{report:?}").trim_end().to_owned()).collect();
+        Failure::Wrong(drawn.join("\n"))
+    }
+}
+
+impl From<TestbedError> for Failure {
+    fn from(error: TestbedError) -> Self {
+        if error.is_machine() {
+            Failure::Machine(format!("{error}\n`rampart-bench doctor` shows everything that this machine lacks"))
+        } else {
+            Failure::Wrong(error.to_string())
+        }
+    }
+}
+
+impl From<TrafficError> for Failure {
+    fn from(error: TrafficError) -> Self {
+        match error {
+            TrafficError::Interrupted => Failure::Interrupted,
+            TrafficError::Impossible(text) => Failure::Wrong(text),
+            other => Failure::Machine(other.to_string()),
+        }
+    }
+}
+
+impl From<ReportError> for Failure {
+    fn from(error: ReportError) -> Self {
+        match error {
+            // A disk that is full or a folder that cannot be written is the machine's fault.
+            ReportError::Write { .. } | ReportError::Journal { .. } => Failure::Machine(error.to_string()),
+            other => Failure::Wrong(other.to_string()),
+        }
+    }
+}
+
+impl From<PlanError> for Failure {
+    fn from(error: PlanError) -> Self {
+        let machine = error.exit_status() == 3;
+        match error {
+            PlanError::Suite(problems) => Failure::wrong_text(problems),
+            other if machine => Failure::Machine(other.to_string()),
+            other => Failure::Wrong(other.to_string()),
+        }
+    }
+}
