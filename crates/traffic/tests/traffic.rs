@@ -148,7 +148,9 @@ fn check_offered(row: &Row, offered: u64) {
 #[test]
 fn every_size_arrives_whole() {
     let mut rows = Vec::new();
-    for (name, size) in [("64", 64), ("65", 65), ("128", 128), ("570", 570), ("1518", 1518), ("3412", 3412)] {
+    for (name, size) in
+        [("64", 64), ("65", 65), ("128", 128), ("570", 570), ("1518", 1518), ("3412", 3412), ("3504", 3504)]
+    {
         rows.push(row(name, fixed(size), Load::Burst(1003)));
         rows.push(Row { udp: UdpChecksum::Valid, ..row(name, fixed(size), Load::FramesPerSecond(10_000.0)) });
         if size >= 84 {
