@@ -16,14 +16,14 @@
 #define STAMP_OFFSET_V4 (ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES)
 #define STAMP_OFFSET_V6 (ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES)
 
-enum kind { FAIR, DROP, DUPLICATE, REORDER, FLIP, CUT, SPOIL };
+enum kind { FAIR, DROP, DUPLICATE, REORDER, FLIP, CUT };
 
 /* Mirrored by crates/traffic/tests/fixture/weather.rs, which writes it word by word. */
 struct weather {
 	__u32 kind;
 	__u32 every;	/* the last of so many frames of a stream is hit; REORDER: the last pair of so many */
-	__u32 where;	/* REORDER: how many frames apart the two of a pair are. FLIP, SPOIL: byte, from the stamp's first */
-	__u32 what;	/* FLIP: bit 0 to 7. SPOIL: the byte to write */
+	__u32 where;	/* REORDER: how many frames apart the two of a pair are. FLIP: byte, from the stamp's first */
+	__u32 what;	/* FLIP: bit 0 to 7 */
 };
 
 /* Where frames from one link go on. */
@@ -94,14 +94,13 @@ static __always_inline void reorder(struct __sk_buff *skb, int offset, struct st
 	bpf_l4_csum_replace(skb, check_at, old_check, stamp->check, BPF_F_MARK_MANGLED_0 | 2);
 }
 
-/* Filling is recycled with its page, so turning the same bit over again would repair it: SPOIL writes the same always. */
-static __always_inline void damage(struct __sk_buff *skb, int offset, const struct weather *now)
+static __always_inline void flip(struct __sk_buff *skb, int offset, const struct weather *now)
 {
 	__u8 byte;
 
 	if (bpf_skb_load_bytes(skb, offset + now->where, &byte, 1))
 		return;
-	byte = now->kind == SPOIL ? now->what : byte ^ 1 << (now->what & 7);
+	byte ^= 1 << (now->what & 7);
 	bpf_skb_store_bytes(skb, offset + now->where, &byte, 1, 0);
 }
 
@@ -123,8 +122,8 @@ static __always_inline int suffer(struct __sk_buff *skb, const struct way *way, 
 		return -1;
 	if (now->kind == DUPLICATE)
 		bpf_clone_redirect(skb, way->ifindex, 0);
-	if (now->kind == FLIP || now->kind == SPOIL)
-		damage(skb, offset, now);
+	if (now->kind == FLIP)
+		flip(skb, offset, now);
 	if (now->kind == CUT)
 		bpf_skb_change_tail(skb, skb->len - 1, 0);
 	return 0;
