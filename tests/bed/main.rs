@@ -3,6 +3,9 @@
 //! Runs take turns, because two at the same time would measure each other. Nothing here depends on speed: tests look at
 //! validity, ledgers and what is left behind, not at rates.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod external;
 mod weather;
 
 use measure::results::{Point, Results};
@@ -30,9 +33,18 @@ fn suite(dir: &Path, duts: &[&str], trial_seconds: f64, test: &str) -> PathBuf {
     path
 }
 
+fn bench_program() -> &'static str {
+    env!("CARGO_BIN_EXE_rampart-bench")
+}
+
 fn bench(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_rampart-bench"));
-    command.args(arguments).env("NO_COLOR", "1").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = Command::new(bench_program());
+    command
+        .args(arguments)
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     command
 }
 
@@ -106,7 +118,12 @@ fn three_zones_and_latency_and_lists() {
     all_good(&results);
     for point in &results.points {
         let latency = point.latency_ns.unwrap();
-        assert!(latency.min > 0.0 && latency.min <= latency.p50 && latency.p50 <= latency.p99 && latency.p99 <= latency.max);
+        assert!(
+            latency.min > 0.0
+                && latency.min <= latency.p50
+                && latency.p50 <= latency.p99
+                && latency.p99 <= latency.max
+        );
     }
 }
 

@@ -156,7 +156,8 @@ fn a_firewall_that_changes_in_a_trial_gets_no_value() {
 fn wait_for_traffic(firewall: &str) {
     const OF_A_TRIAL: u64 = 1_500;
     until("a trial sends", || {
-        let output = Command::new("ip").args(["netns", "exec", firewall, "cat", "/proc/net/dev"]).output().unwrap();
+        let output =
+            Command::new("ip").args(["netns", "exec", firewall, "cat", "/proc/net/dev"]).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let received = |line: &str| line.split_whitespace().nth(2).and_then(|n| n.parse::<u64>().ok());
         text.lines().filter_map(received).max().unwrap_or(0) > OF_A_TRIAL
@@ -198,7 +199,12 @@ fn a_load_that_the_machine_cannot_send_is_said() {
     let _turn = turn();
     let dir = tempfile::tempdir().unwrap();
     let test = "procedure = \"latency\"\nloads = [900000000]\nplacement = \"inline\"";
-    let suite = suite(dir.path(), &["wire"], 0.05, &test.replace("placement", "factors.placement").replace("\"inline\"", "[\"inline\"]"));
+    let suite = suite(
+        dir.path(),
+        &["wire"],
+        0.05,
+        &test.replace("placement", "factors.placement").replace("\"inline\"", "[\"inline\"]"),
+    );
     let out = dir.path().join("out");
     let output = bench(&["run", suite.to_str().unwrap(), "--out", out.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));

@@ -1,6 +1,8 @@
 //! The command line of `rampart-bench`: what it says and how it exits. Rows of commands through one function. Nothing here
 //! builds a bed; that is tests/bed.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -16,7 +18,8 @@ fn command(arguments: &[&str]) -> Command {
 
 /// Checks the exit status, and that each of `said` stands in what was printed.
 fn check(arguments: &[&str], output: &Output, status: i32, said: &[&str]) {
-    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(status), "{arguments:?} printed:\n{text}");
     for words in said {
         assert!(text.contains(words), "{arguments:?} did not say «{words}» but:\n{text}");
@@ -92,7 +95,8 @@ fn a_wrong_suite_is_shown_where_it_is_wrong() {
     for (from, to, said) in rows {
         assert!(SUITE.contains(from));
         let path = write(dir.path(), "wrong.toml", &SUITE.replacen(from, to, 1));
-        let line = SUITE.replacen(from, to, 1).lines().position(|l| to.lines().next() == Some(l)).unwrap() + 1;
+        let line =
+            SUITE.replacen(from, to, 1).lines().position(|l| to.lines().next() == Some(l)).unwrap() + 1;
         let place = format!("wrong.toml:{line}:");
         let output = bench(&["run", &path]);
         check(&["run", to], &output, 2, said);
@@ -103,7 +107,8 @@ fn a_wrong_suite_is_shown_where_it_is_wrong() {
 #[test]
 fn a_wrong_expectation_is_found_before_anything_is_measured() {
     let dir = tempfile::tempdir().unwrap();
-    let path = write(dir.path(), "expecting.toml", &format!("{SUITE}\n[[expect]]\nthat = \"throughput >\"\n"));
+    let path =
+        write(dir.path(), "expecting.toml", &format!("{SUITE}\n[[expect]]\nthat = \"throughput >\"\n"));
     check(&["run"], &bench(&["run", &path]), 2, &["expecting.toml:17:8"]);
 }
 

@@ -9,7 +9,9 @@ use crate::output;
 use crate::rig::{RealRig, Shared};
 use measure::frame::{FrameMix, FrameSize};
 use measure::results::Calibration;
-use measure::shape::{Directions, IpVersion, Placement, PolicyShape, Setup, TrafficShape, UdpChecksum, ZoneForm};
+use measure::shape::{
+    Directions, IpVersion, Placement, PolicyShape, Setup, TrafficShape, UdpChecksum, ZoneForm,
+};
 use measure::stats;
 use measure::trial::{Load, RigError, TrialOutcome, TrialRequest};
 use std::cell::RefCell;
@@ -55,7 +57,9 @@ pub(crate) fn brief(shared: &Shared, flows: u32) -> Result<Vec<Calibration>, Fai
 
 fn line(figure: &Calibration) -> String {
     let promise = match (figure.target, figure.met) {
-        (Some(target), Some(met)) => format!("  (promised: {target} {}; {})", figure.unit, if met { "kept" } else { "MISSED" }),
+        (Some(target), Some(met)) => {
+            format!("  (promised: {target} {}; {})", figure.unit, if met { "kept" } else { "MISSED" })
+        }
         _ => String::new(),
     };
     format!("{:<66} {:>12} {}{promise}\n", figure.name, number(figure.value), figure.unit)
@@ -101,11 +105,16 @@ impl Rates {
 
     fn figures(&self, between: &str, flows: u32, promise: f64) -> Vec<Calibration> {
         let rate = |values: &[f64]| stats::median(values).unwrap_or(0.0);
-        let shares: Vec<f64> = self.full.iter().zip(&self.bare).map(|(full, bare)| full / bare.max(1.0)).collect();
+        let shares: Vec<f64> =
+            self.full.iter().zip(&self.bare).map(|(full, bare)| full / bare.max(1.0)).collect();
         let share = rate(&shares);
         vec![
             plain(format!("bare live-frame loop, 64 bytes, 1 core, {between}"), rate(&self.bare), "frames/s"),
-            plain(format!("generator and sink, 64 bytes, {flows} flows, 1 core, {between}"), rate(&self.full), "frames/s"),
+            plain(
+                format!("generator and sink, 64 bytes, {flows} flows, 1 core, {between}"),
+                rate(&self.full),
+                "frames/s",
+            ),
             Calibration {
                 name: format!("share of the bare loop, {between}"),
                 value: share,
@@ -136,7 +145,14 @@ fn setup(flows: u32) -> Setup {
             cores: 1,
             seed: 1,
         },
-        policy: PolicyShape { rules: 0, match_position: 0, stateful: false, nat: false, listed_addresses: 0, seed: 1 },
+        policy: PolicyShape {
+            rules: 0,
+            match_position: 0,
+            stateful: false,
+            nat: false,
+            listed_addresses: 0,
+            seed: 1,
+        },
         placement: Placement::Inline,
         link_bits_per_second: None,
     }
@@ -174,11 +190,14 @@ fn bare(shared: &Shared, dut: &str, seconds: f64) -> Result<f64, Failure> {
 
 /// How well a paced rate is kept, and the error bar of all latencies: what is measured with nothing between.
 fn paced_figures(trials: &[TrialOutcome]) -> Vec<Calibration> {
-    let of = |value: fn(&TrialOutcome) -> f64| stats::median(&trials.iter().map(value).collect::<Vec<_>>()).unwrap_or(0.0);
+    let of = |value: fn(&TrialOutcome) -> f64| {
+        stats::median(&trials.iter().map(value).collect::<Vec<_>>()).unwrap_or(0.0)
+    };
     let error = of(|t| (t.ledger.sent() as f64 / t.seconds / PACED_FRAMES_PER_SECOND - 1.0).abs());
     let on_time = of(|t| t.on_time_share.unwrap_or(0.0));
     let latency = |value: fn(&measure::results::LatencySummary) -> f64| {
-        stats::median(&trials.iter().filter_map(|t| t.latency_ns.as_ref().map(value)).collect::<Vec<_>>()).unwrap_or(0.0)
+        stats::median(&trials.iter().filter_map(|t| t.latency_ns.as_ref().map(value)).collect::<Vec<_>>())
+            .unwrap_or(0.0)
     };
     vec![
         Calibration {
@@ -195,9 +214,17 @@ fn paced_figures(trials: &[TrialOutcome]) -> Vec<Calibration> {
             target: Some(ON_TIME_SHARE),
             met: Some(on_time >= ON_TIME_SHARE),
         },
-        plain("latency with nothing between, smallest (contained in every latency)".to_owned(), latency(|l| l.min), "ns"),
+        plain(
+            "latency with nothing between, smallest (contained in every latency)".to_owned(),
+            latency(|l| l.min),
+            "ns",
+        ),
         plain("latency with nothing between, median".to_owned(), latency(|l| l.p50), "ns"),
-        plain("latency with nothing between, 99th percentile (error bar of every latency)".to_owned(), latency(|l| l.p99), "ns"),
+        plain(
+            "latency with nothing between, 99th percentile (error bar of every latency)".to_owned(),
+            latency(|l| l.p99),
+            "ns",
+        ),
     ]
 }
 

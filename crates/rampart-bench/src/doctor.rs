@@ -13,8 +13,7 @@ pub(crate) fn doctor(json: bool) -> Result<(), Failure> {
     } else {
         output::out(&text(&checks));
     }
-    let fatal: Vec<&str> =
-        checks.iter().filter(|c| c.severity == Severity::Fatal).map(|c| c.what).collect();
+    let fatal: Vec<&str> = checks.iter().filter(|c| c.severity == Severity::Fatal).map(|c| c.what).collect();
     if fatal.is_empty() {
         return Ok(());
     }

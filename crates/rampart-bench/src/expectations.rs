@@ -23,8 +23,8 @@ pub(crate) fn check(suite: &Suite) -> Result<Vec<Expression>, Failure> {
 pub(crate) fn judge(suite: &Suite, expectations: &[Expression], results: &Results) -> Result<(), Failure> {
     let subjects: Vec<Subject<'_>> = results.points.iter().map(Subject::Point).collect();
     for (expression, expectation) in expectations.iter().zip(&suite.expectations) {
-        let outcome =
-            expr::evaluate(expression, &subjects, Mode::All).map_err(|e| Failure::Expectation(e.to_string()))?;
+        let outcome = expr::evaluate(expression, &subjects, Mode::All)
+            .map_err(|e| Failure::Expectation(e.to_string()))?;
         if !outcome.holds {
             let why = expectation.because.as_deref().unwrap_or("the suite says so");
             return Err(Failure::Expectation(format!(

@@ -40,7 +40,8 @@ impl Failure {
 
     /// Problems of a text, each drawn with its place.
     pub(crate) fn wrong_text(problems: Problems) -> Self {
-        let drawn: Vec<String> = problems.reports().map(|report| format!("{report:?}").trim_end().to_owned()).collect();
+        let drawn: Vec<String> =
+            problems.reports().map(|report| format!("{report:?}").trim_end().to_owned()).collect();
         Failure::Wrong(drawn.join("\n"))
     }
 }
@@ -48,7 +49,9 @@ impl Failure {
 impl From<TestbedError> for Failure {
     fn from(error: TestbedError) -> Self {
         if error.is_machine() {
-            Failure::Machine(format!("{error}\n`rampart-bench doctor` shows everything that this machine lacks"))
+            Failure::Machine(format!(
+                "{error}\n`rampart-bench doctor` shows everything that this machine lacks"
+            ))
         } else {
             Failure::Wrong(error.to_string())
         }

@@ -85,7 +85,8 @@ fn since(now: BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTreeMap
 /// everything, including what the firewall and the links counted themselves, so it takes their place.
 pub(crate) fn explain(outcome: &mut TrialOutcome, drops: BTreeMap<String, u64>) {
     outcome.remarks.push(
-        "the kernel's drops were counted during this trial, which costs kernel firewalls a few per cent".to_owned(),
+        "the kernel's drops were counted during this trial, which costs kernel firewalls a few per cent"
+            .to_owned(),
     );
     let ledger = &mut outcome.ledger;
     if ledger.residual() <= 0 || drops.is_empty() {
@@ -146,7 +147,11 @@ mod tests {
     fn the_firewalls_own_drops_are_not_counted_twice() {
         for (drops, counted, left) in [
             (map(&[("NETFILTER_DROP at nf_hook_slow", 10)]), 10, map(&[])),
-            (map(&[("NETFILTER_DROP at nf_hook_slow", 12), ("NOMEM at x", 1)]), 10, map(&[("NETFILTER_DROP at nf_hook_slow", 2), ("NOMEM at x", 1)])),
+            (
+                map(&[("NETFILTER_DROP at nf_hook_slow", 12), ("NOMEM at x", 1)]),
+                10,
+                map(&[("NETFILTER_DROP at nf_hook_slow", 2), ("NOMEM at x", 1)]),
+            ),
             (map(&[("FULL_RING at veth_xmit", 3)]), 0, map(&[("FULL_RING at veth_xmit", 3)])),
         ] {
             assert_eq!(without(drops, counted), left);

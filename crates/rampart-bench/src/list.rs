@@ -65,8 +65,12 @@ fn duts() -> Vec<DutRow> {
     DRIVERS
         .iter()
         .map(|driver| {
-            let missing =
-                driver.requirements().iter().map(Requirement::check).find_map(Result::err).map(|e| e.to_string());
+            let missing = driver
+                .requirements()
+                .iter()
+                .map(Requirement::check)
+                .find_map(Result::err)
+                .map(|e| e.to_string());
             DutRow { name: driver.name(), summary: driver.summary(), available: missing.is_none(), missing }
         })
         .collect()

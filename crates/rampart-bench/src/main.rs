@@ -35,7 +35,8 @@ fn main() -> ExitCode {
 
 fn dispatch(cli: &Cli) -> Result<(), Failure> {
     let interrupt = || {
-        interrupt::Interrupt::install().map_err(|e| Failure::Machine(format!("cannot take over signals: {e}")))
+        interrupt::Interrupt::install()
+            .map_err(|e| Failure::Machine(format!("cannot take over signals: {e}")))
     };
     match &cli.command {
         Command::Doctor => doctor::doctor(cli.json),

@@ -3,8 +3,8 @@
 use crate::failure::Failure;
 use measure::results::Results;
 use measure::suite::Suite;
-use report::terminal::{self, Options};
 use report::Extras;
+use report::terminal::{self, Options};
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
@@ -52,7 +52,8 @@ pub(crate) fn out(text: &str) {
 
 /// A value as pretty JSON on standard output.
 pub(crate) fn out_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(value).map_err(|e| Failure::Wrong(format!("cannot write JSON: {e}")))?;
+    let text =
+        serde_json::to_string_pretty(value).map_err(|e| Failure::Wrong(format!("cannot write JSON: {e}")))?;
     out(&format!("{text}\n"));
     Ok(())
 }

@@ -24,9 +24,12 @@ pub(crate) struct Display {
 impl Display {
     pub(crate) fn new(total_seconds: f64) -> Self {
         let terminal = std::io::stderr().is_terminal();
-        let target = if terminal { ProgressDrawTarget::stderr_with_hz(8) } else { ProgressDrawTarget::hidden() };
+        let target =
+            if terminal { ProgressDrawTarget::stderr_with_hz(8) } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(STEPS), target);
-        if let Ok(style) = ProgressStyle::with_template("{bar:28} {percent:>3} %  {elapsed} of about {wide_msg}") {
+        if let Ok(style) =
+            ProgressStyle::with_template("{bar:28} {percent:>3} %  {elapsed} of about {wide_msg}")
+        {
             bar.set_style(style.progress_chars("━╸ "));
         }
         Self { bar, terminal, done_seconds: 0.0, cell_seconds: 0.0, total_seconds, cell: String::new() }

@@ -43,7 +43,8 @@ struct Pair<'a> {
 
 /// `compare OLD NEW`.
 pub(crate) fn compare(old: &Path, new: &Path, fail_if: Option<&str>, json: bool) -> Result<(), Failure> {
-    let condition = fail_if.map(expr::parse).transpose().map_err(|e| Failure::Wrong(format!("--fail-if: {e}")))?;
+    let condition =
+        fail_if.map(expr::parse).transpose().map_err(|e| Failure::Wrong(format!("--fail-if: {e}")))?;
     let (old, new) = (report::load(old)?, report::load(new)?);
     let comparison = compare::compare(&old, &new);
     if json {

@@ -63,7 +63,9 @@ pub(crate) fn read_suite(name: &str) -> Result<Suite, Failure> {
     let looks_like_path = name.contains(['/', '.']);
     match std::fs::read_to_string(name) {
         Ok(text) => parse(name, &text),
-        Err(error) if looks_like_path => Err(Failure::Wrong(format!("cannot read the suite {name}: {error}"))),
+        Err(error) if looks_like_path => {
+            Err(Failure::Wrong(format!("cannot read the suite {name}: {error}")))
+        }
         Err(_) => {
             let known: Vec<&str> = measure::suite::builtin_names().collect();
             Err(Failure::Wrong(format!(
@@ -144,7 +146,13 @@ struct Run {
 }
 
 impl Run {
-    fn begin(args: &RunArgs, suite: &Suite, plan: &Plan, dir: &Path, interrupt: &Interrupt) -> Result<Self, Failure> {
+    fn begin(
+        args: &RunArgs,
+        suite: &Suite,
+        plan: &Plan,
+        dir: &Path,
+        interrupt: &Interrupt,
+    ) -> Result<Self, Failure> {
         let flows = plan.cells.iter().map(|c| c.setup.traffic.flows).max().unwrap_or(1);
         let tracked = plan.cells.iter().filter(|c| c.setup.policy.stateful || c.setup.policy.nat);
         // Namespaces share the table's size, and the beds of a cell hold their sessions at the same time.

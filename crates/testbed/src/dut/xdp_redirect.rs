@@ -44,7 +44,8 @@ impl Driver for XdpRedirect {
     }
 
     fn requirements(&self) -> &'static [Requirement] {
-        &[Requirement::KernelFile { path: "/proc/sys/net/core/bpf_jit_enable", feature: "the BPF JIT" }]
+        // The JIT's own setting is hidden from network namespaces other than the first, so the kernel's types stand in.
+        &[Requirement::KernelFile { path: "/sys/kernel/btf/vmlinux", feature: "BPF with type information" }]
     }
 
     fn capabilities(&self) -> Capabilities {

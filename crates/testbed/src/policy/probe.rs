@@ -42,6 +42,16 @@ impl Probe {
     }
 }
 
+impl Probe {
+    /// Whether any firewall that is set up for the test traffic lets it pass, whatever else its policy says: a datagram
+    /// of the test traffic's kind, or the answer to one.
+    pub fn allowed_by_every_policy(&self) -> bool {
+        let ports = (self.source.port(), self.destination.port());
+        let of_the_test = ports == (CLIENT_PORT, SERVER_PORT) || ports == (SERVER_PORT, CLIENT_PORT);
+        of_the_test && self.protocol == Protocol::Udp && self.expect == Expect::Arrives
+    }
+}
+
 /// Hosts at the end of each prefix, which small tests do not reach, so that probes meet no connection of a trial.
 const PROBE_HOST_FROM_END: u32 = 7;
 const CLIENT_PORT: u16 = 61_001;
