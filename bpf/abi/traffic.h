@@ -164,6 +164,24 @@ struct arrival {
 	__u32 pad;
 };
 
+/* What a port needs to answer for the hosts of its zone. */
+struct identity {
+	__u32 ifindex;		/* 0: no port */
+	__u32 v4_prefix;	/* host byte order */
+	__u32 v6_prefix[4];	/* as it lies in a frame; the last word is 0 */
+	__u8 mac[6];
+	__u8 pad[2];
+};
+
+/* Whose Ethernet address user space asks for, and what the sink heard. */
+struct question {
+	__u32 ifindex;		/* 0: nothing is asked */
+	__u32 address[4];	/* as it lies in a frame; IPv4 in the first word, the others 0 */
+	__u32 answers;
+	__u8 mac[6];
+	__u8 pad[2];
+};
+
 struct probe {
 	__u32 port;		/* index into the ports map */
 	__u32 bytes;

@@ -69,7 +69,7 @@ static __always_inline __u32 next_lane(const struct core *core)
 }
 
 /* Whether the lane's next frame may go out now. The clock is read only when the last reading does not answer. */
-static __always_inline int is_due(struct core *core, struct sender *sender, const struct phase *phase)
+static __always_inline int is_due(struct core *core, struct sender *sender, const struct phase *phase, __u32 lane)
 {
 	__u64 lag;
 
@@ -105,7 +105,7 @@ static __always_inline int is_due(struct core *core, struct sender *sender, cons
 		core->largest_lag = lag;
 	if (lag > control.largest_lag) {
 		sender->skipped++;
-		sender->due += phase->interval[0];
+		sender->due += phase->interval[lane];
 		return 0;
 	}
 	if (lag > LATE)
@@ -259,7 +259,7 @@ static __always_inline int generate_frame(struct xdp_md *ctx)
 		return XDP_DROP;
 	core->turns++;
 	lane = next_lane(core) & (MAX_LANES - 1);
-	if (!is_due(core, &core->senders[lane], phase))
+	if (!is_due(core, &core->senders[lane], phase, lane))
 		return XDP_DROP;
 	return send_frame(ctx, core, core_number, lane, phase);
 }

@@ -46,9 +46,8 @@ impl TrialRequest {
 
 impl TrialRequest {
     /// The same trial for the sake of its latencies.
-    pub fn for_times(mut self) -> Self {
-        self.times_matter = true;
-        self
+    pub fn for_times(self) -> Self {
+        Self { times_matter: true, ..self }
     }
 }
 
@@ -113,6 +112,8 @@ pub struct TrialOutcome {
     pub last_loss_seconds: Option<f64>,
     /// The longest time without a received frame, in seconds.
     pub longest_silence_seconds: f64,
+    /// Share of the frames that went out within 5 us of their due time; `None` where there was no schedule.
+    pub on_time_share: Option<f64>,
     /// Why this trial must not count, in the user's words; empty for a good trial.
     pub faults: Vec<String>,
     /// What is worth knowing but does not make the trial worthless.

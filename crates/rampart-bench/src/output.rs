@@ -1,62 +1,26 @@
 //! What a run prints and what a report shows beside the results.
 
 use crate::failure::Failure;
-use measure::published;
 use measure::results::Results;
-use measure::suite::{Layout as SuiteLayout, Suite};
+use measure::suite::Suite;
 use report::terminal::{self, Options};
-use report::{Extras, Layout, Printed};
+use report::Extras;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 
 /// Columns where the terminal does not say.
 const WIDTH: u16 = 110;
 
-/// Titles, layout and printed figures that a suite brings along.
-pub(crate) fn extras(suite: &Suite) -> Extras {
-    let layout = suite.tests.iter().find_map(|test| match test.layout {
-        SuiteLayout::Eantc => Some(Layout::Eantc),
-        SuiteLayout::Tolly => Some(Layout::Tolly),
-        SuiteLayout::Plain => None,
-    });
-    Extras {
-        layout,
-        printed: suite.published.as_deref().map(printed).unwrap_or_default(),
-        titles: suite.tests.iter().map(|t| (t.name.clone(), t.title.clone())).collect(),
-        reference: None,
-    }
+/// Titles, layouts and printed figures that a suite brings along.
+pub(crate) fn extras(suite: &Suite) -> Result<Extras, Failure> {
+    Extras::of_suite(suite).map_err(|e| Failure::Wrong(e.to_string()))
 }
 
 /// Those of the suite that a run names, where it is a built-in one.
 pub(crate) fn extras_of(results: &Results) -> Extras {
     let text = measure::suite::builtin(&results.suite);
     let suite = text.and_then(|text| Suite::parse(&results.suite, text).ok());
-    suite.as_ref().map(extras).unwrap_or_default()
-}
-
-fn printed(name: &str) -> Vec<Printed> {
-    let Ok(published) = published::load(name) else { return Vec::new() };
-    let title = match published.year {
-        Some(year) => format!("{} ({}, {year})", published.title, published.publisher),
-        None => format!("{} ({})", published.title, published.publisher),
-    };
-    published
-        .rows
-        .iter()
-        .filter(|row| row.test.is_some())
-        .filter_map(|row| {
-            let (metric, value) = row.in_schema()?;
-            Some(Printed {
-                report: title.clone(),
-                firewall: row.firewall.clone(),
-                place: row.place.clone(),
-                factors: row.arranged(),
-                metric,
-                value,
-                unit: metric.unit().to_owned(),
-            })
-        })
-        .collect()
+    suite.and_then(|suite| extras(&suite).ok()).unwrap_or_default()
 }
 
 /// How wide the terminal is, and whether it takes colour.
@@ -68,15 +32,14 @@ pub(crate) fn terminal_options() -> Options {
 }
 
 /// The end of a run: its table, or its results as JSON, and where the files are.
-pub(crate) fn print(results: &Results, extras: &Extras, paths: &[PathBuf], json: bool) {
+pub(crate) fn print(results: &Results, paths: &[PathBuf], json: bool) {
     if json {
         if let Ok(text) = report::json::to_string(results) {
             out(&text);
         }
         return;
     }
-    let options = Options { reference: extras.reference.clone(), ..terminal_options() };
-    out(&terminal::table(results, &options));
+    out(&terminal::table(results, &terminal_options()));
     for path in paths {
         out(&format!("{}\n", path.display()));
     }

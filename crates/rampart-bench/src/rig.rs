@@ -10,6 +10,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use testbed::bed::{Bed, BedSpec, CoreSplit};
+use testbed::counters::LinkCounters;
 use testbed::cpu::CpuSnapshot;
 use testbed::dut::{self, ExternalBed, Running};
 use testbed::layout::{BedLayout, ZonePort};
@@ -32,13 +33,21 @@ const OPENING_ATTEMPTS: u32 = 5;
 const CLOCK_STEP_NS: i64 = 5_000_000;
 
 /// What the firewall stands in.
-enum Site {
+pub(crate) enum Site {
     Built(Bed),
     /// Two interfaces that the user named.
     Named(ExternalBed),
 }
 
 impl Site {
+    /// What its links lost so far, where that can be read.
+    pub(crate) fn links(&self) -> Option<LinkCounters> {
+        match self {
+            Site::Built(bed) => LinkCounters::read(bed).ok(),
+            Site::Named(_) => None,
+        }
+    }
+
     fn layout(&self) -> &BedLayout {
         match self {
             Site::Built(bed) => bed.layout(),
@@ -76,9 +85,9 @@ pub(crate) fn baseline_note(dut: &str, setup: &Setup) -> Option<String> {
 
 impl RealRig {
     /// Builds the bed and sets the firewall up.
-    pub(crate) fn build(dut: &str, setup: &Setup, total_cores: u32, shared: &Shared) -> Result<Self, RigError> {
+    pub(crate) fn build(dut: &str, setup: &Setup, shared: &Shared) -> Result<Self, RigError> {
         let driver = dut::driver(dut).map_err(broken)?;
-        let split = CoreSplit::of(setup.placement, total_cores).map_err(broken)?;
+        let split = cores_for(setup)?;
         let spec = BedSpec {
             zones: setup.zones,
             wiring: driver.wiring(),
@@ -101,12 +110,11 @@ impl RealRig {
     pub(crate) fn external(
         bed: ExternalBed,
         setup: &Setup,
-        total_cores: u32,
         shared: &Shared,
     ) -> Result<Self, RigError> {
         let policy = PolicySpec::forward_everything(setup.zones);
         let running = bed.running();
-        let cores = (0..total_cores as usize).collect();
+        let cores = (0..setup.traffic.cores as usize).collect();
         Self::assemble("external", setup, shared, Site::Named(bed), running, policy, cores)
     }
 
@@ -132,6 +140,22 @@ impl RealRig {
             cores,
             opened: None,
         })
+    }
+
+    /// Gives the sink's ports back and lets something else use the bed: the private port and the hostile one.
+    pub(crate) fn bare<T>(
+        mut self,
+        run: impl FnOnce(&mut Engine, &Port, &Port) -> Result<T, TrafficError>,
+    ) -> Result<T, TrafficError> {
+        let ports: Vec<Port> = self.site.layout().ports.iter().map(port).collect();
+        let mut engine = self.shared.engine.borrow_mut();
+        if let Some(own) = self.ports.take() {
+            engine.detach(own);
+        }
+        match ports.as_slice() {
+            [private, .., hostile] => run(&mut engine, private, hostile),
+            _ => Err(TrafficError::Impossible("a bed of one zone".to_owned())),
+        }
     }
 
     /// Pins receive work again: a port that got its first XDP program has new threads.
@@ -251,9 +275,9 @@ impl RealRig {
 
     fn run_trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
         let lanes = self.setup.lanes();
-        let before = Before::take(self.site.layout(), self.running.as_ref());
+        let before = Before::take(&self.site, self.running.as_ref());
         let threads = self.running.firewall_threads();
-        let cpu = CpuSnapshot::take(&threads);
+        let cpu = CpuSnapshot::take(&threads).map_err(broken)?;
         let clocks = (Clock::wall_ns(), Clock::now_ns());
         let (mut watcher, reading) = {
             let reset = request.reset_after_seconds;
@@ -274,9 +298,9 @@ impl RealRig {
             let reading = engine.run(ports, &plan, &mut watcher).map_err(broken_traffic)?;
             (watcher.into_seen(), reading)
         };
-        let cpu_use = CpuSnapshot::take(&threads).since(&cpu);
+        let cpu_use = CpuSnapshot::take(&threads).map_err(broken)?.since(&cpu);
         let opaque = matches!(self.site, Site::Named(_));
-        let found = ledger::account(&reading, before, self.site.layout(), self.running.as_ref(), opaque);
+        let found = ledger::account(&reading, before, &self.site, self.running.as_ref(), opaque);
         let mut faults = std::mem::take(&mut watcher.faults);
         faults.extend(found.fault);
         if let Err(dead) = self.running.check_alive() {
@@ -292,6 +316,7 @@ impl RealRig {
             latency_ns: reading.reading.latency_ns(),
             last_loss_seconds: watcher.last_loss_seconds(reading.sent(), reading.reading.received()),
             longest_silence_seconds: reading.longest_silence_seconds(),
+            on_time_share: on_time_share(request, &reading),
             per_second: watcher.samples,
             cpu: cpu_use,
             connections: self.running.connections().ok().flatten(),
@@ -372,6 +397,23 @@ fn broken_traffic(error: TrafficError) -> RigError {
     }
 }
 
+/// The first cores generate. Inline they are the firewall's too; isolated, the firewall gets all the others.
+fn cores_for(setup: &Setup) -> Result<CoreSplit, RigError> {
+    let generating = setup.traffic.cores;
+    if setup.placement == Placement::Inline {
+        return CoreSplit::of(Placement::Inline, generating).map_err(broken);
+    }
+    let online = testbed::placement::cores_online();
+    let (generator, firewall) = online.split_at(online.len().min(generating as usize));
+    if firewall.is_empty() {
+        return Err(RigError::Broken(format!(
+            "isolated placement needs a core for the firewall beside {generating} that generate, and there are {}",
+            online.len()
+        )));
+    }
+    Ok(CoreSplit { generator: generator.to_vec(), firewall: firewall.to_vec() })
+}
+
 /// The policy of a setup, or none for a firewall that only forwards.
 fn policy_for(dut: &str, setup: &Setup) -> Result<PolicySpec, RigError> {
     if BASELINES.contains(&dut) {
@@ -415,6 +457,11 @@ fn probe_frame(probe: &Probe) -> ProbeFrame {
         source_port: probe.source.port(),
         destination_port: probe.destination.port(),
     }
+}
+
+fn on_time_share(request: &TrialRequest, reading: &TrialReading) -> Option<f64> {
+    let paced = request.phases.iter().all(|p| matches!(p.load, Load::FramesPerSecond(_)));
+    (paced && reading.sent() > 0).then(|| 1.0 - reading.reading.late as f64 / reading.sent() as f64)
 }
 
 /// Whether somebody set the wall clock meanwhile. All measuring is on the monotonic clock, so it is only a remark.

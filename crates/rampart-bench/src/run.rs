@@ -14,9 +14,12 @@ use measure::suite::{Profile, Suite};
 use measure::trial::{Rig, RigError, TrialOutcome, TrialRequest};
 use report::journal::{Header, Writer};
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::SystemTime;
+use testbed::Change;
+use testbed::cpu::CpuSnapshot;
 use testbed::dut::{self, ExternalBed, ExternalPort};
 use testbed::tables::ConntrackSize;
 use traffic::Engine;
@@ -29,17 +32,26 @@ pub(crate) fn run(args: &RunArgs, json: bool, interrupt: &Interrupt) -> Result<(
     check_duts(&plan)?;
     check_root()?;
     for change in testbed::leftovers::remove()? {
-        crate::say(&format!("removed what a killed run left: {change}"));
+        crate::say(&format!("removed what a killed run left: {}", change_words(&change)));
     }
     let dir = folder(args, &suite.name)?;
-    let extras = output::extras(&suite);
+    let extras = output::extras(&suite)?;
     let mut run = Run::begin(args, &suite, &plan, &dir, interrupt)?;
     let ended = run.cells(&plan);
     let results = run.end(ended.is_ok())?;
     let paths = report::write_all(&dir, &results, &extras)?;
-    output::print(&results, &extras, &paths, json);
+    output::print(&results, &paths, json);
     ended?;
     expectations::judge(&suite, &expectations, &results)
+}
+
+/// What a killed run left, in words.
+pub(crate) fn change_words(change: &Change) -> String {
+    match change {
+        Change::Namespace(name) => format!("namespace {name}"),
+        Change::Setting { path, before } => format!("{} is {before} again", path.display()),
+        Change::Address { interface, address } => format!("address {address} of {interface}"),
+    }
 }
 
 /// A suite by name or path.
@@ -126,7 +138,7 @@ struct Run {
     journal: Writer,
     results: Results,
     display: Display,
-    stolen: testbed::cpu::Stolen,
+    cpu: CpuSnapshot,
     external: Option<(ExternalPort, ExternalPort)>,
     _tables: Option<ConntrackSize>,
 }
@@ -135,15 +147,16 @@ impl Run {
     fn begin(args: &RunArgs, suite: &Suite, plan: &Plan, dir: &Path, interrupt: &Interrupt) -> Result<Self, Failure> {
         let flows = plan.cells.iter().map(|c| c.setup.traffic.flows).max().unwrap_or(1);
         let tracked = plan.cells.iter().filter(|c| c.setup.policy.stateful || c.setup.policy.nat);
+        // Namespaces share the table's size, and the beds of a cell hold their sessions at the same time.
+        let compared = plan.cells.iter().map(|c| c.duts.len() as u64).max().unwrap_or(1);
         let tables = match tracked.map(|c| c.setup.traffic.flows).max() {
-            Some(most) => Some(ConntrackSize::raise(most * 3)?),
+            Some(most) => Some(ConntrackSize::raise(u64::from(most) * compared)?),
             None => None,
         };
         let engine = Rc::new(RefCell::new(Engine::load(flows)?));
-        let mut environment = testbed::environment::read();
-        environment.versions.extend(versions(plan));
-        environment.settings.extend(tables.iter().flat_map(ConntrackSize::settings));
-        let calibration = calibrate::brief(&mut engine.borrow_mut(), interrupt)?;
+        let shared = Shared { engine, interrupt: interrupt.clone() };
+        let environment = environment(plan);
+        let calibration = calibrate::brief(&shared, flows)?;
         let results = Results {
             schema: SCHEMA.to_owned(),
             suite: suite.name.clone(),
@@ -159,11 +172,11 @@ impl Run {
         };
         let journal = Writer::create(dir, &Header::of(&results))?;
         Ok(Self {
-            shared: Shared { engine, interrupt: interrupt.clone() },
+            shared,
             journal,
             results,
             display: Display::new(plan.typical_seconds()),
-            stolen: testbed::cpu::Stolen::start(),
+            cpu: CpuSnapshot::take(&[])?,
             external: external_ports(args)?,
             _tables: tables,
         })
@@ -174,7 +187,10 @@ impl Run {
             self.display.cell(number + 1, plan.cells.len(), &title(planned), planned.typical_seconds());
             let outcome = self.cell(planned)?;
             for point in outcome.points {
-                self.journal.append(&point)?;
+                // A journal that cannot be written (a full disk) says so once; the run goes on and keeps its results.
+                if let Err(full) = self.journal.append(&point) {
+                    self.display.say(&full.to_string());
+                }
                 self.results.points.push(point);
             }
             if outcome.interrupted {
@@ -194,9 +210,9 @@ impl Run {
             let built = match &self.external {
                 Some((private, hostile)) => {
                     let bed = ExternalBed::describe(private, hostile)?;
-                    RealRig::external(bed, &planned.setup, planned.cell.cores, &self.shared)
+                    RealRig::external(bed, &planned.setup, &self.shared)
                 }
-                None => RealRig::build(name, &planned.setup, planned.cell.cores, &self.shared),
+                None => RealRig::build(name, &planned.setup, &self.shared),
             };
             rigs.push(match built {
                 Ok(rig) => Box::new(rig),
@@ -214,10 +230,8 @@ impl Run {
     fn end(mut self, complete: bool) -> Result<Results, Failure> {
         self.display.finish();
         self.results.complete = complete;
-        let after: Environment = testbed::environment::read();
-        self.results.environment.load_after = after.load_before;
-        self.results.environment.stolen = self.stolen.share();
-        self.journal.finish(&self.results.environment, complete)?;
+        self.results.environment.load_after = testbed::environment::load_average();
+        self.results.environment.stolen = CpuSnapshot::take(&[])?.stolen_since(&self.cpu);
         Ok(self.results)
     }
 }
@@ -263,15 +277,13 @@ fn title(planned: &PlannedCell) -> String {
     format!("{} {}", planned.cell.test, levels.join(" "))
 }
 
-fn versions(plan: &Plan) -> std::collections::BTreeMap<String, String> {
-    let mut versions: std::collections::BTreeMap<String, String> =
-        [("rampart-bench".to_owned(), env!("CARGO_PKG_VERSION").to_owned())].into();
-    for name in plan.cells.iter().flat_map(|c| &c.duts) {
-        if let Ok(driver) = dut::driver(name) {
-            versions.extend(driver.versions());
-        }
-    }
-    versions
+/// The machine, with the versions of the firewalls that are measured.
+fn environment(plan: &Plan) -> Environment {
+    let names: BTreeSet<&String> = plan.cells.iter().flat_map(|c| &c.duts).collect();
+    let drivers: Vec<_> = names.into_iter().filter_map(|name| dut::driver(name).ok()).collect();
+    let mut environment = testbed::environment::describe(&drivers);
+    environment.versions.insert("rampart-bench".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    environment
 }
 
 /// What the user typed, quoted where a shell needs it.

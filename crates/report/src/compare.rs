@@ -6,7 +6,7 @@ use crate::ratio::{self, Ratio};
 use crate::table::{Cell, Head, Row, Table};
 use crate::{level, tables, terminal, units, view};
 use measure::results::{Point, Results};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The same test, firewall, factors, cores, placement and metric in both runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -30,7 +30,7 @@ impl Matched<'_> {
     /// Whether the 95 % intervals overlap, so that the runs cannot be told apart; `None` when a point is invalid.
     pub fn overlap(&self) -> Option<bool> {
         let usable = self.old.valid && self.new.valid;
-        usable.then(|| self.new.low <= self.old.high && self.old.low <= self.new.high)
+        usable.then_some(self.new.low <= self.old.high && self.old.low <= self.new.high)
     }
 }
 
@@ -102,7 +102,7 @@ fn warnings(old: &Results, new: &Results) -> Vec<String> {
         ("mitigation of", &a.mitigations, &b.mitigations),
         ("setting", &a.settings, &b.settings),
     ] {
-        let names: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+        let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
         for name in names {
             let level = |m: &BTreeMap<String, String>| m.get(name).cloned().unwrap_or_default();
             differs(&format!("{what} {name}"), &level(old), &level(new));
@@ -144,9 +144,10 @@ impl Comparison<'_> {
             out.push('\n');
         }
         out += &terminal::plain(&self.table(), options);
+        let varying = self.varying();
         for (points, which) in [(&self.only_old, "old"), (&self.only_new, "new")] {
             for point in points {
-                out += &format!("only in the {which} run: {}\n", phrase(point));
+                out += &format!("only in the {which} run: {}\n", phrase(point, &varying));
             }
         }
         out
@@ -158,39 +159,62 @@ impl Comparison<'_> {
         for warning in &self.warnings {
             out += &format!("\n- Warning: {}", crate::table::md(warning));
         }
+        let varying = self.varying();
         for (points, which) in [(&self.only_old, "old"), (&self.only_new, "new")] {
             for point in points {
-                out += &format!("\n- Only in the {which} run: {}", crate::table::md(&phrase(point)));
+                out +=
+                    &format!("\n- Only in the {which} run: {}", crate::table::md(&phrase(point, &varying)));
             }
         }
         out + "\n"
     }
 
     fn table(&self) -> Table {
+        let varying = self.varying();
         Table {
             caption: "New against old: ratio of the medians, with the interval that both intervals allow"
                 .into(),
             corner: vec!["test".into(), "firewall".into(), "metric and setting".into()],
             head: ["old", "new", "new / old", "verdict"].map(Head::one).into(),
-            rows: self.matched.iter().map(row).collect(),
+            rows: self.matched.iter().map(|m| row(m, &varying)).collect(),
             ..Table::default()
         }
     }
+
+    /// Labels that differ among the points: the others would only repeat themselves in every line.
+    fn varying(&self) -> BTreeSet<String> {
+        let matched = self.matched.iter().map(|m| m.new);
+        let points: Vec<&Point> =
+            matched.chain(self.only_old.iter().copied()).chain(self.only_new.iter().copied()).collect();
+        let mut levels: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for point in points {
+            for (name, level) in labels(point) {
+                levels.entry(name).or_default().insert(level);
+            }
+        }
+        levels.into_iter().filter(|(_, l)| l.len() > 1).map(|(name, _)| name).collect()
+    }
 }
 
-fn phrase(point: &Point) -> String {
-    format!("{}, {}, {}", point.test, point.dut, setting(point))
+fn labels(point: &Point) -> impl Iterator<Item = (String, String)> {
+    let more =
+        [("cores", point.cores.to_string()), ("placement", view::placement_name(point.placement).into())];
+    let factors = point.factors.iter().map(|(k, v)| (k.clone(), v.clone()));
+    factors.chain(more.map(|(k, v)| (k.to_string(), v)))
 }
 
-fn setting(point: &Point) -> String {
-    let cores = point.cores.to_string();
-    let mut levels: Vec<(&str, &str)> = point.factors.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-    levels.push(("cores", &cores));
-    levels.push(("placement", view::placement_name(point.placement)));
-    format!("{}: {}", units::metric_key(point.metric), level::phrases(levels))
+fn phrase(point: &Point, varying: &BTreeSet<String>) -> String {
+    format!("{}, {}, {}", point.test, point.dut, setting(point, varying))
 }
 
-fn row(matched: &Matched<'_>) -> Row {
+fn setting(point: &Point, varying: &BTreeSet<String>) -> String {
+    let levels: Vec<(String, String)> = labels(point).filter(|(name, _)| varying.contains(name)).collect();
+    let words = level::phrases(levels.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+    let metric = units::metric_key(point.metric);
+    if words.is_empty() { metric.into() } else { format!("{metric}: {words}") }
+}
+
+fn row(matched: &Matched<'_>, varying: &BTreeSet<String>) -> Row {
     let ratio = matched.ratio();
     let cells = vec![
         value(matched.old),
@@ -198,7 +222,10 @@ fn row(matched: &Matched<'_>) -> Row {
         ratio.map_or_else(Cell::none, |r| Cell::number(tables::ratio_text(&r), r.value)),
         Cell::text(verdict(matched)),
     ];
-    Row { heads: vec![matched.new.test.clone(), matched.new.dut.clone(), setting(matched.new)], cells }
+    Row {
+        heads: vec![matched.new.test.clone(), matched.new.dut.clone(), setting(matched.new, varying)],
+        cells,
+    }
 }
 
 fn value(point: &Point) -> Cell {

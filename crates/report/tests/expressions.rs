@@ -170,7 +170,7 @@ fn a_selector_that_matches_nothing_is_an_error() {
         (
             "throughput{fram=64} > 1",
             12,
-            "there is no label `fram`; labels here are: cores, dut, flows, frame",
+            "there is no label `fram`; labels here are: clients, cores, directions, dut, flows, frame",
         ),
         ("throughput{dut=linux,flows!=1000} > 1", 22, "`flows` here is one of: 1000"),
         ("throughput{dut=linux,frame=64} < latency{dut=linux}", 1, "must agree on every label"),

@@ -4,8 +4,9 @@
 mod sample;
 
 use measure::results::Results;
+use measure::suite::Layout;
 use report::journal::{self, Header, Writer};
-use report::{Extras, Format, Layout, ReportError, json, load, render, write_all};
+use report::{Extras, Format, ReportError, TestExtras, json, load, render, write_all};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -205,7 +206,12 @@ fn the_page_of_a_full_suite_is_small_and_needs_nothing_else() {
     for point in &mut results.points {
         point.trials = point.trials.iter().cycle().take(60.min(point.trials.len() * 60)).cloned().collect();
     }
-    let extras = Extras { layout: Some(Layout::Tolly), ..Extras::default() };
+    let layout = TestExtras { title: "Zero-loss throughput".into(), layout: Layout::Tolly };
+    let extras = Extras {
+        tests: [("udp-throughput".into(), layout)].into(),
+        published: measure::published::load("tolly").ok(),
+        ..Extras::default()
+    };
     let page = render(&results, Format::Html, &extras).unwrap();
     assert!(page.len() < 5_000_000, "{} bytes", page.len());
     for outside in ["http:", "https:", "src=", "@import", "<link"] {

@@ -160,7 +160,14 @@ impl Bed {
             TestbedError::Impossible(format!("{dut} needs a bed with a firewall: this one is a bare wire"))
         })?;
         let cores = (self.spec.placement == Placement::Isolated).then(|| self.spec.cores.firewall.clone());
-        Ok(FirewallSide { namespace, ports: self.layout.ports.clone(), cores })
+        let links = self.links();
+        let facing = links.iter().filter(|[_, far]| far.namespace == namespace.name());
+        let peers = facing.filter_map(|[near, _]| {
+            let there = self.namespaces().find(|n| n.name() == near.namespace)?;
+            Some((there.clone(), near.name.clone()))
+        });
+        let peers = peers.collect();
+        Ok(FirewallSide { namespace, ports: self.layout.ports.clone(), peers, cores })
     }
 
     fn wire_up(&mut self) -> Result<(), TestbedError> {
@@ -169,6 +176,9 @@ impl Bed {
         }
         let links: Vec<[Device; 2]> = self.links();
         program::run_with_input("ip", &["-batch", "-"], &link_batch(&links, self.layout.mtu))?;
+        for namespace in self.namespaces() {
+            self.enable_napi(namespace, &links)?;
+        }
         for namespace in self.namespaces() {
             self.configure(namespace, &links)?;
         }
@@ -237,7 +247,7 @@ impl Bed {
         format!("{zone}{end}{}x{:x}", self.journal.number() % 1_000_000, std::process::id())
     }
 
-    /// Addresses, neighbours, routes and GRO of the interfaces in one namespace.
+    /// Brings the interfaces in one namespace up, with addresses, neighbours and routes.
     fn configure(&self, namespace: &Namespace, links: &[[Device; 2]]) -> Result<(), TestbedError> {
         let mut batch = String::new();
         for &(zone, ref own) in &self.zones {
@@ -250,27 +260,33 @@ impl Bed {
                 batch += &firewall_batch(&addresses, &self.device(zone, End::Firewall));
             }
         }
-        let devices: Vec<&str> = links
-            .iter()
-            .flatten()
-            .filter(|device| device.namespace == namespace.name())
-            .map(|device| device.name.as_str())
-            .collect();
+        let up: String = devices_in(namespace, links).map(|d| format!("link set dev {d} up\n")).collect();
+        namespace.run_with_input("ip", &["-batch", "-"], &(up + &batch)).map(drop)
+    }
+
+    /// Makes every end run NAPI, before any is up: a veth end takes redirected frames only if its peer had GRO (or an
+    /// XDP program) when the end came up (`veth_set_xdp_features`). Socket buffers go through NAPI only if the
+    /// sending end has no TSO (`veth_skb_is_eligible_for_gro`); otherwise they are worked off on the sender's core,
+    /// past the threads of isolated placement.
+    fn enable_napi(&self, namespace: &Namespace, links: &[[Device; 2]]) -> Result<(), TestbedError> {
+        let separate_receivers = self.spec.placement == Placement::Isolated || self.link.is_some();
+        let devices: Vec<&str> = devices_in(namespace, links).collect();
         namespace.enter(|| {
-            // A veth end takes redirected frames only if it runs NAPI, which GRO turns on.
-            for device in &devices {
-                program::run("ethtool", &["-K", device, "gro", "on"])?;
+            for device in devices {
+                let mut settings = vec!["-K", device, "gro", "on"];
+                if separate_receivers {
+                    settings.extend(["tso", "off"]);
+                }
+                program::run("ethtool", &settings)?;
             }
-            let up: String = devices.iter().map(|d| format!("link set dev {d} up\n")).collect();
-            program::run_with_input("ip", &["-batch", "-"], &(up + &batch)).map(drop)
+            Ok(())
         })?
     }
 
     /// Waits until the links carry frames.
     fn wait_for_links(&self, links: &[[Device; 2]]) -> Result<(), TestbedError> {
         for namespace in self.namespaces() {
-            let devices = links.iter().flatten().filter(|device| device.namespace == namespace.name());
-            wait_until_up(namespace, devices.map(|device| device.name.as_str()))?;
+            wait_until_up(namespace, devices_in(namespace, links))?;
         }
         Ok(())
     }
@@ -327,6 +343,8 @@ impl Bed {
 pub(crate) struct FirewallSide {
     pub(crate) namespace: Namespace,
     pub(crate) ports: Vec<ZonePort>,
+    /// The ends that its links lead to.
+    peers: Vec<(Namespace, String)>,
     /// The cores of its receive threads, in isolated placement.
     cores: Option<Vec<u32>>,
 }
@@ -352,8 +370,8 @@ impl FirewallSide {
         }
         self.namespace.run_with_input("ip", &["-batch", "-"], &batch)?;
         wait_until_up(&self.namespace, self.ends().map(|end| end.device.as_str()))?;
-        for port in &self.ports {
-            wait_until_up(&port.end.namespace, [port.end.device.as_str()].into_iter())?;
+        for (namespace, device) in &self.peers {
+            wait_until_up(namespace, std::iter::once(device.as_str()))?;
         }
         self.place()
     }
@@ -377,6 +395,14 @@ struct Device {
     namespace: String,
     name: String,
     mac: Mac,
+}
+
+fn devices_in<'a>(
+    namespace: &'a Namespace,
+    links: &'a [[Device; 2]],
+) -> impl Iterator<Item = &'a str> + Send {
+    let here = move |device: &&Device| device.namespace == namespace.name();
+    links.iter().flatten().filter(here).map(|device| device.name.as_str())
 }
 
 /// No packet that the test did not send: no redirects, router advertisements, address detection or link-local

@@ -5,7 +5,11 @@
 //! behind: [`bed::Bed`] removes itself when dropped, [`leftovers`] removes what a killed run left.
 
 pub mod bed;
+pub mod counters;
+pub mod cpu;
+pub mod doctor;
 pub mod dut;
+pub mod environment;
 mod error;
 mod journal;
 pub mod layout;
@@ -15,6 +19,7 @@ pub mod netns;
 pub mod placement;
 pub mod policy;
 mod program;
+pub mod tables;
 
 pub use error::TestbedError;
 pub use journal::{Change, JOURNAL_FOLDER};

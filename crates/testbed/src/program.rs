@@ -85,6 +85,7 @@ pub(crate) fn package_of(program: &str) -> &'static str {
         "nft" => "nftables",
         "ethtool" => "ethtool",
         "ipset" => "ipset",
+        "conntrack" => "conntrack",
         _ => "iptables",
     }
 }

@@ -6,7 +6,7 @@ use crate::units::{self, metric_key};
 use crate::view;
 use measure::results::Point;
 use measure::stats;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 /// Which cases decide.
@@ -76,29 +76,23 @@ impl<'a> Subject<'a> {
             .chain(self.point().factors.keys().map(String::as_str))
     }
 
-    /// The point in words, for lists of what failed.
-    fn phrase(self) -> String {
+    /// The point in words, for lists of what failed: its test, its firewall, and what tells it from the others.
+    fn phrase(self, varying: &BTreeSet<String>) -> String {
         let point = self.point();
-        let labels: Vec<String> = point.factors.iter().map(|(k, v)| format!("{k}={v}")).collect();
-        let factors = if labels.is_empty() { String::new() } else { format!(",{}", labels.join(",")) };
-        format!(
-            "{}{{test={},dut={},cores={},placement={}{factors}}}",
-            metric_key(point.metric),
-            point.test,
-            point.dut,
-            point.cores,
-            view::placement_name(point.placement)
-        )
+        let mut labels = vec![format!("test={}", point.test), format!("dut={}", point.dut)];
+        let telling = self.names().filter(|name| varying.contains(*name) && !matches!(*name, "test" | "dut"));
+        labels.extend(telling.filter_map(|name| Some(format!("{name}={}", self.label(name)?))));
+        format!("{}{{{}}}", metric_key(point.metric), labels.join(","))
     }
 
-    fn why_unusable(self) -> String {
+    fn why_unusable(self, varying: &BTreeSet<String>) -> String {
         let (which, point) = match self {
             Subject::Pair { old, .. } if !old.valid => ("the old point is invalid: ", old),
             Subject::Pair { new, .. } if !new.valid => ("the new point is invalid: ", new),
-            _ if self.valid() => return format!("{} has no such figure", self.phrase()),
+            _ if self.valid() => return format!("{} has no such figure", self.phrase(varying)),
             _ => ("invalid: ", self.point()),
         };
-        format!("{}: {which}{}", self.phrase(), view::reason(point))
+        format!("{}: {which}{}", self.phrase(varying), view::reason(point))
     }
 }
 
@@ -136,7 +130,7 @@ pub struct Outcome {
 /// [`ExprError`] when a selector matches no point, when no two points of a comparison belong together, or when every
 /// point that matches is unusable and the mode is [`Mode::Any`]: none of these may pass for an answer.
 pub fn evaluate(expression: &Expression, subjects: &[Subject<'_>], mode: Mode) -> Result<Outcome, ExprError> {
-    let judge = Judge { text: &expression.text, subjects, mode };
+    let judge = Judge { text: &expression.text, subjects, mode, varying: varying(subjects) };
     let mut outcome = judge.node(&expression.root, false)?;
     outcome.because.sort();
     outcome.because.dedup();
@@ -145,10 +139,20 @@ pub fn evaluate(expression: &Expression, subjects: &[Subject<'_>], mode: Mode) -
     Ok(outcome)
 }
 
+fn varying(subjects: &[Subject<'_>]) -> BTreeSet<String> {
+    let mut levels: BTreeMap<&str, BTreeSet<Option<String>>> = BTreeMap::new();
+    for name in subjects.iter().flat_map(|s| s.names()).collect::<BTreeSet<_>>() {
+        levels.insert(name, subjects.iter().map(|s| s.label(name)).collect());
+    }
+    levels.into_iter().filter(|(_, l)| l.len() > 1).map(|(name, _)| name.to_string()).collect()
+}
+
 struct Judge<'a> {
     text: &'a str,
     subjects: &'a [Subject<'a>],
     mode: Mode,
+    /// Labels that differ among the points.
+    varying: BTreeSet<String>,
 }
 
 /// One way to give each selector a point.
@@ -181,7 +185,11 @@ impl<'a> Judge<'a> {
 
     fn valid(&self, selector: &Selector, negated: bool) -> Result<Outcome, ExprError> {
         let judged = self.matching(selector)?.into_iter().map(|s| {
-            let why = if s.valid() { format!("{}: valid", s.phrase()) } else { s.why_unusable() };
+            let why = if s.valid() {
+                format!("{}: valid", s.phrase(&self.varying))
+            } else {
+                s.why_unusable(&self.varying)
+            };
             (s.valid() != negated, why)
         });
         Ok(self.decide(judged.collect(), Vec::new()))
@@ -207,8 +215,9 @@ impl<'a> Judge<'a> {
                     let true_here = compares(a, operator, b) != negated;
                     judged.push((true_here, self.describe(&case, a, b)));
                 }
-                _ => unusable
-                    .extend(case.iter().filter(|s| !usable(**s, &selectors)).map(|s| s.why_unusable())),
+                _ => unusable.extend(
+                    case.iter().filter(|s| !usable(**s, &selectors)).map(|s| s.why_unusable(&self.varying)),
+                ),
             }
         }
         if judged.is_empty() && self.mode == Mode::Any {
@@ -218,7 +227,7 @@ impl<'a> Judge<'a> {
     }
 
     fn describe(&self, case: &[Subject<'_>], a: f64, b: f64) -> String {
-        let phrases: Vec<String> = case.iter().map(|s| s.phrase()).collect();
+        let phrases: Vec<String> = case.iter().map(|s| s.phrase(&self.varying)).collect();
         let what = if phrases.is_empty() { self.text.to_string() } else { phrases.join(" and ") };
         format!("{what}: {} against {}", units::significant(a, 4), units::significant(b, 4))
     }
@@ -318,7 +327,7 @@ impl<'a> Judge<'a> {
         let matching = self.matching(selector)?;
         let values: Vec<f64> = matching.iter().filter_map(|s| s.value(selector.field)).collect();
         let unusable = || {
-            let reasons: Vec<String> = matching.iter().map(|s| s.why_unusable()).collect();
+            let reasons: Vec<String> = matching.iter().map(|s| s.why_unusable(&self.varying)).collect();
             self.nothing_usable(&selector.span, &reasons)
         };
         let median = stats::median(&values).ok_or_else(unusable)?;

@@ -23,6 +23,24 @@ const DUTS: [(&str, f64, f64); 8] = [
     ("external", 1490.0, 0.10),
 ];
 
+/// Levels that a point has when its test does not set them: results name every factor.
+const DEFAULTS: [(&str, &str); 14] = [
+    ("frame", "64"),
+    ("flows", "1000"),
+    ("clients", "20"),
+    ("servers", "10"),
+    ("directions", "one-way"),
+    ("zones", "two"),
+    ("ip", "4"),
+    ("rules", "4"),
+    ("match", "last"),
+    ("stateful", "true"),
+    ("nat", "false"),
+    ("lists", "0"),
+    ("link", "none"),
+    ("udp_checksum", "zero"),
+];
+
 /// A small deterministic source of noise, -1 to 1 (SplitMix64).
 struct Noise(u64);
 
@@ -75,8 +93,8 @@ pub(crate) fn tolly(duts: usize) -> Results {
             for flows in ["2", "100000", "500000", "1000000"] {
                 for cores in [1, 2] {
                     let factors = [("frame", frame), ("flows", flows)];
-                    run.rate("throughput", dut, cores, &factors);
-                    run.goodput("throughput", dut, cores, &factors);
+                    run.rate("udp-throughput", dut, cores, &factors);
+                    run.goodput("udp-throughput", dut, cores, &factors);
                 }
             }
         }
@@ -233,7 +251,7 @@ impl Builder {
             dut: dut.into(),
             placement: self.placement,
             cores,
-            factors: factors.iter().map(|&(k, v)| (k.into(), v.into())).collect(),
+            factors: DEFAULTS.iter().chain(factors).map(|&(k, v)| (k.into(), v.into())).collect(),
             metric,
             unit: metric.unit().into(),
             value: sorted[2],

@@ -15,7 +15,7 @@ mod kernel;
 mod linux;
 mod nftables;
 mod wire;
-mod xdp_redirect;
+pub(crate) mod xdp_redirect;
 
 pub use external::{ExternalBed, ExternalPort};
 

@@ -142,10 +142,13 @@ impl Prober {
         };
         to.set_port(0);
         const IPPROTO_RAW: i32 = 255;
-        let namespace = &self.layout.port(probe.lane.from).unwrap().end.namespace;
-        namespace
+        let end = &self.layout.port(probe.lane.from).unwrap().end;
+        let device = &end.device;
+        end.namespace
             .enter(|| {
                 let socket = Socket::new(domain, Type::RAW, Some(IPPROTO_RAW.into())).unwrap();
+                // For beds whose ports share one namespace; in the others there is but one way out.
+                socket.bind_device(Some(device.as_bytes())).unwrap();
                 socket.send_to(&frame, &SockAddr::from(to)).unwrap_or_else(|e| panic!("{}: {e}", probe.name))
             })
             .unwrap();
@@ -155,9 +158,14 @@ impl Prober {
     /// Everything of ours that comes to a zone, up to the frame with this number.
     fn receive_until(&mut self, zone: Zone, last: u32) -> Vec<(u32, Arrival)> {
         let (_, socket) = self.receivers.iter_mut().find(|(z, _)| *z == zone).unwrap();
+        let own_mac = self.layout.port(zone).unwrap().end.mac.0;
         let mut seen = Vec::new();
         let mut buffer = [0u8; 2048];
         while let Ok(bytes) = socket.read(&mut buffer) {
+            // A packet socket sees what its namespace sends as well.
+            if buffer[..6] != own_mac {
+                continue;
+            }
             if let Some(arrival) = parse(&buffer[..bytes]) {
                 seen.push(arrival);
                 if arrival.0 == last {

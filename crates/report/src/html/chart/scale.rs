@@ -37,6 +37,11 @@ impl Axis {
         Self { low, high, log: true, start_px, end_px }
     }
 
+    /// Where it ends.
+    pub(crate) const fn end(&self) -> f64 {
+        self.end_px
+    }
+
     /// The pixel of a value; values beyond the axis stay at its end.
     pub(crate) fn at(&self, value: f64) -> f64 {
         let share = if self.log {
