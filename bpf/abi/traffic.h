@@ -18,6 +18,7 @@
 #define MAX_PORTS 256		/* zones' links of all beds that one object serves */
 #define PROBE_FRAME_BYTES 128	/* largest probe frame, without FCS */
 #define ARRIVAL_BYTES 60		/* Ethernet, IPv4 or IPv6, and both ports */
+#define FILLING_BYTES 4096	/* at least what the largest live frame carries behind its stamp */
 #define SCHEDULE_SHIFT 20
 #define FLOWS_PER_PAGE 512	/* flows in one value of the flow table: 4 KiB */
 #define WINDOW_WORDS 64		/* 64-bit words of sequence numbers remembered a stream: 4,096 frames */

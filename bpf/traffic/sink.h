@@ -16,8 +16,6 @@
 
 #define NOT_OURS ((void *)0)
 #define WINDOW_FRAMES (WINDOW_WORDS * 64)
-/* Every 64th frame of a stream has its whole payload compared, by checksum. */
-#define CONTENT_MASK 63
 #define PIECE_BYTES 512	/* what bpf_csum_diff() takes on every kernel */
 #define MAX_PIECES 18	/* a jumbo frame */
 

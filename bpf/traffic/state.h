@@ -9,6 +9,7 @@
 #include "../abi/traffic.h"
 
 struct control control;
+__u8 filling[FILLING_BYTES];	/* of the largest frame; smaller ones carry its beginning */
 struct core cores[MAX_CORES];
 struct receiver receivers[MAX_CORES * MAX_CORES * MAX_LANES];
 struct times times[MAX_CORES * MAX_LANES];

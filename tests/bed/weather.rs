@@ -1,10 +1,9 @@
 //! Bad weather: signals, full disks, firewalls that die, stop or open up in the middle of a trial.
 
 use super::{bench, left_behind, of, shown, suite, turn};
-use measure::results::Results;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
-use std::process::{Child, Command, Output};
+use std::process::{Child, ChildStderr, Command};
 use std::time::{Duration, Instant};
 
 /// Longer than any wait here should take; a test that reaches it has failed.
@@ -19,12 +18,31 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A run whose bed stands and whose first trial goes on.
-fn running(suite: &Path, out: &Path) -> Child {
-    let child = bench(&["run", suite.to_str().unwrap(), "--out", out.to_str().unwrap()]).spawn().unwrap();
-    let firewall_or_wire = || left_behind(child.id()).iter().any(|n| n.ends_with("private"));
-    until("the bed stands", firewall_or_wire);
-    child
+/// A run whose first cell has begun: calibration is over, the journal is there, and beds are being built.
+struct Running {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+}
+
+fn running(suite: &Path, out: &Path) -> Running {
+    let mut child = bench(&["run", suite.to_str().unwrap(), "--out", out.to_str().unwrap()]).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("1/1 ") {
+        line.clear();
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "the run ended before its first cell");
+    }
+    until("the bed stands", || left_behind(child.id()).iter().any(|n| n.ends_with("private")));
+    Running { child, stderr }
+}
+
+impl Running {
+    /// Waits for the end: its exit status and what it said from now on.
+    fn finish(mut self) -> (Option<i32>, String) {
+        let mut said = String::new();
+        self.stderr.read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap().code(), said)
+    }
 }
 
 fn signal(child: &Child, name: &str) {
@@ -41,12 +59,6 @@ fn firewall_of(child: &Child) -> String {
     name.unwrap()
 }
 
-fn finish(child: Child, out: &Path) -> (Output, Results) {
-    let output = child.wait_with_output().unwrap();
-    let results = report::load(out).unwrap();
-    (output, results)
-}
-
 #[test]
 fn a_signal_takes_everything_down() {
     let _turn = turn();
@@ -54,13 +66,13 @@ fn a_signal_takes_everything_down() {
         let dir = tempfile::tempdir().unwrap();
         let suite = suite(dir.path(), &["linux", "nftables"], 5.0, "procedure = \"latency\"\nloads = [1000]");
         let out = dir.path().join("out");
-        let child = running(&suite, &out);
-        let pid = child.id();
-        signal(&child, name);
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(130), "{}", shown(&output));
+        let run = running(&suite, &out);
+        let pid = run.child.id();
+        signal(&run.child, name);
+        let (status, said) = run.finish();
+        assert_eq!(status, Some(130), "{said}");
         assert_eq!(left_behind(pid), Vec::<String>::new());
-        assert!(shown(&output).contains("interrupted"), "{}", shown(&output));
+        assert!(said.contains("interrupted"), "{said}");
         assert!(!report::load(&out).unwrap().complete);
     }
 }
@@ -70,10 +82,10 @@ fn a_killed_run_leaves_only_what_the_next_removes() {
     let _turn = turn();
     let dir = tempfile::tempdir().unwrap();
     let suite_path = suite(dir.path(), &["linux"], 5.0, "procedure = \"latency\"\nloads = [1000]");
-    let mut child = running(&suite_path, &dir.path().join("killed"));
-    let pid = child.id();
-    signal(&child, "-KILL");
-    child.wait().unwrap();
+    let run = running(&suite_path, &dir.path().join("killed"));
+    let pid = run.child.id();
+    signal(&run.child, "-KILL");
+    run.finish();
     assert!(!left_behind(pid).is_empty(), "the kill came too late to leave anything");
     let suite_path = suite(dir.path(), &["wire"], 0.05, "procedure = \"latency\"\nloads = [1000]");
     let out = dir.path().join("next");
@@ -122,27 +134,20 @@ fn a_firewall_that_changes_in_a_trial_gets_no_value() {
         let test = "procedure = \"latency\"\nloads = [1000]\nfactors.rules = [3]";
         let suite = suite(dir.path(), &[mischief.dut], 3.0, test);
         let out = dir.path().join("out");
-        let mut child = running(&suite, &out);
-        // The bench's own line about the cell comes before its trials; then the policy is proved, then sessions open.
-        let firewall = firewall_of(&child);
-        let stderr = child.stderr.take().unwrap();
-        let mut lines = BufReader::new(stderr).lines();
-        lines.next().unwrap().unwrap();
+        let run = running(&suite, &out);
+        let firewall = firewall_of(&run.child);
         wait_for_traffic(&firewall);
-        let status = Command::new("ip")
-            .args(["netns", "exec", &firewall, "sh", "-c", mischief.command])
-            .status()
-            .unwrap();
-        assert!(status.success(), "{}", mischief.name);
-        let rest: Vec<String> = lines.map_while(Result::ok).collect();
-        let (output, results) = finish(child, &out);
+        let inside = ["netns", "exec", &firewall, "sh", "-c", mischief.command];
+        assert!(Command::new("ip").args(inside).status().unwrap().success(), "{}", mischief.name);
+        let (_, said) = run.finish();
+        let results = report::load(&out).unwrap();
         let points = of(&results, mischief.dut);
-        assert!(!points.is_empty(), "{}: {}", mischief.name, rest.join("\n"));
+        assert!(!points.is_empty(), "{}: {}", mischief.name, said);
         for point in points {
             assert!(!point.valid, "{}: {:?}", mischief.name, point.marks);
             let details: Vec<&str> = point.marks.iter().map(|m| m.detail.as_str()).collect();
             let told = mischief.said.iter().any(|words| details.iter().any(|d| d.contains(words)));
-            assert!(told, "{}: {details:?}\n{}", mischief.name, shown(&output));
+            assert!(told, "{}: {details:?}\n{said}", mischief.name);
         }
     }
 }

@@ -50,7 +50,7 @@ pub(crate) fn calibrate(args: &CalibrateArgs, json: bool, interrupt: &Interrupt)
 
 /// The short form that opens every run.
 pub(crate) fn brief(shared: &Shared, flows: u32) -> Result<Vec<Calibration>, Failure> {
-    measure_all(shared, flows, 0.15, 3)
+    measure_all(shared, flows, 0.2, 1)
 }
 
 fn line(figure: &Calibration) -> String {

@@ -425,6 +425,9 @@ const QUIET: &[(&str, &str)] = &[
     ("ipv6/conf/default/dad_transmits", "0"),
     ("ipv6/conf/default/router_solicitations", "0"),
     ("ipv6/conf/default/addr_gen_mode", "1"),
+    // Multicast listener reports are repeated at random within this many ms: after the first, in a month.
+    ("ipv6/conf/default/mldv1_unsolicited_report_interval", "2147483647"),
+    ("ipv6/conf/default/mldv2_unsolicited_report_interval", "2147483647"),
     // A link that went down and up again keeps its addresses, as IPv4 does.
     ("ipv6/conf/all/keep_addr_on_down", "1"),
     ("ipv6/conf/default/keep_addr_on_down", "1"),

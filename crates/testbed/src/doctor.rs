@@ -128,8 +128,8 @@ fn namespaces() -> Check {
             .limited("nothing can be said about them", "run doctor with sudo");
     }
     match try_in_namespace(|| {
-        program::run("ip", &["link", "add", "a", "type", "veth", "peer", "name", "b"])?;
-        program::run("ethtool", &["-K", "a", "gro", "on"]).map(drop)
+        program::run("ip", &["link", "add", "doctor0", "type", "veth", "peer", "name", "doctor1"])?;
+        program::run("ethtool", &["-K", "doctor0", "gro", "on"]).map(drop)
     }) {
         Ok(()) => good("namespaces and veth", "yes"),
         Err(error) => good("namespaces and veth", error.to_string()).fatal(
@@ -147,8 +147,8 @@ fn native_xdp() -> Check {
             .limited("nothing can be said about it", "run doctor with sudo");
     }
     let tried = try_in_namespace(|| {
-        program::run("ip", &["link", "add", "a", "type", "veth", "peer", "name", "b"])?;
-        let ifindex = nix::net::if_::if_nametoindex("a")
+        program::run("ip", &["link", "add", "doctor0", "type", "veth", "peer", "name", "doctor1"])?;
+        let ifindex = nix::net::if_::if_nametoindex("doctor0")
             .map_err(|source| TestbedError::System { action: "find a new interface".to_owned(), source })?;
         xdp_redirect::try_on(ifindex)
     });
@@ -168,12 +168,13 @@ fn token_bucket() -> Check {
             .limited("nothing can be said about them", "run doctor with sudo");
     }
     let tried = try_in_namespace(|| {
-        program::run("ip", &["link", "add", "a", "type", "veth", "peer", "name", "b"])?;
-        program::run("tc", &["qdisc", "add", "dev", "a", "ingress"])?;
-        let mut filter: Vec<&str> = "filter add dev a parent ffff: protocol all u32".split(' ').collect();
-        filter.extend("match u32 0 0 action mirred egress redirect dev b".split(' '));
+        program::run("ip", &["link", "add", "doctor0", "type", "veth", "peer", "name", "doctor1"])?;
+        program::run("tc", &["qdisc", "add", "dev", "doctor0", "ingress"])?;
+        let mut filter: Vec<&str> =
+            "filter add dev doctor0 parent ffff: protocol all u32".split(' ').collect();
+        filter.extend("match u32 0 0 action mirred egress redirect dev doctor1".split(' '));
         program::run("tc", &filter)?;
-        let bucket = "qdisc add dev b root tbf rate 10mbit burst 4kb latency 50ms overhead 24 mpu 84";
+        let bucket = "qdisc add dev doctor1 root tbf rate 10mbit burst 4kb latency 50ms overhead 24 mpu 84";
         program::run("tc", &bucket.split(' ').collect::<Vec<_>>()).map(drop)
     });
     match tried {
@@ -350,6 +351,16 @@ mod tests {
         ];
         for (release, expected) in rows {
             assert_eq!(kernel_at_least(release, 5, 18), expected, "{release}");
+        }
+    }
+
+    #[test]
+    fn what_beds_need_is_found_where_beds_can_be_built() {
+        if !is_root() {
+            return;
+        }
+        for check in [namespaces(), native_xdp(), token_bucket()] {
+            assert_eq!(check.severity, Severity::Good, "{check:?}");
         }
     }
 

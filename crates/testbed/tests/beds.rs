@@ -1,5 +1,12 @@
 //! Beds: built, placed, limited, counted, and gone afterwards, however the run ends.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "tests stop at the first thing that is wrong, and say why they are skipped"
+)]
+
 mod common;
 
 use common::{Prober, assert_gone, can_build_beds, namespaces_of, plain, spec};
@@ -231,7 +238,9 @@ fn cores_cannot_be_shared_in_isolated_placement() {
 #[test]
 fn what_a_full_ring_loses_is_counted_once() {
     let Some(spec) = isolated(ZoneForm::Two) else { return };
-    let rows: [(&str, fn(&Bed) -> String, &str); 2] = [
+    // A multicast report of the kernel itself may be among those lost.
+    const KERNEL_FRAMES: u64 = 8;
+    let rows: [(&str, EndOf, &str); 2] = [
         ("linux", |bed| firewall_end(bed, Zone::Private), "private to its link: ring full"),
         ("xdp-redirect", |bed| zone_end(bed, Zone::Hostile), "firewall to hostile: ring full"),
     ];
@@ -240,31 +249,33 @@ fn what_a_full_ring_loses_is_counted_once() {
         let policy = PolicySpec::forward_everything(ZoneForm::Two);
         let running = dut::driver(name).unwrap().set_up(&bed, &policy).unwrap();
         for thread in napi_threads(&starved(&bed)) {
-            for arguments in [["-i", "-p", "0"], ["-c", "-p", "0"]] {
-                let program = if arguments[0] == "-i" { "chrt" } else { "taskset" };
-                let mut command = Command::new(program);
-                command.args(if program == "chrt" { &arguments[..] } else { &["-cp", "0"][..] });
-                let done = command.arg(thread.to_string()).output().unwrap();
+            for (program, options) in [("chrt", ["-i", "-p", "0"].as_slice()), ("taskset", &["-cp", "0"])] {
+                let done = Command::new(program).args(options).arg(thread.to_string()).output().unwrap();
                 assert!(done.status.success(), "{done:?}");
             }
         }
         let before = LinkCounters::read(&bed).unwrap();
         let came = received(&bed, Zone::Hostile);
-        let mut sent = 0;
+        let mut sent: u64 = 0;
         let mut lost = std::collections::BTreeMap::new();
-        while lost.is_empty() {
+        while !lost.contains_key(where_lost) {
             assert!(sent < 3_000_000, "{name}: the ring never filled");
             send_datagrams(&bed, 20_000, 18);
             sent += 20_000;
             wait_for(name, || {
                 lost = LinkCounters::read(&bed).unwrap().lost_since(&before);
-                received(&bed, Zone::Hostile) - came + lost.values().sum::<u64>() == sent
+                let known = received(&bed, Zone::Hostile) - came + lost.values().sum::<u64>();
+                assert!(known < sent + KERNEL_FRAMES, "{name}: {known} of {sent}: {lost:?}");
+                known >= sent
             });
         }
-        assert!(lost.keys().eq([where_lost]), "{name}: {lost:?}");
+        assert!(lost.contains_key(where_lost), "{name}: {lost:?}");
         drop(running);
     }
 }
+
+/// Finds an end's device in a bed.
+type EndOf = fn(&Bed) -> String;
 
 fn firewall_end(bed: &Bed, zone: Zone) -> String {
     bed.layout().port(zone).unwrap().firewall.clone().unwrap().device

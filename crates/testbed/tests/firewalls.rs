@@ -1,6 +1,12 @@
 //! Every driver with every kind of policy, on real beds, proved by probes; and the proof itself: when the firewall
 //! is interfered with, probes must notice.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "tests stop at the first thing that is wrong, and say why they are skipped"
+)]
+
 mod common;
 
 use common::{Prober, assert_gone, can_build_beds, namespaces_of, plain, spec};
@@ -198,11 +204,21 @@ fn a_firewall_that_stops_forwarding_is_noticed() {
             assert!(error.contains("forwarding was turned off"), "{error}");
         });
     }
-    with_firewall("xdp-redirect", ZoneForm::Two, &plain(), |bed, running, _, _| {
-        let end = bed.layout().port(Zone::Private).unwrap().firewall.clone().unwrap();
-        end.namespace.run("ip", &["link", "set", &end.device, "down"]).unwrap();
-        assert!(running.check_alive().is_err());
-    });
+    for (name, change) in [
+        ("linux", &["link", "set", "dev", "DEVICE", "down"][..]),
+        ("xdp-redirect", &["link", "set", "dev", "DEVICE", "down"]),
+        ("linux", &["link", "del", "dev", "DEVICE"]),
+    ] {
+        with_firewall(name, ZoneForm::Two, &plain(), |bed, running, _, _| {
+            running.check_alive().unwrap();
+            let end = bed.layout().port(Zone::Private).unwrap().firewall.clone().unwrap();
+            let words: Vec<&str> =
+                change.iter().map(|w| if *w == "DEVICE" { end.device.as_str() } else { *w }).collect();
+            end.namespace.run("ip", &words).unwrap();
+            let error = running.check_alive().unwrap_err().to_string();
+            assert!(error.contains("gone or down"), "{error}");
+        });
+    }
 }
 
 #[test]

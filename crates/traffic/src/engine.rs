@@ -210,6 +210,7 @@ impl Engine {
         self.recycled = frames::recycled_frame(shape);
         let mix = frames::mix(shape, &self.recycled)?;
         self.write_flows(&flows::generate(shape)?)?;
+        self.write_filling(frames::filling_offset(shape.ip));
         self.change_control(|control| {
             control.mix_count = mix.len() as u32;
             control.mix[..mix.len()].copy_from_slice(&mix);
@@ -222,6 +223,14 @@ impl Engine {
         });
         self.traffic = Some(shape.clone());
         Ok(())
+    }
+
+    /// Gives the generator the filling that it writes afresh; frames larger than its room are made in user space.
+    fn write_filling(&mut self, offset: usize) {
+        let Some(state) = self.skel.maps.bss_data.as_mut() else { return };
+        for (to, from) in state.filling.iter_mut().zip(&self.recycled[offset..]) {
+            *to = *from;
+        }
     }
 
     fn write_flows(&mut self, flows: &[types::flow]) -> Result<(), TrafficError> {

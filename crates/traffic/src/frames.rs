@@ -123,7 +123,7 @@ pub(crate) fn recycled_frame(shape: &TrafficShape) -> Vec<u8> {
     frame
 }
 
-fn filling_offset(ip: IpVersion) -> usize {
+pub(crate) fn filling_offset(ip: IpVersion) -> usize {
     ETHERNET_BYTES + ip_bytes(ip) + UDP_BYTES + STAMP_BYTES
 }
 

@@ -300,16 +300,17 @@ impl PacketSender {
                 return false;
             }
         }
+        let lag = self.own.now - due;
+        self.own.largest_lag = self.own.largest_lag.max(lag);
         if self.own.now >= phase.end + self.control.grace {
             self.end_phase();
             return false;
         }
-        self.is_in_time(lane, self.own.now - due, phase.interval[lane])
+        self.is_in_time(lane, lag, phase.interval[lane])
     }
 
     /// Whether a frame `lag` behind its time still goes out, or is left out.
     fn is_in_time(&mut self, lane: usize, lag: u64, interval: u64) -> bool {
-        self.own.largest_lag = self.own.largest_lag.max(lag);
         if lag > self.control.largest_lag {
             self.own.senders[lane].skipped += 1;
             self.own.senders[lane].due += interval;

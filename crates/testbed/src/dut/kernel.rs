@@ -59,14 +59,7 @@ impl Forwarding {
                 return Err(gone(format!("{version} forwarding was turned off")));
             }
         }
-        for end in self.side.ends() {
-            let carrier = format!("ipv4/conf/{}/forwarding", end.device);
-            self.side
-                .namespace
-                .setting(&carrier)
-                .map_err(|_| gone(format!("the link {} is gone", end.device)))?;
-        }
-        Ok(())
+        check_links(&self.side, "")
     }
 
     /// Links down, connections forgotten, `reload`, links up: frames are lost meanwhile, as in a restart.
@@ -94,6 +87,20 @@ impl Drop for Forwarding {
         // The namespace may be gone already; then it forwards nothing.
         let _ = self.side.namespace.set(&[("ipv4/ip_forward", "0"), ("ipv6/conf/all/forwarding", "0")]);
     }
+}
+
+/// Every link of the firewall is there, up, and shows `mark` in its listing.
+pub(super) fn check_links(side: &FirewallSide, mark: &str) -> Result<(), TestbedError> {
+    let listing = side.namespace.run("ip", &["-o", "link"])?;
+    for end in side.ends() {
+        let line = listing.lines().find(|line| line.contains(&format!(": {}@", end.device)));
+        if !line.is_some_and(|line| line.contains(mark) && line.contains(",UP")) {
+            let what =
+                if mark.is_empty() { String::new() } else { format!(", or has no{mark}program any more") };
+            return Err(gone(format!("the link {} is gone or down{what}", end.device)));
+        }
+    }
+    Ok(())
 }
 
 /// The firewall is not what was set up any more.

@@ -11,6 +11,7 @@ use crate::policy::{Action, PolicySpec, Protocol, Rule};
 use measure::shape::{IpVersion, Zone};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
 
 pub(super) struct Nftables;
 
@@ -42,7 +43,11 @@ impl Driver for Nftables {
 
     fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
         admit(self, policy)?;
-        let running = Filter { forwarding: Forwarding::start(bed, self.name())?, policy: policy.clone() };
+        let running = Filter {
+            forwarding: Forwarding::start(bed, self.name())?,
+            policy: policy.clone(),
+            counted: Mutex::default(),
+        };
         running.load()?;
         Ok(Box::new(running))
     }
@@ -51,9 +56,26 @@ impl Driver for Nftables {
 struct Filter {
     forwarding: Forwarding,
     policy: PolicySpec,
+    /// What the table's counters had before they were last read.
+    counted: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Filter {
+    /// Reads the counters and sets them back, adding up here. `nft list` reads the whole rule set first, whatever is
+    /// listed: 0.8 s with 10,000 rules and 14 s with a million addresses. `nft reset` does not: 4 ms.
+    fn read_counters(&self) -> Result<BTreeMap<String, u64>, TestbedError> {
+        let text = self.forwarding.namespace().run("nft", &["reset", "counters", "table", "inet", TABLE])?;
+        let fresh = parse_counters(&text);
+        if fresh.is_empty() {
+            return Err(gone(format!("the nftables table {TABLE} is not loaded")));
+        }
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, packets) in fresh {
+            *counted.entry(name).or_default() += packets;
+        }
+        Ok(counted.clone())
+    }
+
     fn load(&self) -> Result<(), TestbedError> {
         let policy = &self.policy;
         self.forwarding.namespace().feed("nft", &["-f", "-"], |out| render(policy, out)).map(drop)
@@ -66,8 +88,7 @@ impl Filter {
 
 impl Running for Filter {
     fn counters(&self) -> Result<BTreeMap<String, u64>, TestbedError> {
-        let text = self.forwarding.namespace().run("nft", &["list", "counters", "table", "inet", TABLE])?;
-        let mut counters = parse_counters(&text);
+        let mut counters = self.read_counters()?;
         counters.insert("ip_discards".to_owned(), self.forwarding.ip_discards()?);
         Ok(counters)
     }
@@ -86,8 +107,7 @@ impl Running for Filter {
 
     fn check_alive(&self) -> Result<(), TestbedError> {
         self.forwarding.check_alive()?;
-        let table = self.forwarding.namespace().run("nft", &["list", "counters", "table", "inet", TABLE]);
-        table.map(drop).map_err(|_| gone(format!("the nftables table {TABLE} is not loaded")))
+        self.read_counters().map(drop)
     }
 
     fn reset(&mut self) -> Result<(), TestbedError> {

@@ -1,7 +1,7 @@
 //! `xdp-redirect`: `bpf/redirect.bpf.c` on the firewall's ends. The least that a forwarder can do; everything else is
 //! measured against it.
 
-use super::kernel::gone;
+use super::kernel::check_links;
 use super::{Capabilities, Driver, Requirement, Running, admit};
 use crate::bed::{Bed, FirewallSide};
 use crate::error::TestbedError;
@@ -154,14 +154,7 @@ impl Running for Redirect {
     }
 
     fn check_alive(&self) -> Result<(), TestbedError> {
-        let listing = self.side.namespace.run("ip", &["-o", "link"])?;
-        for end in self.side.ends() {
-            let line = listing.lines().find(|line| line.contains(&format!(": {}@", end.device)));
-            if !line.is_some_and(|line| line.contains(" xdp ") && line.contains(",UP")) {
-                return Err(gone(format!("{} is down or has no XDP program any more", end.device)));
-            }
-        }
-        Ok(())
+        check_links(&self.side, " xdp ")
     }
 
     fn reset(&mut self) -> Result<(), TestbedError> {
