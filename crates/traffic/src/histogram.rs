@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn both_languages_have_the_same_buckets() {
+    fn needs_root_both_languages_have_the_same_buckets() {
         assert!(nix::unistd::geteuid().is_root(), "this test loads BPF: run it as root");
         let path = concat!(env!("OUT_DIR"), "/weather.bpf.o");
         let object = libbpf_rs::ObjectBuilder::default().open_file(path).unwrap().load().unwrap();
