@@ -4,6 +4,8 @@
 use crate::ledger::Ledger;
 use crate::results::{CpuUse, LatencySummary};
 use crate::shape::Lane;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// How many frames are offered.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,7 +54,7 @@ impl TrialRequest {
 }
 
 /// What happened on one lane, all cores together.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LaneOutcome {
     /// The lane.
     pub lane: Lane,
@@ -67,15 +69,18 @@ pub struct LaneOutcome {
     /// Frames with our mark but wrong content.
     pub corrupted: u64,
     /// One-way latency; `None` when nothing was sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<LatencySummary>,
     /// Packet delay variation: latency minus the smallest (RFC 5481 section 4.2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pdv_ns: Option<LatencySummary>,
     /// Inter-packet delay variation, absolute (RFC 5481 section 4.1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipdv_ns: Option<LatencySummary>,
 }
 
 /// One second (or the last part of one) of a trial.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SecondSample {
     /// Seconds from the start of the trial to the end of this sample.
     pub at_seconds: f64,
@@ -84,6 +89,7 @@ pub struct SecondSample {
     /// Frames received within it.
     pub received: u64,
     /// Latency of the frames received within it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<LatencySummary>,
 }
 

@@ -263,6 +263,7 @@ impl Builder {
             marks: Vec::new(),
             ledger: ledger((value.clamp(1e3, 1e8) * 10.0) as u64, 0.0, dut),
             latency_ns: None,
+            lanes: Vec::new(),
             cpu: cpu(cores),
             connections: matches!(dut, "nftables" | "iptables").then_some(65_536),
             memory_bytes: None,
@@ -281,6 +282,7 @@ fn trials(round: u32, rate: f64) -> Vec<Trial> {
         latency_ns: None,
         duplicated: 0,
         reordered: 0,
+        per_second: Vec::new(),
         faults: Vec::new(),
     };
     vec![trial(rate * 1.08, 0.031), trial(rate, 0.0)]
