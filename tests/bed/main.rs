@@ -58,7 +58,18 @@ fn results(suite: &Path, out: &Path, more: &[&str]) -> Results {
     arguments.extend(more);
     let output = bench(&arguments).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    follows_the_schema(out);
     report::load(out).unwrap()
+}
+
+/// Whether the file that was written is what the published schema says.
+fn follows_the_schema(out: &Path) {
+    let schema = include_str!("../../docs/schema/rampart-bench-1.json");
+    let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    let written = std::fs::read_to_string(out.join("results.json")).unwrap();
+    let wrong: Vec<String> =
+        validator.iter_errors(&serde_json::from_str(&written).unwrap()).map(|e| e.to_string()).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
 }
 
 fn of<'a>(results: &'a Results, dut: &str) -> Vec<&'a Point> {

@@ -24,6 +24,7 @@ const WIRE_SHARE: f64 = 0.70;
 const REDIRECT_SHARE: f64 = 0.60;
 const RATE_ERROR: f64 = 0.001;
 const ON_TIME_SHARE: f64 = 0.99;
+const MEMORY_BYTES: f64 = 200e6;
 const FLOWS: u32 = 1_000_000;
 const PACED_FRAMES_PER_SECOND: f64 = 100_000.0;
 
@@ -40,7 +41,9 @@ pub(crate) fn calibrate(args: &CalibrateArgs, json: bool, interrupt: &Interrupt)
     }
     let engine = Engine::load(traffic::MAX_FLOWS)?;
     let shared = Shared { engine: Rc::new(RefCell::new(engine)), interrupt: interrupt.clone() };
-    let figures = measure_all(&shared, FLOWS, args.seconds, args.rounds)?;
+    let mut figures = measure_all(&shared, FLOWS, args.seconds, args.rounds)?;
+    trial(&shared, "wire", traffic::MAX_FLOWS, Load::Maximum, args.seconds)?;
+    figures.push(peak_memory());
     if json {
         return output::out_json(&figures);
     }
@@ -226,6 +229,20 @@ fn paced_figures(trials: &[TrialOutcome]) -> Vec<Calibration> {
             "ns",
         ),
     ]
+}
+
+/// The most memory that this process had in use so far, the mapped state of the BPF programs included.
+fn peak_memory() -> Calibration {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib: f64 = line.and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap_or(f64::INFINITY);
+    Calibration {
+        name: format!("memory of the bench with {} flows, at most", traffic::MAX_FLOWS),
+        value: kib * 1024.0,
+        unit: "bytes".to_owned(),
+        target: Some(MEMORY_BYTES),
+        met: Some(kib * 1024.0 <= MEMORY_BYTES),
+    }
 }
 
 /// What one reading of the clock costs: no two events can be told apart more finely.
