@@ -7,19 +7,18 @@
 #include <linux/types.h>
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
+#include "net/headers.h"
 
 #define MAX_ZONES 3
-#define ETHERTYPE_IPV4 0x0800
-#define ETHERTYPE_IPV6 0x86dd
+#define ADDRESS_WORDS 3 /* both Ethernet addresses of a frame, in words of 32 bits */
 
 /* Where frames to a prefix go. Addresses are in network order, as the frame has them. */
 struct zone {
 	__u32 v4;
 	__u32 v4_mask;
-	__u64 v6_first_half; /* every zone's IPv6 prefix is a /64 */
+	__u32 v6[2]; /* every zone's IPv6 prefix is a /64 */
 	__u32 ifindex;
-	__u8 firewall_mac[6];
-	__u8 zone_mac[6];
+	__u32 addresses[ADDRESS_WORDS]; /* the zone's, then the firewall's, as they begin a frame */
 };
 
 const volatile struct zone zones[MAX_ZONES];
@@ -47,34 +46,6 @@ struct {
 	__type(value, __u32);
 } ports SEC(".maps");
 
-struct ethernet {
-	__u8 destination[6];
-	__u8 source[6];
-	__be16 type;
-} __attribute__((packed));
-
-struct ipv4 {
-	__u8 version_words;
-	__u8 traffic_class;
-	__be16 bytes;
-	__be16 id;
-	__be16 fragment;
-	__u8 ttl;
-	__u8 protocol;
-	__u16 check;
-	__u32 source;
-	__u32 destination;
-} __attribute__((packed));
-
-struct ipv6 {
-	__be32 version_class_flow;
-	__be16 payload_bytes;
-	__u8 next_header;
-	__u8 hop_limit;
-	__u64 source[2];
-	__u64 destination[2];
-} __attribute__((packed));
-
 static __always_inline int drop(enum drop reason)
 {
 	__u32 key = reason;
@@ -92,10 +63,9 @@ static __always_inline int forward(struct xdp_md *context, struct ethernet *ethe
 		return drop(DROP_NO_ZONE);
 	if (zones[i].ifindex == context->ingress_ifindex)
 		return XDP_PASS;
-	for (int byte = 0; byte < 6; byte++) {
-		ethernet->destination[byte] = zones[i].zone_mac[byte];
-		ethernet->source[byte] = zones[i].firewall_mac[byte];
-	}
+	/* Whole words, because the compiler moves bytes of unknown alignment one by one. */
+	for (int word = 0; word < ADDRESS_WORDS; word++)
+		((__u32 *)ethernet)[word] = zones[i].addresses[word];
 	return bpf_redirect_map(&ports, i, XDP_DROP);
 }
 
@@ -127,7 +97,8 @@ static __always_inline int forward_v6(struct xdp_md *context, struct ethernet *e
 	if ((void *)(ip + 1) > end)
 		return drop(DROP_MALFORMED);
 	for (__u32 i = 0; i < MAX_ZONES; i++) {
-		if (i >= zone_count || ip->destination[0] != zones[i].v6_first_half)
+		if (i >= zone_count || ip->destination[0] != zones[i].v6[0] ||
+		    ip->destination[1] != zones[i].v6[1])
 			continue;
 		if (ip->hop_limit <= 1)
 			return drop(DROP_EXPIRED);

@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .clang(clang()?)
         .clang_args(clang_args(&bpf))
         .build_and_generate(&out)?;
-    for path in ["redirect.bpf.c", "include"] {
+    for path in ["redirect.bpf.c", "net", "include"] {
         println!("cargo:rerun-if-changed={}", bpf.join(path).display());
     }
     Ok(())

@@ -5,7 +5,7 @@ use super::kernel::check_links;
 use super::{Capabilities, Driver, Requirement, Running, admit};
 use crate::bed::{Bed, FirewallSide};
 use crate::error::TestbedError;
-use crate::layout::{PortEnd, ZonePort};
+use crate::layout::{Mac, PortEnd, ZonePort};
 use crate::policy::PolicySpec;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
@@ -86,10 +86,9 @@ fn attach(ports: &[ZonePort]) -> Result<Attached, TestbedError> {
         let zone = &mut globals.zones[index];
         zone.v4 = u32::from_ne_bytes(port.addresses.v4.network().octets());
         zone.v4_mask = u32::from_ne_bytes(port.addresses.v4.netmask().octets());
-        zone.v6_first_half = first_half(port.addresses.v6.network());
+        zone.v6 = first_half(port.addresses.v6.network());
         zone.ifindex = end.ifindex;
-        zone.firewall_mac = end.mac.0;
-        zone.zone_mac = port.end.mac.0;
+        zone.addresses = ethernet_addresses(port.end.mac, end.mac);
         globals.zone_count = index as u32 + 1;
     }
     let loaded = open.load().map_err(failed("load"))?;
@@ -113,9 +112,15 @@ fn firewall_ends(ports: &[ZonePort]) -> impl Iterator<Item = (&ZonePort, &PortEn
 }
 
 /// The first 64 bits of an address as the program loads them from a frame.
-fn first_half(address: Ipv6Addr) -> u64 {
+fn first_half(address: Ipv6Addr) -> [u32; 2] {
     let [a, b, c, d, e, f, g, h, ..] = address.octets();
-    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+    [u32::from_ne_bytes([a, b, c, d]), u32::from_ne_bytes([e, f, g, h])]
+}
+
+/// Destination and source as a frame begins with them.
+fn ethernet_addresses(destination: Mac, source: Mac) -> [u32; 3] {
+    let ([a, b, c, d, e, f], [g, h, i, j, k, l]) = (destination.0, source.0);
+    [[a, b, c, d], [e, f, g, h], [i, j, k, l]].map(u32::from_ne_bytes)
 }
 
 /// Loads the program and puts it on an interface of the calling thread's namespace, to see whether that works.
