@@ -311,6 +311,7 @@ impl RealRig {
 
     fn run_trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
         let lanes = self.setup.lanes();
+        let settle = self.settle_time();
         let before = Before::take(&self.site, self.running.as_ref());
         let threads = self.running.firewall_threads();
         let cpu = CpuSnapshot::take(&threads).map_err(broken)?;
@@ -330,11 +331,7 @@ impl RealRig {
                 placement: self.setup.placement,
                 cores: &self.cores,
                 times_matter: request.times_matter,
-                settle: if request.reset_after_seconds.is_some() {
-                    Duration::from_secs(1)
-                } else {
-                    traffic::SETTLE
-                },
+                settle,
             };
             let reading = engine.run(ports, &plan, &mut watcher).map_err(broken_traffic)?;
             (watcher.into_seen(), reading)

@@ -196,8 +196,8 @@ fn problems_render_with_the_text_and_a_pointer() {
 const BUILTIN: &[(&str, [usize; 3], f64)] = &[
     ("demo", [4, 4, 4], 2.1),
     ("rfc2544", [21, 64, 64], 15.0),
-    ("eantc-ip", [16, 64, 80], 15.0),
-    ("tolly-udp", [18, 24, 24], 15.0),
+    ("eantc-ip", [16, 64, 80], 11.0),
+    ("tolly-udp", [18, 24, 24], 9.0),
 ];
 
 #[test]
