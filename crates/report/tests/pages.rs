@@ -264,7 +264,7 @@ fn directions_and_seconds_stand_where_they_were_measured() {
     assert!(html.contains("<details open><summary>Each direction</summary>"), "open for latency");
     assert!(html.contains("hostile → private") && html.contains("Second by second"));
     let markdown = render(&two_way, Format::Markdown, &Extras::default()).unwrap();
-    assert!(markdown.contains("| private → hostile |") && markdown.contains("IPDV: p99"));
+    assert!(markdown.contains("| private → hostile |") && markdown.contains("| IPDV p50 |"));
     let run = sample::demo();
     let html = page(&run);
     assert!(html.contains("<details><summary>Each direction</summary>"), "folded for throughput");
