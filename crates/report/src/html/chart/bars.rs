@@ -96,7 +96,7 @@ impl Bars<'_> {
 
 /// Where the text beside a bar begins whose bar or interval ends at `value`: behind the arrow, where there is one.
 fn beside(axis: &Axis, value: f64) -> f64 {
-    axis.at(value) + if axis.is_beyond(value) { 15.0 } else { 9.0 }
+    axis.at(value) + if axis.is_beyond(value) { 13.0 } else { 9.0 }
 }
 
 fn text_of(bar: &Bar) -> f64 {

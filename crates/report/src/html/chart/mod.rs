@@ -128,7 +128,7 @@ impl Svg {
         self.line(&format!("err {class}"), place(from, 0.0), place(to, 0.0));
         for (value, end) in [(low, from), (high, to)] {
             if axis.is_beyond(value) {
-                let corners = [(0.0, -4.5), (0.0, 4.5), (8.0 * axis.outward(value), 0.0)];
+                let corners = [(0.0, -4.0), (0.0, 4.0), (6.0 * axis.outward(value), 0.0)];
                 let at: Vec<(f64, f64)> = corners.iter().map(|(a, b)| place(end + a, *b)).collect();
                 self.path(&format!("{ARROW} {class}"), &at);
             } else if cap > 0.0 {
