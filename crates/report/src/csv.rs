@@ -9,11 +9,14 @@
 //! | `valid`, `marks` | `true` or `false`; the marks' kinds, and their details, separated by `; ` |
 //! | `offered` … `residual` | the loss ledger, in frames; named losses are summed |
 //! | `latency_min_ns` … `latency_max_ns` | the latency distribution, empty where it was not sampled |
+//! | `pdv_p50_ns`, `pdv_p99_ns`, `ipdv_p50_ns`, `ipdv_p99_ns` | delay variation (RFC 5481) in one deciding trial: of the direction with the largest, because distributions cannot be added |
+//! | `lanes_duplicated`, `lanes_reordered`, `lanes_corrupted` | frames of the same trial, summed over the directions; empty where directions were not kept |
 //! | `cpu_busy_cores` | busy processor time in cores: everything but idle and stolen |
 //! | `connections`, `memory_bytes` | of the firewall, empty where it cannot be told |
 
 use crate::error::ReportError;
-use measure::results::{CpuUse, Point, Results};
+use measure::results::{CpuUse, LatencySummary, Point, Results};
+use measure::trial::LaneOutcome;
 use std::collections::BTreeSet;
 
 /// All points as CSV with a header row (RFC 4180, line feeds alone).
@@ -63,6 +66,13 @@ fn header(factors: &BTreeSet<&str>) -> Vec<String> {
             "latency_p99_ns",
             "latency_p999_ns",
             "latency_max_ns",
+            "pdv_p50_ns",
+            "pdv_p99_ns",
+            "ipdv_p50_ns",
+            "ipdv_p99_ns",
+            "lanes_duplicated",
+            "lanes_reordered",
+            "lanes_corrupted",
             "cpu_busy_cores",
             "connections",
             "memory_bytes",
@@ -87,6 +97,7 @@ fn row(results: &Results, point: &Point, factors: &BTreeSet<&str>) -> Vec<String
     row.extend(value_columns(point));
     row.extend(ledger_columns(point));
     row.extend(latency_columns(point));
+    row.extend(lane_columns(point));
     row.push(busy_cores(&point.cpu).to_string());
     row.push(point.connections.map_or_else(String::new, |c| c.to_string()));
     row.push(point.memory_bytes.map_or_else(String::new, |b| b.to_string()));
@@ -128,6 +139,27 @@ fn latency_columns(point: &Point) -> Vec<String> {
     [l.min, l.mean, l.p50, l.p90, l.p99, l.p999, l.max].iter().map(f64::to_string).collect()
 }
 
+fn lane_columns(point: &Point) -> Vec<String> {
+    type Of = fn(&LaneOutcome) -> Option<LatencySummary>;
+    let largest = |of: Of, percentile: fn(LatencySummary) -> f64| {
+        let values = point.lanes.iter().filter_map(of).map(percentile);
+        values.max_by(f64::total_cmp).map_or_else(String::new, |v| v.to_string())
+    };
+    let sum = |of: fn(&LaneOutcome) -> u64| match point.lanes.is_empty() {
+        true => String::new(),
+        false => point.lanes.iter().map(of).sum::<u64>().to_string(),
+    };
+    vec![
+        largest(|l| l.pdv_ns, |s| s.p50),
+        largest(|l| l.pdv_ns, |s| s.p99),
+        largest(|l| l.ipdv_ns, |s| s.p50),
+        largest(|l| l.ipdv_ns, |s| s.p99),
+        sum(|l| l.duplicated),
+        sum(|l| l.reordered),
+        sum(|l| l.corrupted),
+    ]
+}
+
 /// Busy processor time in cores.
 pub(crate) fn busy_cores(cpu: &CpuUse) -> f64 {
     let busy: f64 = cpu.cores.iter().map(|c| c.user + c.system + c.interrupt).sum();
@@ -154,6 +186,39 @@ mod tests {
         assert_eq!(rows[point][at("value")].parse::<f64>().unwrap(), run.points[point].value);
         assert_eq!(&rows[0][at("factor.load")], "", "a test without that factor has an empty cell");
         assert!(rows.iter().all(|r| &r[at("residual")] == "0"));
+    }
+
+    #[test]
+    fn directions_are_summed_and_the_largest_variation_stands() {
+        let mut run = sample::demo();
+        run.points.retain(|p| !p.lanes.is_empty());
+        run.points.truncate(2);
+        let mut back = run.points[0].lanes[0].clone();
+        (back.duplicated, back.reordered, back.corrupted) = (1, 20, 300);
+        if let Some(pdv) = &mut back.pdv_ns {
+            (pdv.p50, pdv.p99) = (0.5, 9e9);
+        }
+        let forth = &mut run.points[0].lanes[0];
+        (forth.duplicated, forth.reordered, forth.corrupted) = (2, 30, 400);
+        let expected_p50 = forth.pdv_ns.unwrap().p50;
+        run.points[0].lanes.push(back);
+        run.points[1].lanes.clear();
+        let text = to_string(&run).unwrap();
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let header = reader.headers().unwrap().clone();
+        let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+        let p50 = expected_p50.to_string();
+        let expected = [
+            ("lanes_duplicated", "3"),
+            ("lanes_reordered", "50"),
+            ("lanes_corrupted", "700"),
+            ("pdv_p50_ns", p50.as_str()),
+            ("pdv_p99_ns", "9000000000"),
+        ];
+        for (name, value) in expected {
+            let at = header.iter().position(|h| h == name).unwrap();
+            assert_eq!((&rows[0][at], &rows[1][at]), (value, ""), "{name}");
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod ratio;
 pub mod terminal;
 
 mod about;
+mod lanes;
 mod layout;
 mod level;
 mod table;

@@ -3,8 +3,8 @@
 use crate::layout;
 use crate::table::md;
 use crate::view::{self, View};
-use crate::{Extras, about, level, tables, units, verdict};
-use measure::results::Results;
+use crate::{Extras, about, lanes, level, tables, units, verdict};
+use measure::results::{Metric, Results};
 use std::fmt::Write as _;
 
 /// The report as Markdown.
@@ -92,6 +92,9 @@ fn test_section(out: &mut String, view: &View<'_>, test: &view::Test<'_>, extras
         }
         let _ = writeln!(out, "{}", tables::block(view, block).markdown());
         if let Some(table) = tables::latency(block) {
+            let _ = writeln!(out, "{}", table.markdown());
+        }
+        if let Some(table) = lanes::table(block).filter(|_| block.metric == Metric::Latency) {
             let _ = writeln!(out, "{}", table.markdown());
         }
     }

@@ -26,9 +26,14 @@ impl Ratio {
 }
 
 /// The ratio of two points of one run, paired within rounds; `None` when either is invalid or has no finite ratio.
-/// Shares of lost frames have no ratio worth showing: next to nothing over next to nothing can be anything.
+/// Shares of lost frames have no ratio worth showing: next to nothing over next to nothing can be anything. Nor has a
+/// cost that was below zero in a round: it is lost in the noise, and a ratio of the other rounds would be of those
+/// where the noise made it large.
 pub(crate) fn of_points(point: &Point, reference: &Point) -> Option<Ratio> {
     if !point.valid || !reference.valid || point.metric == Metric::Loss {
+        return None;
+    }
+    if point.rounds.iter().chain(&reference.rounds).any(|r| *r < 0.0) {
         return None;
     }
     // A round without a value stands as 0 in the schema; it is no pair.
@@ -69,6 +74,13 @@ mod tests {
         // The rounds differ eightfold, but each pair differs twofold; the round without a value does not count.
         assert_eq!((ratio.value, ratio.low, ratio.high), (2.0, 2.0, 2.0));
         assert!(ratio.differs());
+        a.rounds[1] = -1.0;
+        assert_eq!(
+            of_points(&a, &b),
+            None,
+            "a value that the noise drove below zero is not left out but no value"
+        );
+        a.rounds[1] = 400.0;
         b.valid = false;
         assert_eq!(of_points(&a, &b), None, "no ratio with an invalid point");
     }

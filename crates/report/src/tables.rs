@@ -46,12 +46,12 @@ pub(crate) const fn meaning(kind: MarkKind) -> &'static str {
 
 /// The letters of a point's marks.
 pub(crate) fn letters(point: &Point) -> String {
-    point.marks.iter().map(|m| m.kind).collect::<BTreeSet<_>>().into_iter().map(letter).collect()
+    view::shown_kinds(point).collect::<BTreeSet<_>>().into_iter().map(letter).collect()
 }
 
-/// Explanations of every letter that the points use.
+/// Explanations of every letter that the points' cells show.
 pub(crate) fn notes<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<String> {
-    let kinds: BTreeSet<MarkKind> = points.flat_map(|p| p.marks.iter().map(|m| m.kind)).collect();
+    let kinds: BTreeSet<MarkKind> = points.flat_map(view::shown_kinds).collect();
     kinds.into_iter().map(|k| format!("{} = {}", letter(k), meaning(k))).collect()
 }
 
@@ -108,7 +108,7 @@ fn caption(view: &View<'_>, metric: Metric) -> String {
     }
 }
 
-fn row_heads(setting: &Setting<'_>, factors: &[String]) -> Vec<String> {
+pub(crate) fn row_heads(setting: &Setting<'_>, factors: &[String]) -> Vec<String> {
     if factors.is_empty() {
         return vec!["all".into()];
     }
@@ -204,7 +204,7 @@ fn points_of<'a>(view: &View<'a>, test: &str) -> impl Iterator<Item = &'a Point>
         view.tests.iter().filter(move |t| t.name == test).flat_map(|t| &t.blocks).flat_map(|b| &b.settings);
     // Cost and goodput are computed from the trials of the throughput, whose frames must not be counted twice.
     settings
-        .filter(|s| !matches!(s.metric, Metric::Cost | Metric::Goodput | Metric::BufferTime))
+        .filter(|s| view::has_own_trials(s.metric))
         .flat_map(|s| s.points.iter().copied())
         .collect::<Vec<_>>()
         .into_iter()
@@ -283,15 +283,20 @@ pub(crate) fn invalid(view: &View<'_>) -> Table {
 }
 
 /// Remarks of points that are valid, in the run's own words; equal ones are said once, with the number of points.
+/// What a firewall is does not depend on the test: that is said once a firewall.
 pub(crate) fn remarks(view: &View<'_>) -> Vec<String> {
     let mut said: Vec<(String, usize)> = Vec::new();
     for test in &view.tests {
         let points = test.blocks.iter().flat_map(|b| &b.settings).flat_map(|s| &s.points).filter(|p| p.valid);
         for point in points {
             for mark in point.marks.iter().filter(|m| m.kind == MarkKind::Note) {
-                let text = format!("{}, {}: {}", test.name, point.dut, mark.detail);
+                let role = view::restates_role(&point.dut, mark);
+                let text = match role {
+                    true => mark.detail.clone(),
+                    false => format!("{}, {}: {}", test.name, point.dut, mark.detail),
+                };
                 match said.iter_mut().find(|(t, _)| *t == text) {
-                    Some((_, count)) => *count += 1,
+                    Some((_, count)) => *count += usize::from(!role),
                     None => said.push((text, 1)),
                 }
             }

@@ -91,7 +91,8 @@ fn block_tables(out: &mut String, view: &View<'_>, test: &str, block: &Block<'_>
         units::metric_name(block.metric).to_lowercase(),
         level::phrases(telling)
     );
-    let names = tables::duts_of(view, block).iter().map(|d| d.len()).max().unwrap_or(0);
+    let longest = |name: String| name.lines().map(str::len).max().unwrap_or(0);
+    let names = tables::duts_of(view, block).into_iter().map(|d| longest(name(d))).max().unwrap_or(0);
     let room = usize::from(options.width).saturating_sub(names + 4) / (COLUMN + 3);
     for part in block.settings.chunks(room.max(1)) {
         let _ = writeln!(out, "{}\n", part_table(view, block, part, options));
@@ -105,11 +106,19 @@ fn part_table(view: &View<'_>, block: &Block<'_>, part: &[Setting<'_>], options:
     head.extend(part.iter().map(|s| Cell::new(heading(s, &varying)).set_alignment(CellAlignment::Right)));
     table.set_header(head);
     for dut in tables::duts_of(view, block) {
-        let mut row = vec![paint(Cell::new(dut), view.reference == Some(dut), Color::Cyan, options)];
+        let mut row = vec![paint(Cell::new(name(dut)), view.reference == Some(dut), Color::Cyan, options)];
         row.extend(part.iter().map(|s| cell(view, s, dut, options)));
         table.add_row(row);
     }
     table
+}
+
+/// A firewall's name; below it, that it stands here without the policy.
+fn name(dut: &str) -> String {
+    match view::Role::of(dut) {
+        view::Role::Forwarder => format!("{dut}\nno policy"),
+        _ => dut.into(),
+    }
 }
 
 /// The levels that tell a column from the others, a line each.
@@ -166,8 +175,7 @@ fn footnotes(out: &mut String, results: &Results) {
         out.push_str("Bits a second stand in the report. ");
     }
     out.push_str("Ratios are to the reference, with their 95 % interval.\n");
-    let kinds: BTreeSet<MarkKind> =
-        results.points.iter().flat_map(|p| p.marks.iter().map(|m| m.kind)).collect();
+    let kinds: BTreeSet<MarkKind> = results.points.iter().flat_map(view::shown_kinds).collect();
     for kind in kinds {
         let _ = writeln!(out, "[{}] {}", tables::letter(kind), tables::meaning(kind));
     }

@@ -300,6 +300,22 @@ pub(crate) fn is_bound(point: &Point) -> bool {
     !bound(point).is_empty()
 }
 
+/// Whether a mark says no more than what a firewall that only forwards is: the reports say so beside its name.
+pub(crate) fn restates_role(dut: &str, mark: &Mark) -> bool {
+    mark.kind == MarkKind::Note
+        && mark.detail.strip_prefix(dut).is_some_and(|rest| rest.starts_with(" only forwards"))
+}
+
+/// Kinds of marks that a point's cell shows.
+pub(crate) fn shown_kinds(point: &Point) -> impl Iterator<Item = MarkKind> {
+    point.marks.iter().filter(|m| !restates_role(&point.dut, m)).map(|m| m.kind)
+}
+
+/// Whether a metric has trials of its own; the others are computed from those of another point.
+pub(crate) const fn has_own_trials(metric: Metric) -> bool {
+    !matches!(metric, Metric::Cost | Metric::Goodput | Metric::BufferTime)
+}
+
 /// Why a point may not be used, in words.
 pub(crate) fn reason(point: &Point) -> String {
     let said: Vec<String> = point.marks.iter().filter(|m| m.kind.invalidates()).map(mark_text).collect();

@@ -8,7 +8,7 @@ use measure::suite::Layout;
 use report::compare::compare;
 use report::terminal::Options;
 use report::{Extras, Format, TestExtras, render};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn page(results: &Results) -> String {
     render(results, Format::Html, &Extras::default()).unwrap()
@@ -225,6 +225,121 @@ fn every_suite_that_ships_gives_its_extras() {
         }
     }
     assert!(seen >= 4, "{seen} suites");
+}
+
+#[test]
+fn a_firewall_that_only_forwards_says_so_once_and_marks_no_cell() {
+    let mut run = sample::demo();
+    run.points.retain(|p| matches!(p.dut.as_str(), "linux" | "nftables"));
+    for point in &mut run.points {
+        (point.valid, point.marks) = (true, Vec::new());
+        if point.dut == "linux" {
+            let detail = "linux only forwards: it stands here without the policy".into();
+            point.marks.push(Mark { kind: MarkKind::Note, detail });
+        }
+    }
+    let texts = |run: &Results| {
+        let markdown = render(run, Format::Markdown, &Extras::default()).unwrap();
+        [page(run), markdown, report::terminal::table(run, &Options::default())]
+    };
+    let [html, markdown, terminal] = texts(&run);
+    assert!(!html.contains("<sup>") && !markdown.contains(" [n]") && !terminal.contains("[n]"), "{terminal}");
+    for text in [&html, &markdown] {
+        assert_eq!(text.matches("linux only forwards").count(), 1);
+        assert!(!text.contains("a note, in the list of remarks"));
+    }
+    assert!(terminal.contains("no policy"));
+    // Another note, even one that begins alike but is of another firewall, is marked.
+    run.points.iter_mut().filter(|p| p.dut == "nftables").for_each(|p| {
+        p.marks.push(Mark { kind: MarkKind::Note, detail: "linux only forwards, nftables does more".into() });
+    });
+    let [html, markdown, terminal] = texts(&run);
+    assert!(html.contains("<sup>n</sup>") && markdown.contains(" [n]") && terminal.contains("[n]"));
+}
+
+#[test]
+fn directions_and_seconds_stand_where_they_were_measured() {
+    let two_way = sample::eantc(4);
+    let html = page(&two_way);
+    assert!(html.contains("<details open><summary>Each direction</summary>"), "open for latency");
+    assert!(html.contains("hostile → private") && html.contains("Second by second"));
+    let markdown = render(&two_way, Format::Markdown, &Extras::default()).unwrap();
+    assert!(markdown.contains("| private → hostile |") && markdown.contains("| IPDV p50 |"));
+    let run = sample::demo();
+    let html = page(&run);
+    assert!(html.contains("<details><summary>Each direction</summary>"), "folded for throughput");
+    let mut without = run;
+    for point in &mut without.points {
+        point.lanes.clear();
+        point.trials.iter_mut().for_each(|t| t.per_second.clear());
+    }
+    let html = page(&without);
+    assert!(!html.contains("Each direction") && !html.contains("Second by second"), "nothing is made up");
+}
+
+#[test]
+fn an_interval_that_is_noise_does_not_flatten_a_chart() {
+    let mut run = sample::demo();
+    run.points.retain(|p| p.metric == Metric::Cost && p.factors["frame"] == "64");
+    run.points.iter_mut().for_each(|p| (p.valid, p.marks) = (true, Vec::new()));
+    let charts = |run: &Results| page(run).split("<svg class=\"chart\"").nth(1).unwrap().to_string();
+    let widest = |chart: &str| {
+        let bars = chart.split("<rect class=\"b ").skip(1);
+        let widths = bars.map(|b| b.split("width=\"").nth(1).unwrap().split('"').next().unwrap());
+        widths.map(|w| w.parse::<f64>().unwrap()).fold(0.0, f64::max)
+    };
+    assert!(!page(&run).contains("class=\"arrow "));
+    run.points.iter_mut().for_each(|p| p.high = 1e9);
+    let noisy = charts(&run);
+    assert!(widest(&noisy) > 150.0, "{} px", widest(&noisy));
+    assert!(noisy.contains("class=\"arrow ink\"") && noisy.contains("An arrow: the interval reaches beyond"));
+}
+
+/// The custom properties of each palette: light, dark, print.
+fn palettes(page: &str) -> Vec<BTreeMap<&str, [f64; 3]>> {
+    let channel = |hex: &str| {
+        let c = f64::from(u8::from_str_radix(hex, 16).unwrap()) / 255.0;
+        if c <= 0.04045 { c / 12.92 } else { ((c + 0.055) / 1.055).powf(2.4) }
+    };
+    let colour = |text: &str| -> Option<[f64; 3]> {
+        let hex = text.strip_prefix('#')?;
+        let wide: String =
+            if hex.len() == 3 { hex.chars().flat_map(|c| [c, c]).collect() } else { hex.into() };
+        (wide.len() == 6).then(|| [0, 2, 4].map(|i| channel(&wide[i..i + 2])))
+    };
+    let blocks = page.split(":root{").skip(1).map(|rest| rest.split('}').next().unwrap());
+    blocks
+        .map(|block| {
+            let properties = block.split(';').filter_map(|p| p.trim().strip_prefix("--")?.split_once(':'));
+            properties.filter_map(|(name, value)| Some((name, colour(value)?))).collect()
+        })
+        .collect()
+}
+
+/// WCAG 2.2: 4.5 for text (success criterion 1.4.3), 3 for what a chart is read by (1.4.11).
+#[test]
+fn every_palette_has_contrast() {
+    let page = page(&sample::demo());
+    let palettes = palettes(&page);
+    assert_eq!(palettes.len(), 3, "light, dark, print");
+    let luminance = |[r, g, b]: [f64; 3]| 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    let ratio = |a: [f64; 3], b: [f64; 3]| {
+        let (a, b) = (luminance(a) + 0.05, luminance(b) + 0.05);
+        a.max(b) / a.min(b)
+    };
+    assert!((ratio([1.0; 3], [0.0; 3]) - 21.0).abs() < 1e-9, "white on black, as WCAG defines it");
+    let texts = ["ink", "soft", "link", "good", "careful", "bad"];
+    let grounds = ["bg", "card", "head"];
+    let pairs = texts.iter().flat_map(|t| grounds.iter().map(move |g| (*t, *g, 4.5)));
+    let drawn = ["s0", "s1", "s2", "s3", "s4", "s5", "s6", "s7"].map(|s| (s, "card", 3.0));
+    let pairs: Vec<(&str, &str, f64)> =
+        pairs.chain([("ink", "badbg", 4.5), ("soft", "badbg", 4.5)]).chain(drawn).collect();
+    for (index, palette) in palettes.iter().enumerate() {
+        for (front, ground, least) in &pairs {
+            let found = ratio(palette[front], palette[ground]);
+            assert!(found >= *least, "palette {index}: {front} on {ground} has {found:.2}, needs {least}");
+        }
+    }
 }
 
 #[test]

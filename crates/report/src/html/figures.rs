@@ -2,8 +2,10 @@
 //! others; bars where there are too few levels for a line; percentiles for latency.
 
 use super::chart::bars::{Bar, Bars};
+use super::chart::cuts_off;
 use super::chart::ladder::{self, Ladder};
 use super::chart::lines::{Dot, Lines, Series};
+use super::chart::scale::Span;
 use super::chart::stack::{Part, Stack};
 use crate::tables;
 use crate::view::{Block, Role, Setting, View};
@@ -33,7 +35,7 @@ const LEVELS_FOR_A_LINE: usize = 3;
 pub(crate) struct Ids(usize);
 
 impl Ids {
-    fn next(&mut self) -> String {
+    pub(crate) fn next(&mut self) -> String {
         self.0 += 1;
         format!("c{}", self.0)
     }
@@ -95,17 +97,17 @@ impl Panel<'_, '_> {
     }
 }
 
-/// The ends of all valid values of a block, for an axis that its charts share.
-fn reach(block: &Block<'_>) -> Vec<f64> {
+/// All valid values of a block, for an axis that its charts share.
+fn reach(block: &Block<'_>) -> Vec<Span> {
     let valid = block.settings.iter().flat_map(|s| &s.points).filter(|p| p.valid);
-    valid.flat_map(|p| [p.low.min(p.value).max(0.0), p.high.max(p.value)]).collect()
+    valid.map(|p| (p.value, p.low, p.high)).collect()
 }
 
 fn lines(
     view: &View<'_>,
     panel: &Panel<'_, '_>,
     x: &str,
-    reach: &[f64],
+    reach: &[Span],
     test: &str,
     ids: &mut Ids,
 ) -> Option<Figure> {
@@ -127,10 +129,29 @@ fn lines(
         x_labels: if by_load { Vec::new() } else { labels },
         x_unit: "frames/s",
         reach,
+        marked: true,
         series,
     }
     .draw()?;
-    Some(Figure { caption: title, svg, notes: not_drawn(&panel.settings, x), wide: false })
+    let mut notes = not_drawn(&panel.settings, x);
+    notes.extend(cut_off(&svg, &panel.settings));
+    Some(Figure { caption: title, svg, notes, wide: false })
+}
+
+/// What a chart shows only the beginning of, in words.
+fn cut_off(svg: &str, settings: &[&Setting<'_>]) -> Vec<String> {
+    let mut notes = Vec::new();
+    if cuts_off(svg) {
+        notes.push("An arrow: the interval reaches beyond the chart; the table has its ends.".into());
+    }
+    let valid = || settings.iter().flat_map(|s| &s.points).filter(|p| p.valid);
+    if valid().any(|p| p.value < 0.0) {
+        let below = valid().filter(|p| p.value < 0.0);
+        let values: Vec<String> =
+            below.map(|p| format!("{} {}", p.dut, units::value(&p.unit, p.value))).collect();
+        notes.push(format!("Below zero, drawn at zero: {}.", values.join(", ")));
+    }
+    notes
 }
 
 fn one_line(view: &View<'_>, panel: &Panel<'_, '_>, dut: &str, by_load: bool) -> Option<Series> {
@@ -226,7 +247,8 @@ pub(crate) fn bars(view: &View<'_>, setting: &Setting<'_>, place: &str, ids: &mu
         bars: verdict::ranking(setting).into_iter().map(|p| bar(view, setting, p)).collect(),
     }
     .draw()?;
-    Some(Figure { caption: title, svg, notes: Vec::new(), wide: true })
+    let notes = cut_off(&svg, &[setting]);
+    Some(Figure { caption: title, svg, notes, wide: true })
 }
 
 fn bar(view: &View<'_>, setting: &Setting<'_>, point: &Point) -> Bar {

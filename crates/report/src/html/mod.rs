@@ -2,18 +2,20 @@
 
 pub(crate) mod chart;
 mod figures;
+mod seconds;
 mod trials;
 
 use crate::error::ReportError;
 use crate::layout;
 use crate::table::Table;
 use crate::view::{self, Block, Test, View};
-use crate::{Extras, level, tables, units, verdict};
+use crate::{Extras, lanes, level, tables, units, verdict};
 use figures::{Figure, Ids};
 use measure::results::{Metric, Results};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
+use seconds::Seconds;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -108,6 +110,9 @@ struct BlockPart {
     folded: Vec<Figure>,
     table: Table,
     latency: Option<Table>,
+    lanes: Option<Table>,
+    lanes_open: bool,
+    seconds: Vec<Seconds>,
 }
 
 #[derive(Serialize)]
@@ -222,6 +227,9 @@ fn block_part(view: &View<'_>, block: &Block<'_>, test: &str, ids: &mut Ids) -> 
         folded,
         table: tables::block(view, block),
         latency: tables::latency(block),
+        lanes: lanes::table(block),
+        lanes_open: block.metric == Metric::Latency,
+        seconds: seconds::of_block(view, block, ids),
     }
 }
 

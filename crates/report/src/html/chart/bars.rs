@@ -1,6 +1,6 @@
 //! Horizontal bars, one a firewall: the ranking of a setting, the cost of a frame.
 
-use super::scale::Axis;
+use super::scale::{self, Axis, Span};
 use super::{Anchor, DISTINCT_SERIES, Svg, text_width};
 
 /// One firewall's bar.
@@ -44,10 +44,11 @@ const BOTTOM: f64 = 44.0;
 impl Bars<'_> {
     /// The chart as SVG; none when no bar has a value.
     pub(crate) fn draw(&self) -> Option<String> {
-        let highest = self.bars.iter().filter_map(|b| b.value.map(|v| v.2.max(v.0))).fold(f64::NAN, f64::max);
-        if highest.is_nan() {
+        let spans: Vec<Span> = self.bars.iter().filter_map(|b| b.value).collect();
+        if spans.is_empty() {
             return None;
         }
+        let highest = scale::reach(&spans).into_iter().fold(0.0, f64::max);
         let widest = |f: fn(&Bar) -> f64| self.bars.iter().map(f).fold(0.0, f64::max);
         let left = widest(|b| text_width(&b.name).max(text_width(&b.note) * 0.92)) + 14.0;
         let axis = self.widest_axis(highest, left);
@@ -66,7 +67,7 @@ impl Bars<'_> {
         loop {
             let axis = Axis::linear(highest, (left, right));
             let fits = self.bars.iter().all(|bar| {
-                let end = bar.value.map_or(left, |(value, _, high)| axis.at(high.max(value)) + 9.0);
+                let end = bar.value.map_or(left, |(value, _, high)| beside(&axis, high.max(value)));
                 bar.value.is_none() || end + text_of(bar) <= WIDTH
             });
             if fits || right < left + 100.0 {
@@ -93,6 +94,11 @@ impl Bars<'_> {
     }
 }
 
+/// Where the text beside a bar begins whose bar or interval ends at `value`: behind the arrow, where there is one.
+fn beside(axis: &Axis, value: f64) -> f64 {
+    axis.at(value) + if axis.is_beyond(value) { 13.0 } else { 9.0 }
+}
+
 fn text_of(bar: &Bar) -> f64 {
     (text_width(&bar.text) * 1.08).max(text_width(&bar.detail) * 0.92)
 }
@@ -117,11 +123,8 @@ fn draw_bar(svg: &mut Svg, axis: &Axis, bar: &Bar, left: f64, top: f64) {
         (axis.at(value) - left, ROW - 18.0),
         &bar.text,
     );
-    svg.line("err ink", (axis.at(low), middle), (axis.at(high), middle));
-    for end in [low, high] {
-        svg.line("err ink", (axis.at(end), middle - 4.0), (axis.at(end), middle + 4.0));
-    }
-    let x = axis.at(high.max(value)) + 9.0;
+    svg.interval("ink", axis, (low, high), 4.0, |along, across| (along, middle + across));
+    let x = beside(axis, high.max(value));
     let text_y = if bar.detail.is_empty() { middle + 4.0 } else { middle - 3.0 };
     svg.text("label strong", (x, text_y), Anchor::Start, &bar.text);
     if !bar.detail.is_empty() {

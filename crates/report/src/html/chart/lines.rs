@@ -1,6 +1,6 @@
 //! Lines over the levels of one factor: throughput by frame size or by flows, loss by load.
 
-use super::scale::Axis;
+use super::scale::{self, Axis, Span};
 use super::{Anchor, LINE, Svg, spread, text_width};
 
 /// One value with its interval.
@@ -49,8 +49,10 @@ pub(crate) struct Lines<'a> {
     pub(crate) x_labels: Vec<String>,
     /// Unit of a numeric horizontal axis.
     pub(crate) x_unit: &'a str,
-    /// Values that the axis must reach besides those of the lines, so that charts side by side share one.
-    pub(crate) reach: &'a [f64],
+    /// Values that the axis must suit besides those of the lines, so that charts side by side share one.
+    pub(crate) reach: &'a [Span],
+    /// A marker and an interval at every value; without, the line alone, for many values that have no interval.
+    pub(crate) marked: bool,
     /// The lines.
     pub(crate) series: Vec<Series>,
 }
@@ -70,12 +72,12 @@ struct Frame {
 impl Lines<'_> {
     /// The chart as SVG; none when there is nothing valid to draw.
     pub(crate) fn draw(&self) -> Option<String> {
-        let values: Vec<f64> =
-            self.dots().flat_map(|d| [d.value, d.low.max(0.0).min(d.value), d.high.max(d.value)]).collect();
-        if values.is_empty() {
+        let mut spans: Vec<Span> = self.dots().map(|d| (d.value, d.low, d.high)).collect();
+        if spans.is_empty() {
             return None;
         }
-        let values: Vec<f64> = values.into_iter().chain(self.reach.iter().copied()).collect();
+        spans.extend(self.reach);
+        let values = scale::reach(&spans);
         let labels = self.series.iter().map(|s| text_width(&s.name)).fold(0.0, f64::max);
         let right = WIDTH - labels - 36.0;
         let y = Axis::for_values(&values, 8.0, (HEIGHT - BOTTOM, TOP));
@@ -83,7 +85,7 @@ impl Lines<'_> {
         let mut svg = Svg::new(WIDTH, HEIGHT);
         self.draw_axes(&mut svg, &frame);
         for series in &self.series {
-            draw_series(&mut svg, &frame, series, self.shift(series));
+            self.draw_series(&mut svg, &frame, series);
         }
         self.draw_labels(&mut svg, &frame);
         Some(svg.finish(&self.id, &self.title, &self.description))
@@ -141,6 +143,24 @@ impl Lines<'_> {
         axis.ticks(64.0).into_iter().map(|t| (axis.at(t), axis.label(self.x_unit, t))).collect()
     }
 
+    fn draw_series(&self, svg: &mut Svg, frame: &Frame, series: &Series) {
+        let colour = series.index % super::DISTINCT_SERIES;
+        let shift = self.shift(series);
+        let at = |d: &Dot| ((frame.x)(d.x) + shift, frame.y.at(d.value));
+        for run in series.dots.split(Option::is_none) {
+            let points: Vec<(f64, f64)> = run.iter().flatten().map(at).collect();
+            if points.len() > 1 {
+                svg.path(&format!("l s{colour} d{colour}"), &points);
+            }
+        }
+        for dot in series.dots.iter().flatten().filter(|_| self.marked) {
+            let (x, y) = at(dot);
+            let upwards = |along: f64, across: f64| (x + across, along);
+            svg.interval(&format!("s{colour}"), &frame.y, (dot.low, dot.high), 0.0, upwards);
+            svg.marker(series.index, (x, y), dot.hollow, &dot.tip);
+        }
+    }
+
     /// Names at the ends of the lines, moved apart, each joined to its line.
     fn draw_labels(&self, svg: &mut Svg, frame: &Frame) {
         let ends: Vec<(&Series, (f64, f64))> = self
@@ -165,23 +185,5 @@ impl Lines<'_> {
             svg.marker(series.index, (x + 11.0, y), false, "");
             svg.text("label", (x + 20.0, y + 4.0), Anchor::Start, &series.name);
         }
-    }
-}
-
-fn draw_series(svg: &mut Svg, frame: &Frame, series: &Series, shift: f64) {
-    let class =
-        format!("l s{} d{}", series.index % super::DISTINCT_SERIES, series.index % super::DISTINCT_SERIES);
-    let at = |d: &Dot| ((frame.x)(d.x) + shift, frame.y.at(d.value));
-    for run in series.dots.split(Option::is_none) {
-        let points: Vec<(f64, f64)> = run.iter().flatten().map(at).collect();
-        if points.len() > 1 {
-            svg.path(&class, &points);
-        }
-    }
-    for dot in series.dots.iter().flatten() {
-        let (x, y) = at(dot);
-        let bar = format!("err s{}", series.index % super::DISTINCT_SERIES);
-        svg.line(&bar, (x, frame.y.at(dot.low)), (x, frame.y.at(dot.high)));
-        svg.marker(series.index, (x, y), dot.hollow, &dot.tip);
     }
 }

@@ -15,6 +15,14 @@ pub(crate) const DISTINCT_SERIES: usize = 8;
 /// Height of a line of chart text in px.
 pub(crate) const LINE: f64 = 15.0;
 
+/// Class of the arrows at intervals that are cut off.
+const ARROW: &str = "arrow";
+
+/// Whether a chart cut an interval off.
+pub(crate) fn cuts_off(svg: &str) -> bool {
+    svg.contains(&format!("class=\"{ARROW} "))
+}
+
 /// An SVG under construction.
 pub(crate) struct Svg {
     width: f64,
@@ -104,6 +112,29 @@ impl Svg {
             r#"<text class="{class}" transform="translate({x} {y}) rotate(-90)" text-anchor="middle">{}</text>"#,
             escape(text)
         );
+    }
+
+    /// An interval along an axis: a line with a cap at each end, or an arrow where it reaches beyond the axis.
+    /// `class` colours it; `place` makes a point of a position along the axis and one across it.
+    pub(crate) fn interval(
+        &mut self,
+        class: &str,
+        axis: &scale::Axis,
+        (low, high): (f64, f64),
+        cap: f64,
+        place: impl Fn(f64, f64) -> (f64, f64),
+    ) {
+        let (from, to) = (axis.at(low), axis.at(high));
+        self.line(&format!("err {class}"), place(from, 0.0), place(to, 0.0));
+        for (value, end) in [(low, from), (high, to)] {
+            if axis.is_beyond(value) {
+                let corners = [(0.0, -4.0), (0.0, 4.0), (6.0 * axis.outward(value), 0.0)];
+                let at: Vec<(f64, f64)> = corners.iter().map(|(a, b)| place(end + a, *b)).collect();
+                self.path(&format!("{ARROW} {class}"), &at);
+            } else if cap > 0.0 {
+                self.line(&format!("err {class}"), place(end, -cap), place(end, cap));
+            }
+        }
     }
 
     /// The marker of a series, by shape as well as by colour; hollow for a value that is a lower bound.

@@ -37,6 +37,17 @@ impl Axis {
         Self { low, high, log: true, start_px, end_px }
     }
 
+    /// Whether a value lies beyond an end of the axis, where [`Axis::at`] can only show that end.
+    pub(crate) fn is_beyond(&self, value: f64) -> bool {
+        value < self.low * 0.999 || value > self.high * 1.001
+    }
+
+    /// The direction in px, 1 or -1, in which a value beyond the axis lies.
+    pub(crate) fn outward(&self, value: f64) -> f64 {
+        let forward = (self.end_px - self.start_px).signum();
+        if value > self.high { forward } else { -forward }
+    }
+
     /// Where it ends.
     pub(crate) const fn end(&self) -> f64 {
         self.end_px
@@ -107,6 +118,26 @@ impl Axis {
     }
 }
 
+/// A value with its interval: value, low, high.
+pub(crate) type Span = (f64, f64, f64);
+
+/// What an axis must reach: every value, and the ends of the intervals that are moderate. An interval that reaches to
+/// more than twice the largest value, or to less than half the smallest, tells of noise: scaled by it, a chart would
+/// show nothing else. It is cut off at the edge, with some room to be seen.
+pub(crate) fn reach(spans: &[Span]) -> Vec<f64> {
+    let largest = spans.iter().map(|s| s.0).fold(0.0, f64::max);
+    let smallest = spans.iter().map(|s| s.0).filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
+    let mut reached: Vec<f64> = spans.iter().map(|s| s.0.max(0.0)).collect();
+    for &(value, low, high) in spans {
+        let too_high = largest > 0.0 && high > largest * 2.0;
+        reached.push(if too_high { largest * 1.25 } else { high.max(value).max(0.0) });
+        if low <= 0.0 || low >= smallest / 2.0 {
+            reached.push(low.min(value).max(0.0));
+        }
+    }
+    reached
+}
+
 /// `1.00 Mpps` reads `1 Mpps` at a tick.
 fn trim(text: &str) -> String {
     let (number, rest) = text.split_once(' ').map_or((text, ""), |(n, r)| (n, r));
@@ -154,6 +185,26 @@ mod tests {
         assert!(!Axis::for_values(&[0.0, 5.0, 500.0], 8.0, (0.0, 1.0)).log);
         assert!(!Axis::for_values(&[0.0], 8.0, (0.0, 1.0)).log, "all zero is drawn, not divided by");
         assert_eq!(Axis::linear(10.0, (100.0, 0.0)).at(0.0), 100.0);
+    }
+
+    #[test]
+    fn an_axis_is_scaled_by_values_and_moderate_intervals_not_by_noise() {
+        let highest = |spans: &[Span]| reach(spans).into_iter().fold(0.0, f64::max);
+        assert_eq!(highest(&[(100.0, 90.0, 150.0), (50.0, 40.0, 60.0)]), 150.0, "moderate: in full");
+        assert_eq!(highest(&[(100.0, 90.0, 110.0), (50.0, 40.0, 9e9)]), 125.0, "cut off, with room");
+        assert_eq!(
+            highest(&[(0.0, 0.0, 3.0)]),
+            3.0,
+            "without a value above 0 there is no scale but the interval"
+        );
+        assert_eq!(highest(&[(-30.0, -90.0, 36.0)]), 36.0);
+        let lowest = |spans: &[Span]| reach(spans).into_iter().fold(f64::INFINITY, f64::min);
+        assert_eq!(lowest(&[(100.0, 0.01, 110.0)]), 100.0);
+        assert_eq!(lowest(&[(100.0, -5.0, 110.0)]), 0.0);
+        let axis = Axis::linear(125.0, (0.0, 100.0));
+        assert!(
+            axis.is_beyond(9e9) && axis.is_beyond(-1.0) && !axis.is_beyond(0.0) && !axis.is_beyond(125.0)
+        );
     }
 
     #[test]

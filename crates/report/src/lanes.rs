@@ -1,0 +1,107 @@
+//! Each direction of a test by itself: what was sent and what arrived, and how evenly. Pure.
+
+use crate::table::{Cell, Head, Row, Table};
+use crate::view::{self, Block};
+use crate::{level, tables, units};
+use measure::results::{LatencySummary, Point};
+use measure::shape::Lane;
+use measure::trial::LaneOutcome;
+
+/// The directions of every valid point of a block whose latency was measured; none when there are no such, or when
+/// the block's values are computed from the trials of another.
+pub(crate) fn table(block: &Block<'_>) -> Option<Table> {
+    if !view::has_own_trials(block.metric) {
+        return None;
+    }
+    let mut factors: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
+    factors.sort_by_key(|f| level::column_rank(f));
+    let mut rows = Vec::new();
+    for setting in &block.settings {
+        for point in setting.points.iter().filter(|p| p.valid && is_timed(p)) {
+            let mut heads = vec![point.dut.clone()];
+            heads.extend(tables::row_heads(setting, &factors).into_iter().filter(|_| !factors.is_empty()));
+            rows.extend(point.lanes.iter().map(|lane| row(&heads, lane)));
+        }
+    }
+    (!rows.is_empty()).then(|| around(&factors, rows))
+}
+
+fn is_timed(point: &Point) -> bool {
+    point.lanes.iter().any(|lane| lane.latency_ns.is_some())
+}
+
+fn row(heads: &[String], outcome: &LaneOutcome) -> Row {
+    let mut heads = heads.to_vec();
+    heads.push(name(outcome.lane));
+    // A frame that arrived twice was received once, so more received than sent would be a defect; the ledger tells it.
+    let lost = outcome.sent.saturating_sub(outcome.received);
+    let counts =
+        [outcome.sent, outcome.received, lost, outcome.duplicated, outcome.reordered, outcome.corrupted];
+    let mut cells: Vec<Cell> = counts.iter().map(|n| Cell::number(units::count(*n), *n as f64)).collect();
+    cells.extend([outcome.latency_ns, outcome.pdv_ns, outcome.ipdv_ns].map(times));
+    Row { heads, cells }
+}
+
+/// Two percentiles in one cell: with a column each, the table would not fit on paper.
+fn times(times: Option<LatencySummary>) -> Cell {
+    let time = |ns: f64| units::value("ns", ns);
+    times.map_or_else(Cell::none, |t| {
+        Cell::number(time(t.p50), t.p50).with_detail(format!("p99 {}", time(t.p99)))
+    })
+}
+
+/// `private → hostile`.
+fn name(lane: Lane) -> String {
+    format!("{} → {}", lane.from.name(), lane.to.name())
+}
+
+fn around(factors: &[String], rows: Vec<Row>) -> Table {
+    let mut corner = vec!["Firewall".to_string()];
+    corner.extend(factors.iter().map(|f| level::name(f)));
+    corner.push("Direction".into());
+    let frames = ["sent", "received", "lost", "duplicated", "reordered", "corrupted"];
+    let times = ["latency p50", "PDV p50", "IPDV p50"];
+    Table {
+        caption: "Each direction in one deciding trial, the one whose latency stands above; in small print the 99th percentile".into(),
+        corner,
+        groups: Vec::new(),
+        head: frames.iter().chain(&times).map(|h| Head::one(*h)).collect(),
+        rows,
+        notes: vec![
+            "lost = sent less received intact; corrupted frames are among them".into(),
+            "PDV = packet delay variation: latency less the smallest (RFC 5481 section 4.2)".into(),
+            "IPDV = inter-packet delay variation: difference to the frame before, without its sign (RFC 5481 section 4.1)".into(),
+        ],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
+    use crate::view::View;
+    use measure::results::Metric;
+
+    #[test]
+    fn every_direction_of_a_valid_point_is_a_row_whose_frames_add_up() {
+        let mut run = sample::eantc(3);
+        let latencies = || run.points.iter().filter(|p| p.metric == Metric::Latency);
+        let expected: usize = latencies().map(|p| p.lanes.len()).sum();
+        assert!(latencies().any(|p| p.lanes.len() == 2) && latencies().any(|p| p.lanes.len() == 1));
+        let rows = |run: &measure::results::Results| {
+            let view = View::new(run, None);
+            let blocks = view.tests.iter().flat_map(|t| &t.blocks).filter(|b| b.metric == Metric::Latency);
+            blocks.filter_map(table).flat_map(|t| t.rows).collect::<Vec<_>>()
+        };
+        let found = rows(&run);
+        assert_eq!(found.len(), expected);
+        for row in &found {
+            let of = |i: usize| row.cells[i].sort.unwrap();
+            assert_eq!(of(0), of(1) + of(2), "sent = received + lost");
+            assert_eq!(row.cells.len(), 9);
+        }
+        assert!(found.iter().any(|r| r.heads.last().is_some_and(|h| h == "hostile → private")));
+        run.points.iter_mut().for_each(|p| p.valid = false);
+        assert!(rows(&run).is_empty(), "an invalid point has no figures");
+    }
+}
