@@ -1,0 +1,295 @@
+//! Bit vectors that share what they have in common.
+//!
+//! A vector of up to millions of bits is cut into chunks of 512 bits, and chunks into blocks of 16. Each different chunk
+//! and each different block is stored once, so that 100,000 classes of addresses whose vectors differ in a few bits take
+//! a few hundred bytes each, and equal vectors are found by comparing a few numbers. Number 0 is the empty chunk, and the
+//! empty block.
+
+use rustc_hash::FxHashMap;
+
+/// Words of a chunk: 64 bytes, a line of the cache.
+pub const CHUNK_WORDS: usize = 8;
+/// Bits of a chunk.
+pub const CHUNK_BITS: usize = CHUNK_WORDS * 64;
+/// Chunks of a block: their numbers too are 64 bytes.
+pub const BLOCK_CHUNKS: usize = 16;
+/// Bits of a block.
+pub const BLOCK_BITS: usize = CHUNK_BITS * BLOCK_CHUNKS;
+
+type Chunk = [u64; CHUNK_WORDS];
+type Block = [u32; BLOCK_CHUNKS];
+
+/// Chunks and blocks, each stored once.
+#[derive(Debug)]
+pub(crate) struct Store {
+    bits: usize,
+    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) blocks: Vec<Block>,
+    chunk_numbers: FxHashMap<Chunk, u32>,
+    block_numbers: FxHashMap<Block, u32>,
+    /// What two blocks have in common, once computed.
+    common: FxHashMap<(u32, u32), u32>,
+    chunks_in_common: FxHashMap<(u32, u32), u32>,
+}
+
+/// Vectors of one field's classes: `width` block numbers each.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Vectors {
+    pub(crate) width: usize,
+    pub(crate) blocks: Vec<u32>,
+    numbers: FxHashMap<Box<[u32]>, u32>,
+}
+
+impl Vectors {
+    pub(crate) fn new(store: &Store) -> Self {
+        Self { width: store.width(), ..Self::default() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.blocks.len() / self.width
+    }
+
+    pub(crate) fn get(&self, class: u32) -> &[u32] {
+        &self.blocks[class as usize * self.width..][..self.width]
+    }
+
+    /// The number of a vector; a new one when it is not there yet.
+    pub(crate) fn number(&mut self, vector: &[u32]) -> u32 {
+        if let Some(number) = self.numbers.get(vector) {
+            return *number;
+        }
+        let number = self.len() as u32;
+        self.blocks.extend_from_slice(vector);
+        self.numbers.insert(vector.into(), number);
+        number
+    }
+
+    /// Appends a vector that is known to be new, or need not be found again.
+    pub(crate) fn push(&mut self, vector: &[u32]) {
+        self.blocks.extend_from_slice(vector);
+    }
+}
+
+impl Store {
+    /// For vectors of a number of bits.
+    pub(crate) fn new(bits: usize) -> Self {
+        let mut store = Self {
+            bits,
+            chunks: Vec::new(),
+            blocks: Vec::new(),
+            chunk_numbers: FxHashMap::default(),
+            block_numbers: FxHashMap::default(),
+            common: FxHashMap::default(),
+            chunks_in_common: FxHashMap::default(),
+        };
+        store.chunk([0; CHUNK_WORDS]);
+        store.block([0; BLOCK_CHUNKS]);
+        store
+    }
+
+    /// Block numbers of a vector, at least 1.
+    pub(crate) fn width(&self) -> usize {
+        self.bits.div_ceil(BLOCK_BITS).max(1)
+    }
+
+    pub(crate) fn chunk(&mut self, chunk: Chunk) -> u32 {
+        let next = self.chunks.len() as u32;
+        let number = *self.chunk_numbers.entry(chunk).or_insert(next);
+        if number == next {
+            self.chunks.push(chunk);
+        }
+        number
+    }
+
+    pub(crate) fn block(&mut self, block: Block) -> u32 {
+        let next = self.blocks.len() as u32;
+        let number = *self.block_numbers.entry(block).or_insert(next);
+        if number == next {
+            self.blocks.push(block);
+        }
+        number
+    }
+
+    /// A vector with some bits set besides those of another. The bits come in order.
+    pub(crate) fn with_bits(&mut self, base: &[u32], bits: &[u32]) -> Vec<u32> {
+        let mut vector = base.to_vec();
+        let mut rest = bits;
+        while let Some(&first) = rest.first() {
+            let place = first as usize / BLOCK_BITS;
+            let here = rest.partition_point(|bit| *bit as usize / BLOCK_BITS == place);
+            vector[place] = self.block_with_bits(vector[place], &rest[..here]);
+            rest = &rest[here..];
+        }
+        vector
+    }
+
+    fn block_with_bits(&mut self, number: u32, bits: &[u32]) -> u32 {
+        let mut block = self.blocks[number as usize];
+        let mut rest = bits;
+        while let Some(&first) = rest.first() {
+            let place = first as usize / CHUNK_BITS;
+            let here = rest.partition_point(|bit| *bit as usize / CHUNK_BITS == place);
+            let in_block = place % BLOCK_CHUNKS;
+            let mut chunk = self.chunks[block[in_block] as usize];
+            for bit in &rest[..here] {
+                chunk[*bit as usize % CHUNK_BITS / 64] |= 1 << (bit % 64);
+            }
+            block[in_block] = self.chunk(chunk);
+            rest = &rest[here..];
+        }
+        self.block(block)
+    }
+
+    /// What two vectors have in common.
+    pub(crate) fn and(&mut self, a: &[u32], b: &[u32], into: &mut Vec<u32>) {
+        into.clear();
+        for (x, y) in a.iter().zip(b) {
+            let both = self.and_blocks(*x, *y);
+            into.push(both);
+        }
+    }
+
+    /// The first bit that two vectors have in common.
+    pub(crate) fn first_in_common(&mut self, a: &[u32], b: &[u32]) -> Option<u32> {
+        for (place, (x, y)) in a.iter().zip(b).enumerate() {
+            let both = self.and_blocks(*x, *y);
+            if both != 0 {
+                return self.first_of_block(both).map(|bit| (place * BLOCK_BITS) as u32 + bit);
+            }
+        }
+        None
+    }
+
+    fn and_blocks(&mut self, x: u32, y: u32) -> u32 {
+        if x == 0 || y == 0 || x == y {
+            return if x == y { x } else { 0 };
+        }
+        let key = (x.min(y), x.max(y));
+        if let Some(known) = self.common.get(&key) {
+            return *known;
+        }
+        let (a, b) = (self.blocks[x as usize], self.blocks[y as usize]);
+        let mut both = [0; BLOCK_CHUNKS];
+        for ((into, x), y) in both.iter_mut().zip(a).zip(b) {
+            *into = self.and_chunks(x, y);
+        }
+        let number = self.block(both);
+        self.common.insert(key, number);
+        number
+    }
+
+    fn and_chunks(&mut self, x: u32, y: u32) -> u32 {
+        if x == 0 || y == 0 || x == y {
+            return if x == y { x } else { 0 };
+        }
+        let key = (x.min(y), x.max(y));
+        if let Some(known) = self.chunks_in_common.get(&key) {
+            return *known;
+        }
+        let (mut a, b) = (self.chunks[x as usize], self.chunks[y as usize]);
+        a.iter_mut().zip(b).for_each(|(a, b)| *a &= b);
+        let number = self.chunk(a);
+        self.chunks_in_common.insert(key, number);
+        number
+    }
+
+    fn first_of_block(&self, block: u32) -> Option<u32> {
+        let chunks = &self.blocks[block as usize];
+        let place = chunks.iter().position(|chunk| *chunk != 0)?;
+        let words = &self.chunks[chunks[place] as usize];
+        let word = words.iter().position(|word| *word != 0)?;
+        Some((place * CHUNK_BITS + word * 64) as u32 + words[word].trailing_zeros())
+    }
+
+    /// Every bit of a vector, in order.
+    pub(crate) fn bits_of(&self, vector: &[u32], into: &mut Vec<u32>) {
+        into.clear();
+        for (block_place, block) in vector.iter().enumerate().filter(|(_, block)| **block != 0) {
+            for (place, chunk) in self.blocks[*block as usize].iter().enumerate().filter(|(_, chunk)| **chunk != 0) {
+                let base = block_place * BLOCK_BITS + place * CHUNK_BITS;
+                for (word_place, word) in self.chunks[*chunk as usize].iter().enumerate() {
+                    let mut word = *word;
+                    while word != 0 {
+                        into.push((base + word_place * 64) as u32 + word.trailing_zeros());
+                        word &= word - 1;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A vector whose bits are turned on and off one at a time: what a sweep over boundaries needs.
+#[derive(Debug)]
+pub(crate) struct Changing {
+    words: Vec<u64>,
+    vector: Vec<u32>,
+    changed: Vec<u32>,
+}
+
+impl Changing {
+    pub(crate) fn new(store: &Store) -> Self {
+        Self { words: vec![0; store.width() * BLOCK_BITS / 64], vector: vec![0; store.width()], changed: Vec::new() }
+    }
+
+    pub(crate) fn flip(&mut self, bit: u32) {
+        self.words[bit as usize / 64] ^= 1 << (bit % 64);
+        self.changed.push(bit / CHUNK_BITS as u32);
+    }
+
+    /// The vector as it stands.
+    pub(crate) fn vector(&mut self, store: &mut Store) -> &[u32] {
+        self.changed.sort_unstable();
+        self.changed.dedup();
+        let mut rest = self.changed.as_slice();
+        while let Some(&first) = rest.first() {
+            let place = first as usize / BLOCK_CHUNKS;
+            let here = rest.partition_point(|chunk| *chunk as usize / BLOCK_CHUNKS == place);
+            let mut block = store.blocks[self.vector[place] as usize];
+            for chunk in &rest[..here] {
+                let mut words = [0; CHUNK_WORDS];
+                words.copy_from_slice(&self.words[*chunk as usize * CHUNK_WORDS..][..CHUNK_WORDS]);
+                block[*chunk as usize % BLOCK_CHUNKS] = store.chunk(words);
+            }
+            self.vector[place] = store.block(block);
+            rest = &rest[here..];
+        }
+        self.changed.clear();
+        &self.vector
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    const BITS: u32 = 20_000;
+
+    fn bits() -> impl Strategy<Value = BTreeSet<u32>> {
+        proptest::collection::btree_set(prop_oneof![0u32..130, 500u32..530, 0..BITS], 0..40)
+    }
+
+    proptest! {
+        #[test]
+        fn vectors_agree_with_sets(a in bits(), b in bits()) {
+            let mut store = Store::new(BITS as usize);
+            let empty = vec![0; store.width()];
+            let list = |set: &BTreeSet<u32>| set.iter().copied().collect::<Vec<_>>();
+            let (x, y) = (store.with_bits(&empty, &list(&a)), store.with_bits(&empty, &list(&b)));
+            let (mut both, mut found) = (Vec::new(), Vec::new());
+            store.and(&x, &y, &mut both);
+            store.bits_of(&both, &mut found);
+            let expected: Vec<u32> = a.intersection(&b).copied().collect();
+            prop_assert_eq!(store.first_in_common(&x, &y), expected.first().copied());
+            prop_assert_eq!(found, expected);
+            let union = store.with_bits(&x, &list(&b));
+            prop_assert_eq!(&union, &store.with_bits(&y, &list(&a)), "equal sets are equal numbers");
+            let mut changing = Changing::new(&store);
+            a.iter().chain(&b).for_each(|bit| changing.flip(*bit));
+            a.intersection(&b).for_each(|bit| changing.flip(*bit));
+            prop_assert_eq!(changing.vector(&mut store), &union[..]);
+        }
+    }
+}
