@@ -105,6 +105,19 @@ pub fn explain(policy: &Policy, packet: &Packet, at: Timestamp) -> Explanation {
 }
 
 impl Mismatch {
+    /// The rule's key that does not match.
+    pub const fn field(self) -> &'static str {
+        match self {
+            Mismatch::Disabled => "enabled",
+            Mismatch::Schedule => "schedule",
+            Mismatch::From => "from",
+            Mismatch::To => "to",
+            Mismatch::Source => "source",
+            Mismatch::Destination => "destination",
+            Mismatch::Service => "service",
+        }
+    }
+
     /// In words, for a rule and a packet: "its service is http, the packet's tcp/443".
     pub fn words(self, policy: &Policy, rule: &Rule, packet: &Packet) -> String {
         let written = &rule.written;

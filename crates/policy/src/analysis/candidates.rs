@@ -5,7 +5,8 @@ use crate::form::{Field, Form};
 use crate::tables::{AddressClasses, Classes, Store, Vectors, row_vectors};
 use std::sync::Arc;
 
-/// A set of more classes than this is wide: looking at each would take longer than looking at every rule.
+/// A set of more classes than this is wide: looking at each would take longer than looking at every rule. It bounds the
+/// combinations of classes of several fields too.
 const FEW: usize = 32;
 
 /// For the rows of a form, the rows that share a class with them in every field where theirs are few.
@@ -20,6 +21,15 @@ struct Classed {
     of: Vec<u32>,
     few: Vec<Option<Vec<u32>>>,
     rows: Vectors,
+    /// How many rows each class has.
+    counts: Vec<u64>,
+}
+
+impl Classed {
+    /// A combination of vectors, with that of each of some classes besides.
+    fn with<'s>(&'s self, vectors: &[&'s [u32]], classes: &[u32]) -> Vec<Vec<&'s [u32]>> {
+        classes.iter().map(|class| [vectors, &[self.rows.get(*class)]].concat()).collect()
+    }
 }
 
 impl Candidates {
@@ -36,29 +46,35 @@ impl Candidates {
 
     /// The other rows that pass a test and may overlap a row, in order.
     pub(super) fn of_row(&self, row: usize, test: impl Fn(usize) -> bool) -> Vec<usize> {
-        let narrow = self.fields.iter().filter_map(|field| {
-            let classes = field.few[field.of[row] as usize].as_ref()?;
-            Some((field, classes))
-        });
-        let mut best: Option<Vec<u32>> = None;
-        let mut bits = Vec::new();
-        for (field, classes) in narrow {
-            let mut rows = Vec::new();
-            for class in classes {
-                self.store.bits_of(field.rows.get(*class), &mut bits);
-                rows.extend_from_slice(&bits);
-            }
-            if best.as_ref().is_none_or(|best| rows.len() < best.len()) {
-                best = Some(rows);
+        let mut narrow: Vec<(u64, &Classed, &[u32])> = Vec::new();
+        for field in &self.fields {
+            if let Some(classes) = &field.few[field.of[row] as usize] {
+                let rows = classes.iter().map(|class| field.counts[*class as usize]).sum();
+                narrow.push((rows, field, classes));
             }
         }
-        let mut found: Vec<usize> = match best {
-            Some(rows) => rows.into_iter().map(|other| other as usize).filter(|other| *other != row && test(*other)).collect(),
-            None => (0..self.rows).filter(|other| *other != row && test(*other)).collect(),
-        };
+        narrow.sort_by_key(|(rows, _, _)| *rows);
+        let mut combinations: Vec<Vec<&[u32]>> = vec![Vec::new()];
+        for (_, field, classes) in narrow {
+            if combinations.len() * classes.len() <= FEW {
+                combinations = combinations.iter().flat_map(|c| field.with(c, classes)).collect();
+            }
+        }
+        self.in_common(&combinations).into_iter().filter(|other| *other != row && test(*other)).collect()
+    }
+
+    /// The rows that all vectors of any combination have, in order; every row when a combination is empty.
+    fn in_common(&self, combinations: &[Vec<&[u32]>]) -> Vec<usize> {
+        let mut found = Vec::new();
+        for vectors in combinations {
+            if vectors.is_empty() {
+                return (0..self.rows).collect();
+            }
+            self.store.bits_in_common(vectors, &mut found);
+        }
         found.sort_unstable();
         found.dedup();
-        found
+        found.into_iter().map(|row| row as usize).collect()
     }
 }
 
@@ -79,5 +95,7 @@ fn classed<S>(field: &Field<S>, class_sets: &[Vec<u32>], everywhere: &[u32], sto
             }
         }
     }
-    Classed { of: field.of.clone(), few, rows: row_vectors(field, class_sets, everywhere, store) }
+    let rows = row_vectors(field, class_sets, everywhere, store);
+    let counts = (0..rows.len() as u32).map(|class| store.count(rows.get(class))).collect();
+    Classed { of: field.of.clone(), few, rows, counts }
 }

@@ -102,6 +102,11 @@ pub(super) fn choose(store: &mut Store, parts: &[Vectors; 3], limits: Limits) ->
     let mut orders = [[0, 1, 2], [0, 2, 1], [1, 2, 0]];
     orders.sort_by_key(|[a, b, _]| parts[*a].len().saturating_mul(parts[*b].len()));
     for [a, b, c] in orders {
+        // The class of both is rarely much coarser than the finer of the two: do not build a table that will be thrown away.
+        let hopeless = parts[a].len().max(parts[b].len()).saturating_mul(parts[c].len()) / 16 > limits.last;
+        if hopeless {
+            continue;
+        }
         let Some((first, classes)) = cross(store, &parts[a], &parts[b], limits.first) else { break };
         if classes.len().saturating_mul(parts[c].len()) > limits.last {
             continue;
@@ -118,7 +123,7 @@ pub(super) fn choose(store: &mut Store, parts: &[Vectors; 3], limits: Limits) ->
     Method::Vectors(bit_vectors(store, parts))
 }
 
-fn last_table(store: &mut Store, a: &Vectors, b: &Vectors) -> Vec<u32> {
+fn last_table(store: &Store, a: &Vectors, b: &Vectors) -> Vec<u32> {
     let mut table = Vec::with_capacity(a.len() * b.len());
     for x in 0..a.len() as u32 {
         for y in 0..b.len() as u32 {

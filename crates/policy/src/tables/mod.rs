@@ -220,8 +220,9 @@ fn address_tables(
 /// The class of every value below a bound.
 fn spread(segments: &Segments<u32>, values: usize) -> Vec<u32> {
     let mut classes = vec![0; values];
-    for (first, class) in segments.iter().filter(|(first, _)| (*first as usize) < values) {
-        classes[*first as usize..].fill(*class);
+    for (i, (first, class)) in segments.iter().enumerate() {
+        let end = segments.get(i + 1).map_or(values, |(next, _)| values.min(*next as usize));
+        classes[values.min(*first as usize)..end].fill(*class);
     }
     classes
 }

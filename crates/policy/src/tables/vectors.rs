@@ -25,6 +25,8 @@ pub(crate) struct Store {
     bits: usize,
     pub(crate) chunks: Vec<Chunk>,
     pub(crate) blocks: Vec<Block>,
+    /// For each block, a bit for each chunk that is not empty.
+    masks: Vec<u16>,
     chunk_numbers: FxHashMap<Chunk, u32>,
     block_numbers: FxHashMap<Block, u32>,
     /// What two blocks have in common, once computed.
@@ -77,6 +79,7 @@ impl Store {
             bits,
             chunks: Vec::new(),
             blocks: Vec::new(),
+            masks: Vec::new(),
             chunk_numbers: FxHashMap::default(),
             block_numbers: FxHashMap::default(),
             common: FxHashMap::default(),
@@ -105,6 +108,7 @@ impl Store {
         let next = self.blocks.len() as u32;
         let number = *self.block_numbers.entry(block).or_insert(next);
         if number == next {
+            self.masks.push((0..).zip(block).fold(0, |mask, (i, chunk)| mask | u16::from(chunk != 0) << i));
             self.blocks.push(block);
         }
         number
@@ -150,14 +154,47 @@ impl Store {
     }
 
     /// The first bit that two vectors have in common.
-    pub(crate) fn first_in_common(&mut self, a: &[u32], b: &[u32]) -> Option<u32> {
-        for (place, (x, y)) in a.iter().zip(b).enumerate() {
-            let both = self.and_blocks(*x, *y);
-            if both != 0 {
-                return self.first_of_block(both).map(|bit| (place * BLOCK_BITS) as u32 + bit);
+    pub(crate) fn first_in_common(&self, a: &[u32], b: &[u32]) -> Option<u32> {
+        let mut first = None;
+        self.words_in_common(&[a, b], |base, word| {
+            first = Some(base + word.trailing_zeros());
+            false
+        });
+        first
+    }
+
+    /// Every bit that some vectors have in common, in order, after what is there already.
+    pub(crate) fn bits_in_common(&self, vectors: &[&[u32]], into: &mut Vec<u32>) {
+        self.words_in_common(vectors, |base, mut word| {
+            while word != 0 {
+                into.push(base + word.trailing_zeros());
+                word &= word - 1;
+            }
+            true
+        });
+    }
+
+    /// Visits the words, not 0, that some vectors have in common, each with its first bit, until told to stop. Nothing is
+    /// kept, so this is for what is asked once.
+    fn words_in_common(&self, vectors: &[&[u32]], mut visit: impl FnMut(u32, u64) -> bool) {
+        for place in 0..self.width() {
+            let blocks = vectors.iter().map(|vector| vector[place] as usize);
+            let mut mask = blocks.fold(u16::MAX, |mask, block| mask & self.masks[block]);
+            while mask != 0 {
+                let at = mask.trailing_zeros() as usize;
+                mask &= mask - 1;
+                let mut words = [u64::MAX; CHUNK_WORDS];
+                for vector in vectors {
+                    let chunk = &self.chunks[self.blocks[vector[place] as usize][at] as usize];
+                    words.iter_mut().zip(chunk).for_each(|(word, other)| *word &= other);
+                }
+                for (i, word) in words.iter().enumerate().filter(|(_, word)| **word != 0) {
+                    if !visit((place * BLOCK_BITS + at * CHUNK_BITS + i * 64) as u32, *word) {
+                        return;
+                    }
+                }
             }
         }
-        None
     }
 
     fn and_blocks(&mut self, x: u32, y: u32) -> u32 {
@@ -193,29 +230,20 @@ impl Store {
         number
     }
 
-    fn first_of_block(&self, block: u32) -> Option<u32> {
-        let chunks = &self.blocks[block as usize];
-        let place = chunks.iter().position(|chunk| *chunk != 0)?;
-        let words = &self.chunks[chunks[place] as usize];
-        let word = words.iter().position(|word| *word != 0)?;
-        Some((place * CHUNK_BITS + word * 64) as u32 + words[word].trailing_zeros())
-    }
-
     /// Every bit of a vector, in order.
     pub(crate) fn bits_of(&self, vector: &[u32], into: &mut Vec<u32>) {
         into.clear();
-        for (block_place, block) in vector.iter().enumerate().filter(|(_, block)| **block != 0) {
-            for (place, chunk) in self.blocks[*block as usize].iter().enumerate().filter(|(_, chunk)| **chunk != 0) {
-                let base = block_place * BLOCK_BITS + place * CHUNK_BITS;
-                for (word_place, word) in self.chunks[*chunk as usize].iter().enumerate() {
-                    let mut word = *word;
-                    while word != 0 {
-                        into.push((base + word_place * 64) as u32 + word.trailing_zeros());
-                        word &= word - 1;
-                    }
-                }
-            }
-        }
+        self.bits_in_common(&[vector], into);
+    }
+
+    /// How many bits a vector has.
+    pub(crate) fn count(&self, vector: &[u32]) -> u64 {
+        let mut count = 0;
+        self.words_in_common(&[vector], |_, word| {
+            count += u64::from(word.count_ones());
+            true
+        });
+        count
     }
 }
 
