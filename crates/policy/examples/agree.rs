@@ -5,9 +5,9 @@
 #[path = "../tests/random/mod.rs"]
 mod random;
 
+use policy::Policy;
 use policy::interpret::decide;
 use policy::tables::{Limits, Tables};
-use policy::Policy;
 use random::{Choices, MOMENTS, bytes, packet, policy_text};
 use std::process::ExitCode;
 
@@ -29,12 +29,17 @@ fn main() -> ExitCode {
             let expected = decide(&policy, &packet, at);
             let found = [chosen.look_up(&packet).0, vectors.look_up(&packet).0];
             if found != [expected; 2] {
-                println!("seed {seed}: {packet:?}\ninterpreter {expected:?}\ntables, vectors {found:?}\n{text}");
+                println!(
+                    "seed {seed}: {packet:?}\ninterpreter {expected:?}\ntables, vectors {found:?}\n{text}"
+                );
                 return ExitCode::FAILURE;
             }
         }
     }
     let done = policies * PACKETS_A_POLICY;
-    println!("{done} packets under {policies} policies: no difference, in {:.1} s", start.elapsed().as_secs_f64());
+    println!(
+        "{done} packets under {policies} policies: no difference, in {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
     ExitCode::SUCCESS
 }

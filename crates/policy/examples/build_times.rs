@@ -28,10 +28,20 @@ type Shape = (&'static str, fn(u64) -> (String, String, String));
 
 const SHAPES: [Shape; 5] = [
     ("one host each (as the bench)", |i| ("any".into(), v4(0xac10_0000 + i, 32), "tcp/80".into())),
-    ("ports", |i| ("any".into(), "10.0.0.0/8".into(), format!("{}/{}", ["tcp", "udp"][i as usize & 1], i / 2 % 65536))),
-    ("host to host", |i| (v4(0x0a00_0000 + mix(i) % 0xff_ffff, 32), v4(0xac10_0000 + mix(!i) % 0xf_ffff, 32), service(i))),
+    ("ports", |i| {
+        ("any".into(), "10.0.0.0/8".into(), format!("{}/{}", ["tcp", "udp"][i as usize & 1], i / 2 % 65536))
+    }),
+    ("host to host", |i| {
+        (v4(0x0a00_0000 + mix(i) % 0xff_ffff, 32), v4(0xac10_0000 + mix(!i) % 0xf_ffff, 32), service(i))
+    }),
     ("prefixes, mixed", |i| {
-        let wide = |r: u64| if r % 10 == 0 { "any".into() } else { v4(r >> 8, [8, 16, 20, 24, 24, 28, 32, 32][r as usize >> 4 & 7]) };
+        let wide = |r: u64| {
+            if r % 10 == 0 {
+                "any".into()
+            } else {
+                v4(r >> 8, [8, 16, 20, 24, 24, 28, 32, 32][r as usize >> 4 & 7])
+            }
+        };
         (wide(mix(i)), wide(mix(!i)), service(mix(i ^ 77)))
     }),
     ("IPv6", |i| {
@@ -57,7 +67,9 @@ fn v4(address: u64, length: u32) -> String {
 }
 
 fn text(shape: Shape, rules: usize) -> String {
-    let mut text = String::from("[zones]\nin = { interfaces = \"e0\" }\nout = { interfaces = \"e1\" }\ndmz = { interfaces = \"e2\" }\n");
+    let mut text = String::from(
+        "[zones]\nin = { interfaces = \"e0\" }\nout = { interfaces = \"e1\" }\ndmz = { interfaces = \"e2\" }\n",
+    );
     for i in 0..rules as u64 {
         let (source, destination, service) = shape.1(i);
         let (from, to) = [("in", "out"), ("out", "dmz"), ("in", "dmz")][i as usize % 3];
@@ -73,7 +85,9 @@ fn text(shape: Shape, rules: usize) -> String {
 
 fn main() -> ExitCode {
     let mut late = false;
-    println!("| shape | rules | read and check | warnings | build | tables MiB | method | accesses: median, most |");
+    println!(
+        "| shape | rules | read and check | warnings | build | tables MiB | method | accesses: median, most |"
+    );
     println!("|---|---|---|---|---|---|---|---|");
     for shape in SHAPES {
         for (rules, promised) in SIZES {
@@ -91,7 +105,11 @@ fn main() -> ExitCode {
             late |= building > promised;
             println!(
                 "| {} | {rules} | {} | {} | {}{note} | {:.1} | {method} | {median}, {most} |",
-                shape.0, ms(reading), ms(warning), ms(building), bytes as f64 / 1_048_576.0
+                shape.0,
+                ms(reading),
+                ms(warning),
+                ms(building),
+                bytes as f64 / 1_048_576.0
             );
         }
     }
@@ -110,7 +128,8 @@ fn accesses(policy: &Policy, tables: &Tables) -> (u32, u32) {
             let (source, destination) = (first(&rule.source), first(&other.destination));
             let destination = if source.is_ipv4() == destination.is_ipv4() { destination } else { source };
             let (from, to) = (rule.from.trailing_zeros() as u8, rule.to.trailing_zeros() as u8);
-            let packet = Packet { from, to, source, destination, protocol: (key >> 16) as u8, selector: key as u16 };
+            let packet =
+                Packet { from, to, source, destination, protocol: (key >> 16) as u8, selector: key as u16 };
             tables.look_up(&packet).1
         })
         .collect();

@@ -56,13 +56,17 @@ impl Form {
 
     /// The form of those rules of a policy that a test picks.
     pub(crate) fn with(policy: &Policy, takes_part: impl Fn(&Rule) -> bool) -> Self {
-        let rows: Vec<(u32, &Rule)> = (0u32..).zip(&policy.rules).filter(|(_, rule)| takes_part(rule)).collect();
+        let rows: Vec<(u32, &Rule)> =
+            (0u32..).zip(&policy.rules).filter(|(_, rule)| takes_part(rule)).collect();
         let zones = policy.zones.len();
         let pairs = field(rows.iter().map(|(_, rule)| (rule.from, rule.to)));
         Self {
             zones,
             rules: rows.iter().map(|(i, _)| *i).collect(),
-            pair: Field { sets: pairs.sets.iter().map(|(f, t)| pair_set(zones, *f, *t)).collect(), of: pairs.of },
+            pair: Field {
+                sets: pairs.sets.iter().map(|(f, t)| pair_set(zones, *f, *t)).collect(),
+                of: pairs.of,
+            },
             source: shared_field(rows.iter().map(|(_, rule)| &rule.source)),
             destination: shared_field(rows.iter().map(|(_, rule)| &rule.destination)),
             service: shared_field(rows.iter().map(|(_, rule)| &rule.service)),

@@ -130,11 +130,15 @@ impl Mismatch {
             }
             Mismatch::From => format!("it is from {}, the packet from {}", written.from, zone(packet.from)),
             Mismatch::To => format!("it is to {}, the packet to {}", written.to, zone(packet.to)),
-            Mismatch::Source => format!("its source is {}, and {} is not in it", written.source, packet.source),
+            Mismatch::Source => {
+                format!("its source is {}, and {} is not in it", written.source, packet.source)
+            }
             Mismatch::Destination => {
                 format!("its destination is {}, and {} is not in it", written.destination, packet.destination)
             }
-            Mismatch::Service => format!("its service is {}, the packet's {}", written.service, packet.service_words()),
+            Mismatch::Service => {
+                format!("its service is {}, the packet's {}", written.service, packet.service_words())
+            }
         }
     }
 }

@@ -139,9 +139,12 @@ pub(crate) fn suggestion<'a>(word: &str, choice: impl IntoIterator<Item = &'a st
     let choice: Vec<&str> = choice.into_iter().collect();
     // A word of more than a line is no slip of the finger, and its distances would cost its length squared.
     let near = choice.iter().filter(|_| word.len() <= 100);
-    let nearest = near.map(|c| (strsim::damerau_levenshtein(word, c), *c)).min();
+    let distance = |c: &&str| (strsim::damerau_levenshtein(word, c), c.chars().next() != word.chars().next());
+    let nearest = near.map(|c| (distance(c), *c)).min();
     match nearest {
-        Some((distance, c)) if distance <= 1 + word.chars().count() / 4 => format!("did you mean `{c}`?"),
+        Some(((distance, _), c)) if distance <= 1 + word.chars().count() / 4 => {
+            format!("did you mean `{c}`?")
+        }
         _ if choice.is_empty() => "there are none".to_owned(),
         _ if choice.len() > 40 => {
             format!("there are {}, among them: {}", choice.len(), choice[..12].join(", "))
@@ -157,7 +160,8 @@ mod tests {
     #[test]
     fn places_count_characters_and_never_fall_outside() {
         let places = Places::new("f", "äb\ncd\n");
-        for (byte, expected) in [(0, (1, 1)), (1, (1, 1)), (2, (1, 2)), (4, (2, 1)), (6, (2, 3)), (7, (3, 1)), (99, (3, 1))]
+        for (byte, expected) in
+            [(0, (1, 1)), (1, (1, 1)), (2, (1, 2)), (4, (2, 1)), (6, (2, 3)), (7, (3, 1)), (99, (3, 1))]
         {
             assert_eq!(places.line_and_column(byte), expected, "byte {byte}");
         }

@@ -61,7 +61,9 @@ impl<T: Point> RangeSet<T> {
         let mut merged: Vec<(T, T)> = Vec::with_capacity(sorted.len());
         for (first, last) in sorted {
             match merged.last_mut() {
-                Some(before) if before.1.next().is_none_or(|after| first <= after) => before.1 = before.1.max(last),
+                Some(before) if before.1.next().is_none_or(|after| first <= after) => {
+                    before.1 = before.1.max(last)
+                }
                 _ => merged.push((first, last)),
             }
         }

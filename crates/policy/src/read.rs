@@ -76,7 +76,11 @@ impl<'t> Section<'t> {
     }
 
     pub(crate) fn missing(&self, key: &str, example: &str, c: &mut Collector<'_>) {
-        c.report(self.span.clone(), format!("{} lacks `{key}`", self.what), Some(format!("write {key} = {example}")));
+        c.report(
+            self.span.clone(),
+            format!("{} lacks `{key}`", self.what),
+            Some(format!("write {key} = {example}")),
+        );
     }
 
     /// One of some words.
@@ -151,14 +155,20 @@ impl<'t> Section<'t> {
                     let what = format!("{} number {}", kind.header, i + 1);
                     sections.push(Section::new(table, item.span(), kind, what, c));
                 }
-                other => wrong_type(c, key, item.span(), other, &format!("a table, under [[{key}]]")).unwrap_or(()),
+                other => {
+                    wrong_type(c, key, item.span(), other, &format!("a table, under [[{key}]]")).unwrap_or(())
+                }
             }
         }
         sections
     }
 
     /// The entries of a table whose keys the user chooses, in the order of the text.
-    pub(crate) fn named(&self, key: &'static str, c: &mut Collector<'_>) -> Vec<(Located<&'t str>, &'t Value<'t>)> {
+    pub(crate) fn named(
+        &self,
+        key: &'static str,
+        c: &mut Collector<'_>,
+    ) -> Vec<(Located<&'t str>, &'t Value<'t>)> {
         let Some(value) = self.value(key) else { return Vec::new() };
         let DeValue::Table(table) = value.get_ref() else {
             let wanted = format!("a table: [{key}]");
@@ -182,7 +192,11 @@ pub(crate) fn texts<'t>(
     match value.get_ref() {
         DeValue::String(_) => Some(text_of(value, key, c).into_iter().collect()),
         DeValue::Array(items) if items.is_empty() => {
-            c.report(value.span(), format!("`{key}` is empty"), Some("leave the key out, or name something".to_owned()));
+            c.report(
+                value.span(),
+                format!("`{key}` is empty"),
+                Some("leave the key out, or name something".to_owned()),
+            );
             None
         }
         DeValue::Array(items) => {

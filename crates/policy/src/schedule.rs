@@ -52,7 +52,8 @@ impl Schedule {
         let since_yesterday = |w: &Window, yesterday: Date| w.wraps() && w.has(yesterday) && minute < w.end;
         let yesterday = local.date().yesterday().ok();
         (self.day_counts(local.date()) && self.windows.iter().any(today))
-            || yesterday.is_some_and(|y| self.day_counts(y) && self.windows.iter().any(|w| since_yesterday(w, y)))
+            || yesterday
+                .is_some_and(|y| self.day_counts(y) && self.windows.iter().any(|w| since_yesterday(w, y)))
     }
 
     /// Whether a window begins on a day.
@@ -101,7 +102,7 @@ impl Schedule {
     fn moments(&self, day: Date, minute: u16) -> impl Iterator<Item = Timestamp> + use<> {
         let day = if minute == DAY { day.tomorrow().unwrap_or(day) } else { day };
         let ambiguous = self.time_zone.to_ambiguous_timestamp(day.to_datetime(clock(minute % DAY)));
-        ambiguous.clone().earlier().into_iter().chain(ambiguous.later())
+        ambiguous.earlier().into_iter().chain(ambiguous.later())
     }
 }
 
@@ -181,7 +182,8 @@ fn hours_of(text: &str) -> Option<(u16, u16)> {
 
 fn minute(text: &str) -> Option<u16> {
     let (hours, minutes) = text.split_once(':')?;
-    let two_digits = |s: &str| (s.len() == 2 && s.bytes().all(|b| b.is_ascii_digit())).then(|| s.parse::<u16>().ok());
+    let two_digits =
+        |s: &str| (s.len() == 2 && s.bytes().all(|b| b.is_ascii_digit())).then(|| s.parse::<u16>().ok());
     let (hours, minutes) = (two_digits(hours)??, two_digits(minutes)??);
     (minutes < 60 && hours * 60 + minutes <= DAY).then_some(hours * 60 + minutes)
 }
@@ -285,7 +287,15 @@ mod tests {
         ] {
             assert_eq!(Window::parse(text).unwrap(), Window { days, begin, end }, "{text}");
         }
-        for text in ["", "mon 8-9", "mon 08:00-25:00", "someday", "mon 08:00-08:00", "mon 24:00-01:00", "mon 08:00-09:00 x"] {
+        for text in [
+            "",
+            "mon 8-9",
+            "mon 08:00-25:00",
+            "someday",
+            "mon 08:00-08:00",
+            "mon 24:00-01:00",
+            "mon 08:00-09:00 x",
+        ] {
             assert!(Window::parse(text).is_err(), "{text}");
         }
     }

@@ -69,7 +69,9 @@ impl ServiceSet {
             "icmpv6" => icmp(ICMPV6, ICMPV6_TYPES, text, rest),
             "protocol" => match rest.parse::<u8>() {
                 Ok(number) => Ok(Self::between(key(number, 0), key(number, u16::MAX))),
-                Err(_) => wrong(text, "write an IP protocol by its number: \"protocol/47\" (0 to 255)".to_owned()),
+                Err(_) => {
+                    wrong(text, "write an IP protocol by its number: \"protocol/47\" (0 to 255)".to_owned())
+                }
             },
             _ => wrong(text, suggestion(name, ["tcp", "udp", "sctp", "icmp", "icmpv6", "protocol"])),
         }
@@ -96,7 +98,9 @@ fn ports(protocol: u8, text: &str, rest: &str) -> Result<ServiceSet, (String, Op
         (Ok(first), Ok(last)) if first <= last => {
             Ok(ServiceSet::between(key(protocol, first), key(protocol, last)))
         }
-        (Ok(first), Ok(last)) => wrong(text, format!("the ports end before they begin: write {last}-{first}")),
+        (Ok(first), Ok(last)) => {
+            wrong(text, format!("the ports end before they begin: write {last}-{first}"))
+        }
         _ => wrong(text, "write a port (\"tcp/80\") or ports (\"tcp/8000-8080\"), 0 to 65535".to_owned()),
     }
 }
@@ -113,7 +117,10 @@ fn icmp(
     };
     let number = types.iter().find(|(name, _)| *name == kind).map(|(_, n)| *n).or_else(|| kind.parse().ok());
     let Some(number) = number else {
-        return wrong(text, format!("an ICMP type: {}", suggestion(kind, types.iter().map(|(name, _)| *name))));
+        return wrong(
+            text,
+            format!("an ICMP type: {}", suggestion(kind, types.iter().map(|(name, _)| *name))),
+        );
     };
     let base = u16::from(number) << 8;
     match code.map(str::parse::<u8>) {

@@ -37,7 +37,9 @@ proptest! {
 /// Enough rules for several chunks and blocks, many of them alike.
 #[test]
 fn many_rules_agree_too() {
-    let mut text = String::from("[zones]\na = { interfaces = \"e0\" }\nb = { interfaces = \"e1\" }\nc = { interfaces = \"e2\" }\n");
+    let mut text = String::from(
+        "[zones]\na = { interfaces = \"e0\" }\nb = { interfaces = \"e1\" }\nc = { interfaces = \"e2\" }\n",
+    );
     for i in 0..20_000u32 {
         let (x, y, z) = (i % 7 * 30, i / 7 % 250, i % 250);
         let (from, to) = [("a", "b"), ("b", "c"), ("any", "a")][i as usize % 3];

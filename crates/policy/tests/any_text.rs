@@ -12,16 +12,46 @@ const VALID: [&str; 4] = [
 
 /// Pieces that mean something in the language, and some that do not.
 const PIECES: [&str; 32] = [
-    "\"", "[", "]", "{", "}", "=", "\n", "#", ".", "-", "/", "any", "self", "0", "9999999999999", "-1", "10.0.0.0/8", "::/0",
-    "tcp/0-65535", "icmp/8/0", "daily 22:00-06:00", "2026-02-29", "true", "[[rules]]\n", "[objects]\n", "name = \"x\"\n",
-    "\u{0}", "é", "'''", "\"\"\"", "country:", "{ members = [\"any\"], except = [\"any\"] }",
+    "\"",
+    "[",
+    "]",
+    "{",
+    "}",
+    "=",
+    "\n",
+    "#",
+    ".",
+    "-",
+    "/",
+    "any",
+    "self",
+    "0",
+    "9999999999999",
+    "-1",
+    "10.0.0.0/8",
+    "::/0",
+    "tcp/0-65535",
+    "icmp/8/0",
+    "daily 22:00-06:00",
+    "2026-02-29",
+    "true",
+    "[[rules]]\n",
+    "[objects]\n",
+    "name = \"x\"\n",
+    "\u{0}",
+    "é",
+    "'''",
+    "\"\"\"",
+    "country:",
+    "{ members = [\"any\"], except = [\"any\"] }",
 ];
 
 fn check(text: &str) -> Result<(), TestCaseError> {
     match Policy::parse("any", text) {
         Ok(policy) => {
             policy.warnings();
-            policy::Tables::build(&policy, jiff::Timestamp::UNIX_EPOCH).map_err(|e| TestCaseError::fail(e.to_string()))?;
+            policy::Tables::build(&policy, jiff::Timestamp::UNIX_EPOCH)
+                .map_err(|e| TestCaseError::fail(e.to_string()))?;
             policy.next_change(jiff::Timestamp::UNIX_EPOCH);
         }
         Err(problems) => {
@@ -38,7 +68,9 @@ fn check(text: &str) -> Result<(), TestCaseError> {
 /// Cuts, doubles or replaces parts of a text.
 fn mutated(mut text: String, changes: &[(usize, usize, usize, usize)]) -> String {
     for (kind, at, length, piece) in changes {
-        let place = |wanted: usize| (0..=wanted % (text.len() + 1)).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+        let place = |wanted: usize| {
+            (0..=wanted % (text.len() + 1)).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0)
+        };
         let (start, end) = (place(*at), place(at % (text.len() + 1) + length % 24));
         let (start, end) = (start.min(end), start.max(end));
         let piece = PIECES[piece % PIECES.len()].to_owned();

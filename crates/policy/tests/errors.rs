@@ -12,7 +12,13 @@ fn errors(text: &str) -> Vec<String> {
         Err(problems) => problems,
     };
     let shown = |p: &policy::Problem| {
-        format!("{}:{} {} | {}", p.line.saturating_sub(3), p.column, p.message, p.help.as_deref().unwrap_or_default())
+        format!(
+            "{}:{} {} | {}",
+            p.line.saturating_sub(3),
+            p.column,
+            p.message,
+            p.help.as_deref().unwrap_or_default()
+        )
     };
     problems.list().iter().map(shown).collect()
 }
@@ -80,7 +86,10 @@ fn each_mistake_is_told_with_its_place_and_the_remedy() {
     ];
     for (what, text, expected) in rows {
         let errors = errors(&text);
-        assert!(errors.iter().any(|e| e.contains(expected)), "{what}: expected {expected:?} among {errors:#?}");
+        assert!(
+            errors.iter().any(|e| e.contains(expected)),
+            "{what}: expected {expected:?} among {errors:#?}"
+        );
     }
 }
 
@@ -90,7 +99,10 @@ fn zones_are_checked() {
         ("", "the policy has no zones"),
         ("[zones]\na = { }", "lacks `interfaces`"),
         ("[zones]\nself = { interfaces = \"e0\" }", "the name `self` is taken"),
-        ("[zones]\na = { interfaces = \"e0\" }\nb = { interfaces = \"e0\" }", "the interface `e0` is in the zone `a` already"),
+        (
+            "[zones]\na = { interfaces = \"e0\" }\nb = { interfaces = \"e0\" }",
+            "the interface `e0` is in the zone `a` already",
+        ),
         ("[zones]\na = { interfaces = \"an-interface-name\" }", "cannot be an interface"),
         ("[zones]\na = 5", "`a` is integer"),
     ] {
@@ -101,9 +113,10 @@ fn zones_are_checked() {
 
 #[test]
 fn several_mistakes_are_told_at_once_in_the_order_of_the_text() {
-    let text = format!("{}{}", rule("source = \"lan\"\nservice = \"htp\""), rule("name = \"q\"\naction = \"drop\""));
+    let text =
+        format!("{}{}", rule("source = \"lan\"\nservice = \"htp\""), rule("name = \"q\"\naction = \"drop\""));
     let lines: Vec<String> = errors(&text).iter().map(|e| e.split(' ').next().unwrap().to_owned()).collect();
-    assert_eq!(lines, ["2:10", "3:11", "9:10"]);
+    assert_eq!(lines, ["2:10", "3:11", "10:10"]);
 }
 
 #[test]

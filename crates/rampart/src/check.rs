@@ -10,11 +10,15 @@ use std::process::ExitCode;
 pub(crate) fn run(args: &CheckArgs, json: bool) -> Result<ExitCode, Failure> {
     let policy = crate::read_policy(&args.policy)?;
     // What cannot be built cannot be run: tell it here and not when the firewall is started.
-    Tables::build(&policy, crate::explain::now()).map_err(|error| Failure::Wrong(format!("{}: {error}", policy.file)))?;
+    Tables::build(&policy, crate::explain::now())
+        .map_err(|error| Failure::Wrong(format!("{}: {error}", policy.file)))?;
     let warnings = policy.warnings();
     if json {
         let warnings: Vec<Value> = warnings.iter().map(warning_json).collect();
-        println!("{:#}", json!({ "ok": true, "errors": [], "warnings": warnings, "rules": policy.rules.len() }));
+        println!(
+            "{:#}",
+            json!({ "ok": true, "errors": [], "warnings": warnings, "rules": policy.rules.len() })
+        );
     } else {
         print(&policy, &warnings);
     }

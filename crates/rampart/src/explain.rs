@@ -59,8 +59,12 @@ fn zone_of_destination(args: &ExplainArgs, policy: &Policy) -> Result<ZoneId, St
     let open = pick(&|zone| zone.networks.is_empty());
     match (holding.as_slice(), open.as_slice()) {
         ([one], _) | ([], [one]) => Ok(*one),
-        ([], _) => Err(format!("no zone's networks hold {}: name the zone that it goes to with --to", args.dst)),
-        _ => Err(format!("several zones' networks hold {}: name the zone that it goes to with --to", args.dst)),
+        ([], _) => {
+            Err(format!("no zone's networks hold {}: name the zone that it goes to with --to", args.dst))
+        }
+        _ => {
+            Err(format!("several zones' networks hold {}: name the zone that it goes to with --to", args.dst))
+        }
     }
 }
 
@@ -87,7 +91,9 @@ fn service(args: &ExplainArgs) -> Result<(u8, u16), String> {
         (Some(written), _) => icmp_selector(protocol, written).map(|selector| (protocol, selector)),
         (None, Some(port)) => Ok((protocol, port)),
         (None, None) if has_ports => Err(format!("--proto {} needs --dport", args.proto)),
-        (None, None) if is_icmp => Err(format!("--proto {} needs --type, such as --type echo-request", args.proto)),
+        (None, None) if is_icmp => {
+            Err(format!("--proto {} needs --type, such as --type echo-request", args.proto))
+        }
         (None, None) => Ok((protocol, 0)),
     }
 }
@@ -95,9 +101,8 @@ fn service(args: &ExplainArgs) -> Result<(u8, u16), String> {
 /// The type and code as the language writes them; a type without a code is taken with code 0.
 fn icmp_selector(protocol: u8, written: &str) -> Result<u16, String> {
     let name = if protocol == ICMP { "icmp" } else { "icmpv6" };
-    let set = ServiceSet::parse(&format!("{name}/{written}")).map_err(|(message, help)| {
-        format!("--type {written}: {message}; {}", help.unwrap_or_default())
-    })?;
+    let set = ServiceSet::parse(&format!("{name}/{written}"))
+        .map_err(|(message, help)| format!("--type {written}: {message}; {}", help.unwrap_or_default()))?;
     Ok(set.0.ranges().first().map_or(0, |(first, _)| *first as u16))
 }
 
@@ -139,7 +144,11 @@ fn print(args: &ExplainArgs, policy: &Policy, packet: &Packet, at: Timestamp, ex
             println!("{action}: by the rule `{name}` ({}:{line})", policy.file);
         }
         Decider::Default => {
-            println!("{action}: no rule matches, and that is the default from {} to {}", zone(packet.from), zone(packet.to));
+            println!(
+                "{action}: no rule matches, and that is the default from {} to {}",
+                zone(packet.from),
+                zone(packet.to)
+            );
         }
     }
 }

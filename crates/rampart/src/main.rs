@@ -39,9 +39,11 @@ fn main() -> ExitCode {
 /// Reads and checks a policy's file.
 fn read_policy(path: &Path) -> Result<Policy, Failure> {
     let name = path.display().to_string();
-    let bytes = std::fs::read(path).map_err(|error| Failure::Wrong(format!("cannot read {name}: {error}")))?;
+    let bytes =
+        std::fs::read(path).map_err(|error| Failure::Wrong(format!("cannot read {name}: {error}")))?;
     let text = String::from_utf8(bytes).map_err(|error| {
-        let line = error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
+        let line =
+            error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
         Failure::Wrong(format!("{name}:{line}: not UTF-8 text: save the file as UTF-8"))
     })?;
     Policy::parse(&name, &text).map_err(|problems| Failure::Problems(Box::new(problems)))

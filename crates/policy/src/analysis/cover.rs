@@ -33,8 +33,13 @@ pub(super) fn covered(products: &Products<'_>, row: usize, earlier: &[usize], bu
     }
     let mut search = Search { products, row, steps: PER_RULE.min(*budget), by: BTreeSet::new() };
     let allowed = search.steps;
-    let v4 = product.source.v4.is_empty() || product.destination.v4.is_empty() || search.family(earlier, Family::V4);
-    let v6 = v4 && (product.source.v6.is_empty() || product.destination.v6.is_empty() || search.family(earlier, Family::V6));
+    let v4 = product.source.v4.is_empty()
+        || product.destination.v4.is_empty()
+        || search.family(earlier, Family::V4);
+    let v6 = v4
+        && (product.source.v6.is_empty()
+            || product.destination.v6.is_empty()
+            || search.family(earlier, Family::V6));
     *budget -= allowed - search.steps;
     match (v4 && v6, search.steps) {
         (_, 0) => Cover::Unknown,
@@ -89,10 +94,18 @@ impl Search<'_, '_> {
             (Step::Pairs, _) => self.split(left, |row| products.rules[row].pairs, next, family),
             (Step::Moments, _) => self.split(left, |row| &products.rules[row].moments, next, family),
             (Step::Service, _) => self.split(left, |row| &products.rules[row].service.0, next, family),
-            (Step::Source, Family::V4) => self.split(left, |row| &products.rules[row].source.v4, next, family),
-            (Step::Source, Family::V6) => self.split(left, |row| &products.rules[row].source.v6, next, family),
-            (Step::Destination, Family::V4) => self.split(left, |row| &products.rules[row].destination.v4, next, family),
-            (Step::Destination, Family::V6) => self.split(left, |row| &products.rules[row].destination.v6, next, family),
+            (Step::Source, Family::V4) => {
+                self.split(left, |row| &products.rules[row].source.v4, next, family)
+            }
+            (Step::Source, Family::V6) => {
+                self.split(left, |row| &products.rules[row].source.v6, next, family)
+            }
+            (Step::Destination, Family::V4) => {
+                self.split(left, |row| &products.rules[row].destination.v4, next, family)
+            }
+            (Step::Destination, Family::V6) => {
+                self.split(left, |row| &products.rules[row].destination.v6, next, family)
+            }
         }
     }
 

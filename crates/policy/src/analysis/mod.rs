@@ -76,8 +76,10 @@ struct Product<'p> {
 impl Product<'_> {
     /// Whether some packet at some moment is in both.
     fn meets(&self, other: &Self) -> bool {
-        let source4 = || self.source.v4.meets(&other.source.v4) && self.destination.v4.meets(&other.destination.v4);
-        let source6 = || self.source.v6.meets(&other.source.v6) && self.destination.v6.meets(&other.destination.v6);
+        let source4 =
+            || self.source.v4.meets(&other.source.v4) && self.destination.v4.meets(&other.destination.v4);
+        let source6 =
+            || self.source.v6.meets(&other.source.v6) && self.destination.v6.meets(&other.destination.v6);
         self.rule.from & other.rule.from != 0
             && self.rule.to & other.rule.to != 0
             && self.moments.meets(&other.moments)
@@ -93,8 +95,12 @@ impl Product<'_> {
         self.pairs.covers(other.pairs)
             && self.moments.covers(&other.moments)
             && self.service.0.covers(&other.service.0)
-            && (no4 || (self.source.v4.covers(&other.source.v4) && self.destination.v4.covers(&other.destination.v4)))
-            && (no6 || (self.source.v6.covers(&other.source.v6) && self.destination.v6.covers(&other.destination.v6)))
+            && (no4
+                || (self.source.v4.covers(&other.source.v4)
+                    && self.destination.v4.covers(&other.destination.v4)))
+            && (no6
+                || (self.source.v6.covers(&other.source.v6)
+                    && self.destination.v6.covers(&other.destination.v6)))
     }
 }
 
@@ -105,7 +111,8 @@ impl Policy {
         let mut warnings = self.rule_warnings(&places);
         for (what, span) in &self.unused {
             let message = format!("nothing uses {what}");
-            let problem = places.problem(span.clone(), message, Some("use it in a rule, or take it out".to_owned()));
+            let problem =
+                places.problem(span.clone(), message, Some("use it in a rule, or take it out".to_owned()));
             warnings.push(Warning { kind: Kind::Unused, rule: None, by: Vec::new(), problem });
         }
         warnings.sort_by_key(|warning| warning.problem.span.offset());
@@ -119,8 +126,12 @@ impl Policy {
         let candidates = Candidates::of(&form);
         let mut budget = cover::BUDGET;
         let mut warnings = Vec::new();
-        for row in 0..products.rules.len() {
-            if let Some((kind, by, why)) = judge(&products, &candidates, row, &mut budget) {
+        // From the last to the first: a rule that never decides cannot stand in for an earlier one, or the two would be the
+        // reason for one another, and taking both out would change verdicts.
+        let mut dead = vec![false; products.rules.len()];
+        for row in (0..products.rules.len()).rev() {
+            if let Some((kind, by, why)) = judge(&products, &candidates, row, &dead, &mut budget) {
+                dead[row] = kind != Kind::Undecided && by.iter().all(|other| *other < row);
                 let rule = products.rules[row].rule;
                 warnings.push(Warning {
                     kind,
@@ -154,22 +165,38 @@ impl<'p> Products<'p> {
 type Judgement = (Kind, Vec<usize>, (String, String));
 
 /// What is to be said about a rule, if anything.
-fn judge(products: &Products<'_>, candidates: &Candidates, row: usize, budget: &mut u64) -> Option<Judgement> {
+fn judge(
+    products: &Products<'_>,
+    candidates: &Candidates,
+    row: usize,
+    dead: &[bool],
+    budget: &mut u64,
+) -> Option<Judgement> {
     let product = &products.rules[row];
     let name = &product.rule.name;
     if let Some(why) = impossible(product) {
         let message = format!("no packet can match the rule `{name}`: {why}");
-        return Some((Kind::Unreachable, Vec::new(), (message, "correct the rule, or take it out".to_owned())));
+        return Some((
+            Kind::Unreachable,
+            Vec::new(),
+            (message, "correct the rule, or take it out".to_owned()),
+        ));
     }
     let meeting = candidates.of_row(row, |other| product.meets(&products.rules[other]));
     let later = meeting.partition_point(|other| *other < row);
     match covered(products, row, &meeting[..later], budget) {
         Cover::Complete(by) => Some(never_decides(products, row, by)),
         Cover::Unknown => {
-            let message = format!("whether the rule `{name}` ever decides could not be found out: too many rules overlap");
-            Some((Kind::Undecided, Vec::new(), (message, "fewer overlapping groups would make it clear".to_owned())))
+            let message = format!(
+                "whether the rule `{name}` ever decides could not be found out: too many rules overlap"
+            );
+            Some((
+                Kind::Undecided,
+                Vec::new(),
+                (message, "fewer overlapping groups would make it clear".to_owned()),
+            ))
         }
-        Cover::Partial => changes_nothing(products, row, &meeting[later..]),
+        Cover::Partial => changes_nothing(products, row, &meeting[later..], dead),
     }
 }
 
@@ -187,15 +214,19 @@ fn never_decides(products: &Products<'_>, row: usize, by: Vec<usize>) -> Judgeme
     let by_names = names(products, &by);
     let same = |other: &usize| products.rules[*other].rule.effect.action == rule.effect.action;
     if by.iter().all(same) {
-        let message = format!("the rule `{}` never decides: {by_names} before it, with the same action, take all its packets", rule.name);
+        let message = format!(
+            "the rule `{}` never decides: {by_names} before it, with the same action, take all its packets",
+            rule.name
+        );
         return (Kind::Redundant, by, (message, "take it out".to_owned()));
     }
-    let message = format!("the rule `{}` never decides: {by_names} before it take all its packets", rule.name);
+    let message =
+        format!("the rule `{}` never decides: {by_names} before it take all its packets", rule.name);
     (Kind::Shadowed, by, (message, "move it above them, or take it out".to_owned()))
 }
 
 /// Whether a later rule would do the same with all of the rule's packets, and none in between does anything else.
-fn changes_nothing(products: &Products<'_>, row: usize, later: &[usize]) -> Option<Judgement> {
+fn changes_nothing(products: &Products<'_>, row: usize, later: &[usize], dead: &[bool]) -> Option<Judgement> {
     let product = &products.rules[row];
     let effect = &product.rule.effect;
     let counts_apart = effect.limit != Limit::default() || effect.alert.is_some();
@@ -203,7 +234,10 @@ fn changes_nothing(products: &Products<'_>, row: usize, later: &[usize]) -> Opti
         return None;
     }
     let same = |other: &&usize| *effect == products.rules[**other].rule.effect;
-    let by = *later.iter().take_while(same).find(|other| products.rules[**other].covers(product))?;
+    let by = *later
+        .iter()
+        .take_while(same)
+        .find(|other| !dead[**other] && products.rules[**other].covers(product))?;
     let message = format!(
         "the rule `{}` changes nothing: {} after it does the same with all its packets",
         product.rule.name,
@@ -212,9 +246,9 @@ fn changes_nothing(products: &Products<'_>, row: usize, later: &[usize]) -> Opti
     Some((Kind::Redundant, vec![by], (message, "take it out, or make it differ".to_owned())))
 }
 
-
 fn names(products: &Products<'_>, rows: &[usize]) -> String {
-    let quoted: Vec<String> = rows.iter().take(5).map(|row| format!("`{}`", products.rules[*row].rule.name)).collect();
+    let quoted: Vec<String> =
+        rows.iter().take(5).map(|row| format!("`{}`", products.rules[*row].rule.name)).collect();
     match (quoted.as_slice(), rows.len()) {
         ([one], _) => one.clone(),
         ([first @ .., last], n) if n <= 5 => format!("{} and {last}", first.join(", ")),

@@ -22,15 +22,20 @@ impl Moments {
     /// independent: then some kinds of moments never come, which can hide a warning and never makes a false one.
     pub(super) fn of(schedules: &[Schedule]) -> Self {
         let groups = groups(schedules);
-        let count = groups.iter().try_fold(1usize, |n, patterns| n.checked_mul(patterns.len()).filter(|n| *n <= MAX_KINDS));
+        let count = groups
+            .iter()
+            .try_fold(1usize, |n, patterns| n.checked_mul(patterns.len()).filter(|n| *n <= MAX_KINDS));
         let kinds: Vec<Pattern> = match count {
             Some(_) => product(&groups),
             None => std::iter::once(Vec::new()).chain((0..schedules.len()).map(|s| vec![s])).collect(),
         };
-        let holding = |s: usize| (0u32..).zip(&kinds).filter(move |(_, kind)| kind.contains(&s)).map(|(k, _)| (k, k));
+        let holding =
+            |s: usize| (0u32..).zip(&kinds).filter(move |(_, kind)| kind.contains(&s)).map(|(k, _)| (k, k));
         let never = |schedule: &Schedule| schedule.is_dated() && never_holds(schedule);
         let sets = schedules.iter().enumerate();
-        let sets = sets.map(|(s, schedule)| if never(schedule) { RangeSet::default() } else { RangeSet::of(holding(s)) });
+        let sets = sets.map(
+            |(s, schedule)| if never(schedule) { RangeSet::default() } else { RangeSet::of(holding(s)) },
+        );
         Self { kinds: kinds.len() as u32, schedules: sets.collect() }
     }
 
@@ -59,7 +64,9 @@ fn groups(schedules: &[Schedule]) -> Vec<BTreeSet<Pattern>> {
             .filter(|i| !schedules[*i].is_dated() && schedules[*i].time_zone == schedule.time_zone)
             .collect();
         alike.iter().for_each(|i| done[*i] = true);
-        let at = |minute| alike.iter().copied().filter(|i| schedules[*i].holds_in_week(minute)).collect::<Pattern>();
+        let at = |minute| {
+            alike.iter().copied().filter(|i| schedules[*i].holds_in_week(minute)).collect::<Pattern>()
+        };
         groups.push((0..WEEK).map(at).collect());
     }
     groups
@@ -67,7 +74,8 @@ fn groups(schedules: &[Schedule]) -> Vec<BTreeSet<Pattern>> {
 
 fn product(groups: &[BTreeSet<Pattern>]) -> Vec<Pattern> {
     groups.iter().fold(vec![Vec::new()], |kinds, patterns| {
-        let with = |kind: &Pattern| patterns.iter().map(|p| [kind.as_slice(), p].concat()).collect::<Vec<_>>();
+        let with =
+            |kind: &Pattern| patterns.iter().map(|p| [kind.as_slice(), p].concat()).collect::<Vec<_>>();
         kinds.iter().flat_map(with).collect()
     })
 }

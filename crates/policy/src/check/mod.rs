@@ -89,8 +89,14 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
         file: file.to_owned(),
         text: text.to_owned(),
         zones: zones.into_iter().map(|(zone, _)| zone).collect(),
-        objects: objects.into_iter().map(|d| Object { name: d.name.to_owned(), addresses: d.set, span: d.span }).collect(),
-        services: services.into_iter().map(|d| Service { name: d.name.to_owned(), keys: d.set, span: d.span }).collect(),
+        objects: objects
+            .into_iter()
+            .map(|d| Object { name: d.name.to_owned(), addresses: d.set, span: d.span })
+            .collect(),
+        services: services
+            .into_iter()
+            .map(|d| Service { name: d.name.to_owned(), keys: d.set, span: d.span })
+            .collect(),
         schedules: schedules.into_iter().map(|(schedule, _)| schedule).collect(),
         rules,
         defaults,
@@ -104,7 +110,9 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
 fn refuse_later_parts(root: &Section<'_>, c: &mut Collector<'_>) {
     for (key, what, kind) in schema::LATER {
         let Some(value) = root.value(key) else { continue };
-        let help = format!("take `{key}` out: it is specified in docs/guide/policy.md, and comes with a later version");
+        let help = format!(
+            "take `{key}` out: it is specified in docs/guide/policy.md, and comes with a later version"
+        );
         c.report(root.key_span(key), format!("{what} is not in this version"), Some(help));
         check_later_keys(key, kind, value, c);
     }
@@ -113,11 +121,15 @@ fn refuse_later_parts(root: &Section<'_>, c: &mut Collector<'_>) {
 fn check_later_keys(key: &'static str, kind: schema::Table, value: &Value<'_>, c: &mut Collector<'_>) {
     let open = |value: &Value<'_>, c: &mut Collector<'_>| match value.get_ref() {
         DeValue::Table(table) => drop(Section::new(table, value.span(), kind, kind.header, c)),
-        other => wrong_type(c, key, value.span(), other, &format!("a table, under {}", kind.header)).unwrap_or(()),
+        other => {
+            wrong_type(c, key, value.span(), other, &format!("a table, under {}", kind.header)).unwrap_or(())
+        }
     };
     match value.get_ref() {
         DeValue::Array(items) => items.iter().for_each(|item| open(item, c)),
-        DeValue::Table(table) if kind.header.contains(".NAME") => table.iter().for_each(|(_, item)| open(item, c)),
+        DeValue::Table(table) if kind.header.contains(".NAME") => {
+            table.iter().for_each(|(_, item)| open(item, c))
+        }
         _ => open(value, c),
     }
 }

@@ -51,7 +51,10 @@ impl NamedSet for AddressSet {
             Some(prefix) => {
                 let help = "use hosts, networks and ranges; it is specified in docs/guide/policy.md, and comes with a \
                             later version";
-                Err((format!("an object of the kind `{prefix}` is not in this version"), Some(help.to_owned())))
+                Err((
+                    format!("an object of the kind `{prefix}` is not in this version"),
+                    Some(help.to_owned()),
+                ))
             }
             None => AddressSet::parse(word),
         }
@@ -174,7 +177,12 @@ impl<'t, S: NamedSet> Names<'t, S> {
             .collect()
     }
 
-    fn union_of(&mut self, words: &[Located<&'t str>], depth: usize, c: &mut Collector<'_>) -> Option<(Arc<S>, usize)> {
+    fn union_of(
+        &mut self,
+        words: &[Located<&'t str>],
+        depth: usize,
+        c: &mut Collector<'_>,
+    ) -> Option<(Arc<S>, usize)> {
         let found: Vec<_> = words.iter().map(|word| self.word(word, depth, c)).collect();
         let found = found.into_iter().collect::<Option<Vec<_>>>()?;
         let height = found.iter().map(|(_, height)| *height).max().unwrap_or(0);
@@ -187,7 +195,12 @@ impl<'t, S: NamedSet> Names<'t, S> {
         }
     }
 
-    fn word(&mut self, word: &Located<&'t str>, depth: usize, c: &mut Collector<'_>) -> Option<(Arc<S>, usize)> {
+    fn word(
+        &mut self,
+        word: &Located<&'t str>,
+        depth: usize,
+        c: &mut Collector<'_>,
+    ) -> Option<(Arc<S>, usize)> {
         if S::is_literal(word.value) {
             return match S::literal(word.value) {
                 Ok(set) => Some((Arc::new(set), 0)),
@@ -207,10 +220,20 @@ impl<'t, S: NamedSet> Names<'t, S> {
         }
     }
 
-    fn named(&mut self, i: usize, word: &Located<&'t str>, depth: usize, c: &mut Collector<'_>) -> Option<(Arc<S>, usize)> {
+    fn named(
+        &mut self,
+        i: usize,
+        word: &Located<&'t str>,
+        depth: usize,
+        c: &mut Collector<'_>,
+    ) -> Option<(Arc<S>, usize)> {
         if matches!(self.states[i], State::Open) {
             let message = format!("`{}` contains itself", word.value);
-            c.report(word.span.clone(), message, Some("take it out of the group, or out of what the group names".to_owned()));
+            c.report(
+                word.span.clone(),
+                message,
+                Some("take it out of the group, or out of what the group names".to_owned()),
+            );
             return None;
         }
         match self.resolve(i, depth + 1, c) {
@@ -226,7 +249,8 @@ impl<'t, S: NamedSet> Names<'t, S> {
     fn resolve(&mut self, i: usize, depth: usize, c: &mut Collector<'_>) -> &State<S> {
         if matches!(self.states[i], State::Untouched) {
             self.states[i] = State::Open;
-            self.states[i] = self.resolved(i, depth, c).map_or(State::Failed, |(set, height)| State::Done(set, height));
+            self.states[i] =
+                self.resolved(i, depth, c).map_or(State::Failed, |(set, height)| State::Done(set, height));
         }
         &self.states[i]
     }
@@ -286,7 +310,13 @@ fn definition<'t>(
     if what != AddressSet::WHAT {
         return wrong_type(c, name.value, value.span(), value.get_ref(), "a string, or strings in [ ]");
     }
-    let section = Section::new(table, value.span(), schema::OBJECT, format!("the object `{}`", shortened(name.value)), c);
+    let section = Section::new(
+        table,
+        value.span(),
+        schema::OBJECT,
+        format!("the object `{}`", shortened(name.value)),
+        c,
+    );
     let Some(members) = section.value("members") else {
         section.missing("members", "[\"192.0.2.0/24\", \"another-object\"]", c);
         return None;

@@ -33,7 +33,8 @@ pub(super) fn read<'t>(
 ) -> Vec<Rule> {
     let sections = root.sections("rules", schema::RULE, c);
     if let Some(one_too_many) = sections.get(MAX_RULES) {
-        let help = format!("there can be {MAX_RULES}; a group of objects says in one rule what would take many");
+        let help =
+            format!("there can be {MAX_RULES}; a group of objects says in one rule what would take many");
         c.report(one_too_many.span.clone(), "too many rules", Some(help));
         return Vec::new();
     }
@@ -50,7 +51,11 @@ pub(super) fn read<'t>(
             && let Some(first) = names.insert(name.value, i)
         {
             let message = format!("rule number {} is called `{}` too", first + 1, shortened(name.value));
-            c.report(name.span, message, Some("give each rule a name of its own: counters follow it".to_owned()));
+            c.report(
+                name.span,
+                message,
+                Some("give each rule a name of its own: counters follow it".to_owned()),
+            );
         }
         rules.extend(rule);
     }
@@ -72,7 +77,11 @@ impl<'t> Reader<'_, 't> {
         let name = section.required_text("name", "\"web\"", c);
         if let Some(name) = name.as_ref().filter(|name| !is_rule_name(name.value)) {
             let help = "letters, digits and - _ . : / +, a letter or digit first, at most 63".to_owned();
-            c.report(name.span.clone(), format!("`{}` cannot be the name of a rule", shortened(name.value)), Some(help));
+            c.report(
+                name.span.clone(),
+                format!("`{}` cannot be the name of a rule", shortened(name.value)),
+                Some(help),
+            );
         }
         let from_words = words(section, "from", c);
         let to_words = words(section, "to", c);
@@ -281,7 +290,8 @@ pub(super) fn defaults(
     zones: &[(Zone, Range<usize>)],
     c: &mut Collector<'_>,
 ) -> Vec<PairDefault> {
-    let mut defaults = vec![PairDefault { action: Action::Deny, log: Log::Nothing }; zones.len() * zones.len()];
+    let mut defaults =
+        vec![PairDefault { action: Action::Deny, log: Log::Nothing }; zones.len() * zones.len()];
     let mut said: Vec<bool> = vec![false; defaults.len()];
     for section in root.sections("defaults", schema::DEFAULT, c) {
         let Some((from, to, default)) = default(&section, zones, c) else { continue };
@@ -290,7 +300,11 @@ pub(super) fn defaults(
             let place = f * zones.len() + t;
             if std::mem::replace(&mut said[place], true) {
                 let message = format!("`{}` to `{}` has a default already", zones[f].0.name, zones[t].0.name);
-                c.report(section.span.clone(), message, Some("take the pair out of one of the two".to_owned()));
+                c.report(
+                    section.span.clone(),
+                    message,
+                    Some("take the pair out of one of the two".to_owned()),
+                );
                 break;
             }
             defaults[place] = default;

@@ -45,7 +45,8 @@ fn schedule(
     zones: &TimeZoneDatabase,
     c: &mut Collector<'_>,
 ) -> Option<Schedule> {
-    let time_zone = section.required_text("time_zone", "\"Europe/Berlin\"", c).and_then(|t| time_zone(&t, zones, c));
+    let time_zone =
+        section.required_text("time_zone", "\"Europe/Berlin\"", c).and_then(|t| time_zone(&t, zones, c));
     let windows = windows(section, c);
     let from = section.value("from").and_then(|value| date(value, "from", c));
     let until = section.value("until").and_then(|value| date(value, "until", c));
@@ -56,7 +57,14 @@ fn schedule(
         let help = "write the first day under `from` and the last under `until`".to_owned();
         c.report(section.key_span("until"), "the schedule is over before it begins", Some(help));
     }
-    Some(Schedule { name: name.value.to_owned(), time_zone: time_zone?, windows: windows?, from, until, except })
+    Some(Schedule {
+        name: name.value.to_owned(),
+        time_zone: time_zone?,
+        windows: windows?,
+        from,
+        until,
+        except,
+    })
 }
 
 fn time_zone(text: &Located<&str>, zones: &TimeZoneDatabase, c: &mut Collector<'_>) -> Option<TimeZone> {
@@ -65,8 +73,16 @@ fn time_zone(text: &Located<&str>, zones: &TimeZoneDatabase, c: &mut Collector<'
         Err(_) => {
             let names: Vec<String> = zones.available().map(|name| name.as_str().to_owned()).collect();
             let near = suggestion(text.value, names.iter().map(String::as_str));
-            let help = if near.starts_with("did") { near } else { "write a name such as \"Europe/Berlin\" or \"UTC\"".to_owned() };
-            c.report(text.span.clone(), format!("there is no time zone `{}`", shortened(text.value)), Some(help));
+            let help = if near.starts_with("did") {
+                near
+            } else {
+                "write a name such as \"Europe/Berlin\" or \"UTC\"".to_owned()
+            };
+            c.report(
+                text.span.clone(),
+                format!("there is no time zone `{}`", shortened(text.value)),
+                Some(help),
+            );
             None
         }
     }
@@ -101,7 +117,9 @@ fn dates(value: &Value<'_>, c: &mut Collector<'_>) -> Vec<Date> {
             c.report(value.span(), "too many dates", Some(format!("a schedule can have {MAX_PARTS}")));
             Vec::new()
         }
-        other => wrong_type(c, "except", value.span(), other, "dates in [ ]: [2026-12-24]").unwrap_or_default(),
+        other => {
+            wrong_type(c, "except", value.span(), other, "dates in [ ]: [2026-12-24]").unwrap_or_default()
+        }
     }
 }
 
@@ -111,11 +129,16 @@ fn date(value: &Value<'_>, key: &str, c: &mut Collector<'_>) -> Option<Date> {
     let Some(day) = written.and_then(|d| d.date) else {
         return wrong_type(c, key, value.span(), value.get_ref(), "a date without quotes: 2026-12-24");
     };
-    let date = i16::try_from(day.year).ok().and_then(|year| Date::new(year, day.month as i8, day.day as i8).ok());
+    let date =
+        i16::try_from(day.year).ok().and_then(|year| Date::new(year, day.month as i8, day.day as i8).ok());
     // Near the ends of the calendar the day before or after does not exist.
     let date = date.filter(|date| (1..=9998).contains(&date.year()));
     if date.is_none() {
-        c.report(value.span(), "there is no such day", Some("write a date of the years 1 to 9998".to_owned()));
+        c.report(
+            value.span(),
+            "there is no such day",
+            Some("write a date of the years 1 to 9998".to_owned()),
+        );
     }
     date
 }

@@ -43,7 +43,9 @@ fn timeouts(section: &Section<'_>, timeouts: &mut Timeouts, c: &mut Collector<'_
         ("other", &mut timeouts.other),
     ];
     for (key, timeout) in keys {
-        if let Some(found) = duration(section, key, Duration::from_secs(1)..=Duration::from_secs(30 * 86_400), c) {
+        if let Some(found) =
+            duration(section, key, Duration::from_secs(1)..=Duration::from_secs(30 * 86_400), c)
+        {
             *timeout = found;
         }
     }
@@ -79,7 +81,8 @@ pub(super) fn duration(
             None => format!("`{}` is not a duration", shortened(text.value)),
         };
         let (least, most) = (range.start().as_secs(), range.end().as_secs());
-        let help = format!("write numbers with s, min, h or d, such as \"90s\" or \"2h4min\": {least}s to {most}s");
+        let help =
+            format!("write numbers with s, min, h or d, such as \"90s\" or \"2h4min\": {least}s to {most}s");
         c.report(text.span, message, Some(help));
     }
     inside

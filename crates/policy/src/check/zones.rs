@@ -27,13 +27,15 @@ pub(super) fn read<'t>(
     let mut owners: FxHashMap<&str, String> = FxHashMap::default();
     for (name, value) in root.named("zones", c) {
         let DeValue::Table(table) = value.get_ref() else {
-            wrong_type(c, name.value, value.span(), value.get_ref(), "a table with `interfaces`").unwrap_or(())
-            ;continue;
+            wrong_type(c, name.value, value.span(), value.get_ref(), "a table with `interfaces`")
+                .unwrap_or(());
+            continue;
         };
         if !check_name("zone", &name, &["any", "self"], c) {
             continue;
         }
-        let section = Section::new(table, name.span.clone(), schema::ZONE, format!("the zone `{}`", name.value), c);
+        let section =
+            Section::new(table, name.span.clone(), schema::ZONE, format!("the zone `{}`", name.value), c);
         zones.push((zone(&name, &section, objects, &mut owners, c), name.span));
     }
     if root.value("zones").is_none() {

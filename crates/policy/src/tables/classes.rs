@@ -72,7 +72,10 @@ impl Sweep {
         Self { store, classes }
     }
 
-    fn segments<'a, T: Point + 'a>(&mut self, sets: impl Iterator<Item = (u32, &'a [(T, T)])>) -> Segments<T> {
+    fn segments<'a, T: Point + 'a>(
+        &mut self,
+        sets: impl Iterator<Item = (u32, &'a [(T, T)])>,
+    ) -> Segments<T> {
         let mut boundaries: Vec<(T, u32)> = Vec::new();
         for (set, ranges) in sets {
             for (first, last) in ranges {

@@ -81,7 +81,12 @@ impl Limits {
 }
 
 /// Combines two fields; `None` when the table would have more entries than the limit.
-pub(super) fn cross(store: &mut Store, a: &Vectors, b: &Vectors, limit: usize) -> Option<(Vec<u32>, Vectors)> {
+pub(super) fn cross(
+    store: &mut Store,
+    a: &Vectors,
+    b: &Vectors,
+    limit: usize,
+) -> Option<(Vec<u32>, Vectors)> {
     if a.len().checked_mul(b.len())? > limit {
         return None;
     }

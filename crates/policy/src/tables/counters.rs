@@ -63,6 +63,10 @@ mod tests {
         assert_eq!((second.slot("new"), second.slot("newer"), fresh), (Some(1), Some(3), vec![1, 3]));
         assert_eq!(second.slot("b"), None);
         let (third, fresh) = second.follow(["b"]);
-        assert_eq!((third.slot("b"), fresh, third.size()), (Some(0), vec![0], 4), "a name that comes back starts anew");
+        assert_eq!(
+            (third.slot("b"), fresh, third.size()),
+            (Some(0), vec![0], 4),
+            "a name that comes back starts anew"
+        );
     }
 }

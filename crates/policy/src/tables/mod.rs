@@ -74,7 +74,8 @@ pub enum BuildError {
     /// Zone pairs times services are too many.
     #[error(
         "the rules tell {pairs} kinds of zone pairs and {services} kinds of services apart: together more than {} \
-         combinations; use fewer zones, or group services that the same rules name", PAIR_SERVICE_LIMIT
+         combinations; use fewer zones, or group services that the same rules name",
+        PAIR_SERVICE_LIMIT
     )]
     TooManyServices {
         /// Classes of zone pairs.
@@ -128,7 +129,11 @@ impl Tables {
             source,
             destination,
             method,
-            actions: form.rules.iter().map(|i| action_number(policy.rules[*i as usize].effect.action)).collect(),
+            actions: form
+                .rules
+                .iter()
+                .map(|i| action_number(policy.rules[*i as usize].effect.action))
+                .collect(),
             rules: form.rules,
             defaults: policy.defaults.iter().map(|default| action_number(default.action)).collect(),
         })

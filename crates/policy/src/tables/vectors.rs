@@ -257,7 +257,11 @@ pub(crate) struct Changing {
 
 impl Changing {
     pub(crate) fn new(store: &Store) -> Self {
-        Self { words: vec![0; store.width() * BLOCK_BITS / 64], vector: vec![0; store.width()], changed: Vec::new() }
+        Self {
+            words: vec![0; store.width() * BLOCK_BITS / 64],
+            vector: vec![0; store.width()],
+            changed: Vec::new(),
+        }
     }
 
     pub(crate) fn flip(&mut self, bit: u32) {

@@ -34,17 +34,54 @@ pub(crate) fn bytes(mut seed: u64, length: usize) -> Vec<u8> {
 
 // Few values, nested and overlapping, so that rules meet.
 const V4: &[&str] = &[
-    "10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "10.1.2.3", "10.1.2.4-10.1.3.9", "10.1.2.128/25", "0.0.0.0/0", "0.0.0.0/1",
-    "192.0.2.0/24", "192.0.2.255", "255.255.255.255", "10.0.255.255-10.1.0.0", "128.0.0.0/2", "9.255.0.0-10.0.0.0",
+    "10.0.0.0/8",
+    "10.1.0.0/16",
+    "10.1.2.0/24",
+    "10.1.2.3",
+    "10.1.2.4-10.1.3.9",
+    "10.1.2.128/25",
+    "0.0.0.0/0",
+    "0.0.0.0/1",
+    "192.0.2.0/24",
+    "192.0.2.255",
+    "255.255.255.255",
+    "10.0.255.255-10.1.0.0",
+    "128.0.0.0/2",
+    "9.255.0.0-10.0.0.0",
 ];
 const V6: &[&str] = &[
-    "2001:db8::/32", "2001:db8:1::/48", "2001:db8:1:2::/64", "2001:db8:1:2::5", "2001:db8:1:2::/65",
-    "2001:db8:1:2::4-2001:db8:1:2::9", "::/0", "::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "8000::/1",
+    "2001:db8::/32",
+    "2001:db8:1::/48",
+    "2001:db8:1:2::/64",
+    "2001:db8:1:2::5",
+    "2001:db8:1:2::/65",
+    "2001:db8:1:2::4-2001:db8:1:2::9",
+    "::/0",
+    "::",
+    "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+    "8000::/1",
     "2001:db8:1:1:ffff::-2001:db8:1:3::1",
 ];
 const SERVICES: &[&str] = &[
-    "tcp/80", "tcp/443", "tcp/0-1023", "tcp", "udp", "udp/53", "dns", "ping", "icmp/3/4", "icmp", "icmpv6/too-big",
-    "protocol/47", "any", "tcp/65535", "udp/1000-2000", "icmpv6", "protocol/255", "protocol/0", "sctp/0",
+    "tcp/80",
+    "tcp/443",
+    "tcp/0-1023",
+    "tcp",
+    "udp",
+    "udp/53",
+    "dns",
+    "ping",
+    "icmp/3/4",
+    "icmp",
+    "icmpv6/too-big",
+    "protocol/47",
+    "any",
+    "tcp/65535",
+    "udp/1000-2000",
+    "icmpv6",
+    "protocol/255",
+    "protocol/0",
+    "sctp/0",
 ];
 const ZONES: &[&str] = &["a", "b", "c", "self", "any"];
 
@@ -64,14 +101,21 @@ fn address(c: &mut Choices<'_>) -> String {
 
 /// A policy without errors.
 pub(crate) fn policy_text(c: &mut Choices<'_>, rules: usize) -> String {
-    let mut t = String::from("[zones]\na = { interfaces = \"e0\" }\nb = { interfaces = \"e1\" }\nc = { interfaces = \"e2\" }\n");
+    let mut t = String::from(
+        "[zones]\na = { interfaces = \"e0\" }\nb = { interfaces = \"e1\" }\nc = { interfaces = \"e2\" }\n",
+    );
     t += "[schedules]\nday = { times = \"mon-fri 08:00-18:00\", time_zone = \"Europe/Berlin\" }\n";
     t += "night = { times = \"daily 18:00-08:00\", time_zone = \"Europe/Berlin\" }\n";
     t += "year = { times = \"daily\", time_zone = \"UTC\", from = 2026-03-01, until = 2026-11-30 }\n[objects]\n";
     let literal = |c: &mut Choices<'_>| if c.below(3) == 0 { c.pick(V6) } else { c.pick(V4) }.to_owned();
     writeln!(t, "o1 = {}", list(c, &mut { literal })).unwrap();
     // Address 198.51.100.1 is in no `except`, so that the object is not empty.
-    writeln!(t, "o2 = {{ members = [\"o1\", \"198.51.100.1\"], except = {} }}", list(c, &mut |c| c.pick(&V4[..6]).to_owned())).unwrap();
+    writeln!(
+        t,
+        "o2 = {{ members = [\"o1\", \"198.51.100.1\"], except = {} }}",
+        list(c, &mut |c| c.pick(&V4[..6]).to_owned())
+    )
+    .unwrap();
     writeln!(t, "o3 = [\"o1\", \"{}\"]", c.pick(V6)).unwrap();
     for i in 0..rules {
         writeln!(t, "[[rules]]\nname = \"r{i}\"").unwrap();
@@ -112,15 +156,28 @@ pub(crate) fn packet(c: &mut Choices<'_>, policy: &Policy) -> Packet {
     let (source, destination) = (address(), address());
     let zones = policy.zones.len();
     let protocol = [6, 17, 1, 58, 47, 132, 255, 0][c.below(8)];
-    let selector = [80, 443, 0, 1023, 1024, 53, 65535, 0x0304, 0x0800, 0x0200, 0x8000, 1500, 999, 81][c.below(14)];
+    let selector =
+        [80, 443, 0, 1023, 1024, 53, 65535, 0x0304, 0x0800, 0x0200, 0x8000, 1500, 999, 81][c.below(14)];
     let (from, to) = (c.below(zones) as u8, c.below(zones) as u8);
     Packet { from, to, source, destination, protocol, selector }
 }
 
 fn near4(c: &mut Choices<'_>) -> Ipv4Addr {
     const POINTS: [u32; 14] = [
-        0x0a01_0203, 0x0a00_0000, 0x0aff_ffff, 0x0a01_0000, 0x0a01_0200, 0x0a01_0280, 0x0a01_0309, 0, 0x7fff_ffff, 0xc000_02ff,
-        0xffff_ffff, 0xbfff_ffff, 0x0a00_ffff, 0xc633_6401,
+        0x0a01_0203,
+        0x0a00_0000,
+        0x0aff_ffff,
+        0x0a01_0000,
+        0x0a01_0200,
+        0x0a01_0280,
+        0x0a01_0309,
+        0,
+        0x7fff_ffff,
+        0xc000_02ff,
+        0xffff_ffff,
+        0xbfff_ffff,
+        0x0a00_ffff,
+        0xc633_6401,
     ];
     let point = POINTS[c.below(POINTS.len())];
     Ipv4Addr::from(point.wrapping_add([0, 1, u32::MAX][c.below(3)]))
