@@ -4,7 +4,6 @@
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program for developers")]
 
 #[path = "../tests/random/mod.rs"]
-#[expect(dead_code, reason = "shared with the tests")]
 mod random;
 
 use policy::Policy;

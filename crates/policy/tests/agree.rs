@@ -1,6 +1,5 @@
 //! The interpreter and the tables give the same verdict, whatever the policy and the packet, and by either method.
 
-#[allow(dead_code, reason = "each test uses a part of it")]
 mod random;
 
 use policy::Policy;

@@ -1,6 +1,5 @@
 //! Warnings: rows of small policies, and the exactness of "never decides" against every kind of packet there is.
 
-#[allow(dead_code, reason = "each test uses a part of it")]
 mod random;
 
 use policy::interpret::{Decider, Packet, decide};

@@ -1,5 +1,10 @@
 //! Random policies as text, and packets near their boundaries, out of a string of bytes: fewer bytes, or smaller ones,
 //! make a simpler policy, so that proptest shrinks them by itself.
+#![allow(
+    clippy::unwrap_used,
+    dead_code,
+    reason = "writing into a String cannot fail; each user takes a part"
+)]
 
 use policy::Policy;
 use policy::interpret::Packet;
