@@ -134,9 +134,31 @@ impl<'t> Places<'t> {
     }
 }
 
+/// What other firewalls call things, and what they are called here.
+const ELSEWHERE: [(&str, &str); 14] = [
+    ("src", "source"),
+    ("dst", "destination"),
+    ("dest", "destination"),
+    ("drop", "deny"),
+    ("block", "deny"),
+    ("accept", "allow"),
+    ("pass", "allow"),
+    ("permit", "allow"),
+    ("port", "service"),
+    ("ports", "service"),
+    ("protocol", "service"),
+    ("comment", "description"),
+    ("local", "self"),
+    ("all", "any"),
+];
+
 /// "did you mean …", or the whole choice when nothing is near.
 pub(crate) fn suggestion<'a>(word: &str, choice: impl IntoIterator<Item = &'a str>) -> String {
     let choice: Vec<&str> = choice.into_iter().collect();
+    let here = ELSEWHERE.iter().find(|(other, here)| *other == word && choice.contains(here));
+    if let Some((_, here)) = here {
+        return format!("did you mean `{here}`?");
+    }
     // A word of more than a line is no slip of the finger, and its distances would cost its length squared.
     let near = choice.iter().filter(|_| word.len() <= 100);
     let distance = |c: &&str| (strsim::damerau_levenshtein(word, c), c.chars().next() != word.chars().next());

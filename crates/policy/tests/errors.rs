@@ -41,7 +41,7 @@ fn each_mistake_is_told_with_its_place_and_the_remedy() {
         ("a service nearly there", rule("service = \"htp\""), "2:11 there is no service `htp` | did you mean `http`?"),
         ("host bits", rule("source = \"10.0.0.1/8\""), "2:10 `10.0.0.1/8` is an address inside a network, not a network | write \"10.0.0.0/8\""),
         ("ports backwards", rule("service = \"tcp/90-80\""), "write 80-90"),
-        ("an action that is not", rule("action = \"drop\""), "2:10 `action` cannot be `drop` | there are: allow, deny, reject"),
+        ("an action that is not", rule("action = \"drop\""), "2:10 `action` cannot be `drop` | did you mean `deny`?"),
         ("no action", "[[rules]]\nname = \"r\"\nfrom = \"in\"\nto = \"out\"\n".into(), "1:1 [[rules]] number 1 lacks `action` | write action = \"allow\", \"deny\" or \"reject\""),
         ("no name", "[[rules]]\nfrom = \"in\"\nto = \"out\"\naction = \"deny\"".into(), "lacks `name` | write name = \"web\""),
         ("no zone", "[[rules]]\nname = \"r\"\nto = \"out\"\naction = \"deny\"".into(), "lacks `from` | write from = \"any\", or the name of a zone"),

@@ -1,4 +1,5 @@
 //! Rows of packets with the verdict that each must get, on the interpreter and on the tables: `verdicts.txt`.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use policy::Policy;
 use policy::interpret::{Decider, Packet, decide};

@@ -212,16 +212,17 @@ fn impossible(product: &Product<'_>) -> Option<&'static str> {
 fn never_decides(products: &Products<'_>, row: usize, by: Vec<usize>) -> Judgement {
     let rule = products.rules[row].rule;
     let by_names = names(products, &by);
+    let take = if by.len() == 1 { "takes" } else { "take" };
     let same = |other: &usize| products.rules[*other].rule.effect.action == rule.effect.action;
     if by.iter().all(same) {
         let message = format!(
-            "the rule `{}` never decides: {by_names} before it, with the same action, take all its packets",
+            "the rule `{}` never decides: {by_names} before it, with the same action, {take} all its packets",
             rule.name
         );
         return (Kind::Redundant, by, (message, "take it out".to_owned()));
     }
     let message =
-        format!("the rule `{}` never decides: {by_names} before it take all its packets", rule.name);
+        format!("the rule `{}` never decides: {by_names} before it {take} all its packets", rule.name);
     (Kind::Shadowed, by, (message, "move it above them, or take it out".to_owned()))
 }
 
