@@ -49,6 +49,7 @@ const PIECES: [&str; 32] = [
 fn check(text: &str) -> Result<(), TestCaseError> {
     match Policy::parse("any", text) {
         Ok(policy) => {
+            nothing_is_ignored(text, &policy)?;
             policy.warnings();
             policy::Tables::build(&policy, jiff::Timestamp::UNIX_EPOCH)
                 .map_err(|e| TestCaseError::fail(e.to_string()))?;
@@ -62,6 +63,22 @@ fn check(text: &str) -> Result<(), TestCaseError> {
             }
         }
     }
+    Ok(())
+}
+
+/// Everything that the text lists is in the policy.
+fn nothing_is_ignored(text: &str, policy: &Policy) -> Result<(), TestCaseError> {
+    let table: toml::Table = text.parse().map_err(|e: toml::de::Error| TestCaseError::fail(e.to_string()))?;
+    let count = |key: &str| match table.get(key) {
+        Some(toml::Value::Array(items)) => items.len(),
+        Some(toml::Value::Table(items)) => items.len(),
+        _ => 0,
+    };
+    prop_assert_eq!(policy.rules.len(), count("rules"));
+    prop_assert_eq!(policy.zones.len(), count("zones") + 1);
+    prop_assert_eq!(policy.objects.len(), count("objects"));
+    prop_assert_eq!(policy.services.len(), count("services"));
+    prop_assert_eq!(policy.schedules.len(), count("schedules"));
     Ok(())
 }
 

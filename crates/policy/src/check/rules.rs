@@ -47,6 +47,10 @@ pub(super) fn read<'t>(
             break;
         }
         let rule = reader.rule(section, c);
+        if rule.is_none() && c.is_empty() {
+            // Every way out of `rule` has left a problem; if one ever does not, the rule must still not be dropped in silence.
+            c.report(section.span.clone(), "this rule could not be understood", None);
+        }
         if let Some(name) = section.text("name", c)
             && let Some(first) = names.insert(name.value, i)
         {
