@@ -93,7 +93,7 @@ fn main() -> ExitCode {
             let text = text(shape, rules);
             let (policy, reading) = timed(|| Policy::parse("generated", &text).unwrap());
             let (_, warning) = timed(|| policy.warnings().len());
-            let (tables, building) = timed(|| Tables::build(&policy, jiff::Timestamp::UNIX_EPOCH).unwrap());
+            let (tables, building) = built(&policy);
             let bytes: usize = tables.sizes().iter().map(|(_, bytes)| bytes).sum();
             let method = match tables.method {
                 Method::Crossed(_) => "tables",
@@ -113,6 +113,15 @@ fn main() -> ExitCode {
         }
     }
     if late { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// The tables, and the median time of three builds: in a small build the allocator's tidying after a large one shows.
+fn built(policy: &Policy) -> (Tables, Duration) {
+    let build = || timed(|| Tables::build(policy, jiff::Timestamp::UNIX_EPOCH).unwrap());
+    let (tables, first) = build();
+    let mut times = [first, build().1, build().1];
+    times.sort_unstable();
+    (tables, times[1])
 }
 
 /// Memory accesses of look-ups: packets that match some rule's fields, and packets with the source of one rule and the

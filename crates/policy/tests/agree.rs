@@ -3,7 +3,7 @@
 mod random;
 
 use policy::Policy;
-use policy::interpret::decide;
+use policy::interpret::{Decider, Packet, decide};
 use policy::tables::{Limits, Method, Tables};
 use proptest::prelude::*;
 use random::{Choices, MOMENTS, bytes, packet, policy_text};
@@ -33,18 +33,16 @@ proptest! {
     }
 }
 
-/// Enough rules for several chunks and blocks, many of them alike.
+/// Enough rules for several chunks, blocks and words of a summary (32,768 rules each).
 #[test]
 fn many_rules_agree_too() {
-    let mut text = String::from(
-        "[zones]\na = { interfaces = \"e0\" }\nb = { interfaces = \"e1\" }\nc = { interfaces = \"e2\" }\n",
-    );
-    for i in 0..20_000u32 {
-        let (x, y, z) = (i % 7 * 30, i / 7 % 250, i % 250);
-        let (from, to) = [("a", "b"), ("b", "c"), ("any", "a")][i as usize % 3];
+    const RULES: u32 = 40_000;
+    let mut text = String::from("[zones]\na = { interfaces = \"e0\" }\nb = { interfaces = \"e1\" }\n");
+    for i in 0..RULES {
+        let (source, high, low) = (i % 7 * 30, i >> 8, i & 255);
         text += &format!(
-            "[[rules]]\nname = \"r{i}\"\nfrom = \"{from}\"\nto = \"{to}\"\nsource = \"10.{x}.{y}.0/24\"\n\
-             destination = \"10.{y}.{z}.{x}\"\nservice = \"tcp/{}\"\naction = \"allow\"\n",
+            "[[rules]]\nname = \"r{i}\"\nfrom = \"a\"\nto = \"b\"\nsource = \"10.{source}.0.0/16\"\n\
+             destination = \"172.16.{high}.{low}\"\nservice = \"tcp/{}\"\naction = \"allow\"\n",
             i % 11
         );
     }
@@ -52,22 +50,21 @@ fn many_rules_agree_too() {
     let at = MOMENTS[0].parse().unwrap();
     let chosen = Tables::build(&policy, at).unwrap();
     let vectors = Tables::build_within(&policy, at, Limits::NONE).unwrap();
-    let mut decided = 0;
-    for i in 0..300u32 {
-        let rule = &policy.rules[(i * 61 % 20_000) as usize];
+    let mut last_decider = 0;
+    for i in (0..RULES).step_by(211) {
+        let rule = &policy.rules[i as usize];
         let first = |set: &policy::address::AddressSet| std::net::IpAddr::V4(set.v4.ranges()[0].0.into());
-        let packet = policy::interpret::Packet {
-            from: 1 + (i % 3) as u8,
-            to: rule.to.trailing_zeros() as u8,
-            source: first(&rule.source),
-            destination: first(&rule.destination),
-            protocol: 6,
-            selector: (i * 61 % 20_000 % 11) as u16,
-        };
-        let expected = decide(&policy, &packet, at);
-        decided += usize::from(expected.decider != policy::interpret::Decider::Default);
-        assert_eq!(chosen.look_up(&packet).0, expected, "{packet:?}");
-        assert_eq!(vectors.look_up(&packet).0, expected, "{packet:?}");
+        for selector in [i % 11, (i + 1) % 11] {
+            let (source, destination) = (first(&rule.source), first(&rule.destination));
+            let packet =
+                Packet { from: 1, to: 2, source, destination, protocol: 6, selector: selector as u16 };
+            let expected = decide(&policy, &packet, at);
+            if let Decider::Rule(row) = expected.decider {
+                last_decider = row;
+            }
+            assert_eq!(chosen.look_up(&packet).0, expected, "{packet:?}");
+            assert_eq!(vectors.look_up(&packet).0, expected, "{packet:?}");
+        }
     }
-    assert!(decided > 50, "most packets should meet a rule, {decided} did");
+    assert!(last_decider > 39_000, "{last_decider}");
 }

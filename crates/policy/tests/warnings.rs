@@ -166,6 +166,21 @@ fn rules_that_never_decide() {
     }
 }
 
+/// More classes than are looked at one by one.
+#[test]
+fn many_rules_together_take_a_network() {
+    let hosts: Vec<(String, String)> = (0..256).map(|i| (format!("h{i}"), format!("'10.0.0.{i}'"))).collect();
+    let mut rules: Vec<[&str; 7]> = hosts
+        .iter()
+        .map(|(name, host)| [name.as_str(), "in>out", host.as_str(), ANY, ANY, "always", "deny"])
+        .collect();
+    rules.push(["x", "in>out", "'10.0.0.0/24'", "'0.0.0.0/0'", "'tcp'", "always", "allow"]);
+    let [(rule, kind, by)] = &warnings(&rules)[..] else { panic!("one warning") };
+    assert_eq!((rule.as_str(), *kind, by.len()), ("x", WarningKind::Shadowed, 256));
+    rules.remove(77);
+    assert_eq!(warnings(&rules), []);
+}
+
 #[test]
 fn what_nothing_uses_is_told() {
     let text = "[zones]\na = { interfaces = \"e0\" }\n[objects]\nx = \"10.0.0.1\"\ny = [\"x\"]\n\
