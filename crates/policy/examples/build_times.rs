@@ -25,7 +25,7 @@ const SIZES: [(usize, Duration); 4] = [
 /// A shape: its name, and the source, destination and service of a rule.
 type Shape = (&'static str, fn(u64) -> (String, String, String));
 
-const SHAPES: [Shape; 5] = [
+const SHAPES: [Shape; 6] = [
     ("one host each (as the bench)", |i| ("any".into(), v4(0xac10_0000 + i, 32), "tcp/80".into())),
     ("ports", |i| {
         ("any".into(), "10.0.0.0/8".into(), format!("{}/{}", ["tcp", "udp"][i as usize & 1], i / 2 % 65536))
@@ -42,6 +42,13 @@ const SHAPES: [Shape; 5] = [
             }
         };
         (wide(mix(i)), wide(mix(!i)), service(mix(i ^ 77)))
+    }),
+    ("nested ranges", |i| {
+        let range = |first: u64, length: u64| {
+            let address = |a: u64| Ipv4Addr::from(a as u32);
+            format!("{}-{}", address(first), address(first + length))
+        };
+        (range(0x0a00_0000, i * 3), range(0xac10_0000 - i * 5, i * 5), service(i))
     }),
     ("IPv6", |i| {
         let v6 = |r: u64, length: u32| {

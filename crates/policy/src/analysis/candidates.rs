@@ -2,7 +2,7 @@
 
 use crate::address::AddressSet;
 use crate::form::{Field, Form};
-use crate::tables::{AddressClasses, Classes, Store, Vectors, row_vectors};
+use crate::tables::{Store, Vectors, address_classes, classes_of, service_classes};
 use std::sync::Arc;
 
 /// A set of more classes than this is wide: looking at each would take longer than looking at every rule. It bounds the
@@ -35,12 +35,12 @@ impl Classed {
 impl Candidates {
     pub(super) fn of(form: &Form) -> Self {
         let mut store = Store::new(form.rules.len());
-        let service = Classes::of_services(&form.service.sets);
-        let fields = vec![
-            classed_addresses(&form.source, &mut store),
-            classed_addresses(&form.destination, &mut store),
-            classed(&form.service, &service.sets, &service.everywhere, &mut store),
-        ];
+        let (segments, vectors) = service_classes(&form.service, &mut store);
+        let few = form.service.sets.iter().map(|set| classes_of(set.0.ranges(), &segments, FEW));
+        let service = classed(&form.service, few.collect(), vectors, &store);
+        let source = classed_addresses(&form.source, &mut store);
+        let destination = classed_addresses(&form.destination, &mut store);
+        let fields = vec![source, destination, service];
         Self { store, fields, rows: form.rules.len() }
     }
 
@@ -79,23 +79,18 @@ impl Candidates {
 }
 
 fn classed_addresses(field: &Field<Arc<AddressSet>>, store: &mut Store) -> Classed {
-    let classes = AddressClasses::of(&field.sets);
-    classed(field, &classes.sets, &classes.everywhere, store)
+    let (v4, v6, vectors) = address_classes(field, store);
+    let few = field.sets.iter().map(|set| {
+        let mut classes = classes_of(set.v4.ranges(), &v4, FEW)?;
+        classes.extend(classes_of(set.v6.ranges(), &v6, FEW)?);
+        classes.sort_unstable();
+        classes.dedup();
+        (classes.len() <= FEW).then_some(classes)
+    });
+    classed(field, few.collect(), vectors, store)
 }
 
-fn classed<S>(field: &Field<S>, class_sets: &[Vec<u32>], everywhere: &[u32], store: &mut Store) -> Classed {
-    let mut few: Vec<Option<Vec<u32>>> = vec![Some(Vec::new()); field.sets.len()];
-    everywhere.iter().for_each(|set| few[*set as usize] = None);
-    for (class, sets) in (0u32..).zip(class_sets) {
-        for set in sets {
-            let classes = &mut few[*set as usize];
-            match classes {
-                Some(list) if list.len() < FEW => list.push(class),
-                _ => *classes = None,
-            }
-        }
-    }
-    let rows = row_vectors(field, class_sets, everywhere, store);
+fn classed<S>(field: &Field<S>, few: Vec<Option<Vec<u32>>>, rows: Vectors, store: &Store) -> Classed {
     let counts = (0..rows.len() as u32).map(|class| store.count(rows.get(class))).collect();
     Classed { of: field.of.clone(), few, rows, counts }
 }

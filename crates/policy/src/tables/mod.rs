@@ -12,7 +12,7 @@ pub use combine::{BitVectors, Crossed, Limits, Method, Part};
 pub use counters::Counters;
 pub use vectors::{BLOCK_BITS, BLOCK_CHUNKS, CHUNK_BITS, CHUNK_WORDS};
 
-pub(crate) use classes::{AddressClasses, Classes, row_vectors};
+pub(crate) use classes::{address_classes, classes_of, pair_classes, service_classes};
 pub(crate) use vectors::{Store, Vectors};
 
 use crate::form::Form;
@@ -106,11 +106,8 @@ impl Tables {
 
     fn of_form(policy: &Policy, form: Form, limits: Limits) -> Result<Self, BuildError> {
         let mut store = Store::new(form.rules.len());
-        let pair_classes = Classes::of_pairs(&form.pair.sets);
-        let service_classes = Classes::of_services(&form.service.sets);
-        let pair_vectors = row_vectors(&form.pair, &pair_classes.sets, &[], &mut store);
-        let service_vectors =
-            row_vectors(&form.service, &service_classes.sets, &service_classes.everywhere, &mut store);
+        let (pair_segments, pair_vectors) = pair_classes(&form.pair, &mut store);
+        let (service_segments, service_vectors) = service_classes(&form.service, &mut store);
         let (pairs, services) = (pair_vectors.len(), service_vectors.len());
         let (pair_service, both) =
             combine::cross(&mut store, &pair_vectors, &service_vectors, PAIR_SERVICE_LIMIT)
@@ -118,10 +115,10 @@ impl Tables {
         let (source, sources) = address_tables(&form.source, &mut store);
         let (destination, destinations) = address_tables(&form.destination, &mut store);
         let method = combine::choose(&mut store, &[sources, destinations, both], limits);
-        let (protocols, ports) = service_tables(&service_classes.segments);
+        let (protocols, ports) = service_tables(&service_segments);
         Ok(Self {
             zones: form.zones as u32,
-            pairs: spread(&pair_classes.segments, form.zones * form.zones),
+            pairs: spread(&pair_segments, form.zones * form.zones),
             protocols,
             ports,
             pair_service,
@@ -212,13 +209,8 @@ fn address_tables(
     field: &crate::form::Field<std::sync::Arc<crate::address::AddressSet>>,
     store: &mut Store,
 ) -> (AddressTables, Vectors) {
-    let classes = AddressClasses::of(&field.sets);
-    let vectors = row_vectors(field, &classes.sets, &classes.everywhere, store);
-    let tables = AddressTables {
-        v4: Trie4::of(&classes.v4),
-        v6: Tree6::of(&classes.v6),
-        classes: vectors.len() as u32,
-    };
+    let (v4, v6, vectors) = address_classes(field, store);
+    let tables = AddressTables { v4: Trie4::of(&v4), v6: Tree6::of(&v6), classes: vectors.len() as u32 };
     (tables, vectors)
 }
 

@@ -65,11 +65,6 @@ impl Vectors {
         self.numbers.insert(vector.into(), number);
         number
     }
-
-    /// Appends a vector that is known to be new, or need not be found again.
-    pub(crate) fn push(&mut self, vector: &[u32]) {
-        self.blocks.extend_from_slice(vector);
-    }
 }
 
 impl Store {
@@ -112,36 +107,6 @@ impl Store {
             self.blocks.push(block);
         }
         number
-    }
-
-    /// A vector with some bits set besides those of another. The bits come in order.
-    pub(crate) fn with_bits(&mut self, base: &[u32], bits: &[u32]) -> Vec<u32> {
-        let mut vector = base.to_vec();
-        let mut rest = bits;
-        while let Some(&first) = rest.first() {
-            let place = first as usize / BLOCK_BITS;
-            let here = rest.partition_point(|bit| *bit as usize / BLOCK_BITS == place);
-            vector[place] = self.block_with_bits(vector[place], &rest[..here]);
-            rest = &rest[here..];
-        }
-        vector
-    }
-
-    fn block_with_bits(&mut self, number: u32, bits: &[u32]) -> u32 {
-        let mut block = self.blocks[number as usize];
-        let mut rest = bits;
-        while let Some(&first) = rest.first() {
-            let place = first as usize / CHUNK_BITS;
-            let here = rest.partition_point(|bit| *bit as usize / CHUNK_BITS == place);
-            let in_block = place % BLOCK_CHUNKS;
-            let mut chunk = self.chunks[block[in_block] as usize];
-            for bit in &rest[..here] {
-                chunk[*bit as usize % CHUNK_BITS / 64] |= 1 << (bit % 64);
-            }
-            block[in_block] = self.chunk(chunk);
-            rest = &rest[here..];
-        }
-        self.block(block)
     }
 
     /// What two vectors have in common.
@@ -230,12 +195,6 @@ impl Store {
         number
     }
 
-    /// Every bit of a vector, in order.
-    pub(crate) fn bits_of(&self, vector: &[u32], into: &mut Vec<u32>) {
-        into.clear();
-        self.bits_in_common(&[vector], into);
-    }
-
     /// How many bits a vector has.
     pub(crate) fn count(&self, vector: &[u32]) -> u64 {
         let mut count = 0;
@@ -247,32 +206,42 @@ impl Store {
     }
 }
 
-/// A vector whose bits are turned on and off one at a time: what a sweep over boundaries needs.
+/// A vector whose bits are turned on and off: what a sweep over boundaries needs.
 #[derive(Debug)]
 pub(crate) struct Changing {
     words: Vec<u64>,
     vector: Vec<u32>,
+    /// Chunks in which bits were flipped since the vector was last asked for, each once.
     changed: Vec<u32>,
+    is_changed: Vec<bool>,
 }
 
 impl Changing {
     pub(crate) fn new(store: &Store) -> Self {
+        let chunks = store.width() * BLOCK_CHUNKS;
         Self {
-            words: vec![0; store.width() * BLOCK_BITS / 64],
+            words: vec![0; chunks * CHUNK_WORDS],
             vector: vec![0; store.width()],
             changed: Vec::new(),
+            is_changed: vec![false; chunks],
         }
     }
 
-    pub(crate) fn flip(&mut self, bit: u32) {
-        self.words[bit as usize / 64] ^= 1 << (bit % 64);
-        self.changed.push(bit / CHUNK_BITS as u32);
+    pub(crate) fn flip(&mut self, bits: &[u32]) {
+        for bit in bits {
+            self.words[*bit as usize / 64] ^= 1 << (bit % 64);
+            let chunk = *bit as usize / CHUNK_BITS;
+            if !self.is_changed[chunk] {
+                self.is_changed[chunk] = true;
+                self.changed.push(chunk as u32);
+            }
+        }
     }
 
     /// The vector as it stands.
     pub(crate) fn vector(&mut self, store: &mut Store) -> &[u32] {
         self.changed.sort_unstable();
-        self.changed.dedup();
+        self.changed.iter().for_each(|chunk| self.is_changed[*chunk as usize] = false);
         let mut rest = self.changed.as_slice();
         while let Some(&first) = rest.first() {
             let place = first as usize / BLOCK_CHUNKS;
@@ -303,25 +272,30 @@ mod tests {
         proptest::collection::btree_set(prop_oneof![0u32..130, 500u32..530, 0..BITS], 0..40)
     }
 
+    fn vector_of(store: &mut Store, bits: &[u32]) -> Vec<u32> {
+        let mut changing = Changing::new(store);
+        changing.flip(bits);
+        changing.vector(store).to_vec()
+    }
+
     proptest! {
         #[test]
         fn vectors_agree_with_sets(a in bits(), b in bits()) {
             let mut store = Store::new(BITS as usize);
-            let empty = vec![0; store.width()];
             let list = |set: &BTreeSet<u32>| set.iter().copied().collect::<Vec<_>>();
-            let (x, y) = (store.with_bits(&empty, &list(&a)), store.with_bits(&empty, &list(&b)));
+            let (x, y) = (vector_of(&mut store, &list(&a)), vector_of(&mut store, &list(&b)));
             let (mut both, mut found) = (Vec::new(), Vec::new());
             store.and(&x, &y, &mut both);
-            store.bits_of(&both, &mut found);
+            store.bits_in_common(&[&both], &mut found);
             let expected: Vec<u32> = a.intersection(&b).copied().collect();
             prop_assert_eq!(store.first_in_common(&x, &y), expected.first().copied());
-            prop_assert_eq!(found, expected);
-            let union = store.with_bits(&x, &list(&b));
-            prop_assert_eq!(&union, &store.with_bits(&y, &list(&a)), "equal sets are equal numbers");
+            prop_assert_eq!(&found, &expected);
             let mut changing = Changing::new(&store);
-            a.iter().chain(&b).for_each(|bit| changing.flip(*bit));
-            a.intersection(&b).for_each(|bit| changing.flip(*bit));
-            prop_assert_eq!(changing.vector(&mut store), &union[..]);
+            changing.flip(&list(&a));
+            changing.flip(&list(&b));
+            changing.flip(&expected);
+            let union: Vec<u32> = a.union(&b).copied().collect();
+            prop_assert_eq!(changing.vector(&mut store).to_vec(), vector_of(&mut store, &union), "equal sets are equal numbers");
         }
     }
 }
