@@ -44,8 +44,8 @@ impl Candidates {
         Self { store, fields, rows: form.rules.len() }
     }
 
-    /// The other rows that pass a test and may overlap a row, in order.
-    pub(super) fn of_row(&self, row: usize, test: impl Fn(usize) -> bool) -> Vec<usize> {
+    /// The other rows that pass a test and may overlap a row, in order. Each test is a step of the budget.
+    pub(super) fn of_row(&self, row: usize, budget: &mut u64, test: impl Fn(usize) -> bool) -> Vec<usize> {
         let mut narrow: Vec<(u64, &Classed, &[u32])> = Vec::new();
         for field in &self.fields {
             if let Some(classes) = &field.few[field.of[row] as usize] {
@@ -60,7 +60,9 @@ impl Candidates {
                 combinations = combinations.iter().flat_map(|c| field.with(c, classes)).collect();
             }
         }
-        self.in_common(&combinations).into_iter().filter(|other| *other != row && test(*other)).collect()
+        let rows = self.in_common(&combinations);
+        *budget = budget.saturating_sub(rows.len() as u64);
+        rows.into_iter().filter(|other| *other != row && test(*other)).collect()
     }
 
     /// The rows that all vectors of any combination have, in order; every row when a combination is empty.

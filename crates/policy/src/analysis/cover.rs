@@ -9,8 +9,8 @@ use super::Products;
 use crate::ranges::{Point, RangeSet};
 use std::collections::BTreeSet;
 
-/// Steps that a whole policy may take; a step is one range of one rule.
-pub(super) const BUDGET: u64 = 400_000_000;
+/// Steps that a whole policy may take, seconds; a step is one range of one rule.
+pub(super) const BUDGET: u64 = 300_000_000;
 /// Steps that one rule may take.
 const PER_RULE: u64 = 4_000_000;
 
@@ -28,6 +28,7 @@ pub(super) enum Cover {
 /// Whether some earlier rows take every packet of a row.
 pub(super) fn covered(products: &Products<'_>, row: usize, earlier: &[usize], budget: &mut u64) -> Cover {
     let product = &products.rules[row];
+    *budget = budget.saturating_sub(earlier.len() as u64);
     if let Some(one) = earlier.iter().find(|other| products.rules[**other].covers(product)) {
         return Cover::Complete(vec![*one]);
     }
@@ -40,7 +41,7 @@ pub(super) fn covered(products: &Products<'_>, row: usize, earlier: &[usize], bu
         && (product.source.v6.is_empty()
             || product.destination.v6.is_empty()
             || search.family(earlier, Family::V6));
-    *budget -= allowed - search.steps;
+    *budget = budget.saturating_sub(allowed - search.steps);
     match (v4 && v6, search.steps) {
         (_, 0) => Cover::Unknown,
         (true, _) => Cover::Complete(search.by.into_iter().collect()),

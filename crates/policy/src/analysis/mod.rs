@@ -130,6 +130,10 @@ impl Policy {
         // reason for one another, and taking both out would change verdicts.
         let mut dead = vec![false; products.rules.len()];
         for row in (0..products.rules.len()).rev() {
+            if budget == 0 {
+                warnings.push(not_looked_at(&products, row, places));
+                break;
+            }
             if let Some((kind, by, why)) = judge(&products, &candidates, row, &dead, &mut budget) {
                 dead[row] = kind != Kind::Undecided && by.iter().all(|other| *other < row);
                 let rule = products.rules[row].rule;
@@ -162,6 +166,18 @@ impl<'p> Products<'p> {
     }
 }
 
+/// One warning for a rule and all above it, when the work that the whole policy may take is done.
+fn not_looked_at(products: &Products<'_>, row: usize, places: &Places<'_>) -> Warning {
+    let rule = products.rules[row].rule;
+    let message = format!(
+        "whether the rule `{}` and the {row} rules above it ever decide was not found out: too many rules overlap",
+        rule.name
+    );
+    let help = Some("fewer overlapping groups would make it clear".to_owned());
+    let problem = places.problem(rule.span.clone(), message, help);
+    Warning { kind: Kind::Undecided, rule: Some(rule.name.clone()), by: Vec::new(), problem }
+}
+
 type Judgement = (Kind, Vec<usize>, (String, String));
 
 /// What is to be said about a rule, if anything.
@@ -182,7 +198,7 @@ fn judge(
             (message, "correct the rule, or take it out".to_owned()),
         ));
     }
-    let meeting = candidates.of_row(row, |other| product.meets(&products.rules[other]));
+    let meeting = candidates.of_row(row, budget, |other| product.meets(&products.rules[other]));
     let later = meeting.partition_point(|other| *other < row);
     match covered(products, row, &meeting[..later], budget) {
         Cover::Complete(by) => Some(never_decides(products, row, by)),
