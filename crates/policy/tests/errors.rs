@@ -120,6 +120,11 @@ fn several_mistakes_are_told_at_once_in_the_order_of_the_text() {
 }
 
 #[test]
+fn a_mistake_is_told_once() {
+    assert_eq!(errors(&rule("name = 5")), ["2:8 `name` is integer | it must be a string"]);
+}
+
+#[test]
 fn hostile_texts_end_soon() {
     let nested: String = (0..5_000).map(|i| format!("g{i} = [\"g{}\"]\n", i + 1)).collect();
     let wide = rule(&format!("source = [{}]", "\"nobody\",".repeat(20_000)));

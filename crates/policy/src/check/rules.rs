@@ -51,15 +51,12 @@ pub(super) fn read<'t>(
             // Every way out of `rule` has left a problem; if one ever does not, the rule must still not be dropped in silence.
             c.report(section.span.clone(), "this rule could not be understood", None);
         }
-        if let Some(name) = section.text("name", c)
-            && let Some(first) = names.insert(name.value, i)
+        let name = section.value("name").and_then(|value| Some((value.get_ref().as_str()?, value.span())));
+        if let Some((name, span)) = name
+            && let Some(first) = names.insert(name, i)
         {
-            let message = format!("rule number {} is called `{}` too", first + 1, shortened(name.value));
-            c.report(
-                name.span,
-                message,
-                Some("give each rule a name of its own: counters follow it".to_owned()),
-            );
+            let message = format!("rule number {} is called `{}` too", first + 1, shortened(name));
+            c.report(span, message, Some("give each rule a name of its own: counters follow it".to_owned()));
         }
         rules.extend(rule);
     }
