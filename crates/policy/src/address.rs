@@ -1,0 +1,152 @@
+//! Sets of IPv4 and IPv6 addresses, and the ways to write them: a host, a network, a range.
+
+use crate::ranges::RangeSet;
+use ipnet::IpNet;
+use std::net::IpAddr;
+
+/// A set of addresses of both families.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
+pub struct AddressSet {
+    /// IPv4 addresses as numbers.
+    pub v4: RangeSet<u32>,
+    /// IPv6 addresses as numbers.
+    pub v6: RangeSet<u128>,
+}
+
+impl AddressSet {
+    /// Every address of both families.
+    pub fn any() -> Self {
+        Self { v4: RangeSet::full(), v6: RangeSet::full() }
+    }
+
+    /// Whether every address of both families is in it.
+    pub fn is_any(&self) -> bool {
+        self.v4.is_full() && self.v6.is_full()
+    }
+
+    /// Whether no address is in it.
+    pub fn is_empty(&self) -> bool {
+        self.v4.is_empty() && self.v6.is_empty()
+    }
+
+    /// Whether an address is in it.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        match address {
+            IpAddr::V4(v4) => self.v4.contains(v4.into()),
+            IpAddr::V6(v6) => self.v6.contains(v6.into()),
+        }
+    }
+
+    /// The addresses of any of some sets.
+    pub fn union<'a>(sets: impl IntoIterator<Item = &'a AddressSet> + Clone) -> Self {
+        Self {
+            v4: RangeSet::of(sets.clone().into_iter().flat_map(|s| s.v4.ranges().iter().copied())),
+            v6: RangeSet::of(sets.into_iter().flat_map(|s| s.v6.ranges().iter().copied())),
+        }
+    }
+
+    /// The addresses in this set and not in the other.
+    pub fn without(&self, other: &Self) -> Self {
+        Self { v4: self.v4.without(&other.v4), v6: self.v6.without(&other.v6) }
+    }
+
+    /// The addresses from one to another of the same family, both included; `None` for two families or the wrong order.
+    pub fn between(first: IpAddr, last: IpAddr) -> Option<Self> {
+        match (first, last) {
+            (IpAddr::V4(a), IpAddr::V4(b)) if a <= b => {
+                Some(Self { v4: RangeSet::of([(a.into(), b.into())]), v6: RangeSet::default() })
+            }
+            (IpAddr::V6(a), IpAddr::V6(b)) if a <= b => {
+                Some(Self { v4: RangeSet::default(), v6: RangeSet::of([(a.into(), b.into())]) })
+            }
+            _ => None,
+        }
+    }
+
+    /// Reads `192.0.2.1`, `192.0.2.0/24`, `192.0.2.1-192.0.2.9`, and the same of IPv6.
+    ///
+    /// # Errors
+    /// What is wrong, and what would be right.
+    pub fn parse(text: &str) -> Result<Self, (String, Option<String>)> {
+        if let Some((first, last)) = text.split_once('-') {
+            return parse_range(text, first.trim(), last.trim());
+        }
+        if text.contains('/') {
+            return parse_network(text);
+        }
+        let address: IpAddr = text.parse().map_err(|_| not_an_address(text))?;
+        Self::between(address, address).ok_or_else(|| not_an_address(text))
+    }
+}
+
+fn parse_range(text: &str, first: &str, last: &str) -> Result<AddressSet, (String, Option<String>)> {
+    let (Ok(first), Ok(last)) = (first.parse::<IpAddr>(), last.parse::<IpAddr>()) else {
+        return Err(not_an_address(text));
+    };
+    AddressSet::between(first, last).ok_or_else(|| {
+        if first.is_ipv4() == last.is_ipv4() {
+            (format!("the range `{text}` ends before it begins"), Some(format!("write \"{last}-{first}\"")))
+        } else {
+            (format!("the range `{text}` begins in one family of addresses and ends in the other"), None)
+        }
+    })
+}
+
+fn parse_network(text: &str) -> Result<AddressSet, (String, Option<String>)> {
+    let network: IpNet = text.parse().map_err(|_| not_an_address(text))?;
+    if network.addr() != network.network() {
+        let help = format!(
+            "write \"{}\" for the network, or \"{}\" for the one host",
+            network.trunc(),
+            network.addr()
+        );
+        return Err((format!("`{text}` is an address inside a network, not a network"), Some(help)));
+    }
+    let last = match network {
+        IpNet::V4(v4) => IpAddr::V4(v4.broadcast()),
+        IpNet::V6(v6) => IpAddr::V6(v6.broadcast()),
+    };
+    AddressSet::between(network.network(), last).ok_or_else(|| not_an_address(text))
+}
+
+fn not_an_address(text: &str) -> (String, Option<String>) {
+    let help = "write a host (\"192.0.2.1\"), a network (\"192.0.2.0/24\", \"2001:db8::/32\") or a range \
+                (\"192.0.2.1-192.0.2.9\")";
+    (format!("`{text}` is not an address, a network or a range"), Some(help.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_as_they_are_written() {
+        for (text, inside, outside) in [
+            ("192.0.2.1", "192.0.2.1", "192.0.2.2"),
+            ("192.0.2.0/24", "192.0.2.255", "192.0.3.0"),
+            ("192.0.2.1-192.0.2.9", "192.0.2.9", "192.0.2.10"),
+            ("0.0.0.0/0", "255.255.255.255", "::"),
+            ("::/0", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", "0.0.0.0"),
+            ("2001:db8::/32", "2001:db8:ffff::1", "2001:db9::"),
+            ("2001:db8::1 - 2001:db8::3", "2001:db8::2", "2001:db8::4"),
+        ] {
+            let set = AddressSet::parse(text).unwrap();
+            assert!(set.contains(inside.parse().unwrap()), "{inside} in {text}");
+            assert!(!set.contains(outside.parse().unwrap()), "{outside} not in {text}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_told_with_the_remedy() {
+        for (text, expected) in [
+            ("10.0.0.1/8", "write \"10.0.0.0/8\" for the network"),
+            ("10.0.0.9-10.0.0.1", "write \"10.0.0.1-10.0.0.9\""),
+            ("10.0.0", "write a host"),
+            ("10.0.0.0/33", "write a host"),
+        ] {
+            let (_, help) = AddressSet::parse(text).unwrap_err();
+            assert!(help.as_deref().unwrap_or_default().contains(expected), "{text}: {help:?}");
+        }
+        assert!(AddressSet::parse("10.0.0.1-::1").unwrap_err().0.contains("family"));
+    }
+}

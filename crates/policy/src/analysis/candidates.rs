@@ -1,0 +1,98 @@
+//! Which rules may overlap a rule, without comparing every rule with every other.
+
+use crate::address::AddressSet;
+use crate::form::{Field, Form};
+use crate::tables::{Store, Vectors, address_classes, classes_of, service_classes};
+use std::sync::Arc;
+
+/// A set of more classes than this is wide: looking at each would take longer than looking at every rule. It bounds the
+/// combinations of classes of several fields too.
+const FEW: usize = 32;
+
+/// For the rows of a form, the rows that share a class with them in every field where theirs are few.
+pub(super) struct Candidates {
+    store: Store,
+    fields: Vec<Classed>,
+    rows: usize,
+}
+
+/// One field: the classes of each row's set where they are few, and the rows of each class.
+struct Classed {
+    of: Vec<u32>,
+    few: Vec<Option<Vec<u32>>>,
+    rows: Vectors,
+    /// How many rows each class has.
+    counts: Vec<u64>,
+}
+
+impl Classed {
+    /// A combination of vectors, with that of each of some classes besides.
+    fn with<'s>(&'s self, vectors: &[&'s [u32]], classes: &[u32]) -> Vec<Vec<&'s [u32]>> {
+        classes.iter().map(|class| [vectors, &[self.rows.get(*class)]].concat()).collect()
+    }
+}
+
+impl Candidates {
+    pub(super) fn of(form: &Form) -> Self {
+        let mut store = Store::new(form.rules.len());
+        let (segments, vectors) = service_classes(&form.service, &mut store);
+        let few = form.service.sets.iter().map(|set| classes_of(set.0.ranges(), &segments, FEW));
+        let service = classed(&form.service, few.collect(), vectors, &store);
+        let source = classed_addresses(&form.source, &mut store);
+        let destination = classed_addresses(&form.destination, &mut store);
+        let fields = vec![source, destination, service];
+        Self { store, fields, rows: form.rules.len() }
+    }
+
+    /// The other rows that pass a test and may overlap a row, in order. Each test is a step of the budget.
+    pub(super) fn of_row(&self, row: usize, budget: &mut u64, test: impl Fn(usize) -> bool) -> Vec<usize> {
+        let mut narrow: Vec<(u64, &Classed, &[u32])> = Vec::new();
+        for field in &self.fields {
+            if let Some(classes) = &field.few[field.of[row] as usize] {
+                let rows = classes.iter().map(|class| field.counts[*class as usize]).sum();
+                narrow.push((rows, field, classes));
+            }
+        }
+        narrow.sort_by_key(|(rows, _, _)| *rows);
+        let mut combinations: Vec<Vec<&[u32]>> = vec![Vec::new()];
+        for (_, field, classes) in narrow {
+            if combinations.len() * classes.len() <= FEW {
+                combinations = combinations.iter().flat_map(|c| field.with(c, classes)).collect();
+            }
+        }
+        let rows = self.in_common(&combinations);
+        *budget = budget.saturating_sub(rows.len() as u64);
+        rows.into_iter().filter(|other| *other != row && test(*other)).collect()
+    }
+
+    /// The rows that all vectors of any combination have, in order; every row when a combination is empty.
+    fn in_common(&self, combinations: &[Vec<&[u32]>]) -> Vec<usize> {
+        let mut found = Vec::new();
+        for vectors in combinations {
+            if vectors.is_empty() {
+                return (0..self.rows).collect();
+            }
+            self.store.bits_in_common(vectors, &mut found);
+        }
+        found.sort_unstable();
+        found.dedup();
+        found.into_iter().map(|row| row as usize).collect()
+    }
+}
+
+fn classed_addresses(field: &Field<Arc<AddressSet>>, store: &mut Store) -> Classed {
+    let (v4, v6, vectors) = address_classes(field, store);
+    let few = field.sets.iter().map(|set| {
+        let mut classes = classes_of(set.v4.ranges(), &v4, FEW)?;
+        classes.extend(classes_of(set.v6.ranges(), &v6, FEW)?);
+        classes.sort_unstable();
+        classes.dedup();
+        (classes.len() <= FEW).then_some(classes)
+    });
+    classed(field, few.collect(), vectors, store)
+}
+
+fn classed<S>(field: &Field<S>, few: Vec<Option<Vec<u32>>>, rows: Vectors, store: &Store) -> Classed {
+    let counts = (0..rows.len() as u32).map(|class| store.count(rows.get(class))).collect();
+    Classed { of: field.of.clone(), few, rows, counts }
+}

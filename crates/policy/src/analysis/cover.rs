@@ -1,0 +1,188 @@
+//! Whether some rules together take every packet of a rule.
+//!
+//! Field after field: the rules that hold all of the field's values stay; the others split the values into regions, in each
+//! of which a part of them stays. A region where none of the others stays is the hardest to cover, so if there is one it
+//! alone is looked at. When no rule is left, a packet is found that none takes; when a region is left after the last field,
+//! the first rule left decides it.
+
+use super::Products;
+use crate::ranges::{Point, RangeSet};
+use std::collections::BTreeSet;
+
+/// Steps that a whole policy may take, seconds; a step is one range of one rule.
+pub(super) const BUDGET: u64 = 300_000_000;
+/// Steps that one rule may take.
+const PER_RULE: u64 = 4_000_000;
+
+/// Whether a rule's packets are taken.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Cover {
+    /// All of them, by these rows, in order.
+    Complete(Vec<usize>),
+    /// Not all of them.
+    Partial,
+    /// Not found out within the budget.
+    Unknown,
+}
+
+/// Whether some earlier rows take every packet of a row.
+pub(super) fn covered(products: &Products<'_>, row: usize, earlier: &[usize], budget: &mut u64) -> Cover {
+    let product = &products.rules[row];
+    *budget = budget.saturating_sub(earlier.len() as u64);
+    if let Some(one) = earlier.iter().find(|other| products.rules[**other].covers(product)) {
+        return Cover::Complete(vec![*one]);
+    }
+    let mut search = Search { products, row, steps: PER_RULE.min(*budget), by: BTreeSet::new() };
+    let allowed = search.steps;
+    let v4 = product.source.v4.is_empty()
+        || product.destination.v4.is_empty()
+        || search.family(earlier, Family::V4);
+    let v6 = v4
+        && (product.source.v6.is_empty()
+            || product.destination.v6.is_empty()
+            || search.family(earlier, Family::V6));
+    *budget = budget.saturating_sub(allowed - search.steps);
+    match (v4 && v6, search.steps) {
+        (_, 0) => Cover::Unknown,
+        (true, _) => Cover::Complete(search.by.into_iter().collect()),
+        (false, _) => Cover::Partial,
+    }
+}
+
+/// The fields in the order in which they are looked at.
+#[derive(Clone, Copy)]
+enum Step {
+    Pairs,
+    Moments,
+    Service,
+    Source,
+    Destination,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Family {
+    V4,
+    V6,
+}
+
+struct Search<'a, 'p> {
+    products: &'a Products<'p>,
+    row: usize,
+    /// Steps left; 0 when they ran out, and then no answer counts.
+    steps: u64,
+    by: BTreeSet<usize>,
+}
+
+impl Search<'_, '_> {
+    /// Whether every packet of one family is taken by some of the rows.
+    fn family(&mut self, earlier: &[usize], family: Family) -> bool {
+        self.all_taken(earlier, Step::Pairs, family)
+    }
+
+    fn all_taken(&mut self, left: &[usize], step: Step, family: Family) -> bool {
+        if left.is_empty() || self.steps == 0 {
+            return false;
+        }
+        let products = self.products;
+        let next = match step {
+            Step::Pairs => Some(Step::Moments),
+            Step::Moments => Some(Step::Service),
+            Step::Service => Some(Step::Source),
+            Step::Source => Some(Step::Destination),
+            Step::Destination => None,
+        };
+        match (step, family) {
+            (Step::Pairs, _) => self.split(left, |row| products.rules[row].pairs, next, family),
+            (Step::Moments, _) => self.split(left, |row| &products.rules[row].moments, next, family),
+            (Step::Service, _) => self.split(left, |row| &products.rules[row].service.0, next, family),
+            (Step::Source, Family::V4) => {
+                self.split(left, |row| &products.rules[row].source.v4, next, family)
+            }
+            (Step::Source, Family::V6) => {
+                self.split(left, |row| &products.rules[row].source.v6, next, family)
+            }
+            (Step::Destination, Family::V4) => {
+                self.split(left, |row| &products.rules[row].destination.v4, next, family)
+            }
+            (Step::Destination, Family::V6) => {
+                self.split(left, |row| &products.rules[row].destination.v6, next, family)
+            }
+        }
+    }
+
+    fn split<'s, T: Point + 's>(
+        &mut self,
+        left: &[usize],
+        set: impl Fn(usize) -> &'s RangeSet<T>,
+        next: Option<Step>,
+        family: Family,
+    ) -> bool {
+        let own = set(self.row);
+        let work: usize = left.iter().map(|row| set(*row).ranges().len() + 1).sum();
+        self.steps = self.steps.saturating_sub((work + own.ranges().len()) as u64);
+        let (whole, part): (Vec<usize>, Vec<usize>) = left.iter().partition(|row| set(**row).covers(own));
+        let part: Vec<usize> = part.into_iter().filter(|row| set(*row).meets(own)).collect();
+        let part_ranges = part.iter().flat_map(|row| set(*row).ranges().iter().copied());
+        if part.is_empty() || !own.without(&RangeSet::of(part_ranges)).is_empty() {
+            return self.go_on(&whole, next, family);
+        }
+        for region in regions(own, &part, &set, &mut self.steps) {
+            let mut here = [whole.as_slice(), &region].concat();
+            here.sort_unstable();
+            if !self.go_on(&here, next, family) {
+                return false;
+            }
+        }
+        self.steps > 0
+    }
+
+    fn go_on(&mut self, left: &[usize], next: Option<Step>, family: Family) -> bool {
+        match (next, left.first()) {
+            (_, None) => false,
+            (Some(step), _) => self.all_taken(left, step, family),
+            (None, Some(first)) => {
+                self.by.insert(*first);
+                true
+            }
+        }
+    }
+}
+
+/// The different selections of rows that hold a value of a set, each once; not all of them when the steps run out.
+fn regions<'s, T: Point + 's>(
+    own: &RangeSet<T>,
+    rows: &[usize],
+    set: &impl Fn(usize) -> &'s RangeSet<T>,
+    steps: &mut u64,
+) -> BTreeSet<Vec<usize>> {
+    let mut boundaries: Vec<(T, usize)> = Vec::new();
+    for row in rows {
+        for (first, last) in set(*row).ranges() {
+            boundaries.push((*first, *row));
+            boundaries.extend(last.next().map(|after| (after, *row)));
+        }
+    }
+    // The set's own boundaries belong to no row.
+    const NONE: usize = usize::MAX;
+    for (first, last) in own.ranges() {
+        boundaries.push((*first, NONE));
+        boundaries.extend(last.next().map(|after| (after, NONE)));
+    }
+    boundaries.sort_unstable();
+    let mut here: BTreeSet<usize> = BTreeSet::new();
+    let mut found = BTreeSet::new();
+    for (i, (at, row)) in boundaries.iter().enumerate() {
+        if !here.remove(row) {
+            here.insert(*row);
+        }
+        let complete = boundaries.get(i + 1).is_none_or(|(next, _)| next != at);
+        if complete && here.contains(&NONE) {
+            *steps = steps.saturating_sub(here.len() as u64);
+            if *steps == 0 {
+                break;
+            }
+            found.insert(here.iter().copied().filter(|row| *row != NONE).collect());
+        }
+    }
+    found
+}

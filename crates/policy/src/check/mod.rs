@@ -1,0 +1,143 @@
+//! Text to checked policy. Reads every part even when another has errors, so that they are told together.
+
+mod names;
+mod rules;
+mod schedules;
+mod settings;
+mod zones;
+
+use crate::address::AddressSet;
+use crate::model::{Object, Policy, Service};
+use crate::problem::{Collector, Problems};
+use crate::read::{Located, Section, Value, wrong_type};
+use crate::schema;
+use crate::service::ServiceSet;
+use names::Names;
+use std::ops::Range;
+use std::sync::Arc;
+use toml::de::{DeTable, DeValue};
+
+pub(crate) fn policy(file: &str, text: &str) -> Result<Policy, Problems> {
+    let mut c = Collector::new(file, text);
+    let (table, syntax) = DeTable::parse_recoverable(text);
+    for error in &syntax {
+        let span = error.span().unwrap_or(0..0);
+        c.report(span, error.message().to_owned(), Some("the file must be TOML (toml.io)".to_owned()));
+    }
+    if !c.is_empty() {
+        return Err(c.into_problems());
+    }
+    let root = Section::new(table.get_ref(), 0..0, schema::ROOT, "", &mut c);
+    refuse_later_parts(&root, &mut c);
+    match read(&root, file, text, &mut c) {
+        Some(policy) if c.is_empty() => Ok(policy),
+        _ if c.is_empty() => unreachable!("what could not be read has left a problem"),
+        _ => Err(c.into_problems()),
+    }
+}
+
+/// What a name given by the user must look like.
+fn is_name(name: &str) -> bool {
+    let good = |ch: char| ch.is_ascii_alphanumeric() || ch == '-' || ch == '_';
+    name.len() <= 63 && name.starts_with(|ch: char| ch.is_ascii_alphabetic()) && name.chars().all(good)
+}
+
+/// Reports a name that cannot be; `reserved` are taken.
+fn check_name(what: &str, name: &Located<&str>, reserved: &[&str], c: &mut Collector<'_>) -> bool {
+    let shown = crate::read::shortened(name.value);
+    if reserved.contains(&name.value) {
+        c.report(
+            name.span.clone(),
+            format!("the name `{shown}` is taken"),
+            Some(format!("choose another name for this {what}")),
+        );
+        return false;
+    }
+    if !is_name(name.value) {
+        let help = "letters, digits, `-` and `_`, a letter first, at most 63".to_owned();
+        c.report(name.span.clone(), format!("`{shown}` cannot be the name of a {what}"), Some(help));
+        return false;
+    }
+    true
+}
+
+fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Option<Policy> {
+    let settings = settings::read(root, c);
+    let mut objects = Names::<AddressSet>::read(root, "objects", c);
+    let mut services = Names::<ServiceSet>::read(root, "services", c);
+    let zones = zones::read(root, &mut objects, c);
+    let schedules = schedules::read(root, c);
+    let rules = rules::read(root, &zones, &schedules, &mut objects, &mut services, c);
+    let defaults = rules::defaults(root, &zones, c);
+    let objects = objects.finish(c);
+    let services = services.finish(c);
+    if !c.is_empty() {
+        return None;
+    }
+    let mut unused: Vec<(String, Range<usize>)> = Vec::new();
+    let mut note = |what: &str, name: &str, span: &Range<usize>| {
+        unused.push((format!("the {what} `{name}`"), span.clone()));
+    };
+    objects.iter().filter(|d| !d.used).for_each(|d| note("object", d.name, &d.span));
+    services.iter().filter(|d| !d.used).for_each(|d| note("service", d.name, &d.span));
+    for (i, (schedule, span)) in schedules.iter().enumerate() {
+        if !rules.iter().any(|rule| rule.schedule == Some(i)) {
+            note("schedule", &schedule.name, span);
+        }
+    }
+    Some(Policy {
+        file: file.to_owned(),
+        text: text.to_owned(),
+        zones: zones.into_iter().map(|(zone, _)| zone).collect(),
+        objects: objects
+            .into_iter()
+            .map(|d| Object { name: d.name.to_owned(), addresses: d.set, span: d.span })
+            .collect(),
+        services: services
+            .into_iter()
+            .map(|d| Service { name: d.name.to_owned(), keys: d.set, span: d.span })
+            .collect(),
+        schedules: schedules.into_iter().map(|(schedule, _)| schedule).collect(),
+        rules,
+        defaults,
+        settings,
+        unused,
+    })
+}
+
+/// Parts that are specified and whose machinery comes later: refused, for a policy that was half obeyed would be worse
+/// than none.
+fn refuse_later_parts(root: &Section<'_>, c: &mut Collector<'_>) {
+    for (key, what, kind) in schema::LATER {
+        let Some(value) = root.value(key) else { continue };
+        let help = format!(
+            "take `{key}` out: it is specified in docs/guide/policy.md, and comes with a later version"
+        );
+        c.report(root.key_span(key), format!("{what} is not in this version"), Some(help));
+        check_later_keys(key, kind, value, c);
+    }
+}
+
+fn check_later_keys(key: &'static str, kind: schema::Table, value: &Value<'_>, c: &mut Collector<'_>) {
+    let open = |value: &Value<'_>, c: &mut Collector<'_>| match value.get_ref() {
+        DeValue::Table(table) => drop(Section::new(table, value.span(), kind, kind.header, c)),
+        other => {
+            wrong_type(c, key, value.span(), other, &format!("a table, under {}", kind.header)).unwrap_or(())
+        }
+    };
+    match value.get_ref() {
+        DeValue::Array(items) => items.iter().for_each(|item| open(item, c)),
+        DeValue::Table(table) if kind.header.contains(".NAME") => {
+            table.iter().for_each(|(_, item)| open(item, c))
+        }
+        _ => open(value, c),
+    }
+}
+
+/// A set with its name, for what the policy keeps.
+struct Defined<'t, S> {
+    name: &'t str,
+    set: Arc<S>,
+    span: Range<usize>,
+    used: bool,
+}

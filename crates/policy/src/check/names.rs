@@ -1,0 +1,330 @@
+//! Objects and services: names for sets, made of literals and of other names.
+
+use super::{Defined, check_name};
+use crate::address::AddressSet;
+use crate::problem::{Collector, suggestion};
+use crate::read::{Located, Section, Value, shortened, texts, wrong_type};
+use crate::schema;
+use crate::service::{BUILT_IN, ServiceSet};
+use rustc_hash::FxHashMap;
+use std::ops::Range;
+use std::sync::Arc;
+use toml::de::DeValue;
+
+/// Groups within groups at most. A limit keeps a hostile text from exhausting the stack.
+const MAX_NESTING: usize = 16;
+
+/// What names can stand for.
+pub(super) trait NamedSet: Sized {
+    /// How messages call one.
+    const WHAT: &'static str;
+    /// Names that a policy may not define.
+    fn reserved() -> Vec<&'static str>;
+    /// The set that a name stands for in every policy.
+    fn built_in(name: &str) -> Option<Self>;
+    /// Whether a word is a literal rather than a name.
+    fn is_literal(word: &str) -> bool;
+    fn literal(word: &str) -> Result<Self, (String, Option<String>)>;
+    fn union(sets: &[Arc<Self>]) -> Self;
+    fn without(&self, other: &Self) -> Self;
+    fn is_empty(&self) -> bool;
+}
+
+impl NamedSet for AddressSet {
+    const WHAT: &'static str = "object";
+
+    fn reserved() -> Vec<&'static str> {
+        vec!["any"]
+    }
+
+    fn built_in(name: &str) -> Option<Self> {
+        (name == "any").then(AddressSet::any)
+    }
+
+    fn is_literal(word: &str) -> bool {
+        word.contains(['.', ':', '/']) || word.starts_with(|ch: char| ch.is_ascii_digit())
+    }
+
+    fn literal(word: &str) -> Result<Self, (String, Option<String>)> {
+        let later = ["domain:", "country:", "list:"].into_iter().find(|prefix| word.starts_with(prefix));
+        match later {
+            Some(prefix) => {
+                let help = "use hosts, networks and ranges; it is specified in docs/guide/policy.md, and comes with a \
+                            later version";
+                Err((
+                    format!("an object of the kind `{prefix}` is not in this version"),
+                    Some(help.to_owned()),
+                ))
+            }
+            None => AddressSet::parse(word),
+        }
+    }
+
+    fn union(sets: &[Arc<Self>]) -> Self {
+        AddressSet::union(sets.iter().map(Arc::as_ref))
+    }
+
+    fn without(&self, other: &Self) -> Self {
+        self.without(other)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+impl NamedSet for ServiceSet {
+    const WHAT: &'static str = "service";
+
+    fn reserved() -> Vec<&'static str> {
+        std::iter::once("any").chain(BUILT_IN.iter().map(|(name, _)| *name)).collect()
+    }
+
+    fn built_in(name: &str) -> Option<Self> {
+        ServiceSet::built_in(name)
+    }
+
+    fn is_literal(word: &str) -> bool {
+        word.contains('/')
+    }
+
+    fn literal(word: &str) -> Result<Self, (String, Option<String>)> {
+        ServiceSet::parse(word)
+    }
+
+    fn union(sets: &[Arc<Self>]) -> Self {
+        ServiceSet::union(sets.iter().map(Arc::as_ref))
+    }
+
+    fn without(&self, other: &Self) -> Self {
+        ServiceSet(self.0.without(&other.0))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+enum State<S> {
+    Untouched,
+    /// Being resolved: meeting it again is a circle.
+    Open,
+    /// The set, and how many groups deep it is.
+    Done(Arc<S>, usize),
+    /// A problem has been reported.
+    Failed,
+}
+
+struct Definition<'t> {
+    name: Located<&'t str>,
+    members: Vec<Located<&'t str>>,
+    except: Vec<Located<&'t str>>,
+    used: bool,
+}
+
+/// Names defined by a policy, resolved when first asked for.
+pub(super) struct Names<'t, S> {
+    definitions: Vec<Definition<'t>>,
+    states: Vec<State<S>>,
+    by_name: FxHashMap<&'t str, usize>,
+    /// Sets of lists of words that rules have asked for: many rules ask for the same.
+    asked: FxHashMap<Vec<&'t str>, Arc<S>>,
+    built_in: FxHashMap<&'static str, Arc<S>>,
+}
+
+impl<'t, S: NamedSet> Names<'t, S> {
+    pub(super) fn read(root: &Section<'t>, key: &'static str, c: &mut Collector<'_>) -> Self {
+        let reserved = S::reserved();
+        let mut definitions = Vec::new();
+        let mut by_name = FxHashMap::default();
+        for (name, value) in root.named(key, c) {
+            let Some((members, except)) = definition(&name, value, S::WHAT, c) else { continue };
+            if check_name(S::WHAT, &name, &reserved, c) {
+                by_name.insert(name.value, definitions.len());
+                definitions.push(Definition { name, members, except, used: false });
+            }
+        }
+        let states = definitions.iter().map(|_| State::Untouched).collect();
+        let built_in =
+            reserved.into_iter().filter_map(|name| Some((name, Arc::new(S::built_in(name)?)))).collect();
+        Self { definitions, states, by_name, asked: FxHashMap::default(), built_in }
+    }
+
+    /// The set of some words of the text, or `None` after reporting what is wrong with them.
+    pub(super) fn set(&mut self, words: &[Located<&'t str>], c: &mut Collector<'_>) -> Option<Arc<S>> {
+        let key: Vec<&str> = words.iter().map(|w| w.value).collect();
+        if let Some(set) = self.asked.get(&key) {
+            return Some(set.clone());
+        }
+        let (set, _) = self.union_of(words, 0, c)?;
+        self.asked.insert(key, set.clone());
+        Some(set)
+    }
+
+    /// Marks what some words name as used.
+    pub(super) fn finish(mut self, c: &mut Collector<'_>) -> Vec<Defined<'t, S>> {
+        for i in 0..self.definitions.len() {
+            self.resolve(i, 0, c);
+        }
+        let resolved = self.definitions.into_iter().zip(self.states);
+        resolved
+            .filter_map(|(d, state)| match state {
+                State::Done(set, _) => {
+                    Some(Defined { name: d.name.value, set, span: d.name.span, used: d.used })
+                }
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn union_of(
+        &mut self,
+        words: &[Located<&'t str>],
+        depth: usize,
+        c: &mut Collector<'_>,
+    ) -> Option<(Arc<S>, usize)> {
+        let found: Vec<_> = words.iter().map(|word| self.word(word, depth, c)).collect();
+        let found = found.into_iter().collect::<Option<Vec<_>>>()?;
+        let height = found.iter().map(|(_, height)| *height).max().unwrap_or(0);
+        match <[_; 1]>::try_from(found) {
+            Ok([(only, _)]) => Some((only, height)),
+            Err(many) => {
+                let sets: Vec<Arc<S>> = many.into_iter().map(|(set, _)| set).collect();
+                Some((Arc::new(S::union(&sets)), height))
+            }
+        }
+    }
+
+    fn word(
+        &mut self,
+        word: &Located<&'t str>,
+        depth: usize,
+        c: &mut Collector<'_>,
+    ) -> Option<(Arc<S>, usize)> {
+        if S::is_literal(word.value) {
+            return match S::literal(word.value) {
+                Ok(set) => Some((Arc::new(set), 0)),
+                Err((message, help)) => {
+                    c.report(word.span.clone(), shortened_message(message), help);
+                    None
+                }
+            };
+        }
+        if let Some(&i) = self.by_name.get(word.value) {
+            self.definitions[i].used = true;
+            return self.named(i, word, depth, c);
+        }
+        match self.built_in.get(word.value) {
+            Some(set) => Some((set.clone(), 0)),
+            None => self.unknown(word, c),
+        }
+    }
+
+    fn named(
+        &mut self,
+        i: usize,
+        word: &Located<&'t str>,
+        depth: usize,
+        c: &mut Collector<'_>,
+    ) -> Option<(Arc<S>, usize)> {
+        if matches!(self.states[i], State::Open) {
+            let message = format!("`{}` contains itself", word.value);
+            c.report(
+                word.span.clone(),
+                message,
+                Some("take it out of the group, or out of what the group names".to_owned()),
+            );
+            return None;
+        }
+        match self.resolve(i, depth + 1, c) {
+            State::Done(set, height) if depth + height <= MAX_NESTING => Some((set.clone(), *height)),
+            State::Done(..) => {
+                too_deep(word.span.clone(), c);
+                None
+            }
+            _ => None,
+        }
+    }
+
+    fn resolve(&mut self, i: usize, depth: usize, c: &mut Collector<'_>) -> &State<S> {
+        if matches!(self.states[i], State::Untouched) {
+            self.states[i] = State::Open;
+            self.states[i] =
+                self.resolved(i, depth, c).map_or(State::Failed, |(set, height)| State::Done(set, height));
+        }
+        &self.states[i]
+    }
+
+    fn resolved(&mut self, i: usize, depth: usize, c: &mut Collector<'_>) -> Option<(Arc<S>, usize)> {
+        let span = self.definitions[i].name.span.clone();
+        if depth > MAX_NESTING {
+            too_deep(span, c);
+            return None;
+        }
+        let members = std::mem::take(&mut self.definitions[i].members);
+        let except = std::mem::take(&mut self.definitions[i].except);
+        let (mut set, mut height) = self.union_of(&members, depth, c)?;
+        if !except.is_empty() {
+            let (taken_out, other) = self.union_of(&except, depth, c)?;
+            set = Arc::new(set.without(&taken_out));
+            height = height.max(other);
+        }
+        if set.is_empty() {
+            let message = format!("the {} `{}` is empty", S::WHAT, self.definitions[i].name.value);
+            c.report(span, message, Some("its `except` takes every member away".to_owned()));
+            return None;
+        }
+        Some((set, height + 1))
+    }
+
+    fn unknown<T>(&self, word: &Located<&'t str>, c: &mut Collector<'_>) -> Option<T> {
+        let mut names: Vec<&str> = self.definitions.iter().map(|d| d.name.value).collect();
+        names.extend(S::reserved());
+        let help = if c.is_full() { None } else { Some(suggestion(word.value, names)) };
+        c.report(word.span.clone(), format!("there is no {} `{}`", S::WHAT, shortened(word.value)), help);
+        None
+    }
+}
+
+fn too_deep(span: Range<usize>, c: &mut Collector<'_>) {
+    let help = format!("groups may hold groups {MAX_NESTING} levels deep");
+    c.report(span, "this group holds groups within groups too deep".to_owned(), Some(help));
+}
+
+fn shortened_message(message: String) -> String {
+    if message.len() > 300 { shortened(&message) } else { message }
+}
+
+type Words<'t> = Vec<Located<&'t str>>;
+
+/// `"literal"`, `["a", "b"]`, or for objects `{ members = [...], except = [...] }`.
+fn definition<'t>(
+    name: &Located<&str>,
+    value: &'t Value<'t>,
+    what: &str,
+    c: &mut Collector<'_>,
+) -> Option<(Words<'t>, Words<'t>)> {
+    let DeValue::Table(table) = value.get_ref() else {
+        return Some((texts(value, name.value, c)?, Vec::new()));
+    };
+    if what != AddressSet::WHAT {
+        return wrong_type(c, name.value, value.span(), value.get_ref(), "a string, or strings in [ ]");
+    }
+    let section = Section::new(
+        table,
+        value.span(),
+        schema::OBJECT,
+        format!("the object `{}`", shortened(name.value)),
+        c,
+    );
+    let Some(members) = section.value("members") else {
+        section.missing("members", "[\"192.0.2.0/24\", \"another-object\"]", c);
+        return None;
+    };
+    let members = texts(members, "members", c)?;
+    let except = match section.value("except") {
+        Some(except) => texts(except, "except", c)?,
+        None => Vec::new(),
+    };
+    Some((members, except))
+}

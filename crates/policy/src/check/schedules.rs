@@ -1,0 +1,144 @@
+//! Schedules.
+
+use super::check_name;
+use crate::problem::{Collector, suggestion};
+use crate::read::{Located, Section, Value, shortened, texts, wrong_type};
+use crate::schedule::{Schedule, Window};
+use crate::schema;
+use jiff::civil::Date;
+use jiff::tz::{TimeZone, TimeZoneDatabase};
+use std::ops::Range;
+use toml::de::DeValue;
+
+/// Schedules of a policy at most: each change of any of them builds new tables.
+const MAX_SCHEDULES: usize = 256;
+/// Windows, and dates excepted, of a schedule at most.
+const MAX_PARTS: usize = 400;
+
+/// The schedules, each with the bytes that name it.
+pub(super) fn read(root: &Section<'_>, c: &mut Collector<'_>) -> Vec<(Schedule, Range<usize>)> {
+    let mut schedules = Vec::new();
+    let zones = TimeZoneDatabase::bundled();
+    for (name, value) in root.named("schedules", c) {
+        let DeValue::Table(table) = value.get_ref() else {
+            wrong_type(c, name.value, value.span(), value.get_ref(), "a table with `times`").unwrap_or(());
+            continue;
+        };
+        if !check_name("schedule", &name, &["always"], c) {
+            continue;
+        }
+        let what = format!("the schedule `{}`", name.value);
+        let section = Section::new(table, name.span.clone(), schema::SCHEDULE, what, c);
+        if let Some(schedule) = schedule(&name, &section, &zones, c) {
+            schedules.push((schedule, name.span));
+        }
+    }
+    if let Some((_, span)) = schedules.get(MAX_SCHEDULES) {
+        c.report(span.clone(), "too many schedules", Some(format!("there can be {MAX_SCHEDULES}")));
+    }
+    schedules
+}
+
+fn schedule(
+    name: &Located<&str>,
+    section: &Section<'_>,
+    zones: &TimeZoneDatabase,
+    c: &mut Collector<'_>,
+) -> Option<Schedule> {
+    let time_zone =
+        section.required_text("time_zone", "\"Europe/Berlin\"", c).and_then(|t| time_zone(&t, zones, c));
+    let windows = windows(section, c);
+    let from = section.value("from").and_then(|value| date(value, "from", c));
+    let until = section.value("until").and_then(|value| date(value, "until", c));
+    let except = section.value("except").map_or_else(Vec::new, |value| dates(value, c));
+    if let (Some(from), Some(until)) = (from, until)
+        && until < from
+    {
+        let help = "write the first day under `from` and the last under `until`".to_owned();
+        c.report(section.key_span("until"), "the schedule is over before it begins", Some(help));
+    }
+    Some(Schedule {
+        name: name.value.to_owned(),
+        time_zone: time_zone?,
+        windows: windows?,
+        from,
+        until,
+        except,
+    })
+}
+
+fn time_zone(text: &Located<&str>, zones: &TimeZoneDatabase, c: &mut Collector<'_>) -> Option<TimeZone> {
+    match zones.get(text.value) {
+        Ok(zone) => Some(zone),
+        Err(_) => {
+            let names: Vec<String> = zones.available().map(|name| name.as_str().to_owned()).collect();
+            let near = suggestion(text.value, names.iter().map(String::as_str));
+            let help = if near.starts_with("did") {
+                near
+            } else {
+                "write a name such as \"Europe/Berlin\" or \"UTC\"".to_owned()
+            };
+            c.report(
+                text.span.clone(),
+                format!("there is no time zone `{}`", shortened(text.value)),
+                Some(help),
+            );
+            None
+        }
+    }
+}
+
+fn windows(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Vec<Window>> {
+    let Some(value) = section.value("times") else {
+        section.missing("times", "[\"mon-fri 08:00-18:00\"]", c);
+        return None;
+    };
+    let words = texts(value, "times", c)?;
+    if words.len() > MAX_PARTS {
+        c.report(value.span(), "too many times", Some(format!("a schedule can have {MAX_PARTS}")));
+        return None;
+    }
+    let windows = words.iter().map(|word| match Window::parse(word.value) {
+        Ok(window) => Some(window),
+        Err((message, help)) => {
+            c.report(word.span.clone(), shortened(&message), help);
+            None
+        }
+    });
+    windows.collect::<Vec<_>>().into_iter().collect()
+}
+
+fn dates(value: &Value<'_>, c: &mut Collector<'_>) -> Vec<Date> {
+    match value.get_ref() {
+        DeValue::Array(items) if items.len() <= MAX_PARTS => {
+            items.iter().filter_map(|item| date(item, "except", c)).collect()
+        }
+        DeValue::Array(_) => {
+            c.report(value.span(), "too many dates", Some(format!("a schedule can have {MAX_PARTS}")));
+            Vec::new()
+        }
+        other => {
+            wrong_type(c, "except", value.span(), other, "dates in [ ]: [2026-12-24]").unwrap_or_default()
+        }
+    }
+}
+
+/// A TOML date without a time: `2026-12-24`.
+fn date(value: &Value<'_>, key: &str, c: &mut Collector<'_>) -> Option<Date> {
+    let written = value.get_ref().as_datetime().filter(|d| d.time.is_none() && d.offset.is_none());
+    let Some(day) = written.and_then(|d| d.date) else {
+        return wrong_type(c, key, value.span(), value.get_ref(), "a date without quotes: 2026-12-24");
+    };
+    let date =
+        i16::try_from(day.year).ok().and_then(|year| Date::new(year, day.month as i8, day.day as i8).ok());
+    // Near the ends of the calendar the day before or after does not exist.
+    let date = date.filter(|date| (1..=9998).contains(&date.year()));
+    if date.is_none() {
+        c.report(
+            value.span(),
+            "there is no such day",
+            Some("write a date of the years 1 to 9998".to_owned()),
+        );
+    }
+    date
+}

@@ -1,0 +1,89 @@
+//! Settings, with their defaults and ranges.
+
+use crate::problem::Collector;
+use crate::quantity;
+use crate::read::{Section, shortened};
+use crate::schema;
+use crate::settings::{FLOWS, Integrity, ReversePath, Settings, Timeouts};
+use std::time::Duration;
+
+pub(super) fn read(root: &Section<'_>, c: &mut Collector<'_>) -> Settings {
+    let mut settings = Settings::default();
+    let Some(section) = root.section("settings", schema::SETTINGS, "[settings]", c) else { return settings };
+    if let Some(flows) = section.number("flows", FLOWS.0..=FLOWS.1, c) {
+        settings.flows = flows;
+        settings.half_open = settings.half_open.min(flows / 2);
+    }
+    if let Some(half_open) = section.number("half_open", 64..=settings.flows, c) {
+        settings.half_open = half_open;
+    }
+    if let Some(reverse_path) = section.choice("reverse_path", &ReversePath::NAMES, c) {
+        settings.reverse_path = reverse_path;
+    }
+    if let Some(log_rate) = section.number("log_rate", 0..=1_000_000, c) {
+        settings.log_rate = log_rate;
+    }
+    if let Some(section) = section.section("timeouts", schema::TIMEOUTS, "[settings.timeouts]", c) {
+        timeouts(&section, &mut settings.timeouts, c);
+    }
+    if let Some(section) = section.section("integrity", schema::INTEGRITY, "[settings.integrity]", c) {
+        integrity(&section, &mut settings.integrity, c);
+    }
+    settings
+}
+
+fn timeouts(section: &Section<'_>, timeouts: &mut Timeouts, c: &mut Collector<'_>) {
+    let keys: [(&'static str, &mut Duration); 7] = [
+        ("tcp_opening", &mut timeouts.tcp_opening),
+        ("tcp_established", &mut timeouts.tcp_established),
+        ("tcp_closing", &mut timeouts.tcp_closing),
+        ("tcp_reset", &mut timeouts.tcp_reset),
+        ("udp", &mut timeouts.udp),
+        ("icmp", &mut timeouts.icmp),
+        ("other", &mut timeouts.other),
+    ];
+    for (key, timeout) in keys {
+        if let Some(found) =
+            duration(section, key, Duration::from_secs(1)..=Duration::from_secs(30 * 86_400), c)
+        {
+            *timeout = found;
+        }
+    }
+}
+
+fn integrity(section: &Section<'_>, integrity: &mut Integrity, c: &mut Collector<'_>) {
+    let keys: [(&'static str, &mut bool); 4] = [
+        ("checksums", &mut integrity.checksums),
+        ("tcp_flags", &mut integrity.tcp_flags),
+        ("land", &mut integrity.land),
+        ("zones", &mut integrity.zones),
+    ];
+    for (key, on) in keys {
+        if let Some(found) = section.flag(key, c) {
+            *on = found;
+        }
+    }
+}
+
+/// A duration within a range.
+pub(super) fn duration(
+    section: &Section<'_>,
+    key: &'static str,
+    range: std::ops::RangeInclusive<Duration>,
+    c: &mut Collector<'_>,
+) -> Option<Duration> {
+    let text = section.text(key, c)?;
+    let found = quantity::duration(text.value);
+    let inside = found.filter(|d| range.contains(d));
+    if inside.is_none() {
+        let message = match found {
+            Some(_) => format!("`{key}` is out of range"),
+            None => format!("`{}` is not a duration", shortened(text.value)),
+        };
+        let (least, most) = (range.start().as_secs(), range.end().as_secs());
+        let help =
+            format!("write numbers with s, min, h or d, such as \"90s\" or \"2h4min\": {least}s to {most}s");
+        c.report(text.span, message, Some(help));
+    }
+    inside
+}

@@ -1,0 +1,102 @@
+//! Zones and their interfaces.
+
+use super::check_name;
+use super::names::Names;
+use crate::address::AddressSet;
+use crate::model::{MAX_ZONES, Zone};
+use crate::problem::Collector;
+use crate::read::{Located, Section, shortened, texts, wrong_type};
+use crate::schema;
+use rustc_hash::FxHashMap;
+use std::ops::Range;
+use toml::de::DeValue;
+
+/// The zones, `self` first, each with the bytes that name it.
+pub(super) fn read<'t>(
+    root: &Section<'t>,
+    objects: &mut Names<'t, AddressSet>,
+    c: &mut Collector<'_>,
+) -> Vec<(Zone, Range<usize>)> {
+    let itself = Zone {
+        name: "self".to_owned(),
+        interfaces: Vec::new(),
+        networks: AddressSet::default(),
+        description: Some("the firewall itself".to_owned()),
+    };
+    let mut zones = vec![(itself, 0..0)];
+    let mut owners: FxHashMap<&str, String> = FxHashMap::default();
+    for (name, value) in root.named("zones", c) {
+        let DeValue::Table(table) = value.get_ref() else {
+            wrong_type(c, name.value, value.span(), value.get_ref(), "a table with `interfaces`")
+                .unwrap_or(());
+            continue;
+        };
+        if !check_name("zone", &name, &["any", "self"], c) {
+            continue;
+        }
+        let section =
+            Section::new(table, name.span.clone(), schema::ZONE, format!("the zone `{}`", name.value), c);
+        zones.push((zone(&name, &section, objects, &mut owners, c), name.span));
+    }
+    if root.value("zones").is_none() {
+        let help = "write [zones.inside] and below it interfaces = [\"eth1\"]".to_owned();
+        c.report(0..0, "the policy has no zones", Some(help));
+    }
+    if zones.len() > MAX_ZONES {
+        let help = format!("there can be {}, besides `self`", MAX_ZONES - 1);
+        c.report(zones[MAX_ZONES].1.clone(), "too many zones", Some(help));
+        zones.truncate(MAX_ZONES);
+    }
+    zones
+}
+
+fn zone<'t>(
+    name: &Located<&'t str>,
+    section: &Section<'t>,
+    objects: &mut Names<'t, AddressSet>,
+    owners: &mut FxHashMap<&'t str, String>,
+    c: &mut Collector<'_>,
+) -> Zone {
+    let interfaces = match section.value("interfaces") {
+        Some(value) => texts(value, "interfaces", c).unwrap_or_default(),
+        None => {
+            section.missing("interfaces", "[\"eth1\"]", c);
+            Vec::new()
+        }
+    };
+    for interface in &interfaces {
+        check_interface(name, interface, owners, c);
+    }
+    let networks = section.value("networks").and_then(|value| texts(value, "networks", c));
+    let networks = networks.and_then(|words| objects.set(&words, c));
+    Zone {
+        name: name.value.to_owned(),
+        interfaces: interfaces.iter().map(|i| i.value.to_owned()).collect(),
+        networks: networks.map_or_else(AddressSet::default, |set| (*set).clone()),
+        description: section.text("description", c).map(|d| d.value.to_owned()),
+    }
+}
+
+fn check_interface<'t>(
+    zone: &Located<&str>,
+    interface: &Located<&'t str>,
+    owners: &mut FxHashMap<&'t str, String>,
+    c: &mut Collector<'_>,
+) {
+    let name = interface.value;
+    // The kernel's own rule: dev_valid_name() in net/core/dev.c.
+    let valid = !name.is_empty()
+        && name.len() < 16
+        && name != "."
+        && name != ".."
+        && !name.contains(|ch: char| ch == '/' || ch == ':' || ch.is_whitespace());
+    if !valid {
+        let help = "an interface has 1 to 15 characters, without spaces, `/` and `:`".to_owned();
+        c.report(interface.span.clone(), format!("`{}` cannot be an interface", shortened(name)), Some(help));
+        return;
+    }
+    if let Some(owner) = owners.insert(name, zone.value.to_owned()) {
+        let message = format!("the interface `{name}` is in the zone `{owner}` already");
+        c.report(interface.span.clone(), message, Some("an interface belongs to one zone".to_owned()));
+    }
+}

@@ -1,0 +1,113 @@
+//! The intermediate form: the rules that take part at a moment, each field a number of a distinct set. Many rules share
+//! sets, so everything after this works on sets and not on rules.
+
+use crate::address::AddressSet;
+use crate::model::{Policy, Rule, ZoneSet};
+use crate::ranges::RangeSet;
+use crate::service::ServiceSet;
+use jiff::Timestamp;
+use rustc_hash::FxHashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+/// The rules of a policy that take part at a moment, in order. A rule's place here is its *row*.
+#[derive(Debug, Clone)]
+pub struct Form {
+    /// Number of zones.
+    pub zones: usize,
+    /// For each row, the rule's place in [`Policy::rules`].
+    pub rules: Vec<u32>,
+    /// Pairs of zones, as numbers `from * zones + to`.
+    pub pair: Field<RangeSet<u32>>,
+    /// Sources.
+    pub source: Field<Arc<AddressSet>>,
+    /// Destinations.
+    pub destination: Field<Arc<AddressSet>>,
+    /// Services.
+    pub service: Field<Arc<ServiceSet>>,
+}
+
+/// One field of all rows.
+#[derive(Debug, Clone)]
+pub struct Field<S> {
+    /// The distinct sets.
+    pub sets: Vec<S>,
+    /// For each row, the number of its set.
+    pub of: Vec<u32>,
+}
+
+impl<S> Field<S> {
+    /// For each set, the rows that have it, in order.
+    pub(crate) fn rows_of_sets(&self) -> Vec<Vec<u32>> {
+        let mut rows = vec![Vec::new(); self.sets.len()];
+        for (row, set) in (0u32..).zip(&self.of) {
+            rows[*set as usize].push(row);
+        }
+        rows
+    }
+}
+
+impl Form {
+    /// The form of a policy at a moment.
+    pub fn of(policy: &Policy, at: Timestamp) -> Self {
+        let holds: Vec<bool> = policy.schedules.iter().map(|s| s.holds(at)).collect();
+        Self::with(policy, |rule| rule.enabled && rule.schedule.is_none_or(|s| holds[s]))
+    }
+
+    /// The form of those rules of a policy that a test picks.
+    pub(crate) fn with(policy: &Policy, takes_part: impl Fn(&Rule) -> bool) -> Self {
+        let rows: Vec<(u32, &Rule)> =
+            (0u32..).zip(&policy.rules).filter(|(_, rule)| takes_part(rule)).collect();
+        let zones = policy.zones.len();
+        let pairs = field(rows.iter().map(|(_, rule)| (rule.from, rule.to)));
+        Self {
+            zones,
+            rules: rows.iter().map(|(i, _)| *i).collect(),
+            pair: Field {
+                sets: pairs.sets.iter().map(|(f, t)| pair_set(zones, *f, *t)).collect(),
+                of: pairs.of,
+            },
+            source: shared_field(rows.iter().map(|(_, rule)| &rule.source)),
+            destination: shared_field(rows.iter().map(|(_, rule)| &rule.destination)),
+            service: shared_field(rows.iter().map(|(_, rule)| &rule.service)),
+        }
+    }
+}
+
+fn pair_set(zones: usize, from: ZoneSet, to: ZoneSet) -> RangeSet<u32> {
+    let pairs = (0..zones).flat_map(|f| (0..zones).map(move |t| (f, t)));
+    let inside = pairs.filter(|(f, t)| from & 1 << f != 0 && to & 1 << t != 0);
+    RangeSet::of(inside.map(|(f, t)| (f * zones + t) as u32).map(|pair| (pair, pair)))
+}
+
+fn field<S: Hash + Eq + Clone>(values: impl Iterator<Item = S>) -> Field<S> {
+    let mut numbers: FxHashMap<S, u32> = FxHashMap::default();
+    let mut sets = Vec::new();
+    let of = values
+        .map(|value| {
+            *numbers.entry(value).or_insert_with_key(|value| {
+                sets.push(value.clone());
+                sets.len() as u32 - 1
+            })
+        })
+        .collect();
+    Field { sets, of }
+}
+
+/// Equal sets get one number. Sets that are the same allocation are known to be equal without looking at their ranges.
+fn shared_field<'a, S: Hash + Eq + 'a>(values: impl Iterator<Item = &'a Arc<S>>) -> Field<Arc<S>> {
+    let mut by_place: FxHashMap<usize, u32> = FxHashMap::default();
+    let mut by_value: FxHashMap<Arc<S>, u32> = FxHashMap::default();
+    let mut sets: Vec<Arc<S>> = Vec::new();
+    let of = values
+        .map(|value| {
+            *by_place.entry(Arc::as_ptr(value) as usize).or_insert_with(|| {
+                *by_value.entry(value.clone()).or_insert_with(|| {
+                    sets.push(value.clone());
+                    sets.len() as u32 - 1
+                })
+            })
+        })
+        .collect();
+    Field { sets, of }
+}

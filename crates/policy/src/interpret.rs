@@ -1,0 +1,160 @@
+//! The reference interpreter: rule by rule, field by field, slow and obvious. What tables and data planes decide is held
+//! against it.
+
+use crate::model::{Action, Policy, Rule, ZoneId};
+use jiff::Timestamp;
+use std::net::IpAddr;
+
+/// What the rules look at in a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Packet {
+    /// Zone that it comes from.
+    pub from: ZoneId,
+    /// Zone that it goes to.
+    pub to: ZoneId,
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address, of the same family.
+    pub destination: IpAddr,
+    /// IP protocol number; of IPv6, that of the last header.
+    pub protocol: u8,
+    /// Destination port, or ICMP `type << 8 | code`; 0 where the protocol has neither.
+    pub selector: u16,
+}
+
+/// Who decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Decider {
+    /// The rule at a place in [`Policy::rules`].
+    Rule(usize),
+    /// No rule matched: what is said for the pair of zones.
+    Default,
+}
+
+/// What happens to a packet, and who decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Verdict {
+    /// Who decided.
+    pub decider: Decider,
+    /// What happens.
+    pub action: Action,
+}
+
+/// The first thing about a rule that keeps it from matching, in the order in which they are looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mismatch {
+    /// It is not enabled.
+    Disabled,
+    /// Its schedule does not hold now.
+    Schedule,
+    /// Another zone of origin.
+    From,
+    /// Another zone of destination.
+    To,
+    /// Another source.
+    Source,
+    /// Another destination.
+    Destination,
+    /// Another service.
+    Service,
+}
+
+/// The verdict on a packet at a moment: the first rule that matches decides.
+pub fn decide(policy: &Policy, packet: &Packet, at: Timestamp) -> Verdict {
+    for (i, rule) in policy.rules.iter().enumerate() {
+        if mismatch(policy, rule, packet, at).is_none() {
+            return Verdict { decider: Decider::Rule(i), action: rule.effect.action };
+        }
+    }
+    let action = policy.default_between(packet.from, packet.to).action;
+    Verdict { decider: Decider::Default, action }
+}
+
+/// Why a rule does not match a packet; `None` when it does.
+pub fn mismatch(policy: &Policy, rule: &Rule, packet: &Packet, at: Timestamp) -> Option<Mismatch> {
+    let checks = [
+        (rule.enabled, Mismatch::Disabled),
+        (rule.schedule.is_none_or(|s| policy.schedules[s].holds(at)), Mismatch::Schedule),
+        (rule.from & 1 << packet.from != 0, Mismatch::From),
+        (rule.to & 1 << packet.to != 0, Mismatch::To),
+        (rule.source.contains(packet.source), Mismatch::Source),
+        (rule.destination.contains(packet.destination), Mismatch::Destination),
+        (rule.service.contains(packet.protocol, packet.selector), Mismatch::Service),
+    ];
+    checks.into_iter().find(|(matches, _)| !matches).map(|(_, mismatch)| mismatch)
+}
+
+/// The verdict on a packet, and each rule above the one that decided with the reason why it did not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Explanation {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// Rules that came first and did not match.
+    pub passed_over: Vec<(usize, Mismatch)>,
+}
+
+/// Explains the verdict on a packet at a moment.
+pub fn explain(policy: &Policy, packet: &Packet, at: Timestamp) -> Explanation {
+    let verdict = decide(policy, packet, at);
+    let above = match verdict.decider {
+        Decider::Rule(i) => &policy.rules[..i],
+        Decider::Default => &policy.rules[..],
+    };
+    let reason = |(i, rule): (usize, &Rule)| Some((i, mismatch(policy, rule, packet, at)?));
+    Explanation { verdict, passed_over: above.iter().enumerate().filter_map(reason).collect() }
+}
+
+impl Mismatch {
+    /// The rule's key that does not match.
+    pub const fn field(self) -> &'static str {
+        match self {
+            Mismatch::Disabled => "enabled",
+            Mismatch::Schedule => "schedule",
+            Mismatch::From => "from",
+            Mismatch::To => "to",
+            Mismatch::Source => "source",
+            Mismatch::Destination => "destination",
+            Mismatch::Service => "service",
+        }
+    }
+
+    /// In words, for a rule and a packet: "its service is http, the packet's tcp/443".
+    pub fn words(self, policy: &Policy, rule: &Rule, packet: &Packet) -> String {
+        let written = &rule.written;
+        let zone = |id: ZoneId| &policy.zones[usize::from(id)].name;
+        match self {
+            Mismatch::Disabled => "it is not enabled".to_owned(),
+            Mismatch::Schedule => {
+                let name = rule.schedule.map_or("", |s| &policy.schedules[s].name);
+                format!("its schedule `{name}` does not hold at that time")
+            }
+            Mismatch::From => format!("it is from {}, the packet from {}", written.from, zone(packet.from)),
+            Mismatch::To => format!("it is to {}, the packet to {}", written.to, zone(packet.to)),
+            Mismatch::Source => {
+                format!("its source is {}, and {} is not in it", written.source, packet.source)
+            }
+            Mismatch::Destination => {
+                format!("its destination is {}, and {} is not in it", written.destination, packet.destination)
+            }
+            Mismatch::Service => {
+                format!("its service is {}, the packet's {}", written.service, packet.service_words())
+            }
+        }
+    }
+}
+
+impl Packet {
+    /// The service as policies write it: `tcp/80`.
+    pub fn service_words(&self) -> String {
+        use crate::service::{ICMP, ICMPV6, SCTP, TCP, UDP};
+        let port = self.selector;
+        match self.protocol {
+            TCP => format!("tcp/{port}"),
+            UDP => format!("udp/{port}"),
+            SCTP => format!("sctp/{port}"),
+            ICMP => format!("icmp/{}/{}", port >> 8, port & 0xff),
+            ICMPV6 => format!("icmpv6/{}/{}", port >> 8, port & 0xff),
+            other => format!("protocol/{other}"),
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Every key that a policy can have. The guide documents each one, and a test holds it to that.
+
+/// A kind of table in a policy and its keys.
+#[derive(Debug, Clone, Copy)]
+pub struct Table {
+    /// How its header is written: `[settings]`, `[[rules]]`; empty for the top of the file.
+    pub header: &'static str,
+    /// The keys that it can have; none where the user chooses them.
+    pub keys: &'static [&'static str],
+}
+
+macro_rules! tables {
+    ($($name:ident $header:literal [$($key:literal),* $(,)?];)*) => {
+        $(pub(crate) const $name: Table = Table { header: $header, keys: &[$($key),*] };)*
+        /// All of them.
+        pub const ALL: &[Table] = &[$($name),*];
+    };
+}
+
+tables! {
+    ROOT "" ["settings", "zones", "objects", "services", "schedules", "rules", "defaults",
+             "nat", "lists", "gateways", "inspection", "protection"];
+    SETTINGS "[settings]" ["flows", "half_open", "reverse_path", "log_rate", "timeouts", "integrity"];
+    TIMEOUTS "[settings.timeouts]" ["tcp_opening", "tcp_established", "tcp_closing", "tcp_reset", "udp", "icmp", "other"];
+    INTEGRITY "[settings.integrity]" ["checksums", "tcp_flags", "land", "zones"];
+    ZONE "[zones.NAME]" ["interfaces", "networks", "description"];
+    OBJECT "[objects.NAME]" ["members", "except"];
+    SCHEDULE "[schedules.NAME]" ["times", "time_zone", "from", "until", "except"];
+    RULE "[[rules]]" ["name", "description", "from", "to", "source", "destination", "service", "schedule", "action",
+                      "log", "limit", "alert", "enabled", "gateway", "inspection"];
+    LIMIT "[rules.limit]" ["rate", "burst", "connections", "per"];
+    ALERT "[rules.alert]" ["count", "within", "per"];
+    DEFAULT "[[defaults]]" ["from", "to", "action", "log"];
+    NAT "[[nat]]" ["name", "from", "to", "source", "destination", "service", "new_source", "new_destination", "new_port"];
+    LIST "[lists.NAME]" ["file", "format", "refresh"];
+    GATEWAY "[gateways.NAME]" ["protocol", "methods", "hosts", "log"];
+    INSPECTION "[inspection.NAME]" ["signatures", "files", "reputation", "action"];
+    PROTECTION "[protection]" ["syn_flood", "syn_rate", "scan_ports", "scan_within"];
+}
+
+/// Parts of the language whose machinery is not in this version: the key at the top of the file, and what it is.
+pub(crate) const LATER: [(&str, &str, Table); 5] = [
+    ("nat", "address translation", NAT),
+    ("lists", "lists of addresses", LIST),
+    ("gateways", "application gateways", GATEWAY),
+    ("inspection", "inspection", INSPECTION),
+    ("protection", "flood and scan protection", PROTECTION),
+];

@@ -1,0 +1,137 @@
+//! Text in, errors out: each row is a policy, and places, words and remedies that its errors must have.
+
+use policy::Policy;
+
+const ZONES: &str = "[zones]\nin = { interfaces = \"e1\" }\nout = { interfaces = \"e0\" }\n";
+
+/// The errors of a policy, the zones above before it: lines count from the text's own first.
+fn errors(text: &str) -> Vec<String> {
+    let with_zones = format!("{ZONES}{text}");
+    let problems = match Policy::parse("p.toml", &with_zones) {
+        Ok(_) => return Vec::new(),
+        Err(problems) => problems,
+    };
+    let shown = |p: &policy::Problem| {
+        format!(
+            "{}:{} {} | {}",
+            p.line.saturating_sub(3),
+            p.column,
+            p.message,
+            p.help.as_deref().unwrap_or_default()
+        )
+    };
+    problems.list().iter().map(shown).collect()
+}
+
+/// A rule whose keys are given besides, or instead of, the usual ones.
+fn rule(extra: &str) -> String {
+    let usual = [("name", "\"r\""), ("from", "\"in\""), ("to", "\"out\""), ("action", "\"allow\"")];
+    let usual = usual.iter().filter(|(key, _)| !extra.lines().any(|l| l.starts_with(&format!("{key} ="))));
+    let usual: String = usual.map(|(key, value)| format!("{key} = {value}\n")).collect();
+    format!("[[rules]]\n{extra}\n{usual}")
+}
+
+#[test]
+fn each_mistake_is_told_with_its_place_and_the_remedy() {
+    let rows: Vec<(&str, String, &str)> = vec![
+        ("a key misspelt", rule("sorce = \"any\""), "2:1 [[rules]] number 1 has no key `sorce` | did you mean `source`?"),
+        ("a zone that is not", rule("from = \"inn\""), "2:8 there is no zone `inn` | did you mean `in`?"),
+        ("an object that is not", rule("source = [\"lan\"]"), "2:11 there is no object `lan` | "),
+        ("an object nearly there", format!("[objects]\nlan = \"10.0.0.0/8\"\n{}", rule("source = \"lam\"")), "4:10 there is no object `lam` | did you mean `lan`?"),
+        ("a service nearly there", rule("service = \"htp\""), "2:11 there is no service `htp` | did you mean `http`?"),
+        ("host bits", rule("source = \"10.0.0.1/8\""), "2:10 `10.0.0.1/8` is an address inside a network, not a network | write \"10.0.0.0/8\""),
+        ("ports backwards", rule("service = \"tcp/90-80\""), "write 80-90"),
+        ("an action that is not", rule("action = \"drop\""), "2:10 `action` cannot be `drop` | did you mean `deny`?"),
+        ("no action", "[[rules]]\nname = \"r\"\nfrom = \"in\"\nto = \"out\"\n".into(), "1:1 [[rules]] number 1 lacks `action` | write action = \"allow\", \"deny\" or \"reject\""),
+        ("no name", "[[rules]]\nfrom = \"in\"\nto = \"out\"\naction = \"deny\"".into(), "lacks `name` | write name = \"web\""),
+        ("no zone", "[[rules]]\nname = \"r\"\nto = \"out\"\naction = \"deny\"".into(), "lacks `from` | write from = \"any\", or the name of a zone"),
+        ("a name twice", rule("") + &rule(""), "rule number 1 is called `r` too | give each rule a name of its own"),
+        ("a name with a space", rule("name = \"a b\""), "`a b` cannot be the name of a rule"),
+        ("a schedule that is not", rule("schedule = \"nights\""), "there is no schedule `nights` | there are none"),
+        ("a number for a string", rule("source = 10"), "2:10 `source` is integer | it must be a string, or strings in [ ]"),
+        ("an empty list", rule("source = []"), "`source` is empty | leave the key out"),
+        ("log of a closing that never is", rule("action = \"deny\"\nlog = \"close\""), "3:7 this rule has no closing to log"),
+        ("a limit on nothing", rule("action = \"deny\"\nlimit = { rate = \"1/s\" }"), "this rule lets nothing through"),
+        ("a limit without one", rule("limit = { per = \"source\" }"), "the limit limits nothing"),
+        ("a burst alone", rule("limit = { connections = 5, burst = 1 }"), "`burst` says nothing without `rate`"),
+        ("a rate per week", rule("limit = { rate = \"5/week\" }"), "2:18 `5/week` is not a rate | write how many"),
+        ("an alert without a count", rule("alert = { within = \"1min\" }"), "lacks `count`"),
+        ("self to self", rule("from = \"self\"\nto = \"self\""), "the rule is from `self` to `self`"),
+        ("an object in itself", "[objects]\na = [\"b\"]\nb = [\"a\", \"10.0.0.1\"]".into(), "`a` contains itself"),
+        ("an object called any", "[objects]\nany = \"10.0.0.1\"".into(), "2:1 the name `any` is taken"),
+        ("a built-in service again", "[services]\nhttp = \"tcp/8080\"".into(), "2:1 the name `http` is taken"),
+        ("an empty object", "[objects]\na = { members = [\"10.0.0.1\"], except = [\"10.0.0.0/8\"] }".into(), "the object `a` is empty"),
+        ("a group without members", "[objects]\na = { except = [\"10.0.0.0/8\"] }".into(), "lacks `members`"),
+        ("two defaults", "[[defaults]]\nfrom = \"any\"\nto = \"out\"\naction = \"deny\"\n[[defaults]]\nfrom = \"in\"\nto = \"out\"\naction = \"deny\"".into(), "5:1 `in` to `out` has a default already"),
+        ("a time zone", "[schedules.s]\ntimes = \"daily\"\ntime_zone = \"Europe/Berln\"".into(), "there is no time zone `Europe/Berln` | did you mean `Europe/Berlin`?"),
+        ("hours", "[schedules.s]\ntimes = \"mon 8-9\"\ntime_zone = \"UTC\"".into(), "2:9 `mon 8-9` is not a time of the week | write days"),
+        ("a date in quotes", "[schedules.s]\ntimes = \"daily\"\ntime_zone = \"UTC\"\nfrom = \"2026-01-01\"".into(), "a date without quotes"),
+        ("over before it begins", "[schedules.s]\ntimes = \"daily\"\ntime_zone = \"UTC\"\nfrom = 2026-02-01\nuntil = 2026-01-01".into(), "5:1 the schedule is over before it begins"),
+        ("too few flows", "[settings]\nflows = 10".into(), "2:9 `flows` is out of range | 1024 to 16777216"),
+        ("a negative number", "[settings]\nflows = -1".into(), "`flows` is out of range"),
+        ("a duration", "[settings.timeouts]\nudp = \"soon\"".into(), "2:7 `soon` is not a duration"),
+        ("a duration too long", "[settings.timeouts]\nudp = \"31d\"".into(), "`udp` is out of range"),
+        ("a switch", "[settings.integrity]\nland = \"yes\"".into(), "`land` is string | it must be true or false"),
+        ("translation", "[[nat]]\nname = \"n\"".into(), "1:3 address translation is not in this version | take `nat` out"),
+        ("lists", "[lists.bad]\nfile = \"x\"".into(), "lists of addresses is not in this version"),
+        ("a key of a later part", "[lists.bad]\nfil = \"x\"".into(), "2:1 [lists.NAME] has no key `fil` | did you mean `file`?"),
+        ("protection", "[protection]\nsyn_flood = true".into(), "flood and scan protection is not in this version"),
+        ("a gateway", rule("gateway = \"http\""), "2:1 an application gateway is not in this version"),
+        ("inspection", rule("inspection = \"all\""), "inspection is not in this version"),
+        ("a country", rule("source = \"country:US\""), "2:10 an object of the kind `country:` is not in this version"),
+        ("a domain", "[objects]\na = \"domain:example.org\"".into(), "`domain:` is not in this version"),
+        ("a list", "[objects]\na = \"list:bad\"".into(), "`list:` is not in this version"),
+        ("a part that is not", "[rule]\nname = \"r\"".into(), "1:2 a policy has no key `rule` | did you mean `rules`?"),
+        ("not TOML", "[[rules]\n".into(), "the file must be TOML"),
+    ];
+    for (what, text, expected) in rows {
+        let errors = errors(&text);
+        assert!(
+            errors.iter().any(|e| e.contains(expected)),
+            "{what}: expected {expected:?} among {errors:#?}"
+        );
+    }
+}
+
+#[test]
+fn zones_are_checked() {
+    for (text, expected) in [
+        ("", "the policy has no zones"),
+        ("[zones]\na = { }", "lacks `interfaces`"),
+        ("[zones]\nself = { interfaces = \"e0\" }", "the name `self` is taken"),
+        (
+            "[zones]\na = { interfaces = \"e0\" }\nb = { interfaces = \"e0\" }",
+            "the interface `e0` is in the zone `a` already",
+        ),
+        ("[zones]\na = { interfaces = \"an-interface-name\" }", "cannot be an interface"),
+        ("[zones]\na = 5", "`a` is integer"),
+    ] {
+        let problems = Policy::parse("p.toml", text).unwrap_err().to_string();
+        assert!(problems.contains(expected), "{text}: {problems}");
+    }
+}
+
+#[test]
+fn several_mistakes_are_told_at_once_in_the_order_of_the_text() {
+    let text =
+        format!("{}{}", rule("source = \"lan\"\nservice = \"htp\""), rule("name = \"q\"\naction = \"drop\""));
+    let lines: Vec<String> = errors(&text).iter().map(|e| e.split(' ').next().unwrap().to_owned()).collect();
+    assert_eq!(lines, ["2:10", "3:11", "10:10"]);
+}
+
+#[test]
+fn a_mistake_is_told_once() {
+    assert_eq!(errors(&rule("name = 5")), ["2:8 `name` is integer | it must be a string"]);
+}
+
+#[test]
+fn hostile_texts_end_soon() {
+    let nested: String = (0..5_000).map(|i| format!("g{i} = [\"g{}\"]\n", i + 1)).collect();
+    let wide = rule(&format!("source = [{}]", "\"nobody\",".repeat(20_000)));
+    let doubled: String =
+        (0..14).map(|i| format!("g{} = [\"g{i}\", \"g{i}\", \"10.0.{i}.0/24\"]\n", i + 1)).collect();
+    assert!(errors(&format!("[objects]\n{nested}")).iter().any(|e| e.contains("too deep")));
+    assert!(errors(&wide).last().unwrap().contains("there may be more"));
+    assert!(errors(&format!("[objects]\ng0 = \"10.9.0.0/16\"\n{doubled}")).is_empty());
+    assert!(!errors(&format!("a = {}1{}", "[".repeat(100_000), "]".repeat(100_000))).is_empty());
+}

@@ -1,0 +1,75 @@
+//! The guide documents every key and every built-in service, its examples are right, and so are those that ship.
+
+use policy::service::{BUILT_IN, ICMP_TYPES, ICMPV6_TYPES};
+use policy::{Policy, Tables, schema};
+use std::path::{Path, PathBuf};
+
+const GUIDE: &str = include_str!("../../../docs/guide/policy.md");
+
+/// The guide's section about a kind of table: from the heading or row that names it to the next heading.
+fn section(header: &str) -> &'static str {
+    let name = match header {
+        "" => return GUIDE,
+        "[rules.limit]" => "### `limit`",
+        "[rules.alert]" => "### `alert`",
+        "[objects.NAME]" => "## `[objects]`",
+        "[[nat]]" | "[lists.NAME]" | "[gateways.NAME]" | "[inspection.NAME]" | "[protection]" => {
+            "## What is specified and not in this version"
+        }
+        other => other,
+    };
+    let start = GUIDE.find(&format!("# `{name}`")).or_else(|| GUIDE.find(name));
+    let start = start.unwrap_or_else(|| panic!("the guide has no section {name}"));
+    let rest = &GUIDE[start..];
+    &rest[..rest[2..].find("\n#").map_or(rest.len(), |end| end + 2)]
+}
+
+#[test]
+fn every_key_is_documented() {
+    for table in schema::ALL {
+        let text = section(table.header);
+        for key in table.keys {
+            let documented = text.contains(&format!("`{key}`"))
+                || (table.header.is_empty()
+                    && [format!("`[{key}"), format!("`[[{key}")].iter().any(|k| text.contains(k)));
+            assert!(documented, "the guide does not document `{key}` of {:?}", table.header);
+        }
+    }
+}
+
+#[test]
+fn every_word_that_is_built_in_is_documented() {
+    for (name, parts) in BUILT_IN {
+        let parts = parts.iter().map(|part| format!("`{part}`")).collect::<Vec<_>>().join(", ");
+        assert!(GUIDE.contains(&format!("| `{name}` | {parts} |")), "{name}");
+    }
+    for (name, _) in ICMP_TYPES.iter().chain(ICMPV6_TYPES) {
+        assert!(section("## `[services]`").contains(name), "{name}");
+    }
+}
+
+#[test]
+fn the_guides_own_policy_has_no_errors_and_no_warnings() {
+    let text = GUIDE.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    no_errors_and_no_warnings(Path::new("guide"), text);
+}
+
+fn no_errors_and_no_warnings(path: &Path, text: &str) {
+    let name = path.display().to_string();
+    let policy = Policy::parse(&name, text).unwrap_or_else(|problems| panic!("{problems}"));
+    let warnings: Vec<String> = policy.warnings().iter().map(|w| w.problem.to_string()).collect();
+    assert!(warnings.is_empty(), "{warnings:#?}");
+    assert!(Tables::build(&policy, jiff::Timestamp::UNIX_EPOCH).is_ok());
+}
+
+#[test]
+fn every_example_has_no_errors_and_no_warnings() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../examples/policies");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        no_errors_and_no_warnings(&path, &std::fs::read_to_string(&path).unwrap());
+        count += 1;
+    }
+    assert_eq!(count, 10);
+}

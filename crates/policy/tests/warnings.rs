@@ -1,0 +1,303 @@
+//! Warnings: rows of small policies, and the exactness of "never decides" against every kind of packet there is.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod random;
+
+use policy::interpret::{Decider, Packet, decide};
+use policy::ranges::{Point, RangeSet};
+use policy::{Policy, WarningKind};
+use proptest::prelude::*;
+use random::{Choices, policy_text};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// Rules in short: name, from and to, source, destination, service, schedule, action.
+fn warnings(rules: &[[&str; 7]]) -> Vec<(String, WarningKind, Vec<String>)> {
+    let mut text = String::from(
+        "[zones]\nin = { interfaces = \"e1\" }\nout = { interfaces = \"e0\" }\n\
+         [schedules]\nday = { times = \"daily 08:00-18:00\", time_zone = \"UTC\" }\n\
+         noon = { times = \"daily 12:00-13:00\", time_zone = \"UTC\" }\n\
+         night = { times = \"daily 18:00-08:00\", time_zone = \"UTC\" }\n\
+         sundays-of-a-monday = { times = \"sun\", time_zone = \"UTC\", from = 2026-11-23, until = 2026-11-23 }\n",
+    );
+    for [name, zones, source, destination, service, schedule, action] in rules {
+        let (from, to) = zones.split_once('>').unwrap();
+        text += &format!(
+            "[[rules]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\nsource = [{source}]\ndestination = [{destination}]\n\
+             service = [{service}]\nschedule = \"{schedule}\"\naction = \"{action}\"\n"
+        )
+        .replace('\'', "\"");
+    }
+    let policy = Policy::parse("w.toml", &text).unwrap_or_else(|problems| panic!("{problems}"));
+    let of_rules = policy.warnings().into_iter().filter_map(|w| Some((w.rule?, w.kind, w.by)));
+    of_rules.collect()
+}
+
+const ANY: &str = "'any'";
+
+#[test]
+fn rules_that_never_decide() {
+    let r = |name, zones, source, destination, service, schedule, action| {
+        [name, zones, source, destination, service, schedule, action]
+    };
+    let a = |name, source, action| r(name, "in>out", source, ANY, ANY, "always", action);
+    let t = |name, schedule, action| r(name, "in>out", ANY, ANY, ANY, schedule, action);
+    let s = |name, service, action| r(name, "in>out", ANY, ANY, service, "always", action);
+    type Expected<'e> = Option<(&'e str, WarningKind, &'e [&'e str])>;
+    let rows: Vec<(&str, Vec<[&str; 7]>, Expected<'_>)> = vec![
+        ("apart", vec![a("x", "'10.0.0.1'", "allow"), a("y", "'10.0.0.2'", "deny")], None),
+        ("an exception first", vec![a("x", "'10.0.0.1'", "deny"), a("y", "'10.0.0.0/8'", "allow")], None),
+        (
+            "the exception too late",
+            vec![a("y", "'10.0.0.0/8'", "allow"), a("x", "'10.0.0.1'", "deny")],
+            Some(("x", WarningKind::Shadowed, &["y"])),
+        ),
+        (
+            "the same action before",
+            vec![a("y", "'10.0.0.0/8'", "allow"), a("x", "'10.0.0.1'", "allow")],
+            Some(("x", WarningKind::Redundant, &["y"])),
+        ),
+        (
+            "the same action after",
+            vec![a("x", "'10.0.0.1'", "allow"), a("y", "'10.0.0.0/8'", "allow")],
+            Some(("x", WarningKind::Redundant, &["y"])),
+        ),
+        (
+            "another action between",
+            vec![
+                a("x", "'10.0.0.1'", "allow"),
+                a("z", "'10.0.0.0/24'", "deny"),
+                a("y", "'10.0.0.0/8'", "allow"),
+            ],
+            None,
+        ),
+        (
+            "two halves",
+            vec![
+                a("l", "'0.0.0.0/1'", "deny"),
+                a("h", "'128.0.0.0/1'", "deny"),
+                a("x", "'0.0.0.0/0'", "allow"),
+            ],
+            Some(("x", WarningKind::Shadowed, &["l", "h"])),
+        ),
+        (
+            "two halves but one address",
+            vec![
+                a("l", "'0.0.0.0/1'", "deny"),
+                a("h", "'128.0.0.0-255.255.255.254'", "deny"),
+                a("x", "'0.0.0.0/0'", "allow"),
+            ],
+            None,
+        ),
+        (
+            "every IPv4 address is not every address",
+            vec![a("l", "'0.0.0.0/0'", "deny"), a("x", ANY, "allow")],
+            None,
+        ),
+        (
+            "both families",
+            vec![a("l", "'0.0.0.0/0'", "deny"), a("m", "'::/0'", "deny"), a("x", ANY, "allow")],
+            Some(("x", WarningKind::Shadowed, &["l", "m"])),
+        ),
+        (
+            "services in parts",
+            vec![
+                s("t", "'tcp/0-1023'", "deny"),
+                s("u", "'tcp/1024-65535'", "deny"),
+                s("x", "'tcp'", "allow"),
+            ],
+            Some(("x", WarningKind::Shadowed, &["t", "u"])),
+        ),
+        ("another service left", vec![s("t", "'tcp'", "deny"), s("x", "'tcp', 'udp'", "allow")], None),
+        (
+            "day and night are always",
+            vec![t("d", "day", "deny"), t("n", "night", "deny"), t("x", "always", "allow")],
+            Some(("x", WarningKind::Shadowed, &["d", "n"])),
+        ),
+        (
+            "noon is by day",
+            vec![t("d", "day", "deny"), t("x", "noon", "allow")],
+            Some(("x", WarningKind::Shadowed, &["d"])),
+        ),
+        ("noon is not at night", vec![t("n", "night", "deny"), t("x", "noon", "allow")], None),
+        ("never", vec![t("x", "sundays-of-a-monday", "allow")], Some(("x", WarningKind::Unreachable, &[]))),
+        (
+            "two families",
+            vec![r("x", "in>out", "'10.0.0.1'", "'2001:db8::1'", ANY, "always", "allow")],
+            Some(("x", WarningKind::Unreachable, &[])),
+        ),
+        (
+            "zones in parts",
+            vec![
+                r("f", "in>any", ANY, ANY, ANY, "always", "deny"),
+                r("g", "out>any", ANY, ANY, ANY, "always", "allow"),
+                r("x", "any>any", ANY, ANY, ANY, "always", "allow"),
+            ],
+            Some(("x", WarningKind::Shadowed, &["f", "g"])),
+        ),
+        (
+            "self is not any",
+            vec![
+                r("f", "any>any", ANY, ANY, ANY, "always", "deny"),
+                r("x", "in>self", ANY, ANY, ANY, "always", "allow"),
+            ],
+            None,
+        ),
+        (
+            "two fields together",
+            vec![
+                r("p", "in>out", "'10.0.0.0/9'", ANY, "'tcp'", "always", "deny"),
+                r("q", "in>out", "'10.128.0.0/9'", "'0.0.0.0/1'", "'tcp'", "always", "deny"),
+                r("r", "in>out", ANY, "'128.0.0.0/1'", "'tcp'", "always", "reject"),
+                r("x", "in>out", "'10.0.0.0/8'", "'0.0.0.0/0'", "'tcp/80'", "always", "allow"),
+            ],
+            Some(("x", WarningKind::Shadowed, &["p", "q", "r"])),
+        ),
+    ];
+    for (what, rules, expected) in rows {
+        let found = warnings(&rules);
+        let expected: Vec<_> = expected
+            .into_iter()
+            .map(|(rule, kind, by)| {
+                (rule.to_owned(), kind, by.iter().map(|b| (*b).to_owned()).collect::<Vec<_>>())
+            })
+            .collect();
+        assert_eq!(found, expected, "{what}");
+    }
+}
+
+/// More classes than are looked at one by one.
+#[test]
+fn many_rules_together_take_a_network() {
+    let hosts: Vec<(String, String)> = (0..256).map(|i| (format!("h{i}"), format!("'10.0.0.{i}'"))).collect();
+    let mut rules: Vec<[&str; 7]> = hosts
+        .iter()
+        .map(|(name, host)| [name.as_str(), "in>out", host.as_str(), ANY, ANY, "always", "deny"])
+        .collect();
+    rules.push(["x", "in>out", "'10.0.0.0/24'", "'0.0.0.0/0'", "'tcp'", "always", "allow"]);
+    let [(rule, kind, by)] = &warnings(&rules)[..] else { panic!("one warning") };
+    assert_eq!((rule.as_str(), *kind, by.len()), ("x", WarningKind::Shadowed, 256));
+    rules.remove(77);
+    assert_eq!(warnings(&rules), []);
+}
+
+#[test]
+fn what_nothing_uses_is_told() {
+    let text = "[zones]\na = { interfaces = \"e0\" }\n[objects]\nx = \"10.0.0.1\"\ny = [\"x\"]\n\
+                [services]\nw = \"tcp/1\"\n[schedules]\ns = { times = \"daily\", time_zone = \"UTC\" }\n";
+    let policy = Policy::parse("u.toml", text).unwrap();
+    let messages: Vec<String> = policy.warnings().iter().map(|w| w.problem.to_string()).collect();
+    assert_eq!(
+        messages,
+        [
+            "u.toml:5:1: nothing uses the object `y`",
+            "u.toml:7:1: nothing uses the service `w`",
+            "u.toml:9:1: nothing uses the schedule `s`"
+        ]
+    );
+}
+
+/// Moments with every combination of the schedules of random policies.
+const ALL_MOMENTS: [&str; 6] = [
+    "2026-06-17T10:00:00Z",
+    "2026-06-17T22:00:00Z",
+    "2026-12-16T10:00:00Z",
+    "2026-12-16T22:00:00Z",
+    "2026-06-20T10:00:00Z",
+    "2026-12-19T10:00:00Z",
+];
+
+/// A value of each region that the boundaries of some sets make.
+fn representatives<'s, T: Point + 's>(sets: impl Iterator<Item = &'s RangeSet<T>>) -> BTreeSet<T> {
+    let ranges = sets.flat_map(|set| set.ranges());
+    ranges.flat_map(|(first, last)| [Some(*first), last.next()]).flatten().chain([T::MIN]).collect()
+}
+
+/// One packet of each kind that any rule tells apart.
+fn every_kind(policy: &Policy) -> Vec<Packet> {
+    let rules = &policy.rules;
+    let mut addresses: Vec<(Vec<IpAddr>, Vec<IpAddr>)> = Vec::new();
+    let v4 = |set: BTreeSet<u32>| set.into_iter().map(|a| IpAddr::V4(a.into())).collect();
+    let v6 = |set: BTreeSet<u128>| set.into_iter().map(|a| IpAddr::V6(a.into())).collect();
+    addresses.push((
+        v4(representatives(rules.iter().map(|r| &r.source.v4))),
+        v4(representatives(rules.iter().map(|r| &r.destination.v4))),
+    ));
+    addresses.push((
+        v6(representatives(rules.iter().map(|r| &r.source.v6))),
+        v6(representatives(rules.iter().map(|r| &r.destination.v6))),
+    ));
+    let services = representatives(rules.iter().map(|r| &r.service.0));
+    let zones = policy.zones.len() as u8;
+    let mut packets = Vec::new();
+    for (sources, destinations) in &addresses {
+        for source in sources {
+            for destination in destinations {
+                for key in services.iter().filter(|key| **key <= policy::service::LAST_KEY) {
+                    for pair in 1..zones * zones {
+                        let (protocol, selector) = ((key >> 16) as u8, *key as u16);
+                        let (from, to) = (pair / zones, pair % zones);
+                        packets.push(Packet {
+                            from,
+                            to,
+                            source: *source,
+                            destination: *destination,
+                            protocol,
+                            selector,
+                        });
+                    }
+                }
+            }
+        }
+    }
+    packets
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
+
+    #[test]
+    fn never_decides_means_exactly_that(choices in proptest::collection::vec(any::<u8>(), 0..200), rules in 0usize..7) {
+        let text = policy_text(&mut Choices(&choices), rules);
+        let policy = Policy::parse("random", &text).unwrap();
+        let warnings = policy.warnings();
+        let packets = every_kind(&policy);
+        prop_assume!(packets.len() < 60_000);
+        let mut decides = vec![false; policy.rules.len()];
+        for moment in ALL_MOMENTS {
+            let at = moment.parse().unwrap();
+            for packet in &packets {
+                if let Decider::Rule(i) = decide(&policy, packet, at).decider {
+                    decides[i] = true;
+                }
+            }
+        }
+        for (i, rule) in policy.rules.iter().enumerate().filter(|(_, rule)| rule.enabled) {
+            let place = |name: &str| policy.rules.iter().position(|r| r.name == name).unwrap();
+            let warning = warnings.iter().find(|w| w.rule.as_ref() == Some(&rule.name));
+            let dead = warning.is_some_and(|w| w.by.iter().all(|by| place(by) < i));
+            prop_assert_eq!(dead, !decides[i], "{} {:?}\n{}", rule.name, warning, text);
+            if warning.is_some_and(|w| w.kind == WarningKind::Redundant) {
+                unchanged_without(&policy, &[i], &packets)?;
+            }
+        }
+        let named: Vec<usize> = (0..policy.rules.len())
+            .filter(|i| warnings.iter().any(|w| w.rule.as_ref() == Some(&policy.rules[*i].name)))
+            .collect();
+        unchanged_without(&policy, &named, &packets)?;
+    }
+}
+
+/// Taking out what a warning says can be taken out, one rule or all of them, changes no verdict.
+fn unchanged_without(policy: &Policy, rules: &[usize], packets: &[Packet]) -> Result<(), TestCaseError> {
+    let mut without = policy.clone();
+    rules.iter().rev().for_each(|rule| drop(without.rules.remove(*rule)));
+    for moment in ALL_MOMENTS {
+        let at = moment.parse().unwrap();
+        for packet in packets {
+            let (before, after) = (decide(policy, packet, at).action, decide(&without, packet, at).action);
+            prop_assert_eq!(before, after, "{:?} without {:?}", packet, rules);
+        }
+    }
+    Ok(())
+}

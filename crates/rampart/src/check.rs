@@ -1,0 +1,56 @@
+//! `rampart check`: errors and warnings of a policy.
+
+use crate::cli::CheckArgs;
+use crate::failure::{Failure, problem_json};
+use policy::tables::Tables;
+use policy::{Policy, Warning};
+use serde_json::{Value, json};
+use std::process::ExitCode;
+
+pub(crate) fn run(args: &CheckArgs, json: bool) -> Result<ExitCode, Failure> {
+    let policy = crate::read_policy(&args.policy)?;
+    // What cannot be built cannot be run: tell it here and not when the firewall is started.
+    Tables::build(&policy, crate::explain::now())
+        .map_err(|error| Failure::Wrong(format!("{}: {error}", policy.file)))?;
+    let warnings = policy.warnings();
+    if json {
+        let warnings: Vec<Value> = warnings.iter().map(warning_json).collect();
+        println!(
+            "{:#}",
+            json!({ "ok": true, "errors": [], "warnings": warnings, "rules": policy.rules.len() })
+        );
+    } else {
+        print(&policy, &warnings);
+    }
+    let fails = args.strict && !warnings.is_empty();
+    Ok(if fails { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+fn print(policy: &Policy, warnings: &[Warning]) {
+    for warning in warnings {
+        println!("{}: {}", warning.kind.name(), warning.problem);
+        if let Some(help) = &warning.problem.help {
+            println!("  {help}");
+        }
+    }
+    let zones: Vec<&str> = policy.zones.iter().map(|zone| zone.name.as_str()).collect();
+    println!(
+        "{}: {} rules between the zones {}: no errors, {}",
+        policy.file,
+        policy.rules.len(),
+        zones.join(", "),
+        match warnings.len() {
+            0 => "no warnings".to_owned(),
+            1 => "1 warning".to_owned(),
+            n => format!("{n} warnings"),
+        }
+    );
+}
+
+fn warning_json(warning: &Warning) -> Value {
+    let mut value = problem_json(&warning.problem);
+    value["kind"] = json!(warning.kind.name());
+    value["rule"] = json!(warning.rule);
+    value["by"] = json!(warning.by);
+    value
+}

@@ -1,0 +1,304 @@
+//! The commands as a user runs them: what they print, and their exit status.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+struct Run {
+    status: i32,
+    out: String,
+    err: String,
+}
+
+fn rampart(args: &[&str]) -> Run {
+    let done = Command::new(env!("CARGO_BIN_EXE_rampart")).args(args).output().unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    Run { status: done.status.code().unwrap(), out: text(done.stdout), err: text(done.stderr) }
+}
+
+fn example(name: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/policies").join(name).display().to_string()
+}
+
+/// A file that goes away with the value.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, bytes: &[u8]) -> Self {
+        let path = std::env::temp_dir().join(format!("rampart-cli-{}-{name}", std::process::id()));
+        std::fs::write(&path, bytes).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> String {
+        self.0.display().to_string()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+const SHADOWED: &str = "[zones]\na = { interfaces = \"e0\" }\nb = { interfaces = \"e1\" }\n\
+    [[rules]]\nname = \"all\"\nfrom = \"a\"\nto = \"b\"\naction = \"allow\"\n\
+    [[rules]]\nname = \"late\"\nfrom = \"a\"\nto = \"b\"\nservice = \"http\"\naction = \"deny\"\n";
+
+#[test]
+fn check_tells_errors_with_status_2() {
+    let file = Scratch::new("errors.toml", SHADOWED.replace("\"http\"", "\"htpp\"").as_bytes());
+    let run = rampart(&["check", &file.path()]);
+    assert_eq!((run.status, run.out.as_str()), (2, ""));
+    assert!(run.err.contains(&format!("{}:13:11: there is no service `htpp`", file.path())), "{}", run.err);
+    assert!(run.err.contains("did you mean `http`?") && run.err.ends_with("1 error\n"), "{}", run.err);
+    let run = rampart(&["check", "--json", &file.path()]);
+    let json: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!((run.status, &json["ok"], &json["errors"][0]["line"]), (2, &false.into(), &13.into()));
+}
+
+#[test]
+fn check_tells_warnings_and_is_strict_when_asked() {
+    let file = Scratch::new("warnings.toml", SHADOWED.as_bytes());
+    let run = rampart(&["check", &file.path()]);
+    assert_eq!(run.status, 0);
+    assert!(
+        run.out.contains(":10:8: the rule `late` never decides: `all` before it takes all its packets"),
+        "{}",
+        run.out
+    );
+    assert_eq!(rampart(&["check", "--strict", &file.path()]).status, 1);
+    let run = rampart(&["check", "--json", &file.path()]);
+    let json: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    let warning = &json["warnings"][0];
+    assert_eq!(
+        (&warning["kind"], &warning["rule"], &warning["by"][0]),
+        (&"shadowed".into(), &"late".into(), &"all".into())
+    );
+    assert_eq!(rampart(&["check", "--strict", &example("home.toml")]).status, 0);
+}
+
+#[test]
+fn files_that_cannot_be_read_are_told() {
+    let run = rampart(&["check", "/nonexistent/policy.toml"]);
+    assert_eq!(run.status, 2);
+    assert!(run.err.contains("cannot read /nonexistent/policy.toml"), "{}", run.err);
+    let file = Scratch::new("latin1.toml", b"[zones]\n# caf\xe9\n");
+    let run = rampart(&["check", &file.path()]);
+    assert!(run.status == 2 && run.err.contains(":2: not UTF-8 text"), "{}", run.err);
+}
+
+#[test]
+fn explain_tells_who_decides_and_why_not_those_above() {
+    let (school, office) = (example("school.toml"), example("office-dmz.toml"));
+    let rows: Vec<(&str, Vec<&str>, &[&str])> = vec![
+        (
+            "a rule, and each above it",
+            vec![
+                &office,
+                "--from",
+                "outside",
+                "--src",
+                "198.51.100.200",
+                "--dst",
+                "203.0.113.4",
+                "--proto",
+                "tcp",
+                "--dport",
+                "25",
+            ],
+            &[
+                "to zone dmz",
+                "not `blocked`: its source is blocked, and 198.51.100.200 is not in it",
+                "not `web`: its destination is web, and 203.0.113.4 is not in it",
+                "allow: by the rule `mail` (",
+            ],
+        ),
+        (
+            "a schedule that holds",
+            vec![
+                &school,
+                "--from",
+                "classrooms",
+                "--src",
+                "10.20.1.1",
+                "--dst",
+                "8.8.8.8",
+                "--proto",
+                "tcp",
+                "--dport",
+                "443",
+                "--at",
+                "2026-11-20T10:00[Europe/Vienna]",
+            ],
+            &["not `no-games`", "allow: by the rule `lessons`"],
+        ),
+        (
+            "a schedule that does not",
+            vec![
+                &school,
+                "--from",
+                "classrooms",
+                "--src",
+                "10.20.1.1",
+                "--dst",
+                "8.8.8.8",
+                "--proto",
+                "tcp",
+                "--dport",
+                "443",
+                "--at",
+                "2026-11-20T13:00[Europe/Vienna]",
+            ],
+            &[
+                "not `lessons`: its schedule `lessons` does not hold",
+                "deny: no rule matches, and that is the default from classrooms to outside",
+            ],
+        ),
+        (
+            "ICMP, and the firewall itself",
+            vec![
+                &office,
+                "--from",
+                "office",
+                "--to",
+                "self",
+                "--src",
+                "10.10.99.1",
+                "--dst",
+                "10.10.0.1",
+                "--proto",
+                "icmp",
+                "--type",
+                "echo-request",
+            ],
+            &["icmp/8/0", "allow: by the rule `administration`"],
+        ),
+        (
+            "a source port",
+            vec![
+                &office,
+                "--from",
+                "office",
+                "--src",
+                "10.10.0.9",
+                "--dst",
+                "8.8.8.8",
+                "--proto",
+                "udp",
+                "--dport",
+                "53",
+                "--sport",
+                "5353",
+            ],
+            &["the source port 5353 plays no part", "allow: by the rule `office-out`"],
+        ),
+    ];
+    for (what, args, expected) in rows {
+        let run = rampart(&[&["explain"], args.as_slice()].concat());
+        assert_eq!(run.status, 0, "{what}: {}", run.err);
+        for text in expected {
+            assert!(run.out.contains(text), "{what}: {text:?} in {}", run.out);
+        }
+    }
+}
+
+#[test]
+fn explain_in_json() {
+    let office = example("office-dmz.toml");
+    let run = rampart(&[
+        "explain",
+        &office,
+        "--json",
+        "--from",
+        "outside",
+        "--src",
+        "198.51.100.1",
+        "--dst",
+        "203.0.113.2",
+        "--proto",
+        "tcp",
+        "--dport",
+        "80",
+    ]);
+    let json: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!((&json["action"], &json["rule"]["name"]), (&"deny".into(), &"blocked".into()));
+    let run = rampart(&[
+        "explain",
+        &office,
+        "--json",
+        "--from",
+        "outside",
+        "--src",
+        "198.51.100.200",
+        "--dst",
+        "203.0.113.2",
+        "--proto",
+        "tcp",
+        "--dport",
+        "80",
+    ]);
+    let json: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!(
+        (&json["passed_over"][0]["name"], &json["passed_over"][0]["field"]),
+        (&"blocked".into(), &"source".into())
+    );
+}
+
+#[test]
+fn explain_tells_what_is_wrong_with_the_question() {
+    let (office, eantc) = (example("office-dmz.toml"), example("eantc.toml"));
+    let ask = |policy: &str, rest: &str| {
+        let mut args = vec!["explain", policy];
+        args.extend(rest.split(' '));
+        rampart(&args)
+    };
+    for (policy, rest, expected) in [
+        (
+            &office,
+            "--from inside --src 10.0.0.1 --dst 10.0.0.2 --proto tcp --dport 1",
+            "--from: there is no zone `inside`; there are: self, office",
+        ),
+        (&office, "--from office --src 10.0.0.1 --dst ::1 --proto tcp --dport 1", "different families"),
+        (&office, "--from office --src 10.0.0.1 --dst 8.8.8.8 --proto tcp", "--proto tcp needs --dport"),
+        (&office, "--from office --src 10.0.0.1 --dst 8.8.8.8 --proto icmp", "needs --type"),
+        (&office, "--from office --src 10.0.0.1 --dst 8.8.8.8 --proto icmp --dport 5", "has no ports"),
+        (
+            &office,
+            "--from office --src 10.0.0.1 --dst 8.8.8.8 --proto icmp --type eco",
+            "--type eco: `icmp/eco` is not a service",
+        ),
+        (
+            &office,
+            "--from office --src 10.0.0.1 --dst 8.8.8.8 --proto tpc --dport 5",
+            "--proto tpc: write tcp, udp",
+        ),
+        (
+            &office,
+            "--from office --src 10.0.0.1 --dst 8.8.8.8 --proto tcp --dport 5 --at noon",
+            "--at noon: write",
+        ),
+        (
+            &office,
+            "--from self --to self --src 10.0.0.1 --dst 8.8.8.8 --proto tcp --dport 5",
+            "never passes it",
+        ),
+        (
+            &eantc,
+            "--from lan --src 10.0.0.1 --dst 8.8.8.8 --proto tcp --dport 5",
+            "name the zone that it goes to with --to",
+        ),
+    ] {
+        let run = ask(policy, rest);
+        assert!(run.status == 2 && run.err.contains(expected), "{rest}: {}", run.err);
+    }
+}
+
+#[test]
+fn help_shows_examples_and_completions_are_there() {
+    for args in [&["--help"][..], &["check", "--help"], &["explain", "--help"]] {
+        let run = rampart(args);
+        assert!(run.status == 0 && run.out.contains("Examples:"), "{args:?}");
+    }
+    assert!(rampart(&["completion", "bash"]).out.contains("_rampart"));
+}
