@@ -18,13 +18,14 @@ demo: ## Measure five firewalls side by side, about two minutes: a table and a r
 	cargo build --release --locked -p rampart-bench
 	cargo $(AS_ROOT) run --quiet --release --locked -p rampart-bench -- run demo
 
+# One test at a time: a test that sends frames needs its cores for itself, and the others take seconds in all.
 test: ## Everything that CI runs: formatting, lints, documentation, every test, those that need root included
 	@scripts/prepare test
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	cargo xtask layout
-	cargo $(AS_ROOT) test --workspace --locked --no-fail-fast
+	cargo $(AS_ROOT) test --workspace --locked --no-fail-fast -- --test-threads=1
 
 check: ## The fast part of test: formatting, lints, layout, unit tests; needs no root
 	@scripts/prepare
