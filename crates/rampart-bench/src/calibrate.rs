@@ -26,6 +26,8 @@ const RATE_ERROR: f64 = 0.001;
 const ON_TIME_SHARE: f64 = 0.99;
 const MEMORY_BYTES: f64 = 200e6;
 const FLOWS: u32 = 1_000_000;
+/// Flows of the paced measurement; an engine that calibrates has room for them.
+pub(crate) const PACED_FLOWS: u32 = 1_000;
 const PACED_FRAMES_PER_SECOND: f64 = 100_000.0;
 
 /// `calibrate`.
@@ -83,7 +85,7 @@ fn measure_all(shared: &Shared, flows: u32, seconds: f64, rounds: u32) -> Result
     for _ in 0..rounds {
         wire.round(shared, "wire", flows, seconds)?;
         redirect.round(shared, "xdp-redirect", flows, seconds)?;
-        paced.push(trial(shared, "wire", 1_000, Load::FramesPerSecond(PACED_FRAMES_PER_SECOND), seconds)?);
+        paced.push(trial(shared, "wire", PACED_FLOWS, Load::FramesPerSecond(PACED_FRAMES_PER_SECOND), seconds)?);
     }
     let mut figures = vec![clock_reading()];
     figures.extend(wire.figures("nothing between", flows, WIRE_SHARE));

@@ -153,6 +153,7 @@ impl Run {
         dir: &Path,
         interrupt: &Interrupt,
     ) -> Result<Self, Failure> {
+        let external = external_ports(args)?;
         let flows = plan.cells.iter().map(|c| c.setup.traffic.flows).max().unwrap_or(1);
         let tracked = plan.cells.iter().filter(|c| c.setup.policy.stateful || c.setup.policy.nat);
         // Namespaces share the table's size, and the beds of a cell hold their sessions at the same time.
@@ -161,7 +162,7 @@ impl Run {
             Some(most) => Some(ConntrackSize::raise(u64::from(most) * compared)?),
             None => None,
         };
-        let engine = Rc::new(RefCell::new(Engine::load(flows)?));
+        let engine = Rc::new(RefCell::new(Engine::load(flows.max(calibrate::PACED_FLOWS))?));
         let shared = Shared { engine, interrupt: interrupt.clone() };
         let environment = environment(plan);
         let calibration = calibrate::brief(&shared, flows)?;
@@ -185,7 +186,7 @@ impl Run {
             results,
             display: Display::new(plan.typical_seconds()),
             cpu: CpuSnapshot::take(&[])?,
-            external: external_ports(args)?,
+            external,
             _tables: tables,
         })
     }
