@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /* The bench's TCP client and server: entry points only. Each stage is a header in traffic/. */
 #include "traffic/tcp_open.h"
+#include "traffic/tcp_bare.h"
 
 SEC("xdp")
 int client_turn(struct xdp_md *ctx)
@@ -18,6 +19,24 @@ SEC("xdp")
 int server(struct xdp_md *ctx)
 {
 	return server_receive(ctx);
+}
+
+SEC("xdp")
+int bare_turn(struct xdp_md *ctx)
+{
+	return bare_open(ctx);
+}
+
+SEC("xdp")
+int bare_client(struct xdp_md *ctx)
+{
+	return bare_answer(ctx, 0);
+}
+
+SEC("xdp")
+int bare_server(struct xdp_md *ctx)
+{
+	return bare_answer(ctx, 1);
 }
 
 char _license[] SEC("license") = "Dual MIT/GPL";

@@ -18,7 +18,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// Slots of the device map.
-const CLIENT_PORT: u32 = 0;
+pub(super) const CLIENT_PORT: u32 = 0;
 const SERVER_PORT: u32 = 1;
 /// From the moment when all generators turn to the start of the schedule.
 const START_DELAY: Duration = Duration::from_millis(1);
@@ -28,15 +28,15 @@ const SETUP_LIMIT: Duration = Duration::from_secs(20);
 const NOT_YET: u64 = u64::MAX;
 /// The recycled frame is longer than every segment, so that each sets its length anew: where a program leaves it as it is,
 /// the kernel (6.18) sends the length that the page's last receiver gave it.
-const RECYCLED_BYTES: usize = 1520;
+pub(super) const RECYCLED_BYTES: usize = 1520;
 /// Connections a second and core up to which every connection is timed; above, one in sixteen.
 const TIME_ALL_UP_TO: f64 = 100_000.0;
 
 /// The two ports of a run. Detached when dropped.
 #[derive(Debug)]
 pub struct Ports {
-    client: Option<(Port, Link)>,
-    server: Option<(Port, Link)>,
+    pub(super) client: Option<(Port, Link)>,
+    pub(super) server: Option<(Port, Link)>,
 }
 
 /// Whoever follows a run.
@@ -61,7 +61,7 @@ impl TcpWatch for () {}
 /// The loaded client and server.
 #[allow(missing_debug_implementations, reason = "a generated skeleton has none")]
 pub struct Engine {
-    skel: TcpSkel<'static>,
+    pub(super) skel: TcpSkel<'static>,
     capacity: u32,
     runs: u64,
 }
@@ -110,13 +110,13 @@ impl Engine {
         Ok(Ports { client: take(client, CLIENT_PORT)?, server: take(server, SERVER_PORT)? })
     }
 
-    fn state(&self) -> *mut types::bss {
+    pub(super) fn state(&self) -> *mut types::bss {
         let state =
             self.skel.maps.bss_data.as_ref().map(|data| std::ptr::from_ref::<types::bss>(data).cast_mut());
         state.unwrap_or(std::ptr::null_mut())
     }
 
-    fn change(&mut self, change: impl FnOnce(&mut types::bss)) {
+    pub(super) fn change(&mut self, change: impl FnOnce(&mut types::bss)) {
         if let Some(state) = self.skel.maps.bss_data.as_mut() {
             change(state);
         }
@@ -236,7 +236,7 @@ impl Engine {
         Ok(())
     }
 
-    fn write_control(&mut self, ports: &Ports, plan: &TcpPlan, schedules: &[Steps]) {
+    pub(super) fn write_control(&mut self, ports: &Ports, plan: &TcpPlan, schedules: &[Steps]) {
         let mut control = control_of(plan);
         control.secret = mix(plan.seed ^ mix(self.runs) ^ Clock::now_ns()) as u32;
         if let Some((port, _)) = &ports.client {

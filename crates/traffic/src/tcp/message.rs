@@ -33,6 +33,11 @@ impl Message {
         Self::new((0..bytes.min(MAX_MESSAGE_BYTES + 1)).map(|_| random.next() as u8).collect::<Vec<_>>())
     }
 
+    /// A single letter.
+    pub fn one_byte() -> Self {
+        Self(vec![b'x'])
+    }
+
     /// `GET path` of HTTP/1.0: the server closes, or is closed upon.
     pub fn http_get(path: &str) -> Self {
         Self(format!("GET {path} HTTP/1.0\r\n\r\n").into_bytes())

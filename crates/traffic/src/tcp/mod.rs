@@ -4,6 +4,7 @@
 //! Both speak to each other through whatever is between them, and to any other TCP. What they deliberately do not do is
 //! in `docs/design/tcp-engine.md`: they measure firewalls, and are no stack to build on.
 
+mod bare;
 mod check;
 mod engine;
 mod message;

@@ -207,6 +207,11 @@ pub(crate) fn finished(state: *mut types::bss, core: usize) -> u64 {
     peek!((*state).cores[core].finished)
 }
 
+/// Connections answered by the stateless loop.
+pub(crate) fn bare_answered(state: *mut types::bss) -> u64 {
+    (0..cores_possible()).map(|core| peek!((*state).bare_tcp[core].answered)).sum()
+}
+
 /// The counters alone: cheap enough to look often.
 pub(crate) fn counts(state: *mut types::bss) -> TcpCounts {
     let mut words = [0u64; TCP_COUNTS];
