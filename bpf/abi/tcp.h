@@ -180,10 +180,14 @@ struct tcp_control {
 	__u32 secret;		/* of initial sequence numbers */
 	struct side client;
 	struct side server;
-	__u32 slots;		/* tuples in use, all cores */
+	__u32 slots;		/* tuples in use, all cores; below 2^24 */
+	__u64 client_hosts_inverse;	/* 2^40 / hosts + 1, see divide() */
+	__u64 server_hosts_inverse;
+	__u64 server_ports_inverse;
 	__u32 slot_first[MAX_CORES];
 	__u32 slot_count[MAX_CORES];
 	__u32 target_open[MAX_CORES];	/* keep so many open; 0: only the rate counts */
+	__u32 keeps_open;	/* 1: some core has a target */
 	__u32 offers;
 	__u32 mss;
 	__u32 window_scale;
@@ -197,6 +201,7 @@ struct tcp_control {
 	__u32 reuse_ticks;	/* rest of a tuple after its end */
 	__u32 retry_ticks;	/* first retransmission time-out; doubles */
 	__u32 retries;
+	__u32 scan_ticks;	/* from one look at all connections to the next, at the least */
 	__u32 sample_mask;	/* connections whose number has none of these bits are timed */
 	__u32 check_request;	/* 1: the server compares requests with the plan's */
 	__u32 closing;		/* 1: close what is held */

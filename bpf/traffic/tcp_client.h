@@ -56,19 +56,20 @@ static __always_inline int drop_as(struct tcp_core *core, enum tcp_count why)
 	return SILENT;
 }
 
-static __noinline int on_reset(struct tcp_core *core, struct connection *c, __u32 phase, const struct arrived *seen)
+static __noinline int on_reset(struct tcp_core *core, struct connection *c, __u32 phase, const struct arrived *seen,
+			       __u32 tick)
 {
 	if (!core || !c || !seen || is_over(phase_state(phase)))
 		return SILENT;
 	if (phase_state(phase) == CONNECTION_SYN_SENT) {
 		if (!(seen->flags & TCP_ACK) || seen->acknowledgement != c->isn + 1)
 			return drop_as(core, COUNT_STRANGE_RESET);
-		end_connection(core, c, phase, COUNT_REFUSED);
+		end_connection(core, c, phase, COUNT_REFUSED, tick);
 		return SILENT;
 	}
 	if (seen->sequence != c->peer_next)
 		return drop_as(core, COUNT_STRANGE_RESET);
-	end_connection(core, c, phase, COUNT_RESET);
+	end_connection(core, c, phase, COUNT_RESET, tick);
 	return SILENT;
 }
 
@@ -98,7 +99,7 @@ static __always_inline int on_syn_ack(struct tcp_core *core, struct connection *
 		return SILENT;
 	c->peer_next = seen->sequence + 1;
 	c->peer_stamp = seen->stamp;
-	c->touched = tick_now();
+	c->touched = segment->stamp;
 	count(core, COUNT_ESTABLISHED);
 	if (phase_flags(phase) & CONNECTION_SAMPLED)
 		measure_established(core, c);
@@ -142,7 +143,7 @@ static __always_inline int send_reset(struct tcp_core *core, struct connection *
 		begin_close(c, phase);
 	say(c, phase, segment, TCP_RST | TCP_ACK);
 	segment->has_stamp = 0;
-	if (!end_connection(core, c, phase, why))
+	if (!end_connection(core, c, phase, why, segment->stamp))
 		return SILENT;
 	return SPEAK;
 }
@@ -162,7 +163,8 @@ static __always_inline int finish(struct xdp_md *ctx, struct tcp_core *core, str
 	}
 	if (control.close == CLOSE_CLIENT_FIN && !control.hold_ticks)
 		return send_fin(ctx, core, c, phase, CONNECTION_FIN_SENT, segment);
-	next = next_phase(phase, control.close == CLOSE_SERVER_FIN ? CONNECTION_AWAITS_FIN : CONNECTION_HELD, 0);
+	next = next_phase(phase, control.close == CLOSE_SERVER_FIN ? CONNECTION_AWAITS_FIN : CONNECTION_HELD,
+			  CONNECTION_COMPLETED);
 	if (!move(core, c, phase, next))
 		return SILENT;
 	return acknowledge(c, next, segment);
@@ -193,10 +195,6 @@ static __always_inline int on_answer(struct xdp_md *ctx, struct tcp_core *core, 
 		count(core, COUNT_COMPLETED);
 		if (phase_flags(phase) & CONNECTION_SAMPLED)
 			measure(core, TIME_LAST_BYTE, c->intended_ns, bpf_ktime_get_ns());
-		next = phase | CONNECTION_COMPLETED << 16;
-		if (!move(core, c, phase, next))
-			return SILENT;
-		phase = next;
 	}
 	return finish(ctx, core, c, phase, seen, segment);
 }
@@ -235,7 +233,7 @@ static __always_inline int on_fin(struct xdp_md *ctx, struct tcp_core *core, str
 	if (state == CONNECTION_AWAITS_FIN)
 		return send_fin(ctx, core, c, phase, CONNECTION_LAST_ACK, segment);
 	if (state == CONNECTION_FIN_SENT || state == CONNECTION_FIN_ACKED) {
-		if (!end_connection(core, c, phase, COUNT_CLOSED))
+		if (!end_connection(core, c, phase, COUNT_CLOSED, segment->stamp))
 			return SILENT;
 		return acknowledge(c, phase, segment);
 	}
@@ -250,7 +248,7 @@ static __always_inline int on_acknowledgement(struct tcp_core *core, struct conn
 	__u32 next;
 
 	if (state == CONNECTION_LAST_ACK && c->acked == c->sent) {
-		end_connection(core, c, phase, COUNT_CLOSED);
+		end_connection(core, c, phase, COUNT_CLOSED, segment->stamp);
 		return SILENT;
 	}
 	if (state == CONNECTION_FIN_SENT && c->acked == c->sent) {
@@ -287,7 +285,7 @@ static __always_inline int on_segment(struct xdp_md *ctx, struct tcp_core *core,
 			count(core, (__s32)(seen->sequence - c->peer_next) < 0 ? COUNT_DUPLICATE : COUNT_OUT_OF_ORDER);
 		return acknowledge(c, phase, segment);
 	}
-	c->touched = tick_now();
+	c->touched = segment->stamp;
 	if (seen->has_stamp)
 		c->peer_stamp = seen->stamp;
 	if (state == CONNECTION_REQUESTED && (seen->payload_bytes || seen->flags & TCP_FIN))
@@ -321,7 +319,7 @@ static __always_inline int on_arrival(struct xdp_md *ctx, struct tcp_core *core,
 	if (phase_state(phase) == CONNECTION_FREE || !is_from_server(c, seen))
 		return drop_as(core, COUNT_STRAY);
 	if (seen->flags & TCP_RST)
-		return on_reset(core, c, phase, seen);
+		return on_reset(core, c, phase, seen, segment->stamp);
 	if (phase_state(phase) == CONNECTION_CLOSED)
 		return on_late(core, c, phase, seen, segment);
 	if (seen->flags & TCP_SYN)

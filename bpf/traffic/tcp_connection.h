@@ -35,16 +35,19 @@ static __always_inline int is_over(__u8 state)
 	return state == CONNECTION_FREE || state == CONNECTION_CLOSED;
 }
 
-/* Ends a connection, counted as `why`. */
-static __always_inline int end_connection(struct tcp_core *core, struct connection *c, __u32 phase, enum tcp_count why)
+/* Ends a connection at `tick`, counted as `why`. */
+static __always_inline int end_connection(struct tcp_core *core, struct connection *c, __u32 phase, enum tcp_count why,
+					  __u32 tick)
 {
 	__u64 now;
 
 	if (!move(core, c, phase, next_phase(phase, CONNECTION_CLOSED, 0)))
 		return 0;
 	count(core, why);
-	c->touched = tick_now();
-	__sync_fetch_and_add(&cores[c->owner & (MAX_CORES - 1)].ended, 1);
+	c->touched = tick;
+	/* Only a generator that keeps a number open asks. */
+	if (control.keeps_open)
+		__sync_fetch_and_add(&cores[c->owner & (MAX_CORES - 1)].ended, 1);
 	if (why == COUNT_CLOSED && phase_flags(phase) & CONNECTION_SAMPLED) {
 		now = bpf_ktime_get_ns();
 		measure(core, TIME_CLOSED, c->intended_ns, now);
@@ -67,7 +70,7 @@ static __always_inline __u32 next_sequence(const struct connection *c)
 	return c->isn + 1 + c->sent;
 }
 
-/* Fills in all but addresses. */
+/* Fills in all but addresses and the stamp, which is there. */
 static __always_inline void say(const struct connection *c, __u32 phase, struct segment *segment, __u8 flags)
 {
 	segment->flags = flags;
@@ -75,7 +78,6 @@ static __always_inline void say(const struct connection *c, __u32 phase, struct 
 	segment->acknowledgement = c->peer_next;
 	segment->window = control.window;
 	segment->has_stamp = (phase_flags(phase) & CONNECTION_STAMPS) != 0;
-	segment->stamp = tick_now();
 	segment->stamp_echo = c->peer_stamp;
 	segment->offers = 0;
 	segment->payload = PAYLOAD_NONE;

@@ -12,7 +12,7 @@
 #define CLEARED_A_TURN 64
 #define LOOKED_AT_IDLE 16	/* connections looked at in a turn without a start */
 #define TUPLES_TRIED 8
-#define SCAN_EVERY 8		/* ticks from one look at all connections to the next, at the least */
+#define TUPLES_AHEAD 4
 
 static __always_inline __u64 read_schedule_clock(struct tcp_core *core)
 {
@@ -41,12 +41,18 @@ static __always_inline int send_new(struct xdp_md *ctx, const struct segment *se
 	return bpf_redirect_map(&ports, port, 0);
 }
 
+/* slot / divisor, by the divisor's inverse: exact for slots below 2^24 and divisors up to 2^16, because the error of the
+ * inverse, below 1, times the slot stays below 2^40 / divisor. A division costs three times as much. */
+static __always_inline __u32 divide(__u32 slot, __u64 inverse)
+{
+	return (__u64)slot * inverse >> 40;
+}
+
 /* From the client's side of connection `slot` to its server. */
 static __always_inline void address(struct segment *segment, const struct connection *c, __u32 slot)
 {
 	const struct side *client = &control.client, *server = &control.server;
-	__u32 hosts = client->hosts ? client->hosts : 1;
-	__u32 host = slot % hosts, port = slot / hosts;
+	__u32 port = divide(slot, control.client_hosts_inverse), host = slot - port * client->hosts;
 
 	__builtin_memcpy(segment->to_mac, control.next_hop_mac, 6);
 	__builtin_memcpy(segment->from_mac, control.client_mac, 6);
@@ -74,10 +80,29 @@ static __always_inline void say_syn(const struct connection *c, __u32 phase, str
 	segment->stamp_echo = 0;
 }
 
-/* The next tuple in order whose last connection is over and has rested. */
-static __always_inline struct connection *next_tuple(struct tcp_core *core, __u32 number, __u32 *slot)
+/* Begins to load the record that will be used some starts from now: with more tuples than the cache holds, waiting for
+ * it then would cost a quarter of the connection. */
+static __always_inline void load_ahead(const struct tcp_core *core, __u32 number)
 {
-	__u32 first = control.slot_first[number], slots = control.slot_count[number], tick = tick_now();
+	__u32 ahead = core->order_next + TUPLES_AHEAD, index, page;
+	struct connection *c = NULL;
+	struct slot_page *found;
+
+	if (ahead >= control.slot_count[number])
+		return;
+	index = control.slot_first[number] + ahead;
+	page = index / SLOTS_PER_PAGE;
+	found = bpf_map_lookup_elem(&order, &page);
+	if (found)
+		c = bpf_map_lookup_elem(&connections, &found->slots[index & (SLOTS_PER_PAGE - 1)]);
+	if (c)
+		(void)*(volatile __u32 *)&c->phase;
+}
+
+/* The next tuple in order whose last connection is over and has rested. */
+static __always_inline struct connection *next_tuple(struct tcp_core *core, __u32 number, __u32 *slot, __u32 tick)
+{
+	__u32 first = control.slot_first[number], slots = control.slot_count[number];
 
 	for (int tried = 0; tried < TUPLES_TRIED; tried++) {
 		__u32 index = first + core->order_next, page = index / SLOTS_PER_PAGE, state;
@@ -106,10 +131,11 @@ static __always_inline __u32 next_isn(const struct connection *c, __u32 slot)
 	return c->isn + c->sent + 65536;
 }
 
-static __always_inline void begin_connection(struct tcp_core *core, __u32 number, struct connection *c, __u32 slot)
+static __always_inline void begin_connection(struct tcp_core *core, __u32 number, struct connection *c, __u32 slot,
+					     __u32 tick)
 {
 	const struct side *server = &control.server;
-	__u32 hosts = server->hosts ? server->hosts : 1, server_ports = server->ports ? server->ports : 1;
+	__u32 turn = divide(slot, control.server_hosts_inverse);
 	int sampled = (core->opened & control.sample_mask) == 0;
 	__u64 now = 0;
 
@@ -125,9 +151,9 @@ static __always_inline void begin_connection(struct tcp_core *core, __u32 number
 	c->done = 0;
 	c->peer_next = 0;
 	c->peer_stamp = 0;
-	c->touched = tick_now();
-	c->server = slot % hosts;
-	c->server_port = server->port_first + slot / hosts % server_ports;
+	c->touched = tick;
+	c->server = slot - turn * server->hosts;
+	c->server_port = server->port_first + turn - divide(turn, control.server_ports_inverse) * server->ports;
 	c->owner = number;
 	if (sampled)
 		measure(core, TIME_SYN_SENT, c->intended_ns, now);
@@ -178,15 +204,16 @@ static __always_inline int start_is_due(struct tcp_core *core, __u32 number)
 static __always_inline int open_connection(struct tcp_core *core, __u32 number, struct segment *segment)
 {
 	__u32 slot = 0;
-	struct connection *c = next_tuple(core, number, &slot);
+	struct connection *c = next_tuple(core, number, &slot, segment->stamp);
 
+	load_ahead(core, number);
 	count(core, COUNT_ATTEMPTED);
 	if (!c) {
 		count(core, COUNT_NO_TUPLE);
 		core->due += control.steps[core->step & (MAX_STEPS - 1)].interval;
 		return SILENT;
 	}
-	begin_connection(core, number, c, slot);
+	begin_connection(core, number, c, slot, segment->stamp);
 	core->due += control.steps[core->step & (MAX_STEPS - 1)].interval;
 	core->opened++;
 	count(core, COUNT_OPENED);
@@ -209,7 +236,7 @@ static __always_inline int give_up(struct tcp_core *core, struct connection *c, 
 
 	say(c, phase, segment, TCP_RST | TCP_ACK);
 	segment->has_stamp = 0;
-	return end_connection(core, c, phase, timeout_of(state)) && state != CONNECTION_SYN_SENT ? SPEAK : SILENT;
+	return end_connection(core, c, phase, timeout_of(state), segment->stamp) && state != CONNECTION_SYN_SENT ? SPEAK : SILENT;
 }
 
 static __always_inline int say_again(struct tcp_core *core, struct connection *c, __u32 phase, struct segment *segment)
@@ -249,7 +276,7 @@ static __always_inline int look_at_held(struct tcp_core *core, struct connection
 		next = make_phase(CONNECTION_REQUESTED, 0, phase_flags(phase) | CONNECTION_COMPLETED, control.round);
 		if (!move(core, c, phase, next))
 			return SILENT;
-		c->touched = tick_now();
+		c->touched = segment->stamp;
 		say_request(c, next, segment);
 		return SPEAK;
 	}
@@ -261,13 +288,13 @@ static __always_inline int look_at_held(struct tcp_core *core, struct connection
 		next = next_phase(phase, CONNECTION_FIN_SENT, 0);
 		if (!move(core, c, phase, next))
 			return SILENT;
-		c->touched = tick_now();
+		c->touched = segment->stamp;
 		say_fin(c, next, segment);
 		return SPEAK;
 	}
 	say(c, phase, segment, TCP_RST | TCP_ACK);
 	segment->has_stamp = 0;
-	return end_connection(core, c, phase, COUNT_CLOSED) ? SPEAK : SILENT;
+	return end_connection(core, c, phase, COUNT_CLOSED, segment->stamp) ? SPEAK : SILENT;
 }
 
 static __always_inline int look_at(struct tcp_core *core, struct connection *c, __u32 slot, __u32 tick,
@@ -305,7 +332,7 @@ static __always_inline int look_at(struct tcp_core *core, struct connection *c, 
 /* Goes through the core's connections, some a turn, and from the beginning again after a while. */
 static __always_inline int scan(struct tcp_core *core, __u32 number, __u32 most, struct segment *segment)
 {
-	__u32 tick = tick_now();
+	__u32 tick = segment->stamp;
 
 	for (__u32 i = 0; i < LOOKED_AT_IDLE; i++) {
 		__u32 slot = control.slot_first[number] + core->scan_next;
@@ -314,7 +341,7 @@ static __always_inline int scan(struct tcp_core *core, __u32 number, __u32 most,
 		if (i >= most)
 			break;
 		if (core->scan_next >= control.slot_count[number]) {
-			if (tick - core->scan_began < SCAN_EVERY)
+			if (tick - core->scan_began < control.scan_ticks)
 				return SILENT;
 			core->scan_began = tick;
 			core->scan_next = 0;
@@ -366,7 +393,7 @@ static __always_inline int client_send(struct xdp_md *ctx)
 	__u32 number = bpf_get_smp_processor_id() & (MAX_CORES - 1), other;
 	struct tcp_core *core = &cores[number];
 	struct deferred_frame *left;
-	struct segment segment;
+	struct segment segment = {};	/* the verifier does not see that whoever speaks fills it in */
 	int reaction;
 
 	if (*(volatile __u64 *)&control.start_ns == NOT_YET)
@@ -381,6 +408,7 @@ static __always_inline int client_send(struct xdp_md *ctx)
 	}
 	if (left)
 		return send_new(ctx, &left->segment, left->port);
+	segment.stamp = tick_now();
 	if (start_is_due(core, number)) {
 		reaction = (core->turns & 1) ? scan(core, number, 2, &segment) : SILENT;
 		if (reaction == SILENT)

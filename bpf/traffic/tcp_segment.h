@@ -27,7 +27,7 @@ struct segment {
 	__be16 destination_port;
 	__u32 sequence;
 	__u32 acknowledgement;
-	__u32 stamp;
+	__u32 stamp;		/* the tick when it was made */
 	__u32 stamp_echo;
 	__u32 payload_offset;	/* within the message */
 	__u16 payload_bytes;
@@ -227,7 +227,7 @@ static __always_inline void turn_round(const struct arrived *seen, struct segmen
 	segment->destination_port = seen->source_port;
 	segment->has_stamp = seen->has_stamp;
 	segment->stamp_echo = seen->stamp;
-	segment->stamp = 0;
+	segment->stamp = bpf_ktime_get_coarse_ns() >> TICK_SHIFT;
 	segment->payload = PAYLOAD_NONE;
 	segment->payload_bytes = 0;
 	segment->payload_offset = 0;

@@ -46,7 +46,7 @@ static __always_inline __u32 server_isn(const struct arrived *seen)
 /* Every answer has the same size, so the place in the stream tells the answer and the place in it. */
 static __always_inline void say_answer(struct segment *segment, __u32 place)
 {
-	__u32 offset = answer.bytes ? place % answer.bytes : 0;
+	__u32 offset = place < answer.bytes ? place : answer.bytes ? place % answer.bytes : 0;
 	__u32 left = answer.bytes - offset;
 	__u32 bytes = left < control.segment_bytes ? left : control.segment_bytes;
 
@@ -165,8 +165,6 @@ static __always_inline int server_receive(struct xdp_md *ctx)
 	}
 	turn_round(&seen, &segment);
 	segment.window = control.server_window;
-	if (seen.has_stamp)
-		segment.stamp = tick_now();
 	reaction = seen.flags & TCP_SYN ? serve_syn(core, &seen, &segment) : serve_segment(ctx, core, &seen, &segment);
 	if (reaction == SILENT)
 		return XDP_DROP;

@@ -151,6 +151,63 @@ static __always_inline int write_ipv6_segment(void *data, void *end, const struc
 	return write_tcp((void *)(ip + 1), end, segment, sum);
 }
 
+#define SHORT_BYTES 64	/* payload up to here is copied and compared in place: a helper call costs more */
+
+/* Copies 1 to SHORT_BYTES bytes: whole words, then the last word again where the end is none. */
+static __always_inline int copy_short(void *to, void *end, const __u8 *from, __u32 bytes)
+{
+	__u32 last = bytes - 8;
+
+	if (bytes < 8) {
+		for (__u32 i = 0; i < 7; i++) {
+			if (i >= bytes)
+				break;
+			if (to + i + 1 > end)
+				return -1;
+			((__u8 *)to)[i] = from[i];
+		}
+		return 0;
+	}
+	_Pragma("unroll") for (__u32 i = 0; i < SHORT_BYTES / 8; i++) {
+		if (8 * i + 8 > bytes)
+			break;
+		if (to + 8 * i + 8 > end)
+			return -1;
+		*(__u64 *)(to + 8 * i) = *(const __u64 *)(from + 8 * i);
+	}
+	last &= SHORT_BYTES - 1;
+	to += last;
+	if (to + 8 > end)
+		return -1;
+	*(__u64 *)to = *(const __u64 *)(from + last);
+	return 0;
+}
+
+/* Whether 1 to SHORT_BYTES bytes are the same, in the same way. */
+static __always_inline int same_short(const void *found, void *end, const __u8 *expected, __u32 bytes)
+{
+	__u32 last = bytes - 8;
+
+	if (bytes < 8) {
+		for (__u32 i = 0; i < 7; i++) {
+			if (i >= bytes)
+				break;
+			if (found + i + 1 > end || ((const __u8 *)found)[i] != expected[i])
+				return 0;
+		}
+		return 1;
+	}
+	_Pragma("unroll") for (__u32 i = 0; i < SHORT_BYTES / 8; i++) {
+		if (8 * i + 8 > bytes)
+			break;
+		if (found + 8 * i + 8 > end || *(const __u64 *)(found + 8 * i) != *(const __u64 *)(expected + 8 * i))
+			return 0;
+	}
+	last &= SHORT_BYTES - 1;
+	found += last;
+	return found + 8 <= end && *(const __u64 *)found == *(const __u64 *)(expected + last);
+}
+
 /* Copies the payload behind the headers. */
 static __always_inline int write_payload(struct xdp_md *ctx, const struct segment *segment)
 {
@@ -167,6 +224,8 @@ static __always_inline int write_payload(struct xdp_md *ctx, const struct segmen
 	if (bytes > MAX_SEGMENT_BYTES || offset >= MAX_MESSAGE_BYTES || bytes == 0)
 		return -1;
 	from = segment->payload == PAYLOAD_REQUEST ? &request.data[offset] : &answer.data[offset];
+	if (bytes <= SHORT_BYTES)
+		return copy_short((void *)(long)ctx->data + (at & 0x7f), (void *)(long)ctx->data_end, from, bytes);
 	return bpf_xdp_store_bytes(ctx, at, from, bytes) ? -1 : 0;
 }
 
@@ -235,9 +294,12 @@ static __noinline int differs(struct xdp_md *ctx, __u32 at, __u32 bytes, __u32 k
 		return 0;
 	if (bytes > MAX_SEGMENT_BYTES || offset >= MAX_MESSAGE_BYTES)
 		return 1;
+	words = (const void *)(kind == PAYLOAD_REQUEST ? &request.data[offset] : &answer.data[offset]);
+	if (bytes <= SHORT_BYTES)
+		return !same_short((void *)(long)ctx->data + (at & 0x7f), (void *)(long)ctx->data_end,
+				   (const void *)words, bytes);
 	if (bpf_xdp_load_bytes(ctx, at, copy, bytes))
 		return 1;
-	words = (const void *)(kind == PAYLOAD_REQUEST ? &request.data[offset] : &answer.data[offset]);
 	for (i = 0; i < MAX_SEGMENT_BYTES / 8; i++) {
 		if (i >= bytes / 8)
 			break;

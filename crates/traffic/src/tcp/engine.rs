@@ -20,6 +20,8 @@ use std::time::{Duration, Instant};
 /// Slots of the device map.
 pub(super) const CLIENT_PORT: u32 = 0;
 const SERVER_PORT: u32 = 1;
+/// What `divide()` in `bpf/traffic/tcp_open.h` is exact for.
+const MAX_CONNECTIONS: u32 = 1 << 24;
 /// From the moment when all generators turn to the start of the schedule.
 const START_DELAY: Duration = Duration::from_millis(1);
 /// Longest wait for the generators' first turn; clearing ten million connections takes a fraction of it.
@@ -72,6 +74,11 @@ impl Engine {
     /// # Errors
     /// The kernel refuses the programs, or there is no room.
     pub fn load(capacity: u32) -> Result<Self, TrafficError> {
+        if capacity > MAX_CONNECTIONS {
+            return Err(TrafficError::Impossible(format!(
+                "room for {capacity} connections: an engine holds up to {MAX_CONNECTIONS}"
+            )));
+        }
         // The skeleton borrows its object for as long as it lives; an engine lives as long as the run.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open =
@@ -394,6 +401,11 @@ fn side(port: &Port, side: &Side) -> types::side {
     }
 }
 
+/// See `divide()` in `bpf/traffic/tcp_open.h`.
+fn inverse(divisor: u32) -> u64 {
+    (1 << 40) / u64::from(divisor) + 1
+}
+
 fn ticks(duration: Duration) -> u32 {
     (duration.as_nanos().div_ceil(1 << TICK_SHIFT)).min(u128::from(u32::MAX >> 1)) as u32
 }
@@ -417,6 +429,10 @@ fn control_of(plan: &TcpPlan) -> types::tcp_control {
         client_port: CLIENT_PORT,
         server_port: SERVER_PORT,
         slots: plan.tuples,
+        client_hosts_inverse: inverse(plan.clients.hosts),
+        server_hosts_inverse: inverse(plan.servers.hosts),
+        server_ports_inverse: inverse(plan.servers.ports),
+        keeps_open: u32::from(matches!(plan.opening, Opening::KeepOpen(..))),
         offers: offers(plan),
         mss: plan.mss(),
         window_scale: u32::from(plan.options.window_scale.unwrap_or(0)),
@@ -436,6 +452,7 @@ fn control_of(plan: &TcpPlan) -> types::tcp_control {
         reuse_ticks: ticks(plan.reuse),
         retry_ticks: ticks(plan.retry),
         retries: u32::from(plan.retries),
+        scan_ticks: scan_ticks(plan),
         sample_mask: sample_mask(plan),
         check_request: 1,
         deferred_cores: MAX_CORES as u32,
@@ -459,6 +476,12 @@ fn fastest_per_core(plan: &TcpPlan) -> f64 {
     }
 }
 
+/// Time-outs are noticed at most a quarter late.
+fn scan_ticks(plan: &TcpPlan) -> u32 {
+    let hold = if plan.hold.is_zero() { u32::MAX } else { ticks(plan.hold) };
+    (ticks(plan.retry).min(hold) / 4).clamp(4, 256)
+}
+
 fn sample_mask(plan: &TcpPlan) -> u32 {
     if fastest_per_core(plan) <= TIME_ALL_UP_TO { 0 } else { 15 }
 }
@@ -469,5 +492,23 @@ fn batch_size(plan: &TcpPlan) -> u32 {
         rate if rate < 100_000.0 => 4,
         rate if rate < 500_000.0 => 16,
         _ => 64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn division_by_the_inverse_is_exact() {
+        let mut random = SplitMix64::new(1);
+        for divisor in [1, 2, 3, 7, 200, 32_256, 64_512, 65_535, 65_536] {
+            let edges = (0..256).flat_map(|n| [n * divisor, (n + 1) * divisor - 1]);
+            let any = (0..10_000).map(|_| random.below(1 << 24) as u32).collect::<Vec<_>>();
+            for slot in edges.chain(any).chain([MAX_CONNECTIONS - 1]).filter(|&s| s < MAX_CONNECTIONS) {
+                let quotient = (u64::from(slot).wrapping_mul(inverse(divisor)) >> 40) as u32;
+                assert_eq!(quotient, slot / divisor, "{slot} / {divisor}");
+            }
+        }
     }
 }
