@@ -22,6 +22,7 @@ fn engine_against_the_stateless_loop() {
     let mut plan = Engine::calibration_plan(1.0);
     if let Ok(tuples) = std::env::var("TUPLES") {
         plan.tuples = tuples.parse().unwrap();
+
     }
     for _ in 0..4 {
         let busy = busy_seconds();

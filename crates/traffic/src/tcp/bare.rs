@@ -1,7 +1,7 @@
 //! The stateless loop of five packets a connection: what the client and the server are measured against.
 
 use super::engine::{CLIENT_PORT, Engine, Ports, RECYCLED_BYTES};
-use super::plan::{Opening, Options, TcpPlan};
+use super::plan::{Opening, Options, Order, TcpPlan};
 use super::{Answer, Message, reading, steps};
 use crate::frames::Port;
 use crate::live::LiveSender;
@@ -22,6 +22,8 @@ impl Engine {
             options: Options::MSS,
             request: Message::http_get("/"),
             answer: Answer::Exactly(Message::one_byte()),
+            // As the stateless loop counts its tuples up.
+            order: Order::Sequential,
             ..TcpPlan::new(Opening::Fastest(seconds))
         }
     }
