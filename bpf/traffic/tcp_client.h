@@ -73,6 +73,21 @@ static __noinline int on_reset(struct tcp_core *core, struct connection *c, __u3
 	return SILENT;
 }
 
+/* Acknowledges what a connection being opened never sent: the peer still has an older one, and is told that it is gone
+ * (RFC 9293 section 3.5.2). The SYN comes again. */
+static __always_inline int refuse_old(struct tcp_core *core, const struct arrived *seen, struct segment *segment)
+{
+	count(core, COUNT_STRAY);
+	if (!(seen->flags & TCP_ACK))
+		return SILENT;
+	segment->flags = TCP_RST;
+	segment->sequence = seen->acknowledgement;
+	segment->acknowledgement = 0;
+	segment->window = 0;
+	segment->has_stamp = 0;
+	return SPEAK;
+}
+
 static __always_inline void measure_established(struct tcp_core *core, const struct connection *c)
 {
 	__u64 now = bpf_ktime_get_ns();
@@ -94,7 +109,7 @@ static __always_inline int on_syn_ack(struct tcp_core *core, struct connection *
 		return acknowledge(c, phase, segment);
 	}
 	if (seen->acknowledgement != c->isn + 1)
-		return drop_as(core, COUNT_STRAY);
+		return refuse_old(core, seen, segment);
 	if (!move(core, c, phase, next))
 		return SILENT;
 	c->peer_next = seen->sequence + 1;
@@ -276,7 +291,9 @@ static __always_inline int on_segment(struct xdp_md *ctx, struct tcp_core *core,
 	__u32 acked = seen->acknowledgement - (c->isn + 1);
 	__u8 state = phase_state(phase);
 
-	if (state == CONNECTION_SYN_SENT || !(seen->flags & TCP_ACK) || acked > c->sent)
+	if (state == CONNECTION_SYN_SENT)
+		return refuse_old(core, seen, segment);
+	if (!(seen->flags & TCP_ACK) || acked > c->sent)
 		return drop_as(core, COUNT_STRAY);
 	if (acked > c->acked)
 		c->acked = acked;

@@ -123,12 +123,13 @@ static __always_inline struct connection *next_tuple(struct tcp_core *core, __u3
 	return NULL;
 }
 
-/* Never goes back on one tuple, so that a peer in TIME-WAIT takes it (RFC 9293 section 3.6.1). */
+/* Never goes back on one tuple, within a run or from run to run, so that a peer in TIME-WAIT takes it (RFC 6528 section 3:
+ * a clock plus a hash of the tuple). */
 static __always_inline __u32 next_isn(const struct connection *c, __u32 slot)
 {
 	if (phase_state(c->phase) == CONNECTION_FREE)
-		return mix32(slot ^ control.secret);
-	return c->isn + c->sent + 65536;
+		return mix32(slot ^ control.secret) + (__u32)(control.start_ns >> 10);
+	return c->isn + c->sent + 4096;
 }
 
 static __always_inline void begin_connection(struct tcp_core *core, __u32 number, struct connection *c, __u32 slot,

@@ -7,7 +7,7 @@ use bed::Bed;
 use measure::shape::IpVersion;
 use std::time::Duration;
 use traffic::tcp::{
-    Answer, Close, Engine, Message, Opening, Options, Order, Side, TcpCounts, TcpPhase, TcpPlan, TcpReading,
+    Answer, Close, Ends, Engine, Message, Opening, Options, Order, Side, TcpCounts, TcpPhase, TcpPlan, TcpReading,
     TcpTime,
 };
 
@@ -26,7 +26,7 @@ fn assert_balanced(name: &str, counts: &TcpCounts) {
 fn every_way_to_talk_and_to_close_completes_without_a_retransmission() {
     let bed = Bed::wire();
     let mut engine = Engine::load(70_000).unwrap();
-    let ports = engine.attach(Some(&bed.client), Some(&bed.server)).unwrap();
+    let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
     let rows: Vec<(&str, fn(&mut TcpPlan))> = vec![
         ("reset", |_| ()),
         ("client's FIN", |p| p.close = Close::ClientFin),

@@ -5,7 +5,7 @@
 mod bed;
 
 use bed::Bed;
-use traffic::tcp::Engine;
+use traffic::tcp::{Ends, Engine};
 
 /// Seconds that this process has kept a core busy: on a shared machine the clock on the wall tells of others.
 fn busy_seconds() -> f64 {
@@ -28,7 +28,7 @@ fn engine_against_the_stateless_loop() {
         let busy = busy_seconds();
         let bare = engine.run_bare(&bed.client, &bed.server, &plan).unwrap();
         let bare_busy = busy_seconds() - busy;
-        let ports = engine.attach(Some(&bed.client), Some(&bed.server)).unwrap();
+        let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
         let busy = busy_seconds();
         let reading = engine.run(&ports, &plan, &mut ()).unwrap();
         let engine_busy = busy_seconds() - busy;

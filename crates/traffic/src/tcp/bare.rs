@@ -1,12 +1,11 @@
 //! The stateless loop of five packets a connection: what the client and the server are measured against.
 
-use super::engine::{CLIENT_PORT, Engine, Ports, RECYCLED_BYTES};
+use super::engine::{CLIENT_PORT, Ends, Engine, Ports, RECYCLED_BYTES, SERVER_PORT};
 use super::plan::{Opening, Options, Order, TcpPlan};
 use super::{Answer, Message, reading, steps};
 use crate::frames::Port;
 use crate::live::LiveSender;
-use crate::{Clock, TrafficError, namespace};
-use libbpf_rs::{MapCore, MapFlags};
+use crate::{Clock, TrafficError};
 use measure::shape::IpVersion;
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -38,18 +37,12 @@ impl Engine {
             return Err(TrafficError::Impossible("the stateless loop speaks IPv4 only".to_owned()));
         }
         let schedule = steps::for_core(plan, 0)?;
-        let skel = &self.skel;
-        let attach = |port: &Port, program: &libbpf_rs::ProgramMut<'_>| {
-            namespace::inside(port.namespace.as_deref(), || program.attach_xdp(port.ifindex as i32))?
-                .map_err(TrafficError::bpf("attaching the stateless loop"))
-        };
-        let links = (attach(client, &skel.progs.bare_client)?, attach(server, &skel.progs.bare_server)?);
-        namespace::inside(client.namespace.as_deref(), || {
-            skel.maps.ports.update(&CLIENT_PORT.to_ne_bytes(), &client.ifindex.to_ne_bytes(), MapFlags::ANY)
-        })?
-        .map_err(TrafficError::bpf("naming the stateless loop's port"))?;
-        let ports =
-            Ports { client: Some((client.clone(), links.0)), server: Some((server.clone(), links.1)) };
+        let programs = &self.skel.progs;
+        let links = vec![
+            self.attach_one(client, CLIENT_PORT, &programs.bare_client)?,
+            self.attach_one(server, SERVER_PORT, &programs.bare_server)?,
+        ];
+        let ports = Ports::new(client, server, Ends::Both, links);
         self.write_control(&ports, plan, &[schedule]);
         self.spread_bare(plan);
         let program = self.skel.progs.bare_turn.as_fd();

@@ -11,7 +11,7 @@ use crate::random::{SplitMix64, mix};
 use crate::schedule::{to_schedule, to_seconds};
 use crate::{Clock, TrafficError, namespace};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags};
+use libbpf_rs::{Link, MapCore, MapFlags, ProgramMut};
 use measure::shape::IpVersion;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 /// Slots of the device map.
 pub(super) const CLIENT_PORT: u32 = 0;
-const SERVER_PORT: u32 = 1;
+pub(super) const SERVER_PORT: u32 = 1;
 /// What `divide()` in `bpf/traffic/tcp_open.h` is exact for.
 const MAX_CONNECTIONS: u32 = 1 << 24;
 /// From the moment when all generators turn to the start of the schedule.
@@ -34,11 +34,30 @@ pub(super) const RECYCLED_BYTES: usize = 1520;
 /// Connections a second and core up to which every connection is timed; above, one in sixteen.
 const TIME_ALL_UP_TO: f64 = 100_000.0;
 
+/// Which ends of a run are this engine's. The other is a stranger's, of which only the addresses matter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ends {
+    /// Client and server.
+    Both,
+    /// The client, against some other server.
+    Client,
+    /// The server, for other clients.
+    Server,
+}
+
 /// The two ports of a run. Detached when dropped.
 #[derive(Debug)]
 pub struct Ports {
-    pub(super) client: Option<(Port, Link)>,
-    pub(super) server: Option<(Port, Link)>,
+    pub(super) client: Port,
+    pub(super) server: Port,
+    ends: Ends,
+    _links: Vec<Link>,
+}
+
+impl Ports {
+    pub(super) fn new(client: &Port, server: &Port, ends: Ends, links: Vec<Link>) -> Self {
+        Self { client: client.clone(), server: server.clone(), ends, _links: links }
+    }
 }
 
 /// Whoever follows a run.
@@ -65,7 +84,6 @@ impl TcpWatch for () {}
 pub struct Engine {
     pub(super) skel: TcpSkel<'static>,
     capacity: u32,
-    runs: u64,
 }
 
 impl Engine {
@@ -93,28 +111,38 @@ impl Engine {
             .set_max_entries(capacity.div_ceil(SLOTS_PER_PAGE as u32))
             .map_err(TrafficError::bpf("sizing the order of tuples"))?;
         let skel = open.load().map_err(TrafficError::bpf("loading bpf/tcp"))?;
-        Ok(Self { skel, capacity, runs: 0 })
+        Ok(Self { skel, capacity })
     }
 
-    /// Takes the ports into use: the client's, the server's, or both. A run without the one sends nothing, without the
-    /// other talks to a stranger's server.
+    /// Takes the ports into use: those of `ends`.
     ///
     /// # Errors
     /// An interface is gone, or its driver has no XDP.
-    pub fn attach(&mut self, client: Option<&Port>, server: Option<&Port>) -> Result<Ports, TrafficError> {
-        let skel = &self.skel;
-        let take = |port: Option<&Port>, slot: u32| {
-            let Some(port) = port else { return Ok(None) };
-            let program = if slot == CLIENT_PORT { &skel.progs.client } else { &skel.progs.server };
-            let link = namespace::inside(port.namespace.as_deref(), || {
-                let link = program.attach_xdp(port.ifindex as i32)?;
-                skel.maps.ports.update(&slot.to_ne_bytes(), &port.ifindex.to_ne_bytes(), MapFlags::ANY)?;
-                Ok(link)
-            })?
-            .map_err(TrafficError::bpf(format!("taking port {} into use", port.ifindex)))?;
-            Ok::<_, TrafficError>(Some((port.clone(), link)))
-        };
-        Ok(Ports { client: take(client, CLIENT_PORT)?, server: take(server, SERVER_PORT)? })
+    pub fn attach(&mut self, client: &Port, server: &Port, ends: Ends) -> Result<Ports, TrafficError> {
+        let programs = &self.skel.progs;
+        let mut links = Vec::new();
+        if ends != Ends::Server {
+            links.push(self.attach_one(client, CLIENT_PORT, &programs.client)?);
+        }
+        if ends != Ends::Client {
+            links.push(self.attach_one(server, SERVER_PORT, &programs.server)?);
+        }
+        Ok(Ports::new(client, server, ends, links))
+    }
+
+    pub(super) fn attach_one(
+        &self,
+        port: &Port,
+        slot: u32,
+        program: &ProgramMut<'_>,
+    ) -> Result<Link, TrafficError> {
+        let ports = &self.skel.maps.ports;
+        namespace::inside(port.namespace.as_deref(), || {
+            let link = program.attach_xdp(port.ifindex as i32)?;
+            ports.update(&slot.to_ne_bytes(), &port.ifindex.to_ne_bytes(), MapFlags::ANY)?;
+            Ok(link)
+        })?
+        .map_err(TrafficError::bpf(format!("taking port {} into use", port.ifindex)))
     }
 
     pub(super) fn state(&self) -> *mut types::bss {
@@ -199,10 +227,9 @@ impl Engine {
         check(plan, self.capacity)?;
         let schedules =
             (0..plan.cores.len()).map(|core| steps::for_core(plan, core)).collect::<Result<Vec<_>, _>>()?;
-        if ports.client.is_none() && schedules.iter().any(|s| s.offered() > 0) {
-            return Err(TrafficError::Impossible("connections to open, and no client's port".to_owned()));
+        if ports.ends == Ends::Server && schedules.iter().any(|s| s.offered() > 0) {
+            return Err(TrafficError::Impossible("connections to open, and the client is a stranger".to_owned()));
         }
-        self.runs += 1;
         self.write_order(plan)?;
         self.write_control(ports, plan, &schedules);
         let program = self.skel.progs.client_turn.as_fd();
@@ -245,16 +272,11 @@ impl Engine {
 
     pub(super) fn write_control(&mut self, ports: &Ports, plan: &TcpPlan, schedules: &[Steps]) {
         let mut control = control_of(plan);
-        control.secret = mix(plan.seed ^ mix(self.runs) ^ Clock::now_ns()) as u32;
-        if let Some((port, _)) = &ports.client {
-            control.client_mac = port.mac;
-            control.next_hop_mac = port.next_hop_mac;
-            control.client = side(port, &plan.clients);
-        }
-        // Without a port of its own, a side is the stranger in the zone that the other port leads to.
-        if let Some((port, _)) = ports.server.as_ref().or(ports.client.as_ref()) {
-            control.server = side(port, &plan.servers);
-        }
+        control.secret = mix(plan.seed) as u32;
+        control.client_mac = ports.client.mac;
+        control.next_hop_mac = ports.client.next_hop_mac;
+        control.client = side(&ports.client, &plan.clients);
+        control.server = side(&ports.server, &plan.servers);
         let first = &schedules[0].steps;
         control.steps[..first.len()].copy_from_slice(first);
         control.step_count = first.len() as u32;

@@ -14,7 +14,7 @@ mod reading;
 mod skeleton;
 mod steps;
 
-pub use engine::{Engine, Ports, TcpWatch};
+pub use engine::{Ends, Engine, Ports, TcpWatch};
 pub use message::Message;
 pub use plan::{Answer, Close, Opening, Options, Order, Side, TcpPhase, TcpPlan};
 pub use reading::{TcpCounts, TcpReading, TcpTime};

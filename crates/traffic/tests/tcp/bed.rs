@@ -66,6 +66,32 @@ impl Bed {
         self
     }
 
+    /// The kernel serves on the server's first address (host 256).
+    #[allow(dead_code, reason = "not every test binary needs it")]
+    pub(crate) fn give_server_a_stack(&self) {
+        self.give_stack(1, "10.2.1.0", "fd00:2::100", "10.1.1.0", "fd00:1::100", "02:00:00:00:00:01");
+    }
+
+    /// The kernel's own client at host 256 of the clients.
+    #[allow(dead_code, reason = "not every test binary needs it")]
+    pub(crate) fn give_client_a_stack(&self) {
+        self.give_stack(0, "10.1.1.0", "fd00:1::100", "10.2.1.0", "fd00:2::100", "02:00:00:00:00:02");
+    }
+
+    /// Addresses and a static neighbour; and generic receive offload, without which a veth end that runs no XDP drops
+    /// redirected frames.
+    #[allow(dead_code, reason = "not every test binary needs it")]
+    fn give_stack(&self, end: usize, own: &str, own6: &str, other: &str, other6: &str, mac: &str) {
+        let name = &self.names[end];
+        run(&format!("ip netns exec {name} ethtool -K wire gro on"));
+        run(&format!("ip -n {name} addr add {own}/32 dev wire"));
+        run(&format!("ip -n {name} -6 addr add {own6}/128 dev wire nodad"));
+        run(&format!("ip -n {name} neigh add {other} lladdr {mac} dev wire"));
+        run(&format!("ip -n {name} -6 neigh add {other6} lladdr {mac} dev wire"));
+        run(&format!("ip -n {name} route add default via {other} dev wire onlink"));
+        run(&format!("ip -n {name} -6 route add default via {other6} dev wire onlink"));
+    }
+
     /// A command inside the server's namespace.
     #[allow(dead_code, reason = "not every test binary needs it")]
     pub(crate) fn at_server(&self, line: &str) -> String {
