@@ -179,7 +179,8 @@ struct tcp_control {
 	__u8 next_hop_mac[6];
 	__u32 secret;		/* of initial sequence numbers */
 	struct side client;
-	struct side server;
+	struct side server;	/* as the client knows it */
+	struct side listens;	/* as the server knows itself */
 	__u32 slots;		/* tuples in use, all cores; below 2^24 */
 	__u64 client_hosts_inverse;	/* 2^40 / hosts + 1, see divide() */
 	__u64 server_hosts_inverse;

@@ -12,7 +12,7 @@
 
 static __always_inline int is_for_server(const struct arrived *seen)
 {
-	const struct side *server = &control.server;
+	const struct side *server = &control.listens;
 	__u32 port = bpf_ntohs(seen->destination_port) - server->port_first, host;
 
 	if (seen->version != control.ip_version)

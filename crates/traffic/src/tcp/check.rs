@@ -18,6 +18,7 @@ pub(crate) fn check(plan: &TcpPlan, capacity: u32) -> Result<(), TrafficError> {
     check_cores(plan)?;
     check_side("client", &plan.clients)?;
     check_side("server", &plan.servers)?;
+    check_side("listening", plan.listens.as_ref().unwrap_or(&plan.servers))?;
     check_tuples(plan, capacity)?;
     check_talk(plan)
 }

@@ -277,6 +277,7 @@ impl Engine {
         control.next_hop_mac = ports.client.next_hop_mac;
         control.client = side(&ports.client, &plan.clients);
         control.server = side(&ports.server, &plan.servers);
+        control.listens = side(&ports.server, plan.listens.as_ref().unwrap_or(&plan.servers));
         let first = &schedules[0].steps;
         control.steps[..first.len()].copy_from_slice(first);
         control.step_count = first.len() as u32;

@@ -110,6 +110,8 @@ pub struct TcpPlan {
     pub clients: Side,
     /// Addresses and ports that they go to.
     pub servers: Side,
+    /// Where the server listens, when a firewall between translates destinations; else where connections go to.
+    pub listens: Option<Side>,
     /// Distinct client addresses and ports in use, at most addresses times ports and the engine's capacity. Each holds
     /// one connection at a time.
     pub tuples: u32,
@@ -150,6 +152,7 @@ impl TcpPlan {
             opening,
             clients: Side { first_host: 256, hosts: 1, first_port: 1024, ports: 64_512 },
             servers: Side { first_host: 256, hosts: 1, first_port: 80, ports: 1 },
+            listens: None,
             tuples: 64_512,
             order: Order::Random,
             seed: 1,

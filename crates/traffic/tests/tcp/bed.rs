@@ -1,8 +1,9 @@
-//! Two namespaces joined by a veth pair, removed when dropped.
+//! Two namespaces joined by a veth pair, or by a third that forwards; removed when dropped.
 
 use measure::shape::Zone;
+use std::io::Write;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use traffic::Port;
 
@@ -15,7 +16,7 @@ pub(crate) const SERVERS: u32 = 0x0a02_0000;
 pub(crate) struct Bed {
     pub(crate) client: Port,
     pub(crate) server: Port,
-    names: [String; 2],
+    names: Vec<String>,
 }
 
 pub(crate) fn run(line: &str) -> String {
@@ -31,9 +32,11 @@ pub(crate) fn run(line: &str) -> String {
 
 impl Bed {
     /// A bare wire.
+    #[allow(dead_code, reason = "not every test binary needs it")]
     pub(crate) fn wire() -> Self {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let names = ["c", "s"].map(|end| format!("tcp{}-{number}{end}", std::process::id()));
+        let names: Vec<_> =
+            ["c", "s"].iter().map(|end| format!("tcp{}-{number}{end}", std::process::id())).collect();
         for name in &names {
             run(&format!("ip netns add {name}"));
         }
@@ -43,7 +46,7 @@ impl Bed {
             server: port(&names[1], Zone::Hostile, 2),
             names,
         };
-        let [client, server] = &bed.names;
+        let (client, server) = (&bed.names[0], &bed.names[1]);
         run(&format!(
             "ip -n {client} link add wire address 02:00:00:00:00:01 numtxqueues 2 numrxqueues 2 type veth peer name wire \
              address 02:00:00:00:00:02 numtxqueues 2 numrxqueues 2 netns {server}"
@@ -58,6 +61,57 @@ impl Bed {
             names: bed.names.clone(),
         }
         .keep(bed)
+    }
+
+    /// With a Linux router between, which can be given nftables rules.
+    #[allow(dead_code, reason = "not every test binary needs it")]
+    pub(crate) fn routed() -> Self {
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let names: Vec<_> =
+            ["c", "s", "f"].iter().map(|end| format!("tcp{}-{number}{end}", std::process::id())).collect();
+        for name in &names {
+            run(&format!("ip netns add {name}"));
+        }
+        let bed = Self {
+            client: Port { next_hop_mac: [2, 0, 0, 0, 0, 0x11], ..port(&names[0], Zone::Private, 1) },
+            server: Port { next_hop_mac: [2, 0, 0, 0, 0, 0x12], ..port(&names[1], Zone::Hostile, 2) },
+            names,
+        };
+        let firewall = &bed.names[2];
+        for (end, side) in [(1, "left"), (2, "right")] {
+            let name = &bed.names[end - 1];
+            run(&format!(
+                "ip -n {name} link add wire address 02:00:00:00:00:0{end} numtxqueues 2 numrxqueues 2 type veth peer \
+                 name {side} address 02:00:00:00:00:1{end} numtxqueues 2 numrxqueues 2 netns {firewall}"
+            ));
+            run(&format!("ip -n {name} link set wire up"));
+            run(&format!("ip -n {firewall} link set {side} up"));
+            // On a link that is down this would be forgotten.
+            run(&format!("ip netns exec {firewall} ethtool -K {side} gro on"));
+            run(&format!("ip -n {firewall} addr add 10.{end}.0.1/32 dev {side}"));
+            run(&format!("ip -n {firewall} neigh add 10.{end}.0.2 lladdr 02:00:00:00:00:0{end} dev {side}"));
+            run(&format!("ip -n {firewall} route add 10.{end}.0.0/16 via 10.{end}.0.2 dev {side} onlink"));
+        }
+        run(&format!("ip netns exec {firewall} sysctl -qw net.ipv4.ip_forward=1"));
+        Self {
+            client: Port { ifindex: index(&bed.names[0]), ..bed.client.clone() },
+            server: Port { ifindex: index(&bed.names[1]), ..bed.server.clone() },
+            names: bed.names.clone(),
+        }
+        .keep(bed)
+    }
+
+    /// Replaces the router's rules: the lines of a table's body.
+    #[allow(dead_code, reason = "not every test binary needs it")]
+    pub(crate) fn set_rules(&self, table: &str) {
+        let text = format!("flush ruleset\ntable ip t {{\n{}\n}}\n", table.replace("; ", "\n").replace("} ", "}\n"));
+        let mut nft = Command::new("ip")
+            .args(["netns", "exec", &self.names[2], "nft", "-f", "-"])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        nft.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        assert!(nft.wait().unwrap().success(), "nft refused\n{text}");
     }
 
     /// Forgets the half-made bed without removing anything.
@@ -106,7 +160,7 @@ impl Bed {
 
     /// The namespaces' names.
     #[allow(dead_code, reason = "not every test binary needs it")]
-    pub(crate) fn names(&self) -> &[String; 2] {
+    pub(crate) fn names(&self) -> &[String] {
         &self.names
     }
 }
