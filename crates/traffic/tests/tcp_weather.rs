@@ -63,6 +63,23 @@ fn rows() -> Vec<Row> {
             CLEAN,
         ),
         row(
+            "a SYN proxy answers for the server",
+            format!(
+                "chain p {{ type filter hook prerouting priority -300 ; iifname left tcp flags syn / syn,ack notrack ; }} {}",
+                forward(
+                    "ct state invalid,untracked synproxy mss 1460 wscale 7 timestamp sack-perm ; ct state invalid drop"
+                )
+            ),
+            |_| (),
+            CLEAN,
+        ),
+        row(
+            "every frame to the client doubled",
+            "chain d { type filter hook postrouting priority 0 ; oifname left dup to 10.1.0.2 device left ; }".to_owned(),
+            |_| (),
+            &[("closed", 200), ("completed", 200), ("syn_again", 0), ("wrong_data", 0)],
+        ),
+        row(
             "every SYN dropped once",
             format!(
                 "set s {{ type ipv4_addr . inet_service ; flags dynamic ; size 65535 ; }} {}",

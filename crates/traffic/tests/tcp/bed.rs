@@ -93,6 +93,8 @@ impl Bed {
             run(&format!("ip -n {firewall} route add 10.{end}.0.0/16 via 10.{end}.0.2 dev {side} onlink"));
         }
         run(&format!("ip netns exec {firewall} sysctl -qw net.ipv4.ip_forward=1"));
+        // A SYN proxy needs conntrack to take up no connection half-way.
+        run(&format!("ip netns exec {firewall} sysctl -qw net.netfilter.nf_conntrack_tcp_loose=0"));
         Self {
             client: Port { ifindex: index(&bed.names[0]), ..bed.client.clone() },
             server: Port { ifindex: index(&bed.names[1]), ..bed.server.clone() },
