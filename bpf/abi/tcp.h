@@ -168,7 +168,7 @@ struct side {
 
 struct tcp_control {
 	__u64 start_ns;
-	__u64 grace;		/* schedule time after the end in which starts that were due are still made */
+	__u64 last_start;	/* schedule time from which on starts that were due before are left out */
 	struct tcp_step steps[MAX_STEPS];
 	__u32 step_count;
 	__u32 unpaced;		/* 1: open as fast as the core can until the last step's end */

@@ -184,6 +184,8 @@ static __always_inline int start_is_due(struct tcp_core *core, __u32 number)
 		return 0;
 	if (control.unpaced)
 		return core->now < step->end ? 1 : finish_schedule(core);
+	if (core->now >= control.last_start)
+		return finish_schedule(core);	/* what is still due is left out */
 	if (step->interval == 0 || core->due >= step->end) {
 		if (core->now < step->end)
 			return 0;
@@ -281,8 +283,7 @@ static __always_inline int look_at_held(struct tcp_core *core, struct connection
 		say_request(c, next, segment);
 		return SPEAK;
 	}
-	if (!control.closing && (control.hold_ticks == 0 || idle < control.hold_ticks) &&
-	    (control.transactions || control.close == CLOSE_NEVER))
+	if (!control.closing && (control.close == CLOSE_NEVER || idle < control.hold_ticks))
 		return SILENT;
 	begin_close(c, phase);
 	if (control.close == CLOSE_CLIENT_FIN) {

@@ -5,14 +5,17 @@ mod bed;
 
 use bed::Bed;
 use measure::shape::IpVersion;
+use std::process::Command;
 use std::time::Duration;
 use traffic::tcp::{
-    Answer, Close, Ends, Engine, Message, Opening, Options, Order, Side, TcpCounts, TcpPhase, TcpPlan, TcpReading,
+    Answer, Close, Ends, Engine, Message, Opening, Options, Order, Side, TcpCounts, TcpPhase, TcpPlan,
     TcpTime,
 };
 
 fn at(rate: f64, seconds: f64) -> TcpPlan {
-    TcpPlan::new(Opening::Scheduled(vec![TcpPhase::constant(rate, seconds)]))
+    let mut plan = TcpPlan::new(Opening::Scheduled(vec![TcpPhase::constant(rate, seconds)]));
+    plan.grace = Duration::from_secs(5);
+    plan
 }
 
 /// Every connection is accounted for once.
@@ -66,6 +69,10 @@ fn every_way_to_talk_and_to_close_completes_without_a_retransmission() {
             p.transactions = 0;
             p.close = Close::ClientFin;
         }),
+        ("no request, held for a while", |p| {
+            p.transactions = 0;
+            p.hold = Duration::from_millis(50);
+        }),
         ("a whole segment each way", |p| {
             p.request = Message::filling(1448, 1).unwrap();
             p.answer = Answer::Exactly(Message::filling(1448, 2).unwrap());
@@ -87,6 +94,11 @@ fn every_way_to_talk_and_to_close_completes_without_a_retransmission() {
             p.tuples = 2000;
             p.order = Order::Sequential;
         }),
+        ("most addresses", |p| {
+            p.clients = Side { first_host: 0, hosts: 65_536, first_port: 5000, ports: 1 };
+            p.servers = Side { first_host: 0, hosts: 65_536, first_port: 1, ports: 65_535 };
+            p.tuples = 65_536;
+        }),
         ("two cores", |p| p.cores = vec![0, 1]),
     ];
     for ip in [IpVersion::V4, IpVersion::V6] {
@@ -101,7 +113,9 @@ fn every_way_to_talk_and_to_close_completes_without_a_retransmission() {
             let (c, name) = (&reading.counts, format!("{name}, {ip:?}"));
             assert_balanced(&name, c);
             assert_eq!(reading.offered, 200, "{name}");
-            for (what, count) in [("attempted", c.attempted), ("established", c.established), ("closed", c.closed)] {
+            for (what, count) in
+                [("attempted", c.attempted), ("established", c.established), ("closed", c.closed)]
+            {
                 assert_eq!(count, 200, "{name}: {what} in {c:?}");
             }
             let answers = 200 * u64::from(plan.transactions);
@@ -110,11 +124,37 @@ fn every_way_to_talk_and_to_close_completes_without_a_retransmission() {
             let again = c.syn_again + c.request_again + c.close_again + c.duplicate + c.out_of_order;
             let odd = c.stray + c.strange_reset + c.contended + c.server_stray + c.server_wrong_data;
             assert_eq!(again + odd + c.deferred_lost, 0, "{name}: {c:?}");
-            assert_eq!((c.frames_out, c.frames_in), (c.server_frames_in, c.server_frames_out), "{name}: {c:?}");
+            assert_eq!(
+                (c.frames_out, c.frames_in),
+                (c.server_frames_in, c.server_frames_out),
+                "{name}: {c:?}"
+            );
             let timed = |time| reading.histogram(time).iter().map(|(_, n)| n).sum::<u64>();
             for time in [TcpTime::SynSent, TcpTime::Established, TcpTime::Closed, TcpTime::Establishment] {
                 assert_eq!(timed(time), 200, "{name}: {time:?}");
             }
         }
+    }
+}
+
+/// Receivers on threads of their own, which may run on other cores than the generator's.
+#[test]
+fn connections_complete_where_receivers_have_their_own_threads() {
+    let bed = Bed::wire();
+    let mut engine = Engine::load(70_000).unwrap();
+    let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
+    for name in bed.names() {
+        let threaded = "echo 1 > /sys/class/net/wire/threaded";
+        let status = Command::new("ip").args(["netns", "exec", name, "sh", "-c", threaded]).status().unwrap();
+        assert!(status.success(), "threaded NAPI needs Linux 5.12");
+    }
+    for (close, four_way) in [(Close::Reset, false), (Close::ServerFin, true), (Close::ClientFin, true)] {
+        let mut plan = at(5000.0, 0.2);
+        (plan.close, plan.four_way) = (close, four_way);
+        plan.answer = Answer::Exactly(Message::filling(20_000, 1).unwrap());
+        plan.retry = Duration::from_millis(100);
+        let c = engine.run(&ports, &plan, &mut ()).unwrap().counts;
+        assert_balanced("threads", &c);
+        assert_eq!((c.opened, c.closed, c.completed), (1000, 1000, 1000), "{close:?}: {c:?}");
     }
 }

@@ -1,6 +1,8 @@
 //! The client against nginx and the server against curl: both ends against the kernel's TCP. Needs root, iproute2, ethtool,
 //! nginx (Debian: nginx-light) and curl.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where it cannot run")]
+
 #[path = "tcp/bed.rs"]
 mod bed;
 
@@ -8,6 +10,7 @@ use bed::Bed;
 use measure::shape::IpVersion;
 use std::path::PathBuf;
 use std::process::{Child, Command};
+use std::time::Duration;
 use traffic::tcp::{Answer, Close, Ends, Engine, Message, Opening, Options, TcpPhase, TcpPlan};
 
 const BODY: usize = 20_000;
@@ -57,7 +60,11 @@ impl Drop for Nginx {
 }
 
 fn plan(ip: IpVersion) -> TcpPlan {
-    TcpPlan { ip, ..TcpPlan::new(Opening::Scheduled(vec![TcpPhase::constant(500.0, 0.4)])) }
+    TcpPlan {
+        ip,
+        grace: Duration::from_secs(5),
+        ..TcpPlan::new(Opening::Scheduled(vec![TcpPhase::constant(500.0, 0.4)]))
+    }
 }
 
 #[test]
@@ -120,7 +127,8 @@ fn curl_fetches_from_the_server() {
             plan.answer = Answer::Exactly(Message::http_answer(body));
             (plan.close, plan.four_way) = (close, four_way);
             let mut fetched = String::new();
-            let fetch = || fetched = bed.at_client(&format!("curl -sg {how} --max-time 10 http://{address}/"));
+            let fetch =
+                || fetched = bed.at_client(&format!("curl -sg {how} --max-time 10 http://{address}/"));
             let reading = engine.serve(&ports, &plan, fetch).unwrap();
             let expected: String = (0..body).map(|i| (b'a' + (i % 26) as u8) as char).collect();
             assert_eq!(fetched.len(), body, "{name}, {ip:?}: {:?}", reading.counts);

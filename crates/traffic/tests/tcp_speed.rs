@@ -1,6 +1,8 @@
 //! What a connection costs, against the stateless loop in the same run. Needs root; takes some seconds; run by hand:
 //! `cargo test -p traffic --test tcp_speed -- --ignored --nocapture`.
 
+#![allow(clippy::unwrap_used, reason = "a measurement fails where it cannot be made")]
+
 #[path = "tcp/bed.rs"]
 mod bed;
 
@@ -59,8 +61,10 @@ fn engine_against_the_stateless_loop() {
     for _ in 0..4 {
         routed.set_rules("");
         compare("Linux routing", &routed, &mut engine, &plan);
-        routed.set_rules("chain f { type filter hook forward priority 0 ; ct state established accept ; \
-                          tcp dport 80 accept ; drop ; }");
+        routed.set_rules(
+            "chain f { type filter hook forward priority 0 ; ct state established accept ; \
+                          tcp dport 80 accept ; drop ; }",
+        );
         compare("nftables, stateful", &routed, &mut engine, &plan);
     }
 }
@@ -86,7 +90,12 @@ fn ten_million_connections_are_held_and_verified() {
     plan.settle = Duration::from_secs(20);
     let begun = Instant::now();
     let (all, end) = engine.open_all_and_verify(&ports, &plan, &mut ()).unwrap();
-    println!("{:.1} s in all, {} MiB, {:?}", begun.elapsed().as_secs_f64(), (before - free_kib()) / 1024, end.counts);
+    println!(
+        "{:.1} s in all, {} MiB, {:?}",
+        begun.elapsed().as_secs_f64(),
+        (before - free_kib()) / 1024,
+        end.counts
+    );
     assert_eq!((all.counts.open(), end.counts.verified), (10_000_000, 10_000_000), "{:?}", all.counts);
 }
 

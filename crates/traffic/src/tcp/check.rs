@@ -36,10 +36,7 @@ fn check_side(name: &str, side: &Side) -> Result<(), TrafficError> {
         return refuse(format!("{} {name} addresses: a side has 1 to {MAX_HOSTS}", side.hosts));
     }
     if side.ports == 0 || u32::from(side.first_port) + side.ports > 65_536 {
-        return refuse(format!(
-            "{} {name} ports from {}: ports end at 65535",
-            side.ports, side.first_port
-        ));
+        return refuse(format!("{} {name} ports from {}: ports end at 65535", side.ports, side.first_port));
     }
     Ok(())
 }
@@ -94,12 +91,14 @@ fn check_talk(plan: &TcpPlan) -> Result<(), TrafficError> {
     let Answer::Exactly(answer) = &plan.answer else {
         if plan.transactions != 1 || !matches!(plan.close, Close::ServerFin) {
             return refuse(
-                "an answer that ends with the server's FIN: that is one request, closed by the server".to_owned(),
+                "an answer that ends with the server's FIN: that is one request, closed by the server"
+                    .to_owned(),
             );
         }
         return Ok(());
     };
-    let all = (u64::from(plan.transactions) + 255) * answer.bytes().len().max(plan.request.bytes().len()) as u64;
+    let all =
+        (u64::from(plan.transactions) + 255) * answer.bytes().len().max(plan.request.bytes().len()) as u64;
     if all >= 1 << 31 {
         return refuse(format!(
             "{} requests a connection, 255 rounds of verification and messages of this size make {all} bytes: sequence \
@@ -135,7 +134,8 @@ mod tests {
 
     #[test]
     fn plans_that_cannot_be_carried_out_are_refused_with_the_arithmetic() {
-        let rows: [(&str, fn(&mut TcpPlan)); 9] = [
+        type Row = (&'static str, fn(&mut TcpPlan));
+        let rows: [Row; 9] = [
             ("cores [0, 0]: the bench uses each of 0 to 63 once", |p| p.cores = vec![0, 0]),
             ("0 client addresses: a side has 1 to 65536", |p| p.clients.hosts = 0),
             ("70000 server addresses: a side has 1 to 65536", |p| p.servers.hosts = 70_000),

@@ -3,7 +3,9 @@
 use super::check::check;
 use super::plan::{Answer, Close, Opening, Order, Side, TcpPlan};
 use super::reading::{self, TcpCounts, TcpReading};
-use super::skeleton::{MAX_CORES, MAX_SEGMENT_BYTES, SLOTS_PER_PAGE, TICK_SHIFT, TcpSkel, TcpSkelBuilder, types};
+use super::skeleton::{
+    MAX_CORES, MAX_SEGMENT_BYTES, SLOTS_PER_PAGE, TICK_SHIFT, TcpSkel, TcpSkelBuilder, types,
+};
 use super::steps::{self, Steps};
 use crate::frames::Port;
 use crate::live::LiveSender;
@@ -228,7 +230,9 @@ impl Engine {
         let schedules =
             (0..plan.cores.len()).map(|core| steps::for_core(plan, core)).collect::<Result<Vec<_>, _>>()?;
         if ports.ends == Ends::Server && schedules.iter().any(|s| s.offered() > 0) {
-            return Err(TrafficError::Impossible("connections to open, and the client is a stranger".to_owned()));
+            return Err(TrafficError::Impossible(
+                "connections to open, and the client is a stranger".to_owned(),
+            ));
         }
         self.write_order(plan)?;
         self.write_control(ports, plan, &schedules);
@@ -330,7 +334,10 @@ impl Engine {
                 next_sample = ((now / every).floor() + 1.0) * every;
             }
             let finished = plan.cores.iter().all(|&core| reading::finished(self.state(), core) != 0);
-            if finished || now > total * 1.2 + 2.0 || started.senders.iter().any(LiveSender::is_finished) {
+            if finished
+                || now > total + plan.grace.as_secs_f64() + 2.0
+                || started.senders.iter().any(LiveSender::is_finished)
+            {
                 return Ok(());
             }
         }
@@ -446,7 +453,7 @@ fn control_of(plan: &TcpPlan) -> types::tcp_control {
     let segment_bytes = plan.segment_bytes().min(MAX_SEGMENT_BYTES as u32);
     let mut control = types::tcp_control {
         start_ns: NOT_YET,
-        grace: to_schedule(0.001),
+        last_start: to_schedule(plan.seconds() + plan.grace.as_secs_f64()),
         unpaced: u32::from(matches!(plan.opening, Opening::Fastest(_))),
         ip_version: if plan.ip == IpVersion::V4 { 4 } else { 6 },
         client_port: CLIENT_PORT,

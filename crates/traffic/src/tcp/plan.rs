@@ -139,7 +139,10 @@ pub struct TcpPlan {
     pub retry: Duration,
     /// Retransmissions before a connection is given up, 0 to 15.
     pub retries: u8,
-    /// Longest wait for open connections to end after the last phase.
+    /// How long after the last phase starts that were due within it are still made. What is then still due is left out:
+    /// `offered` exceeds `attempted`, and the generator was the limit.
+    pub grace: Duration,
+    /// Longest wait without any progress for open connections to end after the last phase.
     pub settle: Duration,
 }
 
@@ -166,6 +169,7 @@ impl TcpPlan {
             reuse: Duration::ZERO,
             retry: Duration::from_secs(1),
             retries: 5,
+            grace: Duration::from_millis(100),
             settle: Duration::from_secs(2),
         }
     }
@@ -180,7 +184,7 @@ impl TcpPlan {
 
     /// Length of all phases, s.
     pub fn seconds(&self) -> f64 {
-        self.phases().iter().map(|p| p.seconds).sum()
+        self.phases().iter().fold(0.0, |sum, p| sum + p.seconds)
     }
 
     /// Bytes of one segment's payload: what the path of 1,500-byte packets takes.

@@ -26,7 +26,9 @@ pub(crate) fn for_core(plan: &TcpPlan, core: usize) -> Result<Steps, TrafficErro
     let phases = plan.phases();
     let seconds = plan.seconds();
     if !(seconds > 0.0 && seconds <= MAX_SECONDS) {
-        return Err(TrafficError::Impossible(format!("a run of {seconds} s: it may last up to {MAX_SECONDS} s")));
+        return Err(TrafficError::Impossible(format!(
+            "a run of {seconds} s: it may last up to {MAX_SECONDS} s"
+        )));
     }
     let cores = plan.cores.len() as f64;
     let mut steps = Vec::new();

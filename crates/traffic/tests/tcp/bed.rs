@@ -1,5 +1,7 @@
 //! Two namespaces joined by a veth pair, or by a third that forwards; removed when dropped.
 
+#![allow(clippy::unwrap_used, reason = "a test fails where its bed cannot be made")]
+
 use measure::shape::Zone;
 use std::io::Write;
 use std::path::PathBuf;
@@ -106,7 +108,8 @@ impl Bed {
     /// Replaces the router's rules: the lines of a table's body.
     #[allow(dead_code, reason = "not every test binary needs it")]
     pub(crate) fn set_rules(&self, table: &str) {
-        let text = format!("flush ruleset\ntable ip t {{\n{}\n}}\n", table.replace("; ", "\n").replace("} ", "}\n"));
+        let text =
+            format!("flush ruleset\ntable ip t {{\n{}\n}}\n", table.replace("; ", "\n").replace("} ", "}\n"));
         let mut nft = Command::new("ip")
             .args(["netns", "exec", &self.names[2], "nft", "-f", "-"])
             .stdin(Stdio::piped())
