@@ -12,6 +12,9 @@ use traffic::tcp::{
     TcpTime,
 };
 
+/// What is talked about, and how its plan differs.
+type Row = (&'static str, fn(&mut TcpPlan));
+
 fn at(rate: f64, seconds: f64) -> TcpPlan {
     let mut plan = TcpPlan::new(Opening::Scheduled(vec![TcpPhase::constant(rate, seconds)]));
     plan.grace = Duration::from_secs(5);
@@ -30,7 +33,7 @@ fn every_way_to_talk_and_to_close_completes_without_a_retransmission() {
     let bed = Bed::wire();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
-    let rows: Vec<(&str, fn(&mut TcpPlan))> = vec![
+    let rows: Vec<Row> = vec![
         ("reset", |_| ()),
         ("client's FIN", |p| p.close = Close::ClientFin),
         ("server's FIN", |p| p.close = Close::ServerFin),

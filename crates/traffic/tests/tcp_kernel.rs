@@ -23,7 +23,7 @@ struct Nginx {
 
 impl Nginx {
     fn start(bed: &Bed) -> Self {
-        let folder = std::env::temp_dir().join(format!("tcp-nginx-{}", std::process::id()));
+        let folder = std::env::temp_dir().join(format!("tcp-nginx-{}", bed.names()[1]));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("page"), "x".repeat(BODY)).unwrap();
         let at = folder.display();
@@ -95,6 +95,23 @@ fn the_client_fetches_from_nginx() {
 }
 
 #[test]
+fn an_answer_other_than_expected_is_wrong_data() {
+    let bed = Bed::wire();
+    bed.give_server_a_stack();
+    let _nginx = Nginx::start(&bed);
+    let mut engine = Engine::load(70_000).unwrap();
+    let ports = engine.attach(&bed.client, &bed.server, Ends::Client).unwrap();
+    // As long as a first segment of nginx's, up to the status line's last letter, or not at all like it.
+    for expected in ["HTTP/1.1 200 OJ".to_owned() + &"x".repeat(3000), "y".repeat(3000), "HTTP".to_owned()] {
+        let mut plan = plan(IpVersion::V4);
+        plan.request = Message::http_get("/page");
+        plan.answer = Answer::Exactly(Message::new(expected.clone()).unwrap());
+        let c = engine.run(&ports, &plan, &mut ()).unwrap().counts;
+        assert_eq!((c.established, c.wrong_data, c.completed), (200, 200, 0), "{expected:.20}: {c:?}");
+    }
+}
+
+#[test]
 fn a_closed_port_of_the_kernel_refuses() {
     let bed = Bed::wire();
     bed.give_server_a_stack();
@@ -133,7 +150,12 @@ fn curl_fetches_from_the_server() {
             let expected: String = (0..body).map(|i| (b'a' + (i % 26) as u8) as char).collect();
             assert_eq!(fetched.len(), body, "{name}, {ip:?}: {:?}", reading.counts);
             assert_eq!(fetched, expected, "{name}, {ip:?}");
-            assert_eq!(reading.counts.server_request, 1, "{name}, {ip:?}: {:?}", reading.counts);
+            let c = reading.counts;
+            assert_eq!(
+                (c.server_request, c.server_wrong_data),
+                (1, 1),
+                "curl asks otherwise than the plan: {c:?}"
+            );
         }
     }
 }

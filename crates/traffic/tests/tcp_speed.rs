@@ -1,7 +1,11 @@
 //! What a connection costs, against the stateless loop in the same run. Needs root; takes some seconds; run by hand:
 //! `cargo test -p traffic --test tcp_speed -- --ignored --nocapture`.
 
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement prints, and fails where it cannot be made")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a measurement prints, and fails where it cannot be made"
+)]
 
 #[path = "tcp/bed.rs"]
 mod bed;

@@ -1,6 +1,7 @@
 //! The stateless loop of five packets a connection: what the client and the server are measured against.
 
-use super::engine::{CLIENT_PORT, Ends, Engine, Ports, RECYCLED_BYTES, SERVER_PORT};
+use super::control::{CLIENT_PORT, SERVER_PORT};
+use super::engine::{Ends, Engine, Ports, RECYCLED_BYTES};
 use super::plan::{Opening, Options, Order, TcpPlan};
 use super::{Answer, Message, reading, steps};
 use crate::frames::Port;

@@ -6,6 +6,7 @@
 
 mod bare;
 mod check;
+mod control;
 mod engine;
 mod message;
 mod plan;
