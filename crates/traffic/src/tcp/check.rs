@@ -5,6 +5,8 @@ use super::skeleton::MAX_CORES;
 use crate::TrafficError;
 
 const MAX_HOSTS: u32 = 65_536;
+/// RFC 9293 section 3.7.1.
+const SMALLEST_MSS: usize = 536;
 
 fn refuse<T>(why: String) -> Result<T, TrafficError> {
     Err(TrafficError::Impossible(why))
@@ -88,27 +90,23 @@ fn check_rest(plan: &TcpPlan) -> Result<(), TrafficError> {
 }
 
 fn check_talk(plan: &TcpPlan) -> Result<(), TrafficError> {
-    let Answer::Exactly(answer) = &plan.answer else {
-        if plan.transactions != 1 || !matches!(plan.close, Close::ServerFin) {
-            return refuse(
-                "an answer that ends with the server's FIN: that is one request, closed by the server"
-                    .to_owned(),
-            );
-        }
-        return Ok(());
-    };
-    let all =
-        (u64::from(plan.transactions) + 255) * answer.bytes().len().max(plan.request.bytes().len()) as u64;
-    if all >= 1 << 31 {
-        return refuse(format!(
-            "{} requests a connection, 255 rounds of verification and messages of this size make {all} bytes: sequence \
-             numbers tell 2^31 apart",
-            plan.transactions
-        ));
+    check_waits(plan)?;
+    check_sizes(plan)?;
+    if plan.answer == Answer::UntilFin && (plan.transactions != 1 || plan.close != Close::ServerFin) {
+        return refuse(
+            "an answer that ends with the server's FIN: that is one request, closed by the server".to_owned(),
+        );
     }
-    if plan.transactions == 0 && plan.close == Close::ServerFin {
-        return refuse("the server closes behind its last answer, and the plan has no request".to_owned());
+    if plan.close == Close::ServerFin && (plan.transactions == 0 || !plan.hold.is_zero()) {
+        return refuse(
+            "the server closes behind its last answer: that needs a request, and leaves nothing to hold"
+                .to_owned(),
+        );
     }
+    Ok(())
+}
+
+fn check_waits(plan: &TcpPlan) -> Result<(), TrafficError> {
     if plan.retries > 15 || plan.retry.as_millis() < 10 || plan.retry.as_secs() > 60 {
         return refuse(format!(
             "{} retransmissions, the first after {} ms: up to 15, after 10 ms to 60 s",
@@ -119,8 +117,31 @@ fn check_talk(plan: &TcpPlan) -> Result<(), TrafficError> {
     Ok(())
 }
 
+fn check_sizes(plan: &TcpPlan) -> Result<(), TrafficError> {
+    let answer_bytes = match &plan.answer {
+        Answer::Exactly(answer) => answer.bytes().len(),
+        Answer::UntilFin => 0,
+    };
+    let largest = plan.request.bytes().len().max(answer_bytes);
+    if !plan.options.mss && largest > SMALLEST_MSS {
+        return refuse(format!(
+            "a message of {largest} bytes without the MSS option: who offers none takes segments of {SMALLEST_MSS} bytes"
+        ));
+    }
+    let all = (u64::from(plan.transactions) + 255) * largest as u64;
+    if all >= 1 << 31 {
+        return refuse(format!(
+            "{} requests a connection, 255 rounds of verification and messages of up to {largest} bytes make {all} \
+             bytes: sequence numbers tell 2^31 apart",
+            plan.transactions
+        ));
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
+    use super::super::message::Message;
     use super::super::plan::TcpPhase;
     use super::*;
     use std::time::Duration;
@@ -135,7 +156,7 @@ mod tests {
     #[test]
     fn plans_that_cannot_be_carried_out_are_refused_with_the_arithmetic() {
         type Row = (&'static str, fn(&mut TcpPlan));
-        let rows: [Row; 9] = [
+        let rows: [Row; 14] = [
             ("cores [0, 0]: the bench uses each of 0 to 63 once", |p| p.cores = vec![0, 0]),
             ("0 client addresses: a side has 1 to 65536", |p| p.clients.hosts = 0),
             ("70000 server addresses: a side has 1 to 65536", |p| p.servers.hosts = 70_000),
@@ -163,6 +184,35 @@ mod tests {
             ),
             ("an answer that ends with the server's FIN: that is one request, closed by the server", |p| {
                 p.answer = Answer::UntilFin;
+            }),
+            (
+                "the server closes behind its last answer: that needs a request, and leaves nothing to hold",
+                |p| {
+                    p.close = Close::ServerFin;
+                    p.transactions = 0;
+                },
+            ),
+            ("16 retransmissions, the first after 1000 ms: up to 15, after 10 ms to 60 s", |p| {
+                p.retries = 16
+            }),
+            (
+                "a message of 538 bytes without the MSS option: who offers none takes segments of 536 bytes",
+                |p| {
+                    p.options.mss = false;
+                    p.answer = Answer::Exactly(Message::http_answer(498));
+                },
+            ),
+            (
+                "65535 requests a connection, 255 rounds of verification and messages of up to 60042 bytes make \
+                 3950163180 bytes: sequence numbers tell 2^31 apart",
+                |p| {
+                    p.transactions = 65_535;
+                    p.answer = Answer::Exactly(Message::http_answer(60_000));
+                },
+            ),
+            ("10 connections kept open: there are 5 tuples, and each core keeps at least one open", |p| {
+                p.tuples = 5;
+                p.opening = Opening::KeepOpen(10, vec![TcpPhase::constant(1.0, 1.0)]);
             }),
         ];
         for (said, change) in rows {

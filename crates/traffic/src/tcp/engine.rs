@@ -232,7 +232,7 @@ impl Engine {
             .iter()
             .map(|&core| LiveSender::start(program, &[0; RECYCLED_BYTES], core, batch, None))
             .collect::<Result<Vec<_>, _>>()?;
-        self.wait_for_generators(plan, &senders);
+        self.wait_for_generators(plan, &senders)?;
         let start_ns = Clock::now_ns() + START_DELAY.as_nanos() as u64;
         self.change(|state| state.control.start_ns = start_ns);
         let offered = match plan.opening {
@@ -263,14 +263,22 @@ impl Engine {
         Ok(())
     }
 
-    fn wait_for_generators(&self, plan: &TcpPlan, senders: &[LiveSender]) {
+    fn wait_for_generators(&self, plan: &TcpPlan, senders: &[LiveSender]) -> Result<(), TrafficError> {
         let begun = Instant::now();
-        while begun.elapsed() < SETUP_LIMIT && !senders.iter().any(LiveSender::is_finished) {
-            if plan.cores.iter().all(|&core| reading::turns(self.state(), core) > 0) {
-                return;
+        while begun.elapsed() < SETUP_LIMIT {
+            // One that has ended says why when the run ends.
+            if senders.iter().any(LiveSender::is_finished)
+                || plan.cores.iter().all(|&core| reading::turns(self.state(), core) > 0)
+            {
+                return Ok(());
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+        Err(TrafficError::Impossible(format!(
+            "the generators of cores {:?} took no turn within {} s",
+            plan.cores,
+            SETUP_LIMIT.as_secs()
+        )))
     }
 
     /// Waits for the schedule to end.
