@@ -112,6 +112,7 @@ fn capacity_is_proved_on_every_connection() {
         plan.tuples = 100_000;
         plan.close = Close::Never;
         plan.transactions = transactions;
+        plan.grace = Duration::from_secs(10);
         let (all, end) = engine.open_all_and_verify(&ports, &plan, &mut ()).unwrap();
         assert_eq!((all.counts.open(), all.counts.established), (100_000, 100_000), "{:?}", all.counts);
         assert_eq!((end.counts.verified, end.counts.closed), (100_000, 100_000), "{:?}", end.counts);
@@ -127,6 +128,7 @@ fn tuples_in_use_are_not_used_again() {
     let mut plan = TcpPlan::new(Opening::KeepOpen(100, vec![TcpPhase::constant(1000.0, 0.3)]));
     plan.tuples = 100;
     plan.reuse = Duration::from_secs(30);
+    plan.grace = Duration::from_secs(10);
     let c = engine.run(&ports, &plan, &mut ()).unwrap().counts;
     assert_eq!((c.opened, c.closed), (100, 100), "{c:?}");
     assert_eq!((c.no_tuple, c.attempted), (200, 300), "{c:?}");

@@ -92,6 +92,7 @@ fn ten_million_connections_are_held_and_verified() {
     plan.close = Close::Never;
     plan.transactions = 0;
     plan.settle = Duration::from_secs(20);
+    plan.grace = Duration::from_secs(60);
     let begun = Instant::now();
     let (all, end) = engine.open_all_and_verify(&ports, &plan, &mut ()).unwrap();
     println!(
