@@ -49,7 +49,7 @@ enum close_mode {
 #define CONNECTION_STAMPS 1		/* both ends use timestamps */
 #define CONNECTION_SAMPLED 2		/* its times are measured */
 #define CONNECTION_WINDOW_SHUT 4	/* the server's SYN-ACK had no window: what a SYN proxy does */
-#define CONNECTION_COMPLETED 8		/* counted as completed; later answers are verifications */
+#define CONNECTION_VERIFIED 8		/* its answers are verifications from now on */
 
 /*
  * One connection of the client, found by the client's address and port. `phase` holds all that changes hands between the

@@ -178,8 +178,7 @@ static __always_inline int finish(struct xdp_md *ctx, struct tcp_core *core, str
 	}
 	if (control.close == CLOSE_CLIENT_FIN && !control.hold_ticks)
 		return send_fin(ctx, core, c, phase, CONNECTION_FIN_SENT, segment);
-	next = next_phase(phase, control.close == CLOSE_SERVER_FIN ? CONNECTION_AWAITS_FIN : CONNECTION_HELD,
-			  CONNECTION_COMPLETED);
+	next = next_phase(phase, control.close == CLOSE_SERVER_FIN ? CONNECTION_AWAITS_FIN : CONNECTION_HELD, 0);
 	if (!move(core, c, phase, next))
 		return SILENT;
 	return acknowledge(c, next, segment);
@@ -204,7 +203,7 @@ static __always_inline int on_answer(struct xdp_md *ctx, struct tcp_core *core, 
 	}
 	if (c->done < control.transactions)
 		return send_reset(core, c, phase, COUNT_PEER_CLOSED, segment);
-	if (phase_flags(phase) & CONNECTION_COMPLETED) {
+	if (phase_flags(phase) & CONNECTION_VERIFIED) {
 		count(core, COUNT_VERIFIED);
 	} else {
 		count(core, COUNT_COMPLETED);

@@ -276,7 +276,7 @@ static __always_inline int look_at_held(struct tcp_core *core, struct connection
 	__u32 next;
 
 	if (phase_round(phase) != (control.round & 0xff) && request.bytes) {
-		next = make_phase(CONNECTION_REQUESTED, 0, phase_flags(phase) | CONNECTION_COMPLETED, control.round);
+		next = make_phase(CONNECTION_REQUESTED, 0, phase_flags(phase) | CONNECTION_VERIFIED, control.round);
 		if (!move(core, c, phase, next))
 			return SILENT;
 		c->touched = segment->stamp;
