@@ -18,6 +18,7 @@
 #define MAX_PORTS 256		/* zones' links of all beds that one object serves */
 #define PROBE_FRAME_BYTES 128	/* largest probe frame, without FCS */
 #define ARRIVAL_BYTES 60		/* Ethernet, IPv4 or IPv6, and both ports */
+#define FILLING_BYTES 4096	/* at least what the largest live frame carries behind its stamp */
 #define SCHEDULE_SHIFT 20
 #define FLOWS_PER_PAGE 512	/* flows in one value of the flow table: 4 KiB */
 #define WINDOW_WORDS 64		/* 64-bit words of sequence numbers remembered a stream: 4,096 frames */
@@ -162,6 +163,24 @@ struct arrival {
 	__u64 count;
 	__u8 head[ARRIVAL_BYTES];
 	__u32 pad;
+};
+
+/* What a port needs to answer for the hosts of its zone. */
+struct identity {
+	__u32 ifindex;		/* 0: no port */
+	__u32 v4_prefix;	/* host byte order */
+	__u32 v6_prefix[4];	/* as it lies in a frame; the last word is 0 */
+	__u8 mac[6];
+	__u8 pad[2];
+};
+
+/* Whose Ethernet address user space asks for, and what the sink heard. */
+struct question {
+	__u32 ifindex;		/* 0: nothing is asked */
+	__u32 address[4];	/* as it lies in a frame; IPv4 in the first word, the others 0 */
+	__u32 answers;
+	__u8 mac[6];
+	__u8 pad[2];
 };
 
 struct probe {

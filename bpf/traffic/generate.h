@@ -2,7 +2,8 @@
 /*
  * The generator: each turn takes the recycled frame of BPF_PROG_TEST_RUN, decides whether a frame is due, and if so
  * writes it whole. Every header byte is written every time, because a page comes back with whatever the last
- * receiver did to it (MAC addresses, TTL, checksums).
+ * receiver did to it (MAC addresses, TTL, checksums). The filling is written afresh only for the frames that the sink
+ * compares; otherwise one damaged page would be found again and again.
  */
 #ifndef RAMPART_TRAFFIC_GENERATE_H
 #define RAMPART_TRAFFIC_GENERATE_H
@@ -69,7 +70,7 @@ static __always_inline __u32 next_lane(const struct core *core)
 }
 
 /* Whether the lane's next frame may go out now. The clock is read only when the last reading does not answer. */
-static __always_inline int is_due(struct core *core, struct sender *sender, const struct phase *phase)
+static __always_inline int is_due(struct core *core, struct sender *sender, const struct phase *phase, __u32 lane)
 {
 	__u64 lag;
 
@@ -96,16 +97,16 @@ static __always_inline int is_due(struct core *core, struct sender *sender, cons
 		if (sender->due >= core->now)
 			return 0;
 	}
+	lag = core->now - sender->due;
+	if (lag > core->largest_lag)
+		core->largest_lag = lag;
 	if (core->now >= phase->end + control.grace) {
 		end_phase(core);
 		return 0;
 	}
-	lag = core->now - sender->due;
-	if (lag > core->largest_lag)
-		core->largest_lag = lag;
 	if (lag > control.largest_lag) {
 		sender->skipped++;
-		sender->due += phase->interval[0];
+		sender->due += phase->interval[lane];
 		return 0;
 	}
 	if (lag > LATE)
@@ -211,6 +212,16 @@ static __always_inline __u32 next_mix(struct sender *sender)
 	return mix & (MAX_MIX - 1);
 }
 
+static __noinline int write_filling(struct xdp_md *ctx, __u32 frame_bytes)
+{
+	__u32 offset = (control.ip_version == 4 ? STAMP_OFFSET_V4 : STAMP_OFFSET_V6) + STAMP_BYTES;
+	__u32 bytes = frame_bytes - offset;
+
+	if (frame_bytes <= offset || bytes == 0 || bytes > FILLING_BYTES)
+		return 0;
+	return bpf_xdp_store_bytes(ctx, offset, filling, bytes);
+}
+
 static __always_inline int send_frame(struct xdp_md *ctx, struct core *core, __u32 core_number, __u32 lane_number,
 				      const struct phase *phase)
 {
@@ -234,6 +245,8 @@ static __always_inline int send_frame(struct xdp_md *ctx, struct core *core, __u
 	stamp.check = stamp_check(stamp.who, stamp.what);
 	if (size->bytes != control.largest_bytes &&
 	    bpf_xdp_adjust_tail(ctx, (int)size->bytes - (int)control.largest_bytes))
+		return XDP_ABORTED;
+	if ((sequence & CONTENT_MASK) == 0 && write_filling(ctx, size->bytes))
 		return XDP_ABORTED;
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	failed = control.ip_version == 4 ? write_ipv4(data, end, lane, flow, size, &stamp)
@@ -259,7 +272,7 @@ static __always_inline int generate_frame(struct xdp_md *ctx)
 		return XDP_DROP;
 	core->turns++;
 	lane = next_lane(core) & (MAX_LANES - 1);
-	if (!is_due(core, &core->senders[lane], phase))
+	if (!is_due(core, &core->senders[lane], phase, lane))
 		return XDP_DROP;
 	return send_frame(ctx, core, core_number, lane, phase);
 }

@@ -28,8 +28,10 @@ static __always_inline void receive_probe(struct xdp_md *ctx, __u8 number)
 {
 	struct arrival *arrival = &arrivals[number & (MAX_PROBES - 1)];
 
-	if (__sync_fetch_and_add(&arrival->count, 1) == 0)
+	/* The count last: whoever sees it finds the head whole. */
+	if (arrival->count == 0)
 		bpf_xdp_load_bytes(ctx, 0, arrival->head, ARRIVAL_BYTES);
+	__sync_fetch_and_add(&arrival->count, 1);
 }
 
 #endif

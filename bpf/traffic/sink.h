@@ -9,14 +9,13 @@
 #include "../net/checksum.h"
 #include "../net/headers.h"
 #include "histogram.h"
+#include "neighbour.h"
 #include "probe.h"
 #include "stamp.h"
 #include "state.h"
 
 #define NOT_OURS ((void *)0)
 #define WINDOW_FRAMES (WINDOW_WORDS * 64)
-/* Every 64th frame of a stream has its whole payload compared, by checksum. */
-#define CONTENT_MASK 63
 #define PIECE_BYTES 512	/* what bpf_csum_diff() takes on every kernel */
 #define MAX_PIECES 18	/* a jumbo frame */
 
@@ -182,7 +181,7 @@ static __always_inline int is_probe(__u64 who)
 static __always_inline int is_intact(struct xdp_md *ctx, const struct mix_size *size, const struct stamp *stamp,
 				     __u32 fill_offset)
 {
-	if (stamp->check != stamp_check(stamp->who, stamp->what) || bpf_xdp_get_buff_len(ctx) != size->bytes)
+	if (bpf_xdp_get_buff_len(ctx) != size->bytes)
 		return 0;
 	if ((stamp_sequence(stamp->what) & CONTENT_MASK) != 0 || !size->fill_check)
 		return 1;
@@ -199,8 +198,11 @@ static __always_inline int receive_frame(struct xdp_md *ctx)
 	struct stamp stamp;
 
 	if (found == NOT_OURS) {
-		foreign[core]++;
-		return XDP_PASS;
+		int verdict = receive_neighbour(ctx);
+
+		if (verdict == XDP_PASS)
+			foreign[core]++;
+		return verdict;
 	}
 	stamp.who = found->who;
 	stamp.what = found->what;
@@ -211,6 +213,10 @@ static __always_inline int receive_frame(struct xdp_md *ctx)
 	}
 	if (is_probe(stamp.who)) {
 		receive_probe(ctx, stamp_lane(stamp.who));
+		return XDP_DROP;
+	}
+	if (stamp.check != stamp_check(stamp.who, stamp.what)) {
+		unreadable[core]++;
 		return XDP_DROP;
 	}
 	lane = stamp_lane(stamp.who) & (MAX_LANES - 1);

@@ -5,6 +5,9 @@
 
 #include "../abi/traffic.h"
 
+/* Every 64th frame of a stream has its filling written afresh by the generator and compared by the sink. */
+#define CONTENT_MASK 63
+
 static __always_inline __u64 stamp_who(__u16 mark, __u8 core, __u8 lane, __u8 mix, __u8 sampled, __u64 now)
 {
 	return (__u64)mark | (__u64)core << 16 | (__u64)lane << 24 | (__u64)mix << 32 | (__u64)sampled << 40 |

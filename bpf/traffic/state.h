@@ -9,14 +9,18 @@
 #include "../abi/traffic.h"
 
 struct control control;
+__u8 filling[FILLING_BYTES];	/* of the largest frame; smaller ones carry its beginning */
 struct core cores[MAX_CORES];
 struct receiver receivers[MAX_CORES * MAX_CORES * MAX_LANES];
 struct times times[MAX_CORES * MAX_LANES];
 struct probe probes[MAX_PROBES];
 struct arrival arrivals[MAX_PROBES];
 __u32 probe_next;
+struct identity identities[MAX_PORTS];	/* by slot of the ports map */
+struct question question;
 __u64 foreign[MAX_CORES];	/* frames at the sink that are not ours */
 __u64 stale[MAX_CORES];		/* frames of an earlier trial */
+__u64 unreadable[MAX_CORES];	/* frames of this trial whose stamp is damaged, so that nobody knows their stream */
 
 /* The zones' links. A device map may hold devices of several namespaces, which bpf_redirect() cannot reach. */
 struct {

@@ -1,4 +1,5 @@
-//! Compiles `bpf/traffic.bpf.c` and `bpf/tcp.bpf.c` and derives the Rust types of their maps and globals.
+//! Compiles `bpf/traffic.bpf.c` and `bpf/tcp.bpf.c` and derives the Rust types of their maps and globals; for tests,
+//! `bpf/weather.bpf.c` too.
 
 use libbpf_cargo::SkeletonBuilder;
 use std::env;
@@ -16,7 +17,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .clang_args(clang_args(&bpf))
             .build_and_generate(&out)?;
     }
-    for folder in ["traffic.bpf.c", "tcp.bpf.c", "traffic", "net", "abi", "include"] {
+    if env::var_os("CARGO_FEATURE_WEATHER").is_some() {
+        SkeletonBuilder::new()
+            .source(bpf.join("weather.bpf.c"))
+            .obj(PathBuf::from(env::var("OUT_DIR")?).join("weather.bpf.o"))
+            .clang(clang()?)
+            .clang_args(clang_args(&bpf))
+            .build()?;
+    }
+    for folder in ["traffic.bpf.c", "tcp.bpf.c", "weather.bpf.c", "traffic", "net", "abi", "include"] {
         println!("cargo:rerun-if-changed={}", bpf.join(folder).display());
     }
     Ok(())

@@ -265,6 +265,7 @@ fn kept(round: u32, request: &TrialRequest, outcome: &TrialOutcome, placement: P
         latency_ns: outcome.latency_ns,
         duplicated: outcome.lanes.iter().map(|lane| lane.duplicated).sum(),
         reordered: outcome.lanes.iter().map(|lane| lane.reordered).sum(),
+        per_second: if outcome.per_second.len() > 1 { outcome.per_second.clone() } else { Vec::new() },
         faults: judge(request, outcome, placement).into_iter().map(|mark| mark.detail).collect(),
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::ledger::Ledger;
 use crate::shape::Placement;
+use crate::trial::{LaneOutcome, SecondSample};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -160,6 +161,9 @@ pub struct Point {
     /// Latency in the deciding trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<LatencySummary>,
+    /// Each direction in one deciding trial: that whose latency stands above, where there is one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lanes: Vec<LaneOutcome>,
     /// Processor time in the deciding trials.
     pub cpu: CpuUse,
     /// Connection-table entries, where the firewall has such a table.
@@ -186,12 +190,15 @@ pub struct Trial {
     /// Latency, where sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<LatencySummary>,
-    /// Duplicated, reordered, corrupted frames.
+    /// Copies beyond the first.
     #[serde(default)]
     pub duplicated: u64,
     /// Frames that came after a later one.
     #[serde(default)]
     pub reordered: u64,
+    /// Second by second, where the trial lasted longer than one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub per_second: Vec<SecondSample>,
     /// Why this trial must not count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<String>,

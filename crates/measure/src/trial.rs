@@ -4,6 +4,8 @@
 use crate::ledger::Ledger;
 use crate::results::{CpuUse, LatencySummary};
 use crate::shape::Lane;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// How many frames are offered.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,14 +48,13 @@ impl TrialRequest {
 
 impl TrialRequest {
     /// The same trial for the sake of its latencies.
-    pub fn for_times(mut self) -> Self {
-        self.times_matter = true;
-        self
+    pub fn for_times(self) -> Self {
+        Self { times_matter: true, ..self }
     }
 }
 
 /// What happened on one lane, all cores together.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LaneOutcome {
     /// The lane.
     pub lane: Lane,
@@ -68,15 +69,18 @@ pub struct LaneOutcome {
     /// Frames with our mark but wrong content.
     pub corrupted: u64,
     /// One-way latency; `None` when nothing was sampled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<LatencySummary>,
     /// Packet delay variation: latency minus the smallest (RFC 5481 section 4.2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pdv_ns: Option<LatencySummary>,
     /// Inter-packet delay variation, absolute (RFC 5481 section 4.1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipdv_ns: Option<LatencySummary>,
 }
 
 /// One second (or the last part of one) of a trial.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SecondSample {
     /// Seconds from the start of the trial to the end of this sample.
     pub at_seconds: f64,
@@ -85,6 +89,7 @@ pub struct SecondSample {
     /// Frames received within it.
     pub received: u64,
     /// Latency of the frames received within it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<LatencySummary>,
 }
 
@@ -113,6 +118,8 @@ pub struct TrialOutcome {
     pub last_loss_seconds: Option<f64>,
     /// The longest time without a received frame, in seconds.
     pub longest_silence_seconds: f64,
+    /// Share of the frames that went out within 5 us of their due time; `None` where there was no schedule.
+    pub on_time_share: Option<f64>,
     /// Why this trial must not count, in the user's words; empty for a good trial.
     pub faults: Vec<String>,
     /// What is worth knowing but does not make the trial worthless.

@@ -145,9 +145,6 @@ pub(crate) struct RunArgs {
     /// Two interfaces of this machine with an unknown firewall between them.
     #[arg(long, value_delimiter = ',', num_args = 1, value_name = "IF1,IF2", conflicts_with = "dut")]
     pub(crate) ports: Option<Vec<String>>,
-    /// With --ports: the firewall's Ethernet addresses on the two links, where it does not answer ARP.
-    #[arg(long, value_delimiter = ',', num_args = 1, value_name = "MAC1,MAC2", requires = "ports")]
-    pub(crate) gateways: Option<Vec<String>>,
 }
 
 /// `calibrate`.

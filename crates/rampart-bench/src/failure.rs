@@ -1,6 +1,7 @@
 //! How a command ends when it does not end well. Each kind is one exit status.
 
 use measure::plan::PlanError;
+use measure::suite::Problems;
 use report::ReportError;
 use std::process::ExitCode;
 use testbed::TestbedError;
@@ -37,16 +38,20 @@ impl Failure {
         }
     }
 
-    /// A diagnostic with its place in a file, drawn for a terminal or plainly.
-    pub(crate) fn wrong_text(diagnostic: impl miette::Diagnostic + Send + Sync + 'static) -> Self {
-        Failure::Wrong(format!("{:?}", miette::Report::new(diagnostic)).trim_end().to_owned())
+    /// Problems of a text, each drawn with its place.
+    pub(crate) fn wrong_text(problems: Problems) -> Self {
+        let drawn: Vec<String> =
+            problems.reports().map(|report| format!("{report:?}").trim_end().to_owned()).collect();
+        Failure::Wrong(drawn.join("\n"))
     }
 }
 
 impl From<TestbedError> for Failure {
     fn from(error: TestbedError) -> Self {
         if error.is_machine() {
-            Failure::Machine(format!("{error}\n`rampart-bench doctor` shows everything that this machine lacks"))
+            Failure::Machine(format!(
+                "{error}\n`rampart-bench doctor` shows everything that this machine lacks"
+            ))
         } else {
             Failure::Wrong(error.to_string())
         }
@@ -65,7 +70,11 @@ impl From<TrafficError> for Failure {
 
 impl From<ReportError> for Failure {
     fn from(error: ReportError) -> Self {
-        Failure::Wrong(error.to_string())
+        match error {
+            // A disk that is full or a folder that cannot be written is the machine's fault.
+            ReportError::Write { .. } | ReportError::Journal { .. } => Failure::Machine(error.to_string()),
+            other => Failure::Wrong(other.to_string()),
+        }
     }
 }
 

@@ -5,65 +5,28 @@ use crate::level::{self, Level};
 use crate::table::{Cell, Head, Row, Table};
 use crate::units;
 use crate::view::{self, Block, Setting, Test, View};
+use measure::published::{self, Published};
 use measure::results::{Metric, Point};
+use measure::suite::Layout;
 use std::collections::BTreeMap;
 
-/// A figure printed in an original report.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Printed {
-    /// Title of the report.
-    pub report: String,
-    /// Firewall as the report names it.
-    pub firewall: String,
-    /// Where in the report: `Figure 3`, `table of results, p. 2`.
-    pub place: String,
-    /// Factors, as suites write them.
-    pub factors: BTreeMap<String, String>,
-    /// What was measured.
-    pub metric: Metric,
-    /// The value.
-    pub value: f64,
-    /// Its unit, as in the schema: `bit/s`, `frames/s`, `ns`.
-    pub unit: String,
+/// Factors of the rows of a layout, of its columns, and the metrics that it shows.
+struct Shape {
+    rows: &'static [&'static str],
+    columns: &'static [&'static str],
+    metrics: &'static [Metric],
 }
 
-/// Whose layout the tables of a suite take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Layout {
-    /// EANTC 2001: rows by frame size, columns by direction and rules.
-    Eantc,
-    /// Tolly 2007: rows by sessions and packet size, columns by cores.
-    Tolly,
-}
-
-impl Layout {
-    /// The layout that a suite names with `layout = "eantc"` or `"tolly"`; none for any other name.
-    pub fn named(name: &str) -> Option<Self> {
-        match name {
-            "eantc" => Some(Layout::Eantc),
-            "tolly" => Some(Layout::Tolly),
-            _ => None,
-        }
-    }
-
-    const fn rows(self) -> &'static [&'static str] {
-        match self {
-            Layout::Eantc => &["frame"],
-            Layout::Tolly => &["flows", "frame"],
-        }
-    }
-
-    const fn columns(self) -> &'static [&'static str] {
-        match self {
-            Layout::Eantc => &["directions", "rules"],
-            Layout::Tolly => &["cores"],
-        }
-    }
-
-    const fn metrics(self) -> &'static [Metric] {
-        match self {
-            Layout::Eantc => &[Metric::Throughput, Metric::Latency],
-            Layout::Tolly => &[Metric::Throughput],
+const fn shape(layout: Layout) -> Option<Shape> {
+    match layout {
+        Layout::Plain => None,
+        Layout::Eantc => Some(Shape {
+            rows: &["frame"],
+            columns: &["directions", "rules"],
+            metrics: &[Metric::Throughput, Metric::Latency],
+        }),
+        Layout::Tolly => {
+            Some(Shape { rows: &["flows", "frame"], columns: &["cores"], metrics: &[Metric::Throughput] })
         }
     }
 }
@@ -76,34 +39,40 @@ pub(crate) struct Sheet {
     pub(crate) printed: bool,
 }
 
-/// The tables of a test in a layout: one a metric and firewall, then the printed ones.
-pub(crate) fn sheets(view: &View<'_>, test: &Test<'_>, layout: Layout, printed: &[Printed]) -> Vec<Sheet> {
+/// The tables of a test in its layout: one a metric and firewall, then the printed ones; none in the plain layout.
+pub(crate) fn sheets(
+    view: &View<'_>,
+    test: &Test<'_>,
+    layout: Layout,
+    published: Option<&Published>,
+) -> Vec<Sheet> {
+    let Some(shape) = shape(layout) else { return Vec::new() };
     let mut sheets = Vec::new();
-    for metric in layout.metrics() {
+    for metric in shape.metrics {
         let Some(block) = test.blocks.iter().find(|b| b.metric == *metric) else { continue };
-        sheets.extend(view.duts.iter().filter_map(|dut| measured(test, block, dut, layout)));
-        sheets.extend(printed_sheets(printed, *metric, layout));
+        sheets.extend(view.duts.iter().filter_map(|dut| measured(test, block, dut, layout, &shape)));
+        sheets.extend(published.map_or_else(Vec::new, |p| printed_sheets(p, test.name, *metric, &shape)));
     }
     sheets
 }
 
-fn measured(test: &Test<'_>, block: &Block<'_>, dut: &str, layout: Layout) -> Option<Sheet> {
+fn measured(test: &Test<'_>, block: &Block<'_>, dut: &str, layout: Layout, shape: &Shape) -> Option<Sheet> {
     let entries: Vec<(&BTreeMap<String, String>, Cell)> = block
         .settings
         .iter()
         .filter_map(|s| Some((&s.levels, cell(test, s, s.point(dut)?, layout))))
         .collect();
-    let caption = format!("{dut}, measured: {}", what(block.metric, layout));
+    let caption = format!("{dut}, measured here: {}", what(block.metric, layout));
     let points = block.settings.iter().filter_map(|s| s.point(dut));
     let notes = crate::tables::notes(points);
-    Some(Sheet { table: Table { notes, ..grid(caption, &entries, layout)? }, printed: false })
+    Some(Sheet { table: Table { notes, ..grid(caption, &entries, shape)? }, printed: false })
 }
 
 fn what(metric: Metric, layout: Layout) -> &'static str {
     match (layout, metric) {
         (Layout::Tolly, _) => "throughput in Gbit/s (with FCS), frames a second in small print",
         (Layout::Eantc, Metric::Latency) => "latency, median",
-        (Layout::Eantc, _) => "throughput in frames a second, bits a second (with FCS) in small print",
+        _ => "throughput in frames a second, bits a second (with FCS) in small print",
     }
 }
 
@@ -114,11 +83,10 @@ fn cell(test: &Test<'_>, setting: &Setting<'_>, point: &Point, layout: Layout) -
         return cell;
     }
     let Some(bits) = goodput(test, setting, point) else { return cell };
-    let at_least = if view::is_lower_bound(point) { "≥ " } else { "" };
-    let bits = format!("{at_least}{}", units::value("bit/s", bits));
+    let bits = format!("{}{}", view::bound(point), units::value("bit/s", bits));
     match layout {
         Layout::Tolly => Cell { detail: cell.text, text: bits, ..cell },
-        Layout::Eantc => Cell { detail: bits, ..cell },
+        Layout::Eantc | Layout::Plain => Cell { detail: bits, ..cell },
     }
 }
 
@@ -129,42 +97,101 @@ fn goodput(test: &Test<'_>, setting: &Setting<'_>, point: &Point) -> Option<f64>
     measured.or_else(|| setting.frame_bytes().map(|bytes| point.value * bytes * 8.0))
 }
 
-/// The printed figures of a metric, a table for every firewall that was in a report.
-fn printed_sheets(printed: &[Printed], metric: Metric, layout: Layout) -> Vec<Sheet> {
-    let matches = |p: &&Printed| {
-        let same = p.metric == metric || (metric == Metric::Throughput && p.metric == Metric::Goodput);
-        same && layout.rows().iter().all(|f| p.factors.contains_key(*f))
+/// The printed figures that belong beside a test's metric, a table for every firewall and place in the report.
+fn printed_sheets(published: &Published, test: &str, metric: Metric, shape: &Shape) -> Vec<Sheet> {
+    let belongs = |row: &&published::Row| {
+        let printed = row.in_schema().map(|(m, _)| if m == Metric::Goodput { Metric::Throughput } else { m });
+        row.test.as_deref() == Some(test) && printed == Some(metric)
     };
-    let mut sources: Vec<(&str, &str, &str)> = Vec::new();
-    for p in printed.iter().filter(matches) {
-        let source = (p.report.as_str(), p.firewall.as_str(), p.place.as_str());
+    let mut sources: Vec<(&str, &str)> = Vec::new();
+    for row in published.rows.iter().filter(belongs) {
+        let source = (row.firewall.as_str(), row.place.as_str());
         if !sources.contains(&source) {
             sources.push(source);
         }
     }
-    sources
-        .into_iter()
-        .filter_map(|(report, firewall, place)| {
-            let of_source = printed.iter().filter(matches);
-            let of_source = of_source.filter(|p| p.report == report && p.firewall == firewall && p.place == place);
-            let entries: Vec<_> = of_source.map(|p| (&p.factors, printed_cell(p))).collect();
-            let caption = format!("{firewall}, printed in {report} ({place}): another machine, not comparable with the figures measured here");
-            Some(Sheet { table: grid(caption, &entries, layout)?, printed: true })
-        })
-        .collect()
+    let rows_of = |(firewall, place): (&str, &str)| -> Vec<&published::Row> {
+        published.rows.iter().filter(belongs).filter(|r| r.firewall == firewall && r.place == place).collect()
+    };
+    sources.into_iter().filter_map(|source| printed_sheet(published, &rows_of(source), shape)).collect()
 }
 
-fn printed_cell(printed: &Printed) -> Cell {
-    Cell { class: "printed", ..Cell::number(units::value(&printed.unit, printed.value), printed.value) }
+fn printed_sheet(published: &Published, rows: &[&published::Row], shape: &Shape) -> Option<Sheet> {
+    let first = rows.first()?;
+    let arranged: Vec<BTreeMap<String, String>> = rows.iter().map(|r| r.arranged()).collect();
+    let entries: Vec<_> = arranged.iter().zip(rows.iter().map(|r| printed_cell(r))).collect();
+    let caption = format!(
+        "{}, printed in {} ({}): another machine, not comparable with what was measured here",
+        first.firewall,
+        source(published),
+        first.place
+    );
+    let same = |(name, level): &(&String, &String)| rows.iter().all(|r| r.factors.get(*name) == Some(level));
+    let conditions: Vec<String> =
+        first.factors.iter().filter(same).map(|(k, v)| format!("{}: {v}", k.replace('_', " "))).collect();
+    let notes = vec![format!("As printed: {}", conditions.join(", "))];
+    Some(Sheet { table: Table { notes, ..grid(caption, &entries, shape)? }, printed: true })
+}
+
+/// Publisher and year.
+pub(crate) fn source(published: &Published) -> String {
+    published.year.map_or_else(
+        || published.publisher.clone(),
+        |year| match &published.publisher {
+            // Some publishers' lines carry a date of their own.
+            publisher if publisher.contains(&year.to_string()) => publisher.clone(),
+            publisher => format!("{publisher} {year}"),
+        },
+    )
+}
+
+fn printed_cell(row: &published::Row) -> Cell {
+    Cell { class: "printed", ..Cell::number(printed_value(row), row.value) }
+}
+
+/// The figure as printed, its qualifier included.
+pub(crate) fn printed_value(row: &published::Row) -> String {
+    let qualifier = row.qualifier.as_deref().map_or_else(String::new, |q| format!("{q} "));
+    format!("{qualifier}{} {}", row.value, row.unit)
+}
+
+/// Every figure of the report, whether or not something here was measured beside it.
+pub(crate) fn all_printed(published: &Published) -> Table {
+    let row = |r: &published::Row| {
+        let factors: Vec<String> =
+            r.factors.iter().map(|(k, v)| format!("{}: {v}", k.replace('_', " "))).collect();
+        Row {
+            heads: vec![r.firewall.clone()],
+            cells: vec![
+                Cell::text(r.metric.replace('-', " ")),
+                printed_cell(r),
+                Cell::text(factors.join(", ")),
+                Cell::text(&r.place),
+            ],
+        }
+    };
+    Table {
+        caption: format!(
+            "Every figure printed in {} ({}), measured with {}",
+            published.title,
+            source(published),
+            published.equipment
+        ),
+        corner: vec!["Firewall".into()],
+        head: ["metric", "printed", "under", "where"].map(Head::one).into(),
+        rows: published.rows.iter().map(row).collect(),
+        notes: published.remarks.clone(),
+        ..Table::default()
+    }
 }
 
 /// Arranges cells by the layout's row and column factors. A factor that no cell has is left out; cells that meet in
 /// one place, because they differ in a factor beyond the layout, stand side by side with that factor as a column.
-fn grid(caption: String, entries: &[(&BTreeMap<String, String>, Cell)], layout: Layout) -> Option<Table> {
+fn grid(caption: String, entries: &[(&BTreeMap<String, String>, Cell)], shape: &Shape) -> Option<Table> {
     let present = |f: &&&str| entries.iter().any(|(levels, _)| levels.contains_key(**f));
-    let row_factors: Vec<&str> = layout.rows().iter().filter(present).copied().collect();
-    let mut column_factors: Vec<&str> = layout.columns().iter().filter(present).copied().collect();
-    column_factors.extend(beyond(entries, layout));
+    let row_factors: Vec<&str> = shape.rows.iter().filter(present).copied().collect();
+    let mut column_factors: Vec<&str> = shape.columns.iter().filter(present).copied().collect();
+    column_factors.extend(beyond(entries, shape));
     let rows = distinct(entries, &row_factors);
     let columns = distinct(entries, &column_factors);
     let find = |row: &[String], column: &[String]| {
@@ -180,7 +207,10 @@ fn grid(caption: String, entries: &[(&BTreeMap<String, String>, Cell)], layout: 
     let (groups, head) = headings(&columns, &column_factors);
     (!rows.is_empty()).then(|| Table {
         caption,
-        corner: row_factors.iter().map(|f| level::name(f)).collect(),
+        corner: row_factors
+            .iter()
+            .map(|f| if *f == "frame" { "Frame size".into() } else { level::name(f) })
+            .collect(),
         groups,
         head,
         rows: body.collect(),
@@ -189,11 +219,11 @@ fn grid(caption: String, entries: &[(&BTreeMap<String, String>, Cell)], layout: 
 }
 
 /// Factors that vary among the cells and that the layout does not name.
-fn beyond<'a>(entries: &[(&'a BTreeMap<String, String>, Cell)], layout: Layout) -> Vec<&'a str> {
+fn beyond<'a>(entries: &[(&'a BTreeMap<String, String>, Cell)], shape: &Shape) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for (levels, _) in entries {
         for (name, level) in *levels {
-            let named = layout.rows().contains(&name.as_str()) || layout.columns().contains(&name.as_str());
+            let named = shape.rows.contains(&name.as_str()) || shape.columns.contains(&name.as_str());
             let varies = entries.iter().any(|(l, _)| l.get(name) != Some(level));
             if !named && varies && !names.contains(&name.as_str()) {
                 names.push(name);
@@ -215,7 +245,7 @@ fn distinct(entries: &[(&BTreeMap<String, String>, Cell)], factors: &[&str]) -> 
             keys.push(key);
         }
     }
-    keys.sort_by_key(|k| k.iter().map(|l| Level::of(l)).collect::<Vec<_>>());
+    keys.sort_by_key(|k| k.iter().zip(factors).map(|(l, f)| Level::of(f, l)).collect::<Vec<_>>());
     keys
 }
 

@@ -1,6 +1,7 @@
 //! Levels of factors: their natural order (64 before 128, 2 before 100k) and how they read in a sentence. Pure.
 
 use crate::units;
+use measure::frame::FrameMix;
 use std::collections::BTreeMap;
 
 /// A level that sorts by its number when it has one, then by its text.
@@ -12,9 +13,11 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    /// Parses a level as suites write it: `64`, `100k`, `40%`, `imix:tolly`, `one-way`.
-    pub(crate) fn of(text: &str) -> Self {
-        let number = number(text);
+    /// Parses a level as suites write it: `64`, `100k`, `40%`, `one-way`; a mix of frames goes by its mean size.
+    pub(crate) fn of(factor: &str, text: &str) -> Self {
+        let mean_bytes =
+            || FrameMix::parse(text).ok().filter(|_| factor == "frame").map(|mix| mix.mean_bytes());
+        let number = number(text).or_else(mean_bytes);
         Self {
             has_no_number: number.is_none(),
             millis: number.map_or(0, |n| (n * 1000.0) as i64),
@@ -25,7 +28,7 @@ impl Level {
 
 /// The number that a level stands for; none for words.
 pub(crate) fn number(text: &str) -> Option<f64> {
-    let text = text.trim().trim_end_matches('%').trim_end();
+    let text = text.trim().trim_end_matches("/s").trim_end_matches('%').trim_end();
     let (digits, factor) = match text.chars().last()? {
         'k' => (&text[..text.len() - 1], 1e3),
         'M' => (&text[..text.len() - 1], 1e6),
@@ -35,14 +38,21 @@ pub(crate) fn number(text: &str) -> Option<f64> {
     digits.trim_end().replace('_', "").parse::<f64>().ok().filter(|n| n.is_finite()).map(|n| n * factor)
 }
 
-/// A sort key over all levels: frame sizes last, so that a table reads by its other factors first.
-pub(crate) fn order(levels: &BTreeMap<String, String>) -> Vec<(String, Level)> {
-    let mut key: Vec<(String, Level)> =
-        levels.iter().filter(|(k, _)| *k != "frame").map(|(k, v)| (k.clone(), Level::of(v))).collect();
-    if let Some(frame) = levels.get("frame") {
-        key.push(("frame".into(), Level::of(frame)));
-    }
+/// A sort key over all levels, in the order of a table's columns.
+pub(crate) fn order(levels: &BTreeMap<String, String>) -> Vec<(usize, Level)> {
+    let mut key: Vec<(usize, Level)> =
+        levels.iter().map(|(name, level)| (column_rank(name), Level::of(name, level))).collect();
+    key.sort_by_key(|(rank, _)| *rank);
     key
+}
+
+/// Order of a table's columns: frame sizes and then loads last, so that a series of them reads downwards.
+pub(crate) fn column_rank(factor: &str) -> usize {
+    match factor {
+        "frame" => 100,
+        "load" => 101,
+        other => rank(other),
+    }
 }
 
 /// A factor's name for headings.
@@ -63,6 +73,7 @@ pub(crate) fn name(factor: &str) -> String {
 pub(crate) fn short(factor: &str, level: &str) -> String {
     match (factor, number(level)) {
         ("frame", None) => mix(level),
+        ("load", Some(rate)) if level.ends_with("/s") => format!("{} frames/s", counted(rate)),
         ("flows" | "sessions" | "lists", Some(n)) => counted(n),
         _ => level.to_string(),
     }
@@ -102,7 +113,9 @@ pub(crate) fn phrase(factor: &str, level: &str) -> String {
         "rules" => plural("rule"),
         "load" => format!("load {shown}"),
         "clients" | "servers" => plural(factor.trim_end_matches('s')),
-        "match" => format!("match at the rule «{shown}»"),
+        "match" if number(level).is_some() => format!("match at rule {shown}"),
+        "match" => format!("match at the {shown} rule"),
+        "udp_checksum" => format!("UDP checksum {shown}"),
         "lists" if level == "0" => "no block list".into(),
         "lists" => format!("{shown} listed addresses"),
         "ip" => format!("IPv{shown}"),
@@ -136,8 +149,11 @@ mod tests {
     #[test]
     fn levels_sort_by_number_and_then_by_text() {
         let mut levels = ["1518", "imix:tolly", "64", "100k", "2", "1M", "genome:aag", "512"];
-        levels.sort_by_key(|l| Level::of(l));
+        levels.sort_by_key(|l| Level::of("flows", l));
         assert_eq!(levels, ["2", "64", "512", "1518", "100k", "1M", "genome:aag", "imix:tolly"]);
+        let mut frames = ["1518", "imix:tolly", "64", "512"];
+        frames.sort_by_key(|l| Level::of("frame", l));
+        assert_eq!(frames, ["64", "imix:tolly", "512", "1518"], "a mix goes by its mean size");
     }
 
     #[test]
@@ -153,10 +169,13 @@ mod tests {
             ("rules", "0", "no rules"),
             ("rules", "100", "100 rules"),
             ("load", "40%", "load 40%"),
+            ("load", "100000/s", "load 100 k frames/s"),
             ("directions", "two-way", "two-way"),
             ("stateful", "false", "stateless"),
             ("link", "100M", "links of 100Mbit/s"),
-            ("udp_checksum", "zero", "udp checksum zero"),
+            ("udp_checksum", "zero", "UDP checksum zero"),
+            ("match", "last", "match at the last rule"),
+            ("match", "5", "match at rule 5"),
         ];
         for (factor, level, expected) in rows {
             assert_eq!(phrase(factor, level), expected);

@@ -1,16 +1,19 @@
 //! Writes what was measured so that people and programs can read it: terminal, JSON, CSV, Markdown, HTML; keeps the
 //! journal of a run; compares runs; judges expectations. Measures nothing, and never shows an invalid point as a value.
 
+pub mod compare;
 pub mod csv;
 pub mod error;
+pub mod expr;
 pub mod html;
+pub mod journal;
 pub mod json;
-pub mod layout;
 pub mod markdown;
 pub mod ratio;
 pub mod terminal;
 
 mod about;
+mod layout;
 mod level;
 mod table;
 mod tables;
@@ -24,20 +27,63 @@ mod write;
 mod sample;
 
 pub use error::ReportError;
-pub use layout::{Layout, Printed};
 pub use write::{Format, load, render, write_all};
 
+use measure::published::{self, Published, PublishedError};
+use measure::suite::{Layout, Suite};
 use std::collections::BTreeMap;
 
-/// What a report shows beside the results: it comes from the suite, not from the run.
+/// What a report shows beside the results: it comes from the suite, not from the run. The default shows the results
+/// alone, which is all there is to show when the suite is no longer at hand.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Extras {
-    /// Layout of the original report that the suite reproduces.
-    pub layout: Option<Layout>,
-    /// Figures printed in that report.
-    pub printed: Vec<Printed>,
-    /// Titles of tests, by the test's name.
-    pub titles: BTreeMap<String, String>,
+    /// The suite's title.
+    pub title: Option<String>,
+    /// What it shows, in a few sentences.
+    pub summary: Option<String>,
+    /// The report or standard that it follows.
+    pub source: Option<String>,
+    /// Tests by name.
+    pub tests: BTreeMap<String, TestExtras>,
+    /// Figures printed in the original report.
+    pub published: Option<Published>,
     /// Firewall that others are compared with; nftables, where measured, when none is named.
     pub reference: Option<String>,
+}
+
+/// What the suite says about a test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestExtras {
+    /// One line for the heading.
+    pub title: String,
+    /// Layout of an original report.
+    pub layout: Layout,
+}
+
+impl Extras {
+    /// What a suite says, and the printed figures that it names.
+    ///
+    /// # Errors
+    /// [`PublishedError`] when the suite names figures that are not there.
+    pub fn of_suite(suite: &Suite) -> Result<Self, PublishedError> {
+        let test = |t: &measure::suite::Test| {
+            (t.name.clone(), TestExtras { title: t.title.clone(), layout: t.layout })
+        };
+        Ok(Self {
+            title: Some(suite.title.clone()),
+            summary: Some(suite.summary.clone()),
+            source: suite.source.clone(),
+            tests: suite.tests.iter().map(test).collect(),
+            published: suite.published.as_deref().map(published::load).transpose()?,
+            reference: None,
+        })
+    }
+
+    pub(crate) fn layout(&self, test: &str) -> Layout {
+        self.tests.get(test).map_or(Layout::Plain, |t| t.layout)
+    }
+
+    pub(crate) fn test_title(&self, test: &str) -> Option<&str> {
+        self.tests.get(test).map(|t| t.title.as_str())
+    }
 }

@@ -11,21 +11,32 @@ use std::fmt::Write as _;
 pub fn to_string(results: &Results, extras: &Extras) -> String {
     let view = View::new(results, extras.reference.as_deref());
     let mut out = String::new();
-    head(&mut out, results);
+    head(&mut out, results, extras);
     summary(&mut out, results, &view);
     for test in &view.tests {
         test_section(&mut out, &view, test, extras);
+    }
+    if let Some(published) = &extras.published {
+        let _ = writeln!(
+            out,
+            "\n## Printed in the original report\n\n{}",
+            layout::all_printed(published).markdown()
+        );
     }
     ledger(&mut out, &view);
     machine(&mut out, results);
     out
 }
 
-fn head(out: &mut String, results: &Results) {
-    let _ = writeln!(out, "# Firewall bench: {}\n", md(&results.suite));
+fn head(out: &mut String, results: &Results, extras: &Extras) {
+    let _ = writeln!(out, "# {}\n", md(extras.title.as_deref().unwrap_or(&results.suite)));
+    for text in [&extras.summary, &extras.source].into_iter().flatten() {
+        let _ = writeln!(out, "{}\n", md(text.trim()));
+    }
     let _ = writeln!(
         out,
-        "Profile {}, started {}, on {}.\n",
+        "Suite {}, profile {}, started {}, on {}.\n",
+        md(&results.suite),
         md(&results.profile),
         md(&results.started),
         md(&results.environment.cpu)
@@ -64,7 +75,7 @@ fn summary(out: &mut String, results: &Results, view: &View<'_>) {
 
 fn test_section(out: &mut String, view: &View<'_>, test: &view::Test<'_>, extras: &Extras) {
     let _ = writeln!(out, "\n## {}\n", md(test.name));
-    if let Some(title) = extras.titles.get(test.name) {
+    if let Some(title) = extras.test_title(test.name) {
         let _ = writeln!(out, "{}\n", md(title));
     }
     for block in &test.blocks {
@@ -84,7 +95,7 @@ fn test_section(out: &mut String, view: &View<'_>, test: &view::Test<'_>, extras
             let _ = writeln!(out, "{}", table.markdown());
         }
     }
-    let sheets = extras.layout.map_or_else(Vec::new, |l| layout::sheets(view, test, l, &extras.printed));
+    let sheets = layout::sheets(view, test, extras.layout(test.name), extras.published.as_ref());
     if !sheets.is_empty() {
         let _ = writeln!(out, "### In the layout of the original report\n");
     }

@@ -1,7 +1,11 @@
-//! How much faster: the ratio of two firewalls' values with its 95 % interval. Points of one run were interleaved,
-//! so they are compared round by round; points of two runs were not, and get the wider interval of their ends. Pure.
+//! How many times as much: the ratio of two values with its 95 % interval. Points of one run were interleaved, so they
+//! are compared round by round; points of two runs were not, and get the wider interval of their ends. Pure.
 
-use measure::results::Point;
+use measure::results::{Metric, Point};
+use measure::stats;
+
+/// Equal runs give equal intervals, so the resampling has one seed.
+const SEED: u64 = 1;
 
 /// A ratio and its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -22,58 +26,58 @@ impl Ratio {
 }
 
 /// The ratio of two points of one run, paired within rounds; `None` when either is invalid or has no finite ratio.
+/// Shares of lost frames have no ratio worth showing: next to nothing over next to nothing can be anything.
 pub(crate) fn of_points(point: &Point, reference: &Point) -> Option<Ratio> {
-    if !point.valid || !reference.valid {
+    if !point.valid || !reference.valid || point.metric == Metric::Loss {
         return None;
     }
-    let pairs: Vec<f64> = point.rounds.iter().zip(&reference.rounds).map(|(a, b)| a / b).collect();
-    if pairs.is_empty() || point.rounds.len() != reference.rounds.len() {
-        return unpaired(
-            (point.value, point.low, point.high),
-            (reference.value, reference.low, reference.high),
-        );
+    // A round without a value stands as 0 in the schema; it is no pair.
+    let (a, b): (Vec<f64>, Vec<f64>) =
+        point.rounds.iter().zip(&reference.rounds).filter(|(a, b)| **a > 0.0 && **b > 0.0).unzip();
+    match stats::paired_ratio(&a, &b, SEED) {
+        Some(e) => finite(Ratio { value: e.value, low: e.low, high: e.high }),
+        None => {
+            unpaired((point.value, point.low, point.high), (reference.value, reference.low, reference.high))
+        }
     }
-    finite(bootstrap(&pairs))
 }
 
 /// The ratio of two values with intervals that were measured apart: the interval reaches from the least to the most
-/// that both intervals allow.
+/// that both intervals allow. Nothing over nothing is 1: nothing changed.
 pub(crate) fn unpaired(new: (f64, f64, f64), old: (f64, f64, f64)) -> Option<Ratio> {
-    finite(Ratio { value: new.0 / old.0, low: new.1 / old.2, high: new.2 / old.1 })
+    let over = |a: f64, b: f64| if a == b { 1.0 } else { a / b };
+    finite(Ratio { value: over(new.0, old.0), low: over(new.1, old.2), high: over(new.2, old.1) })
 }
 
 fn finite(ratio: Ratio) -> Option<Ratio> {
     (ratio.value.is_finite() && ratio.low.is_finite() && ratio.high.is_finite()).then_some(ratio)
 }
 
-/// Percentile bootstrap of the median with a fixed seed: the same rounds always give the same interval.
-fn bootstrap(pairs: &[f64]) -> Ratio {
-    const RESAMPLES: usize = 2000;
-    let mut state = 1u64;
-    let mut medians: Vec<f64> = (0..RESAMPLES)
-        .map(|_| median((0..pairs.len()).map(|_| pairs[draw(&mut state, pairs.len())]).collect()))
-        .collect();
-    medians.sort_by(f64::total_cmp);
-    let at = |share: f64| medians[((RESAMPLES - 1) as f64 * share).round() as usize];
-    Ratio { value: median(pairs.to_vec()), low: at(0.025), high: at(0.975) }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sample;
 
-/// SplitMix64, reduced to `0..len`.
-fn draw(state: &mut u64, len: usize) -> usize {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    ((z ^ (z >> 31)) % len as u64) as usize
-}
+    #[test]
+    fn ratios_are_paired_within_rounds() {
+        let mut run = sample::demo();
+        let [mut a, mut b] = [run.points.remove(0), run.points.remove(0)];
+        (a.valid, b.valid) = (true, true);
+        b.rounds = vec![100.0, 200.0, 50.0, 400.0, 0.0];
+        a.rounds = b.rounds.iter().map(|r| r * 2.0).collect();
+        let ratio = of_points(&a, &b).unwrap();
+        // The rounds differ eightfold, but each pair differs twofold; the round without a value does not count.
+        assert_eq!((ratio.value, ratio.low, ratio.high), (2.0, 2.0, 2.0));
+        assert!(ratio.differs());
+        b.valid = false;
+        assert_eq!(of_points(&a, &b), None, "no ratio with an invalid point");
+    }
 
-/// The median; 0 of nothing.
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let n = values.len();
-    match n {
-        0 => 0.0,
-        n if n % 2 == 1 => values[n / 2],
-        n => (values[n / 2 - 1] + values[n / 2]) / 2.0,
+    #[test]
+    fn runs_apart_get_the_wide_interval() {
+        let ratio = unpaired((10.0, 9.0, 12.0), (5.0, 4.0, 6.0)).unwrap();
+        assert_eq!((ratio.value, ratio.low, ratio.high), (2.0, 1.5, 3.0));
+        assert_eq!(unpaired((0.0, 0.0, 0.0), (0.0, 0.0, 0.0)).unwrap().value, 1.0);
+        assert_eq!(unpaired((1.0, 1.0, 1.0), (0.0, 0.0, 0.0)), None);
     }
 }

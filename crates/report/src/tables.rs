@@ -2,8 +2,8 @@
 
 use crate::level;
 use crate::table::{Cell, Head, Row, Table};
-use crate::units;
 use crate::view::{self, Block, Role, Setting, View};
+use crate::{units, verdict};
 use measure::ledger::Ledger;
 use measure::results::{MarkKind, Metric, Point};
 use std::collections::BTreeSet;
@@ -61,8 +61,7 @@ pub(crate) fn value_cell(setting: &Setting<'_>, point: Option<&Point>, reference
     if !point.valid {
         return Cell { text: "invalid".into(), marks: letters(point), class: "invalid", ..Cell::default() };
     }
-    let at_least = if view::is_lower_bound(point) { "≥ " } else { "" };
-    let text = format!("{at_least}{}", units::value(&point.unit, point.value));
+    let text = format!("{}{}", view::bound(point), units::value(&point.unit, point.value));
     let mut detail = units::interval(&point.unit, point.value, point.low, point.high);
     if let Some(ratio) = reference.and_then(|r| setting.ratio(&point.dut, r)) {
         detail += &format!("; {}", units::ratio(ratio.value));
@@ -73,7 +72,7 @@ pub(crate) fn value_cell(setting: &Setting<'_>, point: Option<&Point>, reference
 /// All values of a block: a row a setting, a column a firewall.
 pub(crate) fn block(view: &View<'_>, block: &Block<'_>) -> Table {
     let mut factors: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
-    factors.sort_by_key(|f| level::rank(f));
+    factors.sort_by_key(|f| level::column_rank(f));
     let duts = duts_of(view, block);
     let rows = block
         .settings
@@ -132,15 +131,18 @@ pub(crate) fn main(view: &View<'_>, main: &[(&str, &Setting<'_>)]) -> Table {
             cells: main.iter().map(|(_, s)| main_cell(s, dut, view.reference)).collect(),
         })
         .collect();
-    let head =
-        main.iter().map(|(test, s)| Head::one(format!("{test}: {}", crate::verdict::place(s)))).collect();
+    let (varying, shared) = verdict::differences(main);
+    let column = |(test, s): &(&str, &Setting<'_>)| match verdict::place_among(s, &varying) {
+        place if place.is_empty() => Head::one(*test),
+        place => Head::one(format!("{test}: {place}")),
+    };
+    let ratio =
+        view.reference.map_or_else(String::new, |r| format!(", and the ratio to {r} with its own interval"));
     Table {
-        caption:
-            "The main settings: median, 95 % interval, and the ratio to the reference with its own interval"
-                .into(),
+        caption: format!("The main settings ({shared}): median, its 95 % interval{ratio}"),
         corner: vec!["Firewall".into(), "What it is".into()],
         groups: Vec::new(),
-        head,
+        head: main.iter().map(column).collect(),
         rows,
         notes: notes(main.iter().flat_map(|(_, s)| s.points.iter().copied())),
     }
@@ -255,14 +257,16 @@ fn ledger_cells(ledger: &Ledger) -> Vec<Cell> {
 pub(crate) fn invalid(view: &View<'_>) -> Table {
     let mut rows = Vec::new();
     for test in &view.tests {
+        let varying: Vec<String> = test.varying().into_iter().collect();
         for setting in test.blocks.iter().flat_map(|b| &b.settings) {
+            let place = verdict::place_among(setting, &varying);
             for point in setting.points.iter().filter(|p| !p.valid) {
                 rows.push(Row {
                     heads: vec![point.dut.clone()],
                     cells: vec![
                         Cell::text(test.name),
                         Cell::text(units::metric_name(point.metric)),
-                        Cell::text(all_levels(setting)),
+                        Cell::text(&place),
                         Cell { class: "invalid", ..Cell::text(view::reason(point)) },
                     ],
                 });
@@ -278,36 +282,30 @@ pub(crate) fn invalid(view: &View<'_>) -> Table {
     }
 }
 
-/// All levels of a setting in words.
-pub(crate) fn all_levels(setting: &Setting<'_>) -> String {
-    level::phrases(setting.levels.iter().map(|(k, v)| (k.as_str(), v.as_str())))
-}
-
-/// Remarks of points that are valid: what a reader should know, in the run's own words.
+/// Remarks of points that are valid, in the run's own words; equal ones are said once, with the number of points.
 pub(crate) fn remarks(view: &View<'_>) -> Vec<String> {
-    let mut said: Vec<String> = Vec::new();
+    let mut said: Vec<(String, usize)> = Vec::new();
     for test in &view.tests {
-        for setting in test.blocks.iter().flat_map(|b| &b.settings) {
-            for point in setting.points.iter().filter(|p| p.valid) {
-                for mark in point.marks.iter().filter(|m| m.kind == MarkKind::Note) {
-                    said.push(format!(
-                        "{}, {}, {}: {}",
-                        test.name,
-                        point.dut,
-                        all_levels(setting),
-                        mark.detail
-                    ));
+        let points = test.blocks.iter().flat_map(|b| &b.settings).flat_map(|s| &s.points).filter(|p| p.valid);
+        for point in points {
+            for mark in point.marks.iter().filter(|m| m.kind == MarkKind::Note) {
+                let text = format!("{}, {}: {}", test.name, point.dut, mark.detail);
+                match said.iter_mut().find(|(t, _)| *t == text) {
+                    Some((_, count)) => *count += 1,
+                    None => said.push((text, 1)),
                 }
             }
         }
     }
-    said
+    said.into_iter()
+        .map(|(text, count)| if count > 1 { format!("{text} ({count} points)") } else { text })
+        .collect()
 }
 
 /// Processor time of the deciding trials, as shares of one core: a row a setting and firewall.
 pub(crate) fn cpu(block: &Block<'_>) -> Table {
     let mut factors: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
-    factors.sort_by_key(|f| level::rank(f));
+    factors.sort_by_key(|f| level::column_rank(f));
     let mut rows = Vec::new();
     for setting in &block.settings {
         for point in setting.points.iter().filter(|p| !p.cpu.cores.is_empty()) {
@@ -361,7 +359,7 @@ fn cpu_cells(point: &Point) -> Vec<Cell> {
 /// Percentiles of latency: a row a setting and firewall.
 pub(crate) fn latency(block: &Block<'_>) -> Option<Table> {
     let mut factors: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
-    factors.sort_by_key(|f| level::rank(f));
+    factors.sort_by_key(|f| level::column_rank(f));
     let mut rows = Vec::new();
     for setting in &block.settings {
         for point in setting.points.iter().filter(|p| p.valid) {

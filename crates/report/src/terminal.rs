@@ -2,9 +2,9 @@
 //! the caller says how wide it is and whether it takes colour.
 
 use crate::view::{self, Block, Setting, View};
-use crate::{level, ratio, tables, units};
-use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, Table, presets};
-use measure::results::{MarkKind, Point, Results};
+use crate::{level, ratio, table, tables, units};
+use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, presets};
+use measure::results::{MarkKind, Metric, Point, Results};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -36,12 +36,49 @@ pub fn table(results: &Results, options: &Options) -> String {
         out += "This run did not finish: what follows was measured before it ended.\n\n";
     }
     for test in &view.tests {
-        for block in &test.blocks {
+        for block in test.blocks.iter().filter(|b| !restates(test, b)) {
             block_tables(&mut out, &view, test.name, block, options);
         }
     }
     footnotes(&mut out, results);
     out
+}
+
+/// A table of the crate's own kind for a terminal, with its caption and notes.
+pub(crate) fn plain(source: &table::Table, options: &Options) -> String {
+    let mut table = empty(options);
+    table.set_header(source.corner.iter().cloned().chain(source.head.iter().map(|h| h.text.clone())));
+    for row in &source.rows {
+        let cells = row.cells.iter().map(|c| {
+            let marks = if c.marks.is_empty() { String::new() } else { format!(" [{}]", c.marks) };
+            let right = matches!(c.class, "num" | "invalid" | "none");
+            let cell = Cell::new(format!("{}{marks}", c.text));
+            let cell = cell.set_alignment(if right { CellAlignment::Right } else { CellAlignment::Left });
+            paint(cell, c.class == "invalid", Color::Red, options)
+        });
+        table.add_row(row.heads.iter().map(Cell::new).chain(cells));
+    }
+    format!("{}\n{table}\n", source.caption)
+}
+
+/// A table with lines only around its head.
+fn empty(options: &Options) -> Table {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING.header_separator(LineStyle::none().fill('─').junction('─')))
+        .set_content_arrangement(ContentArrangement::Disabled);
+    if options.colour {
+        // The caller knows whether somebody sees this; the library would look at this process' own output.
+        table.enforce_styling();
+    } else {
+        table.force_no_tty();
+    }
+    table
+}
+
+/// A goodput beside a throughput says the same in another unit; the report has both.
+fn restates(test: &view::Test<'_>, block: &Block<'_>) -> bool {
+    block.metric == Metric::Goodput && test.blocks.iter().any(|b| b.metric == Metric::Throughput)
 }
 
 fn block_tables(out: &mut String, view: &View<'_>, test: &str, block: &Block<'_>, options: &Options) {
@@ -63,14 +100,7 @@ fn block_tables(out: &mut String, view: &View<'_>, test: &str, block: &Block<'_>
 
 fn part_table(view: &View<'_>, block: &Block<'_>, part: &[Setting<'_>], options: &Options) -> Table {
     let varying: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
-    let mut table = Table::new();
-    table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
-    if options.colour {
-        // The caller knows whether somebody sees this; the library would look at this process' own output.
-        table.enforce_styling();
-    } else {
-        table.force_no_tty();
-    }
+    let mut table = empty(options);
     let mut head = vec![Cell::new("firewall")];
     head.extend(part.iter().map(|s| Cell::new(heading(s, &varying)).set_alignment(CellAlignment::Right)));
     table.set_header(head);
@@ -110,8 +140,7 @@ fn cell(view: &View<'_>, setting: &Setting<'_>, dut: &str, options: &Options) ->
 }
 
 fn value(point: &Point) -> String {
-    let at_least = if view::is_lower_bound(point) { "≥ " } else { "" };
-    format!("{at_least}{}", units::value(&point.unit, point.value))
+    format!("{}{}", view::bound(point), units::value(&point.unit, point.value))
 }
 
 fn comparison(view: &View<'_>, setting: &Setting<'_>, dut: &str) -> String {
@@ -119,7 +148,7 @@ fn comparison(view: &View<'_>, setting: &Setting<'_>, dut: &str) -> String {
     match ratio {
         Some(ratio) => tables::ratio_text(&ratio),
         None if view.reference == Some(dut) => "reference".into(),
-        None if view::Role::of(dut) == view::Role::Calibration => "ceiling".into(),
+        None if view::Role::of(dut) == view::Role::Calibration => "nothing between".into(),
         None => String::new(),
     }
 }
@@ -132,6 +161,9 @@ fn footnotes(out: &mut String, results: &Results) {
     let sized = results.points.iter().any(|p| p.factors.contains_key("frame"));
     if sized {
         out.push_str("Frame sizes count the 4-byte FCS. ");
+    }
+    if results.points.iter().any(|p| p.metric == Metric::Goodput) {
+        out.push_str("Bits a second stand in the report. ");
     }
     out.push_str("Ratios are to the reference, with their 95 % interval.\n");
     let kinds: BTreeSet<MarkKind> =
@@ -167,16 +199,9 @@ mod tests {
         let run = sample::tolly(8);
         for width in [40, 80, 200] {
             let text = table(&run, &Options { width, ..Options::default() });
-            for needle in [
-                "rampart",
-                "wire",
-                "IMIX tolly frames",
-                "1 M flows",
-                "2 cores",
-                "reference",
-                "Mpps",
-                "Gbit/s",
-            ] {
+            for needle in
+                ["rampart", "wire", "IMIX tolly frames", "1 M flows", "2 cores", "reference", "Mpps", "ns"]
+            {
                 assert!(text.contains(needle), "{needle} at {width}");
             }
             if width > 60 {

@@ -3,7 +3,7 @@
 
 use crate::level;
 use crate::ratio::Ratio;
-use crate::units::{self, metric_key};
+use crate::units;
 use crate::view::{self, Role, Setting, View};
 use measure::results::{MarkKind, Metric, Point, Results};
 use std::cmp::Ordering;
@@ -58,57 +58,74 @@ pub(crate) fn ranking<'a>(setting: &Setting<'a>) -> Vec<&'a Point> {
     points
 }
 
-/// The sentences of the verdict, most important first.
+/// The sentences of the verdict; the first is the answer.
 pub(crate) fn sentences(results: &Results, view: &View<'_>) -> Vec<String> {
+    if results.points.is_empty() {
+        return vec!["Nothing was measured before the run ended.".into()];
+    }
     let main = main_settings(view);
     let mut said = Vec::new();
-    if results.points.is_empty() {
-        return vec!["This run has no points: nothing was measured before it ended.".into()];
-    }
     if let Some((_, setting)) = main.first() {
         said.push(fastest(setting));
         if let Some(reference) = view.reference {
             said.extend(view.duts.iter().filter_map(|dut| against(setting, dut, reference)));
         }
     }
-    said.extend(tally(view));
+    said.extend(tallies(view));
     said
 }
 
-/// `At 64-byte frames, …: the fastest that enforces the policy is …`
+/// Who has the best value of those that enforce the policy: `nftables forwards the most: 597 kpps with …`.
 fn fastest(setting: &Setting<'_>) -> String {
     let place = place(setting);
     let usable: Vec<&Point> = ranking(setting).into_iter().filter(|p| p.valid).collect();
     let firewalls: Vec<&Point> =
         usable.iter().copied().filter(|p| Role::of(&p.dut) == Role::Firewall).collect();
-    let Some(best) = firewalls.first() else {
-        return match usable.first() {
-            Some(p) => format!("{place}: no firewall has a valid value; {} reached {}.", p.dut, shown(p)),
-            None => format!("{place}: no valid value."),
+    let best_text = superlative(setting.metric);
+    let (Some(best), second) = (firewalls.first(), firewalls.get(1)) else {
+        return match usable.iter().find(|p| Role::of(&p.dut) == Role::Forwarder).or(usable.first()) {
+            Some(p) => format!("No firewall has a valid value; {} reached {} ({place}).", p.dut, shown(p)),
+            None => format!("There is no valid value ({place})."),
         };
     };
-    let quality = if units::more_is_better(setting.metric) { "highest" } else { "lowest" };
-    let what = units::metric_name(setting.metric).to_lowercase();
-    let Some(second) = firewalls.get(1) else {
-        return format!("{place}: {} is the only firewall with a valid {what}, {}.", best.dut, shown(best));
-    };
-    let told_apart = crate::ratio::of_points(best, second).is_some_and(|r| r.differs());
-    if told_apart {
-        format!("{place}: {} has the {quality} {what} of the firewalls, {}.", best.dut, shown(best))
-    } else {
-        format!(
-            "{place}: {} has the {quality} {what} of the firewalls, {}, but cannot be told apart from {} ({}).",
+    match second {
+        None => format!("{}, the only firewall with a valid value: {} ({place}).", best.dut, shown(best)),
+        Some(next) if told_apart(best, next) => {
+            format!("{} {best_text} of the firewalls: {} ({place}).", best.dut, shown(best))
+        }
+        Some(next) => format!(
+            "{} ({}) and {} ({}) cannot be told apart; no other firewall is ahead of them ({place}).",
             best.dut,
             shown(best),
-            second.dut,
-            shown(second)
-        )
+            next.dut,
+            shown(next)
+        ),
+    }
+}
+
+fn told_apart(a: &Point, b: &Point) -> bool {
+    crate::ratio::of_points(a, b).is_some_and(|r| r.differs())
+}
+
+const fn superlative(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Throughput | Metric::Goodput => "forwards the most",
+        Metric::Loss => "loses the least",
+        Metric::Latency => "has the lowest latency",
+        Metric::Cost => "costs the least",
+        Metric::BackToBack => "takes the longest burst",
+        Metric::BufferTime => "buffers the longest",
+        Metric::Recovery => "recovers the soonest",
     }
 }
 
 fn shown(point: &Point) -> String {
-    let at_least = if view::is_lower_bound(point) { "at least " } else { "" };
-    format!("{at_least}{}", units::value(&point.unit, point.value))
+    let bound = match view::bound(point) {
+        "" => "",
+        "≤ " => "at most ",
+        _ => "at least ",
+    };
+    format!("{bound}{}", units::value(&point.unit, point.value))
 }
 
 fn against(setting: &Setting<'_>, dut: &str, reference: &str) -> Option<String> {
@@ -116,57 +133,50 @@ fn against(setting: &Setting<'_>, dut: &str, reference: &str) -> Option<String> 
         return None;
     }
     let point = setting.point(dut)?;
+    let name =
+        if Role::of(dut) == Role::Forwarder { format!("{dut}, without a policy,") } else { dut.to_string() };
     if !point.valid {
-        return Some(format!("{dut} has no valid value there: {}.", view::reason(point)));
+        return Some(format!("{name} has no valid value there: {}.", view::reason(point)));
     }
     let ratio = setting.ratio(dut, reference)?;
-    Some(format!("{dut} {}.", compared(setting.metric, &ratio, reference, view::is_lower_bound(point))))
+    Some(format!("{name} {}.", compared(setting.metric, &ratio, reference, view::is_bound(point))))
 }
 
-/// `is 2.1 times as fast as nftables (95 % interval 2.0 to 2.2)`.
-fn compared(metric: Metric, ratio: &Ratio, reference: &str, lower_bound: bool) -> String {
-    let interval = format!(
-        "95 % interval {} to {}",
-        units::significant(ratio.low, 3),
-        units::significant(ratio.high, 3)
-    );
+/// `has 2.1 times the throughput of nftables (2.0 to 2.2): more`.
+fn compared(metric: Metric, ratio: &Ratio, reference: &str, bound: bool) -> String {
+    let digits = |v| units::significant(v, 3);
+    let interval = format!("{} to {}", digits(ratio.low), digits(ratio.high));
+    let noun = units::metric_name(metric).to_lowercase();
     if !ratio.differs() {
         return format!(
-            "cannot be told apart from {reference} ({}, {interval}, which includes 1)",
-            units::ratio(ratio.value)
+            "cannot be told apart from {reference}: {} times its {noun}, with 1 inside {interval}",
+            digits(ratio.value)
         );
     }
-    let at_least = if lower_bound { "at least " } else { "" };
-    let noun = match metric {
-        Metric::Throughput => "the throughput",
-        Metric::Latency => "the latency",
-        Metric::Goodput => "the goodput",
-        Metric::Loss => "the loss",
-        Metric::Cost => "the cost",
-        Metric::BackToBack => "the burst",
-        Metric::BufferTime => "the buffer time",
-        Metric::Recovery => "the recovery time",
-    };
+    let at_least = if bound { "at least " } else { "" };
     let better = (ratio.value > 1.0) == units::more_is_better(metric);
     let word = if better { "better" } else { "worse" };
-    format!("has {at_least}{} {noun} of {reference}: {word} ({interval})", units::ratio(ratio.value))
+    format!(
+        "is {word}: {at_least}{} times the {noun} of {reference} (95 % interval {interval})",
+        digits(ratio.value)
+    )
 }
 
-/// Over all settings of the main metric: wins, losses and draws against the reference.
-fn tally(view: &View<'_>) -> Option<String> {
-    let (metric, reference) = (main_metric(view)?, view.reference?);
-    let rows: Vec<String> = view
-        .duts
+/// Over all settings of the main metric: wins, losses and draws against the reference, a sentence a firewall.
+fn tallies(view: &View<'_>) -> Vec<String> {
+    let (Some(metric), Some(reference)) = (main_metric(view), view.reference) else { return Vec::new() };
+    // With one setting there is nothing to count that was not said.
+    if view.settings(metric).count() < 2 {
+        return Vec::new();
+    }
+    view.duts
         .iter()
         .filter(|d| Role::of(d) == Role::Firewall && **d != reference)
-        .filter_map(|dut| tally_of(view, metric, dut, reference))
-        .collect();
-    (!rows.is_empty()).then(|| {
-        format!("Over all settings of {} against {reference}: {}.", metric_key(metric), rows.join("; "))
-    })
+        .filter_map(|dut| tally(view, metric, dut, reference))
+        .collect()
 }
 
-fn tally_of(view: &View<'_>, metric: Metric, dut: &str, reference: &str) -> Option<String> {
+fn tally(view: &View<'_>, metric: Metric, dut: &str, reference: &str) -> Option<String> {
     let (mut better, mut worse, mut alike, mut unusable) = (0, 0, 0, 0);
     for (_, setting) in view.settings(metric) {
         if setting.point(dut).is_none() || setting.point(reference).is_none() {
@@ -180,20 +190,42 @@ fn tally_of(view: &View<'_>, metric: Metric, dut: &str, reference: &str) -> Opti
         }
     }
     let total = better + worse + alike + unusable;
+    let parts: Vec<String> = [
+        (better, "better"),
+        (worse, "worse"),
+        (alike, "not to be told apart"),
+        (unusable, "not comparable, because a point is invalid"),
+    ]
+    .iter()
+    .filter(|(count, _)| *count > 0)
+    .map(|(count, what)| format!("{what} in {count}"))
+    .collect();
+    let noun = units::metric_name(metric).to_lowercase();
     (total > 0).then(|| {
-        let rest = if unusable > 0 { format!(", {unusable} not comparable") } else { String::new() };
-        format!(
-            "{dut} better in {better} of {total}, worse in {worse}, not to be told apart in {alike}{rest}"
-        )
+        format!("Over all {total} {noun} settings, {dut} against {reference}: {}.", parts.join("; "))
     })
 }
 
-/// Where a setting lies, for the start of a sentence.
+/// Where a setting lies, in words.
 pub(crate) fn place(setting: &Setting<'_>) -> String {
     let levels = setting.levels.iter().map(|(k, v)| (k.as_str(), v.as_str()));
-    let text = level::phrases(levels.filter(|(k, _)| is_telling(k)));
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |c| c.to_uppercase().chain(chars).collect())
+    level::phrases(levels.filter(|(k, _)| is_telling(k)))
+}
+
+/// The levels in which a setting differs from others, in words.
+pub(crate) fn place_among(setting: &Setting<'_>, varying: &[String]) -> String {
+    let levels = setting.levels.iter().filter(|(k, _)| varying.contains(k));
+    level::phrases(levels.map(|(k, v)| (k.as_str(), v.as_str())))
+}
+
+/// Factors in which settings differ, and what they share, in words.
+pub(crate) fn differences(settings: &[(&str, &Setting<'_>)]) -> (Vec<String>, String) {
+    let Some((_, first)) = settings.first() else { return (Vec::new(), String::new()) };
+    let same = |name: &String| settings.iter().all(|(_, s)| s.levels.get(name) == first.levels.get(name));
+    let names = settings.iter().flat_map(|(_, s)| s.levels.keys()).collect::<std::collections::BTreeSet<_>>();
+    let varying = names.into_iter().filter(|n| !same(n)).cloned().collect();
+    let shared = first.levels.iter().filter(|(k, _)| same(k) && is_telling(k));
+    (varying, level::phrases(shared.map(|(k, v)| (k.as_str(), v.as_str()))))
 }
 
 /// Factors that are worth naming in a sentence; the rest stands in the tables.
@@ -222,9 +254,13 @@ pub(crate) fn trust(results: &Results) -> Vec<TrustLine> {
     let marked = |kind| results.points.iter().filter(|p| view::has(p, kind)).count();
     let of = |n: usize| format!("{n} of {total} points");
     let mut lines = vec![
-        line("Valid points", of(total - invalid), if invalid == 0 && total > 0 { "good" } else { "bad" }),
+        line("Valid points", of(total - invalid), validity(invalid, total)),
         counted("Unstable (rounds differ by more than 10 %)", marked(MarkKind::Unstable), total),
-        counted("Generator-limited (at least what is shown)", marked(MarkKind::GeneratorLimited), total),
+        counted(
+            "Limited by the generator (at least what is shown)",
+            marked(MarkKind::GeneratorLimited),
+            total,
+        ),
         stolen(results, marked(MarkKind::StolenTime)),
         load(results),
         calibration(results),
@@ -233,6 +269,16 @@ pub(crate) fn trust(results: &Results) -> Vec<TrustLine> {
         lines.insert(0, line("Run", "not finished: what is here was measured before it ended".into(), "bad"));
     }
     lines
+}
+
+/// Invalid points are never used, so a few of them harm no other; many mean that something is wrong with the run.
+fn validity(invalid: usize, total: usize) -> &'static str {
+    match (invalid, total) {
+        (_, 0) => "bad",
+        (0, _) => "good",
+        (invalid, total) if invalid * 5 > total => "bad",
+        _ => "careful",
+    }
 }
 
 const fn line(what: &'static str, found: String, state: &'static str) -> TrustLine {
@@ -246,7 +292,7 @@ fn counted(what: &'static str, count: usize, total: usize) -> TrustLine {
 fn stolen(results: &Results, marked: usize) -> TrustLine {
     let share = results.environment.stolen;
     let careful = share >= STOLEN_WORTH_MENTIONING || marked > 0;
-    let points = if marked > 0 { format!(", {marked} points marked") } else { String::new() };
+    let points = if marked > 0 { format!(", points marked: {marked}") } else { String::new() };
     line(
         "Time stolen by the hypervisor",
         format!("{}{points}", units::percent(share)),

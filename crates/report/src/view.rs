@@ -10,6 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The firewall that others are compared with, where it was measured.
 pub(crate) const DEFAULT_REFERENCE: &str = "nftables";
 
+/// Firewalls in the order in which reports list them; others follow by name.
+const KNOWN: [&str; 8] =
+    ["wire", "xdp-redirect", "linux", "nftables", "iptables", "ipset", "rampart", "external"];
+
 /// What a firewall under test is to the reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Role {
@@ -109,7 +113,7 @@ impl Block<'_> {
                         levels.push(level);
                     }
                 }
-                levels.sort_by_key(|l| Level::of(l));
+                levels.sort_by_key(|l| Level::of(name, l));
                 (name.clone(), levels)
             })
             .collect()
@@ -123,6 +127,19 @@ pub(crate) struct Test<'a> {
     pub(crate) name: &'a str,
     /// By metric.
     pub(crate) blocks: Vec<Block<'a>>,
+}
+
+impl Test<'_> {
+    /// Names of the factors that differ anywhere in the test: what tells its points apart.
+    pub(crate) fn varying(&self) -> BTreeSet<String> {
+        let settings = || self.blocks.iter().flat_map(|b| &b.settings);
+        let names: BTreeSet<&String> = settings().flat_map(|s| s.levels.keys()).collect();
+        let differs = |name: &&String| {
+            let levels: BTreeSet<Option<&String>> = settings().map(|s| s.levels.get(*name)).collect();
+            levels.len() > 1
+        };
+        names.into_iter().filter(differs).cloned().collect()
+    }
 }
 
 /// All of it.
@@ -151,9 +168,17 @@ impl<'a> View<'a> {
         Self { tests, duts, reference }
     }
 
-    /// Index of a firewall in [`Self::duts`]: its colour, marker and dash everywhere in a report.
+    /// A firewall's colour, marker and dash in every chart: its own where it is known, the same in all reports, and a
+    /// free one otherwise.
     pub(crate) fn index(&self, dut: &str) -> usize {
-        self.duts.iter().position(|d| *d == dut).unwrap_or(0)
+        let known = |d: &str| KNOWN.iter().position(|k| *k == d);
+        known(dut).unwrap_or_else(|| {
+            let free: Vec<usize> =
+                (0..KNOWN.len()).rev().filter(|i| !self.duts.contains(&KNOWN[*i])).collect();
+            let unknown =
+                self.duts.iter().filter(|d| known(d).is_none()).position(|d| *d == dut).unwrap_or(0);
+            free.get(unknown).copied().unwrap_or(unknown)
+        })
     }
 
     /// All settings of a metric, with their test's name.
@@ -168,8 +193,6 @@ impl<'a> View<'a> {
 }
 
 fn duts(results: &Results) -> Vec<&str> {
-    const KNOWN: [&str; 8] =
-        ["wire", "xdp-redirect", "linux", "nftables", "iptables", "ipset", "rampart", "external"];
     let mut duts: Vec<&str> =
         results.points.iter().map(|p| p.dut.as_str()).collect::<BTreeSet<_>>().into_iter().collect();
     duts.sort_by_key(|d| KNOWN.iter().position(|k| k == d).unwrap_or(KNOWN.len()));
@@ -261,9 +284,20 @@ pub(crate) fn has(point: &Point, kind: MarkKind) -> bool {
     point.marks.iter().any(|m| m.kind == kind)
 }
 
-/// A valid value is at least what it says when something else than the firewall ended the search.
-pub(crate) fn is_lower_bound(point: &Point) -> bool {
-    has(point, MarkKind::GeneratorLimited) || has(point, MarkKind::NoUpperBound)
+/// `≥ ` before a valid value when something else than the firewall ended the search, so that the firewall may be
+/// faster; `≤ ` before a cost derived from such a rate; nothing before other values.
+pub(crate) fn bound(point: &Point) -> &'static str {
+    let open = has(point, MarkKind::GeneratorLimited) || has(point, MarkKind::NoUpperBound);
+    match (open, point.metric) {
+        (false, _) => "",
+        (true, Metric::Cost) => "≤ ",
+        (true, _) => "≥ ",
+    }
+}
+
+/// Whether a value is an end of what is possible, not the value itself.
+pub(crate) fn is_bound(point: &Point) -> bool {
+    !bound(point).is_empty()
 }
 
 /// Why a point may not be used, in words.

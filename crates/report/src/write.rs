@@ -1,7 +1,7 @@
 //! Files: every report is written beside its place and then renamed into it, so that no reader ever sees half of one.
 
 use crate::error::ReportError;
-use crate::{Extras, csv, html, json, markdown};
+use crate::{Extras, csv, html, journal, json, markdown};
 use measure::results::Results;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -99,7 +99,12 @@ pub fn load(dir: &Path) -> Result<Results, ReportError> {
     let path = dir.join(Format::Json.file_name());
     match std::fs::read_to_string(&path) {
         Ok(text) => json::from_str(&text, &path),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Err(ReportError::NoResults(dir.into())),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => match journal::read(dir) {
+            Err(ReportError::Read { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
+                Err(ReportError::NoResults(dir.into()))
+            }
+            read => read,
+        },
         Err(source) => Err(ReportError::Read { path, source }),
     }
 }

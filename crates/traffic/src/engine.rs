@@ -4,6 +4,7 @@ use crate::flows;
 use crate::frames::{self, Arrival, Port, ProbeFrame};
 use crate::live::LiveSender;
 use crate::namespace;
+use crate::neighbours;
 use crate::reading::{Reading, StreamCounts};
 use crate::schedule::{self, Schedule};
 use crate::skeleton::{
@@ -24,7 +25,7 @@ const START_DELAY: Duration = Duration::from_millis(1);
 /// Longest wait for the senders' first turn: setting up live frames takes some 10 ms.
 const SETUP_LIMIT: Duration = Duration::from_secs(5);
 /// A start that never comes: the senders turn and wait.
-const NOT_YET: u64 = u64::MAX;
+pub(crate) const NOT_YET: u64 = u64::MAX;
 /// A trial is over when nothing arrived for this long after the last frame was sent (RFC 2544 section 23 waits 2 s
 /// for a box between two cables; a link in memory delivers at once).
 pub const SETTLE: Duration = Duration::from_millis(60);
@@ -47,6 +48,28 @@ impl Ports {
             .iter()
             .find(|p| p.port.zone == zone)
             .ok_or_else(|| TrafficError::Impossible(format!("this bed has no {} zone", zone.name())))
+    }
+
+    /// Tells where frames of a zone go from now on, once that is known (see [`Engine::resolve`]).
+    ///
+    /// # Errors
+    /// The bed has no such zone.
+    pub fn set_next_hop(&mut self, zone: Zone, mac: [u8; 6]) -> Result<(), TrafficError> {
+        self.of(zone)?;
+        for attached in self.0.iter_mut().filter(|attached| attached.port.zone == zone) {
+            attached.port.next_hop_mac = mac;
+        }
+        Ok(())
+    }
+
+    /// The place of a zone's port in the ports map.
+    pub(crate) fn slot(&self, zone: Zone) -> Result<u32, TrafficError> {
+        Ok(self.of(zone)?.slot)
+    }
+
+    /// The port of a zone.
+    pub(crate) fn port(&self, zone: Zone) -> Result<&Port, TrafficError> {
+        Ok(&self.of(zone)?.port)
     }
 }
 
@@ -130,15 +153,21 @@ impl Engine {
     pub fn attach(&mut self, ports: &[Port]) -> Result<Ports, TrafficError> {
         let mut attached = Ports::default();
         for port in ports {
-            attached.0.push(self.attach_one(port)?);
+            match self.attach_one(port) {
+                Ok(port) => attached.0.push(port),
+                Err(refused) => {
+                    self.detach(attached);
+                    return Err(refused);
+                }
+            }
         }
         Ok(attached)
     }
 
     fn attach_one(&mut self, port: &Port) -> Result<AttachedPort, TrafficError> {
-        let slot = self
+        let slot = *self
             .free_slots
-            .pop()
+            .last()
             .ok_or_else(|| TrafficError::Impossible(format!("more than {MAX_PORTS} ports in one run")))?;
         let doing = format!("taking port {} of zone {} into use", port.ifindex, port.zone.name());
         let skel = &self.skel;
@@ -148,12 +177,15 @@ impl Engine {
             Ok(link)
         })?
         .map_err(TrafficError::bpf(doing))?;
+        self.free_slots.pop();
+        self.set_identity(slot, neighbours::identity(port));
         Ok(AttachedPort { port: port.clone(), slot, _sink: sink })
     }
 
     /// Gives a bed's ports back.
     pub fn detach(&mut self, ports: Ports) {
         for attached in ports.0 {
+            self.set_identity(attached.slot, types::identity::default());
             // A port whose interface is gone has already left the map.
             let _ = self.skel.maps.ports.delete(&attached.slot.to_ne_bytes());
             self.free_slots.push(attached.slot);
@@ -175,16 +207,10 @@ impl Engine {
                 shape.flows, self.flow_capacity
             )));
         }
-        if shape.frame.largest().bytes_without_fcs() > frames::MAX_LIVE_FRAME_BYTES {
-            return Err(TrafficError::Impossible(format!(
-                "frames of {} bytes: live frames hold up to {} bytes",
-                shape.frame.largest().bytes(),
-                frames::MAX_LIVE_FRAME_BYTES + measure::frame::FCS_BYTES
-            )));
-        }
         self.recycled = frames::recycled_frame(shape);
         let mix = frames::mix(shape, &self.recycled)?;
         self.write_flows(&flows::generate(shape)?)?;
+        self.write_filling(frames::filling_offset(shape.ip));
         self.change_control(|control| {
             control.mix_count = mix.len() as u32;
             control.mix[..mix.len()].copy_from_slice(&mix);
@@ -197,6 +223,14 @@ impl Engine {
         });
         self.traffic = Some(shape.clone());
         Ok(())
+    }
+
+    /// Gives the generator the filling that it writes afresh; frames larger than its room are made in user space.
+    fn write_filling(&mut self, offset: usize) {
+        let Some(state) = self.skel.maps.bss_data.as_mut() else { return };
+        for (to, from) in state.filling.iter_mut().zip(&self.recycled[offset..]) {
+            *to = *from;
+        }
     }
 
     fn write_flows(&mut self, flows: &[types::flow]) -> Result<(), TrafficError> {
@@ -231,9 +265,25 @@ impl Engine {
         change(&mut state.control);
     }
 
+    fn set_identity(&mut self, slot: u32, identity: types::identity) {
+        let Some(state) = self.skel.maps.bss_data.as_mut() else { return };
+        state.identities[slot as usize] = identity;
+    }
+
+    /// What the sink listens for; its earlier answer is forgotten.
+    pub(crate) fn ask(&mut self, question: types::question) {
+        let Some(state) = self.skel.maps.bss_data.as_mut() else { return };
+        state.question = question;
+    }
+
     pub(crate) fn set_bare(&mut self, writes_header: bool) {
         let Some(state) = self.skel.maps.bss_data.as_mut() else { return };
         state.bare_writes_header = u32::from(writes_header);
+    }
+
+    /// A whole frame of the largest size with the filling of every frame.
+    pub(crate) fn recycled(&self) -> &[u8] {
+        &self.recycled
     }
 
     pub(crate) fn skeleton(&self) -> &TrafficSkel<'static> {
@@ -252,13 +302,7 @@ impl Engine {
     ) -> Result<TrialReading, TrafficError> {
         let schedules = self.prepare(ports, plan)?;
         let before = Reading::take(self.state(), plan.cores, plan.lanes.len());
-        let program = self.skel.progs.generate.as_fd();
-        let batch = batch_size(plan);
-        let senders = plan
-            .cores
-            .iter()
-            .map(|&core| LiveSender::start(program, &self.recycled, core, batch, None))
-            .collect::<Result<Vec<_>, _>>()?;
+        let senders = self.start_senders(ports, plan)?;
         self.wait_for_senders(plan, &senders);
         self.change_control(|control| control.start_ns = Clock::now_ns() + START_DELAY.as_nanos() as u64);
         self.watch_senders(plan, &senders, &before, watch)?;
@@ -274,6 +318,15 @@ impl Engine {
         let after = Reading::take(self.state(), plan.cores, plan.lanes.len()).since(&before);
         watch.second(seconds, &after);
         Ok(self.trial_reading(plan, &schedules, after, seconds))
+    }
+
+    /// Starts a sender a core: live frames, or packet sockets for frames that no live frame holds.
+    fn start_senders(&self, ports: &Ports, plan: &TrialPlan<'_>) -> Result<Vec<LiveSender>, TrafficError> {
+        if self.recycled.len() > usize::from(frames::MAX_LIVE_FRAME_BYTES) {
+            return self.start_packet_senders(ports, plan);
+        }
+        let (program, batch) = (self.skel.progs.generate.as_fd(), batch_size(plan));
+        plan.cores.iter().map(|&core| LiveSender::start(program, &self.recycled, core, batch, None)).collect()
     }
 
     /// Waits for the senders to finish their schedule.
@@ -344,7 +397,7 @@ impl Engine {
             control.lane_count = lanes.len() as u32;
             control.sample_mask = sample_mask;
             control.largest_lag = largest_lag;
-            control.grace = schedule::to_schedule(total * 0.0005 + 50e-6);
+            control.grace = schedule::to_schedule(grace_seconds(total));
             control.start_ns = NOT_YET;
             for (number, &core) in plan.cores.iter().enumerate() {
                 let (first, count) = flow_slice(traffic.flows, number, plan.cores.len());
@@ -463,12 +516,8 @@ impl Engine {
         }
         let Some(state) = self.skel.maps.bss_data.as_mut() else { return Ok(Vec::new()) };
         state.control.mark = mark;
-        state.probe_next = 0;
         state.arrivals = [types::arrival::default(); MAX_PROBES];
-        state.probes = [types::probe::default(); MAX_PROBES];
-        state.probes[..frames.len()].copy_from_slice(&frames);
-        let program = self.skel.progs.send_probe.as_fd();
-        LiveSender::start(program, &[0; PROBE_FRAME_BYTES], 0, 1, Some(frames.len() as u32))?.wait()?;
+        self.send_probes(&frames)?;
         let mut last = (Instant::now(), 0);
         loop {
             let seen = crate::reading::arrivals(self.state());
@@ -477,10 +526,22 @@ impl Engine {
                 last = (Instant::now(), arrived);
             }
             if arrived >= expected || last.0.elapsed() >= SETTLE {
+                // Read again: a head that was being written while its count was read is whole now.
+                let seen = crate::reading::arrivals(self.state());
                 return Ok(seen[..probes.len()].iter().map(|a| Arrival::read(a.count, &a.head)).collect());
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Sends frames once, in order.
+    pub(crate) fn send_probes(&mut self, frames: &[types::probe]) -> Result<(), TrafficError> {
+        let Some(state) = self.skel.maps.bss_data.as_mut() else { return Ok(()) };
+        state.probe_next = 0;
+        state.probes = [types::probe::default(); MAX_PROBES];
+        state.probes[..frames.len()].copy_from_slice(frames);
+        let program = self.skel.progs.send_probe.as_fd();
+        LiveSender::start(program, &[0; PROBE_FRAME_BYTES], 0, 1, Some(frames.len() as u32))?.wait()
     }
 }
 
@@ -540,6 +601,13 @@ fn sample_mask(plan: &TrialPlan<'_>) -> u32 {
         rate if plan.times_matter && rate <= 2_000_000.0 => 0,
         _ => 15,
     }
+}
+
+/// How long after a schedule's end frames that were due before it still go out. A sender that lost its core for one time
+/// slice of the system's just before the end may make it good; since rates are of the time that sending really took, a
+/// sender that is too slow for its load gains nothing by it.
+fn grace_seconds(total: f64) -> f64 {
+    total * 0.0005 + 5e-3
 }
 
 /// How far a sender may fall behind and still catch up. Inline, falling behind is the firewall's cost and the schedule

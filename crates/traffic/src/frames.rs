@@ -14,8 +14,9 @@ pub const STAMP_BYTES: usize = 18;
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
 const TTL: u8 = 64;
-/// A live frame is one memory page less headroom and the kernel's own trailer; larger ones need another path.
-pub const MAX_LIVE_FRAME_BYTES: u16 = 3_500;
+/// The largest live frame, without FCS: a page of 4,096 bytes less 256 of headroom, 320 of the kernel's fragment table
+/// and 112 of `struct xdp_page_head` (net/bpf/test_run.c). Larger frames take the packet socket's path.
+pub const MAX_LIVE_FRAME_BYTES: u16 = 3_408;
 /// Stands in the stamp's core field (its third byte) of a probe.
 const PROBE_CORE: u8 = 0xff;
 
@@ -38,7 +39,7 @@ pub struct Port {
     pub v6_prefix: [u8; 16],
 }
 
-fn word_sum(bytes: &[u8]) -> u32 {
+pub(crate) fn word_sum(bytes: &[u8]) -> u32 {
     bytes.chunks(2).map(|pair| u32::from(u16::from_ne_bytes([pair[0], *pair.get(1).unwrap_or(&0)]))).sum()
 }
 
@@ -57,6 +58,24 @@ fn ip_bytes(ip: IpVersion) -> usize {
 /// The IPv4 header checksum of a header whose own checksum field is zero, in wire order.
 pub(crate) fn ipv4_check(header: &[u8]) -> [u8; 2] {
     (!fold(word_sum(header))).to_ne_bytes()
+}
+
+/// The UDP or TCP checksum of an unfolded sum, in wire order; never zero, which says that there is none (RFC 768).
+pub(crate) fn udp_check(sum: u32) -> [u8; 2] {
+    match !fold(sum) {
+        0 => [0xff; 2],
+        check => check.to_ne_bytes(),
+    }
+}
+
+/// The stamp of `struct stamp` with its check, as `stamp_check()` of `bpf/traffic/stamp.h` computes it.
+pub(crate) fn stamp(who: u64, what: u64) -> [u8; STAMP_BYTES] {
+    let mixed = who.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ what.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+    let mut bytes = [0; STAMP_BYTES];
+    bytes[..8].copy_from_slice(&who.to_ne_bytes());
+    bytes[8..16].copy_from_slice(&what.to_ne_bytes());
+    bytes[16..].copy_from_slice(&((mixed >> 48) as u16).to_ne_bytes());
+    bytes
 }
 
 /// The smallest test frame of an IP version, in bytes with FCS: headers, stamp and FCS.
@@ -104,7 +123,7 @@ pub(crate) fn recycled_frame(shape: &TrafficShape) -> Vec<u8> {
     frame
 }
 
-fn filling_offset(ip: IpVersion) -> usize {
+pub(crate) fn filling_offset(ip: IpVersion) -> usize {
     ETHERNET_BYTES + ip_bytes(ip) + UDP_BYTES + STAMP_BYTES
 }
 
@@ -256,11 +275,8 @@ impl ProbeFrame {
         };
         pseudo.extend_from_slice(&[0, self.protocol()]);
         pseudo.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
-        let check = match !fold(word_sum(&pseudo) + word_sum(&bytes)) {
-            0 => 0xffff,
-            check => check,
-        };
-        bytes[check_at..check_at + 2].copy_from_slice(&check.to_ne_bytes());
+        let check = udp_check(word_sum(&pseudo) + word_sum(&bytes));
+        bytes[check_at..check_at + 2].copy_from_slice(&check);
         Ok(bytes)
     }
 }

@@ -1,7 +1,7 @@
 //! Traffic: loads `bpf/traffic`, builds flows and frames, paces, sends, and reads what arrived.
 //!
-//! All traffic is made in the kernel from the live frames of `BPF_PROG_TEST_RUN`; user space only prepares trials and
-//! reads counters. The bench's unsafe code lives here. This crate knows nothing of firewalls, suites or reports.
+//! Traffic is made in the kernel from the live frames of `BPF_PROG_TEST_RUN`, and only jumbo frames, which do not fit
+//! one, in user space; otherwise user space prepares trials and reads counters. The bench's unsafe code lives here. This crate knows nothing of firewalls, suites or reports.
 
 mod bare;
 mod clock;
@@ -11,9 +11,12 @@ mod error;
 mod flows;
 mod frames;
 mod histogram;
+#[allow(unsafe_code, reason = "packet sockets, and writing the counters that BPF programs write otherwise")]
+mod jumbo;
 #[allow(unsafe_code, reason = "the system call that runs live frames, and the signal that ends it")]
 mod live;
 mod namespace;
+mod neighbours;
 mod outcome;
 mod random;
 #[allow(unsafe_code, reason = "reading memory that BPF programs write at the same time")]

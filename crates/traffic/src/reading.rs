@@ -22,7 +22,8 @@ pub struct StreamCounts {
     pub duplicated: u64,
     /// Frames that came after a later one.
     pub reordered: u64,
-    /// Frames with our mark but wrong content.
+    /// Frames with our mark but wrong content. Those whose stamp is damaged, so that nobody knows their lane, count on
+    /// the first.
     pub corrupted: u64,
     /// Longest time between two timed frames of a stream, in ns.
     pub longest_silence_ns: u64,
@@ -106,6 +107,11 @@ pub(crate) fn arrivals(state: *mut types::bss) -> [types::arrival; MAX_PROBES] {
     peek!((*state).arrivals)
 }
 
+/// The Ethernet address that somebody answered with, if anybody did.
+pub(crate) fn answer(state: *mut types::bss) -> Option<[u8; 6]> {
+    (peek!((*state).question.answers) > 0).then(|| peek!((*state).question.mac))
+}
+
 pub(crate) fn bare(state: *mut types::bss) -> (u64, u64) {
     (0..MAX_CORES)
         .map(|core| (peek!((*state).bare[core].sent), peek!((*state).bare[core].received)))
@@ -152,7 +158,11 @@ impl Reading {
     }
 
     pub(crate) fn take_counts(state: *mut types::bss, cores: &[usize], lanes: usize) -> Vec<StreamCounts> {
-        (0..lanes).map(|lane| lane_counts(state, cores, lane)).collect()
+        let mut counts: Vec<StreamCounts> = (0..lanes).map(|lane| lane_counts(state, cores, lane)).collect();
+        if let Some(first) = counts.first_mut() {
+            first.corrupted += (0..cores_online()).map(|core| peek!((*state).unreadable[core])).sum::<u64>();
+        }
+        counts
     }
 
     /// What happened between `earlier` and this reading. Smallest, largest and latest values are this reading's.

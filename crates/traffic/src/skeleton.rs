@@ -40,3 +40,4 @@ const _: fn(&types::flow_page) -> &[types::flow; FLOWS_PER_PAGE] = |p| &p.flows;
 const _: fn(&types::times) -> &[u64; BUCKETS] = |t| &t.latency;
 const _: fn(&types::arrival) -> &[u8; ARRIVAL_BYTES] = |a| &a.head;
 const _: fn(&types::probe) -> &[u8; PROBE_FRAME_BYTES] = |p| &p.frame;
+const _: fn(&types::bss) -> &[types::identity; MAX_PORTS] = |b| &b.identities;

@@ -3,7 +3,7 @@
 use super::{Cell, Track, WIRE};
 use crate::ledger::Ledger;
 use crate::procedure::Measured;
-use crate::results::{CoreUse, CpuUse, LatencySummary, Mark, MarkKind, Metric, Point};
+use crate::results::{CoreUse, CpuUse, Mark, MarkKind, Metric, Point};
 use crate::stats::{Estimate, estimate, spread};
 use crate::trial::TrialOutcome;
 use std::collections::BTreeMap;
@@ -103,6 +103,7 @@ fn empty_point(cell: &Cell, dut: &str, (metric, extra): &Key) -> Point {
         marks: Vec::new(),
         ledger: Ledger::default(),
         latency_ns: None,
+        lanes: Vec::new(),
         cpu: CpuUse::default(),
         connections: None,
         memory_bytes: None,
@@ -176,18 +177,22 @@ fn add_deciding(point: &mut Point, deciding: &[&TrialOutcome]) {
     for outcome in deciding {
         point.ledger.add(&outcome.ledger);
     }
-    point.latency_ns = typical_latency(deciding);
+    if let Some(typical) = typical(deciding) {
+        point.latency_ns = typical.latency_ns;
+        point.lanes = typical.lanes.clone();
+    }
     point.cpu = mean_cpu(deciding);
     point.connections = deciding.iter().filter_map(|o| o.connections).max();
     point.memory_bytes = deciding.iter().filter_map(|o| o.memory_bytes).max();
 }
 
-/// The distribution of the trial whose median is the middle one: summaries cannot be merged, and one that was measured
-/// is better than a made-up mixture.
-fn typical_latency(deciding: &[&TrialOutcome]) -> Option<LatencySummary> {
-    let mut latencies: Vec<LatencySummary> = deciding.iter().filter_map(|o| o.latency_ns).collect();
-    latencies.sort_by(|a, b| a.p50.total_cmp(&b.p50));
-    latencies.get(latencies.len().saturating_sub(1) / 2).copied()
+/// The trial whose median latency is the middle one: summaries cannot be merged, and one that was measured is better than
+/// a made-up mixture. Where no latency was sampled, the last.
+fn typical<'a>(deciding: &[&'a TrialOutcome]) -> Option<&'a TrialOutcome> {
+    let mut timed: Vec<(f64, &TrialOutcome)> =
+        deciding.iter().filter_map(|o| Some((o.latency_ns?.p50, *o))).collect();
+    timed.sort_by(|a, b| a.0.total_cmp(&b.0));
+    timed.get(timed.len().saturating_sub(1) / 2).map(|(_, outcome)| *outcome).or(deciding.last().copied())
 }
 
 fn mean_cpu(deciding: &[&TrialOutcome]) -> CpuUse {

@@ -161,6 +161,18 @@ fn options_make_the_plan_or_say_why_not() {
                 .into(),
         ),
         (
+            with(&["nat=true", "directions=one-way", "rules=1", "stateful=false"]),
+            "exit 2: test rate of suite small, with frame = 64, directions = one-way, rules = 1, stateful = false, nat = \
+             true, cores = 1: nat = true with rules needs stateful = true: translation keeps state by its nature"
+                .into(),
+        ),
+        (
+            with(&["frame=84", "ip=6", "lists=5M"]),
+            "exit 2: test rate of suite small, with frame = 84, ip = 6, lists = 5000000, cores = 1: block lists hold IPv4 \
+             addresses in this version: use ip = 4 with lists"
+                .into(),
+        ),
+        (
             with(&["frame=84", "ip=6", "udp_checksum=zero"]),
             "exit 2: test rate of suite small, with frame = 84, ip = 6, udp_checksum = zero, cores = 1: udp_checksum = \
              \"zero\" is not allowed with ip = 6 (RFC 8200 section 8.1): use \"valid\""

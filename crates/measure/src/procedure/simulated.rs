@@ -104,6 +104,7 @@ fn nothing(seconds: f64) -> TrialOutcome {
         connections: Some(1000),
         memory_bytes: None,
         last_loss_seconds: None,
+        on_time_share: None,
         longest_silence_seconds: 0.0,
         faults: Vec::new(),
         remarks: Vec::new(),

@@ -103,7 +103,7 @@ fn duts(root: &mut Section<'_>, c: &mut Collector<'_>) -> Option<Vec<String>> {
     Some(duts)
 }
 
-fn profiles(root: &mut Section<'_>, c: &mut Collector<'_>) -> BTreeMap<Profile, Parameters> {
+fn profiles(root: &mut Section<'_>, c: &mut Collector<'_>) -> BTreeMap<Profile, Located<Parameters>> {
     let mut found = BTreeMap::new();
     let Some(mut table) = root.section("profiles", "[profiles]", c) else {
         root.missing("profiles", c);
@@ -121,8 +121,9 @@ fn profiles(root: &mut Section<'_>, c: &mut Collector<'_>) -> BTreeMap<Profile, 
                 section.missing(key, c);
             }
         }
+        let span = section.span.clone();
         section.finish(c);
-        found.insert(profile, parameters);
+        found.insert(profile, Located { value: parameters, span });
     }
     if found.is_empty() {
         let help = "add [profiles.quick] with `rounds` and `trial_seconds`";
@@ -134,7 +135,7 @@ fn profiles(root: &mut Section<'_>, c: &mut Collector<'_>) -> BTreeMap<Profile, 
 
 fn default_profile(
     root: &mut Section<'_>,
-    profiles: &BTreeMap<Profile, Parameters>,
+    profiles: &BTreeMap<Profile, Located<Parameters>>,
     c: &mut Collector<'_>,
 ) -> Option<Profile> {
     let Some(name) = root.text("default_profile", c) else {
@@ -151,7 +152,7 @@ fn default_profile(
 
 fn tests(
     root: &mut Section<'_>,
-    profiles: &BTreeMap<Profile, Parameters>,
+    profiles: &BTreeMap<Profile, Located<Parameters>>,
     c: &mut Collector<'_>,
 ) -> Vec<Test> {
     let mut tests: Vec<Test> = Vec::new();
@@ -165,10 +166,19 @@ fn tests(
     if tests.is_empty() && c.is_empty() {
         c.report(0..0, "a suite needs at least one test", Some("add a [[test]]".into()));
     }
+    for (profile, of_profile) in profiles {
+        if !tests.is_empty() && tests.iter().all(|test| test.variant(*profile).is_none()) {
+            c.report(of_profile.span.clone(), format!("every test is left out of {}", profile.name()), None);
+        }
+    }
     tests
 }
 
-fn test(mut s: Section<'_>, profiles: &BTreeMap<Profile, Parameters>, c: &mut Collector<'_>) -> Option<Test> {
+fn test(
+    mut s: Section<'_>,
+    profiles: &BTreeMap<Profile, Located<Parameters>>,
+    c: &mut Collector<'_>,
+) -> Option<Test> {
     let name = s.required_text("name", c);
     let span = name.as_ref().map_or(s.span.clone(), |n| n.span.clone());
     let name = named(name, "name", c);
@@ -181,28 +191,12 @@ fn test(mut s: Section<'_>, profiles: &BTreeMap<Profile, Parameters>, c: &mut Co
 
     let mut variants = BTreeMap::new();
     for profile in Profile::ALL {
-        let what = format!("[test.{}]", profile.name());
-        let mut skip = false;
-        let mut own_factors = BTreeMap::new();
-        let mut own = Parameters::default();
-        if let Some(mut section) = s.section(profile.name(), what.clone(), c) {
-            if !profiles.contains_key(&profile) {
-                c.report(
-                    section.span.clone(),
-                    format!("the suite has no [profiles.{}] that {what} could change", profile.name()),
-                    None,
-                );
-            }
-            skip = section.flag("skip", c).unwrap_or(false);
-            own_factors = self::factors(&mut section, &format!("[test.{}.factors]", profile.name()), c);
-            own = Parameters::read(&mut section, c);
-            refuse_idle_parameters(&mut section, procedure, c);
-            section.finish(c);
-        }
-        let Some(of_profile) = profiles.get(&profile).filter(|_| !skip) else { continue };
+        let of_profile = profiles.get(&profile).map(|p| &p.value);
+        let own = own_part(&mut s, profile, of_profile.is_some(), procedure, c);
+        let Some(of_profile) = of_profile.filter(|_| !own.skip) else { continue };
         let mut all_factors = factors.clone();
-        all_factors.extend(own_factors);
-        let parameters = own.or(&parameters).or(of_profile);
+        all_factors.extend(own.factors);
+        let parameters = own.parameters.or(&parameters).or(of_profile);
         variants.insert(profile, Variant { factors: all_factors, parameters });
     }
     s.finish(c);
@@ -211,6 +205,38 @@ fn test(mut s: Section<'_>, profiles: &BTreeMap<Profile, Parameters>, c: &mut Co
         Test { name: name?, title: title?.value, procedure: procedure?, layout: layout?, span, variants };
     check_variants(&test, c);
     Some(test)
+}
+
+/// What a test changes for one profile.
+#[derive(Default)]
+struct OwnPart {
+    skip: bool,
+    factors: BTreeMap<Factor, Vec<String>>,
+    parameters: Parameters,
+}
+
+/// Reads `[test.PROFILE]`; nothing is changed where there is none.
+fn own_part(
+    test: &mut Section<'_>,
+    profile: Profile,
+    suite_has_it: bool,
+    procedure: Option<ProcedureKind>,
+    c: &mut Collector<'_>,
+) -> OwnPart {
+    let name = profile.name();
+    let Some(mut s) = test.section(name, format!("[test.{name}]"), c) else { return OwnPart::default() };
+    if !suite_has_it {
+        let message = format!("the suite has no [profiles.{name}] that [test.{name}] could change");
+        c.report(s.span.clone(), message, None);
+    }
+    let own = OwnPart {
+        skip: s.flag("skip", c).unwrap_or(false),
+        factors: factors(&mut s, &format!("[test.{name}.factors]"), c),
+        parameters: Parameters::read(&mut s, c),
+    };
+    refuse_idle_parameters(&mut s, procedure, c);
+    s.finish(c);
+    own
 }
 
 fn procedure(s: &mut Section<'_>, c: &mut Collector<'_>) -> Option<ProcedureKind> {

@@ -94,7 +94,7 @@ impl Factor {
                 "64 to 9216 bytes with FCS, `imix:tolly`, `imix:simple` or `genome:…` (RFC 6985)"
             }
             Factor::Flows => "1 to 4,000,000; `100k` and `1M` may be written",
-            Factor::Clients | Factor::Servers => "1 to 65536 addresses",
+            Factor::Clients | Factor::Servers => "1 to 32,256 addresses",
             Factor::Directions => {
                 "`one-way`, `two-way`, or `two-way:SHARE` with the share of frames that flow back, as in `two-way:0.3`"
             }

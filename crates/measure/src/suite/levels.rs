@@ -10,6 +10,8 @@ use std::ops::RangeInclusive;
 
 /// Most flows that the generator can keep apart.
 pub const MAX_FLOWS: u32 = 4_000_000;
+/// Hosts that every zone has room for.
+pub const MAX_HOSTS: u32 = 32_256;
 /// Source addresses by default, if the flows divide into so many (EANTC's number of clients).
 const DEFAULT_CLIENTS: u32 = 20;
 /// Destination addresses by default, if the flows of a client divide into so many.
@@ -60,6 +62,12 @@ pub enum SetupProblem {
         "reverse traffic through NAT is not in this version: use directions = \"one-way\" with nat = true"
     )]
     NatTwoWay,
+    /// NAT among stateless rules.
+    #[error("nat = true with rules needs stateful = true: translation keeps state by its nature")]
+    NatWithoutState,
+    /// A block list that the traffic cannot meet.
+    #[error("block lists hold IPv4 addresses in this version: use ip = 4 with lists")]
+    ListsInV6,
     /// IPv6 without UDP checksum.
     #[error("udp_checksum = \"zero\" is not allowed with ip = 6 (RFC 8200 section 8.1): use \"valid\"")]
     ZeroChecksumInV6,
@@ -147,8 +155,8 @@ impl Levels {
         match factor {
             Factor::Frame => self.frame = FrameMix::parse(text).map_err(|e| e.to_string())?,
             Factor::Flows => self.flows = count(1..=MAX_FLOWS)?,
-            Factor::Clients => self.clients = Some(count(1..=65536)?),
-            Factor::Servers => self.servers = Some(count(1..=65536)?),
+            Factor::Clients => self.clients = Some(count(1..=MAX_HOSTS)?),
+            Factor::Servers => self.servers = Some(count(1..=MAX_HOSTS)?),
             Factor::Directions => self.directions = directions(text).ok_or_else(wrong)?,
             Factor::Zones => {
                 self.zones =
@@ -276,9 +284,7 @@ impl Levels {
     pub(crate) fn setup(&self, seed: u64) -> Result<Setup, SetupProblem> {
         let (clients, servers) = (self.clients(), self.servers());
         self.check_traffic(clients, servers)?;
-        if self.rules == 0 && self.stateful() {
-            return Err(SetupProblem::StateWithoutRules);
-        }
+        self.check_policy()?;
         Ok(Setup {
             zones: self.zones,
             traffic: TrafficShape {
@@ -305,6 +311,22 @@ impl Levels {
         })
     }
 
+    fn check_policy(&self) -> Result<(), SetupProblem> {
+        if self.rules == 0 && self.stateful() {
+            return Err(SetupProblem::StateWithoutRules);
+        }
+        if self.nat && self.directions != Directions::OneWay {
+            return Err(SetupProblem::NatTwoWay);
+        }
+        if self.nat && self.rules > 0 && !self.stateful() {
+            return Err(SetupProblem::NatWithoutState);
+        }
+        if self.lists > 0 && self.ip == IpVersion::V6 {
+            return Err(SetupProblem::ListsInV6);
+        }
+        Ok(())
+    }
+
     fn check_traffic(&self, clients: u32, servers: u32) -> Result<(), SetupProblem> {
         self.frame.check_fits(self.ip)?;
         let pairs = u64::from(clients) * u64::from(servers);
@@ -313,9 +335,6 @@ impl Levels {
         }
         if self.cores > self.flows {
             return Err(SetupProblem::IdleCores { cores: self.cores, flows: self.flows });
-        }
-        if self.nat && self.directions != Directions::OneWay {
-            return Err(SetupProblem::NatTwoWay);
         }
         if self.ip == IpVersion::V6 && self.udp_checksum() == UdpChecksum::Zero {
             return Err(SetupProblem::ZeroChecksumInV6);

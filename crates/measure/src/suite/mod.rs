@@ -12,7 +12,7 @@ mod read;
 
 pub use builtin::{builtin, builtin_names};
 pub use factor::Factor;
-pub use levels::{MAX_FLOWS, SetupProblem, line_rate};
+pub use levels::{MAX_FLOWS, MAX_HOSTS, SetupProblem, line_rate};
 pub use parameters::ProcedureKind;
 pub use problem::{Problem, Problems};
 pub use read::Located;

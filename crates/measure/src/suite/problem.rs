@@ -41,6 +41,17 @@ impl Problems {
         collector.into_problems()
     }
 
+    /// Each problem as a report with the text that it points into: for a terminal that shows snippets. [`Display`]
+    /// tells the same in plain lines.
+    ///
+    /// [`Display`]: fmt::Display
+    pub fn reports(&self) -> impl Iterator<Item = miette::Report> {
+        self.list.iter().map(|problem| {
+            let text = NamedSource::new(&problem.file, self.source_text.inner().clone());
+            miette::Report::new(problem.clone()).with_source_code(text)
+        })
+    }
+
     /// The problems.
     pub fn list(&self) -> &[Problem] {
         &self.list

@@ -151,7 +151,7 @@ const ROWS: &[(&str, &str, &str)] = &[
         "factors.ip = 6",
         "small.toml:10:8: profile quick: 64 bytes are too few: an IPv6 test frame needs 84 (Ethernet 14 + IPv6 40 + UDP 8 + test payload 18 + FCS 4)\n  this is the combination frame = 64, ip = 6, match = first",
     ),
-    ("factors.frame = 64", "skip = true", "0 cells"),
+    ("factors.frame = 64", "skip = true", "small.toml:6:1: every test is left out of quick"),
     ("factors.frame = 64", "skip = 1", "small.toml:17:8: `skip` must be true or false, not an integer"),
     ("[[test]]", "[test]", "small.toml:9:1: `test` must be tables, each under [[test]], not a table"),
 ];
@@ -185,7 +185,9 @@ fn what_a_suite_says_beside_its_tests_is_carried_over() {
 fn problems_render_with_the_text_and_a_pointer() {
     let problems = Suite::parse("small.toml", &RIGHT.replace("summary", "sumary")).expect_err("wrong");
     let mut out = String::new();
-    miette::NarratableReportHandler::new().render_report(&mut out, &problems).expect("renders");
+    for report in problems.reports() {
+        miette::NarratableReportHandler::new().render_report(&mut out, report.as_ref()).expect("renders");
+    }
     assert!(out.contains("did you mean `summary`?"), "{out}");
     assert!(out.contains("sumary = \"Shows"), "{out}");
 }
@@ -194,8 +196,8 @@ fn problems_render_with_the_text_and_a_pointer() {
 const BUILTIN: &[(&str, [usize; 3], f64)] = &[
     ("demo", [4, 4, 4], 2.1),
     ("rfc2544", [21, 64, 64], 15.0),
-    ("eantc-ip", [16, 96, 96], 15.0),
-    ("tolly-udp", [18, 24, 24], 15.0),
+    ("eantc-ip", [16, 64, 80], 11.0),
+    ("tolly-udp", [18, 24, 24], 9.0),
 ];
 
 #[test]
@@ -241,6 +243,64 @@ fn published_figures_stand_beside_cells_that_ship() {
             assert!(found, "{name}: {} {:?} stands beside no cell", row.place, row.beside);
         }
     }
+}
+
+/// The text of `suites/FORMAT.md`.
+const FORMAT: &str = include_str!("../../../../suites/FORMAT.md");
+
+#[test]
+fn the_format_is_described_in_full_and_its_example_is_right() {
+    let example =
+        FORMAT.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let suite = Suite::parse("FORMAT.md", example).unwrap_or_else(|e| panic!("{e}"));
+    for profile in &suite.profiles {
+        let plan = Plan::new(&suite, &Options { profile: Some(*profile), ..Options::default() });
+        assert!(!plan.unwrap_or_else(|e| panic!("{e}")).cells.is_empty());
+    }
+    let described = |name: &str| FORMAT.contains(&format!("| `{name}` |"));
+    for name in Factor::ALL.map(Factor::name) {
+        assert!(described(name), "factor {name}");
+    }
+    for (name, _) in parameters::KEYS {
+        assert!(described(name), "parameter {name}");
+    }
+    for name in ProcedureKind::ALL.map(ProcedureKind::name).into_iter().chain(Layout::ALL.map(Layout::name)) {
+        assert!(described(name), "{name}");
+    }
+    for name in [
+        "name",
+        "title",
+        "summary",
+        "source",
+        "published",
+        "duts",
+        "default_profile",
+        "skip",
+        "that",
+        "because",
+    ] {
+        assert!(described(name), "key {name}");
+    }
+}
+
+#[test]
+fn the_format_says_how_long_each_suite_takes() {
+    for name in builtin_names() {
+        let suite = Suite::parse(name, builtin(name).expect("it ships")).expect("a suite");
+        let times: Vec<String> = Profile::ALL
+            .into_iter()
+            .map(|profile| {
+                let options = Options { profile: Some(profile), ..Options::default() };
+                rough_time(Plan::new(&suite, &options).expect("a plan").typical_seconds())
+            })
+            .collect();
+        let line = format!("| `{name}` | {} |", times.join(" | "));
+        assert!(FORMAT.contains(&line), "suites/FORMAT.md should say: {line}");
+    }
+}
+
+fn rough_time(seconds: f64) -> String {
+    if seconds < 3600.0 { format!("{:.0} min", seconds / 60.0) } else { format!("{:.0} h", seconds / 3600.0) }
 }
 
 proptest! {

@@ -7,7 +7,7 @@ use super::chart::lines::{Dot, Lines, Series};
 use super::chart::stack::{Part, Stack};
 use crate::tables;
 use crate::view::{Block, Role, Setting, View};
-use crate::{level, ratio, units, verdict, view};
+use crate::{level, units, verdict, view};
 use measure::results::{Metric, Point};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -42,8 +42,15 @@ impl Ids {
 /// The charts of a block.
 pub(crate) fn of_block(view: &View<'_>, block: &Block<'_>, test: &str, ids: &mut Ids) -> Vec<Figure> {
     match x_factor(block) {
-        Some(x) => panels(block, &x).iter().filter_map(|p| lines(view, p, &x, test, ids)).collect(),
-        None => block.settings.iter().filter_map(|s| bars(view, s, test, ids)).collect(),
+        Some(x) => {
+            let reach = reach(block);
+            panels(block, &x).iter().filter_map(|p| lines(view, p, &x, &reach, test, ids)).collect()
+        }
+        None => {
+            let varying: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
+            let place = |s| place_or(test, verdict::place_among(s, &varying));
+            block.settings.iter().filter_map(|s| bars(view, s, &place(s), ids)).collect()
+        }
     }
 }
 
@@ -69,7 +76,7 @@ fn panels<'a, 'b>(block: &'b Block<'a>, x: &str) -> Vec<Panel<'a, 'b>> {
         }
     }
     for panel in &mut panels {
-        panel.settings.sort_by_key(|s| s.levels.get(x).map(|l| level::Level::of(l)));
+        panel.settings.sort_by_key(|s| s.levels.get(x).map(|l| level::Level::of(x, l)));
     }
     panels
 }
@@ -84,11 +91,24 @@ impl Panel<'_, '_> {
     fn title(&self, test: &str) -> String {
         let what = units::metric_name(self.metric);
         let levels = level::phrases(self.levels.iter().map(|(k, v)| (k.as_str(), v.as_str())));
-        if levels.is_empty() { format!("{what} ({test})") } else { format!("{what}: {levels}") }
+        format!("{what}: {}", place_or(test, levels))
     }
 }
 
-fn lines(view: &View<'_>, panel: &Panel<'_, '_>, x: &str, test: &str, ids: &mut Ids) -> Option<Figure> {
+/// The ends of all valid values of a block, for an axis that its charts share.
+fn reach(block: &Block<'_>) -> Vec<f64> {
+    let valid = block.settings.iter().flat_map(|s| &s.points).filter(|p| p.valid);
+    valid.flat_map(|p| [p.low.min(p.value).max(0.0), p.high.max(p.value)]).collect()
+}
+
+fn lines(
+    view: &View<'_>,
+    panel: &Panel<'_, '_>,
+    x: &str,
+    reach: &[f64],
+    test: &str,
+    ids: &mut Ids,
+) -> Option<Figure> {
     let by_load = panel.metric == Metric::Loss && x == "load";
     let labels: Vec<String> = panel
         .settings
@@ -106,6 +126,7 @@ fn lines(view: &View<'_>, panel: &Panel<'_, '_>, x: &str, test: &str, ids: &mut 
         x_name: if by_load { "Offered load, Mpps".into() } else { level::name(x) },
         x_labels: if by_load { Vec::new() } else { labels },
         x_unit: "frames/s",
+        reach,
         series,
     }
     .draw()?;
@@ -125,10 +146,21 @@ fn one_line(view: &View<'_>, panel: &Panel<'_, '_>, dut: &str, by_load: bool) ->
     dots.iter().any(Option::is_some).then(|| Series { name: dut.into(), index: view.index(dut), dots })
 }
 
-/// Median offered load of a point's trials in frames/s.
+/// The load of a point of a loss curve in frames/s: a rate as written, or a share of the most that was offered.
 fn offered(point: &Point) -> Option<f64> {
-    let loads: Vec<f64> = point.trials.iter().map(|t| t.offered).collect();
-    (!loads.is_empty()).then(|| ratio::median(loads))
+    let level = point.factors.get("load")?;
+    if let Some(rate) = level.strip_suffix("/s") {
+        return level::number(rate);
+    }
+    let share = level::number(level.strip_suffix('%')?)? / 100.0;
+    // A curve begins with the highest load, so the most that a round offered is its 100 %.
+    let mut highest: BTreeMap<u32, f64> = BTreeMap::new();
+    for trial in &point.trials {
+        let most = highest.entry(trial.round).or_default();
+        *most = most.max(trial.offered);
+    }
+    let rates: Vec<f64> = highest.into_values().collect();
+    measure::stats::median(&rates).map(|most| most * share)
 }
 
 fn dot(point: &Point, x: f64) -> Dot {
@@ -137,7 +169,7 @@ fn dot(point: &Point, x: f64) -> Dot {
         value: point.value,
         low: point.low,
         high: point.high,
-        hollow: view::is_lower_bound(point),
+        hollow: view::is_bound(point),
         tip: format!(
             "{}: {} ({})",
             point.dut,
@@ -171,15 +203,17 @@ fn not_drawn(settings: &[&Setting<'_>], x: &str) -> Vec<String> {
     let invalid = by_dut
         .into_iter()
         .map(|(dut, levels)| format!("Not drawn, because invalid: {dut} at {}.", levels.join(", ")));
-    let hollow = settings.iter().flat_map(|s| &s.points).any(|p| p.valid && view::is_lower_bound(p));
-    invalid
-        .chain(hollow.then(|| "A hollow marker is a lower bound: the firewall may be faster.".into()))
-        .collect()
+    let hollow = settings.iter().flat_map(|s| &s.points).any(|p| p.valid && view::is_bound(p));
+    invalid.chain(hollow.then(|| "A hollow marker is a bound: the firewall may be faster.".into())).collect()
+}
+
+fn place_or(test: &str, place: String) -> String {
+    if place.is_empty() { test.into() } else { place }
 }
 
 /// One setting as bars, in the order of the ranking.
-pub(crate) fn bars(view: &View<'_>, setting: &Setting<'_>, test: &str, ids: &mut Ids) -> Option<Figure> {
-    let title = format!("{}: {} ({test})", units::metric_name(setting.metric), verdict::place(setting));
+pub(crate) fn bars(view: &View<'_>, setting: &Setting<'_>, place: &str, ids: &mut Ids) -> Option<Figure> {
+    let title = format!("{}: {place}", units::metric_name(setting.metric));
     let better = if units::more_is_better(setting.metric) { "longer is better" } else { "shorter is better" };
     let svg = Bars {
         id: ids.next(),
@@ -197,7 +231,7 @@ pub(crate) fn bars(view: &View<'_>, setting: &Setting<'_>, test: &str, ids: &mut
 
 fn bar(view: &View<'_>, setting: &Setting<'_>, point: &Point) -> Bar {
     let role = match Role::of(&point.dut) {
-        Role::Calibration => "ceiling of this bench",
+        Role::Calibration => "nothing between",
         Role::Forwarder => "no policy",
         Role::Firewall => "",
     };
@@ -207,14 +241,13 @@ fn bar(view: &View<'_>, setting: &Setting<'_>, point: &Point) -> Bar {
         (None, Some(reference)) if reference == point.dut => "reference".into(),
         _ => String::new(),
     };
-    let at_least = if view::is_lower_bound(point) { "≥ " } else { "" };
     Bar {
         name: point.dut.clone(),
         note: role.into(),
         index: view.index(&point.dut),
         value: point.valid.then_some((point.value, point.low, point.high)),
         text: if point.valid {
-            format!("{at_least}{}", units::value(&point.unit, point.value))
+            format!("{}{}", view::bound(point), units::value(&point.unit, point.value))
         } else {
             format!("no value, invalid: {}", kinds(point))
         },
@@ -230,10 +263,15 @@ fn kinds(point: &Point) -> String {
 
 /// Percentiles of every setting of a block that has latencies.
 pub(crate) fn ladders(view: &View<'_>, block: &Block<'_>, ids: &mut Ids) -> Vec<Figure> {
-    block.settings.iter().filter_map(|s| ladder_of(view, s, ids)).collect()
+    let varying: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
+    block
+        .settings
+        .iter()
+        .filter_map(|s| ladder_of(view, s, &verdict::place_among(s, &varying), ids))
+        .collect()
 }
 
-fn ladder_of(view: &View<'_>, setting: &Setting<'_>, ids: &mut Ids) -> Option<Figure> {
+fn ladder_of(view: &View<'_>, setting: &Setting<'_>, place: &str, ids: &mut Ids) -> Option<Figure> {
     let rows: Vec<ladder::Row> = setting
         .points
         .iter()
@@ -242,7 +280,11 @@ fn ladder_of(view: &View<'_>, setting: &Setting<'_>, ids: &mut Ids) -> Option<Fi
             Some(ladder::Row { name: p.dut.clone(), index: view.index(&p.dut), latency: p.latency_ns? })
         })
         .collect();
-    let title = format!("Latency percentiles: {}", verdict::place(setting));
+    let what = match setting.metric {
+        Metric::Latency => "Latency percentiles",
+        _ => "Latency percentiles at the highest rate",
+    };
+    let title = if place.is_empty() { what.into() } else { format!("{what}: {place}") };
     let svg = Ladder {
         id: ids.next(),
         title: title.clone(),

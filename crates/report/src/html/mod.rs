@@ -29,6 +29,10 @@ struct Page<'a> {
     style: &'static str,
     script: &'static str,
     run: Run<'a>,
+    title: &'a str,
+    summary: Option<&'a str>,
+    source: Option<&'a str>,
+    printed: Option<Table>,
     verdict: Vec<String>,
     trust: Vec<verdict::TrustLine>,
     main_figure: Option<Figure>,
@@ -101,8 +105,7 @@ struct BlockPart {
     name: &'static str,
     sentence: &'static str,
     figures: Vec<Figure>,
-    ladders: Vec<Figure>,
-    more_ladders: Vec<Figure>,
+    folded: Vec<Figure>,
     table: Table,
     latency: Option<Table>,
 }
@@ -130,10 +133,10 @@ pub fn to_string(results: &Results, extras: &Extras) -> Result<String, ReportErr
     environment.get_template("page.html").and_then(|t| t.render(Serde(page))).map_err(defect)
 }
 
-fn page<'a>(results: &'a Results, view: &View<'_>, extras: &Extras) -> Page<'a> {
+fn page<'a>(results: &'a Results, view: &View<'_>, extras: &'a Extras) -> Page<'a> {
     let mut ids = Ids::default();
     let main = verdict::main_settings(view);
-    let main_figure = main.first().and_then(|(test, s)| figures::bars(view, s, test, &mut ids));
+    let main_figure = main.first().and_then(|(_, s)| figures::bars(view, s, &verdict::place(s), &mut ids));
     let tests = view.tests.iter().map(|t| test_part(view, t, extras, &mut ids)).collect();
     let ledgers = view
         .tests
@@ -144,6 +147,10 @@ fn page<'a>(results: &'a Results, view: &View<'_>, extras: &Extras) -> Page<'a> 
         style: STYLE,
         script: SCRIPT,
         run: Run::of(results),
+        title: extras.title.as_deref().unwrap_or(&results.suite),
+        summary: extras.summary.as_deref(),
+        source: extras.source.as_deref(),
+        printed: extras.published.as_ref().map(layout::all_printed),
         verdict: verdict::sentences(results, view),
         trust: verdict::trust(results),
         main_figure,
@@ -174,11 +181,11 @@ fn test_part(view: &View<'_>, test: &Test<'_>, extras: &Extras, ids: &mut Ids) -
     let cpu_block = test.blocks.iter().find(|b| b.metric == Metric::Throughput).or(test.blocks.first());
     let cpu_table = cpu_block.map(tables::cpu).filter(|t| !t.rows.is_empty());
     let cpu_figure = cpu_block.and_then(|b| figures::cpu(b, ids));
-    let sheets = extras.layout.map_or_else(Vec::new, |l| layout::sheets(view, test, l, &extras.printed));
+    let sheets = layout::sheets(view, test, extras.layout(test.name), extras.published.as_ref());
     TestPart {
         id: slug(test.name),
         name: test.name.into(),
-        title: extras.titles.get(test.name).cloned().unwrap_or_default(),
+        title: extras.test_title(test.name).unwrap_or_default().into(),
         constant: constant(test),
         blocks: test.blocks.iter().map(|b| block_part(view, b, test.name, ids)).collect(),
         sheets: sheets.into_iter().map(|s| SheetPart { table: s.table, printed: s.printed }).collect(),
@@ -195,14 +202,24 @@ fn constant(test: &Test<'_>) -> String {
 }
 
 fn block_part(view: &View<'_>, block: &Block<'_>, test: &str, ids: &mut Ids) -> BlockPart {
-    let mut ladders = figures::ladders(view, block, ids);
-    let more_ladders = ladders.split_off(ladders.len().min(LADDERS_SHOWN));
+    let mut shown = figures::of_block(view, block, test, ids);
+    let mut folded = Vec::new();
+    match block.metric {
+        Metric::Latency => {
+            folded = figures::ladders(view, block, ids);
+            shown.extend(folded.drain(..folded.len().min(LADDERS_SHOWN)));
+        }
+        // Latency at the rate that a search ended at is worth a look, but is not what the test is about.
+        Metric::Throughput => folded = figures::ladders(view, block, ids),
+        // The same curves as the throughput's, in another unit.
+        Metric::Goodput => folded = std::mem::take(&mut shown),
+        _ => {}
+    }
     BlockPart {
         name: units::metric_name(block.metric),
         sentence: units::metric_sentence(block.metric),
-        figures: figures::of_block(view, block, test, ids),
-        ladders,
-        more_ladders,
+        figures: shown,
+        folded,
         table: tables::block(view, block),
         latency: tables::latency(block),
     }

@@ -8,10 +8,17 @@ for (const table of document.querySelectorAll("table")) {
   heads.forEach((head, index) => {
     const column = index + offset;
     if (!rows.some((row) => row.cells[column]?.dataset.sort)) return;
-    const button = document.createElement("button");
-    button.type = "button";
+    // Not a <button>: browsers leave form controls out of table heads that they repeat on paper.
+    const button = document.createElement("span");
+    button.setAttribute("role", "button");
+    button.tabIndex = 0;
     button.textContent = head.textContent;
     head.replaceChildren(button);
+    button.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      button.click();
+    });
     button.addEventListener("click", () => {
       const down = head.getAttribute("aria-sort") !== "descending";
       for (const other of heads) other.removeAttribute("aria-sort");
@@ -26,8 +33,8 @@ for (const table of document.querySelectorAll("table")) {
     });
   });
 }
-// Print what is folded away: paper cannot be clicked.
-const folded = () => [...document.querySelectorAll("details:not(.trials):not([open])")];
+// Paper cannot be clicked: print the tables that are folded away. Trials and further charts would be many pages.
+const folded = () => [...document.querySelectorAll("details:not(.bulky):not([open])")];
 let opened = [];
 addEventListener("beforeprint", () => { opened = folded(); opened.forEach((d) => { d.open = true; }); });
 addEventListener("afterprint", () => opened.forEach((d) => { d.open = false; }));

@@ -4,6 +4,7 @@ use crate::view::Test;
 use crate::{level, units};
 use measure::results::{Point, Trial};
 use serde::Serialize;
+use std::collections::BTreeSet;
 
 /// All trials of a point.
 #[derive(Debug, Serialize)]
@@ -36,10 +37,11 @@ pub(super) fn of_test(test: &Test<'_>) -> Vec<PointTrials> {
             shown.push(point);
         }
     }
-    shown.into_iter().map(of_point).collect()
+    let varying = test.varying();
+    shown.into_iter().map(|p| of_point(p, &varying)).collect()
 }
 
-fn of_point(point: &Point) -> PointTrials {
+fn of_point(point: &Point, varying: &BTreeSet<String>) -> PointTrials {
     let mut rounds: Vec<Round> = Vec::new();
     for trial in &point.trials {
         match rounds.iter_mut().find(|r| r.number == trial.round) {
@@ -47,14 +49,12 @@ fn of_point(point: &Point) -> PointTrials {
             None => rounds.push(Round { number: trial.round, trials: vec![shown(trial)] }),
         }
     }
-    let levels = point.factors.iter().map(|(k, v)| (k.as_str(), v.as_str()));
-    let cores = point.cores.to_string();
-    PointTrials {
-        dut: point.dut.clone(),
-        setting: level::phrases(levels.chain([("cores", cores.as_str())])),
-        metric: units::metric_name(point.metric),
-        rounds,
-    }
+    // The points of all loads of a cell carry the same trials, so the load is not named.
+    let cores = ("cores", point.cores.to_string());
+    let factors = point.factors.iter().map(|(k, v)| (k.as_str(), v.as_str())).filter(|(k, _)| *k != "load");
+    let levels = factors.chain([(cores.0, cores.1.as_str())]).filter(|(k, _)| varying.contains(*k));
+    let setting = level::phrases(levels);
+    PointTrials { dut: point.dut.clone(), setting, metric: units::metric_name(point.metric), rounds }
 }
 
 fn shown(trial: &Trial) -> Shown {

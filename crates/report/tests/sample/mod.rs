@@ -23,6 +23,24 @@ const DUTS: [(&str, f64, f64); 8] = [
     ("external", 1490.0, 0.10),
 ];
 
+/// Levels that a point has when its test does not set them: results name every factor.
+const DEFAULTS: [(&str, &str); 14] = [
+    ("frame", "64"),
+    ("flows", "1000"),
+    ("clients", "20"),
+    ("servers", "10"),
+    ("directions", "one-way"),
+    ("zones", "two"),
+    ("ip", "4"),
+    ("rules", "4"),
+    ("match", "last"),
+    ("stateful", "true"),
+    ("nat", "false"),
+    ("lists", "0"),
+    ("link", "none"),
+    ("udp_checksum", "zero"),
+];
+
 /// A small deterministic source of noise, -1 to 1 (SplitMix64).
 struct Noise(u64);
 
@@ -37,7 +55,7 @@ impl Noise {
 }
 
 /// The demo: five firewalls, two frame sizes, two flow counts, latency at one load.
-pub fn demo() -> Results {
+pub(crate) fn demo() -> Results {
     let mut run = Builder::new("demo", "quick");
     for dut in ["wire", "xdp-redirect", "linux", "nftables", "iptables"] {
         for frame in ["64", "1518"] {
@@ -51,7 +69,7 @@ pub fn demo() -> Results {
 }
 
 /// The EANTC layout: seven sizes, one- and two-way, with and without rules, `duts` firewalls (1 to 8).
-pub fn eantc(duts: usize) -> Results {
+pub(crate) fn eantc(duts: usize) -> Results {
     let mut run = Builder::new("eantc-ip", "standard");
     for (dut, ..) in DUTS.iter().take(duts) {
         for frame in ["64", "80", "128", "256", "512", "1024", "1518"] {
@@ -68,15 +86,15 @@ pub fn eantc(duts: usize) -> Results {
 }
 
 /// The Tolly layout: three packet sizes, four session counts, one and two cores.
-pub fn tolly(duts: usize) -> Results {
+pub(crate) fn tolly(duts: usize) -> Results {
     let mut run = Builder::new("tolly-udp", "standard");
     for (dut, ..) in DUTS.iter().take(duts) {
         for frame in ["64", "imix:tolly", "1518"] {
             for flows in ["2", "100000", "500000", "1000000"] {
                 for cores in [1, 2] {
                     let factors = [("frame", frame), ("flows", flows)];
-                    run.rate("throughput", dut, cores, &factors);
-                    run.goodput("throughput", dut, cores, &factors);
+                    run.rate("udp-throughput", dut, cores, &factors);
+                    run.goodput("udp-throughput", dut, cores, &factors);
                 }
             }
         }
@@ -85,7 +103,7 @@ pub fn tolly(duts: usize) -> Results {
 }
 
 /// Every procedure of RFC 2544, isolated.
-pub fn rfc2544() -> Results {
+pub(crate) fn rfc2544() -> Results {
     let mut run = Builder::new("rfc2544", "standard");
     run.placement = Placement::Isolated;
     for dut in ["xdp-redirect", "linux", "nftables", "iptables", "rampart"] {
@@ -184,9 +202,16 @@ impl Builder {
         let offered = 8e6 * f64::from(load) / 100.0;
         let lost = (1.0 - capacity / offered).max(0.0);
         let mut point = self.point(test, dut, 1, &factors, Metric::Loss, lost, 0.01);
-        for trial in &mut point.trials {
-            (trial.offered, trial.received, trial.loss) = (offered, offered * (1.0 - lost), lost);
-        }
+        // As the bench keeps it: every load of a curve carries the trials of the whole curve.
+        let at = |share: u32| 8e6 * f64::from(share) / 100.0;
+        let one = point.trials[0].clone();
+        point.trials = (0..5)
+            .flat_map(|round| (1..=10).rev().map(move |step| (round, at(step * 10))))
+            .map(|(round, offered)| {
+                let loss = (1.0 - capacity / offered).max(0.0);
+                Trial { round, offered, received: offered * (1.0 - loss), loss, ..one.clone() }
+            })
+            .collect();
         point.ledger = ledger(offered as u64 * 10, lost, dut);
         self.results.points.push(point);
     }
@@ -226,7 +251,7 @@ impl Builder {
             dut: dut.into(),
             placement: self.placement,
             cores,
-            factors: factors.iter().map(|&(k, v)| (k.into(), v.into())).collect(),
+            factors: DEFAULTS.iter().chain(factors).map(|&(k, v)| (k.into(), v.into())).collect(),
             metric,
             unit: metric.unit().into(),
             value: sorted[2],
@@ -238,6 +263,7 @@ impl Builder {
             marks: Vec::new(),
             ledger: ledger((value.clamp(1e3, 1e8) * 10.0) as u64, 0.0, dut),
             latency_ns: None,
+            lanes: Vec::new(),
             cpu: cpu(cores),
             connections: matches!(dut, "nftables" | "iptables").then_some(65_536),
             memory_bytes: None,
@@ -256,6 +282,7 @@ fn trials(round: u32, rate: f64) -> Vec<Trial> {
         latency_ns: None,
         duplicated: 0,
         reordered: 0,
+        per_second: Vec::new(),
         faults: Vec::new(),
     };
     vec![trial(rate * 1.08, 0.031), trial(rate, 0.0)]

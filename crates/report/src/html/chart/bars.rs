@@ -36,7 +36,7 @@ pub(crate) struct Bars<'a> {
     pub(crate) bars: Vec<Bar>,
 }
 
-const WIDTH: f64 = 760.0;
+const WIDTH: f64 = 640.0;
 const ROW: f64 = 42.0;
 const TOP: f64 = 6.0;
 const BOTTOM: f64 = 44.0;
@@ -50,15 +50,30 @@ impl Bars<'_> {
         }
         let widest = |f: fn(&Bar) -> f64| self.bars.iter().map(f).fold(0.0, f64::max);
         let left = widest(|b| text_width(&b.name).max(text_width(&b.note) * 0.92)) + 14.0;
-        // A reason in place of a bar starts at the axis and may use the whole width.
-        let right = WIDTH - widest(|b| if b.value.is_some() { text_of(b) } else { 0.0 }) - 18.0;
-        let axis = Axis::linear(highest, (left, right));
+        let axis = self.widest_axis(highest, left);
+        let right = axis.end();
         let mut svg = Svg::new(WIDTH, TOP + ROW * self.bars.len() as f64 + BOTTOM);
         self.draw_axis(&mut svg, &axis, left, right);
         for (row, bar) in self.bars.iter().enumerate() {
             draw_bar(&mut svg, &axis, bar, left, TOP + ROW * row as f64);
         }
         Some(svg.finish(&self.id, &self.title, &self.description))
+    }
+
+    /// The longest axis that leaves every bar the room for its own text; a long bar rarely has the longest text.
+    fn widest_axis(&self, highest: f64, left: f64) -> Axis {
+        let mut right = WIDTH - 24.0;
+        loop {
+            let axis = Axis::linear(highest, (left, right));
+            let fits = self.bars.iter().all(|bar| {
+                let end = bar.value.map_or(left, |(value, _, high)| axis.at(high.max(value)) + 9.0);
+                bar.value.is_none() || end + text_of(bar) <= WIDTH
+            });
+            if fits || right < left + 100.0 {
+                return axis;
+            }
+            right -= 8.0;
+        }
     }
 
     fn draw_axis(&self, svg: &mut Svg, axis: &Axis, left: f64, right: f64) {

@@ -49,6 +49,8 @@ pub(crate) struct Lines<'a> {
     pub(crate) x_labels: Vec<String>,
     /// Unit of a numeric horizontal axis.
     pub(crate) x_unit: &'a str,
+    /// Values that the axis must reach besides those of the lines, so that charts side by side share one.
+    pub(crate) reach: &'a [f64],
     /// The lines.
     pub(crate) series: Vec<Series>,
 }
@@ -73,6 +75,7 @@ impl Lines<'_> {
         if values.is_empty() {
             return None;
         }
+        let values: Vec<f64> = values.into_iter().chain(self.reach.iter().copied()).collect();
         let labels = self.series.iter().map(|s| text_width(&s.name)).fold(0.0, f64::max);
         let right = WIDTH - labels - 36.0;
         let y = Axis::for_values(&values, 8.0, (HEIGHT - BOTTOM, TOP));
@@ -148,12 +151,15 @@ impl Lines<'_> {
                 Some((s, ((frame.x)(last.x) + self.shift(s), frame.y.at(last.value))))
             })
             .collect();
+        let last_x = ends.iter().map(|(_, (x, _))| *x).fold(0.0, f64::max);
         let wanted: Vec<f64> = ends.iter().map(|(_, (_, y))| *y).collect();
         let placed = spread(&wanted, LINE, (TOP + 4.0, HEIGHT - BOTTOM));
         for ((series, end), y) in ends.iter().zip(placed) {
             let x = frame.right + 8.0;
+            // A line that ended early is joined to its name by dots, so that the joint is not taken for data.
+            let far = if end.0 < last_x - 20.0 { " far" } else { "" };
             svg.path(
-                &format!("lead s{}", series.index % super::DISTINCT_SERIES),
+                &format!("leader{far} s{}", series.index % super::DISTINCT_SERIES),
                 &[(end.0 + 7.0, end.1), (x, y), (x + 5.0, y)],
             );
             svg.marker(series.index, (x + 11.0, y), false, "");

@@ -37,9 +37,9 @@ impl Axis {
         Self { low, high, log: true, start_px, end_px }
     }
 
-    /// Whether it is logarithmic.
-    pub(crate) const fn is_log(&self) -> bool {
-        self.log
+    /// Where it ends.
+    pub(crate) const fn end(&self) -> f64 {
+        self.end_px
     }
 
     /// The pixel of a value; values beyond the axis stay at its end.
@@ -143,16 +143,16 @@ mod tests {
         assert_eq!(labels, ["0", "2", "4", "6", "8", "10"]);
         assert_eq!(axis.name("Throughput", "frames/s"), "Throughput, Mpps");
         let axis = Axis::for_values(&[5.3e5, 1.5e7], 8.0, (0.0, 300.0));
-        assert!(axis.is_log());
+        assert!(axis.log);
         let labels: Vec<String> = axis.ticks(50.0).iter().map(|t| axis.label("frames/s", *t)).collect();
         assert_eq!(labels, ["500 kpps", "1 Mpps", "2 Mpps", "5 Mpps", "10 Mpps", "20 Mpps"]);
     }
 
     #[test]
     fn an_axis_starts_at_zero_unless_the_values_span_orders_of_magnitude() {
-        assert!(!Axis::for_values(&[1.0, 5.0], 8.0, (0.0, 1.0)).is_log());
-        assert!(!Axis::for_values(&[0.0, 5.0, 500.0], 8.0, (0.0, 1.0)).is_log());
-        assert!(!Axis::for_values(&[0.0], 8.0, (0.0, 1.0)).is_log(), "all zero is drawn, not divided by");
+        assert!(!Axis::for_values(&[1.0, 5.0], 8.0, (0.0, 1.0)).log);
+        assert!(!Axis::for_values(&[0.0, 5.0, 500.0], 8.0, (0.0, 1.0)).log);
+        assert!(!Axis::for_values(&[0.0], 8.0, (0.0, 1.0)).log, "all zero is drawn, not divided by");
         assert_eq!(Axis::linear(10.0, (100.0, 0.0)).at(0.0), 100.0);
     }
 

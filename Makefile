@@ -1,0 +1,45 @@
+# The only entry points a person needs; `make` alone lists them.
+# Building runs as you; what needs root (the bench, and the tests that make namespaces) runs through sudo.
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench prepare clean
+
+# Debian keeps ip, nft and ethtool in sbin, which an ordinary user's PATH leaves out.
+export PATH := $(PATH):/usr/sbin:/sbin
+
+# cargo starts what it built through this, so the build itself never needs root.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=['sudo','-E']")
+
+help: ## List the targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+
+demo: ## Measure five firewalls side by side, about two minutes: a table and a report
+	@scripts/prepare
+	cargo build --release --locked -p rampart-bench
+	cargo $(AS_ROOT) run --quiet --release --locked -p rampart-bench -- run demo
+
+test: ## Everything that CI runs: formatting, lints, documentation, every test, those that need root included
+	@scripts/prepare test
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
+	cargo xtask layout
+	cargo $(AS_ROOT) test --workspace --locked --no-fail-fast
+
+check: ## The fast part of test: formatting, lints, layout, unit tests; needs no root
+	@scripts/prepare
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+	cargo xtask layout
+	cargo test --workspace --lib --bins --locked --no-fail-fast -- --skip needs_root
+
+bench: ## The generator and the sink against themselves: the figures of SPEC.md
+	@scripts/prepare
+	cargo build --release --locked -p rampart-bench
+	cargo $(AS_ROOT) run --quiet --release --locked -p rampart-bench -- calibrate
+
+prepare: ## Install what is missing from the distribution's packages
+	@scripts/prepare test
+
+clean: ## Remove what was built
+	cargo clean

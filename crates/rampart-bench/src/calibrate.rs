@@ -1,0 +1,256 @@
+//! The generator and the sink against themselves: what the bench itself can do, and how exact its times are.
+//!
+//! Everything is measured in turns within one run, so that the ratios do not depend on the machine's mood.
+
+use crate::cli::CalibrateArgs;
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::output;
+use crate::rig::{RealRig, Shared};
+use measure::frame::{FrameMix, FrameSize};
+use measure::results::Calibration;
+use measure::shape::{
+    Directions, IpVersion, Placement, PolicyShape, Setup, TrafficShape, UdpChecksum, ZoneForm,
+};
+use measure::stats;
+use measure::trial::{Load, RigError, TrialOutcome, TrialRequest};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+use traffic::{BareLoop, Clock, Engine};
+
+/// Promises of SPEC.md.
+const WIRE_SHARE: f64 = 0.70;
+const REDIRECT_SHARE: f64 = 0.60;
+const RATE_ERROR: f64 = 0.001;
+const ON_TIME_SHARE: f64 = 0.99;
+const MEMORY_BYTES: f64 = 200e6;
+const FLOWS: u32 = 1_000_000;
+const PACED_FRAMES_PER_SECOND: f64 = 100_000.0;
+
+/// `calibrate`.
+pub(crate) fn calibrate(args: &CalibrateArgs, json: bool, interrupt: &Interrupt) -> Result<(), Failure> {
+    if !(0.05..=60.0).contains(&args.seconds) || args.rounds == 0 {
+        return Err(Failure::Wrong(format!(
+            "--seconds {} --rounds {}: 0.05 to 60 seconds, and at least one round",
+            args.seconds, args.rounds
+        )));
+    }
+    for change in testbed::leftovers::remove()? {
+        crate::say(&format!("removed what a killed run left: {}", crate::run::change_words(&change)));
+    }
+    let engine = Engine::load(traffic::MAX_FLOWS)?;
+    let shared = Shared { engine: Rc::new(RefCell::new(engine)), interrupt: interrupt.clone() };
+    let mut figures = measure_all(&shared, FLOWS, args.seconds, args.rounds)?;
+    trial(&shared, "wire", traffic::MAX_FLOWS, Load::Maximum, args.seconds)?;
+    figures.push(peak_memory());
+    if json {
+        return output::out_json(&figures);
+    }
+    for figure in &figures {
+        output::out(&line(figure));
+    }
+    Ok(())
+}
+
+/// The short form that opens every run.
+pub(crate) fn brief(shared: &Shared, flows: u32) -> Result<Vec<Calibration>, Failure> {
+    measure_all(shared, flows, 0.2, 1)
+}
+
+fn line(figure: &Calibration) -> String {
+    let promise = match (figure.target, figure.met) {
+        (Some(target), Some(met)) => {
+            format!("  (promised: {target} {}; {})", figure.unit, if met { "kept" } else { "MISSED" })
+        }
+        _ => String::new(),
+    };
+    format!("{:<66} {:>12} {}{promise}\n", figure.name, number(figure.value), figure.unit)
+}
+
+fn number(value: f64) -> String {
+    match value.abs() {
+        v if v >= 1e6 => format!("{:.3} M", value / 1e6),
+        v if v >= 100.0 => format!("{value:.0}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
+fn measure_all(shared: &Shared, flows: u32, seconds: f64, rounds: u32) -> Result<Vec<Calibration>, Failure> {
+    let mut wire = Rates::default();
+    let mut redirect = Rates::default();
+    let mut paced = Vec::new();
+    for _ in 0..rounds {
+        wire.round(shared, "wire", flows, seconds)?;
+        redirect.round(shared, "xdp-redirect", flows, seconds)?;
+        paced.push(trial(shared, "wire", 1_000, Load::FramesPerSecond(PACED_FRAMES_PER_SECOND), seconds)?);
+    }
+    let mut figures = vec![clock_reading()];
+    figures.extend(wire.figures("nothing between", flows, WIRE_SHARE));
+    figures.extend(redirect.figures("through xdp-redirect", flows, REDIRECT_SHARE));
+    figures.extend(paced_figures(&paced));
+    Ok(figures)
+}
+
+/// Rates of the full generator and of the bare loop over the same beds, in turns.
+#[derive(Default)]
+struct Rates {
+    full: Vec<f64>,
+    bare: Vec<f64>,
+}
+
+impl Rates {
+    fn round(&mut self, shared: &Shared, dut: &str, flows: u32, seconds: f64) -> Result<(), Failure> {
+        self.full.push(trial(shared, dut, flows, Load::Maximum, seconds)?.forwarding_rate());
+        self.bare.push(bare(shared, dut, seconds)?);
+        Ok(())
+    }
+
+    fn figures(&self, between: &str, flows: u32, promise: f64) -> Vec<Calibration> {
+        let rate = |values: &[f64]| stats::median(values).unwrap_or(0.0);
+        let shares: Vec<f64> =
+            self.full.iter().zip(&self.bare).map(|(full, bare)| full / bare.max(1.0)).collect();
+        let share = rate(&shares);
+        vec![
+            plain(format!("bare live-frame loop, 64 bytes, 1 core, {between}"), rate(&self.bare), "frames/s"),
+            plain(
+                format!("generator and sink, 64 bytes, {flows} flows, 1 core, {between}"),
+                rate(&self.full),
+                "frames/s",
+            ),
+            Calibration {
+                name: format!("share of the bare loop, {between}"),
+                value: share,
+                unit: "ratio".to_owned(),
+                target: Some(promise),
+                met: Some(share >= promise),
+            },
+        ]
+    }
+}
+
+fn plain(name: String, value: f64, unit: &str) -> Calibration {
+    Calibration { name, value, unit: unit.to_owned(), target: None, met: None }
+}
+
+fn setup(flows: u32) -> Setup {
+    let smallest = FrameSize::new(FrameSize::MIN_BYTES);
+    Setup {
+        zones: ZoneForm::Two,
+        traffic: TrafficShape {
+            frame: FrameMix::fixed(smallest.unwrap_or_else(|| unreachable!("64 bytes is a frame"))),
+            ip: IpVersion::V4,
+            flows,
+            clients: 20.min(flows),
+            servers: 10.min(flows),
+            directions: Directions::OneWay,
+            udp_checksum: UdpChecksum::Zero,
+            cores: 1,
+            seed: 1,
+        },
+        policy: PolicyShape {
+            rules: 0,
+            match_position: 0,
+            stateful: false,
+            nat: false,
+            listed_addresses: 0,
+            seed: 1,
+        },
+        placement: Placement::Inline,
+        link_bits_per_second: None,
+    }
+}
+
+fn failed(error: RigError) -> Failure {
+    match error {
+        RigError::Interrupted => Failure::Interrupted,
+        RigError::Broken(why) => Failure::Machine(format!("the bench cannot calibrate itself: {why}")),
+    }
+}
+
+fn trial(shared: &Shared, dut: &str, flows: u32, load: Load, seconds: f64) -> Result<TrialOutcome, Failure> {
+    use measure::trial::Rig as _;
+    let mut rig = RealRig::build(dut, &setup(flows), shared).map_err(failed)?;
+    let request = TrialRequest::constant(load, seconds);
+    let paced = matches!(load, Load::FramesPerSecond(_));
+    rig.trial(&if paced { request.for_times() } else { request }).map_err(failed)
+}
+
+fn bare(shared: &Shared, dut: &str, seconds: f64) -> Result<f64, Failure> {
+    let rig = RealRig::build(dut, &setup(1), shared).map_err(failed)?;
+    let rate = rig.bare(|engine, from, to| {
+        engine.run_bare(&BareLoop {
+            from,
+            to,
+            writes_header: dut != "wire",
+            bytes_without_fcs: FrameSize::MIN_BYTES - measure::frame::FCS_BYTES,
+            cores: &[0],
+            duration: Duration::from_secs_f64(seconds),
+        })
+    })?;
+    Ok(rate)
+}
+
+/// How well a paced rate is kept, and the error bar of all latencies: what is measured with nothing between.
+fn paced_figures(trials: &[TrialOutcome]) -> Vec<Calibration> {
+    let of = |value: fn(&TrialOutcome) -> f64| {
+        stats::median(&trials.iter().map(value).collect::<Vec<_>>()).unwrap_or(0.0)
+    };
+    let error = of(|t| (t.ledger.sent() as f64 / t.seconds / PACED_FRAMES_PER_SECOND - 1.0).abs());
+    let on_time = of(|t| t.on_time_share.unwrap_or(0.0));
+    let latency = |value: fn(&measure::results::LatencySummary) -> f64| {
+        stats::median(&trials.iter().filter_map(|t| t.latency_ns.as_ref().map(value)).collect::<Vec<_>>())
+            .unwrap_or(0.0)
+    };
+    vec![
+        Calibration {
+            name: "error of the mean rate, paced at 100 k frames/s".to_owned(),
+            value: error,
+            unit: "ratio".to_owned(),
+            target: Some(RATE_ERROR),
+            met: Some(error <= RATE_ERROR),
+        },
+        Calibration {
+            name: "frames sent within 5 µs of the schedule, paced at 100 k frames/s".to_owned(),
+            value: on_time,
+            unit: "ratio".to_owned(),
+            target: Some(ON_TIME_SHARE),
+            met: Some(on_time >= ON_TIME_SHARE),
+        },
+        plain(
+            "latency with nothing between, smallest (contained in every latency)".to_owned(),
+            latency(|l| l.min),
+            "ns",
+        ),
+        plain("latency with nothing between, median".to_owned(), latency(|l| l.p50), "ns"),
+        plain(
+            "latency with nothing between, 99th percentile (error bar of every latency)".to_owned(),
+            latency(|l| l.p99),
+            "ns",
+        ),
+    ]
+}
+
+/// The most memory that this process had in use so far, the mapped state of the BPF programs included.
+fn peak_memory() -> Calibration {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib: f64 = line.and_then(|l| l.split_whitespace().next()?.parse().ok()).unwrap_or(f64::INFINITY);
+    Calibration {
+        name: format!("memory of the bench with {} flows, at most", traffic::MAX_FLOWS),
+        value: kib * 1024.0,
+        unit: "bytes".to_owned(),
+        target: Some(MEMORY_BYTES),
+        met: Some(kib * 1024.0 <= MEMORY_BYTES),
+    }
+}
+
+/// What one reading of the clock costs: no two events can be told apart more finely.
+fn clock_reading() -> Calibration {
+    const READINGS: u32 = 100_000;
+    let start = Clock::now_ns();
+    for _ in 0..READINGS {
+        std::hint::black_box(Clock::now_ns());
+    }
+    plain("one reading of the clock".to_owned(), (Clock::now_ns() - start) as f64 / f64::from(READINGS), "ns")
+}

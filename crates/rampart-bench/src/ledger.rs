@@ -1,0 +1,160 @@
+//! Fills the loss ledger of a trial from what was counted where. Adds nothing up that was not counted: what no counter
+//! explains stays a residual, and the point does not count.
+
+use crate::rig::Site;
+use measure::ledger::Ledger;
+use measure::trial::TrialOutcome;
+use std::collections::BTreeMap;
+use testbed::counters::LinkCounters;
+use testbed::dut::Running;
+use traffic::TrialReading;
+
+/// Counters before a trial.
+pub(crate) struct Before {
+    links: Option<LinkCounters>,
+    firewall: BTreeMap<String, u64>,
+}
+
+impl Before {
+    pub(crate) fn take(site: &Site, running: &dyn Running) -> Self {
+        Self { links: site.links(), firewall: running.counters().unwrap_or_default() }
+    }
+}
+
+/// A ledger with what must be said about it.
+pub(crate) struct Account {
+    pub(crate) ledger: Ledger,
+    pub(crate) fault: Option<String>,
+    pub(crate) remarks: Vec<String>,
+}
+
+/// Accounts for every frame of a trial. `opaque`: the firewall is a box that nobody can look into.
+pub(crate) fn account(
+    reading: &TrialReading,
+    before: Before,
+    site: &Site,
+    running: &dyn Running,
+    opaque: bool,
+) -> Account {
+    let counts = &reading.reading.streams;
+    let (sent, received) = (reading.sent(), reading.reading.received());
+    let mut ledger = Ledger {
+        offered: reading.offered,
+        not_sent: reading.offered.saturating_sub(sent),
+        corrupted: counts.iter().map(|s| s.corrupted).sum(),
+        received,
+        ..Ledger::default()
+    };
+    let mut account = Account { ledger: Ledger::default(), fault: None, remarks: Vec::new() };
+    if received > sent {
+        account.fault = Some(format!("{received} distinct frames were received, but only {sent} were sent"));
+    }
+    let lost = sent.saturating_sub(received + ledger.corrupted);
+    if lost > 0 && opaque {
+        ledger.not_received = lost;
+    } else if lost > 0 {
+        ledger.ring_full = link_losses(before.links, site);
+        match running.counters() {
+            Ok(now) => ledger.dropped_by_firewall = since(now, &before.firewall),
+            Err(gone) => account.fault = Some(format!("the firewall's counters cannot be read: {gone}")),
+        }
+    }
+    account.ledger = ledger;
+    account
+}
+
+fn link_losses(before: Option<LinkCounters>, site: &Site) -> BTreeMap<String, u64> {
+    match (before, site.links()) {
+        (Some(before), Some(now)) => now.lost_since(&before),
+        _ => BTreeMap::new(),
+    }
+}
+
+/// What each counter gained; counters that stood still are left out.
+fn since(now: BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    now.into_iter()
+        .map(|(name, count)| {
+            let gained = count.saturating_sub(before.get(&name).copied().unwrap_or(0));
+            (name, gained)
+        })
+        .filter(|(_, gained)| *gained > 0)
+        .collect()
+}
+
+/// Enters what the kernel said it freed into a ledger that the other counters left unexplained. The kernel's list has
+/// everything, including what the firewall and the links counted themselves, so it takes their place.
+pub(crate) fn explain(outcome: &mut TrialOutcome, drops: BTreeMap<String, u64>) {
+    outcome.remarks.push(
+        "the kernel's drops were counted during this trial, which costs kernel firewalls a few per cent"
+            .to_owned(),
+    );
+    let ledger = &mut outcome.ledger;
+    if ledger.residual() <= 0 || drops.is_empty() {
+        return;
+    }
+    let firewall: u64 = ledger.dropped_by_firewall.values().sum();
+    let named = drops.values().sum::<u64>();
+    let residual = ledger.residual() as u64;
+    if named >= residual + firewall {
+        // The firewall's verdicts are among the kernel's reasons; what it counted itself is not counted twice.
+        ledger.lost_in_stack = without(drops, firewall);
+    } else {
+        ledger.lost_in_stack = drops;
+    }
+}
+
+/// Takes what the firewall counted itself out of the kernel's netfilter drops.
+fn without(drops: BTreeMap<String, u64>, mut counted: u64) -> BTreeMap<String, u64> {
+    drops
+        .into_iter()
+        .map(|(reason, count)| {
+            let own = if reason.starts_with("NETFILTER_DROP") { count.min(counted) } else { 0 };
+            counted -= own;
+            (reason, count - own)
+        })
+        .filter(|(_, count)| *count > 0)
+        .collect()
+}
+
+/// Where the kernel cannot say what it freed, lost frames are simply not received, and the reader is told.
+pub(crate) fn give_up_explaining(mut outcome: TrialOutcome) -> TrialOutcome {
+    let residual = outcome.ledger.residual();
+    if residual > 0 {
+        outcome.ledger.not_received += residual as u64;
+        outcome.remarks.push(format!(
+            "{residual} frames vanished between the counters, and this kernel has no tracepoint kfree_skb to tell why"
+        ));
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(entries: &[(&str, u64)]) -> BTreeMap<String, u64> {
+        entries.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+    }
+
+    #[test]
+    fn counters_that_stood_still_are_left_out() {
+        let before = map(&[("default_drop", 5), ("listed_drop", 1)]);
+        let now = map(&[("default_drop", 9), ("listed_drop", 1), ("new", 2)]);
+        assert_eq!(since(now, &before), map(&[("default_drop", 4), ("new", 2)]));
+    }
+
+    #[test]
+    fn the_firewalls_own_drops_are_not_counted_twice() {
+        for (drops, counted, left) in [
+            (map(&[("NETFILTER_DROP at nf_hook_slow", 10)]), 10, map(&[])),
+            (
+                map(&[("NETFILTER_DROP at nf_hook_slow", 12), ("NOMEM at x", 1)]),
+                10,
+                map(&[("NETFILTER_DROP at nf_hook_slow", 2), ("NOMEM at x", 1)]),
+            ),
+            (map(&[("FULL_RING at veth_xmit", 3)]), 0, map(&[("FULL_RING at veth_xmit", 3)])),
+        ] {
+            assert_eq!(without(drops, counted), left);
+        }
+    }
+}

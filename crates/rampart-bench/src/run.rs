@@ -1,0 +1,316 @@
+//! `run`: from a suite to a report. Wires plan, beds, engine and campaign together; decides nothing about measuring.
+
+use crate::cli::{PlacementName, ProfileName, RunArgs};
+use crate::failure::Failure;
+use crate::interrupt::Interrupt;
+use crate::progress::Display;
+use crate::rig::{self, RealRig, Shared};
+use crate::{calibrate, expectations, output};
+use measure::campaign::{self, Outcome};
+use measure::plan::{Options, Plan, PlannedCell};
+use measure::results::{Environment, Mark, MarkKind, Point, Results, SCHEMA};
+use measure::shape::{Placement, Setup};
+use measure::suite::{Profile, Suite};
+use measure::trial::{Rig, RigError, TrialOutcome, TrialRequest};
+use report::journal::{Header, Writer};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::SystemTime;
+use testbed::Change;
+use testbed::cpu::CpuSnapshot;
+use testbed::dut::{self, ExternalBed, ExternalPort};
+use testbed::tables::ConntrackSize;
+use traffic::Engine;
+
+/// Runs a suite.
+pub(crate) fn run(args: &RunArgs, json: bool, interrupt: &Interrupt) -> Result<(), Failure> {
+    let suite = read_suite(&args.suite)?;
+    let plan = Plan::new(&suite, &options(args))?;
+    let expectations = expectations::check(&suite)?;
+    check_duts(&plan)?;
+    check_root()?;
+    for change in testbed::leftovers::remove()? {
+        crate::say(&format!("removed what a killed run left: {}", change_words(&change)));
+    }
+    let dir = folder(args, &suite.name)?;
+    let extras = output::extras(&suite)?;
+    let mut run = Run::begin(args, &suite, &plan, &dir, interrupt)?;
+    let ended = run.cells(&plan);
+    let results = run.end(ended.is_ok())?;
+    let paths = report::write_all(&dir, &results, &extras)?;
+    output::print(&results, &paths, json);
+    ended?;
+    expectations::judge(&suite, &expectations, &results)
+}
+
+/// What a killed run left, in words.
+pub(crate) fn change_words(change: &Change) -> String {
+    match change {
+        Change::Namespace(name) => format!("namespace {name}"),
+        Change::Setting { path, before } => format!("{} is {before} again", path.display()),
+        Change::Address { interface, address } => format!("address {address} of {interface}"),
+    }
+}
+
+/// A suite by name or path.
+pub(crate) fn read_suite(name: &str) -> Result<Suite, Failure> {
+    let parse = |file: &str, text: &str| Suite::parse(file, text).map_err(Failure::wrong_text);
+    if let Some(text) = measure::suite::builtin(name) {
+        return parse(&format!("suites/{name}.toml"), text);
+    }
+    let looks_like_path = name.contains(['/', '.']);
+    match std::fs::read_to_string(name) {
+        Ok(text) => parse(name, &text),
+        Err(error) if looks_like_path => {
+            Err(Failure::Wrong(format!("cannot read the suite {name}: {error}")))
+        }
+        Err(_) => {
+            let known: Vec<&str> = measure::suite::builtin_names().collect();
+            Err(Failure::Wrong(format!(
+                "there is no suite named {name}: known are {}; or give the path of a file",
+                known.join(", ")
+            )))
+        }
+    }
+}
+
+fn options(args: &RunArgs) -> Options {
+    Options {
+        profile: args.profile.map(|p| match p {
+            ProfileName::Quick => Profile::Quick,
+            ProfileName::Standard => Profile::Standard,
+            ProfileName::Full => Profile::Full,
+        }),
+        duts: if args.ports.is_some() { Some(vec!["external".to_owned()]) } else { args.dut.clone() },
+        placement: match (args.placement, &args.ports) {
+            // A firewall between two cards has a machine of its own.
+            (None, Some(_)) => Some(Placement::Isolated),
+            (placement, _) => placement.map(|p| match p {
+                PlacementName::Inline => Placement::Inline,
+                PlacementName::Isolated => Placement::Isolated,
+            }),
+        },
+        cores: args.cores,
+        seed: args.seed,
+        set: args.set.clone(),
+        cores_available: Some(testbed::placement::cores_online().len() as u32),
+    }
+}
+
+/// Names and needs of the firewalls, before anything is built.
+fn check_duts(plan: &Plan) -> Result<(), Failure> {
+    for cell in &plan.cells {
+        for name in &cell.duts {
+            let driver = dut::driver(name)?;
+            for requirement in driver.requirements() {
+                requirement.check()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_root() -> Result<(), Failure> {
+    // The effective user of this process, as the kernel tells it.
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let root = status.lines().any(|l| l.starts_with("Uid:") && l.split_whitespace().nth(2) == Some("0"));
+    if root { Ok(()) } else { Err(testbed::TestbedError::NotRoot.into()) }
+}
+
+/// The run's folder, made and empty of runs.
+fn folder(args: &RunArgs, suite: &str) -> Result<PathBuf, Failure> {
+    let stamp = humantime::format_rfc3339_seconds(SystemTime::now()).to_string().replace(':', "");
+    let dir = args.out.clone().unwrap_or_else(|| PathBuf::from("out").join(format!("{suite}-{stamp}")));
+    let wrong = |e: std::io::Error| Failure::Wrong(format!("cannot make the folder {}: {e}", dir.display()));
+    std::fs::create_dir_all(&dir).map_err(wrong)?;
+    if dir.join("points.jsonl").exists() || dir.join("results.json").exists() {
+        return Err(Failure::Wrong(format!(
+            "{} holds a run already: choose another folder with --out, or remove it",
+            dir.display()
+        )));
+    }
+    Ok(dir)
+}
+
+/// A run under way.
+struct Run {
+    shared: Shared,
+    journal: Writer,
+    results: Results,
+    display: Display,
+    cpu: CpuSnapshot,
+    external: Option<(ExternalPort, ExternalPort)>,
+    _tables: Option<ConntrackSize>,
+}
+
+impl Run {
+    fn begin(
+        args: &RunArgs,
+        suite: &Suite,
+        plan: &Plan,
+        dir: &Path,
+        interrupt: &Interrupt,
+    ) -> Result<Self, Failure> {
+        let flows = plan.cells.iter().map(|c| c.setup.traffic.flows).max().unwrap_or(1);
+        let tracked = plan.cells.iter().filter(|c| c.setup.policy.stateful || c.setup.policy.nat);
+        // Namespaces share the table's size, and the beds of a cell hold their sessions at the same time.
+        let compared = plan.cells.iter().map(|c| c.duts.len() as u64).max().unwrap_or(1);
+        let tables = match tracked.map(|c| c.setup.traffic.flows).max() {
+            Some(most) => Some(ConntrackSize::raise(u64::from(most) * compared)?),
+            None => None,
+        };
+        let engine = Rc::new(RefCell::new(Engine::load(flows)?));
+        let shared = Shared { engine, interrupt: interrupt.clone() };
+        let environment = environment(plan);
+        let calibration = calibrate::brief(&shared, flows)?;
+        let results = Results {
+            schema: SCHEMA.to_owned(),
+            suite: suite.name.clone(),
+            profile: plan.profile.name().to_owned(),
+            seed: plan.seed,
+            started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            command: command_line(),
+            complete: false,
+            environment,
+            calibration,
+            points: Vec::new(),
+            tick_sheet: suite.ticks.clone(),
+        };
+        let journal = Writer::create(dir, &Header::of(&results))?;
+        Ok(Self {
+            shared,
+            journal,
+            results,
+            display: Display::new(plan.typical_seconds()),
+            cpu: CpuSnapshot::take(&[])?,
+            external: external_ports(args)?,
+            _tables: tables,
+        })
+    }
+
+    fn cells(&mut self, plan: &Plan) -> Result<(), Failure> {
+        for (number, planned) in plan.cells.iter().enumerate() {
+            self.display.cell(number + 1, plan.cells.len(), &title(planned), planned.typical_seconds());
+            let outcome = self.cell(planned)?;
+            for point in outcome.points {
+                // A journal that cannot be written (a full disk) says so once; the run goes on and keeps its results.
+                if let Err(full) = self.journal.append(&point) {
+                    self.display.say(&full.to_string());
+                }
+                self.results.points.push(point);
+            }
+            if outcome.interrupted {
+                return Err(Failure::Interrupted);
+            }
+        }
+        Ok(())
+    }
+
+    /// Builds the rigs of a cell, measures, and takes them down.
+    fn cell(&mut self, planned: &PlannedCell) -> Result<Outcome, Failure> {
+        let mut rigs: Vec<Box<dyn Rig>> = Vec::new();
+        for name in &planned.duts {
+            if self.shared.interrupt.asked() {
+                return Err(Failure::Interrupted);
+            }
+            let built = match &self.external {
+                Some((private, hostile)) => {
+                    let bed = ExternalBed::describe(private, hostile)?;
+                    RealRig::external(bed, &planned.setup, &self.shared)
+                }
+                None => RealRig::build(name, &planned.setup, &self.shared),
+            };
+            rigs.push(match built {
+                Ok(rig) => Box::new(rig),
+                Err(RigError::Interrupted) => return Err(Failure::Interrupted),
+                Err(RigError::Broken(why)) => Box::new(Unbuilt { dut: name.clone(), why }),
+            });
+        }
+        let mut outcome = campaign::run(&planned.cell, &mut rigs, &mut self.display);
+        for point in &mut outcome.points {
+            note_baseline(point, &planned.setup);
+        }
+        Ok(outcome)
+    }
+
+    fn end(mut self, complete: bool) -> Result<Results, Failure> {
+        self.display.finish();
+        self.results.complete = complete;
+        self.results.environment.load_after = testbed::environment::load_average();
+        self.results.environment.stolen = CpuSnapshot::take(&[])?.stolen_since(&self.cpu);
+        Ok(self.results)
+    }
+}
+
+/// A firewall that could not be set up: it has no value, and the others go on.
+struct Unbuilt {
+    dut: String,
+    why: String,
+}
+
+impl Rig for Unbuilt {
+    fn dut(&self) -> &str {
+        &self.dut
+    }
+
+    fn prove(&mut self) -> Result<(), RigError> {
+        Err(RigError::Broken(self.why.clone()))
+    }
+
+    fn trial(&mut self, _request: &TrialRequest) -> Result<TrialOutcome, RigError> {
+        Err(RigError::Broken(self.why.clone()))
+    }
+}
+
+fn note_baseline(point: &mut Point, setup: &Setup) {
+    if let Some(detail) = rig::baseline_note(&point.dut, setup) {
+        point.marks.push(Mark { kind: MarkKind::Note, detail });
+    }
+}
+
+fn title(planned: &PlannedCell) -> String {
+    let levels: Vec<String> = planned
+        .varying
+        .iter()
+        .filter_map(|factor| {
+            let level = planned.cell.factors.get(factor).cloned().or_else(|| match factor.as_str() {
+                "cores" => Some(planned.cell.cores.to_string()),
+                _ => None,
+            })?;
+            Some(format!("{factor}={level}"))
+        })
+        .collect();
+    format!("{} {}", planned.cell.test, levels.join(" "))
+}
+
+/// The machine, with the versions of the firewalls that are measured.
+fn environment(plan: &Plan) -> Environment {
+    let names: BTreeSet<&String> = plan.cells.iter().flat_map(|c| &c.duts).collect();
+    let drivers: Vec<_> = names.into_iter().filter_map(|name| dut::driver(name).ok()).collect();
+    let mut environment = testbed::environment::describe(&drivers);
+    environment.versions.insert("rampart-bench".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    environment
+}
+
+/// What the user typed, quoted where a shell needs it.
+fn command_line() -> String {
+    let quote = |word: String| {
+        let plain = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./=,:@%+".contains(c));
+        if plain { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
+    };
+    let words: Vec<String> = std::env::args().skip(1).map(quote).collect();
+    format!("rampart-bench {}", words.join(" "))
+}
+
+fn external_ports(args: &RunArgs) -> Result<Option<(ExternalPort, ExternalPort)>, Failure> {
+    let Some(ports) = &args.ports else { return Ok(None) };
+    let [private, hostile] = ports.as_slice() else {
+        return Err(Failure::Wrong(format!(
+            "--ports {}: two interfaces, as in --ports eth1,eth2, with the firewall between them",
+            ports.join(",")
+        )));
+    };
+    Ok(Some((private.parse()?, hostile.parse()?)))
+}

@@ -1,0 +1,251 @@
+//! Two runs side by side: every point of one with the same point of the other, the ratio new / old, and whether the
+//! machine was the same. Runs are apart in time, so intervals are not paired and are wider than within a run. Pure.
+
+use crate::expr::Subject;
+use crate::ratio::{self, Ratio};
+use crate::table::{Cell, Head, Row, Table};
+use crate::{level, tables, terminal, units, view};
+use measure::results::{Point, Results};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The same test, firewall, factors, cores, placement and metric in both runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Matched<'a> {
+    /// Before.
+    pub old: &'a Point,
+    /// After.
+    pub new: &'a Point,
+}
+
+impl Matched<'_> {
+    /// New / old with the interval that both intervals allow; `None` when a point is invalid or the ratio not finite.
+    pub fn ratio(&self) -> Option<Ratio> {
+        if !self.old.valid || !self.new.valid {
+            return None;
+        }
+        let ends = |p: &Point| (p.value, p.low, p.high);
+        ratio::unpaired(ends(self.new), ends(self.old))
+    }
+
+    /// Whether the 95 % intervals overlap, so that the runs cannot be told apart; `None` when a point is invalid.
+    pub fn overlap(&self) -> Option<bool> {
+        let usable = self.old.valid && self.new.valid;
+        usable.then_some(self.new.low <= self.old.high && self.old.low <= self.new.high)
+    }
+}
+
+/// Two runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Comparison<'a> {
+    /// Points that both runs have, in the order of the new one.
+    pub matched: Vec<Matched<'a>>,
+    /// Points that only the old run has.
+    pub only_old: Vec<&'a Point>,
+    /// Points that only the new run has.
+    pub only_new: Vec<&'a Point>,
+    /// Why a difference may be the machine's and not the firewall's, and what else makes the runs hard to compare.
+    pub warnings: Vec<String>,
+}
+
+impl<'a> Comparison<'a> {
+    /// What `--fail-if` looks at.
+    pub fn subjects(&self) -> Vec<Subject<'a>> {
+        self.matched.iter().map(|m| Subject::Pair { old: m.old, new: m.new }).collect()
+    }
+}
+
+/// Puts two runs side by side.
+pub fn compare<'a>(old: &'a Results, new: &'a Results) -> Comparison<'a> {
+    let mut before: BTreeMap<Key<'a>, &'a Point> = old.points.iter().map(|p| (key(p), p)).collect();
+    let mut comparison = Comparison {
+        matched: Vec::new(),
+        only_old: Vec::new(),
+        only_new: Vec::new(),
+        warnings: warnings(old, new),
+    };
+    for point in &new.points {
+        match before.remove(&key(point)) {
+            Some(old) => comparison.matched.push(Matched { old, new: point }),
+            None => comparison.only_new.push(point),
+        }
+    }
+    comparison.only_old = old.points.iter().filter(|p| before.contains_key(&key(p))).collect();
+    comparison
+}
+
+type Key<'a> = (&'a str, &'a str, &'a BTreeMap<String, String>, u32, &'static str, &'static str);
+
+fn key(point: &Point) -> Key<'_> {
+    let placement = view::placement_name(point.placement);
+    (&point.test, &point.dut, &point.factors, point.cores, placement, units::metric_key(point.metric))
+}
+
+fn warnings(old: &Results, new: &Results) -> Vec<String> {
+    let (a, b) = (&old.environment, &new.environment);
+    let mut warnings = Vec::new();
+    let mut differs = |what: &str, old: &str, new: &str| {
+        if old != new {
+            let shown = |s: &str| if s.is_empty() { "not known".to_string() } else { s.to_string() };
+            warnings.push(format!("{what} differs: {} before, {} after", shown(old), shown(new)));
+        }
+    };
+    differs("suite", &old.suite, &new.suite);
+    differs("profile", &old.profile, &new.profile);
+    differs("seed", &old.seed.to_string(), &new.seed.to_string());
+    differs("processor", &a.cpu, &b.cpu);
+    differs("number of cores", &a.cores.to_string(), &b.cores.to_string());
+    differs("kernel", &a.kernel, &b.kernel);
+    differs("clock source", &a.clock, &b.clock);
+    differs("virtualization", &a.virtualization, &b.virtualization);
+    for (what, old, new) in [
+        ("version of", &a.versions, &b.versions),
+        ("mitigation of", &a.mitigations, &b.mitigations),
+        ("setting", &a.settings, &b.settings),
+    ] {
+        let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+        for name in names {
+            let level = |m: &BTreeMap<String, String>| m.get(name).cloned().unwrap_or_default();
+            differs(&format!("{what} {name}"), &level(old), &level(new));
+        }
+    }
+    warnings.extend(busy("the old run", old).into_iter().chain(busy("the new run", new)));
+    for (name, run) in [("old", old), ("new", new)] {
+        if !run.complete {
+            warnings.push(format!("the {name} run did not finish: points may be missing"));
+        }
+    }
+    warnings
+}
+
+/// A machine that was busy before the run began, or whose time was taken, measures that too.
+fn busy(name: &str, run: &Results) -> Vec<String> {
+    let env = &run.environment;
+    let mut warnings = Vec::new();
+    if env.load_before > 0.25 * f64::from(env.cores.max(1)) {
+        warnings.push(format!(
+            "{name} began on a busy machine: load {:.2} on {} cores",
+            env.load_before, env.cores
+        ));
+    }
+    if env.stolen >= 0.01 {
+        warnings.push(format!("{name} lost {} of its time to the hypervisor", units::percent(env.stolen)));
+    }
+    warnings
+}
+
+impl Comparison<'_> {
+    /// The comparison for a terminal: table, points that only one run has, warnings.
+    pub fn text(&self, options: &terminal::Options) -> String {
+        let mut out = String::new();
+        for warning in &self.warnings {
+            out += &format!("warning: {warning}\n");
+        }
+        if !self.warnings.is_empty() {
+            out.push('\n');
+        }
+        out += &terminal::plain(&self.table(), options);
+        let varying = self.varying();
+        for (points, which) in [(&self.only_old, "old"), (&self.only_new, "new")] {
+            for point in points {
+                out += &format!("only in the {which} run: {}\n", phrase(point, &varying));
+            }
+        }
+        out
+    }
+
+    /// The comparison as Markdown.
+    pub fn markdown(&self) -> String {
+        let mut out = self.table().markdown();
+        for warning in &self.warnings {
+            out += &format!("\n- Warning: {}", crate::table::md(warning));
+        }
+        let varying = self.varying();
+        for (points, which) in [(&self.only_old, "old"), (&self.only_new, "new")] {
+            for point in points {
+                out +=
+                    &format!("\n- Only in the {which} run: {}", crate::table::md(&phrase(point, &varying)));
+            }
+        }
+        out + "\n"
+    }
+
+    fn table(&self) -> Table {
+        let varying = self.varying();
+        Table {
+            caption: "New against old: ratio of the medians, with the interval that both intervals allow"
+                .into(),
+            corner: vec!["test".into(), "firewall".into(), "metric and setting".into()],
+            head: ["old", "new", "new / old", "verdict"].map(Head::one).into(),
+            rows: self.matched.iter().map(|m| row(m, &varying)).collect(),
+            ..Table::default()
+        }
+    }
+
+    /// Labels that differ among the points: the others would only repeat themselves in every line.
+    fn varying(&self) -> BTreeSet<String> {
+        let matched = self.matched.iter().map(|m| m.new);
+        let points: Vec<&Point> =
+            matched.chain(self.only_old.iter().copied()).chain(self.only_new.iter().copied()).collect();
+        let mut levels: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for point in points {
+            for (name, level) in labels(point) {
+                levels.entry(name).or_default().insert(level);
+            }
+        }
+        levels.into_iter().filter(|(_, l)| l.len() > 1).map(|(name, _)| name).collect()
+    }
+}
+
+fn labels(point: &Point) -> impl Iterator<Item = (String, String)> {
+    let more =
+        [("cores", point.cores.to_string()), ("placement", view::placement_name(point.placement).into())];
+    let factors = point.factors.iter().map(|(k, v)| (k.clone(), v.clone()));
+    factors.chain(more.map(|(k, v)| (k.to_string(), v)))
+}
+
+fn phrase(point: &Point, varying: &BTreeSet<String>) -> String {
+    format!("{}, {}, {}", point.test, point.dut, setting(point, varying))
+}
+
+fn setting(point: &Point, varying: &BTreeSet<String>) -> String {
+    let levels: Vec<(String, String)> = labels(point).filter(|(name, _)| varying.contains(name)).collect();
+    let words = level::phrases(levels.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+    let metric = units::metric_key(point.metric);
+    if words.is_empty() { metric.into() } else { format!("{metric}: {words}") }
+}
+
+fn row(matched: &Matched<'_>, varying: &BTreeSet<String>) -> Row {
+    let ratio = matched.ratio();
+    let cells = vec![
+        value(matched.old),
+        value(matched.new),
+        ratio.map_or_else(Cell::none, |r| Cell::number(tables::ratio_text(&r), r.value)),
+        Cell::text(verdict(matched)),
+    ];
+    Row {
+        heads: vec![matched.new.test.clone(), matched.new.dut.clone(), setting(matched.new, varying)],
+        cells,
+    }
+}
+
+fn value(point: &Point) -> Cell {
+    if !point.valid {
+        return Cell {
+            text: "invalid".into(),
+            marks: tables::letters(point),
+            class: "invalid",
+            ..Cell::default()
+        };
+    }
+    Cell::number(units::value(&point.unit, point.value), point.value)
+}
+
+fn verdict(matched: &Matched<'_>) -> &'static str {
+    let better = (matched.new.value > matched.old.value) == units::more_is_better(matched.new.metric);
+    match matched.overlap() {
+        None => "not comparable",
+        Some(true) => "cannot be told apart",
+        Some(false) if better => "better",
+        Some(false) => "worse",
+    }
+}

@@ -1,0 +1,220 @@
+//! Expressions as rows: text, mode, answer; and wrong texts with the column and the help that they get.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod sample;
+
+use measure::results::{Metric, Point, Results};
+use proptest::prelude::*;
+use report::compare::compare;
+use report::expr::{Mode, Outcome, Subject, evaluate, parse};
+
+fn subjects(run: &Results) -> Vec<Subject<'_>> {
+    run.points.iter().map(Subject::Point).collect()
+}
+
+fn judge(run: &Results, text: &str, mode: Mode) -> Outcome {
+    let expression = parse(text).unwrap_or_else(|e| panic!("{e}"));
+    evaluate(&expression, &subjects(run), mode).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// Six valid points: throughput of two firewalls at two sizes, latency of both.
+fn small() -> Results {
+    let mut run = sample::demo();
+    let of = |p: &Point| matches!(p.dut.as_str(), "linux" | "nftables") && p.metric != Metric::Cost;
+    run.points.retain(|p| of(p) && p.factors.get("flows").is_none_or(|f| f == "1000"));
+    for point in &mut run.points {
+        (point.valid, point.marks) = (true, Vec::new());
+        let frame = point.factors["frame"].as_str();
+        (point.value, point.low, point.high) = match (point.metric, point.dut.as_str(), frame) {
+            (Metric::Throughput, "linux", "64") => (300.0, 290.0, 310.0),
+            (Metric::Throughput, "linux", _) => (200.0, 190.0, 210.0),
+            (Metric::Throughput, _, "64") => (100.0, 90.0, 110.0),
+            (Metric::Throughput, ..) => (50.0, 40.0, 60.0),
+            _ => (5000.0, 4000.0, 6000.0),
+        };
+        if let Some(latency) = &mut point.latency_ns {
+            latency.p99 = if point.dut == "linux" { 10_000.0 } else { 20_000.0 };
+        }
+    }
+    assert_eq!(run.points.len(), 6);
+    run
+}
+
+#[test]
+fn expressions_over_one_run() {
+    let run = small();
+    let rows: [(&str, bool, bool); 25] = [
+        // text, true for any case, true for all cases
+        ("throughput > 0", true, true),
+        ("throughput < 60", true, false),
+        ("throughput < 50", false, false),
+        ("throughput{dut=linux} >= 200", true, true),
+        ("throughput{dut=linux,frame=64} == 300", true, true),
+        ("throughput{dut!=linux} <= 100", true, true),
+        ("throughput.low{dut=nftables,frame=64} < 95", true, true),
+        ("latency.p99{dut=linux} < latency.p99{dut=nftables}", true, true),
+        // The size is not pinned, so 64 is compared with 64 and 1518 with 1518.
+        ("throughput{dut=linux} >= 3 * throughput{dut=nftables}", true, true),
+        ("throughput{dut=linux} > 3 * throughput{dut=nftables}", true, false),
+        ("throughput{dut=linux} / throughput{dut=nftables} == 4", true, false),
+        ("throughput{dut=\"linux\",frame=64} - throughput{dut=nftables,frame=1518} == 250", true, true),
+        ("median(throughput{dut=linux}) == 250 and min(throughput) == 50", true, true),
+        ("max(throughput) == 300 and mean(throughput{dut=nftables}) == 75", true, true),
+        ("throughput < 60 or throughput > 1000", true, false),
+        ("not throughput > 1000", true, true),
+        // `not` turns the comparison round: some point is at least 60, but not every one.
+        ("not throughput < 60", true, false),
+        ("not (throughput < 60 and latency > 0)", true, false),
+        ("not (throughput < 40 or throughput > 400)", true, true),
+        ("valid", true, true),
+        ("not valid", false, false),
+        ("valid{dut=linux} and throughput{dut=linux} > 100", true, true),
+        ("(throughput{dut=linux,frame=64} + 100) * 2 == 800", true, true),
+        ("-throughput < -50", true, false),
+        ("throughput{dut=linux,frame=64} > 0.2k and latency < 1M", true, true),
+    ];
+    for (text, any, all) in rows {
+        assert_eq!(judge(&run, text, Mode::Any).holds, any, "{text} (any)");
+        assert_eq!(judge(&run, text, Mode::All).holds, all, "{text} (all)");
+    }
+}
+
+#[test]
+fn the_points_that_decided_are_named() {
+    let run = small();
+    let found = judge(&run, "throughput < 60", Mode::Any);
+    assert_eq!(found.because.len(), 1);
+    assert!(
+        found.because[0].contains("dut=nftables") && found.because[0].contains("frame=1518"),
+        "{found:?}"
+    );
+    assert!(found.because[0].ends_with("50.00 against 60.00"), "{found:?}");
+    let broken = judge(&run, "throughput >= 60", Mode::All);
+    assert_eq!(broken.because.len(), 1, "the one that does not hold");
+}
+
+#[test]
+fn invalid_points_are_neither_passes_nor_silent() {
+    let mut run = small();
+    run.points.iter_mut().filter(|p| p.dut == "nftables").for_each(|p| p.valid = false);
+    let any = judge(&run, "throughput < 60", Mode::Any);
+    assert!(!any.holds && any.unusable.len() == 2, "{any:?}");
+    let all = judge(&run, "throughput > 0", Mode::All);
+    assert!(!all.holds, "an expectation is not met by a point without a value: {all:?}");
+    assert!(judge(&run, "not valid", Mode::Any).holds);
+    let expression = parse("throughput{dut=nftables} < 0.95").unwrap();
+    let error = evaluate(&expression, &subjects(&run), Mode::Any).unwrap_err();
+    assert!(error.to_string().contains("unusable"), "{error}");
+}
+
+#[test]
+fn ratios_of_two_runs() {
+    let old = small();
+    let mut new = small();
+    for point in &mut new.points {
+        if point.dut == "nftables" && point.metric == Metric::Throughput {
+            point.value *= 0.9;
+        }
+    }
+    let comparison = compare(&old, &new);
+    let rows = [
+        ("throughput < 0.95", true),
+        ("throughput{dut=linux} < 0.95", false),
+        ("latency.p99{dut=nftables} > 1.10", false),
+        ("median(throughput) < 1", true),
+        ("throughput{dut=nftables} < 0.95 and latency > 1.1", false),
+    ];
+    for (text, expected) in rows {
+        let outcome = evaluate(&parse(text).unwrap(), &comparison.subjects(), Mode::Any).unwrap();
+        assert_eq!(outcome.holds, expected, "{text}: {outcome:?}");
+    }
+}
+
+#[test]
+fn wrong_texts_say_where_and_what_would_be_right() {
+    let rows = [
+        ("", 1, "expression looks like this"),
+        ("throughputt < 1", 1, "metrics are throughput"),
+        ("throughput", 11, "a comparison should stand here"),
+        ("throughput <", 13, "expression looks like this"),
+        ("throughput < 0.9 0.8", 18, "`and` or `or`"),
+        ("throughput{dut=a < 1", 18, "separated by commas"),
+        ("throughput{dut} < 1", 15, "dut=nftables"),
+        ("throughput{} < 1", 12, "a label looks like"),
+        ("throughput.p98 < 1", 12, "p99"),
+        ("throughput < 1.2.3", 14, "1_000_000"),
+        ("throughput < 12abc", 14, "1_000_000"),
+        ("throughput{dut=\"a} < 1", 16, "write dut="),
+        ("throughput # 1", 12, "expression looks like this"),
+        ("1 < 2", 1, "name a metric"),
+        ("(throughput < 1", 16, "closes the parenthesis"),
+        ("median throughput < 1", 8, "median(throughput"),
+        ("median(3) < 1", 8, "a metric should stand here"),
+        ("throughput < 1 and", 19, "expression looks like this"),
+        ("größe < 1", 1, "metrics are"),
+        ("throughput{dut=é} < 1 x", 23, "`and` or `or`"),
+    ];
+    for (text, column, help) in rows {
+        let error = parse(text).expect_err(text);
+        assert_eq!(error.column, column, "{text}: {error}");
+        assert!(error.help.contains(help), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_selector_that_matches_nothing_is_an_error() {
+    let run = small();
+    let rows = [
+        ("goodput > 1", 1, "the metrics here are: latency, throughput"),
+        ("throughput{dut=nftable} > 1", 12, "`dut` here is one of: linux, nftables"),
+        (
+            "throughput{fram=64} > 1",
+            12,
+            "there is no label `fram`; labels here are: clients, cores, directions, dut, flows, frame",
+        ),
+        ("throughput{dut=linux,flows!=1000} > 1", 22, "`flows` here is one of: 1000"),
+        ("throughput{dut=linux,frame=64} < latency{dut=linux}", 1, "must agree on every label"),
+        ("valid{dut=none} or throughput > 0", 7, "`dut` here is one of"),
+    ];
+    for (text, column, help) in rows {
+        let error = evaluate(&parse(text).unwrap(), &subjects(&run), Mode::Any).expect_err(text);
+        assert_eq!(error.column, column, "{text}: {error}");
+        assert!(error.help.contains(help), "{text}: {error}");
+    }
+}
+
+#[test]
+fn errors_point_at_the_place() {
+    let error = parse("throughput < 0.9 and lattency > 1").unwrap_err().to_string();
+    let lines: Vec<&str> = error.lines().collect();
+    assert_eq!(lines[0], "column 22: there is no metric `lattency`");
+    assert_eq!(lines[1].find("lattency"), lines[2].find('^'), "{error}");
+}
+
+#[test]
+fn deep_nesting_is_refused_without_harm() {
+    for text in [format!("{}throughput < 1", "(".repeat(50_000)), format!("{} valid", "not ".repeat(50_000))]
+    {
+        assert!(parse(&text).unwrap_err().help.contains("at most"));
+    }
+    assert!(parse(&format!("{}throughput{} < 1", "(".repeat(90), ")".repeat(90))).is_ok());
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_parser_panic(text in "[ -~éλ]{0,60}") {
+        let _ = parse(&text);
+    }
+
+    #[test]
+    fn no_mixture_of_tokens_makes_anything_panic(words in prop::collection::vec(prop::sample::select(vec![
+        "throughput", "latency", ".p99", "{", "}", "dut", "=", "nftables", ",", "(", ")", "and", "or", "not", "valid",
+        "<", ">=", "!=", "0.95", "1k", "*", "-", "median", "frame", "64",
+    ]), 0..14)) {
+        let text = words.join(" ");
+        match parse(&text) {
+            Ok(expression) => { let _ = evaluate(&expression, &subjects(&small()), Mode::All); }
+            Err(error) => prop_assert!(error.column <= text.chars().count() + 1 && !error.help.is_empty()),
+        }
+    }
+}

@@ -1,0 +1,382 @@
+//! What this machine can and cannot do for the bench, and how to fix it. Looks, and tries small things in namespaces of its
+//! own; changes nothing. Renders nothing: the command line prints [`Check`]s.
+
+use crate::dut::{DRIVERS, Requirement, xdp_redirect};
+use crate::error::TestbedError;
+use crate::netns::Namespace;
+use crate::{environment, placement, program, tables};
+use std::fs;
+use std::path::Path;
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// As it should be.
+    Good,
+    /// The bench runs, but less can be measured, or figures are less certain.
+    Limited,
+    /// The bench cannot run.
+    Fatal,
+}
+
+/// One thing looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Check {
+    /// What was looked at.
+    pub what: &'static str,
+    /// What was found.
+    pub found: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// What it means for measurements; empty when good.
+    pub effect: String,
+    /// What to do about it; empty when good.
+    pub remedy: String,
+}
+
+/// Looks at everything, the most fundamental first. Takes about a tenth of a second.
+pub fn examine() -> Vec<Check> {
+    let mut checks = vec![root(), kernel(), bpf_jit(), btf(), namespaces(), native_xdp()];
+    checks.extend(programs());
+    checks.extend([tracing(), cores(), memory(), locked_memory(), connections(), token_bucket()]);
+    checks.extend([isolated(), governor(), load(), stolen()]);
+    checks.extend(
+        DRIVERS
+            .iter()
+            .flat_map(|driver| driver.requirements().iter().filter_map(|r| kernel_feature(driver.name(), r))),
+    );
+    checks
+}
+
+fn good(what: &'static str, found: impl Into<String>) -> Check {
+    Check {
+        what,
+        found: found.into(),
+        severity: Severity::Good,
+        effect: String::new(),
+        remedy: String::new(),
+    }
+}
+
+impl Check {
+    fn limited(mut self, effect: &str, remedy: &str) -> Self {
+        self.severity = Severity::Limited;
+        (self.effect, self.remedy) = (effect.to_owned(), remedy.to_owned());
+        self
+    }
+
+    fn fatal(mut self, effect: &str, remedy: &str) -> Self {
+        self = self.limited(effect, remedy);
+        self.severity = Severity::Fatal;
+        self
+    }
+}
+
+fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+fn root() -> Check {
+    if is_root() {
+        return good("root", "yes");
+    }
+    good("root", "no").fatal("namespaces and BPF programs cannot be made", "run with sudo")
+}
+
+/// Live frames came with Linux 5.18 (commit b530e9e1063e).
+fn kernel() -> Check {
+    let release = environment::kernel_release();
+    let check = good("kernel", release.clone());
+    if kernel_at_least(&release, 5, 18) {
+        return check;
+    }
+    check.fatal("the generator needs BPF live frames (Linux 5.18)", "boot a newer kernel")
+}
+
+fn kernel_at_least(release: &str, major: u32, minor: u32) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    version >= (major, minor)
+}
+
+fn bpf_jit() -> Check {
+    match read("/proc/sys/net/core/bpf_jit_enable").as_deref() {
+        Some("1" | "2") => good("BPF JIT", "on"),
+        Some(_) => good("BPF JIT", "off").limited(
+            "generator, sink and xdp-redirect are interpreted and several times slower",
+            "sysctl net.core.bpf_jit_enable=1",
+        ),
+        None => good("BPF JIT", "unknown: the kernel shows no setting").limited(
+            "generator and sink may be interpreted and several times slower",
+            "use a kernel with CONFIG_BPF_JIT",
+        ),
+    }
+}
+
+fn btf() -> Check {
+    if Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return good("BTF", "yes");
+    }
+    good("BTF", "no")
+        .limited("lost frames cannot be told by reason", "use a kernel with CONFIG_DEBUG_INFO_BTF")
+}
+
+/// Makes a namespace with a veth pair that runs NAPI, as a bed does.
+fn namespaces() -> Check {
+    if !is_root() {
+        return good("namespaces and veth", "not tried without root")
+            .limited("nothing can be said about them", "run doctor with sudo");
+    }
+    match try_in_namespace(|| {
+        program::run("ip", &["link", "add", "doctor0", "type", "veth", "peer", "name", "doctor1"])?;
+        program::run("ethtool", &["-K", "doctor0", "gro", "on"]).map(drop)
+    }) {
+        Ok(()) => good("namespaces and veth", "yes"),
+        Err(error) => good("namespaces and veth", error.to_string()).fatal(
+            "no test bed can be built",
+            "install iproute2 and ethtool; use a kernel with network namespaces and veth, outside a container",
+        ),
+    }
+}
+
+/// Loads the smallest program of the bench and puts it on a veth end.
+fn native_xdp() -> Check {
+    let what = "XDP on veth";
+    if !is_root() {
+        return good(what, "not tried without root")
+            .limited("nothing can be said about it", "run doctor with sudo");
+    }
+    let tried = try_in_namespace(|| {
+        program::run("ip", &["link", "add", "doctor0", "type", "veth", "peer", "name", "doctor1"])?;
+        let ifindex = nix::net::if_::if_nametoindex("doctor0")
+            .map_err(|source| TestbedError::System { action: "find a new interface".to_owned(), source })?;
+        xdp_redirect::try_on(ifindex)
+    });
+    match tried {
+        Ok(()) => good(what, "yes"),
+        Err(error) => good(what, error.to_string()).fatal(
+            "neither generator nor sink can run",
+            "use a kernel with BPF and XDP, and allow bpf() (no lockdown, no container)",
+        ),
+    }
+}
+
+fn token_bucket() -> Check {
+    let what = "rate-limited links (TBF)";
+    if !is_root() {
+        return good(what, "not tried without root")
+            .limited("nothing can be said about them", "run doctor with sudo");
+    }
+    let tried = try_in_namespace(|| {
+        program::run("ip", &["link", "add", "doctor0", "type", "veth", "peer", "name", "doctor1"])?;
+        program::run("tc", &["qdisc", "add", "dev", "doctor0", "ingress"])?;
+        let mut filter: Vec<&str> =
+            "filter add dev doctor0 parent ffff: protocol all u32".split(' ').collect();
+        filter.extend("match u32 0 0 action mirred egress redirect dev doctor1".split(' '));
+        program::run("tc", &filter)?;
+        let bucket = "qdisc add dev doctor1 root tbf rate 10mbit burst 4kb latency 50ms overhead 24 mpu 84";
+        program::run("tc", &bucket.split(' ').collect::<Vec<_>>()).map(drop)
+    });
+    match tried {
+        Ok(()) => good(what, "yes"),
+        Err(error) => good(what, error.to_string()).limited(
+            "links of 10 and 100 Mbit/s cannot be built",
+            "use a kernel with NET_SCH_TBF, NET_SCH_INGRESS, NET_CLS_U32 and NET_ACT_MIRRED",
+        ),
+    }
+}
+
+/// Runs `work` in a namespace that has no name and is gone afterwards.
+fn try_in_namespace(work: impl FnOnce() -> Result<(), TestbedError> + Send) -> Result<(), TestbedError> {
+    use nix::sched::{CloneFlags, unshare};
+    Namespace::current()?.enter(|| {
+        unshare(CloneFlags::CLONE_NEWNET)
+            .map_err(|source| TestbedError::System { action: "make a namespace".to_owned(), source })?;
+        work()
+    })?
+}
+
+fn programs() -> Vec<Check> {
+    let rows: [(&'static str, &str, bool); 7] = [
+        ("ip", "no test bed can be built", true),
+        ("ethtool", "no test bed can be built, and losses on links cannot be read", true),
+        ("tc", "links of 10 and 100 Mbit/s cannot be built", false),
+        ("nft", "nftables cannot be tested", false),
+        ("iptables-restore", "iptables cannot be tested", false),
+        ("ipset", "ipset cannot be tested", false),
+        ("conntrack", "firewalls with state cannot be reset (RFC 2544 section 26.6)", false),
+    ];
+    let check = |(name, effect, needed): (&'static str, &str, bool)| {
+        let remedy = format!("apt-get install {}", program::package_of(name));
+        match (program::find(name), needed) {
+            (Some(path), _) => good(name, path.display().to_string()),
+            (None, true) => good(name, "not installed").fatal(effect, &remedy),
+            (None, false) => good(name, "not installed").limited(effect, &remedy),
+        }
+    };
+    rows.map(check).into()
+}
+
+/// Losses that no counter explains are named by a program on the kernel's tracepoint, from its own symbols.
+fn tracing() -> Check {
+    let symbols = fs::read_to_string("/proc/kallsyms").unwrap_or_default();
+    let named = symbols
+        .lines()
+        .any(|line| !line.starts_with("0000000000000000 ") && line.ends_with("kfree_skb_reason"))
+        || symbols
+            .lines()
+            .any(|line| !line.starts_with("0000000000000000 ") && line.contains(" sk_skb_reason_drop"));
+    if named {
+        return good("reasons of lost frames", "told by the kernel");
+    }
+    good("reasons of lost frames", "the kernel's symbols cannot be read").limited(
+        "frames lost in the stack are counted, but not by reason and place",
+        "run as root with kernel.kptr_restrict below 2, on Linux 5.17 or newer",
+    )
+}
+
+fn cores() -> Check {
+    let count = placement::cores_online().len();
+    let check = good("cores", count.to_string());
+    if count >= 2 {
+        return check;
+    }
+    check.limited("firewalls cannot be measured on more than one core", "use a machine with more cores")
+}
+
+/// What the generator and the connection table take at 4 million flows, with room for the firewalls.
+fn memory() -> Check {
+    const ENOUGH: u64 = 4 << 30;
+    let bytes = environment::memory_bytes();
+    let check = good("memory", format!("{:.1} GiB", bytes as f64 / f64::from(1 << 30)));
+    if bytes >= ENOUGH {
+        return check;
+    }
+    check.limited("tests with millions of flows or list entries may fail", "use a machine with 4 GiB or more")
+}
+
+/// Since Linux 5.11 BPF memory is charged to the control group, and the limit does not matter.
+fn locked_memory() -> Check {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let limit = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max locked memory"))
+        .and_then(|rest| rest.split_whitespace().next())
+        .unwrap_or("unknown")
+        .to_owned();
+    good("locked memory", format!("{limit} (not needed since Linux 5.11)"))
+}
+
+fn connections() -> Check {
+    match tables::conntrack_max() {
+        Some(max) => good("connection table", format!("{max} entries; raised for tests that need more")),
+        None => good("connection table", "not there")
+            .limited("firewalls with state cannot be tested", "modprobe nf_conntrack"),
+    }
+}
+
+fn isolated() -> Check {
+    let what = "isolated placement";
+    if placement::cores_online().len() < 2 {
+        return good(what, "no: one core").limited(
+            "overload and loss cannot be measured with the firewall on cores of its own",
+            "use a machine with at least two cores",
+        );
+    }
+    if !kernel_at_least(&environment::kernel_release(), 5, 12) {
+        return good(what, "no: the kernel has no threaded NAPI")
+            .limited("the firewall cannot have cores of its own", "boot Linux 5.12 or newer");
+    }
+    good(what, "possible")
+}
+
+fn governor() -> Check {
+    let what = "frequency governor";
+    match read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") {
+        None => good(what, "none (a virtual machine, or fixed)"),
+        Some(name) if name == "performance" => good(what, name),
+        Some(name) => good(what, name).limited(
+            "the processor's speed changes while measuring",
+            "cpupower frequency-set -g performance",
+        ),
+    }
+}
+
+fn load() -> Check {
+    let load = environment::load_average();
+    let check = good("load", format!("{load:.2}"));
+    if load < 0.5 {
+        return check;
+    }
+    check.limited("other work takes time from the bench: figures vary more", "stop what else is running")
+}
+
+fn stolen() -> Check {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let ticks: Vec<f64> = stat
+        .lines()
+        .next()
+        .map(|line| line.split_whitespace().skip(1).take(8).filter_map(|w| w.parse().ok()).collect())
+        .unwrap_or_default();
+    let all: f64 = ticks.iter().sum();
+    let share = ticks.get(7).map_or(0.0, |stolen| stolen / all.max(1.0));
+    let check = good("stolen time", format!("{:.2} % since boot", share * 100.0));
+    if share < 0.01 {
+        return check;
+    }
+    check.limited("the hypervisor takes time: figures vary more", "use a machine of your own")
+}
+
+fn kernel_feature(dut: &'static str, requirement: &Requirement) -> Option<Check> {
+    match requirement {
+        Requirement::KernelFile { feature, .. } if !requirement.is_met() => Some(
+            good("kernel feature", format!("{feature} is missing"))
+                .limited(&format!("{dut} cannot be tested"), "use a kernel with it, or load its module"),
+        ),
+        _ => None,
+    }
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_versions_are_compared_as_numbers() {
+        let rows = [
+            ("6.18.44-fc", true),
+            ("5.18.0", true),
+            ("5.4.0-150-generic", false),
+            ("5.17.9", false),
+            ("10.1", true),
+            ("", false),
+        ];
+        for (release, expected) in rows {
+            assert_eq!(kernel_at_least(release, 5, 18), expected, "{release}");
+        }
+    }
+
+    #[test]
+    fn what_beds_need_is_found_where_beds_can_be_built() {
+        if !is_root() {
+            return;
+        }
+        for check in [namespaces(), native_xdp(), token_bucket()] {
+            assert_eq!(check.severity, Severity::Good, "{check:?}");
+        }
+    }
+
+    #[test]
+    fn whatever_is_not_good_says_what_it_means_and_what_to_do() {
+        let checks = examine();
+        assert!(checks.iter().any(|check| check.what == "kernel" && !check.found.is_empty()));
+        for check in checks {
+            let silent = check.effect.is_empty() && check.remedy.is_empty();
+            assert_eq!(check.severity == Severity::Good, silent, "{check:?}");
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Firewalls under test. A driver is one file here and one row of [`DRIVERS`]: it sets a firewall up with the policy
+//! of a test, tells what can be observed of it, resets it and takes it down. It never measures and never judges:
+//! the bench proves the policy with [`crate::policy::PolicySpec::probes`].
+
+use crate::bed::{Bed, Wiring};
+use crate::error::TestbedError;
+use crate::policy::PolicySpec;
+use crate::program;
+use measure::shape::{PolicyShape, ZoneForm};
+use std::collections::BTreeMap;
+
+mod external;
+mod iptables;
+mod kernel;
+mod linux;
+mod nftables;
+mod wire;
+pub(crate) mod xdp_redirect;
+
+pub use external::{ExternalBed, ExternalPort};
+
+/// Every driver, in the order of `rampart-bench list duts`.
+pub const DRIVERS: &[&dyn Driver] = &[
+    &wire::Wire,
+    &xdp_redirect::XdpRedirect,
+    &linux::Linux,
+    &nftables::Nftables,
+    &iptables::Iptables,
+    &iptables::Ipset,
+    &external::External,
+];
+
+/// The driver of that name.
+///
+/// # Errors
+/// [`TestbedError::UnknownDut`] lists all names.
+pub fn driver(name: &str) -> Result<&'static dyn Driver, TestbedError> {
+    DRIVERS.iter().copied().find(|driver| driver.name() == name).ok_or_else(|| TestbedError::UnknownDut {
+        name: name.to_owned(),
+        known: DRIVERS.iter().map(|driver| driver.name()).collect::<Vec<_>>().join(", "),
+    })
+}
+
+/// What a firewall can be asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Filter by rules.
+    pub rules: bool,
+    /// Track connections.
+    pub stateful: bool,
+    /// Translate source addresses.
+    pub nat: bool,
+    /// Block lists of addresses.
+    pub lists: bool,
+    /// IPv6.
+    pub ipv6: bool,
+    /// A bed with a DMZ.
+    pub three_zones: bool,
+}
+
+impl Capabilities {
+    /// Forwards, and no more.
+    const FORWARDING: Self =
+        Self { rules: false, stateful: false, nat: false, lists: false, ipv6: true, three_zones: true };
+    /// Everything.
+    const FIREWALL: Self =
+        Self { rules: true, stateful: true, nat: true, lists: true, ipv6: true, three_zones: true };
+
+    /// The first thing that a policy wants and this firewall cannot do, in words; `None` when it can do all.
+    pub fn lacks(&self, shape: &PolicyShape, zones: ZoneForm) -> Option<String> {
+        let wants: [(bool, bool, &str); 6] = [
+            (zones == ZoneForm::Three, self.three_zones, "a bed with three zones"),
+            (shape.rules > 0, self.rules, "rules"),
+            (shape.rules > 0 && shape.stateful, self.stateful, "stateful inspection"),
+            (shape.nat, self.nat, "address translation"),
+            // The kernel's translation is part of its connection tracking: without one there is no other.
+            (shape.nat && shape.rules > 0 && !shape.stateful, false, "address translation without state"),
+            (shape.listed_addresses > 0, self.lists, "lists of addresses"),
+        ];
+        wants.iter().find(|(wanted, can, _)| *wanted && !can).map(|(_, _, what)| (*what).to_owned())
+    }
+}
+
+/// Something that a driver needs of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requirement {
+    /// A program on the `PATH`, such as `nft`.
+    Program(&'static str),
+    /// A file that the kernel shows when it has a feature, with what that feature is called.
+    KernelFile {
+        /// Absolute path.
+        path: &'static str,
+        /// The feature's name for messages.
+        feature: &'static str,
+    },
+}
+
+impl Requirement {
+    /// Whether it is there.
+    pub fn is_met(&self) -> bool {
+        match self {
+            Requirement::Program(name) => program::is_installed(name),
+            Requirement::KernelFile { path, .. } => std::path::Path::new(path).exists(),
+        }
+    }
+
+    /// As an error, when it is not there.
+    ///
+    /// # Errors
+    /// [`TestbedError::ProgramMissing`] or [`TestbedError::MachineCannot`].
+    pub fn check(&self) -> Result<(), TestbedError> {
+        match *self {
+            _ if self.is_met() => Ok(()),
+            Requirement::Program(name) => Err(TestbedError::ProgramMissing {
+                program: name.to_owned(),
+                package: program::package_of(name),
+            }),
+            Requirement::KernelFile { path, feature } => Err(TestbedError::MachineCannot {
+                what: format!("use {feature}"),
+                remedy: format!("its kernel does not show {path}: use a kernel with it, or load its module"),
+            }),
+        }
+    }
+}
+
+/// A kind of firewall.
+pub trait Driver: Sync {
+    /// The name in suites and results.
+    fn name(&self) -> &'static str;
+
+    /// One line for `list duts`.
+    fn summary(&self) -> &'static str;
+
+    /// What the machine must have.
+    fn requirements(&self) -> &'static [Requirement];
+
+    /// What it can be asked for.
+    fn capabilities(&self) -> Capabilities;
+
+    /// What must stand between the zones of its bed.
+    fn wiring(&self) -> Wiring {
+        Wiring::Firewall
+    }
+
+    /// Program to version, for the results' environment.
+    fn versions(&self) -> BTreeMap<String, String> {
+        BTreeMap::new()
+    }
+
+    /// Sets the firewall up with a policy.
+    ///
+    /// # Errors
+    /// [`TestbedError::Unsupported`] for a policy that it cannot do, a missing requirement, or what its own programs
+    /// say. Nothing of it stays after an error.
+    fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError>;
+}
+
+/// Refuses what a driver cannot do and what the machine lacks; every `set_up` starts with it.
+fn admit(driver: &dyn Driver, policy: &PolicySpec) -> Result<(), TestbedError> {
+    if let Some(what) = driver.capabilities().lacks(&policy.shape, policy.zones) {
+        return Err(TestbedError::Unsupported { dut: driver.name(), what });
+    }
+    driver.requirements().iter().try_for_each(Requirement::check)
+}
+
+/// A firewall that is set up. Dropping it takes it down; drop it before its bed.
+pub trait Running: Send {
+    /// Frames that it dropped so far, by the name of its own counter. Counters only grow, except across a reset.
+    ///
+    /// # Errors
+    /// When they cannot be read: the firewall, or its rule set, may be gone.
+    fn counters(&self) -> Result<BTreeMap<String, u64>, TestbedError>;
+
+    /// Entries in its connection table, where it has one.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn connections(&self) -> Result<Option<u64>, TestbedError> {
+        Ok(None)
+    }
+
+    /// Bytes of memory that it uses, as far as that can be told: connection entries, lists and BPF maps, not rules.
+    fn memory_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    /// The threads that do its receive work; empty in inline placement, where it has none of its own.
+    fn firewall_threads(&self) -> Vec<i32> {
+        Vec::new()
+    }
+
+    /// Whether it still is what was set up: its rule set loaded, its programs attached, its links up.
+    ///
+    /// # Errors
+    /// [`TestbedError::Impossible`] says what is gone.
+    fn check_alive(&self) -> Result<(), TestbedError>;
+
+    /// Resets it (RFC 2544 section 26.6): links down, connections forgotten, links up, the policy loaded again.
+    ///
+    /// # Errors
+    /// What its own programs say; it is then not usable any more.
+    fn reset(&mut self) -> Result<(), TestbedError>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found() {
+        for wanted in DRIVERS {
+            assert_eq!(driver(wanted.name()).unwrap().summary(), wanted.summary());
+        }
+        let error = driver("pf").err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(error.contains("nftables"), "{error}");
+    }
+
+    #[test]
+    fn what_a_firewall_lacks_is_said() {
+        let plain = PolicyShape {
+            rules: 0,
+            match_position: 0,
+            stateful: false,
+            nat: false,
+            listed_addresses: 0,
+            seed: 0,
+        };
+        let rules = PolicyShape { rules: 1, match_position: 1, ..plain.clone() };
+        let rows: [(Capabilities, PolicyShape, Option<&str>); 6] = [
+            (Capabilities::FORWARDING, plain.clone(), None),
+            (Capabilities::FORWARDING, rules.clone(), Some("rules")),
+            (
+                Capabilities::FORWARDING,
+                PolicyShape { nat: true, ..plain.clone() },
+                Some("address translation"),
+            ),
+            (
+                Capabilities::FORWARDING,
+                PolicyShape { listed_addresses: 1, ..plain },
+                Some("lists of addresses"),
+            ),
+            (Capabilities::FIREWALL, PolicyShape { stateful: true, nat: true, ..rules.clone() }, None),
+            (
+                Capabilities::FIREWALL,
+                PolicyShape { nat: true, ..rules },
+                Some("address translation without state"),
+            ),
+        ];
+        for (capabilities, shape, lacking) in rows {
+            assert_eq!(capabilities.lacks(&shape, ZoneForm::Two).as_deref(), lacking, "{shape:?}");
+        }
+    }
+}

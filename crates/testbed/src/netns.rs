@@ -1,0 +1,165 @@
+//! One network namespace: made, entered and removed. Entering happens on a thread of its own, so a caller's
+//! thread never changes its namespace.
+
+use crate::error::TestbedError;
+use crate::program;
+use nix::sched::{CloneFlags, setns};
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where iproute2 keeps named namespaces.
+pub const NAMESPACE_FOLDER: &str = "/run/netns";
+
+/// A handle to a namespace; clones share it. Dropping a handle does not remove the namespace.
+#[derive(Debug, Clone)]
+pub struct Namespace {
+    name: String,
+    file: Arc<File>,
+}
+
+impl Namespace {
+    /// Makes a namespace with loopback up.
+    ///
+    /// # Errors
+    /// [`TestbedError::NameInUse`] when it exists; otherwise what `ip` says.
+    pub(crate) fn create(name: &str) -> Result<Self, TestbedError> {
+        if Self::path_of(name).exists() {
+            return Err(TestbedError::NameInUse { name: name.to_owned() });
+        }
+        program::run("ip", &["netns", "add", name])?;
+        Self::open(name)
+    }
+
+    /// Opens a namespace that `ip netns` knows.
+    ///
+    /// # Errors
+    /// [`TestbedError::Io`] when there is none of that name.
+    pub fn open(name: &str) -> Result<Self, TestbedError> {
+        let path = Self::path_of(name);
+        let file = File::open(&path).map_err(TestbedError::io("open the namespace", &path))?;
+        Ok(Self { name: name.to_owned(), file: Arc::new(file) })
+    }
+
+    /// The namespace that the calling thread is in, under the name `host`.
+    ///
+    /// # Errors
+    /// [`TestbedError::Io`] when `/proc` is not there.
+    pub fn current() -> Result<Self, TestbedError> {
+        let path = "/proc/thread-self/ns/net";
+        let file = File::open(path).map_err(TestbedError::io("open the namespace", path))?;
+        Ok(Self { name: "host".to_owned(), file: Arc::new(file) })
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A path that `setns` can open: of the name for one that `ip netns` made, of our own handle otherwise.
+    pub fn path(&self) -> PathBuf {
+        use std::os::fd::AsRawFd;
+        let named = Self::path_of(&self.name);
+        if named.exists() { named } else { PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd())) }
+    }
+
+    fn path_of(name: &str) -> PathBuf {
+        Path::new(NAMESPACE_FOLDER).join(name)
+    }
+
+    /// Runs `work` on a new thread inside the namespace and waits for it. Programs started there, sockets opened
+    /// there and `/proc/sys/net` as seen there belong to the namespace. A panic in `work` goes on in the caller.
+    ///
+    /// # Errors
+    /// [`TestbedError::System`] when the kernel refuses entry.
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, TestbedError> {
+        let file = &self.file;
+        std::thread::scope(|scope| {
+            let inside = scope.spawn(move || {
+                setns(file.as_ref(), CloneFlags::CLONE_NEWNET).map_err(|source| TestbedError::System {
+                    action: format!("enter the namespace {}", self.name),
+                    source,
+                })?;
+                Ok(work())
+            });
+            inside.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Runs a program inside.
+    ///
+    /// # Errors
+    /// As the program fails.
+    pub fn run(&self, program: &str, arguments: &[&str]) -> Result<String, TestbedError> {
+        self.enter(|| program::run(program, arguments))?
+    }
+
+    /// Runs a program inside with this text as its standard input.
+    ///
+    /// # Errors
+    /// As the program fails.
+    pub fn run_with_input(
+        &self,
+        program: &str,
+        arguments: &[&str],
+        input: &str,
+    ) -> Result<String, TestbedError> {
+        self.enter(|| program::run_with_input(program, arguments, input))?
+    }
+
+    /// Runs a program inside whose standard input `write` produces.
+    pub(crate) fn feed(
+        &self,
+        program: &str,
+        arguments: &[&str],
+        write: impl FnOnce(&mut dyn Write) -> std::io::Result<()> + Send,
+    ) -> Result<String, TestbedError> {
+        self.enter(|| program::feed(program, arguments, write))?
+    }
+
+    /// Runs a program with `/sys` mounted for the namespace, which only `ip netns exec` does.
+    pub(crate) fn run_with_sysfs(&self, program: &str, arguments: &[&str]) -> Result<String, TestbedError> {
+        let mut all = vec!["netns", "exec", &self.name, program];
+        all.extend(arguments);
+        program::run("ip", &all)
+    }
+
+    /// Reads a setting below `/proc/sys/net`, without its line end.
+    ///
+    /// # Errors
+    /// [`TestbedError::Io`].
+    pub fn setting(&self, name: &str) -> Result<String, TestbedError> {
+        let path = Path::new("/proc/sys/net").join(name);
+        let text = self.enter(|| std::fs::read_to_string(&path))?;
+        text.map(|t| t.trim_end().to_owned()).map_err(TestbedError::io("read", path))
+    }
+
+    /// Writes settings below `/proc/sys/net`, in order.
+    ///
+    /// # Errors
+    /// [`TestbedError::Io`] names the setting.
+    pub fn set(&self, settings: &[(&str, &str)]) -> Result<(), TestbedError> {
+        self.enter(|| {
+            for (name, value) in settings {
+                let path = Path::new("/proc/sys/net").join(name);
+                std::fs::write(&path, value).map_err(TestbedError::io("write", path))?;
+            }
+            Ok(())
+        })?
+    }
+
+    /// Takes the name away; the kernel frees the namespace when the last handle and socket in it are gone.
+    pub(crate) fn remove(name: &str) -> Result<(), TestbedError> {
+        program::run("ip", &["netns", "del", name]).map(drop)
+    }
+}
+
+/// The names of all namespaces that `ip netns` knows, sorted.
+pub fn names() -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(NAMESPACE_FOLDER) else { return Vec::new() };
+    let mut names: Vec<String> =
+        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort();
+    names
+}

@@ -1,0 +1,417 @@
+//! Beds: built, placed, limited, counted, and gone afterwards, however the run ends.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "tests stop at the first thing that is wrong, and say why they are skipped"
+)]
+
+mod common;
+
+use common::{Prober, assert_gone, can_build_beds, namespaces_of, plain, spec};
+use measure::shape::{Placement, Zone, ZoneForm};
+use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use testbed::TestbedError;
+use testbed::bed::{Bed, BedSpec, CoreSplit, Wiring};
+use testbed::counters::LinkCounters;
+use testbed::dut::{self, ExternalBed, ExternalPort};
+use testbed::netns::Namespace;
+use testbed::placement::{cores_online, napi_threads};
+use testbed::policy::PolicySpec;
+use testbed::tables::{ConntrackSize, conntrack_max};
+use testbed::{layout, leftovers};
+
+#[test]
+fn beds_are_built_in_every_form_and_removed() {
+    if !can_build_beds() {
+        return;
+    }
+    let rows = [
+        (ZoneForm::Two, Wiring::Firewall, 3),
+        (ZoneForm::Three, Wiring::Firewall, 4),
+        (ZoneForm::Two, Wiring::Direct, 2),
+    ];
+    for (zones, wiring, namespaces) in rows {
+        for limit in [None, Some(100_000_000)] {
+            let bed = Bed::build(&BedSpec { link_bits_per_second: limit, ..spec(zones, wiring) }).unwrap();
+            let names = namespaces_of(&bed);
+            assert_eq!(names.len(), namespaces + usize::from(limit.is_some()));
+            assert_eq!(bed.layout().ports.len(), layout::zones_of(zones).len());
+            for end in bed.layout().ends() {
+                let listing = end.namespace.run("ip", &["-o", "link", "show", "dev", &end.device]).unwrap();
+                assert!(listing.starts_with(&format!("{}: ", end.ifindex)), "{listing}");
+                assert!(listing.contains(&end.mac.to_string()) && listing.contains("mtu 1500"), "{listing}");
+            }
+            drop(bed);
+            assert_gone(&names);
+        }
+    }
+}
+
+#[test]
+fn a_wire_between_three_zones_is_refused() {
+    if can_build_beds() {
+        let error = Bed::build(&spec(ZoneForm::Three, Wiring::Direct)).unwrap_err();
+        assert!(error.to_string().contains("two zones"), "{error}");
+    }
+}
+
+#[test]
+fn a_panic_leaves_nothing() {
+    if !can_build_beds() {
+        return;
+    }
+    let (send, receive) = std::sync::mpsc::channel();
+    let outcome = std::thread::spawn(move || {
+        let bed = Bed::build(&spec(ZoneForm::Two, Wiring::Firewall)).unwrap();
+        send.send(namespaces_of(&bed)).unwrap();
+        panic!("on purpose");
+    })
+    .join();
+    assert!(outcome.is_err());
+    assert_gone(&receive.recv().unwrap());
+}
+
+#[test]
+fn neighbours_are_static_and_nothing_is_asked() {
+    if !can_build_beds() {
+        return;
+    }
+    let bed = Bed::build(&spec(ZoneForm::Three, Wiring::Firewall)).unwrap();
+    let driver = dut::driver("linux").unwrap();
+    let policy = PolicySpec::forward_everything(ZoneForm::Three);
+    let running = driver.set_up(&bed, &policy).unwrap();
+    assert!(Prober::new(bed.layout()).failures(&policy.probes()).is_empty());
+    for namespace in bed.namespaces() {
+        let dynamic = namespace.run("ip", &["neighbour", "show"]).unwrap();
+        assert!(dynamic.lines().all(|line| line.contains("PERMANENT")), "{}: {dynamic}", namespace.name());
+    }
+    drop(running);
+}
+
+#[test]
+fn jumbo_frames_pass() {
+    if !can_build_beds() {
+        return;
+    }
+    for name in ["linux", "xdp-redirect"] {
+        let largest_frame = measure::frame::FrameSize::new(9000).unwrap();
+        let bed = Bed::build(&BedSpec { largest_frame, ..spec(ZoneForm::Two, Wiring::Firewall) }).unwrap();
+        let policy = PolicySpec::forward_everything(ZoneForm::Two);
+        let running = dut::driver(name).unwrap().set_up(&bed, &policy).unwrap();
+        let arrived = received(&bed, Zone::Hostile);
+        send_datagrams(&bed, 1, 9000 - 18 - 28);
+        wait_for(name, || received(&bed, Zone::Hostile) == arrived + 1);
+        drop(running);
+    }
+}
+
+/// Sends UDP from the private to the hostile zone through the kernel's sockets, from core 0.
+fn send_datagrams(bed: &Bed, count: usize, payload: usize) {
+    let hostile = layout::ZoneAddresses::of(Zone::Hostile).host_v4(5);
+    let namespace = &bed.layout().port(Zone::Private).unwrap().end.namespace;
+    namespace
+        .enter(|| {
+            let mut core = nix::sched::CpuSet::new();
+            core.set(0).unwrap();
+            nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &core).unwrap();
+            let socket = UdpSocket::bind("198.18.0.2:5000").unwrap();
+            let bytes = vec![0u8; payload];
+            // A full queue on the way is what these tests are about: the kernel then says so to the sender.
+            let _ = (0..count).filter(|_| socket.send_to(&bytes, (hostile, 4000)).is_err()).count();
+        })
+        .unwrap();
+}
+
+/// IPv4 packets that came to a zone: the kernel's own multicast reports, which are IPv6, are not among them.
+fn received(bed: &Bed, zone: Zone) -> u64 {
+    let namespace = &bed.layout().port(zone).unwrap().end.namespace;
+    let snmp = namespace.enter(|| std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap()).unwrap();
+    let values = snmp.lines().filter(|line| line.starts_with("Ip:")).nth(1).unwrap();
+    values.split(' ').nth(3).unwrap().parse().unwrap()
+}
+
+/// Waits for something that must happen; how long it takes does not matter.
+fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !happened() {
+        assert!(Instant::now() < deadline, "{what}: waited in vain");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn limited_links_hold_frames_back_and_count_what_they_drop() {
+    if !can_build_beds() {
+        return;
+    }
+    const SENT: usize = 1000;
+    for (name, wiring) in
+        [("wire", Wiring::Direct), ("xdp-redirect", Wiring::Firewall), ("linux", Wiring::Firewall)]
+    {
+        let limited = BedSpec { link_bits_per_second: Some(10_000_000), ..spec(ZoneForm::Two, wiring) };
+        let bed = Bed::build(&limited).unwrap();
+        let policy = PolicySpec::forward_everything(ZoneForm::Two);
+        let running = dut::driver(name).unwrap().set_up(&bed, &policy).unwrap();
+        let failures = Prober::new(bed.layout()).failures(&policy.probes());
+        assert!(failures.is_empty(), "{name}: {failures:#?}");
+        let before = LinkCounters::read(&bed).unwrap();
+        let came = received(&bed, Zone::Hostile);
+        send_datagrams(&bed, SENT, 1000);
+        let mut lost = 0;
+        wait_for(name, || {
+            lost = LinkCounters::read(&bed).unwrap().lost_since(&before).values().sum();
+            received(&bed, Zone::Hostile) - came + lost == SENT as u64
+        });
+        // 1000 frames are a second of the link, and its queue holds 50 ms.
+        assert!(lost > 0, "{name}: nothing was held back");
+        let qdiscs = bed.link().unwrap().run("tc", &["-s", "qdisc", "show"]).unwrap();
+        let held = qdiscs.lines().any(|l| l.contains("overlimits") && !l.contains("overlimits 0"));
+        assert!(held, "{name}: {qdiscs}");
+        drop(running);
+    }
+}
+
+fn isolated(zones: ZoneForm) -> Option<BedSpec> {
+    if !can_build_beds() {
+        return None;
+    }
+    let cores = u32::try_from(cores_online().len()).unwrap();
+    match CoreSplit::of(Placement::Isolated, cores) {
+        Ok(cores) => Some(BedSpec { placement: Placement::Isolated, cores, ..spec(zones, Wiring::Firewall) }),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+fn cores_of(thread: i32) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap();
+    status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim().to_owned()
+}
+
+#[test]
+fn isolated_placement_pins_receive_threads() {
+    let Some(spec) = isolated(ZoneForm::Two) else { return };
+    let bed = Bed::build(&spec).unwrap();
+    for name in ["linux", "xdp-redirect"] {
+        let policy = PolicySpec::forward_everything(ZoneForm::Two);
+        let mut running = dut::driver(name).unwrap().set_up(&bed, &policy).unwrap();
+        for reset in [false, true] {
+            if reset {
+                running.reset().unwrap();
+            }
+            let threads = running.firewall_threads();
+            assert_eq!(threads.len(), 2 * cores_online().len(), "one a queue and end");
+            for thread in threads {
+                let cores = cores_of(thread);
+                assert!(spec.cores.firewall.iter().any(|core| core.to_string() == cores), "{name} {cores}");
+            }
+        }
+        // Nothing takes time from the generator: behind a firewall the zones' ends have no threads at all.
+        for port in &bed.layout().ports {
+            assert_eq!(napi_threads(&port.end.device), Vec::<i32>::new(), "{name}");
+        }
+        let failures = Prober::new(bed.layout()).failures(&policy.probes());
+        assert!(failures.is_empty(), "{name}: {failures:#?}");
+    }
+}
+
+#[test]
+fn cores_cannot_be_shared_in_isolated_placement() {
+    let Some(mut spec) = isolated(ZoneForm::Two) else { return };
+    spec.cores.generator = spec.cores.firewall.clone();
+    assert!(Bed::build(&spec).unwrap_err().to_string().contains("disjoint"));
+    spec.cores.generator.clear();
+    assert!(Bed::build(&spec).unwrap_err().is_machine());
+}
+
+/// Frames that meet a full ring are in the ledger exactly once. The thread that would empty the ring has to share the
+/// sender's core at idle priority, so it falls behind.
+#[test]
+fn what_a_full_ring_loses_is_counted_once() {
+    let Some(spec) = isolated(ZoneForm::Two) else { return };
+    // A multicast report of the kernel itself may be among those lost.
+    const KERNEL_FRAMES: u64 = 8;
+    let where_lost = "private to its link: ring full";
+    for name in ["linux", "xdp-redirect"] {
+        let bed = Bed::build(&spec).unwrap();
+        let policy = PolicySpec::forward_everything(ZoneForm::Two);
+        let running = dut::driver(name).unwrap().set_up(&bed, &policy).unwrap();
+        for thread in napi_threads(&firewall_end(&bed, Zone::Private)) {
+            for (program, options) in [("chrt", ["-i", "-p", "0"].as_slice()), ("taskset", &["-cp", "0"])] {
+                let done = Command::new(program).args(options).arg(thread.to_string()).output().unwrap();
+                assert!(done.status.success(), "{done:?}");
+            }
+        }
+        let before = LinkCounters::read(&bed).unwrap();
+        let came = received(&bed, Zone::Hostile);
+        let mut sent: u64 = 0;
+        let mut lost = std::collections::BTreeMap::new();
+        while !lost.contains_key(where_lost) {
+            assert!(sent < 3_000_000, "{name}: the ring never filled");
+            send_datagrams(&bed, 20_000, 18);
+            sent += 20_000;
+            wait_for(name, || {
+                lost = LinkCounters::read(&bed).unwrap().lost_since(&before);
+                let known = received(&bed, Zone::Hostile) - came + lost.values().sum::<u64>();
+                assert!(known < sent + KERNEL_FRAMES, "{name}: {known} of {sent}: {lost:?}");
+                known >= sent
+            });
+        }
+        assert!(lost.contains_key(where_lost), "{name}: {lost:?}");
+        drop(running);
+    }
+}
+
+fn firewall_end(bed: &Bed, zone: Zone) -> String {
+    bed.layout().port(zone).unwrap().firewall.clone().unwrap().device
+}
+
+const HOLD: &str = "RAMPART_TEST_HOLD_A_BED";
+
+/// The child of the test below: holds a bed and a raised table until it is killed. By itself it does nothing.
+#[test]
+fn holds_a_bed_until_killed() {
+    if std::env::var_os(HOLD).is_none() {
+        return;
+    }
+    let bed = Bed::build(&spec(ZoneForm::Two, Wiring::Firewall)).unwrap();
+    let _table = ConntrackSize::raise(conntrack_max().unwrap()).unwrap();
+    println!("\nHOLDING {}", namespaces_of(&bed).join(","));
+    let _ = std::io::stdin().read(&mut [0]);
+}
+
+#[test]
+fn what_a_killed_run_leaves_is_removed_by_the_next() {
+    if !can_build_beds() {
+        return;
+    }
+    let size = conntrack_max().unwrap();
+    let raised = ConntrackSize::raise(size).unwrap();
+    assert!(conntrack_max().unwrap() > size && raised.entries() > size);
+    drop(raised);
+    assert_eq!(conntrack_max(), Some(size), "restored by dropping");
+
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "holds_a_bed_until_killed", "--nocapture"])
+        .env(HOLD, "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let line = lines.map(Result::unwrap).find(|line| line.starts_with("HOLDING ")).unwrap();
+    let names: Vec<String> = line["HOLDING ".len()..].split(',').map(str::to_owned).collect();
+
+    leftovers::remove().unwrap();
+    let there = |names: &[String]| names.iter().all(|name| testbed::netns::names().contains(name));
+    assert!(there(&names), "a living run keeps its bed");
+    assert!(conntrack_max().unwrap() > size);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(there(&names), "nobody else removes it");
+    leftovers::remove().unwrap();
+    assert_gone(&names);
+    assert_eq!(conntrack_max(), Some(size), "restored by the next run");
+}
+
+/// Removes namespaces that a test made by itself.
+struct OwnNamespaces(Vec<String>);
+
+impl OwnNamespaces {
+    fn make(roles: &[&str]) -> Self {
+        let names: Vec<String> =
+            roles.iter().map(|role| format!("rt-{}-{role}", std::process::id())).collect();
+        for name in &names {
+            assert!(Command::new("ip").args(["netns", "add", name]).status().unwrap().success());
+        }
+        Self(names)
+    }
+}
+
+impl Drop for OwnNamespaces {
+    fn drop(&mut self) {
+        for name in &self.0 {
+            let _ = Command::new("ip").args(["netns", "del", name]).status();
+        }
+    }
+}
+
+/// A name that is taken is left alone, and so is what has it.
+#[test]
+fn a_name_in_use_is_refused_and_kept() {
+    if !can_build_beds() {
+        return;
+    }
+    let next = |bed: &Bed| -> u64 {
+        bed.namespaces().next().unwrap().name().split('-').nth(2).unwrap().parse::<u64>().unwrap() + 1
+    };
+    let bed = Bed::build(&spec(ZoneForm::Two, Wiring::Direct)).unwrap();
+    // Other tests of this process take numbers too: take enough of the next ones.
+    let first = next(&bed);
+    let taken: Vec<String> =
+        (first..first + 40).map(|n| format!("rb-{}-{n}-hostile", std::process::id())).collect();
+    let made: Vec<&String> = taken
+        .iter()
+        .filter(|name| Command::new("ip").args(["netns", "add", name]).output().unwrap().status.success())
+        .collect();
+    let outcome = Bed::build(&spec(ZoneForm::Two, Wiring::Firewall));
+    let kept = testbed::netns::names();
+    for name in &made {
+        assert!(Command::new("ip").args(["netns", "del", name]).status().unwrap().success());
+    }
+    let Err(TestbedError::NameInUse { name }) = outcome else { panic!("{outcome:?}") };
+    assert!(kept.contains(&name), "{name} was removed");
+    assert_gone(&[name.replace("hostile", "private")]);
+}
+
+/// Two interfaces of one namespace, with a router between them that the bench did not make.
+#[test]
+fn an_external_firewall_is_described_and_left_alone() {
+    if !can_build_beds() {
+        return;
+    }
+    let own = OwnNamespaces::make(&["host", "box"]);
+    let [host, router] = [&own.0[0], &own.0[1]].map(|name| Namespace::open(name).unwrap());
+    let links = format!(
+        "link add p1 netns {h} type veth peer name b1 netns {b}\nlink add p2 netns {h} type veth peer name b2 netns {b}\n",
+        h = host.name(),
+        b = router.name()
+    );
+    host.run_with_input("ip", &["-batch", "-"], &links).unwrap();
+    let setup = "link set b1 up\nlink set b2 up\naddress add 198.18.0.1/32 dev b1\naddress add 198.19.0.1/32 dev b2\n\
+                 route add 198.18.0.2/32 dev b1\nroute add 198.19.0.2/32 dev b2\n\
+                 route add 198.18.0.0/16 via 198.18.0.2\nroute add 198.19.0.0/17 via 198.19.0.2\n";
+    router.run_with_input("ip", &["-batch", "-"], setup).unwrap();
+    router.set(&[("ipv4/ip_forward", "1")]).unwrap();
+
+    let port = |text: &str| text.parse::<ExternalPort>().unwrap();
+    let down = host.enter(|| ExternalBed::describe(&port("p1"), &port("p2"))).unwrap().unwrap_err();
+    assert!(down.to_string().contains("ip link set p1 up"), "{down}");
+    host.run_with_input("ip", &["-batch", "-"], "link set p1 up\nlink set p2 up\n").unwrap();
+    let twice = host.enter(|| ExternalBed::describe(&port("p1"), &port("p1"))).unwrap().unwrap_err();
+    assert!(twice.to_string().contains("twice"), "{twice}");
+
+    let bed = host.enter(|| ExternalBed::describe(&port("p1"), &port("p2"))).unwrap().unwrap();
+    let macs = router.run("ip", &["-br", "link"]).unwrap();
+    for port in &bed.layout().ports {
+        assert!(macs.contains(&port.gateway_mac.to_string()), "{} in {macs}", port.gateway_mac);
+    }
+    let routes = "route add default via 198.18.0.1 dev p1 onlink\nroute add default via 198.19.0.1 dev p2 onlink metric 2\n";
+    host.run_with_input("ip", &["-batch", "-"], routes).unwrap();
+    let policy = PolicySpec::generate(&plain(), ZoneForm::Two).unwrap();
+    let probes: Vec<_> = policy.probes().into_iter().filter(|probe| probe.source.is_ipv4()).collect();
+    let failures = Prober::new(bed.layout()).failures(&probes);
+    assert!(failures.is_empty(), "{failures:#?}");
+    let mut running = bed.running();
+    assert!(running.counters().unwrap().is_empty() && running.reset().is_err());
+    host.enter(|| drop(bed)).unwrap();
+    let left = host.run("ip", &["address"]).unwrap();
+    assert!(!left.contains("198.1") && !left.contains("2001:2:"), "addresses were left on the ports: {left}");
+}

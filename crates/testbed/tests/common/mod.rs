@@ -1,0 +1,288 @@
+//! A prober for tests: sends one frame from a zone and says whether it arrives in another. A frame that does not
+//! arrive is told without waiting: one that must arrive is sent after it on the same way, and when that one is
+//! there, the first is lost.
+#![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
+
+use measure::shape::{Lane, Placement, PolicyShape, Zone, ZoneForm};
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use testbed::bed::{Bed, BedSpec, CoreSplit, Wiring};
+use testbed::layout::BedLayout;
+use testbed::policy::{Expect, Probe, Protocol};
+
+/// Root and namespaces are there; otherwise the test says so and is skipped.
+pub fn can_build_beds() -> bool {
+    let root = std::process::Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n");
+    if !root {
+        eprintln!("skipped: needs root");
+    }
+    root
+}
+
+pub fn spec(zones: ZoneForm, wiring: Wiring) -> BedSpec {
+    BedSpec {
+        zones,
+        wiring,
+        largest_frame: measure::frame::FrameSize::new(1518).unwrap(),
+        placement: Placement::Inline,
+        cores: CoreSplit::of(Placement::Inline, 1).unwrap(),
+        link_bits_per_second: None,
+    }
+}
+
+pub fn plain() -> PolicyShape {
+    PolicyShape { rules: 0, match_position: 0, stateful: false, nat: false, listed_addresses: 0, seed: 7 }
+}
+
+/// The namespaces that this process has at the moment, with a bed's number.
+pub fn my_namespaces() -> Vec<String> {
+    let prefix = format!("rb-{}-", std::process::id());
+    testbed::netns::names().into_iter().filter(|name| name.starts_with(&prefix)).collect()
+}
+
+/// Names of a bed's namespaces.
+pub fn namespaces_of(bed: &Bed) -> Vec<String> {
+    bed.namespaces().map(|n| n.name().to_owned()).collect()
+}
+
+pub fn assert_gone(names: &[String]) {
+    let left: Vec<String> = testbed::netns::names().into_iter().filter(|n| names.contains(n)).collect();
+    assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+/// What of a frame matters on arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    pub source: SocketAddr,
+    pub destination: SocketAddr,
+    pub ttl: u8,
+}
+
+pub struct Prober {
+    layout: BedLayout,
+    receivers: Vec<(Zone, Socket)>,
+    next_id: u32,
+}
+
+impl Prober {
+    pub fn new(layout: &BedLayout) -> Self {
+        let receiver = |zone| {
+            let namespace = &layout.port(zone).unwrap().end.namespace;
+            let every_protocol = i32::from(3u16.to_be());
+            let socket = namespace
+                .enter(|| Socket::new(Domain::PACKET, Type::RAW, Some(every_protocol.into())).unwrap())
+                .unwrap();
+            socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            (zone, socket)
+        };
+        let receivers = layout.ports.iter().map(|p| receiver(p.zone)).collect();
+        Self { layout: layout.clone(), receivers, next_id: 1 }
+    }
+
+    /// Sends every probe in order and returns those that did not do as expected, in words.
+    pub fn failures(&mut self, probes: &[Probe]) -> Vec<String> {
+        probes.iter().filter_map(|probe| self.failure(probes, probe)).collect()
+    }
+
+    fn failure(&mut self, all: &[Probe], probe: &Probe) -> Option<String> {
+        let arrival = match probe.expect {
+            Expect::Arrives => self.wait_for(probe),
+            Expect::Dropped => self.try_with_fence(all, probe),
+        };
+        let wanted = (probe.source_on_arrival, probe.destination_on_arrival);
+        match (arrival, probe.expect) {
+            (None, Expect::Dropped) => None,
+            (Some(_), Expect::Dropped) => Some(format!("{}: arrived", probe.name)),
+            (None, Expect::Arrives) => Some(format!("{}: did not arrive", probe.name)),
+            (Some(a), Expect::Arrives) if (a.source, a.destination) != wanted => {
+                Some(format!("{}: arrived as {a:?}", probe.name))
+            }
+            (Some(_), Expect::Arrives) => None,
+        }
+    }
+
+    /// Sends a probe and waits for it.
+    pub fn wait_for(&mut self, probe: &Probe) -> Option<Arrival> {
+        let id = self.send(probe);
+        self.receive_until(probe.lane.to, id).into_iter().find(|(seen, _)| *seen == id).map(|(_, a)| a)
+    }
+
+    /// Sends a probe, then frames that the policy allows on the same way, and looks whether the probe came first.
+    pub fn try_with_fence(&mut self, all: &[Probe], probe: &Probe) -> Option<Arrival> {
+        let id = self.send(probe);
+        let find = |name: &str, lane: Lane| {
+            all.iter().find(|p| {
+                p.lane == lane && p.name.starts_with(name) && p.source.is_ipv4() == probe.source.is_ipv4()
+            })
+        };
+        let back = Lane { from: probe.lane.to, to: probe.lane.from };
+        let fence = match find("allowed", probe.lane) {
+            Some(forward) => forward,
+            None => {
+                self.wait_for(find("allowed", back).unwrap()).expect("the connection's first frame arrives");
+                find("reply,", probe.lane).unwrap()
+            }
+        };
+        let fence_id = self.send(fence);
+        let seen = self.receive_until(probe.lane.to, fence_id);
+        assert!(seen.iter().any(|(seen, _)| *seen == fence_id), "{}: the fence is lost", fence.name);
+        seen.into_iter().find(|(seen, _)| *seen == id).map(|(_, arrival)| arrival)
+    }
+
+    /// Sends a probe without looking; returns its number.
+    pub fn send(&mut self, probe: &Probe) -> u32 {
+        let id = self.next_id;
+        self.next_id += 1;
+        let frame = packet(probe, id);
+        let (domain, mut to) = match probe.destination.ip() {
+            IpAddr::V4(_) => (Domain::IPV4, probe.destination),
+            IpAddr::V6(_) => (Domain::IPV6, probe.destination),
+        };
+        to.set_port(0);
+        const IPPROTO_RAW: i32 = 255;
+        let end = &self.layout.port(probe.lane.from).unwrap().end;
+        let device = &end.device;
+        end.namespace
+            .enter(|| {
+                let socket = Socket::new(domain, Type::RAW, Some(IPPROTO_RAW.into())).unwrap();
+                // For beds whose ports share one namespace; in the others there is but one way out.
+                socket.bind_device(Some(device.as_bytes())).unwrap();
+                socket.send_to(&frame, &SockAddr::from(to)).unwrap_or_else(|e| panic!("{}: {e}", probe.name))
+            })
+            .unwrap();
+        id
+    }
+
+    /// Everything of ours that comes to a zone, up to the frame with this number.
+    fn receive_until(&mut self, zone: Zone, last: u32) -> Vec<(u32, Arrival)> {
+        let (_, socket) = self.receivers.iter_mut().find(|(z, _)| *z == zone).unwrap();
+        let own_mac = self.layout.port(zone).unwrap().end.mac.0;
+        let mut seen = Vec::new();
+        let mut buffer = [0u8; 2048];
+        while let Ok(bytes) = socket.read(&mut buffer) {
+            // A packet socket sees what its namespace sends as well.
+            if buffer[..6] != own_mac {
+                continue;
+            }
+            if let Some(arrival) = parse(&buffer[..bytes]) {
+                seen.push(arrival);
+                if arrival.0 == last {
+                    break;
+                }
+            }
+        }
+        seen
+    }
+}
+
+const MAGIC: u32 = 0x7262_7072;
+
+fn packet(probe: &Probe, id: u32) -> Vec<u8> {
+    let (mut transport, checksum_at, number) = match probe.protocol {
+        Protocol::Udp => (udp(probe, id), 6, 17u8),
+        _ => (tcp_syn(probe, id), 16, 6),
+    };
+    let sum = checksum(&[&pseudo(probe, number, transport.len()), &transport]);
+    transport[checksum_at..checksum_at + 2].copy_from_slice(&sum.to_be_bytes());
+    let mut packet = ip_header(probe, number, transport.len());
+    packet.extend(transport);
+    packet
+}
+
+fn udp(probe: &Probe, id: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for word in [probe.source.port(), probe.destination.port(), 16, 0] {
+        bytes.extend(word.to_be_bytes());
+    }
+    bytes.extend(MAGIC.to_be_bytes());
+    bytes.extend(id.to_be_bytes());
+    bytes
+}
+
+fn tcp_syn(probe: &Probe, id: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    bytes.extend(probe.source.port().to_be_bytes());
+    bytes.extend(probe.destination.port().to_be_bytes());
+    bytes.extend(id.to_be_bytes());
+    bytes.extend(0u32.to_be_bytes());
+    bytes.extend([0x50, 0x02, 0xff, 0xff, 0, 0, 0, 0]);
+    bytes
+}
+
+fn ip_header(probe: &Probe, protocol: u8, transport_bytes: usize) -> Vec<u8> {
+    match (probe.source.ip(), probe.destination.ip()) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let length = (20 + transport_bytes) as u16;
+            let mut header = vec![0x45, 0];
+            header.extend(length.to_be_bytes());
+            header.extend([0, 1, 0, 0, 64, protocol, 0, 0]);
+            header.extend(source.octets());
+            header.extend(destination.octets());
+            let sum = checksum(&[&header]);
+            header[10..12].copy_from_slice(&sum.to_be_bytes());
+            header
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let mut header = vec![0x60, 0, 0, 0];
+            header.extend((transport_bytes as u16).to_be_bytes());
+            header.extend([protocol, 64]);
+            header.extend(source.octets());
+            header.extend(destination.octets());
+            header
+        }
+        _ => panic!("mixed IP versions"),
+    }
+}
+
+fn pseudo(probe: &Probe, protocol: u8, bytes: usize) -> Vec<u8> {
+    let mut header = Vec::new();
+    for address in [probe.source.ip(), probe.destination.ip()] {
+        match address {
+            IpAddr::V4(a) => header.extend(a.octets()),
+            IpAddr::V6(a) => header.extend(a.octets()),
+        }
+    }
+    header.extend([0, protocol]);
+    header.extend((bytes as u16).to_be_bytes());
+    header
+}
+
+fn checksum(parts: &[&[u8]]) -> u16 {
+    let words = parts.iter().flat_map(|part| part.chunks(2));
+    let sum: u32 = words.map(|w| u32::from(w[0]) << 8 | u32::from(w.get(1).copied().unwrap_or(0))).sum();
+    let folded = (sum & 0xffff) + (sum >> 16);
+    !((folded & 0xffff) + (folded >> 16)) as u16
+}
+
+/// One of our frames, headers checked: a damaged header is a panic, anything else is `None`.
+fn parse(frame: &[u8]) -> Option<(u32, Arrival)> {
+    let ip = &frame[14..];
+    let (source, destination, protocol, ttl, transport): (IpAddr, IpAddr, u8, u8, &[u8]) =
+        match u16::from_be_bytes([frame[12], frame[13]]) {
+            0x0800 => {
+                assert_eq!(checksum(&[&ip[..20]]), 0, "wrong IP header checksum: {frame:02x?}");
+                let at = |i: usize| <[u8; 4]>::try_from(&ip[i..i + 4]).unwrap();
+                (at(12).into(), at(16).into(), ip[9], ip[8], &ip[20..])
+            }
+            0x86dd => {
+                let at = |i: usize| <[u8; 16]>::try_from(&ip[i..i + 16]).unwrap();
+                (at(8).into(), at(24).into(), ip[6], ip[7], &ip[40..])
+            }
+            _ => return None,
+        };
+    let port = |i: usize| u16::from_be_bytes([transport[i], transport[i + 1]]);
+    let word = |i: usize| u32::from_be_bytes(transport[i..i + 4].try_into().unwrap());
+    let id = match protocol {
+        17 if transport.len() >= 16 && word(8) == MAGIC => word(12),
+        6 => word(4),
+        _ => return None,
+    };
+    let arrival = Arrival {
+        source: SocketAddr::new(source, port(0)),
+        destination: SocketAddr::new(destination, port(2)),
+        ttl,
+    };
+    Some((id, arrival))
+}

@@ -1,0 +1,243 @@
+//! Every driver with every kind of policy, on real beds, proved by probes; and the proof itself: when the firewall
+//! is interfered with, probes must notice.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "tests stop at the first thing that is wrong, and say why they are skipped"
+)]
+
+mod common;
+
+use common::{Prober, assert_gone, can_build_beds, namespaces_of, plain, spec};
+use measure::shape::{PolicyShape, Zone, ZoneForm};
+use testbed::TestbedError;
+use testbed::bed::Bed;
+use testbed::dut::{self, Running};
+use testbed::policy::{Expect, PolicySpec};
+
+/// Builds a bed for the firewall, sets it up, hands both to `test`, and sees that all is gone afterwards.
+fn with_firewall(
+    name: &str,
+    zones: ZoneForm,
+    shape: &PolicyShape,
+    test: impl FnOnce(&Bed, &mut Box<dyn Running>, &PolicySpec, &mut Prober),
+) {
+    if !can_build_beds() {
+        return;
+    }
+    let driver = dut::driver(name).unwrap();
+    let bed = Bed::build(&spec(zones, driver.wiring())).unwrap();
+    let names = namespaces_of(&bed);
+    let policy = PolicySpec::generate(shape, zones).unwrap();
+    let mut running = driver.set_up(&bed, &policy).unwrap_or_else(|e| panic!("{name} {shape:?}: {e}"));
+    let mut prober = Prober::new(bed.layout());
+    test(&bed, &mut running, &policy, &mut prober);
+    drop((running, bed, prober));
+    assert_gone(&names);
+}
+
+fn prove(name: &str, zones: ZoneForm, shape: &PolicyShape) {
+    with_firewall(name, zones, shape, |_, running, policy, prober| {
+        let failures = prober.failures(&policy.probes());
+        assert!(failures.is_empty(), "{name} {zones:?} {shape:?}: {failures:#?}");
+        running.check_alive().unwrap();
+        running.counters().unwrap();
+    });
+}
+
+#[test]
+fn forwarders_forward_everything() {
+    for (name, zones) in [
+        ("wire", ZoneForm::Two),
+        ("xdp-redirect", ZoneForm::Two),
+        ("xdp-redirect", ZoneForm::Three),
+        ("linux", ZoneForm::Two),
+        ("linux", ZoneForm::Three),
+        ("nftables", ZoneForm::Two),
+        ("iptables", ZoneForm::Two),
+    ] {
+        prove(name, zones, &plain());
+    }
+}
+
+/// Every filter with these rules, in all the forms that matter.
+fn prove_filter(name: &str) {
+    for (rules, match_position) in [(1, 1), (10, 4), (1000, 1000)] {
+        for stateful in [true, false] {
+            for zones in [ZoneForm::Two, ZoneForm::Three] {
+                prove(name, zones, &PolicyShape { rules, match_position, stateful, ..plain() });
+            }
+        }
+    }
+}
+
+#[test]
+fn nftables_enforces_its_rules() {
+    prove_filter("nftables");
+}
+
+#[test]
+fn iptables_enforces_its_rules() {
+    prove_filter("iptables");
+}
+
+#[test]
+fn ipset_enforces_its_rules() {
+    prove("ipset", ZoneForm::Two, &PolicyShape { rules: 10, match_position: 10, stateful: true, ..plain() });
+}
+
+#[test]
+fn lists_block_what_rules_would_allow() {
+    for name in ["nftables", "ipset"] {
+        for rules in [0, 3] {
+            let shape = PolicyShape {
+                rules,
+                match_position: rules,
+                stateful: true,
+                listed_addresses: 20_000,
+                ..plain()
+            };
+            with_firewall(name, ZoneForm::Two, &shape, |_, running, policy, prober| {
+                let failures = prober.failures(&policy.probes());
+                assert!(failures.is_empty(), "{name}: {failures:#?}");
+                assert!(running.counters().unwrap()["listed_drop"] >= 1);
+            });
+        }
+    }
+}
+
+#[test]
+fn translation_maps_the_private_prefix_both_ways() {
+    for name in ["nftables", "iptables", "ipset"] {
+        for rules in [0, 10] {
+            for zones in [ZoneForm::Two, ZoneForm::Three] {
+                let shape =
+                    PolicyShape { rules, match_position: rules, stateful: true, nat: true, ..plain() };
+                prove(name, zones, &shape);
+            }
+        }
+    }
+}
+
+#[test]
+fn drops_and_connections_are_counted() {
+    let shape = PolicyShape { rules: 10, match_position: 3, stateful: true, ..plain() };
+    for name in ["nftables", "iptables"] {
+        with_firewall(name, ZoneForm::Two, &shape, |_, running, policy, prober| {
+            let drops = |r: &dyn Running| r.counters().unwrap()["default_drop"];
+            let before = drops(running.as_ref());
+            assert_eq!(running.connections().unwrap(), Some(0), "{name}");
+            let probes = policy.probes();
+            assert!(prober.failures(&probes).is_empty());
+            let dropped = probes.iter().filter(|p| p.expect == Expect::Dropped).count() as u64;
+            assert_eq!(drops(running.as_ref()) - before, dropped, "{name}");
+            // One a family: every reply belongs to the connection of the allowed probe.
+            assert_eq!(running.connections().unwrap(), Some(2), "{name}");
+            assert!(running.memory_bytes().is_none_or(|bytes| bytes > 0), "{name}");
+        });
+    }
+}
+
+#[test]
+fn a_reset_forgets_connections_and_keeps_the_policy() {
+    for (name, shape) in [
+        ("nftables", PolicyShape { rules: 10, match_position: 3, stateful: true, ..plain() }),
+        ("iptables", PolicyShape { rules: 10, match_position: 3, stateful: true, ..plain() }),
+        ("linux", plain()),
+        ("xdp-redirect", plain()),
+    ] {
+        with_firewall(name, ZoneForm::Two, &shape, |_, running, policy, prober| {
+            assert!(prober.failures(&policy.probes()).is_empty());
+            running.reset().unwrap();
+            running.check_alive().unwrap();
+            assert!(matches!(running.connections().unwrap(), None | Some(0)), "{name}");
+            let failures = prober.failures(&policy.probes());
+            assert!(failures.is_empty(), "{name}: {failures:#?}");
+        });
+    }
+}
+
+#[test]
+fn forwarders_count_one_hop() {
+    for (name, ttl) in [("wire", 64), ("xdp-redirect", 63), ("linux", 63)] {
+        with_firewall(name, ZoneForm::Two, &plain(), |_, _, policy, prober| {
+            for probe in policy.probes() {
+                assert_eq!(prober.wait_for(&probe).map(|a| a.ttl), Some(ttl), "{name} {}", probe.name);
+            }
+        });
+    }
+}
+
+/// The proof can fail: each way of breaking a firewall is noticed by its probes and by its driver.
+#[test]
+fn interference_is_noticed() {
+    let rows: [(&str, &str, &[&str]); 3] = [
+        ("nftables", "nft", &["flush", "ruleset"]),
+        ("iptables", "iptables", &["-P", "FORWARD", "ACCEPT"]),
+        ("ipset", "iptables", &["-P", "FORWARD", "ACCEPT"]),
+    ];
+    let shape = PolicyShape { rules: 10, match_position: 3, stateful: true, ..plain() };
+    for (name, program, arguments) in rows {
+        with_firewall(name, ZoneForm::Two, &shape, |bed, running, policy, prober| {
+            let probes = policy.probes();
+            assert!(prober.failures(&probes).is_empty());
+            let firewall = bed.firewall().unwrap();
+            firewall.run(program, arguments).unwrap();
+            if program == "iptables" {
+                firewall.run(program, &["-F"]).unwrap();
+            }
+            let forbidden = probes.iter().find(|p| p.expect == Expect::Dropped).unwrap();
+            assert!(prober.wait_for(forbidden).is_some(), "{name}: {} must arrive now", forbidden.name);
+            assert!(running.check_alive().is_err(), "{name}");
+        });
+    }
+}
+
+#[test]
+fn a_firewall_that_stops_forwarding_is_noticed() {
+    for (name, setting) in [("linux", "ipv4/ip_forward"), ("linux", "ipv6/conf/all/forwarding")] {
+        with_firewall(name, ZoneForm::Two, &plain(), |bed, running, _, _| {
+            running.check_alive().unwrap();
+            bed.firewall().unwrap().set(&[(setting, "0")]).unwrap();
+            let error = running.check_alive().unwrap_err().to_string();
+            assert!(error.contains("forwarding was turned off"), "{error}");
+        });
+    }
+    for (name, change) in [
+        ("linux", &["link", "set", "dev", "DEVICE", "down"][..]),
+        ("xdp-redirect", &["link", "set", "dev", "DEVICE", "down"]),
+        ("linux", &["link", "del", "dev", "DEVICE"]),
+    ] {
+        with_firewall(name, ZoneForm::Two, &plain(), |bed, running, _, _| {
+            running.check_alive().unwrap();
+            let end = bed.layout().port(Zone::Private).unwrap().firewall.clone().unwrap();
+            let words: Vec<&str> =
+                change.iter().map(|w| if *w == "DEVICE" { end.device.as_str() } else { *w }).collect();
+            end.namespace.run("ip", &words).unwrap();
+            let error = running.check_alive().unwrap_err().to_string();
+            assert!(error.contains("gone or down"), "{error}");
+        });
+    }
+}
+
+#[test]
+fn what_a_firewall_cannot_do_is_refused() {
+    if !can_build_beds() {
+        return;
+    }
+    let rules = PolicyShape { rules: 1, match_position: 1, ..plain() };
+    let rows = [
+        ("linux", rules.clone(), "linux cannot do rules"),
+        ("xdp-redirect", PolicyShape { nat: true, ..plain() }, "xdp-redirect cannot do address translation"),
+        ("iptables", PolicyShape { listed_addresses: 5, ..rules }, "iptables cannot do lists"),
+        ("external", plain(), "--ports"),
+    ];
+    for (name, shape, message) in rows {
+        let driver = dut::driver(name).unwrap();
+        let bed = Bed::build(&spec(ZoneForm::Two, driver.wiring())).unwrap();
+        let policy = PolicySpec::generate(&shape, ZoneForm::Two).unwrap();
+        let error: TestbedError = driver.set_up(&bed, &policy).err().unwrap();
+        assert!(error.to_string().contains(message), "{error}");
+    }
+}

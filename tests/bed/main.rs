@@ -1,0 +1,203 @@
+//! Whole runs of `rampart-bench` on real beds: what comes out, and what bad weather does. Needs root.
+//!
+//! Runs take turns, because two at the same time would measure each other. Nothing here depends on speed: tests look at
+//! validity, ledgers and what is left behind, not at rates.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod external;
+mod weather;
+
+use measure::results::{Point, Results};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard};
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// One run at a time; a test that failed does not fail the others.
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// A suite with one test; `test` is added to it, `trial_seconds` decides how long everything takes.
+fn suite(dir: &Path, duts: &[&str], trial_seconds: f64, test: &str) -> PathBuf {
+    let duts: Vec<String> = duts.iter().map(|d| format!("{d:?}")).collect();
+    let text = format!(
+        "name = \"test\"\ntitle = \"Test\"\nsummary = \"A test's suite.\"\nduts = [{}]\n\n[profiles.quick]\nrounds = 1\n\
+         trial_seconds = {trial_seconds}\n\n[[test]]\nname = \"one\"\ntitle = \"One\"\n{test}\n",
+        duts.join(", ")
+    );
+    let path = dir.join("suite.toml");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn bench_program() -> &'static str {
+    env!("CARGO_BIN_EXE_rampart-bench")
+}
+
+fn bench(arguments: &[&str]) -> Command {
+    let mut command = Command::new(bench_program());
+    command
+        .args(arguments)
+        .env("NO_COLOR", "1")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn shown(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// Runs a suite to its end and reads its results.
+fn results(suite: &Path, out: &Path, more: &[&str]) -> Results {
+    let mut arguments = vec!["run", suite.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    arguments.extend(more);
+    let output = bench(&arguments).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    follows_the_schema(out);
+    report::load(out).unwrap()
+}
+
+/// Whether the file that was written is what the published schema says.
+fn follows_the_schema(out: &Path) {
+    let schema = include_str!("../../docs/schema/rampart-bench-1.json");
+    let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
+    let written = std::fs::read_to_string(out.join("results.json")).unwrap();
+    let wrong: Vec<String> =
+        validator.iter_errors(&serde_json::from_str(&written).unwrap()).map(|e| e.to_string()).collect();
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+fn of<'a>(results: &'a Results, dut: &str) -> Vec<&'a Point> {
+    results.points.iter().filter(|p| p.dut == dut).collect()
+}
+
+/// Every point is valid, its ledger sums to zero, and its value is above zero.
+fn all_good(results: &Results) {
+    assert!(!results.points.is_empty());
+    for point in &results.points {
+        let what = format!("{} {:?} {:?}: {:?}", point.dut, point.metric, point.factors, point.marks);
+        assert!(point.valid, "{what}");
+        assert_eq!(point.ledger.residual(), 0, "{what}");
+        assert!(point.value > 0.0, "{what}");
+    }
+}
+
+/// Namespaces of a bench process that are still there.
+fn left_behind(pid: u32) -> Vec<String> {
+    let names = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    let own = format!("rb-{pid}-");
+    names.map(|n| n.file_name().to_string_lossy().into_owned()).filter(|n| n.starts_with(&own)).collect()
+}
+
+#[test]
+fn every_firewall_gives_valid_points() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let duts = ["wire", "xdp-redirect", "linux", "nftables", "iptables", "ipset"];
+    for (name, test) in [
+        ("stateful", "procedure = \"throughput\"\nfactors.rules = [10]\nfactors.match = [\"last\"]"),
+        ("two-way", "procedure = \"throughput\"\nfactors.rules = [3]\nfactors.directions = [\"two-way\"]"),
+        ("v6", "procedure = \"throughput\"\nfactors.rules = [3]\nfactors.ip = [6]\nfactors.frame = [128]"),
+        ("none", "procedure = \"throughput\"\nfactors.rules = [0]\nfactors.frame = [\"imix:tolly\"]"),
+    ] {
+        let suite = suite(dir.path(), &duts, 0.05, test);
+        let results = results(&suite, &dir.path().join(name), &[]);
+        for dut in duts {
+            assert!(!of(&results, dut).is_empty(), "{name}: {dut} has no point");
+        }
+        for point in results.points.iter().filter(|p| p.metric != measure::results::Metric::Cost) {
+            assert!(point.valid, "{name}: {} {:?}", point.dut, point.marks);
+            assert_eq!(point.ledger.residual(), 0, "{name}: {}", point.dut);
+            assert!(point.value > 0.0, "{name}: {}", point.dut);
+        }
+    }
+}
+
+#[test]
+fn three_zones_and_latency_and_lists() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let test = "procedure = \"latency\"\nloads = [20000]\nfactors.zones = [\"three\"]\nfactors.rules = [5]\n\
+                factors.directions = [\"two-way\"]\nfactors.lists = [100]";
+    let suite = suite(dir.path(), &["linux", "nftables", "ipset"], 0.1, test);
+    let results = results(&suite, &dir.path().join("out"), &[]);
+    all_good(&results);
+    for point in &results.points {
+        let latency = point.latency_ns.unwrap();
+        assert!(
+            latency.min > 0.0
+                && latency.min <= latency.p50
+                && latency.p50 <= latency.p99
+                && latency.p99 <= latency.max
+        );
+    }
+}
+
+#[test]
+fn what_a_firewall_cannot_do_is_said_and_the_others_go_on() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let test = "procedure = \"throughput\"\nfactors.rules = [2]\nfactors.lists = [50]";
+    let suite = suite(dir.path(), &["nftables", "iptables"], 0.05, test);
+    let results = results(&suite, &dir.path().join("out"), &[]);
+    for (dut, valid) in [("nftables", true), ("iptables", false)] {
+        for point in of(&results, dut) {
+            assert_eq!(point.valid, valid, "{dut}: {:?}", point.marks);
+            let said = point.marks.iter().any(|m| m.detail.contains("cannot do lists of addresses"));
+            assert_eq!(said, !valid, "{dut}: {:?}", point.marks);
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_sends_the_same_and_reports_can_be_written_again() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let suite = suite(dir.path(), &["wire"], 0.05, "procedure = \"latency\"\nloads = [10000]");
+    let out = dir.path().join("out");
+    let first = results(&suite, &out, &["--seed", "7"]);
+    assert_eq!(first.seed, 7);
+    all_good(&first);
+    assert_eq!(first.points[0].ledger.offered, 500);
+    for file in ["results.json", "results.csv", "report.md", "report.html", "points.jsonl"] {
+        assert!(out.join(file).exists(), "{file}");
+    }
+    std::fs::remove_file(out.join("report.html")).unwrap();
+    let again = bench(&["report", out.to_str().unwrap()]).output().unwrap();
+    assert_eq!(again.status.code(), Some(0), "{}", shown(&again));
+    assert!(out.join("report.html").exists());
+    let twice = bench(&["run", suite.to_str().unwrap(), "--out", out.to_str().unwrap()]).output().unwrap();
+    assert_eq!(twice.status.code(), Some(2));
+    assert!(shown(&twice).contains("holds a run already"), "{}", shown(&twice));
+}
+
+#[test]
+fn comparisons_and_expectations_decide_the_exit_status() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let test = "procedure = \"latency\"\nloads = [10000]\n\n[[expect]]\nthat = \"latency < 1\"\nbecause = \"of a test\"";
+    let suite = suite(dir.path(), &["wire"], 0.05, test);
+    let out = dir.path().join("out");
+    let path = out.to_str().unwrap();
+    let failed = bench(&["run", suite.to_str().unwrap(), "--out", path]).output().unwrap();
+    assert_eq!(failed.status.code(), Some(1), "{}", shown(&failed));
+    assert!(shown(&failed).contains("because") || shown(&failed).contains("of a test"), "{}", shown(&failed));
+    for (condition, status) in [("latency > 2", 0), ("latency < 2", 1), ("goodput < 1", 2)] {
+        let output = bench(&["compare", path, path, "--fail-if", condition]).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{condition}: {}", shown(&output));
+    }
+}
+
+#[test]
+fn calibration_prints_its_promises() {
+    let _turn = turn();
+    let output = bench(&["calibrate", "--seconds", "0.05", "--rounds", "1", "--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("share of the bare loop, nothing between"), "{text}");
+}

@@ -1,0 +1,215 @@
+//! Bad weather: signals, full disks, firewalls that die, stop or open up in the middle of a trial.
+
+use super::{bench, left_behind, of, shown, suite, turn};
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command};
+use std::time::{Duration, Instant};
+
+/// Longer than any wait here should take; a test that reaches it has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until a condition holds; it is looked at, not slept for.
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A run whose first cell has begun: calibration is over, the journal is there, and beds are being built.
+struct Running {
+    child: Child,
+    stderr: BufReader<ChildStderr>,
+}
+
+fn running(suite: &Path, out: &Path) -> Running {
+    let mut child = bench(&["run", suite.to_str().unwrap(), "--out", out.to_str().unwrap()]).spawn().unwrap();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.starts_with("1/1 ") {
+        line.clear();
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "the run ended before its first cell");
+    }
+    until("the bed stands", || left_behind(child.id()).iter().any(|n| n.ends_with("private")));
+    Running { child, stderr }
+}
+
+impl Running {
+    /// Waits for the end: its exit status and what it said from now on.
+    fn finish(mut self) -> (Option<i32>, String) {
+        let mut said = String::new();
+        self.stderr.read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap().code(), said)
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+fn firewall_of(child: &Child) -> String {
+    let mut name = None;
+    until("the firewall's namespace is there", || {
+        name = left_behind(child.id()).into_iter().find(|n| n.ends_with("firewall"));
+        name.is_some()
+    });
+    name.unwrap()
+}
+
+#[test]
+fn a_signal_takes_everything_down() {
+    let _turn = turn();
+    for name in ["-INT", "-TERM"] {
+        let dir = tempfile::tempdir().unwrap();
+        let suite = suite(dir.path(), &["linux", "nftables"], 5.0, "procedure = \"latency\"\nloads = [1000]");
+        let out = dir.path().join("out");
+        let run = running(&suite, &out);
+        let pid = run.child.id();
+        signal(&run.child, name);
+        let (status, said) = run.finish();
+        assert_eq!(status, Some(130), "{said}");
+        assert_eq!(left_behind(pid), Vec::<String>::new());
+        assert!(said.contains("interrupted"), "{said}");
+        assert!(!report::load(&out).unwrap().complete);
+    }
+}
+
+#[test]
+fn a_killed_run_leaves_only_what_the_next_removes() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let suite_path = suite(dir.path(), &["linux"], 5.0, "procedure = \"latency\"\nloads = [1000]");
+    let run = running(&suite_path, &dir.path().join("killed"));
+    let pid = run.child.id();
+    signal(&run.child, "-KILL");
+    run.finish();
+    assert!(!left_behind(pid).is_empty(), "the kill came too late to leave anything");
+    let suite_path = suite(dir.path(), &["wire"], 0.05, "procedure = \"latency\"\nloads = [1000]");
+    let out = dir.path().join("next");
+    let output =
+        bench(&["run", suite_path.to_str().unwrap(), "--out", out.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    assert!(shown(&output).contains("removed what a killed run left"), "{}", shown(&output));
+    assert_eq!(left_behind(pid), Vec::<String>::new());
+}
+
+/// What somebody does to a firewall in the middle of a trial, and what the bench says of its points.
+struct Mischief {
+    name: &'static str,
+    dut: &'static str,
+    /// A shell command inside the firewall's namespace.
+    command: &'static str,
+    said: &'static [&'static str],
+}
+
+const MISCHIEF: &[Mischief] = &[
+    Mischief {
+        name: "forwards everything",
+        dut: "nftables",
+        command: "nft flush ruleset",
+        said: &["forbid", "not loaded"],
+    },
+    Mischief {
+        name: "stops forwarding",
+        dut: "linux",
+        command: "sysctl -qw net.ipv4.ip_forward=0",
+        said: &["did not arrive", "forwarding"],
+    },
+    Mischief {
+        name: "crashes: its links are gone",
+        dut: "linux",
+        command: "for link in $(ls /sys/class/net); do ip link set $link down; done",
+        said: &["down", "did not arrive", "stopped forwarding"],
+    },
+];
+
+#[test]
+fn a_firewall_that_changes_in_a_trial_gets_no_value() {
+    let _turn = turn();
+    for mischief in MISCHIEF {
+        let dir = tempfile::tempdir().unwrap();
+        let test = "procedure = \"latency\"\nloads = [1000]\nfactors.rules = [3]";
+        let suite = suite(dir.path(), &[mischief.dut], 3.0, test);
+        let out = dir.path().join("out");
+        let run = running(&suite, &out);
+        let firewall = firewall_of(&run.child);
+        wait_for_traffic(&firewall);
+        let inside = ["netns", "exec", &firewall, "sh", "-c", mischief.command];
+        assert!(Command::new("ip").args(inside).status().unwrap().success(), "{}", mischief.name);
+        let (_, said) = run.finish();
+        let results = report::load(&out).unwrap();
+        let points = of(&results, mischief.dut);
+        assert!(!points.is_empty(), "{}: {}", mischief.name, said);
+        for point in points {
+            assert!(!point.valid, "{}: {:?}", mischief.name, point.marks);
+            let details: Vec<&str> = point.marks.iter().map(|m| m.detail.as_str()).collect();
+            let told = mischief.said.iter().any(|words| details.iter().any(|d| d.contains(words)));
+            assert!(told, "{}: {details:?}\n{said}", mischief.name);
+        }
+    }
+}
+
+/// Waits until the firewall has forwarded what only a trial sends: more frames than proofs and openings do.
+fn wait_for_traffic(firewall: &str) {
+    const OF_A_TRIAL: u64 = 1_500;
+    until("a trial sends", || {
+        let output =
+            Command::new("ip").args(["netns", "exec", firewall, "cat", "/proc/net/dev"]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let received = |line: &str| line.split_whitespace().nth(2).and_then(|n| n.parse::<u64>().ok());
+        text.lines().filter_map(received).max().unwrap_or(0) > OF_A_TRIAL
+    });
+}
+
+#[test]
+fn a_disk_that_fills_leaves_the_run_so_far_readable() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let small = dir.path().join("small");
+    std::fs::create_dir(&small).unwrap();
+    let levels: Vec<String> = (0..40).map(|n| (64 + n).to_string()).collect();
+    let test = format!("procedure = \"throughput\"\nfactors.frame = [{}]", levels.join(", "));
+    let suite = suite(dir.path(), &["wire"], 0.05, &test);
+    // The mount is of a namespace of its own, which ends with the run; what was written is copied out before.
+    let kept = dir.path().join("kept");
+    let script = "mount -t tmpfs -o size=96k tmpfs \"$1\" && shift && \"$@\"; status=$?; cp -r \"$SMALL\" \"$KEPT\"; exit $status";
+    let out = small.join("out");
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(&small)
+        .arg(env!("CARGO_BIN_EXE_rampart-bench"))
+        .args(["run", suite.to_str().unwrap(), "--out", out.to_str().unwrap()])
+        .env("SMALL", &out)
+        .env("KEPT", &kept)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", shown(&output));
+    assert!(shown(&output).contains("No space left on device"), "{}", shown(&output));
+    let results = report::load(&kept).unwrap();
+    assert!(!results.complete && !results.points.is_empty());
+    let again = bench(&["report", kept.to_str().unwrap(), "--format", "csv"]).output().unwrap();
+    assert_eq!(again.status.code(), Some(0), "{}", shown(&again));
+}
+
+#[test]
+fn a_load_that_the_machine_cannot_send_is_said() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let test = "procedure = \"latency\"\nloads = [900000000]\nplacement = \"inline\"";
+    let suite = suite(
+        dir.path(),
+        &["wire"],
+        0.05,
+        &test.replace("placement", "factors.placement").replace("\"inline\"", "[\"inline\"]"),
+    );
+    let out = dir.path().join("out");
+    let output = bench(&["run", suite.to_str().unwrap(), "--out", out.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+    for point in of(&report::load(&out).unwrap(), "wire") {
+        let told = point.marks.iter().any(|m| m.detail.contains("lost") || m.detail.contains("behind"));
+        assert!(told, "{:?}", point.marks);
+    }
+}

@@ -1,0 +1,147 @@
+//! The command line of `rampart-bench`: what it says and how it exits. Rows of commands through one function. Nothing here
+//! builds a bed; that is tests/bed.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn bench(arguments: &[&str]) -> Output {
+    command(arguments).output().unwrap()
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rampart-bench"));
+    command.args(arguments).env("NO_COLOR", "1");
+    command
+}
+
+/// Checks the exit status, and that each of `said` stands in what was printed.
+fn check(arguments: &[&str], output: &Output, status: i32, said: &[&str]) {
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(status), "{arguments:?} printed:\n{text}");
+    for words in said {
+        assert!(text.contains(words), "{arguments:?} did not say «{words}» but:\n{text}");
+    }
+}
+
+fn write(dir: &Path, name: &str, text: &str) -> String {
+    let path = dir.join(name);
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+const SUITE: &str = r#"name = "mine"
+title = "Mine"
+summary = "A suite of a test."
+duts = ["wire"]
+
+[profiles.quick]
+rounds = 1
+trial_seconds = 0.05
+
+[[test]]
+name = "one"
+title = "One"
+procedure = "throughput"
+factors.frame = ["64"]
+"#;
+
+#[test]
+fn commands_end_with_the_right_status_and_words() {
+    let rows: &[(&[&str], i32, &[&str])] = &[
+        (&["--help"], 0, &["Examples:", "Exit status: 0 done"]),
+        (&["run", "--help"], 0, &["rampart-bench run rfc2544 --ports eth1,eth2"]),
+        (&["--version"], 0, &["rampart-bench 0."]),
+        (&["list"], 0, &["demo", "tolly-udp", "nftables", "xdp-redirect"]),
+        (&["list", "suites"], 0, &["eantc-ip"]),
+        (&["list", "duts", "--json"], 0, &["\"name\": \"ipset\""]),
+        (&["completion", "bash"], 0, &["rampart-bench"]),
+        (&["walk"], 2, &["unrecognized subcommand"]),
+        (&["run"], 2, &["SUITE"]),
+        (&["run", "dmeo"], 2, &["there is no suite named dmeo", "demo"]),
+        (&["run", "./none.toml"], 2, &["cannot read the suite ./none.toml"]),
+        (&["run", "demo", "--dut", "pf"], 2, &["pf", "nftables"]),
+        (&["run", "demo", "--set", "sessions=many"], 2, &["many"]),
+        (&["run", "demo", "--set", "sise=64"], 2, &["sise"]),
+        (&["run", "demo", "--set", "frame=12"], 2, &["12"]),
+        (&["run", "demo", "--set", "frame=64", "--set", "ip=6"], 2, &["84"]),
+        (&["run", "demo", "--cores", "4000"], 2, &["4000"]),
+        (&["run", "demo", "--cores", "64"], 3, &["64"]),
+        (&["run", "rfc2544", "--ports", "eth1"], 2, &["two interfaces"]),
+        (&["report", "/nowhere"], 2, &["/nowhere"]),
+        (&["compare", "/nowhere", "/nowhere"], 2, &["/nowhere"]),
+        (&["compare", "/nowhere", "/nowhere", "--fail-if", "throughput <"], 2, &["--fail-if", "column"]),
+        (&["calibrate", "--rounds", "0"], 2, &["at least one round"]),
+    ];
+    for (arguments, status, said) in rows {
+        check(arguments, &bench(arguments), *status, said);
+    }
+}
+
+#[test]
+fn a_wrong_suite_is_shown_where_it_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let rows: &[(&str, &str, &[&str])] = &[
+        ("procedure = \"throughput\"", "procedure = \"thruput\"", &["thruput", "throughput"]),
+        ("rounds = 1", "round = 1", &["round", "rounds"]),
+        ("duts = [\"wire\"]", "duts = []", &["duts"]),
+        ("factors.frame = [\"64\"]", "factors.frame = [\"63\"]", &["63"]),
+        ("factors.frame = [\"64\"]", "factors.flows = [5000000]", &["4,000,000"]),
+        ("trial_seconds = 0.05", "trial_seconds = -1", &["trial_seconds"]),
+        ("name = \"one\"", "name = \"one", &["one"]),
+    ];
+    for (from, to, said) in rows {
+        assert!(SUITE.contains(from));
+        let path = write(dir.path(), "wrong.toml", &SUITE.replacen(from, to, 1));
+        let line =
+            SUITE.replacen(from, to, 1).lines().position(|l| to.lines().next() == Some(l)).unwrap() + 1;
+        let place = format!("wrong.toml:{line}:");
+        let output = bench(&["run", &path]);
+        check(&["run", to], &output, 2, said);
+        check(&["run", to], &output, 2, &[&place]);
+    }
+}
+
+#[test]
+fn a_wrong_expectation_is_found_before_anything_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let path =
+        write(dir.path(), "expecting.toml", &format!("{SUITE}\n[[expect]]\nthat = \"throughput >\"\n"));
+    check(&["run"], &bench(&["run", &path]), 2, &["expecting.toml:17:8"]);
+}
+
+/// Needs root, to hide a program in a mount namespace of its own.
+#[test]
+fn what_the_machine_lacks_is_status_3() {
+    let arguments = ["run", "demo", "--dut", "nftables"];
+    let hide = "for nft in /usr/sbin/nft /sbin/nft /usr/bin/nft; do test -e $nft && mount --bind /dev/null $nft; done; \
+                exec \"$@\"";
+    let output = Command::new("unshare")
+        .args(["--mount", "sh", "-c", hide, "sh", env!("CARGO_BIN_EXE_rampart-bench")])
+        .args(arguments)
+        .output()
+        .unwrap();
+    check(&arguments, &output, 3, &["`nft` is not installed", "nftables", "doctor"]);
+}
+
+/// Needs root, to become somebody who is not.
+#[test]
+fn without_root_the_bench_says_so() {
+    let arguments = ["run", "demo", "--dut", "wire"];
+    // The build's folder may be closed to others, so a copy is run.
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("rampart-bench");
+    std::fs::copy(env!("CARGO_BIN_EXE_rampart-bench"), &copy).unwrap();
+    let open = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
+    std::fs::set_permissions(dir.path(), open).unwrap();
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&copy)
+        .args(arguments)
+        .current_dir("/")
+        .output()
+        .unwrap();
+    check(&arguments, &output, 3, &["needs root"]);
+}
