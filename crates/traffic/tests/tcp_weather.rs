@@ -184,11 +184,11 @@ fn a_firewall_that_dies_is_counted_connection_by_connection() {
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
     bed.set_rules(&forward("accept"));
     let mut plan = plan();
-    plan.opening = Opening::Scheduled(vec![TcpPhase::constant(1000.0, 0.4)]);
+    plan.opening = Opening::Scheduled(vec![TcpPhase::constant(200.0, 4.0)]);
     plan.retries = 2;
     let counts = engine.run(&ports, &plan, &mut Death(&bed, false)).unwrap().counts;
-    assert_eq!((counts.opened, counts.open()), (400, 0), "{counts:?}");
+    assert_eq!((counts.opened, counts.open()), (800, 0), "{counts:?}");
     assert!(counts.closed > 0 && counts.timeout_connect > 0, "{counts:?}");
     let timeouts = counts.timeout_connect + counts.timeout_answer + counts.timeout_close;
-    assert_eq!(counts.closed + timeouts, 400, "{counts:?}");
+    assert_eq!(counts.closed + timeouts, 800, "{counts:?}");
 }
