@@ -52,14 +52,34 @@ struct udp {
 	__u16 check;
 };
 
+struct tcp {
+	__be16 source;
+	__be16 destination;
+	__be32 sequence;
+	__be32 acknowledgement;
+	__u8 header_words;	/* upper four bits */
+	__u8 flags;
+	__be16 window;
+	__u16 check;
+	__be16 urgent;
+};
+
+#define TCP_FIN 0x01
+#define TCP_SYN 0x02
+#define TCP_RST 0x04
+#define TCP_PSH 0x08
+#define TCP_ACK 0x10
+
 #define ETHERNET_BYTES 14
 #define IPV4_BYTES 20
 #define IPV6_BYTES 40
 #define UDP_BYTES 8
+#define TCP_BYTES 20
 
 _Static_assert(sizeof(struct ethernet) == ETHERNET_BYTES, "Ethernet");
 _Static_assert(sizeof(struct ipv4) == IPV4_BYTES, "IPv4");
 _Static_assert(sizeof(struct ipv6) == IPV6_BYTES, "IPv6");
 _Static_assert(sizeof(struct udp) == UDP_BYTES, "UDP");
+_Static_assert(sizeof(struct tcp) == TCP_BYTES, "TCP");
 
 #endif

@@ -1,4 +1,5 @@
-//! Compiles `bpf/traffic.bpf.c` and derives the Rust types of its maps and globals; for tests, `bpf/weather.bpf.c` too.
+//! Compiles `bpf/traffic.bpf.c` and `bpf/tcp.bpf.c` and derives the Rust types of their maps and globals; for tests,
+//! `bpf/weather.bpf.c` too.
 
 use libbpf_cargo::SkeletonBuilder;
 use std::env;
@@ -8,12 +9,14 @@ use std::process::Command;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let bpf = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../bpf").canonicalize()?;
-    let out = PathBuf::from(env::var("OUT_DIR")?).join("traffic.skel.rs");
-    SkeletonBuilder::new()
-        .source(bpf.join("traffic.bpf.c"))
-        .clang(clang()?)
-        .clang_args(clang_args(&bpf))
-        .build_and_generate(&out)?;
+    for object in ["traffic", "tcp"] {
+        let out = PathBuf::from(env::var("OUT_DIR")?).join(format!("{object}.skel.rs"));
+        SkeletonBuilder::new()
+            .source(bpf.join(format!("{object}.bpf.c")))
+            .clang(clang()?)
+            .clang_args(clang_args(&bpf))
+            .build_and_generate(&out)?;
+    }
     if env::var_os("CARGO_FEATURE_WEATHER").is_some() {
         SkeletonBuilder::new()
             .source(bpf.join("weather.bpf.c"))
@@ -22,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .clang_args(clang_args(&bpf))
             .build()?;
     }
-    for folder in ["traffic.bpf.c", "weather.bpf.c", "traffic", "net", "abi", "include"] {
+    for folder in ["traffic.bpf.c", "tcp.bpf.c", "weather.bpf.c", "traffic", "net", "abi", "include"] {
         println!("cargo:rerun-if-changed={}", bpf.join(folder).display());
     }
     Ok(())

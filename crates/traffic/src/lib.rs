@@ -23,6 +23,7 @@ mod random;
 mod reading;
 mod schedule;
 mod skeleton;
+pub mod tcp;
 
 pub use bare::BareLoop;
 pub use clock::Clock;

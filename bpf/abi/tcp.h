@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * What the TCP client and server share with user space. The only home of these layouts: the Rust types are derived from
+ * this file's BTF by the build (crates/traffic/build.rs). docs/design/tcp-engine.md explains them.
+ *
+ * Times are nanoseconds of CLOCK_MONOTONIC, schedules as in abi/traffic.h. Waits are in ticks of 2^TICK_SHIFT ns, read
+ * from the coarse clock, which costs a tenth of the exact one and steps every 1 to 10 ms.
+ */
+#ifndef RAMPART_ABI_TCP_H
+#define RAMPART_ABI_TCP_H
+
+#include "traffic.h"
+
+#define TICK_SHIFT 20
+#define MAX_STEPS 256		/* stretches of constant rate in one run; a power of two */
+#define MAX_MESSAGE_BYTES 65536	/* a request or an answer */
+#define MAX_SEGMENTS 128	/* of one message; a power of two */
+#define MAX_SEGMENT_BYTES 1460
+#define DEFERRED 256		/* frames that wait for the generator on one core; a power of two */
+#define SLOTS_PER_PAGE 1024
+
+/* Options of a SYN that we offer, or accept when offered. */
+#define OFFER_MSS 1
+#define OFFER_WINDOW_SCALE 2
+#define OFFER_SACK 4
+#define OFFER_TIMESTAMPS 8
+
+enum connection_state {
+	CONNECTION_FREE = 0,
+	CONNECTION_SYN_SENT = 1,
+	CONNECTION_REQUESTED = 2,	/* established; a request is under way or answered in part */
+	CONNECTION_HELD = 3,		/* established and idle */
+	CONNECTION_AWAITS_FIN = 4,	/* all answers are here; the server is to close */
+	CONNECTION_FIN_SENT = 5,	/* ours first; not acknowledged */
+	CONNECTION_FIN_ACKED = 6,	/* ours first; acknowledged */
+	CONNECTION_LAST_ACK = 7,	/* the server's first; ours sent */
+	CONNECTION_CLOSED = 8,		/* over, and its tuple not yet to be used again */
+};
+
+/* How connections end. */
+enum close_mode {
+	CLOSE_RESET = 0,	/* the client resets */
+	CLOSE_CLIENT_FIN = 1,	/* the client sends FIN first */
+	CLOSE_SERVER_FIN = 2,	/* the server sends FIN with the end of its last answer */
+	CLOSE_NEVER = 3,	/* held open until control.closing */
+};
+
+/* Flags beside the state. */
+#define CONNECTION_STAMPS 1		/* both ends use timestamps */
+#define CONNECTION_SAMPLED 2		/* its times are measured */
+#define CONNECTION_WINDOW_SHUT 4	/* the server's SYN-ACK had no window: what a SYN proxy does */
+#define CONNECTION_VERIFIED 8		/* its answers are verifications from now on */
+
+/*
+ * One connection of the client, found by the client's address and port. `phase` holds all that changes hands between the
+ * generator and the receiver and is only changed by compare-and-swap: state, retries, flags, round, a byte each.
+ */
+struct connection {
+	__u64 intended_ns;	/* when it was to start */
+	__u64 syn_ns;		/* when its first SYN was sent; only when sampled */
+	__u64 close_ns;		/* when we first asked for its end; only when sampled */
+	__u32 phase;
+	__u32 isn;		/* our initial sequence number; differs from use to use of the tuple */
+	__u32 sent;		/* of our sequence space behind the SYN: sent at least once */
+	__u32 acked;		/* the same, acknowledged */
+	__u32 peer_next;	/* the server's next sequence number */
+	__u32 peer_stamp;	/* the server's latest timestamp */
+	__u32 received;		/* bytes of the current answer */
+	__u32 touched;		/* tick of the last progress or retransmission */
+	__u16 done;		/* answered requests */
+	__u16 server_port;
+	__u16 server;		/* server number */
+	__u16 owner;		/* core that opened it */
+};
+
+_Static_assert(sizeof(struct connection) == 64, "one cache line a connection");
+
+/* What is counted. The client's connections balance: see TcpCounts in crates/traffic/src/tcp/reading.rs. */
+enum tcp_count {
+	/* the client's connections */
+	COUNT_ATTEMPTED = 0,		/* starts that were due */
+	COUNT_NO_TUPLE,			/* due, but every tuple tried was still in use */
+	COUNT_OPENED,			/* first SYN sent */
+	COUNT_ESTABLISHED,
+	COUNT_FIRST_BYTE,
+	COUNT_COMPLETED,		/* every answer complete and right */
+	COUNT_CLOSED,			/* ended as the plan says */
+	COUNT_REFUSED,			/* RST to the SYN */
+	COUNT_RESET,			/* ended by the peer's RST afterwards */
+	COUNT_PEER_CLOSED,		/* ended by a FIN that the plan does not have */
+	COUNT_WRONG_DATA,		/* ended by us because the answer was wrong, too short or too long */
+	COUNT_TIMEOUT_CONNECT,
+	COUNT_TIMEOUT_ANSWER,
+	COUNT_TIMEOUT_CLOSE,
+	/* the client's segments */
+	COUNT_ANSWERS,			/* complete answers */
+	COUNT_VERIFIED,			/* complete answers on held connections */
+	COUNT_SYN_AGAIN,
+	COUNT_REQUEST_AGAIN,
+	COUNT_CLOSE_AGAIN,
+	COUNT_DUPLICATE,		/* data or SYN-ACK seen before */
+	COUNT_OUT_OF_ORDER,		/* data behind a hole: thrown away, asked for again */
+	COUNT_STRAY,			/* for no connection of ours */
+	COUNT_LATE,			/* for a connection that is over */
+	COUNT_STRANGE_RESET,		/* RST whose sequence number is not the next: ignored (RFC 5961) */
+	COUNT_CONTENDED,		/* thrown away because another core was changing the connection */
+	COUNT_FRAMES_OUT,
+	COUNT_FRAMES_IN,
+	COUNT_BYTES_OUT,		/* without FCS */
+	COUNT_BYTES_IN,
+	COUNT_DEFERRED_LOST,		/* the queue for the generator was full */
+	/* the server */
+	COUNT_SERVER_SYN,
+	COUNT_SERVER_REQUEST,		/* whole requests */
+	COUNT_SERVER_ANSWER,		/* first segments of answers */
+	COUNT_SERVER_WRONG_DATA,	/* requests that differ from the plan's */
+	COUNT_SERVER_FIN,
+	COUNT_SERVER_RESET,
+	COUNT_SERVER_STRAY,		/* acknowledges what was never sent */
+	COUNT_SERVER_SMALL_MSS,		/* SYN refused: the peer takes no segment of the size asked for */
+	COUNT_SERVER_FRAMES_OUT,
+	COUNT_SERVER_FRAMES_IN,
+	TCP_COUNTS
+};
+
+/* What is timed. The first five from the intended start, the others as RFC 3511 appendices B and C define them. */
+enum tcp_time {
+	TIME_SYN_SENT = 0,
+	TIME_ESTABLISHED,
+	TIME_FIRST_BYTE,
+	TIME_LAST_BYTE,
+	TIME_CLOSED,
+	TIME_ESTABLISHMENT,	/* first SYN to the acknowledgement of the SYN-ACK */
+	TIME_TEARDOWN,		/* our first FIN or RST, or the server's FIN, to the end */
+	TCP_TIMES
+};
+
+struct tcp_times {
+	__u64 count[BUCKETS];
+	__u64 sum_ns;
+	__u64 max_ns;
+} __attribute__((aligned(64)));
+
+/* A stretch of constant rate; an interval of 0 opens nothing. */
+struct tcp_step {
+	__u64 end;		/* schedule time */
+	__u64 interval;		/* schedule time between two starts of one core */
+};
+
+/* A request or an answer: its bytes and the checksum of each segment of segment_bytes. */
+struct message {
+	__u32 bytes;
+	__u32 sums[MAX_SEGMENTS];
+	__u32 pad;
+	__u8 data[MAX_MESSAGE_BYTES + 2048];	/* room for a whole segment behind any offset */
+};
+
+/* A range of addresses and ports of one side. */
+struct side {
+	__u32 v4_first;		/* host byte order */
+	__u32 hosts;
+	__be32 v6_prefix[4];
+	__u32 v6_first;		/* host number of the first address */
+	__u32 port_first;
+	__u32 ports;
+	__u32 pad;
+};
+
+struct tcp_control {
+	__u64 start_ns;
+	__u64 last_start;	/* schedule time from which on starts that were due before are left out */
+	struct tcp_step steps[MAX_STEPS];
+	__u32 step_count;
+	__u32 unpaced;		/* 1: open as fast as the core can until the last step's end */
+	__u32 ip_version;
+	__u32 client_port;	/* index into the ports map */
+	__u32 server_port;
+	__u8 client_mac[6];
+	__u8 next_hop_mac[6];
+	__u32 secret;		/* of initial sequence numbers */
+	struct side client;
+	struct side server;	/* as the client knows it */
+	struct side listens;	/* as the server knows itself */
+	__u32 slots;		/* tuples in use, all cores; below 2^24 */
+	__u64 client_hosts_inverse;	/* 2^40 / hosts + 1, see divide() */
+	__u64 server_hosts_inverse;
+	__u64 server_ports_inverse;
+	__u32 slot_first[MAX_CORES];
+	__u32 slot_count[MAX_CORES];
+	__u32 target_open[MAX_CORES];	/* keep so many open; 0: only the rate counts */
+	__u32 keeps_open;	/* 1: some core has a target */
+	__u32 offers;
+	__u32 mss;
+	__u32 window_scale;
+	__u32 window;		/* the client's, as on the wire */
+	__u32 server_window;
+	__u32 segment_bytes;
+	__u32 transactions;	/* requests a connection; 0: none */
+	__u32 close;		/* enum close_mode */
+	__u32 four_way;		/* 1: acknowledge the peer's FIN before sending our own */
+	__u32 hold_ticks;	/* idle time before the end */
+	__u32 reuse_ticks;	/* rest of a tuple after its end */
+	__u32 retry_ticks;	/* first retransmission time-out; doubles */
+	__u32 retries;
+	__u32 scan_ticks;	/* from one look at all connections to the next, at the least */
+	__u32 sample_mask;	/* connections whose number has none of these bits are timed */
+	__u32 check_request;	/* 1: the server compares requests with the plan's */
+	__u32 closing;		/* 1: close what is held */
+	__u32 round;		/* a held connection that has not seen this round sends a request */
+	__u32 number[MAX_CORES];	/* of a generating core, plus one; 0: generates nothing */
+	__u32 deferred_cores;	/* cores whose deferred frames generator 1 sends besides its own */
+};
+
+/* One core's client and server. No other core writes here but for `ended`. */
+struct tcp_core {
+	__u64 due;		/* schedule time of the next start */
+	__u64 now;		/* schedule time when the clock was last read */
+	__u64 largest_lag;	/* schedule time */
+	__u64 turns;
+	__u64 finished;		/* schedule time when there was nothing more to open; 0 before */
+	__u64 opened;
+	__u32 step;
+	__u32 order_next;	/* position in the order of tuples */
+	__u32 scan_next;	/* connection to look at next */
+	__u32 scan_began;	/* tick */
+	__u32 deferred_in;
+	__u32 deferred_out;
+	__u32 foreign;		/* frames passed to the kernel */
+	__u32 pad;
+	__u64 ended __attribute__((aligned(64)));	/* connections opened here that are over, by any core */
+	__u64 count[TCP_COUNTS] __attribute__((aligned(64)));
+	struct tcp_times times[TCP_TIMES];
+} __attribute__((aligned(64)));
+
+#endif

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * The generator's turns: each sends at most one frame, the first of these that there is: a frame that a receiver left
+ * to it, the start of a connection that is due, something again on a connection that has waited too long.
+ */
+#ifndef RAMPART_TRAFFIC_TCP_OPEN_H
+#define RAMPART_TRAFFIC_TCP_OPEN_H
+
+#include "tcp_server.h"
+
+#define NOT_YET (~0ULL)
+#define CLEARED_A_TURN 64
+#define LOOKED_AT_IDLE 16	/* connections looked at in a turn without a start */
+#define TUPLES_TRIED 8
+#define TUPLES_AHEAD 4
+
+static __always_inline __u64 read_schedule_clock(struct tcp_core *core)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	core->now = now > control.start_ns ? (now - control.start_ns) << SCHEDULE_SHIFT : 0;
+	return now;
+}
+
+/* Writes a segment of the client's into the recycled frame. `frame_bytes` is the frame's length, that of a SYN. */
+static __always_inline int send_new(struct xdp_md *ctx, const struct segment *segment, __u32 port)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__u32 frame_bytes = end - data;
+	__u8 *mac;
+
+	if (resize(ctx, frame_bytes, segment_frame_bytes(segment)))
+		return XDP_ABORTED;
+	mac = (void *)(long)ctx->data;
+	if ((void *)(mac + 12) > (void *)(long)ctx->data_end)
+		return XDP_ABORTED;
+	__builtin_memcpy(mac, segment->to_mac, 6);
+	__builtin_memcpy(mac + 6, segment->from_mac, 6);
+	if (write_segment(ctx, segment))
+		return XDP_ABORTED;
+	return bpf_redirect_map(&ports, port, 0);
+}
+
+/* slot / divisor, by the divisor's inverse: exact for slots below 2^24 and divisors up to 2^16, because the error of the
+ * inverse, below 1, times the slot stays below 2^40 / divisor. A division costs three times as much. */
+static __always_inline __u32 divide(__u32 slot, __u64 inverse)
+{
+	return (__u64)slot * inverse >> 40;
+}
+
+/* From the client's side of connection `slot` to its server. */
+static __always_inline void address(struct segment *segment, const struct connection *c, __u32 slot)
+{
+	const struct side *client = &control.client, *server = &control.server;
+	__u32 port = divide(slot, control.client_hosts_inverse), host = slot - port * client->hosts;
+
+	__builtin_memcpy(segment->to_mac, control.next_hop_mac, 6);
+	__builtin_memcpy(segment->from_mac, control.client_mac, 6);
+	segment->source_port = bpf_htons(client->port_first + port);
+	segment->destination_port = bpf_htons(c->server_port);
+	if (control.ip_version == 4) {
+		segment->source[0] = bpf_htonl(client->v4_first + host);
+		segment->destination[0] = bpf_htonl(server->v4_first + c->server);
+		return;
+	}
+	for (int i = 0; i < 3; i++) {
+		segment->source[i] = client->v6_prefix[i];
+		segment->destination[i] = server->v6_prefix[i];
+	}
+	segment->source[3] = bpf_htonl(client->v6_first + host);
+	segment->destination[3] = bpf_htonl(server->v6_first + c->server);
+}
+
+static __always_inline void say_syn(const struct connection *c, __u32 phase, struct segment *segment)
+{
+	say(c, phase, segment, TCP_SYN);
+	segment->sequence = c->isn;
+	segment->acknowledgement = 0;
+	segment->offers = control.offers;
+	segment->stamp_echo = 0;
+}
+
+/* Begins to load the record that will be used some starts from now: with more tuples than the cache holds, waiting for
+ * it then would cost a quarter of the connection. */
+static __always_inline void load_ahead(const struct tcp_core *core, __u32 number)
+{
+	__u32 ahead = core->order_next + TUPLES_AHEAD, index, page;
+	struct connection *c = NULL;
+	struct slot_page *found;
+
+	if (ahead >= control.slot_count[number])
+		return;
+	index = control.slot_first[number] + ahead;
+	page = index / SLOTS_PER_PAGE;
+	found = bpf_map_lookup_elem(&order, &page);
+	if (found)
+		c = bpf_map_lookup_elem(&connections, &found->slots[index & (SLOTS_PER_PAGE - 1)]);
+	if (c)
+		(void)*(volatile __u32 *)&c->phase;
+}
+
+/* The next tuple in order whose last connection is over and has rested. */
+static __always_inline struct connection *next_tuple(struct tcp_core *core, __u32 number, __u32 *slot, __u32 tick)
+{
+	__u32 first = control.slot_first[number], slots = control.slot_count[number];
+
+	for (int tried = 0; tried < TUPLES_TRIED; tried++) {
+		__u32 index = first + core->order_next, page = index / SLOTS_PER_PAGE, state;
+		struct slot_page *found = bpf_map_lookup_elem(&order, &page);
+		struct connection *c;
+
+		core->order_next = core->order_next + 1 < slots ? core->order_next + 1 : 0;
+		if (!found)
+			return NULL;
+		*slot = found->slots[index & (SLOTS_PER_PAGE - 1)];
+		c = bpf_map_lookup_elem(&connections, slot);
+		if (!c)
+			return NULL;
+		state = phase_state(c->phase);
+		if (state == CONNECTION_FREE || (state == CONNECTION_CLOSED && tick - c->touched >= control.reuse_ticks))
+			return c;
+	}
+	return NULL;
+}
+
+/* Never goes back on one tuple, within a run or from run to run, so that a peer in TIME-WAIT takes it (RFC 6528 section 3:
+ * a clock plus a hash of the tuple). */
+static __always_inline __u32 next_isn(const struct connection *c, __u32 slot)
+{
+	if (phase_state(c->phase) == CONNECTION_FREE)
+		return mix32(slot ^ control.secret) + (__u32)(control.start_ns >> 10);
+	return c->isn + c->sent + 4096;
+}
+
+static __always_inline void begin_connection(struct tcp_core *core, __u32 number, struct connection *c, __u32 slot,
+					     __u32 tick)
+{
+	const struct side *server = &control.server;
+	__u32 turn = divide(slot, control.server_hosts_inverse);
+	int sampled = (core->opened & control.sample_mask) == 0;
+	__u64 now = 0;
+
+	if (sampled)
+		now = read_schedule_clock(core);
+	c->isn = next_isn(c, slot);
+	c->intended_ns = control.unpaced ? now : control.start_ns + (core->due >> SCHEDULE_SHIFT);
+	c->syn_ns = now;
+	c->close_ns = 0;
+	c->sent = 0;
+	c->acked = 0;
+	c->received = 0;
+	c->done = 0;
+	c->peer_next = 0;
+	c->peer_stamp = 0;
+	c->touched = tick;
+	c->server = slot - turn * server->hosts;
+	c->server_port = server->port_first + turn - divide(turn, control.server_ports_inverse) * server->ports;
+	c->owner = number;
+	if (sampled)
+		measure(core, TIME_SYN_SENT, c->intended_ns, now);
+	*(volatile __u32 *)&c->phase =
+		make_phase(CONNECTION_SYN_SENT, 0, sampled ? CONNECTION_SAMPLED : 0, control.round);
+}
+
+static __always_inline int finish_schedule(struct tcp_core *core)
+{
+	core->finished = core->now | 1;
+	return 0;
+}
+
+/* Whether a start is due. The clock is read only when the last reading does not answer. */
+static __always_inline int start_is_due(struct tcp_core *core, __u32 number)
+{
+	const struct tcp_step *step;
+	__u32 target = control.target_open[number];
+
+	if (core->finished)
+		return 0;
+	step = &control.steps[core->step & (MAX_STEPS - 1)];
+	if (core->now == 0 || core->due >= core->now || control.unpaced)
+		if (core->now == 0 || !control.unpaced || (core->turns & 15) == 0)
+			read_schedule_clock(core);
+	if (core->now == 0)
+		return 0;
+	if (control.unpaced)
+		return core->now < step->end ? 1 : finish_schedule(core);
+	if (core->now >= control.last_start)
+		return finish_schedule(core);	/* what is still due is left out */
+	if (step->interval == 0 || core->due >= step->end) {
+		if (core->now < step->end)
+			return 0;
+		core->due = step->end;
+		core->step++;
+		return core->step >= control.step_count ? finish_schedule(core) : 0;
+	}
+	if (core->due >= core->now)
+		return 0;
+	if (target && core->opened - *(volatile __u64 *)&core->ended >= target) {
+		core->due = core->now;	/* a start waits for an end: it is not late */
+		return 0;
+	}
+	if (core->now - core->due > core->largest_lag)
+		core->largest_lag = core->now - core->due;
+	return 1;
+}
+
+static __always_inline int open_connection(struct tcp_core *core, __u32 number, struct segment *segment)
+{
+	__u32 slot = 0;
+	struct connection *c = next_tuple(core, number, &slot, segment->stamp);
+
+	load_ahead(core, number);
+	count(core, COUNT_ATTEMPTED);
+	if (!c) {
+		count(core, COUNT_NO_TUPLE);
+		core->due += control.steps[core->step & (MAX_STEPS - 1)].interval;
+		return SILENT;
+	}
+	begin_connection(core, number, c, slot, segment->stamp);
+	core->due += control.steps[core->step & (MAX_STEPS - 1)].interval;
+	core->opened++;
+	count(core, COUNT_OPENED);
+	address(segment, c, slot);
+	say_syn(c, c->phase, segment);
+	return SPEAK;
+}
+
+static __always_inline enum tcp_count timeout_of(__u8 state)
+{
+	if (state == CONNECTION_SYN_SENT)
+		return COUNT_TIMEOUT_CONNECT;
+	return state == CONNECTION_REQUESTED ? COUNT_TIMEOUT_ANSWER : COUNT_TIMEOUT_CLOSE;
+}
+
+/* Gives up. What was established is reset, so that firewall and server forget it too. */
+static __always_inline int give_up(struct tcp_core *core, struct connection *c, __u32 phase, struct segment *segment)
+{
+	__u8 state = phase_state(phase);
+
+	say(c, phase, segment, TCP_RST | TCP_ACK);
+	segment->has_stamp = 0;
+	return end_connection(core, c, phase, timeout_of(state), segment->stamp) && state != CONNECTION_SYN_SENT ? SPEAK : SILENT;
+}
+
+static __always_inline int say_again(struct tcp_core *core, struct connection *c, __u32 phase, struct segment *segment)
+{
+	switch (phase_state(phase)) {
+	case CONNECTION_SYN_SENT:
+		count(core, COUNT_SYN_AGAIN);
+		say_syn(c, phase, segment);
+		return SPEAK;
+	case CONNECTION_REQUESTED:
+		count(core, COUNT_REQUEST_AGAIN);
+		if (c->acked < ((__u32)c->done + 1) * request.bytes)
+			say_request(c, phase, segment);
+		else
+			say(c, phase, segment, TCP_ACK);
+		return SPEAK;
+	case CONNECTION_FIN_SENT:
+	case CONNECTION_LAST_ACK:
+		count(core, COUNT_CLOSE_AGAIN);
+		say(c, phase, segment, TCP_FIN | TCP_ACK);
+		segment->sequence--;
+		return SPEAK;
+	default:
+		count(core, COUNT_CLOSE_AGAIN);
+		say(c, phase, segment, TCP_ACK);
+		return SPEAK;
+	}
+}
+
+/* A held connection: verify it, or end it, when the time has come. */
+static __always_inline int look_at_held(struct tcp_core *core, struct connection *c, __u32 phase, __u32 idle,
+					struct segment *segment)
+{
+	__u32 next;
+
+	if (phase_round(phase) != (control.round & 0xff) && request.bytes) {
+		next = make_phase(CONNECTION_REQUESTED, 0, phase_flags(phase) | CONNECTION_VERIFIED, control.round);
+		if (!move(core, c, phase, next))
+			return SILENT;
+		c->touched = segment->stamp;
+		say_request(c, next, segment);
+		return SPEAK;
+	}
+	if (!control.closing && (control.close == CLOSE_NEVER || idle < control.hold_ticks))
+		return SILENT;
+	begin_close(c, phase);
+	if (control.close == CLOSE_CLIENT_FIN) {
+		next = next_phase(phase, CONNECTION_FIN_SENT, 0);
+		if (!move(core, c, phase, next))
+			return SILENT;
+		c->touched = segment->stamp;
+		say_fin(c, next, segment);
+		return SPEAK;
+	}
+	say(c, phase, segment, TCP_RST | TCP_ACK);
+	segment->has_stamp = 0;
+	return end_connection(core, c, phase, COUNT_CLOSED, segment->stamp) ? SPEAK : SILENT;
+}
+
+static __always_inline int look_at(struct tcp_core *core, struct connection *c, __u32 slot, __u32 tick,
+				   struct segment *segment)
+{
+	__u32 phase = *(volatile __u32 *)&c->phase, idle = tick - c->touched, next;
+
+	if (is_over(phase_state(phase)))
+		return SILENT;
+	/* The coarse clock of another core may be a tick ahead. */
+	if ((__s32)idle < 0)
+		return SILENT;
+	if (phase_state(phase) == CONNECTION_HELD) {
+		if (look_at_held(core, c, phase, idle, segment) == SILENT)
+			return SILENT;
+	} else {
+		if (idle < control.retry_ticks << (phase_retries(phase) & 15))
+			return SILENT;
+		if (phase_retries(phase) >= control.retries) {
+			if (give_up(core, c, phase, segment) == SILENT)
+				return SILENT;
+		} else {
+			next = phase + (1 << 8);
+			if (!move(core, c, phase, next))
+				return SILENT;
+			c->touched = tick;
+			if (say_again(core, c, next, segment) == SILENT)
+				return SILENT;
+		}
+	}
+	address(segment, c, slot);
+	return SPEAK;
+}
+
+/* Goes through the core's connections, some a turn, and from the beginning again after a while. */
+static __always_inline int scan(struct tcp_core *core, __u32 number, __u32 most, struct segment *segment)
+{
+	__u32 tick = segment->stamp;
+
+	for (__u32 i = 0; i < LOOKED_AT_IDLE; i++) {
+		__u32 slot = control.slot_first[number] + core->scan_next;
+		struct connection *c;
+
+		if (i >= most)
+			break;
+		if (core->scan_next >= control.slot_count[number]) {
+			if (tick - core->scan_began < control.scan_ticks)
+				return SILENT;
+			core->scan_began = tick;
+			core->scan_next = 0;
+			return SILENT;
+		}
+		core->scan_next++;
+		c = bpf_map_lookup_elem(&connections, &slot);
+		if (!c)
+			return SILENT;
+		if (look_at(core, c, slot, tick, segment) == SPEAK)
+			return SPEAK;
+	}
+	return SILENT;
+}
+
+/* Before the start: forgets the connections of the last run. */
+static __always_inline int clear_some(struct tcp_core *core, __u32 number)
+{
+	for (int i = 0; i < CLEARED_A_TURN; i++) {
+		__u32 slot = control.slot_first[number] + core->scan_next;
+		struct connection *c;
+
+		if (core->scan_next >= control.slot_count[number]) {
+			core->turns = 1;	/* ready */
+			return XDP_DROP;
+		}
+		core->scan_next++;
+		c = bpf_map_lookup_elem(&connections, &slot);
+		if (c)
+			c->phase = CONNECTION_FREE;
+	}
+	return XDP_DROP;
+}
+
+/* The oldest frame that a receiver on core `from` left. */
+static __always_inline struct deferred_frame *next_deferred(__u32 from)
+{
+	struct tcp_core *core = &cores[from & (MAX_CORES - 1)];
+	__u32 out = core->deferred_out;
+
+	if (out == *(volatile __u32 *)&core->deferred_in)
+		return NULL;
+	core->deferred_out = out + 1;
+	return &deferred[((from & (MAX_CORES - 1)) * DEFERRED + (out & (DEFERRED - 1))) & (MAX_CORES * DEFERRED - 1)];
+}
+
+static __always_inline int client_send(struct xdp_md *ctx)
+{
+	__u32 number = bpf_get_smp_processor_id() & (MAX_CORES - 1), other;
+	struct tcp_core *core = &cores[number];
+	struct deferred_frame *left;
+	struct segment segment = {};	/* the verifier does not see that whoever speaks fills it in */
+	int reaction;
+
+	if (*(volatile __u64 *)&control.start_ns == NOT_YET)
+		return clear_some(core, number);
+	core->turns++;
+	left = next_deferred(number);
+	if (!left && control.number[number] == 1 && control.deferred_cores) {
+		/* Receivers on cores that generate nothing. */
+		other = core->turns % control.deferred_cores & (MAX_CORES - 1);
+		if (control.number[other] == 0)
+			left = next_deferred(other);
+	}
+	if (left)
+		return send_new(ctx, &left->segment, left->port);
+	segment.stamp = tick_now();
+	if (start_is_due(core, number)) {
+		reaction = (core->turns & 1) ? scan(core, number, 2, &segment) : SILENT;
+		if (reaction == SILENT)
+			reaction = open_connection(core, number, &segment);
+	} else {
+		reaction = scan(core, number, LOOKED_AT_IDLE, &segment);
+	}
+	if (reaction == SILENT)
+		return XDP_DROP;
+	count(core, COUNT_FRAMES_OUT);
+	core->count[COUNT_BYTES_OUT] += segment_frame_bytes(&segment);
+	return send_new(ctx, &segment, control.client_port);
+}
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * The server keeps nothing: what it says is a function of the segment in hand. Its initial sequence number is a hash of
+ * addresses and ports, so an acknowledgement tells how much of the answers has arrived; a request ends where its sender
+ * pushes; and there is never more than one segment under way in either direction, so what arrives is what is due.
+ * Whatever is lost, the client asks for again.
+ */
+#ifndef RAMPART_TRAFFIC_TCP_SERVER_H
+#define RAMPART_TRAFFIC_TCP_SERVER_H
+
+#include "tcp_client.h"
+
+static __always_inline int is_for_server(const struct arrived *seen)
+{
+	const struct side *server = &control.listens;
+	__u32 port = bpf_ntohs(seen->destination_port) - server->port_first, host;
+
+	if (seen->version != control.ip_version)
+		return 0;
+	if (seen->version == 4)
+		host = bpf_ntohl(seen->destination[0]) - server->v4_first;
+	else if (seen->destination[0] != server->v6_prefix[0] || seen->destination[1] != server->v6_prefix[1] ||
+		 seen->destination[2] != server->v6_prefix[2])
+		return 0;
+	else
+		host = bpf_ntohl(seen->destination[3]) - server->v6_first;
+	return host < server->hosts && port < server->ports;
+}
+
+static __always_inline __u32 mix32(__u32 value)
+{
+	value = (value ^ (value >> 16)) * 0x21f0aaad;
+	value = (value ^ (value >> 15)) * 0x735a2d97;
+	return value ^ (value >> 15);
+}
+
+static __always_inline __u32 server_isn(const struct arrived *seen)
+{
+	__u32 addresses = seen->source[0] * 0x9e3779b1 + seen->destination[0];
+
+	if (seen->version == 6)
+		addresses += seen->source[3] * 0x85ebca6b + seen->destination[3] * 0xc2b2ae35 + seen->source[1];
+	return mix32(addresses ^ control.secret ^ ((__u32)seen->source_port << 16 | seen->destination_port));
+}
+
+/* Every answer has the same size, so the place in the stream tells the answer and the place in it. */
+static __always_inline void say_answer(struct segment *segment, __u32 place)
+{
+	__u32 offset = place < answer.bytes ? place : answer.bytes ? place % answer.bytes : 0;
+	__u32 left = answer.bytes - offset;
+	__u32 bytes = left < control.segment_bytes ? left : control.segment_bytes;
+
+	segment->payload = PAYLOAD_ANSWER;
+	segment->payload_offset = offset;
+	segment->payload_bytes = bytes;
+	if (bytes == left)
+		segment->flags |= TCP_PSH;
+	if (control.close == CLOSE_SERVER_FIN && place + bytes == control.transactions * answer.bytes)
+		segment->flags |= TCP_FIN;
+}
+
+static __always_inline int serve_syn(struct tcp_core *core, const struct arrived *seen, struct segment *segment)
+{
+	count(core, COUNT_SERVER_SYN);
+	segment->acknowledgement = seen->sequence + 1;
+	if (seen->mss < control.segment_bytes && answer.bytes > seen->mss) {
+		count(core, COUNT_SERVER_SMALL_MSS);
+		segment->flags = TCP_RST | TCP_ACK;
+		segment->sequence = 0;
+		segment->has_stamp = 0;
+		return SPEAK;
+	}
+	segment->flags = TCP_SYN | TCP_ACK;
+	segment->sequence = server_isn(seen);
+	segment->offers = seen->offers & control.offers;
+	segment->has_stamp = (segment->offers & OFFER_TIMESTAMPS) != 0;
+	return SPEAK;
+}
+
+/* The peer closes: three-way unless asked otherwise. `place` is 1 beyond the last answer when our FIN was first. */
+static __always_inline int serve_fin(struct xdp_md *ctx, struct tcp_core *core, const struct arrived *seen,
+				     struct segment *segment, __u32 place)
+{
+	count(core, COUNT_SERVER_FIN);
+	segment->acknowledgement = seen->sequence + seen->payload_bytes + 1;
+	if (control.close == CLOSE_SERVER_FIN && place == control.transactions * answer.bytes + 1)
+		return SPEAK;
+	if (control.four_way) {
+		struct segment fin = *segment;
+
+		fin.flags |= TCP_FIN;
+		keep_turned_macs(ctx, &fin);
+		defer(&fin, control.server_port);
+		count(core, COUNT_SERVER_FRAMES_OUT);
+	} else {
+		segment->flags |= TCP_FIN;
+	}
+	return SPEAK;
+}
+
+static __always_inline int serve_request(struct xdp_md *ctx, struct tcp_core *core, const struct arrived *seen,
+					 struct segment *segment, __u32 place)
+{
+	segment->acknowledgement = seen->sequence + seen->payload_bytes;
+	if (!(seen->flags & TCP_PSH))
+		return SPEAK;	/* more of it follows */
+	count(core, COUNT_SERVER_REQUEST);
+	if (control.check_request && request.bytes <= control.segment_bytes &&
+	    (seen->payload_bytes != request.bytes ||
+	     differs(ctx, seen->payload_at, seen->payload_bytes, PAYLOAD_REQUEST, 0)))
+		count(core, COUNT_SERVER_WRONG_DATA);
+	if (answer.bytes == 0)
+		return SPEAK;
+	count(core, COUNT_SERVER_ANSWER);
+	say_answer(segment, place);
+	return SPEAK;
+}
+
+static __always_inline int serve_segment(struct xdp_md *ctx, struct tcp_core *core, const struct arrived *seen,
+					 struct segment *segment)
+{
+	__u32 place = seen->acknowledgement - (server_isn(seen) + 1);
+	__u32 all = control.transactions * answer.bytes;
+
+	/* Held connections answer up to 255 rounds of verification more. */
+	__u32 most = all + (control.close == CLOSE_NEVER ? 255 * answer.bytes : 0) + 1;
+
+	if (!(seen->flags & TCP_ACK) || place > most) {
+		count(core, COUNT_SERVER_STRAY);
+		return SILENT;
+	}
+	segment->flags = TCP_ACK;
+	segment->sequence = seen->acknowledgement;
+	segment->acknowledgement = seen->sequence;
+	if (seen->flags & TCP_FIN)
+		return serve_fin(ctx, core, seen, segment, place);
+	if (seen->payload_bytes)
+		return serve_request(ctx, core, seen, segment, place);
+	if (control.close == CLOSE_SERVER_FIN && place == all && all) {
+		/* The last segment carried our FIN, which was not acknowledged. */
+		segment->flags |= TCP_FIN;
+		return SPEAK;
+	}
+	if (answer.bytes == 0 || place % answer.bytes == 0 || place % answer.bytes % control.segment_bytes)
+		return SILENT;
+	say_answer(segment, place);
+	return SPEAK;
+}
+
+static __always_inline int server_receive(struct xdp_md *ctx)
+{
+	struct tcp_core *core = this_tcp_core();
+	struct segment segment;
+	struct arrived seen;
+	int reaction;
+
+	if (read_segment(ctx, &seen) < 0 || !is_for_server(&seen)) {
+		core->foreign++;
+		return XDP_PASS;
+	}
+	count(core, COUNT_SERVER_FRAMES_IN);
+	if (seen.flags & TCP_RST) {
+		count(core, COUNT_SERVER_RESET);
+		return XDP_DROP;
+	}
+	turn_round(&seen, &segment);
+	segment.window = control.server_window;
+	reaction = seen.flags & TCP_SYN ? serve_syn(core, &seen, &segment) : serve_segment(ctx, core, &seen, &segment);
+	if (reaction == SILENT)
+		return XDP_DROP;
+	count(core, COUNT_SERVER_FRAMES_OUT);
+	return answer_with(ctx, seen.frame_bytes, &segment, control.server_port);
+}
+
+#endif

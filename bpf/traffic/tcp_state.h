@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* The maps and global state of the TCP client and server. */
+#ifndef RAMPART_TRAFFIC_TCP_STATE_H
+#define RAMPART_TRAFFIC_TCP_STATE_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "../abi/tcp.h"
+#include "histogram.h"
+#include "tcp_segment.h"
+
+struct deferred_frame {
+	struct segment segment;
+	__u32 port;
+	__u32 pad;
+};
+
+struct tcp_control control;
+struct tcp_core cores[MAX_CORES];
+struct message request;
+struct message answer;
+struct deferred_frame deferred[MAX_CORES * DEFERRED];
+struct { __u64 words[MAX_SEGMENT_BYTES / 8 + 8]; } scratch[MAX_CORES];
+
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, MAX_PORTS);
+	__type(key, __u32);
+	__type(value, __u32);
+} ports SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);	/* set before loading */
+	__type(key, __u32);
+	__type(value, struct connection);
+} connections SEC(".maps");
+
+struct slot_page {
+	__u32 slots[SLOTS_PER_PAGE];
+};
+
+/* The order in which tuples are used: each core reads its own slice again and again. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);	/* set before loading */
+	__type(key, __u32);
+	__type(value, struct slot_page);
+} order SEC(".maps");
+
+static __always_inline struct tcp_core *this_tcp_core(void)
+{
+	return &cores[bpf_get_smp_processor_id() & (MAX_CORES - 1)];
+}
+
+static __always_inline __u32 tick_now(void)
+{
+	return bpf_ktime_get_coarse_ns() >> TICK_SHIFT;
+}
+
+static __always_inline void count(struct tcp_core *core, enum tcp_count what)
+{
+	core->count[what]++;
+}
+
+/* Enters the time since `since` into a histogram; returns the clock. */
+static __always_inline void measure(struct tcp_core *core, enum tcp_time what, __u64 since, __u64 now)
+{
+	struct tcp_times *times = &core->times[what];
+	__u64 ns = now > since ? now - since : 0;
+
+	times->count[bucket_of(ns)]++;
+	times->sum_ns += ns;
+	if (ns > times->max_ns)
+		times->max_ns = ns;
+}
+
+/* Leaves a frame to the generator: the kernel has no room behind the one in hand, or one more is needed. */
+static __noinline int defer(const struct segment *segment, __u32 port)
+{
+	__u32 number = bpf_get_smp_processor_id() & (MAX_CORES - 1);
+	struct tcp_core *core = &cores[number];
+	struct deferred_frame *frame;
+
+	if (!segment)
+		return 0;
+	if (core->deferred_in - core->deferred_out >= DEFERRED) {
+		count(core, COUNT_DEFERRED_LOST);
+		return 0;
+	}
+	frame = &deferred[(number * DEFERRED + (core->deferred_in & (DEFERRED - 1))) & (MAX_CORES * DEFERRED - 1)];
+	frame->segment = *segment;
+	frame->port = port;
+	__sync_fetch_and_add(&core->deferred_in, 1);
+	return 0;
+}
+
+#endif

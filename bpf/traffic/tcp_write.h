@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Writing a segment into a frame, whole: nothing of the frame that was there before is kept, and no checksum that arrived
+ * is trusted, because the kernel's own frames on a veth pair carry unfinished ones.
+ */
+#ifndef RAMPART_TRAFFIC_TCP_WRITE_H
+#define RAMPART_TRAFFIC_TCP_WRITE_H
+
+#include "../net/checksum.h"
+#include "tcp_state.h"
+
+#define TIME_TO_LIVE 64
+
+static __always_inline __u32 option_words(const struct segment *segment)
+{
+	__u32 offers = segment->offers;
+
+	if (!(segment->flags & TCP_SYN))
+		return segment->has_stamp ? 3 : 0;
+	return ((offers & OFFER_MSS) != 0) + ((offers & OFFER_WINDOW_SCALE) != 0) +
+	       (offers & OFFER_TIMESTAMPS ? 3 : (offers & OFFER_SACK) != 0);
+}
+
+static __always_inline __u32 ip_header_bytes(void)
+{
+	return control.ip_version == 4 ? IPV4_BYTES : IPV6_BYTES;
+}
+
+static __always_inline __u32 segment_frame_bytes(const struct segment *segment)
+{
+	return ETHERNET_BYTES + ip_header_bytes() + TCP_BYTES + 4 * option_words(segment) + segment->payload_bytes;
+}
+
+/* Appends one word of options. */
+static __always_inline __be32 *put_word(__be32 *at, void *end, __be32 word, __u32 *sum)
+{
+	if (!at || (void *)(at + 1) > end)
+		return 0;
+	*at = word;
+	*sum += checksum_word(word);
+	return at + 1;
+}
+
+static __always_inline __be32 *put_stamps(__be32 *at, void *end, __be32 kind, const struct segment *segment,
+					  __u32 *sum)
+{
+	at = put_word(at, end, kind, sum);
+	at = put_word(at, end, bpf_htonl(segment->stamp), sum);
+	return put_word(at, end, bpf_htonl(segment->stamp_echo), sum);
+}
+
+static __always_inline __be32 *put_offers(__be32 *at, void *end, const struct segment *segment, __u32 *sum)
+{
+	__u32 offers = segment->offers;
+
+	if (offers & OFFER_MSS)
+		at = put_word(at, end, bpf_htonl(MSS_OPTION | control.mss), sum);
+	if (offers & OFFER_TIMESTAMPS)
+		at = put_stamps(at, end, offers & OFFER_SACK ? SACK_STAMP : NOP_NOP_STAMP, segment, sum);
+	else if (offers & OFFER_SACK)
+		at = put_word(at, end, NOP_NOP_SACK, sum);
+	/* The server remembers no peer, so its windows must mean the same with and without scaling: it scales by 0. */
+	if (offers & OFFER_WINDOW_SCALE)
+		at = put_word(at, end,
+			      bpf_htonl(SCALE_OPTION | (segment->flags & TCP_ACK ? 0 : control.window_scale)), sum);
+	return at;
+}
+
+static __always_inline __u32 payload_sum(const struct segment *segment)
+{
+	__u32 number;
+
+	if (segment->payload_bytes == 0 || control.segment_bytes == 0)
+		return 0;
+	number = segment->payload_offset ? segment->payload_offset / control.segment_bytes : 0;
+	number &= MAX_SEGMENTS - 1;
+	return segment->payload == PAYLOAD_REQUEST ? request.sums[number] : answer.sums[number];
+}
+
+/* `sum` begins with the pseudo header. */
+static __always_inline int write_tcp(struct tcp *tcp, void *end, const struct segment *segment, __u32 sum)
+{
+	__u32 words = option_words(segment);
+	__be32 sequence = bpf_htonl(segment->sequence), acknowledgement = bpf_htonl(segment->acknowledgement);
+	__be16 window = bpf_htons(segment->window);
+	__be32 *options = (void *)(tcp + 1);
+	__u8 header_words = (5 + words) << 4;
+
+	if ((void *)(tcp + 1) > end)
+		return -1;
+	tcp->source = segment->source_port;
+	tcp->destination = segment->destination_port;
+	tcp->sequence = sequence;
+	tcp->acknowledgement = acknowledgement;
+	tcp->header_words = header_words;
+	tcp->flags = segment->flags;
+	tcp->window = window;
+	tcp->urgent = 0;
+	sum += (__u32)segment->source_port + segment->destination_port + checksum_word(sequence) +
+	       checksum_word(acknowledgement) + bpf_htons((__u16)header_words << 8 | segment->flags) + window;
+	if (segment->flags & TCP_SYN)
+		options = put_offers(options, end, segment, &sum);
+	else if (segment->has_stamp)
+		options = put_stamps(options, end, NOP_NOP_STAMP, segment, &sum);
+	if (!options)
+		return -1;
+	tcp->check = checksum_fold(sum + payload_sum(segment));
+	return 0;
+}
+
+static __always_inline int write_ipv4_segment(void *data, void *end, const struct segment *segment)
+{
+	struct ipv4 *ip = data + ETHERNET_BYTES;
+	struct ethernet *eth = data;
+	__u32 bytes = segment_frame_bytes(segment) - ETHERNET_BYTES;
+	__u32 addresses = checksum_word(segment->source[0]) + checksum_word(segment->destination[0]);
+	__be16 ip_bytes = bpf_htons(bytes), tcp_bytes = bpf_htons(bytes - IPV4_BYTES);
+
+	if ((void *)(ip + 1) > end)
+		return -1;
+	eth->type = bpf_htons(ETHERTYPE_IPV4);
+	*(__u32 *)ip = (__u32)ip_bytes << 16 | 0x45;
+	*((__u32 *)ip + 1) = bpf_htonl(0x4000);	/* don't fragment */
+	*((__u32 *)ip + 2) = bpf_htonl(TIME_TO_LIVE << 24 | PROTOCOL_TCP << 16) |
+			     (__u32)checksum_fold(addresses + bpf_htons(0x4500) + ip_bytes + bpf_htons(0x4000) +
+						  bpf_htons(TIME_TO_LIVE << 8 | PROTOCOL_TCP)) << 16;
+	ip->source = segment->source[0];
+	ip->destination = segment->destination[0];
+	return write_tcp((void *)(ip + 1), end, segment, addresses + bpf_htons(PROTOCOL_TCP) + tcp_bytes);
+}
+
+static __always_inline int write_ipv6_segment(void *data, void *end, const struct segment *segment)
+{
+	struct ipv6 *ip = data + ETHERNET_BYTES;
+	struct ethernet *eth = data;
+	__be16 tcp_bytes = bpf_htons(segment_frame_bytes(segment) - ETHERNET_BYTES - IPV6_BYTES);
+	__u32 sum = bpf_htons(PROTOCOL_TCP) + tcp_bytes;
+
+	if ((void *)(ip + 1) > end)
+		return -1;
+	eth->type = bpf_htons(ETHERTYPE_IPV6);
+	ip->version_class_flow = bpf_htonl(0x60000000);
+	ip->payload_bytes = tcp_bytes;
+	ip->next_header = PROTOCOL_TCP;
+	ip->hop_limit = TIME_TO_LIVE;
+	for (int i = 0; i < 4; i++) {
+		ip->source[i] = segment->source[i];
+		ip->destination[i] = segment->destination[i];
+		sum += checksum_word(segment->source[i]) + checksum_word(segment->destination[i]);
+	}
+	return write_tcp((void *)(ip + 1), end, segment, sum);
+}
+
+#define SHORT_BYTES 64	/* payload up to here is copied and compared in place: a helper call costs more */
+
+/* Copies 1 to SHORT_BYTES bytes: whole words, then the last word again where the end is none. */
+static __always_inline int copy_short(void *to, void *end, const __u8 *from, __u32 bytes)
+{
+	__u32 last = bytes - 8;
+
+	if (bytes < 8) {
+		for (__u32 i = 0; i < 7; i++) {
+			if (i >= bytes)
+				break;
+			if (to + i + 1 > end)
+				return -1;
+			((__u8 *)to)[i] = from[i];
+		}
+		return 0;
+	}
+	_Pragma("unroll") for (__u32 i = 0; i < SHORT_BYTES / 8; i++) {
+		if (8 * i + 8 > bytes)
+			break;
+		if (to + 8 * i + 8 > end)
+			return -1;
+		*(__u64 *)(to + 8 * i) = *(const __u64 *)(from + 8 * i);
+	}
+	last &= SHORT_BYTES - 1;
+	to += last;
+	if (to + 8 > end)
+		return -1;
+	*(__u64 *)to = *(const __u64 *)(from + last);
+	return 0;
+}
+
+/* Whether 1 to SHORT_BYTES bytes are the same, in the same way. */
+static __always_inline int same_short(const void *found, void *end, const __u8 *expected, __u32 bytes)
+{
+	__u32 last = bytes - 8;
+
+	if (bytes < 8) {
+		for (__u32 i = 0; i < 7; i++) {
+			if (i >= bytes)
+				break;
+			if (found + i + 1 > end || ((const __u8 *)found)[i] != expected[i])
+				return 0;
+		}
+		return 1;
+	}
+	_Pragma("unroll") for (__u32 i = 0; i < SHORT_BYTES / 8; i++) {
+		if (8 * i + 8 > bytes)
+			break;
+		if (found + 8 * i + 8 > end || *(const __u64 *)(found + 8 * i) != *(const __u64 *)(expected + 8 * i))
+			return 0;
+	}
+	last &= SHORT_BYTES - 1;
+	found += last;
+	return found + 8 <= end && *(const __u64 *)found == *(const __u64 *)(expected + last);
+}
+
+/* Copies the payload behind the headers. */
+static __always_inline int write_payload(struct xdp_md *ctx, const struct segment *segment)
+{
+	__u32 bytes = segment->payload_bytes, offset = segment->payload_offset;
+	__u32 at = segment_frame_bytes(segment) - bytes;
+	void *from;
+
+	if (bytes == 0)
+		return 0;
+	if (bytes > MAX_SEGMENT_BYTES || offset >= MAX_MESSAGE_BYTES)
+		return -1;
+	barrier_var(bytes);
+	barrier_var(offset);
+	if (bytes > MAX_SEGMENT_BYTES || offset >= MAX_MESSAGE_BYTES || bytes == 0)
+		return -1;
+	from = segment->payload == PAYLOAD_REQUEST ? &request.data[offset] : &answer.data[offset];
+	if (bytes <= SHORT_BYTES)
+		return copy_short((void *)(long)ctx->data + (at & 0x7f), (void *)(long)ctx->data_end, from, bytes);
+	return bpf_xdp_store_bytes(ctx, at, from, bytes) ? -1 : 0;
+}
+
+/* Makes the frame in hand, which has the right length, into `segment`; its MAC addresses are already there. */
+static __always_inline int write_segment(struct xdp_md *ctx, const struct segment *segment)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	int failed;
+
+	failed = control.ip_version == 4 ? write_ipv4_segment(data, end, segment)
+					 : write_ipv6_segment(data, end, segment);
+	return failed ? -1 : write_payload(ctx, segment);
+}
+
+static __always_inline int resize(struct xdp_md *ctx, __u32 from, __u32 to)
+{
+	return from == to ? 0 : bpf_xdp_adjust_tail(ctx, (int)to - (int)from);
+}
+
+/* Swaps the frame's MAC addresses, as three words each. */
+static __always_inline int turn_macs(struct xdp_md *ctx)
+{
+	__u16 *mac = (void *)(long)ctx->data, swap[3];
+
+	if ((void *)(mac + 6) > (void *)(long)ctx->data_end)
+		return -1;
+	__builtin_memcpy(swap, mac, 6);
+	__builtin_memcpy(mac, mac + 3, 6);
+	__builtin_memcpy(mac + 3, swap, 6);
+	return 0;
+}
+
+/* Keeps the turned MAC addresses for a frame that the generator sends later. */
+static __always_inline void keep_turned_macs(struct xdp_md *ctx, struct segment *segment)
+{
+	__u8 *mac = (void *)(long)ctx->data;
+
+	if ((void *)(mac + 12) > (void *)(long)ctx->data_end)
+		return;
+	__builtin_memcpy(segment->to_mac, mac + 6, 6);
+	__builtin_memcpy(segment->from_mac, mac, 6);
+}
+
+/* Sends `segment` in the frame that just arrived, back through the port that it came from. `port` is that port's index,
+ * for when the frame has no room. XDP_TX would be lost on a veth pair whose far end runs no XDP program. */
+static __always_inline int answer_with(struct xdp_md *ctx, __u32 frame_bytes, struct segment *segment, __u32 port)
+{
+	if (resize(ctx, frame_bytes, segment_frame_bytes(segment))) {
+		keep_turned_macs(ctx, segment);
+		defer(segment, port);
+		return XDP_DROP;
+	}
+	if (turn_macs(ctx) || write_segment(ctx, segment))
+		return XDP_ABORTED;
+	return bpf_redirect(ctx->ingress_ifindex, 0);
+}
+
+/* Compares the payload that arrived with the same stretch of the message. */
+static __noinline int differs(struct xdp_md *ctx, __u32 at, __u32 bytes, __u32 kind, __u32 offset)
+{
+	__u64 *copy = scratch[bpf_get_smp_processor_id() & (MAX_CORES - 1)].words;
+	const __u64 *words;
+	__u32 i;
+
+	if (bytes == 0)
+		return 0;
+	if (bytes > MAX_SEGMENT_BYTES || offset >= MAX_MESSAGE_BYTES)
+		return 1;
+	words = (const void *)(kind == PAYLOAD_REQUEST ? &request.data[offset] : &answer.data[offset]);
+	if (bytes <= SHORT_BYTES)
+		return !same_short((void *)(long)ctx->data + (at & 0x7f), (void *)(long)ctx->data_end,
+				   (const void *)words, bytes);
+	if (bpf_xdp_load_bytes(ctx, at, copy, bytes))
+		return 1;
+	for (i = 0; i < MAX_SEGMENT_BYTES / 8; i++) {
+		if (i >= bytes / 8)
+			break;
+		if (copy[i] != words[i])
+			return 1;
+	}
+	if (bytes & 7)
+		return ((copy[i] ^ words[i]) << (64 - 8 * (bytes & 7))) != 0;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,189 @@
+//! From a plan to the control block that the programs read.
+
+use super::engine::{Engine, Ports};
+use super::plan::{Answer, Close, Opening, Side, TcpPlan};
+use super::skeleton::{MAX_CORES, MAX_SEGMENT_BYTES, TICK_SHIFT, types};
+use super::steps::Steps;
+use crate::frames::Port;
+use crate::random::mix;
+use crate::schedule::to_schedule;
+use measure::shape::IpVersion;
+use std::time::Duration;
+
+/// Slots of the device map.
+pub(super) const CLIENT_PORT: u32 = 0;
+pub(super) const SERVER_PORT: u32 = 1;
+/// What `divide()` in `bpf/traffic/tcp_open.h` is exact for.
+pub(super) const MAX_CONNECTIONS: u32 = 1 << 24;
+/// A start that never comes: the generators turn and clear.
+const NOT_YET: u64 = u64::MAX;
+/// Connections a second and core up to which every connection is timed; above, one in sixteen.
+const TIME_ALL_UP_TO: f64 = 100_000.0;
+
+impl Engine {
+    /// Writes the control block and both messages, and clears what the last run left.
+    pub(super) fn write_control(&mut self, ports: &Ports, plan: &TcpPlan, schedules: &[Steps]) {
+        let mut control = control_of(plan);
+        control.secret = mix(plan.seed) as u32;
+        control.client_mac = ports.client.mac;
+        control.next_hop_mac = ports.client.next_hop_mac;
+        control.client = side(&ports.client, &plan.clients);
+        control.server = side(&ports.server, &plan.servers);
+        control.listens = side(&ports.server, plan.listens.as_ref().unwrap_or(&plan.servers));
+        let first = &schedules[0].steps;
+        control.steps[..first.len()].copy_from_slice(first);
+        control.step_count = first.len() as u32;
+        self.change(|state| {
+            state.control = control;
+            for core in &mut state.cores {
+                core.clear();
+            }
+            for (&core, schedule) in plan.cores.iter().zip(schedules) {
+                state.cores[core].due = schedule.first_due;
+            }
+            plan.request.write(&mut state.request, plan.segment_bytes());
+            match &plan.answer {
+                Answer::Exactly(answer) => answer.write(&mut state.answer, plan.segment_bytes()),
+                Answer::UntilFin => state.answer.bytes = 0,
+            }
+        });
+    }
+}
+
+impl types::tcp_core {
+    fn clear(&mut self) {
+        let times = types::tcp_times::default();
+        self.times.fill(times);
+        self.count.fill(0);
+        (self.due, self.now, self.largest_lag, self.turns, self.finished) = (0, 0, 0, 0, 0);
+        (self.opened, self.ended) = (0, 0);
+        (self.step, self.order_next, self.scan_next, self.scan_began) = (0, 0, 0, 0);
+        (self.deferred_in, self.deferred_out, self.foreign) = (0, 0, 0);
+    }
+}
+
+/// Core number `core`'s first tuple and how many it has.
+pub(super) fn slice(plan: &TcpPlan, core: usize) -> (u32, u32) {
+    let part = |n: usize| (u64::from(plan.tuples) * n as u64 / plan.cores.len() as u64) as u32;
+    (part(core), part(core + 1) - part(core))
+}
+
+fn side(port: &Port, side: &Side) -> types::side {
+    let mut v6_prefix = [0u32; 4];
+    for (word, bytes) in v6_prefix.iter_mut().zip(port.v6_prefix.chunks_exact(4)) {
+        *word = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    }
+    types::side {
+        v4_first: port.v4_prefix.wrapping_add(side.first_host),
+        hosts: side.hosts,
+        v6_prefix,
+        v6_first: side.first_host,
+        port_first: u32::from(side.first_port),
+        ports: side.ports,
+        pad: 0,
+    }
+}
+
+/// See `divide()` in `bpf/traffic/tcp_open.h`.
+fn inverse(divisor: u32) -> u64 {
+    (1 << 40) / u64::from(divisor) + 1
+}
+
+fn ticks(duration: Duration) -> u32 {
+    (duration.as_nanos().div_ceil(1 << TICK_SHIFT)).min(u128::from(u32::MAX >> 1)) as u32
+}
+
+fn offers(plan: &TcpPlan) -> u32 {
+    let options = plan.options;
+    u32::from(options.mss)
+        | u32::from(options.window_scale.is_some()) << 1
+        | u32::from(options.sack) << 2
+        | u32::from(options.timestamps) << 3
+}
+
+/// All of the control block that follows from the plan alone.
+fn control_of(plan: &TcpPlan) -> types::tcp_control {
+    let segment_bytes = plan.segment_bytes().min(MAX_SEGMENT_BYTES as u32);
+    let mut control = types::tcp_control {
+        start_ns: NOT_YET,
+        last_start: to_schedule(plan.seconds() + plan.grace.as_secs_f64()),
+        unpaced: u32::from(matches!(plan.opening, Opening::Fastest(_))),
+        ip_version: if plan.ip == IpVersion::V4 { 4 } else { 6 },
+        client_port: CLIENT_PORT,
+        server_port: SERVER_PORT,
+        slots: plan.tuples,
+        client_hosts_inverse: inverse(plan.clients.hosts),
+        server_hosts_inverse: inverse(plan.servers.hosts),
+        server_ports_inverse: inverse(plan.servers.ports),
+        keeps_open: u32::from(matches!(plan.opening, Opening::KeepOpen(..))),
+        offers: offers(plan),
+        mss: plan.mss(),
+        window_scale: u32::from(plan.options.window_scale.unwrap_or(0)),
+        window: 65_535,
+        // One segment under way: whoever sends a longer request waits for each acknowledgement.
+        server_window: segment_bytes,
+        segment_bytes,
+        transactions: u32::from(plan.transactions),
+        close: match plan.close {
+            Close::Reset => 0,
+            Close::ClientFin => 1,
+            Close::ServerFin => 2,
+            Close::Never => 3,
+        },
+        four_way: u32::from(plan.four_way),
+        hold_ticks: ticks(plan.hold),
+        reuse_ticks: ticks(plan.reuse),
+        retry_ticks: ticks(plan.retry),
+        retries: u32::from(plan.retries),
+        scan_ticks: scan_ticks(plan),
+        sample_mask: sample_mask(plan),
+        check_request: 1,
+        deferred_cores: MAX_CORES as u32,
+        ..Default::default()
+    };
+    for (number, &core) in plan.cores.iter().enumerate() {
+        (control.slot_first[core], control.slot_count[core]) = slice(plan, number);
+        control.number[core] = number as u32 + 1;
+        if let Opening::KeepOpen(open, _) = plan.opening {
+            let cores = plan.cores.len() as u32;
+            control.target_open[core] = open / cores + u32::from((number as u32) < open % cores);
+        }
+    }
+    control
+}
+
+pub(super) fn fastest_per_core(plan: &TcpPlan) -> f64 {
+    match plan.opening {
+        Opening::Fastest(_) => f64::INFINITY,
+        _ => plan.phases().iter().map(|p| p.from.max(p.to)).fold(0.0, f64::max) / plan.cores.len() as f64,
+    }
+}
+
+/// Time-outs are noticed at most a quarter late.
+fn scan_ticks(plan: &TcpPlan) -> u32 {
+    let hold = if plan.hold.is_zero() { u32::MAX } else { ticks(plan.hold) };
+    (ticks(plan.retry).min(hold) / 4).clamp(4, 256)
+}
+
+fn sample_mask(plan: &TcpPlan) -> u32 {
+    if fastest_per_core(plan) <= TIME_ALL_UP_TO { 0 } else { 15 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::SplitMix64;
+
+    #[test]
+    fn division_by_the_inverse_is_exact() {
+        let mut random = SplitMix64::new(1);
+        for divisor in [1, 2, 3, 7, 200, 32_256, 64_512, 65_535, 65_536] {
+            let edges = (0..256).flat_map(|n| [n * divisor, (n + 1) * divisor - 1]);
+            let any = (0..10_000).map(|_| random.below(1 << 24) as u32).collect::<Vec<_>>();
+            for slot in edges.chain(any).chain([MAX_CONNECTIONS - 1]).filter(|&s| s < MAX_CONNECTIONS) {
+                let quotient = (u64::from(slot).wrapping_mul(inverse(divisor)) >> 40) as u32;
+                assert_eq!(quotient, slot / divisor, "{slot} / {divisor}");
+            }
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! TCP: a client and a server in XDP, with one record a connection, and what they counted.
+//!
+//! The client opens connections at a rate or keeps a number open, asks, checks the answer, and closes; the server answers.
+//! Both speak to each other through whatever is between them, and to any other TCP. What they deliberately do not do is
+//! in `docs/design/tcp-engine.md`: they measure firewalls, and are no stack to build on.
+
+mod bare;
+mod check;
+mod control;
+mod engine;
+mod message;
+mod plan;
+#[allow(unsafe_code, reason = "reading memory that BPF programs write at the same time")]
+mod reading;
+mod skeleton;
+mod steps;
+
+pub use engine::{Ends, Engine, Ports, TcpWatch};
+pub use message::Message;
+pub use plan::{Answer, Close, Opening, Options, Order, Side, TcpPhase, TcpPlan};
+pub use reading::{TcpCounts, TcpReading, TcpTime};

@@ -1,0 +1,330 @@
+//! Reading the counters and histograms that the programs write while they run. Every read is of one aligned word, so a
+//! value may be some connections old but is never torn.
+
+use super::skeleton::{BUCKETS, MAX_CORES, TCP_COUNTS, TCP_TIMES, types};
+use crate::histogram;
+use measure::latency::Distribution;
+use measure::results::LatencySummary;
+use std::ptr::addr_of;
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $name:ident,)+) => {
+        /// What was counted, in the order of `enum tcp_count` in `bpf/abi/tcp.h`.
+        ///
+        /// Connections balance: `attempted = no_tuple + opened`, and `opened` is the sum of `closed`, `refused`, `reset`,
+        /// `peer_closed`, `wrong_data`, the time-outs, and what is [`TcpCounts::open`].
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+        pub struct TcpCounts {
+            $($(#[$doc])* pub $name: u64,)+
+        }
+
+        impl TcpCounts {
+            /// Names of the counters, in order.
+            pub const NAMES: [&'static str; TCP_COUNTS] = [$(stringify!($name)),+];
+
+            fn from_words(words: [u64; TCP_COUNTS]) -> Self {
+                let [$($name),+] = words;
+                Self { $($name),+ }
+            }
+
+            /// The counters in order.
+            pub fn values(&self) -> [u64; TCP_COUNTS] {
+                [$(self.$name),+]
+            }
+        }
+    };
+}
+
+counts! {
+    /// Starts that were due.
+    attempted,
+    /// Starts for which every tuple tried was still in use.
+    no_tuple,
+    /// Connections whose first SYN was sent.
+    opened,
+    /// Three-way handshakes done, seen from the client.
+    established,
+    /// Connections whose answer began to arrive.
+    first_byte,
+    /// Connections whose every answer arrived, complete and right.
+    completed,
+    /// Connections ended as the plan says.
+    closed,
+    /// Connections refused: RST to the SYN.
+    refused,
+    /// Connections ended by the peer's RST afterwards.
+    reset,
+    /// Connections ended by a FIN that the plan does not have.
+    peer_closed,
+    /// Connections ended because the answer was wrong, too short or too long.
+    wrong_data,
+    /// Connections given up before they were established.
+    timeout_connect,
+    /// Connections given up while an answer was awaited.
+    timeout_answer,
+    /// Connections given up while they were closing.
+    timeout_close,
+    /// Complete answers.
+    answers,
+    /// Complete answers on held connections: verifications.
+    verified,
+    /// SYN retransmitted.
+    syn_again,
+    /// Requests, or acknowledgements that ask for more, retransmitted.
+    request_again,
+    /// FIN, or acknowledgements that ask for one, retransmitted.
+    close_again,
+    /// Segments seen before.
+    duplicate,
+    /// Segments behind a hole, thrown away and asked for again.
+    out_of_order,
+    /// Segments to our addresses for no connection of ours.
+    stray,
+    /// Segments for a connection that is over.
+    late,
+    /// RST whose sequence number is not the next: ignored (RFC 5961 section 3.2).
+    strange_reset,
+    /// Segments thrown away because another core was changing the connection.
+    contended,
+    /// Frames that the client sent.
+    frames_out,
+    /// Frames that the client received.
+    frames_in,
+    /// Bytes that the client sent, without FCS.
+    bytes_out,
+    /// Bytes that the client received, without FCS.
+    bytes_in,
+    /// Frames left to the generator that it had no room for.
+    deferred_lost,
+    /// SYN that reached the server.
+    server_syn,
+    /// Whole requests that reached the server.
+    server_request,
+    /// Answers that the server began, repetitions included.
+    server_answer,
+    /// Requests that differ from the plan's.
+    server_wrong_data,
+    /// FIN that reached the server.
+    server_fin,
+    /// RST that reached the server.
+    server_reset,
+    /// Segments that acknowledge what the server never sent.
+    server_stray,
+    /// SYN refused because the peer takes no segment of the size asked for.
+    server_small_mss,
+    /// Frames that the server sent.
+    server_frames_out,
+    /// Frames that the server received.
+    server_frames_in,
+}
+
+impl TcpCounts {
+    /// Connections over, for whatever reason.
+    pub fn ended(&self) -> u64 {
+        self.closed + self.failed()
+    }
+
+    /// Connections that ended otherwise than the plan says.
+    pub fn failed(&self) -> u64 {
+        self.refused
+            + self.reset
+            + self.peer_closed
+            + self.wrong_data
+            + self.timeout_connect
+            + self.timeout_answer
+            + self.timeout_close
+    }
+
+    /// Connections neither closed nor given up.
+    pub fn open(&self) -> u64 {
+        self.opened.saturating_sub(self.ended())
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        let (now, then) = (self.values(), earlier.values());
+        Self::from_words(std::array::from_fn(|i| now[i].saturating_sub(then[i])))
+    }
+}
+
+/// What is timed, in the order of `enum tcp_time`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TcpTime {
+    /// Intended start to the first SYN.
+    SynSent = 0,
+    /// Intended start to the SYN-ACK.
+    Established,
+    /// Intended start to the first byte of the answer.
+    FirstByte,
+    /// Intended start to the last byte of the last answer.
+    LastByte,
+    /// Intended start to the end, of connections closed as the plan says.
+    Closed,
+    /// First SYN to the acknowledgement of the SYN-ACK (RFC 3511 appendix B).
+    Establishment,
+    /// First FIN or RST to the end (RFC 3511 appendix C).
+    Teardown,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Times {
+    count: Vec<u64>,
+    sum_ns: u64,
+    max_ns: u64,
+}
+
+/// Counters and times at one moment, or between two.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TcpReading {
+    /// Starts that the schedule asked for in the whole run; attempts where the run is unpaced.
+    pub offered: u64,
+    /// Counters.
+    pub counts: TcpCounts,
+    /// The furthest that a core was behind its schedule, ns.
+    pub largest_lag_ns: u64,
+    /// Frames at either port that were passed to the kernel.
+    pub foreign: u64,
+    times: Vec<Times>,
+}
+
+/// A volatile read of one field, which a program may be writing.
+macro_rules! peek {
+    ($($place:tt)+) => {
+        // SAFETY: the place is inside the mapped global state, aligned, and always initialised; concurrent writes by
+        // the BPF programs are single aligned words.
+        unsafe { addr_of!($($place)+).read_volatile() }
+    };
+}
+
+fn cores_possible() -> usize {
+    libbpf_rs::num_possible_cpus().map_or(MAX_CORES, |n| n.clamp(1, MAX_CORES))
+}
+
+pub(crate) fn turns(state: *mut types::bss, core: usize) -> u64 {
+    peek!((*state).cores[core].turns)
+}
+
+pub(crate) fn finished(state: *mut types::bss, core: usize) -> u64 {
+    peek!((*state).cores[core].finished)
+}
+
+/// Connections answered by the stateless loop.
+pub(crate) fn bare_answered(state: *mut types::bss) -> u64 {
+    (0..cores_possible()).map(|core| peek!((*state).bare_tcp[core].answered)).sum()
+}
+
+/// The counters alone: cheap enough to look often.
+pub(crate) fn counts(state: *mut types::bss) -> TcpCounts {
+    let mut words = [0u64; TCP_COUNTS];
+    for core in 0..cores_possible() {
+        for (number, word) in words.iter_mut().enumerate() {
+            *word += peek!((*state).cores[core].count[number]);
+        }
+    }
+    TcpCounts::from_words(words)
+}
+
+impl TcpReading {
+    pub(crate) fn take(state: *mut types::bss, offered: u64) -> Self {
+        let cores = 0..cores_possible();
+        Self {
+            offered,
+            counts: counts(state),
+            largest_lag_ns: cores
+                .clone()
+                .map(|core| peek!((*state).cores[core].largest_lag) >> crate::skeleton::SCHEDULE_SHIFT)
+                .max()
+                .unwrap_or(0),
+            foreign: cores.map(|core| u64::from(peek!((*state).cores[core].foreign))).sum(),
+            times: (0..TCP_TIMES).map(|time| Times::take(state, time)).collect(),
+        }
+    }
+
+    /// What happened between `earlier` and this reading. The largest lag and the longest times are this reading's.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut made = self.clone();
+        made.counts = self.counts.since(&earlier.counts);
+        made.foreign = self.foreign.saturating_sub(earlier.foreign);
+        for (now, then) in made.times.iter_mut().zip(&earlier.times) {
+            now.sum_ns = now.sum_ns.saturating_sub(then.sum_ns);
+            for (now, then) in now.count.iter_mut().zip(&then.count) {
+                *now = now.saturating_sub(*then);
+            }
+        }
+        made
+    }
+
+    /// (time in ns, connections) of one of the times, rising. Where connections are opened by the hundred thousand, one
+    /// in sixteen is timed.
+    pub fn histogram(&self, time: TcpTime) -> Vec<(u64, u64)> {
+        let counts = self.times[time as usize].count.iter().enumerate();
+        counts.filter(|(_, n)| **n > 0).map(|(bucket, n)| (histogram::middle_ns(bucket), *n)).collect()
+    }
+
+    /// One of the times in ns, with mean and maximum exact; `None` when nothing was timed.
+    pub fn time_ns(&self, time: TcpTime) -> Option<LatencySummary> {
+        let times = &self.times[time as usize];
+        let mut distribution = Distribution::new();
+        for (ns, count) in self.histogram(time) {
+            distribution.add(ns, count);
+        }
+        let mut summary = distribution.summary()?;
+        summary.mean = times.sum_ns as f64 / times.count.iter().sum::<u64>().max(1) as f64;
+        summary.max = times.max_ns as f64;
+        Some(summary)
+    }
+}
+
+impl Times {
+    fn take(state: *mut types::bss, time: usize) -> Self {
+        let mut made = Self { count: vec![0; BUCKETS], sum_ns: 0, max_ns: 0 };
+        for core in 0..cores_possible() {
+            for (bucket, count) in made.count.iter_mut().enumerate() {
+                *count += peek!((*state).cores[core].times[time].count[bucket]);
+            }
+            made.sum_ns += peek!((*state).cores[core].times[time].sum_ns);
+            made.max_ns = made.max_ns.max(peek!((*state).cores[core].times[time].max_ns));
+        }
+        made
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Enumerators of `bpf/abi/tcp.h` that begin with `prefix`, in order, in lower case.
+    fn enumerators(prefix: &str) -> Vec<String> {
+        let header = include_str!("../../../../bpf/abi/tcp.h");
+        let names = header.lines().map(str::trim).filter(|line| line.starts_with(prefix));
+        names
+            .map(|line| line[prefix.len()..].split([',', ' ', '\t']).next().unwrap().to_lowercase())
+            .collect()
+    }
+
+    #[test]
+    fn counters_are_read_in_the_order_in_which_they_are_written() {
+        assert_eq!(enumerators("COUNT_"), TcpCounts::NAMES);
+    }
+
+    #[test]
+    fn times_are_read_in_the_order_in_which_they_are_written() {
+        let read = format!(
+            "{:?}",
+            [
+                TcpTime::SynSent,
+                TcpTime::Established,
+                TcpTime::FirstByte,
+                TcpTime::LastByte,
+                TcpTime::Closed,
+                TcpTime::Establishment,
+                TcpTime::Teardown
+            ]
+        );
+        let written: Vec<String> = enumerators("TIME_")
+            .iter()
+            .map(|name| name.split('_').map(|w| w[..1].to_uppercase() + &w[1..]).collect())
+            .collect();
+        assert_eq!(read, format!("[{}]", written.join(", ")));
+        assert_eq!(written.len(), TCP_TIMES);
+    }
+}

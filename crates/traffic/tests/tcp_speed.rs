@@ -1,0 +1,129 @@
+//! What a connection costs, against the stateless loop in the same run. Needs root; takes some seconds; run by hand:
+//! `cargo test -p traffic --test tcp_speed -- --ignored --nocapture`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a measurement prints, and fails where it cannot be made"
+)]
+
+#[path = "tcp/bed.rs"]
+mod bed;
+
+use bed::Bed;
+use std::time::{Duration, Instant};
+use traffic::tcp::{
+    Close, Ends, Engine, Opening, Options, Order, Side, TcpPhase, TcpPlan, TcpReading, TcpTime, TcpWatch,
+};
+
+/// Seconds that this process has kept a core busy: on a shared machine the clock on the wall tells of others.
+fn busy_seconds() -> f64 {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+}
+
+/// Prints the rate of the stateless loop and of the engine, per second and per second that the core worked for us.
+fn compare(name: &str, bed: &Bed, engine: &mut Engine, plan: &TcpPlan) {
+    let busy = busy_seconds();
+    let bare = engine.run_bare(&bed.client, &bed.server, plan).unwrap();
+    let bare_busy = busy_seconds() - busy;
+    let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
+    let busy = busy_seconds();
+    let reading = engine.run(&ports, plan, &mut ()).unwrap();
+    let engine_busy = busy_seconds() - busy;
+    let c = &reading.counts;
+    let (closed, bare_busy) = (c.closed as f64, bare * plan.seconds() / bare_busy);
+    println!(
+        "{name}: stateless {bare:.0}/s, engine {:.0}/s, ratio {:.2}; a busy second: {bare_busy:.0} and {:.0}, ratio \
+         {:.2}; again {} failed {}",
+        closed / plan.seconds(),
+        closed / plan.seconds() / bare,
+        closed / engine_busy,
+        closed / engine_busy / bare_busy,
+        c.syn_again + c.request_again,
+        c.failed()
+    );
+    assert_eq!(c.open(), 0, "{c:?}");
+}
+
+#[test]
+#[ignore = "a measurement, not a check: it depends on what else the machine does"]
+fn engine_against_the_stateless_loop() {
+    let mut engine = Engine::load(65_536).unwrap();
+    let plan = Engine::calibration_plan(1.0);
+    let random = TcpPlan { order: Order::Random, ..plan.clone() };
+    let every_option = TcpPlan { options: Options::LINUX, ..plan.clone() };
+    let wire = Bed::wire();
+    for _ in 0..4 {
+        compare("wire", &wire, &mut engine, &plan);
+        compare("wire, random order", &wire, &mut engine, &random);
+        compare("wire, all options", &wire, &mut engine, &every_option);
+    }
+    drop(wire);
+    let routed = Bed::routed();
+    for _ in 0..4 {
+        routed.set_rules("");
+        compare("Linux routing", &routed, &mut engine, &plan);
+        routed.set_rules(
+            "chain f { type filter hook forward priority 0 ; ct state established accept ; \
+                          tcp dport 80 accept ; drop ; }",
+        );
+        compare("nftables, stateful", &routed, &mut engine, &plan);
+    }
+}
+
+fn free_kib() -> i64 {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let line = info.lines().find(|line| line.starts_with("MemAvailable")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+#[ignore = "needs 1 GB and a minute"]
+fn ten_million_connections_are_held_and_verified() {
+    let bed = Bed::wire();
+    let before = free_kib();
+    let mut engine = Engine::load(10_000_000).unwrap();
+    let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
+    let mut plan = TcpPlan::new(Opening::Scheduled(vec![TcpPhase::constant(400_000.0, 25.0)]));
+    plan.clients = Side { first_host: 256, hosts: 256, first_port: 1024, ports: 40_000 };
+    plan.tuples = 10_000_000;
+    plan.close = Close::Never;
+    plan.transactions = 0;
+    plan.settle = Duration::from_secs(20);
+    plan.grace = Duration::from_secs(60);
+    let begun = Instant::now();
+    let (all, end) = engine.open_all_and_verify(&ports, &plan, &mut ()).unwrap();
+    println!(
+        "{:.1} s in all, {} MiB, {:?}",
+        begun.elapsed().as_secs_f64(),
+        (before - free_kib()) / 1024,
+        end.counts
+    );
+    assert_eq!((all.counts.open(), end.counts.verified), (10_000_000, 10_000_000), "{:?}", all.counts);
+}
+
+/// Counts what was attempted each second.
+#[derive(Default)]
+struct EachSecond(Vec<u64>);
+
+impl TcpWatch for EachSecond {
+    fn sample(&mut self, _at_seconds: f64, reading: &TcpReading) {
+        self.0.push(reading.counts.attempted);
+    }
+}
+
+#[test]
+#[ignore = "takes ten seconds, and a busy machine wakes the reader late"]
+fn ten_thousand_a_second() {
+    let bed = Bed::wire();
+    let mut engine = Engine::load(65_536).unwrap();
+    let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
+    let plan = TcpPlan::new(Opening::Scheduled(vec![TcpPhase::constant(10_000.0, 10.0)]));
+    let mut seconds = EachSecond::default();
+    let reading = engine.run(&ports, &plan, &mut seconds).unwrap();
+    println!("attempted after each second: {:?}; {:?}", seconds.0, reading.counts);
+    println!("established after {:?} ns", reading.time_ns(TcpTime::Established));
+    assert_eq!((reading.counts.attempted, reading.counts.closed), (100_000, 100_000));
+}

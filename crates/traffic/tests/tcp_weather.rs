@@ -1,0 +1,194 @@
+//! The client and the server through a router that does what firewalls do to connections, on purpose or not: the counts
+//! stay right. Needs root, iproute2, ethtool, nftables.
+
+#![allow(clippy::unwrap_used, reason = "a test fails where it cannot run")]
+
+#[path = "tcp/bed.rs"]
+mod bed;
+
+use bed::Bed;
+use std::time::Duration;
+use traffic::tcp::{
+    Answer, Close, Ends, Engine, Message, Opening, Side, TcpCounts, TcpPhase, TcpPlan, TcpReading, TcpWatch,
+};
+
+const FORWARD: &str = "chain f { type filter hook forward priority 0 ; RULE ; }";
+const TRANSLATE: &str = "chain n { type nat hook prerouting priority -100 ; PRE ; } \
+                         chain m { type nat hook postrouting priority 100 ; POST ; }";
+
+struct Row {
+    name: &'static str,
+    rules: String,
+    change: fn(&mut TcpPlan),
+    expected: &'static [(&'static str, u64)],
+}
+
+fn forward(rule: &str) -> String {
+    FORWARD.replace("RULE", rule)
+}
+
+fn translate(pre: &str, post: &str) -> String {
+    TRANSLATE.replace("PRE", pre).replace("POST", post)
+}
+
+fn plan() -> TcpPlan {
+    let mut plan = TcpPlan::new(Opening::Scheduled(vec![TcpPhase::constant(2000.0, 0.1)]));
+    plan.retry = Duration::from_millis(40);
+    plan.grace = Duration::from_secs(5);
+    plan.close = Close::ClientFin;
+    plan
+}
+
+fn value(counts: &TcpCounts, name: &str) -> u64 {
+    let at = TcpCounts::NAMES.iter().position(|n| *n == name);
+    counts.values()[at.unwrap_or_else(|| panic!("no counter {name}"))]
+}
+
+const CLEAN: &[(&str, u64)] = &[
+    ("closed", 200),
+    ("completed", 200),
+    ("syn_again", 0),
+    ("request_again", 0),
+    ("close_again", 0),
+    ("stray", 0),
+];
+
+fn rows() -> Vec<Row> {
+    let row = |name, rules, change, expected| Row { name, rules, change, expected };
+    vec![
+        row("routing", forward("accept"), |_| (), CLEAN),
+        row("stateful filter", forward("ct state invalid drop"), |_| (), CLEAN),
+        row("stateful filter, four-way", forward("ct state invalid drop"), |p| p.four_way = true, CLEAN),
+        row(
+            "source addresses and ports rewritten",
+            translate("accept", "oifname right ip protocol tcp masquerade to :20000-30000 random"),
+            |_| (),
+            CLEAN,
+        ),
+        row(
+            "destination rewritten",
+            translate("iifname left ip protocol tcp dnat to 10.2.9.9:8080", "accept"),
+            |p| p.listens = Some(Side { first_host: 0x909, hosts: 1, first_port: 8080, ports: 1 }),
+            CLEAN,
+        ),
+        row(
+            "a SYN proxy answers for the server",
+            format!(
+                "chain p {{ type filter hook prerouting priority -300 ; iifname left tcp flags syn / syn,ack notrack ; }} {}",
+                forward(
+                    "ct state invalid,untracked synproxy mss 1460 wscale 7 timestamp sack-perm ; ct state invalid drop"
+                )
+            ),
+            |_| (),
+            CLEAN,
+        ),
+        row(
+            "every frame to the client doubled",
+            "chain d { type filter hook postrouting priority 0 ; oifname left dup to 10.1.0.2 device left ; }".to_owned(),
+            |_| (),
+            &[("closed", 200), ("completed", 200), ("syn_again", 0), ("wrong_data", 0)],
+        ),
+        row(
+            "every SYN dropped once",
+            format!(
+                "set s {{ type ipv4_addr . inet_service ; flags dynamic ; size 65535 ; }} {}",
+                forward(
+                    "tcp flags syn / syn,ack ip saddr . tcp sport != @s add @s { ip saddr . tcp sport }drop"
+                )
+            ),
+            |_| (),
+            &[("closed", 200), ("completed", 200), ("syn_again", 200), ("request_again", 0)],
+        ),
+        row(
+            "one packet in ten lost",
+            forward("numgen random mod 10 == 0 drop"),
+            |p| {
+                p.request = Message::filling(3000, 1).unwrap();
+                p.answer = Answer::Exactly(Message::filling(5000, 2).unwrap());
+                p.retries = 15;
+                p.retry = Duration::from_millis(10);
+                p.settle = Duration::from_secs(10);
+            },
+            &[("opened", 200), ("completed", 200), ("wrong_data", 0), ("server_wrong_data", 0)],
+        ),
+        row(
+            "SYN refused by RST",
+            forward("tcp flags syn / syn,ack reject with tcp reset"),
+            |_| (),
+            &[("refused", 200), ("established", 0), ("syn_again", 0)],
+        ),
+        row(
+            "SYN dropped",
+            forward("tcp flags syn / syn,ack drop"),
+            |p| p.retries = 2,
+            &[("timeout_connect", 200), ("syn_again", 400), ("established", 0)],
+        ),
+        row(
+            "answers dropped",
+            forward("iifname right tcp flags & psh == psh drop"),
+            |p| p.retries = 1,
+            &[("timeout_answer", 200), ("established", 200), ("request_again", 200), ("server_request", 400)],
+        ),
+        row(
+            "requests reset",
+            forward("iifname left tcp flags & psh == psh reject with tcp reset"),
+            |_| (),
+            &[("reset", 200), ("established", 200), ("completed", 0)],
+        ),
+        row(
+            "FIN dropped",
+            forward("tcp flags & fin == fin drop"),
+            |p| p.retries = 1,
+            &[("timeout_close", 200), ("completed", 200), ("close_again", 200)],
+        ),
+    ]
+}
+
+#[test]
+fn counts_stay_right_in_bad_weather() {
+    let bed = Bed::routed();
+    let mut engine = Engine::load(70_000).unwrap();
+    let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
+    for row in rows() {
+        bed.set_rules(&row.rules);
+        let mut plan = plan();
+        (row.change)(&mut plan);
+        let counts = engine.run(&ports, &plan, &mut ()).unwrap().counts;
+        for &(name, expected) in row.expected {
+            assert_eq!(value(&counts, name), expected, "{}: {name} in {counts:?}", row.name);
+        }
+        assert_eq!(counts.open(), 0, "{}: {counts:?}", row.name);
+    }
+}
+
+/// Takes the router away in the middle of the run.
+struct Death<'a>(&'a Bed, bool);
+
+impl TcpWatch for Death<'_> {
+    fn sample_every(&self) -> Duration {
+        Duration::from_millis(100)
+    }
+
+    fn sample(&mut self, _at_seconds: f64, _reading: &TcpReading) {
+        if !self.1 {
+            self.0.set_rules(&forward("drop"));
+            self.1 = true;
+        }
+    }
+}
+
+#[test]
+fn a_firewall_that_dies_is_counted_connection_by_connection() {
+    let bed = Bed::routed();
+    let mut engine = Engine::load(70_000).unwrap();
+    let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
+    bed.set_rules(&forward("accept"));
+    let mut plan = plan();
+    plan.opening = Opening::Scheduled(vec![TcpPhase::constant(200.0, 4.0)]);
+    plan.retries = 2;
+    let counts = engine.run(&ports, &plan, &mut Death(&bed, false)).unwrap().counts;
+    assert_eq!((counts.opened, counts.open()), (800, 0), "{counts:?}");
+    assert!(counts.closed > 0 && counts.timeout_connect > 0, "{counts:?}");
+    let timeouts = counts.timeout_connect + counts.timeout_answer + counts.timeout_close;
+    assert_eq!(counts.closed + timeouts, 800, "{counts:?}");
+}
