@@ -35,7 +35,7 @@ const SHAPES: [Shape; 6] = [
     }),
     ("prefixes, mixed", |i| {
         let wide = |r: u64| {
-            if r % 10 == 0 {
+            if r.is_multiple_of(10) {
                 "any".into()
             } else {
                 v4(r >> 8, [8, 16, 20, 24, 24, 28, 32, 32][r as usize >> 4 & 7])

@@ -85,7 +85,13 @@ fn measure_all(shared: &Shared, flows: u32, seconds: f64, rounds: u32) -> Result
     for _ in 0..rounds {
         wire.round(shared, "wire", flows, seconds)?;
         redirect.round(shared, "xdp-redirect", flows, seconds)?;
-        paced.push(trial(shared, "wire", PACED_FLOWS, Load::FramesPerSecond(PACED_FRAMES_PER_SECOND), seconds)?);
+        paced.push(trial(
+            shared,
+            "wire",
+            PACED_FLOWS,
+            Load::FramesPerSecond(PACED_FRAMES_PER_SECOND),
+            seconds,
+        )?);
     }
     let mut figures = vec![clock_reading()];
     figures.extend(wire.figures("nothing between", flows, WIRE_SHARE));

@@ -101,10 +101,10 @@ impl Search {
         if self.trials.len() >= MAX_TRIALS_PER_GOAL * self.goals.len() {
             return None;
         }
-        if let Some((level, load)) = self.current {
-            if self.classify(&level, load) == Class::Undecided {
-                return Some((load, level.trial_seconds));
-            }
+        if let Some((level, load)) = self.current
+            && self.classify(&level, load) == Class::Undecided
+        {
+            return Some((load, level.trial_seconds));
         }
         self.current = self.nominate();
         self.current.map(|(level, load)| (load, level.trial_seconds))

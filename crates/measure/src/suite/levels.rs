@@ -248,7 +248,7 @@ impl Levels {
 
     fn servers(&self) -> u32 {
         let clients = self.clients();
-        let of_client = if self.flows % clients == 0 { self.flows / clients } else { 1 };
+        let of_client = if self.flows.is_multiple_of(clients) { self.flows / clients } else { 1 };
         self.servers.unwrap_or_else(|| largest_divisor(of_client, DEFAULT_SERVERS))
     }
 
@@ -426,7 +426,7 @@ fn link(text: &str) -> Option<Option<u64>> {
 }
 
 fn rate_text(bits: u64) -> String {
-    if bits % 1_000_000_000 == 0 {
+    if bits.is_multiple_of(1_000_000_000) {
         format!("{}G", bits / 1_000_000_000)
     } else {
         format!("{}M", bits / 1_000_000)
@@ -434,5 +434,5 @@ fn rate_text(bits: u64) -> String {
 }
 
 fn largest_divisor(of: u32, at_most: u32) -> u32 {
-    (1..=at_most.min(of.max(1))).rev().find(|d| of % d == 0).unwrap_or(1)
+    (1..=at_most.min(of.max(1))).rev().find(|d| of.is_multiple_of(*d)).unwrap_or(1)
 }

@@ -1,5 +1,5 @@
-//! What a connection costs, against the stateless loop in the same run. Needs root; takes some seconds; run by hand:
-//! `cargo test -p traffic --test tcp_speed -- --ignored --nocapture`.
+//! What a connection costs, against the stateless loop in the same run; how many can be held; how evenly they start. Needs
+//! root, 1 GB and two minutes: `cargo bench -p traffic --bench tcp`.
 
 #![allow(
     clippy::unwrap_used,
@@ -7,7 +7,7 @@
     reason = "a measurement prints, and fails where it cannot be made"
 )]
 
-#[path = "tcp/bed.rs"]
+#[path = "../tests/tcp/bed.rs"]
 mod bed;
 
 use bed::Bed;
@@ -15,6 +15,12 @@ use std::time::{Duration, Instant};
 use traffic::tcp::{
     Close, Ends, Engine, Opening, Options, Order, Side, TcpPhase, TcpPlan, TcpReading, TcpTime, TcpWatch,
 };
+
+fn main() {
+    engine_against_the_stateless_loop();
+    ten_million_connections_are_held_and_verified();
+    ten_thousand_a_second();
+}
 
 /// Seconds that this process has kept a core busy: on a shared machine the clock on the wall tells of others.
 fn busy_seconds() -> f64 {
@@ -47,8 +53,6 @@ fn compare(name: &str, bed: &Bed, engine: &mut Engine, plan: &TcpPlan) {
     assert_eq!(c.open(), 0, "{c:?}");
 }
 
-#[test]
-#[ignore = "a measurement, not a check: it depends on what else the machine does"]
 fn engine_against_the_stateless_loop() {
     let mut engine = Engine::load(65_536).unwrap();
     let plan = Engine::calibration_plan(1.0);
@@ -79,8 +83,6 @@ fn free_kib() -> i64 {
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-#[test]
-#[ignore = "needs 1 GB and a minute"]
 fn ten_million_connections_are_held_and_verified() {
     let bed = Bed::wire();
     let before = free_kib();
@@ -114,8 +116,6 @@ impl TcpWatch for EachSecond {
     }
 }
 
-#[test]
-#[ignore = "takes ten seconds, and a busy machine wakes the reader late"]
 fn ten_thousand_a_second() {
     let bed = Bed::wire();
     let mut engine = Engine::load(65_536).unwrap();

@@ -1,0 +1,61 @@
+//! Compiles the objects of this folder and derives the Rust types of their maps and globals. A part of the build scripts of
+//! the crates that load them, so that all objects are built alike.
+
+use libbpf_cargo::SkeletonBuilder;
+use std::env;
+use std::error::Error;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Compilers in the order of preference. clang 14, Debian 12's default, is too old.
+const CLANGS: [&str; 5] = ["clang-19", "clang-18", "clang-17", "clang-16", "clang"];
+const OLDEST_CLANG: u32 = 16;
+
+/// What an object becomes.
+pub(crate) enum Product {
+    /// `$OUT_DIR/NAME.skel.rs`, which has the object in it.
+    Skeleton,
+    /// `$OUT_DIR/NAME.bpf.o` alone.
+    #[allow(dead_code, reason = "only the crate with test objects makes them")]
+    Object,
+}
+
+/// Compiles `bpf/NAME.bpf.c`.
+pub(crate) fn compile(name: &str, product: &Product) -> Result<(), Box<dyn Error>> {
+    let bpf = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../bpf").canonicalize()?;
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    let mut builder = SkeletonBuilder::new();
+    builder.source(bpf.join(format!("{name}.bpf.c"))).clang(clang()?).clang_args(arguments(&bpf));
+    match product {
+        Product::Skeleton => builder.build_and_generate(out.join(format!("{name}.skel.rs")))?,
+        Product::Object => builder.obj(out.join(format!("{name}.bpf.o"))).build()?,
+    }
+    println!("cargo:rerun-if-changed={}", bpf.display());
+    Ok(())
+}
+
+fn clang() -> Result<&'static str, String> {
+    CLANGS
+        .into_iter()
+        .find(|name| version(name).is_some_and(|version| version >= OLDEST_CLANG))
+        .ok_or_else(|| format!("no clang {OLDEST_CLANG} or newer found: `make prepare` installs one"))
+}
+
+/// The major version that a compiler tells, if it is there.
+fn version(clang: &str) -> Option<u32> {
+    let output = Command::new(clang).arg("-dumpversion").output().ok()?;
+    String::from_utf8(output.stdout).ok()?.split('.').next()?.trim().parse().ok()
+}
+
+fn arguments(bpf: &std::path::Path) -> Vec<OsString> {
+    // v3: atomics that return a value, and 32-bit jumps; Linux 5.12 and newer.
+    let mut arguments: Vec<OsString> =
+        ["-O2", "-mcpu=v3", "-Wall", "-Wextra", "-Werror"].map(OsString::from).to_vec();
+    // The second has asm/types.h in Debian's multiarch layout, which -target bpf does not search.
+    let multiarch = PathBuf::from(format!("/usr/include/{}-linux-gnu", env::consts::ARCH));
+    for folder in [bpf.join("include"), multiarch] {
+        arguments.extend(["-I".into(), folder.into_os_string()]);
+    }
+    arguments
+}
