@@ -318,8 +318,8 @@ impl RealRig {
         let clocks = (Clock::wall_ns(), Clock::now_ns());
         let (mut watcher, reading) = {
             let reset = request.reset_after_seconds;
-            let running = RefCell::new(&mut self.running);
-            let mut reset_firewall = || running.borrow_mut().reset().map_err(|e| e.to_string());
+            let running = &mut self.running;
+            let mut reset_firewall = || running.reset().map_err(|e| e.to_string());
             let mut watcher =
                 Watcher::new(&self.shared.interrupt, request, reset.map(|at| (at, &mut reset_firewall as _)));
             let mut engine = self.shared.engine.borrow_mut();
