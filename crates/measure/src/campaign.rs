@@ -11,7 +11,7 @@ mod tests;
 use crate::procedure::{Measured, Procedure, ProcedureSpec, Step, judge, typical_trial_seconds};
 use crate::results::{Mark, MarkKind, Point, Trial};
 use crate::shape::Placement;
-use crate::trial::{Load, Rig, RigError, TrialOutcome, TrialRequest};
+use crate::trial::{Load, Phase, Rig, RigError, TrialOutcome, TrialRequest};
 use std::collections::BTreeMap;
 
 /// Name of the firewall that is none: nothing between generator and sink.
@@ -250,9 +250,10 @@ fn seconds(request: &TrialRequest) -> f64 {
 fn kept(round: u32, request: &TrialRequest, outcome: &TrialOutcome, placement: Placement) -> Trial {
     let offered = match request.phases[..] {
         [phase] => match phase.load {
-            Load::FramesPerSecond(rate) => rate,
+            Load::PerSecond(rate) => rate,
             Load::Burst(frames) => frames as f64,
-            Load::Maximum => rate(outcome),
+            Load::Open { connections, .. } => connections as f64,
+            Load::Maximum | Load::Ramp { .. } => rate(outcome),
         },
         _ => rate(outcome),
     };
@@ -260,7 +261,10 @@ fn kept(round: u32, request: &TrialRequest, outcome: &TrialOutcome, placement: P
         round,
         offered,
         seconds: outcome.seconds,
-        received: outcome.forwarding_rate(),
+        received: match request.phases[..] {
+            [Phase { load: Load::Open { .. }, .. }] => outcome.ledger.received as f64,
+            _ => outcome.forwarding_rate(),
+        },
         loss: outcome.loss_ratio(),
         latency_ns: outcome.latency_ns,
         duplicated: outcome.lanes.iter().map(|lane| lane.duplicated).sum(),

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Where the frames of a trial went. Counts are frames.
+/// Where the frames of a trial went; of a trial with sessions, its connections. Counts are frames, or connections.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Ledger {
     /// Frames that the schedule asked for.
@@ -19,11 +19,14 @@ pub struct Ledger {
     /// Frames that the kernel freed on the way, by `kfree_skb` reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost_in_stack: BTreeMap<String, u64>,
+    /// Connections that failed, by how; none in a trial of frames.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failed: BTreeMap<String, u64>,
     /// Frames that arrived damaged.
     pub corrupted: u64,
     /// Frames that vanished where nobody can look (a box between two cards, a kernel without tracing).
     pub not_received: u64,
-    /// Distinct frames received intact.
+    /// Distinct frames received intact; connections that did all that was asked of them.
     pub received: u64,
 }
 
@@ -40,6 +43,7 @@ impl Ledger {
             + by_name(&self.ring_full)
             + by_name(&self.dropped_by_firewall)
             + by_name(&self.lost_in_stack)
+            + by_name(&self.failed)
             + self.corrupted
             + self.not_received
             + self.received;
@@ -57,6 +61,7 @@ impl Ledger {
             (&mut self.ring_full, &other.ring_full),
             (&mut self.dropped_by_firewall, &other.dropped_by_firewall),
             (&mut self.lost_in_stack, &other.lost_in_stack),
+            (&mut self.failed, &other.failed),
         ] {
             for (name, count) in from {
                 *into.entry(name.clone()).or_default() += count;

@@ -13,6 +13,7 @@ pub mod procedure;
 pub mod published;
 pub mod results;
 pub mod search;
+pub mod sessions;
 pub mod shape;
 pub mod stats;
 pub mod suite;

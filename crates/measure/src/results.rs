@@ -3,6 +3,7 @@
 //! Units are in the names or stand beside the value in `unit`. A point is valid, or its marks say why not.
 
 use crate::ledger::Ledger;
+use crate::sessions::SessionOutcome;
 use crate::shape::Placement;
 use crate::trial::{LaneOutcome, SecondSample};
 use schemars::JsonSchema;
@@ -108,6 +109,34 @@ pub enum Metric {
     BufferTime,
     /// Seconds to recover.
     Recovery,
+    /// Connections opened, used and closed a second at no more than the goal's failures.
+    ConnectionRate,
+    /// Requests answered a second at no more than the goal's failures.
+    TransactionRate,
+    /// Connections closed a second at no more than the goal's failures.
+    TeardownRate,
+    /// Connections open at once, each proved by a request.
+    ConcurrentConnections,
+    /// Connections established of those attempted.
+    Established,
+    /// Share of the connections attempted that failed.
+    Failures,
+    /// Intended start to SYN-ACK, ns: the value is the mean, which the reports print.
+    EstablishmentTime,
+    /// First FIN or RST to the end of the connection, ns: the value is the mean.
+    TeardownTime,
+    /// Frames a second that both ends received.
+    FrameRate,
+    /// Share of the connections that survived resets.
+    Surviving,
+    /// Seconds from the order to replace a policy until the new one holds.
+    ReplacementTime,
+    /// Connections that failed while a policy was replaced.
+    ReplacementFailures,
+    /// Seconds to load the policy.
+    PolicyLoadTime,
+    /// Bytes of memory that the firewall's tables took.
+    Memory,
 }
 
 impl Metric {
@@ -120,7 +149,17 @@ impl Metric {
             Metric::Latency => "ns",
             Metric::Cost => "ns/frame",
             Metric::BackToBack => "frames",
-            Metric::BufferTime | Metric::Recovery => "s",
+            Metric::BufferTime | Metric::Recovery | Metric::ReplacementTime | Metric::PolicyLoadTime => "s",
+            Metric::ConnectionRate => "connections/s",
+            Metric::TransactionRate => "transactions/s",
+            Metric::TeardownRate => "teardowns/s",
+            Metric::ConcurrentConnections | Metric::Established | Metric::ReplacementFailures => {
+                "connections"
+            }
+            Metric::Failures | Metric::Surviving => "ratio",
+            Metric::EstablishmentTime | Metric::TeardownTime => "ns",
+            Metric::FrameRate => "frames/s",
+            Metric::Memory => "bytes",
         }
     }
 }
@@ -172,6 +211,12 @@ pub struct Point {
     /// Bytes of memory that the firewall used, where that can be told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
+    /// Seconds that loading the policy took, where the driver timed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_load_seconds: Option<f64>,
+    /// What became of the connections in one deciding trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<SessionOutcome>,
 }
 
 /// One trial as it is kept.
@@ -179,13 +224,13 @@ pub struct Point {
 pub struct Trial {
     /// Round that it belongs to, from 0.
     pub round: u32,
-    /// Offered frames a second; for a burst, frames.
+    /// Offered frames (or connections) a second; for a burst, frames; for a number held open, connections.
     pub offered: f64,
     /// Seconds of sending.
     pub seconds: f64,
-    /// Received frames a second.
+    /// Received frames (or completed connections) a second; connections proved, of a number held open.
     pub received: f64,
-    /// Share of the offered frames that did not arrive.
+    /// Share of the offered frames (or connections) that did not arrive.
     pub loss: f64,
     /// Latency, where sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -277,6 +322,8 @@ pub enum MarkKind {
     GeneratorBehind,
     /// The firewall changed its mind, stopped or died during the trial; the point is invalid.
     FirewallFailed,
+    /// Illegal traffic got through; the point is invalid.
+    IllegalGotThrough,
     /// The search ended without a lower bound; the point is invalid.
     NoLowerBound,
     /// The search reached the highest load it may offer without loss.
@@ -296,6 +343,7 @@ impl MarkKind {
                 | MarkKind::LedgerUnbalanced
                 | MarkKind::GeneratorBehind
                 | MarkKind::FirewallFailed
+                | MarkKind::IllegalGotThrough
                 | MarkKind::NoLowerBound
         )
     }

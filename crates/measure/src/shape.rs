@@ -2,6 +2,7 @@
 //! These are plain values; `testbed` builds beds from them and `traffic` builds frames from them.
 
 use crate::frame::FrameMix;
+use crate::sessions::SessionShape;
 use serde::{Deserialize, Serialize};
 
 /// A network zone of the five reports' test beds.
@@ -121,10 +122,47 @@ pub struct PolicyShape {
     pub stateful: bool,
     /// Translate source addresses of private to hostile traffic.
     pub nat: bool,
-    /// Addresses on the block list, none of which the test traffic uses.
+    /// Addresses on the block lists, none of which the test traffic uses.
     pub listed_addresses: u32,
+    /// Lists that they are spread over, 1 to 3; three share them as 1:2:3 (PoliWall's 5 + 10 + 15 million).
+    pub lists: u32,
+    /// Subnets of the country table: only traffic from and to these is looked at by the rules at all; the test networks are
+    /// among them. 0 is no country table.
+    pub allowed_subnets: u32,
+    /// The protocol of the test traffic, which the matching rule allows.
+    pub protocol: TestProtocol,
+    /// Whether the matching rule allows the attackers' range as well, so that a flood meets the firewall's state and not its
+    /// rules.
+    pub admits_attackers: bool,
     /// Seed of filler rules and lists.
     pub seed: u64,
+}
+
+impl PolicyShape {
+    /// No filter at all: everything is forwarded.
+    pub const fn forward_everything(seed: u64) -> Self {
+        Self {
+            rules: 0,
+            match_position: 0,
+            stateful: false,
+            nat: false,
+            listed_addresses: 0,
+            lists: 1,
+            allowed_subnets: 0,
+            protocol: TestProtocol::Udp,
+            admits_attackers: false,
+            seed,
+        }
+    }
+}
+
+/// The protocol of the test traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TestProtocol {
+    /// Frames are UDP.
+    Udp,
+    /// Connections are TCP. A stateful policy then also drops what belongs to no connection and is no SYN.
+    Tcp,
 }
 
 /// Where the work is done.
@@ -142,8 +180,10 @@ pub enum Placement {
 pub struct Setup {
     /// Zones of the bed.
     pub zones: ZoneForm,
-    /// The traffic.
+    /// The traffic; of a setup with sessions, its addresses, ports and cores.
     pub traffic: TrafficShape,
+    /// TCP connections instead of frames.
+    pub sessions: Option<SessionShape>,
     /// The policy.
     pub policy: PolicyShape,
     /// Where the work is done.

@@ -3,15 +3,31 @@
 
 use crate::ledger::Ledger;
 use crate::results::{CpuUse, LatencySummary};
+use crate::sessions::{Attack, Resets, SessionOutcome, SessionSecond};
 use crate::shape::Lane;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How many frames are offered.
+/// How many frames are offered; with sessions, how many connections.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Load {
-    /// Frames a second over all lanes and cores together.
-    FramesPerSecond(f64),
+    /// Frames or connections a second over all lanes and cores together.
+    PerSecond(f64),
+    /// Connections a second, changing evenly over the phase. Sessions only.
+    Ramp {
+        /// At the beginning of the phase.
+        from: f64,
+        /// At its end.
+        to: f64,
+    },
+    /// So many connections open at once, opened at `per_second`, each proved by a request after all are open. The only
+    /// phase of its trial; its seconds are how long the connections stay open and idle before the proof. Sessions only.
+    Open {
+        /// Connections.
+        connections: u64,
+        /// Connections a second while they are opened.
+        per_second: f64,
+    },
     /// As fast as the generator can.
     Maximum,
     /// This many frames over all lanes and cores, back to back, then silence (RFC 9004).
@@ -37,12 +53,30 @@ pub struct TrialRequest {
     /// Whether the trial is about when frames arrive rather than how many: the generator then hands frames over in
     /// small batches, which costs rate and saves each frame the wait for the others.
     pub times_matter: bool,
+    /// A flood beside the connections. Sessions only.
+    pub attack: Option<Attack>,
+    /// Resets against connections that are held open; the only phase is then [`Load::Open`]. Sessions only.
+    pub resets: Option<Resets>,
+    /// Replace the firewall's policy by one of other filler rules this many seconds after the start. Sessions only.
+    pub replace_after_seconds: Option<f64>,
 }
 
 impl TrialRequest {
     /// One phase of constant load.
     pub fn constant(load: Load, seconds: f64) -> Self {
-        Self { phases: vec![Phase { load, seconds }], reset_after_seconds: None, times_matter: false }
+        Self::of(vec![Phase { load, seconds }])
+    }
+
+    /// These phases and nothing else.
+    pub fn of(phases: Vec<Phase>) -> Self {
+        Self {
+            phases,
+            reset_after_seconds: None,
+            times_matter: false,
+            attack: None,
+            resets: None,
+            replace_after_seconds: None,
+        }
     }
 }
 
@@ -84,13 +118,16 @@ pub struct LaneOutcome {
 pub struct SecondSample {
     /// Seconds from the start of the trial to the end of this sample.
     pub at_seconds: f64,
-    /// Frames sent within it.
+    /// Frames sent within it; connections attempted, with sessions.
     pub sent: u64,
-    /// Frames received within it.
+    /// Frames received within it; connections completed, with sessions.
     pub received: u64,
     /// Latency of the frames received within it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<LatencySummary>,
+    /// More of a second with sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sessions: Option<SessionSecond>,
 }
 
 /// What a rig answers.
@@ -114,6 +151,10 @@ pub struct TrialOutcome {
     pub connections: Option<u64>,
     /// Bytes of memory that the firewall used, where that can be told.
     pub memory_bytes: Option<u64>,
+    /// Seconds that loading the policy took when the firewall was set up, where the driver timed it.
+    pub policy_load_seconds: Option<f64>,
+    /// What became of connections; `Some` exactly when the setup has sessions.
+    pub sessions: Option<SessionOutcome>,
     /// When the last loss was seen, in seconds from the start of the last phase.
     pub last_loss_seconds: Option<f64>,
     /// The longest time without a received frame, in seconds.

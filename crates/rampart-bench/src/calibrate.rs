@@ -85,13 +85,7 @@ fn measure_all(shared: &Shared, flows: u32, seconds: f64, rounds: u32) -> Result
     for _ in 0..rounds {
         wire.round(shared, "wire", flows, seconds)?;
         redirect.round(shared, "xdp-redirect", flows, seconds)?;
-        paced.push(trial(
-            shared,
-            "wire",
-            PACED_FLOWS,
-            Load::FramesPerSecond(PACED_FRAMES_PER_SECOND),
-            seconds,
-        )?);
+        paced.push(trial(shared, "wire", PACED_FLOWS, Load::PerSecond(PACED_FRAMES_PER_SECOND), seconds)?);
     }
     let mut figures = vec![clock_reading()];
     figures.extend(wire.figures("nothing between", flows, WIRE_SHARE));
@@ -156,14 +150,8 @@ fn setup(flows: u32) -> Setup {
             cores: 1,
             seed: 1,
         },
-        policy: PolicyShape {
-            rules: 0,
-            match_position: 0,
-            stateful: false,
-            nat: false,
-            listed_addresses: 0,
-            seed: 1,
-        },
+        policy: PolicyShape::forward_everything(1),
+        sessions: None,
         placement: Placement::Inline,
         link_bits_per_second: None,
     }
@@ -180,7 +168,7 @@ fn trial(shared: &Shared, dut: &str, flows: u32, load: Load, seconds: f64) -> Re
     use measure::trial::Rig as _;
     let mut rig = RealRig::build(dut, &setup(flows), shared).map_err(failed)?;
     let request = TrialRequest::constant(load, seconds);
-    let paced = matches!(load, Load::FramesPerSecond(_));
+    let paced = matches!(load, Load::PerSecond(_));
     rig.trial(&if paced { request.for_times() } else { request }).map_err(failed)
 }
 

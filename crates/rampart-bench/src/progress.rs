@@ -89,9 +89,11 @@ impl Observer for Display {
 
 fn load(load: Load) -> String {
     match load {
-        Load::FramesPerSecond(rate) if rate >= 1e6 => format!("{:.3} Mpps", rate / 1e6),
-        Load::FramesPerSecond(rate) => format!("{:.1} kpps", rate / 1e3),
+        Load::PerSecond(rate) if rate >= 1e6 => format!("{:.3} Mpps", rate / 1e6),
+        Load::PerSecond(rate) => format!("{:.1} kpps", rate / 1e3),
         Load::Maximum => "as fast as possible".to_owned(),
         Load::Burst(frames) => format!("burst of {frames}"),
+        Load::Ramp { from, to } => format!("from {from:.0} to {to:.0} a second"),
+        Load::Open { connections, .. } => format!("{connections} connections open"),
     }
 }

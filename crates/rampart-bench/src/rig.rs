@@ -248,7 +248,7 @@ impl RealRig {
         let rate = OPENING_RATE.min(line) / f64::from(1u32 << attempt);
         // One turn more than the flows need, since the last frame of a schedule may fall just after its end.
         Phase {
-            load: Load::FramesPerSecond(rate.max(200.0)),
+            load: Load::PerSecond(rate.max(200.0)),
             seconds: (frames as f64 * 1.02 + 2.0) / rate.max(200.0),
         }
     }
@@ -359,6 +359,8 @@ impl RealRig {
             cpu: cpu_use,
             connections: self.running.connections().ok().flatten(),
             memory_bytes: self.running.memory_bytes(),
+            policy_load_seconds: None,
+            sessions: None,
             faults,
             remarks,
         })
@@ -502,7 +504,7 @@ fn probe_frame(probe: &Probe) -> ProbeFrame {
 }
 
 fn on_time_share(request: &TrialRequest, reading: &TrialReading) -> Option<f64> {
-    let paced = request.phases.iter().all(|p| matches!(p.load, Load::FramesPerSecond(_)));
+    let paced = request.phases.iter().all(|p| matches!(p.load, Load::PerSecond(_)));
     (paced && reading.sent() > 0).then(|| 1.0 - reading.reading.late as f64 / reading.sent() as f64)
 }
 

@@ -17,6 +17,7 @@ pub(crate) const fn letter(kind: MarkKind) -> char {
         MarkKind::LedgerUnbalanced => 'l',
         MarkKind::GeneratorBehind => 'b',
         MarkKind::FirewallFailed => 'f',
+        MarkKind::IllegalGotThrough => 'i',
         MarkKind::NoLowerBound => 'o',
         MarkKind::NoUpperBound => 'm',
         MarkKind::StolenTime => 's',
@@ -35,6 +36,7 @@ pub(crate) const fn meaning(kind: MarkKind) -> &'static str {
         MarkKind::LedgerUnbalanced => "invalid: the ledger does not sum to zero",
         MarkKind::GeneratorBehind => "invalid: the generator was behind its schedule",
         MarkKind::FirewallFailed => "invalid: the firewall changed, stopped or died during a trial",
+        MarkKind::IllegalGotThrough => "invalid: traffic that the policy forbids got through",
         MarkKind::NoLowerBound => "invalid: the search found no load that passes",
         MarkKind::NoUpperBound => {
             "the search reached the highest load that it may offer: the firewall may be faster"

@@ -136,6 +136,20 @@ pub(crate) fn metric_key(metric: Metric) -> &'static str {
         Metric::BackToBack => "back_to_back",
         Metric::BufferTime => "buffer_time",
         Metric::Recovery => "recovery",
+        Metric::ConnectionRate => "connection_rate",
+        Metric::TransactionRate => "transaction_rate",
+        Metric::TeardownRate => "teardown_rate",
+        Metric::ConcurrentConnections => "concurrent_connections",
+        Metric::Established => "established",
+        Metric::Failures => "failures",
+        Metric::EstablishmentTime => "establishment_time",
+        Metric::TeardownTime => "teardown_time",
+        Metric::FrameRate => "frame_rate",
+        Metric::Surviving => "surviving",
+        Metric::ReplacementTime => "replacement_time",
+        Metric::ReplacementFailures => "replacement_failures",
+        Metric::PolicyLoadTime => "policy_load_time",
+        Metric::Memory => "memory",
     }
 }
 
@@ -150,6 +164,20 @@ pub(crate) fn metric_name(metric: Metric) -> &'static str {
         Metric::BackToBack => "Back-to-back frames",
         Metric::BufferTime => "Buffer time",
         Metric::Recovery => "Recovery time",
+        Metric::ConnectionRate => "Connection rate",
+        Metric::TransactionRate => "Transaction rate",
+        Metric::TeardownRate => "Tear-down rate",
+        Metric::ConcurrentConnections => "Concurrent connections",
+        Metric::Established => "Established connections",
+        Metric::Failures => "Failed connections",
+        Metric::EstablishmentTime => "Establishment time",
+        Metric::TeardownTime => "Tear-down time",
+        Metric::FrameRate => "Frame rate",
+        Metric::Surviving => "Connections that survived resets",
+        Metric::ReplacementTime => "Time until a new policy holds",
+        Metric::ReplacementFailures => "Connections lost to a new policy",
+        Metric::PolicyLoadTime => "Time to load the policy",
+        Metric::Memory => "Memory of the firewall's tables",
     }
 }
 
@@ -176,12 +204,55 @@ pub(crate) fn metric_sentence(metric: Metric) -> &'static str {
         Metric::Recovery => {
             "The time that the firewall needs to forward without loss again (RFC 2544 sections 26.5 and 26.6)."
         }
+        Metric::ConnectionRate => {
+            "The most TCP connections a second that were opened, used and closed with no more failures than the goal allows (RFC 3511 section 5.3)."
+        }
+        Metric::TransactionRate => {
+            "The most requests a second that were answered with no more failures than the goal allows (RFC 3511 section 5.7)."
+        }
+        Metric::TeardownRate => {
+            "The most TCP connections a second that were closed with no more failures than the goal allows (RFC 3511 section 5.4)."
+        }
+        Metric::ConcurrentConnections => {
+            "The most TCP connections that were open at once and all answered a request afterwards (RFC 3511 section 5.2)."
+        }
+        Metric::Established => "The connections that were established of those that were attempted.",
+        Metric::Failures => "The share of the connections attempted that failed.",
+        Metric::EstablishmentTime => {
+            "The time from the intended start of a connection to the server's SYN-ACK; the value is the mean."
+        }
+        Metric::TeardownTime => {
+            "The time from the first FIN or RST to the end of the connection (RFC 3511 appendix C); the value is the mean."
+        }
+        Metric::FrameRate => "Frames a second that client and server received together.",
+        Metric::Surviving => {
+            "The share of the open connections that still answered after resets were sent against them."
+        }
+        Metric::ReplacementTime => {
+            "The time from the order to replace the policy to the last packet that the old one judged."
+        }
+        Metric::ReplacementFailures => "Connections that failed while the policy was replaced.",
+        Metric::PolicyLoadTime => "The time that the firewall's own tools took to load the policy.",
+        Metric::Memory => "Memory that the firewall's tables took, as far as it can be told.",
     }
 }
 
 /// Whether more is better.
 pub(crate) fn more_is_better(metric: Metric) -> bool {
-    matches!(metric, Metric::Throughput | Metric::Goodput | Metric::BackToBack | Metric::BufferTime)
+    matches!(
+        metric,
+        Metric::Throughput
+            | Metric::Goodput
+            | Metric::BackToBack
+            | Metric::BufferTime
+            | Metric::ConnectionRate
+            | Metric::TransactionRate
+            | Metric::TeardownRate
+            | Metric::ConcurrentConnections
+            | Metric::Established
+            | Metric::FrameRate
+            | Metric::Surviving
+    )
 }
 
 #[cfg(test)]

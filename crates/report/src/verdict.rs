@@ -116,6 +116,20 @@ const fn superlative(metric: Metric) -> &'static str {
         Metric::BackToBack => "takes the longest burst",
         Metric::BufferTime => "buffers the longest",
         Metric::Recovery => "recovers the soonest",
+        Metric::ConnectionRate => "makes the most connections",
+        Metric::TransactionRate => "carries the most transactions",
+        Metric::TeardownRate => "closes the most connections",
+        Metric::ConcurrentConnections => "holds the most connections",
+        Metric::Established => "establishes the most connections",
+        Metric::Failures => "fails the least",
+        Metric::EstablishmentTime => "establishes the soonest",
+        Metric::TeardownTime => "closes the soonest",
+        Metric::FrameRate => "forwards the most frames",
+        Metric::Surviving => "keeps the most connections against resets",
+        Metric::ReplacementTime => "takes a new policy the soonest",
+        Metric::ReplacementFailures => "loses the fewest connections to a new policy",
+        Metric::PolicyLoadTime => "loads its policy the soonest",
+        Metric::Memory => "takes the least memory",
     }
 }
 

@@ -272,6 +272,7 @@ pub(crate) const fn mark_name(kind: MarkKind) -> &'static str {
         MarkKind::LedgerUnbalanced => "ledger unbalanced",
         MarkKind::GeneratorBehind => "generator behind schedule",
         MarkKind::FirewallFailed => "firewall failed",
+        MarkKind::IllegalGotThrough => "illegal traffic got through",
         MarkKind::NoLowerBound => "no lower bound found",
         MarkKind::NoUpperBound => "no upper bound found",
         MarkKind::StolenTime => "stolen time",

@@ -114,14 +114,7 @@ impl PolicySpec {
 
     /// The policy that every firewall can do: forward everything.
     pub fn forward_everything(zones: ZoneForm) -> Self {
-        let shape = PolicyShape {
-            rules: 0,
-            match_position: 0,
-            stateful: false,
-            nat: false,
-            listed_addresses: 0,
-            seed: 0,
-        };
+        let shape = PolicyShape::forward_everything(0);
         Self { rules: Vec::new(), listed: AddressList { count: 0, seed: 0 }, shape, zones }
     }
 

@@ -412,7 +412,7 @@ impl Engine {
 
     fn write_schedules(&mut self, plan: &TrialPlan<'_>, schedules: &[Schedule]) -> Result<(), TrafficError> {
         let first = schedules.first().cloned();
-        if plan.phases.len() > 1 && plan.phases.iter().any(|p| !matches!(p.load, Load::FramesPerSecond(_))) {
+        if plan.phases.len() > 1 && plan.phases.iter().any(|p| !matches!(p.load, Load::PerSecond(_))) {
             return Err(TrafficError::Impossible(
                 "a trial of several phases needs a rate for each".to_owned(),
             ));
@@ -576,8 +576,8 @@ fn flow_slice(flows: u32, number: usize, cores: usize) -> (u32, u32) {
 
 fn fastest_per_core(phases: &[Phase], cores: usize) -> f64 {
     let rate = |p: &Phase| match p.load {
-        Load::FramesPerSecond(rate) => rate / cores as f64,
-        Load::Maximum | Load::Burst(_) => f64::INFINITY,
+        Load::PerSecond(rate) => rate / cores as f64,
+        _ => f64::INFINITY,
     };
     phases.iter().map(rate).fold(0.0, f64::max)
 }

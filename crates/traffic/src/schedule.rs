@@ -73,7 +73,7 @@ fn phase_for_core(
     cores: usize,
 ) -> Result<types::phase, TrafficError> {
     let mut made = types::phase { end, budget: [NO_FRAME_LEFT; MAX_LANES], ..Default::default() };
-    if let Load::FramesPerSecond(rate) = phase.load {
+    if let Load::PerSecond(rate) = phase.load {
         if !(MIN_FRAMES_PER_SECOND..=1e9).contains(&rate) {
             return Err(TrafficError::Impossible(format!(
                 "an offered load of {rate} frames/s: the generator paces {MIN_FRAMES_PER_SECOND} to 10^9"
@@ -81,11 +81,16 @@ fn phase_for_core(
         }
         made.paced = 1;
     }
+    if matches!(phase.load, Load::Ramp { .. } | Load::Open { .. }) {
+        return Err(TrafficError::Impossible(
+            "ramps and open connections are for TCP, not for frames".to_owned(),
+        ));
+    }
     for (lane, share) in lane_shares.iter().enumerate() {
         made.interval[lane] = match phase.load {
-            Load::FramesPerSecond(rate) => to_schedule(cores as f64 / (rate * share)),
+            Load::PerSecond(rate) => to_schedule(cores as f64 / (rate * share)),
             // Unpaced, the schedule only takes turns between the lanes in proportion to their shares.
-            Load::Maximum | Load::Burst(_) => to_schedule(1e-9 / share),
+            _ => to_schedule(1e-9 / share),
         };
         if let Load::Burst(frames) = phase.load {
             made.budget[lane] = part_of(frames, lane_shares, lane, core, cores);
@@ -139,8 +144,8 @@ mod tests {
         ] {
             let offered: u64 = (0..cores)
                 .map(|core| {
-                    let s = for_core(&constant(Load::FramesPerSecond(rate), seconds), &shares, core, cores)
-                        .unwrap();
+                    let s =
+                        for_core(&constant(Load::PerSecond(rate), seconds), &shares, core, cores).unwrap();
                     (0..shares.len()).map(|lane| s.offered(lane, 0)).sum::<u64>()
                 })
                 .sum();
@@ -166,13 +171,9 @@ mod tests {
     #[test]
     fn impossible_loads_are_refused() {
         for (load, seconds, said) in [
+            (Load::PerSecond(99.0), 1.0, "an offered load of 99 frames/s: the generator paces 100 to 10^9"),
             (
-                Load::FramesPerSecond(99.0),
-                1.0,
-                "an offered load of 99 frames/s: the generator paces 100 to 10^9",
-            ),
-            (
-                Load::FramesPerSecond(f64::NAN),
+                Load::PerSecond(f64::NAN),
                 1.0,
                 "an offered load of NaN frames/s: the generator paces 100 to 10^9",
             ),

@@ -86,7 +86,7 @@ fn check_streams(name: &str, row: &Row, trial: &TrialReading) {
 }
 
 fn rows() -> Vec<Row> {
-    let modest = Load::FramesPerSecond(2_000.0);
+    let modest = Load::PerSecond(2_000.0);
     let sizes = [64, 9018, 1518, 4096].map(|bytes| FrameSize::new(bytes).unwrap()).to_vec();
     vec![
         row("9000 paced", 9000, modest),

@@ -110,7 +110,7 @@ fn bytes_of(mix: &FrameMix, frames: u64) -> u64 {
 
 /// Lanes get their shares, whatever the speed: at most two frames a core off.
 fn check_shares(row: &Row, trial: &TrialReading) {
-    if row.phases.iter().any(|phase| matches!(phase.load, Load::FramesPerSecond(_)))
+    if row.phases.iter().any(|phase| matches!(phase.load, Load::PerSecond(_)))
         && trial.sent() != trial.offered
     {
         return;
@@ -131,7 +131,7 @@ fn check_offered(row: &Row, offered: u64) {
         .phases
         .iter()
         .map(|phase| match phase.load {
-            Load::FramesPerSecond(rate) => rate * phase.seconds,
+            Load::PerSecond(rate) => rate * phase.seconds,
             Load::Burst(frames) => frames as f64,
             Load::Maximum => offered as f64,
         })
@@ -152,7 +152,7 @@ fn every_size_arrives_whole() {
         [("64", 64), ("65", 65), ("128", 128), ("570", 570), ("1518", 1518), ("3412", 3412), ("3504", 3504)]
     {
         rows.push(row(name, fixed(size), Load::Burst(1003)));
-        rows.push(Row { udp: UdpChecksum::Valid, ..row(name, fixed(size), Load::FramesPerSecond(10_000.0)) });
+        rows.push(Row { udp: UdpChecksum::Valid, ..row(name, fixed(size), Load::PerSecond(10_000.0)) });
         if size >= 84 {
             rows.push(Row { ip: IpVersion::V6, ..row(name, fixed(size), Load::Burst(1003)) });
         }
@@ -166,7 +166,7 @@ fn mixes_arrive_with_the_right_bytes() {
     let v6 = FrameMix::sequence("imix6", sizes).unwrap();
     check(vec![
         row("imix burst", imix(), Load::Burst(10_001)),
-        row("imix paced", imix(), Load::FramesPerSecond(10_000.0)),
+        row("imix paced", imix(), Load::PerSecond(10_000.0)),
         Row { lanes: TWO_WAY, ..row("imix both ways", imix(), Load::Burst(5_000)) },
         Row { cores: 2, ..row("imix on two cores", imix(), Load::Burst(5_001)) },
         Row { ip: IpVersion::V6, ..row("imix IPv6", v6, Load::Burst(5_001)) },
@@ -192,7 +192,7 @@ fn rates_are_kept_on_one_core_and_two_and_both_ways() {
     {
         for cores in [1, 2] {
             for lanes in [ONE_WAY, TWO_WAY] {
-                let phases = vec![Phase { load: Load::FramesPerSecond(rate), seconds }];
+                let phases = vec![Phase { load: Load::PerSecond(rate), seconds }];
                 rows.push(Row { cores, lanes, phases, ..row(name, fixed(64), Load::Maximum) });
             }
         }
@@ -217,7 +217,7 @@ fn full_speed_and_bursts_lose_nothing_on_a_wire() {
 
 #[test]
 fn phases_follow_one_another() {
-    let phase = |rate, seconds| Phase { load: Load::FramesPerSecond(rate), seconds };
+    let phase = |rate, seconds| Phase { load: Load::PerSecond(rate), seconds };
     check(vec![
         Row {
             phases: vec![phase(20_000.0, 0.05), phase(5_000.0, 0.1)],
@@ -242,7 +242,7 @@ fn frames_left_out_are_counted_on_their_lane() {
         engine.set_traffic(&shape(fixed(size), 1000)).unwrap();
         let plan = TrialPlan {
             // Nothing sends a thousand million frames a second.
-            phases: &[Phase { load: Load::FramesPerSecond(1e9), seconds: 0.05 }],
+            phases: &[Phase { load: Load::PerSecond(1e9), seconds: 0.05 }],
             lanes: TWO_WAY,
             placement: Placement::Isolated,
             cores: &fixture::cores(cores),

@@ -107,6 +107,8 @@ fn empty_point(cell: &Cell, dut: &str, (metric, extra): &Key) -> Point {
         cpu: CpuUse::default(),
         connections: None,
         memory_bytes: None,
+        policy_load_seconds: None,
+        sessions: None,
     }
 }
 
@@ -180,10 +182,12 @@ fn add_deciding(point: &mut Point, deciding: &[&TrialOutcome]) {
     if let Some(typical) = typical(deciding) {
         point.latency_ns = typical.latency_ns;
         point.lanes = typical.lanes.clone();
+        point.sessions = typical.sessions.clone();
     }
     point.cpu = mean_cpu(deciding);
     point.connections = deciding.iter().filter_map(|o| o.connections).max();
     point.memory_bytes = deciding.iter().filter_map(|o| o.memory_bytes).max();
+    point.policy_load_seconds = deciding.iter().find_map(|o| o.policy_load_seconds);
 }
 
 /// The trial whose median latency is the middle one: summaries cannot be merged, and one that was measured is better than

@@ -54,7 +54,7 @@ fn is_behind(outcome: &TrialOutcome) -> bool {
 }
 
 fn has_schedule(request: &TrialRequest) -> bool {
-    request.phases.iter().all(|phase| matches!(phase.load, Load::FramesPerSecond(_)))
+    request.phases.iter().all(|phase| matches!(phase.load, Load::PerSecond(_)))
 }
 
 /// Stands between the rig and a method: repeats trials that must not count, and gives up after [`MOST_ATTEMPTS`].

@@ -53,7 +53,7 @@ impl Method for Latency {
         while let Some(&load) = self.spec.loads.get(self.measured.len()) {
             match self.load(load) {
                 Ok(rate) => {
-                    let load = Load::FramesPerSecond(rate);
+                    let load = Load::PerSecond(rate);
                     return Step::Trial(TrialRequest::constant(load, self.spec.trial_seconds).for_times());
                 }
                 Err(Poll::Trial(request)) => return Step::Trial(request),

@@ -138,7 +138,7 @@ impl LoadSearch {
         let max_load = search.max_load();
         search.next().map(|(load, seconds)| {
             let unpaced = self.unpaced_maximum && load >= max_load;
-            let load = if unpaced { Load::Maximum } else { Load::FramesPerSecond(load) };
+            let load = if unpaced { Load::Maximum } else { Load::PerSecond(load) };
             TrialRequest::constant(load, seconds)
         })
     }

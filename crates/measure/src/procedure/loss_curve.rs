@@ -45,7 +45,7 @@ impl Method for LossCurve {
         if share <= 0.0 || self.lossless == LOSSLESS_LOADS || maximum_unknown {
             return Step::Done(self.measured.clone());
         }
-        let load = self.max_load.map_or(Load::Maximum, |max| Load::FramesPerSecond(max * share));
+        let load = self.max_load.map_or(Load::Maximum, |max| Load::PerSecond(max * share));
         Step::Trial(TrialRequest::constant(load, self.spec.trial_seconds))
     }
 

@@ -36,23 +36,18 @@ impl Recovery {
     }
 
     fn request(&self, found: &Found) -> TrialRequest {
-        let phase = |load, seconds| Phase { load: Load::FramesPerSecond(load), seconds };
+        let phase = |load, seconds| Phase { load: Load::PerSecond(load), seconds };
         match &self.kind {
             Kind::Overload(spec) => {
                 let overload = (found.throughput * OVERLOAD).min(found.max_load);
-                TrialRequest {
-                    phases: vec![
-                        phase(overload, spec.overload_seconds),
-                        phase(overload * REDUCED, spec.recovery_seconds),
-                    ],
-                    reset_after_seconds: None,
-                    times_matter: false,
-                }
+                TrialRequest::of(vec![
+                    phase(overload, spec.overload_seconds),
+                    phase(overload * REDUCED, spec.recovery_seconds),
+                ])
             }
             Kind::Reset(spec) => TrialRequest {
-                phases: vec![phase(found.throughput, spec.trial_seconds)],
                 reset_after_seconds: Some(spec.reset_after_seconds),
-                times_matter: true,
+                ..TrialRequest::of(vec![phase(found.throughput, spec.trial_seconds)]).for_times()
             },
         }
     }

@@ -76,7 +76,8 @@ impl Simulated {
                 (ledger(frames, frames, (self.buffer as f64 + forwarded) as u64), seconds)
             }
             Load::Maximum => self.sent(most, most, phase.seconds),
-            Load::FramesPerSecond(rate) => self.sent(rate, rate.min(most), phase.seconds),
+            Load::Ramp { .. } | Load::Open { .. } => unreachable!("a simulated rig has frames"),
+            Load::PerSecond(rate) => self.sent(rate, rate.min(most), phase.seconds),
         }
     }
 
@@ -103,6 +104,8 @@ fn nothing(seconds: f64) -> TrialOutcome {
         cpu: CpuUse { cores: vec![core], firewall: None },
         connections: Some(1000),
         memory_bytes: None,
+        policy_load_seconds: None,
+        sessions: None,
         last_loss_seconds: None,
         on_time_share: None,
         longest_silence_seconds: 0.0,

@@ -115,7 +115,7 @@ fn the_generators_maximum_is_asked_for_unpaced_only_where_it_is_not_known() {
     let limited = SearchSpec { max_load: Some(2e6), ..search() };
     assert_eq!(first(search(), Inline), Load::Maximum);
     assert_eq!(first(search(), Isolated), Load::Maximum);
-    assert_eq!(first(limited, Isolated), Load::FramesPerSecond(2e6));
+    assert_eq!(first(limited, Isolated), Load::PerSecond(2e6));
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn frames_not_sent_count_by_placement() {
         (Isolated, [100_000, 100, 999], true, 0.01),
         (Isolated, [100_000, 101, 0], false, 0.00101),
     ];
-    let request = TrialRequest::constant(Load::FramesPerSecond(1e5), 1.0);
+    let request = TrialRequest::constant(Load::PerSecond(1e5), 1.0);
     for (placement, [offered, not_sent, not_received], counts, loss) in rows {
         let mut outcome = Simulated::new("dut", placement, 1e6).trial(&request).unwrap();
         let ledger = &mut outcome.ledger;
@@ -348,7 +348,7 @@ fn latency_at_shares_of_the_throughput() {
     assert!(measured.iter().all(|m| m.deciding.len() == 3 && m.marks.is_empty()));
     let last = &requests[requests.len() - 9..];
     for (request, share) in last.iter().zip(shares.iter().flat_map(|s| [s; 3])) {
-        let Load::FramesPerSecond(rate) = request.phases[0].load else { panic!("{request:?}") };
+        let Load::PerSecond(rate) = request.phases[0].load else { panic!("{request:?}") };
         assert!(near(rate, share * 1.2e6, 0.01) && request.phases[0].seconds == 2.0, "{request:?}");
     }
 }
@@ -443,7 +443,7 @@ fn recovery_after_overload() {
         assert_eq!((measured[0].value, kinds(&measured[0])), (seconds, marks), "{name}");
         let phases = &requests[requests.len() - 1].phases;
         let rate = |i: usize| match phases[i].load {
-            Load::FramesPerSecond(rate) => rate,
+            Load::PerSecond(rate) => rate,
             _ => panic!("{name}: {phases:?}"),
         };
         assert!(near(rate(0), overload, 0.02) && rate(1) == rate(0) * 0.5, "{name}: {phases:?}");

@@ -3,7 +3,8 @@
 use super::factor::Factor;
 use crate::frame::{FrameError, FrameMix, FrameSize};
 use crate::shape::{
-    Directions, IpVersion, Placement, PolicyShape, Setup, TrafficShape, UdpChecksum, Zone, ZoneForm,
+    Directions, IpVersion, Placement, PolicyShape, Setup, TestProtocol, TrafficShape, UdpChecksum, Zone,
+    ZoneForm,
 };
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -304,8 +305,13 @@ impl Levels {
                 stateful: self.stateful(),
                 nat: self.nat,
                 listed_addresses: self.lists,
+                lists: 1,
+                allowed_subnets: 0,
+                protocol: TestProtocol::Udp,
+                admits_attackers: false,
                 seed,
             },
+            sessions: None,
             placement: self.placement,
             link_bits_per_second: self.link,
         })

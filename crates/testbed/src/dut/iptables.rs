@@ -327,14 +327,7 @@ mod tests {
 
     #[test]
     fn rules_stand_in_order() {
-        let shape = PolicyShape {
-            rules: 5,
-            match_position: 3,
-            stateful: false,
-            nat: false,
-            listed_addresses: 0,
-            seed: 1,
-        };
+        let shape = PolicyShape { rules: 5, match_position: 3, ..PolicyShape::forward_everything(1) };
         let text = render(&PolicySpec::generate(&shape, ZoneForm::Two).unwrap(), IpVersion::V6);
         let rules: Vec<&str> = text.lines().filter(|line| line.starts_with("-A FORWARD -s")).collect();
         assert_eq!(rules.len(), 6);

@@ -217,14 +217,7 @@ mod tests {
 
     #[test]
     fn what_a_firewall_lacks_is_said() {
-        let plain = PolicyShape {
-            rules: 0,
-            match_position: 0,
-            stateful: false,
-            nat: false,
-            listed_addresses: 0,
-            seed: 0,
-        };
+        let plain = PolicyShape::forward_everything(0);
         let rules = PolicyShape { rules: 1, match_position: 1, ..plain.clone() };
         let rows: [(Capabilities, PolicyShape, Option<&str>); 6] = [
             (Capabilities::FORWARDING, plain.clone(), None),

@@ -268,9 +268,8 @@ mod tests {
             rules: 1,
             match_position: 1,
             stateful: true,
-            nat: false,
             listed_addresses: 1,
-            seed: 1,
+            ..PolicyShape::forward_everything(1)
         };
         let policy = PolicySpec::generate(&shape, ZoneForm::Two).unwrap();
         let mut out = Vec::new();

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use std::collections::HashSet;
 
 fn shape(rules: u32, match_position: u32) -> PolicyShape {
-    PolicyShape { rules, match_position, stateful: true, nat: false, listed_addresses: 0, seed: 1 }
+    PolicyShape { rules, match_position, stateful: true, ..PolicyShape::forward_everything(1) }
 }
 
 #[test]

@@ -33,7 +33,7 @@ pub fn spec(zones: ZoneForm, wiring: Wiring) -> BedSpec {
 }
 
 pub fn plain() -> PolicyShape {
-    PolicyShape { rules: 0, match_position: 0, stateful: false, nat: false, listed_addresses: 0, seed: 7 }
+    PolicyShape::forward_everything(7)
 }
 
 /// The namespaces that this process has at the moment, with a bed's number.

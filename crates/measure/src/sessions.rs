@@ -1,0 +1,368 @@
+//! The vocabulary of TCP trials: what connections are like, what goes on beside them, and what became of them. Plain
+//! values: `traffic` makes connections from them, `testbed` the policy that allows them, `report` figures.
+//!
+//! A setup with a [`SessionShape`] counts connections where one without counts frames: loads are connections a second, the
+//! ledger's entries are connections, and a loss is a connection that failed.
+
+use crate::results::LatencySummary;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What one connection is like. Addresses, client ports and IP version are the traffic's
+/// ([`TrafficShape`](crate::shape::TrafficShape)): its `flows` are the pairs of client address and port in use, each of which
+/// holds one connection at a time.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SessionShape {
+    /// Requests a connection, one after the other, 0 to 65,535; 0 opens and closes it.
+    pub transactions: u16,
+    /// Bytes of the body of each answer, 1 to 65,536; HTTP headers come besides.
+    pub answer_bytes: u32,
+    /// How connections end.
+    pub close: CloseBy,
+    /// The order in which pairs of client address and port are used.
+    pub order: TupleOrder,
+    /// Seconds that a connection stays idle after its last answer before it is ended; 0 or more.
+    pub hold_seconds: f64,
+    /// Seconds that a pair of address and port rests after its connection's end, as TIME-WAIT would make it; 0 or more.
+    pub reuse_seconds: f64,
+    /// Connections that the policy forbids, among the others.
+    pub illegal: Option<Illegal>,
+}
+
+/// How a connection ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CloseBy {
+    /// The client sends RST after the last answer (Tolly).
+    Reset,
+    /// The client sends FIN first: three segments.
+    Client,
+    /// The server sends FIN with its last answer: three segments.
+    Server,
+    /// The client sends FIN first and the server acknowledges it before sending its own: four segments.
+    ClientFourWay,
+    /// It stays open until the end of the trial (EANTC), and is then reset.
+    Hold,
+}
+
+/// The order in which pairs of client address and port are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TupleOrder {
+    /// Shuffled by the seed (RFC 4814 section 4).
+    Random,
+    /// Addresses turn fastest, then ports.
+    Sequential,
+}
+
+/// Connections that the policy forbids, spread evenly among the others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Illegal {
+    /// Their share of all attempts, 0 < share < 1. Loads are of legal and illegal attempts together.
+    pub share: f64,
+    /// What is wrong with them, in turns; at least one.
+    pub kinds: Vec<IllegalKind>,
+}
+
+/// What is wrong with an illegal attempt. Each is one segment (or packet), and must not reach the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum IllegalKind {
+    /// SYN from an address that no rule allows.
+    Address,
+    /// SYN to a port that no rule allows.
+    Port,
+    /// A packet of an IP protocol that no rule allows.
+    Protocol,
+    /// ACK without a connection.
+    Ack,
+    /// RST without a connection.
+    Rst,
+    /// FIN without a connection.
+    Fin,
+    /// Data far outside the window of an open connection.
+    OutOfWindow,
+    /// SYN from an address on the block list.
+    Listed,
+}
+
+impl IllegalKind {
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Address,
+        Self::Port,
+        Self::Protocol,
+        Self::Ack,
+        Self::Rst,
+        Self::Fin,
+        Self::OutOfWindow,
+        Self::Listed,
+    ];
+
+    /// As suites and results write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Address => "address",
+            Self::Port => "port",
+            Self::Protocol => "protocol",
+            Self::Ack => "ack",
+            Self::Rst => "rst",
+            Self::Fin => "fin",
+            Self::OutOfWindow => "out-of-window",
+            Self::Listed => "listed",
+        }
+    }
+}
+
+/// A flood beside the connections: frames of its own, at a rate of their own, for a stretch of the trial.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Attack {
+    /// What the frames are.
+    pub kind: AttackKind,
+    /// Frames a second.
+    pub frames_per_second: f64,
+    /// Where they come from.
+    pub sources: AttackSources,
+    /// Seconds from the start of the trial to the first frame.
+    pub after_seconds: f64,
+    /// Seconds that it lasts.
+    pub seconds: f64,
+}
+
+/// What the frames of a flood are. All go to the servers' addresses; SYN to the servers' port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum AttackKind {
+    /// TCP SYN.
+    Syn,
+    /// TCP SYN-ACK without a SYN before.
+    SynAck,
+    /// TCP ACK without a connection.
+    Ack,
+    /// TCP RST without a connection.
+    Rst,
+    /// UDP.
+    Udp,
+    /// First fragments of IP datagrams that are never completed.
+    Fragment,
+}
+
+impl AttackKind {
+    /// All of them.
+    pub const ALL: [Self; 6] = [Self::Syn, Self::SynAck, Self::Ack, Self::Rst, Self::Udp, Self::Fragment];
+
+    /// As suites and results write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Syn => "syn",
+            Self::SynAck => "syn-ack",
+            Self::Ack => "ack",
+            Self::Rst => "rst",
+            Self::Udp => "udp",
+            Self::Fragment => "fragment",
+        }
+    }
+}
+
+/// Where a flood comes from: addresses of the attackers' range (`10.0.0.0/8`, and a /104 in IPv6), with ports at random.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttackSources {
+    /// Any address of the range, at random: 16.7 million.
+    Random,
+    /// The first so many addresses of the range, at random.
+    Distinct(u32),
+}
+
+/// Resets against connections that are held open (EANTC 2001). The trial opens the connections, sends the resets, then sends
+/// a request on every connection: those that are answered have survived.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Resets {
+    /// What the resets are like.
+    pub kind: ResetKind,
+    /// Resets sent against each connection and direction; at least 1.
+    pub each: u32,
+    /// Resets a second, all connections together.
+    pub per_second: f64,
+}
+
+/// What resets are like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ResetKind {
+    /// Sequence numbers outside the window, in both directions: nothing may close.
+    OutsideWindow,
+    /// Sequence numbers inside the window but not the next, in both directions: nothing may close (RFC 5961 section 3.2).
+    InsideWindow,
+    /// The exact next sequence number, from the client: everything must close. Afterwards data is sent on every connection
+    /// from the client; what still reaches the server has passed a closed connection.
+    Legitimate,
+}
+
+impl ResetKind {
+    /// As suites and results write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OutsideWindow => "outside-window",
+            Self::InsideWindow => "inside-window",
+            Self::Legitimate => "legitimate",
+        }
+    }
+}
+
+/// What became of a trial's connections.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionOutcome {
+    /// Legal connections attempted.
+    pub attempted: u64,
+    /// Three-way handshakes done, seen from the client.
+    pub established: u64,
+    /// Connections whose every answer arrived, complete and right.
+    pub completed: u64,
+    /// Connections ended as the suite says.
+    pub closed: u64,
+    /// Connections that ended otherwise, by how: `refused`, `reset`, `peer-closed`, `wrong-data`, `timeout-connect`,
+    /// `timeout-answer`, `timeout-close`, `open` (neither ended nor given up).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failed: BTreeMap<String, u64>,
+    /// Complete answers.
+    pub transactions: u64,
+    /// Connections that answered a request after all were open; `None` where none was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<u64>,
+    /// Segments retransmitted by the client: SYN, requests, FIN.
+    pub retransmitted: u64,
+    /// Frames that client and server received, attack frames left out.
+    pub frames: u64,
+    /// Bits of those frames, FCS included.
+    pub bits: u64,
+    /// Times.
+    pub times: SessionTimes,
+    /// Illegal attempts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub illegal: Option<IllegalOutcome>,
+    /// The flood.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attack: Option<AttackOutcome>,
+    /// The resets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resets: Option<ResetOutcome>,
+    /// The replacement of the policy under load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replacement: Option<ReplacementOutcome>,
+}
+
+/// Times of connections in ns. All but the last two begin at the intended start, so that a connection which waited for its
+/// turn does not hide it (no coordinated omission).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionTimes {
+    /// To the SYN.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub syn_sent_ns: Option<LatencySummary>,
+    /// To the SYN-ACK.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub established_ns: Option<LatencySummary>,
+    /// To the first byte of the answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_byte_ns: Option<LatencySummary>,
+    /// To the last byte of the last answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_byte_ns: Option<LatencySummary>,
+    /// To the end, of connections closed as the suite says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed_ns: Option<LatencySummary>,
+    /// First SYN to the acknowledgement of the SYN-ACK (RFC 3511 appendix B).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub establishment_ns: Option<LatencySummary>,
+    /// First FIN or RST to the end (RFC 3511 appendix C).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub teardown_ns: Option<LatencySummary>,
+}
+
+/// What became of illegal attempts, by what was wrong with them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IllegalOutcome {
+    /// Sent, by [`IllegalKind::name`].
+    pub attempted: BTreeMap<String, u64>,
+    /// Those of them that reached the server, or were answered in its name with a SYN-ACK: must be none.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub got_through: BTreeMap<String, u64>,
+}
+
+impl IllegalOutcome {
+    /// How many got through.
+    pub fn total_got_through(&self) -> u64 {
+        self.got_through.values().sum()
+    }
+}
+
+/// What became of a flood. Frames.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AttackOutcome {
+    /// Due by its schedule.
+    pub offered: u64,
+    /// Sent.
+    pub sent: u64,
+    /// Those that reached the server's port.
+    pub forwarded: u64,
+    /// Answers to attackers that came back to the attacker's port, from the server or from the firewall in its name.
+    pub answered: u64,
+}
+
+/// What became of resets against open connections.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ResetOutcome {
+    /// Connections that were open before.
+    pub open: u64,
+    /// Resets sent, both directions together.
+    pub sent: u64,
+    /// Resets that arrived at the other end.
+    pub forwarded: u64,
+    /// Connections that answered a request afterwards; after legitimate resets, those whose data still reached the server.
+    pub alive: u64,
+}
+
+/// What became of a policy replaced under load.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ReplacementOutcome {
+    /// Seconds that the firewall's own command took.
+    pub command_seconds: f64,
+    /// Seconds from the start of that command until no packet was judged by the old policy any more; `None` when the old
+    /// policy still held at the end of the trial.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holds_after_seconds: Option<f64>,
+    /// Packets that were judged by neither policy: probes that both allow and that did not arrive, or that both forbid and
+    /// that did.
+    pub by_neither: u64,
+    /// Probes sent.
+    pub probes: u64,
+}
+
+/// One second of a trial with connections, beside what [`SecondSample`](crate::trial::SecondSample) has: there, `sent` is
+/// connections attempted and `received` connections completed.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SessionSecond {
+    /// Handshakes done within it.
+    pub established: u64,
+    /// Connections that failed within it, by how.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub failed: BTreeMap<String, u64>,
+    /// Connections open at its end.
+    pub open: u64,
+    /// Frames received within it by client and server.
+    pub frames: u64,
+    /// Bits of those frames, FCS included.
+    pub bits: u64,
+    /// Intended start to SYN-ACK, of connections established within it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub established_ns: Option<LatencySummary>,
+    /// Attack frames sent within it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attack_sent: u64,
+    /// Attack frames that reached the server's port within it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attack_forwarded: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
