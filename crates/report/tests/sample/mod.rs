@@ -300,6 +300,8 @@ impl Builder {
             cpu: cpu(cores),
             connections: matches!(dut, "nftables" | "iptables").then_some(65_536),
             memory_bytes: None,
+            policy_load_seconds: None,
+            sessions: None,
         }
     }
 }
@@ -335,7 +337,13 @@ pub(crate) fn lengthen(trial: &mut Trial, seconds: u32) {
             let sent = trial.offered as u64;
             let received =
                 sent - (trial.offered * 0.02 * noise.next().abs() + trial.offered * (1.0 - dip)) as u64;
-            SecondSample { at_seconds: f64::from(second), sent, received, latency_ns: trial.latency_ns }
+            SecondSample {
+                at_seconds: f64::from(second),
+                sent,
+                received,
+                latency_ns: trial.latency_ns,
+                sessions: None,
+            }
         })
         .collect();
 }
