@@ -14,6 +14,7 @@ mod iptables;
 mod kernel;
 mod linux;
 mod nftables;
+mod rampart;
 mod wire;
 pub(crate) mod xdp_redirect;
 
@@ -27,6 +28,8 @@ pub const DRIVERS: &[&dyn Driver] = &[
     &nftables::Nftables,
     &iptables::Iptables,
     &iptables::Ipset,
+    &rampart::XDP,
+    &rampart::TC,
     &external::External,
 ];
 
@@ -48,6 +51,8 @@ pub struct Capabilities {
     pub rules: bool,
     /// Track connections.
     pub stateful: bool,
+    /// Judge every frame by the rules alone, replies included.
+    pub stateless: bool,
     /// Translate source addresses.
     pub nat: bool,
     /// Block lists of addresses.
@@ -60,18 +65,35 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// Forwards, and no more.
-    const FORWARDING: Self =
-        Self { rules: false, stateful: false, nat: false, lists: false, ipv6: true, three_zones: true };
+    const FORWARDING: Self = Self {
+        rules: false,
+        stateful: false,
+        stateless: false,
+        nat: false,
+        lists: false,
+        ipv6: true,
+        three_zones: true,
+    };
+    /// Rules with and without state.
+    const RULES: Self = Self {
+        rules: true,
+        stateful: true,
+        stateless: true,
+        nat: false,
+        lists: false,
+        ipv6: true,
+        three_zones: true,
+    };
     /// Everything.
-    const FIREWALL: Self =
-        Self { rules: true, stateful: true, nat: true, lists: true, ipv6: true, three_zones: true };
+    const FIREWALL: Self = Self { nat: true, lists: true, ..Self::RULES };
 
     /// The first thing that a policy wants and this firewall cannot do, in words; `None` when it can do all.
     pub fn lacks(&self, shape: &PolicyShape, zones: ZoneForm) -> Option<String> {
-        let wants: [(bool, bool, &str); 6] = [
+        let wants: [(bool, bool, &str); 7] = [
             (zones == ZoneForm::Three, self.three_zones, "a bed with three zones"),
             (shape.rules > 0, self.rules, "rules"),
             (shape.rules > 0 && shape.stateful, self.stateful, "stateful inspection"),
+            (shape.rules > 0 && !shape.stateful, self.stateless, "rules without state"),
             (shape.nat, self.nat, "address translation"),
             // The kernel's translation is part of its connection tracking: without one there is no other.
             (shape.nat && shape.rules > 0 && !shape.stateful, false, "address translation without state"),

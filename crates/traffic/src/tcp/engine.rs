@@ -1,4 +1,4 @@
-//! The loaded TCP client and server: ports, runs, capacity. One engine serves one pair of ports at a time.
+//! The loaded TCP client and server: ports, runs, capacity. Several pairs of ports may be attached; a run uses one of them.
 
 use super::check::check;
 use super::control::{CLIENT_PORT, MAX_CONNECTIONS, SERVER_PORT, fastest_per_core, slice};
@@ -127,13 +127,30 @@ impl Engine {
         slot: u32,
         program: &ProgramMut<'_>,
     ) -> Result<Link, TrafficError> {
+        let link = namespace::inside(port.namespace.as_deref(), || program.attach_xdp(port.ifindex as i32))?
+            .map_err(TrafficError::bpf(format!("taking port {} into use", port.ifindex)))?;
+        self.send_through(port, slot)?;
+        Ok(link)
+    }
+
+    /// Makes a port the one that the programs send through. Several pairs may be attached, one of them at a time is used.
+    fn send_through(&self, port: &Port, slot: u32) -> Result<(), TrafficError> {
         let ports = &self.skel.maps.ports;
         namespace::inside(port.namespace.as_deref(), || {
-            let link = program.attach_xdp(port.ifindex as i32)?;
-            ports.update(&slot.to_ne_bytes(), &port.ifindex.to_ne_bytes(), MapFlags::ANY)?;
-            Ok(link)
+            ports.update(&slot.to_ne_bytes(), &port.ifindex.to_ne_bytes(), MapFlags::ANY)
         })?
-        .map_err(TrafficError::bpf(format!("taking port {} into use", port.ifindex)))
+        .map_err(TrafficError::bpf(format!("sending through port {}", port.ifindex)))
+    }
+
+    /// Turns the programs to these ports.
+    fn select(&self, ports: &Ports) -> Result<(), TrafficError> {
+        if ports.ends != Ends::Server {
+            self.send_through(&ports.client, CLIENT_PORT)?;
+        }
+        if ports.ends != Ends::Client {
+            self.send_through(&ports.server, SERVER_PORT)?;
+        }
+        Ok(())
     }
 
     pub(super) fn state(&self) -> *mut types::bss {
@@ -216,6 +233,7 @@ impl Engine {
 
     fn start(&mut self, ports: &Ports, plan: &TcpPlan) -> Result<Started, TrafficError> {
         check(plan, self.capacity)?;
+        self.select(ports)?;
         let schedules =
             (0..plan.cores.len()).map(|core| steps::for_core(plan, core)).collect::<Result<Vec<_>, _>>()?;
         if ports.ends == Ends::Server && schedules.iter().any(|s| s.offered() > 0) {
