@@ -9,7 +9,7 @@
 #include "tcp_attack.h"
 #include "tcp_connection.h"
 
-#define OPEN_TRIED 8		/* connections looked at for one that is open */
+#define OPEN_TRIED 16		/* connections looked at for one that is open */
 #define FAR_OUTSIDE (1U << 30)	/* larger than any window, and far from wrapping round */
 #define PROTOCOL_BYTES 26	/* payload of a packet of the forbidden protocol */
 
@@ -36,15 +36,24 @@ static __always_inline struct connection *in_order(__u32 index, __u32 *slot)
 	return bpf_map_lookup_elem(&connections, slot);
 }
 
-/* The next established connection of the core, of a few looked at. */
-static __always_inline struct connection *next_open(struct beside_core *own, __u32 number, __u32 *slot)
+/* An established connection of the core: one of the latest, or, where the latest are over or not yet established, the next
+ * one that a walk comes by. */
+static __always_inline struct connection *any_open(struct beside_core *own, __u32 number, __u32 *slot)
 {
-	for (int tried = 0; tried < OPEN_TRIED; tried++) {
+	__u32 slots = control.slot_count[number], latest = cores[number & (MAX_CORES - 1)].order_next, index;
+
+	for (__u32 tried = 0; tried < OPEN_TRIED; tried++) {
 		struct connection *c;
 
-		if (own->open_next >= control.slot_count[number])
-			own->open_next = 0;
-		c = in_order(control.slot_first[number] + own->open_next++, slot);
+		if (tried & 1) {
+			if (own->open_next >= slots)
+				own->open_next = 0;
+			index = own->open_next++;
+		} else {
+			latest = latest ? latest - 1 : slots - 1;
+			index = latest;
+		}
+		c = in_order(control.slot_first[number] + index, slot);
 		if (c && (phase_state(c->phase) == CONNECTION_HELD || phase_state(c->phase) == CONNECTION_REQUESTED))
 			return c;
 	}
@@ -55,7 +64,7 @@ static __always_inline struct connection *next_open(struct beside_core *own, __u
 static __always_inline int say_out_of_window(struct beside_core *own, __u32 number, struct segment *segment)
 {
 	__u32 slot = 0, bytes = request.bytes < control.segment_bytes ? request.bytes : control.segment_bytes;
-	struct connection *c = next_open(own, number, &slot);
+	struct connection *c = any_open(own, number, &slot);
 
 	if (!c)
 		return 0;

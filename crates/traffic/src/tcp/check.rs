@@ -1,8 +1,8 @@
 //! Refuses plans that cannot be carried out, with the arithmetic.
 
-use super::{attack, illegal};
 use super::plan::{Answer, Close, Opening, Side, TcpPlan};
 use super::skeleton::MAX_CORES;
+use super::{attack, illegal};
 use crate::TrafficError;
 
 const MAX_HOSTS: u32 = 65_536;

@@ -1,10 +1,10 @@
 //! From a plan to the control block that the programs read.
 
 use super::engine::{Engine, Ports};
-use super::{attack, illegal};
 use super::plan::{Answer, Close, Opening, Side, TcpPlan};
 use super::skeleton::{MAX_CORES, MAX_SEGMENT_BYTES, TICK_SHIFT, types};
 use super::steps::Steps;
+use super::{attack, illegal};
 use crate::frames::Port;
 use crate::random::mix;
 use crate::schedule::to_schedule;

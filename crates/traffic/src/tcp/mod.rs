@@ -19,10 +19,10 @@ mod resets;
 mod skeleton;
 mod steps;
 
-pub use engine::{Ends, Engine, Ports, TcpWatch};
 pub use attack::{ATTACKERS_V4, ATTACKERS_V6};
+pub use engine::{Ends, Engine, Ports, TcpWatch};
 pub use illegal::{FORBIDDEN_PORT, FORBIDDEN_PROTOCOL, FORBIDDEN_V4, FORBIDDEN_V6, IllegalPlan};
 pub use message::Message;
 pub use plan::{Answer, Close, Opening, Options, Order, Side, TcpPhase, TcpPlan};
-pub use resets::ResetCheck;
 pub use reading::{TcpCounts, TcpReading, TcpTime};
+pub use resets::ResetCheck;

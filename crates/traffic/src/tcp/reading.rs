@@ -324,6 +324,22 @@ impl TcpReading {
     }
 }
 
+/// Before anything happened: what the first sample is compared with.
+impl Default for TcpReading {
+    fn default() -> Self {
+        let none = || Times { count: vec![0; BUCKETS], sum_ns: 0, max_ns: 0 };
+        Self {
+            offered: 0,
+            counts: TcpCounts::default(),
+            largest_lag_ns: 0,
+            foreign: 0,
+            asked: Asked::default(),
+            beside: BesideCounts::default(),
+            times: (0..TCP_TIMES).map(|_| none()).collect(),
+        }
+    }
+}
+
 impl Times {
     fn take(state: *mut types::bss, time: usize) -> Self {
         let mut made = Self { count: vec![0; BUCKETS], sum_ns: 0, max_ns: 0 };

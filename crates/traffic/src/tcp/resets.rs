@@ -93,8 +93,7 @@ impl Engine {
         self.settle(plan, watch)?;
         let end = self.end(started, plan, watch)?;
         let alive = if both { end.counts.verified } else { data };
-        let outcome =
-            ResetOutcome { open, sent: sent.resets_sent, forwarded: sent.resets_forwarded, alive };
+        let outcome = ResetOutcome { open, sent: sent.resets_sent, forwarded: sent.resets_forwarded, alive };
         Ok(ResetCheck { opened, end, outcome })
     }
 
