@@ -4,7 +4,7 @@
 mod text;
 
 use super::kernel::{check_links, gone, version_of};
-use super::{Capabilities, Driver, Requirement, Running, admit};
+use super::{Capabilities, Driver, Replaced, Requirement, Running, admit, check_replacement};
 use crate::bed::{Bed, FirewallSide};
 use crate::error::TestbedError;
 use crate::journal::{Change, Journal, start_ticks};
@@ -255,6 +255,21 @@ impl Running for Firewall {
 
     fn connections(&self) -> Result<Option<u64>, TestbedError> {
         Ok(Some(self.status()?.sessions.open))
+    }
+
+    fn policy_load_seconds(&self) -> Option<f64> {
+        Some(self.load_seconds)
+    }
+
+    fn replace(&mut self, policy: &PolicySpec) -> Result<Replaced, TestbedError> {
+        check_replacement(&self.policy, policy)?;
+        self.policy = policy.clone();
+        self.write_policy()?;
+        let begun = Instant::now();
+        let (file, socket) = (self.policy_file(), self.socket());
+        let words = ["apply", &file.to_string_lossy(), "--socket", &socket.to_string_lossy()];
+        self.side.namespace.run(PROGRAM, &words)?;
+        Ok(Replaced { command_seconds: begun.elapsed().as_secs_f64() })
     }
 
     fn firewall_threads(&self) -> Vec<i32> {
