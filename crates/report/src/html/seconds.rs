@@ -158,8 +158,13 @@ mod tests {
 
     #[test]
     fn rates_are_of_the_time_that_they_were_counted_in() {
-        let sample =
-            |at_seconds: f64, received: u64| SecondSample { at_seconds, sent: 0, received, latency_ns: None };
+        let sample = |at_seconds: f64, received: u64| SecondSample {
+            at_seconds,
+            sent: 0,
+            received,
+            latency_ns: None,
+            sessions: None,
+        };
         let samples = [sample(1.0, 100), sample(3.0, 100), sample(3.5, 100), sample(3.6, 100)];
         assert_eq!(rates(&samples), [(1.0, 100.0), (3.0, 50.0), (3.5, 200.0)]);
     }
