@@ -6,10 +6,12 @@ use crate::ratio::Ratio;
 use crate::units;
 use crate::view::{self, Role, Setting, View};
 use measure::results::{MarkKind, Metric, Point, Results};
+use measure::sessions::IllegalOutcome;
 use std::cmp::Ordering;
 
 /// The settings that the summary shows: of every test with throughput, the one with the smallest frames, and the one
-/// with the largest, each under its first levels of the other factors.
+/// with the largest, each under its first levels of the other factors; of a test without frame sizes, the first and
+/// the last.
 pub(crate) fn main_settings<'a, 'v>(view: &'v View<'a>) -> Vec<(&'a str, &'v Setting<'a>)> {
     let metric = main_metric(view);
     let mut main: Vec<(&str, &Setting<'_>)> = Vec::new();
@@ -23,8 +25,13 @@ pub(crate) fn main_settings<'a, 'v>(view: &'v View<'a>) -> Vec<(&'a str, &'v Set
             // The first of equals is the first in the report's order; max_by would give the last.
             let smallest = full.iter().min_by(by_frame).copied();
             let largest = full.iter().rev().filter(|s| s.frame_bytes().is_some()).max_by(by_frame).copied();
-            let largest =
-                largest.and_then(|l| full.iter().find(|s| s.frame_bytes() == l.frame_bytes()).copied());
+            let largest = match largest {
+                Some(l) if !l.of_connections() => {
+                    full.iter().find(|s| s.frame_bytes() == l.frame_bytes()).copied()
+                }
+                // Connections have no frame size to tell the ends of a test by: its last setting is the hardest.
+                _ => full.last().copied(),
+            };
             main.extend(smallest.map(|s| (test.name, s)));
             main.extend(
                 largest.filter(|l| smallest.is_none_or(|s| s.levels != l.levels)).map(|s| (test.name, s)),
@@ -34,17 +41,19 @@ pub(crate) fn main_settings<'a, 'v>(view: &'v View<'a>) -> Vec<(&'a str, &'v Set
     main
 }
 
-/// Throughput where it was measured, else the first metric of the run.
+/// The rate that the run is about, throughput before others; without one, its first metric.
 pub(crate) fn main_metric(view: &View<'_>) -> Option<Metric> {
+    const FIRST: [Metric; 4] =
+        [Metric::Throughput, Metric::ConnectionRate, Metric::TransactionRate, Metric::Established];
     let metrics: Vec<Metric> = view.tests.iter().flat_map(|t| t.blocks.iter().map(|b| b.metric)).collect();
-    metrics.contains(&Metric::Throughput).then_some(Metric::Throughput).or_else(|| metrics.first().copied())
+    FIRST.into_iter().find(|m| metrics.contains(m)).or_else(|| metrics.first().copied())
 }
 
 /// Points of a setting from best to worst, invalid ones last.
 pub(crate) fn ranking<'a>(setting: &Setting<'a>) -> Vec<&'a Point> {
     let mut points = setting.points.clone();
     points.sort_by(|a, b| match (a.valid, b.valid) {
-        (true, true) if units::more_is_better(setting.metric) => b.value.total_cmp(&a.value),
+        (true, true) if setting.more_is_better() => b.value.total_cmp(&a.value),
         (true, true) => a.value.total_cmp(&b.value),
         (false, false) => Ordering::Equal,
         (valid, _) => {
@@ -116,19 +125,19 @@ const fn superlative(metric: Metric) -> &'static str {
         Metric::BackToBack => "takes the longest burst",
         Metric::BufferTime => "buffers the longest",
         Metric::Recovery => "recovers the soonest",
-        Metric::ConnectionRate => "makes the most connections",
-        Metric::TransactionRate => "carries the most transactions",
-        Metric::TeardownRate => "closes the most connections",
-        Metric::ConcurrentConnections => "holds the most connections",
+        Metric::ConnectionRate => "opens the most connections a second",
+        Metric::TransactionRate => "answers the most requests a second",
+        Metric::TeardownRate => "closes the most connections a second",
+        Metric::ConcurrentConnections => "holds the most connections open",
         Metric::Established => "establishes the most connections",
-        Metric::Failures => "fails the least",
-        Metric::EstablishmentTime => "establishes the soonest",
-        Metric::TeardownTime => "closes the soonest",
+        Metric::Failures => "has the smallest share of failed connections",
+        Metric::EstablishmentTime => "establishes connections the soonest",
+        Metric::TeardownTime => "ends connections the soonest",
         Metric::FrameRate => "forwards the most frames",
-        Metric::Surviving => "keeps the most connections against resets",
-        Metric::ReplacementTime => "takes a new policy the soonest",
-        Metric::ReplacementFailures => "loses the fewest connections to a new policy",
-        Metric::PolicyLoadTime => "loads its policy the soonest",
+        Metric::Surviving => "keeps the most connections when resets are sent",
+        Metric::ReplacementTime => "takes up a new policy the soonest",
+        Metric::ReplacementFailures => "loses the fewest connections while its policy is replaced",
+        Metric::PolicyLoadTime => "loads the policy the soonest",
         Metric::Memory => "takes the least memory",
     }
 }
@@ -153,14 +162,14 @@ fn against(setting: &Setting<'_>, dut: &str, reference: &str) -> Option<String> 
         return Some(format!("{name} has no valid value there: {}.", view::reason(point)));
     }
     let ratio = setting.ratio(dut, reference)?;
-    Some(format!("{name} {}.", compared(setting.metric, &ratio, reference, view::is_bound(point))))
+    Some(format!("{name} {}.", compared(setting, &ratio, reference, view::is_bound(point))))
 }
 
 /// `has 2.1 times the throughput of nftables (2.0 to 2.2): more`.
-fn compared(metric: Metric, ratio: &Ratio, reference: &str, bound: bool) -> String {
+fn compared(setting: &Setting<'_>, ratio: &Ratio, reference: &str, bound: bool) -> String {
     let digits = |v| units::significant(v, 3);
     let interval = format!("{} to {}", digits(ratio.low), digits(ratio.high));
-    let noun = units::metric_name(metric).to_lowercase();
+    let noun = units::metric_name(setting.metric).to_lowercase();
     if !ratio.differs() {
         return format!(
             "cannot be told apart from {reference}: {} times its {noun}, with 1 inside {interval}",
@@ -168,7 +177,7 @@ fn compared(metric: Metric, ratio: &Ratio, reference: &str, bound: bool) -> Stri
         );
     }
     let at_least = if bound { "at least " } else { "" };
-    let better = (ratio.value > 1.0) == units::more_is_better(metric);
+    let better = (ratio.value > 1.0) == setting.more_is_better();
     let word = if better { "better" } else { "worse" };
     format!(
         "is {word}: {at_least}{} times the {noun} of {reference} (95 % interval {interval})",
@@ -199,7 +208,7 @@ fn tally(view: &View<'_>, metric: Metric, dut: &str, reference: &str) -> Option<
         match setting.ratio(dut, reference) {
             None => unusable += 1,
             Some(r) if !r.differs() => alike += 1,
-            Some(r) if (r.value > 1.0) == units::more_is_better(metric) => better += 1,
+            Some(r) if (r.value > 1.0) == setting.more_is_better() => better += 1,
             Some(_) => worse += 1,
         }
     }
@@ -244,7 +253,26 @@ pub(crate) fn differences(settings: &[(&str, &Setting<'_>)]) -> (Vec<String>, St
 
 /// Factors that are worth naming in a sentence; the rest stands in the tables.
 fn is_telling(factor: &str) -> bool {
-    matches!(factor, "frame" | "flows" | "sessions" | "directions" | "rules" | "load" | "cores" | "placement")
+    const TELLING: [&str; 17] = [
+        "frame",
+        "flows",
+        "sessions",
+        "directions",
+        "rules",
+        "load",
+        "cores",
+        "placement",
+        "match",
+        "clients",
+        "connections",
+        "order",
+        "illegal",
+        "attack",
+        "resets",
+        "lists",
+        "countries",
+    ];
+    TELLING.contains(&factor)
 }
 
 /// One line of the trust box.
@@ -279,10 +307,23 @@ pub(crate) fn trust(results: &Results) -> Vec<TrustLine> {
         load(results),
         calibration(results),
     ];
+    lines.extend(illegal(results));
     if !results.complete {
         lines.insert(0, line("Run", "not finished: what is here was measured before it ended".into(), "bad"));
     }
     lines
+}
+
+/// Whether what the policy forbids was stopped; nothing where nothing forbidden was sent.
+fn illegal(results: &Results) -> Option<TrustLine> {
+    let outcomes = || results.points.iter().filter_map(|p| p.sessions.as_ref()?.illegal.as_ref());
+    let attempted: u64 = outcomes().flat_map(|i| i.attempted.values()).sum();
+    let through: u64 = outcomes().map(IllegalOutcome::total_got_through).sum();
+    let (found, state) = match through {
+        0 => (format!("none of {} attempts got through", units::count(attempted)), "good"),
+        n => (format!("{} of {} attempts got through", units::count(n), units::count(attempted)), "bad"),
+    };
+    (attempted > 0).then(|| line("Illegal traffic", found, state))
 }
 
 /// Invalid points are never used, so a few of them harm no other; many mean that something is wrong with the run.

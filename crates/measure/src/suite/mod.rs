@@ -75,14 +75,8 @@ pub enum Layout {
 
 impl Layout {
     /// All of them.
-    pub const ALL: [Layout; 6] = [
-        Layout::Plain,
-        Layout::Eantc,
-        Layout::Tolly,
-        Layout::TollyHttp,
-        Layout::EantcTcp,
-        Layout::Poliwall,
-    ];
+    pub const ALL: [Layout; 6] =
+        [Layout::Plain, Layout::Eantc, Layout::Tolly, Layout::TollyHttp, Layout::EantcTcp, Layout::Poliwall];
 
     /// As suites write it.
     pub const fn name(self) -> &'static str {
