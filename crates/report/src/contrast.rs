@@ -16,6 +16,8 @@ struct Contrast {
     caption: &'static str,
     /// Names of the two columns.
     head: [&'static str; 2],
+    /// What is said of a ratio below 1 and above it.
+    reading: [&'static str; 2],
 }
 
 const CONTRASTS: [Contrast; 2] = [
@@ -24,12 +26,14 @@ const CONTRASTS: [Contrast; 2] = [
         along: &["flows", "servers"],
         caption: "Few addresses against many: the value with the fewest client addresses divided by the value with the most",
         head: ["fewest addresses", "most addresses"],
+        reading: ["worse with few addresses", "better with few addresses"],
     },
     Contrast {
         factor: "order",
         along: &[],
         caption: "Sequential against random: the value with addresses and ports in order divided by the value with the same in random order",
         head: ["sequential", "random"],
+        reading: ["worse in order", "better in order"],
     },
 ];
 
@@ -78,7 +82,7 @@ fn table(block: &Block<'_>, contrast: &Contrast) -> Option<Table> {
             let Some(other) = strong.point(&point.dut) else { continue };
             let mut heads = vec![point.dut.clone()];
             heads.extend(factors.iter().map(|f| levels.get(f).map_or("–".into(), |l| level::short(f, l))));
-            rows.push(Row { heads, cells: cells(weak, point, strong, other) });
+            rows.push(Row { heads, cells: cells(contrast, (weak, point), (strong, other)) });
         }
     }
     let mut corner = vec!["Firewall".to_string()];
@@ -112,7 +116,9 @@ fn varying<'a>(levels: impl Iterator<Item = &'a BTreeMap<String, String>> + Clon
     names
 }
 
-fn cells(weak: &Setting<'_>, point: &Point, strong: &Setting<'_>, other: &Point) -> Vec<Cell> {
+type Side<'s, 'a> = (&'s Setting<'a>, &'s Point);
+
+fn cells(contrast: &Contrast, (weak, point): Side<'_, '_>, (strong, other): Side<'_, '_>) -> Vec<Cell> {
     let mut cells =
         vec![tables::value_cell(weak, Some(point), None), tables::value_cell(strong, Some(other), None)];
     let Some(ratio) = ratio::of_points(point, other) else {
@@ -124,8 +130,8 @@ fn cells(weak: &Setting<'_>, point: &Point, strong: &Setting<'_>, other: &Point)
     cells.push(Cell::text(rounds.join(", ")));
     cells.push(Cell::text(match (ratio.differs(), ratio.value < 1.0) {
         (false, _) => "cannot be told apart",
-        (true, true) => "worse",
-        (true, false) => "better",
+        (true, true) => contrast.reading[0],
+        (true, false) => contrast.reading[1],
     }));
     cells
 }
@@ -145,7 +151,7 @@ mod tests {
         assert_eq!(tables.len(), 2, "addresses and order");
         let row = |table: &Table, dut: &str| table.rows.iter().find(|r| r.heads[0] == dut).unwrap().clone();
         let weak = row(&tables[0], "iptables");
-        assert_eq!(weak.cells[4].text, "worse", "{weak:?}");
+        assert_eq!(weak.cells[4].text, "worse with few addresses", "{weak:?}");
         assert!(weak.cells[2].sort.unwrap() < 0.6, "{weak:?}");
         assert_eq!(weak.cells[3].text.split(", ").count(), 5, "a ratio a round");
         assert_eq!(row(&tables[0], "nftables").cells[4].text, "cannot be told apart");

@@ -239,6 +239,45 @@ mod tests {
     }
 
     #[test]
+    fn connections_have_columns_of_their_own() {
+        let mut run = sample::eantc_tcp(&["external"]);
+        run.points.extend(sample::poliwall(&["nftables"]).points);
+        run.points.extend(sample::demo().points.into_iter().take(1));
+        let text = to_string(&run).unwrap();
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let header = reader.headers().unwrap().clone();
+        let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+        let cell =
+            |row: usize, name: &str| rows[row][header.iter().position(|h| h == name).unwrap()].to_string();
+        let find = |keep: &dyn Fn(&Point) -> bool| run.points.iter().position(keep).unwrap();
+        let flood = find(&|p: &Point| p.test == "flood");
+        let illegal = find(&|p: &Point| p.factors.get("illegal").is_some_and(|i| i == "0.8"));
+        let inside = find(&|p: &Point| p.factors.get("resets").is_some_and(|r| r == "inside-window"));
+        let lists = find(&|p: &Point| p.factors.get("lists").is_some_and(|l| l == "30000000"));
+        let expected = [
+            (flood, "attempted", "300000"),
+            (flood, "failed", "12200"),
+            (flood, "failed_connections", "12200"),
+            (flood, "failed_by", "reset 3050; timeout-connect 9150"),
+            (flood, "residual", "0"),
+            (flood, "attack_forwarded", "612004"),
+            (flood, "resets_sent", ""),
+            (illegal, "illegal_attempted", "4000"),
+            (illegal, "illegal_got_through", "3"),
+            (illegal, "valid", "false"),
+            (inside, "resets_alive", "1200"),
+            (lists, "policy_load_seconds", "41"),
+            (lists, "established_p50_ns", "124000"),
+            (lists, "teardown_p50_ns", "60000"),
+            (rows.len() - 1, "attempted", ""),
+            (rows.len() - 1, "failed_connections", "0"),
+        ];
+        for (row, name, value) in expected {
+            assert_eq!(cell(row, name), value, "{name}");
+        }
+    }
+
+    #[test]
     fn marks_with_commas_and_quotes_survive() {
         let mut run = sample::demo();
         run.points.truncate(1);

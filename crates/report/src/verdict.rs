@@ -41,12 +41,16 @@ pub(crate) fn main_settings<'a, 'v>(view: &'v View<'a>) -> Vec<(&'a str, &'v Set
     main
 }
 
-/// The rate that the run is about, throughput before others; without one, its first metric.
+/// What the run is about: throughput where it was measured, else what its first test is about.
 pub(crate) fn main_metric(view: &View<'_>) -> Option<Metric> {
     const FIRST: [Metric; 4] =
-        [Metric::Throughput, Metric::ConnectionRate, Metric::TransactionRate, Metric::Established];
-    let metrics: Vec<Metric> = view.tests.iter().flat_map(|t| t.blocks.iter().map(|b| b.metric)).collect();
-    FIRST.into_iter().find(|m| metrics.contains(m)).or_else(|| metrics.first().copied())
+        [Metric::ConnectionRate, Metric::TransactionRate, Metric::Established, Metric::EstablishmentTime];
+    let has = |metric| view.tests.iter().any(|t| t.blocks.iter().any(|b| b.metric == metric));
+    if has(Metric::Throughput) {
+        return Some(Metric::Throughput);
+    }
+    let of_first: Vec<Metric> = view.tests.first()?.blocks.iter().map(|b| b.metric).collect();
+    FIRST.into_iter().find(|m| of_first.contains(m)).or_else(|| of_first.first().copied())
 }
 
 /// Points of a setting from best to worst, invalid ones last.
@@ -90,7 +94,10 @@ fn fastest(setting: &Setting<'_>) -> String {
     let usable: Vec<&Point> = ranking(setting).into_iter().filter(|p| p.valid).collect();
     let firewalls: Vec<&Point> =
         usable.iter().copied().filter(|p| Role::of(&p.dut) == Role::Firewall).collect();
-    let best_text = superlative(setting.metric);
+    let best_text = match setting.metric {
+        Metric::Surviving if !setting.more_is_better() => "closes the most connections on legitimate resets",
+        metric => superlative(metric),
+    };
     let (Some(best), second) = (firewalls.first(), firewalls.get(1)) else {
         return match usable.iter().find(|p| Role::of(&p.dut) == Role::Forwarder).or(usable.first()) {
             Some(p) => format!("No firewall has a valid value; {} reached {} ({place}).", p.dut, shown(p)),
@@ -99,7 +106,7 @@ fn fastest(setting: &Setting<'_>) -> String {
     };
     match second {
         None => format!("{}, the only firewall with a valid value: {} ({place}).", best.dut, shown(best)),
-        Some(next) if told_apart(best, next) => {
+        Some(next) if view::told_apart(best, next) == Some(true) => {
             format!("{} {best_text} of the firewalls: {} ({place}).", best.dut, shown(best))
         }
         Some(next) => format!(
@@ -110,10 +117,6 @@ fn fastest(setting: &Setting<'_>) -> String {
             shown(next)
         ),
     }
-}
-
-fn told_apart(a: &Point, b: &Point) -> bool {
-    crate::ratio::of_points(a, b).is_some_and(|r| r.differs())
 }
 
 const fn superlative(metric: Metric) -> &'static str {
@@ -202,14 +205,13 @@ fn tallies(view: &View<'_>) -> Vec<String> {
 fn tally(view: &View<'_>, metric: Metric, dut: &str, reference: &str) -> Option<String> {
     let (mut better, mut worse, mut alike, mut unusable) = (0, 0, 0, 0);
     for (_, setting) in view.settings(metric) {
-        if setting.point(dut).is_none() || setting.point(reference).is_none() {
-            continue;
-        }
-        match setting.ratio(dut, reference) {
-            None => unusable += 1,
-            Some(r) if !r.differs() => alike += 1,
-            Some(r) if (r.value > 1.0) == setting.more_is_better() => better += 1,
-            Some(_) => worse += 1,
+        let (Some(point), Some(other)) = (setting.point(dut), setting.point(reference)) else { continue };
+        let more = point.value > other.value;
+        match (view::told_apart(point, other), setting.ratio(dut, reference)) {
+            (None, _) => unusable += 1,
+            (Some(false), _) => alike += 1,
+            (_, ratio) if ratio.map_or(more, |r| r.value > 1.0) == setting.more_is_better() => better += 1,
+            _ => worse += 1,
         }
     }
     let total = better + worse + alike + unusable;
@@ -314,9 +316,20 @@ pub(crate) fn trust(results: &Results) -> Vec<TrustLine> {
     lines
 }
 
+fn outcome_of(point: &Point) -> Option<&IllegalOutcome> {
+    point.sessions.as_ref()?.illegal.as_ref()
+}
+
 /// Whether what the policy forbids was stopped; nothing where nothing forbidden was sent.
 fn illegal(results: &Results) -> Option<TrustLine> {
-    let outcomes = || results.points.iter().filter_map(|p| p.sessions.as_ref()?.illegal.as_ref());
+    let mut told: Vec<&Point> = Vec::new();
+    for point in results.points.iter().filter(|p| outcome_of(p).is_some()) {
+        // Several metrics may come from one trial, whose attempts are counted once.
+        if !told.iter().any(|t| t.test == point.test && view::same_trials(t, point)) {
+            told.push(point);
+        }
+    }
+    let outcomes = || told.iter().filter_map(|p| outcome_of(p));
     let attempted: u64 = outcomes().flat_map(|i| i.attempted.values()).sum();
     let through: u64 = outcomes().map(IllegalOutcome::total_got_through).sum();
     let (found, state) = match through {

@@ -381,6 +381,16 @@ pub(crate) const fn of_connections(point: &Point) -> bool {
         )
 }
 
+/// Whether two firewalls can be told apart: by their ratio, or, where a metric has none, by intervals that do not touch;
+/// none when either has no value.
+pub(crate) fn told_apart(a: &Point, b: &Point) -> Option<bool> {
+    if !a.valid || !b.valid {
+        return None;
+    }
+    let apart = a.low > b.high || b.low > a.high;
+    Some(ratio::of_points(a, b).map_or(apart, |r| r.differs()))
+}
+
 /// Whether two points of a firewall tell of the same trials: several metrics may come from one.
 pub(crate) fn same_trials(a: &Point, b: &Point) -> bool {
     (&a.dut, &a.factors, a.cores, a.placement) == (&b.dut, &b.factors, b.cores, b.placement)

@@ -2,6 +2,7 @@
 //! connections, everything that is counted in a second.
 
 use super::chart::lines::{Dot, Lines, Series};
+use super::chart::scale::Span;
 use super::figures::{Figure, Ids};
 use crate::layout::poliwall::Course;
 use crate::seconds::{self, Second};
@@ -58,6 +59,8 @@ struct Chart<'a> {
     unit: &'a str,
     from_zero: bool,
     shaded: Option<(f64, f64, &'a str)>,
+    /// Values that the axis must suit besides those of the lines.
+    reach: Vec<Span>,
     lines: Vec<Line>,
 }
 
@@ -80,7 +83,7 @@ impl Chart<'_> {
             x_name: "Time from the start of the trial, s".into(),
             x_labels: Vec::new(),
             x_unit: "s",
-            reach: &[],
+            reach: &self.reach,
             marked: false,
             from_zero: self.from_zero,
             shaded: self.shaded,
@@ -110,7 +113,9 @@ fn frames(view: &View<'_>, setting: &Setting<'_>, place: &str, ids: &mut Ids) ->
         .collect();
     let title = titled("Received frames a second", place);
     let table = frame_table(title.clone(), &lines);
-    let chart = Chart { title, what: "Received", unit: "frames/s", from_zero: false, shaded: None, lines };
+    let reach = Vec::new();
+    let chart =
+        Chart { title, what: "Received", unit: "frames/s", from_zero: false, shaded: None, reach, lines };
     Some(Seconds { figures: vec![chart.draw(ids)?], table })
 }
 
@@ -190,10 +195,11 @@ fn connections(
     let shaded = shade(courses.iter().find_map(|(_, s, _)| seconds::attack(s)));
     let chart = |m: &&Measure| Chart {
         title: titled(m.title, place),
-        what: m.title.split(',').next().unwrap_or(m.title),
+        what: m.title.split(',').next().unwrap_or(m.title).trim_end_matches(" a second"),
         unit: m.unit,
         from_zero: m.unit != "ns",
         shaded,
+        reach: Vec::new(),
         lines: courses.iter().map(|(dut, s, _)| line(dut, view.index(dut), s, m.of)).collect(),
     };
     let figures = shown.iter().filter(|m| m.drawn).filter_map(|m| chart(m).draw(ids)).collect();
@@ -242,65 +248,82 @@ fn course_table(caption: String, courses: &[(&str, Vec<Second>, usize)], shown: 
     }
 }
 
-/// The curves of the PoliWall report: for every firewall, connections, frames and times over the seconds, a line a setting
-/// of the lists; under a flood, its stretch shaded.
+/// The curves of the PoliWall report: connections, frames and times over the seconds; under a flood, its stretch shaded.
+/// Where the lists vary, a chart a firewall with a line for each of them; else one chart with a line a firewall.
 pub(super) fn poliwall(view: &View<'_>, test: &Test<'_>, ids: &mut Ids) -> Vec<Figure> {
     let courses = crate::layout::poliwall::courses(view, test);
-    let mut panels: Vec<(String, Vec<&Course<'_>>)> = Vec::new();
+    let lists = test.varying().iter().any(|f| is_list(f));
+    let mut panels: Vec<Panel<'_>> = Vec::new();
     for course in &courses {
-        let title = panel_title(test, course);
+        let title = panel_title(test, course, lists);
         match panels.iter_mut().find(|(t, _)| *t == title) {
             Some((_, panel)) => panel.push(course),
             None => panels.push((title, vec![course])),
         }
     }
-    panels.iter().flat_map(|(title, panel)| panel_figures(title, panel, ids)).collect()
+    CURVES.iter().flat_map(|curve| curve_figures(view, curve, &panels, lists, ids)).collect()
 }
 
-/// The firewall and what else tells a panel from others; the lists tell its lines apart.
-fn panel_title(test: &Test<'_>, course: &Course<'_>) -> String {
+/// A title and what is drawn in its charts.
+type Panel<'a> = (String, Vec<&'a Course<'a>>);
+
+/// Name, unit, value.
+type Curve = (&'static str, &'static str, fn(&Second) -> Option<f64>);
+
+const CURVES: [Curve; 3] = [
+    ("TCP connection rate", "connections/s", |s| Some(s.completed)),
+    ("Frame rate", "frames/s", |s| Some(s.frames)),
+    ("Mean time to the SYN-ACK", "ns", |s| s.mean_ns),
+];
+
+/// What tells a panel from others: its firewall, unless firewalls are its lines, and every factor but the lists.
+fn panel_title(test: &Test<'_>, course: &Course<'_>, lists: bool) -> String {
     let varying = test.varying();
     let point = course.point;
     let cores = point.cores.to_string();
     let levels =
         point.factors.iter().map(|(k, v)| (k.as_str(), v.as_str())).chain([("cores", cores.as_str())]);
     let rest = level::phrases(levels.filter(|(k, _)| varying.contains(*k) && !is_list(k)));
-    if rest.is_empty() { point.dut.clone() } else { format!("{}, {rest}", point.dut) }
+    let parts = [point.dut.clone(), rest];
+    let told = parts.into_iter().skip(usize::from(!lists)).filter(|p| !p.is_empty());
+    told.collect::<Vec<_>>().join(", ")
 }
 
 fn is_list(factor: &str) -> bool {
     matches!(factor, "lists" | "countries")
 }
 
-fn panel_figures(title: &str, panel: &[&Course<'_>], ids: &mut Ids) -> Vec<Figure> {
-    const CURVES: [(&str, &str, fn(&Second) -> Option<f64>); 3] = [
-        ("TCP connection rate", "connections/s", |s| Some(s.completed)),
-        ("Frame rate", "frames/s", |s| Some(s.frames)),
-        ("Mean time to the SYN-ACK", "ns", |s| s.mean_ns),
-    ];
-    let shaded = shade(panel.iter().find_map(|c| seconds::attack(&c.seconds)));
-    let name = |c: &Course<'_>| {
-        let levels = c.point.factors.iter().map(|(k, v)| (k.as_str(), v.as_str()));
-        match level::phrases(levels.filter(|(k, _)| *k == "lists")) {
-            name if name.is_empty() => c.point.dut.clone(),
-            name => name,
-        }
-    };
-    let curves = CURVES.iter().filter_map(|&(what, unit, of)| {
+/// One curve of every panel, on axes that reach as far as each other's.
+fn curve_figures(
+    view: &View<'_>,
+    &(what, unit, of): &Curve,
+    panels: &[Panel<'_>],
+    lists: bool,
+    ids: &mut Ids,
+) -> Vec<Figure> {
+    let all = panels.iter().flat_map(|(_, panel)| panel).flat_map(|c| &c.seconds);
+    let most = all.filter_map(of).fold(0.0, f64::max);
+    let chart = |(title, panel): &Panel<'_>| {
         let lines = panel.iter().enumerate().map(|(i, c)| {
             let seconds = seconds::joined(&c.seconds, MOST_PARTS);
-            // The colours of charts elsewhere are those of firewalls; these lines are settings of one.
-            line(&name(c), [3, 4, 1, 2, 5, 6, 7, 0][i % 8], &seconds, of)
+            // The colours of firewalls; where the lines are settings of one firewall, colours that tell these apart.
+            let index = if lists { [3, 4, 1, 2, 5, 6, 7, 0][i % 8] } else { view.index(&c.point.dut) };
+            line(&line_name(c, lists), index, &seconds, of)
         });
-        let chart = Chart {
-            title: format!("{title}: {what}"),
+        Chart {
+            title: if title.is_empty() { what.into() } else { format!("{what}: {title}") },
             what,
             unit,
             from_zero: true,
-            shaded,
+            shaded: shade(panel.iter().find_map(|c| seconds::attack(&c.seconds))),
+            reach: vec![(most, most, most)],
             lines: lines.collect(),
-        };
-        chart.draw(ids)
-    });
-    curves.collect()
+        }
+    };
+    panels.iter().filter_map(|panel| chart(panel).draw(ids)).collect()
+}
+
+fn line_name(course: &Course<'_>, lists: bool) -> String {
+    let levels = course.point.factors.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+    if lists { level::phrases(levels.filter(|(k, _)| *k == "lists")) } else { course.point.dut.clone() }
 }

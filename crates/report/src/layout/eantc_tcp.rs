@@ -125,7 +125,7 @@ fn three(test: &Test<'_>, setting: &Setting<'_>, point: &Point) -> Cell {
     let share = (attempted > 0).then(|| units::percent(point.value / attempted as f64));
     let time = mean_time(test, setting, point).map(|ns| units::value("ns", ns));
     let detail: Vec<String> = [share, time].into_iter().flatten().collect();
-    Cell { text: units::count(point.value.round() as u64), detail: detail.join(" · "), ..cell }
+    Cell { text: format!("{:.0}", point.value), detail: detail.join(" · "), ..cell }
 }
 
 fn mean_time(test: &Test<'_>, setting: &Setting<'_>, point: &Point) -> Option<f64> {

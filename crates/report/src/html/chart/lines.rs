@@ -127,7 +127,8 @@ impl Lines<'_> {
         if let Some((from, to, what)) = self.shaded {
             let (left, right) = ((frame.x)(from), (frame.x)(to));
             svg.rect("shaded", (left, TOP), (right - left, HEIGHT - BOTTOM - TOP), what);
-            svg.text("label strong", (left + 5.0, TOP + 12.0), Anchor::Start, what);
+            // Above the highest line of the grid, and below the lines of the firewalls.
+            svg.text("label strong", (left + 2.0, TOP - 3.0), Anchor::Start, what);
         }
         for tick in frame.y.ticks(30.0) {
             let y = frame.y.at(tick);
