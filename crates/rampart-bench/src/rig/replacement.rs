@@ -45,7 +45,8 @@ pub(super) fn judge(probes: &[StreamedProbe], ordered_ns: u64, command_seconds: 
     };
     let mut last_judged_by_old = None;
     for round in probes.chunks(Role::ORDER.len()) {
-        let arrived = |role: Role| round.iter().find(|p| Role::ORDER.get(p.which) == Some(&role)).map(|p| p.arrived);
+        let arrived =
+            |role: Role| round.iter().find(|p| Role::ORDER.get(p.which) == Some(&role)).map(|p| p.arrived);
         let by_old = [arrived(Role::Old), arrived(Role::New).map(|it| !it)];
         if by_old.contains(&Some(true)) {
             last_judged_by_old = round.first().map(|probe| probe.sent_ns);

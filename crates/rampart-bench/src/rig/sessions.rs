@@ -14,7 +14,8 @@ use std::time::Duration;
 use testbed::cpu::CpuSnapshot;
 use testbed::dut::ExternalBed;
 use traffic::tcp::{
-    Answer, Close, Ends, IllegalPlan, Message, Opening, Order, Ports, Side, TcpPhase, TcpPlan, TcpReading, TcpWatch,
+    Answer, Close, Ends, IllegalPlan, Message, Opening, Order, Ports, Side, TcpPhase, TcpPlan, TcpReading,
+    TcpWatch,
 };
 use traffic::{Clock, FIRST_HOST, ProbeFrame, ProbeStream};
 
@@ -56,12 +57,7 @@ impl SessionRig {
     }
 
     /// Takes two named interfaces and whatever is between them.
-    pub(crate) fn external(
-        bed: ExternalBed,
-        setup: &Setup,
-        shape: &SessionShape,
-        shared: &Shared,
-    ) -> Self {
+    pub(crate) fn external(bed: ExternalBed, setup: &Setup, shape: &SessionShape, shared: &Shared) -> Self {
         Self { ports: None, shape: shape.clone(), station: Station::external(bed, setup, shared) }
     }
 
