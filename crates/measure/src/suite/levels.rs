@@ -296,6 +296,7 @@ impl Levels {
                 servers,
                 directions: self.directions,
                 udp_checksum: self.udp_checksum(),
+                fragments: 1,
                 cores: self.cores,
                 seed,
             },
