@@ -19,7 +19,7 @@ struct Shape {
 
 const fn shape(layout: Layout) -> Option<Shape> {
     match layout {
-        Layout::Plain => None,
+        Layout::Plain | Layout::TollyHttp | Layout::EantcTcp | Layout::Poliwall => None,
         Layout::Eantc => Some(Shape {
             rows: &["frame"],
             columns: &["directions", "rules"],
@@ -86,7 +86,7 @@ fn cell(test: &Test<'_>, setting: &Setting<'_>, point: &Point, layout: Layout) -
     let bits = format!("{}{}", view::bound(point), units::value("bit/s", bits));
     match layout {
         Layout::Tolly => Cell { detail: cell.text, text: bits, ..cell },
-        Layout::Eantc | Layout::Plain => Cell { detail: bits, ..cell },
+        _ => Cell { detail: bits, ..cell },
     }
 }
 

@@ -65,11 +65,24 @@ pub enum Layout {
     Eantc,
     /// As Tolly did in 2007, figure 3: sessions and packet sizes down, cores across.
     Tolly,
+    /// As Tolly did in 2007, figure 4: the position of the matching rule down, cores across.
+    TollyHttp,
+    /// As EANTC did in 2001 for TCP: connections and addresses down, firewalls without and with rules across.
+    EantcTcp,
+    /// As `TechGuard` did in 2012: rates and times over the seconds, without and with lists, before and under a flood.
+    Poliwall,
 }
 
 impl Layout {
     /// All of them.
-    pub const ALL: [Layout; 3] = [Layout::Plain, Layout::Eantc, Layout::Tolly];
+    pub const ALL: [Layout; 6] = [
+        Layout::Plain,
+        Layout::Eantc,
+        Layout::Tolly,
+        Layout::TollyHttp,
+        Layout::EantcTcp,
+        Layout::Poliwall,
+    ];
 
     /// As suites write it.
     pub const fn name(self) -> &'static str {
@@ -77,6 +90,9 @@ impl Layout {
             Layout::Plain => "plain",
             Layout::Eantc => "eantc",
             Layout::Tolly => "tolly",
+            Layout::TollyHttp => "tolly-http",
+            Layout::EantcTcp => "eantc-tcp",
+            Layout::Poliwall => "poliwall",
         }
     }
 
