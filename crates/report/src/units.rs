@@ -146,6 +146,7 @@ pub(crate) fn metric_key(metric: Metric) -> &'static str {
         Metric::TeardownTime => "teardown_time",
         Metric::FrameRate => "frame_rate",
         Metric::Surviving => "surviving",
+        Metric::ClosedByReset => "closed_by_reset",
         Metric::ReplacementTime => "replacement_time",
         Metric::ReplacementFailures => "replacement_failures",
         Metric::PolicyLoadTime => "policy_load_time",
@@ -174,6 +175,7 @@ pub(crate) fn metric_name(metric: Metric) -> &'static str {
         Metric::TeardownTime => "Tear-down time",
         Metric::FrameRate => "Frame rate",
         Metric::Surviving => "Connections that survived resets",
+        Metric::ClosedByReset => "Connections closed by a legitimate reset",
         Metric::ReplacementTime => "Time until a new policy holds",
         Metric::ReplacementFailures => "Connections lost to a new policy",
         Metric::PolicyLoadTime => "Time to load the policy",
@@ -228,6 +230,9 @@ pub(crate) fn metric_sentence(metric: Metric) -> &'static str {
         Metric::Surviving => {
             "The share of the open connections that still answered after resets were sent against them."
         }
+        Metric::ClosedByReset => {
+            "The share of the open connections that nothing got through any more after their own client had reset them."
+        }
         Metric::ReplacementTime => {
             "The time from the order to replace the policy to the last packet that the old one judged."
         }
@@ -252,6 +257,7 @@ pub(crate) fn more_is_better(metric: Metric) -> bool {
             | Metric::Established
             | Metric::FrameRate
             | Metric::Surviving
+            | Metric::ClosedByReset
     )
 }
 

@@ -126,6 +126,7 @@ const fn superlative(metric: Metric) -> &'static str {
         Metric::TeardownTime => "closes the soonest",
         Metric::FrameRate => "forwards the most frames",
         Metric::Surviving => "keeps the most connections against resets",
+        Metric::ClosedByReset => "closes the most connections upon their reset",
         Metric::ReplacementTime => "takes a new policy the soonest",
         Metric::ReplacementFailures => "loses the fewest connections to a new policy",
         Metric::PolicyLoadTime => "loads its policy the soonest",
