@@ -141,6 +141,7 @@ const fn superlative(metric: Metric) -> &'static str {
         Metric::ReplacementTime => "takes up a new policy the soonest",
         Metric::ReplacementFailures => "loses the fewest connections while its policy is replaced",
         Metric::PolicyLoadTime => "loads the policy the soonest",
+        Metric::ClosedByReset => "closes the most connections upon their reset",
         Metric::Memory => "takes the least memory",
     }
 }
