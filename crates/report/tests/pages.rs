@@ -341,7 +341,7 @@ fn what_got_through_is_told_although_the_point_is_invalid() {
     let html = page(&run);
     let text = text_of(&html);
     assert!(
-        text.contains("Illegal traffic problem 3 of 16\u{202f}000 attempts got through"),
+        text.contains("Illegal traffic problem 3 of 16 000 attempts got through"),
         "the trust box says so"
     );
     let markdown = render(&run, Format::Markdown, &Extras::default()).unwrap();
