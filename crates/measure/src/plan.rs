@@ -5,7 +5,7 @@ use crate::campaign::Cell;
 use crate::shape::{Placement, Setup};
 use crate::suite::{
     Factor, Layout, Levels, MAX_COMBINATIONS, Problems, Profile, SetupProblem, Suite, Test, Variant,
-    combination_count, combinations, suggestion,
+    combination_count, combinations, describe, suggestion,
 };
 use std::collections::BTreeMap;
 
@@ -124,6 +124,7 @@ impl Plan {
             let planned = TestPlan { suite, test, variant, overrides: &overrides, duts: &duts, seed };
             cells.extend(planned.cells(options.cores_available)?);
         }
+        refuse_idle_overrides(suite, profile, &overrides)?;
         Ok(Self { suite: suite.name.clone(), profile, seed, cells })
     }
 
@@ -146,7 +147,8 @@ struct TestPlan<'a> {
 impl TestPlan<'_> {
     fn cells(&self, cores_available: Option<u32>) -> Result<Vec<PlannedCell>, PlanError> {
         let mut factors = self.variant.factors.clone();
-        factors.extend(self.overrides.iter().map(|(factor, levels)| (*factor, levels.clone())));
+        let mattering = self.overrides.iter().filter(|(factor, _)| factor.matters_to(self.test.procedure));
+        factors.extend(mattering.map(|(factor, levels)| (*factor, levels.clone())));
         let count = combination_count(&factors);
         if count > MAX_COMBINATIONS {
             let message = format!(
@@ -155,13 +157,13 @@ impl TestPlan<'_> {
             );
             return Err(PlanError::Option { option: "--set".into(), message });
         }
-        let combined =
-            combinations(&factors, self.seed).map_err(|(levels, problem)| PlanError::Combination {
-                suite: self.suite.name.clone(),
-                test: self.test.name.clone(),
-                levels,
-                problem,
-            })?;
+        let combined = combinations(self.test.procedure, &factors, self.seed)
+            .map_err(|(levels, problem)| self.cannot(levels, problem))?;
+        for (levels, setup) in &combined {
+            self.variant
+                .check(self.test.procedure, levels, setup)
+                .map_err(|problem| self.cannot(describe(levels, &factors), problem))?;
+        }
         self.check_loads(&combined)?;
         if let Some(available) = cores_available {
             for (levels, _) in &combined {
@@ -177,7 +179,19 @@ impl TestPlan<'_> {
             .filter(|(_, levels)| levels.len() > 1)
             .map(|(factor, _)| factor.name().to_owned())
             .collect();
-        Ok(combined.into_iter().map(|(levels, setup)| self.cell(&levels, setup, &varying)).collect())
+        Ok(combined
+            .into_iter()
+            .map(|(levels, setup)| self.cell(&levels, &factors, setup, &varying))
+            .collect())
+    }
+
+    fn cannot(&self, levels: String, problem: SetupProblem) -> PlanError {
+        PlanError::Combination {
+            suite: self.suite.name.clone(),
+            test: self.test.name.clone(),
+            levels,
+            problem,
+        }
     }
 
     /// `--set link=none` may take away the rate that a load is a share of.
@@ -193,14 +207,20 @@ impl TestPlan<'_> {
         Ok(())
     }
 
-    fn cell(&self, levels: &Levels, setup: Setup, varying: &[String]) -> PlannedCell {
+    fn cell(
+        &self,
+        levels: &Levels,
+        named: &BTreeMap<Factor, Vec<String>>,
+        setup: Setup,
+        varying: &[String],
+    ) -> PlannedCell {
         PlannedCell {
             cell: Cell {
                 test: self.test.name.clone(),
-                factors: levels.factors(),
+                factors: levels.factors(named),
                 cores: levels.cores,
                 placement: levels.placement,
-                procedure: self.variant.procedure(self.test.procedure, &setup),
+                procedure: self.variant.procedure(self.test.procedure, levels, &setup),
                 rounds: self.variant.rounds(),
                 seed: self.seed,
             },
@@ -214,12 +234,18 @@ impl TestPlan<'_> {
 
 /// Seconds to build, prove and take down the bed of one firewall.
 const BED_SECONDS: f64 = 0.5;
+/// Seconds to load one listed address, on the average of firewalls that can and firewalls that cannot.
+const LISTED_SECONDS: f64 = 1e-6;
 
 impl PlannedCell {
     /// Roughly how many seconds the cell takes on all its firewalls, their beds included: for showing progress and for
     /// choosing a profile, no promise.
     pub fn typical_seconds(&self) -> f64 {
-        self.cell.typical_seconds(self.duts.len()) + self.duts.len() as f64 * BED_SECONDS
+        self.cell.typical_seconds(self.duts.len()) + self.duts.len() as f64 * self.bed_seconds()
+    }
+
+    fn bed_seconds(&self) -> f64 {
+        BED_SECONDS + f64::from(self.setup.policy.listed_addresses) * LISTED_SECONDS
     }
 }
 
@@ -272,6 +298,22 @@ fn overrides(options: &Options) -> Result<BTreeMap<Factor, Vec<String>>, PlanErr
         found.insert(Factor::Placement, vec![level.into()]);
     }
     Ok(found)
+}
+
+/// An override that no test of the run takes up would be a silent slip.
+fn refuse_idle_overrides(
+    suite: &Suite,
+    profile: Profile,
+    overrides: &BTreeMap<Factor, Vec<String>>,
+) -> Result<(), PlanError> {
+    let tests = || suite.tests.iter().filter(|test| test.variant(profile).is_some());
+    match overrides.keys().find(|factor| !tests().any(|test| factor.matters_to(test.procedure))) {
+        Some(factor) => Err(option_error(
+            format!("--set {}", factor.name()),
+            format!("it means nothing to any test of suite {}", suite.name),
+        )),
+        None => Ok(()),
+    }
 }
 
 fn set_option(written: &str) -> Result<(Factor, Vec<String>), PlanError> {

@@ -30,6 +30,13 @@ pub struct SessionShape {
     pub illegal: Option<Illegal>,
 }
 
+impl SessionShape {
+    /// The share of all attempts that the policy allows, above 0 to 1.
+    pub fn legal_share(&self) -> f64 {
+        1.0 - self.illegal.as_ref().map_or(0.0, |illegal| illegal.share)
+    }
+}
+
 /// How a connection ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CloseBy {

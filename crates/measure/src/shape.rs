@@ -105,6 +105,10 @@ pub struct TrafficShape {
     pub directions: Directions,
     /// UDP checksum.
     pub udp_checksum: UdpChecksum,
+    /// Frames that each datagram is sent in: 1 sends whole datagrams, 2 each datagram in two IP fragments (RFC 3511
+    /// section 5.9); the generator refuses other values. The frame size is then the datagram's before it is cut, as RFC
+    /// 3511's packet size is, while rates, counts and bits are those of the frames sent: of the fragments.
+    pub fragments: u32,
     /// Cores that generate, each with its own slice of the flows.
     pub cores: u32,
     /// Seed of every pseudorandom choice.

@@ -28,7 +28,7 @@ pub enum Load {
         /// Connections a second while they are opened.
         per_second: f64,
     },
-    /// As fast as the generator can.
+    /// As fast as the generator can; connections, as fast as the earlier ones make room (closed loop).
     Maximum,
     /// This many frames over all lanes and cores, back to back, then silence (RFC 9004).
     Burst(u64),
@@ -44,6 +44,22 @@ pub struct Phase {
 }
 
 /// What a rig is asked to do. Phases follow one another without a pause.
+///
+/// Procedures with sessions send these requests, and no others. Loads count legal and illegal attempts together, but
+/// `connections` of [`Load::Open`] legal ones alone: while they are opened at `per_second` attempts of both kinds, illegal
+/// ones come between them in their share. Ledgers and samples count legal connections alone.
+///
+/// | procedure | phases | besides |
+/// |---|---|---|
+/// | `connection-rate`, `transaction-rate`, `teardown-rate` | first [`Load::Maximum`], closed loop: as fast as answers come; then [`Load::PerSecond`] | `attack` from 0 to the end, where the suite has one |
+/// | `connection-capacity` | [`Load::Open`] of ever another number, `max_connections` first; its seconds are the factor `hold` | |
+/// | `session-rate` | one [`Load::Open`] of `connections` at `session_rate`; its seconds are the factor `hold` | |
+/// | `steady` | [`Load::Ramp`] from 0, [`Load::PerSecond`], [`Load::Ramp`] to 0, each only if it lasts longer than 0 s | `attack`, its time counted from the start of the trial |
+/// | `resets` | [`Load::Open`] of `connections` at `opening_rate` for 0 s, once for each kind of reset, on fresh connections | `resets` |
+/// | `replacement` | one [`Load::PerSecond`] | `replace_after_seconds` |
+///
+/// `steady` reads its values from `per_second`, whose samples should begin at the start of the trial and be 1 s long or an
+/// even part of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrialRequest {
     /// At least one phase; recovery tests have two.

@@ -147,6 +147,7 @@ fn setup(flows: u32) -> Setup {
             servers: 10.min(flows),
             directions: Directions::OneWay,
             udp_checksum: UdpChecksum::Zero,
+            fragments: 1,
             cores: 1,
             seed: 1,
         },

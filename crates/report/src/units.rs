@@ -159,6 +159,7 @@ pub(crate) fn metric_key(metric: Metric) -> &'static str {
         Metric::TeardownTime => "teardown_time",
         Metric::FrameRate => "frame_rate",
         Metric::Surviving => "surviving",
+        Metric::ClosedByReset => "closed_by_reset",
         Metric::ReplacementTime => "replacement_time",
         Metric::ReplacementFailures => "replacement_failures",
         Metric::PolicyLoadTime => "policy_load_time",
@@ -187,6 +188,7 @@ pub(crate) fn metric_name(metric: Metric) -> &'static str {
         Metric::TeardownTime => "Teardown time",
         Metric::FrameRate => "Frame rate",
         Metric::Surviving => "Connections surviving resets",
+        Metric::ClosedByReset => "Connections closed by their reset",
         Metric::ReplacementTime => "Policy replacement time",
         Metric::ReplacementFailures => "Connections lost to a replacement",
         Metric::PolicyLoadTime => "Policy load time",
@@ -243,7 +245,10 @@ pub(crate) fn metric_sentence(metric: Metric) -> &'static str {
         }
         Metric::FrameRate => "Frames a second that client and server received together.",
         Metric::Surviving => {
-            "The share of the open connections that still answered after resets were sent against them: all should, unless the resets were legitimate; then none should."
+            "The share of the open connections that still answered after resets with wrong sequence numbers were sent against them: all should."
+        }
+        Metric::ClosedByReset => {
+            "The share of the open connections through which nothing passed any more after their own client had reset them: all should be closed."
         }
         Metric::ReplacementTime => {
             "The time from the order to replace the policy to the last packet that the old policy judged."
@@ -269,6 +274,7 @@ pub(crate) fn more_is_better(metric: Metric) -> bool {
             | Metric::Established
             | Metric::FrameRate
             | Metric::Surviving
+            | Metric::ClosedByReset
     )
 }
 

@@ -130,15 +130,3 @@ fn what_got_through_is_told_although_the_point_is_invalid() {
     assert!(row.ends_with("| 2\u{202f}000 | 3 |"), "{row}");
     assert!(markdown.contains("illegal traffic got through: 3 of 2000 SYN"));
 }
-
-#[test]
-fn after_legitimate_resets_fewer_survivors_are_better() {
-    let mut run = sample::eantc_tcp(&["nftables", "rampart"]);
-    run.points.retain(|p| p.test == "resets" && p.factors["resets"] == "legitimate");
-    for point in run.points.iter_mut().filter(|p| p.dut == "rampart") {
-        (point.value, point.low, point.high, point.rounds) = (0.5, 0.5, 0.5, vec![0.5; 5]);
-    }
-    let text = text_of(&page(&run));
-    let headline = "nftables closes the most connections on legitimate resets of the firewalls: 0 %";
-    assert!(text.contains(headline) && text.contains("shorter is better"), "{text}");
-}

@@ -83,6 +83,7 @@ mod tests {
             servers,
             directions: Directions::OneWay,
             udp_checksum: UdpChecksum::Zero,
+            fragments: 1,
             cores: 1,
             seed,
         }

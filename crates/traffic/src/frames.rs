@@ -133,6 +133,9 @@ pub(crate) fn filling_offset(ip: IpVersion) -> usize {
 /// A size that the stamp does not fit into, a mix that is too long, or a size for which there is no live frame.
 pub(crate) fn mix(shape: &TrafficShape, recycled: &[u8]) -> Result<Vec<types::mix_size>, TrafficError> {
     let sizes = shape.frame.sizes();
+    if shape.fragments != 1 {
+        return Err(TrafficError::Impossible(format!("datagrams in {} fragments", shape.fragments)));
+    }
     if sizes.len() > MAX_MIX {
         return Err(TrafficError::Impossible(format!(
             "a mix of {} sizes: it may have {MAX_MIX}",

@@ -133,7 +133,7 @@ fn check_offered(row: &Row, offered: u64) {
         .map(|phase| match phase.load {
             Load::PerSecond(rate) => rate * phase.seconds,
             Load::Burst(frames) => frames as f64,
-            Load::Maximum => offered as f64,
+            _ => offered as f64,
         })
         .sum();
     let tolerance = if matches!(row.phases[0].load, Load::Burst(_)) { 0.0 } else { 1.0 };

@@ -2,8 +2,8 @@
 
 use super::{Cell, Track, WIRE};
 use crate::ledger::Ledger;
-use crate::procedure::Measured;
-use crate::results::{CoreUse, CpuUse, Mark, MarkKind, Metric, Point};
+use crate::procedure::{Measured, ProcedureSpec};
+use crate::results::{CoreUse, CpuUse, LatencySummary, Mark, MarkKind, Metric, Point};
 use crate::stats::{Estimate, estimate, spread};
 use crate::trial::TrialOutcome;
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ type Key = (Metric, BTreeMap<String, String>);
 /// The points of a campaign: firewall by firewall, then costs.
 pub(super) fn of(cell: &Cell, tracks: &[Track]) -> Vec<Point> {
     let mut points: Vec<Point> = tracks.iter().flat_map(|track| points_of(cell, track)).collect();
-    mark_generator_limited(&mut points);
+    mark_generator_limited(cell, &mut points);
     if tracks.iter().any(|track| track.dut == WIRE) {
         let throughputs = points.iter().filter(|p| p.metric == Metric::Throughput && p.dut != WIRE);
         let costs: Vec<Point> = throughputs.map(|point| cost(cell, point, &points)).collect();
@@ -121,10 +121,12 @@ fn set_estimate(point: &mut Point, known: Option<Estimate>) {
 /// The rounds' own marks, each with its round when there are several, and rounds that have no such value.
 fn round_marks(rounds: &[Option<&Measured>]) -> Vec<Mark> {
     let mut marks = Vec::new();
+    let is_loss = rounds.iter().flatten().all(|measured| measured.metric == Metric::Loss);
     for (round, measured) in rounds.iter().enumerate() {
         let of_round = match measured {
             Some(measured) => measured.marks.clone(),
-            None => vec![note("not measured: two higher loads had shown no loss".into())],
+            None if is_loss => vec![note("not measured: two higher loads had shown no loss".into())],
+            None => vec![note("not measured".into())],
         };
         for mut mark in of_round {
             if rounds.len() > 1 {
@@ -148,20 +150,23 @@ fn marks_of_values(cell: &Cell, metric: Metric, values: &[f64], finished: usize)
     marks
 }
 
-/// A share of lost frames has a scale of its own: 0.1 % against 0.2 % is no instability, 10 % against 25 % is.
+/// A share of lost frames or connections has a scale of its own: 0.1 % against 0.2 % is no instability, 10 % against 25 % is.
 fn unstable(metric: Metric, values: &[f64]) -> Option<Mark> {
-    let difference = match metric {
-        Metric::Loss => {
-            values.iter().copied().fold(0.0, f64::max) - values.iter().copied().fold(1.0, f64::min)
-        }
-        _ => spread(values),
+    let of = match metric {
+        Metric::Loss => Some("frames"),
+        Metric::Failures | Metric::Surviving | Metric::ClosedByReset => Some("connections"),
+        _ => None,
+    };
+    let difference = match of {
+        Some(_) => values.iter().copied().fold(0.0, f64::max) - values.iter().copied().fold(1.0, f64::min),
+        None => spread(values),
     };
     (difference > UNSTABLE).then(|| Mark {
         kind: MarkKind::Unstable,
-        detail: match metric {
-            Metric::Loss => format!("the rounds differ by {:.1} % of the frames", difference * 100.0),
-            _ if difference.is_infinite() => "the rounds differ, and their median is 0".into(),
-            _ => format!("the rounds differ by {:.1} % of their median", difference * 100.0),
+        detail: match of {
+            Some(of) => format!("the rounds differ by {:.1} % of the {of}", difference * 100.0),
+            None if difference.is_infinite() => "the rounds differ, and their median is 0".into(),
+            None => format!("the rounds differ by {:.1} % of their median", difference * 100.0),
         },
     })
 }
@@ -190,13 +195,18 @@ fn add_deciding(point: &mut Point, deciding: &[&TrialOutcome]) {
     point.policy_load_seconds = deciding.iter().find_map(|o| o.policy_load_seconds);
 }
 
-/// The trial whose median latency is the middle one: summaries cannot be merged, and one that was measured is better than
+/// The trial whose median latency (or establishment time) is the middle one: summaries cannot be merged, and one that was measured is better than
 /// a made-up mixture. Where no latency was sampled, the last.
 fn typical<'a>(deciding: &[&'a TrialOutcome]) -> Option<&'a TrialOutcome> {
     let mut timed: Vec<(f64, &TrialOutcome)> =
-        deciding.iter().filter_map(|o| Some((o.latency_ns?.p50, *o))).collect();
+        deciding.iter().filter_map(|o| Some((times(o)?.p50, *o))).collect();
     timed.sort_by(|a, b| a.0.total_cmp(&b.0));
     timed.get(timed.len().saturating_sub(1) / 2).map(|(_, outcome)| *outcome).or(deciding.last().copied())
+}
+
+fn times(outcome: &TrialOutcome) -> Option<LatencySummary> {
+    let established = || outcome.sessions.as_ref().and_then(|sessions| sessions.times.established_ns);
+    outcome.latency_ns.or_else(established)
 }
 
 fn mean_cpu(deciding: &[&TrialOutcome]) -> CpuUse {
@@ -221,10 +231,17 @@ fn mean_cpu(deciding: &[&TrialOutcome]) -> CpuUse {
 }
 
 /// Marks rates that come near those of `wire`. Inline this says that the pipeline without a firewall is as slow.
-fn mark_generator_limited(points: &mut [Point]) {
+fn mark_generator_limited(cell: &Cell, points: &mut [Point]) {
     let wires: Vec<Point> = points.iter().filter(|p| p.dut == WIRE && p.valid).cloned().collect();
     for point in points.iter_mut().filter(|p| p.dut != WIRE && p.valid) {
-        let is_rate = matches!(point.metric, Metric::Throughput | Metric::Goodput);
+        let is_rate = matches!(
+            point.metric,
+            Metric::Throughput
+                | Metric::Goodput
+                | Metric::ConnectionRate
+                | Metric::TransactionRate
+                | Metric::TeardownRate
+        ) && is_searched(&cell.procedure);
         let wire = wires.iter().find(|w| w.metric == point.metric && w.factors == point.factors);
         if let Some(wire) = wire.filter(|w| is_rate && point.value >= w.value * GENERATOR_LIMITED) {
             point.marks.push(Mark {
@@ -236,6 +253,11 @@ fn mark_generator_limited(points: &mut [Point]) {
             });
         }
     }
+}
+
+/// A rate that the suite fixed is the same everywhere, and says nothing of the generator.
+fn is_searched(procedure: &ProcedureSpec) -> bool {
+    !matches!(procedure, ProcedureSpec::Steady(_))
 }
 
 /// What the firewall adds to each frame: the difference of the reciprocal rates, round by round. Its trials and ledger

@@ -120,10 +120,20 @@ fn options_make_the_plan_or_say_why_not() {
         (with(&["frame"]), "exit 2: --set frame: write FACTOR=V[,V…], as in --set frame=64,1518".into()),
         (with(&["flow=2"]), "exit 2: --set flow=2: no factor is called `flow`; did you mean `flows`?".into()),
         (
-            with(&["flows=5000000"]),
-            "exit 2: --set flows=5000000: `5000000` is no level of `flows`: it takes 1 to 4,000,000; `100k` and `1M` may \
+            with(&["flows=50000000"]),
+            "exit 2: --set flows=50000000: `50000000` is no level of `flows`: it takes 1 to 10,000,000; `100k` and `1M` may \
              be written"
                 .into(),
+        ),
+        (
+            with(&["flows=5000000"]),
+            "exit 2: test rate of suite small, with frame = 64, flows = 5000000, cores = 1: frames have 1 to 4000000 \
+             flows, not 5000000: more are for connections"
+                .into(),
+        ),
+        (
+            with(&["close=client"]),
+            "exit 2: --set close: it means nothing to any test of suite small".into(),
         ),
         (with(&["flows=1M,1000k"]), "exit 2: --set flows=1M,1000k: the level 1000000 is there twice".into()),
         (

@@ -16,23 +16,46 @@ pub const MOST_ATTEMPTS: u32 = 3;
 /// A generator behind its schedule is such a reason only where it does not share its core with the firewall
 /// ([`Placement::Isolated`], and real cards): inline, being behind is what the firewall costs, and [`counted_loss`]
 /// counts it.
+///
+/// Illegal traffic that got through is the firewall's failure, so such a trial is not even repeated.
 pub fn judge(request: &TrialRequest, outcome: &TrialOutcome, placement: Placement) -> Vec<Mark> {
     let mut marks: Vec<Mark> =
         outcome.faults.iter().map(|fault| mark(MarkKind::Note, format!("trial failed: {fault}"))).collect();
     let ledger = &outcome.ledger;
+    let what = if outcome.sessions.is_some() { "connections" } else { "frames" };
     if ledger.residual() != 0 {
         let detail =
-            format!("{} of {} offered frames are unaccounted for", ledger.residual(), ledger.offered);
+            format!("{} of {} offered {what} are unaccounted for", ledger.residual(), ledger.offered);
         marks.push(mark(MarkKind::LedgerUnbalanced, detail));
     }
     if ledger.offered == 0 {
-        marks.push(mark(MarkKind::Note, "trial failed: no frame was offered"));
+        let detail = if outcome.sessions.is_some() { "connection" } else { "frame" };
+        marks.push(mark(MarkKind::Note, format!("trial failed: no {detail} was offered")));
     }
     if placement == Placement::Isolated && has_schedule(request) && is_behind(outcome) {
-        let detail = format!("{} of {} frames were not sent in time", ledger.not_sent, ledger.offered);
+        let detail = format!("{} of {} {what} were not sent in time", ledger.not_sent, ledger.offered);
         marks.push(mark(MarkKind::GeneratorBehind, detail));
     }
+    marks.extend(got_through(outcome));
     marks
+}
+
+/// `7 of 4000 illegal attempts got through: address 5, port 2`.
+fn got_through(outcome: &TrialOutcome) -> Option<Mark> {
+    let illegal = outcome.sessions.as_ref()?.illegal.as_ref()?;
+    let total = illegal.total_got_through();
+    if total == 0 {
+        return None;
+    }
+    let attempted: u64 = illegal.attempted.values().sum();
+    let kinds: Vec<String> = illegal
+        .got_through
+        .iter()
+        .filter(|(_, count)| **count > 0)
+        .map(|(kind, count)| format!("{kind} {count}"))
+        .collect();
+    let detail = format!("{total} of {attempted} illegal attempts got through: {}", kinds.join(", "));
+    Some(mark(MarkKind::IllegalGotThrough, detail))
 }
 
 /// The share of the offered frames that counts as lost, 0 to 1. Frames not sent count (draft-ietf-bmwg-mlrsearch
@@ -54,7 +77,8 @@ fn is_behind(outcome: &TrialOutcome) -> bool {
 }
 
 fn has_schedule(request: &TrialRequest) -> bool {
-    request.phases.iter().all(|phase| matches!(phase.load, Load::PerSecond(_)))
+    let has = |load| matches!(load, Load::PerSecond(_) | Load::Ramp { .. } | Load::Open { .. });
+    request.phases.iter().all(|phase| has(phase.load))
 }
 
 /// Stands between the rig and a method: repeats trials that must not count, and gives up after [`MOST_ATTEMPTS`].
@@ -74,7 +98,8 @@ impl<M: Method + 'static> Guarded<M> {
     fn failed(&mut self, outcome: &TrialOutcome, marks: Vec<Mark>) {
         self.failed_attempts += 1;
         self.best_rate = self.best_rate.max(sent_rate(outcome));
-        if self.failed_attempts < MOST_ATTEMPTS {
+        let firewalls_fault = marks.iter().any(|m| m.kind == MarkKind::IllegalGotThrough);
+        if self.failed_attempts < MOST_ATTEMPTS && !firewalls_fault {
             return;
         }
         let behind_only = marks.iter().all(|m| m.kind == MarkKind::GeneratorBehind);

@@ -1,21 +1,13 @@
-//! The search for a throughput, as every procedure uses it that needs one: finds out the highest load worth offering,
-//! runs [`Search`] and keeps the outcomes of its trials.
+//! The search for a throughput, or for a rate or number of connections, as every procedure uses it that needs one: finds
+//! out the highest load worth offering, runs [`Search`] and keeps the outcomes of its trials.
 
-use super::guard::{counted_loss, sent_rate};
+use super::axis::Axis;
 use super::{SearchSpec, mark};
 use crate::results::{Mark, MarkKind};
 use crate::search::{Goal, Search, TrialRecord};
 use crate::shape::Placement;
 use crate::stats::median;
-use crate::trial::{Load, TrialOutcome, TrialRequest};
-
-/// The lowest load that the generator paces, in frames/s.
-const MIN_LOAD: f64 = 100.0;
-
-/// Inline, the rate of an unpaced trial is already what the whole pipeline can do. Whatever is offered above it is not
-/// sent, and counts as lost, so the search may look this many times higher without a further trial: room enough
-/// for a first trial that the machine disturbed.
-const INLINE_HEADROOM: f64 = 4.0;
+use crate::trial::{TrialOutcome, TrialRequest};
 
 /// A generator that was behind is next asked for a little less than what it had managed.
 const LOWERED_SHARE: f64 = 0.99;
@@ -26,9 +18,9 @@ const MOST_LOWERINGS: u32 = 3;
 /// A throughput that was found.
 #[derive(Debug, Clone)]
 pub(super) struct Found {
-    /// Frames/s forwarded at the relevant lower bound.
+    /// Frames/s forwarded at the relevant lower bound; or legal connections/s, or connections.
     pub(super) throughput: f64,
-    /// The highest load that can be offered, in frames/s.
+    /// The highest load that can be offered, in the same unit.
     pub(super) max_load: f64,
     pub(super) deciding: Vec<TrialOutcome>,
     pub(super) marks: Vec<Mark>,
@@ -42,6 +34,7 @@ pub(super) enum Poll {
 }
 
 pub(super) struct LoadSearch {
+    axis: Axis,
     goal: Goal,
     placement: Placement,
     /// `None` until the maximum load is known.
@@ -57,12 +50,18 @@ pub(super) struct LoadSearch {
 }
 
 impl LoadSearch {
+    /// A search for a throughput.
     pub(super) fn new(spec: &SearchSpec, placement: Placement) -> Self {
+        Self::along(Axis::Frames, spec, placement)
+    }
+
+    pub(super) fn along(axis: Axis, spec: &SearchSpec, placement: Placement) -> Self {
         let goal = spec.goal();
-        let search = spec.max_load.map(|max_load| search_up_to(goal, max_load));
+        let search = axis.known_maximum(spec).map(|max_load| search_up_to(&axis, goal, max_load));
         let first_is_unpaced = search.is_none();
-        let unpaced_maximum = first_is_unpaced && placement == Placement::Isolated;
+        let unpaced_maximum = first_is_unpaced && axis.maximum_is_a_load(placement);
         Self {
+            axis,
             goal,
             placement,
             search,
@@ -99,17 +98,19 @@ impl LoadSearch {
         let Some(search) = &mut self.search else { return true };
         let Some((load, seconds)) = search.next() else { return true };
         // The unpaced trial offered what it could; measured against the maximum, the rest of it was not sent.
+        let achieved = self.axis.achieved(outcome);
         let loss = if self.outcomes.is_empty() && self.first_is_unpaced {
-            counted_loss(outcome).max(1.0 - outcome.forwarding_rate() / load)
+            self.axis.counted_loss(outcome).max(1.0 - achieved / load)
         } else {
-            counted_loss(outcome)
+            self.axis.counted_loss(outcome)
         };
-        search.record(load, seconds, loss, outcome.forwarding_rate());
+        search.record(load, seconds, loss, achieved);
         self.outcomes.push(outcome.clone());
         true
     }
 
-    /// Restarts below a maximum that the generator can reach; false when it is not searching or was lowered too often.
+    /// Restarts below a maximum that the generator can reach (`rate` as ledgers count it); false when it is not searching or
+    /// was lowered too often.
     pub(super) fn lower_maximum(&mut self, rate: f64) -> bool {
         if self.ended.is_some() || self.lowerings == MOST_LOWERINGS || rate <= 0.0 {
             return false;
@@ -117,7 +118,8 @@ impl LoadSearch {
         self.lowerings += 1;
         self.unpaced_maximum = false;
         self.first_is_unpaced = false;
-        self.search = Some(search_up_to(self.goal, rate * LOWERED_SHARE));
+        let max_load = self.axis.whole(rate) * LOWERED_SHARE;
+        self.search = Some(search_up_to(&self.axis, self.goal, max_load));
         self.outcomes.clear();
         true
     }
@@ -132,24 +134,40 @@ impl LoadSearch {
     }
 
     fn next_request(&mut self) -> Option<TrialRequest> {
+        while self.knows_next() {}
         let Some(search) = &mut self.search else {
-            return Some(TrialRequest::constant(Load::Maximum, self.goal.first_trial_seconds()));
+            return Some(self.axis.unpaced(self.goal.first_trial_seconds()));
         };
         let max_load = search.max_load();
         search.next().map(|(load, seconds)| {
             let unpaced = self.unpaced_maximum && load >= max_load;
-            let load = if unpaced { Load::Maximum } else { Load::PerSecond(load) };
-            TrialRequest::constant(load, seconds)
+            if unpaced { self.axis.unpaced(seconds) } else { self.axis.request(load, seconds) }
         })
     }
 
+    /// Loads that come to the same whole number are the same trial, which need not be run again; true when one was.
+    fn knows_next(&mut self) -> bool {
+        let Some(search) = &mut self.search else { return false };
+        let Some((load, seconds)) = search.next() else { return false };
+        let request = self.axis.request(load, seconds);
+        let same = |t: &TrialRecord| t.load != load && self.axis.request(t.load, t.seconds) == request;
+        let Some(known) = search.trials().iter().position(same) else { return false };
+        let (loss, achieved) = (search.trials()[known].loss_ratio, search.trials()[known].forwarding_rate);
+        search.record(load, seconds, loss, achieved);
+        self.outcomes.push(self.outcomes[known].clone());
+        true
+    }
+
     fn learn_maximum(&mut self, outcome: &TrialOutcome) {
-        let headroom = if self.placement == Placement::Inline { INLINE_HEADROOM } else { 1.0 };
-        let max_load = sent_rate(outcome) * headroom;
+        let max_load = self.axis.learnt_maximum(outcome, self.placement);
         if max_load > 0.0 {
-            self.search = Some(search_up_to(self.goal, max_load));
+            self.search = Some(search_up_to(&self.axis, self.goal, max_load));
         } else {
-            self.ended = Some(Err(vec![mark(MarkKind::NoLowerBound, "the generator could send no frame")]));
+            let detail = match self.axis {
+                Axis::Frames => "the generator could send no frame",
+                _ => "the generator could open no connection",
+            };
+            self.ended = Some(Err(vec![mark(MarkKind::NoLowerBound, detail)]));
         }
     }
 
@@ -157,44 +175,49 @@ impl LoadSearch {
         let Some(search) = &self.search else { return Err(Vec::new()) };
         let result = search.result().swap_remove(0);
         let (Some(lower), Some(conditional)) = (result.lower, result.conditional_throughput) else {
-            return Err(vec![mark(MarkKind::NoLowerBound, no_lower_bound(&self.goal, search.trials()))]);
+            return Err(vec![mark(MarkKind::NoLowerBound, self.no_lower_bound(search.trials()))]);
         };
         let deciding: Vec<TrialOutcome> = result.deciding.iter().map(|&i| self.outcomes[i].clone()).collect();
-        let rates: Vec<f64> = deciding.iter().map(TrialOutcome::forwarding_rate).collect();
+        let values: Vec<f64> = deciding.iter().map(|outcome| self.axis.value(outcome)).collect();
+        let unit = self.axis.unit();
         let mut marks = Vec::new();
         if self.lowerings > 0 {
-            let detail = format!("the generator could send no more than {:.0} frames/s", search.max_load());
+            let detail = format!("the generator could send no more than {:.0} {unit}", search.max_load());
             marks.push(mark(MarkKind::Note, detail));
         }
         if result.upper.is_none() {
-            let detail = format!("the goal was still met at the highest load, {lower:.0} frames/s");
+            let why =
+                self.axis.why_no_more(search.max_load()).map_or(String::new(), |why| format!(": {why}"));
+            let detail = format!("the goal was still met at the highest load, {lower:.0} {unit}{why}");
             marks.push(mark(MarkKind::NoUpperBound, detail));
         }
         if !result.converged {
             let upper = result.upper.unwrap_or(search.max_load());
             let detail = format!(
-                "the search ended after {} trials with the throughput between {lower:.0} and {upper:.0} frames/s",
+                "the search ended after {} trials with the answer between {lower:.0} and {upper:.0} {unit}",
                 search.trials().len()
             );
             marks.push(mark(MarkKind::Note, detail));
         }
-        let throughput = median(&rates).map_or(conditional, |rate| rate.min(conditional));
-        Ok(Found { throughput, max_load: search.max_load(), deciding, marks })
+        let conditional = self.axis.legal(conditional);
+        let throughput = median(&values).map_or(conditional, |value| value.min(conditional));
+        Ok(Found { throughput, max_load: self.axis.legal(search.max_load()), deciding, marks })
+    }
+
+    fn no_lower_bound(&self, trials: &[TrialRecord]) -> String {
+        let least = trials.iter().min_by(|a, b| a.loss_ratio.total_cmp(&b.loss_ratio));
+        least.map_or_else(String::new, |t| {
+            format!(
+                "no load met the goal of {}; the best trial lost {:.4} % at {:.0} {}",
+                self.axis.goal(&self.goal),
+                t.loss_ratio * 100.0,
+                t.load,
+                self.axis.unit()
+            )
+        })
     }
 }
 
-fn search_up_to(goal: Goal, max_load: f64) -> Search {
-    Search::new(vec![goal], MIN_LOAD.min(max_load / 2.0), max_load)
-}
-
-fn no_lower_bound(goal: &Goal, trials: &[TrialRecord]) -> String {
-    let least = trials.iter().min_by(|a, b| a.loss_ratio.total_cmp(&b.loss_ratio));
-    least.map_or_else(String::new, |t| {
-        format!(
-            "no load met the goal of {} % loss; the best trial lost {:.4} % at {:.0} frames/s",
-            goal.loss_ratio * 100.0,
-            t.loss_ratio * 100.0,
-            t.load
-        )
-    })
+fn search_up_to(axis: &Axis, goal: Goal, max_load: f64) -> Search {
+    Search::new(vec![goal], axis.least(max_load), max_load)
 }

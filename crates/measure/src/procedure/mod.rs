@@ -6,20 +6,37 @@
 //! A trial that must not count ([`judge`]) never reaches a procedure's method: it is repeated, up to
 //! [`MOST_ATTEMPTS`] in all, and then the value is given up and says why.
 
+mod axis;
 mod back_to_back;
+mod capacity;
 mod guard;
 mod latency;
 mod load_search;
 mod loss_curve;
+mod rate;
 mod recovery;
+mod replacement;
+mod resets;
+mod session_rate;
+mod session_spec;
+#[cfg(test)]
+mod session_tests;
 #[cfg(test)]
 pub(crate) mod simulated;
+#[cfg(test)]
+pub(crate) mod simulated_sessions;
 mod spec;
+mod steady;
 #[cfg(test)]
 mod tests;
 mod throughput;
+mod times;
 
 pub use guard::{BEHIND_TOLERANCE, MOST_ATTEMPTS, counted_loss, judge};
+pub use session_spec::{
+    CapacitySpec, Flood, FloodTime, RateOf, RateSpec, ReplacementSpec, ResetsSpec, SessionRateSpec,
+    SteadySpec,
+};
 pub(crate) use spec::typical_trial_seconds;
 pub use spec::{
     BackToBackSpec, LatencyLoad, LatencySpec, LossCurveSpec, OverloadRecoverySpec, Preset, ProcedureSpec,
@@ -46,7 +63,7 @@ pub enum Step {
 pub struct Measured {
     /// What was measured.
     pub metric: Metric,
-    /// Factors that the procedure itself varied, beside the cell's: `load`.
+    /// Factors that the procedure itself varied, beside the cell's: `load`, `phase`, `resets`.
     pub factors: BTreeMap<String, String>,
     /// The value in the metric's unit; 0 when it is not valid.
     pub value: f64,
@@ -70,8 +87,13 @@ impl Measured {
     }
 
     /// The same at one level of the factor `load`.
-    fn at_load(mut self, level: String) -> Self {
-        self.factors.insert("load".into(), level);
+    fn at_load(self, level: String) -> Self {
+        self.at("load", level)
+    }
+
+    /// The same at one level of a factor of the procedure's own.
+    fn at(mut self, factor: &str, level: impl Into<String>) -> Self {
+        self.factors.insert(factor.into(), level.into());
         self
     }
 }
@@ -105,6 +127,12 @@ impl ProcedureSpec {
             ProcedureSpec::ResetRecovery(s) => {
                 Guarded::boxed(recovery::Recovery::after_reset(s, placement), placement)
             }
+            ProcedureSpec::Rate(s) => Guarded::boxed(rate::Rate::new(&s, placement), placement),
+            ProcedureSpec::Capacity(s) => Guarded::boxed(capacity::Capacity::new(&s, placement), placement),
+            ProcedureSpec::SessionRate(s) => Guarded::boxed(session_rate::SessionRate::new(s), placement),
+            ProcedureSpec::Steady(s) => Guarded::boxed(steady::Steady::new(s), placement),
+            ProcedureSpec::Resets(s) => Guarded::boxed(resets::Resets::new(s), placement),
+            ProcedureSpec::Replacement(s) => Guarded::boxed(replacement::Replacement::new(s), placement),
         }
     }
 
@@ -122,6 +150,12 @@ impl ProcedureSpec {
             ProcedureSpec::OverloadRecovery(_) | ProcedureSpec::ResetRecovery(_) => {
                 vec![lost(Metric::Recovery)]
             }
+            ProcedureSpec::Rate(spec) => rate::metrics(spec.of).iter().copied().map(lost).collect(),
+            ProcedureSpec::Capacity(_) => vec![lost(Metric::ConcurrentConnections)],
+            ProcedureSpec::SessionRate(_) => session_rate::METRICS.map(lost).into(),
+            ProcedureSpec::Steady(spec) => steady::lost(spec, marks),
+            ProcedureSpec::Resets(_) => resets::KINDS.map(|kind| resets::lost(kind, marks.to_vec())).into(),
+            ProcedureSpec::Replacement(_) => replacement::METRICS.map(lost).into(),
         }
     }
 }

@@ -92,7 +92,8 @@ fn ledger(offered: u64, sent: u64, capacity: u64) -> Ledger {
     Ledger { offered, not_sent: offered - sent, not_received: sent - received, received, ..Ledger::default() }
 }
 
-fn nothing(seconds: f64) -> TrialOutcome {
+/// An outcome of so many seconds in which nothing was sent.
+pub(crate) fn nothing(seconds: f64) -> TrialOutcome {
     let core = CoreUse { core: 0, system: 0.2, interrupt: 0.5, idle: 0.3, ..CoreUse::default() };
     TrialOutcome {
         seconds,

@@ -1,6 +1,7 @@
 //! What a suite asks for: one plain value a procedure, with the units and ranges of every field. Whoever makes these
 //! values checks the ranges; the procedures take them at their word.
 
+use super::session_spec::{CapacitySpec, RateSpec, ReplacementSpec, ResetsSpec, SessionRateSpec, SteadySpec};
 use crate::search::Goal;
 use crate::trial::{Load, Phase, TrialRequest};
 
@@ -126,6 +127,18 @@ pub enum ProcedureSpec {
     OverloadRecovery(OverloadRecoverySpec),
     /// RFC 2544 section 26.6.
     ResetRecovery(ResetRecoverySpec),
+    /// RFC 3511 sections 5.3, 5.4, 5.7.
+    Rate(RateSpec),
+    /// RFC 3511 section 5.2.
+    Capacity(CapacitySpec),
+    /// EANTC 2001: a number of connections at a rate.
+    SessionRate(SessionRateSpec),
+    /// PoliWall 2012: a rate over time.
+    Steady(SteadySpec),
+    /// EANTC 2001: resets against open connections.
+    Resets(ResetsSpec),
+    /// The policy replaced under load.
+    Replacement(ReplacementSpec),
 }
 
 impl SearchSpec {
@@ -144,7 +157,7 @@ impl SearchSpec {
     }
 
     /// Seconds that the search usually takes.
-    fn typical_seconds(&self) -> f64 {
+    pub(super) fn typical_seconds(&self) -> f64 {
         let goal = self.goal();
         let deciding = match self.preset {
             Preset::Mlr => 5.0,
@@ -185,6 +198,12 @@ impl ProcedureSpec {
             ProcedureSpec::ResetRecovery(spec) => {
                 spec.search.typical_seconds() + trials(1.0, spec.trial_seconds)
             }
+            ProcedureSpec::Rate(spec) => spec.typical_seconds(),
+            ProcedureSpec::Capacity(spec) => spec.typical_seconds(),
+            ProcedureSpec::SessionRate(spec) => spec.typical_seconds(),
+            ProcedureSpec::Steady(spec) => spec.typical_seconds(),
+            ProcedureSpec::Resets(spec) => spec.typical_seconds(),
+            ProcedureSpec::Replacement(spec) => spec.typical_seconds(),
         }
     }
 }
@@ -203,12 +222,22 @@ pub(super) fn percent(share: f64) -> String {
 
 /// Seconds that a trial usually takes.
 pub(crate) fn typical_trial_seconds(request: &TrialRequest) -> f64 {
-    // A burst is over long before the time that it may take.
-    let phase = |p: &Phase| if matches!(p.load, Load::Burst(_)) { 0.0 } else { p.seconds };
-    trials(1.0, request.phases.iter().map(phase).sum())
+    let phase = |p: &Phase| match p.load {
+        // A burst is over long before the time that it may take.
+        Load::Burst(_) => 0.0,
+        Load::Open { connections, per_second } => connections as f64 / per_second + p.seconds,
+        _ => p.seconds,
+    };
+    let resets = request.resets.map_or(0.0, |resets| match request.phases[..] {
+        [Phase { load: Load::Open { connections, .. }, .. }] => {
+            connections as f64 * f64::from(resets.each) * 2.0 / resets.per_second
+        }
+        _ => 0.0,
+    });
+    trials(1.0, request.phases.iter().map(phase).sum::<f64>() + resets)
 }
 
 /// Seconds of some trials, each with a tenth of a second to set it up and to collect what it counted.
-fn trials(count: f64, seconds: f64) -> f64 {
+pub(super) fn trials(count: f64, seconds: f64) -> f64 {
     count * (seconds + 0.1)
 }

@@ -6,7 +6,7 @@ use super::problem::{Collector, Problems, suggestion};
 use super::read::{Located, Section, items, plain_text, wrong_type};
 use super::{
     Expectation, Factor, Layout, MAX_COMBINATIONS, Profile, Suite, Test, Variant, combination_count,
-    combinations,
+    combinations, describe,
 };
 use crate::published;
 use crate::results::{Tick, TickStatus};
@@ -185,7 +185,7 @@ fn test(
     let title = s.required_text("title", c);
     let procedure = procedure(&mut s, c);
     let layout = layout(&mut s, c);
-    let factors = factors(&mut s, "[test.factors]", c);
+    let factors = factors(&mut s, "[test.factors]", procedure, c);
     let parameters = Parameters::read(&mut s, c);
     refuse_idle_parameters(&mut s, procedure, c);
 
@@ -231,7 +231,7 @@ fn own_part(
     }
     let own = OwnPart {
         skip: s.flag("skip", c).unwrap_or(false),
-        factors: factors(&mut s, &format!("[test.{name}.factors]"), c),
+        factors: factors(&mut s, &format!("[test.{name}.factors]"), procedure, c),
         parameters: Parameters::read(&mut s, c),
     };
     refuse_idle_parameters(&mut s, procedure, c);
@@ -273,7 +273,12 @@ fn refuse_idle_parameters(s: &mut Section<'_>, procedure: Option<ProcedureKind>,
     }
 }
 
-fn factors(s: &mut Section<'_>, what: &str, c: &mut Collector<'_>) -> BTreeMap<Factor, Vec<String>> {
+fn factors(
+    s: &mut Section<'_>,
+    what: &str,
+    procedure: Option<ProcedureKind>,
+    c: &mut Collector<'_>,
+) -> BTreeMap<Factor, Vec<String>> {
     let mut found = BTreeMap::new();
     let Some(table) = s.section("factors", what, c) else { return found };
     for (key, value) in table.entries() {
@@ -282,6 +287,11 @@ fn factors(s: &mut Section<'_>, what: &str, c: &mut Collector<'_>) -> BTreeMap<F
             c.report(key.span, format!("no factor is called `{}`", key.value), Some(help));
             continue;
         };
+        if let Some(procedure) = procedure.filter(|procedure| !factor.matters_to(*procedure)) {
+            let message = format!("`{}` means nothing to the procedure `{}`", key.value, procedure.name());
+            c.report(key.span, message, Some(format!("it belongs to {}", factor.procedures())));
+            continue;
+        }
         let mut levels: Vec<String> = Vec::new();
         for item in items(value) {
             let Some(text) = plain_text(item.get_ref()) else {
@@ -331,12 +341,26 @@ fn variant_problem(test: &Test, variant: &Variant) -> Option<(String, Option<Str
         let help = "write loads = [\"40%\"]: shares of the throughput, or frames a second";
         return Some(("a latency test needs `loads`".into(), Some(help.into())));
     }
-    let cells = match combinations(&variant.factors, 0) {
+    let needs_rate = matches!(test.procedure, ProcedureKind::Steady | ProcedureKind::Replacement);
+    if needs_rate && variant.parameters.connection_rate.is_none() {
+        let help = "write connection_rate = 10000: connections a second";
+        return Some((
+            format!("a {} test needs `connection_rate`", test.procedure.name()),
+            Some(help.into()),
+        ));
+    }
+    let cells = match combinations(test.procedure, &variant.factors, 0) {
         Ok(cells) => cells,
         Err((levels, problem)) => {
             return Some((problem.to_string(), Some(format!("this is the combination {levels}"))));
         }
     };
+    for (levels, setup) in &cells {
+        if let Err(problem) = variant.check(test.procedure, levels, setup) {
+            let help = format!("this is the combination {}", describe(levels, &variant.factors));
+            return Some((problem.to_string(), Some(help)));
+        }
+    }
     if variant.needs_link() && cells.iter().any(|(_, setup)| setup.link_bits_per_second.is_none()) {
         let help = "give the factor `link` a rate such as \"100M\"";
         return Some(("a load is a share of the link, but the link has no rate".into(), Some(help.into())));

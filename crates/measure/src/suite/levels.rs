@@ -1,95 +1,39 @@
 //! One level for every factor, and the [`Setup`] that they make together, or why they cannot go together.
 
 use super::factor::Factor;
-use crate::frame::{FrameError, FrameMix, FrameSize};
+use super::parameters::ProcedureKind;
+use super::sessions::{CLOSES, ORDERS, SessionLevels};
+use super::setup_problem::SetupProblem;
+use super::text::{
+    count, directions, flag, flood, flood_text, illegal, illegal_text, link, name_of, one_of, rate_text,
+    seconds,
+};
+use crate::frame::{FrameMix, FrameSize};
+use crate::procedure::Flood;
 use crate::shape::{
     Directions, IpVersion, Placement, PolicyShape, Setup, TestProtocol, TrafficShape, UdpChecksum, Zone,
     ZoneForm,
 };
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
 
-/// Most flows that the generator can keep apart.
+/// Most flows that the generator of frames can keep apart.
 pub const MAX_FLOWS: u32 = 4_000_000;
+/// Most connections that the TCP engine holds, and pairs of client address and port that it uses.
+pub const MAX_CONNECTIONS: u32 = 10_000_000;
 /// Hosts that every zone has room for.
 pub const MAX_HOSTS: u32 = 32_256;
+/// Addresses that connections may come from.
+pub const MAX_CLIENTS: u32 = 65_536;
+/// Ports of one client address: 1024 to 65535.
+pub const CLIENT_PORTS: u32 = 64_512;
+/// Pairs of client address and port by default.
+const DEFAULT_PAIRS: u32 = CLIENT_PORTS;
+/// Flows of frames by default.
+const DEFAULT_FLOWS: u32 = 1000;
 /// Source addresses by default, if the flows divide into so many (EANTC's number of clients).
 const DEFAULT_CLIENTS: u32 = 20;
 /// Destination addresses by default, if the flows of a client divide into so many.
 const DEFAULT_SERVERS: u32 = 10;
-
-/// Why levels that are right by themselves cannot go together.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SetupProblem {
-    /// A frame is too small for its IP version.
-    #[error("{0}")]
-    Frame(#[from] FrameError),
-    /// Clients and servers would not all have the same number of flows.
-    #[error("{flows} flows cannot be shared out evenly between {clients} clients and {servers} servers: flows must be a multiple of clients x servers = {}", u64::from(*clients) * u64::from(*servers))]
-    Uneven {
-        /// Flows.
-        flows: u32,
-        /// Clients.
-        clients: u32,
-        /// Servers.
-        servers: u32,
-    },
-    /// A core would have no flow to send.
-    #[error("{cores} cores need at least as many flows, one each, not {flows}")]
-    IdleCores {
-        /// Cores.
-        cores: u32,
-        /// Flows.
-        flows: u32,
-    },
-    /// The matching rule would stand behind the last one.
-    #[error("the match cannot be at rule {position} of {rules}: write 1 to {rules}, `first` or `last`")]
-    MatchBeyondRules {
-        /// Position.
-        position: u32,
-        /// Rules.
-        rules: u32,
-    },
-    /// A numbered match, but no rules.
-    #[error("the match cannot be at rule {0} of a policy without rules: give `rules` a level of {0} or more")]
-    MatchWithoutRules(u32),
-    /// State without a policy.
-    #[error(
-        "stateful = true needs a policy: with rules = 0 there is no filter at all, so nothing keeps state"
-    )]
-    StateWithoutRules,
-    /// NAT with traffic in both directions.
-    #[error(
-        "reverse traffic through NAT is not in this version: use directions = \"one-way\" with nat = true"
-    )]
-    NatTwoWay,
-    /// NAT among stateless rules.
-    #[error("nat = true with rules needs stateful = true: translation keeps state by its nature")]
-    NatWithoutState,
-    /// A block list that the traffic cannot meet.
-    #[error("block lists hold IPv4 addresses in this version: use ip = 4 with lists")]
-    ListsInV6,
-    /// IPv6 without UDP checksum.
-    #[error("udp_checksum = \"zero\" is not allowed with ip = 6 (RFC 8200 section 8.1): use \"valid\"")]
-    ZeroChecksumInV6,
-    /// The machine has too few cores.
-    #[error("this needs {needed} cores ({why}) and the machine has {available}: try `--cores {}`", cores_that_fit(*.needed, *.asked, *.available))]
-    MachineCannot {
-        /// Cores needed in all.
-        needed: u32,
-        /// Cores asked for.
-        asked: u32,
-        /// Cores there.
-        available: u32,
-        /// What they are needed for.
-        why: &'static str,
-    },
-}
-
-/// The most that `--cores` may ask for when `needed - asked` cores are wanted besides; at least 1.
-fn cores_that_fit(needed: u32, asked: u32, available: u32) -> u32 {
-    available.saturating_sub(needed.saturating_sub(asked)).max(1)
-}
 
 /// Position of the rule that allows the test traffic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +46,7 @@ enum Match {
 /// One level for every factor; what a suite does not say has its default.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Levels {
+    kind: ProcedureKind,
     frame: FrameMix,
     flows: u32,
     clients: Option<u32>,
@@ -114,19 +59,36 @@ pub(crate) struct Levels {
     stateful: Option<bool>,
     nat: bool,
     lists: u32,
+    list_sets: u32,
+    countries: u32,
+    sessions: SessionLevels,
+    fragments: u32,
     link: Option<u64>,
     udp_checksum: Option<UdpChecksum>,
     pub(crate) placement: Placement,
     pub(crate) cores: u32,
 }
 
-impl Default for Levels {
-    fn default() -> Self {
+/// What a trial needs to know beside its [`Setup`].
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Beside {
+    /// The flood, without its time.
+    pub(crate) flood: Option<Flood>,
+    /// Connections that are opened and held.
+    pub(crate) connections: u32,
+    /// Seconds that they stay idle.
+    pub(crate) hold_seconds: f64,
+}
+
+impl Levels {
+    /// The defaults of a procedure.
+    pub(crate) fn of(kind: ProcedureKind) -> Self {
         #[expect(clippy::unwrap_used, reason = "64 is a frame size")]
         let smallest = FrameSize::new(FrameSize::MIN_BYTES).unwrap();
         Self {
+            kind,
             frame: FrameMix::fixed(smallest),
-            flows: 1000,
+            flows: if kind.has_sessions() { DEFAULT_PAIRS } else { DEFAULT_FLOWS },
             clients: None,
             servers: None,
             directions: Directions::OneWay,
@@ -137,15 +99,17 @@ impl Default for Levels {
             stateful: None,
             nat: false,
             lists: 0,
+            list_sets: 1,
+            countries: 0,
+            sessions: SessionLevels::of(kind),
+            fragments: 1,
             link: None,
             udp_checksum: None,
             placement: Placement::Inline,
             cores: 1,
         }
     }
-}
 
-impl Levels {
     /// Sets one factor.
     ///
     /// # Errors
@@ -155,8 +119,8 @@ impl Levels {
         let count = |range| count(text, range).ok_or_else(wrong);
         match factor {
             Factor::Frame => self.frame = FrameMix::parse(text).map_err(|e| e.to_string())?,
-            Factor::Flows => self.flows = count(1..=MAX_FLOWS)?,
-            Factor::Clients => self.clients = Some(count(1..=MAX_HOSTS)?),
+            Factor::Flows => self.flows = count(1..=MAX_CONNECTIONS)?,
+            Factor::Clients => self.clients = Some(count(1..=MAX_CLIENTS)?),
             Factor::Servers => self.servers = Some(count(1..=MAX_HOSTS)?),
             Factor::Directions => self.directions = directions(text).ok_or_else(wrong)?,
             Factor::Zones => {
@@ -177,6 +141,20 @@ impl Levels {
             Factor::Stateful => self.stateful = Some(flag(text).ok_or_else(wrong)?),
             Factor::Nat => self.nat = flag(text).ok_or_else(wrong)?,
             Factor::Lists => self.lists = count(0..=100_000_000)?,
+            Factor::ListSets => self.list_sets = count(1..=3)?,
+            Factor::Countries => self.countries = count(0..=100_000)?,
+            Factor::Transactions => {
+                self.sessions.transactions = u16::try_from(count(0..=65_535)?).map_err(|_| wrong())?;
+            }
+            Factor::Answer => self.sessions.answer_bytes = count(1..=65_536)?,
+            Factor::Close => self.sessions.close = one_of(text, &CLOSES).ok_or_else(wrong)?,
+            Factor::Order => self.sessions.order = one_of(text, &ORDERS).ok_or_else(wrong)?,
+            Factor::Hold => self.sessions.hold_seconds = seconds(text).ok_or_else(wrong)?,
+            Factor::Reuse => self.sessions.reuse_seconds = seconds(text).ok_or_else(wrong)?,
+            Factor::Connections => self.sessions.connections = count(1..=MAX_CONNECTIONS)?,
+            Factor::Illegal => self.sessions.illegal = illegal(text).ok_or_else(wrong)?,
+            Factor::Attack => self.sessions.flood = flood(text).ok_or_else(wrong)?,
+            Factor::Fragments => self.fragments = count(1..=2)?,
             Factor::Link => self.link = link(text).ok_or_else(wrong)?,
             Factor::UdpChecksum => {
                 let known = [("zero", UdpChecksum::Zero), ("valid", UdpChecksum::Valid)];
@@ -220,6 +198,18 @@ impl Levels {
             Factor::Stateful => self.stateful().to_string(),
             Factor::Nat => self.nat.to_string(),
             Factor::Lists => self.lists.to_string(),
+            Factor::ListSets => self.list_sets().to_string(),
+            Factor::Countries => self.countries.to_string(),
+            Factor::Transactions => self.sessions.transactions.to_string(),
+            Factor::Answer => self.sessions.answer_bytes.to_string(),
+            Factor::Close => name_of(&self.sessions.close, &CLOSES),
+            Factor::Order => name_of(&self.sessions.order, &ORDERS),
+            Factor::Hold => self.sessions.hold_seconds.to_string(),
+            Factor::Reuse => self.sessions.reuse_seconds.to_string(),
+            Factor::Connections => self.sessions.connections.to_string(),
+            Factor::Illegal => self.sessions.illegal.as_ref().map_or("none".into(), illegal_text),
+            Factor::Attack => self.sessions.flood.as_ref().map_or("none".into(), flood_text),
+            Factor::Fragments => self.fragments.to_string(),
             Factor::Link => self.link.map_or("none".into(), rate_text),
             Factor::UdpChecksum => match self.udp_checksum() {
                 UdpChecksum::Zero => "zero".into(),
@@ -233,24 +223,52 @@ impl Levels {
         }
     }
 
-    /// Every factor but placement and cores, which results keep apart.
-    pub(crate) fn factors(&self) -> BTreeMap<String, String> {
+    /// Every factor that matters to the procedure, but placement and cores, which results keep apart. Of frames, factors
+    /// that came with connections stand only where the suite or the user names them, so that results remain comparable.
+    pub(crate) fn factors<T>(&self, named: &BTreeMap<Factor, T>) -> BTreeMap<String, String> {
+        let shown = |factor: &Factor| match factor {
+            Factor::Placement | Factor::Cores => false,
+            Factor::ListSets | Factor::Countries | Factor::Fragments => {
+                named.contains_key(factor) || self.kind.has_sessions()
+            }
+            _ => true,
+        };
         Factor::ALL
             .into_iter()
-            .filter(|factor| !matches!(factor, Factor::Placement | Factor::Cores))
+            .filter(|factor| factor.matters_to(self.kind) && shown(factor))
             .map(|factor| (factor.name().to_owned(), self.written(factor)))
             .collect()
     }
 
     fn clients(&self) -> u32 {
+        if self.kind.has_sessions() {
+            return self.clients.unwrap_or(DEFAULT_CLIENTS.min(self.flows));
+        }
         self.clients
             .unwrap_or_else(|| largest_divisor(self.flows / self.servers.unwrap_or(1), DEFAULT_CLIENTS))
     }
 
     fn servers(&self) -> u32 {
+        if self.kind.has_sessions() {
+            return self.servers.unwrap_or(DEFAULT_SERVERS.min(self.flows));
+        }
         let clients = self.clients();
         let of_client = if self.flows.is_multiple_of(clients) { self.flows / clients } else { 1 };
         self.servers.unwrap_or_else(|| largest_divisor(of_client, DEFAULT_SERVERS))
+    }
+
+    /// Without addresses there is nothing to spread.
+    fn list_sets(&self) -> u32 {
+        if self.lists == 0 { 1 } else { self.list_sets }
+    }
+
+    /// What a trial needs to know beside the setup.
+    pub(crate) fn beside(&self) -> Beside {
+        Beside {
+            flood: self.sessions.flood,
+            connections: self.sessions.connections,
+            hold_seconds: self.sessions.hold_seconds,
+        }
     }
 
     fn stateful(&self) -> bool {
@@ -283,37 +301,50 @@ impl Levels {
     /// # Errors
     /// [`SetupProblem`]: why they cannot go together.
     pub(crate) fn setup(&self, seed: u64) -> Result<Setup, SetupProblem> {
-        let (clients, servers) = (self.clients(), self.servers());
-        self.check_traffic(clients, servers)?;
+        if self.kind.has_sessions() {
+            self.check_sessions()?;
+        } else {
+            self.check_frames()?;
+        }
         self.check_policy()?;
         Ok(Setup {
             zones: self.zones,
-            traffic: TrafficShape {
-                frame: self.frame.clone(),
-                ip: self.ip,
-                flows: self.flows,
-                clients,
-                servers,
-                directions: self.directions,
-                udp_checksum: self.udp_checksum(),
-                cores: self.cores,
-                seed,
-            },
-            policy: PolicyShape {
-                rules: self.rules,
-                match_position: self.match_position()?,
-                stateful: self.stateful(),
-                nat: self.nat,
-                listed_addresses: self.lists,
-                lists: 1,
-                allowed_subnets: 0,
-                protocol: TestProtocol::Udp,
-                admits_attackers: false,
-                seed,
-            },
-            sessions: None,
+            traffic: self.traffic(seed),
+            sessions: self.kind.has_sessions().then(|| self.sessions.shape(self.kind)),
+            policy: self.policy(seed)?,
             placement: self.placement,
             link_bits_per_second: self.link,
+        })
+    }
+
+    fn traffic(&self, seed: u64) -> TrafficShape {
+        TrafficShape {
+            frame: self.frame.clone(),
+            ip: self.ip,
+            flows: self.flows,
+            clients: self.clients(),
+            servers: self.servers(),
+            directions: self.directions,
+            udp_checksum: self.udp_checksum(),
+            fragments: self.fragments,
+            cores: self.cores,
+            seed,
+        }
+    }
+
+    fn policy(&self, seed: u64) -> Result<PolicyShape, SetupProblem> {
+        Ok(PolicyShape {
+            rules: self.rules,
+            match_position: self.match_position()?,
+            stateful: self.stateful(),
+            nat: self.nat,
+            listed_addresses: self.lists,
+            lists: self.list_sets(),
+            allowed_subnets: self.countries,
+            protocol: if self.kind.has_sessions() { TestProtocol::Tcp } else { TestProtocol::Udp },
+            // A flood that the first rule drops would say little: it is to meet the firewall's state.
+            admits_attackers: self.sessions.flood.is_some() && self.rules > 0,
+            seed,
         })
     }
 
@@ -330,20 +361,52 @@ impl Levels {
         if self.lists > 0 && self.ip == IpVersion::V6 {
             return Err(SetupProblem::ListsInV6);
         }
+        if self.lists > 0 && self.lists < self.list_sets {
+            return Err(SetupProblem::EmptyLists { lists: self.lists, sets: self.list_sets });
+        }
+        if self.countries > 0 && self.ip == IpVersion::V6 {
+            return Err(SetupProblem::CountriesInV6);
+        }
         Ok(())
     }
 
-    fn check_traffic(&self, clients: u32, servers: u32) -> Result<(), SetupProblem> {
+    fn check_frames(&self) -> Result<(), SetupProblem> {
+        let (clients, servers) = (self.clients(), self.servers());
+        if self.flows > MAX_FLOWS {
+            return Err(SetupProblem::TooManyFlows(self.flows));
+        }
+        if clients > MAX_HOSTS {
+            return Err(SetupProblem::TooManyClients(clients));
+        }
         self.frame.check_fits(self.ip)?;
         let pairs = u64::from(clients) * u64::from(servers);
         if u64::from(self.flows) % pairs != 0 {
             return Err(SetupProblem::Uneven { flows: self.flows, clients, servers });
         }
-        if self.cores > self.flows {
-            return Err(SetupProblem::IdleCores { cores: self.cores, flows: self.flows });
-        }
         if self.ip == IpVersion::V6 && self.udp_checksum() == UdpChecksum::Zero {
             return Err(SetupProblem::ZeroChecksumInV6);
+        }
+        self.check_cores()
+    }
+
+    fn check_sessions(&self) -> Result<(), SetupProblem> {
+        let (clients, servers, flows) = (self.clients(), self.servers(), self.flows);
+        if self.zones == ZoneForm::Three {
+            return Err(SetupProblem::SessionsInThreeZones);
+        }
+        if flows < clients || flows.div_ceil(clients) > CLIENT_PORTS {
+            return Err(SetupProblem::Pairs { flows, clients });
+        }
+        if flows < servers {
+            return Err(SetupProblem::IdleServers { servers, flows });
+        }
+        self.sessions.check(self.kind, self.rules, self.stateful(), self.lists)?;
+        self.check_cores()
+    }
+
+    fn check_cores(&self) -> Result<(), SetupProblem> {
+        if self.cores > self.flows {
+            return Err(SetupProblem::IdleCores { cores: self.cores, flows: self.flows });
         }
         Ok(())
     }
@@ -379,64 +442,6 @@ pub fn line_rate(setup: &Setup) -> Option<f64> {
         .flat_map(|zone| [share(&|from, _| from == zone), share(&|_, to| to == zone)])
         .fold(0.0, f64::max);
     Some(setup.traffic.frame.line_rate_frames_per_second(bits_per_second) / busiest)
-}
-
-fn one_of<T: Copy>(text: &str, known: &[(&str, T)]) -> Option<T> {
-    known.iter().find(|(name, _)| *name == text).map(|&(_, value)| value)
-}
-
-fn flag(text: &str) -> Option<bool> {
-    one_of(text, &[("true", true), ("false", false)])
-}
-
-/// A count in digits, or in thousands (`100k`) or millions (`1M`).
-fn count(text: &str, range: RangeInclusive<u32>) -> Option<u32> {
-    let (digits, unit) = match text.as_bytes().last()? {
-        b'k' => (&text[..text.len() - 1], 1000),
-        b'M' => (&text[..text.len() - 1], 1_000_000),
-        _ => (text, 1),
-    };
-    let number = digits_only(digits)?.checked_mul(unit)?;
-    u32::try_from(number).ok().filter(|n| range.contains(n))
-}
-
-fn digits_only(text: &str) -> Option<u64> {
-    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
-    text.parse().ok()
-}
-
-fn directions(text: &str) -> Option<Directions> {
-    match text {
-        "one-way" => Some(Directions::OneWay),
-        "two-way" => Some(Directions::TwoWay { reverse_share: 0.5 }),
-        _ => {
-            let reverse_share: f64 = text.strip_prefix("two-way:")?.parse().ok()?;
-            (reverse_share > 0.0 && reverse_share < 1.0).then_some(Directions::TwoWay { reverse_share })
-        }
-    }
-}
-
-fn link(text: &str) -> Option<Option<u64>> {
-    if text == "none" {
-        return Some(None);
-    }
-    let unit = match text.as_bytes().last()? {
-        b'M' => 1_000_000,
-        b'G' => 1_000_000_000,
-        _ => return None,
-    };
-    let bits = digits_only(&text[..text.len() - 1])?.checked_mul(unit)?;
-    (1_000_000..=100_000_000_000).contains(&bits).then_some(Some(bits))
-}
-
-fn rate_text(bits: u64) -> String {
-    if bits.is_multiple_of(1_000_000_000) {
-        format!("{}G", bits / 1_000_000_000)
-    } else {
-        format!("{}M", bits / 1_000_000)
-    }
 }
 
 fn largest_divisor(of: u32, at_most: u32) -> u32 {

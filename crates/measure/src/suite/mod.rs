@@ -5,17 +5,22 @@
 mod builtin;
 mod check;
 mod factor;
+mod feasible;
 mod levels;
 mod parameters;
 mod problem;
 mod read;
+mod sessions;
+mod setup_problem;
+mod text;
 
 pub use builtin::{builtin, builtin_names};
 pub use factor::Factor;
-pub use levels::{MAX_FLOWS, MAX_HOSTS, SetupProblem, line_rate};
+pub use levels::{CLIENT_PORTS, MAX_CLIENTS, MAX_CONNECTIONS, MAX_FLOWS, MAX_HOSTS, line_rate};
 pub use parameters::ProcedureKind;
 pub use problem::{Problem, Problems};
 pub use read::Located;
+pub use setup_problem::SetupProblem;
 
 pub(crate) use levels::Levels;
 pub(crate) use problem::suggestion;
@@ -163,8 +168,18 @@ impl Variant {
         self.parameters.rounds()
     }
 
-    pub(crate) fn procedure(&self, kind: ProcedureKind, setup: &Setup) -> ProcedureSpec {
-        self.parameters.procedure(kind, setup)
+    pub(crate) fn procedure(&self, kind: ProcedureKind, levels: &Levels, setup: &Setup) -> ProcedureSpec {
+        self.parameters.procedure(kind, &levels.beside(), setup)
+    }
+
+    /// Whether the procedure can be carried out in this setup.
+    pub(crate) fn check(
+        &self,
+        kind: ProcedureKind,
+        levels: &Levels,
+        setup: &Setup,
+    ) -> Result<(), SetupProblem> {
+        feasible::check(&self.procedure(kind, levels, setup), setup)
     }
 
     /// Whether a load is given as a share of the link's rate.
@@ -208,10 +223,11 @@ impl Suite {
 /// # Errors
 /// The factors of the first combination that cannot be, and why.
 pub(crate) fn combinations(
+    kind: ProcedureKind,
     factors: &BTreeMap<Factor, Vec<String>>,
     seed: u64,
 ) -> Result<Vec<(Levels, Setup)>, (String, SetupProblem)> {
-    let mut partial = vec![Levels::default()];
+    let mut partial = vec![Levels::of(kind)];
     for (factor, levels) in factors {
         let mut next = Vec::with_capacity(partial.len() * levels.len());
         for base in &partial {
@@ -228,7 +244,8 @@ pub(crate) fn combinations(
     let mut found: Vec<(Levels, Setup)> = Vec::with_capacity(partial.len());
     for levels in partial {
         let setup = levels.setup(seed).map_err(|problem| (describe(&levels, factors), problem))?;
-        if !found.iter().any(|(_, other)| *other == setup) {
+        let same = |(others, other): &(Levels, Setup)| *other == setup && others.beside() == levels.beside();
+        if !found.iter().any(same) {
             found.push((levels, setup));
         }
     }
@@ -236,7 +253,7 @@ pub(crate) fn combinations(
 }
 
 /// `frame = 64, rules = 4`: the levels of the factors that were set.
-fn describe(levels: &Levels, factors: &BTreeMap<Factor, Vec<String>>) -> String {
+pub(crate) fn describe(levels: &Levels, factors: &BTreeMap<Factor, Vec<String>>) -> String {
     let parts: Vec<String> =
         factors.keys().map(|factor| format!("{} = {}", factor.name(), levels.written(*factor))).collect();
     parts.join(", ")

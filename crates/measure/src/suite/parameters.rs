@@ -1,13 +1,15 @@
 //! The parameters of procedures: how long, how often, how exactly. Each may stand in a profile (for every test), in a
 //! test (for every profile), or in a test's own table for one profile; the most particular wins.
 
-use super::levels::line_rate;
+use super::levels::{Beside, MAX_CONNECTIONS, line_rate};
 use super::problem::{Collector, suggestion};
 use super::read::{Section, items, wrong_type};
 use crate::procedure::{
-    BackToBackSpec, LatencyLoad, LatencySpec, LossCurveSpec, OverloadRecoverySpec, Preset, ProcedureSpec,
-    ResetRecoverySpec, SearchSpec, ThroughputSpec,
+    BackToBackSpec, CapacitySpec, FloodTime, LatencyLoad, LatencySpec, LossCurveSpec, OverloadRecoverySpec,
+    Preset, ProcedureSpec, RateOf, RateSpec, ReplacementSpec, ResetRecoverySpec, ResetsSpec, SearchSpec,
+    SessionRateSpec, SteadySpec, ThroughputSpec,
 };
+use crate::sessions::SessionShape;
 use crate::shape::Setup;
 use toml::Spanned;
 use toml::de::DeValue;
@@ -27,17 +29,63 @@ pub enum ProcedureKind {
     OverloadRecovery,
     /// RFC 2544 section 26.6.
     ResetRecovery,
+    /// RFC 3511 section 5.3.
+    ConnectionRate,
+    /// RFC 3511 section 5.7.
+    TransactionRate,
+    /// RFC 3511 section 5.4.
+    TeardownRate,
+    /// RFC 3511 section 5.2.
+    ConnectionCapacity,
+    /// EANTC 2001: a number of connections, opened at a rate.
+    SessionRate,
+    /// PoliWall 2012: a fixed rate over time, with or without a flood.
+    Steady,
+    /// EANTC 2001: resets against open connections.
+    Resets,
+    /// A policy replaced under load.
+    Replacement,
 }
 
-use ProcedureKind::{BackToBack, Latency, LossCurve, OverloadRecovery, ResetRecovery, Throughput};
+use ProcedureKind::{
+    BackToBack, ConnectionCapacity, ConnectionRate, Latency, LossCurve, OverloadRecovery, Replacement,
+    ResetRecovery, Resets, SessionRate, Steady, TeardownRate, Throughput, TransactionRate,
+};
 
-/// Those that begin with a search for the throughput.
-const SEARCHING: &[ProcedureKind] = &[Throughput, Latency, BackToBack, OverloadRecovery, ResetRecovery];
+/// Those that begin with a search.
+const SEARCHING: &[ProcedureKind] = &[
+    Throughput,
+    Latency,
+    BackToBack,
+    OverloadRecovery,
+    ResetRecovery,
+    ConnectionRate,
+    TransactionRate,
+    TeardownRate,
+    ConnectionCapacity,
+];
+
+/// Those that search for a rate of connections.
+const RATES: &[ProcedureKind] = &[ConnectionRate, TransactionRate, TeardownRate];
 
 impl ProcedureKind {
     /// All of them.
-    pub const ALL: [ProcedureKind; 6] =
-        [Throughput, Latency, LossCurve, BackToBack, OverloadRecovery, ResetRecovery];
+    pub const ALL: [ProcedureKind; 14] = [
+        Throughput,
+        Latency,
+        LossCurve,
+        BackToBack,
+        OverloadRecovery,
+        ResetRecovery,
+        ConnectionRate,
+        TransactionRate,
+        TeardownRate,
+        ConnectionCapacity,
+        SessionRate,
+        Steady,
+        Resets,
+        Replacement,
+    ];
 
     /// As suites write it.
     pub const fn name(self) -> &'static str {
@@ -48,7 +96,25 @@ impl ProcedureKind {
             BackToBack => "back-to-back",
             OverloadRecovery => "overload-recovery",
             ResetRecovery => "reset-recovery",
+            ConnectionRate => "connection-rate",
+            TransactionRate => "transaction-rate",
+            TeardownRate => "teardown-rate",
+            ConnectionCapacity => "connection-capacity",
+            SessionRate => "session-rate",
+            Steady => "steady",
+            Resets => "resets",
+            Replacement => "replacement",
         }
+    }
+
+    /// Whether it makes TCP connections instead of sending frames.
+    pub const fn has_sessions(self) -> bool {
+        !matches!(self, Throughput | Latency | LossCurve | BackToBack | OverloadRecovery | ResetRecovery)
+    }
+
+    /// Whether its connections are opened and held open until the end of the trial.
+    pub const fn holds_open(self) -> bool {
+        matches!(self, ConnectionCapacity | SessionRate | Resets)
     }
 
     /// The procedure of a name.
@@ -74,6 +140,19 @@ pub(super) const KEYS: &[(&str, &[ProcedureKind])] = &[
     ("overload_seconds", &[OverloadRecovery]),
     ("recovery_seconds", &[OverloadRecovery, ResetRecovery]),
     ("reset_after_seconds", &[ResetRecovery]),
+    ("p99_establishment", RATES),
+    ("max_connections", &[ConnectionCapacity]),
+    ("opening_rate", &[ConnectionCapacity, Resets]),
+    ("session_rate", &[SessionRate]),
+    ("connection_rate", &[Steady, Replacement]),
+    ("ramp_up_seconds", &[Steady]),
+    ("sustain_seconds", &[Steady]),
+    ("ramp_down_seconds", &[Steady]),
+    ("attack_after_seconds", &[Steady]),
+    ("attack_seconds", &[Steady]),
+    ("resets_each", &[Resets]),
+    ("resets_rate", &[Resets]),
+    ("replace_after_seconds", &[Replacement]),
 ];
 
 /// A load as a suite writes it.
@@ -102,12 +181,29 @@ pub(super) struct Parameters {
     overload_seconds: Option<f64>,
     recovery_seconds: Option<f64>,
     reset_after_seconds: Option<f64>,
+    p99_establishment: Option<f64>,
+    max_connections: Option<u64>,
+    opening_rate: Option<f64>,
+    session_rate: Option<f64>,
+    pub(super) connection_rate: Option<f64>,
+    ramp_up_seconds: Option<f64>,
+    sustain_seconds: Option<f64>,
+    ramp_down_seconds: Option<f64>,
+    attack_after_seconds: Option<f64>,
+    attack_seconds: Option<f64>,
+    resets_each: Option<u64>,
+    resets_rate: Option<f64>,
+    replace_after_seconds: Option<f64>,
 }
 
 /// A day: longer trials are a slip of the pen.
 const MAX_SECONDS: f64 = 86_400.0;
 /// Shorter trials are mostly start and stop.
 const MIN_SECONDS: f64 = 0.05;
+/// Connections or resets a second; more is a slip of the pen.
+const RATE: std::ops::RangeInclusive<f64> = 1.0..=100_000_000.0;
+/// Connections a second unless the suite says otherwise: EANTC's.
+const DEFAULT_RATE: f64 = 5000.0;
 
 impl Parameters {
     pub(super) fn read(s: &mut Section<'_>, c: &mut Collector<'_>) -> Self {
@@ -127,7 +223,20 @@ impl Parameters {
             burst_repeats: s.integer("burst_repeats", 1..=1000, c),
             overload_seconds: s.number("overload_seconds", seconds.clone(), c),
             recovery_seconds: s.number("recovery_seconds", seconds.clone(), c),
-            reset_after_seconds: s.number("reset_after_seconds", seconds, c),
+            reset_after_seconds: s.number("reset_after_seconds", seconds.clone(), c),
+            p99_establishment: s.number("p99_establishment", 0.000_001..=60.0, c),
+            max_connections: s.integer("max_connections", 2..=i64::from(MAX_CONNECTIONS), c),
+            opening_rate: s.number("opening_rate", RATE, c),
+            session_rate: s.number("session_rate", RATE, c),
+            connection_rate: s.number("connection_rate", RATE, c),
+            ramp_up_seconds: s.number("ramp_up_seconds", 0.0..=MAX_SECONDS, c),
+            sustain_seconds: s.number("sustain_seconds", seconds.clone(), c),
+            ramp_down_seconds: s.number("ramp_down_seconds", 0.0..=MAX_SECONDS, c),
+            attack_after_seconds: s.number("attack_after_seconds", seconds.clone(), c),
+            attack_seconds: s.number("attack_seconds", seconds.clone(), c),
+            resets_each: s.integer("resets_each", 1..=1000, c),
+            resets_rate: s.number("resets_rate", RATE, c),
+            replace_after_seconds: s.number("replace_after_seconds", seconds, c),
         }
     }
 
@@ -149,6 +258,19 @@ impl Parameters {
             overload_seconds: self.overload_seconds.or(other.overload_seconds),
             recovery_seconds: self.recovery_seconds.or(other.recovery_seconds),
             reset_after_seconds: self.reset_after_seconds.or(other.reset_after_seconds),
+            p99_establishment: self.p99_establishment.or(other.p99_establishment),
+            max_connections: self.max_connections.or(other.max_connections),
+            opening_rate: self.opening_rate.or(other.opening_rate),
+            session_rate: self.session_rate.or(other.session_rate),
+            connection_rate: self.connection_rate.or(other.connection_rate),
+            ramp_up_seconds: self.ramp_up_seconds.or(other.ramp_up_seconds),
+            sustain_seconds: self.sustain_seconds.or(other.sustain_seconds),
+            ramp_down_seconds: self.ramp_down_seconds.or(other.ramp_down_seconds),
+            attack_after_seconds: self.attack_after_seconds.or(other.attack_after_seconds),
+            attack_seconds: self.attack_seconds.or(other.attack_seconds),
+            resets_each: self.resets_each.or(other.resets_each),
+            resets_rate: self.resets_rate.or(other.resets_rate),
+            replace_after_seconds: self.replace_after_seconds.or(other.replace_after_seconds),
         }
     }
 
@@ -163,16 +285,13 @@ impl Parameters {
     }
 
     /// What is measured in a cell with this setup; defaults filled in.
-    pub(super) fn procedure(&self, kind: ProcedureKind, setup: &Setup) -> ProcedureSpec {
-        let trial_seconds = self.trial_seconds.unwrap_or(1.0);
+    pub(super) fn procedure(&self, kind: ProcedureKind, beside: &Beside, setup: &Setup) -> ProcedureSpec {
+        if kind.has_sessions() {
+            return self.session_procedure(kind, beside, setup);
+        }
+        let trial_seconds = self.trial_seconds();
         let link_rate = line_rate(setup);
-        let search = SearchSpec {
-            preset: self.search.unwrap_or(Preset::Mlr),
-            trial_seconds,
-            loss_ratio: self.loss_ratio,
-            width: self.width,
-            max_load: link_rate,
-        };
+        let search = self.search(Preset::Mlr, link_rate);
         let repeats = |given: Option<u64>| given.and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
         match kind {
             Throughput => ProcedureSpec::Throughput(ThroughputSpec { search }),
@@ -207,6 +326,86 @@ impl Parameters {
                     search,
                 })
             }
+            _ => unreachable!("a procedure with sessions was made above"),
+        }
+    }
+
+    fn session_procedure(&self, kind: ProcedureKind, beside: &Beside, setup: &Setup) -> ProcedureSpec {
+        let legal_share = setup.sessions.as_ref().map_or(1.0, SessionShape::legal_share);
+        let taken = setup.sessions.as_ref().map_or(0.0, |s| s.hold_seconds + s.reuse_seconds);
+        let pairs = setup.traffic.flows;
+        let opening_rate = self.opening_rate.unwrap_or(DEFAULT_RATE);
+        let connections = u64::from(beside.connections);
+        match kind {
+            ConnectionCapacity => ProcedureSpec::Capacity(CapacitySpec {
+                search: self.search(Preset::Rfc2544, None),
+                max_connections: self.max_connections.unwrap_or(u64::MAX).min(u64::from(pairs)),
+                opening_rate,
+                hold_seconds: beside.hold_seconds,
+                legal_share,
+            }),
+            SessionRate => ProcedureSpec::SessionRate(SessionRateSpec {
+                connections,
+                session_rate: self.session_rate.unwrap_or(DEFAULT_RATE),
+                hold_seconds: beside.hold_seconds,
+                legal_share,
+            }),
+            Resets => ProcedureSpec::Resets(ResetsSpec {
+                connections,
+                opening_rate,
+                each: self.resets_each.and_then(|n| u32::try_from(n).ok()).unwrap_or(1),
+                resets_per_second: self.resets_rate.unwrap_or(DEFAULT_RATE),
+            }),
+            Steady => ProcedureSpec::Steady(self.steady(beside, legal_share)),
+            Replacement => ProcedureSpec::Replacement(ReplacementSpec {
+                connection_rate: self.connection_rate.unwrap_or(DEFAULT_RATE),
+                trial_seconds: self.trial_seconds(),
+                replace_after_seconds: self.replace_after_seconds.unwrap_or(self.trial_seconds() / 3.0),
+                legal_share,
+            }),
+            _ => ProcedureSpec::Rate(RateSpec {
+                of: match kind {
+                    TransactionRate => RateOf::Transactions,
+                    TeardownRate => RateOf::Teardowns,
+                    _ => RateOf::Connections,
+                },
+                search: self.search(Preset::Mlr, None),
+                p99_establishment_seconds: self.p99_establishment,
+                pairs,
+                pair_taken_seconds: taken,
+                legal_share,
+                flood: beside.flood,
+            }),
+        }
+    }
+
+    fn steady(&self, beside: &Beside, legal_share: f64) -> SteadySpec {
+        let sustain_seconds = self.sustain_seconds.unwrap_or(self.trial_seconds());
+        SteadySpec {
+            connection_rate: self.connection_rate.unwrap_or(DEFAULT_RATE),
+            ramp_up_seconds: self.ramp_up_seconds.unwrap_or(0.0),
+            sustain_seconds,
+            ramp_down_seconds: self.ramp_down_seconds.unwrap_or(0.0),
+            legal_share,
+            flood: beside.flood.map(|flood| FloodTime {
+                flood,
+                after_seconds: self.attack_after_seconds.unwrap_or(sustain_seconds / 3.0),
+                seconds: self.attack_seconds.unwrap_or(sustain_seconds / 3.0),
+            }),
+        }
+    }
+
+    fn trial_seconds(&self) -> f64 {
+        self.trial_seconds.unwrap_or(1.0)
+    }
+
+    fn search(&self, preset: Preset, max_load: Option<f64>) -> SearchSpec {
+        SearchSpec {
+            preset: self.search.unwrap_or(preset),
+            trial_seconds: self.trial_seconds(),
+            loss_ratio: self.loss_ratio,
+            width: self.width,
+            max_load,
         }
     }
 }

@@ -1,0 +1,189 @@
+//! What a search raises and lowers: frames a second, connections a second, or connections open at once. Of connections,
+//! loads count legal and illegal attempts together, and values only the legal ones.
+
+use super::guard::{counted_loss, sent_rate};
+use super::{CapacitySpec, Flood, RateSpec, SearchSpec};
+use crate::search::Goal;
+use crate::shape::Placement;
+use crate::trial::{Load, TrialOutcome, TrialRequest};
+
+/// The lowest loads that a search goes down to.
+const LEAST_FRAMES: f64 = 100.0;
+const LEAST_CONNECTIONS: f64 = 10.0;
+
+/// The rate of a trial that runs as fast as it can is already what the whole path can do, where generator and firewall
+/// share a core, or where connections wait for their answers. Whatever is offered above it is not sent, or fails, so the
+/// search may look this many times higher without a further trial: room enough for a first trial that the machine disturbed.
+const HEADROOM: f64 = 4.0;
+
+/// What a search varies.
+#[derive(Debug, Clone)]
+pub(super) enum Axis {
+    /// Frames a second.
+    Frames,
+    /// Connections a second.
+    Connections {
+        legal_share: f64,
+        p99_establishment_seconds: Option<f64>,
+        flood: Option<Flood>,
+        /// The most that the pairs of client address and port allow, and the arithmetic.
+        most: Option<(f64, String)>,
+    },
+    /// Connections open at once.
+    Open { opening_rate: f64, hold_seconds: f64 },
+}
+
+impl Axis {
+    pub(super) fn of_rate(spec: &RateSpec) -> Self {
+        let taken = spec.pair_taken_seconds;
+        let most = (taken > 0.0).then(|| {
+            let why = format!(
+                "{} pairs of client address and port, each taken for {taken} s, allow no more",
+                spec.pairs
+            );
+            (f64::from(spec.pairs) / taken / spec.legal_share, why)
+        });
+        Self::Connections {
+            legal_share: spec.legal_share,
+            p99_establishment_seconds: spec.p99_establishment_seconds,
+            flood: spec.flood,
+            most,
+        }
+    }
+
+    pub(super) fn of_capacity(spec: &CapacitySpec) -> Self {
+        Self::Open { opening_rate: spec.opening_rate, hold_seconds: spec.hold_seconds }
+    }
+
+    /// The highest load, where it is known before the first trial.
+    pub(super) fn known_maximum(&self, search: &SearchSpec) -> Option<f64> {
+        match self {
+            Axis::Frames | Axis::Open { .. } => search.max_load,
+            Axis::Connections { .. } => None,
+        }
+    }
+
+    /// The lowest load below a highest one.
+    pub(super) fn least(&self, max_load: f64) -> f64 {
+        let least = match self {
+            Axis::Frames => LEAST_FRAMES,
+            Axis::Connections { .. } => LEAST_CONNECTIONS,
+            Axis::Open { .. } => 1.0,
+        };
+        least.min(max_load / 2.0)
+    }
+
+    /// The highest load worth offering, after a trial at [`Load::Maximum`].
+    pub(super) fn learnt_maximum(&self, outcome: &TrialOutcome, placement: Placement) -> f64 {
+        let sent = self.sent(outcome);
+        match self {
+            Axis::Frames if placement == Placement::Isolated => sent,
+            Axis::Connections { most: Some((most, _)), .. } => (sent * HEADROOM).min(*most),
+            _ => sent * HEADROOM,
+        }
+    }
+
+    /// Whether a trial at [`Load::Maximum`] offers all that the generator has: frames do not wait for answers.
+    pub(super) fn maximum_is_a_load(&self, placement: Placement) -> bool {
+        matches!(self, Axis::Frames) && placement == Placement::Isolated
+    }
+
+    /// The trial at a load.
+    pub(super) fn request(&self, load: f64, seconds: f64) -> TrialRequest {
+        match self {
+            Axis::Frames => TrialRequest::constant(Load::PerSecond(load), seconds),
+            Axis::Connections { .. } => self.with_flood(Load::PerSecond(load), seconds),
+            Axis::Open { opening_rate, hold_seconds } => {
+                let connections = (load.floor() as u64).max(1);
+                TrialRequest::constant(Load::Open { connections, per_second: *opening_rate }, *hold_seconds)
+            }
+        }
+    }
+
+    /// The trial at as much as the generator can.
+    pub(super) fn unpaced(&self, seconds: f64) -> TrialRequest {
+        self.with_flood(Load::Maximum, seconds)
+    }
+
+    fn with_flood(&self, load: Load, seconds: f64) -> TrialRequest {
+        let attack = match self {
+            Axis::Connections { flood: Some(flood), .. } => Some(flood.during(0.0, seconds)),
+            _ => None,
+        };
+        TrialRequest { attack, ..TrialRequest::constant(load, seconds) }
+    }
+
+    /// The share that counts as lost: everything where connections were established too late.
+    pub(super) fn counted_loss(&self, outcome: &TrialOutcome) -> f64 {
+        if self.is_late(outcome) { 1.0 } else { counted_loss(outcome) }
+    }
+
+    fn is_late(&self, outcome: &TrialOutcome) -> bool {
+        let Axis::Connections { p99_establishment_seconds: Some(limit), .. } = self else { return false };
+        let times = outcome.sessions.as_ref().and_then(|sessions| sessions.times.established_ns);
+        times.is_none_or(|times| times.p99 > limit * 1e9)
+    }
+
+    /// What came of a trial, as values are given: frames or connections a second, or connections.
+    pub(super) fn value(&self, outcome: &TrialOutcome) -> f64 {
+        match self {
+            Axis::Open { .. } => outcome.ledger.received as f64,
+            _ => outcome.forwarding_rate(),
+        }
+    }
+
+    /// A load as a value: without its illegal part. Numbers of connections count legal ones alone.
+    pub(super) fn legal(&self, load: f64) -> f64 {
+        match self {
+            Axis::Connections { legal_share, .. } => load * legal_share,
+            _ => load,
+        }
+    }
+
+    /// A value as a load: with its illegal part.
+    pub(super) fn whole(&self, value: f64) -> f64 {
+        match self {
+            Axis::Connections { legal_share, .. } => value / legal_share,
+            _ => value,
+        }
+    }
+
+    /// What came of a trial, as loads are given.
+    pub(super) fn achieved(&self, outcome: &TrialOutcome) -> f64 {
+        self.whole(self.value(outcome))
+    }
+
+    /// What was sent in a trial, as loads are given.
+    pub(super) fn sent(&self, outcome: &TrialOutcome) -> f64 {
+        self.whole(sent_rate(outcome))
+    }
+
+    /// What loads are of.
+    pub(super) const fn unit(&self) -> &'static str {
+        match self {
+            Axis::Frames => "frames/s",
+            Axis::Connections { .. } => "connections/s",
+            Axis::Open { .. } => "connections",
+        }
+    }
+
+    /// The goal in words.
+    pub(super) fn goal(&self, goal: &Goal) -> String {
+        let percent = goal.loss_ratio * 100.0;
+        match self {
+            Axis::Frames => format!("{percent} % loss"),
+            Axis::Connections { p99_establishment_seconds: Some(limit), .. } => {
+                format!("{percent} % failures and a 99th percentile of the establishment time of {limit} s")
+            }
+            _ => format!("{percent} % failures"),
+        }
+    }
+
+    /// Why no more than the highest load was offered, where the axis itself is the reason.
+    pub(super) fn why_no_more(&self, max_load: f64) -> Option<&str> {
+        match self {
+            Axis::Connections { most: Some((most, why)), .. } if *most <= max_load => Some(why),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! A fixed rate of connections over time, as the PoliWall report's figures show it, alone or with a flood in the middle.
+//! Values are taken from the samples that lie wholly within a stretch of the sustained load, so that neither ramps nor the
+//! edges of a flood blur them.
+
+use super::times;
+use super::{FloodTime, Measured, Method, SteadySpec, Step, mark};
+use crate::results::{Mark, MarkKind, Metric};
+use crate::trial::{Load, Phase, SecondSample, TrialOutcome, TrialRequest};
+
+/// What every stretch has a value of, in the order in which it is given.
+const METRICS: [Metric; 4] =
+    [Metric::ConnectionRate, Metric::FrameRate, Metric::EstablishmentTime, Metric::Failures];
+/// A sample may reach so many seconds over the edge of a stretch: clocks are read a little late.
+const EDGE_SECONDS: f64 = 0.02;
+/// A sample with at least this share of the rate, and no failures, is as good as before the flood.
+const RECOVERED_SHARE: f64 = 0.99;
+
+pub(super) struct Steady {
+    spec: SteadySpec,
+    measured: Option<Vec<Measured>>,
+}
+
+/// A part of the sustained load, in seconds from the start of the trial.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Stretch {
+    name: Option<&'static str>,
+    from: f64,
+    to: f64,
+}
+
+impl Steady {
+    pub(super) fn new(spec: SteadySpec) -> Self {
+        Self { spec, measured: None }
+    }
+}
+
+fn request(spec: &SteadySpec) -> TrialRequest {
+    let rate = spec.connection_rate;
+    let phases = [
+        Phase { load: Load::Ramp { from: 0.0, to: rate }, seconds: spec.ramp_up_seconds },
+        Phase { load: Load::PerSecond(rate), seconds: spec.sustain_seconds },
+        Phase { load: Load::Ramp { from: rate, to: 0.0 }, seconds: spec.ramp_down_seconds },
+    ];
+    let attack = spec.flood.map(|f| f.flood.during(spec.ramp_up_seconds + f.after_seconds, f.seconds));
+    TrialRequest {
+        attack,
+        ..TrialRequest::of(phases.into_iter().filter(|phase| phase.seconds > 0.0).collect())
+    }
+}
+
+/// The whole of the sustained load; with a flood, what lies before, during and after it.
+fn stretches(spec: &SteadySpec) -> Vec<Stretch> {
+    let start = spec.ramp_up_seconds;
+    let end = start + spec.sustain_seconds;
+    let Some(FloodTime { after_seconds, seconds, .. }) = spec.flood else {
+        return vec![Stretch { name: None, from: start, to: end }];
+    };
+    let (begins, ends) = (start + after_seconds, start + after_seconds + seconds);
+    vec![
+        Stretch { name: Some("before"), from: start, to: begins },
+        Stretch { name: Some("during"), from: begins, to: ends },
+        Stretch { name: Some("after"), from: ends, to: end },
+    ]
+}
+
+impl Stretch {
+    fn named(self, measured: Measured) -> Measured {
+        match self.name {
+            Some(name) => measured.at("phase", name),
+            None => measured,
+        }
+    }
+}
+
+/// The values of a firewall of which nothing could be measured.
+pub(super) fn lost(spec: &SteadySpec, marks: &[Mark]) -> Vec<Measured> {
+    let lost = |metric| Measured::lost(metric, marks.to_vec());
+    let mut all: Vec<Measured> = stretches(spec)
+        .into_iter()
+        .flat_map(|stretch| METRICS.map(|metric| stretch.named(lost(metric))))
+        .collect();
+    all.extend(spec.flood.map(|_| lost(Metric::Recovery)));
+    all
+}
+
+impl Method for Steady {
+    fn next(&mut self) -> Step {
+        match &self.measured {
+            Some(measured) => Step::Done(measured.clone()),
+            None => Step::Trial(request(&self.spec)),
+        }
+    }
+
+    fn record(&mut self, _request: &TrialRequest, outcome: &TrialOutcome) {
+        let mut all: Vec<Measured> =
+            stretches(&self.spec).into_iter().flat_map(|stretch| of_stretch(stretch, outcome)).collect();
+        all.extend(self.spec.flood.map(|flood| recovery(&self.spec, flood, outcome)));
+        all.extend(of_policy(outcome));
+        self.measured = Some(all);
+    }
+
+    fn lower_maximum(&mut self, _rate: f64) -> bool {
+        false
+    }
+
+    fn give_up(&mut self, marks: Vec<Mark>) {
+        self.measured = Some(lost(&self.spec, &marks));
+    }
+}
+
+/// The samples within some seconds of a trial, each with its own length in seconds.
+fn samples(outcome: &TrialOutcome, from: f64, to: f64) -> Vec<(f64, &SecondSample)> {
+    let mut start = 0.0;
+    let mut found = Vec::new();
+    for sample in &outcome.per_second {
+        let end = sample.at_seconds;
+        if start >= from - EDGE_SECONDS && end <= to + EDGE_SECONDS && end > start {
+            found.push((end - start, sample));
+        }
+        start = end;
+    }
+    found
+}
+
+fn of_stretch(stretch: Stretch, outcome: &TrialOutcome) -> [Measured; 4] {
+    let samples = samples(outcome, stretch.from, stretch.to);
+    let seconds: f64 = samples.iter().map(|(length, _)| length).sum();
+    let sum = |count: fn(&SecondSample) -> u64| samples.iter().map(|(_, s)| count(s) as f64).sum::<f64>();
+    let per_second = |total: f64| (seconds > 0.0).then(|| total / seconds);
+    let (attempted, frames) = (sum(|s| s.sent), sum(|s| s.sessions.as_ref().map_or(0, |s| s.frames)));
+    let values = [
+        (Metric::ConnectionRate, per_second(sum(|s| s.received))),
+        (Metric::FrameRate, per_second(frames)),
+        (
+            Metric::EstablishmentTime,
+            times::mean(samples.iter().filter_map(|(_, s)| s.sessions.as_ref()?.established_ns)),
+        ),
+        (
+            Metric::Failures,
+            match stretch.name {
+                // Of the whole trial, so that a connection counts whose failure shows after the load.
+                None => Some(outcome.loss_ratio()),
+                Some(_) => (attempted > 0.0).then(|| (sum(failed) / attempted).min(1.0)),
+            },
+        ),
+    ];
+    values.map(|(metric, value)| {
+        let measured = match value {
+            Some(value) => Measured::found(metric, value, vec![outcome.clone()], notes(outcome)),
+            None => {
+                let detail = format!(
+                    "no sample of the trial tells it between {} s and {} s",
+                    stretch.from, stretch.to
+                );
+                Measured::lost(metric, vec![mark(MarkKind::Note, detail)])
+            }
+        };
+        stretch.named(measured)
+    })
+}
+
+fn failed(sample: &SecondSample) -> u64 {
+    sample.sessions.as_ref().map_or(0, |sessions| sessions.failed.values().sum())
+}
+
+/// What the firewall does not tell is said where the reader looks for it.
+fn notes(outcome: &TrialOutcome) -> Vec<Mark> {
+    let untold = match (outcome.policy_load_seconds, outcome.memory_bytes) {
+        (None, None) => "neither how long its policy took to load nor how much memory it takes",
+        (None, Some(_)) => "how long its policy took to load",
+        (Some(_), None) => "how much memory its policy takes",
+        (Some(_), Some(_)) => return Vec::new(),
+    };
+    let which = if untold.starts_with("neither") { "tells" } else { "does not tell" };
+    vec![mark(MarkKind::Note, format!("the firewall {which} {untold}"))]
+}
+
+fn of_policy(outcome: &TrialOutcome) -> Vec<Measured> {
+    let values = [
+        (Metric::PolicyLoadTime, outcome.policy_load_seconds),
+        (Metric::Memory, outcome.memory_bytes.map(|bytes| bytes as f64)),
+    ];
+    let told = values.into_iter().filter_map(|(metric, value)| Some((metric, value?)));
+    told.map(|(metric, value)| Measured::found(metric, value, vec![outcome.clone()], Vec::new())).collect()
+}
+
+/// From the end of the flood to the first sample that is as good as before it.
+fn recovery(spec: &SteadySpec, flood: FloodTime, outcome: &TrialOutcome) -> Measured {
+    let ends = spec.ramp_up_seconds + flood.after_seconds + flood.seconds;
+    let load_ends = spec.ramp_up_seconds + spec.sustain_seconds;
+    let rate = spec.connection_rate * spec.legal_share;
+    let after = samples(outcome, ends, load_ends);
+    let Some((period, _)) = after.first() else {
+        let detail = "no sample of the trial lies between the end of the flood and the end of the load";
+        return Measured::lost(Metric::Recovery, vec![mark(MarkKind::Note, detail)]);
+    };
+    let resolution = format!("samples of {period:.2} s bound the resolution");
+    let good = after.iter().find(|(length, sample)| {
+        failed(sample) == 0 && sample.received as f64 >= rate * length * RECOVERED_SHARE
+    });
+    let (value, marks) = match good {
+        Some((length, sample)) => {
+            ((sample.at_seconds - length - ends).max(0.0), vec![mark(MarkKind::Note, resolution)])
+        }
+        None => {
+            let detail = format!("it had not recovered at the end of the load; {resolution}");
+            (load_ends - ends, vec![mark(MarkKind::NoUpperBound, detail)])
+        }
+    };
+    Measured::found(Metric::Recovery, value, vec![outcome.clone()], marks)
+}

@@ -1,0 +1,106 @@
+//! The factors that only connections have, and what of them cannot go together.
+
+use super::parameters::ProcedureKind;
+use super::setup_problem::SetupProblem;
+use crate::procedure::Flood;
+use crate::sessions::{CloseBy, Illegal, IllegalKind, SessionShape, TupleOrder};
+
+pub(super) const CLOSES: [(&str, CloseBy); 5] = [
+    ("reset", CloseBy::Reset),
+    ("client", CloseBy::Client),
+    ("server", CloseBy::Server),
+    ("client-four-way", CloseBy::ClientFourWay),
+    ("hold", CloseBy::Hold),
+];
+
+pub(super) const ORDERS: [(&str, TupleOrder); 2] =
+    [("random", TupleOrder::Random), ("sequential", TupleOrder::Sequential)];
+
+/// One level for every factor of connections.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct SessionLevels {
+    pub(super) transactions: u16,
+    pub(super) answer_bytes: u32,
+    pub(super) close: CloseBy,
+    pub(super) order: TupleOrder,
+    pub(super) hold_seconds: f64,
+    pub(super) reuse_seconds: f64,
+    pub(super) connections: u32,
+    pub(super) illegal: Option<Illegal>,
+    pub(super) flood: Option<Flood>,
+}
+
+impl SessionLevels {
+    pub(super) fn of(kind: ProcedureKind) -> Self {
+        let close = match kind {
+            _ if kind.holds_open() => CloseBy::Hold,
+            ProcedureKind::TeardownRate => CloseBy::Client,
+            _ => CloseBy::Reset,
+        };
+        Self {
+            transactions: 1,
+            answer_bytes: 1,
+            close,
+            order: TupleOrder::Random,
+            hold_seconds: 0.0,
+            reuse_seconds: 0.0,
+            connections: 1000,
+            illegal: None,
+            flood: None,
+        }
+    }
+
+    /// What a connection is like. Where a trial opens connections and holds them, the load says for how long.
+    pub(super) fn shape(&self, kind: ProcedureKind) -> SessionShape {
+        SessionShape {
+            transactions: self.transactions,
+            answer_bytes: self.answer_bytes,
+            close: self.close,
+            order: self.order,
+            hold_seconds: if kind.holds_open() { 0.0 } else { self.hold_seconds },
+            reuse_seconds: self.reuse_seconds,
+            illegal: self.illegal.clone(),
+        }
+    }
+
+    /// `rules`, `stateful` and `listed` are the policy's.
+    pub(super) fn check(
+        &self,
+        kind: ProcedureKind,
+        rules: u32,
+        stateful: bool,
+        listed: u32,
+    ) -> Result<(), SetupProblem> {
+        let fin = matches!(self.close, CloseBy::Client | CloseBy::ClientFourWay | CloseBy::Server);
+        match kind {
+            ProcedureKind::TransactionRate if self.transactions == 0 => {
+                return Err(SetupProblem::NoTransactions);
+            }
+            ProcedureKind::TeardownRate if !fin => return Err(SetupProblem::TornDownWithoutFin),
+            ProcedureKind::ConnectionRate | ProcedureKind::TransactionRate if self.close == CloseBy::Hold => {
+                return Err(SetupProblem::HeldWhileSearching);
+            }
+            _ => {}
+        }
+        if self.close == CloseBy::Server && (self.transactions == 0 || self.hold_seconds > 0.0) {
+            return Err(SetupProblem::ServerClosesNothing);
+        }
+        self.check_illegal(rules, stateful, listed)
+    }
+
+    fn check_illegal(&self, rules: u32, stateful: bool, listed: u32) -> Result<(), SetupProblem> {
+        use IllegalKind::{Ack, Fin, Listed, OutOfWindow, Rst};
+        let Some(illegal) = &self.illegal else { return Ok(()) };
+        if rules == 0 {
+            return Err(SetupProblem::IllegalWithoutRules);
+        }
+        if illegal.kinds.contains(&Listed) && listed == 0 {
+            return Err(SetupProblem::ListedWithoutLists);
+        }
+        let by_state = |kind: &&IllegalKind| matches!(kind, Ack | Rst | Fin | OutOfWindow);
+        match illegal.kinds.iter().find(by_state) {
+            Some(kind) if !stateful => Err(SetupProblem::IllegalWithoutState(kind.name())),
+            _ => Ok(()),
+        }
+    }
+}
