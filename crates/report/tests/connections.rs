@@ -68,6 +68,11 @@ fn a_flood_is_told_before_during_and_after() {
     ] {
         assert!(flood.contains(needle), "{needle} in {flood}");
     }
+    let markdown = render(&run, Format::Markdown, &Extras::default()).unwrap();
+    assert!(
+        markdown.contains("| nftables | 300\u{202f}000 | 287\u{202f}800 | 12\u{202f}200 (reset"),
+        "three stretches of one trial are counted once"
+    );
     let lists = sheets(&run, "lists", Layout::Poliwall);
     for needle in [
         "| nftables | 30 M listed addresses | 20.0 k/s | 20.0 k/s | 2.52 % |",
@@ -78,6 +83,8 @@ fn a_flood_is_told_before_during_and_after() {
     }
     let page = render(&run, Format::Html, &with_layout("flood", Layout::Poliwall)).unwrap();
     let curves = page.split("id=\"test-flood\"").nth(1).unwrap().split("</section>").next().unwrap();
+    let once = curves.matches("<figcaption>Connections completed a second").count();
+    assert_eq!(once, 1, "one trial is drawn once, not for every stretch");
     let curves = curves.split("In the layout of the original report").nth(1).unwrap();
     for title in ["TCP connection rate", "Frame rate", "Mean time to the SYN-ACK"] {
         assert!(curves.contains(&format!("<figcaption>{title}</figcaption>")), "{title}");
