@@ -283,6 +283,52 @@ fn policies_are_replaced_and_connections_go_on() {
     }
 }
 
+/// At every moment of a replacement one of the two policies holds: what both allow arrives, what both forbid does not.
+#[test]
+fn no_packet_is_judged_by_neither_policy() {
+    for name in FIREWALLS {
+        let listed_addresses = if name == "iptables" { 0 } else { 20_000 };
+        let shape = PolicyShape { rules: 500, match_position: 500, listed_addresses, lists: 3, ..tcp() };
+        let old = PolicySpec::generate_replaceable(&shape, ZoneForm::Two).unwrap();
+        with_policy(name, &old, |_, running, old, prober| {
+            let probes = old.probes();
+            let open = open_connection(prober, &probes, 30_000);
+            let header = TcpHeader { sequence: AFTER, acknowledgement: NEXT, flags: PUSH | ACK };
+            let services = old.replacement_probes(IpVersion::V4).unwrap();
+            let successor = old.successor().unwrap();
+            let with_other_lists = successor.with_other_lists();
+            std::thread::scope(|scope| {
+                let replacing = scope.spawn(|| {
+                    for policy in [&successor, old, &with_other_lists, old, &successor] {
+                        running.replace(policy).unwrap();
+                    }
+                });
+                let mut fresh = 0;
+                while fresh < 2 || !replacing.is_finished() {
+                    fresh += 2;
+                    assert!(
+                        prober.wait_for(&services.both.fresh(fresh)).is_some(),
+                        "{name}: probe {fresh} is lost"
+                    );
+                    let neither = services.neither.fresh(fresh + 1);
+                    assert_eq!(
+                        prober.try_with_fence(&probes, &neither),
+                        None,
+                        "{name}: probe {fresh} got through"
+                    );
+                    let goes_on = prober.try_segment(&probes, &open.0, header).is_some();
+                    assert!(goes_on, "{name}: the connection is lost");
+                    for listed in probes.iter().filter(|probe| probe.name.contains("on list")) {
+                        let arrived = prober.try_with_fence(&probes, listed);
+                        assert_eq!(arrived, None, "{name}: {}, while lists were replaced", listed.name);
+                    }
+                }
+                replacing.join().unwrap();
+            });
+        });
+    }
+}
+
 /// The probes of a policy and of its replacement do as it says.
 fn holds(name: &str, policy: &PolicySpec, fresh: &mut u32, prober: &mut Prober) {
     let probes = policy.probes();
