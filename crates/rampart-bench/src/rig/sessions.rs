@@ -30,6 +30,11 @@ const RETRIES: u8 = 3;
 /// Longest wait without any progress for open connections after the last phase.
 const SETTLE: Duration = Duration::from_secs(3);
 
+/// How long after its end a schedule is still worked off: what a stolen moment holds up is no lost load, and more than that
+/// is. The same as for frames.
+const GRACE_SECONDS: f64 = 0.005;
+/// The same, as a share of the trial.
+const GRACE_SHARE: f64 = 0.0005;
 /// A round of probes while a policy is replaced.
 const PROBE_EVERY: Duration = Duration::from_millis(1);
 /// Listed addresses that illegal attempts come from.
@@ -124,6 +129,7 @@ impl SessionRig {
             reuse: Duration::from_secs_f64(self.shape.reuse_seconds),
             retry: RETRY,
             retries: RETRIES,
+            grace: Duration::from_secs_f64(GRACE_SECONDS + seconds_of(&request.phases) * GRACE_SHARE),
             settle: SETTLE,
             attack: request.attack,
             illegal: self.illegal(),
@@ -141,6 +147,9 @@ impl SessionRig {
     fn run_trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
         let plan = self.plan(request)?;
         self.lend_to_sessions()?;
+        if fills_the_table(request) {
+            self.station.running.forget_connections().map_err(broken)?;
+        }
         let threads = self.station.running.firewall_threads();
         let cpu = CpuSnapshot::take(&threads).map_err(broken)?;
         let clocks = (Clock::wall_ns(), Clock::now_ns());
@@ -271,6 +280,15 @@ impl Rig for SessionRig {
     fn trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
         self.run_trial(request)
     }
+}
+
+/// Whether what earlier trials left in the firewall's table would decide how a trial ends.
+fn fills_the_table(request: &TrialRequest) -> bool {
+    request.attack.is_some() || request.phases.iter().any(|phase| matches!(phase.load, Load::Open { .. }))
+}
+
+fn seconds_of(phases: &[Phase]) -> f64 {
+    phases.iter().map(|phase| phase.seconds).sum()
 }
 
 /// When connections are opened, and whether all of them are held for a proof.

@@ -38,7 +38,8 @@ pub(crate) fn baseline_note(dut: &str, setup: &Setup) -> Option<String> {
                 .to_owned(),
         );
     }
-    let asked = setup.policy.rules > 0 || setup.policy.nat || setup.policy.listed_addresses > 0;
+    let policy = &setup.policy;
+    let asked = policy.rules > 0 || policy.nat || policy.listed_addresses > 0 || policy.allowed_subnets > 0;
     (BASELINES.contains(&dut) && asked)
         .then(|| format!("{dut} only forwards: it stands here without the policy"))
 }
@@ -245,7 +246,7 @@ fn keep_sessions(bed: &Bed, setup: &Setup) {
     let Some(firewall) = bed.firewall() else { return };
     for name in ["nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream"] {
         // A firewall without connection tracking has no such setting.
-        let _ = firewall.set(&[(&format!("net.netfilter.{name}"), SESSION_SECONDS)]);
+        let _ = firewall.set(&[(&format!("netfilter/{name}"), SESSION_SECONDS)]);
     }
 }
 

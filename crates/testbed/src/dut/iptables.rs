@@ -194,6 +194,10 @@ impl Running for Filter {
         }
     }
 
+    fn forget_connections(&mut self) -> Result<(), TestbedError> {
+        if self.tracks_connections() { self.forwarding.forget_connections() } else { Ok(()) }
+    }
+
     fn firewall_threads(&self) -> Vec<i32> {
         self.forwarding.threads()
     }

@@ -46,6 +46,11 @@ impl Forwarding {
         text.parse().map_err(|_| TestbedError::Impossible(format!("nf_conntrack_count reads {text:?}")))
     }
 
+    /// Empties that table.
+    pub(super) fn forget_connections(&self) -> Result<(), TestbedError> {
+        self.side.namespace.run("conntrack", &["-F"]).map(drop)
+    }
+
     /// Memory of those entries; the table of heads, which all namespaces share, is not counted.
     pub(super) fn connection_bytes(&self) -> Option<u64> {
         let slabs = fs::read_to_string("/proc/slabinfo").ok()?;
@@ -77,7 +82,7 @@ impl Forwarding {
     ) -> Result<(), TestbedError> {
         self.side.links_down()?;
         if tracks_connections {
-            self.side.namespace.run("conntrack", &["-F"])?;
+            self.forget_connections()?;
         }
         reload()?;
         self.turn_on()?;

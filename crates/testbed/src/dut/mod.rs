@@ -255,6 +255,15 @@ pub trait Running: Send {
         Err(TestbedError::Unsupported { dut: "this firewall", what })
     }
 
+    /// Forgets every connection, so that a trial that fills the table begins with an empty one. Does nothing for a firewall
+    /// that remembers none.
+    ///
+    /// # Errors
+    /// What its own programs say.
+    fn forget_connections(&mut self) -> Result<(), TestbedError> {
+        Ok(())
+    }
+
     /// The threads that do its receive work; empty in inline placement, where it has none of its own.
     fn firewall_threads(&self) -> Vec<i32> {
         Vec::new()

@@ -272,6 +272,12 @@ impl Running for Firewall {
         Ok(Replaced { command_seconds: begun.elapsed().as_secs_f64() })
     }
 
+    fn forget_connections(&mut self) -> Result<(), TestbedError> {
+        let socket = self.socket();
+        let words = ["sessions", "--kill", "--all", "--json", "--socket", &socket.to_string_lossy()];
+        self.side.namespace.run(PROGRAM, &words).map(drop)
+    }
+
     fn firewall_threads(&self) -> Vec<i32> {
         self.side.threads()
     }
