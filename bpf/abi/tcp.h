@@ -120,6 +120,7 @@ enum tcp_count {
 	COUNT_SERVER_SMALL_MSS,		/* SYN refused: the peer takes no segment of the size asked for */
 	COUNT_SERVER_FRAMES_OUT,
 	COUNT_SERVER_FRAMES_IN,
+	COUNT_SERVER_BYTES_IN,	/* without FCS */
 	TCP_COUNTS
 };
 

@@ -6,6 +6,7 @@
 #ifndef RAMPART_TRAFFIC_TCP_CLIENT_H
 #define RAMPART_TRAFFIC_TCP_CLIENT_H
 
+#include "tcp_beside.h"
 #include "tcp_connection.h"
 
 #define NOT_OURS_SLOT (~0U)
@@ -67,6 +68,8 @@ static __noinline int on_reset(struct tcp_core *core, struct connection *c, __u3
 		end_connection(core, c, phase, COUNT_REFUSED, tick);
 		return SILENT;
 	}
+	if (is_marked(seen))
+		marked_arrives(seen);
 	if (seen->sequence != c->peer_next)
 		return drop_as(core, COUNT_STRANGE_RESET);
 	end_connection(core, c, phase, COUNT_RESET, tick);
@@ -348,11 +351,12 @@ static __always_inline int client_receive(struct xdp_md *ctx)
 	struct tcp_core *core = this_tcp_core();
 	struct segment segment;
 	struct arrived seen;
-	__u32 slot = NOT_OURS_SLOT;
+	int unread = read_segment(ctx, &seen);
+	__u32 slot = unread ? NOT_OURS_SLOT : slot_of(&seen);
 
-	if (read_segment(ctx, &seen) == 0)
-		slot = slot_of(&seen);
 	if (slot == NOT_OURS_SLOT) {
+		if (beside.active && beside_returns(ctx, unread ? NULL : &seen))
+			return XDP_DROP;
 		core->foreign++;
 		return XDP_PASS;
 	}

@@ -6,6 +6,7 @@
 #ifndef RAMPART_TRAFFIC_TCP_OPEN_H
 #define RAMPART_TRAFFIC_TCP_OPEN_H
 
+#include "tcp_resets.h"
 #include "tcp_server.h"
 
 #define NOT_YET (~0ULL)
@@ -359,6 +360,30 @@ static __always_inline int scan(struct tcp_core *core, __u32 number, __u32 most,
 	return SILENT;
 }
 
+/* What is due beside the connections, while `start_due` says whether a start is too. Negative when nothing is. `segment` has
+ * the stamp alone. */
+static __noinline int go_beside(struct xdp_md *ctx, struct tcp_core *core, struct segment *segment, int start_due)
+{
+	struct beside_core *own = this_beside();
+	int action;
+
+	if (!core || !segment)
+		return -1;
+	/* Some turns are left to starts and retransmissions, however far behind a flood is. */
+	if (core->turns & 3) {
+		if (reset_is_due(core, own))
+			return reset(ctx, own, segment);
+		if (attack_is_due(core, own, start_due))
+			return attack(ctx, own, segment);
+	}
+	if (!start_due || !beside.illegal_step || !is_illegal_turn(own))
+		return -1;
+	action = illegal(ctx, own, segment);
+	if (action >= 0)
+		core->due += control.steps[core->step & (MAX_STEPS - 1)].interval;
+	return action;
+}
+
 /* Before the start: forgets the connections of the last run. */
 static __always_inline int clear_some(struct tcp_core *core, __u32 number)
 {
@@ -396,7 +421,7 @@ static __always_inline int client_send(struct xdp_md *ctx)
 	struct tcp_core *core = &cores[number];
 	struct deferred_frame *left;
 	struct segment segment = {};	/* the verifier does not see that whoever speaks fills it in */
-	int reaction;
+	int reaction, start_due;
 
 	if (*(volatile __u64 *)&control.start_ns == NOT_YET)
 		return clear_some(core, number);
@@ -411,7 +436,13 @@ static __always_inline int client_send(struct xdp_md *ctx)
 	if (left)
 		return send_new(ctx, &left->segment, left->port);
 	segment.stamp = tick_now();
-	if (start_is_due(core, number)) {
+	start_due = start_is_due(core, number);
+	if (beside.active) {
+		reaction = go_beside(ctx, core, &segment, start_due);
+		if (reaction >= 0)
+			return reaction;
+	}
+	if (start_due) {
 		reaction = (core->turns & 1) ? scan(core, number, 2, &segment) : SILENT;
 		if (reaction == SILENT)
 			reaction = open_connection(core, number, &segment);

@@ -59,21 +59,27 @@ static __always_inline void say_answer(struct segment *segment, __u32 place)
 		segment->flags |= TCP_FIN;
 }
 
+static __always_inline void say_syn_ack(const struct arrived *seen, struct segment *segment)
+{
+	segment->flags = TCP_SYN | TCP_ACK;
+	segment->sequence = server_isn(seen);
+	segment->acknowledgement = seen->sequence + 1;
+	segment->offers = seen->offers & control.offers;
+	segment->has_stamp = (segment->offers & OFFER_TIMESTAMPS) != 0;
+}
+
 static __always_inline int serve_syn(struct tcp_core *core, const struct arrived *seen, struct segment *segment)
 {
 	count(core, COUNT_SERVER_SYN);
-	segment->acknowledgement = seen->sequence + 1;
 	if (seen->mss < control.segment_bytes && answer.bytes > seen->mss) {
 		count(core, COUNT_SERVER_SMALL_MSS);
 		segment->flags = TCP_RST | TCP_ACK;
 		segment->sequence = 0;
+		segment->acknowledgement = seen->sequence + 1;
 		segment->has_stamp = 0;
 		return SPEAK;
 	}
-	segment->flags = TCP_SYN | TCP_ACK;
-	segment->sequence = server_isn(seen);
-	segment->offers = seen->offers & control.offers;
-	segment->has_stamp = (segment->offers & OFFER_TIMESTAMPS) != 0;
+	say_syn_ack(seen, segment);
 	return SPEAK;
 }
 
@@ -152,13 +158,24 @@ static __always_inline int server_receive(struct xdp_md *ctx)
 	struct tcp_core *core = this_tcp_core();
 	struct segment segment;
 	struct arrived seen;
-	int reaction;
+	int reaction, unread = read_segment(ctx, &seen);
 
-	if (read_segment(ctx, &seen) < 0 || !is_for_server(&seen)) {
+	if (unread || !is_for_server(&seen)) {
+		if (beside.active && beside_arrives(ctx, unread ? NULL : &seen))
+			return XDP_DROP;
 		core->foreign++;
 		return XDP_PASS;
 	}
+	if (is_marked(&seen)) {
+		if (!marked_arrives(&seen))
+			return XDP_DROP;
+		turn_round(&seen, &segment);
+		segment.window = control.server_window;
+		say_syn_ack(&seen, &segment);
+		return answer_with(ctx, seen.frame_bytes, &segment, control.server_port);
+	}
 	count(core, COUNT_SERVER_FRAMES_IN);
+	core->count[COUNT_SERVER_BYTES_IN] += seen.frame_bytes;
 	if (seen.flags & TCP_RST) {
 		count(core, COUNT_SERVER_RESET);
 		return XDP_DROP;

@@ -110,6 +110,12 @@ impl Row {
             }
             ("latency", "µs") => Some((Metric::Latency, self.value * 1e3)),
             ("latency", "ms") => Some((Metric::Latency, self.value * 1e6)),
+            ("connection-rate", "connections/s") => Some((Metric::ConnectionRate, self.value)),
+            ("connections", "connections") => Some((Metric::Established, self.value)),
+            ("concurrent-connections", "connections") => Some((Metric::ConcurrentConnections, self.value)),
+            ("connection-time", "µs") => Some((Metric::EstablishmentTime, self.value * 1e3)),
+            ("frame-rate", "frames/s") => Some((Metric::FrameRate, self.value)),
+            ("failures", "%") => Some((Metric::Failures, self.value / 100.0)),
             _ => None,
         }
     }
@@ -157,6 +163,7 @@ const METRICS: &[&str] = &[
     "connection-rate",
     "connection-rate-variance",
     "connection-rate-change",
+    "concurrent-connections",
     "connections",
     "connections-share",
     "connection-time",
@@ -369,7 +376,7 @@ mod tests {
             names().map(|name| (name, load(name).unwrap_or_else(|e| panic!("{e}")).rows.len())).collect();
         assert_eq!(
             counts,
-            [("checkpoint", 6), ("compaq", 359), ("eantc", 140), ("poliwall", 50), ("tolly", 67)]
+            [("checkpoint", 6), ("compaq", 359), ("eantc", 141), ("poliwall", 50), ("tolly", 67)]
         );
     }
 
@@ -428,6 +435,25 @@ mod tests {
         let eantc = load("eantc").expect("it ships");
         let latency = eantc.of_test("latency").next().expect("a row");
         assert_eq!(latency.in_schema(), Some((Metric::Latency, 160e3)));
+    }
+
+    #[test]
+    fn figures_of_connections_have_the_metrics_of_the_schema() {
+        let rows = [
+            ("tolly", "section HTTP Connection Rate, for figure 4", Metric::ConnectionRate, 12, 121_000.0),
+            ("eantc", "table Results TCP rate test", Metric::Established, 28, 6144.0),
+            ("eantc", "table Results TCP rate test", Metric::EstablishmentTime, 28, 1_348_000.0),
+            ("eantc", "section TCP-Session-Rate-Tests", Metric::ConcurrentConnections, 3, 103_000.0),
+            ("poliwall", "section IV.D", Metric::ConnectionRate, 2, 10_000.0),
+        ];
+        for (report, place, metric, count, most) in rows {
+            let report = load(report).expect("it ships");
+            let of =
+                |r: &Row| r.in_schema().filter(|(m, _)| *m == metric && r.place == place).map(|(_, v)| v);
+            let values: Vec<f64> = report.rows.iter().filter_map(of).collect();
+            assert_eq!(values.len(), count, "{place} {metric:?}");
+            assert_eq!(values.iter().copied().fold(0.0, f64::max), most, "{place} {metric:?}");
+        }
     }
 
     #[test]

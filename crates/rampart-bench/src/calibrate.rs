@@ -6,7 +6,7 @@ use crate::cli::CalibrateArgs;
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::output;
-use crate::rig::{RealRig, Shared};
+use crate::rig::{FrameRig, Shared};
 use measure::frame::{FrameMix, FrameSize};
 use measure::results::Calibration;
 use measure::shape::{
@@ -14,8 +14,6 @@ use measure::shape::{
 };
 use measure::stats;
 use measure::trial::{Load, RigError, TrialOutcome, TrialRequest};
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 use traffic::{BareLoop, Clock, Engine};
 
@@ -42,7 +40,7 @@ pub(crate) fn calibrate(args: &CalibrateArgs, json: bool, interrupt: &Interrupt)
         crate::say(&format!("removed what a killed run left: {}", crate::run::change_words(&change)));
     }
     let engine = Engine::load(traffic::MAX_FLOWS)?;
-    let shared = Shared { engine: Rc::new(RefCell::new(engine)), interrupt: interrupt.clone() };
+    let shared = Shared::new(engine, interrupt);
     let mut figures = measure_all(&shared, FLOWS, args.seconds, args.rounds)?;
     trial(&shared, "wire", traffic::MAX_FLOWS, Load::Maximum, args.seconds)?;
     figures.push(peak_memory());
@@ -167,14 +165,14 @@ fn failed(error: RigError) -> Failure {
 
 fn trial(shared: &Shared, dut: &str, flows: u32, load: Load, seconds: f64) -> Result<TrialOutcome, Failure> {
     use measure::trial::Rig as _;
-    let mut rig = RealRig::build(dut, &setup(flows), shared).map_err(failed)?;
+    let mut rig = FrameRig::build(dut, &setup(flows), shared).map_err(failed)?;
     let request = TrialRequest::constant(load, seconds);
     let paced = matches!(load, Load::PerSecond(_));
     rig.trial(&if paced { request.for_times() } else { request }).map_err(failed)
 }
 
 fn bare(shared: &Shared, dut: &str, seconds: f64) -> Result<f64, Failure> {
-    let rig = RealRig::build(dut, &setup(1), shared).map_err(failed)?;
+    let rig = FrameRig::build(dut, &setup(1), shared).map_err(failed)?;
     let rate = rig.bare(|engine, from, to| {
         engine.run_bare(&BareLoop {
             from,

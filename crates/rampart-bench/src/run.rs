@@ -4,19 +4,18 @@ use crate::cli::{PlacementName, ProfileName, RunArgs};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::progress::Display;
-use crate::rig::{self, RealRig, Shared};
+use crate::rig::{self, FrameRig, SessionRig, Shared};
 use crate::{calibrate, expectations, output};
 use measure::campaign::{self, Outcome};
 use measure::plan::{Options, Plan, PlannedCell};
+use measure::procedure::ProcedureSpec;
 use measure::results::{Environment, Mark, MarkKind, Point, Results, SCHEMA};
 use measure::shape::{Placement, Setup};
 use measure::suite::{Profile, Suite};
 use measure::trial::{Rig, RigError, TrialOutcome, TrialRequest};
 use report::journal::{Header, Writer};
-use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::time::SystemTime;
 use testbed::Change;
 use testbed::cpu::CpuSnapshot;
@@ -50,6 +49,8 @@ pub(crate) fn change_words(change: &Change) -> String {
     match change {
         Change::Namespace(name) => format!("namespace {name}"),
         Change::Setting { path, before } => format!("{} is {before} again", path.display()),
+        Change::Process { pid, .. } => format!("process {pid}"),
+        Change::Folder(path) => format!("folder {}", path.display()),
         Change::Address { interface, address } => format!("address {address} of {interface}"),
     }
 }
@@ -154,16 +155,16 @@ impl Run {
         interrupt: &Interrupt,
     ) -> Result<Self, Failure> {
         let external = external_ports(args)?;
-        let flows = plan.cells.iter().map(|c| c.setup.traffic.flows).max().unwrap_or(1);
-        let tracked = plan.cells.iter().filter(|c| c.setup.policy.stateful || c.setup.policy.nat);
-        // Namespaces share the table's size, and the beds of a cell hold their sessions at the same time.
-        let compared = plan.cells.iter().map(|c| c.duts.len() as u64).max().unwrap_or(1);
-        let tables = match tracked.map(|c| c.setup.traffic.flows).max() {
-            Some(most) => Some(ConntrackSize::raise(u64::from(most) * compared)?),
-            None => None,
+        let tables = tracked_connections(plan).map(ConntrackSize::raise).transpose()?;
+        let most = |sessions: bool| {
+            let cells = plan.cells.iter().filter(|c| c.setup.sessions.is_some() == sessions);
+            cells.map(|c| c.setup.traffic.flows).max()
         };
-        let engine = Rc::new(RefCell::new(Engine::load(flows.max(calibrate::PACED_FLOWS))?));
-        let shared = Shared { engine, interrupt: interrupt.clone() };
+        let flows = most(false).unwrap_or(1);
+        let mut shared = Shared::new(Engine::load(flows.max(calibrate::PACED_FLOWS))?, interrupt);
+        if let Some(connections) = most(true) {
+            shared = shared.with_sessions(connections)?;
+        }
         let environment = environment(plan);
         let calibration = calibrate::brief(&shared, flows)?;
         let results = Results {
@@ -216,15 +217,9 @@ impl Run {
             if self.shared.interrupt.asked() {
                 return Err(Failure::Interrupted);
             }
-            let built = match &self.external {
-                Some((private, hostile)) => {
-                    let bed = ExternalBed::describe(private, hostile)?;
-                    RealRig::external(bed, &planned.setup, &self.shared)
-                }
-                None => RealRig::build(name, &planned.setup, &self.shared),
-            };
+            let built = self.rig(name, planned)?;
             rigs.push(match built {
-                Ok(rig) => Box::new(rig),
+                Ok(rig) => rig,
                 Err(RigError::Interrupted) => return Err(Failure::Interrupted),
                 Err(RigError::Broken(why)) => Box::new(Unbuilt { dut: name.clone(), why }),
             });
@@ -236,6 +231,28 @@ impl Run {
         Ok(outcome)
     }
 
+    /// The rig of one firewall: for frames or for connections, in a bed or between named interfaces.
+    fn rig(&self, name: &str, planned: &PlannedCell) -> Result<Result<Box<dyn Rig>, RigError>, Failure> {
+        let external = match &self.external {
+            Some((private, hostile)) => Some(ExternalBed::describe(private, hostile)?),
+            None => None,
+        };
+        let (setup, shared) = (&planned.setup, &self.shared);
+        let Some(shape) = &setup.sessions else {
+            let built = match external {
+                Some(bed) => FrameRig::external(bed, setup, shared),
+                None => FrameRig::build(name, setup, shared),
+            };
+            return Ok(built.map(|rig| Box::new(rig) as Box<dyn Rig>));
+        };
+        let replaceable = matches!(planned.cell.procedure, ProcedureSpec::Replacement(_));
+        let built = match external {
+            Some(bed) => Ok(SessionRig::external(bed, setup, shape, shared)),
+            None => SessionRig::build(name, setup, shape, replaceable, shared),
+        };
+        Ok(built.map(|rig| Box::new(rig) as Box<dyn Rig>))
+    }
+
     fn end(mut self, complete: bool) -> Result<Results, Failure> {
         self.display.finish();
         self.results.complete = complete;
@@ -243,6 +260,13 @@ impl Run {
         self.results.environment.stolen = CpuSnapshot::take(&[])?.stolen_since(&self.cpu);
         Ok(self.results)
     }
+}
+
+/// Entries that the kernel's connection table needs, if any firewall of the plan tracks connections. Namespaces share the
+/// table's size, and the beds of a cell hold their connections at the same time.
+fn tracked_connections(plan: &Plan) -> Option<u64> {
+    let tracked = plan.cells.iter().filter(|c| c.setup.policy.stateful || c.setup.policy.nat);
+    tracked.map(|c| u64::from(c.setup.traffic.flows) * c.duts.len() as u64).max()
 }
 
 /// A firewall that could not be set up: it has no value, and the others go on.

@@ -7,6 +7,8 @@ mod sample;
 use measure::suite::Layout;
 use report::{Extras, TestExtras, terminal};
 
+const FIREWALLS: [&str; 5] = ["linux", "nftables", "iptables", "ipset", "rampart"];
+
 fn main() {
     let dir = std::env::args().nth(1).map_or_else(std::env::temp_dir, Into::into);
     let runs = [
@@ -14,17 +16,24 @@ fn main() {
         ("eantc", sample::eantc(8), Layout::Eantc),
         ("tolly", sample::tolly(8), Layout::Tolly),
         ("rfc2544", sample::rfc2544(), Layout::Plain),
+        ("tolly-http", sample::tolly_http(&FIREWALLS), Layout::TollyHttp),
+        ("eantc-tcp", sample::eantc_tcp(&FIREWALLS), Layout::EantcTcp),
+        ("poliwall", sample::poliwall(&FIREWALLS), Layout::Poliwall),
     ];
     for (name, results, layout) in runs {
         let dir = dir.join(name);
         std::fs::create_dir_all(&dir).unwrap();
-        let names = ["throughput", "udp-throughput", "latency"];
-        let tests = names.map(|test| (test.to_string(), TestExtras { title: "A test".into(), layout }));
-        let published = measure::published::load(layout.name()).ok();
-        let extras = Extras { tests: tests.into(), published, ..Extras::default() };
+        let test =
+            |p: &measure::results::Point| (p.test.clone(), TestExtras { title: "A test".into(), layout });
+        let tests: std::collections::BTreeMap<_, _> = results.points.iter().map(test).collect();
+        let report = layout.name().split('-').next().unwrap_or_default();
+        let published = measure::published::load(report).ok();
+        let extras = Extras { tests, published, ..Extras::default() };
         for path in report::write_all(&dir, &results, &extras).unwrap() {
             println!("{} ({} bytes)", path.display(), std::fs::metadata(&path).unwrap().len());
         }
     }
-    println!("{}", terminal::table(&sample::demo(), &terminal::Options::default()));
+    for run in [sample::demo(), sample::eantc_tcp(&FIREWALLS)] {
+        println!("{}", terminal::table(&run, &terminal::Options::default()));
+    }
 }

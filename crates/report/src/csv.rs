@@ -7,12 +7,23 @@
 //! | `factor.NAME` | one column for every factor of the run, empty where a test has no such factor; `factor.frame` counts the FCS |
 //! | `metric`, `unit`, `value`, `low`, `high`, `rounds` | the value, its 95 % interval, and how many rounds are behind it |
 //! | `valid`, `marks` | `true` or `false`; the marks' kinds, and their details, separated by `; ` |
-//! | `offered` … `residual` | the loss ledger, in frames; named losses are summed |
+//! | `offered` … `residual` | the loss ledger, in frames or connections; named losses are summed |
 //! | `latency_min_ns` … `latency_max_ns` | the latency distribution, empty where it was not sampled |
 //! | `pdv_p50_ns`, `pdv_p99_ns`, `ipdv_p50_ns`, `ipdv_p99_ns` | delay variation (RFC 5481) in one deciding trial: of the direction with the largest, because distributions cannot be added |
 //! | `lanes_duplicated`, `lanes_reordered`, `lanes_corrupted` | frames of the same trial, summed over the directions; empty where directions were not kept |
 //! | `cpu_busy_cores` | busy processor time in cores: everything but idle and stolen |
-//! | `connections`, `memory_bytes` | of the firewall, empty where it cannot be told |
+//! | `connections`, `memory_bytes`, `policy_load_seconds` | of the firewall, empty where it cannot be told |
+//! | `attempted`, `established`, `completed`, `failed`, `failed_by`, `retransmitted` | connections in one deciding trial, failures also by how; segments retransmitted; empty in a test of frames, as are all that follow |
+//! | `session_frames`, `session_bits` | what client and server received in it, attack frames left out |
+//! | `established_mean_ns` … `teardown_p99_ns` | times: intended start to SYN-ACK, to the last byte; SYN to the last segment of the handshake (RFC 3511 appendix B); FIN or RST to the end (appendix C) |
+//! | `illegal_attempted`, `illegal_got_through` | what the policy forbids |
+//! | `attack_sent`, `attack_forwarded`, `attack_answered` | frames of the flood |
+//! | `resets_sent`, `resets_open`, `resets_alive` | resets, and the connections before and after them |
+//! | `replacement_holds_after_seconds`, `replacement_by_neither` | until the new policy held; packets that neither policy judged |
+//!
+//! In a test of connections the ledger counts connections, and `failed_connections` is their entry in it.
+
+mod sessions;
 
 use crate::error::ReportError;
 use measure::results::{CpuUse, LatencySummary, Point, Results};
@@ -55,6 +66,7 @@ fn header(factors: &BTreeSet<&str>) -> Vec<String> {
             "ring_full",
             "dropped_by_firewall",
             "lost_in_stack",
+            "failed_connections",
             "corrupted",
             "not_received",
             "received",
@@ -76,9 +88,11 @@ fn header(factors: &BTreeSet<&str>) -> Vec<String> {
             "cpu_busy_cores",
             "connections",
             "memory_bytes",
+            "policy_load_seconds",
         ]
         .map(Into::into),
     );
+    columns.extend(sessions::COLUMNS.map(Into::into));
     columns
 }
 
@@ -101,6 +115,8 @@ fn row(results: &Results, point: &Point, factors: &BTreeSet<&str>) -> Vec<String
     row.push(busy_cores(&point.cpu).to_string());
     row.push(point.connections.map_or_else(String::new, |c| c.to_string()));
     row.push(point.memory_bytes.map_or_else(String::new, |b| b.to_string()));
+    row.push(point.policy_load_seconds.map_or_else(String::new, |s| s.to_string()));
+    row.extend(sessions::columns(point.sessions.as_ref()));
     row
 }
 
@@ -127,6 +143,7 @@ fn ledger_columns(point: &Point) -> Vec<String> {
         sum(&ledger.ring_full),
         sum(&ledger.dropped_by_firewall),
         sum(&ledger.lost_in_stack),
+        sum(&ledger.failed),
         ledger.corrupted.to_string(),
         ledger.not_received.to_string(),
         ledger.received.to_string(),
@@ -218,6 +235,45 @@ mod tests {
         for (name, value) in expected {
             let at = header.iter().position(|h| h == name).unwrap();
             assert_eq!((&rows[0][at], &rows[1][at]), (value, ""), "{name}");
+        }
+    }
+
+    #[test]
+    fn connections_have_columns_of_their_own() {
+        let mut run = sample::eantc_tcp(&["external"]);
+        run.points.extend(sample::poliwall(&["nftables"]).points);
+        run.points.extend(sample::demo().points.into_iter().take(1));
+        let text = to_string(&run).unwrap();
+        let mut reader = csv::Reader::from_reader(text.as_bytes());
+        let header = reader.headers().unwrap().clone();
+        let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
+        let cell =
+            |row: usize, name: &str| rows[row][header.iter().position(|h| h == name).unwrap()].to_string();
+        let find = |keep: &dyn Fn(&Point) -> bool| run.points.iter().position(keep).unwrap();
+        let flood = find(&|p: &Point| p.test == "flood");
+        let illegal = find(&|p: &Point| p.factors.get("illegal").is_some_and(|i| i == "0.8"));
+        let inside = find(&|p: &Point| p.factors.get("resets").is_some_and(|r| r == "inside-window"));
+        let lists = find(&|p: &Point| p.factors.get("lists").is_some_and(|l| l == "30000000"));
+        let expected = [
+            (flood, "attempted", "300000"),
+            (flood, "failed", "12200"),
+            (flood, "failed_connections", "12200"),
+            (flood, "failed_by", "reset 3050; timeout-connect 9150"),
+            (flood, "residual", "0"),
+            (flood, "attack_forwarded", "612004"),
+            (flood, "resets_sent", ""),
+            (illegal, "illegal_attempted", "4000"),
+            (illegal, "illegal_got_through", "3"),
+            (illegal, "valid", "false"),
+            (inside, "resets_alive", "1200"),
+            (lists, "policy_load_seconds", "41"),
+            (lists, "established_p50_ns", "124000"),
+            (lists, "teardown_p50_ns", "60000"),
+            (rows.len() - 1, "attempted", ""),
+            (rows.len() - 1, "failed_connections", "0"),
+        ];
+        for (row, name, value) in expected {
+            assert_eq!(cell(row, name), value, "{name}");
         }
     }
 

@@ -1,6 +1,9 @@
 //! Tables in the layout of the original reports, and the figures that those reports printed, in the same layout.
 //! A printed figure belongs to another machine, and every table of them says so. Pure.
 
+mod eantc_tcp;
+pub(crate) mod poliwall;
+
 use crate::level::{self, Level};
 use crate::table::{Cell, Head, Row, Table};
 use crate::units;
@@ -19,7 +22,7 @@ struct Shape {
 
 const fn shape(layout: Layout) -> Option<Shape> {
     match layout {
-        Layout::Plain | Layout::TollyHttp | Layout::EantcTcp | Layout::Poliwall => None,
+        Layout::Plain | Layout::EantcTcp | Layout::Poliwall => None,
         Layout::Eantc => Some(Shape {
             rows: &["frame"],
             columns: &["directions", "rules"],
@@ -27,6 +30,9 @@ const fn shape(layout: Layout) -> Option<Shape> {
         }),
         Layout::Tolly => {
             Some(Shape { rows: &["flows", "frame"], columns: &["cores"], metrics: &[Metric::Throughput] })
+        }
+        Layout::TollyHttp => {
+            Some(Shape { rows: &["match"], columns: &["cores"], metrics: &[Metric::ConnectionRate] })
         }
     }
 }
@@ -37,6 +43,8 @@ pub(crate) struct Sheet {
     pub(crate) table: Table,
     /// Printed in the original report: another machine's.
     pub(crate) printed: bool,
+    /// Needs the whole width of the page.
+    pub(crate) wide: bool,
 }
 
 /// The tables of a test in its layout: one a metric and firewall, then the printed ones; none in the plain layout.
@@ -46,6 +54,11 @@ pub(crate) fn sheets(
     layout: Layout,
     published: Option<&Published>,
 ) -> Vec<Sheet> {
+    match layout {
+        Layout::EantcTcp => return eantc_tcp::sheets(view, test, published),
+        Layout::Poliwall => return poliwall::sheets(view, test, published),
+        _ => {}
+    }
     let Some(shape) = shape(layout) else { return Vec::new() };
     let mut sheets = Vec::new();
     for metric in shape.metrics {
@@ -57,19 +70,41 @@ pub(crate) fn sheets(
 }
 
 fn measured(test: &Test<'_>, block: &Block<'_>, dut: &str, layout: Layout, shape: &Shape) -> Option<Sheet> {
+    let levels: Vec<BTreeMap<String, String>> = block.settings.iter().map(|s| arranged(s, layout)).collect();
     let entries: Vec<(&BTreeMap<String, String>, Cell)> = block
         .settings
         .iter()
-        .filter_map(|s| Some((&s.levels, cell(test, s, s.point(dut)?, layout))))
+        .zip(&levels)
+        .filter_map(|(s, levels)| Some((levels, cell(test, s, s.point(dut)?, layout))))
         .collect();
     let caption = format!("{dut}, measured here: {}", what(block.metric, layout));
     let points = block.settings.iter().filter_map(|s| s.point(dut));
     let notes = crate::tables::notes(points);
-    Some(Sheet { table: Table { notes, ..grid(caption, &entries, shape)? }, printed: false })
+    Some(Sheet { table: Table { notes, ..grid(caption, &entries, shape)? }, printed: false, wide: false })
+}
+
+/// A setting's levels as its layout arranges them: Tolly's figure 4 knows only the position of the rule that matches,
+/// which is the number of rules where the last one does.
+fn arranged(setting: &Setting<'_>, layout: Layout) -> BTreeMap<String, String> {
+    let mut levels = setting.levels.clone();
+    if layout == Layout::TollyHttp {
+        let rules = levels.get("rules").cloned();
+        let position = match levels.get("match").map(String::as_str) {
+            Some("first") => Some("1".to_string()),
+            Some("last") | None => rules.clone(),
+            Some(position) => Some(position.to_string()),
+        };
+        if position == rules {
+            levels.remove("rules");
+        }
+        levels.extend(position.map(|p| ("match".to_string(), p)));
+    }
+    levels
 }
 
 fn what(metric: Metric, layout: Layout) -> &'static str {
     match (layout, metric) {
+        (Layout::TollyHttp, _) => "connections a second by the position of the rule that allows them",
         (Layout::Tolly, _) => "throughput in Gbit/s (with FCS), frames a second in small print",
         (Layout::Eantc, Metric::Latency) => "latency, median",
         _ => "throughput in frames a second, bits a second (with FCS) in small print",
@@ -101,7 +136,9 @@ fn goodput(test: &Test<'_>, setting: &Setting<'_>, point: &Point) -> Option<f64>
 fn printed_sheets(published: &Published, test: &str, metric: Metric, shape: &Shape) -> Vec<Sheet> {
     let belongs = |row: &&published::Row| {
         let printed = row.in_schema().map(|(m, _)| if m == Metric::Goodput { Metric::Throughput } else { m });
-        row.test.as_deref() == Some(test) && printed == Some(metric)
+        // A report has one table of connection rates, whatever the suite calls its test.
+        let of_test = row.test.as_deref() == Some(test) || metric == Metric::ConnectionRate;
+        of_test && printed == Some(metric) && shape.rows.iter().any(|f| row.arranged().contains_key(*f))
     };
     let mut sources: Vec<(&str, &str)> = Vec::new();
     for row in published.rows.iter().filter(belongs) {
@@ -120,17 +157,20 @@ fn printed_sheet(published: &Published, rows: &[&published::Row], shape: &Shape)
     let first = rows.first()?;
     let arranged: Vec<BTreeMap<String, String>> = rows.iter().map(|r| r.arranged()).collect();
     let entries: Vec<_> = arranged.iter().zip(rows.iter().map(|r| printed_cell(r))).collect();
-    let caption = format!(
-        "{}, printed in {} ({}): another machine, not comparable with what was measured here",
-        first.firewall,
-        source(published),
-        first.place
-    );
+    let caption = printed_caption(published, &first.firewall, &first.place);
     let same = |(name, level): &(&String, &String)| rows.iter().all(|r| r.factors.get(*name) == Some(level));
     let conditions: Vec<String> =
         first.factors.iter().filter(same).map(|(k, v)| format!("{}: {v}", k.replace('_', " "))).collect();
     let notes = vec![format!("As printed: {}", conditions.join(", "))];
-    Some(Sheet { table: Table { notes, ..grid(caption, &entries, shape)? }, printed: true })
+    Some(Sheet { table: Table { notes, ..grid(caption, &entries, shape)? }, printed: true, wide: false })
+}
+
+/// Whose figures a printed table holds.
+fn printed_caption(published: &Published, firewall: &str, place: &str) -> String {
+    let source = source(published);
+    format!(
+        "{firewall}, printed in {source} ({place}): another machine, not comparable with what was measured here"
+    )
 }
 
 /// Publisher and year.
@@ -209,7 +249,11 @@ fn grid(caption: String, entries: &[(&BTreeMap<String, String>, Cell)], shape: &
         caption,
         corner: row_factors
             .iter()
-            .map(|f| if *f == "frame" { "Frame size".into() } else { level::name(f) })
+            .map(|f| match *f {
+                "frame" => "Frame size".into(),
+                "match" => "Position of the matching rule".into(),
+                other => level::name(other),
+            })
             .collect(),
         groups,
         head,

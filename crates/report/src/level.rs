@@ -60,6 +60,12 @@ pub(crate) fn name(factor: &str) -> String {
     match factor {
         "frame" => "Frame size, bytes with FCS".into(),
         "flows" | "sessions" => "Concurrent flows".into(),
+        "connections" => "Connections".into(),
+        "match" => "Matching rule".into(),
+        "order" => "Order of address and port".into(),
+        "illegal" => "Illegal traffic".into(),
+        "attack" => "Flood".into(),
+        "lists" => "Listed addresses".into(),
         "load" => "Offered load".into(),
         other => {
             let text = other.replace(['_', '-'], " ");
@@ -73,8 +79,21 @@ pub(crate) fn name(factor: &str) -> String {
 pub(crate) fn short(factor: &str, level: &str) -> String {
     match (factor, number(level)) {
         ("frame", None) => mix(level),
-        ("load", Some(rate)) if level.ends_with("/s") => format!("{} frames/s", counted(rate)),
-        ("flows" | "sessions" | "lists", Some(n)) => counted(n),
+        ("load", Some(rate)) if level.ends_with("/s") => {
+            let rate = counted(rate);
+            // `100 k/s`, but `500 /s`.
+            if rate.ends_with(char::is_alphabetic) { format!("{rate}/s") } else { format!("{rate} /s") }
+        }
+        ("illegal", Some(share)) if (0.0..1.0).contains(&share) && !level.ends_with('%') => {
+            if share == 0.0 {
+                "none".into()
+            } else {
+                format!("{} %", trim(share * 100.0))
+            }
+        }
+        // As the report that asks for so many prints them: 1000, 4096, 6144.
+        ("connections", Some(n)) if n < 1e5 => trim(n),
+        ("flows" | "sessions" | "lists" | "connections", Some(n)) => counted(n),
         _ => level.to_string(),
     }
 }
@@ -89,7 +108,10 @@ fn mix(level: &str) -> String {
 fn counted(n: f64) -> String {
     match n {
         n if n >= 1e6 => format!("{} M", trim(n / 1e6)),
-        n if n >= 1e3 => format!("{} k", trim(n / 1e3)),
+        // 4096 is neither 4 nor 4.1 thousand.
+        n if n >= 1e3 && trim(n / 1e3).parse().is_ok_and(|k: f64| (k * 1e3 - n).abs() < 0.5) => {
+            format!("{} k", trim(n / 1e3))
+        }
         n => trim(n),
     }
 }
@@ -108,6 +130,18 @@ pub(crate) fn phrase(factor: &str, level: &str) -> String {
         "frame" => format!("{shown} frames"),
         "flows" => plural("flow"),
         "sessions" => plural("session"),
+        "connections" => plural("connection"),
+        "transactions" => plural("transaction"),
+        "order" => format!("{shown} order"),
+        "illegal" if shown == "none" => "no illegal traffic".into(),
+        "illegal" => format!("{shown} illegal"),
+        "attack" if level == "none" => "no flood".into(),
+        "attack" => format!("{shown} flood"),
+        "resets" if level == "none" => "no resets".into(),
+        "resets" => format!("{shown} resets"),
+        "countries" if matches!(level, "0" | "none" | "false") => "no country table".into(),
+        "countries" if number(level).is_some() => format!("{shown} allowed networks"),
+        "close" => format!("closed by {shown}"),
         "cores" => plural("core"),
         "rules" if level == "0" => "no rules".into(),
         "rules" => plural("rule"),
@@ -138,7 +172,20 @@ pub(crate) fn phrases<'a>(levels: impl IntoIterator<Item = (&'a str, &'a str)>) 
 
 /// Reading order of factors: what everyone asks first comes first.
 pub(crate) fn rank(factor: &str) -> usize {
-    const ORDER: [&str; 7] = ["frame", "flows", "sessions", "directions", "rules", "load", "cores"];
+    const ORDER: [&str; 12] = [
+        "frame",
+        "connections",
+        "flows",
+        "sessions",
+        "directions",
+        "rules",
+        "load",
+        "cores",
+        "order",
+        "illegal",
+        "attack",
+        "resets",
+    ];
     ORDER.iter().position(|f| *f == factor).unwrap_or(if factor == "placement" { 99 } else { 50 })
 }
 
@@ -169,7 +216,19 @@ mod tests {
             ("rules", "0", "no rules"),
             ("rules", "100", "100 rules"),
             ("load", "40%", "load 40%"),
-            ("load", "100000/s", "load 100 k frames/s"),
+            ("load", "100000/s", "load 100 k/s"),
+            ("load", "500/s", "load 500 /s"),
+            ("connections", "4096", "4096 connections"),
+            ("connections", "1000", "1000 connections"),
+            ("connections", "2000000", "2 M connections"),
+            ("order", "random", "random order"),
+            ("illegal", "0.8", "80 % illegal"),
+            ("illegal", "0", "no illegal traffic"),
+            ("attack", "syn", "syn flood"),
+            ("attack", "none", "no flood"),
+            ("resets", "inside-window", "inside-window resets"),
+            ("countries", "14999", "14999 allowed networks"),
+            ("lists", "30000000", "30 M listed addresses"),
             ("directions", "two-way", "two-way"),
             ("stateful", "false", "stateless"),
             ("link", "100M", "links of 100Mbit/s"),

@@ -13,9 +13,12 @@ pub mod ratio;
 pub mod terminal;
 
 mod about;
+mod connections;
+mod contrast;
 mod lanes;
 mod layout;
 mod level;
+mod seconds;
 mod table;
 mod tables;
 mod units;

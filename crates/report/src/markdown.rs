@@ -3,7 +3,7 @@
 use crate::layout;
 use crate::table::md;
 use crate::view::{self, View};
-use crate::{Extras, about, lanes, level, tables, units, verdict};
+use crate::{Extras, about, connections, contrast, lanes, level, tables, units, verdict};
 use measure::results::{Metric, Results};
 use std::fmt::Write as _;
 
@@ -59,18 +59,7 @@ fn summary(out: &mut String, results: &Results, view: &View<'_>) {
     if !main.is_empty() {
         let _ = writeln!(out, "\n{}", tables::main(view, &main).markdown());
     }
-    let _ = writeln!(
-        out,
-        "\nFrame sizes count the 4-byte frame check sequence, as RFC 1242 and RFC 2544 count them."
-    );
-    let mut placements: Vec<&str> = Vec::new();
-    for point in &results.points {
-        let sentence = view::placement_sentence(point.placement);
-        if !placements.contains(&sentence) {
-            placements.push(sentence);
-            let _ = writeln!(out, "{sentence}");
-        }
-    }
+    let _ = writeln!(out, "\n{}", view::hints(results).join("\n"));
 }
 
 fn test_section(out: &mut String, view: &View<'_>, test: &view::Test<'_>, extras: &Extras) {
@@ -91,12 +80,22 @@ fn test_section(out: &mut String, view: &View<'_>, test: &view::Test<'_>, extras
             let _ = writeln!(out, "The same in every point: {}.\n", md(&levels));
         }
         let _ = writeln!(out, "{}", tables::block(view, block).markdown());
+        for table in contrast::tables(block) {
+            let _ = writeln!(out, "{}", table.markdown());
+        }
         if let Some(table) = tables::latency(block) {
             let _ = writeln!(out, "{}", table.markdown());
         }
         if let Some(table) = lanes::table(block).filter(|_| block.metric == Metric::Latency) {
             let _ = writeln!(out, "{}", table.markdown());
         }
+    }
+    let connections = connections::tables(test);
+    if !connections.is_empty() {
+        let _ = writeln!(out, "### Connections of the deciding trials\n");
+    }
+    for table in connections {
+        let _ = writeln!(out, "{}", table.markdown());
     }
     let sheets = layout::sheets(view, test, extras.layout(test.name), extras.published.as_ref());
     if !sheets.is_empty() {

@@ -26,25 +26,34 @@ impl Ratio {
 }
 
 /// The ratio of two points of one run, paired within rounds; `None` when either is invalid or has no finite ratio.
-/// Shares of lost frames have no ratio worth showing: next to nothing over next to nothing can be anything. Nor has a
+/// Shares of lost frames and failed connections have no ratio worth showing: next to nothing over next to nothing can be anything. Nor has a
 /// cost that was below zero in a round: it is lost in the noise, and a ratio of the other rounds would be of those
 /// where the noise made it large.
 pub(crate) fn of_points(point: &Point, reference: &Point) -> Option<Ratio> {
-    if !point.valid || !reference.valid || point.metric == Metric::Loss {
+    let near_nothing = matches!(point.metric, Metric::Loss | Metric::Failures | Metric::ReplacementFailures);
+    if !point.valid || !reference.valid || near_nothing {
         return None;
     }
     if point.rounds.iter().chain(&reference.rounds).any(|r| *r < 0.0) {
         return None;
     }
-    // A round without a value stands as 0 in the schema; it is no pair.
-    let (a, b): (Vec<f64>, Vec<f64>) =
-        point.rounds.iter().zip(&reference.rounds).filter(|(a, b)| **a > 0.0 && **b > 0.0).unzip();
+    let (a, b): (Vec<f64>, Vec<f64>) = pairs(point, reference).unzip();
     match stats::paired_ratio(&a, &b, SEED) {
         Some(e) => finite(Ratio { value: e.value, low: e.low, high: e.high }),
         None => {
             unpaired((point.value, point.low, point.high), (reference.value, reference.low, reference.high))
         }
     }
+}
+
+/// The values of two points round by round. A round without a value stands as 0 in the schema; it is no pair.
+fn pairs(point: &Point, reference: &Point) -> impl Iterator<Item = (f64, f64)> {
+    point.rounds.iter().copied().zip(reference.rounds.iter().copied()).filter(|(a, b)| *a > 0.0 && *b > 0.0)
+}
+
+/// The ratio in each round that has both values.
+pub(crate) fn per_round(point: &Point, reference: &Point) -> impl Iterator<Item = f64> {
+    pairs(point, reference).map(|(a, b)| a / b)
 }
 
 /// The ratio of two values with intervals that were measured apart: the interval reaches from the least to the most

@@ -165,7 +165,7 @@ pub(crate) fn ratio_text(ratio: &crate::ratio::Ratio) -> String {
 }
 
 /// Names of the ledger's places, in the order of [`ledger_parts`].
-pub(crate) const LEDGER_PARTS: [&str; 8] = [
+pub(crate) const LEDGER_PARTS: [&str; 9] = [
     "received",
     "dropped by the firewall",
     "ring full",
@@ -174,10 +174,24 @@ pub(crate) const LEDGER_PARTS: [&str; 8] = [
     "corrupted",
     "not received",
     "unexplained",
+    "failed",
 ];
 
-/// Frames by place, in the order of [`LEDGER_PARTS`].
-pub(crate) fn ledger_parts(ledger: &Ledger) -> [u64; 8] {
+/// The same of a ledger of connections.
+pub(crate) const CONNECTION_PARTS: [&str; 9] = [
+    "completed",
+    "dropped by the firewall",
+    "ring full",
+    "lost in the stack",
+    "not attempted",
+    "corrupted",
+    "not completed",
+    "unexplained",
+    "failed",
+];
+
+/// Frames or connections by place, in the order of [`LEDGER_PARTS`].
+pub(crate) fn ledger_parts(ledger: &Ledger) -> [u64; 9] {
     let sum = |m: &std::collections::BTreeMap<String, u64>| m.values().sum::<u64>();
     [
         ledger.received,
@@ -188,6 +202,7 @@ pub(crate) fn ledger_parts(ledger: &Ledger) -> [u64; 8] {
         ledger.corrupted,
         ledger.not_received,
         ledger.residual().unsigned_abs(),
+        sum(&ledger.failed),
     ]
 }
 
@@ -204,30 +219,44 @@ pub(crate) fn ledger_of(view: &View<'_>, test: &str, dut: &str) -> Option<Ledger
 fn points_of<'a>(view: &View<'a>, test: &str) -> impl Iterator<Item = &'a Point> {
     let settings =
         view.tests.iter().filter(move |t| t.name == test).flat_map(|t| &t.blocks).flat_map(|b| &b.settings);
-    // Cost and goodput are computed from the trials of the throughput, whose frames must not be counted twice.
-    settings
-        .filter(|s| view::has_own_trials(s.metric))
-        .flat_map(|s| s.points.iter().copied())
-        .collect::<Vec<_>>()
-        .into_iter()
+    // Cost and goodput are computed from the trials of the throughput, whose frames must not be counted twice; of
+    // connections, several metrics may come from one trial.
+    let mut points: Vec<&Point> = Vec::new();
+    for point in settings.filter(|s| view::has_own_trials(s.metric)).flat_map(|s| s.points.iter().copied()) {
+        let same = |p: &&Point| view::of_connections(p) && view::same_trials(p, point);
+        if !points.iter().any(same) {
+            points.push(point);
+        }
+    }
+    points.into_iter()
 }
 
-/// The ledger of one test, in frames: a row a firewall, a column a place, named losses in small print.
+/// Whether a test counts connections.
+pub(crate) fn counts_connections(view: &View<'_>, test: &str) -> bool {
+    view.tests.iter().any(|t| t.name == test && t.of_connections())
+}
+
+/// The ledger of one test, in frames or connections: a row a firewall, a column a place, named losses in small print.
 pub(crate) fn ledger(view: &View<'_>, test: &str) -> Table {
+    let connections = counts_connections(view, test);
+    let ledgers: Vec<Ledger> = view.duts.iter().filter_map(|dut| ledger_of(view, test, dut)).collect();
+    let shown = ledger_columns(connections, &ledgers);
     let rows = view
         .duts
         .iter()
         .filter_map(|dut| {
             let ledger = ledger_of(view, test, dut)?;
-            Some(Row { heads: vec![(*dut).into()], cells: ledger_cells(&ledger) })
+            Some(Row { heads: vec![(*dut).into()], cells: ledger_cells(&ledger, &shown) })
         })
         .collect();
+    let (names, caption) = match connections {
+        true => (CONNECTION_PARTS, "connections of the deciding trials, by what became of them"),
+        false => (LEDGER_PARTS, "frames of the deciding trials, by where they went"),
+    };
     let mut head = vec![Head::one("offered")];
-    head.extend(LEDGER_PARTS.iter().map(|p| Head::one(*p)));
+    head.extend(shown.iter().map(|p| Head::one(names[*p])));
     Table {
-        caption: format!(
-            "{test}: frames of the deciding trials, by where they went; the row sums to zero or the point is invalid"
-        ),
+        caption: format!("{test}: {caption}; the row sums to zero or the point is invalid"),
         corner: vec!["Firewall".into()],
         head,
         rows,
@@ -235,7 +264,17 @@ pub(crate) fn ledger(view: &View<'_>, test: &str) -> Table {
     }
 }
 
-fn ledger_cells(ledger: &Ledger) -> Vec<Cell> {
+/// The places that a ledger's table has columns for: of frames all; of connections those that they have, and others
+/// only where something is in them.
+fn ledger_columns(connections: bool, ledgers: &[Ledger]) -> Vec<usize> {
+    if !connections {
+        return (0..8).collect();
+    }
+    let used = |place: &usize| ledgers.iter().any(|l| ledger_parts(l)[*place] > 0);
+    [0, 8, 4].into_iter().chain([1, 2, 3, 5, 6].into_iter().filter(used)).chain([7]).collect()
+}
+
+fn ledger_cells(ledger: &Ledger, shown: &[usize]) -> Vec<Cell> {
     let number = |n: u64| Cell::number(units::count(n), n as f64);
     let named = |m: &std::collections::BTreeMap<String, u64>| {
         m.iter()
@@ -244,15 +283,22 @@ fn ledger_cells(ledger: &Ledger) -> Vec<Cell> {
             .collect::<Vec<_>>()
             .join("; ")
     };
-    let mut cells = vec![number(ledger.offered)];
-    cells.extend(ledger_parts(ledger).into_iter().map(number));
-    cells[2].detail = named(&ledger.dropped_by_firewall);
-    cells[3].detail = named(&ledger.ring_full);
-    cells[4].detail = named(&ledger.lost_in_stack);
-    if ledger.residual() != 0 {
-        cells[8].class = "invalid";
-    }
-    cells
+    let parts = ledger_parts(ledger);
+    let cell = |place: &usize| {
+        let mut cell = number(parts[*place]);
+        cell.detail = match place {
+            1 => named(&ledger.dropped_by_firewall),
+            2 => named(&ledger.ring_full),
+            3 => named(&ledger.lost_in_stack),
+            8 => named(&ledger.failed),
+            _ => String::new(),
+        };
+        if *place == 7 && parts[7] > 0 {
+            cell.class = "invalid";
+        }
+        cell
+    };
+    std::iter::once(number(ledger.offered)).chain(shown.iter().map(cell)).collect()
 }
 
 /// Every invalid point with its reason.
@@ -369,7 +415,8 @@ pub(crate) fn latency(block: &Block<'_>) -> Option<Table> {
     factors.sort_by_key(|f| level::column_rank(f));
     let mut rows = Vec::new();
     for setting in &block.settings {
-        for point in setting.points.iter().filter(|p| p.valid) {
+        // Connections have several times each, in a table of their own.
+        for point in setting.points.iter().filter(|p| p.valid && !view::of_connections(p)) {
             let Some(l) = point.latency_ns else { continue };
             let mut heads = vec![point.dut.clone()];
             heads.extend(row_heads(setting, &factors).into_iter().filter(|_| !factors.is_empty()));

@@ -167,7 +167,7 @@ fn paint(cell: Cell, when: bool, colour: Color, options: &Options) -> Cell {
 }
 
 fn footnotes(out: &mut String, results: &Results) {
-    let sized = results.points.iter().any(|p| p.factors.contains_key("frame"));
+    let sized = results.points.iter().any(|p| p.factors.contains_key("frame") && !view::of_connections(p));
     if sized {
         out.push_str("Frame sizes count the 4-byte FCS. ");
     }

@@ -41,6 +41,8 @@ impl Scale {
             "ratio" => Scale { by: 0.01, unit: ("", "%") },
             "ns/frame" => Scale { by: 1.0, unit: ("", "ns") },
             "frames" => prefixed(value, "frames"),
+            "connections/s" | "transactions/s" | "teardowns/s" => prefixed(value, "/s"),
+            "connections" => connections(value),
             "bytes" => bytes(value),
             _ => Scale { by: 1.0, unit: ("", "") },
         }
@@ -53,7 +55,8 @@ impl Scale {
 
     /// The number alone.
     pub(crate) fn number(&self, value: f64) -> String {
-        significant(value / self.by, 3)
+        let counted = self.by == 1.0 && matches!(self.unit.1, "frames" | "connections");
+        if counted && value.fract() == 0.0 { format!("{value:.0}") } else { significant(value / self.by, 3) }
     }
 
     /// Number and unit.
@@ -73,6 +76,16 @@ fn time(nanoseconds: f64) -> Scale {
         t if t >= 1e6 => (1e6, "ms"),
         t if t >= 1e3 => (1e3, "µs"),
         _ => (1.0, "ns"),
+    };
+    Scale { by, unit: ("", unit) }
+}
+
+/// Connections are counted to the last one as long as a reader can take the number in: a report prints 1607 of 4096.
+fn connections(value: f64) -> Scale {
+    let (by, unit) = match value.abs() {
+        v if v >= 1e6 => (1e6, "M connections"),
+        v if v >= 1e5 => (1e3, "k connections"),
+        _ => (1.0, "connections"),
     };
     Scale { by, unit: ("", unit) }
 }
@@ -167,19 +180,19 @@ pub(crate) fn metric_name(metric: Metric) -> &'static str {
         Metric::Recovery => "Recovery time",
         Metric::ConnectionRate => "Connection rate",
         Metric::TransactionRate => "Transaction rate",
-        Metric::TeardownRate => "Tear-down rate",
+        Metric::TeardownRate => "Teardown rate",
         Metric::ConcurrentConnections => "Concurrent connections",
         Metric::Established => "Established connections",
         Metric::Failures => "Failed connections",
         Metric::EstablishmentTime => "Establishment time",
-        Metric::TeardownTime => "Tear-down time",
+        Metric::TeardownTime => "Teardown time",
         Metric::FrameRate => "Frame rate",
-        Metric::Surviving => "Connections that survived resets",
+        Metric::Surviving => "Connections surviving resets",
+        Metric::ReplacementTime => "Policy replacement time",
+        Metric::ReplacementFailures => "Connections lost to a replacement",
+        Metric::PolicyLoadTime => "Policy load time",
+        Metric::Memory => "Memory of the tables",
         Metric::ClosedByReset => "Connections closed by a legitimate reset",
-        Metric::ReplacementTime => "Time until a new policy holds",
-        Metric::ReplacementFailures => "Connections lost to a new policy",
-        Metric::PolicyLoadTime => "Time to load the policy",
-        Metric::Memory => "Memory of the firewall's tables",
     }
 }
 
@@ -207,38 +220,42 @@ pub(crate) fn metric_sentence(metric: Metric) -> &'static str {
             "The time that the firewall needs to forward without loss again (RFC 2544 sections 26.5 and 26.6)."
         }
         Metric::ConnectionRate => {
-            "The most TCP connections a second that were opened, used and closed with no more failures than the goal allows (RFC 3511 section 5.3)."
+            "The highest rate at which TCP connections were opened, used and closed with no more failures than the goal allows (RFC 3511 section 5.3)."
         }
         Metric::TransactionRate => {
-            "The most requests a second that were answered with no more failures than the goal allows (RFC 3511 section 5.7)."
+            "The highest rate at which requests were answered with no more failures than the goal allows (RFC 3511 section 5.7)."
         }
         Metric::TeardownRate => {
-            "The most TCP connections a second that were closed with no more failures than the goal allows (RFC 3511 section 5.4)."
+            "The highest rate at which TCP connections were closed with no more failures than the goal allows (RFC 3511 section 5.4)."
         }
         Metric::ConcurrentConnections => {
-            "The most TCP connections that were open at once and all answered a request afterwards (RFC 3511 section 5.2)."
+            "The most TCP connections that were open at once; each answered a request after all were open (RFC 3511 section 5.2)."
         }
-        Metric::Established => "The connections that were established of those that were attempted.",
-        Metric::Failures => "The share of the connections attempted that failed.",
+        Metric::Established => {
+            "How many connections were established of those attempted: the client saw the SYN-ACK and acknowledged it."
+        }
+        Metric::Failures => {
+            "The share of the attempted connections that did not end as the suite asks: refused, reset, timed out, answered wrongly."
+        }
         Metric::EstablishmentTime => {
-            "The time from the intended start of a connection to the server's SYN-ACK; the value is the mean."
+            "The time from the intended start of a connection to the SYN-ACK, waiting for its turn included; the value is the mean, which the reports print."
         }
         Metric::TeardownTime => {
             "The time from the first FIN or RST to the end of the connection (RFC 3511 appendix C); the value is the mean."
         }
         Metric::FrameRate => "Frames a second that client and server received together.",
         Metric::Surviving => {
-            "The share of the open connections that still answered after resets were sent against them."
+            "The share of the open connections that still answered after resets were sent against them: all should."
         }
         Metric::ClosedByReset => {
             "The share of the open connections that nothing got through any more after their own client had reset them."
         }
         Metric::ReplacementTime => {
-            "The time from the order to replace the policy to the last packet that the old one judged."
+            "The time from the order to replace the policy to the last packet that the old policy judged."
         }
         Metric::ReplacementFailures => "Connections that failed while the policy was replaced.",
         Metric::PolicyLoadTime => "The time that the firewall's own tools took to load the policy.",
-        Metric::Memory => "Memory that the firewall's tables took, as far as it can be told.",
+        Metric::Memory => "The memory that the firewall's tables took, where it can be told.",
     }
 }
 
@@ -283,6 +300,15 @@ mod tests {
             ("frames", 256.0, "256 frames"),
             ("furlongs", 3.0, "3.00 furlongs"),
             ("bytes", 8.0 * 1_073_741_824.0, "8.00 GiB"),
+            ("frames", 12.0, "12 frames"),
+            ("connections/s", 1_210_000.0, "1.21 M/s"),
+            ("connections/s", 97_031.0, "97.0 k/s"),
+            ("teardowns/s", 532.0, "532 /s"),
+            ("connections", 1607.0, "1607 connections"),
+            ("connections", 66_000.0, "66000 connections"),
+            ("connections", 4096.5, "4096 connections"),
+            ("connections", 1_048_576.0, "1.05 M connections"),
+            ("ratio", 0.3923, "39.2 %"),
         ];
         for (unit, number, expected) in rows {
             assert_eq!(value(unit, number), expected, "{number} {unit}");

@@ -6,10 +6,12 @@ use crate::ratio::Ratio;
 use crate::units;
 use crate::view::{self, Role, Setting, View};
 use measure::results::{MarkKind, Metric, Point, Results};
+use measure::sessions::IllegalOutcome;
 use std::cmp::Ordering;
 
 /// The settings that the summary shows: of every test with throughput, the one with the smallest frames, and the one
-/// with the largest, each under its first levels of the other factors.
+/// with the largest, each under its first levels of the other factors; of a test without frame sizes, the first and
+/// the last.
 pub(crate) fn main_settings<'a, 'v>(view: &'v View<'a>) -> Vec<(&'a str, &'v Setting<'a>)> {
     let metric = main_metric(view);
     let mut main: Vec<(&str, &Setting<'_>)> = Vec::new();
@@ -23,8 +25,13 @@ pub(crate) fn main_settings<'a, 'v>(view: &'v View<'a>) -> Vec<(&'a str, &'v Set
             // The first of equals is the first in the report's order; max_by would give the last.
             let smallest = full.iter().min_by(by_frame).copied();
             let largest = full.iter().rev().filter(|s| s.frame_bytes().is_some()).max_by(by_frame).copied();
-            let largest =
-                largest.and_then(|l| full.iter().find(|s| s.frame_bytes() == l.frame_bytes()).copied());
+            let largest = match largest {
+                Some(l) if !l.of_connections() => {
+                    full.iter().find(|s| s.frame_bytes() == l.frame_bytes()).copied()
+                }
+                // Connections have no frame size to tell the ends of a test by: its last setting is the hardest.
+                _ => full.last().copied(),
+            };
             main.extend(smallest.map(|s| (test.name, s)));
             main.extend(
                 largest.filter(|l| smallest.is_none_or(|s| s.levels != l.levels)).map(|s| (test.name, s)),
@@ -34,17 +41,23 @@ pub(crate) fn main_settings<'a, 'v>(view: &'v View<'a>) -> Vec<(&'a str, &'v Set
     main
 }
 
-/// Throughput where it was measured, else the first metric of the run.
+/// What the run is about: throughput where it was measured, else what its first test is about.
 pub(crate) fn main_metric(view: &View<'_>) -> Option<Metric> {
-    let metrics: Vec<Metric> = view.tests.iter().flat_map(|t| t.blocks.iter().map(|b| b.metric)).collect();
-    metrics.contains(&Metric::Throughput).then_some(Metric::Throughput).or_else(|| metrics.first().copied())
+    const FIRST: [Metric; 4] =
+        [Metric::ConnectionRate, Metric::TransactionRate, Metric::Established, Metric::EstablishmentTime];
+    let has = |metric| view.tests.iter().any(|t| t.blocks.iter().any(|b| b.metric == metric));
+    if has(Metric::Throughput) {
+        return Some(Metric::Throughput);
+    }
+    let of_first: Vec<Metric> = view.tests.first()?.blocks.iter().map(|b| b.metric).collect();
+    FIRST.into_iter().find(|m| of_first.contains(m)).or_else(|| of_first.first().copied())
 }
 
 /// Points of a setting from best to worst, invalid ones last.
 pub(crate) fn ranking<'a>(setting: &Setting<'a>) -> Vec<&'a Point> {
     let mut points = setting.points.clone();
     points.sort_by(|a, b| match (a.valid, b.valid) {
-        (true, true) if units::more_is_better(setting.metric) => b.value.total_cmp(&a.value),
+        (true, true) if setting.more_is_better() => b.value.total_cmp(&a.value),
         (true, true) => a.value.total_cmp(&b.value),
         (false, false) => Ordering::Equal,
         (valid, _) => {
@@ -81,7 +94,10 @@ fn fastest(setting: &Setting<'_>) -> String {
     let usable: Vec<&Point> = ranking(setting).into_iter().filter(|p| p.valid).collect();
     let firewalls: Vec<&Point> =
         usable.iter().copied().filter(|p| Role::of(&p.dut) == Role::Firewall).collect();
-    let best_text = superlative(setting.metric);
+    let best_text = match setting.metric {
+        Metric::Surviving if !setting.more_is_better() => "closes the most connections on legitimate resets",
+        metric => superlative(metric),
+    };
     let (Some(best), second) = (firewalls.first(), firewalls.get(1)) else {
         return match usable.iter().find(|p| Role::of(&p.dut) == Role::Forwarder).or(usable.first()) {
             Some(p) => format!("No firewall has a valid value; {} reached {} ({place}).", p.dut, shown(p)),
@@ -90,7 +106,7 @@ fn fastest(setting: &Setting<'_>) -> String {
     };
     match second {
         None => format!("{}, the only firewall with a valid value: {} ({place}).", best.dut, shown(best)),
-        Some(next) if told_apart(best, next) => {
+        Some(next) if view::told_apart(best, next) == Some(true) => {
             format!("{} {best_text} of the firewalls: {} ({place}).", best.dut, shown(best))
         }
         Some(next) => format!(
@@ -103,10 +119,6 @@ fn fastest(setting: &Setting<'_>) -> String {
     }
 }
 
-fn told_apart(a: &Point, b: &Point) -> bool {
-    crate::ratio::of_points(a, b).is_some_and(|r| r.differs())
-}
-
 const fn superlative(metric: Metric) -> &'static str {
     match metric {
         Metric::Throughput | Metric::Goodput => "forwards the most",
@@ -116,20 +128,20 @@ const fn superlative(metric: Metric) -> &'static str {
         Metric::BackToBack => "takes the longest burst",
         Metric::BufferTime => "buffers the longest",
         Metric::Recovery => "recovers the soonest",
-        Metric::ConnectionRate => "makes the most connections",
-        Metric::TransactionRate => "carries the most transactions",
-        Metric::TeardownRate => "closes the most connections",
-        Metric::ConcurrentConnections => "holds the most connections",
+        Metric::ConnectionRate => "opens the most connections a second",
+        Metric::TransactionRate => "answers the most requests a second",
+        Metric::TeardownRate => "closes the most connections a second",
+        Metric::ConcurrentConnections => "holds the most connections open",
         Metric::Established => "establishes the most connections",
-        Metric::Failures => "fails the least",
-        Metric::EstablishmentTime => "establishes the soonest",
-        Metric::TeardownTime => "closes the soonest",
+        Metric::Failures => "has the smallest share of failed connections",
+        Metric::EstablishmentTime => "establishes connections the soonest",
+        Metric::TeardownTime => "ends connections the soonest",
         Metric::FrameRate => "forwards the most frames",
-        Metric::Surviving => "keeps the most connections against resets",
+        Metric::Surviving => "keeps the most connections when resets are sent",
+        Metric::ReplacementTime => "takes up a new policy the soonest",
+        Metric::ReplacementFailures => "loses the fewest connections while its policy is replaced",
+        Metric::PolicyLoadTime => "loads the policy the soonest",
         Metric::ClosedByReset => "closes the most connections upon their reset",
-        Metric::ReplacementTime => "takes a new policy the soonest",
-        Metric::ReplacementFailures => "loses the fewest connections to a new policy",
-        Metric::PolicyLoadTime => "loads its policy the soonest",
         Metric::Memory => "takes the least memory",
     }
 }
@@ -154,14 +166,14 @@ fn against(setting: &Setting<'_>, dut: &str, reference: &str) -> Option<String> 
         return Some(format!("{name} has no valid value there: {}.", view::reason(point)));
     }
     let ratio = setting.ratio(dut, reference)?;
-    Some(format!("{name} {}.", compared(setting.metric, &ratio, reference, view::is_bound(point))))
+    Some(format!("{name} {}.", compared(setting, &ratio, reference, view::is_bound(point))))
 }
 
 /// `has 2.1 times the throughput of nftables (2.0 to 2.2): more`.
-fn compared(metric: Metric, ratio: &Ratio, reference: &str, bound: bool) -> String {
+fn compared(setting: &Setting<'_>, ratio: &Ratio, reference: &str, bound: bool) -> String {
     let digits = |v| units::significant(v, 3);
     let interval = format!("{} to {}", digits(ratio.low), digits(ratio.high));
-    let noun = units::metric_name(metric).to_lowercase();
+    let noun = units::metric_name(setting.metric).to_lowercase();
     if !ratio.differs() {
         return format!(
             "cannot be told apart from {reference}: {} times its {noun}, with 1 inside {interval}",
@@ -169,7 +181,7 @@ fn compared(metric: Metric, ratio: &Ratio, reference: &str, bound: bool) -> Stri
         );
     }
     let at_least = if bound { "at least " } else { "" };
-    let better = (ratio.value > 1.0) == units::more_is_better(metric);
+    let better = (ratio.value > 1.0) == setting.more_is_better();
     let word = if better { "better" } else { "worse" };
     format!(
         "is {word}: {at_least}{} times the {noun} of {reference} (95 % interval {interval})",
@@ -194,14 +206,13 @@ fn tallies(view: &View<'_>) -> Vec<String> {
 fn tally(view: &View<'_>, metric: Metric, dut: &str, reference: &str) -> Option<String> {
     let (mut better, mut worse, mut alike, mut unusable) = (0, 0, 0, 0);
     for (_, setting) in view.settings(metric) {
-        if setting.point(dut).is_none() || setting.point(reference).is_none() {
-            continue;
-        }
-        match setting.ratio(dut, reference) {
-            None => unusable += 1,
-            Some(r) if !r.differs() => alike += 1,
-            Some(r) if (r.value > 1.0) == units::more_is_better(metric) => better += 1,
-            Some(_) => worse += 1,
+        let (Some(point), Some(other)) = (setting.point(dut), setting.point(reference)) else { continue };
+        let more = point.value > other.value;
+        match (view::told_apart(point, other), setting.ratio(dut, reference)) {
+            (None, _) => unusable += 1,
+            (Some(false), _) => alike += 1,
+            (_, ratio) if ratio.map_or(more, |r| r.value > 1.0) == setting.more_is_better() => better += 1,
+            _ => worse += 1,
         }
     }
     let total = better + worse + alike + unusable;
@@ -245,7 +256,26 @@ pub(crate) fn differences(settings: &[(&str, &Setting<'_>)]) -> (Vec<String>, St
 
 /// Factors that are worth naming in a sentence; the rest stands in the tables.
 fn is_telling(factor: &str) -> bool {
-    matches!(factor, "frame" | "flows" | "sessions" | "directions" | "rules" | "load" | "cores" | "placement")
+    const TELLING: [&str; 17] = [
+        "frame",
+        "flows",
+        "sessions",
+        "directions",
+        "rules",
+        "load",
+        "cores",
+        "placement",
+        "match",
+        "clients",
+        "connections",
+        "order",
+        "illegal",
+        "attack",
+        "resets",
+        "lists",
+        "countries",
+    ];
+    TELLING.contains(&factor)
 }
 
 /// One line of the trust box.
@@ -280,10 +310,34 @@ pub(crate) fn trust(results: &Results) -> Vec<TrustLine> {
         load(results),
         calibration(results),
     ];
+    lines.extend(illegal(results));
     if !results.complete {
         lines.insert(0, line("Run", "not finished: what is here was measured before it ended".into(), "bad"));
     }
     lines
+}
+
+fn outcome_of(point: &Point) -> Option<&IllegalOutcome> {
+    point.sessions.as_ref()?.illegal.as_ref()
+}
+
+/// Whether what the policy forbids was stopped; nothing where nothing forbidden was sent.
+fn illegal(results: &Results) -> Option<TrustLine> {
+    let mut told: Vec<&Point> = Vec::new();
+    for point in results.points.iter().filter(|p| outcome_of(p).is_some()) {
+        // Several metrics may come from one trial, whose attempts are counted once.
+        if !told.iter().any(|t| t.test == point.test && view::same_trials(t, point)) {
+            told.push(point);
+        }
+    }
+    let outcomes = || told.iter().filter_map(|p| outcome_of(p));
+    let attempted: u64 = outcomes().flat_map(|i| i.attempted.values()).sum();
+    let through: u64 = outcomes().map(IllegalOutcome::total_got_through).sum();
+    let (found, state) = match through {
+        0 => (format!("none of {} attempts got through", units::count(attempted)), "good"),
+        n => (format!("{} of {} attempts got through", units::count(n), units::count(attempted)), "bad"),
+    };
+    (attempted > 0).then(|| line("Illegal traffic", found, state))
 }
 
 /// Invalid points are never used, so a few of them harm no other; many mean that something is wrong with the run.

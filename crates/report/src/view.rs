@@ -3,7 +3,9 @@
 
 use crate::level::{self, Level};
 use crate::ratio::{self, Ratio};
-use measure::results::{Mark, MarkKind, Metric, Point, Results};
+use crate::units;
+use measure::results::{LatencySummary, Mark, MarkKind, Metric, Point, Results};
+use measure::sessions::{ResetKind, SessionOutcome, SessionTimes};
 use measure::shape::Placement;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,6 +73,17 @@ impl<'a> Setting<'a> {
         ratio::of_points(self.point(dut)?, self.point(reference)?)
     }
 
+    /// Whether more is better here. Of legitimate resets no connection should survive.
+    pub(crate) fn more_is_better(&self) -> bool {
+        let legitimate = self.levels.values().any(|l| l == ResetKind::Legitimate.name());
+        units::more_is_better(self.metric) && !(self.metric == Metric::Surviving && legitimate)
+    }
+
+    /// Whether its points are of connections, not of frames.
+    pub(crate) fn of_connections(&self) -> bool {
+        self.points.iter().any(|p| of_connections(p))
+    }
+
     /// Frame size that comes first among settings: the number, or nothing for a mix.
     pub(crate) fn frame_bytes(&self) -> Option<f64> {
         self.levels.get("frame").and_then(|f| f.parse().ok())
@@ -130,6 +143,16 @@ pub(crate) struct Test<'a> {
 }
 
 impl Test<'_> {
+    /// All its points, block by block.
+    pub(crate) fn points(&self) -> impl Iterator<Item = &Point> {
+        self.blocks.iter().flat_map(|b| &b.settings).flat_map(|s| s.points.iter().copied())
+    }
+
+    /// Whether it counts connections, not frames.
+    pub(crate) fn of_connections(&self) -> bool {
+        self.points().any(of_connections)
+    }
+
     /// Names of the factors that differ anywhere in the test: what tells its points apart.
     pub(crate) fn varying(&self) -> BTreeSet<String> {
         let settings = || self.blocks.iter().flat_map(|b| &b.settings);
@@ -263,6 +286,27 @@ pub(crate) const fn placement_sentence(placement: Placement) -> &'static str {
     }
 }
 
+/// What a reader must know before the figures: how frames and times are counted, and what the placements mean.
+pub(crate) fn hints(results: &Results) -> Vec<&'static str> {
+    let mut hints: Vec<&'static str> = Vec::new();
+    if results.points.is_empty() || results.points.iter().any(|p| !of_connections(p)) {
+        hints.push("Frame sizes count the 4-byte frame check sequence, as RFC 1242 and RFC 2544 count them.");
+    }
+    if results.points.iter().any(of_connections) {
+        hints.push(
+            "Rates of connections are a second; times begin at the intended start of a connection, so that one that \
+             waited for its turn does not hide it.",
+        );
+    }
+    for point in &results.points {
+        let sentence = placement_sentence(point.placement);
+        if !hints.contains(&sentence) {
+            hints.push(sentence);
+        }
+    }
+    hints
+}
+
 /// A mark's kind in few words, for footnotes.
 pub(crate) const fn mark_name(kind: MarkKind) -> &'static str {
     match kind {
@@ -315,6 +359,67 @@ pub(crate) fn shown_kinds(point: &Point) -> impl Iterator<Item = MarkKind> {
 /// Whether a metric has trials of its own; the others are computed from those of another point.
 pub(crate) const fn has_own_trials(metric: Metric) -> bool {
     !matches!(metric, Metric::Cost | Metric::Goodput | Metric::BufferTime)
+}
+
+/// Whether a point's loads, ledger and losses are of connections, not of frames.
+pub(crate) const fn of_connections(point: &Point) -> bool {
+    point.sessions.is_some()
+        || matches!(
+            point.metric,
+            Metric::ConnectionRate
+                | Metric::TransactionRate
+                | Metric::TeardownRate
+                | Metric::ConcurrentConnections
+                | Metric::Established
+                | Metric::Failures
+                | Metric::EstablishmentTime
+                | Metric::TeardownTime
+                | Metric::FrameRate
+                | Metric::Surviving
+                | Metric::ReplacementTime
+                | Metric::ReplacementFailures
+        )
+}
+
+/// Whether two firewalls can be told apart: by their ratio, or, where a metric has none, by intervals that do not touch;
+/// none when either has no value.
+pub(crate) fn told_apart(a: &Point, b: &Point) -> Option<bool> {
+    if !a.valid || !b.valid {
+        return None;
+    }
+    let apart = a.low > b.high || b.low > a.high;
+    Some(ratio::of_points(a, b).map_or(apart, |r| r.differs()))
+}
+
+/// Whether two points of a firewall tell of the same trials: several metrics may come from one.
+pub(crate) fn same_trials(a: &Point, b: &Point) -> bool {
+    (&a.dut, &a.factors, a.cores, a.placement) == (&b.dut, &b.factors, b.cores, b.placement)
+        && a.ledger == b.ledger
+        && a.trials == b.trials
+}
+
+/// Unit of the loads that a point's trials offered.
+pub(crate) fn load_unit(point: &Point) -> &'static str {
+    let held = |s: &SessionOutcome| s.verified.is_some() || s.resets.is_some();
+    match point.metric {
+        Metric::BackToBack => "frames",
+        Metric::ConcurrentConnections | Metric::Surviving => "connections",
+        _ if point.sessions.as_ref().is_some_and(held) => "connections",
+        _ if of_connections(point) => "connections/s",
+        _ => "frames/s",
+    }
+}
+
+/// The times that belong to a point's value: of connections, from the intended start to the SYN-ACK, or the teardown.
+pub(crate) fn times(point: &Point) -> Option<LatencySummary> {
+    let of = |times: fn(&SessionTimes) -> Option<LatencySummary>| {
+        point.sessions.as_ref().and_then(|s| times(&s.times))
+    };
+    match point.metric {
+        Metric::TeardownTime => of(|t| t.teardown_ns).or(point.latency_ns),
+        Metric::Latency => point.latency_ns.or_else(|| of(|t| t.established_ns)),
+        _ => of(|t| t.established_ns).or(point.latency_ns),
+    }
 }
 
 /// Why a point may not be used, in words.

@@ -79,6 +79,54 @@ fn expressions_over_one_run() {
     }
 }
 
+/// Every metric has a name in the language, and that of the results.
+#[test]
+fn expressions_over_connections() {
+    let http = sample::tolly_http(&["nftables", "rampart"]);
+    let eantc = sample::eantc_tcp(&["nftables", "external"]);
+    let poliwall = sample::poliwall(&["nftables"]);
+    let rows: [(&Results, &str, bool); 14] = [
+        (&http, "connection_rate{dut=rampart} >= 1.5 * connection_rate{dut=nftables}", true),
+        (&http, "connection_rate{dut=nftables,rules=1000,cores=1} > 100k", false),
+        (&http, "establishment_time.p99{dut=rampart} < establishment_time.p99{dut=nftables}", true),
+        (&http, "connection_rate.p50 > 10_000 and connection_rate.p50 < 1M", true),
+        (&eantc, "established{dut=nftables} == established.attempted{dut=nftables}", true),
+        (&eantc, "concurrent_connections{dut=nftables} > 100k", true),
+        (&eantc, "surviving{resets=legitimate} == 0 and surviving{resets=outside-window} == 1", true),
+        (&eantc, "surviving{resets=inside-window} == 1", false),
+        (&eantc, "valid{test=session-rate}", false),
+        (&poliwall, "failures{test=lists} == 0 and failures{test=flood} < 0.05", true),
+        (&poliwall, "failures.failed{test=flood} == 12200", true),
+        (&poliwall, "failures.retransmitted{test=lists} > 0", false),
+        (&poliwall, "replacement_time < 1", true),
+        (&poliwall, "establishment_time.mean < 1M", true),
+    ];
+    for (run, text, expected) in rows {
+        let outcome = judge(run, text, Mode::All);
+        assert_eq!(outcome.holds, expected, "{text}: {outcome:?}");
+    }
+    for metric in [
+        "transaction_rate",
+        "teardown_rate",
+        "teardown_time",
+        "frame_rate",
+        "replacement_failures",
+        "policy_load_time",
+        "memory",
+    ] {
+        parse(&format!("{metric} > 0")).unwrap();
+        let json = format!("\"{metric}\"");
+        assert!(serde_json::from_str::<Metric>(&json).is_ok(), "{metric} is called so in results as well");
+    }
+    let comparison = compare(&http, &http);
+    let same = evaluate(
+        &parse("connection_rate < 0.95 or establishment_time.p99 > 1.1").unwrap(),
+        &comparison.subjects(),
+        Mode::Any,
+    );
+    assert!(!same.unwrap().holds);
+}
+
 #[test]
 fn the_points_that_decided_are_named() {
     let run = small();

@@ -10,7 +10,9 @@
 
 use crate::error::TestbedError;
 use crate::journal::{Change, Journal};
-use crate::layout::{BedLayout, End, Mac, PortEnd, ZoneAddresses, ZonePort, zones_of};
+use crate::layout::{
+    ATTACKERS_V4, ATTACKERS_V6, BedLayout, End, Mac, PortEnd, ZoneAddresses, ZonePort, zones_of,
+};
 use crate::netns::Namespace;
 use crate::{link, placement, program};
 use measure::frame::FrameSize;
@@ -498,7 +500,7 @@ fn zone_batch(addresses: &ZoneAddresses, device: &str, gateway: Mac) -> String {
 pub(crate) fn firewall_batch(addresses: &ZoneAddresses, device: &str) -> String {
     let (z4, z6) = (addresses.own_v4(), addresses.own_v6());
     let zone = Mac::of_end(addresses.zone, End::Zone);
-    format!(
+    let batch = format!(
         "address replace {}/32 dev {device}\naddress replace {}/128 dev {device} nodad\n\
          neighbour replace {z4} lladdr {zone} dev {device}\nneighbour replace {z6} lladdr {zone} dev {device}\n\
          route replace {} via {z4} dev {device} onlink\nroute replace {} via {z6} dev {device} onlink\n",
@@ -506,7 +508,16 @@ pub(crate) fn firewall_batch(addresses: &ZoneAddresses, device: &str) -> String 
         addresses.gateway_v6(),
         addresses.v4,
         addresses.v6,
-    )
+    );
+    if addresses.zone != Zone::Private {
+        return batch;
+    }
+    // Attackers are reached as the zone's hosts are.
+    batch
+        + &format!(
+            "route replace {ATTACKERS_V4} via {z4} dev {device} onlink\n\
+             route replace {ATTACKERS_V6} via {z6} dev {device} onlink\n"
+        )
 }
 
 /// Waits until devices that are up on both ends carry frames. The kernel starts the queue of the end that came up

@@ -33,6 +33,15 @@ pub enum Change {
         /// The address with its prefix length.
         address: String,
     },
+    /// A program was started that stays.
+    Process {
+        /// Its process.
+        pid: u32,
+        /// When it started, so that another process with its number is left alone.
+        start_ticks: u64,
+    },
+    /// A folder was made.
+    Folder(PathBuf),
 }
 
 impl Change {
@@ -53,6 +62,20 @@ impl Change {
                 let _ = program::run("ip", &["address", "del", address, "dev", interface]);
                 Ok(())
             }
+            Change::Process { pid, start_ticks: started } => {
+                if start_ticks(*pid) == Some(*started) {
+                    let process = nix::unistd::Pid::from_raw(*pid as i32);
+                    // Between the look and the signal it may have ended by itself.
+                    let _ = nix::sys::signal::kill(process, nix::sys::signal::Signal::SIGKILL);
+                }
+                Ok(())
+            }
+            Change::Folder(path) => match fs::remove_dir_all(path) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    Err(TestbedError::io("remove", path)(error))
+                }
+                _ => Ok(()),
+            },
         }
     }
 }

@@ -13,6 +13,9 @@
 //! of a zone through the zone's own address, so one static neighbour a zone is enough. Source translation maps
 //! the private prefix one to one to 100.64.0.0/16 (RFC 6598) and 2001:2:0:4::/64: with the hosts kept, whoever
 //! generates the replies knows their addresses without having seen a translated frame.
+//!
+//! Attackers, whose range is 10.0.0.0/8 and 2001:2:1::/104, are behind the private zone's port: the firewall reaches them
+//! as it reaches that zone's hosts.
 
 use crate::netns::Namespace;
 use ipnet::{Ipv4Net, Ipv6Net};
@@ -30,8 +33,22 @@ pub const TRANSLATED_V6: Ipv6Net = Ipv6Net::new_assert(v6(4, 0), 64);
 pub const TEST_V4: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(198, 18, 0, 0), 15);
 /// All IPv6 addresses of tests (RFC 5180 section 8).
 pub const TEST_V6: Ipv6Net = Ipv6Net::new_assert(v6(0, 0), 48);
-/// An address of the private zone, of no test host, that is on every block list: the list's probe is sent from it.
-pub const LISTED_CANARY: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 250);
+/// Where floods come from, behind the private zone's port.
+pub const ATTACKERS_V4: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 0, 0), 8);
+/// Where floods come from, behind the private zone's port: as many addresses as in IPv4.
+pub const ATTACKERS_V6: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x2001, 2, 1, 0, 0, 0, 0, 0), 104);
+/// Addresses that no rule, list or country table ever names (RFC 5737): illegal attempts come from them.
+pub const STRANGERS_V4: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(203, 0, 113, 0), 24);
+/// Addresses that no rule ever names (RFC 3849).
+pub const STRANGERS_V6: Ipv6Net = Ipv6Net::new_assert(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 0), 32);
+/// Addresses of the private zone, of no test host: the first is on the first block list, and so on. The lists' probes are
+/// sent from them.
+pub const LISTED_CANARIES: [Ipv4Addr; 3] =
+    [Ipv4Addr::new(198, 18, 0, 250), Ipv4Addr::new(198, 18, 0, 251), Ipv4Addr::new(198, 18, 0, 252)];
+/// A part of the private zone, of no test host, that no country table has. A table's probe is sent from it.
+pub const OUTSIDE_COUNTRIES: Ipv4Net = Ipv4Net::new_assert(Ipv4Addr::new(198, 18, 0, 128), 26);
+/// The address in [`OUTSIDE_COUNTRIES`] that probes use.
+pub const COUNTRY_CANARY: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 150);
 
 const fn v6(subnet: u16, host: u16) -> Ipv6Addr {
     Ipv6Addr::new(0x2001, 2, 0, subnet, 0, 0, 0, host)
@@ -294,8 +311,11 @@ mod tests {
     }
 
     #[test]
-    fn the_canary_is_private_but_no_host() {
+    fn canaries_are_private_but_no_hosts() {
         let private = ZoneAddresses::of(Zone::Private);
-        assert!(private.v4.contains(&LISTED_CANARY) && LISTED_CANARY < private.host_v4(0));
+        for canary in LISTED_CANARIES.into_iter().chain([COUNTRY_CANARY]) {
+            assert!(private.v4.contains(&canary) && canary < private.host_v4(0), "{canary}");
+            assert_eq!(OUTSIDE_COUNTRIES.contains(&canary), canary == COUNTRY_CANARY, "{canary}");
+        }
     }
 }

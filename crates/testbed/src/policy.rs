@@ -1,30 +1,45 @@
 //! The policy of a test as data, from a seed: filler rules that the test traffic does not match, the rule that
-//! allows it, a default that denies all else, a block list, source translation; and the probes that prove a
-//! firewall enforces it. Every driver renders the same value. Pure.
+//! allows it, a default that denies all else, block lists, a country table, source translation; and the probes that prove
+//! a firewall enforces it. Every driver renders the same value. Pure.
 //!
-//! What the policy means, for every firewall:
-//! - Frames from or to a listed address are dropped before anything else.
+//! What the policy means, for every firewall, in the order in which a frame meets it:
+//! - Frames from or to an address on any of the block lists are dropped before anything else.
+//! - With a country table, frames whose source or whose destination is not in the table are dropped next, whether or not
+//!   they belong to a connection. Both ends are looked up, so one table serves both directions. Lists and the table are of
+//!   IPv4; they say nothing about IPv6.
 //! - Stateful: frames of a known connection are accepted next, then the rules decide about new ones. Stateless: the
 //!   rules decide about every frame, and a mirrored rule right behind the matching one allows the replies.
-//! - The matching rule allows UDP to ports 1 to 49151 between the zones of each forward lane. A bed with three
-//!   zones has three such lanes, whose rules (and mirrors) count as one position.
+//! - Stateful, and the test traffic is TCP: what belongs to no connection and is no SYN, and what is outside the window of
+//!   its connection, is dropped before the rules. A stateless policy cannot do that.
+//! - The matching rule allows the test's protocol, UDP or TCP, to ports 1 to 49151 between the zones of each forward lane. A
+//!   bed with three zones has three such lanes, whose rules (and mirrors) count as one position.
+//! - Where attackers are admitted, that position has one more rule for each zone that can be reached from the private one: the
+//!   attackers' range may open what the private zone may, with the test's protocol. Other floods than those of that protocol
+//!   (UDP in a TCP policy) meet the rules and the default.
 //! - What no rule matches is dropped and counted.
-//! - No rules at all means no filter: everything is forwarded, unless a list forbids it.
+//! - No rules at all means no filter: everything is forwarded, unless a list or the country table forbids it.
+//!
+//! Drivers that count drops name the counters `listed_drop`, `country_drop`, `invalid_drop` and `default_drop`.
 
 use crate::error::TestbedError;
 use crate::layout::{
-    LISTED_CANARY, TEST_V4, TEST_V6, TRANSLATED_V4, TRANSLATED_V6, ZoneAddresses, forward_lanes_of,
+    ATTACKERS_V4, ATTACKERS_V6, STRANGERS_V4, STRANGERS_V6, TEST_V4, TEST_V6, TRANSLATED_V4, TRANSLATED_V6,
+    ZoneAddresses, forward_lanes_of,
 };
 use crate::policy::random::Random;
 use ipnet::{Ipv4Net, Ipv6Net};
-use measure::shape::{Lane, PolicyShape, Zone, ZoneForm};
-use std::net::{Ipv4Addr, Ipv6Addr};
+use measure::shape::{Lane, PolicyShape, TestProtocol, Zone, ZoneForm};
 use std::ops::RangeInclusive;
 
+mod filler;
+mod lists;
 mod probe;
 mod random;
+mod replacement;
 
-pub use probe::{Expect, Probe};
+pub use lists::{AddressList, CountryTable, FEWEST_SUBNETS, MOST_LISTED, MOST_LISTS, MOST_SUBNETS};
+pub use probe::{Expect, Probe, Segment};
+pub use replacement::{Generation, ReplacementProbes};
 
 /// Source ports of test traffic (RFC 4814 section 4.5).
 pub const TEST_SOURCE_PORTS: RangeInclusive<u16> = 1024..=65535;
@@ -88,39 +103,53 @@ pub struct PolicySpec {
     pub zones: ZoneForm,
     /// All rules in order. Longer than `shape.rules` where the matching position holds several rules.
     pub rules: Vec<Rule>,
-    /// The block list, with the canary that the list's probe is sent from.
-    pub listed: AddressList,
+    /// The block lists, each with the canary that its probe is sent from; none without listed addresses.
+    pub listed: Vec<AddressList>,
+    /// The country table.
+    pub countries: CountryTable,
+    /// Which of two policies it is in a test of replacement under load; `None` in all other tests.
+    pub generation: Option<Generation>,
 }
 
 impl PolicySpec {
     /// Generates the policy of a shape.
     ///
     /// # Errors
-    /// [`TestbedError::Impossible`] for a match position outside the rules, or more addresses than there are.
+    /// [`TestbedError::Impossible`] for a match position outside the rules, or more addresses, lists or subnets than there
+    /// are.
     pub fn generate(shape: &PolicyShape, zones: ZoneForm) -> Result<Self, TestbedError> {
         check(shape)?;
-        let mut random = Random::new(shape.seed);
-        let mut rules = Vec::with_capacity(shape.rules as usize + 5);
-        for position in 1..=shape.rules {
-            if position == shape.match_position {
-                rules.extend(matching_rules(zones, shape.stateful));
-            } else {
-                rules.push(filler(&mut random));
-            }
-        }
-        let listed = AddressList { count: shape.listed_addresses, seed: shape.seed };
-        Ok(Self { shape: shape.clone(), zones, rules, listed })
+        lists::check(shape)?;
+        Ok(Self {
+            shape: shape.clone(),
+            zones,
+            rules: rules_of(shape, zones, None),
+            listed: AddressList::of(shape),
+            countries: CountryTable::of(shape),
+            generation: None,
+        })
     }
 
     /// The policy that every firewall can do: forward everything.
     pub fn forward_everything(zones: ZoneForm) -> Self {
         let shape = PolicyShape::forward_everything(0);
-        Self { rules: Vec::new(), listed: AddressList { count: 0, seed: 0 }, shape, zones }
+        let (rules, listed) = (Vec::new(), Vec::new());
+        Self { shape, zones, rules, listed, countries: CountryTable::NONE, generation: None }
     }
 
     /// Whether anything is filtered by rules.
     pub fn has_rules(&self) -> bool {
         self.shape.rules > 0
+    }
+
+    /// Whether any frame is forbidden: by rules, by a list or by the country table.
+    pub fn forbids(&self) -> bool {
+        self.has_rules() || !self.listed.is_empty() || !self.countries.is_empty()
+    }
+
+    /// Whether what belongs to no TCP connection and is no SYN is dropped.
+    pub fn is_strict(&self) -> bool {
+        self.has_rules() && self.shape.stateful && self.shape.protocol == TestProtocol::Tcp
     }
 
     /// Whether sources on this lane are translated.
@@ -132,43 +161,6 @@ impl PolicySpec {
     pub fn probes(&self) -> Vec<Probe> {
         probe::probes(self)
     }
-}
-
-/// Addresses on a block list: distinct, unicast and public, none of a test, in a seeded order. Nothing is stored, so
-/// 30 million addresses take no memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AddressList {
-    count: u32,
-    seed: u64,
-}
-
-impl AddressList {
-    /// Addresses in all, the canary included.
-    pub fn len(&self) -> u32 {
-        self.count
-    }
-
-    /// Whether there is no list.
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    /// The addresses, the canary first.
-    pub fn addresses(&self) -> impl Iterator<Item = Ipv4Addr> + use<> {
-        let permutation = random::Permutation::new(self.seed);
-        let others =
-            (0..=u32::MAX).map(move |index| Ipv4Addr::from(permutation.at(index))).filter(may_be_listed);
-        std::iter::once(LISTED_CANARY).chain(others).take(self.count as usize)
-    }
-}
-
-/// The most addresses that a list can have: what is left of IPv4 would allow about 3.6 thousand million.
-const MOST_LISTED: u32 = 3_000_000_000;
-
-fn may_be_listed(address: &Ipv4Addr) -> bool {
-    let [first, second, ..] = address.octets();
-    let special = matches!(first, 0 | 10 | 127 | 224..) || matches!((first, second), (100, 64..=127));
-    !special && !TEST_V4.contains(address)
 }
 
 fn check(shape: &PolicyShape) -> Result<(), TestbedError> {
@@ -183,12 +175,6 @@ fn check(shape: &PolicyShape) -> Result<(), TestbedError> {
             shape.match_position, shape.rules
         )));
     }
-    if shape.listed_addresses > MOST_LISTED {
-        return Err(TestbedError::Impossible(format!(
-            "a list of {} addresses is more than the public IPv4 addresses: {MOST_LISTED} at most",
-            shape.listed_addresses
-        )));
-    }
     Ok(())
 }
 
@@ -198,37 +184,70 @@ impl Network {
         Self { v4: addresses.v4, v6: addresses.v6 }
     }
 
-    /// Whether any address of a test, translated or not, is inside.
+    /// The attackers' range.
+    const ATTACKERS: Self = Self { v4: ATTACKERS_V4, v6: ATTACKERS_V6 };
+
+    /// Whether any address is inside that a frame of a test may have: translated or not, an attacker's or a stranger's.
     fn touches_tests(&self) -> bool {
         let meet4 = |a: Ipv4Net| a.contains(&self.v4) || self.v4.contains(&a);
         let meet6 = |a: Ipv6Net| a.contains(&self.v6) || self.v6.contains(&a);
-        meet4(TEST_V4) || meet4(TRANSLATED_V4) || meet6(TEST_V6) || meet6(TRANSLATED_V6)
+        [TEST_V4, TRANSLATED_V4, ATTACKERS_V4, STRANGERS_V4].into_iter().any(meet4)
+            || [TEST_V6, TRANSLATED_V6, ATTACKERS_V6, STRANGERS_V6].into_iter().any(meet6)
+    }
+}
+
+impl From<TestProtocol> for Protocol {
+    fn from(tested: TestProtocol) -> Self {
+        match tested {
+            TestProtocol::Udp => Self::Udp,
+            TestProtocol::Tcp => Self::Tcp,
+        }
     }
 }
 
 impl Rule {
-    /// Whether any frame of a test, or any probe, could match. Errs on the side of yes.
-    fn may_match_tests(&self) -> bool {
-        let forbidden_port =
-            self.destination_ports.is_none_or(|(low, high)| (low..=high).contains(&FORBIDDEN_PORT));
+    /// Whether any frame of a test, legal or not, or any probe, could match. Errs on the side of yes.
+    fn may_match_tests(&self, tested: TestProtocol) -> bool {
+        let probed = |port| self.destination_ports.is_none_or(|(low, high)| (low..=high).contains(&port));
         let protocol = match self.protocol {
-            Protocol::Udp => true,
-            Protocol::Tcp => forbidden_port,
             Protocol::Icmp => false,
+            protocol => protocol == tested.into() || (FORBIDDEN_PORT..=replacement::LAST_PORT).any(probed),
         };
         protocol && self.source.touches_tests() && self.destination.touches_tests()
     }
 }
 
-/// The rules at the matching position: one a forward lane, each followed by its mirror in a stateless policy.
-fn matching_rules(zones: ZoneForm, stateful: bool) -> Vec<Rule> {
+fn rules_of(shape: &PolicyShape, zones: ZoneForm, generation: Option<Generation>) -> Vec<Rule> {
+    let mut random = Random::new(shape.seed);
+    let mut rules = Vec::with_capacity(shape.rules as usize + 12);
+    for position in 1..=shape.rules {
+        if position == shape.match_position {
+            rules.extend(matching_rules(shape, zones));
+            rules.extend(generation.into_iter().flat_map(|generation| generation.rules(zones)));
+        } else {
+            rules.push(filler::filler(&mut random, shape.protocol));
+        }
+    }
+    rules
+}
+
+/// The rules at the matching position: one a forward lane, and one for the attackers where they are admitted, each followed
+/// by its mirror in a stateless policy.
+fn matching_rules(shape: &PolicyShape, zones: ZoneForm) -> Vec<Rule> {
     let ports = Some((*TEST_DESTINATION_PORTS.start(), *TEST_DESTINATION_PORTS.end()));
+    let lanes = forward_lanes_of(zones).iter();
+    let mut allowed: Vec<(Network, Network)> =
+        lanes.clone().map(|&(from, to)| (Network::of_zone(from), Network::of_zone(to))).collect();
+    if shape.admits_attackers {
+        let behind_their_port = lanes.filter(|(from, _)| *from == Zone::Private);
+        allowed.extend(behind_their_port.map(|&(_, to)| (Network::ATTACKERS, Network::of_zone(to))));
+    }
     let mut rules = Vec::new();
-    for &(from, to) in forward_lanes_of(zones) {
+    for (source, destination) in allowed {
         let forward = Rule {
-            protocol: Protocol::Udp,
-            source: Network::of_zone(from),
-            destination: Network::of_zone(to),
+            protocol: shape.protocol.into(),
+            source,
+            destination,
             source_ports: None,
             destination_ports: ports,
             action: Action::Accept,
@@ -241,102 +260,11 @@ fn matching_rules(zones: ZoneForm, stateful: bool) -> Vec<Rule> {
             ..forward.clone()
         };
         rules.push(forward);
-        if !stateful {
+        if !shape.stateful {
             rules.push(mirror);
         }
     }
     rules
-}
-
-/// A rule as rule sets have them, which no test traffic matches.
-fn filler(random: &mut Random) -> Rule {
-    // Every draw is independent and about nine in ten pass, so this ends.
-    loop {
-        let rule = candidate(random);
-        if !rule.may_match_tests() {
-            return rule;
-        }
-    }
-}
-
-/// Half of the rules are about hosts of the private zone going out, a quarter about others coming in to a zone, a
-/// quarter about services between the zones themselves, which only differ from the test traffic in the protocol.
-fn candidate(random: &mut Random) -> Rule {
-    let (source, destination) = match random.below(4) {
-        0 | 1 => (part_of_zone(random, Zone::Private), elsewhere(random)),
-        2 => (elsewhere(random), part_of_zone(random, Zone::Dmz)),
-        _ => (Network::of_zone(Zone::Private), part_of_zone(random, Zone::Hostile)),
-    };
-    let protocol = match random.below(10) {
-        0 => Protocol::Icmp,
-        1..=3 => Protocol::Udp,
-        _ => Protocol::Tcp,
-    };
-    let destination_ports = if protocol == Protocol::Icmp { None } else { ports(random) };
-    let action = if random.below(8) == 0 { Action::Drop } else { Action::Accept };
-    Rule { protocol, source, destination, source_ports: None, destination_ports, action }
-}
-
-/// Single hosts and /24 are the most common in rule sets; the rest spreads from /8 to /31.
-fn prefix_length(random: &mut Random) -> u8 {
-    match random.below(20) {
-        0..=6 => 32,
-        7..=12 => 24,
-        13 | 14 => 16,
-        15 | 16 => 25 + random.below(7) as u8,
-        17 | 18 => 17 + random.below(7) as u8,
-        _ => 8 + random.below(8) as u8,
-    }
-}
-
-/// A network outside all test ranges.
-fn elsewhere(random: &mut Random) -> Network {
-    loop {
-        let length = prefix_length(random);
-        let v4 = Ipv4Addr::from(random.next() as u32);
-        // 2000::/3, with lengths from /24 for large networks to /128 for hosts.
-        let v6 =
-            Ipv6Addr::from((u128::from(random.next()) << 64 | u128::from(random.next())) >> 3 | 1 << 125);
-        let network = Network {
-            v4: Ipv4Net::new_assert(v4, length).trunc(),
-            v6: Ipv6Net::new_assert(v6, if length == 32 { 128 } else { length + 16 }).trunc(),
-        };
-        if may_be_listed(&v4) && !network.touches_tests() {
-            return network;
-        }
-    }
-}
-
-/// A network inside a zone's prefix.
-fn part_of_zone(random: &mut Random, zone: Zone) -> Network {
-    let whole = Network::of_zone(zone);
-    let length = prefix_length(random).max(whole.v4.prefix_len());
-    let host = random.next() as u32 & u32::from(whole.v4.hostmask());
-    let v4 = Ipv4Addr::from(u32::from(whole.v4.network()) | host);
-    let v6 = Ipv6Addr::from(u128::from(whole.v6.network()) | u128::from(host));
-    Network { v4: Ipv4Net::new_assert(v4, length).trunc(), v6: Ipv6Net::new_assert(v6, length + 96).trunc() }
-}
-
-/// Mostly one well-known service, sometimes a range, sometimes all that tests do not reserve.
-fn ports(random: &mut Random) -> Option<(u16, u16)> {
-    const SERVICES: [u16; 16] =
-        [22, 25, 53, 80, 110, 123, 143, 161, 389, 443, 445, 993, 1433, 3306, 5432, 8080];
-    let highest = *TEST_DESTINATION_PORTS.end();
-    Some(match random.below(10) {
-        0..=5 => {
-            let port = SERVICES[random.below(16) as usize];
-            (port, port)
-        }
-        6 | 7 => {
-            let port = 1 + random.below(u64::from(highest)) as u16;
-            (port, port)
-        }
-        8 => {
-            let low = 1024 + random.below(40_000) as u16;
-            (low, low + 1 + random.below(2000) as u16)
-        }
-        _ => (1024, highest),
-    })
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ pub(crate) fn feed(
     arguments: &[&str],
     write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
 ) -> Result<String, TestbedError> {
-    let mut child = Command::new(program)
+    let mut child = Command::new(path(program))
         .args(arguments)
         .env("LC_ALL", "C")
         .stdin(Stdio::piped())
@@ -48,24 +48,39 @@ pub(crate) fn feed(
     })
 }
 
+/// Programs that are built together with this one.
+const OURS: [&str; 1] = ["rampart"];
+
 /// Whether a program of that name is found.
 pub(crate) fn is_installed(program: &str) -> bool {
     find(program).is_some()
 }
 
-/// Where a program is: `PATH`, then the places of system programs that a user's `PATH` often lacks.
+/// A program by its full path where it is found, and by its name where not, so that starting it says what is missing.
+pub(crate) fn path(program: &str) -> std::path::PathBuf {
+    find(program).unwrap_or_else(|| program.into())
+}
+
+/// Where a program is: beside this one (our own programs are built together), `PATH`, then the places of system programs that a user's `PATH` often lacks.
 pub(crate) fn find(program: &str) -> Option<std::path::PathBuf> {
+    let beside = std::env::current_exe().ok();
+    // Test programs lie one folder below.
+    let folders = beside.iter().flat_map(|exe| exe.ancestors().skip(1).take(2));
+    let ours =
+        folders.map(|folder| folder.join(program)).find(|file| OURS.contains(&program) && file.is_file());
     let path = std::env::var("PATH").unwrap_or_default();
-    path.split(':')
-        .chain(["/usr/sbin", "/sbin", "/usr/bin"])
-        .filter(|folder| !folder.is_empty())
-        .map(|folder| std::path::Path::new(folder).join(program))
-        .find(|candidate| candidate.is_file())
+    ours.or_else(|| {
+        path.split(':')
+            .chain(["/usr/sbin", "/sbin", "/usr/bin"])
+            .filter(|folder| !folder.is_empty())
+            .map(|folder| std::path::Path::new(folder).join(program))
+            .find(|candidate| candidate.is_file())
+    })
 }
 
 /// First line that a program prints about its version, or `None` when it is not there.
 pub(crate) fn version_line(program: &str, argument: &str) -> Option<String> {
-    let output = Command::new(program).arg(argument).output().ok()?;
+    let output = Command::new(path(program)).arg(argument).output().ok()?;
     let text = if output.stdout.is_empty() { output.stderr } else { output.stdout };
     String::from_utf8_lossy(&text).lines().next().map(|line| line.trim().to_owned())
 }
@@ -86,12 +101,13 @@ pub(crate) fn package_of(program: &str) -> &'static str {
         "ethtool" => "ethtool",
         "ipset" => "ipset",
         "conntrack" => "conntrack",
+        "rampart" => "none: it is built beside rampart-bench by `make`",
         _ => "iptables",
     }
 }
 
 /// A rule set of a million lines that fails may print as many errors: the first few tell it all.
-fn shortened(stderr: &str) -> String {
+pub(crate) fn shortened(stderr: &str) -> String {
     let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let mut text = lines.iter().take(4).copied().collect::<Vec<_>>().join("; ");
     if lines.len() > 4 {

@@ -9,33 +9,12 @@
 
 mod common;
 
-use common::{Prober, assert_gone, can_build_beds, namespaces_of, plain, spec};
-use measure::shape::{PolicyShape, Zone, ZoneForm};
+use common::{can_build_beds, plain, spec, with_firewall};
+use measure::shape::{PolicyShape, TestProtocol, Zone, ZoneForm};
 use testbed::TestbedError;
 use testbed::bed::Bed;
 use testbed::dut::{self, Running};
-use testbed::policy::{Expect, PolicySpec};
-
-/// Builds a bed for the firewall, sets it up, hands both to `test`, and sees that all is gone afterwards.
-fn with_firewall(
-    name: &str,
-    zones: ZoneForm,
-    shape: &PolicyShape,
-    test: impl FnOnce(&Bed, &mut Box<dyn Running>, &PolicySpec, &mut Prober),
-) {
-    if !can_build_beds() {
-        return;
-    }
-    let driver = dut::driver(name).unwrap();
-    let bed = Bed::build(&spec(zones, driver.wiring())).unwrap();
-    let names = namespaces_of(&bed);
-    let policy = PolicySpec::generate(shape, zones).unwrap();
-    let mut running = driver.set_up(&bed, &policy).unwrap_or_else(|e| panic!("{name} {shape:?}: {e}"));
-    let mut prober = Prober::new(bed.layout());
-    test(&bed, &mut running, &policy, &mut prober);
-    drop((running, bed, prober));
-    assert_gone(&names);
-}
+use testbed::policy::{Expect, PolicySpec, Segment};
 
 fn prove(name: &str, zones: ZoneForm, shape: &PolicyShape) {
     with_firewall(name, zones, shape, |_, running, policy, prober| {
@@ -66,7 +45,10 @@ fn prove_filter(name: &str) {
     for (rules, match_position) in [(1, 1), (10, 4), (1000, 1000)] {
         for stateful in [true, false] {
             for zones in [ZoneForm::Two, ZoneForm::Three] {
-                prove(name, zones, &PolicyShape { rules, match_position, stateful, ..plain() });
+                for protocol in [TestProtocol::Udp, TestProtocol::Tcp] {
+                    let shape = PolicyShape { rules, match_position, stateful, protocol, ..plain() };
+                    prove(name, zones, &shape);
+                }
             }
         }
     }
@@ -88,33 +70,21 @@ fn ipset_enforces_its_rules() {
 }
 
 #[test]
-fn lists_block_what_rules_would_allow() {
-    for name in ["nftables", "ipset"] {
-        for rules in [0, 3] {
-            let shape = PolicyShape {
-                rules,
-                match_position: rules,
-                stateful: true,
-                listed_addresses: 20_000,
-                ..plain()
-            };
-            with_firewall(name, ZoneForm::Two, &shape, |_, running, policy, prober| {
-                let failures = prober.failures(&policy.probes());
-                assert!(failures.is_empty(), "{name}: {failures:#?}");
-                assert!(running.counters().unwrap()["listed_drop"] >= 1);
-            });
-        }
-    }
-}
-
-#[test]
 fn translation_maps_the_private_prefix_both_ways() {
     for name in ["nftables", "iptables", "ipset"] {
         for rules in [0, 10] {
             for zones in [ZoneForm::Two, ZoneForm::Three] {
-                let shape =
-                    PolicyShape { rules, match_position: rules, stateful: true, nat: true, ..plain() };
-                prove(name, zones, &shape);
+                for protocol in [TestProtocol::Udp, TestProtocol::Tcp] {
+                    let shape = PolicyShape {
+                        rules,
+                        match_position: rules,
+                        stateful: true,
+                        nat: true,
+                        protocol,
+                        ..plain()
+                    };
+                    prove(name, zones, &shape);
+                }
             }
         }
     }
@@ -122,20 +92,30 @@ fn translation_maps_the_private_prefix_both_ways() {
 
 #[test]
 fn drops_and_connections_are_counted() {
-    let shape = PolicyShape { rules: 10, match_position: 3, stateful: true, ..plain() };
     for name in ["nftables", "iptables"] {
-        with_firewall(name, ZoneForm::Two, &shape, |_, running, policy, prober| {
-            let drops = |r: &dyn Running| r.counters().unwrap()["default_drop"];
-            let before = drops(running.as_ref());
-            assert_eq!(running.connections().unwrap(), Some(0), "{name}");
-            let probes = policy.probes();
-            assert!(prober.failures(&probes).is_empty());
-            let dropped = probes.iter().filter(|p| p.expect == Expect::Dropped).count() as u64;
-            assert_eq!(drops(running.as_ref()) - before, dropped, "{name}");
-            // One a family: every reply belongs to the connection of the allowed probe.
-            assert_eq!(running.connections().unwrap(), Some(2), "{name}");
-            assert!(running.memory_bytes().is_none_or(|bytes| bytes > 0), "{name}");
-        });
+        for protocol in [TestProtocol::Udp, TestProtocol::Tcp] {
+            let shape = PolicyShape { rules: 10, match_position: 3, stateful: true, protocol, ..plain() };
+            with_firewall(name, ZoneForm::Two, &shape, |_, running, policy, prober| {
+                let drops = |r: &dyn Running| {
+                    let counters = r.counters().unwrap();
+                    ["default_drop", "invalid_drop"].map(|name| counters.get(name).copied().unwrap_or(0))
+                };
+                let before = drops(running.as_ref());
+                assert_eq!(running.connections().unwrap(), Some(0), "{name}");
+                let probes = policy.probes();
+                assert!(prober.failures(&probes).is_empty());
+                let dropped = probes.iter().filter(|p| p.expect == Expect::Dropped);
+                let (strays, others): (Vec<_>, Vec<_>) =
+                    dropped.partition(|p| matches!(p.segment, Some(Segment::SynAck | Segment::Ack)));
+                let after = drops(running.as_ref());
+                assert_eq!(after[0] - before[0], others.len() as u64, "{name} {protocol:?}");
+                assert_eq!(after[1] - before[1], strays.len() as u64, "{name} {protocol:?}");
+                // One a family: every reply belongs to the connection of the allowed probe.
+                assert_eq!(running.connections().unwrap(), Some(2), "{name}");
+                assert!(running.memory_bytes().is_none_or(|bytes| bytes > 0), "{name}");
+                assert!(running.policy_load_seconds().is_some_and(|seconds| seconds > 0.0), "{name}");
+            });
+        }
     }
 }
 
@@ -227,10 +207,16 @@ fn what_a_firewall_cannot_do_is_refused() {
         return;
     }
     let rules = PolicyShape { rules: 1, match_position: 1, ..plain() };
+    let rules_again = rules.clone();
     let rows = [
         ("linux", rules.clone(), "linux cannot do rules"),
         ("xdp-redirect", PolicyShape { nat: true, ..plain() }, "xdp-redirect cannot do address translation"),
         ("iptables", PolicyShape { listed_addresses: 5, ..rules }, "iptables cannot do lists"),
+        (
+            "iptables",
+            PolicyShape { allowed_subnets: 50, ..rules_again },
+            "iptables cannot do a country table",
+        ),
         ("external", plain(), "--ports"),
     ];
     for (name, shape, message) in rows {

@@ -284,6 +284,24 @@ impl ProbeFrame {
     }
 }
 
+/// The number and the mark of a probe, read from a frame as it arrived; `None` for any other frame.
+pub(crate) fn read_tag(frame: &[u8]) -> Option<(u8, u16)> {
+    let two = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
+    let (protocol, transport) = match two(12)? {
+        0x0800 => (*frame.get(23)?, 34),
+        0x86dd => (*frame.get(20)?, 54),
+        _ => return None,
+    };
+    let data = match protocol {
+        PROTOCOL_UDP => transport + UDP_BYTES,
+        PROTOCOL_TCP => transport + 20,
+        _ => return None,
+    };
+    let stamp = frame.get(data..data + STAMP_BYTES)?;
+    let rest_is_zero = stamp[4..].iter().all(|byte| *byte == 0);
+    (stamp[2] == PROBE_CORE && rest_is_zero).then(|| (stamp[3], u16::from_ne_bytes([stamp[0], stamp[1]])))
+}
+
 /// How a probe arrived.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Arrival {
@@ -315,5 +333,40 @@ impl Arrival {
             source: SocketAddr::new(source, two(ports)),
             destination: SocketAddr::new(destination, two(ports + 2)),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_read_from_probes_alone() {
+        let port = Port {
+            zone: Zone::Private,
+            namespace: None,
+            ifindex: 1,
+            mac: [2; 6],
+            next_hop_mac: [4; 6],
+            v4_prefix: 0,
+            v6_prefix: [0; 16],
+        };
+        for (source, destination) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
+            for transport in [Transport::Udp, Transport::TcpSyn] {
+                let probe = ProbeFrame {
+                    from: Zone::Private,
+                    source: source.parse().unwrap(),
+                    destination: destination.parse().unwrap(),
+                    transport,
+                    source_port: 5,
+                    destination_port: 6,
+                };
+                let mut frame = probe.bytes(&port, 3, 0x1234).unwrap();
+                assert_eq!(read_tag(&frame), Some((3, 0x1234)), "{probe:?}");
+                assert_eq!(read_tag(&frame[..40]), None, "cut off");
+                frame[12] ^= 1;
+                assert_eq!(read_tag(&frame), None, "not IP");
+            }
+        }
     }
 }

@@ -8,11 +8,10 @@ use crate::engine::{Engine, NOT_YET, Ports, TrialPlan};
 use crate::frames;
 use crate::live::LiveSender;
 use crate::skeleton::{FLOWS_PER_PAGE, MAX_LANES, MAX_MIX, MAX_PHASES, SCHEDULE_SHIFT, types};
-use crate::{Clock, TrafficError, namespace};
+use crate::{Clock, TrafficError, packet_socket};
 use libbpf_rs::{MapCore, MapFlags};
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socket, sockopt::SndBufForce};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{addr_of, addr_of_mut};
@@ -48,8 +47,11 @@ impl Engine {
         plan: &TrialPlan<'_>,
         core: usize,
     ) -> Result<LiveSender, TrafficError> {
-        let sockets =
-            plan.lanes.iter().map(|(lane, _)| open_socket(ports, *lane)).collect::<Result<Vec<_>, _>>()?;
+        let sockets = plan
+            .lanes
+            .iter()
+            .map(|(lane, _)| packet_socket::sender(ports.port(lane.from)?, SEND_BUFFER_BYTES))
+            .collect::<Result<Vec<_>, _>>()?;
         let state = SharedState(self.state());
         let control = state.control();
         let mtu = control.largest_bytes as usize - ETHERNET_BYTES;
@@ -99,52 +101,6 @@ impl Engine {
 fn read_flow(bytes: &[u8]) -> types::flow {
     let field = |number: usize| u16::from_ne_bytes([bytes[2 * number], bytes[2 * number + 1]]);
     types::flow { client: field(0), server: field(1), client_port: field(2), server_port: field(3) }
-}
-
-/// A socket that sends whole frames from the port where `lane` begins and receives nothing.
-fn open_socket(ports: &Ports, lane: measure::shape::Lane) -> Result<OwnedFd, TrafficError> {
-    let port = ports.port(lane.from)?;
-    let doing = || TrafficError::system(format!("opening a packet socket on port {}", port.ifindex));
-    let opened = namespace::inside(port.namespace.as_deref(), || -> io::Result<OwnedFd> {
-        // Protocol 0: nothing is received.
-        let socket = socket(AddressFamily::Packet, SockType::Raw, SockFlag::SOCK_CLOEXEC, None)?;
-        setsockopt(&socket, SndBufForce, &SEND_BUFFER_BYTES)?;
-        bypass_queueing(&socket)?;
-        bind_to(&socket, port.ifindex)?;
-        Ok(socket)
-    })?;
-    opened.map_err(doing())
-}
-
-fn bypass_queueing(socket: &OwnedFd) -> io::Result<()> {
-    let yes: libc::c_int = 1;
-    // SAFETY: the option value is a c_int that lives through the call, and its size is given.
-    let result = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_PACKET,
-            libc::PACKET_QDISC_BYPASS,
-            addr_of!(yes).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        )
-    };
-    Ok(Errno::result(result).map(drop)?)
-}
-
-fn bind_to(socket: &OwnedFd, ifindex: u32) -> io::Result<()> {
-    // SAFETY: all zeros are a valid sockaddr_ll: no protocol, no address.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as u16;
-    address.sll_ifindex = ifindex as i32;
-    // SAFETY: the address lives through the call, and its size is given.
-    let result = unsafe {
-        libc::bind(
-            socket.as_raw_fd(),
-            addr_of!(address).cast(),
-            size_of::<libc::sockaddr_ll>() as libc::socklen_t,
-        )
-    };
-    Ok(Errno::result(result).map(drop)?)
 }
 
 /// The object's global state, mapped for as long as the engine lives, which joins every sender.

@@ -18,6 +18,9 @@ mod live;
 mod namespace;
 mod neighbours;
 mod outcome;
+#[allow(unsafe_code, reason = "packet sockets have options and addresses that no safe binding knows")]
+mod packet_socket;
+mod probe_stream;
 mod random;
 #[allow(unsafe_code, reason = "reading memory that BPF programs write at the same time")]
 mod reading;
@@ -35,5 +38,6 @@ pub use frames::{
     Arrival, MAX_LIVE_FRAME_BYTES, Port, ProbeFrame, STAMP_BYTES, Transport, smallest_frame_bytes,
 };
 pub use outcome::Seconds;
+pub use probe_stream::{MOST_ROUNDS, ProbeStream, StreamedProbe};
 pub use reading::{LaneTimes, Reading, StreamCounts};
 pub use schedule::MIN_FRAMES_PER_SECOND;

@@ -131,7 +131,7 @@ fn curl_fetches_from_the_server() {
     bed.give_client_a_stack();
     let mut engine = Engine::load(1).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Server).unwrap();
-    for (ip, address) in [(IpVersion::V4, "10.2.1.0"), (IpVersion::V6, "[fd00:2::100]")] {
+    for (ip, address) in [(IpVersion::V4, "198.19.1.0"), (IpVersion::V6, "[fd00:2::100]")] {
         for (name, body, close, four_way, how) in [
             ("one byte, curl closes", 1, Close::ClientFin, false, "--http1.1"),
             ("one byte, curl closes, four-way", 1, Close::ClientFin, true, "--http1.1"),

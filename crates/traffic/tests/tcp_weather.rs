@@ -67,7 +67,7 @@ fn rows() -> Vec<Row> {
         ),
         row(
             "destination rewritten",
-            translate("iifname left ip protocol tcp dnat to 10.2.9.9:8080", "accept"),
+            translate("iifname left ip protocol tcp dnat to 198.19.9.9:8080", "accept"),
             |p| p.listens = Some(Side { first_host: 0x909, hosts: 1, first_port: 8080, ports: 1 }),
             CLEAN,
         ),
@@ -84,7 +84,7 @@ fn rows() -> Vec<Row> {
         ),
         row(
             "every frame to the client doubled",
-            "chain d { type filter hook postrouting priority 0 ; oifname left dup to 10.1.0.2 device left ; }".to_owned(),
+            "chain d { type filter hook postrouting priority 0 ; oifname left dup to 198.18.0.2 device left ; }".to_owned(),
             |_| (),
             &[("closed", 200), ("completed", 200), ("syn_again", 0), ("wrong_data", 0)],
         ),

@@ -77,9 +77,6 @@ impl SessionLevels {
                 return Err(SetupProblem::NoTransactions);
             }
             ProcedureKind::TeardownRate if !fin => return Err(SetupProblem::TornDownWithoutFin),
-            ProcedureKind::ConnectionRate | ProcedureKind::TransactionRate if self.close == CloseBy::Hold => {
-                return Err(SetupProblem::HeldWhileSearching);
-            }
             _ => {}
         }
         if self.close == CloseBy::Server && (self.transactions == 0 || self.hold_seconds > 0.0) {

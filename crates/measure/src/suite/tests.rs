@@ -198,6 +198,10 @@ const BUILTIN: &[(&str, [usize; 3], f64)] = &[
     ("rfc2544", [21, 64, 64], 15.0),
     ("eantc-ip", [16, 64, 80], 11.0),
     ("tolly-udp", [18, 24, 24], 7.0),
+    ("tolly-http", [8, 8, 8], 4.0),
+    ("eantc-tcp", [19, 19, 19], 5.0),
+    ("poliwall", [6, 6, 6], 7.0),
+    ("rfc3511", [9, 19, 19], 5.0),
 ];
 
 #[test]
@@ -311,12 +315,12 @@ proptest! {
 
     #[test]
     fn no_damaged_suite_makes_the_parser_or_the_planner_panic(
-        which in 0usize..4,
+        which in 0usize..8,
         cut in any::<prop::sample::Index>(),
         length in 0usize..40,
         with in r#"[-a-z0-9="\[\]{}.,#é\n ]{0,12}"#,
     ) {
-        let name = builtin_names().nth(which).expect("four suites");
+        let name = builtin_names().nth(which).expect("eight suites");
         let text = builtin(name).expect("it ships");
         let chars: Vec<char> = text.chars().collect();
         let start = cut.index(chars.len());

@@ -5,6 +5,7 @@ use super::{Aggregate, Arithmetic, ExprError, Expression, Field, Label, Node, Op
 use crate::units::{self, metric_key};
 use crate::view;
 use measure::results::Point;
+use measure::sessions::SessionOutcome;
 use measure::stats;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -97,7 +98,8 @@ impl<'a> Subject<'a> {
 }
 
 fn figure(point: &Point, field: Field) -> Option<f64> {
-    let latency = point.latency_ns.as_ref();
+    let latency = view::times(point);
+    let count = |of: fn(&SessionOutcome) -> u64| point.sessions.as_ref().map(|s| of(s) as f64);
     match field {
         Field::Value => Some(point.value),
         Field::Low => Some(point.low),
@@ -109,6 +111,11 @@ fn figure(point: &Point, field: Field) -> Option<f64> {
         Field::P99 => latency.map(|l| l.p99),
         Field::P999 => latency.map(|l| l.p999),
         Field::Max => latency.map(|l| l.max),
+        Field::Attempted => count(|s| s.attempted),
+        Field::Established => count(|s| s.established),
+        Field::Completed => count(|s| s.completed),
+        Field::Failed => count(|s| s.failed.values().sum()),
+        Field::Retransmitted => count(|s| s.retransmitted),
     }
 }
 

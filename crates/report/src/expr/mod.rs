@@ -112,9 +112,14 @@ enum Field {
     P99,
     P999,
     Max,
+    Attempted,
+    Established,
+    Completed,
+    Failed,
+    Retransmitted,
 }
 
-const FIELDS: [(&str, Field); 10] = [
+const FIELDS: [(&str, Field); 15] = [
     ("value", Field::Value),
     ("low", Field::Low),
     ("high", Field::High),
@@ -125,9 +130,14 @@ const FIELDS: [(&str, Field); 10] = [
     ("p99", Field::P99),
     ("p999", Field::P999),
     ("max", Field::Max),
+    ("attempted", Field::Attempted),
+    ("established", Field::Established),
+    ("completed", Field::Completed),
+    ("failed", Field::Failed),
+    ("retransmitted", Field::Retransmitted),
 ];
 
-const METRICS: [Metric; 8] = [
+const METRICS: [Metric; 22] = [
     Metric::Throughput,
     Metric::Goodput,
     Metric::Loss,
@@ -136,6 +146,20 @@ const METRICS: [Metric; 8] = [
     Metric::BackToBack,
     Metric::BufferTime,
     Metric::Recovery,
+    Metric::ConnectionRate,
+    Metric::TransactionRate,
+    Metric::TeardownRate,
+    Metric::ConcurrentConnections,
+    Metric::Established,
+    Metric::Failures,
+    Metric::EstablishmentTime,
+    Metric::TeardownTime,
+    Metric::FrameRate,
+    Metric::Surviving,
+    Metric::ReplacementTime,
+    Metric::ReplacementFailures,
+    Metric::PolicyLoadTime,
+    Metric::Memory,
 ];
 
 fn metric_named(name: &str) -> Option<Metric> {

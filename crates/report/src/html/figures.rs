@@ -130,6 +130,8 @@ fn lines(
         x_unit: "frames/s",
         reach,
         marked: true,
+        from_zero: false,
+        shaded: None,
         series,
     }
     .draw()?;
@@ -201,7 +203,8 @@ fn dot(point: &Point, x: f64) -> Dot {
 }
 
 fn describe(panel: &Panel<'_, '_>, labels: &[String], x: &str) -> String {
-    let better = if units::more_is_better(panel.metric) { "Higher is better" } else { "Lower is better" };
+    let more = panel.settings.iter().all(|s| s.more_is_better());
+    let better = if more { "Higher is better" } else { "Lower is better" };
     let ends = match (labels.first(), labels.last()) {
         (Some(first), Some(last)) => format!(" from {first} to {last}"),
         _ => String::new(),
@@ -235,7 +238,7 @@ fn place_or(test: &str, place: String) -> String {
 /// One setting as bars, in the order of the ranking.
 pub(crate) fn bars(view: &View<'_>, setting: &Setting<'_>, place: &str, ids: &mut Ids) -> Option<Figure> {
     let title = format!("{}: {place}", units::metric_name(setting.metric));
-    let better = if units::more_is_better(setting.metric) { "longer is better" } else { "shorter is better" };
+    let better = if setting.more_is_better() { "longer is better" } else { "shorter is better" };
     let svg = Bars {
         id: ids.next(),
         title: title.clone(),
@@ -283,6 +286,9 @@ fn kinds(point: &Point) -> String {
     names.join(", ")
 }
 
+/// The time that connections are told by.
+const TO_SYN_ACK: &str = "Time from the intended start to the SYN-ACK";
+
 /// Percentiles of every setting of a block that has latencies.
 pub(crate) fn ladders(view: &View<'_>, block: &Block<'_>, ids: &mut Ids) -> Vec<Figure> {
     let varying: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
@@ -299,46 +305,61 @@ fn ladder_of(view: &View<'_>, setting: &Setting<'_>, place: &str, ids: &mut Ids)
         .iter()
         .filter(|p| p.valid)
         .filter_map(|p| {
-            Some(ladder::Row { name: p.dut.clone(), index: view.index(&p.dut), latency: p.latency_ns? })
+            Some(ladder::Row { name: p.dut.clone(), index: view.index(&p.dut), latency: view::times(p)? })
         })
         .collect();
-    let what = match setting.metric {
-        Metric::Latency => "Latency percentiles",
-        _ => "Latency percentiles at the highest rate",
+    let (what, time) = match (setting.metric, setting.of_connections()) {
+        (Metric::Latency, _) => ("Latency percentiles", "One-way latency"),
+        (Metric::TeardownTime, _) => {
+            ("Teardown time percentiles", "Time from the first FIN or RST to the end")
+        }
+        (Metric::EstablishmentTime, _) => ("Establishment time percentiles", TO_SYN_ACK),
+        (_, true) => ("Establishment time percentiles at that load", TO_SYN_ACK),
+        (_, false) => ("Latency percentiles at the highest rate", "One-way latency"),
     };
     let title = if place.is_empty() { what.into() } else { format!("{what}: {place}") };
     let svg = Ladder {
         id: ids.next(),
         title: title.clone(),
-        description: "One row a firewall with the percentiles of its one-way latency, on a logarithmic axis. Further left is better.".into(),
+        description: format!(
+            "One row a firewall with percentiles on a logarithmic axis: {}. Further left is better.",
+            time.to_lowercase()
+        ),
+        time,
         rows,
     }
     .draw()?;
     Some(Figure { caption: title, svg, notes: not_drawn(&[setting], "frame"), wide: false })
 }
 
-/// Where the frames of a test went, a row a firewall.
+/// Where the frames or connections of a test went, a row a firewall.
 pub(crate) fn ledger(view: &View<'_>, test: &str, ids: &mut Ids) -> Option<Figure> {
+    let (names, title, what) = match tables::counts_connections(view, test) {
+        true => (&tables::CONNECTION_PARTS, "What became of the connections", "attempted connections"),
+        false => (&tables::LEDGER_PARTS, "Where the frames went", "offered frames"),
+    };
     let rows = view
         .duts
         .iter()
         .filter_map(|dut| {
             let ledger = tables::ledger_of(view, test, dut).filter(|l| l.offered > 0)?;
             let parts = tables::ledger_parts(&ledger);
-            let part = |(kind, frames): (usize, u64)| Part {
+            let part = |(kind, count): (usize, u64)| Part {
                 kind,
-                share: frames as f64 / ledger.offered as f64,
-                tip: format!("{dut}: {} {}", tables::LEDGER_PARTS[kind], units::count(frames)),
+                share: count as f64 / ledger.offered as f64,
+                tip: format!("{dut}: {} {}", names[kind], units::count(count)),
             };
             Some(((*dut).to_string(), parts.into_iter().enumerate().map(part).collect()))
         })
         .collect();
-    let title = format!("Where the frames went: {test}");
+    let title = format!("{title}: {test}");
     let svg = Stack {
         id: ids.next(),
         title: title.clone(),
-        description: "One row a firewall; the parts are shares of the offered frames and are listed in the table below.".into(),
-        legend: &tables::LEDGER_PARTS,
+        description: format!(
+            "One row a firewall; the parts are shares of the {what} and are listed in the table below."
+        ),
+        legend: names,
         rows,
     }
     .draw()?;

@@ -9,9 +9,10 @@ use crate::error::ReportError;
 use crate::layout;
 use crate::table::Table;
 use crate::view::{self, Block, Test, View};
-use crate::{Extras, lanes, level, tables, units, verdict};
+use crate::{Extras, connections, contrast, lanes, level, tables, units, verdict};
 use figures::{Figure, Ids};
 use measure::results::{Metric, Results};
+use measure::suite::Layout;
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{AutoEscape, Environment};
@@ -39,7 +40,7 @@ struct Page<'a> {
     trust: Vec<verdict::TrustLine>,
     main_figure: Option<Figure>,
     main_table: Table,
-    placements: Vec<&'static str>,
+    hints: Vec<&'static str>,
     tests: Vec<TestPart>,
     ledgers: Vec<(Option<Figure>, Table)>,
     invalid: Table,
@@ -96,6 +97,8 @@ struct TestPart {
     title: String,
     constant: String,
     blocks: Vec<BlockPart>,
+    connections: Vec<Table>,
+    curves: Vec<Figure>,
     sheets: Vec<SheetPart>,
     cpu_figure: Option<Figure>,
     cpu_table: Option<Table>,
@@ -109,6 +112,7 @@ struct BlockPart {
     figures: Vec<Figure>,
     folded: Vec<Figure>,
     table: Table,
+    contrasts: Vec<Table>,
     latency: Option<Table>,
     lanes: Option<Table>,
     lanes_open: bool,
@@ -119,6 +123,7 @@ struct BlockPart {
 struct SheetPart {
     table: Table,
     printed: bool,
+    wide: bool,
 }
 
 /// The page.
@@ -160,7 +165,7 @@ fn page<'a>(results: &'a Results, view: &View<'_>, extras: &'a Extras) -> Page<'
         trust: verdict::trust(results),
         main_figure,
         main_table: tables::main(view, &main),
-        placements: placements(results),
+        hints: view::hints(results),
         tests,
         ledgers,
         invalid: tables::invalid(view),
@@ -171,19 +176,9 @@ fn page<'a>(results: &'a Results, view: &View<'_>, extras: &'a Extras) -> Page<'
     }
 }
 
-fn placements(results: &Results) -> Vec<&'static str> {
-    let mut sentences: Vec<&'static str> = Vec::new();
-    for point in &results.points {
-        let sentence = view::placement_sentence(point.placement);
-        if !sentences.contains(&sentence) {
-            sentences.push(sentence);
-        }
-    }
-    sentences
-}
-
 fn test_part(view: &View<'_>, test: &Test<'_>, extras: &Extras, ids: &mut Ids) -> TestPart {
-    let cpu_block = test.blocks.iter().find(|b| b.metric == Metric::Throughput).or(test.blocks.first());
+    let rate = |b: &&Block<'_>| matches!(b.metric, Metric::Throughput | Metric::ConnectionRate);
+    let cpu_block = test.blocks.iter().find(rate).or(test.blocks.first());
     let cpu_table = cpu_block.map(tables::cpu).filter(|t| !t.rows.is_empty());
     let cpu_figure = cpu_block.and_then(|b| figures::cpu(b, ids));
     let sheets = layout::sheets(view, test, extras.layout(test.name), extras.published.as_ref());
@@ -192,8 +187,16 @@ fn test_part(view: &View<'_>, test: &Test<'_>, extras: &Extras, ids: &mut Ids) -
         name: test.name.into(),
         title: extras.test_title(test.name).unwrap_or_default().into(),
         constant: constant(test),
-        blocks: test.blocks.iter().map(|b| block_part(view, b, test.name, ids)).collect(),
-        sheets: sheets.into_iter().map(|s| SheetPart { table: s.table, printed: s.printed }).collect(),
+        blocks: test.blocks.iter().map(|b| block_part(view, b, test, ids)).collect(),
+        connections: connections::tables(test),
+        curves: match extras.layout(test.name) {
+            Layout::Poliwall => seconds::poliwall(view, test, ids),
+            _ => Vec::new(),
+        },
+        sheets: sheets
+            .into_iter()
+            .map(|s| SheetPart { table: s.table, printed: s.printed, wide: s.wide })
+            .collect(),
         cpu_figure,
         cpu_table,
         trials: trials::of_test(test),
@@ -206,16 +209,18 @@ fn constant(test: &Test<'_>) -> String {
     level::phrases(constant.iter().map(|(k, v)| (k.as_str(), v.as_str())))
 }
 
-fn block_part(view: &View<'_>, block: &Block<'_>, test: &str, ids: &mut Ids) -> BlockPart {
-    let mut shown = figures::of_block(view, block, test, ids);
+fn block_part(view: &View<'_>, block: &Block<'_>, test: &Test<'_>, ids: &mut Ids) -> BlockPart {
+    let mut shown = figures::of_block(view, block, test.name, ids);
     let mut folded = Vec::new();
     match block.metric {
-        Metric::Latency => {
+        Metric::Latency | Metric::EstablishmentTime | Metric::TeardownTime => {
             folded = figures::ladders(view, block, ids);
             shown.extend(folded.drain(..folded.len().min(LADDERS_SHOWN)));
         }
         // Latency at the rate that a search ended at is worth a look, but is not what the test is about.
-        Metric::Throughput => folded = figures::ladders(view, block, ids),
+        Metric::Throughput | Metric::ConnectionRate | Metric::TransactionRate => {
+            folded = figures::ladders(view, block, ids);
+        }
         // The same curves as the throughput's, in another unit.
         Metric::Goodput => folded = std::mem::take(&mut shown),
         _ => {}
@@ -226,10 +231,11 @@ fn block_part(view: &View<'_>, block: &Block<'_>, test: &str, ids: &mut Ids) -> 
         figures: shown,
         folded,
         table: tables::block(view, block),
+        contrasts: contrast::tables(block),
         latency: tables::latency(block),
         lanes: lanes::table(block),
         lanes_open: block.metric == Metric::Latency,
-        seconds: seconds::of_block(view, block, ids),
+        seconds: seconds::of_block(view, test, block, ids),
     }
 }
 

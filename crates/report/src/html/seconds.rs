@@ -1,171 +1,329 @@
-//! Received frames a second over the time of a trial: whether a rate was held, or was the mean of better and worse.
+//! Rates over the time of a trial: whether a rate was held, or was the mean of better and worse. Frames received a second; of
+//! connections, everything that is counted in a second.
 
 use super::chart::lines::{Dot, Lines, Series};
+use super::chart::scale::Span;
 use super::figures::{Figure, Ids};
+use crate::layout::poliwall::Course;
+use crate::seconds::{self, Second};
 use crate::table::{Cell, Head, Row, Table};
-use crate::view::{self, Block, Setting, View};
-use crate::{units, verdict};
-use measure::results::{Metric, Point, Trial};
-use measure::trial::SecondSample;
+use crate::view::{self, Block, Setting, Test, View};
+use crate::{level, units, verdict};
 use serde::Serialize;
 
-/// A setting's chart with its table.
+/// A setting's charts with their table.
 #[derive(Debug, Serialize)]
 pub(super) struct Seconds {
-    figure: Figure,
+    figures: Vec<Figure>,
     table: Table,
 }
 
-/// The rate of a shorter part is that of a handful of frames at the end of a trial.
-const SHORTEST_PART_SECONDS: f64 = 0.5;
+/// More seconds than this are joined, in charts and tables of connections alike.
+const MOST_PARTS: usize = 100;
 
-/// Every setting of a block with points whose deciding trial has seconds.
-pub(super) fn of_block(view: &View<'_>, block: &Block<'_>, ids: &mut Ids) -> Vec<Seconds> {
+/// Every setting of a block with points whose deciding trial has seconds. Connections are told once for a trial, in the
+/// first block of the test that has it.
+pub(super) fn of_block(view: &View<'_>, test: &Test<'_>, block: &Block<'_>, ids: &mut Ids) -> Vec<Seconds> {
     if !view::has_own_trials(block.metric) {
         return Vec::new();
     }
     let varying: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
-    let place = |s| verdict::place_among(s, &varying);
-    block.settings.iter().filter_map(|s| of_setting(view, s, &place(s), ids)).collect()
+    let mut found = Vec::new();
+    for setting in &block.settings {
+        let place = verdict::place_among(setting, &varying);
+        found.extend(match setting.of_connections() {
+            true => connections(view, setting, &place, &|p| told_before(test, block, p), ids),
+            false => frames(view, setting, &place, ids),
+        });
+    }
+    found
 }
 
-/// One firewall's rates: second from the start, frames/s.
-struct Course<'a> {
-    dut: &'a str,
-    rates: Vec<(f64, f64)>,
+fn told_before(test: &Test<'_>, block: &Block<'_>, point: &measure::results::Point) -> bool {
+    let before = test.blocks.iter().take_while(|b| b.metric != block.metric);
+    before.flat_map(|b| &b.settings).flat_map(|s| &s.points).any(|p| p.valid && view::same_trials(p, point))
 }
 
-fn of_setting(view: &View<'_>, setting: &Setting<'_>, place: &str, ids: &mut Ids) -> Option<Seconds> {
-    let courses: Vec<Course<'_>> = setting
-        .points
-        .iter()
-        .filter(|p| p.valid)
-        .filter_map(|p| Some(Course { dut: &p.dut, rates: rates(&deciding(p)?.per_second) }))
-        .filter(|c| c.rates.len() > 1)
+/// One line over the seconds.
+struct Line {
+    name: String,
+    index: usize,
+    /// Second from the start, value; nothing where there is no value.
+    values: Vec<(f64, Option<f64>)>,
+}
+
+/// A chart over the seconds of a trial; none when no line has two values.
+struct Chart<'a> {
+    title: String,
+    what: &'a str,
+    unit: &'a str,
+    from_zero: bool,
+    shaded: Option<(f64, f64, &'a str)>,
+    /// Values that the axis must suit besides those of the lines.
+    reach: Vec<Span>,
+    lines: Vec<Line>,
+}
+
+impl Chart<'_> {
+    fn draw(self, ids: &mut Ids) -> Option<Figure> {
+        let dot = |&(x, value): &(f64, Option<f64>)| {
+            value.map(|v| Dot { x, value: v, low: v, high: v, hollow: false, tip: String::new() })
+        };
+        let series = self.lines.iter().filter(|l| l.values.len() > 1).map(|l| Series {
+            name: l.name.clone(),
+            index: l.index,
+            dots: l.values.iter().map(dot).collect(),
+        });
+        let svg = Lines {
+            id: ids.next(),
+            title: self.title.clone(),
+            description: "One line a firewall or setting over the seconds of one deciding trial. Level is steady. The table below has all values.".into(),
+            what: self.what,
+            unit: self.unit,
+            x_name: "Time from the start of the trial, s".into(),
+            x_labels: Vec::new(),
+            x_unit: "s",
+            reach: &self.reach,
+            marked: false,
+            from_zero: self.from_zero,
+            shaded: self.shaded,
+            series: series.collect(),
+        }
+        .draw()?;
+        Some(Figure { caption: self.title, svg, notes: Vec::new(), wide: false })
+    }
+}
+
+fn titled(what: &str, place: &str) -> String {
+    if place.is_empty() { what.to_string() } else { format!("{what}: {place}") }
+}
+
+fn frames(view: &View<'_>, setting: &Setting<'_>, place: &str, ids: &mut Ids) -> Option<Seconds> {
+    let rates = |p: &measure::results::Point| -> Option<Vec<(f64, Option<f64>)>> {
+        let samples = &seconds::deciding(p)?.per_second;
+        let rate = |(length, s): (f64, &measure::trial::SecondSample)| {
+            (s.at_seconds, Some(s.received as f64 / length))
+        };
+        Some(seconds::lasting(samples).map(rate).collect())
+    };
+    let valid = setting.points.iter().filter(|p| p.valid);
+    let lines: Vec<Line> = valid
+        .filter_map(|p| Some(Line { name: p.dut.clone(), index: view.index(&p.dut), values: rates(p)? }))
+        .filter(|l| l.values.len() > 1)
         .collect();
-    let title = match place {
-        "" => "Received frames a second".to_string(),
-        place => format!("Received frames a second: {place}"),
-    };
-    let svg = Lines {
-        id: ids.next(),
-        title: title.clone(),
-        description: "One line a firewall over the seconds of one deciding trial. Level is steady. The table below has all values.".into(),
-        what: "Received",
-        unit: "frames/s",
-        x_name: "Time from the start of the trial, s".into(),
-        x_labels: Vec::new(),
-        x_unit: "s",
-        reach: &[],
-        marked: false,
-        series: courses.iter().map(|c| line(view, c)).collect(),
-    }
-    .draw()?;
-    let figure = Figure { caption: title.clone(), svg, notes: Vec::new(), wide: false };
-    Some(Seconds { figure, table: table(title, &courses) })
+    let title = titled("Received frames a second", place);
+    let table = frame_table(title.clone(), &lines);
+    let reach = Vec::new();
+    let chart =
+        Chart { title, what: "Received", unit: "frames/s", from_zero: false, shaded: None, reach, lines };
+    Some(Seconds { figures: vec![chart.draw(ids)?], table })
 }
 
-/// The trial that a point's latency was taken from. Where none was sampled, of a throughput: the trial of the median
-/// round that offered the round's value. Other points do not tell which of their trials decided.
-fn deciding(point: &Point) -> Option<&Trial> {
-    let mut lasting = point.trials.iter().filter(|t| !t.per_second.is_empty() && t.faults.is_empty());
-    if point.latency_ns.is_some() {
-        return lasting.find(|t| t.latency_ns == point.latency_ns);
-    }
-    if point.metric != Metric::Throughput {
-        return None;
-    }
-    let nearer = |a: f64, b: f64| (a - point.value).abs().total_cmp(&(b - point.value).abs());
-    let (round, rate) = point.rounds.iter().copied().enumerate().min_by(|(_, a), (_, b)| nearer(*a, *b))?;
-    lasting
-        .filter(|t| t.round as usize == round)
-        .min_by(|a, b| (a.offered - rate).abs().total_cmp(&(b.offered - rate).abs()))
-}
-
-fn rates(samples: &[SecondSample]) -> Vec<(f64, f64)> {
-    let starts = std::iter::once(0.0).chain(samples.iter().map(|s| s.at_seconds));
-    samples
-        .iter()
-        .zip(starts)
-        .map(|(s, start)| (s.at_seconds, s.at_seconds - start, s.received))
-        .filter(|(_, length, _)| *length >= SHORTEST_PART_SECONDS)
-        .map(|(at, length, received)| (at, received as f64 / length))
-        .collect()
-}
-
-fn line(view: &View<'_>, course: &Course<'_>) -> Series {
-    let dot = |&(x, value): &(f64, f64)| {
-        Some(Dot { x, value, low: value, high: value, hollow: false, tip: String::new() })
-    };
-    Series {
-        name: course.dut.into(),
-        index: view.index(course.dut),
-        dots: course.rates.iter().map(dot).collect(),
-    }
-}
-
-fn table(caption: String, courses: &[Course<'_>]) -> Table {
-    let longest = courses.iter().map(|c| c.rates.len()).max().unwrap_or(0);
-    let cell = |course: &Course<'_>, second: usize| {
-        course.rates.get(second).map_or_else(Cell::none, |(_, rate)| Cell {
-            // Rows are in the order of time; a key to sort by would make a long table half as large again.
-            sort: None,
-            ..Cell::number(units::value("frames/s", *rate), *rate)
-        })
+fn frame_table(caption: String, lines: &[Line]) -> Table {
+    let longest = lines.iter().map(|l| l.values.len()).max().unwrap_or(0);
+    let cell = |line: &Line, second: usize| {
+        line.values.get(second).map_or_else(Cell::none, |(_, rate)| unsorted("frames/s", *rate))
     };
     let rows = (0..longest).map(|second| Row {
         heads: vec![(second + 1).to_string()],
-        cells: courses.iter().map(|c| cell(c, second)).collect(),
+        cells: lines.iter().map(|l| cell(l, second)).collect(),
     });
     Table {
         caption,
         corner: vec!["Second".into()],
-        head: courses.iter().map(|c| Head::one(c.dut)).collect(),
+        head: lines.iter().map(|l| Head::one(&l.name)).collect(),
         rows: rows.collect(),
         notes: vec!["A last part shorter than half a second is left out.".into()],
         ..Table::default()
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sample;
+/// Rows are in the order of time; a key to sort by would make a long table half as large again.
+fn unsorted(unit: &str, value: Option<f64>) -> Cell {
+    value.map_or_else(Cell::none, |v| Cell { sort: None, ..Cell::number(units::value(unit, v), v) })
+}
 
-    fn point() -> Point {
-        let run = sample::demo();
-        let mut points = run.points.into_iter().filter(|p| p.metric == Metric::Throughput && p.valid);
-        points.find(|p| p.trials.iter().any(|t| !t.per_second.is_empty())).unwrap()
-    }
+/// Something that is counted or timed in each second.
+struct Measure {
+    title: &'static str,
+    column: &'static str,
+    unit: &'static str,
+    of: fn(&Second) -> Option<f64>,
+    /// Drawn, not only listed.
+    drawn: bool,
+}
 
-    #[test]
-    fn the_deciding_trial_is_that_of_the_latency_or_of_the_median_round() {
-        let mut point = point();
-        let round = point.rounds.iter().position(|r| *r == point.value).unwrap();
-        point.latency_ns = None;
-        let found = deciding(&point).unwrap();
-        assert_eq!((found.round as usize, found.offered, found.loss), (round, point.value, 0.0));
-        let mut other = point.trials.iter().find(|t| t.round as usize != round).unwrap().clone();
-        other.per_second.clone_from(&point.trials[1].per_second);
-        other.latency_ns = Some(measure::results::LatencySummary { p50: 7.0, ..Default::default() });
-        point.latency_ns = other.latency_ns;
-        point.trials.push(other.clone());
-        assert_eq!(deciding(&point), Some(&other));
-        point.latency_ns = None;
-        point.metric = Metric::Loss;
-        assert_eq!(deciding(&point), None, "no guess");
-    }
+const fn measure(
+    title: &'static str,
+    column: &'static str,
+    unit: &'static str,
+    of: fn(&Second) -> Option<f64>,
+) -> Measure {
+    Measure { title, column, unit, of, drawn: true }
+}
 
-    #[test]
-    fn rates_are_of_the_time_that_they_were_counted_in() {
-        let sample = |at_seconds: f64, received: u64| SecondSample {
-            at_seconds,
-            sent: 0,
-            received,
-            latency_ns: None,
-            sessions: None,
-        };
-        let samples = [sample(1.0, 100), sample(3.0, 100), sample(3.5, 100), sample(3.6, 100)];
-        assert_eq!(rates(&samples), [(1.0, 100.0), (3.0, 50.0), (3.5, 200.0)]);
+const MEASURES: [Measure; 10] = [
+    measure("Connections attempted a second", "attempted", "connections/s", |s| Some(s.attempted)),
+    measure("Connections completed a second", "completed", "connections/s", |s| Some(s.completed)),
+    measure("Connections failed a second", "failed", "connections/s", |s| Some(s.failed)),
+    measure("Connections open", "open", "connections", |s| Some(s.open)),
+    measure("Frames received a second", "frames", "frames/s", |s| Some(s.frames)),
+    Measure { drawn: false, ..measure("Bits received a second", "bits", "bit/s", |s| Some(s.bits)) },
+    measure("Time to the SYN-ACK, median", "SYN-ACK p50", "ns", |s| s.p50_ns),
+    measure("Time to the SYN-ACK, 99th percentile", "SYN-ACK p99", "ns", |s| s.p99_ns),
+    measure("Attack frames sent a second", "attack sent", "frames/s", |s| Some(s.attack_sent)),
+    measure("Attack frames forwarded a second", "attack forwarded", "frames/s", |s| Some(s.attack_forwarded)),
+];
+
+fn connections(
+    view: &View<'_>,
+    setting: &Setting<'_>,
+    place: &str,
+    told: &dyn Fn(&measure::results::Point) -> bool,
+    ids: &mut Ids,
+) -> Option<Seconds> {
+    let points = setting.points.iter().filter(|p| p.valid && !told(p));
+    let courses: Vec<(&str, Vec<Second>, usize)> = points
+        .map(|p| (p.dut.as_str(), seconds::of_point(p)))
+        .filter(|(_, seconds)| !seconds.is_empty())
+        .map(|(dut, all)| (dut, seconds::joined(&all, MOST_PARTS), all.len()))
+        .collect();
+    if courses.is_empty() {
+        return None;
     }
+    let shown: Vec<&Measure> = MEASURES.iter().filter(|m| is_told(m, &courses)).collect();
+    let shaded = shade(courses.iter().find_map(|(_, s, _)| seconds::attack(s)));
+    let chart = |m: &&Measure| Chart {
+        title: titled(m.title, place),
+        what: m.title.split(',').next().unwrap_or(m.title).trim_end_matches(" a second"),
+        unit: m.unit,
+        from_zero: m.unit != "ns",
+        shaded,
+        reach: Vec::new(),
+        lines: courses.iter().map(|(dut, s, _)| line(dut, view.index(dut), s, m.of)).collect(),
+    };
+    let figures = shown.iter().filter(|m| m.drawn).filter_map(|m| chart(m).draw(ids)).collect();
+    Some(Seconds { figures, table: course_table(titled("Second by second", place), &courses, &shown) })
+}
+
+/// A line of zeros says nothing, but that a measure was zero throughout is true of the others as well.
+fn is_told(measure: &Measure, courses: &[(&str, Vec<Second>, usize)]) -> bool {
+    let always = matches!(measure.column, "attempted" | "completed" | "open" | "frames" | "bits");
+    always || courses.iter().flat_map(|(_, s, _)| s).any(|s| (measure.of)(s).is_some_and(|v| v > 0.0))
+}
+
+const fn shade(attack: Option<(f64, f64)>) -> Option<(f64, f64, &'static str)> {
+    match attack {
+        Some((from, to)) => Some((from, to, "flood")),
+        None => None,
+    }
+}
+
+fn line(name: &str, index: usize, seconds: &[Second], of: fn(&Second) -> Option<f64>) -> Line {
+    Line { name: name.into(), index, values: seconds.iter().map(|s| (s.at, of(s))).collect() }
+}
+
+fn course_table(caption: String, courses: &[(&str, Vec<Second>, usize)], shown: &[&Measure]) -> Table {
+    let row = |dut: &str, s: &Second| Row {
+        heads: vec![
+            dut.into(),
+            units::significant(s.at, 4).trim_end_matches('0').trim_end_matches('.').into(),
+        ],
+        cells: shown.iter().map(|m| unsorted(m.unit, (m.of)(s))).collect(),
+    };
+    let mut notes = vec![
+        "Each row ends at the second that it names. A last part shorter than half a second is left out."
+            .into(),
+    ];
+    if courses.iter().any(|(_, parts, all)| parts.len() < *all) {
+        notes.push("Rows are of several seconds: means of the rates, the median of the medians, the largest 99th percentile. results.json has every second.".into());
+    }
+    Table {
+        caption,
+        corner: vec!["Firewall".into(), "Until second".into()],
+        head: shown.iter().map(|m| Head::one(m.column)).collect(),
+        rows: courses.iter().flat_map(|(dut, s, _)| s.iter().map(move |s| row(dut, s))).collect(),
+        notes,
+        ..Table::default()
+    }
+}
+
+/// The curves of the PoliWall report: connections, frames and times over the seconds; under a flood, its stretch shaded.
+/// Where the lists vary, a chart a firewall with a line for each of them; else one chart with a line a firewall.
+pub(super) fn poliwall(view: &View<'_>, test: &Test<'_>, ids: &mut Ids) -> Vec<Figure> {
+    let courses = crate::layout::poliwall::courses(view, test);
+    let lists = test.varying().iter().any(|f| is_list(f));
+    let mut panels: Vec<Panel<'_>> = Vec::new();
+    for course in &courses {
+        let title = panel_title(test, course, lists);
+        match panels.iter_mut().find(|(t, _)| *t == title) {
+            Some((_, panel)) => panel.push(course),
+            None => panels.push((title, vec![course])),
+        }
+    }
+    CURVES.iter().flat_map(|curve| curve_figures(view, curve, &panels, lists, ids)).collect()
+}
+
+/// A title and what is drawn in its charts.
+type Panel<'a> = (String, Vec<&'a Course<'a>>);
+
+/// Name, unit, value.
+type Curve = (&'static str, &'static str, fn(&Second) -> Option<f64>);
+
+const CURVES: [Curve; 3] = [
+    ("TCP connection rate", "connections/s", |s| Some(s.completed)),
+    ("Frame rate", "frames/s", |s| Some(s.frames)),
+    ("Mean time to the SYN-ACK", "ns", |s| s.mean_ns),
+];
+
+/// What tells a panel from others: its firewall, unless firewalls are its lines, and every factor but the lists.
+fn panel_title(test: &Test<'_>, course: &Course<'_>, lists: bool) -> String {
+    let varying = test.varying();
+    let point = course.point;
+    let cores = point.cores.to_string();
+    let levels =
+        point.factors.iter().map(|(k, v)| (k.as_str(), v.as_str())).chain([("cores", cores.as_str())]);
+    let rest = level::phrases(levels.filter(|(k, _)| varying.contains(*k) && !is_list(k)));
+    let parts = [point.dut.clone(), rest];
+    let told = parts.into_iter().skip(usize::from(!lists)).filter(|p| !p.is_empty());
+    told.collect::<Vec<_>>().join(", ")
+}
+
+fn is_list(factor: &str) -> bool {
+    matches!(factor, "lists" | "countries")
+}
+
+/// One curve of every panel, on axes that reach as far as each other's.
+fn curve_figures(
+    view: &View<'_>,
+    &(what, unit, of): &Curve,
+    panels: &[Panel<'_>],
+    lists: bool,
+    ids: &mut Ids,
+) -> Vec<Figure> {
+    let all = panels.iter().flat_map(|(_, panel)| panel).flat_map(|c| &c.seconds);
+    let most = all.filter_map(of).fold(0.0, f64::max);
+    let chart = |(title, panel): &Panel<'_>| {
+        let lines = panel.iter().enumerate().map(|(i, c)| {
+            let seconds = seconds::joined(&c.seconds, MOST_PARTS);
+            // The colours of firewalls; where the lines are settings of one firewall, colours that tell these apart.
+            let index = if lists { [3, 4, 1, 2, 5, 6, 7, 0][i % 8] } else { view.index(&c.point.dut) };
+            line(&line_name(c, lists), index, &seconds, of)
+        });
+        Chart {
+            title: if title.is_empty() { what.into() } else { format!("{what}: {title}") },
+            what,
+            unit,
+            from_zero: true,
+            shaded: shade(panel.iter().find_map(|c| seconds::attack(&c.seconds))),
+            reach: vec![(most, most, most)],
+            lines: lines.collect(),
+        }
+    };
+    panels.iter().filter_map(|panel| chart(panel).draw(ids)).collect()
+}
+
+fn line_name(course: &Course<'_>, lists: bool) -> String {
+    let levels = course.point.factors.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+    if lists { level::phrases(levels.filter(|(k, _)| *k == "lists")) } else { course.point.dut.clone() }
 }

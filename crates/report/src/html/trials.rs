@@ -1,6 +1,6 @@
 //! Every trial, one line a point, so that a full suite stays small.
 
-use crate::view::Test;
+use crate::view::{self, Test};
 use crate::{level, units};
 use measure::results::{Point, Trial};
 use serde::Serialize;
@@ -45,8 +45,8 @@ fn of_point(point: &Point, varying: &BTreeSet<String>) -> PointTrials {
     let mut rounds: Vec<Round> = Vec::new();
     for trial in &point.trials {
         match rounds.iter_mut().find(|r| r.number == trial.round) {
-            Some(round) => round.trials.push(shown(trial)),
-            None => rounds.push(Round { number: trial.round, trials: vec![shown(trial)] }),
+            Some(round) => round.trials.push(shown(point, trial)),
+            None => rounds.push(Round { number: trial.round, trials: vec![shown(point, trial)] }),
         }
     }
     // The points of all loads of a cell carry the same trials, so the load is not named.
@@ -57,11 +57,13 @@ fn of_point(point: &Point, varying: &BTreeSet<String>) -> PointTrials {
     PointTrials { dut: point.dut.clone(), setting, metric: units::metric_name(point.metric), rounds }
 }
 
-fn shown(trial: &Trial) -> Shown {
-    let mut text = units::value("frames/s", trial.offered);
+fn shown(point: &Point, trial: &Trial) -> Shown {
+    let mut text = units::value(view::load_unit(point), trial.offered);
+    let (none, lost) =
+        if view::of_connections(point) { ("no failure", "failed") } else { ("no loss", "lost") };
     text += &match trial.loss {
-        l if l <= 0.0 => " no loss".to_string(),
-        l => format!(" {} lost", units::percent(l)),
+        l if l <= 0.0 => format!(" {none}"),
+        l => format!(" {} {lost}", units::percent(l)),
     };
     for (count, what) in [(trial.duplicated, "duplicated"), (trial.reordered, "reordered")] {
         if count > 0 {

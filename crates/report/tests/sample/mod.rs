@@ -3,6 +3,11 @@
 //! Nothing in here was measured, and the environment says so.
 #![allow(dead_code, reason = "each test binary that includes this module uses its own part of it")]
 
+mod sessions;
+
+#[allow(unused_imports, reason = "each test binary that includes this module uses its own part of it")]
+pub(crate) use sessions::{eantc_tcp, poliwall, tolly_http};
+
 use measure::ledger::Ledger;
 use measure::results::{
     Calibration, CoreUse, CpuUse, Environment, LatencySummary, Mark, MarkKind, Metric, Point, Results,

@@ -5,7 +5,8 @@
 //! `iptables-legacy`. The results' versions say which.
 
 use super::kernel::{Forwarding, gone, version_of};
-use super::{Capabilities, Driver, Requirement, Running, admit};
+use super::sets::{Set, sets_of};
+use super::{Capabilities, Driver, Replaced, Requirement, Running, admit, check_replacement};
 use crate::bed::Bed;
 use crate::error::TestbedError;
 use crate::layout::{TRANSLATED_V4, TRANSLATED_V6, ZoneAddresses};
@@ -15,6 +16,7 @@ use measure::shape::{IpVersion, Zone};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
+use std::time::Instant;
 
 pub(super) struct Iptables;
 pub(super) struct Ipset;
@@ -22,7 +24,10 @@ pub(super) struct Ipset;
 /// Chains whose rules count what they drop: a chain of its own is listed in no time, however long the others are.
 const DEFAULT_DROP: &str = "default_drop";
 const LISTED_DROP: &str = "listed_drop";
-const SET: &str = "rampart_bench";
+const COUNTRY_DROP: &str = "country_drop";
+const INVALID_DROP: &str = "invalid_drop";
+/// What the names of all sets begin with.
+const SET_PREFIX: &str = "rampart_bench_";
 const BOTH: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
 
 impl Driver for Iptables {
@@ -39,7 +44,7 @@ impl Driver for Iptables {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { lists: false, ..Capabilities::FIREWALL }
+        Capabilities { lists: false, countries: false, ..Capabilities::FIREWALL }
     }
 
     fn versions(&self) -> BTreeMap<String, String> {
@@ -58,7 +63,7 @@ impl Driver for Ipset {
     }
 
     fn summary(&self) -> &'static str {
-        "iptables with lists in ipset (hash:ip)"
+        "iptables with lists in ipset (hash:ip, hash:net)"
     }
 
     fn requirements(&self) -> &'static [Requirement] {
@@ -85,14 +90,19 @@ impl Driver for Ipset {
 
 fn start(dut: &'static str, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
     let forwarding = Forwarding::start(bed, dut)?;
-    let mut running = Filter { forwarding, policy: policy.clone(), variant: Variant::System };
-    load_set(running.namespace(), policy)?;
+    let mut running =
+        Filter { forwarding, policy: policy.clone(), variant: Variant::System, load_seconds: 0.0 };
+    let started = Instant::now();
+    for set in sets_of(policy) {
+        load_set(running.namespace(), &set, &set_name(&set))?;
+    }
     if let Err(error) = running.load() {
         unload(running.namespace(), Variant::System);
         running.variant = Variant::Legacy;
         // The first message is about the program that the user has; the second only says that the way out is closed.
         running.load().map_err(|_| error)?;
     }
+    running.load_seconds = started.elapsed().as_secs_f64();
     Ok(Box::new(running))
 }
 
@@ -122,6 +132,7 @@ struct Filter {
     forwarding: Forwarding,
     policy: PolicySpec,
     variant: Variant,
+    load_seconds: f64,
 }
 
 impl Filter {
@@ -133,6 +144,9 @@ impl Filter {
         for ip in BOTH {
             let text = render(&self.policy, ip);
             self.namespace().run_with_input(self.variant.program(ip, true), &[], &text)?;
+        }
+        if self.tracks_connections() {
+            self.forwarding.pick_up_midstream(!self.policy.is_strict())?;
         }
         Ok(())
     }
@@ -147,8 +161,14 @@ impl Filter {
         (self.policy.shape.stateful && self.policy.has_rules()) || self.policy.shape.nat
     }
 
+    /// What ipset says about all sets.
     fn set_bytes(&self) -> Option<u64> {
-        let text = self.namespace().run("ipset", &["list", "-t", SET]).ok()?;
+        let sets = sets_of(&self.policy);
+        (!sets.is_empty()).then(|| sets.iter().map(|set| self.bytes_of(set)).sum()).flatten()
+    }
+
+    fn bytes_of(&self, set: &Set) -> Option<u64> {
+        let text = self.namespace().run("ipset", &["list", "-t", &set_name(set)]).ok()?;
         text.lines().find_map(|line| line.strip_prefix("Size in memory: "))?.trim().parse().ok()
     }
 }
@@ -156,13 +176,8 @@ impl Filter {
 impl Running for Filter {
     fn counters(&self) -> Result<BTreeMap<String, u64>, TestbedError> {
         let mut counters = BTreeMap::from([("ip_discards".to_owned(), self.forwarding.ip_discards()?)]);
-        if self.policy.has_rules() {
-            let both =
-                self.dropped(IpVersion::V4, DEFAULT_DROP)? + self.dropped(IpVersion::V6, DEFAULT_DROP)?;
-            counters.insert(DEFAULT_DROP.to_owned(), both);
-        }
-        if !self.policy.listed.is_empty() {
-            counters.insert(LISTED_DROP.to_owned(), self.dropped(IpVersion::V4, LISTED_DROP)?);
+        for (chain, ip) in counting_chains(&self.policy) {
+            *counters.entry(chain.to_owned()).or_default() += self.dropped(ip, chain)?;
         }
         Ok(counters)
     }
@@ -173,8 +188,7 @@ impl Running for Filter {
 
     fn memory_bytes(&self) -> Option<u64> {
         let connections = self.tracks_connections().then(|| self.forwarding.connection_bytes()).flatten();
-        let set = (!self.policy.listed.is_empty()).then(|| self.set_bytes()).flatten();
-        match (connections, set) {
+        match (connections, self.set_bytes()) {
             (None, None) => None,
             (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
         }
@@ -201,16 +215,42 @@ impl Running for Filter {
         Ok(())
     }
 
+    fn policy_load_seconds(&self) -> Option<f64> {
+        Some(self.load_seconds)
+    }
+
+    /// The sets stay as they are, as across a restart of iptables.
     fn reset(&mut self) -> Result<(), TestbedError> {
         self.forwarding.reset(self.tracks_connections(), || self.load())
+    }
+
+    /// New sets are filled beside the old ones and swapped. Each table is replaced in one step, IPv4 first.
+    fn replace(&mut self, policy: &PolicySpec) -> Result<Replaced, TestbedError> {
+        check_replacement(&self.policy, policy)?;
+        let started = Instant::now();
+        let old = sets_of(&self.policy);
+        for set in sets_of(policy).iter().filter(|set| !old.contains(set)) {
+            let (name, fresh) = (set_name(set), format!("{}_new", set_name(set)));
+            load_set(self.namespace(), set, &fresh)?;
+            self.namespace().run("ipset", &["swap", &fresh, &name])?;
+            self.namespace().run("ipset", &["destroy", &fresh])?;
+        }
+        for ip in BOTH {
+            let text = replacement(policy, ip);
+            // Without a flush of everything: the chains that count keep their counts.
+            self.namespace().run_with_input(self.variant.program(ip, true), &["--noflush"], &text)?;
+        }
+        let command_seconds = started.elapsed().as_secs_f64();
+        self.policy = policy.clone();
+        Ok(Replaced { command_seconds })
     }
 }
 
 impl Drop for Filter {
     fn drop(&mut self) {
         unload(self.namespace(), self.variant);
-        if !self.policy.listed.is_empty() {
-            let _ = self.namespace().run("ipset", &["destroy", SET]);
+        for set in sets_of(&self.policy) {
+            let _ = self.namespace().run("ipset", &["destroy", &set_name(&set)]);
         }
     }
 }
@@ -223,27 +263,49 @@ fn unload(namespace: &Namespace, variant: Variant) {
     }
 }
 
-/// The list as a hash with room for its elements from the start: growing while loading is slow.
-fn load_set(namespace: &Namespace, policy: &PolicySpec) -> Result<(), TestbedError> {
-    if policy.listed.is_empty() {
-        return Ok(());
-    }
-    let count = policy.listed.len();
+fn set_name(set: &Set) -> String {
+    format!("{SET_PREFIX}{}", set.name())
+}
+
+/// A hash with room for its elements from the start: growing while loading is slow.
+fn load_set(namespace: &Namespace, set: &Set, name: &str) -> Result<(), TestbedError> {
+    let count = set.len();
     let heads = (count / 4).next_power_of_two().max(1024);
-    let listed = policy.listed;
+    let kind = match set {
+        Set::List(_) => "hash:ip",
+        Set::Countries(_) => "hash:net",
+    };
+    let mut elements = set.elements();
     namespace
         .feed("ipset", &["restore"], move |out: &mut dyn Write| {
-            writeln!(out, "create {SET} hash:ip family inet hashsize {heads} maxelem {count}")?;
-            listed.addresses().try_for_each(|address| writeln!(out, "add {SET} {address}"))
+            writeln!(out, "create {name} {kind} family inet hashsize {heads} maxelem {count}")?;
+            elements.try_for_each(|element| writeln!(out, "add {name} {element}"))
         })
         .map(drop)
+}
+
+/// The chains that count, by IP version.
+fn counting_chains(policy: &PolicySpec) -> Vec<(&'static str, IpVersion)> {
+    let mut chains = Vec::new();
+    if !policy.listed.is_empty() {
+        chains.push((LISTED_DROP, IpVersion::V4));
+    }
+    if !policy.countries.is_empty() {
+        chains.push((COUNTRY_DROP, IpVersion::V4));
+    }
+    if policy.is_strict() {
+        chains.extend(BOTH.map(|ip| (INVALID_DROP, ip)));
+    }
+    if policy.has_rules() {
+        chains.extend(BOTH.map(|ip| (DEFAULT_DROP, ip)));
+    }
+    chains
 }
 
 /// The tables of one IP version in the format of `iptables-restore`, which replaces them in one step.
 fn render(policy: &PolicySpec, ip: IpVersion) -> String {
     // A table in use costs every frame something, even an empty one.
-    let filters = policy.has_rules() || !policy.listed.is_empty();
-    let mut text = if filters { filter_table(policy, ip) } else { String::new() };
+    let mut text = if policy.forbids() { filter_table(policy, ip) } else { String::new() };
     if policy.shape.nat {
         text += &translation_table(ip);
     }
@@ -252,24 +314,48 @@ fn render(policy: &PolicySpec, ip: IpVersion) -> String {
 
 fn filter_table(policy: &PolicySpec, ip: IpVersion) -> String {
     let default = if policy.has_rules() { "DROP" } else { "ACCEPT" };
-    let mut text =
-        format!("*filter\n:FORWARD {default} [0:0]\n:{DEFAULT_DROP} - [0:0]\n:{LISTED_DROP} - [0:0]\n");
-    if !policy.listed.is_empty() && ip == IpVersion::V4 {
+    let mut text = format!("*filter\n:FORWARD {default} [0:0]\n");
+    let counting: Vec<&str> =
+        counting_chains(policy).into_iter().filter(|(_, of)| *of == ip).map(|(chain, _)| chain).collect();
+    for chain in &counting {
+        text += &format!(":{chain} - [0:0]\n");
+    }
+    for chain in &counting {
+        text += &format!("-A {chain} -j DROP\n");
+    }
+    text += &forward_rules(policy, ip);
+    text + "COMMIT\n"
+}
+
+/// Only the rules anew, for `--noflush`.
+fn replacement(policy: &PolicySpec, ip: IpVersion) -> String {
+    format!("*filter\n-F FORWARD\n{}COMMIT\n", forward_rules(policy, ip))
+}
+
+fn forward_rules(policy: &PolicySpec, ip: IpVersion) -> String {
+    let mut text = String::new();
+    for set in sets_of(policy).iter().filter(|_| ip == IpVersion::V4) {
+        let (unless, chain) = match set {
+            Set::List(_) => ("", LISTED_DROP),
+            Set::Countries(_) => ("! ", COUNTRY_DROP),
+        };
         for field in ["src", "dst"] {
-            text += &format!("-A FORWARD -m set --match-set {SET} {field} -j {LISTED_DROP}\n");
+            text += &format!("-A FORWARD -m set {unless}--match-set {} {field} -j {chain}\n", set_name(set));
         }
-        text += &format!("-A {LISTED_DROP} -j DROP\n");
     }
     if policy.has_rules() {
         if policy.shape.stateful {
             text += "-A FORWARD -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT\n";
         }
+        if policy.is_strict() {
+            text += &format!("-A FORWARD -m conntrack --ctstate INVALID -j {INVALID_DROP}\n");
+        }
         for rule in &policy.rules {
             append_rule(&mut text, rule, ip);
         }
-        text += &format!("-A FORWARD -j {DEFAULT_DROP}\n-A {DEFAULT_DROP} -j DROP\n");
+        text += &format!("-A FORWARD -j {DEFAULT_DROP}\n");
     }
-    text + "COMMIT\n"
+    text
 }
 
 fn append_rule(text: &mut String, rule: &Rule, ip: IpVersion) {

@@ -52,6 +52,13 @@ impl Forwarding {
         Some(self.connections().ok()? * connection_entry_bytes(&slabs)?)
     }
 
+    /// Whether the connection table takes a TCP segment that is no SYN for the beginning of a connection, as it does by
+    /// default after a restart. Where it does not, such segments are invalid to it.
+    pub(super) fn pick_up_midstream(&self, picks_up: bool) -> Result<(), TestbedError> {
+        let value = if picks_up { "1" } else { "0" };
+        self.side.namespace.set(&[("netfilter/nf_conntrack_tcp_loose", value)])
+    }
+
     /// Forwarding on, links up.
     pub(super) fn check_alive(&self) -> Result<(), TestbedError> {
         for (setting, version) in [("ipv4/ip_forward", "IPv4"), ("ipv6/conf/all/forwarding", "IPv6")] {
@@ -86,6 +93,8 @@ impl Drop for Forwarding {
     fn drop(&mut self) {
         // The namespace may be gone already; then it forwards nothing.
         let _ = self.side.namespace.set(&[("ipv4/ip_forward", "0"), ("ipv6/conf/all/forwarding", "0")]);
+        // Without connection tracking there is no such setting.
+        let _ = self.pick_up_midstream(true);
     }
 }
 

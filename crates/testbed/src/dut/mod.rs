@@ -14,6 +14,8 @@ mod iptables;
 mod kernel;
 mod linux;
 mod nftables;
+mod rampart;
+mod sets;
 mod wire;
 pub(crate) mod xdp_redirect;
 
@@ -27,6 +29,8 @@ pub const DRIVERS: &[&dyn Driver] = &[
     &nftables::Nftables,
     &iptables::Iptables,
     &iptables::Ipset,
+    &rampart::XDP,
+    &rampart::TC,
     &external::External,
 ];
 
@@ -48,10 +52,16 @@ pub struct Capabilities {
     pub rules: bool,
     /// Track connections.
     pub stateful: bool,
+    /// Judge every frame by the rules alone, replies included.
+    pub stateless: bool,
     /// Translate source addresses.
     pub nat: bool,
     /// Block lists of addresses.
     pub lists: bool,
+    /// A table of subnets that alone may come in and go out.
+    pub countries: bool,
+    /// Replace its policy while traffic flows.
+    pub replacement: bool,
     /// IPv6.
     pub ipv6: bool,
     /// A bed with a DMZ.
@@ -60,22 +70,35 @@ pub struct Capabilities {
 
 impl Capabilities {
     /// Forwards, and no more.
-    const FORWARDING: Self =
-        Self { rules: false, stateful: false, nat: false, lists: false, ipv6: true, three_zones: true };
+    const FORWARDING: Self = Self {
+        rules: false,
+        stateful: false,
+        stateless: false,
+        nat: false,
+        lists: false,
+        countries: false,
+        replacement: false,
+        ipv6: true,
+        three_zones: true,
+    };
+    /// Rules with and without state, which can be replaced under load.
+    const RULES: Self =
+        Self { rules: true, stateful: true, stateless: true, replacement: true, ..Self::FORWARDING };
     /// Everything.
-    const FIREWALL: Self =
-        Self { rules: true, stateful: true, nat: true, lists: true, ipv6: true, three_zones: true };
+    const FIREWALL: Self = Self { nat: true, lists: true, countries: true, ..Self::RULES };
 
     /// The first thing that a policy wants and this firewall cannot do, in words; `None` when it can do all.
     pub fn lacks(&self, shape: &PolicyShape, zones: ZoneForm) -> Option<String> {
-        let wants: [(bool, bool, &str); 6] = [
+        let wants: [(bool, bool, &str); 8] = [
             (zones == ZoneForm::Three, self.three_zones, "a bed with three zones"),
             (shape.rules > 0, self.rules, "rules"),
             (shape.rules > 0 && shape.stateful, self.stateful, "stateful inspection"),
+            (shape.rules > 0 && !shape.stateful, self.stateless, "rules without state"),
             (shape.nat, self.nat, "address translation"),
             // The kernel's translation is part of its connection tracking: without one there is no other.
             (shape.nat && shape.rules > 0 && !shape.stateful, false, "address translation without state"),
             (shape.listed_addresses > 0, self.lists, "lists of addresses"),
+            (shape.allowed_subnets > 0, self.countries, "a country table"),
         ];
         wants.iter().find(|(wanted, can, _)| *wanted && !can).map(|(_, _, what)| (*what).to_owned())
     }
@@ -160,7 +183,39 @@ fn admit(driver: &dyn Driver, policy: &PolicySpec) -> Result<(), TestbedError> {
     if let Some(what) = driver.capabilities().lacks(&policy.shape, policy.zones) {
         return Err(TestbedError::Unsupported { dut: driver.name(), what });
     }
+    if policy.generation.is_some() && !driver.capabilities().replacement {
+        let what = "the replacement of its policy under load".to_owned();
+        return Err(TestbedError::Unsupported { dut: driver.name(), what });
+    }
     driver.requirements().iter().try_for_each(Requirement::check)
+}
+
+/// Refuses a replacement that changes more than rules and the elements of sets.
+fn check_replacement(old: &PolicySpec, new: &PolicySpec) -> Result<(), TestbedError> {
+    let form = |policy: &PolicySpec| {
+        let shape = PolicyShape {
+            seed: 0,
+            rules: policy.shape.rules.min(1),
+            match_position: 0,
+            ..policy.shape.clone()
+        };
+        (shape, policy.zones)
+    };
+    if form(old) == form(new) && old.has_rules() {
+        return Ok(());
+    }
+    Err(TestbedError::Impossible(
+        "a policy can be replaced under load only by one of the same form: rules and the elements of lists and tables may \
+         differ, not whether there are any, nor state, translation, protocol or zones"
+            .to_owned(),
+    ))
+}
+
+/// What the replacement of a policy took.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Replaced {
+    /// Seconds that the firewall's own commands took, from the start of the first to the end of the last.
+    pub command_seconds: f64,
 }
 
 /// A firewall that is set up. Dropping it takes it down; drop it before its bed.
@@ -182,6 +237,22 @@ pub trait Running: Send {
     /// Bytes of memory that it uses, as far as that can be told: connection entries, lists and BPF maps, not rules.
     fn memory_bytes(&self) -> Option<u64> {
         None
+    }
+
+    /// Seconds that the firewall's own programs took to load the policy when it was set up, where it has one.
+    fn policy_load_seconds(&self) -> Option<f64> {
+        None
+    }
+
+    /// Replaces the policy while traffic flows. Connections stay, counters go on. The new policy must have the form of the
+    /// old one: [`PolicySpec::successor`] and [`PolicySpec::with_other_lists`] have.
+    ///
+    /// # Errors
+    /// [`TestbedError::Unsupported`] for a firewall that cannot; [`TestbedError::Impossible`] for a policy of another form;
+    /// otherwise what its own programs say, and then either policy may be in force.
+    fn replace(&mut self, _policy: &PolicySpec) -> Result<Replaced, TestbedError> {
+        let what = "the replacement of its policy under load".to_owned();
+        Err(TestbedError::Unsupported { dut: "this firewall", what })
     }
 
     /// The threads that do its receive work; empty in inline placement, where it has none of its own.
@@ -219,7 +290,7 @@ mod tests {
     fn what_a_firewall_lacks_is_said() {
         let plain = PolicyShape::forward_everything(0);
         let rules = PolicyShape { rules: 1, match_position: 1, ..plain.clone() };
-        let rows: [(Capabilities, PolicyShape, Option<&str>); 6] = [
+        let rows: [(Capabilities, PolicyShape, Option<&str>); 7] = [
             (Capabilities::FORWARDING, plain.clone(), None),
             (Capabilities::FORWARDING, rules.clone(), Some("rules")),
             (
@@ -229,9 +300,10 @@ mod tests {
             ),
             (
                 Capabilities::FORWARDING,
-                PolicyShape { listed_addresses: 1, ..plain },
+                PolicyShape { listed_addresses: 1, ..plain.clone() },
                 Some("lists of addresses"),
             ),
+            (Capabilities::FORWARDING, PolicyShape { allowed_subnets: 20, ..plain }, Some("a country table")),
             (Capabilities::FIREWALL, PolicyShape { stateful: true, nat: true, ..rules.clone() }, None),
             (
                 Capabilities::FIREWALL,

@@ -3,7 +3,8 @@
 //! rules as the policy has.
 
 use super::kernel::{Forwarding, gone, version_of};
-use super::{Capabilities, Driver, Requirement, Running, admit};
+use super::sets::{Set, kernel_bytes, sets_of};
+use super::{Capabilities, Driver, Replaced, Requirement, Running, admit, check_replacement};
 use crate::bed::Bed;
 use crate::error::TestbedError;
 use crate::layout::{TRANSLATED_V4, TRANSLATED_V6, ZoneAddresses};
@@ -12,13 +13,18 @@ use measure::shape::{IpVersion, Zone};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 pub(super) struct Nftables;
 
 /// The only table that this driver makes, reads and deletes.
 const TABLE: &str = "rampart_bench";
-/// Elements of one `add element` command: nft holds a whole command in memory.
+/// Elements of one `add element` command.
 const ELEMENTS_AT_ONCE: usize = 4096;
+/// Elements of one run of `nft`, which holds all of its input in memory before it tells the kernel anything.
+const ELEMENTS_A_RUN: usize = 1 << 20;
+/// Sets below this are lost in what else the kernel allocates meanwhile.
+const TELLABLE_BYTES: u64 = 4 << 20;
 
 impl Driver for Nftables {
     fn name(&self) -> &'static str {
@@ -43,12 +49,14 @@ impl Driver for Nftables {
 
     fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
         admit(self, policy)?;
-        let running = Filter {
+        let mut running = Filter {
             forwarding: Forwarding::start(bed, self.name())?,
             policy: policy.clone(),
+            set_names: SetNames::default(),
             counted: Mutex::default(),
+            loaded: Loaded::default(),
         };
-        running.load()?;
+        running.loaded = running.load()?;
         Ok(Box::new(running))
     }
 }
@@ -56,8 +64,33 @@ impl Driver for Nftables {
 struct Filter {
     forwarding: Forwarding,
     policy: PolicySpec,
+    set_names: SetNames,
     /// What the table's counters had before they were last read.
     counted: Mutex<BTreeMap<String, u64>>,
+    loaded: Loaded,
+}
+
+/// What loading the policy took.
+#[derive(Debug, Clone, Copy, Default)]
+struct Loaded {
+    seconds: f64,
+    /// Kernel memory of the sets, if it can be told.
+    set_bytes: Option<u64>,
+}
+
+/// What the sets are called now. nftables cannot rename a set, so one that takes another's place has another name.
+#[derive(Debug, Clone, Copy, Default)]
+struct SetNames {
+    replacements: u32,
+}
+
+impl SetNames {
+    fn of(self, set: &Set) -> String {
+        match self.replacements {
+            0 => set.name(),
+            n => format!("{}_{n}", set.name()),
+        }
+    }
 }
 
 impl Filter {
@@ -76,9 +109,49 @@ impl Filter {
         Ok(counted.clone())
     }
 
-    fn load(&self) -> Result<(), TestbedError> {
-        let policy = &self.policy;
-        self.forwarding.namespace().feed("nft", &["-f", "-"], |out| render(policy, out)).map(drop)
+    /// Replaces whatever table there was. The rules come last, so that nobody meets half a list.
+    fn load(&self) -> Result<Loaded, TestbedError> {
+        let started = Instant::now();
+        let (policy, names) = (&self.policy, self.set_names);
+        self.feed(|out| {
+            writeln!(out, "table inet {TABLE}\ndelete table inet {TABLE}")?;
+            declarations(policy, names, out)
+        })?;
+        let before = kernel_bytes();
+        self.fill(&sets_of(policy), names)?;
+        let taken = kernel_bytes().zip(before).map(|(after, before)| after.saturating_sub(before));
+        self.feed(|out| {
+            chains(policy, names, out)?;
+            if policy.shape.nat { translation_chain(out) } else { Ok(()) }
+        })?;
+        let seconds = started.elapsed().as_secs_f64();
+        self.inspect_strictly()?;
+        Ok(Loaded { seconds, set_bytes: taken.filter(|bytes| *bytes >= TELLABLE_BYTES) })
+    }
+
+    fn feed(&self, write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send) -> Result<(), TestbedError> {
+        self.forwarding.namespace().feed("nft", &["-f", "-"], write).map(drop)
+    }
+
+    fn fill(&self, sets: &[Set], names: SetNames) -> Result<(), TestbedError> {
+        for set in sets {
+            let (name, mut left) = (names.of(set), set.len() as usize);
+            let mut elements = set.elements();
+            while left > 0 {
+                let now = left.min(ELEMENTS_A_RUN);
+                self.feed(|out| add_elements(&name, &mut elements.by_ref().take(now), out))?;
+                left -= now;
+            }
+        }
+        Ok(())
+    }
+
+    fn inspect_strictly(&self) -> Result<(), TestbedError> {
+        if self.tracks_connections() {
+            self.forwarding.pick_up_midstream(!self.policy.is_strict())
+        } else {
+            Ok(())
+        }
     }
 
     fn tracks_connections(&self) -> bool {
@@ -97,8 +170,45 @@ impl Running for Filter {
         self.tracks_connections().then(|| self.forwarding.connections()).transpose()
     }
 
+    /// Connection entries, and what the kernel allocated while the sets were filled.
     fn memory_bytes(&self) -> Option<u64> {
-        self.tracks_connections().then(|| self.forwarding.connection_bytes())?
+        let connections = self.tracks_connections().then(|| self.forwarding.connection_bytes()).flatten();
+        match (connections, self.loaded.set_bytes) {
+            (None, None) => None,
+            (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
+        }
+    }
+
+    fn policy_load_seconds(&self) -> Option<f64> {
+        Some(self.loaded.seconds)
+    }
+
+    /// New sets are filled beside the old ones; then one transaction exchanges the rules that name them.
+    fn replace(&mut self, policy: &PolicySpec) -> Result<Replaced, TestbedError> {
+        check_replacement(&self.policy, policy)?;
+        let started = Instant::now();
+        let old_names = self.set_names;
+        let (old_sets, new_sets) = (sets_of(&self.policy), sets_of(policy));
+        let other_sets = old_sets != new_sets;
+        if other_sets {
+            self.set_names.replacements += 1;
+            self.feed(|out| declare_sets(&new_sets, self.set_names, out))?;
+            self.fill(&new_sets, self.set_names)?;
+        }
+        let names = self.set_names;
+        self.feed(|out| {
+            for chain in ["forward", chain(IpVersion::V4), chain(IpVersion::V6)] {
+                writeln!(out, "flush chain inet {TABLE} {chain}")?;
+            }
+            chains(policy, names, out)?;
+            for set in old_sets.iter().filter(|_| other_sets) {
+                writeln!(out, "delete set inet {TABLE} {}", old_names.of(set))?;
+            }
+            Ok(())
+        })?;
+        let command_seconds = started.elapsed().as_secs_f64();
+        self.policy = policy.clone();
+        Ok(Replaced { command_seconds })
     }
 
     fn firewall_threads(&self) -> Vec<i32> {
@@ -111,7 +221,7 @@ impl Running for Filter {
     }
 
     fn reset(&mut self) -> Result<(), TestbedError> {
-        self.forwarding.reset(self.tracks_connections(), || self.load())
+        self.forwarding.reset(self.tracks_connections(), || self.load().map(drop))
     }
 }
 
@@ -122,27 +232,41 @@ impl Drop for Filter {
     }
 }
 
-/// The whole rule set as one transaction, which replaces an older one of the same name.
-fn render(policy: &PolicySpec, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "table inet {TABLE}\ndelete table inet {TABLE}\ntable inet {TABLE} {{")?;
-    writeln!(out, "  counter default_drop {{ }}\n  counter listed_drop {{ }}")?;
-    if !policy.listed.is_empty() {
-        writeln!(out, "  set listed {{ type ipv4_addr; size {}; }}", policy.listed.len())?;
+/// The table with its counters and empty sets.
+fn declarations(policy: &PolicySpec, names: SetNames, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "table inet {TABLE} {{")?;
+    for counter in ["default_drop", "listed_drop", "country_drop", "invalid_drop"] {
+        writeln!(out, "  counter {counter} {{ }}")?;
     }
+    writeln!(out, "}}")?;
+    declare_sets(&sets_of(policy), names, out)
+}
+
+fn declare_sets(sets: &[Set], names: SetNames, out: &mut dyn Write) -> io::Result<()> {
+    for set in sets {
+        let form = match set {
+            // With the size known, the kernel takes a hash that does not have to grow.
+            Set::List(list) => format!("size {};", list.len()),
+            Set::Countries(_) => "flags interval;".to_owned(),
+        };
+        writeln!(out, "add set inet {TABLE} {} {{ type ipv4_addr; {form} }}", names.of(set))?;
+    }
+    Ok(())
+}
+
+/// What filters. A chain on the hook costs every frame something, even an empty one.
+fn chains(policy: &PolicySpec, names: SetNames, out: &mut dyn Write) -> io::Result<()> {
+    if !policy.forbids() {
+        return Ok(());
+    }
+    writeln!(out, "table inet {TABLE} {{")?;
     if policy.has_rules() {
         for ip in [IpVersion::V4, IpVersion::V6] {
             rules_chain(policy, ip, out)?;
         }
     }
-    // A chain on the hook costs every frame something, even an empty one.
-    if policy.has_rules() || !policy.listed.is_empty() {
-        forward_chain(policy, out)?;
-    }
-    if policy.shape.nat {
-        translation_chain(out)?;
-    }
-    writeln!(out, "}}")?;
-    list_elements(policy, out)
+    forward_chain(policy, names, out)?;
+    writeln!(out, "}}")
 }
 
 fn rules_chain(policy: &PolicySpec, ip: IpVersion, out: &mut dyn Write) -> io::Result<()> {
@@ -154,17 +278,25 @@ fn rules_chain(policy: &PolicySpec, ip: IpVersion, out: &mut dyn Write) -> io::R
 }
 
 /// The hook: lists before state, so that a newly listed host loses its connections; then state; then rules.
-fn forward_chain(policy: &PolicySpec, out: &mut dyn Write) -> io::Result<()> {
+fn forward_chain(policy: &PolicySpec, names: SetNames, out: &mut dyn Write) -> io::Result<()> {
     let default = if policy.has_rules() { "drop" } else { "accept" };
     writeln!(out, "  chain forward {{\n    type filter hook forward priority filter; policy {default};")?;
-    if !policy.listed.is_empty() {
+    for set in sets_of(policy) {
+        let name = names.of(&set);
+        let (unless, counter) = match set {
+            Set::List(_) => ("", "listed_drop"),
+            Set::Countries(_) => ("!= ", "country_drop"),
+        };
         for field in ["saddr", "daddr"] {
-            writeln!(out, "    ip {field} @listed counter name listed_drop drop")?;
+            writeln!(out, "    ip {field} {unless}@{name} counter name {counter} drop")?;
         }
     }
     if policy.has_rules() {
         if policy.shape.stateful {
             writeln!(out, "    ct state established,related accept")?;
+        }
+        if policy.is_strict() {
+            writeln!(out, "    ct state invalid counter name invalid_drop drop")?;
         }
         let (v4, v6) = (chain(IpVersion::V4), chain(IpVersion::V6));
         writeln!(out, "    meta nfproto vmap {{ ipv4 : jump {v4}, ipv6 : jump {v6} }}")?;
@@ -176,6 +308,7 @@ fn forward_chain(policy: &PolicySpec, out: &mut dyn Write) -> io::Result<()> {
 /// The private prefix one to one, towards the hostile zone only.
 fn translation_chain(out: &mut dyn Write) -> io::Result<()> {
     let (private, hostile) = (ZoneAddresses::of(Zone::Private), ZoneAddresses::of(Zone::Hostile));
+    writeln!(out, "table inet {TABLE} {{")?;
     writeln!(out, "  chain postrouting {{\n    type nat hook postrouting priority srcnat; policy accept;")?;
     writeln!(
         out,
@@ -184,17 +317,21 @@ fn translation_chain(out: &mut dyn Write) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "    ip6 daddr {} snat ip6 prefix to ip6 saddr map {{ {} : {TRANSLATED_V6} }}\n  }}",
+        "    ip6 daddr {} snat ip6 prefix to ip6 saddr map {{ {} : {TRANSLATED_V6} }}\n  }}\n}}",
         hostile.v6, private.v6
     )
 }
 
-fn list_elements(policy: &PolicySpec, out: &mut dyn Write) -> io::Result<()> {
-    let mut addresses = policy.listed.addresses().peekable();
-    while addresses.peek().is_some() {
-        write!(out, "add element inet {TABLE} listed {{ ")?;
-        for address in addresses.by_ref().take(ELEMENTS_AT_ONCE) {
-            write!(out, "{address}, ")?;
+fn add_elements(
+    set: &str,
+    elements: &mut dyn Iterator<Item = super::sets::Element>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut elements = elements.peekable();
+    while elements.peek().is_some() {
+        write!(out, "add element inet {TABLE} {set} {{ ")?;
+        for element in elements.by_ref().take(ELEMENTS_AT_ONCE) {
+            write!(out, "{element}, ")?;
         }
         writeln!(out, "}}")?;
     }
@@ -251,7 +388,7 @@ fn parse_counters(text: &str) -> BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use measure::shape::{PolicyShape, ZoneForm};
+    use measure::shape::{PolicyShape, TestProtocol, ZoneForm};
 
     #[test]
     fn counters_are_read() {
@@ -269,15 +406,25 @@ mod tests {
             match_position: 1,
             stateful: true,
             listed_addresses: 1,
+            allowed_subnets: 12,
+            protocol: TestProtocol::Tcp,
             ..PolicyShape::forward_everything(1)
         };
         let policy = PolicySpec::generate(&shape, ZoneForm::Two).unwrap();
         let mut out = Vec::new();
-        render(&policy, &mut out).unwrap();
+        declarations(&policy, SetNames::default(), &mut out).unwrap();
+        chains(&policy, SetNames::default(), &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
-        let rule = "ip saddr 198.18.0.0/16 ip daddr 198.19.0.0/17 udp dport 1-49151 accept";
-        let order =
-            [rule, "@listed", "ct state established,related accept", "jump rules_v4", "default_drop drop"];
+        let rule = "ip saddr 198.18.0.0/16 ip daddr 198.19.0.0/17 tcp dport 1-49151 accept";
+        let order = [
+            rule,
+            "ip daddr @listed_1 counter name listed_drop drop",
+            "ip saddr != @countries counter name country_drop drop",
+            "ct state established,related accept",
+            "ct state invalid counter name invalid_drop drop",
+            "jump rules_v4",
+            "default_drop drop",
+        ];
         let places: Vec<Option<usize>> = order.iter().map(|part| text.find(part)).collect();
         assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}\n{text}");
     }

@@ -1,8 +1,8 @@
 //! The probes of a policy: single frames that must arrive, or must not.
 
-use super::{FORBIDDEN_PORT, PolicySpec, Protocol};
-use crate::layout::{LISTED_CANARY, ZoneAddresses, forward_lanes_of, translated};
-use measure::shape::{IpVersion, Lane};
+use super::{AddressList, FORBIDDEN_PORT, PolicySpec, Protocol};
+use crate::layout::{ZoneAddresses, forward_lanes_of, translated};
+use measure::shape::{IpVersion, Lane, TestProtocol};
 use std::net::{IpAddr, SocketAddr};
 
 /// What must become of a probe.
@@ -14,6 +14,42 @@ pub enum Expect {
     Dropped,
 }
 
+/// What kind of TCP segment a probe is. Sequence numbers are fixed, so that a SYN-ACK answers the SYN of any probe before
+/// it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Segment {
+    /// SYN.
+    Syn,
+    /// SYN and ACK.
+    SynAck,
+    /// ACK alone.
+    Ack,
+}
+
+impl Segment {
+    /// Its sequence number.
+    pub const fn sequence(self) -> u32 {
+        1
+    }
+
+    /// Its acknowledgement number.
+    pub const fn acknowledgement(self) -> u32 {
+        match self {
+            Self::Syn => 0,
+            Self::SynAck | Self::Ack => 2,
+        }
+    }
+
+    /// Its flags, as byte 13 of the TCP header has them (RFC 9293 section 3.1).
+    pub const fn flags(self) -> u8 {
+        match self {
+            Self::Syn => 0x02,
+            Self::SynAck => 0x12,
+            Self::Ack => 0x10,
+        }
+    }
+}
+
 /// One frame that proves a part of the policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
@@ -21,8 +57,10 @@ pub struct Probe {
     pub name: String,
     /// The zone it is sent from and the zone it is for.
     pub lane: Lane,
-    /// UDP, or TCP (a SYN).
+    /// UDP or TCP.
     pub protocol: Protocol,
+    /// Of TCP, what kind of segment; `None` for UDP.
+    pub segment: Option<Segment>,
     /// Source as sent.
     pub source: SocketAddr,
     /// Destination as sent.
@@ -43,14 +81,28 @@ impl Probe {
 }
 
 impl Probe {
-    /// Whether any firewall that is set up for the test traffic lets it pass, whatever else its policy says: a datagram
-    /// of the test traffic's kind, or the answer to one.
+    /// Whether any firewall that is set up for the test traffic lets it pass, whatever else its policy says: a datagram or
+    /// SYN of the test traffic's kind, or the answer to one.
     pub fn allowed_by_every_policy(&self) -> bool {
         let ports = (self.source.port(), self.destination.port());
         let of_the_test = ports == (CLIENT_PORT, SERVER_PORT) || ports == (SERVER_PORT, CLIENT_PORT);
-        of_the_test && self.protocol == Protocol::Udp && self.expect == Expect::Arrives
+        of_the_test && self.expect == Expect::Arrives
+    }
+
+    /// The same probe from the `n`-th source that no other probe has: 64,512 ports of each host of the zone in turn, so no
+    /// source comes twice below 4 million.
+    pub fn fresh(&self, n: u32) -> Self {
+        const PORTS: u32 = 65_536 - FIRST_FRESH_PORT as u32;
+        let host = ZoneAddresses::of(self.lane.from).host(self.ip(), n / PORTS);
+        let source = SocketAddr::new(host, FIRST_FRESH_PORT + (n % PORTS) as u16);
+        let translates = self.source != self.source_on_arrival;
+        let source_on_arrival =
+            if translates { SocketAddr::new(translated(host), source.port()) } else { source };
+        Self { source, source_on_arrival, ..self.clone() }
     }
 }
+
+const FIRST_FRESH_PORT: u16 = 1024;
 
 /// Hosts at the end of each prefix, which small tests do not reach, so that probes meet no connection of a trial.
 const PROBE_HOST_FROM_END: u32 = 7;
@@ -67,34 +119,91 @@ pub(super) fn probes(policy: &PolicySpec) -> Vec<Probe> {
     probes
 }
 
+/// What a probe is: of the test's protocol a datagram, or a segment of some kind; or a first frame of the other protocol.
+#[derive(Clone, Copy)]
+enum Kind {
+    Opening,
+    Answer,
+    Acknowledgement,
+    OtherProtocol,
+}
+
 fn lane_probes(policy: &PolicySpec, lane: Lane, ip: IpVersion, out: &mut Vec<Probe>) {
     use Expect::{Arrives, Dropped};
-    use Protocol::{Tcp, Udp};
+    use Kind::{Acknowledgement, Answer, Opening, OtherProtocol};
     let filtered = if policy.has_rules() { Dropped } else { Arrives };
     let back = Lane { from: lane.to, to: lane.from };
     let client = probe_host(lane, true, ip);
     let server = probe_host(lane, false, ip);
-    let mut add =
-        |what: &str, lane: Lane, protocol, source: (IpAddr, u16), destination: (IpAddr, u16), expect| {
-            out.push(probe(policy, what, lane, protocol, source.into(), destination.into(), expect));
-        };
+    let mut add = |what: &str, lane, kind, source: (IpAddr, u16), destination: (IpAddr, u16), expect| {
+        out.push(probe(policy, what, lane, kind, source.into(), destination.into(), expect));
+    };
     // Frames that no connection exists for come before any that makes one. The mirror of a stateless policy
     // allows what looks like a reply, so only state can forbid it.
     // And to a translated address nothing gets in without a connection, rules or not.
     let unsolicited = if policy.translates(lane) { Dropped } else { filtered };
     let like_a_reply = if policy.shape.stateful { unsolicited } else { Arrives };
     let (server_end, client_end) = ((server, SERVER_PORT + 1), (client, CLIENT_PORT + 1));
-    add("reply to nothing", back, Udp, server_end, client_end, like_a_reply);
-    add("forbidden direction", back, Udp, (server, FORBIDDEN_PORT), (client, FORBIDDEN_PORT), unsolicited);
-    add("forbidden port", lane, Udp, (client, CLIENT_PORT), (server, FORBIDDEN_PORT), filtered);
-    add("forbidden protocol", lane, Tcp, (client, CLIENT_PORT), (server, FORBIDDEN_PORT), filtered);
-    add("allowed", lane, Udp, (client, CLIENT_PORT), (server, SERVER_PORT), Arrives);
-    add("reply", back, Udp, (server, SERVER_PORT), (client, CLIENT_PORT), Arrives);
-    let listed_zone = ZoneAddresses::of(lane.from).v4.contains(&LISTED_CANARY);
-    if !policy.listed.is_empty() && ip == IpVersion::V4 && listed_zone {
-        let canary = IpAddr::from(LISTED_CANARY);
-        add("from a listed address", lane, Udp, (canary, CLIENT_PORT), (server, SERVER_PORT), Dropped);
+    add("reply to nothing", back, Answer, server_end, client_end, like_a_reply);
+    // Without rules nothing speaks about it, and what translation makes of it is the firewall's affair.
+    if policy.shape.protocol == TestProtocol::Tcp && policy.has_rules() {
+        let stray = if policy.is_strict() { Dropped } else { Arrives };
+        let (from, to) = ((client, CLIENT_PORT + 2), (server, SERVER_PORT + 2));
+        add("ACK without a connection", lane, Acknowledgement, from, to, stray);
     }
+    let (high_server, high_client) = ((server, FORBIDDEN_PORT), (client, FORBIDDEN_PORT));
+    add("forbidden direction", back, Opening, high_server, high_client, unsolicited);
+    add("forbidden port", lane, Opening, (client, CLIENT_PORT), high_server, filtered);
+    add("forbidden protocol", lane, OtherProtocol, (client, CLIENT_PORT), high_server, filtered);
+    add("allowed", lane, Opening, (client, CLIENT_PORT), (server, SERVER_PORT), Arrives);
+    add("reply", back, Answer, (server, SERVER_PORT), (client, CLIENT_PORT), Arrives);
+    if ip == IpVersion::V4 {
+        address_probes(policy, lane, server, out);
+    }
+}
+
+/// Probes of lists and the country table: of frames that the rules allow.
+fn address_probes(policy: &PolicySpec, lane: Lane, server: IpAddr, out: &mut Vec<Probe>) {
+    use Expect::Dropped;
+    let here = ZoneAddresses::of(lane.from).v4;
+    let mut add = |what: &str, lane, kind, source: SocketAddr, destination: SocketAddr| {
+        out.push(probe(policy, what, lane, kind, source, destination, Dropped));
+    };
+    let server = SocketAddr::new(server, SERVER_PORT);
+    let client = |address| SocketAddr::new(IpAddr::from(address), CLIENT_PORT);
+    for list in policy.listed.iter().filter(|list| here.contains(&list.canary())) {
+        let what = format!("from an address on list {}", list.number());
+        add(&what, lane, Kind::Opening, client(AddressList::canary(list)), server);
+    }
+    let outside = policy.countries.canary();
+    if policy.countries.is_empty() || !here.contains(&outside) {
+        return;
+    }
+    add("from outside the country table", lane, Kind::Opening, client(outside), server);
+    // Only where rules and state would let it pass does it prove anything.
+    if !policy.translates(lane) && !(policy.has_rules() && policy.shape.stateful) {
+        let back = Lane { from: lane.to, to: lane.from };
+        add("to outside the country table", back, Kind::Answer, server, client(outside));
+    }
+}
+
+/// A probe of a replacement: a datagram on the first forward lane.
+pub(super) fn replacement_probe(
+    policy: &PolicySpec,
+    what: &str,
+    port: u16,
+    ip: IpVersion,
+    expect: Expect,
+) -> Probe {
+    let (from, to) = forward_lanes_of(policy.zones)[0];
+    let lane = Lane { from, to };
+    let source = SocketAddr::new(probe_host(lane, true, ip), CLIENT_PORT);
+    let destination = SocketAddr::new(probe_host(lane, false, ip), port);
+    let kind = match policy.shape.protocol {
+        TestProtocol::Udp => Kind::Opening,
+        TestProtocol::Tcp => Kind::OtherProtocol,
+    };
+    probe(policy, what, lane, kind, source, destination, expect)
 }
 
 fn probe_host(lane: Lane, client: bool, ip: IpVersion) -> IpAddr {
@@ -102,11 +211,21 @@ fn probe_host(lane: Lane, client: bool, ip: IpVersion) -> IpAddr {
     addresses.host(ip, addresses.host_count() - PROBE_HOST_FROM_END)
 }
 
+fn protocol_of(tested: TestProtocol, kind: Kind) -> (Protocol, Option<Segment>) {
+    match (tested, kind) {
+        (TestProtocol::Udp, Kind::OtherProtocol) => (Protocol::Tcp, Some(Segment::Syn)),
+        (TestProtocol::Udp, _) | (TestProtocol::Tcp, Kind::OtherProtocol) => (Protocol::Udp, None),
+        (TestProtocol::Tcp, Kind::Opening) => (Protocol::Tcp, Some(Segment::Syn)),
+        (TestProtocol::Tcp, Kind::Answer) => (Protocol::Tcp, Some(Segment::SynAck)),
+        (TestProtocol::Tcp, Kind::Acknowledgement) => (Protocol::Tcp, Some(Segment::Ack)),
+    }
+}
+
 fn probe(
     policy: &PolicySpec,
     what: &str,
     lane: Lane,
-    protocol: Protocol,
+    kind: Kind,
     source: SocketAddr,
     destination: SocketAddr,
     expect: Expect,
@@ -117,10 +236,12 @@ fn probe(
         if policy.translates(other) { SocketAddr::new(translated(end.ip()), end.port()) } else { end }
     };
     let back = Lane { from: lane.to, to: lane.from };
+    let (protocol, segment) = protocol_of(policy.shape.protocol, kind);
     Probe {
         name,
         lane,
         protocol,
+        segment,
         source,
         destination: outside(destination, back),
         source_on_arrival: outside(source, lane),

@@ -1,6 +1,11 @@
+use super::filler::filler;
+use super::lists::may_be_listed;
 use super::*;
+use crate::layout::{LISTED_CANARIES, OUTSIDE_COUNTRIES};
+use measure::shape::IpVersion;
 use proptest::prelude::*;
 use std::collections::HashSet;
+use std::net::{IpAddr, Ipv4Addr};
 
 fn shape(rules: u32, match_position: u32) -> PolicyShape {
     PolicyShape { rules, match_position, stateful: true, ..PolicyShape::forward_everything(1) }
@@ -19,8 +24,9 @@ fn the_matching_rules_stand_at_their_position() {
             let policy =
                 PolicySpec::generate(&PolicyShape { stateful, ..shape(rules, position) }, zones).unwrap();
             assert_eq!(policy.rules.len(), rules as usize - 1 + count);
-            let matching: Vec<usize> =
-                (0..policy.rules.len()).filter(|&i| policy.rules[i].may_match_tests()).collect();
+            let matching: Vec<usize> = (0..policy.rules.len())
+                .filter(|&i| policy.rules[i].may_match_tests(TestProtocol::Udp))
+                .collect();
             let first = position as usize - 1;
             assert_eq!(matching, (first..first + count).collect::<Vec<_>>(), "{zones:?} {rules} {position}");
         }
@@ -52,15 +58,162 @@ fn fillers_have_the_spread_of_real_rule_sets() {
 }
 
 #[test]
-fn lists_are_distinct_public_and_repeatable() {
-    let list = AddressList { count: 100_000, seed: 9 };
-    let addresses: Vec<Ipv4Addr> = list.addresses().collect();
-    assert_eq!(addresses.len(), 100_000);
-    assert_eq!(addresses[0], LISTED_CANARY);
-    assert!(addresses[1..].iter().all(may_be_listed));
-    assert_eq!(addresses.iter().collect::<HashSet<_>>().len(), addresses.len());
-    assert!(list.addresses().eq(addresses.iter().copied()));
-    assert!(!AddressList { seed: 10, ..list }.addresses().eq(addresses));
+fn lists_share_the_addresses_and_repeat() {
+    let rows: [(u32, u32, &[u32]); 5] = [
+        (100_000, 1, &[100_000]),
+        (9, 2, &[3, 6]),
+        (60_000, 3, &[10_000, 20_000, 30_000]),
+        (7, 3, &[1, 2, 4]),
+        (0, 3, &[]),
+    ];
+    for (addresses, lists, sizes) in rows {
+        let of_seed = |seed| PolicyShape { listed_addresses: addresses, lists, seed, ..shape(1, 1) };
+        let policy = PolicySpec::generate(&of_seed(9), ZoneForm::Two).unwrap();
+        assert_eq!(policy.listed.iter().map(AddressList::len).collect::<Vec<_>>(), sizes);
+        let mut all = HashSet::new();
+        for (list, canary) in policy.listed.iter().zip(LISTED_CANARIES) {
+            let own: Vec<Ipv4Addr> = list.addresses().collect();
+            assert_eq!((own.len(), own[0]), (list.len() as usize, canary));
+            assert!(own[1..].iter().all(may_be_listed));
+            all.extend(own);
+        }
+        assert_eq!(all.len(), addresses as usize, "an address comes twice");
+        let again = PolicySpec::generate(&of_seed(9), ZoneForm::Two).unwrap();
+        assert_eq!(policy.listed, again.listed);
+        let other = PolicySpec::generate(&of_seed(10), ZoneForm::Two).unwrap();
+        assert_eq!(policy.listed_sample(5) == other.listed_sample(5), addresses == 0);
+    }
+}
+
+#[test]
+fn samples_are_listed_and_come_from_every_part() {
+    let shape = PolicyShape { listed_addresses: 6000, lists: 3, ..shape(1, 1) };
+    let policy = PolicySpec::generate(&shape, ZoneForm::Two).unwrap();
+    for n in [0, 1, 100, 5997, 10_000] {
+        let sample = policy.listed_sample(n);
+        assert_eq!(sample.len(), n.min(5997));
+        assert!(sample.iter().all(may_be_listed), "a canary is in it");
+        let distinct: HashSet<&Ipv4Addr> = sample.iter().collect();
+        assert_eq!(distinct.len(), sample.len());
+        for list in policy.listed.iter().filter(|_| n >= 100) {
+            let addresses: Vec<Ipv4Addr> = list.addresses().collect();
+            for part in addresses.chunks(addresses.len() / 4) {
+                assert!(part.iter().any(|address| distinct.contains(address)), "list {}", list.number());
+            }
+        }
+    }
+}
+
+#[test]
+fn country_tables_have_the_tests_and_no_overlap() {
+    for count in [FEWEST_SUBNETS, 14_999, MOST_SUBNETS] {
+        let shape = PolicyShape { allowed_subnets: count, ..shape(1, 1) };
+        let table = PolicySpec::generate(&shape, ZoneForm::Two).unwrap().countries;
+        let subnets = table.subnets();
+        assert_eq!(subnets.len(), count as usize);
+        for pair in subnets.windows(2) {
+            assert!(pair[0].broadcast() < pair[1].network(), "{pair:?}");
+        }
+        let has = |address: Ipv4Addr| subnets.iter().any(|net| net.contains(&address));
+        for zone in [Zone::Private, Zone::Dmz, Zone::Hostile] {
+            let zone = ZoneAddresses::of(zone);
+            assert!((0..zone.host_count()).step_by(97).all(|host| has(zone.host_v4(host))), "{zone:?}");
+        }
+        assert!(LISTED_CANARIES.into_iter().all(has) && has(ATTACKERS_V4.broadcast()));
+        let outside = [table.canary(), OUTSIDE_COUNTRIES.broadcast(), STRANGERS_V4.network()];
+        assert!(!outside.into_iter().any(has));
+        assert!(subnets.iter().all(|net| (8..=26).contains(&net.prefix_len())));
+        assert!(count < 1000 || (12..=24).all(|length| subnets.iter().any(|net| net.prefix_len() == length)));
+    }
+}
+
+#[test]
+fn impossible_sets_are_refused() {
+    let plain = shape(1, 1);
+    let rows = [
+        (PolicyShape { listed_addresses: MOST_LISTED + 1, ..plain.clone() }, "more than the public"),
+        (PolicyShape { listed_addresses: 9, lists: 4, ..plain.clone() }, "on 4 lists"),
+        (PolicyShape { listed_addresses: 9, lists: 0, ..plain.clone() }, "on 0 lists"),
+        (PolicyShape { listed_addresses: 5, lists: 3, ..plain.clone() }, "too few"),
+        (PolicyShape { allowed_subnets: FEWEST_SUBNETS - 1, ..plain.clone() }, "11 subnets"),
+        (PolicyShape { allowed_subnets: MOST_SUBNETS + 1, ..plain }, "65537 subnets"),
+    ];
+    for (shape, message) in rows {
+        let error = PolicySpec::generate(&shape, ZoneForm::Two).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+}
+
+#[test]
+fn attackers_are_admitted_at_the_matching_position() {
+    for (zones, stateful, count) in
+        [(ZoneForm::Two, true, 2), (ZoneForm::Two, false, 4), (ZoneForm::Three, true, 5)]
+    {
+        let shape =
+            PolicyShape { admits_attackers: true, protocol: TestProtocol::Tcp, stateful, ..shape(10, 4) };
+        let policy = PolicySpec::generate(&shape, zones).unwrap();
+        let matching = &policy.rules[3..3 + count];
+        assert_eq!(policy.rules.len(), 9 + count);
+        assert!(
+            matching
+                .iter()
+                .all(|rule| rule.protocol == Protocol::Tcp && rule.may_match_tests(TestProtocol::Tcp))
+        );
+        assert!(matching.iter().any(|rule| rule.source == Network::ATTACKERS));
+    }
+}
+
+#[test]
+fn successors_differ_in_fillers_and_one_probe_service() {
+    for (stateful, protocol) in [(true, TestProtocol::Tcp), (false, TestProtocol::Udp)] {
+        let shape = PolicyShape { stateful, protocol, listed_addresses: 50, ..shape(20, 7) };
+        let old = PolicySpec::generate_replaceable(&shape, ZoneForm::Two).unwrap();
+        let new = old.successor().unwrap();
+        assert_eq!((&old.listed, old.countries), (&new.listed, new.countries));
+        assert_eq!(old.rules.len(), new.rules.len());
+        let same = old.rules.iter().zip(&new.rules).filter(|(a, b)| a == b).count();
+        assert!(same < 10, "{same} rules are the same");
+        assert_eq!(new.successor().unwrap().generation, old.generation);
+        for (policy, old_arrives) in [(&old, true), (&new, false)] {
+            let probes = policy.replacement_probes(IpVersion::V4).unwrap();
+            let arrives = [&probes.old_only, &probes.new_only, &probes.both, &probes.neither].map(|probe| {
+                let allowed = policy.rules.iter().any(|rule| matches_datagram(rule, probe));
+                assert_eq!(allowed, probe.expect == Expect::Arrives, "{}", probe.name);
+                allowed
+            });
+            assert_eq!(arrives, [old_arrives, !old_arrives, true, false]);
+        }
+        assert_eq!(PolicySpec::generate(&shape, ZoneForm::Two).unwrap().successor(), None);
+    }
+    let error = PolicySpec::generate_replaceable(&shape(0, 0), ZoneForm::Two).unwrap_err();
+    assert!(error.to_string().contains("without rules"), "{error}");
+}
+
+fn matches_datagram(rule: &Rule, probe: &Probe) -> bool {
+    let (IpAddr::V4(source), IpAddr::V4(destination)) = (probe.source.ip(), probe.destination.ip()) else {
+        panic!("IPv4 was asked for")
+    };
+    rule.protocol == Protocol::Udp
+        && probe.protocol == Protocol::Udp
+        && rule.source.v4.contains(&source)
+        && rule.destination.v4.contains(&destination)
+        && rule.destination_ports.is_none_or(|(low, high)| (low..=high).contains(&probe.destination.port()))
+}
+
+#[test]
+fn fresh_probes_have_sources_of_their_own() {
+    let shape = PolicyShape { nat: true, ..shape(5, 5) };
+    let policy = PolicySpec::generate_replaceable(&shape, ZoneForm::Two).unwrap();
+    let probe = policy.replacement_probes(IpVersion::V4).unwrap().both;
+    let numbers = [0, 1, 64_511, 64_512, 3_999_999];
+    let fresh: HashSet<_> = numbers.iter().map(|n| probe.fresh(*n).source).collect();
+    assert_eq!(fresh.len(), numbers.len());
+    for n in numbers {
+        let one = probe.fresh(n);
+        let arrival = (crate::layout::translated(one.source.ip()), one.source.port());
+        assert_eq!((one.source_on_arrival.ip(), one.source_on_arrival.port()), arrival);
+        assert_eq!(one.destination, probe.destination);
+    }
 }
 
 #[test]
@@ -113,8 +266,9 @@ proptest! {
     fn fillers_never_touch_test_traffic(seed: u64) {
         let mut random = Random::new(seed);
         for _ in 0..200 {
-            let rule = filler(&mut random);
-            prop_assert!(!rule.may_match_tests(), "{rule:?}");
+            let tested = if seed % 2 == 0 { TestProtocol::Udp } else { TestProtocol::Tcp };
+            let rule = filler(&mut random, tested);
+            prop_assert!(!rule.may_match_tests(tested), "{rule:?}");
             prop_assert!(rule.protocol != Protocol::Icmp || rule.destination_ports.is_none());
             if let Some((low, high)) = rule.destination_ports {
                 prop_assert!(0 < low && low <= high && high < FORBIDDEN_PORT);

@@ -9,8 +9,9 @@ use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use testbed::bed::{Bed, BedSpec, CoreSplit, Wiring};
+use testbed::dut::{self, Running};
 use testbed::layout::BedLayout;
-use testbed::policy::{Expect, Probe, Protocol};
+use testbed::policy::{Expect, PolicySpec, Probe, Segment};
 
 /// Root and namespaces are there; otherwise the test says so and is skipped.
 pub fn can_build_beds() -> bool {
@@ -50,6 +51,36 @@ pub fn namespaces_of(bed: &Bed) -> Vec<String> {
 pub fn assert_gone(names: &[String]) {
     let left: Vec<String> = testbed::netns::names().into_iter().filter(|n| names.contains(n)).collect();
     assert!(left.is_empty(), "left behind: {left:?}");
+}
+
+/// Builds a bed for the firewall, sets it up, hands both to `test`, and sees that all is gone afterwards.
+pub fn with_firewall(
+    name: &str,
+    zones: ZoneForm,
+    shape: &PolicyShape,
+    test: impl FnOnce(&Bed, &mut Box<dyn Running>, &PolicySpec, &mut Prober),
+) {
+    with_policy(name, &PolicySpec::generate(shape, zones).unwrap(), test);
+}
+
+/// The same with a policy that is made already.
+pub fn with_policy(
+    name: &str,
+    policy: &PolicySpec,
+    test: impl FnOnce(&Bed, &mut Box<dyn Running>, &PolicySpec, &mut Prober),
+) {
+    if !can_build_beds() {
+        return;
+    }
+    let driver = dut::driver(name).unwrap();
+    let bed = Bed::build(&spec(policy.zones, driver.wiring())).unwrap();
+    let names = namespaces_of(&bed);
+    let mut running =
+        driver.set_up(&bed, policy).unwrap_or_else(|e| panic!("{name} {:?}: {e}", policy.shape));
+    let mut prober = Prober::new(bed.layout());
+    test(&bed, &mut running, policy, &mut prober);
+    drop((running, bed, prober));
+    assert_gone(&names);
 }
 
 /// What of a frame matters on arrival.
@@ -111,7 +142,11 @@ impl Prober {
 
     /// Sends a probe, then frames that the policy allows on the same way, and looks whether the probe came first.
     pub fn try_with_fence(&mut self, all: &[Probe], probe: &Probe) -> Option<Arrival> {
-        let id = self.send(probe);
+        self.try_any(all, probe, probe.segment.map(TcpHeader::of))
+    }
+
+    fn try_any(&mut self, all: &[Probe], probe: &Probe, header: Option<TcpHeader>) -> Option<Arrival> {
+        let id = self.send_any(probe, header);
         let find = |name: &str, lane: Lane| {
             all.iter().find(|p| {
                 p.lane == lane && p.name.starts_with(name) && p.source.is_ipv4() == probe.source.is_ipv4()
@@ -131,11 +166,20 @@ impl Prober {
         seen.into_iter().find(|(seen, _)| *seen == id).map(|(_, arrival)| arrival)
     }
 
+    /// Sends a segment of any kind between a probe's ends, then looks as [`Self::try_with_fence`] does.
+    pub fn try_segment(&mut self, all: &[Probe], probe: &Probe, header: TcpHeader) -> Option<Arrival> {
+        self.try_any(all, probe, Some(header))
+    }
+
     /// Sends a probe without looking; returns its number.
     pub fn send(&mut self, probe: &Probe) -> u32 {
+        self.send_any(probe, probe.segment.map(TcpHeader::of))
+    }
+
+    fn send_any(&mut self, probe: &Probe, header: Option<TcpHeader>) -> u32 {
         let id = self.next_id;
         self.next_id += 1;
-        let frame = packet(probe, id);
+        let frame = packet(probe, header, id);
         let (domain, mut to) = match probe.destination.ip() {
             IpAddr::V4(_) => (Domain::IPV4, probe.destination),
             IpAddr::V6(_) => (Domain::IPV6, probe.destination),
@@ -177,12 +221,33 @@ impl Prober {
     }
 }
 
+/// What of a TCP header matters to connection tracking.
+#[derive(Debug, Clone, Copy)]
+pub struct TcpHeader {
+    pub sequence: u32,
+    pub acknowledgement: u32,
+    pub flags: u8,
+}
+
+impl TcpHeader {
+    fn of(segment: Segment) -> Self {
+        Self {
+            sequence: segment.sequence(),
+            acknowledgement: segment.acknowledgement(),
+            flags: segment.flags(),
+        }
+    }
+}
+
+/// Bytes of data in every segment: the mark and the number.
+pub const SEGMENT_BYTES: u32 = 8;
+
 const MAGIC: u32 = 0x7262_7072;
 
-fn packet(probe: &Probe, id: u32) -> Vec<u8> {
-    let (mut transport, checksum_at, number) = match probe.protocol {
-        Protocol::Udp => (udp(probe, id), 6, 17u8),
-        _ => (tcp_syn(probe, id), 16, 6),
+fn packet(probe: &Probe, header: Option<TcpHeader>, id: u32) -> Vec<u8> {
+    let (mut transport, checksum_at, number) = match header {
+        None => (udp(probe, id), 6, 17u8),
+        Some(header) => (tcp(probe, header, id), 16, 6),
     };
     let sum = checksum(&[&pseudo(probe, number, transport.len()), &transport]);
     transport[checksum_at..checksum_at + 2].copy_from_slice(&sum.to_be_bytes());
@@ -201,13 +266,15 @@ fn udp(probe: &Probe, id: u32) -> Vec<u8> {
     bytes
 }
 
-fn tcp_syn(probe: &Probe, id: u32) -> Vec<u8> {
+fn tcp(probe: &Probe, header: TcpHeader, id: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.extend(probe.source.port().to_be_bytes());
     bytes.extend(probe.destination.port().to_be_bytes());
+    bytes.extend(header.sequence.to_be_bytes());
+    bytes.extend(header.acknowledgement.to_be_bytes());
+    bytes.extend([0x50, header.flags, 0xff, 0xff, 0, 0, 0, 0]);
+    bytes.extend(MAGIC.to_be_bytes());
     bytes.extend(id.to_be_bytes());
-    bytes.extend(0u32.to_be_bytes());
-    bytes.extend([0x50, 0x02, 0xff, 0xff, 0, 0, 0, 0]);
     bytes
 }
 
@@ -276,7 +343,7 @@ fn parse(frame: &[u8]) -> Option<(u32, Arrival)> {
     let word = |i: usize| u32::from_be_bytes(transport[i..i + 4].try_into().unwrap());
     let id = match protocol {
         17 if transport.len() >= 16 && word(8) == MAGIC => word(12),
-        6 => word(4),
+        6 if transport.len() >= 28 && word(20) == MAGIC => word(24),
         _ => return None,
     };
     let arrival = Arrival {

@@ -2,6 +2,7 @@
 
 use super::plan::{Answer, Close, Opening, Side, TcpPlan};
 use super::skeleton::MAX_CORES;
+use super::{attack, illegal};
 use crate::TrafficError;
 
 const MAX_HOSTS: u32 = 65_536;
@@ -22,7 +23,9 @@ pub(crate) fn check(plan: &TcpPlan, capacity: u32) -> Result<(), TrafficError> {
     check_side("server", &plan.servers)?;
     check_side("listening", plan.listens.as_ref().unwrap_or(&plan.servers))?;
     check_tuples(plan, capacity)?;
-    check_talk(plan)
+    check_talk(plan)?;
+    attack::check(plan)?;
+    illegal::check(plan)
 }
 
 fn check_cores(plan: &TcpPlan) -> Result<(), TrafficError> {
@@ -72,7 +75,9 @@ fn check_tuples(plan: &TcpPlan, capacity: u32) -> Result<(), TrafficError> {
 fn check_rest(plan: &TcpPlan) -> Result<(), TrafficError> {
     let fastest = plan.phases().iter().map(|p| p.from.max(p.to)).fold(0.0, f64::max);
     let taken = plan.hold.as_secs_f64() + plan.reuse.as_secs_f64();
-    let total: f64 = plan.phases().iter().map(|p| (p.from + p.to) / 2.0 * p.seconds).sum();
+    let legal = 1.0 - plan.illegal.as_ref().map_or(0.0, |illegal| illegal.share);
+    let fastest = fastest * legal;
+    let total: f64 = plan.phases().iter().map(|p| (p.from + p.to) / 2.0 * p.seconds * legal).sum();
     let needed = if plan.close == Close::Never { total } else { (fastest * taken).min(total) };
     if matches!(plan.opening, Opening::Scheduled(_)) && needed.floor() > f64::from(plan.tuples) {
         let why = if plan.close == Close::Never {

@@ -4,6 +4,7 @@ use super::engine::{Engine, Ports};
 use super::plan::{Answer, Close, Opening, Side, TcpPlan};
 use super::skeleton::{MAX_CORES, MAX_SEGMENT_BYTES, TICK_SHIFT, types};
 use super::steps::Steps;
+use super::{attack, illegal};
 use crate::frames::Port;
 use crate::random::mix;
 use crate::schedule::to_schedule;
@@ -38,9 +39,11 @@ impl Engine {
             for core in &mut state.cores {
                 core.clear();
             }
+            state.beside_cores.fill(types::beside_core::default());
             for (&core, schedule) in plan.cores.iter().zip(schedules) {
                 state.cores[core].due = schedule.first_due;
             }
+            write_beside(state, ports, plan);
             plan.request.write(&mut state.request, plan.segment_bytes());
             match &plan.answer {
                 Answer::Exactly(answer) => answer.write(&mut state.answer, plan.segment_bytes()),
@@ -48,6 +51,21 @@ impl Engine {
             }
         });
     }
+}
+
+/// What goes on beside the connections.
+fn write_beside(state: &mut types::bss, ports: &Ports, plan: &TcpPlan) {
+    state.beside = types::beside_control {
+        server_mac: ports.server.mac,
+        server_next_hop_mac: ports.server.next_hop_mac,
+        ..Default::default()
+    };
+    for (number, &core) in plan.cores.iter().enumerate() {
+        state.beside_cores[core].random = mix(plan.seed ^ mix(number as u64 + 1));
+    }
+    attack::write(state, plan);
+    illegal::write(state, plan);
+    state.beside.active = u32::from(plan.attack.is_some() || plan.illegal.is_some());
 }
 
 impl types::tcp_core {

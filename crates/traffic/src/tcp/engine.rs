@@ -1,7 +1,9 @@
-//! The loaded TCP client and server: ports, runs, capacity. One engine serves one pair of ports at a time.
+//! The loaded TCP client and server: ports, runs, capacity. Several pairs of ports may be attached; a run uses one of them.
 
+use super::attack;
 use super::check::check;
 use super::control::{CLIENT_PORT, MAX_CONNECTIONS, SERVER_PORT, fastest_per_core, slice};
+use super::outcome::Asked;
 use super::plan::{Close, Opening, Order, TcpPlan};
 use super::reading::{self, TcpCounts, TcpReading};
 use super::skeleton::{SLOTS_PER_PAGE, TcpSkel, TcpSkelBuilder, types};
@@ -127,13 +129,30 @@ impl Engine {
         slot: u32,
         program: &ProgramMut<'_>,
     ) -> Result<Link, TrafficError> {
+        let link = namespace::inside(port.namespace.as_deref(), || program.attach_xdp(port.ifindex as i32))?
+            .map_err(TrafficError::bpf(format!("taking port {} into use", port.ifindex)))?;
+        self.send_through(port, slot)?;
+        Ok(link)
+    }
+
+    /// Makes a port the one that the programs send through. Several pairs may be attached, one of them at a time is used.
+    fn send_through(&self, port: &Port, slot: u32) -> Result<(), TrafficError> {
         let ports = &self.skel.maps.ports;
         namespace::inside(port.namespace.as_deref(), || {
-            let link = program.attach_xdp(port.ifindex as i32)?;
-            ports.update(&slot.to_ne_bytes(), &port.ifindex.to_ne_bytes(), MapFlags::ANY)?;
-            Ok(link)
+            ports.update(&slot.to_ne_bytes(), &port.ifindex.to_ne_bytes(), MapFlags::ANY)
         })?
-        .map_err(TrafficError::bpf(format!("taking port {} into use", port.ifindex)))
+        .map_err(TrafficError::bpf(format!("sending through port {}", port.ifindex)))
+    }
+
+    /// Turns the programs to these ports.
+    fn select(&self, ports: &Ports) -> Result<(), TrafficError> {
+        if ports.ends != Ends::Server {
+            self.send_through(&ports.client, CLIENT_PORT)?;
+        }
+        if ports.ends != Ends::Client {
+            self.send_through(&ports.server, SERVER_PORT)?;
+        }
+        Ok(())
     }
 
     pub(super) fn state(&self) -> *mut types::bss {
@@ -182,19 +201,39 @@ impl Engine {
                 "a proof of capacity holds its connections open: the plan closes them".to_owned(),
             ));
         }
+        let (mut started, all_open) = self.open_all(ports, plan, watch)?;
+        self.verify_all(&mut started, plan, watch)?;
+        self.change(|state| state.control.closing = 1);
+        self.settle(plan, watch)?;
+        Ok((all_open, self.end(started, plan, watch)?))
+    }
+
+    /// Opens all connections and waits until nothing is under way on them.
+    pub(super) fn open_all(
+        &mut self,
+        ports: &Ports,
+        plan: &TcpPlan,
+        watch: &mut dyn TcpWatch,
+    ) -> Result<(Started, TcpReading), TrafficError> {
         let started = self.start(ports, plan)?;
         self.follow(&started, plan.seconds(), plan, watch)?;
         let idle = |c: &TcpCounts| c.completed.max(if plan.transactions == 0 { c.established } else { 0 });
         self.wait_until(plan.settle, watch, |c| idle(c) + c.failed() >= c.opened)?;
-        let all_open = TcpReading::take(self.state(), started.offered);
+        let all_open = TcpReading::take(self.state(), &started.asked);
+        Ok((started, all_open))
+    }
+
+    /// Sends a request on every open connection and waits for the answers.
+    pub(super) fn verify_all(
+        &mut self,
+        started: &mut Started,
+        plan: &TcpPlan,
+        watch: &dyn TcpWatch,
+    ) -> Result<(), TrafficError> {
+        let before = reading::counts(self.state());
+        started.asked.verified = true;
         self.change(|state| state.control.round = 1);
-        let to_verify = all_open.counts.open();
-        self.wait_until(plan.settle, watch, |c| {
-            c.verified + c.failed() - all_open.counts.failed() >= to_verify
-        })?;
-        self.change(|state| state.control.closing = 1);
-        self.settle(plan, watch)?;
-        Ok((all_open, self.end(started, plan, watch)?))
+        self.wait_until(plan.settle, watch, |c| c.verified + c.failed() - before.failed() >= before.open())
     }
 
     /// Serves strangers with `plan`'s answer while `work` runs. Opens nothing.
@@ -216,6 +255,8 @@ impl Engine {
 
     fn start(&mut self, ports: &Ports, plan: &TcpPlan) -> Result<Started, TrafficError> {
         check(plan, self.capacity)?;
+        attack::check_ports(plan, &ports.client, &ports.server)?;
+        self.select(ports)?;
         let schedules =
             (0..plan.cores.len()).map(|core| steps::for_core(plan, core)).collect::<Result<Vec<_>, _>>()?;
         if ports.ends == Ends::Server && schedules.iter().any(|s| s.offered() > 0) {
@@ -239,7 +280,7 @@ impl Engine {
             Opening::Fastest(_) => 0,
             _ => schedules.iter().map(Steps::offered).sum(),
         };
-        Ok(Started { senders, start: Instant::now() + START_DELAY, offered })
+        Ok(Started { senders, start: Instant::now() + START_DELAY, asked: Asked::of(plan, offered) })
     }
 
     fn write_order(&mut self, plan: &TcpPlan) -> Result<(), TrafficError> {
@@ -300,10 +341,13 @@ impl Engine {
             }
             let now = Instant::now().saturating_duration_since(started.start).as_secs_f64();
             if now >= next_sample && now < total {
-                watch.sample(now, &TcpReading::take(self.state(), started.offered));
+                watch.sample(now, &TcpReading::take(self.state(), &started.asked));
                 next_sample = ((now / every).floor() + 1.0) * every;
             }
-            let finished = plan.cores.iter().all(|&core| reading::finished(self.state(), core) != 0);
+            let finished = plan.cores.iter().all(|&core| {
+                reading::finished(self.state(), core) != 0
+                    && (plan.attack.is_none() || reading::attack_finished(self.state(), core) != 0)
+            });
             if finished
                 || now > total + plan.grace.as_secs_f64() + 2.0
                 || started.senders.iter().any(LiveSender::is_finished)
@@ -313,7 +357,7 @@ impl Engine {
         }
     }
 
-    fn settle(&self, plan: &TcpPlan, watch: &dyn TcpWatch) -> Result<(), TrafficError> {
+    pub(super) fn settle(&self, plan: &TcpPlan, watch: &dyn TcpWatch) -> Result<(), TrafficError> {
         self.wait_until(plan.settle, watch, |c| c.open() == 0)
     }
 
@@ -340,7 +384,7 @@ impl Engine {
         }
     }
 
-    fn end(
+    pub(super) fn end(
         &mut self,
         started: Started,
         plan: &TcpPlan,
@@ -351,9 +395,9 @@ impl Engine {
         for sender in started.senders {
             sender.stop()?;
         }
-        let mut last = TcpReading::take(self.state(), started.offered);
+        let mut last = TcpReading::take(self.state(), &started.asked);
         if matches!(plan.opening, Opening::Fastest(_)) {
-            last.offered = last.counts.attempted;
+            last.offered = last.counts.attempted + last.beside.illegal_attempts();
         }
         watch.sample(seconds, &last);
         Ok(last)
@@ -361,15 +405,15 @@ impl Engine {
 }
 
 /// A run under way.
-struct Started {
-    senders: Vec<LiveSender>,
+pub(super) struct Started {
+    pub(super) senders: Vec<LiveSender>,
     start: Instant,
-    offered: u64,
+    pub(super) asked: Asked,
 }
 
 /// Turns between two flushes of the link: few where a SYN must not wait for others, since that wait would be measured.
 fn batch_size(plan: &TcpPlan) -> u32 {
-    match fastest_per_core(plan) {
+    match fastest_per_core(plan) + attack::rate_per_core(plan) {
         rate if rate < 100_000.0 => 4,
         rate if rate < 500_000.0 => 16,
         _ => 64,

@@ -4,18 +4,25 @@
 //! Both speak to each other through whatever is between them, and to any other TCP. What they deliberately do not do is
 //! in `docs/design/tcp-engine.md`: they measure firewalls, and are no stack to build on.
 
+mod attack;
 mod bare;
 mod check;
 mod control;
 mod engine;
+mod illegal;
 mod message;
+mod outcome;
 mod plan;
 #[allow(unsafe_code, reason = "reading memory that BPF programs write at the same time")]
 mod reading;
+mod resets;
 mod skeleton;
 mod steps;
 
+pub use attack::{ATTACKERS_V4, ATTACKERS_V6};
 pub use engine::{Ends, Engine, Ports, TcpWatch};
+pub use illegal::{FORBIDDEN_PORT, FORBIDDEN_PROTOCOL, FORBIDDEN_V4, FORBIDDEN_V6, IllegalPlan};
 pub use message::Message;
 pub use plan::{Answer, Close, Opening, Options, Order, Side, TcpPhase, TcpPlan};
 pub use reading::{TcpCounts, TcpReading, TcpTime};
+pub use resets::ResetCheck;

@@ -1,6 +1,8 @@
 //! What a TCP run does: who opens how many connections to whom, what is said on them, and how they end.
 
+use super::illegal::IllegalPlan;
 use super::message::Message;
+use measure::sessions::Attack;
 use measure::shape::IpVersion;
 use std::time::Duration;
 
@@ -144,6 +146,10 @@ pub struct TcpPlan {
     pub grace: Duration,
     /// Longest wait without any progress for open connections to end after the last phase.
     pub settle: Duration,
+    /// A flood beside the connections, within the phases.
+    pub attack: Option<Attack>,
+    /// Illegal attempts among the starts.
+    pub illegal: Option<IllegalPlan>,
 }
 
 impl TcpPlan {
@@ -171,6 +177,8 @@ impl TcpPlan {
             retries: 5,
             grace: Duration::from_millis(100),
             settle: Duration::from_secs(2),
+            attack: None,
+            illegal: None,
         }
     }
 

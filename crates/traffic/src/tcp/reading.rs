@@ -1,7 +1,8 @@
 //! Reading the counters and histograms that the programs write while they run. Every read is of one aligned word, so a
 //! value may be some connections old but is never torn.
 
-use super::skeleton::{BUCKETS, MAX_CORES, TCP_COUNTS, TCP_TIMES, types};
+use super::outcome::{Asked, BesideCounts};
+use super::skeleton::{BUCKETS, ILLEGAL_KINDS, MAX_CORES, TCP_COUNTS, TCP_TIMES, types};
 use crate::histogram;
 use measure::latency::Distribution;
 use measure::results::LatencySummary;
@@ -116,6 +117,8 @@ counts! {
     server_frames_out,
     /// Frames that the server received.
     server_frames_in,
+    /// Bytes that the server received, without FCS.
+    server_bytes_in,
 }
 
 impl TcpCounts {
@@ -140,7 +143,7 @@ impl TcpCounts {
         self.opened.saturating_sub(self.ended())
     }
 
-    fn since(&self, earlier: &Self) -> Self {
+    pub(super) fn since(&self, earlier: &Self) -> Self {
         let (now, then) = (self.values(), earlier.values());
         Self::from_words(std::array::from_fn(|i| now[i].saturating_sub(then[i])))
     }
@@ -175,7 +178,7 @@ struct Times {
 /// Counters and times at one moment, or between two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpReading {
-    /// Starts that the schedule asked for in the whole run; attempts where the run is unpaced.
+    /// Starts that the schedule asked for in the whole run, legal and illegal; attempts where the run is unpaced.
     pub offered: u64,
     /// Counters.
     pub counts: TcpCounts,
@@ -183,6 +186,8 @@ pub struct TcpReading {
     pub largest_lag_ns: u64,
     /// Frames at either port that were passed to the kernel.
     pub foreign: u64,
+    pub(super) asked: Asked,
+    pub(super) beside: BesideCounts,
     times: Vec<Times>,
 }
 
@@ -223,11 +228,42 @@ pub(crate) fn counts(state: *mut types::bss) -> TcpCounts {
     TcpCounts::from_words(words)
 }
 
+/// Schedule time when core `core` had nothing more of the flood to send; 0 before.
+pub(crate) fn attack_finished(state: *mut types::bss, core: usize) -> u64 {
+    peek!((*state).beside_cores[core].attack_finished)
+}
+
+/// Number of the last walk over its connections that core `core` has done.
+pub(crate) fn walk_finished(state: *mut types::bss, core: usize) -> u32 {
+    peek!((*state).beside_cores[core].reset_finished)
+}
+
+/// What went on beside the connections.
+pub(crate) fn beside(state: *mut types::bss) -> BesideCounts {
+    let mut sum = BesideCounts::default();
+    for core in 0..cores_possible() {
+        for kind in 0..ILLEGAL_KINDS {
+            sum.illegal_attempted[kind] += peek!((*state).beside_cores[core].illegal_attempted[kind]);
+            sum.illegal_arrived[kind] += peek!((*state).beside_cores[core].illegal_arrived[kind]);
+            sum.illegal_answered[kind] += peek!((*state).beside_cores[core].illegal_answered[kind]);
+        }
+        sum.attack_sent += peek!((*state).beside_cores[core].attack_sent);
+        sum.attack_forwarded += peek!((*state).beside_cores[core].attack_forwarded);
+        sum.attack_answered += peek!((*state).beside_cores[core].attack_answered);
+        sum.resets_sent += peek!((*state).beside_cores[core].resets_sent);
+        sum.resets_forwarded += peek!((*state).beside_cores[core].resets_forwarded);
+        sum.data_forwarded += peek!((*state).beside_cores[core].data_forwarded);
+    }
+    sum
+}
+
 impl TcpReading {
-    pub(crate) fn take(state: *mut types::bss, offered: u64) -> Self {
+    pub(crate) fn take(state: *mut types::bss, asked: &Asked) -> Self {
         let cores = 0..cores_possible();
         Self {
-            offered,
+            offered: asked.offered,
+            asked: asked.clone(),
+            beside: beside(state),
             counts: counts(state),
             largest_lag_ns: cores
                 .clone()
@@ -244,6 +280,7 @@ impl TcpReading {
         let mut made = self.clone();
         made.counts = self.counts.since(&earlier.counts);
         made.foreign = self.foreign.saturating_sub(earlier.foreign);
+        made.beside = self.beside.since(&earlier.beside);
         for (now, then) in made.times.iter_mut().zip(&earlier.times) {
             now.sum_ns = now.sum_ns.saturating_sub(then.sum_ns);
             for (now, then) in now.count.iter_mut().zip(&then.count) {
@@ -271,6 +308,35 @@ impl TcpReading {
         summary.mean = times.sum_ns as f64 / times.count.iter().sum::<u64>().max(1) as f64;
         summary.max = times.max_ns as f64;
         Some(summary)
+    }
+}
+
+impl TcpReading {
+    /// One of the times in ns of what happened between `earlier` and this reading; `None` when nothing was timed. Its
+    /// maximum is exact when it is the largest so far, else the middle of the largest's bucket.
+    pub fn time_since_ns(&self, earlier: &Self, time: TcpTime) -> Option<LatencySummary> {
+        let between = self.since(earlier);
+        let mut summary = between.time_ns(time)?;
+        if self.times[time as usize].max_ns == earlier.times[time as usize].max_ns {
+            summary.max = between.histogram(time).last().map_or(0.0, |(ns, _)| *ns as f64).min(summary.max);
+        }
+        Some(summary)
+    }
+}
+
+/// Before anything happened: what the first sample is compared with.
+impl Default for TcpReading {
+    fn default() -> Self {
+        let none = || Times { count: vec![0; BUCKETS], sum_ns: 0, max_ns: 0 };
+        Self {
+            offered: 0,
+            counts: TcpCounts::default(),
+            largest_lag_ns: 0,
+            foreign: 0,
+            asked: Asked::default(),
+            beside: BesideCounts::default(),
+            times: (0..TCP_TIMES).map(|_| none()).collect(),
+        }
     }
 }
 

@@ -25,9 +25,14 @@ pub(crate) const MAX_SEGMENT_BYTES: usize = 1460;
 pub(crate) const SLOTS_PER_PAGE: usize = 1024;
 pub(crate) const TICK_SHIFT: u32 = 20;
 /// Counters and histograms of one core.
-pub(crate) const TCP_COUNTS: usize = 40;
+pub(crate) const TCP_COUNTS: usize = 41;
 pub(crate) const TCP_TIMES: usize = 7;
 
+pub(crate) const ILLEGAL_KINDS: usize = 8;
+pub(crate) const MAX_LISTED: usize = 65_536;
+
+const _: fn(&types::bss) -> &[u32; MAX_LISTED] = |b| &b.listed;
+const _: fn(&types::beside_core) -> &[u64; ILLEGAL_KINDS] = |c| &c.illegal_arrived;
 const _: fn(&types::bss) -> &[types::tcp_core; MAX_CORES] = |b| &b.cores;
 const _: fn(&types::tcp_control) -> &[types::tcp_step; MAX_STEPS] = |c| &c.steps;
 const _: fn(&types::message) -> &[u32; MAX_SEGMENTS] = |m| &m.sums;

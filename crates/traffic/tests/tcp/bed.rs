@@ -11,8 +11,8 @@ use traffic::Port;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
-pub(crate) const CLIENTS: u32 = 0x0a01_0000;
-pub(crate) const SERVERS: u32 = 0x0a02_0000;
+pub(crate) const CLIENTS: u32 = 0xc612_0000;
+pub(crate) const SERVERS: u32 = 0xc613_0000;
 
 /// The ends of one wire.
 pub(crate) struct Bed {
@@ -90,11 +90,27 @@ impl Bed {
             run(&format!("ip -n {firewall} link set {side} up"));
             // On a link that is down this would be forgotten.
             run(&format!("ip netns exec {firewall} ethtool -K {side} gro on"));
-            run(&format!("ip -n {firewall} addr add 10.{end}.0.1/32 dev {side}"));
-            run(&format!("ip -n {firewall} neigh add 10.{end}.0.2 lladdr 02:00:00:00:00:0{end} dev {side}"));
-            run(&format!("ip -n {firewall} route add 10.{end}.0.0/16 via 10.{end}.0.2 dev {side} onlink"));
+            let net = 17 + end;
+            run(&format!("ip -n {firewall} addr add 198.{net}.0.1/32 dev {side}"));
+            run(&format!("ip -n {firewall} addr add fd00:{end}::1/128 dev {side} nodad"));
+            for neighbour in [format!("198.{net}.0.2"), format!("fd00:{end}::2")] {
+                run(&format!(
+                    "ip -n {firewall} neigh add {neighbour} lladdr 02:00:00:00:00:0{end} dev {side}"
+                ));
+            }
+            run(&format!("ip -n {firewall} route add 198.{net}.0.0/16 via 198.{net}.0.2 dev {side} onlink"));
+            run(&format!("ip -n {firewall} route add fd00:{end}::/32 via fd00:{end}::2 dev {side} onlink"));
         }
-        run(&format!("ip netns exec {firewall} sysctl -qw net.ipv4.ip_forward=1"));
+        // Attackers and forbidden addresses are behind the client's port.
+        for outside in ["10.0.0.0/8", "203.0.113.0/24", "192.0.2.0/24"] {
+            run(&format!("ip -n {firewall} route add {outside} via 198.18.0.2 dev left onlink"));
+        }
+        for outside in ["2001:2:1::/104", "2001:db8::/32"] {
+            run(&format!("ip -n {firewall} route add {outside} via fd00:1::2 dev left onlink"));
+        }
+        run(&format!(
+            "ip netns exec {firewall} sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1"
+        ));
         // A SYN proxy needs conntrack to take up no connection half-way.
         run(&format!("ip netns exec {firewall} sysctl -qw net.netfilter.nf_conntrack_tcp_loose=0"));
         Self {
@@ -108,8 +124,16 @@ impl Bed {
     /// Replaces the router's rules: the lines of a table's body.
     #[allow(dead_code, reason = "not every test binary needs it")]
     pub(crate) fn set_rules(&self, table: &str) {
-        let text =
-            format!("flush ruleset\ntable ip t {{\n{}\n}}\n", table.replace("; ", "\n").replace("} ", "}\n"));
+        self.set_rules_of("ip", table);
+    }
+
+    /// The same in a table of any family.
+    #[allow(dead_code, reason = "not every test binary needs it")]
+    pub(crate) fn set_rules_of(&self, family: &str, table: &str) {
+        let text = format!(
+            "flush ruleset\ntable {family} t {{\n{}\n}}\n",
+            table.replace("; ", "\n").replace("} ", "}\n")
+        );
         let mut nft = Command::new("ip")
             .args(["netns", "exec", &self.names[2], "nft", "-f", "-"])
             .stdin(Stdio::piped())
@@ -128,13 +152,13 @@ impl Bed {
     /// The kernel serves on the server's first address (host 256).
     #[allow(dead_code, reason = "not every test binary needs it")]
     pub(crate) fn give_server_a_stack(&self) {
-        self.give_stack(1, "10.2.1.0", "fd00:2::100", "10.1.1.0", "fd00:1::100", "02:00:00:00:00:01");
+        self.give_stack(1, "198.19.1.0", "fd00:2::100", "198.18.1.0", "fd00:1::100", "02:00:00:00:00:01");
     }
 
     /// The kernel's own client at host 256 of the clients.
     #[allow(dead_code, reason = "not every test binary needs it")]
     pub(crate) fn give_client_a_stack(&self) {
-        self.give_stack(0, "10.1.1.0", "fd00:1::100", "10.2.1.0", "fd00:2::100", "02:00:00:00:00:02");
+        self.give_stack(0, "198.18.1.0", "fd00:1::100", "198.19.1.0", "fd00:2::100", "02:00:00:00:00:02");
     }
 
     /// Addresses and a static neighbour; and generic receive offload, without which a veth end that runs no XDP drops
@@ -155,6 +179,12 @@ impl Bed {
     #[allow(dead_code, reason = "not every test binary needs it")]
     pub(crate) fn at_server(&self, line: &str) -> String {
         run(&format!("ip netns exec {} {line}", self.names[1]))
+    }
+
+    /// A command inside the router's namespace.
+    #[allow(dead_code, reason = "not every test binary needs it")]
+    pub(crate) fn at_router(&self, line: &str) -> String {
+        run(&format!("ip netns exec {} {line}", self.names[2]))
     }
 
     /// A command inside the client's namespace.

@@ -26,6 +26,8 @@ pub(crate) struct Ladder {
     pub(crate) title: String,
     /// What it shows.
     pub(crate) description: String,
+    /// The time that the percentiles are of.
+    pub(crate) time: &'static str,
     /// From top to bottom.
     pub(crate) rows: Vec<Row>,
 }
@@ -69,8 +71,8 @@ impl Ladder {
             svg.text("tick", (x, base + 17.0), Anchor::Middle, &axis.label("ns", tick));
         }
         svg.line("axis", (left, base), (WIDTH - 34.0, base));
-        let name = "One-way latency, logarithmic";
-        svg.text("name", (f64::midpoint(left, WIDTH - 34.0), base + 37.0), Anchor::Middle, name);
+        let name = format!("{}, logarithmic", self.time);
+        svg.text("name", (f64::midpoint(left, WIDTH - 34.0), base + 37.0), Anchor::Middle, &name);
     }
 }
 

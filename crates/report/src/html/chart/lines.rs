@@ -53,6 +53,10 @@ pub(crate) struct Lines<'a> {
     pub(crate) reach: &'a [Span],
     /// A marker and an interval at every value; without, the line alone, for many values that have no interval.
     pub(crate) marked: bool,
+    /// The axis starts at zero even when the values span orders of magnitude: for a rate that begins with a ramp.
+    pub(crate) from_zero: bool,
+    /// A stretch of a numeric axis to be shaded: from, to, and what happened there.
+    pub(crate) shaded: Option<(f64, f64, &'a str)>,
     /// The lines.
     pub(crate) series: Vec<Series>,
 }
@@ -80,7 +84,10 @@ impl Lines<'_> {
         let values = scale::reach(&spans);
         let labels = self.series.iter().map(|s| text_width(&s.name)).fold(0.0, f64::max);
         let right = WIDTH - labels - 36.0;
-        let y = Axis::for_values(&values, 8.0, (HEIGHT - BOTTOM, TOP));
+        let y = match self.from_zero {
+            true => Axis::linear(values.iter().copied().fold(0.0, f64::max), (HEIGHT - BOTTOM, TOP)),
+            false => Axis::for_values(&values, 8.0, (HEIGHT - BOTTOM, TOP)),
+        };
         let frame = Frame { x: self.x_positions(right), y, right };
         let mut svg = Svg::new(WIDTH, HEIGHT);
         self.draw_axes(&mut svg, &frame);
@@ -117,6 +124,12 @@ impl Lines<'_> {
     }
 
     fn draw_axes(&self, svg: &mut Svg, frame: &Frame) {
+        if let Some((from, to, what)) = self.shaded {
+            let (left, right) = ((frame.x)(from), (frame.x)(to));
+            svg.rect("shaded", (left, TOP), (right - left, HEIGHT - BOTTOM - TOP), what);
+            // Above the highest line of the grid, and below the lines of the firewalls.
+            svg.text("label strong", (left + 2.0, TOP - 3.0), Anchor::Start, what);
+        }
         for tick in frame.y.ticks(30.0) {
             let y = frame.y.at(tick);
             svg.line("grid", (LEFT, y), (frame.right, y));

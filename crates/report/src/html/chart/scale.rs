@@ -101,7 +101,11 @@ impl Axis {
 
     /// A tick's label. On a straight axis all labels share a unit, which stands in the axis' name.
     pub(crate) fn label(&self, unit: &str, tick: f64) -> String {
-        if self.log { trim(&units::value(unit, tick)) } else { trim(&self.scale(unit).number(tick)) }
+        if self.log {
+            trim(units::value(unit, tick).trim_end_matches(" connections"))
+        } else {
+            trim(&self.scale(unit).number(tick))
+        }
     }
 
     /// The axis' name with its unit.
@@ -109,7 +113,13 @@ impl Axis {
         if self.log {
             format!("{what}, logarithmic")
         } else {
-            format!("{what}, {}", self.scale(unit).label())
+            match self.scale(unit).label().as_str() {
+                // The axis' name says already what is counted.
+                "connections" => what.to_string(),
+                "k connections" => format!("{what}, thousands"),
+                "M connections" => format!("{what}, millions"),
+                label => format!("{what}, {label}"),
+            }
         }
     }
 

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Floods: frames of their own at a rate of their own, sent from the client's port in turns with the starts. What of them
+ * arrives is counted and, but for SYN, not answered. The connections' counters never see them.
+ */
+#ifndef RAMPART_TRAFFIC_TCP_ATTACK_H
+#define RAMPART_TRAFFIC_TCP_ATTACK_H
+
+#include "tcp_beside.h"
+
+#define UDP_FLOOD_BYTES 26	/* UDP header and payload: a frame of 60 bytes in IPv4 */
+#define FRAGMENT_BYTES 32	/* of the datagram; a multiple of 8 */
+#define FRAGMENTED_BYTES 1480	/* of the whole datagram, which is never completed */
+#define FRAGMENT_HEADER_BYTES 8
+
+static __always_inline __u64 read_schedule_clock(struct tcp_core *core);
+
+/* Behind the IP header: a UDP header and zeros, in whole words. `words` is a constant. */
+static __always_inline int write_udp(void *at, void *end, const struct segment *segment, __u16 datagram_bytes,
+				     __u32 sum, __u32 words)
+{
+	struct udp *udp = at;
+	__u16 *zeros = (void *)(udp + 1);
+	__be16 bytes = bpf_htons(datagram_bytes);
+	__u16 check;
+
+	if ((void *)(udp + 1) > end || (void *)(zeros + words) > end)
+		return -1;
+	udp->source = segment->source_port;
+	udp->destination = segment->destination_port;
+	udp->bytes = bytes;
+	check = checksum_fold(sum + segment->source_port + segment->destination_port + bytes + bytes +
+			      bpf_htons(PROTOCOL_UDP));
+	udp->check = check ? check : 0xffff;
+	for (__u32 i = 0; i < words; i++)
+		zeros[i] = 0;
+	return 0;
+}
+
+static __always_inline __u32 address_sum(const struct segment *segment, __u32 words)
+{
+	__u32 sum = 0;
+
+	for (__u32 i = 0; i < words; i++)
+		sum += checksum_word(segment->source[i]) + checksum_word(segment->destination[i]);
+	return sum;
+}
+
+/* An IPv4 header. `fragment` in host byte order; the identification is the segment's sequence number. */
+static __always_inline int write_ipv4_other(void *data, void *end, const struct segment *segment, __u8 protocol,
+					    __u16 payload, __u16 fragment)
+{
+	struct ethernet *eth = data;
+	struct ipv4 *ip = (void *)(eth + 1);
+	__u32 sum;
+
+	if ((void *)(ip + 1) > end)
+		return -1;
+	eth->type = bpf_htons(ETHERTYPE_IPV4);
+	ip->version_words = 0x45;
+	ip->traffic_class = 0;
+	ip->bytes = bpf_htons(IPV4_BYTES + payload);
+	ip->id = fragment ? (__u16)segment->sequence : 0;
+	ip->fragment = bpf_htons(fragment ? fragment : 0x4000);
+	ip->ttl = TIME_TO_LIVE;
+	ip->protocol = protocol;
+	ip->source = segment->source[0];
+	ip->destination = segment->destination[0];
+	sum = bpf_htons(0x4500) + ip->bytes + ip->id + ip->fragment + bpf_htons(TIME_TO_LIVE << 8 | protocol) +
+	      address_sum(segment, 1);
+	ip->check = checksum_fold(sum);
+	return 0;
+}
+
+static __always_inline int write_ipv6_other(void *data, void *end, const struct segment *segment, __u8 protocol,
+					    __u16 payload)
+{
+	struct ethernet *eth = data;
+	struct ipv6 *ip = (void *)(eth + 1);
+
+	if ((void *)(ip + 1) > end)
+		return -1;
+	eth->type = bpf_htons(ETHERTYPE_IPV6);
+	ip->version_class_flow = bpf_htonl(0x60000000);
+	ip->payload_bytes = bpf_htons(payload);
+	ip->next_header = protocol;
+	ip->hop_limit = TIME_TO_LIVE;
+	for (int i = 0; i < 4; i++) {
+		ip->source[i] = segment->source[i];
+		ip->destination[i] = segment->destination[i];
+	}
+	return 0;
+}
+
+/* An IPv6 fragment header: the first fragment, more to come. */
+static __always_inline int write_fragment_header(void *at, void *end, __u32 id)
+{
+	__be32 *words = at;
+
+	if ((void *)(words + 2) > end)
+		return -1;
+	words[0] = bpf_htonl(PROTOCOL_UDP << 24 | 1);
+	words[1] = bpf_htonl(id);
+	return 0;
+}
+
+/* Gives the frame in hand its length and MAC addresses. */
+static __always_inline int prepare_frame(struct xdp_md *ctx, const struct segment *segment, __u32 bytes)
+{
+	__u32 frame_bytes = (void *)(long)ctx->data_end - (void *)(long)ctx->data;
+	__u8 *mac;
+
+	if (resize(ctx, frame_bytes, bytes))
+		return -1;
+	mac = (void *)(long)ctx->data;
+	if ((void *)(mac + 12) > (void *)(long)ctx->data_end)
+		return -1;
+	__builtin_memcpy(mac, segment->to_mac, 6);
+	__builtin_memcpy(mac + 6, segment->from_mac, 6);
+	return 0;
+}
+
+static __noinline int write_udp_flood(struct xdp_md *ctx, const struct segment *segment)
+{
+	__u32 ip_bytes = ip_header_bytes();
+	void *data, *end;
+
+	if (!segment || prepare_frame(ctx, segment, ETHERNET_BYTES + ip_bytes + UDP_FLOOD_BYTES))
+		return -1;
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	if (control.ip_version == 4)
+		return write_ipv4_other(data, end, segment, PROTOCOL_UDP, UDP_FLOOD_BYTES, 0) ||
+		       write_udp(data + ETHERNET_BYTES + IPV4_BYTES, end, segment, UDP_FLOOD_BYTES,
+				 address_sum(segment, 1), (UDP_FLOOD_BYTES - UDP_BYTES) / 2);
+	return write_ipv6_other(data, end, segment, PROTOCOL_UDP, UDP_FLOOD_BYTES) ||
+	       write_udp(data + ETHERNET_BYTES + IPV6_BYTES, end, segment, UDP_FLOOD_BYTES, address_sum(segment, 4),
+			 (UDP_FLOOD_BYTES - UDP_BYTES) / 2);
+}
+
+static __noinline int write_fragment(struct xdp_md *ctx, const struct segment *segment)
+{
+	__u32 ip_bytes = control.ip_version == 4 ? IPV4_BYTES : IPV6_BYTES + FRAGMENT_HEADER_BYTES;
+	void *data, *end;
+
+	if (!segment || prepare_frame(ctx, segment, ETHERNET_BYTES + ip_bytes + FRAGMENT_BYTES))
+		return -1;
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	if (control.ip_version == 4)
+		return write_ipv4_other(data, end, segment, PROTOCOL_UDP, FRAGMENT_BYTES, 0x2000) ||
+		       write_udp(data + ETHERNET_BYTES + IPV4_BYTES, end, segment, FRAGMENTED_BYTES,
+				 address_sum(segment, 1), (FRAGMENT_BYTES - UDP_BYTES) / 2);
+	return write_ipv6_other(data, end, segment, PROTOCOL_FRAGMENT, FRAGMENT_HEADER_BYTES + FRAGMENT_BYTES) ||
+	       write_fragment_header(data + ETHERNET_BYTES + IPV6_BYTES, end, segment->sequence) ||
+	       write_udp(data + ETHERNET_BYTES + IPV6_BYTES + FRAGMENT_HEADER_BYTES, end, segment, FRAGMENTED_BYTES,
+			 address_sum(segment, 4), (FRAGMENT_BYTES - UDP_BYTES) / 2);
+}
+
+static __always_inline __u8 attack_flags(void)
+{
+	switch (beside.attack) {
+	case ATTACK_SYN: return TCP_SYN;
+	case ATTACK_SYN_ACK: return TCP_SYN | TCP_ACK;
+	case ATTACK_ACK: return TCP_ACK;
+	default: return TCP_RST;
+	}
+}
+
+/* Whether a frame of the flood is due, and the starts, when one of them is due too, had the last turn. */
+static __always_inline int attack_is_due(struct tcp_core *core, struct beside_core *own, int start_due)
+{
+	if (!beside.attack_interval || own->attack_finished)
+		return 0;
+	/* Without a start to wait for, nobody else reads the clock. */
+	if (own->attack_due >= core->now && (core->finished || control.unpaced))
+		read_schedule_clock(core);
+	if (core->now >= beside.attack_last || own->attack_due >= beside.attack_end) {
+		own->attack_finished = core->now | 1;
+		return 0;
+	}
+	if (own->attack_due >= core->now)
+		return 0;
+	own->attack_turn ^= 1;
+	return !start_due || own->attack_turn;
+}
+
+/* Sends a frame of the flood. `segment` has the stamp alone. */
+static __noinline int attack(struct xdp_md *ctx, struct beside_core *own, struct segment *segment)
+{
+	__u32 source, failed;
+
+	if (!own || !segment)
+		return XDP_ABORTED;
+	own->attack_due += beside.attack_interval;
+	own->attack_sent++;
+	source = draw_below(own, beside.attack_sources);
+	to_any_server(own, segment);
+	from_outside(segment, bpf_htonl(ATTACKERS_V4 + source), ATTACKERS_V6_0, ATTACKERS_V6_1, source);
+	segment->source_port = bpf_htons(1024 + draw_below(own, 64512));
+	say_alone(segment, attack_flags(), draw(own), MARK_ATTACK);
+	if (beside.attack == ATTACK_UDP)
+		failed = write_udp_flood(ctx, segment);
+	else if (beside.attack == ATTACK_FRAGMENT)
+		failed = write_fragment(ctx, segment);
+	else
+		failed = prepare_frame(ctx, segment, segment_frame_bytes(segment)) || write_segment(ctx, segment);
+	return failed ? XDP_ABORTED : bpf_redirect_map(&ports, control.client_port, 0);
+}
+
+#endif

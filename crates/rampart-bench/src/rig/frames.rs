@@ -1,0 +1,249 @@
+//! A rig whose trials are of frames: the run's generator sends them, its sink counts them.
+
+use super::station::Station;
+use super::{Shared, Site, broken, broken_traffic, clock_step};
+use crate::ledger::{self, Before};
+use crate::watcher::Watcher;
+use measure::shape::{Lane, Placement, Setup};
+use measure::trial::{Load, Phase, Rig, RigError, TrialOutcome, TrialRequest};
+use std::time::{Duration, Instant};
+use testbed::cpu::CpuSnapshot;
+use testbed::dut::ExternalBed;
+use traffic::{Clock, Engine, Port, TrafficError, TrialPlan, TrialReading};
+
+/// Idle sessions are opened again when they are older than this; the kernel's firewalls keep them for ten minutes.
+const SESSIONS_STALE: Duration = Duration::from_secs(240);
+/// Frames a second at which sessions are opened where a burst would overrun the firewall.
+const OPENING_RATE: f64 = 200_000.0;
+/// Attempts to open all sessions, each at half the rate of the one before.
+const OPENING_ATTEMPTS: u32 = 5;
+
+/// One firewall under test, ready for trials of frames.
+pub(crate) struct FrameRig {
+    station: Station,
+    /// When every session of the traffic was last known to be open.
+    opened: Option<Instant>,
+}
+
+impl FrameRig {
+    /// Builds the bed and sets the firewall up.
+    pub(crate) fn build(dut: &str, setup: &Setup, shared: &Shared) -> Result<Self, RigError> {
+        Self::on(Station::build(dut, setup, false, shared)?)
+    }
+
+    /// Takes two named interfaces and whatever is between them.
+    pub(crate) fn external(bed: ExternalBed, setup: &Setup, shared: &Shared) -> Result<Self, RigError> {
+        Self::on(Station::external(bed, setup, shared))
+    }
+
+    fn on(mut station: Station) -> Result<Self, RigError> {
+        station.lend_to_frames()?;
+        station.place()?;
+        Ok(Self { station, opened: None })
+    }
+
+    /// Gives the sink's ports back and lets something else use the bed: the private port and the hostile one.
+    pub(crate) fn bare<T>(
+        mut self,
+        run: impl FnOnce(&mut Engine, &Port, &Port) -> Result<T, TrafficError>,
+    ) -> Result<T, TrafficError> {
+        let ports = self.station.described_ports();
+        self.station.take_from_frames();
+        let mut engine = self.station.shared.engine.borrow_mut();
+        match ports.as_slice() {
+            [private, .., hostile] => run(&mut engine, private, hostile),
+            _ => Err(TrafficError::Impossible("a bed of one zone".to_owned())),
+        }
+    }
+
+    fn run(&self, plan: &TrialPlan<'_>, watcher: &mut Watcher<'_>) -> Result<TrialReading, RigError> {
+        let mut engine = self.station.shared.engine.borrow_mut();
+        engine.set_traffic(&self.station.setup.traffic).map_err(broken_traffic)?;
+        engine.run(self.station.frame_ports()?, plan, watcher).map_err(broken_traffic)
+    }
+
+    fn plan<'a>(
+        &'a self,
+        phases: &'a [Phase],
+        lanes: &'a [(Lane, f64)],
+        times_matter: bool,
+    ) -> TrialPlan<'a> {
+        TrialPlan {
+            phases,
+            lanes,
+            placement: self.station.setup.placement,
+            cores: &self.station.cores,
+            times_matter,
+            settle: self.settle_time(),
+        }
+    }
+
+    /// RFC 2544 section 23 waits 2 s for a device behind cables; a bed in memory delivers at once, unless its links
+    /// are slow and hold a queue.
+    fn settle_time(&self) -> Duration {
+        match (&self.station.site, self.station.setup.link_bits_per_second) {
+            (Site::Named(_), _) => Duration::from_secs(2),
+            (_, Some(_)) => Duration::from_millis(500),
+            _ => traffic::SETTLE,
+        }
+    }
+
+    /// Opens every session before a trial, so that the trial meets established ones, as the reports' did, and so that
+    /// answers find theirs.
+    fn open_sessions(&mut self) -> Result<(), RigError> {
+        let tracks = self.station.policy.shape.stateful || self.station.policy.shape.nat;
+        if !tracks || self.opened.is_some_and(|when| when.elapsed() < SESSIONS_STALE) {
+            return Ok(());
+        }
+        let forward: Vec<Lane> = self
+            .station
+            .setup
+            .lanes()
+            .into_iter()
+            .map(|(lane, _)| lane)
+            .filter(|lane| !lane.is_reverse())
+            .collect();
+        let lanes: Vec<(Lane, f64)> =
+            forward.iter().map(|&lane| (lane, 1.0 / forward.len() as f64)).collect();
+        let frames = u64::from(self.station.setup.traffic.flows) * lanes.len() as u64;
+        for attempt in 0..OPENING_ATTEMPTS {
+            let phases = [self.opening_phase(frames, attempt)];
+            let plan = self.plan(&phases, &lanes, false);
+            let reading = self.run(&plan, &mut Watcher::quiet(&self.station.shared.interrupt))?;
+            if reading.sent() >= frames && reading.reading.received() >= reading.sent() {
+                break;
+            }
+        }
+        self.opened = Some(Instant::now());
+        Ok(())
+    }
+
+    fn opening_phase(&self, frames: u64, attempt: u32) -> Phase {
+        if self.station.setup.placement == Placement::Inline
+            && attempt == 0
+            && self.station.setup.link_bits_per_second.is_none()
+        {
+            return Phase { load: Load::Burst(frames), seconds: 120.0 };
+        }
+        let line = self.station.setup.link_bits_per_second.map_or(f64::INFINITY, |bits| {
+            self.station.setup.traffic.frame.line_rate_frames_per_second(bits as f64) * 0.8
+        });
+        let rate = OPENING_RATE.min(line) / f64::from(1u32 << attempt);
+        // One turn more than the flows need, since the last frame of a schedule may fall just after its end.
+        Phase {
+            load: Load::PerSecond(rate.max(200.0)),
+            seconds: (frames as f64 * 1.02 + 2.0) / rate.max(200.0),
+        }
+    }
+
+    fn run_trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
+        let lanes = self.station.setup.lanes();
+        let settle = self.settle_time();
+        let before = Before::take(&self.station.site, self.station.running.as_ref());
+        let threads = self.station.running.firewall_threads();
+        let cpu = CpuSnapshot::take(&threads).map_err(broken)?;
+        let clocks = (Clock::wall_ns(), Clock::now_ns());
+        let (mut watcher, reading) = {
+            let reset = request.reset_after_seconds;
+            let station = &mut self.station;
+            let running = &mut station.running;
+            let mut reset_firewall = || running.reset().map_err(|e| e.to_string());
+            let mut watcher = Watcher::new(
+                &station.shared.interrupt,
+                request,
+                reset.map(|at| (at, &mut reset_firewall as _)),
+            );
+            let mut engine = station.shared.engine.borrow_mut();
+            engine.set_traffic(&station.setup.traffic).map_err(broken_traffic)?;
+            let ports = station
+                .frame_ports
+                .as_ref()
+                .ok_or_else(|| RigError::Broken("the ports were given back already".to_owned()))?;
+            let plan = TrialPlan {
+                phases: &request.phases,
+                lanes: &lanes,
+                placement: station.setup.placement,
+                cores: &station.cores,
+                times_matter: request.times_matter,
+                settle,
+            };
+            let reading = engine.run(ports, &plan, &mut watcher).map_err(broken_traffic)?;
+            (watcher.into_seen(), reading)
+        };
+        let cpu_use = CpuSnapshot::take(&threads).map_err(broken)?.since(&cpu);
+        let opaque = matches!(self.station.site, Site::Named(_));
+        let found =
+            ledger::account(&reading, before, &self.station.site, self.station.running.as_ref(), opaque);
+        let mut faults = std::mem::take(&mut watcher.faults);
+        faults.extend(found.fault);
+        if let Err(dead) = self.station.running.check_alive() {
+            faults.push(dead.to_string());
+        }
+        let mut remarks = found.remarks;
+        remarks.extend(clock_step(clocks));
+        Ok(TrialOutcome {
+            seconds: reading.seconds,
+            ledger: found.ledger,
+            received_bits: reading.received_bits(),
+            lanes: reading.lanes(&lanes),
+            latency_ns: reading.reading.latency_ns(),
+            last_loss_seconds: watcher.last_loss_seconds(reading.sent(), reading.reading.received()),
+            longest_silence_seconds: reading.longest_silence_seconds(),
+            on_time_share: on_time_share(request, &reading),
+            per_second: watcher.samples,
+            cpu: cpu_use,
+            connections: self.station.running.connections().ok().flatten(),
+            memory_bytes: self.station.running.memory_bytes(),
+            policy_load_seconds: None,
+            sessions: None,
+            faults,
+            remarks,
+        })
+    }
+}
+
+impl Rig for FrameRig {
+    fn dut(&self) -> &str {
+        &self.station.dut
+    }
+
+    fn prove(&mut self) -> Result<(), RigError> {
+        self.station.prove()
+    }
+
+    fn trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
+        self.open_sessions()?;
+        let outcome = self.run_trial(request)?;
+        if request.reset_after_seconds.is_some() {
+            self.opened = None;
+        }
+        let unexplained = outcome.ledger.residual();
+        if unexplained == 0 || matches!(self.station.site, Site::Named(_)) {
+            return Ok(outcome);
+        }
+        self.explained_trial(request, outcome)
+    }
+}
+
+impl FrameRig {
+    /// Runs a trial again with the kernel's drops counted, because the cheap counters did not explain a loss. Counting
+    /// costs kernel firewalls a few per cent, so it is done only then, and the outcome says so.
+    fn explained_trial(
+        &mut self,
+        request: &TrialRequest,
+        unexplained: TrialOutcome,
+    ) -> Result<TrialOutcome, RigError> {
+        let Ok(count) = self.station.shared.engine.borrow_mut().count_drops() else {
+            return Ok(ledger::give_up_explaining(unexplained));
+        };
+        let mut outcome = self.run_trial(request)?;
+        let drops = self.station.shared.engine.borrow().drops(&count).map_err(broken_traffic)?;
+        ledger::explain(&mut outcome, drops);
+        Ok(outcome)
+    }
+}
+
+fn on_time_share(request: &TrialRequest, reading: &TrialReading) -> Option<f64> {
+    let paced = request.phases.iter().all(|p| matches!(p.load, Load::PerSecond(_)));
+    (paced && reading.sent() > 0).then(|| 1.0 - reading.reading.late as f64 / reading.sent() as f64)
+}

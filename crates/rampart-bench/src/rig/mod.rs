@@ -1,0 +1,114 @@
+//! Rigs of real parts: a bed, a firewall under test in it, and the run's generators. They answer the campaign's trials
+//! and proofs; what they observe goes into the outcome and is judged elsewhere.
+
+mod frames;
+mod replacement;
+mod sessions;
+mod station;
+
+pub(crate) use frames::FrameRig;
+pub(crate) use sessions::SessionRig;
+pub(crate) use station::baseline_note;
+
+use crate::interrupt::Interrupt;
+use measure::trial::RigError;
+use std::cell::RefCell;
+use std::rc::Rc;
+use testbed::bed::Bed;
+use testbed::counters::LinkCounters;
+use testbed::dut::ExternalBed;
+use testbed::layout::{BedLayout, ZonePort};
+use traffic::{Clock, Engine, Port, TrafficError, tcp};
+
+/// A wall clock that moves against the monotonic one by more than this was set by somebody.
+const CLOCK_STEP_NS: i64 = 5_000_000;
+
+/// What the firewall stands in.
+pub(crate) enum Site {
+    Built(Bed),
+    /// Two interfaces that the user named.
+    Named(ExternalBed),
+}
+
+impl Site {
+    /// What its links lost so far, where that can be read.
+    pub(crate) fn links(&self) -> Option<LinkCounters> {
+        match self {
+            Site::Built(bed) => LinkCounters::read(bed).ok(),
+            Site::Named(_) => None,
+        }
+    }
+
+    pub(crate) fn layout(&self) -> &BedLayout {
+        match self {
+            Site::Built(bed) => bed.layout(),
+            Site::Named(external) => external.layout(),
+        }
+    }
+}
+
+/// What all rigs of a run share.
+#[derive(Clone)]
+pub(crate) struct Shared {
+    pub(crate) engine: Rc<RefCell<Engine>>,
+    /// Client and server, where a test has sessions.
+    pub(crate) tcp: Option<Rc<RefCell<tcp::Engine>>>,
+    pub(crate) interrupt: Interrupt,
+}
+
+impl Shared {
+    /// For trials of frames alone.
+    pub(crate) fn new(engine: Engine, interrupt: &Interrupt) -> Self {
+        Self { engine: Rc::new(RefCell::new(engine)), tcp: None, interrupt: interrupt.clone() }
+    }
+
+    /// With client and server for trials of up to `connections` at once.
+    ///
+    /// # Errors
+    /// The kernel refuses them.
+    pub(crate) fn with_sessions(mut self, connections: u32) -> Result<Self, TrafficError> {
+        self.tcp = Some(Rc::new(RefCell::new(tcp::Engine::load(connections)?)));
+        Ok(self)
+    }
+
+    /// Client and server of the run.
+    fn sessions(&self) -> Result<Rc<RefCell<tcp::Engine>>, RigError> {
+        let missing =
+            || RigError::Broken("the TCP engine was not loaded: no test of the plan has sessions".to_owned());
+        self.tcp.clone().ok_or_else(missing)
+    }
+}
+
+fn broken(error: testbed::TestbedError) -> RigError {
+    RigError::Broken(error.to_string())
+}
+
+fn broken_traffic(error: TrafficError) -> RigError {
+    match error {
+        TrafficError::Interrupted => RigError::Interrupted,
+        other => RigError::Broken(other.to_string()),
+    }
+}
+
+fn port(zone: &ZonePort) -> Port {
+    Port {
+        zone: zone.zone,
+        namespace: Some(zone.end.namespace.path()),
+        ifindex: zone.end.ifindex,
+        mac: zone.end.mac.0,
+        next_hop_mac: zone.gateway_mac.0,
+        v4_prefix: u32::from(zone.addresses.v4.network()),
+        v6_prefix: zone.addresses.v6.network().octets(),
+    }
+}
+
+/// Whether somebody set the wall clock meanwhile. All measuring is on the monotonic clock, so it is only a remark.
+fn clock_step((wall, monotonic): (u64, u64)) -> Option<String> {
+    let moved = (Clock::wall_ns() as i64 - wall as i64) - (Clock::now_ns() as i64 - monotonic as i64);
+    (moved.abs() > CLOCK_STEP_NS).then(|| {
+        format!(
+            "the wall clock was moved by {:.3} s during a trial; times are of the monotonic clock",
+            moved as f64 / 1e9
+        )
+    })
+}

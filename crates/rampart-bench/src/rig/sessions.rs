@@ -1,0 +1,354 @@
+//! A rig whose trials are of TCP connections: the run's client opens them, its server answers, and both count. Probes are
+//! the frame engine's, which has the ports only while it proves.
+
+use super::station::{Station, probe_frame};
+use super::{Shared, broken, broken_traffic, clock_step, replacement};
+use crate::interrupt::Interrupt;
+use measure::ledger::Ledger;
+use measure::sessions::{
+    CloseBy, ReplacementOutcome, ResetOutcome, SessionOutcome, SessionShape, TupleOrder,
+};
+use measure::shape::Setup;
+use measure::trial::{Load, Phase, Rig, RigError, SecondSample, TrialOutcome, TrialRequest};
+use std::time::Duration;
+use testbed::cpu::CpuSnapshot;
+use testbed::dut::ExternalBed;
+use traffic::tcp::{
+    Answer, Close, Ends, IllegalPlan, Message, Opening, Order, Ports, Side, TcpPhase, TcpPlan, TcpReading,
+    TcpWatch,
+};
+use traffic::{Clock, FIRST_HOST, ProbeFrame, ProbeStream};
+
+/// The port that servers listen on.
+const SERVER_PORT: u16 = 80;
+/// Client ports begin here (RFC 4814 section 4.5).
+const FIRST_CLIENT_PORT: u16 = 1024;
+/// First retransmission after this long (RFC 6298 section 2.1).
+const RETRY: Duration = Duration::from_secs(1);
+/// Retransmissions before a connection is given up: 1 + 2 + 4 seconds and what is left of the settling.
+const RETRIES: u8 = 3;
+/// Longest wait without any progress for open connections after the last phase.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// A round of probes while a policy is replaced.
+const PROBE_EVERY: Duration = Duration::from_millis(1);
+/// Listed addresses that illegal attempts come from.
+const LISTED_SOURCES: usize = 4_096;
+
+/// One firewall under test, ready for trials of connections.
+pub(crate) struct SessionRig {
+    /// The client's and the server's port, while the TCP engine has them. Dropped before the bed.
+    ports: Option<Ports>,
+    shape: SessionShape,
+    station: Station,
+}
+
+impl SessionRig {
+    /// Builds the bed and sets the firewall up; `replaceable` with a policy that can be told from its successor.
+    pub(crate) fn build(
+        dut: &str,
+        setup: &Setup,
+        shape: &SessionShape,
+        replaceable: bool,
+        shared: &Shared,
+    ) -> Result<Self, RigError> {
+        let station = Station::build(dut, setup, replaceable, shared)?;
+        Ok(Self { ports: None, shape: shape.clone(), station })
+    }
+
+    /// Takes two named interfaces and whatever is between them.
+    pub(crate) fn external(bed: ExternalBed, setup: &Setup, shape: &SessionShape, shared: &Shared) -> Self {
+        Self { ports: None, shape: shape.clone(), station: Station::external(bed, setup, shared) }
+    }
+
+    /// Gives the ports to client and server.
+    fn lend_to_sessions(&mut self) -> Result<(), RigError> {
+        if self.ports.is_some() {
+            return Ok(());
+        }
+        self.station.take_from_frames();
+        let described = self.station.described_ports();
+        let [client, .., server] = described.as_slice() else {
+            return Err(RigError::Broken("a bed of one zone".to_owned()));
+        };
+        let engine = self.station.shared.sessions()?;
+        let attached = engine.borrow_mut().attach(client, server, Ends::Both).map_err(broken_traffic)?;
+        self.ports = Some(attached);
+        self.station.place()
+    }
+
+    /// What the engine is told: the cell's shape under the trial's load.
+    fn plan(&self, request: &TrialRequest) -> Result<TcpPlan, RigError> {
+        let traffic = &self.station.setup.traffic;
+        let (opening, hold_all) = opening(&request.phases)?;
+        let (close, four_way) = match self.shape.close {
+            _ if hold_all => (Close::Never, false),
+            CloseBy::Reset => (Close::Reset, false),
+            CloseBy::Client => (Close::ClientFin, false),
+            CloseBy::Server => (Close::ServerFin, false),
+            CloseBy::ClientFourWay => (Close::ClientFin, true),
+            CloseBy::Hold => (Close::Never, false),
+        };
+        let (request_message, answer) = if self.shape.transactions > 1 {
+            (Message::http11_get("/", "server"), Message::http_answer(self.shape.answer_bytes as usize))
+        } else {
+            (Message::http_get("/"), Message::http_answer(self.shape.answer_bytes as usize))
+        };
+        Ok(TcpPlan {
+            ip: traffic.ip,
+            cores: self.station.cores.clone(),
+            clients: Side {
+                first_host: u32::from(FIRST_HOST),
+                hosts: traffic.clients,
+                first_port: FIRST_CLIENT_PORT,
+                ports: traffic.flows.div_ceil(traffic.clients),
+            },
+            servers: Side {
+                first_host: u32::from(FIRST_HOST),
+                hosts: traffic.servers,
+                first_port: SERVER_PORT,
+                ports: 1,
+            },
+            tuples: traffic.flows,
+            order: match self.shape.order {
+                TupleOrder::Random => Order::Random,
+                TupleOrder::Sequential => Order::Sequential,
+            },
+            seed: traffic.seed,
+            request: request_message,
+            answer: Answer::Exactly(answer),
+            transactions: self.shape.transactions,
+            close,
+            four_way,
+            hold: Duration::from_secs_f64(self.shape.hold_seconds),
+            reuse: Duration::from_secs_f64(self.shape.reuse_seconds),
+            retry: RETRY,
+            retries: RETRIES,
+            settle: SETTLE,
+            attack: request.attack,
+            illegal: self.illegal(),
+            ..TcpPlan::new(opening)
+        })
+    }
+
+    /// The illegal attempts of the cell, with addresses of its block lists.
+    fn illegal(&self) -> Option<IllegalPlan> {
+        let illegal = self.shape.illegal.as_ref()?;
+        let listed = self.station.policy.listed_sample(LISTED_SOURCES).into_iter().map(u32::from).collect();
+        Some(IllegalPlan::new(illegal, listed))
+    }
+
+    fn run_trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
+        let plan = self.plan(request)?;
+        self.lend_to_sessions()?;
+        let threads = self.station.running.firewall_threads();
+        let cpu = CpuSnapshot::take(&threads).map_err(broken)?;
+        let clocks = (Clock::wall_ns(), Clock::now_ns());
+        let mut watch = Follower::new(&self.station.shared.interrupt);
+        let done = self.run(&plan, request, &mut watch)?;
+        let cpu_use = CpuSnapshot::take(&threads).map_err(broken)?.since(&cpu);
+        let mut faults = Vec::new();
+        if let Err(dead) = self.station.running.check_alive() {
+            faults.push(dead.to_string());
+        }
+        let mut sessions = done.last.outcome();
+        sessions.resets = done.resets;
+        sessions.replacement = done.replacement;
+        let seconds = watch.seconds.max(plan.seconds());
+        Ok(TrialOutcome {
+            seconds,
+            ledger: ledger(&done, &sessions),
+            received_bits: sessions.bits,
+            lanes: Vec::new(),
+            latency_ns: sessions.times.established_ns,
+            per_second: watch.samples,
+            cpu: cpu_use,
+            connections: self.station.running.connections().ok().flatten(),
+            memory_bytes: self.station.running.memory_bytes(),
+            policy_load_seconds: self.station.running.policy_load_seconds(),
+            sessions: Some(sessions),
+            last_loss_seconds: None,
+            longest_silence_seconds: 0.0,
+            on_time_share: None,
+            faults,
+            remarks: clock_step(clocks).into_iter().collect(),
+        })
+    }
+
+    fn run(
+        &mut self,
+        plan: &TcpPlan,
+        request: &TrialRequest,
+        watch: &mut Follower<'_>,
+    ) -> Result<Done, RigError> {
+        if let Some(after) = request.replace_after_seconds {
+            return self.run_and_replace(plan, after, watch);
+        }
+        let ports = self.ports.as_ref().ok_or_else(no_ports)?;
+        let engine = self.station.shared.sessions()?;
+        let mut engine = engine.borrow_mut();
+        let proves = matches!(request.phases[..], [Phase { load: Load::Open { .. }, .. }]);
+        if let Some(resets) = &request.resets {
+            let check =
+                engine.open_all_reset_and_verify(ports, plan, resets, watch).map_err(broken_traffic)?;
+            let verified = Some(check.outcome.alive);
+            return Ok(Done { last: check.end, verified, resets: Some(check.outcome), replacement: None });
+        }
+        if proves {
+            let (_, last) = engine.open_all_and_verify(ports, plan, watch).map_err(broken_traffic)?;
+            let verified = Some(last.counts.verified);
+            return Ok(Done { last, verified, resets: None, replacement: None });
+        }
+        let last = engine.run(ports, plan, watch).map_err(broken_traffic)?;
+        Ok(Done { last, verified: None, resets: None, replacement: None })
+    }
+
+    /// Runs the connections, and meanwhile, `after` seconds from the start, has the firewall replace its policy.
+    fn run_and_replace(
+        &mut self,
+        plan: &TcpPlan,
+        after: f64,
+        watch: &mut Follower<'_>,
+    ) -> Result<Done, RigError> {
+        let ports = self.ports.as_ref().ok_or_else(no_ports)?;
+        let engine = self.station.shared.sessions()?;
+        let not_made = || {
+            let why = "the policy was not made to be replaced: it has no rules that tell it from another";
+            RigError::Broken(why.to_owned())
+        };
+        let successor = self.station.policy.successor().ok_or_else(not_made)?;
+        let probes = self.station.policy.replacement_probes(plan.ip).ok_or_else(not_made)?;
+        let frames = replacement::in_order(&probes).map(probe_frame);
+        let described = self.station.described_ports();
+        let [client, .., server] = described.as_slice() else { return Err(no_ports()) };
+        let stream = ProbeStream::start(client, server, &frames, PROBE_EVERY).map_err(broken_traffic)?;
+        let running = &mut self.station.running;
+        let (last, replaced) = std::thread::scope(|scope| {
+            let replacing = scope.spawn(|| {
+                std::thread::sleep(Duration::from_secs_f64(after));
+                let ordered_ns = Clock::now_ns();
+                running.replace(&successor).map(|replaced| (ordered_ns, replaced))
+            });
+            let last = engine.borrow_mut().run(ports, plan, watch);
+            (last, replacing.join())
+        });
+        let last = last.map_err(broken_traffic)?;
+        let (ordered_ns, replaced) = replaced
+            .map_err(|_| RigError::Broken("the thread that replaces the policy is gone".to_owned()))?
+            .map_err(broken)?;
+        self.station.policy = successor;
+        let seen = stream.finish().map_err(broken_traffic)?;
+        let replacement = replacement::judge(&seen, ordered_ns, replaced.command_seconds);
+        Ok(Done { last, verified: None, resets: None, replacement: Some(replacement) })
+    }
+}
+
+fn no_ports() -> RigError {
+    RigError::Broken("client and server have no ports".to_owned())
+}
+
+/// What a trial left behind.
+struct Done {
+    last: TcpReading,
+    /// Connections that answered the proof, where there was one.
+    verified: Option<u64>,
+    resets: Option<ResetOutcome>,
+    replacement: Option<ReplacementOutcome>,
+}
+
+impl Rig for SessionRig {
+    fn dut(&self) -> &str {
+        &self.station.dut
+    }
+
+    fn prove(&mut self) -> Result<(), RigError> {
+        self.ports = None;
+        self.station.lend_to_frames()?;
+        self.station.place()?;
+        self.station.prove()
+    }
+
+    fn trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
+        self.run_trial(request)
+    }
+}
+
+/// When connections are opened, and whether all of them are held for a proof.
+fn opening(phases: &[Phase]) -> Result<(Opening, bool), RigError> {
+    match *phases {
+        [Phase { load: Load::Maximum, seconds }] => Ok((Opening::Fastest(seconds), false)),
+        [Phase { load: Load::Open { connections, per_second }, .. }] => {
+            let phase = TcpPhase::constant(per_second, connections as f64 / per_second);
+            Ok((Opening::Scheduled(vec![phase]), true))
+        }
+        _ => phases.iter().map(tcp_phase).collect::<Result<_, _>>().map(|p| (Opening::Scheduled(p), false)),
+    }
+}
+
+fn tcp_phase(phase: &Phase) -> Result<TcpPhase, RigError> {
+    match phase.load {
+        Load::PerSecond(rate) => Ok(TcpPhase::constant(rate, phase.seconds)),
+        Load::Ramp { from, to } => Ok(TcpPhase { seconds: phase.seconds, from, to }),
+        Load::Maximum | Load::Burst(_) | Load::Open { .. } => Err(RigError::Broken(
+            "several phases of connections have a rate each: bursts are of frames, and a proof of capacity is a trial of \
+             its own"
+                .to_owned(),
+        )),
+    }
+}
+
+/// Where the connections went. A connection counts as received when it did all that was asked of it: every answer and the
+/// end, or, where it is held, the answer to the proof.
+fn ledger(done: &Done, sessions: &SessionOutcome) -> Ledger {
+    let illegal: u64 = sessions.illegal.as_ref().map_or(0, |i| i.attempted.values().sum());
+    let offered = done.last.offered.saturating_sub(illegal);
+    let mut failed = sessions.failed.clone();
+    let received = match done.verified {
+        Some(verified) => {
+            let known: u64 = failed.values().sum();
+            let silent = sessions.attempted.saturating_sub(verified + known);
+            if silent > 0 {
+                failed.insert("unproved".to_owned(), silent);
+            }
+            verified
+        }
+        None => sessions.closed,
+    };
+    let not_sent = offered.saturating_sub(sessions.attempted);
+    Ledger { offered, not_sent, failed, received, ..Ledger::default() }
+}
+
+/// Follows a trial: seconds and interruptions.
+struct Follower<'a> {
+    interrupt: &'a Interrupt,
+    last: Option<TcpReading>,
+    samples: Vec<SecondSample>,
+    seconds: f64,
+}
+
+impl<'a> Follower<'a> {
+    fn new(interrupt: &'a Interrupt) -> Self {
+        Self { interrupt, last: None, samples: Vec::new(), seconds: 0.0 }
+    }
+}
+
+impl TcpWatch for Follower<'_> {
+    fn interrupted(&self) -> bool {
+        self.interrupt.asked()
+    }
+
+    fn sample(&mut self, at_seconds: f64, reading: &TcpReading) {
+        // What a reading has over itself is nothing: that is where a run begins.
+        let earlier = self.last.take().unwrap_or_else(|| reading.since(reading));
+        let within = reading.since(&earlier);
+        self.samples.push(SecondSample {
+            at_seconds,
+            sent: within.counts.attempted,
+            received: within.counts.closed,
+            latency_ns: None,
+            sessions: Some(reading.second(&earlier)),
+        });
+        self.seconds = self.seconds.max(at_seconds);
+        self.last = Some(reading.clone());
+    }
+}

@@ -1,0 +1,264 @@
+//! What every rig stands on: a bed with a firewall under test in it, the policy that it was given, and the proof that it
+//! enforces it. What the traffic is, rigs decide.
+
+use super::{Shared, Site, broken, broken_traffic, port};
+use measure::shape::{Placement, Setup};
+use measure::trial::RigError;
+use testbed::bed::{Bed, BedSpec, CoreSplit};
+use testbed::dut::{self, ExternalBed, Running};
+use testbed::policy::{Expect, PolicySpec, Probe, Protocol};
+use traffic::{Arrival, Port, Ports, ProbeFrame, Transport};
+
+/// Firewalls that only forward: they stand beside the others as the limits of what a firewall could reach.
+const BASELINES: [&str; 3] = ["wire", "xdp-redirect", "linux"];
+/// Whatever is between two named interfaces.
+const EXTERNAL: &str = "external";
+/// How long the beds' kernel firewalls remember an idle UDP flow. Their own 30 s would let flows expire in the middle
+/// of a trial with many sessions and a low rate, and the trial would measure something else.
+const SESSION_SECONDS: &str = "600";
+
+/// One firewall under test in its place. Fields are dropped in order: the firewall before its bed.
+pub(super) struct Station {
+    pub(super) dut: String,
+    pub(super) shared: Shared,
+    /// The frame engine's ports, while it has them.
+    pub(super) frame_ports: Option<Ports>,
+    pub(super) running: Box<dyn Running>,
+    pub(super) site: Site,
+    pub(super) setup: Setup,
+    pub(super) policy: PolicySpec,
+    pub(super) cores: Vec<usize>,
+}
+
+/// How a rig differs from what the suite asked for, in words for the report; empty when it does not.
+pub(crate) fn baseline_note(dut: &str, setup: &Setup) -> Option<String> {
+    if dut == EXTERNAL {
+        return Some(
+            "the policy of an external firewall is its owner's: only that the test traffic passes was proved"
+                .to_owned(),
+        );
+    }
+    let asked = setup.policy.rules > 0 || setup.policy.nat || setup.policy.listed_addresses > 0;
+    (BASELINES.contains(&dut) && asked)
+        .then(|| format!("{dut} only forwards: it stands here without the policy"))
+}
+
+impl Station {
+    /// Builds the bed and sets the firewall up.
+    pub(super) fn build(
+        dut: &str,
+        setup: &Setup,
+        replaceable: bool,
+        shared: &Shared,
+    ) -> Result<Self, RigError> {
+        let driver = dut::driver(dut).map_err(broken)?;
+        let split = cores_for(setup)?;
+        let spec = BedSpec {
+            zones: setup.zones,
+            wiring: driver.wiring(),
+            largest_frame: setup.traffic.frame.largest(),
+            placement: setup.placement,
+            cores: split.clone(),
+            link_bits_per_second: setup.link_bits_per_second,
+        };
+        let bed = Bed::build(&spec).map_err(broken)?;
+        let policy = policy_for(dut, setup, replaceable)?;
+        let running = driver.set_up(&bed, &policy).map_err(broken)?;
+        keep_sessions(&bed, setup);
+        Ok(Self {
+            dut: dut.to_owned(),
+            shared: shared.clone(),
+            frame_ports: None,
+            running,
+            site: Site::Built(bed),
+            setup: setup.clone(),
+            policy,
+            cores: split.generator.iter().map(|&core| core as usize).collect(),
+        })
+    }
+
+    /// Takes two named interfaces and whatever is between them.
+    pub(super) fn external(bed: ExternalBed, setup: &Setup, shared: &Shared) -> Self {
+        // The box may look for every test host itself.
+        shared.engine.borrow_mut().set_answer_neighbours(true);
+        Self {
+            dut: EXTERNAL.to_owned(),
+            shared: shared.clone(),
+            frame_ports: None,
+            running: bed.running(),
+            site: Site::Named(bed),
+            setup: setup.clone(),
+            policy: PolicySpec::forward_everything(setup.zones),
+            cores: (0..setup.traffic.cores as usize).collect(),
+        }
+    }
+
+    /// Every zone's port, private first and hostile last.
+    pub(super) fn described_ports(&self) -> Vec<Port> {
+        self.site.layout().ports.iter().map(port).collect()
+    }
+
+    /// Gives the ports to the frame engine, which sends probes as well.
+    pub(super) fn lend_to_frames(&mut self) -> Result<(), RigError> {
+        if self.frame_ports.is_none() {
+            let ports = self.described_ports();
+            let attached = self.shared.engine.borrow_mut().attach(&ports).map_err(broken_traffic)?;
+            self.frame_ports = Some(attached);
+        }
+        Ok(())
+    }
+
+    /// Takes the ports back from the frame engine.
+    pub(super) fn take_from_frames(&mut self) {
+        if let Some(ports) = self.frame_ports.take()
+            && let Ok(mut engine) = self.shared.engine.try_borrow_mut()
+        {
+            engine.detach(ports);
+        }
+    }
+
+    /// Pins receive work again: a port that got its first XDP program has new threads.
+    pub(super) fn place(&self) -> Result<(), RigError> {
+        match &self.site {
+            Site::Built(bed) => bed.place().map_err(broken),
+            Site::Named(_) => Ok(()),
+        }
+    }
+
+    /// The frame engine's ports.
+    pub(super) fn frame_ports(&self) -> Result<&Ports, RigError> {
+        self.frame_ports
+            .as_ref()
+            .ok_or_else(|| RigError::Broken("the ports were given back already".to_owned()))
+    }
+
+    /// Shows by probes that the policy is enforced. The frame engine has the ports.
+    pub(super) fn prove(&self) -> Result<(), RigError> {
+        if self.shared.interrupt.asked() {
+            return Err(RigError::Interrupted);
+        }
+        let probes = self.probes();
+        let together = self.setup.placement == Placement::Inline && matches!(self.site, Site::Built(_));
+        if together && self.check_probes(&probes).is_ok() {
+            return Ok(());
+        }
+        // Where the ways are not one core's, an answer could overtake what it answers: one direction at a time.
+        for direction in probes.chunk_by(|a, b| a.lane == b.lane) {
+            self.check_probes(direction)?;
+        }
+        self.running.check_alive().map_err(broken)
+    }
+
+    /// What must be shown. The policy of a box that somebody else configured is its owner's: there it is only that the
+    /// traffic of the test passes.
+    fn probes(&self) -> Vec<Probe> {
+        let mut probes = self.policy.probes();
+        if matches!(self.site, Site::Named(_)) {
+            let lanes = self.setup.lanes();
+            let sends = |probe: &Probe| lanes.iter().any(|(lane, _)| *lane == probe.lane);
+            probes.retain(|p| p.ip() == self.setup.traffic.ip && p.allowed_by_every_policy() && sends(p));
+        }
+        probes
+    }
+
+    fn check_probes(&self, probes: &[Probe]) -> Result<(), RigError> {
+        let frames: Vec<ProbeFrame> = probes.iter().map(probe_frame).collect();
+        let expected = probes.iter().filter(|p| p.expect == Expect::Arrives).count();
+        let arrivals = self
+            .shared
+            .engine
+            .borrow_mut()
+            .probe(self.frame_ports()?, &frames, expected)
+            .map_err(broken_traffic)?;
+        let wrong: Vec<String> = probes
+            .iter()
+            .zip(&arrivals)
+            .filter_map(|(probe, arrival)| self.misbehaviour(probe, arrival.as_ref()))
+            .collect();
+        if wrong.is_empty() { Ok(()) } else { Err(RigError::Broken(wrong.join("; "))) }
+    }
+
+    /// What is wrong with what became of a probe, if anything.
+    fn misbehaviour(&self, probe: &Probe, arrival: Option<&Arrival>) -> Option<String> {
+        let name = &probe.name;
+        let arrival = match (probe.expect, arrival) {
+            (Expect::Arrives, None) => return Some(format!("probe «{name}» did not arrive")),
+            (Expect::Dropped, Some(_)) => {
+                return Some(format!("probe «{name}» arrived, but the policy forbids it"));
+            }
+            (Expect::Dropped, None) => return None,
+            (Expect::Arrives, Some(arrival)) => arrival,
+        };
+        let zone =
+            self.site.layout().ports.iter().find(|p| p.end.mac.0 == arrival.destination_mac).map(|p| p.zone);
+        if zone != Some(probe.lane.to) {
+            return Some(format!("probe «{name}» arrived at the wrong port"));
+        }
+        let (source, destination) = (probe.source_on_arrival, probe.destination_on_arrival);
+        // A translation may choose another port when the one that the host used is taken.
+        let same = arrival.source.ip() == source.ip() && arrival.destination == destination;
+        (!same).then(|| {
+            format!(
+                "probe «{name}» arrived as {} to {} instead of {source} to {destination}",
+                arrival.source, arrival.destination
+            )
+        })
+    }
+}
+
+impl Drop for Station {
+    fn drop(&mut self) {
+        self.take_from_frames();
+    }
+}
+
+/// The first cores generate. Inline they are the firewall's too; isolated, the firewall gets all the others.
+fn cores_for(setup: &Setup) -> Result<CoreSplit, RigError> {
+    let generating = setup.traffic.cores;
+    if setup.placement == Placement::Inline {
+        return CoreSplit::of(Placement::Inline, generating).map_err(broken);
+    }
+    let online = testbed::placement::cores_online();
+    let (generator, firewall) = online.split_at(online.len().min(generating as usize));
+    if firewall.is_empty() {
+        return Err(RigError::Broken(format!(
+            "isolated placement needs a core for the firewall beside {generating} that generate, and there are {}",
+            online.len()
+        )));
+    }
+    Ok(CoreSplit { generator: generator.to_vec(), firewall: firewall.to_vec() })
+}
+
+/// The policy of a setup, or none for a firewall that only forwards.
+fn policy_for(dut: &str, setup: &Setup, replaceable: bool) -> Result<PolicySpec, RigError> {
+    if BASELINES.contains(&dut) {
+        return Ok(PolicySpec::forward_everything(setup.zones));
+    }
+    let generate = if replaceable { PolicySpec::generate_replaceable } else { PolicySpec::generate };
+    generate(&setup.policy, setup.zones).map_err(broken)
+}
+
+fn keep_sessions(bed: &Bed, setup: &Setup) {
+    if !(setup.policy.stateful || setup.policy.nat) {
+        return;
+    }
+    let Some(firewall) = bed.firewall() else { return };
+    for name in ["nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream"] {
+        // A firewall without connection tracking has no such setting.
+        let _ = firewall.set(&[(&format!("net.netfilter.{name}"), SESSION_SECONDS)]);
+    }
+}
+
+pub(super) fn probe_frame(probe: &Probe) -> ProbeFrame {
+    ProbeFrame {
+        from: probe.lane.from,
+        source: probe.source.ip(),
+        destination: probe.destination.ip(),
+        transport: match probe.protocol {
+            Protocol::Tcp => Transport::TcpSyn,
+            _ => Transport::Udp,
+        },
+        source_port: probe.source.port(),
+        destination_port: probe.destination.port(),
+    }
+}

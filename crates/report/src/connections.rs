@@ -1,0 +1,286 @@
+//! What became of the connections of a test's deciding trials, and of what went on beside them: a table each for their
+//! fate, their times, illegal traffic, floods, resets, replaced policies, and what the policy took. Pure.
+
+use crate::table::{Cell, Head, Row, Table};
+use crate::view::{Setting, Test};
+use crate::{level, units};
+use measure::results::{LatencySummary, Metric, Point};
+use measure::sessions::{SessionOutcome, SessionTimes};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One point with the words that tell it from the others.
+struct Entry<'a> {
+    heads: Vec<String>,
+    point: &'a Point,
+    sessions: &'a SessionOutcome,
+}
+
+/// The tables of a test; none where no point has connections.
+pub(crate) fn tables(test: &Test<'_>) -> Vec<Table> {
+    let (corner, all) = entries(test);
+    let valid: Vec<&Entry<'_>> = all.iter().filter(|e| e.point.valid).collect();
+    let every: Vec<&Entry<'_>> = all.iter().collect();
+    let tables = [
+        fate(&valid),
+        times(&valid),
+        illegal(&every),
+        attack(&valid),
+        resets(&valid),
+        replacement(&valid),
+        policy(&valid),
+    ];
+    tables
+        .into_iter()
+        .flatten()
+        .map(|mut table| {
+            table.corner.splice(0..0, corner.iter().cloned());
+            table
+        })
+        .collect()
+}
+
+/// Points with connections; several metrics of one trial are one entry.
+fn entries<'a>(test: &'a Test<'_>) -> (Vec<String>, Vec<Entry<'a>>) {
+    let mut kept: Vec<(&Setting<'_>, &Point, &SessionOutcome)> = Vec::new();
+    for setting in test.blocks.iter().flat_map(|b| &b.settings) {
+        for point in setting.points.iter().copied() {
+            let Some(sessions) = &point.sessions else { continue };
+            let told = |(s, p, o): &(&Setting<'_>, &Point, &SessionOutcome)| {
+                s.levels == setting.levels && p.dut == point.dut && *o == sessions
+            };
+            if !kept.iter().any(told) {
+                kept.push((setting, point, sessions));
+            }
+        }
+    }
+    let factors = varying(&kept);
+    let metrics: BTreeSet<Metric> = kept.iter().map(|(s, ..)| s.metric).collect();
+    let mut corner = vec!["Firewall".to_string()];
+    corner.extend(factors.iter().map(|f| level::name(f)));
+    corner.extend((metrics.len() > 1).then(|| "Of".to_string()));
+    let entry = |(setting, point, sessions): (&Setting<'_>, &'a Point, &'a SessionOutcome)| {
+        let mut heads = vec![point.dut.clone()];
+        heads
+            .extend(factors.iter().map(|f| setting.levels.get(f).map_or("–".into(), |l| level::short(f, l))));
+        heads.extend((metrics.len() > 1).then(|| units::metric_name(setting.metric).to_string()));
+        Entry { heads, point, sessions }
+    };
+    (corner, kept.into_iter().map(entry).collect())
+}
+
+fn varying(kept: &[(&Setting<'_>, &Point, &SessionOutcome)]) -> Vec<String> {
+    let names: BTreeSet<&String> = kept.iter().flat_map(|(s, ..)| s.levels.keys()).collect();
+    let differs = |name: &&String| {
+        let levels: BTreeSet<Option<&String>> = kept.iter().map(|(s, ..)| s.levels.get(*name)).collect();
+        levels.len() > 1
+    };
+    let mut names: Vec<String> = names.into_iter().filter(differs).cloned().collect();
+    names.sort_by_key(|f| level::column_rank(f));
+    names
+}
+
+fn table(caption: &str, head: &[&str], rows: Vec<Row>) -> Option<Table> {
+    (!rows.is_empty()).then(|| Table {
+        caption: caption.into(),
+        head: head.iter().map(|h| Head::one(*h)).collect(),
+        rows,
+        ..Table::default()
+    })
+}
+
+fn count(n: u64) -> Cell {
+    Cell::number(units::count(n), n as f64)
+}
+
+fn some_count(n: Option<u64>) -> Cell {
+    n.map_or_else(Cell::none, count)
+}
+
+fn value(unit: &str, value: Option<f64>) -> Cell {
+    value.map_or_else(Cell::none, |v| Cell::number(units::value(unit, v), v))
+}
+
+/// A sum, with its parts by name in small print.
+fn named(counts: &BTreeMap<String, u64>) -> Cell {
+    let parts: Vec<String> = counts
+        .iter()
+        .filter(|(_, n)| **n > 0)
+        .map(|(name, n)| format!("{name} {}", units::count(*n)))
+        .collect();
+    count(counts.values().sum()).with_detail(parts.join("; "))
+}
+
+fn fate(entries: &[&Entry<'_>]) -> Option<Table> {
+    let row = |e: &&Entry<'_>| {
+        let s = e.sessions;
+        let mut cells: Vec<Cell> = [s.attempted, s.established, s.completed, s.closed].map(count).into();
+        cells.extend([named(&s.failed), count(s.transactions), some_count(s.verified)]);
+        cells.extend([s.retransmitted, s.frames].map(count));
+        Row { heads: e.heads.clone(), cells }
+    };
+    let head = [
+        "attempted",
+        "established",
+        "completed",
+        "closed",
+        "failed",
+        "answers",
+        "proved open",
+        "retransmitted",
+        "frames",
+    ];
+    let mut table = table(
+        "What became of the connections of one deciding trial",
+        &head,
+        entries.iter().map(row).collect(),
+    )?;
+    table.notes = vec![
+        "completed = every answer arrived, complete and right; closed = ended as the suite asks".into(),
+        "proved open = answered a request after all were open".into(),
+        "retransmitted = segments sent again by the client: SYN, requests, FIN".into(),
+    ];
+    Some(table)
+}
+
+type Time = fn(&SessionTimes) -> Option<LatencySummary>;
+
+/// The times with their names, in the order in which they happen.
+const TIMES: [(&str, Time); 7] = [
+    ("to the SYN", |t| t.syn_sent_ns),
+    ("to the SYN-ACK", |t| t.established_ns),
+    ("to the first byte", |t| t.first_byte_ns),
+    ("to the last byte", |t| t.last_byte_ns),
+    ("to the end", |t| t.closed_ns),
+    ("establishment", |t| t.establishment_ns),
+    ("teardown", |t| t.teardown_ns),
+];
+
+fn times(entries: &[&Entry<'_>]) -> Option<Table> {
+    let mut rows = Vec::new();
+    for entry in entries {
+        for (name, of) in TIMES {
+            let Some(t) = of(&entry.sessions.times) else { continue };
+            let mut heads = entry.heads.clone();
+            heads.push(name.into());
+            let time = |ns: f64| Cell::number(units::value("ns", ns), ns);
+            let mut cells: Vec<Cell> = [t.min, t.mean, t.p50, t.p90, t.p99, t.p999, t.max].map(time).into();
+            cells.push(count(t.count));
+            rows.push(Row { heads, cells });
+        }
+    }
+    let head = ["min", "mean", "p50", "p90", "p99", "p99.9", "max", "samples"];
+    let mut table = table("Times of the connections of one deciding trial", &head, rows)?;
+    table.corner = vec!["Time".into()];
+    table.notes = vec![
+        "The first five begin at the intended start, so that a connection which waited for its turn does not hide it"
+            .into(),
+        "establishment = first SYN to the acknowledgement of the SYN-ACK (RFC 3511 appendix B); teardown = first FIN or RST to the end (appendix C)".into(),
+    ];
+    Some(table)
+}
+
+/// Invalid points are here too: what got through is why they are invalid, not their value.
+fn illegal(entries: &[&Entry<'_>]) -> Option<Table> {
+    let mut rows = Vec::new();
+    for entry in entries {
+        let Some(illegal) = &entry.sessions.illegal else { continue };
+        for (kind, attempted) in &illegal.attempted {
+            let through = illegal.got_through.get(kind).copied().unwrap_or(0);
+            let mut heads = entry.heads.clone();
+            heads.push(kind.clone());
+            let mut cells = vec![count(*attempted), count(through)];
+            if through > 0 {
+                cells[1].class = "invalid";
+            }
+            rows.push(Row { heads, cells });
+        }
+    }
+    let mut table = table("Illegal traffic: what the policy forbids", &["attempted", "got through"], rows)?;
+    table.corner = vec!["What is wrong with it".into()];
+    table.notes = vec![
+        "got through = reached the server, or was answered in its name with a SYN-ACK: must be none".into(),
+    ];
+    Some(table)
+}
+
+fn attack(entries: &[&Entry<'_>]) -> Option<Table> {
+    let row = |e: &&Entry<'_>| {
+        let a = e.sessions.attack?;
+        let share =
+            |n: u64| if a.sent == 0 { String::new() } else { units::percent(n as f64 / a.sent as f64) };
+        let cells = vec![
+            count(a.offered),
+            count(a.sent),
+            count(a.forwarded).with_detail(share(a.forwarded)),
+            count(a.answered).with_detail(share(a.answered)),
+        ];
+        Some(Row { heads: e.heads.clone(), cells })
+    };
+    let mut table = table(
+        "The flood, in frames",
+        &["offered", "sent", "forwarded", "answered"],
+        entries.iter().filter_map(row).collect(),
+    )?;
+    table.notes = vec![
+        "forwarded = reached the server's port; answered = answers that came back to the attackers, from the server or from the firewall in its name; in small print their share of the frames sent".into(),
+    ];
+    Some(table)
+}
+
+fn resets(entries: &[&Entry<'_>]) -> Option<Table> {
+    let row = |e: &&Entry<'_>| {
+        let r = e.sessions.resets?;
+        let share = if r.open == 0 { None } else { Some(r.alive as f64 / r.open as f64) };
+        let cells =
+            vec![count(r.open), count(r.sent), count(r.forwarded), count(r.alive), value("ratio", share)];
+        Some(Row { heads: e.heads.clone(), cells })
+    };
+    let mut table = table(
+        "Resets against open connections",
+        &["open before", "resets sent", "resets forwarded", "connections alive", "share alive"],
+        entries.iter().filter_map(row).collect(),
+    )?;
+    table.notes = vec![
+        "alive = answered a request afterwards; after legitimate resets, those whose data still reached the server".into(),
+    ];
+    Some(table)
+}
+
+fn replacement(entries: &[&Entry<'_>]) -> Option<Table> {
+    let row = |e: &&Entry<'_>| {
+        let r = e.sessions.replacement.as_ref()?;
+        let held = match r.holds_after_seconds {
+            Some(seconds) => value("s", Some(seconds)),
+            None => Cell { text: "the old policy still held".into(), class: "text", ..Cell::default() },
+        };
+        let cells = vec![value("s", Some(r.command_seconds)), held, count(r.by_neither), count(r.probes)];
+        Some(Row { heads: e.heads.clone(), cells })
+    };
+    let mut table = table(
+        "A policy replaced while connections ran",
+        &["its command took", "new policy holds after", "judged by neither", "probes"],
+        entries.iter().filter_map(row).collect(),
+    )?;
+    table.notes = vec![
+        "judged by neither = probes that both policies allow and that did not arrive, or that both forbid and that did".into(),
+    ];
+    Some(table)
+}
+
+fn policy(entries: &[&Entry<'_>]) -> Option<Table> {
+    let told =
+        |p: &Point| p.policy_load_seconds.is_some() || p.memory_bytes.is_some() || p.connections.is_some();
+    let row = |e: &&Entry<'_>| Row {
+        heads: e.heads.clone(),
+        cells: vec![
+            value("s", e.point.policy_load_seconds),
+            value("bytes", e.point.memory_bytes.map(|b| b as f64)),
+            some_count(e.point.connections),
+        ],
+    };
+    table(
+        "What policy and connections took",
+        &["policy loaded in", "memory", "connection-table entries"],
+        entries.iter().filter(|e| told(e.point)).map(row).collect(),
+    )
+}

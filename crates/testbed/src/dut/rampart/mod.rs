@@ -1,0 +1,296 @@
+//! Rampart itself, driven by the command line that its users have: `rampart up` in the firewall's namespace, and questions
+//! over its socket. It forwards on its own; the kernel's forwarding stays off.
+
+mod text;
+
+use super::kernel::{check_links, gone, version_of};
+use super::{Capabilities, Driver, Replaced, Requirement, Running, admit, check_replacement};
+use crate::bed::{Bed, FirewallSide};
+use crate::error::TestbedError;
+use crate::journal::{Change, Journal, start_ticks};
+use crate::policy::PolicySpec;
+use crate::program;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A large table takes the kernel some seconds to clear.
+const PATIENCE: Duration = Duration::from_secs(60);
+const PROGRAM: &str = "rampart";
+
+/// Rampart on one of its hooks.
+pub(super) struct Rampart {
+    name: &'static str,
+    summary: &'static str,
+    hook: &'static str,
+    /// What `ip link` shows of an interface that it is on.
+    mark: &'static str,
+}
+
+/// In the driver.
+pub(super) const XDP: Rampart =
+    Rampart { name: "rampart", summary: "Rampart at the XDP hook", hook: "xdp", mark: " xdp " };
+
+/// In the traffic control layer.
+pub(super) const TC: Rampart = Rampart {
+    name: "rampart-tc",
+    summary: "Rampart at the TC hook, for virtual links",
+    hook: "tc",
+    mark: "",
+};
+
+impl Driver for Rampart {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn summary(&self) -> &'static str {
+        self.summary
+    }
+
+    fn requirements(&self) -> &'static [Requirement] {
+        &[
+            Requirement::Program(PROGRAM),
+            Requirement::KernelFile { path: "/sys/kernel/btf/vmlinux", feature: "BPF with type information" },
+        ]
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { stateless: false, ..Capabilities::RULES }
+    }
+
+    fn versions(&self) -> BTreeMap<String, String> {
+        version_of(PROGRAM).into_iter().collect()
+    }
+
+    fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
+        admit(self, policy)?;
+        let side = bed.firewall_side(self.name)?;
+        let mut journal = Journal::start()?;
+        let folder = folder_of(journal.number())?;
+        journal.record(Change::Folder(folder.clone()))?;
+        std::fs::create_dir(&folder).map_err(TestbedError::io("make", &folder))?;
+        let mut running = Firewall {
+            hook: self.hook,
+            mark: self.mark,
+            daemon: None,
+            side,
+            folder,
+            journal,
+            policy: policy.clone(),
+            load_seconds: 0.0,
+        };
+        running.start()?;
+        running.side.place()?;
+        Ok(Box::new(running))
+    }
+}
+
+/// A folder of this bed's own for policy, socket and messages.
+fn folder_of(number: u64) -> Result<PathBuf, TestbedError> {
+    let parent = PathBuf::from(crate::journal::JOURNAL_FOLDER);
+    std::fs::create_dir_all(&parent).map_err(TestbedError::io("make", &parent))?;
+    Ok(parent.join(format!("rampart-{}-{number}", std::process::id())))
+}
+
+/// Fields are dropped in order: the daemon ends before the journal removes its folder.
+struct Firewall {
+    hook: &'static str,
+    mark: &'static str,
+    daemon: Option<Child>,
+    side: FirewallSide,
+    folder: PathBuf,
+    journal: Journal,
+    policy: PolicySpec,
+    load_seconds: f64,
+}
+
+/// Of `rampart drops --json`.
+#[derive(Debug, Deserialize)]
+struct Drops {
+    drops: Vec<DropRow>,
+}
+
+#[derive(Debug, Deserialize)]
+struct DropRow {
+    reason: String,
+    packets: u64,
+}
+
+/// Of `rampart status --json`.
+#[derive(Debug, Deserialize)]
+struct Status {
+    sessions: Occupancy,
+}
+
+#[derive(Debug, Deserialize)]
+struct Occupancy {
+    open: u64,
+}
+
+impl Firewall {
+    fn policy_file(&self) -> PathBuf {
+        self.folder.join("policy.toml")
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.join("socket")
+    }
+
+    fn messages(&self) -> PathBuf {
+        self.folder.join("messages")
+    }
+
+    fn write_policy(&self) -> Result<(), TestbedError> {
+        let file = self.policy_file();
+        std::fs::write(&file, text::render(&self.policy, &self.side.ports))
+            .map_err(TestbedError::io("write", file))
+    }
+
+    /// Starts the daemon and waits until it answers.
+    fn start(&mut self) -> Result<(), TestbedError> {
+        self.write_policy()?;
+        let begun = Instant::now();
+        let child = self.spawn()?;
+        if let Some(start_ticks) = start_ticks(child.id()) {
+            self.journal.record(Change::Process { pid: child.id(), start_ticks })?;
+        }
+        self.daemon = Some(child);
+        while self.ask("status").is_err() {
+            if let Some(status) = self.ended() {
+                return Err(TestbedError::ProgramFailed {
+                    command: format!("rampart up --hook {}", self.hook),
+                    status,
+                    stderr: self.last_messages(),
+                });
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(gone(format!(
+                    "rampart did not answer within {} s: {}",
+                    PATIENCE.as_secs(),
+                    self.last_messages()
+                )));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.load_seconds = begun.elapsed().as_secs_f64();
+        Ok(())
+    }
+
+    fn spawn(&self) -> Result<Child, TestbedError> {
+        let path = self.messages();
+        let messages = std::fs::File::create(&path).map_err(TestbedError::io("make", &path))?;
+        let errors = messages.try_clone().map_err(TestbedError::io("open", &path))?;
+        let (policy, socket) = (self.policy_file(), self.socket());
+        let program = program::path(PROGRAM);
+        let spawned = self.side.namespace.enter(|| {
+            Command::new(&program)
+                .arg("up")
+                .arg(&policy)
+                .args(["--hook", self.hook, "--socket"])
+                .arg(&socket)
+                .env("LC_ALL", "C")
+                .stdin(Stdio::null())
+                .stdout(messages)
+                .stderr(errors)
+                .spawn()
+        })?;
+        spawned.map_err(TestbedError::io("start", program))
+    }
+
+    /// How the daemon ended, if it did.
+    fn ended(&mut self) -> Option<String> {
+        self.daemon.as_mut()?.try_wait().ok()?.map(|status| status.to_string())
+    }
+
+    fn last_messages(&self) -> String {
+        let mut text = String::new();
+        if let Ok(mut file) = std::fs::File::open(self.messages()) {
+            // What cannot be read cannot be told.
+            let _ = file.read_to_string(&mut text);
+        }
+        program::shortened(&text)
+    }
+
+    fn ask(&self, question: &str) -> Result<String, TestbedError> {
+        let socket = self.socket();
+        self.side.namespace.run(PROGRAM, &[question, "--json", "--socket", &socket.to_string_lossy()])
+    }
+
+    fn status(&self) -> Result<Status, TestbedError> {
+        read(&self.ask("status")?)
+    }
+
+    fn stop(&mut self) {
+        let Some(mut child) = self.daemon.take() else { return };
+        let pid = nix::unistd::Pid::from_raw(child.id() as i32);
+        // It may have ended by itself.
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
+        let asked = Instant::now();
+        while asked.elapsed() < PATIENCE {
+            if !matches!(child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+fn read<T: for<'a> Deserialize<'a>>(text: &str) -> Result<T, TestbedError> {
+    serde_json::from_str(text).map_err(|error| {
+        TestbedError::Impossible(format!("rampart's answer cannot be read: {error}: {text}"))
+    })
+}
+
+impl Running for Firewall {
+    fn counters(&self) -> Result<BTreeMap<String, u64>, TestbedError> {
+        let drops: Drops = read(&self.ask("drops")?)?;
+        Ok(drops.drops.into_iter().map(|row| (row.reason, row.packets)).collect())
+    }
+
+    fn connections(&self) -> Result<Option<u64>, TestbedError> {
+        Ok(Some(self.status()?.sessions.open))
+    }
+
+    fn policy_load_seconds(&self) -> Option<f64> {
+        Some(self.load_seconds)
+    }
+
+    fn replace(&mut self, policy: &PolicySpec) -> Result<Replaced, TestbedError> {
+        check_replacement(&self.policy, policy)?;
+        self.policy = policy.clone();
+        self.write_policy()?;
+        let begun = Instant::now();
+        let (file, socket) = (self.policy_file(), self.socket());
+        let words = ["apply", &file.to_string_lossy(), "--socket", &socket.to_string_lossy()];
+        self.side.namespace.run(PROGRAM, &words)?;
+        Ok(Replaced { command_seconds: begun.elapsed().as_secs_f64() })
+    }
+
+    fn firewall_threads(&self) -> Vec<i32> {
+        self.side.threads()
+    }
+
+    fn check_alive(&self) -> Result<(), TestbedError> {
+        self.status()?;
+        check_links(&self.side, self.mark)
+    }
+
+    fn reset(&mut self) -> Result<(), TestbedError> {
+        self.side.links_down()?;
+        self.stop();
+        self.side.links_up()?;
+        self.start()
+    }
+}
+
+impl Drop for Firewall {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

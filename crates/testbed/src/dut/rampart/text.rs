@@ -1,0 +1,79 @@
+//! A policy of a test in the firewall's own language, as its users write it.
+
+use crate::layout::ZonePort;
+use crate::policy::{Action, PolicySpec, Protocol, Rule};
+use std::fmt::Write as _;
+
+/// Flows that the table holds: as many as any suite has at once, and some for what floods leave behind.
+const FLOWS: u32 = 4_194_304;
+/// Of these, half-open ones.
+const HALF_OPEN: u32 = 1_048_576;
+
+/// The whole policy. Zones are those of `ports`; every rule is for all of them, as in the other firewalls.
+pub(super) fn render(policy: &PolicySpec, ports: &[ZonePort]) -> String {
+    let mut text = format!("[settings]\nflows = {FLOWS}\nhalf_open = {HALF_OPEN}\n\n");
+    for port in ports {
+        let device = port.firewall.as_ref().map_or("", |end| end.device.as_str());
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "[zones.{}]\ninterfaces = [\"{device}\"]\n", port.zone.name());
+    }
+    if !policy.has_rules() {
+        text += "[[defaults]]\nfrom = \"any\"\nto = \"any\"\naction = \"allow\"\n";
+    }
+    for (number, rule) in policy.rules.iter().enumerate() {
+        add_rule(&mut text, number + 1, rule);
+    }
+    text
+}
+
+fn add_rule(text: &mut String, number: usize, rule: &Rule) {
+    let (source, destination) = (&rule.source, &rule.destination);
+    let action = match rule.action {
+        Action::Accept => "allow",
+        Action::Drop => "deny",
+    };
+    let _ = writeln!(
+        text,
+        "[[rules]]\nname = \"r{number}\"\nfrom = \"any\"\nto = \"any\"\nsource = [\"{}\", \"{}\"]\n\
+         destination = [\"{}\", \"{}\"]\nservice = {}\naction = \"{action}\"\n",
+        source.v4,
+        source.v6,
+        destination.v4,
+        destination.v6,
+        service(rule)
+    );
+}
+
+fn service(rule: &Rule) -> String {
+    let protocol = match rule.protocol {
+        Protocol::Udp => "udp",
+        Protocol::Tcp => "tcp",
+        Protocol::Icmp => return "[\"icmp\", \"icmpv6\"]".to_owned(),
+    };
+    match rule.destination_ports {
+        None => format!("\"{protocol}\""),
+        Some((low, high)) if low == high => format!("\"{protocol}/{low}\""),
+        Some((low, high)) => format!("\"{protocol}/{low}-{high}\""),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measure::shape::{PolicyShape, ZoneForm};
+
+    #[test]
+    fn a_small_policy_reads_as_a_practitioner_writes_it() {
+        let shape =
+            PolicyShape { rules: 2, match_position: 2, stateful: true, ..PolicyShape::forward_everything(1) };
+        let policy = PolicySpec::generate(&shape, ZoneForm::Two).unwrap();
+        let text = render(&policy, &[]);
+        let rule = "name = \"r2\"\nfrom = \"any\"\nto = \"any\"\nsource = [\"198.18.0.0/16\", \"2001:2:0:1::/64\"]\n\
+                    destination = [\"198.19.0.0/17\", \"2001:2:0:2::/64\"]\nservice = \"udp/1-49151\"\n\
+                    action = \"allow\"";
+        assert!(text.contains(rule), "{text}");
+        assert!(text.find("r1") < text.find("r2") && !text.contains("[[defaults]]"), "{text}");
+        let open = render(&PolicySpec::forward_everything(ZoneForm::Two), &[]);
+        assert!(open.contains("[[defaults]]") && !open.contains("[[rules]]"), "{open}");
+    }
+}

@@ -1,0 +1,161 @@
+//! Illegal attempts among the starts (`bpf/traffic/tcp_illegal.h`): which, how often, and from where.
+
+use super::plan::TcpPlan;
+use super::skeleton::{MAX_LISTED, types};
+use crate::TrafficError;
+use measure::sessions::{Illegal, IllegalKind};
+use measure::shape::IpVersion;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// The port that no rule allows.
+pub const FORBIDDEN_PORT: u16 = 60_000;
+/// The IP protocol that no rule allows (RFC 3692: for experiments).
+pub const FORBIDDEN_PROTOCOL: u8 = 253;
+/// Addresses that no rule allows: this network, 24 bits long (RFC 5737).
+pub const FORBIDDEN_V4: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 0);
+/// The same in IPv6, 120 bits long (RFC 3849).
+pub const FORBIDDEN_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0xcb00, 0x7100);
+
+/// Attempts that the policy forbids, in place of some of the starts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IllegalPlan {
+    /// Their share of all starts, 0 < share < 1, evenly spread.
+    pub share: f64,
+    /// What is wrong with them, in turns; 1 to 8. [`IllegalKind::OutOfWindow`] needs a connection that is open: where a
+    /// few looked at are not, the next kind has its turn, and where there is none, a legal connection.
+    pub kinds: Vec<IllegalKind>,
+    /// Addresses on the block list, for [`IllegalKind::Listed`]: 1 to 65,536, host byte order.
+    pub listed: Vec<u32>,
+}
+
+impl IllegalPlan {
+    /// As a suite has it, with a sample of the block list.
+    pub fn new(illegal: &Illegal, listed: Vec<u32>) -> Self {
+        Self { share: illegal.share, kinds: illegal.kinds.clone(), listed }
+    }
+
+    fn has(&self, kind: IllegalKind) -> bool {
+        self.kinds.contains(&kind)
+    }
+}
+
+fn refuse<T>(why: impl Into<String>) -> Result<T, TrafficError> {
+    Err(TrafficError::Impossible(why.into()))
+}
+
+/// # Errors
+/// A share or list that cannot be, or no client port left over.
+pub(super) fn check(plan: &TcpPlan) -> Result<(), TrafficError> {
+    let Some(illegal) = &plan.illegal else { return Ok(()) };
+    if !(illegal.share > 0.0 && illegal.share < 1.0) {
+        return refuse(format!("a share of illegal attempts of {}: between 0 and 1", illegal.share));
+    }
+    if illegal.kinds.is_empty() || illegal.kinds.len() > IllegalKind::ALL.len() {
+        return refuse(format!("{} kinds of illegal attempts: 1 to 8 take turns", illegal.kinds.len()));
+    }
+    if illegal.has(IllegalKind::Listed) {
+        check_listed(plan, illegal)?;
+    }
+    let ports = plan.listens.as_ref().unwrap_or(&plan.servers);
+    let serves_forbidden = [&plan.servers, ports]
+        .iter()
+        .any(|side| u32::from(FORBIDDEN_PORT).wrapping_sub(u32::from(side.first_port)) < side.ports);
+    if illegal.has(IllegalKind::Port) && serves_forbidden {
+        return refuse(format!("attempts at the forbidden port {FORBIDDEN_PORT}, and servers listen on it"));
+    }
+    if spare_ports(plan).1 == 0 {
+        return refuse(
+            "illegal attempts come from client ports that no connection uses: the plan uses 1 to 65535",
+        );
+    }
+    Ok(())
+}
+
+fn check_listed(plan: &TcpPlan, illegal: &IllegalPlan) -> Result<(), TrafficError> {
+    if plan.ip == IpVersion::V6 {
+        return refuse("attempts from listed addresses over IPv6: lists have IPv4 addresses");
+    }
+    if illegal.listed.is_empty() || illegal.listed.len() > MAX_LISTED {
+        return refuse(format!(
+            "attempts from {} listed addresses: a sample has 1 to {MAX_LISTED}",
+            illegal.listed.len()
+        ));
+    }
+    Ok(())
+}
+
+/// Client ports that no connection has, first and number: those above the plan's, or else those below.
+pub(super) fn spare_ports(plan: &TcpPlan) -> (u32, u32) {
+    let first = u32::from(plan.clients.first_port);
+    let behind = first + plan.clients.ports;
+    if behind < 65_536 { (behind, 65_536 - behind) } else { (1, first.saturating_sub(1)) }
+}
+
+pub(super) fn write(state: &mut types::bss, plan: &TcpPlan) {
+    let Some(illegal) = &plan.illegal else { return };
+    let beside = &mut state.beside;
+    // At least 1, which is the share that is asked for as nearly as 32 bits tell.
+    beside.illegal_step = ((illegal.share * 2f64.powi(32)) as u32).max(1);
+    beside.illegal_count = illegal.kinds.len() as u32;
+    for (number, kind) in beside.illegal_kinds.iter_mut().zip(&illegal.kinds) {
+        *number = number_of(*kind) as u32;
+    }
+    (beside.spare_port, beside.spare_ports) = spare_ports(plan);
+    beside.forbidden_port = u32::from(FORBIDDEN_PORT);
+    beside.listed_count = illegal.listed.len() as u32;
+    for (place, address) in state.listed.iter_mut().zip(&illegal.listed) {
+        *place = address.to_be();
+    }
+}
+
+/// The kind's number in `enum illegal_kind`.
+pub(super) fn number_of(kind: IllegalKind) -> usize {
+    IllegalKind::ALL.iter().position(|k| *k == kind).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::plan::{Opening, Side, TcpPhase};
+    use super::*;
+
+    fn plan() -> TcpPlan {
+        let illegal = IllegalPlan { share: 0.1, kinds: IllegalKind::ALL.to_vec(), listed: vec![1] };
+        let opening = Opening::Scheduled(vec![TcpPhase::constant(10.0, 1.0)]);
+        TcpPlan { illegal: Some(illegal), ..TcpPlan::new(opening) }
+    }
+
+    #[test]
+    fn attempts_come_from_ports_that_no_connection_has() {
+        for (first_port, ports, expected) in
+            [(1024, 64_512, (1, 1023)), (1024, 64_511, (65_535, 1)), (0, 65_536, (1, 0)), (1, 65_535, (1, 0))]
+        {
+            let clients = Side { first_port, ports, ..plan().clients };
+            assert_eq!(spare_ports(&TcpPlan { clients, ..plan() }), expected, "{ports} from {first_port}");
+        }
+    }
+
+    #[test]
+    fn attempts_that_cannot_be_are_refused() {
+        type Row = (&'static str, fn(&mut TcpPlan));
+        let rows: [Row; 7] = [
+            ("a share of illegal attempts of 1", |p| p.illegal.as_mut().unwrap().share = 1.0),
+            ("a share of illegal attempts of NaN", |p| p.illegal.as_mut().unwrap().share = f64::NAN),
+            ("0 kinds of illegal attempts", |p| p.illegal.as_mut().unwrap().kinds.clear()),
+            ("attempts from 0 listed addresses", |p| p.illegal.as_mut().unwrap().listed.clear()),
+            ("attempts from listed addresses over IPv6", |p| p.ip = IpVersion::V6),
+            ("attempts at the forbidden port 60000, and servers listen on it", |p| {
+                p.servers.ports = 60_000;
+            }),
+            ("illegal attempts come from client ports that no connection uses", |p| {
+                p.clients = Side { first_port: 1, ports: 65_535, ..p.clients };
+            }),
+        ];
+        check(&plan()).unwrap();
+        for (said, change) in rows {
+            let mut plan = plan();
+            change(&mut plan);
+            let found = check(&plan).unwrap_err().to_string();
+            assert!(found.starts_with(said), "{found}");
+        }
+    }
+}

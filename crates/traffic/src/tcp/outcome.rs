@@ -1,0 +1,198 @@
+//! From counters to the vocabulary of results (`measure::sessions`). No arithmetic but sums and differences.
+
+use super::attack;
+use super::illegal::number_of;
+use super::plan::TcpPlan;
+use super::reading::{TcpCounts, TcpReading, TcpTime};
+use super::skeleton::ILLEGAL_KINDS;
+use measure::frame::FCS_BYTES;
+use measure::sessions::{
+    AttackOutcome, IllegalKind, IllegalOutcome, SessionOutcome, SessionSecond, SessionTimes,
+};
+use std::collections::BTreeMap;
+
+/// What a run was asked for, as far as its outcome says so.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// Starts, legal and illegal.
+    pub(super) offered: u64,
+    /// Frames of the flood.
+    attack: Option<u64>,
+    /// Kinds of illegal attempts.
+    illegal: Option<Vec<IllegalKind>>,
+    /// A request on every connection after all were open.
+    pub(super) verified: bool,
+}
+
+impl Asked {
+    pub(super) fn of(plan: &TcpPlan, offered: u64) -> Self {
+        Self {
+            offered,
+            attack: attack::offered(plan),
+            illegal: plan.illegal.as_ref().map(|illegal| illegal.kinds.clone()),
+            verified: false,
+        }
+    }
+}
+
+/// What went on beside the connections. Frames.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct BesideCounts {
+    pub(super) attack_sent: u64,
+    pub(super) attack_forwarded: u64,
+    pub(super) attack_answered: u64,
+    pub(super) illegal_attempted: [u64; ILLEGAL_KINDS],
+    pub(super) illegal_arrived: [u64; ILLEGAL_KINDS],
+    pub(super) illegal_answered: [u64; ILLEGAL_KINDS],
+    pub(super) resets_sent: u64,
+    pub(super) resets_forwarded: u64,
+    pub(super) data_forwarded: u64,
+}
+
+impl BesideCounts {
+    pub(super) fn illegal_attempts(&self) -> u64 {
+        self.illegal_attempted.iter().sum()
+    }
+
+    pub(super) fn since(&self, earlier: &Self) -> Self {
+        let kinds = |now: [u64; ILLEGAL_KINDS], then: [u64; ILLEGAL_KINDS]| {
+            std::array::from_fn(|kind| now[kind].saturating_sub(then[kind]))
+        };
+        Self {
+            attack_sent: self.attack_sent.saturating_sub(earlier.attack_sent),
+            attack_forwarded: self.attack_forwarded.saturating_sub(earlier.attack_forwarded),
+            attack_answered: self.attack_answered.saturating_sub(earlier.attack_answered),
+            illegal_attempted: kinds(self.illegal_attempted, earlier.illegal_attempted),
+            illegal_arrived: kinds(self.illegal_arrived, earlier.illegal_arrived),
+            illegal_answered: kinds(self.illegal_answered, earlier.illegal_answered),
+            resets_sent: self.resets_sent.saturating_sub(earlier.resets_sent),
+            resets_forwarded: self.resets_forwarded.saturating_sub(earlier.resets_forwarded),
+            data_forwarded: self.data_forwarded.saturating_sub(earlier.data_forwarded),
+        }
+    }
+}
+
+impl TcpCounts {
+    /// Connections that ended otherwise than the plan says, by the names of [`SessionOutcome::failed`]; and `no-tuple`,
+    /// starts for which every pair of client address and port tried was still in use. Without what is zero, and without
+    /// `open`, which is no failure before the end.
+    pub fn failed_by_name(&self) -> BTreeMap<String, u64> {
+        [
+            ("no-tuple", self.no_tuple),
+            ("refused", self.refused),
+            ("reset", self.reset),
+            ("peer-closed", self.peer_closed),
+            ("wrong-data", self.wrong_data),
+            ("timeout-connect", self.timeout_connect),
+            ("timeout-answer", self.timeout_answer),
+            ("timeout-close", self.timeout_close),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(name, count)| (name.to_owned(), count))
+        .collect()
+    }
+
+    /// Frames that client and server received.
+    pub fn frames(&self) -> u64 {
+        self.frames_in + self.server_frames_in
+    }
+
+    /// Bits of those frames, FCS included.
+    pub fn bits(&self) -> u64 {
+        8 * (self.bytes_in + self.server_bytes_in + u64::from(FCS_BYTES) * self.frames())
+    }
+}
+
+impl TcpReading {
+    /// [`TcpCounts::failed_by_name`].
+    pub fn failed_by_name(&self) -> BTreeMap<String, u64> {
+        self.counts.failed_by_name()
+    }
+
+    /// The flood's frames; `None` without a flood.
+    pub fn attack(&self) -> Option<AttackOutcome> {
+        let offered = self.asked.attack?;
+        Some(AttackOutcome {
+            offered,
+            sent: self.beside.attack_sent,
+            forwarded: self.beside.attack_forwarded,
+            answered: self.beside.attack_answered,
+        })
+    }
+
+    /// Illegal attempts; `None` where the plan has none. One that arrives twice counts twice.
+    pub fn illegal(&self) -> Option<IllegalOutcome> {
+        let kinds = self.asked.illegal.as_ref()?;
+        let mut outcome = IllegalOutcome::default();
+        for &kind in kinds {
+            let number = number_of(kind);
+            let through = self.beside.illegal_arrived[number] + self.beside.illegal_answered[number];
+            outcome.attempted.insert(kind.name().to_owned(), self.beside.illegal_attempted[number]);
+            if through > 0 {
+                outcome.got_through.insert(kind.name().to_owned(), through);
+            }
+        }
+        Some(outcome)
+    }
+
+    /// Starts made, legal and illegal: what `offered` is to be compared with.
+    pub fn attempts(&self) -> u64 {
+        self.counts.attempted + self.beside.illegal_attempts()
+    }
+
+    /// What became of everything since the start: meant for the last reading of a run, where what is still open has failed
+    /// (as `open`).
+    pub fn outcome(&self) -> SessionOutcome {
+        let counts = &self.counts;
+        let mut failed = counts.failed_by_name();
+        if counts.open() > 0 {
+            failed.insert("open".to_owned(), counts.open());
+        }
+        SessionOutcome {
+            attempted: counts.attempted,
+            established: counts.established,
+            completed: counts.completed,
+            closed: counts.closed,
+            failed,
+            transactions: counts.answers,
+            verified: self.asked.verified.then_some(counts.verified),
+            retransmitted: counts.syn_again + counts.request_again + counts.close_again,
+            frames: counts.frames(),
+            bits: counts.bits(),
+            times: self.times(),
+            illegal: self.illegal(),
+            attack: self.attack(),
+            resets: None,
+            replacement: None,
+        }
+    }
+
+    fn times(&self) -> SessionTimes {
+        SessionTimes {
+            syn_sent_ns: self.time_ns(TcpTime::SynSent),
+            established_ns: self.time_ns(TcpTime::Established),
+            first_byte_ns: self.time_ns(TcpTime::FirstByte),
+            last_byte_ns: self.time_ns(TcpTime::LastByte),
+            closed_ns: self.time_ns(TcpTime::Closed),
+            establishment_ns: self.time_ns(TcpTime::Establishment),
+            teardown_ns: self.time_ns(TcpTime::Teardown),
+        }
+    }
+
+    /// What happened between `earlier` and this reading, both of one run.
+    pub fn second(&self, earlier: &Self) -> SessionSecond {
+        let counts = self.counts.since(&earlier.counts);
+        let beside = self.beside.since(&earlier.beside);
+        SessionSecond {
+            established: counts.established,
+            failed: counts.failed_by_name(),
+            open: self.counts.open(),
+            frames: counts.frames(),
+            bits: counts.bits(),
+            established_ns: self.time_since_ns(earlier, TcpTime::Established),
+            attack_sent: beside.attack_sent,
+            attack_forwarded: beside.attack_forwarded,
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A stream of probes while client and server have the ports: what the rules between forbid does not arrive, and the moment
+//! at which the rules change is seen. Needs root.
+
+#[path = "tcp/bed.rs"]
+mod bed;
+
+use bed::{Bed, CLIENTS, SERVERS};
+use measure::shape::Zone;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+use traffic::tcp::{Ends, Engine};
+use traffic::{Clock, ProbeFrame, ProbeStream, StreamedProbe, Transport};
+
+fn probe(destination_port: u16) -> ProbeFrame {
+    ProbeFrame {
+        from: Zone::Private,
+        source: Ipv4Addr::from(CLIENTS | 300).into(),
+        destination: Ipv4Addr::from(SERVERS | 300).into(),
+        transport: Transport::Udp,
+        source_port: 0,
+        destination_port,
+    }
+}
+
+/// Rules that allow one port, and always 3000.
+fn rules(allowed: u16) -> String {
+    format!(
+        "chain forward {{ type filter hook forward priority 0; policy drop; udp dport {allowed} accept; udp dport 3000 accept; }}"
+    )
+}
+
+/// Arrived and sent, of the probe with this number.
+fn counts(probes: &[&StreamedProbe], which: usize) -> (usize, usize) {
+    let of = |wanted: &dyn Fn(&&&StreamedProbe) -> bool| probes.iter().filter(wanted).count();
+    (of(&|p| p.which == which && p.arrived), of(&|p| p.which == which))
+}
+
+/// The stream needs a moment to have something to tell; how long it is decides nothing.
+fn let_it_run(begun: Instant, upto: Duration) {
+    while begun.elapsed() < upto {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn a_stream_sees_when_rules_change() {
+    let bed = Bed::routed();
+    let mut engine = Engine::load(10).unwrap();
+    let _ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
+    bed.set_rules(&rules(1000));
+    let probes = [probe(1000), probe(2000), probe(3000), probe(4000)];
+    let stream = ProbeStream::start(&bed.client, &bed.server, &probes, Duration::from_millis(1)).unwrap();
+    let begun = Instant::now();
+    let_it_run(begun, Duration::from_millis(50));
+    let before = Clock::now_ns();
+    bed.set_rules(&rules(2000));
+    let after = Clock::now_ns();
+    let_it_run(begun, Duration::from_millis(400));
+    let seen = stream.finish().unwrap();
+    // A probe is stamped just before it goes out: those of the last moment before the change may meet either.
+    let margin = 20_000_000;
+    let old: Vec<_> = seen.iter().filter(|p| p.sent_ns + margin < before).collect();
+    let new: Vec<_> = seen.iter().filter(|p| p.sent_ns > after).collect();
+    for (rules, allowed, forbidden) in [(&old, 0, 1), (&new, 1, 0)] {
+        let (arrived, sent) = counts(rules, allowed);
+        assert!(sent > 0 && arrived == sent, "allowed: {arrived} of {sent}");
+        assert_eq!(counts(rules, forbidden).0, 0, "forbidden");
+        let (arrived, sent) = counts(rules, 2);
+        assert_eq!(arrived, sent, "what both allow always arrives");
+        assert_eq!(counts(rules, 3).0, 0, "what both forbid never does");
+    }
+}
