@@ -129,6 +129,8 @@ pub enum Metric {
     FrameRate,
     /// Share of the connections that survived resets.
     Surviving,
+    /// Share of the connections that a legitimate reset closed.
+    ClosedByReset,
     /// Seconds from the order to replace a policy until the new one holds.
     ReplacementTime,
     /// Connections that failed while a policy was replaced.
@@ -156,7 +158,7 @@ impl Metric {
             Metric::ConcurrentConnections | Metric::Established | Metric::ReplacementFailures => {
                 "connections"
             }
-            Metric::Failures | Metric::Surviving => "ratio",
+            Metric::Failures | Metric::Surviving | Metric::ClosedByReset => "ratio",
             Metric::EstablishmentTime | Metric::TeardownTime => "ns",
             Metric::FrameRate => "frames/s",
             Metric::Memory => "bytes",

@@ -154,7 +154,7 @@ fn marks_of_values(cell: &Cell, metric: Metric, values: &[f64], finished: usize)
 fn unstable(metric: Metric, values: &[f64]) -> Option<Mark> {
     let of = match metric {
         Metric::Loss => Some("frames"),
-        Metric::Failures | Metric::Surviving => Some("connections"),
+        Metric::Failures | Metric::Surviving | Metric::ClosedByReset => Some("connections"),
         _ => None,
     };
     let difference = match of {

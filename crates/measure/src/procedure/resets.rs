@@ -32,7 +32,11 @@ impl Resets {
 
 /// The value of a kind that could not be had.
 pub(super) fn lost(kind: ResetKind, marks: Vec<Mark>) -> Measured {
-    Measured::lost(Metric::Surviving, marks).at("resets", kind.name())
+    Measured::lost(metric(kind), marks).at("resets", kind.name())
+}
+
+fn metric(kind: ResetKind) -> Metric {
+    if kind == ResetKind::Legitimate { Metric::ClosedByReset } else { Metric::Surviving }
 }
 
 impl Method for Resets {
@@ -65,8 +69,9 @@ fn measured(kind: ResetKind, outcome: &TrialOutcome) -> Measured {
         return lost(kind, vec![mark(MarkKind::Note, "no connection was open when the resets were due")]);
     };
     let surviving = alive as f64 / open as f64;
+    let value = if kind == ResetKind::Legitimate { 1.0 - surviving } else { surviving };
     let detail =
         format!("{sent} resets against {open} connections, {forwarded} of which arrived at the other end");
-    Measured::found(Metric::Surviving, surviving, vec![outcome.clone()], vec![mark(MarkKind::Note, detail)])
+    Measured::found(metric(kind), value, vec![outcome.clone()], vec![mark(MarkKind::Note, detail)])
         .at("resets", kind.name())
 }

@@ -114,8 +114,8 @@ pub struct SteadySpec {
     pub flood: Option<FloodTime>,
 }
 
-/// Resets against open connections (EANTC 2001). Yields `Surviving` with the extra factor `resets`: all should survive
-/// `outside-window` and `inside-window`, and none `legitimate`.
+/// Resets against open connections (EANTC 2001). Yields `Surviving` with the extra factor `resets` (`outside-window`,
+/// `inside-window`), and `ClosedByReset` with `legitimate`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ResetsSpec {
     /// Connections.

@@ -304,7 +304,7 @@ fn resets_forged_and_legitimate() {
     let expected = [
         ("outside-window", Metric::Surviving, 0.75),
         ("inside-window", Metric::Surviving, 0.75),
-        ("legitimate", Metric::Surviving, 0.0),
+        ("legitimate", Metric::ClosedByReset, 1.0),
     ];
     assert_eq!(found, expected);
     assert!(measured[0].marks[0].detail.starts_with("4000 resets against 1000 connections"));
