@@ -17,7 +17,7 @@ use traffic::tcp::{
     Answer, Close, Ends, IllegalPlan, Message, Opening, Order, Ports, Side, TcpPhase, TcpPlan, TcpReading,
     TcpWatch,
 };
-use traffic::{Clock, FIRST_HOST, ProbeFrame, ProbeStream};
+use traffic::{Clock, FIRST_HOST, ProbeStream};
 
 /// The port that servers listen on.
 const SERVER_PORT: u16 = 80;
@@ -144,7 +144,7 @@ impl SessionRig {
         let threads = self.station.running.firewall_threads();
         let cpu = CpuSnapshot::take(&threads).map_err(broken)?;
         let clocks = (Clock::wall_ns(), Clock::now_ns());
-        let mut watch = Follower::new(&self.station.shared.interrupt);
+        let mut watch = Follower::new(self.station.shared.interrupt.clone());
         let done = self.run(&plan, request, &mut watch)?;
         let cpu_use = CpuSnapshot::take(&threads).map_err(broken)?.since(&cpu);
         let mut faults = Vec::new();
@@ -153,7 +153,7 @@ impl SessionRig {
         }
         let mut sessions = done.last.outcome();
         sessions.resets = done.resets;
-        sessions.replacement = done.replacement;
+        sessions.replacement = done.replacement.clone();
         let seconds = watch.seconds.max(plan.seconds());
         Ok(TrialOutcome {
             seconds,
@@ -179,7 +179,7 @@ impl SessionRig {
         &mut self,
         plan: &TcpPlan,
         request: &TrialRequest,
-        watch: &mut Follower<'_>,
+        watch: &mut Follower,
     ) -> Result<Done, RigError> {
         if let Some(after) = request.replace_after_seconds {
             return self.run_and_replace(plan, after, watch);
@@ -208,7 +208,7 @@ impl SessionRig {
         &mut self,
         plan: &TcpPlan,
         after: f64,
-        watch: &mut Follower<'_>,
+        watch: &mut Follower,
     ) -> Result<Done, RigError> {
         let ports = self.ports.as_ref().ok_or_else(no_ports)?;
         let engine = self.station.shared.sessions()?;
@@ -319,20 +319,20 @@ fn ledger(done: &Done, sessions: &SessionOutcome) -> Ledger {
 }
 
 /// Follows a trial: seconds and interruptions.
-struct Follower<'a> {
-    interrupt: &'a Interrupt,
+struct Follower {
+    interrupt: Interrupt,
     last: Option<TcpReading>,
     samples: Vec<SecondSample>,
     seconds: f64,
 }
 
-impl<'a> Follower<'a> {
-    fn new(interrupt: &'a Interrupt) -> Self {
+impl Follower {
+    fn new(interrupt: Interrupt) -> Self {
         Self { interrupt, last: None, samples: Vec::new(), seconds: 0.0 }
     }
 }
 
-impl TcpWatch for Follower<'_> {
+impl TcpWatch for Follower {
     fn interrupted(&self) -> bool {
         self.interrupt.asked()
     }
