@@ -198,7 +198,7 @@ impl Levels {
             Factor::Stateful => self.stateful().to_string(),
             Factor::Nat => self.nat.to_string(),
             Factor::Lists => self.lists.to_string(),
-            Factor::ListSets => self.list_sets().to_string(),
+            Factor::ListSets => self.list_sets.to_string(),
             Factor::Countries => self.countries.to_string(),
             Factor::Transactions => self.sessions.transactions.to_string(),
             Factor::Answer => self.sessions.answer_bytes.to_string(),

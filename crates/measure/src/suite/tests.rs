@@ -235,15 +235,16 @@ fn published_figures_stand_beside_cells_that_ship() {
         let figures = published::load(printed).expect("the name exists");
         for row in figures.rows.iter().filter(|row| row.test.is_some()) {
             // A report's figures may stand beside several suites.
-            let found = suites.iter().filter(|suite| suite.published.as_deref() == Some(printed)).any(|suite| {
-                let options = Options { profile: Some(Profile::Full), ..Options::default() };
-                let plan = Plan::new(suite, &options).expect("a plan");
-                plan.cells.iter().any(|planned| {
-                    let mut factors = planned.cell.factors.clone();
-                    factors.insert("cores".into(), planned.cell.cores.to_string());
-                    figures.beside(&planned.cell.test, &factors).any(|other| other == row)
-                })
-            });
+            let found =
+                suites.iter().filter(|suite| suite.published.as_deref() == Some(printed)).any(|suite| {
+                    let options = Options { profile: Some(Profile::Full), ..Options::default() };
+                    let plan = Plan::new(suite, &options).expect("a plan");
+                    plan.cells.iter().any(|planned| {
+                        let mut factors = planned.cell.factors.clone();
+                        factors.insert("cores".into(), planned.cell.cores.to_string());
+                        figures.beside(&planned.cell.test, &factors).any(|other| other == row)
+                    })
+                });
             assert!(found, "{printed}: {} {:?} stands beside no cell", row.place, row.beside);
         }
     }
