@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /* xdp-redirect: the least that a forwarder can do, and so the physical limit of this machine. It finds the zone of the
- * destination among two or three prefixes, rewrites the Ethernet addresses, takes one from the TTL or hop limit,
+ * destination among its prefixes, those of two or three zones and the attackers', rewrites the Ethernet addresses, takes one from the TTL or hop limit,
  * and redirects. No rules, no state, no neighbours to look up. What it does not forward it counts.
  */
 #include <linux/bpf.h>
@@ -9,14 +9,14 @@
 #include <bpf/bpf_endian.h>
 #include "net/headers.h"
 
-#define MAX_ZONES 3
+#define MAX_ZONES 4 /* the attackers count as one, the last */
 #define ADDRESS_WORDS 3 /* both Ethernet addresses of a frame, in words of 32 bits */
 
 /* Where frames to a prefix go. Addresses are in network order, as the frame has them. */
 struct zone {
 	__u32 v4;
 	__u32 v4_mask;
-	__u32 v6[2]; /* every zone's IPv6 prefix is a /64 */
+	__u32 v6[2]; /* every zone's IPv6 prefix is a /64, or alone in one */
 	__u32 ifindex;
 	__u32 addresses[ADDRESS_WORDS]; /* the zone's, then the firewall's, as they begin a frame */
 };

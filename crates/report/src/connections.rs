@@ -2,7 +2,7 @@
 //! fate, their times, illegal traffic, floods, resets, replaced policies, and what the policy took. Pure.
 
 use crate::table::{Cell, Head, Row, Table};
-use crate::view::{Setting, Test};
+use crate::view::{self, Setting, Test};
 use crate::{level, units};
 use measure::results::{LatencySummary, Metric, Point};
 use measure::sessions::{SessionOutcome, SessionTimes};
@@ -46,7 +46,7 @@ fn entries<'a>(test: &'a Test<'_>) -> (Vec<String>, Vec<Entry<'a>>) {
         for point in setting.points.iter().copied() {
             let Some(sessions) = &point.sessions else { continue };
             let told = |(s, p, o): &(&Setting<'_>, &Point, &SessionOutcome)| {
-                s.levels == setting.levels && p.dut == point.dut && *o == sessions
+                without_phase(s) == without_phase(setting) && p.dut == point.dut && *o == sessions
             };
             if !kept.iter().any(told) {
                 kept.push((setting, point, sessions));
@@ -68,13 +68,19 @@ fn entries<'a>(test: &'a Test<'_>) -> (Vec<String>, Vec<Entry<'a>>) {
     (corner, kept.into_iter().map(entry).collect())
 }
 
+/// What tells trials apart: the stretches of a trial have one outcome.
+fn without_phase<'s>(setting: &'s Setting<'_>) -> Vec<(&'s String, &'s String)> {
+    setting.levels.iter().filter(|(name, _)| *name != view::PHASE).collect()
+}
+
 fn varying(kept: &[(&Setting<'_>, &Point, &SessionOutcome)]) -> Vec<String> {
     let names: BTreeSet<&String> = kept.iter().flat_map(|(s, ..)| s.levels.keys()).collect();
     let differs = |name: &&String| {
         let levels: BTreeSet<Option<&String>> = kept.iter().map(|(s, ..)| s.levels.get(*name)).collect();
         levels.len() > 1
     };
-    let mut names: Vec<String> = names.into_iter().filter(differs).cloned().collect();
+    let trials = names.into_iter().filter(|name| *name != view::PHASE);
+    let mut names: Vec<String> = trials.filter(differs).cloned().collect();
     names.sort_by_key(|f| level::column_rank(f));
     names
 }

@@ -17,7 +17,14 @@ impl Level {
     pub(crate) fn of(factor: &str, text: &str) -> Self {
         let mean_bytes =
             || FrameMix::parse(text).ok().filter(|_| factor == "frame").map(|mix| mix.mean_bytes());
-        let number = number(text).or_else(mean_bytes);
+        // Stretches of a trial are told in the order of time.
+        let stretch = || {
+            ["before", "during", "after"]
+                .iter()
+                .position(|s| factor == "phase" && *s == text)
+                .map(|i| i as f64)
+        };
+        let number = number(text).or_else(mean_bytes).or_else(stretch);
         Self {
             has_no_number: number.is_none(),
             millis: number.map_or(0, |n| (n * 1000.0) as i64),
@@ -134,9 +141,34 @@ pub(crate) fn phrase(factor: &str, level: &str) -> String {
         "transactions" => plural("transaction"),
         "order" => format!("{shown} order"),
         "illegal" if shown == "none" => "no illegal traffic".into(),
-        "illegal" => format!("{shown} illegal"),
+        "illegal" => match shown.split_once(':') {
+            Some((share, kinds)) => format!("{share} illegal by {}", kinds.replace(',', ", ")),
+            None => format!("{shown} illegal"),
+        },
         "attack" if level == "none" => "no flood".into(),
-        "attack" => format!("{shown} flood"),
+        "attack" => match shown.split_once(':') {
+            Some((kind, rest)) => format!("{kind} flood of {}/s", rest.split(':').next().unwrap_or(rest)),
+            None => format!("{shown} flood"),
+        },
+        "phase" => format!("{shown} the flood"),
+        "answer" => format!("{shown}-byte answers"),
+        "hold" => format!("held open {shown} s"),
+        "reuse" => format!("ports rest {shown} s"),
+        "list_sets" => {
+            if level == "1" {
+                "1 list".into()
+            } else {
+                format!("{shown} lists")
+            }
+        }
+        "fragments" => {
+            if level == "1" {
+                "whole".into()
+            } else {
+                format!("in {shown} fragments")
+            }
+        }
+        "close" if level == "hold" => "not closed".into(),
         "resets" if level == "none" => "no resets".into(),
         "resets" => format!("{shown} resets"),
         "countries" if matches!(level, "0" | "none" | "false") => "no country table".into(),
@@ -224,6 +256,11 @@ mod tests {
             ("order", "random", "random order"),
             ("illegal", "0.8", "80 % illegal"),
             ("illegal", "0", "no illegal traffic"),
+            ("illegal", "80%:address,port", "80% illegal by address, port"),
+            ("illegal", "none", "no illegal traffic"),
+            ("attack", "syn:66485", "syn flood of 66485/s"),
+            ("phase", "during", "during the flood"),
+            ("answer", "1", "1-byte answers"),
             ("attack", "syn", "syn flood"),
             ("attack", "none", "no flood"),
             ("resets", "inside-window", "inside-window resets"),

@@ -188,11 +188,11 @@ pub(crate) fn metric_name(metric: Metric) -> &'static str {
         Metric::TeardownTime => "Teardown time",
         Metric::FrameRate => "Frame rate",
         Metric::Surviving => "Connections surviving resets",
+        Metric::ClosedByReset => "Connections closed by their reset",
         Metric::ReplacementTime => "Policy replacement time",
         Metric::ReplacementFailures => "Connections lost to a replacement",
         Metric::PolicyLoadTime => "Policy load time",
         Metric::Memory => "Memory of the tables",
-        Metric::ClosedByReset => "Connections closed by a legitimate reset",
     }
 }
 
@@ -245,10 +245,10 @@ pub(crate) fn metric_sentence(metric: Metric) -> &'static str {
         }
         Metric::FrameRate => "Frames a second that client and server received together.",
         Metric::Surviving => {
-            "The share of the open connections that still answered after resets were sent against them: all should."
+            "The share of the open connections that still answered after resets with wrong sequence numbers were sent against them: all should."
         }
         Metric::ClosedByReset => {
-            "The share of the open connections that nothing got through any more after their own client had reset them."
+            "The share of the open connections through which nothing passed any more after their own client had reset them: all should be closed."
         }
         Metric::ReplacementTime => {
             "The time from the order to replace the policy to the last packet that the old policy judged."

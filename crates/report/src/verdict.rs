@@ -57,7 +57,7 @@ pub(crate) fn main_metric(view: &View<'_>) -> Option<Metric> {
 pub(crate) fn ranking<'a>(setting: &Setting<'a>) -> Vec<&'a Point> {
     let mut points = setting.points.clone();
     points.sort_by(|a, b| match (a.valid, b.valid) {
-        (true, true) if setting.more_is_better() => b.value.total_cmp(&a.value),
+        (true, true) if units::more_is_better(setting.metric) => b.value.total_cmp(&a.value),
         (true, true) => a.value.total_cmp(&b.value),
         (false, false) => Ordering::Equal,
         (valid, _) => {
@@ -94,10 +94,7 @@ fn fastest(setting: &Setting<'_>) -> String {
     let usable: Vec<&Point> = ranking(setting).into_iter().filter(|p| p.valid).collect();
     let firewalls: Vec<&Point> =
         usable.iter().copied().filter(|p| Role::of(&p.dut) == Role::Firewall).collect();
-    let best_text = match setting.metric {
-        Metric::Surviving if !setting.more_is_better() => "closes the most connections on legitimate resets",
-        metric => superlative(metric),
-    };
+    let best_text = superlative(setting.metric);
     let (Some(best), second) = (firewalls.first(), firewalls.get(1)) else {
         return match usable.iter().find(|p| Role::of(&p.dut) == Role::Forwarder).or(usable.first()) {
             Some(p) => format!("No firewall has a valid value; {} reached {} ({place}).", p.dut, shown(p)),
@@ -181,7 +178,7 @@ fn compared(setting: &Setting<'_>, ratio: &Ratio, reference: &str, bound: bool) 
         );
     }
     let at_least = if bound { "at least " } else { "" };
-    let better = (ratio.value > 1.0) == setting.more_is_better();
+    let better = (ratio.value > 1.0) == units::more_is_better(setting.metric);
     let word = if better { "better" } else { "worse" };
     format!(
         "is {word}: {at_least}{} times the {noun} of {reference} (95 % interval {interval})",
@@ -211,7 +208,9 @@ fn tally(view: &View<'_>, metric: Metric, dut: &str, reference: &str) -> Option<
         match (view::told_apart(point, other), setting.ratio(dut, reference)) {
             (None, _) => unusable += 1,
             (Some(false), _) => alike += 1,
-            (_, ratio) if ratio.map_or(more, |r| r.value > 1.0) == setting.more_is_better() => better += 1,
+            (_, ratio) if ratio.map_or(more, |r| r.value > 1.0) == units::more_is_better(setting.metric) => {
+                better += 1
+            }
             _ => worse += 1,
         }
     }

@@ -3,9 +3,8 @@
 
 use crate::level::{self, Level};
 use crate::ratio::{self, Ratio};
-use crate::units;
 use measure::results::{LatencySummary, Mark, MarkKind, Metric, Point, Results};
-use measure::sessions::{ResetKind, SessionOutcome, SessionTimes};
+use measure::sessions::{SessionOutcome, SessionTimes};
 use measure::shape::Placement;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -71,12 +70,6 @@ impl<'a> Setting<'a> {
             return None;
         }
         ratio::of_points(self.point(dut)?, self.point(reference)?)
-    }
-
-    /// Whether more is better here. Of legitimate resets no connection should survive.
-    pub(crate) fn more_is_better(&self) -> bool {
-        let legitimate = self.levels.values().any(|l| l == ResetKind::Legitimate.name());
-        units::more_is_better(self.metric) && !(self.metric == Metric::Surviving && legitimate)
     }
 
     /// Whether its points are of connections, not of frames.
@@ -376,6 +369,7 @@ pub(crate) const fn of_connections(point: &Point) -> bool {
                 | Metric::TeardownTime
                 | Metric::FrameRate
                 | Metric::Surviving
+                | Metric::ClosedByReset
                 | Metric::ReplacementTime
                 | Metric::ReplacementFailures
         )
@@ -391,10 +385,18 @@ pub(crate) fn told_apart(a: &Point, b: &Point) -> Option<bool> {
     Some(ratio::of_points(a, b).map_or(apart, |r| r.differs()))
 }
 
-/// Whether two points of a firewall tell of the same trials: several metrics may come from one.
+/// The factor that tells stretches of one trial apart: before, during and after a flood.
+pub(crate) const PHASE: &str = "phase";
+
+/// Whether two points of a firewall tell of the same trials: several metrics may come from one, and several stretches.
 pub(crate) fn same_trials(a: &Point, b: &Point) -> bool {
-    (&a.dut, &a.factors, a.cores, a.placement) == (&b.dut, &b.factors, b.cores, b.placement)
+    let factors = |p: &'_ Point| -> Vec<(String, String)> {
+        let told = p.factors.iter().filter(|(name, _)| *name != PHASE);
+        told.map(|(name, level)| (name.clone(), level.clone())).collect()
+    };
+    (&a.dut, a.cores, a.placement) == (&b.dut, b.cores, b.placement)
         && a.ledger == b.ledger
+        && factors(a) == factors(b)
         && a.trials == b.trials
 }
 
@@ -403,7 +405,9 @@ pub(crate) fn load_unit(point: &Point) -> &'static str {
     let held = |s: &SessionOutcome| s.verified.is_some() || s.resets.is_some();
     match point.metric {
         Metric::BackToBack => "frames",
-        Metric::ConcurrentConnections | Metric::Surviving => "connections",
+        Metric::ConcurrentConnections | Metric::Established | Metric::Surviving | Metric::ClosedByReset => {
+            "connections"
+        }
         _ if point.sessions.as_ref().is_some_and(held) => "connections",
         _ if of_connections(point) => "connections/s",
         _ => "frames/s",

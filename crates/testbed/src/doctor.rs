@@ -34,11 +34,12 @@ pub struct Check {
     pub remedy: String,
 }
 
-/// Looks at everything, the most fundamental first. Takes about a tenth of a second.
+/// Looks at everything, the most fundamental first. Takes a few tenths of a second.
 pub fn examine() -> Vec<Check> {
     let mut checks = vec![root(), kernel(), bpf_jit(), btf(), namespaces(), native_xdp()];
     checks.extend(programs());
-    checks.extend([tracing(), cores(), memory(), locked_memory(), connections(), token_bucket()]);
+    checks.extend([tracing(), cores(), memory(), memory_for_lists(), locked_memory(), connections()]);
+    checks.extend([strict_connections(), nft_sets(), ipset_sets(), token_bucket()]);
     checks.extend([isolated(), governor(), load(), stolen()]);
     checks.extend(
         DRIVERS
@@ -186,6 +187,52 @@ fn token_bucket() -> Check {
     }
 }
 
+/// A set of each kind that policies use, and a rule that looks at state.
+fn nft_sets() -> Check {
+    const TABLE: &str = "add table inet doctor\n\
+                         add set inet doctor listed { type ipv4_addr; size 16; }\n\
+                         add set inet doctor countries { type ipv4_addr; flags interval; }\n\
+                         add chain inet doctor forward { type filter hook forward priority filter; }\n\
+                         add rule inet doctor forward ip saddr @listed drop\n\
+                         add rule inet doctor forward ip saddr != @countries drop\n\
+                         add rule inet doctor forward ct state invalid drop\n";
+    let tried = || program::run_with_input("nft", &["-f", "-"], TABLE).map(drop);
+    attempt(
+        "nftables: state and sets",
+        tried,
+        "policies cannot be loaded into nftables",
+        "install nftables; use a kernel with NF_TABLES_INET, NFT_CT and NF_CONNTRACK",
+    )
+}
+
+fn ipset_sets() -> Check {
+    const SETS: &str = "create doctor_list hash:ip\ncreate doctor_table hash:net\n\
+                        destroy doctor_list\ndestroy doctor_table\n";
+    attempt(
+        "ipset: hash:ip and hash:net",
+        || program::run_with_input("ipset", &["restore"], SETS).map(drop),
+        "lists and country tables cannot be loaded into ipset",
+        "install ipset; use a kernel with IP_SET_HASH_IP, IP_SET_HASH_NET and NETFILTER_XT_SET",
+    )
+}
+
+/// Tries something in a namespace without which less can be measured.
+fn attempt(
+    what: &'static str,
+    work: impl FnOnce() -> Result<(), TestbedError> + Send,
+    effect: &str,
+    remedy: &str,
+) -> Check {
+    if !is_root() {
+        return good(what, "not tried without root")
+            .limited("nothing can be said about it", "run doctor with sudo");
+    }
+    match try_in_namespace(work) {
+        Ok(()) => good(what, "yes"),
+        Err(error) => good(what, error.to_string()).limited(effect, remedy),
+    }
+}
+
 /// Runs `work` in a namespace that has no name and is gone afterwards.
 fn try_in_namespace(work: impl FnOnce() -> Result<(), TestbedError> + Send) -> Result<(), TestbedError> {
     use nix::sched::{CloneFlags, unshare};
@@ -255,6 +302,30 @@ fn memory() -> Check {
     check.limited("tests with millions of flows or list entries may fail", "use a machine with 4 GiB or more")
 }
 
+/// What 30 million listed addresses take in nftables, the larger of the two (docs/design/kernel-facts.md), with room for
+/// `nft` itself and for the list that takes another's place.
+fn memory_for_lists() -> Check {
+    const ENOUGH: u64 = 6 << 30;
+    let what = "memory for 30 million listed addresses";
+    let Some(bytes) = available_bytes() else {
+        return good(what, "unknown: /proc/meminfo has no MemAvailable");
+    };
+    let check = good(what, format!("{:.1} GiB available", bytes as f64 / f64::from(1 << 30)));
+    if bytes >= ENOUGH {
+        return check;
+    }
+    check.limited(
+        "the longest lists may not fit, least of all where one replaces another",
+        "use a machine with 6 GiB or more to spare, or test with shorter lists",
+    )
+}
+
+fn available_bytes() -> Option<u64> {
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    let row = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(row.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
 /// Since Linux 5.11 BPF memory is charged to the control group, and the limit does not matter.
 fn locked_memory() -> Check {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
@@ -273,6 +344,16 @@ fn connections() -> Check {
         None => good("connection table", "not there")
             .limited("firewalls with state cannot be tested", "modprobe nf_conntrack"),
     }
+}
+
+/// What policies for TCP need of connection tracking: that it can be told not to take up connections in the middle.
+fn strict_connections() -> Check {
+    let what = "strict TCP connections";
+    if Path::new("/proc/sys/net/netfilter/nf_conntrack_tcp_loose").exists() {
+        return good(what, "possible");
+    }
+    good(what, "nf_conntrack_tcp_loose is not there")
+        .limited("stateful policies for TCP cannot be tested", "modprobe nf_conntrack")
 }
 
 fn isolated() -> Check {
@@ -365,7 +446,9 @@ mod tests {
         if !is_root() {
             return;
         }
-        for check in [namespaces(), native_xdp(), token_bucket()] {
+        for check in
+            [namespaces(), native_xdp(), token_bucket(), nft_sets(), ipset_sets(), strict_connections()]
+        {
             assert_eq!(check.severity, Severity::Good, "{check:?}");
         }
     }

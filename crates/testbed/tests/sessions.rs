@@ -163,6 +163,30 @@ fn attackers_pass_where_they_are_admitted() {
 }
 
 #[test]
+fn forwarders_know_the_way_to_attackers() {
+    for name in ["linux", "xdp-redirect"] {
+        for zones in [ZoneForm::Two, ZoneForm::Three] {
+            with_firewall(name, zones, &plain(), |_, running, policy, prober| {
+                for reset in [false, true] {
+                    if reset {
+                        running.reset().unwrap();
+                    }
+                    for (attacker, reply) in [("10.255.0.1", "IPv4"), ("2001:2:1::ff:1", "IPv6")] {
+                        let to = SocketAddr::new(attacker.parse().unwrap(), 5000);
+                        let probes = policy.probes();
+                        let reply =
+                            probes.iter().find(|p| p.name.starts_with("reply,") && p.name.ends_with(reply));
+                        let answer =
+                            Probe { destination: to, destination_on_arrival: to, ..reply.unwrap().clone() };
+                        assert!(prober.try_with_fence(&probes, &answer).is_some(), "{name} {zones:?}: {to}");
+                    }
+                }
+            });
+        }
+    }
+}
+
+#[test]
 fn lists_and_tables_forbid_what_rules_would_allow() {
     for name in ["nftables", "ipset"] {
         for (rules, lists, allowed_subnets) in [(0, 1, 0), (0, 2, 100), (3, 1, 0), (3, 3, 0), (3, 3, 2000)] {

@@ -175,8 +175,20 @@ pub(crate) fn udp_checksum_wanted(shape: &TrafficShape) -> u32 {
 pub enum Transport {
     /// A datagram.
     Udp,
-    /// A segment with the SYN flag set and the stamp as its data.
-    TcpSyn,
+    /// A segment with the stamp as its data.
+    Tcp {
+        /// Sequence number.
+        sequence: u32,
+        /// Acknowledgement number.
+        acknowledgement: u32,
+        /// Byte 13 of the header (RFC 9293 section 3.1).
+        flags: u8,
+    },
+}
+
+impl Transport {
+    /// The first segment of a connection.
+    pub const SYN: Self = Self::Tcp { sequence: 1, acknowledgement: 0, flags: 0x02 };
 }
 
 /// One frame that proves a policy: it must arrive, or it must not.
@@ -245,7 +257,7 @@ impl ProbeFrame {
     fn protocol(&self) -> u8 {
         match self.transport {
             Transport::Udp => PROTOCOL_UDP,
-            Transport::TcpSyn => PROTOCOL_TCP,
+            Transport::Tcp { .. } => PROTOCOL_TCP,
         }
     }
 
@@ -260,9 +272,11 @@ impl ProbeFrame {
                 bytes.extend_from_slice(&[0, 0]);
                 6
             }
-            Transport::TcpSyn => {
-                // Sequence 1, acknowledgement 0, five words, SYN, window 8192, checksum, no urgent data.
-                bytes.extend_from_slice(&[0, 0, 0, 1, 0, 0, 0, 0, 0x50, 0x02, 0x20, 0, 0, 0, 0, 0]);
+            Transport::Tcp { sequence, acknowledgement, flags } => {
+                bytes.extend_from_slice(&sequence.to_be_bytes());
+                bytes.extend_from_slice(&acknowledgement.to_be_bytes());
+                // Five words, flags, window 8192, checksum, no urgent data.
+                bytes.extend_from_slice(&[0x50, flags, 0x20, 0, 0, 0, 0, 0]);
                 16
             }
         };
@@ -352,7 +366,7 @@ mod tests {
             v6_prefix: [0; 16],
         };
         for (source, destination) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
-            for transport in [Transport::Udp, Transport::TcpSyn] {
+            for transport in [Transport::Udp, Transport::SYN] {
                 let probe = ProbeFrame {
                     from: Zone::Private,
                     source: source.parse().unwrap(),

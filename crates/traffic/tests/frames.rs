@@ -192,7 +192,7 @@ fn probe(source: &str, destination: &str, transport: Transport) -> ProbeFrame {
 
 fn probes() -> Vec<ProbeFrame> {
     let (v4, v6) = (("198.18.1.0", "198.19.2.1"), ("2001:2:0:1::100", "2001:2:0:2::201"));
-    [Transport::Udp, Transport::TcpSyn]
+    [Transport::Udp, Transport::SYN]
         .into_iter()
         .flat_map(|transport| [probe(v4.0, v4.1, transport), probe(v6.0, v6.1, transport)])
         .collect()
@@ -212,7 +212,7 @@ fn probes_are_valid_frames() {
         let seen = parse(frame);
         assert_eq!((seen.source, seen.destination), (probe.source, probe.destination));
         assert_eq!((seen.source_port, seen.destination_port), (probe.source_port, probe.destination_port));
-        assert_eq!(seen.syn, probe.transport == Transport::TcpSyn);
+        assert_eq!(seen.syn, probe.transport == Transport::SYN);
         assert_eq!(seen.payload_bytes, traffic::STAMP_BYTES);
         assert_ne!(seen.transport_checksum, 0, "probes always carry a checksum");
     }

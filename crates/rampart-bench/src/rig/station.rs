@@ -6,7 +6,7 @@ use measure::shape::{Placement, Setup};
 use measure::trial::RigError;
 use testbed::bed::{Bed, BedSpec, CoreSplit};
 use testbed::dut::{self, ExternalBed, Running};
-use testbed::policy::{Expect, PolicySpec, Probe, Protocol};
+use testbed::policy::{Expect, PolicySpec, Probe};
 use traffic::{Arrival, Port, Ports, ProbeFrame, Transport};
 
 /// Firewalls that only forward: they stand beside the others as the limits of what a firewall could reach.
@@ -254,9 +254,13 @@ pub(super) fn probe_frame(probe: &Probe) -> ProbeFrame {
         from: probe.lane.from,
         source: probe.source.ip(),
         destination: probe.destination.ip(),
-        transport: match probe.protocol {
-            Protocol::Tcp => Transport::TcpSyn,
-            _ => Transport::Udp,
+        transport: match probe.segment {
+            Some(segment) => Transport::Tcp {
+                sequence: segment.sequence(),
+                acknowledgement: segment.acknowledgement(),
+                flags: segment.flags(),
+            },
+            None => Transport::Udp,
         },
         source_port: probe.source.port(),
         destination_port: probe.destination.port(),

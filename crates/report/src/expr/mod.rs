@@ -137,7 +137,7 @@ const FIELDS: [(&str, Field); 15] = [
     ("retransmitted", Field::Retransmitted),
 ];
 
-const METRICS: [Metric; 22] = [
+const METRICS: [Metric; 23] = [
     Metric::Throughput,
     Metric::Goodput,
     Metric::Loss,
@@ -156,6 +156,7 @@ const METRICS: [Metric; 22] = [
     Metric::TeardownTime,
     Metric::FrameRate,
     Metric::Surviving,
+    Metric::ClosedByReset,
     Metric::ReplacementTime,
     Metric::ReplacementFailures,
     Metric::PolicyLoadTime,

@@ -203,8 +203,7 @@ fn dot(point: &Point, x: f64) -> Dot {
 }
 
 fn describe(panel: &Panel<'_, '_>, labels: &[String], x: &str) -> String {
-    let more = panel.settings.iter().all(|s| s.more_is_better());
-    let better = if more { "Higher is better" } else { "Lower is better" };
+    let better = if units::more_is_better(panel.metric) { "Higher is better" } else { "Lower is better" };
     let ends = match (labels.first(), labels.last()) {
         (Some(first), Some(last)) => format!(" from {first} to {last}"),
         _ => String::new(),
@@ -238,7 +237,7 @@ fn place_or(test: &str, place: String) -> String {
 /// One setting as bars, in the order of the ranking.
 pub(crate) fn bars(view: &View<'_>, setting: &Setting<'_>, place: &str, ids: &mut Ids) -> Option<Figure> {
     let title = format!("{}: {place}", units::metric_name(setting.metric));
-    let better = if setting.more_is_better() { "longer is better" } else { "shorter is better" };
+    let better = if units::more_is_better(setting.metric) { "longer is better" } else { "shorter is better" };
     let svg = Bars {
         id: ids.next(),
         title: title.clone(),

@@ -27,21 +27,29 @@ pub(super) fn of_block(view: &View<'_>, test: &Test<'_>, block: &Block<'_>, ids:
     if !view::has_own_trials(block.metric) {
         return Vec::new();
     }
-    let varying: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
+    let varying = block.varying().into_iter().map(|(name, _)| name).filter(|name| name != view::PHASE);
+    let varying: Vec<String> = varying.collect();
     let mut found = Vec::new();
     for setting in &block.settings {
         let place = verdict::place_among(setting, &varying);
         found.extend(match setting.of_connections() {
-            true => connections(view, setting, &place, &|p| told_before(test, block, p), ids),
+            true => connections(view, setting, &place, &|p| told_before(test, block, setting, p), ids),
             false => frames(view, setting, &place, ids),
         });
     }
     found
 }
 
-fn told_before(test: &Test<'_>, block: &Block<'_>, point: &measure::results::Point) -> bool {
-    let before = test.blocks.iter().take_while(|b| b.metric != block.metric);
-    before.flat_map(|b| &b.settings).flat_map(|s| &s.points).any(|p| p.valid && view::same_trials(p, point))
+fn told_before(
+    test: &Test<'_>,
+    block: &Block<'_>,
+    setting: &Setting<'_>,
+    point: &measure::results::Point,
+) -> bool {
+    let blocks = test.blocks.iter().take_while(|b| b.metric != block.metric);
+    let settings = block.settings.iter().take_while(|s| s.levels != setting.levels);
+    let mut before = blocks.flat_map(|b| &b.settings).chain(settings).flat_map(|s| &s.points);
+    before.any(|p| p.valid && view::same_trials(p, point))
 }
 
 /// One line over the seconds.
@@ -283,7 +291,8 @@ fn panel_title(test: &Test<'_>, course: &Course<'_>, lists: bool) -> String {
     let cores = point.cores.to_string();
     let levels =
         point.factors.iter().map(|(k, v)| (k.as_str(), v.as_str())).chain([("cores", cores.as_str())]);
-    let rest = level::phrases(levels.filter(|(k, _)| varying.contains(*k) && !is_list(k)));
+    let rest =
+        level::phrases(levels.filter(|(k, _)| varying.contains(*k) && !is_list(k) && *k != view::PHASE));
     let parts = [point.dut.clone(), rest];
     let told = parts.into_iter().skip(usize::from(!lists)).filter(|p| !p.is_empty());
     told.collect::<Vec<_>>().join(", ")

@@ -28,6 +28,10 @@ pub(super) fn sheets(view: &View<'_>, test: &Test<'_>, published: Option<&Publis
             Metric::Surviving => {
                 sheets.extend(by_firewall(view, block, "Connections surviving resets, share of those open"));
             }
+            Metric::ClosedByReset => {
+                let caption = "Connections closed by the reset of their own client, share of those open";
+                sheets.extend(by_firewall(view, block, caption));
+            }
             _ => {}
         }
     }

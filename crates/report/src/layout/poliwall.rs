@@ -22,7 +22,7 @@ pub(crate) struct Course<'a> {
 
 /// Every valid point of a test that has seconds of connections, one for each trial.
 pub(crate) fn courses<'a>(view: &View<'_>, test: &'a Test<'_>) -> Vec<Course<'a>> {
-    let varying: Vec<String> = test.varying().into_iter().collect();
+    let varying: Vec<String> = test.varying().into_iter().filter(|f| f != view::PHASE).collect();
     let mut courses: Vec<Course<'a>> = Vec::new();
     for setting in test.blocks.iter().flat_map(|b| &b.settings) {
         for point in setting.points.iter().copied().filter(|p| p.valid) {

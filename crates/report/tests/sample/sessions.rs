@@ -112,7 +112,8 @@ impl Builder {
     ) -> Point {
         let mut point = self.point(test, dut, cores, factors, metric, value, 0.02);
         point.factors = DEFAULTS.iter().chain(factors).map(|&(k, v)| (k.into(), v.into())).collect();
-        let held = matches!(metric, Metric::ConcurrentConnections | Metric::Surviving);
+        let held =
+            matches!(metric, Metric::ConcurrentConnections | Metric::Surviving | Metric::ClosedByReset);
         let attempted = if held { point.value } else { point.value * 10.0 } as u64;
         point.sessions = Some(outcome(attempted, 12, 40_000.0 + 60.0 * self.base(dut)));
         point.ledger = ledger_of(point.sessions.as_ref().expect("just set"));
@@ -185,11 +186,14 @@ impl Builder {
             _ => 1.0,
         };
         let factors = [("resets", kind.name()), ("connections", "10000")];
-        let mut point = self.connections("resets", dut, 1, &factors, Metric::Surviving, share);
+        let legitimate = kind == ResetKind::Legitimate;
+        let metric = if legitimate { Metric::ClosedByReset } else { Metric::Surviving };
+        let mut point = self.connections("resets", dut, 1, &factors, metric, share);
         let alive = (10_000.0 * share) as u64;
         let mut sessions = outcome(10_000, 0, 230e3);
         sessions.resets = Some(ResetOutcome { open: 10_000, sent: 20_000, forwarded: 10_000 - alive, alive });
         (point.ledger, point.sessions) = (ledger_of(&sessions), Some(sessions));
+        let share = if legitimate { 1.0 - share } else { share };
         (point.value, point.low, point.high, point.rounds) = (share, share, share, vec![share; 5]);
         self.results.points.push(point);
     }
@@ -221,7 +225,13 @@ impl Builder {
         sessions.attack =
             Some(AttackOutcome { offered: 664_850, sent: 664_850, forwarded: 612_004, answered: 610_977 });
         (point.ledger, point.sessions) = (ledger_of(&sessions), Some(sessions));
-        self.results.points.push(point);
+        // Each stretch has a value of its own, from the one trial.
+        for (phase, value) in [("before", 0.0), ("during", 0.117), ("after", 0.005)] {
+            let mut point = point.clone();
+            point.factors.insert("phase".into(), phase.into());
+            (point.value, point.low, point.high, point.rounds) = (value, value, value, vec![value; 5]);
+            self.results.points.push(point);
+        }
     }
 
     fn replacement(&mut self, dut: &str) {

@@ -4,7 +4,8 @@
 //! The firewall must be configured by its owner as the bed's addressing says ([`crate::layout`]): 198.18.0.1 and
 //! 2001:2:0:1::1 on the private side, 198.19.0.1 and 2001:2:0:2::1 on the hostile side, and routes to 198.18.0.0/16
 //! and 2001:2:0:1::/64 through 198.18.0.2 and 2001:2:0:1::2, to 198.19.0.0/17 and 2001:2:0:2::/64 through
-//! 198.19.0.2 and 2001:2:0:2::2. Those last addresses are put on the named interfaces for as long as the bed
+//! 198.19.0.2 and 2001:2:0:2::2. For floods it also routes 10.0.0.0/8 and 2001:2:1::/104, where attackers are, through the
+//! private side's. Those last addresses are put on the named interfaces for as long as the bed
 //! lives, so that the firewall's neighbour look-ups are answered; nothing else of the host is touched.
 
 use super::{Capabilities, Driver, Requirement, Running, admit};
@@ -127,7 +128,7 @@ impl Driver for External {
 
     /// Its owner may have given it any policy; the probes will tell.
     fn capabilities(&self) -> Capabilities {
-        Capabilities { three_zones: false, ..Capabilities::FIREWALL }
+        Capabilities { three_zones: false, replacement: false, ..Capabilities::FIREWALL }
     }
 
     fn set_up(&self, _bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {

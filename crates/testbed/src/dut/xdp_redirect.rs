@@ -5,10 +5,12 @@ use super::kernel::check_links;
 use super::{Capabilities, Driver, Requirement, Running, admit};
 use crate::bed::{Bed, FirewallSide};
 use crate::error::TestbedError;
-use crate::layout::{Mac, PortEnd, ZonePort};
+use crate::layout::{ATTACKERS_V4, ATTACKERS_V6, Mac, PortEnd, ZonePort};
 use crate::policy::PolicySpec;
+use ipnet::Ipv4Net;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+use measure::shape::Zone;
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 use std::net::Ipv6Addr;
@@ -82,13 +84,13 @@ fn attach(ports: &[ZonePort]) -> Result<Attached, TestbedError> {
     // The object has read-only globals, so the skeleton has them.
     #[expect(clippy::expect_used, reason = "generated from our own object")]
     let globals = globals.expect("read-only globals");
-    for (index, (port, end)) in firewall_ends(ports).enumerate() {
+    for (index, way) in ways(ports).into_iter().enumerate() {
         let zone = &mut globals.zones[index];
-        zone.v4 = u32::from_ne_bytes(port.addresses.v4.network().octets());
-        zone.v4_mask = u32::from_ne_bytes(port.addresses.v4.netmask().octets());
-        zone.v6 = first_half(port.addresses.v6.network());
-        zone.ifindex = end.ifindex;
-        zone.addresses = ethernet_addresses(port.end.mac, end.mac);
+        zone.v4 = u32::from_ne_bytes(way.v4.network().octets());
+        zone.v4_mask = u32::from_ne_bytes(way.v4.netmask().octets());
+        zone.v6 = first_half(way.v6);
+        zone.ifindex = way.from.ifindex;
+        zone.addresses = ethernet_addresses(way.to, way.from.mac);
         globals.zone_count = index as u32 + 1;
     }
     let loaded = open.load().map_err(failed("load"))?;
@@ -98,13 +100,37 @@ fn attach(ports: &[ZonePort]) -> Result<Attached, TestbedError> {
 fn fill_and_attach(loaded: &RedirectSkel<'_>, ports: &[ZonePort]) -> Result<Attached, TestbedError> {
     let failed = |action| move |source| TestbedError::Bpf { action, source };
     let mut links = Vec::new();
-    for (index, (_, end)) in firewall_ends(ports).enumerate() {
-        let (key, value) = ((index as u32).to_ne_bytes(), end.ifindex.to_ne_bytes());
+    for (index, way) in ways(ports).into_iter().enumerate() {
+        let (key, value) = ((index as u32).to_ne_bytes(), way.from.ifindex.to_ne_bytes());
         loaded.maps.ports.update(&key, &value, MapFlags::ANY).map_err(failed("fill the ports of"))?;
+    }
+    for (_, end) in firewall_ends(ports) {
         links.push(loaded.progs.redirect.attach_xdp(end.ifindex as i32).map_err(failed("attach"))?);
     }
     let keep = |map| MapHandle::try_from(map).map_err(failed("keep a map of"));
     Ok(Attached { links, drops: keep(&loaded.maps.drops)?, ports: keep(&loaded.maps.ports)? })
+}
+
+/// Where frames to a prefix go.
+struct Way<'a> {
+    v4: Ipv4Net,
+    v6: Ipv6Addr,
+    to: Mac,
+    from: &'a PortEnd,
+}
+
+/// The ways to all zones; and, last so that it costs test traffic nothing, to the attackers behind the private zone's port.
+fn ways(ports: &[ZonePort]) -> Vec<Way<'_>> {
+    let to_zone = |(port, from): (&ZonePort, _)| Way {
+        v4: port.addresses.v4,
+        v6: port.addresses.v6.network(),
+        to: port.end.mac,
+        from,
+    };
+    let attackers = firewall_ends(ports)
+        .find(|(port, _)| port.zone == Zone::Private)
+        .map(|(port, from)| Way { v4: ATTACKERS_V4, v6: ATTACKERS_V6.network(), to: port.end.mac, from });
+    firewall_ends(ports).map(to_zone).chain(attackers).collect()
 }
 
 fn firewall_ends(ports: &[ZonePort]) -> impl Iterator<Item = (&ZonePort, &PortEnd)> {

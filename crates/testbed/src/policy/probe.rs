@@ -181,7 +181,8 @@ fn address_probes(policy: &PolicySpec, lane: Lane, server: IpAddr, out: &mut Vec
     }
     add("from outside the country table", lane, Kind::Opening, client(outside), server);
     // Only where rules and state would let it pass does it prove anything.
-    if !policy.translates(lane) && !(policy.has_rules() && policy.shape.stateful) {
+    let state_forbids = policy.has_rules() && policy.shape.stateful;
+    if !policy.translates(lane) && !state_forbids {
         let back = Lane { from: lane.to, to: lane.from };
         add("to outside the country table", back, Kind::Answer, server, client(outside));
     }
