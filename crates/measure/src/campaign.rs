@@ -6,6 +6,8 @@
 
 mod points;
 #[cfg(test)]
+mod session_tests;
+#[cfg(test)]
 mod tests;
 
 use crate::procedure::{Measured, Procedure, ProcedureSpec, Step, judge, typical_trial_seconds};

@@ -168,7 +168,7 @@ trait Method: Send {
     /// Takes the outcome of a trial that counts.
     fn record(&mut self, request: &TrialRequest, outcome: &TrialOutcome);
 
-    /// The generator cannot keep to the schedule asked for; at best it sent `rate` frames/s. A search that answers
+    /// The generator cannot keep to the schedule asked for; at best it sent `rate` frames/s (legal connections/s). A search that answers
     /// true has lowered its maximum to what can be sent and goes on.
     fn lower_maximum(&mut self, rate: f64) -> bool;
 

@@ -13,7 +13,10 @@ use crate::trial::{Load, Phase, Rig, RigError, SecondSample, TrialOutcome, Trial
 /// Frames of one connection, both ends together.
 pub(crate) const FRAMES: u64 = 7;
 
+type Script = Box<dyn FnMut(usize, &mut TrialOutcome)>;
+
 pub(crate) struct SimulatedSessions {
+    pub(crate) name: String,
     pub(crate) placement: Placement,
     /// Attempts a second that the firewall (inline: the whole pipeline) can do.
     pub(crate) capacity: f64,
@@ -34,13 +37,14 @@ pub(crate) struct SimulatedSessions {
     pub(crate) policy_load_seconds: Option<f64>,
     pub(crate) memory_bytes: Option<u64>,
     /// Changes the outcome of the n-th trial, from 0.
-    pub(crate) script: Box<dyn FnMut(usize, &mut TrialOutcome)>,
+    pub(crate) script: Script,
     trials: usize,
 }
 
 impl SimulatedSessions {
     pub(crate) fn new(placement: Placement, capacity: f64) -> Self {
         Self {
+            name: "dut".into(),
             placement,
             capacity,
             cost_of_flood: 0.0,
@@ -181,7 +185,7 @@ fn failing(offered: u64, not_sent: u64, received: u64) -> Ledger {
 
 impl Rig for SimulatedSessions {
     fn dut(&self) -> &str {
-        "dut"
+        &self.name
     }
 
     fn prove(&mut self) -> Result<(), RigError> {

@@ -5,6 +5,10 @@ const SUITES: &[(&str, &str)] = &[
     ("rfc2544", include_str!("../../../../suites/rfc2544.toml")),
     ("eantc-ip", include_str!("../../../../suites/eantc-ip.toml")),
     ("tolly-udp", include_str!("../../../../suites/tolly-udp.toml")),
+    ("tolly-http", include_str!("../../../../suites/tolly-http.toml")),
+    ("eantc-tcp", include_str!("../../../../suites/eantc-tcp.toml")),
+    ("poliwall", include_str!("../../../../suites/poliwall.toml")),
+    ("rfc3511", include_str!("../../../../suites/rfc3511.toml")),
 ];
 
 /// The text of a suite that ships.

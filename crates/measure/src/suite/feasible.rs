@@ -3,7 +3,6 @@
 
 use super::setup_problem::SetupProblem;
 use crate::procedure::{ProcedureSpec, ReplacementSpec, SteadySpec};
-use crate::sessions::CloseBy;
 use crate::shape::Setup;
 
 /// Seconds of load that must stand before a flood and after it, to compare with.
@@ -30,9 +29,6 @@ pub(super) fn check(spec: &ProcedureSpec, setup: &Setup) -> Result<(), SetupProb
 fn check_pairs(setup: &Setup, rate: f64, seconds: f64) -> Result<(), SetupProblem> {
     let Some(shape) = &setup.sessions else { return Ok(()) };
     let total = rate * seconds;
-    if shape.close == CloseBy::Hold {
-        return check_held(setup, total.ceil() as u64);
-    }
     let (flows, hold, reuse) = (setup.traffic.flows, shape.hold_seconds, shape.reuse_seconds);
     let taken = hold + reuse;
     let needed = (rate * taken).min(total).floor() as u64;

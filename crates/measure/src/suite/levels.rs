@@ -142,7 +142,7 @@ impl Levels {
             Factor::Nat => self.nat = flag(text).ok_or_else(wrong)?,
             Factor::Lists => self.lists = count(0..=100_000_000)?,
             Factor::ListSets => self.list_sets = count(1..=3)?,
-            Factor::Countries => self.countries = count(0..=100_000)?,
+            Factor::Countries => self.countries = count(0..=0).or_else(|_| count(12..=65_536))?,
             Factor::Transactions => {
                 self.sessions.transactions = u16::try_from(count(0..=65_535)?).map_err(|_| wrong())?;
             }
@@ -198,7 +198,7 @@ impl Levels {
             Factor::Stateful => self.stateful().to_string(),
             Factor::Nat => self.nat.to_string(),
             Factor::Lists => self.lists.to_string(),
-            Factor::ListSets => self.list_sets().to_string(),
+            Factor::ListSets => self.list_sets.to_string(),
             Factor::Countries => self.countries.to_string(),
             Factor::Transactions => self.sessions.transactions.to_string(),
             Factor::Answer => self.sessions.answer_bytes.to_string(),

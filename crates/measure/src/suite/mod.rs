@@ -268,4 +268,6 @@ pub(crate) fn combination_count(factors: &BTreeMap<Factor, Vec<String>>) -> usiz
 }
 
 #[cfg(test)]
+mod session_tests;
+#[cfg(test)]
 mod tests;

@@ -5,12 +5,12 @@ use super::setup_problem::SetupProblem;
 use crate::procedure::Flood;
 use crate::sessions::{CloseBy, Illegal, IllegalKind, SessionShape, TupleOrder};
 
-pub(super) const CLOSES: [(&str, CloseBy); 5] = [
+/// Connections that are held open to the end of the trial are a matter of the procedure.
+pub(super) const CLOSES: [(&str, CloseBy); 4] = [
     ("reset", CloseBy::Reset),
     ("client", CloseBy::Client),
     ("server", CloseBy::Server),
     ("client-four-way", CloseBy::ClientFourWay),
-    ("hold", CloseBy::Hold),
 ];
 
 pub(super) const ORDERS: [(&str, TupleOrder); 2] =
@@ -77,9 +77,6 @@ impl SessionLevels {
                 return Err(SetupProblem::NoTransactions);
             }
             ProcedureKind::TeardownRate if !fin => return Err(SetupProblem::TornDownWithoutFin),
-            ProcedureKind::ConnectionRate | ProcedureKind::TransactionRate if self.close == CloseBy::Hold => {
-                return Err(SetupProblem::HeldWhileSearching);
-            }
             _ => {}
         }
         if self.close == CloseBy::Server && (self.transactions == 0 || self.hold_seconds > 0.0) {

@@ -103,11 +103,6 @@ pub enum SetupProblem {
         "close = \"server\" means that the server closes behind its last answer: it needs transactions, and hold = 0"
     )]
     ServerClosesNothing,
-    /// Connections that do not end have no rate of ends, and a search runs out of ports.
-    #[error(
-        "close = \"hold\" keeps every connection open, so that a search runs out of addresses and ports: use connection-capacity, session-rate or steady"
-    )]
-    HeldWhileSearching,
     /// A rate of ends by FIN, without FIN.
     #[error(
         "a tear-down rate is of connections that end with FIN (RFC 3511 section 5.4): use close = \"client\", \"client-four-way\" or \"server\""
