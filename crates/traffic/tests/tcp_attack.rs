@@ -215,6 +215,7 @@ fn illegal_attempts_are_told_apart_and_stopped() {
             let name = format!("{ip:?}, through: {through}");
             let mut plan = plan(ip);
             plan.hold = Duration::from_millis(60);
+            plan.cores = if ip == IpVersion::V4 { vec![0] } else { vec![0, 1] };
             let listed = if ip == IpVersion::V4 { LISTED.to_vec() } else { Vec::new() };
             plan.illegal = Some(IllegalPlan { share: 0.25, kinds: kinds.clone(), listed });
             plan.clients.ports = 50_000;
