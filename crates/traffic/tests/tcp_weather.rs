@@ -191,7 +191,9 @@ fn ipv6_sessions_complete_through_a_router() {
     let bed = Bed::routed();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
-    let rows: [(&str, &str, Close, usize, &[(&str, u64)]); 4] = [
+    // Name, rule, who closes, bytes of the answer, counters.
+    type Row6 = (&'static str, &'static str, Close, usize, &'static [(&'static str, u64)]);
+    let rows: [Row6; 4] = [
         ("routing", "accept", Close::Reset, 1, CLEAN),
         ("stateful", "ct state invalid drop", Close::ClientFin, 1, CLEAN),
         ("stateful, many segments", "ct state invalid drop", Close::ServerFin, 20_000, CLEAN),
