@@ -9,7 +9,7 @@
 #include "tcp_beside.h"
 
 #define UDP_FLOOD_BYTES 26	/* UDP header and payload: a frame of 60 bytes in IPv4 */
-#define FRAGMENT_BYTES 32	/* of the datagram; a multiple of 8 */
+#define FLOOD_FRAGMENT_BYTES 32	/* of the datagram; a multiple of 8 */
 #define FRAGMENTED_BYTES 1480	/* of the whole datagram, which is never completed */
 #define FRAGMENT_HEADER_BYTES 8
 
@@ -143,18 +143,18 @@ static __noinline int write_fragment(struct xdp_md *ctx, const struct segment *s
 	__u32 ip_bytes = control.ip_version == 4 ? IPV4_BYTES : IPV6_BYTES + FRAGMENT_HEADER_BYTES;
 	void *data, *end;
 
-	if (!segment || prepare_frame(ctx, segment, ETHERNET_BYTES + ip_bytes + FRAGMENT_BYTES))
+	if (!segment || prepare_frame(ctx, segment, ETHERNET_BYTES + ip_bytes + FLOOD_FRAGMENT_BYTES))
 		return -1;
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
 	if (control.ip_version == 4)
-		return write_ipv4_other(data, end, segment, PROTOCOL_UDP, FRAGMENT_BYTES, 0x2000) ||
+		return write_ipv4_other(data, end, segment, PROTOCOL_UDP, FLOOD_FRAGMENT_BYTES, 0x2000) ||
 		       write_udp(data + ETHERNET_BYTES + IPV4_BYTES, end, segment, FRAGMENTED_BYTES,
-				 address_sum(segment, 1), (FRAGMENT_BYTES - UDP_BYTES) / 2);
-	return write_ipv6_other(data, end, segment, PROTOCOL_FRAGMENT, FRAGMENT_HEADER_BYTES + FRAGMENT_BYTES) ||
+				 address_sum(segment, 1), (FLOOD_FRAGMENT_BYTES - UDP_BYTES) / 2);
+	return write_ipv6_other(data, end, segment, PROTOCOL_FRAGMENT, FRAGMENT_HEADER_BYTES + FLOOD_FRAGMENT_BYTES) ||
 	       write_fragment_header(data + ETHERNET_BYTES + IPV6_BYTES, end, segment->sequence) ||
 	       write_udp(data + ETHERNET_BYTES + IPV6_BYTES + FRAGMENT_HEADER_BYTES, end, segment, FRAGMENTED_BYTES,
-			 address_sum(segment, 4), (FRAGMENT_BYTES - UDP_BYTES) / 2);
+			 address_sum(segment, 4), (FLOOD_FRAGMENT_BYTES - UDP_BYTES) / 2);
 }
 
 static __always_inline __u8 attack_flags(void)

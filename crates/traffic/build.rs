@@ -10,7 +10,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         compile(object, &Product::Skeleton)?;
     }
     if std::env::var_os("CARGO_FEATURE_WEATHER").is_some() {
-        compile("weather", &Product::Object)?;
+        for object in ["weather", "tcp_weather"] {
+            compile(object, &Product::Object)?;
+        }
     }
     Ok(())
 }

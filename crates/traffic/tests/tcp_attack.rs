@@ -83,7 +83,9 @@ fn what_a_firewall_does_to_a_flood_is_seen_at_both_ports() {
     let (routing, stateful) = ("accept", "ct state invalid drop");
     let mut seed = 0;
     let refusing = "meta l4proto tcp tcp flags syn / syn,ack @ATTACKERS reject with tcp reset";
-    let rows: Vec<(&str, &str, Vec<(AttackKind, u64, u64)>)> = vec![
+    // Name, rule, and of each kind how many arrive and how many are answered.
+    type Row = (&'static str, &'static str, Vec<(AttackKind, u64, u64)>);
+    let rows: Vec<Row> = vec![
         (
             "routing",
             routing,
@@ -213,6 +215,7 @@ fn illegal_attempts_are_told_apart_and_stopped() {
             let name = format!("{ip:?}, through: {through}");
             let mut plan = plan(ip);
             plan.hold = Duration::from_millis(60);
+            plan.cores = if ip == IpVersion::V4 { vec![0] } else { vec![0, 1] };
             let listed = if ip == IpVersion::V4 { LISTED.to_vec() } else { Vec::new() };
             plan.illegal = Some(IllegalPlan { share: 0.25, kinds: kinds.clone(), listed });
             plan.clients.ports = 50_000;

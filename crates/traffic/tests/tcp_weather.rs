@@ -5,12 +5,17 @@
 
 #[path = "tcp/bed.rs"]
 mod bed;
+#[path = "tcp/weather.rs"]
+mod weather;
 
 use bed::Bed;
+use measure::shape::IpVersion;
 use std::time::Duration;
 use traffic::tcp::{
     Answer, Close, Ends, Engine, Message, Opening, Side, TcpCounts, TcpPhase, TcpPlan, TcpReading, TcpWatch,
 };
+
+use weather::{Sky, Weather};
 
 const FORWARD: &str = "chain f { type filter hook forward priority 0 ; RULE ; }";
 const TRANSLATE: &str = "chain n { type nat hook prerouting priority -100 ; PRE ; } \
@@ -40,6 +45,9 @@ fn plan() -> TcpPlan {
 }
 
 fn value(counts: &TcpCounts, name: &str) -> u64 {
+    if name == "failed" {
+        return counts.failed();
+    }
     let at = TcpCounts::NAMES.iter().position(|n| *n == name);
     counts.values()[at.unwrap_or_else(|| panic!("no counter {name}"))]
 }
@@ -87,6 +95,23 @@ fn rows() -> Vec<Row> {
             "chain d { type filter hook postrouting priority 0 ; oifname left dup to 198.18.0.2 device left ; }".to_owned(),
             |_| (),
             &[("closed", 200), ("completed", 200), ("syn_again", 0), ("wrong_data", 0)],
+        ),
+        row(
+            "every frame doubled in both directions",
+            "chain d { type filter hook postrouting priority 0 ; oifname left dup to 198.18.0.2 device left ; \
+             oifname right dup to 198.19.0.2 device right ; }"
+                .to_owned(),
+            |_| (),
+            &[("closed", 200), ("completed", 200), ("syn_again", 0), ("wrong_data", 0), ("failed", 0)],
+        ),
+        row(
+            "the listed half refused by RST",
+            forward("ip saddr 198.18.1.1 tcp flags syn / syn,ack reject with tcp reset"),
+            |p| {
+                p.clients = Side { hosts: 2, ..p.clients };
+                p.order = traffic::tcp::Order::Sequential;
+            },
+            &[("refused", 100), ("closed", 100), ("syn_again", 0)],
         ),
         row(
             "every SYN dropped once",
@@ -159,6 +184,75 @@ fn counts_stay_right_in_bad_weather() {
         }
         assert_eq!(counts.open(), 0, "{}: {counts:?}", row.name);
     }
+}
+
+#[test]
+fn ipv6_sessions_complete_through_a_router() {
+    let bed = Bed::routed();
+    let mut engine = Engine::load(70_000).unwrap();
+    let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
+    // Name, rule, who closes, bytes of the answer, counters.
+    type Row6 = (&'static str, &'static str, Close, usize, &'static [(&'static str, u64)]);
+    let rows: [Row6; 4] = [
+        ("routing", "accept", Close::Reset, 1, CLEAN),
+        ("stateful", "ct state invalid drop", Close::ClientFin, 1, CLEAN),
+        ("stateful, many segments", "ct state invalid drop", Close::ServerFin, 20_000, CLEAN),
+        (
+            "refused",
+            "ip6 saddr fd00:1::/32 tcp flags syn / syn,ack reject with tcp reset",
+            Close::Reset,
+            1,
+            &[("refused", 200), ("established", 0)],
+        ),
+    ];
+    for (name, rule, close, bytes, expected) in rows {
+        bed.set_rules_of("ip6", &forward(rule));
+        let mut plan = plan();
+        (plan.ip, plan.close) = (IpVersion::V6, close);
+        plan.answer = Answer::Exactly(Message::filling(bytes, 1).unwrap());
+        plan.servers = Side { hosts: 100, ..plan.servers };
+        plan.retry = Duration::from_secs(1);
+        let counts = engine.run(&ports, &plan, &mut ()).unwrap().counts;
+        for &(what, count) in expected {
+            assert_eq!(value(&counts, what), count, "{name}: {what} in {counts:?}");
+        }
+        assert_eq!(counts.open(), 0, "{name}: {counts:?}");
+    }
+}
+
+#[test]
+fn a_fin_that_overtakes_an_acknowledgement_closes() {
+    let bed = Bed::routed();
+    let sky = Sky::over(&bed, Weather::FinFirst);
+    let mut engine = Engine::load(70_000).unwrap();
+    let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
+    let mut plan = plan();
+    plan.four_way = true;
+    plan.retry = Duration::from_secs(1);
+    let counts = engine.run(&ports, &plan, &mut ()).unwrap().counts;
+    assert_eq!((counts.closed, counts.completed, counts.failed()), (200, 200, 0), "{counts:?}");
+    // The acknowledgement arrives when its connection is over.
+    assert_eq!((sky.hits(), counts.late, counts.close_again), (200, 200, 0), "{counts:?}");
+}
+
+#[test]
+fn idle_connections_that_a_firewall_resets_are_counted_as_reset() {
+    let bed = Bed::routed();
+    let sky = Sky::over(&bed, Weather::ResetIdle { ms: 100 });
+    let mut engine = Engine::load(70_000).unwrap();
+    let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
+    let mut plan = plan();
+    plan.opening = Opening::Scheduled(vec![TcpPhase::constant(500.0, 0.6)]);
+    plan.close = Close::Never;
+    plan.retry = Duration::from_secs(1);
+    let reading = engine.run(&ports, &plan, &mut ()).unwrap();
+    let c = &reading.counts;
+    assert_eq!((c.opened, c.completed, c.open()), (300, 300, 0), "{c:?}");
+    assert!(sky.hits() > 0, "{c:?}");
+    assert_eq!((c.reset, c.closed), (sky.hits(), 300 - sky.hits()), "{c:?}");
+    // A reset each from the firewall or from the client.
+    assert_eq!((c.server_reset, c.strange_reset), (300, 0), "{c:?}");
+    assert_eq!(reading.failed_by_name(), [("reset".to_owned(), c.reset)].into());
 }
 
 /// Takes the router away in the middle of the run.
