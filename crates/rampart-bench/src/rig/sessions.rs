@@ -370,3 +370,46 @@ impl TcpWatch for Follower {
         self.last = Some(reading.clone());
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use testbed::layout;
+    use traffic::tcp;
+
+    /// The generator sends what the policies forbid or admit: two crates that do not know each other have to mean the same.
+    #[test]
+    fn policies_and_attempts_agree() {
+        assert_eq!(testbed::policy::FORBIDDEN_PORT, tcp::FORBIDDEN_PORT);
+        assert_eq!(layout::ATTACKERS_V4.network(), tcp::ATTACKERS_V4);
+        assert_eq!(layout::ATTACKERS_V6.network(), tcp::ATTACKERS_V6);
+        assert!(layout::STRANGERS_V4.contains(&tcp::FORBIDDEN_V4));
+        assert!(layout::STRANGERS_V6.contains(&tcp::FORBIDDEN_V6));
+    }
+
+    #[test]
+    fn phases_become_openings() {
+        let phase = |load, seconds| Phase { load, seconds };
+        let open = Load::Open { connections: 500, per_second: 1000.0 };
+        let ramp = Load::Ramp { from: 0.0, to: 10.0 };
+        let rows = [
+            (vec![phase(Load::Maximum, 2.0)], Some((Opening::Fastest(2.0), false))),
+            (vec![phase(open, 1.0)], Some((Opening::Scheduled(vec![TcpPhase::constant(1000.0, 0.5)]), true))),
+            (
+                vec![phase(ramp, 1.0), phase(Load::PerSecond(10.0), 3.0)],
+                Some((
+                    Opening::Scheduled(vec![
+                        TcpPhase { seconds: 1.0, from: 0.0, to: 10.0 },
+                        TcpPhase::constant(10.0, 3.0),
+                    ]),
+                    false,
+                )),
+            ),
+            (vec![phase(Load::Burst(5), 1.0)], None),
+            (vec![phase(Load::PerSecond(1.0), 1.0), phase(Load::Maximum, 1.0)], None),
+        ];
+        for (phases, wanted) in rows {
+            assert_eq!(opening(&phases).ok(), wanted, "{phases:?}");
+        }
+    }
+}
