@@ -188,7 +188,19 @@ fn samples_tell_what_happened_between_them() {
     assert_eq!((outcome.frames, outcome.failed.len()), (5 * 400, 0));
 }
 
-/// What comes back for illegal attempts: (kinds, rules, those that get through).
+/// Rules that let everything through and count what was promised to be sent.
+fn counting(ip: IpVersion) -> String {
+    let forbidden = match ip {
+        IpVersion::V4 => "ip saddr 203.0.113.0/24",
+        IpVersion::V6 => "ip6 saddr 2001:db8::cb00:7100/120",
+    };
+    format!(
+        "counter address {{ \n}} counter port {{ \n}} counter protocol {{ \n}} \
+         chain f {{ type filter hook forward priority 0 ; {forbidden} tcp flags == syn counter name address ; \
+         tcp dport 60000 tcp flags == syn counter name port ; meta l4proto 253 counter name protocol ; }}"
+    )
+}
+
 #[test]
 fn illegal_attempts_are_told_apart_and_stopped() {
     let bed = Bed::routed();
@@ -207,10 +219,7 @@ fn illegal_attempts_are_told_apart_and_stopped() {
             .into_iter()
             .filter(|k| ip == IpVersion::V4 || *k != IllegalKind::Listed)
             .collect();
-        for (through, rules) in [
-            (true, "chain f { type filter hook forward priority 0 ; accept ; }".to_owned()),
-            (false, rules(ip, "")),
-        ] {
+        for (through, rules) in [(true, counting(ip)), (false, rules(ip, ""))] {
             bed.set_rules_of(family, &rules);
             let name = format!("{ip:?}, through: {through}");
             let mut plan = plan(ip);
@@ -230,6 +239,11 @@ fn illegal_attempts_are_told_apart_and_stopped() {
             if through {
                 assert_undisturbed(&name, &reading, 300);
                 assert_eq!(outcome.got_through, outcome.attempted, "{name}");
+                for kind in ["address", "port", "protocol"] {
+                    let counter = bed.at_router(&format!("nft list counter {family} t {kind}"));
+                    let packets = counter.split("packets ").nth(1).unwrap().split(' ').next().unwrap();
+                    assert_eq!(packets.parse(), Ok(outcome.attempted[kind]), "{name}: {counter}");
+                }
             } else {
                 assert_eq!(outcome.total_got_through(), 0, "{name}: {outcome:?}");
             }

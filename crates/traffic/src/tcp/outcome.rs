@@ -196,3 +196,51 @@ impl TcpReading {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measure::sessions::{AttackKind, ResetKind};
+
+    /// Names of the enumerators of `bpf/abi/tcp_beside.h` that begin with `prefix`, as suites write them.
+    fn enumerators(prefix: &str) -> Vec<String> {
+        let header = include_str!("../../../../bpf/abi/tcp_beside.h");
+        let lines =
+            header.lines().map(str::trim).filter(|line| line.starts_with(prefix) && line.contains(" = "));
+        lines
+            .map(|line| line[prefix.len()..].split(' ').next().unwrap().to_lowercase().replace('_', "-"))
+            .collect()
+    }
+
+    #[test]
+    fn kinds_have_the_same_numbers_on_both_sides() {
+        assert_eq!(enumerators("ATTACK_"), AttackKind::ALL.map(AttackKind::name));
+        assert_eq!(enumerators("ILLEGAL_")[..ILLEGAL_KINDS], IllegalKind::ALL.map(IllegalKind::name));
+        let resets = [ResetKind::OutsideWindow, ResetKind::InsideWindow, ResetKind::Legitimate];
+        assert_eq!(enumerators("RESET_")[1..4], resets.map(ResetKind::name));
+    }
+
+    #[test]
+    fn every_way_to_fail_has_a_name() {
+        let counts = TcpCounts {
+            no_tuple: 1,
+            refused: 2,
+            reset: 4,
+            peer_closed: 8,
+            wrong_data: 16,
+            timeout_connect: 32,
+            timeout_answer: 64,
+            timeout_close: 128,
+            opened: 300,
+            closed: 40,
+            ..Default::default()
+        };
+        let failed = counts.failed_by_name();
+        assert_eq!((failed.len(), failed.values().sum::<u64>()), (8, counts.failed() + counts.no_tuple));
+        let mut reading = TcpReading::default();
+        reading.counts = counts;
+        let outcome = reading.outcome();
+        assert_eq!(outcome.failed["open"], 300 - 40 - counts.failed());
+        assert_eq!((outcome.attack, outcome.illegal, outcome.verified), (None, None, None));
+    }
+}
