@@ -16,6 +16,10 @@ const LEAST_CONNECTIONS: f64 = 10.0;
 /// search may look this many times higher without a further trial: room enough for a first trial that the machine disturbed.
 const HEADROOM: f64 = 4.0;
 
+/// A generator that catches up on late connections after the end of its schedule fails none of them, but has not held the
+/// rate either. So much less than the load is the tail of the last connections; more counts as failed.
+const TAIL_SHARE: f64 = 0.1;
+
 /// What a search varies.
 #[derive(Debug, Clone)]
 pub(super) enum Axis {
@@ -113,9 +117,17 @@ impl Axis {
         TrialRequest { attack, ..TrialRequest::constant(load, seconds) }
     }
 
-    /// The share that counts as lost: everything where connections were established too late.
-    pub(super) fn counted_loss(&self, outcome: &TrialOutcome) -> f64 {
-        if self.is_late(outcome) { 1.0 } else { counted_loss(outcome) }
+    /// The share of a load that counts as lost: everything where connections were established too late.
+    pub(super) fn counted_loss(&self, load: f64, outcome: &TrialOutcome) -> f64 {
+        let lost = counted_loss(outcome);
+        match self {
+            _ if self.is_late(outcome) => 1.0,
+            Axis::Connections { .. } => {
+                let missing = 1.0 - self.achieved(outcome) / load;
+                if missing > TAIL_SHARE { lost.max(missing) } else { lost }
+            }
+            _ => lost,
+        }
     }
 
     fn is_late(&self, outcome: &TrialOutcome) -> bool {

@@ -100,9 +100,9 @@ impl LoadSearch {
         // The unpaced trial offered what it could; measured against the maximum, the rest of it was not sent.
         let achieved = self.axis.achieved(outcome);
         let loss = if self.outcomes.is_empty() && self.first_is_unpaced {
-            self.axis.counted_loss(outcome).max(1.0 - achieved / load)
+            self.axis.counted_loss(load, outcome).max(1.0 - achieved / load)
         } else {
-            self.axis.counted_loss(outcome)
+            self.axis.counted_loss(load, outcome)
         };
         search.record(load, seconds, loss, achieved);
         self.outcomes.push(outcome.clone());

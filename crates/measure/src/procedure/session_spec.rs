@@ -149,10 +149,10 @@ impl RateSpec {
 }
 
 impl CapacitySpec {
-    /// The first trial asks for the most, and often gets it.
+    /// The first trial asks for the most, and often gets it; another may follow.
     pub(super) fn typical_seconds(&self) -> f64 {
         let opening = self.max_connections as f64 / self.legal_share / self.opening_rate;
-        trials(2.0, opening + self.hold_seconds)
+        trials(1.5, opening + self.hold_seconds)
     }
 }
 

@@ -102,6 +102,24 @@ fn rates_of_connections() {
 }
 
 #[test]
+fn a_rate_that_is_only_caught_up_on_is_not_held() {
+    let mut rig = SimulatedSessions::new(Inline, 2e5);
+    rig.script = Box::new(|_, outcome| {
+        // What was not sent in time is sent, and succeeds, after the end of the schedule.
+        let ledger = &mut outcome.ledger;
+        outcome.seconds *= ledger.offered as f64 / ledger.received as f64;
+        (ledger.received, ledger.not_sent) = (ledger.offered, 0);
+    });
+    let (measured, requests) = run(&ProcedureSpec::Rate(rate(RateOf::Connections)), &mut rig);
+    assert!(measured[0].valid && near(measured[0].value, 2e5, 0.011), "{:?}", measured[0].value);
+    let fastest = requests.iter().filter_map(|request| match request.phases[0].load {
+        Load::PerSecond(rate) => Some(rate),
+        _ => None,
+    });
+    assert!(fastest.fold(0.0, f64::max) < 2.6e5, "the search stays near what is held");
+}
+
+#[test]
 fn a_rate_that_ports_limit_says_so() {
     let spec = RateSpec { pair_taken_seconds: 0.5, ..rate(RateOf::Connections) };
     let (measured, _) = run(&ProcedureSpec::Rate(spec), &mut SimulatedSessions::new(Inline, 2e5));
