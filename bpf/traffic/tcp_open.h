@@ -12,7 +12,7 @@
 #define CLEARED_A_TURN 64
 #define LOOKED_AT_IDLE 16	/* connections looked at in a turn without a start */
 #define TUPLES_TRIED 8
-#define TUPLES_AHEAD 4
+#define LOADED_AT_ONCE 8	/* a power of two */
 
 static __always_inline __u64 read_schedule_clock(struct tcp_core *core)
 {
@@ -80,23 +80,29 @@ static __always_inline void say_syn(const struct connection *c, __u32 phase, str
 	segment->stamp_echo = 0;
 }
 
-/* Begins to load the record that will be used some starts from now: with more tuples than the cache holds, waiting for
- * it then would cost a quarter of the connection. */
-static __always_inline void load_ahead(const struct tcp_core *core, __u32 number)
+/*
+ * Loads the records of the starts to come, LOADED_AT_ONCE of them each time the order reaches a multiple of that. With more
+ * tuples than the cache holds, each start would wait for its record; loads that follow each other closely wait together.
+ * One load some starts ahead would not do: no instruction behind a load that waits can retire, so that a processor works
+ * on for some hundred instructions only.
+ */
+static __always_inline void load_ahead(__u32 index)
 {
-	__u32 ahead = core->order_next + TUPLES_AHEAD, index, page;
-	struct connection *c = NULL;
+	__u32 ahead = index + LOADED_AT_ONCE, page = ahead / SLOTS_PER_PAGE;
 	struct slot_page *found;
 
-	if (ahead >= control.slot_count[number])
+	if (index % LOADED_AT_ONCE)
 		return;
-	index = control.slot_first[number] + ahead;
-	page = index / SLOTS_PER_PAGE;
 	found = bpf_map_lookup_elem(&order, &page);
-	if (found)
-		c = bpf_map_lookup_elem(&connections, &found->slots[index & (SLOTS_PER_PAGE - 1)]);
-	if (c)
-		(void)*(volatile __u32 *)&c->phase;
+	if (!found)
+		return;
+	_Pragma("unroll") for (__u32 i = 0; i < LOADED_AT_ONCE; i++) {
+		__u32 at = (ahead & (SLOTS_PER_PAGE - LOADED_AT_ONCE)) + i;
+		struct connection *c = bpf_map_lookup_elem(&connections, &found->slots[at]);
+
+		if (c)
+			(void)*(volatile __u32 *)&c->phase;
+	}
 }
 
 /* The next tuple in order whose last connection is over and has rested. */
@@ -109,6 +115,7 @@ static __always_inline struct connection *next_tuple(struct tcp_core *core, __u3
 		struct slot_page *found = bpf_map_lookup_elem(&order, &page);
 		struct connection *c;
 
+		load_ahead(index);
 		core->order_next = core->order_next + 1 < slots ? core->order_next + 1 : 0;
 		if (!found)
 			return NULL;
@@ -209,7 +216,6 @@ static __always_inline int open_connection(struct tcp_core *core, __u32 number, 
 	__u32 slot = 0;
 	struct connection *c = next_tuple(core, number, &slot, segment->stamp);
 
-	load_ahead(core, number);
 	count(core, COUNT_ATTEMPTED);
 	if (!c) {
 		count(core, COUNT_NO_TUPLE);

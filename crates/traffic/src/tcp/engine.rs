@@ -214,7 +214,7 @@ impl Engine {
         self.end(started, &plan, &mut ())
     }
 
-    fn start(&mut self, ports: &Ports, plan: &TcpPlan) -> Result<Started, TrafficError> {
+    pub(super) fn start(&mut self, ports: &Ports, plan: &TcpPlan) -> Result<Started, TrafficError> {
         check(plan, self.capacity)?;
         let schedules =
             (0..plan.cores.len()).map(|core| steps::for_core(plan, core)).collect::<Result<Vec<_>, _>>()?;
@@ -282,7 +282,7 @@ impl Engine {
     }
 
     /// Waits for the schedule to end.
-    fn follow(
+    pub(super) fn follow(
         &self,
         started: &Started,
         total: f64,
@@ -313,7 +313,7 @@ impl Engine {
         }
     }
 
-    fn settle(&self, plan: &TcpPlan, watch: &dyn TcpWatch) -> Result<(), TrafficError> {
+    pub(super) fn settle(&self, plan: &TcpPlan, watch: &dyn TcpWatch) -> Result<(), TrafficError> {
         self.wait_until(plan.settle, watch, |c| c.open() == 0)
     }
 
@@ -340,7 +340,7 @@ impl Engine {
         }
     }
 
-    fn end(
+    pub(super) fn end(
         &mut self,
         started: Started,
         plan: &TcpPlan,
@@ -361,7 +361,7 @@ impl Engine {
 }
 
 /// A run under way.
-struct Started {
+pub(super) struct Started {
     senders: Vec<LiveSender>,
     start: Instant,
     offered: u64,

@@ -9,6 +9,7 @@ mod check;
 mod control;
 mod engine;
 mod message;
+mod pace;
 mod plan;
 #[allow(unsafe_code, reason = "reading memory that BPF programs write at the same time")]
 mod reading;
@@ -17,5 +18,6 @@ mod steps;
 
 pub use engine::{Ends, Engine, Ports, TcpWatch};
 pub use message::Message;
+pub use pace::{Comparison, Pace};
 pub use plan::{Answer, Close, Opening, Options, Order, Side, TcpPhase, TcpPlan};
 pub use reading::{TcpCounts, TcpReading, TcpTime};
