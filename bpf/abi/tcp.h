@@ -175,8 +175,8 @@ struct tcp_control {
 	__u32 ip_version;
 	__u32 client_port;	/* index into the ports map */
 	__u32 server_port;
+	__u8 next_hop_mac[6];	/* in the order of a frame */
 	__u8 client_mac[6];
-	__u8 next_hop_mac[6];
 	__u32 secret;		/* of initial sequence numbers */
 	struct side client;
 	struct side server;	/* as the client knows it */

@@ -12,7 +12,7 @@
 #define CLEARED_A_TURN 64
 #define LOOKED_AT_IDLE 16	/* connections looked at in a turn without a start */
 #define TUPLES_TRIED 8
-#define LOADED_AT_ONCE 8	/* a power of two */
+#define LOADED_AT_ONCE 16	/* a power of two */
 
 static __always_inline __u64 read_schedule_clock(struct tcp_core *core)
 {
@@ -34,8 +34,7 @@ static __always_inline int send_new(struct xdp_md *ctx, const struct segment *se
 	mac = (void *)(long)ctx->data;
 	if ((void *)(mac + 12) > (void *)(long)ctx->data_end)
 		return XDP_ABORTED;
-	__builtin_memcpy(mac, segment->to_mac, 6);
-	__builtin_memcpy(mac + 6, segment->from_mac, 6);
+	copy_macs(mac, segment->to_mac);
 	if (write_segment(ctx, segment))
 		return XDP_ABORTED;
 	return bpf_redirect_map(&ports, port, 0);
@@ -54,8 +53,7 @@ static __always_inline void address(struct segment *segment, const struct connec
 	const struct side *client = &control.client, *server = &control.server;
 	__u32 port = divide(slot, control.client_hosts_inverse), host = slot - port * client->hosts;
 
-	__builtin_memcpy(segment->to_mac, control.next_hop_mac, 6);
-	__builtin_memcpy(segment->from_mac, control.client_mac, 6);
+	copy_macs(segment->to_mac, control.next_hop_mac);
 	segment->source_port = bpf_htons(client->port_first + port);
 	segment->destination_port = bpf_htons(c->server_port);
 	if (control.ip_version == 4) {
