@@ -18,6 +18,7 @@
 #define MAX_SEGMENT_BYTES 1460
 #define DEFERRED 256		/* frames that wait for the generator on one core; a power of two */
 #define SLOTS_PER_PAGE 1024
+#define COUNTED_SECONDS 256	/* of a run, whose starts are counted one by one */
 
 /* Options of a SYN that we offer, or accept when offered. */
 #define OFFER_MSS 1
@@ -226,7 +227,9 @@ struct tcp_core {
 	__u32 deferred_in;
 	__u32 deferred_out;
 	__u32 foreign;		/* frames passed to the kernel */
-	__u32 pad;
+	__u32 second;		/* that lasts until second_end, schedule time */
+	__u64 second_end;
+	__u32 opened_in[COUNTED_SECONDS];	/* by the second in which the start was made, not that in which it was due */
 	__u64 ended __attribute__((aligned(64)));	/* connections opened here that are over, by any core */
 	__u64 count[TCP_COUNTS] __attribute__((aligned(64)));
 	struct tcp_times times[TCP_TIMES];

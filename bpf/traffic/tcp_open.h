@@ -137,6 +137,19 @@ static __always_inline __u32 next_isn(const struct connection *c, __u32 slot)
 	return c->isn + c->sent + 4096;
 }
 
+#define ONE_SECOND (1000000000ULL << SCHEDULE_SHIFT)
+
+/* Counts a start in the second of the clock's last reading, which a connection that is timed made just now. */
+static __always_inline void count_second(struct tcp_core *core)
+{
+	if (core->now >= core->second_end) {
+		core->second = core->now / ONE_SECOND;
+		core->second_end = (core->second + 1ULL) * ONE_SECOND;
+	}
+	if (core->second < COUNTED_SECONDS)
+		core->opened_in[core->second & (COUNTED_SECONDS - 1)]++;
+}
+
 static __always_inline void begin_connection(struct tcp_core *core, __u32 number, struct connection *c, __u32 slot,
 					     __u32 tick)
 {
@@ -147,6 +160,7 @@ static __always_inline void begin_connection(struct tcp_core *core, __u32 number
 
 	if (sampled)
 		now = read_schedule_clock(core);
+	count_second(core);
 	c->isn = next_isn(c, slot);
 	c->intended_ns = control.unpaced ? now : control.start_ns + (core->due >> SCHEDULE_SHIFT);
 	c->syn_ns = now;

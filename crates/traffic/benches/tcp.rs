@@ -13,7 +13,7 @@ mod bed;
 use bed::Bed;
 use std::time::{Duration, Instant};
 use traffic::tcp::{
-    Close, Ends, Engine, Opening, Options, Order, Side, TcpPhase, TcpPlan, TcpReading, TcpTime, TcpWatch,
+    Close, Ends, Engine, Opening, Options, Order, Side, TcpPhase, TcpPlan, TcpTime,
 };
 
 fn main() {
@@ -112,24 +112,13 @@ fn ten_million_connections_are_held_and_verified() {
     assert_eq!((all.counts.open(), end.counts.verified), (10_000_000, 10_000_000), "{:?}", all.counts);
 }
 
-/// Counts what was attempted each second.
-#[derive(Default)]
-struct EachSecond(Vec<u64>);
-
-impl TcpWatch for EachSecond {
-    fn sample(&mut self, _at_seconds: f64, reading: &TcpReading) {
-        self.0.push(reading.counts.attempted);
-    }
-}
-
 fn ten_thousand_a_second() {
     let bed = Bed::wire();
     let mut engine = Engine::load(65_536).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
-    let plan = TcpPlan::new(Opening::Scheduled(vec![TcpPhase::constant(10_000.0, 10.0)]));
-    let mut seconds = EachSecond::default();
-    let reading = engine.run(&ports, &plan, &mut seconds).unwrap();
-    println!("attempted after each second: {:?}; {:?}", seconds.0, reading.counts);
-    println!("established after {:?} ns", reading.time_ns(TcpTime::Established));
-    assert_eq!((reading.counts.attempted, reading.counts.closed), (100_000, 100_000));
+    let even = engine.evenness(&ports, 10_000.0, 60, &mut ()).unwrap();
+    println!("even: opened each second {:?}; at most {:.4} off", even.each_second, even.largest_deviation());
+    println!("established after {:?} ns", even.reading.time_ns(TcpTime::Established));
+    println!("at most {} ns behind; {:?}", even.reading.largest_lag_ns, even.reading.counts);
+    assert_eq!((even.reading.counts.attempted, even.reading.counts.closed), (600_000, 600_000));
 }

@@ -8,6 +8,7 @@ mod bare;
 mod check;
 mod control;
 mod engine;
+mod even;
 mod message;
 mod pace;
 mod plan;
@@ -17,6 +18,7 @@ mod skeleton;
 mod steps;
 
 pub use engine::{Ends, Engine, Ports, TcpWatch};
+pub use even::Evenness;
 pub use message::Message;
 pub use pace::{Comparison, Pace};
 pub use plan::{Answer, Close, Opening, Options, Order, Side, TcpPhase, TcpPlan};

@@ -1,7 +1,7 @@
 //! Reading the counters and histograms that the programs write while they run. Every read is of one aligned word, so a
 //! value may be some connections old but is never torn.
 
-use super::skeleton::{BUCKETS, MAX_CORES, TCP_COUNTS, TCP_TIMES, types};
+use super::skeleton::{BUCKETS, COUNTED_SECONDS, MAX_CORES, TCP_COUNTS, TCP_TIMES, types};
 use crate::histogram;
 use measure::latency::Distribution;
 use measure::results::LatencySummary;
@@ -210,6 +210,14 @@ pub(crate) fn finished(state: *mut types::bss, core: usize) -> u64 {
 /// Connections answered by the stateless loop.
 pub(crate) fn bare_answered(state: *mut types::bss) -> u64 {
     (0..cores_possible()).map(|core| peek!((*state).bare_tcp[core].answered)).sum()
+}
+
+/// Connections opened in each of the first `seconds` seconds, by when they were, not by when they were due.
+pub(super) fn opened_each_second(state: *mut types::bss, seconds: usize) -> Vec<u64> {
+    let opened = |second: usize| -> u64 {
+        (0..cores_possible()).map(|core| u64::from(peek!((*state).cores[core].opened_in[second]))).sum()
+    };
+    (0..seconds.min(COUNTED_SECONDS)).map(opened).collect()
 }
 
 /// The counters alone: cheap enough to look often.
