@@ -475,7 +475,7 @@ fn keep_sessions(bed: &Bed, setup: &Setup) {
     }
 }
 
-fn port(zone: &ZonePort) -> Port {
+pub(crate) fn port(zone: &ZonePort) -> Port {
     Port {
         zone: zone.zone,
         namespace: Some(zone.end.namespace.path()),

@@ -12,9 +12,7 @@ mod bed;
 
 use bed::Bed;
 use std::time::{Duration, Instant};
-use traffic::tcp::{
-    Close, Ends, Engine, Opening, Options, Order, Side, TcpPhase, TcpPlan, TcpTime,
-};
+use traffic::tcp::{Close, Ends, Engine, Opening, Options, Order, Side, TcpPhase, TcpPlan, TcpTime};
 
 fn main() {
     if wanted("ten-million") {

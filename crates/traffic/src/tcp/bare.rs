@@ -2,12 +2,12 @@
 
 use super::control::{CLIENT_PORT, SERVER_PORT};
 use super::engine::{Ends, Engine, Ports, RECYCLED_BYTES};
-use super::plan::{Opening, Options, Order, TcpPlan};
 use super::pace::{Pace, pace};
+use super::plan::{Opening, Options, Order, TcpPlan};
 use super::{Answer, Message, reading, steps};
+use crate::TrafficError;
 use crate::frames::Port;
 use crate::live::LiveSender;
-use crate::TrafficError;
 use measure::shape::IpVersion;
 use std::os::fd::AsFd;
 
