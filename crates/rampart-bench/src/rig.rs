@@ -222,7 +222,8 @@ impl RealRig {
             self.setup.lanes().into_iter().map(|(lane, _)| lane).filter(|lane| !lane.is_reverse()).collect();
         let lanes: Vec<(Lane, f64)> =
             forward.iter().map(|&lane| (lane, 1.0 / forward.len() as f64)).collect();
-        let frames = u64::from(self.setup.traffic.flows) * lanes.len() as u64;
+        let traffic = &self.setup.traffic;
+        let frames = u64::from(traffic.flows) * u64::from(traffic.fragments) * lanes.len() as u64;
         for attempt in 0..OPENING_ATTEMPTS {
             let phases = [self.opening_phase(frames, attempt)];
             let plan = self.plan(&phases, &lanes, false);
@@ -243,7 +244,7 @@ impl RealRig {
             return Phase { load: Load::Burst(frames), seconds: 120.0 };
         }
         let line = self.setup.link_bits_per_second.map_or(f64::INFINITY, |bits| {
-            self.setup.traffic.frame.line_rate_frames_per_second(bits as f64) * 0.8
+            self.setup.traffic.line_rate_frames_per_second(bits as f64) * 0.8
         });
         let rate = OPENING_RATE.min(line) / f64::from(1u32 << attempt);
         // One turn more than the flows need, since the last frame of a schedule may fall just after its end.
