@@ -243,9 +243,10 @@ impl RealRig {
         {
             return Phase { load: Load::Burst(frames), seconds: 120.0 };
         }
-        let line = self.setup.link_bits_per_second.map_or(f64::INFINITY, |bits| {
-            self.setup.traffic.line_rate_frames_per_second(bits as f64) * 0.8
-        });
+        let line = self
+            .setup
+            .link_bits_per_second
+            .map_or(f64::INFINITY, |bits| self.setup.traffic.line_rate_frames_per_second(bits as f64) * 0.8);
         let rate = OPENING_RATE.min(line) / f64::from(1u32 << attempt);
         // One turn more than the flows need, since the last frame of a schedule may fall just after its end.
         Phase {
@@ -347,6 +348,7 @@ impl RealRig {
         }
         let mut remarks = found.remarks;
         remarks.extend(clock_step(clocks));
+        remarks.extend(reassembled(&reading));
         Ok(TrialOutcome {
             seconds: reading.seconds,
             ledger: found.ledger,
@@ -505,6 +507,17 @@ fn probe_frame(probe: &Probe) -> ProbeFrame {
 fn on_time_share(request: &TrialRequest, reading: &TrialReading) -> Option<f64> {
     let paced = request.phases.iter().all(|p| matches!(p.load, Load::FramesPerSecond(_)));
     (paced && reading.sent() > 0).then(|| 1.0 - reading.reading.late as f64 / reading.sent() as f64)
+}
+
+/// Whether the firewall forwarded whole what was sent in fragments.
+fn reassembled(reading: &TrialReading) -> Option<String> {
+    let whole: u64 = reading.reading.streams.iter().map(|stream| stream.reassembled).sum();
+    (whole > 0).then(|| {
+        format!(
+            "{whole} datagrams sent in two fragments arrived whole: the firewall reassembled them; each counts as two \
+             frames received"
+        )
+    })
 }
 
 /// Whether somebody set the wall clock meanwhile. All measuring is on the monotonic clock, so it is only a remark.
