@@ -81,7 +81,7 @@ fn every_fragment_arrives_needs_root() {
                     };
                     // A paced sender without its core leaves datagrams out, but never half a datagram.
                     assert_eq!(seen.offered, frames, "{name} {load:?}");
-                    assert!(seen.sent() % 2 == 0 && seen.sent() > 0, "{name} {load:?}: {seen:?}");
+                    assert!(seen.sent().is_multiple_of(2) && seen.sent() > 0, "{name} {load:?}: {seen:?}");
                     if matches!(load, Load::Burst(_)) {
                         assert_eq!(seen.sent(), frames, "{name} {load:?}");
                     }
