@@ -21,7 +21,7 @@ pub struct Evenness {
 impl Evenness {
     /// The largest deviation of a second from the rate, as a share of it.
     pub fn largest_deviation(&self) -> f64 {
-        let off = |&opened: &u64| (opened as f64 / self.rate - 1.0).abs();
+        let off = |&opened: &u64| (opened as f64 - self.rate).abs() / self.rate;
         self.each_second.iter().map(off).fold(0.0, f64::max)
     }
 }
