@@ -18,6 +18,7 @@
 #define MAX_SEGMENT_BYTES 1460
 #define DEFERRED 256		/* frames that wait for the generator on one core; a power of two */
 #define SLOTS_PER_PAGE 1024
+#define COUNTED_SECONDS 256	/* of a run, whose starts are counted one by one */
 
 /* Options of a SYN that we offer, or accept when offered. */
 #define OFFER_MSS 1
@@ -176,8 +177,8 @@ struct tcp_control {
 	__u32 ip_version;
 	__u32 client_port;	/* index into the ports map */
 	__u32 server_port;
+	__u8 next_hop_mac[6];	/* in the order of a frame */
 	__u8 client_mac[6];
-	__u8 next_hop_mac[6];
 	__u32 secret;		/* of initial sequence numbers */
 	struct side client;
 	struct side server;	/* as the client knows it */
@@ -227,7 +228,9 @@ struct tcp_core {
 	__u32 deferred_in;
 	__u32 deferred_out;
 	__u32 foreign;		/* frames passed to the kernel */
-	__u32 pad;
+	__u32 second;		/* that lasts until second_end, schedule time */
+	__u64 second_end;
+	__u32 opened_in[COUNTED_SECONDS];	/* by the second in which the start was made, not that in which it was due */
 	__u64 ended __attribute__((aligned(64)));	/* connections opened here that are over, by any core */
 	__u64 count[TCP_COUNTS] __attribute__((aligned(64)));
 	struct tcp_times times[TCP_TIMES];

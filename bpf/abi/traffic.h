@@ -70,11 +70,24 @@ struct lane {
 	__u32 reverse;		/* 1: from servers to clients */
 };
 
-/* One position of the mix. */
+/*
+ * The second of two fragments begins with its own stamp; then a word that makes the sum of both zero, so that the UDP
+ * checksum, which the first fragment carries, does not depend on when the second is sent; then zeros up to where the first
+ * one's filling begins behind its UDP header and stamp, so that the recycled frame's filling is right for both.
+ */
+#define SECOND_HEAD_BYTES 26	/* UDP_BYTES + STAMP_BYTES */
+
+enum fragment_place { WHOLE_DATAGRAM = 0, FIRST_FRAGMENT = 1, SECOND_FRAGMENT = 2 };
+
+/* One position of the mix. A datagram that is sent in two fragments has two, one after the other. */
 struct mix_size {
-	__u32 bytes;		/* without FCS */
-	__u32 fill_sum;		/* of the payload behind the stamp */
-	__u32 fill_check;	/* the same of its whole 32-bit words, folded to 16 bits: what the sink compares */
+	__u32 bytes;		/* of the frame, without FCS */
+	__u32 fill_sum;		/* of the datagram's payload behind its stamp or stamps */
+	__u32 fill_check;	/* of the frame's filling, its whole 32-bit words, folded to 16 bits: what the sink compares */
+	__u32 whole_bytes;	/* of a frame with the whole datagram, without FCS */
+	__u16 udp_bytes;	/* of the whole datagram */
+	__be16 fragment;	/* the IPv4 header's flags and offset, or the IPv6 fragment header's offset and flag */
+	__u32 place;		/* enum fragment_place */
 };
 
 /* A stretch of constant load. */
@@ -101,6 +114,10 @@ struct control {
 	__u32 udp_checksum;
 	__u32 flow_first[MAX_CORES];	/* a core's slice of the flow table */
 	__u32 flow_count[MAX_CORES];
+	__u32 filling_offset;	/* in the frame */
+	__u32 fragments;	/* frames a datagram: 1 or 2 */
+	__u32 generators;	/* generating cores */
+	__u32 number[MAX_CORES];	/* of a generating core, from 0 */
 	__u16 mark;
 	__u32 answer_neighbours;	/* 1: the sink answers ARP and neighbour solicitation for its zone */
 };
@@ -125,7 +142,8 @@ struct core {
 	__u64 turns;
 	__u64 finished;		/* schedule time when there was nothing more to send; 0 before */
 	__u32 phase;
-	__u32 pad[3];
+	__u32 unfinished;	/* lane whose second fragment is next, plus one; 0: none */
+	__u32 pad[2];
 } __attribute__((aligned(64)));
 
 /* What one receiving core saw of one stream (a sender's core and lane). */
@@ -136,6 +154,7 @@ struct receiver {
 	__u64 duplicated;
 	__u64 reordered;
 	__u64 corrupted;
+	__u64 reassembled;	/* datagrams that were sent in fragments and arrived whole; their fragments are received */
 	__u64 last_arrival_ns;
 	__u64 longest_silence_ns;
 	__u64 last_latency_ns;

@@ -15,6 +15,7 @@
 #define ETHERTYPE_IPV6 0x86dd
 #define PROTOCOL_TCP 6
 #define PROTOCOL_UDP 17
+#define PROTOCOL_FRAGMENT 44
 #define PROTOCOL_ICMPV6 58
 
 struct ethernet {
@@ -45,6 +46,14 @@ struct ipv6 {
 	__be32 destination[4];
 };
 
+/* IPv6's fragment header (RFC 8200 section 4.5). */
+struct fragment {
+	__u8 next_header;
+	__u8 reserved;
+	__be16 offset;	/* in bytes, a multiple of 8; the last bit says that more follow */
+	__be32 id;
+};
+
 struct udp {
 	__be16 source;
 	__be16 destination;
@@ -73,12 +82,14 @@ struct tcp {
 #define ETHERNET_BYTES 14
 #define IPV4_BYTES 20
 #define IPV6_BYTES 40
+#define FRAGMENT_BYTES 8
 #define UDP_BYTES 8
 #define TCP_BYTES 20
 
 _Static_assert(sizeof(struct ethernet) == ETHERNET_BYTES, "Ethernet");
 _Static_assert(sizeof(struct ipv4) == IPV4_BYTES, "IPv4");
 _Static_assert(sizeof(struct ipv6) == IPV6_BYTES, "IPv6");
+_Static_assert(sizeof(struct fragment) == FRAGMENT_BYTES, "IPv6 fragment");
 _Static_assert(sizeof(struct udp) == UDP_BYTES, "UDP");
 _Static_assert(sizeof(struct tcp) == TCP_BYTES, "TCP");
 

@@ -17,6 +17,8 @@
 #define STAMP_OFFSET_V4 (ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES)
 #define STAMP_OFFSET_V6 (ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES)
 
+_Static_assert(SECOND_HEAD_BYTES == UDP_BYTES + STAMP_BYTES, "the filling of both fragments begins at one offset");
+
 static __always_inline __u64 read_clock(struct core *core)
 {
 	__u64 now = bpf_ktime_get_ns();
@@ -105,7 +107,7 @@ static __always_inline int is_due(struct core *core, struct sender *sender, cons
 		return 0;
 	}
 	if (lag > control.largest_lag) {
-		sender->skipped++;
+		sender->skipped += control.fragments;
 		sender->due += phase->interval[lane];
 		return 0;
 	}
@@ -140,8 +142,26 @@ static __always_inline __u16 udp_check(__u32 sum)
 	return check ? check : 0xffff;	/* zero would say that there is none (RFC 768) */
 }
 
+/* Number of a datagram: no two under way between the same hosts have one. */
+static __always_inline __u32 datagram_number(__u32 sequence)
+{
+	return (sequence >> 1) * control.generators + control.number[this_core()];
+}
+
+/* What the second fragment has instead of a UDP header and a stamp; see SECOND_HEAD_BYTES. */
+static __always_inline int write_second_head(void *at, void *end, const struct stamp *stamp)
+{
+	if (at + SECOND_HEAD_BYTES > end)
+		return -1;
+	write_stamp(at, stamp);
+	*(__u16 *)(at + STAMP_BYTES) = checksum_fold(sum_stamp(stamp));
+	*(__u32 *)(at + STAMP_BYTES + 2) = 0;
+	*(__u16 *)(at + STAMP_BYTES + 6) = 0;
+	return 0;
+}
+
 static __always_inline int write_ipv4(void *data, void *end, const struct lane *lane, const struct flow *flow,
-				      const struct mix_size *size, const struct stamp *stamp)
+				      const struct mix_size *size, const struct stamp *stamp, __u32 sequence)
 {
 	struct ipv4 *ip = data + ETHERNET_BYTES;
 	struct udp *udp = (void *)(ip + 1);
@@ -149,7 +169,8 @@ static __always_inline int write_ipv4(void *data, void *end, const struct lane *
 	__be32 server = bpf_htonl(lane->server_base | flow->server);
 	__be16 client_port = bpf_htons(flow->client_port), server_port = bpf_htons(flow->server_port);
 	__be16 ip_bytes = bpf_htons(size->bytes - ETHERNET_BYTES);
-	__be16 udp_bytes = bpf_htons(size->bytes - ETHERNET_BYTES - IPV4_BYTES);
+	__be16 udp_bytes = bpf_htons(size->udp_bytes);
+	__u32 ip_sum = lane->ip_sum + ip_bytes + checksum_word(client) + checksum_word(server);
 
 	if (data + STAMP_OFFSET_V4 + STAMP_BYTES > end)
 		return -1;
@@ -157,7 +178,16 @@ static __always_inline int write_ipv4(void *data, void *end, const struct lane *
 	ip->bytes = ip_bytes;
 	ip->source = lane->reverse ? server : client;
 	ip->destination = lane->reverse ? client : server;
-	ip->check = checksum_fold(lane->ip_sum + ip_bytes + checksum_word(client) + checksum_word(server));
+	if (size->place != WHOLE_DATAGRAM) {
+		__be16 id = bpf_htons(datagram_number(sequence));
+
+		ip->id = id;
+		ip->fragment = size->fragment;
+		ip_sum += (__u32)id + size->fragment;
+	}
+	ip->check = checksum_fold(ip_sum);
+	if (size->place == SECOND_FRAGMENT)
+		return write_second_head(udp, end, stamp);
 	udp->source = lane->reverse ? server_port : client_port;
 	udp->destination = lane->reverse ? client_port : server_port;
 	udp->bytes = udp_bytes;
@@ -171,36 +201,51 @@ static __always_inline int write_ipv4(void *data, void *end, const struct lane *
 }
 
 static __always_inline int write_ipv6(void *data, void *end, const struct lane *lane, const struct flow *flow,
-				      const struct mix_size *size, const struct stamp *stamp)
+				      const struct mix_size *size, const struct stamp *stamp, __u32 sequence)
 {
 	struct ipv6 *ip = data + ETHERNET_BYTES;
 	struct udp *udp = (void *)(ip + 1);
 	__be32 client = bpf_htonl(flow->client), server = bpf_htonl(flow->server);
 	__be16 client_port = bpf_htons(flow->client_port), server_port = bpf_htons(flow->server_port);
-	__be16 udp_bytes = bpf_htons(size->bytes - ETHERNET_BYTES - IPV6_BYTES);
+	__be16 udp_bytes = bpf_htons(size->udp_bytes);
 
 	if (data + STAMP_OFFSET_V6 + STAMP_BYTES > end)
 		return -1;
 	COPY_WORDS(data, lane->header, 7);
-	ip->payload_bytes = udp_bytes;
+	ip->payload_bytes = bpf_htons(size->bytes - ETHERNET_BYTES - IPV6_BYTES);
 	ip->source[3] = lane->reverse ? server : client;
 	ip->destination[3] = lane->reverse ? client : server;
+	if (size->place != WHOLE_DATAGRAM) {
+		struct fragment *fragment = (void *)udp;
+
+		udp = (void *)(fragment + 1);
+		if ((void *)(udp + 1) + STAMP_BYTES > end)
+			return -1;
+		fragment->next_header = PROTOCOL_UDP;
+		fragment->reserved = 0;
+		fragment->offset = size->fragment;
+		fragment->id = bpf_htonl(datagram_number(sequence));
+	}
+	if (size->place == SECOND_FRAGMENT)
+		return write_second_head(udp, end, stamp);
 	udp->source = lane->reverse ? server_port : client_port;
 	udp->destination = lane->reverse ? client_port : server_port;
 	udp->bytes = udp_bytes;
 	udp->check = udp_check(lane->udp_sum + 2 * (__u32)udp_bytes + checksum_word(client) + checksum_word(server) +
 			       client_port + server_port + sum_stamp(stamp) + size->fill_sum);
-	write_stamp(data + STAMP_OFFSET_V6, stamp);
+	write_stamp(udp + 1, stamp);
 	return 0;
 }
 
-static __always_inline const struct flow *next_flow(struct sender *sender, __u32 core)
+/* `stays`: the next frame is of the same flow. */
+static __always_inline const struct flow *next_flow(struct sender *sender, __u32 core, int stays)
 {
 	__u32 index = control.flow_first[core] + sender->flow_next;
 	__u32 page = index / FLOWS_PER_PAGE;
 	struct flow_page *found = bpf_map_lookup_elem(&flows, &page);
 
-	sender->flow_next = sender->flow_next + 1 < control.flow_count[core] ? sender->flow_next + 1 : 0;
+	if (!stays)
+		sender->flow_next = sender->flow_next + 1 < control.flow_count[core] ? sender->flow_next + 1 : 0;
 	return found ? &found->flows[index & (FLOWS_PER_PAGE - 1)] : NULL;
 }
 
@@ -214,10 +259,14 @@ static __always_inline __u32 next_mix(struct sender *sender)
 
 static __noinline int write_filling(struct xdp_md *ctx, __u32 frame_bytes)
 {
-	__u32 offset = (control.ip_version == 4 ? STAMP_OFFSET_V4 : STAMP_OFFSET_V6) + STAMP_BYTES;
+	__u32 offset = control.filling_offset;
 	__u32 bytes = frame_bytes - offset;
 
-	if (frame_bytes <= offset || bytes == 0 || bytes > FILLING_BYTES)
+	if (frame_bytes <= offset)
+		return 0;
+	/* The compiler may not use what it knows here: the verifier must see both bounds. */
+	barrier_var(bytes);
+	if (bytes == 0 || bytes > FILLING_BYTES)
 		return 0;
 	return bpf_xdp_store_bytes(ctx, offset, filling, bytes);
 }
@@ -227,13 +276,14 @@ static __always_inline int send_frame(struct xdp_md *ctx, struct core *core, __u
 {
 	struct sender *sender = &core->senders[lane_number];
 	const struct lane *lane = &control.lanes[lane_number];
-	const struct flow *flow = next_flow(sender, core_number);
 	__u32 mix = next_mix(sender);
 	const struct mix_size *size = &control.mix[mix];
-	__u32 sequence = sender->sent;
+	int is_first = size->place == FIRST_FRAGMENT;
+	const struct flow *flow = next_flow(sender, core_number, is_first);
+	__u32 sequence = sender->sent, datagram = sequence >> (control.fragments - 1);
 	__u64 now;
 	struct stamp stamp;
-	__u8 sampled = (sequence & control.sample_mask) == 0;
+	__u8 sampled = (datagram & control.sample_mask) == 0;
 	int failed;
 
 	if (!flow)
@@ -246,15 +296,19 @@ static __always_inline int send_frame(struct xdp_md *ctx, struct core *core, __u
 	if (size->bytes != control.largest_bytes &&
 	    bpf_xdp_adjust_tail(ctx, (int)size->bytes - (int)control.largest_bytes))
 		return XDP_ABORTED;
-	if ((sequence & CONTENT_MASK) == 0 && write_filling(ctx, size->bytes))
+	if ((datagram & CONTENT_MASK) == 0 && write_filling(ctx, size->bytes))
 		return XDP_ABORTED;
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	failed = control.ip_version == 4 ? write_ipv4(data, end, lane, flow, size, &stamp)
-					 : write_ipv6(data, end, lane, flow, size, &stamp);
+	failed = control.ip_version == 4 ? write_ipv4(data, end, lane, flow, size, &stamp, sequence)
+					 : write_ipv6(data, end, lane, flow, size, &stamp, sequence);
 	if (failed)
 		return XDP_ABORTED;
 	sender->sent++;
 	sender->sent_bytes += size->bytes;
+	/* The schedule is of datagrams: the second fragment follows the first at once, whatever is due. */
+	core->unfinished = is_first ? lane_number + 1 : 0;
+	if (is_first)
+		return bpf_redirect_map(&ports, lane->port, 0);
 	sender->due += phase->interval[lane_number];
 	if (sender->left != NO_FRAME_LEFT && --sender->left == 0)
 		sender->due = NO_FRAME_LEFT;
@@ -271,8 +325,8 @@ static __always_inline int generate_frame(struct xdp_md *ctx)
 	if (core->finished)
 		return XDP_DROP;
 	core->turns++;
-	lane = next_lane(core) & (MAX_LANES - 1);
-	if (!is_due(core, &core->senders[lane], phase, lane))
+	lane = (core->unfinished ? core->unfinished - 1 : next_lane(core)) & (MAX_LANES - 1);
+	if (!core->unfinished && !is_due(core, &core->senders[lane], phase, lane))
 		return XDP_DROP;
 	return send_frame(ctx, core, core_number, lane, phase);
 }

@@ -37,6 +37,31 @@ static __always_inline void *transport_payload(void *transport, __u8 protocol, v
 	return transport + 20;	/* probes carry no TCP options */
 }
 
+/* The same in IPv4, where the second fragment of a datagram has no transport header. */
+static __always_inline void *ipv4_payload(struct ipv4 *ip, void *end)
+{
+	if ((void *)(ip + 1) > end || ip->version_words != 0x45)
+		return NOT_OURS;
+	if (ip->fragment & bpf_htons(0x1fff))
+		return ip->protocol == PROTOCOL_UDP ? ip + 1 : NOT_OURS;
+	return transport_payload(ip + 1, ip->protocol, end);
+}
+
+static __always_inline void *ipv6_payload(struct ipv6 *ip, void *end)
+{
+	struct fragment *fragment = (void *)(ip + 1);
+
+	if ((void *)fragment > end)
+		return NOT_OURS;
+	if (ip->next_header != PROTOCOL_FRAGMENT)
+		return transport_payload(fragment, ip->next_header, end);
+	if ((void *)(fragment + 1) > end)
+		return NOT_OURS;
+	if (fragment->offset & bpf_htons(0xfff8))
+		return fragment->next_header == PROTOCOL_UDP ? fragment + 1 : NOT_OURS;
+	return transport_payload(fragment + 1, fragment->next_header, end);
+}
+
 static __always_inline struct stamp *find_stamp(void *data, void *end)
 {
 	struct ethernet *eth = data;
@@ -44,21 +69,12 @@ static __always_inline struct stamp *find_stamp(void *data, void *end)
 
 	if ((void *)(eth + 1) > end)
 		return NOT_OURS;
-	if (eth->type == bpf_htons(ETHERTYPE_IPV4)) {
-		struct ipv4 *ip = (void *)(eth + 1);
-
-		if ((void *)(ip + 1) > end || ip->version_words != 0x45)
-			return NOT_OURS;
-		payload = transport_payload(ip + 1, ip->protocol, end);
-	} else if (eth->type == bpf_htons(ETHERTYPE_IPV6)) {
-		struct ipv6 *ip = (void *)(eth + 1);
-
-		if ((void *)(ip + 1) > end)
-			return NOT_OURS;
-		payload = transport_payload(ip + 1, ip->next_header, end);
-	} else {
+	if (eth->type == bpf_htons(ETHERTYPE_IPV4))
+		payload = ipv4_payload((void *)(eth + 1), end);
+	else if (eth->type == bpf_htons(ETHERTYPE_IPV6))
+		payload = ipv6_payload((void *)(eth + 1), end);
+	else
 		return NOT_OURS;
-	}
 	if (payload == NOT_OURS || payload + STAMP_BYTES > end)
 		return NOT_OURS;
 	return payload;
@@ -90,11 +106,15 @@ static __always_inline int was_seen(const struct receiver *receiver, __u64 seque
 /*
  * Whether a frame that came after later ones of its stream also came after a later one of its own flow. Firewalls and
  * cards with several queues may let flows pass each other; only within a flow is it reordering (RFC 4737 section 3).
- * A stream's flows take turns, so the flow's next frame is one turn of the flow table later.
+ * A stream's flows take turns, so the flow's next frame is one turn of the flow table later, and of a datagram's two
+ * fragments the first is followed by the second.
  */
 static __always_inline int overtaken_in_flow(const struct receiver *receiver, __u64 sequence, __u32 flow_count)
 {
 	__u64 next = sequence + flow_count;
+
+	if (control.fragments == 2)
+		next = sequence & 1 ? sequence - 1 + 2 * (__u64)flow_count : sequence + 1;
 
 	return next < receiver->highest && was_seen(receiver, next);
 }
@@ -183,9 +203,22 @@ static __always_inline int is_intact(struct xdp_md *ctx, const struct mix_size *
 {
 	if (bpf_xdp_get_buff_len(ctx) != size->bytes)
 		return 0;
-	if ((stamp_sequence(stamp->what) & CONTENT_MASK) != 0 || !size->fill_check)
+	if ((stamp_sequence(stamp->what) >> (control.fragments - 1) & CONTENT_MASK) != 0 || !size->fill_check)
 		return 1;
+	if (size->place == SECOND_FRAGMENT)
+		fill_offset += SECOND_HEAD_BYTES - STAMP_BYTES;
 	return content_is_intact(ctx, fill_offset, size->bytes, size->fill_check);
+}
+
+/* A firewall put the fragments together and forwarded the datagram whole: both have arrived. */
+static __always_inline void receive_reassembled(struct receiver *receiver, const struct mix_size *size, __u32 sequence,
+						__u32 flow_count)
+{
+	receiver->reassembled++;
+	receiver->received_bytes += size->whole_bytes;
+	for (int i = 0; i < 2; i++)
+		if (count_sequence(receiver, sequence + i, flow_count))
+			receiver->received++;
 }
 
 static __always_inline int receive_frame(struct xdp_md *ctx)
@@ -225,6 +258,10 @@ static __always_inline int receive_frame(struct xdp_md *ctx)
 	receiver = &receivers[((core * MAX_CORES + sender) * MAX_LANES + lane) &
 			      (MAX_CORES * MAX_CORES * MAX_LANES - 1)];
 	size = &control.mix[stamp_mix(stamp.who) & (MAX_MIX - 1)];
+	if (size->place == FIRST_FRAGMENT && bpf_xdp_get_buff_len(ctx) == size->whole_bytes) {
+		receive_reassembled(receiver, size, stamp_sequence(stamp.what), flow_count);
+		goto times;
+	}
 	if (!is_intact(ctx, size, &stamp, (void *)found + STAMP_BYTES - data)) {
 		receiver->corrupted++;
 		return XDP_DROP;
@@ -233,6 +270,7 @@ static __always_inline int receive_frame(struct xdp_md *ctx)
 		return XDP_DROP;
 	receiver->received++;
 	receiver->received_bytes += size->bytes;
+times:
 	if (stamp_sampled(stamp.who))
 		measure_times(receiver, &times[(core * MAX_LANES + lane) & (MAX_CORES * MAX_LANES - 1)],
 			      stamp_sent(stamp.who, stamp.what));

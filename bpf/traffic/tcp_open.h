@@ -13,7 +13,7 @@
 #define CLEARED_A_TURN 64
 #define LOOKED_AT_IDLE 16	/* connections looked at in a turn without a start */
 #define TUPLES_TRIED 8
-#define TUPLES_AHEAD 4
+#define LOADED_AT_ONCE 16	/* a power of two */
 
 static __always_inline __u64 read_schedule_clock(struct tcp_core *core)
 {
@@ -35,8 +35,7 @@ static __always_inline int send_new(struct xdp_md *ctx, const struct segment *se
 	mac = (void *)(long)ctx->data;
 	if ((void *)(mac + 12) > (void *)(long)ctx->data_end)
 		return XDP_ABORTED;
-	__builtin_memcpy(mac, segment->to_mac, 6);
-	__builtin_memcpy(mac + 6, segment->from_mac, 6);
+	copy_macs(mac, segment->to_mac);
 	if (write_segment(ctx, segment))
 		return XDP_ABORTED;
 	return bpf_redirect_map(&ports, port, 0);
@@ -55,8 +54,7 @@ static __always_inline void address(struct segment *segment, const struct connec
 	const struct side *client = &control.client, *server = &control.server;
 	__u32 port = divide(slot, control.client_hosts_inverse), host = slot - port * client->hosts;
 
-	__builtin_memcpy(segment->to_mac, control.next_hop_mac, 6);
-	__builtin_memcpy(segment->from_mac, control.client_mac, 6);
+	copy_macs(segment->to_mac, control.next_hop_mac);
 	segment->source_port = bpf_htons(client->port_first + port);
 	segment->destination_port = bpf_htons(c->server_port);
 	if (control.ip_version == 4) {
@@ -81,23 +79,29 @@ static __always_inline void say_syn(const struct connection *c, __u32 phase, str
 	segment->stamp_echo = 0;
 }
 
-/* Begins to load the record that will be used some starts from now: with more tuples than the cache holds, waiting for
- * it then would cost a quarter of the connection. */
-static __always_inline void load_ahead(const struct tcp_core *core, __u32 number)
+/*
+ * Loads the records of the starts to come, LOADED_AT_ONCE of them each time the order reaches a multiple of that. With more
+ * tuples than the cache holds, each start would wait for its record; loads that follow each other closely wait together.
+ * One load some starts ahead would not do: no instruction behind a load that waits can retire, so that a processor works
+ * on for some hundred instructions only.
+ */
+static __always_inline void load_ahead(__u32 index)
 {
-	__u32 ahead = core->order_next + TUPLES_AHEAD, index, page;
-	struct connection *c = NULL;
+	__u32 ahead = index + LOADED_AT_ONCE, page = ahead / SLOTS_PER_PAGE;
 	struct slot_page *found;
 
-	if (ahead >= control.slot_count[number])
+	if (index % LOADED_AT_ONCE)
 		return;
-	index = control.slot_first[number] + ahead;
-	page = index / SLOTS_PER_PAGE;
 	found = bpf_map_lookup_elem(&order, &page);
-	if (found)
-		c = bpf_map_lookup_elem(&connections, &found->slots[index & (SLOTS_PER_PAGE - 1)]);
-	if (c)
-		(void)*(volatile __u32 *)&c->phase;
+	if (!found)
+		return;
+	_Pragma("unroll") for (__u32 i = 0; i < LOADED_AT_ONCE; i++) {
+		__u32 at = (ahead & (SLOTS_PER_PAGE - LOADED_AT_ONCE)) + i;
+		struct connection *c = bpf_map_lookup_elem(&connections, &found->slots[at]);
+
+		if (c)
+			(void)*(volatile __u32 *)&c->phase;
+	}
 }
 
 /* The next tuple in order whose last connection is over and has rested. */
@@ -110,6 +114,7 @@ static __always_inline struct connection *next_tuple(struct tcp_core *core, __u3
 		struct slot_page *found = bpf_map_lookup_elem(&order, &page);
 		struct connection *c;
 
+		load_ahead(index);
 		core->order_next = core->order_next + 1 < slots ? core->order_next + 1 : 0;
 		if (!found)
 			return NULL;
@@ -133,6 +138,19 @@ static __always_inline __u32 next_isn(const struct connection *c, __u32 slot)
 	return c->isn + c->sent + 4096;
 }
 
+#define ONE_SECOND (1000000000ULL << SCHEDULE_SHIFT)
+
+/* Counts a start in the second of the clock's last reading, which a connection that is timed made just now. */
+static __always_inline void count_second(struct tcp_core *core)
+{
+	if (core->now >= core->second_end) {
+		core->second = core->now / ONE_SECOND;
+		core->second_end = (core->second + 1ULL) * ONE_SECOND;
+	}
+	if (core->second < COUNTED_SECONDS)
+		core->opened_in[core->second & (COUNTED_SECONDS - 1)]++;
+}
+
 static __always_inline void begin_connection(struct tcp_core *core, __u32 number, struct connection *c, __u32 slot,
 					     __u32 tick)
 {
@@ -143,6 +161,7 @@ static __always_inline void begin_connection(struct tcp_core *core, __u32 number
 
 	if (sampled)
 		now = read_schedule_clock(core);
+	count_second(core);
 	c->isn = next_isn(c, slot);
 	c->intended_ns = control.unpaced ? now : control.start_ns + (core->due >> SCHEDULE_SHIFT);
 	c->syn_ns = now;
@@ -210,7 +229,6 @@ static __always_inline int open_connection(struct tcp_core *core, __u32 number, 
 	__u32 slot = 0;
 	struct connection *c = next_tuple(core, number, &slot, segment->stamp);
 
-	load_ahead(core, number);
 	count(core, COUNT_ATTEMPTED);
 	if (!c) {
 		count(core, COUNT_NO_TUPLE);

@@ -258,6 +258,13 @@ static __always_inline int turn_macs(struct xdp_md *ctx)
 	return 0;
 }
 
+/* Copies two MAC addresses that follow each other, as whole words. */
+static __always_inline void copy_macs(void *to, const void *from)
+{
+	_Pragma("unroll") for (int i = 0; i < 3; i++)
+		((__u32 *)to)[i] = ((const __u32 *)from)[i];
+}
+
 /* Keeps the turned MAC addresses for a frame that the generator sends later. */
 static __always_inline void keep_turned_macs(struct xdp_md *ctx, struct segment *segment)
 {

@@ -144,6 +144,29 @@ pub const fn smallest_test_frame(ip: IpVersion) -> u16 {
     ETHERNET_BYTES + ip_header_bytes(ip) + UDP_BYTES + TEST_PAYLOAD_BYTES + FCS_BYTES
 }
 
+/// Smallest IP payload of a first and of a second fragment: each carries the test payload, the first a UDP header before it,
+/// the second as much behind it, and fragments begin at multiples of 8 bytes.
+const FIRST_FRAGMENT_BYTES: u16 = 32;
+const SECOND_FRAGMENT_BYTES: u16 = UDP_BYTES + TEST_PAYLOAD_BYTES;
+/// IPv6's fragment header (RFC 8200 section 4.5).
+const FRAGMENT_HEADER_BYTES: u16 = 8;
+
+/// Bytes, FCS included, of the smallest frame whose datagram can be sent in two fragments: 96 for IPv4, 116 for IPv6.
+pub const fn smallest_fragmented_frame(ip: IpVersion) -> u16 {
+    ETHERNET_BYTES + ip_header_bytes(ip) + FIRST_FRAGMENT_BYTES + SECOND_FRAGMENT_BYTES + FCS_BYTES
+}
+
+/// Bytes, FCS included, of the frames of the two fragments of a datagram that whole would make a frame of `size`, which is
+/// at least [`smallest_fragmented_frame`]. The first is half of it or a little less, so that a router that cuts again by the
+/// size of the largest fragment cuts at the same place.
+pub fn fragment_frames(size: FrameSize, ip: IpVersion) -> [u16; 2] {
+    let headers = ETHERNET_BYTES + ip_header_bytes(ip) + FCS_BYTES;
+    let payload = size.bytes().saturating_sub(headers);
+    let first = (payload / 2 / 8 * 8).max(FIRST_FRAGMENT_BYTES).min(payload);
+    let each = headers + if matches!(ip, IpVersion::V6) { FRAGMENT_HEADER_BYTES } else { 0 };
+    [each + first, each + payload - first]
+}
+
 const fn ip_header_bytes(ip: IpVersion) -> u16 {
     match ip {
         IpVersion::V4 => 20,

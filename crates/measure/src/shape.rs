@@ -1,7 +1,7 @@
 //! The vocabulary of an experiment: zones, lanes, flows, and the policy that a firewall under test is given.
 //! These are plain values; `testbed` builds beds from them and `traffic` builds frames from them.
 
-use crate::frame::FrameMix;
+use crate::frame::{FrameMix, PREAMBLE_AND_GAP_BYTES, fragment_frames};
 use crate::sessions::SessionShape;
 use serde::{Deserialize, Serialize};
 
@@ -113,6 +113,19 @@ pub struct TrafficShape {
     pub cores: u32,
     /// Seed of every pseudorandom choice.
     pub seed: u64,
+}
+
+impl TrafficShape {
+    /// Frames a second that fill an Ethernet link of `bits_per_second`, preamble and gap included.
+    pub fn line_rate_frames_per_second(&self, bits_per_second: f64) -> f64 {
+        if self.fragments == 1 {
+            return self.frame.line_rate_frames_per_second(bits_per_second);
+        }
+        let sizes = self.frame.sizes();
+        let bytes: f64 = sizes.iter().flat_map(|&size| fragment_frames(size, self.ip)).map(f64::from).sum();
+        let frames = 2.0 * sizes.len() as f64;
+        bits_per_second * frames / (8.0 * (bytes + frames * f64::from(PREAMBLE_AND_GAP_BYTES)))
+    }
 }
 
 /// The policy that every firewall under test is given.

@@ -1,6 +1,9 @@
-//! The generator and the sink against themselves: what the bench itself can do, and how exact its times are.
+//! The generator and the sink, and the TCP client and server, against themselves: what the bench itself can do, and how
+//! exact its times are.
 //!
 //! Everything is measured in turns within one run, so that the ratios do not depend on the machine's mood.
+
+mod tcp;
 
 use crate::cli::CalibrateArgs;
 use crate::failure::Failure;
@@ -44,6 +47,7 @@ pub(crate) fn calibrate(args: &CalibrateArgs, json: bool, interrupt: &Interrupt)
     let mut figures = measure_all(&shared, FLOWS, args.seconds, args.rounds)?;
     trial(&shared, "wire", traffic::MAX_FLOWS, Load::Maximum, args.seconds)?;
     figures.push(peak_memory());
+    figures.extend(tcp::measure(args.seconds, args.rounds, interrupt)?);
     if json {
         return output::out_json(&figures);
     }

@@ -12,68 +12,72 @@ mod bed;
 
 use bed::Bed;
 use std::time::{Duration, Instant};
-use traffic::tcp::{
-    Close, Ends, Engine, Opening, Options, Order, Side, TcpPhase, TcpPlan, TcpReading, TcpTime, TcpWatch,
-};
+use traffic::tcp::{Close, Ends, Engine, Opening, Options, Order, Side, TcpPhase, TcpPlan, TcpTime};
 
 fn main() {
-    engine_against_the_stateless_loop();
-    ten_million_connections_are_held_and_verified();
-    ten_thousand_a_second();
+    if wanted("ten-million") {
+        ten_million_connections_are_held_and_verified();
+    }
+    if wanted("even") {
+        ten_thousand_a_second();
+    }
+    on_a_wire();
+    through_the_kernel();
 }
 
-/// Seconds that this process has kept a core busy: on a shared machine the clock on the wall tells of others.
-fn busy_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
-    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
-    (fields[11].parse::<f64>().unwrap() + fields[12].parse::<f64>().unwrap()) / 100.0
+/// Whether the command line names this part, or none.
+fn wanted(part: &str) -> bool {
+    let mut named = std::env::args().skip(1).filter(|word| !word.starts_with('-')).peekable();
+    named.peek().is_none() || named.any(|word| word == part)
 }
 
 /// Prints the rate of the stateless loop and of the engine, per second and per second that the core worked for us.
 fn compare(name: &str, bed: &Bed, engine: &mut Engine, plan: &TcpPlan) {
-    let busy = busy_seconds();
-    let bare = engine.run_bare(&bed.client, &bed.server, plan).unwrap();
-    let bare_busy = busy_seconds() - busy;
-    let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
-    let busy = busy_seconds();
-    let reading = engine.run(&ports, plan, &mut ()).unwrap();
-    let engine_busy = busy_seconds() - busy;
-    let c = &reading.counts;
-    let (closed, bare_busy) = (c.closed as f64, bare * plan.seconds() / bare_busy);
+    if !wanted(name) {
+        return;
+    }
+    let seen = engine.compare_with_bare(&bed.client, &bed.server, plan, 1.0).unwrap();
+    let c = &seen.reading.counts;
     println!(
-        "{name}: stateless {bare:.0}/s, engine {:.0}/s, ratio {:.2}; a busy second: {bare_busy:.0} and {:.0}, ratio \
-         {:.2}; again {} failed {}",
-        closed / plan.seconds(),
-        closed / plan.seconds() / bare,
-        closed / engine_busy,
-        closed / engine_busy / bare_busy,
+        "{name}: stateless {:.0}/s, engine {:.0}/s; a busy second: {:.0} and {:.0}, ratio {:.3}; again {} failed {}",
+        seen.bare.a_second,
+        seen.engine.a_second,
+        seen.bare.a_busy_second,
+        seen.engine.a_busy_second,
+        seen.ratio(),
         c.syn_again + c.request_again,
         c.failed()
     );
     assert_eq!(c.open(), 0, "{c:?}");
 }
 
-fn engine_against_the_stateless_loop() {
+const ROUNDS: usize = 4;
+
+fn on_a_wire() {
     let mut engine = Engine::load(65_536).unwrap();
-    let plan = Engine::calibration_plan(1.0);
+    let plan = Engine::calibration_plan();
     let random = TcpPlan { order: Order::Random, ..plan.clone() };
     let every_option = TcpPlan { options: Options::LINUX, ..plan.clone() };
     let wire = Bed::wire();
-    for _ in 0..4 {
-        compare("wire", &wire, &mut engine, &plan);
-        compare("wire, random order", &wire, &mut engine, &random);
-        compare("wire, all options", &wire, &mut engine, &every_option);
+    for _ in 0..ROUNDS {
+        compare("in-order", &wire, &mut engine, &plan);
+        compare("random", &wire, &mut engine, &random);
+        compare("all-options", &wire, &mut engine, &every_option);
     }
-    drop(wire);
+}
+
+fn through_the_kernel() {
+    let mut engine = Engine::load(65_536).unwrap();
+    let plan = Engine::calibration_plan();
     let routed = Bed::routed();
-    for _ in 0..4 {
+    for _ in 0..ROUNDS {
         routed.set_rules("");
-        compare("Linux routing", &routed, &mut engine, &plan);
+        compare("linux", &routed, &mut engine, &plan);
         routed.set_rules(
             "chain f { type filter hook forward priority 0 ; ct state established accept ; \
                           tcp dport 80 accept ; drop ; }",
         );
-        compare("nftables, stateful", &routed, &mut engine, &plan);
+        compare("nftables", &routed, &mut engine, &plan);
     }
 }
 
@@ -106,24 +110,13 @@ fn ten_million_connections_are_held_and_verified() {
     assert_eq!((all.counts.open(), end.counts.verified), (10_000_000, 10_000_000), "{:?}", all.counts);
 }
 
-/// Counts what was attempted each second.
-#[derive(Default)]
-struct EachSecond(Vec<u64>);
-
-impl TcpWatch for EachSecond {
-    fn sample(&mut self, _at_seconds: f64, reading: &TcpReading) {
-        self.0.push(reading.counts.attempted);
-    }
-}
-
 fn ten_thousand_a_second() {
     let bed = Bed::wire();
     let mut engine = Engine::load(65_536).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
-    let plan = TcpPlan::new(Opening::Scheduled(vec![TcpPhase::constant(10_000.0, 10.0)]));
-    let mut seconds = EachSecond::default();
-    let reading = engine.run(&ports, &plan, &mut seconds).unwrap();
-    println!("attempted after each second: {:?}; {:?}", seconds.0, reading.counts);
-    println!("established after {:?} ns", reading.time_ns(TcpTime::Established));
-    assert_eq!((reading.counts.attempted, reading.counts.closed), (100_000, 100_000));
+    let even = engine.evenness(&ports, 10_000.0, 60, &mut ()).unwrap();
+    println!("even: opened each second {:?}; at most {:.4} off", even.each_second, even.largest_deviation());
+    println!("established after {:?} ns", even.reading.time_ns(TcpTime::Established));
+    println!("at most {} ns behind; {:?}", even.reading.largest_lag_ns, even.reading.counts);
+    assert_eq!((even.reading.counts.attempted, even.reading.counts.closed), (600_000, 600_000));
 }

@@ -17,6 +17,11 @@ impl Clock {
         Self::read(ClockId::CLOCK_REALTIME)
     }
 
+    /// ns that cores have worked for this process.
+    pub fn busy_ns() -> u64 {
+        Self::read(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+    }
+
     fn read(clock: ClockId) -> u64 {
         // Both clocks always exist on Linux.
         clock_gettime(clock).map_or(0, |t| t.tv_sec() as u64 * 1_000_000_000 + t.tv_nsec() as u64)

@@ -210,8 +210,11 @@ impl Engine {
         self.recycled = frames::recycled_frame(shape);
         let mix = frames::mix(shape, &self.recycled)?;
         self.write_flows(&flows::generate(shape)?)?;
-        self.write_filling(frames::filling_offset(shape.ip));
+        let filling_offset = frames::filling_offset(shape);
+        self.write_filling(filling_offset);
         self.change_control(|control| {
+            control.filling_offset = filling_offset as u32;
+            control.fragments = shape.fragments;
             control.mix_count = mix.len() as u32;
             control.mix[..mix.len()].copy_from_slice(&mix);
             control.largest_bytes = u32::from(shape.frame.largest().bytes_without_fcs());
@@ -379,12 +382,18 @@ impl Engine {
         }
         let shares: Vec<f64> = plan.lanes.iter().map(|(_, share)| *share).collect();
         let schedules = (0..plan.cores.len())
-            .map(|number| schedule::for_core(plan.phases, &shares, number, plan.cores.len()))
+            .map(|number| {
+                schedule::for_core(plan.phases, &shares, number, plan.cores.len(), traffic.fragments)
+            })
             .collect::<Result<Vec<_>, _>>()?;
         let mut lanes = Vec::new();
         for (lane, _) in plan.lanes {
             let (from, to) = (ports.of(lane.from)?, ports.of(lane.to)?);
-            lanes.push(frames::lane(*lane, &from.port, &to.port, from.slot, traffic.ip));
+            let mut made = frames::lane(*lane, &from.port, &to.port, from.slot, traffic.ip);
+            if traffic.fragments > 1 {
+                frames::fragment(&mut made, traffic.ip);
+            }
+            lanes.push(made);
         }
         self.mark = self.mark.wrapping_add(1);
         let mark = self.mark;
@@ -395,6 +404,7 @@ impl Engine {
             control.mark = mark;
             control.lanes[..lanes.len()].copy_from_slice(&lanes);
             control.lane_count = lanes.len() as u32;
+            control.generators = plan.cores.len() as u32;
             control.sample_mask = sample_mask;
             control.largest_lag = largest_lag;
             control.grace = schedule::to_schedule(grace_seconds(total));
@@ -403,6 +413,7 @@ impl Engine {
                 let (first, count) = flow_slice(traffic.flows, number, plan.cores.len());
                 control.flow_first[core] = first;
                 control.flow_count[core] = count;
+                control.number[core] = number as u32;
             }
         });
         // Phases are the same for all cores but for the split of a burst, so each core's schedule is written apart.

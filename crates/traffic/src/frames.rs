@@ -3,6 +3,7 @@
 use crate::TrafficError;
 use crate::random::SplitMix64;
 use crate::skeleton::{ARRIVAL_BYTES, MAX_MIX, PROBE_FRAME_BYTES, types};
+use measure::frame::{FCS_BYTES, FrameSize, fragment_frames, smallest_fragmented_frame};
 use measure::shape::{IpVersion, Lane, TrafficShape, UdpChecksum, Zone};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -13,6 +14,8 @@ const UDP_BYTES: usize = 8;
 pub const STAMP_BYTES: usize = 18;
 const PROTOCOL_TCP: u8 = 6;
 const PROTOCOL_UDP: u8 = 17;
+const PROTOCOL_FRAGMENT: u8 = 44;
+const FRAGMENT_HEADER_BYTES: usize = 8;
 const TTL: u8 = 64;
 /// The largest live frame, without FCS: a page of 4,096 bytes less 256 of headroom, 320 of the kernel's fragment table
 /// and 112 of `struct xdp_page_head` (net/bpf/test_run.c). Larger frames take the packet socket's path.
@@ -113,18 +116,36 @@ pub(crate) fn lane(lane: Lane, from: &Port, to: &Port, from_slot: u32, ip: IpVer
     made
 }
 
+/// Makes the lane's frames fragments: they may be cut, and in IPv6 a fragment header follows.
+pub(crate) fn fragment(lane: &mut types::lane, ip: IpVersion) {
+    match ip {
+        IpVersion::V4 => {
+            lane.header[20] = 0;
+            lane.ip_sum = word_sum(&lane.header[14..24]);
+        }
+        IpVersion::V6 => lane.header[20] = PROTOCOL_FRAGMENT,
+    }
+}
+
 /// The recycled frame: zeros where the program writes, then seeded filling (RFC 4814 section 4 asks for payload that
 /// does not compress), without FCS.
 pub(crate) fn recycled_frame(shape: &TrafficShape) -> Vec<u8> {
     let mut frame = vec![0u8; usize::from(shape.frame.largest().bytes_without_fcs())];
     let mut random = SplitMix64::new(shape.seed ^ 0xf111);
-    let start = filling_offset(shape.ip).min(frame.len());
+    let start = filling_offset(shape).min(frame.len());
     frame[start..].fill_with(|| random.next() as u8);
     frame
 }
 
-pub(crate) fn filling_offset(ip: IpVersion) -> usize {
-    ETHERNET_BYTES + ip_bytes(ip) + UDP_BYTES + STAMP_BYTES
+/// Where the filling begins in every frame of a shape, second fragments included.
+pub(crate) fn filling_offset(shape: &TrafficShape) -> usize {
+    let fragment = if shape.fragments > 1 { fragment_header_bytes(shape.ip) } else { 0 };
+    ETHERNET_BYTES + ip_bytes(shape.ip) + fragment + UDP_BYTES + STAMP_BYTES
+}
+
+/// Bytes that fragmenting adds to a frame.
+fn fragment_header_bytes(ip: IpVersion) -> usize {
+    if ip == IpVersion::V6 { FRAGMENT_HEADER_BYTES } else { 0 }
 }
 
 /// The sizes of the mix with the checksums of their filling.
@@ -133,14 +154,10 @@ pub(crate) fn filling_offset(ip: IpVersion) -> usize {
 /// A size that the stamp does not fit into, a mix that is too long, or a size for which there is no live frame.
 pub(crate) fn mix(shape: &TrafficShape, recycled: &[u8]) -> Result<Vec<types::mix_size>, TrafficError> {
     let sizes = shape.frame.sizes();
-    if shape.fragments != 1 {
-        return Err(TrafficError::Impossible(format!("datagrams in {} fragments", shape.fragments)));
-    }
-    if sizes.len() > MAX_MIX {
-        return Err(TrafficError::Impossible(format!(
-            "a mix of {} sizes: it may have {MAX_MIX}",
-            sizes.len()
-        )));
+    check_fragments(shape)?;
+    let most = MAX_MIX / shape.fragments as usize;
+    if sizes.len() > most {
+        return Err(TrafficError::Impossible(format!("a mix of {} sizes: it may have {most}", sizes.len())));
     }
     let smallest = smallest_frame_bytes(shape.ip);
     if let Some(size) = sizes.iter().find(|s| s.bytes() < smallest) {
@@ -150,20 +167,77 @@ pub(crate) fn mix(shape: &TrafficShape, recycled: &[u8]) -> Result<Vec<types::mi
             size.bytes()
         )));
     }
-    let start = filling_offset(shape.ip);
+    let start = filling_offset(shape);
     Ok(sizes
         .iter()
-        .map(|size| {
-            let bytes = usize::from(size.bytes_without_fcs());
-            let filling = &recycled[start..bytes];
+        .flat_map(
+            |&size| if shape.fragments == 1 { vec![whole(shape, size)] } else { fragments(shape, size) },
+        )
+        .map(|(mut made, filled)| {
+            // The UDP checksum is in the first frame of a datagram and covers the filling of both.
+            made.fill_sum = filled.iter().map(|&bytes| word_sum(&recycled[start..bytes])).sum();
+            let filling = &recycled[start..made.bytes as usize];
             let whole_words = &filling[..filling.len() / 4 * 4];
-            types::mix_size {
-                bytes: bytes as u32,
-                fill_sum: word_sum(filling),
-                fill_check: if whole_words.is_empty() { 0 } else { u32::from(fold(word_sum(whole_words))) },
-            }
+            made.fill_check = if whole_words.is_empty() { 0 } else { u32::from(fold(word_sum(whole_words))) };
+            made
         })
         .collect())
+}
+
+/// What there is to a frame but sums, and the lengths of all frames of its datagram.
+type Sized = (types::mix_size, Vec<usize>);
+
+fn whole(shape: &TrafficShape, size: FrameSize) -> Sized {
+    let bytes = size.bytes_without_fcs();
+    let made = types::mix_size {
+        bytes: bytes.into(),
+        whole_bytes: bytes.into(),
+        udp_bytes: bytes - (ETHERNET_BYTES + ip_bytes(shape.ip)) as u16,
+        ..Default::default()
+    };
+    (made, vec![bytes.into()])
+}
+
+fn fragments(shape: &TrafficShape, size: FrameSize) -> Vec<Sized> {
+    let (whole, _) = whole(shape, size);
+    let lengths = fragment_frames(size, shape.ip).map(|bytes| bytes - FCS_BYTES);
+    let headers = ETHERNET_BYTES + ip_bytes(shape.ip) + fragment_header_bytes(shape.ip);
+    let first_bytes = lengths[0] - headers as u16;
+    // IPv4 counts in units of 8 bytes behind three flags (RFC 791), IPv6 in bytes with the flag last (RFC 8200).
+    let fields = match shape.ip {
+        IpVersion::V4 => [0x2000, first_bytes / 8],
+        IpVersion::V6 => [1, first_bytes],
+    };
+    let made = |number: usize| types::mix_size {
+        bytes: lengths[number].into(),
+        fragment: fields[number].to_be(),
+        place: number as u32 + 1,
+        ..whole
+    };
+    vec![(made(0), lengths.map(usize::from).to_vec()), (made(1), vec![lengths[1].into()])]
+}
+
+fn check_fragments(shape: &TrafficShape) -> Result<(), TrafficError> {
+    let refuse = |why: String| Err(TrafficError::Impossible(why));
+    let sizes = shape.frame.sizes();
+    let smallest = smallest_fragmented_frame(shape.ip);
+    match shape.fragments {
+        1 => Ok(()),
+        2 if shape.frame.largest().bytes_without_fcs() > MAX_LIVE_FRAME_BYTES => refuse(format!(
+            "frames of {} bytes in fragments: those of up to {} are cut",
+            shape.frame.largest().bytes(),
+            MAX_LIVE_FRAME_BYTES + FCS_BYTES
+        )),
+        2 => match sizes.iter().find(|size| size.bytes() < smallest) {
+            Some(size) => refuse(format!(
+                "a frame of {} bytes in two fragments: with this IP version it takes {smallest}, so that each fragment \
+                 has room for a stamp",
+                size.bytes()
+            )),
+            None => Ok(()),
+        },
+        other => refuse(format!("datagrams in {other} fragments: the generator sends them in 1 or 2")),
+    }
 }
 
 pub(crate) fn udp_checksum_wanted(shape: &TrafficShape) -> u32 {

@@ -25,6 +25,9 @@ pub struct StreamCounts {
     /// Frames with our mark but wrong content. Those whose stamp is damaged, so that nobody knows their lane, count on
     /// the first.
     pub corrupted: u64,
+    /// Datagrams that were sent in fragments and arrived whole: a firewall reassembled them and did not cut them again. Both
+    /// fragments count as received; that the second one's content is right was not looked at.
+    pub reassembled: u64,
     /// Longest time between two timed frames of a stream, in ns.
     pub longest_silence_ns: u64,
 }
@@ -178,6 +181,7 @@ impl Reading {
                 (&mut now.duplicated, then.duplicated),
                 (&mut now.reordered, then.reordered),
                 (&mut now.corrupted, then.corrupted),
+                (&mut now.reassembled, then.reassembled),
             ] {
                 *now = now.saturating_sub(then);
             }
@@ -213,6 +217,7 @@ fn lane_counts(state: *mut types::bss, cores: &[usize], lane: usize) -> StreamCo
             sum.duplicated += peek!((*state).receivers[index].duplicated);
             sum.reordered += peek!((*state).receivers[index].reordered);
             sum.corrupted += peek!((*state).receivers[index].corrupted);
+            sum.reassembled += peek!((*state).receivers[index].reassembled);
             sum.longest_silence_ns =
                 sum.longest_silence_ns.max(peek!((*state).receivers[index].longest_silence_ns));
         }

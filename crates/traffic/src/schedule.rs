@@ -18,6 +18,8 @@ pub(crate) struct Schedule {
     /// When each lane's first frame is due.
     pub(crate) first_due: [u64; MAX_LANES],
     pub(crate) lanes: usize,
+    /// Frames a datagram: the schedule is of datagrams.
+    fragments: u64,
 }
 
 pub(crate) fn to_schedule(seconds: f64) -> u64 {
@@ -37,6 +39,7 @@ pub(crate) fn for_core(
     lane_shares: &[f64],
     core: usize,
     cores: usize,
+    fragments: u32,
 ) -> Result<Schedule, TrafficError> {
     if phases.is_empty() || phases.len() > MAX_PHASES {
         return Err(TrafficError::Impossible(format!(
@@ -54,7 +57,8 @@ pub(crate) fn for_core(
     let mut made = Vec::with_capacity(phases.len());
     for phase in phases {
         end_seconds += phase.seconds;
-        made.push(phase_for_core(phase, to_schedule(end_seconds), lane_shares, core, cores)?);
+        let phase = phase_of_datagrams(phase, fragments)?;
+        made.push(phase_for_core(&phase, to_schedule(end_seconds), lane_shares, core, cores));
     }
     let mut first_due = [NO_FRAME_LEFT; MAX_LANES];
     for (lane, due) in first_due.iter_mut().enumerate().take(lane_shares.len()) {
@@ -62,30 +66,31 @@ pub(crate) fn for_core(
         let turn = (core as f64 + lane as f64 / lane_shares.len() as f64) / cores as f64;
         *due = (made[0].interval[lane] as f64 * turn) as u64;
     }
-    Ok(Schedule { phases: made, first_due, lanes: lane_shares.len() })
+    Ok(Schedule { phases: made, first_due, lanes: lane_shares.len(), fragments: fragments.into() })
 }
 
-fn phase_for_core(
-    phase: &Phase,
-    end: u64,
-    lane_shares: &[f64],
-    core: usize,
-    cores: usize,
-) -> Result<types::phase, TrafficError> {
-    let mut made = types::phase { end, budget: [NO_FRAME_LEFT; MAX_LANES], ..Default::default() };
-    if let Load::PerSecond(rate) = phase.load {
-        if !(MIN_FRAMES_PER_SECOND..=1e9).contains(&rate) {
+/// A load of frames as one of datagrams, each of which is `fragments` frames.
+fn phase_of_datagrams(phase: &Phase, fragments: u32) -> Result<Phase, TrafficError> {
+    let load = match phase.load {
+        Load::PerSecond(rate) if !(MIN_FRAMES_PER_SECOND..=1e9).contains(&rate) => {
             return Err(TrafficError::Impossible(format!(
                 "an offered load of {rate} frames/s: the generator paces {MIN_FRAMES_PER_SECOND} to 10^9"
             )));
         }
-        made.paced = 1;
-    }
-    if matches!(phase.load, Load::Ramp { .. } | Load::Open { .. }) {
-        return Err(TrafficError::Impossible(
-            "ramps and open connections are for TCP, not for frames".to_owned(),
-        ));
-    }
+        Load::PerSecond(rate) => Load::PerSecond(rate / f64::from(fragments)),
+        Load::Burst(frames) => Load::Burst(frames.div_ceil(fragments.into())),
+        Load::Maximum => Load::Maximum,
+        Load::Ramp { .. } | Load::Open { .. } => {
+            let why = "ramps and open connections are for TCP, not for frames";
+            return Err(TrafficError::Impossible(why.to_owned()));
+        }
+    };
+    Ok(Phase { load, ..*phase })
+}
+
+fn phase_for_core(phase: &Phase, end: u64, lane_shares: &[f64], core: usize, cores: usize) -> types::phase {
+    let mut made = types::phase { end, budget: [NO_FRAME_LEFT; MAX_LANES], ..Default::default() };
+    made.paced = u32::from(matches!(phase.load, Load::PerSecond(_)));
     for (lane, share) in lane_shares.iter().enumerate() {
         made.interval[lane] = match phase.load {
             Load::PerSecond(rate) => to_schedule(cores as f64 / (rate * share)),
@@ -96,7 +101,7 @@ fn phase_for_core(
             made.budget[lane] = part_of(frames, lane_shares, lane, core, cores);
         }
     }
-    Ok(made)
+    made
 }
 
 /// One core's and lane's part of a burst, such that the parts add up to the whole.
@@ -116,12 +121,15 @@ impl Schedule {
             let first = if number == 0 { self.first_due[lane] } else { start };
             if phase.paced == 0 {
                 // What an unpaced phase offers is what it sent; only a burst that ran out of time falls short.
-                return if phase.budget[lane] == NO_FRAME_LEFT { sent } else { phase.budget[lane] };
+                return match phase.budget[lane] {
+                    NO_FRAME_LEFT => sent,
+                    datagrams => datagrams * self.fragments,
+                };
             }
             paced_frames += phase.end.saturating_sub(first).div_ceil(phase.interval[lane].max(1));
             start = phase.end;
         }
-        paced_frames
+        paced_frames * self.fragments
     }
 }
 
@@ -145,7 +153,7 @@ mod tests {
             let offered: u64 = (0..cores)
                 .map(|core| {
                     let s =
-                        for_core(&constant(Load::PerSecond(rate), seconds), &shares, core, cores).unwrap();
+                        for_core(&constant(Load::PerSecond(rate), seconds), &shares, core, cores, 1).unwrap();
                     (0..shares.len()).map(|lane| s.offered(lane, 0)).sum::<u64>()
                 })
                 .sum();
@@ -160,7 +168,7 @@ mod tests {
             let shares = [0.5, 0.3, 0.2];
             let sum: u64 = (0..3)
                 .flat_map(|core| {
-                    let s = for_core(&constant(Load::Burst(frames), 1.0), &shares, core, 3).unwrap();
+                    let s = for_core(&constant(Load::Burst(frames), 1.0), &shares, core, 3, 1).unwrap();
                     (0..3).map(move |lane| s.offered(lane, 0))
                 })
                 .sum();
@@ -180,7 +188,7 @@ mod tests {
             (Load::Maximum, 0.0, "a trial of 0 s: it may last up to 14400 s"),
             (Load::Maximum, 20_000.0, "a trial of 20000 s: it may last up to 14400 s"),
         ] {
-            assert_eq!(for_core(&constant(load, seconds), &[1.0], 0, 1).unwrap_err().to_string(), said);
+            assert_eq!(for_core(&constant(load, seconds), &[1.0], 0, 1, 1).unwrap_err().to_string(), said);
         }
     }
 }

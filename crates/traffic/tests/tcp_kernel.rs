@@ -86,11 +86,17 @@ fn the_client_fetches_from_nginx() {
             plan.answer = Answer::UntilFin;
             plan.close = Close::ServerFin;
             (plan.options, plan.four_way) = (options, four_way);
-            plan.tuples = if options == Options::MSS { 50 } else { plan.tuples };
+            if options == Options::MSS {
+                // Few open at a time: a client that catches up with its schedule would find no tuple free.
+                plan.tuples = 50;
+                plan.opening = Opening::KeepOpen(25, vec![TcpPhase::constant(500.0, 2.0)]);
+            }
             let reading = engine.run(&ports, &plan, &mut ()).unwrap();
             let c = &reading.counts;
-            assert_eq!((c.opened, c.completed, c.closed), (200, 200, 200), "{name}, {ip:?}: {c:?}");
-            assert!(c.bytes_in > 200 * BODY as u64, "{name}, {ip:?}: {c:?}");
+            let all = if options == Options::MSS { c.attempted } else { 200 };
+            assert!(all > u64::from(plan.tuples.min(60)), "{name}, {ip:?}: {c:?}");
+            assert_eq!((c.opened, c.completed, c.closed), (all, all, all), "{name}, {ip:?}: {c:?}");
+            assert!(c.bytes_in > all * BODY as u64, "{name}, {ip:?}: {c:?}");
             assert_eq!(c.reset + c.stray + c.strange_reset + c.syn_again, 0, "{name}, {ip:?}: {c:?}");
         }
     }

@@ -441,7 +441,7 @@ pub fn line_rate(setup: &Setup) -> Option<f64> {
         .into_iter()
         .flat_map(|zone| [share(&|from, _| from == zone), share(&|_, to| to == zone)])
         .fold(0.0, f64::max);
-    Some(setup.traffic.frame.line_rate_frames_per_second(bits_per_second) / busiest)
+    Some(setup.traffic.line_rate_frames_per_second(bits_per_second) / busiest)
 }
 
 fn largest_divisor(of: u32, at_most: u32) -> u32 {

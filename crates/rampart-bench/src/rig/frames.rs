@@ -105,7 +105,8 @@ impl FrameRig {
             .collect();
         let lanes: Vec<(Lane, f64)> =
             forward.iter().map(|&lane| (lane, 1.0 / forward.len() as f64)).collect();
-        let frames = u64::from(self.station.setup.traffic.flows) * lanes.len() as u64;
+        let traffic = &self.station.setup.traffic;
+        let frames = u64::from(traffic.flows) * u64::from(traffic.fragments) * lanes.len() as u64;
         for attempt in 0..OPENING_ATTEMPTS {
             let phases = [self.opening_phase(frames, attempt)];
             let plan = self.plan(&phases, &lanes, false);
@@ -125,9 +126,10 @@ impl FrameRig {
         {
             return Phase { load: Load::Burst(frames), seconds: 120.0 };
         }
-        let line = self.station.setup.link_bits_per_second.map_or(f64::INFINITY, |bits| {
-            self.station.setup.traffic.frame.line_rate_frames_per_second(bits as f64) * 0.8
-        });
+        let setup = &self.station.setup;
+        let line = setup
+            .link_bits_per_second
+            .map_or(f64::INFINITY, |bits| setup.traffic.line_rate_frames_per_second(bits as f64) * 0.8);
         let rate = OPENING_RATE.min(line) / f64::from(1u32 << attempt);
         // One turn more than the flows need, since the last frame of a schedule may fall just after its end.
         Phase {
@@ -181,6 +183,7 @@ impl FrameRig {
         }
         let mut remarks = found.remarks;
         remarks.extend(clock_step(clocks));
+        remarks.extend(reassembled(&reading));
         Ok(TrialOutcome {
             seconds: reading.seconds,
             ledger: found.ledger,
@@ -246,4 +249,15 @@ impl FrameRig {
 fn on_time_share(request: &TrialRequest, reading: &TrialReading) -> Option<f64> {
     let paced = request.phases.iter().all(|p| matches!(p.load, Load::PerSecond(_)));
     (paced && reading.sent() > 0).then(|| 1.0 - reading.reading.late as f64 / reading.sent() as f64)
+}
+
+/// Whether the firewall forwarded whole what was sent in fragments.
+fn reassembled(reading: &TrialReading) -> Option<String> {
+    let whole: u64 = reading.reading.streams.iter().map(|stream| stream.reassembled).sum();
+    (whole > 0).then(|| {
+        format!(
+            "{whole} datagrams sent in two fragments arrived whole: the firewall reassembled them; each counts as two \
+             frames received"
+        )
+    })
 }

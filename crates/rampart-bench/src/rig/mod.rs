@@ -90,7 +90,7 @@ fn broken_traffic(error: TrafficError) -> RigError {
     }
 }
 
-fn port(zone: &ZonePort) -> Port {
+pub(crate) fn port(zone: &ZonePort) -> Port {
     Port {
         zone: zone.zone,
         namespace: Some(zone.end.namespace.path()),

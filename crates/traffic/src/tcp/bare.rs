@@ -2,38 +2,44 @@
 
 use super::control::{CLIENT_PORT, SERVER_PORT};
 use super::engine::{Ends, Engine, Ports, RECYCLED_BYTES};
+use super::pace::{Pace, pace};
 use super::plan::{Opening, Options, Order, TcpPlan};
 use super::{Answer, Message, reading, steps};
+use crate::TrafficError;
 use crate::frames::Port;
 use crate::live::LiveSender;
-use crate::{Clock, TrafficError};
 use measure::shape::IpVersion;
 use std::os::fd::AsFd;
-use std::time::Duration;
 
 /// Turns between two flushes, as at full speed.
 const BATCH: u32 = 64;
 
 impl Engine {
     /// What the stateless loop and the client are compared with: a request of HTTP/1.0, one byte of answer, reset, the
-    /// MSS option, as fast as the cores can for `seconds`.
-    pub fn calibration_plan(seconds: f64) -> TcpPlan {
+    /// MSS option, as fast as the cores can.
+    pub fn calibration_plan() -> TcpPlan {
         TcpPlan {
             options: Options::MSS,
             request: Message::http_get("/"),
             answer: Answer::Exactly(Message::one_byte()),
             // As the stateless loop counts its tuples up.
             order: Order::Sequential,
-            ..TcpPlan::new(Opening::Fastest(seconds))
+            ..TcpPlan::new(Opening::Fastest(1.0))
         }
     }
 
-    /// Connections a second that the stateless loop gets through between two ports that nothing else is attached to,
-    /// with the addresses, cores and duration of `plan`, which is a [`Engine::calibration_plan`].
+    /// What the stateless loop reaches in `seconds` between two ports that nothing else is attached to, with the
+    /// addresses and cores of `plan`, which is an [`Engine::calibration_plan`].
     ///
     /// # Errors
     /// The ports cannot be taken into use, the kernel refuses the run, or the plan is IPv6.
-    pub fn run_bare(&mut self, client: &Port, server: &Port, plan: &TcpPlan) -> Result<f64, TrafficError> {
+    pub fn run_bare(
+        &mut self,
+        client: &Port,
+        server: &Port,
+        plan: &TcpPlan,
+        seconds: f64,
+    ) -> Result<Pace, TrafficError> {
         if plan.ip != IpVersion::V4 {
             return Err(TrafficError::Impossible("the stateless loop speaks IPv4 only".to_owned()));
         }
@@ -52,15 +58,11 @@ impl Engine {
             .iter()
             .map(|&core| LiveSender::start(program, &[0; RECYCLED_BYTES], core, BATCH, None))
             .collect::<Result<Vec<_>, _>>()?;
-        // The first instants go into filling the page pool.
-        std::thread::sleep(Duration::from_millis(20));
-        let (start, before) = (Clock::now_ns(), reading::bare_answered(self.state()));
-        std::thread::sleep(Duration::from_secs_f64(plan.seconds()));
-        let (end, after) = (Clock::now_ns(), reading::bare_answered(self.state()));
+        let reached = pace(seconds, || reading::bare_answered(self.state()));
         for sender in senders {
             sender.stop()?;
         }
-        Ok((after - before) as f64 * 1e9 / (end - start) as f64)
+        Ok(reached)
     }
 
     /// Cores begin at different tuples.

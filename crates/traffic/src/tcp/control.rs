@@ -76,6 +76,8 @@ impl types::tcp_core {
         (self.due, self.now, self.largest_lag, self.turns, self.finished) = (0, 0, 0, 0, 0);
         (self.opened, self.ended) = (0, 0);
         (self.step, self.order_next, self.scan_next, self.scan_began) = (0, 0, 0, 0);
+        (self.second, self.second_end) = (0, 0);
+        self.opened_in.fill(0);
         (self.deferred_in, self.deferred_out, self.foreign) = (0, 0, 0);
     }
 }

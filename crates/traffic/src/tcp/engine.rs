@@ -16,7 +16,7 @@ use crate::{Clock, TrafficError, namespace};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, ProgramMut};
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 /// From the moment when all generators turn to the start of the schedule.
@@ -105,6 +105,12 @@ impl Engine {
             .map_err(TrafficError::bpf("sizing the order of tuples"))?;
         let skel = open.load().map_err(TrafficError::bpf("loading bpf/tcp"))?;
         Ok(Self { skel, capacity })
+    }
+
+    /// Bytes of memory that the kernel holds for the connections, their order and all else that the programs keep.
+    pub fn memory_bytes(&self) -> u64 {
+        let maps = &self.skel.maps;
+        [maps.connections.as_fd(), maps.order.as_fd(), maps.bss.as_fd()].into_iter().map(map_bytes).sum()
     }
 
     /// Takes the ports into use: those of `ends`.
@@ -253,7 +259,7 @@ impl Engine {
         self.end(started, &plan, &mut ())
     }
 
-    fn start(&mut self, ports: &Ports, plan: &TcpPlan) -> Result<Started, TrafficError> {
+    pub(super) fn start(&mut self, ports: &Ports, plan: &TcpPlan) -> Result<Started, TrafficError> {
         check(plan, self.capacity)?;
         attack::check_ports(plan, &ports.client, &ports.server)?;
         self.select(ports)?;
@@ -323,7 +329,7 @@ impl Engine {
     }
 
     /// Waits for the schedule to end.
-    fn follow(
+    pub(super) fn follow(
         &self,
         started: &Started,
         total: f64,
@@ -409,6 +415,13 @@ pub(super) struct Started {
     pub(super) senders: Vec<LiveSender>,
     start: Instant,
     pub(super) asked: Asked,
+}
+
+/// What the kernel says that a map takes; 0 where it does not say.
+fn map_bytes(map: BorrowedFd<'_>) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", map.as_raw_fd())).unwrap_or_default();
+    let bytes = text.lines().find_map(|line| line.strip_prefix("memlock:"));
+    bytes.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0)
 }
 
 /// Turns between two flushes of the link: few where a SYN must not wait for others, since that wait would be measured.

@@ -2,7 +2,7 @@
 //! value may be some connections old but is never torn.
 
 use super::outcome::{Asked, BesideCounts};
-use super::skeleton::{BUCKETS, ILLEGAL_KINDS, MAX_CORES, TCP_COUNTS, TCP_TIMES, types};
+use super::skeleton::{BUCKETS, COUNTED_SECONDS, ILLEGAL_KINDS, MAX_CORES, TCP_COUNTS, TCP_TIMES, types};
 use crate::histogram;
 use measure::latency::Distribution;
 use measure::results::LatencySummary;
@@ -215,6 +215,14 @@ pub(crate) fn finished(state: *mut types::bss, core: usize) -> u64 {
 /// Connections answered by the stateless loop.
 pub(crate) fn bare_answered(state: *mut types::bss) -> u64 {
     (0..cores_possible()).map(|core| peek!((*state).bare_tcp[core].answered)).sum()
+}
+
+/// Connections opened in each of the first `seconds` seconds, by when they were, not by when they were due.
+pub(super) fn opened_each_second(state: *mut types::bss, seconds: usize) -> Vec<u64> {
+    let opened = |second: usize| -> u64 {
+        (0..cores_possible()).map(|core| u64::from(peek!((*state).cores[core].opened_in[second]))).sum()
+    };
+    (0..seconds.min(COUNTED_SECONDS)).map(opened).collect()
 }
 
 /// The counters alone: cheap enough to look often.

@@ -1,0 +1,220 @@
+//! Datagrams in two IP fragments: all arrive, also through a firewall that puts them together and cuts them again, and the
+//! kernel finds whole datagrams in them. Needs root.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod fixture;
+
+use fixture::{BACK, Bed, FORWARD, Middle, PRIVATE_MAC, fixed, inside, run, shape};
+use measure::frame::{FrameMix, FrameSize, smallest_fragmented_frame};
+use measure::shape::{IpVersion, Lane, Placement, TrafficShape, UdpChecksum};
+use measure::trial::{Load, Phase};
+use std::io::Write;
+use std::net::UdpSocket;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+use traffic::{Engine, Ports, SETTLE, TrialPlan, TrialReading};
+
+/// What a socket's default buffer holds.
+const DATAGRAMS: usize = 20;
+
+fn in_fragments(frame: FrameMix, ip: IpVersion, flows: u32) -> TrafficShape {
+    TrafficShape { fragments: 2, ip, udp_checksum: UdpChecksum::Valid, ..shape(frame, flows) }
+}
+
+fn trial(
+    engine: &mut Engine,
+    ports: &Ports,
+    lanes: &[(Lane, f64)],
+    load: Load,
+    cores: usize,
+) -> TrialReading {
+    let phases = [Phase { load, seconds: if matches!(load, Load::Burst(_)) { 10.0 } else { 0.1 } }];
+    let plan = TrialPlan {
+        phases: &phases,
+        lanes,
+        placement: Placement::Inline,
+        cores: &fixture::cores(cores),
+        times_matter: false,
+        settle: 20 * SETTLE,
+    };
+    engine.run(ports, &plan, &mut ()).unwrap()
+}
+
+fn track_connections(bed: &Bed) {
+    let rules = "table inet t {\nchain f {\ntype filter hook forward priority 0\npolicy drop\n\
+                 ct state established accept\nip daddr 198.19.0.0/16 accept\nip6 daddr 2001:2:0:2::/64 accept\n}\n}\n";
+    let mut nft = Command::new("ip")
+        .args(["netns", "exec", bed.middle(), "nft", "-f", "-"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    nft.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
+    assert!(nft.wait().unwrap().success());
+}
+
+fn mixed() -> FrameMix {
+    FrameMix::sequence("mixed", [128, 1518, 571].map(|b| FrameSize::new(b).unwrap()).to_vec()).unwrap()
+}
+
+#[test]
+fn every_fragment_arrives_needs_root() {
+    let _turn = fixture::alone();
+    for (middle, tracked) in [(Middle::Wire, false), (Middle::Routing, false), (Middle::Routing, true)] {
+        let bed = Bed::new(middle, 1500);
+        let (mut engine, ports) = bed.engine(1000);
+        if tracked {
+            track_connections(&bed);
+        }
+        for ip in [IpVersion::V4, IpVersion::V6] {
+            for frame in [fixed(smallest_fragmented_frame(ip)), fixed(1024), mixed()] {
+                let name = format!("{middle:?} tracked {tracked} {ip:?} {}", frame.name());
+                engine.set_traffic(&in_fragments(frame, ip, 300)).unwrap();
+                let both = [(FORWARD, 0.5), (BACK, 0.5)];
+                for (lanes, load, cores, frames) in [
+                    (&[(FORWARD, 1.0)][..], Load::Burst(1200), 1, 1200),
+                    (&both[..], Load::Burst(2000), 2, 2000),
+                    (&[(FORWARD, 1.0)][..], Load::PerSecond(20_000.0), 1, 2000),
+                ] {
+                    let seen = trial(&mut engine, &ports, lanes, load, cores);
+                    let sum = |of: fn(&traffic::StreamCounts) -> u64| {
+                        seen.reading.streams.iter().map(of).sum::<u64>()
+                    };
+                    // A paced sender without its core leaves datagrams out, but never half a datagram.
+                    assert_eq!(seen.offered, frames, "{name} {load:?}");
+                    assert!(seen.sent().is_multiple_of(2) && seen.sent() > 0, "{name} {load:?}: {seen:?}");
+                    if matches!(load, Load::Burst(_)) {
+                        assert_eq!(seen.sent(), frames, "{name} {load:?}");
+                    }
+                    assert_eq!(
+                        sum(|s| s.received),
+                        seen.sent(),
+                        "{name} {load:?}: {:?}",
+                        seen.reading.streams
+                    );
+                    assert_eq!(sum(|s| s.received_bytes), sum(|s| s.sent_bytes), "{name} {load:?}");
+                    assert_eq!(
+                        sum(|s| s.corrupted + s.duplicated + s.reordered + s.reassembled),
+                        0,
+                        "{name} {load:?}: {:?}",
+                        seen.reading.streams
+                    );
+                }
+            }
+        }
+    }
+}
+
+/// A kernel in the middle that takes what goes to the hostile zone for its own.
+fn with_a_stack() -> Bed {
+    let bed = Bed::new(Middle::Silent, 1500);
+    run(&format!("ip netns exec {} sysctl -qw net.ipv4.conf.all.rp_filter=0", bed.middle()));
+    run(&format!("ip -n {} link set lo up", bed.middle()));
+    run(&format!("ip -n {} addr add 192.0.2.1/32 dev mp", bed.middle()));
+    run(&format!("ip -n {} route add 198.18.0.0/16 dev mp", bed.middle()));
+    run(&format!("ip -n {} route add local 198.19.0.0/16 dev lo", bed.middle()));
+    run(&format!("ip -n {} -6 route add 2001:2:0:1::/64 dev mp", bed.middle()));
+    run(&format!("ip -n {} -6 route add local 2001:2:0:2::/64 dev lo", bed.middle()));
+    bed
+}
+
+/// The server port of the only flow.
+fn learn_port(bed: &Bed, engine: &mut Engine, ports: &Ports, ip: IpVersion) -> u16 {
+    let listener = bed.listen();
+    trial(engine, ports, &[(FORWARD, 1.0)], Load::Burst(2), 1);
+    let frames = listener.frames_from(PRIVATE_MAC);
+    assert_eq!(frames.len(), 2);
+    let at = if ip == IpVersion::V4 { 36 } else { 64 };
+    u16::from_be_bytes([frames[0][at], frames[0][at + 1]])
+}
+
+#[test]
+fn the_kernel_reassembles_whole_datagrams_needs_root() {
+    let _turn = fixture::alone();
+    let bed = with_a_stack();
+    let (mut engine, ports) = bed.engine(1);
+    for (ip, headers, any) in [(IpVersion::V4, 46, "0.0.0.0"), (IpVersion::V6, 66, "::")] {
+        for bytes in [smallest_fragmented_frame(ip), 571, 1518] {
+            engine.set_traffic(&in_fragments(fixed(bytes), ip, 1)).unwrap();
+            let port = learn_port(&bed, &mut engine, &ports, ip);
+            let socket = inside(bed.middle(), || UdpSocket::bind((any, port)).unwrap());
+            socket.set_nonblocking(true).unwrap();
+            trial(&mut engine, &ports, &[(FORWARD, 1.0)], Load::Burst(2 * DATAGRAMS as u64), 1);
+            check_datagrams(&socket, usize::from(bytes) - headers);
+        }
+    }
+}
+
+/// Datagrams of `bytes` with the stamps of both fragments and filling that is the same in all; the kernel has checked
+/// the UDP checksum of each.
+fn check_datagrams(socket: &UdpSocket, bytes: usize) {
+    let mut buffer = vec![0; 65_536];
+    let mut seen: Vec<Vec<u8>> = Vec::new();
+    while let Ok(length) = socket.recv(&mut buffer) {
+        seen.push(buffer[..length].to_vec());
+    }
+    assert_eq!(seen.len(), DATAGRAMS);
+    // As many bytes of the datagram as a multiple of 8, the UDP header included, are in the first fragment.
+    let first = ((bytes + 8) / 2 / 8 * 8).max(32) - 8;
+    let sequence = |stamp: &[u8]| u32::from_ne_bytes([stamp[8], stamp[9], stamp[10], stamp[11]]);
+    for (number, datagram) in seen.iter().enumerate() {
+        assert_eq!(datagram.len(), bytes);
+        assert_eq!(sequence(datagram), 2 * number as u32);
+        assert_eq!(sequence(&datagram[first..]), 2 * number as u32 + 1);
+        assert_eq!(datagram[18..first], seen[0][18..first]);
+        assert_eq!(datagram[first + 20..first + 26], [0; 6]);
+        assert_eq!(datagram[first + 26..], seen[0][first + 26..]);
+        // Both fragments carry the beginning of the same filling.
+        let common = (first - 18).min(bytes - first - 26);
+        assert_eq!(datagram[18..18 + common], datagram[first + 26..first + 26 + common]);
+    }
+}
+
+/// A firewall that reassembles and forwards datagrams whole: here one in user space.
+#[test]
+fn a_datagram_that_arrives_whole_is_both_fragments_needs_root() {
+    let _turn = fixture::alone();
+    let bed = with_a_stack();
+    run(&format!("ip -n {} route add 192.0.2.2/32 dev mh", bed.middle()));
+    run(&format!("ip -n {} neigh add 192.0.2.2 lladdr 02:00:00:00:00:0b dev mh", bed.middle()));
+    let (mut engine, ports) = bed.engine(1);
+    engine.set_traffic(&in_fragments(fixed(571), IpVersion::V4, 1)).unwrap();
+    let port = learn_port(&bed, &mut engine, &ports, IpVersion::V4);
+    let socket = inside(bed.middle(), || UdpSocket::bind(("0.0.0.0", port)).unwrap());
+    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let seen = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut buffer = [0; 2048];
+            for _ in 0..DATAGRAMS {
+                let Ok(bytes) = socket.recv(&mut buffer) else { return };
+                socket.send_to(&buffer[..bytes], ("192.0.2.2", 9)).unwrap();
+            }
+        });
+        trial(&mut engine, &ports, &[(FORWARD, 1.0)], Load::Burst(2 * DATAGRAMS as u64), 1)
+    });
+    let stream = &seen.reading.streams[0];
+    let datagrams = DATAGRAMS as u64;
+    assert_eq!((stream.received, stream.reassembled), (2 * datagrams, datagrams), "{stream:?}");
+    assert_eq!((stream.received_bytes, stream.corrupted), (datagrams * 567, 0), "{stream:?}");
+}
+
+#[test]
+fn what_cannot_be_cut_is_refused_needs_root() {
+    let _turn = fixture::alone();
+    let bed = Bed::new(Middle::Wire, 1500);
+    let (mut engine, ports) = bed.engine(10);
+    for (fragments, frame, said) in [
+        (3, fixed(1024), "datagrams in 3 fragments: the generator sends them in 1 or 2"),
+        (0, fixed(1024), "datagrams in 0 fragments: the generator sends them in 1 or 2"),
+        (2, fixed(9018), "frames of 9018 bytes in fragments: those of up to 3412 are cut"),
+        (
+            2,
+            fixed(64),
+            "a frame of 64 bytes in two fragments: with this IP version it takes 96, so that each fragment has room for \
+             a stamp",
+        ),
+    ] {
+        let refused = engine.set_traffic(&TrafficShape { fragments, ..shape(frame, 10) });
+        assert_eq!(refused.unwrap_err().to_string(), said);
+    }
+    drop(ports);
+}
