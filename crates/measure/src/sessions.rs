@@ -287,6 +287,9 @@ pub struct SessionTimes {
 /// What became of illegal attempts, by what was wrong with them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IllegalOutcome {
+    /// Whether the firewall was given a policy that forbids them. A plain forwarder is not, and lets them through by right.
+    #[serde(default)]
+    pub forbidden: bool,
     /// Sent, by [`IllegalKind::name`].
     pub attempted: BTreeMap<String, u64>,
     /// Those of them that reached the server, or were answered in its name with a SYN-ACK: must be none.

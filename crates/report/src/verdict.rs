@@ -331,7 +331,7 @@ fn illegal(results: &Results) -> Option<TrustLine> {
     }
     let outcomes = || told.iter().filter_map(|p| outcome_of(p));
     let attempted: u64 = outcomes().flat_map(|i| i.attempted.values()).sum();
-    let through: u64 = outcomes().map(IllegalOutcome::total_got_through).sum();
+    let through: u64 = outcomes().filter(|o| o.forbidden).map(IllegalOutcome::total_got_through).sum();
     let (found, state) = match through {
         0 => (format!("none of {} attempts got through", units::count(attempted)), "good"),
         n => (format!("{} of {} attempts got through", units::count(n), units::count(attempted)), "bad"),

@@ -44,7 +44,7 @@ pub fn judge(request: &TrialRequest, outcome: &TrialOutcome, placement: Placemen
 fn got_through(outcome: &TrialOutcome) -> Option<Mark> {
     let illegal = outcome.sessions.as_ref()?.illegal.as_ref()?;
     let total = illegal.total_got_through();
-    if total == 0 {
+    if total == 0 || !illegal.forbidden {
         return None;
     }
     let attempted: u64 = illegal.attempted.values().sum();

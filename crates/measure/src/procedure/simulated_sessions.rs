@@ -72,8 +72,11 @@ impl SimulatedSessions {
         let sessions = outcome.sessions.get_or_insert_default();
         if self.legal_share < 1.0 {
             let count = |n: u64| [("port".to_owned(), n)].into();
-            sessions.illegal =
-                Some(IllegalOutcome { attempted: count(1000), got_through: count(self.leaks) });
+            sessions.illegal = Some(IllegalOutcome {
+                forbidden: true,
+                attempted: count(1000),
+                got_through: count(self.leaks),
+            });
         }
         if let Some(resets) = request.resets {
             let open = outcome.ledger.received;

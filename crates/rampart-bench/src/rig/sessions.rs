@@ -13,6 +13,7 @@ use measure::trial::{Load, Phase, Rig, RigError, SecondSample, TrialOutcome, Tri
 use std::time::Duration;
 use testbed::cpu::CpuSnapshot;
 use testbed::dut::ExternalBed;
+use testbed::policy::PolicySpec;
 use traffic::tcp::{
     Answer, Close, Ends, IllegalPlan, Message, Opening, Order, Ports, Side, TcpPhase, TcpPlan, TcpReading,
     TcpWatch,
@@ -45,6 +46,8 @@ pub(crate) struct SessionRig {
     /// The client's and the server's port, while the TCP engine has them. Dropped before the bed.
     ports: Option<Ports>,
     shape: SessionShape,
+    /// Trials run so far.
+    trials: u64,
     station: Station,
 }
 
@@ -58,12 +61,12 @@ impl SessionRig {
         shared: &Shared,
     ) -> Result<Self, RigError> {
         let station = Station::build(dut, setup, replaceable, shared)?;
-        Ok(Self { ports: None, shape: shape.clone(), station })
+        Ok(Self { ports: None, shape: shape.clone(), trials: 0, station })
     }
 
     /// Takes two named interfaces and whatever is between them.
     pub(crate) fn external(bed: ExternalBed, setup: &Setup, shape: &SessionShape, shared: &Shared) -> Self {
-        Self { ports: None, shape: shape.clone(), station: Station::external(bed, setup, shared) }
+        Self { ports: None, shape: shape.clone(), trials: 0, station: Station::external(bed, setup, shared) }
     }
 
     /// Gives the ports to client and server.
@@ -85,7 +88,7 @@ impl SessionRig {
     /// What the engine is told: the cell's shape under the trial's load.
     fn plan(&self, request: &TrialRequest) -> Result<TcpPlan, RigError> {
         let traffic = &self.station.setup.traffic;
-        let (opening, hold_all) = opening(&request.phases)?;
+        let (opening, hold_all) = opening(&request.phases, self.shape.legal_share())?;
         let (close, four_way) = match self.shape.close {
             _ if hold_all => (Close::Never, false),
             CloseBy::Reset => (Close::Reset, false),
@@ -119,7 +122,8 @@ impl SessionRig {
                 TupleOrder::Random => Order::Random,
                 TupleOrder::Sequential => Order::Sequential,
             },
-            seed: traffic.seed,
+            // What a firewall remembers of the trial before must not be what this one is made of.
+            seed: traffic.seed.wrapping_add(self.trials),
             request: request_message,
             answer: Answer::Exactly(answer),
             transactions: self.shape.transactions,
@@ -140,11 +144,17 @@ impl SessionRig {
     /// The illegal attempts of the cell, with addresses of its block lists.
     fn illegal(&self) -> Option<IllegalPlan> {
         let illegal = self.shape.illegal.as_ref()?;
-        let listed = self.station.policy.listed_sample(LISTED_SOURCES).into_iter().map(u32::from).collect();
-        Some(IllegalPlan::new(illegal, listed))
+        // Of the lists that the cell has, whether this firewall was given them or only forwards.
+        let setup = &self.station.setup;
+        let listed = match PolicySpec::generate(&setup.policy, setup.zones) {
+            Ok(policy) => policy.listed_sample(LISTED_SOURCES),
+            Err(_) => Vec::new(),
+        };
+        Some(IllegalPlan::new(illegal, listed.into_iter().map(u32::from).collect()))
     }
 
     fn run_trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
+        self.trials += 1;
         let plan = self.plan(request)?;
         self.lend_to_sessions()?;
         if fills_the_table(request) {
@@ -162,6 +172,9 @@ impl SessionRig {
         }
         let mut sessions = done.last.outcome();
         sessions.resets = done.resets;
+        if let Some(illegal) = &mut sessions.illegal {
+            illegal.forbidden = self.station.policy.forbids();
+        }
         sessions.replacement = done.replacement.clone();
         let seconds = watch.seconds.max(plan.seconds());
         Ok(TrialOutcome {
@@ -292,11 +305,12 @@ fn seconds_of(phases: &[Phase]) -> f64 {
 }
 
 /// When connections are opened, and whether all of them are held for a proof.
-fn opening(phases: &[Phase]) -> Result<(Opening, bool), RigError> {
+fn opening(phases: &[Phase], legal_share: f64) -> Result<(Opening, bool), RigError> {
     match *phases {
         [Phase { load: Load::Maximum, seconds }] => Ok((Opening::Fastest(seconds), false)),
         [Phase { load: Load::Open { connections, per_second }, .. }] => {
-            let phase = TcpPhase::constant(per_second, connections as f64 / per_second);
+            // Connections are legal ones; the rate is of all attempts.
+            let phase = TcpPhase::constant(per_second, connections as f64 / (per_second * legal_share));
             Ok((Opening::Scheduled(vec![phase]), true))
         }
         _ => phases.iter().map(tcp_phase).collect::<Result<_, _>>().map(|p| (Opening::Scheduled(p), false)),
@@ -394,7 +408,7 @@ mod tests {
         let ramp = Load::Ramp { from: 0.0, to: 10.0 };
         let rows = [
             (vec![phase(Load::Maximum, 2.0)], Some((Opening::Fastest(2.0), false))),
-            (vec![phase(open, 1.0)], Some((Opening::Scheduled(vec![TcpPhase::constant(1000.0, 0.5)]), true))),
+            (vec![phase(open, 1.0)], Some((Opening::Scheduled(vec![TcpPhase::constant(1000.0, 1.0)]), true))),
             (
                 vec![phase(ramp, 1.0), phase(Load::PerSecond(10.0), 3.0)],
                 Some((
@@ -409,7 +423,7 @@ mod tests {
             (vec![phase(Load::PerSecond(1.0), 1.0), phase(Load::Maximum, 1.0)], None),
         ];
         for (phases, wanted) in rows {
-            assert_eq!(opening(&phases).ok(), wanted, "{phases:?}");
+            assert_eq!(opening(&phases, 0.5).ok(), wanted, "{phases:?}");
         }
     }
 }

@@ -162,7 +162,8 @@ impl Builder {
         sessions.established = made as u64;
         if illegal != "0" {
             let attempted = BTreeMap::from([("address".into(), 2000), ("port".into(), 2000)]);
-            sessions.illegal = Some(IllegalOutcome { attempted, got_through: BTreeMap::new() });
+            sessions.illegal =
+                Some(IllegalOutcome { forbidden: true, attempted, got_through: BTreeMap::new() });
         }
         if illegal != "0" && dut == "external" {
             let through = BTreeMap::from([("port".into(), 3)]);
