@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod external;
+mod sessions;
 mod weather;
 
 use measure::results::{Point, Results};
