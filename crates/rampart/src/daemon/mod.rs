@@ -1,0 +1,536 @@
+//! The firewall as it runs: the policy in force, and what can be asked of it. Decides nothing about packets, and reads no
+//! clock: the moment is an argument. How requests come in is in [`server`], what happens by itself in [`run`].
+
+pub(crate) mod changes;
+pub(crate) mod log;
+pub(crate) mod place;
+pub(crate) mod run;
+pub(crate) mod server;
+#[cfg(test)]
+mod tests;
+
+use crate::api::{
+    Applied, Confirmed, Down, Drops, Filter, Interface, Killed, NewPolicy, PolicyStatus, Problem, Refusal,
+    RuleCount, Rules, Sessions, Status,
+};
+use crate::plane::{Attached, DataPlane, Hook, PlaneError};
+use jiff::{SignedDuration, Timestamp};
+use log::{Kind, Log};
+use policy::{Policy, Tables};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long after a failure something that happens by itself is tried again.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// A moment on both clocks: the wall's, by which schedules go, and one that nobody sets, for everything else.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    /// On the wall.
+    pub(crate) wall: Timestamp,
+    /// Steady.
+    pub(crate) steady: Instant,
+}
+
+impl Moment {
+    pub(crate) fn now() -> Self {
+        Self { wall: Timestamp::now(), steady: Instant::now() }
+    }
+}
+
+/// A running firewall.
+pub(crate) struct Daemon {
+    about: About,
+    log: Log,
+    /// Held while a policy is built and put in force, so that policies come one after the other; what asks for the state
+    /// does not wait for it.
+    turn: Mutex<()>,
+    /// `None` once it is down.
+    running: Mutex<Option<Running>>,
+}
+
+/// What does not change as long as it runs.
+#[derive(Debug, Clone)]
+pub(crate) struct About {
+    pub(crate) pid: u32,
+    pub(crate) namespace: String,
+    pub(crate) since: Timestamp,
+}
+
+struct Running {
+    plane: Box<dyn DataPlane>,
+    interfaces: Vec<Attached>,
+    policy: Arc<Policy>,
+    generation: u64,
+    applied_at: Timestamp,
+    /// When the tables were built, and until when they hold.
+    built_at: Timestamp,
+    next_change: Option<Timestamp>,
+    unconfirmed: Option<Unconfirmed>,
+    /// What failed by itself, and when it is tried again.
+    failed: Option<(String, Instant)>,
+    /// What the last look at the data plane found wrong.
+    troubles: Vec<String>,
+}
+
+/// A policy that waits to be confirmed.
+#[derive(Clone)]
+struct Unconfirmed {
+    /// The last that was confirmed.
+    previous: Arc<Policy>,
+    until: Instant,
+    rolls_back_at: Timestamp,
+}
+
+/// Why something was not done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refused {
+    /// Status of HTTP.
+    pub(crate) status: u16,
+    /// What is told.
+    pub(crate) refusal: Refusal,
+}
+
+impl Refused {
+    pub(crate) fn new(status: u16, error: impl Into<String>) -> Self {
+        Self { status, refusal: Refusal { error: error.into(), problems: Vec::new() } }
+    }
+
+    fn problems(problems: Vec<Problem>) -> Self {
+        let error = match problems.len() {
+            1 => "the policy has an error".to_owned(),
+            n => format!("the policy has {n} errors"),
+        };
+        Self { status: 422, refusal: Refusal { error, problems } }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.refusal.problems.first() {
+            Some(p) => write!(f, "{}:{}:{}: {}", p.file, p.line, p.column, p.message),
+            None => f.write_str(&self.refusal.error),
+        }
+    }
+}
+
+impl Daemon {
+    /// Puts a policy in force and takes the packets of its interfaces.
+    ///
+    /// # Errors
+    /// What the data plane cannot do. Nothing is left attached.
+    pub(crate) fn start(
+        about: About,
+        log: Log,
+        policy: Policy,
+        mut plane: Box<dyn DataPlane>,
+        hook: Hook,
+    ) -> Result<Self, Refused> {
+        let at = about.since;
+        let tables = build(&policy, at)?;
+        // Tables first: no packet is ever taken without them.
+        let generation = plane.apply(&tables, &policy).map_err(|error| refused(&policy, error))?;
+        let interfaces = attach(plane.as_mut(), &policy, hook)?;
+        let running = Running {
+            plane,
+            interfaces,
+            generation,
+            applied_at: at,
+            built_at: at,
+            next_change: policy.next_change(at),
+            policy: Arc::new(policy),
+            unconfirmed: None,
+            failed: None,
+            troubles: Vec::new(),
+        };
+        Ok(Self { about, log, turn: Mutex::new(()), running: Mutex::new(Some(running)) })
+    }
+
+    /// The state, while it runs.
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        // A thread that panicked while it held the state has broken an invariant of ours, and has left tables in force that
+        // were put there as a whole: going on is safer than a firewall that cannot be asked.
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with<T>(&self, ask: impl FnOnce(&mut Running) -> Result<T, PlaneError>) -> Result<T, Refused> {
+        let mut running = self.running();
+        let running = running.as_mut().ok_or_else(gone)?;
+        let policy = Arc::clone(&running.policy);
+        ask(running).map_err(|error| refused(&policy, error))
+    }
+
+    /// Tells an event.
+    pub(crate) fn tell(&self, at: Timestamp, kind: Kind, message: impl fmt::Display) {
+        self.log.event(at, kind, message);
+    }
+
+    /// How it stands.
+    pub(crate) fn status(&self) -> Result<Status, Refused> {
+        self.with(|running| {
+            let sessions = running.plane.occupancy()?;
+            Ok(Status {
+                version: env!("CARGO_PKG_VERSION").to_owned(),
+                pid: self.about.pid,
+                namespace: self.about.namespace.clone(),
+                since: self.about.since,
+                policy: running.policy_status(),
+                interfaces: running.interfaces.iter().map(|at| running.interface(at)).collect(),
+                sessions,
+                troubles: running.troubles(),
+            })
+        })
+    }
+
+    /// The rules with their counters.
+    pub(crate) fn rules(&self, at: Timestamp) -> Result<Rules, Refused> {
+        self.with(|running| {
+            let hits = running.plane.rule_hits()?;
+            let policy = &running.policy;
+            let rules = policy.rules.iter().map(|rule| {
+                let hits = hits.get(&rule.name).copied().unwrap_or(0);
+                rule_count(policy, rule, at, hits)
+            });
+            Ok(Rules { generation: running.generation, rules: rules.collect() })
+        })
+    }
+
+    /// Sessions that pass a filter, `limit` of them at most.
+    pub(crate) fn sessions(&self, filter: &Filter, limit: u64) -> Result<Sessions, Refused> {
+        self.with(|running| {
+            let mut found = Sessions { matched: 0, sessions: Vec::new() };
+            running.plane.sessions(&mut |_, session| {
+                if filter.accepts(&session) {
+                    found.matched += 1;
+                    if found.matched <= limit {
+                        found.sessions.push(session);
+                    }
+                }
+            })?;
+            Ok(found)
+        })
+    }
+
+    /// Ends the sessions that pass a filter.
+    pub(crate) fn kill(&self, filter: &Filter, at: Timestamp, by: &str) -> Result<Killed, Refused> {
+        let killed = self.with(|running| {
+            let mut keys = Vec::new();
+            running.plane.sessions(&mut |key, session| {
+                if filter.accepts(&session) {
+                    keys.push(key);
+                }
+            })?;
+            keys.into_iter().try_fold(0, |killed, key| Ok(killed + u64::from(running.plane.kill(key)?)))
+        })?;
+        self.tell(at, Kind::Killed, format_args!("{killed} sessions, by {by}"));
+        Ok(Killed { killed })
+    }
+
+    /// Packets that did not pass, by reason, the most frequent first.
+    pub(crate) fn drops(&self) -> Result<Drops, Refused> {
+        self.with(|running| {
+            let mut drops = running.plane.drops()?;
+            drops.retain(|drop| drop.packets > 0);
+            drops.sort_by_key(|drop| (std::cmp::Reverse(drop.packets), drop.number));
+            Ok(Drops { drops })
+        })
+    }
+
+    /// Puts a policy in force in place of the one that is.
+    pub(crate) fn apply(&self, new: &NewPolicy, now: Moment, by: &str) -> Result<Applied, Refused> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let done = self.replace(new, now);
+        match &done {
+            Ok(applied) => {
+                let until = applied.rolls_back_at.map(|t| format!(", to be confirmed until {t}"));
+                let until = until.unwrap_or_default();
+                let words = changes::words(&applied.changes);
+                self.tell(
+                    now.wall,
+                    Kind::Applied,
+                    format_args!(
+                        "{} as generation {}, by {by}{until}: {words}",
+                        new.file, applied.generation
+                    ),
+                );
+            }
+            Err(why) => self.tell(now.wall, Kind::Refused, format_args!("{}, by {by}: {why}", new.file)),
+        }
+        done
+    }
+
+    fn replace(&self, new: &NewPolicy, now: Moment) -> Result<Applied, Refused> {
+        let policy = Policy::parse(&new.file, &new.text)
+            .map_err(|problems| Refused::problems(problems.list().iter().map(Problem::from).collect()))?;
+        let tables = build(&policy, now.wall)?;
+        let next_change = policy.next_change(now.wall);
+        let mut running = self.running();
+        let running = running.as_mut().ok_or_else(gone)?;
+        can_take_over(&running.policy, &policy)?;
+        let generation = running.plane.apply(&tables, &policy).map_err(|error| refused(&policy, error))?;
+        let changes = changes::between(&running.policy, &policy);
+        let policy = Arc::new(policy);
+        // Until somebody confirms, the policy to go back to is the last that was confirmed.
+        let before = std::mem::replace(&mut running.policy, Arc::clone(&policy));
+        let confirmed = running.unconfirmed.take().map_or(before, |waiting| waiting.previous);
+        running.unconfirmed = new.confirm_seconds.map(|seconds| Unconfirmed {
+            previous: confirmed,
+            until: now.steady + Duration::from_secs(seconds.into()),
+            rolls_back_at: now.wall + SignedDuration::from_secs(seconds.into()),
+        });
+        running.in_force(generation, now.wall, next_change);
+        running.applied_at = now.wall;
+        let rolls_back_at = running.unconfirmed.as_ref().map(|waiting| waiting.rolls_back_at);
+        Ok(Applied { generation, rules: policy.rules.len(), changes, rolls_back_at })
+    }
+
+    /// Keeps a policy that waits for it.
+    pub(crate) fn confirm(&self, at: Timestamp, by: &str) -> Result<Confirmed, Refused> {
+        let mut running = self.running();
+        let running = running.as_mut().ok_or_else(gone)?;
+        let none =
+            "no policy waits to be confirmed: it was applied without --confirm, or has gone back already";
+        running.unconfirmed.take().ok_or_else(|| Refused::new(409, none))?;
+        let generation = running.generation;
+        self.tell(at, Kind::Confirmed, format_args!("generation {generation}, by {by}"));
+        Ok(Confirmed { generation })
+    }
+
+    /// Lets go of every interface. Everything asked afterwards is refused. `None` when it was down already.
+    ///
+    /// # Errors
+    /// When the kernel does not let go; it is then still running.
+    pub(crate) fn down(&self, at: Timestamp, by: &str) -> Result<Option<Down>, Refused> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.running();
+        let Some(running) = slot.as_mut() else { return Ok(None) };
+        running.plane.detach().map_err(|error| refused(&running.policy, error))?;
+        let detached = running.interfaces.iter().map(|at| at.interface.clone()).collect();
+        *slot = None;
+        self.tell(at, Kind::Down, format_args!("by {by}"));
+        Ok(Some(Down { pid: self.about.pid, detached }))
+    }
+
+    /// What happens by itself, about once a second: expired sessions are forgotten, schedules begin and end, and a policy
+    /// that nobody confirmed goes.
+    pub(crate) fn tick(&self, now: Moment) {
+        // While a policy is being built, whatever is due comes right after it.
+        let Ok(_turn) = self.turn.try_lock() else { return };
+        let mut slot = self.running();
+        let Some(running) = slot.as_mut() else { return };
+        running.look(now, self);
+        let due = running.due(now);
+        drop(slot);
+        if let Some(due) = due {
+            self.bring(due, now);
+        }
+    }
+
+    /// Builds what is due without holding the state, and puts it in force.
+    fn bring(&self, due: Due, now: Moment) {
+        let tables = build(&due.policy, now.wall);
+        let next_change = due.policy.next_change(now.wall);
+        let mut slot = self.running();
+        let Some(running) = slot.as_mut() else { return };
+        let done = tables.and_then(|tables| {
+            running.plane.apply(&tables, &due.policy).map_err(|error| refused(&due.policy, error))
+        });
+        match done {
+            Ok(generation) => {
+                let message = running.switch(&due, generation, now, next_change);
+                self.tell(now.wall, if due.back { Kind::RolledBack } else { Kind::Scheduled }, message);
+            }
+            Err(why) => {
+                let what = if due.back { "the policy before" } else { "the tables of the new hour" };
+                let message = format!(
+                    "{what} could not be put in force, and is tried again in {} s: {why}",
+                    RETRY.as_secs()
+                );
+                self.tell(now.wall, Kind::Trouble, &message);
+                running.failed = Some((message, now.steady + RETRY));
+            }
+        }
+    }
+}
+
+/// A policy that is to be put in force by itself.
+struct Due {
+    policy: Arc<Policy>,
+    /// Because nobody confirmed the one in force.
+    back: bool,
+}
+
+impl Running {
+    fn policy_status(&self) -> PolicyStatus {
+        PolicyStatus {
+            file: self.policy.file.clone(),
+            rules: self.policy.rules.len(),
+            generation: self.generation,
+            applied_at: self.applied_at,
+            next_change: self.next_change,
+            rolls_back_at: self.unconfirmed.as_ref().map(|waiting| waiting.rolls_back_at),
+        }
+    }
+
+    fn interface(&self, at: &Attached) -> Interface {
+        let zone = self.policy.zones.get(usize::from(at.zone)).map_or("", |zone| &zone.name);
+        Interface { name: at.interface.clone(), zone: zone.to_owned(), hook: at.hook, note: at.note.clone() }
+    }
+
+    fn troubles(&self) -> Vec<String> {
+        self.failed.iter().map(|(message, _)| message.clone()).chain(self.troubles.iter().cloned()).collect()
+    }
+
+    /// Notes that tables have come into force.
+    fn in_force(&mut self, generation: u64, at: Timestamp, next_change: Option<Timestamp>) {
+        self.generation = generation;
+        self.built_at = at;
+        self.next_change = next_change;
+        self.failed = None;
+    }
+
+    /// Forgets what has expired, and tells troubles when they begin.
+    fn look(&mut self, now: Moment, daemon: &Daemon) {
+        let found: Vec<String> =
+            self.plane.sweep().err().map(|error| error.to_string()).into_iter().collect();
+        for trouble in found.iter().filter(|trouble| !self.troubles.contains(trouble)) {
+            daemon.tell(now.wall, Kind::Trouble, trouble);
+        }
+        self.troubles = found;
+    }
+
+    fn due(&self, now: Moment) -> Option<Due> {
+        if self.failed.as_ref().is_some_and(|(_, again)| now.steady < *again) {
+            return None;
+        }
+        if let Some(waiting) = self.unconfirmed.as_ref().filter(|waiting| now.steady >= waiting.until) {
+            return Some(Due { policy: Arc::clone(&waiting.previous), back: true });
+        }
+        // A clock that was put back may have put a schedule back too.
+        let over = self.next_change.is_some_and(|change| now.wall >= change) || now.wall < self.built_at;
+        over.then(|| Due { policy: Arc::clone(&self.policy), back: false })
+    }
+
+    /// Notes that what was due is in force; tells what happened.
+    fn switch(&mut self, due: &Due, generation: u64, now: Moment, next_change: Option<Timestamp>) -> String {
+        let built_at = self.built_at;
+        self.in_force(generation, now.wall, next_change);
+        if !due.back {
+            return format!(
+                "generation {generation}: {}",
+                schedules_between(&due.policy, built_at, now.wall)
+            );
+        }
+        self.unconfirmed = None;
+        self.applied_at = now.wall;
+        let gone = std::mem::replace(&mut self.policy, Arc::clone(&due.policy));
+        format!(
+            "{} was not confirmed: {} is in force again, as generation {generation}",
+            gone.file, due.policy.file
+        )
+    }
+}
+
+/// Which schedules began and ended between two moments.
+fn schedules_between(policy: &Policy, before: Timestamp, now: Timestamp) -> String {
+    let told =
+        policy.schedules.iter().filter_map(|schedule| match (schedule.holds(before), schedule.holds(now)) {
+            (false, true) => Some(format!("`{}` began", schedule.name)),
+            (true, false) => Some(format!("`{}` ended", schedule.name)),
+            _ => None,
+        });
+    let told: Vec<String> = told.collect();
+    if told.is_empty() { "the clock was set".to_owned() } else { told.join(", ") }
+}
+
+fn build(policy: &Policy, at: Timestamp) -> Result<Tables, Refused> {
+    Tables::build(policy, at).map_err(|error| Refused::new(422, format!("{}: {error}", policy.file)))
+}
+
+fn attach(plane: &mut dyn DataPlane, policy: &Policy, hook: Hook) -> Result<Vec<Attached>, Refused> {
+    let mut attached = Vec::new();
+    for (zone, of) in (0..).zip(&policy.zones) {
+        for interface in &of.interfaces {
+            match plane.attach(zone, interface, hook) {
+                Ok(at) => attached.push(at),
+                Err(error) => {
+                    let mut refused = refused(policy, error);
+                    refused.refusal.error = format!("zone `{}`: {}", of.name, refused.refusal.error);
+                    if let Err(also) = plane.detach() {
+                        refused.refusal.error = format!("{}; and then: {also}", refused.refusal.error);
+                    }
+                    return Err(refused);
+                }
+            }
+        }
+    }
+    Ok(attached)
+}
+
+/// A running firewall keeps its interfaces and the size of its table.
+fn can_take_over(old: &Policy, new: &Policy) -> Result<(), Refused> {
+    let zones = |policy: &Policy| -> Vec<(String, Vec<String>)> {
+        policy.zones.iter().map(|zone| (zone.name.clone(), zone.interfaces.clone())).collect()
+    };
+    let sizes = |policy: &Policy| (policy.settings.flows, policy.settings.half_open);
+    let what = if zones(old) != zones(new) {
+        "the zones, their order or their interfaces are different"
+    } else if sizes(old) != sizes(new) {
+        "`flows` or `half_open` of [settings] is different"
+    } else {
+        return Ok(());
+    };
+    Err(Refused::new(
+        409,
+        format!(
+            "{}: {what}, which a running firewall cannot take over: `rampart down`, then `rampart up {}` (sessions are \
+             lost)",
+            new.file, new.file
+        ),
+    ))
+}
+
+fn gone() -> Refused {
+    Refused::new(503, "the firewall is being taken down")
+}
+
+/// What the data plane cannot do, with its place in the policy where it has one.
+fn refused(policy: &Policy, error: PlaneError) -> Refused {
+    match error {
+        PlaneError::Rule { rule, message, help } => {
+            let (line, column) = policy
+                .rules
+                .iter()
+                .find(|known| known.name == rule)
+                .map_or((1, 1), |known| line_and_column(&policy.text, known.span.start));
+            let message = format!("the rule `{rule}`: {message}");
+            Refused::problems(vec![Problem { file: policy.file.clone(), line, column, message, help }])
+        }
+        PlaneError::Policy(text) => Refused::new(422, format!("{}: {text}", policy.file)),
+        PlaneError::Machine(text) => Refused::new(500, text),
+    }
+}
+
+/// Line and column, both from 1 and the column in characters, of a byte where a character begins.
+fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
+    let before = text.get(..byte).unwrap_or(text);
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}
+
+fn rule_count(policy: &Policy, rule: &policy::model::Rule, at: Timestamp, hits: u64) -> RuleCount {
+    let written = rule.written.clone();
+    RuleCount {
+        name: rule.name.clone(),
+        action: rule.effect.action.name().to_owned(),
+        in_force: policy.takes_part(rule, at),
+        from: written.from,
+        to: written.to,
+        source: written.source,
+        destination: written.destination,
+        service: written.service,
+        schedule: rule.schedule.map(|s| policy.schedules[s].name.clone()),
+        hits,
+    }
+}

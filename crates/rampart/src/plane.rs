@@ -1,0 +1,122 @@
+//! What the daemon needs of a data plane. The daemon is written against this and is tested with one that lives in memory;
+//! the real one is in `kernel.rs`.
+
+use crate::api::{Drop, HookName, Occupancy, Session};
+use policy::model::ZoneId;
+use policy::{Policy, Tables};
+use std::collections::HashMap;
+use std::fmt;
+
+/// Something that judges packets by tables.
+pub(crate) trait DataPlane: Send {
+    /// Puts tables in force, as a whole: no packet sees a part of the old and a part of the new. They are tables of this
+    /// policy. Gives the generation that they are.
+    ///
+    /// # Errors
+    /// What the data plane cannot do. The tables before stay in force.
+    fn apply(&mut self, tables: &Tables, policy: &Policy) -> Result<u64, PlaneError>;
+
+    /// Takes the packets of an interface from now on, as those of a zone.
+    ///
+    /// # Errors
+    /// When the interface is not there, or its packets cannot be taken.
+    fn attach(&mut self, zone: ZoneId, interface: &str, hook: Hook) -> Result<Attached, PlaneError>;
+
+    /// Lets go of every interface.
+    ///
+    /// # Errors
+    /// When the kernel does not let go of one.
+    fn detach(&mut self) -> Result<(), PlaneError>;
+
+    /// How often each rule decided, by its name. Rules that never did may be missing.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    fn rule_hits(&mut self) -> Result<HashMap<String, u64>, PlaneError>;
+
+    /// Packets that did not pass, by reason; those that were never met may be missing.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    fn drops(&mut self) -> Result<Vec<Drop>, PlaneError>;
+
+    /// Shows every session to `each`, with what [`DataPlane::kill`] knows it by.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    fn sessions(&mut self, each: &mut dyn FnMut(SessionKey, Session)) -> Result<(), PlaneError>;
+
+    /// Ends a session: its next packet is judged as if it were its first. `false` when it has ended by itself.
+    ///
+    /// # Errors
+    /// When the kernel does not do it.
+    fn kill(&mut self, session: SessionKey) -> Result<bool, PlaneError>;
+
+    /// How full the table of sessions is.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    fn occupancy(&mut self) -> Result<Occupancy, PlaneError>;
+
+    /// Forgets what has expired. Called about once a second.
+    ///
+    /// # Errors
+    /// When the kernel does not do it.
+    fn sweep(&mut self) -> Result<(), PlaneError>;
+}
+
+/// What a data plane knows a session by. Never given to another session as long as the firewall runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct SessionKey(pub(crate) u64);
+
+/// Where packets are to be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Hook {
+    /// In the driver where it is a network card's, behind it where the link is virtual.
+    Auto,
+    /// In the driver; behind it where the driver cannot.
+    Xdp,
+    /// Behind the driver.
+    Tc,
+}
+
+/// An interface whose packets are taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Attached {
+    /// Its name.
+    pub(crate) interface: String,
+    /// Its zone.
+    pub(crate) zone: ZoneId,
+    /// Where they are taken.
+    pub(crate) hook: HookName,
+    /// Why it is not where they should have been.
+    pub(crate) note: Option<String>,
+}
+
+/// What a data plane cannot do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PlaneError {
+    /// What a rule says is more than it can do.
+    Rule {
+        /// Name of the rule.
+        rule: String,
+        /// What it cannot.
+        message: String,
+        /// What to write instead.
+        help: Option<String>,
+    },
+    /// The policy as a whole is more than it can do, or more than a running firewall can take over. Complete, with what to
+    /// do.
+    Policy(String),
+    /// The machine or its kernel did not do it. Complete, with what to do.
+    Machine(String),
+}
+
+impl fmt::Display for PlaneError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PlaneError::Rule { rule, message, .. } => write!(f, "the rule `{rule}`: {message}"),
+            PlaneError::Policy(text) | PlaneError::Machine(text) => f.write_str(text),
+        }
+    }
+}
