@@ -1,7 +1,7 @@
 //! A data plane that lives in memory and judges nothing, for tests of all that stands before it. Tests keep a handle to
 //! what it holds: they set the sessions and counters that it tells, and look at what it was asked to do.
 
-use crate::api::{Drop, HookName, Occupancy, Session};
+use crate::api::{Counter, Drop, HookName, Occupancy, Session};
 use crate::plane::{Attached, DataPlane, Hook, PlaneError, SessionKey};
 use policy::model::{Log, ZoneId};
 use policy::{Policy, Tables};
@@ -27,6 +27,10 @@ pub(crate) struct Inside {
     pub(crate) hits: HashMap<String, u64>,
     /// Packets dropped.
     pub(crate) drops: Vec<Drop>,
+    /// What else was counted.
+    pub(crate) counters: Vec<Counter>,
+    /// What is not as it was.
+    pub(crate) faults: Vec<String>,
     /// The sessions.
     pub(crate) sessions: BTreeMap<u64, Session>,
     /// How often it was swept.
@@ -94,6 +98,10 @@ impl DataPlane for Memory {
         Ok(self.whole()?.drops.clone())
     }
 
+    fn counters(&mut self) -> Result<Vec<Counter>, PlaneError> {
+        Ok(self.whole()?.counters.clone())
+    }
+
     fn sessions(&mut self, each: &mut dyn FnMut(SessionKey, Session)) -> Result<(), PlaneError> {
         let inside = self.whole()?;
         inside.sessions.iter().for_each(|(key, session)| each(SessionKey(*key), session.clone()));
@@ -112,5 +120,9 @@ impl DataPlane for Memory {
     fn sweep(&mut self) -> Result<(), PlaneError> {
         self.whole()?.swept += 1;
         Ok(())
+    }
+
+    fn faults(&mut self) -> Result<Vec<String>, PlaneError> {
+        Ok(self.whole()?.faults.clone())
     }
 }

@@ -1,7 +1,7 @@
 //! What the daemon needs of a data plane. The daemon is written against this and is tested with one that lives in memory;
 //! the real one is in `kernel.rs`.
 
-use crate::api::{Drop, HookName, Occupancy, Session};
+use crate::api::{Counter, Drop, HookName, Occupancy, Session};
 use policy::model::ZoneId;
 use policy::{Policy, Tables};
 use std::collections::HashMap;
@@ -40,6 +40,12 @@ pub(crate) trait DataPlane: Send {
     /// When the kernel does not tell.
     fn drops(&mut self) -> Result<Vec<Drop>, PlaneError>;
 
+    /// What else was counted.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    fn counters(&mut self) -> Result<Vec<Counter>, PlaneError>;
+
     /// Shows every session to `each`, with what [`DataPlane::kill`] knows it by.
     ///
     /// # Errors
@@ -63,6 +69,13 @@ pub(crate) trait DataPlane: Send {
     /// # Errors
     /// When the kernel does not do it.
     fn sweep(&mut self) -> Result<(), PlaneError>;
+
+    /// What is not as it was when it was attached, each with what to do: an interface that is gone, forwarding that somebody
+    /// else turned on.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    fn faults(&mut self) -> Result<Vec<String>, PlaneError>;
 }
 
 /// What a data plane knows a session by. Never given to another session as long as the firewall runs.

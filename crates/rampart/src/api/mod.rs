@@ -33,6 +33,8 @@ pub(crate) struct Status {
     pub(crate) interfaces: Vec<Interface>,
     /// How full the table of sessions is.
     pub(crate) sessions: Occupancy,
+    /// What was counted besides drops and rules since the firewall was started.
+    pub(crate) counters: Vec<Counter>,
     /// What is not as it should be, each with what to do; empty when all is well.
     pub(crate) troubles: Vec<String>,
 }
@@ -97,6 +99,17 @@ pub(crate) struct Occupancy {
     pub(crate) half_open: u64,
     /// Sessions that fit.
     pub(crate) capacity: u64,
+}
+
+/// Something that was counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Counter {
+    /// In a word.
+    pub(crate) name: String,
+    /// What it means.
+    pub(crate) explanation: String,
+    /// How much.
+    pub(crate) count: u64,
 }
 
 /// The rules with their counters.
@@ -202,10 +215,13 @@ pub(crate) struct Drop {
     pub(crate) explanation: String,
     /// Packets since the firewall was started.
     pub(crate) packets: u64,
+    /// Whether somebody should look into it as soon as it is met.
+    pub(crate) alarming: bool,
 }
 
 /// A policy to put in force.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub(crate) struct NewPolicy {
     /// How messages call it.
     pub(crate) file: String,

@@ -46,11 +46,24 @@ pub(crate) struct Route {
 const WRONG_FILTER: (u16, &str) = (400, "A filter is wrong.");
 const MACHINE: (u16, &str) = (500, "The kernel did not do what it was asked.");
 const GOING: (u16, &str) = (503, "The firewall is being taken down.");
+const WRONG_QUERY: (u16, &str) = (400, "It takes no query.");
 
 /// Every operation.
 pub(crate) const ROUTES: [Route; 8] = [
-    route::<Status>("GET", "/v1/status", Operation::Status, "How the firewall stands", &[MACHINE, GOING]),
-    route::<Rules>("GET", "/v1/rules", Operation::Rules, "The rules with their counters", &[MACHINE, GOING]),
+    route::<Status>(
+        "GET",
+        "/v1/status",
+        Operation::Status,
+        "How the firewall stands",
+        &[WRONG_QUERY, MACHINE, GOING],
+    ),
+    route::<Rules>(
+        "GET",
+        "/v1/rules",
+        Operation::Rules,
+        "The rules with their counters",
+        &[WRONG_QUERY, MACHINE, GOING],
+    ),
     route::<Sessions>(
         "GET",
         "/v1/sessions",
@@ -70,7 +83,7 @@ pub(crate) const ROUTES: [Route; 8] = [
         "/v1/drops",
         Operation::Drops,
         "Packets that did not pass, by reason",
-        &[MACHINE, GOING],
+        &[WRONG_QUERY, MACHINE, GOING],
     ),
     route::<Applied>(
         "PUT",
@@ -94,9 +107,15 @@ pub(crate) const ROUTES: [Route; 8] = [
         "/v1/policy/confirm",
         Operation::Confirm,
         "Keep the policy in force, which would otherwise go back to the one before it",
-        &[(409, "No policy waits for it."), GOING],
+        &[WRONG_QUERY, (409, "No policy waits for it."), GOING],
     ),
-    route::<Down>("POST", "/v1/down", Operation::Down, "Take the firewall down", &[MACHINE, GOING]),
+    route::<Down>(
+        "POST",
+        "/v1/down",
+        Operation::Down,
+        "Take the firewall down",
+        &[WRONG_QUERY, MACHINE, GOING],
+    ),
 ];
 
 const fn route<A: JsonSchema>(
@@ -116,8 +135,15 @@ impl Operation {
         ROUTES.iter().find(|route| route.operation == self).unwrap_or(&ROUTES[0])
     }
 
-    fn has_filter(self) -> bool {
-        matches!(self, Operation::Sessions | Operation::KillSessions)
+    /// What may stand in its query besides filters, and what that takes; `None` where it has no query at all.
+    pub(crate) const fn query(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Operation::Sessions => Some(("limit", "How many sessions are told at most.")),
+            Operation::KillSessions => {
+                Some(("all", "`true` where every session is meant and no filter is named."))
+            }
+            _ => None,
+        }
     }
 }
 
@@ -161,8 +187,8 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         "summary": route.summary,
         "responses": responses,
     });
-    if route.operation.has_filter() {
-        described["parameters"] = parameters(route.operation);
+    if let Some(query) = route.operation.query() {
+        described["parameters"] = parameters(query);
     }
     if route.operation == Operation::Apply {
         let schema = generator.subschema_for::<NewPolicy>();
@@ -171,15 +197,14 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     described
 }
 
-fn parameters(operation: Operation) -> Value {
+fn parameters((own, takes): (&str, &str)) -> Value {
     let parameter = |name: &str, description: &str, schema: Value| json!({ "name": name, "in": "query", "description": description, "schema": schema });
-    let mut parameters: Vec<Value> =
-        KEYS.iter().map(|(key, takes)| parameter(key, takes, json!({ "type": "string" }))).collect();
-    if operation == Operation::Sessions {
-        let schema = json!({ "type": "integer", "minimum": 0, "default": SESSIONS_TOLD });
-        parameters.push(parameter("limit", "How many sessions are told at most.", schema));
-    }
-    parameters.into()
+    let schema = match own {
+        "limit" => json!({ "type": "integer", "minimum": 0, "default": SESSIONS_TOLD }),
+        _ => json!({ "type": "boolean", "default": false }),
+    };
+    let filters = KEYS.iter().map(|(key, takes)| parameter(key, takes, json!({ "type": "string" })));
+    filters.chain([parameter(own, takes, schema)]).collect()
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ pub(crate) fn sessions(args: &SessionsArgs, json: bool) -> Result<String, Failur
     }
     let client = Client::new(args.socket.as_deref())?;
     if args.kill {
+        query.extend(args.all.then(|| ("all".to_owned(), "true".to_owned())));
         let killed: Killed = client.ask(Operation::KillSessions, &query)?;
         return shown(&killed, json, |killed| format!("{} sessions ended\n", grouped(killed.killed)));
     }

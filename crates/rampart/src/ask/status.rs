@@ -5,7 +5,7 @@ use crate::api::{Operation, Status};
 use crate::cli::AskArgs;
 use crate::client::Client;
 use crate::failure::Failure;
-use crate::table::grouped;
+use crate::table::{Side, Table, grouped};
 
 pub(crate) fn status(args: &AskArgs, json: bool) -> Result<String, Failure> {
     let status: Status = Client::new(args.socket.as_deref())?.ask(Operation::Status, &[])?;
@@ -47,6 +47,11 @@ fn text(status: &Status) -> String {
         grouped(sessions.capacity),
         grouped(sessions.half_open)
     ));
+    let mut counted = Table::new(&[("", Side::Right), ("", Side::Left), ("", Side::Left)]);
+    for counter in status.counters.iter().filter(|counter| counter.count > 0) {
+        counted.row([grouped(counter.count), counter.name.clone(), counter.explanation.clone()]);
+    }
+    lines.extend(counted.text().lines().skip(1).map(|line| format!("counted    {line}")));
     lines.extend(status.troubles.iter().map(|trouble| format!("trouble    {trouble}")));
     lines.join("\n") + "\n"
 }

@@ -11,8 +11,8 @@ use std::collections::HashMap;
 use std::io::{IsTerminal as _, Write};
 use std::time::{Duration, Instant};
 
-/// Rules that are shown at once: as many as fit a terminal.
-const RULES_SHOWN: usize = 20;
+/// Rates of a kind that are shown at once: as many as fit a terminal.
+const SHOWN: usize = 20;
 
 /// Counters at a moment.
 struct Reading {
@@ -31,6 +31,8 @@ struct Rates {
     sessions: Occupancy,
     /// Sessions more than before, or fewer, a second.
     sessions_change: f64,
+    /// What else was counted, the fastest first.
+    counters: Vec<Rate>,
     /// Rules by name that decided, the busiest first.
     rules: Vec<Rate>,
     /// Drops by reason, the most frequent first.
@@ -83,6 +85,9 @@ fn rates(before: &Reading, after: &Reading) -> Rates {
     let drops = |reading: &Reading| -> Vec<(String, u64)> {
         reading.drops.drops.iter().map(|drop| (drop.reason.clone(), drop.packets)).collect()
     };
+    let counters = |reading: &Reading| -> Vec<(String, u64)> {
+        reading.status.counters.iter().map(|counter| (counter.name.clone(), counter.count)).collect()
+    };
     let sessions = after.status.sessions;
     Rates {
         seconds,
@@ -90,6 +95,7 @@ fn rates(before: &Reading, after: &Reading) -> Rates {
         generation: after.rules.generation,
         sessions,
         sessions_change: (sessions.open as f64 - before.status.sessions.open as f64) / seconds,
+        counters: grown(counters(before), counters(after), seconds),
         rules: grown(hits(before), hits(after), seconds),
         drops: grown(drops(before), drops(after), seconds),
     }
@@ -116,19 +122,20 @@ fn text(rates: &Rates) -> String {
         grouped(sessions.capacity),
     );
     let quiet = format!("nothing happened in {:.1} s\n", rates.seconds);
-    for (what, rates) in [("rule", &rates.rules), ("drop", &rates.drops)] {
+    let parts = [("counter", &rates.counters), ("rule", &rates.rules), ("drop", &rates.drops)];
+    for (what, rates) in parts {
         let mut table = Table::new(&[("a second", Side::Right), ("in all", Side::Right), (what, Side::Left)]);
-        for rate in rates.iter().take(RULES_SHOWN) {
+        for rate in rates.iter().take(SHOWN) {
             table.row([grouped(rate.per_second.round() as u64), grouped(rate.total), rate.name.clone()]);
         }
         if !rates.is_empty() {
             text += &format!("\n{}", table.text());
         }
-        if rates.len() > RULES_SHOWN {
-            text += &format!("and {} more\n", rates.len() - RULES_SHOWN);
+        if rates.len() > SHOWN {
+            text += &format!("and {} more\n", rates.len() - SHOWN);
         }
     }
-    if rates.rules.is_empty() && rates.drops.is_empty() {
+    if parts.iter().all(|(_, rates)| rates.is_empty()) {
         text += &quiet;
     }
     text

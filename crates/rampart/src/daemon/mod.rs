@@ -1,6 +1,7 @@
 //! The firewall as it runs: the policy in force, and what can be asked of it. Decides nothing about packets, and reads no
 //! clock: the moment is an argument. How requests come in is in [`server`], what happens by itself in [`run`].
 
+mod alarms;
 pub(crate) mod changes;
 pub(crate) mod log;
 pub(crate) mod place;
@@ -14,6 +15,7 @@ use crate::api::{
     RuleCount, Rules, Sessions, Status,
 };
 use crate::plane::{Attached, DataPlane, Hook, PlaneError};
+use alarms::Alarms;
 use jiff::{SignedDuration, Timestamp};
 use log::{Kind, Log};
 use policy::{Policy, Tables};
@@ -72,6 +74,7 @@ struct Running {
     failed: Option<(String, Instant)>,
     /// What the last look at the data plane found wrong.
     troubles: Vec<String>,
+    alarms: Alarms,
 }
 
 /// A policy that waits to be confirmed.
@@ -143,6 +146,7 @@ impl Daemon {
             unconfirmed: None,
             failed: None,
             troubles: Vec::new(),
+            alarms: Alarms::default(),
         };
         Ok(Self { about, log, turn: Mutex::new(()), running: Mutex::new(Some(running)) })
     }
@@ -178,6 +182,7 @@ impl Daemon {
                 policy: running.policy_status(),
                 interfaces: running.interfaces.iter().map(|at| running.interface(at)).collect(),
                 sessions,
+                counters: running.plane.counters()?,
                 troubles: running.troubles(),
             })
         })
@@ -392,12 +397,18 @@ impl Running {
 
     /// Forgets what has expired, and tells troubles when they begin.
     fn look(&mut self, now: Moment, daemon: &Daemon) {
-        let found: Vec<String> =
-            self.plane.sweep().err().map(|error| error.to_string()).into_iter().collect();
+        let found = self.look_closer(now).unwrap_or_else(|error| vec![error.to_string()]);
         for trouble in found.iter().filter(|trouble| !self.troubles.contains(trouble)) {
             daemon.tell(now.wall, Kind::Trouble, trouble);
         }
         self.troubles = found;
+    }
+
+    fn look_closer(&mut self, now: Moment) -> Result<Vec<String>, PlaneError> {
+        self.plane.sweep()?;
+        let mut found = self.plane.faults()?;
+        found.extend(self.alarms.heed(&self.plane.drops()?, now.steady));
+        Ok(found)
     }
 
     fn due(&self, now: Moment) -> Option<Due> {

@@ -81,11 +81,8 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    fn of<T: Serialize>(result: Result<T, Refused>) -> Self {
-        match result {
-            Ok(value) => Self::json(200, &value),
-            Err(refused) => Self::refused(refused),
-        }
+    fn of(value: &impl Serialize) -> Self {
+        Self::json(200, value)
     }
 
     fn refused(Refused { status, refusal }: Refused) -> Self {
@@ -109,25 +106,32 @@ pub(crate) fn answer(daemon: &Daemon, request: &Request, by: &str) -> Answer {
         let methods: Vec<&str> = here.iter().map(|route| route.method).collect();
         return not_there(request, &methods.join(", "));
     };
-    let now = Moment::now();
-    match route.operation {
-        Operation::Status => Answer::of(daemon.status()),
-        Operation::Rules => Answer::of(daemon.rules(now.wall)),
-        Operation::Sessions => {
-            Answer::of(question(&request.query).and_then(|(filter, limit)| daemon.sessions(&filter, limit)))
-        }
-        Operation::KillSessions => {
-            Answer::of(question(&request.query).and_then(|(filter, _)| daemon.kill(&filter, now.wall, by)))
-        }
-        Operation::Drops => Answer::of(daemon.drops()),
-        Operation::Apply => Answer::of(new_policy(&request.body).and_then(|new| daemon.apply(&new, now, by))),
-        Operation::Confirm => Answer::of(daemon.confirm(now.wall, by)),
-        Operation::Down => match daemon.down(now.wall, by) {
-            Ok(Some(down)) => Answer { ends: true, ..Answer::json(200, &down) },
-            Ok(None) => Answer::refused(super::gone()),
-            Err(refused) => Answer::refused(refused),
-        },
+    match do_it(daemon, route.operation, request, by) {
+        Ok(answer) => answer,
+        Err(refused) => Answer::refused(refused),
     }
+}
+
+fn do_it(daemon: &Daemon, operation: Operation, request: &Request, by: &str) -> Result<Answer, Refused> {
+    let now = Moment::now();
+    let (filter, own) = question(operation, &request.query)?;
+    Ok(match operation {
+        Operation::Status => Answer::of(&daemon.status()?),
+        Operation::Rules => Answer::of(&daemon.rules(now.wall)?),
+        Operation::Sessions => Answer::of(&daemon.sessions(&filter, limit(own.as_deref())?)?),
+        Operation::KillSessions if filter.is_all() && own.as_deref() != Some("true") => {
+            let error = "this would end every session: name a filter, or all=true if that is meant";
+            return Err(Refused::new(400, error));
+        }
+        Operation::KillSessions => Answer::of(&daemon.kill(&filter, now.wall, by)?),
+        Operation::Drops => Answer::of(&daemon.drops()?),
+        Operation::Apply => Answer::of(&daemon.apply(&new_policy(&request.body)?, now, by)?),
+        Operation::Confirm => Answer::of(&daemon.confirm(now.wall, by)?),
+        Operation::Down => {
+            let down = daemon.down(now.wall, by)?.ok_or_else(super::gone)?;
+            Answer { ends: true, ..Answer::of(&down) }
+        }
+    })
 }
 
 fn not_there(request: &Request, methods: &str) -> Answer {
@@ -140,18 +144,27 @@ fn not_there(request: &Request, methods: &str) -> Answer {
     Answer { allow: (status == 405).then(|| methods.to_owned()), ..Answer::json(status, &refusal) }
 }
 
-/// The filter of a query, and how many sessions are wanted.
-fn question(query: &str) -> Result<(Filter, u64), Refused> {
+/// The filter of a query, and what else the operation takes there.
+fn question(operation: Operation, query: &str) -> Result<(Filter, Option<String>), Refused> {
     let pairs: Vec<(String, String)> = form_urlencoded::parse(query.as_bytes()).into_owned().collect();
-    let (limits, parts): (Vec<_>, Vec<_>) = pairs.iter().partition(|(key, _)| key == "limit");
-    let limit = limits.last().map_or(Ok(SESSIONS_TOLD), |(_, value)| {
+    let Some((name, _)) = operation.query() else {
+        return match pairs.first() {
+            None => Ok((Filter::default(), None)),
+            Some((key, _)) => Err(Refused::new(400, format!("{} takes no `{key}`", operation.route().path))),
+        };
+    };
+    let (own, parts): (Vec<_>, Vec<_>) = pairs.into_iter().partition(|(key, _)| key == name);
+    let parts = parts.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let filter = Filter::of_pairs(parts).map_err(|error| Refused::new(400, error.to_string()))?;
+    Ok((filter, own.into_iter().next_back().map(|(_, value)| value)))
+}
+
+fn limit(written: Option<&str>) -> Result<u64, Refused> {
+    written.map_or(Ok(SESSIONS_TOLD), |value| {
         value
             .parse()
             .map_err(|_| Refused::new(400, format!("limit={value}: limit takes a number of sessions")))
-    })?;
-    let pairs = parts.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    let filter = Filter::of_pairs(pairs).map_err(|error| Refused::new(400, error.to_string()))?;
-    Ok((filter, limit))
+    })
 }
 
 fn new_policy(body: &[u8]) -> Result<NewPolicy, Refused> {

@@ -4,7 +4,7 @@ use super::log::Log;
 use super::place::Place;
 use super::run::Happenings;
 use super::{About, Daemon, Moment, server};
-use crate::api::{Drop as Dropped, NewPolicy, Session, description};
+use crate::api::{Counter, Drop as Dropped, NewPolicy, Session, description};
 use crate::cli::{Cli, Command};
 use crate::http::{read_response, write_request};
 use crate::memory::Memory;
@@ -169,7 +169,11 @@ fn filled(running: &Running) {
         reason: reason.to_owned(),
         explanation: "what it means".to_owned(),
         packets,
+        alarming: number == 9,
     };
+    let count =
+        |name: &str, count| Counter { name: name.to_owned(), explanation: "what it is".to_owned(), count };
+    inside.counters = vec![count("forwarded", 1_000), count("nothing", 0)];
     inside.drops = vec![drop(3, "land", 0), drop(7, "rule", 2), drop(9, "out-of-window", 40)];
 }
 
@@ -216,6 +220,25 @@ fn requests_over_the_socket_get_the_status_and_the_body_they_should() {
             "/error",
             json!("limit=many: limit takes a number of sessions"),
         ),
+        (
+            "DELETE",
+            "/v1/sessions",
+            String::new(),
+            400,
+            "/error",
+            json!("this would end every session: name a filter, or all=true if that is meant"),
+        ),
+        (
+            "DELETE",
+            "/v1/sessions?limit=1",
+            String::new(),
+            400,
+            "/error",
+            json!(
+                "there is no filter `limit`; there are: src, dst, host, proto, sport, dport, rule, from, to, zone, state"
+            ),
+        ),
+        ("GET", "/v1/status?src=::1", String::new(), 400, "/error", json!("/v1/status takes no `src`")),
         ("DELETE", "/v1/sessions?rule=lessons", String::new(), 200, "/killed", json!(1)),
         ("DELETE", "/v1/sessions?rule=lessons", String::new(), 200, "/killed", json!(0)),
         (
@@ -353,6 +376,7 @@ fn commands_say_what_they_should_and_end_as_they_should() {
                 "a schedule begins or ends at 2026-11-20T18:00:00Z".into(),
                 "interface  e1: zone in, tc\n".into(),
                 "sessions   3 of 1,048,576, 0 of them half-open\n".into(),
+                "counted    1,000  forwarded  what it is\n".into(),
             ],
         ),
         (
@@ -378,7 +402,7 @@ fn commands_say_what_they_should_and_end_as_they_should() {
             vec!["packets  no.  reason\n     40    9  out-of-window  what it means\n      2    7  rule           what it means\n".into()],
         ),
         ("drops --json".into(), 0, vec!["\"number\": 9".into()]),
-        ("top --once --interval 0.1".into(), 0, vec!["generation 1: 0 sessions (+0/s)".into(), "nothing happened".into()]),
+        ("top --once --interval 0.1".into(), 0, vec!["generation 1: 0 sessions (+0/s)".into(), "0 half-open, 1,048,576 fit\n".into(), "nothing happened".into()]),
         ("top --once --interval 0.1 --json".into(), 0, vec!["\"rules\": []".into()]),
         (format!("apply {wrong}"), 2, vec![format!("{wrong}:12:12: there is no service `htpp`"), "did you mean `http`".into(), "\n1 error".into()]),
         (format!("apply {logging}"), 2, vec![format!("{logging}:8:8: the rule `web`: this data plane cannot log\n  take `log` out\n1 error")]),
@@ -418,6 +442,24 @@ fn a_machine_that_fails_is_told_as_such() {
     running.plane.inside().broken = None;
     assert!(running.ask("GET", "/v1/status", "").1["troubles"][0].is_string());
     running.daemon.tick(running.at(3));
+    assert_eq!(running.ask("GET", "/v1/status", "").1["troubles"], json!([]));
+}
+
+#[test]
+fn what_is_alarming_is_told_once_and_shown_as_long_as_it_stands() {
+    let running = Running::new();
+    filled(&running);
+    running.plane.inside().faults = vec!["the interface `e1` is gone".to_owned()];
+    running.daemon.tick(running.at(1));
+    running.daemon.tick(running.at(2));
+    let expected = ["the interface `e1` is gone", "packets are dropped, out-of-window: what it means"];
+    for trouble in expected {
+        assert_eq!(running.log().matches(&format!("trouble: {trouble}")).count(), 1, "{}", running.log());
+    }
+    assert_eq!(running.ask("GET", "/v1/status", "").1["troubles"], json!(expected));
+    assert!(running.command("status").1.contains("trouble    the interface `e1` is gone\n"));
+    running.plane.inside().faults.clear();
+    running.daemon.tick(running.at(62));
     assert_eq!(running.ask("GET", "/v1/status", "").1["troubles"], json!([]));
 }
 
