@@ -44,6 +44,12 @@ impl From<io::Error> for ReadError {
     }
 }
 
+/// A head up to its empty line, and what came along of the body.
+struct Head {
+    bytes: Vec<u8>,
+    early: Vec<u8>,
+}
+
 /// What of a head matters here.
 #[derive(Default)]
 struct Fields {
@@ -57,10 +63,10 @@ struct Fields {
 /// # Errors
 /// [`ReadError`].
 pub(crate) fn read_request(stream: &mut (impl Read + Write)) -> Result<Option<Request>, ReadError> {
-    let Some((head, early)) = read_head(stream)? else { return Ok(None) };
+    let Some(Head { bytes, early }) = read_head(stream)? else { return Ok(None) };
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut fields);
-    parsed.parse(&head).map_err(|error| ReadError::Wrong(400, format!("this is not HTTP/1.1: {error}")))?;
+    parsed.parse(&bytes).map_err(|error| ReadError::Wrong(400, format!("this is not HTTP/1.1: {error}")))?;
     let target = parsed.path.unwrap_or_default();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     let (method, path, query) =
@@ -102,11 +108,11 @@ pub(crate) fn write_request(
 /// [`ReadError`]; its status means nothing here.
 pub(crate) fn read_response(stream: &mut impl Read) -> Result<Response, ReadError> {
     let ended = || ReadError::Io(io::ErrorKind::UnexpectedEof.into());
-    let (head, early) = read_head(stream)?.ok_or_else(ended)?;
+    let Head { bytes, early } = read_head(stream)?.ok_or_else(ended)?;
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut parsed = httparse::Response::new(&mut fields);
     parsed
-        .parse(&head)
+        .parse(&bytes)
         .map_err(|error| ReadError::Wrong(502, format!("the answer is not HTTP/1.1: {error}")))?;
     let status = parsed.code.unwrap_or_default();
     let length = Fields::of(parsed.headers)?.length;
@@ -152,8 +158,8 @@ const fn reason(status: u16) -> &'static str {
     }
 }
 
-/// Reads up to the empty line: the head, and what came along of the body. `None` when nothing came at all.
-fn read_head(stream: &mut impl Read) -> Result<Option<(Vec<u8>, Vec<u8>)>, ReadError> {
+/// Reads up to the empty line. `None` when nothing came at all.
+fn read_head(stream: &mut impl Read) -> Result<Option<Head>, ReadError> {
     let mut head = Vec::new();
     let mut chunk = [0; 4096];
     loop {
@@ -172,8 +178,8 @@ fn read_head(stream: &mut impl Read) -> Result<Option<(Vec<u8>, Vec<u8>)>, ReadE
             return Err(ReadError::Wrong(431, format!("the head is longer than {MAX_HEAD} bytes")));
         }
         if let Some(end) = end {
-            let body = head.split_off(end);
-            return Ok(Some((head, body)));
+            let early = head.split_off(end);
+            return Ok(Some(Head { bytes: head, early }));
         }
     }
 }

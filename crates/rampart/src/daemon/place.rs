@@ -39,6 +39,21 @@ pub(crate) enum PlaceError {
     Machine(String),
 }
 
+/// The lock of a namespace. Its file goes with it.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    /// Unlocked when it goes, after the file's name.
+    _file: Flock<File>,
+    path: PathBuf,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // While it is still locked: nobody else can have one of this name by then.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
 impl Place {
     /// That of the namespace that this process is in; `socket` instead of the usual one.
     pub(crate) fn here(socket: Option<&Path>) -> io::Result<Self> {
@@ -60,21 +75,25 @@ impl Place {
     ///
     /// # Errors
     /// [`PlaceError::Taken`] with the process that holds it.
-    pub(crate) fn lock(&self) -> Result<Flock<File>, PlaceError> {
-        let wrong =
-            |error: io::Error| PlaceError::Machine(format!("cannot use {}: {error}", self.lock.display()));
-        if let Some(folder) = self.lock.parent() {
+    pub(crate) fn lock(&self) -> Result<Lock, PlaceError> {
+        let path = &self.lock;
+        let wrong = |error: io::Error| PlaceError::Machine(format!("cannot use {}: {error}", path.display()));
+        if let Some(folder) = path.parent() {
             make_folder(folder).map_err(wrong)?;
         }
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o640);
-        let file = options.open(&self.lock).map_err(wrong)?;
-        let mut lock = Flock::lock(file, FlockArg::LockExclusiveNonblock)
-            .map_err(|(file, error)| self.not_locked(file, error))?;
-        lock.set_len(0).map_err(wrong)?;
-        io::Seek::rewind(&mut *lock).map_err(wrong)?;
-        writeln!(lock, "{}", std::process::id()).map_err(wrong)?;
-        Ok(lock)
+        loop {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).mode(0o640);
+            let file = options.open(path).map_err(wrong)?;
+            let mut file = Flock::lock(file, FlockArg::LockExclusiveNonblock)
+                .map_err(|(file, error)| self.not_locked(file, error))?;
+            // Whoever held it before may have taken the file away after we opened it.
+            if fs::metadata(path).is_ok_and(|it| file.metadata().is_ok_and(|own| own.ino() == it.ino())) {
+                file.set_len(0).map_err(wrong)?;
+                writeln!(file, "{}", std::process::id()).map_err(wrong)?;
+                return Ok(Lock { _file: file, path: path.clone() });
+            }
+        }
     }
 
     fn not_locked(&self, mut file: File, error: nix::Error) -> PlaceError {

@@ -464,6 +464,28 @@ fn what_is_alarming_is_told_once_and_shown_as_long_as_it_stands() {
 }
 
 #[test]
+fn whatever_a_client_sends_it_goes_on_answering() {
+    let running = Running::new();
+    for bytes in [
+        "",
+        "\0\0\0\0",
+        "GET\r\n\r\n",
+        "PUT /v1/policy HTTP/1.1\r\nContent-Length: 5\r\n\r\n{",
+        "GET /v1/sta",
+    ] {
+        let mut stream = UnixStream::connect(&running.place.socket).unwrap();
+        stream.write_all(bytes.as_bytes()).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let expected = if bytes.is_empty() { None } else { Some(400) };
+        assert_eq!(read_response(&mut stream).ok().map(|response| response.status), expected, "{bytes}");
+    }
+    // One that says nothing keeps nobody else waiting.
+    let _idle: Vec<UnixStream> =
+        (0..10).map(|_| UnixStream::connect(&running.place.socket).unwrap()).collect();
+    assert_eq!(running.ask("GET", "/v1/status", "").0, 200);
+}
+
+#[test]
 fn nobody_at_the_socket_is_told_with_what_to_do() {
     let running = Running::new();
     running.place.remove_socket();
@@ -680,7 +702,8 @@ fn whoever_takes_it_down_may_start_another_at_once() {
             crate::client::Client::new(Some(&folder.path().join("test.sock"))).unwrap().down().unwrap();
         assert_eq!((down.pid, down.detached.len()), (process.child.id(), 3));
         let place = Place::of(folder.path(), "test", 1, None);
-        assert!(place.lock().is_ok() && !place.socket.exists());
+        assert!(!place.lock.exists() && !place.socket.exists());
+        assert!(place.lock().is_ok());
         assert!(process.end().0);
     }
 }
