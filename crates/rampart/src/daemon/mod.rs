@@ -6,19 +6,20 @@ pub(crate) mod changes;
 pub(crate) mod log;
 pub(crate) mod place;
 pub(crate) mod run;
+mod running;
 pub(crate) mod server;
 #[cfg(test)]
 mod tests;
 
 use crate::api::{
-    Applied, Confirmed, Down, Drops, Filter, Interface, Killed, NewPolicy, PolicyStatus, Problem, Refusal,
-    RuleCount, Rules, Sessions, Status,
+    Applied, Confirmed, Down, Drops, Filter, Killed, NewPolicy, Problem, Refusal, RuleCount, Rules, Sessions,
+    Status,
 };
 use crate::plane::{Attached, DataPlane, Hook, PlaneError};
-use alarms::Alarms;
 use jiff::{SignedDuration, Timestamp};
 use log::{Kind, Log};
 use policy::{Policy, Tables};
+use running::{Due, Running, Unconfirmed};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -58,32 +59,6 @@ pub(crate) struct About {
     pub(crate) pid: u32,
     pub(crate) namespace: String,
     pub(crate) since: Timestamp,
-}
-
-struct Running {
-    plane: Box<dyn DataPlane>,
-    interfaces: Vec<Attached>,
-    policy: Arc<Policy>,
-    generation: u64,
-    applied_at: Timestamp,
-    /// When the tables were built, and until when they hold.
-    built_at: Timestamp,
-    next_change: Option<Timestamp>,
-    unconfirmed: Option<Unconfirmed>,
-    /// What failed by itself, and when it is tried again.
-    failed: Option<(String, Instant)>,
-    /// What the last look at the data plane found wrong.
-    troubles: Vec<String>,
-    alarms: Alarms,
-}
-
-/// A policy that waits to be confirmed.
-#[derive(Clone)]
-struct Unconfirmed {
-    /// The last that was confirmed.
-    previous: Arc<Policy>,
-    until: Instant,
-    rolls_back_at: Timestamp,
 }
 
 /// Why something was not done.
@@ -135,19 +110,7 @@ impl Daemon {
         // Tables first: no packet is ever taken without them.
         let generation = plane.apply(&tables, &policy).map_err(|error| refused(&policy, error))?;
         let interfaces = attach(plane.as_mut(), &policy, hook)?;
-        let running = Running {
-            plane,
-            interfaces,
-            generation,
-            applied_at: at,
-            built_at: at,
-            next_change: policy.next_change(at),
-            policy: Arc::new(policy),
-            unconfirmed: None,
-            failed: None,
-            troubles: Vec::new(),
-            alarms: Alarms::default(),
-        };
+        let running = Running::new(plane, interfaces, policy, generation, at);
         Ok(Self { about, log, turn: Mutex::new(()), running: Mutex::new(Some(running)) })
     }
 
@@ -357,102 +320,6 @@ impl Daemon {
             }
         }
     }
-}
-
-/// A policy that is to be put in force by itself.
-struct Due {
-    policy: Arc<Policy>,
-    /// Because nobody confirmed the one in force.
-    back: bool,
-}
-
-impl Running {
-    fn policy_status(&self) -> PolicyStatus {
-        PolicyStatus {
-            file: self.policy.file.clone(),
-            rules: self.policy.rules.len(),
-            generation: self.generation,
-            applied_at: self.applied_at,
-            next_change: self.next_change,
-            rolls_back_at: self.unconfirmed.as_ref().map(|waiting| waiting.rolls_back_at),
-        }
-    }
-
-    fn interface(&self, at: &Attached) -> Interface {
-        let zone = self.policy.zones.get(usize::from(at.zone)).map_or("", |zone| &zone.name);
-        Interface { name: at.interface.clone(), zone: zone.to_owned(), hook: at.hook, note: at.note.clone() }
-    }
-
-    fn troubles(&self) -> Vec<String> {
-        self.failed.iter().map(|(message, _)| message.clone()).chain(self.troubles.iter().cloned()).collect()
-    }
-
-    /// Notes that tables have come into force.
-    fn in_force(&mut self, generation: u64, at: Timestamp, next_change: Option<Timestamp>) {
-        self.generation = generation;
-        self.built_at = at;
-        self.next_change = next_change;
-        self.failed = None;
-    }
-
-    /// Forgets what has expired, and tells troubles when they begin.
-    fn look(&mut self, now: Moment, daemon: &Daemon) {
-        let found = self.look_closer(now).unwrap_or_else(|error| vec![error.to_string()]);
-        for trouble in found.iter().filter(|trouble| !self.troubles.contains(trouble)) {
-            daemon.tell(now.wall, Kind::Trouble, trouble);
-        }
-        self.troubles = found;
-    }
-
-    fn look_closer(&mut self, now: Moment) -> Result<Vec<String>, PlaneError> {
-        self.plane.sweep()?;
-        let mut found = self.plane.faults()?;
-        found.extend(self.alarms.heed(&self.plane.drops()?, now.steady));
-        Ok(found)
-    }
-
-    fn due(&self, now: Moment) -> Option<Due> {
-        if self.failed.as_ref().is_some_and(|(_, again)| now.steady < *again) {
-            return None;
-        }
-        if let Some(waiting) = self.unconfirmed.as_ref().filter(|waiting| now.steady >= waiting.until) {
-            return Some(Due { policy: Arc::clone(&waiting.previous), back: true });
-        }
-        // A clock that was put back may have put a schedule back too.
-        let over = self.next_change.is_some_and(|change| now.wall >= change) || now.wall < self.built_at;
-        over.then(|| Due { policy: Arc::clone(&self.policy), back: false })
-    }
-
-    /// Notes that what was due is in force; tells what happened.
-    fn switch(&mut self, due: &Due, generation: u64, now: Moment, next_change: Option<Timestamp>) -> String {
-        let built_at = self.built_at;
-        self.in_force(generation, now.wall, next_change);
-        if !due.back {
-            return format!(
-                "generation {generation}: {}",
-                schedules_between(&due.policy, built_at, now.wall)
-            );
-        }
-        self.unconfirmed = None;
-        self.applied_at = now.wall;
-        let gone = std::mem::replace(&mut self.policy, Arc::clone(&due.policy));
-        format!(
-            "{} was not confirmed: {} is in force again, as generation {generation}",
-            gone.file, due.policy.file
-        )
-    }
-}
-
-/// Which schedules began and ended between two moments.
-fn schedules_between(policy: &Policy, before: Timestamp, now: Timestamp) -> String {
-    let told =
-        policy.schedules.iter().filter_map(|schedule| match (schedule.holds(before), schedule.holds(now)) {
-            (false, true) => Some(format!("`{}` began", schedule.name)),
-            (true, false) => Some(format!("`{}` ended", schedule.name)),
-            _ => None,
-        });
-    let told: Vec<String> = told.collect();
-    if told.is_empty() { "the clock was set".to_owned() } else { told.join(", ") }
 }
 
 fn build(policy: &Policy, at: Timestamp) -> Result<Tables, Refused> {
