@@ -10,6 +10,7 @@ mod client;
 mod daemon;
 mod explain;
 mod failure;
+mod forwarding;
 mod http;
 #[cfg(test)]
 mod memory;
