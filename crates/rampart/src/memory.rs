@@ -3,7 +3,7 @@
 
 use crate::api::{Counter, Drop, HookName, Occupancy, Session};
 use crate::plane::{Attached, DataPlane, Hook, PlaneError, SessionKey};
-use policy::model::{Log, ZoneId};
+use policy::model::Log;
 use policy::{Policy, Tables};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -72,7 +72,7 @@ impl DataPlane for Memory {
         Ok(inside.generation)
     }
 
-    fn attach(&mut self, zone: ZoneId, interface: &str, hook: Hook) -> Result<Attached, PlaneError> {
+    fn attach(&mut self, zone: &str, interface: &str, hook: Hook) -> Result<Attached, PlaneError> {
         let mut inside = self.whole()?;
         if inside.missing.iter().any(|name| name == interface) {
             return Err(PlaneError::Machine(format!("there is no interface `{interface}`")));
@@ -82,15 +82,15 @@ impl DataPlane for Memory {
             Hook::Xdp => (HookName::Tc, Some("the driver has no XDP".to_owned())),
             Hook::Auto | Hook::Tc => (HookName::Tc, None),
         };
-        Ok(Attached { interface: interface.to_owned(), zone, hook, note })
+        Ok(Attached { interface: interface.to_owned(), zone: zone.to_owned(), hook, note })
     }
 
-    fn detach(&mut self) -> Result<(), PlaneError> {
-        self.inside().attached.clear();
+    fn detach(&mut self, interface: &str) -> Result<(), PlaneError> {
+        self.inside().attached.retain(|name| name != interface);
         Ok(())
     }
 
-    fn rule_hits(&mut self) -> Result<HashMap<String, u64>, PlaneError> {
+    fn rule_hits(&mut self, _: &Policy) -> Result<HashMap<String, u64>, PlaneError> {
         Ok(self.whole()?.hits.clone())
     }
 

@@ -2,7 +2,6 @@
 //! the real one is in `kernel.rs`.
 
 use crate::api::{Counter, Drop, HookName, Occupancy, Session};
-use policy::model::ZoneId;
 use policy::{Policy, Tables};
 use std::collections::HashMap;
 use std::fmt;
@@ -16,23 +15,24 @@ pub(crate) trait DataPlane: Send {
     /// What the data plane cannot do. The tables before stay in force.
     fn apply(&mut self, tables: &Tables, policy: &Policy) -> Result<u64, PlaneError>;
 
-    /// Takes the packets of an interface from now on, as those of a zone.
+    /// Takes the packets of an interface from now on, as those of a zone. Until the policy in force knows the zone, it drops
+    /// them.
     ///
     /// # Errors
     /// When the interface is not there, or its packets cannot be taken.
-    fn attach(&mut self, zone: ZoneId, interface: &str, hook: Hook) -> Result<Attached, PlaneError>;
+    fn attach(&mut self, zone: &str, interface: &str, hook: Hook) -> Result<Attached, PlaneError>;
 
-    /// Lets go of every interface.
+    /// Lets go of an interface.
     ///
     /// # Errors
-    /// When the kernel does not let go of one.
-    fn detach(&mut self) -> Result<(), PlaneError>;
+    /// When the kernel does not let go.
+    fn detach(&mut self, interface: &str) -> Result<(), PlaneError>;
 
-    /// How often each rule decided, by its name. Rules that never did may be missing.
+    /// How often each rule of the policy in force decided, by its name. Rules that never did may be missing.
     ///
     /// # Errors
     /// When the kernel does not tell.
-    fn rule_hits(&mut self) -> Result<HashMap<String, u64>, PlaneError>;
+    fn rule_hits(&mut self, policy: &Policy) -> Result<HashMap<String, u64>, PlaneError>;
 
     /// Packets that did not pass, by reason; those that were never met may be missing.
     ///
@@ -99,7 +99,7 @@ pub(crate) struct Attached {
     /// Its name.
     pub(crate) interface: String,
     /// Its zone.
-    pub(crate) zone: ZoneId,
+    pub(crate) zone: String,
     /// Where they are taken.
     pub(crate) hook: HookName,
     /// Why it is not where they should have been.

@@ -257,6 +257,8 @@ pub(crate) struct Changes {
     pub(crate) changed: Vec<ChangedRule>,
     /// Whether rules that stayed are asked in another order.
     pub(crate) reordered: bool,
+    /// Whether zones or their interfaces are different.
+    pub(crate) zones: bool,
     /// Whether what happens where no rule matches is different.
     pub(crate) defaults: bool,
     /// Whether settings are different.

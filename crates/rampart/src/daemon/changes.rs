@@ -2,8 +2,9 @@
 
 use crate::api::{ChangedRule, Changes};
 use policy::Policy;
-use policy::model::Rule;
-use std::collections::HashMap;
+use policy::address::AddressSet;
+use policy::model::{Action, Log, PairDefault, Rule, ZoneSet};
+use std::collections::{BTreeMap, HashMap};
 
 /// From one policy to the next. Rules are the same when they have the same name.
 pub(crate) fn between(old: &Policy, new: &Policy) -> Changes {
@@ -25,7 +26,9 @@ pub(crate) fn between(old: &Policy, new: &Policy) -> Changes {
         removed: names(old, &after),
         changed: changed.collect(),
         reordered: !kept.iter().is_sorted_by_key(|(i, _)| *i),
-        defaults: old.defaults != new.defaults,
+        zones: zones(old) != zones(new),
+        // Between the same zones, whatever their order.
+        defaults: defaults(old) != defaults(new),
         settings: old.settings != new.settings,
     }
 }
@@ -44,6 +47,7 @@ pub(crate) fn words(changes: &Changes) -> String {
     list("changed", changed.collect());
     let others = [
         (changes.reordered, "another order"),
+        (changes.zones, "other zones"),
         (changes.defaults, "other defaults"),
         (changes.settings, "other settings"),
     ];
@@ -60,6 +64,34 @@ fn few(names: &[String]) -> String {
     }
 }
 
+/// Zones by name: their interfaces and networks.
+fn zones(policy: &Policy) -> BTreeMap<&str, (&Vec<String>, &AddressSet)> {
+    policy.zones.iter().map(|zone| (zone.name.as_str(), (&zone.interfaces, &zone.networks))).collect()
+}
+
+/// Defaults by the names of their zones.
+fn defaults(policy: &Policy) -> BTreeMap<(&str, &str), PairDefault> {
+    let zones = || (0u8..).zip(&policy.zones);
+    zones()
+        .flat_map(|(f, from)| zones().map(move |(t, to)| ((f, t), (from.name.as_str(), to.name.as_str()))))
+        .map(|((f, t), names)| (names, policy.default_between(f, t)))
+        .filter(|(_, default)| *default != PairDefault { action: Action::Deny, log: Log::Nothing })
+        .collect()
+}
+
+/// Zones of a set by name.
+fn names(policy: &Policy, set: ZoneSet) -> Vec<&str> {
+    let mut names: Vec<&str> = policy
+        .zones
+        .iter()
+        .enumerate()
+        .filter(|(i, _)| set & 1 << i != 0)
+        .map(|(_, zone)| zone.name.as_str())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
 /// Line by line, every name: for the person who changed it.
 pub(crate) fn listed(changes: &Changes) -> String {
     let added = changes.added.iter().map(|name| format!("+ {name}"));
@@ -67,6 +99,7 @@ pub(crate) fn listed(changes: &Changes) -> String {
     let changed = changes.changed.iter().map(|rule| format!("~ {}: {}", rule.name, rule.keys.join(", ")));
     let others = [
         (changes.reordered, "~ the order of the rules"),
+        (changes.zones, "~ the zones"),
         (changes.defaults, "~ the defaults"),
         (changes.settings, "~ the settings"),
     ];
@@ -80,8 +113,8 @@ fn different_keys((old, before): (&Policy, &Rule), (new, after): (&Policy, &Rule
     let schedule = |policy: &Policy, rule: &Rule| rule.schedule.map(|s| format!("{:?}", policy.schedules[s]));
     let (was, is) = (&before.effect, &after.effect);
     let keys = [
-        ("from", before.from != after.from),
-        ("to", before.to != after.to),
+        ("from", names(old, before.from) != names(new, after.from)),
+        ("to", names(old, before.to) != names(new, after.to)),
         ("source", before.source != after.source),
         ("destination", before.destination != after.destination),
         ("service", before.service != after.service),
@@ -112,11 +145,12 @@ mod tests {
         let keys: Vec<String> =
             changes.changed.iter().map(|c| format!("{}({})", c.name, c.keys.join(","))).collect();
         format!(
-            "+{} -{} ~{} reordered={} defaults={} settings={}",
+            "+{} -{} ~{} reordered={} zones={} defaults={} settings={}",
             changes.added.join(","),
             changes.removed.join(","),
             keys.join(","),
             changes.reordered,
+            changes.zones,
             changes.defaults,
             changes.settings
         )
@@ -127,32 +161,32 @@ mod tests {
         let (x, y) = (rule("x", ""), rule("y", "service = 'http'"));
         let defaults = "[[defaults]]\nfrom = 'a'\nto = 'b'\naction = 'reject'\n".to_owned();
         let settings = "[settings.timeouts]\nudp = '1min'\n".to_owned();
-        let nothing = "+ - ~ reordered=false defaults=false settings=false";
+        let nothing = "+ - ~ reordered=false zones=false defaults=false settings=false";
         for (what, old, new, expected) in [
             ("nothing", vec![x.clone()], vec![x.clone()], nothing),
             (
                 "one more",
                 vec![x.clone()],
                 vec![y.clone(), x.clone()],
-                "+y - ~ reordered=false defaults=false settings=false",
+                "+y - ~ reordered=false zones=false defaults=false settings=false",
             ),
             (
                 "one less",
                 vec![x.clone(), y.clone()],
                 vec![y.clone()],
-                "+ -x ~ reordered=false defaults=false settings=false",
+                "+ -x ~ reordered=false zones=false defaults=false settings=false",
             ),
             (
                 "another order",
                 vec![x.clone(), y.clone()],
                 vec![y.clone(), x.clone()],
-                "+ - ~ reordered=true defaults=false settings=false",
+                "+ - ~ reordered=true zones=false defaults=false settings=false",
             ),
             (
                 "other words under the same name",
                 vec![y.clone()],
                 vec![rule("y", "service = 'https'\nenabled = false")],
-                "+ - ~y(service,enabled) reordered=false defaults=false settings=false",
+                "+ - ~y(service,enabled) reordered=false zones=false defaults=false settings=false",
             ),
             (
                 "other words that mean the same",
@@ -164,13 +198,13 @@ mod tests {
                 "defaults",
                 vec![x.clone()],
                 vec![x.clone(), defaults],
-                "+ - ~ reordered=false defaults=true settings=false",
+                "+ - ~ reordered=false zones=false defaults=true settings=false",
             ),
             (
                 "settings",
                 vec![x.clone()],
                 vec![x.clone(), settings],
-                "+ - ~ reordered=false defaults=false settings=true",
+                "+ - ~ reordered=false zones=false defaults=false settings=true",
             ),
         ] {
             assert_eq!(difference(&old, &new), expected, "{what}");

@@ -3,6 +3,7 @@
 
 mod alarms;
 pub(crate) mod changes;
+mod hold;
 pub(crate) mod log;
 pub(crate) mod place;
 pub(crate) mod run;
@@ -15,7 +16,8 @@ use crate::api::{
     Applied, Confirmed, Down, Drops, Filter, Killed, NewPolicy, Problem, Refusal, RuleCount, Rules, Sessions,
     Status,
 };
-use crate::plane::{Attached, DataPlane, Hook, PlaneError};
+use crate::plane::{DataPlane, Hook, PlaneError};
+use hold::Hold;
 use jiff::{SignedDuration, Timestamp};
 use log::{Kind, Log};
 use policy::{Policy, Tables};
@@ -102,15 +104,14 @@ impl Daemon {
         about: About,
         log: Log,
         policy: Policy,
-        mut plane: Box<dyn DataPlane>,
+        plane: Box<dyn DataPlane>,
         hook: Hook,
     ) -> Result<Self, Refused> {
         let at = about.since;
         let tables = build(&policy, at)?;
-        // Tables first: no packet is ever taken without them.
-        let generation = plane.apply(&tables, &policy).map_err(|error| refused(&policy, error))?;
-        let interfaces = attach(plane.as_mut(), &policy, hook)?;
-        let running = Running::new(plane, interfaces, policy, generation, at);
+        let mut hold = Hold::new(plane, hook);
+        let generation = hold.put_in_force(&tables, &policy)?;
+        let running = Running::new(hold, policy, generation, at);
         Ok(Self { about, log, turn: Mutex::new(()), running: Mutex::new(Some(running)) })
     }
 
@@ -136,16 +137,16 @@ impl Daemon {
     /// How it stands.
     pub(crate) fn status(&self) -> Result<Status, Refused> {
         self.with(|running| {
-            let sessions = running.plane.occupancy()?;
+            let sessions = running.hold.plane.occupancy()?;
             Ok(Status {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 pid: self.about.pid,
                 namespace: self.about.namespace.clone(),
                 since: self.about.since,
                 policy: running.policy_status(),
-                interfaces: running.interfaces.iter().map(|at| running.interface(at)).collect(),
+                interfaces: running.interfaces(),
                 sessions,
-                counters: running.plane.counters()?,
+                counters: running.hold.plane.counters()?,
                 troubles: running.troubles(),
             })
         })
@@ -154,7 +155,7 @@ impl Daemon {
     /// The rules with their counters.
     pub(crate) fn rules(&self, at: Timestamp) -> Result<Rules, Refused> {
         self.with(|running| {
-            let hits = running.plane.rule_hits()?;
+            let hits = running.hold.plane.rule_hits(&running.policy)?;
             let policy = &running.policy;
             let rules = policy.rules.iter().map(|rule| {
                 let hits = hits.get(&rule.name).copied().unwrap_or(0);
@@ -168,7 +169,7 @@ impl Daemon {
     pub(crate) fn sessions(&self, filter: &Filter, limit: u64) -> Result<Sessions, Refused> {
         self.with(|running| {
             let mut found = Sessions { matched: 0, sessions: Vec::new() };
-            running.plane.sessions(&mut |_, session| {
+            running.hold.plane.sessions(&mut |_, session| {
                 if filter.accepts(&session) {
                     found.matched += 1;
                     if found.matched <= limit {
@@ -184,12 +185,12 @@ impl Daemon {
     pub(crate) fn kill(&self, filter: &Filter, at: Timestamp, by: &str) -> Result<Killed, Refused> {
         let killed = self.with(|running| {
             let mut keys = Vec::new();
-            running.plane.sessions(&mut |key, session| {
+            running.hold.plane.sessions(&mut |key, session| {
                 if filter.accepts(&session) {
                     keys.push(key);
                 }
             })?;
-            keys.into_iter().try_fold(0, |killed, key| Ok(killed + u64::from(running.plane.kill(key)?)))
+            keys.into_iter().try_fold(0, |killed, key| Ok(killed + u64::from(running.hold.plane.kill(key)?)))
         })?;
         self.tell(at, Kind::Killed, format_args!("{killed} sessions, by {by}"));
         Ok(Killed { killed })
@@ -198,7 +199,7 @@ impl Daemon {
     /// Packets that did not pass, by reason, the most frequent first.
     pub(crate) fn drops(&self) -> Result<Drops, Refused> {
         self.with(|running| {
-            let mut drops = running.plane.drops()?;
+            let mut drops = running.hold.plane.drops()?;
             drops.retain(|drop| drop.packets > 0);
             drops.sort_by_key(|drop| (std::cmp::Reverse(drop.packets), drop.number));
             Ok(Drops { drops })
@@ -236,7 +237,7 @@ impl Daemon {
         let mut running = self.running();
         let running = running.as_mut().ok_or_else(gone)?;
         can_take_over(&running.policy, &policy)?;
-        let generation = running.plane.apply(&tables, &policy).map_err(|error| refused(&policy, error))?;
+        let generation = running.hold.put_in_force(&tables, &policy)?;
         let changes = changes::between(&running.policy, &policy);
         let policy = Arc::new(policy);
         // Until somebody confirms, the policy to go back to is the last that was confirmed.
@@ -273,8 +274,7 @@ impl Daemon {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut slot = self.running();
         let Some(running) = slot.as_mut() else { return Ok(None) };
-        running.plane.detach().map_err(|error| refused(&running.policy, error))?;
-        let detached = running.interfaces.iter().map(|at| at.interface.clone()).collect();
+        let detached = running.hold.release(&running.policy)?;
         *slot = None;
         self.tell(at, Kind::Down, format_args!("by {by}"));
         Ok(Some(Down { pid: self.about.pid, detached }))
@@ -301,9 +301,7 @@ impl Daemon {
         let next_change = due.policy.next_change(now.wall);
         let mut slot = self.running();
         let Some(running) = slot.as_mut() else { return };
-        let done = tables.and_then(|tables| {
-            running.plane.apply(&tables, &due.policy).map_err(|error| refused(&due.policy, error))
-        });
+        let done = tables.and_then(|tables| running.hold.put_in_force(&tables, &due.policy));
         match done {
             Ok(generation) => {
                 let message = running.switch(&due, generation, now, next_change);
@@ -326,47 +324,16 @@ fn build(policy: &Policy, at: Timestamp) -> Result<Tables, Refused> {
     Tables::build(policy, at).map_err(|error| Refused::new(422, format!("{}: {error}", policy.file)))
 }
 
-fn attach(plane: &mut dyn DataPlane, policy: &Policy, hook: Hook) -> Result<Vec<Attached>, Refused> {
-    let mut attached = Vec::new();
-    for (zone, of) in (0..).zip(&policy.zones) {
-        for interface in &of.interfaces {
-            match plane.attach(zone, interface, hook) {
-                Ok(at) => attached.push(at),
-                Err(error) => {
-                    let mut refused = refused(policy, error);
-                    refused.refusal.error = format!("zone `{}`: {}", of.name, refused.refusal.error);
-                    if let Err(also) = plane.detach() {
-                        refused.refusal.error = format!("{}; and then: {also}", refused.refusal.error);
-                    }
-                    return Err(refused);
-                }
-            }
-        }
-    }
-    Ok(attached)
-}
-
-/// A running firewall keeps its interfaces and the size of its table.
+/// The table of sessions has the size that it was made with.
 fn can_take_over(old: &Policy, new: &Policy) -> Result<(), Refused> {
-    let zones = |policy: &Policy| -> Vec<(String, Vec<String>)> {
-        policy.zones.iter().map(|zone| (zone.name.clone(), zone.interfaces.clone())).collect()
-    };
-    let sizes = |policy: &Policy| (policy.settings.flows, policy.settings.half_open);
-    let what = if zones(old) != zones(new) {
-        "the zones, their order or their interfaces are different"
-    } else if sizes(old) != sizes(new) {
-        "`flows` or `half_open` of [settings] is different"
-    } else {
+    let (was, is) = (old.settings.flows, new.settings.flows);
+    if was == is {
         return Ok(());
-    };
-    Err(Refused::new(
-        409,
-        format!(
-            "{}: {what}, which a running firewall cannot take over: `rampart down`, then `rampart up {}` (sessions are \
-             lost)",
-            new.file, new.file
-        ),
-    ))
+    }
+    let file = &new.file;
+    let what = format!("`flows` of [settings] is {is}, and the firewall was started with {was}");
+    let remedy = format!("leave it, or `rampart down` and `rampart up {file}` (sessions are lost)");
+    Err(Refused::new(409, format!("{file}: {what}, which it cannot change while it runs: {remedy}")))
 }
 
 fn gone() -> Refused {

@@ -1,10 +1,11 @@
 //! The state of a running firewall: the policy in force, and what is to happen to it by itself.
 
 use super::alarms::Alarms;
+use super::hold::Hold;
 use super::log::Kind;
 use super::{Daemon, Moment};
 use crate::api::{Interface, PolicyStatus};
-use crate::plane::{Attached, DataPlane, PlaneError};
+use crate::plane::{Attached, PlaneError};
 use jiff::Timestamp;
 use policy::Policy;
 use std::sync::Arc;
@@ -12,8 +13,7 @@ use std::time::Instant;
 
 /// What is in force.
 pub(super) struct Running {
-    pub(super) plane: Box<dyn DataPlane>,
-    pub(super) interfaces: Vec<Attached>,
+    pub(super) hold: Hold,
     pub(super) policy: Arc<Policy>,
     pub(super) generation: u64,
     pub(super) applied_at: Timestamp,
@@ -46,16 +46,9 @@ pub(super) struct Due {
 
 impl Running {
     /// A policy that has just come into force.
-    pub(super) fn new(
-        plane: Box<dyn DataPlane>,
-        interfaces: Vec<Attached>,
-        policy: Policy,
-        generation: u64,
-        at: Timestamp,
-    ) -> Self {
+    pub(super) fn new(hold: Hold, policy: Policy, generation: u64, at: Timestamp) -> Self {
         Self {
-            plane,
-            interfaces,
+            hold,
             generation,
             applied_at: at,
             built_at: at,
@@ -79,9 +72,14 @@ impl Running {
         }
     }
 
-    pub(super) fn interface(&self, at: &Attached) -> Interface {
-        let zone = self.policy.zones.get(usize::from(at.zone)).map_or("", |zone| &zone.name);
-        Interface { name: at.interface.clone(), zone: zone.to_owned(), hook: at.hook, note: at.note.clone() }
+    pub(super) fn interfaces(&self) -> Vec<Interface> {
+        let interface = |at: &Attached| Interface {
+            name: at.interface.clone(),
+            zone: at.zone.clone(),
+            hook: at.hook,
+            note: at.note.clone(),
+        };
+        self.hold.attached.iter().map(interface).collect()
     }
 
     pub(super) fn troubles(&self) -> Vec<String> {
@@ -106,9 +104,9 @@ impl Running {
     }
 
     fn look_closer(&mut self, now: Moment) -> Result<Vec<String>, PlaneError> {
-        self.plane.sweep()?;
-        let mut found = self.plane.faults()?;
-        found.extend(self.alarms.heed(&self.plane.drops()?, now.steady));
+        self.hold.plane.sweep()?;
+        let mut found = self.hold.plane.faults()?;
+        found.extend(self.alarms.heed(&self.hold.plane.drops()?, now.steady));
         Ok(found)
     }
 

@@ -13,7 +13,7 @@ fn requests_over_the_socket_get_the_status_and_the_body_they_should() {
     filled(&running);
     let changed = format!("{ZONES}{}", rule("web", "service = 'https'"));
     let logging = format!("{ZONES}{}", rule("web", "log = true"));
-    let other_zones = usual().replace("'e1'", "'e7'");
+    let other_zones = usual().replace("'e1'", "'e7'").replace("'e2'", "'e1'");
     let other_size = format!("[settings]\nflows = 2048\n{}", usual());
     let misspelt = usual().replace("'http'", "'htpp'");
     let rows: Vec<(&str, &str, String, u16, &str, Value)> = vec![
@@ -116,7 +116,7 @@ fn requests_over_the_socket_get_the_status_and_the_body_they_should() {
             409,
             "/error",
             json!(
-                "second.toml: the zones, their order or their interfaces are different, which a running firewall cannot take over: `rampart down`, then `rampart up second.toml` (sessions are lost)"
+                "second.toml: the interface `e1` would go from zone `in` to zone `out`, which cannot be done in one step: apply a policy without it first"
             ),
         ),
         (
@@ -126,7 +126,7 @@ fn requests_over_the_socket_get_the_status_and_the_body_they_should() {
             409,
             "/error",
             json!(
-                "second.toml: `flows` or `half_open` of [settings] is different, which a running firewall cannot take over: `rampart down`, then `rampart up second.toml` (sessions are lost)"
+                "second.toml: `flows` of [settings] is 2048, and the firewall was started with 1048576, which it cannot change while it runs: leave it, or `rampart down` and `rampart up second.toml` (sessions are lost)"
             ),
         ),
         ("GET", "/v1/status", String::new(), 200, "/policy/generation", json!(1)),
@@ -138,7 +138,7 @@ fn requests_over_the_socket_get_the_status_and_the_body_they_should() {
             "/changes",
             json!({
                 "added": [], "removed": ["lessons"], "changed": [{ "name": "web", "keys": ["service"] }],
-                "reordered": false, "defaults": false, "settings": false,
+                "reordered": false, "zones": false, "defaults": false, "settings": false,
             }),
         ),
         ("GET", "/v1/status", String::new(), 200, "/policy/file", json!("second.toml")),

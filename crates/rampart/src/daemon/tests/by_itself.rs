@@ -78,3 +78,22 @@ fn what_cannot_be_taken_leaves_nothing_attached() {
     );
     assert!(plane.inside().attached.is_empty());
 }
+
+#[test]
+fn interfaces_come_and_go_with_the_policy_or_not_at_all() {
+    let running = Running::new();
+    let held = || running.plane.inside().attached.clone();
+    assert_eq!(held(), ["e1", "e0", "e2"]);
+    let other = usual().replace("'e2'", "'e3'").replace("out = {", "dmz = { interfaces = 'e4' }\nout = {");
+    running.plane.inside().missing = vec!["e3".to_owned()];
+    assert_eq!(running.apply(&other, None, 0), Err("zone `out`: there is no interface `e3`".to_owned()));
+    assert_eq!(held(), ["e1", "e0", "e2"], "e4 is not kept");
+    running.plane.inside().missing.clear();
+    let logging = format!("{other}{}", rule("late", "log = true"));
+    assert!(running.apply(&logging, None, 0).is_err());
+    assert_eq!(held(), ["e1", "e0", "e2"]);
+    assert_eq!(running.apply(&other, Some(60), 0), Ok(2));
+    assert_eq!(held(), ["e1", "e0", "e4", "e3"]);
+    running.daemon.tick(running.at(60));
+    assert_eq!(held(), ["e1", "e0", "e2"]);
+}
