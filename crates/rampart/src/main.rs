@@ -12,6 +12,7 @@ mod explain;
 mod failure;
 mod forwarding;
 mod http;
+mod kernel;
 #[cfg(test)]
 mod memory;
 mod plane;

@@ -32,7 +32,7 @@ pub(crate) struct Inside {
     /// What is not as it was.
     pub(crate) faults: Vec<String>,
     /// The sessions.
-    pub(crate) sessions: BTreeMap<u64, Session>,
+    pub(crate) sessions: BTreeMap<u32, Session>,
     /// How often it was swept.
     pub(crate) swept: u64,
     /// What everything fails with from now on.
@@ -104,7 +104,7 @@ impl DataPlane for Memory {
 
     fn sessions(&mut self, each: &mut dyn FnMut(SessionKey, Session)) -> Result<(), PlaneError> {
         let inside = self.whole()?;
-        inside.sessions.iter().for_each(|(key, session)| each(SessionKey(*key), session.clone()));
+        inside.sessions.iter().for_each(|(key, session)| each(SessionKey(*key, 1), session.clone()));
         Ok(())
     }
 
@@ -122,7 +122,7 @@ impl DataPlane for Memory {
         Ok(())
     }
 
-    fn faults(&mut self) -> Result<Vec<String>, PlaneError> {
+    fn tend(&mut self) -> Result<Vec<String>, PlaneError> {
         Ok(self.whole()?.faults.clone())
     }
 }

@@ -70,17 +70,17 @@ pub(crate) trait DataPlane: Send {
     /// When the kernel does not do it.
     fn sweep(&mut self) -> Result<(), PlaneError>;
 
-    /// What is not as it was when it was attached, each with what to do: an interface that is gone, forwarding that somebody
-    /// else turned on.
+    /// Looks after its interfaces: takes one again that went and came back. Gives what is not as it should be, each with what
+    /// to do. Called about once a second.
     ///
     /// # Errors
     /// When the kernel does not tell.
-    fn faults(&mut self) -> Result<Vec<String>, PlaneError>;
+    fn tend(&mut self) -> Result<Vec<String>, PlaneError>;
 }
 
-/// What a data plane knows a session by. Never given to another session as long as the firewall runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct SessionKey(pub(crate) u64);
+/// What a data plane knows a session by: its place, and how often that place was used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct SessionKey(pub(crate) u32, pub(crate) u32);
 
 /// Where packets are to be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

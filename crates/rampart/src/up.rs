@@ -2,10 +2,12 @@
 
 use crate::cli::UpArgs;
 use crate::daemon::log::{Kind, Log};
-use crate::daemon::place::{Place, PlaceError};
+use crate::daemon::place::{Lock, Place, PlaceError};
 use crate::daemon::run::{Happenings, until_down};
 use crate::daemon::{About, Daemon, Moment, Refused, server};
 use crate::failure::Failure;
+use crate::forwarding;
+use crate::kernel::Kernel;
 use crate::plane::{DataPlane, Hook};
 use policy::Policy;
 use std::path::Path;
@@ -20,27 +22,38 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     let place = Place::here(args.socket.as_deref())
         .map_err(|error| Failure::Machine(format!("cannot tell the network namespace: {error}")))?;
     let log = Log::new(json, Box::new(std::io::stdout()));
-    let plane = open_plane(&policy)?;
-    stay(&place, policy, &args.policy, plane, args.hook, log)
+    let lock = place.lock()?;
+    stop_the_kernel(&policy, &log)?;
+    let plane = Kernel::load(&policy).map_err(|error| Failure::Machine(error.to_string()))?;
+    stay(&place, lock, policy, &args.policy, Box::new(plane), args.hook, log)
 }
 
-fn open_plane(_policy: &Policy) -> Result<Box<dyn DataPlane>, Failure> {
-    Err(Failure::Machine("this build has no data plane".to_owned()))
+/// Before anything else: from now on what the firewall does not forward is not forwarded.
+fn stop_the_kernel(policy: &Policy, log: &Log) -> Result<(), Failure> {
+    let interfaces = policy.zones.iter().flat_map(|zone| &zone.interfaces).map(String::as_str);
+    let were_on = forwarding::close(Path::new(forwarding::SETTINGS), interfaces)
+        .map_err(|error| Failure::Machine(error.to_string()))?;
+    for switch in were_on {
+        let name = forwarding::dotted(switch);
+        let message = format!("{name} was 1 and is 0 now, and stays so: the firewall forwards, and the kernel does not");
+        log.event(Moment::now().wall, Kind::Up, message);
+    }
+    Ok(())
 }
 
 /// Runs a firewall in a place until it is down.
 ///
 /// # Errors
-/// When the place is taken, or the policy cannot be put in force there.
+/// When the socket cannot be had, or the policy cannot be put in force.
 pub(crate) fn stay(
     place: &Place,
+    lock: Lock,
     policy: Policy,
     file: &Path,
     plane: Box<dyn DataPlane>,
     hook: Hook,
     log: Log,
 ) -> Result<(), Failure> {
-    let lock = place.lock()?;
     // Signals that come while it starts take it down once it is up.
     let (happenings, arriving) = Happenings::new();
     happenings.of_signals().map_err(|e| Failure::Machine(format!("cannot take over signals: {e}")))?;

@@ -105,7 +105,7 @@ impl Running {
 
     fn look_closer(&mut self, now: Moment) -> Result<Vec<String>, PlaneError> {
         self.hold.plane.sweep()?;
-        let mut found = self.hold.plane.faults()?;
+        let mut found = self.hold.plane.tend()?;
         found.extend(self.alarms.heed(&self.hold.plane.drops()?, now.steady));
         Ok(found)
     }

@@ -12,7 +12,9 @@ fn process_of_other_tests() {
     let policy = Policy::parse("policy.toml", &fs::read_to_string(&file).unwrap()).unwrap();
     let log = Log::new(false, Box::new(std::io::stdout()));
     let plane = Box::new(Memory::default());
-    if let Err(failure) = crate::up::stay(&place, policy, &file, plane, Hook::Tc, log) {
+    let done = place.lock().map_err(crate::failure::Failure::from);
+    let done = done.and_then(|lock| crate::up::stay(&place, lock, policy, &file, plane, Hook::Tc, log));
+    if let Err(failure) = done {
         panic!("{failure}");
     }
 }
