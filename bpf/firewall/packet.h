@@ -72,13 +72,6 @@ struct packet {
 	__u32 generation;	/* of the policy that judged it */
 };
 
-/* As the places in policy::model::Action::NAMES. */
-enum action {
-	ACTION_ALLOW = 0,
-	ACTION_DENY = 1,
-	ACTION_REJECT = 2,
-};
-
 /* `bytes` bytes at an offset of the frame, or null when they are not there. */
 static __always_inline void *bytes_at(const struct packet *p, __u32 offset, __u32 bytes)
 {
