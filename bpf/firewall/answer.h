@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Answers in place of a packet: the packet is read into a room of its own, the answer is written there, whole, and then takes
+ * the packet's place in the frame, back to where it came from. Nothing of the frame is kept but its Ethernet header with
+ * the addresses turned, and every checksum is complete.
+ *
+ * Never answered: what RFC 1122 section 3.2.2 and RFC 4443 section 2.4 forbid, which keeps two machines from answering each
+ * other's errors for ever. Rates are limited per core and kind of answer, because the sources may be forged.
+ */
+#ifndef RAMPART_FIREWALL_ANSWER_H
+#define RAMPART_FIREWALL_ANSWER_H
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+#include "../abi/forward.h"
+#include "../net/checksum.h"
+#include "../net/headers.h"
+#include "forward.h"
+#include "hook.h"
+
+#define ICMP_BYTES 8
+#define PROTOCOL_ICMP 1
+#define ANSWER_HOPS 64
+#define MAX_LINK_BYTES 22		/* an Ethernet header with two VLAN tags */
+#define HEAD_BYTES 96			/* before the quote: at most 22 + 40 + 20 */
+#define MAX_QUOTE_V4 548		/* an answer of at most 576 bytes: RFC 1812 section 4.3.2.3 */
+#define MAX_QUOTE_V6 1232		/* of at most 1280: RFC 4443 section 2.4 (c) */
+#define MIN_TRANSPORT_QUOTE 8
+#define CHECKSUM_CHUNK 512		/* the most that bpf_csum_diff takes at once before Linux 6.13 */
+#define CHECKSUM_CHUNKS 3
+
+/* Where answers are made: headers end where the quote begins. */
+struct answer_room {
+	__u8 head[HEAD_BYTES];
+	__u8 quote[MAX_QUOTE_V6];
+	/* Never reached: the verifier sees neither that long headers and long quotes do not come together, nor that the last
+	 * chunk of a checksum is shorter than the others. */
+	__u8 slack[CHECKSUM_CHUNKS * CHECKSUM_CHUNK - MAX_QUOTE_V6];
+	__u64 next_ns[2];	/* when the budget is full again: resets, errors */
+};
+
+enum answer_class { CLASS_RESET = 0, CLASS_ERROR = 1 };
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct answer_room);
+} answer_rooms SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, ANSWER_COUNTS);
+	__type(key, __u32);
+	__type(value, __u64);
+} answers_counted SEC(".maps");
+
+/* Whom ICMP errors come from, by interface. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_INTERFACES);
+	__type(key, __u32);
+	__type(value, struct own_addresses);
+} own_addresses SEC(".maps");
+
+static __always_inline void answer_counted(enum answer_count what)
+{
+	__u32 key = what;
+	__u64 *count = bpf_map_lookup_elem(&answers_counted, &key);
+
+	if (count)
+		*count += 1;
+}
+
+/* A bucket that holds `answer_burst` of time, of which each answer takes an interval. Asked before an answer is made,
+ * because under a flood that is the usual end; taken from only by answers that were sent. */
+static __always_inline int answer_allowed(const struct answer_room *room, enum answer_class class)
+{
+	const struct forwarding *limits = forwarding_now();
+
+	if (limits && room->next_ns[class] <= bpf_ktime_get_coarse_ns() + limits->answer_burst[class])
+		return 1;
+	answer_counted(ANSWER_COUNT_LIMITED);
+	return 0;
+}
+
+static __always_inline void answer_spend(struct answer_room *room, enum answer_class class)
+{
+	const struct forwarding *limits = forwarding_now();
+	__u64 now = bpf_ktime_get_coarse_ns(), next = room->next_ns[class];
+
+	if (limits)
+		room->next_ns[class] = (next < now ? now : next) + limits->answer_interval[class];
+}
+
+/* RFC 1122 section 3.2.1.3: addresses that no host sends from. */
+static __always_inline int may_be_source_v4(__be32 address)
+{
+	__u32 first = bpf_ntohl(address) >> 24;
+
+	return first != 0 && first != 127 && first < 224;
+}
+
+static __always_inline int is_unicast_v6(const __be32 *address)
+{
+	int unspecified_or_loopback = !address[0] && !address[1] && !address[2] && bpf_ntohl(address[3]) <= 1;
+
+	return !unspecified_or_loopback && (address[0] & bpf_htonl(0xff000000)) != bpf_htonl(0xff000000);
+}
+
+/* Queries and their answers; whatever else there is may be an error. */
+static __always_inline int is_icmp_query(__u8 type)
+{
+	return type == 0 || type == 8 || (type >= 13 && type <= 18);
+}
+
+/* ICMPv6 errors are below 128, and a redirect is not answered either (RFC 4443 section 2.4 (e)). */
+static __always_inline int is_icmpv6_information(__u8 type)
+{
+	return type >= 128 && type != 137;
+}
+
+/* Whether the packet, of which `bytes` are in the room, may be answered at all. */
+static __always_inline int is_answerable(struct answer_room *room, const struct layers *layers, __u32 bytes)
+{
+	__u32 transport = (layers->transport - layers->network) & 0x3ff;
+	struct ipv4 *v4 = (void *)room->quote;
+	struct ipv6 *v6 = (void *)room->quote;
+	__u8 type = room->quote[transport], flags = room->quote[transport + 13];
+
+	if (layers->later_fragment)
+		return 0;
+	if (layers->ip_version == 4 ? !may_be_source_v4(v4->source) || bpf_ntohl(v4->destination) >> 28 >= 0xe
+				    : !is_unicast_v6(v6->source) || !is_unicast_v6(v6->destination))
+		return 0;
+	if (layers->ip_version == 4 && layers->protocol == PROTOCOL_ICMP)
+		return transport < bytes && is_icmp_query(type);
+	if (layers->ip_version == 6 && layers->protocol == PROTOCOL_ICMPV6)
+		return transport < bytes && is_icmpv6_information(type);
+	if (layers->protocol == PROTOCOL_TCP)
+		return transport + TCP_BYTES <= bytes && !(flags & TCP_RST);
+	return 1;
+}
+
+/* Copies the Ethernet header with its addresses turned to `to`; refuses one that was for many. */
+static __always_inline int turn_ethernet(void *context, enum hook hook, __u32 link_bytes, __u16 *to)
+{
+	__u16 *from = hook_data(context, hook);
+	void *end = hook_end(context, hook);
+
+	if ((void *)(from + 7) > end || from[0] & bpf_htons(0x0100))
+		return -1;
+	for (int i = 0; i < 3; i++) {
+		to[i] = from[3 + i];
+		to[3 + i] = from[i];
+	}
+	for (__u32 i = 6; i < MAX_LINK_BYTES / 2; i++) {
+		if (i >= link_bytes / 2 || (void *)(from + i + 1) > end)
+			break;
+		to[i] = from[i];
+	}
+	return 0;
+}
+
+#define TAKEN_OFF 256	/* bytes; beyond every place where a checksum to be finished may begin, tunnels included */
+#define SURELY_ALLOWED 1200	/* frame bytes that every interface with IPv6 may have (its MTU is at least 1280) */
+
+/*
+ * A socket buffer may still carry an order to finish a checksum somewhere, which would spoil the answer. The kernel forgets it
+ * when the bytes where it begins are taken off the front (skb_postpull_rcsum), so that is done: first the length is brought to
+ * where all this is allowed, which also makes an ordinary packet of several segments.
+ */
+static __always_inline int resize_tc(struct __sk_buff *context, __u32 bytes)
+{
+	__u32 first = context->len < SURELY_ALLOWED - TAKEN_OFF ? context->len + TAKEN_OFF : SURELY_ALLOWED;
+
+	return bpf_skb_change_tail(context, first, 0) ||
+	       bpf_skb_adjust_room(context, -TAKEN_OFF, BPF_ADJ_ROOM_MAC, 0) || bpf_skb_change_tail(context, bytes, 0);
+}
+
+/* Grows at the front, where there is always room; all of the frame is written again anyway. */
+static __always_inline int resize_xdp(struct xdp_md *context, __u32 bytes)
+{
+	int more = (int)bytes - (int)bpf_xdp_get_buff_len(context);
+
+	return more > 0 ? bpf_xdp_adjust_head(context, -more) : bpf_xdp_adjust_tail(context, more);
+}
+
+/* Puts the answer of `bytes`, which begins at `start` in the room, into the frame's place, and sends it back. */
+static __always_inline int answer_send(void *context, enum hook hook, struct answer_room *room, __u32 start,
+				       __u32 bytes)
+{
+	__u32 back = hook_ingress(context, hook);
+	int failed = hook == HOOK_XDP ? resize_xdp(context, bytes) : resize_tc(context, bytes);
+
+	/* The verifier wants to see both bounds here, whatever the compiler knows. */
+	barrier_var(start);
+	barrier_var(bytes);
+	if (failed || start > HEAD_BYTES || bytes == 0 || bytes > MAX_LINK_BYTES + 48 + MAX_QUOTE_V6)
+		return -1;
+	if (hook_store(context, hook, room->head + start, bytes))
+		return -1;
+	return bpf_redirect(back, 0);
+}
+
+/* Bytes of the packet, not of the frame: short frames are padded. A whole number of words. */
+static __always_inline __u32 quote_bytes(void *context, enum hook hook, const struct layers *layers,
+					 __u32 packet_bytes)
+{
+	__u32 there = hook_frame_bytes(context, hook) - layers->network;
+	__u32 most = layers->ip_version == 4 ? MAX_QUOTE_V4 : MAX_QUOTE_V6;
+	__u32 bytes = packet_bytes < there ? packet_bytes : there;
+
+	return (bytes < most ? bytes : most) & ~3U;
+}
+
+static __always_inline __u32 packet_bytes_of(void *context, enum hook hook, const struct layers *layers)
+{
+	void *ip = hook_data(context, hook) + network_at(layers), *end = hook_end(context, hook);
+	struct ipv4 *v4 = ip;
+	struct ipv6 *v6 = ip;
+
+	if (layers->ip_version == 4)
+		return (void *)(v4 + 1) > end ? 0 : bpf_ntohs(v4->bytes);
+	return (void *)(v6 + 1) > end ? 0 : IPV6_BYTES + bpf_ntohs(v6->payload_bytes);
+}
+
+/* Reads the packet's beginning into the room, and the Ethernet header, turned, to `start`. Returns how many bytes of the
+ * packet are there, 0 when it must not be answered. */
+static __always_inline __u32 answer_begin(void *context, enum hook hook, const struct layers *layers,
+					  struct answer_room *room, __u32 start)
+{
+	__u32 bytes = quote_bytes(context, hook, layers, packet_bytes_of(context, hook, layers));
+
+	barrier_var(bytes);
+	barrier_var(start);
+	if (start <= HEAD_BYTES - MAX_LINK_BYTES && bytes >= IPV4_BYTES && bytes <= MAX_QUOTE_V6 &&
+	    !hook_load(context, hook, layers->network, room->quote, bytes) && is_answerable(room, layers, bytes) &&
+	    !turn_ethernet(context, hook, layers->network, (void *)room->head + start))
+		return bytes;
+	answer_counted(ANSWER_COUNT_FORBIDDEN);
+	return 0;
+}
+
+/* Counts what became of an answer. Returns the action. */
+static __always_inline int answer_done(struct answer_room *room, enum hook hook, enum answer_class class, int action)
+{
+	if (action < 0) {
+		answer_counted(ANSWER_COUNT_FAILED);
+		return hook_drop(hook);
+	}
+	answer_spend(room, class);
+	answer_counted(class == CLASS_RESET ? ANSWER_COUNT_RESETS : ANSWER_COUNT_ERRORS);
+	return action;
+}
+
+static __always_inline struct answer_room *answer_room(void)
+{
+	__u32 key = 0;
+
+	return bpf_map_lookup_elem(&answer_rooms, &key);
+}
+
+static __always_inline void write_ipv4(struct ipv4 *ip, __u32 traffic_class, __u32 bytes, __u32 protocol,
+				       __be32 source, __be32 destination)
+{
+	__u32 *words = (void *)ip;
+	__u32 first = bpf_htonl(0x45000000 | traffic_class << 16 | bytes), second = bpf_htonl(0x4000);
+	__u32 third = bpf_htonl(ANSWER_HOPS << 24 | protocol << 16);
+	__u32 sum = checksum_word(first) + checksum_word(second) + checksum_word(third) + checksum_word(source) +
+		    checksum_word(destination);
+
+	words[0] = first;
+	words[1] = second;	/* don't fragment: then the identification may be 0 (RFC 6864) */
+	words[2] = third | (__u32)checksum_fold(sum) << 16;
+	words[3] = source;
+	words[4] = destination;
+}
+
+static __always_inline void write_ipv6(struct ipv6 *ip, __u32 payload_bytes, __u32 protocol, const __be32 *source,
+				       const __be32 *destination)
+{
+	__u32 *words = (void *)ip;
+
+	words[0] = bpf_htonl(0x60000000);
+	words[1] = bpf_htonl(payload_bytes << 16 | protocol << 8 | ANSWER_HOPS);
+	for (int i = 0; i < 4; i++) {
+		ip->source[i] = source[i];
+		ip->destination[i] = destination[i];
+	}
+}
+
+/* The pseudo header of both versions is the same but for the addresses' length (RFC 8200 section 8.1). */
+static __always_inline __u32 pseudo_sum(const __be32 *source, const __be32 *destination, int words, __u32 protocol,
+					__u32 bytes)
+{
+	__u32 sum = bpf_htons(protocol) + bpf_htons(bytes);
+
+	for (int i = 0; i < 4; i++)
+		if (i < words)
+			sum += checksum_word(source[i]) + checksum_word(destination[i]);
+	return sum;
+}
+
+#endif
