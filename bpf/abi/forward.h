@@ -6,14 +6,17 @@
 #ifndef RAMPART_ABI_FORWARD_H
 #define RAMPART_ABI_FORWARD_H
 
+#include <linux/types.h>
+
 #define ROUTE_SLOTS 65536	/* destinations that are remembered; a power of two */
 #define MAX_LOCAL_ADDRESSES 4096
-#define MAX_INTERFACES 256	/* that send or receive for the firewall */
+#define FORWARDING_PORTS 256	/* MAX_PORTS of abi/firewall.h */
+#define MAX_OWN_ADDRESSES 256	/* interfaces */
 
 /* One for all cores; user space writes it. */
 struct forwarding {
 	/* Routes that were remembered under another number are asked for again. User space adds one after every change
-	 * of routes, neighbours, links and addresses, and of `ports`. */
+	 * of routes, neighbours, links and addresses, and ports. */
 	__u32 generation;
 	/* Begins the Ethernet header of packets that XDP hands to `resolve`: as good as a password, because whatever
 	 * carries it is sent on unseen. 0: nothing is handed. */
@@ -22,6 +25,9 @@ struct forwarding {
 	 * then ICMP errors. An interval of 0 means no limit. */
 	__u32 answer_interval[2];
 	__u32 answer_burst[2];
+	/* Bit n % 32 of word n / 32: the device of port n takes frames from XDP and is in the device map. The others are
+	 * reached by way of `resolve`. */
+	__u32 takes_frames[FORWARDING_PORTS / 32];
 };
 
 /* An address of the firewall itself, or a broadcast address: key of `local_addresses`. */
@@ -38,17 +44,7 @@ struct own_addresses {
 	__be32 v6[4];
 };
 
-/* What became of answers; index of `answers_counted`. Never reuse a number. */
-enum answer_count {
-	ANSWER_COUNT_RESETS = 0,	/* sent */
-	ANSWER_COUNT_ERRORS = 1,	/* sent */
-	ANSWER_COUNT_LIMITED = 2,	/* not sent: too many */
-	ANSWER_COUNT_FORBIDDEN = 3,	/* not sent: the packet must not be answered (RFC 1122, 4443) */
-	ANSWER_COUNT_FAILED = 4,	/* not sent: no address of our own, or no room in the frame */
-	ANSWER_COUNTS = 5,
-};
-
-_Static_assert(sizeof(struct forwarding) == 28, "no padding");
+_Static_assert(sizeof(struct forwarding) == 60, "no padding");
 _Static_assert(sizeof(struct address) == 24, "keys have no padding");
 
 #endif

@@ -17,11 +17,11 @@
 #include "../abi/forward.h"
 #include "../net/checksum.h"
 #include "../net/headers.h"
-#include "forward.h"
 #include "hook.h"
+#include "route.h"
+#include "verdict.h"
 
 #define ICMP_BYTES 8
-#define PROTOCOL_ICMP 1
 #define ANSWER_HOPS 64
 #define MAX_LINK_BYTES 22		/* an Ethernet header with two VLAN tags */
 #define HEAD_BYTES 96			/* before the quote: at most 22 + 40 + 20 */
@@ -50,29 +50,21 @@ struct {
 	__type(value, struct answer_room);
 } answer_rooms SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, ANSWER_COUNTS);
-	__type(key, __u32);
-	__type(value, __u64);
-} answers_counted SEC(".maps");
+/* What became of an answer. */
+enum answered {
+	ANSWER_SENT,
+	ANSWER_LIMITED,		/* too many */
+	ANSWER_FORBIDDEN,	/* by RFC 1122 or RFC 4443 */
+	ANSWER_FAILED,		/* no address of our own, or no room in the frame */
+};
 
 /* Whom ICMP errors come from, by interface. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, MAX_INTERFACES);
+	__uint(max_entries, MAX_OWN_ADDRESSES);
 	__type(key, __u32);
 	__type(value, struct own_addresses);
 } own_addresses SEC(".maps");
-
-static __always_inline void answer_counted(enum answer_count what)
-{
-	__u32 key = what;
-	__u64 *count = bpf_map_lookup_elem(&answers_counted, &key);
-
-	if (count)
-		*count += 1;
-}
 
 /* A bucket that holds `answer_burst` of time, of which each answer takes an interval. Asked before an answer is made,
  * because under a flood that is the usual end; taken from only by answers that were sent. */
@@ -80,10 +72,7 @@ static __always_inline int answer_allowed(const struct answer_room *room, enum a
 {
 	const struct forwarding *limits = forwarding_now();
 
-	if (limits && room->next_ns[class] <= bpf_ktime_get_coarse_ns() + limits->answer_burst[class])
-		return 1;
-	answer_counted(ANSWER_COUNT_LIMITED);
-	return 0;
+	return limits && room->next_ns[class] <= bpf_ktime_get_coarse_ns() + limits->answer_burst[class];
 }
 
 static __always_inline void answer_spend(struct answer_room *room, enum answer_class class)
@@ -122,33 +111,37 @@ static __always_inline int is_icmpv6_information(__u8 type)
 	return type >= 128 && type != 137;
 }
 
-/* Whether the packet, of which `bytes` are in the room, may be answered at all. */
-static __always_inline int is_answerable(struct answer_room *room, const struct layers *layers, __u32 bytes)
+/* Where the transport header is in the room. */
+static __always_inline __u32 transport_in_quote(const struct packet *p)
 {
-	__u32 transport = (layers->transport - layers->network) & 0x3ff;
-	struct ipv4 *v4 = (void *)room->quote;
-	struct ipv6 *v6 = (void *)room->quote;
-	__u8 type = room->quote[transport], flags = room->quote[transport + 13];
+	return (p->transport - p->network) & 0x3ff;
+}
 
-	if (layers->later_fragment)
+/* Whether the packet, of which `bytes` are in the room, may be answered at all. */
+static __always_inline int is_answerable(const struct answer_room *room, const struct packet *p, __u32 bytes)
+{
+	__u32 transport = transport_in_quote(p);
+	__u8 type = room->quote[transport];
+
+	if (p->flags & PACKET_LATER_FRAGMENT)
 		return 0;
-	if (layers->ip_version == 4 ? !may_be_source_v4(v4->source) || bpf_ntohl(v4->destination) >> 28 >= 0xe
-				    : !is_unicast_v6(v6->source) || !is_unicast_v6(v6->destination))
+	if (p->family == 4 ? !may_be_source_v4(p->source[0]) || bpf_ntohl(p->destination[0]) >> 28 >= 0xe
+			   : !is_unicast_v6(p->source) || !is_unicast_v6(p->destination))
 		return 0;
-	if (layers->ip_version == 4 && layers->protocol == PROTOCOL_ICMP)
+	if (p->family == 4 && p->protocol == PROTOCOL_ICMP)
 		return transport < bytes && is_icmp_query(type);
-	if (layers->ip_version == 6 && layers->protocol == PROTOCOL_ICMPV6)
+	if (p->family == 6 && p->protocol == PROTOCOL_ICMPV6)
 		return transport < bytes && is_icmpv6_information(type);
-	if (layers->protocol == PROTOCOL_TCP)
-		return transport + TCP_BYTES <= bytes && !(flags & TCP_RST);
+	if (p->protocol == PROTOCOL_TCP)
+		return transport + TCP_BYTES <= bytes && !(p->tcp_flags & TCP_RST);
 	return 1;
 }
 
 /* Copies the Ethernet header with its addresses turned to `to`; refuses one that was for many. */
-static __always_inline int turn_ethernet(void *context, enum hook hook, __u32 link_bytes, __u16 *to)
+static __always_inline int turn_ethernet(void *ctx, enum hook hook, __u32 link_bytes, __u16 *to)
 {
-	__u16 *from = hook_data(context, hook);
-	void *end = hook_end(context, hook);
+	__u16 *from = hook_data(ctx, hook);
+	void *end = hook_end(ctx, hook);
 
 	if ((void *)(from + 7) > end || from[0] & bpf_htons(0x0100))
 		return -1;
@@ -172,95 +165,87 @@ static __always_inline int turn_ethernet(void *context, enum hook hook, __u32 li
  * when the bytes where it begins are taken off the front (skb_postpull_rcsum), so that is done: first the length is brought to
  * where all this is allowed, which also makes an ordinary packet of several segments.
  */
-static __always_inline int resize_tc(struct __sk_buff *context, __u32 bytes)
+static __always_inline int resize_tc(struct __sk_buff *ctx, __u32 bytes)
 {
-	__u32 first = context->len < SURELY_ALLOWED - TAKEN_OFF ? context->len + TAKEN_OFF : SURELY_ALLOWED;
+	__u32 first = ctx->len < SURELY_ALLOWED - TAKEN_OFF ? ctx->len + TAKEN_OFF : SURELY_ALLOWED;
 
-	return bpf_skb_change_tail(context, first, 0) ||
-	       bpf_skb_adjust_room(context, -TAKEN_OFF, BPF_ADJ_ROOM_MAC, 0) || bpf_skb_change_tail(context, bytes, 0);
+	return bpf_skb_change_tail(ctx, first, 0) ||
+	       bpf_skb_adjust_room(ctx, -TAKEN_OFF, BPF_ADJ_ROOM_MAC, 0) || bpf_skb_change_tail(ctx, bytes, 0);
 }
 
 /* Grows at the front, where there is always room; all of the frame is written again anyway. */
-static __always_inline int resize_xdp(struct xdp_md *context, __u32 bytes)
+static __always_inline int resize_xdp(struct xdp_md *ctx, __u32 bytes)
 {
-	int more = (int)bytes - (int)bpf_xdp_get_buff_len(context);
+	int more = (int)bytes - (int)bpf_xdp_get_buff_len(ctx);
 
-	return more > 0 ? bpf_xdp_adjust_head(context, -more) : bpf_xdp_adjust_tail(context, more);
+	return more > 0 ? bpf_xdp_adjust_head(ctx, -more) : bpf_xdp_adjust_tail(ctx, more);
 }
 
 /* Puts the answer of `bytes`, which begins at `start` in the room, into the frame's place, and sends it back. */
-static __always_inline int answer_send(void *context, enum hook hook, struct answer_room *room, __u32 start,
-				       __u32 bytes)
+static __always_inline enum answered answer_send(void *ctx, const struct packet *p, enum hook hook,
+						 const struct answer_room *room, __u32 start, __u32 bytes)
 {
-	__u32 back = hook_ingress(context, hook);
-	int failed = hook == HOOK_XDP ? resize_xdp(context, bytes) : resize_tc(context, bytes);
+	int failed = hook == HOOK_XDP ? resize_xdp(ctx, bytes) : resize_tc(ctx, bytes);
 
 	/* The verifier wants to see both bounds here, whatever the compiler knows. */
 	barrier_var(start);
 	barrier_var(bytes);
 	if (failed || start > HEAD_BYTES || bytes == 0 || bytes > MAX_LINK_BYTES + 48 + MAX_QUOTE_V6)
-		return -1;
-	if (hook_store(context, hook, room->head + start, bytes))
-		return -1;
-	return bpf_redirect(back, 0);
+		return ANSWER_FAILED;
+	if (hook_store(ctx, hook, room->head + start, bytes))
+		return ANSWER_FAILED;
+	return hook_redirected(hook, bpf_redirect(p->ifindex, 0)) ? ANSWER_SENT : ANSWER_FAILED;
 }
 
-/* Bytes of the packet, not of the frame: short frames are padded. A whole number of words. */
-static __always_inline __u32 quote_bytes(void *context, enum hook hook, const struct layers *layers,
-					 __u32 packet_bytes)
+/* Bytes of the packet, not of the frame, which may be padded. A whole number of words. */
+static __always_inline __u32 quote_bytes(void *ctx, const struct packet *p, enum hook hook)
 {
-	__u32 there = hook_frame_bytes(context, hook) - layers->network;
-	__u32 most = layers->ip_version == 4 ? MAX_QUOTE_V4 : MAX_QUOTE_V6;
-	__u32 bytes = packet_bytes < there ? packet_bytes : there;
+	__u32 there = hook_frame_bytes(ctx, hook) - p->network;
+	__u32 most = p->family == 4 ? MAX_QUOTE_V4 : MAX_QUOTE_V6;
+	__u32 bytes = p->ip_bytes < there ? p->ip_bytes : there;
 
 	return (bytes < most ? bytes : most) & ~3U;
 }
 
-static __always_inline __u32 packet_bytes_of(void *context, enum hook hook, const struct layers *layers)
-{
-	void *ip = hook_data(context, hook) + network_at(layers), *end = hook_end(context, hook);
-	struct ipv4 *v4 = ip;
-	struct ipv6 *v6 = ip;
-
-	if (layers->ip_version == 4)
-		return (void *)(v4 + 1) > end ? 0 : bpf_ntohs(v4->bytes);
-	return (void *)(v6 + 1) > end ? 0 : IPV6_BYTES + bpf_ntohs(v6->payload_bytes);
-}
-
 /* Reads the packet's beginning into the room, and the Ethernet header, turned, to `start`. Returns how many bytes of the
  * packet are there, 0 when it must not be answered. */
-static __always_inline __u32 answer_begin(void *context, enum hook hook, const struct layers *layers,
-					  struct answer_room *room, __u32 start)
+static __always_inline __u32 answer_begin(void *ctx, const struct packet *p, enum hook hook, struct answer_room *room,
+					  __u32 start)
 {
-	__u32 bytes = quote_bytes(context, hook, layers, packet_bytes_of(context, hook, layers));
+	__u32 bytes = quote_bytes(ctx, p, hook);
 
 	barrier_var(bytes);
 	barrier_var(start);
 	if (start <= HEAD_BYTES - MAX_LINK_BYTES && bytes >= IPV4_BYTES && bytes <= MAX_QUOTE_V6 &&
-	    !hook_load(context, hook, layers->network, room->quote, bytes) && is_answerable(room, layers, bytes) &&
-	    !turn_ethernet(context, hook, layers->network, (void *)room->head + start))
+	    !hook_load(ctx, hook, p->network, room->quote, bytes) && is_answerable(room, p, bytes) &&
+	    !turn_ethernet(ctx, hook, p->network, (void *)room->head + start))
 		return bytes;
-	answer_counted(ANSWER_COUNT_FORBIDDEN);
 	return 0;
 }
 
-/* Counts what became of an answer. Returns the action. */
-static __always_inline int answer_done(struct answer_room *room, enum hook hook, enum answer_class class, int action)
+/* Counts the packet once, and what became of its answer. */
+static __always_inline enum verdict answer_done(struct packet *p, struct answer_room *room, enum answer_class class,
+						enum reason reason, enum answered answered)
 {
-	if (action < 0) {
-		answer_counted(ANSWER_COUNT_FAILED);
-		return hook_drop(hook);
+	switch (answered) {
+	case ANSWER_SENT:
+		answer_spend(room, class);
+		tally(TALLY_ANSWERED, 1);
+		drop(p, reason);
+		return VERDICT_SENT;
+	case ANSWER_LIMITED:
+		tally(TALLY_ANSWERS_SPARED, 1);
+		return drop(p, reason);
+	case ANSWER_FORBIDDEN:
+		return drop(p, reason);
+	default:
+		return drop(p, REASON_ANSWER);
 	}
-	answer_spend(room, class);
-	answer_counted(class == CLASS_RESET ? ANSWER_COUNT_RESETS : ANSWER_COUNT_ERRORS);
-	return action;
 }
 
 static __always_inline struct answer_room *answer_room(void)
 {
-	__u32 key = 0;
-
-	return bpf_map_lookup_elem(&answer_rooms, &key);
+	return lookup(&answer_rooms, 0);
 }
 
 static __always_inline void write_ipv4(struct ipv4 *ip, __u32 traffic_class, __u32 bytes, __u32 protocol,
@@ -292,15 +277,14 @@ static __always_inline void write_ipv6(struct ipv6 *ip, __u32 payload_bytes, __u
 	}
 }
 
-/* The pseudo header of both versions is the same but for the addresses' length (RFC 8200 section 8.1). */
-static __always_inline __u32 pseudo_sum(const __be32 *source, const __be32 *destination, int words, __u32 protocol,
-					__u32 bytes)
+/* The pseudo header of both versions is the same but for the addresses' length (RFC 8200 section 8.1). An IPv4 address is
+ * the first of four words; the others are 0 and add nothing. */
+static __always_inline __u32 pseudo_sum(const __be32 *source, const __be32 *destination, __u32 protocol, __u32 bytes)
 {
 	__u32 sum = bpf_htons(protocol) + bpf_htons(bytes);
 
 	for (int i = 0; i < 4; i++)
-		if (i < words)
-			sum += checksum_word(source[i]) + checksum_word(destination[i]);
+		sum += checksum_word(source[i]) + checksum_word(destination[i]);
 	return sum;
 }
 

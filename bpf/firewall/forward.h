@@ -1,191 +1,205 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Sends a packet on by a route, as a router must (RFC 1812, RFC 8200): hop limit, size, Ethernet addresses, redirect.
- * Decides nothing about policy. Of checksums it changes the IPv4 header's alone, and that by the difference: the others
- * may be unfinished (CHECKSUM_PARTIAL) and are not its business.
+ * Sends a packet on, as a router must (RFC 1812, RFC 8200): hop limit, size, Ethernet addresses, redirect. Decides nothing
+ * about policy. Of checksums it changes the IPv4 header's alone, and that by the difference: the others may be unfinished
+ * (CHECKSUM_PARTIAL) and are not its business. It fragments nothing: IPv4 packets that do not fit are answered as if
+ * they had forbidden it, which senders heed all the same.
  *
- * Packets whose next hop has no Ethernet address yet, or whose interface does not take frames from XDP, go by way of the
- * kernel's neighbours: from TC at once, and from XDP through `resolve`, a TC program on the same interface. The kernel
- * keeps them while it asks, so the first packet to a neighbour is not lost, and nothing is ever forwarded by its routing.
+ * Packets whose next hop has no Ethernet address yet, or whose interface takes no frames from XDP, go by way of the kernel's
+ * neighbours: from TC at once, and from XDP through `resolve`, a TC program on the same interface. The kernel keeps them
+ * while it asks, so the first packet to a neighbour is not lost, and nothing is ever forwarded by its routing.
  */
 #ifndef RAMPART_FIREWALL_FORWARD_H
 #define RAMPART_FIREWALL_FORWARD_H
 
 #include "../net/headers.h"
 #include "hook.h"
+#include "icmp_error.h"
 #include "route.h"
+#include "verdict.h"
 
 #define PACKET_FOR_US 0	/* PACKET_HOST of linux/if_packet.h */
 
-enum forwarded {
-	FORWARDED = 0,
-	FORWARD_EXPIRED = 1,	/* the hop limit */
-	FORWARD_TOO_BIG = 2,	/* for the interface or the route; IPv4 without "don't fragment" too */
-	FORWARD_MALFORMED = 3,
-	FORWARD_NO_ROUTE = 4,	/* any kind of route that does not forward */
-};
-
-/* Where the headers of the packet in hand begin, bytes from the start of the frame, and what they say. */
-struct layers {
-	__u16 network;		/* 14, with VLAN tags 18 or 22 */
-	__u16 transport;	/* for a fragment that is not the first: what follows the IP headers */
-	__u8 ip_version;	/* 4 or 6 */
-	__u8 protocol;		/* of the transport header */
-	__u8 later_fragment;	/* has no transport header */
-};
-
-/* The verifier wants to see bounds of an offset at each use. */
-static __always_inline __u32 network_at(const struct layers *layers)
+static __always_inline void address_of(const __be32 *words, __u8 family, struct address *address)
 {
-	return layers->network & 0x1f;
+	for (int i = 0; i < 4; i++)
+		address->words[i] = words[i];
+	address->ip_version = family;
+	address->zero = 0;
 }
 
-static __always_inline __u32 transport_at(const struct layers *layers)
+/* What to say about a route that does not forward. */
+static __always_inline enum verdict no_route(void *ctx, struct packet *p, enum hook hook, __u32 kind)
 {
-	return layers->transport & 0x3ff;
+	switch (kind) {
+	case ROUTE_NONE:
+		return answer_icmp(ctx, p, hook, REASON_NO_ROUTE, ERROR_NO_ROUTE, 0);
+	case ROUTE_UNREACHABLE:
+		return answer_icmp(ctx, p, hook, REASON_NO_ROUTE, ERROR_HOST, 0);
+	case ROUTE_PROHIBITED:
+		return answer_icmp(ctx, p, hook, REASON_NO_ROUTE, ERROR_PROHIBITED, 0);
+	default:
+		return drop(p, REASON_NO_ROUTE);
+	}
 }
 
-/* The longest IP packet that this becomes on the wire. The kernel cuts a packet of several segments into its segments.
- * Returns 0 where the headers are not there. */
-static __always_inline __u32 longest_packet(void *context, enum hook hook, const struct layers *layers)
+/* Where the packet goes: fills in `to` and `next_hop`. */
+static __always_inline enum verdict route(void *ctx, struct packet *p, enum hook hook)
 {
-	void *data = hook_data(context, hook), *end = hook_end(context, hook);
-	__u32 segment = hook == HOOK_TC ? ((struct __sk_buff *)context)->gso_size : 0;
-	struct tcp *tcp = data + transport_at(layers);
+	struct address destination;
+	struct route route;
+	__u32 kind;
+
+	address_of(p->destination, p->family, &destination);
+	p->next_hop = route_find(ctx, &destination, 0, &route);
+	kind = route.kind & ROUTE_KIND;
+	if (kind == ROUTE_LOCAL) {
+		p->to = ZONE_SELF;
+		return VERDICT_NEXT;
+	}
+	if (kind != ROUTE_FORWARD && kind != ROUTE_UNRESOLVED)
+		return no_route(ctx, p, hook, kind);
+	if (!(route.kind & ROUTE_IS_PORT))
+		return drop(p, REASON_NOT_A_PORT);
+	p->to = ports[route.port].zone;
+	return VERDICT_NEXT;
+}
+
+/* The longest IP packet that this becomes on the wire: a GSO packet is cut into its segments before it is sent. */
+static __always_inline __u32 longest_packet(void *ctx, const struct packet *p, enum hook hook)
+{
+	__u32 segment = hook == HOOK_TC ? ((struct __sk_buff *)ctx)->gso_size : 0;
 
 	if (!segment)
-		return 0;
-	if (layers->protocol != PROTOCOL_TCP)
-		return layers->transport - layers->network + UDP_BYTES + segment;
-	if ((void *)(tcp + 1) > end)
-		return 0;
-	return layers->transport - layers->network + (tcp->header_words >> 4) * 4 + segment;
+		return p->ip_bytes;
+	if (p->protocol == PROTOCOL_TCP)
+		return p->ip_bytes - p->data_bytes + segment;
+	return p->transport - p->network + UDP_BYTES + segment;
 }
 
-/* One less in the first byte of its word; the checksum's word is one more in that byte (RFC 1141). Both are one word. */
-static __always_inline enum forwarded take_hop_v4(struct ipv4 *ip, void *end, __u32 longest, __u32 mtu)
+/* One hop less. The IPv4 header's checksum is in the same word as the hop limit, and is more by what that is less (RFC 1141). */
+static __always_inline int take_hop(void *ctx, const struct packet *p, enum hook hook)
 {
-	__u32 *hop, word, sum;
+	void *ip = hook_data(ctx, hook) + (p->network & 0x1f), *end = hook_end(ctx, hook);
+	__u32 *hop = ip + (p->family == 4 ? 8 : 4), word, sum;
 
-	if ((void *)(ip + 1) > end)
-		return FORWARD_MALFORMED;
-	if (ip->ttl <= 1)
-		return FORWARD_EXPIRED;
-	if ((longest ? longest : bpf_ntohs(ip->bytes)) > mtu)
-		return FORWARD_TOO_BIG;
-	hop = (void *)&ip->ttl;
+	if ((void *)(hop + 1) > end)
+		return -1;
 	word = *hop;
-	sum = (word >> 16) + bpf_htons(0x0100);
-	sum = (sum + (sum >> 16)) & 0xffff;
-	*hop = sum << 16 | ((word - 1) & 0xffff);
-	return FORWARDED;
-}
-
-static __always_inline enum forwarded take_hop_v6(struct ipv6 *ip, void *end, __u32 longest, __u32 mtu)
-{
-	__u32 *hop;
-
-	if ((void *)(ip + 1) > end)
-		return FORWARD_MALFORMED;
-	if (ip->hop_limit <= 1)
-		return FORWARD_EXPIRED;
-	if ((longest ? longest : IPV6_BYTES + bpf_ntohs(ip->payload_bytes)) > mtu)
-		return FORWARD_TOO_BIG;
-	hop = (void *)&ip->payload_bytes;
-	*hop -= bpf_htonl(1);
-	return FORWARDED;
-}
-
-static __always_inline enum forwarded take_hop(void *context, enum hook hook, const struct layers *layers, __u32 mtu)
-{
-	__u32 longest = longest_packet(context, hook, layers);
-	void *data = hook_data(context, hook), *end = hook_end(context, hook);
-	void *ip = data + network_at(layers);
-
-	return layers->ip_version == 4 ? take_hop_v4(ip, end, longest, mtu) : take_hop_v6(ip, end, longest, mtu);
+	if (p->family == 4) {
+		sum = (word >> 16) + bpf_htons(0x0100);
+		sum = (sum + (sum >> 16)) & 0xffff;
+		*hop = sum << 16 | ((word - bpf_ntohl(0x01000000)) & 0xffff);
+	} else {
+		*hop = word - bpf_htonl(1);
+	}
+	return 0;
 }
 
 /* VLAN tags belong to the link that the packet came by, and stay there. */
-static __always_inline int strip_tags(void *context, enum hook hook, const struct layers *layers)
+static __always_inline int strip_tags(void *ctx, const struct packet *p, enum hook hook)
 {
-	int tags = layers->network - ETHERNET_BYTES;
+	int tags = p->network - ETHERNET_BYTES;
 
 	if (hook == HOOK_XDP)
-		return tags ? bpf_xdp_adjust_head(context, tags) : 0;
+		return tags ? bpf_xdp_adjust_head(ctx, tags) : 0;
 	for (int i = 0; i < 2; i++)
-		if (((struct __sk_buff *)context)->vlan_present && bpf_skb_vlan_pop(context))
+		if (((struct __sk_buff *)ctx)->vlan_present && bpf_skb_vlan_pop(ctx))
 			return -1;
 	return 0;
 }
 
-static __always_inline int write_ethernet(void *context, enum hook hook, const __u32 *macs, int ip_version)
+static __always_inline int write_ethernet(void *ctx, const struct packet *p, enum hook hook, const __u32 *macs)
 {
-	struct ethernet *ethernet = hook_data(context, hook);
+	struct ethernet *ethernet = hook_data(ctx, hook);
 	__u32 *words = (void *)ethernet;
 
-	if ((void *)(ethernet + 1) > hook_end(context, hook))
+	if ((void *)(ethernet + 1) > hook_end(ctx, hook))
 		return -1;
 	for (int i = 0; i < 3; i++)
 		words[i] = macs[i];
-	ethernet->type = ip_version == 4 ? bpf_htons(ETHERTYPE_IPV4) : bpf_htons(ETHERTYPE_IPV6);
+	ethernet->type = p->family == 4 ? bpf_htons(ETHERTYPE_IPV4) : bpf_htons(ETHERTYPE_IPV6);
 	return 0;
 }
 
-/* Through the kernel's neighbours; the interface goes along in the header, which that path writes anew. */
-static __always_inline int send_resolved(void *context, enum hook hook, const struct layers *layers,
-					 const struct route *route)
+/* Through the kernel's neighbours; the interface goes along in the Ethernet header, which that path writes anew. */
+static __always_inline enum verdict send_resolved(void *ctx, struct packet *p, enum hook hook, const struct route *route)
 {
 	const struct forwarding *now = forwarding_now();
 	__u32 macs[3];
 
-	if (hook == HOOK_TC)
-		return bpf_redirect_neigh(route->ifindex, 0, 0, 0);
+	tally(TALLY_NO_NEIGHBOUR, 1);
+	if (hook == HOOK_TC) {
+		if (!hook_redirected(hook, bpf_redirect_neigh(route->ifindex, 0, 0, 0)))
+			return drop(p, REASON_REDIRECT);
+		return VERDICT_SENT;
+	}
 	if (!now || !now->mark[0])
-		return XDP_DROP;
+		return drop(p, REASON_REDIRECT);
 	macs[0] = now->mark[0];
 	macs[1] = now->mark[1];
 	macs[2] = route->ifindex;
-	return write_ethernet(context, hook, macs, layers->ip_version) ? XDP_DROP : XDP_PASS;
+	return write_ethernet(ctx, p, hook, macs) ? drop(p, REASON_TRUNCATED) : VERDICT_UP;
 }
 
-/* Sends the packet by a route that forwards, and sets `action`, unless it says why not; then the packet is as it was. */
-static __always_inline enum forwarded forward(void *context, enum hook hook, const struct layers *layers,
-					      const struct route *route, int *action)
+static __always_inline enum verdict send_on(void *ctx, struct packet *p, enum hook hook, const struct route *route)
 {
-	enum forwarded result;
+	__u32 bytes = p->ip_bytes;
+	long action;
 
-	if (route->kind != ROUTE_FORWARD && route->kind != ROUTE_UNRESOLVED)
-		return FORWARD_NO_ROUTE;
-	result = take_hop(context, hook, layers, route->mtu);
-	if (result != FORWARDED)
-		return result;
-	if (strip_tags(context, hook, layers))
-		return FORWARD_MALFORMED;
-	if (route->kind == ROUTE_UNRESOLVED || (hook == HOOK_XDP && !route->takes_frames)) {
-		*action = send_resolved(context, hook, layers, route);
-		return FORWARDED;
-	}
-	if (write_ethernet(context, hook, route->macs, layers->ip_version))
-		return FORWARD_MALFORMED;
-	*action = hook == HOOK_XDP ? bpf_redirect_map(&ports, route->ifindex, XDP_DROP)
-				   : bpf_redirect(route->ifindex, 0);
-	return FORWARDED;
+	if (take_hop(ctx, p, hook) || strip_tags(ctx, p, hook))
+		return drop(p, REASON_TRUNCATED);
+	if ((route->kind & ROUTE_KIND) == ROUTE_UNRESOLVED ||
+	    (hook == HOOK_XDP && !(route->kind & ROUTE_TAKES_FRAMES)))
+		return send_resolved(ctx, p, hook, route);
+	if (write_ethernet(ctx, p, hook, route->macs))
+		return drop(p, REASON_TRUNCATED);
+	action = hook == HOOK_XDP ? bpf_redirect_map(&port_devices, route->port, XDP_DROP)
+				  : bpf_redirect(route->ifindex, 0);
+	if (!hook_redirected(hook, action))
+		return drop(p, REASON_REDIRECT);
+	tally(TALLY_FORWARDED, 1);
+	tally(TALLY_FORWARDED_BYTES, bytes);
+	return VERDICT_SENT;
+}
+
+/* Sends the packet to where `next_hop` says, or its destination. */
+static __always_inline enum verdict forward(void *ctx, struct packet *p, enum hook hook)
+{
+	struct address destination;
+	struct route route;
+	__u32 kind;
+
+	if (p->network < ETHERNET_BYTES)
+		return drop(p, REASON_HEADER);
+	address_of(p->destination, p->family, &destination);
+	p->next_hop = route_find(ctx, &destination, p->next_hop, &route);
+	kind = route.kind & ROUTE_KIND;
+	if (kind != ROUTE_FORWARD && kind != ROUTE_UNRESOLVED)
+		return no_route(ctx, p, hook, kind);
+	if (!(route.kind & ROUTE_IS_PORT))
+		return drop(p, REASON_NOT_A_PORT);
+	if (p->ttl <= 1)
+		return answer_icmp(ctx, p, hook, REASON_TTL, ERROR_EXPIRED, 0);
+	if (longest_packet(ctx, p, hook) > route.mtu)
+		return answer_icmp(ctx, p, hook, REASON_TOO_BIG, ERROR_TOO_BIG, route.mtu);
+	return send_on(ctx, p, hook, &route);
 }
 
 /* The program beside XDP: sends what XDP handed on, and lets everything else through to the kernel's stack. */
-static __always_inline int resolve_handed(struct __sk_buff *context)
+static __always_inline int resolve_handed(struct __sk_buff *ctx)
 {
-	__u32 *macs = (void *)(long)context->data;
+	__u32 *macs = (void *)(long)ctx->data;
 	const struct forwarding *now = forwarding_now();
+	__u32 ifindex;
 
-	if (!now || !now->mark[0] || (void *)(macs + 3) > (void *)(long)context->data_end)
+	if (!now || !now->mark[0] || (void *)(macs + 3) > (void *)(long)ctx->data_end)
 		return ACTION_TC_NEXT;
 	if (macs[0] != now->mark[0] || macs[1] != now->mark[1])
 		return ACTION_TC_NEXT;
-	/* The header is not for our address, but the kernel's answers about a dead neighbour are only for packets that were. */
-	__u32 ifindex = macs[2];
-
-	bpf_skb_change_type(context, PACKET_FOR_US);
+	ifindex = macs[2];
+	/* The frame is not addressed to us, but the kernel tells senders about dead neighbours only of packets that are. */
+	bpf_skb_change_type(ctx, PACKET_FOR_US);
 	return bpf_redirect_neigh(ifindex, 0, 0, 0);
 }
 

@@ -83,55 +83,76 @@ static __always_inline void write_icmp(struct answer_room *room, __u32 quote, __
 	words[1] = rest;
 }
 
-static __always_inline int write_error_v4(struct answer_room *room, const struct own_addresses *own, __u32 quote,
-					  enum icmp_error error, __u32 mtu)
+static __always_inline int write_error_v4(struct answer_room *room, const struct packet *p,
+					  const struct own_addresses *own, __u32 quote, enum icmp_error error, __u32 mtu)
 {
-	const struct ipv4 *from = (void *)room->quote;
-
 	if (!own->v4)
 		return -1;
+	/* The traffic class of network control: RFC 1812 section 4.3.2.5. */
 	write_ipv4((void *)room->head + HEAD_BYTES - ICMP_BYTES - IPV4_BYTES, 0xc0, IPV4_BYTES + ICMP_BYTES + quote,
-		   PROTOCOL_ICMP, own->v4, from->source);
+		   PROTOCOL_ICMP, own->v4, p->source[0]);
 	write_icmp(room, quote, icmp_v4_code(error), error == ERROR_TOO_BIG ? bpf_htonl(mtu & 0xffff) : 0, 0);
 	return 0;
 }
 
-static __always_inline int write_error_v6(struct answer_room *room, const struct own_addresses *own, __u32 quote,
-					  enum icmp_error error, __u32 mtu)
+static __always_inline int write_error_v6(struct answer_room *room, const struct packet *p,
+					  const struct own_addresses *own, __u32 quote, enum icmp_error error, __u32 mtu)
 {
-	const struct ipv6 *from = (void *)room->quote;
-
-	if (!own->v6[0] && !own->v6[3])
+	if (!own->v6[0])
 		return -1;
 	write_ipv6((void *)room->head + HEAD_BYTES - ICMP_BYTES - IPV6_BYTES, ICMP_BYTES + quote, PROTOCOL_ICMPV6,
-		   own->v6, from->source);
+		   own->v6, p->source);
 	write_icmp(room, quote, icmp_v6_code(error), error == ERROR_TOO_BIG ? bpf_htonl(mtu) : 0,
-		   pseudo_sum(own->v6, from->source, 4, PROTOCOL_ICMPV6, ICMP_BYTES + quote));
+		   pseudo_sum(own->v6, p->source, PROTOCOL_ICMPV6, ICMP_BYTES + quote));
 	return 0;
 }
 
-/* Makes the frame in hand the error about it. Returns the action; drops what is not to be answered. `mtu` is for
- * ERROR_TOO_BIG alone. */
-static __always_inline int answer_error(void *context, enum hook hook, const struct layers *layers,
-					enum icmp_error error, __u32 mtu)
+static __always_inline enum answered send_error(void *ctx, struct packet *p, enum hook hook, struct answer_room *room,
+						enum icmp_error error, __u32 mtu)
 {
-	__u32 headers = (layers->ip_version == 4 ? IPV4_BYTES : IPV6_BYTES) + ICMP_BYTES;
-	__u32 start = (HEAD_BYTES - headers - layers->network) & 0x7f;
-	__u32 ingress = hook_ingress(context, hook), quote;
-	struct answer_room *room = answer_room();
-	const struct own_addresses *own;
-	int action = -1;
+	__u32 headers = (p->family == 4 ? IPV4_BYTES : IPV6_BYTES) + ICMP_BYTES;
+	__u32 start = (HEAD_BYTES - headers - p->network) & 0x7f;
+	const struct own_addresses *own = bpf_map_lookup_elem(&own_addresses, &p->ifindex);
+	__u32 quote = answer_begin(ctx, p, hook, room, start);
 
-	if (!room || !answer_allowed(room, CLASS_ERROR))
-		return hook_drop(hook);
-	quote = answer_begin(context, hook, layers, room, start);
 	if (!quote)
-		return hook_drop(hook);
-	own = bpf_map_lookup_elem(&own_addresses, &ingress);
-	if (own && !(layers->ip_version == 4 ? write_error_v4(room, own, quote, error, mtu)
-					      : write_error_v6(room, own, quote, error, mtu)))
-		action = answer_send(context, hook, room, start, layers->network + headers + quote);
-	return answer_done(room, hook, CLASS_ERROR, action);
+		return ANSWER_FORBIDDEN;
+	if (!own || (p->family == 4 ? write_error_v4(room, p, own, quote, error, mtu)
+				    : write_error_v6(room, p, own, quote, error, mtu)))
+		return ANSWER_FAILED;
+	return answer_send(ctx, p, hook, room, start, p->network + headers + quote);
+}
+
+static __always_inline enum verdict answer_icmp_now(void *ctx, struct packet *p, enum hook hook, enum reason reason,
+						    enum icmp_error error, __u32 mtu)
+{
+	struct answer_room *room = answer_room();
+	enum answered answered = ANSWER_LIMITED;
+
+	if (!room)
+		return drop(p, reason);
+	if (answer_allowed(room, CLASS_ERROR))
+		answered = send_error(ctx, p, hook, room, error, mtu);
+	return answer_done(p, room, CLASS_ERROR, reason, answered);
+}
+
+/* Not inlined: there is one in a program, however many stages answer. */
+static __noinline int answer_icmp_xdp(struct xdp_md *ctx, struct packet *p, __u32 reason, __u32 error, __u32 mtu)
+{
+	return answer_icmp_now(ctx, p, HOOK_XDP, reason, error, mtu);
+}
+
+static __noinline int answer_icmp_tc(struct __sk_buff *ctx, struct packet *p, __u32 reason, __u32 error, __u32 mtu)
+{
+	return answer_icmp_now(ctx, p, HOOK_TC, reason, error, mtu);
+}
+
+/* Answers a packet with the error about it, which counts as dropped for `reason`. `mtu` is for ERROR_TOO_BIG alone. */
+static __always_inline enum verdict answer_icmp(void *ctx, struct packet *p, enum hook hook, enum reason reason,
+						enum icmp_error error, __u32 mtu)
+{
+	return hook == HOOK_XDP ? answer_icmp_xdp(ctx, p, reason, error, mtu)
+				: answer_icmp_tc(ctx, p, reason, error, mtu);
 }
 
 #endif

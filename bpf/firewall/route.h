@@ -19,6 +19,8 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "../abi/forward.h"
+#include "ports.h"
+#include "verdict.h"
 
 #define FAMILY_IPV4 2	/* AF_INET and AF_INET6, of sys/socket.h */
 #define FAMILY_IPV6 10
@@ -36,6 +38,11 @@ enum route_kind {
 	ROUTE_UNSUPPORTED = 9,	/* a tunnel inside a route */
 };
 
+/* route.kind: kind and what else is known of the interface. */
+#define ROUTE_KIND 0x3f
+#define ROUTE_IS_PORT 0x40	/* it belongs to a zone */
+#define ROUTE_TAKES_FRAMES 0x80	/* from XDP; otherwise they go by way of `resolve` */
+
 /* The interface is 0 unless the route forwards. */
 struct route {
 	__u32 generation;
@@ -43,8 +50,7 @@ struct route {
 	__u32 macs[3];	/* of the next hop, then our own, as they begin a frame */
 	__u16 mtu;	/* largest IP packet */
 	__u8 kind;
-	/* Whether the interface takes frames from XDP; otherwise they go by way of `resolve`. */
-	__u8 takes_frames;
+	__u8 port;	/* the interface's place in `ports`; of no meaning without ROUTE_IS_PORT */
 } __attribute__((aligned(8)));
 
 #define ROUTE_WORDS 3
@@ -79,19 +85,9 @@ struct {
 	__type(value, __u32);
 } local_addresses SEC(".maps");
 
-/* Interfaces that take frames from XDP: those with ndo_xdp_xmit. */
-struct {
-	__uint(type, BPF_MAP_TYPE_DEVMAP_HASH);
-	__uint(max_entries, MAX_INTERFACES);
-	__type(key, __u32);
-	__type(value, __u32);
-} ports SEC(".maps");
-
 static __always_inline const struct forwarding *forwarding_now(void)
 {
-	__u32 key = 0;
-
-	return bpf_map_lookup_elem(&forwarding, &key);
+	return lookup(&forwarding, 0);
 }
 
 /* Both families share the table: version and address together name an entry. */
@@ -111,18 +107,20 @@ static __always_inline __u64 route_check(const __u64 *address, const __u64 *rout
 		route[1] * 0x165667b19e3779f9 + route[2] * 0x27d4eb2f165667c5 + ip_version) | 1;
 }
 
-static __always_inline struct route_slot *route_slot_of(const struct address *address)
+/* The last slot is not used, so that a place and 1 fits 16 bits. */
+static __always_inline __u32 route_place(const struct address *address)
 {
-	__u32 key = route_hash(address) >> 48;
+	__u32 place = route_hash(address) >> 48;
 
-	_Static_assert(ROUTE_SLOTS == 1 << 16, "the key is the upper 16 bits");
-	return bpf_map_lookup_elem(&routes, &key);
+	_Static_assert(ROUTE_SLOTS == 1 << 16, "a place has 16 bits");
+	return place == ROUTE_SLOTS - 1 ? 0 : place;
 }
 
-static __always_inline int route_recall(const struct address *address, __u32 generation, struct route *route)
+static __always_inline int route_recall(const struct address *address, __u32 place, __u32 generation,
+					struct route *route)
 {
 	const __u64 *wanted = (const void *)address->words;
-	volatile struct route_slot *slot = route_slot_of(address);
+	volatile struct route_slot *slot = lookup(&routes, place);
 	__u64 *words = (void *)route, found[2];
 
 	if (!slot)
@@ -138,7 +136,7 @@ static __always_inline int route_recall(const struct address *address, __u32 gen
 static __always_inline void route_remember(const struct address *address, const struct route *route)
 {
 	const __u64 *key = (const void *)address->words, *words = (const void *)route;
-	volatile struct route_slot *slot = route_slot_of(address);
+	volatile struct route_slot *slot = lookup(&routes, route_place(address));
 
 	if (!slot)
 		return;
@@ -198,7 +196,7 @@ static __always_inline void route_take(const struct bpf_fib_lookup *found, struc
 }
 
 /* Asks the kernel. Of a route without a neighbour it tells the interface only, so its MTU is asked for apart. */
-static __always_inline void route_ask(void *context, const struct address *address, struct route *route)
+static __always_inline void route_ask(void *ctx, const struct address *address, struct route *route)
 {
 	struct bpf_fib_lookup query = {};
 	__u32 mtu = 0;
@@ -208,43 +206,63 @@ static __always_inline void route_ask(void *context, const struct address *addre
 	query.tot_len = 1;	/* any length: makes it tell the MTU of the route rather than that of the interface */
 	for (int i = 0; i < 4; i++)
 		query.ipv6_dst[i] = address->words[i];
-	route->kind = kind_of_answer(bpf_fib_lookup(context, &query, sizeof(query), 0));
+	route->kind = kind_of_answer(bpf_fib_lookup(ctx, &query, sizeof(query), 0));
 	if (route->kind == ROUTE_FORWARD) {
 		route->ifindex = query.ifindex;
 		route_take(&query, route);
 	} else if (route->kind == ROUTE_UNRESOLVED) {
 		route->ifindex = query.ifindex;
-		route->mtu = bpf_check_mtu(context, query.ifindex, &mtu, 0, 0) < 0 ? 0xffff : mtu;
+		route->mtu = bpf_check_mtu(ctx, query.ifindex, &mtu, 0, 0) < 0 ? 0xffff : mtu;
 	}
 }
 
+/* Which port the interface is. */
+static __always_inline void route_port(struct route *route)
+{
+	__u32 place = route->ifindex ? port_of(route->ifindex) : -1;
+	const struct forwarding *now = forwarding_now();
+
+	_Static_assert(FORWARDING_PORTS == MAX_PORTS, "a bit for each port");
+	if (place >= MAX_PORTS)
+		return;
+	route->port = place;
+	route->kind |= ROUTE_IS_PORT;
+	if (now && now->takes_frames[place / 32] >> place % 32 & 1)
+		route->kind |= ROUTE_TAKES_FRAMES;
+}
+
 /* Remembers every answer but "no neighbour", which the kernel is about to change. */
-static __noinline int route_learn(void *context, const struct address *address, struct route *route)
+static __noinline int route_learn(void *ctx, const struct address *address, struct route *route)
 {
 	if (is_local(address)) {
 		route->kind = ROUTE_LOCAL;
 	} else if (is_link_local(address)) {
 		route->kind = ROUTE_NONE;
 	} else {
-		route_ask(context, address, route);
-		route->takes_frames = bpf_map_lookup_elem(&ports, &route->ifindex) != 0;
+		tally(TALLY_ROUTE_LOOKUPS, 1);
+		route_ask(ctx, address, route);
+		route_port(route);
 	}
-	if (route->kind != ROUTE_UNRESOLVED)
+	if ((route->kind & ROUTE_KIND) != ROUTE_UNRESOLVED)
 		route_remember(address, route);
 	return 0;
 }
 
-/* Finds the way to an address. */
-static __always_inline void route_find(void *context, const struct address *address, struct route *route)
+/* Finds the way to an address. Returns its place in the cache, and 1. */
+static __always_inline __u32 route_find(void *ctx, const struct address *address, __u32 place,
+					struct route *route)
 {
 	const struct forwarding *now = forwarding_now();
 	/* Read before the kernel is asked: a change in between makes the answer old already. */
 	__u32 generation = now ? *(volatile const __u32 *)&now->generation : 0;
 
-	if (route_recall(address, generation, route))
-		return;
+	if (!place)
+		place = route_place(address) + 1;
+	if (route_recall(address, place - 1, generation, route))
+		return place;
 	*route = (struct route){ .generation = generation };
-	route_learn(context, address, route);
+	route_learn(ctx, address, route);
+	return route_place(address) + 1;
 }
 
 #endif
