@@ -96,15 +96,18 @@ static __always_inline int take_hop(void *ctx, const struct packet *p, enum hook
 	return 0;
 }
 
+#define MAX_TAGS 3	/* one that the kernel has already taken out of the frame, and two in it */
+
 /* VLAN tags belong to the link that the packet came by, and stay there. */
 static __always_inline int strip_tags(void *ctx, const struct packet *p, enum hook hook)
 {
-	int tags = p->network - ETHERNET_BYTES;
+	__u32 bytes = p->network - ETHERNET_BYTES, tags = bytes / 4;
 
 	if (hook == HOOK_XDP)
-		return tags ? bpf_xdp_adjust_head(ctx, tags) : 0;
-	for (int i = 0; i < 2; i++)
-		if (((struct __sk_buff *)ctx)->vlan_present && bpf_skb_vlan_pop(ctx))
+		return bytes ? bpf_xdp_adjust_head(ctx, bytes) : 0;
+	tags += ((struct __sk_buff *)ctx)->vlan_present;
+	for (__u32 i = 0; i < MAX_TAGS && i < tags; i++)
+		if (bpf_skb_vlan_pop(ctx))
 			return -1;
 	return 0;
 }
