@@ -27,8 +27,6 @@ int firewall_xdp(struct xdp_md *ctx)
 {
 	struct packet p = {};
 
-	p.data = (void *)(long)ctx->data;
-	p.end = (void *)(long)ctx->data_end;
 	p.ifindex = ctx->ingress_ifindex;
 	p.frame_bytes = bpf_xdp_get_buff_len(ctx);
 	switch (enter(ctx, &p, HOOK_XDP)) {
@@ -41,7 +39,14 @@ int firewall_xdp(struct xdp_md *ctx)
 	}
 }
 
-SEC("tc")
+/* Beside XDP, on the same interface. */
+SEC("tcx/ingress")
+int resolve(struct __sk_buff *ctx)
+{
+	return resolve_handed(ctx);
+}
+
+SEC("tcx/ingress")
 int firewall_tc(struct __sk_buff *ctx)
 {
 	struct packet p = {};
@@ -49,8 +54,6 @@ int firewall_tc(struct __sk_buff *ctx)
 	/* Headers beyond the linear part are pulled into it: rare, and only then costly. */
 	if (ctx->data_end - ctx->data < PULLED_BYTES)
 		bpf_skb_pull_data(ctx, ctx->len < PULLED_BYTES ? ctx->len : PULLED_BYTES);
-	p.data = (void *)(long)ctx->data;
-	p.end = (void *)(long)ctx->data_end;
 	p.ifindex = ctx->ifindex;
 	p.frame_bytes = ctx->len;
 	if (ctx->vlan_present)

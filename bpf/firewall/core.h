@@ -7,6 +7,7 @@
 #include "open.h"
 #include "parse.h"
 #include "ports.h"
+#include "reject.h"
 #include "tables.h"
 
 /* Hits of rules, a row for each core. */
@@ -33,10 +34,8 @@ static __always_inline void count_hit(__u32 slot)
 static __always_inline enum verdict refuse(void *ctx, struct packet *p, const enum hook hook)
 {
 	count_hit(p->slot);
-	if (p->action == ACTION_REJECT) {
-		drop(p, p->row ? REASON_RULE_REJECT : REASON_DEFAULT_REJECT);
-		return answer_reject(ctx, p, hook);
-	}
+	if (p->action == ACTION_REJECT)
+		return answer_reject(ctx, p, hook, p->row ? REASON_RULE_REJECT : REASON_DEFAULT_REJECT);
 	return drop(p, p->row ? REASON_RULE_DENY : REASON_DEFAULT_DENY);
 }
 
@@ -112,9 +111,25 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 	return VERDICT_NEXT;
 }
 
+/* Functions that the verifier looks at by themselves: what they found out is forgotten behind them, or it would follow
+ * each kind of packet through all that comes after. */
+__noinline int parse_xdp(struct xdp_md *ctx, struct packet *p)
+{
+	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end };
+
+	return p ? parse(p, &f) : VERDICT_DROP;
+}
+
+__noinline int parse_tc(struct __sk_buff *ctx, struct packet *p)
+{
+	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end };
+
+	return p ? parse(p, &f) : VERDICT_DROP;
+}
+
 static __always_inline enum verdict filter(void *ctx, struct packet *p, const enum hook hook)
 {
-	enum verdict verdict = parse(p);
+	enum verdict verdict = hook == HOOK_XDP ? parse_xdp(ctx, p) : parse_tc(ctx, p);
 	struct flow *flow = 0;
 	int over = 0;
 

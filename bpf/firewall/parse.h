@@ -65,12 +65,12 @@ struct icmp {
 };
 
 /* The window scale of a SYN's options, or nothing. Options are at most 40 bytes. */
-static __always_inline void parse_scale(struct packet *p, __u32 header_bytes)
+static __always_inline void parse_scale(struct packet *p, const struct frame *f, __u32 header_bytes)
 {
 	__u32 at = p->transport + TCP_BYTES, end = p->transport + header_bytes;
 
 	for (int i = 0; i < 12 && at + 2 < end; i++) {
-		__u8 *option = bytes_at(p, at, 3);
+		__u8 *option = bytes_at(f, at, 3);
 
 		if (!option || option[0] == TCP_OPTION_END)
 			return;
@@ -97,9 +97,9 @@ static __always_inline int impossible_flags(__u8 flags)
 	return (control & TCP_SYN && control != TCP_SYN) || !all || all == 0x3f;
 }
 
-static __always_inline enum verdict parse_tcp(struct packet *p, __u32 segment_bytes)
+static __always_inline enum verdict parse_tcp(struct packet *p, const struct frame *f, __u32 segment_bytes)
 {
-	struct tcp *tcp = bytes_at(p, p->transport, TCP_BYTES);
+	struct tcp *tcp = bytes_at(f, p->transport, TCP_BYTES);
 	__u32 header_bytes;
 
 	if (!tcp)
@@ -117,13 +117,13 @@ static __always_inline enum verdict parse_tcp(struct packet *p, __u32 segment_by
 	if (settings.check_tcp_flags && impossible_flags(tcp->flags))
 		return drop(p, REASON_TCP_FLAGS);
 	if (tcp->flags & TCP_SYN)
-		parse_scale(p, header_bytes);
+		parse_scale(p, f, header_bytes);
 	return VERDICT_NEXT;
 }
 
-static __always_inline enum verdict parse_udp(struct packet *p, __u32 datagram_bytes)
+static __always_inline enum verdict parse_udp(struct packet *p, const struct frame *f, __u32 datagram_bytes)
 {
-	struct udp *udp = bytes_at(p, p->transport, UDP_BYTES);
+	struct udp *udp = bytes_at(f, p->transport, UDP_BYTES);
 
 	if (!udp)
 		return drop(p, REASON_TRUNCATED);
@@ -189,9 +189,9 @@ static __always_inline enum verdict classify_icmpv6(struct packet *p, const stru
 	return VERDICT_NEXT;
 }
 
-static __always_inline enum verdict parse_icmp(struct packet *p)
+static __always_inline enum verdict parse_icmp(struct packet *p, const struct frame *f)
 {
-	struct icmp *icmp = bytes_at(p, p->transport, sizeof(struct icmp));
+	struct icmp *icmp = bytes_at(f, p->transport, sizeof(struct icmp));
 
 	if (!icmp)
 		return drop(p, REASON_TRUNCATED);
@@ -202,7 +202,7 @@ static __always_inline enum verdict parse_icmp(struct packet *p)
 	return VERDICT_NEXT;
 }
 
-static __always_inline enum verdict parse_transport(struct packet *p)
+static __always_inline enum verdict parse_transport(struct packet *p, const struct frame *f)
 {
 	__u32 bytes = p->ip_bytes - (p->transport - p->network);
 	__be16 *sctp;
@@ -210,13 +210,13 @@ static __always_inline enum verdict parse_transport(struct packet *p)
 	if (p->flags & PACKET_LATER_FRAGMENT)
 		return VERDICT_NEXT;
 	if (p->protocol == PROTOCOL_TCP)
-		return bytes < TCP_BYTES ? drop(p, REASON_LENGTH) : parse_tcp(p, bytes);
+		return bytes < TCP_BYTES ? drop(p, REASON_LENGTH) : parse_tcp(p, f, bytes);
 	if (p->protocol == PROTOCOL_UDP)
-		return bytes < UDP_BYTES ? drop(p, REASON_LENGTH) : parse_udp(p, bytes);
+		return bytes < UDP_BYTES ? drop(p, REASON_LENGTH) : parse_udp(p, f, bytes);
 	if (p->protocol == (p->family == 4 ? PROTOCOL_ICMP : PROTOCOL_ICMPV6))
-		return bytes < sizeof(struct icmp) ? drop(p, REASON_LENGTH) : parse_icmp(p);
+		return bytes < sizeof(struct icmp) ? drop(p, REASON_LENGTH) : parse_icmp(p, f);
 	if (p->protocol == PROTOCOL_SCTP) {
-		sctp = bytes_at(p, p->transport, 12);
+		sctp = bytes_at(f, p->transport, 12);
 		if (!sctp || bytes < 12)
 			return drop(p, REASON_LENGTH);
 		p->source_port = sctp[0];
@@ -226,14 +226,14 @@ static __always_inline enum verdict parse_transport(struct packet *p)
 }
 
 /* The sum over an IPv4 header with its checksum is 0xffff. */
-static __always_inline int checksum_holds(const struct packet *p, const struct ipv4 *ip, __u32 header_bytes)
+static __always_inline int checksum_holds(const struct packet *p, const struct frame *f, const struct ipv4 *ip, __u32 header_bytes)
 {
 	const __u32 *words = (const __u32 *)ip;
 	__u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
 
 	if (header_bytes > IPV4_BYTES) {
 		for (__u32 at = IPV4_BYTES; at < 60 && at < header_bytes; at += 4) {
-			__u32 *word = bytes_at(p, p->network + at, 4);
+			__u32 *word = bytes_at(f, p->network + at, 4);
 
 			if (!word)
 				return 0;
@@ -264,9 +264,9 @@ static __always_inline enum verdict note_ipv4_fragment(struct packet *p, const s
 	return VERDICT_NEXT;
 }
 
-static __always_inline enum verdict parse_ipv4(struct packet *p)
+static __always_inline enum verdict parse_ipv4(struct packet *p, const struct frame *f)
 {
-	struct ipv4 *ip = bytes_at(p, p->network, IPV4_BYTES);
+	struct ipv4 *ip = bytes_at(f, p->network, IPV4_BYTES);
 	__u32 header_bytes, room = p->frame_bytes - p->network;
 
 	if (!ip)
@@ -280,7 +280,7 @@ static __always_inline enum verdict parse_ipv4(struct packet *p)
 		p->ip_bytes = room;
 	if (p->ip_bytes < header_bytes || p->ip_bytes > room)
 		return drop(p, REASON_LENGTH);
-	if (settings.check_checksums && !checksum_holds(p, ip, header_bytes))
+	if (settings.check_checksums && !checksum_holds(p, f, ip, header_bytes))
 		return drop(p, REASON_CHECKSUM);
 	p->family = 4;
 	p->source[0] = ip->source;
@@ -294,7 +294,7 @@ static __always_inline enum verdict parse_ipv4(struct packet *p)
 }
 
 /* Looks through what may lie before the transport header of IPv6. */
-static __always_inline enum verdict skip_extensions(struct packet *p, __u32 next)
+static __always_inline enum verdict skip_extensions(struct packet *p, const struct frame *f, __u32 next)
 {
 	__u32 at = p->network + IPV6_BYTES;
 
@@ -308,7 +308,7 @@ static __always_inline enum verdict skip_extensions(struct packet *p, __u32 next
 			p->transport = at;
 			return VERDICT_NEXT;
 		}
-		extension = bytes_at(p, at, 8);
+		extension = bytes_at(f, at, 8);
 		if (!extension)
 			return drop(p, REASON_TRUNCATED);
 		/* A route that the sender chose goes around the policy (RFC 5095); one that has ended is harmless. */
@@ -336,9 +336,9 @@ static __always_inline enum verdict skip_extensions(struct packet *p, __u32 next
 	return drop(p, REASON_EXTENSIONS);
 }
 
-static __always_inline enum verdict parse_ipv6(struct packet *p)
+static __always_inline enum verdict parse_ipv6(struct packet *p, const struct frame *f)
 {
-	struct ipv6 *ip = bytes_at(p, p->network, IPV6_BYTES);
+	struct ipv6 *ip = bytes_at(f, p->network, IPV6_BYTES);
 	__u32 room = p->frame_bytes - p->network;
 	__u32 next;
 
@@ -364,13 +364,13 @@ static __always_inline enum verdict parse_ipv6(struct packet *p)
 		p->transport = p->network + IPV6_BYTES;
 		return VERDICT_NEXT;
 	}
-	return skip_extensions(p, next);
+	return skip_extensions(p, f, next);
 }
 
 /* Everything up to the transport header's fields. ARP goes up to the kernel at once. */
-static __always_inline enum verdict parse(struct packet *p)
+static __always_inline enum verdict parse(struct packet *p, const struct frame *f)
 {
-	struct ethernet *ethernet = bytes_at(p, 0, ETHERNET_BYTES);
+	struct ethernet *ethernet = bytes_at(f, 0, ETHERNET_BYTES);
 	enum verdict verdict;
 	__be16 type;
 
@@ -383,7 +383,7 @@ static __always_inline enum verdict parse(struct packet *p)
 
 		if (type != bpf_htons(ETHERTYPE_VLAN) && type != bpf_htons(ETHERTYPE_PROVIDER_VLAN))
 			break;
-		tag = bytes_at(p, p->network, VLAN_BYTES);
+		tag = bytes_at(f, p->network, VLAN_BYTES);
 		if (!tag)
 			return drop(p, REASON_TRUNCATED);
 		type = tag[1];
@@ -391,16 +391,16 @@ static __always_inline enum verdict parse(struct packet *p)
 		p->flags |= PACKET_TAGGED;
 	}
 	if (type == bpf_htons(ETHERTYPE_IPV4)) {
-		verdict = parse_ipv4(p);
+		verdict = parse_ipv4(p, f);
 	} else if (type == bpf_htons(ETHERTYPE_IPV6)) {
-		verdict = parse_ipv6(p);
+		verdict = parse_ipv6(p, f);
 	} else if (type == bpf_htons(ETHERTYPE_ARP)) {
 		tally(TALLY_LINK, 1);
 		return VERDICT_UP;
 	} else {
 		return drop(p, REASON_NOT_IP);
 	}
-	return verdict == VERDICT_NEXT ? parse_transport(p) : verdict;
+	return verdict == VERDICT_NEXT ? parse_transport(p, f) : verdict;
 }
 
 #endif
