@@ -201,7 +201,7 @@ struct table_header {
 	__u32 pair_service;	/* at */
 	__u32 effects;		/* at: struct effect of each row */
 	__u32 defaults;		/* at: struct effect of each pair */
-	__u32 zones_v4;		/* at: struct zone_start_v4 */
+	__u32 zones_v4;		/* at: struct zone_start_v4, in our own numbers of zones */
 	__u32 zones_v4_count;	/* 0: no zone has networks */
 	__u32 zones_v6;		/* at: struct zone_start_v6 */
 	__u32 zones_v6_count;
@@ -221,7 +221,8 @@ struct table_header {
 	__u32 chunk_blocks;	/* at: 16 words each */
 	__u32 vectors[3];	/* at */
 	__u32 summaries[3];	/* at: pairs of words */
-	__u32 more[PAGE_WORDS - 81];
+	__u8 zone_numbers[MAX_ZONES];	/* by our own number of a zone, which it keeps, its number in these tables; NO_ZONE */
+	__u32 more[PAGE_WORDS - 97];
 };
 
 _Static_assert(sizeof(struct table_header) == sizeof(struct table_page), "the header is the first page");

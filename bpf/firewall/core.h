@@ -34,8 +34,10 @@ static __always_inline void count_hit(__u32 slot)
 static __always_inline enum verdict refuse(void *ctx, struct packet *p, const enum hook hook)
 {
 	count_hit(p->slot);
-	if (p->action == ACTION_REJECT)
+	if (p->action == ACTION_REJECT && !(p->flags & PACKET_FROM_SELF))
 		return answer_reject(ctx, p, hook, p->row ? REASON_RULE_REJECT : REASON_DEFAULT_REJECT);
+	if (p->action == ACTION_REJECT)
+		return drop(p, p->row ? REASON_RULE_REJECT : REASON_DEFAULT_REJECT);
 	return drop(p, p->row ? REASON_RULE_DENY : REASON_DEFAULT_DENY);
 }
 
@@ -94,9 +96,11 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 		return drop(p, reason);
 	if (p->protocol == PROTOCOL_TCP && !is_opening(p))
 		return drop(p, REASON_TCP_NO_FLOW);
-	verdict = route(ctx, p, hook);
-	if (verdict != VERDICT_NEXT)
-		return verdict;
+	if (!(p->flags & PACKET_FROM_SELF)) {
+		verdict = route(ctx, p, hook);
+		if (verdict != VERDICT_NEXT)
+			return verdict;
+	}
 	judge_packet(p);
 	if (!p->generation)
 		return drop(p, REASON_NO_POLICY);
@@ -149,7 +153,7 @@ static __always_inline enum verdict filter(void *ctx, struct packet *p, const en
 		verdict = admit(ctx, p, hook);
 	if (verdict != VERDICT_NEXT)
 		return verdict;
-	if (p->to == ZONE_SELF) {
+	if (p->to == ZONE_SELF || p->flags & PACKET_FROM_SELF) {
 		tally(TALLY_UP, 1);
 		return VERDICT_UP;
 	}

@@ -6,7 +6,12 @@
 #include "flows.h"
 #include "tables.h"
 
-#define PULLED_BYTES 128	/* what of a frame is made readable at the TC hook */
+/* Never used: makes the build derive Rust types of layouts that no map names. */
+struct {
+	struct table_header header;
+	struct table_command command;
+	struct judge_command question;
+} layouts;
 
 struct sweep {
 	__u32 first;

@@ -250,12 +250,12 @@ static __always_inline __u32 service_class(struct look_up *l, const struct table
 	return word_at(l, t->ports + ((entry & ~DEEPER) << 16 | selector));
 }
 
-/* Fills in the answer. Its generation is 0 when there is no policy. */
+/* Fills in the answer: a denial unless the tables say otherwise. Its generation is 0 when there is no policy. */
 __noinline int judge_question(struct judge_command *q)
 {
 	struct look_up l = {};
 	struct table_header *t;
-	__u32 classes[3], pair, at, row, *effect;
+	__u32 classes[3], from, to, pair, at, row, *effect;
 
 	if (!q)
 		return 0;
@@ -264,9 +264,18 @@ __noinline int judge_question(struct judge_command *q)
 	if (!l.pages)
 		return 0;
 	t = lookup(l.pages, 0);
-	if (!t || q->from >= t->zones || q->to >= t->zones)
+	if (!t || !t->generation)
 		return 0;
-	pair = q->from * t->zones + q->to;
+	/* A zone that this policy does not know any more: denied. */
+	q->generation = t->generation;
+	q->row = 0;
+	q->action = ACTION_DENY;
+	q->slot = NO_SLOT;
+	from = t->zone_numbers[q->from & (MAX_ZONES - 1)];
+	to = t->zone_numbers[q->to & (MAX_ZONES - 1)];
+	if (q->from >= MAX_ZONES || q->to >= MAX_ZONES || from >= t->zones || to >= t->zones)
+		return 0;
+	pair = from * t->zones + to;
 	at = word_at(&l, t->pairs + pair) * t->services + service_class(&l, t, q->protocol, bpf_ntohs(q->selector));
 	classes[0] = class_of(&l, &t->field[0], q->family, q->source);
 	classes[1] = class_of(&l, &t->field[1], q->family, q->destination);
@@ -279,7 +288,6 @@ __noinline int judge_question(struct judge_command *q)
 	q->row = row;
 	q->action = effect[at & (PAGE_WORDS - 4)];
 	q->slot = effect[(at & (PAGE_WORDS - 4)) + 1];
-	q->generation = t->generation;
 	return 0;
 }
 

@@ -14,4 +14,4 @@ mod generated {
     include!(concat!(env!("OUT_DIR"), "/firewall.skel.rs"));
 }
 
-pub(crate) use generated::{FirewallSkel, FirewallSkelBuilder, OpenFirewallSkel, types};
+pub(crate) use generated::{FirewallSkel, FirewallSkelBuilder, types};
