@@ -3,10 +3,8 @@
 use crate::DataplaneError;
 use crate::firewall::Firewall;
 use crate::skeleton::types;
-use libbpf_rs::{
-    Link, MapCore, MapFlags, ProgramMut, TC_EGRESS, TC_INGRESS, TcAttachPoint, TcHook, TcHookBuilder,
-};
-use std::os::fd::AsFd;
+use crate::tie::{self, Tie};
+use libbpf_rs::{MapCore, MapFlags, TC_EGRESS, TC_INGRESS};
 
 /// Interfaces at most: `MAX_PORTS` in C.
 const MAX_PORTS: u32 = 256;
@@ -29,21 +27,6 @@ pub struct Attached {
     pub hook: Hook,
     /// Why it is not the one that was asked for.
     pub note: Option<String>,
-}
-
-/// A program's tie to an interface; it goes when this goes.
-enum Tie {
-    Link(#[expect(dead_code, reason = "held so that the program stays")] Link),
-    Filter(TcHook),
-}
-
-impl Drop for Tie {
-    fn drop(&mut self) {
-        if let Tie::Filter(hook) = self {
-            // The interface may be gone, and the filter with it.
-            let _ = hook.detach();
-        }
-    }
 }
 
 /// An interface of a zone.
@@ -125,44 +108,27 @@ impl Firewall {
     ) -> Result<(Vec<Tie>, Attached), DataplaneError> {
         let programs = &self.skel.progs;
         let mut note = None;
-        TcHookBuilder::new(programs.resolve.as_fd())
-            .ifindex(index as i32)
-            .hook(TC_INGRESS | TC_EGRESS)
-            .create()
+        tie::prepare(&programs.resolve, index)
             .map_err(DataplaneError::bpf(format!("preparing `{name}` for programs (TC)")))?;
         if hook == Hook::Xdp {
-            match programs.firewall_xdp.attach_xdp(index as i32) {
-                Ok(link) => {
+            match Tie::driver(&programs.firewall_xdp, index) {
+                Ok(driver) => {
                     self.skel
                         .maps
                         .port_devices
                         .update(&place.to_ne_bytes(), &index.to_ne_bytes(), MapFlags::ANY)
                         .map_err(DataplaneError::bpf(format!("entering `{name}` into the device map")))?;
-                    let resolve = tie_tc(&programs.resolve, index, TC_INGRESS, name)?;
-                    let leave = tie_tc(&programs.firewall_out, index, TC_EGRESS, name)?;
-                    return Ok((vec![Tie::Link(link), resolve, leave], Attached { hook, note: None }));
+                    let resolve = Tie::filter(&programs.resolve, index, TC_INGRESS, name)?;
+                    let leave = Tie::filter(&programs.firewall_out, index, TC_EGRESS, name)?;
+                    return Ok((vec![driver, resolve, leave], Attached { hook, note: None }));
                 }
                 Err(error) => {
                     note = Some(format!("`{name}` takes no XDP program ({error}); TC is used instead"))
                 }
             }
         }
-        let enter = tie_tc(&programs.firewall_tc, index, TC_INGRESS, name)?;
-        let leave = tie_tc(&programs.firewall_out, index, TC_EGRESS, name)?;
+        let enter = Tie::filter(&programs.firewall_tc, index, TC_INGRESS, name)?;
+        let leave = Tie::filter(&programs.firewall_out, index, TC_EGRESS, name)?;
         Ok((vec![enter, leave], Attached { hook: Hook::Tc, note }))
     }
-}
-
-/// By a filter of clsact, which Linux has since 4.5.
-fn tie_tc(
-    program: &ProgramMut<'_>,
-    index: u32,
-    point: TcAttachPoint,
-    name: &str,
-) -> Result<Tie, DataplaneError> {
-    let mut builder = TcHookBuilder::new(program.as_fd());
-    let mut hook = builder.ifindex(index as i32).replace(true).handle(1).priority(1).hook(point);
-    hook.attach()
-        .map(Tie::Filter)
-        .map_err(DataplaneError::bpf(format!("putting the firewall on `{name}` (TC)")))
 }

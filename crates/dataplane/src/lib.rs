@@ -21,6 +21,7 @@ mod sessions;
 #[allow(unsafe_code, reason = "memory shared with BPF programs, and plain structures as bytes")]
 mod shared;
 mod skeleton;
+mod tie;
 mod trial;
 
 pub use error::DataplaneError;

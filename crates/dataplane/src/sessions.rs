@@ -128,6 +128,16 @@ impl Firewall {
     /// # Errors
     /// The kernel does not let the table be read.
     pub fn sessions(&self, filter: &Filter, now: Duration) -> Result<Vec<Session>, DataplaneError> {
+        let mut sessions = Vec::new();
+        self.each_session(now, |session| sessions.extend(filter.wants(&session).then_some(session)))?;
+        Ok(sessions)
+    }
+
+    /// Shows every session to `each`, one after the other: a table may have millions. As [`Firewall::sessions`] otherwise.
+    ///
+    /// # Errors
+    /// The kernel does not let the table be read.
+    pub fn each_session(&self, now: Duration, mut each: impl FnMut(Session)) -> Result<(), DataplaneError> {
         let shared = self.shared_now()?;
         let used = read(&shared.pool.fresh).min(self.settings.flows);
         let tick = ((now.as_nanos() >> 20) as u32).wrapping_add(read(&shared.clock_ahead));
@@ -136,7 +146,6 @@ impl Firewall {
         for (name, slot) in rules {
             by_slot[slot as usize] = Some(name);
         }
-        let mut sessions = Vec::new();
         let records = self
             .skel
             .maps
@@ -145,9 +154,9 @@ impl Firewall {
             .map_err(DataplaneError::bpf("reading the flow table"))?;
         for (record, (_, bytes)) in (0..used).zip(records) {
             let Some(flow) = from_bytes::<types::flow>(&bytes) else { continue };
-            sessions.extend(self.session(record, &flow, tick, &by_slot).filter(|s| filter.wants(s)));
+            self.session(record, &flow, tick, &by_slot).into_iter().for_each(&mut each);
         }
-        Ok(sessions)
+        Ok(())
     }
 
     fn session(&self, record: u32, flow: &types::flow, tick: u32, rules: &[Option<&str>]) -> Option<Session> {
@@ -177,8 +186,15 @@ impl Firewall {
     /// # Errors
     /// The kernel does not run the program.
     pub fn kill(&self, session: &Session) -> Result<bool, DataplaneError> {
-        let command =
-            types::table_command { first: session.id.0, number: session.id.1, ..Default::default() };
+        self.kill_id(session.id)
+    }
+
+    /// Ends the session of an id, as [`Firewall::kill`].
+    ///
+    /// # Errors
+    /// The kernel does not run the program.
+    pub fn kill_id(&self, (first, number): (u32, u32)) -> Result<bool, DataplaneError> {
+        let command = types::table_command { first, number, ..Default::default() };
         Ok(run_command(&self.skel.progs.end_flow, &command)?.done != 0)
     }
 

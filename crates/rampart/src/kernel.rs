@@ -29,8 +29,6 @@ struct Held {
     hook: Hook,
     /// Its number; another interface of the same name has another.
     index: u32,
-    /// Whether it has been told that it is gone.
-    gone: bool,
 }
 
 impl Kernel {
@@ -53,7 +51,12 @@ impl Kernel {
             Hook::Tc => dataplane::Hook::Tc,
         };
         let attached = self.firewall.attach(interface, zone, wanted)?;
-        self.held.push(Held { interface: interface.to_owned(), zone: zone.to_owned(), hook, index, gone: false });
+        self.held.push(Held {
+            interface: interface.to_owned(),
+            zone: zone.to_owned(),
+            hook,
+            index,
+        });
         let hook = match attached.hook {
             dataplane::Hook::Xdp => HookName::Xdp,
             dataplane::Hook::Tc => HookName::Tc,
@@ -72,8 +75,12 @@ impl Kernel {
         let again = now.map(|_| self.detach(&interface).and_then(|()| self.take(&zone, &interface, hook)));
         match again {
             Some(Ok(_)) => None,
-            Some(Err(error)) => Some(format!("the interface `{interface}` is back and cannot be taken: {error}")),
-            None => Some(format!("the interface `{interface}` of zone `{zone}` is gone: nothing passes there until it is back")),
+            Some(Err(error)) => {
+                Some(format!("the interface `{interface}` is back and cannot be taken: {error}"))
+            }
+            None => Some(format!(
+                "the interface `{interface}` of zone `{zone}` is gone: nothing passes there until it is back"
+            )),
         }
     }
 }
@@ -122,15 +129,15 @@ impl DataPlane for Kernel {
     }
 
     fn sessions(&mut self, each: &mut dyn FnMut(SessionKey, Session)) -> Result<(), PlaneError> {
-        let found = self.firewall.sessions(&dataplane::Filter::default(), uptime()?)?;
-        for session in found {
-            each(SessionKey(session.id.0, session.id.1), told(session, &self.settings.timeouts));
-        }
+        let timeouts = &self.settings.timeouts;
+        self.firewall.each_session(uptime()?, |session| {
+            each(SessionKey(session.id.0, session.id.1), told(session, timeouts));
+        })?;
         Ok(())
     }
 
     fn kill(&mut self, session: SessionKey) -> Result<bool, PlaneError> {
-        Ok(self.firewall.kill((session.0, session.1))?)
+        Ok(self.firewall.kill_id((session.0, session.1))?)
     }
 
     fn occupancy(&mut self) -> Result<Occupancy, PlaneError> {
@@ -151,7 +158,8 @@ impl DataPlane for Kernel {
 
     fn tend(&mut self) -> Result<Vec<String>, PlaneError> {
         let mut found: Vec<String> = (0..self.held.len()).filter_map(|at| self.tend_to(at)).collect();
-        let on = forwarding::opened(Path::new(forwarding::SETTINGS)).map_err(|e| PlaneError::Machine(e.to_string()))?;
+        let on = forwarding::opened(Path::new(forwarding::SETTINGS))
+            .map_err(|e| PlaneError::Machine(e.to_string()))?;
         found.extend(on.into_iter().map(|switch| {
             let name = forwarding::dotted(switch);
             format!("{name} was turned on: if the firewall dies, the kernel forwards everything; `sysctl -w {name}=0`")
@@ -227,7 +235,9 @@ impl From<DataplaneError> for PlaneError {
                 message: format!("`{key}` is not in this version"),
                 help: Some(format!("take `{key}` out of the rule")),
             },
-            DataplaneError::TooManyRules { .. } | DataplaneError::Size { .. } => PlaneError::Policy(error.to_string()),
+            DataplaneError::TooManyRules { .. } | DataplaneError::Size { .. } => {
+                PlaneError::Policy(error.to_string())
+            }
             other => PlaneError::Machine(other.to_string()),
         }
     }

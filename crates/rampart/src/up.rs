@@ -35,7 +35,9 @@ fn stop_the_kernel(policy: &Policy, log: &Log) -> Result<(), Failure> {
         .map_err(|error| Failure::Machine(error.to_string()))?;
     for switch in were_on {
         let name = forwarding::dotted(switch);
-        let message = format!("{name} was 1 and is 0 now, and stays so: the firewall forwards, and the kernel does not");
+        let message = format!(
+            "{name} was 1 and is 0 now, and stays so: the firewall forwards, and the kernel does not"
+        );
         log.event(Moment::now().wall, Kind::Up, message);
     }
     Ok(())

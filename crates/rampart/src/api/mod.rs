@@ -4,7 +4,7 @@
 mod filter;
 mod openapi;
 
-pub(crate) use filter::Filter;
+pub(crate) use filter::{Filter, protocol_name};
 pub(crate) use openapi::{Operation, ROUTES, description};
 
 use jiff::Timestamp;
