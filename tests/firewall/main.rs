@@ -6,4 +6,5 @@
 mod forward_rows;
 mod namespace;
 mod packet_text;
+mod routes;
 mod rows_program;

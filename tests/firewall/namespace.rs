@@ -37,10 +37,6 @@ impl Namespace {
         namespace
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Runs `work` on a thread inside; a panic goes on in the caller.
     pub(crate) fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {

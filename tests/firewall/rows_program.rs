@@ -10,6 +10,7 @@
 
 use crate::namespace::Namespace;
 use crate::packet_text::{FIREWALL, SENDER};
+use dataplane::routes::{AnswerLimits, Port, RouteMaps, Routes};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, OpenObject, ProgramInput};
 use std::mem::MaybeUninit;
@@ -88,9 +89,20 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
+    /// With what user space writes written by hand.
     pub(crate) fn load() -> Self {
+        let rows = Self::load_bare();
+        rows.namespace.set(&[("ipv4/conf/lo/forwarding", "1"), ("ipv6/conf/lo/forwarding", "1")]);
+        rows.forwarding(1, [0; 2], [0; 2]);
+        let own = [&[198, 18, 0, 1][..], &octets("2001:2:0:1::1")].concat();
+        rows.update("own_addresses", &INGRESS.to_ne_bytes(), &own);
+        rows.update("local_addresses", &local_key("198.18.0.1"), &1u32.to_ne_bytes());
+        rows
+    }
+
+    /// With ports, but without anything about routes and addresses.
+    pub(crate) fn load_bare() -> Self {
         let namespace = Namespace::create("rows");
-        namespace.set(&[("ipv4/conf/lo/forwarding", "1"), ("ipv6/conf/lo/forwarding", "1")]);
         namespace.ip("link add out0 address 02:00:00:00:02:01 type veth peer name far0
              link add side0 type veth peer name far1
              link set far0 up
@@ -108,17 +120,24 @@ impl Rows {
              route add prohibit 203.0.113.64/26
              route add blackhole 203.0.113.128/26");
         let out = namespace.ifindex("out0");
-        let mut rows = Self { programs: load(out), namespace, out, frames_to_out: true };
-        rows.forwarding(1, [0; 2], [0; 2]);
-        let own = [&[198, 18, 0, 1][..], &octets("2001:2:0:1::1")].concat();
-        rows.update("own_addresses", &INGRESS.to_ne_bytes(), &own);
-        rows.update("local_addresses", &local_key("198.18.0.1"), &1u32.to_ne_bytes());
+        let rows = Self { programs: load(out), namespace, out, frames_to_out: true };
         // A device is looked for in the namespace of whoever writes the map.
         let devices = rows.map_handle("port_devices");
         let key = place(out).to_ne_bytes();
         rows.namespace.enter(|| devices.update(&key, &out.to_ne_bytes(), MapFlags::ANY).unwrap());
-        rows.frames_to_out = true;
         rows
+    }
+
+    /// Lets [`Routes`] write what [`Self::load`] wrote by hand, in the namespace.
+    pub(crate) fn start_routes(&self) -> Routes {
+        let maps = RouteMaps {
+            forwarding: self.map_handle("forwarding"),
+            local_addresses: self.map_handle("local_addresses"),
+            own_addresses: self.map_handle("own_addresses"),
+        };
+        let port = Port { ifindex: self.out, place: place(self.out), takes_frames: self.frames_to_out };
+        let limits = AnswerLimits { resets_per_second: 0, errors_per_second: 0 };
+        self.namespace.within(|| Routes::start(maps, &[port], limits).unwrap())
     }
 
     fn map_handle(&self, name: &str) -> libbpf_rs::MapHandle {
