@@ -10,27 +10,11 @@
 
 use crate::namespace::Namespace;
 use crate::packet_text::{FIREWALL, SENDER};
-use dataplane::routes::{AnswerLimits, Port, RouteMaps, Routes};
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, OpenObject, ProgramInput};
-use std::mem::MaybeUninit;
+use crate::plain::{load, route_maps};
+use crate::rows_skeleton::ForwardRowsSkel;
+use dataplane::routes::{AnswerLimits, Port, Routes};
+use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 use std::net::IpAddr;
-
-#[allow(
-    missing_docs,
-    unsafe_code,
-    unreachable_pub,
-    unused_imports,
-    dead_code,
-    clippy::all,
-    clippy::undocumented_unsafe_blocks,
-    clippy::unwrap_used
-)]
-mod generated {
-    include!(concat!(env!("OUT_DIR"), "/forward_rows.skel.rs"));
-}
-
-use generated::{ForwardRowsSkel, ForwardRowsSkelBuilder};
 
 const NEXT_HOP: [u8; 6] = [2, 0, 0, 0, 2, 2];
 const OUT: [u8; 6] = [2, 0, 0, 0, 2, 1];
@@ -76,7 +60,7 @@ pub(crate) struct Outcome {
     pub(crate) to: u32,
 }
 
-/// Zones of the ports, and of nothing.
+/// Zones, as [`load`] gives them.
 pub(crate) const ZONE_SELF: u32 = 0;
 pub(crate) const ZONE_OUT: u32 = 5;
 pub(crate) const NO_ZONE: u32 = 255;
@@ -120,7 +104,7 @@ impl Rows {
              route add prohibit 203.0.113.64/26
              route add blackhole 203.0.113.128/26");
         let out = namespace.ifindex("out0");
-        let rows = Self { programs: load(out), namespace, out, frames_to_out: true };
+        let rows = Self { programs: load(&[out]), namespace, out, frames_to_out: true };
         // A device is looked for in the namespace of whoever writes the map.
         let devices = rows.map_handle("port_devices");
         let key = place(out).to_ne_bytes();
@@ -130,11 +114,7 @@ impl Rows {
 
     /// Lets [`Routes`] write what [`Self::load`] wrote by hand, in the namespace.
     pub(crate) fn start_routes(&self) -> Routes {
-        let maps = RouteMaps {
-            forwarding: self.map_handle("forwarding"),
-            local_addresses: self.map_handle("local_addresses"),
-            own_addresses: self.map_handle("own_addresses"),
-        };
+        let maps = route_maps(&self.programs);
         let port = Port { ifindex: self.out, place: place(self.out), takes_frames: self.frames_to_out };
         let limits = AnswerLimits { resets_per_second: 0, errors_per_second: 0 };
         self.namespace.within(|| Routes::start(maps, &[port], limits).unwrap())
@@ -209,17 +189,8 @@ impl Rows {
 }
 
 /// Where user space puts a port: `bpf/firewall/ports.h`.
-fn place(ifindex: u32) -> u32 {
+pub(crate) fn place(ifindex: u32) -> u32 {
     ifindex % 256
-}
-
-fn load(out: u32) -> ForwardRowsSkel<'static> {
-    let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-    let mut open = ForwardRowsSkelBuilder::default().open(storage).unwrap();
-    let port = &mut open.maps.bss_data.as_mut().unwrap().ports[place(out) as usize];
-    port.ifindex = out;
-    port.zone = ZONE_OUT;
-    open.load().unwrap()
 }
 
 fn order(deed: Deed) -> Vec<u8> {
