@@ -12,14 +12,13 @@ use crate::plain::Plain;
 use crate::rows_program::Hook;
 use std::process::{Child, Command, Stdio};
 
-pub(crate) const CLIENT: [&str; 2] = ["198.18.0.2", "2001:2:0:1::2"];
 pub(crate) const SERVER: [&str; 2] = ["198.19.0.2", "2001:2:0:2::2"];
 /// The firewall's addresses on the client's side.
 pub(crate) const GATEWAY: [&str; 2] = ["198.18.0.1", "2001:2:0:1::1"];
 
 pub(crate) struct Crossing {
     // Before the namespaces: its programs are attached in one of them.
-    _firewall: Plain,
+    pub(crate) running: Plain,
     pub(crate) client: Namespace,
     pub(crate) firewall: Namespace,
     pub(crate) server: Namespace,
@@ -30,8 +29,23 @@ impl Crossing {
         let [client, firewall, server] = ["client", "firewall", "server"].map(Namespace::create);
         join(&firewall, &client, "toclient", "198.18.0", "2001:2:0:1", hook);
         join(&firewall, &server, "toserver", "198.19.0", "2001:2:0:2", hook);
-        let running = Plain::start(&firewall, &["toclient", "toserver"], hook);
-        Self { _firewall: running, client, firewall, server }
+        let running = Plain::start(&firewall, &[("toclient", hook), ("toserver", hook)]);
+        Self { running, client, firewall, server }
+    }
+
+    /// The client's side is a bridge, which is a device without XDP: TC there, XDP on the server's side.
+    pub(crate) fn build_mixed() -> Self {
+        let [client, firewall, server] = ["client", "firewall", "server"].map(Namespace::create);
+        join(&firewall, &client, "port", "198.18.0", "2001:2:0:1", Hook::Xdp);
+        join(&firewall, &server, "toserver", "198.19.0", "2001:2:0:2", Hook::Xdp);
+        firewall.ip("address flush dev port
+             link add bridge type bridge
+             link set port master bridge
+             address add 198.18.0.1/24 dev bridge
+             address add 2001:2:0:1::1/64 dev bridge nodad
+             link set bridge up");
+        let running = Plain::start(&firewall, &[("bridge", Hook::Tc), ("toserver", Hook::Xdp)]);
+        Self { running, client, firewall, server }
     }
 }
 

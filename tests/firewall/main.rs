@@ -12,3 +12,4 @@ mod programs;
 mod routes;
 mod rows_program;
 mod rows_skeleton;
+mod weather;

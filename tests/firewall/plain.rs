@@ -1,7 +1,7 @@
 //! `bpf/forward_rows.bpf.c` as a firewall without a policy: everything goes on to where its route leads.
 
 use crate::namespace::Namespace;
-use crate::rows_program::{Hook, place};
+use crate::rows_program::{Deed, Hook, order, place};
 use crate::rows_skeleton::{ForwardRowsSkel, ForwardRowsSkelBuilder};
 use dataplane::routes::{AnswerLimits, Follower, Port, RouteMaps, Routes};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 pub(crate) struct Plain {
     _links: Vec<Link>,
     _routes: Follower,
-    _programs: ForwardRowsSkel<'static>,
+    programs: ForwardRowsSkel<'static>,
 }
 
 /// Loads the programs with these interfaces as ports, each in a zone of its own, from 5 on.
@@ -38,27 +38,36 @@ pub(crate) fn route_maps(programs: &ForwardRowsSkel<'static>) -> RouteMaps {
 }
 
 impl Plain {
-    pub(crate) fn start(namespace: &Namespace, devices: &[&str], hook: Hook) -> Self {
-        let ports: Vec<u32> = devices.iter().map(|device| namespace.ifindex(device)).collect();
+    pub(crate) fn start(namespace: &Namespace, devices: &[(&str, Hook)]) -> Self {
+        let ports: Vec<u32> = devices.iter().map(|(device, _)| namespace.ifindex(device)).collect();
+        let with_hooks = || ports.iter().copied().zip(devices.iter().map(|(_, hook)| *hook));
         let programs = load(&ports);
         namespace.within(|| {
-            for ifindex in &ports {
+            for (ifindex, _) in with_hooks().filter(|(_, hook)| *hook == Hook::Xdp) {
                 let value = ifindex.to_ne_bytes();
                 programs
                     .maps
                     .port_devices
-                    .update(&place(*ifindex).to_ne_bytes(), &value, MapFlags::ANY)
+                    .update(&place(ifindex).to_ne_bytes(), &value, MapFlags::ANY)
                     .unwrap();
             }
             let port =
-                |&ifindex: &u32| Port { ifindex, place: place(ifindex), takes_frames: hook == Hook::Xdp };
-            let list: Vec<Port> = ports.iter().map(port).collect();
+                |(ifindex, hook)| Port { ifindex, place: place(ifindex), takes_frames: hook == Hook::Xdp };
+            let list: Vec<Port> = with_hooks().map(port).collect();
             let routes = Routes::start(route_maps(&programs), &list, AnswerLimits::default()).unwrap();
             let follower =
                 routes.follow_in_background(|changes| assert!(changes.is_ok(), "{changes:?}")).unwrap();
-            let links = ports.iter().flat_map(|&ifindex| attach(&programs, ifindex, hook)).collect();
-            Self { _links: links, _routes: follower, _programs: programs }
+            let links = with_hooks().filter_map(|(ifindex, hook)| attach(&programs, ifindex, hook)).collect();
+            Self { _links: links, _routes: follower, programs }
         })
+    }
+}
+
+impl Plain {
+    /// Refuses everything with a reset or an ICMP error, neighbour discovery excepted, or forwards again.
+    pub(crate) fn refuse(&self, refuse: bool) {
+        let order = order(if refuse { Deed::Reject } else { Deed::Forward });
+        self.programs.maps.orders.update(&0u32.to_ne_bytes(), &order, MapFlags::ANY).unwrap();
     }
 }
 

@@ -187,3 +187,30 @@ fn ssh_logs_in_and_copies() {
         }
     }
 }
+
+/// Senders understand refusals at once. The client leaves checksums to be finished by the network card, and the firewall's
+/// side has none that would: an answer that kept the order to finish one would arrive damaged.
+#[test]
+fn refusals_are_understood_by_real_senders() {
+    for hook in HOOKS {
+        let crossing = Crossing::build(hook);
+        crossing.firewall.run("ethtool", &["-K", "toclient", "tx", "off"]);
+        for server in SERVER {
+            // The neighbours first, which are asked for by packets that the firewall would refuse.
+            until_it_works(&crossing, "ping", &["-n", "-c", "1", "-W", "5", server]);
+        }
+        crossing.running.refuse(true);
+        for server in SERVER {
+            let open = format!("exec 3<>/dev/tcp/{server}/8000");
+            let output = crossing.client.enter(|| attempt("timeout", &["20", "bash", "-c", &open]));
+            assert!(said(&output).contains("Connection refused"), "{hook:?} {server}: {}", said(&output));
+        }
+        for server in SERVER {
+            let at = format!("@{server}");
+            let output =
+                crossing.client.enter(|| attempt("dig", &["+tries=1", "+time=10", &at, "www.example.org"]));
+            let text = said(&output).to_lowercase();
+            assert!(text.contains("unreachable") || text.contains("permission"), "{hook:?} {server}: {text}");
+        }
+    }
+}

@@ -193,7 +193,7 @@ pub(crate) fn place(ifindex: u32) -> u32 {
     ifindex % 256
 }
 
-fn order(deed: Deed) -> Vec<u8> {
+pub(crate) fn order(deed: Deed) -> Vec<u8> {
     let (deed, error, mtu) = match deed {
         Deed::Forward => (0, 0, 0),
         Deed::Reset => (1, 0, 0),
