@@ -92,6 +92,13 @@ struct counts {
 	__u64 tallies[MAX_TALLIES];
 };
 
+/* As the places in policy::model::Action::NAMES. */
+enum action {
+	ACTION_ALLOW = 0,
+	ACTION_DENY = 1,
+	ACTION_REJECT = 2,
+};
+
 /* States of a flow. Those of TCP are the connection's as seen from between its ends. */
 enum flow_state {
 	FLOW_FREE = 0,
@@ -155,6 +162,141 @@ struct bucket {
 };
 
 _Static_assert(sizeof(struct bucket) == 64, "a cache line a bucket");
+
+/*
+ * A generation of the policy's tables is one array of pages; what is called "at" below is a place in it counted in words
+ * of 32 bits. crates/dataplane/src/layout.rs writes it, firewall/tables.h reads it, policy::Tables::look_up is what both
+ * must agree with.
+ */
+#define PAGE_WORDS 128
+#define TREE_LEVELS 8
+
+struct table_page {
+	__u32 words[PAGE_WORDS];
+};
+
+/* Tables of one address field: policy::tables::AddressTables. */
+struct address_tables {
+	__u32 roots;		/* at: 2^16 entries */
+	__u32 blocks;		/* at */
+	__u32 keys;		/* at: pairs of words, whole nodes of 16 words */
+	__u32 leaves;		/* at: three words each */
+	__u32 lows;		/* at: pairs of words */
+	__u32 low_classes;	/* at */
+	__u32 levels;
+	__u32 pad;
+	__u32 level_first[TREE_LEVELS];	/* in keys */
+	__u32 level_keys[TREE_LEVELS];
+};
+
+/* The first page. */
+struct table_header {
+	__u32 generation;
+	__u32 zones;
+	__u32 services;
+	__u32 is_vectors;	/* the method: 0 crossed tables, 1 bit vectors */
+	__u32 pairs;		/* at */
+	__u32 protocols;	/* at */
+	__u32 ports;		/* at */
+	__u32 pair_service;	/* at */
+	__u32 effects;		/* at: struct effect of each row */
+	__u32 defaults;		/* at: struct effect of each pair */
+	__u32 zones_v4;		/* at: struct zone_start_v4, in our own numbers of zones */
+	__u32 zones_v4_count;	/* 0: no zone has networks */
+	__u32 zones_v6;		/* at: struct zone_start_v6 */
+	__u32 zones_v6_count;
+	__u32 rows;
+	__u32 pad;
+	struct address_tables field[2];	/* source, destination */
+	/* crossed */
+	__u32 order[3];
+	__u32 first;		/* at */
+	__u32 first_columns;
+	__u32 last;		/* at */
+	__u32 last_columns;
+	/* vectors */
+	__u32 width;
+	__u32 summary_width;
+	__u32 chunks;		/* at: 16 words each */
+	__u32 chunk_blocks;	/* at: 16 words each */
+	__u32 vectors[3];	/* at */
+	__u32 summaries[3];	/* at: pairs of words */
+	__u8 zone_numbers[MAX_ZONES];	/* by our own number of a zone, which it keeps, its number in these tables; NO_ZONE */
+	__u32 more[PAGE_WORDS - 97];
+};
+
+_Static_assert(sizeof(struct table_header) == sizeof(struct table_page), "the header is the first page");
+
+/* What a rule, or a default, does. */
+struct effect {
+	__u32 action;		/* enum action */
+	__u32 slot;		/* its counter, or NO_SLOT */
+	__u32 limit;		/* its limit and 1, or 0 */
+	__u32 log;		/* bit 0: each flow as it opens, or packet that is refused; bit 1: each flow as it ends */
+};
+
+/* From this address on, the zones whose networks it is in; until the next. */
+struct zone_start_v4 {
+	__u32 address;		/* host order */
+	__u32 pad;
+	__u32 zones[2];		/* lower half first */
+};
+
+struct zone_start_v6 {
+	__u32 high[2];		/* of the address in host order, lower half first */
+	__u32 low[2];
+	__u32 zones[2];
+	__u32 pad[2];
+};
+
+/* What the policy's settings say, besides the tables: changed at any time. Timeouts in ticks. */
+struct settings {
+	__u32 timeouts[16];	/* by enum flow_state of TCP; see timeout_of() for the others */
+	__u32 udp_timeout;
+	__u32 icmp_timeout;
+	__u32 other_timeout;
+	__u32 doubted_timeout;
+	__u32 half_open_limit;
+	__u8 check_checksums;
+	__u8 check_tcp_flags;
+	__u8 check_land;
+	__u8 check_zones;
+	__u32 reverse_path;	/* 0 off, 1 loose, 2 strict */
+	__u32 generation;	/* of the tables in force; flows of another one are judged again */
+};
+
+/* The table's state that all cores share. */
+struct pool {
+	__u64 free_head __attribute__((aligned(64)));	/* uses << 32 | the first free record and 1 */
+	__u32 fresh __attribute__((aligned(64)));	/* records that were ever used */
+	__u32 hand;				/* where the search for a closed flow goes on when none is free */
+	__u32 half_open __attribute__((aligned(64)));
+	__u32 in_use;
+};
+
+/* Arguments and answer of the programs that user space runs: sweep, end_flow. */
+struct table_command {
+	__u32 first;		/* record */
+	__u32 count;		/* records to look at */
+	__u32 number;		/* end_flow: of the record; another one means it is another flow by now */
+	__u32 done;		/* answer: flows forgotten */
+};
+
+/* Arguments and answer of the program `judge`, which asks the tables about a packet that is not there. */
+struct judge_command {
+	__be32 source[4];
+	__be32 destination[4];
+	__u8 family;
+	__u8 from;
+	__u8 to;
+	__u8 protocol;
+	__be16 selector;
+	__u16 pad;
+	__u32 row;		/* answer: row and 1, or 0 for the default */
+	__u32 action;		/* answer */
+	__u32 generation;	/* answer; 0: there is no policy */
+	__u32 slot;		/* answer */
+};
 
 /* An interface of a zone; found by the lower bits of its number and those after it. Its place is its key in the DEVMAP. */
 struct port {

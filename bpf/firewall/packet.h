@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * A packet as the stages of the data plane know it: parse.h fills in what it finds in the headers, later stages add what
- * they decide. Offsets are from the frame's first byte and are checked again, against `end`, by whoever reads there: the
- * verifier forgets bounds of what was stored. Passing this structure to a function that is not inlined loses its pointers.
+ * they decide. Offsets are from the frame's first byte and are checked again by whoever reads there: the verifier forgets
+ * bounds of what was stored. There are no pointers in it, so it may be passed to functions that are verified by themselves.
  */
 #ifndef RAMPART_FIREWALL_PACKET_H
 #define RAMPART_FIREWALL_PACKET_H
@@ -34,8 +34,6 @@ enum hook {
 #define PACKET_SCALES 256	/* SYN with the window scale option */
 
 struct packet {
-	void *data;		/* first byte of the frame */
-	void *end;		/* behind the last byte that can be read directly */
 	__be32 source[4];	/* IPv4: the first word, the others 0 */
 	__be32 destination[4];
 	__be16 source_port;	/* ICMP queries: see struct flow */
@@ -72,22 +70,21 @@ struct packet {
 	__u32 generation;	/* of the policy that judged it */
 };
 
-/* As the places in policy::model::Action::NAMES. */
-enum action {
-	ACTION_ALLOW = 0,
-	ACTION_DENY = 1,
-	ACTION_REJECT = 2,
+/* What of a frame can be read directly. */
+struct frame {
+	void *data;
+	void *end;
 };
 
 /* `bytes` bytes at an offset of the frame, or null when they are not there. */
-static __always_inline void *bytes_at(const struct packet *p, __u32 offset, __u32 bytes)
+static __always_inline void *bytes_at(const struct frame *f, __u32 offset, __u32 bytes)
 {
 	void *at;
 
 	if (offset > MAX_HEADER_BYTES)
 		return 0;
-	at = p->data + offset;
-	return at + bytes > p->end ? 0 : at;
+	at = f->data + offset;
+	return at + bytes > f->end ? 0 : at;
 }
 
 #endif
