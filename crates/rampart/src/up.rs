@@ -7,8 +7,8 @@ use crate::daemon::run::{Happenings, until_down};
 use crate::daemon::{About, Daemon, Moment, Refused, server};
 use crate::failure::Failure;
 use crate::forwarding;
-use crate::kernel::Kernel;
-use crate::plane::{DataPlane, Hook};
+use crate::kernel::{self, Kernel};
+use crate::plane::{DataPlane, Hook, PlaneError};
 use policy::Policy;
 use std::path::Path;
 use std::sync::Arc;
@@ -23,8 +23,11 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
         .map_err(|error| Failure::Machine(format!("cannot tell the network namespace: {error}")))?;
     let log = Log::new(json, Box::new(std::io::stdout()));
     let lock = place.lock()?;
+    let machine = |error: PlaneError| Failure::Machine(error.to_string());
+    // Looked at before anything is changed: a mistyped name must not stop a router.
+    kernel::all_there(&policy).map_err(machine)?;
     stop_the_kernel(&policy, &log)?;
-    let plane = Kernel::load(&policy).map_err(|error| Failure::Machine(error.to_string()))?;
+    let plane = Kernel::load(&policy, &place.held).map_err(machine)?;
     stay(&place, lock, policy, &args.policy, Box::new(plane), args.hook, log)
 }
 

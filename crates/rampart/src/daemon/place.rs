@@ -28,6 +28,8 @@ pub(crate) struct Place {
     pub(crate) socket: PathBuf,
     /// The lock.
     pub(crate) lock: PathBuf,
+    /// Which interfaces are held.
+    pub(crate) held: PathBuf,
 }
 
 /// Why a place cannot be taken; complete, with what to do.
@@ -68,6 +70,7 @@ impl Place {
             namespace: namespace.to_owned(),
             socket: socket.map_or_else(|| folder.join(format!("{namespace}.sock")), Path::to_owned),
             lock: folder.join(format!("net-{inode}.lock")),
+            held: folder.join(format!("net-{inode}.held")),
         }
     }
 

@@ -1,13 +1,18 @@
 //! The data plane in the kernel, as the daemon wants it: names for numbers, and the life of interfaces. Decides nothing about
 //! packets.
 
+mod follow;
+mod record;
+
 use crate::api::{Counter, Drop, HookName, Occupancy, Session, protocol_name};
 use crate::forwarding;
 use crate::plane::{Attached, DataPlane, Hook, PlaneError, SessionKey};
 use dataplane::{DataplaneError, Firewall, Reason, State, Tally};
+use follow::Following;
 use nix::net::if_::if_nametoindex;
 use policy::settings::{Settings, Timeouts};
 use policy::{Policy, Tables};
+use record::Record;
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
@@ -18,8 +23,12 @@ const RULES_AT_LEAST: u32 = 131_072;
 /// The data plane with what the daemon is told in words.
 pub(crate) struct Kernel {
     firewall: Firewall,
+    following: Following,
     settings: Settings,
     held: Vec<Held>,
+    record: Record,
+    /// What a killed firewall held, and nobody has taken yet.
+    left: Vec<String>,
 }
 
 /// An interface as it was when it was taken.
@@ -32,15 +41,45 @@ struct Held {
 }
 
 impl Kernel {
-    /// Loads the programs, with room for a policy twice as long.
+    /// Loads the programs, with room for a policy twice as long. `record` is the file in which interfaces are noted.
     ///
     /// # Errors
     /// When the kernel does not take them.
-    pub(crate) fn load(policy: &Policy) -> Result<Self, PlaneError> {
+    pub(crate) fn load(policy: &Policy, record: &Path) -> Result<Self, PlaneError> {
+        let record = Record::at(record);
+        let left = record.read().map_err(|error| noting(&error))?;
         let rules = (policy.rules.len() as u32).saturating_mul(2).clamp(RULES_AT_LEAST, 1 << 20);
         let sizes = dataplane::Settings { flows: policy.settings.flows, rules };
         let firewall = Firewall::load(&sizes)?;
-        Ok(Self { firewall, settings: policy.settings.clone(), held: Vec::new() })
+        let following = Following::start(firewall.route_maps()?, &[])?;
+        Ok(Self { firewall, following, settings: policy.settings.clone(), held: Vec::new(), record, left })
+    }
+
+    /// Takes the programs of a killed firewall off the interfaces that nobody took since.
+    fn take_off_what_was_left(&mut self) -> Result<(), PlaneError> {
+        for interface in std::mem::take(&mut self.left) {
+            let held = self.held.iter().any(|held| held.interface == interface);
+            if !held && if_nametoindex(interface.as_str()).is_ok() {
+                // Ours take the place of those that are there, and go then; of a zone that no policy knows nothing passes.
+                for hook in [dataplane::Hook::Xdp, dataplane::Hook::Tc] {
+                    self.firewall.attach(&interface, "", hook)?;
+                    self.firewall.detach(&interface)?;
+                }
+            }
+        }
+        self.note(None)
+    }
+
+    /// Writes down what is held, and what is about to be.
+    fn note(&self, more: Option<&str>) -> Result<(), PlaneError> {
+        let held = self.held.iter().map(|held| held.interface.as_str());
+        let left = self.left.iter().map(String::as_str);
+        self.record.write(held.chain(left).chain(more)).map_err(|error| noting(&error))
+    }
+
+    fn followed(&self) {
+        let indices: Vec<u32> = self.held.iter().map(|held| held.index).collect();
+        self.following.set_interfaces(&indices);
     }
 
     fn take(&mut self, zone: &str, interface: &str, hook: Hook) -> Result<Attached, PlaneError> {
@@ -50,6 +89,7 @@ impl Kernel {
             Hook::Auto | Hook::Xdp => dataplane::Hook::Xdp,
             Hook::Tc => dataplane::Hook::Tc,
         };
+        self.note(Some(interface))?;
         let attached = self.firewall.attach(interface, zone, wanted)?;
         self.held.push(Held {
             interface: interface.to_owned(),
@@ -57,6 +97,7 @@ impl Kernel {
             hook,
             index,
         });
+        self.followed();
         let hook = match attached.hook {
             dataplane::Hook::Xdp => HookName::Xdp,
             dataplane::Hook::Tc => HookName::Tc,
@@ -89,6 +130,7 @@ impl DataPlane for Kernel {
     fn apply(&mut self, tables: &Tables, policy: &Policy) -> Result<u64, PlaneError> {
         let generation = self.firewall.apply(tables, policy)?;
         self.settings = policy.settings.clone();
+        self.take_off_what_was_left()?;
         Ok(generation.0.into())
     }
 
@@ -99,7 +141,8 @@ impl DataPlane for Kernel {
     fn detach(&mut self, interface: &str) -> Result<(), PlaneError> {
         self.firewall.detach(interface)?;
         self.held.retain(|held| held.interface != interface);
-        Ok(())
+        self.followed();
+        self.note(None)
     }
 
     fn rule_hits(&mut self, policy: &Policy) -> Result<HashMap<String, u64>, PlaneError> {
@@ -158,6 +201,7 @@ impl DataPlane for Kernel {
 
     fn tend(&mut self) -> Result<Vec<String>, PlaneError> {
         let mut found: Vec<String> = (0..self.held.len()).filter_map(|at| self.tend_to(at)).collect();
+        found.extend(self.following.trouble());
         let on = forwarding::opened(Path::new(forwarding::SETTINGS))
             .map_err(|e| PlaneError::Machine(e.to_string()))?;
         found.extend(on.into_iter().map(|switch| {
@@ -211,6 +255,21 @@ fn is_virtual(interface: &str) -> bool {
     !Path::new("/sys/class/net").join(interface).join("device").exists()
 }
 
+/// The first interface of a policy that is not there.
+///
+/// # Errors
+/// What is told about it.
+pub(crate) fn all_there(policy: &Policy) -> Result<(), PlaneError> {
+    for zone in &policy.zones {
+        for interface in &zone.interfaces {
+            if if_nametoindex(interface.as_str()).is_err() {
+                return Err(PlaneError::Machine(format!("zone `{}`: {}", zone.name, missing(interface))));
+            }
+        }
+    }
+    Ok(())
+}
+
 fn missing(interface: &str) -> PlaneError {
     let there: Vec<String> = nix::net::if_::if_nameindex()
         .map(|all| all.iter().filter_map(|it| it.name().to_str().ok().map(str::to_owned)).collect())
@@ -219,6 +278,10 @@ fn missing(interface: &str) -> PlaneError {
         "there is no interface `{interface}` in this network namespace; there are: {}",
         there.join(", ")
     ))
+}
+
+fn noting(error: &std::io::Error) -> PlaneError {
+    PlaneError::Machine(format!("cannot note which interfaces are held: {error}"))
 }
 
 /// Since the machine was started, as the data plane's clock goes.
