@@ -3,7 +3,7 @@
 use crate::namespace::Namespace;
 use crate::rows_program::{Deed, Hook, order, place};
 use crate::rows_skeleton::{ForwardRowsSkel, ForwardRowsSkelBuilder};
-use dataplane::routes::{AnswerLimits, Follower, Port, RouteMaps, Routes};
+use dataplane::routes::{AnswerLimits, Follower, RouteMaps, Routes};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, OpenObject, TC_INGRESS, TcHookBuilder};
 use std::mem::MaybeUninit;
@@ -26,6 +26,16 @@ pub(crate) fn load(ports: &[u32]) -> ForwardRowsSkel<'static> {
         port.zone = zone;
     }
     open.load().unwrap()
+}
+
+/// Writes `struct forwarding` with nothing in it but whose devices take frames from XDP.
+fn take_frames(programs: &ForwardRowsSkel<'static>, ports: impl Iterator<Item = u32>) {
+    let mut words = [0u32; 15];
+    for ifindex in ports {
+        words[7 + place(ifindex) as usize / 32] |= 1 << (place(ifindex) % 32);
+    }
+    let value: Vec<u8> = words.into_iter().flat_map(u32::to_ne_bytes).collect();
+    programs.maps.forwarding.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY).unwrap();
 }
 
 pub(crate) fn route_maps(programs: &ForwardRowsSkel<'static>) -> RouteMaps {
@@ -51,10 +61,11 @@ impl Plain {
                     .update(&place(ifindex).to_ne_bytes(), &value, MapFlags::ANY)
                     .unwrap();
             }
-            let port =
-                |(ifindex, hook)| Port { ifindex, place: place(ifindex), takes_frames: hook == Hook::Xdp };
-            let list: Vec<Port> = with_hooks().map(port).collect();
-            let routes = Routes::start(route_maps(&programs), &list, AnswerLimits::default()).unwrap();
+            take_frames(
+                &programs,
+                with_hooks().filter(|(_, hook)| *hook == Hook::Xdp).map(|(ifindex, _)| ifindex),
+            );
+            let routes = Routes::start(route_maps(&programs), &ports, AnswerLimits::default()).unwrap();
             let follower =
                 routes.follow_in_background(|changes| assert!(changes.is_ok(), "{changes:?}")).unwrap();
             let links = with_hooks().filter_map(|(ifindex, hook)| attach(&programs, ifindex, hook)).collect();

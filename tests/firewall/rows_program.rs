@@ -12,7 +12,7 @@ use crate::namespace::Namespace;
 use crate::packet_text::{FIREWALL, SENDER};
 use crate::plain::{load, route_maps};
 use crate::rows_skeleton::ForwardRowsSkel;
-use dataplane::routes::{AnswerLimits, Port, Routes};
+use dataplane::routes::{AnswerLimits, Routes};
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 use std::net::IpAddr;
 
@@ -115,9 +115,9 @@ impl Rows {
     /// Lets [`Routes`] write what [`Self::load`] wrote by hand, in the namespace.
     pub(crate) fn start_routes(&self) -> Routes {
         let maps = route_maps(&self.programs);
-        let port = Port { ifindex: self.out, place: place(self.out), takes_frames: self.frames_to_out };
+        self.forwarding(0, [0; 2], [0; 2]);
         let limits = AnswerLimits { resets_per_second: 0, errors_per_second: 0 };
-        self.namespace.within(|| Routes::start(maps, &[port], limits).unwrap())
+        self.namespace.within(|| Routes::start(maps, &[self.out], limits).unwrap())
     }
 
     fn map_handle(&self, name: &str) -> libbpf_rs::MapHandle {

@@ -9,12 +9,14 @@
 //! without which the kernel answers no question about routes; it is put back when [`Routes`] is dropped.
 
 mod follower;
-mod layout;
 mod netlink;
+mod own;
 
+use crate::forwarding::{self, ANSWER_BURST, ANSWER_INTERVAL, MARK, WORDS, local_key};
 pub use follower::Follower;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use netlink::{Events, NeighbourNews, News, Queries};
+use own::Own;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -64,17 +66,6 @@ pub struct RouteMaps {
     pub own_addresses: MapHandle,
 }
 
-/// An interface of a zone.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Port {
-    /// Its number in this network namespace.
-    pub ifindex: u32,
-    /// Its place in `ports` of `bpf/firewall/ports.h`, below 256.
-    pub place: u32,
-    /// Whether XDP can send through it: it is in `port_devices`. Otherwise frames from XDP take the way of the kernel.
-    pub takes_frames: bool,
-}
-
 /// How many answers a core may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnswerLimits {
@@ -88,6 +79,17 @@ impl Default for AnswerLimits {
     /// Resets cost less than the segments they stop; for errors the same as Linux's `icmp_msgs_per_sec`.
     fn default() -> Self {
         Self { resets_per_second: 10_000, errors_per_second: 1_000 }
+    }
+}
+
+/// An idle core has saved up answers for so long.
+const BURST_NS: u32 = 100_000_000;
+
+impl AnswerLimits {
+    /// Nanoseconds of a core's time that each answer uses up: resets, errors.
+    fn intervals(self) -> [u32; 2] {
+        let interval = |per_second: u32| 1_000_000_000_u32.checked_div(per_second).unwrap_or(0);
+        [self.resets_per_second, self.errors_per_second].map(interval)
     }
 }
 
@@ -108,12 +110,9 @@ pub struct Routes {
     maps: RouteMaps,
     events: Events,
     queries: Queries,
-    ports: Vec<Port>,
-    limits: AnswerLimits,
-    mark: [u8; 8],
-    generation: u32,
+    interfaces: Vec<u32>,
     local: BTreeSet<IpAddr>,
-    own: BTreeMap<u32, layout::Own>,
+    own: BTreeMap<u32, Own>,
     /// The Ethernet addresses of neighbours that may be used.
     neighbours: HashMap<(u32, IpAddr), Vec<u8>>,
     _lookups: [Setting; 2],
@@ -121,40 +120,39 @@ pub struct Routes {
 
 impl Routes {
     /// Fills the maps and begins to listen, in the calling thread's network namespace. To be called before the programs
-    /// are attached.
+    /// are attached. `interfaces` are the numbers of those that belong to zones: neighbours elsewhere are the kernel's business.
     ///
     /// # Errors
     /// Not root, or what the kernel refuses.
-    pub fn start(maps: RouteMaps, ports: &[Port], limits: AnswerLimits) -> Result<Self, RoutesError> {
+    pub fn start(maps: RouteMaps, interfaces: &[u32], limits: AnswerLimits) -> Result<Self, RoutesError> {
         let lookups = [
             Setting::turn_on("/proc/sys/net/ipv4/conf/lo/forwarding")?,
             Setting::turn_on("/proc/sys/net/ipv6/conf/lo/forwarding")?,
         ];
+        let mark = random_mark()?;
         let mut routes = Self {
             maps,
             // Before the first question, so that no change falls between.
             events: Events::open()?,
             queries: Queries::open()?,
-            ports: ports.to_vec(),
-            limits,
-            mark: random_mark()?,
-            generation: 0,
+            interfaces: interfaces.to_vec(),
             local: BTreeSet::new(),
             own: BTreeMap::new(),
             neighbours: HashMap::new(),
             _lookups: lookups,
         };
+        routes.change(|words| {
+            words[MARK..MARK + 2].copy_from_slice(&mark);
+            words[ANSWER_INTERVAL..ANSWER_INTERVAL + 2].copy_from_slice(&limits.intervals());
+            words[ANSWER_BURST..ANSWER_BURST + 2].copy_from_slice(&[BURST_NS; 2]);
+        })?;
         routes.learn_everything()?;
         Ok(routes)
     }
 
-    /// Other ports from now on.
-    ///
-    /// # Errors
-    /// As the maps refuse.
-    pub fn set_ports(&mut self, ports: &[Port]) -> Result<(), RoutesError> {
-        self.ports = ports.to_vec();
-        self.forget_routes()
+    /// Other interfaces belong to zones from now on.
+    pub fn set_interfaces(&mut self, interfaces: &[u32]) {
+        self.interfaces = interfaces.to_vec();
     }
 
     /// Reads what the kernel has announced and brings the maps up to date. Does not wait: poll [`AsFd`] for input.
@@ -174,12 +172,13 @@ impl Routes {
     ///
     /// # Errors
     /// As the map refuses.
-    pub fn forget_routes(&mut self) -> Result<(), RoutesError> {
-        // 0 is what entries that were never written carry.
-        self.generation = self.generation.checked_add(1).unwrap_or(1);
-        let value = layout::forwarding(self.generation, self.mark, self.limits, &self.ports);
-        let written = self.maps.forwarding.update(&0u32.to_ne_bytes(), &value, MapFlags::ANY);
-        written.map_err(|source| RoutesError::Map { map: "forwarding", source })
+    pub fn forget_routes(&self) -> Result<(), RoutesError> {
+        self.change(|_| {})
+    }
+
+    fn change(&self, words: impl FnOnce(&mut [u32; WORDS])) -> Result<(), RoutesError> {
+        let changed = forwarding::change(&self.maps.forwarding, words);
+        changed.map_err(|source| RoutesError::Map { map: "forwarding", source })
     }
 
     fn take(&mut self, news: &News) -> Result<Changes, RoutesError> {
@@ -190,7 +189,7 @@ impl Routes {
         let mut changes = Changes { routes: news.routes, addresses: news.addresses, asked_again: 0 };
         for neighbour in &news.neighbours {
             changes.routes |= self.note(neighbour);
-            if neighbour.is_doubted && self.ports.iter().any(|port| port.ifindex == neighbour.ifindex) {
+            if neighbour.is_doubted && self.interfaces.contains(&neighbour.ifindex) {
                 self.queries.use_neighbour(neighbour)?;
                 changes.asked_again += 1;
             }
@@ -226,7 +225,7 @@ impl Routes {
     fn learn_addresses(&mut self) -> Result<(), RoutesError> {
         let local = self.queries.local_addresses()?;
         let keys = |of: &BTreeSet<IpAddr>, but: &BTreeSet<IpAddr>| -> Vec<_> {
-            of.difference(but).map(|address| layout::address(*address)).collect()
+            of.difference(but).map(|address| local_key(*address)).collect()
         };
         let value = 1u32.to_ne_bytes();
         replace(
@@ -236,10 +235,10 @@ impl Routes {
             keys(&local, &self.local).into_iter().map(|key| (key, value)),
         )?;
         self.local = local;
-        let own = layout::own_addresses(&self.queries.addresses()?);
+        let own = own::own_addresses(&self.queries.addresses()?);
         let gone: Vec<_> =
             self.own.keys().filter(|i| !own.contains_key(i)).map(|i| i.to_ne_bytes()).collect();
-        let now = own.iter().map(|(ifindex, own)| (ifindex.to_ne_bytes(), layout::own(*own)));
+        let now = own.iter().map(|(ifindex, own)| (ifindex.to_ne_bytes(), own::own(*own)));
         replace(&self.maps.own_addresses, "own_addresses", &gone, now)?;
         self.own = own;
         Ok(())
@@ -267,14 +266,16 @@ fn replace<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     gone.iter().try_for_each(|key| map.delete(key.as_ref())).map_err(failed)
 }
 
-/// Eight bytes that begin an Ethernet header: a destination that is no group and was made here, and a part of the source.
-fn random_mark() -> Result<[u8; 8], RoutesError> {
+/// Eight bytes that begin an Ethernet header, as words: a destination that is no group and was made here, and a part of the
+/// source.
+fn random_mark() -> Result<[u32; 2], RoutesError> {
     let mut mark = [0; 8];
     File::open("/dev/urandom")
         .and_then(|mut file| file.read_exact(&mut mark))
         .map_err(RoutesError::Random)?;
     mark[0] = mark[0] & 0xfc | 0x02;
-    Ok(mark)
+    let word = |at: usize| u32::from_ne_bytes([mark[at], mark[at + 1], mark[at + 2], mark[at + 3]]);
+    Ok([word(0), word(4)])
 }
 
 /// A switch of the kernel that was off and is put back. The open file belongs to the network namespace that it was opened in.

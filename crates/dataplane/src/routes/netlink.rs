@@ -1,7 +1,7 @@
 //! Questions to the kernel and announcements from it, by netlink (rtnetlink(7)), as far as forwarding needs them.
 
 use super::RoutesError;
-use super::layout::Listed;
+use super::own::Listed;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::neighbour::{

@@ -41,8 +41,10 @@ impl Following {
         let followed = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("routes".to_owned()).spawn(move || {
             loop {
-                let mut wanted =
-                    [PollFd::new(stopped.as_fd(), PollFlags::POLLIN), PollFd::new(news.as_fd(), PollFlags::POLLIN)];
+                let mut wanted = [
+                    PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
+                    PollFd::new(news.as_fd(), PollFlags::POLLIN),
+                ];
                 // Interrupted by a signal is as good as an announcement: reading finds out.
                 let _ = poll(&mut wanted, PollTimeout::NONE);
                 // The other end of the pipe is closed when the follower is dropped.

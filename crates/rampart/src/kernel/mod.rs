@@ -91,12 +91,7 @@ impl Kernel {
         };
         self.note(Some(interface))?;
         let attached = self.firewall.attach(interface, zone, wanted)?;
-        self.held.push(Held {
-            interface: interface.to_owned(),
-            zone: zone.to_owned(),
-            hook,
-            index,
-        });
+        self.held.push(Held { interface: interface.to_owned(), zone: zone.to_owned(), hook, index });
         self.followed();
         let hook = match attached.hook {
             dataplane::Hook::Xdp => HookName::Xdp,

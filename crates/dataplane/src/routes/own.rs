@@ -1,48 +1,8 @@
-//! Values of the maps that `bpf/abi/forward.h` defines, and which of its addresses the firewall answers with. Pure.
+//! With which of its addresses the firewall answers on an interface. Pure.
 
-use super::{AnswerLimits, Port};
 use netlink_packet_route::address::AddressScope;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-const PORT_WORDS: usize = 8;
-/// An idle core has saved up answers for so long.
-const BURST_NS: u32 = 100_000_000;
-
-/// `struct forwarding`.
-pub(super) fn forwarding(generation: u32, mark: [u8; 8], limits: AnswerLimits, ports: &[Port]) -> [u8; 60] {
-    let mut takes = [0u32; PORT_WORDS];
-    for port in ports.iter().filter(|port| port.takes_frames) {
-        takes[port.place as usize / 32 % PORT_WORDS] |= 1 << (port.place % 32);
-    }
-    let interval = |per_second: u32| 1_000_000_000_u32.checked_div(per_second).unwrap_or(0);
-    let intervals = [limits.resets_per_second, limits.errors_per_second].map(interval);
-    let words = intervals.into_iter().chain([BURST_NS; 2]).chain(takes);
-    let mut value = [0; 60];
-    value[..4].copy_from_slice(&generation.to_ne_bytes());
-    value[4..12].copy_from_slice(&mark);
-    for (place, word) in value[12..].chunks_exact_mut(4).zip(words) {
-        place.copy_from_slice(&word.to_ne_bytes());
-    }
-    value
-}
-
-/// `struct address`.
-pub(super) fn address(address: IpAddr) -> [u8; 24] {
-    let mut key = [0; 24];
-    let version: u32 = match address {
-        IpAddr::V4(a) => {
-            key[..4].copy_from_slice(&a.octets());
-            4
-        }
-        IpAddr::V6(a) => {
-            key[..16].copy_from_slice(&a.octets());
-            6
-        }
-    };
-    key[16..20].copy_from_slice(&version.to_ne_bytes());
-    key
-}
 
 /// Whom ICMP errors come from on an interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -94,22 +54,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forwarding_is_laid_out_as_in_c() {
-        let limits = AnswerLimits { resets_per_second: 1_000_000, errors_per_second: 0 };
-        let port = |place, takes_frames| Port { ifindex: 1, place, takes_frames };
-        let value = forwarding(
-            7,
-            [2, 1, 2, 3, 4, 5, 6, 7],
-            limits,
-            &[port(0, true), port(33, true), port(34, false)],
-        );
-        let word = |i: usize| u32::from_ne_bytes(value[4 * i..4 * i + 4].try_into().unwrap());
-        assert_eq!((word(0), &value[4..12]), (7, &[2, 1, 2, 3, 4, 5, 6, 7][..]));
-        assert_eq!([word(3), word(4), word(5), word(6)], [1_000, 0, BURST_NS, BURST_NS]);
-        assert_eq!([word(7), word(8), word(9)], [1, 2, 0]);
-    }
-
-    #[test]
     fn an_interface_answers_with_its_own_address_or_the_next_best() {
         let listed = |ifindex, address: &str, scope, is_unfit| Listed {
             ifindex,
@@ -139,11 +83,5 @@ mod tests {
         let without_v6 = own_addresses(&all[..6]);
         assert_eq!(without_v6[&3].v6, "fe80::3".parse().ok());
         assert_eq!(own_addresses(&all[..2])[&1], Own::default());
-    }
-
-    #[test]
-    fn addresses_of_both_versions_are_different_keys() {
-        assert_eq!(address("1.2.3.4".parse().unwrap())[..5], [1, 2, 3, 4, 0]);
-        assert_ne!(address("1.2.3.4".parse().unwrap()), address("102:304::".parse().unwrap()));
     }
 }
