@@ -1,7 +1,8 @@
 //! `rampart check`: errors and warnings of a policy.
 
+use crate::api::Problem;
 use crate::cli::CheckArgs;
-use crate::failure::{Failure, problem_json};
+use crate::failure::Failure;
 use policy::tables::Tables;
 use policy::{Policy, Warning};
 use serde_json::{Value, json};
@@ -48,7 +49,7 @@ fn print(policy: &Policy, warnings: &[Warning]) {
 }
 
 fn warning_json(warning: &Warning) -> Value {
-    let mut value = problem_json(&warning.problem);
+    let mut value = json!(Problem::from(&warning.problem));
     value["kind"] = json!(warning.kind.name());
     value["rule"] = json!(warning.rule);
     value["by"] = json!(warning.by);

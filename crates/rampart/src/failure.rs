@@ -1,50 +1,84 @@
-//! How a command ends when it does not end well: always with exit status 2, and with all that is wrong.
+//! How a command ends when it does not end well. Each kind is one exit status.
 
-use policy::{Problem, Problems};
+use crate::api::{Problem, Refusal};
+use policy::Problems;
 use serde_json::{Value, json};
 use std::fmt;
+use std::process::ExitCode;
 
 /// A reason not to end well.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The command or a file is wrong. The text is complete.
+    /// The command or a file is wrong: 2. The text is complete.
     Wrong(String),
-    /// The policy has errors.
+    /// The policy has errors: 2.
     Problems(Box<Problems>),
+    /// The firewall refused: 2 when what was asked is wrong, 3 when it is the machine.
+    Refused {
+        /// Whether it is the machine.
+        machine: bool,
+        /// What it said.
+        refusal: Box<Refusal>,
+    },
+    /// This machine cannot, or no firewall runs here: 3. The text is complete.
+    Machine(String),
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Wrong(text) => write!(f, "rampart: {text}"),
+            Failure::Wrong(text) | Failure::Machine(text) => write!(f, "rampart: {text}"),
             Failure::Problems(problems) => {
                 writeln!(f, "{problems}")?;
-                let count = problems.list().len();
-                write!(f, "{count} error{}", if count == 1 { "" } else { "s" })
+                write_count(f, problems.list().len())
+            }
+            Failure::Refused { refusal, .. } if refusal.problems.is_empty() => {
+                write!(f, "rampart: {}", refusal.error)
+            }
+            Failure::Refused { refusal, .. } => {
+                for problem in &refusal.problems {
+                    let Problem { file, line, column, message, .. } = problem;
+                    writeln!(f, "{file}:{line}:{column}: {message}")?;
+                    if let Some(help) = &problem.help {
+                        writeln!(f, "  {help}")?;
+                    }
+                }
+                write_count(f, refusal.problems.len())
             }
         }
     }
+}
+
+fn write_count(f: &mut fmt::Formatter<'_>, count: usize) -> fmt::Result {
+    write!(f, "{count} error{}", if count == 1 { "" } else { "s" })
 }
 
 impl Failure {
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(self.status())
+    }
+
+    /// The exit status.
+    pub(crate) fn status(&self) -> u8 {
+        match self {
+            Failure::Wrong(_) | Failure::Problems(_) | Failure::Refused { machine: false, .. } => 2,
+            Failure::Machine(_) | Failure::Refused { machine: true, .. } => 3,
+        }
+    }
+
     pub(crate) fn json(&self) -> Value {
         match self {
-            Failure::Wrong(text) => json!({ "ok": false, "error": text }),
+            Failure::Wrong(text) | Failure::Machine(text) => json!({ "ok": false, "error": text }),
             Failure::Problems(problems) => {
-                let errors: Vec<Value> = problems.list().iter().map(problem_json).collect();
+                let errors: Vec<Problem> = problems.list().iter().map(Problem::from).collect();
                 json!({ "ok": false, "errors": errors, "warnings": [] })
+            }
+            Failure::Refused { refusal, .. } if refusal.problems.is_empty() => {
+                json!({ "ok": false, "error": refusal.error })
+            }
+            Failure::Refused { refusal, .. } => {
+                json!({ "ok": false, "errors": refusal.problems, "warnings": [] })
             }
         }
     }
-}
-
-/// A problem with its place.
-pub(crate) fn problem_json(problem: &Problem) -> Value {
-    json!({
-        "file": problem.file,
-        "line": problem.line,
-        "column": problem.column,
-        "message": problem.message,
-        "help": problem.help,
-    })
 }

@@ -1,29 +1,35 @@
-//! The command line of the firewall: reads files and the clock, calls the libraries, prints. No logic of its own.
+//! The command line of the firewall and its daemon: reads files and the clock, calls the libraries, prints. Decides nothing
+//! about packets.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line prints")]
 
+mod api;
+mod ask;
 mod check;
 mod cli;
+mod client;
+mod daemon;
 mod explain;
 mod failure;
+mod forwarding;
+mod http;
+mod kernel;
+#[cfg(test)]
+mod memory;
+mod plane;
+mod table;
+mod up;
 
 use clap::{CommandFactory, Parser};
 use cli::{Cli, Command};
 use failure::Failure;
 use policy::Policy;
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let done = match &cli.command {
-        Command::Check(args) => check::run(args, cli.json),
-        Command::Explain(args) => explain::run(args, cli.json),
-        Command::Completion { shell } => {
-            clap_complete::generate(*shell, &mut Cli::command(), "rampart", &mut std::io::stdout());
-            Ok(ExitCode::SUCCESS)
-        }
-    };
-    match done {
+    match run(&cli) {
         Ok(status) => status,
         Err(failure) => {
             if cli.json {
@@ -31,13 +37,46 @@ fn main() -> ExitCode {
             } else {
                 eprintln!("{failure}");
             }
-            ExitCode::from(2)
+            failure.exit_code()
         }
     }
 }
 
+fn run(cli: &Cli) -> Result<ExitCode, Failure> {
+    let json = cli.json;
+    let text = match &cli.command {
+        Command::Check(args) => return check::run(args, json),
+        Command::Explain(args) => return explain::run(args, json),
+        Command::Up(args) => return up::run(args, json).map(|()| ExitCode::SUCCESS),
+        Command::Top(args) => {
+            return ask::top::top(args, json, &mut std::io::stdout()).map(|()| ExitCode::SUCCESS);
+        }
+        Command::Apply(args) => ask::apply(args, json)?,
+        Command::Confirm(args) => ask::confirm(args, json)?,
+        Command::Status(args) => ask::status(args, json)?,
+        Command::Rules(args) => ask::rules(args, json)?,
+        Command::Sessions(args) => ask::sessions(args, json)?,
+        Command::Drops(args) => ask::drops(args, json)?,
+        Command::Down(args) => ask::down(args, json)?,
+        Command::Openapi => format!("{:#}\n", api::description()),
+        Command::Completion { shell } => {
+            clap_complete::generate(*shell, &mut Cli::command(), "rampart", &mut std::io::stdout());
+            String::new()
+        }
+    };
+    // A reader that went away is no fault of ours.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Reads and checks a policy's file.
 fn read_policy(path: &Path) -> Result<Policy, Failure> {
+    let (name, text) = read_text(path)?;
+    Policy::parse(&name, &text).map_err(|problems| Failure::Problems(Box::new(problems)))
+}
+
+/// Reads a policy's file: how messages call it, and what it says.
+fn read_text(path: &Path) -> Result<(String, String), Failure> {
     let name = path.display().to_string();
     let bytes =
         std::fs::read(path).map_err(|error| Failure::Wrong(format!("cannot read {name}: {error}")))?;
@@ -46,5 +85,5 @@ fn read_policy(path: &Path) -> Result<Policy, Failure> {
             error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|b| **b == b'\n').count() + 1;
         Failure::Wrong(format!("{name}:{line}: not UTF-8 text: save the file as UTF-8"))
     })?;
-    Policy::parse(&name, &text).map_err(|problems| Failure::Problems(Box::new(problems)))
+    Ok((name, text))
 }

@@ -296,9 +296,62 @@ fn explain_tells_what_is_wrong_with_the_question() {
 
 #[test]
 fn help_shows_examples_and_completions_are_there() {
-    for args in [&["--help"][..], &["check", "--help"], &["explain", "--help"]] {
-        let run = rampart(args);
-        assert!(run.status == 0 && run.out.contains("Examples:"), "{args:?}");
+    let commands = [
+        "check", "explain", "up", "apply", "confirm", "status", "rules", "sessions", "drops", "top", "down",
+        "openapi",
+    ];
+    for command in commands {
+        let run = rampart(&[command, "--help"]);
+        assert!(
+            run.status == 0 && run.out.contains(&format!("Examples:\n  rampart {command}")),
+            "{command}: {}",
+            run.out
+        );
+        assert!(rampart(&["--help"]).out.contains(&format!("\n  {command} ")), "{command}");
     }
+    assert!(rampart(&["--help"]).out.contains("Examples:"));
     assert!(rampart(&["completion", "bash"]).out.contains("_rampart"));
+}
+
+#[test]
+fn commands_without_a_firewall_say_so_with_status_3() {
+    for command in ["status", "rules", "sessions", "drops", "top", "confirm", "down"] {
+        let run = rampart(&[command, "--socket", "/nonexistent/x.sock"]);
+        assert_eq!((run.status, run.out.as_str()), (3, ""), "{command}");
+        let expected = "rampart: no firewall runs here (there is no /nonexistent/x.sock): `rampart up POLICY` starts one";
+        assert_eq!(run.err.trim_end(), expected, "{command}");
+        let run = rampart(&[command, "--json", "--socket", "/nonexistent/x.sock"]);
+        let json: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+        assert_eq!((run.status, &json["ok"]), (3, &false.into()), "{command}");
+    }
+}
+
+#[test]
+fn arguments_that_make_no_sense_are_refused() {
+    let home = example("home.toml");
+    for (args, expected) in [
+        (vec!["apply", &home, "--confirm", "0"], "0 is not in 1..=86400"),
+        (vec!["top", "--interval", "0"], "seconds from 0.1 to 3600"),
+        (vec!["up", &home, "--hook", "dpdk"], "possible values: auto, xdp, tc"),
+        (vec!["sessions", "dport"], "`dport` is no filter: write KEY=VALUE"),
+        (vec!["sessions", "--kill"], "--kill without a filter ends every session"),
+    ] {
+        let run = rampart(&args);
+        assert!(run.status == 2 && run.err.contains(expected), "{args:?}: {}", run.err);
+    }
+}
+
+#[test]
+fn up_tells_errors_of_the_policy_before_anything_else() {
+    let file = Scratch::new("up.toml", SHADOWED.replace("\"http\"", "\"htpp\"").as_bytes());
+    let run = rampart(&["up", &file.path()]);
+    assert_eq!((run.status, run.out.as_str()), (2, ""));
+    assert!(run.err.contains(&format!("{}:13:11: there is no service `htpp`", file.path())), "{}", run.err);
+}
+
+#[test]
+fn the_description_of_the_socket_is_printed() {
+    let run = rampart(&["openapi"]);
+    let json: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!((run.status, &json["openapi"]), (0, &"3.1.0".into()));
 }

@@ -1,0 +1,255 @@
+//! The operations of the socket, once, for the server that answers them and for the OpenAPI description of them.
+
+use super::filter::KEYS;
+use super::{
+    Applied, Confirmed, Down, Drops, Killed, NewPolicy, Refusal, Rules, SESSIONS_TOLD, Sessions, Status,
+};
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::{JsonSchema, Schema};
+use serde_json::{Map, Value, json};
+
+/// What can be asked of the daemon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operation {
+    /// How it stands.
+    Status,
+    /// The rules with their counters.
+    Rules,
+    /// Sessions that pass a filter.
+    Sessions,
+    /// End the sessions that pass a filter.
+    KillSessions,
+    /// Packets that did not pass, by reason.
+    Drops,
+    /// Put a policy in force.
+    Apply,
+    /// Keep a policy that waits for it.
+    Confirm,
+    /// Take the firewall down.
+    Down,
+}
+
+/// How an operation is asked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Route {
+    /// The method.
+    pub(crate) method: &'static str,
+    /// The path.
+    pub(crate) path: &'static str,
+    /// The operation.
+    pub(crate) operation: Operation,
+    summary: &'static str,
+    answer: fn(&mut SchemaGenerator) -> Schema,
+    refusals: &'static [(u16, &'static str)],
+}
+
+const WRONG_FILTER: (u16, &str) = (400, "A filter is wrong.");
+const MACHINE: (u16, &str) = (500, "The kernel did not do what it was asked.");
+const GOING: (u16, &str) = (503, "The firewall is being taken down.");
+const WRONG_QUERY: (u16, &str) = (400, "It takes no query.");
+
+/// Every operation.
+pub(crate) const ROUTES: [Route; 8] = [
+    route::<Status>(
+        "GET",
+        "/v1/status",
+        Operation::Status,
+        "How the firewall stands",
+        &[WRONG_QUERY, MACHINE, GOING],
+    ),
+    route::<Rules>(
+        "GET",
+        "/v1/rules",
+        Operation::Rules,
+        "The rules with their counters",
+        &[WRONG_QUERY, MACHINE, GOING],
+    ),
+    route::<Sessions>(
+        "GET",
+        "/v1/sessions",
+        Operation::Sessions,
+        "Sessions that pass a filter",
+        &[WRONG_FILTER, MACHINE, GOING],
+    ),
+    route::<Killed>(
+        "DELETE",
+        "/v1/sessions",
+        Operation::KillSessions,
+        "End the sessions that pass a filter",
+        &[WRONG_FILTER, MACHINE, GOING],
+    ),
+    route::<Drops>(
+        "GET",
+        "/v1/drops",
+        Operation::Drops,
+        "Packets that did not pass, by reason",
+        &[WRONG_QUERY, MACHINE, GOING],
+    ),
+    route::<Applied>(
+        "PUT",
+        "/v1/policy",
+        Operation::Apply,
+        "Put a policy in force in place of the one that is, at once and as a whole",
+        &[
+            (400, "The body is not what it should be."),
+            (
+                409,
+                "A running firewall cannot take this policy over: it has other zones, or another size of table.",
+            ),
+            (413, "The body is too large."),
+            (422, "The policy has errors, or the data plane cannot do what it says."),
+            MACHINE,
+            GOING,
+        ],
+    ),
+    route::<Confirmed>(
+        "POST",
+        "/v1/policy/confirm",
+        Operation::Confirm,
+        "Keep the policy in force, which would otherwise go back to the one before it",
+        &[WRONG_QUERY, (409, "No policy waits for it."), GOING],
+    ),
+    route::<Down>(
+        "POST",
+        "/v1/down",
+        Operation::Down,
+        "Take the firewall down",
+        &[WRONG_QUERY, MACHINE, GOING],
+    ),
+];
+
+const fn route<A: JsonSchema>(
+    method: &'static str,
+    path: &'static str,
+    operation: Operation,
+    summary: &'static str,
+    refusals: &'static [(u16, &'static str)],
+) -> Route {
+    Route { method, path, operation, summary, answer: SchemaGenerator::subschema_for::<A>, refusals }
+}
+
+impl Operation {
+    /// Its route.
+    pub(crate) fn route(self) -> &'static Route {
+        // Every operation stands in the table, which a test holds.
+        ROUTES.iter().find(|route| route.operation == self).unwrap_or(&ROUTES[0])
+    }
+
+    /// What may stand in its query besides filters, and what that takes; `None` where it has no query at all.
+    pub(crate) const fn query(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Operation::Sessions => Some(("limit", "How many sessions are told at most.")),
+            Operation::KillSessions => {
+                Some(("all", "`true` where every session is meant and no filter is named."))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The OpenAPI 3.1 description of the socket, as committed in `docs/schema/rampart-api.json`.
+pub(crate) fn description() -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|settings| {
+        settings.definitions_path = "/components/schemas".into();
+        settings.meta_schema = None;
+    });
+    let mut generator = settings.into_generator();
+    let mut paths = Map::new();
+    for route in &ROUTES {
+        let at = paths.entry(route.path).or_insert_with(|| json!({}));
+        at[route.method.to_lowercase()] = operation(route, &mut generator);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Rampart",
+            "version": "1",
+            "description": "The firewall's daemon, over HTTP/1.1 on a Unix socket. One request a connection.",
+            "license": { "name": "Apache-2.0 OR MIT" },
+        },
+        "paths": paths,
+        "components": { "schemas": generator.take_definitions(true) },
+    })
+}
+
+fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
+    let body = |schema: Schema| json!({ "application/json": { "schema": schema } });
+    let mut responses = Map::new();
+    let answer = (route.answer)(generator);
+    responses.insert("200".to_owned(), json!({ "description": "Done.", "content": body(answer) }));
+    for (status, description) in route.refusals {
+        let refusal = generator.subschema_for::<Refusal>();
+        let response = json!({ "description": description, "content": body(refusal) });
+        responses.insert(status.to_string(), response);
+    }
+    let mut described = json!({
+        "operationId": format!("{:?}", route.operation),
+        "summary": route.summary,
+        "responses": responses,
+    });
+    if let Some(query) = route.operation.query() {
+        described["parameters"] = parameters(query);
+    }
+    if route.operation == Operation::Apply {
+        let schema = generator.subschema_for::<NewPolicy>();
+        described["requestBody"] = json!({ "required": true, "content": body(schema) });
+    }
+    described
+}
+
+fn parameters((own, takes): (&str, &str)) -> Value {
+    let parameter = |name: &str, description: &str, schema: Value| json!({ "name": name, "in": "query", "description": description, "schema": schema });
+    let schema = match own {
+        "limit" => json!({ "type": "integer", "minimum": 0, "default": SESSIONS_TOLD }),
+        _ => json!({ "type": "boolean", "default": false }),
+    };
+    let filters = KEYS.iter().map(|(key, takes)| parameter(key, takes, json!({ "type": "string" })));
+    filters.chain([parameter(own, takes, schema)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMMITTED: &str = include_str!("../../../../docs/schema/rampart-api.json");
+
+    #[test]
+    fn the_committed_description_is_current() {
+        let current = format!("{:#}\n", description());
+        assert!(
+            COMMITTED == current,
+            "docs/schema/rampart-api.json is out of date: run `cargo xtask schema`"
+        );
+    }
+
+    #[test]
+    fn every_operation_has_one_route() {
+        for route in &ROUTES {
+            assert_eq!(route.operation.route().path, route.path);
+            let same = ROUTES.iter().filter(|r| (r.method, r.path) == (route.method, route.path));
+            assert_eq!(same.count(), 1, "{} {}", route.method, route.path);
+        }
+    }
+
+    /// Every `$ref` leads to a schema of the document.
+    #[test]
+    fn references_lead_somewhere() {
+        fn references(value: &Value, found: &mut Vec<String>) {
+            match value {
+                Value::Object(map) => {
+                    found.extend(map.get("$ref").and_then(Value::as_str).map(str::to_owned));
+                    map.values().for_each(|v| references(v, found));
+                }
+                Value::Array(list) => list.iter().for_each(|v| references(v, found)),
+                _ => {}
+            }
+        }
+        let (document, mut found) = (description(), Vec::new());
+        references(&document, &mut found);
+        assert!(found.len() > 20, "{found:?}");
+        for reference in found {
+            let pointer = reference.strip_prefix('#').unwrap_or_default();
+            assert!(document.pointer(pointer).is_some(), "{reference}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The commands that ask a running firewall. Each gives the text to print.
+
+mod apply;
+mod drops;
+mod rules;
+mod sessions;
+mod status;
+pub(crate) mod top;
+
+pub(crate) use apply::{apply, confirm, down};
+pub(crate) use drops::drops;
+pub(crate) use rules::rules;
+pub(crate) use sessions::sessions;
+pub(crate) use status::status;
+
+use crate::failure::Failure;
+use serde::Serialize;
+
+/// A value as a person or as a program wants it.
+fn shown<T: Serialize>(value: &T, json: bool, text: impl FnOnce(&T) -> String) -> Result<String, Failure> {
+    if !json {
+        return Ok(text(value));
+    }
+    let json = serde_json::to_string_pretty(value);
+    json.map(|json| json + "\n").map_err(|error| Failure::Wrong(format!("cannot write JSON: {error}")))
+}

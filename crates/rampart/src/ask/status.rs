@@ -1,0 +1,57 @@
+//! `rampart status`: what runs, and how it stands.
+
+use super::shown;
+use crate::api::{Operation, Status};
+use crate::cli::AskArgs;
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::table::{Side, Table, grouped};
+
+pub(crate) fn status(args: &AskArgs, json: bool) -> Result<String, Failure> {
+    let status: Status = Client::new(args.socket.as_deref())?.ask(Operation::Status, &[])?;
+    shown(&status, json, text)
+}
+
+fn text(status: &Status) -> String {
+    let Status { version, pid, namespace, since, policy, sessions, .. } = status;
+    let mut lines = vec![
+        format!("rampart {version}, process {pid}, namespace {namespace}, up since {since}"),
+        format!(
+            "policy     {}: {} rules, generation {}, applied at {}",
+            policy.file,
+            grouped(policy.rules as u64),
+            policy.generation,
+            policy.applied_at
+        ),
+    ];
+    if let Some(change) = policy.next_change {
+        lines.push(format!("           a schedule begins or ends at {change}"));
+    }
+    if let Some(back) = policy.rolls_back_at {
+        lines.push(format!(
+            "           goes back to the policy before it at {back} unless `rampart confirm` comes"
+        ));
+    }
+    for interface in &status.interfaces {
+        let note = interface.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
+        lines.push(format!(
+            "interface  {}: zone {}, {}{note}",
+            interface.name,
+            interface.zone,
+            interface.hook.name()
+        ));
+    }
+    lines.push(format!(
+        "sessions   {} of {}, {} of them half-open",
+        grouped(sessions.open),
+        grouped(sessions.capacity),
+        grouped(sessions.half_open)
+    ));
+    let mut counted = Table::new(&[("", Side::Right), ("", Side::Left), ("", Side::Left)]);
+    for counter in status.counters.iter().filter(|counter| counter.count > 0) {
+        counted.row([grouped(counter.count), counter.name.clone(), counter.explanation.clone()]);
+    }
+    lines.extend(counted.text().lines().skip(1).map(|line| format!("counted    {line}")));
+    lines.extend(status.troubles.iter().map(|trouble| format!("trouble    {trouble}")));
+    lines.join("\n") + "\n"
+}

@@ -1,0 +1,184 @@
+//! Where a daemon is to be found: its network namespace, its lock and its socket. Two firewalls in one namespace would
+//! write over each other's links and forwarding, so the lock goes by the namespace and not by the socket.
+
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::stat::{Mode, fchmodat};
+use nix::unistd::{Gid, Group, Uid, fchownat};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// Where locks and sockets are.
+pub(crate) const FOLDER: &str = "/run/rampart";
+
+/// Members of this group may ask and command the firewall.
+pub(crate) const GROUP: &str = "rampart";
+
+/// Where iproute2 keeps named namespaces.
+const NAMED: &str = "/run/netns";
+
+/// A network namespace, and the files that belong to a firewall in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// What the namespace is called.
+    pub(crate) namespace: String,
+    /// The socket.
+    pub(crate) socket: PathBuf,
+    /// The lock.
+    pub(crate) lock: PathBuf,
+    /// Which interfaces are held.
+    pub(crate) held: PathBuf,
+}
+
+/// Why a place cannot be taken; complete, with what to do.
+#[derive(Debug)]
+pub(crate) enum PlaceError {
+    /// A firewall runs in this namespace.
+    Taken(String),
+    /// The machine does not let us.
+    Machine(String),
+}
+
+/// The lock of a namespace. Its file goes with it.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    /// Unlocked when it goes, after the file's name.
+    _file: Flock<File>,
+    path: PathBuf,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // While it is still locked: nobody else can have one of this name by then.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Place {
+    /// That of the namespace that this process is in; `socket` instead of the usual one.
+    pub(crate) fn here(socket: Option<&Path>) -> io::Result<Self> {
+        let own = fs::metadata("/proc/thread-self/ns/net")?;
+        let namespace = name(&own);
+        Ok(Self::of(Path::new(FOLDER), &namespace, own.ino(), socket))
+    }
+
+    /// That of a namespace, with its files in a folder.
+    pub(crate) fn of(folder: &Path, namespace: &str, inode: u64, socket: Option<&Path>) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            socket: socket.map_or_else(|| folder.join(format!("{namespace}.sock")), Path::to_owned),
+            lock: folder.join(format!("net-{inode}.lock")),
+            held: folder.join(format!("net-{inode}.held")),
+        }
+    }
+
+    /// Takes the lock of the namespace, and writes our process into it.
+    ///
+    /// # Errors
+    /// [`PlaceError::Taken`] with the process that holds it.
+    pub(crate) fn lock(&self) -> Result<Lock, PlaceError> {
+        let path = &self.lock;
+        let wrong = |error: io::Error| PlaceError::Machine(format!("cannot use {}: {error}", path.display()));
+        if let Some(folder) = path.parent() {
+            make_folder(folder).map_err(wrong)?;
+        }
+        loop {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).mode(0o640);
+            let file = options.open(path).map_err(wrong)?;
+            let mut file = Flock::lock(file, FlockArg::LockExclusiveNonblock)
+                .map_err(|(file, error)| self.not_locked(file, error))?;
+            // Whoever held it before may have taken the file away after we opened it.
+            if fs::metadata(path).is_ok_and(|it| file.metadata().is_ok_and(|own| own.ino() == it.ino())) {
+                file.set_len(0).map_err(wrong)?;
+                writeln!(file, "{}", std::process::id()).map_err(wrong)?;
+                return Ok(Lock { _file: file, path: path.clone() });
+            }
+        }
+    }
+
+    fn not_locked(&self, mut file: File, error: nix::Error) -> PlaceError {
+        if error != nix::Error::EWOULDBLOCK {
+            return PlaceError::Machine(format!("cannot lock {}: {error}", self.lock.display()));
+        }
+        let mut holder = String::new();
+        let holder = file.read_to_string(&mut holder).map_or("unknown", |_| holder.trim());
+        PlaceError::Taken(format!(
+            "a firewall runs in this network namespace already (process {holder}): `rampart apply` gives it another policy, \
+             `rampart down` ends it"
+        ))
+    }
+
+    /// Listens on the socket: for root, and for the group `rampart` where there is one. Whoever calls holds the lock, so a
+    /// socket that nobody answers is one that a killed daemon left.
+    ///
+    /// # Errors
+    /// [`PlaceError`]: somebody answers there, or there is something that is no socket.
+    pub(crate) fn listen(&self) -> Result<UnixListener, PlaceError> {
+        let path = self.socket.display();
+        let wrong = |error: io::Error| PlaceError::Machine(format!("cannot listen on {path}: {error}"));
+        if let Ok(found) = fs::symlink_metadata(&self.socket) {
+            if !found.file_type().is_socket() {
+                return Err(PlaceError::Machine(format!(
+                    "{path} is there and is no socket: name another with --socket"
+                )));
+            }
+            if UnixStream::connect(&self.socket).is_ok() {
+                return Err(PlaceError::Taken(format!(
+                    "somebody listens on {path} already: name another socket with --socket"
+                )));
+            }
+        }
+        // Under another name until its owner and mode are right, so that nobody else can ever connect.
+        let early = PathBuf::from(format!("{}.{}", self.socket.display(), std::process::id()));
+        let _ = fs::remove_file(&early);
+        let listener = UnixListener::bind(&early).map_err(wrong)?;
+        let ready = restrict(&early, 0o660).and_then(|()| fs::rename(&early, &self.socket));
+        ready.inspect_err(|_| drop(fs::remove_file(&early))).map_err(wrong)?;
+        Ok(listener)
+    }
+
+    /// Takes the socket away.
+    pub(crate) fn remove_socket(&self) {
+        let _ = fs::remove_file(&self.socket);
+    }
+}
+
+/// The name that `ip netns` knows a namespace by; `default` for the one that the machine was started in; its inode
+/// otherwise.
+fn name(own: &fs::Metadata) -> String {
+    let same =
+        |path: PathBuf| fs::metadata(path).is_ok_and(|it| (it.dev(), it.ino()) == (own.dev(), own.ino()));
+    let mut named: Vec<String> = fs::read_dir(NAMED)
+        .map(|entries| entries.flatten().filter(|e| same(e.path())).map(|e| e.file_name()).collect())
+        .map(|names: Vec<_>| names.into_iter().filter_map(|name| name.into_string().ok()).collect())
+        .unwrap_or_default();
+    named.sort();
+    if let Some(name) = named.into_iter().next() {
+        return name;
+    }
+    // Only root can look at the first process's namespace. Whoever cannot is taken to be in it.
+    match fs::metadata("/proc/1/ns/net") {
+        Ok(first) if (first.dev(), first.ino()) != (own.dev(), own.ino()) => format!("net-{}", own.ino()),
+        _ => "default".to_owned(),
+    }
+}
+
+fn make_folder(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o750).create(folder)?;
+    restrict(folder, 0o750)
+}
+
+/// Gives a path to root and the group, with this mode. Where we are not root it stays ours.
+fn restrict(path: &Path, mode: u32) -> io::Result<()> {
+    let group: Option<Gid> = Group::from_name(GROUP)?.map(|group| group.gid);
+    if group.is_some() && Uid::effective().is_root() {
+        let flags = nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW;
+        fchownat(nix::fcntl::AT_FDCWD, path, None, group, flags)?;
+    }
+    let flags = nix::sys::stat::FchmodatFlags::FollowSymlink;
+    fchmodat(nix::fcntl::AT_FDCWD, path, Mode::from_bits_truncate(mode), flags)?;
+    Ok(())
+}

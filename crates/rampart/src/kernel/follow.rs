@@ -1,0 +1,91 @@
+//! A thread that follows the kernel's routes, neighbours and addresses for the data plane, and can be told of other interfaces
+//! meanwhile.
+
+use crate::plane::PlaneError;
+use dataplane::routes::{AnswerLimits, RouteMaps, Routes};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::io::{PipeWriter, pipe};
+use std::os::fd::AsFd as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Announcements within this time are taken together: the data plane forgets all of its routes at each, and a routing daemon may
+/// announce thousands a second.
+const TOGETHER: Duration = Duration::from_millis(10);
+
+/// Follows until it is dropped, and waits then until the thread is gone.
+pub(super) struct Following {
+    shared: Arc<Shared>,
+    stop: Option<PipeWriter>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    routes: Mutex<Routes>,
+    /// What the last attempt failed with.
+    trouble: Mutex<Option<String>>,
+}
+
+impl Following {
+    /// Fills the maps and begins to listen. To be called before the programs are attached.
+    ///
+    /// # Errors
+    /// What the kernel refuses.
+    pub(super) fn start(maps: RouteMaps, interfaces: &[u32]) -> Result<Self, PlaneError> {
+        let failed = |error: &dyn std::fmt::Display| PlaneError::Machine(error.to_string());
+        let routes = Routes::start(maps, interfaces, AnswerLimits::default()).map_err(|e| failed(&e))?;
+        let news = routes.as_fd().try_clone_to_owned().map_err(|e| failed(&e))?;
+        let shared = Arc::new(Shared { routes: Mutex::new(routes), trouble: Mutex::new(None) });
+        let (stopped, stop) = pipe().map_err(|e| failed(&e))?;
+        let followed = Arc::clone(&shared);
+        let thread = std::thread::Builder::new().name("routes".to_owned()).spawn(move || {
+            loop {
+                let mut wanted = [
+                    PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
+                    PollFd::new(news.as_fd(), PollFlags::POLLIN),
+                ];
+                // Interrupted by a signal is as good as an announcement: reading finds out.
+                let _ = poll(&mut wanted, PollTimeout::NONE);
+                // The other end of the pipe is closed when the follower is dropped.
+                if wanted[0].revents().is_some_and(|events| !events.is_empty()) {
+                    return;
+                }
+                let done = followed.routes().follow();
+                *followed.trouble() = done.err().map(|error| format!("routes are not followed: {error}"));
+                std::thread::park_timeout(TOGETHER);
+            }
+        });
+        Ok(Self { shared, stop: Some(stop), thread: Some(thread.map_err(|e| failed(&e))?) })
+    }
+
+    /// Neighbours are kept fresh on these interfaces from now on.
+    pub(super) fn set_interfaces(&self, interfaces: &[u32]) {
+        self.shared.routes().set_interfaces(interfaces);
+    }
+
+    /// What the last attempt to follow failed with.
+    pub(super) fn trouble(&self) -> Option<String> {
+        self.shared.trouble().clone()
+    }
+}
+
+impl Shared {
+    fn routes(&self) -> MutexGuard<'_, Routes> {
+        self.routes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn trouble(&self) -> MutexGuard<'_, Option<String>> {
+        self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic in there has been printed; there is nothing to add.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A data plane that lives in memory and judges nothing, for tests of all that stands before it. Tests keep a handle to
+//! what it holds: they set the sessions and counters that it tells, and look at what it was asked to do.
+
+use crate::api::{Counter, Drop, HookName, Occupancy, Session};
+use crate::plane::{Attached, DataPlane, Hook, PlaneError, SessionKey};
+use policy::model::Log;
+use policy::{Policy, Tables};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// What the plane holds; clones share it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Memory(Arc<Mutex<Inside>>);
+
+/// What there is to see and to set.
+#[derive(Debug, Default)]
+pub(crate) struct Inside {
+    /// Tables put in force so far.
+    pub(crate) generation: u64,
+    /// The rows of the tables in force: names of the rules.
+    pub(crate) rows: Vec<String>,
+    /// Interfaces whose packets are taken.
+    pub(crate) attached: Vec<String>,
+    /// Interfaces that are not there.
+    pub(crate) missing: Vec<String>,
+    /// What rules counted.
+    pub(crate) hits: HashMap<String, u64>,
+    /// Packets dropped.
+    pub(crate) drops: Vec<Drop>,
+    /// What else was counted.
+    pub(crate) counters: Vec<Counter>,
+    /// What is not as it was.
+    pub(crate) faults: Vec<String>,
+    /// The sessions.
+    pub(crate) sessions: BTreeMap<u32, Session>,
+    /// How often it was swept.
+    pub(crate) swept: u64,
+    /// What everything fails with from now on.
+    pub(crate) broken: Option<String>,
+}
+
+impl Memory {
+    /// Looks inside.
+    pub(crate) fn inside(&self) -> MutexGuard<'_, Inside> {
+        self.0.lock().unwrap()
+    }
+
+    /// Looks inside unless it is broken.
+    fn whole(&self) -> Result<MutexGuard<'_, Inside>, PlaneError> {
+        let inside = self.inside();
+        match &inside.broken {
+            Some(why) => Err(PlaneError::Machine(why.clone())),
+            None => Ok(inside),
+        }
+    }
+}
+
+impl DataPlane for Memory {
+    fn apply(&mut self, tables: &Tables, policy: &Policy) -> Result<u64, PlaneError> {
+        let mut inside = self.whole()?;
+        if let Some(rule) = policy.rules.iter().find(|rule| rule.effect.log != Log::Nothing) {
+            return Err(PlaneError::Rule {
+                rule: rule.name.clone(),
+                message: "this data plane cannot log".to_owned(),
+                help: Some("take `log` out".to_owned()),
+            });
+        }
+        inside.rows = tables.rules.iter().map(|i| policy.rules[*i as usize].name.clone()).collect();
+        let names: Vec<&str> = policy.rules.iter().map(|rule| rule.name.as_str()).collect();
+        inside.hits.retain(|name, _| names.contains(&name.as_str()));
+        inside.generation += 1;
+        Ok(inside.generation)
+    }
+
+    fn attach(&mut self, zone: &str, interface: &str, hook: Hook) -> Result<Attached, PlaneError> {
+        let mut inside = self.whole()?;
+        if inside.missing.iter().any(|name| name == interface) {
+            return Err(PlaneError::Machine(format!("there is no interface `{interface}`")));
+        }
+        inside.attached.push(interface.to_owned());
+        let (hook, note) = match hook {
+            Hook::Xdp => (HookName::Tc, Some("the driver has no XDP".to_owned())),
+            Hook::Auto | Hook::Tc => (HookName::Tc, None),
+        };
+        Ok(Attached { interface: interface.to_owned(), zone: zone.to_owned(), hook, note })
+    }
+
+    fn detach(&mut self, interface: &str) -> Result<(), PlaneError> {
+        self.inside().attached.retain(|name| name != interface);
+        Ok(())
+    }
+
+    fn rule_hits(&mut self, _: &Policy) -> Result<HashMap<String, u64>, PlaneError> {
+        Ok(self.whole()?.hits.clone())
+    }
+
+    fn drops(&mut self) -> Result<Vec<Drop>, PlaneError> {
+        Ok(self.whole()?.drops.clone())
+    }
+
+    fn counters(&mut self) -> Result<Vec<Counter>, PlaneError> {
+        Ok(self.whole()?.counters.clone())
+    }
+
+    fn sessions(&mut self, each: &mut dyn FnMut(SessionKey, Session)) -> Result<(), PlaneError> {
+        let inside = self.whole()?;
+        inside.sessions.iter().for_each(|(key, session)| each(SessionKey(*key, 1), session.clone()));
+        Ok(())
+    }
+
+    fn kill(&mut self, session: SessionKey) -> Result<bool, PlaneError> {
+        Ok(self.whole()?.sessions.remove(&session.0).is_some())
+    }
+
+    fn occupancy(&mut self) -> Result<Occupancy, PlaneError> {
+        let open = self.whole()?.sessions.len() as u64;
+        Ok(Occupancy { open, half_open: 0, capacity: 1_048_576 })
+    }
+
+    fn sweep(&mut self) -> Result<(), PlaneError> {
+        self.whole()?.swept += 1;
+        Ok(())
+    }
+
+    fn tend(&mut self) -> Result<Vec<String>, PlaneError> {
+        Ok(self.whole()?.faults.clone())
+    }
+}

@@ -1,0 +1,237 @@
+//! Two hosts and a firewall between them, in namespaces that go away with the value; programs in them, and connections.
+
+use nix::sched::{CloneFlags, setns};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// The host inside.
+pub(crate) const INSIDE: &str = "10.81.1.2";
+/// The host outside.
+pub(crate) const OUTSIDE: &str = "10.81.2.2";
+
+/// How long what must come may take on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// How long nothing has to come to be called nothing.
+const SILENCE: Duration = Duration::from_millis(700);
+
+/// `in` - `e1` firewall `e0` - `out`.
+pub(crate) struct Bed {
+    prefix: String,
+    pub(crate) folder: tempfile::TempDir,
+}
+
+/// What came of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It was opened, and what was sent came back.
+    Answered,
+    /// A reset, or an ICMP error.
+    Refused,
+    /// Nothing.
+    Silence,
+}
+
+impl Bed {
+    pub(crate) fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let bed = Self {
+            prefix: format!("rt-{}-{number}", std::process::id()),
+            folder: tempfile::tempdir().unwrap(),
+        };
+        for host in ["in", "fw", "out"] {
+            run("ip", &["netns", "add", &bed.namespace(host)]);
+            bed.ip("fw", &["link", "set", "lo", "up"]);
+        }
+        bed.link("in", "e1", "10.81.1", "1");
+        bed.link("out", "e0", "10.81.2", "2");
+        bed
+    }
+
+    /// Joins a host with the firewall. Neighbours are static, and checksums are finished by the hosts: XDP would not.
+    fn link(&self, host: &str, interface: &str, net: &str, number: &str) {
+        let of_host = self.namespace(host);
+        let (own, far) = (format!("02:00:00:00:0{number}:01"), format!("02:00:00:00:0{number}:02"));
+        let peer = ["address", &own, "type", "veth", "peer", "name", "x", "address", &far, "netns", &of_host];
+        self.ip("fw", &[&["link", "add", interface][..], &peer].concat());
+        for (at, dev, end, other, mac) in [("fw", interface, "1", "2", &far), (host, "x", "2", "1", &own)] {
+            self.ip(at, &["address", "add", &format!("{net}.{end}/24"), "dev", dev]);
+            self.ip(at, &["link", "set", dev, "up"]);
+            self.ip(at, &["neighbour", "add", &format!("{net}.{other}"), "lladdr", mac, "dev", dev]);
+            let options =
+                ["netns", "exec", &self.namespace(at), "ethtool", "-K", dev, "gro", "on", "tx", "off"];
+            run("ip", &options);
+        }
+        self.ip(host, &["route", "add", "default", "via", &format!("{net}.1")]);
+    }
+
+    pub(crate) fn namespace(&self, host: &str) -> String {
+        format!("{}-{host}", self.prefix)
+    }
+
+    /// `ip` inside.
+    pub(crate) fn ip(&self, host: &str, arguments: &[&str]) {
+        run("ip", &[&["-n", &self.namespace(host)], arguments].concat());
+    }
+
+    /// Does something inside, on a thread of its own.
+    pub(crate) fn inside<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> T {
+        let path = PathBuf::from("/run/netns").join(self.namespace(host));
+        let namespace = File::open(path).unwrap();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(move || {
+                setns(&namespace, CloneFlags::CLONE_NEWNET).unwrap();
+                work()
+            });
+            thread.join().unwrap()
+        })
+    }
+
+    /// A server outside that sends back what it gets, for as long as the test runs.
+    pub(crate) fn serve(&self, port: u16) {
+        let listener = self.inside("out", || TcpListener::bind((OUTSIDE, port)).unwrap());
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                std::thread::spawn(move || {
+                    let mut byte = [0];
+                    while stream.read(&mut byte).is_ok_and(|n| n == 1) && stream.write_all(&byte).is_ok() {}
+                });
+            }
+        });
+    }
+
+    /// A connection from inside.
+    pub(crate) fn connect(&self, port: u16) -> Result<TcpStream, Outcome> {
+        let to: SocketAddr = format!("{OUTSIDE}:{port}").parse().unwrap();
+        let stream = self.inside("in", || TcpStream::connect_timeout(&to, SILENCE));
+        stream.map_err(
+            |error| if error.kind() == ErrorKind::TimedOut { Outcome::Silence } else { Outcome::Refused },
+        )
+    }
+
+    /// Opens a connection, sends, and waits for the answer.
+    pub(crate) fn call(&self, port: u16) -> Outcome {
+        match self.connect(port) {
+            Ok(mut stream) => echo(&mut stream),
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// Writes a policy.
+    pub(crate) fn policy(&self, name: &str, rules: &str) -> String {
+        let path = self.folder.path().join(name);
+        let zones = "[zones]\ninside = { interfaces = 'e1' }\noutside = { interfaces = 'e0' }\n";
+        std::fs::write(&path, format!("{zones}{rules}")).unwrap();
+        path.display().to_string()
+    }
+
+    /// `rampart` in the firewall's namespace: its status, and what it printed.
+    pub(crate) fn rampart(&self, arguments: &[&str]) -> (i32, String) {
+        let namespace = self.namespace("fw");
+        let program = env!("CARGO_BIN_EXE_rampart");
+        let all = [&["netns", "exec", &namespace, program], arguments].concat();
+        let done = Command::new("ip").args(all).output().unwrap();
+        let text = [done.stdout, done.stderr].concat();
+        (done.status.code().unwrap(), String::from_utf8(text).unwrap())
+    }
+
+    /// A command that must end well, as JSON.
+    pub(crate) fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let (status, text) = self.rampart(&[arguments, &["--json"]].concat());
+        assert_eq!(status, 0, "{arguments:?}: {text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    /// `rampart up`, once it answers.
+    pub(crate) fn up(&self, policy: &str, hook: &str) -> Firewall {
+        let namespace = self.namespace("fw");
+        let mut child = Command::new("ip")
+            .args(["netns", "exec", &namespace, env!("CARGO_BIN_EXE_rampart"), "up", policy, "--hook", hook])
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let out = child.stdout.take().unwrap();
+        let mut firewall = Firewall { child, told: lines(out) };
+        firewall.until("answers on");
+        firewall
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        for host in ["in", "fw", "out"] {
+            let _ = Command::new("ip").args(["netns", "del", &self.namespace(host)]).status();
+        }
+    }
+}
+
+/// Sends a byte and waits for it.
+pub(crate) fn echo(stream: &mut TcpStream) -> Outcome {
+    stream.set_read_timeout(Some(SILENCE)).unwrap();
+    let mut byte = [0];
+    match stream.write_all(b"x").and_then(|()| stream.read_exact(&mut byte)) {
+        Ok(()) => Outcome::Answered,
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Outcome::Silence,
+        Err(_) => Outcome::Refused,
+    }
+}
+
+/// A running daemon, ended with the value.
+pub(crate) struct Firewall {
+    pub(crate) child: Child,
+    told: mpsc::Receiver<String>,
+}
+
+impl Firewall {
+    /// Waits for a line with these words; everything told up to it.
+    pub(crate) fn until(&mut self, words: &str) -> String {
+        let mut told = String::new();
+        while !told.contains(words) {
+            let line = self.told.recv_timeout(PATIENCE);
+            told += &line.unwrap_or_else(|_| panic!("{words:?} was not told: {told}"));
+            told.push('\n');
+        }
+        told
+    }
+
+    pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {
+        let pid = nix::unistd::Pid::from_raw(i32::try_from(self.child.id()).unwrap());
+        nix::sys::signal::kill(pid, signal).unwrap();
+    }
+
+    /// Waits for its end.
+    pub(crate) fn end(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Firewall {
+    fn drop(&mut self) {
+        if self.child.try_wait().ok().flatten().is_none() {
+            self.signal(nix::sys::signal::Signal::SIGTERM);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn lines(out: ChildStdout) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        BufReader::new(out).lines().map_while(Result::ok).all(|line| sender.send(line).is_ok());
+    });
+    receiver
+}
+
+fn run(program: &str, arguments: &[&str]) {
+    let done = Command::new(program).args(arguments).output().unwrap();
+    let told = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{program} {arguments:?}: {told}");
+}

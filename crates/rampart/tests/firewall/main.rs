@@ -1,0 +1,163 @@
+//! The firewall as a user runs it, between two hosts in namespaces. Needs root; each test makes namespaces of its own and
+//! removes them.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bed;
+
+use bed::{Bed, INSIDE, Outcome, echo};
+use nix::sys::signal::Signal;
+use serde_json::Value;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+const WEB: &str =
+    "[[rules]]\nname = 'web'\nfrom = 'inside'\nto = 'outside'\nservice = 'tcp/8080'\naction = 'allow'\n";
+const MAIL: &str =
+    "[[rules]]\nname = 'mail'\nfrom = 'inside'\nto = 'outside'\nservice = 'tcp/2525'\naction = 'allow'\n";
+const TELNET: &str =
+    "[[rules]]\nname = 'telnet'\nfrom = 'inside'\nto = 'outside'\nservice = 'telnet'\naction = 'deny'\n";
+const REJECT: &str = "[[defaults]]\nfrom = 'inside'\nto = 'outside'\naction = 'reject'\n";
+
+fn hits(rules: &Value, name: &str) -> u64 {
+    let rule = rules["rules"].as_array().unwrap().iter().find(|rule| rule["name"] == name).unwrap();
+    rule["hits"].as_u64().unwrap()
+}
+
+#[test]
+fn needs_root_policy_decides_on_both_hooks() {
+    for hook in ["tc", "xdp"] {
+        let bed = Bed::new();
+        for port in [8080, 2525, 23, 9] {
+            bed.serve(port);
+        }
+        let policy = bed.policy("p.toml", &format!("{TELNET}{WEB}{REJECT}"));
+        let firewall = bed.up(&policy, hook);
+        let status = bed.json(&["status"]);
+        assert_eq!(status["namespace"], bed.namespace("fw"));
+        for interface in status["interfaces"].as_array().unwrap() {
+            assert_eq!(interface["hook"], hook, "{status}");
+        }
+        for (port, expected) in [
+            (8080, Outcome::Answered),
+            (23, Outcome::Silence),
+            (9, Outcome::Refused),
+            (2525, Outcome::Refused),
+        ] {
+            assert_eq!(bed.call(port), expected, "{hook}: port {port}");
+        }
+        let rules = bed.json(&["rules"]);
+        assert_eq!(hits(&rules, "web"), 1, "{hook}: {rules}");
+        assert!(hits(&rules, "telnet") >= 1, "{hook}: {rules}");
+        let drops = bed.json(&["drops"]);
+        assert!(drops["drops"].as_array().unwrap().len() >= 2, "{hook}: {drops}");
+        drop(firewall);
+    }
+}
+
+#[test]
+fn needs_root_policies_change_under_traffic_without_losing_a_connection_and_counters_follow() {
+    let bed = Bed::new();
+    bed.serve(8080);
+    bed.serve(2525);
+    let narrow = bed.policy("narrow.toml", &format!("{WEB}{REJECT}"));
+    let wide = bed.policy("wide.toml", &format!("{MAIL}{TELNET}{WEB}{REJECT}"));
+    let _firewall = bed.up(&narrow, "auto");
+    let (stop, calls) = (AtomicBool::new(false), AtomicU32::new(0));
+    let mut long = bed.connect(8080).unwrap();
+    std::thread::scope(|scope| {
+        let traffic = scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                assert_eq!(bed.call(8080), Outcome::Answered);
+                calls.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        for _ in 0..10 {
+            assert_eq!(bed.call(2525), Outcome::Refused);
+            let applied = bed.json(&["apply", &wide]);
+            assert_eq!(applied["changes"]["added"], serde_json::json!(["mail", "telnet"]));
+            assert_eq!(bed.call(2525), Outcome::Answered);
+            assert_eq!(echo(&mut long), Outcome::Answered);
+            assert_eq!(
+                bed.json(&["apply", &narrow])["changes"]["removed"],
+                serde_json::json!(["mail", "telnet"])
+            );
+        }
+        stop.store(true, Ordering::Relaxed);
+        traffic.join().unwrap();
+    });
+    let calls = u64::from(calls.load(Ordering::Relaxed)) + 1;
+    assert_eq!(hits(&bed.json(&["rules"]), "web"), calls, "one a connection, whatever the generation");
+}
+
+#[test]
+fn needs_root_an_open_session_is_judged_again_and_can_be_ended() {
+    let bed = Bed::new();
+    bed.serve(8080);
+    let policy = bed.policy("p.toml", &format!("{WEB}{REJECT}"));
+    let nothing = bed.policy("nothing.toml", "");
+    let _firewall = bed.up(&policy, "auto");
+    let mut stream = bed.connect(8080).unwrap();
+    assert_eq!(echo(&mut stream), Outcome::Answered);
+    let sessions = bed.json(&["sessions", "proto=tcp", "dport=8080"]);
+    let session = &sessions["sessions"][0];
+    assert_eq!(sessions["matched"], 1, "{sessions}");
+    assert_eq!((&session["source"], &session["rule"]), (&INSIDE.into(), &"web".into()));
+    assert_eq!((&session["from"], &session["to"]), (&"inside".into(), &"outside".into()));
+    assert_eq!(session["state"], "established");
+    assert!(session["packets_out"].as_u64().unwrap() >= 3 && session["bytes_back"].as_u64().unwrap() > 100);
+    assert_eq!(bed.json(&["sessions", "dport=8081"])["matched"], 0);
+    assert_eq!(bed.json(&["sessions", "rule=web", "--kill"])["killed"], 1);
+    assert_eq!(bed.json(&["sessions", "rule=web"])["matched"], 0);
+    // What was established is unknown now, and data open no connection.
+    assert_ne!(echo(&mut stream), Outcome::Answered);
+    let mut stream = bed.connect(8080).unwrap();
+    assert_eq!(echo(&mut stream), Outcome::Answered);
+    bed.json(&["apply", &nothing]);
+    assert_ne!(echo(&mut stream), Outcome::Answered);
+}
+
+#[test]
+fn needs_root_nothing_passes_before_up_and_after_down_and_after_kill_9() {
+    let bed = Bed::new();
+    bed.serve(8080);
+    let policy = bed.policy("p.toml", WEB);
+    for end in ["down", "SIGKILL", "SIGTERM"] {
+        let mut firewall = bed.up(&policy, "auto");
+        assert_eq!(bed.call(8080), Outcome::Answered, "{end}");
+        match end {
+            "down" => assert_eq!(bed.rampart(&["down"]).0, 0),
+            "SIGTERM" => firewall.signal(Signal::SIGTERM),
+            _ => firewall.signal(Signal::SIGKILL),
+        }
+        firewall.end();
+        assert_ne!(bed.call(8080), Outcome::Answered, "{end}");
+        assert_eq!(bed.rampart(&["status"]).0, 3, "{end}");
+    }
+}
+
+#[test]
+fn needs_root_a_second_firewall_in_the_namespace_is_refused() {
+    let bed = Bed::new();
+    let policy = bed.policy("p.toml", WEB);
+    let firewall = bed.up(&policy, "auto");
+    for socket in [vec![], vec!["--socket", "/tmp/rampart-another.sock"]] {
+        let (status, text) = bed.rampart(&[&["up", policy.as_str()], socket.as_slice()].concat());
+        let expected = format!("runs in this network namespace already (process {})", firewall.child.id());
+        assert!(status == 3 && text.contains(&expected), "{text}");
+    }
+    assert_eq!(bed.rampart(&["status"]).0, 0);
+}
+
+#[test]
+fn needs_root_what_cannot_be_is_told_with_what_to_do() {
+    let bed = Bed::new();
+    let missing = bed.policy("missing.toml", "").replace("missing.toml", "e9.toml");
+    std::fs::write(&missing, "[zones]\na = { interfaces = 'e1' }\nb = { interfaces = 'e9' }\n").unwrap();
+    let (status, text) = bed.rampart(&["up", &missing]);
+    assert_eq!(status, 3, "{text}");
+    assert!(text.contains("zone `b`: there is no interface `e9` in this network namespace"), "{text}");
+    let twice = bed.policy("twice.toml", "[zones.again]\ninterfaces = 'e1'\n");
+    let (status, text) = bed.rampart(&["up", &twice]);
+    assert!(status == 2 && text.contains("twice.toml:4:14: the interface `e1`"), "{text}");
+    // Nothing is left: another starts at once.
+    drop(bed.up(&bed.policy("p.toml", WEB), "auto"));
+}
