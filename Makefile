@@ -13,9 +13,9 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: ## Measure five firewalls side by side, about two minutes: a table and a report
+demo: ## Measure six firewalls side by side, about two minutes: a table and a report
 	@scripts/prepare
-	cargo build --release --locked -p rampart-bench
+	cargo build --release --locked -p rampart-bench -p rampart
 	cargo $(AS_ROOT) run --quiet --release --locked -p rampart-bench -- run demo
 
 # One test at a time: a test that sends frames needs its cores for itself, and the others take seconds in all.
@@ -36,7 +36,7 @@ check: ## The fast part of test: formatting, lints, layout, unit tests; needs no
 
 bench: ## The generator and the sink against themselves: the figures of SPEC.md
 	@scripts/prepare
-	cargo build --release --locked -p rampart-bench
+	cargo build --release --locked -p rampart-bench -p rampart
 	cargo $(AS_ROOT) run --quiet --release --locked -p rampart-bench -- calibrate
 
 prepare: ## Install what is missing from the distribution's packages
