@@ -116,21 +116,58 @@ fn needs_root_an_open_session_is_judged_again_and_can_be_ended() {
 }
 
 #[test]
-fn needs_root_nothing_passes_before_up_and_after_down_and_after_kill_9() {
+fn needs_root_nothing_passes_before_up_and_after_its_end() {
     let bed = Bed::new();
     bed.serve(8080);
     let policy = bed.policy("p.toml", WEB);
-    for end in ["down", "SIGKILL", "SIGTERM"] {
+    // A router that the firewall takes over.
+    bed.sysctl("net/ipv4/ip_forward", "1");
+    assert_eq!(bed.call(8080), Outcome::Answered);
+    for end in ["down", "SIGTERM", "SIGINT"] {
         let mut firewall = bed.up(&policy, "auto");
         assert_eq!(bed.call(8080), Outcome::Answered, "{end}");
         match end {
             "down" => assert_eq!(bed.rampart(&["down"]).0, 0),
             "SIGTERM" => firewall.signal(Signal::SIGTERM),
-            _ => firewall.signal(Signal::SIGKILL),
+            _ => firewall.signal(Signal::SIGINT),
         }
-        firewall.end();
+        assert_eq!(firewall.end(), Some(0), "{end}");
         assert_ne!(bed.call(8080), Outcome::Answered, "{end}");
         assert_eq!(bed.rampart(&["status"]).0, 3, "{end}");
+    }
+}
+
+#[test]
+fn needs_root_a_killed_firewall_goes_on_judging_and_the_next_takes_over() {
+    for hook in ["tc", "xdp"] {
+        let bed = Bed::new();
+        bed.serve(8080);
+        bed.serve(2525);
+        let policy = bed.policy("p.toml", &format!("{WEB}{REJECT}"));
+        let other = bed.policy("other.toml", &format!("{MAIL}{REJECT}"));
+        let mut firewall = bed.up(&policy, hook);
+        let own = bed.listen_on_the_firewall();
+        assert_eq!(
+            (bed.call(8080), bed.call_the_firewall(own)),
+            (Outcome::Answered, Outcome::Silence),
+            "{hook}"
+        );
+        firewall.signal(Signal::SIGKILL);
+        firewall.end();
+        assert_eq!(bed.rampart(&["status"]).0, 3, "{hook}");
+        assert_eq!((bed.call(8080), bed.call(2525)), (Outcome::Answered, Outcome::Refused), "{hook}");
+        assert_eq!(bed.call_the_firewall(own), Outcome::Silence, "{hook}: its own services are not open");
+        let mut next = bed.up(&other, hook);
+        assert_eq!((bed.call(8080), bed.call(2525)), (Outcome::Refused, Outcome::Answered), "{hook}");
+        // One that was killed leaves what the next does not want, too.
+        next.signal(Signal::SIGKILL);
+        next.end();
+        let narrow = bed.folder.path().join("narrow.toml");
+        std::fs::write(&narrow, "[zones]\noutside = { interfaces = 'e0' }\n").unwrap();
+        let mut last = bed.up(&narrow.display().to_string(), hook);
+        assert_eq!(bed.call_the_firewall(own), Outcome::Answered, "{hook}: nothing is left on e1");
+        last.signal(Signal::SIGTERM);
+        assert_eq!(last.end(), Some(0));
     }
 }
 
@@ -157,7 +194,7 @@ fn needs_root_what_cannot_be_is_told_with_what_to_do() {
     assert!(text.contains("zone `b`: there is no interface `e9` in this network namespace"), "{text}");
     let twice = bed.policy("twice.toml", "[zones.again]\ninterfaces = 'e1'\n");
     let (status, text) = bed.rampart(&["up", &twice]);
-    assert!(status == 2 && text.contains("twice.toml:4:14: the interface `e1`"), "{text}");
+    assert!(status == 2 && text.contains("twice.toml:5:14: the interface `e1`"), "{text}");
     // Nothing is left: another starts at once.
     drop(bed.up(&bed.policy("p.toml", WEB), "auto"));
 }
