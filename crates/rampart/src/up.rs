@@ -3,7 +3,7 @@
 use crate::cli::UpArgs;
 use crate::daemon::log::{Kind, Log};
 use crate::daemon::place::{Lock, Place, PlaceError};
-use crate::daemon::run::{Happenings, until_down};
+use crate::daemon::run::{Event, Happenings, until_down};
 use crate::daemon::{About, Daemon, Moment, Refused, server};
 use crate::failure::Failure;
 use crate::forwarding::{self, SettingError};
@@ -12,6 +12,7 @@ use crate::plane::{DataPlane, Hook, PlaneError};
 use policy::Policy;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     let policy = crate::read_policy(&args.policy)?;
@@ -26,6 +27,8 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     let machine = |error: PlaneError| Failure::Machine(error.to_string());
     // Looked at before anything is changed: a mistyped name must not stop a router.
     kernel::all_there(&policy).map_err(machine)?;
+    // A firewall that is interrupted while it starts goes down once it is up: half of one would stay on its interfaces.
+    let happening = happenings()?;
     let interfaces = policy.zones.iter().flat_map(|zone| &zone.interfaces).map(String::as_str);
     let settings = Path::new(forwarding::SETTINGS);
     let setting = |error: SettingError| Failure::Machine(error.to_string());
@@ -48,7 +51,17 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
         );
         daemon.tell(Moment::now().wall, Kind::Up, message);
     }
-    stay(&place, lock, daemon, &args.policy)
+    stay(&place, lock, daemon, &args.policy, happening)
+}
+
+/// Signals, from now on.
+///
+/// # Errors
+/// When the system does not let us have them.
+pub(crate) fn happenings() -> Result<(Happenings, Receiver<Event>), Failure> {
+    let (happenings, arriving) = Happenings::new();
+    happenings.of_signals().map_err(|e| Failure::Machine(format!("cannot take over signals: {e}")))?;
+    Ok((happenings, arriving))
 }
 
 /// Puts a policy in force.
@@ -71,13 +84,15 @@ pub(crate) fn start(
 ///
 /// # Errors
 /// When the socket cannot be had; then the firewall is taken down.
-pub(crate) fn stay(place: &Place, lock: Lock, daemon: Daemon, file: &Path) -> Result<(), Failure> {
-    let (happenings, arriving) = Happenings::new();
-    let listening = place.listen().map_err(Failure::from).and_then(|listener| {
-        let signals = happenings.of_signals();
-        signals.map_err(|e| Failure::Machine(format!("cannot take over signals: {e}"))).map(|()| listener)
-    });
-    let listener = match listening {
+pub(crate) fn stay(
+    place: &Place,
+    lock: Lock,
+    daemon: Daemon,
+    file: &Path,
+    happening: (Happenings, Receiver<Event>),
+) -> Result<(), Failure> {
+    let (happenings, arriving) = happening;
+    let listener = match place.listen().map_err(Failure::from) {
         Ok(listener) => listener,
         Err(failure) => {
             daemon.down(Moment::now().wall, "itself")?;

@@ -50,13 +50,13 @@ impl Bed {
             run("ip", &["netns", "add", &bed.namespace(host)]);
             bed.ip(host, &["link", "set", "lo", "up"]);
         }
-        bed.link("in", "e1", "10.81.1", "1");
-        bed.link("out", "e0", "10.81.2", "2");
+        bed.join("in", "e1", "10.81.1", "1");
+        bed.join("out", "e0", "10.81.2", "2");
         bed
     }
 
     /// Joins a host with the firewall. Neighbours are static, and checksums are finished by the hosts: XDP would not.
-    fn link(&self, host: &str, interface: &str, net: &str, number: &str) {
+    pub(crate) fn join(&self, host: &str, interface: &str, net: &str, number: &str) {
         let of_host = self.namespace(host);
         let (own, far) = (format!("02:00:00:00:0{number}:01"), format!("02:00:00:00:0{number}:02"));
         let peer = ["address", &own, "type", "veth", "peer", "name", "x", "address", &far, "netns", &of_host];

@@ -198,3 +198,52 @@ fn needs_root_what_cannot_be_is_told_with_what_to_do() {
     // Nothing is left: another starts at once.
     drop(bed.up(&bed.policy("p.toml", WEB), "auto"));
 }
+
+#[test]
+fn needs_root_an_interface_that_goes_is_told_and_taken_again_when_it_is_back() {
+    let bed = Bed::new();
+    bed.serve(8080);
+    let mut firewall = bed.up(&bed.policy("p.toml", WEB), "auto");
+    assert_eq!(bed.call(8080), Outcome::Answered);
+    bed.ip("fw", &["link", "del", "e1"]);
+    firewall
+        .until("trouble: the interface `e1` of zone `inside` is gone: nothing passes there until it is back");
+    bed.join("in", "e1", "10.81.1", "1");
+    firewall.until("over: the interface `e1` of zone `inside` is gone");
+    assert_eq!(bed.call(8080), Outcome::Answered);
+    assert_eq!(bed.json(&["status"])["troubles"], serde_json::json!([]));
+    bed.sysctl("net/ipv4/ip_forward", "1");
+    firewall.until("trouble: net.ipv4.ip_forward was turned on");
+}
+
+#[test]
+fn needs_root_a_router_that_is_not_taken_over_stays_one() {
+    let bed = Bed::new();
+    bed.serve(8080);
+    bed.sysctl("net/ipv4/ip_forward", "1");
+    let logging = bed.policy("log.toml", &WEB.replace("action", "log = true\naction"));
+    let (status, text) = bed.rampart(&["up", &logging]);
+    assert!(
+        status == 2 && text.contains("log.toml:5:8: the rule `web`: `log` is not in this version"),
+        "{text}"
+    );
+    assert_eq!(bed.call(8080), Outcome::Answered);
+}
+
+#[test]
+fn needs_root_somebody_else_is_told_that_only_root_can() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let (program, policy) = (folder.path().join("rampart"), folder.path().join("p.toml"));
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_rampart"), &program).unwrap();
+    std::fs::write(&policy, "[zones]\na = { interfaces = 'e1' }\n").unwrap();
+    let done =
+        std::process::Command::new(&program).arg("up").arg(&policy).uid(65_534).gid(65_534).output().unwrap();
+    let told = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(
+        (done.status.code(), told.trim_end()),
+        (Some(3), "rampart: only root can take packets: run it with sudo, or as a service of root")
+    );
+}

@@ -14,7 +14,7 @@ fn process_of_other_tests() {
     let plane = Box::new(Memory::default());
     let done = place.lock().map_err(crate::failure::Failure::from).and_then(|lock| {
         let daemon = crate::up::start(&place, policy, plane, Hook::Tc, log)?;
-        crate::up::stay(&place, lock, daemon, &file)
+        crate::up::stay(&place, lock, daemon, &file, crate::up::happenings()?)
     });
     if let Err(failure) = done {
         panic!("{failure}");
