@@ -291,7 +291,7 @@ struct judge_command {
 	__u8 to;
 	__u8 protocol;
 	__be16 selector;
-	__u16 pad;
+	__u16 misplaced;	/* answer: the source belongs to the networks of other zones only */
 	__u32 row;		/* answer: row and 1, or 0 for the default */
 	__u32 action;		/* answer */
 	__u32 generation;	/* answer; 0: there is no policy */

@@ -4,10 +4,12 @@
 #define RAMPART_FIREWALL_CORE_H
 
 #include "forward.h"
+#include "fragments.h"
 #include "open.h"
 #include "parse.h"
 #include "ports.h"
 #include "reject.h"
+#include "related.h"
 #include "tables.h"
 
 /* Hits of rules, a row for each core. */
@@ -86,6 +88,26 @@ static __always_inline enum verdict reconsider(struct packet *p, struct flow *fl
 	return VERDICT_DROP;
 }
 
+/* RFC 3704: a route back to the source, and if strict by the zone that it came from. Asked last, because it costs most. */
+static __always_inline int has_way_back(void *ctx, const struct packet *p)
+{
+	struct address source;
+	struct route route;
+	__u32 kind;
+
+	if (!settings.reverse_path || p->flags & PACKET_FROM_SELF || !p->source[0])
+		return 1;
+	address_of(p->source, p->family, &source);
+	/* Of its own link, and no further. */
+	if (is_link_local(&source))
+		return p->to == ZONE_SELF;
+	route_find(ctx, &source, 0, &route);
+	kind = route.kind & ROUTE_KIND;
+	if (kind != ROUTE_FORWARD && kind != ROUTE_UNRESOLVED)
+		return 0;
+	return settings.reverse_path == 1 || (route.kind & ROUTE_IS_PORT && ports[route.port].zone == p->from);
+}
+
 /* A packet of no flow. VERDICT_NEXT: it may pass. */
 static __always_inline enum verdict admit(void *ctx, struct packet *p, const enum hook hook)
 {
@@ -101,11 +123,13 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 		if (verdict != VERDICT_NEXT)
 			return verdict;
 	}
-	judge_packet(p);
-	if (!p->generation)
-		return drop(p, REASON_NO_POLICY);
+	reason = judge_packet(p);
+	if (reason)
+		return drop(p, reason);
 	if (p->action != ACTION_ALLOW)
 		return refuse(ctx, p, hook);
+	if (!has_way_back(ctx, p))
+		return drop(p, REASON_REVERSE_PATH);
 	if (!(p->flags & PACKET_STATELESS)) {
 		reason = open_flow(p);
 		if (reason)
@@ -131,34 +155,69 @@ __noinline int parse_tc(struct __sk_buff *ctx, struct packet *p)
 	return p ? parse(p, &f) : VERDICT_DROP;
 }
 
+__noinline int relate_xdp(struct xdp_md *ctx, struct packet *p)
+{
+	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end };
+
+	return p ? relate(p, &f) : RELATED_NOT;
+}
+
+__noinline int relate_tc(struct __sk_buff *ctx, struct packet *p)
+{
+	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end };
+
+	return p ? relate(p, &f) : RELATED_NOT;
+}
+
+/* An ICMP error or a later fragment. VERDICT_NEXT: it may pass; `judge` is set when the policy must say so. */
+static __always_inline enum verdict accompany(void *ctx, struct packet *p, const enum hook hook, int *judge)
+{
+	if (p->flags & PACKET_LATER_FRAGMENT)
+		return follow_fragment(p);
+	switch (hook == HOOK_XDP ? relate_xdp(ctx, p) : relate_tc(ctx, p)) {
+	case RELATED_PASSES:
+		tally(TALLY_RELATED, 1);
+		return VERDICT_NEXT;
+	case RELATED_FALSE:
+		return drop(p, REASON_ICMP_UNRELATED);
+	default:
+		*judge = 1;
+		return VERDICT_NEXT;
+	}
+}
+
 static __always_inline enum verdict filter(void *ctx, struct packet *p, const enum hook hook)
 {
 	enum verdict verdict = hook == HOOK_XDP ? parse_xdp(ctx, p) : parse_tc(ctx, p);
 	struct flow *flow = 0;
-	int over = 0;
+	int judge = 0;
 
 	if (verdict != VERDICT_NEXT)
 		return verdict;
-	if (p->flags & PACKET_LATER_FRAGMENT)
-		return drop(p, REASON_FRAGMENT_UNKNOWN);
-	if (!(p->flags & PACKET_STATELESS)) {
+	if (p->flags & (PACKET_LATER_FRAGMENT | PACKET_ICMP_ERROR)) {
+		verdict = accompany(ctx, p, hook, &judge);
+	} else if (p->flags & PACKET_STATELESS) {
+		judge = 1;
+	} else {
 		find_side(p);
 		flow = find_flow(p);
+		if (flow && flow->generation != settings.generation && reconsider(p, flow) != VERDICT_NEXT)
+			return refuse(ctx, p, hook);
+		verdict = flow ? follow(p, flow, &judge) : VERDICT_NEXT;
+		judge |= !flow;
 	}
-	if (flow && flow->generation != settings.generation && reconsider(p, flow) != VERDICT_NEXT)
-		return refuse(ctx, p, hook);
-	if (flow)
-		verdict = follow(p, flow, &over);
-	if (!flow || over)
+	if (judge)
 		verdict = admit(ctx, p, hook);
 	if (verdict != VERDICT_NEXT)
 		return verdict;
+	if (p->flags & PACKET_FIRST_FRAGMENT)
+		note_first_fragment(p);
 	if (p->to == ZONE_SELF || p->flags & PACKET_FROM_SELF) {
 		tally(TALLY_UP, 1);
 		return VERDICT_UP;
 	}
 	verdict = forward(ctx, p, hook);
-	if (flow && !over && flow->next_hop[(p->side & 1) ^ 1] != p->next_hop)
+	if (flow && !judge && flow->next_hop[(p->side & 1) ^ 1] != p->next_hop)
 		flow->next_hop[(p->side & 1) ^ 1] = p->next_hop;
 	return verdict;
 }

@@ -59,6 +59,7 @@ struct packet {
 	__u32 data_bytes;	/* TCP payload */
 	__u32 scale;		/* window shift of a SYN */
 	__u32 fragment_id;	/* identification, in network order */
+	__u32 fragment_offset;	/* in bytes */
 	__u32 hash;		/* of the flow's ends, lower half */
 	__u32 tag;		/* of the same, upper half */
 	__u32 record;		/* the flow's */

@@ -257,6 +257,7 @@ static __always_inline enum verdict note_ipv4_fragment(struct packet *p, const s
 	if (!(fragment & (IPV4_MORE_FRAGMENTS | IPV4_OFFSET)))
 		return VERDICT_NEXT;
 	p->fragment_id = ip->id;
+	p->fragment_offset = offset;
 	p->flags |= offset ? PACKET_LATER_FRAGMENT : PACKET_FIRST_FRAGMENT;
 	/* RFC 1858 section 3.2.2: a later fragment must not rewrite the header that was judged. */
 	if (offset && offset < TCP_BYTES)
@@ -321,6 +322,7 @@ static __always_inline enum verdict skip_extensions(struct packet *p, const stru
 				p->flags |= offset ? PACKET_LATER_FRAGMENT : PACKET_FIRST_FRAGMENT;
 			}
 			if (offset) {
+				p->fragment_offset = offset;
 				p->protocol = extension->next;
 				p->transport = at + 8;
 				return VERDICT_NEXT;

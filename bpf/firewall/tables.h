@@ -250,6 +250,45 @@ static __always_inline __u32 service_class(struct look_up *l, const struct table
 	return word_at(l, t->ports + ((entry & ~DEEPER) << 16 | selector));
 }
 
+/* The zones of the last start that is not above an address, by halving; the first start is the least address. */
+static __always_inline __u64 zones_v4(struct look_up *l, const struct table_header *t, __u32 address)
+{
+	__u32 first = 0, size = t->zones_v4_count;
+
+	for (int i = 0; i < MAX_HALVINGS && size > 1; i++) {
+		__u32 half = size / 2;
+
+		if (word_at(l, t->zones_v4 + (first + half) * 4) <= address)
+			first += half;
+		size -= half;
+	}
+	return size ? pair_at(l, t->zones_v4 + first * 4 + 2) : 0;
+}
+
+static __always_inline __u64 zones_v6(struct look_up *l, const struct table_header *t, __u64 high, __u64 low)
+{
+	__u32 first = 0, size = t->zones_v6_count;
+
+	for (int i = 0; i < MAX_HALVINGS && size > 1; i++) {
+		__u32 half = size / 2, at = t->zones_v6 + (first + half) * 8;
+		__u64 start = pair_at(l, at);
+
+		if (start < high || (start == high && pair_at(l, at + 2) <= low))
+			first += half;
+		size -= half;
+	}
+	return size ? pair_at(l, t->zones_v6 + first * 8 + 4) : 0;
+}
+
+/* Whether an address lives in other zones and not in this one, as far as zones say who lives there. */
+static __always_inline int is_misplaced(struct look_up *l, const struct table_header *t, const struct judge_command *q)
+{
+	__u64 zones = q->family == 4 ? zones_v4(l, t, bpf_ntohl(q->source[0]))
+				     : zones_v6(l, t, host_pair(q->source), host_pair(q->source + 2));
+
+	return zones && !(zones >> (q->from & 63) & 1);
+}
+
 /* Fills in the answer: a denial unless the tables say otherwise. Its generation is 0 when there is no policy. */
 __noinline int judge_question(struct judge_command *q)
 {
@@ -275,6 +314,7 @@ __noinline int judge_question(struct judge_command *q)
 	to = t->zone_numbers[q->to & (MAX_ZONES - 1)];
 	if (q->from >= MAX_ZONES || q->to >= MAX_ZONES || from >= t->zones || to >= t->zones)
 		return 0;
+	q->misplaced = is_misplaced(&l, t, q);
 	pair = from * t->zones + to;
 	at = word_at(&l, t->pairs + pair) * t->services + service_class(&l, t, q->protocol, bpf_ntohs(q->selector));
 	classes[0] = class_of(&l, &t->field[0], q->family, q->source);
@@ -291,8 +331,16 @@ __noinline int judge_question(struct judge_command *q)
 	return 0;
 }
 
-/* Judges a packet that belongs to no flow: row, action, slot and generation. */
-static __always_inline void judge_packet(struct packet *p)
+static __always_inline void take_answer(struct packet *p, const struct judge_command *q)
+{
+	p->row = q->row;
+	p->action = q->action;
+	p->slot = q->slot;
+	p->generation = q->generation;
+}
+
+/* Judges a packet that belongs to no flow: row, action, slot and generation. 0, or why it is dropped whatever they say. */
+static __always_inline int judge_packet(struct packet *p)
 {
 	struct judge_command q = { .family = p->family, .from = p->from, .to = p->to, .protocol = p->protocol,
 				   .selector = p->selector };
@@ -302,10 +350,10 @@ static __always_inline void judge_packet(struct packet *p)
 		q.destination[word] = p->destination[word];
 	}
 	judge_question(&q);
-	p->row = q.row;
-	p->action = q.action;
-	p->slot = q.slot;
-	p->generation = q.generation;
+	take_answer(p, &q);
+	if (!q.generation)
+		return REASON_NO_POLICY;
+	return q.misplaced && settings.check_zones && !(p->flags & PACKET_FROM_SELF) ? REASON_ZONE_SOURCE : 0;
 }
 
 /* Judges a flow again, as its first packet was: by its opener's side, whoever sent this one. */
@@ -320,10 +368,7 @@ static __always_inline void judge_flow(struct packet *p, const struct flow *flow
 		q.destination[word] = flow->address[to][word];
 	}
 	judge_question(&q);
-	p->row = q.row;
-	p->action = q.action;
-	p->slot = q.slot;
-	p->generation = q.generation;
+	take_answer(p, &q);
 }
 
 #endif

@@ -57,7 +57,7 @@ pub(crate) struct Interface {
 
 impl Firewall {
     /// Puts the firewall on an interface of this network namespace, which belongs to a zone from now on. An interface that
-    /// is attached already only changes its zone.
+    /// is attached already only changes its zone. It is to be dropped, and interfaces detached, in the same namespace.
     ///
     /// # Errors
     /// There is no such interface, there are too many, or the kernel refuses both hooks.
@@ -125,6 +125,11 @@ impl Firewall {
     ) -> Result<(Vec<Tie>, Attached), DataplaneError> {
         let programs = &self.skel.progs;
         let mut note = None;
+        TcHookBuilder::new(programs.resolve.as_fd())
+            .ifindex(index as i32)
+            .hook(TC_INGRESS | TC_EGRESS)
+            .create()
+            .map_err(DataplaneError::bpf(format!("preparing `{name}` for programs (TC)")))?;
         if hook == Hook::Xdp {
             match programs.firewall_xdp.attach_xdp(index as i32) {
                 Ok(link) => {
@@ -157,8 +162,7 @@ fn tie_tc(
 ) -> Result<Tie, DataplaneError> {
     let mut builder = TcHookBuilder::new(program.as_fd());
     let mut hook = builder.ifindex(index as i32).replace(true).handle(1).priority(1).hook(point);
-    hook.create()
-        .and_then(|mut hook| hook.attach())
+    hook.attach()
         .map(Tie::Filter)
         .map_err(DataplaneError::bpf(format!("putting the firewall on `{name}` (TC)")))
 }
