@@ -29,5 +29,5 @@ pub use error::DataplaneError;
 pub use firewall::{Firewall, Generation, Settings};
 pub use hooks::{Attached, Hook};
 pub use reason::{Reason, Tally};
-pub use sessions::{Filter, Session, State};
+pub use sessions::{Filter, Occupancy, Session, State};
 pub use trial::{Judgement, TestRun, Verdict};

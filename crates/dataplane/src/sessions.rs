@@ -121,7 +121,31 @@ impl Filter {
     }
 }
 
+/// How full the flow table is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Occupancy {
+    /// Records in use.
+    pub flows: u32,
+    /// Of these, TCP handshakes under way.
+    pub half_open: u32,
+    /// Records that there are.
+    pub capacity: u32,
+}
+
 impl Firewall {
+    /// How full the flow table is.
+    ///
+    /// # Errors
+    /// The firewall's variables are out of reach.
+    pub fn occupancy(&self) -> Result<Occupancy, DataplaneError> {
+        let pool = &self.shared_now()?.pool;
+        Ok(Occupancy {
+            flows: read(&pool.in_use),
+            half_open: read(&pool.half_open),
+            capacity: self.settings.flows,
+        })
+    }
+
     /// The sessions that a filter wants, in the order of the table. `now` is CLOCK_MONOTONIC since its beginning, from which
     /// ages are told. Flows come and go meanwhile, so it is no snapshot. Flows that are over and not yet swept are left out.
     ///

@@ -70,7 +70,11 @@ impl Tie {
 /// Makes room for filters at both ends of an interface. It stays, and costs nothing as long as it is empty.
 pub(crate) fn prepare(program: &ProgramMut<'_>, index: u32) -> Result<(), libbpf_rs::Error> {
     let mut builder = TcHookBuilder::new(program.as_fd());
-    builder.ifindex(index as i32).hook(TC_INGRESS | TC_EGRESS).create().map(drop)
+    // libbpf complains on standard error about room that is there already, which is as good.
+    let print = libbpf_rs::set_print(None);
+    let made = builder.ifindex(index as i32).hook(TC_INGRESS | TC_EGRESS).create();
+    libbpf_rs::set_print(print);
+    made.map(drop)
 }
 
 /// The same place for every firewall, so that one takes the place of the one before.

@@ -96,7 +96,8 @@ impl Client {
                 format!("no firewall runs here (there is no {socket}): `rampart up POLICY` starts one")
             }
             ErrorKind::ConnectionRefused => format!(
-                "nobody answers on {socket}: the firewall ended without taking it away; `rampart up POLICY` starts one"
+                "nobody answers on {socket}: the firewall was killed, and its programs go on without it; `rampart up POLICY` \
+                 takes over, and `rampart down` then ends it"
             ),
             ErrorKind::PermissionDenied => format!(
                 "you may not use {socket}: it is for root and the group `{}`",

@@ -1,5 +1,5 @@
 //! Keeps the kernel from forwarding by itself. The firewall forwards; a kernel that did too would forward everything as soon
-//! as the firewall is dead (`docs/decisions/0013-what-a-dead-firewall-leaves.md`). Never turns the kernel's forwarding on.
+//! as the firewall is gone (`docs/decisions/0013-what-a-dead-firewall-leaves.md`). Never turns it on once a firewall has run.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -55,6 +55,14 @@ pub(crate) fn close<'i>(
         }
     }
     Ok(were_on)
+}
+
+/// Turns switches on again that [`close`] turned off, for a firewall that could not be started after all.
+///
+/// # Errors
+/// When one cannot be written.
+pub(crate) fn reopen(settings: &Path, switches: &[&str]) -> Result<(), SettingError> {
+    switches.iter().try_for_each(|switch| write(settings, switch, "1"))
 }
 
 /// The switches that somebody turned on.
@@ -117,6 +125,8 @@ mod tests {
         // A kernel without IPv6.
         fs::remove_dir_all(settings.join("ipv6")).unwrap();
         assert!(close(settings, ["e0"]).unwrap().is_empty());
+        reopen(settings, &["ipv4/ip_forward"]).unwrap();
+        assert_eq!(read("ipv4/ip_forward"), "1");
         assert_eq!(dotted("ipv6/conf/all/forwarding"), "net.ipv6.conf.all.forwarding");
     }
 }

@@ -3,15 +3,16 @@
 use crate::cli::UpArgs;
 use crate::daemon::log::{Kind, Log};
 use crate::daemon::place::{Lock, Place, PlaceError};
-use crate::daemon::run::{Happenings, until_down};
+use crate::daemon::run::{Event, Happenings, until_down};
 use crate::daemon::{About, Daemon, Moment, Refused, server};
 use crate::failure::Failure;
-use crate::forwarding;
+use crate::forwarding::{self, SettingError};
 use crate::kernel::{self, Kernel};
 use crate::plane::{DataPlane, Hook, PlaneError};
 use policy::Policy;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::Receiver;
 
 pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     let policy = crate::read_policy(&args.policy)?;
@@ -26,47 +27,79 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     let machine = |error: PlaneError| Failure::Machine(error.to_string());
     // Looked at before anything is changed: a mistyped name must not stop a router.
     kernel::all_there(&policy).map_err(machine)?;
-    stop_the_kernel(&policy, &log)?;
-    let plane = Kernel::load(&policy, &place.held).map_err(machine)?;
-    stay(&place, lock, policy, &args.policy, Box::new(plane), args.hook, log)
-}
-
-/// Before anything else: from now on what the firewall does not forward is not forwarded.
-fn stop_the_kernel(policy: &Policy, log: &Log) -> Result<(), Failure> {
+    // A firewall that is interrupted while it starts goes down once it is up: half of one would stay on its interfaces.
+    let happening = happenings()?;
     let interfaces = policy.zones.iter().flat_map(|zone| &zone.interfaces).map(String::as_str);
-    let were_on = forwarding::close(Path::new(forwarding::SETTINGS), interfaces)
-        .map_err(|error| Failure::Machine(error.to_string()))?;
+    let settings = Path::new(forwarding::SETTINGS);
+    let setting = |error: SettingError| Failure::Machine(error.to_string());
+    // From now on what the firewall does not forward is not forwarded.
+    let were_on = forwarding::close(settings, interfaces).map_err(setting)?;
+    let plane = Kernel::load(&policy, &place.held).map_err(machine);
+    let started = plane.and_then(|plane| start(&place, policy, Box::new(plane), args.hook, log));
+    let daemon = match started {
+        Ok(daemon) => daemon,
+        Err(failure) => {
+            // A router that was not taken over after all.
+            forwarding::reopen(settings, &were_on).map_err(setting)?;
+            return Err(failure);
+        }
+    };
     for switch in were_on {
         let name = forwarding::dotted(switch);
         let message = format!(
-            "{name} was 1 and is 0 now, and stays so: the firewall forwards, and the kernel does not"
+            "{name} was on and is off now, and stays so: the firewall forwards, and the kernel does not"
         );
-        log.event(Moment::now().wall, Kind::Up, message);
+        daemon.tell(Moment::now().wall, Kind::Up, message);
     }
-    Ok(())
+    stay(&place, lock, daemon, &args.policy, happening)
 }
 
-/// Runs a firewall in a place until it is down.
+/// Signals, from now on.
 ///
 /// # Errors
-/// When the socket cannot be had, or the policy cannot be put in force.
-pub(crate) fn stay(
+/// When the system does not let us have them.
+pub(crate) fn happenings() -> Result<(Happenings, Receiver<Event>), Failure> {
+    let (happenings, arriving) = Happenings::new();
+    happenings.of_signals().map_err(|e| Failure::Machine(format!("cannot take over signals: {e}")))?;
+    Ok((happenings, arriving))
+}
+
+/// Puts a policy in force.
+///
+/// # Errors
+/// When it cannot be; nothing is left of it.
+pub(crate) fn start(
     place: &Place,
-    lock: Lock,
     policy: Policy,
-    file: &Path,
     plane: Box<dyn DataPlane>,
     hook: Hook,
     log: Log,
+) -> Result<Daemon, Failure> {
+    let now = Moment::now().wall;
+    let about = About { pid: std::process::id(), namespace: place.namespace.clone(), since: now };
+    Ok(Daemon::start(about, log, policy, plane, hook)?)
+}
+
+/// Answers in a place until the firewall is down. `file` is what SIGHUP reads.
+///
+/// # Errors
+/// When the socket cannot be had; then the firewall is taken down.
+pub(crate) fn stay(
+    place: &Place,
+    lock: Lock,
+    daemon: Daemon,
+    file: &Path,
+    happening: (Happenings, Receiver<Event>),
 ) -> Result<(), Failure> {
-    // Signals that come while it starts take it down once it is up.
-    let (happenings, arriving) = Happenings::new();
-    happenings.of_signals().map_err(|e| Failure::Machine(format!("cannot take over signals: {e}")))?;
-    let now = Moment::now();
-    let about = About { pid: std::process::id(), namespace: place.namespace.clone(), since: now.wall };
-    let listener = place.listen()?;
+    let (happenings, arriving) = happening;
+    let listener = match place.listen().map_err(Failure::from) {
+        Ok(listener) => listener,
+        Err(failure) => {
+            daemon.down(Moment::now().wall, "itself")?;
+            return Err(failure);
+        }
+    };
     let socket = SocketFile(place);
-    let daemon = Daemon::start(about, log, policy, plane, hook)?;
     tell_up(&daemon, place)?;
     let daemon = Arc::new(daemon);
     server::serve(listener, Arc::clone(&daemon), happenings);

@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     Killed,
     /// Something is not as it should be.
     Trouble,
+    /// It is as it should be again.
+    Over,
     /// The firewall is down.
     Down,
 }
@@ -46,6 +48,7 @@ impl Kind {
             Kind::Scheduled => "scheduled",
             Kind::Killed => "killed",
             Kind::Trouble => "trouble",
+            Kind::Over => "over",
             Kind::Down => "down",
         }
     }

@@ -94,11 +94,14 @@ impl Running {
         self.failed = None;
     }
 
-    /// Forgets what has expired, and tells troubles when they begin.
+    /// Forgets what has expired, and tells troubles when they begin and end.
     pub(super) fn look(&mut self, now: Moment, daemon: &Daemon) {
         let found = self.look_closer(now).unwrap_or_else(|error| vec![error.to_string()]);
         for trouble in found.iter().filter(|trouble| !self.troubles.contains(trouble)) {
             daemon.tell(now.wall, Kind::Trouble, trouble);
+        }
+        for over in self.troubles.iter().filter(|trouble| !found.contains(trouble)) {
+            daemon.tell(now.wall, Kind::Over, over);
         }
         self.troubles = found;
     }

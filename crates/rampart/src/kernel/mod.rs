@@ -7,7 +7,7 @@ mod record;
 use crate::api::{Counter, Drop, HookName, Occupancy, Session, protocol_name};
 use crate::forwarding;
 use crate::plane::{Attached, DataPlane, Hook, PlaneError, SessionKey};
-use dataplane::{DataplaneError, Firewall, Reason, State, Tally};
+use dataplane::{DataplaneError, Firewall, Reason, State};
 use follow::Following;
 use nix::net::if_::if_nametoindex;
 use policy::settings::{Settings, Timeouts};
@@ -179,13 +179,11 @@ impl DataPlane for Kernel {
     }
 
     fn occupancy(&mut self) -> Result<Occupancy, PlaneError> {
-        let tallies = self.firewall.tallies()?;
-        let of = |tally: Tally| tallies.get(&tally).copied().unwrap_or(0);
-        let over = of(Tally::Expired) + of(Tally::Closed) + of(Tally::Killed) + of(Tally::Revoked);
+        let now = self.firewall.occupancy()?;
         Ok(Occupancy {
-            open: of(Tally::Opened).saturating_sub(over),
-            half_open: 0,
-            capacity: self.settings.flows.into(),
+            open: now.flows.into(),
+            half_open: now.half_open.into(),
+            capacity: now.capacity.into(),
         })
     }
 

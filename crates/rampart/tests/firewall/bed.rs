@@ -48,15 +48,15 @@ impl Bed {
         };
         for host in ["in", "fw", "out"] {
             run("ip", &["netns", "add", &bed.namespace(host)]);
-            bed.ip("fw", &["link", "set", "lo", "up"]);
+            bed.ip(host, &["link", "set", "lo", "up"]);
         }
-        bed.link("in", "e1", "10.81.1", "1");
-        bed.link("out", "e0", "10.81.2", "2");
+        bed.join("in", "e1", "10.81.1", "1");
+        bed.join("out", "e0", "10.81.2", "2");
         bed
     }
 
     /// Joins a host with the firewall. Neighbours are static, and checksums are finished by the hosts: XDP would not.
-    fn link(&self, host: &str, interface: &str, net: &str, number: &str) {
+    pub(crate) fn join(&self, host: &str, interface: &str, net: &str, number: &str) {
         let of_host = self.namespace(host);
         let (own, far) = (format!("02:00:00:00:0{number}:01"), format!("02:00:00:00:0{number}:02"));
         let peer = ["address", &own, "type", "veth", "peer", "name", "x", "address", &far, "netns", &of_host];
@@ -96,20 +96,34 @@ impl Bed {
 
     /// A server outside that sends back what it gets, for as long as the test runs.
     pub(crate) fn serve(&self, port: u16) {
-        let listener = self.inside("out", || TcpListener::bind((OUTSIDE, port)).unwrap());
-        std::thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
-                std::thread::spawn(move || {
-                    let mut byte = [0];
-                    while stream.read(&mut byte).is_ok_and(|n| n == 1) && stream.write_all(&byte).is_ok() {}
-                });
-            }
-        });
+        serve(self.inside("out", || TcpListener::bind((OUTSIDE, port)).unwrap()));
+    }
+
+    /// A server on the firewall itself: its port.
+    pub(crate) fn listen_on_the_firewall(&self) -> u16 {
+        let listener = self.inside("fw", || TcpListener::bind("10.81.1.1:0").unwrap());
+        let port = listener.local_addr().unwrap().port();
+        serve(listener);
+        port
+    }
+
+    /// Calls it from inside.
+    pub(crate) fn call_the_firewall(&self, port: u16) -> Outcome {
+        self.connect_to("10.81.1.1", port).map_or_else(|outcome| outcome, |mut stream| echo(&mut stream))
+    }
+
+    /// Sets a switch of the firewall's kernel.
+    pub(crate) fn sysctl(&self, switch: &str, value: &str) {
+        self.inside("fw", || std::fs::write(format!("/proc/sys/{switch}"), value).unwrap());
     }
 
     /// A connection from inside.
     pub(crate) fn connect(&self, port: u16) -> Result<TcpStream, Outcome> {
-        let to: SocketAddr = format!("{OUTSIDE}:{port}").parse().unwrap();
+        self.connect_to(OUTSIDE, port)
+    }
+
+    fn connect_to(&self, address: &str, port: u16) -> Result<TcpStream, Outcome> {
+        let to: SocketAddr = format!("{address}:{port}").parse().unwrap();
         let stream = self.inside("in", || TcpStream::connect_timeout(&to, SILENCE));
         stream.map_err(
             |error| if error.kind() == ErrorKind::TimedOut { Outcome::Silence } else { Outcome::Refused },
@@ -168,9 +182,22 @@ impl Bed {
 impl Drop for Bed {
     fn drop(&mut self) {
         for host in ["in", "fw", "out"] {
-            let _ = Command::new("ip").args(["netns", "del", &self.namespace(host)]).status();
+            // One that is not there was never made.
+            let _ = Command::new("ip").args(["netns", "del", &self.namespace(host)]).output();
         }
     }
+}
+
+/// Sends back what comes, for as long as the test runs.
+fn serve(listener: TcpListener) {
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut byte = [0];
+                while stream.read(&mut byte).is_ok_and(|n| n == 1) && stream.write_all(&byte).is_ok() {}
+            });
+        }
+    });
 }
 
 /// Sends a byte and waits for it.

@@ -116,21 +116,58 @@ fn needs_root_an_open_session_is_judged_again_and_can_be_ended() {
 }
 
 #[test]
-fn needs_root_nothing_passes_before_up_and_after_down_and_after_kill_9() {
+fn needs_root_nothing_passes_before_up_and_after_its_end() {
     let bed = Bed::new();
     bed.serve(8080);
     let policy = bed.policy("p.toml", WEB);
-    for end in ["down", "SIGKILL", "SIGTERM"] {
+    // A router that the firewall takes over.
+    bed.sysctl("net/ipv4/ip_forward", "1");
+    assert_eq!(bed.call(8080), Outcome::Answered);
+    for end in ["down", "SIGTERM", "SIGINT"] {
         let mut firewall = bed.up(&policy, "auto");
         assert_eq!(bed.call(8080), Outcome::Answered, "{end}");
         match end {
             "down" => assert_eq!(bed.rampart(&["down"]).0, 0),
             "SIGTERM" => firewall.signal(Signal::SIGTERM),
-            _ => firewall.signal(Signal::SIGKILL),
+            _ => firewall.signal(Signal::SIGINT),
         }
-        firewall.end();
+        assert_eq!(firewall.end(), Some(0), "{end}");
         assert_ne!(bed.call(8080), Outcome::Answered, "{end}");
         assert_eq!(bed.rampart(&["status"]).0, 3, "{end}");
+    }
+}
+
+#[test]
+fn needs_root_a_killed_firewall_goes_on_judging_and_the_next_takes_over() {
+    for hook in ["tc", "xdp"] {
+        let bed = Bed::new();
+        bed.serve(8080);
+        bed.serve(2525);
+        let policy = bed.policy("p.toml", &format!("{WEB}{REJECT}"));
+        let other = bed.policy("other.toml", &format!("{MAIL}{REJECT}"));
+        let mut firewall = bed.up(&policy, hook);
+        let own = bed.listen_on_the_firewall();
+        assert_eq!(
+            (bed.call(8080), bed.call_the_firewall(own)),
+            (Outcome::Answered, Outcome::Silence),
+            "{hook}"
+        );
+        firewall.signal(Signal::SIGKILL);
+        firewall.end();
+        assert_eq!(bed.rampart(&["status"]).0, 3, "{hook}");
+        assert_eq!((bed.call(8080), bed.call(2525)), (Outcome::Answered, Outcome::Refused), "{hook}");
+        assert_eq!(bed.call_the_firewall(own), Outcome::Silence, "{hook}: its own services are not open");
+        let mut next = bed.up(&other, hook);
+        assert_eq!((bed.call(8080), bed.call(2525)), (Outcome::Refused, Outcome::Answered), "{hook}");
+        // One that was killed leaves what the next does not want, too.
+        next.signal(Signal::SIGKILL);
+        next.end();
+        let narrow = bed.folder.path().join("narrow.toml");
+        std::fs::write(&narrow, "[zones]\noutside = { interfaces = 'e0' }\n").unwrap();
+        let mut last = bed.up(&narrow.display().to_string(), hook);
+        assert_eq!(bed.call_the_firewall(own), Outcome::Answered, "{hook}: nothing is left on e1");
+        last.signal(Signal::SIGTERM);
+        assert_eq!(last.end(), Some(0));
     }
 }
 
@@ -157,7 +194,56 @@ fn needs_root_what_cannot_be_is_told_with_what_to_do() {
     assert!(text.contains("zone `b`: there is no interface `e9` in this network namespace"), "{text}");
     let twice = bed.policy("twice.toml", "[zones.again]\ninterfaces = 'e1'\n");
     let (status, text) = bed.rampart(&["up", &twice]);
-    assert!(status == 2 && text.contains("twice.toml:4:14: the interface `e1`"), "{text}");
+    assert!(status == 2 && text.contains("twice.toml:5:14: the interface `e1`"), "{text}");
     // Nothing is left: another starts at once.
     drop(bed.up(&bed.policy("p.toml", WEB), "auto"));
+}
+
+#[test]
+fn needs_root_an_interface_that_goes_is_told_and_taken_again_when_it_is_back() {
+    let bed = Bed::new();
+    bed.serve(8080);
+    let mut firewall = bed.up(&bed.policy("p.toml", WEB), "auto");
+    assert_eq!(bed.call(8080), Outcome::Answered);
+    bed.ip("fw", &["link", "del", "e1"]);
+    firewall
+        .until("trouble: the interface `e1` of zone `inside` is gone: nothing passes there until it is back");
+    bed.join("in", "e1", "10.81.1", "1");
+    firewall.until("over: the interface `e1` of zone `inside` is gone");
+    assert_eq!(bed.call(8080), Outcome::Answered);
+    assert_eq!(bed.json(&["status"])["troubles"], serde_json::json!([]));
+    bed.sysctl("net/ipv4/ip_forward", "1");
+    firewall.until("trouble: net.ipv4.ip_forward was turned on");
+}
+
+#[test]
+fn needs_root_a_router_that_is_not_taken_over_stays_one() {
+    let bed = Bed::new();
+    bed.serve(8080);
+    bed.sysctl("net/ipv4/ip_forward", "1");
+    let logging = bed.policy("log.toml", &WEB.replace("action", "log = true\naction"));
+    let (status, text) = bed.rampart(&["up", &logging]);
+    assert!(
+        status == 2 && text.contains("log.toml:5:8: the rule `web`: `log` is not in this version"),
+        "{text}"
+    );
+    assert_eq!(bed.call(8080), Outcome::Answered);
+}
+
+#[test]
+fn needs_root_somebody_else_is_told_that_only_root_can() {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::process::CommandExt as _;
+    let folder = tempfile::tempdir().unwrap();
+    let (program, policy) = (folder.path().join("rampart"), folder.path().join("p.toml"));
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_rampart"), &program).unwrap();
+    std::fs::write(&policy, "[zones]\na = { interfaces = 'e1' }\n").unwrap();
+    let done =
+        std::process::Command::new(&program).arg("up").arg(&policy).uid(65_534).gid(65_534).output().unwrap();
+    let told = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(
+        (done.status.code(), told.trim_end()),
+        (Some(3), "rampart: only root can take packets: run it with sudo, or as a service of root")
+    );
 }

@@ -12,8 +12,10 @@ fn process_of_other_tests() {
     let policy = Policy::parse("policy.toml", &fs::read_to_string(&file).unwrap()).unwrap();
     let log = Log::new(false, Box::new(std::io::stdout()));
     let plane = Box::new(Memory::default());
-    let done = place.lock().map_err(crate::failure::Failure::from);
-    let done = done.and_then(|lock| crate::up::stay(&place, lock, policy, &file, plane, Hook::Tc, log));
+    let done = place.lock().map_err(crate::failure::Failure::from).and_then(|lock| {
+        let daemon = crate::up::start(&place, policy, plane, Hook::Tc, log)?;
+        crate::up::stay(&place, lock, daemon, &file, crate::up::happenings()?)
+    });
     if let Err(failure) = done {
         panic!("{failure}");
     }
