@@ -146,6 +146,15 @@ impl Test<'_> {
         self.points().any(of_connections)
     }
 
+    /// What it counts.
+    pub(crate) fn counted(&self) -> Counted {
+        match self {
+            _ if self.of_connections() => Counted::Connections,
+            _ if self.points().any(|p| p.bulk.is_some()) => Counted::Bytes,
+            _ => Counted::Frames,
+        }
+    }
+
     /// Names of the factors that differ anywhere in the test: what tells its points apart.
     pub(crate) fn varying(&self) -> BTreeSet<String> {
         let settings = || self.blocks.iter().flat_map(|b| &b.settings);
@@ -354,6 +363,15 @@ pub(crate) const fn has_own_trials(metric: Metric) -> bool {
     !matches!(metric, Metric::Cost | Metric::Goodput | Metric::BufferTime)
 }
 
+/// What the loads, ledgers and losses of a test are counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    Frames,
+    Connections,
+    /// Of a bulk transfer.
+    Bytes,
+}
+
 /// Whether a point's loads, ledger and losses are of connections, not of frames.
 pub(crate) const fn of_connections(point: &Point) -> bool {
     point.sessions.is_some()
@@ -410,6 +428,7 @@ pub(crate) fn load_unit(point: &Point) -> &'static str {
         }
         _ if point.sessions.as_ref().is_some_and(held) => "connections",
         _ if of_connections(point) => "connections/s",
+        _ if point.bulk.is_some() => "bytes/s",
         _ => "frames/s",
     }
 }

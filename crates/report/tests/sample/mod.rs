@@ -307,6 +307,7 @@ impl Builder {
             memory_bytes: None,
             policy_load_seconds: None,
             sessions: None,
+            bulk: None,
         }
     }
 }
