@@ -291,13 +291,19 @@ pub(crate) const fn placement_sentence(placement: Placement) -> &'static str {
 /// What a reader must know before the figures: how frames and times are counted, and what the placements mean.
 pub(crate) fn hints(results: &Results) -> Vec<&'static str> {
     let mut hints: Vec<&'static str> = Vec::new();
-    if results.points.is_empty() || results.points.iter().any(|p| !of_connections(p)) {
+    let of_frames = |p: &Point| !of_connections(p) && p.bulk.is_none();
+    if results.points.is_empty() || results.points.iter().any(of_frames) {
         hints.push("Frame sizes count the 4-byte frame check sequence, as RFC 1242 and RFC 2544 count them.");
     }
     if results.points.iter().any(of_connections) {
         hints.push(
             "Rates of connections are a second; times begin at the intended start of a connection, so that one that \
              waited for its turn does not hide it.",
+        );
+    }
+    if results.points.iter().any(|p| p.bulk.is_some()) {
+        hints.push(
+            "Bits of bulk transfers are those that the receiving applications read, headers and what was sent again left out.",
         );
     }
     for point in &results.points {

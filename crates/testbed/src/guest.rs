@@ -223,12 +223,14 @@ mod tests {
         let pid = guest.child.id();
         assert!(start_ticks(pid).is_some());
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-        assert!(status.lines().any(|l| l.starts_with("Cpus_allowed_list:") && l.ends_with("\t0")), "{status}");
+        assert!(
+            status.lines().any(|l| l.starts_with("Cpus_allowed_list:") && l.ends_with("\t0")),
+            "{status}"
+        );
         drop(guest);
         assert_eq!(start_ticks(pid), None);
         // More than a pipe holds.
-        let ended =
-            Guest::start(&here, "seq", &["100000"], &[]).and_then(Guest::finish).unwrap();
+        let ended = Guest::start(&here, "seq", &["100000"], &[]).and_then(Guest::finish).unwrap();
         assert!(ended.status.success() && ended.output.ends_with("\n100000\n"));
         let mut failed = Guest::start(&here, "sh", &["-c", "echo no port >&2; exit 4"], &[]).unwrap();
         let error = failed.wait_until_it_listens(1).unwrap_err().to_string();

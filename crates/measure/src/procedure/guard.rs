@@ -29,7 +29,10 @@ pub fn judge(request: &TrialRequest, outcome: &TrialOutcome, placement: Placemen
         marks.push(mark(MarkKind::LedgerUnbalanced, detail));
     }
     if ledger.offered == 0 {
-        marks.push(mark(MarkKind::Note, format!("trial failed: no {} was offered", what.trim_end_matches('s'))));
+        marks.push(mark(
+            MarkKind::Note,
+            format!("trial failed: no {} was offered", what.trim_end_matches('s')),
+        ));
     }
     if placement == Placement::Isolated && has_schedule(request) && is_behind(outcome) {
         let detail = format!("{} of {} {what} were not sent in time", ledger.not_sent, ledger.offered);

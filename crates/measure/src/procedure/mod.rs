@@ -9,6 +9,8 @@
 mod axis;
 mod back_to_back;
 mod bulk;
+#[cfg(test)]
+mod bulk_tests;
 mod capacity;
 mod guard;
 mod latency;
@@ -40,8 +42,8 @@ pub use session_spec::{
 };
 pub(crate) use spec::typical_trial_seconds;
 pub use spec::{
-    BackToBackSpec, BulkSpec, LatencyLoad, LatencySpec, LossCurveSpec, OverloadRecoverySpec, Preset, ProcedureSpec,
-    ResetRecoverySpec, SearchSpec, ThroughputSpec,
+    BackToBackSpec, BulkSpec, LatencyLoad, LatencySpec, LossCurveSpec, OverloadRecoverySpec, Preset,
+    ProcedureSpec, ResetRecoverySpec, SearchSpec, ThroughputSpec,
 };
 
 use crate::results::{Mark, MarkKind, Metric};

@@ -5,9 +5,9 @@ use super::levels::{Beside, MAX_CONNECTIONS, line_rate};
 use super::problem::{Collector, suggestion};
 use super::read::{Section, items, wrong_type};
 use crate::procedure::{
-    BackToBackSpec, BulkSpec, CapacitySpec, FloodTime, LatencyLoad, LatencySpec, LossCurveSpec, OverloadRecoverySpec,
-    Preset, ProcedureSpec, RateOf, RateSpec, ReplacementSpec, ResetRecoverySpec, ResetsSpec, SearchSpec,
-    SessionRateSpec, SteadySpec, ThroughputSpec,
+    BackToBackSpec, BulkSpec, CapacitySpec, FloodTime, LatencyLoad, LatencySpec, LossCurveSpec,
+    OverloadRecoverySpec, Preset, ProcedureSpec, RateOf, RateSpec, ReplacementSpec, ResetRecoverySpec,
+    ResetsSpec, SearchSpec, SessionRateSpec, SteadySpec, ThroughputSpec,
 };
 use crate::sessions::SessionShape;
 use crate::shape::Setup;

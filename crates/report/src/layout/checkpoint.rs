@@ -9,6 +9,7 @@ use crate::units;
 use crate::view::{Block, Setting, Test, View};
 use measure::published::{self, Published};
 use measure::results::{Metric, Point};
+use std::collections::BTreeSet;
 
 /// What the article varies.
 const CONNECTIONS: &str = "connections";
@@ -36,12 +37,25 @@ fn measured(view: &View<'_>, block: &Block<'_>) -> Option<Sheet> {
             corner,
             head: duts.iter().map(|dut| Head::one(*dut)).collect(),
             rows,
-            notes: tables::notes(block.settings.iter().flat_map(|s| s.points.iter().copied())),
+            notes: notes(block),
             ..Table::default()
         },
         printed: false,
         wide: false,
     })
+}
+
+/// What the marks' letters mean, and how the client's kernel decided what to send.
+fn notes(block: &Block<'_>) -> Vec<String> {
+    let points = || block.settings.iter().flat_map(|s| s.points.iter().copied());
+    let mut notes = tables::notes(points());
+    let kinds: BTreeSet<&str> =
+        points().filter_map(|p| p.bulk.as_ref()).map(|b| b.congestion_control.as_str()).collect();
+    let kinds: Vec<&str> = kinds.into_iter().filter(|kind| !kind.is_empty()).collect();
+    if !kinds.is_empty() {
+        notes.push(format!("The client's congestion control: {}", kinds.join(", ")));
+    }
+    notes
 }
 
 /// The sequences of a setting, and their median.
