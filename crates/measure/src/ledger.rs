@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Where the frames of a trial went; of a trial with sessions, its connections. Counts are frames, or connections.
+/// Where the frames of a trial went; of a trial with sessions its connections, of a bulk transfer its bytes. Counts are
+/// frames, connections or bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Ledger {
     /// Frames that the schedule asked for.
@@ -26,7 +27,12 @@ pub struct Ledger {
     pub corrupted: u64,
     /// Frames that vanished where nobody can look (a box between two cards, a kernel without tracing).
     pub not_received: u64,
-    /// Distinct frames received intact; connections that did all that was asked of them.
+    /// Bytes of a bulk transfer that were sent but not yet read by the server's application when the trial ended: in socket
+    /// buffers and on the links. None in other trials.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub under_way: u64,
+    /// Distinct frames received intact; connections that did all that was asked of them; bytes that the
+    /// server's application read.
     pub received: u64,
 }
 
@@ -46,6 +52,7 @@ impl Ledger {
             + by_name(&self.failed)
             + self.corrupted
             + self.not_received
+            + self.under_way
             + self.received;
         self.offered as i64 - explained as i64
     }
@@ -56,6 +63,7 @@ impl Ledger {
         self.not_sent += other.not_sent;
         self.corrupted += other.corrupted;
         self.not_received += other.not_received;
+        self.under_way += other.under_way;
         self.received += other.received;
         for (into, from) in [
             (&mut self.ring_full, &other.ring_full),
@@ -68,4 +76,9 @@ impl Ledger {
             }
         }
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }

@@ -2,6 +2,7 @@
 //!
 //! Units are in the names or stand beside the value in `unit`. A point is valid, or its marks say why not.
 
+use crate::bulk::BulkOutcome;
 use crate::ledger::Ledger;
 use crate::sessions::SessionOutcome;
 use crate::shape::Placement;
@@ -95,7 +96,8 @@ pub struct Calibration {
 pub enum Metric {
     /// Frames a second at no more than the goal's loss.
     Throughput,
-    /// Received bits a second at that rate, FCS included.
+    /// Received bits a second at that rate, FCS included; of a bulk transfer, bits a second that the server's applications
+    /// read (RFC 2647 section 3.7).
     Goodput,
     /// Share of offered frames lost at a load.
     Loss,
@@ -219,6 +221,9 @@ pub struct Point {
     /// What became of the connections in one deciding trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sessions: Option<SessionOutcome>,
+    /// What became of the bulk transfers of the deciding trials, together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bulk: Option<BulkOutcome>,
 }
 
 /// One trial as it is kept.
@@ -226,7 +231,7 @@ pub struct Point {
 pub struct Trial {
     /// Round that it belongs to, from 0.
     pub round: u32,
-    /// Offered frames (or connections) a second; for a burst, frames; for a number held open, connections.
+    /// Offered frames (or connections, or bytes) a second; for a burst, frames; for a number held open, connections.
     pub offered: f64,
     /// Seconds of sending.
     pub seconds: f64,

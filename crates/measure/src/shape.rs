@@ -1,6 +1,7 @@
 //! The vocabulary of an experiment: zones, lanes, flows, and the policy that a firewall under test is given.
 //! These are plain values; `testbed` builds beds from them and `traffic` builds frames from them.
 
+use crate::bulk::BulkShape;
 use crate::frame::{FrameMix, PREAMBLE_AND_GAP_BYTES, fragment_frames};
 use crate::sessions::SessionShape;
 use serde::{Deserialize, Serialize};
@@ -201,6 +202,8 @@ pub struct Setup {
     pub traffic: TrafficShape,
     /// TCP connections instead of frames.
     pub sessions: Option<SessionShape>,
+    /// A bulk transfer over the kernel's own TCP instead of frames.
+    pub bulk: Option<BulkShape>,
     /// The policy.
     pub policy: PolicyShape,
     /// Where the work is done.

@@ -1,6 +1,7 @@
 //! One trial: what is asked of a rig, and what it answers. A rig is a bed with a firewall, a generator and a
 //! sink; the bench has real ones, the tests have simulated ones.
 
+use crate::bulk::BulkOutcome;
 use crate::ledger::Ledger;
 use crate::results::{CpuUse, LatencySummary};
 use crate::sessions::{Attack, Resets, SessionOutcome, SessionSecond};
@@ -57,6 +58,8 @@ pub struct Phase {
 /// | `steady` | [`Load::Ramp`] from 0, [`Load::PerSecond`], [`Load::Ramp`] to 0, each only if it lasts longer than 0 s | `attack`, its time counted from the start of the trial |
 /// | `resets` | [`Load::Open`] of `connections` at `opening_rate` for 0 s, once for each kind of reset, on fresh connections | `resets` |
 /// | `replacement` | one [`Load::PerSecond`] | `replace_after_seconds` |
+///
+/// The procedure `bulk` sends one [`Load::Maximum`] of whole seconds: the number of connections is the setup's.
 ///
 /// `steady` reads its values from `per_second`, whose samples should begin at the start of the trial and be 1 s long or an
 /// even part of it.
@@ -153,7 +156,7 @@ pub struct TrialOutcome {
     pub seconds: f64,
     /// Where every frame went.
     pub ledger: Ledger,
-    /// Bits of received frames, FCS included.
+    /// Bits of received frames, FCS included; of a bulk transfer, bits that the server's application read.
     pub received_bits: u64,
     /// Per lane.
     pub lanes: Vec<LaneOutcome>,
@@ -171,6 +174,8 @@ pub struct TrialOutcome {
     pub policy_load_seconds: Option<f64>,
     /// What became of connections; `Some` exactly when the setup has sessions.
     pub sessions: Option<SessionOutcome>,
+    /// What became of a bulk transfer; `Some` exactly when the setup has one.
+    pub bulk: Option<BulkOutcome>,
     /// When the last loss was seen, in seconds from the start of the last phase.
     pub last_loss_seconds: Option<f64>,
     /// The longest time without a received frame, in seconds.
@@ -184,15 +189,16 @@ pub struct TrialOutcome {
 }
 
 impl TrialOutcome {
-    /// Share of the offered frames that did not arrive, whatever the reason: 0 to 1.
+    /// Share of the offered frames that did not arrive, whatever the reason: 0 to 1. Bytes that were under way at the end
+    /// are not lost.
     pub fn loss_ratio(&self) -> f64 {
         if self.ledger.offered == 0 {
             return 0.0;
         }
-        1.0 - self.ledger.received as f64 / self.ledger.offered as f64
+        1.0 - (self.ledger.received + self.ledger.under_way) as f64 / self.ledger.offered as f64
     }
 
-    /// Received frames a second.
+    /// Received frames (connections, bytes) a second.
     pub fn forwarding_rate(&self) -> f64 {
         if self.seconds <= 0.0 { 0.0 } else { self.ledger.received as f64 / self.seconds }
     }

@@ -155,6 +155,7 @@ fn setup(flows: u32) -> Setup {
         },
         policy: PolicyShape::forward_everything(1),
         sessions: None,
+        bulk: None,
         placement: Placement::Inline,
         link_bits_per_second: None,
     }

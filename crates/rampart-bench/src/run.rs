@@ -4,7 +4,7 @@ use crate::cli::{PlacementName, ProfileName, RunArgs};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::progress::Display;
-use crate::rig::{self, FrameRig, SessionRig, Shared};
+use crate::rig::{self, BulkRig, FrameRig, SessionRig, Shared};
 use crate::{calibrate, expectations, output};
 use measure::campaign::{self, Outcome};
 use measure::plan::{Options, Plan, PlannedCell};
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use testbed::Change;
 use testbed::cpu::CpuSnapshot;
-use testbed::dut::{self, ExternalBed, ExternalPort};
+use testbed::dut::{self, ExternalBed, ExternalPort, Requirement};
 use testbed::tables::ConntrackSize;
 use traffic::Engine;
 
@@ -29,6 +29,7 @@ pub(crate) fn run(args: &RunArgs, json: bool, interrupt: &Interrupt) -> Result<(
     let plan = Plan::new(&suite, &options(args))?;
     let expectations = expectations::check(&suite)?;
     check_duts(&plan)?;
+    check_bulk(&plan, args)?;
     check_root()?;
     for change in testbed::leftovers::remove()? {
         crate::say(&format!("removed what a killed run left: {}", change_words(&change)));
@@ -111,6 +112,20 @@ fn check_duts(plan: &Plan) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// Bulk transfers need a program, and network stacks of their own at both ends.
+fn check_bulk(plan: &Plan, args: &RunArgs) -> Result<(), Failure> {
+    let Some(cell) = plan.cells.iter().find(|c| c.setup.bulk.is_some()) else { return Ok(()) };
+    if let Some(ports) = &args.ports {
+        return Err(Failure::Wrong(format!(
+            "--ports {}: test {} is of bulk transfers, which need a network stack at each end; between two interfaces of one \
+             machine they are not in this version",
+            ports.join(","),
+            cell.cell.test
+        )));
+    }
+    Ok(Requirement::Program(rig::BULK_PROGRAM).check()?)
 }
 
 fn check_root() -> Result<(), Failure> {
@@ -231,13 +246,17 @@ impl Run {
         Ok(outcome)
     }
 
-    /// The rig of one firewall: for frames or for connections, in a bed or between named interfaces.
+    /// The rig of one firewall: for frames, for connections or for bulk transfers, in a bed or between named interfaces.
     fn rig(&self, name: &str, planned: &PlannedCell) -> Result<Result<Box<dyn Rig>, RigError>, Failure> {
         let external = match &self.external {
             Some((private, hostile)) => Some(ExternalBed::describe(private, hostile)?),
             None => None,
         };
         let (setup, shared) = (&planned.setup, &self.shared);
+        if let Some(shape) = setup.bulk {
+            let built = BulkRig::build(name, setup, shape, shared);
+            return Ok(built.map(|rig| Box::new(rig) as Box<dyn Rig>));
+        }
         let Some(shape) = &setup.sessions else {
             let built = match external {
                 Some(bed) => FrameRig::external(bed, setup, shared),
@@ -315,6 +334,10 @@ fn environment(plan: &Plan) -> Environment {
     let names: BTreeSet<&String> = plan.cells.iter().flat_map(|c| &c.duts).collect();
     let drivers: Vec<_> = names.into_iter().filter_map(|name| dut::driver(name).ok()).collect();
     let mut environment = testbed::environment::describe(&drivers);
+    if plan.cells.iter().any(|c| c.setup.bulk.is_some()) {
+        let version = testbed::guest::version(rig::BULK_PROGRAM);
+        environment.versions.extend(version.map(|line| (rig::BULK_PROGRAM.to_owned(), line)));
+    }
     environment.versions.insert("rampart-bench".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     environment
 }

@@ -7,13 +7,13 @@
 //! | `factor.NAME` | one column for every factor of the run, empty where a test has no such factor; `factor.frame` counts the FCS |
 //! | `metric`, `unit`, `value`, `low`, `high`, `rounds` | the value, its 95 % interval, and how many rounds are behind it |
 //! | `valid`, `marks` | `true` or `false`; the marks' kinds, and their details, separated by `; ` |
-//! | `offered` … `residual` | the loss ledger, in frames or connections; named losses are summed |
+//! | `offered` … `residual` | the loss ledger, in frames, connections or, of bulk transfers, bytes; named losses are summed |
 //! | `latency_min_ns` … `latency_max_ns` | the latency distribution, empty where it was not sampled |
 //! | `pdv_p50_ns`, `pdv_p99_ns`, `ipdv_p50_ns`, `ipdv_p99_ns` | delay variation (RFC 5481) in one deciding trial: of the direction with the largest, because distributions cannot be added |
 //! | `lanes_duplicated`, `lanes_reordered`, `lanes_corrupted` | frames of the same trial, summed over the directions; empty where directions were not kept |
 //! | `cpu_busy_cores` | busy processor time in cores: everything but idle and stolen |
 //! | `connections`, `memory_bytes`, `policy_load_seconds` | of the firewall, empty where it cannot be told |
-//! | `attempted`, `established`, `completed`, `failed`, `failed_by`, `retransmitted` | connections in one deciding trial, failures also by how; segments retransmitted; empty in a test of frames, as are all that follow |
+//! | `attempted`, `established`, `completed`, `failed`, `failed_by`, `retransmitted` | connections in one deciding trial, failures also by how; segments retransmitted; empty in a test of frames, as are all that follow; of bulk transfers `retransmitted` alone, of all deciding trials |
 //! | `session_frames`, `session_bits` | what client and server received in it, attack frames left out |
 //! | `established_mean_ns` … `teardown_p99_ns` | times: intended start to SYN-ACK, to the last byte; SYN to the last segment of the handshake (RFC 3511 appendix B); FIN or RST to the end (appendix C) |
 //! | `illegal_attempted`, `illegal_got_through` | what the policy forbids |
@@ -69,6 +69,7 @@ fn header(factors: &BTreeSet<&str>) -> Vec<String> {
             "failed_connections",
             "corrupted",
             "not_received",
+            "under_way",
             "received",
             "residual",
             "latency_min_ns",
@@ -116,7 +117,7 @@ fn row(results: &Results, point: &Point, factors: &BTreeSet<&str>) -> Vec<String
     row.push(point.connections.map_or_else(String::new, |c| c.to_string()));
     row.push(point.memory_bytes.map_or_else(String::new, |b| b.to_string()));
     row.push(point.policy_load_seconds.map_or_else(String::new, |s| s.to_string()));
-    row.extend(sessions::columns(point.sessions.as_ref()));
+    row.extend(sessions::columns(point));
     row
 }
 
@@ -146,6 +147,7 @@ fn ledger_columns(point: &Point) -> Vec<String> {
         sum(&ledger.failed),
         ledger.corrupted.to_string(),
         ledger.not_received.to_string(),
+        ledger.under_way.to_string(),
         ledger.received.to_string(),
         ledger.residual().to_string(),
     ]

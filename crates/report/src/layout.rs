@@ -1,6 +1,7 @@
 //! Tables in the layout of the original reports, and the figures that those reports printed, in the same layout.
 //! A printed figure belongs to another machine, and every table of them says so. Pure.
 
+mod checkpoint;
 mod eantc_tcp;
 pub(crate) mod poliwall;
 
@@ -22,7 +23,7 @@ struct Shape {
 
 const fn shape(layout: Layout) -> Option<Shape> {
     match layout {
-        Layout::Plain | Layout::EantcTcp | Layout::Poliwall => None,
+        Layout::Plain | Layout::EantcTcp | Layout::Poliwall | Layout::Checkpoint => None,
         Layout::Eantc => Some(Shape {
             rows: &["frame"],
             columns: &["directions", "rules"],
@@ -57,6 +58,7 @@ pub(crate) fn sheets(
     match layout {
         Layout::EantcTcp => return eantc_tcp::sheets(view, test, published),
         Layout::Poliwall => return poliwall::sheets(view, test, published),
+        Layout::Checkpoint => return checkpoint::sheets(view, test, published),
         _ => {}
     }
     let Some(shape) = shape(layout) else { return Vec::new() };

@@ -2,7 +2,7 @@
 
 use crate::level;
 use crate::table::{Cell, Head, Row, Table};
-use crate::view::{self, Block, Role, Setting, View};
+use crate::view::{self, Block, Counted, Role, Setting, View};
 use crate::{units, verdict};
 use measure::ledger::Ledger;
 use measure::results::{MarkKind, Metric, Point};
@@ -165,7 +165,7 @@ pub(crate) fn ratio_text(ratio: &crate::ratio::Ratio) -> String {
 }
 
 /// Names of the ledger's places, in the order of [`ledger_parts`].
-pub(crate) const LEDGER_PARTS: [&str; 9] = [
+pub(crate) const LEDGER_PARTS: [&str; 10] = [
     "received",
     "dropped by the firewall",
     "ring full",
@@ -175,10 +175,11 @@ pub(crate) const LEDGER_PARTS: [&str; 9] = [
     "not received",
     "unexplained",
     "failed",
+    "under way",
 ];
 
 /// The same of a ledger of connections.
-pub(crate) const CONNECTION_PARTS: [&str; 9] = [
+pub(crate) const CONNECTION_PARTS: [&str; 10] = [
     "completed",
     "dropped by the firewall",
     "ring full",
@@ -188,10 +189,19 @@ pub(crate) const CONNECTION_PARTS: [&str; 9] = [
     "not completed",
     "unexplained",
     "failed",
+    "under way",
 ];
 
-/// Frames or connections by place, in the order of [`LEDGER_PARTS`].
-pub(crate) fn ledger_parts(ledger: &Ledger) -> [u64; 9] {
+/// The names of a ledger's places, by what is counted.
+pub(crate) const fn ledger_names(counted: Counted) -> &'static [&'static str; 10] {
+    match counted {
+        Counted::Frames | Counted::Bytes => &LEDGER_PARTS,
+        Counted::Connections => &CONNECTION_PARTS,
+    }
+}
+
+/// Frames, connections or bytes by place, in the order of [`LEDGER_PARTS`].
+pub(crate) fn ledger_parts(ledger: &Ledger) -> [u64; 10] {
     let sum = |m: &std::collections::BTreeMap<String, u64>| m.values().sum::<u64>();
     [
         ledger.received,
@@ -203,6 +213,7 @@ pub(crate) fn ledger_parts(ledger: &Ledger) -> [u64; 9] {
         ledger.not_received,
         ledger.residual().unsigned_abs(),
         sum(&ledger.failed),
+        ledger.under_way,
     ]
 }
 
@@ -222,7 +233,8 @@ fn points_of<'a>(view: &View<'a>, test: &str) -> impl Iterator<Item = &'a Point>
     // Cost and goodput are computed from the trials of the throughput, whose frames must not be counted twice; of
     // connections, several metrics may come from one trial.
     let mut points: Vec<&Point> = Vec::new();
-    for point in settings.filter(|s| view::has_own_trials(s.metric)).flat_map(|s| s.points.iter().copied()) {
+    let own = |s: &&Setting<'_>| view::has_own_trials(s.metric) || s.points.iter().any(|p| p.bulk.is_some());
+    for point in settings.filter(own).flat_map(|s| s.points.iter().copied()) {
         let same = |p: &&Point| view::of_connections(p) && view::same_trials(p, point);
         if !points.iter().any(same) {
             points.push(point);
@@ -231,16 +243,16 @@ fn points_of<'a>(view: &View<'a>, test: &str) -> impl Iterator<Item = &'a Point>
     points.into_iter()
 }
 
-/// Whether a test counts connections.
-pub(crate) fn counts_connections(view: &View<'_>, test: &str) -> bool {
-    view.tests.iter().any(|t| t.name == test && t.of_connections())
+/// What a test counts.
+pub(crate) fn counted(view: &View<'_>, test: &str) -> Counted {
+    view.tests.iter().find(|t| t.name == test).map_or(Counted::Frames, view::Test::counted)
 }
 
-/// The ledger of one test, in frames or connections: a row a firewall, a column a place, named losses in small print.
+/// The ledger of one test, in frames, connections or bytes: a row a firewall, a column a place, named losses in small print.
 pub(crate) fn ledger(view: &View<'_>, test: &str) -> Table {
-    let connections = counts_connections(view, test);
+    let counted = counted(view, test);
     let ledgers: Vec<Ledger> = view.duts.iter().filter_map(|dut| ledger_of(view, test, dut)).collect();
-    let shown = ledger_columns(connections, &ledgers);
+    let shown = ledger_columns(counted, &ledgers);
     let rows = view
         .duts
         .iter()
@@ -249,9 +261,13 @@ pub(crate) fn ledger(view: &View<'_>, test: &str) -> Table {
             Some(Row { heads: vec![(*dut).into()], cells: ledger_cells(&ledger, &shown) })
         })
         .collect();
-    let (names, caption) = match connections {
-        true => (CONNECTION_PARTS, "connections of the deciding trials, by what became of them"),
-        false => (LEDGER_PARTS, "frames of the deciding trials, by where they went"),
+    let names = ledger_names(counted);
+    let caption = match counted {
+        Counted::Connections => "connections of the deciding trials, by what became of them",
+        Counted::Frames => "frames of the deciding trials, by where they went",
+        Counted::Bytes => {
+            "bytes of the deciding trials: written by the client's application, read by the server's, and under way at the end"
+        }
     };
     let mut head = vec![Head::one("offered")];
     head.extend(shown.iter().map(|p| Head::one(names[*p])));
@@ -266,9 +282,11 @@ pub(crate) fn ledger(view: &View<'_>, test: &str) -> Table {
 
 /// The places that a ledger's table has columns for: of frames all; of connections those that they have, and others
 /// only where something is in them.
-fn ledger_columns(connections: bool, ledgers: &[Ledger]) -> Vec<usize> {
-    if !connections {
-        return (0..8).collect();
+fn ledger_columns(counted: Counted, ledgers: &[Ledger]) -> Vec<usize> {
+    match counted {
+        Counted::Frames => return (0..8).collect(),
+        Counted::Bytes => return vec![0, 9, 7],
+        Counted::Connections => {}
     }
     let used = |place: &usize| ledgers.iter().any(|l| ledger_parts(l)[*place] > 0);
     [0, 8, 4].into_iter().chain([1, 2, 3, 5, 6].into_iter().filter(used)).chain([7]).collect()

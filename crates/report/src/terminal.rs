@@ -171,7 +171,8 @@ fn footnotes(out: &mut String, results: &Results) {
     if sized {
         out.push_str("Frame sizes count the 4-byte FCS. ");
     }
-    if results.points.iter().any(|p| p.metric == Metric::Goodput) {
+    let has = |metric| results.points.iter().any(|p| p.metric == metric);
+    if has(Metric::Goodput) && has(Metric::Throughput) {
         out.push_str("Bits a second stand in the report. ");
     }
     out.push_str("Ratios are to the reference, with their 95 % interval.\n");

@@ -44,6 +44,7 @@ impl Scale {
             "connections/s" | "transactions/s" | "teardowns/s" => prefixed(value, "/s"),
             "connections" => connections(value),
             "bytes" => bytes(value),
+            "bytes/s" => prefixed(value, "B/s"),
             _ => Scale { by: 1.0, unit: ("", "") },
         }
     }
@@ -202,7 +203,9 @@ pub(crate) fn metric_sentence(metric: Metric) -> &'static str {
         Metric::Throughput => {
             "The highest rate that the firewall forwarded with no more loss than the goal allows (RFC 1242 section 3.17)."
         }
-        Metric::Goodput => "Received bits a second at the throughput rate, frame check sequence included.",
+        Metric::Goodput => {
+            "Received bits a second: of frames at the throughput rate, frame check sequence included; of bulk transfers what the receiving applications got (RFC 2647 section 3.7)."
+        }
         Metric::Loss => "The share of the offered frames that did not arrive (RFC 1242 section 3.6).",
         Metric::Latency => {
             "The time that a frame spends on its way, from send stamp to receive stamp; the value is the median."
@@ -298,6 +301,7 @@ mod tests {
             ("ratio", 0.0, "0 %"),
             ("ns/frame", 812.4, "812 ns"),
             ("frames", 256.0, "256 frames"),
+            ("bytes/s", 1.25e9, "1.25 GB/s"),
             ("furlongs", 3.0, "3.00 furlongs"),
             ("bytes", 8.0 * 1_073_741_824.0, "8.00 GiB"),
             ("frames", 12.0, "12 frames"),

@@ -146,6 +146,15 @@ impl Test<'_> {
         self.points().any(of_connections)
     }
 
+    /// What it counts.
+    pub(crate) fn counted(&self) -> Counted {
+        match self {
+            _ if self.of_connections() => Counted::Connections,
+            _ if self.points().any(|p| p.bulk.is_some()) => Counted::Bytes,
+            _ => Counted::Frames,
+        }
+    }
+
     /// Names of the factors that differ anywhere in the test: what tells its points apart.
     pub(crate) fn varying(&self) -> BTreeSet<String> {
         let settings = || self.blocks.iter().flat_map(|b| &b.settings);
@@ -282,13 +291,19 @@ pub(crate) const fn placement_sentence(placement: Placement) -> &'static str {
 /// What a reader must know before the figures: how frames and times are counted, and what the placements mean.
 pub(crate) fn hints(results: &Results) -> Vec<&'static str> {
     let mut hints: Vec<&'static str> = Vec::new();
-    if results.points.is_empty() || results.points.iter().any(|p| !of_connections(p)) {
+    let of_frames = |p: &Point| !of_connections(p) && p.bulk.is_none();
+    if results.points.is_empty() || results.points.iter().any(of_frames) {
         hints.push("Frame sizes count the 4-byte frame check sequence, as RFC 1242 and RFC 2544 count them.");
     }
     if results.points.iter().any(of_connections) {
         hints.push(
             "Rates of connections are a second; times begin at the intended start of a connection, so that one that \
              waited for its turn does not hide it.",
+        );
+    }
+    if results.points.iter().any(|p| p.bulk.is_some()) {
+        hints.push(
+            "Bits of bulk transfers are those that the receiving applications read, headers and what was sent again left out.",
         );
     }
     for point in &results.points {
@@ -354,6 +369,15 @@ pub(crate) const fn has_own_trials(metric: Metric) -> bool {
     !matches!(metric, Metric::Cost | Metric::Goodput | Metric::BufferTime)
 }
 
+/// What the loads, ledgers and losses of a test are counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    Frames,
+    Connections,
+    /// Of a bulk transfer.
+    Bytes,
+}
+
 /// Whether a point's loads, ledger and losses are of connections, not of frames.
 pub(crate) const fn of_connections(point: &Point) -> bool {
     point.sessions.is_some()
@@ -410,6 +434,7 @@ pub(crate) fn load_unit(point: &Point) -> &'static str {
         }
         _ if point.sessions.as_ref().is_some_and(held) => "connections",
         _ if of_connections(point) => "connections/s",
+        _ if point.bulk.is_some() => "bytes/s",
         _ => "frames/s",
     }
 }

@@ -244,7 +244,7 @@ fn try_in_namespace(work: impl FnOnce() -> Result<(), TestbedError> + Send) -> R
 }
 
 fn programs() -> Vec<Check> {
-    let rows: [(&'static str, &str, bool); 7] = [
+    let rows: [(&'static str, &str, bool); 8] = [
         ("ip", "no test bed can be built", true),
         ("ethtool", "no test bed can be built, and losses on links cannot be read", true),
         ("tc", "links of 10 and 100 Mbit/s cannot be built", false),
@@ -252,6 +252,7 @@ fn programs() -> Vec<Check> {
         ("iptables-restore", "iptables cannot be tested", false),
         ("ipset", "ipset cannot be tested", false),
         ("conntrack", "firewalls with state cannot be reset (RFC 2544 section 26.6)", false),
+        ("iperf3", "bulk transfers cannot be measured (suite bulk-tcp)", false),
     ];
     let check = |(name, effect, needed): (&'static str, &str, bool)| {
         let remedy = format!("apt-get install {}", program::package_of(name));

@@ -11,6 +11,7 @@ pub mod doctor;
 pub mod dut;
 pub mod environment;
 mod error;
+pub mod guest;
 mod journal;
 pub mod layout;
 pub mod leftovers;

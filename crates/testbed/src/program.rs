@@ -101,6 +101,7 @@ pub(crate) fn package_of(program: &str) -> &'static str {
         "ethtool" => "ethtool",
         "ipset" => "ipset",
         "conntrack" => "conntrack",
+        "iperf3" => "iperf3",
         "rampart" => "none: it is built beside rampart-bench by `make`",
         _ => "iptables",
     }

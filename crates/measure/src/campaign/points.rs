@@ -1,6 +1,7 @@
 //! Makes points of what the rounds measured: medians, intervals, marks, sums, and the costs against `wire`.
 
 use super::{Cell, Track, WIRE};
+use crate::bulk::BulkOutcome;
 use crate::ledger::Ledger;
 use crate::procedure::{Measured, ProcedureSpec};
 use crate::results::{CoreUse, CpuUse, LatencySummary, Mark, MarkKind, Metric, Point};
@@ -109,6 +110,7 @@ fn empty_point(cell: &Cell, dut: &str, (metric, extra): &Key) -> Point {
         memory_bytes: None,
         policy_load_seconds: None,
         sessions: None,
+        bulk: None,
     }
 }
 
@@ -189,10 +191,19 @@ fn add_deciding(point: &mut Point, deciding: &[&TrialOutcome]) {
         point.lanes = typical.lanes.clone();
         point.sessions = typical.sessions.clone();
     }
+    point.bulk = bulk(deciding);
     point.cpu = mean_cpu(deciding);
     point.connections = deciding.iter().filter_map(|o| o.connections).max();
     point.memory_bytes = deciding.iter().filter_map(|o| o.memory_bytes).max();
     point.policy_load_seconds = deciding.iter().find_map(|o| o.policy_load_seconds);
+}
+
+/// The bulk transfers of all trials together.
+fn bulk(deciding: &[&TrialOutcome]) -> Option<BulkOutcome> {
+    let mut of_trials = deciding.iter().filter_map(|o| o.bulk.as_ref());
+    let mut sum = of_trials.next()?.clone();
+    of_trials.for_each(|other| sum.add(other));
+    Some(sum)
 }
 
 /// The trial whose median latency (or establishment time) is the middle one: summaries cannot be merged, and one that was measured is better than

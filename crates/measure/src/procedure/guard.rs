@@ -22,15 +22,17 @@ pub fn judge(request: &TrialRequest, outcome: &TrialOutcome, placement: Placemen
     let mut marks: Vec<Mark> =
         outcome.faults.iter().map(|fault| mark(MarkKind::Note, format!("trial failed: {fault}"))).collect();
     let ledger = &outcome.ledger;
-    let what = if outcome.sessions.is_some() { "connections" } else { "frames" };
+    let what = counted(outcome);
     if ledger.residual() != 0 {
         let detail =
             format!("{} of {} offered {what} are unaccounted for", ledger.residual(), ledger.offered);
         marks.push(mark(MarkKind::LedgerUnbalanced, detail));
     }
     if ledger.offered == 0 {
-        let detail = if outcome.sessions.is_some() { "connection" } else { "frame" };
-        marks.push(mark(MarkKind::Note, format!("trial failed: no {detail} was offered")));
+        marks.push(mark(
+            MarkKind::Note,
+            format!("trial failed: no {} was offered", what.trim_end_matches('s')),
+        ));
     }
     if placement == Placement::Isolated && has_schedule(request) && is_behind(outcome) {
         let detail = format!("{} of {} {what} were not sent in time", ledger.not_sent, ledger.offered);
@@ -38,6 +40,15 @@ pub fn judge(request: &TrialRequest, outcome: &TrialOutcome, placement: Placemen
     }
     marks.extend(got_through(outcome));
     marks
+}
+
+/// What the ledger counts.
+fn counted(outcome: &TrialOutcome) -> &'static str {
+    match outcome {
+        TrialOutcome { sessions: Some(_), .. } => "connections",
+        TrialOutcome { bulk: Some(_), .. } => "bytes",
+        _ => "frames",
+    }
 }
 
 /// `7 of 4000 illegal attempts got through: address 5, port 2`.

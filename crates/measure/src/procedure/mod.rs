@@ -8,6 +8,9 @@
 
 mod axis;
 mod back_to_back;
+mod bulk;
+#[cfg(test)]
+mod bulk_tests;
 mod capacity;
 mod guard;
 mod latency;
@@ -39,8 +42,8 @@ pub use session_spec::{
 };
 pub(crate) use spec::typical_trial_seconds;
 pub use spec::{
-    BackToBackSpec, LatencyLoad, LatencySpec, LossCurveSpec, OverloadRecoverySpec, Preset, ProcedureSpec,
-    ResetRecoverySpec, SearchSpec, ThroughputSpec,
+    BackToBackSpec, BulkSpec, LatencyLoad, LatencySpec, LossCurveSpec, OverloadRecoverySpec, Preset,
+    ProcedureSpec, ResetRecoverySpec, SearchSpec, ThroughputSpec,
 };
 
 use crate::results::{Mark, MarkKind, Metric};
@@ -133,6 +136,7 @@ impl ProcedureSpec {
             ProcedureSpec::Steady(s) => Guarded::boxed(steady::Steady::new(s), placement),
             ProcedureSpec::Resets(s) => Guarded::boxed(resets::Resets::new(s), placement),
             ProcedureSpec::Replacement(s) => Guarded::boxed(replacement::Replacement::new(s), placement),
+            ProcedureSpec::Bulk(s) => Guarded::boxed(bulk::Bulk::new(s), placement),
         }
     }
 
@@ -156,6 +160,7 @@ impl ProcedureSpec {
             ProcedureSpec::Steady(spec) => steady::lost(spec, marks),
             ProcedureSpec::Resets(_) => resets::KINDS.map(|kind| resets::lost(kind, marks.to_vec())).into(),
             ProcedureSpec::Replacement(_) => replacement::METRICS.map(lost).into(),
+            ProcedureSpec::Bulk(_) => vec![lost(Metric::Goodput)],
         }
     }
 }

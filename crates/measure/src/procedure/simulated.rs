@@ -107,6 +107,7 @@ pub(crate) fn nothing(seconds: f64) -> TrialOutcome {
         memory_bytes: None,
         policy_load_seconds: None,
         sessions: None,
+        bulk: None,
         last_loss_seconds: None,
         on_time_share: None,
         longest_silence_seconds: 0.0,

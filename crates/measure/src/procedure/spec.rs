@@ -112,6 +112,13 @@ pub struct ResetRecoverySpec {
     pub search: SearchSpec,
 }
 
+/// Bulk TCP (Check Point 2021). Yields `Goodput`, of what applications received.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BulkSpec {
+    /// Seconds of each trial, a whole number of at least 1.
+    pub trial_seconds: f64,
+}
+
 /// What is measured in a cell, and how.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ProcedureSpec {
@@ -139,6 +146,8 @@ pub enum ProcedureSpec {
     Resets(ResetsSpec),
     /// The policy replaced under load.
     Replacement(ReplacementSpec),
+    /// Check Point 2021: bulk transfers through the kernel's own TCP.
+    Bulk(BulkSpec),
 }
 
 impl SearchSpec {
@@ -204,6 +213,7 @@ impl ProcedureSpec {
             ProcedureSpec::Steady(spec) => spec.typical_seconds(),
             ProcedureSpec::Resets(spec) => spec.typical_seconds(),
             ProcedureSpec::Replacement(spec) => spec.typical_seconds(),
+            ProcedureSpec::Bulk(spec) => trials(1.0, spec.trial_seconds),
         }
     }
 }

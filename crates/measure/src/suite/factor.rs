@@ -161,7 +161,7 @@ impl Factor {
             Factor::Close => "`reset`, `client`, `server` or `client-four-way`",
             Factor::Order => "`random` or `sequential`",
             Factor::Hold | Factor::Reuse => "0 to 86,400 seconds; `\"0.5\"` may be written",
-            Factor::Connections => "1 to 10,000,000 connections",
+            Factor::Connections => "1 to 10,000,000 connections; of bulk transfers 1 to 128",
             Factor::Illegal => {
                 "`none`, or a share of all attempts from 0.01% to 99.99% and what is wrong with them, as in `80%:address,port`: \
                  address, port, protocol, ack, rst, fin, out-of-window, listed"
@@ -183,7 +183,7 @@ impl Factor {
         use ProcedureKind as P;
         match self {
             Factor::Frame | Factor::Directions | Factor::Fragments | Factor::Link | Factor::UdpChecksum => {
-                !procedure.has_sessions()
+                procedure.sends_frames()
             }
             Factor::Transactions | Factor::Answer | Factor::Order => procedure.has_sessions(),
             Factor::Close | Factor::Reuse => procedure.has_sessions() && !procedure.holds_open(),
@@ -191,7 +191,9 @@ impl Factor {
             Factor::Attack => {
                 matches!(procedure, P::ConnectionRate | P::TransactionRate | P::TeardownRate | P::Steady)
             }
-            Factor::Connections => matches!(procedure, P::SessionRate | P::Resets),
+            Factor::Connections => matches!(procedure, P::SessionRate | P::Resets | P::Bulk),
+            // A bulk transfer is between the zones' own addresses, and the kernel chooses the ports.
+            Factor::Flows | Factor::Clients | Factor::Servers => !matches!(procedure, P::Bulk),
             _ => true,
         }
     }

@@ -21,6 +21,9 @@ pub(super) fn check(spec: &ProcedureSpec, setup: &Setup) -> Result<(), SetupProb
         }
         ProcedureSpec::SessionRate(spec) => check_held(setup, spec.connections),
         ProcedureSpec::Resets(spec) => check_held(setup, spec.connections),
+        ProcedureSpec::Bulk(spec) if spec.trial_seconds < 1.0 || spec.trial_seconds.fract() != 0.0 => {
+            Err(SetupProblem::PartOfSecond(spec.trial_seconds))
+        }
         _ => Ok(()),
     }
 }

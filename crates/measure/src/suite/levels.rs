@@ -8,6 +8,7 @@ use super::text::{
     count, directions, flag, flood, flood_text, illegal, illegal_text, link, name_of, one_of, rate_text,
     seconds,
 };
+use crate::bulk::{BulkShape, MOST_CONNECTIONS};
 use crate::frame::{FrameMix, FrameSize};
 use crate::procedure::Flood;
 use crate::shape::{
@@ -229,7 +230,7 @@ impl Levels {
         let shown = |factor: &Factor| match factor {
             Factor::Placement | Factor::Cores => false,
             Factor::ListSets | Factor::Countries | Factor::Fragments => {
-                named.contains_key(factor) || self.kind.has_sessions()
+                named.contains_key(factor) || !self.kind.sends_frames()
             }
             _ => true,
         };
@@ -301,16 +302,18 @@ impl Levels {
     /// # Errors
     /// [`SetupProblem`]: why they cannot go together.
     pub(crate) fn setup(&self, seed: u64) -> Result<Setup, SetupProblem> {
-        if self.kind.has_sessions() {
-            self.check_sessions()?;
-        } else {
-            self.check_frames()?;
+        match self.kind {
+            ProcedureKind::Bulk => self.check_bulk()?,
+            kind if kind.has_sessions() => self.check_sessions()?,
+            _ => self.check_frames()?,
         }
         self.check_policy()?;
         Ok(Setup {
             zones: self.zones,
             traffic: self.traffic(seed),
             sessions: self.kind.has_sessions().then(|| self.sessions.shape(self.kind)),
+            bulk: (self.kind == ProcedureKind::Bulk)
+                .then_some(BulkShape { connections: self.sessions.connections }),
             policy: self.policy(seed)?,
             placement: self.placement,
             link_bits_per_second: self.link,
@@ -341,7 +344,7 @@ impl Levels {
             listed_addresses: self.lists,
             lists: self.list_sets(),
             allowed_subnets: self.countries,
-            protocol: if self.kind.has_sessions() { TestProtocol::Tcp } else { TestProtocol::Udp },
+            protocol: if self.kind.sends_frames() { TestProtocol::Udp } else { TestProtocol::Tcp },
             // A flood that the first rule drops would say little: it is to meet the firewall's state.
             admits_attackers: self.sessions.flood.is_some() && self.rules > 0,
             seed,
@@ -366,6 +369,16 @@ impl Levels {
         }
         if self.countries > 0 && self.ip == IpVersion::V6 {
             return Err(SetupProblem::CountriesInV6);
+        }
+        Ok(())
+    }
+
+    fn check_bulk(&self) -> Result<(), SetupProblem> {
+        if self.zones == ZoneForm::Three {
+            return Err(SetupProblem::SessionsInThreeZones);
+        }
+        if self.sessions.connections > MOST_CONNECTIONS {
+            return Err(SetupProblem::TooManyTransfers(self.sessions.connections));
         }
         Ok(())
     }

@@ -76,12 +76,21 @@ pub enum Layout {
     EantcTcp,
     /// As `TechGuard` did in 2012: rates and times over the seconds, without and with lists, before and under a flood.
     Poliwall,
+    /// As the Check Point article did: connections and sequences down, firewalls across.
+    Checkpoint,
 }
 
 impl Layout {
     /// All of them.
-    pub const ALL: [Layout; 6] =
-        [Layout::Plain, Layout::Eantc, Layout::Tolly, Layout::TollyHttp, Layout::EantcTcp, Layout::Poliwall];
+    pub const ALL: [Layout; 7] = [
+        Layout::Plain,
+        Layout::Eantc,
+        Layout::Tolly,
+        Layout::TollyHttp,
+        Layout::EantcTcp,
+        Layout::Poliwall,
+        Layout::Checkpoint,
+    ];
 
     /// As suites write it.
     pub const fn name(self) -> &'static str {
@@ -92,6 +101,7 @@ impl Layout {
             Layout::TollyHttp => "tolly-http",
             Layout::EantcTcp => "eantc-tcp",
             Layout::Poliwall => "poliwall",
+            Layout::Checkpoint => "checkpoint",
         }
     }
 

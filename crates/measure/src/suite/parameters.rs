@@ -5,9 +5,9 @@ use super::levels::{Beside, MAX_CONNECTIONS, line_rate};
 use super::problem::{Collector, suggestion};
 use super::read::{Section, items, wrong_type};
 use crate::procedure::{
-    BackToBackSpec, CapacitySpec, FloodTime, LatencyLoad, LatencySpec, LossCurveSpec, OverloadRecoverySpec,
-    Preset, ProcedureSpec, RateOf, RateSpec, ReplacementSpec, ResetRecoverySpec, ResetsSpec, SearchSpec,
-    SessionRateSpec, SteadySpec, ThroughputSpec,
+    BackToBackSpec, BulkSpec, CapacitySpec, FloodTime, LatencyLoad, LatencySpec, LossCurveSpec,
+    OverloadRecoverySpec, Preset, ProcedureSpec, RateOf, RateSpec, ReplacementSpec, ResetRecoverySpec,
+    ResetsSpec, SearchSpec, SessionRateSpec, SteadySpec, ThroughputSpec,
 };
 use crate::sessions::SessionShape;
 use crate::shape::Setup;
@@ -45,10 +45,12 @@ pub enum ProcedureKind {
     Resets,
     /// A policy replaced under load.
     Replacement,
+    /// Check Point 2021: bulk transfers through the kernel's own TCP.
+    Bulk,
 }
 
 use ProcedureKind::{
-    BackToBack, ConnectionCapacity, ConnectionRate, Latency, LossCurve, OverloadRecovery, Replacement,
+    BackToBack, Bulk, ConnectionCapacity, ConnectionRate, Latency, LossCurve, OverloadRecovery, Replacement,
     ResetRecovery, Resets, SessionRate, Steady, TeardownRate, Throughput, TransactionRate,
 };
 
@@ -70,7 +72,7 @@ const RATES: &[ProcedureKind] = &[ConnectionRate, TransactionRate, TeardownRate]
 
 impl ProcedureKind {
     /// All of them.
-    pub const ALL: [ProcedureKind; 14] = [
+    pub const ALL: [ProcedureKind; 15] = [
         Throughput,
         Latency,
         LossCurve,
@@ -85,6 +87,7 @@ impl ProcedureKind {
         Steady,
         Resets,
         Replacement,
+        Bulk,
     ];
 
     /// As suites write it.
@@ -104,12 +107,18 @@ impl ProcedureKind {
             Steady => "steady",
             Resets => "resets",
             Replacement => "replacement",
+            Bulk => "bulk",
         }
     }
 
     /// Whether it makes TCP connections instead of sending frames.
     pub const fn has_sessions(self) -> bool {
-        !matches!(self, Throughput | Latency | LossCurve | BackToBack | OverloadRecovery | ResetRecovery)
+        !self.sends_frames() && !matches!(self, Bulk)
+    }
+
+    /// Whether it sends frames of its own.
+    pub const fn sends_frames(self) -> bool {
+        matches!(self, Throughput | Latency | LossCurve | BackToBack | OverloadRecovery | ResetRecovery)
     }
 
     /// Whether its connections are opened and held open until the end of the trial.
@@ -326,6 +335,7 @@ impl Parameters {
                     search,
                 })
             }
+            Bulk => ProcedureSpec::Bulk(BulkSpec { trial_seconds }),
             _ => unreachable!("a procedure with sessions was made above"),
         }
     }

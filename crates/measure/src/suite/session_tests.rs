@@ -47,6 +47,18 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
             "procedure = \"throughput\"\nfactors.fragments = 3",
             "`3` is no level of `fragments`: it takes 1 (whole) or 2",
         ),
+        (
+            "procedure = \"bulk\"\nfactors.connections = 129",
+            "a bulk transfer has 1 to 128 connections, not 129",
+        ),
+        ("procedure = \"bulk\"\ntrial_seconds = 1.5", "a bulk transfer lasts whole seconds, not 1.5 s"),
+        ("procedure = \"bulk\"\ntrial_seconds = 0.5", "a bulk transfer lasts whole seconds, not 0.5 s"),
+        ("procedure = \"bulk\"\nfactors.flows = 10", "`flows` means nothing to the procedure `bulk`"),
+        ("procedure = \"bulk\"\nfactors.frame = 64", "`frame` means nothing to the procedure `bulk`"),
+        (
+            "procedure = \"bulk\"\nfactors.zones = \"three\"",
+            "connections run between two zones in this version: use zones = \"two\"",
+        ),
         ("procedure = \"steady\"", "profile quick: a steady test needs `connection_rate`"),
         (
             "procedure = \"connection-rate\"\nfactors.zones = \"three\"",
@@ -280,4 +292,27 @@ proptest! {
     fn no_text_of_a_level_makes_the_reader_panic(text in "[a-z0-9:%,+.kM-]{0,20}", which in 0usize..28) {
         let _ = Factor::ALL[which].level(&text);
     }
+}
+
+#[test]
+fn a_bulk_transfer_is_of_tcp_and_has_few_factors() {
+    let planned = cell("procedure = \"bulk\"\nfactors.connections = 50\nfactors.rules = 3");
+    assert_eq!(planned.setup.bulk, Some(crate::bulk::BulkShape { connections: 50 }));
+    assert_eq!((planned.setup.sessions.is_none(), planned.setup.policy.protocol), (true, TestProtocol::Tcp));
+    assert!(planned.setup.policy.stateful, "as rules are by default");
+    let names: Vec<&str> = planned.cell.factors.keys().map(String::as_str).collect();
+    let expected = [
+        "connections",
+        "countries",
+        "ip",
+        "list_sets",
+        "lists",
+        "match",
+        "nat",
+        "rules",
+        "stateful",
+        "zones",
+    ];
+    assert_eq!(names, expected);
+    assert_eq!(cell("procedure = \"bulk\"").setup.bulk.map(|b| b.connections), Some(1));
 }

@@ -44,7 +44,7 @@ impl SessionLevels {
             order: TupleOrder::Random,
             hold_seconds: 0.0,
             reuse_seconds: 0.0,
-            connections: 1000,
+            connections: if kind == ProcedureKind::Bulk { 1 } else { 1000 },
             illegal: None,
             flood: None,
         }

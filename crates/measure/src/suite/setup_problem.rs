@@ -1,6 +1,7 @@
 //! Why levels that are right by themselves cannot go together.
 
 use super::levels::{CLIENT_PORTS, MAX_FLOWS, MAX_HOSTS};
+use crate::bulk::MOST_CONNECTIONS;
 use crate::frame::FrameError;
 
 /// Why levels that are right by themselves cannot go together.
@@ -167,6 +168,12 @@ pub enum SetupProblem {
         /// Seconds of the trial.
         trial: f64,
     },
+    /// More connections than iperf3 makes.
+    #[error("a bulk transfer has 1 to {MOST_CONNECTIONS} connections, not {0}: iperf3 makes no more")]
+    TooManyTransfers(u32),
+    /// iperf3 counts whole seconds.
+    #[error("a bulk transfer lasts whole seconds, not {0} s: iperf3 counts no less; change trial_seconds")]
+    PartOfSecond(f64),
     /// The machine has too few cores.
     #[error("this needs {needed} cores ({why}) and the machine has {available}: try `--cores {}`", cores_that_fit(*.needed, *.asked, *.available))]
     MachineCannot {

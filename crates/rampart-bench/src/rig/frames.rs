@@ -199,6 +199,7 @@ impl FrameRig {
             memory_bytes: self.station.running.memory_bytes(),
             policy_load_seconds: None,
             sessions: None,
+            bulk: None,
             faults,
             remarks,
         })

@@ -1,11 +1,14 @@
 //! Rigs of real parts: a bed, a firewall under test in it, and the run's generators. They answer the campaign's trials
 //! and proofs; what they observe goes into the outcome and is judged elsewhere.
 
+mod bulk;
 mod frames;
+mod iperf3;
 mod replacement;
 mod sessions;
 mod station;
 
+pub(crate) use bulk::{BulkRig, PROGRAM as BULK_PROGRAM};
 pub(crate) use frames::FrameRig;
 pub(crate) use sessions::SessionRig;
 pub(crate) use station::baseline_note;

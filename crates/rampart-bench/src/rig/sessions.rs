@@ -189,6 +189,7 @@ impl SessionRig {
             memory_bytes: self.station.running.memory_bytes(),
             policy_load_seconds: self.station.running.policy_load_seconds(),
             sessions: Some(sessions),
+            bulk: None,
             last_loss_seconds: None,
             longest_silence_seconds: 0.0,
             on_time_share: None,

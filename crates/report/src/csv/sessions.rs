@@ -1,6 +1,7 @@
 //! The columns of a point of connections. Pure.
 
-use measure::results::LatencySummary;
+use measure::bulk::BulkOutcome;
+use measure::results::{LatencySummary, Point};
 use measure::sessions::{SessionOutcome, SessionTimes};
 use std::collections::BTreeMap;
 
@@ -38,15 +39,23 @@ pub(super) const COLUMNS: [&str; 30] = [
     "replacement_by_neither",
 ];
 
-/// A point's cells; empty in a test of frames.
-pub(super) fn columns(sessions: Option<&SessionOutcome>) -> Vec<String> {
-    let Some(s) = sessions else { return vec![String::new(); COLUMNS.len()] };
+/// A point's cells; empty in a test of frames, and but for the retransmissions in one of bulk transfers.
+pub(super) fn columns(point: &Point) -> Vec<String> {
+    let Some(s) = &point.sessions else { return of_bulk(point.bulk.as_ref()) };
     let mut cells: Vec<String> = [s.attempted, s.established, s.completed].map(|n| n.to_string()).into();
     cells.extend([sum(&s.failed), by_name(&s.failed)]);
     cells.extend([s.retransmitted, s.frames, s.bits].map(|n| n.to_string()));
     cells.extend(times(&s.times));
     cells.extend(beside(s));
     cells
+}
+
+fn of_bulk(bulk: Option<&BulkOutcome>) -> Vec<String> {
+    let cell = |name: &str| match bulk {
+        Some(bulk) if name == "retransmitted" => bulk.retransmitted.to_string(),
+        _ => String::new(),
+    };
+    COLUMNS.map(cell).into()
 }
 
 fn sum(counts: &BTreeMap<String, u64>) -> String {

@@ -8,7 +8,7 @@ use super::chart::lines::{Dot, Lines, Series};
 use super::chart::scale::Span;
 use super::chart::stack::{Part, Stack};
 use crate::tables;
-use crate::view::{Block, Role, Setting, View};
+use crate::view::{Block, Counted, Role, Setting, View};
 use crate::{level, units, verdict, view};
 use measure::results::{Metric, Point};
 use serde::Serialize;
@@ -333,9 +333,12 @@ fn ladder_of(view: &View<'_>, setting: &Setting<'_>, place: &str, ids: &mut Ids)
 
 /// Where the frames or connections of a test went, a row a firewall.
 pub(crate) fn ledger(view: &View<'_>, test: &str, ids: &mut Ids) -> Option<Figure> {
-    let (names, title, what) = match tables::counts_connections(view, test) {
-        true => (&tables::CONNECTION_PARTS, "What became of the connections", "attempted connections"),
-        false => (&tables::LEDGER_PARTS, "Where the frames went", "offered frames"),
+    let counted = tables::counted(view, test);
+    let names = tables::ledger_names(counted);
+    let (title, what) = match counted {
+        Counted::Connections => ("What became of the connections", "attempted connections"),
+        Counted::Frames => ("Where the frames went", "offered frames"),
+        Counted::Bytes => ("Where the bytes went", "bytes sent"),
     };
     let rows = view
         .duts

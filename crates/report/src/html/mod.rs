@@ -222,7 +222,9 @@ fn block_part(view: &View<'_>, block: &Block<'_>, test: &Test<'_>, ids: &mut Ids
             folded = figures::ladders(view, block, ids);
         }
         // The same curves as the throughput's, in another unit.
-        Metric::Goodput => folded = std::mem::take(&mut shown),
+        Metric::Goodput if test.blocks.iter().any(|b| b.metric == Metric::Throughput) => {
+            folded = std::mem::take(&mut shown);
+        }
         _ => {}
     }
     BlockPart {

@@ -8,6 +8,7 @@ mod sessions;
 #[allow(unused_imports, reason = "each test binary that includes this module uses its own part of it")]
 pub(crate) use sessions::{eantc_tcp, poliwall, tolly_http};
 
+use measure::bulk::BulkOutcome;
 use measure::ledger::Ledger;
 use measure::results::{
     Calibration, CoreUse, CpuUse, Environment, LatencySummary, Mark, MarkKind, Metric, Point, Results,
@@ -103,6 +104,40 @@ pub(crate) fn tolly(duts: usize) -> Results {
                     run.goodput("udp-throughput", dut, cores, &factors);
                 }
             }
+        }
+    }
+    run.finish()
+}
+
+/// The Check Point article's series: bulk transfers by connections, in five sequences.
+pub(crate) fn bulk_tcp(duts: &[&str]) -> Results {
+    let mut run = Builder::new("bulk-tcp", "standard");
+    for dut in duts {
+        for connections in ["1", "10", "50", "100"] {
+            let bits = 1.0e13 / (800.0 + run.nanoseconds(dut, 1, &[]));
+            let mut point =
+                run.point("bulk", dut, 1, &[("connections", connections)], Metric::Goodput, bits, 0.02);
+            point.factors =
+                [("connections", connections), ("rules", "1")].map(|(k, v)| (k.into(), v.into())).into();
+            let received_bytes = (bits * 5.0 / 8.0) as u64;
+            let bulk = BulkOutcome {
+                connections: connections.parse().expect("a number"),
+                sent_bytes: received_bytes + 131_072,
+                received_bytes,
+                retransmitted: 8_628,
+                congestion_control: "cubic".into(),
+            };
+            point.ledger = Ledger {
+                offered: bulk.sent_bytes,
+                under_way: 131_072,
+                received: received_bytes,
+                ..Ledger::default()
+            };
+            for trial in &mut point.trials {
+                trial.loss = 0.0;
+            }
+            point.bulk = Some(bulk);
+            run.results.points.push(point);
         }
     }
     run.finish()
@@ -307,6 +342,7 @@ impl Builder {
             memory_bytes: None,
             policy_load_seconds: None,
             sessions: None,
+            bulk: None,
         }
     }
 }

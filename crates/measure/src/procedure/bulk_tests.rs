@@ -1,0 +1,106 @@
+//! The procedure of bulk transfers, on outcomes made up here, and its points in a campaign of two firewalls.
+
+use super::simulated::nothing;
+use super::*;
+use crate::bulk::BulkOutcome;
+use crate::campaign::{self, Cell};
+use crate::ledger::Ledger;
+use crate::results::Point;
+use crate::trial::{Load, Phase, Rig, RigError};
+
+const SPEC: ProcedureSpec = ProcedureSpec::Bulk(BulkSpec { trial_seconds: 2.0 });
+
+/// What iperf3 would have said of a transfer: `under_way` of the bytes were sent and not read.
+fn transfer(received: u64, under_way: u64, seconds: f64) -> TrialOutcome {
+    let sent = received + under_way;
+    let bulk = BulkOutcome {
+        connections: 10,
+        sent_bytes: sent,
+        received_bytes: received,
+        retransmitted: 3,
+        congestion_control: "cubic".into(),
+    };
+    TrialOutcome {
+        ledger: Ledger { offered: sent, under_way, received, ..Ledger::default() },
+        received_bits: received * 8,
+        bulk: Some(bulk),
+        ..nothing(seconds)
+    }
+}
+
+fn failing() -> TrialOutcome {
+    TrialOutcome {
+        faults: vec!["iperf3: unable to connect".into()],
+        bulk: Some(BulkOutcome::default()),
+        ..nothing(2.0)
+    }
+}
+
+/// Answers with these outcomes, again and again.
+struct Bulk(&'static str, Vec<TrialOutcome>, usize);
+
+impl Rig for Bulk {
+    fn dut(&self) -> &str {
+        self.0
+    }
+
+    fn prove(&mut self) -> Result<(), RigError> {
+        Ok(())
+    }
+
+    fn trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
+        assert_eq!(request.phases, [Phase { load: Load::Maximum, seconds: 2.0 }]);
+        self.2 += 1;
+        Ok(self.1[(self.2 - 1) % self.1.len()].clone())
+    }
+}
+
+fn points(rounds: u32, rigs: Vec<Bulk>) -> Vec<Point> {
+    let cell = Cell {
+        test: "bulk".into(),
+        factors: BTreeMap::from([("connections".into(), "10".into())]),
+        cores: 1,
+        placement: Placement::Inline,
+        procedure: SPEC,
+        rounds,
+        seed: 1,
+    };
+    let mut rigs: Vec<Box<dyn Rig>> = rigs.into_iter().map(|rig| Box::new(rig) as Box<dyn Rig>).collect();
+    campaign::run(&cell, &mut rigs, &mut ()).points
+}
+
+#[test]
+fn what_applications_received_is_the_value_and_what_is_under_way_is_no_loss() {
+    let rounds =
+        vec![transfer(1_000_000, 5_000, 2.0), transfer(3_000_000, 0, 2.5), transfer(2_000_000, 9_000, 2.0)];
+    let points = points(3, vec![Bulk("wire", rounds, 0), Bulk("nftables", vec![transfer(500, 0, 2.0)], 0)]);
+    let [wire, nftables] = &points[..] else { panic!("one point each: {points:?}") };
+    assert_eq!((wire.metric, wire.unit.as_str()), (Metric::Goodput, "bit/s"));
+    assert_eq!(wire.rounds, [4e6, 9.6e6, 8e6]);
+    assert_eq!((wire.value, nftables.value, wire.valid), (8e6, 2000.0, true));
+    let bulk = wire.bulk.as_ref().unwrap();
+    assert_eq!((bulk.connections, bulk.received_bytes, bulk.retransmitted), (10, 6_000_000, 9));
+    assert_eq!((wire.ledger.under_way, wire.ledger.residual()), (14_000, 0));
+    assert!(wire.trials.iter().all(|trial| trial.loss == 0.0), "{:?}", wire.trials);
+    assert!(!nftables.marks.iter().any(|m| m.kind == MarkKind::GeneratorLimited), "far from the wire");
+}
+
+#[test]
+fn a_transfer_that_fails_is_tried_again_and_then_given_up() {
+    let once = points(1, vec![Bulk("linux", vec![failing(), transfer(1000, 0, 2.0)], 0)]);
+    assert!(once[0].valid && once[0].value == 4000.0, "{:?}", once[0]);
+    assert_eq!(once[0].trials.len(), 2);
+    let never = points(1, vec![Bulk("linux", vec![failing()], 0)]);
+    assert!(!never[0].valid && never[0].trials.len() == MOST_ATTEMPTS as usize);
+    let said: Vec<&str> = never[0].marks.iter().map(|m| m.detail.as_str()).collect();
+    let expected = ["trial failed: iperf3: unable to connect", "trial failed: no byte was offered"];
+    assert!(expected.iter().all(|words| said.contains(words)), "{said:?}");
+}
+
+#[test]
+fn bytes_that_nobody_can_place_cost_the_value() {
+    let mut lossy = transfer(1000, 10, 2.0);
+    lossy.ledger.under_way = 0;
+    let marks = judge(&TrialRequest::constant(Load::Maximum, 2.0), &lossy, Placement::Inline);
+    assert_eq!(marks[0].detail, "10 of 1010 offered bytes are unaccounted for");
+}

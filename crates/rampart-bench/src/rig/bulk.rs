@@ -1,0 +1,237 @@
+//! A rig whose trials are bulk transfers: iperf3 in the private zone sends to iperf3 in the hostile zone through the kernel's
+//! own TCP, from the zones' own addresses. No XDP program of the bench is on a zone's end meanwhile: it would turn TSO off
+//! and measure something else. The frame engine has the ports only while it proves.
+
+use super::iperf3::{self, Transfer};
+use super::station::Station;
+use super::{Shared, broken, clock_step};
+use measure::bulk::{BulkOutcome, BulkShape};
+use measure::ledger::Ledger;
+use measure::shape::{IpVersion, Setup, Zone};
+use measure::trial::{Load, Phase, Rig, RigError, TrialOutcome, TrialRequest};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+use testbed::cpu::CpuSnapshot;
+use testbed::guest::Guest;
+use testbed::layout::ZonePort;
+use traffic::Clock;
+
+/// The program at both ends.
+pub(crate) const PROGRAM: &str = "iperf3";
+/// Its usual port.
+const PORT: u16 = 5201;
+/// Milliseconds in which the first connection must be made.
+const CONNECT_MS: &str = "5000";
+/// How long both ends may take beside the transfer: to connect, to exchange results, to end.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Between two looks at what runs; short enough that Ctrl-C is answered at once.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+
+/// One firewall under test, ready for bulk transfers.
+pub(crate) struct BulkRig {
+    shape: BulkShape,
+    station: Station,
+}
+
+/// Where one end of the transfers is.
+struct Ends {
+    client: ZonePort,
+    server: ZonePort,
+    ip: IpVersion,
+}
+
+impl BulkRig {
+    /// Builds the bed and sets the firewall up.
+    pub(crate) fn build(
+        dut: &str,
+        setup: &Setup,
+        shape: BulkShape,
+        shared: &Shared,
+    ) -> Result<Self, RigError> {
+        Ok(Self { shape, station: Station::build(dut, setup, false, shared)? })
+    }
+
+    fn ends(&self) -> Result<Ends, RigError> {
+        let layout = self.station.site.layout();
+        let port = |zone| {
+            let missing = || RigError::Broken("a bed without two zones".to_owned());
+            layout.port(zone).cloned().ok_or_else(missing)
+        };
+        Ok(Ends {
+            client: port(Zone::Private)?,
+            server: port(Zone::Hostile)?,
+            ip: self.station.setup.traffic.ip,
+        })
+    }
+
+    fn run_trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
+        let seconds = whole_seconds(request)?;
+        self.station.take_from_frames();
+        self.station.place()?;
+        let threads = self.station.running.firewall_threads();
+        let cpu = CpuSnapshot::take(&threads).map_err(broken)?;
+        let clocks = (Clock::wall_ns(), Clock::now_ns());
+        let transfer = self.transfer(seconds)?;
+        let cpu_use = CpuSnapshot::take(&threads).map_err(broken)?.since(&cpu);
+        let mut outcome = self.outcome(transfer, request.phases[0].seconds);
+        outcome.cpu = cpu_use;
+        outcome.connections = self.station.running.connections().ok().flatten();
+        outcome.remarks.extend(clock_step(clocks));
+        if let Err(dead) = self.station.running.check_alive() {
+            outcome.faults.push(dead.to_string());
+        }
+        Ok(outcome)
+    }
+
+    /// Starts both ends and waits for them; `Err` within is why the trial must not count.
+    fn transfer(&self, seconds: u64) -> Result<Result<Transfer, String>, RigError> {
+        let ends = self.ends()?;
+        let cores = &self.station.cores;
+        let (client, server) = (ends.client_words(seconds, self.shape.connections), ends.server_words());
+        let start = |port: &ZonePort, words: &[String]| {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            Guest::start(&port.end.namespace, PROGRAM, &words, cores).map_err(broken)
+        };
+        let mut listening = start(&ends.server, &server)?;
+        if let Err(why) = listening.wait_until_it_listens(PORT) {
+            return Ok(Err(why.to_string()));
+        }
+        let mut sending = start(&ends.client, &client)?;
+        if !self.wait(&mut sending, Duration::from_secs(seconds) + PATIENCE)? {
+            return Ok(Err(format!("iperf3 did not end within {} s of its time", PATIENCE.as_secs())));
+        }
+        let sent = sending.finish().map_err(broken)?;
+        // After an error of its client a server may wait for the next one: then it ends with its handle.
+        if sent.output.trim().is_empty() {
+            return Ok(Err(format!("iperf3 wrote no report ({}): {}", sent.status, sent.errors)));
+        }
+        Ok(iperf3::parse(&sent.output, self.shape.connections))
+    }
+
+    /// Whether a program ends within this time.
+    fn wait(&self, guest: &mut Guest, patience: Duration) -> Result<bool, RigError> {
+        let begun = Instant::now();
+        loop {
+            let ended = guest.has_ended().map_err(broken)?;
+            if self.station.shared.interrupt.asked() {
+                return Err(RigError::Interrupted);
+            }
+            if ended || begun.elapsed() > patience {
+                return Ok(ended);
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    fn outcome(&self, transfer: Result<Transfer, String>, asked_seconds: f64) -> TrialOutcome {
+        let (bulk, seconds, faults) = match transfer {
+            Ok(t) => (
+                BulkOutcome {
+                    connections: self.shape.connections,
+                    sent_bytes: t.sent_bytes,
+                    received_bytes: t.received_bytes,
+                    retransmitted: t.retransmitted,
+                    congestion_control: t.congestion_control,
+                },
+                t.seconds,
+                Vec::new(),
+            ),
+            Err(fault) => (BulkOutcome::default(), asked_seconds, vec![fault]),
+        };
+        TrialOutcome {
+            seconds,
+            ledger: ledger(&bulk),
+            received_bits: bulk.received_bytes * 8,
+            lanes: Vec::new(),
+            latency_ns: None,
+            per_second: Vec::new(),
+            cpu: measure::results::CpuUse::default(),
+            connections: None,
+            memory_bytes: self.station.running.memory_bytes(),
+            policy_load_seconds: self.station.running.policy_load_seconds(),
+            sessions: None,
+            bulk: Some(bulk),
+            last_loss_seconds: None,
+            longest_silence_seconds: 0.0,
+            on_time_share: None,
+            faults,
+            remarks: Vec::new(),
+        }
+    }
+}
+
+impl Ends {
+    fn address(&self, port: &ZonePort) -> String {
+        let address: IpAddr = match self.ip {
+            IpVersion::V4 => port.addresses.own_v4().into(),
+            IpVersion::V6 => port.addresses.own_v6().into(),
+        };
+        address.to_string()
+    }
+
+    /// One client, then it ends.
+    fn server_words(&self) -> Vec<String> {
+        let (address, port) = (self.address(&self.server), PORT.to_string());
+        ["--server", "--one-off", "--bind", &address, "--port", &port].map(str::to_owned).into()
+    }
+
+    /// No reports in between: with many connections and a long time they would be most of the output.
+    fn client_words(&self, seconds: u64, connections: u32) -> Vec<String> {
+        let (from, to) = (self.address(&self.client), self.address(&self.server));
+        let (port, seconds, connections) = (PORT.to_string(), seconds.to_string(), connections.to_string());
+        [
+            "--client",
+            &to,
+            "--bind",
+            &from,
+            "--port",
+            &port,
+            "--json",
+            "--interval",
+            "0",
+            "--time",
+            &seconds,
+            "--parallel",
+            &connections,
+            "--connect-timeout",
+            CONNECT_MS,
+        ]
+        .map(str::to_owned)
+        .into()
+    }
+}
+
+impl Rig for BulkRig {
+    fn dut(&self) -> &str {
+        &self.station.dut
+    }
+
+    fn prove(&mut self) -> Result<(), RigError> {
+        self.station.lend_to_frames()?;
+        self.station.place()?;
+        self.station.prove()
+    }
+
+    fn trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
+        self.run_trial(request)
+    }
+}
+
+/// The seconds of the one phase that a bulk transfer has. The suite was refused if they are not whole.
+fn whole_seconds(request: &TrialRequest) -> Result<u64, RigError> {
+    match request.phases[..] {
+        [Phase { load: Load::Maximum, seconds }] => Ok(seconds.max(1.0).round() as u64),
+        _ => Err(RigError::Broken("a bulk transfer has one phase, at its highest rate".to_owned())),
+    }
+}
+
+/// Bytes, as the applications counted them: written by the client, read by the server. What lies between was in socket
+/// buffers and on the links when the client stopped; TCP loses nothing that it does not send again.
+fn ledger(bulk: &BulkOutcome) -> Ledger {
+    Ledger {
+        offered: bulk.sent_bytes,
+        under_way: bulk.sent_bytes.saturating_sub(bulk.received_bytes),
+        received: bulk.received_bytes,
+        ..Ledger::default()
+    }
+}

@@ -1,0 +1,125 @@
+//! The Check Point article's series (bulk TCP with iperf3): connections down, and below each its sequences, which are our
+//! rounds; firewalls across, the one without a firewall first.
+
+use super::{Sheet, printed_caption, printed_cell};
+use crate::level;
+use crate::table::{Cell, Head, Row, Table};
+use crate::tables;
+use crate::units;
+use crate::view::{Block, Setting, Test, View};
+use measure::published::{self, Published};
+use measure::results::{Metric, Point};
+use std::collections::BTreeSet;
+
+/// What the article varies.
+const CONNECTIONS: &str = "connections";
+
+/// The tables of a test in the article's way, as far as it has bulk transfers.
+pub(super) fn sheets(view: &View<'_>, test: &Test<'_>, published: Option<&Published>) -> Vec<Sheet> {
+    let Some(block) = test.blocks.iter().find(|b| b.metric == Metric::Goodput) else { return Vec::new() };
+    let mut sheets: Vec<Sheet> = measured(view, block).into_iter().collect();
+    sheets.extend(published.and_then(|p| printed(p, test.name)));
+    sheets
+}
+
+fn measured(view: &View<'_>, block: &Block<'_>) -> Option<Sheet> {
+    let mut factors = vec![CONNECTIONS.to_string()];
+    factors.extend(block.varying().into_iter().map(|(name, _)| name).filter(|name| name != CONNECTIONS));
+    let duts = tables::duts_of(view, block);
+    let rows: Vec<Row> = block.settings.iter().flat_map(|s| of_setting(s, &duts, &factors)).collect();
+    let mut corner: Vec<String> = factors.iter().map(|f| level::name(f)).collect();
+    corner.push("Sequence".into());
+    (!rows.is_empty()).then(|| Sheet {
+        table: Table {
+            caption: "Measured here: what the receiving applications got, each sequence and their median; in small print the \
+                      segments that were sent again in all of them"
+                .into(),
+            corner,
+            head: duts.iter().map(|dut| Head::one(*dut)).collect(),
+            rows,
+            notes: notes(block),
+            ..Table::default()
+        },
+        printed: false,
+        wide: false,
+    })
+}
+
+/// What the marks' letters mean, and how the client's kernel decided what to send.
+fn notes(block: &Block<'_>) -> Vec<String> {
+    let points = || block.settings.iter().flat_map(|s| s.points.iter().copied());
+    let mut notes = tables::notes(points());
+    let kinds: BTreeSet<&str> =
+        points().filter_map(|p| p.bulk.as_ref()).map(|b| b.congestion_control.as_str()).collect();
+    let kinds: Vec<&str> = kinds.into_iter().filter(|kind| !kind.is_empty()).collect();
+    if !kinds.is_empty() {
+        notes.push(format!("The client's congestion control: {}", kinds.join(", ")));
+    }
+    notes
+}
+
+/// The sequences of a setting, and their median.
+fn of_setting(setting: &Setting<'_>, duts: &[&str], factors: &[String]) -> Vec<Row> {
+    let sequences = setting.points.iter().map(|p| p.rounds.len()).max().unwrap_or(0);
+    let row = |what: String, cell: &dyn Fn(&Point) -> Cell| {
+        let mut heads = tables::row_heads(setting, factors);
+        heads.push(what);
+        let cells = duts.iter().map(|dut| setting.point(dut).map_or_else(Cell::none, cell));
+        Row { heads, cells: cells.collect() }
+    };
+    let mut rows: Vec<Row> =
+        (0..sequences).map(|at| row((at + 1).to_string(), &|point| sequence(point, at))).collect();
+    rows.push(row("median".into(), &|point| median(setting, point)));
+    rows
+}
+
+/// A round that has no value stands as 0.
+fn sequence(point: &Point, at: usize) -> Cell {
+    match point.rounds.get(at) {
+        Some(value) if *value > 0.0 => Cell::number(units::value(&point.unit, *value), *value),
+        _ => Cell::none(),
+    }
+}
+
+fn median(setting: &Setting<'_>, point: &Point) -> Cell {
+    let cell = tables::value_cell(setting, Some(point), None);
+    match point.bulk.as_ref().filter(|_| point.valid) {
+        Some(bulk) => cell.with_detail(format!("{} sent again", units::count(bulk.retransmitted))),
+        None => cell,
+    }
+}
+
+/// The printed figures of the same test, a row for each place in the article.
+fn printed(published: &Published, test: &str) -> Option<Sheet> {
+    let of_test = |row: &&published::Row| row.test.as_deref() == Some(test);
+    let rows: Vec<&published::Row> = published.rows.iter().filter(of_test).collect();
+    let first = rows.first()?;
+    let mut metrics: Vec<&str> = Vec::new();
+    for row in &rows {
+        if !metrics.contains(&row.metric.as_str()) {
+            metrics.push(&row.metric);
+        }
+    }
+    let firewalls = rows.chunk_by(|a, b| a.firewall == b.firewall && a.place == b.place);
+    let line = |of_one: &[&published::Row]| {
+        let figure = |metric: &&str| of_one.iter().find(|r| r.metric == *metric).map(|r| printed_cell(r));
+        let connections = of_one[0].factors.get(CONNECTIONS).cloned().unwrap_or_default();
+        let mut cells: Vec<Cell> = metrics.iter().map(|m| figure(m).unwrap_or_else(Cell::none)).collect();
+        cells.push(Cell::text(&of_one[0].place));
+        Row { heads: vec![connections, of_one[0].firewall.clone()], cells }
+    };
+    let lines: Vec<Row> = firewalls.map(line).collect();
+    let seconds = first.factors.get("seconds").map(|s| format!("As printed: one sequence of {s} s each"));
+    Some(Sheet {
+        table: Table {
+            caption: printed_caption(published, "A lab without a firewall", "sections 2 and 3"),
+            corner: vec!["Connections".into(), "Firewall".into()],
+            head: metrics.iter().map(|m| Head::one(*m)).chain([Head::one("where")]).collect(),
+            rows: lines,
+            notes: seconds.into_iter().chain(published.remarks.clone()).collect(),
+            ..Table::default()
+        },
+        printed: true,
+        wide: false,
+    })
+}
