@@ -2,7 +2,7 @@
 
 use crate::crossing::{Background, Crossing, GATEWAY, SERVER};
 use crate::namespace::{attempt, said};
-use crate::rows_program::Hook;
+use dataplane::Hook;
 use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
@@ -193,13 +193,13 @@ fn ssh_logs_in_and_copies() {
 #[test]
 fn refusals_are_understood_by_real_senders() {
     for hook in HOOKS {
-        let crossing = Crossing::build(hook);
+        let mut crossing = Crossing::build(hook);
         crossing.firewall.run("ethtool", &["-K", "toclient", "tx", "off"]);
         for server in SERVER {
             // The neighbours first, which are asked for by packets that the firewall would refuse.
             until_it_works(&crossing, "ping", &["-n", "-c", "1", "-W", "5", server]);
         }
-        crossing.running.refuse(true);
+        crossing.refuse();
         for server in SERVER {
             let open = format!("exec 3<>/dev/tcp/{server}/8000");
             let output = crossing.client.enter(|| attempt("timeout", &["20", "bash", "-c", &open]));

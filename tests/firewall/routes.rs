@@ -1,7 +1,8 @@
 //! What changes in the kernel reaches the data plane: routes, neighbours, addresses, links.
 
 use crate::packet_text::frame;
-use crate::rows_program::{Deed, Hook, Outcome, Rows, ZONE_OUT, ZONE_SELF};
+use crate::rows_program::{Deed, Outcome, Rows, ZONE_OUT, ZONE_SELF};
+use dataplane::Hook;
 use dataplane::routes::{Changes, Routes};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd;

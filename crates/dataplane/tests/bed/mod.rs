@@ -10,7 +10,7 @@ pub(crate) mod frame;
 #[path = "../../../../tests/firewall/namespace.rs"]
 mod namespace;
 
-use dataplane::{Firewall, Filter, Hook, Reason, Session, Settings, Tally, TestRun, Verdict};
+use dataplane::{Filter, Firewall, Hook, Reason, Session, Settings, Tally, TestRun, Verdict};
 use namespace::Namespace;
 use policy::{Policy, Tables};
 use std::time::Duration;
