@@ -229,7 +229,7 @@ static __always_inline __u64 slot_of(__u32 tag, __u32 number, __u32 record)
 }
 
 /* Takes a flow out of the table; 1 when it was there, and this was who did it. */
-static __noinline int remove_flow(struct flow *flow, __u32 record)
+__noinline int remove_flow(struct flow *flow, __u32 record)
 {
 	__u32 hash, tag;
 	__u64 h, slot;
@@ -289,11 +289,13 @@ static __always_inline struct flow *take_record(__u32 *record, __u32 tick)
 	return pop_free(record);
 }
 
-/* Puts a filled record into a free slot; the slot's address, or null. */
-static __always_inline __u64 *publish(const struct packet *p, __u64 slot)
+/* Puts a filled record into a free slot; 0 when there is none. */
+__noinline int publish(struct packet *p, __u64 slot)
 {
 	struct bucket *own = 0;
 
+	if (!p)
+		return 0;
 	for (__u32 i = 0; i < PLACES; i++) {
 		struct bucket *bucket = lookup(&buckets, place(p->hash, p->tag, i));
 
@@ -306,7 +308,7 @@ static __always_inline __u64 *publish(const struct packet *p, __u64 slot)
 			__sync_fetch_and_add(&own->elsewhere, 1);
 		for (int s = 0; s < BUCKET_SLOTS; s++)
 			if (!bucket->slots[s] && __sync_val_compare_and_swap(&bucket->slots[s], 0, slot) == 0)
-				return &bucket->slots[s];
+				return 1;
 		if (i)
 			__sync_fetch_and_add(&own->elsewhere, -1);
 	}
@@ -314,8 +316,10 @@ static __always_inline __u64 *publish(const struct packet *p, __u64 slot)
 }
 
 /* Whether a slot but our own holds the packet's flow. */
-static __always_inline int is_elsewhere(const struct packet *p, __u64 our)
+__noinline int is_elsewhere(struct packet *p, __u64 our)
 {
+	if (!p)
+		return 0;
 	for (__u32 i = 0; i < PLACES; i++) {
 		struct bucket *bucket = lookup(&buckets, place(p->hash, p->tag, i));
 
