@@ -4,7 +4,8 @@ use crate::DataplaneError;
 use crate::firewall::Firewall;
 use crate::skeleton::types;
 use libbpf_rs::{
-    Link, MapCore, MapFlags, ProgramMut, TC_EGRESS, TC_INGRESS, TcAttachPoint, TcHook, TcHookBuilder,
+    Link, MapCore, MapFlags, ProgramMut, TC_EGRESS, TC_INGRESS, TcAttachPoint, TcHook, TcHookBuilder, Xdp,
+    XdpFlags,
 };
 use std::os::fd::AsFd;
 
@@ -131,7 +132,7 @@ impl Firewall {
             .create()
             .map_err(DataplaneError::bpf(format!("preparing `{name}` for programs (TC)")))?;
         if hook == Hook::Xdp {
-            match programs.firewall_xdp.attach_xdp(index as i32) {
+            match attach_in_driver(&programs.firewall_xdp, index) {
                 Ok(link) => {
                     self.skel
                         .maps
@@ -143,7 +144,9 @@ impl Firewall {
                     return Ok((vec![Tie::Link(link), resolve, leave], Attached { hook, note: None }));
                 }
                 Err(error) => {
-                    note = Some(format!("`{name}` takes no XDP program ({error}); TC is used instead"))
+                    note = Some(format!(
+                        "`{name}` takes no XDP program in its driver ({error}); TC is used instead"
+                    ));
                 }
             }
         }
@@ -151,6 +154,17 @@ impl Firewall {
         let leave = tie_tc(&programs.firewall_out, index, TC_EGRESS, name)?;
         Ok((vec![enter, leave], Attached { hook: Hook::Tc, note }))
     }
+}
+
+/// In the driver or not at all: without one that can, the kernel runs the program on finished socket buffers, slower than TC
+/// would, and says nothing.
+fn attach_in_driver(program: &ProgramMut<'_>, index: u32) -> libbpf_rs::Result<Link> {
+    let link = program.attach_xdp(index as i32)?;
+    let found = Xdp::new(program.as_fd()).query(index as i32, XdpFlags::NONE)?;
+    if u32::from(found.attach_mode) == libbpf_sys::XDP_ATTACHED_SKB {
+        return Err(std::io::Error::from(std::io::ErrorKind::Unsupported).into());
+    }
+    Ok(link)
 }
 
 /// By a filter of clsact, which Linux has since 4.5.

@@ -82,7 +82,12 @@ fn needs_root_forms() {
         ("as many options as there may be", In, options(vec![1; 40]), "pass"),
         ("an extension header", In, extensions(vec![long(0)]), "pass"),
         ("several", In, extensions(vec![long(0), long(60), (43, vec![0; 7]), long(60)]), "pass"),
-        ("a route that the sender chose", In, extensions(vec![(43, vec![0, 0, 1, 0, 0, 0, 0])]), "extensions"),
+        (
+            "a route that the sender chose",
+            In,
+            extensions(vec![(43, vec![0, 0, 1, 0, 0, 0, 0])]),
+            "extensions",
+        ),
         ("too many", In, extensions(vec![long(60); 9]), "extensions"),
         ("the datagram is longer than the packet", In, v4(In, 17, short), "length"),
         ("no room for ports", In, v4(In, 17, vec![0; 4]), "length"),
@@ -90,7 +95,12 @@ fn needs_root_forms() {
         ("land", In, Frame::new(OUT, OUT, 17, udp((5, 5), 18)), "land"),
         ("from a loopback address", In, Frame::new("127.0.0.1", OUT, 17, udp((5, 5), 18)), "source"),
         ("from many", In, Frame::new("224.0.0.5", OUT, 17, udp((5, 5), 18)), "source"),
-        ("from inside's network, outside", Out, Frame::new("198.18.1.9", IN, 17, udp((5, 53), 18)), "zone-source"),
+        (
+            "from inside's network, outside",
+            Out,
+            Frame::new("198.18.1.9", IN, 17, udp((5, 53), 18)),
+            "zone-source",
+        ),
         ("the same over IPv6", Out, Frame::new("2001:2:0:1::9", IN6, 17, udp((5, 53), 18)), "zone-source"),
         ("no route back", Out, Frame::new("203.0.113.9", IN, 17, udp((5, 53), 18)), "reverse-path"),
         ("a route back", Out, Frame::new("198.51.100.9", IN, 17, udp((5, 53), 18)), "pass"),
@@ -171,7 +181,9 @@ fn needs_root_icmp_queries_and_their_answers() {
 fn needs_root_icmp_errors_follow_their_flow() {
     use Side::{In, Out};
     let sent = v4(In, 17, udp((5, 6), 18));
-    let tcp = |sequence| v4(In, 6, Tcp { ports: (5, 80), flags: SYN, sequence, window: 9, ..Tcp::default() }.bytes());
+    let tcp = |sequence| {
+        v4(In, 6, Tcp { ports: (5, 80), flags: SYN, sequence, window: 9, ..Tcp::default() }.bytes())
+    };
     let about = |packet: &Frame, to| Frame::new("198.51.100.1", to, 1, icmp_error(3, 1, &packet.packet()));
     let sent6 = v6(In, 17, udp((5, 6), 18));
     let about6 = Frame::new(OUT6, IN6, 58, icmp_error(1, 0, &sent6.packet()));
@@ -221,7 +233,8 @@ fn needs_root_fragments_follow_their_first() {
 #[test]
 fn needs_root_fragments_wait_half_a_minute() {
     let mut bed = Bed::new(Hook::Xdp);
-    let part = |payload, offset, more| Frame { fragment: Some((1, offset, more)), ..v4(Side::In, 17, payload) };
+    let part =
+        |payload, offset, more| Frame { fragment: Some((1, offset, more)), ..v4(Side::In, 17, payload) };
     assert_eq!(bed.send(Side::In, &part(udp((5, 6), 1000), 0, true).bytes()).words(), "pass");
     bed.pass(Duration::from_secs(31));
     assert_eq!(bed.send(Side::In, &part(vec![0; 8], 1008, false).bytes()).words(), "fragment-unknown");
@@ -248,7 +261,14 @@ fn needs_root_a_million_wrong_resets_would_close_nothing() {
         let tcp = Tcp { ports, flags, sequence, acknowledgement, window: 0xffff, ..Tcp::default() };
         v4(Side::In, 6, tcp.bytes()).bytes()
     };
-    let answer = Tcp { ports: (80, 4000), flags: SYN | ACK, sequence: 7, acknowledgement: 101, window: 0xffff, ..Tcp::default() };
+    let answer = Tcp {
+        ports: (80, 4000),
+        flags: SYN | ACK,
+        sequence: 7,
+        acknowledgement: 101,
+        window: 0xffff,
+        ..Tcp::default()
+    };
     bed.send(Side::In, &segment(SYN, 100, 0));
     bed.send(Side::Out, &v4(Side::Out, 6, answer.bytes()).bytes());
     bed.send(Side::In, &segment(ACK, 101, 8));
@@ -296,7 +316,12 @@ fn needs_root_short_connections_use_ports_again_and_a_small_table_is_enough() {
     let mut bed = Bed::with(Hook::Xdp, &Settings { flows: 1024, rules: 64 }, POLICY);
     for round in 0u32..3 {
         for port in 1000..1600 {
-            short_connection(&mut bed, port, round.wrapping_mul(0x7000_0000) + u32::from(port), port % 2 == 0);
+            short_connection(
+                &mut bed,
+                port,
+                round.wrapping_mul(0x7000_0000) + u32::from(port),
+                port % 2 == 0,
+            );
         }
     }
     // More ports than the table has room for: closed connections give theirs.
@@ -352,7 +377,8 @@ fn needs_root_half_open_connections_have_a_budget_of_their_own() {
 fn needs_root_a_new_policy_judges_open_flows_again() {
     for hook in HOOKS {
         let mut bed = Bed::new(hook);
-        let (asks, answers) = (v4(Side::In, 17, udp((5, 53), 8)).bytes(), v4(Side::Out, 17, udp((53, 5), 8)).bytes());
+        let (asks, answers) =
+            (v4(Side::In, 17, udp((5, 53), 8)).bytes(), v4(Side::Out, 17, udp((53, 5), 8)).bytes());
         let other = v4(Side::In, 17, udp((5, 99), 8)).bytes();
         assert_eq!(bed.send(Side::In, &asks).words(), "pass");
         assert_eq!(bed.send(Side::In, &other).words(), "pass");
@@ -378,7 +404,8 @@ fn needs_root_a_new_policy_judges_open_flows_again() {
 #[test]
 fn needs_root_sessions_are_told_counted_and_killed() {
     let mut bed = Bed::new(Hook::Xdp);
-    let (asks, answers) = (v4(Side::In, 17, udp((5, 53), 8)).bytes(), v4(Side::Out, 17, udp((53, 5), 8)).bytes());
+    let (asks, answers) =
+        (v4(Side::In, 17, udp((5, 53), 8)).bytes(), v4(Side::Out, 17, udp((53, 5), 8)).bytes());
     bed.send(Side::In, &asks);
     bed.pass(Duration::from_secs(20));
     bed.send(Side::Out, &answers);
