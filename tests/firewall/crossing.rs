@@ -9,10 +9,11 @@
 
 use crate::namespace::Namespace;
 use dataplane::routes::{AnswerLimits, Follower, Routes};
-use dataplane::{Firewall, Hook, Settings};
+use dataplane::{Attached, Firewall, Hook, Reason, Settings};
 use policy::{Policy, Tables};
 use std::process::{Child, Command, Stdio};
 
+pub(crate) const CLIENT: [&str; 2] = ["198.18.0.2", "2001:2:0:1::2"];
 pub(crate) const SERVER: [&str; 2] = ["198.19.0.2", "2001:2:0:2::2"];
 /// The firewall's addresses on the client's side.
 pub(crate) const GATEWAY: [&str; 2] = ["198.18.0.1", "2001:2:0:1::1"];
@@ -40,6 +41,7 @@ action = "allow"
 
 struct Running {
     firewall: Firewall,
+    attached: [Attached; 2],
     _follower: Follower,
 }
 
@@ -73,10 +75,9 @@ impl Crossing {
             let routes = Routes::start(maps, &interfaces, AnswerLimits::default()).unwrap();
             let follower = routes.follow_in_background(|changes| assert!(changes.is_ok(), "{changes:?}"));
             apply(&mut running, OPEN);
-            for (device, zone) in [(device, "client"), ("toserver", "server")] {
-                running.attach(device, zone, hook).unwrap();
-            }
-            Running { firewall: running, _follower: follower.unwrap() }
+            let attached = [(device, "client"), ("toserver", "server")]
+                .map(|(device, zone)| running.attach(device, zone, hook).unwrap());
+            Running { firewall: running, attached, _follower: follower.unwrap() }
         });
         Self { running: Some(running), client, firewall, server }
     }
@@ -90,15 +91,14 @@ impl Crossing {
         apply(self.running(), &OPEN.replace("allow", "reject"));
     }
 
-    /// How each of its interfaces is held.
-    pub(crate) fn hooks(&mut self) -> Vec<Hook> {
-        self.running().interfaces().map(|(_, hook)| hook).collect()
+    /// How its interfaces are held: the client's, then the server's.
+    pub(crate) fn attached(&self) -> &[Attached; 2] {
+        &self.running.as_ref().unwrap().attached
     }
 
-    /// Why packets were dropped, for a test that fails.
-    pub(crate) fn drops(&mut self) -> String {
-        let drops = self.running().drops().unwrap().into_iter().filter(|(_, count)| *count > 0);
-        drops.map(|(reason, count)| format!("{}: {count}\n", reason.name())).collect()
+    /// Packets dropped for a reason.
+    pub(crate) fn dropped(&mut self, reason: Reason) -> u64 {
+        self.running().drops().unwrap()[&reason]
     }
 }
 

@@ -103,8 +103,11 @@ fn a_narrow_link_is_told_to_the_sender() {
 /// TC takes the place of XDP on the device that has none; packets from XDP to that device take the way of the kernel.
 #[test]
 fn a_device_without_xdp_works_beside_one_with_it() {
-    let mut crossing = Crossing::build_with_bridge();
-    assert_eq!(crossing.hooks(), [Hook::Tc, Hook::Xdp]);
+    let crossing = Crossing::build_with_bridge();
+    let [client, server] = crossing.attached();
+    assert_eq!((client.hook, server.hook), (Hook::Tc, Hook::Xdp));
+    let note = client.note.as_deref().unwrap_or_default();
+    assert!(note.contains("`bridge`") && note.contains("TC is used instead"), "{note}");
     for server in SERVER {
         let said = crossing.client.run("ping", &["-n", "-c", "5", "-i", "0.2", "-W", "10", server]);
         assert!(said.contains("5 received"), "{said}");
