@@ -105,8 +105,7 @@ static __always_inline __u32 class_in_64(struct look_up *l, const struct address
 	for (int i = 0; i < MAX_HALVINGS && size > 1; i++) {
 		__u32 half = size / 2;
 
-		if (pair_at(l, t->lows + (first + half) * 2) <= low)
-			first += half;
+		first += half * (1 - is_less(low, pair_at(l, t->lows + (first + half) * 2)));
 		size -= half;
 	}
 	return word_at(l, t->low_classes + first);
@@ -255,8 +254,7 @@ static __always_inline __u64 zones_v4(struct look_up *l, const struct table_head
 	for (int i = 0; i < MAX_HALVINGS && size > 1; i++) {
 		__u32 half = size / 2;
 
-		if (word_at(l, t->zones_v4 + (first + half) * 4) <= address)
-			first += half;
+		first += half * (1 - is_less(address, word_at(l, t->zones_v4 + (first + half) * 4)));
 		size -= half;
 	}
 	return size ? pair_at(l, t->zones_v4 + first * 4 + 2) : 0;
@@ -268,10 +266,9 @@ static __always_inline __u64 zones_v6(struct look_up *l, const struct table_head
 
 	for (int i = 0; i < MAX_HALVINGS && size > 1; i++) {
 		__u32 half = size / 2, at = t->zones_v6 + (first + half) * 8;
-		__u64 start = pair_at(l, at);
+		__u64 start = pair_at(l, at), above = is_less(high, start), below = is_less(start, high);
 
-		if (start < high || (start == high && pair_at(l, at + 2) <= low))
-			first += half;
+		first += half * (below | (1 - (above | is_less(low, pair_at(l, at + 2)))));
 		size -= half;
 	}
 	return size ? pair_at(l, t->zones_v6 + first * 8 + 4) : 0;
