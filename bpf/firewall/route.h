@@ -122,6 +122,7 @@ static __always_inline const struct forwarding *forwarding_now(void)
 	return lookup(&forwarding, 0);
 }
 
+/* Differences in upper bits show in upper bits alone: places are taken from there. */
 static __always_inline __u64 words_check(const __u64 *words, int count)
 {
 	__u64 sum = 0x9e3779b97f4a7c15;
@@ -152,7 +153,7 @@ static __always_inline __u32 hop_place(const struct route *route)
 	__u64 claim = (__u64)route->generation << 32 | check >> 32;
 
 	for (__u32 i = 0; i < HOP_PROBES; i++) {
-		__u32 place = ((check >> 20) + i) & (HOPS - 1);
+		__u32 place = ((check >> (64 - HOP_BITS)) + i) & (HOPS - 1);
 		struct hop *hop = lookup(&hops, place);
 		__u64 found = hop ? *(volatile __u64 *)&hop->claim : 0;
 
