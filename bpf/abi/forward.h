@@ -8,7 +8,6 @@
 
 #include <linux/types.h>
 
-#define ROUTE_SLOTS 65536	/* destinations that are remembered; a power of two */
 #define MAX_LOCAL_ADDRESSES 4096
 #define FORWARDING_PORTS 256	/* MAX_PORTS of abi/firewall.h */
 #define MAX_OWN_ADDRESSES 256	/* interfaces */

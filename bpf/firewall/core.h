@@ -103,7 +103,7 @@ static __always_inline int find_way_back(void *ctx, const struct packet *p)
 	/* Of its own link, and no further. */
 	if (is_link_local(&source))
 		return p->to == ZONE_SELF;
-	route_find(ctx, &source, 0, &route);
+	route_find(ctx, &source, &route);
 	kind = route.kind & ROUTE_KIND;
 	if (kind != ROUTE_FORWARD && kind != ROUTE_UNRESOLVED)
 		return 0;

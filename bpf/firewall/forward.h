@@ -51,7 +51,7 @@ static __always_inline enum verdict route(void *ctx, struct packet *p, enum hook
 	__u32 kind;
 
 	address_of(p->destination, p->family, &destination);
-	p->next_hop = route_find(ctx, &destination, 0, &route);
+	p->next_hop = route_find(ctx, &destination, &route);
 	kind = route.kind & ROUTE_KIND;
 	if (kind == ROUTE_LOCAL) {
 		p->to = ZONE_SELF;
@@ -165,7 +165,7 @@ static __always_inline enum verdict send_on(void *ctx, struct packet *p, enum ho
 	return VERDICT_SENT;
 }
 
-/* Sends the packet to where `next_hop` says, or its destination. */
+/* Sends the packet to its destination. */
 static __always_inline enum verdict forward(void *ctx, struct packet *p, enum hook hook)
 {
 	struct address destination;
@@ -175,7 +175,7 @@ static __always_inline enum verdict forward(void *ctx, struct packet *p, enum ho
 	if (p->network < ETHERNET_BYTES)
 		return drop(p, REASON_HEADER);
 	address_of(p->destination, p->family, &destination);
-	p->next_hop = route_find(ctx, &destination, p->next_hop, &route);
+	p->next_hop = route_find(ctx, &destination, &route);
 	kind = route.kind & ROUTE_KIND;
 	if (kind != ROUTE_FORWARD && kind != ROUTE_UNRESOLVED)
 		return no_route(ctx, p, hook, kind);

@@ -71,6 +71,15 @@ static __always_inline int quoted_ports(const struct frame *f, struct packet *qu
 	return 1;
 }
 
+/* An error comes from where the quoted packet went, or from the firewall's own kernel, which gives up neighbours that do not
+ * answer. */
+static __always_inline int is_from_there(const struct packet *p, const struct flow *flow, __u32 sender)
+{
+	if (p->flags & PACKET_FROM_SELF)
+		return p->to == flow->zone[sender];
+	return p->from == flow->zone[sender ^ 1];
+}
+
 static __always_inline enum related relate(struct packet *p, const struct frame *f)
 {
 	struct packet quoted = {};
@@ -84,7 +93,7 @@ static __always_inline enum related relate(struct packet *p, const struct frame 
 	if (!flow)
 		return RELATED_NOT;
 	s = quoted.side & 1;
-	if (!same_address(p->family, quoted.source, p->destination) || flow->zone[s ^ 1] != p->from)
+	if (!same_address(p->family, quoted.source, p->destination) || !is_from_there(p, flow, s))
 		return RELATED_FALSE;
 	if (flow->protocol == PROTOCOL_TCP && (after(quoted.sequence, flow->end[s]) ||
 					       before(quoted.sequence, flow->end[s] - flow->window[s ^ 1] - 1)))

@@ -8,20 +8,41 @@
 //! ```
 
 use crate::namespace::Namespace;
-use crate::plain::Plain;
-use crate::rows_program::Hook;
+use dataplane::routes::{AnswerLimits, Follower, Routes};
+use dataplane::{Attached, Firewall, Hook, Reason, Settings};
+use policy::{Policy, Tables};
 use std::process::{Child, Command, Stdio};
 
+pub(crate) const CLIENT: [&str; 2] = ["198.18.0.2", "2001:2:0:1::2"];
 pub(crate) const SERVER: [&str; 2] = ["198.19.0.2", "2001:2:0:2::2"];
 /// The firewall's addresses on the client's side.
 pub(crate) const GATEWAY: [&str; 2] = ["198.18.0.1", "2001:2:0:1::1"];
 
 pub(crate) struct Crossing {
-    // Before the namespaces: its programs are attached in one of them.
-    pub(crate) running: Plain,
+    /// Taken out in its namespace, where it must leave its interfaces.
+    running: Option<Running>,
     pub(crate) client: Namespace,
     pub(crate) firewall: Namespace,
     pub(crate) server: Namespace,
+}
+
+/// The client may go where it likes; nothing comes to it that it did not ask for.
+const OPEN: &str = r#"
+[zones]
+client = { interfaces = "toclient" }
+server = { interfaces = "toserver" }
+
+[[rules]]
+name = "everything"
+from = "client"
+to = "server"
+action = "allow"
+"#;
+
+struct Running {
+    firewall: Firewall,
+    attached: [Attached; 2],
+    _follower: Follower,
 }
 
 impl Crossing {
@@ -29,12 +50,11 @@ impl Crossing {
         let [client, firewall, server] = ["client", "firewall", "server"].map(Namespace::create);
         join(&firewall, &client, "toclient", "198.18.0", "2001:2:0:1", hook);
         join(&firewall, &server, "toserver", "198.19.0", "2001:2:0:2", hook);
-        let running = Plain::start(&firewall, &[("toclient", hook), ("toserver", hook)]);
-        Self { running, client, firewall, server }
+        Self::start(client, firewall, server, "toclient", hook)
     }
 
-    /// The client's side is a bridge, which is a device without XDP: TC there, XDP on the server's side.
-    pub(crate) fn build_mixed() -> Self {
+    /// The client's side is a bridge, which is a device without XDP.
+    pub(crate) fn build_with_bridge() -> Self {
         let [client, firewall, server] = ["client", "firewall", "server"].map(Namespace::create);
         join(&firewall, &client, "port", "198.18.0", "2001:2:0:1", Hook::Xdp);
         join(&firewall, &server, "toserver", "198.19.0", "2001:2:0:2", Hook::Xdp);
@@ -44,9 +64,55 @@ impl Crossing {
              address add 198.18.0.1/24 dev bridge
              address add 2001:2:0:1::1/64 dev bridge nodad
              link set bridge up");
-        let running = Plain::start(&firewall, &[("bridge", Hook::Tc), ("toserver", Hook::Xdp)]);
-        Self { running, client, firewall, server }
+        Self::start(client, firewall, server, "bridge", Hook::Xdp)
     }
+
+    fn start(client: Namespace, firewall: Namespace, server: Namespace, device: &str, hook: Hook) -> Self {
+        let interfaces = [device, "toserver"].map(|device| firewall.ifindex(device));
+        let running = firewall.within(|| {
+            let mut running = Firewall::load(&Settings { flows: 65_536, rules: 1_024 }).unwrap();
+            let maps = running.route_maps().unwrap();
+            let routes = Routes::start(maps, &interfaces, AnswerLimits::default()).unwrap();
+            let follower = routes.follow_in_background(|changes| assert!(changes.is_ok(), "{changes:?}"));
+            apply(&mut running, OPEN);
+            let attached = [(device, "client"), ("toserver", "server")]
+                .map(|(device, zone)| running.attach(device, zone, hook).unwrap());
+            Running { firewall: running, attached, _follower: follower.unwrap() }
+        });
+        Self { running: Some(running), client, firewall, server }
+    }
+
+    fn running(&mut self) -> &mut Firewall {
+        &mut self.running.as_mut().unwrap().firewall
+    }
+
+    /// From now on everything is refused, and said so.
+    pub(crate) fn refuse(&mut self) {
+        apply(self.running(), &OPEN.replace("allow", "reject"));
+    }
+
+    /// How its interfaces are held: the client's, then the server's.
+    pub(crate) fn attached(&self) -> &[Attached; 2] {
+        &self.running.as_ref().unwrap().attached
+    }
+
+    /// Packets dropped for a reason.
+    pub(crate) fn dropped(&mut self, reason: Reason) -> u64 {
+        self.running().drops().unwrap()[&reason]
+    }
+}
+
+impl Drop for Crossing {
+    fn drop(&mut self) {
+        let running = self.running.take();
+        self.firewall.within(|| drop(running));
+    }
+}
+
+fn apply(firewall: &mut Firewall, policy: &str) {
+    let policy = Policy::parse("test", policy).unwrap_or_else(|e| panic!("{e}"));
+    let at = "2026-11-21T12:00:00Z".parse().unwrap();
+    firewall.apply(&Tables::build(&policy, at).unwrap(), &policy).unwrap();
 }
 
 /// A host's only interface.

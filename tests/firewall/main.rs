@@ -7,7 +7,6 @@ mod crossing;
 mod forward_rows;
 mod namespace;
 mod packet_text;
-mod plain;
 mod programs;
 mod routes;
 mod rows_program;

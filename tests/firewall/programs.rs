@@ -1,8 +1,8 @@
 //! Real programs across the firewall: what they say is the test, over both IP versions and on both hooks.
 
-use crate::crossing::{Background, Crossing, GATEWAY, SERVER};
+use crate::crossing::{Background, CLIENT, Crossing, GATEWAY, SERVER};
 use crate::namespace::{attempt, said};
-use crate::rows_program::Hook;
+use dataplane::{Hook, Reason};
 use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
@@ -152,22 +152,20 @@ fn key(folder: &Path, name: &str) -> String {
     path
 }
 
-/// With keys made for the occasion, a configuration of its own, and its working folder in a mount namespace.
+/// With keys made for the occasion and a home folder that only this server sees. Dropbear, because OpenSSH's package would start
+/// a server on the machine that runs the tests.
 #[test]
 fn ssh_logs_in_and_copies() {
     for hook in HOOKS {
         let crossing = Crossing::build(hook);
         let folder = tempfile::tempdir().unwrap();
-        let (host, user) = (key(folder.path(), "host"), key(folder.path(), "user"));
-        let configuration = folder.path().join("sshd_config");
-        let lines = format!(
-            "Port 2222\nHostKey {host}\nAuthorizedKeysFile {user}.pub\nStrictModes no\nUsePAM no\n\
-             PidFile none\nPermitRootLogin yes\nPasswordAuthentication no\n"
-        );
-        std::fs::write(&configuration, lines).unwrap();
+        let user = key(folder.path(), "user");
+        let host = folder.path().join("host").to_str().unwrap().to_owned();
+        crate::namespace::run("dropbearkey", &["-t", "ed25519", "-f", &host]);
         let start = format!(
-            "mount -t tmpfs tmpfs /run && mkdir /run/sshd && exec /usr/sbin/sshd -D -f {}",
-            configuration.display()
+            "set -e; keys=$(cat {user}.pub); mount -t tmpfs -o mode=700 tmpfs /root; mkdir -m 700 /root/.ssh\n\
+             echo \"$keys\" > /root/.ssh/authorized_keys; chmod 600 /root/.ssh/authorized_keys\n\
+             exec /usr/sbin/dropbear -F -s -p 2222 -P '' -r {host}"
         );
         let _server = Background::start(&crossing.server, "unshare", &["-m", "sh", "-c", &start]);
         for server in SERVER {
@@ -193,13 +191,13 @@ fn ssh_logs_in_and_copies() {
 #[test]
 fn refusals_are_understood_by_real_senders() {
     for hook in HOOKS {
-        let crossing = Crossing::build(hook);
+        let mut crossing = Crossing::build(hook);
         crossing.firewall.run("ethtool", &["-K", "toclient", "tx", "off"]);
         for server in SERVER {
             // The neighbours first, which are asked for by packets that the firewall would refuse.
             until_it_works(&crossing, "ping", &["-n", "-c", "1", "-W", "5", server]);
         }
-        crossing.running.refuse(true);
+        crossing.refuse();
         for server in SERVER {
             let open = format!("exec 3<>/dev/tcp/{server}/8000");
             let output = crossing.client.enter(|| attempt("timeout", &["20", "bash", "-c", &open]));
@@ -212,5 +210,20 @@ fn refusals_are_understood_by_real_senders() {
             let text = said(&output).to_lowercase();
             assert!(text.contains("unreachable") || text.contains("permission"), "{hook:?} {server}: {text}");
         }
+    }
+}
+
+/// The other direction is closed: the same client, asked from the server, is not there.
+#[test]
+fn nothing_comes_in_that_nobody_asked_for() {
+    for hook in HOOKS {
+        let mut crossing = Crossing::build(hook);
+        for (client, server) in CLIENT.into_iter().zip(SERVER) {
+            until_it_works(&crossing, "ping", &["-n", "-c", "1", "-W", "5", server]);
+            let output =
+                crossing.server.enter(|| attempt("ping", &["-n", "-c", "2", "-i", "0.2", "-W", "1", client]));
+            assert!(said(&output).contains(" 0 received"), "{hook:?} {client}: {}", said(&output));
+        }
+        assert_eq!(crossing.dropped(Reason::DefaultDeny), 4, "{hook:?}");
     }
 }

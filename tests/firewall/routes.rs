@@ -1,7 +1,8 @@
 //! What changes in the kernel reaches the data plane: routes, neighbours, addresses, links.
 
 use crate::packet_text::frame;
-use crate::rows_program::{Deed, Hook, Outcome, Rows, ZONE_OUT, ZONE_SELF};
+use crate::rows_program::{Deed, Outcome, Rows, ZONE_OUT, ZONE_SELF};
+use dataplane::Hook;
 use dataplane::routes::{Changes, Routes};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd;
@@ -97,19 +98,24 @@ fn own_addresses_are_known_as_they_come_and_go() {
     assert_eq!(broadcast.to, ZONE_SELF, "what is for everybody on a link goes no further");
 }
 
-/// The kernel doubts a neighbour that its own traffic has not used for a while; asked again, it probes it.
+/// The kernel doubts a neighbour that its own traffic has not used for a while; asked again, it probes it. That one was in
+/// doubt before anybody listened makes no difference.
 #[test]
 fn a_doubted_neighbour_is_asked_for_again() {
     let rows = Rows::load_bare();
+    let doubt = |host| format!("neighbour replace {host} lladdr 02:00:00:00:02:02 nud stale dev out0");
+    rows.namespace.ip(&doubt("198.19.0.2"));
     let mut routes = rows.start_routes();
-    rows.namespace.ip("neighbour replace 198.19.0.2 lladdr 02:00:00:00:02:02 nud stale dev out0");
+    rows.namespace.ip(&doubt("2001:2:0:2::2"));
     let mut asked = 0;
     follow_until(&mut routes, |changes| {
         asked += changes.asked_again;
         asked > 0
     });
-    let shown = rows.namespace.run("ip", &["neighbour", "show", "198.19.0.2", "dev", "out0"]);
-    assert!(!shown.contains("STALE"), "nobody asks: {shown}");
+    for host in ["198.19.0.2", "2001:2:0:2::2"] {
+        let shown = rows.namespace.run("ip", &["neighbour", "show", host, "dev", "out0"]);
+        assert!(!shown.contains("STALE"), "nobody asks: {shown}");
+    }
     assert_eq!(outcome(&rows, TO_FAR_NET).way, "onward", "in doubt it is still used");
 }
 

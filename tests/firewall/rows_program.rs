@@ -10,10 +10,12 @@
 
 use crate::namespace::Namespace;
 use crate::packet_text::{FIREWALL, SENDER};
-use crate::plain::{load, route_maps};
-use crate::rows_skeleton::ForwardRowsSkel;
-use dataplane::routes::{AnswerLimits, Routes};
-use libbpf_rs::{MapCore, MapFlags, ProgramInput};
+use crate::rows_skeleton::{ForwardRowsSkel, ForwardRowsSkelBuilder};
+use dataplane::Hook;
+use dataplane::routes::{AnswerLimits, RouteMaps, Routes};
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
+use std::mem::MaybeUninit;
 use std::net::IpAddr;
 
 const NEXT_HOP: [u8; 6] = [2, 0, 0, 0, 2, 2];
@@ -21,12 +23,6 @@ const OUT: [u8; 6] = [2, 0, 0, 0, 2, 1];
 const MARK: [u8; 8] = [2, 0x77, 1, 2, 3, 4, 5, 6];
 /// `lo`, where packets of test runs come from.
 const INGRESS: u32 = 1;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Hook {
-    Xdp,
-    Tc,
-}
 
 /// What the program shall do with a packet; the numbers are those of `bpf/forward_rows.bpf.c`.
 #[derive(Clone, Copy, Debug)]
@@ -189,11 +185,33 @@ impl Rows {
 }
 
 /// Where user space puts a port: `bpf/firewall/ports.h`.
-pub(crate) fn place(ifindex: u32) -> u32 {
+fn place(ifindex: u32) -> u32 {
     ifindex % 256
 }
 
-pub(crate) fn order(deed: Deed) -> Vec<u8> {
+/// Loads the programs with these interfaces as ports, each in a zone of its own, from 5 on.
+fn load(ports: &[u32]) -> ForwardRowsSkel<'static> {
+    let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut open = ForwardRowsSkelBuilder::default().open(storage).unwrap();
+    let table = &mut open.maps.bss_data.as_mut().unwrap().ports;
+    for (&ifindex, zone) in ports.iter().zip(5..) {
+        let port = &mut table[place(ifindex) as usize];
+        port.ifindex = ifindex;
+        port.zone = zone;
+    }
+    open.load().unwrap()
+}
+
+fn route_maps(programs: &ForwardRowsSkel<'static>) -> RouteMaps {
+    let maps = &programs.maps;
+    RouteMaps {
+        forwarding: MapHandle::try_from(&maps.forwarding).unwrap(),
+        local_addresses: MapHandle::try_from(&maps.local_addresses).unwrap(),
+        own_addresses: MapHandle::try_from(&maps.own_addresses).unwrap(),
+    }
+}
+
+fn order(deed: Deed) -> Vec<u8> {
     let (deed, error, mtu) = match deed {
         Deed::Forward => (0, 0, 0),
         Deed::Reset => (1, 0, 0),

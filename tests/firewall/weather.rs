@@ -3,7 +3,7 @@
 
 use crate::crossing::{Crossing, GATEWAY, HOST_DEVICE, SERVER};
 use crate::namespace::attempt;
-use crate::rows_program::Hook;
+use dataplane::Hook;
 use std::time::{Duration, Instant};
 
 const HOOKS: [Hook; 2] = [Hook::Xdp, Hook::Tc];
@@ -100,10 +100,14 @@ fn a_narrow_link_is_told_to_the_sender() {
     }
 }
 
-/// XDP on one side and TC on the other: packets to the device without XDP take the way of the kernel.
+/// TC takes the place of XDP on the device that has none; packets from XDP to that device take the way of the kernel.
 #[test]
 fn a_device_without_xdp_works_beside_one_with_it() {
-    let crossing = Crossing::build_mixed();
+    let crossing = Crossing::build_with_bridge();
+    let [client, server] = crossing.attached();
+    assert_eq!((client.hook, server.hook), (Hook::Tc, Hook::Xdp));
+    let note = client.note.as_deref().unwrap_or_default();
+    assert!(note.contains("`bridge`") && note.contains("TC is used instead"), "{note}");
     for server in SERVER {
         let said = crossing.client.run("ping", &["-n", "-c", "5", "-i", "0.2", "-W", "10", server]);
         assert!(said.contains("5 received"), "{said}");

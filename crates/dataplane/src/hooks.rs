@@ -123,7 +123,9 @@ impl Firewall {
                     return Ok((vec![driver, resolve, leave], Attached { hook, note: None }));
                 }
                 Err(error) => {
-                    note = Some(format!("`{name}` takes no XDP program ({error}); TC is used instead"))
+                    note = Some(format!(
+                        "`{name}` takes no XDP program in its driver ({error}); TC is used instead"
+                    ));
                 }
             }
         }

@@ -151,8 +151,13 @@ impl Routes {
     }
 
     /// Other interfaces belong to zones from now on.
-    pub fn set_interfaces(&mut self, interfaces: &[u32]) {
+    ///
+    /// # Errors
+    /// As the kernel refuses.
+    pub fn set_interfaces(&mut self, interfaces: &[u32]) -> Result<(), RoutesError> {
         self.interfaces = interfaces.to_vec();
+        let neighbours = self.queries.neighbours()?;
+        self.ask_again(&neighbours).map(drop)
     }
 
     /// Reads what the kernel has announced and brings the maps up to date. Does not wait: poll [`AsFd`] for input.
@@ -189,11 +194,8 @@ impl Routes {
         let mut changes = Changes { routes: news.routes, addresses: news.addresses, asked_again: 0 };
         for neighbour in &news.neighbours {
             changes.routes |= self.note(neighbour);
-            if neighbour.is_doubted && self.interfaces.contains(&neighbour.ifindex) {
-                self.queries.use_neighbour(neighbour)?;
-                changes.asked_again += 1;
-            }
         }
+        changes.asked_again = self.ask_again(&news.neighbours)?;
         if news.addresses {
             self.learn_addresses()?;
         }
@@ -205,11 +207,23 @@ impl Routes {
 
     fn learn_everything(&mut self) -> Result<(), RoutesError> {
         self.learn_addresses()?;
+        let neighbours = self.queries.neighbours()?;
         self.neighbours.clear();
-        for neighbour in self.queries.neighbours()? {
-            self.note(&neighbour);
+        for neighbour in &neighbours {
+            self.note(neighbour);
         }
+        self.ask_again(&neighbours)?;
         self.forget_routes()
+    }
+
+    /// Asks for those that the kernel doubts. Returns how many they are.
+    fn ask_again(&mut self, neighbours: &[NeighbourNews]) -> Result<u32, RoutesError> {
+        let mut asked = 0;
+        for neighbour in neighbours.iter().filter(|n| n.is_doubted && self.interfaces.contains(&n.ifindex)) {
+            self.queries.use_neighbour(neighbour)?;
+            asked += 1;
+        }
+        Ok(asked)
     }
 
     /// Keeps a neighbour's address. Returns whether the data plane may have remembered another one: a neighbour that was
