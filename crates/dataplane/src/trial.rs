@@ -80,6 +80,7 @@ impl Firewall {
             data_in: Some(frame),
             data_out: Some(&mut out),
             context_in: Some(&mut context),
+            repeat: times,
             ..Default::default()
         };
         let output =
