@@ -1,10 +1,10 @@
 //! The flow table as users see it: who talks with whom, since when, how much.
 
-use crate::DataplaneError;
 use crate::firewall::Firewall;
 use crate::layout::NO_SLOT;
 use crate::shared::{bytes_of, from_bytes, read};
 use crate::skeleton::types;
+use crate::{DataplaneError, Tally};
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -124,8 +124,8 @@ impl Filter {
 /// How full the flow table is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Occupancy {
-    /// Records in use.
-    pub flows: u32,
+    /// Flows in it.
+    pub flows: u64,
     /// Of these, TCP handshakes under way.
     pub half_open: u32,
     /// Records that there are.
@@ -133,15 +133,17 @@ pub struct Occupancy {
 }
 
 impl Firewall {
-    /// How full the flow table is.
+    /// How full the flow table is, as far as it was counted: flows open and end meanwhile.
     ///
     /// # Errors
-    /// The firewall's variables are out of reach.
+    /// The firewall's counters are out of reach.
     pub fn occupancy(&self) -> Result<Occupancy, DataplaneError> {
-        let pool = &self.shared_now()?.pool;
+        let tallies = self.tallies()?;
+        let of = |tally: Tally| tallies.get(&tally).copied().unwrap_or(0);
+        let over = [Tally::Expired, Tally::Closed, Tally::Killed, Tally::Revoked].map(of).iter().sum();
         Ok(Occupancy {
-            flows: read(&pool.in_use),
-            half_open: read(&pool.half_open),
+            flows: of(Tally::Opened).saturating_sub(over),
+            half_open: read(&self.shared_now()?.pool.half_open),
             capacity: self.settings.flows,
         })
     }

@@ -22,7 +22,7 @@ pub(crate) fn sessions(args: &SessionsArgs, json: bool) -> Result<String, Failur
     if args.kill {
         query.extend(args.all.then(|| ("all".to_owned(), "true".to_owned())));
         let killed: Killed = client.ask(Operation::KillSessions, &query)?;
-        return shown(&killed, json, |killed| format!("{} sessions ended\n", grouped(killed.killed)));
+        return shown(&killed, json, |killed| format!("{} ended\n", counted(killed.killed)));
     }
     query.push(("limit".to_owned(), if args.all { u64::MAX } else { args.limit }.to_string()));
     let sessions: Sessions = client.ask(Operation::Sessions, &query)?;
@@ -55,7 +55,11 @@ fn text(sessions: &Sessions) -> String {
         }
     };
     let table = if shown == 0 { String::new() } else { table.text() };
-    format!("{table}{} sessions{more}\n", grouped(sessions.matched))
+    format!("{table}{}{more}\n", counted(sessions.matched))
+}
+
+fn counted(sessions: u64) -> String {
+    format!("{} session{}", grouped(sessions), if sessions == 1 { "" } else { "s" })
 }
 
 fn row(session: &Session) -> [String; 12] {

@@ -61,11 +61,10 @@ impl Log {
 
     /// Writes an event. A reader that went away is no reason to stop a firewall.
     pub(crate) fn event(&self, at: Timestamp, kind: Kind, message: impl fmt::Display) {
-        let at = at.round(jiff::Unit::Millisecond).unwrap_or(at);
         let line = if self.json {
             json!({ "at": at, "event": kind.name(), "message": message.to_string() }).to_string()
         } else {
-            format!("{at} {}: {message}", kind.name())
+            format!("{at:.3} {}: {message}", kind.name())
         };
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = writeln!(out, "{line}").and_then(|()| out.flush());

@@ -40,7 +40,9 @@ pub(crate) struct Moment {
 
 impl Moment {
     pub(crate) fn now() -> Self {
-        Self { wall: Timestamp::now(), steady: Instant::now() }
+        // Milliseconds are enough for people, and schedules begin with a minute.
+        let wall = Timestamp::now();
+        Self { wall: wall.round(jiff::Unit::Millisecond).unwrap_or(wall), steady: Instant::now() }
     }
 }
 
@@ -192,7 +194,7 @@ impl Daemon {
             })?;
             keys.into_iter().try_fold(0, |killed, key| Ok(killed + u64::from(running.hold.plane.kill(key)?)))
         })?;
-        self.tell(at, Kind::Killed, format_args!("{killed} sessions, by {by}"));
+        self.tell(at, Kind::Killed, format_args!("sessions: {killed}, by {by}"));
         Ok(Killed { killed })
     }
 

@@ -171,12 +171,12 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     restrict(folder, 0o750)
 }
 
-/// Gives a path to root and the group, with this mode. Where we are not root it stays ours.
+/// Gives a path to root and the group, or to root's own where there is none, with this mode. Where we are not root it stays ours.
 fn restrict(path: &Path, mode: u32) -> io::Result<()> {
-    let group: Option<Gid> = Group::from_name(GROUP)?.map(|group| group.gid);
-    if group.is_some() && Uid::effective().is_root() {
+    if Uid::effective().is_root() {
+        let group = Group::from_name(GROUP)?.map_or(Gid::from_raw(0), |group| group.gid);
         let flags = nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW;
-        fchownat(nix::fcntl::AT_FDCWD, path, None, group, flags)?;
+        fchownat(nix::fcntl::AT_FDCWD, path, None, Some(group), flags)?;
     }
     let flags = nix::sys::stat::FchmodatFlags::FollowSymlink;
     fchmodat(nix::fcntl::AT_FDCWD, path, Mode::from_bits_truncate(mode), flags)?;

@@ -1,4 +1,4 @@
-//! Answers on the socket: a thread a connection, one request each. What it means is in [`Daemon`](super::Daemon).
+//! Answers on the socket: a thread a connection, one request each. What it means is in [`Daemon`].
 
 use super::run::{Event, Happenings};
 use super::{Daemon, Moment, Refused};

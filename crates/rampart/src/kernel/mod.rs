@@ -180,11 +180,7 @@ impl DataPlane for Kernel {
 
     fn occupancy(&mut self) -> Result<Occupancy, PlaneError> {
         let now = self.firewall.occupancy()?;
-        Ok(Occupancy {
-            open: now.flows.into(),
-            half_open: now.half_open.into(),
-            capacity: now.capacity.into(),
-        })
+        Ok(Occupancy { open: now.flows, half_open: now.half_open.into(), capacity: now.capacity.into() })
     }
 
     fn sweep(&mut self) -> Result<(), PlaneError> {
@@ -213,7 +209,8 @@ fn told(session: dataplane::Session, timeouts: &Timeouts) -> Session {
         source: session.client.0,
         source_port: session.client.1,
         destination: session.server.0,
-        destination_port: session.server.1,
+        // Of an ICMP query it is the question's type and code.
+        destination_port: if is_icmp(session.protocol) { 0 } else { session.server.1 },
         from: session.zones.0,
         to: session.zones.1,
         rule: session.rule,
@@ -225,6 +222,10 @@ fn told(session: dataplane::Session, timeouts: &Timeouts) -> Session {
         packets_back: session.packets.1,
         bytes_back: session.bytes.1,
     }
+}
+
+fn is_icmp(protocol: u8) -> bool {
+    matches!(protocol, policy::service::ICMP | policy::service::ICMPV6)
 }
 
 /// How long a session stays without a packet.

@@ -105,8 +105,13 @@ fn needs_root_an_open_session_is_judged_again_and_can_be_ended() {
     assert_eq!(session["state"], "established");
     assert!(session["packets_out"].as_u64().unwrap() >= 3 && session["bytes_back"].as_u64().unwrap() > 100);
     assert_eq!(bed.json(&["sessions", "dport=8081"])["matched"], 0);
+    assert_eq!(
+        bed.json(&["status"])["sessions"],
+        serde_json::json!({ "open": 1, "half_open": 0, "capacity": 1_048_576 })
+    );
     assert_eq!(bed.json(&["sessions", "rule=web", "--kill"])["killed"], 1);
     assert_eq!(bed.json(&["sessions", "rule=web"])["matched"], 0);
+    assert_eq!(bed.json(&["status"])["sessions"]["open"], 0);
     // What was established is unknown now, and data open no connection.
     assert_ne!(echo(&mut stream), Outcome::Answered);
     let mut stream = bed.connect(8080).unwrap();

@@ -212,14 +212,14 @@ fn commands_say_what_they_should_and_end_as_they_should() {
         (
             "sessions dport=443".into(),
             0,
-            vec!["tcp       10.0.0.1:40000  192.0.2.7:443  in > out  web   established    3s   2h3min        5  1,234     4  56,789\n1 sessions\n".into()],
+            vec!["tcp       10.0.0.1:40000  192.0.2.7:443  in > out  web   established    3s   2h3min        5  1,234     4  56,789\n1 session\n".into()],
         ),
         ("sessions dport=9".into(), 0, vec!["0 sessions\n".into()]),
         ("sessions --limit 1".into(), 0, vec!["3 sessions, 2 of them not shown: --all".into()]),
         ("sessions --all".into(), 0, vec!["\n3 sessions\n".into()]),
         ("sessions 443".into(), 2, vec!["rampart: `443` is no filter: write KEY=VALUE".into()]),
         ("sessions --kill".into(), 2, vec!["ends every session: name a filter, or add --all".into()]),
-        ("sessions --kill src=10.1.0.0/16".into(), 0, vec!["1 sessions ended\n".into()]),
+        ("sessions --kill src=10.1.0.0/16".into(), 0, vec!["1 session ended\n".into()]),
         ("sessions --kill --all --json".into(), 0, vec!["{\n  \"killed\": 2\n}\n".into()]),
         (
             "drops".into(),
