@@ -97,6 +97,9 @@ fn check(policy: &Policy, counters: u32) -> Result<(), DataplaneError> {
             return Err(DataplaneError::Unsupported { rule: rule.name.clone(), key });
         }
     }
+    if policy.defaults.iter().any(|default| default.log != Log::Nothing) {
+        return Err(DataplaneError::UnsupportedDefault { key: "log" });
+    }
     Ok(())
 }
 

@@ -253,7 +253,7 @@ fn needs_root_what_is_forwarded_is_what_came_but_for_the_link_and_a_hop() {
 }
 
 #[test]
-fn needs_root_a_million_wrong_resets_would_close_nothing() {
+fn needs_root_wrong_resets_close_nothing() {
     const RESETS: u32 = 4000;
     let mut bed = Bed::new(Hook::Xdp);
     let ports = (4000, 80);

@@ -35,12 +35,15 @@ pub struct StreamedProbe {
     pub arrived: bool,
 }
 
+/// The kind and the round of a probe that arrived.
+type Tag = (u8, u16);
+
 /// A stream under way. Stops when dropped.
 #[derive(Debug)]
 pub struct ProbeStream {
     stop: Arc<AtomicBool>,
     sender: Option<JoinHandle<io::Result<Vec<u64>>>>,
-    receiver: Option<JoinHandle<io::Result<Vec<(u8, u16)>>>>,
+    receiver: Option<JoinHandle<io::Result<Vec<Tag>>>>,
     kinds: usize,
 }
 
@@ -149,7 +152,7 @@ fn send(
 }
 
 /// The tags of what arrived, until the stream ends and a while after.
-fn receive(inward: &OwnedFd, stop: &AtomicBool) -> io::Result<Vec<(u8, u16)>> {
+fn receive(inward: &OwnedFd, stop: &AtomicBool) -> io::Result<Vec<Tag>> {
     let mut tags = Vec::new();
     let mut frame = [0u8; 2048];
     let mut ended_ns = None;

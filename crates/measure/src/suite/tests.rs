@@ -194,7 +194,7 @@ fn problems_render_with_the_text_and_a_pointer() {
 
 /// (suite, cells in quick, standard and full, most minutes of the quick profile on the suite's own firewalls)
 const BUILTIN: &[(&str, [usize; 3], f64)] = &[
-    ("demo", [4, 4, 4], 2.1),
+    ("demo", [4, 4, 4], 2.6),
     ("rfc2544", [21, 64, 64], 15.0),
     ("eantc-ip", [16, 64, 80], 11.0),
     ("tolly-udp", [18, 24, 24], 7.0),

@@ -61,7 +61,8 @@ impl Following {
 
     /// Neighbours are kept fresh on these interfaces from now on.
     pub(super) fn set_interfaces(&self, interfaces: &[u32]) {
-        self.shared.routes().set_interfaces(interfaces);
+        let done = self.shared.routes().set_interfaces(interfaces);
+        *self.shared.trouble() = done.err().map(|error| format!("neighbours are not kept fresh: {error}"));
     }
 
     /// What the last attempt to follow failed with.
