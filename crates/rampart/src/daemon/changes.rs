@@ -156,6 +156,20 @@ mod tests {
         )
     }
 
+    /// Zones have numbers by their order; a policy that lists them otherwise says the same.
+    #[test]
+    fn the_order_of_zones_means_nothing() {
+        let defaults = "[[defaults]]\nfrom = 'a'\nto = 'b'\naction = 'reject'\n";
+        let turned =
+            "[zones]\nb = { interfaces = 'e1' }\na = { interfaces = 'e0' }\n[objects]\nlan = '10.0.0.0/8'\n";
+        let wider = turned.replace("'e1'", "['e1', 'e2']");
+        let policy =
+            |zones: &str| Policy::parse("p", &format!("{zones}{}{defaults}", rule("x", ""))).unwrap();
+        assert_eq!(between(&policy(ZONES), &policy(turned)), Changes::default());
+        let expected = Changes { zones: true, ..Changes::default() };
+        assert_eq!(between(&policy(ZONES), &policy(&wider)), expected);
+    }
+
     #[test]
     fn what_is_different_is_told_by_name() {
         let (x, y) = (rule("x", ""), rule("y", "service = 'http'"));

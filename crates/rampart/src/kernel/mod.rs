@@ -108,16 +108,19 @@ impl Kernel {
             return None;
         }
         let (interface, zone, hook) = (interface.clone(), zone.clone(), *hook);
-        let again = now.map(|_| self.detach(&interface).and_then(|()| self.take(&zone, &interface, hook)));
-        match again {
-            Some(Ok(_)) => None,
-            Some(Err(error)) => {
-                Some(format!("the interface `{interface}` is back and cannot be taken: {error}"))
-            }
-            None => Some(format!(
+        if now.is_none() {
+            return Some(format!(
                 "the interface `{interface}` of zone `{zone}` is gone: nothing passes there until it is back"
-            )),
+            ));
         }
+        let again = self.detach(&interface).and_then(|()| self.take(&zone, &interface, hook));
+        let error = again.err()?;
+        let told = format!("the interface `{interface}` is back and cannot be taken: {error}");
+        // No interface has the number 0: it is tried again.
+        if !self.held.iter().any(|held| held.interface == interface) {
+            self.held.push(Held { interface, zone, hook, index: 0 });
+        }
+        Some(told)
     }
 }
 
