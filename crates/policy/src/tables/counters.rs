@@ -44,6 +44,11 @@ impl Counters {
         self.slots.get(name).copied()
     }
 
+    /// Each name with its slot, in no order.
+    pub fn names(&self) -> impl Iterator<Item = (&str, u32)> {
+        self.slots.iter().map(|(name, slot)| (name.as_str(), *slot))
+    }
+
     /// Slots that a map of counters must have.
     pub fn size(&self) -> u32 {
         self.size

@@ -1,0 +1,307 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * What the firewall's data plane shares with user space. The only home of these layouts: the Rust types are derived from
+ * this file's BTF by the build (crates/dataplane/build.rs). docs/design/dataplane.md explains them.
+ *
+ * Times are ticks of 2^TICK_SHIFT nanoseconds of the coarse monotonic clock in 32 bits: they wrap after 52 days, so only
+ * differences mean something. Addresses and ports are in network byte order, an IPv4 address is the first word of four.
+ */
+#ifndef RAMPART_ABI_FIREWALL_H
+#define RAMPART_ABI_FIREWALL_H
+
+#include <linux/types.h>
+
+#define TICK_SHIFT 20
+#define MAX_PORTS 256		/* interfaces that belong to a zone; a power of two */
+#define MAX_ZONES 64
+#define ZONE_SELF 0
+#define NO_ZONE 255
+#define MAX_REASONS 64		/* a power of two */
+#define MAX_TALLIES 32		/* a power of two */
+
+/* Why a packet was dropped. Never reuse a number; crates/dataplane/src/reason.rs names and explains each. */
+enum reason {
+	REASON_NONE = 0,
+	/* its form */
+	REASON_TRUNCATED = 1,		/* a header reaches beyond the frame */
+	REASON_LENGTH = 2,		/* lengths in headers contradict each other or the frame */
+	REASON_HEADER = 3,		/* wrong version or header length */
+	REASON_CHECKSUM = 4,		/* IPv4 header checksum */
+	REASON_EXTENSIONS = 5,		/* more IPv6 extension headers than are looked through, or a source route */
+	REASON_TCP_FLAGS = 6,		/* flags that no sender sets together */
+	REASON_LAND = 7,		/* source and destination the same */
+	REASON_SOURCE = 8,		/* a source that no host has: multicast, broadcast, loopback */
+	REASON_ZONE_SOURCE = 9,		/* a source of another zone's networks */
+	REASON_REVERSE_PATH = 10,	/* no route, or another one, back to the source */
+	REASON_NOT_IP = 11,		/* neither IP nor what IP needs on a link */
+	REASON_NO_ZONE = 12,		/* came in by an interface of no zone */
+	REASON_FRAGMENT_UNKNOWN = 13,	/* a later fragment without its first */
+	REASON_FRAGMENT_OVERLAP = 14,	/* a fragment that would overwrite the transport header */
+	/* the policy */
+	REASON_NO_POLICY = 16,
+	REASON_RULE_DENY = 17,
+	REASON_RULE_REJECT = 18,
+	REASON_DEFAULT_DENY = 19,
+	REASON_DEFAULT_REJECT = 20,
+	REASON_RATE = 21,		/* beyond its rule's rate of new flows */
+	REASON_CONNECTIONS = 22,	/* beyond its rule's flows at once */
+	/* flows */
+	REASON_TABLE_FULL = 24,
+	REASON_HALF_OPEN_FULL = 25,
+	REASON_CONTENDED = 26,		/* several cores opened the same flow again and again */
+	REASON_FLOW_ZONE = 27,		/* a packet of a flow from a zone where that end does not live */
+	REASON_TCP_NO_FLOW = 28,	/* TCP of no known connection that opens none */
+	REASON_TCP_STATE = 29,		/* TCP that does not fit the state of its connection */
+	REASON_TCP_WINDOW = 30,		/* TCP outside the window */
+	REASON_TCP_RESET = 31,		/* a reset outside the window */
+	REASON_ICMP_UNRELATED = 32,	/* an ICMP error that quotes a packet of a flow falsely */
+	/* forwarding */
+	REASON_TTL = 40,		/* TTL or hop limit used up */
+	REASON_TOO_BIG = 41,		/* larger than the next link takes, and not to be fragmented */
+	REASON_NO_ROUTE = 42,		/* route says unreachable, prohibit or blackhole */
+	REASON_NOT_A_PORT = 43,		/* the route leads to an interface of no zone */
+	REASON_REDIRECT = 44,		/* the kernel did not take the frame for the next link */
+	REASON_ANSWER = 45,		/* an answer to a packet could not be written */
+};
+
+/* What is counted besides drops. */
+enum tally {
+	TALLY_FORWARDED = 0,		/* packets sent on by the fast path */
+	TALLY_FORWARDED_BYTES = 1,	/* their IP bytes */
+	TALLY_UP = 2,			/* packets that went up to the kernel, allowed */
+	TALLY_LINK = 3,			/* ARP, neighbour discovery: up to the kernel without being judged */
+	TALLY_OPENED = 4,		/* flows */
+	TALLY_EXPIRED = 5,		/* flows forgotten because nothing came */
+	TALLY_CLOSED = 6,		/* flows forgotten because they were closed and their place or ports were wanted */
+	TALLY_KILLED = 7,		/* flows ended by a user */
+	TALLY_JUDGED_AGAIN = 8,		/* flows looked at under a new policy */
+	TALLY_REVOKED = 9,		/* of these, ended by it */
+	TALLY_SYN_IN_FLOW = 10,		/* SYN in an established connection, passed on (RFC 5961 section 4) */
+	TALLY_RESET_INEXACT = 11,	/* resets passed on that closed nothing (RFC 5961 section 3) */
+	TALLY_RELATED = 12,		/* ICMP errors that belong to a flow */
+	TALLY_ANSWERED = 13,		/* resets and ICMP errors that the firewall sent */
+	TALLY_ANSWERS_SPARED = 14,	/* the same, not sent because of their rate */
+	TALLY_ROUTE_LOOKUPS = 15,	/* questions to the kernel's FIB */
+	TALLY_NO_NEIGHBOUR = 16,	/* packets that went up because the next hop's address is not known yet */
+	TALLY_FRAGMENTS = 17,		/* later fragments passed */
+};
+
+/* One core's counters. */
+struct counts {
+	__u64 drops[MAX_REASONS];
+	__u64 tallies[MAX_TALLIES];
+};
+
+/* As the places in policy::model::Action::NAMES. */
+enum action {
+	ACTION_ALLOW = 0,
+	ACTION_DENY = 1,
+	ACTION_REJECT = 2,
+};
+
+/* States of a flow. Those of TCP are the connection's as seen from between its ends. */
+enum flow_state {
+	FLOW_FREE = 0,
+	FLOW_ONE_WAY = 1,	/* not TCP: nothing came back yet */
+	FLOW_TWO_WAY = 2,	/* not TCP */
+	FLOW_SYN_SENT = 3,
+	FLOW_SYN_BOTH = 4,	/* simultaneous open: both ends sent a SYN */
+	FLOW_SYN_RECEIVED = 5,	/* SYN-ACK seen */
+	FLOW_ESTABLISHED = 6,
+	FLOW_FIN = 7,		/* one end sent FIN */
+	FLOW_LAST_ACK = 8,	/* both did */
+	FLOW_TIME_WAIT = 9,	/* both were acknowledged */
+	FLOW_RESET = 10,	/* closed by a reset */
+	FLOW_STATES = 11
+};
+
+#define FLOW_FIN_OF(end) (1 << (end))		/* in flow.flags: this end sent FIN */
+#define FLOW_ACK_OF(end) (4 << (end))		/* this end acknowledged the other's SYN; simultaneous open only */
+#define FLOW_SCALES 16				/* both ends scale their windows */
+#define FLOW_DOUBTED 32				/* an inexact reset passed: forgotten sooner unless something follows */
+
+/*
+ * A flow of both directions, found by its ends: end 0 is the one with the lesser address and port. Two lines of the cache.
+ */
+struct flow {
+	__be32 address[2][4];
+	__be16 port[2];		/* ICMP queries: the identifier, and at the asked end type << 8 | code of the question */
+	__u8 protocol;
+	__u8 family;		/* 4 or 6 */
+	__u8 zone[2];		/* where each end lives */
+	__u32 generation;	/* of the policy that judged it last */
+	__u32 seen;		/* tick of its last packet */
+	__u32 number;		/* how often this record was used: tells a flow from one in the same place later */
+	__u32 opened;		/* tick; in a free record the next free one */
+	__u16 next_hop[2];	/* of packets to each end: place in the cache of next hops and 1, or 0 */
+	__u8 state;		/* enum flow_state */
+	__u8 flags;
+	__u8 origin;		/* the end that opened it */
+	__u8 scales;		/* window scales: of end 0 the lower four bits */
+	/* second line */
+	__u32 end[2];		/* highest sequence number that each end sent, and 1 */
+	__u32 reach[2];		/* up to where each end may send: the other's acknowledgement and window */
+	__u32 acked[2];		/* highest acknowledgement that each end sent */
+	__u32 window[2];	/* largest window that each end offered, unscaled bytes */
+	__u64 bytes[2];		/* IP bytes from each end */
+	__u32 packets[2];	/* from each end, lower 32 bits */
+	__u16 packets_high[2];	/* the upper 16 */
+	__u32 slot;		/* counter of the rule that allowed it, or NO_SLOT */
+} __attribute__((aligned(64)));
+
+#define NO_SLOT 0xffffffff
+
+_Static_assert(sizeof(struct flow) == 128, "two cache lines a flow");
+
+/* Where flows are found: a tag and a record's number in each slot. */
+#define BUCKET_SLOTS 7
+struct bucket {
+	__u64 slots[BUCKET_SLOTS];	/* tag << 32 | lower eight bits of flow.number << 24 | record; 0: free */
+	__u32 elsewhere;		/* flows of this bucket that found no place here */
+	__u32 pad;
+};
+
+_Static_assert(sizeof(struct bucket) == 64, "a cache line a bucket");
+
+/*
+ * A generation of the policy's tables is one array of pages; what is called "at" below is a place in it counted in words
+ * of 32 bits. crates/dataplane/src/layout.rs writes it, firewall/tables.h reads it, policy::Tables::look_up is what both
+ * must agree with.
+ */
+#define PAGE_WORDS 128
+#define TREE_LEVELS 8
+
+struct table_page {
+	__u32 words[PAGE_WORDS];
+};
+
+/* Tables of one address field: policy::tables::AddressTables. */
+struct address_tables {
+	__u32 roots;		/* at: 2^16 entries */
+	__u32 blocks;		/* at */
+	__u32 keys;		/* at: pairs of words, whole nodes of 16 words */
+	__u32 leaves;		/* at: three words each */
+	__u32 lows;		/* at: pairs of words */
+	__u32 low_classes;	/* at */
+	__u32 levels;
+	__u32 pad;
+	__u32 level_first[TREE_LEVELS];	/* in keys */
+	__u32 level_keys[TREE_LEVELS];
+};
+
+/* The first page. */
+struct table_header {
+	__u32 generation;
+	__u32 zones;
+	__u32 services;
+	__u32 is_vectors;	/* the method: 0 crossed tables, 1 bit vectors */
+	__u32 pairs;		/* at */
+	__u32 protocols;	/* at */
+	__u32 ports;		/* at */
+	__u32 pair_service;	/* at */
+	__u32 effects;		/* at: struct effect of each row */
+	__u32 defaults;		/* at: struct effect of each pair */
+	__u32 zones_v4;		/* at: struct zone_start_v4, in our own numbers of zones */
+	__u32 zones_v4_count;	/* 0: no zone has networks */
+	__u32 zones_v6;		/* at: struct zone_start_v6 */
+	__u32 zones_v6_count;
+	__u32 rows;
+	__u32 pad;
+	struct address_tables field[2];	/* source, destination */
+	/* crossed */
+	__u32 order[3];
+	__u32 first;		/* at */
+	__u32 first_columns;
+	__u32 last;		/* at */
+	__u32 last_columns;
+	/* vectors */
+	__u32 width;
+	__u32 summary_width;
+	__u32 chunks;		/* at: 16 words each */
+	__u32 chunk_blocks;	/* at: 16 words each */
+	__u32 vectors[3];	/* at */
+	__u32 summaries[3];	/* at: pairs of words */
+	__u8 zone_numbers[MAX_ZONES];	/* by our own number of a zone, which it keeps, its number in these tables; NO_ZONE */
+	__u32 more[PAGE_WORDS - 97];
+};
+
+_Static_assert(sizeof(struct table_header) == sizeof(struct table_page), "the header is the first page");
+
+/* What a rule, or a default, does. */
+struct effect {
+	__u32 action;		/* enum action */
+	__u32 slot;		/* its counter, or NO_SLOT */
+	__u32 limit;		/* its limit and 1, or 0 */
+	__u32 log;		/* bit 0: each flow as it opens, or packet that is refused; bit 1: each flow as it ends */
+};
+
+/* From this address on, the zones whose networks it is in; until the next. */
+struct zone_start_v4 {
+	__u32 address;		/* host order */
+	__u32 pad;
+	__u32 zones[2];		/* lower half first */
+};
+
+struct zone_start_v6 {
+	__u32 high[2];		/* of the address in host order, lower half first */
+	__u32 low[2];
+	__u32 zones[2];
+	__u32 pad[2];
+};
+
+/* What the policy's settings say, besides the tables: changed at any time. Timeouts in ticks. */
+struct settings {
+	__u32 timeouts[16];	/* by enum flow_state of TCP; see timeout_of() for the others */
+	__u32 udp_timeout;
+	__u32 icmp_timeout;
+	__u32 other_timeout;
+	__u32 doubted_timeout;
+	__u32 half_open_limit;
+	__u8 check_checksums;
+	__u8 check_tcp_flags;
+	__u8 check_land;
+	__u8 check_zones;
+	__u32 reverse_path;	/* 0 off, 1 loose, 2 strict */
+	__u32 generation;	/* of the tables in force; flows of another one are judged again */
+};
+
+/* The table's state that all cores share. */
+struct pool {
+	__u64 free_head __attribute__((aligned(64)));	/* uses << 32 | the first free record and 1 */
+	__u32 fresh __attribute__((aligned(64)));	/* records that were ever used */
+	__u32 hand;				/* where the search for a closed flow goes on when none is free */
+	__u32 half_open __attribute__((aligned(64)));
+	__u32 in_use;
+};
+
+/* Arguments and answer of the programs that user space runs: sweep, end_flow. */
+struct table_command {
+	__u32 first;		/* record */
+	__u32 count;		/* records to look at */
+	__u32 number;		/* end_flow: of the record; another one means it is another flow by now */
+	__u32 done;		/* answer: flows forgotten */
+};
+
+/* Arguments and answer of the program `judge`, which asks the tables about a packet that is not there. */
+struct judge_command {
+	__be32 source[4];
+	__be32 destination[4];
+	__u8 family;
+	__u8 from;
+	__u8 to;
+	__u8 protocol;
+	__be16 selector;
+	__u16 misplaced;	/* answer: the source belongs to the networks of other zones only */
+	__u32 row;		/* answer: row and 1, or 0 for the default */
+	__u32 action;		/* answer */
+	__u32 generation;	/* answer; 0: there is no policy */
+	__u32 slot;		/* answer */
+};
+
+/* An interface of a zone; found by the lower bits of its number and those after it. Its place is its key in the DEVMAP. */
+struct port {
+	__u32 ifindex;		/* 0: none */
+	__u32 zone;
+};
+
+#endif

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/* The firewall's data plane: entry points only. Each stage is a header in firewall/; docs/design/dataplane.md explains. */
+#include "firewall/core.h"
+#include "firewall/table_programs.h"
+
+/* TC's verdicts (linux/pkt_cls.h). */
+#define TC_ACT_OK 0
+#define TC_ACT_SHOT 2
+#define TC_ACT_REDIRECT 7
+
+#define PULLED_BYTES 128	/* of a socket buffer made readable at once: all usual headers */
+
+/* The zone of the interface that a packet came in by, or goes out by. NO_ZONE: none. */
+static __always_inline __u8 zone_of(__u32 ifindex)
+{
+	int port = port_of(ifindex);
+
+	return port < 0 ? NO_ZONE : ports[port & (MAX_PORTS - 1)].zone;
+}
+
+static __always_inline enum verdict enter(void *ctx, struct packet *p, const enum hook hook)
+{
+	p->tick = now();
+	p->to = NO_ZONE;
+	p->from = zone_of(p->ifindex);
+	return p->from == NO_ZONE ? drop(p, REASON_NO_ZONE) : filter(ctx, p, hook);
+}
+
+/* "frags": jumbo frames do not fit one page. Only headers are read, and they are in the first part. */
+SEC("xdp.frags")
+int firewall_xdp(struct xdp_md *ctx)
+{
+	struct packet p = {};
+
+	p.ifindex = ctx->ingress_ifindex;
+	p.frame_bytes = bpf_xdp_get_buff_len(ctx);
+	switch (enter(ctx, &p, HOOK_XDP)) {
+	case VERDICT_SENT:
+		return XDP_REDIRECT;
+	case VERDICT_UP:
+		return XDP_PASS;
+	default:
+		return XDP_DROP;
+	}
+}
+
+/* Beside XDP, on the same interface. */
+SEC("tcx/ingress")
+int resolve(struct __sk_buff *ctx)
+{
+	return resolve_handed(ctx);
+}
+
+/* Headers beyond the part that can be read directly are pulled into it: rare, and only then costly. */
+static __always_inline void pull(struct __sk_buff *ctx)
+{
+	if ((void *)(long)ctx->data + PULLED_BYTES > (void *)(long)ctx->data_end)
+		bpf_skb_pull_data(ctx, ctx->len < PULLED_BYTES ? ctx->len : PULLED_BYTES);
+}
+
+SEC("tcx/ingress")
+int firewall_tc(struct __sk_buff *ctx)
+{
+	struct packet p = {};
+
+	pull(ctx);
+	p.ifindex = ctx->ifindex;
+	p.frame_bytes = ctx->len;
+	if (ctx->vlan_present)
+		p.flags = PACKET_TAGGED;
+	switch (enter(ctx, &p, HOOK_TC)) {
+	case VERDICT_SENT:
+		return TC_ACT_REDIRECT;
+	case VERDICT_UP:
+		return TC_ACT_OK;
+	default:
+		return TC_ACT_SHOT;
+	}
+}
+
+/* Beside either hook: what the firewall itself sends. What came in elsewhere was judged there. */
+SEC("tcx/egress")
+int firewall_out(struct __sk_buff *ctx)
+{
+	struct packet p = { .from = ZONE_SELF, .flags = PACKET_FROM_SELF };
+	enum verdict verdict;
+
+	if (ctx->ingress_ifindex)
+		return TC_ACT_OK;
+	pull(ctx);
+	p.ifindex = ctx->ifindex;
+	p.frame_bytes = ctx->len;
+	p.tick = now();
+	p.to = zone_of(p.ifindex);
+	if (p.to == NO_ZONE)
+		return drop(&p, REASON_NOT_A_PORT) == VERDICT_DROP ? TC_ACT_SHOT : TC_ACT_OK;
+	verdict = filter(ctx, &p, HOOK_TC);
+	return verdict == VERDICT_UP ? TC_ACT_OK : TC_ACT_SHOT;
+}
+
+char _license[] SEC("license") = "Dual MIT/GPL";

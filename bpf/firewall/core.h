@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* The way of a packet: parse, find its flow or judge it and open one, forward. The same for both hooks. */
+#ifndef RAMPART_FIREWALL_CORE_H
+#define RAMPART_FIREWALL_CORE_H
+
+#include "forward.h"
+#include "fragments.h"
+#include "open.h"
+#include "parse.h"
+#include "ports.h"
+#include "reject.h"
+#include "related.h"
+#include "tables.h"
+
+/* Hits of rules, a row for each core. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);	/* set before loading */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, __u64);
+} hits SEC(".maps");
+
+static __always_inline void count_hit(__u32 slot)
+{
+	__u64 *count;
+
+	if (slot >= hit_slots)
+		return;
+	count = lookup(&hits, bpf_get_smp_processor_id() * hit_slots + slot);
+	if (count)
+		*count += 1;
+}
+
+/* Drops what the policy does not want, and tells the sender if it says so. */
+static __always_inline enum verdict refuse(void *ctx, struct packet *p, const enum hook hook)
+{
+	count_hit(p->slot);
+	if (p->action == ACTION_REJECT && !(p->flags & PACKET_FROM_SELF))
+		return answer_reject(ctx, p, hook, p->row ? REASON_RULE_REJECT : REASON_DEFAULT_REJECT);
+	if (p->action == ACTION_REJECT)
+		return drop(p, p->row ? REASON_RULE_REJECT : REASON_DEFAULT_REJECT);
+	return drop(p, p->row ? REASON_RULE_DENY : REASON_DEFAULT_DENY);
+}
+
+/* A packet of a known flow. VERDICT_NEXT: it may pass. `over` is set when the flow is no more. */
+static __always_inline enum verdict follow(struct packet *p, struct flow *flow, int *over)
+{
+	__u32 side = p->side & 1, reason;
+
+	if (flow->zone[side] != p->from)
+		return drop(p, REASON_FLOW_ZONE);
+	if (is_expired(flow, p->tick, 0) || (is_closed(flow->state) && is_opening(p))) {
+		*over = 1;
+		if (remove_flow(flow, p->record))
+			tally(TALLY_CLOSED, 1);
+		return VERDICT_NEXT;
+	}
+	if (flow->protocol == PROTOCOL_TCP) {
+		reason = track_tcp(p, flow);
+		if (reason)
+			return drop(p, reason);
+	} else if (flow->state == FLOW_ONE_WAY && side != flow->origin) {
+		flow->state = FLOW_TWO_WAY;
+	}
+	p->to = flow->zone[side ^ 1];
+	p->next_hop = flow->next_hop[side ^ 1];
+	if (!is_closed(flow->state) && flow->seen != p->tick)
+		flow->seen = p->tick;
+	count_packet(flow, p);
+	return VERDICT_NEXT;
+}
+
+/* Asks a new policy about an old flow. VERDICT_NEXT: it goes on; VERDICT_DROP: it is gone, and `p` says what to do. */
+static __always_inline enum verdict reconsider(struct packet *p, struct flow *flow)
+{
+	judge_flow(p, flow);
+	if (!p->generation)
+		return VERDICT_NEXT;
+	tally(TALLY_JUDGED_AGAIN, 1);
+	if (p->action == ACTION_ALLOW) {
+		flow->slot = p->slot;
+		flow->generation = p->generation;
+		return VERDICT_NEXT;
+	}
+	if (remove_flow(flow, p->record))
+		tally(TALLY_REVOKED, 1);
+	return VERDICT_DROP;
+}
+
+/* RFC 3704: a route back to the source, and if strict by the zone that it came from. Asked last, because it costs most. */
+static __always_inline int has_way_back(void *ctx, const struct packet *p)
+{
+	struct address source;
+	struct route route;
+	__u32 kind;
+
+	if (!settings.reverse_path || p->flags & PACKET_FROM_SELF || !p->source[0])
+		return 1;
+	address_of(p->source, p->family, &source);
+	/* Of its own link, and no further. */
+	if (is_link_local(&source))
+		return p->to == ZONE_SELF;
+	route_find(ctx, &source, 0, &route);
+	kind = route.kind & ROUTE_KIND;
+	if (kind != ROUTE_FORWARD && kind != ROUTE_UNRESOLVED)
+		return 0;
+	return settings.reverse_path == 1 || (route.kind & ROUTE_IS_PORT && ports[route.port].zone == p->from);
+}
+
+/* A packet of no flow. VERDICT_NEXT: it may pass. */
+static __always_inline enum verdict admit(void *ctx, struct packet *p, const enum hook hook)
+{
+	enum verdict verdict;
+	int reason = check_ends(p);
+
+	if (reason)
+		return drop(p, reason);
+	if (p->protocol == PROTOCOL_TCP && !is_opening(p))
+		return drop(p, REASON_TCP_NO_FLOW);
+	if (!(p->flags & PACKET_FROM_SELF)) {
+		verdict = route(ctx, p, hook);
+		if (verdict != VERDICT_NEXT)
+			return verdict;
+	}
+	reason = judge_packet(p);
+	if (reason)
+		return drop(p, reason);
+	if (p->action != ACTION_ALLOW)
+		return refuse(ctx, p, hook);
+	if (!has_way_back(ctx, p))
+		return drop(p, REASON_REVERSE_PATH);
+	if (!(p->flags & PACKET_STATELESS)) {
+		reason = open_flow(p);
+		if (reason)
+			return drop(p, reason);
+	}
+	count_hit(p->slot);
+	return VERDICT_NEXT;
+}
+
+/* Functions that the verifier looks at by themselves: what they found out is forgotten behind them, or it would follow
+ * each kind of packet through all that comes after. */
+__noinline int parse_xdp(struct xdp_md *ctx, struct packet *p)
+{
+	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end };
+
+	return p ? parse(p, &f) : VERDICT_DROP;
+}
+
+__noinline int parse_tc(struct __sk_buff *ctx, struct packet *p)
+{
+	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end };
+
+	return p ? parse(p, &f) : VERDICT_DROP;
+}
+
+__noinline int relate_xdp(struct xdp_md *ctx, struct packet *p)
+{
+	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end };
+
+	return p ? relate(p, &f) : RELATED_NOT;
+}
+
+__noinline int relate_tc(struct __sk_buff *ctx, struct packet *p)
+{
+	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end };
+
+	return p ? relate(p, &f) : RELATED_NOT;
+}
+
+/* An ICMP error or a later fragment. VERDICT_NEXT: it may pass; `judge` is set when the policy must say so. */
+static __always_inline enum verdict accompany(void *ctx, struct packet *p, const enum hook hook, int *judge)
+{
+	if (p->flags & PACKET_LATER_FRAGMENT)
+		return follow_fragment(p);
+	switch (hook == HOOK_XDP ? relate_xdp(ctx, p) : relate_tc(ctx, p)) {
+	case RELATED_PASSES:
+		tally(TALLY_RELATED, 1);
+		return VERDICT_NEXT;
+	case RELATED_FALSE:
+		return drop(p, REASON_ICMP_UNRELATED);
+	default:
+		*judge = 1;
+		return VERDICT_NEXT;
+	}
+}
+
+static __always_inline enum verdict filter(void *ctx, struct packet *p, const enum hook hook)
+{
+	enum verdict verdict = hook == HOOK_XDP ? parse_xdp(ctx, p) : parse_tc(ctx, p);
+	struct flow *flow = 0;
+	int judge = 0;
+
+	if (verdict != VERDICT_NEXT)
+		return verdict;
+	if (p->flags & (PACKET_LATER_FRAGMENT | PACKET_ICMP_ERROR)) {
+		verdict = accompany(ctx, p, hook, &judge);
+	} else if (p->flags & PACKET_STATELESS) {
+		judge = 1;
+	} else {
+		find_side(p);
+		flow = find_flow(p);
+		if (flow && flow->generation != settings.generation && reconsider(p, flow) != VERDICT_NEXT)
+			return refuse(ctx, p, hook);
+		verdict = flow ? follow(p, flow, &judge) : VERDICT_NEXT;
+		judge |= !flow;
+	}
+	if (judge)
+		verdict = admit(ctx, p, hook);
+	if (verdict != VERDICT_NEXT)
+		return verdict;
+	if (p->flags & PACKET_FIRST_FRAGMENT)
+		note_first_fragment(p);
+	if (p->to == ZONE_SELF || p->flags & PACKET_FROM_SELF) {
+		tally(TALLY_UP, 1);
+		return VERDICT_UP;
+	}
+	verdict = forward(ctx, p, hook);
+	if (flow && !judge && flow->next_hop[(p->side & 1) ^ 1] != p->next_hop)
+		flow->next_hop[(p->side & 1) ^ 1] = p->next_hop;
+	return verdict;
+}
+
+#endif

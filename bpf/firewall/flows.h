@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * The flow table: buckets of tags, a line of the cache each, and records beside them, both preallocated. One flow for both
+ * directions. There are no locks:
+ *
+ *  - A slot goes from 0 to a value and back by compare-and-swap. A record is filled before its slot says where it is.
+ *  - Two cores that open the same flow see each other's slot when they look again after their own swap, and whoever sees
+ *    another withdraws; so there are never two, and with bad luck there is none and both try again.
+ *  - A flow is removed by whoever swaps its slot to 0. The sweep removes it only well after its time (SWEEP_GRACE), from
+ *    which on packets treat it as gone, so that no packet refreshes what the sweep is about to remove.
+ *
+ * A flow has three buckets to be in: its own, the one beside it (in the same pair of lines) and one far away. The second and
+ * third are only looked at while some flow of the first is there.
+ */
+#ifndef RAMPART_FIREWALL_FLOWS_H
+#define RAMPART_FIREWALL_FLOWS_H
+
+#include "state.h"
+
+#define PLACES 3
+#define RECORD_BITS 24
+#define RECORD_MASK ((1u << RECORD_BITS) - 1)
+#define SWEEP_GRACE 1024	/* ticks, about a second */
+#define OPEN_TRIES 3
+#define POP_TRIES 16
+#define HAND_STEPS 64		/* records looked at for one that is closed, when none is free */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);	/* set before loading */
+	/* For the sake of alignment: other arrays begin 16 bytes behind a line. */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct bucket);
+} buckets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);	/* set before loading */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct flow);
+} flows SEC(".maps");
+
+struct pool pool;
+
+static __always_inline __u64 mix(__u64 h, __u64 word)
+{
+	h = (h ^ word) * (secret[0] | 1);
+	return h ^ h >> 32;
+}
+
+static __always_inline __u64 words_of(const __be32 *pair)
+{
+	return (__u64)pair[0] << 32 | pair[1];
+}
+
+/* The same for both directions: of the ends in their order. */
+static __always_inline __u64 hash_ends(__u8 family, __u8 protocol, const __be32 *a, __be16 a_port, const __be32 *b,
+				       __be16 b_port)
+{
+	__u64 h = secret[1];
+
+	h = mix(h, (__u64)a[0] << 32 | b[0]);
+	if (family == 6) {
+		h = mix(h, words_of(a + 2) ^ a[1]);
+		h = mix(h, words_of(b + 2) ^ b[1]);
+	}
+	h = mix(h, (__u64)protocol << 40 | (__u64)family << 32 | (__u32)a_port << 16 | b_port);
+	return mix(h, 0);
+}
+
+static __always_inline int is_greater(__u8 family, const __be32 *a, __be16 a_port, const __be32 *b, __be16 b_port)
+{
+	if (family == 6) {
+		__u64 a_high = words_of(a), b_high = words_of(b), a_low = words_of(a + 2), b_low = words_of(b + 2);
+
+		if (a_high != b_high)
+			return a_high > b_high;
+		if (a_low != b_low)
+			return a_low > b_low;
+	} else if (a[0] != b[0]) {
+		return a[0] > b[0];
+	}
+	return a_port > b_port;
+}
+
+/* A slot in use is not 0. */
+static __always_inline __u32 tag_of(__u64 h)
+{
+	return h >> 32 | 1;
+}
+
+static __always_inline void set_hash(struct packet *p, __u64 h)
+{
+	p->hash = h;
+	p->tag = tag_of(h);
+}
+
+/* Which end sent the packet, and where its flow would be. */
+static __always_inline void find_side(struct packet *p)
+{
+	p->side = is_greater(p->family, p->source, p->source_port, p->destination, p->destination_port);
+	if (p->side)
+		set_hash(p, hash_ends(p->family, p->protocol, p->destination, p->destination_port, p->source,
+				      p->source_port));
+	else
+		set_hash(p, hash_ends(p->family, p->protocol, p->source, p->source_port, p->destination,
+				      p->destination_port));
+}
+
+static __always_inline __u32 place(__u32 hash, __u32 tag, __u32 number)
+{
+	if (number == 2)
+		hash ^= tag * 0x9e3779b1u;
+	return (hash ^ (number == 1)) & bucket_mask;
+}
+
+static __always_inline int same_address(__u8 family, const __be32 *a, const __be32 *b)
+{
+	if (a[0] != b[0])
+		return 0;
+	return family == 4 || (a[1] == b[1] && a[2] == b[2] && a[3] == b[3]);
+}
+
+static __always_inline int is_of(const struct packet *p, const struct flow *flow)
+{
+	__u32 side = p->side & 1;
+
+	return flow->protocol == p->protocol && flow->family == p->family && flow->port[side] == p->source_port &&
+	       flow->port[side ^ 1] == p->destination_port && same_address(p->family, flow->address[side], p->source) &&
+	       same_address(p->family, flow->address[side ^ 1], p->destination);
+}
+
+/* The flow of a packet, or null. */
+static __always_inline struct flow *find_flow(struct packet *p)
+{
+	for (__u32 i = 0; i < PLACES; i++) {
+		struct bucket *bucket = lookup(&buckets, place(p->hash, p->tag, i));
+
+		if (!bucket)
+			return 0;
+		for (int s = 0; s < BUCKET_SLOTS; s++) {
+			__u64 slot = bucket->slots[s];
+			struct flow *flow;
+
+			if (slot >> 32 != p->tag)
+				continue;
+			flow = lookup(&flows, (__u32)slot & RECORD_MASK);
+			if (flow && is_of(p, flow)) {
+				p->record = slot & RECORD_MASK;
+				return flow;
+			}
+		}
+		if (i == 0 && !bucket->elsewhere)
+			return 0;
+	}
+	return 0;
+}
+
+static __always_inline int is_half_open(__u8 state)
+{
+	return state >= FLOW_SYN_SENT && state <= FLOW_SYN_RECEIVED;
+}
+
+static __always_inline int is_closed(__u8 state)
+{
+	return state == FLOW_TIME_WAIT || state == FLOW_RESET;
+}
+
+static __always_inline __u32 timeout_of(const struct flow *flow)
+{
+	if (flow->protocol == PROTOCOL_TCP)
+		return flow->flags & FLOW_DOUBTED ? settings.doubted_timeout : settings.timeouts[flow->state & 15];
+	if (flow->protocol == PROTOCOL_UDP)
+		return settings.udp_timeout;
+	if (flow->protocol == PROTOCOL_ICMP || flow->protocol == PROTOCOL_ICMPV6)
+		return settings.icmp_timeout;
+	return settings.other_timeout;
+}
+
+/* Whether a flow's time is over, and so many ticks more. */
+static __always_inline int is_expired(const struct flow *flow, __u32 tick, __u32 more)
+{
+	__s32 idle = tick - flow->seen;
+
+	return idle > (__s32)(timeout_of(flow) + more);
+}
+
+/* Records that are free form a stack; the count beside its head tells a head from the same one later. */
+static __always_inline void push_free(__u32 record, struct flow *flow)
+{
+	for (int i = 0; i < POP_TRIES; i++) {
+		__u64 head = *(volatile __u64 *)&pool.free_head;
+
+		flow->opened = head;
+		if (__sync_val_compare_and_swap(&pool.free_head, head, ((head >> 32) + 1) << 32 | (record + 1)) == head)
+			return;
+	}
+}
+
+static __always_inline struct flow *pop_free(__u32 *record)
+{
+	struct flow *flow;
+
+	for (int i = 0; i < POP_TRIES; i++) {
+		__u64 head = *(volatile __u64 *)&pool.free_head;
+
+		if (!(__u32)head)
+			break;
+		flow = lookup(&flows, (__u32)head - 1);
+		if (!flow)
+			return 0;
+		if (__sync_val_compare_and_swap(&pool.free_head, head, ((head >> 32) + 1) << 32 | flow->opened) != head)
+			continue;
+		*record = (__u32)head - 1;
+		return flow;
+	}
+	if (*(volatile __u32 *)&pool.fresh >= record_count)
+		return 0;
+	*record = __sync_fetch_and_add(&pool.fresh, 1);
+	/* Cores that pass the check together go beyond by their number at most, and find no record there. */
+	return lookup(&flows, *record);
+}
+
+static __always_inline __u64 slot_of(__u32 tag, __u32 number, __u32 record)
+{
+	return (__u64)tag << 32 | (number & 0xff) << RECORD_BITS | record;
+}
+
+/* Takes a flow out of the table; 1 when it was there, and this was who did it. */
+static __noinline int remove_flow(struct flow *flow, __u32 record)
+{
+	__u32 hash, tag;
+	__u64 h, slot;
+
+	if (!flow)
+		return 0;
+	h = hash_ends(flow->family, flow->protocol, flow->address[0], flow->port[0], flow->address[1], flow->port[1]);
+	hash = h;
+	tag = tag_of(h);
+	slot = slot_of(tag, flow->number, record);
+	for (__u32 i = 0; i < PLACES; i++) {
+		struct bucket *bucket = lookup(&buckets, place(hash, tag, i)), *own;
+
+		if (!bucket)
+			return 0;
+		for (int s = 0; s < BUCKET_SLOTS; s++) {
+			if (bucket->slots[s] != slot || __sync_val_compare_and_swap(&bucket->slots[s], slot, 0) != slot)
+				continue;
+			own = i ? lookup(&buckets, place(hash, tag, 0)) : 0;
+			if (own)
+				__sync_fetch_and_add(&own->elsewhere, -1);
+			if (is_half_open(flow->state))
+				__sync_fetch_and_add(&pool.half_open, -1);
+			flow->state = FLOW_FREE;
+			flow->number++;
+			push_free(record, flow);
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* One step of the hand over all records: frees the one it points at if it is closed or expired. */
+static int free_closed(__u32 turn __attribute__((unused)), __u32 *tick)
+{
+	__u32 record = __sync_fetch_and_add(&pool.hand, 1) % record_count;
+	struct flow *flow = lookup(&flows, record);
+
+	if (!flow || flow->state == FLOW_FREE)
+		return 0;
+	if (!is_closed(flow->state) && !is_expired(flow, *tick, SWEEP_GRACE))
+		return 0;
+	if (!remove_flow(flow, record))
+		return 0;
+	tally(TALLY_CLOSED, 1);
+	return 1;
+}
+
+/* A record for a new flow. When none is free a closed connection gives its own; an open one never does. */
+static __always_inline struct flow *take_record(__u32 *record, __u32 tick)
+{
+	struct flow *flow = pop_free(record);
+
+	if (flow)
+		return flow;
+	bpf_loop(HAND_STEPS, free_closed, &tick, 0);
+	return pop_free(record);
+}
+
+/* Puts a filled record into a free slot; the slot's address, or null. */
+static __always_inline __u64 *publish(const struct packet *p, __u64 slot)
+{
+	struct bucket *own = 0;
+
+	for (__u32 i = 0; i < PLACES; i++) {
+		struct bucket *bucket = lookup(&buckets, place(p->hash, p->tag, i));
+
+		if (!bucket)
+			return 0;
+		if (i == 0)
+			own = bucket;
+		/* Counted before it is there, so that nobody who could find it stops too early. */
+		if (i)
+			__sync_fetch_and_add(&own->elsewhere, 1);
+		for (int s = 0; s < BUCKET_SLOTS; s++)
+			if (!bucket->slots[s] && __sync_val_compare_and_swap(&bucket->slots[s], 0, slot) == 0)
+				return &bucket->slots[s];
+		if (i)
+			__sync_fetch_and_add(&own->elsewhere, -1);
+	}
+	return 0;
+}
+
+/* Whether a slot but our own holds the packet's flow. */
+static __always_inline int is_elsewhere(const struct packet *p, __u64 our)
+{
+	for (__u32 i = 0; i < PLACES; i++) {
+		struct bucket *bucket = lookup(&buckets, place(p->hash, p->tag, i));
+
+		if (!bucket)
+			return 0;
+		for (int s = 0; s < BUCKET_SLOTS; s++) {
+			__u64 slot = *(volatile __u64 *)&bucket->slots[s];
+			struct flow *flow;
+
+			if (slot >> 32 != p->tag || slot == our)
+				continue;
+			flow = lookup(&flows, (__u32)slot & RECORD_MASK);
+			if (flow && is_of(p, flow))
+				return 1;
+		}
+		if (i == 0 && !*(volatile __u32 *)&bucket->elsewhere)
+			return 0;
+	}
+	return 0;
+}
+
+/* Gives a record back that was published, or was not. */
+static __always_inline void withdraw(struct flow *flow, __u32 record)
+{
+	if (remove_flow(flow, record))
+		return;
+	flow->state = FLOW_FREE;
+	flow->number++;
+	push_free(record, flow);
+}
+
+static __always_inline void fill_flow(struct flow *flow, const struct packet *p)
+{
+	__u32 side = p->side & 1, other = side ^ 1;
+
+	for (int word = 0; word < 4; word++) {
+		flow->address[side][word] = p->source[word];
+		flow->address[other][word] = p->destination[word];
+	}
+	flow->port[side] = p->source_port;
+	flow->port[other] = p->destination_port;
+	flow->protocol = p->protocol;
+	flow->family = p->family;
+	flow->zone[side] = p->from;
+	flow->zone[other] = p->to;
+	flow->generation = p->generation;
+	flow->seen = flow->opened = p->tick;
+	flow->next_hop[0] = flow->next_hop[1] = 0;
+	flow->flags = 0;
+	flow->origin = side;
+	flow->scales = 0;
+	flow->slot = p->slot;
+	flow->bytes[0] = flow->bytes[1] = 0;
+	flow->packets[0] = flow->packets[1] = 0;
+	flow->packets_high[0] = flow->packets_high[1] = 0;
+}
+
+/* Counts a packet of a flow. */
+static __always_inline void count_packet(struct flow *flow, const struct packet *p)
+{
+	__u32 side = p->side & 1;
+
+	flow->bytes[side] += p->ip_bytes;
+	if (!++flow->packets[side])
+		flow->packets_high[side]++;
+}
+
+#endif

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Sends a packet on, as a router must (RFC 1812, RFC 8200): hop limit, size, Ethernet addresses, redirect. Decides nothing
+ * about policy. Of checksums it changes the IPv4 header's alone, and that by the difference: the others may be unfinished
+ * (CHECKSUM_PARTIAL) and are not its business. It fragments nothing: IPv4 packets that do not fit are answered as if
+ * they had forbidden it, which senders heed all the same.
+ *
+ * Packets whose next hop has no Ethernet address yet, or whose interface takes no frames from XDP, go by way of the kernel's
+ * neighbours: from TC at once, and from XDP through `resolve`, a TC program on the same interface. The kernel keeps them
+ * while it asks, so the first packet to a neighbour is not lost, and nothing is ever forwarded by its routing.
+ */
+#ifndef RAMPART_FIREWALL_FORWARD_H
+#define RAMPART_FIREWALL_FORWARD_H
+
+#include "../net/headers.h"
+#include "hook.h"
+#include "icmp_error.h"
+#include "route.h"
+#include "verdict.h"
+
+#define PACKET_FOR_US 0	/* PACKET_HOST of linux/if_packet.h */
+
+static __always_inline void address_of(const __be32 *words, __u8 family, struct address *address)
+{
+	for (int i = 0; i < 4; i++)
+		address->words[i] = words[i];
+	address->ip_version = family;
+	address->zero = 0;
+}
+
+/* What to say about a route that does not forward. */
+static __always_inline enum verdict no_route(void *ctx, struct packet *p, enum hook hook, __u32 kind)
+{
+	switch (kind) {
+	case ROUTE_NONE:
+		return answer_icmp(ctx, p, hook, REASON_NO_ROUTE, ERROR_NO_ROUTE, 0);
+	case ROUTE_UNREACHABLE:
+		return answer_icmp(ctx, p, hook, REASON_NO_ROUTE, ERROR_HOST, 0);
+	case ROUTE_PROHIBITED:
+		return answer_icmp(ctx, p, hook, REASON_NO_ROUTE, ERROR_PROHIBITED, 0);
+	default:
+		return drop(p, REASON_NO_ROUTE);
+	}
+}
+
+/* Where the packet goes: fills in `to` and `next_hop`. */
+static __always_inline enum verdict route(void *ctx, struct packet *p, enum hook hook)
+{
+	struct address destination;
+	struct route route;
+	__u32 kind;
+
+	address_of(p->destination, p->family, &destination);
+	p->next_hop = route_find(ctx, &destination, 0, &route);
+	kind = route.kind & ROUTE_KIND;
+	if (kind == ROUTE_LOCAL) {
+		p->to = ZONE_SELF;
+		return VERDICT_NEXT;
+	}
+	if (kind != ROUTE_FORWARD && kind != ROUTE_UNRESOLVED)
+		return no_route(ctx, p, hook, kind);
+	if (!(route.kind & ROUTE_IS_PORT))
+		return drop(p, REASON_NOT_A_PORT);
+	p->to = ports[route.port].zone;
+	return VERDICT_NEXT;
+}
+
+/* The longest IP packet that this becomes on the wire: a GSO packet is cut into its segments before it is sent. */
+static __always_inline __u32 longest_packet(void *ctx, const struct packet *p, enum hook hook)
+{
+	__u32 segment = hook == HOOK_TC ? ((struct __sk_buff *)ctx)->gso_size : 0;
+
+	if (!segment)
+		return p->ip_bytes;
+	if (p->protocol == PROTOCOL_TCP)
+		return p->ip_bytes - p->data_bytes + segment;
+	return p->transport - p->network + UDP_BYTES + segment;
+}
+
+/* One hop less. The IPv4 header's checksum is in the same word as the hop limit, and is more by what that is less (RFC 1141). */
+static __always_inline int take_hop(void *ctx, const struct packet *p, enum hook hook)
+{
+	void *ip = hook_data(ctx, hook) + (p->network & 0x1f), *end = hook_end(ctx, hook);
+	__u32 *hop = ip + (p->family == 4 ? 8 : 4), word, sum;
+
+	if ((void *)(hop + 1) > end)
+		return -1;
+	word = *hop;
+	if (p->family == 4) {
+		sum = (word >> 16) + bpf_htons(0x0100);
+		sum = (sum + (sum >> 16)) & 0xffff;
+		*hop = sum << 16 | ((word - bpf_ntohl(0x01000000)) & 0xffff);
+	} else {
+		*hop = word - bpf_htonl(1);
+	}
+	return 0;
+}
+
+#define MAX_TAGS 3	/* one that the kernel has already taken out of the frame, and two in it */
+
+/* VLAN tags belong to the link that the packet came by, and stay there. */
+static __always_inline int strip_tags(void *ctx, const struct packet *p, enum hook hook)
+{
+	__u32 bytes = p->network - ETHERNET_BYTES, tags = bytes / 4;
+
+	if (hook == HOOK_XDP)
+		return bytes ? bpf_xdp_adjust_head(ctx, bytes) : 0;
+	tags += ((struct __sk_buff *)ctx)->vlan_present;
+	for (__u32 i = 0; i < MAX_TAGS && i < tags; i++)
+		if (bpf_skb_vlan_pop(ctx))
+			return -1;
+	return 0;
+}
+
+static __always_inline int write_ethernet(void *ctx, const struct packet *p, enum hook hook, const __u32 *macs)
+{
+	struct ethernet *ethernet = hook_data(ctx, hook);
+	__u32 *words = (void *)ethernet;
+
+	if ((void *)(ethernet + 1) > hook_end(ctx, hook))
+		return -1;
+	for (int i = 0; i < 3; i++)
+		words[i] = macs[i];
+	ethernet->type = p->family == 4 ? bpf_htons(ETHERTYPE_IPV4) : bpf_htons(ETHERTYPE_IPV6);
+	return 0;
+}
+
+/* Through the kernel's neighbours; the interface goes along in the Ethernet header, which that path writes anew. */
+static __always_inline enum verdict send_resolved(void *ctx, struct packet *p, enum hook hook, const struct route *route)
+{
+	const struct forwarding *now = forwarding_now();
+	__u32 macs[3];
+
+	tally(TALLY_NO_NEIGHBOUR, 1);
+	if (hook == HOOK_TC) {
+		if (!hook_redirected(hook, bpf_redirect_neigh(route->ifindex, 0, 0, 0)))
+			return drop(p, REASON_REDIRECT);
+		return VERDICT_SENT;
+	}
+	if (!now || !now->mark[0])
+		return drop(p, REASON_REDIRECT);
+	macs[0] = now->mark[0];
+	macs[1] = now->mark[1];
+	macs[2] = route->ifindex;
+	return write_ethernet(ctx, p, hook, macs) ? drop(p, REASON_TRUNCATED) : VERDICT_UP;
+}
+
+static __always_inline enum verdict send_on(void *ctx, struct packet *p, enum hook hook, const struct route *route)
+{
+	__u32 bytes = p->ip_bytes;
+	long action;
+
+	if (take_hop(ctx, p, hook) || strip_tags(ctx, p, hook))
+		return drop(p, REASON_TRUNCATED);
+	if ((route->kind & ROUTE_KIND) == ROUTE_UNRESOLVED ||
+	    (hook == HOOK_XDP && !(route->kind & ROUTE_TAKES_FRAMES)))
+		return send_resolved(ctx, p, hook, route);
+	if (write_ethernet(ctx, p, hook, route->macs))
+		return drop(p, REASON_TRUNCATED);
+	action = hook == HOOK_XDP ? bpf_redirect_map(&port_devices, route->port, XDP_DROP)
+				  : bpf_redirect(route->ifindex, 0);
+	if (!hook_redirected(hook, action))
+		return drop(p, REASON_REDIRECT);
+	tally(TALLY_FORWARDED, 1);
+	tally(TALLY_FORWARDED_BYTES, bytes);
+	return VERDICT_SENT;
+}
+
+/* Sends the packet to where `next_hop` says, or its destination. */
+static __always_inline enum verdict forward(void *ctx, struct packet *p, enum hook hook)
+{
+	struct address destination;
+	struct route route;
+	__u32 kind;
+
+	if (p->network < ETHERNET_BYTES)
+		return drop(p, REASON_HEADER);
+	address_of(p->destination, p->family, &destination);
+	p->next_hop = route_find(ctx, &destination, p->next_hop, &route);
+	kind = route.kind & ROUTE_KIND;
+	if (kind != ROUTE_FORWARD && kind != ROUTE_UNRESOLVED)
+		return no_route(ctx, p, hook, kind);
+	if (!(route.kind & ROUTE_IS_PORT))
+		return drop(p, REASON_NOT_A_PORT);
+	if (p->ttl <= 1)
+		return answer_icmp(ctx, p, hook, REASON_TTL, ERROR_EXPIRED, 0);
+	if (longest_packet(ctx, p, hook) > route.mtu)
+		return answer_icmp(ctx, p, hook, REASON_TOO_BIG, ERROR_TOO_BIG, route.mtu);
+	return send_on(ctx, p, hook, &route);
+}
+
+/* The program beside XDP: sends what XDP handed on, and lets everything else through to the kernel's stack. */
+static __always_inline int resolve_handed(struct __sk_buff *ctx)
+{
+	__u32 *macs = (void *)(long)ctx->data;
+	const struct forwarding *now = forwarding_now();
+	__u32 ifindex;
+
+	if (!now || !now->mark[0] || (void *)(macs + 3) > (void *)(long)ctx->data_end)
+		return ACTION_TC_NEXT;
+	if (macs[0] != now->mark[0] || macs[1] != now->mark[1])
+		return ACTION_TC_NEXT;
+	ifindex = macs[2];
+	/* The frame is not addressed to us, but the kernel tells senders about dead neighbours only of packets that are. */
+	bpf_skb_change_type(ctx, PACKET_FOR_US);
+	return bpf_redirect_neigh(ifindex, 0, 0, 0);
+}
+
+#endif

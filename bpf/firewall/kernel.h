@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * What the core asks of the kernel: maps, clocks, random numbers. The only header that calls helpers besides those that
+ * move frames (forward.h, answer.h), so that the core can be compiled natively with another one in its place.
+ */
+#ifndef RAMPART_FIREWALL_KERNEL_H
+#define RAMPART_FIREWALL_KERNEL_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include "../abi/firewall.h"
+
+/* The value at a number of an array. */
+#define lookup(map, number)                                    \
+	({                                                     \
+		__u32 key_ = (number);                         \
+		bpf_map_lookup_elem((map), &key_);             \
+	})
+
+/* Moves all clocks forward; only tests set it. */
+__u32 clock_ahead;
+
+static __always_inline __u32 now(void)
+{
+	return (__u32)(bpf_ktime_get_coarse_ns() >> TICK_SHIFT) + clock_ahead;
+}
+
+#endif

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * A packet as the stages of the data plane know it: parse.h fills in what it finds in the headers, later stages add what
+ * they decide. Offsets are from the frame's first byte and are checked again by whoever reads there: the verifier forgets
+ * bounds of what was stored. There are no pointers in it, so it may be passed to functions that are verified by themselves.
+ */
+#ifndef RAMPART_FIREWALL_PACKET_H
+#define RAMPART_FIREWALL_PACKET_H
+
+#include <linux/types.h>
+#include "../abi/firewall.h"
+#include "../net/headers.h"
+
+#define PROTOCOL_ICMP 1
+
+/* Headers end within this many bytes of the frame, or the packet is dropped. */
+#define MAX_HEADER_BYTES 1023
+
+/* Which hook runs. Always a constant where it is used, so that each program has only its own half. */
+enum hook {
+	HOOK_XDP = 0,
+	HOOK_TC = 1,
+};
+
+/* packet.flags */
+#define PACKET_FIRST_FRAGMENT 1	/* has the transport header; more follow */
+#define PACKET_LATER_FRAGMENT 2	/* has no transport header */
+#define PACKET_ICMP_ERROR 4	/* quotes a packet: `transport` is the ICMP header */
+#define PACKET_ICMP_REPLY 8	/* answers a query: ports are swapped accordingly */
+#define PACKET_DONT_FRAGMENT 16	/* IPv4 with DF, or IPv6 */
+#define PACKET_TAGGED 32	/* one or two VLAN tags lie between the Ethernet addresses and the IP header */
+#define PACKET_FROM_SELF 64	/* on its way out of the firewall itself */
+#define PACKET_STATELESS 128	/* no flow can come of it: ICMP that is no query */
+#define PACKET_SCALES 256	/* SYN with the window scale option */
+
+struct packet {
+	__be32 source[4];	/* IPv4: the first word, the others 0 */
+	__be32 destination[4];
+	__be16 source_port;	/* ICMP queries: see struct flow */
+	__be16 destination_port;
+	__u8 protocol;		/* of IPv6 the last header's */
+	__u8 family;		/* 4 or 6 */
+	__u8 from;		/* zone that it comes from */
+	__u8 to;		/* zone that it goes to; NO_ZONE until routed */
+	__u32 ifindex;		/* interface that it came in by */
+	__u32 tick;		/* now */
+	__u32 frame_bytes;	/* whole frame, without FCS; of a GSO packet all of it */
+	__u32 ip_bytes;		/* from the first byte of the IP header */
+	__u16 network;		/* offset of the IP header */
+	__u16 transport;	/* offset of the transport header */
+	__u16 flags;
+	__u16 reason;		/* enum reason, once dropped */
+	__be16 selector;	/* what the policy calls selector: destination port or ICMP type << 8 | code */
+	__u8 ttl;		/* TTL or hop limit */
+	__u8 tcp_flags;
+	__u32 sequence;		/* TCP, host order */
+	__u32 acknowledgement;
+	__u32 window;		/* as in the header */
+	__u32 data_bytes;	/* TCP payload */
+	__u32 scale;		/* window shift of a SYN */
+	__u32 fragment_id;	/* identification, in network order */
+	__u32 fragment_offset;	/* in bytes */
+	__u32 hash;		/* of the flow's ends, lower half */
+	__u32 tag;		/* of the same, upper half */
+	__u32 record;		/* the flow's */
+	__u8 side;		/* the end of the flow that sent it: 0 or 1 */
+	__u8 action;		/* enum action, once judged */
+	__u16 next_hop;		/* place in the cache of next hops and 1, or 0 when not routed; forward.h owns its meaning */
+	__u32 row;		/* deciding row and 1; 0: default of the zone pair */
+	__u32 slot;		/* counter of the deciding rule, or NO_SLOT */
+	__u32 generation;	/* of the policy that judged it */
+};
+
+/* What of a frame can be read directly. */
+struct frame {
+	void *data;
+	void *end;
+};
+
+/* `bytes` bytes at an offset of the frame, or null when they are not there. */
+static __always_inline void *bytes_at(const struct frame *f, __u32 offset, __u32 bytes)
+{
+	void *at;
+
+	if (offset > MAX_HEADER_BYTES)
+		return 0;
+	at = f->data + offset;
+	return at + bytes > f->end ? 0 : at;
+}
+
+#endif

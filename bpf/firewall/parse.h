@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * From the bytes of a frame to a packet: Ethernet, up to two VLAN tags, IPv4 and IPv6, the transport header. Nothing is
+ * read that is not in the frame, and no length is believed that contradicts another.
+ */
+#ifndef RAMPART_FIREWALL_PARSE_H
+#define RAMPART_FIREWALL_PARSE_H
+
+#include <bpf/bpf_endian.h>
+#include "../net/checksum.h"
+#include "state.h"
+
+#define ETHERTYPE_VLAN 0x8100
+#define ETHERTYPE_PROVIDER_VLAN 0x88a8
+#define VLAN_BYTES 4
+#define MAX_VLANS 2
+
+#define PROTOCOL_HOP_BY_HOP 0
+#define PROTOCOL_ROUTING 43
+#define PROTOCOL_FRAGMENT 44
+#define PROTOCOL_DESTINATION_OPTIONS 60
+#define PROTOCOL_SCTP 132
+#define MAX_EXTENSIONS 8
+
+#define IPV4_DONT_FRAGMENT 0x4000
+#define IPV4_MORE_FRAGMENTS 0x2000
+#define IPV4_OFFSET 0x1fff
+
+#define TCP_OPTION_END 0
+#define TCP_OPTION_NOTHING 1
+#define TCP_OPTION_WINDOW_SCALE 3
+#define MAX_SCALE 14	/* RFC 7323 section 2.3 */
+
+#define ICMP_ECHO_REPLY 0
+#define ICMP_UNREACHABLE 3
+#define ICMP_QUENCH 4
+#define ICMP_REDIRECT 5
+#define ICMP_ECHO 8
+#define ICMP_TIME_EXCEEDED 11
+#define ICMP_PARAMETER 12
+#define ICMP_TIMESTAMP 13
+#define ICMP_TIMESTAMP_REPLY 14
+#define ICMPV6_LAST_ERROR 4	/* 1 to 4 */
+#define ICMPV6_ECHO 128
+#define ICMPV6_ECHO_REPLY 129
+#define ICMPV6_MLD_FIRST 130
+#define ICMPV6_MLD_LAST 132
+#define ICMPV6_ROUTER_SOLICITATION 133
+#define ICMPV6_REDIRECT 137
+#define ICMPV6_MLD2 143
+
+struct extension {
+	__u8 next;
+	__u8 units;		/* of 8 bytes, without the first; of a fragment header reserved */
+	__be16 offset_more;	/* of a fragment header; of a routing header type and segments left */
+	__be32 id;
+};
+
+struct icmp {
+	__u8 type;
+	__u8 code;
+	__u16 check;
+	__be16 id;
+	__be16 sequence;
+};
+
+/* The window scale of a SYN's options, or nothing. Options are at most 40 bytes. */
+static __always_inline void parse_scale(struct packet *p, const struct frame *f, __u32 header_bytes)
+{
+	__u32 at = p->transport + TCP_BYTES, end = p->transport + header_bytes;
+
+	for (int i = 0; i < 12 && at + 2 < end; i++) {
+		__u8 *option = bytes_at(f, at, 3);
+
+		if (!option || option[0] == TCP_OPTION_END)
+			return;
+		if (option[0] == TCP_OPTION_NOTHING) {
+			at++;
+			continue;
+		}
+		if (option[0] == TCP_OPTION_WINDOW_SCALE) {
+			p->flags |= PACKET_SCALES;
+			p->scale = option[2] > MAX_SCALE ? MAX_SCALE : option[2];
+			return;
+		}
+		if (option[1] < 2)
+			return;
+		at += option[1];
+	}
+}
+
+static __always_inline int impossible_flags(__u8 flags)
+{
+	__u8 control = flags & (TCP_FIN | TCP_SYN | TCP_RST);
+	__u8 all = flags & 0x3f;
+
+	return (control & TCP_SYN && control != TCP_SYN) || !all || all == 0x3f;
+}
+
+static __always_inline enum verdict parse_tcp(struct packet *p, const struct frame *f, __u32 segment_bytes)
+{
+	struct tcp *tcp = bytes_at(f, p->transport, TCP_BYTES);
+	__u32 header_bytes;
+
+	if (!tcp)
+		return drop(p, REASON_TRUNCATED);
+	header_bytes = tcp->header_words >> 4 << 2;
+	if (header_bytes < TCP_BYTES || header_bytes > segment_bytes)
+		return drop(p, REASON_LENGTH);
+	p->source_port = tcp->source;
+	p->destination_port = p->selector = tcp->destination;
+	p->tcp_flags = tcp->flags;
+	p->sequence = bpf_ntohl(tcp->sequence);
+	p->acknowledgement = bpf_ntohl(tcp->acknowledgement);
+	p->window = bpf_ntohs(tcp->window);
+	p->data_bytes = segment_bytes - header_bytes;
+	if (settings.check_tcp_flags && impossible_flags(tcp->flags))
+		return drop(p, REASON_TCP_FLAGS);
+	if (tcp->flags & TCP_SYN)
+		parse_scale(p, f, header_bytes);
+	return VERDICT_NEXT;
+}
+
+static __always_inline enum verdict parse_udp(struct packet *p, const struct frame *f, __u32 datagram_bytes)
+{
+	struct udp *udp = bytes_at(f, p->transport, UDP_BYTES);
+
+	if (!udp)
+		return drop(p, REASON_TRUNCATED);
+	if (bpf_ntohs(udp->bytes) < UDP_BYTES ||
+	    (bpf_ntohs(udp->bytes) > datagram_bytes && !(p->flags & PACKET_FIRST_FRAGMENT)))
+		return drop(p, REASON_LENGTH);
+	p->source_port = udp->source;
+	p->destination_port = p->selector = udp->destination;
+	return VERDICT_NEXT;
+}
+
+/* A question's port is its identifier, and the asked end's the kind of question: so only an answer comes back. */
+static __always_inline void query(struct packet *p, const struct icmp *icmp, __u8 question, int is_reply)
+{
+	__be16 kind = bpf_htons(question << 8);
+
+	p->source_port = is_reply ? kind : icmp->id;
+	p->destination_port = is_reply ? icmp->id : kind;
+	if (is_reply)
+		p->flags |= PACKET_ICMP_REPLY;
+}
+
+static __always_inline void classify_icmp(struct packet *p, const struct icmp *icmp)
+{
+	__u8 type = icmp->type;
+
+	if ((type == ICMP_ECHO || type == ICMP_ECHO_REPLY || type == ICMP_TIMESTAMP || type == ICMP_TIMESTAMP_REPLY) &&
+	    icmp->code == 0) {
+		__u8 question = type == ICMP_ECHO || type == ICMP_ECHO_REPLY ? ICMP_ECHO : ICMP_TIMESTAMP;
+
+		query(p, icmp, question, type != question);
+		return;
+	}
+	p->flags |= PACKET_STATELESS;
+	if (type == ICMP_UNREACHABLE || type == ICMP_QUENCH || type == ICMP_REDIRECT || type == ICMP_TIME_EXCEEDED ||
+	    type == ICMP_PARAMETER)
+		p->flags |= PACKET_ICMP_ERROR;
+}
+
+/* Neighbour discovery and multicast listeners: what a link needs to work. RFC 4861 wants 255, RFC 3810 wants 1. */
+static __always_inline int is_link_business(const struct packet *p, __u8 type)
+{
+	if (type >= ICMPV6_ROUTER_SOLICITATION && type <= ICMPV6_REDIRECT)
+		return p->ttl == 255;
+	return ((type >= ICMPV6_MLD_FIRST && type <= ICMPV6_MLD_LAST) || type == ICMPV6_MLD2) && p->ttl == 1;
+}
+
+static __always_inline enum verdict classify_icmpv6(struct packet *p, const struct icmp *icmp)
+{
+	__u8 type = icmp->type;
+
+	if ((type == ICMPV6_ECHO || type == ICMPV6_ECHO_REPLY) && icmp->code == 0) {
+		query(p, icmp, ICMPV6_ECHO, type == ICMPV6_ECHO_REPLY);
+		return VERDICT_NEXT;
+	}
+	if (is_link_business(p, type)) {
+		tally(TALLY_LINK, 1);
+		return VERDICT_UP;
+	}
+	p->flags |= PACKET_STATELESS;
+	if (type >= 1 && type <= ICMPV6_LAST_ERROR)
+		p->flags |= PACKET_ICMP_ERROR;
+	return VERDICT_NEXT;
+}
+
+static __always_inline enum verdict parse_icmp(struct packet *p, const struct frame *f)
+{
+	struct icmp *icmp = bytes_at(f, p->transport, sizeof(struct icmp));
+
+	if (!icmp)
+		return drop(p, REASON_TRUNCATED);
+	p->selector = bpf_htons(icmp->type << 8 | icmp->code);
+	if (p->protocol == PROTOCOL_ICMPV6)
+		return classify_icmpv6(p, icmp);
+	classify_icmp(p, icmp);
+	return VERDICT_NEXT;
+}
+
+static __always_inline enum verdict parse_transport(struct packet *p, const struct frame *f)
+{
+	__u32 bytes = p->ip_bytes - (p->transport - p->network);
+	__be16 *sctp;
+
+	if (p->flags & PACKET_LATER_FRAGMENT)
+		return VERDICT_NEXT;
+	if (p->protocol == PROTOCOL_TCP)
+		return bytes < TCP_BYTES ? drop(p, REASON_LENGTH) : parse_tcp(p, f, bytes);
+	if (p->protocol == PROTOCOL_UDP)
+		return bytes < UDP_BYTES ? drop(p, REASON_LENGTH) : parse_udp(p, f, bytes);
+	if (p->protocol == (p->family == 4 ? PROTOCOL_ICMP : PROTOCOL_ICMPV6))
+		return bytes < sizeof(struct icmp) ? drop(p, REASON_LENGTH) : parse_icmp(p, f);
+	if (p->protocol == PROTOCOL_SCTP) {
+		sctp = bytes_at(f, p->transport, 12);
+		if (!sctp || bytes < 12)
+			return drop(p, REASON_LENGTH);
+		p->source_port = sctp[0];
+		p->destination_port = p->selector = sctp[1];
+	}
+	return VERDICT_NEXT;
+}
+
+/* The sum over an IPv4 header with its checksum is 0xffff. */
+static __always_inline int checksum_holds(const struct packet *p, const struct frame *f, const struct ipv4 *ip, __u32 header_bytes)
+{
+	const __u32 *words = (const __u32 *)ip;
+	__u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
+
+	if (header_bytes > IPV4_BYTES) {
+		for (__u32 at = IPV4_BYTES; at < 60 && at < header_bytes; at += 4) {
+			__u32 *word = bytes_at(f, p->network + at, 4);
+
+			if (!word)
+				return 0;
+			sum += *word;
+		}
+	}
+	sum = (sum & 0xffffffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum == 0xffff;
+}
+
+static __always_inline enum verdict note_ipv4_fragment(struct packet *p, const struct ipv4 *ip)
+{
+	__u16 fragment = bpf_ntohs(ip->fragment);
+	__u32 offset = (fragment & IPV4_OFFSET) << 3;
+
+	if (fragment & IPV4_DONT_FRAGMENT)
+		p->flags |= PACKET_DONT_FRAGMENT;
+	if (!(fragment & (IPV4_MORE_FRAGMENTS | IPV4_OFFSET)))
+		return VERDICT_NEXT;
+	p->fragment_id = ip->id;
+	p->fragment_offset = offset;
+	p->flags |= offset ? PACKET_LATER_FRAGMENT : PACKET_FIRST_FRAGMENT;
+	/* RFC 1858 section 3.2.2: a later fragment must not rewrite the header that was judged. */
+	if (offset && offset < TCP_BYTES)
+		return drop(p, REASON_FRAGMENT_OVERLAP);
+	return VERDICT_NEXT;
+}
+
+static __always_inline enum verdict parse_ipv4(struct packet *p, const struct frame *f)
+{
+	struct ipv4 *ip = bytes_at(f, p->network, IPV4_BYTES);
+	__u32 header_bytes, room = p->frame_bytes - p->network;
+
+	if (!ip)
+		return drop(p, REASON_TRUNCATED);
+	header_bytes = (ip->version_words & 15) << 2;
+	if (ip->version_words >> 4 != 4 || header_bytes < IPV4_BYTES)
+		return drop(p, REASON_HEADER);
+	p->ip_bytes = bpf_ntohs(ip->bytes);
+	/* Linux gives packets beyond 64 KiB ("BIG TCP") the length 0; they never leave the machine that way. */
+	if (!p->ip_bytes && room > 0xffff)
+		p->ip_bytes = room;
+	if (p->ip_bytes < header_bytes || p->ip_bytes > room)
+		return drop(p, REASON_LENGTH);
+	if (settings.check_checksums && !checksum_holds(p, f, ip, header_bytes))
+		return drop(p, REASON_CHECKSUM);
+	p->family = 4;
+	p->source[0] = ip->source;
+	p->destination[0] = ip->destination;
+	p->protocol = ip->protocol;
+	p->ttl = ip->ttl;
+	p->transport = p->network + header_bytes;
+	if (ip->fragment)
+		return note_ipv4_fragment(p, ip);
+	return VERDICT_NEXT;
+}
+
+/* Looks through what may lie before the transport header of IPv6. */
+static __always_inline enum verdict skip_extensions(struct packet *p, const struct frame *f, __u32 next)
+{
+	__u32 at = p->network + IPV6_BYTES;
+
+	for (int i = 0; i < MAX_EXTENSIONS; i++) {
+		struct extension *extension;
+		__u32 offset;
+
+		if (next != PROTOCOL_HOP_BY_HOP && next != PROTOCOL_ROUTING && next != PROTOCOL_FRAGMENT &&
+		    next != PROTOCOL_DESTINATION_OPTIONS) {
+			p->protocol = next;
+			p->transport = at;
+			return VERDICT_NEXT;
+		}
+		extension = bytes_at(f, at, 8);
+		if (!extension)
+			return drop(p, REASON_TRUNCATED);
+		/* A route that the sender chose goes around the policy (RFC 5095); one that has ended is harmless. */
+		if (next == PROTOCOL_ROUTING && ((__u8 *)extension)[3])
+			return drop(p, REASON_EXTENSIONS);
+		if (next == PROTOCOL_FRAGMENT) {
+			offset = bpf_ntohs(extension->offset_more) & 0xfff8;
+			if (bpf_ntohs(extension->offset_more) & 0xfff9) {
+				p->fragment_id = extension->id;
+				p->flags |= offset ? PACKET_LATER_FRAGMENT : PACKET_FIRST_FRAGMENT;
+			}
+			if (offset) {
+				p->fragment_offset = offset;
+				p->protocol = extension->next;
+				p->transport = at + 8;
+				return VERDICT_NEXT;
+			}
+			at += 8;
+		} else {
+			at += (extension->units + 1) << 3;
+		}
+		if (at - p->network > p->ip_bytes)
+			return drop(p, REASON_LENGTH);
+		next = extension->next;
+	}
+	return drop(p, REASON_EXTENSIONS);
+}
+
+static __always_inline enum verdict parse_ipv6(struct packet *p, const struct frame *f)
+{
+	struct ipv6 *ip = bytes_at(f, p->network, IPV6_BYTES);
+	__u32 room = p->frame_bytes - p->network;
+	__u32 next;
+
+	if (!ip)
+		return drop(p, REASON_TRUNCATED);
+	if ((bpf_ntohl(ip->version_class_flow) >> 28) != 6)
+		return drop(p, REASON_HEADER);
+	p->ip_bytes = bpf_ntohs(ip->payload_bytes) + IPV6_BYTES;
+	if (!ip->payload_bytes && room > 0xffff)
+		p->ip_bytes = room;
+	if (p->ip_bytes > room)
+		return drop(p, REASON_LENGTH);
+	p->family = 6;
+	p->flags |= PACKET_DONT_FRAGMENT;
+	for (int word = 0; word < 4; word++) {
+		p->source[word] = ip->source[word];
+		p->destination[word] = ip->destination[word];
+	}
+	p->ttl = ip->hop_limit;
+	next = ip->next_header;
+	if (next == PROTOCOL_TCP || next == PROTOCOL_UDP || next == PROTOCOL_ICMPV6) {
+		p->protocol = next;
+		p->transport = p->network + IPV6_BYTES;
+		return VERDICT_NEXT;
+	}
+	return skip_extensions(p, f, next);
+}
+
+/* Everything up to the transport header's fields. ARP goes up to the kernel at once. */
+static __always_inline enum verdict parse(struct packet *p, const struct frame *f)
+{
+	struct ethernet *ethernet = bytes_at(f, 0, ETHERNET_BYTES);
+	enum verdict verdict;
+	__be16 type;
+
+	if (!ethernet)
+		return drop(p, REASON_TRUNCATED);
+	type = ethernet->type;
+	p->network = ETHERNET_BYTES;
+	for (int i = 0; i < MAX_VLANS; i++) {
+		__be16 *tag;
+
+		if (type != bpf_htons(ETHERTYPE_VLAN) && type != bpf_htons(ETHERTYPE_PROVIDER_VLAN))
+			break;
+		tag = bytes_at(f, p->network, VLAN_BYTES);
+		if (!tag)
+			return drop(p, REASON_TRUNCATED);
+		type = tag[1];
+		p->network += VLAN_BYTES;
+		p->flags |= PACKET_TAGGED;
+	}
+	if (type == bpf_htons(ETHERTYPE_IPV4)) {
+		verdict = parse_ipv4(p, f);
+	} else if (type == bpf_htons(ETHERTYPE_IPV6)) {
+		verdict = parse_ipv6(p, f);
+	} else if (type == bpf_htons(ETHERTYPE_ARP)) {
+		tally(TALLY_LINK, 1);
+		return VERDICT_UP;
+	} else {
+		return drop(p, REASON_NOT_IP);
+	}
+	return verdict == VERDICT_NEXT ? parse_transport(p, f) : verdict;
+}
+
+#endif

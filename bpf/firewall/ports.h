@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* Interfaces and their zones. */
+#ifndef RAMPART_FIREWALL_PORTS_H
+#define RAMPART_FIREWALL_PORTS_H
+
+#include "kernel.h"
+
+#define PORT_PROBES 8
+
+struct port ports[MAX_PORTS];
+
+/* Where frames are redirected to: the key is the port's place in `ports`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_DEVMAP);
+	__uint(max_entries, MAX_PORTS);
+	__type(key, __u32);
+	__type(value, __u32);
+} port_devices SEC(".maps");
+
+/* The place of an interface in `ports`, or -1. User space puts it within PORT_PROBES of its number. */
+static __always_inline int port_of(__u32 ifindex)
+{
+	for (__u32 i = 0; i < PORT_PROBES; i++) {
+		__u32 place = (ifindex + i) & (MAX_PORTS - 1);
+
+		if (ports[place].ifindex == ifindex)
+			return place;
+	}
+	return -1;
+}
+
+#endif

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * ICMP errors that belong to a flow: they quote one of its packets, go to whom that packet came from, and come from where it
+ * went to. Whoever forges one must know the ends, and for TCP a number in the window (RFC 5927 section 4).
+ */
+#ifndef RAMPART_FIREWALL_RELATED_H
+#define RAMPART_FIREWALL_RELATED_H
+
+#include "parse.h"
+#include "tcp.h"
+
+enum related {
+	RELATED_NOT = 0,	/* no flow is known: the policy decides */
+	RELATED_PASSES = 1,
+	RELATED_FALSE = 2,
+};
+
+#define QUOTED_BYTES 8	/* of the transport header are always quoted (RFC 792) */
+
+/* The addresses of the quoted packet, and where its transport header begins; 0 when it cannot be told. */
+static __always_inline __u32 quoted_addresses(const struct frame *f, const struct packet *p, struct packet *quoted)
+{
+	__u32 at = p->transport + sizeof(struct icmp);
+	struct ipv4 *v4;
+	struct ipv6 *v6;
+
+	quoted->family = p->family;
+	if (p->family == 4) {
+		v4 = bytes_at(f, at, IPV4_BYTES);
+		if (!v4 || v4->version_words >> 4 != 4 || v4->fragment & bpf_htons(IPV4_OFFSET))
+			return 0;
+		quoted->source[0] = v4->source;
+		quoted->destination[0] = v4->destination;
+		quoted->protocol = v4->protocol;
+		return at + ((v4->version_words & 15) << 2);
+	}
+	v6 = bytes_at(f, at, IPV6_BYTES);
+	if (!v6 || bpf_ntohl(v6->version_class_flow) >> 28 != 6)
+		return 0;
+	for (int word = 0; word < 4; word++) {
+		quoted->source[word] = v6->source[word];
+		quoted->destination[word] = v6->destination[word];
+	}
+	quoted->protocol = v6->next_header;
+	return at + IPV6_BYTES;
+}
+
+/* The quoted packet's ports, as in its flow. */
+static __always_inline int quoted_ports(const struct frame *f, struct packet *quoted, __u32 at)
+{
+	__be16 *transport = bytes_at(f, at, QUOTED_BYTES);
+
+	if (!transport)
+		return 0;
+	if (quoted->protocol == PROTOCOL_ICMP || quoted->protocol == PROTOCOL_ICMPV6) {
+		quoted->flags = 0;
+		if (quoted->protocol == PROTOCOL_ICMP)
+			classify_icmp(quoted, (struct icmp *)transport);
+		else if (((struct icmp *)transport)->type == ICMPV6_ECHO || ((struct icmp *)transport)->type == ICMPV6_ECHO_REPLY)
+			query(quoted, (struct icmp *)transport, ICMPV6_ECHO,
+			      ((struct icmp *)transport)->type == ICMPV6_ECHO_REPLY);
+		else
+			return 0;
+		return !(quoted->flags & PACKET_STATELESS);
+	}
+	if (quoted->protocol == PROTOCOL_TCP || quoted->protocol == PROTOCOL_UDP || quoted->protocol == PROTOCOL_SCTP) {
+		quoted->source_port = transport[0];
+		quoted->destination_port = transport[1];
+		quoted->sequence = bpf_ntohl(*(__be32 *)(transport + 2));
+	}
+	return 1;
+}
+
+static __always_inline enum related relate(struct packet *p, const struct frame *f)
+{
+	struct packet quoted = {};
+	struct flow *flow;
+	__u32 at = quoted_addresses(f, p, &quoted), s;
+
+	if (!at || !quoted_ports(f, &quoted, at))
+		return RELATED_NOT;
+	find_side(&quoted);
+	flow = find_flow(&quoted);
+	if (!flow)
+		return RELATED_NOT;
+	s = quoted.side & 1;
+	if (!same_address(p->family, quoted.source, p->destination) || flow->zone[s ^ 1] != p->from)
+		return RELATED_FALSE;
+	if (flow->protocol == PROTOCOL_TCP && (after(quoted.sequence, flow->end[s]) ||
+					       before(quoted.sequence, flow->end[s] - flow->window[s ^ 1] - 1)))
+		return RELATED_FALSE;
+	p->to = flow->zone[s];
+	return RELATED_PASSES;
+}
+
+#endif

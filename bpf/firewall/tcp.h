@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * TCP as seen from between its ends: the state of a connection and the windows in which its segments must lie.
+ *
+ * The windows are those of Guido van Rooij, "Real stateful TCP packet filtering in IP Filter" (2001): for each end the
+ * highest number that it sent, the number up to which the other lets it send, and the largest window that it offered.
+ * Selective acknowledgements need no place in it: the right edge of a window is acknowledgement plus window with or without
+ * them. Resets are judged as RFC 5961 section 3 has an end judge them, a SYN in a connection is left to the ends
+ * (section 4): they alone know the number that a challenge asks for.
+ *
+ * Each function returns 0, or the reason (enum reason) why the segment must not pass.
+ */
+#ifndef RAMPART_FIREWALL_TCP_H
+#define RAMPART_FIREWALL_TCP_H
+
+#include "flows.h"
+
+#define TCP_KIND (TCP_SYN | TCP_ACK | TCP_FIN | TCP_RST)
+#define OLDEST_ACK 66000	/* how far an acknowledgement may be behind, at least: a whole unscaled window */
+#define MOST_EARLY_DATA 1460	/* of a SYN (RFC 7413), which the peer may leave unacknowledged */
+
+static __always_inline int before(__u32 a, __u32 b) { return (__s32)(a - b) < 0; }
+static __always_inline int after(__u32 a, __u32 b) { return (__s32)(a - b) > 0; }
+
+static __always_inline __u32 end_of(const struct packet *p)
+{
+	return p->sequence + p->data_bytes + !!(p->tcp_flags & TCP_SYN) + !!(p->tcp_flags & TCP_FIN);
+}
+
+/* To another state; counts the half-open ones. Two cores that make the same move count it once. */
+static __always_inline void move(struct flow *flow, __u8 from, __u8 to)
+{
+	__u32 *word = (__u32 *)&flow->state, old = *(volatile __u32 *)word;
+
+	if ((__u8)old != from || __sync_val_compare_and_swap(word, old, (old & ~0xffu) | to) != old)
+		return;
+	if (is_half_open(from) && !is_half_open(to))
+		__sync_fetch_and_add(&pool.half_open, -1);
+}
+
+/* What a SYN, with or without an acknowledgement, says of its sender. The windows of SYNs are never scaled. */
+static __always_inline void note_syn(struct flow *flow, const struct packet *p)
+{
+	__u32 s = p->side & 1;
+
+	flow->end[s] = end_of(p);
+	flow->reach[s] = flow->end[s];
+	flow->window[s] = p->window ? p->window : 1;
+	flow->scales = (flow->scales & (s ? 0x0f : 0xf0)) | (p->scale & 15) << (s * 4);
+}
+
+/* The first SYN, and any that begins anew before an answer came. */
+static __always_inline void begin_tcp(struct flow *flow, const struct packet *p)
+{
+	note_syn(flow, p);
+	flow->flags = p->flags & PACKET_SCALES ? FLOW_SCALES : 0;
+}
+
+/* The other end's SYN: windows are scaled if both offer it. */
+static __always_inline void answer_syn(struct flow *flow, const struct packet *p)
+{
+	__u32 s = p->side & 1, r = s ^ 1;
+
+	note_syn(flow, p);
+	if (!(p->flags & PACKET_SCALES)) {
+		flow->flags &= ~FLOW_SCALES;
+		flow->scales = 0;
+	}
+	flow->reach[s] = p->sequence + 1 + flow->window[r];
+	flow->acked[r] = p->sequence + 1;
+}
+
+static __always_inline __u32 window_of(const struct flow *flow, const struct packet *p)
+{
+	__u32 shift = flow->scales >> (p->side & 1) * 4 & 15;
+
+	return flow->flags & FLOW_SCALES && !(p->tcp_flags & TCP_SYN) ? p->window << shift : p->window;
+}
+
+static __always_inline int in_window(const struct flow *flow, const struct packet *p)
+{
+	__u32 s = p->side & 1, r = s ^ 1, oldest = flow->window[s] > OLDEST_ACK ? flow->window[s] : OLDEST_ACK;
+
+	if (after(p->sequence, flow->reach[s]) || before(end_of(p), flow->end[s] - flow->window[r]))
+		return 0;
+	if (!(p->tcp_flags & TCP_ACK))
+		return 1;
+	return !after(p->acknowledgement, flow->end[r]) && !before(p->acknowledgement, flow->end[r] - oldest);
+}
+
+/* Moves the windows on by a segment that lies in them. */
+static __always_inline void update_windows(struct flow *flow, const struct packet *p)
+{
+	__u32 s = p->side & 1, r = s ^ 1, end = end_of(p), window = window_of(flow, p), reach;
+
+	if (after(end, flow->end[s]))
+		flow->end[s] = end;
+	/* A probe of a shut window went beyond it. */
+	if (after(end, flow->reach[s]))
+		flow->window[r] += end - flow->reach[s];
+	if (!(p->tcp_flags & TCP_ACK))
+		return;
+	if (window > flow->window[s])
+		flow->window[s] = window;
+	if (after(p->acknowledgement, flow->acked[s]))
+		flow->acked[s] = p->acknowledgement;
+	/* A shut window lets one byte through, the probe. */
+	reach = p->acknowledgement + (window ? window : 1);
+	if (after(reach, flow->reach[r]))
+		flow->reach[r] = reach;
+}
+
+/* Whether an acknowledgement answers the other end's SYN. */
+static __always_inline int acknowledges_syn(const struct flow *flow, const struct packet *p)
+{
+	return p->tcp_flags & TCP_ACK && flow->end[(p->side & 1) ^ 1] - p->acknowledgement <= MOST_EARLY_DATA;
+}
+
+static __always_inline int track_answer(struct flow *flow, const struct packet *p)
+{
+	__u32 s = p->side & 1, r = s ^ 1;
+
+	if (!acknowledges_syn(flow, p))
+		return REASON_TCP_WINDOW;
+	answer_syn(flow, p);
+	flow->acked[s] = p->acknowledgement;
+	flow->reach[r] = p->acknowledgement + (p->window ? p->window : 1);
+	move(flow, FLOW_SYN_SENT, FLOW_SYN_RECEIVED);
+	return 0;
+}
+
+static __always_inline int track_syn_sent(struct flow *flow, const struct packet *p)
+{
+	__u8 kind = p->tcp_flags & TCP_KIND;
+
+	if ((p->side & 1) == (flow->origin & 1)) {
+		if (kind != TCP_SYN)
+			return REASON_TCP_STATE;
+		begin_tcp(flow, p);
+		return 0;
+	}
+	if (kind == (TCP_SYN | TCP_ACK))
+		return track_answer(flow, p);
+	if (kind == TCP_SYN) {
+		answer_syn(flow, p);
+		flow->reach[flow->origin & 1] += p->window;
+		flow->acked[p->side & 1] = flow->end[flow->origin & 1];
+		move(flow, FLOW_SYN_SENT, FLOW_SYN_BOTH);
+		return 0;
+	}
+	/* The other end still knows an older connection, and challenges (RFC 5961 section 4.2). */
+	return kind == TCP_ACK && !p->data_bytes ? 0 : REASON_TCP_STATE;
+}
+
+/* Both ends sent a SYN; it is open when both are acknowledged. */
+static __always_inline int track_syn_both(struct flow *flow, const struct packet *p)
+{
+	__u32 s = p->side & 1;
+	__u8 kind = p->tcp_flags & TCP_KIND;
+
+	if (kind == TCP_SYN)
+		return end_of(p) == flow->end[s] ? 0 : REASON_TCP_STATE;
+	if (!acknowledges_syn(flow, p) || !in_window(flow, p))
+		return REASON_TCP_WINDOW;
+	update_windows(flow, p);
+	flow->flags |= FLOW_ACK_OF(s);
+	if ((flow->flags & (FLOW_ACK_OF(0) | FLOW_ACK_OF(1))) == (FLOW_ACK_OF(0) | FLOW_ACK_OF(1)))
+		move(flow, FLOW_SYN_BOTH, FLOW_ESTABLISHED);
+	return 0;
+}
+
+static __always_inline void track_fin(struct flow *flow, const struct packet *p)
+{
+	__u8 both = FLOW_FIN_OF(0) | FLOW_FIN_OF(1);
+
+	if (p->tcp_flags & TCP_FIN) {
+		flow->flags |= FLOW_FIN_OF(p->side & 1);
+		move(flow, FLOW_ESTABLISHED, FLOW_FIN);
+		if ((flow->flags & both) == both)
+			move(flow, FLOW_FIN, FLOW_LAST_ACK);
+	}
+	if (flow->state == FLOW_LAST_ACK && flow->acked[0] == flow->end[1] && flow->acked[1] == flow->end[0])
+		move(flow, FLOW_LAST_ACK, FLOW_TIME_WAIT);
+}
+
+/* A segment of a connection that both ends know. */
+static __always_inline int track_open(struct flow *flow, const struct packet *p)
+{
+	if (!in_window(flow, p))
+		return REASON_TCP_WINDOW;
+	update_windows(flow, p);
+	if (flow->flags & FLOW_DOUBTED)
+		flow->flags &= ~FLOW_DOUBTED;
+	if (p->tcp_flags & TCP_FIN || flow->state == FLOW_LAST_ACK)
+		track_fin(flow, p);
+	return 0;
+}
+
+static __always_inline int track_syn_received(struct flow *flow, const struct packet *p)
+{
+	__u8 kind = p->tcp_flags & TCP_KIND;
+	int reason;
+
+	if ((p->side & 1) != (flow->origin & 1))
+		return kind == (TCP_SYN | TCP_ACK) ? track_answer(flow, p) : track_open(flow, p);
+	/* The first SYN again, or another one: its receiver answers either. */
+	if (kind == TCP_SYN)
+		return 0;
+	if (kind & TCP_SYN || !(kind & TCP_ACK))
+		return REASON_TCP_STATE;
+	if (!in_window(flow, p) || before(p->acknowledgement, flow->acked[p->side & 1]))
+		return REASON_TCP_WINDOW;
+	move(flow, FLOW_SYN_RECEIVED, FLOW_ESTABLISHED);
+	reason = track_open(flow, p);
+	return reason;
+}
+
+/* A reset closes when its number is exactly the next: what its sender sent last, or its receiver acknowledged last. */
+static __always_inline int track_reset(struct flow *flow, const struct packet *p)
+{
+	__u32 s = p->side & 1, r = s ^ 1;
+	__u8 state = flow->state;
+
+	if (state == FLOW_SYN_SENT) {
+		/* The opener's goes to an end that may know an older connection, and checks it. It closes nothing here. */
+		if (s == (flow->origin & 1))
+			return 0;
+		if (!acknowledges_syn(flow, p))
+			return REASON_TCP_RESET;
+	} else if (p->sequence != flow->end[s] && p->sequence != flow->acked[r]) {
+		if (!after(p->sequence, flow->acked[r]) || after(p->sequence, flow->reach[s]))
+			return REASON_TCP_RESET;
+		flow->flags |= FLOW_DOUBTED;
+		tally(TALLY_RESET_INEXACT, 1);
+		return 0;
+	}
+	if (!is_closed(state))
+		move(flow, state, FLOW_RESET);
+	return 0;
+}
+
+static __always_inline int track_late_syn(const struct flow *flow, const struct packet *p)
+{
+	if (p->tcp_flags & TCP_ACK)
+		return in_window(flow, p) ? 0 : REASON_TCP_WINDOW;
+	tally(TALLY_SYN_IN_FLOW, 1);
+	return 0;
+}
+
+__noinline int track_tcp(struct packet *p, struct flow *flow)
+{
+	if (!p || !flow)
+		return REASON_TCP_STATE;
+	if (p->tcp_flags & TCP_RST)
+		return track_reset(flow, p);
+	if (flow->state == FLOW_SYN_SENT)
+		return track_syn_sent(flow, p);
+	if (flow->state == FLOW_SYN_BOTH)
+		return track_syn_both(flow, p);
+	if (flow->state == FLOW_SYN_RECEIVED)
+		return track_syn_received(flow, p);
+	if (p->tcp_flags & TCP_SYN)
+		return track_late_syn(flow, p);
+	return track_open(flow, p);
+}
+
+#endif

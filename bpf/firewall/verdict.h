@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * What becomes of a packet, and the counters of it. The core returns one of these; the entry points (firewall.bpf.c) turn
+ * it into what their hook wants. A packet that is dropped is counted once, by drop(), with its reason.
+ *
+ * The stages that other headers bring, as firewall.bpf.c calls them; HOOK is a constant and `ctx` the hook's context:
+ *
+ *   forward.h   enum verdict route(void *ctx, struct packet *p, enum hook hook)
+ *                 fills in p->to (a zone, or ZONE_SELF for the firewall's own) and p->next_hop; VERDICT_NEXT, or what became
+ *                 of the packet. No neighbour is not known here: it is the business of forward().
+ *               enum verdict forward(void *ctx, struct packet *p, enum hook hook)
+ *                 p->next_hop says where to, or 0: look it up. Checks TTL and MTU, rewrites and redirects, or VERDICT_UP.
+ *   answer.h    enum verdict answer_reject(void *ctx, struct packet *p, enum hook hook) and the like: turn the packet into
+ *                 the answer and send it back; VERDICT_SENT, or drop().
+ *
+ * A verdict other than VERDICT_NEXT is final; after it the packet's pointers must not be used (the frame may have moved).
+ */
+#ifndef RAMPART_FIREWALL_VERDICT_H
+#define RAMPART_FIREWALL_VERDICT_H
+
+#include "kernel.h"
+#include "packet.h"
+
+enum verdict {
+	VERDICT_NEXT = 0,	/* not decided: the next stage goes on */
+	VERDICT_DROP = 1,
+	VERDICT_UP = 2,		/* to the kernel, as it is */
+	VERDICT_SENT = 3,	/* redirected: XDP_REDIRECT, TC_ACT_REDIRECT */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct counts);
+} counts SEC(".maps");
+
+static __always_inline void tally(enum tally what, __u64 by)
+{
+	struct counts *mine = lookup(&counts, 0);
+
+	if (mine)
+		mine->tallies[what & (MAX_TALLIES - 1)] += by;
+}
+
+static __always_inline enum verdict drop(struct packet *p, enum reason reason)
+{
+	struct counts *mine = lookup(&counts, 0);
+
+	p->reason = reason;
+	if (mine)
+		mine->drops[reason & (MAX_REASONS - 1)]++;
+	return VERDICT_DROP;
+}
+
+#endif

@@ -1,0 +1,116 @@
+//! What forwarding must be told: that routes changed, which addresses are the firewall's own, how often it may answer.
+
+use crate::DataplaneError;
+use crate::firewall::Firewall;
+use libbpf_rs::{MapCore, MapFlags};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// `struct forwarding` of `bpf/abi/forward.h`, in its words.
+const WORDS: usize = 15;
+const MARK: usize = 1;
+const TAKES_FRAMES: usize = 7;
+
+impl Firewall {
+    /// Makes the firewall ask the kernel again where packets go. To be called after every change of routes, neighbours,
+    /// links and addresses.
+    ///
+    /// # Errors
+    /// The kernel does not let the map be written.
+    pub fn routes_changed(&mut self) -> Result<(), DataplaneError> {
+        self.change_forwarding(|_| {})
+    }
+
+    /// Lets XDP hand packets to the kernel's neighbours. The mark is as good as a password: whatever begins with it on one
+    /// of the firewall's interfaces is sent on unseen. 0 turns it off.
+    ///
+    /// # Errors
+    /// The kernel does not let the map be written.
+    pub fn set_mark(&mut self, mark: [u32; 2]) -> Result<(), DataplaneError> {
+        self.change_forwarding(|words| words[MARK..MARK + 2].copy_from_slice(&mark))
+    }
+
+    /// The device of a port takes frames from XDP, or not.
+    pub(crate) fn takes_frames(&mut self, port: u32, takes: bool) -> Result<(), DataplaneError> {
+        self.change_forwarding(|words| {
+            let word = &mut words[TAKES_FRAMES + port as usize / 32];
+            *word = *word & !(1 << (port % 32)) | u32::from(takes) << (port % 32);
+        })
+    }
+
+    /// Changes something, and makes remembered routes old.
+    fn change_forwarding(&mut self, change: impl FnOnce(&mut [u32; WORDS])) -> Result<(), DataplaneError> {
+        let map = &self.skel.maps.forwarding;
+        let key = 0u32.to_ne_bytes();
+        let found = map
+            .lookup(&key, MapFlags::ANY)
+            .map_err(DataplaneError::bpf("reading how packets are forwarded"))?;
+        let mut words = [0; WORDS];
+        for (word, bytes) in words.iter_mut().zip(found.iter().flat_map(|b| b.as_chunks::<4>().0)) {
+            *word = u32::from_ne_bytes(*bytes);
+        }
+        change(&mut words);
+        words[0] = words[0].wrapping_add(1);
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+        map.update(&key, &bytes, MapFlags::ANY)
+            .map_err(DataplaneError::bpf("changing how packets are forwarded"))
+    }
+
+    /// Adds an address of the firewall itself, or a broadcast address: packets to it are for zone `self`.
+    ///
+    /// # Errors
+    /// There are too many, or the kernel does not let the map be written.
+    pub fn add_local_address(&mut self, address: IpAddr) -> Result<(), DataplaneError> {
+        self.skel
+            .maps
+            .local_addresses
+            .update(&local_key(address), &1u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(DataplaneError::bpf(format!("noting {address} as an address of the firewall")))?;
+        self.routes_changed()
+    }
+
+    /// Removes an address of the firewall itself; one that is not there is no error.
+    ///
+    /// # Errors
+    /// The kernel does not let the map be written.
+    pub fn remove_local_address(&mut self, address: IpAddr) -> Result<(), DataplaneError> {
+        // The only failure is that it is not there.
+        let _ = self.skel.maps.local_addresses.delete(&local_key(address));
+        self.routes_changed()
+    }
+
+    /// Whom ICMP errors come from when they answer packets that came in by an interface. The unspecified address: nobody,
+    /// and nothing of that family is answered there.
+    ///
+    /// # Errors
+    /// There are too many interfaces, or the kernel does not let the map be written.
+    pub fn set_own_addresses(
+        &mut self,
+        ifindex: u32,
+        v4: Ipv4Addr,
+        v6: Ipv6Addr,
+    ) -> Result<(), DataplaneError> {
+        let value = [&v4.octets()[..], &v6.octets()].concat();
+        self.skel
+            .maps
+            .own_addresses
+            .update(&ifindex.to_ne_bytes(), &value, MapFlags::ANY)
+            .map_err(DataplaneError::bpf(format!("noting the firewall's addresses of interface {ifindex}")))
+    }
+}
+
+/// `struct address` of `bpf/abi/forward.h`.
+fn local_key(address: IpAddr) -> [u8; 24] {
+    let mut key = [0; 24];
+    let version: u32 = match address {
+        IpAddr::V4(v4) => {
+            key[..4].copy_from_slice(&v4.octets());
+            4
+        }
+        IpAddr::V6(v6) => {
+            key[..16].copy_from_slice(&v6.octets());
+            6
+        }
+    };
+    key[16..20].copy_from_slice(&version.to_ne_bytes());
+    key
+}

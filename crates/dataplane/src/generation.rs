@@ -1,0 +1,162 @@
+//! A policy takes the place of the one before, as a whole.
+
+use crate::DataplaneError;
+use crate::firewall::{Firewall, Generation};
+use crate::layout::{NO_SLOT, Numbers, PAGE_BYTES, pages};
+use crate::shared::publish;
+use crate::skeleton::types;
+use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+use policy::model::{Log, Policy, Rule};
+use policy::settings::{ReversePath, Settings, Timeouts};
+use policy::tables::Tables;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
+
+/// Pages that are written by one system call: 4 MiB.
+const BATCH: usize = 8192;
+/// Bits that nanoseconds lose in a tick: `TICK_SHIFT` in C.
+const TICK_SHIFT: u32 = 20;
+/// The longest time in ticks that a wrapping clock of 32 bits can tell: 26 days.
+const MOST_TICKS: u64 = i32::MAX as u64 - 4096;
+
+impl Firewall {
+    /// Puts a policy into force. A packet is judged by the old one or by the new one, never by both; flows that are open are
+    /// judged again when their next packet comes. Counters follow the names of rules.
+    ///
+    /// # Errors
+    /// A rule asks for what is not in this version; there are more rules than counters; the kernel has no memory for the
+    /// tables. The policy before stays in force then.
+    pub fn apply(&mut self, tables: &Tables, policy: &Policy) -> Result<Generation, DataplaneError> {
+        check(policy, self.settings.rules)?;
+        let zones =
+            policy.zones.iter().map(|zone| self.zone_number(&zone.name)).collect::<Result<Vec<u8>, _>>()?;
+        let names: Vec<&str> = policy.rules.iter().map(|rule| rule.name.as_str()).collect();
+        let (counters, fresh) = self.counters.follow(names.iter().copied());
+        if counters.size() > self.settings.rules {
+            return Err(DataplaneError::TooManyRules { rules: counters.size(), most: self.settings.rules });
+        }
+        // 0 means that there is no policy, also after four thousand million of them.
+        let generation = self.generation.wrapping_add(1).max(1);
+        let slot = |name: &str| counters.slot(name).unwrap_or(NO_SLOT);
+        let bytes = pages(tables, policy, &Numbers { zones: &zones, slot: &slot, generation });
+        let array = self.new_array(&bytes)?;
+        // Slots of rules that are gone may still count until the swap: a hit or two may remain in a new rule's counter.
+        self.clear_hits(&fresh)?;
+        self.swap(&array)?;
+        let shared = self.shared()?;
+        put_settings(&mut shared.settings, &policy.settings);
+        publish(&mut shared.settings.generation, generation);
+        self.generation = generation;
+        self.counters = counters;
+        self.applied_zones = zones;
+        Ok(Generation(generation))
+    }
+
+    fn new_array(&self, bytes: &[u8]) -> Result<MapHandle, DataplaneError> {
+        let doing = "making room for the policy's tables";
+        let count = (bytes.len() / PAGE_BYTES) as u32;
+        let options = libbpf_sys::bpf_map_create_opts {
+            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+            map_flags: libbpf_sys::BPF_F_MMAPABLE | libbpf_sys::BPF_F_INNER_MAP,
+            ..Default::default()
+        };
+        let array = MapHandle::create(MapType::Array, Some("tables"), 4, PAGE_BYTES as u32, count, &options)
+            .map_err(DataplaneError::bpf(doing))?;
+        for (batch, values) in (0u32..).zip(bytes.chunks(BATCH * PAGE_BYTES)) {
+            let pages = (values.len() / PAGE_BYTES) as u32;
+            let first = batch * BATCH as u32;
+            let keys: Vec<u8> = (first..first + pages).flat_map(u32::to_ne_bytes).collect();
+            array
+                .update_batch(&keys, values, pages, MapFlags::ANY, MapFlags::ANY)
+                .map_err(DataplaneError::bpf("writing the policy's tables"))?;
+        }
+        Ok(array)
+    }
+
+    /// From here on every packet asks the new tables; those that ask the old ones now do so to their end.
+    fn swap(&self, array: &MapHandle) -> Result<(), DataplaneError> {
+        let descriptor = array.as_fd().as_raw_fd();
+        self.skel
+            .maps
+            .generations
+            .update(&0u32.to_ne_bytes(), &descriptor.to_ne_bytes(), MapFlags::ANY)
+            .map_err(DataplaneError::bpf("putting the policy into force"))
+    }
+}
+
+/// Refuses what the data plane does not do.
+fn check(policy: &Policy, counters: u32) -> Result<(), DataplaneError> {
+    if policy.rules.len() > counters as usize {
+        return Err(DataplaneError::TooManyRules { rules: policy.rules.len() as u32, most: counters });
+    }
+    for rule in policy.rules.iter().filter(|rule| rule.enabled) {
+        if let Some(key) = unsupported(rule) {
+            return Err(DataplaneError::Unsupported { rule: rule.name.clone(), key });
+        }
+    }
+    Ok(())
+}
+
+fn unsupported(rule: &Rule) -> Option<&'static str> {
+    let effect = &rule.effect;
+    let limited = effect.limit.rate.is_some() || effect.limit.connections.is_some();
+    [(limited, "limit"), (effect.alert.is_some(), "alert"), (effect.log != Log::Nothing, "log")]
+        .into_iter()
+        .find_map(|(asked, key)| asked.then_some(key))
+}
+
+fn put_settings(to: &mut types::settings, from: &Settings) {
+    let Timeouts { tcp_opening, tcp_established, tcp_closing, tcp_reset, udp, icmp, other } = &from.timeouts;
+    let (opening, established, closing) = (ticks(*tcp_opening), ticks(*tcp_established), ticks(*tcp_closing));
+    // By `enum flow_state`: free, one way, two ways (not TCP), then TCP's.
+    to.timeouts[..11].copy_from_slice(&[
+        0,
+        0,
+        0,
+        opening,
+        opening,
+        opening,
+        established,
+        closing,
+        closing,
+        closing,
+        ticks(*tcp_reset),
+    ]);
+    to.udp_timeout = ticks(*udp);
+    to.icmp_timeout = ticks(*icmp);
+    to.other_timeout = ticks(*other);
+    to.doubted_timeout = closing.min(established);
+    to.half_open_limit = from.half_open;
+    to.check_checksums = from.integrity.checksums.into();
+    to.check_tcp_flags = from.integrity.tcp_flags.into();
+    to.check_land = from.integrity.land.into();
+    to.check_zones = from.integrity.zones.into();
+    to.reverse_path = match from.reverse_path {
+        ReversePath::Off => 0,
+        ReversePath::Loose => 1,
+        ReversePath::Strict => 2,
+    };
+}
+
+/// A time in ticks of the data plane, rounded up.
+fn ticks(time: Duration) -> u32 {
+    let ticks = (time.as_nanos() >> TICK_SHIFT) + 1;
+    ticks.min(u128::from(MOST_TICKS)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rounded_up_and_bounded() {
+        for (time, expected) in [
+            (Duration::ZERO, 1),
+            (Duration::from_secs(1), 954),
+            (Duration::from_secs(7_440), 7_095_338),
+            (Duration::MAX, MOST_TICKS as u32),
+        ] {
+            assert_eq!(ticks(time), expected, "{time:?}");
+        }
+    }
+}

@@ -1,0 +1,211 @@
+//! A policy's tables as the pages of words that `bpf/firewall/tables.h` reads. Decides nothing: it copies what
+//! `policy::Tables` holds, and says where it is. Pure: no IO.
+
+use crate::shared::bytes_of;
+use crate::skeleton::types;
+use policy::Policy;
+use policy::address::AddressSet;
+use policy::model::{Log, Rule};
+use policy::ranges::Point;
+use policy::tables::{AddressTables, BitVectors, Crossed, Method, Tables};
+
+/// Words of a page, `PAGE_WORDS` in C.
+pub(crate) const PAGE_WORDS: usize = 128;
+/// Bytes of a page.
+pub(crate) const PAGE_BYTES: usize = PAGE_WORDS * 4;
+/// No counter, `NO_SLOT` in C.
+pub(crate) const NO_SLOT: u32 = u32::MAX;
+/// No zone, `NO_ZONE` in C.
+pub(crate) const NO_ZONE: u8 = 255;
+const NODE_WORDS: usize = 16;
+
+/// What the tables do not know: how the data plane calls zones and counters.
+pub(crate) struct Numbers<'n> {
+    /// For each zone of the policy, the data plane's number.
+    pub(crate) zones: &'n [u8],
+    /// The counter of a rule.
+    pub(crate) slot: &'n dyn Fn(&str) -> u32,
+    /// Of the generation.
+    pub(crate) generation: u32,
+}
+
+struct Pages(Vec<u32>);
+
+impl Pages {
+    /// Where the next array will begin.
+    fn begin(&mut self, align: usize) -> u32 {
+        self.0.resize(self.0.len().next_multiple_of(align), 0);
+        // 2^32 words are 16 GiB, and policy bounds its tables far below.
+        self.0.len() as u32
+    }
+
+    fn words(&mut self, words: &[u32]) -> u32 {
+        let at = self.begin(1);
+        self.0.extend_from_slice(words);
+        at
+    }
+
+    fn pairs(&mut self, numbers: &[u64], align: usize) -> u32 {
+        let at = self.begin(align);
+        self.0.extend(numbers.iter().flat_map(|number| halves(*number)));
+        at
+    }
+}
+
+/// A number of 64 bits as it lies in memory.
+fn halves(number: u64) -> [u32; 2] {
+    let b = number.to_ne_bytes();
+    [u32::from_ne_bytes([b[0], b[1], b[2], b[3]]), u32::from_ne_bytes([b[4], b[5], b[6], b[7]])]
+}
+
+/// The pages of a policy's tables, as bytes; a whole number of pages.
+pub(crate) fn pages(tables: &Tables, policy: &Policy, numbers: &Numbers<'_>) -> Vec<u8> {
+    let mut pages = Pages(vec![0; PAGE_WORDS]);
+    let mut header = types::table_header {
+        generation: numbers.generation,
+        zones: tables.zones,
+        services: tables.services,
+        rows: tables.rules.len() as u32,
+        pairs: pages.words(&tables.pairs),
+        protocols: pages.words(&tables.protocols),
+        ports: pages.words(&tables.ports),
+        pair_service: pages.words(&tables.pair_service),
+        ..Default::default()
+    };
+    header.field =
+        [address_tables(&mut pages, &tables.source), address_tables(&mut pages, &tables.destination)];
+    effects(&mut pages, &mut header, tables, policy, numbers);
+    match &tables.method {
+        Method::Crossed(crossed) => add_crossed(&mut pages, &mut header, crossed),
+        Method::Vectors(vectors) => add_vectors(&mut pages, &mut header, vectors),
+    }
+    add_zones(&mut pages, &mut header, policy, numbers.zones);
+    header.zone_numbers = zone_numbers(numbers.zones);
+    pages.begin(PAGE_WORDS);
+    let mut bytes: Vec<u8> = pages.0.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    bytes[..PAGE_BYTES].copy_from_slice(bytes_of(&header));
+    bytes
+}
+
+/// By the data plane's numbers of zones, the policy's.
+fn zone_numbers(ours: &[u8]) -> [u8; 64] {
+    let mut numbers = [NO_ZONE; 64];
+    for (theirs, ours) in (0u8..).zip(ours) {
+        numbers[usize::from(*ours)] = theirs;
+    }
+    numbers
+}
+
+fn address_tables(pages: &mut Pages, tables: &AddressTables) -> types::address_tables {
+    let leaves: Vec<u32> = tables.v6.leaves.iter().flatten().copied().collect();
+    let mut out = types::address_tables {
+        roots: pages.words(&tables.v4.roots),
+        blocks: pages.words(&tables.v4.blocks),
+        keys: pages.pairs(&tables.v6.keys, NODE_WORDS),
+        leaves: pages.words(&leaves),
+        lows: pages.pairs(&tables.v6.lows, 2),
+        low_classes: pages.words(&tables.v6.low_classes),
+        levels: tables.v6.levels.len() as u32,
+        ..Default::default()
+    };
+    for (level, (first, keys)) in tables.v6.levels.iter().enumerate() {
+        out.level_first[level] = *first;
+        out.level_keys[level] = *keys;
+    }
+    out
+}
+
+/// What each row does, and the default of each pair of zones.
+fn effects(
+    pages: &mut Pages,
+    header: &mut types::table_header,
+    tables: &Tables,
+    policy: &Policy,
+    numbers: &Numbers<'_>,
+) {
+    header.effects = pages.begin(4);
+    for (rule, action) in tables.rules.iter().zip(&tables.actions) {
+        let rule: &Rule = &policy.rules[*rule as usize];
+        pages.words(&[*action, (numbers.slot)(&rule.name), 0, log_bits(rule.effect.log)]);
+    }
+    header.defaults = pages.begin(4);
+    for (action, default) in tables.defaults.iter().zip(&policy.defaults) {
+        pages.words(&[*action, NO_SLOT, 0, log_bits(default.log)]);
+    }
+}
+
+const fn log_bits(log: Log) -> u32 {
+    match log {
+        Log::Nothing => 0,
+        Log::Open => 1,
+        Log::Close => 2,
+        Log::Both => 3,
+    }
+}
+
+fn add_crossed(pages: &mut Pages, header: &mut types::table_header, crossed: &Crossed) {
+    header.order = crossed.order.map(|part| part as u32);
+    header.first = pages.words(&crossed.first);
+    header.first_columns = crossed.first_columns;
+    header.last = pages.words(&crossed.last);
+    header.last_columns = crossed.last_columns;
+}
+
+fn add_vectors(pages: &mut Pages, header: &mut types::table_header, vectors: &BitVectors) {
+    header.is_vectors = 1;
+    header.width = vectors.width;
+    header.summary_width = vectors.summary_width;
+    header.chunks = pages.pairs(&vectors.chunks, NODE_WORDS);
+    header.chunk_blocks = pages.words(&vectors.blocks);
+    for part in 0..3 {
+        header.vectors[part] = pages.words(&vectors.vectors[part]);
+        header.summaries[part] = pages.pairs(&vectors.summaries[part], 2);
+    }
+}
+
+/// Where the set of zones whose networks hold an address changes, and to what.
+fn zone_starts<T: Point>(
+    policy: &Policy,
+    ours: &[u8],
+    ranges: impl Fn(&AddressSet) -> &[(T, T)],
+) -> Vec<(T, u64)> {
+    let mut changes: Vec<(T, u64)> = Vec::new();
+    for (zone, number) in policy.zones.iter().zip(ours) {
+        for (first, last) in ranges(&zone.networks) {
+            changes.push((*first, 1 << number));
+            changes.extend(last.next().map(|after| (after, 1 << number)));
+        }
+    }
+    if changes.is_empty() {
+        return Vec::new();
+    }
+    changes.push((T::MIN, 0));
+    changes.sort_unstable();
+    let mut starts: Vec<(T, u64)> = Vec::new();
+    let mut zones = 0;
+    for (at, bit) in changes {
+        zones ^= bit;
+        match starts.last_mut() {
+            Some((last, set)) if *last == at => *set = zones,
+            _ => starts.push((at, zones)),
+        }
+    }
+    starts
+}
+
+fn add_zones(pages: &mut Pages, header: &mut types::table_header, policy: &Policy, ours: &[u8]) {
+    let v4 = zone_starts(policy, ours, |set| set.v4.ranges());
+    header.zones_v4 = pages.begin(4);
+    header.zones_v4_count = v4.len() as u32;
+    for (address, zones) in &v4 {
+        let [low, high] = halves(*zones);
+        pages.words(&[*address, 0, low, high]);
+    }
+    let v6 = zone_starts(policy, ours, |set| set.v6.ranges());
+    header.zones_v6 = pages.begin(8);
+    header.zones_v6_count = v6.len() as u32;
+    for (address, zones) in &v6 {
+        let parts = [(*address >> 64) as u64, *address as u64, *zones, 0];
+        pages.pairs(&parts, 1);
+    }
+}

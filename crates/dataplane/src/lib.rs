@@ -1,0 +1,31 @@
+//! The firewall's data plane: loads `bpf/firewall`, puts policies into its maps, reads what it counts.
+//!
+//! ```text
+//! Policy --Tables::build--> Tables --Firewall::apply--> maps <-- bpf/firewall.bpf.c, for each packet
+//! ```
+//!
+//! Decides nothing about packets; that is done in C (`docs/design/dataplane.md`), by the tables that `policy` builds. Reads
+//! no clock, starts no threads and watches nothing: whoever uses it calls [`Firewall::sweep`] about once a second, and
+//! [`Firewall::routes_changed`] when the kernel's routes or neighbours did. The firewall's unsafe code is here.
+
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic))]
+
+mod error;
+mod firewall;
+mod forwarding;
+mod generation;
+mod hooks;
+mod layout;
+mod reason;
+mod sessions;
+#[allow(unsafe_code, reason = "memory shared with BPF programs, and plain structures as bytes")]
+mod shared;
+mod skeleton;
+mod trial;
+
+pub use error::DataplaneError;
+pub use firewall::{Firewall, Generation, Settings};
+pub use hooks::{Attached, Hook};
+pub use reason::{Reason, Tally};
+pub use sessions::{Filter, Session, State};
+pub use trial::{Judgement, TestRun, Verdict};

@@ -1,0 +1,202 @@
+//! The firewall between two zones in a namespace, run on single packets by `BPF_PROG_TEST_RUN`.
+//!
+//! ```text
+//!    inside 198.18.1.1/24, 2001:2:0:1::1/64    in0 | out0    outside 198.18.2.1/24, 2001:2:0:2::1/64
+//!    .2 is a neighbour                                       .2 is a neighbour, 198.51.100.0/24 is behind it
+//! ```
+#![allow(dead_code, clippy::unwrap_used, reason = "a test fails by panicking; each user takes a part")]
+
+pub(crate) mod frame;
+#[path = "../../../../tests/firewall/namespace.rs"]
+mod namespace;
+
+use dataplane::{Firewall, Filter, Hook, Reason, Session, Settings, Tally, TestRun, Verdict};
+use namespace::Namespace;
+use policy::{Policy, Tables};
+use std::time::Duration;
+
+/// Which interface a packet comes in by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    In,
+    Out,
+}
+
+pub(crate) struct Bed {
+    namespace: Namespace,
+    firewall: Option<Firewall>,
+    hook: Hook,
+    indices: [u32; 2],
+    ahead: Duration,
+}
+
+/// What became of a packet: where it went, or why it was dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// It was forwarded, or answered.
+    Sent,
+    /// It went up to the kernel.
+    Up,
+    /// It was dropped, and nothing was said.
+    Dropped(Reason),
+    /// It was dropped, and answered.
+    Answered(Reason),
+}
+
+impl Fate {
+    /// `pass`, `up`, or the reason's name, with `!` when it was answered.
+    pub(crate) fn words(self) -> String {
+        match self {
+            Fate::Sent => "pass".to_owned(),
+            Fate::Up => "up".to_owned(),
+            Fate::Dropped(reason) => reason.name().to_owned(),
+            Fate::Answered(reason) => format!("{}!", reason.name()),
+        }
+    }
+}
+
+pub(crate) const POLICY: &str = r#"
+[zones]
+inside = { interfaces = "in0", networks = ["198.18.1.0/24", "2001:2:0:1::/64"] }
+outside = { interfaces = "out0" }
+
+[[rules]]
+name = "out"
+from = "inside"
+to = "outside"
+action = "allow"
+
+[[rules]]
+name = "rejected"
+from = "outside"
+to = "inside"
+service = "tcp/7"
+action = "reject"
+
+[[rules]]
+name = "web"
+from = "outside"
+to = "inside"
+service = ["tcp/80", "udp/53", "ping"]
+action = "allow"
+
+[[rules]]
+name = "ssh"
+from = "inside"
+to = "self"
+service = "tcp/22"
+action = "allow"
+"#;
+
+impl Bed {
+    pub(crate) fn new(hook: Hook) -> Self {
+        Self::with(hook, &Settings { flows: 4096, rules: 1024 }, POLICY)
+    }
+
+    pub(crate) fn with(hook: Hook, settings: &Settings, policy: &str) -> Self {
+        let namespace = Namespace::create("bed");
+        namespace.set(&[("ipv4/conf/lo/forwarding", "1"), ("ipv6/conf/lo/forwarding", "1")]);
+        namespace.ip("link add in0 address 02:00:00:00:01:01 type veth peer name far0
+             link add out0 address 02:00:00:00:02:01 type veth peer name far1
+             link set far0 up
+             link set far1 up
+             link set in0 mtu 2000 up
+             link set out0 mtu 2000 up
+             address add 198.18.1.1/24 dev in0
+             address add 198.18.2.1/24 dev out0
+             address add 2001:2:0:1::1/64 dev in0 nodad
+             address add 2001:2:0:2::1/64 dev out0 nodad
+             neighbour add 198.18.1.2 lladdr 02:00:00:00:01:02 dev in0
+             neighbour add 198.18.2.2 lladdr 02:00:00:00:02:02 dev out0
+             neighbour add 2001:2:0:1::2 lladdr 02:00:00:00:01:02 dev in0
+             neighbour add 2001:2:0:2::2 lladdr 02:00:00:00:02:02 dev out0
+             route add 198.51.100.0/24 via 198.18.2.2");
+        let indices = [namespace.ifindex("in0"), namespace.ifindex("out0")];
+        let firewall = namespace.within(|| {
+            let mut firewall = Firewall::load(settings).unwrap();
+            for (interface, zone) in [("in0", "inside"), ("out0", "outside")] {
+                assert_eq!(firewall.attach(interface, zone, hook).unwrap().note, None);
+            }
+            for address in ["198.18.1.1", "198.18.2.1", "2001:2:0:1::1", "2001:2:0:2::1"] {
+                firewall.add_local_address(address.parse().unwrap()).unwrap();
+            }
+            for index in indices {
+                let (v4, v6) = ("198.18.1.1".parse().unwrap(), "2001:2:0:1::1".parse().unwrap());
+                firewall.set_own_addresses(index, v4, v6).unwrap();
+            }
+            firewall
+        });
+        let mut bed = Self { namespace, firewall: Some(firewall), hook, indices, ahead: Duration::ZERO };
+        bed.apply(policy);
+        bed
+    }
+
+    pub(crate) fn firewall(&self) -> &Firewall {
+        self.firewall.as_ref().unwrap()
+    }
+
+    pub(crate) fn firewall_mut(&mut self) -> &mut Firewall {
+        self.firewall.as_mut().unwrap()
+    }
+
+    pub(crate) fn apply(&mut self, text: &str) {
+        let policy = Policy::parse("bed", text).unwrap_or_else(|problems| panic!("{problems}"));
+        let tables = Tables::build(&policy, jiff::Timestamp::UNIX_EPOCH).unwrap();
+        self.firewall_mut().apply(&tables, &policy).unwrap();
+    }
+
+    /// Sends a frame in at a side.
+    pub(crate) fn send(&mut self, side: Side, frame: &[u8]) -> Fate {
+        self.send_and_see(side, frame).0
+    }
+
+    pub(crate) fn send_and_see(&mut self, side: Side, frame: &[u8]) -> (Fate, Vec<u8>) {
+        let before = self.firewall().drops().unwrap();
+        let index = self.indices[side as usize];
+        let TestRun { verdict, frame } =
+            self.namespace.within(|| self.firewall().test_run(frame, index, self.hook).unwrap());
+        let after = self.firewall().drops().unwrap();
+        let mut moved = after.iter().filter(|(reason, count)| before[*reason] != **count);
+        let dropped = moved.next().map(|(reason, _)| *reason);
+        assert_eq!(moved.next(), None, "one packet, one reason");
+        let fate = match (verdict, dropped) {
+            (Verdict::Sent, None) => Fate::Sent,
+            (Verdict::Up, None) => Fate::Up,
+            (Verdict::Drop, Some(reason)) => Fate::Dropped(reason),
+            (Verdict::Sent, Some(reason)) => Fate::Answered(reason),
+            other => panic!("a verdict that does not fit its counters: {other:?}"),
+        };
+        (fate, frame)
+    }
+
+    pub(crate) fn tally(&self, tally: Tally) -> u64 {
+        self.firewall().tallies().unwrap()[&tally]
+    }
+
+    /// Lets time pass.
+    pub(crate) fn pass(&mut self, time: Duration) {
+        self.ahead += time;
+        let ahead = self.ahead;
+        self.firewall_mut().set_clock_ahead(ahead).unwrap();
+    }
+
+    pub(crate) fn sessions(&self, filter: &Filter) -> Vec<Session> {
+        let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
+        self.firewall().sessions(filter, now.into()).unwrap()
+    }
+
+    /// The state of the one session of a port, `none` when there is none.
+    pub(crate) fn state(&self, port: u16) -> &'static str {
+        let sessions = self.sessions(&Filter { port: Some(port), ..Filter::default() });
+        assert!(sessions.len() < 2, "{sessions:?}");
+        sessions.first().map_or("none", |session| session.state.name())
+    }
+}
+
+impl Drop for Bed {
+    fn drop(&mut self) {
+        // It takes its programs off interfaces that are known by number, so in the namespace where they are.
+        let firewall = self.firewall.take();
+        self.namespace.within(|| drop(firewall));
+    }
+}

@@ -1,0 +1,147 @@
+//! The policy's tables in the kernel give the verdicts of the reference interpreter: the rows of `policy`, and random
+//! policies and packets. Needs root.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "../../policy/tests/random/mod.rs"]
+mod random;
+
+use dataplane::{Firewall, Judgement, Settings};
+use policy::Policy;
+use policy::interpret::{Decider, Packet, decide};
+use policy::service::ServiceSet;
+use policy::tables::{Limits, Method, Tables};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use random::{Choices, MOMENTS, bytes, packet, policy_text};
+
+/// Packets for each policy; with the cases below and both methods, more than 10^5.
+const PACKETS: usize = 250;
+const CASES: u32 = 210;
+
+fn firewall() -> Firewall {
+    Firewall::load(&Settings { flows: 1024, rules: 65_536 }).unwrap()
+}
+
+/// The verdict in the interpreter's words.
+fn in_words(judgement: Judgement, tables: &Tables) -> policy::interpret::Verdict {
+    let decider = match judgement.row {
+        Some(row) => Decider::Rule(tables.rules[row as usize] as usize),
+        None => Decider::Default,
+    };
+    policy::interpret::Verdict { decider, action: judgement.action }
+}
+
+#[test]
+fn needs_root_every_row_gets_its_verdict_in_the_kernel() {
+    let text = include_str!("../../policy/tests/verdicts.toml");
+    let policy = Policy::parse("verdicts.toml", text).unwrap_or_else(|e| panic!("{e}"));
+    let rows = include_str!("../../policy/tests/verdicts.txt").lines();
+    let mut firewall = firewall();
+    let mut last = String::new();
+    let mut tables = None;
+    let mut count = 0;
+    for row in rows.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let time = if cells[6] == "wed-noon" { "2026-11-25T12:00:00+01:00" } else { cells[6] };
+        let at = time.parse().unwrap();
+        if last != time {
+            last = time.to_owned();
+            let built = Tables::build(&policy, at).unwrap();
+            firewall.apply(&built, &policy).unwrap();
+            tables = Some(built);
+        }
+        let packet = row_packet(&policy, &cells[1..]);
+        let judgement = firewall.judge(&packet).unwrap().unwrap();
+        assert_eq!(in_words(judgement, tables.as_ref().unwrap()), decide(&policy, &packet, at), "{row}");
+        count += 1;
+    }
+    assert!(count > 100, "{count} rows");
+}
+
+fn row_packet(policy: &Policy, cells: &[&str]) -> Packet {
+    let key = ServiceSet::parse(cells[4]).unwrap().0.ranges()[0].0;
+    Packet {
+        from: policy.zone(cells[0]).unwrap(),
+        to: policy.zone(cells[1]).unwrap(),
+        source: cells[2].parse().unwrap(),
+        destination: cells[3].parse().unwrap(),
+        protocol: (key >> 16) as u8,
+        selector: key as u16,
+    }
+}
+
+/// Puts a policy into force by one method and holds packets of a seed against the interpreter.
+fn agree(
+    firewall: &mut Firewall,
+    policy: &Policy,
+    tables: &Tables,
+    at: jiff::Timestamp,
+    seed: u64,
+) -> Result<(), TestCaseError> {
+    let generation = firewall.apply(tables, policy).unwrap();
+    for chunk in bytes(seed, PACKETS * 16).chunks(16) {
+        let packet = packet(&mut Choices(chunk), policy);
+        let judgement = firewall.judge(&packet).unwrap().unwrap();
+        prop_assert_eq!(judgement.generation, generation.0);
+        prop_assert_eq!(in_words(judgement, tables), decide(policy, &packet, at), "{:?}", packet);
+    }
+    Ok(())
+}
+
+#[test]
+fn needs_root_random_policies_agree_with_the_interpreter() {
+    let mut firewall = firewall();
+    let choices = (proptest::collection::vec(any::<u8>(), 0..700), 0usize..24, any::<u64>());
+    let mut runner =
+        TestRunner::new(ProptestConfig { cases: CASES, failure_persistence: None, ..Default::default() });
+    let firewall = std::cell::RefCell::new(&mut firewall);
+    runner
+        .run(&choices, |(choices, rules, seed)| {
+            let text = policy_text(&mut Choices(&choices), rules);
+            let policy =
+                Policy::parse("random", &text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
+            let at = MOMENTS[seed as usize % 4].parse().unwrap();
+            let crossed = Tables::build(&policy, at).unwrap();
+            let vectors = Tables::build_within(&policy, at, Limits::NONE).unwrap();
+            prop_assert!(matches!(vectors.method, Method::Vectors(_)));
+            agree(&mut firewall.borrow_mut(), &policy, &crossed, at, seed)?;
+            agree(&mut firewall.borrow_mut(), &policy, &vectors, at, seed.rotate_left(32))
+        })
+        .unwrap();
+}
+
+/// Enough rules for several chunks, blocks and words of a summary (32,768 rules each), and for more than a batch of pages.
+#[test]
+fn needs_root_many_rules_agree_too() {
+    const RULES: u32 = 40_000;
+    let mut text = String::from("[zones]\na = { interfaces = \"e0\" }\nb = { interfaces = \"e1\" }\n");
+    for i in 0..RULES {
+        let (source, high, low) = (i % 7 * 30, i >> 8, i & 255);
+        text += &format!(
+            "[[rules]]\nname = \"r{i}\"\nfrom = \"a\"\nto = \"b\"\nsource = \"10.{source}.0.0/16\"\n\
+             destination = \"172.16.{high}.{low}\"\nservice = \"tcp/{}\"\naction = \"allow\"\n",
+            i % 11
+        );
+    }
+    let policy = Policy::parse("many", &text).unwrap();
+    let at = MOMENTS[0].parse().unwrap();
+    let mut firewall = firewall();
+    let mut last_row = 0;
+    for tables in [Tables::build(&policy, at), Tables::build_within(&policy, at, Limits::NONE)] {
+        let tables = tables.unwrap();
+        firewall.apply(&tables, &policy).unwrap();
+        for i in (0..RULES).step_by(211) {
+            let first = |set: &policy::address::AddressSet| std::net::IpAddr::V4(set.v4.ranges()[0].0.into());
+            let rule = &policy.rules[i as usize];
+            let (source, destination) = (first(&rule.source), first(&rule.destination));
+            for selector in [i % 11, (i + 1) % 11] {
+                let packet =
+                    Packet { from: 1, to: 2, source, destination, protocol: 6, selector: selector as u16 };
+                let judgement = firewall.judge(&packet).unwrap().unwrap();
+                last_row = last_row.max(judgement.row.unwrap_or(0));
+                assert_eq!(in_words(judgement, &tables), decide(&policy, &packet, at), "{packet:?}");
+            }
+        }
+    }
+    assert!(last_row > 39_000, "{last_row}");
+}

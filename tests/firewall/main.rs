@@ -1,0 +1,9 @@
+//! The firewall's forwarding and answers, row by row on the BPF programs, and real programs across it in namespaces of their
+//! own. Needs root.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod forward_rows;
+mod namespace;
+mod packet_text;
+mod rows_program;
