@@ -186,13 +186,14 @@ static __always_inline enum answered answer_send(void *ctx, const struct packet 
 						 const struct answer_room *room, __u32 start, __u32 bytes)
 {
 	int failed = hook == HOOK_XDP ? resize_xdp(ctx, bytes) : resize_tc(ctx, bytes);
+	__u64 from = start, size = bytes;
 
-	/* The verifier wants to see both bounds here, whatever the compiler knows. */
-	barrier_var(start);
-	barrier_var(bytes);
-	if (failed || start > HEAD_BYTES || bytes == 0 || bytes > MAX_LINK_BYTES + 48 + MAX_QUOTE_V6)
+	/* The verifier wants to see both bounds here, whatever the compiler knows; that of Linux 6.1 in 64 bits. */
+	barrier_var(from);
+	barrier_var(size);
+	if (failed || from > HEAD_BYTES || size == 0 || size > MAX_LINK_BYTES + 48 + MAX_QUOTE_V6)
 		return ANSWER_FAILED;
-	if (hook_store(ctx, hook, room->head + start, bytes))
+	if (hook_store(ctx, hook, room->head + from, size))
 		return ANSWER_FAILED;
 	return hook_redirected(hook, bpf_redirect(p->ifindex, 0)) ? ANSWER_SENT : ANSWER_FAILED;
 }

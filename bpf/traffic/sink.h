@@ -225,7 +225,7 @@ static __always_inline int receive_frame(struct xdp_md *ctx)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	const struct stamp *found = find_stamp(data, end);
-	__u32 core = this_core(), sender, flow_count, lane;
+	__u32 core = this_core(), sender, flow_count, lane, place;
 	const struct mix_size *size;
 	struct receiver *receiver;
 	struct stamp stamp;
@@ -255,8 +255,10 @@ static __always_inline int receive_frame(struct xdp_md *ctx)
 	lane = stamp_lane(stamp.who) & (MAX_LANES - 1);
 	sender = stamp_core(stamp.who) & (MAX_CORES - 1);
 	flow_count = control.flow_count[sender];
-	receiver = &receivers[((core * MAX_CORES + sender) * MAX_LANES + lane) &
-			      (MAX_CORES * MAX_CORES * MAX_LANES - 1)];
+	place = (core * MAX_CORES + sender) * MAX_LANES + lane;
+	/* Linux 6.1 loses the bounds of an "or", which the compiler makes of this sum. */
+	barrier_var(place);
+	receiver = &receivers[place & (MAX_CORES * MAX_CORES * MAX_LANES - 1)];
 	size = &control.mix[stamp_mix(stamp.who) & (MAX_MIX - 1)];
 	if (size->place == FIRST_FRAGMENT && bpf_xdp_get_buff_len(ctx) == size->whole_bytes) {
 		receive_reassembled(receiver, size, stamp_sequence(stamp.what), flow_count);
