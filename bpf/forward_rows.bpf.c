@@ -118,8 +118,10 @@ static __always_inline enum verdict cross(void *ctx, enum hook hook, __u32 ifind
 	struct packet p = { .to = NO_ZONE, .ifindex = ifindex };
 	enum verdict verdict;
 
-	if (!order || read_network(&p, hook_data(ctx, hook), hook_end(ctx, hook)) ||
-	    read_transport(&p, hook_data(ctx, hook), hook_end(ctx, hook)))
+	/* What is not IP is for the kernel: ARP. */
+	if (!order || read_network(&p, hook_data(ctx, hook), hook_end(ctx, hook)))
+		return VERDICT_UP;
+	if (read_transport(&p, hook_data(ctx, hook), hook_end(ctx, hook)))
 		return drop(&p, REASON_TRUNCATED);
 	verdict = carry_out(ctx, &p, hook, order);
 	order->reason = p.reason;

@@ -72,8 +72,10 @@ static __always_inline enum verdict follow(struct packet *p, struct flow *flow, 
 }
 
 /* Asks a new policy about an old flow. VERDICT_NEXT: it goes on; VERDICT_DROP: it is gone, and `p` says what to do. */
-static __always_inline enum verdict reconsider(struct packet *p, struct flow *flow)
+__noinline int reconsider(struct packet *p, struct flow *flow)
 {
+	if (!p || !flow)
+		return VERDICT_NEXT;
 	judge_flow(p, flow);
 	if (!p->generation)
 		return VERDICT_NEXT;
@@ -89,7 +91,7 @@ static __always_inline enum verdict reconsider(struct packet *p, struct flow *fl
 }
 
 /* RFC 3704: a route back to the source, and if strict by the zone that it came from. Asked last, because it costs most. */
-static __always_inline int has_way_back(void *ctx, const struct packet *p)
+static __always_inline int find_way_back(void *ctx, const struct packet *p)
 {
 	struct address source;
 	struct route route;
@@ -106,6 +108,16 @@ static __always_inline int has_way_back(void *ctx, const struct packet *p)
 	if (kind != ROUTE_FORWARD && kind != ROUTE_UNRESOLVED)
 		return 0;
 	return settings.reverse_path == 1 || (route.kind & ROUTE_IS_PORT && ports[route.port].zone == p->from);
+}
+
+__noinline int has_way_back_xdp(struct xdp_md *ctx, struct packet *p)
+{
+	return p ? find_way_back(ctx, p) : 0;
+}
+
+__noinline int has_way_back_tc(struct __sk_buff *ctx, struct packet *p)
+{
+	return p ? find_way_back(ctx, p) : 0;
 }
 
 /* A packet of no flow. VERDICT_NEXT: it may pass. */
@@ -128,7 +140,7 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 		return drop(p, reason);
 	if (p->action != ACTION_ALLOW)
 		return refuse(ctx, p, hook);
-	if (!has_way_back(ctx, p))
+	if (!(hook == HOOK_XDP ? has_way_back_xdp(ctx, p) : has_way_back_tc(ctx, p)))
 		return drop(p, REASON_REVERSE_PATH);
 	if (!(p->flags & PACKET_STATELESS)) {
 		reason = open_flow(p);
@@ -186,6 +198,16 @@ static __always_inline enum verdict accompany(void *ctx, struct packet *p, const
 	}
 }
 
+__noinline int forward_xdp(struct xdp_md *ctx, struct packet *p)
+{
+	return p ? forward(ctx, p, HOOK_XDP) : VERDICT_DROP;
+}
+
+__noinline int forward_tc(struct __sk_buff *ctx, struct packet *p)
+{
+	return p ? forward(ctx, p, HOOK_TC) : VERDICT_DROP;
+}
+
 static __always_inline enum verdict filter(void *ctx, struct packet *p, const enum hook hook)
 {
 	enum verdict verdict = hook == HOOK_XDP ? parse_xdp(ctx, p) : parse_tc(ctx, p);
@@ -216,7 +238,7 @@ static __always_inline enum verdict filter(void *ctx, struct packet *p, const en
 		tally(TALLY_UP, 1);
 		return VERDICT_UP;
 	}
-	verdict = forward(ctx, p, hook);
+	verdict = hook == HOOK_XDP ? forward_xdp(ctx, p) : forward_tc(ctx, p);
 	if (flow && !judge && flow->next_hop[(p->side & 1) ^ 1] != p->next_hop)
 		flow->next_hop[(p->side & 1) ^ 1] = p->next_hop;
 	return verdict;

@@ -23,6 +23,7 @@
 #define SWEEP_GRACE 1024	/* ticks, about a second */
 #define OPEN_TRIES 3
 #define POP_TRIES 16
+#define PUSH_TRIES 128		/* more, because a record that is not given back is lost */
 #define HAND_STEPS 64		/* records looked at for one that is closed, when none is free */
 
 struct {
@@ -190,7 +191,7 @@ static __always_inline int is_expired(const struct flow *flow, __u32 tick, __u32
 /* Records that are free form a stack; the count beside its head tells a head from the same one later. */
 static __always_inline void push_free(__u32 record, struct flow *flow)
 {
-	for (int i = 0; i < POP_TRIES; i++) {
+	for (int i = 0; i < PUSH_TRIES; i++) {
 		__u64 head = *(volatile __u64 *)&pool.free_head;
 
 		flow->opened = head;
@@ -228,8 +229,25 @@ static __always_inline __u64 slot_of(__u32 tag, __u32 number, __u32 record)
 	return (__u64)tag << 32 | (number & 0xff) << RECORD_BITS | record;
 }
 
+/* The state's word is only changed by swaps once others can see it, so each half-open flow is counted off once. */
+static __always_inline void set_free(struct flow *flow)
+{
+	__u32 *word = (__u32 *)&flow->state;
+
+	for (int i = 0; i < POP_TRIES; i++) {
+		__u32 old = *(volatile __u32 *)word;
+
+		if (__sync_val_compare_and_swap(word, old, old & ~0xffu) != old)
+			continue;
+		if (is_half_open(old))
+			__sync_fetch_and_add(&pool.half_open, -1);
+		break;
+	}
+	flow->number++;
+}
+
 /* Takes a flow out of the table; 1 when it was there, and this was who did it. */
-static __noinline int remove_flow(struct flow *flow, __u32 record)
+__noinline int remove_flow(struct flow *flow, __u32 record)
 {
 	__u32 hash, tag;
 	__u64 h, slot;
@@ -251,10 +269,7 @@ static __noinline int remove_flow(struct flow *flow, __u32 record)
 			own = i ? lookup(&buckets, place(hash, tag, 0)) : 0;
 			if (own)
 				__sync_fetch_and_add(&own->elsewhere, -1);
-			if (is_half_open(flow->state))
-				__sync_fetch_and_add(&pool.half_open, -1);
-			flow->state = FLOW_FREE;
-			flow->number++;
+			set_free(flow);
 			push_free(record, flow);
 			return 1;
 		}
@@ -289,11 +304,13 @@ static __always_inline struct flow *take_record(__u32 *record, __u32 tick)
 	return pop_free(record);
 }
 
-/* Puts a filled record into a free slot; the slot's address, or null. */
-static __always_inline __u64 *publish(const struct packet *p, __u64 slot)
+/* Puts a filled record into a free slot; 0 when there is none. */
+__noinline int publish(struct packet *p, __u64 slot)
 {
 	struct bucket *own = 0;
 
+	if (!p)
+		return 0;
 	for (__u32 i = 0; i < PLACES; i++) {
 		struct bucket *bucket = lookup(&buckets, place(p->hash, p->tag, i));
 
@@ -306,7 +323,7 @@ static __always_inline __u64 *publish(const struct packet *p, __u64 slot)
 			__sync_fetch_and_add(&own->elsewhere, 1);
 		for (int s = 0; s < BUCKET_SLOTS; s++)
 			if (!bucket->slots[s] && __sync_val_compare_and_swap(&bucket->slots[s], 0, slot) == 0)
-				return &bucket->slots[s];
+				return 1;
 		if (i)
 			__sync_fetch_and_add(&own->elsewhere, -1);
 	}
@@ -314,8 +331,10 @@ static __always_inline __u64 *publish(const struct packet *p, __u64 slot)
 }
 
 /* Whether a slot but our own holds the packet's flow. */
-static __always_inline int is_elsewhere(const struct packet *p, __u64 our)
+__noinline int is_elsewhere(struct packet *p, __u64 our)
 {
+	if (!p)
+		return 0;
 	for (__u32 i = 0; i < PLACES; i++) {
 		struct bucket *bucket = lookup(&buckets, place(p->hash, p->tag, i));
 
@@ -342,8 +361,7 @@ static __always_inline void withdraw(struct flow *flow, __u32 record)
 {
 	if (remove_flow(flow, record))
 		return;
-	flow->state = FLOW_FREE;
-	flow->number++;
+	set_free(flow);
 	push_free(record, flow);
 }
 

@@ -161,8 +161,7 @@ static __always_inline enum verdict send_on(void *ctx, struct packet *p, enum ho
 				  : bpf_redirect(route->ifindex, 0);
 	if (!hook_redirected(hook, action))
 		return drop(p, REASON_REDIRECT);
-	tally(TALLY_FORWARDED, 1);
-	tally(TALLY_FORWARDED_BYTES, bytes);
+	tally_forwarded(bytes);
 	return VERDICT_SENT;
 }
 

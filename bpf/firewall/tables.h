@@ -105,8 +105,7 @@ static __always_inline __u32 class_in_64(struct look_up *l, const struct address
 	for (int i = 0; i < MAX_HALVINGS && size > 1; i++) {
 		__u32 half = size / 2;
 
-		if (pair_at(l, t->lows + (first + half) * 2) <= low)
-			first += half;
+		first += half * (1 - is_less(low, pair_at(l, t->lows + (first + half) * 2)));
 		size -= half;
 	}
 	return word_at(l, t->low_classes + first);
@@ -220,13 +219,10 @@ static int search_on(__u32 turn __attribute__((unused)), struct vector_search *s
 	return s->row != 0;
 }
 
-static __always_inline __u32 row_by_vectors(struct look_up *l, const struct table_header *t, const __u32 *classes)
+static __always_inline __u32 row_by_vectors(struct vector_search *s)
 {
-	struct vector_search s = { .l = *l, .header = t, .classes = { classes[0], classes[1], classes[2] } };
-
-	bpf_loop(MAX_CHUNK_TURNS, search_on, &s, 0);
-	l->broken = s.l.broken;
-	return s.row;
+	bpf_loop(MAX_CHUNK_TURNS, search_on, s, 0);
+	return s->row;
 }
 
 static __always_inline __u32 row_by_tables(struct look_up *l, const struct table_header *t, const __u32 *classes)
@@ -258,8 +254,7 @@ static __always_inline __u64 zones_v4(struct look_up *l, const struct table_head
 	for (int i = 0; i < MAX_HALVINGS && size > 1; i++) {
 		__u32 half = size / 2;
 
-		if (word_at(l, t->zones_v4 + (first + half) * 4) <= address)
-			first += half;
+		first += half * (1 - is_less(address, word_at(l, t->zones_v4 + (first + half) * 4)));
 		size -= half;
 	}
 	return size ? pair_at(l, t->zones_v4 + first * 4 + 2) : 0;
@@ -271,10 +266,9 @@ static __always_inline __u64 zones_v6(struct look_up *l, const struct table_head
 
 	for (int i = 0; i < MAX_HALVINGS && size > 1; i++) {
 		__u32 half = size / 2, at = t->zones_v6 + (first + half) * 8;
-		__u64 start = pair_at(l, at);
+		__u64 start = pair_at(l, at), above = is_less(high, start), below = is_less(start, high);
 
-		if (start < high || (start == high && pair_at(l, at + 2) <= low))
-			first += half;
+		first += half * (below | (1 - (above | is_less(low, pair_at(l, at + 2)))));
 		size -= half;
 	}
 	return size ? pair_at(l, t->zones_v6 + first * 8 + 4) : 0;
@@ -292,17 +286,18 @@ static __always_inline int is_misplaced(struct look_up *l, const struct table_he
 /* Fills in the answer: a denial unless the tables say otherwise. Its generation is 0 when there is no policy. */
 __noinline int judge_question(struct judge_command *q)
 {
-	struct look_up l = {};
+	struct vector_search s = {};
+	struct look_up *l = &s.l;
 	struct table_header *t;
-	__u32 classes[3], from, to, pair, at, row, *effect;
+	__u32 from, to, pair, at, row, *effect;
 
 	if (!q)
 		return 0;
 	q->generation = 0;
-	l.pages = lookup(&generations, 0);
-	if (!l.pages)
+	l->pages = lookup(&generations, 0);
+	if (!l->pages)
 		return 0;
-	t = lookup(l.pages, 0);
+	t = lookup(l->pages, 0);
 	if (!t || !t->generation)
 		return 0;
 	/* A zone that this policy does not know any more: denied. */
@@ -314,16 +309,17 @@ __noinline int judge_question(struct judge_command *q)
 	to = t->zone_numbers[q->to & (MAX_ZONES - 1)];
 	if (q->from >= MAX_ZONES || q->to >= MAX_ZONES || from >= t->zones || to >= t->zones)
 		return 0;
-	q->misplaced = is_misplaced(&l, t, q);
+	s.header = t;
+	q->misplaced = is_misplaced(l, t, q);
 	pair = from * t->zones + to;
-	at = word_at(&l, t->pairs + pair) * t->services + service_class(&l, t, q->protocol, bpf_ntohs(q->selector));
-	classes[0] = class_of(&l, &t->field[0], q->family, q->source);
-	classes[1] = class_of(&l, &t->field[1], q->family, q->destination);
-	classes[2] = word_at(&l, t->pair_service + at);
-	row = t->is_vectors ? row_by_vectors(&l, t, classes) : row_by_tables(&l, t, classes);
+	at = word_at(l, t->pairs + pair) * t->services + service_class(l, t, q->protocol, bpf_ntohs(q->selector));
+	s.classes[0] = class_of(l, &t->field[0], q->family, q->source);
+	s.classes[1] = class_of(l, &t->field[1], q->family, q->destination);
+	s.classes[2] = word_at(l, t->pair_service + at);
+	row = t->is_vectors ? row_by_vectors(&s) : row_by_tables(l, t, s.classes);
 	at = row ? t->effects + (row - 1) * 4 : t->defaults + pair * 4;
-	effect = words_at(&l, at);
-	if (!effect || l.broken)
+	effect = words_at(l, at);
+	if (!effect || l->broken)
 		return 0;
 	q->row = row;
 	q->action = effect[at & (PAGE_WORDS - 4)];
@@ -340,11 +336,17 @@ static __always_inline void take_answer(struct packet *p, const struct judge_com
 }
 
 /* Judges a packet that belongs to no flow: row, action, slot and generation. 0, or why it is dropped whatever they say. */
-static __always_inline int judge_packet(struct packet *p)
+__noinline int judge_packet(struct packet *p)
 {
-	struct judge_command q = { .family = p->family, .from = p->from, .to = p->to, .protocol = p->protocol,
-				   .selector = p->selector };
+	struct judge_command q = {};
 
+	if (!p)
+		return REASON_NO_POLICY;
+	q.family = p->family;
+	q.from = p->from;
+	q.to = p->to;
+	q.protocol = p->protocol;
+	q.selector = p->selector;
 	for (int word = 0; word < 4; word++) {
 		q.source[word] = p->source[word];
 		q.destination[word] = p->destination[word];

@@ -43,6 +43,17 @@ static __always_inline void tally(enum tally what, __u64 by)
 		mine->tallies[what & (MAX_TALLIES - 1)] += by;
 }
 
+/* Both at once: it is counted for every packet. */
+static __always_inline void tally_forwarded(__u32 bytes)
+{
+	struct counts *mine = lookup(&counts, 0);
+
+	if (!mine)
+		return;
+	mine->tallies[TALLY_FORWARDED]++;
+	mine->tallies[TALLY_FORWARDED_BYTES] += bytes;
+}
+
 static __always_inline enum verdict drop(struct packet *p, enum reason reason)
 {
 	struct counts *mine = lookup(&counts, 0);

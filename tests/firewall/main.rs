@@ -3,7 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod crossing;
 mod forward_rows;
 mod namespace;
 mod packet_text;
+mod plain;
+mod programs;
+mod routes;
 mod rows_program;
+mod rows_skeleton;
+mod weather;

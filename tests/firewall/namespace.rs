@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// A namespace with loopback up and no packets of its own accord.
+/// A namespace with loopback up.
 pub(crate) struct Namespace {
     name: String,
     file: File,
 }
 
-/// No router advertisements, no address detection, no link-local addresses, no forwarding by the kernel.
-const QUIET: [(&str, &str); 8] = [
+/// No router advertisements, no address detection, no forwarding by the kernel. Link-local addresses stay: the kernel asks for
+/// the IPv6 neighbours of forwarded packets from there.
+const QUIET: [(&str, &str); 7] = [
     ("ipv6/conf/all/accept_dad", "0"),
     ("ipv6/conf/default/accept_dad", "0"),
     ("ipv6/conf/default/router_solicitations", "0"),
-    ("ipv6/conf/default/addr_gen_mode", "1"),
     ("ipv6/conf/all/accept_ra", "0"),
     ("ipv6/conf/default/accept_ra", "0"),
     ("ipv4/conf/all/rp_filter", "0"),
@@ -37,8 +37,9 @@ impl Namespace {
         namespace
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.name
+    /// What `ip link add … netns` takes.
+    pub(crate) fn path(&self) -> String {
+        format!("/run/netns/{}", self.name)
     }
 
     /// Runs `work` on a thread inside; a panic goes on in the caller.

@@ -10,26 +10,11 @@
 
 use crate::namespace::Namespace;
 use crate::packet_text::{FIREWALL, SENDER};
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags, OpenObject, ProgramInput};
-use std::mem::MaybeUninit;
+use crate::plain::{load, route_maps};
+use crate::rows_skeleton::ForwardRowsSkel;
+use dataplane::routes::{AnswerLimits, Routes};
+use libbpf_rs::{MapCore, MapFlags, ProgramInput};
 use std::net::IpAddr;
-
-#[allow(
-    missing_docs,
-    unsafe_code,
-    unreachable_pub,
-    unused_imports,
-    dead_code,
-    clippy::all,
-    clippy::undocumented_unsafe_blocks,
-    clippy::unwrap_used
-)]
-mod generated {
-    include!(concat!(env!("OUT_DIR"), "/forward_rows.skel.rs"));
-}
-
-use generated::{ForwardRowsSkel, ForwardRowsSkelBuilder};
 
 const NEXT_HOP: [u8; 6] = [2, 0, 0, 0, 2, 2];
 const OUT: [u8; 6] = [2, 0, 0, 0, 2, 1];
@@ -75,7 +60,7 @@ pub(crate) struct Outcome {
     pub(crate) to: u32,
 }
 
-/// Zones of the ports, and of nothing.
+/// Zones, as [`load`] gives them.
 pub(crate) const ZONE_SELF: u32 = 0;
 pub(crate) const ZONE_OUT: u32 = 5;
 pub(crate) const NO_ZONE: u32 = 255;
@@ -88,9 +73,20 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
+    /// With what user space writes written by hand.
     pub(crate) fn load() -> Self {
+        let rows = Self::load_bare();
+        rows.namespace.set(&[("ipv4/conf/lo/forwarding", "1"), ("ipv6/conf/lo/forwarding", "1")]);
+        rows.forwarding(1, [0; 2], [0; 2]);
+        let own = [&[198, 18, 0, 1][..], &octets("2001:2:0:1::1")].concat();
+        rows.update("own_addresses", &INGRESS.to_ne_bytes(), &own);
+        rows.update("local_addresses", &local_key("198.18.0.1"), &1u32.to_ne_bytes());
+        rows
+    }
+
+    /// With ports, but without anything about routes and addresses.
+    pub(crate) fn load_bare() -> Self {
         let namespace = Namespace::create("rows");
-        namespace.set(&[("ipv4/conf/lo/forwarding", "1"), ("ipv6/conf/lo/forwarding", "1")]);
         namespace.ip("link add out0 address 02:00:00:00:02:01 type veth peer name far0
              link add side0 type veth peer name far1
              link set far0 up
@@ -108,17 +104,20 @@ impl Rows {
              route add prohibit 203.0.113.64/26
              route add blackhole 203.0.113.128/26");
         let out = namespace.ifindex("out0");
-        let mut rows = Self { programs: load(out), namespace, out, frames_to_out: true };
-        rows.forwarding(1, [0; 2], [0; 2]);
-        let own = [&[198, 18, 0, 1][..], &octets("2001:2:0:1::1")].concat();
-        rows.update("own_addresses", &INGRESS.to_ne_bytes(), &own);
-        rows.update("local_addresses", &local_key("198.18.0.1"), &1u32.to_ne_bytes());
+        let rows = Self { programs: load(&[out]), namespace, out, frames_to_out: true };
         // A device is looked for in the namespace of whoever writes the map.
         let devices = rows.map_handle("port_devices");
         let key = place(out).to_ne_bytes();
         rows.namespace.enter(|| devices.update(&key, &out.to_ne_bytes(), MapFlags::ANY).unwrap());
-        rows.frames_to_out = true;
         rows
+    }
+
+    /// Lets [`Routes`] write what [`Self::load`] wrote by hand, in the namespace.
+    pub(crate) fn start_routes(&self) -> Routes {
+        let maps = route_maps(&self.programs);
+        self.forwarding(0, [0; 2], [0; 2]);
+        let limits = AnswerLimits { resets_per_second: 0, errors_per_second: 0 };
+        self.namespace.within(|| Routes::start(maps, &[self.out], limits).unwrap())
     }
 
     fn map_handle(&self, name: &str) -> libbpf_rs::MapHandle {
@@ -190,20 +189,11 @@ impl Rows {
 }
 
 /// Where user space puts a port: `bpf/firewall/ports.h`.
-fn place(ifindex: u32) -> u32 {
+pub(crate) fn place(ifindex: u32) -> u32 {
     ifindex % 256
 }
 
-fn load(out: u32) -> ForwardRowsSkel<'static> {
-    let storage: &'static mut MaybeUninit<OpenObject> = Box::leak(Box::new(MaybeUninit::uninit()));
-    let mut open = ForwardRowsSkelBuilder::default().open(storage).unwrap();
-    let port = &mut open.maps.bss_data.as_mut().unwrap().ports[place(out) as usize];
-    port.ifindex = out;
-    port.zone = ZONE_OUT;
-    open.load().unwrap()
-}
-
-fn order(deed: Deed) -> Vec<u8> {
+pub(crate) fn order(deed: Deed) -> Vec<u8> {
     let (deed, error, mtu) = match deed {
         Deed::Forward => (0, 0, 0),
         Deed::Reset => (1, 0, 0),

@@ -42,10 +42,13 @@ impl Firewall {
         let array = self.new_array(&bytes)?;
         // Slots of rules that are gone may still count until the swap: a hit or two may remain in a new rule's counter.
         self.clear_hits(&fresh)?;
-        self.swap(&array)?;
-        let shared = self.shared()?;
-        put_settings(&mut shared.settings, &policy.settings);
-        publish(&mut shared.settings.generation, generation);
+        let before = self.shared()?.settings;
+        put_settings(&mut self.shared()?.settings, &policy.settings);
+        if let Err(error) = self.swap(&array) {
+            self.shared()?.settings = before;
+            return Err(error);
+        }
+        publish(&mut self.shared()?.settings.generation, generation);
         self.generation = generation;
         self.counters = counters;
         self.applied_zones = zones;

@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Decides nothing about packets; that is done in C (`docs/design/dataplane.md`), by the tables that `policy` builds. Reads
-//! no clock, starts no threads and watches nothing: whoever uses it calls [`Firewall::sweep`] about once a second, and
-//! [`Firewall::routes_changed`] when the kernel's routes or neighbours did. The firewall's unsafe code is here.
+//! no clock: whoever uses it calls [`Firewall::sweep`] about once a second, and keeps [`routes::Routes`] beside the
+//! [`Firewall`], which follow the kernel's routes, neighbours and addresses. The firewall's unsafe code is here.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic))]
 
@@ -17,6 +17,7 @@ mod generation;
 mod hooks;
 mod layout;
 mod reason;
+pub mod routes;
 mod sessions;
 #[allow(unsafe_code, reason = "memory shared with BPF programs, and plain structures as bytes")]
 mod shared;

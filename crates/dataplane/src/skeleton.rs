@@ -8,7 +8,8 @@
     dead_code,
     clippy::all,
     clippy::undocumented_unsafe_blocks,
-    clippy::unwrap_used
+    clippy::unwrap_used,
+    clippy::panic
 )]
 mod generated {
     include!(concat!(env!("OUT_DIR"), "/firewall.skel.rs"));

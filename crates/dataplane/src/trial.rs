@@ -28,6 +28,8 @@ pub struct TestRun {
     pub verdict: Verdict,
     /// The frame as the program left it.
     pub frame: Vec<u8>,
+    /// How long the program ran.
+    pub duration: std::time::Duration,
 }
 
 /// What the tables of the policy in force say about a packet.
@@ -54,6 +56,21 @@ impl Firewall {
     /// # Errors
     /// The kernel does not run the program.
     pub fn test_run(&self, frame: &[u8], ifindex: u32, hook: Hook) -> Result<TestRun, DataplaneError> {
+        self.test_run_times(frame, ifindex, hook, 1)
+    }
+
+    /// The same several times over, each time on what the time before left; tells how long one took on the average. A hop
+    /// is taken each time.
+    ///
+    /// # Errors
+    /// The kernel does not run the program.
+    pub fn test_run_times(
+        &self,
+        frame: &[u8],
+        ifindex: u32,
+        hook: Hook,
+        times: u32,
+    ) -> Result<TestRun, DataplaneError> {
         let mut out = vec![0; frame.len().max(ROOM)];
         let (program, mut context) = match hook {
             Hook::Xdp => (&self.skel.progs.firewall_xdp, xdp_context(frame.len(), ifindex)),
@@ -63,6 +80,7 @@ impl Firewall {
             data_in: Some(frame),
             data_out: Some(&mut out),
             context_in: Some(&mut context),
+            repeat: times,
             ..Default::default()
         };
         let output =
@@ -73,7 +91,7 @@ impl Firewall {
             _ => Verdict::Drop,
         };
         let frame = output.data.map(|data| data.to_vec()).unwrap_or_default();
-        Ok(TestRun { verdict, frame })
+        Ok(TestRun { verdict, frame, duration: output.duration })
     }
 
     /// Asks the tables in force about a packet, by the zones' numbers in the policy last applied. `None`: there is no policy.

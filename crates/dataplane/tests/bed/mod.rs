@@ -10,7 +10,7 @@ pub(crate) mod frame;
 #[path = "../../../../tests/firewall/namespace.rs"]
 mod namespace;
 
-use dataplane::{Firewall, Filter, Hook, Reason, Session, Settings, Tally, TestRun, Verdict};
+use dataplane::{Filter, Firewall, Hook, Reason, Session, Settings, Tally, TestRun, Verdict};
 use namespace::Namespace;
 use policy::{Policy, Tables};
 use std::time::Duration;
@@ -153,7 +153,7 @@ impl Bed {
     pub(crate) fn send_and_see(&mut self, side: Side, frame: &[u8]) -> (Fate, Vec<u8>) {
         let before = self.firewall().drops().unwrap();
         let index = self.indices[side as usize];
-        let TestRun { verdict, frame } =
+        let TestRun { verdict, frame, .. } =
             self.namespace.within(|| self.firewall().test_run(frame, index, self.hook).unwrap());
         let after = self.firewall().drops().unwrap();
         let mut moved = after.iter().filter(|(reason, count)| before[*reason] != **count);
@@ -167,6 +167,11 @@ impl Bed {
             other => panic!("a verdict that does not fit its counters: {other:?}"),
         };
         (fate, frame)
+    }
+
+    /// Does something to the firewall inside the namespace, with the interface of a side.
+    pub(crate) fn within<T>(&self, side: Side, work: impl FnOnce(&Firewall, u32) -> T) -> T {
+        self.namespace.within(|| work(self.firewall(), self.indices[side as usize]))
     }
 
     pub(crate) fn tally(&self, tally: Tally) -> u64 {

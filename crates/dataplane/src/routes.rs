@@ -1,0 +1,312 @@
+//! Keeps what the data plane knows of the kernel's routes, neighbours and addresses up to date.
+//!
+//! `bpf/firewall/route.h` asks the kernel for routes by itself and remembers the answers; this module listens to the
+//! kernel's announcements and tells it when what it remembers is old. It also knows which addresses are the firewall's own,
+//! and asks for neighbours again that the kernel has begun to doubt: it does not see the traffic that uses them, would
+//! never ask by itself, and a dead one would swallow packets for ever.
+//!
+//! It changes no route, neighbour or address. The one setting that it changes is the forwarding of the loopback interface,
+//! without which the kernel answers no question about routes; it is put back when [`Routes`] is dropped.
+
+mod follower;
+mod netlink;
+mod own;
+
+use crate::forwarding::{self, ANSWER_BURST, ANSWER_INTERVAL, MARK, WORDS, local_key};
+pub use follower::Follower;
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use netlink::{Events, NeighbourNews, News, Queries};
+use own::Own;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// What goes wrong between this module, the kernel and the maps.
+#[derive(Debug, thiserror::Error)]
+pub enum RoutesError {
+    /// The kernel refused a question or an answer could not be read.
+    #[error("{doing} through netlink: {source}")]
+    Netlink {
+        /// What was being done.
+        doing: &'static str,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// A map of the data plane could not be written.
+    #[error("writing the map {map}: {source}")]
+    Map {
+        /// The map.
+        map: &'static str,
+        /// What the kernel said.
+        source: libbpf_rs::Error,
+    },
+    /// A setting could not be read or written.
+    #[error("changing {path}: {source}; the firewall needs root, and a /proc/sys that can be written")]
+    Setting {
+        /// The file.
+        path: &'static str,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// No random numbers.
+    #[error("reading /dev/urandom: {0}")]
+    Random(std::io::Error),
+}
+
+/// The maps of `bpf/firewall/route.h` and `answer.h` that this module writes; nobody else does.
+#[derive(Debug)]
+pub struct RouteMaps {
+    /// `forwarding`
+    pub forwarding: MapHandle,
+    /// `local_addresses`
+    pub local_addresses: MapHandle,
+    /// `own_addresses`
+    pub own_addresses: MapHandle,
+}
+
+/// How many answers a core may send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnswerLimits {
+    /// TCP resets a second; 0 is no limit.
+    pub resets_per_second: u32,
+    /// ICMP errors a second; 0 is no limit.
+    pub errors_per_second: u32,
+}
+
+impl Default for AnswerLimits {
+    /// Resets cost less than the segments they stop; for errors the same as Linux's `icmp_msgs_per_sec`.
+    fn default() -> Self {
+        Self { resets_per_second: 10_000, errors_per_second: 1_000 }
+    }
+}
+
+/// An idle core has saved up answers for so long.
+const BURST_NS: u32 = 100_000_000;
+
+impl AnswerLimits {
+    /// Nanoseconds of a core's time that each answer uses up: resets, errors.
+    fn intervals(self) -> [u32; 2] {
+        let interval = |per_second: u32| 1_000_000_000_u32.checked_div(per_second).unwrap_or(0);
+        [self.resets_per_second, self.errors_per_second].map(interval)
+    }
+}
+
+/// What [`Routes::follow`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Changes {
+    /// What the data plane remembered is old from now on: flows may go elsewhere.
+    pub routes: bool,
+    /// The firewall's own addresses were written again.
+    pub addresses: bool,
+    /// Neighbours that the kernel was asked to look after.
+    pub asked_again: u32,
+}
+
+/// The kernel's routes as the data plane sees them, of the network namespace in which it was started.
+#[derive(Debug)]
+pub struct Routes {
+    maps: RouteMaps,
+    events: Events,
+    queries: Queries,
+    interfaces: Vec<u32>,
+    local: BTreeSet<IpAddr>,
+    own: BTreeMap<u32, Own>,
+    /// The Ethernet addresses of neighbours that may be used.
+    neighbours: HashMap<(u32, IpAddr), Vec<u8>>,
+    _lookups: [Setting; 2],
+}
+
+impl Routes {
+    /// Fills the maps and begins to listen, in the calling thread's network namespace. To be called before the programs
+    /// are attached. `interfaces` are the numbers of those that belong to zones: neighbours elsewhere are the kernel's business.
+    ///
+    /// # Errors
+    /// Not root, or what the kernel refuses.
+    pub fn start(maps: RouteMaps, interfaces: &[u32], limits: AnswerLimits) -> Result<Self, RoutesError> {
+        let lookups = [
+            Setting::turn_on("/proc/sys/net/ipv4/conf/lo/forwarding")?,
+            Setting::turn_on("/proc/sys/net/ipv6/conf/lo/forwarding")?,
+        ];
+        let mark = random_mark()?;
+        let mut routes = Self {
+            maps,
+            // Before the first question, so that no change falls between.
+            events: Events::open()?,
+            queries: Queries::open()?,
+            interfaces: interfaces.to_vec(),
+            local: BTreeSet::new(),
+            own: BTreeMap::new(),
+            neighbours: HashMap::new(),
+            _lookups: lookups,
+        };
+        routes.change(|words| {
+            words[MARK..MARK + 2].copy_from_slice(&mark);
+            words[ANSWER_INTERVAL..ANSWER_INTERVAL + 2].copy_from_slice(&limits.intervals());
+            words[ANSWER_BURST..ANSWER_BURST + 2].copy_from_slice(&[BURST_NS; 2]);
+        })?;
+        routes.learn_everything()?;
+        Ok(routes)
+    }
+
+    /// Other interfaces belong to zones from now on.
+    pub fn set_interfaces(&mut self, interfaces: &[u32]) {
+        self.interfaces = interfaces.to_vec();
+    }
+
+    /// Reads what the kernel has announced and brings the maps up to date. Does not wait: poll [`AsFd`] for input.
+    ///
+    /// # Errors
+    /// As the kernel or the maps refuse; what was read is then lost, and the next call learns everything anew.
+    pub fn follow(&mut self) -> Result<Changes, RoutesError> {
+        let news = self.events.read()?;
+        let changes = self.take(&news);
+        if changes.is_err() {
+            self.events.lose();
+        }
+        changes
+    }
+
+    /// Makes the data plane ask the kernel for every route again.
+    ///
+    /// # Errors
+    /// As the map refuses.
+    pub fn forget_routes(&self) -> Result<(), RoutesError> {
+        self.change(|_| {})
+    }
+
+    fn change(&self, words: impl FnOnce(&mut [u32; WORDS])) -> Result<(), RoutesError> {
+        let changed = forwarding::change(&self.maps.forwarding, words);
+        changed.map_err(|source| RoutesError::Map { map: "forwarding", source })
+    }
+
+    fn take(&mut self, news: &News) -> Result<Changes, RoutesError> {
+        if news.lost {
+            self.learn_everything()?;
+            return Ok(Changes { routes: true, addresses: true, asked_again: 0 });
+        }
+        let mut changes = Changes { routes: news.routes, addresses: news.addresses, asked_again: 0 };
+        for neighbour in &news.neighbours {
+            changes.routes |= self.note(neighbour);
+            if neighbour.is_doubted && self.interfaces.contains(&neighbour.ifindex) {
+                self.queries.use_neighbour(neighbour)?;
+                changes.asked_again += 1;
+            }
+        }
+        if news.addresses {
+            self.learn_addresses()?;
+        }
+        if changes.routes || changes.addresses {
+            self.forget_routes()?;
+        }
+        Ok(changes)
+    }
+
+    fn learn_everything(&mut self) -> Result<(), RoutesError> {
+        self.learn_addresses()?;
+        self.neighbours.clear();
+        for neighbour in self.queries.neighbours()? {
+            self.note(&neighbour);
+        }
+        self.forget_routes()
+    }
+
+    /// Keeps a neighbour's address. Returns whether the data plane may have remembered another one: a neighbour that was
+    /// of no use before was not remembered.
+    fn note(&mut self, neighbour: &NeighbourNews) -> bool {
+        let key = (neighbour.ifindex, neighbour.address);
+        match &neighbour.link_address {
+            Some(now) => self.neighbours.insert(key, now.clone()).is_some_and(|before| before != *now),
+            None => self.neighbours.remove(&key).is_some(),
+        }
+    }
+
+    fn learn_addresses(&mut self) -> Result<(), RoutesError> {
+        let local = self.queries.local_addresses()?;
+        let keys = |of: &BTreeSet<IpAddr>, but: &BTreeSet<IpAddr>| -> Vec<_> {
+            of.difference(but).map(|address| local_key(*address)).collect()
+        };
+        let value = 1u32.to_ne_bytes();
+        replace(
+            &self.maps.local_addresses,
+            "local_addresses",
+            &keys(&self.local, &local),
+            keys(&local, &self.local).into_iter().map(|key| (key, value)),
+        )?;
+        self.local = local;
+        let own = own::own_addresses(&self.queries.addresses()?);
+        let gone: Vec<_> =
+            self.own.keys().filter(|i| !own.contains_key(i)).map(|i| i.to_ne_bytes()).collect();
+        let now = own.iter().map(|(ifindex, own)| (ifindex.to_ne_bytes(), own::own(*own)));
+        replace(&self.maps.own_addresses, "own_addresses", &gone, now)?;
+        self.own = own;
+        Ok(())
+    }
+}
+
+impl AsFd for Routes {
+    /// Readable when there is something to [`Routes::follow`].
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.events.as_fd()
+    }
+}
+
+/// Writes what is there now before it deletes what is not: an address that moved is never missing.
+fn replace<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    map: &MapHandle,
+    name: &'static str,
+    gone: &[K],
+    now: impl Iterator<Item = (K, V)>,
+) -> Result<(), RoutesError> {
+    let failed = |source| RoutesError::Map { map: name, source };
+    for (key, value) in now {
+        map.update(key.as_ref(), value.as_ref(), MapFlags::ANY).map_err(failed)?;
+    }
+    gone.iter().try_for_each(|key| map.delete(key.as_ref())).map_err(failed)
+}
+
+/// Eight bytes that begin an Ethernet header, as words: a destination that is no group and was made here, and a part of the
+/// source.
+fn random_mark() -> Result<[u32; 2], RoutesError> {
+    let mut mark = [0; 8];
+    File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut mark))
+        .map_err(RoutesError::Random)?;
+    mark[0] = mark[0] & 0xfc | 0x02;
+    let word = |at: usize| u32::from_ne_bytes([mark[at], mark[at + 1], mark[at + 2], mark[at + 3]]);
+    Ok([word(0), word(4)])
+}
+
+/// A switch of the kernel that was off and is put back. The open file belongs to the network namespace that it was opened in.
+#[derive(Debug)]
+struct Setting {
+    file: File,
+    was_on: bool,
+}
+
+impl Setting {
+    fn turn_on(path: &'static str) -> Result<Self, RoutesError> {
+        let attempt = || -> std::io::Result<Self> {
+            let mut file = File::options().read(true).write(true).open(path)?;
+            let mut text = String::new();
+            file.read_to_string(&mut text)?;
+            let was_on = text.trim() == "1";
+            if !was_on {
+                file.rewind()?;
+                file.write_all(b"1")?;
+            }
+            Ok(Self { file, was_on })
+        };
+        attempt().map_err(|source| RoutesError::Setting { path, source })
+    }
+}
+
+impl Drop for Setting {
+    fn drop(&mut self) {
+        if !self.was_on {
+            // The namespace may be on its way out; then there is nothing to put back.
+            let _ = self.file.rewind().and_then(|()| self.file.write_all(b"0"));
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! Questions to the kernel and announcements from it, by netlink (rtnetlink(7)), as far as forwarding needs them.
+
+use super::RoutesError;
+use super::own::Listed;
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// `RT_TABLE_LOCAL`: addresses that this machine takes for its own, broadcast addresses included.
+const TABLE_LOCAL: u8 = 255;
+/// Multicast groups of rtnetlink: links, neighbours, addresses, routes, rules, next hops.
+const GROUPS: [u32; 9] = [1, 3, 5, 7, 8, 9, 11, 19, 32];
+/// Announcements of a whole routing table fit.
+const EVENT_BUFFER_BYTES: u32 = 8 << 20;
+const ENOENT: i32 = 2;
+const ENOBUFS: i32 = 105;
+
+/// A neighbour as the kernel knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct NeighbourNews {
+    pub(super) ifindex: u32,
+    pub(super) address: IpAddr,
+    /// None: packets cannot be sent there.
+    pub(super) link_address: Option<Vec<u8>>,
+    /// Nobody has heard of it for a while, and nobody asks.
+    pub(super) is_doubted: bool,
+}
+
+/// What was announced.
+#[derive(Debug, Default)]
+pub(super) struct News {
+    pub(super) routes: bool,
+    pub(super) addresses: bool,
+    pub(super) neighbours: Vec<NeighbourNews>,
+    /// Announcements were lost: anything may have changed.
+    pub(super) lost: bool,
+}
+
+/// The socket that announcements come to.
+#[derive(Debug)]
+pub(super) struct Events {
+    socket: Socket,
+    lost: bool,
+}
+
+impl Events {
+    pub(super) fn open() -> Result<Self, RoutesError> {
+        let attempt = || -> std::io::Result<Socket> {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.set_rx_buf_sz(EVENT_BUFFER_BYTES)?;
+            socket.bind(&SocketAddr::new(0, 0))?;
+            GROUPS.into_iter().try_for_each(|group| socket.add_membership(group))?;
+            socket.set_non_blocking(true)?;
+            Ok(socket)
+        };
+        let socket = attempt().map_err(failed("listening to announcements"))?;
+        Ok(Self { socket, lost: false })
+    }
+
+    /// The next [`Self::read`] says that everything may have changed.
+    pub(super) fn lose(&mut self) {
+        self.lost = true;
+    }
+
+    /// Everything that is there.
+    pub(super) fn read(&mut self) -> Result<News, RoutesError> {
+        let mut news = News { lost: std::mem::take(&mut self.lost), ..News::default() };
+        loop {
+            match self.socket.recv_from_full() {
+                Ok((bytes, _)) => messages(&bytes, |message| news.add(message)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(news),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.raw_os_error() == Some(ENOBUFS) => news.lost = true,
+                Err(error) => return Err(failed("reading announcements")(error)),
+            }
+        }
+    }
+}
+
+impl AsFd for Events {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl News {
+    /// None is a message of a kind that is not known here: a change of next hops, for one.
+    fn add(&mut self, message: Option<NetlinkPayload<RouteNetlinkMessage>>) {
+        use RouteNetlinkMessage as M;
+        match message {
+            Some(NetlinkPayload::InnerMessage(M::NewNeighbour(neighbour) | M::GetNeighbour(neighbour))) => {
+                self.neighbours.extend(neighbour_news(&neighbour, true));
+            }
+            Some(NetlinkPayload::InnerMessage(M::DelNeighbour(neighbour))) => {
+                self.neighbours.extend(neighbour_news(&neighbour, false));
+            }
+            Some(NetlinkPayload::InnerMessage(M::NewAddress(_) | M::DelAddress(_))) => self.addresses = true,
+            Some(NetlinkPayload::InnerMessage(M::NewRoute(route) | M::DelRoute(route))) => {
+                self.routes = true;
+                self.addresses |= route.header.table == TABLE_LOCAL;
+            }
+            _ => self.routes = true,
+        }
+    }
+}
+
+/// Asks the kernel and waits for its answers.
+#[derive(Debug)]
+pub(super) struct Queries {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Queries {
+    pub(super) fn open() -> Result<Self, RoutesError> {
+        let attempt = || -> std::io::Result<Socket> {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.bind_auto()?;
+            socket.connect(&SocketAddr::new(0, 0))?;
+            // Else a question about one table is answered with all of them.
+            socket.set_netlink_get_strict_chk(true)?;
+            Ok(socket)
+        };
+        Ok(Self { socket: attempt().map_err(failed("opening a socket"))?, sequence: 0 })
+    }
+
+    /// Addresses whose packets are for this machine itself. Prefixes that are local as a whole (127.0.0.0/8, or a route
+    /// of type `local` to a network) are not among them: packets to them have no route.
+    pub(super) fn local_addresses(&mut self) -> Result<BTreeSet<IpAddr>, RoutesError> {
+        let mut local = BTreeSet::new();
+        for family in [AddressFamily::Inet, AddressFamily::Inet6] {
+            let mut question = RouteMessage::default();
+            question.header.address_family = family;
+            question.header.table = TABLE_LOCAL;
+            self.dump(RouteNetlinkMessage::GetRoute(question), "listing local addresses", |message| {
+                if let RouteNetlinkMessage::NewRoute(route) = message {
+                    local.extend(local_address(&route));
+                }
+            })?;
+        }
+        Ok(local)
+    }
+
+    /// The addresses of all interfaces.
+    pub(super) fn addresses(&mut self) -> Result<Vec<Listed>, RoutesError> {
+        let mut all = Vec::new();
+        let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+        self.dump(question, "listing addresses", |message| {
+            if let RouteNetlinkMessage::NewAddress(address) = message {
+                all.extend(listed(&address));
+            }
+        })?;
+        Ok(all)
+    }
+
+    /// All neighbours.
+    pub(super) fn neighbours(&mut self) -> Result<Vec<NeighbourNews>, RoutesError> {
+        let mut all = Vec::new();
+        let question = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
+        self.dump(question, "listing neighbours", |message| {
+            if let RouteNetlinkMessage::NewNeighbour(neighbour) = message {
+                all.extend(neighbour_news(&neighbour, true));
+            }
+        })?;
+        Ok(all)
+    }
+
+    /// Tells the kernel that a neighbour is in use, so that it asks whether it is still there. One that is gone in the
+    /// meantime is not made again.
+    pub(super) fn use_neighbour(&mut self, neighbour: &NeighbourNews) -> Result<(), RoutesError> {
+        let mut request = NeighbourMessage::default();
+        request.header.family = family_of(neighbour.address);
+        request.header.ifindex = neighbour.ifindex;
+        request.header.flags = NeighbourFlags::Use;
+        request.attributes.push(NeighbourAttribute::Destination(match neighbour.address {
+            IpAddr::V4(a) => NeighbourAddress::Inet(a),
+            IpAddr::V6(a) => NeighbourAddress::Inet6(a),
+        }));
+        let doing = "asking for a neighbour";
+        let result = self.ask(RouteNetlinkMessage::NewNeighbour(request), NLM_F_ACK, doing, |_| ());
+        match result {
+            Err(RoutesError::Netlink { source, .. }) if source.raw_os_error() == Some(ENOENT) => Ok(()),
+            other => other,
+        }
+    }
+
+    fn dump(
+        &mut self,
+        question: RouteNetlinkMessage,
+        doing: &'static str,
+        take: impl FnMut(RouteNetlinkMessage),
+    ) -> Result<(), RoutesError> {
+        self.ask(question, NLM_F_DUMP, doing, take)
+    }
+
+    /// Asks, and gives every message of the answer to `take`, until the kernel says that it was the last.
+    fn ask(
+        &mut self,
+        question: RouteNetlinkMessage,
+        flags: u16,
+        doing: &'static str,
+        mut take: impl FnMut(RouteNetlinkMessage),
+    ) -> Result<(), RoutesError> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let sequence = self.sequence;
+        self.socket.send(&serialized(question, flags, sequence), 0).map_err(failed(doing))?;
+        let mut outcome = None;
+        while outcome.is_none() {
+            let (bytes, _) = self.socket.recv_from_full().map_err(failed(doing))?;
+            messages_of(&bytes, sequence, |message| match message {
+                Some(NetlinkPayload::InnerMessage(inner)) => take(inner),
+                Some(NetlinkPayload::Done(_)) => outcome = Some(Ok(())),
+                Some(NetlinkPayload::Error(error)) if error.code.is_none() => outcome = Some(Ok(())),
+                Some(NetlinkPayload::Error(error)) => outcome = Some(Err(error.to_io())),
+                _ => {}
+            });
+        }
+        outcome.unwrap_or(Ok(())).map_err(failed(doing))
+    }
+}
+
+fn failed(doing: &'static str) -> impl Fn(std::io::Error) -> RoutesError {
+    move |source| RoutesError::Netlink { doing, source }
+}
+
+fn serialized(message: RouteNetlinkMessage, flags: u16, sequence: u32) -> Vec<u8> {
+    let mut packet = NetlinkMessage::from(message);
+    packet.header.flags = NLM_F_REQUEST | flags;
+    packet.header.sequence_number = sequence;
+    packet.finalize();
+    let mut bytes = vec![0; packet.buffer_len()];
+    packet.serialize(&mut bytes);
+    bytes
+}
+
+/// The messages of a datagram; None for one that cannot be understood.
+fn messages(bytes: &[u8], mut take: impl FnMut(Option<NetlinkPayload<RouteNetlinkMessage>>)) {
+    each_message(bytes, |_, message| take(message));
+}
+
+/// The messages that answer one question.
+fn messages_of(
+    bytes: &[u8],
+    sequence: u32,
+    mut take: impl FnMut(Option<NetlinkPayload<RouteNetlinkMessage>>),
+) {
+    each_message(bytes, |of, message| {
+        if of == sequence {
+            take(message);
+        }
+    });
+}
+
+/// Messages one after the other, each with its sequence number; the crate reads one, and does not say where it ended when it
+/// cannot.
+fn each_message(mut bytes: &[u8], mut take: impl FnMut(u32, Option<NetlinkPayload<RouteNetlinkMessage>>)) {
+    const HEADER_BYTES: usize = 16;
+    while bytes.len() >= HEADER_BYTES {
+        let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let length = word(0) as usize;
+        if length < HEADER_BYTES || length > bytes.len() {
+            return take(word(8), None);
+        }
+        let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(&bytes[..length]);
+        take(word(8), message.ok().map(|message| message.payload));
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+}
+
+fn family_of(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
+}
+
+fn neighbour_news(message: &NeighbourMessage, is_there: bool) -> Option<NeighbourNews> {
+    use NeighbourState as S;
+    let address = message.attributes.iter().find_map(|attribute| match attribute {
+        NeighbourAttribute::Destination(NeighbourAddress::Inet(a)) => Some(IpAddr::V4(*a)),
+        NeighbourAttribute::Destination(NeighbourAddress::Inet6(a)) => Some(IpAddr::V6(*a)),
+        _ => None,
+    })?;
+    let link_address = message.attributes.iter().find_map(|attribute| match attribute {
+        NeighbourAttribute::LinkLayerAddress(bytes) => Some(bytes.clone()),
+        _ => None,
+    });
+    // The kernel's NUD_VALID.
+    let valid =
+        [S::Permanent, S::Noarp, S::Reachable, S::Probe, S::Stale, S::Delay].contains(&message.header.state);
+    Some(NeighbourNews {
+        ifindex: message.header.ifindex,
+        address,
+        link_address: (is_there && valid).then(|| link_address.unwrap_or_default()),
+        is_doubted: is_there && message.header.state == S::Stale,
+    })
+}
+
+fn local_address(route: &RouteMessage) -> Option<IpAddr> {
+    let header = &route.header;
+    // Strict kernels send only what was asked for; those before 4.20 send everything.
+    if header.table != TABLE_LOCAL
+        || !matches!(header.kind, RouteType::Local | RouteType::Broadcast | RouteType::Anycast)
+    {
+        return None;
+    }
+    route.attributes.iter().find_map(|attribute| match attribute {
+        RouteAttribute::Destination(RouteAddress::Inet(a)) if header.destination_prefix_length == 32 => {
+            Some(IpAddr::V4(*a))
+        }
+        RouteAttribute::Destination(RouteAddress::Inet6(a)) if header.destination_prefix_length == 128 => {
+            Some(IpAddr::V6(*a))
+        }
+        _ => None,
+    })
+}
+
+fn listed(message: &AddressMessage) -> Option<Listed> {
+    let unfit =
+        AddressHeaderFlags::Tentative | AddressHeaderFlags::Dadfailed | AddressHeaderFlags::Deprecated;
+    // Of a point-to-point link, `Address` is the other end.
+    let find = |local: bool| {
+        message.attributes.iter().find_map(|attribute| match attribute {
+            AddressAttribute::Local(a) if local => Some(*a),
+            AddressAttribute::Address(a) if !local => Some(*a),
+            _ => None,
+        })
+    };
+    Some(Listed {
+        ifindex: message.header.index,
+        address: find(true).or_else(|| find(false))?,
+        scope: message.header.scope,
+        is_unfit: message.header.flags.intersects(unfit),
+    })
+}

@@ -1,0 +1,454 @@
+//! Single packets and what becomes of them, on both hooks: forms, zones, fragments, ICMP errors, the firewall itself. Needs
+//! root.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bed;
+
+use bed::frame::{ACK, Frame, RST, SYN, Tcp, icmp, icmp_error, udp};
+use bed::{Bed, POLICY, Side};
+use dataplane::{Filter, Hook, Settings, Tally};
+use std::time::Duration;
+
+const IN: &str = "198.18.1.2";
+const OUT: &str = "198.18.2.2";
+const IN6: &str = "2001:2:0:1::2";
+const OUT6: &str = "2001:2:0:2::2";
+const HOOKS: [Hook; 2] = [Hook::Xdp, Hook::Tc];
+
+/// A row: what it is, where it comes in, the packet, what becomes of it.
+type Row = (&'static str, Side, Frame, &'static str);
+
+/// Sends rows one after the other, on both hooks.
+fn check(rows: &[Row]) {
+    for hook in HOOKS {
+        let mut bed = Bed::new(hook);
+        for (title, side, frame, expected) in rows {
+            assert_eq!(bed.send(*side, &frame.bytes()).words(), *expected, "{title}, {hook:?}");
+        }
+    }
+}
+
+fn v4(side: Side, protocol: u8, payload: Vec<u8>) -> Frame {
+    let (source, destination) = if side == Side::In { (IN, OUT) } else { (OUT, IN) };
+    Frame::new(source, destination, protocol, payload)
+}
+
+fn v6(side: Side, protocol: u8, payload: Vec<u8>) -> Frame {
+    let (source, destination) = if side == Side::In { (IN6, OUT6) } else { (OUT6, IN6) };
+    Frame::new(source, destination, protocol, payload)
+}
+
+fn syn(ports: (u16, u16)) -> Vec<u8> {
+    Tcp { ports, flags: SYN, sequence: 1, window: 1000, ..Tcp::default() }.bytes()
+}
+
+#[test]
+fn needs_root_flows_and_the_policy() {
+    use Side::{In, Out};
+    check(&[
+        ("allowed", In, v4(In, 17, udp((5, 6), 18)), "pass"),
+        ("its answer", Out, v4(Out, 17, udp((6, 5), 18)), "pass"),
+        ("another port is another flow", Out, v4(Out, 17, udp((6, 7), 18)), "default-deny"),
+        ("a rule allows it from outside", Out, v4(Out, 17, udp((9, 53), 18)), "pass"),
+        ("a rule rejects it", Out, v4(Out, 6, syn((9, 7))), "rule-reject!"),
+        ("over IPv6", In, v6(In, 17, udp((5, 6), 18)), "pass"),
+        ("its answer", Out, v6(Out, 17, udp((6, 5), 18)), "pass"),
+        ("not from outside", Out, v6(Out, 17, udp((6, 8), 18)), "default-deny"),
+        ("rejected over IPv6", Out, v6(Out, 6, syn((9, 7))), "rule-reject!"),
+        ("a known flow from the wrong zone", Out, v4(In, 17, udp((5, 6), 18)), "flow-zone"),
+        ("GRE", In, v4(In, 47, vec![0; 24]), "pass"),
+        ("its answer", Out, v4(Out, 47, vec![0; 24]), "pass"),
+        ("ESP from outside", Out, v4(Out, 50, vec![0; 24]), "default-deny"),
+        ("SCTP", In, v4(In, 132, udp((5, 6), 18)), "pass"),
+        ("its answer", Out, v4(Out, 132, udp((6, 5), 18)), "pass"),
+        ("SCTP of other ports", Out, v4(Out, 132, udp((6, 9), 18)), "default-deny"),
+    ]);
+}
+
+#[test]
+fn needs_root_forms() {
+    use Side::{In, Out};
+    let tagged = |tags: Vec<u16>| Frame { tags, ..v4(In, 17, udp((5, 6), 18)) };
+    let options = |options: Vec<u8>| Frame { options, ..v4(In, 17, udp((5, 6), 18)) };
+    let extensions = |extensions| Frame { extensions, ..v6(In, 17, udp((5, 6), 18)) };
+    let long = |number: u8| (number, vec![1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let mut short = udp((5, 6), 18);
+    short[5] = 200;
+    check(&[
+        ("a VLAN", In, tagged(vec![7]), "pass"),
+        ("a VLAN in another", In, tagged(vec![7, 9]), "pass"),
+        ("three tags", In, tagged(vec![7, 9, 11]), "not-ip"),
+        ("options", In, options(vec![1; 4]), "pass"),
+        ("as many options as there may be", In, options(vec![1; 40]), "pass"),
+        ("an extension header", In, extensions(vec![long(0)]), "pass"),
+        ("several", In, extensions(vec![long(0), long(60), (43, vec![0; 7]), long(60)]), "pass"),
+        (
+            "a route that the sender chose",
+            In,
+            extensions(vec![(43, vec![0, 0, 1, 0, 0, 0, 0])]),
+            "extensions",
+        ),
+        ("too many", In, extensions(vec![long(60); 9]), "extensions"),
+        ("the datagram is longer than the packet", In, v4(In, 17, short), "length"),
+        ("no room for ports", In, v4(In, 17, vec![0; 4]), "length"),
+        ("no room for a TCP header", In, v4(In, 6, vec![0; 12]), "length"),
+        ("land", In, Frame::new(OUT, OUT, 17, udp((5, 5), 18)), "land"),
+        ("from a loopback address", In, Frame::new("127.0.0.1", OUT, 17, udp((5, 5), 18)), "source"),
+        ("from many", In, Frame::new("224.0.0.5", OUT, 17, udp((5, 5), 18)), "source"),
+        (
+            "from inside's network, outside",
+            Out,
+            Frame::new("198.18.1.9", IN, 17, udp((5, 53), 18)),
+            "zone-source",
+        ),
+        ("the same over IPv6", Out, Frame::new("2001:2:0:1::9", IN6, 17, udp((5, 53), 18)), "zone-source"),
+        ("no route back", Out, Frame::new("203.0.113.9", IN, 17, udp((5, 53), 18)), "reverse-path"),
+        ("a route back", Out, Frame::new("198.51.100.9", IN, 17, udp((5, 53), 18)), "pass"),
+        ("nowhere to go", In, Frame::new(IN, "203.0.113.9", 17, udp((5, 53), 18)), "no-route!"),
+        ("the last hop", In, Frame { ttl: 1, ..v4(In, 17, udp((5, 6), 18)) }, "ttl!"),
+    ]);
+}
+
+#[test]
+fn needs_root_damaged_headers() {
+    for hook in HOOKS {
+        let mut bed = Bed::new(hook);
+        let good = v4(Side::In, 17, udp((5, 6), 18)).bytes();
+        let changed = |at: usize, value: u8| {
+            let mut frame = good.clone();
+            frame[at] = value;
+            frame
+        };
+        for (title, frame, expected) in [
+            ("checksum", changed(24, good[24] ^ 1), "checksum"),
+            ("version", changed(14, 0x55), "header"),
+            ("header of 16 bytes", changed(14, 0x44), "header"),
+            ("longer than the frame", changed(16, 0x40), "length"),
+            ("not IP", changed(12, 0x88), "not-ip"),
+            ("cut", good[..30].to_vec(), "truncated"),
+        ] {
+            // A test run of TC does not take an IP packet without a whole header.
+            if title == "cut" && hook == Hook::Tc {
+                continue;
+            }
+            assert_eq!(bed.send(Side::In, &frame).words(), expected, "{title}, {hook:?}");
+        }
+        let mut arp = good.clone();
+        arp[12..14].copy_from_slice(&[8, 6]);
+        assert_eq!(bed.send(Side::In, &arp).words(), "up");
+    }
+}
+
+#[test]
+fn needs_root_neighbour_discovery_is_left_to_the_kernel() {
+    let ask = |ttl| Frame { ttl, ..Frame::new(OUT6, "2001:2:0:2::1", 58, icmp(135, 0, 0)) };
+    check(&[
+        ("a neighbour asks", Side::Out, ask(255), "up"),
+        ("from beyond the link", Side::Out, ask(254), "default-deny"),
+    ]);
+}
+
+#[test]
+fn needs_root_the_firewall_itself() {
+    use Side::{In, Out};
+    let to = |source, port| Frame::new(source, "198.18.1.1", 6, syn((999, port)));
+    check(&[
+        ("a rule allows it", In, to(IN, 22), "up"),
+        ("no rule does", In, to(IN, 23), "default-deny"),
+        ("not from outside", Out, to(OUT, 22), "default-deny"),
+    ]);
+}
+
+#[test]
+fn needs_root_icmp_queries_and_their_answers() {
+    use Side::{In, Out};
+    check(&[
+        ("an answer to nothing", Out, v4(Out, 1, icmp(0, 0, 77)), "default-deny"),
+        ("a question", In, v4(In, 1, icmp(8, 0, 77)), "pass"),
+        ("its answer", Out, v4(Out, 1, icmp(0, 0, 77)), "pass"),
+        ("an answer of another number", Out, v4(Out, 1, icmp(0, 0, 78)), "default-deny"),
+        ("a question of the same number is no answer", Out, v4(Out, 1, icmp(13, 0, 77)), "default-deny"),
+        ("time stamps", In, v4(In, 1, icmp(13, 0, 5)), "pass"),
+        ("their answer", Out, v4(Out, 1, icmp(14, 0, 5)), "pass"),
+        ("over IPv6", In, v6(In, 58, icmp(128, 0, 77)), "pass"),
+        ("its answer", Out, v6(Out, 58, icmp(129, 0, 77)), "pass"),
+        ("a rule allows questions from outside", Out, v4(Out, 1, icmp(8, 0, 9)), "pass"),
+        ("and so the answer", In, v4(In, 1, icmp(0, 0, 9)), "pass"),
+    ]);
+}
+
+#[test]
+fn needs_root_icmp_errors_follow_their_flow() {
+    use Side::{In, Out};
+    let sent = v4(In, 17, udp((5, 6), 18));
+    let tcp = |sequence| {
+        v4(In, 6, Tcp { ports: (5, 80), flags: SYN, sequence, window: 9, ..Tcp::default() }.bytes())
+    };
+    let about = |packet: &Frame, to| Frame::new("198.51.100.1", to, 1, icmp_error(3, 1, &packet.packet()));
+    let sent6 = v6(In, 17, udp((5, 6), 18));
+    let about6 = Frame::new(OUT6, IN6, 58, icmp_error(1, 0, &sent6.packet()));
+    check(&[
+        ("about no flow", Out, about(&sent, IN), "default-deny"),
+        ("a packet", In, sent.clone(), "pass"),
+        ("about it", Out, about(&sent, IN), "pass"),
+        ("about it, to somebody else", Out, about(&sent, "198.18.1.3"), "icmp-unrelated"),
+        ("about it, from its sender's side", In, about(&sent, IN), "icmp-unrelated"),
+        ("a segment", In, tcp(1000), "pass"),
+        ("about it", Out, about(&tcp(1000), IN), "pass"),
+        ("about a number that was not sent", Out, about(&tcp(90_000), IN), "icmp-unrelated"),
+        ("over IPv6", In, sent6.clone(), "pass"),
+        ("about it", Out, about6, "pass"),
+        ("a ping", In, v4(In, 1, icmp(8, 0, 3)), "pass"),
+        ("about it", Out, about(&v4(In, 1, icmp(8, 0, 3)), IN), "pass"),
+        ("about another", Out, about(&v4(In, 1, icmp(8, 0, 4)), IN), "default-deny"),
+    ]);
+}
+
+#[test]
+fn needs_root_fragments_follow_their_first() {
+    use Side::{In, Out};
+    let part = |frame: Frame, id, offset, more| Frame { fragment: Some((id, offset, more)), ..frame };
+    let first = |id| part(v4(In, 17, udp((5, 6), 1000)), id, 0, true);
+    let later = |id, offset, more| part(v4(In, 17, vec![0; 200]), id, offset, more);
+    let mut whole = udp((5, 6), 1000);
+    whole[4..6].copy_from_slice(&1208u16.to_be_bytes());
+    let refused = part(v4(Out, 17, udp((5, 6666), 1000)), 7, 0, true);
+    check(&[
+        ("before its first", In, later(1, 1008, false), "fragment-unknown"),
+        ("the first", In, first(1), "pass"),
+        ("the second", In, later(1, 1008, true), "pass"),
+        ("the last", In, later(1, 1208, false), "pass"),
+        ("of another packet", In, later(2, 1008, false), "fragment-unknown"),
+        ("from another zone", Out, later(1, 1008, false), "fragment-unknown"),
+        ("over the header", In, later(1, 8, false), "fragment-overlap"),
+        ("the first of what is denied", Out, refused, "default-deny"),
+        ("and its rest", Out, part(v4(Out, 17, vec![0; 200]), 7, 1008, false), "fragment-unknown"),
+        ("over IPv6, the first", In, part(v6(In, 17, udp((5, 6), 1000)), 9, 0, true), "pass"),
+        ("the rest", In, part(v6(In, 17, vec![0; 200]), 9, 1008, false), "pass"),
+        ("of another", In, part(v6(In, 17, vec![0; 200]), 10, 1008, false), "fragment-unknown"),
+        ("whole, with a fragment header", In, part(v6(In, 17, udp((5, 6), 10)), 11, 0, false), "pass"),
+    ]);
+}
+
+#[test]
+fn needs_root_fragments_wait_half_a_minute() {
+    let mut bed = Bed::new(Hook::Xdp);
+    let part =
+        |payload, offset, more| Frame { fragment: Some((1, offset, more)), ..v4(Side::In, 17, payload) };
+    assert_eq!(bed.send(Side::In, &part(udp((5, 6), 1000), 0, true).bytes()).words(), "pass");
+    bed.pass(Duration::from_secs(31));
+    assert_eq!(bed.send(Side::In, &part(vec![0; 8], 1008, false).bytes()).words(), "fragment-unknown");
+}
+
+#[test]
+fn needs_root_what_is_forwarded_is_what_came_but_for_the_link_and_a_hop() {
+    for hook in HOOKS {
+        let mut bed = Bed::new(hook);
+        let sent = v4(Side::In, 17, udp((5, 6), 18));
+        let (_, frame) = bed.send_and_see(Side::In, &sent.bytes());
+        let expected = Frame { ttl: 63, ..sent };
+        assert_eq!(frame[..12], [2, 0, 0, 0, 2, 2, 2, 0, 0, 0, 2, 1], "{hook:?}");
+        assert_eq!(frame[14..], expected.packet(), "{hook:?}");
+    }
+}
+
+#[test]
+fn needs_root_a_million_wrong_resets_would_close_nothing() {
+    const RESETS: u32 = 4000;
+    let mut bed = Bed::new(Hook::Xdp);
+    let ports = (4000, 80);
+    let segment = |flags, sequence, acknowledgement| {
+        let tcp = Tcp { ports, flags, sequence, acknowledgement, window: 0xffff, ..Tcp::default() };
+        v4(Side::In, 6, tcp.bytes()).bytes()
+    };
+    let answer = Tcp {
+        ports: (80, 4000),
+        flags: SYN | ACK,
+        sequence: 7,
+        acknowledgement: 101,
+        window: 0xffff,
+        ..Tcp::default()
+    };
+    bed.send(Side::In, &segment(SYN, 100, 0));
+    bed.send(Side::Out, &v4(Side::Out, 6, answer.bytes()).bytes());
+    bed.send(Side::In, &segment(ACK, 101, 8));
+    for i in 0..RESETS {
+        // Spread over all numbers; none is the next one, 101.
+        bed.send(Side::In, &segment(RST, 102u32.wrapping_add(i.wrapping_mul(1_073_741)), 0));
+        assert_eq!(bed.state(4000), "established", "{i}");
+    }
+    assert_eq!(bed.send(Side::In, &segment(ACK, 101, 8)).words(), "pass");
+    assert_eq!(bed.send(Side::In, &segment(RST, 101, 0)).words(), "pass");
+    assert_eq!(bed.state(4000), "reset");
+}
+
+/// Opens and closes a connection; `by_reset` by one segment.
+fn short_connection(bed: &mut Bed, port: u16, start: u32, by_reset: bool) {
+    let to = |flags, sequence, acknowledgement| {
+        let tcp = Tcp { ports: (port, 80), flags, sequence, acknowledgement, window: 999, ..Tcp::default() };
+        v4(Side::In, 6, tcp.bytes()).bytes()
+    };
+    let from = |flags, sequence, acknowledgement| {
+        let tcp = Tcp { ports: (80, port), flags, sequence, acknowledgement, window: 999, ..Tcp::default() };
+        v4(Side::Out, 6, tcp.bytes()).bytes()
+    };
+    let other = start.wrapping_mul(77);
+    let (next, other_next) = (start.wrapping_add(1), other.wrapping_add(1));
+    let mut segments = vec![
+        (Side::In, to(SYN, start, 0)),
+        (Side::Out, from(SYN | ACK, other, next)),
+        (Side::In, to(ACK, next, other_next)),
+    ];
+    if by_reset {
+        segments.push((Side::In, to(RST, next, 0)));
+    } else {
+        segments.push((Side::In, to(ACK | 1, next, other_next)));
+        segments.push((Side::Out, from(ACK | 1, other_next, next.wrapping_add(1))));
+        segments.push((Side::In, to(ACK, next.wrapping_add(1), other_next.wrapping_add(1))));
+    }
+    for (side, segment) in segments {
+        assert_eq!(bed.send(side, &segment).words(), "pass", "port {port}, start {start}");
+    }
+}
+
+#[test]
+fn needs_root_short_connections_use_ports_again_and_a_small_table_is_enough() {
+    let mut bed = Bed::with(Hook::Xdp, &Settings { flows: 1024, rules: 64 }, POLICY);
+    for round in 0u32..3 {
+        for port in 1000..1600 {
+            short_connection(
+                &mut bed,
+                port,
+                round.wrapping_mul(0x7000_0000) + u32::from(port),
+                port % 2 == 0,
+            );
+        }
+    }
+    // More ports than the table has room for: closed connections give theirs.
+    for port in 2000..3000 {
+        short_connection(&mut bed, port, 5, port % 2 == 0);
+    }
+    let flows = bed.sessions(&Filter::default()).len();
+    assert!(flows <= 1024, "{flows}");
+    assert_eq!(bed.tally(Tally::Opened), 2800);
+}
+
+#[test]
+fn needs_root_a_full_table_refuses_and_keeps_what_is_open() {
+    let mut bed = Bed::with(Hook::Xdp, &Settings { flows: 1024, rules: 64 }, POLICY);
+    let datagram = |port| v4(Side::In, 17, udp((port, 53), 18)).bytes();
+    for port in 1..=1024 {
+        assert_eq!(bed.send(Side::In, &datagram(port)).words(), "pass", "{port}");
+    }
+    for port in 2000..2100 {
+        assert_eq!(bed.send(Side::In, &datagram(port)).words(), "table-full", "{port}");
+    }
+    for port in 1..=1024 {
+        assert_eq!(bed.send(Side::In, &datagram(port)).words(), "pass", "{port}");
+    }
+    bed.pass(Duration::from_secs(310));
+    assert_eq!(bed.firewall().sweep().unwrap(), 1024);
+    assert_eq!(bed.send(Side::In, &datagram(2000)).words(), "pass");
+    assert_eq!(bed.sessions(&Filter::default()).len(), 1);
+    assert_eq!(bed.tally(Tally::Expired), 1024);
+}
+
+#[test]
+fn needs_root_half_open_connections_have_a_budget_of_their_own() {
+    let policy = format!("[settings]\nhalf_open = 100\n{POLICY}");
+    let mut bed = Bed::with(Hook::Tc, &Settings { flows: 1024, rules: 64 }, &policy);
+    let open = |port| v4(Side::In, 6, syn((port, 80))).bytes();
+    for port in 1..=100 {
+        assert_eq!(bed.send(Side::In, &open(port)).words(), "pass", "{port}");
+    }
+    assert_eq!(bed.send(Side::In, &open(101)).words(), "half-open-full");
+    assert_eq!(bed.send(Side::In, &v4(Side::In, 17, udp((5, 6), 8)).bytes()).words(), "pass");
+    let refused = Tcp { ports: (80, 1), flags: RST | ACK, acknowledgement: 2, ..Tcp::default() };
+    assert_eq!(bed.send(Side::Out, &v4(Side::Out, 6, refused.bytes()).bytes()).words(), "pass");
+    assert_eq!(bed.send(Side::In, &open(101)).words(), "pass");
+    bed.pass(Duration::from_secs(40));
+    assert_eq!(bed.firewall().sweep().unwrap(), 101);
+    for port in 200..300 {
+        assert_eq!(bed.send(Side::In, &open(port)).words(), "pass", "{port}");
+    }
+}
+
+#[test]
+fn needs_root_a_new_policy_judges_open_flows_again() {
+    for hook in HOOKS {
+        let mut bed = Bed::new(hook);
+        let (asks, answers) =
+            (v4(Side::In, 17, udp((5, 53), 8)).bytes(), v4(Side::Out, 17, udp((53, 5), 8)).bytes());
+        let other = v4(Side::In, 17, udp((5, 99), 8)).bytes();
+        assert_eq!(bed.send(Side::In, &asks).words(), "pass");
+        assert_eq!(bed.send(Side::In, &other).words(), "pass");
+        let narrower = POLICY.replacen("to = \"outside\"\n", "to = \"outside\"\nservice = \"udp/53\"\n", 1);
+        bed.apply(&narrower);
+        assert_eq!(bed.send(Side::Out, &answers).words(), "pass", "still allowed, whoever sends first");
+        assert_eq!(bed.send(Side::In, &other).words(), "default-deny");
+        let sessions = bed.sessions(&Filter::default());
+        assert_eq!(sessions.len(), 1, "{sessions:?}");
+        assert_eq!((bed.tally(Tally::JudgedAgain), bed.tally(Tally::Revoked)), (2, 1));
+        bed.apply(POLICY);
+        assert_eq!(bed.send(Side::In, &other).words(), "pass");
+        // Zones may change places, and some may be gone.
+        let moved = POLICY.replace("inside = {", "aside = { interfaces = \"x\" }\ninside = {");
+        bed.apply(&moved);
+        assert_eq!(bed.send(Side::Out, &answers).words(), "pass");
+        let gone = "[zones]\noutside = { interfaces = \"out0\" }\n";
+        bed.apply(gone);
+        assert_eq!(bed.send(Side::Out, &answers).words(), "default-deny");
+    }
+}
+
+#[test]
+fn needs_root_sessions_are_told_counted_and_killed() {
+    let mut bed = Bed::new(Hook::Xdp);
+    let (asks, answers) =
+        (v4(Side::In, 17, udp((5, 53), 8)).bytes(), v4(Side::Out, 17, udp((53, 5), 8)).bytes());
+    bed.send(Side::In, &asks);
+    bed.pass(Duration::from_secs(20));
+    bed.send(Side::Out, &answers);
+    bed.send(Side::In, &asks);
+    bed.send(Side::In, &v4(Side::In, 6, syn((6, 80))).bytes());
+    let filter = Filter { address: Some(OUT.parse().unwrap()), protocol: Some(17), ..Filter::default() };
+    let sessions = bed.sessions(&filter);
+    let [session] = &sessions[..] else { panic!("{sessions:?}") };
+    assert_eq!(session.client, (IN.parse().unwrap(), 5));
+    assert_eq!(session.server, (OUT.parse().unwrap(), 53));
+    assert_eq!(session.zones, ("inside".to_owned(), "outside".to_owned()));
+    assert_eq!((session.packets, session.bytes), ((2, 1), (72, 36)));
+    assert_eq!((session.rule.as_deref(), session.state.name()), (Some("out"), "two-way"));
+    assert!((19..25).contains(&session.age.as_secs()) && session.idle.as_secs() < 5, "{session:?}");
+    assert!(bed.firewall().kill(session).unwrap());
+    assert!(!bed.firewall().kill(session).unwrap(), "it is over");
+    assert_eq!(bed.send(Side::Out, &answers).words(), "default-deny");
+    let hits = bed.firewall().rule_hits(["out", "web", "rejected"]).unwrap();
+    assert_eq!(hits, [("out", 2), ("web", 0), ("rejected", 0)]);
+}
+
+#[test]
+fn needs_root_nothing_passes_before_a_policy() {
+    let firewall = dataplane::Firewall::load(&Settings { flows: 1024, rules: 1 }).unwrap();
+    let packet = policy::interpret::Packet {
+        from: 0,
+        to: 0,
+        source: IN.parse().unwrap(),
+        destination: OUT.parse().unwrap(),
+        protocol: 6,
+        selector: 80,
+    };
+    assert_eq!(firewall.judge(&packet).unwrap(), None);
+}
+
+#[test]
+fn needs_root_what_is_not_in_this_version_is_refused() {
+    let mut bed = Bed::new(Hook::Tc);
+    for (key, value) in [("limit", "{ rate = \"10/s\" }"), ("log", "\"open\"")] {
+        let text = POLICY.replacen("action = \"allow\"", &format!("action = \"allow\"\n{key} = {value}"), 1);
+        let policy = policy::Policy::parse("bed", &text).unwrap_or_else(|problems| panic!("{problems}"));
+        let tables = policy::Tables::build(&policy, jiff::Timestamp::UNIX_EPOCH).unwrap();
+        let error = bed.firewall_mut().apply(&tables, &policy).unwrap_err().to_string();
+        assert!(error.contains("rule `out`") && error.contains(key), "{error}");
+    }
+}
