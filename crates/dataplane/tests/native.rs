@@ -11,8 +11,8 @@ use std::process::Command;
 const INPUTS: &str = "5000";
 /// `enum reason` without what cannot happen there: no policy, limits of rules, several cores.
 const REASONS: [u32; 32] = [
-    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 17, 18, 19, 20, 24, 25, 27, 28, 29, 30, 31, 32, 40, 41, 42, 43,
-    44, 45, 14,
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 17, 18, 19, 20, 24, 25, 27, 28, 29, 30, 31, 32, 40, 41, 42,
+    43, 44, 45, 14,
 ];
 /// `enum tally` without answers that were spared: there is no limit.
 const TALLIES: [u32; 17] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 17];
@@ -33,7 +33,8 @@ fn no_packet_breaks_the_core() {
     let counts: BTreeMap<&str, u64> =
         text.lines().filter_map(|line| line.rsplit_once(' ')).map(|(k, v)| (k, v.parse().unwrap())).collect();
     // What was never reached was not tested.
-    let wanted = REASONS.map(|n| format!("reason {n}")).into_iter().chain(TALLIES.map(|n| format!("tally {n}")));
+    let wanted =
+        REASONS.map(|n| format!("reason {n}")).into_iter().chain(TALLIES.map(|n| format!("tally {n}")));
     let missing: Vec<String> = wanted.filter(|name| !counts.contains_key(name.as_str())).collect();
     assert!(missing.is_empty(), "never happened: {missing:?}\n{text}");
     let packets: u64 = ["dropped", "up", "sent"].iter().map(|name| counts[*name]).sum();
