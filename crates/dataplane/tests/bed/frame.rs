@@ -63,7 +63,7 @@ impl Frame {
         let mut packet = vec![0x40 | (header / 4) as u8, 0];
         packet.extend(((header + self.payload.len()) as u16).to_be_bytes());
         packet.extend((id as u16).to_be_bytes());
-        packet.extend((offset / 8 | u16::from(more) << 13).to_be_bytes());
+        packet.extend(((offset / 8) | (u16::from(more) << 13)).to_be_bytes());
         packet.extend([self.ttl, self.protocol, 0, 0]);
         packet.extend(source);
         packet.extend(destination);
@@ -138,7 +138,7 @@ impl Tcp {
         bytes.extend(self.ports.1.to_be_bytes());
         bytes.extend(self.sequence.to_be_bytes());
         bytes.extend(self.acknowledgement.to_be_bytes());
-        bytes.push(((20 + options.len()) / 4 << 4) as u8);
+        bytes.push((((20 + options.len()) / 4) << 4) as u8);
         bytes.push(self.flags);
         bytes.extend(self.window.to_be_bytes());
         bytes.extend([0; 4]);
