@@ -2,7 +2,7 @@
 # Building runs as you; what needs root (the bench, and the tests that make namespaces) runs through sudo.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench prepare clean
+.PHONY: help demo test test-kernels check bench prepare clean
 
 # Debian keeps ip, nft and ethtool in sbin, which an ordinary user's PATH leaves out.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -11,7 +11,7 @@ export PATH := $(PATH):/usr/sbin:/sbin
 AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=['sudo','-E']")
 
 help: ## List the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
 
 demo: ## Measure six firewalls side by side, about two minutes: a table and a report
 	@scripts/prepare
@@ -26,6 +26,10 @@ test: ## Everything that CI runs: formatting, lints, documentation, every test, 
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	cargo xtask layout
 	cargo $(AS_ROOT) test --workspace --locked --no-fail-fast -- --test-threads=1
+
+test-kernels: ## The tests that load BPF programs again under Debian 12's kernel, in an emulated machine; some minutes
+	@scripts/prepare kernels
+	scripts/test-kernels
 
 check: ## The fast part of test: formatting, lints, layout, unit tests; needs no root
 	@scripts/prepare

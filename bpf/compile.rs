@@ -26,7 +26,7 @@ pub(crate) fn compile(name: &str, product: &Product) -> Result<(), Box<dyn Error
     let bpf = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../bpf").canonicalize()?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     let mut builder = SkeletonBuilder::new();
-    builder.source(bpf.join(format!("{name}.bpf.c"))).clang(clang()?).clang_args(arguments(&bpf));
+    builder.source(bpf.join(format!("{name}.bpf.c"))).clang(clang()?).clang_args(arguments(name, &bpf));
     match product {
         Product::Skeleton => builder.build_and_generate(out.join(format!("{name}.skel.rs")))?,
         Product::Object => builder.obj(out.join(format!("{name}.bpf.o"))).build()?,
@@ -48,10 +48,14 @@ fn version(clang: &str) -> Option<u32> {
     String::from_utf8(output.stdout).ok()?.split('.').next()?.trim().parse().ok()
 }
 
-fn arguments(bpf: &std::path::Path) -> Vec<OsString> {
+fn arguments(name: &str, bpf: &std::path::Path) -> Vec<OsString> {
     // v3: atomics that return a value, and 32-bit jumps; Linux 5.12 and newer.
     let mut arguments: Vec<OsString> =
         ["-O2", "-mcpu=v3", "-Wall", "-Wextra", "-Werror"].map(OsString::from).to_vec();
+    // Linux 6.1 refuses loops that are gone on with by falling through into their head ("back-edge"), as this pass lays them out.
+    if name == "firewall" {
+        arguments.extend(["-mllvm", "-disable-block-placement"].map(OsString::from));
+    }
     // The second has asm/types.h in Debian's multiarch layout, which -target bpf does not search.
     let multiarch = PathBuf::from(format!("/usr/include/{}-linux-gnu", env::consts::ARCH));
     for folder in [bpf.join("include"), multiarch] {

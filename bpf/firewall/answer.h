@@ -30,18 +30,23 @@
 #define MIN_TRANSPORT_QUOTE 8
 #define CHECKSUM_CHUNK 512		/* the most that bpf_csum_diff takes at once before Linux 6.13 */
 #define CHECKSUM_CHUNKS 3
+#define ANSWER_START_MASK 0x7fULL	/* more than HEAD_BYTES */
+#define ANSWER_BYTES_MASK 0x7ffULL	/* more than any answer's bytes */
 
 /* Where answers are made: headers end where the quote begins. */
 struct answer_room {
 	__u8 head[HEAD_BYTES];
 	__u8 quote[MAX_QUOTE_V6];
 	/* Never reached: the verifier sees neither that long headers and long quotes do not come together, nor that the last
-	 * chunk of a checksum is shorter than the others. */
-	__u8 slack[CHECKSUM_CHUNKS * CHECKSUM_CHUNK - MAX_QUOTE_V6];
+	 * chunk of a checksum is shorter than the others, nor more of an answer's place and length than these masks. */
+	__u8 slack[ANSWER_START_MASK + ANSWER_BYTES_MASK + 2 - HEAD_BYTES - MAX_QUOTE_V6];
 	__u64 next_ns[2];	/* when the budget is full again: resets, errors */
 };
 
 enum answer_class { CLASS_RESET = 0, CLASS_ERROR = 1 };
+
+_Static_assert(CHECKSUM_CHUNKS * CHECKSUM_CHUNK <= sizeof(((struct answer_room *)0)->quote) +
+					      sizeof(((struct answer_room *)0)->slack), "whole chunks");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -186,13 +191,17 @@ static __always_inline enum answered answer_send(void *ctx, const struct packet 
 						 const struct answer_room *room, __u32 start, __u32 bytes)
 {
 	int failed = hook == HOOK_XDP ? resize_xdp(ctx, bytes) : resize_tc(ctx, bytes);
+	__u64 from = start, size = bytes;
 
-	/* The verifier wants to see both bounds here, whatever the compiler knows. */
-	barrier_var(start);
-	barrier_var(bytes);
 	if (failed || start > HEAD_BYTES || bytes == 0 || bytes > MAX_LINK_BYTES + 48 + MAX_QUOTE_V6)
 		return ANSWER_FAILED;
-	if (hook_store(ctx, hook, room->head + start, bytes))
+	/* The verifier wants to see both bounds, whatever the compiler knows; that of Linux 6.1 as masks, because it forgets
+	 * what was compared when the number itself lies on the stack. */
+	barrier_var(from);
+	barrier_var(size);
+	from &= ANSWER_START_MASK;
+	size = ((size - 1) & ANSWER_BYTES_MASK) + 1;
+	if (hook_store(ctx, hook, room->head + from, size))
 		return ANSWER_FAILED;
 	return hook_redirected(hook, bpf_redirect(p->ifindex, 0)) ? ANSWER_SENT : ANSWER_FAILED;
 }

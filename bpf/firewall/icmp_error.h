@@ -112,7 +112,7 @@ static __always_inline enum answered send_error(void *ctx, struct packet *p, enu
 {
 	__u32 headers = (p->family == 4 ? IPV4_BYTES : IPV6_BYTES) + ICMP_BYTES;
 	__u32 start = (HEAD_BYTES - headers - p->network) & 0x7f;
-	const struct own_addresses *own = bpf_map_lookup_elem(&own_addresses, &p->ifindex);
+	const struct own_addresses *own = lookup(&own_addresses, p->ifindex);
 	__u32 quote = answer_begin(ctx, p, hook, room, start);
 
 	if (!quote)

@@ -7,7 +7,9 @@
 #ifndef RAMPART_FIREWALL_PACKET_H
 #define RAMPART_FIREWALL_PACKET_H
 
+#include <linux/bpf.h>
 #include <linux/types.h>
+#include <bpf/bpf_helpers.h>
 #include "../abi/firewall.h"
 #include "../net/headers.h"
 
@@ -82,6 +84,8 @@ static __always_inline void *bytes_at(const struct frame *f, __u32 offset, __u32
 {
 	void *at;
 
+	/* Linux 6.1 learns of the very number that is compared: it must be the one that is added. */
+	barrier_var(offset);
 	if (offset > MAX_HEADER_BYTES)
 		return 0;
 	at = f->data + offset;

@@ -260,15 +260,14 @@ static __always_inline __u32 next_mix(struct sender *sender)
 static __noinline int write_filling(struct xdp_md *ctx, __u32 frame_bytes)
 {
 	__u32 offset = control.filling_offset;
-	__u32 bytes = frame_bytes - offset;
+	__u32 last = frame_bytes - offset - 1;
 
-	if (frame_bytes <= offset)
+	if (frame_bytes <= offset || last >= FILLING_BYTES)
 		return 0;
-	/* The compiler may not use what it knows here: the verifier must see both bounds. */
-	barrier_var(bytes);
-	if (bytes == 0 || bytes > FILLING_BYTES)
-		return 0;
-	return bpf_xdp_store_bytes(ctx, offset, filling, bytes);
+	/* The compiler may not use what it knows here: the verifier must see both bounds, and Linux 6.1 learns nothing from a
+	 * comparison with 0. */
+	barrier_var(last);
+	return bpf_xdp_store_bytes(ctx, offset, filling, (last & (FILLING_BYTES - 1)) + 1);
 }
 
 static __always_inline int send_frame(struct xdp_md *ctx, struct core *core, __u32 core_number, __u32 lane_number,

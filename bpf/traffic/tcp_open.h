@@ -430,7 +430,7 @@ static __always_inline struct deferred_frame *next_deferred(__u32 from)
 	if (out == *(volatile __u32 *)&core->deferred_in)
 		return NULL;
 	core->deferred_out = out + 1;
-	return &deferred[((from & (MAX_CORES - 1)) * DEFERRED + (out & (DEFERRED - 1))) & (MAX_CORES * DEFERRED - 1)];
+	return deferred_at(from, out);
 }
 
 static __always_inline int client_send(struct xdp_md *ctx)

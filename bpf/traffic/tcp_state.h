@@ -78,6 +78,16 @@ static __always_inline void measure(struct tcp_core *core, enum tcp_time what, _
 		times->max_ns = ns;
 }
 
+/* A core's place for a frame that waits. */
+static __always_inline struct deferred_frame *deferred_at(__u32 core, __u32 number)
+{
+	__u32 place = (core & (MAX_CORES - 1)) * DEFERRED + (number & (DEFERRED - 1));
+
+	/* Linux 6.1 loses the bounds of an "or", which the compiler makes of this sum. */
+	barrier_var(place);
+	return &deferred[place & (MAX_CORES * DEFERRED - 1)];
+}
+
 /* Leaves a frame to the generator: the kernel has no room behind the one in hand, or one more is needed. */
 static __noinline int defer(const struct segment *segment, __u32 port)
 {
@@ -91,7 +101,7 @@ static __noinline int defer(const struct segment *segment, __u32 port)
 		count(core, COUNT_DEFERRED_LOST);
 		return 0;
 	}
-	frame = &deferred[(number * DEFERRED + (core->deferred_in & (DEFERRED - 1))) & (MAX_CORES * DEFERRED - 1)];
+	frame = deferred_at(number, core->deferred_in);
 	frame->segment = *segment;
 	frame->port = port;
 	__sync_fetch_and_add(&core->deferred_in, 1);

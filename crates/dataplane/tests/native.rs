@@ -1,0 +1,42 @@
+//! The data plane compiled for this machine and run under AddressSanitizer and UndefinedBehaviorSanitizer on packets of its own
+//! generator (`fuzz/native`): no byte outside a packet is touched, and the flow table stays whole. `scripts/fuzz-native`
+//! does the same with libFuzzer, for as long as one likes.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Of a few hundred packets each.
+const INPUTS: &str = "5000";
+/// `enum reason` without what cannot happen there: no policy, limits of rules, several cores.
+const REASONS: [u32; 32] = [
+    1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 17, 18, 19, 20, 24, 25, 27, 28, 29, 30, 31, 32, 40, 41, 42,
+    43, 44, 45, 14,
+];
+/// `enum tally` without answers that were spared: there is no limit.
+const TALLIES: [u32; 17] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 17];
+
+fn said(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{command:?}\n{text}{}", String::from_utf8_lossy(&output.stderr));
+    text.into_owned()
+}
+
+#[test]
+fn no_packet_breaks_the_core() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/fuzz-native");
+    let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("fuzz-native");
+    said(Command::new(script).arg("build").arg(&program));
+    let text = said(Command::new(&program).arg(INPUTS));
+    let counts: BTreeMap<&str, u64> =
+        text.lines().filter_map(|line| line.rsplit_once(' ')).map(|(k, v)| (k, v.parse().unwrap())).collect();
+    // What was never reached was not tested.
+    let wanted =
+        REASONS.map(|n| format!("reason {n}")).into_iter().chain(TALLIES.map(|n| format!("tally {n}")));
+    let missing: Vec<String> = wanted.filter(|name| !counts.contains_key(name.as_str())).collect();
+    assert!(missing.is_empty(), "never happened: {missing:?}\n{text}");
+    let packets: u64 = ["dropped", "up", "sent"].iter().map(|name| counts[*name]).sum();
+    assert!(packets > 1_000_000, "{packets} packets");
+}

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* What must be true of the counters after every packet, and of the flow table whenever nothing passes. */
+#ifndef RAMPART_NATIVE_CHECK_H
+#define RAMPART_NATIVE_CHECK_H
+
+#include "packets.h"
+
+static __u64 total_drops(void)
+{
+	const struct counts *mine = (const struct counts *)count_map->values;
+	__u64 total = 0;
+
+	for (int i = 0; i < MAX_REASONS; i++)
+		total += mine->drops[i];
+	return total;
+}
+
+/* The bucket that a flow is in; fails when that is none of its three, or it is there twice. */
+static __u32 home_of(const struct flow *flow, __u32 record)
+{
+	__u64 h = hash_ends(flow->family, flow->protocol, flow->address[0], flow->port[0], flow->address[1], flow->port[1]);
+	__u64 slot = slot_of(tag_of(h), flow->number, record);
+	__u32 found = 0, home = 0;
+
+	for (__u32 b = 0; b < BUCKETS; b++)
+		for (int s = 0; s < BUCKET_SLOTS; s++)
+			if (((struct bucket *)bucket_map->values)[b].slots[s] == slot) {
+				found++;
+				home = b;
+			}
+	if (found != 1)
+		fail("a flow is not in the table once");
+	for (__u32 i = 0; i < PLACES; i++)
+		if (place(h, tag_of(h), i) == home)
+			return home;
+	fail("a flow is where nobody looks for it");
+	return 0;
+}
+
+static void check_free_records(__u32 used)
+{
+	const struct flow *records = (const struct flow *)flow_map->values;
+	__u32 next = pool.free_head, fresh = pool.fresh < RECORDS ? pool.fresh : RECORDS, count = 0;
+
+	while (next) {
+		if (next > RECORDS || records[next - 1].state != FLOW_FREE || ++count > RECORDS)
+			fail("the free records are no list of free records");
+		next = records[next - 1].opened;
+	}
+	if (count + used != fresh)
+		fail("a record is neither in use nor free");
+}
+
+static void check_table(void)
+{
+	const struct flow *records = (const struct flow *)flow_map->values;
+	const struct bucket *all = (const struct bucket *)bucket_map->values;
+	__u32 used = 0, half_open = 0, slots = 0, elsewhere[BUCKETS] = {};
+
+	for (__u32 i = 0; i < RECORDS; i++) {
+		const struct flow *flow = &records[i];
+		__u64 h = hash_ends(flow->family, flow->protocol, flow->address[0], flow->port[0], flow->address[1], flow->port[1]);
+		__u32 first = place(h, tag_of(h), 0);
+
+		if (flow->state == FLOW_FREE)
+			continue;
+		used++;
+		half_open += is_half_open(flow->state);
+		elsewhere[first] += home_of(flow, i) != first;
+		if (is_greater(flow->family, flow->address[0], flow->port[0], flow->address[1], flow->port[1]))
+			fail("a flow's ends are in the wrong order");
+	}
+	for (__u32 b = 0; b < BUCKETS; b++) {
+		if (all[b].elsewhere != elsewhere[b])
+			fail("a bucket miscounts its flows elsewhere");
+		for (int s = 0; s < BUCKET_SLOTS; s++)
+			slots += all[b].slots[s] != 0;
+	}
+	if (slots != used)
+		fail("slots and flows differ in number");
+	if (pool.half_open != half_open)
+		fail("half-open flows are miscounted");
+	check_free_records(used);
+}
+
+#endif

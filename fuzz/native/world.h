@@ -1,0 +1,292 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * What the firewall finds around it: small tables, so that they are often full, four interfaces, and a policy of six rules in
+ * which about half of all flows are allowed. Every input begins with the same world.
+ */
+#ifndef RAMPART_NATIVE_WORLD_H
+#define RAMPART_NATIVE_WORLD_H
+
+#include "helpers.h"
+
+#define BUCKETS 4
+#define RECORDS 24
+#define HIT_SLOTS 6
+#define ZONES 4
+#define SERVICES 4
+#define CLASSES 2
+#define PAGES 2048
+#define NO_ZONE_PORT 5		/* an interface of no zone */
+
+/* The policy's pages while they are laid out. */
+static struct {
+	__u32 *words;
+	__u32 used;
+} pages;
+
+/* Room for words, on a boundary of so many. */
+static __u32 words_of_policy(__u32 count, __u32 align)
+{
+	__u32 at = (pages.used + align - 1) / align * align;
+
+	pages.used = at + count;
+	if (pages.used > PAGES * PAGE_WORDS)
+		abort();
+	return at;
+}
+
+static __u32 put(const __u32 *words, __u32 count, __u32 align)
+{
+	__u32 at = words_of_policy(count, align);
+
+	memcpy(pages.words + at, words, count * 4);
+	return at;
+}
+
+/* Addresses are of class 1 when the bit is set: of the third byte, and of the upper half of an IPv6 address. */
+static void put_addresses(struct address_tables *t)
+{
+	static const __u64 keys[8] = { 0, 0x2001000200000001, 0x2001000200000002, ~0ull, ~0ull, ~0ull, ~0ull, ~0ull };
+	static const __u64 lows[2] = { 0, 2 };
+	static const __u32 leaves[9] = { 0, WHOLE, 0, 0, 0, 2, 1, WHOLE, 0 }, low_classes[2] = { 0, 1 };
+	__u32 block[256], blocks;
+
+	for (int i = 0; i < 256; i++)
+		block[i] = i & 1;
+	blocks = put(block, 256, 1);
+	t->roots = words_of_policy(65536, 1);
+	t->blocks = blocks;
+	for (int i = 0; i < 65536; i++)
+		pages.words[t->roots + i] = i >> 8 == 198 ? DEEPER : i & 1;
+	t->keys = put((const __u32 *)keys, 16, 16);
+	t->leaves = put(leaves, 9, 1);
+	t->lows = put((const __u32 *)lows, 4, 2);
+	t->low_classes = put(low_classes, 2, 1);
+	t->levels = 1;
+	t->level_keys[0] = 3;
+}
+
+static void put_crossed(struct table_header *t)
+{
+	__u32 first[CLASSES * CLASSES], last[CLASSES * CLASSES * SERVICES];
+
+	for (__u32 i = 0; i < CLASSES * CLASSES; i++)
+		first[i] = i;
+	for (__u32 i = 0; i < CLASSES * CLASSES * SERVICES; i++)
+		last[i] = i % (HIT_SLOTS + 1);
+	for (__u32 i = 0; i < 3; i++)
+		t->order[i] = i;
+	t->first = put(first, CLASSES * CLASSES, 1);
+	t->first_columns = CLASSES;
+	t->last = put(last, CLASSES * CLASSES * SERVICES, 1);
+	t->last_columns = SERVICES;
+}
+
+/* Vectors of one chunk; all but the first four bits of a word are 0. */
+static void put_vectors(struct table_header *t)
+{
+	__u32 chunks[4 * 16] = {}, blocks[4 * 16] = {}, vectors[SERVICES] = { 0, 1, 2, 3 };
+	__u64 summaries[SERVICES] = { 1, 1, 1, 0 };
+
+	for (__u32 i = 1; i < 4; i++) {
+		chunks[i * 16] = 0x2a >> i | i;
+		blocks[i * 16] = i;
+	}
+	t->width = t->summary_width = 1;
+	t->chunks = put(chunks, 64, 16);
+	t->chunk_blocks = put(blocks, 64, 1);
+	for (int part = 0; part < 3; part++) {
+		t->vectors[part] = put(vectors, SERVICES, 1);
+		t->summaries[part] = put((__u32 *)summaries, SERVICES * 2, 2);
+	}
+}
+
+static void put_services(struct table_header *t)
+{
+	__u32 protocols[256] = {}, pairs[ZONES * ZONES], pair_service[2 * SERVICES];
+
+	protocols[PROTOCOL_TCP] = protocols[PROTOCOL_UDP] = protocols[PROTOCOL_ICMP] = protocols[PROTOCOL_ICMPV6] = DEEPER;
+	for (__u32 i = 0; i < ZONES * ZONES; i++)
+		pairs[i] = i & 1;
+	for (__u32 i = 0; i < 2 * SERVICES; i++)
+		pair_service[i] = i % SERVICES;
+	t->services = SERVICES;
+	t->protocols = put(protocols, 256, 1);
+	t->ports = words_of_policy(65536, 1);
+	for (__u32 i = 0; i < 65536; i++)
+		pages.words[t->ports + i] = i % SERVICES;
+	t->pairs = put(pairs, ZONES * ZONES, 1);
+	t->pair_service = put(pair_service, 2 * SERVICES, 1);
+}
+
+static void put_effects(struct table_header *t)
+{
+	static const __u32 actions[HIT_SLOTS] = { ACTION_ALLOW, ACTION_ALLOW, ACTION_REJECT, ACTION_ALLOW, ACTION_DENY, ACTION_ALLOW };
+	struct effect effects[HIT_SLOTS] = {}, defaults[ZONES * ZONES] = {};
+
+	for (__u32 i = 0; i < HIT_SLOTS; i++)
+		effects[i] = (struct effect){ .action = actions[i], .slot = i };
+	for (__u32 i = 0; i < ZONES * ZONES; i++)
+		defaults[i] = (struct effect){ .action = i % 3, .slot = NO_SLOT };
+	t->effects = put((__u32 *)effects, HIT_SLOTS * 4, 4);
+	t->defaults = put((__u32 *)defaults, ZONES * ZONES * 4, 4);
+}
+
+static void put_zones(struct table_header *t)
+{
+	static const struct zone_start_v4 v4[] = { { .zones = { 0 } }, { 0xc6120100, 0, { 2 } }, { 0xc6120200, 0, { 0 } } };
+	static const struct zone_start_v6 v6[] = { { .zones = { 0 } }, { { 1, 0x20010002 }, {}, { 2 }, {} }, { { 2, 0x20010002 }, {}, {}, {} } };
+
+	t->zones_v4 = put((const __u32 *)v4, sizeof(v4) / 4, 4);
+	t->zones_v6 = put((const __u32 *)v6, sizeof(v6) / 4, 8);
+	t->zones_v4_count = t->zones_v6_count = 3;
+}
+
+static struct table_header *policy_of(struct native_map *map, int is_vectors)
+{
+	struct table_header *t = (void *)map->values;
+
+	pages.words = (__u32 *)map->values;
+	pages.used = PAGE_WORDS;
+	t->zones = ZONES;
+	t->rows = HIT_SLOTS;
+	t->is_vectors = is_vectors;
+	put_services(t);
+	for (int i = 0; i < 2; i++)
+		put_addresses(&t->field[i]);
+	put_effects(t);
+	put_zones(t);
+	put_crossed(t);
+	put_vectors(t);
+	for (__u32 i = 0; i < MAX_ZONES; i++)
+		t->zone_numbers[i] = i < ZONES ? i : NO_ZONE;
+	return t;
+}
+
+static struct native_map *flow_map, *bucket_map, *fragment_map, *forwarding_map, *route_map, *room_map, *generation_map, *count_map;
+static struct native_map *policies[2];
+static __u32 policy_words;
+
+static void add_addresses(void)
+{
+	static const struct address v4 = { { 0x010112c6 }, 4, 0 }, v6 = { { 0x02000120, 0x01000000, 0, 0x01000000 }, 6, 0 };
+	struct native_map *local = new_map(&local_addresses, 2, sizeof(struct address), 4);
+	struct native_map *own = new_map(&own_addresses, 3, 4, sizeof(struct own_addresses));
+
+	memcpy(local->keys, &v4, sizeof(v4));
+	memcpy(local->keys + sizeof(v4), &v6, sizeof(v6));
+	for (__u32 i = 0; i < 3; i++) {
+		struct own_addresses value = { i == 2 ? 0 : v4.words[0], { v6.words[0], v6.words[1], 0, v6.words[3] } };
+		__u32 ifindex = 2 + i;
+
+		memcpy(own->keys + i * 4, &ifindex, 4);
+		memcpy(own->values + i * sizeof(value), &value, sizeof(value));
+	}
+}
+
+/* Once in the life of the process. */
+static void world_prepare(void)
+{
+	static struct generation names[2];
+
+	frame_prepare();
+	flow_map = new_map(&flows, RECORDS, 0, sizeof(struct flow));
+	bucket_map = new_map(&buckets, BUCKETS, 0, sizeof(struct bucket));
+	fragment_map = new_map(&first_fragments, FRAGMENT_SLOTS, 0, sizeof(struct first_fragment));
+	forwarding_map = new_map(&forwarding, 1, 0, sizeof(struct forwarding));
+	route_map = new_map(&routes, ROUTE_SLOTS, 0, sizeof(struct route_slot));
+	room_map = new_map(&answer_rooms, 1, 0, sizeof(struct answer_room));
+	count_map = new_map(&counts, 1, 0, sizeof(struct counts));
+	new_map(&hits, HIT_SLOTS, 0, 8);
+	generation_map = new_map(&generations, 1, 0, sizeof(void *));
+	generation_map->is_outer = 1;
+	for (int i = 0; i < 2; i++) {
+		policies[i] = new_map(&names[i], PAGES, 0, sizeof(struct table_page));
+		policy_of(policies[i], i);
+	}
+	policy_words = pages.used;
+	add_addresses();
+}
+
+/* Puts one of the policies into force: by crossed tables, by vectors, or with a few words that are none of theirs. */
+static void change_policy(void)
+{
+	struct native_map *map = policies[below(2)];
+	struct table_header *t = (void *)map->values;
+	static __u32 generation;
+
+	t->generation = settings.generation = ++generation ? generation : ++generation;
+	*(void **)generation_map->values = map->name;
+}
+
+/* A few words of the policy in force become others; `mend` undoes it. */
+static struct { __u32 *at, was; } damages[8];
+static __u32 damage_count;
+
+static void damage(void)
+{
+	__u32 *words = (__u32 *)policies[below(2)]->values;
+
+	for (damage_count = 0; damage_count < 8; damage_count++) {
+		__u32 *at = words + (below(2) ? below(PAGE_WORDS) : any_word() % policy_words);
+
+		damages[damage_count].at = at;
+		damages[damage_count].was = *at;
+		*at = below(2) ? any_word() : below(65536);
+	}
+}
+
+static void mend(void)
+{
+	while (damage_count) {
+		damage_count--;
+		*damages[damage_count].at = damages[damage_count].was;
+	}
+}
+
+static void set_switches(__u32 bits)
+{
+	settings.check_checksums = bits & 1;
+	settings.check_tcp_flags = bits >> 1 & 1;
+	settings.check_land = bits >> 2 & 1;
+	settings.check_zones = bits >> 3 & 1;
+	settings.reverse_path = (bits >> 4 & 3) % 3;
+	settings.half_open_limit = bits & 64 ? RECORDS / 4 : RECORDS * 2;
+}
+
+static void set_settings(void)
+{
+	for (int i = 0; i < 16; i++)
+		settings.timeouts[i] = 1000 * (i + 1);
+	settings.udp_timeout = settings.icmp_timeout = settings.other_timeout = settings.doubted_timeout = 2000;
+	set_switches(any_byte());
+}
+
+/* The same world for every input; of what is large only what was used is cleared. */
+static void world_begin(void)
+{
+	static __u32 epoch;
+	struct forwarding *now = (void *)forwarding_map->values;
+
+	mend();
+	memset(flow_map->values, 0, RECORDS * sizeof(struct flow));
+	memset(bucket_map->values, 0, BUCKETS * sizeof(struct bucket));
+	memset(fragment_map->values, 0, FRAGMENT_SLOTS * sizeof(struct first_fragment));
+	memset(room_map->values, 0, sizeof(struct answer_room));
+	memset(count_map->values, 0, sizeof(struct counts));
+	memset(&pool, 0, sizeof(pool));
+	memset(ports, 0, sizeof(ports));
+	/* Whatever was remembered is old. */
+	*now = (struct forwarding){ .generation = ++epoch, .takes_frames = { 0x0c } };
+	now->mark[0] = below(4) ? 0x01020304 : 0;
+	for (__u32 i = 2; i < NO_ZONE_PORT; i++)
+		ports[i] = (struct port){ i, i - 1 };
+	clock_ahead = 0;
+	secret[0] = 0x9e3779b97f4a7c15;
+	bucket_mask = BUCKETS - 1;
+	record_count = RECORDS;
+	hit_slots = HIT_SLOTS;
+	set_settings();
+	change_policy();
+}
+
+#endif
