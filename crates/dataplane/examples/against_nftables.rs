@@ -6,14 +6,11 @@
 
 #[path = "../tests/bed/mod.rs"]
 mod bed;
-#[path = "../../../tests/firewall/namespace.rs"]
-#[expect(dead_code, reason = "written for more than this")]
-mod namespace;
 
 use bed::frame::{ACK, FIN, Frame, RST, SYN, Tcp};
+use bed::namespace::Namespace;
 use bed::{Bed, Side};
 use dataplane::Hook;
-use namespace::Namespace;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};

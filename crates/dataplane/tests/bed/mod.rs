@@ -8,7 +8,7 @@
 
 pub(crate) mod frame;
 #[path = "../../../../tests/firewall/namespace.rs"]
-mod namespace;
+pub(crate) mod namespace;
 
 use dataplane::{Filter, Firewall, Hook, Reason, Session, Settings, Tally, TestRun, Verdict};
 use namespace::Namespace;
