@@ -261,6 +261,9 @@ __noinline int track_tcp(struct packet *p, struct flow *flow)
 		return track_syn_received(flow, p);
 	if (p->tcp_flags & TCP_SYN)
 		return track_late_syn(flow, p);
+	/* A reset ends both directions: neither end has the connection any more. */
+	if (flow->state == FLOW_RESET)
+		return REASON_TCP_STATE;
 	return track_open(flow, p);
 }
 

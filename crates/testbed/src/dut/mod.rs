@@ -6,7 +6,7 @@ use crate::bed::{Bed, Wiring};
 use crate::error::TestbedError;
 use crate::policy::PolicySpec;
 use crate::program;
-use measure::shape::{PolicyShape, ZoneForm};
+use measure::shape::{PolicyShape, TestProtocol, ZoneForm};
 use std::collections::BTreeMap;
 
 mod external;
@@ -89,11 +89,17 @@ impl Capabilities {
 
     /// The first thing that a policy wants and this firewall cannot do, in words; `None` when it can do all.
     pub fn lacks(&self, shape: &PolicyShape, zones: ZoneForm) -> Option<String> {
-        let wants: [(bool, bool, &str); 8] = [
+        let wants: [(bool, bool, &str); 9] = [
             (zones == ZoneForm::Three, self.three_zones, "a bed with three zones"),
             (shape.rules > 0, self.rules, "rules"),
             (shape.rules > 0 && shape.stateful, self.stateful, "stateful inspection"),
             (shape.rules > 0 && !shape.stateful, self.stateless, "rules without state"),
+            // What tracks connections and cannot do otherwise wants a SYN before anything else.
+            (
+                shape.rules == 0 && shape.protocol == TestProtocol::Tcp,
+                self.stateless || !self.stateful,
+                "forwarding TCP without state",
+            ),
             (shape.nat, self.nat, "address translation"),
             // The kernel's translation is part of its connection tracking: without one there is no other.
             (shape.nat && shape.rules > 0 && !shape.stateful, false, "address translation without state"),
