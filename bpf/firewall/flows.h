@@ -356,11 +356,9 @@ __noinline int is_elsewhere(struct packet *p, __u64 our)
 	return 0;
 }
 
-/* Gives a record back that was published, or was not. */
-static __always_inline void withdraw(struct flow *flow, __u32 record)
+/* Gives a record back that was never published: nobody else knows of it. */
+static __always_inline void give_back(struct flow *flow, __u32 record)
 {
-	if (remove_flow(flow, record))
-		return;
 	set_free(flow);
 	push_free(record, flow);
 }

@@ -54,7 +54,7 @@ __noinline int open_flow(struct packet *p)
 		count_packet(flow, p);
 		slot = slot_of(p->tag, flow->number, record & RECORD_MASK);
 		if (!publish(p, slot)) {
-			withdraw(flow, record);
+			give_back(flow, record);
 			return REASON_TABLE_FULL;
 		}
 		if (!is_elsewhere(p, slot)) {
@@ -62,7 +62,8 @@ __noinline int open_flow(struct packet *p)
 			tally(TALLY_OPENED, 1);
 			return 0;
 		}
-		withdraw(flow, record);
+		/* Another core may have removed it meanwhile, and given the record back; then it is not ours any more. */
+		remove_flow(flow, record);
 		if (find_flow(p))
 			return 0;
 	}

@@ -162,7 +162,7 @@ static struct table_header *policy_of(struct native_map *map, int is_vectors)
 	return t;
 }
 
-static struct native_map *flow_map, *bucket_map, *fragment_map, *forwarding_map, *route_map, *room_map, *generation_map, *count_map;
+static struct native_map *flow_map, *bucket_map, *fragment_map, *forwarding_map, *room_map, *generation_map, *count_map;
 static struct native_map *policies[2];
 static __u32 policy_words;
 
@@ -193,7 +193,9 @@ static void world_prepare(void)
 	bucket_map = new_map(&buckets, BUCKETS, 0, sizeof(struct bucket));
 	fragment_map = new_map(&first_fragments, FRAGMENT_SLOTS, 0, sizeof(struct first_fragment));
 	forwarding_map = new_map(&forwarding, 1, 0, sizeof(struct forwarding));
-	route_map = new_map(&routes, ROUTE_SLOTS, 0, sizeof(struct route_slot));
+	new_map(&hops, HOPS, 0, sizeof(struct hop));
+	new_map(&routes_v4, 1 << V4_BITS, 0, sizeof(__u64));
+	new_map(&routes_v6, 1 << V6_BITS, 0, sizeof(struct route_v6));
 	room_map = new_map(&answer_rooms, 1, 0, sizeof(struct answer_room));
 	count_map = new_map(&counts, 1, 0, sizeof(struct counts));
 	new_map(&hits, HIT_SLOTS, 0, 8);
