@@ -88,7 +88,7 @@ fn a_wrong_suite_is_shown_where_it_is_wrong() {
         ("rounds = 1", "round = 1", &["round", "rounds"]),
         ("duts = [\"wire\"]", "duts = []", &["duts"]),
         ("factors.frame = [\"64\"]", "factors.frame = [\"63\"]", &["63"]),
-        ("factors.frame = [\"64\"]", "factors.flows = [5000000]", &["4,000,000"]),
+        ("factors.frame = [\"64\"]", "factors.flows = [50000000]", &["10,000,000"]),
         ("trial_seconds = 0.05", "trial_seconds = -1", &["trial_seconds"]),
         ("name = \"one\"", "name = \"one", &["one"]),
     ];
