@@ -9,6 +9,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// The longest body of an answer: with its HTTP headers it still is a message of 64 KiB at most.
+pub const MOST_ANSWER_BYTES: u32 = 65_000;
+
 /// What one connection is like. Addresses, client ports and IP version are the traffic's
 /// ([`TrafficShape`](crate::shape::TrafficShape)): its `flows` are the pairs of client address and port in use, each of which
 /// holds one connection at a time.
@@ -16,7 +19,7 @@ use std::collections::BTreeMap;
 pub struct SessionShape {
     /// Requests a connection, one after the other, 0 to 65,535; 0 opens and closes it.
     pub transactions: u16,
-    /// Bytes of the body of each answer, 1 to 65,536; HTTP headers come besides.
+    /// Bytes of the body of each answer, 1 to [`MOST_ANSWER_BYTES`]; HTTP headers come besides.
     pub answer_bytes: u32,
     /// How connections end.
     pub close: CloseBy,

@@ -617,7 +617,7 @@ fn sample_mask(plan: &TrialPlan<'_>) -> u32 {
 /// How long after a schedule's end frames that were due before it still go out. A sender that lost its core for one time
 /// slice of the system's just before the end may make it good; since rates are of the time that sending really took, a
 /// sender that is too slow for its load gains nothing by it.
-fn grace_seconds(total: f64) -> f64 {
+pub fn grace_seconds(total: f64) -> f64 {
     total * 0.0005 + 5e-3
 }
 

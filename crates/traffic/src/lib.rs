@@ -31,7 +31,7 @@ pub mod tcp;
 pub use bare::BareLoop;
 pub use clock::Clock;
 pub use drops::DropCount;
-pub use engine::{Engine, Ports, SETTLE, TrialPlan, TrialReading, Watch};
+pub use engine::{Engine, Ports, SETTLE, TrialPlan, TrialReading, Watch, grace_seconds};
 pub use error::TrafficError;
 pub use flows::{FIRST_HOST, MAX_FLOWS, MAX_HOSTS};
 pub use frames::{

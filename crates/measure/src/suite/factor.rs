@@ -157,7 +157,7 @@ impl Factor {
             Factor::ListSets => "1 to 3 lists",
             Factor::Countries => "0 (no country table), or 12 to 65,536 subnets",
             Factor::Transactions => "0 to 65,535 requests",
-            Factor::Answer => "1 to 65,536 bytes",
+            Factor::Answer => "1 to 65,000 bytes",
             Factor::Close => "`reset`, `client`, `server` or `client-four-way`",
             Factor::Order => "`random` or `sequential`",
             Factor::Hold | Factor::Reuse => "0 to 86,400 seconds; `\"0.5\"` may be written",

@@ -11,6 +11,7 @@ use super::text::{
 use crate::bulk::{BulkShape, MOST_CONNECTIONS};
 use crate::frame::{FrameMix, FrameSize};
 use crate::procedure::Flood;
+use crate::sessions::MOST_ANSWER_BYTES;
 use crate::shape::{
     Directions, IpVersion, Placement, PolicyShape, Setup, TestProtocol, TrafficShape, UdpChecksum, Zone,
     ZoneForm,
@@ -147,7 +148,7 @@ impl Levels {
             Factor::Transactions => {
                 self.sessions.transactions = u16::try_from(count(0..=65_535)?).map_err(|_| wrong())?;
             }
-            Factor::Answer => self.sessions.answer_bytes = count(1..=65_536)?,
+            Factor::Answer => self.sessions.answer_bytes = count(1..=MOST_ANSWER_BYTES)?,
             Factor::Close => self.sessions.close = one_of(text, &CLOSES).ok_or_else(wrong)?,
             Factor::Order => self.sessions.order = one_of(text, &ORDERS).ok_or_else(wrong)?,
             Factor::Hold => self.sessions.hold_seconds = seconds(text).ok_or_else(wrong)?,

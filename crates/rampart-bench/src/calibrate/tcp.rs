@@ -62,7 +62,7 @@ pub(super) fn measure(seconds: f64, rounds: u32, interrupt: &Interrupt) -> Resul
     ]) {
         figures.extend(rates(rounds, name, promise));
     }
-    figures.extend(evenness(&mut engine, seconds, interrupt)?);
+    figures.push(evenness(&mut engine, seconds, interrupt)?);
     drop(engine);
     figures.extend(held(seconds, interrupt)?);
     Ok(figures)
@@ -91,23 +91,19 @@ fn rates(rounds: &[Comparison], between: &str, promise: f64) -> [Calibration; 3]
     ]
 }
 
-fn evenness(
-    engine: &mut Engine,
-    seconds: f64,
-    interrupt: &Interrupt,
-) -> Result<Option<Calibration>, Failure> {
+fn evenness(engine: &mut Engine, seconds: f64, interrupt: &Interrupt) -> Result<Calibration, Failure> {
     let site = Site::build("wire")?;
     let ports = site.attach(engine)?;
     let length = (seconds * EVEN_SECONDS).round().clamp(1.0, EVEN_SECONDS) as u32;
     let even = engine.evenness(&ports, EVEN_RATE, length, &mut Asked(interrupt))?;
     let deviation = even.largest_deviation();
-    Ok(Some(Calibration {
+    Ok(Calibration {
         name: format!("largest deviation of a second, 10 k connections/s for {length} s"),
         value: deviation,
         unit: "ratio".to_owned(),
         target: Some(EVEN_DEVIATION),
         met: Some(deviation <= EVEN_DEVIATION),
-    }))
+    })
 }
 
 /// Ten million connections held and verified, where there is time and memory for them.

@@ -1,6 +1,6 @@
 //! A rig whose trials are of frames: the run's generator sends them, its sink counts them.
 
-use super::station::Station;
+use super::station::{Station, lent};
 use super::{Shared, Site, broken, broken_traffic, clock_step};
 use crate::ledger::{self, Before};
 use crate::watcher::Watcher;
@@ -59,7 +59,7 @@ impl FrameRig {
     fn run(&self, plan: &TrialPlan<'_>, watcher: &mut Watcher<'_>) -> Result<TrialReading, RigError> {
         let mut engine = self.station.shared.engine.borrow_mut();
         engine.set_traffic(&self.station.setup.traffic).map_err(broken_traffic)?;
-        engine.run(self.station.frame_ports()?, plan, watcher).map_err(broken_traffic)
+        engine.run(lent(&self.station.frame_ports)?, plan, watcher).map_err(broken_traffic)
     }
 
     fn plan<'a>(
@@ -157,10 +157,7 @@ impl FrameRig {
             );
             let mut engine = station.shared.engine.borrow_mut();
             engine.set_traffic(&station.setup.traffic).map_err(broken_traffic)?;
-            let ports = station
-                .frame_ports
-                .as_ref()
-                .ok_or_else(|| RigError::Broken("the ports were given back already".to_owned()))?;
+            let ports = lent(&station.frame_ports)?;
             let plan = TrialPlan {
                 phases: &request.phases,
                 lanes: &lanes,
@@ -197,7 +194,7 @@ impl FrameRig {
             cpu: cpu_use,
             connections: self.station.running.connections().ok().flatten(),
             memory_bytes: self.station.running.memory_bytes(),
-            policy_load_seconds: None,
+            policy_load_seconds: self.station.running.policy_load_seconds(),
             sessions: None,
             bulk: None,
             faults,

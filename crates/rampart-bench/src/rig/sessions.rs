@@ -31,11 +31,6 @@ const RETRIES: u8 = 3;
 /// Longest wait without any progress for open connections after the last phase.
 const SETTLE: Duration = Duration::from_secs(3);
 
-/// How long after its end a schedule is still worked off: what a stolen moment holds up is no lost load, and more than that
-/// is. The same as for frames.
-const GRACE_SECONDS: f64 = 0.005;
-/// The same, as a share of the trial.
-const GRACE_SHARE: f64 = 0.0005;
 /// A round of probes while a policy is replaced.
 const PROBE_EVERY: Duration = Duration::from_millis(1);
 /// Listed addresses that illegal attempts come from.
@@ -97,12 +92,12 @@ impl SessionRig {
             CloseBy::ClientFourWay => (Close::ClientFin, true),
             CloseBy::Hold => (Close::Never, false),
         };
-        let (request_message, answer) = if self.shape.transactions > 1 {
-            (Message::http11_get("/", "server"), Message::http_answer(self.shape.answer_bytes as usize))
+        let get = if self.shape.transactions > 1 {
+            Message::http11_get("/", "server")
         } else {
-            (Message::http_get("/"), Message::http_answer(self.shape.answer_bytes as usize))
+            Message::http_get("/")
         };
-        Ok(TcpPlan {
+        let mut plan = TcpPlan {
             ip: traffic.ip,
             cores: self.station.cores.clone(),
             clients: Side {
@@ -124,8 +119,8 @@ impl SessionRig {
             },
             // What a firewall remembers of the trial before must not be what this one is made of.
             seed: traffic.seed.wrapping_add(self.trials),
-            request: request_message,
-            answer: Answer::Exactly(answer),
+            request: get,
+            answer: Answer::Exactly(Message::http_answer(self.shape.answer_bytes as usize)),
             transactions: self.shape.transactions,
             close,
             four_way,
@@ -133,12 +128,14 @@ impl SessionRig {
             reuse: Duration::from_secs_f64(self.shape.reuse_seconds),
             retry: RETRY,
             retries: RETRIES,
-            grace: Duration::from_secs_f64(GRACE_SECONDS + seconds_of(&request.phases) * GRACE_SHARE),
             settle: SETTLE,
             attack: request.attack,
             illegal: self.illegal(),
             ..TcpPlan::new(opening)
-        })
+        };
+        // The same as for frames.
+        plan.grace = Duration::from_secs_f64(traffic::grace_seconds(plan.seconds()));
+        Ok(plan)
     }
 
     /// The illegal attempts of the cell, with addresses of its block lists.
@@ -301,10 +298,6 @@ fn fills_the_table(request: &TrialRequest) -> bool {
     request.attack.is_some() || request.phases.iter().any(|phase| matches!(phase.load, Load::Open { .. }))
 }
 
-fn seconds_of(phases: &[Phase]) -> f64 {
-    phases.iter().map(|phase| phase.seconds).sum()
-}
-
 /// When connections are opened, and whether all of them are held for a proof.
 fn opening(phases: &[Phase], legal_share: f64) -> Result<(Opening, bool), RigError> {
     match *phases {
@@ -371,8 +364,7 @@ impl TcpWatch for Follower {
     }
 
     fn sample(&mut self, at_seconds: f64, reading: &TcpReading) {
-        // What a reading has over itself is nothing: that is where a run begins.
-        let earlier = self.last.take().unwrap_or_else(|| reading.since(reading));
+        let earlier = self.last.take().unwrap_or_default();
         let within = reading.since(&earlier);
         self.samples.push(SecondSample {
             at_seconds,

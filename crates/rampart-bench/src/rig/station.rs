@@ -126,13 +126,6 @@ impl Station {
         }
     }
 
-    /// The frame engine's ports.
-    pub(super) fn frame_ports(&self) -> Result<&Ports, RigError> {
-        self.frame_ports
-            .as_ref()
-            .ok_or_else(|| RigError::Broken("the ports were given back already".to_owned()))
-    }
-
     /// Shows by probes that the policy is enforced. The frame engine has the ports.
     pub(super) fn prove(&self) -> Result<(), RigError> {
         if self.shared.interrupt.asked() {
@@ -169,7 +162,7 @@ impl Station {
             .shared
             .engine
             .borrow_mut()
-            .probe(self.frame_ports()?, &frames, expected)
+            .probe(lent(&self.frame_ports)?, &frames, expected)
             .map_err(broken_traffic)?;
         let wrong: Vec<String> = probes
             .iter()
@@ -211,6 +204,11 @@ impl Drop for Station {
     fn drop(&mut self) {
         self.take_from_frames();
     }
+}
+
+/// The frame engine's ports, which it must have.
+pub(super) fn lent(ports: &Option<Ports>) -> Result<&Ports, RigError> {
+    ports.as_ref().ok_or_else(|| RigError::Broken("the ports were given back already".to_owned()))
 }
 
 /// The first cores generate. Inline they are the firewall's too; isolated, the firewall gets all the others.

@@ -3,6 +3,7 @@
 use super::skeleton::{MAX_MESSAGE_BYTES, types};
 use crate::TrafficError;
 use crate::random::SplitMix64;
+use measure::sessions::MOST_ANSWER_BYTES;
 
 /// A request or an answer, up to 64 KiB.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,9 +49,9 @@ impl Message {
         Self(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").into_bytes())
     }
 
-    /// The answer 200 of HTTP/1.1 with a body of `bytes` letters, cut off at 60,000.
+    /// The answer 200 of HTTP/1.1 with a body of `bytes` letters, cut off at [`MOST_ANSWER_BYTES`].
     pub fn http_answer(body_bytes: usize) -> Self {
-        let body_bytes = body_bytes.min(60_000);
+        let body_bytes = body_bytes.min(MOST_ANSWER_BYTES as usize);
         let mut bytes = format!("HTTP/1.1 200 OK\r\nContent-Length: {body_bytes}\r\n\r\n").into_bytes();
         bytes.extend((0..body_bytes).map(|i| b'a' + (i % 26) as u8));
         Self(bytes)
@@ -103,6 +104,10 @@ mod tests {
 
     #[test]
     fn http_says_how_long_its_body_is() {
+        let longest = Message::http_answer(MOST_ANSWER_BYTES as usize);
+        assert!(
+            longest.bytes().len() <= MAX_MESSAGE_BYTES && longest.bytes().len() > MOST_ANSWER_BYTES as usize
+        );
         let answer = Message::http_answer(1);
         assert_eq!(answer.bytes(), b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na");
     }
