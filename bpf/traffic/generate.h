@@ -3,7 +3,7 @@
  * The generator: each turn takes the recycled frame of BPF_PROG_TEST_RUN, decides whether a frame is due, and if so
  * writes it whole. Every header byte is written every time, because a page comes back with whatever the last
  * receiver did to it (MAC addresses, TTL, checksums). The filling is written afresh only for the frames that the sink
- * compares; otherwise one damaged page would be found again and again.
+ * compares, and for fragments; otherwise one damaged page would be found again and again.
  */
 #ifndef RAMPART_TRAFFIC_GENERATE_H
 #define RAMPART_TRAFFIC_GENERATE_H
@@ -295,7 +295,9 @@ static __always_inline int send_frame(struct xdp_md *ctx, struct core *core, __u
 	if (size->bytes != control.largest_bytes &&
 	    bpf_xdp_adjust_tail(ctx, (int)size->bytes - (int)control.largest_bytes))
 		return XDP_ABORTED;
-	if ((datagram & CONTENT_MASK) == 0 && write_filling(ctx, size->bytes))
+	/* A kernel that reassembles may copy the second fragment behind the first, into the page that comes back here as a
+	 * longer frame: then the filling would not be what the checksum says. */
+	if (((datagram & CONTENT_MASK) == 0 || control.fragments > 1) && write_filling(ctx, size->bytes))
 		return XDP_ABORTED;
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	failed = control.ip_version == 4 ? write_ipv4(data, end, lane, flow, size, &stamp, sequence)
