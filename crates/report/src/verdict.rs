@@ -172,8 +172,13 @@ fn compared(setting: &Setting<'_>, ratio: &Ratio, reference: &str, bound: bool) 
     let interval = format!("{} to {}", digits(ratio.low), digits(ratio.high));
     let noun = units::metric_name(setting.metric).to_lowercase();
     if !ratio.differs() {
+        let why = if ratio.holds_one() {
+            format!("with 1 inside {interval}")
+        } else {
+            "which is within 0.5 %".to_owned()
+        };
         return format!(
-            "cannot be told apart from {reference}: {} times its {noun}, with 1 inside {interval}",
+            "cannot be told apart from {reference}: {} times its {noun}, {why}",
             digits(ratio.value)
         );
     }
