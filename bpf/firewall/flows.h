@@ -4,9 +4,11 @@
  * directions. There are no locks:
  *
  *  - A slot goes from 0 to a value and back by compare-and-swap. A record is filled before its slot says where it is.
- *  - Two cores that open the same flow see each other's slot when they look again after their own swap, and whoever sees
- *    another withdraws; so there are never two, and with bad luck there is none and both try again.
- *  - A flow is removed by whoever swaps its slot to 0. The sweep removes it only well after its time (SWEEP_GRACE), from
+ *  - Two cores that open the same flow see each other's slot when they look again after their own swap. Nobody keeps a flow
+ *    who has not seen its slot alone, so there are never two; the greater slot withdraws at once and the lesser looks on
+ *    until that has happened, so one is kept.
+ *  - A flow is removed by whoever swaps its slot to 0, and that is named by the use of the record that was looked at: if the
+ *    record holds another flow by now, that one stays. The sweep removes it only well after its time (SWEEP_GRACE), from
  *    which on packets treat it as gone, so that no packet refreshes what the sweep is about to remove.
  *
  * A flow has three buckets to be in: its own, the one beside it (in the same pair of lines) and one far away. The second and
@@ -22,9 +24,11 @@
 #define RECORD_MASK ((1u << RECORD_BITS) - 1)
 #define SWEEP_GRACE 1024	/* ticks, about a second */
 #define OPEN_TRIES 3
+#define LOOKS 64		/* some microseconds, for another core to withdraw */
 #define POP_TRIES 16
 #define PUSH_TRIES 128		/* more, because a record that is not given back is lost */
 #define HAND_STEPS 64		/* records looked at for one that is closed, when none is free */
+#define HAND_TRIES 4		/* another core may take the record that was just freed */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -149,7 +153,7 @@ static __always_inline struct flow *find_flow(struct packet *p)
 				continue;
 			flow = lookup(&flows, (__u32)slot & RECORD_MASK);
 			if (flow && is_of(p, flow)) {
-				p->record = slot & RECORD_MASK;
+				p->record = slot;
 				return flow;
 			}
 		}
@@ -229,6 +233,12 @@ static __always_inline __u64 slot_of(__u32 tag, __u32 number, __u32 record)
 	return (__u64)tag << 32 | (number & 0xff) << RECORD_BITS | record;
 }
 
+/* The lower half of a flow's slot: its record, and which use of it. To be read before anything that is decided by. */
+static __always_inline __u32 use_of(const struct flow *flow, __u32 record)
+{
+	return (__u32)slot_of(0, *(volatile const __u32 *)&flow->number, record);
+}
+
 /* The state's word is only changed by swaps once others can see it, so each half-open flow is counted off once. */
 static __always_inline void set_free(struct flow *flow)
 {
@@ -246,8 +256,8 @@ static __always_inline void set_free(struct flow *flow)
 	flow->number++;
 }
 
-/* Takes a flow out of the table; 1 when it was there, and this was who did it. */
-__noinline int remove_flow(struct flow *flow, __u32 record)
+/* Takes a flow out of the table; 1 when it was there, and this was who did it. `use` is the lower half of its slot. */
+__noinline int remove_flow(struct flow *flow, __u32 use)
 {
 	__u32 hash, tag;
 	__u64 h, slot;
@@ -257,7 +267,7 @@ __noinline int remove_flow(struct flow *flow, __u32 record)
 	h = hash_ends(flow->family, flow->protocol, flow->address[0], flow->port[0], flow->address[1], flow->port[1]);
 	hash = h;
 	tag = tag_of(h);
-	slot = slot_of(tag, flow->number, record);
+	slot = (__u64)tag << 32 | use;
 	for (__u32 i = 0; i < PLACES; i++) {
 		struct bucket *bucket = lookup(&buckets, place(hash, tag, i)), *own;
 
@@ -270,7 +280,7 @@ __noinline int remove_flow(struct flow *flow, __u32 record)
 			if (own)
 				__sync_fetch_and_add(&own->elsewhere, -1);
 			set_free(flow);
-			push_free(record, flow);
+			push_free(use & RECORD_MASK, flow);
 			return 1;
 		}
 	}
@@ -282,12 +292,13 @@ static int free_closed(__u32 turn __attribute__((unused)), __u32 *tick)
 {
 	__u32 record = __sync_fetch_and_add(&pool.hand, 1) % record_count;
 	struct flow *flow = lookup(&flows, record);
+	__u32 use = flow ? use_of(flow, record) : 0;
 
 	if (!flow || flow->state == FLOW_FREE)
 		return 0;
 	if (!is_closed(flow->state) && !is_expired(flow, *tick, SWEEP_GRACE))
 		return 0;
-	if (!remove_flow(flow, record))
+	if (!remove_flow(flow, use))
 		return 0;
 	tally(TALLY_CLOSED, 1);
 	return 1;
@@ -296,11 +307,15 @@ static int free_closed(__u32 turn __attribute__((unused)), __u32 *tick)
 /* A record for a new flow. When none is free a closed connection gives its own; an open one never does. */
 static __always_inline struct flow *take_record(__u32 *record, __u32 tick)
 {
-	struct flow *flow = pop_free(record);
+	for (int i = 0; i < HAND_TRIES; i++) {
+		struct flow *flow = pop_free(record);
 
-	if (flow)
-		return flow;
-	bpf_loop(HAND_STEPS, free_closed, &tick, 0);
+		if (flow)
+			return flow;
+		/* All steps: nothing was freed, or the very last. */
+		if (bpf_loop(HAND_STEPS, free_closed, &tick, 0) == HAND_STEPS)
+			break;
+	}
 	return pop_free(record);
 }
 
@@ -330,9 +345,17 @@ __noinline int publish(struct packet *p, __u64 slot)
 	return 0;
 }
 
-/* Whether a slot but our own holds the packet's flow. */
-__noinline int is_elsewhere(struct packet *p, __u64 our)
+/* Who else holds the packet's flow, besides our own slot. */
+enum others {
+	OTHERS_NONE = 0,
+	OTHERS_GREATER = 1,
+	OTHERS_LESSER = 2,	/* at least one */
+};
+
+__noinline int others_of(struct packet *p, __u64 our)
 {
+	int others = OTHERS_NONE;
+
 	if (!p)
 		return 0;
 	for (__u32 i = 0; i < PLACES; i++) {
@@ -348,12 +371,23 @@ __noinline int is_elsewhere(struct packet *p, __u64 our)
 				continue;
 			flow = lookup(&flows, (__u32)slot & RECORD_MASK);
 			if (flow && is_of(p, flow))
-				return 1;
+				others |= slot < our ? OTHERS_LESSER : OTHERS_GREATER;
 		}
 		if (i == 0 && !*(volatile __u32 *)&bucket->elsewhere)
-			return 0;
+			break;
 	}
-	return 0;
+	return others;
+}
+
+/* Whether our slot is the one that stays. A lesser one may be older or as new as ours; a greater one is as new, and gone in a
+ * moment, or it is older and stays. */
+static __always_inline int is_alone(struct packet *p, __u64 our)
+{
+	int others = OTHERS_GREATER;
+
+	for (int i = 0; i < LOOKS && others == OTHERS_GREATER; i++)
+		others = others_of(p, our);
+	return others == OTHERS_NONE;
 }
 
 /* Gives a record back that was never published: nobody else knows of it. */

@@ -58,14 +58,14 @@ __noinline int note_first_fragment(struct packet *p)
 	slot = p ? fragment_slot(p) : 0;
 	if (!slot)
 		return 0;
-	flow = lookup(&flows, p->record);
+	flow = lookup(&flows, p->record & RECORD_MASK);
 	for (int word = 0; word < 4; word++) {
 		slot->source[word] = p->source[word];
 		slot->destination[word] = p->destination[word];
 	}
 	slot->id = p->fragment_id;
 	slot->seen = p->tick;
-	slot->record = p->record;
+	slot->record = p->record & RECORD_MASK;
 	slot->number = flow ? flow->number : 0;
 	slot->start = p->sequence + p->data_bytes - (p->ip_bytes - (p->transport - p->network));
 	slot->protocol = p->protocol;

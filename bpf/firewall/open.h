@@ -57,13 +57,13 @@ __noinline int open_flow(struct packet *p)
 			give_back(flow, record);
 			return REASON_TABLE_FULL;
 		}
-		if (!is_elsewhere(p, slot)) {
-			p->record = record;
+		if (is_alone(p, slot)) {
+			p->record = slot;
 			tally(TALLY_OPENED, 1);
 			return 0;
 		}
 		/* Another core may have removed it meanwhile, and given the record back; then it is not ours any more. */
-		remove_flow(flow, record);
+		remove_flow(flow, slot);
 		if (find_flow(p))
 			return 0;
 	}

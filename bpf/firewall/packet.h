@@ -64,7 +64,7 @@ struct packet {
 	__u32 fragment_offset;	/* in bytes */
 	__u32 hash;		/* of the flow's ends, lower half */
 	__u32 tag;		/* of the same, upper half */
-	__u32 record;		/* the flow's */
+	__u32 record;		/* the flow's, with which use of it: the lower half of its slot */
 	__u8 side;		/* the end of the flow that sent it: 0 or 1 */
 	__u8 action;		/* enum action, once judged */
 	__u16 next_hop;		/* place in the cache of next hops and 1, or 0 when not routed; forward.h owns its meaning */

@@ -299,7 +299,8 @@ static __always_inline enum verdict skip_extensions(struct packet *p, const stru
 {
 	__u32 at = p->network + IPV6_BYTES;
 
-	for (int i = 0; i < MAX_EXTENSIONS; i++) {
+	/* The last turn finds the transport header behind as many as there may be. */
+	for (int i = 0; i <= MAX_EXTENSIONS; i++) {
 		struct extension *extension;
 		__u32 offset;
 
@@ -321,6 +322,9 @@ static __always_inline enum verdict skip_extensions(struct packet *p, const stru
 				p->fragment_id = extension->id;
 				p->flags |= offset ? PACKET_LATER_FRAGMENT : PACKET_FIRST_FRAGMENT;
 			}
+			/* RFC 5722: as with IPv4, nothing may rewrite the header that was judged. */
+			if (offset && offset < TCP_BYTES)
+				return drop(p, REASON_FRAGMENT_OVERLAP);
 			if (offset) {
 				p->fragment_offset = offset;
 				p->protocol = extension->next;

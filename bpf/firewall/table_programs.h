@@ -23,12 +23,14 @@ static int sweep_record(__u32 turn, struct sweep *sweep)
 {
 	__u32 record = sweep->first + turn;
 	struct flow *flow = lookup(&flows, record);
+	__u32 use;
 
 	if (!flow)
 		return 1;
+	use = use_of(flow, record);
 	if (flow->state == FLOW_FREE || !is_expired(flow, sweep->tick, SWEEP_GRACE))
 		return 0;
-	if (remove_flow(flow, record)) {
+	if (remove_flow(flow, use)) {
 		sweep->done++;
 		tally(TALLY_EXPIRED, 1);
 	}
@@ -68,7 +70,7 @@ int end_flow(struct xdp_md *ctx)
 	command->done = 0;
 	if (!flow || flow->number != command->number || flow->state == FLOW_FREE)
 		return XDP_PASS;
-	command->done = remove_flow(flow, command->first);
+	command->done = remove_flow(flow, (__u32)slot_of(0, command->number, command->first));
 	tally(TALLY_KILLED, command->done);
 	return XDP_PASS;
 }

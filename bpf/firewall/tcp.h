@@ -17,6 +17,7 @@
 
 #define TCP_KIND (TCP_SYN | TCP_ACK | TCP_FIN | TCP_RST)
 #define OLDEST_ACK 66000	/* how far an acknowledgement may be behind, at least: a whole unscaled window */
+#define MOVE_TRIES 4	/* flags lie in the same word, and another core may write them */
 #define MOST_EARLY_DATA 1460	/* of a SYN (RFC 7413), which the peer may leave unacknowledged */
 
 static __always_inline int before(__u32 a, __u32 b) { return (__s32)(a - b) < 0; }
@@ -30,12 +31,19 @@ static __always_inline __u32 end_of(const struct packet *p)
 /* To another state; counts the half-open ones. Two cores that make the same move count it once. */
 static __always_inline void move(struct flow *flow, __u8 from, __u8 to)
 {
-	__u32 *word = (__u32 *)&flow->state, old = *(volatile __u32 *)word;
+	__u32 *word = (__u32 *)&flow->state;
 
-	if ((__u8)old != from || __sync_val_compare_and_swap(word, old, (old & ~0xffu) | to) != old)
+	for (int i = 0; i < MOVE_TRIES; i++) {
+		__u32 old = *(volatile __u32 *)word;
+
+		if ((__u8)old != from)
+			return;
+		if (__sync_val_compare_and_swap(word, old, (old & ~0xffu) | to) != old)
+			continue;
+		if (is_half_open(from) && !is_half_open(to))
+			__sync_fetch_and_add(&pool.half_open, -1);
 		return;
-	if (is_half_open(from) && !is_half_open(to))
-		__sync_fetch_and_add(&pool.half_open, -1);
+	}
 }
 
 /* What a SYN, with or without an acknowledgement, says of its sender. The windows of SYNs are never scaled. */

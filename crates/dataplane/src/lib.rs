@@ -19,7 +19,7 @@ mod layout;
 mod reason;
 pub mod routes;
 mod sessions;
-#[allow(unsafe_code, reason = "memory shared with BPF programs, and plain structures as bytes")]
+#[allow(unsafe_code, reason = "memory shared with BPF programs, plain structures as bytes, programs run by hand")]
 mod shared;
 mod skeleton;
 mod tie;
@@ -30,4 +30,4 @@ pub use firewall::{Firewall, Generation, Settings};
 pub use hooks::{Attached, Hook};
 pub use reason::{Reason, Tally};
 pub use sessions::{Filter, Occupancy, Session, State};
-pub use trial::{Judgement, TestRun, Verdict};
+pub use trial::{Judgement, TestRun, Tester, Verdict};

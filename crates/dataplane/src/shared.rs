@@ -1,7 +1,9 @@
-//! Memory that is shared with BPF programs, and plain structures as bytes: all of this crate's unsafe code.
+//! Memory that is shared with BPF programs, plain structures as bytes, and programs run on a frame by hand: all of this
+//! crate's unsafe code.
 
 use crate::skeleton::types;
-use std::mem::{MaybeUninit, size_of};
+use std::mem::{MaybeUninit, size_of, zeroed};
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Structures of `bpf/abi` that are numbers throughout: any bytes are one, and it has no padding.
 ///
@@ -50,4 +52,20 @@ pub(crate) fn publish(place: &mut u32, value: u32) {
 pub(crate) fn read(place: &u32) -> u32 {
     // SAFETY: a reference is valid for reads; volatile, because others write this memory.
     unsafe { std::ptr::read_volatile(place) }
+}
+
+/// Runs a program once on a frame that came by a context (`BPF_PROG_TEST_RUN`), and gives what it returned. What it made of
+/// the frame is lost. libbpf-rs can do the same, but not from several threads at once.
+pub(crate) fn run_program(program: BorrowedFd<'_>, frame: &[u8], context: &[u8]) -> std::io::Result<u32> {
+    // SAFETY: a structure of numbers and pointers, of which all zeros say "nothing given".
+    let mut options = unsafe { zeroed::<libbpf_sys::bpf_test_run_opts>() };
+    options.sz = size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t;
+    options.data_in = frame.as_ptr().cast();
+    options.data_size_in = frame.len() as u32;
+    options.ctx_in = context.as_ptr().cast();
+    options.ctx_size_in = context.len() as u32;
+    options.repeat = 1;
+    // SAFETY: both inputs are there for as long as the call takes, with the lengths that go along, and are only read.
+    let error = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
+    if error < 0 { Err(std::io::Error::from_raw_os_error(-error)) } else { Ok(options.retval) }
 }

@@ -3,12 +3,13 @@
 use crate::DataplaneError;
 use crate::firewall::Firewall;
 use crate::hooks::Hook;
-use crate::shared::{bytes_of, from_bytes};
+use crate::shared::{bytes_of, from_bytes, run_program};
 use crate::skeleton::types;
 use libbpf_rs::ProgramInput;
 use policy::interpret::Packet;
 use policy::model::Action;
 use std::net::IpAddr;
+use std::os::fd::{AsFd, OwnedFd};
 
 /// What a program says about a packet, in the words of either hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -73,8 +74,8 @@ impl Firewall {
     ) -> Result<TestRun, DataplaneError> {
         let mut out = vec![0; frame.len().max(ROOM)];
         let (program, mut context) = match hook {
-            Hook::Xdp => (&self.skel.progs.firewall_xdp, xdp_context(frame.len(), ifindex)),
-            Hook::Tc => (&self.skel.progs.firewall_tc, tc_context(ifindex)),
+            Hook::Xdp => (&self.skel.progs.firewall_xdp, xdp_context(frame.len(), ifindex).to_vec()),
+            Hook::Tc => (&self.skel.progs.firewall_tc, tc_context(ifindex).to_vec()),
         };
         let input = ProgramInput {
             data_in: Some(frame),
@@ -85,13 +86,21 @@ impl Firewall {
         };
         let output =
             program.test_run(input).map_err(DataplaneError::bpf("running the firewall on a packet"))?;
-        let verdict = match (hook, output.return_value) {
-            (Hook::Xdp, 4) | (Hook::Tc, 7) => Verdict::Sent,
-            (Hook::Xdp, 2) | (Hook::Tc, 0) => Verdict::Up,
-            _ => Verdict::Drop,
-        };
+        let verdict = verdict_of(hook, output.return_value);
         let frame = output.data.map(|data| data.to_vec()).unwrap_or_default();
         Ok(TestRun { verdict, frame, duration: output.duration })
+    }
+
+    /// The programs for a thread of its own, which may race with others.
+    ///
+    /// # Errors
+    /// No file descriptors left.
+    pub fn tester(&self) -> Result<Tester, DataplaneError> {
+        let own = |program: &libbpf_rs::ProgramMut<'_>| {
+            program.as_fd().try_clone_to_owned().map_err(DataplaneError::system("opening the programs once more"))
+        };
+        let programs = &self.skel.progs;
+        Ok(Tester { xdp: own(&programs.firewall_xdp)?, tc: own(&programs.firewall_tc)? })
     }
 
     /// Asks the tables in force about a packet, by the zones' numbers in the policy last applied. `None`: there is no policy.
@@ -136,6 +145,37 @@ impl Firewall {
     }
 }
 
+/// The programs of both hooks for a thread of its own: as [`Firewall::test_run`], but what leaves is not shown, so it is a few
+/// times faster. A thread runs it in the network namespace whose interfaces it names.
+#[derive(Debug)]
+pub struct Tester {
+    xdp: OwnedFd,
+    tc: OwnedFd,
+}
+
+impl Tester {
+    /// Runs a hook's program on a frame as if it had come in by an interface.
+    ///
+    /// # Errors
+    /// The kernel does not run the program.
+    pub fn run(&self, frame: &[u8], ifindex: u32, hook: Hook) -> Result<Verdict, DataplaneError> {
+        let run = match hook {
+            Hook::Xdp => run_program(self.xdp.as_fd(), frame, &xdp_context(frame.len(), ifindex)),
+            Hook::Tc => run_program(self.tc.as_fd(), frame, &tc_context(ifindex)),
+        };
+        let value = run.map_err(DataplaneError::system("running the firewall on a packet"))?;
+        Ok(verdict_of(hook, value))
+    }
+}
+
+fn verdict_of(hook: Hook, value: u32) -> Verdict {
+    match (hook, value) {
+        (Hook::Xdp, 4) | (Hook::Tc, 7) => Verdict::Sent,
+        (Hook::Xdp, 2) | (Hook::Tc, 0) => Verdict::Up,
+        _ => Verdict::Drop,
+    }
+}
+
 fn words(address: IpAddr) -> (u8, [u32; 4]) {
     let mut words = [0; 4];
     match address {
@@ -153,16 +193,16 @@ fn words(address: IpAddr) -> (u8, [u32; 4]) {
 }
 
 /// `struct xdp_md`: data, end, metadata, interface, queue, egress interface.
-fn xdp_context(length: usize, ifindex: u32) -> Vec<u8> {
-    let words = [0, length as u32, 0, ifindex, 0, 0];
-    let mut context: Vec<u8> = words.iter().flat_map(|word: &u32| word.to_ne_bytes()).collect();
-    context.resize(XDP_CONTEXT, 0);
+fn xdp_context(length: usize, ifindex: u32) -> [u8; XDP_CONTEXT] {
+    let mut context = [0; XDP_CONTEXT];
+    context[4..8].copy_from_slice(&(length as u32).to_ne_bytes());
+    context[12..16].copy_from_slice(&ifindex.to_ne_bytes());
     context
 }
 
 /// `struct __sk_buff`: `ingress_ifindex` and `ifindex` are its tenth and eleventh word.
-fn tc_context(ifindex: u32) -> Vec<u8> {
-    let mut context = vec![0; TC_CONTEXT];
+fn tc_context(ifindex: u32) -> [u8; TC_CONTEXT] {
+    let mut context = [0; TC_CONTEXT];
     context[36..40].copy_from_slice(&ifindex.to_ne_bytes());
     context[40..44].copy_from_slice(&ifindex.to_ne_bytes());
     context

@@ -19,6 +19,8 @@ pub(crate) struct Frame {
     /// Identification, offset in bytes, more to come.
     pub(crate) fragment: Option<(u32, u16, bool)>,
     pub(crate) ttl: u8,
+    /// IPv4's flag.
+    pub(crate) dont_fragment: bool,
 }
 
 impl Frame {
@@ -33,6 +35,7 @@ impl Frame {
             extensions: vec![],
             fragment: None,
             ttl: 64,
+            dont_fragment: false,
         }
     }
 
@@ -63,7 +66,8 @@ impl Frame {
         let mut packet = vec![0x40 | (header / 4) as u8, 0];
         packet.extend(((header + self.payload.len()) as u16).to_be_bytes());
         packet.extend((id as u16).to_be_bytes());
-        packet.extend(((offset / 8) | (u16::from(more) << 13)).to_be_bytes());
+        let flags = u16::from(more) << 13 | u16::from(self.dont_fragment) << 14;
+        packet.extend(((offset / 8) | flags).to_be_bytes());
         packet.extend([self.ttl, self.protocol, 0, 0]);
         packet.extend(source);
         packet.extend(destination);

@@ -13,6 +13,7 @@ pub(crate) mod namespace;
 use dataplane::{Filter, Firewall, Hook, Reason, Session, Settings, Tally, TestRun, Verdict};
 use namespace::Namespace;
 use policy::{Policy, Tables};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Which interface a packet comes in by.
@@ -20,10 +21,12 @@ use std::time::Duration;
 pub(crate) enum Side {
     In,
     Out,
+    /// An interface of no zone.
+    Nowhere,
 }
 
 pub(crate) struct Bed {
-    namespace: Namespace,
+    namespace: Arc<Namespace>,
     firewall: Option<Firewall>,
     hook: Hook,
     indices: [u32; 2],
@@ -94,7 +97,7 @@ impl Bed {
     }
 
     pub(crate) fn with(hook: Hook, settings: &Settings, policy: &str) -> Self {
-        let namespace = Namespace::create("bed");
+        let namespace = Arc::new(Namespace::create("bed"));
         namespace.set(&[("ipv4/conf/lo/forwarding", "1"), ("ipv6/conf/lo/forwarding", "1")]);
         namespace.ip("link add in0 address 02:00:00:00:01:01 type veth peer name far0
              link add out0 address 02:00:00:00:02:01 type veth peer name far1
@@ -131,6 +134,24 @@ impl Bed {
         bed
     }
 
+    pub(crate) fn namespace(&self) -> &Arc<Namespace> {
+        &self.namespace
+    }
+
+    /// The interfaces, inside's first.
+    pub(crate) fn indices(&self) -> [u32; 2] {
+        self.indices
+    }
+
+    pub(crate) fn hook(&self) -> Hook {
+        self.hook
+    }
+
+    /// The interface of a side; 0 stands for the loopback interface, which is in no zone.
+    fn index(&self, side: Side) -> u32 {
+        self.indices.get(side as usize).copied().unwrap_or(0)
+    }
+
     pub(crate) fn firewall(&self) -> &Firewall {
         self.firewall.as_ref().unwrap()
     }
@@ -140,8 +161,13 @@ impl Bed {
     }
 
     pub(crate) fn apply(&mut self, text: &str) {
+        self.apply_at(text, jiff::Timestamp::UNIX_EPOCH);
+    }
+
+    /// Puts a policy into force as it is at a time.
+    pub(crate) fn apply_at(&mut self, text: &str, at: jiff::Timestamp) {
         let policy = Policy::parse("bed", text).unwrap_or_else(|problems| panic!("{problems}"));
-        let tables = Tables::build(&policy, jiff::Timestamp::UNIX_EPOCH).unwrap();
+        let tables = Tables::build(&policy, at).unwrap();
         self.firewall_mut().apply(&tables, &policy).unwrap();
     }
 
@@ -152,7 +178,7 @@ impl Bed {
 
     pub(crate) fn send_and_see(&mut self, side: Side, frame: &[u8]) -> (Fate, Vec<u8>) {
         let before = self.firewall().drops().unwrap();
-        let index = self.indices[side as usize];
+        let index = self.index(side);
         let TestRun { verdict, frame, .. } =
             self.namespace.within(|| self.firewall().test_run(frame, index, self.hook).unwrap());
         let after = self.firewall().drops().unwrap();
@@ -171,7 +197,7 @@ impl Bed {
 
     /// Does something to the firewall inside the namespace, with the interface of a side.
     pub(crate) fn within<T>(&self, side: Side, work: impl FnOnce(&Firewall, u32) -> T) -> T {
-        self.namespace.within(|| work(self.firewall(), self.indices[side as usize]))
+        self.namespace.within(|| work(self.firewall(), self.index(side)))
     }
 
     pub(crate) fn tally(&self, tally: Tally) -> u64 {

@@ -1,0 +1,27 @@
+//! Flows by the thousand through the programs, from two cores at once. `cargo run --release -p dataplane --example short_flows`
+//! does the same by the million. Needs root.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bed;
+mod many;
+
+/// 24 flows for each record of the table.
+#[test]
+fn needs_root_short_flows_that_use_ports_again_lose_none() {
+    let run = many::short::run(50_000);
+    let account = run.account;
+    assert_eq!(account.closed + account.expired + account.left, run.flows + 16);
+    assert!(account.expired > run.flows / 100 && account.closed > run.flows / 4, "both ends of flows: {account:?}");
+}
+
+#[test]
+fn needs_root_two_cores_that_race_for_the_same_flows_lose_none() {
+    let run = many::races::run(10_000);
+    assert!(run.account.expired > 0 && run.account.killed > 0, "{:?}", run.account);
+}
+
+#[test]
+fn needs_root_a_million_wrong_resets_close_nothing() {
+    let run = many::resets::run(1_000_000);
+    assert!(run.inexact >= 250_000 && run.dropped >= 750_000, "{run:?}");
+}

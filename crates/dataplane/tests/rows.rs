@@ -1,0 +1,161 @@
+//! Frames and what becomes of them: `rows/rows.txt`. Each row gets the same verdict and the same frame from the reference
+//! (`rows/reference.rs`, with the policy's interpreter in it), and from the BPF programs of both hooks; what the reference
+//! asked of the rules is asked of the policy's tables too, by both methods, and of those in the kernel. Needs root.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "rows/answers.rs"]
+mod answers;
+mod bed;
+#[path = "rows/reference.rs"]
+mod reference;
+#[path = "rows/seen.rs"]
+mod seen;
+#[path = "rows/text.rs"]
+mod text;
+
+use bed::{Bed, Fate, Side};
+use dataplane::{Filter, Hook, Settings};
+use policy::Policy;
+use policy::interpret::Decider;
+use policy::tables::{Limits, Tables};
+use reference::{Outcome, Reference};
+use std::collections::BTreeSet;
+
+const POLICY: &str = include_str!("rows/rows.toml");
+const ROWS: &str = include_str!("rows/rows.txt");
+/// Drops that these rows must show; the others want a full table, a connection, several cores or a rule's limits.
+const REASONS: [&str; 25] = [
+    "truncated",
+    "length",
+    "header",
+    "checksum",
+    "extensions",
+    "tcp-flags",
+    "land",
+    "source",
+    "zone-source",
+    "reverse-path",
+    "not-ip",
+    "no-zone",
+    "fragment-unknown",
+    "fragment-overlap",
+    "rule-deny",
+    "rule-reject",
+    "default-deny",
+    "default-reject",
+    "flow-zone",
+    "tcp-no-flow",
+    "icmp-unrelated",
+    "ttl",
+    "too-big",
+    "no-route",
+    "not-a-port",
+];
+
+/// The bed with routes that do not forward, a narrow one, and an interface of no zone.
+fn bed(hook: Hook) -> Bed {
+    let mut bed = Bed::with(hook, &Settings { flows: 4096, rules: 1024 }, POLICY);
+    bed.namespace().ip("link add side0 type veth peer name far2
+         link set far2 up
+         link set side0 up
+         address add 198.19.1.1/24 dev side0
+         route add 192.0.2.0/24 via 198.18.2.2 mtu lock 1400
+         route add 2001:2:0:5::/64 via 2001:2:0:2::2 mtu lock 1400
+         route add unreachable 203.0.113.0/26
+         route add prohibit 203.0.113.64/26
+         route add blackhole 203.0.113.128/26
+         -6 route add unreachable 2001:db8:1::/48
+         -6 route add prohibit 2001:db8:2::/48
+         -6 route add blackhole 2001:db8:3::/48");
+    bed.firewall_mut().routes_changed().unwrap();
+    bed
+}
+
+/// A row holds, or why not.
+fn compare(bed: &Bed, expected: &Outcome, fate: Fate, frame: Vec<u8>) -> Result<(), String> {
+    let (reason, answer) = expected.words.split_once(' ').map_or((&*expected.words, None), |(r, a)| (r, Some(a)));
+    let wanted = if answer.is_some() { format!("{reason}!") } else { reason.to_owned() };
+    if fate.words() != wanted {
+        return Err(format!("{:?}: {}, not {}", bed.hook(), fate.words(), expected.words));
+    }
+    match &expected.frame {
+        Some(wanted) if *wanted != frame => {
+            Err(format!("{:?}: another frame\n  is {frame:02x?}\n not {wanted:02x?}", bed.hook()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What the rules said, by the tables of both methods and by those in the kernel.
+fn check_tables(reference: &mut Reference, beds: &[Bed], tables: &[Tables; 2]) -> Result<(), String> {
+    for (packet, verdict) in reference.asked.drain(..) {
+        if tables.iter().any(|tables| tables.look_up(&packet).0 != verdict) {
+            return Err(format!("the tables do not say {verdict:?}"));
+        }
+        for bed in beds {
+            let judgement = bed.firewall().judge(&packet).unwrap().unwrap();
+            let decider = judgement.row.map_or(Decider::Default, |row| {
+                Decider::Rule(tables[0].rules[row as usize] as usize)
+            });
+            if (decider, judgement.action) != (verdict.decider, verdict.action) {
+                return Err(format!("the tables in the kernel say {judgement:?}, not {verdict:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn forget_flows(bed: &Bed) {
+    for session in bed.sessions(&Filter::default()) {
+        bed.firewall().kill(&session).unwrap();
+    }
+}
+
+#[test]
+fn needs_root_every_row_gets_its_verdict_and_its_frame_from_reference_tables_and_programs() {
+    let mut beds = [bed(Hook::Xdp), bed(Hook::Tc)];
+    let policy = || Policy::parse("rows.toml", POLICY).unwrap_or_else(|problems| panic!("{problems}"));
+    let mut reference = Reference::new(policy(), jiff::Timestamp::UNIX_EPOCH);
+    let mut tables = None;
+    let (mut count, mut met, mut wrong) = (0, BTreeSet::new(), Vec::new());
+    for line in ROWS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if line.starts_with("==") {
+            beds.iter().for_each(forget_flows);
+            reference.forget_flows();
+            continue;
+        }
+        if let Some(time) = line.strip_prefix("clock ") {
+            reference.at = time.parse().unwrap();
+            beds.iter_mut().for_each(|bed| bed.apply_at(POLICY, reference.at));
+            let vectors = Tables::build_within(&policy(), reference.at, Limits::NONE).unwrap();
+            tables = Some([Tables::build(&policy(), reference.at).unwrap(), vectors]);
+            continue;
+        }
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, from, frame, expected] = cells[..] else { panic!("four cells: {line}") };
+        let (zone, side) = match from.split(' ').next() {
+            Some("in") => (Some("inside"), Side::In),
+            Some("out") => (Some("outside"), Side::Out),
+            _ => (None, Side::Nowhere),
+        };
+        let frame = text::frame(frame);
+        let outcome = reference.cross(zone, &frame);
+        let mut faults = Vec::new();
+        if outcome.words != expected {
+            faults.push(format!("reference: {}", outcome.words));
+        }
+        for bed in beds.iter_mut().filter(|bed| !from.ends_with("xdp") || bed.hook() == Hook::Xdp) {
+            let (fate, left) = bed.send_and_see(side, &frame);
+            faults.extend(compare(bed, &outcome, fate, left).err());
+        }
+        faults.extend(check_tables(&mut reference, &beds, tables.as_ref().unwrap()).err());
+        if !faults.is_empty() {
+            wrong.push(format!("{line}\n  {}", faults.join("\n  ")));
+        }
+        met.insert(expected.split(' ').next().unwrap());
+        count += 1;
+    }
+    assert!(wrong.is_empty(), "{} of {count} rows:\n{}", wrong.len(), wrong.join("\n"));
+    let missing: Vec<_> = REASONS.iter().filter(|reason| !met.contains(*reason)).collect();
+    assert!(missing.is_empty() && count >= 200, "{count} rows; none of {missing:?}");
+}

@@ -1,0 +1,315 @@
+//! The firewall of the bed as one would explain it: what becomes of a frame, and which frame leaves. Slow and obvious; the
+//! rules are asked of `policy::interpret`. Written from the documents and not from `bpf/firewall`, which is held against it.
+//!
+//! Connections are followed only as far as their first SYN and SYN-ACK; what comes after is `tcp.txt`'s business.
+
+use crate::answers::{Answer, answer};
+use crate::seen::{Early, Icmp, Seen, u16_at, u32_at};
+use policy::Policy;
+use policy::interpret::{Packet, Verdict, decide};
+use policy::model::{Action, ZoneId};
+use std::net::IpAddr;
+
+/// The MTU of the bed's links, and of the narrow routes.
+const MTU: usize = 2000;
+const NARROW: usize = 1400;
+const SYN: u8 = 2;
+const TCP_KIND: u8 = 0x17;
+/// Ethernet addresses of the bed: out0 and its neighbour, in0 and its.
+const OUTWARD: [u8; 12] = [2, 0, 0, 0, 2, 2, 2, 0, 0, 0, 2, 1];
+const INWARD: [u8; 12] = [2, 0, 0, 0, 1, 2, 2, 0, 0, 0, 1, 1];
+
+/// What becomes of a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// `pass`, `up`, or why it is dropped, with what is answered behind it.
+    pub(crate) words: String,
+    /// What leaves, or goes up.
+    pub(crate) frame: Option<Vec<u8>>,
+}
+
+struct Flow {
+    protocol: u8,
+    /// Address and port of who opened it, and of the other end.
+    ends: [(IpAddr, u16); 2],
+    zones: [ZoneId; 2],
+    sequence: u32,
+}
+
+struct First {
+    ends: [IpAddr; 2],
+    id: u32,
+    protocol: u8,
+    zones: [ZoneId; 2],
+}
+
+/// Where a destination is.
+enum Way {
+    Own,
+    Link { zone: ZoneId, macs: [u8; 12], mtu: usize },
+    Nowhere(Option<Answer>),
+    NoZone,
+}
+
+pub(crate) struct Reference {
+    pub(crate) policy: Policy,
+    pub(crate) at: jiff::Timestamp,
+    flows: Vec<Flow>,
+    firsts: Vec<First>,
+    /// What the rules were asked, and what they said.
+    pub(crate) asked: Vec<(Packet, Verdict)>,
+}
+
+type Decided<T> = Result<T, Outcome>;
+
+fn dropped<T>(reason: &str) -> Decided<T> {
+    Err(Outcome { words: reason.to_owned(), frame: None })
+}
+
+impl Reference {
+    pub(crate) fn new(policy: Policy, at: jiff::Timestamp) -> Self {
+        Self { policy, at, flows: vec![], firsts: vec![], asked: vec![] }
+    }
+
+    pub(crate) fn forget_flows(&mut self) {
+        self.flows.clear();
+    }
+
+    /// What becomes of a frame that comes from a zone; `None`: from an interface of no zone.
+    pub(crate) fn cross(&mut self, zone: Option<&str>, frame: &[u8]) -> Outcome {
+        self.decide(zone, frame).unwrap_or_else(|outcome| outcome)
+    }
+
+    fn decide(&mut self, zone: Option<&str>, frame: &[u8]) -> Decided<Outcome> {
+        let up = || Outcome { words: "up".to_owned(), frame: Some(frame.to_vec()) };
+        let Some(from) = zone.map(|zone| self.policy.zone(zone).unwrap()) else { return dropped("no-zone") };
+        let seen = match Seen::read(frame) {
+            Ok(seen) => seen,
+            Err(Early::Up) => return Ok(up()),
+            Err(Early::Dropped(reason)) => return dropped(reason),
+        };
+        let to = self.allow(from, &seen, frame)?;
+        if seen.part.is_some() && !seen.is_later_part() {
+            let ends = [seen.source, seen.destination];
+            self.firsts.push(First { ends, id: seen.part.unwrap().0, protocol: seen.protocol, zones: [from, to] });
+        }
+        if to == 0 {
+            return Ok(up());
+        }
+        self.forward(&seen, frame)
+    }
+
+    /// The zone that an allowed packet goes to.
+    fn allow(&mut self, from: ZoneId, seen: &Seen, frame: &[u8]) -> Decided<ZoneId> {
+        if seen.is_later_part() {
+            return self.accompany_first(from, seen);
+        }
+        if seen.icmp == Some(Icmp::Error) {
+            if let Some(to) = self.accompany_quoted(from, seen, frame)? {
+                return Ok(to);
+            }
+        } else if seen.icmp != Some(Icmp::Other) {
+            let ends = [(seen.source, seen.ports.0), (seen.destination, seen.ports.1)];
+            if let Some((flow, side)) = self.find(seen.protocol, ends) {
+                if flow.zones[side] != from {
+                    return dropped("flow-zone");
+                }
+                let answers = side == 1 && seen.tcp_flags & TCP_KIND == SYN | 0x10;
+                let again = side == 0 && seen.tcp_flags & TCP_KIND == SYN;
+                assert!(seen.protocol != 6 || again || answers, "what follows is a row of tcp.txt");
+                return Ok(flow.zones[side ^ 1]);
+            }
+        }
+        self.admit(from, seen, frame)
+    }
+
+    fn find(&self, protocol: u8, ends: [(IpAddr, u16); 2]) -> Option<(&Flow, usize)> {
+        let turned = [ends[1], ends[0]];
+        let flow = self.flows.iter().find(|f| f.protocol == protocol && (f.ends == ends || f.ends == turned))?;
+        Some((flow, usize::from(flow.ends != ends)))
+    }
+
+    fn accompany_first(&self, from: ZoneId, seen: &Seen) -> Decided<ZoneId> {
+        let (ends, id) = ([seen.source, seen.destination], seen.part.unwrap().0);
+        // IPv6 numbers do not tell protocols apart (RFC 8200 section 4.5).
+        let is_first = |f: &&First| {
+            f.ends == ends && f.id == id && f.zones[0] == from && (seen.source.is_ipv6() || f.protocol == seen.protocol)
+        };
+        self.firsts.iter().find(is_first).map_or_else(|| dropped("fragment-unknown"), |f| Ok(f.zones[1]))
+    }
+
+    /// An ICMP error about a flow: back to who sent what it quotes, from where that went. `None`: about no flow.
+    fn accompany_quoted(&self, from: ZoneId, seen: &Seen, frame: &[u8]) -> Decided<Option<ZoneId>> {
+        let inner = &frame[seen.transport + 8..];
+        let Some((protocol, ends, sequence)) = quoted(inner) else { return Ok(None) };
+        let Some((flow, side)) = self.find(protocol, ends) else { return Ok(None) };
+        let is_told = seen.destination == ends[0].0 && from == flow.zones[side ^ 1];
+        let is_sent = protocol != 6 || flow.sequence.abs_diff(sequence) < 2;
+        if is_told && is_sent { Ok(Some(flow.zones[side])) } else { dropped("icmp-unrelated") }
+    }
+
+    /// A packet of no flow.
+    fn admit(&mut self, from: ZoneId, seen: &Seen, frame: &[u8]) -> Decided<ZoneId> {
+        if seen.source == seen.destination {
+            return dropped("land");
+        }
+        if is_no_source(seen.source, seen.destination) {
+            return dropped("source");
+        }
+        if seen.protocol == 6 && seen.tcp_flags & TCP_KIND != SYN {
+            return dropped("tcp-no-flow");
+        }
+        let to = match self.way(seen.destination) {
+            Way::Own => 0,
+            Way::Link { zone, .. } => zone,
+            Way::NoZone => return dropped("not-a-port"),
+            Way::Nowhere(told) => return refused("no-route", told, seen, frame),
+        };
+        let packet = Packet {
+            from,
+            to,
+            source: seen.source,
+            destination: seen.destination,
+            protocol: seen.protocol,
+            selector: seen.selector,
+        };
+        let verdict = decide(&self.policy, &packet, self.at);
+        self.asked.push((packet, verdict));
+        self.check_zones(from, seen.source)?;
+        let who = if matches!(verdict.decider, policy::interpret::Decider::Default) { "default" } else { "rule" };
+        match verdict.action {
+            Action::Allow => {}
+            Action::Deny => return dropped(&format!("{who}-deny")),
+            Action::Reject => {
+                let told = if seen.protocol == 6 { Answer::Reset } else { Answer::Prohibited };
+                return refused(&format!("{who}-reject"), Some(told), seen, frame);
+            }
+        }
+        let is_asking = seen.source == IpAddr::from([0; 4]);
+        if !is_asking && !matches!(self.way(seen.source), Way::Link { .. }) {
+            return dropped("reverse-path");
+        }
+        self.open(from, to, seen, frame);
+        Ok(to)
+    }
+
+    /// Who lives in other zones only does not come from this one.
+    fn check_zones(&self, from: ZoneId, source: IpAddr) -> Decided<()> {
+        let lives = |zone: &policy::model::Zone| zone.networks.contains(source);
+        let elsewhere = self.policy.zones.iter().any(lives) && !lives(&self.policy.zones[usize::from(from)]);
+        if elsewhere { dropped("zone-source") } else { Ok(()) }
+    }
+
+    fn open(&mut self, from: ZoneId, to: ZoneId, seen: &Seen, frame: &[u8]) {
+        if matches!(seen.icmp, Some(Icmp::Error | Icmp::Other)) {
+            return;
+        }
+        let sequence = if seen.protocol == 6 { u32_at(frame, seen.transport + 4) } else { 0 };
+        let ends = [(seen.source, seen.ports.0), (seen.destination, seen.ports.1)];
+        self.flows.push(Flow { protocol: seen.protocol, ends, zones: [from, to], sequence });
+    }
+
+    /// The routes of the bed.
+    fn way(&self, to: IpAddr) -> Way {
+        let zone = |name: &str| self.policy.zone(name).unwrap();
+        let inside = |network: &str| {
+            policy::address::AddressSet::parse(network).unwrap_or_else(|_| panic!("{network}")).contains(to)
+        };
+        let own = ["198.18.1.1", "198.18.2.1", "2001:2:0:1::1", "2001:2:0:2::1", "224.0.0.0/4", "255.255.255.255"];
+        if own.into_iter().chain(["ff00::/8"]).any(inside) {
+            return Way::Own;
+        }
+        if ["198.18.1.0/24", "2001:2:0:1::/64"].into_iter().any(inside) {
+            return Way::Link { zone: zone("inside"), macs: INWARD, mtu: MTU };
+        }
+        if ["198.18.2.0/24", "198.51.100.0/24", "2001:2:0:2::/64"].into_iter().any(inside) {
+            return Way::Link { zone: zone("outside"), macs: OUTWARD, mtu: MTU };
+        }
+        if ["192.0.2.0/24", "2001:2:0:5::/64"].into_iter().any(inside) {
+            return Way::Link { zone: zone("outside"), macs: OUTWARD, mtu: NARROW };
+        }
+        if inside("198.19.1.0/24") {
+            return Way::NoZone;
+        }
+        let told = [
+            (["203.0.113.0/26", "2001:db8:1::/48"], Some(Answer::Host)),
+            (["203.0.113.64/26", "2001:db8:2::/48"], Some(Answer::Prohibited)),
+            (["203.0.113.128/26", "2001:db8:3::/48"], None),
+        ];
+        let found = told.into_iter().find(|(networks, _)| networks.iter().any(|n| inside(n)));
+        Way::Nowhere(found.map_or(Some(Answer::NoRoute), |(_, told)| told))
+    }
+
+    /// Hop limit, size, and the frame for the next link.
+    fn forward(&self, seen: &Seen, frame: &[u8]) -> Decided<Outcome> {
+        let (macs, mtu) = match self.way(seen.destination) {
+            Way::Link { macs, mtu, .. } => (macs, mtu),
+            Way::Nowhere(told) => return refused("no-route", told, seen, frame),
+            Way::Own | Way::NoZone => return dropped("not-a-port"),
+        };
+        if seen.ttl <= 1 {
+            return refused("ttl", Some(Answer::Expired), seen, frame);
+        }
+        if seen.ip_bytes > mtu {
+            return refused("too-big", Some(Answer::TooBig(mtu as u16)), seen, frame);
+        }
+        let mut onward = [&macs[..], &frame[seen.network - 2..]].concat();
+        if seen.source.is_ipv4() {
+            onward[14 + 8] -= 1;
+            let header = 14 + seen.transport - seen.network;
+            onward[24..26].fill(0);
+            let check = crate::bed::frame::checksum(&onward[14..header]);
+            onward[24..26].copy_from_slice(&check.to_be_bytes());
+        } else {
+            onward[14 + 7] -= 1;
+        }
+        Ok(Outcome { words: "pass".to_owned(), frame: Some(onward) })
+    }
+}
+
+/// Dropped, and told to the sender where the RFCs allow it.
+fn refused<T>(reason: &str, told: Option<Answer>, seen: &Seen, frame: &[u8]) -> Decided<T> {
+    let answered = told.and_then(|told| Some((told, answer(told, seen, frame)?)));
+    Err(match answered {
+        Some((told, answer)) => {
+            Outcome { words: format!("{reason} {}", told.words(seen.source.is_ipv6())), frame: Some(answer) }
+        }
+        None => Outcome { words: reason.to_owned(), frame: None },
+    })
+}
+
+/// RFC 1122 section 3.2.1.3: multicast, class E with the broadcast, loopback; nobody, unless it asks everybody.
+fn is_no_source(source: IpAddr, destination: IpAddr) -> bool {
+    match source {
+        IpAddr::V4(v4) if v4.octets()[0] == 0 && v4.is_unspecified() => destination != IpAddr::from([255; 4]),
+        IpAddr::V4(v4) => v4.is_loopback() || v4.octets()[0] >= 224,
+        IpAddr::V6(v6) => v6.is_multicast() || v6.is_loopback(),
+    }
+}
+
+/// Protocol, ends and sequence number of a packet in an ICMP error, of which only the beginning is there.
+fn quoted(inner: &[u8]) -> Option<(u8, [(IpAddr, u16); 2], u32)> {
+    let v6 = inner.first()? >> 4 == 6;
+    let header = if v6 { 40 } else { usize::from(inner[0] & 15) * 4 };
+    let transport = inner.get(header..header + 8)?;
+    let octets = |at: usize, n: usize| &inner[at..at + n];
+    let address = |at: usize| match v6 {
+        true => IpAddr::from(<[u8; 16]>::try_from(octets(at, 16)).unwrap()),
+        false => IpAddr::from(<[u8; 4]>::try_from(octets(at, 4)).unwrap()),
+    };
+    let [source, destination] = if v6 { [8, 24] } else { [12, 16] }.map(address);
+    let protocol = inner[if v6 { 6 } else { 9 }];
+    if !v6 && u16_at(inner, 6) & 0x1fff != 0 {
+        return None;
+    }
+    let ports = match (protocol, transport[0]) {
+        (1, 8) => (u16_at(transport, 4), 8 << 8),
+        (1, 0) => (8 << 8, u16_at(transport, 4)),
+        (58, 128) => (u16_at(transport, 4), 128 << 8),
+        (58, 129) => (128 << 8, u16_at(transport, 4)),
+        (1 | 58, _) => return None,
+        (6 | 17 | 132, _) => (u16_at(transport, 0), u16_at(transport, 2)),
+        _ => (0, 0),
+    };
+    Some((protocol, [(source, ports.0), (destination, ports.1)], u32_at(transport, 4)))
+}
