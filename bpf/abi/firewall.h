@@ -189,12 +189,26 @@ struct address_tables {
 	__u32 level_keys[TREE_LEVELS];
 };
 
+/* How the classes of a packet's fields lead to its row: policy::tables::Method. */
+enum table_method {
+	METHOD_CROSSED = 0,	/* two dense tables */
+	METHOD_VECTORS = 1,	/* bit vectors */
+	METHOD_BLOCKS = 2,	/* two tables in blocks */
+};
+
+/* A table in blocks: policy::tables::Blocks. */
+struct block_table {
+	__u32 directory;	/* at */
+	__u32 height;		/* classes of the first field */
+	__u32 entries;		/* at: BLOCK_CLASSES words a block */
+};
+
 /* The first page. */
 struct table_header {
 	__u32 generation;
 	__u32 zones;
 	__u32 services;
-	__u32 is_vectors;	/* the method: 0 crossed tables, 1 bit vectors */
+	__u32 method;		/* enum table_method */
 	__u32 pairs;		/* at */
 	__u32 protocols;	/* at */
 	__u32 ports;		/* at */
@@ -208,8 +222,8 @@ struct table_header {
 	__u32 rows;
 	__u32 pad;
 	struct address_tables field[2];	/* source, destination */
+	__u32 order[3];		/* of the parts in crossed tables and in those in blocks */
 	/* crossed */
-	__u32 order[3];
 	__u32 first;		/* at */
 	__u32 first_columns;
 	__u32 last;		/* at */
@@ -221,8 +235,10 @@ struct table_header {
 	__u32 chunk_blocks;	/* at: 16 words each */
 	__u32 vectors[3];	/* at */
 	__u32 summaries[3];	/* at: pairs of words */
+	/* blocks */
+	struct block_table blocks[2];	/* the first two parts to the class of both, that and the third to the row */
 	__u8 zone_numbers[MAX_ZONES];	/* by our own number of a zone, which it keeps, its number in these tables; NO_ZONE */
-	__u32 more[PAGE_WORDS - 97];
+	__u32 more[PAGE_WORDS - 103];
 };
 
 _Static_assert(sizeof(struct table_header) == sizeof(struct table_page), "the header is the first page");

@@ -15,6 +15,7 @@
 #define WHOLE 0xffffffff
 #define CHUNK_WORDS 8		/* of 64 bits */
 #define BLOCK_CHUNKS 16
+#define BLOCK_CLASSES 64	/* policy::tables::BLOCK_CLASSES */
 #define MAX_HALVINGS 32
 #define MAX_CHUNK_TURNS 4096	/* summary words and the chunks that they name, of a million rules */
 
@@ -225,6 +226,13 @@ static __always_inline __u32 row_by_vectors(struct vector_search *s)
 	return s->row;
 }
 
+static __always_inline __u32 entry_of(struct look_up *l, const struct block_table *t, __u32 first, __u32 second)
+{
+	__u32 block = word_at(l, t->directory + second / BLOCK_CLASSES * t->height + first);
+
+	return word_at(l, t->entries + block * BLOCK_CLASSES + second % BLOCK_CLASSES);
+}
+
 static __always_inline __u32 row_by_tables(struct look_up *l, const struct table_header *t, const __u32 *classes)
 {
 	__u32 a = t->order[0], b = t->order[1], c = t->order[2], both;
@@ -232,6 +240,10 @@ static __always_inline __u32 row_by_tables(struct look_up *l, const struct table
 	if (a > 2 || b > 2 || c > 2) {
 		l->broken = 1;
 		return 0;
+	}
+	if (t->method == METHOD_BLOCKS) {
+		both = entry_of(l, &t->blocks[0], classes[a], classes[b]);
+		return entry_of(l, &t->blocks[1], both, classes[c]);
 	}
 	both = word_at(l, t->first + classes[a] * t->first_columns + classes[b]);
 	return word_at(l, t->last + both * t->last_columns + classes[c]);
@@ -316,7 +328,7 @@ __noinline int judge_question(struct judge_command *q)
 	s.classes[0] = class_of(l, &t->field[0], q->family, q->source);
 	s.classes[1] = class_of(l, &t->field[1], q->family, q->destination);
 	s.classes[2] = word_at(l, t->pair_service + at);
-	row = t->is_vectors ? row_by_vectors(&s) : row_by_tables(l, t, s.classes);
+	row = t->method == METHOD_VECTORS ? row_by_vectors(&s) : row_by_tables(l, t, s.classes);
 	at = row ? t->effects + (row - 1) * 4 : t->defaults + pair * 4;
 	effect = words_at(l, at);
 	if (!effect || l->broken)

@@ -100,6 +100,22 @@ static void put_vectors(struct table_header *t)
 	}
 }
 
+/* A block for each class of the first part, and one for each of both. */
+static void put_blocks(struct table_header *t)
+{
+	__u32 directory[CLASSES * CLASSES], first[CLASSES * BLOCK_CLASSES] = {}, last[CLASSES * CLASSES * BLOCK_CLASSES] = {};
+
+	for (__u32 i = 0; i < CLASSES * CLASSES; i++) {
+		directory[i] = i;
+		first[i / CLASSES * BLOCK_CLASSES + i % CLASSES] = i;
+		for (__u32 service = 0; service < SERVICES; service++)
+			last[i * BLOCK_CLASSES + service] = (i * SERVICES + service) % (HIT_SLOTS + 1);
+	}
+	t->blocks[0] = (struct block_table){ put(directory, CLASSES, 1), CLASSES, put(first, CLASSES * BLOCK_CLASSES, 1) };
+	t->blocks[1] = (struct block_table){ put(directory, CLASSES * CLASSES, 1), CLASSES * CLASSES,
+					     put(last, CLASSES * CLASSES * BLOCK_CLASSES, 1) };
+}
+
 static void put_services(struct table_header *t)
 {
 	__u32 protocols[256] = {}, pairs[ZONES * ZONES], pair_service[2 * SERVICES];
@@ -141,7 +157,7 @@ static void put_zones(struct table_header *t)
 	t->zones_v4_count = t->zones_v6_count = 3;
 }
 
-static struct table_header *policy_of(struct native_map *map, int is_vectors)
+static struct table_header *policy_of(struct native_map *map, enum table_method method)
 {
 	struct table_header *t = (void *)map->values;
 
@@ -149,7 +165,7 @@ static struct table_header *policy_of(struct native_map *map, int is_vectors)
 	pages.used = PAGE_WORDS;
 	t->zones = ZONES;
 	t->rows = HIT_SLOTS;
-	t->is_vectors = is_vectors;
+	t->method = method;
 	put_services(t);
 	for (int i = 0; i < 2; i++)
 		put_addresses(&t->field[i]);
@@ -157,13 +173,14 @@ static struct table_header *policy_of(struct native_map *map, int is_vectors)
 	put_zones(t);
 	put_crossed(t);
 	put_vectors(t);
+	put_blocks(t);
 	for (__u32 i = 0; i < MAX_ZONES; i++)
 		t->zone_numbers[i] = i < ZONES ? i : NO_ZONE;
 	return t;
 }
 
 static struct native_map *flow_map, *bucket_map, *fragment_map, *forwarding_map, *room_map, *generation_map, *count_map;
-static struct native_map *policies[2];
+static struct native_map *policies[3];
 static __u32 policy_words;
 
 static void add_addresses(void)
@@ -186,7 +203,7 @@ static void add_addresses(void)
 /* Once in the life of the process. */
 static void world_prepare(void)
 {
-	static struct generation names[2];
+	static struct generation names[3];
 
 	frame_prepare();
 	flow_map = new_map(&flows, RECORDS, 0, sizeof(struct flow));
@@ -201,7 +218,7 @@ static void world_prepare(void)
 	new_map(&hits, HIT_SLOTS, 0, 8);
 	generation_map = new_map(&generations, 1, 0, sizeof(void *));
 	generation_map->is_outer = 1;
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 3; i++) {
 		policies[i] = new_map(&names[i], PAGES, 0, sizeof(struct table_page));
 		policy_of(policies[i], i);
 	}
@@ -209,10 +226,11 @@ static void world_prepare(void)
 	add_addresses();
 }
 
-/* Puts one of the policies into force: by crossed tables, by vectors, or with a few words that are none of theirs. */
+/* Puts one of the policies into force: by crossed tables, by vectors, by tables in blocks, or with a few words that are none of
+ * theirs. */
 static void change_policy(void)
 {
-	struct native_map *map = policies[below(2)];
+	struct native_map *map = policies[below(3)];
 	struct table_header *t = (void *)map->values;
 	static __u32 generation;
 
@@ -226,7 +244,7 @@ static __u32 damage_count;
 
 static void damage(void)
 {
-	__u32 *words = (__u32 *)policies[below(2)]->values;
+	__u32 *words = (__u32 *)policies[below(3)]->values;
 
 	for (damage_count = 0; damage_count < 8; damage_count++) {
 		__u32 *at = words + (below(2) ? below(PAGE_WORDS) : any_word() % policy_words);

@@ -7,7 +7,7 @@ use policy::Policy;
 use policy::address::AddressSet;
 use policy::model::{Log, Rule};
 use policy::ranges::Point;
-use policy::tables::{AddressTables, BitVectors, Crossed, Method, Tables};
+use policy::tables::{AddressTables, BitVectors, Blocked, Blocks, Crossed, Method, Part, Tables};
 
 /// Words of a page, `PAGE_WORDS` in C.
 pub(crate) const PAGE_WORDS: usize = 128;
@@ -18,6 +18,10 @@ pub(crate) const NO_SLOT: u32 = u32::MAX;
 /// No zone, `NO_ZONE` in C.
 pub(crate) const NO_ZONE: u8 = 255;
 const NODE_WORDS: usize = 16;
+// `enum table_method` in C.
+const METHOD_CROSSED: u32 = 0;
+const METHOD_VECTORS: u32 = 1;
+const METHOD_BLOCKS: u32 = 2;
 
 /// What the tables do not know: how the data plane calls zones and counters.
 pub(crate) struct Numbers<'n> {
@@ -77,6 +81,7 @@ pub(crate) fn pages(tables: &Tables, policy: &Policy, numbers: &Numbers<'_>) -> 
     effects(&mut pages, &mut header, tables, policy, numbers);
     match &tables.method {
         Method::Crossed(crossed) => add_crossed(&mut pages, &mut header, crossed),
+        Method::Blocked(blocked) => add_blocked(&mut pages, &mut header, blocked),
         Method::Vectors(vectors) => add_vectors(&mut pages, &mut header, vectors),
     }
     add_zones(&mut pages, &mut header, policy, numbers.zones);
@@ -144,15 +149,32 @@ const fn log_bits(log: Log) -> u32 {
 }
 
 fn add_crossed(pages: &mut Pages, header: &mut types::table_header, crossed: &Crossed) {
-    header.order = crossed.order.map(|part| part as u32);
+    header.method = METHOD_CROSSED;
+    header.order = order(crossed.order);
     header.first = pages.words(&crossed.first);
     header.first_columns = crossed.first_columns;
     header.last = pages.words(&crossed.last);
     header.last_columns = crossed.last_columns;
 }
 
+fn add_blocked(pages: &mut Pages, header: &mut types::table_header, blocked: &Blocked) {
+    header.method = METHOD_BLOCKS;
+    header.order = order(blocked.order);
+    header.blocks = [&blocked.first, &blocked.last].map(|table| block_table(pages, table));
+}
+
+fn block_table(pages: &mut Pages, table: &Blocks) -> types::block_table {
+    let directory = pages.words(&table.directory);
+    pages.begin(PAGE_WORDS);
+    types::block_table { directory, height: table.height, entries: pages.words(&table.entries) }
+}
+
+fn order(parts: [Part; 3]) -> [u32; 3] {
+    parts.map(|part| part as u32)
+}
+
 fn add_vectors(pages: &mut Pages, header: &mut types::table_header, vectors: &BitVectors) {
-    header.is_vectors = 1;
+    header.method = METHOD_VECTORS;
     header.width = vectors.width;
     header.summary_width = vectors.summary_width;
     header.chunks = pages.pairs(&vectors.chunks, NODE_WORDS);

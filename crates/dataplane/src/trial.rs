@@ -108,6 +108,27 @@ impl Firewall {
     /// # Errors
     /// The kernel does not run the program.
     pub fn judge(&self, packet: &Packet) -> Result<Option<Judgement>, DataplaneError> {
+        let (answer, _) = self.ask(packet, 1)?;
+        if answer.generation == 0 {
+            return Ok(None);
+        }
+        let action = Action::NAMES.get(answer.action as usize).map_or(Action::Deny, |(_, action)| *action);
+        Ok(Some(Judgement { row: answer.row.checked_sub(1), action, generation: answer.generation }))
+    }
+
+    /// How long a question to the tables in force takes, on the average of several times over.
+    ///
+    /// # Errors
+    /// The kernel does not run the program.
+    pub fn judge_time(&self, packet: &Packet, times: u32) -> Result<std::time::Duration, DataplaneError> {
+        Ok(self.ask(packet, times)?.1)
+    }
+
+    fn ask(
+        &self,
+        packet: &Packet,
+        times: u32,
+    ) -> Result<(types::judge_command, std::time::Duration), DataplaneError> {
         let (family, source) = words(packet.source);
         let command = types::judge_command {
             source,
@@ -123,15 +144,12 @@ impl Firewall {
         let input = ProgramInput {
             data_in: Some(bytes_of(&command)),
             data_out: Some(&mut answer),
+            repeat: times,
             ..Default::default()
         };
-        self.skel.progs.judge.test_run(input).map_err(DataplaneError::bpf("asking the policy's tables"))?;
-        let answer: types::judge_command = from_bytes(&answer).unwrap_or_default();
-        if answer.generation == 0 {
-            return Ok(None);
-        }
-        let action = Action::NAMES.get(answer.action as usize).map_or(Action::Deny, |(_, action)| *action);
-        Ok(Some(Judgement { row: answer.row.checked_sub(1), action, generation: answer.generation }))
+        let output =
+            self.skel.progs.judge.test_run(input).map_err(DataplaneError::bpf("asking the policy's tables"))?;
+        Ok((from_bytes(&answer).unwrap_or_default(), output.duration))
     }
 
     /// Lets the data plane's clock run ahead: tests wait for nothing.

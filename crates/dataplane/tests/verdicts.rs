@@ -12,9 +12,10 @@ use policy::service::ServiceSet;
 use policy::tables::{Limits, Method, Tables};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
+use random::fillers::{filled_policy, matching_packet, mixed_packet};
 use random::{Choices, MOMENTS, bytes, packet, policy_text};
 
-/// Packets for each policy; with the cases below and both methods, more than 10^5.
+/// Packets for each policy; with the cases below and all methods, more than 1.5 x 10^5.
 const PACKETS: usize = 250;
 const CASES: u32 = 210;
 
@@ -103,8 +104,11 @@ fn needs_root_random_policies_agree_with_the_interpreter() {
             let at = MOMENTS[seed as usize % 4].parse().unwrap();
             let crossed = Tables::build(&policy, at).unwrap();
             let vectors = Tables::build_within(&policy, at, Limits::NONE).unwrap();
+            let blocks = Tables::build_within(&policy, at, Limits::BLOCKS).unwrap();
             prop_assert!(matches!(vectors.method, Method::Vectors(_)));
+            prop_assert!(matches!(blocks.method, Method::Blocked(_)));
             agree(&mut firewall.borrow_mut(), &policy, &crossed, at, seed)?;
+            agree(&mut firewall.borrow_mut(), &policy, &blocks, at, seed.rotate_left(16))?;
             agree(&mut firewall.borrow_mut(), &policy, &vectors, at, seed.rotate_left(32))
         })
         .unwrap();
@@ -144,4 +148,20 @@ fn needs_root_many_rules_agree_too() {
         }
     }
     assert!(last_row > 39_000, "{last_row}");
+}
+
+/// Enough hosts, networks and services that nest for tables in blocks of several thousand columns.
+#[test]
+fn needs_root_rule_sets_of_the_bench_agree_too() {
+    const RULES: u64 = 3_000;
+    let policy = Policy::parse("filled", &filled_policy(RULES)).unwrap();
+    let at = MOMENTS[0].parse().unwrap();
+    let tables = Tables::build(&policy, at).unwrap();
+    assert!(matches!(tables.method, Method::Blocked(_)));
+    let mut firewall = firewall();
+    firewall.apply(&tables, &policy).unwrap();
+    for packet in (0..1_500).flat_map(|i| [matching_packet(i), mixed_packet(&policy, i)]) {
+        let judgement = firewall.judge(&packet).unwrap().unwrap();
+        assert_eq!(in_words(judgement, &tables), decide(&policy, &packet, at), "{packet:?}");
+    }
 }

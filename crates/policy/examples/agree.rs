@@ -1,4 +1,4 @@
-//! Compares interpreter and tables, by both methods, on random policies and packets:
+//! Compares interpreter and tables, by all methods, on random policies and packets:
 //! `cargo run --release -p policy --example agree -- 10000000`. Ends with status 1 at the first difference.
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program for developers")]
 
@@ -23,14 +23,15 @@ fn main() -> ExitCode {
         let policy = Policy::parse("random", &text).unwrap();
         let at = MOMENTS[seed as usize % 4].parse().unwrap();
         let chosen = Tables::build(&policy, at).unwrap();
+        let blocks = Tables::build_within(&policy, at, Limits::BLOCKS).unwrap();
         let vectors = Tables::build_within(&policy, at, Limits::NONE).unwrap();
         for chunk in bytes(!seed, PACKETS_A_POLICY as usize * 16).chunks(16) {
             let packet = packet(&mut Choices(chunk), &policy);
             let expected = decide(&policy, &packet, at);
-            let found = [chosen.look_up(&packet).0, vectors.look_up(&packet).0];
-            if found != [expected; 2] {
+            let found = [&chosen, &blocks, &vectors].map(|tables| tables.look_up(&packet).0);
+            if found != [expected; 3] {
                 println!(
-                    "seed {seed}: {packet:?}\ninterpreter {expected:?}\ntables, vectors {found:?}\n{text}"
+                    "seed {seed}: {packet:?}\ninterpreter {expected:?}\ntables, blocks, vectors {found:?}\n{text}"
                 );
                 return ExitCode::FAILURE;
             }

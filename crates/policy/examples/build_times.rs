@@ -10,6 +10,7 @@ use policy::Policy;
 use policy::interpret::Packet;
 use policy::tables::{Method, Tables};
 use random::bytes;
+use random::fillers::{Fields, filler};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::ExitCode;
@@ -25,8 +26,15 @@ const SIZES: [(usize, Duration); 4] = [
 /// A shape: its name, and the source, destination and service of a rule.
 type Shape = (&'static str, fn(u64) -> (String, String, String));
 
-const SHAPES: [Shape; 6] = [
-    ("one host each (as the bench)", |i| ("any".into(), v4(0xac10_0000 + i, 32), "tcp/80".into())),
+/// The shape whose rules are for all pairs of zones.
+const BENCH: &str = "as the bench";
+
+const SHAPES: [Shape; 7] = [
+    (BENCH, |i| {
+        let Fields { source, destination, service } = filler(i);
+        (source, destination, service)
+    }),
+    ("one host each", |i| ("any".into(), v4(0xac10_0000 + i, 32), "tcp/80".into())),
     ("ports", |i| {
         ("any".into(), "10.0.0.0/8".into(), format!("{}/{}", ["tcp", "udp"][i as usize & 1], i / 2 % 65536))
     }),
@@ -78,15 +86,22 @@ fn text(shape: Shape, rules: usize) -> String {
     );
     for i in 0..rules as u64 {
         let (source, destination, service) = shape.1(i);
-        let (from, to) = [("in", "out"), ("out", "dmz"), ("in", "dmz")][i as usize % 3];
+        let [source, destination, service] = [source, destination, service].map(value);
+        let pairs = if shape.0 == BENCH { [("any", "any"); 3] } else { [("in", "out"), ("out", "dmz"), ("in", "dmz")] };
+        let (from, to) = pairs[i as usize % 3];
         writeln!(
             text,
-            "[[rules]]\nname = \"r{i}\"\nfrom = \"{from}\"\nto = \"{to}\"\nsource = \"{source}\"\n\
-             destination = \"{destination}\"\nservice = \"{service}\"\naction = \"allow\""
+            "[[rules]]\nname = \"r{i}\"\nfrom = \"{from}\"\nto = \"{to}\"\nsource = {source}\n\
+             destination = {destination}\nservice = {service}\naction = \"allow\""
         )
         .unwrap();
     }
     text
+}
+
+/// As the language has it: a list, or a word in quotes.
+fn value(text: String) -> String {
+    if text.starts_with(['[', '"']) { text } else { format!("\"{text}\"") }
 }
 
 fn main() -> ExitCode {
@@ -105,6 +120,7 @@ fn main() -> ExitCode {
             let bytes: usize = tables.sizes().iter().map(|(_, bytes)| bytes).sum();
             let method = match tables.method {
                 Method::Crossed(_) => "tables",
+                Method::Blocked(_) => "blocks",
                 Method::Vectors(_) => "vectors",
             };
             let (median, most) = accesses(&policy, &tables);

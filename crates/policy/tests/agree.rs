@@ -1,4 +1,4 @@
-//! The interpreter and the tables give the same verdict, whatever the policy and the packet, and by either method.
+//! The interpreter and the tables give the same verdict, whatever the policy and the packet, and by any method.
 
 mod random;
 
@@ -6,6 +6,7 @@ use policy::Policy;
 use policy::interpret::{Decider, Packet, decide};
 use policy::tables::{Limits, Method, Tables};
 use proptest::prelude::*;
+use random::fillers::{filled_policy, matching_packet, mixed_packet};
 use random::{Choices, MOMENTS, bytes, packet, policy_text};
 
 /// Packets for each policy; with the cases below, more than 10^5.
@@ -20,14 +21,17 @@ proptest! {
         let policy = Policy::parse("random", &text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
         let at = MOMENTS[seed as usize % 4].parse().unwrap();
         let chosen = Tables::build(&policy, at).unwrap();
+        let blocks = Tables::build_within(&policy, at, Limits::BLOCKS).unwrap();
         let vectors = Tables::build_within(&policy, at, Limits::NONE).unwrap();
         prop_assert!(matches!(chosen.method, Method::Crossed(_)));
+        prop_assert!(matches!(blocks.method, Method::Blocked(_)));
         prop_assert!(matches!(vectors.method, Method::Vectors(_)));
         let random = bytes(seed, PACKETS * 16);
         for chunk in random.chunks(16) {
             let packet = packet(&mut Choices(chunk), &policy);
             let expected = decide(&policy, &packet, at);
             prop_assert_eq!(chosen.look_up(&packet).0, expected, "tables, {:?}", packet);
+            prop_assert_eq!(blocks.look_up(&packet).0, expected, "blocks, {:?}", packet);
             prop_assert_eq!(vectors.look_up(&packet).0, expected, "vectors, {:?}", packet);
         }
     }
@@ -67,4 +71,28 @@ fn many_rules_agree_too() {
         }
     }
     assert!(last_decider > 39_000, "{last_decider}");
+}
+
+/// Enough hosts, networks and services that nest for tables in blocks.
+#[test]
+fn rule_sets_of_the_bench_agree_too() {
+    const RULES: u64 = 3_000;
+    let policy = Policy::parse("filled", &filled_policy(RULES)).unwrap();
+    let at = MOMENTS[0].parse().unwrap();
+    let chosen = Tables::build(&policy, at).unwrap();
+    let vectors = Tables::build_within(&policy, at, Limits::NONE).unwrap();
+    assert!(matches!(chosen.method, Method::Blocked(_)));
+    let mut deciders = std::collections::BTreeSet::new();
+    for number in 0..1_500 {
+        for packet in [matching_packet(number), mixed_packet(&policy, number)] {
+            let expected = decide(&policy, &packet, at);
+            deciders.extend(match expected.decider {
+                Decider::Rule(row) => Some(row),
+                Decider::Default => None,
+            });
+            assert_eq!(chosen.look_up(&packet).0, expected, "{packet:?}");
+            assert_eq!(vectors.look_up(&packet).0, expected, "{packet:?}");
+        }
+    }
+    assert!(deciders.contains(&(RULES as usize - 1)) && deciders.len() > 300, "{}", deciders.len());
 }

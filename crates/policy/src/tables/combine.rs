@@ -1,7 +1,9 @@
-//! Classes of all fields to the deciding rule: by precomputed tables where they fit, by bit vectors otherwise.
+//! Classes of all fields to the deciding rule: by precomputed tables where they fit, dense ones or in blocks, and by bit
+//! vectors otherwise.
 
+use super::blocks::{BLOCK_CLASSES, Blocks, Bounds, classes_of_both, directory_size, first_rows};
 use super::vectors::{BLOCK_CHUNKS, CHUNK_WORDS, Store, Vectors};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 /// The three classes that are combined in the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +37,17 @@ pub struct Crossed {
     pub last_columns: u32,
 }
 
+/// The same two tables in blocks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blocked {
+    /// The two parts of the first table, then that of the last.
+    pub order: [Part; 3],
+    /// By the classes of the first two parts: the class of both.
+    pub first: Blocks,
+    /// By the class of both and that of the third part: the deciding row and 1, or 0 where no rule matches.
+    pub last: Blocks,
+}
+
 /// For each class of each part the vector of its rows; the deciding row is the first that all vectors have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BitVectors {
@@ -57,6 +70,8 @@ pub struct BitVectors {
 pub enum Method {
     /// Two loads whatever the rules.
     Crossed(Crossed),
+    /// Four loads whatever the rules, from smaller tables.
+    Blocked(Blocked),
     /// More work, less memory.
     Vectors(BitVectors),
 }
@@ -68,16 +83,25 @@ pub struct Limits {
     pub first: usize,
     /// Entries of the last table.
     pub last: usize,
+    /// Entries of both tables together when they are in blocks.
+    pub blocks: usize,
 }
 
 impl Limits {
-    /// What suits a number of rules. More rules may take longer to build, so the limits grow with them, to 16 and 64 MiB.
+    /// What suits a number of rules. More rules may take longer to build, so the limits grow with them: dense tables to 16
+    /// MiB each, tables in blocks to 64 MiB together, and to 20 MiB at 10,000 rules.
     pub fn for_rows(rows: usize) -> Self {
-        Self { first: (rows * 256).clamp(1 << 16, 1 << 22), last: (rows * 2048).clamp(1 << 17, 1 << 24) }
+        Self {
+            first: (rows * 256).clamp(1 << 16, 1 << 22),
+            last: (rows * 2048).clamp(1 << 17, 1 << 22),
+            blocks: (rows * 512).clamp(1 << 17, 1 << 24),
+        }
     }
 
     /// No tables: always bit vectors.
-    pub const NONE: Limits = Limits { first: 0, last: 0 };
+    pub const NONE: Limits = Limits { first: 0, last: 0, blocks: 0 };
+    /// Tables in blocks wherever they fit into 64 MiB.
+    pub const BLOCKS: Limits = Limits { first: 0, last: 0, blocks: 1 << 24 };
 }
 
 /// Combines two fields; `None` when the table would have more entries than the limit.
@@ -102,9 +126,23 @@ pub(super) fn cross(
     Some((table, classes))
 }
 
-/// Chooses the method by size: the tables whose first is the smallest, if they fit, or else vectors.
+/// Chooses the method by size: dense tables if they fit, else tables in blocks if those do, or else vectors.
 pub(super) fn choose(store: &mut Store, parts: &[Vectors; 3], limits: Limits) -> Method {
-    let mut orders = [[0, 1, 2], [0, 2, 1], [1, 2, 0]];
+    if let Some(crossed) = crossed(store, parts, limits) {
+        return Method::Crossed(crossed);
+    }
+    match blocked(store, parts, limits.blocks) {
+        Some(blocked) => Method::Blocked(blocked),
+        None => Method::Vectors(bit_vectors(store, parts)),
+    }
+}
+
+/// Two parts to combine first, and the third.
+const ORDERS: [[usize; 3]; 3] = [[0, 1, 2], [0, 2, 1], [1, 2, 0]];
+
+/// Dense tables, in the order whose first is the smallest of those that fit.
+fn crossed(store: &mut Store, parts: &[Vectors; 3], limits: Limits) -> Option<Crossed> {
+    let mut orders = ORDERS;
     orders.sort_by_key(|[a, b, _]| parts[*a].len().saturating_mul(parts[*b].len()));
     for [a, b, c] in orders {
         // The class of both is rarely much coarser than the finer of the two: do not build a table that will be thrown away.
@@ -112,12 +150,12 @@ pub(super) fn choose(store: &mut Store, parts: &[Vectors; 3], limits: Limits) ->
         if hopeless {
             continue;
         }
-        let Some((first, classes)) = cross(store, &parts[a], &parts[b], limits.first) else { break };
+        let (first, classes) = cross(store, &parts[a], &parts[b], limits.first)?;
         if classes.len().saturating_mul(parts[c].len()) > limits.last {
             continue;
         }
         let last = last_table(store, &classes, &parts[c]);
-        return Method::Crossed(Crossed {
+        return Some(Crossed {
             order: [a, b, c].map(|i| Part::ALL[i]),
             first,
             first_columns: parts[b].len() as u32,
@@ -125,7 +163,59 @@ pub(super) fn choose(store: &mut Store, parts: &[Vectors; 3], limits: Limits) ->
             last_columns: parts[c].len() as u32,
         });
     }
-    Method::Vectors(bit_vectors(store, parts))
+    None
+}
+
+/// Classes of each part that are combined to find out which two make the fewest classes together.
+const SAMPLE: usize = 48;
+/// Steps of building for each entry that tables in blocks may have: what keeps a vain attempt within a fraction of the
+/// time that is promised.
+const STEPS: usize = 4;
+
+/// Tables in blocks, in the order whose first makes the fewest classes, as far as a sample tells; `None` when they do not fit.
+fn blocked(store: &mut Store, parts: &[Vectors; 3], limit: usize) -> Option<Blocked> {
+    let mut orders: Vec<(usize, [usize; 3])> = ORDERS
+        .into_iter()
+        .filter(|order| may_fit(parts, *order, limit))
+        .map(|order| (kinds_in_sample(store, &parts[order[0]], &parts[order[1]]), order))
+        .collect();
+    orders.sort_unstable();
+    orders.into_iter().find_map(|(_, order)| blocked_in_order(store, parts, order, limit))
+}
+
+/// Whether directories alone leave room. The class of both is rarely much coarser than the finer of the two.
+fn may_fit(parts: &[Vectors; 3], order: [usize; 3], limit: usize) -> bool {
+    let [a, b, c] = order.map(|i| parts[i].len());
+    directory_size(a, b).saturating_add(directory_size(a.max(b) / 4, c)) < limit
+}
+
+/// How many different classes some classes of two parts make.
+fn kinds_in_sample(store: &mut Store, a: &Vectors, b: &Vectors) -> usize {
+    let sample = |part: &Vectors| (0..part.len() as u32).step_by(part.len().div_ceil(SAMPLE));
+    let mut kinds = FxHashSet::default();
+    for x in sample(a) {
+        for y in sample(b) {
+            let mut both = Vec::new();
+            store.and(a.get(x), b.get(y), &mut both);
+            kinds.insert(both);
+        }
+    }
+    kinds.len()
+}
+
+fn blocked_in_order(
+    store: &mut Store,
+    parts: &[Vectors; 3],
+    order: [usize; 3],
+    limit: usize,
+) -> Option<Blocked> {
+    let [a, b, c] = order.map(|i| &parts[i]);
+    // Each class of both takes entries of the last table's directory.
+    let classes = limit / c.len().div_ceil(BLOCK_CLASSES);
+    let mut bounds = Bounds { entries: limit, classes, steps: limit.saturating_mul(STEPS) };
+    let (first, both) = classes_of_both(store, a, b, &mut bounds)?;
+    let last = first_rows(store, &both, c, &mut bounds)?;
+    Some(Blocked { order: order.map(|i| Part::ALL[i]), first, last })
 }
 
 fn last_table(store: &Store, a: &Vectors, b: &Vectors) -> Vec<u32> {
@@ -210,6 +300,14 @@ impl Crossed {
         let [a, b, c] = self.order.map(|part| classes[part as usize]);
         let both = self.first[(a * self.first_columns + b) as usize];
         (self.last[(both * self.last_columns + c) as usize], 2)
+    }
+}
+
+impl Blocked {
+    /// The deciding row and 1, or 0; and how many loads it took.
+    pub(super) fn row(&self, classes: [u32; 3]) -> (u32, u32) {
+        let [a, b, c] = self.order.map(|part| classes[part as usize]);
+        (self.last.get(self.first.get(a, b), c), 4)
     }
 }
 

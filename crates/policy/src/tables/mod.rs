@@ -2,13 +2,15 @@
 //! them. The BPF program does exactly what [`Tables::look_up`] does. `docs/design/tables.md` describes the layout.
 
 mod address;
+mod blocks;
 mod classes;
 mod combine;
 mod counters;
 mod vectors;
 
 pub use address::{DEEPER, MAX_LEVELS, NODE_KEYS, Tree6, Trie4, WHOLE};
-pub use combine::{BitVectors, Crossed, Limits, Method, Part};
+pub use blocks::{BLOCK_CLASSES, Blocks};
+pub use combine::{BitVectors, Blocked, Crossed, Limits, Method, Part};
 pub use counters::Counters;
 pub use vectors::{BLOCK_BITS, BLOCK_CHUNKS, CHUNK_BITS, CHUNK_WORDS};
 
@@ -147,6 +149,7 @@ impl Tables {
         let classes = [source, destination, pair_service];
         let (row, row_loads) = match &self.method {
             Method::Crossed(crossed) => crossed.row(classes),
+            Method::Blocked(blocked) => blocked.row(classes),
             Method::Vectors(vectors) => vectors.row(classes),
         };
         // The pair's class, the class of pair and service, and the action at the end.
@@ -174,6 +177,7 @@ impl Tables {
         };
         let combination = match &self.method {
             Method::Crossed(c) => (c.first.len() + c.last.len()) * 4,
+            Method::Blocked(b) => (b.first.size() + b.last.size()) * 4,
             Method::Vectors(v) => {
                 let numbers = v.blocks.len() + v.vectors.iter().map(Vec::len).sum::<usize>();
                 numbers * 4 + (v.chunks.len() + v.summaries.iter().map(Vec::len).sum::<usize>()) * 8

@@ -85,6 +85,11 @@ impl Store {
         store
     }
 
+    /// Bits of a vector.
+    pub(crate) fn bits(&self) -> usize {
+        self.bits
+    }
+
     /// Block numbers of a vector, at least 1.
     pub(crate) fn width(&self) -> usize {
         self.bits.div_ceil(BLOCK_BITS).max(1)
@@ -195,6 +200,43 @@ impl Store {
         number
     }
 
+    /// The bits that any of some vectors has.
+    pub(crate) fn union<'v>(&self, vectors: impl Iterator<Item = &'v [u32]>) -> Union {
+        let mut union = Union { chunks: vec![[0; CHUNK_WORDS]; self.width() * BLOCK_CHUNKS], masks: vec![0; self.width()] };
+        for vector in vectors {
+            for (place, block) in vector.iter().enumerate() {
+                let mut mask = self.masks[*block as usize];
+                union.masks[place] |= mask;
+                while mask != 0 {
+                    let at = mask.trailing_zeros() as usize;
+                    mask &= mask - 1;
+                    let chunk = &self.chunks[self.blocks[*block as usize][at] as usize];
+                    let into = &mut union.chunks[place * BLOCK_CHUNKS + at];
+                    into.iter_mut().zip(chunk).for_each(|(word, other)| *word |= other);
+                }
+            }
+        }
+        union
+    }
+
+    /// Visits the words, not 0, that a vector and a union have in common, each with its first bit, in order.
+    pub(crate) fn meet(&self, vector: &[u32], union: &Union, mut visit: impl FnMut(u32, u64)) {
+        for (place, block) in vector.iter().enumerate() {
+            let mut mask = self.masks[*block as usize] & union.masks[place];
+            while mask != 0 {
+                let at = mask.trailing_zeros() as usize;
+                mask &= mask - 1;
+                let chunk = &self.chunks[self.blocks[*block as usize][at] as usize];
+                let number = place * BLOCK_CHUNKS + at;
+                for (i, (word, other)) in chunk.iter().zip(&union.chunks[number]).enumerate() {
+                    if word & other != 0 {
+                        visit((number * CHUNK_BITS + i * 64) as u32, word & other);
+                    }
+                }
+            }
+        }
+    }
+
     /// How many bits a vector has.
     pub(crate) fn count(&self, vector: &[u32]) -> u64 {
         let mut count = 0;
@@ -204,6 +246,14 @@ impl Store {
         });
         count
     }
+}
+
+/// The bits that any of some vectors has, flat.
+#[derive(Debug)]
+pub(crate) struct Union {
+    chunks: Vec<Chunk>,
+    /// For each block, a bit for each chunk that is not empty.
+    masks: Vec<u16>,
 }
 
 /// A vector whose bits are turned on and off: what a sweep over boundaries needs.

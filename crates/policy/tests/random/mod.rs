@@ -11,6 +11,8 @@ use policy::interpret::Packet;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+pub(crate) mod fillers;
+
 /// Choices out of bytes; zeros when they have run out.
 pub(crate) struct Choices<'b>(pub(crate) &'b [u8]);
 

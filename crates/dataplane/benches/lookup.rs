@@ -1,0 +1,93 @@
+//! What the policy's tables cost a new connection that matches the last rule, by `BPF_PROG_TEST_RUN` of the program `judge`
+//! on the rule sets of the bench: `cargo bench -p dataplane --bench lookup [-- RULES...]`. Needs root.
+//!
+//! Other packets come in random order, one run each. "Beside nothing": the tables have the caches for themselves. "Beside other memory": 2 MiB
+//! are written between two runs, as flows and frames would, so tables come from the cache behind. What a question without an
+//! answer costs, the clock above all, is taken off. All numbers of rules take turns, so a disturbance meets each.
+#![allow(clippy::unwrap_used, clippy::print_stdout, missing_docs, reason = "a measurement, not a library")]
+
+#[path = "../../policy/tests/random/mod.rs"]
+mod random;
+
+use dataplane::{Firewall, Settings};
+use policy::interpret::Packet;
+use policy::tables::{Method, Tables};
+use policy::Policy;
+use random::fillers::{filled_policy, matching_packet};
+use std::hint::black_box;
+
+const ROUNDS: usize = 7;
+const PACKETS: u64 = 4_000;
+/// Bytes written between two runs.
+const OTHER_MEMORY: usize = 2 << 20;
+
+struct Candidate {
+    rules: u64,
+    method: &'static str,
+    mebibytes: f64,
+    firewall: Firewall,
+    /// For each round: beside nothing, and beside other memory.
+    costs: [Vec<f64>; 2],
+}
+
+impl Candidate {
+    fn new(rules: u64) -> Self {
+        let policy = Policy::parse("filled", &filled_policy(rules)).unwrap();
+        let tables = Tables::build(&policy, jiff::Timestamp::UNIX_EPOCH).unwrap();
+        let mut firewall = Firewall::load(&Settings { flows: 1024, rules: 1 << 17 }).unwrap();
+        firewall.apply(&tables, &policy).unwrap();
+        let method = match tables.method {
+            Method::Crossed(_) => "tables",
+            Method::Blocked(_) => "blocks",
+            Method::Vectors(_) => "vectors",
+        };
+        for number in 0..100 {
+            let row = firewall.judge(&matching_packet(number)).unwrap().unwrap().row;
+            assert_eq!(row, Some(rules as u32 - 1), "the last rule decides");
+        }
+        let bytes: usize = tables.sizes().iter().map(|(_, bytes)| bytes).sum();
+        let mebibytes = bytes as f64 / 1_048_576.0;
+        Self { rules, method, mebibytes, firewall, costs: Default::default() }
+    }
+
+    fn measure(&mut self, round: u64, memory: &mut [u64]) {
+        let packets: Vec<Packet> = (0..PACKETS).map(|i| matching_packet(round * PACKETS + i)).collect();
+        for (costs, memory) in self.costs.iter_mut().zip([&mut [][..], memory]) {
+            let nothing: Vec<Packet> = packets.iter().map(|p| Packet { from: 200, ..*p }).collect();
+            let base = middle(&self.firewall, &nothing, memory);
+            costs.push(middle(&self.firewall, &packets, memory) - base);
+        }
+    }
+}
+
+/// The mean of the middle half, in nanoseconds: interrupts and other work on the machine are not the program's.
+fn middle(firewall: &Firewall, packets: &[Packet], memory: &mut [u64]) -> f64 {
+    let mut costs: Vec<u32> = Vec::with_capacity(packets.len());
+    for packet in packets {
+        memory.iter_mut().step_by(8).for_each(|word| *word += 1);
+        black_box(&memory);
+        costs.push(firewall.judge_time(packet, 1).unwrap().as_nanos() as u32);
+    }
+    costs.sort_unstable();
+    let middle = &costs[costs.len() / 4..costs.len() * 3 / 4];
+    middle.iter().map(|cost| f64::from(*cost)).sum::<f64>() / middle.len() as f64
+}
+
+fn main() {
+    let asked: Vec<u64> = std::env::args().filter_map(|word| word.parse().ok()).collect();
+    let sizes = if asked.is_empty() { vec![1, 1_000, 10_000] } else { asked };
+    let mut candidates: Vec<Candidate> = sizes.into_iter().map(Candidate::new).collect();
+    let mut memory = vec![0u64; OTHER_MEMORY / 8];
+    for round in 0..ROUNDS as u64 {
+        candidates.iter_mut().for_each(|candidate| candidate.measure(round, &mut memory));
+    }
+    println!("| rules | method | tables MiB | beside nothing: ns, least to most | beside other memory |");
+    println!("|---|---|---|---|---|");
+    for Candidate { rules, method, mebibytes, costs, .. } in &mut candidates {
+        let [alone, beside] = costs.each_mut().map(|costs| {
+            costs.sort_unstable_by(f64::total_cmp);
+            format!("{:.0} ({:.0} to {:.0})", costs[costs.len() / 2], costs[0], costs[costs.len() - 1])
+        });
+        println!("| {rules} | {method} | {mebibytes:.1} | {alone} | {beside} |");
+    }
+}
