@@ -17,25 +17,32 @@ fn tolly_bed() -> Bed {
     bed
 }
 
-#[test]
-fn needs_root_an_example_judges_on_both_hooks() {
-    for hook in ["tc", "xdp"] {
-        let bed = tolly_bed();
-        for port in [80, 8080] {
-            bed.serve_at(SERVER, port);
-        }
-        let policy = bed.folder.path().join("tolly.toml");
-        std::fs::write(&policy, TOLLY).unwrap();
-        let _firewall = bed.up(&policy.display().to_string(), hook);
-        let status = bed.json(&["status"]);
-        let interfaces = status["interfaces"].as_array().unwrap();
-        assert!(interfaces.len() == 8 && interfaces.iter().all(|at| at["hook"] == hook), "{status}");
-        assert_eq!(bed.call_to(SERVER, 80), Outcome::Answered, "{hook}");
-        assert_eq!(bed.call_to(SERVER, 8080), Outcome::Silence, "{hook}");
-        let rules = bed.json(&["rules"]);
-        assert_eq!((hits(&rules, "http-test"), hits(&rules, "not-this-9")), (1, 0), "{hook}: {rules}");
-        let drops = bed.json(&["drops"]);
-        let denied = drops["drops"].as_array().unwrap().iter().any(|drop| drop["reason"] == "default-deny");
-        assert!(denied, "{hook}: {drops}");
+fn judge(hook: &str) {
+    let bed = tolly_bed();
+    for port in [80, 8080] {
+        bed.serve_at(SERVER, port);
     }
+    let policy = bed.folder.path().join("tolly.toml");
+    std::fs::write(&policy, TOLLY).unwrap();
+    let _firewall = bed.up(&policy.display().to_string(), hook);
+    let status = bed.json(&["status"]);
+    let interfaces = status["interfaces"].as_array().unwrap();
+    assert!(interfaces.len() == 8 && interfaces.iter().all(|at| at["hook"] == hook), "{status}");
+    assert_eq!(bed.call_to(SERVER, 80), Outcome::Answered);
+    assert_eq!(bed.call_to(SERVER, 8080), Outcome::Silence);
+    let rules = bed.json(&["rules"]);
+    assert_eq!((hits(&rules, "http-test"), hits(&rules, "not-this-9")), (1, 0), "{rules}");
+    let drops = bed.json(&["drops"]);
+    let denied = drops["drops"].as_array().unwrap().iter().any(|drop| drop["reason"] == "default-deny");
+    assert!(denied, "{drops}");
+}
+
+#[test]
+fn needs_root_an_example_judges_by_tc() {
+    judge("tc");
+}
+
+#[test]
+fn needs_root_an_example_judges_by_xdp() {
+    judge("xdp");
 }
