@@ -27,7 +27,7 @@ test: ## Everything that CI runs: formatting, lints, documentation, every test, 
 	cargo xtask layout
 	cargo $(AS_ROOT) test --workspace --locked --no-fail-fast -- --test-threads=1
 
-test-kernels: ## The tests that load BPF programs again under Debian 12's kernel, in an emulated machine; some minutes
+test-kernels: ## The tests that load BPF programs again under Debian's oldest and newest kernel, in an emulated machine
 	@scripts/prepare kernels
 	scripts/test-kernels
 

@@ -171,10 +171,18 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     restrict(folder, 0o750)
 }
 
+/// Those who may use the firewall beside root. A machine that has no list of groups has none (getgrnam(3) says ENOENT then).
+fn group() -> nix::Result<Option<Group>> {
+    match Group::from_name(GROUP) {
+        Err(nix::Error::ENOENT) => Ok(None),
+        other => other,
+    }
+}
+
 /// Gives a path to root and the group, or to root's own where there is none, with this mode. Where we are not root it stays ours.
 fn restrict(path: &Path, mode: u32) -> io::Result<()> {
     if Uid::effective().is_root() {
-        let group = Group::from_name(GROUP)?.map_or(Gid::from_raw(0), |group| group.gid);
+        let group = group()?.map_or(Gid::from_raw(0), |group| group.gid);
         let flags = nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW;
         fchownat(nix::fcntl::AT_FDCWD, path, None, Some(group), flags)?;
     }

@@ -16,10 +16,19 @@ pub(crate) const INSIDE: &str = "10.81.1.2";
 pub(crate) const OUTSIDE: &str = "10.81.2.2";
 
 /// How long what must come may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+fn patience() -> Duration {
+    Duration::from_secs(20) * slowness()
+}
 
 /// How long nothing has to come to be called nothing.
-const SILENCE: Duration = Duration::from_millis(700);
+fn silence() -> Duration {
+    Duration::from_millis(700) * slowness()
+}
+
+/// How many times slower than most this machine is: one that is emulated says so (`scripts/test-kernels`).
+fn slowness() -> u32 {
+    std::env::var("SLOWNESS").map_or(1, |times| times.parse().unwrap())
+}
 
 /// `in` - `e1` firewall `e0` - `out`.
 pub(crate) struct Bed {
@@ -40,6 +49,14 @@ pub(crate) enum Outcome {
 
 impl Bed {
     pub(crate) fn new() -> Self {
+        let bed = Self::unjoined();
+        bed.join("in", "e1", "10.81.1", "1");
+        bed.join("out", "e0", "10.81.2", "2");
+        bed
+    }
+
+    /// Before anything is joined.
+    pub(crate) fn unjoined() -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let bed = Self {
@@ -50,8 +67,6 @@ impl Bed {
             run("ip", &["netns", "add", &bed.namespace(host)]);
             bed.ip(host, &["link", "set", "lo", "up"]);
         }
-        bed.join("in", "e1", "10.81.1", "1");
-        bed.join("out", "e0", "10.81.2", "2");
         bed
     }
 
@@ -96,7 +111,12 @@ impl Bed {
 
     /// A server outside that sends back what it gets, for as long as the test runs.
     pub(crate) fn serve(&self, port: u16) {
-        serve(self.inside("out", || TcpListener::bind((OUTSIDE, port)).unwrap()));
+        self.serve_at(OUTSIDE, port);
+    }
+
+    /// The same at another address of the host outside.
+    pub(crate) fn serve_at(&self, address: &str, port: u16) {
+        serve(self.inside("out", || TcpListener::bind((address, port)).unwrap()));
     }
 
     /// A server on the firewall itself: its port.
@@ -109,7 +129,7 @@ impl Bed {
 
     /// Calls it from inside.
     pub(crate) fn call_the_firewall(&self, port: u16) -> Outcome {
-        self.connect_to("10.81.1.1", port).map_or_else(|outcome| outcome, |mut stream| echo(&mut stream))
+        self.call_to("10.81.1.1", port)
     }
 
     /// Sets a switch of the firewall's kernel.
@@ -124,7 +144,7 @@ impl Bed {
 
     fn connect_to(&self, address: &str, port: u16) -> Result<TcpStream, Outcome> {
         let to: SocketAddr = format!("{address}:{port}").parse().unwrap();
-        let stream = self.inside("in", || TcpStream::connect_timeout(&to, SILENCE));
+        let stream = self.inside("in", || TcpStream::connect_timeout(&to, silence()));
         stream.map_err(
             |error| if error.kind() == ErrorKind::TimedOut { Outcome::Silence } else { Outcome::Refused },
         )
@@ -132,10 +152,12 @@ impl Bed {
 
     /// Opens a connection, sends, and waits for the answer.
     pub(crate) fn call(&self, port: u16) -> Outcome {
-        match self.connect(port) {
-            Ok(mut stream) => echo(&mut stream),
-            Err(outcome) => outcome,
-        }
+        self.call_to(OUTSIDE, port)
+    }
+
+    /// The same to any address.
+    pub(crate) fn call_to(&self, address: &str, port: u16) -> Outcome {
+        self.connect_to(address, port).map_or_else(|outcome| outcome, |mut stream| echo(&mut stream))
     }
 
     /// Writes a policy.
@@ -202,7 +224,7 @@ fn serve(listener: TcpListener) {
 
 /// Sends a byte and waits for it.
 pub(crate) fn echo(stream: &mut TcpStream) -> Outcome {
-    stream.set_read_timeout(Some(SILENCE)).unwrap();
+    stream.set_read_timeout(Some(silence())).unwrap();
     let mut byte = [0];
     match stream.write_all(b"x").and_then(|()| stream.read_exact(&mut byte)) {
         Ok(()) => Outcome::Answered,
@@ -222,7 +244,7 @@ impl Firewall {
     pub(crate) fn until(&mut self, words: &str) -> String {
         let mut told = String::new();
         while !told.contains(words) {
-            let line = self.told.recv_timeout(PATIENCE);
+            let line = self.told.recv_timeout(patience());
             told += &line.unwrap_or_else(|_| panic!("{words:?} was not told: {told}"));
             told.push('\n');
         }
