@@ -4,7 +4,7 @@
  * this file's BTF by the build (crates/dataplane/build.rs). docs/design/dataplane.md explains them.
  *
  * Times are ticks of 2^TICK_SHIFT nanoseconds of the coarse monotonic clock in 32 bits: they wrap after 52 days, so only
- * differences mean something. Addresses and ports are in network byte order, an IPv4 address is the first word of four.
+ * differences mean something. Moments are sixteenths of a nanosecond of the same clock in 64 bits. Addresses and ports are in network byte order, an IPv4 address is the first word of four.
  */
 #ifndef RAMPART_ABI_FIREWALL_H
 #define RAMPART_ABI_FIREWALL_H
@@ -12,6 +12,7 @@
 #include <linux/types.h>
 
 #define TICK_SHIFT 20
+#define MOMENT_SHIFT 4
 #define MAX_PORTS 256		/* interfaces that belong to a zone; a power of two */
 #define MAX_ZONES 64
 #define ZONE_SELF 0
@@ -84,6 +85,8 @@ enum tally {
 	TALLY_ROUTE_LOOKUPS = 15,	/* questions to the kernel's FIB */
 	TALLY_NO_NEIGHBOUR = 16,	/* packets that went up because the next hop's address is not known yet */
 	TALLY_FRAGMENTS = 17,		/* later fragments passed */
+	TALLY_LOG_SPARED = 18,		/* events of rules with `log`, not told because of their rate */
+	TALLY_LOG_LOST = 19,		/* events not told because nobody read those before in time */
 };
 
 /* One core's counters. */
@@ -146,10 +149,16 @@ struct flow {
 	__u64 bytes[2];		/* IP bytes from each end */
 	__u32 packets[2];	/* from each end, lower 32 bits */
 	__u16 packets_high[2];	/* the upper 16 */
-	__u32 slot;		/* counter of the rule that allowed it, or NO_SLOT */
+	__u32 mark;		/* MARK_*: counter of the rule that allowed it, and what else is kept of the rule */
 } __attribute__((aligned(64)));
 
 #define NO_SLOT 0xffffffff
+
+/* flow.mark. One word, so that whoever swaps it knows alone what it held. */
+#define MARK_SLOT 0x1fffff		/* the lower bits of a slot; all of them: NO_SLOT */
+#define MARK_LOG (1 << 21)		/* its end is told */
+#define MARK_SPECIAL MARK_LOG		/* anything beyond the slot */
+#define MARK_NONE 0xffffffff		/* of a record that is free */
 
 _Static_assert(sizeof(struct flow) == 128, "two cache lines a flow");
 
@@ -247,8 +256,38 @@ _Static_assert(sizeof(struct table_header) == sizeof(struct table_page), "the he
 struct effect {
 	__u32 action;		/* enum action */
 	__u32 slot;		/* its counter, or NO_SLOT */
-	__u32 limit;		/* its limit and 1, or 0 */
-	__u32 log;		/* bit 0: each flow as it opens, or packet that is refused; bit 1: each flow as it ends */
+	__u32 extras;		/* EXTRA_*; 0: nothing more is asked, and nothing more is done */
+	__u32 pad;
+};
+
+#define EXTRA_LOG_OPEN (1u << 30)	/* each flow as it opens, or packet that is refused, is told */
+#define EXTRA_LOG_CLOSE (1u << 31)	/* each flow as it ends is told */
+
+enum event_kind {
+	EVENT_OPENED = 1,
+	EVENT_REFUSED = 2,
+	EVENT_CLOSED = 3,
+};
+
+/* What is told of a rule with `log`, to whoever reads the ring. Of a flow the first end is the one that opened it. */
+struct event {
+	__u64 time;		/* nanoseconds of the monotonic clock */
+	__be32 address[2][4];	/* source, destination */
+	__be16 port[2];		/* as in struct flow */
+	__u8 protocol;
+	__u8 family;
+	__u8 zone[2];
+	__u32 slot;		/* of the rule, or NO_SLOT */
+	__u32 generation;	/* of the policy whose rule it is */
+	__u8 kind;		/* enum event_kind */
+	__u8 reason;		/* enum reason, of a packet that was refused */
+	__u8 state;		/* enum flow_state, of a flow that ended */
+	__u8 pad;
+	__u32 ticks;		/* since a flow that ended was opened */
+	__u32 idle;		/* ticks since its last packet */
+	__u32 more;
+	__u64 packets[2];	/* from each end of a flow that ended */
+	__u64 bytes[2];
 };
 
 /* From this address on, the zones whose networks it is in; until the next. */
@@ -279,6 +318,10 @@ struct settings {
 	__u8 check_zones;
 	__u32 reverse_path;	/* 0 off, 1 loose, 2 strict */
 	__u32 generation;	/* of the tables in force; flows of another one are judged again */
+	__u32 keeps_marks;	/* a policy had rules with more than a verdict: marks of free records are wiped */
+	__u32 pad;
+	__u64 log_interval;	/* moments from one event to the next on the average; 0: none is told */
+	__u64 log_slack;	/* how many moments they may run ahead of that */
 };
 
 /* The table's state that all cores share. */
@@ -312,6 +355,8 @@ struct judge_command {
 	__u32 action;		/* answer */
 	__u32 generation;	/* answer; 0: there is no policy */
 	__u32 slot;		/* answer */
+	__u32 extras;		/* answer: as in struct effect */
+	__u32 pad;
 };
 
 /* An interface of a zone; found by the lower bits of its number and those after it. Its place is its key in the DEVMAP. */

@@ -11,6 +11,7 @@
 #include "reject.h"
 #include "related.h"
 #include "tables.h"
+#include "watch.h"
 
 /* Hits of rules, a row for each core. */
 struct {
@@ -36,6 +37,8 @@ static __always_inline void count_hit(__u32 slot)
 static __always_inline enum verdict refuse(void *ctx, struct packet *p, const enum hook hook)
 {
 	count_hit(p->slot);
+	if (p->extras)
+		note_refused(p);
 	if (p->action == ACTION_REJECT && !(p->flags & PACKET_FROM_SELF))
 		return answer_reject(ctx, p, hook, p->row ? REASON_RULE_REJECT : REASON_DEFAULT_REJECT);
 	if (p->action == ACTION_REJECT)
@@ -74,17 +77,22 @@ static __always_inline enum verdict follow(struct packet *p, struct flow *flow, 
 /* Asks a new policy about an old flow. VERDICT_NEXT: it goes on; VERDICT_DROP: it is gone, and `p` says what to do. */
 __noinline int reconsider(struct packet *p, struct flow *flow)
 {
+	__u32 mark;
+
 	if (!p || !flow)
 		return VERDICT_NEXT;
+	mark = *(volatile __u32 *)&flow->mark;
 	judge_flow(p, flow);
 	if (!p->generation)
 		return VERDICT_NEXT;
 	tally(TALLY_JUDGED_AGAIN, 1);
 	if (p->action == ACTION_ALLOW) {
-		flow->slot = p->slot;
+		mark_again(p, flow, mark);
 		flow->generation = p->generation;
 		return VERDICT_NEXT;
 	}
+	/* It was not routed; whoever reads of it wants to know where it went. */
+	p->to = flow->zone[(p->side & 1) ^ 1];
 	if (remove_flow(flow, p->record))
 		tally(TALLY_REVOKED, 1);
 	return VERDICT_DROP;
@@ -147,6 +155,8 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 		if (reason)
 			return drop(p, reason);
 	}
+	if (p->extras)
+		note_opened(p);
 	count_hit(p->slot);
 	return VERDICT_NEXT;
 }

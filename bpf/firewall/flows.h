@@ -17,7 +17,7 @@
 #ifndef RAMPART_FIREWALL_FLOWS_H
 #define RAMPART_FIREWALL_FLOWS_H
 
-#include "state.h"
+#include "log.h"
 
 #define PLACES 3
 #define RECORD_BITS 24
@@ -253,6 +253,9 @@ static __always_inline void set_free(struct flow *flow)
 			__sync_fetch_and_add(&pool.half_open, -1);
 		break;
 	}
+	/* Whoever still takes this record for the flow that it was finds another mark, and leaves it alone. */
+	if (settings.keeps_marks)
+		__sync_lock_test_and_set(&flow->mark, MARK_NONE);
 	flow->number++;
 }
 
@@ -279,6 +282,9 @@ __noinline int remove_flow(struct flow *flow, __u32 use)
 			own = i ? lookup(&buckets, place(hash, tag, 0)) : 0;
 			if (own)
 				__sync_fetch_and_add(&own->elsewhere, -1);
+			/* Nobody else can see it now, and so it is told once. */
+			if (flow->mark & MARK_LOG)
+				log_closed(flow);
 			set_free(flow);
 			push_free(use & RECORD_MASK, flow);
 			return 1;
@@ -417,7 +423,7 @@ static __always_inline void fill_flow(struct flow *flow, const struct packet *p)
 	flow->flags = 0;
 	flow->origin = side;
 	flow->scales = 0;
-	flow->slot = p->slot;
+	flow->mark = p->mark;
 	flow->bytes[0] = flow->bytes[1] = 0;
 	flow->packets[0] = flow->packets[1] = 0;
 	flow->packets_high[0] = flow->packets_high[1] = 0;

@@ -25,4 +25,10 @@ static __always_inline __u32 now(void)
 	return (__u32)(bpf_ktime_get_coarse_ns() >> TICK_SHIFT) + clock_ahead;
 }
 
+/* The fine clock, which costs ten times as much, in sixteenths of a nanosecond. */
+static __always_inline __u64 moment(void)
+{
+	return (bpf_ktime_get_ns() + ((__u64)clock_ahead << TICK_SHIFT)) << MOMENT_SHIFT;
+}
+
 #endif

@@ -71,6 +71,8 @@ struct packet {
 	__u32 row;		/* deciding row and 1; 0: default of the zone pair */
 	__u32 slot;		/* counter of the deciding rule, or NO_SLOT */
 	__u32 generation;	/* of the policy that judged it */
+	__u32 extras;		/* of the deciding rule, as in struct effect */
+	__u32 mark;		/* what its flow shall be marked with */
 };
 
 /* What of a frame can be read directly. */

@@ -317,6 +317,7 @@ __noinline int judge_question(struct judge_command *q)
 	q->row = 0;
 	q->action = ACTION_DENY;
 	q->slot = NO_SLOT;
+	q->extras = 0;
 	from = t->zone_numbers[q->from & (MAX_ZONES - 1)];
 	to = t->zone_numbers[q->to & (MAX_ZONES - 1)];
 	if (q->from >= MAX_ZONES || q->to >= MAX_ZONES || from >= t->zones || to >= t->zones)
@@ -336,6 +337,7 @@ __noinline int judge_question(struct judge_command *q)
 	q->row = row;
 	q->action = effect[at & (PAGE_WORDS - 4)];
 	q->slot = effect[(at & (PAGE_WORDS - 4)) + 1];
+	q->extras = effect[(at & (PAGE_WORDS - 4)) + 2];
 	return 0;
 }
 
@@ -344,6 +346,8 @@ static __always_inline void take_answer(struct packet *p, const struct judge_com
 	p->row = q->row;
 	p->action = q->action;
 	p->slot = q->slot;
+	p->extras = q->extras;
+	p->mark = q->slot & MARK_SLOT;
 	p->generation = q->generation;
 }
 

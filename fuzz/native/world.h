@@ -140,9 +140,9 @@ static void put_effects(struct table_header *t)
 	struct effect effects[HIT_SLOTS] = {}, defaults[ZONES * ZONES] = {};
 
 	for (__u32 i = 0; i < HIT_SLOTS; i++)
-		effects[i] = (struct effect){ .action = actions[i], .slot = i };
+		effects[i] = (struct effect){ .action = actions[i], .slot = i, .extras = i & 1 ? EXTRA_LOG_OPEN | EXTRA_LOG_CLOSE : 0 };
 	for (__u32 i = 0; i < ZONES * ZONES; i++)
-		defaults[i] = (struct effect){ .action = i % 3, .slot = NO_SLOT };
+		defaults[i] = (struct effect){ .action = i % 3, .slot = NO_SLOT, .extras = i & 1 ? EXTRA_LOG_OPEN : 0 };
 	t->effects = put((__u32 *)effects, HIT_SLOTS * 4, 4);
 	t->defaults = put((__u32 *)defaults, ZONES * ZONES * 4, 4);
 }
@@ -301,6 +301,9 @@ static void world_begin(void)
 	for (__u32 i = 2; i < NO_ZONE_PORT; i++)
 		ports[i] = (struct port){ i, i - 1 };
 	clock_ahead = 0;
+	log_due = 0;
+	settings.keeps_marks = 1;
+	settings.log_interval = settings.log_slack = 1ull << 33;
 	secret[0] = 0x9e3779b97f4a7c15;
 	bucket_mask = BUCKETS - 1;
 	record_count = RECORDS;

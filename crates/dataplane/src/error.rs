@@ -27,12 +27,6 @@ pub enum DataplaneError {
         /// The key of the rule.
         key: &'static str,
     },
-    /// What happens where no rule matches has a key that the data plane does not obey.
-    #[error("one of the [[defaults]] has `{key}`, which is not in this version: take the key out")]
-    UnsupportedDefault {
-        /// The key.
-        key: &'static str,
-    },
     /// More rules than counters were made for.
     #[error(
         "the policy has {rules} rules, and the firewall was started for at most {most}; start it with room for more"

@@ -1,5 +1,6 @@
 //! The loaded firewall: sizes, settings, counters.
 
+use crate::events::Ring;
 use crate::hooks::Interface;
 use crate::layout::NO_ZONE;
 use crate::shared::from_bytes;
@@ -43,6 +44,9 @@ pub struct Firewall {
     pub(crate) settings: Settings,
     pub(crate) generation: u32,
     pub(crate) counters: Counters,
+    /// Those of the generation before, and its number.
+    pub(crate) counters_before: (u32, Counters),
+    pub(crate) ring: Ring,
     /// Names of zones; the place is the data plane's number, which a zone keeps.
     pub(crate) zones: Vec<String>,
     /// For each zone of the policy in force, the data plane's number.
@@ -82,11 +86,14 @@ impl Firewall {
         let skel = open.load().map_err(DataplaneError::bpf(
             "loading the firewall into the kernel (this needs root, and memory for the flow table)",
         ))?;
+        let ring = Ring::of(&skel.maps.events)?;
         Ok(Self {
             skel,
             settings: *settings,
             generation: 0,
             counters: Counters::default(),
+            counters_before: (0, Counters::default()),
+            ring,
             zones: vec!["self".to_owned()],
             applied_zones: Vec::new(),
             interfaces: Vec::new(),

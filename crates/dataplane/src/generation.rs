@@ -6,7 +6,7 @@ use crate::layout::{NO_SLOT, Numbers, PAGE_BYTES, pages};
 use crate::shared::publish;
 use crate::skeleton::types;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
-use policy::model::{Log, Policy, Rule};
+use policy::model::{Effect, Limit, Log, Policy, Rule};
 use policy::settings::{ReversePath, Settings, Timeouts};
 use policy::tables::Tables;
 use std::os::fd::{AsFd, AsRawFd};
@@ -16,6 +16,8 @@ use std::time::Duration;
 const BATCH: usize = 8192;
 /// Bits that nanoseconds lose in a tick: `TICK_SHIFT` in C.
 const TICK_SHIFT: u32 = 20;
+/// Parts of a nanosecond that moments tell, as bits: `MOMENT_SHIFT` in C.
+const MOMENT_SHIFT: u32 = 4;
 /// The longest time in ticks that a wrapping clock of 32 bits can tell: 26 days.
 const MOST_TICKS: u64 = i32::MAX as u64 - 4096;
 
@@ -44,13 +46,17 @@ impl Firewall {
         self.clear_hits(&fresh)?;
         let before = self.shared()?.settings;
         put_settings(&mut self.shared()?.settings, &policy.settings);
+        if policy.rules.iter().any(asks_for_more) {
+            self.shared()?.settings.keeps_marks = 1;
+        }
         if let Err(error) = self.swap(&array) {
             self.shared()?.settings = before;
             return Err(error);
         }
         publish(&mut self.shared()?.settings.generation, generation);
+        // Events of the old one may still be in the ring.
+        self.counters_before = (self.generation, std::mem::replace(&mut self.counters, counters));
         self.generation = generation;
-        self.counters = counters;
         self.applied_zones = zones;
         Ok(Generation(generation))
     }
@@ -97,16 +103,19 @@ fn check(policy: &Policy, counters: u32) -> Result<(), DataplaneError> {
             return Err(DataplaneError::Unsupported { rule: rule.name.clone(), key });
         }
     }
-    if policy.defaults.iter().any(|default| default.log != Log::Nothing) {
-        return Err(DataplaneError::UnsupportedDefault { key: "log" });
-    }
     Ok(())
+}
+
+/// Whether a rule wants anything besides its verdict.
+fn asks_for_more(rule: &Rule) -> bool {
+    let Effect { log, limit, alert, .. } = rule.effect;
+    log != Log::Nothing || limit != Limit::default() || alert.is_some()
 }
 
 fn unsupported(rule: &Rule) -> Option<&'static str> {
     let effect = &rule.effect;
     let limited = effect.limit.rate.is_some() || effect.limit.connections.is_some();
-    [(limited, "limit"), (effect.alert.is_some(), "alert"), (effect.log != Log::Nothing, "log")]
+    [(limited, "limit"), (effect.alert.is_some(), "alert")]
         .into_iter()
         .find_map(|(asked, key)| asked.then_some(key))
 }
@@ -133,6 +142,7 @@ fn put_settings(to: &mut types::settings, from: &Settings) {
     to.other_timeout = ticks(*other);
     to.doubted_timeout = closing.min(established);
     to.half_open_limit = from.half_open;
+    (to.log_interval, to.log_slack) = event_rate(from.log_rate);
     to.check_checksums = from.integrity.checksums.into();
     to.check_tcp_flags = from.integrity.tcp_flags.into();
     to.check_land = from.integrity.land.into();
@@ -142,6 +152,13 @@ fn put_settings(to: &mut types::settings, from: &Settings) {
         ReversePath::Loose => 1,
         ReversePath::Strict => 2,
     };
+}
+
+/// From one event to the next, and how far they may run ahead of that, in moments: a second's worth. 0 a second: none.
+fn event_rate(a_second: u32) -> (u64, u64) {
+    const SECOND: u64 = 1_000_000_000 << MOMENT_SHIFT;
+    let interval = if a_second == 0 { 0 } else { SECOND.div_ceil(a_second.into()) };
+    (interval, interval * u64::from(a_second.saturating_sub(1)))
 }
 
 /// A time in ticks of the data plane, rounded up.

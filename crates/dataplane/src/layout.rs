@@ -15,6 +15,14 @@ pub(crate) const PAGE_WORDS: usize = 128;
 pub(crate) const PAGE_BYTES: usize = PAGE_WORDS * 4;
 /// No counter, `NO_SLOT` in C.
 pub(crate) const NO_SLOT: u32 = u32::MAX;
+/// The bits of a flow's mark that are its rule's slot, `MARK_SLOT` in C; all of them are no slot.
+pub(crate) const MARK_SLOT: u32 = 0x1f_ffff;
+
+/// The slot in a flow's mark.
+pub(crate) fn slot_of_mark(mark: u32) -> Option<u32> {
+    Some(mark & MARK_SLOT).filter(|slot| *slot != MARK_SLOT)
+}
+
 /// No zone, `NO_ZONE` in C.
 pub(crate) const NO_ZONE: u8 = 255;
 const NODE_WORDS: usize = 16;
@@ -131,20 +139,23 @@ fn effects(
     header.effects = pages.begin(4);
     for (rule, action) in tables.rules.iter().zip(&tables.actions) {
         let rule: &Rule = &policy.rules[*rule as usize];
-        pages.words(&[*action, (numbers.slot)(&rule.name), 0, log_bits(rule.effect.log)]);
+        pages.words(&[*action, (numbers.slot)(&rule.name), log_bits(rule.effect.log), 0]);
     }
     header.defaults = pages.begin(4);
     for (action, default) in tables.defaults.iter().zip(&policy.defaults) {
-        pages.words(&[*action, NO_SLOT, 0, log_bits(default.log)]);
+        pages.words(&[*action, NO_SLOT, log_bits(default.log), 0]);
     }
 }
 
+/// `EXTRA_LOG_OPEN` and `EXTRA_LOG_CLOSE` in C.
 const fn log_bits(log: Log) -> u32 {
+    const OPEN: u32 = 1 << 30;
+    const CLOSE: u32 = 1 << 31;
     match log {
         Log::Nothing => 0,
-        Log::Open => 1,
-        Log::Close => 2,
-        Log::Both => 3,
+        Log::Open => OPEN,
+        Log::Close => CLOSE,
+        Log::Both => OPEN | CLOSE,
     }
 }
 

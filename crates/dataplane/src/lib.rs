@@ -11,6 +11,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic))]
 
 mod error;
+mod events;
 mod firewall;
 mod forwarding;
 mod generation;
@@ -26,6 +27,7 @@ mod tie;
 mod trial;
 
 pub use error::DataplaneError;
+pub use events::{Event, What};
 pub use firewall::{Firewall, Generation, Settings};
 pub use hooks::{Attached, Hook};
 pub use reason::{Reason, Tally};

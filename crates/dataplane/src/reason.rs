@@ -243,11 +243,15 @@ pub enum Tally {
     NoNeighbour = 16,
     /// Later fragments passed.
     Fragments = 17,
+    /// Events of rules with `log`, not told because of their rate (settings, log_rate).
+    LogSpared = 18,
+    /// Events not told because nobody read those before in time.
+    LogLost = 19,
 }
 
 impl Tally {
     /// All of them, by number.
-    pub const ALL: [Tally; 18] = [
+    pub const ALL: [Tally; 20] = [
         Tally::Forwarded,
         Tally::ForwardedBytes,
         Tally::Up,
@@ -266,6 +270,8 @@ impl Tally {
         Tally::RouteLookups,
         Tally::NoNeighbour,
         Tally::Fragments,
+        Tally::LogSpared,
+        Tally::LogLost,
     ];
 
     /// Its number, which never changes its meaning.
@@ -317,6 +323,11 @@ impl Tally {
                 "packets that the kernel sent on because the next hop's Ethernet address was not known",
             ),
             Tally::Fragments => ("fragments", "later fragments passed"),
+            Tally::LogSpared => (
+                "log-spared",
+                "events of rules with `log`, not told because of their rate (settings, log_rate)",
+            ),
+            Tally::LogLost => ("log-lost", "events not told because nobody read those before in time"),
         }
     }
 }

@@ -1,11 +1,12 @@
 //! The flow table as users see it: who talks with whom, since when, how much.
 
 use crate::firewall::Firewall;
-use crate::layout::NO_SLOT;
+use crate::layout::slot_of_mark;
 use crate::shared::{bytes_of, from_bytes, read};
 use crate::skeleton::types;
 use crate::{DataplaneError, Tally};
 use libbpf_rs::{MapCore, MapFlags, ProgramInput};
+use policy::tables::Counters;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ impl State {
         Self::NAMES[self as usize - 1].0
     }
 
-    fn of(number: u8) -> Option<Self> {
+    pub(crate) fn of(number: u8) -> Option<Self> {
         Self::NAMES.get(usize::from(number).checked_sub(1)?).map(|(_, state)| *state)
     }
 }
@@ -167,11 +168,7 @@ impl Firewall {
         let shared = self.shared_now()?;
         let used = read(&shared.pool.fresh).min(self.settings.flows);
         let tick = ((now.as_nanos() >> 20) as u32).wrapping_add(read(&shared.clock_ahead));
-        let rules: Vec<(&str, u32)> = self.counters.names().collect();
-        let mut by_slot = vec![None; self.counters.size() as usize];
-        for (name, slot) in rules {
-            by_slot[slot as usize] = Some(name);
-        }
+        let by_slot = by_slot(&self.counters);
         let records = self
             .skel
             .maps
@@ -191,7 +188,7 @@ impl Firewall {
         let end = |end: usize| (address(flow.family, &flow.address[end]), u16::from_be(flow.port[end]));
         let packets = |end: usize| u64::from(flow.packets_high[end]) << 32 | u64::from(flow.packets[end]);
         let zone = |end: usize| self.zone_name(flow.zone[end]).to_owned();
-        let rule = if flow.slot == NO_SLOT { None } else { rules.get(flow.slot as usize).copied().flatten() };
+        let rule = slot_of_mark(flow.mark).and_then(|slot| rules.get(slot as usize).copied().flatten());
         Some(Session {
             id: (record, flow.number),
             protocol: flow.protocol,
@@ -241,6 +238,15 @@ impl Firewall {
     }
 }
 
+/// Names of rules by their slots.
+pub(crate) fn by_slot(counters: &Counters) -> Vec<Option<&str>> {
+    let mut by_slot = vec![None; counters.size() as usize];
+    for (name, slot) in counters.names() {
+        by_slot[slot as usize] = Some(name);
+    }
+    by_slot
+}
+
 /// Runs a program whose packet is a command, and reads its answer.
 fn run_command(
     program: &libbpf_rs::ProgramMut<'_>,
@@ -253,7 +259,8 @@ fn run_command(
     Ok(from_bytes(&answer).unwrap_or_default())
 }
 
-fn address(family: u8, words: &[u32; 4]) -> IpAddr {
+/// An address as C has it.
+pub(crate) fn address(family: u8, words: &[u32; 4]) -> IpAddr {
     let mut octets = [0; 16];
     for (octets, word) in octets.chunks_mut(4).zip(words) {
         octets.copy_from_slice(&word.to_ne_bytes());

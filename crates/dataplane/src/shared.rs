@@ -21,6 +21,8 @@ unsafe impl Plain for types::judge_command {}
 unsafe impl Plain for types::flow {}
 // SAFETY: as above.
 unsafe impl Plain for types::counts {}
+// SAFETY: as above.
+unsafe impl Plain for types::event {}
 
 /// The bytes of a structure.
 pub(crate) fn bytes_of<T: Plain>(value: &T) -> &[u8] {

@@ -1,6 +1,6 @@
 //! The command line: what can be said, and its help.
 
-use crate::api::SESSIONS_TOLD;
+use crate::api::{EVENTS_TOLD, SESSIONS_TOLD};
 use crate::plane::Hook;
 use clap::{Args, Parser, Subcommand};
 use std::net::IpAddr;
@@ -93,6 +93,12 @@ Filters, all of which must hold: src, dst, host (an address or a network; host i
   rampart drops
   rampart drops --json | jq '.drops[] | {reason, packets}'")]
     Drops(AskArgs),
+    /// Show what rules with `log` told.
+    #[command(after_help = "Examples:
+  rampart log                                 the newest events
+  rampart log --follow                        and those that come, until Ctrl-C
+  rampart log --follow --json | jq -c 'select(.rule == \"web\")'")]
+    Log(LogArgs),
     /// Show what happens now, in rates; until Ctrl-C.
     #[command(after_help = "Examples:
   rampart top
@@ -173,6 +179,20 @@ pub(crate) struct SessionsArgs {
     /// Show all of them, however many; with --kill, end every session.
     #[arg(long, conflicts_with = "limit")]
     pub(crate) all: bool,
+    /// The firewall's socket, instead of that of this network namespace.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+/// Arguments of `log`.
+#[derive(Debug, Args)]
+pub(crate) struct LogArgs {
+    /// Go on with what happens, until Ctrl-C; with --json, an object a line.
+    #[arg(long, short)]
+    pub(crate) follow: bool,
+    /// Events shown at most; with --follow, at first.
+    #[arg(long, value_name = "N", default_value_t = EVENTS_TOLD)]
+    pub(crate) limit: u64,
     /// The firewall's socket, instead of that of this network namespace.
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,

@@ -51,6 +51,9 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Top(args) => {
             return ask::top::top(args, json, &mut std::io::stdout()).map(|()| ExitCode::SUCCESS);
         }
+        Command::Log(args) => {
+            return ask::log::log(args, json, &mut std::io::stdout()).map(|()| ExitCode::SUCCESS);
+        }
         Command::Apply(args) => ask::apply(args, json)?,
         Command::Confirm(args) => ask::confirm(args, json)?,
         Command::Status(args) => ask::status(args, json)?,

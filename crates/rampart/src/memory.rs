@@ -1,12 +1,13 @@
 //! A data plane that lives in memory and judges nothing, for tests of all that stands before it. Tests keep a handle to
 //! what it holds: they set the sessions and counters that it tells, and look at what it was asked to do.
 
-use crate::api::{Counter, Drop, HookName, Occupancy, Session};
+use crate::api::{Counter, Drop, Heard, HookName, Occupancy, Session};
 use crate::plane::{Attached, DataPlane, Hook, PlaneError, SessionKey};
 use policy::model::Log;
 use policy::{Policy, Tables};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// What the plane holds; clones share it.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +32,10 @@ pub(crate) struct Inside {
     pub(crate) counters: Vec<Counter>,
     /// What is not as it was.
     pub(crate) faults: Vec<String>,
+    /// What rules tell when they are asked next, and how long ago it was.
+    pub(crate) heard: Vec<(Duration, Heard)>,
+    /// Events that were not told.
+    pub(crate) untold: u64,
     /// The sessions.
     pub(crate) sessions: BTreeMap<u32, Session>,
     /// How often it was swept.
@@ -100,6 +105,12 @@ impl DataPlane for Memory {
 
     fn counters(&mut self) -> Result<Vec<Counter>, PlaneError> {
         Ok(self.whole()?.counters.clone())
+    }
+
+    fn events(&mut self, each: &mut dyn FnMut(Duration, Heard)) -> Result<u64, PlaneError> {
+        let mut inside = self.whole()?;
+        inside.heard.drain(..).for_each(|(ago, heard)| each(ago, heard));
+        Ok(inside.untold)
     }
 
     fn sessions(&mut self, each: &mut dyn FnMut(SessionKey, Session)) -> Result<(), PlaneError> {

@@ -1,10 +1,11 @@
 //! What the daemon needs of a data plane. The daemon is written against this and is tested with one that lives in memory;
 //! the real one is in `kernel.rs`.
 
-use crate::api::{Counter, Drop, HookName, Occupancy, Session};
+use crate::api::{Counter, Drop, Heard, HookName, Occupancy, Session};
 use policy::{Policy, Tables};
 use std::collections::HashMap;
 use std::fmt;
+use std::time::Duration;
 
 /// Something that judges packets by tables.
 pub(crate) trait DataPlane: Send {
@@ -45,6 +46,13 @@ pub(crate) trait DataPlane: Send {
     /// # Errors
     /// When the kernel does not tell.
     fn counters(&mut self) -> Result<Vec<Counter>, PlaneError>;
+
+    /// Shows to `each` what rules told since the last call, and how long ago it was. Gives how many events were not told since
+    /// the data plane was loaded. Called several times a second: there is only so much room for them.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    fn events(&mut self, each: &mut dyn FnMut(Duration, Heard)) -> Result<u64, PlaneError>;
 
     /// Shows every session to `each`, with what [`DataPlane::kill`] knows it by.
     ///

@@ -16,6 +16,9 @@ use std::net::IpAddr;
 /// Sessions that are told at once unless the question says otherwise.
 pub(crate) const SESSIONS_TOLD: u64 = 100;
 
+/// Events that are told at once unless the question says otherwise.
+pub(crate) const EVENTS_TOLD: u64 = 100;
+
 /// What runs, since when, and how it stands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub(crate) struct Status {
@@ -195,6 +198,100 @@ pub(crate) struct Session {
 pub(crate) struct Killed {
     /// How many.
     pub(crate) killed: u64,
+}
+
+/// What rules told, the oldest first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Events {
+    /// The number to name as `after` for what comes next.
+    pub(crate) next: u64,
+    /// Events after the number that was named which are not here: newer ones took their place before they were asked for.
+    pub(crate) forgotten: u64,
+    /// Events that were not told since the firewall was started, because there were more than `log_rate` of [settings] allows.
+    pub(crate) untold: u64,
+    /// The events.
+    pub(crate) events: Vec<Event>,
+}
+
+/// Something that a rule told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Event {
+    /// From 1, and one more for each.
+    pub(crate) number: u64,
+    /// When it happened.
+    pub(crate) at: Timestamp,
+    /// What happened.
+    #[serde(flatten)]
+    pub(crate) what: Heard,
+}
+
+/// What a rule told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Heard {
+    /// In a word.
+    pub(crate) event: EventName,
+    /// The rule; absent when it was the default of the two zones, or a rule that is gone.
+    pub(crate) rule: Option<String>,
+    /// `tcp`, `udp`, `sctp`, `icmp`, `icmpv6`, or the number.
+    pub(crate) protocol: String,
+    /// Who sent the packet, or opened the session.
+    pub(crate) source: IpAddr,
+    /// The port it came from, or the identifier of an ICMP query; 0 where there is neither.
+    pub(crate) source_port: u16,
+    /// Who was called.
+    pub(crate) destination: IpAddr,
+    /// The port that was called; 0 where there is none.
+    pub(crate) destination_port: u16,
+    /// Zone that it came from.
+    pub(crate) from: String,
+    /// Zone that it went to; absent where it led to none.
+    pub(crate) to: Option<String>,
+    /// Why it was refused, as `rampart drops` names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
+    /// What there was of a session that ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) closed: Option<Closed>,
+}
+
+/// What happened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum EventName {
+    /// A session opened.
+    Opened,
+    /// A packet was refused.
+    Refused,
+    /// A session ended.
+    Closed,
+}
+
+impl EventName {
+    /// In a word.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            EventName::Opened => "opened",
+            EventName::Refused => "refused",
+            EventName::Closed => "closed",
+        }
+    }
+}
+
+/// What there was of a session that ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Closed {
+    /// Its state in the end, in a word.
+    pub(crate) state: String,
+    /// Seconds that it was open.
+    pub(crate) seconds: u64,
+    /// Packets from who opened it.
+    pub(crate) packets_out: u64,
+    /// Bytes of these, as IP counts them.
+    pub(crate) bytes_out: u64,
+    /// Packets of the answers.
+    pub(crate) packets_back: u64,
+    /// Bytes of these.
+    pub(crate) bytes_back: u64,
 }
 
 /// Packets that did not pass, by reason.

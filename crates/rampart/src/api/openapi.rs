@@ -2,7 +2,8 @@
 
 use super::filter::KEYS;
 use super::{
-    Applied, Confirmed, Down, Drops, Killed, NewPolicy, Refusal, Rules, SESSIONS_TOLD, Sessions, Status,
+    Applied, Confirmed, Down, Drops, EVENTS_TOLD, Events, Killed, NewPolicy, Refusal, Rules, SESSIONS_TOLD,
+    Sessions, Status,
 };
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
@@ -21,6 +22,8 @@ pub(crate) enum Operation {
     KillSessions,
     /// Packets that did not pass, by reason.
     Drops,
+    /// What rules told.
+    Log,
     /// Put a policy in force.
     Apply,
     /// Keep a policy that waits for it.
@@ -49,7 +52,7 @@ const GOING: (u16, &str) = (503, "The firewall is being taken down.");
 const WRONG_QUERY: (u16, &str) = (400, "It takes no query.");
 
 /// Every operation.
-pub(crate) const ROUTES: [Route; 8] = [
+pub(crate) const ROUTES: [Route; 9] = [
     route::<Status>(
         "GET",
         "/v1/status",
@@ -84,6 +87,13 @@ pub(crate) const ROUTES: [Route; 8] = [
         Operation::Drops,
         "Packets that did not pass, by reason",
         &[WRONG_QUERY, MACHINE, GOING],
+    ),
+    route::<Events>(
+        "GET",
+        "/v1/log",
+        Operation::Log,
+        "What rules with `log` told: after an event, or the newest",
+        &[(400, "A number is wrong."), MACHINE, GOING],
     ),
     route::<Applied>(
         "PUT",
@@ -133,6 +143,17 @@ impl Operation {
     pub(crate) fn route(self) -> &'static Route {
         // Every operation stands in the table, which a test holds.
         ROUTES.iter().find(|route| route.operation == self).unwrap_or(&ROUTES[0])
+    }
+
+    /// What may stand in its query where that takes no filter.
+    const fn own_query(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Operation::Log => &[
+                ("after", "The number of an event: only later ones are told. Without it, the newest are."),
+                ("limit", "How many events are told at most."),
+            ],
+            _ => &[],
+        }
     }
 
     /// What may stand in its query besides filters, and what that takes; `None` where it has no query at all.
@@ -189,6 +210,15 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     });
     if let Some(query) = route.operation.query() {
         described["parameters"] = parameters(query);
+    }
+    let own = route.operation.own_query();
+    if !own.is_empty() {
+        let number = |name: &str| match name {
+            "limit" => json!({ "type": "integer", "minimum": 0, "default": EVENTS_TOLD }),
+            _ => json!({ "type": "integer", "minimum": 0 }),
+        };
+        let parameter = |(name, takes): &(&str, &str)| json!({ "name": name, "in": "query", "description": takes, "schema": number(name) });
+        described["parameters"] = own.iter().map(parameter).collect();
     }
     if route.operation == Operation::Apply {
         let schema = generator.subschema_for::<NewPolicy>();

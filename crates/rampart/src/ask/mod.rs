@@ -2,6 +2,7 @@
 
 mod apply;
 mod drops;
+pub(crate) mod log;
 mod rules;
 mod sessions;
 mod status;

@@ -80,7 +80,7 @@ fn row(session: &Session) -> [String; 12] {
 }
 
 /// An address with its port, if it has one.
-fn end(address: IpAddr, port: u16) -> String {
+pub(super) fn end(address: IpAddr, port: u16) -> String {
     match (address, port) {
         (address, 0) => address.to_string(),
         (IpAddr::V4(v4), port) => format!("{v4}:{port}"),

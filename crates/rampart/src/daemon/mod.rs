@@ -11,10 +11,11 @@ mod running;
 pub(crate) mod server;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use crate::api::{
-    Applied, Confirmed, Down, Drops, Filter, Killed, NewPolicy, Problem, Refusal, RuleCount, Rules, Sessions,
-    Status,
+    Applied, Confirmed, Down, Drops, Events, Filter, Killed, NewPolicy, Problem, Refusal, RuleCount, Rules,
+    Sessions, Status,
 };
 use crate::plane::{DataPlane, Hook, PlaneError};
 use hold::Hold;
@@ -25,6 +26,7 @@ use running::{Due, Running, Unconfirmed};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use told::Told;
 
 /// How long after a failure something that happens by itself is tried again.
 const RETRY: Duration = Duration::from_secs(60);
@@ -55,6 +57,8 @@ pub(crate) struct Daemon {
     turn: Mutex<()>,
     /// `None` once it is down.
     running: Mutex<Option<Running>>,
+    /// What rules told. Locked after the state.
+    told: Mutex<Told>,
 }
 
 /// What does not change as long as it runs.
@@ -114,7 +118,8 @@ impl Daemon {
         let mut hold = Hold::new(plane, hook);
         let generation = hold.put_in_force(&tables, &policy)?;
         let running = Running::new(hold, policy, generation, at);
-        Ok(Self { about, log, turn: Mutex::new(()), running: Mutex::new(Some(running)) })
+        let told = Mutex::new(Told::default());
+        Ok(Self { about, log, turn: Mutex::new(()), running: Mutex::new(Some(running)), told })
     }
 
     /// The state, while it runs.
@@ -196,6 +201,32 @@ impl Daemon {
         })?;
         self.tell(at, Kind::Killed, format_args!("sessions: {killed}, by {by}"));
         Ok(Killed { killed })
+    }
+
+    /// What rules told: after an event, or the newest; `limit` of them at most.
+    pub(crate) fn events(&self, after: Option<u64>, limit: u64, now: Moment) -> Result<Events, Refused> {
+        self.with(|running| {
+            self.hear_of(running, now)?;
+            Ok(self.told().events(after, limit))
+        })
+    }
+
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hear_of(&self, running: &mut Running, now: Moment) -> Result<(), PlaneError> {
+        let mut told = self.told();
+        told.untold = running.hold.plane.events(&mut |ago, heard| told.add(now.wall, ago, heard))?;
+        Ok(())
+    }
+
+    /// Takes in what rules tell, several times a second: the data plane has only so much room for it.
+    pub(crate) fn hear(&self, now: Moment) {
+        if let Some(running) = self.running().as_mut() {
+            let heard = self.hear_of(running, now);
+            running.deaf = heard.err().map(|error| format!("what rules log is not heard: {error}"));
+        }
     }
 
     /// Packets that did not pass, by reason, the most frequent first.

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// How often the daemon looks after itself.
 const TICK: Duration = Duration::from_secs(1);
 
+/// How often it takes in what rules tell.
+const HEARING: Duration = Duration::from_millis(200);
+
 /// What a daemon is woken by.
 #[derive(Debug)]
 pub(crate) enum Event {
@@ -73,13 +76,16 @@ pub(crate) fn until_down(
 ) -> Result<Option<UnixStream>, Refused> {
     let mut next = Instant::now() + TICK;
     loop {
-        match happenings.recv_timeout(next.saturating_duration_since(Instant::now())) {
+        match happenings.recv_timeout(next.saturating_duration_since(Instant::now()).min(HEARING)) {
             Ok(Event::Ended(waiting)) => return Ok(Some(waiting)),
             Ok(Event::End(signal)) => return daemon.down(Moment::now().wall, signal).map(|_| None),
             Ok(Event::Reload) => reload(daemon, file),
             Err(RecvTimeoutError::Timeout) => {
-                daemon.tick(Moment::now());
-                next = Instant::now() + TICK;
+                daemon.hear(Moment::now());
+                if Instant::now() >= next {
+                    daemon.tick(Moment::now());
+                    next = Instant::now() + TICK;
+                }
             }
             // Nobody is left who could say anything: not even a signal.
             Err(RecvTimeoutError::Disconnected) => {

@@ -26,6 +26,8 @@ pub(super) struct Running {
     /// What the last look at the data plane found wrong.
     pub(super) troubles: Vec<String>,
     pub(super) alarms: Alarms,
+    /// Why what rules tell could not be heard the last time.
+    pub(super) deaf: Option<String>,
 }
 
 /// A policy that waits to be confirmed.
@@ -58,6 +60,7 @@ impl Running {
             failed: None,
             troubles: Vec::new(),
             alarms: Alarms::default(),
+            deaf: None,
         }
     }
 
@@ -110,6 +113,7 @@ impl Running {
         self.hold.plane.sweep()?;
         let mut found = self.hold.plane.tend()?;
         found.extend(self.alarms.heed(&self.hold.plane.drops()?, now.steady));
+        found.extend(self.deaf.clone());
         Ok(found)
     }
 

@@ -2,7 +2,7 @@
 
 use super::run::{Event, Happenings};
 use super::{Daemon, Moment, Refused};
-use crate::api::{Filter, NewPolicy, Operation, ROUTES, Refusal, SESSIONS_TOLD};
+use crate::api::{EVENTS_TOLD, Filter, NewPolicy, Operation, ROUTES, Refusal, SESSIONS_TOLD};
 use crate::http::{ReadError, Request, read_request, write_response};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use serde::Serialize;
@@ -114,7 +114,10 @@ pub(crate) fn answer(daemon: &Daemon, request: &Request, by: &str) -> Answer {
 
 fn do_it(daemon: &Daemon, operation: Operation, request: &Request, by: &str) -> Result<Answer, Refused> {
     let now = Moment::now();
-    let (filter, own) = question(operation, &request.query)?;
+    let (filter, own) = match operation {
+        Operation::Log => (Filter::default(), None),
+        _ => question(operation, &request.query)?,
+    };
     Ok(match operation {
         Operation::Status => Answer::of(&daemon.status()?),
         Operation::Rules => Answer::of(&daemon.rules(now.wall)?),
@@ -125,6 +128,10 @@ fn do_it(daemon: &Daemon, operation: Operation, request: &Request, by: &str) -> 
         }
         Operation::KillSessions => Answer::of(&daemon.kill(&filter, now.wall, by)?),
         Operation::Drops => Answer::of(&daemon.drops()?),
+        Operation::Log => {
+            let (after, limit) = events_wanted(&request.query)?;
+            Answer::of(&daemon.events(after, limit, now)?)
+        }
         Operation::Apply => Answer::of(&daemon.apply(&new_policy(&request.body)?, now, by)?),
         Operation::Confirm => Answer::of(&daemon.confirm(now.wall, by)?),
         Operation::Down => {
@@ -157,6 +164,20 @@ fn question(operation: Operation, query: &str) -> Result<(Filter, Option<String>
     let parts = parts.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     let filter = Filter::of_pairs(parts).map_err(|error| Refused::new(400, error.to_string()))?;
     Ok((filter, own.into_iter().next_back().map(|(_, value)| value)))
+}
+
+/// Which events are wanted: those after a number, or the newest; and how many at most.
+fn events_wanted(query: &str) -> Result<(Option<u64>, u64), Refused> {
+    let (mut after, mut limit) = (None, EVENTS_TOLD);
+    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+        let wrong = |takes: &str| Refused::new(400, format!("{key}={value}: {key} takes {takes}"));
+        match key.as_ref() {
+            "after" => after = Some(value.parse().map_err(|_| wrong("the number of an event"))?),
+            "limit" => limit = value.parse().map_err(|_| wrong("a number of events"))?,
+            _ => return Err(Refused::new(400, format!("/v1/log takes `after` and `limit`, no `{key}`"))),
+        }
+    }
+    Ok((after, limit))
 }
 
 fn limit(written: Option<&str>) -> Result<u64, Refused> {

@@ -4,10 +4,10 @@
 mod follow;
 mod record;
 
-use crate::api::{Counter, Drop, HookName, Occupancy, Session, protocol_name};
+use crate::api::{Closed, Counter, Drop, EventName, Heard, HookName, Occupancy, Session, protocol_name};
 use crate::forwarding;
 use crate::plane::{Attached, DataPlane, Hook, PlaneError, SessionKey};
-use dataplane::{DataplaneError, Firewall, Reason, State};
+use dataplane::{DataplaneError, Event, Firewall, Reason, State, Tally, What};
 use follow::Following;
 use nix::net::if_::if_nametoindex;
 use policy::settings::{Settings, Timeouts};
@@ -169,6 +169,16 @@ impl DataPlane for Kernel {
         Ok(tallies.collect())
     }
 
+    fn events(&mut self, each: &mut dyn FnMut(Duration, Heard)) -> Result<u64, PlaneError> {
+        let events = self.firewall.events()?;
+        let now = uptime()?;
+        for event in events {
+            each(now.saturating_sub(event.at), heard(event));
+        }
+        let tallies = self.firewall.tallies()?;
+        Ok([Tally::LogSpared, Tally::LogLost].iter().filter_map(|tally| tallies.get(tally)).sum())
+    }
+
     fn sessions(&mut self, each: &mut dyn FnMut(SessionKey, Session)) -> Result<(), PlaneError> {
         let timeouts = &self.settings.timeouts;
         self.firewall.each_session(uptime()?, |session| {
@@ -224,6 +234,39 @@ fn told(session: dataplane::Session, timeouts: &Timeouts) -> Session {
         bytes_out: session.bytes.0,
         packets_back: session.packets.1,
         bytes_back: session.bytes.1,
+    }
+}
+
+/// An event in the words of the API.
+fn heard(event: Event) -> Heard {
+    let (name, reason, closed) = match event.what {
+        What::Opened => (EventName::Opened, None, None),
+        What::Refused(reason) => (EventName::Refused, Some(reason.name().to_owned()), None),
+        What::Closed { state, lasted, packets, bytes, .. } => {
+            let closed = Closed {
+                state: state.name().to_owned(),
+                seconds: lasted.as_secs(),
+                packets_out: packets.0,
+                bytes_out: bytes.0,
+                packets_back: packets.1,
+                bytes_back: bytes.1,
+            };
+            (EventName::Closed, None, Some(closed))
+        }
+    };
+    Heard {
+        event: name,
+        rule: event.rule,
+        protocol: protocol_name(event.protocol),
+        source: event.source.0,
+        source_port: event.source.1,
+        destination: event.destination.0,
+        // Of an ICMP query it is the question's type and code.
+        destination_port: if is_icmp(event.protocol) { 0 } else { event.destination.1 },
+        from: event.zones.0,
+        to: event.zones.1,
+        reason,
+        closed,
     }
 }
 

@@ -227,10 +227,10 @@ fn needs_root_a_router_that_is_not_taken_over_stays_one() {
     let bed = Bed::new();
     bed.serve(8080);
     bed.sysctl("net/ipv4/ip_forward", "1");
-    let logging = bed.policy("log.toml", &WEB.replace("action", "log = true\naction"));
+    let logging = bed.policy("log.toml", &WEB.replace("action", "limit = { rate = '1/s' }\naction"));
     let (status, text) = bed.rampart(&["up", &logging]);
     assert!(
-        status == 2 && text.contains("log.toml:5:8: the rule `web`: `log` is not in this version"),
+        status == 2 && text.contains("log.toml:5:8: the rule `web`: `limit` is not in this version"),
         "{text}"
     );
     assert_eq!(bed.call(8080), Outcome::Answered);

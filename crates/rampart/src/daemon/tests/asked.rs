@@ -24,6 +24,25 @@ fn requests_over_the_socket_get_the_status_and_the_body_they_should() {
         ("GET", "/v1/rules", String::new(), 200, "/rules/1/schedule", json!("day")),
         ("GET", "/v1/drops", String::new(), 200, "/drops/0/reason", json!("out-of-window")),
         ("GET", "/v1/drops", String::new(), 200, "/drops/2", Value::Null),
+        ("GET", "/v1/log", String::new(), 200, "/events/2/number", json!(3)),
+        ("GET", "/v1/log?after=1&limit=1", String::new(), 200, "/events/0/number", json!(2)),
+        ("GET", "/v1/log?after=1&limit=1", String::new(), 200, "/next", json!(2)),
+        (
+            "GET",
+            "/v1/log?after=x",
+            String::new(),
+            400,
+            "/error",
+            json!("after=x: after takes the number of an event"),
+        ),
+        (
+            "GET",
+            "/v1/log?rule=web",
+            String::new(),
+            400,
+            "/error",
+            json!("/v1/log takes `after` and `limit`, no `rule`"),
+        ),
         ("GET", "/v1/sessions", String::new(), 200, "/matched", json!(3)),
         ("GET", "/v1/sessions?limit=1", String::new(), 200, "/sessions/1", Value::Null),
         ("GET", "/v1/sessions?src=10.0.0.0%2F24&dport=443", String::new(), 200, "/matched", json!(1)),
@@ -215,6 +234,17 @@ fn commands_say_what_they_should_and_end_as_they_should() {
             vec!["tcp       10.0.0.1:40000  192.0.2.7:443  in > out  web   established    3s   2h3min        5  1,234     4  56,789\n1 session\n".into()],
         ),
         ("sessions dport=9".into(), 0, vec!["0 sessions\n".into()]),
+        (
+            "log".into(),
+            0,
+            vec![
+                "7 events were not told: there were more than `log_rate` of [settings] allows\n".into(),
+                "Z opened   web  tcp 10.0.0.5:40000 > [2001:db8::1]:443  in > out\n".into(),
+                "Z refused  (default)  tcp 10.0.0.5:40000 > [2001:db8::1]:443  in > ?  default-deny\n".into(),
+                "in > out  time-wait after 4min, 6 packets and 1,395 bytes, 5 and 783 back\n".into(),
+            ],
+        ),
+        ("log --limit 1 --json".into(), 0, vec!["\"next\": 3,".into(), "\"event\": \"closed\"".into()]),
         ("sessions --limit 1".into(), 0, vec!["3 sessions, 2 of them not shown: --all".into()]),
         ("sessions --all".into(), 0, vec!["\n3 sessions\n".into()]),
         ("sessions 443".into(), 2, vec!["rampart: `443` is no filter: write KEY=VALUE".into()]),
@@ -252,7 +282,7 @@ fn commands_say_what_they_should_and_end_as_they_should() {
 fn a_machine_that_fails_is_told_as_such() {
     let running = Running::new();
     running.plane.inside().broken = Some("the kernel is tired: let it rest".to_owned());
-    for words in ["status", "rules", "sessions", "drops", "top --once"] {
+    for words in ["status", "rules", "sessions", "drops", "log", "top --once"] {
         let expected = (3, "rampart: the kernel is tired: let it rest".to_owned());
         assert_eq!(running.command(words), expected, "{words}");
     }

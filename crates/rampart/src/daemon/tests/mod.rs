@@ -7,8 +7,9 @@ mod process;
 use super::log::Log;
 use super::place::Place;
 use super::run::Happenings;
+use super::told::tests::heard;
 use super::{About, Daemon, Moment, server};
-use crate::api::{Counter, Drop as Dropped, NewPolicy, Session, description};
+use crate::api::{Closed, Counter, Drop as Dropped, EventName, Heard, NewPolicy, Session, description};
 use crate::cli::{Cli, Command};
 use crate::http::{read_response, write_request};
 use crate::memory::Memory;
@@ -108,6 +109,7 @@ impl Running {
         let mut out = Vec::new();
         let done = match &cli.command {
             Command::Top(args) => crate::ask::top::top(args, cli.json, &mut out).map(|()| String::new()),
+            Command::Log(args) => crate::ask::log::log(args, cli.json, &mut out).map(|()| String::new()),
             Command::Apply(args) => crate::ask::apply(args, cli.json),
             Command::Confirm(args) => crate::ask::confirm(args, cli.json),
             Command::Status(args) => crate::ask::status(args, cli.json),
@@ -177,6 +179,24 @@ fn filled(running: &Running) {
     };
     let count =
         |name: &str, count| Counter { name: name.to_owned(), explanation: "what it is".to_owned(), count };
+    inside.untold = 7;
+    let closed = Closed {
+        state: "time-wait".to_owned(),
+        seconds: 250,
+        packets_out: 6,
+        bytes_out: 1_395,
+        packets_back: 5,
+        bytes_back: 783,
+    };
+    let refused = Heard {
+        event: EventName::Refused,
+        rule: None,
+        to: None,
+        reason: Some("default-deny".to_owned()),
+        ..heard("")
+    };
+    let ended = Heard { event: EventName::Closed, closed: Some(closed), ..heard("web") };
+    inside.heard = [heard("web"), refused, ended].map(|heard| (Duration::from_secs(5), heard)).into();
     inside.counters = vec![count("forwarded", 1_000), count("nothing", 0)];
     inside.drops = vec![drop(3, "land", 0), drop(7, "rule", 2), drop(9, "out-of-window", 40)];
 }

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * What is told of rules with `log`: an event a flow as it opens and as it ends, or a packet that is refused. Events go into a
+ * ring that user space reads. There are only so many a second, over all rules and cores (settings, log_rate): what is beyond
+ * is counted and not told, and so is what finds the ring full. Nothing ever waits for a reader.
+ */
+#ifndef RAMPART_FIREWALL_LOG_H
+#define RAMPART_FIREWALL_LOG_H
+
+#include "state.h"
+
+#define EVENT_ROOM (1 << 22)	/* bytes of the ring: 30,000 events */
+#define LOG_TRIES 8
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, EVENT_ROOM);
+} events SEC(".maps");
+
+/* Never used: makes the build derive the Rust type of what is in the ring. */
+struct event event_layout;
+
+/* The moment from which the next event would come in time at an even rate. */
+__u64 log_due;
+
+/*
+ * Whether one more event may be told: the generic cell rate algorithm (ITU-T I.371), by compare-and-swap, so that all cores
+ * together never exceed the rate. A core that loses against others LOG_TRIES times spares its event.
+ */
+static __always_inline int may_log(__u64 at)
+{
+	__u64 interval = settings.log_interval;
+
+	if (!interval)
+		return 0;
+	for (int i = 0; i < LOG_TRIES; i++) {
+		__u64 old = *(volatile __u64 *)&log_due, due = old > at ? old : at;
+
+		if (due - at > settings.log_slack)
+			return 0;
+		if (__sync_val_compare_and_swap(&log_due, old, due + interval) == old)
+			return 1;
+	}
+	return 0;
+}
+
+/* Room for an event, all zero but its time; null when it is not told. Readers look by themselves, so none is woken. */
+static __always_inline struct event *begin_event(__u32 kind)
+{
+	__u64 at = moment();
+	struct event *event;
+
+	if (!may_log(at)) {
+		tally(TALLY_LOG_SPARED, 1);
+		return 0;
+	}
+	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+	if (!event) {
+		tally(TALLY_LOG_LOST, 1);
+		return 0;
+	}
+	__builtin_memset(event, 0, sizeof(*event));
+	event->time = at >> MOMENT_SHIFT;
+	event->kind = kind;
+	return event;
+}
+
+static __always_inline void end_event(struct event *event)
+{
+	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
+}
+
+/* Tells of a packet: it opened a flow, or it was refused for a reason. */
+__noinline int log_packet(struct packet *p, __u32 kind, __u32 reason)
+{
+	struct event *event;
+
+	if (!p)
+		return 0;
+	event = begin_event(kind);
+	if (!event)
+		return 0;
+	for (int word = 0; word < 4; word++) {
+		event->address[0][word] = p->source[word];
+		event->address[1][word] = p->destination[word];
+	}
+	event->port[0] = p->source_port;
+	event->port[1] = p->destination_port;
+	event->protocol = p->protocol;
+	event->family = p->family;
+	event->zone[0] = p->from;
+	event->zone[1] = p->to;
+	event->slot = p->slot;
+	event->generation = p->generation;
+	event->reason = reason;
+	end_event(event);
+	return 0;
+}
+
+/* Tells of a flow that has ended. Its record must not have been given back yet. */
+__noinline int log_closed(struct flow *flow)
+{
+	struct event *event;
+	__u32 tick = now(), from, to;
+
+	if (!flow)
+		return 0;
+	event = begin_event(EVENT_CLOSED);
+	if (!event)
+		return 0;
+	from = flow->origin & 1;
+	to = from ^ 1;
+	for (int word = 0; word < 4; word++) {
+		event->address[0][word] = flow->address[from][word];
+		event->address[1][word] = flow->address[to][word];
+	}
+	event->port[0] = flow->port[from];
+	event->port[1] = flow->port[to];
+	event->protocol = flow->protocol;
+	event->family = flow->family;
+	event->zone[0] = flow->zone[from];
+	event->zone[1] = flow->zone[to];
+	event->slot = flow->mark & MARK_SLOT;
+	if (event->slot == MARK_SLOT)
+		event->slot = NO_SLOT;
+	event->generation = flow->generation;
+	event->state = flow->state;
+	event->idle = tick - flow->seen;
+	event->ticks = tick - flow->opened;
+	event->packets[0] = (__u64)flow->packets_high[from] << 32 | flow->packets[from];
+	event->packets[1] = (__u64)flow->packets_high[to] << 32 | flow->packets[to];
+	event->bytes[0] = flow->bytes[from];
+	event->bytes[1] = flow->bytes[to];
+	end_event(event);
+	return 0;
+}
+
+#endif

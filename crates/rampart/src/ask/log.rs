@@ -1,0 +1,108 @@
+//! `rampart log`: what rules with `log` told, once or as it happens.
+
+use super::sessions::end;
+use super::shown;
+use crate::api::{Event, Events, Operation};
+use crate::cli::LogArgs;
+use crate::client::Client;
+use crate::failure::Failure;
+use crate::table::{grouped, span};
+use std::io::Write;
+use std::time::Duration;
+
+/// How often somebody who follows asks.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Events that somebody who follows takes at once.
+const AT_ONCE: u64 = 4_096;
+
+/// Shows the newest events, and with --follow those that come, until it is interrupted.
+///
+/// # Errors
+/// When the firewall does not answer.
+pub(crate) fn log(args: &LogArgs, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let client = Client::new(args.socket.as_deref())?;
+    let ask = |query: &[(&str, u64)]| -> Result<Events, Failure> {
+        let query: Vec<_> = query.iter().map(|(key, value)| ((*key).to_owned(), value.to_string())).collect();
+        client.ask(Operation::Log, &query)
+    };
+    let mut events = ask(&[("limit", args.limit)])?;
+    if !args.follow {
+        // A reader that went away is no fault of ours.
+        let _ = out.write_all(shown(&events, json, text)?.as_bytes());
+        return Ok(());
+    }
+    let mut untold = events.untold;
+    loop {
+        let text = lines(&events, json, events.untold.saturating_sub(untold))?;
+        if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+            return Ok(());
+        }
+        untold = events.untold;
+        if (events.events.len() as u64) < AT_ONCE {
+            std::thread::sleep(PATIENCE);
+        }
+        events = ask(&[("after", events.next), ("limit", AT_ONCE)])?;
+    }
+}
+
+/// A line an event; with JSON an object each, and nothing else.
+fn lines(events: &Events, json: bool, untold: u64) -> Result<String, Failure> {
+    if !json {
+        return Ok(told(events, untold));
+    }
+    let line = |event: &Event| {
+        let line = serde_json::to_string(event);
+        line.map(|line| line + "\n").map_err(|e| Failure::Wrong(format!("cannot write JSON: {e}")))
+    };
+    events.events.iter().map(line).collect()
+}
+
+fn text(events: &Events) -> String {
+    match told(events, events.untold) {
+        nothing if nothing.is_empty() => "no rule told anything\n".to_owned(),
+        told => told,
+    }
+}
+
+fn told(events: &Events, untold: u64) -> String {
+    let mut text = String::new();
+    for (missing, why) in [
+        (events.forgotten, "came faster than they were read here, and are not shown"),
+        (untold, "were not told: there were more than `log_rate` of [settings] allows"),
+    ] {
+        if missing > 0 {
+            text += &format!("{} event{} {why}\n", grouped(missing), if missing == 1 { "" } else { "s" });
+        }
+    }
+    text + &events.events.iter().map(line).collect::<String>()
+}
+
+fn line(event: &Event) -> String {
+    let what = &event.what;
+    let rule = what.rule.as_deref().unwrap_or("(default)");
+    let (source, destination) =
+        (end(what.source, what.source_port), end(what.destination, what.destination_port));
+    let zones = format!("{} > {}", what.from, what.to.as_deref().unwrap_or("?"));
+    let mut line = format!(
+        "{:.3} {:<7}  {rule}  {} {source} > {destination}  {zones}",
+        event.at,
+        what.event.name(),
+        what.protocol
+    );
+    if let Some(reason) = &what.reason {
+        line += &format!("  {reason}");
+    }
+    if let Some(closed) = &what.closed {
+        line += &format!(
+            "  {} after {}, {} packets and {} bytes, {} and {} back",
+            closed.state,
+            span(closed.seconds),
+            grouped(closed.packets_out),
+            grouped(closed.bytes_out),
+            grouped(closed.packets_back),
+            grouped(closed.bytes_back)
+        );
+    }
+    line + "\n"
+}
