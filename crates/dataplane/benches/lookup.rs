@@ -10,9 +10,9 @@
 mod random;
 
 use dataplane::{Firewall, Settings};
+use policy::Policy;
 use policy::interpret::Packet;
 use policy::tables::{Method, Tables};
-use policy::Policy;
 use random::fillers::{filled_policy, matching_packet};
 use std::hint::black_box;
 
