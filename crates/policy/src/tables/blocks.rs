@@ -41,14 +41,14 @@ impl Blocks {
     }
 }
 
-/// What a table may cost.
+/// What tables may cost. Each takes its part.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     /// Entries of directory and blocks.
     pub(super) entries: usize,
     /// Classes of both fields together, where these are the entries.
     pub(super) classes: usize,
-    /// Steps of some nanoseconds each to build it.
+    /// Steps of 10 to 30 nanoseconds to build them; vain attempts take them too.
     pub(super) steps: usize,
 }
 
