@@ -19,7 +19,10 @@ mod layout;
 mod reason;
 pub mod routes;
 mod sessions;
-#[allow(unsafe_code, reason = "memory shared with BPF programs, plain structures as bytes, programs run by hand")]
+#[allow(
+    unsafe_code,
+    reason = "memory shared with BPF programs, plain structures as bytes, programs run by hand"
+)]
 mod shared;
 mod skeleton;
 mod tie;

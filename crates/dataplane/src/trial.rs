@@ -97,7 +97,10 @@ impl Firewall {
     /// No file descriptors left.
     pub fn tester(&self) -> Result<Tester, DataplaneError> {
         let own = |program: &libbpf_rs::ProgramMut<'_>| {
-            program.as_fd().try_clone_to_owned().map_err(DataplaneError::system("opening the programs once more"))
+            program
+                .as_fd()
+                .try_clone_to_owned()
+                .map_err(DataplaneError::system("opening the programs once more"))
         };
         let programs = &self.skel.progs;
         Ok(Tester { xdp: own(&programs.firewall_xdp)?, tc: own(&programs.firewall_tc)? })

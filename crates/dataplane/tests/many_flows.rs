@@ -11,7 +11,10 @@ fn needs_root_short_flows_that_use_ports_again_lose_none() {
     let run = many::short::run(50_000);
     let account = run.account;
     assert_eq!(account.closed + account.expired + account.left, run.flows + 16);
-    assert!(account.expired > run.flows / 100 && account.closed > run.flows / 4, "both ends of flows: {account:?}");
+    assert!(
+        account.expired > run.flows / 100 && account.closed > run.flows / 4,
+        "both ends of flows: {account:?}"
+    );
 }
 
 #[test]

@@ -73,7 +73,8 @@ fn bed(hook: Hook) -> Bed {
 
 /// A row holds, or why not.
 fn compare(bed: &Bed, expected: &Outcome, fate: Fate, frame: Vec<u8>) -> Result<(), String> {
-    let (reason, answer) = expected.words.split_once(' ').map_or((&*expected.words, None), |(r, a)| (r, Some(a)));
+    let (reason, answer) =
+        expected.words.split_once(' ').map_or((&*expected.words, None), |(r, a)| (r, Some(a)));
     let wanted = if answer.is_some() { format!("{reason}!") } else { reason.to_owned() };
     if fate.words() != wanted {
         return Err(format!("{:?}: {}, not {}", bed.hook(), fate.words(), expected.words));
@@ -94,9 +95,9 @@ fn check_tables(reference: &mut Reference, beds: &[Bed], tables: &[Tables; 2]) -
         }
         for bed in beds {
             let judgement = bed.firewall().judge(&packet).unwrap().unwrap();
-            let decider = judgement.row.map_or(Decider::Default, |row| {
-                Decider::Rule(tables[0].rules[row as usize] as usize)
-            });
+            let decider = judgement
+                .row
+                .map_or(Decider::Default, |row| Decider::Rule(tables[0].rules[row as usize] as usize));
             if (decider, judgement.action) != (verdict.decider, verdict.action) {
                 return Err(format!("the tables in the kernel say {judgement:?}, not {verdict:?}"));
             }

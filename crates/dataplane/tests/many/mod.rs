@@ -102,8 +102,9 @@ fn stay_on(core: usize) {
 impl Worker {
     pub(crate) fn new(bed: &Bed, client: &str) -> Self {
         let both = |protocol, payload: Vec<u8>| {
-            [(client, SERVER), (SERVER, client)]
-                .map(|(source, destination)| Frame::new(source, destination, protocol, payload.clone()).bytes())
+            [(client, SERVER), (SERVER, client)].map(|(source, destination)| {
+                Frame::new(source, destination, protocol, payload.clone()).bytes()
+            })
         };
         Self {
             tester: bed.firewall().tester().unwrap(),

@@ -161,7 +161,12 @@ fn connections(worker: &mut Worker, number: usize, batch: u64, meeting: &Meeting
         segment(worker, n, (Side::In, SYN, second, 0), "a SYN where another connection was");
         meeting.now(moment);
         if number == 0 {
-            segment(worker, n, (Side::Out, SYN | ACK, 7, second.wrapping_add(1)), "the answer to a raced SYN");
+            segment(
+                worker,
+                n,
+                (Side::Out, SYN | ACK, 7, second.wrapping_add(1)),
+                "the answer to a raced SYN",
+            );
         }
         meeting.now(moment);
         if number == 0 {
@@ -176,7 +181,8 @@ fn connections(worker: &mut Worker, number: usize, batch: u64, meeting: &Meeting
 fn accompany(bed: &mut Bed, batch: u64, meeting: &Meeting) -> usize {
     meeting.steps.wait();
     let sessions = bed.sessions(&Filter::default());
-    let ends: HashSet<_> = sessions.iter().map(|s| (s.protocol, s.client.max(s.server), s.client.min(s.server))).collect();
+    let ends: HashSet<_> =
+        sessions.iter().map(|s| (s.protocol, s.client.max(s.server), s.client.min(s.server))).collect();
     let doubles = sessions.len() - ends.len();
     // Over, and the sweep comes: just not yet, and at once.
     bed.pass(Duration::from_millis(if batch % 2 == 0 { 10_500 } else { 11_200 }));

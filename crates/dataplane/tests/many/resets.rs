@@ -41,9 +41,8 @@ pub(crate) fn run(resets: u64) -> Run {
         inexact: bed.tally(Tally::ResetInexact),
         dropped: bed.firewall().drops().unwrap()[&Reason::TcpReset],
     };
-    let sent = [Place::Inside, Place::Outside].map(|place| {
-        connections * (0..each).filter(|n| place_of(*n) == place).count() as u64
-    });
+    let sent = [Place::Inside, Place::Outside]
+        .map(|place| connections * (0..each).filter(|n| place_of(*n) == place).count() as u64);
     assert_eq!([run.inexact, run.dropped], sent, "each is counted as what it is");
     let closed = bed.sessions(&Filter { state: Some(State::Reset), ..Filter::default() });
     assert_eq!(closed.len() as u64, connections, "the right reset closes");
@@ -118,7 +117,8 @@ fn wrong_reset(worker: &mut Worker, number: u64, port: u16) {
     let next = NEXT[side as usize];
     // With and without an acknowledgement: it is not looked at.
     let flags = if number % 3 == 0 { RST | ACK } else { RST };
-    let verdict = worker.segment(side, port, flags, next.wrapping_add(distance(number, port)), NEXT[side as usize ^ 1]);
+    let verdict =
+        worker.segment(side, port, flags, next.wrapping_add(distance(number, port)), NEXT[side as usize ^ 1]);
     let wanted = if place_of(number) == Place::Inside { Verdict::Sent } else { Verdict::Drop };
     if verdict != wanted {
         worker.note(|| format!("reset {number} of port {port}: {verdict:?}"));

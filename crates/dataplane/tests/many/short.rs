@@ -92,7 +92,8 @@ fn short_flow(worker: &mut Worker, number: u64) {
 fn connection(worker: &mut Worker, port: u16, number: u32, by_reset: bool) {
     let (start, other) = (number.wrapping_mul(0x0019_660d), number.wrapping_mul(0x0001_0dcd));
     let (next, other_next) = (start.wrapping_add(1), other.wrapping_add(1));
-    let opening = [(Side::In, SYN, start, 0), (Side::Out, SYN | ACK, other, next), (Side::In, ACK, next, other_next)];
+    let opening =
+        [(Side::In, SYN, start, 0), (Side::Out, SYN | ACK, other, next), (Side::In, ACK, next, other_next)];
     let reset = [(Side::In, RST, next, 0)];
     let end = [
         (Side::In, FIN | ACK, next, other_next),

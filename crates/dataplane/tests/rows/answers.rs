@@ -54,10 +54,17 @@ pub(crate) fn answer(told: Answer, seen: &Seen, frame: &[u8]) -> Option<Vec<u8>>
     let is_query = |icmp| match icmp {
         Icmp::Question | Icmp::Answer => true,
         // The old questions of RFC 792 and RFC 950; ICMPv6 information but a redirect.
-        Icmp::Other => (frame[seen.transport] >= 128 && frame[seen.transport] != 137) || (13..=18).contains(&frame[seen.transport]),
+        Icmp::Other => {
+            (frame[seen.transport] >= 128 && frame[seen.transport] != 137)
+                || (13..=18).contains(&frame[seen.transport])
+        }
         Icmp::Error => false,
     };
-    if is_group || seen.is_later_part() || !is_somebody(seen.source, true) || !is_somebody(seen.destination, false) {
+    if is_group
+        || seen.is_later_part()
+        || !is_somebody(seen.source, true)
+        || !is_somebody(seen.destination, false)
+    {
         return None;
     }
     if seen.icmp.is_some_and(|icmp| !is_query(icmp)) || seen.tcp_flags & RST != 0 {

@@ -91,7 +91,12 @@ impl Reference {
         let to = self.allow(from, &seen, frame)?;
         if seen.part.is_some() && !seen.is_later_part() {
             let ends = [seen.source, seen.destination];
-            self.firsts.push(First { ends, id: seen.part.unwrap().0, protocol: seen.protocol, zones: [from, to] });
+            self.firsts.push(First {
+                ends,
+                id: seen.part.unwrap().0,
+                protocol: seen.protocol,
+                zones: [from, to],
+            });
         }
         if to == 0 {
             return Ok(up());
@@ -125,7 +130,8 @@ impl Reference {
 
     fn find(&self, protocol: u8, ends: [(IpAddr, u16); 2]) -> Option<(&Flow, usize)> {
         let turned = [ends[1], ends[0]];
-        let flow = self.flows.iter().find(|f| f.protocol == protocol && (f.ends == ends || f.ends == turned))?;
+        let flow =
+            self.flows.iter().find(|f| f.protocol == protocol && (f.ends == ends || f.ends == turned))?;
         Some((flow, usize::from(flow.ends != ends)))
     }
 
@@ -133,7 +139,10 @@ impl Reference {
         let (ends, id) = ([seen.source, seen.destination], seen.part.unwrap().0);
         // IPv6 numbers do not tell protocols apart (RFC 8200 section 4.5).
         let is_first = |f: &&First| {
-            f.ends == ends && f.id == id && f.zones[0] == from && (seen.source.is_ipv6() || f.protocol == seen.protocol)
+            f.ends == ends
+                && f.id == id
+                && f.zones[0] == from
+                && (seen.source.is_ipv6() || f.protocol == seen.protocol)
         };
         self.firsts.iter().find(is_first).map_or_else(|| dropped("fragment-unknown"), |f| Ok(f.zones[1]))
     }
@@ -176,7 +185,8 @@ impl Reference {
         let verdict = decide(&self.policy, &packet, self.at);
         self.asked.push((packet, verdict));
         self.check_zones(from, seen.source)?;
-        let who = if matches!(verdict.decider, policy::interpret::Decider::Default) { "default" } else { "rule" };
+        let who =
+            if matches!(verdict.decider, policy::interpret::Decider::Default) { "default" } else { "rule" };
         match verdict.action {
             Action::Allow => {}
             Action::Deny => return dropped(&format!("{who}-deny")),
@@ -215,7 +225,8 @@ impl Reference {
         let inside = |network: &str| {
             policy::address::AddressSet::parse(network).unwrap_or_else(|_| panic!("{network}")).contains(to)
         };
-        let own = ["198.18.1.1", "198.18.2.1", "2001:2:0:1::1", "2001:2:0:2::1", "224.0.0.0/4", "255.255.255.255"];
+        let own =
+            ["198.18.1.1", "198.18.2.1", "2001:2:0:1::1", "2001:2:0:2::1", "224.0.0.0/4", "255.255.255.255"];
         if own.into_iter().chain(["ff00::/8"]).any(inside) {
             return Way::Own;
         }

@@ -116,7 +116,8 @@ impl Seen {
         if ip_bytes > ip.len() {
             return Err(LENGTH);
         }
-        let address = |at: usize| IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(&ip[at..at + 16]).unwrap()));
+        let address =
+            |at: usize| IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(&ip[at..at + 16]).unwrap()));
         let mut seen = Self { ip_bytes, ..Self::between(network, address(8), address(24), ip[7]) };
         let (mut next, mut at) = (ip[6], 40);
         for _ in 0..=8 {
