@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The host inside.
 pub(crate) const INSIDE: &str = "10.81.1.2";
@@ -160,6 +160,18 @@ impl Bed {
         self.connect_to(address, port).map_or_else(|outcome| outcome, |mut stream| echo(&mut stream))
     }
 
+    /// Calls until this comes of it.
+    pub(crate) fn until_call(&self, port: u16, wanted: Outcome) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let outcome = self.call(port);
+            if outcome == wanted {
+                return;
+            }
+            assert!(Instant::now() < deadline, "port {port}: {outcome:?} and never {wanted:?}");
+        }
+    }
+
     /// Writes a policy.
     pub(crate) fn policy(&self, name: &str, rules: &str) -> String {
         let path = self.folder.path().join(name);
@@ -195,8 +207,8 @@ impl Bed {
             .spawn()
             .unwrap();
         let out = child.stdout.take().unwrap();
-        let mut firewall = Firewall { child, told: lines(out) };
-        firewall.until("answers on");
+        let mut firewall = Firewall { child, told: lines(out), start: String::new() };
+        firewall.start = firewall.until("answers on");
         firewall
     }
 }
@@ -237,6 +249,8 @@ pub(crate) fn echo(stream: &mut TcpStream) -> Outcome {
 pub(crate) struct Firewall {
     pub(crate) child: Child,
     told: mpsc::Receiver<String>,
+    /// What it told until it answered.
+    pub(crate) start: String,
 }
 
 impl Firewall {

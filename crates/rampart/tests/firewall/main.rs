@@ -4,6 +4,7 @@
 
 mod bed;
 mod example;
+mod troubles;
 
 use bed::{Bed, INSIDE, Outcome, echo};
 use nix::sys::signal::Signal;

@@ -1,0 +1,93 @@
+//! What goes wrong around a running firewall: a driver without XDP, a full table, a route that vanishes, a neighbour that is not
+//! there. Each is told, to whoever runs it or to the sender, and what can go on goes on.
+
+use crate::bed::{Bed, INSIDE, OUTSIDE, Outcome, echo};
+use std::io::ErrorKind;
+use std::net::{TcpStream, UdpSocket};
+use std::time::Duration;
+
+const OUT: &str = "[[rules]]\nname = 'out'\nfrom = 'inside'\nto = 'outside'\naction = 'allow'\n";
+/// Flows of the smallest table.
+const SMALLEST: u16 = 1024;
+/// How long the kernel asks for a neighbour, and then some.
+const ASKED: Duration = Duration::from_secs(30);
+
+#[test]
+fn needs_root_a_driver_without_xdp_is_told_and_tc_is_used() {
+    let bed = Bed::new();
+    bed.serve(8080);
+    bed.ip("fw", &["link", "add", "br0", "type", "bridge"]);
+    bed.ip("fw", &["link", "set", "br0", "up"]);
+    let policy = bed.policy("p.toml", &format!("[zones.beyond]\ninterfaces = 'br0'\n{OUT}"));
+    let firewall = bed.up(&policy, "xdp");
+    let told = firewall.start.lines().find(|line| line.contains("br0: zone beyond, tc")).unwrap_or_default();
+    assert!(
+        told.contains("`br0` takes no XDP program in its driver") && told.contains("TC is used instead"),
+        "{}",
+        firewall.start
+    );
+    let status = bed.json(&["status"]);
+    for interface in status["interfaces"].as_array().unwrap() {
+        let is_bridge = interface["name"] == "br0" || interface["interface"] == "br0";
+        assert_eq!(interface["hook"], if is_bridge { "tc" } else { "xdp" }, "{status}");
+        assert_eq!(interface["note"].is_string(), is_bridge, "{status}");
+    }
+    assert!(bed.rampart(&["status"]).1.contains("TC is used instead"));
+    assert_eq!(bed.call(8080), Outcome::Answered);
+}
+
+#[test]
+fn needs_root_a_full_table_is_told_and_open_connections_go_on() {
+    let bed = Bed::new();
+    bed.serve(8080);
+    let policy = bed.policy("p.toml", &format!("[settings]\nflows = {SMALLEST}\n{OUT}"));
+    let mut firewall = bed.up(&policy, "auto");
+    let mut open = bed.connect(8080).unwrap();
+    assert_eq!(echo(&mut open), Outcome::Answered);
+    let socket = bed.inside("in", || UdpSocket::bind((INSIDE, 0)).unwrap());
+    for port in 1..=SMALLEST + 100 {
+        // The host may tell of a closed port that was asked before.
+        let _ = socket.send_to(b"x", (OUTSIDE, port));
+    }
+    let told = firewall.until("trouble: packets are dropped, table-full");
+    assert!(told.contains("give it more"), "{told}");
+    assert_eq!(bed.call(8080), Outcome::Silence, "full means closed");
+    assert_eq!(echo(&mut open), Outcome::Answered, "what is open stays");
+    let drops = bed.json(&["drops"]);
+    let full = drops["drops"].as_array().unwrap().iter().find(|drop| drop["reason"] == "table-full");
+    assert!(full.unwrap()["packets"].as_u64().unwrap() >= 100, "{drops}");
+    assert!(bed.json(&["status"])["troubles"].to_string().contains("table-full"));
+    let capacity = u64::from(SMALLEST);
+    assert_eq!(bed.json(&["status"])["sessions"]["open"], capacity);
+    // A place that is given back is taken.
+    assert!(bed.json(&["sessions", "proto=udp", "--kill"])["killed"].as_u64().unwrap() >= capacity - 10);
+    assert_eq!(bed.call(8080), Outcome::Answered);
+}
+
+#[test]
+fn needs_root_a_route_that_vanishes_is_told_to_the_sender_and_comes_back() {
+    for hook in ["tc", "xdp"] {
+        let bed = Bed::new();
+        bed.serve(8080);
+        let _firewall = bed.up(&bed.policy("p.toml", OUT), hook);
+        assert_eq!(bed.call(8080), Outcome::Answered, "{hook}");
+        bed.ip("fw", &["route", "del", "10.81.2.0/24", "dev", "e0"]);
+        bed.until_call(8080, Outcome::Refused);
+        let drops = bed.json(&["drops"]);
+        let lost = drops["drops"].as_array().unwrap().iter().find(|drop| drop["reason"] == "no-route");
+        assert!(lost.is_some_and(|drop| drop["packets"].as_u64() > Some(0)), "{hook}: {drops}");
+        bed.ip("fw", &["route", "add", "10.81.2.0/24", "dev", "e0"]);
+        bed.until_call(8080, Outcome::Answered);
+    }
+}
+
+#[test]
+fn needs_root_a_neighbour_that_is_not_there_is_told_to_the_sender() {
+    for hook in ["tc", "xdp"] {
+        let bed = Bed::new();
+        let _firewall = bed.up(&bed.policy("p.toml", OUT), hook);
+        let nobody = "10.81.2.77:8080".parse().unwrap();
+        let error = bed.inside("in", || TcpStream::connect_timeout(&nobody, ASKED)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::HostUnreachable, "{hook}: {error}");
+    }
+}
