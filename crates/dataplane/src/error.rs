@@ -37,6 +37,17 @@ pub enum DataplaneError {
         /// Counters.
         most: u32,
     },
+    /// More rules with limits than there is room for.
+    #[error(
+        "the policy has {rules} rules with `limit`, and there can be {most}: a group of objects says in one rule what would \
+         take many"
+    )]
+    TooManyLimits {
+        /// Rules with limits.
+        rules: u32,
+        /// How many there can be.
+        most: u32,
+    },
     /// More interfaces, or zones, than there is room for.
     #[error("no room for {what}: there may be {most}")]
     NoRoom {

@@ -26,6 +26,8 @@ pub(crate) struct Inside {
     pub(crate) missing: Vec<String>,
     /// What rules counted.
     pub(crate) hits: HashMap<String, u64>,
+    /// Of these, packets beyond a limit.
+    pub(crate) limited: HashMap<String, u64>,
     /// Packets dropped.
     pub(crate) drops: Vec<Drop>,
     /// What else was counted.
@@ -97,6 +99,10 @@ impl DataPlane for Memory {
 
     fn rule_hits(&mut self, _: &Policy) -> Result<HashMap<String, u64>, PlaneError> {
         Ok(self.whole()?.hits.clone())
+    }
+
+    fn limited(&mut self) -> Result<HashMap<String, u64>, PlaneError> {
+        Ok(self.whole()?.limited.clone())
     }
 
     fn drops(&mut self) -> Result<Vec<Drop>, PlaneError> {

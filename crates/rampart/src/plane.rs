@@ -35,6 +35,13 @@ pub(crate) trait DataPlane: Send {
     /// When the kernel does not tell.
     fn rule_hits(&mut self, policy: &Policy) -> Result<HashMap<String, u64>, PlaneError>;
 
+    /// Packets that were beyond the limit of a rule that would have allowed them, by its name. Rules without any may be
+    /// missing.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    fn limited(&mut self) -> Result<HashMap<String, u64>, PlaneError>;
+
     /// Packets that did not pass, by reason; those that were never met may be missing.
     ///
     /// # Errors

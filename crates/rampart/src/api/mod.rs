@@ -147,6 +147,8 @@ pub(crate) struct RuleCount {
     pub(crate) schedule: Option<String>,
     /// Times that it decided, since a rule of this name came into the policy: new sessions, and packets refused.
     pub(crate) hits: u64,
+    /// Of these, packets that it would have allowed and that were beyond its limit.
+    pub(crate) limited: u64,
 }
 
 /// Sessions that pass a filter.

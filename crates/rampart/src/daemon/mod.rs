@@ -23,6 +23,7 @@ use jiff::{SignedDuration, Timestamp};
 use log::{Kind, Log};
 use policy::{Policy, Tables};
 use running::{Due, Running, Unconfirmed};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -163,10 +164,11 @@ impl Daemon {
     pub(crate) fn rules(&self, at: Timestamp) -> Result<Rules, Refused> {
         self.with(|running| {
             let hits = running.hold.plane.rule_hits(&running.policy)?;
+            let limited = running.hold.plane.limited()?;
             let policy = &running.policy;
             let rules = policy.rules.iter().map(|rule| {
-                let hits = hits.get(&rule.name).copied().unwrap_or(0);
-                rule_count(policy, rule, at, hits)
+                let of = |counts: &HashMap<String, u64>| counts.get(&rule.name).copied().unwrap_or(0);
+                rule_count(policy, rule, at, (of(&hits), of(&limited)))
             });
             Ok(Rules { generation: running.generation, rules: rules.collect() })
         })
@@ -397,7 +399,12 @@ fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
 
-fn rule_count(policy: &Policy, rule: &policy::model::Rule, at: Timestamp, hits: u64) -> RuleCount {
+fn rule_count(
+    policy: &Policy,
+    rule: &policy::model::Rule,
+    at: Timestamp,
+    (hits, limited): (u64, u64),
+) -> RuleCount {
     let written = rule.written.clone();
     RuleCount {
         name: rule.name.clone(),
@@ -410,5 +417,6 @@ fn rule_count(policy: &Policy, rule: &policy::model::Rule, at: Timestamp, hits: 
         service: written.service,
         schedule: rule.schedule.map(|s| policy.schedules[s].name.clone()),
         hits,
+        limited,
     }
 }

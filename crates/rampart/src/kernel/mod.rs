@@ -149,6 +149,10 @@ impl DataPlane for Kernel {
         Ok(hits.into_iter().map(|(name, hits)| (name.to_owned(), hits)).collect())
     }
 
+    fn limited(&mut self) -> Result<HashMap<String, u64>, PlaneError> {
+        Ok(self.firewall.limited_packets()?)
+    }
+
     fn drops(&mut self) -> Result<Vec<Drop>, PlaneError> {
         let drops = self.firewall.drops()?.into_iter().map(|(reason, packets)| Drop {
             number: reason.number(),
@@ -338,9 +342,9 @@ impl From<DataplaneError> for PlaneError {
                 message: format!("`{key}` is not in this version"),
                 help: Some(format!("take `{key}` out of the rule")),
             },
-            DataplaneError::TooManyRules { .. } | DataplaneError::Size { .. } => {
-                PlaneError::Policy(error.to_string())
-            }
+            DataplaneError::TooManyRules { .. }
+            | DataplaneError::TooManyLimits { .. }
+            | DataplaneError::Size { .. } => PlaneError::Policy(error.to_string()),
             other => PlaneError::Machine(other.to_string()),
         }
     }

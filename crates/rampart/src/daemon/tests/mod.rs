@@ -164,6 +164,7 @@ fn session(source: &str, destination_port: u16, rule: &str) -> Session {
 fn filled(running: &Running) {
     let mut inside = running.plane.inside();
     inside.hits = [("web".to_owned(), 1_234_567)].into();
+    inside.limited = [("web".to_owned(), 4_321)].into();
     inside.sessions = [
         (1, session("10.0.0.1", 443, "web")),
         (2, session("10.0.0.2", 80, "web")),
