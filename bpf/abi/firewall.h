@@ -89,6 +89,7 @@ enum tally {
 	TALLY_FRAGMENTS = 17,		/* later fragments passed */
 	TALLY_LOG_SPARED = 18,		/* events of rules with `log`, not told because of their rate */
 	TALLY_LOG_LOST = 19,		/* events not told because nobody read those before in time */
+	TALLY_ALERT_UNCOUNTED = 20,	/* packets that an alert did not count: no room for one more address */
 };
 
 /* One core's counters. */
@@ -255,7 +256,7 @@ struct effect {
 #define EXTRA_LOG_OPEN (1u << 30)	/* each flow as it opens, or packet that is refused, is told */
 #define EXTRA_LOG_CLOSE (1u << 31)	/* each flow as it ends is told */
 
-#define MAX_LIMITED 16384	/* rules with a limit in one policy */
+#define MAX_LIMITED 16384	/* rules with a limit or an alert in one policy */
 #define LIMIT_BUCKETS 8192	/* a power of two */
 #define LIMIT_WAYS 8
 
@@ -273,6 +274,9 @@ struct limit_terms {
 	__u32 connections;	/* flows at once; 0: as many as there are */
 	__u32 epoch;		/* of what is counted */
 	__u32 limit_per;	/* enum limit_per */
+	__u32 alert_per;
+	__u64 window;		/* of the alert, a second at least; 0: none */
+	__u32 threshold;	/* packets in it that raise none yet */
 	__u32 pad;
 };
 
@@ -283,18 +287,29 @@ struct quota {
 	__u32 pad;
 };
 
+/* What an alert has counted: new flows and refused packets in this window and in the one before. */
+struct surge {
+	__u64 since;		/* when this window began; 0: nothing was counted yet */
+	__u32 count;
+	__u32 before;
+	__u32 told;		/* tick at which it was told last, and 1 bit; 0: never */
+	__u32 pad;
+};
+
 /* Of a rule as a whole; in the place of its counter. */
 struct limit_row {
 	struct bpf_spin_lock lock;
 	__u32 epoch;		/* how many rules had this counter before, with limits; wraps */
 	struct quota quota;
 	__u64 refused;		/* packets dropped because of the limit, whatever it is counted for */
+	struct surge surge;
 };
 
 /* Of an address. */
 struct limit_entry {
 	__u64 key;
-	struct quota quota;
+	struct quota quota;	/* of an entry for an alert, only `until`: then it says nothing any more */
+	struct surge surge;
 };
 
 struct limit_bucket {
@@ -307,6 +322,7 @@ enum event_kind {
 	EVENT_OPENED = 1,
 	EVENT_REFUSED = 2,
 	EVENT_CLOSED = 3,
+	EVENT_SURGE = 4,	/* more than a rule's alert allows; again each second as long as it is so and something comes */
 };
 
 /* What is told of a rule with `log`, to whoever reads the ring. Of a flow the first end is the one that opened it. */
@@ -322,12 +338,12 @@ struct event {
 	__u8 kind;		/* enum event_kind */
 	__u8 reason;		/* enum reason, of a packet that was refused */
 	__u8 state;		/* enum flow_state, of a flow that ended */
-	__u8 pad;
+	__u8 per;		/* enum limit_per, of a surge */
 	__u32 ticks;		/* since a flow that ended was opened */
 	__u32 idle;		/* ticks since its last packet */
-	__u32 more;
-	__u64 packets[2];	/* from each end of a flow that ended */
-	__u64 bytes[2];
+	__u32 threshold;	/* of a surge */
+	__u64 packets[2];	/* from each end of a flow that ended; of a surge, in its window and in the one before */
+	__u64 bytes[2];		/* of a surge, when its window began and how long it is, in nanoseconds */
 };
 
 /* From this address on, the zones whose networks it is in; until the next. */

@@ -83,6 +83,8 @@ static __always_inline struct limit_entry *entry_for(struct limit_bucket *bucket
 			continue;
 		entry->key = key;
 		entry->quota.until = 0;
+		entry->surge.since = 0;
+		entry->surge.told = 0;
 		return entry;
 	}
 	return 0;

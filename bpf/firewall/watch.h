@@ -6,7 +6,7 @@
 #ifndef RAMPART_FIREWALL_WATCH_H
 #define RAMPART_FIREWALL_WATCH_H
 
-#include "limit.h"
+#include "surge.h"
 
 /* What a flow says in its mark that is to be counted by these terms. */
 static __always_inline __u32 mark_of(const struct limit_terms *terms)
@@ -17,10 +17,14 @@ static __always_inline __u32 mark_of(const struct limit_terms *terms)
 /* A packet that its rule, or the default of its zones, refuses. */
 __noinline int note_refused(struct packet *p)
 {
+	struct limit_terms *terms;
 	__u32 reason;
 
 	if (!p)
 		return 0;
+	terms = terms_of(p->extras);
+	if (terms)
+		count_alert(p, terms);
 	if (p->action == ACTION_REJECT)
 		reason = p->row ? REASON_RULE_REJECT : REASON_DEFAULT_REJECT;
 	else
@@ -47,8 +51,13 @@ __noinline int ask_rule(struct packet *p)
 	if (!(p->extras & EXTRA_TERMS))
 		return 0;
 	terms = terms_of(p->extras);
-	reason = terms ? ask_limit(p, terms) : REASON_LIMIT_FULL;
-	if (terms && terms->connections)
+	if (!terms)
+		return REASON_LIMIT_FULL;
+	count_alert(p, terms);
+	if (!terms->interval && !terms->connections)
+		return 0;
+	reason = ask_limit(p, terms);
+	if (terms->connections)
 		p->mark |= mark_of(terms);
 	if (reason && p->extras & EXTRA_LOG_OPEN)
 		log_packet(p, EVENT_REFUSED, reason);

@@ -122,7 +122,7 @@ static void put_effects(struct table_header *t)
 {
 	static const __u32 actions[HIT_SLOTS] = { ACTION_ALLOW, ACTION_ALLOW, ACTION_REJECT, ACTION_ALLOW, ACTION_DENY, ACTION_ALLOW };
 	/* The numbers of terms that put_limits() writes. */
-	static const __u32 extras[HIT_SLOTS] = { 0, EXTRA_LOG_OPEN | EXTRA_LOG_CLOSE | 1, EXTRA_LOG_OPEN, 2, EXTRA_LOG_OPEN, EXTRA_LOG_CLOSE | 3 };
+	static const __u32 extras[HIT_SLOTS] = { 0, EXTRA_LOG_OPEN | EXTRA_LOG_CLOSE | 1, EXTRA_LOG_OPEN | 2, 2, EXTRA_LOG_OPEN, EXTRA_LOG_CLOSE | 3 };
 	struct effect effects[HIT_SLOTS] = {}, defaults[ZONES * ZONES] = {};
 
 	for (__u32 i = 0; i < HIT_SLOTS; i++)
@@ -186,13 +186,15 @@ static void add_addresses(void)
 	}
 }
 
-/* A rate of a rule; a rate and flows at once of each source; flows at once of each destination. */
+/* A rate and an alert of a rule; a rate, flows at once and an alert of each source; flows at once of each destination. */
 static void put_limits(void)
 {
 	struct limit_terms *terms = (void *)new_map(&limit_terms, 3, 0, sizeof(struct limit_terms))->values;
 
-	terms[0] = (struct limit_terms){ .interval = 1ull << 32, .slack = 1ull << 33, .connections = 6 };
-	terms[1] = (struct limit_terms){ .interval = 1ull << 31, .slack = 1ull << 33, .connections = 2, .limit_per = PER_SOURCE };
+	terms[0] = (struct limit_terms){ .interval = 1ull << 32, .slack = 1ull << 33, .connections = 6, .window = 1ull << 34,
+					.threshold = 2 };
+	terms[1] = (struct limit_terms){ .interval = 1ull << 31, .slack = 1ull << 33, .connections = 2, .limit_per = PER_SOURCE,
+					.alert_per = PER_SOURCE, .window = 1ull << 36, .threshold = 1 };
 	terms[2] = (struct limit_terms){ .connections = 2, .limit_per = PER_DESTINATION };
 	row_map = new_map(&limit_rows, HIT_SLOTS, 0, sizeof(struct limit_row));
 	address_map = new_map(&limit_addresses, LIMIT_BUCKETS, 0, sizeof(struct limit_bucket));

@@ -105,11 +105,6 @@ fn check(policy: &Policy, counters: u32) -> Result<(), DataplaneError> {
     if policy.rules.len() > counters as usize {
         return Err(DataplaneError::TooManyRules { rules: policy.rules.len() as u32, most: counters });
     }
-    for rule in policy.rules.iter().filter(|rule| rule.enabled) {
-        if let Some(key) = unsupported(rule) {
-            return Err(DataplaneError::Unsupported { rule: rule.name.clone(), key });
-        }
-    }
     Ok(())
 }
 
@@ -117,10 +112,6 @@ fn check(policy: &Policy, counters: u32) -> Result<(), DataplaneError> {
 fn asks_for_more(rule: &Rule) -> bool {
     let Effect { log, limit, alert, .. } = rule.effect;
     log != Log::Nothing || limit != Limit::default() || alert.is_some()
-}
-
-fn unsupported(rule: &Rule) -> Option<&'static str> {
-    rule.effect.alert.is_some().then_some("alert")
 }
 
 fn put_settings(to: &mut types::settings, from: &Settings) {

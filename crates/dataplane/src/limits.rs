@@ -1,4 +1,4 @@
-//! Limits of rules as the numbers that `bpf/firewall/limit.h` counts by. The terms of a generation are written beside those of
+//! Limits and alerts of rules as the numbers that `bpf/firewall/limit.h` and `surge.h` count by. The terms of a generation are written beside those of
 //! the one in force, which packets go on using until the swap; what was counted stays with the rule's slot, and so its name.
 
 use crate::DataplaneError;
@@ -6,11 +6,11 @@ use crate::firewall::Firewall;
 use crate::shared::{bytes_of, from_bytes};
 use crate::skeleton::types;
 use libbpf_rs::{MapCore, MapFlags};
-use policy::model::{Effect, Limit, Per, Policy};
+use policy::model::{Effect, Per, Policy};
 use policy::tables::Counters;
 use std::collections::HashMap;
 
-/// Rules with a limit at most: `MAX_LIMITED` in C.
+/// Rules with a limit or an alert at most: `MAX_LIMITED` in C.
 pub(crate) const MAX_LIMITED: u32 = 16_384;
 /// Epochs that a flow's mark tells apart: `MARK_EPOCHS` and 1 in C.
 const EPOCHS: u32 = 64;
@@ -37,7 +37,7 @@ pub(crate) struct NewLimits {
 
 /// Whether a rule has terms.
 fn is_limited(effect: &Effect) -> bool {
-    effect.limit.rate.is_some() || effect.limit.connections.is_some()
+    effect.limit.rate.is_some() || effect.limit.connections.is_some() || effect.alert.is_some()
 }
 
 /// The number of a [`Per`] in C.
@@ -50,7 +50,8 @@ const fn per_number(per: Per) -> u8 {
 }
 
 /// The terms of a limit. An interval is rounded up to a sixteenth of a nanosecond, so a rate is never exceeded.
-fn terms(limit: &Limit, epoch: u32) -> types::limit_terms {
+fn terms(effect: &Effect, epoch: u32) -> types::limit_terms {
+    let Effect { limit, alert, .. } = effect;
     let (interval, slack) = limit.rate.map_or((0, 0), |rate| {
         let interval = (u64::from(rate.seconds) * SECOND).div_ceil(rate.events.into());
         let burst = limit.burst.unwrap_or(rate.events).max(1);
@@ -63,6 +64,10 @@ fn terms(limit: &Limit, epoch: u32) -> types::limit_terms {
         connections: limit.connections.unwrap_or(0),
         epoch,
         limit_per: per_number(limit.per).into(),
+        alert_per: alert.map_or(0, |alert| per_number(alert.per).into()),
+        // A day at most.
+        window: alert.map_or(0, |alert| alert.within.as_secs() * SECOND),
+        threshold: alert.map_or(0, |alert| alert.count),
         ..Default::default()
     }
 }
@@ -81,7 +86,12 @@ impl Firewall {
         let limited = policy.rules.iter().enumerate().filter(|(_, rule)| is_limited(&rule.effect));
         let count = limited.clone().count() as u32;
         if count > MAX_LIMITED {
-            return Err(DataplaneError::TooManyLimits { rules: count, most: MAX_LIMITED });
+            let rule = limited.clone().nth(MAX_LIMITED as usize).map_or("", |(_, rule)| &rule.name);
+            return Err(DataplaneError::TooManyLimits {
+                rule: rule.to_owned(),
+                rules: count,
+                most: MAX_LIMITED,
+            });
         }
         let second = !self.limited.second;
         let first = if second { MAX_LIMITED } else { 0 };
@@ -105,7 +115,7 @@ impl Firewall {
             }
             numbers.insert(place, number + 1);
             keys.extend_from_slice(&number.to_ne_bytes());
-            values.extend_from_slice(bytes_of(&terms(&rule.effect.limit, epoch)));
+            values.extend_from_slice(bytes_of(&terms(&rule.effect, epoch)));
         }
         if count > 0 {
             self.skel
@@ -178,7 +188,15 @@ impl Firewall {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use policy::model::{Action, Limit, Log};
     use policy::quantity::Rate;
+
+    const EFFECT: Effect = Effect {
+        action: Action::Allow,
+        log: Log::Nothing,
+        limit: Limit { rate: None, burst: None, connections: None, per: Per::Rule },
+        alert: None,
+    };
 
     #[test]
     fn terms_never_exceed_the_rate() {
@@ -190,12 +208,13 @@ mod tests {
             (u32::MAX, 1, Some(1), 4, 0),
         ] {
             let limit = Limit { rate: Some(Rate { events, seconds }), burst, ..Limit::default() };
-            let terms = terms(&limit, 3);
+            let terms = terms(&Effect { limit, ..EFFECT }, 3);
             assert_eq!((terms.interval, terms.slack), (interval, slack), "{events} in {seconds} s");
             assert!(
                 u128::from(terms.interval) * u128::from(events) >= u128::from(SECOND) * u128::from(seconds)
             );
         }
-        assert_eq!(terms(&Limit { connections: Some(7), ..Limit::default() }, 0).interval, 0);
+        let limit = Limit { connections: Some(7), ..Limit::default() };
+        assert_eq!(terms(&Effect { limit, ..EFFECT }, 0).interval, 0);
     }
 }

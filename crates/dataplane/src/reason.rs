@@ -254,11 +254,13 @@ pub enum Tally {
     LogSpared = 18,
     /// Events not told because nobody read those before in time.
     LogLost = 19,
+    /// Packets that an alert did not count: no room for one more address.
+    AlertUncounted = 20,
 }
 
 impl Tally {
     /// All of them, by number.
-    pub const ALL: [Tally; 20] = [
+    pub const ALL: [Tally; 21] = [
         Tally::Forwarded,
         Tally::ForwardedBytes,
         Tally::Up,
@@ -279,6 +281,7 @@ impl Tally {
         Tally::Fragments,
         Tally::LogSpared,
         Tally::LogLost,
+        Tally::AlertUncounted,
     ];
 
     /// Its number, which never changes its meaning.
@@ -335,6 +338,9 @@ impl Tally {
                 "events of rules with `log`, not told because of their rate (settings, log_rate)",
             ),
             Tally::LogLost => ("log-lost", "events not told because nobody read those before in time"),
+            Tally::AlertUncounted => {
+                ("alert-uncounted", "packets that an alert did not count: no room for one more address")
+            }
         }
     }
 }

@@ -249,3 +249,26 @@ fn needs_root_rates_are_those_of_the_reference() {
         })
         .unwrap();
 }
+
+#[test]
+fn needs_root_more_rules_with_limits_than_there_is_room_for_are_refused() {
+    const MOST: u32 = 16_384;
+    let rules = |count: u32| {
+        let rule = |i: u32| {
+            format!(
+                "[[rules]]\nname = 'r{i}'\nfrom = 'inside'\nto = 'outside'\nservice = 'udp/{i}'\naction = 'allow'\n\
+                 limit = {{ connections = 1 }}\n"
+            )
+        };
+        let (zones, _) = POLICY.split_once("[[rules]]").unwrap();
+        format!("{zones}{}", (1..=count).map(rule).collect::<String>())
+    };
+    let mut bed = Bed::with(Hook::Xdp, &Settings { flows: 4096, rules: 20_000 }, &rules(MOST));
+    let to = |port| Frame::new(IN, OUT, 17, udp((1, port), 18)).bytes();
+    assert_eq!(bed.send(Side::In, &to(16_384)).words(), "pass");
+    let policy = policy::Policy::parse("bed", &rules(MOST + 1)).unwrap();
+    let tables = policy::Tables::build(&policy, jiff::Timestamp::UNIX_EPOCH).unwrap();
+    let error = bed.firewall_mut().apply(&tables, &policy).unwrap_err().to_string();
+    assert!(error.contains("rule `r16385` is one too many: 16385 rules"), "{error}");
+    assert_eq!(bed.send(Side::In, &to(16_384)).words(), "pass", "the policy before stays");
+}

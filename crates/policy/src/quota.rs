@@ -39,9 +39,80 @@ impl Bucket {
     }
 }
 
+/// What came within a time that slides: all of the window that has begun, and of the one before the part that still lies
+/// within the time, as if it had come evenly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sliding {
+    /// The time, a second at least.
+    pub window: Duration,
+    /// When the window that has begun did.
+    pub since: Duration,
+    /// What came in it.
+    pub count: u64,
+    /// What came in the one before.
+    pub before: u64,
+}
+
+impl Sliding {
+    /// Nothing came yet; the first window begins now.
+    pub fn new(window: Duration, at: Duration) -> Self {
+        Self { window, since: at, count: 0, before: 0 }
+    }
+
+    /// The windows as they are at a later moment if nothing comes.
+    fn rolled(self, at: Duration) -> Self {
+        let gone = at.saturating_sub(self.since);
+        if gone >= self.window * 2 {
+            Self::new(self.window, at)
+        } else if gone >= self.window {
+            Self { since: self.since + self.window, before: self.count, count: 0, ..self }
+        } else {
+            self
+        }
+    }
+
+    /// What came within the time before a moment, rounded down.
+    pub fn estimate(self, at: Duration) -> u64 {
+        let Self { window, since, count, before } = self.rolled(at);
+        let left = window.saturating_sub(at.saturating_sub(since)).as_nanos();
+        // Both are of nanoseconds, and their quotient is 1 at most.
+        let of_before = u128::from(before) * left / window.as_nanos().max(1);
+        count + of_before as u64
+    }
+
+    /// One more comes; gives what came within the time, with it.
+    pub fn rise(&mut self, at: Duration) -> u64 {
+        *self = self.rolled(at);
+        self.count += 1;
+        self.estimate(at)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_came_within_a_time_fades_with_it() {
+        let mut sliding = Sliding::new(Duration::from_secs(60), Duration::from_secs(100));
+        // Seconds, how many come then, and what is told after the last of them.
+        for (at, comes, expected) in [
+            (100, 10, 10),
+            (159, 10, 20),
+            (160, 0, 20),
+            (175, 0, 15),
+            (190, 6, 16),
+            (219, 0, 6),
+            (220, 0, 6),
+            (250, 0, 3),
+            (280, 0, 0),
+            (900, 1, 1),
+        ] {
+            let at = Duration::from_secs(at);
+            (0..comes).for_each(|_| drop(sliding.rise(at)));
+            assert_eq!(sliding.estimate(at), expected, "at {at:?}");
+        }
+    }
 
     #[test]
     fn a_bucket_lets_through_its_burst_and_then_its_rate() {

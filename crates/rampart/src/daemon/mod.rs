@@ -9,15 +9,16 @@ pub(crate) mod place;
 pub(crate) mod run;
 mod running;
 pub(crate) mod server;
+mod surges;
 #[cfg(test)]
 mod tests;
 mod told;
 
 use crate::api::{
-    Applied, Confirmed, Down, Drops, Events, Filter, Killed, NewPolicy, Problem, Refusal, RuleCount, Rules,
-    Sessions, Status,
+    Applied, Confirmed, Down, Drops, EventName, Events, Filter, Killed, NewPolicy, Problem, Refusal,
+    RuleCount, Rules, Sessions, Status, Surging,
 };
-use crate::plane::{DataPlane, Hook, PlaneError};
+use crate::plane::{DataPlane, Hook, News, PlaneError};
 use hold::Hold;
 use jiff::{SignedDuration, Timestamp};
 use log::{Kind, Log};
@@ -155,6 +156,7 @@ impl Daemon {
                 interfaces: running.interfaces(),
                 sessions,
                 counters: running.hold.plane.counters()?,
+                alerts: running.surges.standing(),
                 troubles: running.troubles(),
             })
         })
@@ -218,8 +220,22 @@ impl Daemon {
     }
 
     fn hear_of(&self, running: &mut Running, now: Moment) -> Result<(), PlaneError> {
-        let mut told = self.told();
-        told.untold = running.hold.plane.events(&mut |ago, heard| told.add(now.wall, ago, heard))?;
+        let mut guard = self.told();
+        let told = &mut *guard;
+        let (plane, surges) = (&mut running.hold.plane, &mut running.surges);
+        let mut alerts = Vec::new();
+        told.untold = plane.events(&mut |ago, news| match news {
+            News::Event(heard) => told.add(now.wall, ago, heard),
+            News::Surge(surge) => alerts.extend(surges.heed(surge, now, ago)),
+        })?;
+        alerts.extend(surges.fade(now));
+        for heard in alerts {
+            let kind = if heard.event == EventName::Over { Kind::Over } else { Kind::Alert };
+            let (rule, what) =
+                (heard.rule.as_deref().unwrap_or("?"), heard.alert.as_ref().map(Surging::words));
+            self.tell(now.wall, kind, format_args!("{rule}: {}", what.unwrap_or_default()));
+            told.add(now.wall, Duration::ZERO, heard);
+        }
         Ok(())
     }
 
