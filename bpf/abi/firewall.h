@@ -9,6 +9,7 @@
 #ifndef RAMPART_ABI_FIREWALL_H
 #define RAMPART_ABI_FIREWALL_H
 
+#include <linux/bpf.h>
 #include <linux/types.h>
 
 #define TICK_SHIFT 20
@@ -46,6 +47,7 @@ enum reason {
 	REASON_DEFAULT_REJECT = 20,
 	REASON_RATE = 21,		/* beyond its rule's rate of new flows */
 	REASON_CONNECTIONS = 22,	/* beyond its rule's flows at once */
+	REASON_LIMIT_FULL = 23,		/* no room to count one more address for a rule's limit */
 	/* flows */
 	REASON_TABLE_FULL = 24,
 	REASON_HALF_OPEN_FULL = 25,
@@ -87,6 +89,7 @@ enum tally {
 	TALLY_FRAGMENTS = 17,		/* later fragments passed */
 	TALLY_LOG_SPARED = 18,		/* events of rules with `log`, not told because of their rate */
 	TALLY_LOG_LOST = 19,		/* events not told because nobody read those before in time */
+	TALLY_ALERT_UNCOUNTED = 20,	/* packets that an alert did not count: no room for one more address */
 };
 
 /* One core's counters. */
@@ -157,7 +160,12 @@ struct flow {
 /* flow.mark. One word, so that whoever swaps it knows alone what it held. */
 #define MARK_SLOT 0x1fffff		/* the lower bits of a slot; all of them: NO_SLOT */
 #define MARK_LOG (1 << 21)		/* its end is told */
-#define MARK_SPECIAL MARK_LOG		/* anything beyond the slot */
+#define MARK_LIMITED (1 << 22)		/* its rule limits flows at once */
+#define MARK_HELD (1 << 23)		/* it is counted among them */
+#define MARK_PER_SHIFT 24		/* enum limit_per: with what it is counted; two bits */
+#define MARK_EPOCH_SHIFT 26		/* of its rule's count; six bits */
+#define MARK_EPOCHS 63
+#define MARK_SPECIAL (MARK_LOG | MARK_LIMITED | MARK_HELD)
 #define MARK_NONE 0xffffffff		/* of a record that is free */
 
 _Static_assert(sizeof(struct flow) == 128, "two cache lines a flow");
@@ -260,13 +268,77 @@ struct effect {
 	__u32 pad;
 };
 
+#define EXTRA_TERMS 0x3fffffff		/* the place of its struct limit_terms and 1, or 0 */
 #define EXTRA_LOG_OPEN (1u << 30)	/* each flow as it opens, or packet that is refused, is told */
 #define EXTRA_LOG_CLOSE (1u << 31)	/* each flow as it ends is told */
+
+#define MAX_LIMITED 16384	/* rules with a limit or an alert in one policy */
+#define LIMIT_BUCKETS 8192	/* a power of two */
+#define LIMIT_WAYS 8
+
+/* As the places in policy::model::Per::NAMES. */
+enum limit_per {
+	PER_RULE = 0,
+	PER_SOURCE = 1,
+	PER_DESTINATION = 2,
+};
+
+/* What a rule limits. Times in moments. */
+struct limit_terms {
+	__u64 interval;		/* between new flows at an even rate; 0: no rate */
+	__u64 slack;		/* how far they may run ahead of it: burst - 1 intervals */
+	__u32 connections;	/* flows at once; 0: as many as there are */
+	__u32 epoch;		/* of what is counted */
+	__u32 limit_per;	/* enum limit_per */
+	__u32 alert_per;
+	__u64 window;		/* of the alert, a second at least; 0: none */
+	__u32 threshold;	/* packets in it that raise none yet */
+	__u32 pad;
+};
+
+/* What a limit has counted. */
+struct quota {
+	__u64 until;		/* the moment from which the next flow would come in time; all before it is burst */
+	__u32 open;		/* flows at once */
+	__u32 pad;
+};
+
+/* What an alert has counted: new flows and refused packets in this window and in the one before. */
+struct surge {
+	__u64 since;		/* when this window began; 0: nothing was counted yet */
+	__u32 count;
+	__u32 before;
+	__u32 told;		/* tick at which it was told last, and 1 bit; 0: never */
+	__u32 pad;
+};
+
+/* Of a rule as a whole; in the place of its counter. */
+struct limit_row {
+	struct bpf_spin_lock lock;
+	__u32 epoch;		/* how many rules had this counter before, with limits; wraps */
+	struct quota quota;
+	__u64 refused;		/* packets dropped because of the limit, whatever it is counted for */
+	struct surge surge;
+};
+
+/* Of an address. */
+struct limit_entry {
+	__u64 key;
+	struct quota quota;	/* of an entry for an alert, only `until`: then it says nothing any more */
+	struct surge surge;
+};
+
+struct limit_bucket {
+	struct bpf_spin_lock lock;
+	__u32 pad;
+	struct limit_entry entries[LIMIT_WAYS];
+};
 
 enum event_kind {
 	EVENT_OPENED = 1,
 	EVENT_REFUSED = 2,
 	EVENT_CLOSED = 3,
+	EVENT_SURGE = 4,	/* more than a rule's alert allows; again each second as long as it is so and something comes */
 };
 
 /* What is told of a rule with `log`, to whoever reads the ring. Of a flow the first end is the one that opened it. */
@@ -282,12 +354,12 @@ struct event {
 	__u8 kind;		/* enum event_kind */
 	__u8 reason;		/* enum reason, of a packet that was refused */
 	__u8 state;		/* enum flow_state, of a flow that ended */
-	__u8 pad;
+	__u8 per;		/* enum limit_per, of a surge */
 	__u32 ticks;		/* since a flow that ended was opened */
 	__u32 idle;		/* ticks since its last packet */
-	__u32 more;
-	__u64 packets[2];	/* from each end of a flow that ended */
-	__u64 bytes[2];
+	__u32 threshold;	/* of a surge */
+	__u64 packets[2];	/* from each end of a flow that ended; of a surge, in its window and in the one before */
+	__u64 bytes[2];		/* of a surge, when its window began and how long it is, in nanoseconds */
 };
 
 /* From this address on, the zones whose networks it is in; until the next. */

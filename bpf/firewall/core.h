@@ -46,6 +46,13 @@ static __always_inline enum verdict refuse(void *ctx, struct packet *p, const en
 	return drop(p, p->row ? REASON_RULE_DENY : REASON_DEFAULT_DENY);
 }
 
+/* Drops what is beyond a limit of the rule that would allow it. */
+static __always_inline enum verdict exceed(struct packet *p, int reason)
+{
+	count_hit(p->slot);
+	return drop(p, reason);
+}
+
 /* A packet of a known flow. VERDICT_NEXT: it may pass. `over` is set when the flow is no more. */
 static __always_inline enum verdict follow(struct packet *p, struct flow *flow, int *over)
 {
@@ -150,13 +157,21 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 		return refuse(ctx, p, hook);
 	if (!(hook == HOOK_XDP ? has_way_back_xdp(ctx, p) : has_way_back_tc(ctx, p)))
 		return drop(p, REASON_REVERSE_PATH);
+	if (p->extras) {
+		reason = ask_rule(p);
+		if (reason)
+			return exceed(p, reason);
+	}
 	if (!(p->flags & PACKET_STATELESS)) {
 		reason = open_flow(p);
 		if (reason)
 			return drop(p, reason);
 	}
-	if (p->extras)
-		note_opened(p);
+	if (p->extras) {
+		reason = note_opened(p);
+		if (reason)
+			return exceed(p, reason);
+	}
 	count_hit(p->slot);
 	return VERDICT_NEXT;
 }

@@ -49,6 +49,9 @@ struct {
 
 struct pool pool;
 
+/* limit.h */
+int let_go(struct flow *flow, __u32 mark);
+
 static __always_inline __u64 mix(__u64 h, __u64 word)
 {
 	h = (h ^ word) * (secret[0] | 1);
@@ -242,7 +245,7 @@ static __always_inline __u32 use_of(const struct flow *flow, __u32 record)
 /* The state's word is only changed by swaps once others can see it, so each half-open flow is counted off once. */
 static __always_inline void set_free(struct flow *flow)
 {
-	__u32 *word = (__u32 *)&flow->state;
+	__u32 *word = (__u32 *)&flow->state, mark;
 
 	for (int i = 0; i < POP_TRIES; i++) {
 		__u32 old = *(volatile __u32 *)word;
@@ -254,8 +257,11 @@ static __always_inline void set_free(struct flow *flow)
 		break;
 	}
 	/* Whoever still takes this record for the flow that it was finds another mark, and leaves it alone. */
-	if (settings.keeps_marks)
-		__sync_lock_test_and_set(&flow->mark, MARK_NONE);
+	if (settings.keeps_marks) {
+		mark = __sync_lock_test_and_set(&flow->mark, MARK_NONE);
+		if (mark & MARK_HELD && mark != MARK_NONE)
+			let_go(flow, mark);
+	}
 	flow->number++;
 }
 

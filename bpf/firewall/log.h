@@ -50,7 +50,8 @@ static __always_inline struct event *begin_event(__u32 kind)
 	__u64 at = moment();
 	struct event *event;
 
-	if (!may_log(at)) {
+	/* Surges have a rate of their own. */
+	if (kind != EVENT_SURGE && !may_log(at)) {
 		tally(TALLY_LOG_SPARED, 1);
 		return 0;
 	}
@@ -70,16 +71,8 @@ static __always_inline void end_event(struct event *event)
 	bpf_ringbuf_submit(event, BPF_RB_NO_WAKEUP);
 }
 
-/* Tells of a packet: it opened a flow, or it was refused for a reason. */
-__noinline int log_packet(struct packet *p, __u32 kind, __u32 reason)
+static __always_inline void fill_event(struct event *event, const struct packet *p)
 {
-	struct event *event;
-
-	if (!p)
-		return 0;
-	event = begin_event(kind);
-	if (!event)
-		return 0;
 	for (int word = 0; word < 4; word++) {
 		event->address[0][word] = p->source[word];
 		event->address[1][word] = p->destination[word];
@@ -92,9 +85,39 @@ __noinline int log_packet(struct packet *p, __u32 kind, __u32 reason)
 	event->zone[1] = p->to;
 	event->slot = p->slot;
 	event->generation = p->generation;
+}
+
+/* Tells of a packet: it opened a flow, or it was refused for a reason. */
+__noinline int log_packet(struct packet *p, __u32 kind, __u32 reason)
+{
+	struct event *event;
+
+	if (!p)
+		return 0;
+	event = begin_event(kind);
+	if (!event)
+		return 0;
+	fill_event(event, p);
 	event->reason = reason;
 	end_event(event);
 	return 0;
+}
+
+/* Tells that a packet was one too many in a time. */
+static __always_inline void log_surge(const struct packet *p, const struct surge *surge, const struct limit_terms *terms)
+{
+	struct event *event = begin_event(EVENT_SURGE);
+
+	if (!event)
+		return;
+	fill_event(event, p);
+	event->per = terms->alert_per;
+	event->threshold = terms->threshold;
+	event->packets[0] = surge->count;
+	event->packets[1] = surge->before;
+	event->bytes[0] = surge->since >> MOMENT_SHIFT;
+	event->bytes[1] = terms->window >> MOMENT_SHIFT;
+	end_event(event);
 }
 
 /* Tells of a flow that has ended. Its record must not have been given back yet. */

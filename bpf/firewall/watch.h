@@ -6,15 +6,25 @@
 #ifndef RAMPART_FIREWALL_WATCH_H
 #define RAMPART_FIREWALL_WATCH_H
 
-#include "flows.h"
+#include "surge.h"
+
+/* What a flow says in its mark that is to be counted by these terms. */
+static __always_inline __u32 mark_of(const struct limit_terms *terms)
+{
+	return MARK_LIMITED | (terms->limit_per & 3) << MARK_PER_SHIFT | terms->epoch << MARK_EPOCH_SHIFT;
+}
 
 /* A packet that its rule, or the default of its zones, refuses. */
 __noinline int note_refused(struct packet *p)
 {
+	struct limit_terms *terms;
 	__u32 reason;
 
 	if (!p)
 		return 0;
+	terms = terms_of(p->extras);
+	if (terms)
+		count_alert(p, terms);
 	if (p->action == ACTION_REJECT)
 		reason = p->row ? REASON_RULE_REJECT : REASON_DEFAULT_REJECT;
 	else
@@ -30,36 +40,97 @@ static __always_inline int replace_mark(struct flow *flow, __u32 old, __u32 new)
 	return __sync_val_compare_and_swap(&flow->mark, old, new) == old;
 }
 
-/* A flow has opened, or a packet of which none can come has passed. */
-__noinline int note_opened(struct packet *p)
+/* Asks what a rule wants before it lets a packet open a flow. 0, or why it is dropped. */
+__noinline int ask_rule(struct packet *p)
 {
-	struct flow *flow;
+	struct limit_terms *terms;
+	int reason;
 
 	if (!p)
+		return REASON_LIMIT_FULL;
+	if (!(p->extras & EXTRA_TERMS))
 		return 0;
-	if (p->extras & EXTRA_LOG_OPEN)
-		log_packet(p, EVENT_OPENED, 0);
-	if (!(p->extras & EXTRA_LOG_CLOSE) || p->flags & PACKET_STATELESS)
+	terms = terms_of(p->extras);
+	if (!terms)
+		return REASON_LIMIT_FULL;
+	count_alert(p, terms);
+	if (!terms->interval && !terms->connections)
 		return 0;
-	/* Only now: a flow that two cores opened at once and one withdrew has not ended. */
-	flow = lookup(&flows, p->record);
-	if (flow)
-		replace_mark(flow, p->mark, p->mark | MARK_LOG);
+	reason = ask_limit(p, terms);
+	if (terms->connections)
+		p->mark |= mark_of(terms);
+	if (reason && p->extras & EXTRA_LOG_OPEN)
+		log_packet(p, EVENT_REFUSED, reason);
+	return reason;
+}
+
+/* Gives the mark of a flow that has just opened what its rule asks for. 0, or why it must go again. */
+static __always_inline int mark_opened(struct packet *p, struct flow *flow)
+{
+	__u32 plain = p->mark, mark = plain;
+	struct limit_terms *terms;
+
+	if (p->extras & EXTRA_LOG_CLOSE)
+		mark |= MARK_LOG;
+	/* Another core opened it too, and was faster; or it has ended. */
+	if (*(volatile __u32 *)&flow->mark != plain)
+		return 0;
+	if (mark & MARK_LIMITED) {
+		terms = terms_of(p->extras);
+		if (!terms || !hold(flow, plain, terms, 0))
+			return REASON_CONNECTIONS;
+		mark |= MARK_HELD;
+	}
+	if (mark != plain && !replace_mark(flow, plain, mark) && mark & MARK_HELD)
+		let_go(flow, mark);
 	return 0;
 }
 
-/* A flow goes on under another rule than before, or under what became of the same. */
+/* A flow has opened, or a packet of which none can come may pass. 0, or why it is dropped. */
+__noinline int note_opened(struct packet *p)
+{
+	struct flow *flow;
+	int reason = 0;
+
+	if (!p)
+		return REASON_LIMIT_FULL;
+	/* Only now: a flow that two cores opened at once and one withdrew was never open. */
+	flow = p->flags & PACKET_STATELESS ? 0 : lookup(&flows, p->record);
+	if (flow)
+		reason = mark_opened(p, flow);
+	/* It fitted when it was asked for, and other cores were faster. */
+	if (reason && remove_flow(flow, p->record))
+		tally(TALLY_CLOSED, 1);
+	if (p->extras & EXTRA_LOG_OPEN)
+		log_packet(p, reason ? EVENT_REFUSED : EVENT_OPENED, reason);
+	return reason;
+}
+
+/* A flow goes on under another rule than before, or under what became of the same. It is counted there whether it fits or not. */
 __noinline int move_mark(struct packet *p, struct flow *flow, __u32 old)
 {
-	__u32 mark;
+	struct limit_terms *terms;
+	__u32 mark, kept = 0;
 
 	if (!p || !flow || old == MARK_NONE)
 		return 0;
 	mark = p->mark;
+	terms = terms_of(p->extras);
+	if (terms && terms->connections) {
+		mark |= mark_of(terms);
+		kept = old & MARK_HELD && !((old ^ mark) & ~(MARK_HELD | MARK_LOG));
+		if (kept || hold(flow, mark, terms, 1))
+			mark |= MARK_HELD;
+	}
 	if (p->extras & EXTRA_LOG_CLOSE)
 		mark |= MARK_LOG;
-	/* Another core may have done it, or may have ended the flow: then there is nothing left to do. */
-	replace_mark(flow, old, mark);
+	/* Another core may have done it, or may have ended the flow: what was counted here is counted off again. */
+	if (replace_mark(flow, old, mark)) {
+		if (old & MARK_HELD && !kept)
+			let_go(flow, old);
+	} else if (mark & MARK_HELD && !kept) {
+		let_go(flow, mark);
+	}
 	return 0;
 }
 

@@ -51,6 +51,23 @@ static void check_free_records(__u32 used)
 		fail("a record is neither in use nor free");
 }
 
+/* Flows that say that they are counted are counted, and no others. */
+static void check_limits(void)
+{
+	const struct flow *records = (const struct flow *)flow_map->values;
+	__u64 held = 0, counted = 0;
+
+	for (__u32 i = 0; i < RECORDS; i++)
+		held += records[i].state != FLOW_FREE && records[i].mark & MARK_HELD;
+	for (__u32 i = 0; i < HIT_SLOTS; i++)
+		counted += ((const struct limit_row *)row_map->values)[i].quota.open;
+	for (__u32 i = 0; i < LIMIT_BUCKETS; i++)
+		for (int way = 0; way < LIMIT_WAYS; way++)
+			counted += ((const struct limit_bucket *)address_map->values)[i].entries[way].quota.open;
+	if (held != counted || is_locked)
+		fail("flows at once are miscounted");
+}
+
 static void check_table(void)
 {
 	const struct flow *records = (const struct flow *)flow_map->values;
@@ -81,6 +98,7 @@ static void check_table(void)
 	if (pool.half_open != half_open)
 		fail("half-open flows are miscounted");
 	check_free_records(used);
+	check_limits();
 }
 
 #endif

@@ -137,10 +137,12 @@ static void put_services(struct table_header *t)
 static void put_effects(struct table_header *t)
 {
 	static const __u32 actions[HIT_SLOTS] = { ACTION_ALLOW, ACTION_ALLOW, ACTION_REJECT, ACTION_ALLOW, ACTION_DENY, ACTION_ALLOW };
+	/* The numbers of terms that put_limits() writes. */
+	static const __u32 extras[HIT_SLOTS] = { 0, EXTRA_LOG_OPEN | EXTRA_LOG_CLOSE | 1, EXTRA_LOG_OPEN | 2, 2, EXTRA_LOG_OPEN, EXTRA_LOG_CLOSE | 3 };
 	struct effect effects[HIT_SLOTS] = {}, defaults[ZONES * ZONES] = {};
 
 	for (__u32 i = 0; i < HIT_SLOTS; i++)
-		effects[i] = (struct effect){ .action = actions[i], .slot = i, .extras = i & 1 ? EXTRA_LOG_OPEN | EXTRA_LOG_CLOSE : 0 };
+		effects[i] = (struct effect){ .action = actions[i], .slot = i, .extras = extras[i] };
 	for (__u32 i = 0; i < ZONES * ZONES; i++)
 		defaults[i] = (struct effect){ .action = i % 3, .slot = NO_SLOT, .extras = i & 1 ? EXTRA_LOG_OPEN : 0 };
 	t->effects = put((__u32 *)effects, HIT_SLOTS * 4, 4);
@@ -179,6 +181,7 @@ static struct table_header *policy_of(struct native_map *map, enum table_method 
 	return t;
 }
 
+static struct native_map *row_map, *address_map;
 static struct native_map *flow_map, *bucket_map, *fragment_map, *forwarding_map, *room_map, *generation_map, *count_map;
 static struct native_map *policies[3];
 static __u32 policy_words;
@@ -200,6 +203,20 @@ static void add_addresses(void)
 	}
 }
 
+/* A rate and an alert of a rule; a rate, flows at once and an alert of each source; flows at once of each destination. */
+static void put_limits(void)
+{
+	struct limit_terms *terms = (void *)new_map(&limit_terms, 3, 0, sizeof(struct limit_terms))->values;
+
+	terms[0] = (struct limit_terms){ .interval = 1ull << 32, .slack = 1ull << 33, .connections = 6, .window = 1ull << 34,
+					.threshold = 2 };
+	terms[1] = (struct limit_terms){ .interval = 1ull << 31, .slack = 1ull << 33, .connections = 2, .limit_per = PER_SOURCE,
+					.alert_per = PER_SOURCE, .window = 1ull << 36, .threshold = 1 };
+	terms[2] = (struct limit_terms){ .connections = 2, .limit_per = PER_DESTINATION };
+	row_map = new_map(&limit_rows, HIT_SLOTS, 0, sizeof(struct limit_row));
+	address_map = new_map(&limit_addresses, LIMIT_BUCKETS, 0, sizeof(struct limit_bucket));
+}
+
 /* Once in the life of the process. */
 static void world_prepare(void)
 {
@@ -216,6 +233,7 @@ static void world_prepare(void)
 	room_map = new_map(&answer_rooms, 1, 0, sizeof(struct answer_room));
 	count_map = new_map(&counts, 1, 0, sizeof(struct counts));
 	new_map(&hits, HIT_SLOTS, 0, 8);
+	put_limits();
 	generation_map = new_map(&generations, 1, 0, sizeof(void *));
 	generation_map->is_outer = 1;
 	for (int i = 0; i < 3; i++) {
@@ -291,6 +309,8 @@ static void world_begin(void)
 	memset(flow_map->values, 0, RECORDS * sizeof(struct flow));
 	memset(bucket_map->values, 0, BUCKETS * sizeof(struct bucket));
 	memset(fragment_map->values, 0, FRAGMENT_SLOTS * sizeof(struct first_fragment));
+	memset(row_map->values, 0, HIT_SLOTS * sizeof(struct limit_row));
+	memset(address_map->values, 0, LIMIT_BUCKETS * sizeof(struct limit_bucket));
 	memset(room_map->values, 0, sizeof(struct answer_room));
 	memset(count_map->values, 0, sizeof(struct counts));
 	memset(&pool, 0, sizeof(pool));

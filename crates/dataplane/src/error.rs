@@ -19,14 +19,6 @@ pub enum DataplaneError {
         /// The kernel's answer.
         source: std::io::Error,
     },
-    /// A rule asks for what this data plane does not do.
-    #[error("rule `{rule}`: `{key}` is not in this version; remove the key from the rule")]
-    Unsupported {
-        /// Name of the rule.
-        rule: String,
-        /// The key of the rule.
-        key: &'static str,
-    },
     /// More rules than counters were made for.
     #[error(
         "the policy has {rules} rules, and the firewall was started for at most {most}; start it with room for more"
@@ -35,6 +27,19 @@ pub enum DataplaneError {
         /// Rules of the policy.
         rules: u32,
         /// Counters.
+        most: u32,
+    },
+    /// More rules with limits than there is room for.
+    #[error(
+        "rule `{rule}` is one too many: {rules} rules have `limit` or `alert`, and there can be {most}; a group of objects \
+         says in one rule what would take many"
+    )]
+    TooManyLimits {
+        /// The first that is too many.
+        rule: String,
+        /// Rules with limits or alerts.
+        rules: u32,
+        /// How many there can be.
         most: u32,
     },
     /// More interfaces, or zones, than there is room for.

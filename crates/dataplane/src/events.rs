@@ -9,6 +9,8 @@ use crate::sessions::{State, address, by_slot};
 use crate::shared::from_bytes;
 use crate::skeleton::types;
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+use policy::model::Per;
+use policy::quota::Sliding;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -51,6 +53,16 @@ pub enum What {
         packets: (u64, u64),
         /// IP bytes from who opened it, and back.
         bytes: (u64, u64),
+    },
+    /// More came than the alert of the rule allows; the packet was one too many. Told again each second as long as that is so
+    /// and something comes.
+    Surge {
+        /// What is counted together; the event's source or destination is the one.
+        per: Per,
+        /// What came.
+        sliding: Sliding,
+        /// What raises no alert yet.
+        threshold: u32,
     },
 }
 
@@ -121,6 +133,16 @@ impl Firewall {
                 idle: ticks(event.idle),
                 packets: (event.packets[0], event.packets[1]),
                 bytes: (event.bytes[0], event.bytes[1]),
+            },
+            4 => What::Surge {
+                per: Per::NAMES.get(usize::from(event.per)).map(|(_, per)| *per)?,
+                sliding: Sliding {
+                    window: Duration::from_nanos(event.bytes[1]),
+                    since: Duration::from_nanos(event.bytes[0]),
+                    count: event.packets[0],
+                    before: event.packets[1],
+                },
+                threshold: event.threshold,
             },
             _ => return None,
         };

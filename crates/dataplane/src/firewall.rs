@@ -3,6 +3,7 @@
 use crate::events::Ring;
 use crate::hooks::Interface;
 use crate::layout::NO_ZONE;
+use crate::limits::Limited;
 use crate::shared::from_bytes;
 use crate::skeleton::{FirewallSkel, FirewallSkelBuilder, types};
 use crate::{DataplaneError, Reason, Tally};
@@ -47,6 +48,7 @@ pub struct Firewall {
     /// Those of the generation before, and its number.
     pub(crate) counters_before: (u32, Counters),
     pub(crate) ring: Ring,
+    pub(crate) limited: Limited,
     /// Names of zones; the place is the data plane's number, which a zone keeps.
     pub(crate) zones: Vec<String>,
     /// For each zone of the policy in force, the data plane's number.
@@ -73,6 +75,7 @@ impl Firewall {
         for (map, entries) in [
             (&mut open.maps.buckets, buckets),
             (&mut open.maps.flows, settings.flows),
+            (&mut open.maps.limit_rows, settings.rules),
             (&mut open.maps.hits, settings.rules.saturating_mul(cores)),
         ] {
             map.set_max_entries(entries).map_err(DataplaneError::bpf("sizing the maps"))?;
@@ -94,6 +97,7 @@ impl Firewall {
             counters: Counters::default(),
             counters_before: (0, Counters::default()),
             ring,
+            limited: Limited::default(),
             zones: vec!["self".to_owned()],
             applied_zones: Vec::new(),
             interfaces: Vec::new(),

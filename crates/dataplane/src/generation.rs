@@ -39,11 +39,17 @@ impl Firewall {
         }
         // 0 means that there is no policy, also after four thousand million of them.
         let generation = self.generation.wrapping_add(1).max(1);
+        let limits = self.write_limits(policy, &counters, &fresh)?;
         let slot = |name: &str| counters.slot(name).unwrap_or(NO_SLOT);
-        let bytes = pages(tables, policy, &Numbers { zones: &zones, slot: &slot, generation });
+        let bytes = pages(
+            tables,
+            policy,
+            &Numbers { zones: &zones, slot: &slot, limits: &limits.numbers, generation },
+        );
         let array = self.new_array(&bytes)?;
         // Slots of rules that are gone may still count until the swap: a hit or two may remain in a new rule's counter.
         self.clear_hits(&fresh)?;
+        self.begin_limits(&limits)?;
         let before = self.shared()?.settings;
         put_settings(&mut self.shared()?.settings, &policy.settings);
         if policy.rules.iter().any(asks_for_more) {
@@ -58,6 +64,7 @@ impl Firewall {
         self.counters_before = (self.generation, std::mem::replace(&mut self.counters, counters));
         self.generation = generation;
         self.applied_zones = zones;
+        self.keep_limits(limits);
         Ok(Generation(generation))
     }
 
@@ -98,11 +105,6 @@ fn check(policy: &Policy, counters: u32) -> Result<(), DataplaneError> {
     if policy.rules.len() > counters as usize {
         return Err(DataplaneError::TooManyRules { rules: policy.rules.len() as u32, most: counters });
     }
-    for rule in policy.rules.iter().filter(|rule| rule.enabled) {
-        if let Some(key) = unsupported(rule) {
-            return Err(DataplaneError::Unsupported { rule: rule.name.clone(), key });
-        }
-    }
     Ok(())
 }
 
@@ -110,14 +112,6 @@ fn check(policy: &Policy, counters: u32) -> Result<(), DataplaneError> {
 fn asks_for_more(rule: &Rule) -> bool {
     let Effect { log, limit, alert, .. } = rule.effect;
     log != Log::Nothing || limit != Limit::default() || alert.is_some()
-}
-
-fn unsupported(rule: &Rule) -> Option<&'static str> {
-    let effect = &rule.effect;
-    let limited = effect.limit.rate.is_some() || effect.limit.connections.is_some();
-    [(limited, "limit"), (effect.alert.is_some(), "alert")]
-        .into_iter()
-        .find_map(|(asked, key)| asked.then_some(key))
 }
 
 fn put_settings(to: &mut types::settings, from: &Settings) {

@@ -8,6 +8,7 @@ use policy::address::AddressSet;
 use policy::model::{Log, Rule};
 use policy::ranges::Point;
 use policy::tables::{AddressTables, BitVectors, Blocked, Blocks, Crossed, Method, Part, Tables};
+use std::collections::HashMap;
 
 /// Words of a page, `PAGE_WORDS` in C.
 pub(crate) const PAGE_WORDS: usize = 128;
@@ -37,6 +38,8 @@ pub(crate) struct Numbers<'n> {
     pub(crate) zones: &'n [u8],
     /// The counter of a rule.
     pub(crate) slot: &'n dyn Fn(&str) -> u32,
+    /// By a rule's place in the policy, the number of its limit.
+    pub(crate) limits: &'n HashMap<usize, u32>,
     /// Of the generation.
     pub(crate) generation: u32,
 }
@@ -137,9 +140,10 @@ fn effects(
     numbers: &Numbers<'_>,
 ) {
     header.effects = pages.begin(4);
-    for (rule, action) in tables.rules.iter().zip(&tables.actions) {
-        let rule: &Rule = &policy.rules[*rule as usize];
-        pages.words(&[*action, (numbers.slot)(&rule.name), log_bits(rule.effect.log), 0]);
+    for (place, action) in tables.rules.iter().zip(&tables.actions) {
+        let rule: &Rule = &policy.rules[*place as usize];
+        let terms = numbers.limits.get(&(*place as usize)).copied().unwrap_or(0);
+        pages.words(&[*action, (numbers.slot)(&rule.name), terms | log_bits(rule.effect.log), 0]);
     }
     header.defaults = pages.begin(4);
     for (action, default) in tables.defaults.iter().zip(&policy.defaults) {

@@ -17,6 +17,7 @@ mod forwarding;
 mod generation;
 mod hooks;
 mod layout;
+mod limits;
 mod reason;
 pub mod routes;
 mod sessions;

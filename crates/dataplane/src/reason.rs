@@ -45,6 +45,8 @@ pub enum Reason {
     Rate = 21,
     /// Beyond its rule's number of flows at once.
     Connections = 22,
+    /// No room to count one more address for the limits of rules: 65,536 addresses, in buckets of eight.
+    LimitFull = 23,
     /// The flow table is full of open flows; give it more (settings, flows).
     TableFull = 24,
     /// Too many TCP handshakes are under way; a SYN flood, or settings, half_open, is too small.
@@ -79,7 +81,7 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, by number.
-    pub const ALL: [Reason; 36] = [
+    pub const ALL: [Reason; 37] = [
         Reason::Truncated,
         Reason::Length,
         Reason::Header,
@@ -101,6 +103,7 @@ impl Reason {
         Reason::DefaultReject,
         Reason::Rate,
         Reason::Connections,
+        Reason::LimitFull,
         Reason::TableFull,
         Reason::HalfOpenFull,
         Reason::Contended,
@@ -174,6 +177,10 @@ impl Reason {
             }
             Reason::Rate => ("rate", "beyond its rule's rate of new flows"),
             Reason::Connections => ("connections", "beyond its rule's number of flows at once"),
+            Reason::LimitFull => (
+                "limit-full",
+                "no room to count one more address for the limits of rules: 65,536 addresses, in buckets of eight",
+            ),
             Reason::TableFull => {
                 ("table-full", "the flow table is full of open flows; give it more (settings, flows)")
             }
@@ -247,11 +254,13 @@ pub enum Tally {
     LogSpared = 18,
     /// Events not told because nobody read those before in time.
     LogLost = 19,
+    /// Packets that an alert did not count: no room for one more address.
+    AlertUncounted = 20,
 }
 
 impl Tally {
     /// All of them, by number.
-    pub const ALL: [Tally; 20] = [
+    pub const ALL: [Tally; 21] = [
         Tally::Forwarded,
         Tally::ForwardedBytes,
         Tally::Up,
@@ -272,6 +281,7 @@ impl Tally {
         Tally::Fragments,
         Tally::LogSpared,
         Tally::LogLost,
+        Tally::AlertUncounted,
     ];
 
     /// Its number, which never changes its meaning.
@@ -328,6 +338,9 @@ impl Tally {
                 "events of rules with `log`, not told because of their rate (settings, log_rate)",
             ),
             Tally::LogLost => ("log-lost", "events not told because nobody read those before in time"),
+            Tally::AlertUncounted => {
+                ("alert-uncounted", "packets that an alert did not count: no room for one more address")
+            }
         }
     }
 }

@@ -23,6 +23,10 @@ unsafe impl Plain for types::flow {}
 unsafe impl Plain for types::counts {}
 // SAFETY: as above.
 unsafe impl Plain for types::event {}
+// SAFETY: as above.
+unsafe impl Plain for types::limit_terms {}
+// SAFETY: as above; the lock is a number.
+unsafe impl Plain for types::limit_row {}
 
 /// The bytes of a structure.
 pub(crate) fn bytes_of<T: Plain>(value: &T) -> &[u8] {

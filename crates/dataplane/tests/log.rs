@@ -37,6 +37,7 @@ fn words(event: &Event) -> String {
     let what = match event.what {
         What::Opened => "opened".to_owned(),
         What::Refused(reason) => format!("refused {}", reason.name()),
+        What::Surge { .. } => "surge".to_owned(),
         What::Closed { state, packets, bytes, .. } => {
             format!("closed {} {packets:?} {bytes:?}", state.name())
         }

@@ -440,15 +440,3 @@ fn needs_root_nothing_passes_before_a_policy() {
     };
     assert_eq!(firewall.judge(&packet).unwrap(), None);
 }
-
-#[test]
-fn needs_root_what_is_not_in_this_version_is_refused() {
-    let mut bed = Bed::new(Hook::Tc);
-    for (key, value) in [("limit", "{ rate = \"10/s\" }")] {
-        let text = POLICY.replacen("action = \"allow\"", &format!("action = \"allow\"\n{key} = {value}"), 1);
-        let policy = policy::Policy::parse("bed", &text).unwrap_or_else(|problems| panic!("{problems}"));
-        let tables = policy::Tables::build(&policy, jiff::Timestamp::UNIX_EPOCH).unwrap();
-        let error = bed.firewall_mut().apply(&tables, &policy).unwrap_err().to_string();
-        assert!(error.contains("rule `out`") && error.contains(key), "{error}");
-    }
-}

@@ -49,6 +49,7 @@ pub mod interpret;
 pub mod model;
 mod problem;
 pub mod quantity;
+pub mod quota;
 pub mod ranges;
 mod read;
 pub mod schedule;

@@ -54,6 +54,7 @@ fn each_mistake_is_told_with_its_place_and_the_remedy() {
         ("a limit on nothing", rule("action = \"deny\"\nlimit = { rate = \"1/s\" }"), "this rule lets nothing through"),
         ("a limit without one", rule("limit = { per = \"source\" }"), "the limit limits nothing"),
         ("a burst alone", rule("limit = { connections = 5, burst = 1 }"), "`burst` says nothing without `rate`"),
+        ("a burst for ever", rule("limit = { rate = \"5/d\", burst = 10_000_000 }"), "a burst of 10000000 takes longer than ten years to come back at 5/d | write a smaller"),
         ("a rate per week", rule("limit = { rate = \"5/week\" }"), "2:18 `5/week` is not a rate | write how many"),
         ("an alert without a count", rule("alert = { within = \"1min\" }"), "lacks `count`"),
         ("self to self", rule("from = \"self\"\nto = \"self\""), "the rule is from `self` to `self`"),

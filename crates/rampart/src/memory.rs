@@ -1,8 +1,8 @@
 //! A data plane that lives in memory and judges nothing, for tests of all that stands before it. Tests keep a handle to
 //! what it holds: they set the sessions and counters that it tells, and look at what it was asked to do.
 
-use crate::api::{Counter, Drop, Heard, HookName, Occupancy, Session};
-use crate::plane::{Attached, DataPlane, Hook, PlaneError, SessionKey};
+use crate::api::{Counter, Drop, HookName, Occupancy, Session};
+use crate::plane::{Attached, DataPlane, Hook, News, PlaneError, SessionKey};
 use policy::model::Log;
 use policy::{Policy, Tables};
 use std::collections::{BTreeMap, HashMap};
@@ -26,6 +26,8 @@ pub(crate) struct Inside {
     pub(crate) missing: Vec<String>,
     /// What rules counted.
     pub(crate) hits: HashMap<String, u64>,
+    /// Of these, packets beyond a limit.
+    pub(crate) limited: HashMap<String, u64>,
     /// Packets dropped.
     pub(crate) drops: Vec<Drop>,
     /// What else was counted.
@@ -33,7 +35,7 @@ pub(crate) struct Inside {
     /// What is not as it was.
     pub(crate) faults: Vec<String>,
     /// What rules tell when they are asked next, and how long ago it was.
-    pub(crate) heard: Vec<(Duration, Heard)>,
+    pub(crate) heard: Vec<(Duration, News)>,
     /// Events that were not told.
     pub(crate) untold: u64,
     /// The sessions.
@@ -99,6 +101,10 @@ impl DataPlane for Memory {
         Ok(self.whole()?.hits.clone())
     }
 
+    fn limited(&mut self) -> Result<HashMap<String, u64>, PlaneError> {
+        Ok(self.whole()?.limited.clone())
+    }
+
     fn drops(&mut self) -> Result<Vec<Drop>, PlaneError> {
         Ok(self.whole()?.drops.clone())
     }
@@ -107,7 +113,7 @@ impl DataPlane for Memory {
         Ok(self.whole()?.counters.clone())
     }
 
-    fn events(&mut self, each: &mut dyn FnMut(Duration, Heard)) -> Result<u64, PlaneError> {
+    fn events(&mut self, each: &mut dyn FnMut(Duration, News)) -> Result<u64, PlaneError> {
         let mut inside = self.whole()?;
         inside.heard.drain(..).for_each(|(ago, heard)| each(ago, heard));
         Ok(inside.untold)

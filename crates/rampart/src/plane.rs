@@ -2,6 +2,7 @@
 //! the real one is in `kernel.rs`.
 
 use crate::api::{Counter, Drop, Heard, HookName, Occupancy, Session};
+use policy::quota::Sliding;
 use policy::{Policy, Tables};
 use std::collections::HashMap;
 use std::fmt;
@@ -35,6 +36,13 @@ pub(crate) trait DataPlane: Send {
     /// When the kernel does not tell.
     fn rule_hits(&mut self, policy: &Policy) -> Result<HashMap<String, u64>, PlaneError>;
 
+    /// Packets that were beyond the limit of a rule that would have allowed them, by its name. Rules without any may be
+    /// missing.
+    ///
+    /// # Errors
+    /// When the kernel does not tell.
+    fn limited(&mut self) -> Result<HashMap<String, u64>, PlaneError>;
+
     /// Packets that did not pass, by reason; those that were never met may be missing.
     ///
     /// # Errors
@@ -52,7 +60,7 @@ pub(crate) trait DataPlane: Send {
     ///
     /// # Errors
     /// When the kernel does not tell.
-    fn events(&mut self, each: &mut dyn FnMut(Duration, Heard)) -> Result<u64, PlaneError>;
+    fn events(&mut self, each: &mut dyn FnMut(Duration, News)) -> Result<u64, PlaneError>;
 
     /// Shows every session to `each`, with what [`DataPlane::kill`] knows it by.
     ///
@@ -84,6 +92,26 @@ pub(crate) trait DataPlane: Send {
     /// # Errors
     /// When the kernel does not tell.
     fn tend(&mut self) -> Result<Vec<String>, PlaneError>;
+}
+
+/// What a rule told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum News {
+    /// Something happened.
+    Event(Heard),
+    /// More came than its alert allows.
+    Surge(Surge),
+}
+
+/// More than an alert allows. Told each second as long as that is so and something comes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Surge {
+    /// As an event.
+    pub(crate) heard: Heard,
+    /// What came, on the data plane's clock.
+    pub(crate) sliding: Sliding,
+    /// When it was told, on the same.
+    pub(crate) at: Duration,
 }
 
 /// What a data plane knows a session by: its place, and how often that place was used.

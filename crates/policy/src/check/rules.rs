@@ -237,6 +237,9 @@ fn log(section: &Section<'_>, action: Option<Action>, c: &mut Collector<'_>) -> 
     Some(log)
 }
 
+/// Seconds after which nobody remembers what a burst was.
+const TEN_YEARS: u64 = 10 * 365 * 86_400;
+
 fn limit(section: &Section<'_>, action: Option<Action>, c: &mut Collector<'_>) -> Option<Limit> {
     let Some(value) = section.value("limit") else { return Some(Limit::default()) };
     if action.is_some_and(|a| a != Action::Allow) {
@@ -255,6 +258,13 @@ fn limit(section: &Section<'_>, action: Option<Action>, c: &mut Collector<'_>) -
     if burst.is_some() && rate.is_none() {
         let help = "write rate = \"100/s\" beside it".to_owned();
         c.report(limits.key_span("burst"), "`burst` says nothing without `rate`", Some(help));
+    }
+    if let (Some(rate), Some(burst)) = (rate, burst)
+        && u64::from(burst).saturating_mul(rate.seconds.into()) / u64::from(rate.events) > TEN_YEARS
+    {
+        let help = "write a smaller burst, or a higher rate".to_owned();
+        let message = format!("a burst of {burst} takes longer than ten years to come back at {rate}");
+        c.report(limits.key_span("burst"), message, Some(help));
     }
     if rate.is_none() && connections.is_none() {
         let help = "write rate = \"100/s\" or connections = 1000".to_owned();

@@ -7,6 +7,7 @@ mod openapi;
 pub(crate) use filter::{Filter, protocol_name};
 pub(crate) use openapi::{Operation, ROUTES, description};
 
+use crate::table::{grouped, span};
 use jiff::Timestamp;
 use policy::Problem as PolicyProblem;
 use schemars::JsonSchema;
@@ -38,6 +39,8 @@ pub(crate) struct Status {
     pub(crate) sessions: Occupancy,
     /// What was counted besides drops and rules since the firewall was started.
     pub(crate) counters: Vec<Counter>,
+    /// Alerts of rules that stand.
+    pub(crate) alerts: Vec<Alert>,
     /// What is not as it should be, each with what to do; empty when all is well.
     pub(crate) troubles: Vec<String>,
 }
@@ -147,6 +150,8 @@ pub(crate) struct RuleCount {
     pub(crate) schedule: Option<String>,
     /// Times that it decided, since a rule of this name came into the policy: new sessions, and packets refused.
     pub(crate) hits: u64,
+    /// Of these, packets that it would have allowed and that were beyond its limit.
+    pub(crate) limited: u64,
 }
 
 /// Sessions that pass a filter.
@@ -252,6 +257,9 @@ pub(crate) struct Heard {
     /// What there was of a session that ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) closed: Option<Closed>,
+    /// What came, where it is more than an alert allows or is so no longer; the packet is the one that was too many.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) alert: Option<Surging>,
 }
 
 /// What happened.
@@ -264,6 +272,10 @@ pub(crate) enum EventName {
     Refused,
     /// A session ended.
     Closed,
+    /// More came than the rule's alert allows.
+    Alert,
+    /// It is no longer so.
+    Over,
 }
 
 impl EventName {
@@ -273,8 +285,48 @@ impl EventName {
             EventName::Opened => "opened",
             EventName::Refused => "refused",
             EventName::Closed => "closed",
+            EventName::Alert => "alert",
+            EventName::Over => "over",
         }
     }
+}
+
+/// What came within the time of an alert.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Surging {
+    /// What is counted together: `rule`, `source` or `destination`.
+    pub(crate) per: String,
+    /// The address that is counted, if one is.
+    pub(crate) address: Option<IpAddr>,
+    /// New sessions and refused packets within the time.
+    pub(crate) count: u64,
+    /// As many as raise no alert yet.
+    pub(crate) threshold: u64,
+    /// The time.
+    pub(crate) within_seconds: u64,
+}
+
+impl Surging {
+    /// "154 within 1min from 198.51.100.7, more than 100".
+    pub(crate) fn words(&self) -> String {
+        let side = if self.per == "destination" { "to" } else { "from" };
+        let whom = self.address.map(|address| format!(" {side} {address}")).unwrap_or_default();
+        let than = if self.count > self.threshold { "more" } else { "no more" };
+        let (count, threshold) = (grouped(self.count), grouped(self.threshold));
+        format!("{count} within {}{whom}, {than} than {threshold}", span(self.within_seconds))
+    }
+}
+
+/// An alert that stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub(crate) struct Alert {
+    /// The rule.
+    pub(crate) rule: String,
+    /// Since when.
+    pub(crate) since: Timestamp,
+    /// What came, the last time that it was told.
+    #[serde(flatten)]
+    pub(crate) what: Surging,
 }
 
 /// What there was of a session that ended.

@@ -104,5 +104,8 @@ fn line(event: &Event) -> String {
             grouped(closed.bytes_back)
         );
     }
+    if let Some(alert) = &what.alert {
+        line += &format!("  {}", alert.words());
+    }
     line + "\n"
 }

@@ -30,10 +30,13 @@ fn text(rules: &Rules) -> String {
             (Some(schedule), false) => format!("not now: {schedule}"),
             (None, false) => "not enabled".to_owned(),
         };
+        let limited = (rule.limited > 0).then(|| format!("{} beyond its limit", grouped(rule.limited)));
+        let notes: Vec<String> =
+            [asleep].into_iter().filter(|note| !note.is_empty()).chain(limited).collect();
         let words =
             [&rule.name, &rule.action, &rule.from, &rule.to, &rule.source, &rule.destination, &rule.service];
         let words = words.into_iter().cloned();
-        table.row(std::iter::once(grouped(rule.hits)).chain(words).chain([asleep]));
+        table.row(std::iter::once(grouped(rule.hits)).chain(words).chain([notes.join(", ")]));
     }
     table.text()
 }

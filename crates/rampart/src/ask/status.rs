@@ -1,7 +1,7 @@
 //! `rampart status`: what runs, and how it stands.
 
 use super::shown;
-use crate::api::{Operation, Status};
+use crate::api::{Alert, Operation, Status};
 use crate::cli::AskArgs;
 use crate::client::Client;
 use crate::failure::Failure;
@@ -52,6 +52,9 @@ fn text(status: &Status) -> String {
         counted.row([grouped(counter.count), counter.name.clone(), counter.explanation.clone()]);
     }
     lines.extend(counted.text().lines().skip(1).map(|line| format!("counted    {line}")));
+    let alert =
+        |alert: &Alert| format!("alert      {}: {}, since {}", alert.rule, alert.what.words(), alert.since);
+    lines.extend(status.alerts.iter().map(alert));
     lines.extend(status.troubles.iter().map(|trouble| format!("trouble    {trouble}")));
     lines.join("\n") + "\n"
 }

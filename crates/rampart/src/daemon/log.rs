@@ -29,6 +29,8 @@ pub(crate) enum Kind {
     Scheduled,
     /// Sessions were ended by a person.
     Killed,
+    /// More came than the alert of a rule allows.
+    Alert,
     /// Something is not as it should be.
     Trouble,
     /// It is as it should be again.
@@ -47,6 +49,7 @@ impl Kind {
             Kind::RolledBack => "rolled-back",
             Kind::Scheduled => "scheduled",
             Kind::Killed => "killed",
+            Kind::Alert => "alert",
             Kind::Trouble => "trouble",
             Kind::Over => "over",
             Kind::Down => "down",

@@ -9,20 +9,22 @@ pub(crate) mod place;
 pub(crate) mod run;
 mod running;
 pub(crate) mod server;
+mod surges;
 #[cfg(test)]
 mod tests;
 mod told;
 
 use crate::api::{
-    Applied, Confirmed, Down, Drops, Events, Filter, Killed, NewPolicy, Problem, Refusal, RuleCount, Rules,
-    Sessions, Status,
+    Applied, Confirmed, Down, Drops, EventName, Events, Filter, Killed, NewPolicy, Problem, Refusal,
+    RuleCount, Rules, Sessions, Status, Surging,
 };
-use crate::plane::{DataPlane, Hook, PlaneError};
+use crate::plane::{DataPlane, Hook, News, PlaneError};
 use hold::Hold;
 use jiff::{SignedDuration, Timestamp};
 use log::{Kind, Log};
 use policy::{Policy, Tables};
 use running::{Due, Running, Unconfirmed};
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -154,6 +156,7 @@ impl Daemon {
                 interfaces: running.interfaces(),
                 sessions,
                 counters: running.hold.plane.counters()?,
+                alerts: running.surges.standing(),
                 troubles: running.troubles(),
             })
         })
@@ -163,10 +166,11 @@ impl Daemon {
     pub(crate) fn rules(&self, at: Timestamp) -> Result<Rules, Refused> {
         self.with(|running| {
             let hits = running.hold.plane.rule_hits(&running.policy)?;
+            let limited = running.hold.plane.limited()?;
             let policy = &running.policy;
             let rules = policy.rules.iter().map(|rule| {
-                let hits = hits.get(&rule.name).copied().unwrap_or(0);
-                rule_count(policy, rule, at, hits)
+                let of = |counts: &HashMap<String, u64>| counts.get(&rule.name).copied().unwrap_or(0);
+                rule_count(policy, rule, at, (of(&hits), of(&limited)))
             });
             Ok(Rules { generation: running.generation, rules: rules.collect() })
         })
@@ -216,8 +220,22 @@ impl Daemon {
     }
 
     fn hear_of(&self, running: &mut Running, now: Moment) -> Result<(), PlaneError> {
-        let mut told = self.told();
-        told.untold = running.hold.plane.events(&mut |ago, heard| told.add(now.wall, ago, heard))?;
+        let mut guard = self.told();
+        let told = &mut *guard;
+        let (plane, surges) = (&mut running.hold.plane, &mut running.surges);
+        let mut alerts = Vec::new();
+        told.untold = plane.events(&mut |ago, news| match news {
+            News::Event(heard) => told.add(now.wall, ago, heard),
+            News::Surge(surge) => alerts.extend(surges.heed(surge, now, ago)),
+        })?;
+        alerts.extend(surges.fade(now));
+        for heard in alerts {
+            let kind = if heard.event == EventName::Over { Kind::Over } else { Kind::Alert };
+            let (rule, what) =
+                (heard.rule.as_deref().unwrap_or("?"), heard.alert.as_ref().map(Surging::words));
+            self.tell(now.wall, kind, format_args!("{rule}: {}", what.unwrap_or_default()));
+            told.add(now.wall, Duration::ZERO, heard);
+        }
         Ok(())
     }
 
@@ -397,7 +415,12 @@ fn line_and_column(text: &str, byte: usize) -> (usize, usize) {
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
 
-fn rule_count(policy: &Policy, rule: &policy::model::Rule, at: Timestamp, hits: u64) -> RuleCount {
+fn rule_count(
+    policy: &Policy,
+    rule: &policy::model::Rule,
+    at: Timestamp,
+    (hits, limited): (u64, u64),
+) -> RuleCount {
     let written = rule.written.clone();
     RuleCount {
         name: rule.name.clone(),
@@ -410,5 +433,6 @@ fn rule_count(policy: &Policy, rule: &policy::model::Rule, at: Timestamp, hits: 
         service: written.service,
         schedule: rule.schedule.map(|s| policy.schedules[s].name.clone()),
         hits,
+        limited,
     }
 }

@@ -3,6 +3,7 @@
 use super::alarms::Alarms;
 use super::hold::Hold;
 use super::log::Kind;
+use super::surges::Surges;
 use super::{Daemon, Moment};
 use crate::api::{Interface, PolicyStatus};
 use crate::plane::{Attached, PlaneError};
@@ -26,6 +27,7 @@ pub(super) struct Running {
     /// What the last look at the data plane found wrong.
     pub(super) troubles: Vec<String>,
     pub(super) alarms: Alarms,
+    pub(super) surges: Surges,
     /// Why what rules tell could not be heard the last time.
     pub(super) deaf: Option<String>,
 }
@@ -60,6 +62,7 @@ impl Running {
             failed: None,
             troubles: Vec::new(),
             alarms: Alarms::default(),
+            surges: Surges::default(),
             deaf: None,
         }
     }
@@ -114,6 +117,7 @@ impl Running {
         let mut found = self.hold.plane.tend()?;
         found.extend(self.alarms.heed(&self.hold.plane.drops()?, now.steady));
         found.extend(self.deaf.clone());
+        found.extend(self.surges.trouble());
         Ok(found)
     }
 

@@ -72,6 +72,7 @@ pub(super) mod tests {
             to: Some("out".to_owned()),
             reason: None,
             closed: None,
+            alert: None,
         }
     }
 

@@ -4,12 +4,15 @@
 mod follow;
 mod record;
 
-use crate::api::{Closed, Counter, Drop, EventName, Heard, HookName, Occupancy, Session, protocol_name};
+use crate::api::{
+    Closed, Counter, Drop, EventName, Heard, HookName, Occupancy, Session, Surging, protocol_name,
+};
 use crate::forwarding;
-use crate::plane::{Attached, DataPlane, Hook, PlaneError, SessionKey};
+use crate::plane::{Attached, DataPlane, Hook, News, PlaneError, SessionKey, Surge};
 use dataplane::{DataplaneError, Event, Firewall, Reason, State, Tally, What};
 use follow::Following;
 use nix::net::if_::if_nametoindex;
+use policy::model::Per;
 use policy::settings::{Settings, Timeouts};
 use policy::{Policy, Tables};
 use record::Record;
@@ -149,6 +152,10 @@ impl DataPlane for Kernel {
         Ok(hits.into_iter().map(|(name, hits)| (name.to_owned(), hits)).collect())
     }
 
+    fn limited(&mut self) -> Result<HashMap<String, u64>, PlaneError> {
+        Ok(self.firewall.limited_packets()?)
+    }
+
     fn drops(&mut self) -> Result<Vec<Drop>, PlaneError> {
         let drops = self.firewall.drops()?.into_iter().map(|(reason, packets)| Drop {
             number: reason.number(),
@@ -169,11 +176,11 @@ impl DataPlane for Kernel {
         Ok(tallies.collect())
     }
 
-    fn events(&mut self, each: &mut dyn FnMut(Duration, Heard)) -> Result<u64, PlaneError> {
+    fn events(&mut self, each: &mut dyn FnMut(Duration, News)) -> Result<u64, PlaneError> {
         let events = self.firewall.events()?;
         let now = uptime()?;
         for event in events {
-            each(now.saturating_sub(event.at), heard(event));
+            each(now.saturating_sub(event.at), news(event));
         }
         let tallies = self.firewall.tallies()?;
         Ok([Tally::LogSpared, Tally::LogLost].iter().filter_map(|tally| tallies.get(tally)).sum())
@@ -238,9 +245,36 @@ fn told(session: dataplane::Session, timeouts: &Timeouts) -> Session {
 }
 
 /// An event in the words of the API.
+fn news(event: Event) -> News {
+    let (what, at) = (event.what, event.at);
+    let heard = heard(event);
+    match what {
+        What::Surge { sliding, .. } => News::Surge(Surge { heard, sliding, at }),
+        _ => News::Event(heard),
+    }
+}
+
+fn surging(event: &Event) -> Option<Surging> {
+    let What::Surge { per, sliding, threshold } = event.what else { return None };
+    let name = Per::NAMES.iter().find(|(_, known)| *known == per).map_or("", |(name, _)| name);
+    Some(Surging {
+        per: name.to_owned(),
+        address: match per {
+            Per::Rule => None,
+            Per::Source => Some(event.source.0),
+            Per::Destination => Some(event.destination.0),
+        },
+        count: sliding.estimate(event.at),
+        threshold: threshold.into(),
+        within_seconds: sliding.window.as_secs(),
+    })
+}
+
 fn heard(event: Event) -> Heard {
+    let alert = surging(&event);
     let (name, reason, closed) = match event.what {
         What::Opened => (EventName::Opened, None, None),
+        What::Surge { .. } => (EventName::Alert, None, None),
         What::Refused(reason) => (EventName::Refused, Some(reason.name().to_owned()), None),
         What::Closed { state, lasted, packets, bytes, .. } => {
             let closed = Closed {
@@ -267,6 +301,7 @@ fn heard(event: Event) -> Heard {
         to: event.zones.1,
         reason,
         closed,
+        alert,
     }
 }
 
@@ -333,10 +368,10 @@ fn uptime() -> Result<Duration, PlaneError> {
 impl From<DataplaneError> for PlaneError {
     fn from(error: DataplaneError) -> Self {
         match error {
-            DataplaneError::Unsupported { rule, key } => PlaneError::Rule {
+            DataplaneError::TooManyLimits { rule, rules, most } => PlaneError::Rule {
                 rule,
-                message: format!("`{key}` is not in this version"),
-                help: Some(format!("take `{key}` out of the rule")),
+                message: format!("{rules} rules have `limit` or `alert`, and there can be {most}"),
+                help: Some("a group of objects says in one rule what would take many".to_owned()),
             },
             DataplaneError::TooManyRules { .. } | DataplaneError::Size { .. } => {
                 PlaneError::Policy(error.to_string())

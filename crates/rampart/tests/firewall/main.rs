@@ -228,13 +228,46 @@ fn needs_root_a_router_that_is_not_taken_over_stays_one() {
     let bed = Bed::new();
     bed.serve(8080);
     bed.sysctl("net/ipv4/ip_forward", "1");
-    let logging = bed.policy("log.toml", &WEB.replace("action", "limit = { rate = '1/s' }\naction"));
-    let (status, text) = bed.rampart(&["up", &logging]);
+    let rule = |i: u32| WEB.replace("'web'", &format!("'r{i}'")) + "limit = { connections = 1 }\n";
+    let too_many = bed.policy("limits.toml", &(0..16_385).map(rule).collect::<String>());
+    let (status, text) = bed.rampart(&["up", &too_many]);
     assert!(
-        status == 2 && text.contains("log.toml:5:8: the rule `web`: `limit` is not in this version"),
+        status == 2
+            && text
+                .contains("the rule `r16384`: 16385 rules have `limit` or `alert`, and there can be 16384"),
         "{text}"
     );
     assert_eq!(bed.call(8080), Outcome::Answered);
+}
+
+#[test]
+fn needs_root_log_limit_and_alert_reach_whoever_asks() {
+    let bed = Bed::new();
+    bed.serve(8080);
+    let rest = "log = 'both'\nlimit = { rate = '1/h', burst = 2, per = 'source' }\n\
+        alert = { count = 2, within = '1h', per = 'source' }\n";
+    let mut firewall = bed.up(&bed.policy("p.toml", &format!("{WEB}{rest}")), "tc");
+    for expected in [Outcome::Answered, Outcome::Answered, Outcome::Silence] {
+        assert_eq!(bed.call(8080), expected);
+    }
+    assert_eq!(bed.rampart(&["sessions", "--kill", "rule=web"]).0, 0);
+    let log = bed.json(&["log"]);
+    let events = log["events"].as_array().unwrap();
+    let of = |event: &str| events.iter().filter(|it| it["event"] == event).collect::<Vec<_>>();
+    assert_eq!((of("opened").len(), of("closed").len(), of("alert").len()), (2, 2, 1), "{log}");
+    assert!(of("refused").iter().all(|it| it["reason"] == "rate" && it["rule"] == "web"), "{log}");
+    assert!(!of("refused").is_empty(), "{log}");
+    assert_eq!(of("closed")[0]["closed"]["packets_out"].as_u64().map(|n| n > 2), Some(true), "{log}");
+    let status = bed.json(&["status"]);
+    let alert = &status["alerts"][0];
+    assert_eq!(
+        (&alert["rule"], &alert["threshold"], &alert["per"]),
+        (&"web".into(), &2.into(), &"source".into())
+    );
+    let rules = bed.json(&["rules"]);
+    assert_eq!(rules["rules"][0]["limited"].as_u64().map(|n| n > 0), Some(true), "{rules}");
+    assert_eq!(bed.json(&["drops"])["drops"][0]["reason"], "rate");
+    firewall.until("alert: web: 3 within 1h");
 }
 
 #[test]

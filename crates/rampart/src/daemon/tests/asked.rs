@@ -226,7 +226,7 @@ fn commands_say_what_they_should_and_end_as_they_should() {
         (
             "rules".into(),
             0,
-            vec!["     hits  rule     action  from  to   source  destination  service\n1,234,567  web      allow   in    out  any     any          http, https\n".into()],
+            vec!["     hits  rule     action  from  to   source  destination  service\n1,234,567  web      allow   in    out  any     any          http, https  4,321 beyond its limit\n".into()],
         ),
         (
             "sessions dport=443".into(),

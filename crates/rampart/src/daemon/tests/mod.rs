@@ -13,7 +13,7 @@ use crate::api::{Closed, Counter, Drop as Dropped, EventName, Heard, NewPolicy, 
 use crate::cli::{Cli, Command};
 use crate::http::{read_response, write_request};
 use crate::memory::Memory;
-use crate::plane::Hook;
+use crate::plane::{Hook, News};
 use clap::Parser as _;
 use jiff::{SignedDuration, Timestamp};
 use policy::Policy;
@@ -164,6 +164,7 @@ fn session(source: &str, destination_port: u16, rule: &str) -> Session {
 fn filled(running: &Running) {
     let mut inside = running.plane.inside();
     inside.hits = [("web".to_owned(), 1_234_567)].into();
+    inside.limited = [("web".to_owned(), 4_321)].into();
     inside.sessions = [
         (1, session("10.0.0.1", 443, "web")),
         (2, session("10.0.0.2", 80, "web")),
@@ -196,7 +197,8 @@ fn filled(running: &Running) {
         ..heard("")
     };
     let ended = Heard { event: EventName::Closed, closed: Some(closed), ..heard("web") };
-    inside.heard = [heard("web"), refused, ended].map(|heard| (Duration::from_secs(5), heard)).into();
+    inside.heard =
+        [heard("web"), refused, ended].map(|heard| (Duration::from_secs(5), News::Event(heard))).into();
     inside.counters = vec![count("forwarded", 1_000), count("nothing", 0)];
     inside.drops = vec![drop(3, "land", 0), drop(7, "rule", 2), drop(9, "out-of-window", 40)];
 }

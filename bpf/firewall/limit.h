@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Limits of rules: so many new flows in a time, and so many flows at once, for a rule as a whole or for each source or
+ * destination address. What is counted for a rule stays with the rule's counter, and so with its name, whatever policies
+ * come; what is counted for an address has an entry in a bucket that is found by a hash of rule and address. Entries are
+ * there from the start. One that says nothing any more makes room; when none does, a new flow is dropped and counted.
+ *
+ *  - A rate is the generic cell rate algorithm (ITU-T I.371), which is a token bucket that stores one number: the moment from
+ *    which the next flow would come in time at an even rate. A row, or a bucket, has a lock, so all cores together never let
+ *    through more than burst + rate * time, and never less.
+ *  - A flow that is counted among those at once says so in its mark, by whose number it is counted. Whoever swaps that mark
+ *    away counts it off, and only once; the epoch in the mark keeps it from another rule that got the same counter later.
+ */
+#ifndef RAMPART_FIREWALL_LIMIT_H
+#define RAMPART_FIREWALL_LIMIT_H
+
+#include "flows.h"
+
+/* Of both generations that packets may see at a time: the one in force and the one that is about to be. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 2 * MAX_LIMITED);
+	__type(key, __u32);
+	__type(value, struct limit_terms);
+} limit_terms SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);	/* set before loading: as many as counters of rules */
+	__type(key, __u32);
+	__type(value, struct limit_row);
+} limit_rows SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, LIMIT_BUCKETS);
+	__type(key, __u32);
+	__type(value, struct limit_bucket);
+} limit_addresses SEC(".maps");
+
+/* What a rule's limits and alert are; null when it has neither. */
+static __always_inline struct limit_terms *terms_of(__u32 extras)
+{
+	__u32 number = extras & EXTRA_TERMS;
+
+	return number ? lookup(&limit_terms, number - 1) : 0;
+}
+
+/* What is counted for an address: by rule, epoch, what for, and the address. */
+static __always_inline __u64 limit_key(__u32 slot, __u32 epoch, __u32 kind, const __be32 *address)
+{
+	__u64 h = mix(secret[1], (__u64)slot << 32 | epoch << 8 | kind);
+
+	h = mix(h, words_of(address));
+	h = mix(h, words_of(address + 2));
+	return mix(h, 0) | 1;
+}
+
+static __always_inline struct limit_bucket *limit_bucket_of(__u64 key)
+{
+	return lookup(&limit_addresses, key >> 32 & (LIMIT_BUCKETS - 1));
+}
+
+/* The entry of a key, or null. Under the bucket's lock, as the next one. */
+static __always_inline struct limit_entry *known_entry(struct limit_bucket *bucket, __u64 key)
+{
+	for (int way = 0; way < LIMIT_WAYS; way++)
+		if (bucket->entries[way].key == key)
+			return &bucket->entries[way];
+	return 0;
+}
+
+/* The same, and if need be a new one in the place of one that says nothing any more. Null: there is none. */
+static __always_inline struct limit_entry *entry_for(struct limit_bucket *bucket, __u64 key, __u64 at)
+{
+	struct limit_entry *entry = known_entry(bucket, key);
+
+	if (entry)
+		return entry;
+	for (int way = 0; way < LIMIT_WAYS; way++) {
+		entry = &bucket->entries[way];
+		if (entry->quota.open || entry->quota.until > at)
+			continue;
+		entry->key = key;
+		entry->quota.until = 0;
+		entry->surge.since = 0;
+		entry->surge.told = 0;
+		return entry;
+	}
+	return 0;
+}
+
+/* Whether one more flow fits; takes its share of the rate if so. 0, or why not. Under the lock. */
+static __always_inline int ask_quota(struct quota *quota, const struct limit_terms *terms, __u64 at, int is_flow)
+{
+	__u64 due = quota->until > at ? quota->until : at;
+
+	if (is_flow && terms->connections && quota->open >= terms->connections)
+		return REASON_CONNECTIONS;
+	if (!terms->interval)
+		return 0;
+	if (due - at > terms->slack)
+		return REASON_RATE;
+	quota->until = due + terms->interval;
+	return 0;
+}
+
+/* One flow more among those at once, if it fits or must. Under the lock. */
+static __always_inline int take_place(struct quota *quota, const struct limit_terms *terms, int must)
+{
+	if (!must && quota->open >= terms->connections)
+		return 0;
+	quota->open++;
+	return 1;
+}
+
+/* Asks the limit of a rule about a packet that is to open a flow. 0, or why it is dropped. */
+static __always_inline int ask_limit(struct packet *p, struct limit_terms *terms)
+{
+	struct limit_row *row = lookup(&limit_rows, p->slot);
+	int reason = REASON_LIMIT_FULL, is_flow = !(p->flags & PACKET_STATELESS);
+	struct limit_bucket *bucket;
+	struct limit_entry *entry;
+	__u64 at = moment(), key;
+
+	if (!row)
+		return reason;
+	if (terms->limit_per == PER_RULE) {
+		bpf_spin_lock(&row->lock);
+		reason = ask_quota(&row->quota, terms, at, is_flow);
+		bpf_spin_unlock(&row->lock);
+	} else {
+		key = limit_key(p->slot, terms->epoch, terms->limit_per,
+				terms->limit_per == PER_SOURCE ? p->source : p->destination);
+		bucket = limit_bucket_of(key);
+		if (!bucket)
+			return reason;
+		bpf_spin_lock(&bucket->lock);
+		entry = entry_for(bucket, key, at);
+		if (entry)
+			reason = ask_quota(&entry->quota, terms, at, is_flow);
+		bpf_spin_unlock(&bucket->lock);
+	}
+	if (reason)
+		__sync_fetch_and_add(&row->refused, 1);
+	return reason;
+}
+
+/* The address that a flow is counted for. */
+static __always_inline const __be32 *counted_address(const struct flow *flow, __u32 per)
+{
+	__u32 opener = flow->origin & 1;
+
+	return flow->address[per == PER_SOURCE ? opener : opener ^ 1];
+}
+
+/* Counts a flow among those at once of its mark; 1 when it was. `must`: whether it fits or not. */
+static __always_inline int hold(const struct flow *flow, __u32 mark, const struct limit_terms *terms, int must)
+{
+	__u32 slot = mark & MARK_SLOT, per = mark >> MARK_PER_SHIFT & 3, held = 0;
+	struct limit_bucket *bucket;
+	struct limit_entry *entry;
+	struct limit_row *row;
+	__u64 at, key;
+
+	if (per == PER_RULE) {
+		row = lookup(&limit_rows, slot);
+		if (!row)
+			return 0;
+		bpf_spin_lock(&row->lock);
+		if ((row->epoch & MARK_EPOCHS) == mark >> MARK_EPOCH_SHIFT)
+			held = take_place(&row->quota, terms, must);
+		bpf_spin_unlock(&row->lock);
+		return held;
+	}
+	at = moment();
+	key = limit_key(slot, mark >> MARK_EPOCH_SHIFT, per, counted_address(flow, per));
+	bucket = limit_bucket_of(key);
+	if (!bucket)
+		return 0;
+	bpf_spin_lock(&bucket->lock);
+	entry = entry_for(bucket, key, at);
+	if (entry)
+		held = take_place(&entry->quota, terms, must);
+	bpf_spin_unlock(&bucket->lock);
+	return held;
+}
+
+/* Counts off a flow of which a mark was taken that said it was counted. */
+__noinline int let_go(struct flow *flow, __u32 mark)
+{
+	__u32 slot = mark & MARK_SLOT, per = mark >> MARK_PER_SHIFT & 3;
+	struct limit_bucket *bucket;
+	struct limit_entry *entry;
+	struct limit_row *row;
+	__u64 key;
+
+	if (!flow)
+		return 0;
+	if (per == PER_RULE) {
+		row = lookup(&limit_rows, slot);
+		if (!row)
+			return 0;
+		bpf_spin_lock(&row->lock);
+		if ((row->epoch & MARK_EPOCHS) == mark >> MARK_EPOCH_SHIFT && row->quota.open)
+			row->quota.open--;
+		bpf_spin_unlock(&row->lock);
+		return 0;
+	}
+	key = limit_key(slot, mark >> MARK_EPOCH_SHIFT, per, counted_address(flow, per));
+	bucket = limit_bucket_of(key);
+	if (!bucket)
+		return 0;
+	bpf_spin_lock(&bucket->lock);
+	entry = known_entry(bucket, key);
+	if (entry && entry->quota.open)
+		entry->quota.open--;
+	bpf_spin_unlock(&bucket->lock);
+	return 0;
+}
+
+#endif
