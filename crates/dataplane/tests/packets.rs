@@ -381,12 +381,20 @@ fn needs_root_a_flood_of_syn_pushes_out_its_own_oldest() {
         let mut bed = Bed::with(hook, &Settings { flows: 1024, rules: 64 }, &policy);
         let open = |port| v4(Side::In, 6, syn((port, 80))).bytes();
         let to = |port, flags, sequence, acknowledgement| {
-            let tcp = Tcp { ports: (port, 80), flags, sequence, acknowledgement, window: 999, ..Tcp::default() };
+            let tcp =
+                Tcp { ports: (port, 80), flags, sequence, acknowledgement, window: 999, ..Tcp::default() };
             v4(Side::In, 6, tcp.bytes()).bytes()
         };
         let answer = |port| {
             let flags = SYN | ACK;
-            let tcp = Tcp { ports: (80, port), flags, sequence: 7, acknowledgement: 2, window: 999, ..Tcp::default() };
+            let tcp = Tcp {
+                ports: (80, port),
+                flags,
+                sequence: 7,
+                acknowledgement: 2,
+                window: 999,
+                ..Tcp::default()
+            };
             v4(Side::Out, 6, tcp.bytes()).bytes()
         };
         let establish = |bed: &mut Bed, port| {

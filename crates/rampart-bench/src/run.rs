@@ -349,7 +349,9 @@ fn environment(plan: &Plan, priority: &SessionPriority) -> Environment {
     environment.versions.insert("rampart-bench".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     environment.settings.insert(SESSION_PRIORITY.to_owned(), priority.told().to_owned());
     if priority.refused() {
-        environment.remarks.push(format!("The bench shares the processor with other sessions: {}.", priority.told()));
+        environment
+            .remarks
+            .push(format!("The bench shares the processor with other sessions: {}.", priority.told()));
     }
     environment
 }

@@ -232,7 +232,11 @@ fn what_a_firewall_cannot_do_is_refused() {
             PolicyShape { allowed_subnets: 50, ..rules_again },
             "iptables cannot do a country table",
         ),
-        ("rampart", PolicyShape { protocol: TestProtocol::Tcp, ..plain() }, "rampart cannot do forwarding TCP"),
+        (
+            "rampart",
+            PolicyShape { protocol: TestProtocol::Tcp, ..plain() },
+            "rampart cannot do forwarding TCP",
+        ),
         ("external", plain(), "--ports"),
     ];
     for (name, shape, message) in rows {

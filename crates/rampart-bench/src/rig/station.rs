@@ -44,8 +44,9 @@ pub(crate) fn baseline_note(dut: &str, setup: &Setup) -> Option<String> {
         return asked.then(|| format!("{dut} only forwards: it stands here without the policy"));
     }
     let keeps_state = dut::driver(dut).is_ok_and(|driver| driver.capabilities().always_keeps_state());
-    (keeps_state && !policy.stateful)
-        .then(|| format!("{dut} keeps state of every flow, which this test does not ask for: the others go without"))
+    (keeps_state && !policy.stateful).then(|| {
+        format!("{dut} keeps state of every flow, which this test does not ask for: the others go without")
+    })
 }
 
 impl Station {
