@@ -30,6 +30,53 @@ static __always_inline int check_ends(const struct packet *p)
 	return is_no_source(p) ? REASON_SOURCE : 0;
 }
 
+#define HALF_OPEN_LEAST 1024	/* ticks, about a second: an honest handshake is done by then, or its SYN comes again */
+#define HALF_OPEN_STEPS 1024	/* records looked at for one that can go: about 10 us, at most once a tick in vain */
+
+__u32 half_open_looked;		/* tick in which no half-open flow was found that could go */
+
+/* One step of the hand: frees the flow it points at if its handshake should be done by now. */
+static int free_half_open(__u32 turn __attribute__((unused)), __u32 *tick)
+{
+	__u32 used = *(volatile __u32 *)&pool.fresh, record;
+	struct flow *flow;
+	__u8 state;
+
+	/* Records that were never used are not looked at. */
+	if (used > record_count)
+		used = record_count;
+	if (!used)
+		return 0;
+	record = __sync_fetch_and_add(&pool.hand, 1) % used;
+	flow = lookup(&flows, record);
+	if (!flow)
+		return 0;
+	state = flow->state;
+	if (!is_half_open(state) || (__s32)(*tick - flow->opened) < HALF_OPEN_LEAST)
+		return 0;
+	/* Closed before it goes, so that none goes that is established at this moment. */
+	move(flow, state, FLOW_RESET);
+	if (flow->state != FLOW_RESET || !remove_flow(flow, record))
+		return 0;
+	tally(TALLY_EXPIRED, 1);
+	return 1;
+}
+
+/* Whether there is room for one more half-open flow. A flood that fills the budget pushes out its own oldest. */
+static __always_inline int has_half_open_room(__u32 tick)
+{
+	if (*(volatile __u32 *)&pool.half_open < settings.half_open_limit)
+		return 1;
+	/* A fruitless look is dear, and the next one would be as fruitless. */
+	if (half_open_looked == tick)
+		return 0;
+	bpf_loop(HALF_OPEN_STEPS, free_half_open, &tick, 0);
+	if (*(volatile __u32 *)&pool.half_open < settings.half_open_limit)
+		return 1;
+	half_open_looked = tick;
+	return 0;
+}
+
 /* Puts the flow of an allowed packet into the table. 0, or the reason why it cannot be. */
 __noinline int open_flow(struct packet *p)
 {
@@ -37,7 +84,7 @@ __noinline int open_flow(struct packet *p)
 
 	if (!p)
 		return REASON_TABLE_FULL;
-	if (p->protocol == PROTOCOL_TCP && *(volatile __u32 *)&pool.half_open >= settings.half_open_limit)
+	if (p->protocol == PROTOCOL_TCP && !has_half_open_room(p->tick))
 		return REASON_HALF_OPEN_FULL;
 	for (int i = 0; i < OPEN_TRIES; i++) {
 		struct flow *flow = take_record(&record, p->tick);

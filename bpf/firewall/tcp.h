@@ -247,10 +247,63 @@ static __always_inline int track_reset(struct flow *flow, const struct packet *p
 	return 0;
 }
 
-static __always_inline int track_late_syn(const struct flow *flow, const struct packet *p)
+#define LATE_SYNS 4096		/* a power of two */
+
+/* The last SYN that the opener of a connection sent into it: it may be the first of a new one, of which the firewall only
+ * learns by the answer. Kept beside the flows, because few need it; one that loses its place comes again after a second. */
+struct late_syn {
+	__u32 record;		/* and 1; 0: nothing is here */
+	__u32 number;		/* of its flow */
+	__u32 end;		/* sequence number behind it */
+	__u16 window;
+	__u8 scale;
+	__u8 scales;		/* it offers to scale windows */
+};
+
+struct late_syn late_syns[LATE_SYNS];
+
+static __always_inline void note_late_syn(const struct flow *flow, const struct packet *p)
 {
+	late_syns[p->record & (LATE_SYNS - 1)] = (struct late_syn){
+		.record = p->record + 1,
+		.number = flow->number,
+		.end = end_of(p),
+		.window = p->window,
+		.scale = p->scale & 15,
+		.scales = !!(p->flags & PACKET_SCALES),
+	};
+}
+
+/* Whether a SYN-ACK answers a late SYN. Then its sender no longer had the connection, and it begins anew, with the same ends
+ * and from the same side, so that the policy has nothing to say. Who has it still answers with a challenge. */
+static __always_inline int begins_anew(struct flow *flow, const struct packet *p)
+{
+	const struct late_syn *syn = &late_syns[p->record & (LATE_SYNS - 1)];
+	__u32 *word = (__u32 *)&flow->state, old = *(volatile __u32 *)word, s = flow->origin & 1;
+
+	if ((p->side & 1) == s || (p->tcp_flags & TCP_KIND) != (TCP_SYN | TCP_ACK) || is_closed(flow->state))
+		return 0;
+	if (syn->record != p->record + 1 || syn->number != flow->number || syn->end - p->acknowledgement > MOST_EARLY_DATA)
+		return 0;
+	if (is_half_open(old) || __sync_val_compare_and_swap(word, old, (old & ~0xffu) | FLOW_SYN_SENT) != old)
+		return 0;
+	__sync_fetch_and_add(&pool.half_open, 1);
+	flow->flags = syn->scales ? FLOW_SCALES : 0;
+	flow->scales = syn->scale << s * 4;
+	flow->end[s] = flow->reach[s] = syn->end;
+	flow->window[s] = syn->window ? syn->window : 1;
+	flow->opened = p->tick;
+	return 1;
+}
+
+static __always_inline int track_late_syn(struct flow *flow, const struct packet *p)
+{
+	if (begins_anew(flow, p))
+		return track_answer(flow, p);
 	if (p->tcp_flags & TCP_ACK)
 		return in_window(flow, p) ? 0 : REASON_TCP_WINDOW;
+	if ((p->side & 1) == (flow->origin & 1))
+		note_late_syn(flow, p);
 	tally(TALLY_SYN_IN_FLOW, 1);
 	return 0;
 }

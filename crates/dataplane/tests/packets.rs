@@ -373,6 +373,57 @@ fn needs_root_half_open_connections_have_a_budget_of_their_own() {
     }
 }
 
+/// A flood of SYN that fills the budget: what is older than an honest handshake gives way, and nothing else does.
+#[test]
+fn needs_root_a_flood_of_syn_pushes_out_its_own_oldest() {
+    let policy = format!("[settings]\nhalf_open = 100\n{POLICY}");
+    for hook in HOOKS {
+        let mut bed = Bed::with(hook, &Settings { flows: 1024, rules: 64 }, &policy);
+        let open = |port| v4(Side::In, 6, syn((port, 80))).bytes();
+        let to = |port, flags, sequence, acknowledgement| {
+            let tcp =
+                Tcp { ports: (port, 80), flags, sequence, acknowledgement, window: 999, ..Tcp::default() };
+            v4(Side::In, 6, tcp.bytes()).bytes()
+        };
+        let answer = |port| {
+            let flags = SYN | ACK;
+            let tcp = Tcp {
+                ports: (80, port),
+                flags,
+                sequence: 7,
+                acknowledgement: 2,
+                window: 999,
+                ..Tcp::default()
+            };
+            v4(Side::Out, 6, tcp.bytes()).bytes()
+        };
+        let establish = |bed: &mut Bed, port| {
+            for (side, segment) in
+                [(Side::In, open(port)), (Side::Out, answer(port)), (Side::In, to(port, ACK, 2, 8))]
+            {
+                assert_eq!(bed.send(side, &segment).words(), "pass", "{hook:?}, {port}");
+            }
+        };
+        establish(&mut bed, 1);
+        for port in 1000..1100 {
+            assert_eq!(bed.send(Side::In, &open(port)).words(), "pass", "{hook:?}, {port}");
+        }
+        assert_eq!(bed.send(Side::In, &open(2)).words(), "half-open-full", "{hook:?}: all are young");
+        bed.pass(Duration::from_secs(2));
+        // Twice as many as the budget, and handshakes among them.
+        for port in 0..50 {
+            establish(&mut bed, 2 + port);
+            assert_eq!(bed.send(Side::In, &open(2000 + port)).words(), "pass", "{hook:?}, {port}");
+        }
+        for port in 1..52 {
+            assert_eq!(bed.state(port), "established", "{hook:?}, {port}");
+        }
+        assert_eq!(bed.send(Side::In, &to(1, ACK, 2, 8)).words(), "pass", "{hook:?}: it is open still");
+        let half_open = bed.sessions(&Filter::default()).len() - 51;
+        assert!(half_open <= 100, "{hook:?}: {half_open}");
+    }
+}
+
 #[test]
 fn needs_root_a_new_policy_judges_open_flows_again() {
     for hook in HOOKS {

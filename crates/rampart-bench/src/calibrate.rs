@@ -18,6 +18,7 @@ use measure::shape::{
 use measure::stats;
 use measure::trial::{Load, RigError, TrialOutcome, TrialRequest};
 use std::time::Duration;
+use testbed::priority::SessionPriority;
 use traffic::{BareLoop, Clock, Engine};
 
 /// Promises of SPEC.md.
@@ -41,6 +42,10 @@ pub(crate) fn calibrate(args: &CalibrateArgs, json: bool, interrupt: &Interrupt)
     }
     for change in testbed::leftovers::remove()? {
         crate::say(&format!("removed what a killed run left: {}", crate::run::change_words(&change)));
+    }
+    let priority = SessionPriority::raise();
+    if priority.refused() {
+        crate::say(&format!("other sessions may delay the bench: {}", priority.told()));
     }
     let engine = Engine::load(traffic::MAX_FLOWS)?;
     let shared = Shared::new(engine, interrupt);

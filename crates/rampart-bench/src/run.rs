@@ -20,8 +20,12 @@ use std::time::SystemTime;
 use testbed::Change;
 use testbed::cpu::CpuSnapshot;
 use testbed::dut::{self, ExternalBed, ExternalPort, Requirement};
+use testbed::priority::SessionPriority;
 use testbed::tables::ConntrackSize;
 use traffic::Engine;
+
+/// Among the environment's settings: what decides about the processor between the bench and others.
+const SESSION_PRIORITY: &str = "priority of the session";
 
 /// Runs a suite.
 pub(crate) fn run(args: &RunArgs, json: bool, interrupt: &Interrupt) -> Result<(), Failure> {
@@ -53,6 +57,7 @@ pub(crate) fn change_words(change: &Change) -> String {
         Change::Process { pid, .. } => format!("process {pid}"),
         Change::Folder(path) => format!("folder {}", path.display()),
         Change::Address { interface, address } => format!("address {address} of {interface}"),
+        Change::Autogroup { number, before } => format!("autogroup {number} is at nice {before} again"),
     }
 }
 
@@ -159,6 +164,7 @@ struct Run {
     cpu: CpuSnapshot,
     external: Option<(ExternalPort, ExternalPort)>,
     _tables: Option<ConntrackSize>,
+    _priority: SessionPriority,
 }
 
 impl Run {
@@ -171,6 +177,7 @@ impl Run {
     ) -> Result<Self, Failure> {
         let external = external_ports(args)?;
         let tables = tracked_connections(plan).map(ConntrackSize::raise).transpose()?;
+        let priority = SessionPriority::raise();
         let most = |sessions: bool| {
             let cells = plan.cells.iter().filter(|c| c.setup.sessions.is_some() == sessions);
             cells.map(|c| c.setup.traffic.flows).max()
@@ -180,7 +187,7 @@ impl Run {
         if let Some(connections) = most(true) {
             shared = shared.with_sessions(connections)?;
         }
-        let environment = environment(plan);
+        let environment = environment(plan, &priority);
         let calibration = calibrate::brief(&shared, flows)?;
         let results = Results {
             schema: SCHEMA.to_owned(),
@@ -204,6 +211,7 @@ impl Run {
             cpu: CpuSnapshot::take(&[])?,
             external,
             _tables: tables,
+            _priority: priority,
         })
     }
 
@@ -329,8 +337,8 @@ fn title(planned: &PlannedCell) -> String {
     format!("{} {}", planned.cell.test, levels.join(" "))
 }
 
-/// The machine, with the versions of the firewalls that are measured.
-fn environment(plan: &Plan) -> Environment {
+/// The machine, with the versions of the firewalls that are measured and what the run may have of the processor.
+fn environment(plan: &Plan, priority: &SessionPriority) -> Environment {
     let names: BTreeSet<&String> = plan.cells.iter().flat_map(|c| &c.duts).collect();
     let drivers: Vec<_> = names.into_iter().filter_map(|name| dut::driver(name).ok()).collect();
     let mut environment = testbed::environment::describe(&drivers);
@@ -339,6 +347,12 @@ fn environment(plan: &Plan) -> Environment {
         environment.versions.extend(version.map(|line| (rig::BULK_PROGRAM.to_owned(), line)));
     }
     environment.versions.insert("rampart-bench".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    environment.settings.insert(SESSION_PRIORITY.to_owned(), priority.told().to_owned());
+    if priority.refused() {
+        environment
+            .remarks
+            .push(format!("The bench shares the processor with other sessions: {}.", priority.told()));
+    }
     environment
 }
 

@@ -426,7 +426,7 @@ pub(crate) fn same_trials(a: &Point, b: &Point) -> bool {
 
 /// Unit of the loads that a point's trials offered.
 pub(crate) fn load_unit(point: &Point) -> &'static str {
-    let held = |s: &SessionOutcome| s.verified.is_some() || s.resets.is_some();
+    let held = |s: &SessionOutcome| s.verified.is_some();
     match point.metric {
         Metric::BackToBack => "frames",
         Metric::ConcurrentConnections | Metric::Established | Metric::Surviving | Metric::ClosedByReset => {

@@ -4,6 +4,7 @@
 use crate::dut::{DRIVERS, Requirement, xdp_redirect};
 use crate::error::TestbedError;
 use crate::netns::Namespace;
+use crate::priority::Standing;
 use crate::{environment, placement, program, tables};
 use std::fs;
 use std::path::Path;
@@ -40,7 +41,7 @@ pub fn examine() -> Vec<Check> {
     checks.extend(programs());
     checks.extend([tracing(), cores(), memory(), memory_for_lists(), locked_memory(), connections()]);
     checks.extend([strict_connections(), nft_sets(), ipset_sets(), token_bucket()]);
-    checks.extend([isolated(), governor(), load(), stolen()]);
+    checks.extend([isolated(), governor(), session(&Standing::now(), is_root()), load(), stolen()]);
     checks.extend(
         DRIVERS
             .iter()
@@ -384,6 +385,25 @@ fn governor() -> Check {
     }
 }
 
+/// What divides the processor between the bench and other people's work.
+fn session(standing: &Standing, root: bool) -> Check {
+    let what = "priority of the session";
+    match standing {
+        Standing::Alone => good(what, "nice values of threads: sessions are not grouped"),
+        Standing::Autogroup { nice, .. } if root => {
+            good(what, format!("autogroup, nice {nice}; raised to -20 during runs"))
+        }
+        Standing::Autogroup { nice, .. } => good(what, format!("autogroup, nice {nice}")).limited(
+            "it cannot be raised: on a busy machine the generator is late",
+            "run as root, or sysctl kernel.sched_autogroup_enabled=0",
+        ),
+        Standing::ControlGroup(path) => good(what, format!("the weight of control group {path}")).limited(
+            "what runs in other control groups delays the generator, whatever its priority",
+            "run from the root control group, or stop what else is running",
+        ),
+    }
+}
+
 fn load() -> Check {
     let load = environment::load_average();
     let check = good("load", format!("{load:.2}"));
@@ -451,6 +471,21 @@ mod tests {
             [namespaces(), native_xdp(), token_bucket(), nft_sets(), ipset_sets(), strict_connections()]
         {
             assert_eq!(check.severity, Severity::Good, "{check:?}");
+        }
+    }
+
+    #[test]
+    fn the_session_is_told_by_what_divides_the_processor() {
+        let group = Standing::Autogroup { number: 3, nice: 0 };
+        let rows = [
+            (Standing::Alone, true, Severity::Good, "not grouped"),
+            (group.clone(), true, Severity::Good, "raised to -20"),
+            (group, false, Severity::Limited, "autogroup, nice 0"),
+            (Standing::ControlGroup("/user.slice".to_owned()), true, Severity::Limited, "/user.slice"),
+        ];
+        for (standing, root, severity, found) in rows {
+            let check = session(&standing, root);
+            assert!(check.severity == severity && check.found.contains(found), "{check:?}");
         }
     }
 

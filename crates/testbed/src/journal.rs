@@ -3,7 +3,7 @@
 //! and a number. A process id alone is not enough: the kernel gives it out again.
 
 use crate::error::TestbedError;
-use crate::program;
+use crate::{priority, program};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::Write;
@@ -42,6 +42,13 @@ pub enum Change {
     },
     /// A folder was made.
     Folder(PathBuf),
+    /// The priority of an autogroup, which is a session's, was raised.
+    Autogroup {
+        /// Its number. The kernel gives none twice, so it tells a session even when its leader is gone.
+        number: u64,
+        /// The nice value before.
+        before: i8,
+    },
 }
 
 impl Change {
@@ -76,6 +83,7 @@ impl Change {
                 }
                 _ => Ok(()),
             },
+            Change::Autogroup { number, before } => priority::restore(*number, *before),
         }
     }
 }

@@ -19,6 +19,7 @@ mod link;
 pub mod netns;
 pub mod placement;
 pub mod policy;
+pub mod priority;
 mod program;
 pub mod tables;
 

@@ -17,7 +17,8 @@
 //!   attackers' range may open what the private zone may, with the test's protocol. Other floods than those of that protocol
 //!   (UDP in a TCP policy) meet the rules and the default.
 //! - What no rule matches is dropped and counted.
-//! - No rules at all means no filter: everything is forwarded, unless a list or the country table forbids it.
+//! - No rules at all means no filter: everything is forwarded, unless a list or the country table forbids it. With state (for
+//!   a firewall that cannot be without) everything may be opened, and what belongs to no TCP connection and is no SYN is dropped.
 //!
 //! Drivers that count drops name the counters `listed_drop`, `country_drop`, `invalid_drop` and `default_drop`.
 

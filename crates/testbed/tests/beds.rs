@@ -22,6 +22,7 @@ use testbed::dut::{self, ExternalBed, ExternalPort};
 use testbed::netns::Namespace;
 use testbed::placement::{cores_online, napi_threads};
 use testbed::policy::PolicySpec;
+use testbed::priority::{SessionPriority, Standing};
 use testbed::tables::{ConntrackSize, conntrack_max};
 use testbed::{layout, leftovers};
 
@@ -283,6 +284,7 @@ fn holds_a_bed_until_killed() {
     }
     let bed = Bed::build(&spec(ZoneForm::Two, Wiring::Firewall)).unwrap();
     let _table = ConntrackSize::raise(conntrack_max().unwrap()).unwrap();
+    let _priority = SessionPriority::raise();
     println!("\nHOLDING {}", namespaces_of(&bed).join(","));
     let _ = std::io::stdin().read(&mut [0]);
 }
@@ -297,6 +299,11 @@ fn what_a_killed_run_leaves_is_removed_by_the_next() {
     assert!(conntrack_max().unwrap() > size && raised.entries() > size);
     drop(raised);
     assert_eq!(conntrack_max(), Some(size), "restored by dropping");
+    let standing = Standing::now();
+    let priority = SessionPriority::raise();
+    assert_eq!(Standing::now(), raised_of(&standing), "{}", priority.told());
+    drop(priority);
+    assert_eq!(Standing::now(), standing, "restored by dropping");
 
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "holds_a_bed_until_killed", "--nocapture"])
@@ -313,12 +320,22 @@ fn what_a_killed_run_leaves_is_removed_by_the_next() {
     let there = |names: &[String]| names.iter().all(|name| testbed::netns::names().contains(name));
     assert!(there(&names), "a living run keeps its bed");
     assert!(conntrack_max().unwrap() > size);
+    assert_eq!(Standing::now(), raised_of(&standing));
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(there(&names), "nobody else removes it");
     leftovers::remove().unwrap();
     assert_gone(&names);
     assert_eq!(conntrack_max(), Some(size), "restored by the next run");
+    assert_eq!(Standing::now(), standing, "restored by the next run");
+}
+
+/// What a session's priority is during a run: an autogroup's is the highest, and anything else stays.
+fn raised_of(standing: &Standing) -> Standing {
+    match standing {
+        Standing::Autogroup { number, .. } => Standing::Autogroup { number: *number, nice: -20 },
+        other => other.clone(),
+    }
 }
 
 /// Removes namespaces that a test made by itself.

@@ -69,6 +69,21 @@ fn ipset_enforces_its_rules() {
     prove("ipset", ZoneForm::Two, &PolicyShape { rules: 10, match_position: 10, stateful: true, ..plain() });
 }
 
+/// It keeps state with any policy; without rules it lets everything open.
+#[test]
+fn rampart_enforces_its_rules_and_keeps_state_without_them() {
+    for name in ["rampart", "rampart-tc"] {
+        for (rules, match_position) in [(0, 0), (1, 1), (1000, 1000)] {
+            for zones in [ZoneForm::Two, ZoneForm::Three] {
+                for protocol in [TestProtocol::Udp, TestProtocol::Tcp] {
+                    let asked = PolicyShape { rules, match_position, protocol, ..plain() };
+                    prove(name, zones, &dut::driver(name).unwrap().capabilities().as_enforced(&asked));
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn translation_maps_the_private_prefix_both_ways() {
     for name in ["nftables", "iptables", "ipset"] {
@@ -216,6 +231,11 @@ fn what_a_firewall_cannot_do_is_refused() {
             "iptables",
             PolicyShape { allowed_subnets: 50, ..rules_again },
             "iptables cannot do a country table",
+        ),
+        (
+            "rampart",
+            PolicyShape { protocol: TestProtocol::Tcp, ..plain() },
+            "rampart cannot do forwarding TCP",
         ),
         ("external", plain(), "--ports"),
     ];

@@ -252,6 +252,26 @@ fn illegal_attempts_are_told_apart_and_stopped() {
 }
 
 #[test]
+fn the_share_of_illegal_attempts_comes_out_even() {
+    let bed = Bed::wire();
+    let mut engine = Engine::load(70_000).unwrap();
+    let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
+    for (share, legal, cores) in [(0.8, 1000, vec![0]), (0.8, 1001, vec![0, 1]), (0.3, 500, vec![0, 1])] {
+        let attempts = IllegalPlan::attempts(legal, share);
+        let illegal = IllegalPlan { share, kinds: vec![IllegalKind::Port], listed: Vec::new() };
+        let plan = TcpPlan {
+            opening: Opening::Scheduled(vec![TcpPhase::counted(attempts, 20_000.0)]),
+            cores,
+            illegal: Some(illegal),
+            ..plan(IpVersion::V4)
+        };
+        let reading = engine.run(&ports, &plan, &mut ()).unwrap();
+        assert_eq!(reading.counts.attempted, legal, "{share}");
+        assert_eq!(reading.illegal().unwrap().attempted["port"], attempts - legal, "{share}");
+    }
+}
+
+#[test]
 fn a_firewall_that_answers_forbidden_addresses_lets_them_through() {
     let bed = Bed::routed();
     let mut engine = Engine::load(70_000).unwrap();

@@ -83,7 +83,8 @@ impl SessionRig {
     /// What the engine is told: the cell's shape under the trial's load.
     fn plan(&self, request: &TrialRequest) -> Result<TcpPlan, RigError> {
         let traffic = &self.station.setup.traffic;
-        let (opening, hold_all) = opening(&request.phases, self.shape.legal_share())?;
+        let illegal_share = self.shape.illegal.as_ref().map_or(0.0, |illegal| illegal.share);
+        let (opening, hold_all) = opening(&request.phases, illegal_share)?;
         let (close, four_way) = match self.shape.close {
             _ if hold_all => (Close::Never, false),
             CloseBy::Reset => (Close::Reset, false),
@@ -299,12 +300,12 @@ fn fills_the_table(request: &TrialRequest) -> bool {
 }
 
 /// When connections are opened, and whether all of them are held for a proof.
-fn opening(phases: &[Phase], legal_share: f64) -> Result<(Opening, bool), RigError> {
+fn opening(phases: &[Phase], illegal_share: f64) -> Result<(Opening, bool), RigError> {
     match *phases {
         [Phase { load: Load::Maximum, seconds }] => Ok((Opening::Fastest(seconds), false)),
         [Phase { load: Load::Open { connections, per_second }, .. }] => {
             // Connections are legal ones; the rate is of all attempts.
-            let phase = TcpPhase::constant(per_second, connections as f64 / (per_second * legal_share));
+            let phase = TcpPhase::counted(IllegalPlan::attempts(connections, illegal_share), per_second);
             Ok((Opening::Scheduled(vec![phase]), true))
         }
         _ => phases.iter().map(tcp_phase).collect::<Result<_, _>>().map(|p| (Opening::Scheduled(p), false)),
@@ -401,7 +402,7 @@ mod tests {
         let ramp = Load::Ramp { from: 0.0, to: 10.0 };
         let rows = [
             (vec![phase(Load::Maximum, 2.0)], Some((Opening::Fastest(2.0), false))),
-            (vec![phase(open, 1.0)], Some((Opening::Scheduled(vec![TcpPhase::constant(1000.0, 1.0)]), true))),
+            (vec![phase(open, 1.0)], Some((Opening::Scheduled(vec![TcpPhase::counted(1000, 1000.0)]), true))),
             (
                 vec![phase(ramp, 1.0), phase(Load::PerSecond(10.0), 3.0)],
                 Some((

@@ -5,7 +5,7 @@ use super::{Shared, Site, broken, broken_traffic, port};
 use measure::shape::{Placement, Setup};
 use measure::trial::RigError;
 use testbed::bed::{Bed, BedSpec, CoreSplit};
-use testbed::dut::{self, ExternalBed, Running};
+use testbed::dut::{self, Driver, ExternalBed, Running};
 use testbed::policy::{Expect, PolicySpec, Probe};
 use traffic::{Arrival, Port, Ports, ProbeFrame, Transport};
 
@@ -40,8 +40,13 @@ pub(crate) fn baseline_note(dut: &str, setup: &Setup) -> Option<String> {
     }
     let policy = &setup.policy;
     let asked = policy.rules > 0 || policy.nat || policy.listed_addresses > 0 || policy.allowed_subnets > 0;
-    (BASELINES.contains(&dut) && asked)
-        .then(|| format!("{dut} only forwards: it stands here without the policy"))
+    if BASELINES.contains(&dut) {
+        return asked.then(|| format!("{dut} only forwards: it stands here without the policy"));
+    }
+    let keeps_state = dut::driver(dut).is_ok_and(|driver| driver.capabilities().always_keeps_state());
+    (keeps_state && !policy.stateful).then(|| {
+        format!("{dut} keeps state of every flow, which this test does not ask for: the others go without")
+    })
 }
 
 impl Station {
@@ -63,7 +68,7 @@ impl Station {
             link_bits_per_second: setup.link_bits_per_second,
         };
         let bed = Bed::build(&spec).map_err(broken)?;
-        let policy = policy_for(dut, setup, replaceable)?;
+        let policy = policy_for(driver, setup, replaceable)?;
         let running = driver.set_up(&bed, &policy).map_err(broken)?;
         keep_sessions(&bed, setup);
         Ok(Self {
@@ -228,13 +233,13 @@ fn cores_for(setup: &Setup) -> Result<CoreSplit, RigError> {
     Ok(CoreSplit { generator: generator.to_vec(), firewall: firewall.to_vec() })
 }
 
-/// The policy of a setup, or none for a firewall that only forwards.
-fn policy_for(dut: &str, setup: &Setup, replaceable: bool) -> Result<PolicySpec, RigError> {
-    if BASELINES.contains(&dut) {
+/// The policy of a setup as the firewall enforces it, or none for one that only forwards.
+fn policy_for(driver: &dyn Driver, setup: &Setup, replaceable: bool) -> Result<PolicySpec, RigError> {
+    if BASELINES.contains(&driver.name()) {
         return Ok(PolicySpec::forward_everything(setup.zones));
     }
     let generate = if replaceable { PolicySpec::generate_replaceable } else { PolicySpec::generate };
-    generate(&setup.policy, setup.zones).map_err(broken)
+    generate(&driver.capabilities().as_enforced(&setup.policy), setup.zones).map_err(broken)
 }
 
 fn keep_sessions(bed: &Bed, setup: &Setup) {

@@ -87,6 +87,17 @@ impl Capabilities {
     /// Everything.
     const FIREWALL: Self = Self { nat: true, lists: true, countries: true, ..Self::RULES };
 
+    /// Whether it tracks every connection, whatever its policy.
+    pub fn always_keeps_state(&self) -> bool {
+        self.stateful && !self.stateless
+    }
+
+    /// What becomes of a policy that asks for no state: a firewall that always keeps it keeps it then too, as it would for any
+    /// of its users. The same policy for all others.
+    pub fn as_enforced(&self, asked: &PolicyShape) -> PolicyShape {
+        PolicyShape { stateful: asked.stateful || self.always_keeps_state(), ..asked.clone() }
+    }
+
     /// The first thing that a policy wants and this firewall cannot do, in words; `None` when it can do all.
     pub fn lacks(&self, shape: &PolicyShape, zones: ZoneForm) -> Option<String> {
         let wants: [(bool, bool, &str); 9] = [
@@ -96,8 +107,8 @@ impl Capabilities {
             (shape.rules > 0 && !shape.stateful, self.stateless, "rules without state"),
             // What tracks connections and cannot do otherwise wants a SYN before anything else.
             (
-                shape.rules == 0 && shape.protocol == TestProtocol::Tcp,
-                self.stateless || !self.stateful,
+                shape.rules == 0 && shape.protocol == TestProtocol::Tcp && !shape.stateful,
+                !self.always_keeps_state(),
                 "forwarding TCP without state",
             ),
             (shape.nat, self.nat, "address translation"),
@@ -299,6 +310,26 @@ mod tests {
         }
         let error = driver("pf").err().map(|e| e.to_string()).unwrap_or_default();
         assert!(error.contains("nftables"), "{error}");
+    }
+
+    #[test]
+    fn what_always_keeps_state_is_asked_for_it() {
+        let strict = Capabilities { stateless: false, ..Capabilities::RULES };
+        for rules in [0, 5] {
+            for protocol in [TestProtocol::Udp, TestProtocol::Tcp] {
+                let asked = PolicyShape {
+                    rules,
+                    match_position: rules,
+                    protocol,
+                    ..PolicyShape::forward_everything(0)
+                };
+                let enforced = strict.as_enforced(&asked);
+                assert!(enforced.stateful && strict.lacks(&enforced, ZoneForm::Two).is_none(), "{asked:?}");
+                let without = strict.lacks(&asked, ZoneForm::Two);
+                assert_eq!(without.is_some(), rules > 0 || protocol == TestProtocol::Tcp, "{asked:?}");
+                assert_eq!(Capabilities::RULES.as_enforced(&asked), asked);
+            }
+        }
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Engine {
             for (&core, schedule) in plan.cores.iter().zip(schedules) {
                 state.cores[core].due = schedule.first_due;
             }
-            write_beside(state, ports, plan);
+            write_beside(state, ports, plan, schedules);
             plan.request.write(&mut state.request, plan.segment_bytes());
             match &plan.answer {
                 Answer::Exactly(answer) => answer.write(&mut state.answer, plan.segment_bytes()),
@@ -54,7 +54,7 @@ impl Engine {
 }
 
 /// What goes on beside the connections.
-fn write_beside(state: &mut types::bss, ports: &Ports, plan: &TcpPlan) {
+fn write_beside(state: &mut types::bss, ports: &Ports, plan: &TcpPlan, schedules: &[Steps]) {
     state.beside = types::beside_control {
         server_mac: ports.server.mac,
         server_next_hop_mac: ports.server.next_hop_mac,
@@ -64,7 +64,7 @@ fn write_beside(state: &mut types::bss, ports: &Ports, plan: &TcpPlan) {
         state.beside_cores[core].random = mix(plan.seed ^ mix(number as u64 + 1));
     }
     attack::write(state, plan);
-    illegal::write(state, plan);
+    illegal::write(state, plan, schedules.iter().map(Steps::offered));
     state.beside.active = u32::from(plan.attack.is_some() || plan.illegal.is_some());
 }
 

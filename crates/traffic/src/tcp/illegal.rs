@@ -34,6 +34,17 @@ impl IllegalPlan {
         Self { share: illegal.share, kinds: illegal.kinds.clone(), listed }
     }
 
+    /// Attempts of which exactly `legal` are legal when this share of them is not. Exact up to 2^32 attempts for shares that
+    /// come out even, and up to 400,000 for any share in hundredths of a percent; beyond, one may be missing.
+    pub fn attempts(legal: u64, share: f64) -> u64 {
+        (legal as f64 / (1.0 - share)) as u64
+    }
+
+    /// The share in 2^-32. Rounded up: rounded down, a share that comes out even would lack its last attempt.
+    fn step(&self) -> u32 {
+        (self.share * 2f64.powi(32)).ceil() as u32
+    }
+
     fn has(&self, kind: IllegalKind) -> bool {
         self.kinds.contains(&kind)
     }
@@ -91,11 +102,14 @@ pub(super) fn spare_ports(plan: &TcpPlan) -> (u32, u32) {
     if behind < 65_536 { (behind, 65_536 - behind) } else { (1, first.saturating_sub(1)) }
 }
 
-pub(super) fn write(state: &mut types::bss, plan: &TcpPlan) {
+/// `starts` of each core of the plan, in the plan's order.
+pub(super) fn write(state: &mut types::bss, plan: &TcpPlan, starts: impl Iterator<Item = u64>) {
     let Some(illegal) = &plan.illegal else { return };
+    for (&core, credit) in plan.cores.iter().zip(credits(illegal.step(), starts)) {
+        state.beside_cores[core].illegal_credit = credit;
+    }
     let beside = &mut state.beside;
-    // At least 1, which is the share that is asked for as nearly as 32 bits tell.
-    beside.illegal_step = ((illegal.share * 2f64.powi(32)) as u32).max(1);
+    beside.illegal_step = illegal.step();
     beside.illegal_count = illegal.kinds.len() as u32;
     for (number, kind) in beside.illegal_kinds.iter_mut().zip(&illegal.kinds) {
         *number = number_of(*kind) as u32;
@@ -106,6 +120,16 @@ pub(super) fn write(state: &mut types::bss, plan: &TcpPlan) {
     for (place, address) in state.listed.iter_mut().zip(&illegal.listed) {
         *place = address.to_be();
     }
+}
+
+/// What each core has of an attempt when it begins: what the cores before it leave over. So together they make as many as
+/// one core would.
+fn credits(step: u32, starts: impl Iterator<Item = u64>) -> impl Iterator<Item = u32> {
+    starts.scan(0u32, move |credit, starts| {
+        let own = *credit;
+        *credit = credit.wrapping_add(step.wrapping_mul(starts as u32));
+        Some(own)
+    })
 }
 
 /// The kind's number in `enum illegal_kind`.
@@ -122,6 +146,42 @@ mod tests {
         let illegal = IllegalPlan { share: 0.1, kinds: IllegalKind::ALL.to_vec(), listed: vec![1] };
         let opening = Opening::Scheduled(vec![TcpPhase::constant(10.0, 1.0)]);
         TcpPlan { illegal: Some(illegal), ..TcpPlan::new(opening) }
+    }
+
+    /// Legal starts of a run, as `is_illegal_turn()` in `bpf/traffic/tcp_illegal.h` counts.
+    fn legal_of(share: f64, attempts: u64, cores: u64) -> u64 {
+        let step = IllegalPlan { share, kinds: Vec::new(), listed: Vec::new() }.step();
+        let starts: Vec<u64> = (0..cores).map(|core| (attempts + cores - 1 - core) / cores).collect();
+        let mut legal = 0;
+        for (mut credit, starts) in credits(step, starts.iter().copied()).zip(&starts) {
+            for _ in 0..*starts {
+                let before = credit;
+                credit = credit.wrapping_add(step);
+                legal += u64::from(credit >= before);
+            }
+        }
+        legal
+    }
+
+    #[test]
+    fn as_many_attempts_are_legal_as_were_asked_for() {
+        for (legal, share) in [
+            (1000, 0.8),
+            (4096, 0.8),
+            (1000, 0.5),
+            (1000, 0.3),
+            (333, 0.1),
+            (7, 0.999),
+            (1, 0.9999),
+            (20_000, 0.0001),
+            (100_000, 0.75),
+            (12_345, 0.6667),
+        ] {
+            for cores in [1, 2, 3] {
+                let attempts = IllegalPlan::attempts(legal, share);
+                assert_eq!(legal_of(share, attempts, cores), legal, "{legal} legal, {share}, {cores} cores");
+            }
+        }
     }
 
     #[test]

@@ -22,6 +22,12 @@ impl TcpPhase {
     pub fn constant(rate: f64, seconds: f64) -> Self {
         Self { seconds, from: rate, to: rate }
     }
+
+    /// A stretch of constant rate with exactly so many starts, 1 to ten million. It ends between the last of them and the next,
+    /// so that no rounding decides whether one more is due.
+    pub fn counted(starts: u64, rate: f64) -> Self {
+        Self::constant(rate, (starts as f64 - 0.5) / rate)
+    }
 }
 
 /// When connections are opened.

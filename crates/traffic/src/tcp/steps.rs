@@ -123,6 +123,24 @@ mod tests {
     }
 
     #[test]
+    fn counted_starts_are_as_many() {
+        for (starts, rate) in [
+            (1, 5000.0),
+            (1000, 5000.0),
+            (5000, 5000.0),
+            (6144, 7.0),
+            (140_000, 25_000.0),
+            (1_000_000, 66_485.0),
+        ] {
+            for cores in [1, 2, 3] {
+                let plan = plan(vec![TcpPhase::counted(starts, rate)], cores);
+                let offered: u64 = (0..cores).map(|core| for_core(&plan, core).unwrap().offered()).sum();
+                assert_eq!(offered, starts, "{rate} a second on {cores} cores");
+            }
+        }
+    }
+
+    #[test]
     fn impossible_phases_are_refused() {
         for (phases, said) in [
             (vec![], "a run of 0 s: it may last up to 14400 s"),
