@@ -5,7 +5,8 @@ use libbpf_cargo::SkeletonBuilder;
 use std::env;
 use std::error::Error;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Compilers in the order of preference. clang 14, Debian 12's default, is too old.
@@ -28,11 +29,23 @@ pub(crate) fn compile(name: &str, product: &Product) -> Result<(), Box<dyn Error
     let mut builder = SkeletonBuilder::new();
     builder.source(bpf.join(format!("{name}.bpf.c"))).clang(clang()?).clang_args(arguments(name, &bpf));
     match product {
-        Product::Skeleton => builder.build_and_generate(out.join(format!("{name}.skel.rs")))?,
+        Product::Skeleton => {
+            let file = out.join(format!("{name}.skel.rs"));
+            builder.build_and_generate(&file)?;
+            set_apart(&file)?;
+        }
         Product::Object => builder.obj(out.join(format!("{name}.bpf.o"))).build()?,
     }
     println!("cargo:rerun-if-changed={}", bpf.display());
     Ok(())
+}
+
+/// Puts what was generated into a module `generated`, of which our lints ask nothing.
+fn set_apart(file: &Path) -> std::io::Result<()> {
+    const LINTS: &str = "missing_docs, unsafe_code, unreachable_pub, unused_imports, dead_code, clippy::all, \
+                         clippy::undocumented_unsafe_blocks, clippy::unwrap_used, clippy::panic";
+    let text = fs::read_to_string(file)?;
+    fs::write(file, format!("#[allow({LINTS})]\nmod generated {{\n{text}\n}}\n"))
 }
 
 fn clang() -> Result<&'static str, String> {
@@ -48,7 +61,7 @@ fn version(clang: &str) -> Option<u32> {
     String::from_utf8(output.stdout).ok()?.split('.').next()?.trim().parse().ok()
 }
 
-fn arguments(name: &str, bpf: &std::path::Path) -> Vec<OsString> {
+fn arguments(name: &str, bpf: &Path) -> Vec<OsString> {
     // v3: atomics that return a value, and 32-bit jumps; Linux 5.12 and newer.
     let mut arguments: Vec<OsString> =
         ["-O2", "-mcpu=v3", "-Wall", "-Wextra", "-Werror"].map(OsString::from).to_vec();

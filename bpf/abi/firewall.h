@@ -402,7 +402,6 @@ struct pool {
 	__u32 fresh __attribute__((aligned(64)));	/* records that were ever used */
 	__u32 hand;				/* where the search for a closed flow goes on when none is free */
 	__u32 half_open __attribute__((aligned(64)));
-	__u32 in_use;
 };
 
 /* Arguments and answer of the programs that user space runs: sweep, end_flow. */

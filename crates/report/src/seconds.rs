@@ -9,8 +9,6 @@ use measure::trial::SecondSample;
 const SHORTEST_PART_SECONDS: f64 = 0.5;
 /// A second belongs to the steady stretch when it was asked for at least this share of the trial's full rate.
 const STEADY_SHARE: f64 = 0.98;
-/// A rate has recovered when it is this share of what it was before.
-const RECOVERED_SHARE: f64 = 0.99;
 
 /// One second of a trial with connections, as rates. Times in ns.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -213,8 +211,6 @@ fn deviation(values: &[f64]) -> Option<f64> {
 pub(crate) struct Flood {
     /// Steady seconds before it, those with attack frames, and those after: their means.
     pub(crate) stretches: [Option<Stretch>; 3],
-    /// Seconds from the last attack frame until the completed rate was that of before again; none when it was not.
-    pub(crate) recovered_after: Option<f64>,
 }
 
 impl Flood {
@@ -234,10 +230,7 @@ pub(crate) fn flood(seconds: &[Second]) -> Option<Flood> {
     let before = part(&|s| s.at <= from);
     let during = part(&|s| s.at > from && s.at <= to);
     let after = part(&|s| s.at > to);
-    let stretches = [stretch(&before), stretch(&during), stretch(&after)];
-    let normal = stretches[0].map(|s| s.mean.completed * RECOVERED_SHARE);
-    let recovered = normal.and_then(|rate| after.iter().find(|s| s.completed >= rate));
-    Some(Flood { stretches, recovered_after: recovered.map(|s| s.at - s.length - to) })
+    Some(Flood { stretches: [stretch(&before), stretch(&during), stretch(&after)] })
 }
 
 #[cfg(test)]
@@ -280,11 +273,9 @@ mod tests {
         let flood = flood(&seconds).unwrap();
         let rates = flood.stretches.map(|s| s.unwrap().mean.completed);
         assert_eq!(rates, [1000.0, 500.0, 900.0]);
-        assert_eq!((flood.drop(), flood.recovered_after), (Some(0.5), Some(1.0)));
+        assert_eq!(flood.drop(), Some(0.5));
         assert_eq!(flood.stretches[1].unwrap().widest, 0.2);
         assert_eq!(super::flood(&seconds[..3]), None, "no flood, no table");
-        let never: Vec<Second> = seconds[..6].to_vec();
-        assert_eq!(super::flood(&never).unwrap().recovered_after, None);
     }
 
     #[test]

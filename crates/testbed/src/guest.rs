@@ -58,7 +58,7 @@ impl Guest {
             package: program::package_of(name),
         })?;
         let mut journal = Journal::start()?;
-        let started = namespace.enter(|| {
+        let mut child = start_recorded(namespace, &mut journal, || {
             // The thread is the namespace's own and ends with this; its program inherits the cores.
             pin(cores)?;
             Command::new(&file)
@@ -70,19 +70,8 @@ impl Guest {
                 .spawn()
                 .map_err(TestbedError::io("start", &file))
         })?;
-        let mut child = started?;
         let (output, errors) = (read(child.stdout.take()), read(child.stderr.take()));
         let command = format!("{name} {}", arguments.join(" "));
-        let ticks = start_ticks(child.id());
-        let guest_pid = child.id();
-        if let Some(start_ticks) = ticks
-            && let Err(error) = journal.record(Change::Process { pid: guest_pid, start_ticks })
-        {
-            // Nobody would end it later.
-            let _ = child.kill();
-            let _ = child.wait();
-            return Err(error);
-        }
         Ok(Self { command, child, output, errors, _journal: journal })
     }
 
@@ -144,6 +133,29 @@ impl Drop for Guest {
             let _ = self.child.wait();
         }
     }
+}
+
+/// Starts a program inside a namespace and writes it to the journal, so that the next run ends it where this one cannot.
+///
+/// # Errors
+/// What `start` says, or the journal cannot be written; then the program has ended.
+pub(crate) fn start_recorded(
+    namespace: &Namespace,
+    journal: &mut Journal,
+    start: impl FnOnce() -> Result<Child, TestbedError> + Send,
+) -> Result<Child, TestbedError> {
+    let mut child = namespace.enter(start)??;
+    let pid = child.id();
+    // One that has ended already has no start any more.
+    if let Some(start_ticks) = start_ticks(pid)
+        && let Err(error) = journal.record(Change::Process { pid, start_ticks })
+    {
+        // Nobody would end it later.
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(error);
+    }
+    Ok(child)
 }
 
 /// What a program says of its version, in one line; `None` when it is not there.

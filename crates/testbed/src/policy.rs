@@ -42,8 +42,6 @@ pub use lists::{AddressList, CountryTable, FEWEST_SUBNETS, MOST_LISTED, MOST_LIS
 pub use probe::{Expect, Probe, Segment};
 pub use replacement::{Generation, ReplacementProbes};
 
-/// Source ports of test traffic (RFC 4814 section 4.5).
-pub const TEST_SOURCE_PORTS: RangeInclusive<u16> = 1024..=65535;
 /// Destination ports of test traffic (RFC 4814 section 4.5): what the matching rule allows.
 pub const TEST_DESTINATION_PORTS: RangeInclusive<u16> = 1..=49151;
 /// A destination port that no rule ever allows, with UDP or TCP: forbidden probes use it.
@@ -151,6 +149,11 @@ impl PolicySpec {
     /// Whether what belongs to no TCP connection and is no SYN is dropped.
     pub fn is_strict(&self) -> bool {
         self.has_rules() && self.shape.stateful && self.shape.protocol == TestProtocol::Tcp
+    }
+
+    /// Whether a firewall has to remember connections.
+    pub fn tracks_connections(&self) -> bool {
+        (self.shape.stateful && self.has_rules()) || self.shape.nat
     }
 
     /// Whether sources on this lane are translated.

@@ -3,13 +3,12 @@
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "tests stop at the first thing that is wrong, and say why they are skipped"
+    reason = "tests stop at the first thing that is wrong, and a child tells its parent"
 )]
 
 mod common;
 
-use common::{Prober, assert_gone, can_build_beds, namespaces_of, plain, spec};
+use common::{Prober, assert_gone, must_be_root, namespaces_of, plain, spec};
 use measure::shape::{Placement, Zone, ZoneForm};
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
@@ -28,9 +27,7 @@ use testbed::{layout, leftovers};
 
 #[test]
 fn beds_are_built_in_every_form_and_removed() {
-    if !can_build_beds() {
-        return;
-    }
+    must_be_root();
     let rows = [
         (ZoneForm::Two, Wiring::Firewall, 3),
         (ZoneForm::Three, Wiring::Firewall, 4),
@@ -55,17 +52,14 @@ fn beds_are_built_in_every_form_and_removed() {
 
 #[test]
 fn a_wire_between_three_zones_is_refused() {
-    if can_build_beds() {
-        let error = Bed::build(&spec(ZoneForm::Three, Wiring::Direct)).unwrap_err();
-        assert!(error.to_string().contains("two zones"), "{error}");
-    }
+    must_be_root();
+    let error = Bed::build(&spec(ZoneForm::Three, Wiring::Direct)).unwrap_err();
+    assert!(error.to_string().contains("two zones"), "{error}");
 }
 
 #[test]
 fn a_panic_leaves_nothing() {
-    if !can_build_beds() {
-        return;
-    }
+    must_be_root();
     let (send, receive) = std::sync::mpsc::channel();
     let outcome = std::thread::spawn(move || {
         let bed = Bed::build(&spec(ZoneForm::Two, Wiring::Firewall)).unwrap();
@@ -79,9 +73,7 @@ fn a_panic_leaves_nothing() {
 
 #[test]
 fn neighbours_are_static_and_nothing_is_asked() {
-    if !can_build_beds() {
-        return;
-    }
+    must_be_root();
     let bed = Bed::build(&spec(ZoneForm::Three, Wiring::Firewall)).unwrap();
     let driver = dut::driver("linux").unwrap();
     let policy = PolicySpec::forward_everything(ZoneForm::Three);
@@ -96,9 +88,7 @@ fn neighbours_are_static_and_nothing_is_asked() {
 
 #[test]
 fn jumbo_frames_pass() {
-    if !can_build_beds() {
-        return;
-    }
+    must_be_root();
     for name in ["linux", "xdp-redirect"] {
         let largest_frame = measure::frame::FrameSize::new(9000).unwrap();
         let bed = Bed::build(&BedSpec { largest_frame, ..spec(ZoneForm::Two, Wiring::Firewall) }).unwrap();
@@ -147,9 +137,7 @@ fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
 
 #[test]
 fn limited_links_hold_frames_back_and_count_what_they_drop() {
-    if !can_build_beds() {
-        return;
-    }
+    must_be_root();
     const SENT: usize = 1000;
     for (name, wiring) in
         [("wire", Wiring::Direct), ("xdp-redirect", Wiring::Firewall), ("linux", Wiring::Firewall)]
@@ -177,18 +165,11 @@ fn limited_links_hold_frames_back_and_count_what_they_drop() {
     }
 }
 
-fn isolated(zones: ZoneForm) -> Option<BedSpec> {
-    if !can_build_beds() {
-        return None;
-    }
+fn isolated(zones: ZoneForm) -> BedSpec {
+    must_be_root();
     let cores = u32::try_from(cores_online().len()).unwrap();
-    match CoreSplit::of(Placement::Isolated, cores) {
-        Ok(cores) => Some(BedSpec { placement: Placement::Isolated, cores, ..spec(zones, Wiring::Firewall) }),
-        Err(error) => {
-            eprintln!("skipped: {error}");
-            None
-        }
-    }
+    let cores = CoreSplit::of(Placement::Isolated, cores).unwrap();
+    BedSpec { placement: Placement::Isolated, cores, ..spec(zones, Wiring::Firewall) }
 }
 
 fn cores_of(thread: i32) -> String {
@@ -198,7 +179,7 @@ fn cores_of(thread: i32) -> String {
 
 #[test]
 fn isolated_placement_pins_receive_threads() {
-    let Some(spec) = isolated(ZoneForm::Two) else { return };
+    let spec = isolated(ZoneForm::Two);
     let bed = Bed::build(&spec).unwrap();
     for name in ["linux", "xdp-redirect"] {
         let policy = PolicySpec::forward_everything(ZoneForm::Two);
@@ -225,7 +206,7 @@ fn isolated_placement_pins_receive_threads() {
 
 #[test]
 fn cores_cannot_be_shared_in_isolated_placement() {
-    let Some(mut spec) = isolated(ZoneForm::Two) else { return };
+    let mut spec = isolated(ZoneForm::Two);
     spec.cores.generator = spec.cores.firewall.clone();
     assert!(Bed::build(&spec).unwrap_err().to_string().contains("disjoint"));
     spec.cores.generator.clear();
@@ -236,7 +217,7 @@ fn cores_cannot_be_shared_in_isolated_placement() {
 /// sender's core at idle priority, so it falls behind.
 #[test]
 fn what_a_full_ring_loses_is_counted_once() {
-    let Some(spec) = isolated(ZoneForm::Two) else { return };
+    let spec = isolated(ZoneForm::Two);
     // A multicast report of the kernel itself may be among those lost.
     const KERNEL_FRAMES: u64 = 8;
     let where_lost = "private to its link: ring full";
@@ -291,9 +272,7 @@ fn holds_a_bed_until_killed() {
 
 #[test]
 fn what_a_killed_run_leaves_is_removed_by_the_next() {
-    if !can_build_beds() {
-        return;
-    }
+    must_be_root();
     let size = conntrack_max().unwrap();
     let raised = ConntrackSize::raise(size).unwrap();
     assert!(conntrack_max().unwrap() > size && raised.entries() > size);
@@ -363,9 +342,7 @@ impl Drop for OwnNamespaces {
 /// A name that is taken is left alone, and so is what has it.
 #[test]
 fn a_name_in_use_is_refused_and_kept() {
-    if !can_build_beds() {
-        return;
-    }
+    must_be_root();
     let next = |bed: &Bed| -> u64 {
         bed.namespaces().next().unwrap().name().split('-').nth(2).unwrap().parse::<u64>().unwrap() + 1
     };
@@ -391,9 +368,7 @@ fn a_name_in_use_is_refused_and_kept() {
 /// Two interfaces of one namespace, with a router between them that the bench did not make.
 #[test]
 fn an_external_firewall_is_described_and_left_alone() {
-    if !can_build_beds() {
-        return;
-    }
+    must_be_root();
     let own = OwnNamespaces::make(&["host", "box"]);
     let [host, router] = [&own.0[0], &own.0[1]].map(|name| Namespace::open(name).unwrap());
     let links = format!(

@@ -1,15 +1,11 @@
 //! Every driver with every kind of policy, on real beds, proved by probes; and the proof itself: when the firewall
 //! is interfered with, probes must notice.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "tests stop at the first thing that is wrong, and say why they are skipped"
-)]
+#![allow(clippy::unwrap_used, reason = "tests stop at the first thing that is wrong")]
 
 mod common;
 
-use common::{can_build_beds, plain, spec, with_firewall};
+use common::{must_be_root, plain, spec, with_firewall};
 use measure::shape::{PolicyShape, TestProtocol, Zone, ZoneForm};
 use testbed::TestbedError;
 use testbed::bed::Bed;
@@ -218,9 +214,7 @@ fn a_firewall_that_stops_forwarding_is_noticed() {
 
 #[test]
 fn what_a_firewall_cannot_do_is_refused() {
-    if !can_build_beds() {
-        return;
-    }
+    must_be_root();
     let rules = PolicyShape { rules: 1, match_position: 1, ..plain() };
     let rules_again = rules.clone();
     let rows = [

@@ -4,12 +4,12 @@
 #![allow(
     clippy::unwrap_used,
     clippy::print_stderr,
-    reason = "tests stop at the first thing that is wrong, and say why they are skipped"
+    reason = "tests stop at the first thing that is wrong, and one tells what it measured"
 )]
 
 mod common;
 
-use common::{Prober, SEGMENT_BYTES, TcpHeader, can_build_beds, plain, spec, with_firewall, with_policy};
+use common::{Prober, SEGMENT_BYTES, TcpHeader, must_be_root, plain, spec, with_firewall, with_policy};
 use measure::shape::{IpVersion, Lane, PolicyShape, TestProtocol, Zone, ZoneForm};
 use std::net::{IpAddr, SocketAddr};
 use testbed::bed::Bed;
@@ -125,9 +125,7 @@ fn only_syn_opens_and_only_the_window_passes() {
 /// A firewall that is set up for UDP in the bed of one for TCP does not inherit its strictness.
 #[test]
 fn strictness_ends_with_the_firewall() {
-    if !can_build_beds() {
-        return;
-    }
+    must_be_root();
     let bed = Bed::build(&spec(ZoneForm::Two, dut::driver("nftables").unwrap().wiring())).unwrap();
     let setting = || bed.firewall().unwrap().setting("netfilter/nf_conntrack_tcp_loose").unwrap();
     let before = setting();

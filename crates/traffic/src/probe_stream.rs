@@ -42,6 +42,8 @@ type Tag = (u8, u16);
 #[derive(Debug)]
 pub struct ProbeStream {
     stop: Arc<AtomicBool>,
+    /// Set when the last probe has been sent.
+    sent_all: Arc<AtomicBool>,
     sender: Option<JoinHandle<io::Result<Vec<u64>>>>,
     receiver: Option<JoinHandle<io::Result<Vec<Tag>>>>,
     kinds: usize,
@@ -65,18 +67,18 @@ impl ProbeStream {
         for probe in probes {
             probe.bytes(from, 0, 0)?;
         }
-        let stop = Arc::new(AtomicBool::new(false));
+        let (stop, sent_all) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let out = packet_socket::sender(from, BUFFER_BYTES)?;
         let inward = packet_socket::receiver(to, BUFFER_BYTES, PATIENCE)?;
         let receiver = {
-            let stop = Arc::clone(&stop);
-            std::thread::spawn(move || receive(&inward, &stop))
+            let sent_all = Arc::clone(&sent_all);
+            std::thread::spawn(move || receive(&inward, &sent_all))
         };
         let sender = {
             let (stop, from, probes) = (Arc::clone(&stop), from.clone(), probes.to_vec());
             std::thread::spawn(move || send(&out, &from, &probes, every, &stop))
         };
-        Ok(Self { stop, sender: Some(sender), receiver: Some(receiver), kinds: probes.len() })
+        Ok(Self { stop, sent_all, sender: Some(sender), receiver: Some(receiver), kinds: probes.len() })
     }
 
     /// Stops, and tells of every probe in the order in which they were sent.
@@ -86,6 +88,7 @@ impl ProbeStream {
     pub fn finish(mut self) -> Result<Vec<StreamedProbe>, TrafficError> {
         self.stop.store(true, Ordering::Relaxed);
         let sent = join(self.sender.take(), "sending probes")?;
+        self.sent_all.store(true, Ordering::Relaxed);
         let arrived = join(self.receiver.take(), "receiving probes")?;
         let mut probes: Vec<StreamedProbe> = Vec::with_capacity(sent.len() * self.kinds);
         for sent_ns in sent {
@@ -108,6 +111,7 @@ impl Drop for ProbeStream {
         if let Some(thread) = self.sender.take() {
             let _ = thread.join();
         }
+        self.sent_all.store(true, Ordering::Relaxed);
         if let Some(thread) = self.receiver.take() {
             let _ = thread.join();
         }
@@ -151,13 +155,13 @@ fn send(
     Ok(sent)
 }
 
-/// The tags of what arrived, until the stream ends and a while after.
-fn receive(inward: &OwnedFd, stop: &AtomicBool) -> io::Result<Vec<Tag>> {
+/// The tags of what arrived, until everything was sent and a while after.
+fn receive(inward: &OwnedFd, sent_all: &AtomicBool) -> io::Result<Vec<Tag>> {
     let mut tags = Vec::new();
     let mut frame = [0u8; 2048];
     let mut ended_ns = None;
     while ended_ns.is_none_or(|ended| Clock::now_ns() < ended + SETTLE.as_nanos() as u64) {
-        if ended_ns.is_none() && stop.load(Ordering::Relaxed) {
+        if ended_ns.is_none() && sent_all.load(Ordering::Relaxed) {
             ended_ns = Some(Clock::now_ns());
         }
         match read(inward, &mut frame) {

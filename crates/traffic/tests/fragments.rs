@@ -7,12 +7,12 @@ mod fixture;
 use fixture::{BACK, Bed, FORWARD, Middle, PRIVATE_MAC, fixed, inside, run, shape};
 use measure::frame::{FrameMix, FrameSize, smallest_fragmented_frame};
 use measure::shape::{IpVersion, Lane, Placement, TrafficShape, UdpChecksum};
-use measure::trial::{Load, Phase};
+use measure::trial::Load;
 use std::io::Write;
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use traffic::{Engine, Ports, SETTLE, TrialPlan, TrialReading};
+use traffic::{Engine, Ports, TrialPlan, TrialReading};
 
 /// What a socket's default buffer holds.
 const DATAGRAMS: usize = 20;
@@ -28,14 +28,14 @@ fn trial(
     load: Load,
     cores: usize,
 ) -> TrialReading {
-    let phases = [Phase { load, seconds: if matches!(load, Load::Burst(_)) { 10.0 } else { 0.1 } }];
+    let phases = [fixture::phase(load)];
     let plan = TrialPlan {
         phases: &phases,
         lanes,
         placement: Placement::Inline,
         cores: &fixture::cores(cores),
         times_matter: false,
-        settle: 20 * SETTLE,
+        settle: fixture::PATIENCE,
     };
     engine.run(ports, &plan, &mut ()).unwrap()
 }

@@ -7,7 +7,7 @@ mod fixture;
 use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
 use fixture::{Bed, FORWARD, Listener, Middle, fixed, imix, shape};
 use measure::shape::{IpVersion, Lane, Placement, TrafficShape, UdpChecksum, Zone};
-use measure::trial::{Load, Phase};
+use measure::trial::Load;
 use std::collections::HashSet;
 use std::net::IpAddr;
 use traffic::{Engine, Ports, ProbeFrame, SETTLE, Transport, TrialPlan};
@@ -98,7 +98,7 @@ fn capture(
 ) -> Vec<Seen> {
     engine.set_traffic(traffic).unwrap();
     let plan = TrialPlan {
-        phases: &[Phase { load: Load::Burst(frames), seconds: 2.0 }],
+        phases: &[fixture::phase(Load::Burst(frames))],
         lanes: &[(FORWARD, 1.0)],
         placement: Placement::Inline,
         cores: &[0],
@@ -270,7 +270,7 @@ fn frames_back_are_answers_of_the_same_flows() {
     engine.set_traffic(&shape(fixed(64), 100)).unwrap();
     let lanes: [(Lane, f64); 2] = [(FORWARD, 0.5), (fixture::BACK, 0.5)];
     let plan = TrialPlan {
-        phases: &[Phase { load: Load::Burst(200), seconds: 2.0 }],
+        phases: &[fixture::phase(Load::Burst(200))],
         lanes: &lanes,
         placement: Placement::Inline,
         cores: &[0],

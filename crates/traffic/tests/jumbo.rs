@@ -8,7 +8,7 @@ use fixture::{BACK, Bed, FORWARD, Middle, cores, fixed, shape};
 use measure::frame::{FrameMix, FrameSize};
 use measure::shape::{IpVersion, Lane, Placement, UdpChecksum};
 use measure::trial::{Load, Phase};
-use traffic::{SETTLE, TrialPlan, TrialReading};
+use traffic::{TrialPlan, TrialReading};
 
 /// As in traffic.rs.
 const ATTEMPTS: usize = 5;
@@ -48,7 +48,7 @@ fn check(middle: Middle, rows: &[Row]) {
                 placement: Placement::Inline,
                 cores: &cores,
                 times_matter: false,
-                settle: SETTLE,
+                settle: fixture::PATIENCE,
             };
             let trial = engine.run(&ports, &plan, &mut ()).unwrap();
             check_streams(name, row, &trial);
@@ -128,7 +128,7 @@ fn full_speed_is_counted() {
             placement: Placement::Inline,
             cores: &cores,
             times_matter: false,
-            settle: SETTLE,
+            settle: fixture::PATIENCE,
         };
         let trial = engine.run(&ports, &plan, &mut ()).unwrap();
         let stream = &trial.reading.streams[0];
@@ -151,7 +151,7 @@ fn a_link_that_is_too_small_is_named() {
         placement: Placement::Inline,
         cores: &[0],
         times_matter: true,
-        settle: SETTLE,
+        settle: fixture::PATIENCE,
     };
     assert_eq!(
         engine.run(&ports, &plan, &mut ()).unwrap_err().to_string(),

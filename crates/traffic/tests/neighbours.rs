@@ -6,21 +6,21 @@ mod fixture;
 
 use fixture::{Bed, FORWARD, HOSTILE_MAC, MIDDLE_HOSTILE_MAC, MIDDLE_PRIVATE_MAC, Middle, fixed, shape};
 use measure::shape::{IpVersion, Placement, Zone};
-use measure::trial::{Load, Phase};
-use traffic::{Engine, Ports, SETTLE, TrialPlan};
+use measure::trial::Load;
+use traffic::{Engine, Ports, TrialPlan};
 
-/// Sends 500 frames at a modest pace; how many arrived.
+/// Sends 500 frames; how many arrived.
 fn arrived(engine: &mut Engine, ports: &Ports, ip: IpVersion) -> u64 {
     let mut traffic = shape(fixed(128), 100);
     traffic.ip = ip;
     engine.set_traffic(&traffic).unwrap();
     let plan = TrialPlan {
-        phases: &[Phase { load: Load::Burst(500), seconds: 2.0 }],
+        phases: &[fixture::phase(Load::Burst(500))],
         lanes: &[(FORWARD, 1.0)],
         placement: Placement::Inline,
         cores: &[0],
         times_matter: true,
-        settle: SETTLE,
+        settle: fixture::PATIENCE,
     };
     let trial = engine.run(ports, &plan, &mut ()).unwrap();
     assert_eq!(trial.sent(), 500);

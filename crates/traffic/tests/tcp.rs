@@ -3,7 +3,7 @@
 #[path = "tcp/bed.rs"]
 mod bed;
 
-use bed::Bed;
+use bed::{Bed, PATIENCE};
 use measure::shape::IpVersion;
 use std::process::Command;
 use std::time::Duration;
@@ -17,7 +17,7 @@ type Row = (&'static str, fn(&mut TcpPlan));
 
 fn at(rate: f64, seconds: f64) -> TcpPlan {
     let mut plan = TcpPlan::new(Opening::Scheduled(vec![TcpPhase::constant(rate, seconds)]));
-    plan.grace = Duration::from_secs(5);
+    (plan.grace, plan.settle) = (PATIENCE, PATIENCE);
     plan
 }
 

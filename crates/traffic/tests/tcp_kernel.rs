@@ -6,11 +6,10 @@
 #[path = "tcp/bed.rs"]
 mod bed;
 
-use bed::Bed;
+use bed::{Bed, PATIENCE};
 use measure::shape::IpVersion;
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use std::time::Duration;
 use traffic::tcp::{Answer, Close, Ends, Engine, Message, Opening, Options, TcpPhase, TcpPlan};
 
 const BODY: usize = 20_000;
@@ -62,7 +61,8 @@ impl Drop for Nginx {
 fn plan(ip: IpVersion) -> TcpPlan {
     TcpPlan {
         ip,
-        grace: Duration::from_secs(5),
+        grace: PATIENCE,
+        settle: PATIENCE,
         ..TcpPlan::new(Opening::Scheduled(vec![TcpPhase::constant(500.0, 0.4)]))
     }
 }

@@ -3,7 +3,7 @@
 #[path = "tcp/bed.rs"]
 mod bed;
 
-use bed::Bed;
+use bed::{Bed, PATIENCE};
 use std::time::Duration;
 use traffic::TrafficError;
 use traffic::tcp::{Close, Ends, Engine, Opening, Side, TcpPhase, TcpPlan, TcpReading, TcpTime, TcpWatch};
@@ -30,7 +30,8 @@ fn phases_open_what_they_ask_for_and_samples_add_up() {
     for cores in [vec![0], vec![0, 1]] {
         let plan = TcpPlan {
             cores,
-            grace: Duration::from_secs(5),
+            grace: PATIENCE,
+            settle: PATIENCE,
             ..TcpPlan::new(Opening::Scheduled(vec![
                 TcpPhase { seconds: 0.2, from: 0.0, to: 20_000.0 },
                 TcpPhase::constant(20_000.0, 0.2),
@@ -68,8 +69,9 @@ fn times_count_from_the_intended_start() {
     let bed = Bed::wire();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
-    // No machine opens 50 M a second, so at the end of 10 ms the last start is late by nearly all the time it took.
-    let mut plan = TcpPlan::new(Opening::Scheduled(vec![TcpPhase::constant(5e7, 0.01)]));
+    // No machine opens 50 M a second, so at the end the last start is late by nearly all the time it took. Long enough for a
+    // generator that waits for its core.
+    let mut plan = TcpPlan::new(Opening::Scheduled(vec![TcpPhase::constant(5e7, 0.2)]));
     plan.clients.hosts = 2;
     plan.grace = Duration::ZERO;
     let reading = engine.run(&ports, &plan, &mut ()).unwrap();
@@ -89,7 +91,7 @@ fn a_number_is_kept_open() {
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
     for cores in [vec![0], vec![0, 1]] {
-        let mut plan = TcpPlan::new(Opening::KeepOpen(100, vec![TcpPhase::constant(50_000.0, 0.4)]));
+        let mut plan = TcpPlan::new(Opening::KeepOpen(100, vec![TcpPhase::constant(50_000.0, 1.0)]));
         plan.cores = cores;
         plan.hold = Duration::from_millis(40);
         let mut samples = Samples::default();
@@ -112,7 +114,7 @@ fn capacity_is_proved_on_every_connection() {
         plan.tuples = 100_000;
         plan.close = Close::Never;
         plan.transactions = transactions;
-        plan.grace = Duration::from_secs(10);
+        (plan.grace, plan.settle) = (PATIENCE, PATIENCE);
         let (all, end) = engine.open_all_and_verify(&ports, &plan, &mut ()).unwrap();
         assert_eq!((all.counts.open(), all.counts.established), (100_000, 100_000), "{:?}", all.counts);
         assert_eq!((end.counts.verified, end.counts.closed), (100_000, 100_000), "{:?}", end.counts);
@@ -128,7 +130,7 @@ fn tuples_in_use_are_not_used_again() {
     let mut plan = TcpPlan::new(Opening::KeepOpen(100, vec![TcpPhase::constant(1000.0, 0.3)]));
     plan.tuples = 100;
     plan.reuse = Duration::from_secs(30);
-    plan.grace = Duration::from_secs(10);
+    (plan.grace, plan.settle) = (PATIENCE, PATIENCE);
     let c = engine.run(&ports, &plan, &mut ()).unwrap().counts;
     assert_eq!((c.opened, c.closed), (100, 100), "{c:?}");
     assert_eq!((c.no_tuple, c.attempted), (200, 300), "{c:?}");

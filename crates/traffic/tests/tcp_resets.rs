@@ -8,7 +8,7 @@ mod bed;
 #[path = "tcp/weather.rs"]
 mod weather;
 
-use bed::Bed;
+use bed::{Bed, PATIENCE};
 use measure::sessions::{ResetKind, Resets};
 use measure::shape::IpVersion;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const KINDS: [ResetKind; 3] = [ResetKind::OutsideWindow, ResetKind::InsideWindow
 fn plan() -> TcpPlan {
     let mut plan = TcpPlan::new(Opening::Scheduled(vec![TcpPhase::constant(2000.0, 0.15)]));
     plan.close = Close::Never;
-    plan.grace = Duration::from_secs(5);
+    (plan.grace, plan.settle) = (PATIENCE, PATIENCE);
     plan
 }
 
@@ -103,7 +103,7 @@ fn a_firewall_that_believes_any_reset_loses_every_connection() {
         let mut engine = Engine::load(70_000).unwrap();
         let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
         let mut plan = plan();
-        (plan.retry, plan.retries) = (Duration::from_millis(50), 1);
+        (plan.retry, plan.retries) = (Duration::from_millis(300), 1);
         let check = engine.open_all_reset_and_verify(&ports, &plan, &resets(kind), &mut ()).unwrap();
         let name = format!("{kind:?}");
         assert_sent(&name, kind, &check);

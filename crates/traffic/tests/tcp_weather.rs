@@ -8,7 +8,7 @@ mod bed;
 #[path = "tcp/weather.rs"]
 mod weather;
 
-use bed::Bed;
+use bed::{Bed, PATIENCE};
 use measure::shape::IpVersion;
 use std::time::Duration;
 use traffic::tcp::{
@@ -38,11 +38,14 @@ fn translate(pre: &str, post: &str) -> String {
 
 fn plan() -> TcpPlan {
     let mut plan = TcpPlan::new(Opening::Scheduled(vec![TcpPhase::constant(2000.0, 0.1)]));
-    plan.retry = Duration::from_millis(40);
-    plan.grace = Duration::from_secs(5);
+    (plan.grace, plan.settle) = (PATIENCE, PATIENCE);
     plan.close = Close::ClientFin;
     plan
 }
+
+/// For rows in which something is lost for good: the first time-out is short, so that the last is soon, and long enough
+/// for what does get through.
+const SOON: Duration = Duration::from_millis(300);
 
 fn value(counts: &TcpCounts, name: &str) -> u64 {
     if name == "failed" {
@@ -132,7 +135,6 @@ fn rows() -> Vec<Row> {
                 p.answer = Answer::Exactly(Message::filling(5000, 2).unwrap());
                 p.retries = 15;
                 p.retry = Duration::from_millis(10);
-                p.settle = Duration::from_secs(10);
             },
             &[("opened", 200), ("completed", 200), ("wrong_data", 0), ("server_wrong_data", 0)],
         ),
@@ -145,13 +147,16 @@ fn rows() -> Vec<Row> {
         row(
             "SYN dropped",
             forward("tcp flags syn / syn,ack drop"),
-            |p| p.retries = 2,
+            |p| {
+                p.retry = Duration::from_millis(40);
+                p.retries = 2;
+            },
             &[("timeout_connect", 200), ("syn_again", 400), ("established", 0)],
         ),
         row(
             "answers dropped",
             forward("iifname right tcp flags & psh == psh drop"),
-            |p| p.retries = 1,
+            |p| (p.retry, p.retries) = (SOON, 1),
             &[("timeout_answer", 200), ("established", 200), ("request_again", 200), ("server_request", 400)],
         ),
         row(
@@ -163,7 +168,7 @@ fn rows() -> Vec<Row> {
         row(
             "FIN dropped",
             forward("tcp flags & fin == fin drop"),
-            |p| p.retries = 1,
+            |p| (p.retry, p.retries) = (SOON, 1),
             &[("timeout_close", 200), ("completed", 200), ("close_again", 200)],
         ),
     ]
@@ -211,7 +216,6 @@ fn ipv6_sessions_complete_through_a_router() {
         (plan.ip, plan.close) = (IpVersion::V6, close);
         plan.answer = Answer::Exactly(Message::filling(bytes, 1).unwrap());
         plan.servers = Side { hosts: 100, ..plan.servers };
-        plan.retry = Duration::from_secs(1);
         let counts = engine.run(&ports, &plan, &mut ()).unwrap().counts;
         for &(what, count) in expected {
             assert_eq!(value(&counts, what), count, "{name}: {what} in {counts:?}");
@@ -228,7 +232,6 @@ fn a_fin_that_overtakes_an_acknowledgement_closes() {
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
     let mut plan = plan();
     plan.four_way = true;
-    plan.retry = Duration::from_secs(1);
     let counts = engine.run(&ports, &plan, &mut ()).unwrap().counts;
     assert_eq!((counts.closed, counts.completed, counts.failed()), (200, 200, 0), "{counts:?}");
     // The acknowledgement arrives when its connection is over.
@@ -244,7 +247,6 @@ fn idle_connections_that_a_firewall_resets_are_counted_as_reset() {
     let mut plan = plan();
     plan.opening = Opening::Scheduled(vec![TcpPhase::constant(500.0, 0.6)]);
     plan.close = Close::Never;
-    plan.retry = Duration::from_secs(1);
     let reading = engine.run(&ports, &plan, &mut ()).unwrap();
     let c = &reading.counts;
     assert_eq!((c.opened, c.completed, c.open()), (300, 300, 0), "{c:?}");
@@ -279,7 +281,7 @@ fn a_firewall_that_dies_is_counted_connection_by_connection() {
     bed.set_rules(&forward("accept"));
     let mut plan = plan();
     plan.opening = Opening::Scheduled(vec![TcpPhase::constant(200.0, 4.0)]);
-    plan.retries = 2;
+    (plan.retry, plan.retries) = (SOON, 2);
     let counts = engine.run(&ports, &plan, &mut Death(&bed, false)).unwrap().counts;
     assert_eq!((counts.opened, counts.open()), (800, 0), "{counts:?}");
     assert!(counts.closed > 0 && counts.timeout_connect > 0, "{counts:?}");

@@ -8,7 +8,7 @@ use fixture::{BACK, Bed, FORWARD, Middle, cores, fixed, imix, shape};
 use measure::frame::FrameMix;
 use measure::shape::{IpVersion, Lane, Placement, UdpChecksum};
 use measure::trial::{Load, Phase};
-use traffic::{Engine, Ports, SETTLE, TrialPlan, TrialReading};
+use traffic::{Engine, Ports, TrialPlan, TrialReading};
 
 /// Only a trial that the machine leaves alone sends its whole schedule, so a row has some attempts at that.
 const ATTEMPTS: usize = 5;
@@ -77,7 +77,7 @@ fn run(engine: &mut Engine, ports: &Ports, row: &Row) -> TrialReading {
         placement: Placement::Inline,
         cores: &cores,
         times_matter: false,
-        settle: SETTLE,
+        settle: fixture::PATIENCE,
     };
     engine.run(ports, &plan, &mut ()).unwrap()
 }
@@ -247,7 +247,7 @@ fn frames_left_out_are_counted_on_their_lane() {
             placement: Placement::Isolated,
             cores: &fixture::cores(cores),
             times_matter: false,
-            settle: SETTLE,
+            settle: fixture::PATIENCE,
         };
         let trial = engine.run(&ports, &plan, &mut ()).unwrap();
         let gone = |lane: usize| trial.reading.streams[lane].sent + trial.reading.streams[lane].skipped;
@@ -289,7 +289,7 @@ fn what_the_engine_cannot_do_is_refused() {
             placement: Placement::Inline,
             cores: &cores,
             times_matter: false,
-            settle: SETTLE,
+            settle: fixture::PATIENCE,
         };
         assert_eq!(engine.run(&ports, &plan, &mut ()).unwrap_err().to_string(), said);
     }

@@ -6,7 +6,7 @@ mod fixture;
 use fixture::weather::{Sky, Weather};
 use fixture::{BACK, Bed, FORWARD, Middle, fixed, shape};
 use measure::shape::{IpVersion, Lane, Placement, UdpChecksum};
-use measure::trial::{Load, Phase};
+use measure::trial::Load;
 use traffic::{SETTLE, TrialPlan};
 
 /// What the sink must say, summed over lanes; everything else must be zero.
@@ -59,12 +59,13 @@ fn check(rows: &[Row]) {
         (traffic.ip, traffic.udp_checksum) = (row.ip, row.udp);
         engine.set_traffic(&traffic).unwrap();
         let plan = TrialPlan {
-            phases: &[Phase { load: Load::Burst(row.frames), seconds: 10.0 }],
+            phases: &[fixture::phase(Load::Burst(row.frames))],
             lanes: row.lanes,
             placement: Placement::Inline,
             cores: &[0],
             times_matter: false,
-            settle: SETTLE,
+            // Most rows lose frames, so each waits this long.
+            settle: 3 * SETTLE,
         };
         let trial = engine.run(&ports, &plan, &mut ()).unwrap();
         let streams = &trial.reading.streams;

@@ -12,7 +12,7 @@ const METRICS: [Metric; 4] =
     [Metric::ConnectionRate, Metric::FrameRate, Metric::EstablishmentTime, Metric::Failures];
 /// A sample may reach so many seconds over the edge of a stretch: clocks are read a little late.
 const EDGE_SECONDS: f64 = 0.02;
-/// A sample with at least this share of the rate, and no failures, is as good as before the flood.
+/// A sample with at least this share of the rate asked for, and no failures, has recovered from the flood.
 const RECOVERED_SHARE: f64 = 0.99;
 
 pub(super) struct Steady {
@@ -184,7 +184,7 @@ fn of_policy(outcome: &TrialOutcome) -> Vec<Measured> {
     told.map(|(metric, value)| Measured::found(metric, value, vec![outcome.clone()], Vec::new())).collect()
 }
 
-/// From the end of the flood to the first sample that is as good as before it.
+/// From the end of the flood to the first sample that has recovered.
 fn recovery(spec: &SteadySpec, flood: FloodTime, outcome: &TrialOutcome) -> Measured {
     let ends = spec.ramp_up_seconds + flood.after_seconds + flood.seconds;
     let load_ends = spec.ramp_up_seconds + spec.sustain_seconds;

@@ -8,7 +8,7 @@ use crate::units;
 use crate::verdict;
 use crate::view::{self, Test, View};
 use measure::published::{self, Published};
-use measure::results::Point;
+use measure::results::{MarkKind, Metric, Point};
 
 /// A point with the seconds of its deciding trial.
 pub(crate) struct Course<'a> {
@@ -18,6 +18,8 @@ pub(crate) struct Course<'a> {
     pub(crate) point: &'a Point,
     /// Its seconds.
     pub(crate) seconds: Vec<Second>,
+    /// How long the same trial took to recover from its flood.
+    recovery: Option<&'a Point>,
 }
 
 /// Every valid point of a test that has seconds of connections, one for each trial.
@@ -29,12 +31,18 @@ pub(crate) fn courses<'a>(view: &View<'_>, test: &'a Test<'_>) -> Vec<Course<'a>
             let told = |c: &Course<'_>| view::same_trials(c.point, point);
             let seconds = seconds::of_point(point);
             if !seconds.is_empty() && !courses.iter().any(told) {
-                courses.push(Course { place: verdict::place_among(setting, &varying), point, seconds });
+                let place = verdict::place_among(setting, &varying);
+                courses.push(Course { place, point, seconds, recovery: recovery_of(test, point) });
             }
         }
     }
     courses.sort_by_key(|c| view.duts.iter().position(|d| *d == c.point.dut));
     courses
+}
+
+fn recovery_of<'a>(test: &'a Test<'_>, point: &Point) -> Option<&'a Point> {
+    let mut points = test.blocks.iter().flat_map(|b| &b.settings).flat_map(|s| s.points.iter().copied());
+    points.find(|p| p.metric == Metric::Recovery && p.valid && view::same_trials(p, point))
 }
 
 /// The tables of a test in this layout.
@@ -126,18 +134,22 @@ fn flood_rows(course: &Course<'_>, flood: &Flood) -> Vec<Row> {
             some("ns", mean.max_ns),
             if i == 1 { number("frames/s", mean.attack_sent) } else { Cell::none() },
             if i == 1 { number("frames/s", mean.attack_forwarded) } else { Cell::none() },
-            if i == 2 { recovered(flood) } else { Cell::none() },
+            if i == 2 { recovered(course) } else { Cell::none() },
         ];
         Some(Row { heads: vec![course.point.dut.clone(), all_or(&course.place), (*name).into()], cells })
     });
     rows.collect()
 }
 
-fn recovered(flood: &Flood) -> Cell {
-    match flood.recovered_after {
-        Some(seconds) if seconds <= 0.0 => Cell::text("at once"),
-        Some(seconds) => number("s", seconds),
-        None => Cell::text("not before the end"),
+/// As the procedure decided it: a report decides nothing a second time.
+fn recovered(course: &Course<'_>) -> Cell {
+    match course.recovery {
+        None => Cell::none(),
+        Some(point) if point.marks.iter().any(|m| m.kind == MarkKind::NoUpperBound) => {
+            Cell::text("not before the end")
+        }
+        Some(point) if point.value <= 0.0 => Cell::text("at once"),
+        Some(point) => number("s", point.value),
     }
 }
 
@@ -159,7 +171,7 @@ fn flood_sheet(rows: Vec<Row>) -> Sheet {
             head: head.map(Head::one).into(),
             rows,
             notes: vec![
-                "drop = share of the connections before that were not made during the flood; recovered = 99 % of the rate before".into(),
+                "drop = share of the connections before that were not made during the flood; recovered = the first second without failures and with 99 % of the rate asked for".into(),
                 "time = intended start to SYN-ACK; attack forwarded = reached the server's port".into(),
             ],
             ..Table::default()

@@ -89,7 +89,7 @@ impl Driver for Ipset {
 }
 
 fn start(dut: &'static str, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
-    let forwarding = Forwarding::start(bed, dut)?;
+    let forwarding = Forwarding::start(bed, dut, policy)?;
     let mut running =
         Filter { forwarding, policy: policy.clone(), variant: Variant::System, load_seconds: 0.0 };
     let started = Instant::now();
@@ -145,20 +145,13 @@ impl Filter {
             let text = render(&self.policy, ip);
             self.namespace().run_with_input(self.variant.program(ip, true), &[], &text)?;
         }
-        if self.tracks_connections() {
-            self.forwarding.pick_up_midstream(!self.policy.is_strict())?;
-        }
-        Ok(())
+        self.forwarding.inspect_as(&self.policy)
     }
 
     fn dropped(&self, ip: IpVersion, chain: &str) -> Result<u64, TestbedError> {
         let program = self.variant.program(ip, false);
         let text = self.namespace().run(program, &["-w", "-xvnL", chain])?;
         parse_dropped(&text).ok_or_else(|| gone(format!("the chain {chain} of {program} has no rule")))
-    }
-
-    fn tracks_connections(&self) -> bool {
-        (self.policy.shape.stateful && self.policy.has_rules()) || self.policy.shape.nat
     }
 
     /// What ipset says about all sets.
@@ -183,19 +176,15 @@ impl Running for Filter {
     }
 
     fn connections(&self) -> Result<Option<u64>, TestbedError> {
-        self.tracks_connections().then(|| self.forwarding.connections()).transpose()
+        self.forwarding.connections()
     }
 
     fn memory_bytes(&self) -> Option<u64> {
-        let connections = self.tracks_connections().then(|| self.forwarding.connection_bytes()).flatten();
-        match (connections, self.set_bytes()) {
-            (None, None) => None,
-            (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
-        }
+        self.forwarding.memory_bytes(self.set_bytes())
     }
 
     fn forget_connections(&mut self) -> Result<(), TestbedError> {
-        if self.tracks_connections() { self.forwarding.forget_connections() } else { Ok(()) }
+        self.forwarding.forget_connections()
     }
 
     fn firewall_threads(&self) -> Vec<i32> {
@@ -225,7 +214,7 @@ impl Running for Filter {
 
     /// The sets stay as they are, as across a restart of iptables.
     fn reset(&mut self) -> Result<(), TestbedError> {
-        self.forwarding.reset(self.tracks_connections(), || self.load())
+        self.forwarding.reset(|| self.load())
     }
 
     /// New sets are filled beside the old ones and swapped. Each table is replaced in one step, IPv4 first.

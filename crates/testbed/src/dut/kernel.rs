@@ -3,6 +3,7 @@
 use crate::bed::{Bed, FirewallSide};
 use crate::error::TestbedError;
 use crate::netns::Namespace;
+use crate::policy::PolicySpec;
 use crate::program;
 use std::fs;
 
@@ -10,11 +11,13 @@ use std::fs;
 #[derive(Debug)]
 pub(super) struct Forwarding {
     side: FirewallSide,
+    /// Whether the policy needs the connection table.
+    tracks_connections: bool,
 }
 
 impl Forwarding {
-    pub(super) fn start(bed: &Bed, dut: &'static str) -> Result<Self, TestbedError> {
-        let started = Self { side: bed.firewall_side(dut)? };
+    pub(super) fn start(bed: &Bed, dut: &'static str, policy: &PolicySpec) -> Result<Self, TestbedError> {
+        let started = Self { side: bed.firewall_side(dut)?, tracks_connections: policy.tracks_connections() };
         started.turn_on()?;
         Ok(started)
     }
@@ -40,26 +43,43 @@ impl Forwarding {
         Ok(discards_v4(&v4) + discards_v6(&v6))
     }
 
-    /// Entries of the connection table of this namespace alone.
-    pub(super) fn connections(&self) -> Result<u64, TestbedError> {
+    /// Entries of the connection table of this namespace alone; `None` where nobody needs it.
+    pub(super) fn connections(&self) -> Result<Option<u64>, TestbedError> {
+        if !self.tracks_connections {
+            return Ok(None);
+        }
         let text = self.side.namespace.setting("netfilter/nf_conntrack_count")?;
-        text.parse().map_err(|_| TestbedError::Impossible(format!("nf_conntrack_count reads {text:?}")))
+        let read = text.parse().map(Some);
+        read.map_err(|_| TestbedError::Impossible(format!("nf_conntrack_count reads {text:?}")))
     }
 
     /// Empties that table.
     pub(super) fn forget_connections(&self) -> Result<(), TestbedError> {
-        self.side.namespace.run("conntrack", &["-F"]).map(drop)
+        if self.tracks_connections { self.side.namespace.run("conntrack", &["-F"]).map(drop) } else { Ok(()) }
     }
 
-    /// Memory of those entries; the table of heads, which all namespaces share, is not counted.
-    pub(super) fn connection_bytes(&self) -> Option<u64> {
+    /// Memory of those entries and of the sets beside them, of what can be told. The table of heads, which all namespaces
+    /// share, is not counted.
+    pub(super) fn memory_bytes(&self, set_bytes: Option<u64>) -> Option<u64> {
+        match (self.connection_bytes(), set_bytes) {
+            (None, None) => None,
+            (connections, sets) => Some(connections.unwrap_or(0) + sets.unwrap_or(0)),
+        }
+    }
+
+    fn connection_bytes(&self) -> Option<u64> {
         let slabs = fs::read_to_string("/proc/slabinfo").ok()?;
-        Some(self.connections().ok()? * connection_entry_bytes(&slabs)?)
+        Some(self.connections().ok()?? * connection_entry_bytes(&slabs)?)
+    }
+
+    /// Has the connection table, where it is needed, inspect TCP as strictly as the policy says.
+    pub(super) fn inspect_as(&self, policy: &PolicySpec) -> Result<(), TestbedError> {
+        if self.tracks_connections { self.pick_up_midstream(!policy.is_strict()) } else { Ok(()) }
     }
 
     /// Whether the connection table takes a TCP segment that is no SYN for the beginning of a connection, as it does by
     /// default after a restart. Where it does not, such segments are invalid to it.
-    pub(super) fn pick_up_midstream(&self, picks_up: bool) -> Result<(), TestbedError> {
+    fn pick_up_midstream(&self, picks_up: bool) -> Result<(), TestbedError> {
         let value = if picks_up { "1" } else { "0" };
         self.side.namespace.set(&[("netfilter/nf_conntrack_tcp_loose", value)])
     }
@@ -77,13 +97,10 @@ impl Forwarding {
     /// Links down, connections forgotten, `reload`, links up: frames are lost meanwhile, as in a restart.
     pub(super) fn reset(
         &self,
-        tracks_connections: bool,
         reload: impl FnOnce() -> Result<(), TestbedError>,
     ) -> Result<(), TestbedError> {
         self.side.links_down()?;
-        if tracks_connections {
-            self.forget_connections()?;
-        }
+        self.forget_connections()?;
         reload()?;
         self.turn_on()?;
         self.side.links_up()

@@ -28,7 +28,7 @@ impl Driver for Linux {
 
     fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
         admit(self, policy)?;
-        Ok(Box::new(Router { forwarding: Forwarding::start(bed, self.name())? }))
+        Ok(Box::new(Router { forwarding: Forwarding::start(bed, self.name(), policy)? }))
     }
 }
 
@@ -50,6 +50,6 @@ impl Running for Router {
     }
 
     fn reset(&mut self) -> Result<(), TestbedError> {
-        self.forwarding.reset(false, || Ok(()))
+        self.forwarding.reset(|| Ok(()))
     }
 }

@@ -50,7 +50,7 @@ impl Driver for Nftables {
     fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
         admit(self, policy)?;
         let mut running = Filter {
-            forwarding: Forwarding::start(bed, self.name())?,
+            forwarding: Forwarding::start(bed, self.name(), policy)?,
             policy: policy.clone(),
             set_names: SetNames::default(),
             counted: Mutex::default(),
@@ -125,7 +125,7 @@ impl Filter {
             if policy.shape.nat { translation_chain(out) } else { Ok(()) }
         })?;
         let seconds = started.elapsed().as_secs_f64();
-        self.inspect_strictly()?;
+        self.forwarding.inspect_as(policy)?;
         Ok(Loaded { seconds, set_bytes: taken.filter(|bytes| *bytes >= TELLABLE_BYTES) })
     }
 
@@ -145,18 +145,6 @@ impl Filter {
         }
         Ok(())
     }
-
-    fn inspect_strictly(&self) -> Result<(), TestbedError> {
-        if self.tracks_connections() {
-            self.forwarding.pick_up_midstream(!self.policy.is_strict())
-        } else {
-            Ok(())
-        }
-    }
-
-    fn tracks_connections(&self) -> bool {
-        (self.policy.shape.stateful && self.policy.has_rules()) || self.policy.shape.nat
-    }
 }
 
 impl Running for Filter {
@@ -167,16 +155,12 @@ impl Running for Filter {
     }
 
     fn connections(&self) -> Result<Option<u64>, TestbedError> {
-        self.tracks_connections().then(|| self.forwarding.connections()).transpose()
+        self.forwarding.connections()
     }
 
     /// Connection entries, and what the kernel allocated while the sets were filled.
     fn memory_bytes(&self) -> Option<u64> {
-        let connections = self.tracks_connections().then(|| self.forwarding.connection_bytes()).flatten();
-        match (connections, self.loaded.set_bytes) {
-            (None, None) => None,
-            (a, b) => Some(a.unwrap_or(0) + b.unwrap_or(0)),
-        }
+        self.forwarding.memory_bytes(self.loaded.set_bytes)
     }
 
     fn policy_load_seconds(&self) -> Option<f64> {
@@ -212,7 +196,7 @@ impl Running for Filter {
     }
 
     fn forget_connections(&mut self) -> Result<(), TestbedError> {
-        if self.tracks_connections() { self.forwarding.forget_connections() } else { Ok(()) }
+        self.forwarding.forget_connections()
     }
 
     fn firewall_threads(&self) -> Vec<i32> {
@@ -225,7 +209,7 @@ impl Running for Filter {
     }
 
     fn reset(&mut self) -> Result<(), TestbedError> {
-        self.forwarding.reset(self.tracks_connections(), || self.load().map(drop))
+        self.forwarding.reset(|| self.load().map(drop))
     }
 }
 

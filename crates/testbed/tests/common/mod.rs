@@ -13,13 +13,9 @@ use testbed::dut::{self, Running};
 use testbed::layout::BedLayout;
 use testbed::policy::{Expect, PolicySpec, Probe, Segment};
 
-/// Root and namespaces are there; otherwise the test says so and is skipped.
-pub fn can_build_beds() -> bool {
-    let root = std::process::Command::new("id").arg("-u").output().is_ok_and(|o| o.stdout == b"0\n");
-    if !root {
-        eprintln!("skipped: needs root");
-    }
-    root
+/// Beds are namespaces: without root there is nothing to test.
+pub fn must_be_root() {
+    assert!(nix::unistd::geteuid().is_root(), "this test makes network namespaces: run it as root");
 }
 
 pub fn spec(zones: ZoneForm, wiring: Wiring) -> BedSpec {
@@ -69,9 +65,7 @@ pub fn with_policy(
     policy: &PolicySpec,
     test: impl FnOnce(&Bed, &mut Box<dyn Running>, &PolicySpec, &mut Prober),
 ) {
-    if !can_build_beds() {
-        return;
-    }
+    must_be_root();
     let driver = dut::driver(name).unwrap();
     let bed = Bed::build(&spec(policy.zones, driver.wiring())).unwrap();
     let names = namespaces_of(&bed);

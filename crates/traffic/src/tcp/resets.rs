@@ -143,16 +143,17 @@ impl Engine {
 
     fn wait_for_arrivals(&self, watch: &dyn TcpWatch) -> Result<(), TrafficError> {
         let mut last = (Instant::now(), BesideCounts::default());
-        while last.0.elapsed() < ARRIVED {
+        loop {
             let counts = reading::beside(self.state());
             if counts != last.1 {
                 last = (Instant::now(), counts);
+            } else if last.0.elapsed() >= ARRIVED {
+                return Ok(());
             }
             if watch.interrupted() {
                 return Err(TrafficError::Interrupted);
             }
             std::thread::sleep(Duration::from_millis(1));
         }
-        Ok(())
     }
 }

@@ -1,18 +1,6 @@
 //! The generated skeleton of `bpf/tcp.bpf.c`: programs, maps and the Rust types of `bpf/abi/tcp.h`.
 
-#[allow(
-    missing_docs,
-    unsafe_code,
-    unreachable_pub,
-    unused_imports,
-    dead_code,
-    clippy::all,
-    clippy::undocumented_unsafe_blocks,
-    clippy::unwrap_used
-)]
-mod generated {
-    include!(concat!(env!("OUT_DIR"), "/tcp.skel.rs"));
-}
+include!(concat!(env!("OUT_DIR"), "/tcp.skel.rs"));
 
 pub(crate) use crate::skeleton::{BUCKETS, MAX_CORES};
 pub(crate) use generated::{TcpSkel, TcpSkelBuilder, types};

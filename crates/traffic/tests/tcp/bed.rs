@@ -7,12 +7,18 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 use traffic::Port;
 
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 pub(crate) const CLIENTS: u32 = 0xc612_0000;
 pub(crate) const SERVERS: u32 = 0xc613_0000;
+
+/// How late the generator may be, and how long a run may stand still, on a machine that is busy with something else. A run
+/// that is not late does not wait.
+#[allow(dead_code, reason = "not every test binary needs it")]
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The ends of one wire.
 pub(crate) struct Bed {

@@ -1,9 +1,11 @@
 //! A filter before the bed's router that does to connections what bad firewalls do (`bpf/tcp_weather.bpf.c`).
 
+#[path = "../filter/mod.rs"]
+mod filter;
+
 use super::bed::Bed;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, ObjectBuilder, TC_INGRESS, TcHookBuilder};
-use std::fs::File;
-use std::os::fd::AsFd;
+use filter::{Filter, ONLY, count};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 /// What happens to connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,12 +27,7 @@ pub(crate) struct Sky(MapHandle);
 
 impl Sky {
     pub(crate) fn over(bed: &Bed, weather: Weather) -> Self {
-        let object = concat!(env!("OUT_DIR"), "/tcp_weather.bpf.o");
-        let object = ObjectBuilder::default().open_file(object).unwrap().load().unwrap();
-        let map = |name: &str| {
-            let found = object.maps().find(|map| map.name() == name).unwrap();
-            MapHandle::try_from(&found).unwrap()
-        };
+        let filter = Filter::load("tcp_weather");
         let links = ["left", "right"].map(|link| {
             bed.at_router(&format!("cat /sys/class/net/{link}/ifindex")).trim().parse::<u32>().unwrap()
         });
@@ -42,32 +39,13 @@ impl Sky {
         };
         let mut bytes = [kind, ms, links[0], links[1]].map(u32::to_ne_bytes).concat();
         bytes.extend([2, 0, 0, 0, 0, 0x11, 0, 0, 2, 0, 0, 0, 0, 0x12, 0, 0]);
-        map("weather_map").update(&0u32.to_ne_bytes(), &bytes, MapFlags::ANY).unwrap();
-        let filter = object.progs().find(|program| program.name() == "filter").unwrap();
-        let filter = filter.as_fd();
-        std::thread::scope(|scope| {
-            let attach = || {
-                let namespace = File::open(format!("/run/netns/{}", bed.names()[2])).unwrap();
-                nix::sched::setns(namespace, nix::sched::CloneFlags::CLONE_NEWNET).unwrap();
-                for link in links {
-                    let mut hook = TcHookBuilder::new(filter)
-                        .ifindex(link as i32)
-                        .replace(true)
-                        .handle(1)
-                        .priority(1)
-                        .hook(TC_INGRESS);
-                    hook.create().unwrap();
-                    hook.attach().unwrap();
-                }
-            };
-            scope.spawn(attach).join().unwrap();
-        });
-        Self(map("hits"))
+        filter.map("weather_map").update(&ONLY, &bytes, MapFlags::ANY).unwrap();
+        filter.attach("filter", &bed.names()[2], links);
+        Self(filter.map("hits"))
     }
 
     /// Connections or pairs of frames hit.
     pub(crate) fn hits(&self) -> u64 {
-        let bytes = self.0.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).unwrap().unwrap();
-        u64::from_ne_bytes(bytes.try_into().unwrap())
+        count(&self.0)
     }
 }

@@ -24,11 +24,13 @@ impl Axis {
         Self::linear(high, px)
     }
 
-    /// From zero to a round number above `high`.
+    /// From zero to a round number above `high`; up to 1 where that suffices, because nothing is more than all of it.
     pub(crate) fn linear(high: f64, (start_px, end_px): (f64, f64)) -> Self {
         let high = if high > 0.0 { high } else { 1.0 };
         let step = nice_step(high * 1.02 / 5.0);
-        Self { low: 0.0, high: (high * 1.02 / step).ceil() * step, log: false, start_px, end_px }
+        let end = (high * 1.02 / step).ceil() * step;
+        let high = if high <= 1.0 { end.min(1.0) } else { end };
+        Self { low: 0.0, high, log: false, start_px, end_px }
     }
 
     /// From a round number below `low` to one above `high`, both above zero.
@@ -187,6 +189,15 @@ mod tests {
         assert!(axis.log);
         let labels: Vec<String> = axis.ticks(50.0).iter().map(|t| axis.label("frames/s", *t)).collect();
         assert_eq!(labels, ["500 kpps", "1 Mpps", "2 Mpps", "5 Mpps", "10 Mpps", "20 Mpps"]);
+    }
+
+    #[test]
+    fn shares_end_at_all_of_it() {
+        for (high, last) in [(0.0, "100"), (1.0, "100"), (0.99, "100"), (0.5, "60"), (1.1, "120")] {
+            let axis = Axis::linear(high, (0.0, 300.0));
+            let label = axis.ticks(50.0).last().map(|tick| axis.label("ratio", *tick));
+            assert_eq!(label.as_deref(), Some(last), "{high}");
+        }
     }
 
     #[test]

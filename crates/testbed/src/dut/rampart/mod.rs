@@ -7,7 +7,8 @@ use super::kernel::{check_links, gone, version_of};
 use super::{Capabilities, Driver, Replaced, Requirement, Running, admit, check_replacement};
 use crate::bed::{Bed, FirewallSide};
 use crate::error::TestbedError;
-use crate::journal::{Change, Journal, start_ticks};
+use crate::guest::start_recorded;
+use crate::journal::{Change, Journal};
 use crate::policy::PolicySpec;
 use crate::program;
 use serde::Deserialize;
@@ -154,11 +155,7 @@ impl Firewall {
     fn start(&mut self) -> Result<(), TestbedError> {
         self.write_policy()?;
         let begun = Instant::now();
-        let child = self.spawn()?;
-        if let Some(start_ticks) = start_ticks(child.id()) {
-            self.journal.record(Change::Process { pid: child.id(), start_ticks })?;
-        }
-        self.daemon = Some(child);
+        self.daemon = Some(self.spawn()?);
         while self.ask("status").is_err() {
             if let Some(status) = self.ended() {
                 return Err(TestbedError::ProgramFailed {
@@ -180,13 +177,13 @@ impl Firewall {
         Ok(())
     }
 
-    fn spawn(&self) -> Result<Child, TestbedError> {
+    fn spawn(&mut self) -> Result<Child, TestbedError> {
         let path = self.messages();
         let messages = std::fs::File::create(&path).map_err(TestbedError::io("make", &path))?;
         let errors = messages.try_clone().map_err(TestbedError::io("open", &path))?;
         let (policy, socket) = (self.policy_file(), self.socket());
         let program = program::path(PROGRAM);
-        let spawned = self.side.namespace.enter(|| {
+        start_recorded(&self.side.namespace, &mut self.journal, || {
             Command::new(&program)
                 .arg("up")
                 .arg(&policy)
@@ -197,8 +194,8 @@ impl Firewall {
                 .stdout(messages)
                 .stderr(errors)
                 .spawn()
-        })?;
-        spawned.map_err(TestbedError::io("start", program))
+                .map_err(TestbedError::io("start", &program))
+        })
     }
 
     /// How the daemon ended, if it did.
