@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn shares_end_at_all_of_it() {
-        for (high, last) in [(0.0, "100"), (1.0, "100"), (0.99, "100"), (0.5, "60"), (1.1, "120")] {
+        for (high, last) in [(0.0, "100"), (1.0, "100"), (0.99, "100"), (0.5, "60"), (1.1, "125")] {
             let axis = Axis::linear(high, (0.0, 300.0));
             let label = axis.ticks(50.0).last().map(|tick| axis.label("ratio", *tick));
             assert_eq!(label.as_deref(), Some(last), "{high}");
