@@ -162,7 +162,7 @@ impl Bed {
 
     /// Calls until this comes of it.
     pub(crate) fn until_call(&self, port: u16, wanted: Outcome) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + patience();
         loop {
             let outcome = self.call(port);
             if outcome == wanted {
