@@ -15,8 +15,8 @@ pub(crate) const INSIDE: &str = "10.81.1.2";
 /// The host outside.
 pub(crate) const OUTSIDE: &str = "10.81.2.2";
 
-/// How long what must come may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long what must come may take on a busy machine: the kernel alone takes some seconds to look a firewall through.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 /// How long nothing has to come to be called nothing.
 const SILENCE: Duration = Duration::from_millis(700);
