@@ -5,10 +5,9 @@
 mod bed;
 mod many;
 
-/// 24 flows for each record of the table.
 #[test]
 fn needs_root_short_flows_that_use_ports_again_lose_none() {
-    let run = many::short::run(50_000);
+    let run = many::short::run(60_000);
     let account = run.account;
     assert_eq!(account.closed + account.expired + account.left, run.flows + 16);
     assert!(

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Everything may open flows; UDP is forgotten soon.
 const POLICY: &str = r#"
 [settings.timeouts]
-udp = "10s"
+udp = "5s"
 
 [zones]
 inside = { interfaces = "in0" }

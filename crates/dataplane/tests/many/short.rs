@@ -8,14 +8,14 @@ use crate::bed::frame::{ACK, FIN, RST, SYN};
 use std::sync::Barrier;
 use std::time::Duration;
 
-/// Records. About 1,200 hold UDP flows that have not expired.
-const TABLE: u32 = 2048;
+/// Records. About 4,900 hold UDP flows that have not expired.
+const TABLE: u32 = 8192;
 /// Flows of a worker in a round, which is a second of the data plane's clock: half are UDP, a quarter end by FIN.
-const ROUND: u64 = 100;
-/// Rounds until a port of UDP comes again: its time is 10 s, and the sweep comes a little more than a second after it.
-const UDP_ROUNDS: u64 = 12;
-/// The same of connections that end by FIN (of which there are more than the table has room for), and by RST.
-const FIN_ROUNDS: u64 = 30;
+const ROUND: u64 = 700;
+/// Rounds until a port of UDP comes again: its time is 5 s, and the sweep comes a little more than a second after it.
+const UDP_ROUNDS: u64 = 7;
+/// The same of connections that end by FIN and by RST; with those of UDP they are more than the table has room for.
+const FIN_ROUNDS: u64 = 4;
 const RST_ROUNDS: u64 = 7;
 /// Connections that stay, of the first worker.
 const LASTING: u16 = 16;

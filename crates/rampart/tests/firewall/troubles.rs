@@ -33,7 +33,7 @@ fn needs_root_a_driver_without_xdp_is_told_and_tc_is_used() {
         assert_eq!(interface["note"].is_string(), is_bridge, "{status}");
     }
     assert!(bed.rampart(&["status"]).1.contains("TC is used instead"));
-    assert_eq!(bed.call(8080), Outcome::Answered);
+    bed.until_call(8080, Outcome::Answered);
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn needs_root_a_full_table_is_told_and_open_connections_go_on() {
     assert_eq!(bed.json(&["status"])["sessions"]["open"], capacity);
     // A place that is given back is taken.
     assert!(bed.json(&["sessions", "proto=udp", "--kill"])["killed"].as_u64().unwrap() >= capacity - 10);
-    assert_eq!(bed.call(8080), Outcome::Answered);
+    bed.until_call(8080, Outcome::Answered);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn needs_root_a_route_that_vanishes_is_told_to_the_sender_and_comes_back() {
         let bed = Bed::new();
         bed.serve(8080);
         let _firewall = bed.up(&bed.policy("p.toml", OUT), hook);
-        assert_eq!(bed.call(8080), Outcome::Answered, "{hook}");
+        bed.until_call(8080, Outcome::Answered);
         bed.ip("fw", &["route", "del", "10.81.2.0/24", "dev", "e0"]);
         bed.until_call(8080, Outcome::Refused);
         let drops = bed.json(&["drops"]);
