@@ -26,8 +26,8 @@ impl Firewall {
     /// judged again when their next packet comes. Counters follow the names of rules.
     ///
     /// # Errors
-    /// A rule asks for what is not in this version; there are more rules than counters; the kernel has no memory for the
-    /// tables. The policy before stays in force then.
+    /// There are more rules than counters, or more limits than there is room for; the kernel has no memory for the tables. The
+    /// policy before stays in force then.
     pub fn apply(&mut self, tables: &Tables, policy: &Policy) -> Result<Generation, DataplaneError> {
         check(policy, self.settings.rules)?;
         let zones =
@@ -52,9 +52,7 @@ impl Firewall {
         self.begin_limits(&limits)?;
         let before = self.shared()?.settings;
         put_settings(&mut self.shared()?.settings, &policy.settings);
-        if policy.rules.iter().any(asks_for_more) {
-            self.shared()?.settings.keeps_marks = 1;
-        }
+        self.shared()?.settings.keeps_marks |= u32::from(asks_for_more(policy));
         if let Err(error) = self.swap(&array) {
             self.shared()?.settings = before;
             return Err(error);
@@ -108,10 +106,13 @@ fn check(policy: &Policy, counters: u32) -> Result<(), DataplaneError> {
     Ok(())
 }
 
-/// Whether a rule wants anything besides its verdict.
-fn asks_for_more(rule: &Rule) -> bool {
-    let Effect { log, limit, alert, .. } = rule.effect;
-    log != Log::Nothing || limit != Limit::default() || alert.is_some()
+/// Whether anything is asked for besides verdicts.
+fn asks_for_more(policy: &Policy) -> bool {
+    let more = |rule: &Rule| {
+        let Effect { log, limit, alert, .. } = rule.effect;
+        log != Log::Nothing || limit != Limit::default() || alert.is_some()
+    };
+    policy.rules.iter().any(more) || policy.defaults.iter().any(|default| default.log != Log::Nothing)
 }
 
 fn put_settings(to: &mut types::settings, from: &Settings) {

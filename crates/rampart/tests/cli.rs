@@ -297,8 +297,8 @@ fn explain_tells_what_is_wrong_with_the_question() {
 #[test]
 fn help_shows_examples_and_completions_are_there() {
     let commands = [
-        "check", "explain", "up", "apply", "confirm", "status", "rules", "sessions", "drops", "top", "down",
-        "openapi",
+        "check", "explain", "up", "apply", "confirm", "status", "rules", "sessions", "drops", "log", "top",
+        "down", "openapi",
     ];
     for command in commands {
         let run = rampart(&[command, "--help"]);
@@ -315,7 +315,7 @@ fn help_shows_examples_and_completions_are_there() {
 
 #[test]
 fn commands_without_a_firewall_say_so_with_status_3() {
-    for command in ["status", "rules", "sessions", "drops", "top", "confirm", "down"] {
+    for command in ["status", "rules", "sessions", "drops", "log", "top", "confirm", "down"] {
         let run = rampart(&[command, "--socket", "/nonexistent/x.sock"]);
         assert_eq!((run.status, run.out.as_str()), (3, ""), "{command}");
         let expected = "rampart: no firewall runs here (there is no /nonexistent/x.sock): `rampart up POLICY` starts one";

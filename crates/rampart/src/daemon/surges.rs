@@ -100,11 +100,12 @@ impl Surges {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::told::tests::heard;
     use super::*;
 
-    fn surge(rule: &str, from: u8, second: u64, count: u64) -> Surge {
+    /// So many came from an address by a second of a window of a minute; ten raise no alert.
+    pub(crate) fn surge(rule: &str, from: u8, second: u64, count: u64) -> Surge {
         let address = Some(IpAddr::from([10, 0, 0, from]));
         let alert = Surging { per: "source".to_owned(), address, count, threshold: 10, within_seconds: 60 };
         let sliding = Sliding { count, ..Sliding::new(Duration::from_secs(60), Duration::from_secs(1_000)) };

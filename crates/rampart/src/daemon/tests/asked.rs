@@ -319,6 +319,36 @@ fn what_is_alarming_is_told_once_and_shown_as_long_as_it_stands() {
 }
 
 #[test]
+fn an_alert_is_told_when_it_is_raised_and_when_it_is_over() {
+    let running = Running::new();
+    let tell = |second, count| {
+        let news = News::Surge(surge("web", 1, u64::from(second), count));
+        running.plane.inside().heard.push((Duration::ZERO, news));
+        running.daemon.hear(running.at(second));
+    };
+    tell(1, 12);
+    tell(2, 40);
+    assert_eq!(running.log().matches("alert: web: 12 within 1min from 10.0.0.1, more than 10\n").count(), 1);
+    assert!(
+        running
+            .command("status")
+            .1
+            .contains("\nalert      web: 40 within 1min from 10.0.0.1, more than 10, since ")
+    );
+    assert_eq!(running.ask("GET", "/v1/status", "").1["alerts"][0]["threshold"], 10);
+    running.daemon.hear(running.at(110));
+    assert!(
+        running.log().contains("over: web: 6 within 1min from 10.0.0.1, no more than 10\n"),
+        "{}",
+        running.log()
+    );
+    assert_eq!(running.ask("GET", "/v1/status", "").1["alerts"], json!([]));
+    let events = running.ask("GET", "/v1/log", "").1;
+    let names: Vec<_> = events["events"].as_array().unwrap().iter().map(|event| &event["event"]).collect();
+    assert_eq!(names, ["alert", "over"]);
+}
+
+#[test]
 fn whatever_a_client_sends_it_goes_on_answering() {
     let running = Running::new();
     for bytes in [

@@ -7,6 +7,7 @@ mod process;
 use super::log::Log;
 use super::place::Place;
 use super::run::Happenings;
+use super::surges::tests::surge;
 use super::told::tests::heard;
 use super::{About, Daemon, Moment, server};
 use crate::api::{Closed, Counter, Drop as Dropped, EventName, Heard, NewPolicy, Session, description};
