@@ -244,6 +244,17 @@ fn read<T: for<'a> Deserialize<'a>>(text: &str) -> Result<T, TestbedError> {
     })
 }
 
+/// Bytes of all BPF maps among what the kernel tells of open files, each once.
+fn map_bytes(files: impl Iterator<Item = String>) -> u64 {
+    let number = |text: &str, key: &str| {
+        text.lines().find_map(|line| line.strip_prefix(key)?.trim().parse::<u64>().ok())
+    };
+    let maps: BTreeMap<u64, u64> = files
+        .filter_map(|text| Some((number(&text, "map_id:")?, number(&text, "memlock:").unwrap_or(0))))
+        .collect();
+    maps.values().sum()
+}
+
 impl Running for Firewall {
     fn counters(&self) -> Result<BTreeMap<String, u64>, TestbedError> {
         let drops: Drops = read(&self.ask("drops")?)?;
@@ -252,6 +263,13 @@ impl Running for Firewall {
 
     fn connections(&self) -> Result<Option<u64>, TestbedError> {
         Ok(Some(self.status()?.sessions.open))
+    }
+
+    /// The maps of its data plane: all preallocated, so the same however many flows there are.
+    fn memory_bytes(&self) -> Option<u64> {
+        let folder = format!("/proc/{}/fdinfo", self.daemon.as_ref()?.id());
+        let texts = std::fs::read_dir(folder).ok()?.flatten();
+        Some(map_bytes(texts.filter_map(|entry| std::fs::read_to_string(entry.path()).ok())))
     }
 
     fn policy_load_seconds(&self) -> Option<f64> {
@@ -295,5 +313,22 @@ impl Running for Firewall {
 impl Drop for Firewall {
     fn drop(&mut self) {
         self.stop();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn maps_are_added_up_once_each() {
+        let files = [
+            "pos:\t0\nflags:\t02\n",
+            "map_type:\t2\nmemlock:\t4096\nmap_id:\t7\nfrozen:\t0\n",
+            "map_type:\t2\nmemlock:\t4096\nmap_id:\t7\n",
+            "map_type:\t2\nmemlock:\t100\nmap_id:\t8\n",
+            "prog_type:\t6\nmemlock:\t8192\nprog_id:\t5\n",
+        ];
+        assert_eq!(map_bytes(files.into_iter().map(str::to_owned)), 4196);
     }
 }
