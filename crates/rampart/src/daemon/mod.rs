@@ -226,15 +226,15 @@ impl Daemon {
         let mut alerts = Vec::new();
         told.untold = plane.events(&mut |ago, news| match news {
             News::Event(heard) => told.add(now.wall, ago, heard),
-            News::Surge(surge) => alerts.extend(surges.heed(surge, now, ago)),
+            News::Surge(surge) => alerts.extend(surges.heed(surge, now, ago).map(|heard| (ago, heard))),
         })?;
-        alerts.extend(surges.fade(now));
-        for heard in alerts {
+        alerts.extend(surges.fade(now).into_iter().map(|heard| (Duration::ZERO, heard)));
+        for (ago, heard) in alerts {
             let kind = if heard.event == EventName::Over { Kind::Over } else { Kind::Alert };
             let (rule, what) =
                 (heard.rule.as_deref().unwrap_or("?"), heard.alert.as_ref().map(Surging::words));
             self.tell(now.wall, kind, format_args!("{rule}: {}", what.unwrap_or_default()));
-            told.add(now.wall, Duration::ZERO, heard);
+            told.add(now.wall, ago, heard);
         }
         Ok(())
     }

@@ -1,9 +1,10 @@
 //! Alerts of rules that stand: raised when more came than the rule allows, over when that is no longer so. Reads no clock.
 
 use super::Moment;
+use super::told::moment;
 use crate::api::{Alert, EventName, Heard, Surging};
 use crate::plane::Surge;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use policy::quota::Sliding;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -55,7 +56,7 @@ impl Surges {
             self.is_beyond = true;
             return None;
         }
-        let since = now.wall - SignedDuration::try_from(ago).unwrap_or(SignedDuration::ZERO);
+        let since = moment(now.wall, ago);
         self.standing.insert(key, Standing { since, heard: heard.clone(), sliding, at, told });
         Some(heard)
     }
@@ -103,6 +104,7 @@ impl Surges {
 pub(super) mod tests {
     use super::super::told::tests::heard;
     use super::*;
+    use jiff::SignedDuration;
 
     /// So many came from an address by a second of a window of a minute; ten raise no alert.
     pub(crate) fn surge(rule: &str, from: u8, second: u64, count: u64) -> Surge {

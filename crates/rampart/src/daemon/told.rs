@@ -9,6 +9,13 @@ use std::time::Duration;
 /// Events that are kept: some 5 MB of them at most.
 const KEPT: usize = 16_384;
 
+/// When something happened that was so long ago, in milliseconds as everything that the daemon tells.
+pub(super) fn moment(now: Timestamp, ago: Duration) -> Timestamp {
+    let ago = SignedDuration::try_from(ago).unwrap_or(SignedDuration::ZERO);
+    let at = now.checked_sub(ago).unwrap_or(now);
+    at.round(jiff::Unit::Millisecond).unwrap_or(at)
+}
+
 /// Events that were told.
 #[derive(Debug, Default)]
 pub(super) struct Told {
@@ -23,10 +30,7 @@ pub(super) struct Told {
 impl Told {
     /// Adds an event that was so long ago.
     pub(super) fn add(&mut self, now: Timestamp, ago: Duration, what: Heard) {
-        let ago = SignedDuration::try_from(ago).unwrap_or(SignedDuration::ZERO);
-        let at = now.checked_sub(ago).unwrap_or(now);
-        // Milliseconds, as everything that the daemon tells.
-        let at = at.round(jiff::Unit::Millisecond).unwrap_or(at);
+        let at = moment(now, ago);
         self.last += 1;
         if self.kept.len() == KEPT {
             self.kept.pop_front();
