@@ -87,7 +87,11 @@ fn text(shape: Shape, rules: usize) -> String {
     for i in 0..rules as u64 {
         let (source, destination, service) = shape.1(i);
         let [source, destination, service] = [source, destination, service].map(value);
-        let pairs = if shape.0 == BENCH { [("any", "any"); 3] } else { [("in", "out"), ("out", "dmz"), ("in", "dmz")] };
+        let pairs = if shape.0 == BENCH {
+            [("any", "any"); 3]
+        } else {
+            [("in", "out"), ("out", "dmz"), ("in", "dmz")]
+        };
         let (from, to) = pairs[i as usize % 3];
         writeln!(
             text,

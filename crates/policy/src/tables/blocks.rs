@@ -291,8 +291,11 @@ mod tests {
     fn field(store: &mut Store, wide: &[(u32, u32)], classes: u32, salt: u32) -> Vectors {
         let mut vectors = Vectors::new(store);
         for class in 0..classes {
-            let mut rows: Vec<u32> =
-                (0u32..).zip(wide).filter(|(_, (from, to))| (*from..*to).contains(&class)).map(|(i, _)| i).collect();
+            let mut rows: Vec<u32> = (0u32..)
+                .zip(wide)
+                .filter(|(_, (from, to))| (*from..*to).contains(&class))
+                .map(|(i, _)| i)
+                .collect();
             rows.push(100 + (class.wrapping_mul(salt) % (ROWS - 100)));
             let mut changing = Changing::new(store);
             changing.flip(&rows);

@@ -202,7 +202,10 @@ impl Store {
 
     /// The bits that any of some vectors has.
     pub(crate) fn union<'v>(&self, vectors: impl Iterator<Item = &'v [u32]>) -> Union {
-        let mut union = Union { chunks: vec![[0; CHUNK_WORDS]; self.width() * BLOCK_CHUNKS], masks: vec![0; self.width()] };
+        let mut union = Union {
+            chunks: vec![[0; CHUNK_WORDS]; self.width() * BLOCK_CHUNKS],
+            masks: vec![0; self.width()],
+        };
         for vector in vectors {
             for (place, block) in vector.iter().enumerate() {
                 let mut mask = self.masks[*block as usize];

@@ -125,7 +125,9 @@ pub(crate) fn mixed_packet(policy: &Policy, number: u64) -> Packet {
         let (last, beyond) = (random.below(2) == 1, u32::from(random.below(8) == 7));
         if v6 {
             let (from, to) = set.v6.ranges()[0];
-            IpAddr::V6(if last { to.wrapping_add(beyond.into()) } else { from.wrapping_sub(beyond.into()) }.into())
+            IpAddr::V6(
+                if last { to.wrapping_add(beyond.into()) } else { from.wrapping_sub(beyond.into()) }.into(),
+            )
         } else {
             let (from, to) = set.v4.ranges()[0];
             IpAddr::V4(if last { to.wrapping_add(beyond) } else { from.wrapping_sub(beyond) }.into())
