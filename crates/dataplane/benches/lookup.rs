@@ -12,12 +12,12 @@ mod random;
 use dataplane::{Firewall, Settings};
 use policy::Policy;
 use policy::interpret::Packet;
-use policy::tables::{Method, Tables};
+use policy::tables::{Limits, Method, Tables};
 use random::fillers::{filled_policy, matching_packet};
 use std::hint::black_box;
 
 const ROUNDS: usize = 7;
-const PACKETS: u64 = 4_000;
+const PACKETS: u64 = 1_000;
 /// Bytes written between two runs.
 const OTHER_MEMORY: usize = 2 << 20;
 
@@ -31,11 +31,19 @@ struct Candidate {
 }
 
 impl Candidate {
-    fn new(rules: u64) -> Self {
+    /// By the method that is chosen; and, where that is tables in blocks, by bit vectors too.
+    fn of(rules: u64) -> Vec<Self> {
         let policy = Policy::parse("filled", &filled_policy(rules)).unwrap();
-        let tables = Tables::build(&policy, jiff::Timestamp::UNIX_EPOCH).unwrap();
+        let at = jiff::Timestamp::UNIX_EPOCH;
+        let chosen = Tables::build(&policy, at).unwrap();
+        let vectors = matches!(chosen.method, Method::Blocked(_))
+            .then(|| Tables::build_within(&policy, at, Limits::NONE).unwrap());
+        std::iter::once(chosen).chain(vectors).map(|tables| Self::new(rules, &policy, &tables)).collect()
+    }
+
+    fn new(rules: u64, policy: &Policy, tables: &Tables) -> Self {
         let mut firewall = Firewall::load(&Settings { flows: 1024, rules: 1 << 17 }).unwrap();
-        firewall.apply(&tables, &policy).unwrap();
+        firewall.apply(tables, policy).unwrap();
         let method = match tables.method {
             Method::Crossed(_) => "tables",
             Method::Blocked(_) => "blocks",
@@ -50,7 +58,7 @@ impl Candidate {
         Self { rules, method, mebibytes, firewall, costs: Default::default() }
     }
 
-    fn measure(&mut self, round: u64, memory: &mut [u64]) {
+    fn measure(&mut self, round: u64, memory: &mut [u8]) {
         let packets: Vec<Packet> = (0..PACKETS).map(|i| matching_packet(round * PACKETS + i)).collect();
         for (costs, memory) in self.costs.iter_mut().zip([&mut [][..], memory]) {
             let nothing: Vec<Packet> = packets.iter().map(|p| Packet { from: 200, ..*p }).collect();
@@ -61,10 +69,10 @@ impl Candidate {
 }
 
 /// The mean of the middle half, in nanoseconds: interrupts and other work on the machine are not the program's.
-fn middle(firewall: &Firewall, packets: &[Packet], memory: &mut [u64]) -> f64 {
+fn middle(firewall: &Firewall, packets: &[Packet], memory: &mut [u8]) -> f64 {
     let mut costs: Vec<u32> = Vec::with_capacity(packets.len());
-    for packet in packets {
-        memory.iter_mut().step_by(8).for_each(|word| *word += 1);
+    for (number, packet) in packets.iter().enumerate() {
+        memory.fill(number as u8);
         black_box(&memory);
         costs.push(firewall.judge_time(packet, 1).unwrap().as_nanos() as u32);
     }
@@ -76,8 +84,8 @@ fn middle(firewall: &Firewall, packets: &[Packet], memory: &mut [u64]) -> f64 {
 fn main() {
     let asked: Vec<u64> = std::env::args().filter_map(|word| word.parse().ok()).collect();
     let sizes = if asked.is_empty() { vec![1, 1_000, 10_000] } else { asked };
-    let mut candidates: Vec<Candidate> = sizes.into_iter().map(Candidate::new).collect();
-    let mut memory = vec![0u64; OTHER_MEMORY / 8];
+    let mut candidates: Vec<Candidate> = sizes.into_iter().flat_map(Candidate::of).collect();
+    let mut memory = vec![0u8; OTHER_MEMORY];
     for round in 0..ROUNDS as u64 {
         candidates.iter_mut().for_each(|candidate| candidate.measure(round, &mut memory));
     }
