@@ -128,7 +128,7 @@ fn received(bed: &Bed, zone: Zone) -> u64 {
 
 /// Waits for something that must happen; how long it takes does not matter.
 fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(120);
     while !happened() {
         assert!(Instant::now() < deadline, "{what}: waited in vain");
         std::thread::yield_now();

@@ -40,6 +40,7 @@ fn check(middle: Middle, rows: &[Row]) {
         let mut traffic = shape(row.frame.clone(), 1000);
         (traffic.ip, traffic.udp_checksum) = (row.ip, row.udp);
         engine.set_traffic(&traffic).unwrap();
+        let mut sent = 0;
         for _ in 0..ATTEMPTS {
             let cores = cores(row.cores);
             let plan = TrialPlan {
@@ -51,12 +52,17 @@ fn check(middle: Middle, rows: &[Row]) {
                 settle: fixture::PATIENCE,
             };
             let trial = engine.run(&ports, &plan, &mut ()).unwrap();
+            sent += trial.sent();
+            if trial.sent() == 0 {
+                continue;
+            }
             check_streams(name, row, &trial);
             fixture::check_sent(name, &[fixture::phase(row.load)], &trial);
             if trial.sent() == trial.offered {
                 break;
             }
         }
+        assert!(sent > 0, "{name}: nothing was sent");
     }
     engine.detach(ports);
 }
