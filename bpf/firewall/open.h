@@ -74,6 +74,8 @@ static __always_inline int has_half_open_room(__u32 tick)
 	if (*(volatile __u32 *)&pool.half_open < settings.half_open_limit)
 		return 1;
 	half_open_looked = tick;
+	/* Young ones lie together: the next look is somewhere else. */
+	__sync_fetch_and_add(&pool.hand, *(volatile __u32 *)&pool.fresh / 8 * 5);
 	return 0;
 }
 
