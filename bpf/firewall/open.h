@@ -64,7 +64,9 @@ __noinline int open_flow(struct packet *p)
 		}
 		/* Another core may have removed it meanwhile, and given the record back; then it is not ours any more. */
 		remove_flow(flow, record);
-		if (find_flow(p))
+		record = search_flow(p);
+		p->record = record - 1;
+		if (record)
 			return 0;
 	}
 	return REASON_CONTENDED;

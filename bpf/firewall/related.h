@@ -89,7 +89,7 @@ static __always_inline enum related relate(struct packet *p, const struct frame 
 	if (!at || !quoted_ports(f, &quoted, at))
 		return RELATED_NOT;
 	find_side(&quoted);
-	flow = find_flow(&quoted);
+	flow = lookup(&flows, search_flow(&quoted) - 1);
 	if (!flow)
 		return RELATED_NOT;
 	s = quoted.side & 1;

@@ -67,6 +67,11 @@ __u64 bpf_ktime_get_coarse_ns(void)
 	return 1000000000;	/* clock_ahead moves it */
 }
 
+__u64 bpf_jiffies64(void)
+{
+	return 1;
+}
+
 __u32 bpf_get_smp_processor_id(void)
 {
 	return 0;

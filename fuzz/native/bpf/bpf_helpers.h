@@ -17,6 +17,7 @@
 
 void *bpf_map_lookup_elem(void *map, const void *key);
 __u64 bpf_ktime_get_coarse_ns(void);
+__u64 bpf_jiffies64(void);
 __u32 bpf_get_smp_processor_id(void);
 long bpf_loop(__u32 turns, void *callback, void *context, __u64 flags);
 __s64 bpf_csum_diff(__be32 *from, __u32 from_bytes, __be32 *to, __u32 to_bytes, __u32 seed);
