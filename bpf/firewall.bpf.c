@@ -33,7 +33,6 @@ int firewall_xdp(struct xdp_md *ctx)
 	struct packet p = {};
 
 	p.ifindex = ctx->ingress_ifindex;
-	p.frame_bytes = bpf_xdp_get_buff_len(ctx);
 	switch (enter(ctx, &p, HOOK_XDP)) {
 	case VERDICT_SENT:
 		return XDP_REDIRECT;

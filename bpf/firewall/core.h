@@ -135,6 +135,16 @@ __noinline int has_way_back_tc(struct __sk_buff *ctx, struct packet *p)
 	return p ? find_way_back(ctx, p) : 0;
 }
 
+__noinline int route_xdp(struct xdp_md *ctx, struct packet *p)
+{
+	return p ? route(ctx, p, HOOK_XDP) : VERDICT_DROP;
+}
+
+__noinline int route_tc(struct __sk_buff *ctx, struct packet *p)
+{
+	return p ? route(ctx, p, HOOK_TC) : VERDICT_DROP;
+}
+
 /* A packet of no flow. VERDICT_NEXT: it may pass. */
 static __always_inline enum verdict admit(void *ctx, struct packet *p, const enum hook hook)
 {
@@ -146,7 +156,7 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 	if (p->protocol == PROTOCOL_TCP && !is_opening(p))
 		return drop(p, REASON_TCP_NO_FLOW);
 	if (!(p->flags & PACKET_FROM_SELF)) {
-		verdict = route(ctx, p, hook);
+		verdict = hook == HOOK_XDP ? route_xdp(ctx, p) : route_tc(ctx, p);
 		if (verdict != VERDICT_NEXT)
 			return verdict;
 	}
@@ -180,28 +190,31 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
  * each kind of packet through all that comes after. */
 __noinline int parse_xdp(struct xdp_md *ctx, struct packet *p)
 {
-	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end };
+	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end, ctx };
 
-	return p ? parse(p, &f) : VERDICT_DROP;
+	if (!p)
+		return VERDICT_DROP;
+	p->frame_bytes = f.end - f.data;
+	return parse(p, &f);
 }
 
 __noinline int parse_tc(struct __sk_buff *ctx, struct packet *p)
 {
-	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end };
+	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end, 0 };
 
 	return p ? parse(p, &f) : VERDICT_DROP;
 }
 
 __noinline int relate_xdp(struct xdp_md *ctx, struct packet *p)
 {
-	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end };
+	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end, 0 };
 
 	return p ? relate(p, &f) : RELATED_NOT;
 }
 
 __noinline int relate_tc(struct __sk_buff *ctx, struct packet *p)
 {
-	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end };
+	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end, 0 };
 
 	return p ? relate(p, &f) : RELATED_NOT;
 }

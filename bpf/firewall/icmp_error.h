@@ -136,15 +136,15 @@ static __always_inline enum verdict answer_icmp_now(void *ctx, struct packet *p,
 	return answer_done(p, room, CLASS_ERROR, reason, answered);
 }
 
-/* Not inlined: there is one in a program, however many stages answer. */
-static __noinline int answer_icmp_xdp(struct xdp_md *ctx, struct packet *p, __u32 reason, __u32 error, __u32 mtu)
+/* Neither inlined nor static: there is one in a program, however many stages answer, and the verifier looks at it once. */
+__noinline int answer_icmp_xdp(struct xdp_md *ctx, struct packet *p, __u32 reason, __u32 error, __u32 mtu)
 {
-	return answer_icmp_now(ctx, p, HOOK_XDP, reason, error, mtu);
+	return p ? answer_icmp_now(ctx, p, HOOK_XDP, reason, error, mtu) : VERDICT_DROP;
 }
 
-static __noinline int answer_icmp_tc(struct __sk_buff *ctx, struct packet *p, __u32 reason, __u32 error, __u32 mtu)
+__noinline int answer_icmp_tc(struct __sk_buff *ctx, struct packet *p, __u32 reason, __u32 error, __u32 mtu)
 {
-	return answer_icmp_now(ctx, p, HOOK_TC, reason, error, mtu);
+	return p ? answer_icmp_now(ctx, p, HOOK_TC, reason, error, mtu) : VERDICT_DROP;
 }
 
 /* Answers a packet with the error about it, which counts as dropped for `reason`. `mtu` is for ERROR_TOO_BIG alone. */

@@ -38,7 +38,7 @@ __u32 half_open_looked;		/* tick in which no half-open flow was found that could
 /* One step of the hand: frees the flow it points at if its handshake should be done by now. */
 static int free_half_open(__u32 turn __attribute__((unused)), __u32 *tick)
 {
-	__u32 used = *(volatile __u32 *)&pool.fresh, record;
+	__u32 used = *(volatile __u32 *)&pool.fresh, record, use;
 	struct flow *flow;
 	__u8 state;
 
@@ -51,12 +51,13 @@ static int free_half_open(__u32 turn __attribute__((unused)), __u32 *tick)
 	flow = lookup(&flows, record);
 	if (!flow)
 		return 0;
+	use = use_of(flow, record);
 	state = flow->state;
 	if (!is_half_open(state) || (__s32)(*tick - flow->opened) < HALF_OPEN_LEAST)
 		return 0;
 	/* Closed before it goes, so that none goes that is established at this moment. */
 	move(flow, state, FLOW_RESET);
-	if (flow->state != FLOW_RESET || !remove_flow(flow, record))
+	if (flow->state != FLOW_RESET || !remove_flow(flow, use))
 		return 0;
 	tally(TALLY_EXPIRED, 1);
 	return 1;
@@ -113,8 +114,11 @@ __noinline int open_flow(struct packet *p)
 		}
 		/* Another core may have removed it meanwhile, and given the record back; then it is not ours any more. */
 		remove_flow(flow, slot);
-		if (find_flow(p))
+		slot = search_flow(p);
+		if (slot) {
+			p->record = slot;
 			return 0;
+		}
 	}
 	return REASON_CONTENDED;
 }

@@ -46,7 +46,7 @@ struct packet {
 	__u8 to;		/* zone that it goes to; NO_ZONE until routed */
 	__u32 ifindex;		/* interface that it came in by */
 	__u32 tick;		/* now */
-	__u32 frame_bytes;	/* whole frame, without FCS; of a GSO packet all of it */
+	__u32 frame_bytes;	/* whole frame, without FCS; of a GSO packet all of it; see room_for() of XDP */
 	__u32 ip_bytes;		/* from the first byte of the IP header */
 	__u16 network;		/* offset of the IP header */
 	__u16 transport;	/* offset of the transport header */
@@ -79,6 +79,7 @@ struct packet {
 struct frame {
 	void *data;
 	void *end;
+	struct xdp_md *xdp;	/* while it is being parsed at XDP; or null */
 };
 
 /* `bytes` bytes at an offset of the frame, or null when they are not there. */

@@ -265,10 +265,19 @@ static __always_inline enum verdict note_ipv4_fragment(struct packet *p, const s
 	return VERDICT_NEXT;
 }
 
+/* Bytes from the IP header to the frame's end. At XDP the first part of a frame counts as all of it until a packet claims more, or
+ * does not say: to ask how long the rest is costs a call. */
+static __always_inline __u32 room_for(struct packet *p, const struct frame *f, __u32 claimed)
+{
+	if (f->xdp && (!claimed || claimed > p->frame_bytes - p->network))
+		p->frame_bytes = bpf_xdp_get_buff_len(f->xdp);
+	return p->frame_bytes - p->network;
+}
+
 static __always_inline enum verdict parse_ipv4(struct packet *p, const struct frame *f)
 {
 	struct ipv4 *ip = bytes_at(f, p->network, IPV4_BYTES);
-	__u32 header_bytes, room = p->frame_bytes - p->network;
+	__u32 header_bytes, room;
 
 	if (!ip)
 		return drop(p, REASON_TRUNCATED);
@@ -276,6 +285,7 @@ static __always_inline enum verdict parse_ipv4(struct packet *p, const struct fr
 	if (ip->version_words >> 4 != 4 || header_bytes < IPV4_BYTES)
 		return drop(p, REASON_HEADER);
 	p->ip_bytes = bpf_ntohs(ip->bytes);
+	room = room_for(p, f, p->ip_bytes);
 	/* Linux gives packets beyond 64 KiB ("BIG TCP") the length 0; they never leave the machine that way. */
 	if (!p->ip_bytes && room > 0xffff)
 		p->ip_bytes = room;
@@ -345,14 +355,14 @@ static __always_inline enum verdict skip_extensions(struct packet *p, const stru
 static __always_inline enum verdict parse_ipv6(struct packet *p, const struct frame *f)
 {
 	struct ipv6 *ip = bytes_at(f, p->network, IPV6_BYTES);
-	__u32 room = p->frame_bytes - p->network;
-	__u32 next;
+	__u32 room, next;
 
 	if (!ip)
 		return drop(p, REASON_TRUNCATED);
 	if ((bpf_ntohl(ip->version_class_flow) >> 28) != 6)
 		return drop(p, REASON_HEADER);
 	p->ip_bytes = bpf_ntohs(ip->payload_bytes) + IPV6_BYTES;
+	room = room_for(p, f, ip->payload_bytes ? p->ip_bytes : 0);
 	if (!ip->payload_bytes && room > 0xffff)
 		p->ip_bytes = room;
 	if (p->ip_bytes > room)

@@ -85,11 +85,13 @@ static __always_inline enum related relate(struct packet *p, const struct frame 
 	struct packet quoted = {};
 	struct flow *flow;
 	__u32 at = quoted_addresses(f, p, &quoted), s;
+	__u64 slot;
 
 	if (!at || !quoted_ports(f, &quoted, at))
 		return RELATED_NOT;
 	find_side(&quoted);
-	flow = find_flow(&quoted);
+	slot = search_flow(&quoted);
+	flow = slot ? lookup(&flows, (__u32)slot & RECORD_MASK) : 0;
 	if (!flow)
 		return RELATED_NOT;
 	s = quoted.side & 1;

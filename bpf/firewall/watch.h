@@ -95,7 +95,7 @@ __noinline int note_opened(struct packet *p)
 	if (!p)
 		return REASON_LIMIT_FULL;
 	/* Only now: a flow that two cores opened at once and one withdrew was never open. */
-	flow = p->flags & PACKET_STATELESS ? 0 : lookup(&flows, p->record);
+	flow = p->flags & PACKET_STATELESS ? 0 : lookup(&flows, p->record & RECORD_MASK);
 	if (flow)
 		reason = mark_opened(p, flow);
 	/* It fitted when it was asked for, and other cores were faster. */

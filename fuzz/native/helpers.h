@@ -98,6 +98,11 @@ void bpf_spin_unlock(struct bpf_spin_lock *lock)
 		fail("a lock that was not taken");
 }
 
+__u64 bpf_jiffies64(void)
+{
+	return 1;
+}
+
 __u32 bpf_get_smp_processor_id(void)
 {
 	return 0;

@@ -22,6 +22,7 @@ void *bpf_ringbuf_reserve(void *ring, __u64 bytes, __u64 flags);
 void bpf_ringbuf_submit(void *room, __u64 flags);
 void bpf_spin_lock(struct bpf_spin_lock *lock);
 void bpf_spin_unlock(struct bpf_spin_lock *lock);
+__u64 bpf_jiffies64(void);
 __u32 bpf_get_smp_processor_id(void);
 long bpf_loop(__u32 turns, void *callback, void *context, __u64 flags);
 __s64 bpf_csum_diff(__be32 *from, __u32 from_bytes, __be32 *to, __u32 to_bytes, __u32 seed);
