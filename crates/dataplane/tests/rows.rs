@@ -135,9 +135,9 @@ fn needs_root_every_row_gets_its_verdict_and_its_frame_from_reference_tables_and
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let [_, from, frame, expected] = cells[..] else { panic!("four cells: {line}") };
         let (zone, side) = match from.split(' ').next() {
-            Some("in") => (Some("inside"), Side::In),
-            Some("out") => (Some("outside"), Side::Out),
-            _ => (None, Side::Nowhere),
+            Some("in") => (Some("inside"), Some(Side::In)),
+            Some("out") => (Some("outside"), Some(Side::Out)),
+            _ => (None, None),
         };
         let frame = text::frame(frame);
         let outcome = reference.cross(zone, &frame);
@@ -146,7 +146,7 @@ fn needs_root_every_row_gets_its_verdict_and_its_frame_from_reference_tables_and
             faults.push(format!("reference: {}", outcome.words));
         }
         for bed in beds.iter_mut().filter(|bed| !from.ends_with("xdp") || bed.hook() == Hook::Xdp) {
-            let (fate, left) = bed.send_and_see(side, &frame);
+            let (fate, left) = bed.send_from(side, &frame);
             faults.extend(compare(bed, &outcome, fate, left).err());
         }
         faults.extend(check_tables(&mut reference, &beds, tables.as_ref().unwrap()).err());

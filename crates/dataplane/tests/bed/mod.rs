@@ -21,8 +21,6 @@ use std::time::Duration;
 pub(crate) enum Side {
     In,
     Out,
-    /// An interface of no zone.
-    Nowhere,
 }
 
 pub(crate) struct Bed {
@@ -147,11 +145,6 @@ impl Bed {
         self.hook
     }
 
-    /// The interface of a side; 0 stands for the loopback interface, which is in no zone.
-    fn index(&self, side: Side) -> u32 {
-        self.indices.get(side as usize).copied().unwrap_or(0)
-    }
-
     pub(crate) fn firewall(&self) -> &Firewall {
         self.firewall.as_ref().unwrap()
     }
@@ -177,8 +170,13 @@ impl Bed {
     }
 
     pub(crate) fn send_and_see(&mut self, side: Side, frame: &[u8]) -> (Fate, Vec<u8>) {
+        self.send_from(Some(side), frame)
+    }
+
+    /// From nowhere: in at the loopback interface, which is in no zone.
+    pub(crate) fn send_from(&mut self, side: Option<Side>, frame: &[u8]) -> (Fate, Vec<u8>) {
         let before = self.firewall().drops().unwrap();
-        let index = self.index(side);
+        let index = side.map_or(0, |side| self.indices[side as usize]);
         let TestRun { verdict, frame, .. } =
             self.namespace.within(|| self.firewall().test_run(frame, index, self.hook).unwrap());
         let after = self.firewall().drops().unwrap();
@@ -197,7 +195,7 @@ impl Bed {
 
     /// Does something to the firewall inside the namespace, with the interface of a side.
     pub(crate) fn within<T>(&self, side: Side, work: impl FnOnce(&Firewall, u32) -> T) -> T {
-        self.namespace.within(|| work(self.firewall(), self.index(side)))
+        self.namespace.within(|| work(self.firewall(), self.indices[side as usize]))
     }
 
     pub(crate) fn tally(&self, tally: Tally) -> u64 {

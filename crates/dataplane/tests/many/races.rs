@@ -185,7 +185,7 @@ fn accompany(bed: &mut Bed, batch: u64, meeting: &Meeting) -> usize {
         sessions.iter().map(|s| (s.protocol, s.client.max(s.server), s.client.min(s.server))).collect();
     let doubles = sessions.len() - ends.len();
     // Over, and the sweep comes: just not yet, and at once.
-    bed.pass(Duration::from_millis(if batch % 2 == 0 { 5_500 } else { 6_200 }));
+    bed.pass(Duration::from_millis(if batch.is_multiple_of(2) { 5_500 } else { 6_200 }));
     meeting.steps.wait();
     let over = |round: u64| WORKERS as u64 * (2 * batch + round);
     while meeting.is_over.load(Ordering::Acquire) < over(1) {

@@ -58,7 +58,7 @@ enum Place {
 
 /// One in four is in the window.
 fn place_of(number: u64) -> Place {
-    if number % 4 == 0 { Place::Inside } else { Place::Outside }
+    if number.is_multiple_of(4) { Place::Inside } else { Place::Outside }
 }
 
 /// How far the number of a wrong reset is from the right one; spread over all that are wrong, ends included.
@@ -113,10 +113,10 @@ fn attack(worker: &mut Worker, each: u64) {
 }
 
 fn wrong_reset(worker: &mut Worker, number: u64, port: u16) {
-    let side = if (number / 4 + u64::from(port)) % 2 == 0 { Side::In } else { Side::Out };
+    let side = if (number / 4 + u64::from(port)).is_multiple_of(2) { Side::In } else { Side::Out };
     let next = NEXT[side as usize];
     // With and without an acknowledgement: it is not looked at.
-    let flags = if number % 3 == 0 { RST | ACK } else { RST };
+    let flags = if number.is_multiple_of(3) { RST | ACK } else { RST };
     let verdict =
         worker.segment(side, port, flags, next.wrapping_add(distance(number, port)), NEXT[side as usize ^ 1]);
     let wanted = if place_of(number) == Place::Inside { Verdict::Sent } else { Verdict::Drop };

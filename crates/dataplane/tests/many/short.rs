@@ -121,6 +121,6 @@ fn lasting(worker: &mut Worker, round: u64) {
         return;
     }
     let port = LASTING_PORT + (round % u64::from(LASTING)) as u16;
-    let verdict = worker.segment(if round % 2 == 0 { Side::In } else { Side::Out }, port, ACK, 2, 2);
+    let verdict = worker.segment(if round.is_multiple_of(2) { Side::In } else { Side::Out }, port, ACK, 2, 2);
     worker.passes(verdict, "a lasting connection", port);
 }
