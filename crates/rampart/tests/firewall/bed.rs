@@ -22,7 +22,7 @@ fn patience() -> Duration {
 
 /// How long nothing has to come to be called nothing.
 fn silence() -> Duration {
-    Duration::from_millis(700) * slowness()
+    Duration::from_secs(2) * slowness()
 }
 
 /// How many times slower than most this machine is: one that is emulated says so (`scripts/test-kernels`).
