@@ -31,7 +31,7 @@ pub(crate) struct Outcome {
 struct Flow {
     protocol: u8,
     /// Address and port of who opened it, and of the other end.
-    ends: [(IpAddr, u16); 2],
+    ends: Ends,
     zones: [ZoneId; 2],
     sequence: u32,
 }
@@ -60,6 +60,8 @@ pub(crate) struct Reference {
     pub(crate) asked: Vec<(Packet, Verdict)>,
 }
 
+/// Address and port of two ends.
+type Ends = [(IpAddr, u16); 2];
 type Decided<T> = Result<T, Outcome>;
 
 fn dropped<T>(reason: &str) -> Decided<T> {
@@ -89,14 +91,9 @@ impl Reference {
             Err(Early::Dropped(reason)) => return dropped(reason),
         };
         let to = self.allow(from, &seen, frame)?;
-        if seen.part.is_some() && !seen.is_later_part() {
+        if let Some((id, 0)) = seen.part {
             let ends = [seen.source, seen.destination];
-            self.firsts.push(First {
-                ends,
-                id: seen.part.unwrap().0,
-                protocol: seen.protocol,
-                zones: [from, to],
-            });
+            self.firsts.push(First { ends, id, protocol: seen.protocol, zones: [from, to] });
         }
         if to == 0 {
             return Ok(up());
@@ -128,7 +125,7 @@ impl Reference {
         self.admit(from, seen, frame)
     }
 
-    fn find(&self, protocol: u8, ends: [(IpAddr, u16); 2]) -> Option<(&Flow, usize)> {
+    fn find(&self, protocol: u8, ends: Ends) -> Option<(&Flow, usize)> {
         let turned = [ends[1], ends[0]];
         let flow =
             self.flows.iter().find(|f| f.protocol == protocol && (f.ends == ends || f.ends == turned))?;
@@ -299,7 +296,7 @@ fn is_no_source(source: IpAddr, destination: IpAddr) -> bool {
 }
 
 /// Protocol, ends and sequence number of a packet in an ICMP error, of which only the beginning is there.
-fn quoted(inner: &[u8]) -> Option<(u8, [(IpAddr, u16); 2], u32)> {
+fn quoted(inner: &[u8]) -> Option<(u8, Ends, u32)> {
     let v6 = inner.first()? >> 4 == 6;
     let header = if v6 { 40 } else { usize::from(inner[0] & 15) * 4 };
     let transport = inner.get(header..header + 8)?;
