@@ -53,15 +53,6 @@ impl Firewall {
         self.change_forwarding(|_| {})
     }
 
-    /// Lets XDP hand packets to the kernel's neighbours. The mark is as good as a password: whatever begins with it on one
-    /// of the firewall's interfaces is sent on unseen. 0 turns it off.
-    ///
-    /// # Errors
-    /// The kernel does not let the map be written.
-    pub fn set_mark(&mut self, mark: [u32; 2]) -> Result<(), DataplaneError> {
-        self.change_forwarding(|words| words[MARK..MARK + 2].copy_from_slice(&mark))
-    }
-
     /// The device of a port takes frames from XDP, or not.
     pub(crate) fn takes_frames(&mut self, port: u32, takes: bool) -> Result<(), DataplaneError> {
         self.change_forwarding(|words| {
@@ -100,16 +91,6 @@ impl Firewall {
             .local_addresses
             .update(&local_key(address), &1u32.to_ne_bytes(), MapFlags::ANY)
             .map_err(DataplaneError::bpf(format!("noting {address} as an address of the firewall")))?;
-        self.routes_changed()
-    }
-
-    /// Removes an address of the firewall itself; one that is not there is no error.
-    ///
-    /// # Errors
-    /// The kernel does not let the map be written.
-    pub fn remove_local_address(&mut self, address: IpAddr) -> Result<(), DataplaneError> {
-        // The only failure is that it is not there.
-        let _ = self.skel.maps.local_addresses.delete(&local_key(address));
         self.routes_changed()
     }
 
