@@ -101,30 +101,6 @@ pub(crate) fn explain(outcome: &mut TrialOutcome, drops: BTreeMap<String, u64>) 
     } else {
         ledger.lost_in_stack = drops;
     }
-    let foreign = u64::try_from(-ledger.residual()).unwrap_or(0);
-    if foreign > 0 && foreign <= residual / FOREIGN_PART {
-        take_smallest(&mut ledger.lost_in_stack, foreign);
-        outcome.remarks.push(format!(
-            "the kernel freed {foreign} frames more than the test lost: its own or other people's, taken from the rarest reasons"
-        ));
-    }
-}
-
-/// The kernel's list is of the whole machine: its own frames (neighbour discovery, when links come up again) are in it. Up to
-/// this part of a loss they are taken out; more could hide a loss that nobody can place.
-const FOREIGN_PART: u64 = 100;
-
-/// Takes so many frames out, of the rarest reasons first.
-fn take_smallest(drops: &mut BTreeMap<String, u64>, mut frames: u64) {
-    let mut rarest: Vec<(u64, String)> =
-        drops.iter().map(|(reason, count)| (*count, reason.clone())).collect();
-    rarest.sort();
-    for (count, reason) in rarest {
-        let taken = count.min(frames);
-        frames -= taken;
-        drops.insert(reason, count - taken);
-    }
-    drops.retain(|_, count| *count > 0);
 }
 
 /// Takes what the firewall counted itself out of the kernel's netfilter drops.
@@ -165,18 +141,6 @@ mod tests {
         let before = map(&[("default_drop", 5), ("listed_drop", 1)]);
         let now = map(&[("default_drop", 9), ("listed_drop", 1), ("new", 2)]);
         assert_eq!(since(now, &before), map(&[("default_drop", 4), ("new", 2)]));
-    }
-
-    #[test]
-    fn other_peoples_frames_are_taken_from_the_rarest_reasons() {
-        let drops = || map(&[("down", 5000), ("no route", 3), ("multicast", 4)]);
-        for (frames, left) in
-            [(0, drops()), (5, map(&[("down", 5000), ("multicast", 2)])), (9, map(&[("down", 4998)]))]
-        {
-            let mut taken = drops();
-            take_smallest(&mut taken, frames);
-            assert_eq!(taken, left);
-        }
     }
 
     #[test]
