@@ -212,7 +212,7 @@ pub(crate) struct Events {
     pub(crate) next: u64,
     /// Events after the number that was named which are not here: newer ones took their place before they were asked for.
     pub(crate) forgotten: u64,
-    /// Events that were not told since the firewall was started, because there were more than `log_rate` of [settings] allows.
+    /// Events that were not told since the firewall was started, because there were more than `log_rate` of `[settings]` allows.
     pub(crate) untold: u64,
     /// The events.
     pub(crate) events: Vec<Event>,

@@ -69,7 +69,7 @@ fn told(events: &Events, untold: u64) -> String {
     let mut text = String::new();
     for (missing, why) in [
         (events.forgotten, "came faster than they were read here, and are not shown"),
-        (untold, "were not told: there were more than `log_rate` of [settings] allows"),
+        (untold, "were not told: there were more than `log_rate` of `[settings]` allows"),
     ] {
         if missing > 0 {
             text += &format!("{} event{} {why}\n", grouped(missing), if missing == 1 { "" } else { "s" });

@@ -238,7 +238,7 @@ fn commands_say_what_they_should_and_end_as_they_should() {
             "log".into(),
             0,
             vec![
-                "7 events were not told: there were more than `log_rate` of [settings] allows\n".into(),
+                "7 events were not told: there were more than `log_rate` of `[settings]` allows\n".into(),
                 "Z opened   web  tcp 10.0.0.5:40000 > [2001:db8::1]:443  in > out\n".into(),
                 "Z refused  (default)  tcp 10.0.0.5:40000 > [2001:db8::1]:443  in > ?  default-deny\n".into(),
                 "in > out  time-wait after 4min, 6 packets and 1,395 bytes, 5 and 783 back\n".into(),
