@@ -92,10 +92,11 @@ impl Capabilities {
         self.stateful && !self.stateless
     }
 
-    /// What becomes of a policy that asks for no state: a firewall that always keeps it keeps it then too, as it would for any
-    /// of its users. The same policy for all others.
+    /// What becomes of a policy: a firewall that always keeps state keeps it where the policy asks for none, as it would for any
+    /// of its users; the others have nothing to keep it for where there are neither rules nor translation.
     pub fn as_enforced(&self, asked: &PolicyShape) -> PolicyShape {
-        PolicyShape { stateful: asked.stateful || self.always_keeps_state(), ..asked.clone() }
+        let has_use = asked.rules > 0 || asked.nat;
+        PolicyShape { stateful: self.always_keeps_state() || (asked.stateful && has_use), ..asked.clone() }
     }
 
     /// The first thing that a policy wants and this firewall cannot do, in words; `None` when it can do all.
@@ -328,6 +329,12 @@ mod tests {
                 let without = strict.lacks(&asked, ZoneForm::Two);
                 assert_eq!(without.is_some(), rules > 0 || protocol == TestProtocol::Tcp, "{asked:?}");
                 assert_eq!(Capabilities::RULES.as_enforced(&asked), asked);
+                let with_state = PolicyShape { stateful: true, ..asked };
+                assert_eq!(
+                    Capabilities::RULES.as_enforced(&with_state).stateful,
+                    rules > 0,
+                    "{with_state:?}"
+                );
             }
         }
     }
