@@ -6,7 +6,7 @@
 #[path = "tcp/bed.rs"]
 mod bed;
 
-use bed::{Bed, PATIENCE};
+use bed::Bed;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -64,7 +64,7 @@ fn a_misbehaving_server_is_counted_for_what_it_does() {
         let silence = TcpPhase::constant(0.0, 1.0);
         let mut plan = TcpPlan::new(Opening::Scheduled(vec![TcpPhase::constant(100.0, 0.2), silence]));
         plan.answer = Answer::Exactly(Message::new("answer").unwrap());
-        (plan.grace, plan.settle) = (PATIENCE, Duration::from_secs(3));
+        (plan.grace, plan.settle) = (Duration::from_secs(5), Duration::from_secs(3));
         plan.retry = Duration::from_secs(20);
         let _stranger = Stranger::start(&bed, how, plan.request.bytes().len());
         let counts = engine.run(&ports, &plan, &mut ()).unwrap().counts;
