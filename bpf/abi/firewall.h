@@ -4,7 +4,8 @@
  * this file's BTF by the build (crates/dataplane/build.rs). docs/design/dataplane.md explains them.
  *
  * Times are ticks of 2^TICK_SHIFT nanoseconds of the coarse monotonic clock in 32 bits: they wrap after 52 days, so only
- * differences mean something. Moments are sixteenths of a nanosecond of the same clock in 64 bits. Addresses and ports are in network byte order, an IPv4 address is the first word of four.
+ * differences mean something. Moments are sixteenths of a nanosecond of the same clock in 64 bits. Addresses and ports are
+ * in network byte order, an IPv4 address is the first word of four.
  */
 #ifndef RAMPART_ABI_FIREWALL_H
 #define RAMPART_ABI_FIREWALL_H
@@ -356,7 +357,6 @@ struct event {
 	__u8 state;		/* enum flow_state, of a flow that ended */
 	__u8 per;		/* enum limit_per, of a surge */
 	__u32 ticks;		/* since a flow that ended was opened */
-	__u32 idle;		/* ticks since its last packet */
 	__u32 threshold;	/* of a surge */
 	__u64 packets[2];	/* from each end of a flow that ended; of a surge, in its window and in the one before */
 	__u64 bytes[2];		/* of a surge, when its window began and how long it is, in nanoseconds */

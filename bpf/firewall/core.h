@@ -40,10 +40,8 @@ static __always_inline enum verdict refuse(void *ctx, struct packet *p, const en
 	if (p->extras)
 		note_refused(p);
 	if (p->action == ACTION_REJECT && !(p->flags & PACKET_FROM_SELF))
-		return answer_reject(ctx, p, hook, p->row ? REASON_RULE_REJECT : REASON_DEFAULT_REJECT);
-	if (p->action == ACTION_REJECT)
-		return drop(p, p->row ? REASON_RULE_REJECT : REASON_DEFAULT_REJECT);
-	return drop(p, p->row ? REASON_RULE_DENY : REASON_DEFAULT_DENY);
+		return answer_reject(ctx, p, hook, refusal_of(p));
+	return drop(p, refusal_of(p));
 }
 
 /* Drops what is beyond a limit of the rule that would allow it. */

@@ -148,7 +148,6 @@ __noinline int log_closed(struct flow *flow)
 		event->slot = NO_SLOT;
 	event->generation = flow->generation;
 	event->state = flow->state;
-	event->idle = tick - flow->seen;
 	event->ticks = tick - flow->opened;
 	event->packets[0] = (__u64)flow->packets_high[from] << 32 | flow->packets[from];
 	event->packets[1] = (__u64)flow->packets_high[to] << 32 | flow->packets[to];

@@ -15,7 +15,8 @@
 /* Counts one more; 1 when that is too many, and is to be told. Under the lock. */
 static __always_inline int rise(struct surge *s, const struct limit_terms *terms, __u64 at, __u32 tick)
 {
-	__u64 window = terms->window, gone = at - s->since, left;
+	/* `at` was read before the lock was taken, and another core may have begun a window since. */
+	__u64 window = terms->window, gone = at > s->since ? at - s->since : 0, left;
 
 	if (!s->since || gone >= 2 * window) {
 		s->since = at;

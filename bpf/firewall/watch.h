@@ -14,23 +14,26 @@ static __always_inline __u32 mark_of(const struct limit_terms *terms)
 	return MARK_LIMITED | (terms->limit_per & 3) << MARK_PER_SHIFT | terms->epoch << MARK_EPOCH_SHIFT;
 }
 
-/* A packet that its rule, or the default of its zones, refuses. */
+/* Why a packet is dropped that its rule, or the default of its zones, refuses. */
+static __always_inline enum reason refusal_of(const struct packet *p)
+{
+	if (p->action == ACTION_REJECT)
+		return p->row ? REASON_RULE_REJECT : REASON_DEFAULT_REJECT;
+	return p->row ? REASON_RULE_DENY : REASON_DEFAULT_DENY;
+}
+
+/* Such a packet. */
 __noinline int note_refused(struct packet *p)
 {
 	struct limit_terms *terms;
-	__u32 reason;
 
 	if (!p)
 		return 0;
 	terms = terms_of(p->extras);
 	if (terms)
 		count_alert(p, terms);
-	if (p->action == ACTION_REJECT)
-		reason = p->row ? REASON_RULE_REJECT : REASON_DEFAULT_REJECT;
-	else
-		reason = p->row ? REASON_RULE_DENY : REASON_DEFAULT_DENY;
 	if (p->extras & EXTRA_LOG_OPEN)
-		log_packet(p, EVENT_REFUSED, reason);
+		log_packet(p, EVENT_REFUSED, refusal_of(p));
 	return 0;
 }
 

@@ -47,8 +47,6 @@ pub enum What {
         state: State,
         /// How long it was open.
         lasted: Duration,
-        /// How long nothing had come.
-        idle: Duration,
         /// IP packets from who opened it, and back.
         packets: (u64, u64),
         /// IP bytes from who opened it, and back.
@@ -130,7 +128,6 @@ impl Firewall {
             3 => What::Closed {
                 state: State::of(event.state)?,
                 lasted: ticks(event.ticks),
-                idle: ticks(event.idle),
                 packets: (event.packets[0], event.packets[1]),
                 bytes: (event.bytes[0], event.bytes[1]),
             },

@@ -3,6 +3,7 @@
 use crate::DataplaneError;
 use crate::firewall::{Firewall, Generation};
 use crate::layout::{NO_SLOT, Numbers, PAGE_BYTES, pages};
+use crate::limits::SECOND;
 use crate::shared::publish;
 use crate::skeleton::types;
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
@@ -16,8 +17,6 @@ use std::time::Duration;
 const BATCH: usize = 8192;
 /// Bits that nanoseconds lose in a tick: `TICK_SHIFT` in C.
 const TICK_SHIFT: u32 = 20;
-/// Parts of a nanosecond that moments tell, as bits: `MOMENT_SHIFT` in C.
-const MOMENT_SHIFT: u32 = 4;
 /// The longest time in ticks that a wrapping clock of 32 bits can tell: 26 days.
 const MOST_TICKS: u64 = i32::MAX as u64 - 4096;
 
@@ -151,7 +150,6 @@ fn put_settings(to: &mut types::settings, from: &Settings) {
 
 /// From one event to the next, and how far they may run ahead of that, in moments: a second's worth. 0 a second: none.
 fn event_rate(a_second: u32) -> (u64, u64) {
-    const SECOND: u64 = 1_000_000_000 << MOMENT_SHIFT;
     let interval = if a_second == 0 { 0 } else { SECOND.div_ceil(a_second.into()) };
     (interval, interval * u64::from(a_second.saturating_sub(1)))
 }

@@ -1,12 +1,13 @@
-//! Limits and alerts of rules as the numbers that `bpf/firewall/limit.h` and `surge.h` count by. The terms of a generation are written beside those of
-//! the one in force, which packets go on using until the swap; what was counted stays with the rule's slot, and so its name.
+//! Limits and alerts of rules as the numbers that `bpf/firewall/limit.h` and `surge.h` count by. The terms of a generation are
+//! written beside those of the one in force, which packets go on using until the swap; what was counted stays with the rule's
+//! slot, and so its name.
 
 use crate::DataplaneError;
 use crate::firewall::Firewall;
 use crate::shared::{bytes_of, from_bytes};
 use crate::skeleton::types;
 use libbpf_rs::{MapCore, MapFlags};
-use policy::model::{Effect, Per, Policy};
+use policy::model::{Effect, Policy};
 use policy::tables::Counters;
 use std::collections::HashMap;
 
@@ -14,8 +15,8 @@ use std::collections::HashMap;
 pub(crate) const MAX_LIMITED: u32 = 16_384;
 /// Epochs that a flow's mark tells apart: `MARK_EPOCHS` and 1 in C.
 const EPOCHS: u32 = 64;
-/// A second in moments.
-const SECOND: u64 = 1_000_000_000 << 4;
+/// A second in moments, the sixteenths of a nanosecond of `MOMENT_SHIFT` in C.
+pub(crate) const SECOND: u64 = 1_000_000_000 << 4;
 
 /// Whose count is in which row.
 #[derive(Default)]
@@ -40,15 +41,6 @@ fn is_limited(effect: &Effect) -> bool {
     effect.limit.rate.is_some() || effect.limit.connections.is_some() || effect.alert.is_some()
 }
 
-/// The number of a [`Per`] in C.
-const fn per_number(per: Per) -> u8 {
-    match per {
-        Per::Rule => 0,
-        Per::Source => 1,
-        Per::Destination => 2,
-    }
-}
-
 /// The terms of a limit. An interval is rounded up to a sixteenth of a nanosecond, so a rate is never exceeded.
 fn terms(effect: &Effect, epoch: u32) -> types::limit_terms {
     let Effect { limit, alert, .. } = effect;
@@ -63,8 +55,9 @@ fn terms(effect: &Effect, epoch: u32) -> types::limit_terms {
         slack,
         connections: limit.connections.unwrap_or(0),
         epoch,
-        limit_per: per_number(limit.per).into(),
-        alert_per: alert.map_or(0, |alert| per_number(alert.per).into()),
+        // In C they have the numbers that they have here.
+        limit_per: limit.per as u32,
+        alert_per: alert.map_or(0, |alert| alert.per as u32),
         // A day at most.
         window: alert.map_or(0, |alert| alert.within.as_secs() * SECOND),
         threshold: alert.map_or(0, |alert| alert.count),
@@ -188,7 +181,7 @@ impl Firewall {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policy::model::{Action, Limit, Log};
+    use policy::model::{Action, Limit, Log, Per};
     use policy::quantity::Rate;
 
     const EFFECT: Effect = Effect {

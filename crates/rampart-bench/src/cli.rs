@@ -12,7 +12,7 @@ use std::path::PathBuf;
     arg_required_else_help = true,
     after_help = "Examples:
   rampart-bench doctor                                what this machine can do
-  rampart-bench run demo                              the main job, in about two minutes
+  rampart-bench run demo                              the main job, in three or four minutes
   rampart-bench run tolly-udp --profile quick --dut nftables,iptables
   rampart-bench run eantc-ip --set frame=64,1518 --out results/eantc
   rampart-bench compare results/before results/after --fail-if 'throughput < 0.95'

@@ -229,8 +229,7 @@ fn told(session: dataplane::Session, timeouts: &Timeouts) -> Session {
         source: session.client.0,
         source_port: session.client.1,
         destination: session.server.0,
-        // Of an ICMP query it is the question's type and code.
-        destination_port: if is_icmp(session.protocol) { 0 } else { session.server.1 },
+        destination_port: called_port(session.protocol, session.server.1),
         from: session.zones.0,
         to: session.zones.1,
         rule: session.rule,
@@ -242,6 +241,11 @@ fn told(session: dataplane::Session, timeouts: &Timeouts) -> Session {
         packets_back: session.packets.1,
         bytes_back: session.bytes.1,
     }
+}
+
+/// The port that was called; of an ICMP query the data plane has its type and code there.
+fn called_port(protocol: u8, port: u16) -> u16 {
+    if is_icmp(protocol) { 0 } else { port }
 }
 
 /// An event in the words of the API.
@@ -295,8 +299,7 @@ fn heard(event: Event) -> Heard {
         source: event.source.0,
         source_port: event.source.1,
         destination: event.destination.0,
-        // Of an ICMP query it is the question's type and code.
-        destination_port: if is_icmp(event.protocol) { 0 } else { event.destination.1 },
+        destination_port: called_port(event.protocol, event.destination.1),
         from: event.zones.0,
         to: event.zones.1,
         reason,

@@ -144,17 +144,18 @@ fn lane_probes(policy: &PolicySpec, lane: Lane, ip: IpVersion, out: &mut Vec<Pro
     let unsolicited = if policy.translates(lane) { Dropped } else { filtered };
     // What translation without rules makes of it is the firewall's affair.
     let keeps_state = policy.shape.stateful && (policy.has_rules() || !policy.shape.nat);
+    let is_tcp = policy.shape.protocol == TestProtocol::Tcp;
     let like_a_reply = match policy.shape.stateful {
         // Whoever tracks connections and has no rules wants a SYN before anything else all the same.
-        true if policy.shape.protocol == TestProtocol::Tcp && keeps_state => Dropped,
+        true if is_tcp && keeps_state => Dropped,
         true => unsolicited,
         false => Arrives,
     };
     let (server_end, client_end) = ((server, SERVER_PORT + 1), (client, CLIENT_PORT + 1));
     add("reply to nothing", back, Answer, server_end, client_end, like_a_reply);
     // Without rules and state nothing speaks about it.
-    if policy.shape.protocol == TestProtocol::Tcp && (policy.has_rules() || keeps_state) {
-        let stray = if policy.shape.stateful { Dropped } else { Arrives };
+    if is_tcp && (policy.has_rules() || keeps_state) {
+        let stray = if keeps_state { Dropped } else { Arrives };
         let (from, to) = ((client, CLIENT_PORT + 2), (server, SERVER_PORT + 2));
         add("ACK without a connection", lane, Acknowledgement, from, to, stray);
     }
