@@ -14,7 +14,6 @@
 #include "stamp.h"
 #include "state.h"
 
-#define NOT_OURS ((void *)0)
 #define WINDOW_FRAMES (WINDOW_WORDS * 64)
 #define PIECE_BYTES 512	/* what bpf_csum_diff() takes on every kernel */
 #define MAX_PIECES 18	/* a jumbo frame */
@@ -24,43 +23,6 @@ struct scratch {
 };
 
 struct scratch scratch[MAX_CORES];
-
-/* The payload of a UDP datagram or TCP segment, or NOT_OURS. */
-static __always_inline void *transport_payload(void *transport, __u8 protocol, void *end)
-{
-	__u8 *tcp = transport;
-
-	if (protocol == PROTOCOL_UDP)
-		return transport + sizeof(struct udp);
-	if (protocol != PROTOCOL_TCP || (void *)(tcp + 20) > end)
-		return NOT_OURS;
-	return transport + 20;	/* probes carry no TCP options */
-}
-
-/* The same in IPv4, where the second fragment of a datagram has no transport header. */
-static __always_inline void *ipv4_payload(struct ipv4 *ip, void *end)
-{
-	if ((void *)(ip + 1) > end || ip->version_words != 0x45)
-		return NOT_OURS;
-	if (ip->fragment & bpf_htons(0x1fff))
-		return ip->protocol == PROTOCOL_UDP ? ip + 1 : NOT_OURS;
-	return transport_payload(ip + 1, ip->protocol, end);
-}
-
-static __always_inline void *ipv6_payload(struct ipv6 *ip, void *end)
-{
-	struct fragment *fragment = (void *)(ip + 1);
-
-	if ((void *)fragment > end)
-		return NOT_OURS;
-	if (ip->next_header != PROTOCOL_FRAGMENT)
-		return transport_payload(fragment, ip->next_header, end);
-	if ((void *)(fragment + 1) > end)
-		return NOT_OURS;
-	if (fragment->offset & bpf_htons(0xfff8))
-		return fragment->next_header == PROTOCOL_UDP ? fragment + 1 : NOT_OURS;
-	return transport_payload(fragment + 1, fragment->next_header, end);
-}
 
 static __always_inline struct stamp *find_stamp(void *data, void *end)
 {

@@ -1,4 +1,4 @@
-//! Frames that the kernel frees on their way, by its own reason and place, for the loss ledger.
+//! Test frames that the kernel frees on their way, by its own reason and place, for the loss ledger.
 //!
 //! The sink frees every frame that reaches it as a socket buffer, and tracing each of those would cost kernel firewalls
 //! a few per cent and XDP ones nothing. So counting is off unless a trial asks for it.
@@ -17,7 +17,7 @@ pub struct DropCount {
 }
 
 impl Engine {
-    /// Begins counting freed frames from zero.
+    /// Begins counting freed test frames from zero: those of the trial that runs, by their stamps.
     ///
     /// # Errors
     /// This kernel has no raw tracepoint `kfree_skb`.
@@ -34,7 +34,7 @@ impl Engine {
         Ok(DropCount { _tracepoint: link })
     }
 
-    /// Frames freed since `count` began, by `REASON at function`. What the sink frees itself is left out.
+    /// Test frames freed since `count` began, by `REASON at function`. What the sink frees itself is left out.
     ///
     /// # Errors
     /// The counters cannot be read.
