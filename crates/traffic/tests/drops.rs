@@ -48,7 +48,9 @@ fn drops_of_test_frames_are_counted_and_no_others_needs_root() {
     ] {
         let name = format!("{ip:?}, {fragments} fragments, {bytes} bytes");
         let udp_checksum = UdpChecksum::Valid;
-        engine.set_traffic(&TrafficShape { ip, fragments, udp_checksum, ..shape(fixed(bytes), 100) }).unwrap();
+        engine
+            .set_traffic(&TrafficShape { ip, fragments, udp_checksum, ..shape(fixed(bytes), 100) })
+            .unwrap();
         let plan = TrialPlan {
             phases: &[fixture::phase(Load::Burst(FRAMES))],
             lanes: &[(FORWARD, 1.0)],
