@@ -108,6 +108,9 @@ pub struct PolicySpec {
     pub countries: CountryTable,
     /// Which of two policies it is in a test of replacement under load; `None` in all other tests.
     pub generation: Option<Generation>,
+    /// Connections that the test has at once: a table of its own that a firewall sizes when it starts must hold them. The
+    /// kernel's is raised for them too, see [`crate::tables::ConntrackSize`]. 0: whatever it holds by itself.
+    pub connections: u32,
 }
 
 impl PolicySpec {
@@ -126,6 +129,7 @@ impl PolicySpec {
             listed: AddressList::of(shape),
             countries: CountryTable::of(shape),
             generation: None,
+            connections: 0,
         })
     }
 
@@ -133,7 +137,7 @@ impl PolicySpec {
     pub fn forward_everything(zones: ZoneForm) -> Self {
         let shape = PolicyShape::forward_everything(0);
         let (rules, listed) = (Vec::new(), Vec::new());
-        Self { shape, zones, rules, listed, countries: CountryTable::NONE, generation: None }
+        Self { shape, zones, rules, listed, countries: CountryTable::NONE, generation: None, connections: 0 }
     }
 
     /// Whether anything is filtered by rules.

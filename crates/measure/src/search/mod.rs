@@ -22,6 +22,11 @@ use load::{Class, Stat};
 /// A search of 1 % width over six decades needs about sixty in the worst case without noise.
 pub const MAX_TRIALS_PER_GOAL: usize = 200;
 
+/// A second trial that loses more than this share is run again, because on a shared machine it is more likely that somebody else
+/// had the processor than that the first trial promised so much too much. Widths are steps: 5 % too low are five of them,
+/// and each costs a trial.
+const DOUBTFUL_LOSS: f64 = 0.05;
+
 /// Loads whose relative distance is this close to the width count as within it: rounding in the last digits.
 const WIDTH_SLACK: f64 = 1.0 + 1e-9;
 
@@ -101,6 +106,9 @@ impl Search {
         if self.trials.len() >= MAX_TRIALS_PER_GOAL * self.goals.len() {
             return None;
         }
+        if let Some(doubted) = self.doubted() {
+            return Some((doubted.load, doubted.seconds));
+        }
         if let Some((level, load)) = self.current
             && self.classify(&level, load) == Class::Undecided
         {
@@ -155,6 +163,12 @@ impl Search {
         self.goals.iter().map(|(_, levels)| levels[0].trial_seconds).fold(0.0, f64::max)
     }
 
+    /// The second trial, at the first guess, when it is to be run again.
+    fn doubted(&self) -> Option<TrialRecord> {
+        let [_, second] = self.trials[..] else { return None };
+        (second.loss_ratio > DOUBTFUL_LOSS).then_some(second)
+    }
+
     /// The trial that brings the goals on: the shortest, then the lowest load, that any goal asks for.
     fn nominate(&self) -> Option<(Level, f64)> {
         let candidates = self.goals.iter().filter_map(|(_, levels)| self.nominate_for(levels));
@@ -181,7 +195,7 @@ impl Search {
         }
     }
 
-    /// Where the forwarding rates of the first two trials point: the load at which the goal's loss ratio would be
+    /// Where the forwarding rates of the first two trials point, of the second the better one if it was run again: the load at which the goal's loss ratio would be
     /// reached if everything above that rate were lost, half a width lower so that the answer lies inside the
     /// first interval. Later rates do not move the guess: a firewall that loses a little at every load would pull
     /// it down by that little each time.
@@ -191,7 +205,9 @@ impl Search {
             (t.forwarding_rate / (1.0 - last.loss_ratio)).min(t.load) * (1.0 - last.width / 2.0)
         };
         let mut guess = self.max_load;
-        for trial in self.trials.iter().take(2) {
+        let second = self.trials.iter().skip(1).take(2).filter(|t| t.load == self.trials[1].load);
+        let second = second.max_by(|a, b| a.forwarding_rate.total_cmp(&b.forwarding_rate));
+        for trial in self.trials.first().into_iter().chain(second) {
             let lossy = trial.loss_ratio > last.loss_ratio && trial.load <= guess;
             if lossy && aim(trial) < trial.load * (1.0 - levels[0].width) {
                 guess = aim(trial);

@@ -125,7 +125,7 @@ fn each_firewall_is_found() {
         row("stalled, mlr", mlr, Box::new(stalled(1.2e6, 0.1, 3)), 1.14e6..=1.2e6, true, 25),
         row("livelock", mlr, Box::new(livelock(1.2e6)), 1.188e6..=1.2e6, true, 30),
         row("leaky, 0.5 % allowed", lenient, Box::new(leaky(1.2e6)), 1.188e6..=1.21e6, true, 9),
-        row("cheaper unpaced", mlr, Box::new(cheaper_unpaced(1.2e6)), 1.188e6..=1.2e6, true, 7),
+        row("cheaper unpaced", mlr, Box::new(cheaper_unpaced(1.2e6)), 1.188e6..=1.2e6, true, 8),
         row("lossy when idle", mlr, Box::new(lossy_when_idle(1e4, 1.2e6)), 1.188e6..=1.2e6, true, 7),
         row("banded", mlr, Box::new(banded(1.2e6)), 1.188e6..=1.2e6, true, 7),
     ];
@@ -267,7 +267,7 @@ proptest! {
     }
 }
 
-/// The table in `docs/design/search.md` is what the search does today; a failure prints the row as it would be.
+/// The table in `docs/design/search.md` is what the search does today; a failure prints the rows as they would be.
 #[test]
 fn search_table() {
     let page = include_str!("../../../../docs/design/search.md");
@@ -281,6 +281,7 @@ fn search_table() {
         ("one trial in ten stalled", 0.0, 0.1),
         ("within 1 %, one in five stalled", 0.01, 0.2),
     ];
+    let mut others = String::new();
     for (preset, goal) in presets {
         for (noise, spread, stalls) in noises {
             let (mut trials, mut values): (Vec<f64>, Vec<f64>) = (0..101)
@@ -295,10 +296,13 @@ fn search_table() {
             values.sort_by(f64::total_cmp);
             let [t, v] = [&trials, &values].map(|sorted| [5, 50, 95].map(|i| sorted[i]));
             let row = format!(
-                "| `{preset}` | {noise} | {}, {}, {} | {:.3}, {:.3}, {:.3} |",
+                "| `{preset}` | {noise} | {}, {}, {} | {:.3}, {:.3}, {:.3} |\n",
                 t[0], t[1], t[2], v[0], v[1], v[2]
             );
-            assert!(page.contains(&row), "{row}");
+            if !page.contains(&row) {
+                others += &row;
+            }
         }
     }
+    assert!(others.is_empty(), "{others}");
 }

@@ -239,7 +239,8 @@ fn policy_for(driver: &dyn Driver, setup: &Setup, replaceable: bool) -> Result<P
         return Ok(PolicySpec::forward_everything(setup.zones));
     }
     let generate = if replaceable { PolicySpec::generate_replaceable } else { PolicySpec::generate };
-    generate(&driver.capabilities().as_enforced(&setup.policy), setup.zones).map_err(broken)
+    let policy = generate(&driver.capabilities().as_enforced(&setup.policy), setup.zones).map_err(broken)?;
+    Ok(PolicySpec { connections: setup.traffic.flows, ..policy })
 }
 
 fn keep_sessions(bed: &Bed, setup: &Setup) {

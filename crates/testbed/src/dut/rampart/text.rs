@@ -4,14 +4,17 @@ use crate::layout::ZonePort;
 use crate::policy::{Action, PolicySpec, Protocol, Rule};
 use std::fmt::Write as _;
 
-/// Flows that the table holds: as many as any suite has at once, and some for what floods leave behind.
-const FLOWS: u32 = 4_194_304;
-/// Of these, half-open ones.
-const HALF_OPEN: u32 = 1_048_576;
+/// Flows that the table holds by itself: the firewall's own default.
+const FLOWS: u32 = 1_048_576;
+/// Of these, one in so many may be half-open.
+const PER_HALF_OPEN: u32 = 4;
 
 /// The whole policy. Zones are those of `ports`; every rule is for all of them, as in the other firewalls.
 pub(super) fn render(policy: &PolicySpec, ports: &[ZonePort]) -> String {
-    let mut text = format!("[settings]\nflows = {FLOWS}\nhalf_open = {HALF_OPEN}\n\n");
+    // A tenth more than the test has, as the kernel's table.
+    let flows = FLOWS.max(policy.connections + policy.connections / 10);
+    let half_open = flows / PER_HALF_OPEN;
+    let mut text = format!("[settings]\nflows = {flows}\nhalf_open = {half_open}\n\n");
     for port in ports {
         let device = port.firewall.as_ref().map_or("", |end| end.device.as_str());
         // Writing to a string cannot fail.
@@ -73,6 +76,8 @@ mod tests {
                     action = \"allow\"";
         assert!(text.contains(rule), "{text}");
         assert!(text.find("r1") < text.find("r2") && !text.contains("[[defaults]]"), "{text}");
+        let many = render(&PolicySpec { connections: 4_000_000, ..policy }, &[]);
+        assert!(text.contains("flows = 1048576\n") && many.contains("flows = 4400000\n"), "{many}");
         let open = render(&PolicySpec::forward_everything(ZoneForm::Two), &[]);
         assert!(open.contains("[[defaults]]") && !open.contains("[[rules]]"), "{open}");
     }
