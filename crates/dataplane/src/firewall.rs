@@ -18,6 +18,8 @@ use std::mem::MaybeUninit;
 
 /// Zones at most, with `self`: `MAX_ZONES` in C.
 pub(crate) const MAX_ZONES: usize = 64;
+/// Flows that find a place in one bucket: `BUCKET_SLOTS` in C.
+const BUCKET_SLOTS: u64 = 7;
 
 /// What must be known before the programs are loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +73,7 @@ impl Firewall {
             .open(storage)
             .map_err(DataplaneError::bpf("opening bpf/firewall"))?;
         let cores = cores()?;
-        let buckets = (settings.flows / 2).next_power_of_two();
+        let buckets = buckets(settings.flows);
         for (map, entries) in [
             (&mut open.maps.buckets, buckets),
             (&mut open.maps.flows, settings.flows),
@@ -220,6 +222,14 @@ fn check_size(what: &'static str, value: u32, (least, most): (u32, u32)) -> Resu
         return Ok(());
     }
     Err(DataplaneError::Size { what, least, most, value })
+}
+
+/// Buckets for so many flows, a power of two: at least three slots for each flow. With fewer, new flows find no place long before
+/// the records are all in use; with more, a packet's bucket is farther from the caches.
+fn buckets(flows: u32) -> u32 {
+    let slots = u64::from(flows) * 3;
+    // At most 2^24 flows, so it fits.
+    slots.div_ceil(BUCKET_SLOTS).next_power_of_two() as u32
 }
 
 /// Cores that this machine may have, and so rows of per-core arrays.

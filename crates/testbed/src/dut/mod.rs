@@ -238,7 +238,8 @@ pub struct Replaced {
 
 /// A firewall that is set up. Dropping it takes it down; drop it before its bed.
 pub trait Running: Send {
-    /// Frames that it dropped so far, by the name of its own counter. Counters only grow, except across a reset.
+    /// Frames that it dropped so far, by the name of its own counter. Counters only grow, except across a reset of one
+    /// whose drops the kernel lists too.
     ///
     /// # Errors
     /// When they cannot be read: the firewall, or its rule set, may be gone.

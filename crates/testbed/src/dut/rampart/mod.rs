@@ -82,6 +82,7 @@ impl Driver for Rampart {
             folder,
             journal,
             policy: policy.clone(),
+            dropped_before: BTreeMap::new(),
             load_seconds: 0.0,
         };
         running.start()?;
@@ -106,6 +107,8 @@ struct Firewall {
     folder: PathBuf,
     journal: Journal,
     policy: PolicySpec,
+    /// What the daemons before the last reset counted.
+    dropped_before: BTreeMap<String, u64>,
     load_seconds: f64,
 }
 
@@ -258,7 +261,11 @@ fn map_bytes(files: impl Iterator<Item = String>) -> u64 {
 impl Running for Firewall {
     fn counters(&self) -> Result<BTreeMap<String, u64>, TestbedError> {
         let drops: Drops = read(&self.ask("drops")?)?;
-        Ok(drops.drops.into_iter().map(|row| (row.reason, row.packets)).collect())
+        let mut counters = self.dropped_before.clone();
+        for row in drops.drops {
+            *counters.entry(row.reason).or_default() += row.packets;
+        }
+        Ok(counters)
     }
 
     fn connections(&self) -> Result<Option<u64>, TestbedError> {
@@ -304,6 +311,7 @@ impl Running for Firewall {
 
     fn reset(&mut self) -> Result<(), TestbedError> {
         self.side.links_down()?;
+        self.dropped_before = self.counters()?;
         self.stop();
         self.side.links_up()?;
         self.start()
