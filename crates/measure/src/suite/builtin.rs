@@ -9,6 +9,7 @@ const SUITES: &[(&str, &str)] = &[
     ("eantc-tcp", include_str!("../../../../suites/eantc-tcp.toml")),
     ("poliwall", include_str!("../../../../suites/poliwall.toml")),
     ("rfc3511", include_str!("../../../../suites/rfc3511.toml")),
+    ("under-load", include_str!("../../../../suites/under-load.toml")),
     ("core", include_str!("../../../../suites/core.toml")),
     ("bulk-tcp", include_str!("../../../../suites/bulk-tcp.toml")),
 ];
