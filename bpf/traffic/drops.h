@@ -19,9 +19,9 @@ struct sk_buff {
 	__u16 mac_header;
 } __attribute__((preserve_access_index));
 
-/* An IPv6 packet up to the end of its stamp, with a fragment header. */
+/* An IPv6 packet up to the end of its stamp, with a fragment header; a TCP header is the longer one. */
 struct beginning {
-	__u8 bytes[sizeof(struct ipv6) + sizeof(struct fragment) + sizeof(struct udp) + STAMP_BYTES];
+	__u8 bytes[sizeof(struct ipv6) + sizeof(struct fragment) + sizeof(struct tcp) + STAMP_BYTES];
 };
 
 struct beginning beginnings[MAX_CORES];	/* not on the stack, where words must be aligned */
