@@ -24,7 +24,7 @@ impl ConntrackSize {
     /// # Errors
     /// [`TestbedError::MachineCannot`] when the kernel has no connection tracking or refuses the size.
     pub fn raise(flows: u64) -> Result<Self, TestbedError> {
-        let wanted = flows + flows / 10;
+        let wanted = with_room(flows);
         let mut journal = Journal::start()?;
         let before = read(MAX)?;
         if before < wanted {
@@ -41,6 +41,11 @@ impl ConntrackSize {
     pub fn entries(&self) -> u64 {
         self.entries
     }
+}
+
+/// How many connections a table is to hold for a test with so many at once: a tenth more.
+pub(crate) fn with_room(connections: u64) -> u64 {
+    connections + connections / 10
 }
 
 /// Connections that fit at the moment, or `None` without connection tracking.

@@ -22,9 +22,9 @@ use load::{Class, Stat};
 /// A search of 1 % width over six decades needs about sixty in the worst case without noise.
 pub const MAX_TRIALS_PER_GOAL: usize = 200;
 
-/// A second trial that loses more than this share is run again, because on a shared machine it is more likely that somebody else
-/// had the processor than that the first trial promised so much too much. Widths are steps: 5 % too low are five of them,
-/// and each costs a trial.
+/// A second trial that loses more than this share is run again: on a shared machine it is more likely that somebody
+/// else had the processor than that the first trial promised so much too much. Widths are steps: 5 % too low are
+/// five of them, and each costs a trial.
 const DOUBTFUL_LOSS: f64 = 0.05;
 
 /// Loads whose relative distance is this close to the width count as within it: rounding in the last digits.
@@ -195,10 +195,10 @@ impl Search {
         }
     }
 
-    /// Where the forwarding rates of the first two trials point, of the second the better one if it was run again: the load at which the goal's loss ratio would be
-    /// reached if everything above that rate were lost, half a width lower so that the answer lies inside the
-    /// first interval. Later rates do not move the guess: a firewall that loses a little at every load would pull
-    /// it down by that little each time.
+    /// Where the forwarding rates of the first two trials point, of the second the better one if it was run again:
+    /// the load at which the goal's loss ratio would be reached if everything above that rate were lost, half a width
+    /// lower so that the answer lies inside the first interval. Later rates do not move the guess: a firewall that
+    /// loses a little at every load would pull it down by that little each time.
     fn first_guess(&self, levels: &[Level]) -> f64 {
         let last = levels[levels.len() - 1];
         let aim = |t: &TrialRecord| {

@@ -2,17 +2,17 @@
 
 use crate::layout::ZonePort;
 use crate::policy::{Action, PolicySpec, Protocol, Rule};
+use crate::tables::with_room;
 use std::fmt::Write as _;
 
 /// Flows that the table holds by itself: the firewall's own default.
-const FLOWS: u32 = 1_048_576;
+const FLOWS: u64 = 1_048_576;
 /// Of these, one in so many may be half-open.
-const PER_HALF_OPEN: u32 = 4;
+const PER_HALF_OPEN: u64 = 4;
 
 /// The whole policy. Zones are those of `ports`; every rule is for all of them, as in the other firewalls.
 pub(super) fn render(policy: &PolicySpec, ports: &[ZonePort]) -> String {
-    // A tenth more than the test has, as the kernel's table.
-    let flows = FLOWS.max(policy.connections + policy.connections / 10);
+    let flows = FLOWS.max(with_room(policy.connections.into()));
     let half_open = flows / PER_HALF_OPEN;
     let mut text = format!("[settings]\nflows = {flows}\nhalf_open = {half_open}\n\n");
     for port in ports {
