@@ -334,7 +334,7 @@ static __always_inline int on_arrival(struct xdp_md *ctx, struct tcp_core *core,
 
 	if (!c)
 		return drop_as(core, COUNT_STRAY);
-	phase = *(volatile __u32 *)&c->phase;
+	phase = READ_ONCE(c->phase);
 	if (phase_state(phase) == CONNECTION_FREE || !is_from_server(c, seen))
 		return drop_as(core, COUNT_STRAY);
 	if (seen->flags & TCP_RST)

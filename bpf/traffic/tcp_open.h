@@ -100,7 +100,7 @@ static __always_inline void load_ahead(__u32 index)
 		struct connection *c = bpf_map_lookup_elem(&connections, &found->slots[at]);
 
 		if (c)
-			(void)*(volatile __u32 *)&c->phase;
+			(void)READ_ONCE(c->phase);
 	}
 }
 
@@ -178,8 +178,7 @@ static __always_inline void begin_connection(struct tcp_core *core, __u32 number
 	c->owner = number;
 	if (sampled)
 		measure(core, TIME_SYN_SENT, c->intended_ns, now);
-	*(volatile __u32 *)&c->phase =
-		make_phase(CONNECTION_SYN_SENT, 0, sampled ? CONNECTION_SAMPLED : 0, control.round);
+	WRITE_ONCE(c->phase, make_phase(CONNECTION_SYN_SENT, 0, sampled ? CONNECTION_SAMPLED : 0, control.round));
 }
 
 static __always_inline int finish_schedule(struct tcp_core *core)
@@ -215,7 +214,7 @@ static __always_inline int start_is_due(struct tcp_core *core, __u32 number)
 	}
 	if (core->due >= core->now)
 		return 0;
-	if (target && core->opened - *(volatile __u64 *)&core->ended >= target) {
+	if (target && core->opened - READ_ONCE(core->ended) >= target) {
 		core->due = core->now;	/* a start waits for an end: it is not late */
 		return 0;
 	}
@@ -321,7 +320,7 @@ static __always_inline int look_at_held(struct tcp_core *core, struct connection
 static __always_inline int look_at(struct tcp_core *core, struct connection *c, __u32 slot, __u32 tick,
 				   struct segment *segment)
 {
-	__u32 phase = *(volatile __u32 *)&c->phase, idle = tick - c->touched, next;
+	__u32 phase = READ_ONCE(c->phase), idle = tick - c->touched, next;
 
 	if (is_over(phase_state(phase)))
 		return SILENT;
@@ -427,7 +426,7 @@ static __always_inline struct deferred_frame *next_deferred(__u32 from)
 	struct tcp_core *core = &cores[from & (MAX_CORES - 1)];
 	__u32 out = core->deferred_out;
 
-	if (out == *(volatile __u32 *)&core->deferred_in)
+	if (out == READ_ONCE(core->deferred_in))
 		return NULL;
 	core->deferred_out = out + 1;
 	return deferred_at(from, out);
@@ -441,7 +440,7 @@ static __always_inline int client_send(struct xdp_md *ctx)
 	struct segment segment = {};	/* the verifier does not see that whoever speaks fills it in */
 	int reaction, start_due;
 
-	if (*(volatile __u64 *)&control.start_ns == NOT_YET)
+	if (READ_ONCE(control.start_ns) == NOT_YET)
 		return clear_some(core, number);
 	core->turns++;
 	left = next_deferred(number);

@@ -82,7 +82,7 @@ static __always_inline struct connection *next_held(struct beside_core *own, __u
 /* Whether a walk is under way and its next segment is due. */
 static __always_inline int reset_is_due(struct tcp_core *core, struct beside_core *own)
 {
-	if (beside.reset == RESET_NONE || own->reset_finished == *(volatile __u32 *)&beside.reset_order)
+	if (beside.reset == RESET_NONE || own->reset_finished == READ_ONCE(beside.reset_order))
 		return 0;
 	read_schedule_clock(core);
 	if (own->reset_order != beside.reset_order) {

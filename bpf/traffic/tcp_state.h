@@ -6,6 +6,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "../abi/tcp.h"
+#include "../net/once.h"
 #include "histogram.h"
 #include "tcp_segment.h"
 
