@@ -9,6 +9,7 @@ pub mod campaign;
 pub mod frame;
 pub mod latency;
 pub mod ledger;
+mod metric;
 pub mod plan;
 pub mod procedure;
 pub mod published;

@@ -4,6 +4,7 @@
 
 use crate::bulk::BulkOutcome;
 use crate::ledger::Ledger;
+pub use crate::metric::{Better, Counts, METRICS, Metric, MetricRow};
 use crate::sessions::SessionOutcome;
 use crate::shape::Placement;
 use crate::trial::{LaneOutcome, SecondSample};
@@ -88,84 +89,6 @@ pub struct Calibration {
     /// Whether the promise was kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub met: Option<bool>,
-}
-
-/// What is measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Metric {
-    /// Frames a second at no more than the goal's loss.
-    Throughput,
-    /// Received bits a second at that rate, FCS included; of a bulk transfer, bits a second that the server's applications
-    /// read (RFC 2647 section 3.7).
-    Goodput,
-    /// Share of offered frames lost at a load.
-    Loss,
-    /// One-way latency in ns: the value is the median.
-    Latency,
-    /// ns a frame: the difference of the reciprocal rates with and without the firewall.
-    Cost,
-    /// Longest burst of back-to-back frames without loss.
-    BackToBack,
-    /// Seconds that the firewall's buffer holds, corrected as in RFC 9004 section 6.4.
-    BufferTime,
-    /// Seconds to recover.
-    Recovery,
-    /// Connections opened, used and closed a second at no more than the goal's failures.
-    ConnectionRate,
-    /// Requests answered a second at no more than the goal's failures.
-    TransactionRate,
-    /// Connections closed a second at no more than the goal's failures.
-    TeardownRate,
-    /// Connections open at once, each proved by a request.
-    ConcurrentConnections,
-    /// Connections established of those attempted.
-    Established,
-    /// Share of the connections attempted that failed.
-    Failures,
-    /// Intended start to SYN-ACK, ns: the value is the mean, which the reports print.
-    EstablishmentTime,
-    /// First FIN or RST to the end of the connection, ns: the value is the mean.
-    TeardownTime,
-    /// Frames a second that both ends received.
-    FrameRate,
-    /// Share of the connections that survived resets.
-    Surviving,
-    /// Share of the connections that a legitimate reset closed.
-    ClosedByReset,
-    /// Seconds from the order to replace a policy until the new one holds.
-    ReplacementTime,
-    /// Connections that failed while a policy was replaced.
-    ReplacementFailures,
-    /// Seconds to load the policy.
-    PolicyLoadTime,
-    /// Bytes of memory that the firewall's tables took.
-    Memory,
-}
-
-impl Metric {
-    /// The unit, as it stands in `unit`.
-    pub const fn unit(self) -> &'static str {
-        match self {
-            Metric::Throughput => "frames/s",
-            Metric::Goodput => "bit/s",
-            Metric::Loss => "ratio",
-            Metric::Latency => "ns",
-            Metric::Cost => "ns/frame",
-            Metric::BackToBack => "frames",
-            Metric::BufferTime | Metric::Recovery | Metric::ReplacementTime | Metric::PolicyLoadTime => "s",
-            Metric::ConnectionRate => "connections/s",
-            Metric::TransactionRate => "transactions/s",
-            Metric::TeardownRate => "teardowns/s",
-            Metric::ConcurrentConnections | Metric::Established | Metric::ReplacementFailures => {
-                "connections"
-            }
-            Metric::Failures | Metric::Surviving | Metric::ClosedByReset => "ratio",
-            Metric::EstablishmentTime | Metric::TeardownTime => "ns",
-            Metric::FrameRate => "frames/s",
-            Metric::Memory => "bytes",
-        }
-    }
 }
 
 /// One measured value of one firewall under one setting of the factors.

@@ -77,7 +77,7 @@ type Key<'a> = (&'a str, &'a str, &'a BTreeMap<String, String>, u32, &'static st
 
 fn key(point: &Point) -> Key<'_> {
     let placement = view::placement_name(point.placement);
-    (&point.test, &point.dut, &point.factors, point.cores, placement, units::metric_key(point.metric))
+    (&point.test, &point.dut, &point.factors, point.cores, placement, point.metric.row().key)
 }
 
 fn warnings(old: &Results, new: &Results) -> Vec<String> {
@@ -210,7 +210,7 @@ fn phrase(point: &Point, varying: &BTreeSet<String>) -> String {
 fn setting(point: &Point, varying: &BTreeSet<String>) -> String {
     let levels: Vec<(String, String)> = labels(point).filter(|(name, _)| varying.contains(name)).collect();
     let words = level::phrases(levels.iter().map(|(k, v)| (k.as_str(), v.as_str())));
-    let metric = units::metric_key(point.metric);
+    let metric = point.metric.row().key;
     if words.is_empty() { metric.into() } else { format!("{metric}: {words}") }
 }
 
@@ -241,7 +241,7 @@ fn value(point: &Point) -> Cell {
 }
 
 fn verdict(matched: &Matched<'_>) -> &'static str {
-    let better = (matched.new.value > matched.old.value) == units::more_is_better(matched.new.metric);
+    let better = (matched.new.value > matched.old.value) == matched.new.metric.more_is_better();
     match matched.overlap() {
         None => "not comparable",
         Some(true) => "cannot be told apart",

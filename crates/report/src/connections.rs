@@ -62,7 +62,7 @@ fn entries<'a>(test: &'a Test<'_>) -> (Vec<String>, Vec<Entry<'a>>) {
         let mut heads = vec![point.dut.clone()];
         heads
             .extend(factors.iter().map(|f| setting.levels.get(f).map_or("–".into(), |l| level::short(f, l))));
-        heads.extend((metrics.len() > 1).then(|| units::metric_name(setting.metric).to_string()));
+        heads.extend((metrics.len() > 1).then(|| setting.metric.row().title.to_string()));
         Entry { heads, point, sessions }
     };
     (corner, kept.into_iter().map(entry).collect())

@@ -5,7 +5,7 @@ use crate::ratio;
 use crate::table::{Cell, Head, Row, Table};
 use crate::view::{Block, Setting};
 use crate::{level, tables, units};
-use measure::results::{Metric, Point};
+use measure::results::{Better, Counts, Point};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Two levels of a factor that a hash may tell apart.
@@ -39,14 +39,10 @@ const CONTRASTS: [Contrast; 2] = [
 
 /// The tables of a block of connections: one a factor that has two such levels.
 pub(crate) fn tables(block: &Block<'_>) -> Vec<Table> {
-    let rate = matches!(
-        block.metric,
-        Metric::ConnectionRate
-            | Metric::TransactionRate
-            | Metric::TeardownRate
-            | Metric::ConcurrentConnections
-            | Metric::Established
-    );
+    let row = block.metric.row();
+    let rate = row.counts == Counts::Connections
+        && row.better == Better::More
+        && (row.rate || row.unit == "connections");
     if !rate { Vec::new() } else { CONTRASTS.iter().filter_map(|c| table(block, c)).collect() }
 }
 

@@ -124,7 +124,7 @@ fn row(results: &Results, point: &Point, factors: &BTreeSet<&str>) -> Vec<String
 fn value_columns(point: &Point) -> Vec<String> {
     let marks: Vec<String> = point.marks.iter().map(crate::view::mark_text).collect();
     vec![
-        crate::units::metric_key(point.metric).into(),
+        point.metric.row().key.into(),
         point.unit.clone(),
         point.value.to_string(),
         point.low.to_string(),

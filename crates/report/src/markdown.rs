@@ -3,7 +3,7 @@
 use crate::layout;
 use crate::table::md;
 use crate::view::{self, View};
-use crate::{Extras, about, connections, contrast, lanes, level, tables, units, verdict};
+use crate::{Extras, about, connections, contrast, lanes, level, tables, verdict};
 use measure::results::{Metric, Results};
 use std::fmt::Write as _;
 
@@ -68,12 +68,7 @@ fn test_section(out: &mut String, view: &View<'_>, test: &view::Test<'_>, extras
         let _ = writeln!(out, "{}\n", md(title));
     }
     for block in &test.blocks {
-        let _ = writeln!(
-            out,
-            "### {}\n\n{}\n",
-            units::metric_name(block.metric),
-            units::metric_sentence(block.metric)
-        );
+        let _ = writeln!(out, "### {}\n\n{}\n", block.metric.row().title, block.metric.row().sentence());
         let constant = block.constant();
         let levels = level::phrases(constant.iter().map(|(k, v)| (k.as_str(), v.as_str())));
         if !levels.is_empty() {

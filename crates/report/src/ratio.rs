@@ -1,7 +1,7 @@
 //! How many times as much: the ratio of two values with its 95 % interval. Points of one run were interleaved, so they
 //! are compared round by round; points of two runs were not, and get the wider interval of their ends. Pure.
 
-use measure::results::{Metric, Point};
+use measure::results::Point;
 use measure::stats;
 
 /// Equal runs give equal intervals, so the resampling has one seed.
@@ -39,8 +39,7 @@ impl Ratio {
 /// cost that was below zero in a round: it is lost in the noise, and a ratio of the other rounds would be of those
 /// where the noise made it large.
 pub(crate) fn of_points(point: &Point, reference: &Point) -> Option<Ratio> {
-    let near_nothing = matches!(point.metric, Metric::Loss | Metric::Failures | Metric::ReplacementFailures);
-    if !point.valid || !reference.valid || near_nothing {
+    if !point.valid || !reference.valid || !point.metric.row().ratio {
         return None;
     }
     if point.rounds.iter().chain(&reference.rounds).any(|r| *r < 0.0) {

@@ -99,7 +99,7 @@ pub(crate) fn block(view: &View<'_>, block: &Block<'_>) -> Table {
 }
 
 fn caption(view: &View<'_>, metric: Metric) -> String {
-    let name = units::metric_name(metric);
+    let name = metric.row().title;
     match view.reference {
         Some(reference) => {
             format!(
@@ -331,7 +331,7 @@ pub(crate) fn invalid(view: &View<'_>) -> Table {
                     heads: vec![point.dut.clone()],
                     cells: vec![
                         Cell::text(test.name),
-                        Cell::text(units::metric_name(point.metric)),
+                        Cell::text(point.metric.row().title),
                         Cell::text(&place),
                         Cell { class: "invalid", ..Cell::text(view::reason(point)) },
                     ],

@@ -85,12 +85,8 @@ fn block_tables(out: &mut String, view: &View<'_>, test: &str, block: &Block<'_>
     let constant = block.constant();
     let shared: Vec<(&str, &str)> = constant.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     let telling = shared.iter().copied().filter(|(k, _)| level::rank(k) != 50);
-    let _ = writeln!(
-        out,
-        "{test}: {} ({})",
-        units::metric_name(block.metric).to_lowercase(),
-        level::phrases(telling)
-    );
+    let _ =
+        writeln!(out, "{test}: {} ({})", block.metric.row().title.to_lowercase(), level::phrases(telling));
     let longest = |name: String| name.lines().map(str::len).max().unwrap_or(0);
     let names = tables::duts_of(view, block).into_iter().map(|d| longest(name(d))).max().unwrap_or(0);
     let room = usize::from(options.width).saturating_sub(names + 4) / (COLUMN + 3);
@@ -131,7 +127,7 @@ fn heading(setting: &Setting<'_>, varying: &[String]) -> String {
         .collect();
     levels.sort_by_key(|(name, _)| level::rank(name));
     let lines: Vec<String> = levels.iter().map(|(k, v)| level::phrase(k, v)).collect();
-    if lines.is_empty() { units::metric_name(setting.metric).to_lowercase() } else { lines.join("\n") }
+    if lines.is_empty() { setting.metric.row().title.to_lowercase() } else { lines.join("\n") }
 }
 
 fn cell(view: &View<'_>, setting: &Setting<'_>, dut: &str, options: &Options) -> Cell {

@@ -57,7 +57,7 @@ pub(crate) fn main_metric(view: &View<'_>) -> Option<Metric> {
 pub(crate) fn ranking<'a>(setting: &Setting<'a>) -> Vec<&'a Point> {
     let mut points = setting.points.clone();
     points.sort_by(|a, b| match (a.valid, b.valid) {
-        (true, true) if units::more_is_better(setting.metric) => b.value.total_cmp(&a.value),
+        (true, true) if setting.metric.more_is_better() => b.value.total_cmp(&a.value),
         (true, true) => a.value.total_cmp(&b.value),
         (false, false) => Ordering::Equal,
         (valid, _) => {
@@ -94,7 +94,7 @@ fn fastest(setting: &Setting<'_>) -> String {
     let usable: Vec<&Point> = ranking(setting).into_iter().filter(|p| p.valid).collect();
     let firewalls: Vec<&Point> =
         usable.iter().copied().filter(|p| Role::of(&p.dut) == Role::Firewall).collect();
-    let best_text = superlative(setting.metric);
+    let best_text = setting.metric.row().best;
     let (Some(best), second) = (firewalls.first(), firewalls.get(1)) else {
         return match usable.iter().find(|p| Role::of(&p.dut) == Role::Forwarder).or(usable.first()) {
             Some(p) => format!("No firewall has a valid value; {} reached {} ({place}).", p.dut, shown(p)),
@@ -113,33 +113,6 @@ fn fastest(setting: &Setting<'_>) -> String {
             next.dut,
             shown(next)
         ),
-    }
-}
-
-const fn superlative(metric: Metric) -> &'static str {
-    match metric {
-        Metric::Throughput | Metric::Goodput => "forwards the most",
-        Metric::Loss => "loses the least",
-        Metric::Latency => "has the lowest latency",
-        Metric::Cost => "costs the least",
-        Metric::BackToBack => "takes the longest burst",
-        Metric::BufferTime => "buffers the longest",
-        Metric::Recovery => "recovers the soonest",
-        Metric::ConnectionRate => "opens the most connections a second",
-        Metric::TransactionRate => "answers the most requests a second",
-        Metric::TeardownRate => "closes the most connections a second",
-        Metric::ConcurrentConnections => "holds the most connections open",
-        Metric::Established => "establishes the most connections",
-        Metric::Failures => "has the smallest share of failed connections",
-        Metric::EstablishmentTime => "establishes connections the soonest",
-        Metric::TeardownTime => "ends connections the soonest",
-        Metric::FrameRate => "forwards the most frames",
-        Metric::Surviving => "keeps the most connections when resets are sent",
-        Metric::ReplacementTime => "takes up a new policy the soonest",
-        Metric::ReplacementFailures => "loses the fewest connections while its policy is replaced",
-        Metric::PolicyLoadTime => "loads the policy the soonest",
-        Metric::ClosedByReset => "closes the most connections upon their reset",
-        Metric::Memory => "takes the least memory",
     }
 }
 
@@ -170,7 +143,7 @@ fn against(setting: &Setting<'_>, dut: &str, reference: &str) -> Option<String> 
 fn compared(setting: &Setting<'_>, ratio: &Ratio, reference: &str, bound: bool) -> String {
     let digits = |v| units::significant(v, 3);
     let interval = format!("{} to {}", digits(ratio.low), digits(ratio.high));
-    let noun = units::metric_name(setting.metric).to_lowercase();
+    let noun = setting.metric.row().title.to_lowercase();
     if !ratio.differs() {
         let why = if ratio.holds_one() {
             format!("with 1 inside {interval}")
@@ -183,7 +156,7 @@ fn compared(setting: &Setting<'_>, ratio: &Ratio, reference: &str, bound: bool) 
         );
     }
     let at_least = if bound { "at least " } else { "" };
-    let better = (ratio.value > 1.0) == units::more_is_better(setting.metric);
+    let better = (ratio.value > 1.0) == setting.metric.more_is_better();
     let word = if better { "better" } else { "worse" };
     format!(
         "is {word}: {at_least}{} times the {noun} of {reference} (95 % interval {interval})",
@@ -213,7 +186,7 @@ fn tally(view: &View<'_>, metric: Metric, dut: &str, reference: &str) -> Option<
         match (view::told_apart(point, other), setting.ratio(dut, reference)) {
             (None, _) => unusable += 1,
             (Some(false), _) => alike += 1,
-            (_, ratio) if ratio.map_or(more, |r| r.value > 1.0) == units::more_is_better(setting.metric) => {
+            (_, ratio) if ratio.map_or(more, |r| r.value > 1.0) == setting.metric.more_is_better() => {
                 better += 1
             }
             _ => worse += 1,
@@ -230,7 +203,7 @@ fn tally(view: &View<'_>, metric: Metric, dut: &str, reference: &str) -> Option<
     .filter(|(count, _)| *count > 0)
     .map(|(count, what)| format!("{what} in {count}"))
     .collect();
-    let noun = units::metric_name(metric).to_lowercase();
+    let noun = metric.row().title.to_lowercase();
     (total > 0).then(|| {
         format!("Over all {total} {noun} settings, {dut} against {reference}: {}.", parts.join("; "))
     })

@@ -3,7 +3,7 @@
 
 use crate::level::{self, Level};
 use crate::ratio::{self, Ratio};
-use measure::results::{LatencySummary, Mark, MarkKind, Metric, Point, Results};
+use measure::results::{Counts, LatencySummary, Mark, MarkKind, Metric, Point, Results};
 use measure::sessions::{SessionOutcome, SessionTimes};
 use measure::shape::Placement;
 use std::collections::{BTreeMap, BTreeSet};
@@ -380,23 +380,7 @@ pub(crate) enum Counted {
 
 /// Whether a point's loads, ledger and losses are of connections, not of frames.
 pub(crate) const fn of_connections(point: &Point) -> bool {
-    point.sessions.is_some()
-        || matches!(
-            point.metric,
-            Metric::ConnectionRate
-                | Metric::TransactionRate
-                | Metric::TeardownRate
-                | Metric::ConcurrentConnections
-                | Metric::Established
-                | Metric::Failures
-                | Metric::EstablishmentTime
-                | Metric::TeardownTime
-                | Metric::FrameRate
-                | Metric::Surviving
-                | Metric::ClosedByReset
-                | Metric::ReplacementTime
-                | Metric::ReplacementFailures
-        )
+    point.sessions.is_some() || matches!(point.metric.row().counts, Counts::Connections)
 }
 
 /// Whether two firewalls can be told apart: by their ratio, or, where a metric has none, by intervals that do not touch;

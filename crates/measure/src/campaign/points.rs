@@ -4,7 +4,7 @@ use super::{Cell, Track, WIRE};
 use crate::bulk::BulkOutcome;
 use crate::ledger::Ledger;
 use crate::procedure::{Measured, ProcedureSpec};
-use crate::results::{CoreUse, CpuUse, LatencySummary, Mark, MarkKind, Metric, Point};
+use crate::results::{CoreUse, Counts, CpuUse, LatencySummary, Mark, MarkKind, Metric, Point};
 use crate::stats::{Estimate, estimate, spread};
 use crate::trial::TrialOutcome;
 use std::collections::BTreeMap;
@@ -154,9 +154,9 @@ fn marks_of_values(cell: &Cell, metric: Metric, values: &[f64], finished: usize)
 
 /// A share of lost frames or connections has a scale of its own: 0.1 % against 0.2 % is no instability, 10 % against 25 % is.
 fn unstable(metric: Metric, values: &[f64]) -> Option<Mark> {
-    let of = match metric {
-        Metric::Loss => Some("frames"),
-        Metric::Failures | Metric::Surviving | Metric::ClosedByReset => Some("connections"),
+    let of = match (metric.unit(), metric.row().counts) {
+        ("ratio", Counts::Connections) => Some("connections"),
+        ("ratio", _) => Some("frames"),
         _ => None,
     };
     let difference = match of {
@@ -245,14 +245,7 @@ fn mean_cpu(deciding: &[&TrialOutcome]) -> CpuUse {
 fn mark_generator_limited(cell: &Cell, points: &mut [Point]) {
     let wires: Vec<Point> = points.iter().filter(|p| p.dut == WIRE && p.valid).cloned().collect();
     for point in points.iter_mut().filter(|p| p.dut != WIRE && p.valid) {
-        let is_rate = matches!(
-            point.metric,
-            Metric::Throughput
-                | Metric::Goodput
-                | Metric::ConnectionRate
-                | Metric::TransactionRate
-                | Metric::TeardownRate
-        ) && is_searched(&cell.procedure);
+        let is_rate = point.metric.row().rate && is_searched(&cell.procedure);
         let wire = wires.iter().find(|w| w.metric == point.metric && w.factors == point.factors);
         if let Some(wire) = wire.filter(|w| is_rate && point.value >= w.value * GENERATOR_LIMITED) {
             point.marks.push(Mark {

@@ -2,7 +2,7 @@
 //! selectors a point such that the points agree on all labels that no selector pins.
 
 use super::{Aggregate, Arithmetic, ExprError, Expression, Field, Label, Node, Operator, Selector, Term};
-use crate::units::{self, metric_key};
+use crate::units;
 use crate::view;
 use measure::results::Point;
 use measure::sessions::SessionOutcome;
@@ -66,7 +66,7 @@ impl<'a> Subject<'a> {
             "dut" => Some(point.dut.clone()),
             "placement" => Some(view::placement_name(point.placement).into()),
             "cores" => Some(point.cores.to_string()),
-            "metric" => Some(metric_key(point.metric).into()),
+            "metric" => Some(point.metric.row().key.into()),
             factor => point.factors.get(factor).cloned(),
         }
     }
@@ -83,7 +83,7 @@ impl<'a> Subject<'a> {
         let mut labels = vec![format!("test={}", point.test), format!("dut={}", point.dut)];
         let telling = self.names().filter(|name| varying.contains(*name) && !matches!(*name, "test" | "dut"));
         labels.extend(telling.filter_map(|name| Some(format!("{name}={}", self.label(name)?))));
-        format!("{}{{{}}}", metric_key(point.metric), labels.join(","))
+        format!("{}{{{}}}", point.metric.row().key, labels.join(","))
     }
 
     fn why_unusable(self, varying: &BTreeSet<String>) -> String {
@@ -293,8 +293,7 @@ impl<'a> Judge<'a> {
         let text = &self.text[selector.span.clone()];
         let message = format!("`{text}` matches no point");
         if of_metric.is_empty() {
-            let metrics: BTreeSet<&str> =
-                self.subjects.iter().map(|s| metric_key(s.point().metric)).collect();
+            let metrics: BTreeSet<&str> = self.subjects.iter().map(|s| s.point().metric.row().key).collect();
             let help = format!("the metrics here are: {}", list(metrics));
             return ExprError::at(self.text, selector.span.start, message, help);
         }

@@ -8,7 +8,6 @@ mod parser;
 pub use eval::{Mode, Outcome, Subject, evaluate};
 pub use parser::parse;
 
-use crate::units::metric_key;
 use measure::results::Metric;
 use std::fmt;
 use std::ops::Range;
@@ -136,36 +135,6 @@ const FIELDS: [(&str, Field); 15] = [
     ("failed", Field::Failed),
     ("retransmitted", Field::Retransmitted),
 ];
-
-const METRICS: [Metric; 23] = [
-    Metric::Throughput,
-    Metric::Goodput,
-    Metric::Loss,
-    Metric::Latency,
-    Metric::Cost,
-    Metric::BackToBack,
-    Metric::BufferTime,
-    Metric::Recovery,
-    Metric::ConnectionRate,
-    Metric::TransactionRate,
-    Metric::TeardownRate,
-    Metric::ConcurrentConnections,
-    Metric::Established,
-    Metric::Failures,
-    Metric::EstablishmentTime,
-    Metric::TeardownTime,
-    Metric::FrameRate,
-    Metric::Surviving,
-    Metric::ClosedByReset,
-    Metric::ReplacementTime,
-    Metric::ReplacementFailures,
-    Metric::PolicyLoadTime,
-    Metric::Memory,
-];
-
-fn metric_named(name: &str) -> Option<Metric> {
-    METRICS.into_iter().find(|m| metric_key(*m) == name)
-}
 
 /// What is wrong with an expression: where, and what would be right. Always exit status 2, never a silent pass.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

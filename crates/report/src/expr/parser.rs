@@ -2,10 +2,9 @@
 
 use super::lexer::{EXAMPLE, Kind, Token, tokens};
 use super::{
-    Aggregate, Arithmetic, ExprError, Expression, FIELDS, Field, Label, METRICS, Node, Operator, Selector,
-    Term, metric_named,
+    Aggregate, Arithmetic, ExprError, Expression, FIELDS, Field, Label, Node, Operator, Selector, Term,
 };
-use crate::units::metric_key;
+use measure::results::{METRICS, Metric};
 
 /// Parses an expression.
 ///
@@ -262,8 +261,8 @@ impl Parser<'_> {
         let Kind::Word(name) = self.peek().clone() else {
             return Err(self.unexpected("a metric should stand here, as in median(throughput)"));
         };
-        let Some(metric) = metric_named(&name) else {
-            let names: Vec<&str> = METRICS.into_iter().map(metric_key).collect();
+        let Some(metric) = Metric::named(&name) else {
+            let names: Vec<&str> = METRICS.iter().map(|(_, row)| row.key).collect();
             let help = format!("metrics are {}; conditions on points begin with `valid`", names.join(", "));
             return Err(ExprError::at(self.text, start, format!("there is no metric `{name}`"), help));
         };

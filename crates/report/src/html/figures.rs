@@ -91,7 +91,7 @@ struct Panel<'a, 'b> {
 
 impl Panel<'_, '_> {
     fn title(&self, test: &str) -> String {
-        let what = units::metric_name(self.metric);
+        let what = self.metric.row().title;
         let levels = level::phrases(self.levels.iter().map(|(k, v)| (k.as_str(), v.as_str())));
         format!("{what}: {}", place_or(test, levels))
     }
@@ -123,7 +123,7 @@ fn lines(
         id: ids.next(),
         description: describe(panel, &labels, x),
         title: title.clone(),
-        what: units::metric_name(panel.metric),
+        what: panel.metric.row().title,
         unit: panel.metric.unit(),
         x_name: if by_load { "Offered load, Mpps".into() } else { level::name(x) },
         x_labels: if by_load { Vec::new() } else { labels },
@@ -203,7 +203,7 @@ fn dot(point: &Point, x: f64) -> Dot {
 }
 
 fn describe(panel: &Panel<'_, '_>, labels: &[String], x: &str) -> String {
-    let better = if units::more_is_better(panel.metric) { "Higher is better" } else { "Lower is better" };
+    let better = if panel.metric.more_is_better() { "Higher is better" } else { "Lower is better" };
     let ends = match (labels.first(), labels.last()) {
         (Some(first), Some(last)) => format!(" from {first} to {last}"),
         _ => String::new(),
@@ -236,15 +236,15 @@ fn place_or(test: &str, place: String) -> String {
 
 /// One setting as bars, in the order of the ranking.
 pub(crate) fn bars(view: &View<'_>, setting: &Setting<'_>, place: &str, ids: &mut Ids) -> Option<Figure> {
-    let title = format!("{}: {place}", units::metric_name(setting.metric));
-    let better = if units::more_is_better(setting.metric) { "longer is better" } else { "shorter is better" };
+    let title = format!("{}: {place}", setting.metric.row().title);
+    let better = if setting.metric.more_is_better() { "longer is better" } else { "shorter is better" };
     let svg = Bars {
         id: ids.next(),
         title: title.clone(),
         description: format!(
             "One bar a firewall, best first; {better}. The black line is the 95 % interval."
         ),
-        what: units::metric_name(setting.metric),
+        what: setting.metric.row().title,
         unit: setting.metric.unit(),
         bars: verdict::ranking(setting).into_iter().map(|p| bar(view, setting, p)).collect(),
     }

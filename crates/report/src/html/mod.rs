@@ -9,7 +9,7 @@ use crate::error::ReportError;
 use crate::layout;
 use crate::table::Table;
 use crate::view::{self, Block, Test, View};
-use crate::{Extras, connections, contrast, lanes, level, tables, units, verdict};
+use crate::{Extras, connections, contrast, lanes, level, tables, verdict};
 use figures::{Figure, Ids};
 use measure::results::{Metric, Results};
 use measure::suite::Layout;
@@ -108,7 +108,7 @@ struct TestPart {
 #[derive(Serialize)]
 struct BlockPart {
     name: &'static str,
-    sentence: &'static str,
+    sentence: String,
     figures: Vec<Figure>,
     folded: Vec<Figure>,
     table: Table,
@@ -228,8 +228,8 @@ fn block_part(view: &View<'_>, block: &Block<'_>, test: &Test<'_>, ids: &mut Ids
         _ => {}
     }
     BlockPart {
-        name: units::metric_name(block.metric),
-        sentence: units::metric_sentence(block.metric),
+        name: block.metric.row().title,
+        sentence: block.metric.row().sentence(),
         figures: shown,
         folded,
         table: tables::block(view, block),

@@ -54,7 +54,7 @@ fn of_point(point: &Point, varying: &BTreeSet<String>) -> PointTrials {
     let factors = point.factors.iter().map(|(k, v)| (k.as_str(), v.as_str())).filter(|(k, _)| *k != "load");
     let levels = factors.chain([(cores.0, cores.1.as_str())]).filter(|(k, _)| varying.contains(*k));
     let setting = level::phrases(levels);
-    PointTrials { dut: point.dut.clone(), setting, metric: units::metric_name(point.metric), rounds }
+    PointTrials { dut: point.dut.clone(), setting, metric: point.metric.row().title, rounds }
 }
 
 fn shown(point: &Point, trial: &Trial) -> Shown {

@@ -150,7 +150,7 @@ fn by_firewall(view: &View<'_>, block: &Block<'_>, caption: &str) -> Option<Shee
         })
         .collect();
     let column = |s: &Setting<'_>| match verdict::place_among(s, &varying) {
-        place if place.is_empty() => Head::one(units::metric_name(block.metric).to_lowercase()),
+        place if place.is_empty() => Head::one(block.metric.row().title.to_lowercase()),
         place => Head::one(place),
     };
     (!rows.is_empty()).then(|| Sheet {

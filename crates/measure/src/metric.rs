@@ -1,0 +1,277 @@
+//! What the bench measures: one row of [`METRICS`] a metric. Suites' expectations, results, CSV and every report take a
+//! metric's name, unit and words from its row, so a new metric is a row here and the procedure that yields it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Which way is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    /// The larger value.
+    More,
+    /// The smaller value.
+    Less,
+}
+
+/// What the loads, ledgers and losses of a metric's trials are counted in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counts {
+    /// Frames.
+    Frames,
+    /// TCP connections.
+    Connections,
+    /// Whatever the trials count that it is read from.
+    AsTrials,
+}
+
+/// What is to be known of a metric.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MetricRow {
+    /// Its name in results, CSV and expressions, for example `back_to_back`.
+    pub key: &'static str,
+    /// Unit of its values, as it stands beside them: `frames/s`, `bit/s`, `ns`, `ratio` (0 to 1), …
+    pub unit: &'static str,
+    /// Its name in headings, for example `Back-to-back frames`.
+    pub title: &'static str,
+    /// What the firewall with the best value does, for example `takes the longest burst`.
+    pub best: &'static str,
+    /// Which way is better.
+    pub better: Better,
+    /// What its trials count.
+    pub counts: Counts,
+    /// Whether it is a rate that the generator may limit: one near that of `wire` may be the generator's own.
+    pub rate: bool,
+    /// Whether the ratio of two values says anything: next to nothing over next to nothing can be any number.
+    pub ratio: bool,
+    sentence: &'static [&'static str],
+}
+
+impl MetricRow {
+    /// What it is, in one or two sentences.
+    pub fn sentence(&self) -> String {
+        self.sentence.concat().trim_start().to_owned()
+    }
+}
+
+/// Makes the enum and its table of the rows; a row's documentation is the sentence that reports print.
+macro_rules! metrics {
+    ($(
+        $(#[doc = $line:literal])+
+        $name:ident {
+            key: $key:literal, unit: $unit:literal, title: $title:literal, best: $best:literal,
+            better: $better:ident, counts: $counts:ident, rate: $rate:literal, ratio: $ratio:literal,
+        }
+    )+) => {
+        /// What is measured.
+        #[derive(
+            Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+        )]
+        pub enum Metric {
+            $($(#[doc = $line])+ #[serde(rename = $key)] $name,)+
+        }
+
+        /// Every metric with its row, in the order of [`Metric`].
+        pub const METRICS: &[(Metric, MetricRow)] = &[$((Metric::$name, MetricRow {
+            key: $key,
+            unit: $unit,
+            title: $title,
+            best: $best,
+            better: Better::$better,
+            counts: Counts::$counts,
+            rate: $rate,
+            ratio: $ratio,
+            sentence: &[$($line),+],
+        })),+];
+    };
+}
+
+impl Metric {
+    /// Its row.
+    pub const fn row(self) -> &'static MetricRow {
+        &METRICS[self as usize].1
+    }
+
+    /// The metric of a key.
+    pub fn named(key: &str) -> Option<Self> {
+        METRICS.iter().find(|(_, row)| row.key == key).map(|(metric, _)| *metric)
+    }
+
+    /// The unit, as it stands in `unit`.
+    pub const fn unit(self) -> &'static str {
+        self.row().unit
+    }
+
+    /// Whether more is better.
+    pub const fn more_is_better(self) -> bool {
+        matches!(self.row().better, Better::More)
+    }
+}
+
+metrics! {
+    /// The highest rate that the firewall forwarded with no more loss than the goal allows (RFC 1242 section 3.17).
+    Throughput {
+        key: "throughput", unit: "frames/s", title: "Throughput", best: "forwards the most",
+        better: More, counts: Frames, rate: true, ratio: true,
+    }
+
+    /// Received bits a second: of frames at the throughput rate, frame check sequence included; of bulk transfers
+    /// what the receiving applications got (RFC 2647 section 3.7).
+    Goodput {
+        key: "goodput", unit: "bit/s", title: "Goodput", best: "forwards the most",
+        better: More, counts: AsTrials, rate: true, ratio: true,
+    }
+
+    /// The share of the offered frames that did not arrive (RFC 1242 section 3.6).
+    Loss {
+        key: "loss", unit: "ratio", title: "Frame loss", best: "loses the least",
+        better: Less, counts: Frames, rate: false, ratio: false,
+    }
+
+    /// The time that a frame spends on its way, from send stamp to receive stamp; the value is the median.
+    Latency {
+        key: "latency", unit: "ns", title: "One-way latency", best: "has the lowest latency",
+        better: Less, counts: AsTrials, rate: false, ratio: true,
+    }
+
+    /// What the firewall adds to every frame: the difference of the reciprocal rates with and without it.
+    Cost {
+        key: "cost", unit: "ns/frame", title: "Cost per frame", best: "costs the least",
+        better: Less, counts: Frames, rate: false, ratio: true,
+    }
+
+    /// The longest burst of frames with the least gap between them that passes without loss (RFC 9004).
+    BackToBack {
+        key: "back_to_back", unit: "frames", title: "Back-to-back frames", best: "takes the longest burst",
+        better: More, counts: Frames, rate: false, ratio: true,
+    }
+
+    /// The time that the firewall's buffer can hold frames, corrected for the frames that it forwards meanwhile (RFC
+    /// 9004 section 6.4).
+    BufferTime {
+        key: "buffer_time", unit: "s", title: "Buffer time", best: "buffers the longest",
+        better: More, counts: Frames, rate: false, ratio: true,
+    }
+
+    /// The time that the firewall needs to forward without loss again (RFC 2544 sections 26.5 and 26.6).
+    Recovery {
+        key: "recovery", unit: "s", title: "Recovery time", best: "recovers the soonest",
+        better: Less, counts: AsTrials, rate: false, ratio: true,
+    }
+
+    /// The highest rate at which TCP connections were opened, used and closed with no more failures than the goal
+    /// allows (RFC 3511 section 5.3).
+    ConnectionRate {
+        key: "connection_rate", unit: "connections/s", title: "Connection rate", best: "opens the most connections a second",
+        better: More, counts: Connections, rate: true, ratio: true,
+    }
+
+    /// The highest rate at which requests were answered with no more failures than the goal allows (RFC 3511 section
+    /// 5.7).
+    TransactionRate {
+        key: "transaction_rate", unit: "transactions/s", title: "Transaction rate", best: "answers the most requests a second",
+        better: More, counts: Connections, rate: true, ratio: true,
+    }
+
+    /// The highest rate at which TCP connections were closed with no more failures than the goal allows (RFC 3511
+    /// section 5.4).
+    TeardownRate {
+        key: "teardown_rate", unit: "teardowns/s", title: "Teardown rate", best: "closes the most connections a second",
+        better: More, counts: Connections, rate: true, ratio: true,
+    }
+
+    /// The most TCP connections that were open at once; each answered a request after all were open (RFC 3511 section
+    /// 5.2).
+    ConcurrentConnections {
+        key: "concurrent_connections", unit: "connections", title: "Concurrent connections", best: "holds the most connections open",
+        better: More, counts: Connections, rate: false, ratio: true,
+    }
+
+    /// How many connections were established of those attempted: the client saw the SYN-ACK and acknowledged it.
+    Established {
+        key: "established", unit: "connections", title: "Established connections", best: "establishes the most connections",
+        better: More, counts: Connections, rate: false, ratio: true,
+    }
+
+    /// The share of the attempted connections that did not end as the suite asks: refused, reset, timed out, answered
+    /// wrongly.
+    Failures {
+        key: "failures", unit: "ratio", title: "Failed connections", best: "has the smallest share of failed connections",
+        better: Less, counts: Connections, rate: false, ratio: false,
+    }
+
+    /// The time from the intended start of a connection to the SYN-ACK, waiting for its turn included; the value is
+    /// the mean, which the reports print.
+    EstablishmentTime {
+        key: "establishment_time", unit: "ns", title: "Establishment time", best: "establishes connections the soonest",
+        better: Less, counts: Connections, rate: false, ratio: true,
+    }
+
+    /// The time from the first FIN or RST to the end of the connection (RFC 3511 appendix C); the value is the mean.
+    TeardownTime {
+        key: "teardown_time", unit: "ns", title: "Teardown time", best: "ends connections the soonest",
+        better: Less, counts: Connections, rate: false, ratio: true,
+    }
+
+    /// Frames a second that client and server received together.
+    FrameRate {
+        key: "frame_rate", unit: "frames/s", title: "Frame rate", best: "forwards the most frames",
+        better: More, counts: Connections, rate: false, ratio: true,
+    }
+
+    /// The share of the open connections that still answered after resets with wrong sequence numbers were sent
+    /// against them: all should.
+    Surviving {
+        key: "surviving", unit: "ratio", title: "Connections surviving resets", best: "keeps the most connections when resets are sent",
+        better: More, counts: Connections, rate: false, ratio: true,
+    }
+
+    /// The share of the open connections through which nothing passed any more after their own client had reset them:
+    /// all should be closed.
+    ClosedByReset {
+        key: "closed_by_reset", unit: "ratio", title: "Connections closed by their reset", best: "closes the most connections upon their reset",
+        better: More, counts: Connections, rate: false, ratio: true,
+    }
+
+    /// The time from the order to replace the policy to the last packet that the old policy judged.
+    ReplacementTime {
+        key: "replacement_time", unit: "s", title: "Policy replacement time", best: "takes up a new policy the soonest",
+        better: Less, counts: Connections, rate: false, ratio: true,
+    }
+
+    /// Connections that failed while the policy was replaced.
+    ReplacementFailures {
+        key: "replacement_failures", unit: "connections", title: "Connections lost to a replacement", best: "loses the fewest connections while its policy is replaced",
+        better: Less, counts: Connections, rate: false, ratio: false,
+    }
+
+    /// The time that the firewall's own tools took to load the policy.
+    PolicyLoadTime {
+        key: "policy_load_time", unit: "s", title: "Policy load time", best: "loads the policy the soonest",
+        better: Less, counts: AsTrials, rate: false, ratio: true,
+    }
+
+    /// The memory that the firewall's tables took, where it can be told.
+    Memory {
+        key: "memory", unit: "bytes", title: "Memory of the tables", best: "takes the least memory",
+        better: Less, counts: AsTrials, rate: false, ratio: true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_row_is_found_by_its_metric_and_by_its_key() {
+        let keys: BTreeSet<&str> = METRICS.iter().map(|(_, row)| row.key).collect();
+        assert_eq!(keys.len(), METRICS.len(), "keys are unique");
+        for (metric, row) in METRICS {
+            assert_eq!(metric.row(), row);
+            assert_eq!(Metric::named(row.key), Some(*metric));
+            assert_eq!(serde_json::to_value(metric).unwrap(), row.key, "results call it so");
+            assert!(row.sentence().ends_with('.') && !row.sentence().contains("  "), "{}", row.sentence());
+        }
+        assert_eq!(Metric::named("speed"), None);
+    }
+}
