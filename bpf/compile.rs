@@ -15,26 +15,27 @@ const OLDEST_CLANG: u32 = 16;
 
 /// What an object becomes.
 pub(crate) enum Product {
-    /// `$OUT_DIR/NAME.skel.rs`, which has the object in it.
+    /// `$OUT_DIR/STEM.skel.rs`, which has the object in it.
     Skeleton,
-    /// `$OUT_DIR/NAME.bpf.o` alone.
+    /// `$OUT_DIR/STEM.bpf.o` alone.
     #[allow(dead_code, reason = "only the crate with test objects makes them")]
     Object,
 }
 
-/// Compiles `bpf/NAME.bpf.c`.
+/// Compiles `bpf/NAME.bpf.c`; `name` may lead through folders, and its last part is the stem of what is made.
 pub(crate) fn compile(name: &str, product: &Product) -> Result<(), Box<dyn Error>> {
     let bpf = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?).join("../../bpf").canonicalize()?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
+    let stem = name.rsplit('/').next().unwrap_or(name);
     let mut builder = SkeletonBuilder::new();
     builder.source(bpf.join(format!("{name}.bpf.c"))).clang(clang()?).clang_args(arguments(name, &bpf));
     match product {
         Product::Skeleton => {
-            let file = out.join(format!("{name}.skel.rs"));
+            let file = out.join(format!("{stem}.skel.rs"));
             builder.build_and_generate(&file)?;
             set_apart(&file)?;
         }
-        Product::Object => builder.obj(out.join(format!("{name}.bpf.o"))).build()?,
+        Product::Object => builder.obj(out.join(format!("{stem}.bpf.o"))).build()?,
     }
     println!("cargo:rerun-if-changed={}", bpf.display());
     Ok(())

@@ -9,7 +9,7 @@
 #include <bpf/bpf_helpers.h>
 #include "net/headers.h"
 #include "traffic/histogram.h"
-#include "traffic/stamp.h"
+#include "traffic/frames/stamp.h"
 
 /* linux/pkt_cls.h, which bpf/include has not. */
 #define TC_ACT_SHOT 2

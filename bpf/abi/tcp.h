@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * What the TCP client and server share with user space. The only home of these layouts: the Rust types are derived from
- * this file's BTF by the build (crates/traffic/build.rs). docs/design/tcp-engine.md explains them.
+ * What the TCP client and server share with user space; see abi/traffic.h. docs/design/tcp-engine.md explains it.
  *
- * Times are nanoseconds of CLOCK_MONOTONIC, schedules as in abi/traffic.h. Waits are in ticks of 2^TICK_SHIFT ns, read
- * from the coarse clock, which costs a tenth of the exact one and steps every 1 to 10 ms.
+ * Waits are in ticks of 2^TICK_SHIFT ns, read from the coarse clock, which costs a tenth of the exact one and steps every
+ * 1 to 10 ms.
  */
 #ifndef RAMPART_ABI_TCP_H
 #define RAMPART_ABI_TCP_H

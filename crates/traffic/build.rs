@@ -1,4 +1,4 @@
-//! Compiles the generator, the sink and the TCP engine; for tests, the bad weather too.
+//! Compiles the generators of frames and of connections; for tests, the bad weather too.
 
 #[path = "../../bpf/compile.rs"]
 mod compile;
@@ -6,7 +6,7 @@ mod compile;
 use compile::{Product, compile};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    for object in ["traffic", "tcp"] {
+    for object in ["traffic/frames", "traffic/tcp"] {
         compile(object, &Product::Skeleton)?;
     }
     if std::env::var_os("CARGO_FEATURE_WEATHER").is_some() {

@@ -8,8 +8,8 @@ use crate::neighbours;
 use crate::reading::{Reading, StreamCounts};
 use crate::schedule::{self, Schedule};
 use crate::skeleton::{
-    FLOWS_PER_PAGE, MAX_CORES, MAX_LANES, MAX_PORTS, MAX_PROBES, PROBE_FRAME_BYTES, TrafficSkel,
-    TrafficSkelBuilder, types,
+    FLOWS_PER_PAGE, FramesSkel, FramesSkelBuilder, MAX_CORES, MAX_LANES, MAX_PORTS, MAX_PROBES,
+    PROBE_FRAME_BYTES, types,
 };
 use crate::{Clock, TrafficError};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -115,7 +115,7 @@ impl Watch for () {}
 /// The loaded generator and sink.
 #[allow(missing_debug_implementations, reason = "a generated skeleton has none")]
 pub struct Engine {
-    skel: TrafficSkel<'static>,
+    skel: FramesSkel<'static>,
     free_slots: Vec<u32>,
     flow_capacity: u32,
     traffic: Option<TrafficShape>,
@@ -131,11 +131,12 @@ impl Engine {
     pub fn load(flow_capacity: u32) -> Result<Self, TrafficError> {
         // The skeleton borrows its object for as long as it lives; an engine lives as long as the run.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open =
-            TrafficSkelBuilder::default().open(storage).map_err(TrafficError::bpf("opening bpf/traffic"))?;
+        let mut open = FramesSkelBuilder::default()
+            .open(storage)
+            .map_err(TrafficError::bpf("opening bpf/traffic/frames"))?;
         let pages = flow_capacity.max(1).div_ceil(FLOWS_PER_PAGE as u32);
         open.maps.flows.set_max_entries(pages).map_err(TrafficError::bpf("sizing the flow table"))?;
-        let skel = open.load().map_err(TrafficError::bpf("loading bpf/traffic"))?;
+        let skel = open.load().map_err(TrafficError::bpf("loading bpf/traffic/frames"))?;
         Ok(Self {
             skel,
             free_slots: (0..MAX_PORTS as u32).rev().collect(),
@@ -289,7 +290,7 @@ impl Engine {
         &self.recycled
     }
 
-    pub(crate) fn skeleton(&self) -> &TrafficSkel<'static> {
+    pub(crate) fn skeleton(&self) -> &FramesSkel<'static> {
         &self.skel
     }
 

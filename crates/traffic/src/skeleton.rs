@@ -1,10 +1,10 @@
-//! The generated skeleton of `bpf/traffic.bpf.c`: programs, maps and the Rust types of `bpf/abi/traffic.h`.
+//! The generated skeleton of `bpf/traffic/frames.bpf.c`: programs, maps and the Rust types of `bpf/abi/frames.h`.
 
-include!(concat!(env!("OUT_DIR"), "/traffic.skel.rs"));
+include!(concat!(env!("OUT_DIR"), "/frames.skel.rs"));
 
-pub(crate) use generated::{TrafficSkel, TrafficSkelBuilder, types};
+pub(crate) use generated::{FramesSkel, FramesSkelBuilder, types};
 
-/// Sizes of `bpf/abi/traffic.h` that are array lengths there; the types below fail to compile when one differs.
+/// Sizes of `bpf/abi/traffic.h` and `bpf/abi/frames.h` that are array lengths there; the types below fail to compile when one differs.
 pub(crate) const MAX_CORES: usize = 64;
 pub(crate) const MAX_LANES: usize = 8;
 pub(crate) const MAX_MIX: usize = 64;

@@ -159,7 +159,7 @@ fn in_backticks(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// A path of ours, not a command, a pattern or an absolute path: `crates/measure`, `suites/`, `bpf/traffic.bpf.c`.
+/// A path of ours, not a command, a pattern or an absolute path: `crates/measure`, `suites/`, `bpf/traffic/frames.bpf.c`.
 fn is_path(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
     text.contains('/') && !text.starts_with('/') && text.chars().all(plain)

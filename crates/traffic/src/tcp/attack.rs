@@ -1,4 +1,4 @@
-//! Floods beside the connections (`bpf/traffic/tcp_attack.h`): where they come from, and their schedule.
+//! Floods beside the connections (`bpf/traffic/tcp/attack.h`): where they come from, and their schedule.
 
 use super::plan::TcpPlan;
 use super::skeleton::types;

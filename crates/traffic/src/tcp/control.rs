@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Slots of the device map.
 pub(super) const CLIENT_PORT: u32 = 0;
 pub(super) const SERVER_PORT: u32 = 1;
-/// What `divide()` in `bpf/traffic/tcp_open.h` is exact for.
+/// What `divide()` in `bpf/traffic/tcp/open.h` is exact for.
 pub(super) const MAX_CONNECTIONS: u32 = 1 << 24;
 /// A start that never comes: the generators turn and clear.
 const NOT_YET: u64 = u64::MAX;
@@ -104,7 +104,7 @@ fn side(port: &Port, side: &Side) -> types::side {
     }
 }
 
-/// See `divide()` in `bpf/traffic/tcp_open.h`.
+/// See `divide()` in `bpf/traffic/tcp/open.h`.
 fn inverse(divisor: u32) -> u64 {
     (1 << 40) / u64::from(divisor) + 1
 }

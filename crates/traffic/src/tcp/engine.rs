@@ -93,7 +93,7 @@ impl Engine {
         // The skeleton borrows its object for as long as it lives; an engine lives as long as the run.
         let storage = Box::leak(Box::new(MaybeUninit::uninit()));
         let mut open =
-            TcpSkelBuilder::default().open(storage).map_err(TrafficError::bpf("opening bpf/tcp"))?;
+            TcpSkelBuilder::default().open(storage).map_err(TrafficError::bpf("opening bpf/traffic/tcp"))?;
         let capacity = capacity.max(1);
         open.maps
             .connections
@@ -103,7 +103,7 @@ impl Engine {
             .order
             .set_max_entries(capacity.div_ceil(SLOTS_PER_PAGE as u32))
             .map_err(TrafficError::bpf("sizing the order of tuples"))?;
-        let skel = open.load().map_err(TrafficError::bpf("loading bpf/tcp"))?;
+        let skel = open.load().map_err(TrafficError::bpf("loading bpf/traffic/tcp"))?;
         Ok(Self { skel, capacity })
     }
 

@@ -1,4 +1,4 @@
-//! Illegal attempts among the starts (`bpf/traffic/tcp_illegal.h`): which, how often, and from where.
+//! Illegal attempts among the starts (`bpf/traffic/tcp/illegal.h`): which, how often, and from where.
 
 use super::plan::TcpPlan;
 use super::skeleton::{MAX_LISTED, types};
@@ -148,7 +148,7 @@ mod tests {
         TcpPlan { illegal: Some(illegal), ..TcpPlan::new(opening) }
     }
 
-    /// Legal starts of a run, as `is_illegal_turn()` in `bpf/traffic/tcp_illegal.h` counts.
+    /// Legal starts of a run, as `is_illegal_turn()` in `bpf/traffic/tcp/illegal.h` counts.
     fn legal_of(share: f64, attempts: u64, cores: u64) -> u64 {
         let step = IllegalPlan { share, kinds: Vec::new(), listed: Vec::new() }.step();
         let starts: Vec<u64> = (0..cores).map(|core| (attempts + cores - 1 - core) / cores).collect();

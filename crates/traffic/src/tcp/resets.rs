@@ -1,4 +1,4 @@
-//! Resets against connections that are held open (`bpf/traffic/tcp_resets.h`): EANTC's check of 2001.
+//! Resets against connections that are held open (`bpf/traffic/tcp/resets.h`): EANTC's check of 2001.
 
 use super::engine::{Engine, Ports, Started, TcpWatch};
 use super::outcome::BesideCounts;

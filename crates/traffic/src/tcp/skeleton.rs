@@ -1,4 +1,4 @@
-//! The generated skeleton of `bpf/tcp.bpf.c`: programs, maps and the Rust types of `bpf/abi/tcp.h`.
+//! The generated skeleton of `bpf/traffic/tcp.bpf.c`: programs, maps and the Rust types of `bpf/abi/tcp.h`.
 
 include!(concat!(env!("OUT_DIR"), "/tcp.skel.rs"));
 

@@ -5,8 +5,8 @@
  * the trial's losses. The sink itself frees every frame that reaches it as a socket buffer, so this runs only in trials
  * whose losses the other counters do not explain: it would tax kernel firewalls and not XDP ones.
  */
-#ifndef RAMPART_TRAFFIC_DROPS_H
-#define RAMPART_TRAFFIC_DROPS_H
+#ifndef RAMPART_TRAFFIC_FRAMES_DROPS_H
+#define RAMPART_TRAFFIC_FRAMES_DROPS_H
 
 #include <bpf/bpf_core_read.h>
 #include "stamp.h"

@@ -7,8 +7,8 @@
 #ifndef RAMPART_TRAFFIC_TCP_BARE_H
 #define RAMPART_TRAFFIC_TCP_BARE_H
 
-#include "tcp_state.h"
-#include "../net/checksum.h"
+#include "state.h"
+#include "../../net/checksum.h"
 
 #define BARE_HEADERS 54
 #define BARE_REQUEST 18	/* "GET / HTTP/1.0\r\n\r\n" */
@@ -33,7 +33,7 @@ struct bare_tcp bare_tcp[MAX_CORES];
 
 static __always_inline struct bare_tcp *bare_core(void)
 {
-	return &bare_tcp[bpf_get_smp_processor_id() & (MAX_CORES - 1)];
+	return &bare_tcp[this_core()];
 }
 
 /* IPv4 header but addresses, and the TCP header but ports and numbers, of a packet of `bytes`. `sum` covers the rest of the

@@ -9,8 +9,8 @@
 #ifndef RAMPART_TRAFFIC_TCP_BESIDE_H
 #define RAMPART_TRAFFIC_TCP_BESIDE_H
 
-#include "tcp_write.h"
-#include "../abi/tcp_beside.h"
+#include "write.h"
+#include "../../abi/tcp_beside.h"
 
 #define MARK_ILLEGAL 27904U	/* plus enum illegal_kind */
 #define MARK_ATTACK (MARK_ILLEGAL + ILLEGAL_KINDS)
@@ -38,7 +38,7 @@ __be32 listed[MAX_LISTED];
 
 static __always_inline struct beside_core *this_beside(void)
 {
-	return &beside_cores[bpf_get_smp_processor_id() & (MAX_CORES - 1)];
+	return &beside_cores[this_core()];
 }
 
 static __always_inline int is_marked(const struct arrived *seen)

@@ -5,11 +5,11 @@
  * receiver did to it (MAC addresses, TTL, checksums). The filling is written afresh only for the frames that the sink
  * compares, and for fragments; otherwise one damaged page would be found again and again.
  */
-#ifndef RAMPART_TRAFFIC_GENERATE_H
-#define RAMPART_TRAFFIC_GENERATE_H
+#ifndef RAMPART_TRAFFIC_FRAMES_GENERATE_H
+#define RAMPART_TRAFFIC_FRAMES_GENERATE_H
 
-#include "../net/checksum.h"
-#include "../net/headers.h"
+#include "../../net/checksum.h"
+#include "../../net/headers.h"
 #include "stamp.h"
 #include "state.h"
 
@@ -23,7 +23,7 @@ static __always_inline __u64 read_clock(struct core *core)
 {
 	__u64 now = bpf_ktime_get_ns();
 
-	core->now = now > control.start_ns ? (now - control.start_ns) << SCHEDULE_SHIFT : 0;
+	core->now = schedule_time(now, control.start_ns);
 	return now;
 }
 

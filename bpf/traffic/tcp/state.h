@@ -3,12 +3,11 @@
 #ifndef RAMPART_TRAFFIC_TCP_STATE_H
 #define RAMPART_TRAFFIC_TCP_STATE_H
 
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
-#include "../abi/tcp.h"
-#include "../net/once.h"
-#include "histogram.h"
-#include "tcp_segment.h"
+#include "../../abi/tcp.h"
+#include "../../net/once.h"
+#include "../generator.h"
+#include "../histogram.h"
+#include "segment.h"
 
 struct deferred_frame {
 	struct segment segment;
@@ -22,13 +21,6 @@ struct message request;
 struct message answer;
 struct deferred_frame deferred[MAX_CORES * DEFERRED];
 struct { __u64 words[MAX_SEGMENT_BYTES / 8 + 8]; } scratch[MAX_CORES];
-
-struct {
-	__uint(type, BPF_MAP_TYPE_DEVMAP);
-	__uint(max_entries, MAX_PORTS);
-	__type(key, __u32);
-	__type(value, __u32);
-} ports SEC(".maps");
 
 /* Nobody maps it, but the values of a map that can be mapped begin at a page; those of another begin 56 bytes into a cache
  * line (6.18), and each record would lie in two. */
@@ -54,7 +46,7 @@ struct {
 
 static __always_inline struct tcp_core *this_tcp_core(void)
 {
-	return &cores[bpf_get_smp_processor_id() & (MAX_CORES - 1)];
+	return &cores[this_core()];
 }
 
 static __always_inline __u32 tick_now(void)
@@ -92,7 +84,7 @@ static __always_inline struct deferred_frame *deferred_at(__u32 core, __u32 numb
 /* Leaves a frame to the generator: the kernel has no room behind the one in hand, or one more is needed. */
 static __noinline int defer(const struct segment *segment, __u32 port)
 {
-	__u32 number = bpf_get_smp_processor_id() & (MAX_CORES - 1);
+	__u32 number = this_core();
 	struct tcp_core *core = &cores[number];
 	struct deferred_frame *frame;
 

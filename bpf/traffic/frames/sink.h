@@ -3,12 +3,12 @@
  * The sink: counts test frames and measures their times. Each receiving core keeps its own view of each stream, so no
  * two cores write the same line; user space adds the views up. What is not ours goes up to the kernel.
  */
-#ifndef RAMPART_TRAFFIC_SINK_H
-#define RAMPART_TRAFFIC_SINK_H
+#ifndef RAMPART_TRAFFIC_FRAMES_SINK_H
+#define RAMPART_TRAFFIC_FRAMES_SINK_H
 
-#include "../net/checksum.h"
-#include "../net/headers.h"
-#include "histogram.h"
+#include "../../net/checksum.h"
+#include "../../net/headers.h"
+#include "../histogram.h"
 #include "neighbour.h"
 #include "probe.h"
 #include "stamp.h"

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* The bench's data plane: entry points only. Each stage is a header in traffic/. */
-#include "traffic/generate.h"
-#include "traffic/probe.h"
-#include "traffic/sink.h"
-#include "traffic/bare.h"
-#include "traffic/drops.h"
+/* The generator and the sink of frames: entry points only. Each stage is a header in frames/. */
+#include "frames/generate.h"
+#include "frames/probe.h"
+#include "frames/sink.h"
+#include "frames/bare.h"
+#include "frames/drops.h"
 
 SEC("xdp")
 int generate(struct xdp_md *ctx)

@@ -6,7 +6,7 @@
 #ifndef RAMPART_TRAFFIC_TCP_ATTACK_H
 #define RAMPART_TRAFFIC_TCP_ATTACK_H
 
-#include "tcp_beside.h"
+#include "beside.h"
 
 #define UDP_FLOOD_BYTES 26	/* UDP header and payload: a frame of 60 bytes in IPv4 */
 #define FLOOD_FRAGMENT_BYTES 32	/* of the datagram; a multiple of 8 */

@@ -7,11 +7,11 @@
  * An answer is written into the question and redirected to where it came from: XDP_TX is lost on a virtual link whose
  * other end has no XDP program.
  */
-#ifndef RAMPART_TRAFFIC_NEIGHBOUR_H
-#define RAMPART_TRAFFIC_NEIGHBOUR_H
+#ifndef RAMPART_TRAFFIC_FRAMES_NEIGHBOUR_H
+#define RAMPART_TRAFFIC_FRAMES_NEIGHBOUR_H
 
-#include "../net/checksum.h"
-#include "../net/headers.h"
+#include "../../net/checksum.h"
+#include "../../net/headers.h"
 #include "state.h"
 
 #define ARP_REQUEST 1

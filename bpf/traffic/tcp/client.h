@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * The client's receiver: turns each segment of a connection of ours into the next one. It never opens a connection and
- * never waits: starts, retransmissions and time-outs are the generator's (tcp_open.h).
+ * never waits: starts, retransmissions and time-outs are the generator's (open.h).
  */
 #ifndef RAMPART_TRAFFIC_TCP_CLIENT_H
 #define RAMPART_TRAFFIC_TCP_CLIENT_H
 
-#include "tcp_beside.h"
-#include "tcp_connection.h"
+#include "beside.h"
+#include "connection.h"
 
 #define NOT_OURS_SLOT (~0U)
 

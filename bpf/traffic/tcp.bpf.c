@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
-/* The bench's TCP client and server: entry points only. Each stage is a header in traffic/. */
-#include "traffic/tcp_open.h"
-#include "traffic/tcp_bare.h"
+/* The bench's TCP client and server: entry points only. Each stage is a header in tcp/. */
+#include "tcp/open.h"
+#include "tcp/bare.h"
 
 SEC("xdp")
 int client_turn(struct xdp_md *ctx)

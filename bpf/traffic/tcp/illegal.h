@@ -6,8 +6,8 @@
 #ifndef RAMPART_TRAFFIC_TCP_ILLEGAL_H
 #define RAMPART_TRAFFIC_TCP_ILLEGAL_H
 
-#include "tcp_attack.h"
-#include "tcp_connection.h"
+#include "attack.h"
+#include "connection.h"
 
 #define OPEN_TRIED 16		/* connections looked at for one that is open */
 #define FAR_OUTSIDE (1U << 30)	/* larger than any window, and far from wrapping round */
@@ -140,7 +140,7 @@ static __noinline int write_protocol(struct xdp_md *ctx, const struct segment *s
  * connection. `segment` has the stamp alone. */
 static __noinline int illegal(struct xdp_md *ctx, struct beside_core *own, struct segment *segment)
 {
-	__u32 number = bpf_get_smp_processor_id() & (MAX_CORES - 1), kind = 0, failed;
+	__u32 number = this_core(), kind = 0, failed;
 	int made = 0;
 
 	if (!own || !segment)

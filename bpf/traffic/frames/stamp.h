@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* The stamp in each test frame: written by the generator, found and judged by the sink. */
-#ifndef RAMPART_TRAFFIC_STAMP_H
-#define RAMPART_TRAFFIC_STAMP_H
+#ifndef RAMPART_TRAFFIC_FRAMES_STAMP_H
+#define RAMPART_TRAFFIC_FRAMES_STAMP_H
 
-#include "../abi/traffic.h"
-#include "../net/headers.h"
+#include "../../abi/frames.h"
+#include "../../net/headers.h"
 
 #define NOT_OURS ((void *)0)
 

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* The maps and global state of the generator and the sink. User space writes control before a trial and reads the
  * rest during it; within a trial each core writes only its own part. */
-#ifndef RAMPART_TRAFFIC_STATE_H
-#define RAMPART_TRAFFIC_STATE_H
+#ifndef RAMPART_TRAFFIC_FRAMES_STATE_H
+#define RAMPART_TRAFFIC_FRAMES_STATE_H
 
-#include <linux/bpf.h>
-#include <bpf/bpf_helpers.h>
-#include "../abi/traffic.h"
+#include "../../abi/frames.h"
+#include "../generator.h"
 
 struct control control;
 __u8 filling[FILLING_BYTES];	/* of the largest frame; smaller ones carry its beginning */
@@ -22,14 +21,6 @@ __u64 foreign[MAX_CORES];	/* frames at the sink that are not ours */
 __u64 stale[MAX_CORES];		/* frames of an earlier trial */
 __u64 unreadable[MAX_CORES];	/* frames of this trial whose stamp is damaged, so that nobody knows their stream */
 
-/* The zones' links. A device map may hold devices of several namespaces, which bpf_redirect() cannot reach. */
-struct {
-	__uint(type, BPF_MAP_TYPE_DEVMAP);
-	__uint(max_entries, MAX_PORTS);
-	__type(key, __u32);
-	__type(value, __u32);
-} ports SEC(".maps");
-
 /* The flows in the order in which they are sent. User space shuffles; reading in order lets the processor prefetch. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -37,10 +28,5 @@ struct {
 	__type(key, __u32);
 	__type(value, struct flow_page);
 } flows SEC(".maps");
-
-static __always_inline __u32 this_core(void)
-{
-	return bpf_get_smp_processor_id() & (MAX_CORES - 1);
-}
 
 #endif

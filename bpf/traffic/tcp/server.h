@@ -8,7 +8,7 @@
 #ifndef RAMPART_TRAFFIC_TCP_SERVER_H
 #define RAMPART_TRAFFIC_TCP_SERVER_H
 
-#include "tcp_client.h"
+#include "client.h"
 
 static __always_inline int is_for_server(const struct arrived *seen)
 {

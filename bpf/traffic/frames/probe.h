@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* Probe frames: each turn sends the next of a list that user space wrote, and the sink keeps the beginning of each that
  * arrives. They prove a firewall's policy. */
-#ifndef RAMPART_TRAFFIC_PROBE_H
-#define RAMPART_TRAFFIC_PROBE_H
+#ifndef RAMPART_TRAFFIC_FRAMES_PROBE_H
+#define RAMPART_TRAFFIC_FRAMES_PROBE_H
 
 #include "state.h"
 

@@ -3,7 +3,7 @@
 #ifndef RAMPART_TRAFFIC_TCP_CONNECTION_H
 #define RAMPART_TRAFFIC_TCP_CONNECTION_H
 
-#include "tcp_write.h"
+#include "write.h"
 
 static __always_inline __u8 phase_state(__u32 phase) { return phase; }
 static __always_inline __u8 phase_retries(__u32 phase) { return phase >> 8; }

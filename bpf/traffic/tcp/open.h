@@ -6,8 +6,8 @@
 #ifndef RAMPART_TRAFFIC_TCP_OPEN_H
 #define RAMPART_TRAFFIC_TCP_OPEN_H
 
-#include "tcp_resets.h"
-#include "tcp_server.h"
+#include "resets.h"
+#include "server.h"
 
 #define NOT_YET (~0ULL)
 #define CLEARED_A_TURN 64
@@ -19,7 +19,7 @@ static __always_inline __u64 read_schedule_clock(struct tcp_core *core)
 {
 	__u64 now = bpf_ktime_get_ns();
 
-	core->now = now > control.start_ns ? (now - control.start_ns) << SCHEDULE_SHIFT : 0;
+	core->now = schedule_time(now, control.start_ns);
 	return now;
 }
 
@@ -434,7 +434,7 @@ static __always_inline struct deferred_frame *next_deferred(__u32 from)
 
 static __always_inline int client_send(struct xdp_md *ctx)
 {
-	__u32 number = bpf_get_smp_processor_id() & (MAX_CORES - 1), other;
+	__u32 number = this_core(), other;
 	struct tcp_core *core = &cores[number];
 	struct deferred_frame *left;
 	struct segment segment = {};	/* the verifier does not see that whoever speaks fills it in */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* The bare live-frame loop that the generator and the sink are measured against: redirect, count, drop. */
-#ifndef RAMPART_TRAFFIC_BARE_H
-#define RAMPART_TRAFFIC_BARE_H
+#ifndef RAMPART_TRAFFIC_FRAMES_BARE_H
+#define RAMPART_TRAFFIC_FRAMES_BARE_H
 
-#include "../net/headers.h"
+#include "../../net/headers.h"
 #include "state.h"
 
 struct bare_count {

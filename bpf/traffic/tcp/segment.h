@@ -5,8 +5,8 @@
 
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
-#include "../abi/tcp.h"
-#include "../net/headers.h"
+#include "../../abi/tcp.h"
+#include "../../net/headers.h"
 
 enum payload_kind { PAYLOAD_NONE = 0, PAYLOAD_REQUEST = 1, PAYLOAD_ANSWER = 2 };
 

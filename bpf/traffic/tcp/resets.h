@@ -6,7 +6,7 @@
 #ifndef RAMPART_TRAFFIC_TCP_RESETS_H
 #define RAMPART_TRAFFIC_TCP_RESETS_H
 
-#include "tcp_illegal.h"
+#include "illegal.h"
 
 #define LOOKED_AT_RESET 16	/* connections looked at in a turn for one that is held */
 
@@ -101,7 +101,7 @@ static __always_inline int reset_is_due(struct tcp_core *core, struct beside_cor
 /* Sends the next segment of the walk. `segment` has the stamp alone. */
 static __noinline int reset(struct xdp_md *ctx, struct beside_core *own, struct segment *segment)
 {
-	__u32 number = bpf_get_smp_processor_id() & (MAX_CORES - 1), slot = 0, port = control.client_port;
+	__u32 number = this_core(), slot = 0, port = control.client_port;
 	struct connection *c;
 
 	if (!own || !segment)

@@ -6,8 +6,8 @@
 #ifndef RAMPART_TRAFFIC_TCP_WRITE_H
 #define RAMPART_TRAFFIC_TCP_WRITE_H
 
-#include "../net/checksum.h"
-#include "tcp_state.h"
+#include "../../net/checksum.h"
+#include "state.h"
 
 #define TIME_TO_LIVE 64
 
@@ -295,7 +295,7 @@ static __always_inline int answer_with(struct xdp_md *ctx, __u32 frame_bytes, st
 /* Compares the payload that arrived with the same stretch of the message. */
 static __noinline int differs(struct xdp_md *ctx, __u32 at, __u32 bytes, __u32 kind, __u32 offset)
 {
-	__u64 *copy = scratch[bpf_get_smp_processor_id() & (MAX_CORES - 1)].words;
+	__u64 *copy = scratch[this_core()].words;
 	const __u64 *words;
 	__u64 last = (__u64)bytes - 1;
 	__u32 i;

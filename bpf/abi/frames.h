@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* What the generator and the sink of frames share with user space; see abi/traffic.h. */
+#ifndef RAMPART_ABI_FRAMES_H
+#define RAMPART_ABI_FRAMES_H
+
+#include "traffic.h"
+
+#define MAX_LANES 8		/* directions between zones; a power of two */
+#define MAX_MIX 64		/* frames until a mix of sizes repeats; a power of two */
+#define MAX_PHASES 4		/* stretches of constant load within a trial; a power of two */
+#define MAX_PROBES 64		/* probe frames of one proof; a power of two */
+#define MAX_DROP_PLACES 1024	/* places in the kernel that frees are told apart by */
+#define PROBE_FRAME_BYTES 128	/* largest probe frame, without FCS */
+#define ARRIVAL_BYTES 60		/* Ethernet, IPv4 or IPv6, and both ports */
+#define FILLING_BYTES 4096	/* at least what the largest live frame carries behind its stamp */
+#define FLOWS_PER_PAGE 512	/* flows in one value of the flow table: 4 KiB */
+#define WINDOW_WORDS 64		/* 64-bit words of sequence numbers remembered a stream: 4,096 frames */
+#define HEADER_TEMPLATE_BYTES 64
+#define NO_FRAME_LEFT (~0ULL)
+
+/* One flow: host numbers within the client's and the server's prefix, and both ports, in host byte order. */
+struct flow {
+	__u16 client;
+	__u16 server;
+	__u16 client_port;
+	__u16 server_port;
+};
+
+struct flow_page {
+	struct flow flows[FLOWS_PER_PAGE];
+};
+
+/*
+ * What every test frame carries at the start of its UDP payload: STAMP_BYTES, so that it fits the smallest IPv4 frame.
+ * Whole words, because the compiler moves anything less aligned byte by byte.
+ *   who    mark of the trial (16 bits), sender's core (8), lane (8), position in the mix (8), sampled (8),
+ *          bits 32 to 47 of the send time
+ *   what   sequence number per core and lane (32), bits 0 to 31 of the send time
+ *   check  of both
+ */
+struct stamp {
+	__u64 who;
+	__u64 what;
+	__u16 check;
+};
+
+#define STAMP_BYTES 18
+
+_Static_assert(sizeof(struct flow) == 8, "a flow page is one memory page");
+
+/* One direction of traffic. */
+struct lane {
+	__u8 header[HEADER_TEMPLATE_BYTES];	/* Ethernet, IP and UDP with everything that does not change */
+	__u32 ip_sum;		/* of the header's constant 16-bit words, IPv4 header only */
+	__u32 udp_sum;		/* of the pseudo header's constant words and the constant ports */
+	__u32 client_base;	/* IPv4: prefix of the clients, host byte order; IPv6: 0 */
+	__u32 server_base;
+	__u32 port;		/* index into the ports map */
+	__u32 reverse;		/* 1: from servers to clients */
+};
+
+/*
+ * The second of two fragments begins with its own stamp; then a word that makes the sum of both zero, so that the UDP
+ * checksum, which the first fragment carries, does not depend on when the second is sent; then zeros up to where the first
+ * one's filling begins behind its UDP header and stamp, so that the recycled frame's filling is right for both.
+ */
+#define SECOND_HEAD_BYTES 26	/* UDP_BYTES + STAMP_BYTES */
+
+enum fragment_place { WHOLE_DATAGRAM = 0, FIRST_FRAGMENT = 1, SECOND_FRAGMENT = 2 };
+
+/* One position of the mix. A datagram that is sent in two fragments has two, one after the other. */
+struct mix_size {
+	__u32 bytes;		/* of the frame, without FCS */
+	__u32 fill_sum;		/* of the datagram's payload behind its stamp or stamps */
+	__u32 fill_check;	/* of the frame's filling, its whole 32-bit words, folded to 16 bits: what the sink compares */
+	__u32 whole_bytes;	/* of a frame with the whole datagram, without FCS */
+	__u16 udp_bytes;	/* of the whole datagram */
+	__be16 fragment;	/* the IPv4 header's flags and offset, or the IPv6 fragment header's offset and flag */
+	__u32 place;		/* enum fragment_place */
+};
+
+/* A stretch of constant load. */
+struct phase {
+	__u64 end;			/* schedule time */
+	__u64 interval[MAX_LANES];	/* schedule time between two frames of one core */
+	__u64 budget[MAX_LANES];	/* frames a core may send, or NO_FRAME_LEFT */
+	__u32 paced;
+};
+
+struct control {
+	__u64 start_ns;
+	__u64 grace;		/* schedule time after a phase's end in which frames that were due before it still go out */
+	__u64 largest_lag;	/* schedule time; a sender further behind leaves frames out instead of catching up */
+	struct phase phases[MAX_PHASES];
+	struct lane lanes[MAX_LANES];
+	struct mix_size mix[MAX_MIX];
+	__u32 phase_count;
+	__u32 lane_count;
+	__u32 mix_count;
+	__u32 largest_bytes;	/* of the mix, without FCS: the size of the recycled frame */
+	__u32 sample_mask;	/* frames whose sequence number has none of these bits are sampled */
+	__u32 ip_version;
+	__u32 udp_checksum;
+	__u32 flow_first[MAX_CORES];	/* a core's slice of the flow table */
+	__u32 flow_count[MAX_CORES];
+	__u32 filling_offset;	/* in the frame */
+	__u32 fragments;	/* frames a datagram: 1 or 2 */
+	__u32 generators;	/* generating cores */
+	__u32 number[MAX_CORES];	/* of a generating core, from 0 */
+	__u16 mark;
+	__u32 answer_neighbours;	/* 1: the sink answers ARP and neighbour solicitation for its zone */
+};
+
+/* One core's generator on one lane. */
+struct sender {
+	__u64 due;		/* schedule time of the next frame */
+	__u64 left;		/* of the phase's budget */
+	__u64 sent;
+	__u64 skipped;		/* frames left out because the sender was behind */
+	__u64 sent_bytes;	/* without FCS */
+	__u32 flow_next;
+	__u32 mix_next;
+};
+
+/* One core's generator. Cache-line sized parts: no other core writes here. */
+struct core {
+	struct sender senders[MAX_LANES];
+	__u64 now;		/* schedule time when the clock was last read */
+	__u64 largest_lag;	/* schedule time */
+	__u64 late;		/* frames sent more than 5 us after they were due */
+	__u64 turns;
+	__u64 finished;		/* schedule time when there was nothing more to send; 0 before */
+	__u32 phase;
+	__u32 unfinished;	/* lane whose second fragment is next, plus one; 0: none */
+	__u32 pad[2];
+} __attribute__((aligned(64)));
+
+/* What one receiving core saw of one stream (a sender's core and lane). */
+struct receiver {
+	__u64 highest;		/* sequence number seen, extended to 64 bits, plus one; 0: nothing yet */
+	__u64 received;
+	__u64 received_bytes;	/* without FCS */
+	__u64 duplicated;
+	__u64 reordered;
+	__u64 corrupted;
+	__u64 reassembled;	/* datagrams that were sent in fragments and arrived whole; their fragments are received */
+	__u64 last_arrival_ns;
+	__u64 longest_silence_ns;
+	__u64 last_latency_ns;
+	__u64 window[WINDOW_WORDS];
+} __attribute__((aligned(64)));
+
+/* Times of one receiving core on one lane. */
+struct times {
+	__u64 latency[BUCKETS];
+	__u64 variation[BUCKETS];	/* absolute difference of successive samples of a stream */
+	__u64 latency_sum_ns;
+	__u64 latency_count;
+	__u64 latency_min_ns;
+	__u64 latency_max_ns;
+} __attribute__((aligned(64)));
+
+/* Where and why the kernel freed a frame. */
+struct drop_place {
+	__u64 location;		/* address of the code */
+	__u64 reason;		/* enum skb_drop_reason of the running kernel */
+};
+
+/* A probe that arrived: how often, and the beginning of the first copy up to the ports. */
+struct arrival {
+	__u64 count;
+	__u8 head[ARRIVAL_BYTES];
+	__u32 pad;
+};
+
+/* What a port needs to answer for the hosts of its zone. */
+struct identity {
+	__u32 ifindex;		/* 0: no port */
+	__u32 v4_prefix;	/* host byte order */
+	__u32 v6_prefix[4];	/* as it lies in a frame; the last word is 0 */
+	__u8 mac[6];
+	__u8 pad[2];
+};
+
+/* Whose Ethernet address user space asks for, and what the sink heard. */
+struct question {
+	__u32 ifindex;		/* 0: nothing is asked */
+	__u32 address[4];	/* as it lies in a frame; IPv4 in the first word, the others 0 */
+	__u32 answers;
+	__u8 mac[6];
+	__u8 pad[2];
+};
+
+struct probe {
+	__u32 port;		/* index into the ports map */
+	__u32 bytes;
+	__u8 frame[PROBE_FRAME_BYTES];
+};
+
+#endif
