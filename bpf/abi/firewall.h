@@ -13,14 +13,28 @@
 #include <linux/bpf.h>
 #include <linux/types.h>
 
-#define TICK_SHIFT 20
-#define MOMENT_SHIFT 4
-#define MAX_PORTS 256		/* interfaces that belong to a zone; a power of two */
-#define MAX_ZONES 64
-#define ZONE_SELF 0
-#define NO_ZONE 255
-#define MAX_REASONS 64		/* a power of two */
-#define MAX_TALLIES 32		/* a power of two */
+/* Sizes and special numbers; an enumeration, so that Rust has them too. */
+enum sizes {
+	TICK_SHIFT = 20,
+	MOMENT_SHIFT = 4,
+	MAX_PORTS = 256,		/* interfaces that belong to a zone; a power of two */
+	PORT_PROBES = 8,		/* places in which an interface may be, from its number on */
+	MAX_ZONES = 64,
+	ZONE_SELF = 0,
+	NO_ZONE = 255,
+	MAX_REASONS = 64,		/* a power of two */
+	MAX_TALLIES = 32,		/* a power of two */
+	BUCKET_SLOTS = 7,
+	PAGE_WORDS = 128,		/* of a page of a policy's tables */
+	NODE_KEYS = 8,			/* of 64 bits, in a node of an IPv6 tree */
+	TREE_LEVELS = 8,
+	CHUNK_WORDS = 8,		/* of 64 bits, in a chunk of a vector */
+	BLOCK_CHUNKS = 16,
+	BLOCK_CLASSES = 64,		/* policy::tables::BLOCK_CLASSES */
+	MAX_LIMITED = 16384,		/* rules with a limit or an alert in one policy */
+	LIMIT_BUCKETS = 8192,		/* a power of two */
+	LIMIT_WAYS = 8,
+};
 
 /* Why a packet was dropped. Never reuse a number; crates/dataplane/src/reason.rs names and explains each. */
 enum reason {
@@ -66,7 +80,10 @@ enum reason {
 	REASON_NOT_A_PORT = 43,		/* the route leads to an interface of no zone */
 	REASON_REDIRECT = 44,		/* the kernel did not take the frame for the next link */
 	REASON_ANSWER = 45,		/* an answer to a packet could not be written */
+	REASON__MAX
 };
+
+_Static_assert(REASON__MAX <= MAX_REASONS, "a counter for each reason");
 
 /* What is counted besides drops. */
 enum tally {
@@ -75,8 +92,8 @@ enum tally {
 	TALLY_UP = 2,			/* packets that went up to the kernel, allowed */
 	TALLY_LINK = 3,			/* ARP, neighbour discovery: up to the kernel without being judged */
 	TALLY_OPENED = 4,		/* flows */
-	TALLY_EXPIRED = 5,		/* flows forgotten because nothing came */
-	TALLY_CLOSED = 6,		/* flows forgotten because they were closed and their place or ports were wanted */
+	TALLY_EXPIRED = 5,		/* flows that expired */
+	TALLY_CLOSED = 6,		/* flows evicted: they were closed, and their place or ports were wanted */
 	TALLY_KILLED = 7,		/* flows ended by a user */
 	TALLY_JUDGED_AGAIN = 8,		/* flows looked at under a new policy */
 	TALLY_REVOKED = 9,		/* of these, ended by it */
@@ -84,14 +101,17 @@ enum tally {
 	TALLY_RESET_INEXACT = 11,	/* resets passed on that closed nothing (RFC 5961 section 3) */
 	TALLY_RELATED = 12,		/* ICMP errors that belong to a flow */
 	TALLY_ANSWERED = 13,		/* resets and ICMP errors that the firewall sent */
-	TALLY_ANSWERS_SPARED = 14,	/* the same, not sent because of their rate */
+	TALLY_ANSWERS_SUPPRESSED = 14,	/* the same, suppressed because of their rate */
 	TALLY_ROUTE_LOOKUPS = 15,	/* questions to the kernel's FIB */
 	TALLY_NO_NEIGHBOUR = 16,	/* packets that went up because the next hop's address is not known yet */
 	TALLY_FRAGMENTS = 17,		/* later fragments passed */
-	TALLY_LOG_SPARED = 18,		/* events of rules with `log`, not told because of their rate */
-	TALLY_LOG_LOST = 19,		/* events not told because nobody read those before in time */
+	TALLY_LOG_SUPPRESSED = 18,	/* events of rules with `log`, suppressed because of their rate */
+	TALLY_LOG_LOST = 19,		/* events that found the ring full, because nobody read those before in time */
 	TALLY_ALERT_UNCOUNTED = 20,	/* packets that an alert did not count: no room for one more address */
+	TALLY__MAX
 };
+
+_Static_assert(TALLY__MAX <= MAX_TALLIES, "a counter for each tally");
 
 /* One core's counters. */
 struct counts {
@@ -104,6 +124,7 @@ enum action {
 	ACTION_ALLOW = 0,
 	ACTION_DENY = 1,
 	ACTION_REJECT = 2,
+	ACTION__MAX
 };
 
 /* States of a flow. Those of TCP are the connection's as seen from between its ends. */
@@ -119,13 +140,13 @@ enum flow_state {
 	FLOW_LAST_ACK = 8,	/* both did */
 	FLOW_TIME_WAIT = 9,	/* both were acknowledged */
 	FLOW_RESET = 10,	/* closed by a reset */
-	FLOW_STATES = 11
+	FLOW__MAX
 };
 
 #define FLOW_FIN_OF(end) (1 << (end))		/* in flow.flags: this end sent FIN */
 #define FLOW_ACK_OF(end) (4 << (end))		/* this end acknowledged the other's SYN; simultaneous open only */
 #define FLOW_SCALES 16				/* both ends scale their windows */
-#define FLOW_DOUBTED 32				/* an inexact reset passed: forgotten sooner unless something follows */
+#define FLOW_DOUBTED 32				/* an inexact reset passed: expires sooner unless something follows */
 
 /*
  * A flow of both directions, found by its ends: end 0 is the one with the lesser address and port. Two lines of the cache.
@@ -138,12 +159,12 @@ struct flow {
 	__u8 zone[2];		/* where each end lives */
 	__u32 generation;	/* of the policy that judged it last */
 	__u32 seen;		/* tick of its last packet */
-	__u32 number;		/* how often this record was used: tells a flow from one in the same place later */
+	__u32 number;		/* how often this record was used: distinguishes a flow from a later one in the same place */
 	__u32 opened;		/* tick; in a free record the next free one */
 	__u16 next_hop[2];	/* of packets to each end: place in the cache of next hops and 1, or 0 */
 	__u8 state;		/* enum flow_state */
 	__u8 flags;
-	__u8 origin;		/* the end that opened it */
+	__u8 initiator;		/* the end that opened it; the other is the responder */
 	__u8 scales;		/* window scales: of end 0 the lower four bits */
 	/* second line */
 	__u32 end[2];		/* highest sequence number that each end sent, and 1 */
@@ -160,19 +181,18 @@ struct flow {
 
 /* flow.mark. One word, so that whoever swaps it knows alone what it held. */
 #define MARK_SLOT 0x1fffff		/* the lower bits of a slot; all of them: NO_SLOT */
-#define MARK_LOG (1 << 21)		/* its end is told */
-#define MARK_LIMITED (1 << 22)		/* its rule limits flows at once */
-#define MARK_HELD (1 << 23)		/* it is counted among them */
+#define MARK_LOG (1 << 21)		/* its end is recorded in the event log */
+#define MARK_LIMITED (1 << 22)		/* its rule limits concurrent flows */
+#define MARK_COUNTED (1 << 23)	/* it is one of those that its rule counts */
 #define MARK_PER_SHIFT 24		/* enum limit_per: with what it is counted; two bits */
 #define MARK_EPOCH_SHIFT 26		/* of its rule's count; six bits */
 #define MARK_EPOCHS 63
-#define MARK_SPECIAL (MARK_LOG | MARK_LIMITED | MARK_HELD)
+#define MARK_SPECIAL (MARK_LOG | MARK_LIMITED | MARK_COUNTED)
 #define MARK_NONE 0xffffffff		/* of a record that is free */
 
 _Static_assert(sizeof(struct flow) == 128, "two cache lines a flow");
 
 /* Where flows are found: a tag and a record's number in each slot. */
-#define BUCKET_SLOTS 7
 struct bucket {
 	__u64 slots[BUCKET_SLOTS];	/* tag << 32 | lower eight bits of flow.number << 24 | record; 0: free */
 	__u32 elsewhere;		/* flows of this bucket that found no place here */
@@ -186,9 +206,6 @@ _Static_assert(sizeof(struct bucket) == 64, "a cache line a bucket");
  * of 32 bits. crates/dataplane/src/layout.rs writes it, firewall/tables.h reads it, policy::Tables::look_up is what both
  * must agree with.
  */
-#define PAGE_WORDS 128
-#define TREE_LEVELS 8
-
 struct table_page {
 	__u32 words[PAGE_WORDS];
 };
@@ -212,6 +229,7 @@ enum table_method {
 	METHOD_CROSSED = 0,	/* two dense tables */
 	METHOD_VECTORS = 1,	/* bit vectors */
 	METHOD_BLOCKS = 2,	/* two tables in blocks */
+	METHOD__MAX
 };
 
 /* A table in blocks: policy::tables::Blocks. */
@@ -270,25 +288,22 @@ struct effect {
 };
 
 #define EXTRA_TERMS 0x3fffffff		/* the place of its struct limit_terms and 1, or 0 */
-#define EXTRA_LOG_OPEN (1u << 30)	/* each flow as it opens, or packet that is refused, is told */
-#define EXTRA_LOG_CLOSE (1u << 31)	/* each flow as it ends is told */
-
-#define MAX_LIMITED 16384	/* rules with a limit or an alert in one policy */
-#define LIMIT_BUCKETS 8192	/* a power of two */
-#define LIMIT_WAYS 8
+#define EXTRA_LOG_OPEN (1u << 30)	/* records each flow as it opens, and each packet that is refused */
+#define EXTRA_LOG_CLOSE (1u << 31)	/* records each flow as it ends */
 
 /* As the places in policy::model::Per::NAMES. */
 enum limit_per {
 	PER_RULE = 0,
 	PER_SOURCE = 1,
 	PER_DESTINATION = 2,
+	PER__MAX
 };
 
 /* What a rule limits. Times in moments. */
 struct limit_terms {
 	__u64 interval;		/* between new flows at an even rate; 0: no rate */
 	__u64 slack;		/* how far they may run ahead of it: burst - 1 intervals */
-	__u32 connections;	/* flows at once; 0: as many as there are */
+	__u32 connections;	/* concurrent flows; 0: no limit */
 	__u32 epoch;		/* of what is counted */
 	__u32 limit_per;	/* enum limit_per */
 	__u32 alert_per;
@@ -300,16 +315,16 @@ struct limit_terms {
 /* What a limit has counted. */
 struct quota {
 	__u64 until;		/* the moment from which the next flow would come in time; all before it is burst */
-	__u32 open;		/* flows at once */
+	__u32 concurrent;	/* flows */
 	__u32 pad;
 };
 
 /* What an alert has counted: new flows and refused packets in this window and in the one before. */
-struct surge {
+struct alert_count {
 	__u64 since;		/* when this window began; 0: nothing was counted yet */
 	__u32 count;
 	__u32 before;
-	__u32 told;		/* tick at which it was told last, and 1 bit; 0: never */
+	__u32 raised;		/* tick at which the alert was recorded last, and 1; 0: never */
 	__u32 pad;
 };
 
@@ -319,14 +334,14 @@ struct limit_row {
 	__u32 epoch;		/* how many rules had this counter before, with limits; wraps */
 	struct quota quota;
 	__u64 refused;		/* packets dropped because of the limit, whatever it is counted for */
-	struct surge surge;
+	struct alert_count alert;
 };
 
 /* Of an address. */
 struct limit_entry {
 	__u64 key;
 	struct quota quota;	/* of an entry for an alert, only `until`: then it says nothing any more */
-	struct surge surge;
+	struct alert_count alert;
 };
 
 struct limit_bucket {
@@ -339,10 +354,11 @@ enum event_kind {
 	EVENT_OPENED = 1,
 	EVENT_REFUSED = 2,
 	EVENT_CLOSED = 3,
-	EVENT_SURGE = 4,	/* more than a rule's alert allows; again each second as long as it is so and something comes */
+	EVENT_ALERT = 4,	/* a rule's alert passed its threshold; repeated once a second while it stands and packets come */
+	EVENT__MAX
 };
 
-/* What is told of a rule with `log`, to whoever reads the ring. Of a flow the first end is the one that opened it. */
+/* An entry of the event log, which rules with `log` or `alert` write to the ring. Of a flow the first end is the initiator. */
 struct event {
 	__u64 time;		/* nanoseconds of the monotonic clock */
 	__be32 address[2][4];	/* source, destination */
@@ -355,11 +371,11 @@ struct event {
 	__u8 kind;		/* enum event_kind */
 	__u8 reason;		/* enum reason, of a packet that was refused */
 	__u8 state;		/* enum flow_state, of a flow that ended */
-	__u8 per;		/* enum limit_per, of a surge */
+	__u8 per;		/* enum limit_per, of an alert */
 	__u32 ticks;		/* since a flow that ended was opened */
-	__u32 threshold;	/* of a surge */
-	__u64 packets[2];	/* from each end of a flow that ended; of a surge, in its window and in the one before */
-	__u64 bytes[2];		/* of a surge, when its window began and how long it is, in nanoseconds */
+	__u32 threshold;	/* of an alert */
+	__u64 packets[2];	/* from each end of a flow that ended; of an alert, in its window and in the one before */
+	__u64 bytes[2];		/* of an alert, when its window began and how long it is, in nanoseconds */
 };
 
 /* From this address on, the zones whose networks it is in; until the next. */
@@ -392,7 +408,7 @@ struct settings {
 	__u32 generation;	/* of the tables in force; flows of another one are judged again */
 	__u32 keeps_marks;	/* a policy had rules with more than a verdict: marks of free records are wiped */
 	__u32 pad;
-	__u64 log_interval;	/* moments from one event to the next on the average; 0: none is told */
+	__u64 log_interval;	/* moments from one event to the next on the average; 0: all events are suppressed */
 	__u64 log_slack;	/* how many moments they may run ahead of that */
 };
 
@@ -400,7 +416,7 @@ struct settings {
 struct pool {
 	__u64 free_head __attribute__((aligned(64)));	/* uses << 32 | the first free record and 1 */
 	__u32 fresh __attribute__((aligned(64)));	/* records that were ever used */
-	__u32 hand;				/* where the search for a closed flow goes on when none is free */
+	__u32 eviction_cursor;			/* where the next eviction scan begins */
 	__u32 half_open __attribute__((aligned(64)));
 };
 
@@ -409,7 +425,7 @@ struct table_command {
 	__u32 first;		/* record */
 	__u32 count;		/* records to look at */
 	__u32 number;		/* end_flow: of the record; another one means it is another flow by now */
-	__u32 done;		/* answer: flows forgotten */
+	__u32 done;		/* answer: flows removed */
 };
 
 /* Arguments and answer of the program `judge`, which asks the tables about a packet that is not there. */

@@ -243,7 +243,7 @@ static __always_inline enum verdict answer_done(struct packet *p, struct answer_
 		drop(p, reason);
 		return VERDICT_SENT;
 	case ANSWER_LIMITED:
-		tally(TALLY_ANSWERS_SPARED, 1);
+		tally(TALLY_ANSWERS_SUPPRESSED, 1);
 		return drop(p, reason);
 	case ANSWER_FORBIDDEN:
 		return drop(p, reason);

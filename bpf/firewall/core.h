@@ -33,7 +33,7 @@ static __always_inline void count_hit(__u32 slot)
 		*count += 1;
 }
 
-/* Drops what the policy does not want, and tells the sender if it says so. */
+/* Drops what the policy refuses, and answers the sender if its rule says so. */
 static __always_inline enum verdict refuse(void *ctx, struct packet *p, const enum hook hook)
 {
 	count_hit(p->slot);
@@ -68,7 +68,7 @@ static __always_inline enum verdict follow(struct packet *p, struct flow *flow, 
 		reason = track_tcp(p, flow);
 		if (reason)
 			return drop(p, reason);
-	} else if (flow->state == FLOW_ONE_WAY && side != flow->origin) {
+	} else if (flow->state == FLOW_ONE_WAY && side != flow->initiator) {
 		flow->state = FLOW_TWO_WAY;
 	}
 	p->to = flow->zone[side ^ 1];
@@ -86,7 +86,7 @@ __noinline int reconsider(struct packet *p, struct flow *flow)
 
 	if (!p || !flow)
 		return VERDICT_NEXT;
-	mark = *(volatile __u32 *)&flow->mark;
+	mark = READ_ONCE(flow->mark);
 	judge_flow(p, flow);
 	if (!p->generation)
 		return VERDICT_NEXT;

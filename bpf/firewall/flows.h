@@ -28,8 +28,8 @@
 #define LOOKS 64		/* some microseconds, for another core to withdraw */
 #define POP_TRIES 16
 #define PUSH_TRIES 128		/* more, because a record that is not given back is lost */
-#define HAND_STEPS 64		/* records looked at for one that is closed, when none is free */
-#define HAND_TRIES 4		/* another core may take the record that was just freed */
+#define EVICTION_STEPS 64	/* records that a scan looks at for a closed one, when none is free */
+#define EVICTION_TRIES 4	/* another core may take the record that was just freed */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -50,8 +50,8 @@ struct {
 
 struct pool pool;
 
-/* limit.h */
-int let_go(struct flow *flow, __u32 mark);
+/* In limit.h. */
+int release_concurrent(struct flow *flow, __u32 mark);
 
 static __always_inline __u64 mix(__u64 h, __u64 word)
 {
@@ -241,7 +241,7 @@ static __always_inline int is_expired(const struct flow *flow, __u32 tick, __u32
 static __always_inline void push_free(__u32 record, struct flow *flow)
 {
 	for (int i = 0; i < PUSH_TRIES; i++) {
-		__u64 head = *(volatile __u64 *)&pool.free_head;
+		__u64 head = READ_ONCE(pool.free_head);
 
 		flow->opened = head;
 		if (__sync_val_compare_and_swap(&pool.free_head, head, ((head >> 32) + 1) << 32 | (record + 1)) == head)
@@ -254,7 +254,7 @@ static __always_inline struct flow *pop_free(__u32 *record)
 	struct flow *flow;
 
 	for (int i = 0; i < POP_TRIES; i++) {
-		__u64 head = *(volatile __u64 *)&pool.free_head;
+		__u64 head = READ_ONCE(pool.free_head);
 
 		if (!(__u32)head)
 			break;
@@ -266,7 +266,7 @@ static __always_inline struct flow *pop_free(__u32 *record)
 		*record = (__u32)head - 1;
 		return flow;
 	}
-	if (*(volatile __u32 *)&pool.fresh >= record_count)
+	if (READ_ONCE(pool.fresh) >= record_count)
 		return 0;
 	*record = __sync_fetch_and_add(&pool.fresh, 1);
 	/* Cores that pass the check together go beyond by their number at most, and find no record there. */
@@ -281,16 +281,16 @@ static __always_inline __u64 slot_of(__u32 tag, __u32 number, __u32 record)
 /* The lower half of a flow's slot: its record, and which use of it. To be read before anything that is decided by. */
 static __always_inline __u32 use_of(const struct flow *flow, __u32 record)
 {
-	return (__u32)slot_of(0, *(volatile const __u32 *)&flow->number, record);
+	return (__u32)slot_of(0, READ_ONCE(flow->number), record);
 }
 
-/* The state's word is only changed by swaps once others can see it, so each half-open flow is counted off once. */
+/* The state's word is only changed by swaps once others can see it, so each half-open flow is released once. */
 static __always_inline void set_free(struct flow *flow)
 {
 	__u32 *word = (__u32 *)&flow->state, mark;
 
 	for (int i = 0; i < POP_TRIES; i++) {
-		__u32 old = *(volatile __u32 *)word;
+		__u32 old = READ_ONCE(*word);
 
 		if (__sync_val_compare_and_swap(word, old, old & ~0xffu) != old)
 			continue;
@@ -301,13 +301,13 @@ static __always_inline void set_free(struct flow *flow)
 	/* Whoever still takes this record for the flow that it was finds another mark, and leaves it alone. */
 	if (settings.keeps_marks) {
 		mark = __sync_lock_test_and_set(&flow->mark, MARK_NONE);
-		if (mark & MARK_HELD && mark != MARK_NONE)
-			let_go(flow, mark);
+		if (mark & MARK_COUNTED && mark != MARK_NONE)
+			release_concurrent(flow, mark);
 	}
 	flow->number++;
 }
 
-/* Takes a flow out of the table; 1 when it was there, and this was who did it. `use` is the lower half of its slot. */
+/* Takes a flow out of the table. Returns 1 if it was there and this call removed it. `use` is the lower half of its slot. */
 __noinline int remove_flow(struct flow *flow, __u32 use)
 {
 	__u32 hash, tag;
@@ -330,7 +330,7 @@ __noinline int remove_flow(struct flow *flow, __u32 use)
 			own = i ? lookup(&buckets, place(hash, tag, 0)) : 0;
 			if (own)
 				__sync_fetch_and_add(&own->elsewhere, -1);
-			/* Nobody else can see it now, and so it is told once. */
+			/* Nobody else can see the flow now, so its end is recorded once. */
 			if (flow->mark & MARK_LOG)
 				log_closed(flow);
 			set_free(flow);
@@ -341,10 +341,10 @@ __noinline int remove_flow(struct flow *flow, __u32 use)
 	return 0;
 }
 
-/* One step of the hand over all records: frees the one it points at if it is closed or expired. */
-static int free_closed(__u32 turn __attribute__((unused)), __u32 *tick)
+/* One step of the eviction scan: evicts the flow of the next record if it is closed or expired. */
+static int evict_closed(__u32 turn __attribute__((unused)), __u32 *tick)
 {
-	__u32 record = __sync_fetch_and_add(&pool.hand, 1) % record_count;
+	__u32 record = __sync_fetch_and_add(&pool.eviction_cursor, 1) % record_count;
 	struct flow *flow = lookup(&flows, record);
 	__u32 use = flow ? use_of(flow, record) : 0;
 
@@ -358,16 +358,16 @@ static int free_closed(__u32 turn __attribute__((unused)), __u32 *tick)
 	return 1;
 }
 
-/* A record for a new flow. When none is free a closed connection gives its own; an open one never does. */
+/* A record for a new flow. When none is free, a closed or expired flow is evicted; an open one never is. */
 static __always_inline struct flow *take_record(__u32 *record, __u32 tick)
 {
-	for (int i = 0; i < HAND_TRIES; i++) {
+	for (int i = 0; i < EVICTION_TRIES; i++) {
 		struct flow *flow = pop_free(record);
 
 		if (flow)
 			return flow;
 		/* All steps: nothing was freed, or the very last. */
-		if (bpf_loop(HAND_STEPS, free_closed, &tick, 0) == HAND_STEPS)
+		if (bpf_loop(EVICTION_STEPS, evict_closed, &tick, 0) == EVICTION_STEPS)
 			break;
 	}
 	return pop_free(record);
@@ -418,7 +418,7 @@ __noinline int others_of(struct packet *p, __u64 our)
 		if (!bucket)
 			return 0;
 		for (int s = 0; s < BUCKET_SLOTS; s++) {
-			__u64 slot = *(volatile __u64 *)&bucket->slots[s];
+			__u64 slot = READ_ONCE(bucket->slots[s]);
 			struct flow *flow;
 
 			if (slot >> 32 != p->tag || slot == our)
@@ -427,7 +427,7 @@ __noinline int others_of(struct packet *p, __u64 our)
 			if (flow && is_of(p, flow))
 				others |= slot < our ? OTHERS_LESSER : OTHERS_GREATER;
 		}
-		if (i == 0 && !*(volatile __u32 *)&bucket->elsewhere)
+		if (i == 0 && !READ_ONCE(bucket->elsewhere))
 			break;
 	}
 	return others;
@@ -469,7 +469,7 @@ static __always_inline void fill_flow(struct flow *flow, const struct packet *p)
 	flow->seen = flow->opened = p->tick;
 	flow->next_hop[0] = flow->next_hop[1] = 0;
 	flow->flags = 0;
-	flow->origin = side;
+	flow->initiator = side;
 	flow->scales = 0;
 	flow->mark = p->mark;
 	flow->bytes[0] = flow->bytes[1] = 0;

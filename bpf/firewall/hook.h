@@ -6,6 +6,7 @@
 #ifndef RAMPART_FIREWALL_HOOK_H
 #define RAMPART_FIREWALL_HOOK_H
 
+#include <stdbool.h>
 #include <linux/bpf.h>
 #include <linux/types.h>
 #include <bpf/bpf_helpers.h>

@@ -6,9 +6,11 @@
 #ifndef RAMPART_FIREWALL_KERNEL_H
 #define RAMPART_FIREWALL_KERNEL_H
 
+#include <stdbool.h>
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 #include "../abi/firewall.h"
+#include "../net/once.h"
 
 /* The value at a number of an array. */
 #define lookup(map, number)                                    \
@@ -20,17 +22,17 @@
 /* Moves all clocks forward; only tests set it. */
 __u32 clock_ahead;
 
-/* What the clock said, with the jiffy in which it said it (twice that number and 1, so that 0 is none) in the upper half. The clock
- * moves with the jiffies, and they are read without a call. Cores that write it together write the same or nearly so. */
-__u64 told;
+/* The cached clock: the tick, and in the upper half the jiffy in which it was read (twice its number and 1, so that 0 is none). The
+ * clock moves with the jiffies, and they are read without a call. Cores that write it together write the same or nearly so. */
+__u64 cached_clock;
 
 static __always_inline __u32 now(void)
 {
-	__u64 jiffy = (bpf_jiffies64() << 1 | 1) << 32, last = *(volatile __u64 *)&told;
+	__u64 jiffy = (bpf_jiffies64() << 1 | 1) << 32, last = READ_ONCE(cached_clock);
 
 	if (last >> 32 != jiffy >> 32) {
 		last = jiffy | (__u32)(bpf_ktime_get_coarse_ns() >> TICK_SHIFT);
-		*(volatile __u64 *)&told = last;
+		WRITE_ONCE(cached_clock, last);
 	}
 	return (__u32)last + clock_ahead;
 }

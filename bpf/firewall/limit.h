@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Limits of rules: so many new flows in a time, and so many flows at once, for a rule as a whole or for each source or
+ * Limits of rules: so many new flows in a time, and so many concurrent flows, for a rule as a whole or for each source or
  * destination address. What is counted for a rule stays with the rule's counter, and so with its name, whatever policies
  * come; what is counted for an address has an entry in a bucket that is found by a hash of rule and address. Entries are
  * there from the start. One that says nothing any more makes room; when none does, a new flow is dropped and counted.
@@ -8,8 +8,8 @@
  *  - A rate is the generic cell rate algorithm (ITU-T I.371), which is a token bucket that stores one number: the moment from
  *    which the next flow would come in time at an even rate. A row, or a bucket, has a lock, so all cores together never let
  *    through more than burst + rate * time, and never less.
- *  - A flow that is counted among those at once says so in its mark, by whose number it is counted. Whoever swaps that mark
- *    away counts it off, and only once; the epoch in the mark keeps it from another rule that got the same counter later.
+ *  - A flow that its rule counts as concurrent says so in its mark, with whose number it is counted. Whoever swaps that mark
+ *    away releases the place, and only once; the epoch in the mark keeps it from another rule that got the same counter later.
  */
 #ifndef RAMPART_FIREWALL_LIMIT_H
 #define RAMPART_FIREWALL_LIMIT_H
@@ -79,23 +79,23 @@ static __always_inline struct limit_entry *entry_for(struct limit_bucket *bucket
 		return entry;
 	for (int way = 0; way < LIMIT_WAYS; way++) {
 		entry = &bucket->entries[way];
-		if (entry->quota.open || entry->quota.until > at)
+		if (entry->quota.concurrent || entry->quota.until > at)
 			continue;
 		entry->key = key;
 		entry->quota.until = 0;
-		entry->surge.since = 0;
-		entry->surge.told = 0;
+		entry->alert.since = 0;
+		entry->alert.raised = 0;
 		return entry;
 	}
 	return 0;
 }
 
-/* Whether one more flow fits; takes its share of the rate if so. 0, or why not. Under the lock. */
-static __always_inline int ask_quota(struct quota *quota, const struct limit_terms *terms, __u64 at, int is_flow)
+/* Takes a new flow's share of the rate. Returns 0, or the reason why it does not fit. The caller holds the lock. */
+static __always_inline int ask_quota(struct quota *quota, const struct limit_terms *terms, __u64 at, bool is_flow)
 {
 	__u64 due = quota->until > at ? quota->until : at;
 
-	if (is_flow && terms->connections && quota->open >= terms->connections)
+	if (is_flow && terms->connections && quota->concurrent >= terms->connections)
 		return REASON_CONNECTIONS;
 	if (!terms->interval)
 		return 0;
@@ -105,20 +105,21 @@ static __always_inline int ask_quota(struct quota *quota, const struct limit_ter
 	return 0;
 }
 
-/* One flow more among those at once, if it fits or must. Under the lock. */
-static __always_inline int take_place(struct quota *quota, const struct limit_terms *terms, int must)
+/* Counts a concurrent flow if it fits; with `must`, the limit is not checked. The caller holds the lock. */
+static __always_inline bool take_place(struct quota *quota, const struct limit_terms *terms, bool must)
 {
-	if (!must && quota->open >= terms->connections)
-		return 0;
-	quota->open++;
-	return 1;
+	if (!must && quota->concurrent >= terms->connections)
+		return false;
+	quota->concurrent++;
+	return true;
 }
 
 /* Asks the limit of a rule about a packet that is to open a flow. 0, or why it is dropped. */
 static __always_inline int ask_limit(struct packet *p, struct limit_terms *terms)
 {
 	struct limit_row *row = lookup(&limit_rows, p->slot);
-	int reason = REASON_LIMIT_FULL, is_flow = !(p->flags & PACKET_STATELESS);
+	bool is_flow = !(p->flags & PACKET_STATELESS);
+	int reason = REASON_LIMIT_FULL;
 	struct limit_bucket *bucket;
 	struct limit_entry *entry;
 	__u64 at = moment(), key;
@@ -147,17 +148,19 @@ static __always_inline int ask_limit(struct packet *p, struct limit_terms *terms
 }
 
 /* The address that a flow is counted for. */
-static __always_inline const __be32 *counted_address(const struct flow *flow, __u32 per)
+static __always_inline const __be32 *limit_address(const struct flow *flow, __u32 per)
 {
-	__u32 opener = flow->origin & 1;
+	__u32 initiator = flow->initiator & 1;
 
-	return flow->address[per == PER_SOURCE ? opener : opener ^ 1];
+	return flow->address[per == PER_SOURCE ? initiator : initiator ^ 1];
 }
 
-/* Counts a flow among those at once of its mark; 1 when it was. `must`: whether it fits or not. */
-static __always_inline int hold(const struct flow *flow, __u32 mark, const struct limit_terms *terms, int must)
+/* Adds the flow to the count of concurrent flows that its mark names. Returns true if it was counted. With `must`, the limit is not
+ * checked. */
+static __always_inline bool count_concurrent(const struct flow *flow, __u32 mark, const struct limit_terms *terms, bool must)
 {
-	__u32 slot = mark & MARK_SLOT, per = mark >> MARK_PER_SHIFT & 3, held = 0;
+	__u32 slot = mark & MARK_SLOT, per = mark >> MARK_PER_SHIFT & 3;
+	bool is_counted = false;
 	struct limit_bucket *bucket;
 	struct limit_entry *entry;
 	struct limit_row *row;
@@ -169,25 +172,25 @@ static __always_inline int hold(const struct flow *flow, __u32 mark, const struc
 			return 0;
 		bpf_spin_lock(&row->lock);
 		if ((row->epoch & MARK_EPOCHS) == mark >> MARK_EPOCH_SHIFT)
-			held = take_place(&row->quota, terms, must);
+			is_counted = take_place(&row->quota, terms, must);
 		bpf_spin_unlock(&row->lock);
-		return held;
+		return is_counted;
 	}
 	at = moment();
-	key = limit_key(slot, mark >> MARK_EPOCH_SHIFT, per, counted_address(flow, per));
+	key = limit_key(slot, mark >> MARK_EPOCH_SHIFT, per, limit_address(flow, per));
 	bucket = limit_bucket_of(key);
 	if (!bucket)
 		return 0;
 	bpf_spin_lock(&bucket->lock);
 	entry = entry_for(bucket, key, at);
 	if (entry)
-		held = take_place(&entry->quota, terms, must);
+		is_counted = take_place(&entry->quota, terms, must);
 	bpf_spin_unlock(&bucket->lock);
-	return held;
+	return is_counted;
 }
 
-/* Counts off a flow of which a mark was taken that said it was counted. */
-__noinline int let_go(struct flow *flow, __u32 mark)
+/* Gives a concurrent flow's place back. To be called by whoever took the mark that says that the flow is counted. */
+__noinline int release_concurrent(struct flow *flow, __u32 mark)
 {
 	__u32 slot = mark & MARK_SLOT, per = mark >> MARK_PER_SHIFT & 3;
 	struct limit_bucket *bucket;
@@ -202,19 +205,19 @@ __noinline int let_go(struct flow *flow, __u32 mark)
 		if (!row)
 			return 0;
 		bpf_spin_lock(&row->lock);
-		if ((row->epoch & MARK_EPOCHS) == mark >> MARK_EPOCH_SHIFT && row->quota.open)
-			row->quota.open--;
+		if ((row->epoch & MARK_EPOCHS) == mark >> MARK_EPOCH_SHIFT && row->quota.concurrent)
+			row->quota.concurrent--;
 		bpf_spin_unlock(&row->lock);
 		return 0;
 	}
-	key = limit_key(slot, mark >> MARK_EPOCH_SHIFT, per, counted_address(flow, per));
+	key = limit_key(slot, mark >> MARK_EPOCH_SHIFT, per, limit_address(flow, per));
 	bucket = limit_bucket_of(key);
 	if (!bucket)
 		return 0;
 	bpf_spin_lock(&bucket->lock);
 	entry = known_entry(bucket, key);
-	if (entry && entry->quota.open)
-		entry->quota.open--;
+	if (entry && entry->quota.concurrent)
+		entry->quota.concurrent--;
 	bpf_spin_unlock(&bucket->lock);
 	return 0;
 }

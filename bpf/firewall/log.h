@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * What is told of rules with `log`: an event a flow as it opens and as it ends, or a packet that is refused. Events go into a
- * ring that user space reads. There are only so many a second, over all rules and cores (settings, log_rate): what is beyond
- * is counted and not told, and so is what finds the ring full. Nothing ever waits for a reader.
+ * The event log of rules with `log`: an event for a flow as it opens and as it ends, or for a packet that is refused. Events go into
+ * a ring that user space reads. Their rate is limited over all rules and cores together (settings, log_rate): an event beyond the
+ * rate is suppressed and counted, one that finds the ring full is lost and counted. Nothing ever waits for a reader.
  */
 #ifndef RAMPART_FIREWALL_LOG_H
 #define RAMPART_FIREWALL_LOG_H
@@ -17,42 +17,39 @@ struct {
 	__uint(max_entries, EVENT_ROOM);
 } events SEC(".maps");
 
-/* Never used: makes the build derive the Rust type of what is in the ring. */
-struct event event_layout;
-
 /* The moment from which the next event would come in time at an even rate. */
 __u64 log_due;
 
 /*
- * Whether one more event may be told: the generic cell rate algorithm (ITU-T I.371), by compare-and-swap, so that all cores
- * together never exceed the rate. A core that loses against others LOG_TRIES times spares its event.
+ * Whether one more event may be recorded: the generic cell rate algorithm (ITU-T I.371), by compare-and-swap, so that all cores
+ * together never exceed the rate. A core that loses against others LOG_TRIES times suppresses its event.
  */
-static __always_inline int may_log(__u64 at)
+static __always_inline bool may_log(__u64 at)
 {
 	__u64 interval = settings.log_interval;
 
 	if (!interval)
-		return 0;
+		return false;
 	for (int i = 0; i < LOG_TRIES; i++) {
-		__u64 old = *(volatile __u64 *)&log_due, due = old > at ? old : at;
+		__u64 old = READ_ONCE(log_due), due = old > at ? old : at;
 
 		if (due - at > settings.log_slack)
-			return 0;
+			return false;
 		if (__sync_val_compare_and_swap(&log_due, old, due + interval) == old)
-			return 1;
+			return true;
 	}
-	return 0;
+	return false;
 }
 
-/* Room for an event, all zero but its time; null when it is not told. Readers look by themselves, so none is woken. */
+/* Room for an event, all zero but its time and kind; null when it is suppressed or lost. Readers look by themselves, so none is woken. */
 static __always_inline struct event *begin_event(__u32 kind)
 {
 	__u64 at = moment();
 	struct event *event;
 
-	/* Surges have a rate of their own. */
-	if (kind != EVENT_SURGE && !may_log(at)) {
-		tally(TALLY_LOG_SPARED, 1);
+	/* Alerts have a rate of their own. */
+	if (kind != EVENT_ALERT && !may_log(at)) {
+		tally(TALLY_LOG_SUPPRESSED, 1);
 		return 0;
 	}
 	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
@@ -87,7 +84,7 @@ static __always_inline void fill_event(struct event *event, const struct packet 
 	event->generation = p->generation;
 }
 
-/* Tells of a packet: it opened a flow, or it was refused for a reason. */
+/* Records a packet that opened a flow, or that was refused for a reason. */
 __noinline int log_packet(struct packet *p, __u32 kind, __u32 reason)
 {
 	struct event *event;
@@ -103,24 +100,23 @@ __noinline int log_packet(struct packet *p, __u32 kind, __u32 reason)
 	return 0;
 }
 
-/* Tells that a packet was one too many in a time. */
-static __always_inline void log_surge(const struct packet *p, const struct surge *surge, const struct limit_terms *terms)
+static __always_inline void log_alert(const struct packet *p, const struct alert_count *alert, const struct limit_terms *terms)
 {
-	struct event *event = begin_event(EVENT_SURGE);
+	struct event *event = begin_event(EVENT_ALERT);
 
 	if (!event)
 		return;
 	fill_event(event, p);
 	event->per = terms->alert_per;
 	event->threshold = terms->threshold;
-	event->packets[0] = surge->count;
-	event->packets[1] = surge->before;
-	event->bytes[0] = surge->since >> MOMENT_SHIFT;
+	event->packets[0] = alert->count;
+	event->packets[1] = alert->before;
+	event->bytes[0] = alert->since >> MOMENT_SHIFT;
 	event->bytes[1] = terms->window >> MOMENT_SHIFT;
 	end_event(event);
 }
 
-/* Tells of a flow that has ended. Its record must not have been given back yet. */
+/* Records a flow that has ended. Its record must not have been given back yet. */
 __noinline int log_closed(struct flow *flow)
 {
 	struct event *event;
@@ -131,7 +127,7 @@ __noinline int log_closed(struct flow *flow)
 	event = begin_event(EVENT_CLOSED);
 	if (!event)
 		return 0;
-	from = flow->origin & 1;
+	from = flow->initiator & 1;
 	to = from ^ 1;
 	for (int word = 0; word < 4; word++) {
 		event->address[0][word] = flow->address[from][word];

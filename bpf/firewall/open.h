@@ -31,14 +31,14 @@ static __always_inline int check_ends(const struct packet *p)
 }
 
 #define HALF_OPEN_LEAST 1024	/* ticks, about a second: an honest handshake is done by then, or its SYN comes again */
-#define HALF_OPEN_STEPS 1024	/* records looked at for one that can go: about 10 us, at most once a tick in vain */
+#define HALF_OPEN_EVICTION_STEPS 1024	/* records that a scan looks at: about 10 us, at most once a tick in vain */
 
-__u32 half_open_looked;		/* tick in which no half-open flow was found that could go */
+__u32 half_open_scanned;	/* tick of the last scan that found no half-open flow to evict */
 
-/* One step of the hand: frees the flow it points at if its handshake should be done by now. */
-static int free_half_open(__u32 turn __attribute__((unused)), __u32 *tick)
+/* One step of the eviction scan: evicts the flow of the next record if its handshake should be done by now. */
+static int evict_half_open(__u32 turn __attribute__((unused)), __u32 *tick)
 {
-	__u32 used = *(volatile __u32 *)&pool.fresh, record, use;
+	__u32 used = READ_ONCE(pool.fresh), record, use;
 	struct flow *flow;
 	__u8 state;
 
@@ -47,7 +47,7 @@ static int free_half_open(__u32 turn __attribute__((unused)), __u32 *tick)
 		used = record_count;
 	if (!used)
 		return 0;
-	record = __sync_fetch_and_add(&pool.hand, 1) % used;
+	record = __sync_fetch_and_add(&pool.eviction_cursor, 1) % used;
 	flow = lookup(&flows, record);
 	if (!flow)
 		return 0;
@@ -63,20 +63,20 @@ static int free_half_open(__u32 turn __attribute__((unused)), __u32 *tick)
 	return 1;
 }
 
-/* Whether there is room for one more half-open flow. A flood that fills the budget pushes out its own oldest. */
+/* Whether there is room for one more half-open flow. A flood that fills the budget evicts its own oldest. */
 static __always_inline int has_half_open_room(__u32 tick)
 {
-	if (*(volatile __u32 *)&pool.half_open < settings.half_open_limit)
+	if (READ_ONCE(pool.half_open) < settings.half_open_limit)
 		return 1;
-	/* A fruitless look is dear, and the next one would be as fruitless. */
-	if (half_open_looked == tick)
+	/* A fruitless scan is dear, and the next one would be as fruitless. */
+	if (half_open_scanned == tick)
 		return 0;
-	bpf_loop(HALF_OPEN_STEPS, free_half_open, &tick, 0);
-	if (*(volatile __u32 *)&pool.half_open < settings.half_open_limit)
+	bpf_loop(HALF_OPEN_EVICTION_STEPS, evict_half_open, &tick, 0);
+	if (READ_ONCE(pool.half_open) < settings.half_open_limit)
 		return 1;
-	half_open_looked = tick;
-	/* Young ones lie together: the next look is somewhere else. */
-	__sync_fetch_and_add(&pool.hand, *(volatile __u32 *)&pool.fresh / 8 * 5);
+	half_open_scanned = tick;
+	/* Young flows lie together: the next scan begins somewhere else. */
+	__sync_fetch_and_add(&pool.eviction_cursor, READ_ONCE(pool.fresh) / 8 * 5);
 	return 0;
 }
 

@@ -5,8 +5,6 @@
 
 #include "kernel.h"
 
-#define PORT_PROBES 8
-
 struct port ports[MAX_PORTS];
 
 /* Where frames are redirected to: the key is the port's place in `ports`. */

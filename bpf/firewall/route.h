@@ -135,14 +135,14 @@ static __always_inline __u64 words_check(const __u64 *words, int count)
 /* A next hop by its place and 1. Returns 0 unless it is one of this generation. */
 static __always_inline int hop_read(__u32 place, __u32 generation, struct route *route)
 {
-	volatile struct hop *hop = place ? lookup(&hops, place - 1) : 0;
+	const struct hop *hop = place ? lookup(&hops, place - 1) : 0;
 	__u64 *words = (void *)route;
 
 	if (!hop)
 		return 0;
 	for (int i = 0; i < ROUTE_WORDS; i++)
-		words[i] = hop->route[i];
-	return route->generation == generation && hop->check == words_check(words, ROUTE_WORDS);
+		words[i] = READ_ONCE(hop->route[i]);
+	return route->generation == generation && READ_ONCE(hop->check) == words_check(words, ROUTE_WORDS);
 }
 
 /* Finds or makes the place of a next hop. Returns it and 1, or 0 when there is none. */
@@ -155,7 +155,7 @@ static __always_inline __u32 hop_place(const struct route *route)
 	for (__u32 i = 0; i < HOP_PROBES; i++) {
 		__u32 place = ((check >> (64 - HOP_BITS)) + i) & (HOPS - 1);
 		struct hop *hop = lookup(&hops, place);
-		__u64 found = hop ? *(volatile __u64 *)&hop->claim : 0;
+		__u64 found = hop ? READ_ONCE(hop->claim) : 0;
 
 		if (!hop || (found != claim && found >> 32 == route->generation))
 			continue;
@@ -163,8 +163,8 @@ static __always_inline __u32 hop_place(const struct route *route)
 			continue;
 		/* Whoever has the same claim writes the same. */
 		for (int word = 0; word < ROUTE_WORDS; word++)
-			*(volatile __u64 *)&hop->route[word] = words[word];
-		*(volatile __u64 *)&hop->check = check;
+			WRITE_ONCE(hop->route[word], words[word]);
+		WRITE_ONCE(hop->check, check);
 		return place + 1;
 	}
 	return 0;
@@ -187,24 +187,24 @@ static __always_inline __u32 v6_place(const __u64 *halves)
 static __always_inline __u32 route_recall_v4(__be32 address, __u32 generation)
 {
 	__u32 scramble = scrambled(address), rest = scramble & ((1 << (32 - V4_BITS)) - 1);
-	volatile __u64 *slot = lookup(&routes_v4, scramble >> (32 - V4_BITS));
-	__u64 found = slot ? *slot : 0;
+	const __u64 *slot = lookup(&routes_v4, scramble >> (32 - V4_BITS));
+	__u64 found = slot ? READ_ONCE(*slot) : 0;
 
 	return found >> 16 == ((__u64)generation << 16 | rest) ? found & 0xffff : 0;
 }
 
 static __always_inline __u32 route_recall_v6(const __u64 *halves, __u32 generation)
 {
-	volatile struct route_v6 *slot = lookup(&routes_v6, v6_place(halves));
+	const struct route_v6 *slot = lookup(&routes_v6, v6_place(halves));
 	__u64 words[3];
 
 	if (!slot)
 		return 0;
-	words[0] = slot->address[0];
-	words[1] = slot->address[1];
-	words[2] = slot->hop;
+	words[0] = READ_ONCE(slot->address[0]);
+	words[1] = READ_ONCE(slot->address[1]);
+	words[2] = READ_ONCE(slot->hop);
 	if (words[0] != halves[0] || words[1] != halves[1] || words[2] >> 32 != generation ||
-	    slot->check != words_check(words, 3))
+	    READ_ONCE(slot->check) != words_check(words, 3))
 		return 0;
 	return words[2] & 0xffff;
 }
@@ -212,23 +212,23 @@ static __always_inline __u32 route_recall_v6(const __u64 *halves, __u32 generati
 static __always_inline void route_remember_v4(__be32 address, __u32 generation, __u32 place)
 {
 	__u32 scramble = scrambled(address), rest = scramble & ((1 << (32 - V4_BITS)) - 1);
-	volatile __u64 *slot = lookup(&routes_v4, scramble >> (32 - V4_BITS));
+	__u64 *slot = lookup(&routes_v4, scramble >> (32 - V4_BITS));
 
 	if (slot)
-		*slot = (__u64)generation << 32 | rest << 16 | place;
+		WRITE_ONCE(*slot, (__u64)generation << 32 | rest << 16 | place);
 }
 
 static __always_inline void route_remember_v6(const __u64 *halves, __u32 generation, __u32 place)
 {
-	volatile struct route_v6 *slot = lookup(&routes_v6, v6_place(halves));
+	struct route_v6 *slot = lookup(&routes_v6, v6_place(halves));
 	__u64 words[3] = { halves[0], halves[1], (__u64)generation << 32 | place };
 
 	if (!slot)
 		return;
-	slot->address[0] = words[0];
-	slot->address[1] = words[1];
-	slot->hop = words[2];
-	slot->check = words_check(words, 3);
+	WRITE_ONCE(slot->address[0], words[0]);
+	WRITE_ONCE(slot->address[1], words[1]);
+	WRITE_ONCE(slot->hop, words[2]);
+	WRITE_ONCE(slot->check, words_check(words, 3));
 }
 
 static __always_inline int is_local(const struct address *address)
@@ -343,7 +343,7 @@ static __always_inline __u32 route_find(void *ctx, const struct address *address
 {
 	const struct forwarding *now = forwarding_now();
 	/* Read before the kernel is asked: a change in between makes the answer old already. */
-	__u32 generation = now ? *(volatile const __u32 *)&now->generation : 0, place;
+	__u32 generation = now ? READ_ONCE(now->generation) : 0, place;
 
 	if (address->ip_version == 4)
 		place = route_recall_v4(address->words[0], generation);

@@ -1,13 +1,22 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Programs that user space runs on the tables: forget what is over, end a flow, ask the policy. */
+/* Programs that user space runs on the tables: remove expired flows, end a flow, ask the policy. */
 #ifndef RAMPART_FIREWALL_TABLE_PROGRAMS_H
 #define RAMPART_FIREWALL_TABLE_PROGRAMS_H
 
 #include "flows.h"
 #include "tables.h"
 
-/* Never used: makes the build derive Rust types of layouts that no map names. */
+/* Never used: makes the build derive Rust types of what no map names. */
 struct {
+	enum sizes sizes;
+	enum reason reason;
+	enum tally tally;
+	enum action action;
+	enum flow_state state;
+	enum table_method method;
+	enum limit_per per;
+	enum event_kind kind;
+	struct event event;
 	struct table_header header;
 	struct table_command command;
 	struct judge_command question;

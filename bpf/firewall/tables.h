@@ -11,11 +11,7 @@
 #include "state.h"
 
 #define DEEPER (1u << 31)	/* policy::tables::DEEPER, and BY_PORT */
-#define NODE_KEYS 8
 #define WHOLE 0xffffffff
-#define CHUNK_WORDS 8		/* of 64 bits */
-#define BLOCK_CHUNKS 16
-#define BLOCK_CLASSES 64	/* policy::tables::BLOCK_CLASSES */
 #define MAX_HALVINGS 32
 #define MAX_CHUNK_TURNS 4096	/* summary words and the chunks that they name, of a million rules */
 
@@ -377,7 +373,7 @@ __noinline int judge_packet(struct packet *p)
 /* Judges a flow again, as its first packet was: by its opener's side, whoever sent this one. */
 static __always_inline void judge_flow(struct packet *p, const struct flow *flow)
 {
-	__u32 from = flow->origin & 1, to = from ^ 1;
+	__u32 from = flow->initiator & 1, to = from ^ 1;
 	struct judge_command q = { .family = flow->family, .from = flow->zone[from], .to = flow->zone[to],
 				   .protocol = flow->protocol, .selector = flow->port[to] };
 

@@ -34,7 +34,7 @@ static __always_inline void move(struct flow *flow, __u8 from, __u8 to)
 	__u32 *word = (__u32 *)&flow->state;
 
 	for (int i = 0; i < MOVE_TRIES; i++) {
-		__u32 old = *(volatile __u32 *)word;
+		__u32 old = READ_ONCE(*word);
 
 		if ((__u8)old != from)
 			return;
@@ -141,7 +141,7 @@ static __always_inline int track_syn_sent(struct flow *flow, const struct packet
 {
 	__u8 kind = p->tcp_flags & TCP_KIND;
 
-	if ((p->side & 1) == (flow->origin & 1)) {
+	if ((p->side & 1) == (flow->initiator & 1)) {
 		if (kind != TCP_SYN)
 			return REASON_TCP_STATE;
 		begin_tcp(flow, p);
@@ -151,8 +151,8 @@ static __always_inline int track_syn_sent(struct flow *flow, const struct packet
 		return track_answer(flow, p);
 	if (kind == TCP_SYN) {
 		answer_syn(flow, p);
-		flow->reach[flow->origin & 1] += p->window;
-		flow->acked[p->side & 1] = flow->end[flow->origin & 1];
+		flow->reach[flow->initiator & 1] += p->window;
+		flow->acked[p->side & 1] = flow->end[flow->initiator & 1];
 		move(flow, FLOW_SYN_SENT, FLOW_SYN_BOTH);
 		return 0;
 	}
@@ -209,7 +209,7 @@ static __always_inline int track_syn_received(struct flow *flow, const struct pa
 	__u8 kind = p->tcp_flags & TCP_KIND;
 	int reason;
 
-	if ((p->side & 1) != (flow->origin & 1))
+	if ((p->side & 1) != (flow->initiator & 1))
 		return kind == (TCP_SYN | TCP_ACK) ? track_answer(flow, p) : track_open(flow, p);
 	/* The first SYN again, or another one: its receiver answers either. */
 	if (kind == TCP_SYN)
@@ -231,7 +231,7 @@ static __always_inline int track_reset(struct flow *flow, const struct packet *p
 
 	if (state == FLOW_SYN_SENT) {
 		/* The opener's goes to an end that may know an older connection, and checks it. It closes nothing here. */
-		if (s == (flow->origin & 1))
+		if (s == (flow->initiator & 1))
 			return 0;
 		if (!acknowledges_syn(flow, p))
 			return REASON_TCP_RESET;
@@ -279,7 +279,7 @@ static __always_inline void note_late_syn(const struct flow *flow, const struct 
 static __always_inline int begins_anew(struct flow *flow, const struct packet *p)
 {
 	const struct late_syn *syn = &late_syns[p->record & (LATE_SYNS - 1)];
-	__u32 *word = (__u32 *)&flow->state, old = *(volatile __u32 *)word, s = flow->origin & 1;
+	__u32 *word = (__u32 *)&flow->state, old = READ_ONCE(*word), s = flow->initiator & 1;
 
 	if ((p->side & 1) == s || (p->tcp_flags & TCP_KIND) != (TCP_SYN | TCP_ACK) || is_closed(flow->state))
 		return 0;
@@ -302,7 +302,7 @@ static __always_inline int track_late_syn(struct flow *flow, const struct packet
 		return track_answer(flow, p);
 	if (p->tcp_flags & TCP_ACK)
 		return in_window(flow, p) ? 0 : REASON_TCP_WINDOW;
-	if ((p->side & 1) == (flow->origin & 1))
+	if ((p->side & 1) == (flow->initiator & 1))
 		note_late_syn(flow, p);
 	tally(TALLY_SYN_IN_FLOW, 1);
 	return 0;

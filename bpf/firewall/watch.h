@@ -6,7 +6,7 @@
 #ifndef RAMPART_FIREWALL_WATCH_H
 #define RAMPART_FIREWALL_WATCH_H
 
-#include "surge.h"
+#include "alert.h"
 
 /* What a flow says in its mark that is to be counted by these terms. */
 static __always_inline __u32 mark_of(const struct limit_terms *terms)
@@ -37,8 +37,8 @@ __noinline int note_refused(struct packet *p)
 	return 0;
 }
 
-/* Puts a flow's new mark in place of the one that it is known to have; 1 when this was who did it. */
-static __always_inline int replace_mark(struct flow *flow, __u32 old, __u32 new)
+/* Replaces the mark that a flow is known to have. Returns true if this call did it. */
+static __always_inline bool replace_mark(struct flow *flow, __u32 old, __u32 new)
 {
 	return __sync_val_compare_and_swap(&flow->mark, old, new) == old;
 }
@@ -76,16 +76,16 @@ static __always_inline int mark_opened(struct packet *p, struct flow *flow)
 	if (p->extras & EXTRA_LOG_CLOSE)
 		mark |= MARK_LOG;
 	/* Another core opened it too, and was faster; or it has ended. */
-	if (*(volatile __u32 *)&flow->mark != plain)
+	if (READ_ONCE(flow->mark) != plain)
 		return 0;
 	if (mark & MARK_LIMITED) {
 		terms = terms_of(p->extras);
-		if (!terms || !hold(flow, plain, terms, 0))
+		if (!terms || !count_concurrent(flow, plain, terms, false))
 			return REASON_CONNECTIONS;
-		mark |= MARK_HELD;
+		mark |= MARK_COUNTED;
 	}
-	if (mark != plain && !replace_mark(flow, plain, mark) && mark & MARK_HELD)
-		let_go(flow, mark);
+	if (mark != plain && !replace_mark(flow, plain, mark) && mark & MARK_COUNTED)
+		release_concurrent(flow, mark);
 	return 0;
 }
 
@@ -109,7 +109,7 @@ __noinline int note_opened(struct packet *p)
 	return reason;
 }
 
-/* A flow goes on under another rule than before, or under what became of the same. It is counted there whether it fits or not. */
+/* A flow goes on under another rule than before, or under what became of the same rule. It is counted there whether it fits or not. */
 __noinline int move_mark(struct packet *p, struct flow *flow, __u32 old)
 {
 	struct limit_terms *terms;
@@ -121,18 +121,18 @@ __noinline int move_mark(struct packet *p, struct flow *flow, __u32 old)
 	terms = terms_of(p->extras);
 	if (terms && terms->connections) {
 		mark |= mark_of(terms);
-		kept = old & MARK_HELD && !((old ^ mark) & ~(MARK_HELD | MARK_LOG));
-		if (kept || hold(flow, mark, terms, 1))
-			mark |= MARK_HELD;
+		kept = old & MARK_COUNTED && !((old ^ mark) & ~(MARK_COUNTED | MARK_LOG));
+		if (kept || count_concurrent(flow, mark, terms, true))
+			mark |= MARK_COUNTED;
 	}
 	if (p->extras & EXTRA_LOG_CLOSE)
 		mark |= MARK_LOG;
-	/* Another core may have done it, or may have ended the flow: what was counted here is counted off again. */
+	/* Another core may have done it, or may have ended the flow: the place that was taken here is released again. */
 	if (replace_mark(flow, old, mark)) {
-		if (old & MARK_HELD && !kept)
-			let_go(flow, old);
-	} else if (mark & MARK_HELD && !kept) {
-		let_go(flow, mark);
+		if (old & MARK_COUNTED && !kept)
+			release_concurrent(flow, old);
+	} else if (mark & MARK_COUNTED && !kept) {
+		release_concurrent(flow, mark);
 	}
 	return 0;
 }

@@ -58,12 +58,12 @@ static void check_limits(void)
 	__u64 held = 0, counted = 0;
 
 	for (__u32 i = 0; i < RECORDS; i++)
-		held += records[i].state != FLOW_FREE && records[i].mark & MARK_HELD;
+		held += records[i].state != FLOW_FREE && records[i].mark & MARK_COUNTED;
 	for (__u32 i = 0; i < HIT_SLOTS; i++)
-		counted += ((const struct limit_row *)row_map->values)[i].quota.open;
+		counted += ((const struct limit_row *)row_map->values)[i].quota.concurrent;
 	for (__u32 i = 0; i < LIMIT_BUCKETS; i++)
 		for (int way = 0; way < LIMIT_WAYS; way++)
-			counted += ((const struct limit_bucket *)address_map->values)[i].entries[way].quota.open;
+			counted += ((const struct limit_bucket *)address_map->values)[i].entries[way].quota.concurrent;
 	if (held != counted || is_locked)
 		fail("flows at once are miscounted");
 }

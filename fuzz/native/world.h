@@ -315,7 +315,7 @@ static void world_begin(void)
 	memset(count_map->values, 0, sizeof(struct counts));
 	memset(&pool, 0, sizeof(pool));
 	memset(late_syns, 0, sizeof(late_syns));
-	half_open_looked = 0;
+	half_open_scanned = 0;
 	memset(ports, 0, sizeof(ports));
 	/* Whatever was remembered is old. */
 	*now = (struct forwarding){ .generation = ++epoch, .takes_frames = { 0x0c } };

@@ -1,4 +1,4 @@
-//! Limits and alerts of rules as the numbers that `bpf/firewall/limit.h` and `surge.h` count by. The terms of a generation are
+//! Limits and alerts of rules as the numbers that `bpf/firewall/limit.h` and `alert.h` count by. The terms of a generation are
 //! written beside those of the one in force, which packets go on using until the swap; what was counted stays with the rule's
 //! slot, and so its name.
 
@@ -168,7 +168,7 @@ impl Firewall {
         if !owned {
             return Ok(None);
         }
-        Ok(self.limit_row(slot)?.map(|row| row.quota.open))
+        Ok(self.limit_row(slot)?.map(|row| row.quota.concurrent))
     }
 
     fn limit_row(&self, slot: u32) -> Result<Option<types::limit_row>, DataplaneError> {

@@ -242,16 +242,16 @@ pub enum Tally {
     Related = 12,
     /// Resets and ICMP errors that the firewall sent.
     Answered = 13,
-    /// The same, not sent because of their rate.
-    AnswersSpared = 14,
+    /// The same, suppressed because of their rate.
+    AnswersSuppressed = 14,
     /// Questions to the kernel's routes.
     RouteLookups = 15,
     /// Packets that the kernel sent on because the next hop's Ethernet address was not known.
     NoNeighbour = 16,
     /// Later fragments passed.
     Fragments = 17,
-    /// Events of rules with `log`, not told because of their rate (settings, log_rate).
-    LogSpared = 18,
+    /// Events of rules with `log`, suppressed because of their rate (settings, log_rate).
+    LogSuppressed = 18,
     /// Events not told because nobody read those before in time.
     LogLost = 19,
     /// Packets that an alert did not count: no room for one more address.
@@ -275,11 +275,11 @@ impl Tally {
         Tally::ResetInexact,
         Tally::Related,
         Tally::Answered,
-        Tally::AnswersSpared,
+        Tally::AnswersSuppressed,
         Tally::RouteLookups,
         Tally::NoNeighbour,
         Tally::Fragments,
-        Tally::LogSpared,
+        Tally::LogSuppressed,
         Tally::LogLost,
         Tally::AlertUncounted,
     ];
@@ -326,16 +326,16 @@ impl Tally {
             }
             Tally::Related => ("related", "ICMP errors that belong to a flow"),
             Tally::Answered => ("answered", "resets and ICMP errors that the firewall sent"),
-            Tally::AnswersSpared => ("answers-spared", "the same, not sent because of their rate"),
+            Tally::AnswersSuppressed => ("answers-suppressed", "the same, suppressed because of their rate"),
             Tally::RouteLookups => ("route-lookups", "questions to the kernel's routes"),
             Tally::NoNeighbour => (
                 "no-neighbour",
                 "packets that the kernel sent on because the next hop's Ethernet address was not known",
             ),
             Tally::Fragments => ("fragments", "later fragments passed"),
-            Tally::LogSpared => (
-                "log-spared",
-                "events of rules with `log`, not told because of their rate (settings, log_rate)",
+            Tally::LogSuppressed => (
+                "log-suppressed",
+                "events of rules with `log`, suppressed because of their rate (settings, log_rate)",
             ),
             Tally::LogLost => ("log-lost", "events not told because nobody read those before in time"),
             Tally::AlertUncounted => {

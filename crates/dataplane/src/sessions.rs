@@ -184,7 +184,7 @@ impl Firewall {
 
     fn session(&self, record: u32, flow: &types::flow, tick: u32, rules: &[Option<&str>]) -> Option<Session> {
         let state = State::of(flow.state)?;
-        let (client, server) = (usize::from(flow.origin & 1), usize::from(flow.origin & 1 ^ 1));
+        let (client, server) = (usize::from(flow.initiator & 1), usize::from(flow.initiator & 1 ^ 1));
         let end = |end: usize| (address(flow.family, &flow.address[end]), u16::from_be(flow.port[end]));
         let packets = |end: usize| u64::from(flow.packets_high[end]) << 32 | u64::from(flow.packets[end]);
         let zone = |end: usize| self.zone_name(flow.zone[end]).to_owned();

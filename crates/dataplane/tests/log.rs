@@ -184,8 +184,8 @@ fn needs_root_every_event_is_told_or_counted() {
     const PACKETS: u32 = 50_000;
     let deny = [("deny", 1, "action = 'deny'\nlog = true")];
     for (settings, tally, least, most) in [
-        ("[settings]\nlog_rate = 0\n", Tally::LogSpared, 0, 0),
-        ("[settings]\nlog_rate = 20\n", Tally::LogSpared, 20, 5_000),
+        ("[settings]\nlog_rate = 0\n", Tally::LogSuppressed, 0, 0),
+        ("[settings]\nlog_rate = 20\n", Tally::LogSuppressed, 20, 5_000),
         ("[settings]\nlog_rate = 1_000_000\n", Tally::LogLost, 30_000, 40_000),
     ] {
         let bed = bed(Hook::Xdp, &policy(&deny, settings));
@@ -194,7 +194,7 @@ fn needs_root_every_event_is_told_or_counted() {
             firewall.test_run_times(&frame, index, Hook::Xdp, PACKETS).unwrap()
         });
         let told = bed.firewall().events().unwrap().len() as u64;
-        assert_eq!(told + bed.tally(Tally::LogSpared) + bed.tally(Tally::LogLost), PACKETS.into());
+        assert_eq!(told + bed.tally(Tally::LogSuppressed) + bed.tally(Tally::LogLost), PACKETS.into());
         assert!((least..=most).contains(&told), "{settings}: {told}");
         assert!(bed.tally(tally) > 0, "{settings}");
         assert_eq!(bed.firewall().events().unwrap(), []);

@@ -183,7 +183,7 @@ impl DataPlane for Kernel {
             each(now.saturating_sub(event.at), news(event));
         }
         let tallies = self.firewall.tallies()?;
-        Ok([Tally::LogSpared, Tally::LogLost].iter().filter_map(|tally| tallies.get(tally)).sum())
+        Ok([Tally::LogSuppressed, Tally::LogLost].iter().filter_map(|tally| tallies.get(tally)).sum())
     }
 
     fn sessions(&mut self, each: &mut dyn FnMut(SessionKey, Session)) -> Result<(), PlaneError> {
