@@ -5,7 +5,7 @@ use crate::campaign::Cell;
 use crate::shape::{Placement, Setup};
 use crate::suite::{
     Factor, Layout, Levels, MAX_COMBINATIONS, Problems, Profile, SetupProblem, Suite, Test, Variant,
-    combination_count, combinations, describe, suggestion,
+    combination_count, combinations, describe,
 };
 use std::collections::BTreeMap;
 
@@ -322,7 +322,10 @@ fn set_option(written: &str) -> Result<(Factor, Vec<String>), PlanError> {
         .split_once('=')
         .ok_or_else(|| error("write FACTOR=V[,V…], as in --set frame=64,1518".into()))?;
     let factor = Factor::named(name).ok_or_else(|| {
-        error(format!("no factor is called `{name}`; {}", suggestion(name, Factor::ALL.map(Factor::name))))
+        error(format!(
+            "no factor is called `{name}`; {}",
+            toml_reader::suggestion(name, Factor::ALL.map(Factor::name))
+        ))
     })?;
     let mut read: Vec<String> = Vec::new();
     for text in levels.split(',') {

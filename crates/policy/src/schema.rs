@@ -1,5 +1,7 @@
 //! Every key that a policy can have. The guide documents each one, and a test holds it to that.
 
+use toml_reader::{Collector, Section};
+
 /// A kind of table in a policy and its keys.
 #[derive(Debug, Clone, Copy)]
 pub struct Table {
@@ -7,6 +9,28 @@ pub struct Table {
     pub header: &'static str,
     /// The keys that it can have; none where the user chooses them.
     pub keys: &'static [&'static str],
+}
+
+impl Table {
+    /// The table of a key; other keys than its own are reported.
+    pub(crate) fn section<'t>(
+        self,
+        parent: &Section<'t>,
+        key: &'static str,
+        c: &mut Collector<'_>,
+    ) -> Option<Section<'t>> {
+        Some(parent.section(key, self.header, c)?.only(self.keys, c))
+    }
+
+    /// The tables of `[[key]]`; other keys than their own are reported.
+    pub(crate) fn sections<'t>(
+        self,
+        parent: &Section<'t>,
+        key: &'static str,
+        c: &mut Collector<'_>,
+    ) -> Vec<Section<'t>> {
+        parent.sections(key, c).into_iter().map(|section| section.only(self.keys, c)).collect()
+    }
 }
 
 macro_rules! tables {

@@ -4,8 +4,8 @@
 //! (`type << 8 | code`), or 0 for a protocol that has neither. Source ports are not part of the language: see
 //! `docs/decisions/0011-no-source-ports.md`.
 
-use crate::problem::suggestion;
 use crate::ranges::RangeSet;
+use crate::words::suggestion;
 
 /// ICMP, RFC 792.
 pub const ICMP: u8 = 1;

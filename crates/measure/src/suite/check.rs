@@ -2,8 +2,6 @@
 //! one reading tells them all.
 
 use super::parameters::{KEYS, Parameters, ProcedureKind};
-use super::problem::{Collector, Problems, suggestion};
-use super::read::{Located, Section, items, plain_text, wrong_type};
 use super::{
     Expectation, Factor, Layout, MAX_COMBINATIONS, Profile, Suite, Test, Variant, combination_count,
     combinations, describe,
@@ -11,19 +9,12 @@ use super::{
 use crate::published;
 use crate::results::{Tick, TickStatus};
 use std::collections::BTreeMap;
-use toml::de::DeTable;
+use toml_reader::{Collector, Located, Problems, Section, items, parse, plain_text, wrong_type};
 
 pub(super) fn suite(file: &str, text: &str) -> Result<Suite, Problems> {
     let mut c = Collector::new(file, text);
-    let (root, errors) = DeTable::parse_recoverable(text);
-    for e in errors {
-        c.report(e.span().unwrap_or(0..0), format!("this is not TOML: {}", e.message()), None);
-    }
-    if !c.is_empty() {
-        return Err(c.into_problems());
-    }
-    // The root table has no place of its own: what it lacks is told at the first line.
-    let root = Section::new(root.get_ref(), 0..0, "a suite");
+    let Some(root) = parse(&mut c) else { return Err(c.into_problems()) };
+    let root = Section::root(&root, "a suite");
     match read_root(root, file, text, &mut c) {
         Some(suite) if c.is_empty() => Ok(suite),
         _ => Err(c.into_problems()),
@@ -31,33 +22,29 @@ pub(super) fn suite(file: &str, text: &str) -> Result<Suite, Problems> {
 }
 
 /// `None` only when a problem has been reported.
-fn read_root(mut root: Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Option<Suite> {
-    let name = named(root.required_text("name", c), "name", c);
-    let title = root.required_text("title", c);
-    let summary = root.required_text("summary", c);
+fn read_root(root: Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Option<Suite> {
+    let name = named(root.required_text("name", "\"my-suite\"", c), "name", c);
+    let title = root.required_text("title", "\"My suite\"", c);
+    let summary = root.required_text("summary", "\"What it measures, in a sentence.\"", c);
     let source = root.text("source", c);
     let published = root.text("published", c);
     if let Some(wanted) = published.as_ref().filter(|p| !published::names().any(|name| name == p.value)) {
-        let help = suggestion(&wanted.value, published::names());
-        c.report(
-            wanted.span.clone(),
-            format!("no published figures are called `{}`", wanted.value),
-            Some(help),
-        );
+        let help = c.suggestion(wanted.value, published::names());
+        c.report(wanted.span.clone(), format!("no published figures are called `{}`", wanted.value), help);
     }
-    let duts = duts(&mut root, c);
-    let profiles = profiles(&mut root, c);
-    let default_profile = default_profile(&mut root, &profiles, c);
-    let tests = tests(&mut root, &profiles, c);
-    let expectations = expectations(&mut root, c);
-    let ticks = ticks(&mut root, c);
+    let duts = duts(&root, c);
+    let profiles = profiles(&root, c);
+    let default_profile = default_profile(&root, &profiles, c);
+    let tests = tests(&root, &profiles, c);
+    let expectations = expectations(&root, c);
+    let ticks = ticks(&root, c);
     root.finish(c);
     Some(Suite {
         name: name?,
-        title: title?.value,
-        summary: summary?.value,
-        source: source.map(|s| s.value),
-        published: published.map(|p| p.value),
+        title: title?.value.to_owned(),
+        summary: summary?.value.to_owned(),
+        source: source.map(|s| s.value.to_owned()),
+        published: published.map(|p| p.value.to_owned()),
         duts: duts?,
         default_profile: default_profile?,
         profiles: profiles.into_keys().collect(),
@@ -69,7 +56,7 @@ fn read_root(mut root: Section<'_>, file: &str, text: &str, c: &mut Collector<'_
     })
 }
 
-fn named(name: Option<Located<String>>, key: &str, c: &mut Collector<'_>) -> Option<String> {
+fn named(name: Option<Located<&str>>, key: &str, c: &mut Collector<'_>) -> Option<String> {
     let name = name?;
     let allowed = |ch: char| ch.is_ascii_lowercase() || ch.is_ascii_digit() || ch == '-';
     if name.value.is_empty() || !name.value.chars().all(allowed) {
@@ -77,12 +64,12 @@ fn named(name: Option<Located<String>>, key: &str, c: &mut Collector<'_>) -> Opt
         c.report(name.span, format!("`{key}` may not be `{}`", name.value), Some(help.into()));
         return None;
     }
-    Some(name.value)
+    Some(name.value.to_owned())
 }
 
-fn duts(root: &mut Section<'_>, c: &mut Collector<'_>) -> Option<Vec<String>> {
+fn duts(root: &Section<'_>, c: &mut Collector<'_>) -> Option<Vec<String>> {
     let Some(value) = root.value("duts") else {
-        root.missing("duts", c);
+        root.missing("duts", "[\"wire\", \"linux\"]", c);
         return None;
     };
     let mut duts: Vec<String> = Vec::new();
@@ -103,22 +90,19 @@ fn duts(root: &mut Section<'_>, c: &mut Collector<'_>) -> Option<Vec<String>> {
     Some(duts)
 }
 
-fn profiles(root: &mut Section<'_>, c: &mut Collector<'_>) -> BTreeMap<Profile, Located<Parameters>> {
+fn profiles(root: &Section<'_>, c: &mut Collector<'_>) -> BTreeMap<Profile, Located<Parameters>> {
     let mut found = BTreeMap::new();
-    let Some(mut table) = root.section("profiles", "[profiles]", c) else {
-        root.missing("profiles", c);
+    let Some(table) = root.section("profiles", "[profiles]", c) else {
+        root.missing("profiles", "{ quick = { rounds = 3, trial_seconds = 1 } }", c);
         return found;
     };
     for profile in Profile::ALL {
         let what = format!("[profiles.{}]", profile.name());
-        let Some(mut section) = table.section(profile.name(), what, c) else { continue };
-        let parameters = Parameters::read(&mut section, c);
-        for (key, given) in [
-            ("rounds", section.value("rounds").is_some()),
-            ("trial_seconds", section.value("trial_seconds").is_some()),
-        ] {
-            if !given {
-                section.missing(key, c);
+        let Some(section) = table.section(profile.name(), what, c) else { continue };
+        let parameters = Parameters::read(&section, c);
+        for (key, example) in [("rounds", "3"), ("trial_seconds", "1")] {
+            if section.value(key).is_none() {
+                section.missing(key, example, c);
             }
         }
         let span = section.span.clone();
@@ -134,7 +118,7 @@ fn profiles(root: &mut Section<'_>, c: &mut Collector<'_>) -> BTreeMap<Profile, 
 }
 
 fn default_profile(
-    root: &mut Section<'_>,
+    root: &Section<'_>,
     profiles: &BTreeMap<Profile, Located<Parameters>>,
     c: &mut Collector<'_>,
 ) -> Option<Profile> {
@@ -142,16 +126,16 @@ fn default_profile(
         let standard = profiles.contains_key(&Profile::Standard).then_some(Profile::Standard);
         return standard.or_else(|| profiles.keys().next().copied());
     };
-    let found = Profile::named(&name.value).filter(|profile| profiles.contains_key(profile));
+    let found = Profile::named(name.value).filter(|profile| profiles.contains_key(profile));
     if found.is_none() {
-        let help = suggestion(&name.value, profiles.keys().map(|p| p.name()));
-        c.report(name.span, format!("the suite has no profile `{}`", name.value), Some(help));
+        let help = c.suggestion(name.value, profiles.keys().map(|p| p.name()));
+        c.report(name.span, format!("the suite has no profile `{}`", name.value), help);
     }
     found
 }
 
 fn tests(
-    root: &mut Section<'_>,
+    root: &Section<'_>,
     profiles: &BTreeMap<Profile, Located<Parameters>>,
     c: &mut Collector<'_>,
 ) -> Vec<Test> {
@@ -175,24 +159,24 @@ fn tests(
 }
 
 fn test(
-    mut s: Section<'_>,
+    s: Section<'_>,
     profiles: &BTreeMap<Profile, Located<Parameters>>,
     c: &mut Collector<'_>,
 ) -> Option<Test> {
-    let name = s.required_text("name", c);
+    let name = s.required_text("name", "\"rate\"", c);
     let span = name.as_ref().map_or(s.span.clone(), |n| n.span.clone());
     let name = named(name, "name", c);
-    let title = s.required_text("title", c);
-    let procedure = procedure(&mut s, c);
-    let layout = layout(&mut s, c);
-    let factors = factors(&mut s, "[test.factors]", procedure, c);
-    let parameters = Parameters::read(&mut s, c);
-    refuse_idle_parameters(&mut s, procedure, c);
+    let title = s.required_text("title", "\"Throughput\"", c);
+    let procedure = procedure(&s, c);
+    let layout = layout(&s, c);
+    let factors = factors(&s, "[test.factors]", procedure, c);
+    let parameters = Parameters::read(&s, c);
+    refuse_idle_parameters(&s, procedure, c);
 
     let mut variants = BTreeMap::new();
     for profile in Profile::ALL {
         let of_profile = profiles.get(&profile).map(|p| &p.value);
-        let own = own_part(&mut s, profile, of_profile.is_some(), procedure, c);
+        let own = own_part(&s, profile, of_profile.is_some(), procedure, c);
         let Some(of_profile) = of_profile.filter(|_| !own.skip) else { continue };
         let mut all_factors = factors.clone();
         all_factors.extend(own.factors);
@@ -201,8 +185,14 @@ fn test(
     }
     s.finish(c);
 
-    let test =
-        Test { name: name?, title: title?.value, procedure: procedure?, layout: layout?, span, variants };
+    let test = Test {
+        name: name?,
+        title: title?.value.to_owned(),
+        procedure: procedure?,
+        layout: layout?,
+        span,
+        variants,
+    };
     check_variants(&test, c);
     Some(test)
 }
@@ -217,64 +207,66 @@ struct OwnPart {
 
 /// Reads `[test.PROFILE]`; nothing is changed where there is none.
 fn own_part(
-    test: &mut Section<'_>,
+    test: &Section<'_>,
     profile: Profile,
     suite_has_it: bool,
     procedure: Option<ProcedureKind>,
     c: &mut Collector<'_>,
 ) -> OwnPart {
     let name = profile.name();
-    let Some(mut s) = test.section(name, format!("[test.{name}]"), c) else { return OwnPart::default() };
+    let Some(s) = test.section(name, format!("[test.{name}]"), c) else { return OwnPart::default() };
     if !suite_has_it {
         let message = format!("the suite has no [profiles.{name}] that [test.{name}] could change");
         c.report(s.span.clone(), message, None);
     }
     let own = OwnPart {
         skip: s.flag("skip", c).unwrap_or(false),
-        factors: factors(&mut s, &format!("[test.{name}.factors]"), procedure, c),
-        parameters: Parameters::read(&mut s, c),
+        factors: factors(&s, &format!("[test.{name}.factors]"), procedure, c),
+        parameters: Parameters::read(&s, c),
     };
-    refuse_idle_parameters(&mut s, procedure, c);
+    refuse_idle_parameters(&s, procedure, c);
     s.finish(c);
     own
 }
 
-fn procedure(s: &mut Section<'_>, c: &mut Collector<'_>) -> Option<ProcedureKind> {
-    let name = s.required_text("procedure", c)?;
-    let found = ProcedureKind::named(&name.value);
+fn procedure(s: &Section<'_>, c: &mut Collector<'_>) -> Option<ProcedureKind> {
+    let name = s.required_text("procedure", "\"throughput\"", c)?;
+    let found = ProcedureKind::named(name.value);
     if found.is_none() {
-        let help = suggestion(&name.value, ProcedureKind::ALL.map(ProcedureKind::name));
-        c.report(name.span, format!("no procedure is called `{}`", name.value), Some(help));
+        let help = c.suggestion(name.value, ProcedureKind::ALL.map(ProcedureKind::name));
+        c.report(name.span, format!("no procedure is called `{}`", name.value), help);
     }
     found
 }
 
-fn layout(s: &mut Section<'_>, c: &mut Collector<'_>) -> Option<Layout> {
+fn layout(s: &Section<'_>, c: &mut Collector<'_>) -> Option<Layout> {
     let Some(name) = s.text("layout", c) else { return Some(Layout::Plain) };
-    let found = Layout::named(&name.value);
+    let found = Layout::named(name.value);
     if found.is_none() {
-        let help = suggestion(&name.value, Layout::ALL.map(Layout::name));
-        c.report(name.span, format!("no layout is called `{}`", name.value), Some(help));
+        let help = c.suggestion(name.value, Layout::ALL.map(Layout::name));
+        c.report(name.span, format!("no layout is called `{}`", name.value), help);
     }
     found
 }
 
 /// A parameter that means nothing to the test's procedure would be a silent slip.
-fn refuse_idle_parameters(s: &mut Section<'_>, procedure: Option<ProcedureKind>, c: &mut Collector<'_>) {
+fn refuse_idle_parameters(s: &Section<'_>, procedure: Option<ProcedureKind>, c: &mut Collector<'_>) {
     let Some(procedure) = procedure else { return };
     for (key, used_by) in KEYS {
         if used_by.contains(&procedure) {
             continue;
         }
-        let Some(place) = s.entries().find(|(k, _)| k.value == *key).map(|(k, _)| k.span) else { continue };
+        if s.value(key).is_none() {
+            continue;
+        }
         let names: Vec<&str> = used_by.iter().map(|kind| kind.name()).collect();
         let message = format!("`{key}` means nothing to the procedure `{}`", procedure.name());
-        c.report(place, message, Some(format!("it belongs to {}", names.join(", "))));
+        c.report(s.key_span(key), message, Some(format!("it belongs to {}", names.join(", "))));
     }
 }
 
 fn factors(
-    s: &mut Section<'_>,
+    s: &Section<'_>,
     what: &str,
     procedure: Option<ProcedureKind>,
     c: &mut Collector<'_>,
@@ -283,8 +275,8 @@ fn factors(
     let Some(table) = s.section("factors", what, c) else { return found };
     for (key, value) in table.entries() {
         let Some(factor) = Factor::named(key.value) else {
-            let help = suggestion(key.value, Factor::ALL.map(Factor::name));
-            c.report(key.span, format!("no factor is called `{}`", key.value), Some(help));
+            let help = c.suggestion(key.value, Factor::ALL.map(Factor::name));
+            c.report(key.span, format!("no factor is called `{}`", key.value), help);
             continue;
         };
         if let Some(procedure) = procedure.filter(|procedure| !factor.matters_to(*procedure)) {
@@ -368,40 +360,46 @@ fn variant_problem(test: &Test, variant: &Variant) -> Option<(String, Option<Str
     None
 }
 
-fn expectations(root: &mut Section<'_>, c: &mut Collector<'_>) -> Vec<Expectation> {
+fn expectations(root: &Section<'_>, c: &mut Collector<'_>) -> Vec<Expectation> {
     let mut found = Vec::new();
-    for mut section in root.sections("expect", c) {
-        let that = section.required_text("that", c);
-        let because = section.text("because", c).map(|b| b.value);
+    for section in root.sections("expect", c) {
+        let that = section.required_text("that", "'median(throughput) > 0'", c);
+        let because = section.text("because", c).map(|b| b.value.to_owned());
         section.finish(c);
-        found.extend(that.map(|that| Expectation { that, because }));
+        let owned = |that: Located<&str>| Located { value: that.value.to_owned(), span: that.span };
+        found.extend(that.map(|that| Expectation { that: owned(that), because }));
     }
     found
 }
 
-fn ticks(root: &mut Section<'_>, c: &mut Collector<'_>) -> Vec<Tick> {
+fn ticks(root: &Section<'_>, c: &mut Collector<'_>) -> Vec<Tick> {
     let mut found = Vec::new();
-    for mut section in root.sections("tick", c) {
-        let of = section.required_text("section", c);
-        let asks = section.required_text("asks", c);
-        let status = section.required_text("status", c).and_then(|s| tick_status(s, c));
-        let detail = section.required_text("detail", c);
+    for section in root.sections("tick", c) {
+        let of = section.required_text("section", "\"RFC 2544 section 26.1\"", c);
+        let asks = section.required_text("asks", "\"what it asks for\"", c);
+        let status = section.required_text("status", "\"met\"", c).and_then(|s| tick_status(s, c));
+        let detail = section.required_text("detail", "\"how it is met\"", c);
         section.finish(c);
         if let (Some(of), Some(asks), Some(status), Some(detail)) = (of, asks, status, detail) {
-            found.push(Tick { section: of.value, asks: asks.value, status, detail: detail.value });
+            found.push(Tick {
+                section: of.value.to_owned(),
+                asks: asks.value.to_owned(),
+                status,
+                detail: detail.value.to_owned(),
+            });
         }
     }
     found
 }
 
-fn tick_status(text: Located<String>, c: &mut Collector<'_>) -> Option<TickStatus> {
-    match text.value.as_str() {
+fn tick_status(text: Located<&str>, c: &mut Collector<'_>) -> Option<TickStatus> {
+    match text.value {
         "met" => Some(TickStatus::Met),
         "deviated" => Some(TickStatus::Deviated),
         "not-run" => Some(TickStatus::NotRun),
         other => {
-            let help = suggestion(other, ["met", "deviated", "not-run"]);
-            c.report(text.span, format!("no status is called `{other}`"), Some(help));
+            let help = c.suggestion(other, ["met", "deviated", "not-run"]);
+            c.report(text.span, format!("no status is called `{other}`"), help);
             None
         }
     }

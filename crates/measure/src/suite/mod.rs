@@ -8,8 +8,6 @@ mod factor;
 mod feasible;
 mod levels;
 mod parameters;
-mod problem;
-mod read;
 mod sessions;
 mod setup_problem;
 mod text;
@@ -18,12 +16,10 @@ pub use builtin::{builtin, builtin_names};
 pub use factor::Factor;
 pub use levels::{CLIENT_PORTS, MAX_CLIENTS, MAX_CONNECTIONS, MAX_FLOWS, MAX_HOSTS, line_rate};
 pub use parameters::ProcedureKind;
-pub use problem::{Problem, Problems};
-pub use read::Located;
 pub use setup_problem::SetupProblem;
+pub use toml_reader::{Located, Problem, Problems};
 
 pub(crate) use levels::Levels;
-pub(crate) use problem::suggestion;
 
 use crate::procedure::ProcedureSpec;
 use crate::results::Tick;

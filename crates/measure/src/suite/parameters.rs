@@ -2,8 +2,6 @@
 //! test (for every profile), or in a test's own table for one profile; the most particular wins.
 
 use super::levels::{Beside, MAX_CONNECTIONS, line_rate};
-use super::problem::{Collector, suggestion};
-use super::read::{Section, items, wrong_type};
 use crate::procedure::{
     BackToBackSpec, BulkSpec, CapacitySpec, FloodTime, LatencyLoad, LatencySpec, LossCurveSpec,
     OverloadRecoverySpec, Preset, ProcedureSpec, RateOf, RateSpec, ReplacementSpec, ResetRecoverySpec,
@@ -11,8 +9,7 @@ use crate::procedure::{
 };
 use crate::sessions::SessionShape;
 use crate::shape::Setup;
-use toml::Spanned;
-use toml::de::DeValue;
+use toml_reader::{Collector, DeValue, Section, Value, items, wrong_type};
 
 /// What a test measures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -215,7 +212,7 @@ const RATE: std::ops::RangeInclusive<f64> = 1.0..=100_000_000.0;
 const DEFAULT_RATE: f64 = 5000.0;
 
 impl Parameters {
-    pub(super) fn read(s: &mut Section<'_>, c: &mut Collector<'_>) -> Self {
+    pub(super) fn read(s: &Section<'_>, c: &mut Collector<'_>) -> Self {
         let seconds = MIN_SECONDS..=MAX_SECONDS;
         Self {
             rounds: s.integer("rounds", 1..=1000, c),
@@ -234,7 +231,7 @@ impl Parameters {
             recovery_seconds: s.number("recovery_seconds", seconds.clone(), c),
             reset_after_seconds: s.number("reset_after_seconds", seconds.clone(), c),
             p99_establishment: s.number("p99_establishment", 0.000_001..=60.0, c),
-            max_connections: s.integer("max_connections", 2..=i64::from(MAX_CONNECTIONS), c),
+            max_connections: s.integer("max_connections", 2..=u64::from(MAX_CONNECTIONS), c),
             opening_rate: s.number("opening_rate", RATE, c),
             session_rate: s.number("session_rate", RATE, c),
             connection_rate: s.number("connection_rate", RATE, c),
@@ -434,21 +431,21 @@ impl WrittenLoad {
     }
 }
 
-fn preset(s: &mut Section<'_>, c: &mut Collector<'_>) -> Option<Preset> {
+fn preset(s: &Section<'_>, c: &mut Collector<'_>) -> Option<Preset> {
     let name = s.text("search", c)?;
-    match name.value.as_str() {
+    match name.value {
         "mlr" => Some(Preset::Mlr),
         "rfc2544" => Some(Preset::Rfc2544),
         "tst009" => Some(Preset::Tst009),
         other => {
-            let help = suggestion(other, ["mlr", "rfc2544", "tst009"]);
-            c.report(name.span, format!("no search is called `{other}`"), Some(help));
+            let help = c.suggestion(other, ["mlr", "rfc2544", "tst009"]);
+            c.report(name.span, format!("no search is called `{other}`"), help);
             None
         }
     }
 }
 
-fn loads(s: &mut Section<'_>, c: &mut Collector<'_>) -> Option<Vec<WrittenLoad>> {
+fn loads(s: &Section<'_>, c: &mut Collector<'_>) -> Option<Vec<WrittenLoad>> {
     let value = s.value("loads")?;
     let read: Vec<WrittenLoad> = items(value).into_iter().filter_map(|item| load(item, c)).collect();
     if items(value).is_empty() {
@@ -457,7 +454,7 @@ fn loads(s: &mut Section<'_>, c: &mut Collector<'_>) -> Option<Vec<WrittenLoad>>
     Some(read)
 }
 
-fn load(value: &Spanned<DeValue<'_>>, c: &mut Collector<'_>) -> Option<WrittenLoad> {
+fn load(value: &Value<'_>, c: &mut Collector<'_>) -> Option<WrittenLoad> {
     let read = match value.get_ref() {
         DeValue::Integer(n) => n.as_str().parse().ok().and_then(rate),
         DeValue::Float(n) => n.as_str().parse().ok().and_then(rate),

@@ -41,7 +41,7 @@ const ROWS: &[(&str, &str, &str)] = &[
     (
         "summary = ",
         "sumary = ",
-        "small.toml:1:1: a suite has no `summary`\nsmall.toml:3:1: a suite has no key `sumary`\n  did you mean `summary`?",
+        "small.toml:1:1: a suite has no `summary`\n  write summary = \"What it measures, in a sentence.\"\nsmall.toml:3:1: a suite has no key `sumary`\n  did you mean `summary`?",
     ),
     (
         "duts = [\"linux\"]",
@@ -67,11 +67,11 @@ const ROWS: &[(&str, &str, &str)] = &[
     ),
     ("rounds = 1", "rounds = 0", "small.toml:7:10: `rounds` must lie between 1 and 1000"),
     ("rounds = 1", "rounds = 1.5", "small.toml:7:10: `rounds` must be an integer, not a float"),
-    ("rounds = 1", "step = 0.1", "small.toml:6:1: [profiles.quick] has no `rounds`"),
+    ("rounds = 1", "step = 0.1", "small.toml:6:1: [profiles.quick] has no `rounds`\n  write rounds = 3"),
     (
         "trial_seconds = 0.5",
         "trial_second = 0.5",
-        "small.toml:6:1: [profiles.quick] has no `trial_seconds`\nsmall.toml:8:1: [profiles.quick] has no key `trial_second`\n  did you mean `trial_seconds`?",
+        "small.toml:6:1: [profiles.quick] has no `trial_seconds`\n  write trial_seconds = 1\nsmall.toml:8:1: [profiles.quick] has no key `trial_second`\n  did you mean `trial_seconds`?",
     ),
     (
         "trial_seconds = 0.5",

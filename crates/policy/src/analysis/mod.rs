@@ -10,12 +10,12 @@ mod moments;
 use crate::address::AddressSet;
 use crate::form::Form;
 use crate::model::{Limit, Policy, Rule};
-use crate::problem::{Places, Problem};
 use crate::ranges::RangeSet;
 use crate::service::ServiceSet;
 use candidates::Candidates;
 use cover::{Cover, covered};
 use moments::Moments;
+use toml_reader::{Places, Problem};
 
 /// A warning.
 #[derive(Debug, Clone, PartialEq, Eq)]

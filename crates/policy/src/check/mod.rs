@@ -8,26 +8,18 @@ mod zones;
 
 use crate::address::AddressSet;
 use crate::model::{Object, Policy, Service};
-use crate::problem::{Collector, Problems};
-use crate::read::{Located, Section, Value, wrong_type};
 use crate::schema;
 use crate::service::ServiceSet;
+use crate::words::ELSEWHERE;
 use names::Names;
 use std::ops::Range;
 use std::sync::Arc;
-use toml::de::{DeTable, DeValue};
+use toml_reader::{Collector, DeValue, Located, Problems, Section, Value, parse, shortened, wrong_type};
 
 pub(crate) fn policy(file: &str, text: &str) -> Result<Policy, Problems> {
-    let mut c = Collector::new(file, text);
-    let (table, syntax) = DeTable::parse_recoverable(text);
-    for error in &syntax {
-        let span = error.span().unwrap_or(0..0);
-        c.report(span, error.message().to_owned(), Some("the file must be TOML (toml.io)".to_owned()));
-    }
-    if !c.is_empty() {
-        return Err(c.into_problems());
-    }
-    let root = Section::new(table.get_ref(), 0..0, schema::ROOT, "", &mut c);
+    let mut c = Collector::knowing(&ELSEWHERE, file, text);
+    let Some(table) = parse(&mut c) else { return Err(c.into_problems()) };
+    let root = Section::root(&table, "a policy").only(schema::ROOT.keys, &mut c);
     refuse_later_parts(&root, &mut c);
     match read(&root, file, text, &mut c) {
         Some(policy) if c.is_empty() => Ok(policy),
@@ -44,7 +36,7 @@ fn is_name(name: &str) -> bool {
 
 /// Reports a name that cannot be; `reserved` are taken.
 fn check_name(what: &str, name: &Located<&str>, reserved: &[&str], c: &mut Collector<'_>) -> bool {
-    let shown = crate::read::shortened(name.value);
+    let shown = shortened(name.value);
     if reserved.contains(&name.value) {
         c.report(
             name.span.clone(),
@@ -105,6 +97,15 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
     })
 }
 
+/// The entries of a table whose keys the user chooses, such as `[zones]`, in the order of the text.
+fn named<'t>(
+    root: &Section<'t>,
+    key: &'static str,
+    c: &mut Collector<'_>,
+) -> Vec<(Located<&'t str>, &'t Value<'t>)> {
+    root.section(key, format!("[{key}]"), c).map_or_else(Vec::new, |section| section.entries())
+}
+
 /// Parts that are specified and whose machinery comes later: refused, for a policy that was half obeyed would be worse
 /// than none.
 fn refuse_later_parts(root: &Section<'_>, c: &mut Collector<'_>) {
@@ -120,7 +121,9 @@ fn refuse_later_parts(root: &Section<'_>, c: &mut Collector<'_>) {
 
 fn check_later_keys(key: &'static str, kind: schema::Table, value: &Value<'_>, c: &mut Collector<'_>) {
     let open = |value: &Value<'_>, c: &mut Collector<'_>| match value.get_ref() {
-        DeValue::Table(table) => drop(Section::new(table, value.span(), kind, kind.header, c)),
+        DeValue::Table(table) => {
+            Section::new(table, value.span(), kind.header).only(kind.keys, c);
+        }
         other => {
             wrong_type(c, key, value.span(), other, &format!("a table, under {}", kind.header)).unwrap_or(())
         }

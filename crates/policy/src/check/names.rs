@@ -1,15 +1,13 @@
 //! Objects and services: names for sets, made of literals and of other names.
 
-use super::{Defined, check_name};
+use super::{Defined, check_name, named};
 use crate::address::AddressSet;
-use crate::problem::{Collector, suggestion};
-use crate::read::{Located, Section, Value, shortened, texts, wrong_type};
 use crate::schema;
 use crate::service::{BUILT_IN, ServiceSet};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use toml::de::DeValue;
+use toml_reader::{Collector, DeValue, Located, Section, Value, shortened, texts, wrong_type};
 
 /// Groups within groups at most. A limit keeps a hostile text from exhausting the stack.
 const MAX_NESTING: usize = 16;
@@ -137,7 +135,7 @@ impl<'t, S: NamedSet> Names<'t, S> {
         let reserved = S::reserved();
         let mut definitions = Vec::new();
         let mut by_name = FxHashMap::default();
-        for (name, value) in root.named(key, c) {
+        for (name, value) in named(root, key, c) {
             let Some((members, except)) = definition(&name, value, S::WHAT, c) else { continue };
             if check_name(S::WHAT, &name, &reserved, c) {
                 by_name.insert(name.value, definitions.len());
@@ -280,7 +278,7 @@ impl<'t, S: NamedSet> Names<'t, S> {
     fn unknown<T>(&self, word: &Located<&'t str>, c: &mut Collector<'_>) -> Option<T> {
         let mut names: Vec<&str> = self.definitions.iter().map(|d| d.name.value).collect();
         names.extend(S::reserved());
-        let help = if c.is_full() { None } else { Some(suggestion(word.value, names)) };
+        let help = c.suggestion(word.value, names);
         c.report(word.span.clone(), format!("there is no {} `{}`", S::WHAT, shortened(word.value)), help);
         None
     }
@@ -310,13 +308,8 @@ fn definition<'t>(
     if what != AddressSet::WHAT {
         return wrong_type(c, name.value, value.span(), value.get_ref(), "a string, or strings in [ ]");
     }
-    let section = Section::new(
-        table,
-        value.span(),
-        schema::OBJECT,
-        format!("the object `{}`", shortened(name.value)),
-        c,
-    );
+    let what = format!("the object `{}`", shortened(name.value));
+    let section = Section::new(table, value.span(), what).only(schema::OBJECT.keys, c);
     let Some(members) = section.value("members") else {
         section.missing("members", "[\"192.0.2.0/24\", \"another-object\"]", c);
         return None;

@@ -6,16 +6,14 @@ use crate::address::AddressSet;
 use crate::model::{
     Action, Alert, Effect, Limit, Log, MAX_RULES, PairDefault, Per, Rule, SELF, Written, Zone, ZoneSet,
 };
-use crate::problem::{Collector, suggestion};
 use crate::quantity;
-use crate::read::{Located, Section, shortened, texts, wrong_type};
 use crate::schedule::Schedule;
 use crate::schema;
 use crate::service::ServiceSet;
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::time::Duration;
-use toml::de::DeValue;
+use toml_reader::{Collector, DeValue, Located, Section, shortened, texts, wrong_type};
 
 /// Any name that a rule can have: it is printed in logs and tables, and counters follow it.
 fn is_rule_name(name: &str) -> bool {
@@ -31,7 +29,7 @@ pub(super) fn read<'t>(
     services: &mut Names<'t, ServiceSet>,
     c: &mut Collector<'_>,
 ) -> Vec<Rule> {
-    let sections = root.sections("rules", schema::RULE, c);
+    let sections = schema::RULE.sections(root, "rules", c);
     if let Some(one_too_many) = sections.get(MAX_RULES) {
         let help =
             format!("there can be {MAX_RULES}; a group of objects says in one rule what would take many");
@@ -150,8 +148,8 @@ impl<'t> Reader<'_, 't> {
         }
         let found = self.schedules.get(name.value).copied();
         if found.is_none() {
-            let help = suggestion(name.value, self.schedules.keys().copied());
-            c.report(name.span, format!("there is no schedule `{}`", shortened(name.value)), Some(help));
+            let help = c.suggestion(name.value, self.schedules.keys().copied());
+            c.report(name.span, format!("there is no schedule `{}`", shortened(name.value)), help);
         }
         found.map(Some)
     }
@@ -186,7 +184,8 @@ fn zone_set(zones: &[(Zone, Range<usize>)], words: &Words<'_>, c: &mut Collector
         if found.is_none() {
             let names = zones.iter().map(|(zone, _)| zone.name.as_str()).chain(["any"]);
             let message = format!("there is no zone `{}`", shortened(word.value));
-            c.report(word.span.clone(), message, Some(suggestion(word.value, names)));
+            let help = c.suggestion(word.value, names);
+            c.report(word.span.clone(), message, help);
         }
         found.map(|i| 1 << i)
     });
@@ -209,7 +208,7 @@ fn effect(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Effect> {
     let action = section.choice("action", &Action::NAMES, c);
     let log = log(section, action, c);
     let limit = limit(section, action, c);
-    let alert = match section.section("alert", schema::ALERT, "[rules.alert]", c) {
+    let alert = match schema::ALERT.section(section, "alert", c) {
         Some(section) => Some(alert(&section, c)?),
         None => None,
     };
@@ -247,13 +246,13 @@ fn limit(section: &Section<'_>, action: Option<Action>, c: &mut Collector<'_>) -
         c.report(section.key_span("limit"), "this rule lets nothing through", Some(help));
         return None;
     }
-    let limits = section.section("limit", schema::LIMIT, "[rules.limit]", c)?;
+    let limits = schema::LIMIT.section(section, "limit", c)?;
     let rate = match limits.text("rate", c) {
         Some(text) => Some(rate(&text, c)?),
         None => None,
     };
-    let burst = limits.number("burst", 1..=10_000_000, c);
-    let connections = limits.number("connections", 1..=16_777_216, c);
+    let burst = limits.integer("burst", 1..=10_000_000, c);
+    let connections = limits.integer("connections", 1..=16_777_216, c);
     let per = limits.choice("per", &Per::NAMES, c).unwrap_or_default();
     if burst.is_some() && rate.is_none() {
         let help = "write rate = \"100/s\" beside it".to_owned();
@@ -289,7 +288,7 @@ fn alert(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Alert> {
     if section.value("within").is_none() {
         section.missing("within", "\"1min\"", c);
     }
-    let count = section.number("count", 1..=1_000_000_000, c);
+    let count = section.integer("count", 1..=1_000_000_000, c);
     let within = duration(section, "within", Duration::from_secs(1)..=Duration::from_secs(86_400), c);
     let per = section.choice("per", &Per::NAMES, c).unwrap_or_default();
     Some(Alert { count: count?, within: within?, per })
@@ -304,7 +303,7 @@ pub(super) fn defaults(
     let mut defaults =
         vec![PairDefault { action: Action::Deny, log: Log::Nothing }; zones.len() * zones.len()];
     let mut said: Vec<bool> = vec![false; defaults.len()];
-    for section in root.sections("defaults", schema::DEFAULT, c) {
+    for section in schema::DEFAULT.sections(root, "defaults", c) {
         let Some((from, to, default)) = default(&section, zones, c) else { continue };
         let pairs = (0..zones.len()).flat_map(|f| (0..zones.len()).map(move |t| (f, t)));
         for (f, t) in pairs.filter(|(f, t)| from & 1 << f != 0 && to & 1 << t != 0) {

@@ -1,14 +1,12 @@
 //! Schedules.
 
-use super::check_name;
-use crate::problem::{Collector, suggestion};
-use crate::read::{Located, Section, Value, shortened, texts, wrong_type};
+use super::{check_name, named};
 use crate::schedule::{Schedule, Window};
 use crate::schema;
 use jiff::civil::Date;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use std::ops::Range;
-use toml::de::DeValue;
+use toml_reader::{Collector, DeValue, Located, Section, Value, shortened, texts, wrong_type};
 
 /// Schedules of a policy at most: each change of any of them builds new tables.
 const MAX_SCHEDULES: usize = 256;
@@ -19,7 +17,7 @@ const MAX_PARTS: usize = 400;
 pub(super) fn read(root: &Section<'_>, c: &mut Collector<'_>) -> Vec<(Schedule, Range<usize>)> {
     let mut schedules = Vec::new();
     let zones = TimeZoneDatabase::bundled();
-    for (name, value) in root.named("schedules", c) {
+    for (name, value) in named(root, "schedules", c) {
         let DeValue::Table(table) = value.get_ref() else {
             wrong_type(c, name.value, value.span(), value.get_ref(), "a table with `times`").unwrap_or(());
             continue;
@@ -28,7 +26,7 @@ pub(super) fn read(root: &Section<'_>, c: &mut Collector<'_>) -> Vec<(Schedule, 
             continue;
         }
         let what = format!("the schedule `{}`", name.value);
-        let section = Section::new(table, name.span.clone(), schema::SCHEDULE, what, c);
+        let section = Section::new(table, name.span.clone(), what).only(schema::SCHEDULE.keys, c);
         if let Some(schedule) = schedule(&name, &section, &zones, c) {
             schedules.push((schedule, name.span));
         }
@@ -72,12 +70,9 @@ fn time_zone(text: &Located<&str>, zones: &TimeZoneDatabase, c: &mut Collector<'
         Ok(zone) => Some(zone),
         Err(_) => {
             let names: Vec<String> = zones.available().map(|name| name.as_str().to_owned()).collect();
-            let near = suggestion(text.value, names.iter().map(String::as_str));
-            let help = if near.starts_with("did") {
-                near
-            } else {
-                "write a name such as \"Europe/Berlin\" or \"UTC\"".to_owned()
-            };
+            let near = c.suggestion(text.value, names.iter().map(String::as_str));
+            let near = near.filter(|help| help.starts_with("did"));
+            let help = near.unwrap_or("write a name such as \"Europe/Berlin\" or \"UTC\"".to_owned());
             c.report(
                 text.span.clone(),
                 format!("there is no time zone `{}`", shortened(text.value)),

@@ -1,32 +1,31 @@
 //! Settings, with their defaults and ranges.
 
-use crate::problem::Collector;
 use crate::quantity;
-use crate::read::{Section, shortened};
 use crate::schema;
 use crate::settings::{FLOWS, Integrity, ReversePath, Settings, Timeouts};
 use std::time::Duration;
+use toml_reader::{Collector, Section, shortened};
 
 pub(super) fn read(root: &Section<'_>, c: &mut Collector<'_>) -> Settings {
     let mut settings = Settings::default();
-    let Some(section) = root.section("settings", schema::SETTINGS, "[settings]", c) else { return settings };
-    if let Some(flows) = section.number("flows", FLOWS.0..=FLOWS.1, c) {
+    let Some(section) = schema::SETTINGS.section(root, "settings", c) else { return settings };
+    if let Some(flows) = section.integer("flows", FLOWS.0..=FLOWS.1, c) {
         settings.flows = flows;
         settings.half_open = settings.half_open.min(flows / 2);
     }
-    if let Some(half_open) = section.number("half_open", 64..=settings.flows, c) {
+    if let Some(half_open) = section.integer("half_open", 64..=settings.flows, c) {
         settings.half_open = half_open;
     }
     if let Some(reverse_path) = section.choice("reverse_path", &ReversePath::NAMES, c) {
         settings.reverse_path = reverse_path;
     }
-    if let Some(log_rate) = section.number("log_rate", 0..=1_000_000, c) {
+    if let Some(log_rate) = section.integer("log_rate", 0..=1_000_000, c) {
         settings.log_rate = log_rate;
     }
-    if let Some(section) = section.section("timeouts", schema::TIMEOUTS, "[settings.timeouts]", c) {
+    if let Some(section) = schema::TIMEOUTS.section(&section, "timeouts", c) {
         timeouts(&section, &mut settings.timeouts, c);
     }
-    if let Some(section) = section.section("integrity", schema::INTEGRITY, "[settings.integrity]", c) {
+    if let Some(section) = schema::INTEGRITY.section(&section, "integrity", c) {
         integrity(&section, &mut settings.integrity, c);
     }
     settings

@@ -1,15 +1,13 @@
 //! Zones and their interfaces.
 
-use super::check_name;
 use super::names::Names;
+use super::{check_name, named};
 use crate::address::AddressSet;
 use crate::model::{MAX_ZONES, Zone};
-use crate::problem::Collector;
-use crate::read::{Located, Section, shortened, texts, wrong_type};
 use crate::schema;
 use rustc_hash::FxHashMap;
 use std::ops::Range;
-use toml::de::DeValue;
+use toml_reader::{Collector, DeValue, Located, Section, shortened, texts, wrong_type};
 
 /// The zones, `self` first, each with the bytes that name it.
 pub(super) fn read<'t>(
@@ -25,7 +23,7 @@ pub(super) fn read<'t>(
     };
     let mut zones = vec![(itself, 0..0)];
     let mut owners: FxHashMap<&str, String> = FxHashMap::default();
-    for (name, value) in root.named("zones", c) {
+    for (name, value) in named(root, "zones", c) {
         let DeValue::Table(table) = value.get_ref() else {
             wrong_type(c, name.value, value.span(), value.get_ref(), "a table with `interfaces`")
                 .unwrap_or(());
@@ -34,8 +32,8 @@ pub(super) fn read<'t>(
         if !check_name("zone", &name, &["any", "self"], c) {
             continue;
         }
-        let section =
-            Section::new(table, name.span.clone(), schema::ZONE, format!("the zone `{}`", name.value), c);
+        let what = format!("the zone `{}`", name.value);
+        let section = Section::new(table, name.span.clone(), what).only(schema::ZONE.keys, c);
         zones.push((zone(&name, &section, objects, &mut owners, c), name.span));
     }
     if root.value("zones").is_none() {

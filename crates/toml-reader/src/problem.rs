@@ -1,0 +1,200 @@
+//! What is wrong with a text: where, what, and what would be right.
+
+use crate::words::suggestion_from;
+use miette::{Diagnostic, NamedSource, SourceSpan};
+use std::fmt;
+use std::ops::Range;
+
+/// One mistake in a text.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Diagnostic)]
+#[error("{file}:{line}:{column}: {message}")]
+pub struct Problem {
+    /// File as the user named it.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right.
+    #[help]
+    pub help: Option<String>,
+    /// The bytes of the text that are wrong.
+    #[label("here")]
+    pub span: SourceSpan,
+}
+
+/// Every mistake in a text, in the order of the text; never empty, and at most [`MAX_PROBLEMS`] and one that says so.
+#[derive(Debug, Clone, thiserror::Error, Diagnostic)]
+pub struct Problems {
+    #[source_code]
+    source_text: NamedSource<String>,
+    #[related]
+    list: Vec<Problem>,
+}
+
+impl Problems {
+    /// One problem at some bytes of a text.
+    pub fn one(file: &str, text: &str, span: Range<usize>, message: String, help: Option<String>) -> Self {
+        let mut collector = Collector::new(file, text);
+        collector.report(span, message, help);
+        collector.into_problems()
+    }
+
+    /// The problems as miette's reports, each with the text, for a terminal that draws the lines in question. [`Display`]
+    /// writes the same problems as plain lines.
+    ///
+    /// [`Display`]: fmt::Display
+    pub fn reports(&self) -> impl Iterator<Item = miette::Report> {
+        self.list.iter().map(|problem| {
+            let text = NamedSource::new(&problem.file, self.source_text.inner().clone());
+            miette::Report::new(problem.clone()).with_source_code(text)
+        })
+    }
+
+    /// The problems.
+    pub fn list(&self) -> &[Problem] {
+        &self.list
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.list.iter().enumerate() {
+            if i > 0 {
+                f.write_str("\n")?;
+            }
+            write!(f, "{problem}")?;
+            if let Some(help) = &problem.help {
+                write!(f, "\n  {help}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The most problems that are reported of one text. A text with more is hardly a suite or a policy, and the search for what
+/// each of a hundred thousand wrong words might have meant would take minutes.
+pub const MAX_PROBLEMS: usize = 200;
+
+/// Collects the problems of one text while the text is read.
+pub struct Collector<'t> {
+    places: Places<'t>,
+    elsewhere: &'static [(&'static str, &'static str)],
+    list: Vec<Problem>,
+}
+
+impl<'t> Collector<'t> {
+    /// A collector without problems. `file` is how messages call the text.
+    pub fn new(file: &'t str, text: &'t str) -> Self {
+        Self::knowing(&[], file, text)
+    }
+
+    /// A collector that also suggests by a table of words: what other programs call something, and what it is called here.
+    pub fn knowing(elsewhere: &'static [(&'static str, &'static str)], file: &'t str, text: &'t str) -> Self {
+        Self { places: Places::new(file, text), elsewhere, list: Vec::new() }
+    }
+
+    pub(crate) fn text(&self) -> &'t str {
+        self.places.text
+    }
+
+    /// Whether there are [`MAX_PROBLEMS`] already, so that there is no use in reading on.
+    pub fn is_full(&self) -> bool {
+        self.list.len() >= MAX_PROBLEMS
+    }
+
+    /// Adds a problem. The one after [`MAX_PROBLEMS`] is replaced by a problem that says so, and later ones are not kept.
+    pub fn report(&mut self, span: Range<usize>, message: impl Into<String>, help: Option<String>) {
+        if self.list.len() > MAX_PROBLEMS {
+            return;
+        }
+        if self.list.len() == MAX_PROBLEMS {
+            let message = format!("{MAX_PROBLEMS} problems were found, and there may be more");
+            let help = Some("the rest of the text was not checked: correct these first".to_owned());
+            self.list.push(self.places.problem(span, message, help));
+            return;
+        }
+        self.list.push(self.places.problem(span, message.into(), help));
+    }
+
+    /// What a wrong word probably means: see [`suggestion_from`]. `None` when the collector is full, because a suggestion
+    /// takes time and nobody would read it.
+    pub fn suggestion<'a>(&self, word: &str, choice: impl IntoIterator<Item = &'a str>) -> Option<String> {
+        (!self.is_full()).then(|| suggestion_from(self.elsewhere, word, choice))
+    }
+
+    /// Whether nothing has been reported.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The problems in the order of the text.
+    pub fn into_problems(mut self) -> Problems {
+        self.list.sort_by_key(|p| p.span.offset());
+        let source_text = NamedSource::new(self.places.file, self.places.text.to_owned());
+        Problems { source_text, list: self.list }
+    }
+}
+
+/// Turns bytes of a text into lines and columns, by an index of the lines.
+pub struct Places<'t> {
+    file: &'t str,
+    text: &'t str,
+    line_starts: Vec<usize>,
+}
+
+impl<'t> Places<'t> {
+    /// The places of a text. `file` is how problems call the text.
+    pub fn new(file: &'t str, text: &'t str) -> Self {
+        let after_breaks = text.bytes().enumerate().filter(|(_, b)| *b == b'\n').map(|(i, _)| i + 1);
+        Self { file, text, line_starts: std::iter::once(0).chain(after_breaks).collect() }
+    }
+
+    /// A problem at some bytes of the text. A byte beyond the end, or inside a character, counts as the nearest place before
+    /// it.
+    pub fn problem(&self, span: Range<usize>, message: String, help: Option<String>) -> Problem {
+        let (line, column) = self.line_and_column(span.start);
+        Problem { file: self.file.to_owned(), line, column, message, help, span: span.into() }
+    }
+
+    fn line_and_column(&self, byte: usize) -> (usize, usize) {
+        let mut end = byte.min(self.text.len());
+        while !self.text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let line = self.line_starts.partition_point(|start| *start <= end);
+        let start = self.line_starts[line - 1];
+        (line, self.text[start..end].chars().count() + 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_count_characters_and_never_fall_outside() {
+        let places = Places::new("f", "äb\ncd\n");
+        for (byte, expected) in
+            [(0, (1, 1)), (1, (1, 1)), (2, (1, 2)), (4, (2, 1)), (6, (2, 3)), (7, (3, 1)), (99, (3, 1))]
+        {
+            assert_eq!(places.line_and_column(byte), expected, "byte {byte}");
+        }
+    }
+
+    #[test]
+    fn problems_beyond_the_most_are_summed_up_in_one() {
+        let text = "x".repeat(MAX_PROBLEMS + 5);
+        let mut c = Collector::new("f", &text);
+        for byte in 0..text.len() {
+            assert_eq!(c.suggestion("sorce", ["source"]).is_some(), byte < MAX_PROBLEMS);
+            c.report(byte..byte + 1, "wrong", None);
+        }
+        let problems = c.into_problems();
+        let messages: Vec<&str> = problems.list().iter().map(|p| p.message.as_str()).collect();
+        assert_eq!(messages[..MAX_PROBLEMS], ["wrong"; MAX_PROBLEMS]);
+        assert_eq!(messages[MAX_PROBLEMS..], ["200 problems were found, and there may be more"]);
+    }
+}
