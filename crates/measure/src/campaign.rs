@@ -189,8 +189,8 @@ impl Campaign<'_> {
         let outcome = match rigs[turn.rig].trial(request) {
             Ok(outcome) => outcome,
             Err(RigError::Interrupted) => return Err(Interrupted),
-            Err(RigError::Broken(why)) => {
-                self.lose(turn.rig, Mark { kind: MarkKind::FirewallFailed, detail: why });
+            Err(why) => {
+                self.lose(turn.rig, lost(why, MarkKind::FirewallFailed));
                 return Ok(false);
             }
         };
@@ -214,8 +214,8 @@ impl Campaign<'_> {
         match rigs[rig].prove() {
             Ok(()) => Ok(true),
             Err(RigError::Interrupted) => Err(Interrupted),
-            Err(RigError::Broken(why)) => {
-                self.lose(rig, Mark { kind: otherwise, detail: why });
+            Err(why) => {
+                self.lose(rig, lost(why, otherwise));
                 Ok(false)
             }
         }
@@ -242,6 +242,12 @@ impl Campaign<'_> {
             share_done: done / (self.tracks.len() as f64 * f64::from(self.cell.rounds)),
         });
     }
+}
+
+/// Why a firewall's points are lost: `broken` says how, unless it cannot do what the test asks.
+fn lost(why: RigError, broken: MarkKind) -> Mark {
+    let kind = if matches!(why, RigError::Unsupported(_)) { MarkKind::NotSupported } else { broken };
+    Mark { kind, detail: why.to_string() }
 }
 
 fn seconds(request: &TrialRequest) -> f64 {

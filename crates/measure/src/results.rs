@@ -254,6 +254,8 @@ pub enum MarkKind {
     FirewallFailed,
     /// Illegal traffic got through; the point is invalid.
     IllegalGotThrough,
+    /// The firewall cannot do what the test asks, so nothing was measured; the point is invalid.
+    NotSupported,
     /// The search ended without a lower bound; the point is invalid.
     NoLowerBound,
     /// The search reached the highest load it may offer without loss.
@@ -274,6 +276,7 @@ impl MarkKind {
                 | MarkKind::GeneratorBehind
                 | MarkKind::FirewallFailed
                 | MarkKind::IllegalGotThrough
+                | MarkKind::NotSupported
                 | MarkKind::NoLowerBound
         )
     }

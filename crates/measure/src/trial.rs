@@ -210,6 +210,9 @@ pub enum RigError {
     /// The point is lost, the run goes on.
     #[error("{0}")]
     Broken(String),
+    /// The firewall cannot do what the test asks: its points have no value, and that is no fault of it.
+    #[error("{0}")]
+    Unsupported(String),
     /// The user asked to stop.
     #[error("interrupted")]
     Interrupted,

@@ -169,7 +169,9 @@ fn setup(flows: u32) -> Setup {
 fn failed(error: RigError) -> Failure {
     match error {
         RigError::Interrupted => Failure::Interrupted,
-        RigError::Broken(why) => Failure::Machine(format!("the bench cannot calibrate itself: {why}")),
+        RigError::Broken(why) | RigError::Unsupported(why) => {
+            Failure::Machine(format!("the bench cannot calibrate itself: {why}"))
+        }
     }
 }
 

@@ -244,7 +244,7 @@ impl Run {
             rigs.push(match built {
                 Ok(rig) => rig,
                 Err(RigError::Interrupted) => return Err(Failure::Interrupted),
-                Err(RigError::Broken(why)) => Box::new(Unbuilt { dut: name.clone(), why }),
+                Err(why) => Box::new(Unbuilt { dut: name.clone(), why }),
             });
         }
         let mut outcome = campaign::run(&planned.cell, &mut rigs, &mut self.display);
@@ -299,7 +299,7 @@ fn tracked_connections(plan: &Plan) -> Option<u64> {
 /// A firewall that could not be set up: it has no value, and the others go on.
 struct Unbuilt {
     dut: String,
-    why: String,
+    why: RigError,
 }
 
 impl Rig for Unbuilt {
@@ -308,11 +308,11 @@ impl Rig for Unbuilt {
     }
 
     fn prove(&mut self) -> Result<(), RigError> {
-        Err(RigError::Broken(self.why.clone()))
+        Err(self.why.clone())
     }
 
     fn trial(&mut self, _request: &TrialRequest) -> Result<TrialOutcome, RigError> {
-        Err(RigError::Broken(self.why.clone()))
+        Err(self.why.clone())
     }
 }
 

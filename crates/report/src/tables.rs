@@ -18,6 +18,7 @@ pub(crate) const fn letter(kind: MarkKind) -> char {
         MarkKind::GeneratorBehind => 'b',
         MarkKind::FirewallFailed => 'f',
         MarkKind::IllegalGotThrough => 'i',
+        MarkKind::NotSupported => 'c',
         MarkKind::NoLowerBound => 'o',
         MarkKind::NoUpperBound => 'm',
         MarkKind::StolenTime => 's',
@@ -37,6 +38,7 @@ pub(crate) const fn meaning(kind: MarkKind) -> &'static str {
         MarkKind::GeneratorBehind => "invalid: the generator was behind its schedule",
         MarkKind::FirewallFailed => "invalid: the firewall changed, stopped or died during a trial",
         MarkKind::IllegalGotThrough => "invalid: traffic that the policy forbids got through",
+        MarkKind::NotSupported => "no value: the firewall cannot do what the test asks",
         MarkKind::NoLowerBound => "invalid: the search found no load that passes",
         MarkKind::NoUpperBound => {
             "the search reached the highest load that it may offer: the firewall may be faster"

@@ -325,6 +325,7 @@ pub(crate) const fn mark_name(kind: MarkKind) -> &'static str {
         MarkKind::GeneratorBehind => "generator behind schedule",
         MarkKind::FirewallFailed => "firewall failed",
         MarkKind::IllegalGotThrough => "illegal traffic got through",
+        MarkKind::NotSupported => "not supported",
         MarkKind::NoLowerBound => "no lower bound found",
         MarkKind::NoUpperBound => "no upper bound found",
         MarkKind::StolenTime => "stolen time",
@@ -395,6 +396,17 @@ pub(crate) fn told_apart(a: &Point, b: &Point) -> Option<bool> {
 
 /// The factor that tells stretches of one trial apart: before, during and after a flood.
 pub(crate) const PHASE: &str = "phase";
+
+/// Whether two points were measured in the same rounds: in the same cell, where firewalls take turns, whatever stretch or
+/// step of the procedure each tells of.
+pub(crate) fn same_cell(a: &Point, b: &Point) -> bool {
+    let own = |name: &&String| !matches!(name.as_str(), PHASE | "load" | "resets");
+    let level = |p: &Point, name: &String| p.factors.get(name).cloned();
+    let names = |p: &Point| p.factors.keys().filter(own).cloned().collect::<BTreeSet<String>>();
+    (&a.test, a.cores, a.placement) == (&b.test, b.cores, b.placement)
+        && names(a) == names(b)
+        && names(a).iter().all(|name| level(a, name) == level(b, name))
+}
 
 /// Whether two points of a firewall tell of the same trials: several metrics may come from one, and several stretches.
 pub(crate) fn same_trials(a: &Point, b: &Point) -> bool {

@@ -83,7 +83,10 @@ impl Shared {
 }
 
 fn broken(error: testbed::TestbedError) -> RigError {
-    RigError::Broken(error.to_string())
+    match error {
+        testbed::TestbedError::Unsupported { .. } => RigError::Unsupported(error.to_string()),
+        other => RigError::Broken(other.to_string()),
+    }
 }
 
 fn broken_traffic(error: TrafficError) -> RigError {

@@ -1,22 +1,58 @@
 //! Judges an expression on points. A comparison is judged once for every *case*: every way to give each of its
 //! selectors a point such that the points agree on all labels that no selector pins.
 
+use super::quantity::Quantity;
 use super::{Aggregate, Arithmetic, ExprError, Expression, Field, Label, Node, Operator, Selector, Term};
 use crate::units;
 use crate::view;
-use measure::results::Point;
+use measure::results::{MarkKind, Point};
 use measure::sessions::SessionOutcome;
 use measure::stats;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-/// Which cases decide.
+/// Which cases decide, and by what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// A comparison is true when one case makes it true: `--fail-if`.
+    /// A comparison is kept when one case keeps it, by the medians: `--fail-if`.
     Any,
-    /// A comparison is true when every case makes it true, and a case with an invalid point does not: expectations.
+    /// A comparison is kept when every case keeps it, by the intervals, and a case with an invalid point does not:
+    /// expectations.
     All,
+}
+
+/// What became of an expression. The order is that of `and`, which takes the least, and of `or`, which takes the most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// False: the interval lies wholly beyond what was compared with.
+    Broken,
+    /// The points that it is about were not measured.
+    NotJudged,
+    /// The interval reaches over what was compared with.
+    Undecided,
+    /// True.
+    Kept,
+}
+
+impl Verdict {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Verdict::Broken => "broken",
+            Verdict::NotJudged => "not judged",
+            Verdict::Undecided => "undecided",
+            Verdict::Kept => "kept",
+        }
+    }
+
+    const fn of(kept: bool, broken: bool) -> Self {
+        match (kept, broken) {
+            (true, _) => Verdict::Kept,
+            (false, true) => Verdict::Broken,
+            (false, false) => Verdict::Undecided,
+        }
+    }
 }
 
 /// What an expression looks at.
@@ -47,15 +83,26 @@ impl<'a> Subject<'a> {
         }
     }
 
-    fn value(self, field: Field) -> Option<f64> {
+    fn quantity(self, field: Field) -> Option<Quantity<'a>> {
         match self {
             _ if !self.valid() => None,
-            Subject::Point(point) => figure(point, field),
+            Subject::Point(point) => {
+                let value = figure(point, field)?;
+                Some(match field {
+                    Field::Value => Quantity::measured(point, value, point.rounds.clone()),
+                    _ => Quantity::figure(value),
+                })
+            }
             Subject::Pair { old, new } => {
                 let (old, new) = (figure(old, field)?, figure(new, field)?);
-                Some(if old == new { 1.0 } else { new / old })
+                Some(Quantity::figure(if old == new { 1.0 } else { new / old }))
             }
         }
+    }
+
+    /// Whether the firewall cannot do what the test asks, so that there was nothing to measure.
+    fn refused(self) -> bool {
+        view::has(self.point(), MarkKind::NotSupported)
     }
 
     /// Every label with its level; `cores` as text like the rest.
@@ -122,27 +169,35 @@ fn figure(point: &Point, field: Field) -> Option<f64> {
 /// What came out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Whether the expression is true.
-    pub holds: bool,
-    /// The cases that made it so: in [`Mode::Any`] those that made a comparison true, in [`Mode::All`] those that did
-    /// not; each with its figures.
+    /// What became of the expression; in [`Mode::Any`] it is kept or broken.
+    pub verdict: Verdict,
+    /// The cases that made it so, each with its figures: in [`Mode::Any`] those that keep a comparison, in [`Mode::All`]
+    /// those with the verdict of the whole.
     pub because: Vec<String>,
-    /// Cases that could not be judged, because a point is invalid or lacks the figure. Show them: they are not passes.
+    /// Cases that could not be judged, because a point was not measured, is invalid or lacks the figure. Show them: they
+    /// are not passes.
     pub unusable: Vec<String>,
+}
+
+impl Outcome {
+    /// Whether the expression is true.
+    pub fn holds(&self) -> bool {
+        self.verdict == Verdict::Kept
+    }
 }
 
 /// Judges an expression.
 ///
 /// # Errors
-/// [`ExprError`] when a selector matches no point, when no two points of a comparison belong together, or when every
-/// point that matches is unusable and the mode is [`Mode::Any`]: none of these may pass for an answer.
+/// [`ExprError`] when no two points of a comparison belong together, and in [`Mode::Any`] when a selector matches no point
+/// or every point that matches is unusable: none of these may pass for an answer.
 pub fn evaluate(expression: &Expression, subjects: &[Subject<'_>], mode: Mode) -> Result<Outcome, ExprError> {
     let judge = Judge { text: &expression.text, subjects, mode, varying: varying(subjects) };
     let mut outcome = judge.node(&expression.root, false)?;
-    outcome.because.sort();
-    outcome.because.dedup();
-    outcome.unusable.sort();
-    outcome.unusable.dedup();
+    for texts in [&mut outcome.because, &mut outcome.unusable] {
+        texts.sort();
+        texts.dedup();
+    }
     Ok(outcome)
 }
 
@@ -170,36 +225,41 @@ impl<'a> Judge<'a> {
     fn node(&self, node: &Node, negated: bool) -> Result<Outcome, ExprError> {
         match node {
             Node::Not(inner) => self.node(inner, !negated),
-            Node::Or(a, b) if negated => self.both(a, b, negated),
-            Node::And(a, b) if !negated => self.both(a, b, negated),
-            Node::Or(a, b) | Node::And(a, b) => self.either(a, b, negated),
+            Node::Or(a, b) | Node::And(a, b) => {
+                let all = matches!(node, Node::And(..)) != negated;
+                let (a, b) = (self.node(a, negated)?, self.node(b, negated)?);
+                let verdict = if all { a.verdict.min(b.verdict) } else { a.verdict.max(b.verdict) };
+                Ok(join(verdict, self.mode, a, b))
+            }
             Node::Valid(selector) => self.valid(selector, negated),
             Node::Compare { left, operator, right, span } => {
-                self.compare(left, *operator, right, span, negated)
+                let operator = if negated { operator.negated() } else { *operator };
+                self.compare(left, operator, right, span)
             }
         }
     }
 
-    fn both(&self, a: &Node, b: &Node, negated: bool) -> Result<Outcome, ExprError> {
-        let (a, b) = (self.node(a, negated)?, self.node(b, negated)?);
-        Ok(join(a.holds && b.holds, self.mode, a, b))
-    }
-
-    fn either(&self, a: &Node, b: &Node, negated: bool) -> Result<Outcome, ExprError> {
-        let (a, b) = (self.node(a, negated)?, self.node(b, negated)?);
-        Ok(join(a.holds || b.holds, self.mode, a, b))
-    }
-
     fn valid(&self, selector: &Selector, negated: bool) -> Result<Outcome, ExprError> {
-        let judged = self.matching(selector)?.into_iter().map(|s| {
+        let matching = match self.matching(selector) {
+            Err(nothing) if self.mode == Mode::All => return Ok(not_judged(&nothing)),
+            matching => matching?,
+        };
+        let (refused, asked): (Vec<_>, Vec<_>) = matching.into_iter().partition(|s| self.passes_over(*s));
+        let judged = asked.into_iter().map(|s| {
             let why = if s.valid() {
                 format!("{}: valid", s.phrase(&self.varying))
             } else {
                 s.why_unusable(&self.varying)
             };
-            (s.valid() != negated, why)
+            (Verdict::of(s.valid() != negated, true), why)
         });
-        Ok(self.decide(judged.collect(), Vec::new()))
+        let unusable = refused.into_iter().map(|s| s.why_unusable(&self.varying)).collect();
+        Ok(self.decide(judged.collect(), unusable))
+    }
+
+    /// An expectation looks at what was measured. A firewall that cannot do what a test asks was not.
+    fn passes_over(&self, subject: Subject<'_>) -> bool {
+        self.mode == Mode::All && subject.refused()
     }
 
     fn compare(
@@ -208,23 +268,37 @@ impl<'a> Judge<'a> {
         operator: Operator,
         right: &Term,
         span: &Range<usize>,
-        negated: bool,
     ) -> Result<Outcome, ExprError> {
         let mut selectors = Vec::new();
         collect(left, &mut selectors);
         collect(right, &mut selectors);
+        let mut all = selectors.clone();
+        aggregated(left, &mut all);
+        aggregated(right, &mut all);
+        if self.mode == Mode::All {
+            if let Some(nothing) = all.iter().find_map(|s| self.matching(s).err()) {
+                return Ok(not_judged(&nothing));
+            }
+        }
         let (mut judged, mut unusable) = (Vec::new(), Vec::new());
         for case in self.cases(&selectors, span)? {
             let mut points = case.iter().copied();
             let values = (self.term(left, &mut points)?, self.term(right, &mut points)?);
-            match values {
-                (Some(a), Some(b)) => {
-                    let true_here = compares(a, operator, b) != negated;
-                    judged.push((true_here, self.describe(&case, a, b)));
-                }
-                _ => unusable.extend(
-                    case.iter().filter(|s| !usable(**s, &selectors)).map(|s| s.why_unusable(&self.varying)),
-                ),
+            if let (Some(a), Some(b)) = values {
+                judged.push((self.verdict(&a, operator, &b), self.describe(&case, &a, &b)));
+                continue;
+            }
+            let mut blamed: Vec<Subject<'a>> =
+                case.iter().copied().filter(|s| !usable(*s, &selectors)).collect();
+            if blamed.is_empty() {
+                blamed = self.matching_any(&all[selectors.len()..])?;
+            }
+            let why = blamed.iter().map(|s| s.why_unusable(&self.varying));
+            // A firewall that was asked and has no value has not kept what was promised of it.
+            if self.mode == Mode::All && !blamed.iter().any(|s| s.refused()) {
+                judged.extend(why.map(|why| (Verdict::Broken, why)));
+            } else {
+                unusable.extend(why);
             }
         }
         if judged.is_empty() && self.mode == Mode::Any {
@@ -233,20 +307,39 @@ impl<'a> Judge<'a> {
         Ok(self.decide(judged, unusable))
     }
 
-    fn describe(&self, case: &[Subject<'_>], a: f64, b: f64) -> String {
-        let phrases: Vec<String> = case.iter().map(|s| s.phrase(&self.varying)).collect();
-        let what = if phrases.is_empty() { self.text.to_string() } else { phrases.join(" and ") };
-        format!("{what}: {} against {}", units::significant(a, 4), units::significant(b, 4))
+    /// By the medians, or by the intervals. An equality is about counts, which have no noise: it holds in every round.
+    fn verdict(&self, a: &Quantity<'a>, operator: Operator, b: &Quantity<'a>) -> Verdict {
+        if self.mode == Mode::Any {
+            return Verdict::of(compares(a.value, operator, b.value), true);
+        }
+        let difference = a.clone().with(Arithmetic::Minus, b.clone());
+        let (low, high) = (difference.low, difference.high);
+        match operator {
+            Operator::Equal => Verdict::of(difference.is_always(0.0), true),
+            Operator::NotEqual => Verdict::of(difference.is_never(0.0), true),
+            _ if difference.once => Verdict::Undecided,
+            _ => {
+                let (least, most) = (compares(low, operator, 0.0), compares(high, operator, 0.0));
+                Verdict::of(least && most, !least && !most)
+            }
+        }
     }
 
-    fn decide(&self, judged: Vec<(bool, String)>, unusable: Vec<String>) -> Outcome {
-        let holds = match self.mode {
-            Mode::Any => judged.iter().any(|(t, _)| *t),
-            Mode::All => judged.iter().all(|(t, _)| *t) && unusable.is_empty(),
+    fn describe(&self, case: &[Subject<'_>], a: &Quantity<'_>, b: &Quantity<'_>) -> String {
+        let phrases: Vec<String> = case.iter().map(|s| s.phrase(&self.varying)).collect();
+        let what = if phrases.is_empty() { self.text.to_string() } else { phrases.join(" and ") };
+        format!("{what}: {} against {}", shown(a), shown(b))
+    }
+
+    fn decide(&self, judged: Vec<(Verdict, String)>, unusable: Vec<String>) -> Outcome {
+        let verdicts = judged.iter().map(|(verdict, _)| *verdict);
+        let verdict = match self.mode {
+            Mode::Any => verdicts.max().unwrap_or(Verdict::Broken),
+            Mode::All => verdicts.min().unwrap_or(Verdict::NotJudged),
         };
-        let telling = self.mode == Mode::Any;
-        let because = judged.into_iter().filter(|(t, _)| *t == telling).map(|(_, text)| text).collect();
-        Outcome { holds, because, unusable }
+        let telling = if self.mode == Mode::Any { Verdict::Kept } else { verdict };
+        let because = judged.into_iter().filter(|(v, _)| *v == telling).map(|(_, text)| text).collect();
+        Outcome { verdict, because, unusable }
     }
 
     /// All cases of the selectors; a comparison of aggregates alone has one, without points.
@@ -288,6 +381,11 @@ impl<'a> Judge<'a> {
         if found.is_empty() { Err(self.no_match(selector, &of_metric)) } else { Ok(found) }
     }
 
+    fn matching_any(&self, selectors: &[&Selector]) -> Result<Vec<Subject<'a>>, ExprError> {
+        let found: Result<Vec<_>, ExprError> = selectors.iter().map(|s| self.matching(s)).collect();
+        Ok(found?.concat())
+    }
+
     /// Says which label is the one that nothing has.
     fn no_match(&self, selector: &Selector, of_metric: &[Subject<'_>]) -> ExprError {
         let text = &self.text[selector.span.clone()];
@@ -315,35 +413,55 @@ impl<'a> Judge<'a> {
         &self,
         term: &Term,
         points: &mut impl Iterator<Item = Subject<'a>>,
-    ) -> Result<Option<f64>, ExprError> {
+    ) -> Result<Option<Quantity<'a>>, ExprError> {
         Ok(match term {
-            Term::Number(number) => Some(*number),
-            Term::Points(selector) => points.next().and_then(|s| s.value(selector.field)),
-            Term::Aggregate(aggregate, selector) => Some(self.aggregate(*aggregate, selector)?),
-            Term::Negative(inner) => self.term(inner, points)?.map(|v| -v),
+            Term::Number(number) => Some(Quantity::number(*number)),
+            Term::Points(selector) => points.next().and_then(|s| s.quantity(selector.field)),
+            Term::Aggregate(aggregate, selector) => self.aggregate(*aggregate, selector)?,
+            Term::Negative(inner) => self.term(inner, points)?.map(Quantity::negative),
             Term::Binary(operator, a, b) => {
                 // Both sides are always read, because each takes its points from the case in turn.
                 let (a, b) = (self.term(a, points)?, self.term(b, points)?);
-                a.zip(b).map(|(a, b)| arithmetic(a, *operator, b))
+                a.zip(b).map(|(a, b)| a.with(*operator, b))
             }
         })
     }
 
-    fn aggregate(&self, aggregate: Aggregate, selector: &Selector) -> Result<f64, ExprError> {
+    /// None when an expectation has no usable point: then its comparison is not kept.
+    fn aggregate(
+        &self,
+        aggregate: Aggregate,
+        selector: &Selector,
+    ) -> Result<Option<Quantity<'a>>, ExprError> {
         let matching = self.matching(selector)?;
-        let values: Vec<f64> = matching.iter().filter_map(|s| s.value(selector.field)).collect();
-        let unusable = || {
+        let quantities: Vec<Quantity<'a>> =
+            matching.iter().filter_map(|s| s.quantity(selector.field)).collect();
+        if quantities.is_empty() && self.mode == Mode::Any {
             let reasons: Vec<String> = matching.iter().map(|s| s.why_unusable(&self.varying)).collect();
-            self.nothing_usable(&selector.span, &reasons)
-        };
-        let median = stats::median(&values).ok_or_else(unusable)?;
-        Ok(match aggregate {
-            Aggregate::Median => median,
+            return Err(self.nothing_usable(&selector.span, &reasons));
+        }
+        let of = |values: &[f64]| match aggregate {
+            Aggregate::Median => stats::median(values).unwrap_or(f64::NAN),
             Aggregate::Mean => values.iter().sum::<f64>() / values.len() as f64,
             Aggregate::Least => values.iter().copied().fold(f64::INFINITY, f64::min),
             Aggregate::Most => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-        })
+        };
+        Ok((!quantities.is_empty()).then(|| Quantity::aggregated(&quantities, of)))
     }
+}
+
+/// `5.31 (4.50 to 5.70)`; without the interval where it is no wider than the number.
+fn shown(quantity: &Quantity<'_>) -> String {
+    let digits = |v| units::significant(v, 3);
+    if quantity.low == quantity.high {
+        return digits(quantity.value);
+    }
+    format!("{} ({} to {})", digits(quantity.value), digits(quantity.low), digits(quantity.high))
+}
+
+fn not_judged(nothing: &ExprError) -> Outcome {
+    let why = format!("{}; {}", nothing.message, nothing.help);
+    Outcome { verdict: Verdict::NotJudged, because: vec![why], unusable: Vec::new() }
 }
 
 fn label_help(label: &Label, of_metric: &[Subject<'_>]) -> String {
@@ -359,18 +477,18 @@ fn list(names: BTreeSet<&str>) -> String {
     names.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-fn join(holds: bool, mode: Mode, a: Outcome, b: Outcome) -> Outcome {
+fn join(verdict: Verdict, mode: Mode, a: Outcome, b: Outcome) -> Outcome {
     // Only a side that agrees with the answer explains it.
-    let explains = |o: &Outcome| o.holds == holds;
+    let explains = |o: &Outcome| o.verdict == verdict;
     let mut because = Vec::new();
     let mut unusable = Vec::new();
     for side in [a, b] {
-        if explains(&side) || (mode == Mode::Any && holds) {
+        if explains(&side) || (mode == Mode::Any && verdict == Verdict::Kept) {
             because.extend(side.because);
         }
         unusable.extend(side.unusable);
     }
-    Outcome { holds, because, unusable }
+    Outcome { verdict, because, unusable }
 }
 
 /// Selectors of a term in the order in which [`Judge::term`] reads their points. Aggregates take no part in a case.
@@ -386,9 +504,22 @@ fn collect<'t>(term: &'t Term, into: &mut Vec<&'t Selector>) {
     }
 }
 
+/// Selectors of the aggregates of a term.
+fn aggregated<'t>(term: &'t Term, into: &mut Vec<&'t Selector>) {
+    match term {
+        Term::Number(_) | Term::Points(_) => {}
+        Term::Aggregate(_, selector) => into.push(selector),
+        Term::Negative(inner) => aggregated(inner, into),
+        Term::Binary(_, a, b) => {
+            aggregated(a, into);
+            aggregated(b, into);
+        }
+    }
+}
+
 fn usable(subject: Subject<'_>, selectors: &[&Selector]) -> bool {
     let metric = subject.point().metric;
-    selectors.iter().filter(|s| s.metric == Some(metric)).all(|s| subject.value(s.field).is_some())
+    selectors.iter().filter(|s| s.metric == Some(metric)).all(|s| subject.quantity(s.field).is_some())
 }
 
 fn has(subject: Subject<'_>, label: &Label) -> bool {
@@ -401,15 +532,6 @@ fn has(subject: Subject<'_>, label: &Label) -> bool {
 fn agree(a: Subject<'_>, a_selector: &Selector, b: Subject<'_>, b_selector: &Selector) -> bool {
     let pinned = |name: &str| a_selector.labels.iter().chain(&b_selector.labels).any(|l| l.name == name);
     a.names().chain(b.names()).all(|name| pinned(name) || a.label(name) == b.label(name))
-}
-
-fn arithmetic(a: f64, operator: Arithmetic, b: f64) -> f64 {
-    match operator {
-        Arithmetic::Plus => a + b,
-        Arithmetic::Minus => a - b,
-        Arithmetic::Times => a * b,
-        Arithmetic::Over => a / b,
-    }
 }
 
 fn compares(a: f64, operator: Operator, b: f64) -> bool {

@@ -4,8 +4,9 @@
 mod eval;
 mod lexer;
 mod parser;
+mod quantity;
 
-pub use eval::{Mode, Outcome, Subject, evaluate};
+pub use eval::{Mode, Outcome, Subject, Verdict, evaluate};
 pub use parser::parse;
 
 use measure::results::Metric;
@@ -60,6 +61,19 @@ enum Operator {
     GreaterOrEqual,
     Equal,
     NotEqual,
+}
+
+impl Operator {
+    const fn negated(self) -> Self {
+        match self {
+            Operator::Less => Operator::GreaterOrEqual,
+            Operator::LessOrEqual => Operator::Greater,
+            Operator::Greater => Operator::LessOrEqual,
+            Operator::GreaterOrEqual => Operator::Less,
+            Operator::Equal => Operator::NotEqual,
+            Operator::NotEqual => Operator::Equal,
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
