@@ -182,7 +182,7 @@ fn the_same_seed_sends_the_same_and_reports_can_be_written_again() {
 fn comparisons_and_expectations_decide_the_exit_status() {
     let _turn = turn();
     let dir = tempfile::tempdir().unwrap();
-    let test = "procedure = \"latency\"\nloads = [10000]\n\n[[expect]]\nthat = \"latency < 1\"\nbecause = \"of a test\"";
+    let test = "procedure = \"latency\"\nrounds = 2\nloads = [10000]\n\n[[expect]]\nthat = \"latency < 1\"\nbecause = \"of a test\"";
     let suite = suite(dir.path(), &["wire"], 0.05, test);
     let out = dir.path().join("out");
     let path = out.to_str().unwrap();

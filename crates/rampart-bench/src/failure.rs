@@ -10,7 +10,7 @@ use traffic::TrafficError;
 /// A reason not to end with status 0.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// A `--fail-if` or a suite's own expectation failed: 1.
+    /// A `--fail-if` is true, or an expectation of the suite is broken: 1.
     Expectation(String),
     /// The command or a file is wrong: 2. The text is complete.
     Wrong(String),

@@ -68,7 +68,7 @@ pub(crate) fn compare(old: &Path, new: &Path, fail_if: Option<&str>, json: bool)
     for case in &outcome.unusable {
         crate::say(&format!("not judged: {case}"));
     }
-    if outcome.holds {
+    if outcome.holds() {
         return Err(Failure::Expectation(format!(
             "--fail-if {} is true:\n  {}",
             condition.text(),

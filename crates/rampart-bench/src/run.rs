@@ -46,7 +46,7 @@ pub(crate) fn run(args: &RunArgs, json: bool, interrupt: &Interrupt) -> Result<(
     let paths = report::write_all(&dir, &results, &extras)?;
     output::print(&results, &paths, json);
     ended?;
-    expectations::judge(&suite, &expectations, &results)
+    expectations::judge(&expectations, &results, json)
 }
 
 /// What a killed run left, in words.

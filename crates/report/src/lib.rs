@@ -4,6 +4,7 @@
 pub mod compare;
 pub mod csv;
 pub mod error;
+pub mod expectations;
 pub mod expr;
 pub mod html;
 pub mod journal;
@@ -51,6 +52,8 @@ pub struct Extras {
     pub tests: BTreeMap<String, TestExtras>,
     /// Figures printed in the original report.
     pub published: Option<Published>,
+    /// What the suite expects of its results.
+    pub expectations: Vec<expectations::Expectation>,
     /// Firewall that others are compared with; nftables, where measured, when none is named.
     pub reference: Option<String>,
 }
@@ -79,6 +82,8 @@ impl Extras {
             source: suite.source.clone(),
             tests: suite.tests.iter().map(test).collect(),
             published: suite.published.as_deref().map(published::load).transpose()?,
+            // A suite with a wrong expectation is refused before it is run, so there are no results of one.
+            expectations: expectations::of_suite(suite).unwrap_or_default(),
             reference: None,
         })
     }

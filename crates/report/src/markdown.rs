@@ -3,7 +3,7 @@
 use crate::layout;
 use crate::table::md;
 use crate::view::{self, View};
-use crate::{Extras, about, connections, contrast, lanes, level, tables, verdict};
+use crate::{Extras, about, connections, contrast, expectations, lanes, level, tables, verdict};
 use measure::results::{Metric, Results};
 use std::fmt::Write as _;
 
@@ -15,6 +15,10 @@ pub fn to_string(results: &Results, extras: &Extras) -> String {
     summary(&mut out, results, &view);
     for test in &view.tests {
         test_section(&mut out, &view, test, extras);
+    }
+    let expected = expectations::judge(&extras.expectations, results);
+    if !expected.is_empty() {
+        let _ = writeln!(out, "\n## Expectations\n\n{}", expectations::table(&expected).markdown());
     }
     if let Some(published) = &extras.published {
         let _ = writeln!(

@@ -163,6 +163,7 @@ fn figure(point: &Point, field: Field) -> Option<f64> {
         Field::Completed => count(|s| s.completed),
         Field::Failed => count(|s| s.failed.values().sum()),
         Field::Retransmitted => count(|s| s.retransmitted),
+        Field::ByNeither => point.sessions.as_ref()?.replacement.as_ref().map(|r| r.by_neither as f64),
     }
 }
 
@@ -269,14 +270,16 @@ impl<'a> Judge<'a> {
         right: &Term,
         span: &Range<usize>,
     ) -> Result<Outcome, ExprError> {
-        let mut selectors = Vec::new();
-        collect(left, &mut selectors);
-        collect(right, &mut selectors);
-        let mut all = selectors.clone();
-        aggregated(left, &mut all);
-        aggregated(right, &mut all);
+        // Points take part in a case, in the order in which `term` reads them; aggregates do not.
+        let is_aggregate = |term: &Term| matches!(term, Term::Aggregate(..));
+        let (mut selectors, mut aggregated) = (Vec::new(), Vec::new());
+        for side in [left, right] {
+            side.selectors(&|term| !is_aggregate(term), &mut selectors);
+            side.selectors(&is_aggregate, &mut aggregated);
+        }
+        let all = || selectors.iter().chain(&aggregated);
         if self.mode == Mode::All {
-            if let Some(nothing) = all.iter().find_map(|s| self.matching(s).err()) {
+            if let Some(nothing) = all().find_map(|s| self.matching(s).err()) {
                 return Ok(not_judged(&nothing));
             }
         }
@@ -291,7 +294,7 @@ impl<'a> Judge<'a> {
             let mut blamed: Vec<Subject<'a>> =
                 case.iter().copied().filter(|s| !usable(*s, &selectors)).collect();
             if blamed.is_empty() {
-                blamed = self.matching_any(&all[selectors.len()..])?;
+                blamed = self.matching_any(&aggregated)?;
             }
             let why = blamed.iter().map(|s| s.why_unusable(&self.varying));
             // A firewall that was asked and has no value has not kept what was promised of it.
@@ -491,38 +494,12 @@ fn join(verdict: Verdict, mode: Mode, a: Outcome, b: Outcome) -> Outcome {
     Outcome { verdict, because, unusable }
 }
 
-/// Selectors of a term in the order in which [`Judge::term`] reads their points. Aggregates take no part in a case.
-fn collect<'t>(term: &'t Term, into: &mut Vec<&'t Selector>) {
-    match term {
-        Term::Number(_) | Term::Aggregate(..) => {}
-        Term::Points(selector) => into.push(selector),
-        Term::Negative(inner) => collect(inner, into),
-        Term::Binary(_, a, b) => {
-            collect(a, into);
-            collect(b, into);
-        }
-    }
-}
-
-/// Selectors of the aggregates of a term.
-fn aggregated<'t>(term: &'t Term, into: &mut Vec<&'t Selector>) {
-    match term {
-        Term::Number(_) | Term::Points(_) => {}
-        Term::Aggregate(_, selector) => into.push(selector),
-        Term::Negative(inner) => aggregated(inner, into),
-        Term::Binary(_, a, b) => {
-            aggregated(a, into);
-            aggregated(b, into);
-        }
-    }
-}
-
 fn usable(subject: Subject<'_>, selectors: &[&Selector]) -> bool {
     let metric = subject.point().metric;
     selectors.iter().filter(|s| s.metric == Some(metric)).all(|s| subject.quantity(s.field).is_some())
 }
 
-fn has(subject: Subject<'_>, label: &Label) -> bool {
+pub(super) fn has(subject: Subject<'_>, label: &Label) -> bool {
     let level = subject.label(&label.name);
     // A point without that factor is neither equal nor different: it has nothing to compare.
     level.is_some_and(|l| (l == label.value) == label.wanted)

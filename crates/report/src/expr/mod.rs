@@ -5,6 +5,8 @@ mod eval;
 mod lexer;
 mod parser;
 mod quantity;
+#[cfg(test)]
+mod shipped;
 
 pub use eval::{Mode, Outcome, Subject, Verdict, evaluate};
 pub use parser::parse;
@@ -25,6 +27,22 @@ impl Expression {
     pub fn text(&self) -> &str {
         &self.text
     }
+
+    /// Asks about every label, by its name and level, whether it can be one.
+    ///
+    /// # Errors
+    /// [`ExprError`] at the first that `check` refuses, with its reason as help.
+    pub fn check_labels(&self, check: &dyn Fn(&str, &str) -> Result<(), String>) -> Result<(), ExprError> {
+        let mut selectors = Vec::new();
+        self.root.selectors(&mut selectors);
+        for label in selectors.into_iter().flat_map(|s| &s.labels) {
+            check(&label.name, &label.value).map_err(|help| {
+                let message = format!("`{}` cannot be a label", &self.text[label.span.clone()]);
+                ExprError::at(&self.text, label.span.start, message, help)
+            })?;
+        }
+        Ok(())
+    }
 }
 
 impl fmt::Display for Expression {
@@ -43,6 +61,24 @@ enum Node {
     Valid(Selector),
 }
 
+impl Node {
+    fn selectors<'n>(&'n self, into: &mut Vec<&'n Selector>) {
+        match self {
+            Node::Or(a, b) | Node::And(a, b) => {
+                a.selectors(into);
+                b.selectors(into);
+            }
+            Node::Not(inner) => inner.selectors(into),
+            Node::Valid(selector) => into.push(selector),
+            Node::Compare { left, right, .. } => {
+                for term in [left, right] {
+                    term.selectors(&|_| true, into);
+                }
+            }
+        }
+    }
+}
+
 /// A number, or what stands for one.
 #[derive(Debug, Clone, PartialEq)]
 enum Term {
@@ -51,6 +87,23 @@ enum Term {
     Aggregate(Aggregate, Selector),
     Binary(Arithmetic, Box<Term>, Box<Term>),
     Negative(Box<Term>),
+}
+
+impl Term {
+    /// The selectors of the terms that `wanted` takes, in the order of the text.
+    fn selectors<'t>(&'t self, wanted: &dyn Fn(&Term) -> bool, into: &mut Vec<&'t Selector>) {
+        match self {
+            Term::Number(_) => {}
+            Term::Points(selector) | Term::Aggregate(_, selector) => {
+                into.extend(wanted(self).then_some(selector));
+            }
+            Term::Negative(inner) => inner.selectors(wanted, into),
+            Term::Binary(_, a, b) => {
+                a.selectors(wanted, into);
+                b.selectors(wanted, into);
+            }
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,9 +183,10 @@ enum Field {
     Completed,
     Failed,
     Retransmitted,
+    ByNeither,
 }
 
-const FIELDS: [(&str, Field); 15] = [
+const FIELDS: [(&str, Field); 16] = [
     ("value", Field::Value),
     ("low", Field::Low),
     ("high", Field::High),
@@ -148,6 +202,7 @@ const FIELDS: [(&str, Field); 15] = [
     ("completed", Field::Completed),
     ("failed", Field::Failed),
     ("retransmitted", Field::Retransmitted),
+    ("by_neither", Field::ByNeither),
 ];
 
 /// What is wrong with an expression: where, and what would be right. Always exit status 2, never a silent pass.

@@ -9,7 +9,7 @@ use crate::error::ReportError;
 use crate::layout;
 use crate::table::Table;
 use crate::view::{self, Block, Test, View};
-use crate::{Extras, connections, contrast, lanes, level, tables, verdict};
+use crate::{Extras, connections, contrast, expectations, lanes, level, tables, verdict};
 use figures::{Figure, Ids};
 use measure::results::{Metric, Results};
 use measure::suite::Layout;
@@ -41,6 +41,7 @@ struct Page<'a> {
     main_figure: Option<Figure>,
     main_table: Table,
     hints: Vec<&'static str>,
+    expected: Table,
     tests: Vec<TestPart>,
     ledgers: Vec<(Option<Figure>, Table)>,
     invalid: Table,
@@ -166,6 +167,7 @@ fn page<'a>(results: &'a Results, view: &View<'_>, extras: &'a Extras) -> Page<'
         main_figure,
         main_table: tables::main(view, &main),
         hints: view::hints(results),
+        expected: expectations::table(&expectations::judge(&extras.expectations, results)),
         tests,
         ledgers,
         invalid: tables::invalid(view),
