@@ -58,7 +58,7 @@ fn rates_and_capacity_are_found_on_every_firewall() {
         for dut in duts {
             let point = point(&results, dut, metric);
             assert!(point.value > 0.0, "{name}: {dut}");
-            assert!(point.sessions.as_ref().is_some_and(|s| s.established > 0), "{name}: {dut}");
+            assert!(point.connections.as_ref().is_some_and(|s| s.established > 0), "{name}: {dut}");
         }
     }
 }
@@ -74,7 +74,7 @@ fn illegal_attempts_are_stopped_and_counted_apart() {
     valid(&results);
     for dut in ["linux", "nftables", "iptables"] {
         let point = point(&results, dut, Metric::Established);
-        let sessions = point.sessions.as_ref().unwrap();
+        let sessions = point.connections.as_ref().unwrap();
         let illegal = sessions.illegal.as_ref().unwrap();
         let attempted = illegal.attempted.values().sum::<u64>();
         // A busy machine may be late for some, of both in turns.
@@ -119,14 +119,14 @@ fn a_flood_has_a_before_a_during_and_an_after() {
         .filter_map(|p| p.factors.get("phase").map(String::as_str))
         .collect();
     assert_eq!(phases, ["before", "during", "after"]);
-    let attack = results.points[0].sessions.as_ref().unwrap().attack.unwrap();
+    let attack = results.points[0].connections.as_ref().unwrap().attack.unwrap();
     // A busy machine may be late for some; what was sent must all arrive, because the policy admits attackers.
     assert_eq!(attack.offered, 1000, "{attack:?}");
     assert!(attack.sent > 0 && attack.forwarded == attack.sent, "{attack:?}");
     assert!(results.points[0].policy_load_seconds.is_some_and(|s| s > 0.0));
     let seconds = &results.points[0].trials[0].per_second;
     assert_eq!(
-        seconds.iter().filter_map(|s| s.sessions.as_ref()).map(|s| s.attack_sent).sum::<u64>(),
+        seconds.iter().filter_map(|s| s.connections.as_ref()).map(|s| s.attack_sent).sum::<u64>(),
         attack.sent
     );
 }
@@ -141,7 +141,7 @@ fn a_policy_is_replaced_under_load_and_nothing_sees_a_mixture() {
     let results = results(&suite, &dir.path().join("out"), &[]);
     let time = point(&results, "nftables", Metric::ReplacementTime);
     assert!(time.valid, "{:?}", time.marks);
-    let replacement = time.sessions.as_ref().unwrap().replacement.as_ref().unwrap();
+    let replacement = time.connections.as_ref().unwrap().replacement.as_ref().unwrap();
     assert!(replacement.probes > 100 && replacement.holds_after_seconds.is_some(), "{replacement:?}");
     assert_eq!(replacement.by_neither, 0, "{replacement:?}");
     let refused = point(&results, "linux", Metric::ReplacementTime);

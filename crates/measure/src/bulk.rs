@@ -1,8 +1,8 @@
 //! The vocabulary of bulk transfers: TCP connections that carry as many bytes as they can, from applications at one end to
 //! applications at the other, through the kernel's own stack. Plain values.
 //!
-//! A setup with a [`BulkShape`] counts bytes where one without counts frames: the ledger's entries are bytes, and its
-//! `under_way` are those that were still in socket buffers or on the links when the trial ended.
+//! The ledger's entries are bytes, and its `under_way` are those that were still in socket buffers or on the links when the
+//! trial ended.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,13 @@ pub const MOST_CONNECTIONS: u32 = 128;
 pub struct BulkShape {
     /// Connections at once, 1 to [`MOST_CONNECTIONS`], all from client to server.
     pub connections: u32,
+}
+
+/// What is asked of a trial of bulk transfers: as much as the setup's connections can carry.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BulkRequest {
+    /// Seconds of the transfer; a whole number of at least 1, since iperf3 counts no less.
+    pub seconds: f64,
 }
 
 /// What became of a trial's bulk transfer; of a point, of all its deciding trials together.

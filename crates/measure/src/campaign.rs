@@ -4,16 +4,17 @@
 //! A firewall is proved before its first trial of a round and after its last. One that breaks loses its points and the
 //! others go on; an interruption ends the campaign with the rounds that were finished. No IO of its own: rigs do that.
 
-mod points;
 #[cfg(test)]
-mod session_tests;
+mod connection_tests;
+mod points;
 #[cfg(test)]
 mod tests;
 
-use crate::procedure::{Measured, Procedure, ProcedureSpec, Step, judge, typical_trial_seconds};
+use crate::connections::{ConnectionRequest, RatePhase};
+use crate::procedure::{Measured, Procedure, ProcedureSpec, Step, judge};
 use crate::results::{Mark, MarkKind, Point, Trial};
 use crate::shape::Placement;
-use crate::trial::{Load, Phase, Rig, RigError, TrialOutcome, TrialRequest};
+use crate::trial::{FrameRequest, Load, Phase, Rig, RigError, TrialOutcome, TrialRequest};
 use std::collections::BTreeMap;
 
 /// Name of the firewall that is none: nothing between generator and sink.
@@ -59,10 +60,8 @@ pub struct Progress<'a> {
     pub rounds: u32,
     /// Trial of this firewall in this round, from 1.
     pub trial: u32,
-    /// Load of the trial's first phase.
-    pub load: Load,
-    /// Seconds of the trial, all phases together.
-    pub seconds: f64,
+    /// What the trial is asked for.
+    pub request: &'a TrialRequest,
     /// Share of the frames lost; `None` before the trial.
     pub loss: Option<f64>,
     /// Estimated share of the cell that is done, 0 to 1; it never falls.
@@ -194,7 +193,7 @@ impl Campaign<'_> {
                 return Ok(false);
             }
         };
-        turn.seconds += typical_trial_seconds(request);
+        turn.seconds += request.typical_seconds();
         let share = turn.seconds / self.cell.procedure.typical_seconds();
         let track = &mut self.tracks[turn.rig];
         track.rounds_done = track.rounds.len() as f64 + share.min(MOST_SHOWN_OF_A_ROUND);
@@ -230,14 +229,12 @@ impl Campaign<'_> {
 
     fn show(&mut self, turn: &Turn, request: &TrialRequest, loss: Option<f64>) {
         let done: f64 = self.tracks.iter().map(|track| track.rounds_done).sum();
-        let Some(phase) = request.phases.first() else { return };
         self.observer.trial(&Progress {
             dut: &self.tracks[turn.rig].dut,
             round: turn.round,
             rounds: self.cell.rounds,
             trial: turn.trials,
-            load: phase.load,
-            seconds: seconds(request),
+            request,
             loss,
             share_done: done / (self.tracks.len() as f64 * f64::from(self.cell.rounds)),
         });
@@ -250,39 +247,44 @@ fn lost(why: RigError, broken: MarkKind) -> Mark {
     Mark { kind, detail: why.to_string() }
 }
 
-fn seconds(request: &TrialRequest) -> f64 {
-    request.phases.iter().map(|phase| phase.seconds).sum()
-}
-
 /// A trial as results keep it.
 fn kept(round: u32, request: &TrialRequest, outcome: &TrialOutcome, placement: Placement) -> Trial {
-    let offered = match request.phases[..] {
-        [phase] => match phase.load {
-            Load::PerSecond(rate) => rate,
-            Load::Burst(frames) => frames as f64,
-            Load::Open { connections, .. } => connections as f64,
-            Load::Maximum | Load::Ramp { .. } => rate(outcome),
-        },
-        _ => rate(outcome),
-    };
+    let lanes = outcome.frames().map_or(&[][..], |frames| &frames.lanes);
     Trial {
         round,
-        offered,
+        offered: offered(request).unwrap_or_else(|| rate(outcome)),
         seconds: outcome.seconds,
-        received: match request.phases[..] {
-            [Phase { load: Load::Open { .. }, .. }] => outcome.ledger.received as f64,
+        received: match request {
+            TrialRequest::Connections(ConnectionRequest::Held { .. }) => outcome.ledger.received as f64,
             _ => outcome.forwarding_rate(),
         },
         loss: outcome.loss_ratio(),
-        latency_ns: outcome.latency_ns,
-        duplicated: outcome.lanes.iter().map(|lane| lane.duplicated).sum(),
-        reordered: outcome.lanes.iter().map(|lane| lane.reordered).sum(),
+        latency_ns: outcome.latency_ns(),
+        duplicated: lanes.iter().map(|lane| lane.duplicated).sum(),
+        reordered: lanes.iter().map(|lane| lane.reordered).sum(),
         per_second: if outcome.per_second.len() > 1 { outcome.per_second.clone() } else { Vec::new() },
         faults: judge(request, outcome, placement).into_iter().map(|mark| mark.detail).collect(),
     }
 }
 
-/// Frames/s offered, on the average of all phases.
+/// The load of a trial that has only one: a rate, the length of a burst, or a number of connections.
+fn offered(request: &TrialRequest) -> Option<f64> {
+    match request {
+        TrialRequest::Frames(FrameRequest { phases, .. }) => match phases[..] {
+            [Phase { load: Load::PerSecond(rate), .. }] => Some(rate),
+            [Phase { load: Load::Burst(frames), .. }] => Some(frames as f64),
+            _ => None,
+        },
+        TrialRequest::Connections(ConnectionRequest::Scheduled { phases, .. }) => match phases[..] {
+            [RatePhase { from, to, .. }] if from == to => Some(from),
+            _ => None,
+        },
+        TrialRequest::Connections(ConnectionRequest::Held { connections, .. }) => Some(*connections as f64),
+        TrialRequest::Connections(ConnectionRequest::Fastest { .. }) | TrialRequest::Bulk(_) => None,
+    }
+}
+
+/// Frames (connections, bytes) offered a second, on the average of all phases.
 fn rate(outcome: &TrialOutcome) -> f64 {
     if outcome.seconds > 0.0 { outcome.ledger.offered as f64 / outcome.seconds } else { 0.0 }
 }

@@ -6,6 +6,7 @@
 
 pub mod bulk;
 pub mod campaign;
+pub mod connections;
 pub mod frame;
 pub mod latency;
 pub mod ledger;
@@ -15,7 +16,7 @@ pub mod procedure;
 pub mod published;
 pub mod results;
 pub mod search;
-pub mod sessions;
+
 pub mod shape;
 pub mod stats;
 pub mod suite;

@@ -3,9 +3,9 @@
 //! Units are in the names or stand beside the value in `unit`. A point is valid, or its marks say why not.
 
 use crate::bulk::BulkOutcome;
+use crate::connections::ConnectionOutcome;
 use crate::ledger::Ledger;
 pub use crate::metric::{Better, Counts, METRICS, Metric, MetricRow};
-use crate::sessions::SessionOutcome;
 use crate::shape::Placement;
 use crate::trial::{LaneOutcome, SecondSample};
 use schemars::JsonSchema;
@@ -132,9 +132,9 @@ pub struct Point {
     pub lanes: Vec<LaneOutcome>,
     /// Processor time in the deciding trials.
     pub cpu: CpuUse,
-    /// Connection-table entries, where the firewall has such a table.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub connections: Option<u64>,
+    /// Entries in the firewall's flow table, where it has such a table.
+    #[serde(default, rename = "connections", skip_serializing_if = "Option::is_none")]
+    pub flow_entries: Option<u64>,
     /// Bytes of memory that the firewall used, where that can be told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
@@ -142,8 +142,8 @@ pub struct Point {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy_load_seconds: Option<f64>,
     /// What became of the connections in one deciding trial.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sessions: Option<SessionOutcome>,
+    #[serde(default, rename = "sessions", skip_serializing_if = "Option::is_none")]
+    pub connections: Option<ConnectionOutcome>,
     /// What became of the bulk transfers of the deciding trials, together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bulk: Option<BulkOutcome>,

@@ -2,8 +2,8 @@
 //! These are plain values; `testbed` builds beds from them and `traffic` builds frames from them.
 
 use crate::bulk::BulkShape;
+use crate::connections::ConnectionShape;
 use crate::frame::{FrameMix, PREAMBLE_AND_GAP_BYTES, fragment_frames};
-use crate::sessions::SessionShape;
 use serde::{Deserialize, Serialize};
 
 /// A network zone of the five reports' test beds.
@@ -193,17 +193,26 @@ pub enum Placement {
     Isolated,
 }
 
+/// What is sent through the firewall.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Workload {
+    /// Frames of UDP, without answers.
+    Frames,
+    /// TCP connections that the bench opens and answers.
+    Connections(ConnectionShape),
+    /// A bulk transfer over the kernel's own TCP.
+    Bulk(BulkShape),
+}
+
 /// Everything that makes two trials comparable: the levels of all factors of one cell of a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setup {
     /// Zones of the bed.
     pub zones: ZoneForm,
-    /// The traffic; of a setup with sessions, its addresses, ports and cores.
+    /// The frames; of another workload, the addresses, ports and cores.
     pub traffic: TrafficShape,
-    /// TCP connections instead of frames.
-    pub sessions: Option<SessionShape>,
-    /// A bulk transfer over the kernel's own TCP instead of frames.
-    pub bulk: Option<BulkShape>,
+    /// What is sent.
+    pub workload: Workload,
     /// The policy.
     pub policy: PolicyShape,
     /// Where the work is done.
@@ -213,6 +222,14 @@ pub struct Setup {
 }
 
 impl Setup {
+    /// What connections are like; `None` of another workload.
+    pub fn connections(&self) -> Option<&ConnectionShape> {
+        match &self.workload {
+            Workload::Connections(shape) => Some(shape),
+            _ => None,
+        }
+    }
+
     /// The lanes that this setup sends on, forward lanes first, each with its share of all frames. Shares sum to 1.
     pub fn lanes(&self) -> Vec<(Lane, f64)> {
         let forward: &[(Zone, Zone)] = match self.zones {

@@ -1,35 +1,22 @@
 //! One trial: what is asked of a rig, and what it answers. A rig is a bed with a firewall, a generator and a
 //! sink; the bench has real ones, the tests have simulated ones.
+//!
+//! Each workload has a request and an outcome of its own. What every trial has, whatever it carries, is in [`TrialOutcome`].
 
-use crate::bulk::BulkOutcome;
+use crate::bulk::{BulkOutcome, BulkRequest};
+use crate::connections::{ConnectionOutcome, ConnectionRequest, ConnectionSecond};
 use crate::ledger::Ledger;
 use crate::results::{CpuUse, LatencySummary};
-use crate::sessions::{Attack, Resets, SessionOutcome, SessionSecond};
 use crate::shape::Lane;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// How many frames are offered; with sessions, how many connections.
+/// How many frames are offered.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Load {
-    /// Frames or connections a second over all lanes and cores together.
+    /// Frames a second over all lanes and cores together.
     PerSecond(f64),
-    /// Connections a second, changing evenly over the phase. Sessions only.
-    Ramp {
-        /// At the beginning of the phase.
-        from: f64,
-        /// At its end.
-        to: f64,
-    },
-    /// So many connections open at once, opened at `per_second`, each proved by a request after all are open. The only
-    /// phase of its trial; its seconds are how long the connections stay open and idle before the proof. Sessions only.
-    Open {
-        /// Connections.
-        connections: u64,
-        /// Connections a second while they are opened.
-        per_second: f64,
-    },
-    /// As fast as the generator can; connections, as fast as the earlier ones make room (closed loop).
+    /// As fast as the generator can.
     Maximum,
     /// This many frames over all lanes and cores, back to back, then silence (RFC 9004).
     Burst(u64),
@@ -44,27 +31,20 @@ pub struct Phase {
     pub seconds: f64,
 }
 
-/// What a rig is asked to do. Phases follow one another without a pause.
-///
-/// Procedures with sessions send these requests, and no others. Loads count legal and illegal attempts together, but
-/// `connections` of [`Load::Open`] legal ones alone: while they are opened at `per_second` attempts of both kinds, illegal
-/// ones come between them in their share. Ledgers and samples count legal connections alone.
-///
-/// | procedure | phases | besides |
-/// |---|---|---|
-/// | `connection-rate`, `transaction-rate`, `teardown-rate` | first [`Load::Maximum`], closed loop: as fast as answers come; then [`Load::PerSecond`] | `attack` from 0 to the end, where the suite has one |
-/// | `connection-capacity` | [`Load::Open`] of ever another number, `max_connections` first; its seconds are the factor `hold` | |
-/// | `session-rate` | one [`Load::Open`] of `connections` at `session_rate`; its seconds are the factor `hold` | |
-/// | `steady` | [`Load::Ramp`] from 0, [`Load::PerSecond`], [`Load::Ramp`] to 0, each only if it lasts longer than 0 s | `attack`, its time counted from the start of the trial |
-/// | `resets` | [`Load::Open`] of `connections` at `opening_rate` for 0 s, once for each kind of reset, on fresh connections | `resets` |
-/// | `replacement` | one [`Load::PerSecond`] | `replace_after_seconds` |
-///
-/// The procedure `bulk` sends one [`Load::Maximum`] of whole seconds: the number of connections is the setup's.
-///
-/// `steady` reads its values from `per_second`, whose samples should begin at the start of the trial and be 1 s long or an
-/// even part of it.
+/// What a rig is asked to do.
 #[derive(Debug, Clone, PartialEq)]
-pub struct TrialRequest {
+pub enum TrialRequest {
+    /// Send frames.
+    Frames(FrameRequest),
+    /// Open TCP connections.
+    Connections(ConnectionRequest),
+    /// Transfer as many bytes as the connections can carry.
+    Bulk(BulkRequest),
+}
+
+/// A trial of frames. Phases follow one another without a pause.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FrameRequest {
     /// At least one phase; recovery tests have two.
     pub phases: Vec<Phase>,
     /// Reset the firewall this many seconds after the start (RFC 2544 section 26.6).
@@ -72,15 +52,9 @@ pub struct TrialRequest {
     /// Whether the trial is about when frames arrive rather than how many: the generator then hands frames over in
     /// small batches, which costs rate and saves each frame the wait for the others.
     pub times_matter: bool,
-    /// A flood beside the connections. Sessions only.
-    pub attack: Option<Attack>,
-    /// Resets against connections that are held open; the only phase is then [`Load::Open`]. Sessions only.
-    pub resets: Option<Resets>,
-    /// Replace the firewall's policy by one of other filler rules this many seconds after the start. Sessions only.
-    pub replace_after_seconds: Option<f64>,
 }
 
-impl TrialRequest {
+impl FrameRequest {
     /// One phase of constant load.
     pub fn constant(load: Load, seconds: f64) -> Self {
         Self::of(vec![Phase { load, seconds }])
@@ -88,22 +62,78 @@ impl TrialRequest {
 
     /// These phases and nothing else.
     pub fn of(phases: Vec<Phase>) -> Self {
-        Self {
-            phases,
-            reset_after_seconds: None,
-            times_matter: false,
-            attack: None,
-            resets: None,
-            replace_after_seconds: None,
-        }
+        Self { phases, reset_after_seconds: None, times_matter: false }
     }
-}
 
-impl TrialRequest {
     /// The same trial for the sake of its latencies.
     pub fn for_times(self) -> Self {
         Self { times_matter: true, ..self }
     }
+
+    /// Whether every frame has a time at which it is due.
+    pub fn is_paced(&self) -> bool {
+        self.phases.iter().all(|phase| matches!(phase.load, Load::PerSecond(_)))
+    }
+}
+
+impl From<FrameRequest> for TrialRequest {
+    fn from(request: FrameRequest) -> Self {
+        Self::Frames(request)
+    }
+}
+
+impl From<ConnectionRequest> for TrialRequest {
+    fn from(request: ConnectionRequest) -> Self {
+        Self::Connections(request)
+    }
+}
+
+impl From<BulkRequest> for TrialRequest {
+    fn from(request: BulkRequest) -> Self {
+        Self::Bulk(request)
+    }
+}
+
+/// Seconds to set a trial up and to collect what it counted.
+const SETTING_UP_SECONDS: f64 = 0.1;
+
+impl TrialRequest {
+    /// Seconds of load, all phases together.
+    pub fn seconds(&self) -> f64 {
+        match self {
+            Self::Frames(frames) => frames.phases.iter().map(|phase| phase.seconds).sum(),
+            Self::Connections(connections) => connections.seconds(),
+            Self::Bulk(bulk) => bulk.seconds,
+        }
+    }
+
+    /// Seconds that the trial usually takes.
+    pub(crate) fn typical_seconds(&self) -> f64 {
+        // A burst is over long before the time that it may take.
+        let bursts = |phase: &&Phase| matches!(phase.load, Load::Burst(_));
+        let load = match self {
+            Self::Frames(frames) => {
+                self.seconds() - frames.phases.iter().filter(bursts).map(|phase| phase.seconds).sum::<f64>()
+            }
+            Self::Connections(connections) => connections.typical_seconds(),
+            Self::Bulk(_) => self.seconds(),
+        };
+        trials(1.0, load)
+    }
+
+    /// Whether every frame or connection has a time at which it is due, so that the generator can be behind.
+    pub(crate) fn is_paced(&self) -> bool {
+        match self {
+            Self::Frames(frames) => frames.is_paced(),
+            Self::Connections(connections) => !matches!(connections, ConnectionRequest::Fastest { .. }),
+            Self::Bulk(_) => false,
+        }
+    }
+}
+
+/// Seconds of some trials, the time to set them up included.
+pub(crate) fn trials(count: f64, seconds: f64) -> f64 {
+    count * (seconds + SETTING_UP_SECONDS)
 }
 
 /// What happened on one lane, all cores together.
@@ -137,58 +167,114 @@ pub struct LaneOutcome {
 pub struct SecondSample {
     /// Seconds from the start of the trial to the end of this sample.
     pub at_seconds: f64,
-    /// Frames sent within it; connections attempted, with sessions.
+    /// Frames sent within it; connections attempted.
     pub sent: u64,
-    /// Frames received within it; connections completed, with sessions.
+    /// Frames received within it; connections completed.
     pub received: u64,
     /// Latency of the frames received within it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<LatencySummary>,
-    /// More of a second with sessions.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub sessions: Option<SessionSecond>,
+    /// More of a second with connections.
+    #[serde(default, rename = "sessions", skip_serializing_if = "Option::is_none")]
+    pub connections: Option<ConnectionSecond>,
 }
 
 /// What a rig answers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrialOutcome {
-    /// Seconds of sending, measured.
+    /// Seconds of load, measured.
     pub seconds: f64,
-    /// Where every frame went.
+    /// Where every frame, connection or byte went.
     pub ledger: Ledger,
-    /// Bits of received frames, FCS included; of a bulk transfer, bits that the server's application read.
+    /// Per second; empty for a bulk transfer.
+    pub per_second: Vec<SecondSample>,
+    /// Processor time.
+    pub cpu: CpuUse,
+    /// Entries in the firewall's flow table at the end, where it has one.
+    pub flow_entries: Option<u64>,
+    /// Bytes of memory that the firewall used, where that can be told.
+    pub memory_bytes: Option<u64>,
+    /// Seconds that loading the policy took when the firewall was set up, where the driver timed it.
+    pub policy_load_seconds: Option<f64>,
+    /// Why this trial must not count, in the user's words; empty for a good trial.
+    pub faults: Vec<String>,
+    /// What is worth knowing but does not make the trial worthless.
+    pub remarks: Vec<String>,
+    /// What only this workload has.
+    pub workload: WorkloadOutcome,
+}
+
+/// What became of the frames, the connections or the transfer of a trial.
+#[derive(Debug, Clone, PartialEq)]
+pub enum WorkloadOutcome {
+    /// Of frames.
+    Frames(FrameOutcome),
+    /// Of TCP connections.
+    Connections(Box<ConnectionOutcome>),
+    /// Of a bulk transfer.
+    Bulk(BulkOutcome),
+}
+
+/// What became of the frames of a trial.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct FrameOutcome {
+    /// Bits of received frames, FCS included.
     pub received_bits: u64,
     /// Per lane.
     pub lanes: Vec<LaneOutcome>,
     /// Latency over all lanes.
     pub latency_ns: Option<LatencySummary>,
-    /// Per second.
-    pub per_second: Vec<SecondSample>,
-    /// Processor time.
-    pub cpu: CpuUse,
-    /// Entries in the firewall's connection table at the end, where it has one.
-    pub connections: Option<u64>,
-    /// Bytes of memory that the firewall used, where that can be told.
-    pub memory_bytes: Option<u64>,
-    /// Seconds that loading the policy took when the firewall was set up, where the driver timed it.
-    pub policy_load_seconds: Option<f64>,
-    /// What became of connections; `Some` exactly when the setup has sessions.
-    pub sessions: Option<SessionOutcome>,
-    /// What became of a bulk transfer; `Some` exactly when the setup has one.
-    pub bulk: Option<BulkOutcome>,
     /// When the last loss was seen, in seconds from the start of the last phase.
     pub last_loss_seconds: Option<f64>,
     /// The longest time without a received frame, in seconds.
     pub longest_silence_seconds: f64,
     /// Share of the frames that went out within 5 us of their due time; `None` where there was no schedule.
     pub on_time_share: Option<f64>,
-    /// Why this trial must not count, in the user's words; empty for a good trial.
-    pub faults: Vec<String>,
-    /// What is worth knowing but does not make the trial worthless.
-    pub remarks: Vec<String>,
 }
 
 impl TrialOutcome {
+    /// What became of the frames; `None` of another workload.
+    pub fn frames(&self) -> Option<&FrameOutcome> {
+        match &self.workload {
+            WorkloadOutcome::Frames(frames) => Some(frames),
+            _ => None,
+        }
+    }
+
+    /// What became of the connections; `None` of another workload.
+    pub fn connections(&self) -> Option<&ConnectionOutcome> {
+        match &self.workload {
+            WorkloadOutcome::Connections(connections) => Some(connections),
+            _ => None,
+        }
+    }
+
+    /// What became of the bulk transfer; `None` of another workload.
+    pub fn bulk(&self) -> Option<&BulkOutcome> {
+        match &self.workload {
+            WorkloadOutcome::Bulk(bulk) => Some(bulk),
+            _ => None,
+        }
+    }
+
+    /// Bits received: of frames, FCS included; of a bulk transfer, those that the server's application read.
+    pub fn received_bits(&self) -> u64 {
+        match &self.workload {
+            WorkloadOutcome::Frames(frames) => frames.received_bits,
+            WorkloadOutcome::Connections(connections) => connections.bits,
+            WorkloadOutcome::Bulk(bulk) => bulk.received_bytes * 8,
+        }
+    }
+
+    /// One-way latency of frames, establishment time of connections, where it was sampled.
+    pub fn latency_ns(&self) -> Option<LatencySummary> {
+        match &self.workload {
+            WorkloadOutcome::Frames(frames) => frames.latency_ns,
+            WorkloadOutcome::Connections(connections) => connections.times.established_ns,
+            WorkloadOutcome::Bulk(_) => None,
+        }
+    }
+
     /// Share of the offered frames that did not arrive, whatever the reason: 0 to 1. Bytes that were under way at the end
     /// are not lost.
     pub fn loss_ratio(&self) -> f64 {

@@ -13,10 +13,10 @@ use crate::rig::{FrameRig, Shared};
 use measure::frame::{FrameMix, FrameSize};
 use measure::results::Calibration;
 use measure::shape::{
-    Directions, IpVersion, Placement, PolicyShape, Setup, TrafficShape, UdpChecksum, ZoneForm,
+    Directions, IpVersion, Placement, PolicyShape, Setup, TrafficShape, UdpChecksum, Workload, ZoneForm,
 };
 use measure::stats;
-use measure::trial::{Load, RigError, TrialOutcome, TrialRequest};
+use measure::trial::{FrameRequest, Load, RigError, TrialOutcome};
 use std::time::Duration;
 use testbed::priority::SessionPriority;
 use traffic::{BareLoop, Clock, Engine};
@@ -159,8 +159,7 @@ fn setup(flows: u32) -> Setup {
             seed: 1,
         },
         policy: PolicyShape::forward_everything(1),
-        sessions: None,
-        bulk: None,
+        workload: Workload::Frames,
         placement: Placement::Inline,
         link_bits_per_second: None,
     }
@@ -178,9 +177,9 @@ fn failed(error: RigError) -> Failure {
 fn trial(shared: &Shared, dut: &str, flows: u32, load: Load, seconds: f64) -> Result<TrialOutcome, Failure> {
     use measure::trial::Rig as _;
     let mut rig = FrameRig::build(dut, &setup(flows), shared).map_err(failed)?;
-    let request = TrialRequest::constant(load, seconds);
-    let paced = matches!(load, Load::PerSecond(_));
-    rig.trial(&if paced { request.for_times() } else { request }).map_err(failed)
+    let request = FrameRequest::constant(load, seconds);
+    let request = if request.is_paced() { request.for_times() } else { request };
+    rig.trial(&request.into()).map_err(failed)
 }
 
 fn bare(shared: &Shared, dut: &str, seconds: f64) -> Result<f64, Failure> {
@@ -204,9 +203,9 @@ fn paced_figures(trials: &[TrialOutcome]) -> Vec<Calibration> {
         stats::median(&trials.iter().map(value).collect::<Vec<_>>()).unwrap_or(0.0)
     };
     let error = of(|t| (t.ledger.sent() as f64 / t.seconds / PACED_FRAMES_PER_SECOND - 1.0).abs());
-    let on_time = of(|t| t.on_time_share.unwrap_or(0.0));
+    let on_time = of(|t| t.frames().and_then(|frames| frames.on_time_share).unwrap_or(0.0));
     let latency = |value: fn(&measure::results::LatencySummary) -> f64| {
-        stats::median(&trials.iter().filter_map(|t| t.latency_ns.as_ref().map(value)).collect::<Vec<_>>())
+        stats::median(&trials.iter().filter_map(|t| t.latency_ns().as_ref().map(value)).collect::<Vec<_>>())
             .unwrap_or(0.0)
     };
     vec![

@@ -2,8 +2,9 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use measure::campaign::{Observer, Progress};
+use measure::connections::{ConnectionRequest, RatePhase};
 use measure::results::Mark;
-use measure::trial::Load;
+use measure::trial::{Load, TrialRequest};
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
@@ -77,7 +78,7 @@ impl Observer for Display {
             progress.dut,
             progress.round + 1,
             progress.rounds,
-            load(progress.load)
+            load(progress.request)
         );
         self.show(progress.share_done, &what);
     }
@@ -87,13 +88,27 @@ impl Observer for Display {
     }
 }
 
-fn load(load: Load) -> String {
-    match load {
-        Load::PerSecond(rate) if rate >= 1e6 => format!("{:.3} Mpps", rate / 1e6),
-        Load::PerSecond(rate) => format!("{:.1} kpps", rate / 1e3),
-        Load::Maximum => "as fast as possible".to_owned(),
-        Load::Burst(frames) => format!("burst of {frames}"),
-        Load::Ramp { from, to } => format!("from {from:.0} to {to:.0} a second"),
-        Load::Open { connections, .. } => format!("{connections} connections open"),
+/// The load that a trial begins with.
+fn load(request: &TrialRequest) -> String {
+    match request {
+        TrialRequest::Frames(frames) => match frames.phases.first().map(|phase| phase.load) {
+            Some(Load::PerSecond(rate)) if rate >= 1e6 => format!("{:.3} Mpps", rate / 1e6),
+            Some(Load::PerSecond(rate)) => format!("{:.1} kpps", rate / 1e3),
+            Some(Load::Burst(frames)) => format!("burst of {frames}"),
+            Some(Load::Maximum) | None => "as fast as possible".to_owned(),
+        },
+        TrialRequest::Connections(ConnectionRequest::Scheduled { phases, .. }) => match phases[..] {
+            [RatePhase { from, to, .. }, ..] if from != to => {
+                format!("from {from:.0} to {to:.0} connections/s")
+            }
+            [RatePhase { from, .. }, ..] => format!("{from:.0} connections/s"),
+            [] => String::new(),
+        },
+        TrialRequest::Connections(ConnectionRequest::Held { connections, .. }) => {
+            format!("{connections} connections open")
+        }
+        TrialRequest::Connections(ConnectionRequest::Fastest { .. }) | TrialRequest::Bulk(_) => {
+            "as fast as possible".to_owned()
+        }
     }
 }

@@ -4,13 +4,13 @@ use crate::cli::{PlacementName, ProfileName, RunArgs};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::progress::Display;
-use crate::rig::{self, BulkRig, FrameRig, SessionRig, Shared};
+use crate::rig::{self, BulkRig, ConnectionRig, FrameRig, Shared};
 use crate::{calibrate, expectations, output};
 use measure::campaign::{self, Outcome};
 use measure::plan::{Options, Plan, PlannedCell};
 use measure::procedure::ProcedureSpec;
 use measure::results::{Environment, Mark, MarkKind, Point, Results, SCHEMA};
-use measure::shape::{Placement, Setup};
+use measure::shape::{Placement, Setup, Workload};
 use measure::suite::{Profile, Suite};
 use measure::trial::{Rig, RigError, TrialOutcome, TrialRequest};
 use report::journal::{Header, Writer};
@@ -121,7 +121,9 @@ fn check_duts(plan: &Plan) -> Result<(), Failure> {
 
 /// Bulk transfers need a program, and network stacks of their own at both ends.
 fn check_bulk(plan: &Plan, args: &RunArgs) -> Result<(), Failure> {
-    let Some(cell) = plan.cells.iter().find(|c| c.setup.bulk.is_some()) else { return Ok(()) };
+    let Some(cell) = plan.cells.iter().find(|c| matches!(c.setup.workload, Workload::Bulk(_))) else {
+        return Ok(());
+    };
     if let Some(ports) = &args.ports {
         return Err(Failure::Wrong(format!(
             "--ports {}: test {} is of bulk transfers, which need a network stack at each end; between two interfaces of one \
@@ -178,14 +180,14 @@ impl Run {
         let external = external_ports(args)?;
         let tables = tracked_connections(plan).map(ConntrackSize::raise).transpose()?;
         let priority = SessionPriority::raise();
-        let most = |sessions: bool| {
-            let cells = plan.cells.iter().filter(|c| c.setup.sessions.is_some() == sessions);
+        let most = |connections: bool| {
+            let cells = plan.cells.iter().filter(|c| c.setup.connections().is_some() == connections);
             cells.map(|c| c.setup.traffic.flows).max()
         };
         let flows = most(false).unwrap_or(1);
         let mut shared = Shared::new(Engine::load(flows.max(calibrate::PACED_FLOWS))?, interrupt);
         if let Some(connections) = most(true) {
-            shared = shared.with_sessions(connections)?;
+            shared = shared.with_connections(connections)?;
         }
         let environment = environment(plan, &priority);
         let calibration = calibrate::brief(&shared, flows)?;
@@ -261,23 +263,20 @@ impl Run {
             None => None,
         };
         let (setup, shared) = (&planned.setup, &self.shared);
-        if let Some(shape) = setup.bulk {
-            let built = BulkRig::build(name, setup, shape, shared);
-            return Ok(built.map(|rig| Box::new(rig) as Box<dyn Rig>));
-        }
-        let Some(shape) = &setup.sessions else {
-            let built = match external {
+        Ok(match &setup.workload {
+            Workload::Frames => boxed(match external {
                 Some(bed) => FrameRig::external(bed, setup, shared),
                 None => FrameRig::build(name, setup, shared),
-            };
-            return Ok(built.map(|rig| Box::new(rig) as Box<dyn Rig>));
-        };
-        let replaceable = matches!(planned.cell.procedure, ProcedureSpec::Replacement(_));
-        let built = match external {
-            Some(bed) => Ok(SessionRig::external(bed, setup, shape, shared)),
-            None => SessionRig::build(name, setup, shape, replaceable, shared),
-        };
-        Ok(built.map(|rig| Box::new(rig) as Box<dyn Rig>))
+            }),
+            Workload::Connections(shape) => boxed(match external {
+                Some(bed) => Ok(ConnectionRig::external(bed, setup, shape, shared)),
+                None => {
+                    let replaceable = matches!(planned.cell.procedure, ProcedureSpec::Replacement(_));
+                    ConnectionRig::build(name, setup, shape, replaceable, shared)
+                }
+            }),
+            Workload::Bulk(shape) => boxed(BulkRig::build(name, setup, *shape, shared)),
+        })
     }
 
     fn end(mut self, complete: bool) -> Result<Results, Failure> {
@@ -294,6 +293,10 @@ impl Run {
 fn tracked_connections(plan: &Plan) -> Option<u64> {
     let tracked = plan.cells.iter().filter(|c| c.setup.policy.stateful || c.setup.policy.nat);
     tracked.map(|c| u64::from(c.setup.traffic.flows) * c.duts.len() as u64).max()
+}
+
+fn boxed<R: Rig + 'static>(built: Result<R, RigError>) -> Result<Box<dyn Rig>, RigError> {
+    built.map(|rig| Box::new(rig) as Box<dyn Rig>)
 }
 
 /// A firewall that could not be set up: it has no value, and the others go on.
@@ -342,7 +345,7 @@ fn environment(plan: &Plan, priority: &SessionPriority) -> Environment {
     let names: BTreeSet<&String> = plan.cells.iter().flat_map(|c| &c.duts).collect();
     let drivers: Vec<_> = names.into_iter().filter_map(|name| dut::driver(name).ok()).collect();
     let mut environment = testbed::environment::describe(&drivers);
-    if plan.cells.iter().any(|c| c.setup.bulk.is_some()) {
+    if plan.cells.iter().any(|c| matches!(c.setup.workload, Workload::Bulk(_))) {
         let version = testbed::guest::version(rig::BULK_PROGRAM);
         environment.versions.extend(version.map(|line| (rig::BULK_PROGRAM.to_owned(), line)));
     }

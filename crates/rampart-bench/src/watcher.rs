@@ -1,7 +1,7 @@
 //! Follows a trial while it runs: seconds, interruptions, the reset of a firewall, and when frames were last lost.
 
 use crate::interrupt::Interrupt;
-use measure::trial::{SecondSample, TrialRequest};
+use measure::trial::{FrameRequest, SecondSample};
 use std::time::Duration;
 use traffic::{Reading, Seconds, Watch};
 
@@ -36,7 +36,7 @@ pub(crate) struct Seen {
 }
 
 impl<'a> Watcher<'a> {
-    pub(crate) fn new(interrupt: &'a Interrupt, request: &TrialRequest, reset: Option<Reset<'a>>) -> Self {
+    pub(crate) fn new(interrupt: &'a Interrupt, request: &FrameRequest, reset: Option<Reset<'a>>) -> Self {
         let phases = &request.phases;
         Self {
             interrupt,

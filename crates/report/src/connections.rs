@@ -4,15 +4,15 @@
 use crate::table::{Cell, Head, Row, Table};
 use crate::view::{self, Setting, Test};
 use crate::{level, units};
+use measure::connections::{ConnectionOutcome, ConnectionTimes};
 use measure::results::{LatencySummary, Metric, Point};
-use measure::sessions::{SessionOutcome, SessionTimes};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One point with the words that tell it from the others.
 struct Entry<'a> {
     heads: Vec<String>,
     point: &'a Point,
-    sessions: &'a SessionOutcome,
+    sessions: &'a ConnectionOutcome,
 }
 
 /// The tables of a test; none where no point has connections.
@@ -41,11 +41,11 @@ pub(crate) fn tables(test: &Test<'_>) -> Vec<Table> {
 
 /// Points with connections; several metrics of one trial are one entry.
 fn entries<'a>(test: &'a Test<'_>) -> (Vec<String>, Vec<Entry<'a>>) {
-    let mut kept: Vec<(&Setting<'_>, &Point, &SessionOutcome)> = Vec::new();
+    let mut kept: Vec<(&Setting<'_>, &Point, &ConnectionOutcome)> = Vec::new();
     for setting in test.blocks.iter().flat_map(|b| &b.settings) {
         for point in setting.points.iter().copied() {
-            let Some(sessions) = &point.sessions else { continue };
-            let told = |(s, p, o): &(&Setting<'_>, &Point, &SessionOutcome)| {
+            let Some(sessions) = &point.connections else { continue };
+            let told = |(s, p, o): &(&Setting<'_>, &Point, &ConnectionOutcome)| {
                 without_phase(s) == without_phase(setting) && p.dut == point.dut && *o == sessions
             };
             if !kept.iter().any(told) {
@@ -58,7 +58,7 @@ fn entries<'a>(test: &'a Test<'_>) -> (Vec<String>, Vec<Entry<'a>>) {
     let mut corner = vec!["Firewall".to_string()];
     corner.extend(factors.iter().map(|f| level::name(f)));
     corner.extend((metrics.len() > 1).then(|| "Of".to_string()));
-    let entry = |(setting, point, sessions): (&Setting<'_>, &'a Point, &'a SessionOutcome)| {
+    let entry = |(setting, point, sessions): (&Setting<'_>, &'a Point, &'a ConnectionOutcome)| {
         let mut heads = vec![point.dut.clone()];
         heads
             .extend(factors.iter().map(|f| setting.levels.get(f).map_or("–".into(), |l| level::short(f, l))));
@@ -73,7 +73,7 @@ fn without_phase<'s>(setting: &'s Setting<'_>) -> Vec<(&'s String, &'s String)> 
     setting.levels.iter().filter(|(name, _)| *name != view::PHASE).collect()
 }
 
-fn varying(kept: &[(&Setting<'_>, &Point, &SessionOutcome)]) -> Vec<String> {
+fn varying(kept: &[(&Setting<'_>, &Point, &ConnectionOutcome)]) -> Vec<String> {
     let names: BTreeSet<&String> = kept.iter().flat_map(|(s, ..)| s.levels.keys()).collect();
     let differs = |name: &&String| {
         let levels: BTreeSet<Option<&String>> = kept.iter().map(|(s, ..)| s.levels.get(*name)).collect();
@@ -148,7 +148,7 @@ fn fate(entries: &[&Entry<'_>]) -> Option<Table> {
     Some(table)
 }
 
-type Time = fn(&SessionTimes) -> Option<LatencySummary>;
+type Time = fn(&ConnectionTimes) -> Option<LatencySummary>;
 
 /// The times with their names, in the order in which they happen.
 const TIMES: [(&str, Time); 7] = [
@@ -275,13 +275,13 @@ fn replacement(entries: &[&Entry<'_>]) -> Option<Table> {
 
 fn policy(entries: &[&Entry<'_>]) -> Option<Table> {
     let told =
-        |p: &Point| p.policy_load_seconds.is_some() || p.memory_bytes.is_some() || p.connections.is_some();
+        |p: &Point| p.policy_load_seconds.is_some() || p.memory_bytes.is_some() || p.flow_entries.is_some();
     let row = |e: &&Entry<'_>| Row {
         heads: e.heads.clone(),
         cells: vec![
             value("s", e.point.policy_load_seconds),
             value("bytes", e.point.memory_bytes.map(|b| b as f64)),
-            some_count(e.point.connections),
+            some_count(e.point.flow_entries),
         ],
     };
     table(

@@ -114,7 +114,7 @@ fn row(results: &Results, point: &Point, factors: &BTreeSet<&str>) -> Vec<String
     row.extend(latency_columns(point));
     row.extend(lane_columns(point));
     row.push(busy_cores(&point.cpu).to_string());
-    row.push(point.connections.map_or_else(String::new, |c| c.to_string()));
+    row.push(point.flow_entries.map_or_else(String::new, |c| c.to_string()));
     row.push(point.memory_bytes.map_or_else(String::new, |b| b.to_string()));
     row.push(point.policy_load_seconds.map_or_else(String::new, |s| s.to_string()));
     row.extend(sessions::columns(point));

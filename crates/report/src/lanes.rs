@@ -17,7 +17,7 @@ pub(crate) fn table(block: &Block<'_>) -> Option<Table> {
     factors.sort_by_key(|f| level::column_rank(f));
     let mut rows = Vec::new();
     for setting in &block.settings {
-        for point in setting.points.iter().filter(|p| p.valid && is_timed(p) && p.sessions.is_none()) {
+        for point in setting.points.iter().filter(|p| p.valid && is_timed(p) && p.connections.is_none()) {
             let mut heads = vec![point.dut.clone()];
             heads.extend(tables::row_heads(setting, &factors).into_iter().filter(|_| !factors.is_empty()));
             rows.extend(point.lanes.iter().map(|lane| row(&heads, lane)));

@@ -59,7 +59,7 @@ pub(crate) fn of_trial(trial: &Trial) -> Vec<Second> {
 }
 
 fn of_sample(length: f64, sample: &SecondSample) -> Option<Second> {
-    let s = sample.sessions.as_ref()?;
+    let s = sample.connections.as_ref()?;
     let rate = |count: u64| count as f64 / length;
     Some(Second {
         at: sample.at_seconds,
@@ -300,7 +300,7 @@ mod tests {
             sent: 0,
             received,
             latency_ns: None,
-            sessions: None,
+            connections: None,
         };
         let samples = [sample(1.0, 100), sample(3.0, 100), sample(3.5, 100), sample(3.6, 100)];
         let rates: Vec<f64> = lasting(&samples).map(|(length, s)| s.received as f64 / length).collect();

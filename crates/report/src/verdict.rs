@@ -5,8 +5,8 @@ use crate::level;
 use crate::ratio::Ratio;
 use crate::units;
 use crate::view::{self, Role, Setting, View};
+use measure::connections::IllegalOutcome;
 use measure::results::{MarkKind, Metric, Point, Results};
-use measure::sessions::IllegalOutcome;
 use std::cmp::Ordering;
 
 /// The settings that the summary shows: of every test with throughput, the one with the smallest frames, and the one
@@ -295,7 +295,7 @@ pub(crate) fn trust(results: &Results) -> Vec<TrustLine> {
 }
 
 fn outcome_of(point: &Point) -> Option<&IllegalOutcome> {
-    point.sessions.as_ref()?.illegal.as_ref()
+    point.connections.as_ref()?.illegal.as_ref()
 }
 
 /// Whether what the policy forbids was stopped; nothing where nothing forbidden was sent.

@@ -3,8 +3,8 @@
 
 use crate::level::{self, Level};
 use crate::ratio::{self, Ratio};
+use measure::connections::{ConnectionOutcome, ConnectionTimes};
 use measure::results::{Counts, LatencySummary, Mark, MarkKind, Metric, Point, Results};
-use measure::sessions::{SessionOutcome, SessionTimes};
 use measure::shape::Placement;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -381,7 +381,7 @@ pub(crate) enum Counted {
 
 /// Whether a point's loads, ledger and losses are of connections, not of frames.
 pub(crate) const fn of_connections(point: &Point) -> bool {
-    point.sessions.is_some() || matches!(point.metric.row().counts, Counts::Connections)
+    point.connections.is_some() || matches!(point.metric.row().counts, Counts::Connections)
 }
 
 /// Whether two firewalls can be told apart: by their ratio, or, where a metric has none, by intervals that do not touch;
@@ -422,13 +422,13 @@ pub(crate) fn same_trials(a: &Point, b: &Point) -> bool {
 
 /// Unit of the loads that a point's trials offered.
 pub(crate) fn load_unit(point: &Point) -> &'static str {
-    let held = |s: &SessionOutcome| s.verified.is_some();
+    let held = |s: &ConnectionOutcome| s.verified.is_some();
     match point.metric {
         Metric::BackToBack => "frames",
         Metric::ConcurrentConnections | Metric::Established | Metric::Surviving | Metric::ClosedByReset => {
             "connections"
         }
-        _ if point.sessions.as_ref().is_some_and(held) => "connections",
+        _ if point.connections.as_ref().is_some_and(held) => "connections",
         _ if of_connections(point) => "connections/s",
         _ if point.bulk.is_some() => "bytes/s",
         _ => "frames/s",
@@ -437,8 +437,8 @@ pub(crate) fn load_unit(point: &Point) -> &'static str {
 
 /// The times that belong to a point's value: of connections, from the intended start to the SYN-ACK, or the teardown.
 pub(crate) fn times(point: &Point) -> Option<LatencySummary> {
-    let of = |times: fn(&SessionTimes) -> Option<LatencySummary>| {
-        point.sessions.as_ref().and_then(|s| times(&s.times))
+    let of = |times: fn(&ConnectionTimes) -> Option<LatencySummary>| {
+        point.connections.as_ref().and_then(|s| times(&s.times))
     };
     match point.metric {
         Metric::TeardownTime => of(|t| t.teardown_ns).or(point.latency_ns),

@@ -112,7 +112,7 @@ fn drops_and_connections_are_counted() {
                     ["default_drop", "invalid_drop"].map(|name| counters.get(name).copied().unwrap_or(0))
                 };
                 let before = drops(running.as_ref());
-                assert_eq!(running.connections().unwrap(), Some(0), "{name}");
+                assert_eq!(running.flow_entries().unwrap(), Some(0), "{name}");
                 let probes = policy.probes();
                 assert!(prober.failures(&probes).is_empty());
                 let dropped = probes.iter().filter(|p| p.expect == Expect::Dropped);
@@ -122,7 +122,7 @@ fn drops_and_connections_are_counted() {
                 assert_eq!(after[0] - before[0], others.len() as u64, "{name} {protocol:?}");
                 assert_eq!(after[1] - before[1], strays.len() as u64, "{name} {protocol:?}");
                 // One a family: every reply belongs to the connection of the allowed probe.
-                assert_eq!(running.connections().unwrap(), Some(2), "{name}");
+                assert_eq!(running.flow_entries().unwrap(), Some(2), "{name}");
                 assert!(running.memory_bytes().is_none_or(|bytes| bytes > 0), "{name}");
                 assert!(running.policy_load_seconds().is_some_and(|seconds| seconds > 0.0), "{name}");
             });
@@ -142,7 +142,7 @@ fn a_reset_forgets_connections_and_keeps_the_policy() {
             assert!(prober.failures(&policy.probes()).is_empty());
             running.reset().unwrap();
             running.check_alive().unwrap();
-            assert!(matches!(running.connections().unwrap(), None | Some(0)), "{name}");
+            assert!(matches!(running.flow_entries().unwrap(), None | Some(0)), "{name}");
             let failures = prober.failures(&policy.probes());
             assert!(failures.is_empty(), "{name}: {failures:#?}");
         });

@@ -113,7 +113,7 @@ impl Seconds {
             sent: within.sent(),
             received: within.received(),
             latency_ns: within.latency_ns(),
-            sessions: None,
+            connections: None,
         });
         self.last = Some(reading.clone());
     }

@@ -80,10 +80,6 @@ fn phase_of_datagrams(phase: &Phase, fragments: u32) -> Result<Phase, TrafficErr
         Load::PerSecond(rate) => Load::PerSecond(rate / f64::from(fragments)),
         Load::Burst(frames) => Load::Burst(frames.div_ceil(fragments.into())),
         Load::Maximum => Load::Maximum,
-        Load::Ramp { .. } | Load::Open { .. } => {
-            let why = "ramps and open connections are for TCP, not for frames";
-            return Err(TrafficError::Impossible(why.to_owned()));
-        }
     };
     Ok(Phase { load, ..*phase })
 }

@@ -7,7 +7,7 @@
 mod bed;
 
 use bed::{Bed, PATIENCE};
-use measure::sessions::{Attack, AttackKind, AttackSources, IllegalKind};
+use measure::connections::{Attack, AttackKind, AttackSources, IllegalKind};
 use measure::shape::IpVersion;
 use std::time::Duration;
 use traffic::TrafficError;
@@ -152,7 +152,7 @@ fn a_flood_comes_from_as_many_addresses_as_asked() {
 
 /// Adds up its samples' seconds.
 #[derive(Default)]
-struct Seconds(Option<TcpReading>, Vec<measure::sessions::SessionSecond>);
+struct Seconds(Option<TcpReading>, Vec<measure::connections::ConnectionSecond>);
 
 impl TcpWatch for Seconds {
     fn sample_every(&self) -> Duration {
@@ -177,7 +177,7 @@ fn samples_tell_what_happened_between_them() {
     let first = TcpReading::default();
     seconds.sample(0.0, &first);
     let outcome = engine.run(&ports, &plan, &mut seconds).unwrap().outcome();
-    let sum = |of: fn(&measure::sessions::SessionSecond) -> u64| seconds.1.iter().map(of).sum::<u64>();
+    let sum = |of: fn(&measure::connections::ConnectionSecond) -> u64| seconds.1.iter().map(of).sum::<u64>();
     assert_eq!((sum(|s| s.established), outcome.established), (400, 400));
     assert_eq!((sum(|s| s.attack_sent), sum(|s| s.attack_forwarded)), (500, 500));
     assert_eq!((sum(|s| s.frames), sum(|s| s.bits)), (outcome.frames, outcome.bits));

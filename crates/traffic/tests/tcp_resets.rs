@@ -9,7 +9,7 @@ mod bed;
 mod weather;
 
 use bed::{Bed, PATIENCE};
-use measure::sessions::{ResetKind, Resets};
+use measure::connections::{ResetKind, Resets};
 use measure::shape::IpVersion;
 use std::time::Duration;
 use traffic::TrafficError;

@@ -4,7 +4,7 @@ use super::{Cell, Track, WIRE};
 use crate::bulk::BulkOutcome;
 use crate::ledger::Ledger;
 use crate::procedure::{Measured, ProcedureSpec};
-use crate::results::{CoreUse, Counts, CpuUse, LatencySummary, Mark, MarkKind, Metric, Point};
+use crate::results::{CoreUse, Counts, CpuUse, Mark, MarkKind, Metric, Point};
 use crate::stats::{Estimate, estimate, spread};
 use crate::trial::TrialOutcome;
 use std::collections::BTreeMap;
@@ -106,10 +106,10 @@ fn empty_point(cell: &Cell, dut: &str, (metric, extra): &Key) -> Point {
         latency_ns: None,
         lanes: Vec::new(),
         cpu: CpuUse::default(),
-        connections: None,
+        flow_entries: None,
         memory_bytes: None,
         policy_load_seconds: None,
-        sessions: None,
+        connections: None,
         bulk: None,
     }
 }
@@ -187,20 +187,20 @@ fn add_deciding(point: &mut Point, deciding: &[&TrialOutcome]) {
         point.ledger.add(&outcome.ledger);
     }
     if let Some(typical) = typical(deciding) {
-        point.latency_ns = typical.latency_ns;
-        point.lanes = typical.lanes.clone();
-        point.sessions = typical.sessions.clone();
+        point.latency_ns = typical.latency_ns();
+        point.lanes = typical.frames().map_or_else(Vec::new, |frames| frames.lanes.clone());
+        point.connections = typical.connections().cloned();
     }
     point.bulk = bulk(deciding);
     point.cpu = mean_cpu(deciding);
-    point.connections = deciding.iter().filter_map(|o| o.connections).max();
+    point.flow_entries = deciding.iter().filter_map(|o| o.flow_entries).max();
     point.memory_bytes = deciding.iter().filter_map(|o| o.memory_bytes).max();
     point.policy_load_seconds = deciding.iter().find_map(|o| o.policy_load_seconds);
 }
 
 /// The bulk transfers of all trials together.
 fn bulk(deciding: &[&TrialOutcome]) -> Option<BulkOutcome> {
-    let mut of_trials = deciding.iter().filter_map(|o| o.bulk.as_ref());
+    let mut of_trials = deciding.iter().filter_map(|o| o.bulk());
     let mut sum = of_trials.next()?.clone();
     of_trials.for_each(|other| sum.add(other));
     Some(sum)
@@ -210,14 +210,9 @@ fn bulk(deciding: &[&TrialOutcome]) -> Option<BulkOutcome> {
 /// a made-up mixture. Where no latency was sampled, the last.
 fn typical<'a>(deciding: &[&'a TrialOutcome]) -> Option<&'a TrialOutcome> {
     let mut timed: Vec<(f64, &TrialOutcome)> =
-        deciding.iter().filter_map(|o| Some((times(o)?.p50, *o))).collect();
+        deciding.iter().filter_map(|o| Some((o.latency_ns()?.p50, *o))).collect();
     timed.sort_by(|a, b| a.0.total_cmp(&b.0));
     timed.get(timed.len().saturating_sub(1) / 2).map(|(_, outcome)| *outcome).or(deciding.last().copied())
-}
-
-fn times(outcome: &TrialOutcome) -> Option<LatencySummary> {
-    let established = || outcome.sessions.as_ref().and_then(|sessions| sessions.times.established_ns);
-    outcome.latency_ns.or_else(established)
 }
 
 fn mean_cpu(deciding: &[&TrialOutcome]) -> CpuUse {

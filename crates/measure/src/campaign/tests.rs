@@ -80,7 +80,7 @@ fn three_firewalls_side_by_side() {
         assert_eq!(found.unit, "frames/s");
         assert_eq!(found.factors, cell(1).factors);
         assert_eq!(found.ledger.residual(), 0);
-        assert!(found.ledger.received > 0 && found.latency_ns.is_some() && found.connections == Some(1000));
+        assert!(found.ledger.received > 0 && found.latency_ns.is_some() && found.flow_entries == Some(1000));
         assert!((found.cpu.cores[0].interrupt - 0.5).abs() < 1e-9);
         let rounds: Vec<u32> = found.trials.iter().map(|t| t.round).collect();
         assert!(rounds.is_sorted() && rounds.len() >= 15 && rounds.ends_with(&[2]), "{rounds:?}");
@@ -247,7 +247,7 @@ fn rounds_that_differ_are_marked() {
         });
         rig.trial_script = Box::new(move |_, request, _| {
             let capacity = capacities[*proofs.lock().unwrap() / 2];
-            Simulated::new("dut", Placement::Inline, capacity).trial(request)
+            Simulated::new("dut", Placement::Inline, capacity).trial(&request.clone().into())
         });
         let outcome = run_boxed(&cell(3), vec![rig]);
         let point = point(&outcome, "dut", Metric::Throughput).clone();
@@ -346,7 +346,9 @@ fn progress_rises_to_nearly_one() {
     impl Observer for Seen {
         fn trial(&mut self, progress: &Progress<'_>) {
             self.shares.push(progress.share_done);
-            assert!(progress.round < progress.rounds && progress.trial >= 1 && progress.seconds > 0.0);
+            assert!(
+                progress.round < progress.rounds && progress.trial >= 1 && progress.request.seconds() > 0.0
+            );
             *(if progress.loss.is_some() { &mut self.after } else { &mut self.before }) += 1;
         }
 

@@ -3,9 +3,10 @@
 
 use super::guard::{counted_loss, sent_rate};
 use super::{CapacitySpec, Flood, RateSpec, SearchSpec};
+use crate::connections::{ConnectionRequest, RatePhase};
 use crate::search::Goal;
 use crate::shape::Placement;
-use crate::trial::{Load, TrialOutcome, TrialRequest};
+use crate::trial::{FrameRequest, Load, TrialOutcome, TrialRequest};
 
 /// The lowest loads that a search goes down to.
 const LEAST_FRAMES: f64 = 100.0;
@@ -77,7 +78,7 @@ impl Axis {
         least.min(max_load / 2.0)
     }
 
-    /// The highest load worth offering, after a trial at [`Load::Maximum`].
+    /// The highest load worth offering, after an unpaced trial.
     pub(super) fn learnt_maximum(&self, outcome: &TrialOutcome, placement: Placement) -> f64 {
         let sent = self.sent(outcome);
         match self {
@@ -87,7 +88,7 @@ impl Axis {
         }
     }
 
-    /// Whether a trial at [`Load::Maximum`] offers all that the generator has: frames do not wait for answers.
+    /// Whether an unpaced trial offers all that the generator has: frames do not wait for answers.
     pub(super) fn maximum_is_a_load(&self, placement: Placement) -> bool {
         matches!(self, Axis::Frames) && placement == Placement::Isolated
     }
@@ -95,26 +96,32 @@ impl Axis {
     /// The trial at a load.
     pub(super) fn request(&self, load: f64, seconds: f64) -> TrialRequest {
         match self {
-            Axis::Frames => TrialRequest::constant(Load::PerSecond(load), seconds),
-            Axis::Connections { .. } => self.with_flood(Load::PerSecond(load), seconds),
-            Axis::Open { opening_rate, hold_seconds } => {
-                let connections = (load.floor() as u64).max(1);
-                TrialRequest::constant(Load::Open { connections, per_second: *opening_rate }, *hold_seconds)
+            Axis::Frames => FrameRequest::constant(Load::PerSecond(load), seconds).into(),
+            Axis::Connections { flood, .. } => ConnectionRequest::Scheduled {
+                phases: vec![RatePhase::constant(load, seconds)],
+                attack: flood.map(|flood| flood.during(0.0, seconds)),
+                replace_after_seconds: None,
             }
+            .into(),
+            Axis::Open { opening_rate, hold_seconds } => ConnectionRequest::Held {
+                connections: (load.floor() as u64).max(1),
+                opening_rate: *opening_rate,
+                hold_seconds: *hold_seconds,
+                resets: None,
+            }
+            .into(),
         }
     }
 
     /// The trial at as much as the generator can.
     pub(super) fn unpaced(&self, seconds: f64) -> TrialRequest {
-        self.with_flood(Load::Maximum, seconds)
-    }
-
-    fn with_flood(&self, load: Load, seconds: f64) -> TrialRequest {
-        let attack = match self {
-            Axis::Connections { flood: Some(flood), .. } => Some(flood.during(0.0, seconds)),
-            _ => None,
-        };
-        TrialRequest { attack, ..TrialRequest::constant(load, seconds) }
+        match self {
+            Axis::Connections { flood, .. } => {
+                let attack = flood.map(|flood| flood.during(0.0, seconds));
+                ConnectionRequest::Fastest { seconds, attack }.into()
+            }
+            _ => FrameRequest::constant(Load::Maximum, seconds).into(),
+        }
     }
 
     /// The share of a load that counts as lost: everything where connections were established too late.
@@ -132,7 +139,7 @@ impl Axis {
 
     fn is_late(&self, outcome: &TrialOutcome) -> bool {
         let Axis::Connections { p99_establishment_seconds: Some(limit), .. } = self else { return false };
-        let times = outcome.sessions.as_ref().and_then(|sessions| sessions.times.established_ns);
+        let times = outcome.connections().and_then(|connections| connections.times.established_ns);
         times.is_none_or(|times| times.p99 > limit * 1e9)
     }
 

@@ -6,7 +6,7 @@ use super::{BackToBackSpec, Measured, Method, Step, mark};
 use crate::results::{Mark, MarkKind, Metric};
 use crate::shape::Placement;
 use crate::stats::median;
-use crate::trial::{Load, TrialOutcome, TrialRequest};
+use crate::trial::{FrameRequest, Load, TrialOutcome, TrialRequest};
 
 /// The first burst, in frames: well below the 256 frames of a virtual link's ring.
 const FIRST_BURST: u64 = 64;
@@ -132,7 +132,7 @@ impl Method for BackToBack {
         };
         match self.bursts.next() {
             Some(burst) if !self.is_finished() => {
-                Step::Trial(TrialRequest::constant(Load::Burst(burst), self.spec.trial_seconds))
+                Step::Trial(FrameRequest::constant(Load::Burst(burst), self.spec.trial_seconds).into())
             }
             _ => Step::Done(self.result(&found)),
         }

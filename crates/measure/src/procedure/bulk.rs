@@ -2,8 +2,9 @@
 //! applications got. One trial a round: the rounds are the report's sequences.
 
 use super::{BulkSpec, Measured, Method, Step};
+use crate::bulk::BulkRequest;
 use crate::results::{Mark, Metric};
-use crate::trial::{Load, TrialOutcome, TrialRequest};
+use crate::trial::{TrialOutcome, TrialRequest};
 
 pub(super) struct Bulk {
     spec: BulkSpec,
@@ -20,12 +21,12 @@ impl Method for Bulk {
     fn next(&mut self) -> Step {
         match &self.measured {
             Some(measured) => Step::Done(vec![measured.clone()]),
-            None => Step::Trial(TrialRequest::constant(Load::Maximum, self.spec.trial_seconds)),
+            None => Step::Trial(BulkRequest { seconds: self.spec.trial_seconds }.into()),
         }
     }
 
     fn record(&mut self, _request: &TrialRequest, outcome: &TrialOutcome) {
-        let bits = outcome.received_bits as f64 / outcome.seconds;
+        let bits = outcome.received_bits() as f64 / outcome.seconds;
         self.measured = Some(Measured::found(Metric::Goodput, bits, vec![outcome.clone()], Vec::new()));
     }
 

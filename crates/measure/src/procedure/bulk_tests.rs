@@ -3,10 +3,11 @@
 use super::simulated::nothing;
 use super::*;
 use crate::bulk::BulkOutcome;
+use crate::bulk::BulkRequest;
 use crate::campaign::{self, Cell};
 use crate::ledger::Ledger;
 use crate::results::Point;
-use crate::trial::{Load, Phase, Rig, RigError};
+use crate::trial::{Rig, RigError, WorkloadOutcome};
 
 const SPEC: ProcedureSpec = ProcedureSpec::Bulk(BulkSpec { trial_seconds: 2.0 });
 
@@ -22,17 +23,14 @@ fn transfer(received: u64, under_way: u64, seconds: f64) -> TrialOutcome {
     };
     TrialOutcome {
         ledger: Ledger { offered: sent, under_way, received, ..Ledger::default() },
-        received_bits: received * 8,
-        bulk: Some(bulk),
-        ..nothing(seconds)
+        ..nothing(seconds, WorkloadOutcome::Bulk(bulk))
     }
 }
 
 fn failing() -> TrialOutcome {
     TrialOutcome {
         faults: vec!["iperf3: unable to connect".into()],
-        bulk: Some(BulkOutcome::default()),
-        ..nothing(2.0)
+        ..nothing(2.0, WorkloadOutcome::Bulk(BulkOutcome::default()))
     }
 }
 
@@ -49,7 +47,7 @@ impl Rig for Bulk {
     }
 
     fn trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
-        assert_eq!(request.phases, [Phase { load: Load::Maximum, seconds: 2.0 }]);
+        assert_eq!(*request, TrialRequest::Bulk(BulkRequest { seconds: 2.0 }));
         self.2 += 1;
         Ok(self.1[(self.2 - 1) % self.1.len()].clone())
     }
@@ -101,6 +99,6 @@ fn a_transfer_that_fails_is_tried_again_and_then_given_up() {
 fn bytes_that_nobody_can_place_cost_the_value() {
     let mut lossy = transfer(1000, 10, 2.0);
     lossy.ledger.under_way = 0;
-    let marks = judge(&TrialRequest::constant(Load::Maximum, 2.0), &lossy, Placement::Inline);
+    let marks = judge(&BulkRequest { seconds: 2.0 }.into(), &lossy, Placement::Inline);
     assert_eq!(marks[0].detail, "10 of 1010 offered bytes are unaccounted for");
 }

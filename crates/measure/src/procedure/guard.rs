@@ -3,7 +3,7 @@
 use super::{Method, Procedure, Step, mark};
 use crate::results::{Mark, MarkKind};
 use crate::shape::Placement;
-use crate::trial::{Load, TrialOutcome, TrialRequest};
+use crate::trial::{TrialOutcome, TrialRequest, WorkloadOutcome};
 
 /// A generator that leaves out more than this share of the offered frames is behind its schedule.
 pub const BEHIND_TOLERANCE: f64 = 0.001;
@@ -34,7 +34,7 @@ pub fn judge(request: &TrialRequest, outcome: &TrialOutcome, placement: Placemen
             format!("trial failed: no {} was offered", what.trim_end_matches('s')),
         ));
     }
-    if placement == Placement::Isolated && has_schedule(request) && is_behind(outcome) {
+    if placement == Placement::Isolated && request.is_paced() && is_behind(outcome) {
         let detail = format!("{} of {} {what} were not sent in time", ledger.not_sent, ledger.offered);
         marks.push(mark(MarkKind::GeneratorBehind, detail));
     }
@@ -44,16 +44,16 @@ pub fn judge(request: &TrialRequest, outcome: &TrialOutcome, placement: Placemen
 
 /// What the ledger counts.
 fn counted(outcome: &TrialOutcome) -> &'static str {
-    match outcome {
-        TrialOutcome { sessions: Some(_), .. } => "connections",
-        TrialOutcome { bulk: Some(_), .. } => "bytes",
-        _ => "frames",
+    match outcome.workload {
+        WorkloadOutcome::Frames(_) => "frames",
+        WorkloadOutcome::Connections(_) => "connections",
+        WorkloadOutcome::Bulk(_) => "bytes",
     }
 }
 
 /// `7 of 4000 illegal attempts got through: address 5, port 2`.
 fn got_through(outcome: &TrialOutcome) -> Option<Mark> {
-    let illegal = outcome.sessions.as_ref()?.illegal.as_ref()?;
+    let illegal = outcome.connections()?.illegal.as_ref()?;
     let total = illegal.total_got_through();
     if total == 0 || !illegal.forbidden {
         return None;
@@ -85,11 +85,6 @@ pub(super) fn sent_rate(outcome: &TrialOutcome) -> f64 {
 
 fn is_behind(outcome: &TrialOutcome) -> bool {
     outcome.ledger.not_sent as f64 > BEHIND_TOLERANCE * outcome.ledger.offered as f64
-}
-
-fn has_schedule(request: &TrialRequest) -> bool {
-    let has = |load| matches!(load, Load::PerSecond(_) | Load::Ramp { .. } | Load::Open { .. });
-    request.phases.iter().all(|phase| has(phase.load))
 }
 
 /// Stands between the rig and a method: repeats trials that must not count, and gives up after [`MOST_ATTEMPTS`].

@@ -6,7 +6,7 @@ use super::{LatencyLoad, LatencySpec, Measured, Method, Step, mark};
 use crate::results::{Mark, MarkKind, Metric};
 use crate::shape::Placement;
 use crate::stats::median;
-use crate::trial::{Load, TrialOutcome, TrialRequest};
+use crate::trial::{FrameRequest, Load, TrialOutcome, TrialRequest};
 
 pub(super) struct Latency {
     spec: LatencySpec,
@@ -53,8 +53,8 @@ impl Method for Latency {
         while let Some(&load) = self.spec.loads.get(self.measured.len()) {
             match self.load(load) {
                 Ok(rate) => {
-                    let load = Load::PerSecond(rate);
-                    return Step::Trial(TrialRequest::constant(load, self.spec.trial_seconds).for_times());
+                    let request = FrameRequest::constant(Load::PerSecond(rate), self.spec.trial_seconds);
+                    return Step::Trial(request.for_times().into());
                 }
                 Err(Poll::Trial(request)) => return Step::Trial(request),
                 Err(Poll::Lost(marks)) => self.push(Measured::lost(Metric::Latency, marks)),
@@ -89,7 +89,7 @@ impl Method for Latency {
 
 /// The median of the trials' medians. Loss does not spoil it, but the reader must know: lost frames have no latency.
 fn summarise(trials: Vec<TrialOutcome>) -> Measured {
-    let medians: Vec<f64> = trials.iter().filter_map(|t| t.latency_ns).map(|l| l.p50).collect();
+    let medians: Vec<f64> = trials.iter().filter_map(TrialOutcome::latency_ns).map(|l| l.p50).collect();
     let Some(value) = median(&medians) else {
         return Measured::lost(Metric::Latency, vec![mark(MarkKind::Note, "no latency was sampled")]);
     };

@@ -5,7 +5,7 @@ use super::spec::percent;
 use super::{LossCurveSpec, Measured, Method, Step};
 use crate::results::{Mark, Metric};
 use crate::shape::Placement;
-use crate::trial::{Load, TrialOutcome, TrialRequest};
+use crate::trial::{FrameRequest, Load, TrialOutcome, TrialRequest};
 
 /// The curve ends after this many successive loads without loss.
 const LOSSLESS_LOADS: u32 = 2;
@@ -46,7 +46,7 @@ impl Method for LossCurve {
             return Step::Done(self.measured.clone());
         }
         let load = self.max_load.map_or(Load::Maximum, |max| Load::PerSecond(max * share));
-        Step::Trial(TrialRequest::constant(load, self.spec.trial_seconds))
+        Step::Trial(FrameRequest::constant(load, self.spec.trial_seconds).into())
     }
 
     fn record(&mut self, _request: &TrialRequest, outcome: &TrialOutcome) {

@@ -12,6 +12,8 @@ mod bulk;
 #[cfg(test)]
 mod bulk_tests;
 mod capacity;
+#[cfg(test)]
+mod connection_tests;
 mod guard;
 mod latency;
 mod load_search;
@@ -23,11 +25,9 @@ mod resets;
 mod session_rate;
 mod session_spec;
 #[cfg(test)]
-mod session_tests;
-#[cfg(test)]
 pub(crate) mod simulated;
 #[cfg(test)]
-pub(crate) mod simulated_sessions;
+pub(crate) mod simulated_connections;
 mod spec;
 mod steady;
 #[cfg(test)]
@@ -40,7 +40,6 @@ pub use session_spec::{
     CapacitySpec, Flood, FloodTime, RateOf, RateSpec, ReplacementSpec, ResetsSpec, SessionRateSpec,
     SteadySpec,
 };
-pub(crate) use spec::typical_trial_seconds;
 pub use spec::{
     BackToBackSpec, BulkSpec, LatencyLoad, LatencySpec, LossCurveSpec, OverloadRecoverySpec, Preset,
     ProcedureSpec, ResetRecoverySpec, SearchSpec, ThroughputSpec,

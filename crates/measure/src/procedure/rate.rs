@@ -5,8 +5,8 @@ use super::axis::Axis;
 use super::load_search::{Found, LoadSearch, Poll};
 use super::times;
 use super::{Measured, Method, RateOf, RateSpec, Step, mark};
+use crate::connections::ConnectionOutcome;
 use crate::results::{Mark, MarkKind, Metric};
-use crate::sessions::SessionOutcome;
 use crate::shape::Placement;
 use crate::stats::median;
 use crate::trial::{TrialOutcome, TrialRequest};
@@ -22,17 +22,19 @@ impl Rate {
     }
 
     fn measured(&self, found: Found) -> Vec<Measured> {
-        let counted = |count: fn(&SessionOutcome) -> u64| {
+        let counted = |count: fn(&ConnectionOutcome) -> u64| {
             let rates = found
                 .deciding
                 .iter()
-                .filter_map(|outcome| Some(count(outcome.sessions.as_ref()?) as f64 / outcome.seconds));
+                .filter_map(|outcome| Some(count(outcome.connections()?) as f64 / outcome.seconds));
             median(&rates.collect::<Vec<f64>>())
         };
         let values = match self.of {
             RateOf::Connections => vec![Some(found.throughput), times::establishment(&found.deciding)],
-            RateOf::Transactions => vec![counted(|sessions| sessions.transactions)],
-            RateOf::Teardowns => vec![counted(|sessions| sessions.closed), times::teardown(&found.deciding)],
+            RateOf::Transactions => vec![counted(|connections| connections.transactions)],
+            RateOf::Teardowns => {
+                vec![counted(|connections| connections.closed), times::teardown(&found.deciding)]
+            }
         };
         let measured = |(metric, value): (&Metric, Option<f64>)| match value {
             Some(value) => Measured::found(*metric, value, found.deciding.clone(), found.marks.clone()),

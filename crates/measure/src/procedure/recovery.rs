@@ -4,7 +4,7 @@ use super::load_search::{Found, LoadSearch, Poll};
 use super::{Measured, Method, OverloadRecoverySpec, ResetRecoverySpec, Step, mark};
 use crate::results::{Mark, MarkKind, Metric};
 use crate::shape::Placement;
-use crate::trial::{Load, Phase, TrialOutcome, TrialRequest};
+use crate::trial::{FrameRequest, Load, Phase, TrialOutcome, TrialRequest};
 
 /// Overload as a multiple of the throughput.
 const OVERLOAD: f64 = 1.1;
@@ -40,15 +40,17 @@ impl Recovery {
         match &self.kind {
             Kind::Overload(spec) => {
                 let overload = (found.throughput * OVERLOAD).min(found.max_load);
-                TrialRequest::of(vec![
+                FrameRequest::of(vec![
                     phase(overload, spec.overload_seconds),
                     phase(overload * REDUCED, spec.recovery_seconds),
                 ])
+                .into()
             }
-            Kind::Reset(spec) => TrialRequest {
+            Kind::Reset(spec) => FrameRequest {
                 reset_after_seconds: Some(spec.reset_after_seconds),
-                ..TrialRequest::of(vec![phase(found.throughput, spec.trial_seconds)]).for_times()
-            },
+                ..FrameRequest::of(vec![phase(found.throughput, spec.trial_seconds)]).for_times()
+            }
+            .into(),
         }
     }
 }
@@ -87,7 +89,8 @@ impl Method for Recovery {
 
 /// From the reduction of the load to the last lost frame; 0 when nothing was lost after it.
 fn overload_recovery(spec: &OverloadRecoverySpec, outcome: &TrialOutcome) -> Measured {
-    let value = outcome.last_loss_seconds.unwrap_or(0.0).max(0.0);
+    let last_loss = outcome.frames().and_then(|frames| frames.last_loss_seconds);
+    let value = last_loss.unwrap_or(0.0).max(0.0);
     let mut marks = Vec::new();
     if value >= spec.recovery_seconds * NEARLY_ALL {
         let detail =
@@ -102,7 +105,7 @@ fn overload_recovery(spec: &OverloadRecoverySpec, outcome: &TrialOutcome) -> Mea
 
 /// The longest silence under load.
 fn reset_recovery(spec: &ResetRecoverySpec, outcome: &TrialOutcome) -> Measured {
-    let value = outcome.longest_silence_seconds;
+    let value = outcome.frames().map_or(0.0, |frames| frames.longest_silence_seconds);
     if value >= (spec.trial_seconds - spec.reset_after_seconds) * NEARLY_ALL {
         let detail = format!(
             "nothing was forwarded for {value:.2} s after the reset, which is to the end of the trial"

@@ -1,9 +1,9 @@
 //! A policy replaced under load: how long until the new one holds, and how many connections fail meanwhile.
 
 use super::{Measured, Method, ReplacementSpec, Step, mark};
+use crate::connections::{ConnectionRequest, RatePhase, ReplacementOutcome};
 use crate::results::{Mark, MarkKind, Metric};
-use crate::sessions::ReplacementOutcome;
-use crate::trial::{Load, TrialOutcome, TrialRequest};
+use crate::trial::{TrialOutcome, TrialRequest};
 
 pub(super) const METRICS: [Metric; 2] = [Metric::ReplacementTime, Metric::ReplacementFailures];
 
@@ -23,15 +23,16 @@ impl Method for Replacement {
         if let Some(measured) = &self.measured {
             return Step::Done(measured.clone());
         }
-        let load = Load::PerSecond(self.spec.connection_rate);
-        Step::Trial(TrialRequest {
+        let request = ConnectionRequest::Scheduled {
+            phases: vec![RatePhase::constant(self.spec.connection_rate, self.spec.trial_seconds)],
+            attack: None,
             replace_after_seconds: Some(self.spec.replace_after_seconds),
-            ..TrialRequest::constant(load, self.spec.trial_seconds)
-        })
+        };
+        Step::Trial(request.into())
     }
 
     fn record(&mut self, _request: &TrialRequest, outcome: &TrialOutcome) {
-        let replacement = outcome.sessions.as_ref().and_then(|sessions| sessions.replacement.as_ref());
+        let replacement = outcome.connections().and_then(|connections| connections.replacement.as_ref());
         let Some(replacement) = replacement else {
             return self.give_up(vec![mark(MarkKind::Note, "the policy was not replaced")]);
         };

@@ -2,9 +2,9 @@
 //! close nothing, and the client's own must close its connection.
 
 use super::{Measured, Method, ResetsSpec, Step, mark};
+use crate::connections::{self, ConnectionRequest, ResetKind, ResetOutcome};
 use crate::results::{Mark, MarkKind, Metric};
-use crate::sessions::{self, ResetKind, ResetOutcome};
-use crate::trial::{Load, TrialOutcome, TrialRequest};
+use crate::trial::{TrialOutcome, TrialRequest};
 
 /// One trial each, in this order.
 pub(super) const KINDS: [ResetKind; 3] =
@@ -22,11 +22,9 @@ impl Resets {
     }
 
     fn request(&self, kind: ResetKind) -> TrialRequest {
-        let ResetsSpec { connections, opening_rate: per_second, each, resets_per_second } = self.spec;
-        TrialRequest {
-            resets: Some(sessions::Resets { kind, each, per_second: resets_per_second }),
-            ..TrialRequest::constant(Load::Open { connections, per_second }, 0.0)
-        }
+        let ResetsSpec { connections, opening_rate, each, resets_per_second } = self.spec;
+        let resets = Some(connections::Resets { kind, each, per_second: resets_per_second });
+        ConnectionRequest::Held { connections, opening_rate, hold_seconds: 0.0, resets }.into()
     }
 }
 
@@ -64,7 +62,7 @@ impl Method for Resets {
 }
 
 fn measured(kind: ResetKind, outcome: &TrialOutcome) -> Measured {
-    let resets = outcome.sessions.as_ref().and_then(|sessions| sessions.resets);
+    let resets = outcome.connections().and_then(|connections| connections.resets);
     let Some(ResetOutcome { open, sent, forwarded, alive }) = resets.filter(|resets| resets.open > 0) else {
         return lost(kind, vec![mark(MarkKind::Note, "no connection was open when the resets were due")]);
     };

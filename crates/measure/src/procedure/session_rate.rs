@@ -3,8 +3,9 @@
 
 use super::times;
 use super::{Measured, Method, SessionRateSpec, Step, mark};
+use crate::connections::ConnectionRequest;
 use crate::results::{Mark, MarkKind, Metric};
-use crate::trial::{Load, TrialOutcome, TrialRequest};
+use crate::trial::{TrialOutcome, TrialRequest};
 
 pub(super) const METRICS: [Metric; 3] = [Metric::Established, Metric::Failures, Metric::EstablishmentTime];
 
@@ -24,13 +25,14 @@ impl Method for SessionRate {
         if let Some(measured) = &self.measured {
             return Step::Done(measured.clone());
         }
-        let SessionRateSpec { connections, session_rate: per_second, hold_seconds, .. } = self.spec;
-        Step::Trial(TrialRequest::constant(Load::Open { connections, per_second }, hold_seconds))
+        let SessionRateSpec { connections, session_rate: opening_rate, hold_seconds, .. } = self.spec;
+        let request = ConnectionRequest::Held { connections, opening_rate, hold_seconds, resets: None };
+        Step::Trial(request.into())
     }
 
     fn record(&mut self, _request: &TrialRequest, outcome: &TrialOutcome) {
         let trial = vec![outcome.clone()];
-        let established = outcome.sessions.as_ref().map(|sessions| sessions.established as f64);
+        let established = outcome.connections().map(|connections| connections.established as f64);
         let values = [established, Some(outcome.loss_ratio()), times::establishment(&trial)];
         let measured = |(metric, value): (Metric, Option<f64>)| match value {
             Some(value) => Measured::found(metric, value, trial.clone(), Vec::new()),

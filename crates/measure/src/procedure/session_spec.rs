@@ -3,8 +3,8 @@
 //! values and ledgers. Whoever makes these values checks the ranges.
 
 use super::SearchSpec;
-use super::spec::trials;
-use crate::sessions::{Attack, AttackKind, AttackSources};
+use crate::connections::{Attack, AttackKind, AttackSources};
+use crate::trial::trials;
 
 /// A flood, its time left open.
 #[derive(Debug, Clone, Copy, PartialEq)]

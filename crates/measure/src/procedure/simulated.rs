@@ -4,10 +4,12 @@
 use crate::ledger::Ledger;
 use crate::results::{CoreUse, CpuUse, LatencySummary};
 use crate::shape::Placement;
-use crate::trial::{Load, Phase, Rig, RigError, TrialOutcome, TrialRequest};
+use crate::trial::{
+    FrameOutcome, FrameRequest, Load, Phase, Rig, RigError, TrialOutcome, TrialRequest, WorkloadOutcome,
+};
 use std::sync::{Arc, Mutex};
 
-type TrialScript = Box<dyn FnMut(usize, &TrialRequest, TrialOutcome) -> Result<TrialOutcome, RigError>>;
+type TrialScript = Box<dyn FnMut(usize, &FrameRequest, TrialOutcome) -> Result<TrialOutcome, RigError>>;
 type ProofScript = Box<dyn FnMut(usize) -> Result<(), RigError>>;
 
 pub(crate) struct Simulated {
@@ -51,8 +53,9 @@ impl Simulated {
         Box::new(self)
     }
 
-    fn answer(&self, request: &TrialRequest) -> TrialOutcome {
-        let mut outcome = nothing(request.phases.iter().map(|p| p.seconds).sum());
+    fn answer(&self, request: &FrameRequest) -> TrialOutcome {
+        let seconds = request.phases.iter().map(|p| p.seconds).sum();
+        let mut outcome = nothing(seconds, WorkloadOutcome::Frames(FrameOutcome::default()));
         for phase in &request.phases {
             let (ledger, seconds) = self.phase(phase);
             outcome.ledger.add(&ledger);
@@ -60,10 +63,14 @@ impl Simulated {
                 outcome.seconds = seconds;
             }
         }
-        outcome.received_bits = outcome.ledger.received * FRAME_BITS;
-        outcome.last_loss_seconds =
-            (request.phases.len() > 1 && outcome.ledger.received < outcome.ledger.offered).then_some(0.3);
-        outcome.longest_silence_seconds = if request.reset_after_seconds.is_some() { 0.7 } else { 0.0 };
+        let lost = outcome.ledger.received < outcome.ledger.offered;
+        outcome.workload = WorkloadOutcome::Frames(FrameOutcome {
+            received_bits: outcome.ledger.received * FRAME_BITS,
+            latency_ns: Some(LatencySummary { count: 10, p50: 2_000.0, ..LatencySummary::default() }),
+            last_loss_seconds: (request.phases.len() > 1 && lost).then_some(0.3),
+            longest_silence_seconds: if request.reset_after_seconds.is_some() { 0.7 } else { 0.0 },
+            ..FrameOutcome::default()
+        });
         outcome
     }
 
@@ -76,7 +83,6 @@ impl Simulated {
                 (ledger(frames, frames, (self.buffer as f64 + forwarded) as u64), seconds)
             }
             Load::Maximum => self.sent(most, most, phase.seconds),
-            Load::Ramp { .. } | Load::Open { .. } => unreachable!("a simulated rig has frames"),
             Load::PerSecond(rate) => self.sent(rate, rate.min(most), phase.seconds),
         }
     }
@@ -93,26 +99,19 @@ fn ledger(offered: u64, sent: u64, capacity: u64) -> Ledger {
 }
 
 /// An outcome of so many seconds in which nothing was sent.
-pub(crate) fn nothing(seconds: f64) -> TrialOutcome {
+pub(crate) fn nothing(seconds: f64, workload: WorkloadOutcome) -> TrialOutcome {
     let core = CoreUse { core: 0, system: 0.2, interrupt: 0.5, idle: 0.3, ..CoreUse::default() };
     TrialOutcome {
         seconds,
         ledger: Ledger::default(),
-        received_bits: 0,
-        lanes: Vec::new(),
-        latency_ns: Some(LatencySummary { count: 10, p50: 2_000.0, ..LatencySummary::default() }),
         per_second: Vec::new(),
         cpu: CpuUse { cores: vec![core], firewall: None },
-        connections: Some(1000),
+        flow_entries: Some(1000),
         memory_bytes: None,
         policy_load_seconds: None,
-        sessions: None,
-        bulk: None,
-        last_loss_seconds: None,
-        on_time_share: None,
-        longest_silence_seconds: 0.0,
         faults: Vec::new(),
         remarks: Vec::new(),
+        workload,
     }
 }
 
@@ -130,7 +129,8 @@ impl Rig for Simulated {
     fn trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
         self.journal.lock().unwrap().push(self.name.clone());
         self.trials += 1;
-        let answer = self.answer(request);
-        (self.trial_script)(self.trials - 1, request, answer)
+        let TrialRequest::Frames(frames) = request else { panic!("this rig has frames alone: {request:?}") };
+        let answer = self.answer(frames);
+        (self.trial_script)(self.trials - 1, frames, answer)
     }
 }

@@ -3,7 +3,7 @@
 
 use super::session_spec::{CapacitySpec, RateSpec, ReplacementSpec, ResetsSpec, SessionRateSpec, SteadySpec};
 use crate::search::Goal;
-use crate::trial::{Load, Phase, TrialRequest};
+use crate::trial::trials;
 
 /// Which search finds a throughput.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -228,26 +228,4 @@ impl LatencySpec {
 /// `40%`, `12.5%`.
 pub(super) fn percent(share: f64) -> String {
     format!("{}%", (share * 1e4).round() / 100.0)
-}
-
-/// Seconds that a trial usually takes.
-pub(crate) fn typical_trial_seconds(request: &TrialRequest) -> f64 {
-    let phase = |p: &Phase| match p.load {
-        // A burst is over long before the time that it may take.
-        Load::Burst(_) => 0.0,
-        Load::Open { connections, per_second } => connections as f64 / per_second + p.seconds,
-        _ => p.seconds,
-    };
-    let resets = request.resets.map_or(0.0, |resets| match request.phases[..] {
-        [Phase { load: Load::Open { connections, .. }, .. }] => {
-            connections as f64 * f64::from(resets.each) * 2.0 / resets.per_second
-        }
-        _ => 0.0,
-    });
-    trials(1.0, request.phases.iter().map(phase).sum::<f64>() + resets)
-}
-
-/// Seconds of some trials, each with a tenth of a second to set it up and to collect what it counted.
-pub(super) fn trials(count: f64, seconds: f64) -> f64 {
-    count * (seconds + 0.1)
 }

@@ -4,8 +4,9 @@
 
 use super::times;
 use super::{FloodTime, Measured, Method, SteadySpec, Step, mark};
+use crate::connections::{ConnectionRequest, RatePhase};
 use crate::results::{Mark, MarkKind, Metric};
-use crate::trial::{Load, Phase, SecondSample, TrialOutcome, TrialRequest};
+use crate::trial::{SecondSample, TrialOutcome, TrialRequest};
 
 /// What every stretch has a value of, in the order in which it is given.
 const METRICS: [Metric; 4] =
@@ -37,15 +38,16 @@ impl Steady {
 fn request(spec: &SteadySpec) -> TrialRequest {
     let rate = spec.connection_rate;
     let phases = [
-        Phase { load: Load::Ramp { from: 0.0, to: rate }, seconds: spec.ramp_up_seconds },
-        Phase { load: Load::PerSecond(rate), seconds: spec.sustain_seconds },
-        Phase { load: Load::Ramp { from: rate, to: 0.0 }, seconds: spec.ramp_down_seconds },
+        RatePhase { seconds: spec.ramp_up_seconds, from: 0.0, to: rate },
+        RatePhase::constant(rate, spec.sustain_seconds),
+        RatePhase { seconds: spec.ramp_down_seconds, from: rate, to: 0.0 },
     ];
-    let attack = spec.flood.map(|f| f.flood.during(spec.ramp_up_seconds + f.after_seconds, f.seconds));
-    TrialRequest {
-        attack,
-        ..TrialRequest::of(phases.into_iter().filter(|phase| phase.seconds > 0.0).collect())
+    ConnectionRequest::Scheduled {
+        phases: phases.into_iter().filter(|phase| phase.seconds > 0.0).collect(),
+        attack: spec.flood.map(|f| f.flood.during(spec.ramp_up_seconds + f.after_seconds, f.seconds)),
+        replace_after_seconds: None,
     }
+    .into()
 }
 
 /// The whole of the sustained load; with a flood, what lies before, during and after it.
@@ -127,13 +129,13 @@ fn of_stretch(stretch: Stretch, outcome: &TrialOutcome) -> [Measured; 4] {
     let seconds: f64 = samples.iter().map(|(length, _)| length).sum();
     let sum = |count: fn(&SecondSample) -> u64| samples.iter().map(|(_, s)| count(s) as f64).sum::<f64>();
     let per_second = |total: f64| (seconds > 0.0).then(|| total / seconds);
-    let (attempted, frames) = (sum(|s| s.sent), sum(|s| s.sessions.as_ref().map_or(0, |s| s.frames)));
+    let (attempted, frames) = (sum(|s| s.sent), sum(|s| s.connections.as_ref().map_or(0, |c| c.frames)));
     let values = [
         (Metric::ConnectionRate, per_second(sum(|s| s.received))),
         (Metric::FrameRate, per_second(frames)),
         (
             Metric::EstablishmentTime,
-            times::mean(samples.iter().filter_map(|(_, s)| s.sessions.as_ref()?.established_ns)),
+            times::mean(samples.iter().filter_map(|(_, s)| s.connections.as_ref()?.established_ns)),
         ),
         (
             Metric::Failures,
@@ -160,7 +162,7 @@ fn of_stretch(stretch: Stretch, outcome: &TrialOutcome) -> [Measured; 4] {
 }
 
 fn failed(sample: &SecondSample) -> u64 {
-    sample.sessions.as_ref().map_or(0, |sessions| sessions.failed.values().sum())
+    sample.connections.as_ref().map_or(0, |connections| connections.failed.values().sum())
 }
 
 /// What the firewall does not tell is said where the reader looks for it.

@@ -2,7 +2,7 @@
 
 use super::simulated::{FRAME_BITS, Simulated};
 use super::*;
-use crate::trial::{Load, Rig};
+use crate::trial::{FrameOutcome, FrameRequest, Load, Rig, WorkloadOutcome};
 use Placement::{Inline, Isolated};
 
 fn search() -> SearchSpec {
@@ -14,7 +14,7 @@ fn throughput() -> ProcedureSpec {
 }
 
 /// Runs a procedure to its end; gives what it measured and the requests it made.
-fn run(spec: &ProcedureSpec, rig: &mut Simulated) -> (Vec<Measured>, Vec<TrialRequest>) {
+fn run(spec: &ProcedureSpec, rig: &mut Simulated) -> (Vec<Measured>, Vec<FrameRequest>) {
     let mut procedure = spec.start(rig.placement);
     let mut requests = Vec::new();
     loop {
@@ -26,6 +26,7 @@ fn run(spec: &ProcedureSpec, rig: &mut Simulated) -> (Vec<Measured>, Vec<TrialRe
                 assert!(requests.len() < 500, "no end");
                 let outcome = rig.trial(&request).unwrap();
                 procedure.record(&request, &outcome);
+                let TrialRequest::Frames(request) = request else { panic!("{request:?}") };
                 requests.push(request);
             }
         }
@@ -284,7 +285,7 @@ fn frames_not_sent_count_by_placement() {
         (Isolated, [100_000, 100, 999], true, 0.01),
         (Isolated, [100_000, 101, 0], false, 0.00101),
     ];
-    let request = TrialRequest::constant(Load::PerSecond(1e5), 1.0);
+    let request = TrialRequest::from(FrameRequest::constant(Load::PerSecond(1e5), 1.0));
     for (placement, [offered, not_sent, not_received], counts, loss) in rows {
         let mut outcome = Simulated::new("dut", placement, 1e6).trial(&request).unwrap();
         let ledger = &mut outcome.ledger;
@@ -367,7 +368,9 @@ fn latency_says_when_frames_were_lost_or_not_sampled() {
     assert!(lossy[0].valid && lossy[0].marks[0].detail.contains("50.0000 %"), "{:?}", lossy[0].marks);
     assert_eq!(lossy[0].factors["load"], "2000000/s");
     let mut rig = Simulated::new("dut", Isolated, 1e6);
-    rig.trial_script = Box::new(|_, _, outcome| Ok(TrialOutcome { latency_ns: None, ..outcome }));
+    rig.trial_script = Box::new(|_, _, outcome| {
+        Ok(TrialOutcome { workload: WorkloadOutcome::Frames(FrameOutcome::default()), ..outcome })
+    });
     let (unsampled, requests) = run(&at(1e5), &mut rig);
     assert!(!unsampled[0].valid && requests.len() == 1, "{unsampled:?}");
 }
@@ -495,7 +498,7 @@ fn what_a_lost_firewall_leaves_is_what_a_measured_one_yields() {
         };
         let (measured, requests) = run(&spec, &mut Simulated::new("dut", Isolated, 1e6));
         assert_eq!(keys(&spec.lost(&[])), keys(&measured));
-        let seconds: f64 = requests.iter().map(typical_trial_seconds).sum();
+        let seconds: f64 = requests.into_iter().map(|r| TrialRequest::from(r).typical_seconds()).sum();
         let typical = spec.typical_seconds();
         assert!((0.5..2.5).contains(&(typical / seconds)), "{typical} s, ran {seconds} s");
     }

@@ -27,7 +27,7 @@ impl Method for Throughput {
                     .into(),
             ),
             Poll::Found(found) => {
-                let bits = found.deciding.iter().map(|o| o.received_bits as f64 / o.seconds);
+                let bits = found.deciding.iter().map(|o| o.received_bits() as f64 / o.seconds);
                 let goodput = median(&bits.collect::<Vec<f64>>()).unwrap_or(0.0);
                 let measured = |metric, value| {
                     Measured::found(metric, value, found.deciding.clone(), found.marks.clone())

@@ -15,10 +15,10 @@ pub(super) fn mean(summaries: impl Iterator<Item = LatencySummary>) -> Option<f6
 
 /// The mean of the time from the intended start to the SYN-ACK over some trials, ns.
 pub(super) fn establishment(trials: &[TrialOutcome]) -> Option<f64> {
-    mean(trials.iter().filter_map(|o| o.sessions.as_ref()?.times.established_ns))
+    mean(trials.iter().filter_map(|o| o.connections()?.times.established_ns))
 }
 
 /// The mean of the time from the first FIN or RST to the end over some trials, ns.
 pub(super) fn teardown(trials: &[TrialOutcome]) -> Option<f64> {
-    mean(trials.iter().filter_map(|o| o.sessions.as_ref()?.times.teardown_ns))
+    mean(trials.iter().filter_map(|o| o.connections()?.times.teardown_ns))
 }

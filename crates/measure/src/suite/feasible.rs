@@ -30,7 +30,7 @@ pub(super) fn check(spec: &ProcedureSpec, setup: &Setup) -> Result<(), SetupProb
 
 /// `seconds` is how long the rate would have to last to make as many connections as the trial makes.
 fn check_pairs(setup: &Setup, rate: f64, seconds: f64) -> Result<(), SetupProblem> {
-    let Some(shape) = &setup.sessions else { return Ok(()) };
+    let Some(shape) = setup.connections() else { return Ok(()) };
     let total = rate * seconds;
     let (flows, hold, reuse) = (setup.traffic.flows, shape.hold_seconds, shape.reuse_seconds);
     let taken = hold + reuse;

@@ -9,12 +9,12 @@ use super::text::{
     seconds,
 };
 use crate::bulk::{BulkShape, MOST_CONNECTIONS};
+use crate::connections::MOST_ANSWER_BYTES;
 use crate::frame::{FrameMix, FrameSize};
 use crate::procedure::Flood;
-use crate::sessions::MOST_ANSWER_BYTES;
 use crate::shape::{
-    Directions, IpVersion, Placement, PolicyShape, Setup, TestProtocol, TrafficShape, UdpChecksum, Zone,
-    ZoneForm,
+    Directions, IpVersion, Placement, PolicyShape, Setup, TestProtocol, TrafficShape, UdpChecksum, Workload,
+    Zone, ZoneForm,
 };
 use std::collections::BTreeMap;
 
@@ -312,9 +312,11 @@ impl Levels {
         Ok(Setup {
             zones: self.zones,
             traffic: self.traffic(seed),
-            sessions: self.kind.has_sessions().then(|| self.sessions.shape(self.kind)),
-            bulk: (self.kind == ProcedureKind::Bulk)
-                .then_some(BulkShape { connections: self.sessions.connections }),
+            workload: match self.kind {
+                ProcedureKind::Bulk => Workload::Bulk(BulkShape { connections: self.sessions.connections }),
+                kind if kind.has_sessions() => Workload::Connections(self.sessions.shape(kind)),
+                _ => Workload::Frames,
+            },
             policy: self.policy(seed)?,
             placement: self.placement,
             link_bits_per_second: self.link,

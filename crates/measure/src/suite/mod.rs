@@ -274,6 +274,6 @@ pub(crate) fn combination_count(factors: &BTreeMap<Factor, Vec<String>>) -> usiz
 }
 
 #[cfg(test)]
-mod session_tests;
+mod connection_tests;
 #[cfg(test)]
 mod tests;

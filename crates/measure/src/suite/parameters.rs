@@ -2,12 +2,12 @@
 //! test (for every profile), or in a test's own table for one profile; the most particular wins.
 
 use super::levels::{Beside, MAX_CONNECTIONS, line_rate};
+use crate::connections::ConnectionShape;
 use crate::procedure::{
     BackToBackSpec, BulkSpec, CapacitySpec, FloodTime, LatencyLoad, LatencySpec, LossCurveSpec,
     OverloadRecoverySpec, Preset, ProcedureSpec, RateOf, RateSpec, ReplacementSpec, ResetRecoverySpec,
     ResetsSpec, SearchSpec, SessionRateSpec, SteadySpec, ThroughputSpec,
 };
-use crate::sessions::SessionShape;
 use crate::shape::Setup;
 use toml_reader::{Collector, DeValue, Section, Value, items, wrong_type};
 
@@ -338,8 +338,8 @@ impl Parameters {
     }
 
     fn session_procedure(&self, kind: ProcedureKind, beside: &Beside, setup: &Setup) -> ProcedureSpec {
-        let legal_share = setup.sessions.as_ref().map_or(1.0, SessionShape::legal_share);
-        let taken = setup.sessions.as_ref().map_or(0.0, |s| s.hold_seconds + s.reuse_seconds);
+        let legal_share = setup.connections().map_or(1.0, ConnectionShape::legal_share);
+        let taken = setup.connections().map_or(0.0, |s| s.hold_seconds + s.reuse_seconds);
         let pairs = setup.traffic.flows;
         let opening_rate = self.opening_rate.unwrap_or(DEFAULT_RATE);
         let connections = u64::from(beside.connections);

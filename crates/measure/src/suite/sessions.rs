@@ -2,8 +2,8 @@
 
 use super::parameters::ProcedureKind;
 use super::setup_problem::SetupProblem;
+use crate::connections::{CloseBy, ConnectionShape, Illegal, IllegalKind, TupleOrder};
 use crate::procedure::Flood;
-use crate::sessions::{CloseBy, Illegal, IllegalKind, SessionShape, TupleOrder};
 
 /// Connections that are held open to the end of the trial are a matter of the procedure.
 pub(super) const CLOSES: [(&str, CloseBy); 4] = [
@@ -51,8 +51,8 @@ impl SessionLevels {
     }
 
     /// What a connection is like. Where a trial opens connections and holds them, the load says for how long.
-    pub(super) fn shape(&self, kind: ProcedureKind) -> SessionShape {
-        SessionShape {
+    pub(super) fn shape(&self, kind: ProcedureKind) -> ConnectionShape {
+        ConnectionShape {
             transactions: self.transactions,
             answer_bytes: self.answer_bytes,
             close: self.close,

@@ -1,7 +1,7 @@
 //! How levels are written: each function reads one form, or says `None`.
 
+use crate::connections::{AttackKind, AttackSources, Illegal, IllegalKind};
 use crate::procedure::Flood;
-use crate::sessions::{AttackKind, AttackSources, Illegal, IllegalKind};
 use crate::shape::Directions;
 use std::ops::RangeInclusive;
 

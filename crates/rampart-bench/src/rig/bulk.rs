@@ -4,11 +4,11 @@
 
 use super::iperf3::{self, Transfer};
 use super::station::Station;
-use super::{Shared, broken, clock_step};
-use measure::bulk::{BulkOutcome, BulkShape};
+use super::{Shared, broken, clock_step, other_workload};
+use measure::bulk::{BulkOutcome, BulkRequest, BulkShape};
 use measure::ledger::Ledger;
 use measure::shape::{IpVersion, Setup, Zone};
-use measure::trial::{Load, Phase, Rig, RigError, TrialOutcome, TrialRequest};
+use measure::trial::{Rig, RigError, TrialOutcome, TrialRequest, WorkloadOutcome};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use testbed::cpu::CpuSnapshot;
@@ -64,8 +64,9 @@ impl BulkRig {
         })
     }
 
-    fn run_trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
-        let seconds = whole_seconds(request)?;
+    fn run_trial(&mut self, request: BulkRequest) -> Result<TrialOutcome, RigError> {
+        // The suite was refused if they are not whole.
+        let seconds = request.seconds.max(1.0).round() as u64;
         self.station.take_from_frames();
         self.station.place()?;
         let threads = self.station.running.firewall_threads();
@@ -73,9 +74,9 @@ impl BulkRig {
         let clocks = (Clock::wall_ns(), Clock::now_ns());
         let transfer = self.transfer(seconds)?;
         let cpu_use = CpuSnapshot::take(&threads).map_err(broken)?.since(&cpu);
-        let mut outcome = self.outcome(transfer, request.phases[0].seconds);
+        let mut outcome = self.outcome(transfer, request.seconds);
         outcome.cpu = cpu_use;
-        outcome.connections = self.station.running.connections().ok().flatten();
+        outcome.flow_entries = self.station.running.flow_entries().ok().flatten();
         outcome.remarks.extend(clock_step(clocks));
         if let Err(dead) = self.station.running.check_alive() {
             outcome.faults.push(dead.to_string());
@@ -141,21 +142,14 @@ impl BulkRig {
         TrialOutcome {
             seconds,
             ledger: ledger(&bulk),
-            received_bits: bulk.received_bytes * 8,
-            lanes: Vec::new(),
-            latency_ns: None,
             per_second: Vec::new(),
             cpu: measure::results::CpuUse::default(),
-            connections: None,
+            flow_entries: None,
             memory_bytes: self.station.running.memory_bytes(),
             policy_load_seconds: self.station.running.policy_load_seconds(),
-            sessions: None,
-            bulk: Some(bulk),
-            last_loss_seconds: None,
-            longest_silence_seconds: 0.0,
-            on_time_share: None,
             faults,
             remarks: Vec::new(),
+            workload: WorkloadOutcome::Bulk(bulk),
         }
     }
 }
@@ -213,15 +207,10 @@ impl Rig for BulkRig {
     }
 
     fn trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
-        self.run_trial(request)
-    }
-}
-
-/// The seconds of the one phase that a bulk transfer has. The suite was refused if they are not whole.
-fn whole_seconds(request: &TrialRequest) -> Result<u64, RigError> {
-    match request.phases[..] {
-        [Phase { load: Load::Maximum, seconds }] => Ok(seconds.max(1.0).round() as u64),
-        _ => Err(RigError::Broken("a bulk transfer has one phase, at its highest rate".to_owned())),
+        match request {
+            TrialRequest::Bulk(request) => self.run_trial(*request),
+            _ => Err(other_workload()),
+        }
     }
 }
 

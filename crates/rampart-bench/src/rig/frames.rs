@@ -1,27 +1,29 @@
 //! A rig whose trials are of frames: the run's generator sends them, its sink counts them.
 
 use super::station::{Station, lent};
-use super::{Shared, Site, broken, broken_traffic, clock_step};
+use super::{Shared, Site, broken, broken_traffic, clock_step, other_workload};
 use crate::ledger::{self, Before};
 use crate::watcher::Watcher;
 use measure::shape::{Lane, Placement, Setup};
-use measure::trial::{Load, Phase, Rig, RigError, TrialOutcome, TrialRequest};
+use measure::trial::{
+    FrameOutcome, FrameRequest, Load, Phase, Rig, RigError, TrialOutcome, TrialRequest, WorkloadOutcome,
+};
 use std::time::{Duration, Instant};
 use testbed::cpu::CpuSnapshot;
 use testbed::dut::ExternalBed;
 use traffic::{Clock, Engine, Port, TrafficError, TrialPlan, TrialReading};
 
-/// Idle sessions are opened again when they are older than this; the kernel's firewalls keep them for ten minutes.
-const SESSIONS_STALE: Duration = Duration::from_secs(240);
-/// Frames a second at which sessions are opened where a burst would overrun the firewall.
+/// Idle flows are opened again when they are older than this; the kernel's firewalls keep them for ten minutes.
+const FLOWS_STALE: Duration = Duration::from_secs(240);
+/// Frames a second at which flows are opened where a burst would overrun the firewall.
 const OPENING_RATE: f64 = 200_000.0;
-/// Attempts to open all sessions, each at half the rate of the one before.
+/// Attempts to open all flows, each at half the rate of the one before.
 const OPENING_ATTEMPTS: u32 = 5;
 
 /// One firewall under test, ready for trials of frames.
 pub(crate) struct FrameRig {
     station: Station,
-    /// When every session of the traffic was last known to be open.
+    /// When every flow of the traffic was last known to be open.
     opened: Option<Instant>,
 }
 
@@ -88,11 +90,11 @@ impl FrameRig {
         }
     }
 
-    /// Opens every session before a trial, so that the trial meets established ones, as the reports' did, and so that
+    /// Opens every flow before a trial, so that the trial meets established ones, as the reports' did, and so that
     /// answers find theirs.
-    fn open_sessions(&mut self) -> Result<(), RigError> {
+    fn open_flows(&mut self) -> Result<(), RigError> {
         let tracks = self.station.policy.shape.stateful || self.station.policy.shape.nat;
-        if !tracks || self.opened.is_some_and(|when| when.elapsed() < SESSIONS_STALE) {
+        if !tracks || self.opened.is_some_and(|when| when.elapsed() < FLOWS_STALE) {
             return Ok(());
         }
         let forward: Vec<Lane> = self
@@ -138,7 +140,7 @@ impl FrameRig {
         }
     }
 
-    fn run_trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
+    fn run_trial(&mut self, request: &FrameRequest) -> Result<TrialOutcome, RigError> {
         let lanes = self.station.setup.lanes();
         let settle = self.settle_time();
         let before = Before::take(&self.station.site, self.station.running.as_ref());
@@ -184,19 +186,19 @@ impl FrameRig {
         Ok(TrialOutcome {
             seconds: reading.seconds,
             ledger: found.ledger,
-            received_bits: reading.received_bits(),
-            lanes: reading.lanes(&lanes),
-            latency_ns: reading.reading.latency_ns(),
-            last_loss_seconds: watcher.last_loss_seconds(reading.sent(), reading.reading.received()),
-            longest_silence_seconds: reading.longest_silence_seconds(),
-            on_time_share: on_time_share(request, &reading),
+            workload: WorkloadOutcome::Frames(FrameOutcome {
+                received_bits: reading.received_bits(),
+                lanes: reading.lanes(&lanes),
+                latency_ns: reading.reading.latency_ns(),
+                last_loss_seconds: watcher.last_loss_seconds(reading.sent(), reading.reading.received()),
+                longest_silence_seconds: reading.longest_silence_seconds(),
+                on_time_share: on_time_share(request, &reading),
+            }),
             per_second: watcher.samples,
             cpu: cpu_use,
-            connections: self.station.running.connections().ok().flatten(),
+            flow_entries: self.station.running.flow_entries().ok().flatten(),
             memory_bytes: self.station.running.memory_bytes(),
             policy_load_seconds: self.station.running.policy_load_seconds(),
-            sessions: None,
-            bulk: None,
             faults,
             remarks,
         })
@@ -213,7 +215,8 @@ impl Rig for FrameRig {
     }
 
     fn trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
-        self.open_sessions()?;
+        let TrialRequest::Frames(request) = request else { return Err(other_workload()) };
+        self.open_flows()?;
         let outcome = self.run_trial(request)?;
         if request.reset_after_seconds.is_some() {
             self.opened = None;
@@ -231,7 +234,7 @@ impl FrameRig {
     /// costs kernel firewalls a few per cent, so it is done only then, and the outcome says so.
     fn explained_trial(
         &mut self,
-        request: &TrialRequest,
+        request: &FrameRequest,
         unexplained: TrialOutcome,
     ) -> Result<TrialOutcome, RigError> {
         let Ok(count) = self.station.shared.engine.borrow_mut().count_drops() else {
@@ -244,9 +247,9 @@ impl FrameRig {
     }
 }
 
-fn on_time_share(request: &TrialRequest, reading: &TrialReading) -> Option<f64> {
-    let paced = request.phases.iter().all(|p| matches!(p.load, Load::PerSecond(_)));
-    (paced && reading.sent() > 0).then(|| 1.0 - reading.reading.late as f64 / reading.sent() as f64)
+fn on_time_share(request: &FrameRequest, reading: &TrialReading) -> Option<f64> {
+    (request.is_paced() && reading.sent() > 0)
+        .then(|| 1.0 - reading.reading.late as f64 / reading.sent() as f64)
 }
 
 /// Whether the firewall forwarded whole what was sent in fragments.

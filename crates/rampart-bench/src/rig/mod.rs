@@ -2,15 +2,15 @@
 //! and proofs; what they observe goes into the outcome and is judged elsewhere.
 
 mod bulk;
+mod connections;
 mod frames;
 mod iperf3;
 mod replacement;
-mod sessions;
 mod station;
 
 pub(crate) use bulk::{BulkRig, PROGRAM as BULK_PROGRAM};
+pub(crate) use connections::ConnectionRig;
 pub(crate) use frames::FrameRig;
-pub(crate) use sessions::SessionRig;
 pub(crate) use station::baseline_note;
 
 use crate::interrupt::Interrupt;
@@ -54,7 +54,7 @@ impl Site {
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) engine: Rc<RefCell<Engine>>,
-    /// Client and server, where a test has sessions.
+    /// Client and server, where a test has connections.
     pub(crate) tcp: Option<Rc<RefCell<tcp::Engine>>>,
     pub(crate) interrupt: Interrupt,
 }
@@ -69,15 +69,16 @@ impl Shared {
     ///
     /// # Errors
     /// The kernel refuses them.
-    pub(crate) fn with_sessions(mut self, connections: u32) -> Result<Self, TrafficError> {
+    pub(crate) fn with_connections(mut self, connections: u32) -> Result<Self, TrafficError> {
         self.tcp = Some(Rc::new(RefCell::new(tcp::Engine::load(connections)?)));
         Ok(self)
     }
 
     /// Client and server of the run.
-    fn sessions(&self) -> Result<Rc<RefCell<tcp::Engine>>, RigError> {
-        let missing =
-            || RigError::Broken("the TCP engine was not loaded: no test of the plan has sessions".to_owned());
+    fn connections(&self) -> Result<Rc<RefCell<tcp::Engine>>, RigError> {
+        let missing = || {
+            RigError::Broken("the TCP engine was not loaded: no test of the plan has connections".to_owned())
+        };
         self.tcp.clone().ok_or_else(missing)
     }
 }
@@ -87,6 +88,11 @@ fn broken(error: testbed::TestbedError) -> RigError {
         testbed::TestbedError::Unsupported { .. } => RigError::Unsupported(error.to_string()),
         other => RigError::Broken(other.to_string()),
     }
+}
+
+/// A rig was asked for a trial of another workload than its cell's.
+fn other_workload() -> RigError {
+    RigError::Broken("the rig of this cell is for trials of another workload".to_owned())
 }
 
 fn broken_traffic(error: TrafficError) -> RigError {

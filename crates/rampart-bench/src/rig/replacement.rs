@@ -1,6 +1,6 @@
 //! A policy replaced under load: while connections go on, a stream of probes tells by which policy packets are judged.
 
-use measure::sessions::ReplacementOutcome;
+use measure::connections::ReplacementOutcome;
 use testbed::policy::{Expect, Probe, ReplacementProbes};
 use traffic::StreamedProbe;
 

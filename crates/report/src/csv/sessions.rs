@@ -1,8 +1,8 @@
 //! The columns of a point of connections. Pure.
 
 use measure::bulk::BulkOutcome;
+use measure::connections::{ConnectionOutcome, ConnectionTimes};
 use measure::results::{LatencySummary, Point};
-use measure::sessions::{SessionOutcome, SessionTimes};
 use std::collections::BTreeMap;
 
 /// Their names, in the order of [`columns`].
@@ -41,7 +41,7 @@ pub(super) const COLUMNS: [&str; 30] = [
 
 /// A point's cells; empty in a test of frames, and but for the retransmissions in one of bulk transfers.
 pub(super) fn columns(point: &Point) -> Vec<String> {
-    let Some(s) = &point.sessions else { return of_bulk(point.bulk.as_ref()) };
+    let Some(s) = &point.connections else { return of_bulk(point.bulk.as_ref()) };
     let mut cells: Vec<String> = [s.attempted, s.established, s.completed].map(|n| n.to_string()).into();
     cells.extend([sum(&s.failed), by_name(&s.failed)]);
     cells.extend([s.retransmitted, s.frames, s.bits].map(|n| n.to_string()));
@@ -67,7 +67,7 @@ fn by_name(counts: &BTreeMap<String, u64>) -> String {
     counts.iter().map(|(name, n)| format!("{name} {n}")).collect::<Vec<_>>().join("; ")
 }
 
-fn times(times: &SessionTimes) -> Vec<String> {
+fn times(times: &ConnectionTimes) -> Vec<String> {
     let three = |t: Option<LatencySummary>| match t {
         Some(t) => [t.mean, t.p50, t.p99].map(|ns| ns.to_string()),
         None => Default::default(),
@@ -79,7 +79,7 @@ fn times(times: &SessionTimes) -> Vec<String> {
 }
 
 /// What went on beside the connections.
-fn beside(s: &SessionOutcome) -> Vec<String> {
+fn beside(s: &ConnectionOutcome) -> Vec<String> {
     let some = |n: Option<u64>| n.map_or_else(String::new, |n| n.to_string());
     let (illegal, attack, resets) = (s.illegal.as_ref(), s.attack, s.resets);
     let held = s.replacement.as_ref().and_then(|r| r.holds_after_seconds);

@@ -5,8 +5,8 @@ use super::quantity::Quantity;
 use super::{Aggregate, Arithmetic, ExprError, Expression, Field, Label, Node, Operator, Selector, Term};
 use crate::units;
 use crate::view;
+use measure::connections::ConnectionOutcome;
 use measure::results::{MarkKind, Point};
-use measure::sessions::SessionOutcome;
 use measure::stats;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -146,7 +146,7 @@ impl<'a> Subject<'a> {
 
 fn figure(point: &Point, field: Field) -> Option<f64> {
     let latency = view::times(point);
-    let count = |of: fn(&SessionOutcome) -> u64| point.sessions.as_ref().map(|s| of(s) as f64);
+    let count = |of: fn(&ConnectionOutcome) -> u64| point.connections.as_ref().map(|s| of(s) as f64);
     match field {
         Field::Value => Some(point.value),
         Field::Low => Some(point.low),
@@ -163,7 +163,7 @@ fn figure(point: &Point, field: Field) -> Option<f64> {
         Field::Completed => count(|s| s.completed),
         Field::Failed => count(|s| s.failed.values().sum()),
         Field::Retransmitted => count(|s| s.retransmitted),
-        Field::ByNeither => point.sessions.as_ref()?.replacement.as_ref().map(|r| r.by_neither as f64),
+        Field::ByNeither => point.connections.as_ref()?.replacement.as_ref().map(|r| r.by_neither as f64),
     }
 }
 

@@ -4,9 +4,9 @@
 use super::{Mode, Node, Selector, Subject, Verdict, eval::has, evaluate};
 use crate::expectations;
 use crate::sample;
+use measure::connections::{ConnectionOutcome, ReplacementOutcome};
 use measure::plan::{Options, Plan};
 use measure::results::{LatencySummary, Mark, MarkKind, Point, Results};
-use measure::sessions::{ReplacementOutcome, SessionOutcome};
 use measure::suite::{Suite, builtin, builtin_names};
 
 /// Values that a selector's points may have.
@@ -49,11 +49,11 @@ fn set(point: &mut Point, value: f64) {
     let every = LatencySummary { p50: value, p99: value, ..LatencySummary::default() };
     point.latency_ns = Some(every);
     let replacement = ReplacementOutcome { by_neither: value as u64, ..ReplacementOutcome::default() };
-    point.sessions = Some(SessionOutcome {
+    point.connections = Some(ConnectionOutcome {
         attempted: value as u64,
         failed: [("refused".to_owned(), value as u64)].into(),
         replacement: Some(replacement),
-        ..SessionOutcome::default()
+        ..ConnectionOutcome::default()
     });
 }
 

@@ -102,7 +102,7 @@ fn lines<'a, 'b>(block: &'b Block<'a>) -> Vec<Line<'a, 'b>> {
 
 /// `4096 legal connections` and `1 x 4096`, as counted by the generator.
 fn heads(setting: &Setting<'_>) -> Vec<String> {
-    let outcomes = || setting.points.iter().filter_map(|p| p.sessions.as_ref());
+    let outcomes = || setting.points.iter().filter_map(|p| p.connections.as_ref());
     let legal = outcomes().map(|s| s.attempted).max();
     let illegal =
         outcomes().filter_map(|s| s.illegal.as_ref()).map(|i| i.attempted.values().sum::<u64>()).max();
@@ -125,7 +125,7 @@ fn three(test: &Test<'_>, setting: &Setting<'_>, point: &Point) -> Cell {
     if !point.valid {
         return cell;
     }
-    let attempted = point.sessions.as_ref().map_or(point.ledger.offered, |s| s.attempted);
+    let attempted = point.connections.as_ref().map_or(point.ledger.offered, |s| s.attempted);
     let share = (attempted > 0).then(|| units::percent(point.value / attempted as f64));
     let time = mean_time(test, setting, point).map(|ns| units::value("ns", ns));
     let detail: Vec<String> = [share, time].into_iter().flatten().collect();
@@ -170,7 +170,7 @@ fn by_firewall(view: &View<'_>, block: &Block<'_>, caption: &str) -> Option<Shee
 /// A value with the counts behind a share.
 fn counted(setting: &Setting<'_>, point: Option<&Point>) -> Cell {
     let cell = tables::value_cell(setting, point, None);
-    let resets = point.filter(|p| p.valid).and_then(|p| p.sessions.as_ref()?.resets);
+    let resets = point.filter(|p| p.valid).and_then(|p| p.connections.as_ref()?.resets);
     let Some(r) = resets else { return cell };
     let detail = format!(
         "{} of {}, after {} resets",

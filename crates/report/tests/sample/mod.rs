@@ -338,10 +338,10 @@ impl Builder {
             latency_ns: None,
             lanes: Vec::new(),
             cpu: cpu(cores),
-            connections: matches!(dut, "nftables" | "iptables").then_some(65_536),
+            flow_entries: matches!(dut, "nftables" | "iptables").then_some(65_536),
             memory_bytes: None,
             policy_load_seconds: None,
-            sessions: None,
+            connections: None,
             bulk: None,
         }
     }
@@ -383,7 +383,7 @@ pub(crate) fn lengthen(trial: &mut Trial, seconds: u32) {
                 sent,
                 received,
                 latency_ns: trial.latency_ns,
-                sessions: None,
+                connections: None,
             }
         })
         .collect();

@@ -1,12 +1,12 @@
 //! Runs of TCP suites: connections a second, established, held open, under resets and floods, second by second.
 
 use super::{Builder, DUTS, latency, mark};
+use measure::connections::{
+    AttackOutcome, ConnectionOutcome, ConnectionSecond, ConnectionTimes, IllegalOutcome, ReplacementOutcome,
+    ResetKind, ResetOutcome,
+};
 use measure::ledger::Ledger;
 use measure::results::{MarkKind, Metric, Point, Results, Trial};
-use measure::sessions::{
-    AttackOutcome, IllegalOutcome, ReplacementOutcome, ResetKind, ResetOutcome, SessionOutcome,
-    SessionSecond, SessionTimes,
-};
 use measure::trial::SecondSample;
 use std::collections::BTreeMap;
 
@@ -115,10 +115,10 @@ impl Builder {
         let held =
             matches!(metric, Metric::ConcurrentConnections | Metric::Surviving | Metric::ClosedByReset);
         let attempted = if held { point.value } else { point.value * 10.0 } as u64;
-        point.sessions = Some(outcome(attempted, 12, 40_000.0 + 60.0 * self.base(dut)));
-        point.ledger = ledger_of(point.sessions.as_ref().expect("just set"));
+        point.connections = Some(outcome(attempted, 12, 40_000.0 + 60.0 * self.base(dut)));
+        point.ledger = ledger_of(point.connections.as_ref().expect("just set"));
         if held {
-            point.sessions.as_mut().expect("just set").verified = Some(attempted);
+            point.connections.as_mut().expect("just set").verified = Some(attempted);
         } else {
             // The higher trial of every round failed; the lower one decided.
             let deciding = point.trials.iter_mut().filter(|t| t.loss == 0.0);
@@ -129,7 +129,7 @@ impl Builder {
 
     /// The point, and the mean time to the SYN-ACK of the same trials.
     fn with_times(&mut self, point: Point) {
-        let times = point.sessions.as_ref().and_then(|s| s.times.established_ns).expect("sampled");
+        let times = point.connections.as_ref().and_then(|s| s.times.established_ns).expect("sampled");
         let mut time = Point {
             metric: Metric::EstablishmentTime,
             unit: Metric::EstablishmentTime.unit().into(),
@@ -176,7 +176,7 @@ impl Builder {
             (trial.offered, trial.received, trial.loss) =
                 (5000.0, 5000.0 * made / attempted, 1.0 - made / attempted);
         }
-        (point.ledger, point.sessions) = (ledger_of(&sessions), Some(sessions));
+        (point.ledger, point.connections) = (ledger_of(&sessions), Some(sessions));
         self.with_times(point);
     }
 
@@ -193,7 +193,7 @@ impl Builder {
         let alive = (10_000.0 * share) as u64;
         let mut sessions = outcome(10_000, 0, 230e3);
         sessions.resets = Some(ResetOutcome { open: 10_000, sent: 20_000, forwarded: 10_000 - alive, alive });
-        (point.ledger, point.sessions) = (ledger_of(&sessions), Some(sessions));
+        (point.ledger, point.connections) = (ledger_of(&sessions), Some(sessions));
         let share = if legitimate { 1.0 - share } else { share };
         (point.value, point.low, point.high, point.rounds) = (share, share, share, vec![share; 5]);
         self.results.points.push(point);
@@ -205,7 +205,7 @@ impl Builder {
         constant(&mut point, 20_000.0, 30, &|second| if second == 12 { 0.974 } else { 1.0 }, &|_| 0);
         let mut sessions = outcome(600_000, 0, if lists == "0" { 112e3 } else { 124e3 });
         sessions.times.teardown_ns = Some(latency(60e3));
-        (point.ledger, point.sessions) = (ledger_of(&sessions), Some(sessions));
+        (point.ledger, point.connections) = (ledger_of(&sessions), Some(sessions));
         point.policy_load_seconds = Some(if lists == "0" { 0.06 } else { 41.0 });
         point.memory_bytes = Some(if lists == "0" { 3 << 20 } else { 1_450 << 20 });
         self.with_times(point);
@@ -225,7 +225,7 @@ impl Builder {
         let mut sessions = outcome(300_000, 12_200, 150e3);
         sessions.attack =
             Some(AttackOutcome { offered: 664_850, sent: 664_850, forwarded: 612_004, answered: 610_977 });
-        (point.ledger, point.sessions) = (ledger_of(&sessions), Some(sessions));
+        (point.ledger, point.connections) = (ledger_of(&sessions), Some(sessions));
         let mut recovery = Point { metric: Metric::Recovery, unit: "s".into(), ..point.clone() };
         (recovery.value, recovery.low, recovery.high, recovery.rounds) = (1.0, 1.0, 1.0, vec![1.0; 5]);
         self.results.points.push(recovery);
@@ -248,7 +248,7 @@ impl Builder {
             probes: 100_000,
         });
         constant(&mut point, 10_000.0, 10, &|_| 1.0, &|_| 0);
-        (point.ledger, point.sessions) = (ledger_of(&sessions), Some(sessions));
+        (point.ledger, point.connections) = (ledger_of(&sessions), Some(sessions));
         self.results.points.push(point);
     }
 }
@@ -271,13 +271,13 @@ fn constant(
         .collect();
 }
 
-fn outcome(attempted: u64, failed: u64, to_syn_ack: f64) -> SessionOutcome {
+fn outcome(attempted: u64, failed: u64, to_syn_ack: f64) -> ConnectionOutcome {
     let failed = failed.min(attempted);
     let done = attempted - failed;
     let by_how =
         BTreeMap::from([("timeout-connect".to_string(), failed - failed / 4), ("reset".into(), failed / 4)]);
     let times = |scale: f64| Some(latency(to_syn_ack * scale));
-    SessionOutcome {
+    ConnectionOutcome {
         attempted,
         established: done,
         completed: done,
@@ -287,7 +287,7 @@ fn outcome(attempted: u64, failed: u64, to_syn_ack: f64) -> SessionOutcome {
         retransmitted: failed * 3,
         frames: done * 5,
         bits: done * 5 * 8 * 90,
-        times: SessionTimes {
+        times: ConnectionTimes {
             syn_sent_ns: times(0.02),
             established_ns: times(1.0),
             first_byte_ns: times(1.9),
@@ -296,11 +296,11 @@ fn outcome(attempted: u64, failed: u64, to_syn_ack: f64) -> SessionOutcome {
             establishment_ns: times(0.98),
             teardown_ns: None,
         },
-        ..SessionOutcome::default()
+        ..ConnectionOutcome::default()
     }
 }
 
-fn ledger_of(s: &SessionOutcome) -> Ledger {
+fn ledger_of(s: &ConnectionOutcome) -> Ledger {
     Ledger { offered: s.attempted, received: s.completed, failed: s.failed.clone(), ..Ledger::default() }
 }
 
@@ -323,7 +323,7 @@ pub(crate) fn seconds(
                 sent,
                 received,
                 latency_ns: None,
-                sessions: Some(SessionSecond {
+                connections: Some(ConnectionSecond {
                     established: received,
                     failed: named("timeout-connect", sent - received),
                     open: received / 5000,

@@ -175,8 +175,8 @@ impl Running for Filter {
         Ok(counters)
     }
 
-    fn connections(&self) -> Result<Option<u64>, TestbedError> {
-        self.forwarding.connections()
+    fn flow_entries(&self) -> Result<Option<u64>, TestbedError> {
+        self.forwarding.flow_entries()
     }
 
     fn memory_bytes(&self) -> Option<u64> {

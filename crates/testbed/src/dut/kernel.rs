@@ -44,7 +44,7 @@ impl Forwarding {
     }
 
     /// Entries of the connection table of this namespace alone; `None` where nobody needs it.
-    pub(super) fn connections(&self) -> Result<Option<u64>, TestbedError> {
+    pub(super) fn flow_entries(&self) -> Result<Option<u64>, TestbedError> {
         if !self.tracks_connections {
             return Ok(None);
         }
@@ -69,7 +69,7 @@ impl Forwarding {
 
     fn connection_bytes(&self) -> Option<u64> {
         let slabs = fs::read_to_string("/proc/slabinfo").ok()?;
-        Some(self.connections().ok()?? * connection_entry_bytes(&slabs)?)
+        Some(self.flow_entries().ok()?? * connection_entry_bytes(&slabs)?)
     }
 
     /// Has the connection table, where it is needed, inspect TCP as strictly as the policy says.

@@ -245,11 +245,11 @@ pub trait Running: Send {
     /// When they cannot be read: the firewall, or its rule set, may be gone.
     fn counters(&self) -> Result<BTreeMap<String, u64>, TestbedError>;
 
-    /// Entries in its connection table, where it has one.
+    /// Entries in its flow table, where it has one.
     ///
     /// # Errors
     /// When they cannot be read.
-    fn connections(&self) -> Result<Option<u64>, TestbedError> {
+    fn flow_entries(&self) -> Result<Option<u64>, TestbedError> {
         Ok(None)
     }
 

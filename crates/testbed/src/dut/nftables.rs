@@ -154,8 +154,8 @@ impl Running for Filter {
         Ok(counters)
     }
 
-    fn connections(&self) -> Result<Option<u64>, TestbedError> {
-        self.forwarding.connections()
+    fn flow_entries(&self) -> Result<Option<u64>, TestbedError> {
+        self.forwarding.flow_entries()
     }
 
     /// Connection entries, and what the kernel allocated while the sets were filled.

@@ -5,7 +5,7 @@ use super::skeleton::types;
 use crate::TrafficError;
 use crate::frames::Port;
 use crate::schedule::to_schedule;
-use measure::sessions::{Attack, AttackKind, AttackSources};
+use measure::connections::{Attack, AttackKind, AttackSources};
 use measure::shape::IpVersion;
 use std::net::{Ipv4Addr, Ipv6Addr};
 

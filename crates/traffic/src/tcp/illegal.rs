@@ -3,7 +3,7 @@
 use super::plan::TcpPlan;
 use super::skeleton::{MAX_LISTED, types};
 use crate::TrafficError;
-use measure::sessions::{Illegal, IllegalKind};
+use measure::connections::{Illegal, IllegalKind};
 use measure::shape::IpVersion;
 use std::net::{Ipv4Addr, Ipv6Addr};
 

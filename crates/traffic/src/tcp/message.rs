@@ -3,7 +3,7 @@
 use super::skeleton::{MAX_MESSAGE_BYTES, types};
 use crate::TrafficError;
 use crate::random::SplitMix64;
-use measure::sessions::MOST_ANSWER_BYTES;
+use measure::connections::MOST_ANSWER_BYTES;
 
 /// A request or an answer, up to 64 KiB.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,14 +1,14 @@
-//! From counters to the vocabulary of results (`measure::sessions`). No arithmetic but sums and differences.
+//! From counters to the vocabulary of results (`measure::connections`). No arithmetic but sums and differences.
 
 use super::attack;
 use super::illegal::number_of;
 use super::plan::TcpPlan;
 use super::reading::{TcpCounts, TcpReading, TcpTime};
 use super::skeleton::ILLEGAL_KINDS;
-use measure::frame::FCS_BYTES;
-use measure::sessions::{
-    AttackOutcome, IllegalKind, IllegalOutcome, SessionOutcome, SessionSecond, SessionTimes,
+use measure::connections::{
+    AttackOutcome, ConnectionOutcome, ConnectionSecond, ConnectionTimes, IllegalKind, IllegalOutcome,
 };
+use measure::frame::FCS_BYTES;
 use std::collections::BTreeMap;
 
 /// What a run was asked for, as far as its outcome says so.
@@ -73,7 +73,7 @@ impl BesideCounts {
 }
 
 impl TcpCounts {
-    /// Connections that ended otherwise than the plan says, by the names of [`SessionOutcome::failed`]; and `no-tuple`,
+    /// Connections that ended otherwise than the plan says, by the names of [`ConnectionOutcome::failed`]; and `no-tuple`,
     /// starts for which every pair of client address and port tried was still in use. Without what is zero, and without
     /// `open`, which is no failure before the end.
     pub fn failed_by_name(&self) -> BTreeMap<String, u64> {
@@ -143,13 +143,13 @@ impl TcpReading {
 
     /// What became of everything since the start: meant for the last reading of a run, where what is still open has failed
     /// (as `open`).
-    pub fn outcome(&self) -> SessionOutcome {
+    pub fn outcome(&self) -> ConnectionOutcome {
         let counts = &self.counts;
         let mut failed = counts.failed_by_name();
         if counts.open() > 0 {
             failed.insert("open".to_owned(), counts.open());
         }
-        SessionOutcome {
+        ConnectionOutcome {
             attempted: counts.attempted,
             established: counts.established,
             completed: counts.completed,
@@ -168,8 +168,8 @@ impl TcpReading {
         }
     }
 
-    fn times(&self) -> SessionTimes {
-        SessionTimes {
+    fn times(&self) -> ConnectionTimes {
+        ConnectionTimes {
             syn_sent_ns: self.time_ns(TcpTime::SynSent),
             established_ns: self.time_ns(TcpTime::Established),
             first_byte_ns: self.time_ns(TcpTime::FirstByte),
@@ -181,10 +181,10 @@ impl TcpReading {
     }
 
     /// What happened between `earlier` and this reading, both of one run.
-    pub fn second(&self, earlier: &Self) -> SessionSecond {
+    pub fn second(&self, earlier: &Self) -> ConnectionSecond {
         let counts = self.counts.since(&earlier.counts);
         let beside = self.beside.since(&earlier.beside);
-        SessionSecond {
+        ConnectionSecond {
             established: counts.established,
             failed: counts.failed_by_name(),
             open: self.counts.open(),
@@ -200,7 +200,7 @@ impl TcpReading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use measure::sessions::{AttackKind, ResetKind};
+    use measure::connections::{AttackKind, ResetKind};
 
     /// Names of the enumerators of `bpf/abi/tcp_beside.h` that begin with `prefix`, as suites write them.
     fn enumerators(prefix: &str) -> Vec<String> {

@@ -2,7 +2,7 @@
 
 use super::illegal::IllegalPlan;
 use super::message::Message;
-use measure::sessions::Attack;
+use measure::connections::Attack;
 use measure::shape::IpVersion;
 use std::time::Duration;
 

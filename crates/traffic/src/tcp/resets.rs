@@ -7,7 +7,7 @@ use super::reading::{self, TcpReading};
 use crate::TrafficError;
 use crate::live::LiveSender;
 use crate::schedule::to_schedule;
-use measure::sessions::{ResetKind, ResetOutcome, Resets};
+use measure::connections::{ResetKind, ResetOutcome, Resets};
 use std::time::{Duration, Instant};
 
 /// Segments are taken to have arrived, or to be lost, when none has arrived for so long.

@@ -268,7 +268,7 @@ impl Running for Firewall {
         Ok(counters)
     }
 
-    fn connections(&self) -> Result<Option<u64>, TestbedError> {
+    fn flow_entries(&self) -> Result<Option<u64>, TestbedError> {
         Ok(Some(self.status()?.sessions.open))
     }
 

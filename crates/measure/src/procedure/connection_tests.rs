@@ -1,9 +1,9 @@
 //! Procedures with TCP connections on simulated firewalls.
 
-use super::simulated_sessions::{FRAMES, SimulatedSessions};
+use super::simulated_connections::{FRAMES, SimulatedConnections};
 use super::*;
-use crate::sessions::{AttackKind, AttackSources, ReplacementOutcome};
-use crate::trial::{Load, Phase, Rig};
+use crate::connections::{AttackKind, AttackSources, ConnectionRequest, RatePhase, ReplacementOutcome};
+use crate::trial::Rig;
 use Placement::{Inline, Isolated};
 
 fn search() -> SearchSpec {
@@ -26,7 +26,7 @@ fn flood(frames_per_second: f64) -> Flood {
     Flood { kind: AttackKind::Syn, frames_per_second, sources: AttackSources::Random }
 }
 
-fn run(spec: &ProcedureSpec, rig: &mut SimulatedSessions) -> (Vec<Measured>, Vec<TrialRequest>) {
+fn run(spec: &ProcedureSpec, rig: &mut SimulatedConnections) -> (Vec<Measured>, Vec<ConnectionRequest>) {
     let mut procedure = spec.start(rig.placement);
     let mut requests = Vec::new();
     loop {
@@ -38,10 +38,15 @@ fn run(spec: &ProcedureSpec, rig: &mut SimulatedSessions) -> (Vec<Measured>, Vec
                 assert!(requests.len() < 500, "no end");
                 let outcome = rig.trial(&request).unwrap();
                 procedure.record(&request, &outcome);
+                let TrialRequest::Connections(request) = request else { panic!("{request:?}") };
                 requests.push(request);
             }
         }
     }
+}
+
+fn held(connections: u64, opening_rate: f64, hold_seconds: f64) -> ConnectionRequest {
+    ConnectionRequest::Held { connections, opening_rate, hold_seconds, resets: None }
 }
 
 fn near(value: f64, expected: f64, share: f64) -> bool {
@@ -78,7 +83,7 @@ fn rates_of_connections() {
         ("beside a flood", Inline, RateSpec { flood: Some(flood(1e5)), ..of() }, 1e5, vec![], 12),
     ];
     for (name, placement, spec, expected, marks, most_trials) in rows {
-        let mut rig = SimulatedSessions::new(placement, 2e5);
+        let mut rig = SimulatedConnections::new(placement, 2e5);
         rig.legal_share = spec.legal_share;
         rig.cost_of_flood = 1.0;
         let (measured, requests) = run(&ProcedureSpec::Rate(spec.clone()), &mut rig);
@@ -93,17 +98,17 @@ fn rates_of_connections() {
         assert_eq!(time.value, 5e3, "{name}");
         assert_eq!(kinds(found), marks, "{name}: {:?}", found.marks);
         assert!(requests.len() <= most_trials, "{name}: {} trials", requests.len());
-        assert_eq!(requests[0].phases[0].load, Load::Maximum, "{name}");
+        assert!(matches!(requests[0], ConnectionRequest::Fastest { .. }), "{name}");
         for request in &requests {
-            let whole = request.attack.map(|attack| (attack.after_seconds, attack.seconds));
-            assert_eq!(whole, spec.flood.map(|_| (0.0, request.phases[0].seconds)), "{name}");
+            let whole = request.attack().map(|attack| (attack.after_seconds, attack.seconds));
+            assert_eq!(whole, spec.flood.map(|_| (0.0, request.seconds())), "{name}");
         }
     }
 }
 
 #[test]
 fn a_rate_that_is_only_caught_up_on_is_not_held() {
-    let mut rig = SimulatedSessions::new(Inline, 2e5);
+    let mut rig = SimulatedConnections::new(Inline, 2e5);
     rig.script = Box::new(|_, outcome| {
         // What was not sent in time is sent, and succeeds, after the end of the schedule.
         let ledger = &mut outcome.ledger;
@@ -112,8 +117,8 @@ fn a_rate_that_is_only_caught_up_on_is_not_held() {
     });
     let (measured, requests) = run(&ProcedureSpec::Rate(rate(RateOf::Connections)), &mut rig);
     assert!(measured[0].valid && near(measured[0].value, 2e5, 0.011), "{:?}", measured[0].value);
-    let fastest = requests.iter().filter_map(|request| match request.phases[0].load {
-        Load::PerSecond(rate) => Some(rate),
+    let fastest = requests.iter().filter_map(|request| match request {
+        ConnectionRequest::Scheduled { phases, .. } => Some(phases[0].from),
         _ => None,
     });
     assert!(fastest.fold(0.0, f64::max) < 2.6e5, "the search stays near what is held");
@@ -122,7 +127,7 @@ fn a_rate_that_is_only_caught_up_on_is_not_held() {
 #[test]
 fn a_rate_that_ports_limit_says_so() {
     let spec = RateSpec { pair_taken_seconds: 0.5, ..rate(RateOf::Connections) };
-    let (measured, _) = run(&ProcedureSpec::Rate(spec), &mut SimulatedSessions::new(Inline, 2e5));
+    let (measured, _) = run(&ProcedureSpec::Rate(spec), &mut SimulatedConnections::new(Inline, 2e5));
     assert_eq!(
         measured[0].marks[0].detail,
         "the goal was still met at the highest load, 129024 connections/s: 64512 pairs of client address and port, each \
@@ -138,7 +143,7 @@ fn transactions_and_tear_downs_are_counted_at_the_rate_of_connections() {
     ];
     for (of, expected) in rows {
         let spec = ProcedureSpec::Rate(rate(of));
-        let (measured, _) = run(&spec, &mut SimulatedSessions::new(Isolated, 2e5));
+        let (measured, _) = run(&spec, &mut SimulatedConnections::new(Isolated, 2e5));
         assert_eq!(measured.len(), expected.len());
         for (found, (metric, value)) in measured.iter().zip(expected) {
             assert!(found.valid && found.metric == metric, "{found:?}");
@@ -150,7 +155,7 @@ fn transactions_and_tear_downs_are_counted_at_the_rate_of_connections() {
 #[test]
 fn a_goal_that_no_rate_meets_is_told_in_words() {
     let spec = RateSpec { p99_establishment_seconds: Some(1e-9), ..rate(RateOf::Connections) };
-    let (measured, _) = run(&ProcedureSpec::Rate(spec), &mut SimulatedSessions::new(Inline, 2e5));
+    let (measured, _) = run(&ProcedureSpec::Rate(spec), &mut SimulatedConnections::new(Inline, 2e5));
     assert!(measured.iter().all(|m| !m.valid && kinds(m) == [MarkKind::NoLowerBound]), "{measured:?}");
     assert!(
         measured[0].marks[0].detail.starts_with(
@@ -175,7 +180,7 @@ fn illegal_traffic_that_gets_through_costs_the_value_at_once() {
         ProcedureSpec::Steady(SteadySpec { legal_share: 0.5, ..steady(None) }),
     ];
     for spec in specs {
-        let mut rig = SimulatedSessions::new(Inline, 2e5);
+        let mut rig = SimulatedConnections::new(Inline, 2e5);
         (rig.legal_share, rig.leaks) = (0.5, 7);
         let (measured, requests) = run(&spec, &mut rig);
         assert_eq!(requests.len(), 1, "{spec:?}");
@@ -203,7 +208,7 @@ fn capacities() {
             hold_seconds: 3.0,
             legal_share: 1.0,
         });
-        let mut rig = SimulatedSessions::new(Inline, 2e5);
+        let mut rig = SimulatedConnections::new(Inline, 2e5);
         rig.most_open = fit;
         let (measured, requests) = run(&spec, &mut rig);
         let [found] = &measured[..] else { panic!("{measured:?}") };
@@ -215,8 +220,7 @@ fn capacities() {
         );
         assert_eq!(kinds(found).contains(&MarkKind::NoUpperBound), most_met, "{:?}", found.marks);
         assert!(requests.len() <= most_trials, "{fit}: {} trials", requests.len());
-        let load = Load::Open { connections: max_connections, per_second: 2500.0 };
-        assert_eq!(requests[0], TrialRequest::constant(load, 3.0));
+        assert_eq!(requests[0], held(max_connections, 2500.0, 3.0));
     }
 }
 
@@ -228,10 +232,10 @@ fn a_session_rate_keeps_failures_as_its_result() {
         hold_seconds: 1.0,
         legal_share: 1.0,
     });
-    let mut rig = SimulatedSessions::new(Inline, 2e5);
+    let mut rig = SimulatedConnections::new(Inline, 2e5);
     rig.most_open = 1024;
     let (measured, requests) = run(&spec, &mut rig);
-    assert_eq!(requests, [TrialRequest::constant(Load::Open { connections: 4096, per_second: 5000.0 }, 1.0)]);
+    assert_eq!(requests, [held(4096, 5000.0, 1.0)]);
     let expected =
         [(Metric::Established, 1024.0), (Metric::Failures, 0.75), (Metric::EstablishmentTime, 5e3)];
     assert_eq!(values(&measured), expected);
@@ -251,16 +255,18 @@ fn steady(flood: Option<FloodTime>) -> SteadySpec {
 
 #[test]
 fn a_steady_rate_is_read_from_the_sustained_load_alone() {
-    let mut rig = SimulatedSessions::new(Inline, 2e5);
+    let mut rig = SimulatedConnections::new(Inline, 2e5);
     (rig.policy_load_seconds, rig.memory_bytes) = (Some(1.5), Some(1 << 20));
     let (measured, requests) = run(&ProcedureSpec::Steady(steady(None)), &mut rig);
-    let phase = |load, seconds| Phase { load, seconds };
-    let expected = [
-        phase(Load::Ramp { from: 0.0, to: 1e4 }, 2.0),
-        phase(Load::PerSecond(1e4), 12.0),
-        phase(Load::Ramp { from: 1e4, to: 0.0 }, 1.0),
+    let phases = vec![
+        RatePhase { seconds: 2.0, from: 0.0, to: 1e4 },
+        RatePhase::constant(1e4, 12.0),
+        RatePhase { seconds: 1.0, from: 1e4, to: 0.0 },
     ];
-    assert_eq!(requests, [TrialRequest::of(expected.into())]);
+    assert_eq!(
+        requests,
+        [ConnectionRequest::Scheduled { phases, attack: None, replace_after_seconds: None }]
+    );
     let expected = [
         (Metric::ConnectionRate, 1e4),
         (Metric::FrameRate, 1e4 * FRAMES as f64),
@@ -277,9 +283,9 @@ fn a_steady_rate_is_read_from_the_sustained_load_alone() {
 fn a_steady_rate_says_what_the_firewall_does_not_tell() {
     let (measured, requests) = run(
         &ProcedureSpec::Steady(SteadySpec { ramp_up_seconds: 0.0, ramp_down_seconds: 0.0, ..steady(None) }),
-        &mut SimulatedSessions::new(Inline, 2e5),
+        &mut SimulatedConnections::new(Inline, 2e5),
     );
-    assert_eq!(requests, [TrialRequest::constant(Load::PerSecond(1e4), 12.0)], "no ramps of no length");
+    assert_eq!(requests, [ConnectionRequest::at_rate(1e4, 12.0)], "no ramps of no length");
     assert_eq!(measured.len(), 4);
     let text = "the firewall tells neither how long its policy took to load nor how much memory it takes";
     assert!(measured.iter().all(|m| m.marks[0].detail == text), "{measured:?}");
@@ -291,10 +297,10 @@ fn a_flood_is_seen_before_during_and_after() {
     let rows = [(0.0, 0.0, MarkKind::Note), (2.0, 2.0, MarkKind::Note), (60.0, 5.0, MarkKind::NoUpperBound)];
     for (aftermath, recovery, kind) in rows {
         let time = FloodTime { flood: flood(66_485.0), after_seconds: 4.0, seconds: 3.0 };
-        let mut rig = SimulatedSessions::new(Isolated, 3e4);
+        let mut rig = SimulatedConnections::new(Isolated, 3e4);
         (rig.cost_of_flood, rig.aftermath) = (25_000.0 / 66_485.0, aftermath);
         let (measured, requests) = run(&ProcedureSpec::Steady(steady(Some(time))), &mut rig);
-        assert_eq!(requests[0].attack, Some(flood(66_485.0).during(6.0, 3.0)), "after the ramp");
+        assert_eq!(requests[0].attack(), Some(flood(66_485.0).during(6.0, 3.0)), "after the ramp");
         let of = |metric, phase: &str| {
             let is = |m: &&Measured| m.metric == metric && m.factors.get("phase").is_some_and(|p| p == phase);
             measured.iter().find(is).unwrap().value
@@ -314,7 +320,7 @@ fn a_flood_is_seen_before_during_and_after() {
 #[test]
 fn resets_forged_and_legitimate() {
     let spec = ResetsSpec { connections: 1000, opening_rate: 5e3, each: 2, resets_per_second: 1e4 };
-    let mut rig = SimulatedSessions::new(Inline, 2e5);
+    let mut rig = SimulatedConnections::new(Inline, 2e5);
     rig.forgeable = 0.25;
     let (measured, requests) = run(&ProcedureSpec::Resets(spec.clone()), &mut rig);
     let found: Vec<(&str, Metric, f64)> =
@@ -327,9 +333,10 @@ fn resets_forged_and_legitimate() {
     assert_eq!(found, expected);
     assert!(measured[0].marks[0].detail.starts_with("4000 resets against 1000 connections"));
     for (request, kind) in requests.iter().zip(resets::KINDS) {
-        let load = Load::Open { connections: 1000, per_second: 5e3 };
-        assert_eq!(request.phases, [Phase { load, seconds: 0.0 }]);
-        assert_eq!(request.resets.map(|r| (r.kind, r.each, r.per_second)), Some((kind, 2, 1e4)));
+        let resets = Some(crate::connections::Resets { kind, each: 2, per_second: 1e4 });
+        let expected =
+            ConnectionRequest::Held { connections: 1000, opening_rate: 5e3, hold_seconds: 0.0, resets };
+        assert_eq!(*request, expected);
     }
     // Where nothing opens, there is nothing to reset.
     rig.most_open = 0;
@@ -359,15 +366,19 @@ fn replacements() {
         (None, None, "the policy was not replaced"),
     ];
     for (replacement, time, mark) in rows {
-        let mut rig = SimulatedSessions::new(Isolated, 2e5);
+        let mut rig = SimulatedConnections::new(Isolated, 2e5);
         rig.replacement.clone_from(&replacement);
         rig.script = Box::new(|_, outcome| {
             outcome.ledger.received -= 5;
             outcome.ledger.failed.insert("reset".into(), 5);
         });
         let (measured, requests) = run(&spec, &mut rig);
-        assert_eq!(requests[0].replace_after_seconds, Some(2.0));
-        assert_eq!(requests[0].phases, [Phase { load: Load::PerSecond(1e4), seconds: 6.0 }]);
+        let expected = ConnectionRequest::Scheduled {
+            phases: vec![RatePhase::constant(1e4, 6.0)],
+            attack: None,
+            replace_after_seconds: Some(2.0),
+        };
+        assert_eq!(requests[0], expected);
         let [found, failures] = &measured[..] else { panic!("{measured:?}") };
         assert_eq!(found.valid.then_some(found.value), time, "{found:?}");
         assert_eq!(found.marks[0].detail, mark);
@@ -379,7 +390,7 @@ fn replacements() {
 fn trials_that_must_not_count_are_repeated_and_then_given_up() {
     let spec = ProcedureSpec::Steady(steady(None));
     for (failing, valid) in [(2, true), (3, false)] {
-        let mut rig = SimulatedSessions::new(Isolated, 2e5);
+        let mut rig = SimulatedConnections::new(Isolated, 2e5);
         rig.script = Box::new(move |n, outcome| {
             if n < failing {
                 outcome.ledger.corrupted += 1;
@@ -417,7 +428,7 @@ fn a_value_that_is_lost_stands_where_it_would_have_stood() {
         }),
     ];
     for spec in specs {
-        let (measured, _) = run(&spec, &mut SimulatedSessions::new(Inline, 2e5));
+        let (measured, _) = run(&spec, &mut SimulatedConnections::new(Inline, 2e5));
         let keys = |all: &[Measured]| -> Vec<(Metric, BTreeMap<String, String>)> {
             all.iter().map(|m| (m.metric, m.factors.clone())).collect()
         };

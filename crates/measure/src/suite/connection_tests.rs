@@ -1,10 +1,11 @@
 //! Suites with TCP connections: what their factors mean, and what is refused.
 
 use super::*;
+use crate::bulk::BulkShape;
+use crate::connections::{AttackKind, AttackSources, CloseBy, IllegalKind, TupleOrder};
 use crate::plan::{Options, Plan, PlannedCell};
 use crate::procedure::{Flood, ProcedureSpec};
-use crate::sessions::{AttackKind, AttackSources, CloseBy, IllegalKind, TupleOrder};
-use crate::shape::TestProtocol;
+use crate::shape::{TestProtocol, Workload};
 use proptest::prelude::*;
 
 /// A suite with one test; rows below write its procedure, parameters and factors.
@@ -164,7 +165,7 @@ fn the_factors_of_connections_make_a_setup() {
          \"80%:address,port\"\nfactors.attack = \"udp:50k:1M\"\nfactors.rules = 20\nfactors.lists = 6\nfactors.list_sets = \
          3\nfactors.countries = 14_999",
     );
-    let shape = planned.setup.sessions.as_ref().expect("connections");
+    let shape = planned.setup.connections().expect("connections");
     assert_eq!((shape.transactions, shape.answer_bytes), (3, 128));
     assert_eq!((shape.close, shape.order), (CloseBy::ClientFourWay, TupleOrder::Sequential));
     assert_eq!((shape.hold_seconds, shape.reuse_seconds), (0.25, 1.0));
@@ -297,8 +298,8 @@ proptest! {
 #[test]
 fn a_bulk_transfer_is_of_tcp_and_has_few_factors() {
     let planned = cell("procedure = \"bulk\"\nfactors.connections = 50\nfactors.rules = 3");
-    assert_eq!(planned.setup.bulk, Some(crate::bulk::BulkShape { connections: 50 }));
-    assert_eq!((planned.setup.sessions.is_none(), planned.setup.policy.protocol), (true, TestProtocol::Tcp));
+    assert_eq!(planned.setup.workload, Workload::Bulk(BulkShape { connections: 50 }));
+    assert_eq!(planned.setup.policy.protocol, TestProtocol::Tcp);
     assert!(planned.setup.policy.stateful, "as rules are by default");
     let names: Vec<&str> = planned.cell.factors.keys().map(String::as_str).collect();
     let expected = [
@@ -314,5 +315,5 @@ fn a_bulk_transfer_is_of_tcp_and_has_few_factors() {
         "zones",
     ];
     assert_eq!(names, expected);
-    assert_eq!(cell("procedure = \"bulk\"").setup.bulk.map(|b| b.connections), Some(1));
+    assert_eq!(cell("procedure = \"bulk\"").setup.workload, Workload::Bulk(BulkShape { connections: 1 }));
 }

@@ -1,7 +1,7 @@
 //! Campaigns with TCP connections on simulated rigs.
 
 use super::*;
-use crate::procedure::simulated_sessions::SimulatedSessions;
+use crate::procedure::simulated_connections::SimulatedConnections;
 use crate::procedure::{CapacitySpec, Preset, RateOf, RateSpec, SearchSpec, SessionRateSpec, SteadySpec};
 use crate::results::Metric;
 
@@ -48,7 +48,7 @@ fn run_rigs(procedure: ProcedureSpec, rigs: [(&str, f64); 2]) -> Vec<Point> {
     let mut rigs: Vec<Box<dyn Rig>> = rigs
         .into_iter()
         .map(|(name, capacity)| {
-            let mut rig = SimulatedSessions::new(Placement::Inline, capacity);
+            let mut rig = SimulatedConnections::new(Placement::Inline, capacity);
             rig.name = name.into();
             Box::new(rig) as Box<dyn Rig>
         })
@@ -68,8 +68,8 @@ fn points_of_connections_carry_what_became_of_them() {
     assert_eq!(names, [("wire", rate), ("wire", time), ("dut", rate), ("dut", time)], "no cost of a frame");
     for point in &points {
         assert!(point.valid && point.rounds.len() == 2 && point.marks.is_empty(), "{point:?}");
-        let sessions = point.sessions.as_ref().expect("connections");
-        assert!(sessions.established > 0 && sessions.times.established_ns.is_some());
+        let connections = point.connections.as_ref().expect("connections");
+        assert!(connections.established > 0 && connections.times.established_ns.is_some());
         assert_eq!(point.ledger.residual(), 0);
     }
     assert_eq!((points[2].unit.as_str(), points[3].unit.as_str()), ("connections/s", "ns"));

@@ -2,20 +2,21 @@
 //! and a script may spoil any trial.
 
 use super::simulated::nothing;
+use crate::connections::{
+    Attack, ConnectionOutcome, ConnectionRequest, ConnectionSecond, IllegalOutcome, RatePhase,
+    ReplacementOutcome, ResetKind, ResetOutcome,
+};
 use crate::ledger::Ledger;
 use crate::results::LatencySummary;
-use crate::sessions::{
-    IllegalOutcome, ReplacementOutcome, ResetKind, ResetOutcome, SessionOutcome, SessionSecond,
-};
 use crate::shape::Placement;
-use crate::trial::{Load, Phase, Rig, RigError, SecondSample, TrialOutcome, TrialRequest};
+use crate::trial::{Rig, RigError, SecondSample, TrialOutcome, TrialRequest, WorkloadOutcome};
 
 /// Frames of one connection, both ends together.
 pub(crate) const FRAMES: u64 = 7;
 
 type Script = Box<dyn FnMut(usize, &mut TrialOutcome)>;
 
-pub(crate) struct SimulatedSessions {
+pub(crate) struct SimulatedConnections {
     pub(crate) name: String,
     pub(crate) placement: Placement,
     /// Attempts a second that the firewall (inline: the whole pipeline) can do.
@@ -41,7 +42,7 @@ pub(crate) struct SimulatedSessions {
     trials: usize,
 }
 
-impl SimulatedSessions {
+impl SimulatedConnections {
     pub(crate) fn new(placement: Placement, capacity: f64) -> Self {
         Self {
             name: "dut".into(),
@@ -62,78 +63,83 @@ impl SimulatedSessions {
         }
     }
 
-    fn answer(&self, request: &TrialRequest) -> TrialOutcome {
-        let mut outcome = match request.phases[..] {
-            [Phase { load: Load::Open { connections, per_second }, .. }] => {
-                self.opened(connections, per_second)
+    fn answer(&self, request: &ConnectionRequest) -> TrialOutcome {
+        let (mut outcome, mut connections) = match *request {
+            ConnectionRequest::Held { connections, opening_rate, .. } => {
+                self.opened(connections, opening_rate)
             }
             _ => self.rate(request),
         };
-        let sessions = outcome.sessions.get_or_insert_default();
         if self.legal_share < 1.0 {
             let count = |n: u64| [("port".to_owned(), n)].into();
-            sessions.illegal = Some(IllegalOutcome {
+            connections.illegal = Some(IllegalOutcome {
                 forbidden: true,
                 attempted: count(1000),
                 got_through: count(self.leaks),
             });
         }
-        if let Some(resets) = request.resets {
+        if let ConnectionRequest::Held { resets: Some(resets), .. } = request {
             let open = outcome.ledger.received;
             let closing = if resets.kind == ResetKind::Legitimate { 1.0 } else { self.forgeable };
             let alive = open - (open as f64 * closing) as u64;
             let sent = open * u64::from(resets.each) * 2;
-            sessions.resets = Some(ResetOutcome { open, sent, forwarded: 0, alive });
+            connections.resets = Some(ResetOutcome { open, sent, forwarded: 0, alive });
         }
-        if request.replace_after_seconds.is_some() {
-            sessions.replacement.clone_from(&self.replacement);
+        if let ConnectionRequest::Scheduled { replace_after_seconds: Some(_), .. } = request {
+            connections.replacement.clone_from(&self.replacement);
         }
         outcome.policy_load_seconds = self.policy_load_seconds;
         outcome.memory_bytes = self.memory_bytes;
+        outcome.workload = WorkloadOutcome::Connections(Box::new(connections));
         outcome
     }
 
-    fn opened(&self, connections: u64, per_second: f64) -> TrialOutcome {
+    fn opened(&self, connections: u64, per_second: f64) -> (TrialOutcome, ConnectionOutcome) {
         let received = connections.min(self.most_open);
-        let mut outcome = nothing(connections as f64 / per_second);
+        let mut outcome = no_connections(connections as f64 / per_second);
         outcome.ledger = failing(connections, 0, received);
-        outcome.sessions = Some(self.sessions(&outcome.ledger, per_second));
-        outcome
+        let connections = self.connections(&outcome.ledger, per_second);
+        (outcome, connections)
     }
 
     /// Second by second.
-    fn rate(&self, request: &TrialRequest) -> TrialOutcome {
-        let mut outcome = nothing(request.phases.iter().map(|p| p.seconds).sum());
+    fn rate(&self, request: &ConnectionRequest) -> (TrialOutcome, ConnectionOutcome) {
+        let mut outcome = no_connections(request.seconds());
         let mut at = 0.0;
-        for phase in &request.phases {
+        let unpaced = [RatePhase::constant(f64::NAN, request.seconds())];
+        let phases = match request {
+            ConnectionRequest::Scheduled { phases, .. } => &phases[..],
+            _ => &unpaced,
+        };
+        for phase in phases {
             let mut done = 0.0;
             while phase.seconds - done > 1e-9 {
                 let length = f64::min(1.0, phase.seconds - done);
                 let middle = (done + length / 2.0) / phase.seconds;
-                let wanted = match phase.load {
-                    Load::PerSecond(rate) => Some(rate),
-                    Load::Ramp { from, to } => Some(from + (to - from) * middle),
-                    _ => None,
-                };
-                self.second(request, wanted, (at, length), &mut outcome);
+                let wanted = phase.from + (phase.to - phase.from) * middle;
+                self.second(
+                    request.attack(),
+                    (!wanted.is_nan()).then_some(wanted),
+                    (at, length),
+                    &mut outcome,
+                );
                 (at, done) = (at + length, done + length);
             }
         }
         let load = outcome.ledger.offered as f64 / outcome.seconds / self.legal_share;
-        outcome.sessions = Some(self.sessions(&outcome.ledger, load));
-        outcome
+        let connections = self.connections(&outcome.ledger, load);
+        (outcome, connections)
     }
 
     fn second(
         &self,
-        request: &TrialRequest,
+        attack: Option<Attack>,
         wanted: Option<f64>,
         (at, length): (f64, f64),
         outcome: &mut TrialOutcome,
     ) {
-        let flooded = request
-            .attack
-            .filter(|a| at >= a.after_seconds && at < a.after_seconds + a.seconds + self.aftermath);
+        let flooded =
+            attack.filter(|a| at >= a.after_seconds && at < a.after_seconds + a.seconds + self.aftermath);
         let capacity =
             self.capacity - flooded.map_or(0.0, |attack| attack.frames_per_second * self.cost_of_flood);
         let wanted = wanted.unwrap_or(capacity);
@@ -143,35 +149,35 @@ impl SimulatedSessions {
         let not_sent =
             if self.placement == Placement::Inline && flooded.is_none() { offered - received } else { 0 };
         let ledger = failing(offered, not_sent, received);
-        let sessions = SessionSecond {
+        let connections = ConnectionSecond {
             failed: ledger.failed.clone(),
             frames: received * FRAMES,
             established_ns: Some(self.times(wanted)),
-            ..SessionSecond::default()
+            ..ConnectionSecond::default()
         };
         outcome.per_second.push(SecondSample {
             at_seconds: at + length,
             sent: ledger.sent(),
             received,
             latency_ns: None,
-            sessions: Some(sessions),
+            connections: Some(connections),
         });
         outcome.ledger.add(&ledger);
     }
 
-    fn sessions(&self, ledger: &Ledger, load: f64) -> SessionOutcome {
-        let mut sessions = SessionOutcome {
+    fn connections(&self, ledger: &Ledger, load: f64) -> ConnectionOutcome {
+        let mut connections = ConnectionOutcome {
             attempted: ledger.sent(),
             established: ledger.received,
             completed: ledger.received,
             closed: ledger.received,
             failed: ledger.failed.clone(),
             transactions: ledger.received * 3,
-            ..SessionOutcome::default()
+            ..ConnectionOutcome::default()
         };
-        sessions.times.established_ns = Some(self.times(load));
-        sessions.times.teardown_ns = Some(LatencySummary { count: 10, mean: 7e3, ..self.times(load) });
-        sessions
+        connections.times.established_ns = Some(self.times(load));
+        connections.times.teardown_ns = Some(LatencySummary { count: 10, mean: 7e3, ..self.times(load) });
+        connections
     }
 
     fn times(&self, load: f64) -> LatencySummary {
@@ -180,13 +186,17 @@ impl SimulatedSessions {
     }
 }
 
+fn no_connections(seconds: f64) -> TrialOutcome {
+    nothing(seconds, WorkloadOutcome::Connections(Box::default()))
+}
+
 fn failing(offered: u64, not_sent: u64, received: u64) -> Ledger {
     let lost = offered - not_sent - received;
     let failed = if lost > 0 { [("timeout-connect".to_owned(), lost)].into() } else { Default::default() };
     Ledger { offered, not_sent, failed, received, ..Ledger::default() }
 }
 
-impl Rig for SimulatedSessions {
+impl Rig for SimulatedConnections {
     fn dut(&self) -> &str {
         &self.name
     }
@@ -196,7 +206,10 @@ impl Rig for SimulatedSessions {
     }
 
     fn trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
-        let mut outcome = self.answer(request);
+        let TrialRequest::Connections(connections) = request else {
+            panic!("this rig has connections alone: {request:?}")
+        };
+        let mut outcome = self.answer(connections);
         (self.script)(self.trials, &mut outcome);
         self.trials += 1;
         Ok(outcome)

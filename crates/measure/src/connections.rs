@@ -1,8 +1,7 @@
 //! The vocabulary of TCP trials: what connections are like, what goes on beside them, and what became of them. Plain
 //! values: `traffic` makes connections from them, `testbed` the policy that allows them, `report` figures.
 //!
-//! A setup with a [`SessionShape`] counts connections where one without counts frames: loads are connections a second, the
-//! ledger's entries are connections, and a loss is a connection that failed.
+//! Loads are connections a second, the ledger's entries are connections, and a loss is a connection that failed.
 
 use crate::results::LatencySummary;
 use schemars::JsonSchema;
@@ -16,7 +15,7 @@ pub const MOST_ANSWER_BYTES: u32 = 65_000;
 /// ([`TrafficShape`](crate::shape::TrafficShape)): its `flows` are the pairs of client address and port in use, each of which
 /// holds one connection at a time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SessionShape {
+pub struct ConnectionShape {
     /// Requests a connection, one after the other, 0 to 65,535; 0 opens and closes it.
     pub transactions: u16,
     /// Bytes of the body of each answer, 1 to [`MOST_ANSWER_BYTES`]; HTTP headers come besides.
@@ -33,10 +32,96 @@ pub struct SessionShape {
     pub illegal: Option<Illegal>,
 }
 
-impl SessionShape {
+impl ConnectionShape {
     /// The share of all attempts that the policy allows, above 0 to 1.
     pub fn legal_share(&self) -> f64 {
         1.0 - self.illegal.as_ref().map_or(0.0, |illegal| illegal.share)
+    }
+}
+
+/// What is asked of a trial of connections. Rates count legal and illegal attempts together; ledgers, samples and the
+/// `connections` of [`ConnectionRequest::Held`] count legal connections alone.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ConnectionRequest {
+    /// Connections as fast as the earlier ones make room (closed loop).
+    Fastest {
+        /// Seconds of load.
+        seconds: f64,
+        /// A flood beside them.
+        attack: Option<Attack>,
+    },
+    /// Connections at rates that no answer delays.
+    Scheduled {
+        /// At least one; they follow one another without a pause.
+        phases: Vec<RatePhase>,
+        /// A flood beside them.
+        attack: Option<Attack>,
+        /// Replace the firewall's policy by one of other filler rules this many seconds after the start.
+        replace_after_seconds: Option<f64>,
+    },
+    /// So many connections open at once, each proved by a request after all are open.
+    Held {
+        /// Legal connections; illegal attempts come between them in their share.
+        connections: u64,
+        /// Attempts a second while they are opened.
+        opening_rate: f64,
+        /// Seconds that they stay open and idle before the proof.
+        hold_seconds: f64,
+        /// Resets against them, sent before the proof.
+        resets: Option<Resets>,
+    },
+}
+
+/// A stretch of a trial in which the rate changes evenly.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RatePhase {
+    /// Length, s.
+    pub seconds: f64,
+    /// Attempts a second at its beginning.
+    pub from: f64,
+    /// Attempts a second at its end.
+    pub to: f64,
+}
+
+impl RatePhase {
+    /// A stretch of constant rate.
+    pub const fn constant(rate: f64, seconds: f64) -> Self {
+        Self { seconds, from: rate, to: rate }
+    }
+}
+
+impl ConnectionRequest {
+    /// One stretch of constant rate, and nothing else.
+    pub fn at_rate(rate: f64, seconds: f64) -> Self {
+        Self::Scheduled {
+            phases: vec![RatePhase::constant(rate, seconds)],
+            attack: None,
+            replace_after_seconds: None,
+        }
+    }
+
+    /// The flood beside the connections.
+    pub fn attack(&self) -> Option<Attack> {
+        match *self {
+            Self::Fastest { attack, .. } | Self::Scheduled { attack, .. } => attack,
+            Self::Held { .. } => None,
+        }
+    }
+
+    /// Seconds of load: of connections that are held, idle.
+    pub(crate) fn seconds(&self) -> f64 {
+        match self {
+            Self::Fastest { seconds, .. } | Self::Held { hold_seconds: seconds, .. } => *seconds,
+            Self::Scheduled { phases, .. } => phases.iter().map(|phase| phase.seconds).sum(),
+        }
+    }
+
+    /// The same with opening and resetting.
+    pub(crate) fn typical_seconds(&self) -> f64 {
+        let Self::Held { connections, opening_rate, resets, .. } = self else { return self.seconds() };
+        let connections = *connections as f64;
+        let resetting = resets.map_or(0.0, |r| connections * f64::from(r.each) * 2.0 / r.per_second);
+        connections / opening_rate + self.seconds() + resetting
     }
 }
 
@@ -220,7 +305,7 @@ impl ResetKind {
 
 /// What became of a trial's connections.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SessionOutcome {
+pub struct ConnectionOutcome {
     /// Legal connections attempted.
     pub attempted: u64,
     /// Three-way handshakes done, seen from the client.
@@ -245,7 +330,7 @@ pub struct SessionOutcome {
     /// Bits of those frames, FCS included.
     pub bits: u64,
     /// Times.
-    pub times: SessionTimes,
+    pub times: ConnectionTimes,
     /// Illegal attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub illegal: Option<IllegalOutcome>,
@@ -263,7 +348,7 @@ pub struct SessionOutcome {
 /// Times of connections in ns. All but the last two begin at the intended start, so that a connection which waited for its
 /// turn does not hide it (no coordinated omission).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SessionTimes {
+pub struct ConnectionTimes {
     /// To the SYN.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syn_sent_ns: Option<LatencySummary>,
@@ -352,7 +437,7 @@ pub struct ReplacementOutcome {
 /// One second of a trial with connections, beside what [`SecondSample`](crate::trial::SecondSample) has: there, `sent` is
 /// connections attempted and `received` connections completed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SessionSecond {
+pub struct ConnectionSecond {
     /// Handshakes done within it.
     pub established: u64,
     /// Connections that failed within it, by how.

@@ -2,14 +2,15 @@
 //! the frame engine's, which has the ports only while it proves.
 
 use super::station::{Station, probe_frame};
-use super::{Shared, broken, broken_traffic, clock_step, replacement};
+use super::{Shared, broken, broken_traffic, clock_step, other_workload, replacement};
 use crate::interrupt::Interrupt;
-use measure::ledger::Ledger;
-use measure::sessions::{
-    CloseBy, ReplacementOutcome, ResetOutcome, SessionOutcome, SessionShape, TupleOrder,
+use measure::connections::{
+    CloseBy, ConnectionOutcome, ConnectionRequest, ConnectionShape, RatePhase, ReplacementOutcome,
+    ResetOutcome, TupleOrder,
 };
+use measure::ledger::Ledger;
 use measure::shape::Setup;
-use measure::trial::{Load, Phase, Rig, RigError, SecondSample, TrialOutcome, TrialRequest};
+use measure::trial::{Rig, RigError, SecondSample, TrialOutcome, TrialRequest, WorkloadOutcome};
 use std::time::Duration;
 use testbed::cpu::CpuSnapshot;
 use testbed::dut::ExternalBed;
@@ -37,21 +38,21 @@ const PROBE_EVERY: Duration = Duration::from_millis(1);
 const LISTED_SOURCES: usize = 4_096;
 
 /// One firewall under test, ready for trials of connections.
-pub(crate) struct SessionRig {
+pub(crate) struct ConnectionRig {
     /// The client's and the server's port, while the TCP engine has them. Dropped before the bed.
     ports: Option<Ports>,
-    shape: SessionShape,
+    shape: ConnectionShape,
     /// Trials run so far.
     trials: u64,
     station: Station,
 }
 
-impl SessionRig {
+impl ConnectionRig {
     /// Builds the bed and sets the firewall up; `replaceable` with a policy that can be told from its successor.
     pub(crate) fn build(
         dut: &str,
         setup: &Setup,
-        shape: &SessionShape,
+        shape: &ConnectionShape,
         replaceable: bool,
         shared: &Shared,
     ) -> Result<Self, RigError> {
@@ -60,12 +61,17 @@ impl SessionRig {
     }
 
     /// Takes two named interfaces and whatever is between them.
-    pub(crate) fn external(bed: ExternalBed, setup: &Setup, shape: &SessionShape, shared: &Shared) -> Self {
+    pub(crate) fn external(
+        bed: ExternalBed,
+        setup: &Setup,
+        shape: &ConnectionShape,
+        shared: &Shared,
+    ) -> Self {
         Self { ports: None, shape: shape.clone(), trials: 0, station: Station::external(bed, setup, shared) }
     }
 
     /// Gives the ports to client and server.
-    fn lend_to_sessions(&mut self) -> Result<(), RigError> {
+    fn lend_to_tcp(&mut self) -> Result<(), RigError> {
         if self.ports.is_some() {
             return Ok(());
         }
@@ -74,17 +80,17 @@ impl SessionRig {
         let [client, .., server] = described.as_slice() else {
             return Err(RigError::Broken("a bed of one zone".to_owned()));
         };
-        let engine = self.station.shared.sessions()?;
+        let engine = self.station.shared.connections()?;
         let attached = engine.borrow_mut().attach(client, server, Ends::Both).map_err(broken_traffic)?;
         self.ports = Some(attached);
         self.station.place()
     }
 
     /// What the engine is told: the cell's shape under the trial's load.
-    fn plan(&self, request: &TrialRequest) -> Result<TcpPlan, RigError> {
+    fn plan(&self, request: &ConnectionRequest) -> Result<TcpPlan, RigError> {
         let traffic = &self.station.setup.traffic;
         let illegal_share = self.shape.illegal.as_ref().map_or(0.0, |illegal| illegal.share);
-        let (opening, hold_all) = opening(&request.phases, illegal_share)?;
+        let (opening, hold_all) = opening(request, illegal_share);
         let (close, four_way) = match self.shape.close {
             _ if hold_all => (Close::Never, false),
             CloseBy::Reset => (Close::Reset, false),
@@ -130,7 +136,7 @@ impl SessionRig {
             retry: RETRY,
             retries: RETRIES,
             settle: SETTLE,
-            attack: request.attack,
+            attack: request.attack(),
             illegal: self.illegal(),
             ..TcpPlan::new(opening)
         };
@@ -151,10 +157,10 @@ impl SessionRig {
         Some(IllegalPlan::new(illegal, listed.into_iter().map(u32::from).collect()))
     }
 
-    fn run_trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
+    fn run_trial(&mut self, request: &ConnectionRequest) -> Result<TrialOutcome, RigError> {
         self.trials += 1;
         let plan = self.plan(request)?;
-        self.lend_to_sessions()?;
+        self.lend_to_tcp()?;
         if fills_the_table(request) {
             self.station.running.forget_connections().map_err(broken)?;
         }
@@ -168,60 +174,56 @@ impl SessionRig {
         if let Err(dead) = self.station.running.check_alive() {
             faults.push(dead.to_string());
         }
-        let mut sessions = done.last.outcome();
-        sessions.resets = done.resets;
-        if let Some(illegal) = &mut sessions.illegal {
+        let mut connections = done.last.outcome();
+        connections.resets = done.resets;
+        if let Some(illegal) = &mut connections.illegal {
             illegal.forbidden = self.station.policy.forbids();
         }
-        sessions.replacement = done.replacement.clone();
+        connections.replacement = done.replacement.clone();
         let seconds = watch.seconds.max(plan.seconds());
         Ok(TrialOutcome {
             seconds,
-            ledger: ledger(&done, &sessions),
-            received_bits: sessions.bits,
-            lanes: Vec::new(),
-            latency_ns: sessions.times.established_ns,
+            ledger: ledger(&done, &connections),
             per_second: watch.samples,
             cpu: cpu_use,
-            connections: self.station.running.connections().ok().flatten(),
+            flow_entries: self.station.running.flow_entries().ok().flatten(),
             memory_bytes: self.station.running.memory_bytes(),
             policy_load_seconds: self.station.running.policy_load_seconds(),
-            sessions: Some(sessions),
-            bulk: None,
-            last_loss_seconds: None,
-            longest_silence_seconds: 0.0,
-            on_time_share: None,
             faults,
             remarks: clock_step(clocks).into_iter().collect(),
+            workload: WorkloadOutcome::Connections(Box::new(connections)),
         })
     }
 
     fn run(
         &mut self,
         plan: &TcpPlan,
-        request: &TrialRequest,
+        request: &ConnectionRequest,
         watch: &mut Follower,
     ) -> Result<Done, RigError> {
-        if let Some(after) = request.replace_after_seconds {
-            return self.run_and_replace(plan, after, watch);
+        if let ConnectionRequest::Scheduled { replace_after_seconds: Some(after), .. } = request {
+            return self.run_and_replace(plan, *after, watch);
         }
         let ports = self.ports.as_ref().ok_or_else(no_ports)?;
-        let engine = self.station.shared.sessions()?;
+        let engine = self.station.shared.connections()?;
         let mut engine = engine.borrow_mut();
-        let proves = matches!(request.phases[..], [Phase { load: Load::Open { .. }, .. }]);
-        if let Some(resets) = &request.resets {
-            let check =
-                engine.open_all_reset_and_verify(ports, plan, resets, watch).map_err(broken_traffic)?;
-            let verified = Some(check.outcome.alive);
-            return Ok(Done { last: check.end, verified, resets: Some(check.outcome), replacement: None });
+        match request {
+            ConnectionRequest::Held { resets: Some(resets), .. } => {
+                let check =
+                    engine.open_all_reset_and_verify(ports, plan, resets, watch).map_err(broken_traffic)?;
+                let verified = Some(check.outcome.alive);
+                Ok(Done { last: check.end, verified, resets: Some(check.outcome), replacement: None })
+            }
+            ConnectionRequest::Held { resets: None, .. } => {
+                let (_, last) = engine.open_all_and_verify(ports, plan, watch).map_err(broken_traffic)?;
+                let verified = Some(last.counts.verified);
+                Ok(Done { last, verified, resets: None, replacement: None })
+            }
+            ConnectionRequest::Fastest { .. } | ConnectionRequest::Scheduled { .. } => {
+                let last = engine.run(ports, plan, watch).map_err(broken_traffic)?;
+                Ok(Done { last, verified: None, resets: None, replacement: None })
+            }
         }
-        if proves {
-            let (_, last) = engine.open_all_and_verify(ports, plan, watch).map_err(broken_traffic)?;
-            let verified = Some(last.counts.verified);
-            return Ok(Done { last, verified, resets: None, replacement: None });
-        }
-        let last = engine.run(ports, plan, watch).map_err(broken_traffic)?;
-        Ok(Done { last, verified: None, resets: None, replacement: None })
     }
 
     /// Runs the connections, and meanwhile, `after` seconds from the start, has the firewall replace its policy.
@@ -232,7 +234,7 @@ impl SessionRig {
         watch: &mut Follower,
     ) -> Result<Done, RigError> {
         let ports = self.ports.as_ref().ok_or_else(no_ports)?;
-        let engine = self.station.shared.sessions()?;
+        let engine = self.station.shared.connections()?;
         let not_made = || {
             let why = "the policy was not made to be replaced: it has no rules that tell it from another";
             RigError::Broken(why.to_owned())
@@ -277,7 +279,7 @@ struct Done {
     replacement: Option<ReplacementOutcome>,
 }
 
-impl Rig for SessionRig {
+impl Rig for ConnectionRig {
     fn dut(&self) -> &str {
         &self.station.dut
     }
@@ -290,58 +292,52 @@ impl Rig for SessionRig {
     }
 
     fn trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
-        self.run_trial(request)
+        match request {
+            TrialRequest::Connections(request) => self.run_trial(request),
+            _ => Err(other_workload()),
+        }
     }
 }
 
 /// Whether what earlier trials left in the firewall's table would decide how a trial ends.
-fn fills_the_table(request: &TrialRequest) -> bool {
-    request.attack.is_some() || request.phases.iter().any(|phase| matches!(phase.load, Load::Open { .. }))
+fn fills_the_table(request: &ConnectionRequest) -> bool {
+    request.attack().is_some() || matches!(request, ConnectionRequest::Held { .. })
 }
 
 /// When connections are opened, and whether all of them are held for a proof.
-fn opening(phases: &[Phase], illegal_share: f64) -> Result<(Opening, bool), RigError> {
-    match *phases {
-        [Phase { load: Load::Maximum, seconds }] => Ok((Opening::Fastest(seconds), false)),
-        [Phase { load: Load::Open { connections, per_second }, .. }] => {
+fn opening(request: &ConnectionRequest, illegal_share: f64) -> (Opening, bool) {
+    match *request {
+        ConnectionRequest::Fastest { seconds, .. } => (Opening::Fastest(seconds), false),
+        ConnectionRequest::Held { connections, opening_rate, .. } => {
             // Connections are legal ones; the rate is of all attempts.
-            let phase = TcpPhase::counted(IllegalPlan::attempts(connections, illegal_share), per_second);
-            Ok((Opening::Scheduled(vec![phase]), true))
+            let phase = TcpPhase::counted(IllegalPlan::attempts(connections, illegal_share), opening_rate);
+            (Opening::Scheduled(vec![phase]), true)
         }
-        _ => phases.iter().map(tcp_phase).collect::<Result<_, _>>().map(|p| (Opening::Scheduled(p), false)),
-    }
-}
-
-fn tcp_phase(phase: &Phase) -> Result<TcpPhase, RigError> {
-    match phase.load {
-        Load::PerSecond(rate) => Ok(TcpPhase::constant(rate, phase.seconds)),
-        Load::Ramp { from, to } => Ok(TcpPhase { seconds: phase.seconds, from, to }),
-        Load::Maximum | Load::Burst(_) | Load::Open { .. } => Err(RigError::Broken(
-            "several phases of connections have a rate each: bursts are of frames, and a proof of capacity is a trial of \
-             its own"
-                .to_owned(),
-        )),
+        ConnectionRequest::Scheduled { ref phases, .. } => {
+            let phase = |&RatePhase { seconds, from, to }: &RatePhase| TcpPhase { seconds, from, to };
+            (Opening::Scheduled(phases.iter().map(phase).collect()), false)
+        }
     }
 }
 
 /// Where the connections went. A connection counts as received when it did all that was asked of it: every answer and the
 /// end, or, where it is held, the answer to the proof.
-fn ledger(done: &Done, sessions: &SessionOutcome) -> Ledger {
-    let illegal: u64 = sessions.illegal.as_ref().map_or(0, |i| i.attempted.values().sum());
+fn ledger(done: &Done, connections: &ConnectionOutcome) -> Ledger {
+    let illegal: u64 = connections.illegal.as_ref().map_or(0, |i| i.attempted.values().sum());
     let offered = done.last.offered.saturating_sub(illegal);
-    let mut failed = sessions.failed.clone();
+    let mut failed = connections.failed.clone();
     let received = match done.verified {
         Some(verified) => {
             let known: u64 = failed.values().sum();
-            let silent = sessions.attempted.saturating_sub(verified + known);
+            let silent = connections.attempted.saturating_sub(verified + known);
             if silent > 0 {
                 failed.insert("unproved".to_owned(), silent);
             }
             verified
         }
-        None => sessions.closed,
+        None => connections.closed,
     };
-    let not_sent = offered.saturating_sub(sessions.attempted);
+    let not_sent = offered.saturating_sub(connections.attempted);
     Ledger { offered, not_sent, failed, received, ..Ledger::default() }
 }
 
@@ -372,7 +368,7 @@ impl TcpWatch for Follower {
             sent: within.counts.attempted,
             received: within.counts.closed,
             latency_ns: None,
-            sessions: Some(reading.second(&earlier)),
+            connections: Some(reading.second(&earlier)),
         });
         self.seconds = self.seconds.max(at_seconds);
         self.last = Some(reading.clone());
@@ -396,28 +392,26 @@ mod tests {
     }
 
     #[test]
-    fn phases_become_openings() {
-        let phase = |load, seconds| Phase { load, seconds };
-        let open = Load::Open { connections: 500, per_second: 1000.0 };
-        let ramp = Load::Ramp { from: 0.0, to: 10.0 };
+    fn requests_become_openings() {
+        let held = ConnectionRequest::Held {
+            connections: 500,
+            opening_rate: 1000.0,
+            hold_seconds: 1.0,
+            resets: None,
+        };
+        let scheduled = ConnectionRequest::Scheduled {
+            phases: vec![RatePhase { seconds: 1.0, from: 0.0, to: 10.0 }, RatePhase::constant(10.0, 3.0)],
+            attack: None,
+            replace_after_seconds: None,
+        };
+        let phases = vec![TcpPhase { seconds: 1.0, from: 0.0, to: 10.0 }, TcpPhase::constant(10.0, 3.0)];
         let rows = [
-            (vec![phase(Load::Maximum, 2.0)], Some((Opening::Fastest(2.0), false))),
-            (vec![phase(open, 1.0)], Some((Opening::Scheduled(vec![TcpPhase::counted(1000, 1000.0)]), true))),
-            (
-                vec![phase(ramp, 1.0), phase(Load::PerSecond(10.0), 3.0)],
-                Some((
-                    Opening::Scheduled(vec![
-                        TcpPhase { seconds: 1.0, from: 0.0, to: 10.0 },
-                        TcpPhase::constant(10.0, 3.0),
-                    ]),
-                    false,
-                )),
-            ),
-            (vec![phase(Load::Burst(5), 1.0)], None),
-            (vec![phase(Load::PerSecond(1.0), 1.0), phase(Load::Maximum, 1.0)], None),
+            (ConnectionRequest::Fastest { seconds: 2.0, attack: None }, (Opening::Fastest(2.0), false)),
+            (held, (Opening::Scheduled(vec![TcpPhase::counted(1000, 1000.0)]), true)),
+            (scheduled, (Opening::Scheduled(phases), false)),
         ];
-        for (phases, wanted) in rows {
-            assert_eq!(opening(&phases, 0.5).ok(), wanted, "{phases:?}");
+        for (request, wanted) in rows {
+            assert_eq!(opening(&request, 0.5), wanted, "{request:?}");
         }
     }
 }
