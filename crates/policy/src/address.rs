@@ -19,17 +19,17 @@ impl AddressSet {
         Self { v4: RangeSet::full(), v6: RangeSet::full() }
     }
 
-    /// Whether every address of both families is in it.
+    /// Whether the set has every address of both families.
     pub fn is_any(&self) -> bool {
         self.v4.is_full() && self.v6.is_full()
     }
 
-    /// Whether no address is in it.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.v4.is_empty() && self.v6.is_empty()
     }
 
-    /// Whether an address is in it.
+    /// Whether the set has an address.
     pub fn contains(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(v4) => self.v4.contains(v4.into()),
@@ -37,7 +37,7 @@ impl AddressSet {
         }
     }
 
-    /// The addresses of any of some sets.
+    /// The union of some sets.
     pub fn union<'a>(sets: impl IntoIterator<Item = &'a AddressSet> + Clone) -> Self {
         Self {
             v4: RangeSet::of(sets.clone().into_iter().flat_map(|s| s.v4.ranges().iter().copied())),
@@ -45,7 +45,7 @@ impl AddressSet {
         }
     }
 
-    /// The addresses in this set and not in the other.
+    /// The addresses of this set that the other does not have.
     pub fn without(&self, other: &Self) -> Self {
         Self { v4: self.v4.without(&other.v4), v6: self.v6.without(&other.v6) }
     }
@@ -66,7 +66,7 @@ impl AddressSet {
     /// Reads `192.0.2.1`, `192.0.2.0/24`, `192.0.2.1-192.0.2.9`, and the same of IPv6.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// A message that says what is wrong, and a help that says what would be right.
     pub fn parse(text: &str) -> Result<Self, (String, Option<String>)> {
         if let Some((first, last)) = text.split_once('-') {
             return parse_range(text, first.trim(), last.trim());

@@ -1,5 +1,5 @@
-//! The intermediate form: the rules that take part at a moment, each field a number of a distinct set. Many rules share
-//! sets, so everything after this works on sets and not on rules.
+//! The intermediate form: the rules that hold at a moment, each field as the number of one of the field's distinct sets. Many
+//! rules share sets, so all later steps work on sets and not on rules.
 
 use crate::address::AddressSet;
 use crate::model::{Policy, Rule, ZoneSet};
@@ -10,34 +10,34 @@ use rustc_hash::FxHashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// The rules of a policy that take part at a moment, in order. A rule's place here is its *row*.
+/// The rules of a policy that hold at a moment, in order. A rule's place among them is its *row*.
 #[derive(Debug, Clone)]
 pub struct Form {
-    /// Number of zones.
+    /// How many zones the policy has, with `self`.
     pub zones: usize,
     /// For each row, the rule's place in [`Policy::rules`].
     pub rules: Vec<u32>,
-    /// Pairs of zones, as numbers `from * zones + to`.
+    /// Pairs of zones that the rules name, each as the number `from * zones + to`.
     pub pair: Field<RangeSet<u32>>,
-    /// Sources.
+    /// Source addresses.
     pub source: Field<Arc<AddressSet>>,
-    /// Destinations.
+    /// Destination addresses.
     pub destination: Field<Arc<AddressSet>>,
-    /// Services.
+    /// Protocols with destination ports, or ICMP types and codes.
     pub service: Field<Arc<ServiceSet>>,
 }
 
-/// One field of all rows.
+/// One field of all rows: the distinct sets, and which of them each row has.
 #[derive(Debug, Clone)]
 pub struct Field<S> {
     /// The distinct sets.
     pub sets: Vec<S>,
-    /// For each row, the number of its set.
+    /// For each row, the place of its set in `sets`.
     pub of: Vec<u32>,
 }
 
 impl<S> Field<S> {
-    /// For each set, the rows that have it, in order.
+    /// For each set, the rows that have the set, in order.
     pub(crate) fn rows_of_sets(&self) -> Vec<Vec<u32>> {
         let mut rows = vec![Vec::new(); self.sets.len()];
         for (row, set) in (0u32..).zip(&self.of) {
@@ -54,7 +54,7 @@ impl Form {
         Self::with(policy, |rule| rule.enabled && rule.schedule.is_none_or(|s| holds[s]))
     }
 
-    /// The form of those rules of a policy that a test picks.
+    /// The form of those rules of a policy for which `takes_part` is true.
     pub(crate) fn with(policy: &Policy, takes_part: impl Fn(&Rule) -> bool) -> Self {
         let rows: Vec<(u32, &Rule)> =
             (0u32..).zip(&policy.rules).filter(|(_, rule)| takes_part(rule)).collect();
@@ -94,7 +94,7 @@ fn field<S: Hash + Eq + Clone>(values: impl Iterator<Item = S>) -> Field<S> {
     Field { sets, of }
 }
 
-/// Equal sets get one number. Sets that are the same allocation are known to be equal without looking at their ranges.
+/// Gives equal sets one number. Sets of the same allocation are equal, so their ranges are not compared.
 fn shared_field<'a, S: Hash + Eq + 'a>(values: impl Iterator<Item = &'a Arc<S>>) -> Field<Arc<S>> {
     let mut by_place: FxHashMap<usize, u32> = FxHashMap::default();
     let mut by_value: FxHashMap<Arc<S>, u32> = FxHashMap::default();

@@ -1,61 +1,61 @@
-//! The reference interpreter: rule by rule, field by field, slow and obvious. What tables and data planes decide is held
-//! against it.
+//! The reference interpreter goes through the rules one by one and compares every field. It is slow and obvious. Tests compare
+//! the tables and the data plane with it.
 
 use crate::model::{Action, Policy, Rule, ZoneId};
 use jiff::Timestamp;
 use std::net::IpAddr;
 
-/// What the rules look at in a packet.
+/// The fields of a packet that rules compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Packet {
-    /// Zone that it comes from.
+    /// Number of the zone that the packet comes from.
     pub from: ZoneId,
-    /// Zone that it goes to.
+    /// Number of the zone that the packet goes to.
     pub to: ZoneId,
     /// Source address.
     pub source: IpAddr,
-    /// Destination address, of the same family.
+    /// Destination address, of the same family as the source.
     pub destination: IpAddr,
-    /// IP protocol number; of IPv6, that of the last header.
+    /// IP protocol number; in IPv6 the number of the last header.
     pub protocol: u8,
-    /// Destination port, or ICMP `type << 8 | code`; 0 where the protocol has neither.
+    /// Destination port, or ICMP `type << 8 | code`; 0 if the protocol has neither.
     pub selector: u16,
 }
 
-/// Who decided.
+/// What decided about a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Decider {
     /// The rule at a place in [`Policy::rules`].
     Rule(usize),
-    /// No rule matched: what is said for the pair of zones.
+    /// No rule matched, so the default of the pair of zones decided.
     Default,
 }
 
-/// What happens to a packet, and who decided.
+/// What happens to a packet, and what decided that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Verdict {
-    /// Who decided.
+    /// What decided.
     pub decider: Decider,
     /// What happens.
     pub action: Action,
 }
 
-/// The first thing about a rule that keeps it from matching, in the order in which they are looked at.
+/// The first field, in the order of comparison, that keeps a rule from matching.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mismatch {
-    /// It is not enabled.
+    /// The rule is not enabled.
     Disabled,
-    /// Its schedule does not hold now.
+    /// The rule's schedule does not hold at the moment.
     Schedule,
-    /// Another zone of origin.
+    /// The packet comes from another zone.
     From,
-    /// Another zone of destination.
+    /// The packet goes to another zone.
     To,
-    /// Another source.
+    /// The rule does not name the packet's source.
     Source,
-    /// Another destination.
+    /// The rule does not name the packet's destination.
     Destination,
-    /// Another service.
+    /// The rule does not name the packet's service.
     Service,
 }
 
@@ -84,12 +84,12 @@ pub fn mismatch(policy: &Policy, rule: &Rule, packet: &Packet, at: Timestamp) ->
     checks.into_iter().find(|(matches, _)| !matches).map(|(_, mismatch)| mismatch)
 }
 
-/// The verdict on a packet, and each rule above the one that decided with the reason why it did not.
+/// The verdict on a packet, and why each rule above the one that decided does not match.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     /// The verdict.
     pub verdict: Verdict,
-    /// Rules that came first and did not match.
+    /// The rules that stand above and do not match, each with the reason.
     pub passed_over: Vec<(usize, Mismatch)>,
 }
 
@@ -118,7 +118,7 @@ impl Mismatch {
         }
     }
 
-    /// In words, for a rule and a packet: "its service is http, the packet's tcp/443".
+    /// The reason as a sentence: "its service is http, the packet's tcp/443".
     pub fn words(self, policy: &Policy, rule: &Rule, packet: &Packet) -> String {
         let written = &rule.written;
         let zone = |id: ZoneId| &policy.zones[usize::from(id)].name;

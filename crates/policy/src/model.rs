@@ -1,4 +1,4 @@
-//! The checked policy: everything named in the text is resolved, everything in it is meant.
+//! The checked policy: names are resolved to what they stand for, and every value is within its range.
 
 use crate::address::AddressSet;
 use crate::quantity::Rate;
@@ -10,16 +10,16 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Number of a zone: its place in [`Policy::zones`].
+/// Number of a zone: its place in [`Policy::zones`], 0 to 63.
 pub type ZoneId = u8;
 
 /// The zone of the firewall itself, in every policy.
 pub const SELF: ZoneId = 0;
 
-/// Zones of a policy at most, with `self`.
+/// The most zones of a policy, with `self`.
 pub const MAX_ZONES: usize = 64;
 
-/// Rules of a policy at most.
+/// The most rules of a policy.
 pub const MAX_RULES: usize = 1_000_000;
 
 /// A policy without errors.
@@ -33,17 +33,17 @@ pub struct Policy {
     pub zones: Vec<Zone>,
     /// The objects, in the order of the text.
     pub objects: Vec<Object>,
-    /// The services that the text defines, in its order.
+    /// The services that the text defines, in the order of the text; built-in services are not among them.
     pub services: Vec<Service>,
     /// The schedules, in the order of the text.
     pub schedules: Vec<Schedule>,
     /// The rules; the first that matches decides.
     pub rules: Vec<Rule>,
-    /// What happens where no rule matches, at `from * zones + to`.
+    /// What happens when no rule matches: for each pair of zones, at the place `from * zones + to`.
     pub defaults: Vec<PairDefault>,
-    /// Settings.
+    /// Settings of the firewall as a whole.
     pub settings: Settings,
-    /// What the text defines and nothing refers to: what it is called, and where it is.
+    /// What the text defines and nothing refers to: how messages call it, and the bytes of its name.
     pub(crate) unused: Vec<(String, Range<usize>)>,
 }
 
@@ -54,13 +54,13 @@ pub struct Zone {
     pub name: String,
     /// Names of its interfaces; `self` has none.
     pub interfaces: Vec<String>,
-    /// Addresses that live there; none when the text does not say.
+    /// Addresses of the hosts behind the interfaces; empty when the text does not say.
     pub networks: AddressSet,
-    /// What it is, for people.
+    /// A description for people.
     pub description: Option<String>,
 }
 
-/// A name for addresses.
+/// A name for a set of addresses.
 #[derive(Debug, Clone)]
 pub struct Object {
     /// Its name.
@@ -71,7 +71,7 @@ pub struct Object {
     pub span: Range<usize>,
 }
 
-/// A name for protocols and ports.
+/// A name for a set of protocols and ports.
 #[derive(Debug, Clone)]
 pub struct Service {
     /// Its name.
@@ -85,36 +85,36 @@ pub struct Service {
 /// A set of zones: bit `n` is the zone `n`.
 pub type ZoneSet = u64;
 
-/// What to do with packets of a kind.
+/// One rule: which packets it matches, and what it does with them.
 #[derive(Debug, Clone)]
 pub struct Rule {
-    /// Its name, unique; counters follow it.
+    /// Its name, which no other rule has. Counters follow the name when the policy changes.
     pub name: String,
-    /// What it is for, for people.
+    /// A description for people.
     pub description: Option<String>,
     /// Zones that the packet comes from.
     pub from: ZoneSet,
     /// Zones that it goes to.
     pub to: ZoneSet,
-    /// Addresses that it comes from.
+    /// Source addresses of the packet.
     pub source: Arc<AddressSet>,
-    /// Addresses that it goes to.
+    /// Destination addresses of the packet.
     pub destination: Arc<AddressSet>,
     /// Protocols and destination ports.
     pub service: Arc<ServiceSet>,
-    /// When it holds: a place in [`Policy::schedules`]; always when `None`.
+    /// When the rule holds: a place in [`Policy::schedules`]; `None` is always.
     pub schedule: Option<usize>,
-    /// What happens to the packet, and what else is done about it.
+    /// The action, and what the rule logs, limits and counts.
     pub effect: Effect,
-    /// Whether it counts at all.
+    /// Whether the rule takes part; a disabled rule matches nothing.
     pub enabled: bool,
     /// Bytes of the text that name it.
     pub span: Range<usize>,
-    /// The fields in the words of the text.
+    /// The fields as the text writes them.
     pub written: Written,
 }
 
-/// The fields of a rule in the words of the text, `any` where it says nothing.
+/// The fields of a rule as the text writes them; `any` for a field that the text leaves out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
     /// Zones from.
@@ -129,27 +129,27 @@ pub struct Written {
     pub service: String,
 }
 
-/// What a rule does with its packets.
+/// What a rule does with the packets that it matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Effect {
     /// The action.
     pub action: Action,
     /// What is logged.
     pub log: Log,
-    /// How much is let through.
+    /// How many flows may pass.
     pub limit: Limit,
-    /// When somebody is told.
+    /// When an alert is raised.
     pub alert: Option<Alert>,
 }
 
 /// What happens to a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// It passes.
+    /// The packet passes.
     Allow,
-    /// It is dropped without a word.
+    /// The packet is dropped, and nobody is told.
     Deny,
-    /// It is dropped, and its sender is told: a TCP reset, or an ICMP error.
+    /// The packet is dropped, and its sender gets a TCP reset or an ICMP error.
     Reject,
 }
 
@@ -168,41 +168,41 @@ impl Action {
     }
 }
 
-/// What is logged of a rule's traffic.
+/// Which events of a rule's traffic are recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Log {
-    /// Nothing.
+    /// None.
     Nothing,
-    /// Each flow as it opens, or each packet that is not allowed.
+    /// Each flow when it opens, or each packet that the rule refuses.
     Open,
-    /// Each flow as it ends, with its counts.
+    /// Each flow when it ends, with its counters.
     Close,
-    /// Both ends of each flow.
+    /// Each flow when it opens and when it ends.
     Both,
 }
 
-/// Limits of a rule that allows. What is beyond a limit is dropped.
+/// Limits of a rule that allows. A packet beyond a limit is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Limit {
-    /// New flows in a time.
+    /// New flows in a time; `None` is no limit.
     pub rate: Option<Rate>,
-    /// New flows at once beyond the rate; as many as the rate when the text does not say.
+    /// New flows at once beyond the rate, 1 to 10,000,000; `None` is the number of the rate.
     pub burst: Option<u32>,
-    /// Flows open at once.
+    /// Flows that are open at once, 1 to 16,777,216; `None` is no limit.
     pub connections: Option<u32>,
-    /// What the limits are counted for.
+    /// What is counted together.
     pub per: Per,
 }
 
-/// What a limit or a threshold is counted for.
+/// What a limit or a threshold counts together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum Per {
     /// All traffic of the rule together.
     #[default]
     Rule,
-    /// Each source address.
+    /// The traffic of each source address.
     Source,
-    /// Each destination address.
+    /// The traffic of each destination address.
     Destination,
 }
 
@@ -215,20 +215,20 @@ impl Per {
 /// A threshold above which an alert is raised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alert {
-    /// Flows (or refused packets) that raise it.
+    /// The threshold: an alert is raised by more new flows (or refused packets) than this, 1 to 1,000,000,000.
     pub count: u32,
-    /// Within this time.
+    /// The sliding time in which they are counted, 1 s to 1 d.
     pub within: Duration,
-    /// What they are counted for.
+    /// What is counted together.
     pub per: Per,
 }
 
-/// What happens between two zones where no rule matches.
+/// What happens between two zones when no rule matches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PairDefault {
-    /// The action; deny where the text does not say.
+    /// The action: default deny, unless the text says otherwise.
     pub action: Action,
-    /// Whether each is logged.
+    /// Which events are recorded.
     pub log: Log,
 }
 
@@ -236,27 +236,28 @@ impl Policy {
     /// Reads and checks a policy. `file` is how messages call it.
     ///
     /// # Errors
-    /// Every problem of the text.
+    /// Every mistake of the text, with its place and what would be right.
     pub fn parse(file: &str, text: &str) -> Result<Self, crate::Problems> {
         crate::check::policy(file, text)
     }
 
-    /// The zone of a name.
+    /// The number of the zone of a name.
     pub fn zone(&self, name: &str) -> Option<ZoneId> {
         self.zones.iter().position(|zone| zone.name == name).and_then(|i| ZoneId::try_from(i).ok())
     }
 
-    /// What happens from a zone to a zone where no rule matches.
+    /// What happens from a zone to a zone when no rule matches.
     pub fn default_between(&self, from: ZoneId, to: ZoneId) -> PairDefault {
         self.defaults[usize::from(from) * self.zones.len() + usize::from(to)]
     }
 
-    /// Whether a rule takes part at a moment: enabled, and its schedule holds.
+    /// Whether a rule takes part at a moment: the rule is enabled, and its schedule holds.
     pub fn takes_part(&self, rule: &Rule, at: Timestamp) -> bool {
         rule.enabled && rule.schedule.is_none_or(|s| self.schedules[s].holds(at))
     }
 
-    /// The next moment after `at` at which any rule begins or ceases to take part: tables built for `at` hold until then.
+    /// The next moment after `at` at which a rule begins or ceases to take part; tables that were built for `at` are right until
+    /// then. `None` when no rule ever changes.
     pub fn next_change(&self, at: Timestamp) -> Option<Timestamp> {
         let used: Vec<&Schedule> = (self.schedules.iter().enumerate())
             .filter(|(i, _)| self.rules.iter().any(|r| r.enabled && r.schedule == Some(*i)))

@@ -1,10 +1,10 @@
-//! Durations and rates as they are written: `2h4min`, `100/s`.
+//! Durations and rates as people write them: `2h4min`, `100/s`.
 
 use std::time::Duration;
 
 const UNITS: [(&str, u64); 4] = [("s", 1), ("min", 60), ("h", 3_600), ("d", 86_400)];
 
-/// Reads a duration: whole numbers with the units s, min, h and d, one after the other.
+/// Reads a duration: whole numbers with the units s, min, h and d, one after the other. `None` if the text is none.
 pub fn duration(text: &str) -> Option<Duration> {
     let mut rest = text.trim();
     let mut seconds = 0u64;
@@ -23,9 +23,9 @@ pub fn duration(text: &str) -> Option<Duration> {
 /// A number of events in a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rate {
-    /// How many, at least 1.
+    /// How many events, at least 1.
     pub events: u32,
-    /// In how many seconds: 1, 60, 3,600 or 86,400.
+    /// In this many seconds: 1, 60, 3,600 or 86,400.
     pub seconds: u32,
 }
 

@@ -1,12 +1,12 @@
-//! Limits of new flows by the book: the reference that a data plane is held against. Slow and exact, with no rounding and
-//! whole numbers throughout. Reads no clock: the moment is an argument.
+//! The reference for limits and thresholds, which tests compare with the data plane. It is slow and exact: whole numbers only, and
+//! no rounding. It reads no clock; the moment is an argument.
 
 use crate::quantity::Rate;
 use std::time::Duration;
 
 const SECOND: u128 = 1_000_000_000;
 
-/// A token bucket: full at first, a token a new flow, filled at the rate up to the burst.
+/// A token bucket. It is full at first, each new flow takes a token, and it fills at the rate up to the burst.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bucket {
     rate: Rate,
@@ -17,7 +17,7 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A full bucket. Without a burst it holds as many as the rate's number.
+    /// A full bucket. Without a burst it holds as many tokens as the rate's number.
     pub fn new(rate: Rate, burst: Option<u32>) -> Self {
         let burst = u128::from(burst.unwrap_or(rate.events).max(1)) * Self::token(rate);
         Self { rate, burst, tokens: burst, last: Duration::ZERO }
@@ -27,7 +27,7 @@ impl Bucket {
         u128::from(rate.seconds) * SECOND
     }
 
-    /// Whether a new flow fits at a moment, which must not be before the last; takes its token if so.
+    /// Whether a new flow may open at a moment, which must not be before the last one. If so, the flow takes a token.
     pub fn take(&mut self, at: Duration) -> bool {
         // In a nanosecond a token of `seconds` * 10^9 parts grows by `events` of them.
         let grown = at.saturating_sub(self.last).as_nanos() * u128::from(self.rate.events);
@@ -39,27 +39,27 @@ impl Bucket {
     }
 }
 
-/// What came within a time that slides: all of the window that has begun, and of the one before the part that still lies
-/// within the time, as if it had come evenly.
+/// Counts what came within a sliding time, by two windows: all of the current one, and of the one before it the part that still
+/// lies within the time, as if its events had come evenly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sliding {
     /// The time, a second at least.
     pub window: Duration,
-    /// When the window that has begun did.
+    /// When the current window began.
     pub since: Duration,
-    /// What came in it.
+    /// Events in the current window.
     pub count: u64,
-    /// What came in the one before.
+    /// Events in the window before.
     pub before: u64,
 }
 
 impl Sliding {
-    /// Nothing came yet; the first window begins now.
+    /// Windows without events; the first one begins now.
     pub fn new(window: Duration, at: Duration) -> Self {
         Self { window, since: at, count: 0, before: 0 }
     }
 
-    /// The windows as they are at a later moment if nothing comes.
+    /// The windows as they are at a later moment if no event comes.
     fn rolled(self, at: Duration) -> Self {
         let gone = at.saturating_sub(self.since);
         if gone >= self.window * 2 {
@@ -71,7 +71,7 @@ impl Sliding {
         }
     }
 
-    /// What came within the time before a moment, rounded down.
+    /// How many events came within the time before a moment, rounded down.
     pub fn estimate(self, at: Duration) -> u64 {
         let Self { window, since, count, before } = self.rolled(at);
         let left = window.saturating_sub(at.saturating_sub(since)).as_nanos();
@@ -80,7 +80,7 @@ impl Sliding {
         count + of_before as u64
     }
 
-    /// One more comes; gives what came within the time, with it.
+    /// Counts one more event, and returns how many came within the time, that one included.
     pub fn rise(&mut self, at: Duration) -> u64 {
         *self = self.rolled(at);
         self.count += 1;

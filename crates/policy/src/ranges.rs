@@ -1,4 +1,4 @@
-//! Sets of numbers as sorted ranges: addresses, services and zone pairs are all kept this way.
+//! Sets of numbers as sorted ranges: the form of addresses, services and zone pairs.
 
 use std::fmt::Debug;
 use std::hash::Hash;
@@ -9,9 +9,9 @@ pub trait Point: Copy + Ord + Hash + Debug {
     const MIN: Self;
     /// The greatest.
     const MAX: Self;
-    /// The one after; `None` after the greatest.
+    /// The next number; `None` after the greatest.
     fn next(self) -> Option<Self>;
-    /// The one before; `None` before the least.
+    /// The number before; `None` before the least.
     fn previous(self) -> Option<Self>;
 }
 
@@ -54,7 +54,8 @@ impl<T: Point> RangeSet<T> {
         Self(vec![(T::MIN, T::MAX)])
     }
 
-    /// The numbers of some ranges, in any order and overlapping as they like; an empty range (first above last) adds none.
+    /// The numbers of some ranges. The ranges may come in any order and may overlap; a range whose first number is above its last is
+    /// empty.
     pub fn of(ranges: impl IntoIterator<Item = (T, T)>) -> Self {
         let mut sorted: Vec<(T, T)> = ranges.into_iter().filter(|(first, last)| first <= last).collect();
         sorted.sort_unstable();
@@ -75,22 +76,22 @@ impl<T: Point> RangeSet<T> {
         &self.0
     }
 
-    /// Whether there is no number in it.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether every number is in it.
+    /// Whether the set has every number.
     pub fn is_full(&self) -> bool {
         self.0 == [(T::MIN, T::MAX)]
     }
 
-    /// Whether a number is in it. Looks at each range in turn: slow and obvious.
+    /// Whether the set has a number. It looks at each range in turn, which is slow and obvious.
     pub fn contains(&self, point: T) -> bool {
         self.0.iter().any(|(first, last)| (*first..=*last).contains(&point))
     }
 
-    /// Whether some number is in both.
+    /// Whether the two sets have a number in common.
     pub fn meets(&self, other: &Self) -> bool {
         let (mut a, mut b) = (self.0.iter().peekable(), other.0.iter().peekable());
         while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
@@ -105,7 +106,7 @@ impl<T: Point> RangeSet<T> {
         false
     }
 
-    /// Whether every number of the other is in this set.
+    /// Whether this set has every number of the other.
     pub fn covers(&self, other: &Self) -> bool {
         let mut outer = self.0.iter().peekable();
         other.0.iter().all(|(first, last)| {
@@ -114,7 +115,7 @@ impl<T: Point> RangeSet<T> {
         })
     }
 
-    /// The numbers in this set and not in the other.
+    /// The numbers of this set that the other does not have.
     pub fn without(&self, other: &Self) -> Self {
         let mut left = Vec::with_capacity(self.0.len());
         let mut holes = other.0.iter().copied().peekable();

@@ -1,33 +1,33 @@
-//! Access hours: windows of the week on a time zone's wall clock, between dates, except on some. No clock in here: the
-//! moment is an argument.
+//! Access hours: windows of the week on a time zone's wall clock, between two dates, with dates that are excepted. Reads no clock;
+//! the moment is an argument.
 
 use jiff::civil::{Date, DateTime, Time, Weekday};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use std::fmt;
 
-/// When a rule holds.
+/// Times at which a rule holds.
 #[derive(Debug, Clone)]
 pub struct Schedule {
     /// Its name.
     pub name: String,
-    /// Whose wall clock the windows are on.
+    /// The time zone of the wall clock.
     pub time_zone: TimeZone,
     /// Parts of the week; never empty.
     pub windows: Vec<Window>,
-    /// First day on which a window may begin.
+    /// First day on which a window may begin; `None` is no bound.
     pub from: Option<Date>,
-    /// Last day on which a window may begin.
+    /// Last day on which a window may begin; `None` is no bound.
     pub until: Option<Date>,
-    /// Days on which none begins.
+    /// Days on which no window begins.
     pub except: Vec<Date>,
 }
 
-/// Some days of the week, from a time to a time. A window that ends at or before its beginning runs into the next day and
-/// belongs to the day on which it begins.
+/// Hours on some days of the week. A window that ends at or before its beginning runs into the next day and belongs to the day
+/// on which it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
-    /// Bit 0 is Monday.
+    /// The days: bit 0 is Monday.
     pub days: u8,
     /// Minute of the day at which it begins, below 1440.
     pub begin: u16,
@@ -40,7 +40,7 @@ pub const DAY: u16 = 1440;
 const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 
 impl Schedule {
-    /// Whether it holds at a moment.
+    /// Whether the schedule holds at a moment.
     pub fn holds(&self, at: Timestamp) -> bool {
         let local = at.to_zoned(self.time_zone.clone()).datetime();
         self.holds_locally(local)
@@ -67,12 +67,12 @@ impl Schedule {
             && !self.except.contains(&day)
     }
 
-    /// Whether dates bound it; if not, every week is like the other on the wall clock.
+    /// Whether dates bound the schedule. If they do not, all weeks are the same on the wall clock.
     pub fn is_dated(&self) -> bool {
         self.from.is_some() || self.until.is_some() || !self.except.is_empty()
     }
 
-    /// Whether a minute of the week (0 is Monday 00:00) is in a window; dates play no part.
+    /// Whether a minute of the week (0 is Monday 00:00) is in a window, whatever the dates say.
     pub fn holds_in_week(&self, minute_of_week: u16) -> bool {
         let (day, minute) = (minute_of_week / DAY, minute_of_week % DAY);
         let yesterday = (day + 6) % 7;
@@ -82,7 +82,7 @@ impl Schedule {
         })
     }
 
-    /// Moments after `at`, and until a week after the nearest of them, at which it may begin or cease to hold.
+    /// Moments after `at`, up to a week after the nearest of them, at which the schedule may begin or cease to hold.
     fn candidates(&self, at: Timestamp) -> Vec<Timestamp> {
         let today = at.to_zoned(self.time_zone.clone()).date();
         let dates = self.from.iter().chain(&self.until).chain(&self.except).copied();
@@ -98,7 +98,7 @@ impl Schedule {
         found
     }
 
-    /// When the wall clock shows a minute of a day: twice where the clock is put back.
+    /// The moments at which the wall clock shows a minute of a day: two when the clock is put back.
     fn moments(&self, day: Date, minute: u16) -> impl Iterator<Item = Timestamp> + use<> {
         let day = if minute == DAY { day.tomorrow().unwrap_or(day) } else { day };
         let ambiguous = self.time_zone.to_ambiguous_timestamp(day.to_datetime(clock(minute % DAY)));
@@ -106,14 +106,13 @@ impl Schedule {
     }
 }
 
-/// A minute of the day as a time.
 fn clock(minute: u16) -> Time {
-    // Both parts are below 60: they fit.
+    // Both parts are below 60, so they fit.
     Time::new((minute / 60) as i8, (minute % 60) as i8, 0, 0).unwrap_or(Time::midnight())
 }
 
-/// The next moment after `at` at which any of some schedules begins or ceases to hold; `None` when none ever does.
-/// This is when tables must be replaced.
+/// The next moment after `at` at which one of some schedules begins or ceases to hold, so that tables must be replaced; `None`
+/// if none ever does.
 pub fn next_change<'a>(
     schedules: impl IntoIterator<Item = &'a Schedule> + Clone,
     at: Timestamp,
@@ -139,7 +138,7 @@ impl Window {
     /// Reads `mon-fri 08:00-18:00`, `sat,sun`, `daily 22:00-06:00`.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// A message that says what is wrong, and a help that says what would be right.
     pub fn parse(text: &str) -> Result<Self, (String, Option<String>)> {
         let wrong = |help: &str| (format!("`{text}` is not a time of the week"), Some(help.to_owned()));
         let example = "write days, and hours if it is not the whole day: \"mon-fri 08:00-18:00\", \"sat,sun\", \
@@ -248,7 +247,7 @@ mod tests {
         }
     }
 
-    /// Against a walk minute by minute, over both changes of the clock.
+    /// The next change is compared with a walk minute by minute, over both changes of the clock.
     #[test]
     fn the_next_change_is_found_also_where_the_clock_is_moved() {
         let mut dated = schedule("America/New_York", &["daily 23:00-24:00"]);

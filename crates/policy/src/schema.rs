@@ -7,7 +7,7 @@ use toml_reader::{Collector, Section};
 pub struct Table {
     /// How its header is written: `[settings]`, `[[rules]]`; empty for the top of the file.
     pub header: &'static str,
-    /// The keys that it can have; none where the user chooses them.
+    /// The keys that it can have; empty where the user chooses them.
     pub keys: &'static [&'static str],
 }
 
@@ -36,7 +36,7 @@ impl Table {
 macro_rules! tables {
     ($($name:ident $header:literal [$($key:literal),* $(,)?];)*) => {
         $(pub(crate) const $name: Table = Table { header: $header, keys: &[$($key),*] };)*
-        /// All of them.
+        /// All kinds of tables.
         pub const ALL: &[Table] = &[$($name),*];
     };
 }
@@ -62,7 +62,8 @@ tables! {
     PROTECTION "[protection]" ["syn_flood", "syn_rate", "scan_ports", "scan_within"];
 }
 
-/// Parts of the language whose machinery is not in this version: the key at the top of the file, and what it is.
+/// Parts of the language that this version cannot carry out: the key at the top of the file, what messages call the part, and its
+/// table.
 pub(crate) const LATER: [(&str, &str, Table); 5] = [
     ("nat", "address translation", NAT),
     ("lists", "lists of addresses", LIST),

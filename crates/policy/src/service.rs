@@ -36,17 +36,17 @@ impl ServiceSet {
         Self::between(0, LAST_KEY)
     }
 
-    /// Whether every protocol and port is in it.
+    /// Whether the set has every protocol and port.
     pub fn is_any(&self) -> bool {
         self.0.ranges() == [(0, LAST_KEY)]
     }
 
-    /// Whether a protocol with a destination port (or ICMP type and code) is in it.
+    /// Whether the set has a protocol with a destination port (or ICMP type and code).
     pub fn contains(&self, protocol: u8, selector: u16) -> bool {
         self.0.contains(key(protocol, selector))
     }
 
-    /// The services of any of some sets.
+    /// The union of some sets.
     pub fn union<'a>(sets: impl IntoIterator<Item = &'a ServiceSet>) -> Self {
         Self(RangeSet::of(sets.into_iter().flat_map(|s| s.0.ranges().iter().copied())))
     }
@@ -58,7 +58,7 @@ impl ServiceSet {
     /// Reads `tcp/80`, `udp/5000-5010`, `icmp/echo-request`, `icmp/3/4` (type and code), `protocol/47`.
     ///
     /// # Errors
-    /// What is wrong, and what would be right.
+    /// A message that says what is wrong, and a help that says what would be right.
     pub fn parse(text: &str) -> Result<Self, (String, Option<String>)> {
         let (name, rest) = text.split_once('/').unwrap_or((text, ""));
         match name {
@@ -77,7 +77,7 @@ impl ServiceSet {
         }
     }
 
-    /// A service that needs no definition, by name.
+    /// A built-in service by its name; `any` is one of them.
     pub fn built_in(name: &str) -> Option<Self> {
         if name == "any" {
             return Some(Self::any());

@@ -5,31 +5,31 @@ use std::time::Duration;
 /// Settings, each with its default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
-    /// Flows that the table holds: [`FLOWS`].
+    /// Flows that the flow table holds, within [`FLOWS`].
     pub flows: u32,
-    /// Of these, how many may be half-open.
+    /// How many of these flows may be half-open, 64 to `flows`.
     pub half_open: u32,
-    /// Whether the route back to a source must be the way it came.
+    /// How the route back to the source of a new flow is checked.
     pub reverse_path: ReversePath,
-    /// Log events a second at most, over all rules.
+    /// The most events of rules with `log` that are recorded in a second, over all rules; 0 to 1,000,000.
     pub log_rate: u32,
-    /// When flows are forgotten.
+    /// When flows expire.
     pub timeouts: Timeouts,
-    /// What is checked of every packet besides the rules.
+    /// What is checked of every packet, besides the rules.
     pub integrity: Integrity,
 }
 
 /// Least and greatest size of the flow table, in flows.
 pub const FLOWS: (u32, u32) = (1_024, 16_777_216);
 
-/// How far RFC 3704's reverse-path check goes.
+/// The reverse-path check of RFC 3704.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReversePath {
     /// No check.
     Off,
     /// There must be a route back to the source (RFC 3704 section 2.4).
     Loose,
-    /// The route back must go out where the packet came in (RFC 3704 section 2.2).
+    /// The route back must leave by the zone that the packet came from (RFC 3704 section 2.2).
     Strict,
 }
 
@@ -39,16 +39,16 @@ impl ReversePath {
         [("off", ReversePath::Off), ("loose", ReversePath::Loose), ("strict", ReversePath::Strict)];
 }
 
-/// How long a flow without packets stays.
+/// How long a flow lives after its last packet, 1 s to 30 d each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// TCP before the handshake is done.
+    /// TCP while the handshake is not complete.
     pub tcp_opening: Duration,
-    /// TCP with data flowing. RFC 5382 REQ-5: not below 2 hours and 4 minutes by default.
+    /// TCP that is established. RFC 5382 REQ-5: not below 2 hours and 4 minutes by default.
     pub tcp_established: Duration,
     /// TCP after a FIN. RFC 5382 REQ-5: 4 minutes.
     pub tcp_closing: Duration,
-    /// TCP after a reset that closed it.
+    /// TCP after a reset that closed the connection.
     pub tcp_reset: Duration,
     /// UDP. RFC 4787 REQ-5: not below 2 minutes; 5 are recommended.
     pub udp: Duration,
@@ -58,16 +58,16 @@ pub struct Timeouts {
     pub other: Duration,
 }
 
-/// Checks of every packet. The lengths of headers are always checked: nothing can be read past them.
+/// Checks of every packet. The lengths of headers are always checked, because nothing may be read beyond the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Integrity {
     /// IPv4 header checksums.
     pub checksums: bool,
-    /// TCP flags that no sender sets: SYN with FIN, SYN with RST, none at all, all at once.
+    /// TCP flags that no sender sets together: SYN with FIN, SYN with RST, no flag, all flags.
     pub tcp_flags: bool,
-    /// Source and destination the same, "land".
+    /// Source and destination address are the same ("land").
     pub land: bool,
-    /// A source that belongs to the networks of another zone.
+    /// The source belongs to the networks of another zone.
     pub zones: bool,
 }
 

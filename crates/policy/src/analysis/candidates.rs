@@ -1,27 +1,27 @@
-//! Which rules may overlap a rule, without comparing every rule with every other.
+//! Finds the rules that may overlap a rule, without comparing every rule with every other.
 
 use crate::address::AddressSet;
 use crate::form::{Field, Form};
 use crate::tables::{Store, Vectors, address_classes, classes_of, service_classes};
 use std::sync::Arc;
 
-/// A set of more classes than this is wide: looking at each would take longer than looking at every rule. It bounds the
-/// combinations of classes of several fields too.
+/// A set of more classes than this is wide, because a look at each class would take longer than a look at every rule. The same
+/// number bounds the combinations of classes of several fields.
 const FEW: usize = 32;
 
-/// For the rows of a form, the rows that share a class with them in every field where theirs are few.
+/// For each row of a form, the rows that share a class with it in every field where the row has few classes.
 pub(super) struct Candidates {
     store: Store,
     fields: Vec<Classed>,
     rows: usize,
 }
 
-/// One field: the classes of each row's set where they are few, and the rows of each class.
+/// One field: the classes of each row's set if they are few, and the rows of each class.
 struct Classed {
     of: Vec<u32>,
     few: Vec<Option<Vec<u32>>>,
     rows: Vectors,
-    /// How many rows each class has.
+    /// For each class, the number of its rows.
     counts: Vec<u64>,
 }
 
@@ -44,7 +44,7 @@ impl Candidates {
         Self { store, fields, rows: form.rules.len() }
     }
 
-    /// The other rows that pass a test and may overlap a row, in order. Each test is a step of the budget.
+    /// The other rows that pass a test and may overlap a row, in order. Each test takes one step of the budget.
     pub(super) fn of_row(&self, row: usize, budget: &mut u64, test: impl Fn(usize) -> bool) -> Vec<usize> {
         let mut narrow: Vec<(u64, &Classed, &[u32])> = Vec::new();
         for field in &self.fields {
@@ -65,7 +65,7 @@ impl Candidates {
         rows.into_iter().filter(|other| *other != row && test(*other)).collect()
     }
 
-    /// The rows that all vectors of any combination have, in order; every row when a combination is empty.
+    /// The rows that all vectors of at least one combination have, in order. An empty combination has every row.
     fn in_common(&self, combinations: &[Vec<&[u32]>]) -> Vec<usize> {
         let mut found = Vec::new();
         for vectors in combinations {

@@ -1,27 +1,27 @@
-//! Whether some rules together take every packet of a rule.
+//! Decides whether some rules together take every packet of a rule.
 //!
-//! Field after field: the rules that hold all of the field's values stay; the others split the values into regions, in each
-//! of which a part of them stays. A region where none of the others stays is the hardest to cover, so if there is one it
-//! alone is looked at. When no rule is left, a packet is found that none takes; when a region is left after the last field,
-//! the first rule left decides it.
+//! It goes field by field. Rules that have all values of the field stay. The other rules split the values into regions, and in each
+//! region some of these rules stay. A region in which none of them stays is the hardest to cover, so if there is such a region, it
+//! alone is examined. If no rule is left, a packet was found that no rule takes. If rules are left after the last field, the first
+//! of them takes the packets of the region.
 
 use super::Products;
 use crate::ranges::{Point, RangeSet};
 use std::collections::BTreeSet;
 
-/// Steps that a whole policy may take, seconds; a step is one range of one rule.
+/// Steps that a whole policy may take, which is some seconds. A step is one range of one rule.
 pub(super) const BUDGET: u64 = 300_000_000;
 /// Steps that one rule may take.
 const PER_RULE: u64 = 4_000_000;
 
-/// Whether a rule's packets are taken.
+/// Whether earlier rules take a rule's packets.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Cover {
-    /// All of them, by these rows, in order.
+    /// These rows, in order, take all of them.
     Complete(Vec<usize>),
-    /// Not all of them.
+    /// Some packet is not taken.
     Partial,
-    /// Not found out within the budget.
+    /// The budget was used up before the answer was found.
     Unknown,
 }
 
@@ -49,7 +49,7 @@ pub(super) fn covered(products: &Products<'_>, row: usize, earlier: &[usize], bu
     }
 }
 
-/// The fields in the order in which they are looked at.
+/// The fields in the order in which they are examined.
 #[derive(Clone, Copy)]
 enum Step {
     Pairs,
@@ -68,13 +68,13 @@ enum Family {
 struct Search<'a, 'p> {
     products: &'a Products<'p>,
     row: usize,
-    /// Steps left; 0 when they ran out, and then no answer counts.
+    /// Steps that are left. When they are 0, no answer counts.
     steps: u64,
     by: BTreeSet<usize>,
 }
 
 impl Search<'_, '_> {
-    /// Whether every packet of one family is taken by some of the rows.
+    /// Whether some of the rows take every packet of one family.
     fn family(&mut self, earlier: &[usize], family: Family) -> bool {
         self.all_taken(earlier, Step::Pairs, family)
     }
@@ -148,7 +148,7 @@ impl Search<'_, '_> {
     }
 }
 
-/// The different selections of rows that hold a value of a set, each once; not all of them when the steps run out.
+/// The different selections of rows that have a value of a set, each once. When the steps run out, some are missing.
 fn regions<'s, T: Point + 's>(
     own: &RangeSet<T>,
     rows: &[usize],

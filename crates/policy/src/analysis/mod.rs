@@ -22,11 +22,11 @@ use toml_reader::{Places, Problem};
 pub struct Warning {
     /// What kind.
     pub kind: Kind,
-    /// Name of the rule that it is about; `None` for what is not a rule.
+    /// Name of the rule that the warning is about; `None` if it is about something else.
     pub rule: Option<String>,
     /// Names of the rules that are the reason.
     pub by: Vec<String>,
-    /// Where, what, and what to do.
+    /// The place, what is wrong, and what to do.
     pub problem: Problem,
 }
 
@@ -46,7 +46,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// In a word.
+    /// Short identifier, for example `shadowed`.
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Shadowed => "shadowed",
@@ -105,7 +105,7 @@ impl Product<'_> {
 }
 
 impl Policy {
-    /// Everything about the policy that is not wrong and yet hardly meant, in the order of the text.
+    /// Everything in the policy that is no error and was probably not meant, in the order of the text.
     pub fn warnings(&self) -> Vec<Warning> {
         let places = Places::new(&self.file, &self.text);
         let mut warnings = self.rule_warnings(&places);
@@ -166,21 +166,21 @@ impl<'p> Products<'p> {
     }
 }
 
-/// One warning for a rule and all above it, when the work that the whole policy may take is done.
+/// One warning for a rule and all rules above it, when the budget of work for the whole policy is used up.
 fn not_looked_at(products: &Products<'_>, row: usize, places: &Places<'_>) -> Warning {
     let rule = products.rules[row].rule;
     let message = format!(
-        "whether the rule `{}` and the {row} rules above it ever decide was not found out: too many rules overlap",
+        "whether the rule `{}` and the {row} rules above it ever decide is not known: too many rules overlap",
         rule.name
     );
-    let help = Some("fewer overlapping groups would make it clear".to_owned());
+    let help = Some("split groups that overlap, so that fewer rules overlap".to_owned());
     let problem = places.problem(rule.span.clone(), message, help);
     Warning { kind: Kind::Undecided, rule: Some(rule.name.clone()), by: Vec::new(), problem }
 }
 
 type Judgement = (Kind, Vec<usize>, (String, String));
 
-/// What is to be said about a rule, if anything.
+/// The warning about a rule, if there is one.
 fn judge(
     products: &Products<'_>,
     candidates: &Candidates,
@@ -203,13 +203,12 @@ fn judge(
     match covered(products, row, &meeting[..later], budget) {
         Cover::Complete(by) => Some(never_decides(products, row, by)),
         Cover::Unknown => {
-            let message = format!(
-                "whether the rule `{name}` ever decides could not be found out: too many rules overlap"
-            );
+            let message =
+                format!("whether the rule `{name}` ever decides is not known: too many rules overlap");
             Some((
                 Kind::Undecided,
                 Vec::new(),
-                (message, "fewer overlapping groups would make it clear".to_owned()),
+                (message, "split groups that overlap, so that fewer rules overlap".to_owned()),
             ))
         }
         Cover::Partial => changes_nothing(products, row, &meeting[later..], dead),

@@ -1,25 +1,25 @@
-//! The fifth field: moments, told apart only by which schedules hold.
+//! The fifth field of a rule: moments. Two moments at which the same schedules hold are of one kind.
 
 use crate::ranges::RangeSet;
 use crate::schedule::{DAY, Schedule};
 use std::collections::BTreeSet;
 
-/// Kinds of moments at most; beyond them, schedules are only compared with themselves.
+/// The most kinds of moments. With more, a schedule is only compared with itself.
 const MAX_KINDS: usize = 4096;
 const WEEK: u16 = 7 * DAY;
 
-/// Kinds of moments, and for each schedule those in which it holds.
+/// The kinds of moments, and for each schedule the kinds at which it holds.
 pub(super) struct Moments {
     kinds: u32,
     schedules: Vec<RangeSet<u32>>,
 }
 
-/// Schedules that hold together, by place.
+/// Which schedules hold at once: their places.
 type Pattern = Vec<usize>;
 
 impl Moments {
-    /// Schedules of one time zone without dates are compared minute by minute of the week. Others are taken to be
-    /// independent: then some kinds of moments never come, which can hide a warning and never makes a false one.
+    /// Schedules of one time zone without dates are compared minute by minute of the week. Others are taken to be independent. Some
+    /// kinds of moments then never come, which can hide a warning and never makes a false one.
     pub(super) fn of(schedules: &[Schedule]) -> Self {
         let groups = groups(schedules);
         let count = groups
@@ -39,7 +39,7 @@ impl Moments {
         Self { kinds: kinds.len() as u32, schedules: sets.collect() }
     }
 
-    /// The moments at which a rule with a schedule, or without one, takes part.
+    /// The moments at which a rule takes part, with a schedule or without one.
     pub(super) fn of_rule(&self, schedule: Option<usize>) -> RangeSet<u32> {
         match schedule {
             Some(s) => self.schedules[s].clone(),
@@ -48,7 +48,7 @@ impl Moments {
     }
 }
 
-/// For each independent group of schedules, the patterns that occur.
+/// For each independent group of schedules, the patterns of them that occur.
 fn groups(schedules: &[Schedule]) -> Vec<BTreeSet<Pattern>> {
     let mut groups: Vec<BTreeSet<Pattern>> = Vec::new();
     let mut done = vec![false; schedules.len()];
@@ -80,8 +80,8 @@ fn product(groups: &[BTreeSet<Pattern>]) -> Vec<Pattern> {
     })
 }
 
-/// Whether no window begins on any day that counts. Among one week more than there are days excepted there is, for each
-/// day of the week, one that counts.
+/// Whether no window begins on any day that counts. Each day of the week has one that counts within as many weeks as there are
+/// excepted days, and one week more.
 fn never_holds(schedule: &Schedule) -> bool {
     let (Some(from), Some(until)) = (schedule.from, schedule.until) else { return false };
     let days = from.series(jiff::Span::new().days(1)).take_while(|day| *day <= until);

@@ -1,4 +1,4 @@
-//! Text to checked policy. Reads every part even when another has errors, so that they are told together.
+//! From text to a checked policy. Every part is read even if another part has mistakes, so that all of them are reported together.
 
 mod names;
 mod rules;
@@ -28,13 +28,12 @@ pub(crate) fn policy(file: &str, text: &str) -> Result<Policy, Problems> {
     }
 }
 
-/// What a name given by the user must look like.
 fn is_name(name: &str) -> bool {
     let good = |ch: char| ch.is_ascii_alphanumeric() || ch == '-' || ch == '_';
     name.len() <= 63 && name.starts_with(|ch: char| ch.is_ascii_alphabetic()) && name.chars().all(good)
 }
 
-/// Reports a name that cannot be; `reserved` are taken.
+/// Returns false after reporting a name that is malformed or one of the `reserved` ones.
 fn check_name(what: &str, name: &Located<&str>, reserved: &[&str], c: &mut Collector<'_>) -> bool {
     let shown = shortened(name.value);
     if reserved.contains(&name.value) {
@@ -106,15 +105,15 @@ fn named<'t>(
     root.section(key, format!("[{key}]"), c).map_or_else(Vec::new, |section| section.entries())
 }
 
-/// Parts that are specified and whose machinery comes later: refused, for a policy that was half obeyed would be worse
-/// than none.
+/// Refuses parts of the language that this version cannot carry out, because a policy that is carried out in part is worse than
+/// none.
 fn refuse_later_parts(root: &Section<'_>, c: &mut Collector<'_>) {
     for (key, what, kind) in schema::LATER {
         let Some(value) = root.value(key) else { continue };
         let help = format!(
             "take `{key}` out: it is specified in docs/guide/policy.md, and comes with a later version"
         );
-        c.report(root.key_span(key), format!("{what} is not in this version"), Some(help));
+        c.report(root.key_span(key), format!("this version has no {what}"), Some(help));
         check_later_keys(key, kind, value, c);
     }
 }
@@ -137,7 +136,6 @@ fn check_later_keys(key: &'static str, kind: schema::Table, value: &Value<'_>, c
     }
 }
 
-/// A set with its name, for what the policy keeps.
 struct Defined<'t, S> {
     name: &'t str,
     set: Arc<S>,

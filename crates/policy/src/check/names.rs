@@ -9,18 +9,17 @@ use std::ops::Range;
 use std::sync::Arc;
 use toml_reader::{Collector, DeValue, Located, Section, Value, shortened, texts, wrong_type};
 
-/// Groups within groups at most. A limit keeps a hostile text from exhausting the stack.
+/// The most groups within groups, so that a hostile text cannot exhaust the stack.
 const MAX_NESTING: usize = 16;
 
-/// What names can stand for.
+/// A kind of set that names stand for.
 pub(super) trait NamedSet: Sized {
-    /// How messages call one.
+    /// How messages call such a set.
     const WHAT: &'static str;
     /// Names that a policy may not define.
     fn reserved() -> Vec<&'static str>;
     /// The set that a name stands for in every policy.
     fn built_in(name: &str) -> Option<Self>;
-    /// Whether a word is a literal rather than a name.
     fn is_literal(word: &str) -> bool;
     fn literal(word: &str) -> Result<Self, (String, Option<String>)>;
     fn union(sets: &[Arc<Self>]) -> Self;
@@ -49,10 +48,7 @@ impl NamedSet for AddressSet {
             Some(prefix) => {
                 let help = "use hosts, networks and ranges; it is specified in docs/guide/policy.md, and comes with a \
                             later version";
-                Err((
-                    format!("an object of the kind `{prefix}` is not in this version"),
-                    Some(help.to_owned()),
-                ))
+                Err((format!("this version has no objects of the kind `{prefix}`"), Some(help.to_owned())))
             }
             None => AddressSet::parse(word),
         }
@@ -105,9 +101,9 @@ impl NamedSet for ServiceSet {
 
 enum State<S> {
     Untouched,
-    /// Being resolved: meeting it again is a circle.
+    /// Being resolved now. A name that is met in this state contains itself.
     Open,
-    /// The set, and how many groups deep it is.
+    /// The set, and how deep its groups are nested.
     Done(Arc<S>, usize),
     /// A problem has been reported.
     Failed,
@@ -120,12 +116,12 @@ struct Definition<'t> {
     used: bool,
 }
 
-/// Names defined by a policy, resolved when first asked for.
+/// The names that a policy defines. Each is resolved when a rule asks for it first.
 pub(super) struct Names<'t, S> {
     definitions: Vec<Definition<'t>>,
     states: Vec<State<S>>,
     by_name: FxHashMap<&'t str, usize>,
-    /// Sets of lists of words that rules have asked for: many rules ask for the same.
+    /// The sets that rules have asked for, by their words, because many rules ask for the same.
     asked: FxHashMap<Vec<&'t str>, Arc<S>>,
     built_in: FxHashMap<&'static str, Arc<S>>,
 }
@@ -159,7 +155,7 @@ impl<'t, S: NamedSet> Names<'t, S> {
         Some(set)
     }
 
-    /// Marks what some words name as used.
+    /// Resolves what no rule asked for as well, so that its mistakes are reported, and returns all definitions.
     pub(super) fn finish(mut self, c: &mut Collector<'_>) -> Vec<Defined<'t, S>> {
         for i in 0..self.definitions.len() {
             self.resolve(i, 0, c);
@@ -285,8 +281,8 @@ impl<'t, S: NamedSet> Names<'t, S> {
 }
 
 fn too_deep(span: Range<usize>, c: &mut Collector<'_>) {
-    let help = format!("groups may hold groups {MAX_NESTING} levels deep");
-    c.report(span, "this group holds groups within groups too deep".to_owned(), Some(help));
+    let help = format!("groups may contain groups, {MAX_NESTING} levels deep");
+    c.report(span, "the groups within this group are nested too deep".to_owned(), Some(help));
 }
 
 fn shortened_message(message: String) -> String {

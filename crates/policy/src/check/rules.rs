@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::time::Duration;
 use toml_reader::{Collector, DeValue, Located, Section, shortened, texts, wrong_type};
 
-/// Any name that a rule can have: it is printed in logs and tables, and counters follow it.
+/// A rule's name may have more signs than other names, but no blank, because logs and tables print it.
 fn is_rule_name(name: &str) -> bool {
     let good = |ch: char| ch.is_ascii_alphanumeric() || "-_.:/+".contains(ch);
     name.len() <= 63 && name.starts_with(|ch: char| ch.is_ascii_alphanumeric()) && name.chars().all(good)
@@ -31,9 +31,8 @@ pub(super) fn read<'t>(
 ) -> Vec<Rule> {
     let sections = schema::RULE.sections(root, "rules", c);
     if let Some(one_too_many) = sections.get(MAX_RULES) {
-        let help =
-            format!("there can be {MAX_RULES}; a group of objects says in one rule what would take many");
-        c.report(one_too_many.span.clone(), "too many rules", Some(help));
+        let help = format!("it can have {MAX_RULES}; a rule with a group of objects replaces many rules");
+        c.report(one_too_many.span.clone(), "the policy has too many rules", Some(help));
         return Vec::new();
     }
     let schedule_places = schedules.iter().enumerate().map(|(i, (s, _))| (s.name.as_str(), i)).collect();
@@ -46,7 +45,7 @@ pub(super) fn read<'t>(
         }
         let rule = reader.rule(section, c);
         if rule.is_none() && c.is_empty() {
-            // Every way out of `rule` has left a problem; if one ever does not, the rule must still not be dropped in silence.
+            // `rule` reports a problem whenever it returns nothing. If it ever does not, the rule must not be left out in silence.
             c.report(section.span.clone(), "this rule could not be understood", None);
         }
         let name = section.value("name").and_then(|value| Some((value.get_ref().as_str()?, value.span())));
@@ -89,7 +88,7 @@ impl<'t> Reader<'_, 't> {
         if let (Some(from), Some(to)) = (from, to)
             && (from, to) == (1 << SELF, 1 << SELF)
         {
-            let help = "what the firewall sends to itself never passes it".to_owned();
+            let help = "packets that the firewall sends to itself do not pass through it".to_owned();
             c.report(section.key_span("to"), "the rule is from `self` to `self`", Some(help));
         }
         let source_words = words(section, "source", c);
@@ -155,7 +154,7 @@ impl<'t> Reader<'_, 't> {
     }
 }
 
-/// The words of a key; none when the key is not there, `None` after a problem.
+/// The words of a key: empty if the key is not there, `None` after reporting a problem.
 fn words<'t>(section: &Section<'t>, key: &'static str, c: &mut Collector<'_>) -> Option<Words<'t>> {
     match section.value(key) {
         Some(value) => texts(value, key, c),
@@ -163,7 +162,7 @@ fn words<'t>(section: &Section<'t>, key: &'static str, c: &mut Collector<'_>) ->
     }
 }
 
-/// What a key that is not there means.
+/// A key that is not there means `any`.
 fn or_any<'a, 't>(words: &'a Words<'t>) -> &'a [Located<&'t str>] {
     const ANY: &[Located<&str>] = &[Located { value: "any", span: 0..0 }];
     if words.is_empty() { ANY } else { words }
@@ -173,7 +172,7 @@ fn written(words: &Words<'_>) -> String {
     or_any(words).iter().map(|w| w.value).collect::<Vec<_>>().join(", ")
 }
 
-/// `any` is every zone but `self`: a rule that opens the firewall itself has to say so.
+/// `any` is every zone except `self`, because a rule that opens the firewall itself has to say so.
 fn zone_set(zones: &[(Zone, Range<usize>)], words: &Words<'_>, c: &mut Collector<'_>) -> Option<ZoneSet> {
     let all = zones.iter().enumerate().skip(1).fold(0, |set, (i, _)| set | 1 << i);
     let sets = words.iter().map(|word| {
@@ -193,10 +192,10 @@ fn zone_set(zones: &[(Zone, Range<usize>)], words: &Words<'_>, c: &mut Collector
 }
 
 fn refuse_later_keys(section: &Section<'_>, c: &mut Collector<'_>) {
-    for (key, what) in [("gateway", "an application gateway"), ("inspection", "inspection")] {
+    for (key, what) in [("gateway", "application gateways"), ("inspection", "inspection")] {
         if section.value(key).is_some() {
             let help = format!("take `{key}` out of the rule: it comes with a later version");
-            c.report(section.key_span(key), format!("{what} is not in this version"), Some(help));
+            c.report(section.key_span(key), format!("this version has no {what}"), Some(help));
         }
     }
 }
@@ -215,7 +214,6 @@ fn effect(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Effect> {
     Some(Effect { action: action?, log: log?, limit: limit?, alert })
 }
 
-/// `true`, `false`, `"open"`, `"close"`, `"both"`.
 fn log(section: &Section<'_>, action: Option<Action>, c: &mut Collector<'_>) -> Option<Log> {
     let Some(value) = section.value("log") else { return Some(Log::Nothing) };
     let log = match value.get_ref() {
@@ -229,21 +227,21 @@ fn log(section: &Section<'_>, action: Option<Action>, c: &mut Collector<'_>) -> 
         }
     };
     if matches!(log, Log::Close | Log::Both) && action.is_some_and(|a| a != Action::Allow) {
-        let help = "what is refused never opens, and so never closes: write log = true".to_owned();
-        c.report(value.span(), "this rule has no closing to log", Some(help));
+        let help = "write log = true to log each packet that the rule refuses".to_owned();
+        c.report(value.span(), "a rule that refuses has no flows whose end could be logged", Some(help));
         return None;
     }
     Some(log)
 }
 
-/// Seconds after which nobody remembers what a burst was.
+/// In seconds. A burst that takes longer to come back is a slip.
 const TEN_YEARS: u64 = 10 * 365 * 86_400;
 
 fn limit(section: &Section<'_>, action: Option<Action>, c: &mut Collector<'_>) -> Option<Limit> {
     let Some(value) = section.value("limit") else { return Some(Limit::default()) };
     if action.is_some_and(|a| a != Action::Allow) {
-        let help = "a limit lets some through: it belongs to a rule that allows".to_owned();
-        c.report(section.key_span("limit"), "this rule lets nothing through", Some(help));
+        let help = "this rule refuses every packet: take `limit` out, or write action = \"allow\"".to_owned();
+        c.report(section.key_span("limit"), "`limit` needs a rule that allows", Some(help));
         return None;
     }
     let limits = schema::LIMIT.section(section, "limit", c)?;
@@ -256,7 +254,7 @@ fn limit(section: &Section<'_>, action: Option<Action>, c: &mut Collector<'_>) -
     let per = limits.choice("per", &Per::NAMES, c).unwrap_or_default();
     if burst.is_some() && rate.is_none() {
         let help = "write rate = \"100/s\" beside it".to_owned();
-        c.report(limits.key_span("burst"), "`burst` says nothing without `rate`", Some(help));
+        c.report(limits.key_span("burst"), "`burst` needs `rate`", Some(help));
     }
     if let (Some(rate), Some(burst)) = (rate, burst)
         && u64::from(burst).saturating_mul(rate.seconds.into()) / u64::from(rate.events) > TEN_YEARS
@@ -267,7 +265,7 @@ fn limit(section: &Section<'_>, action: Option<Action>, c: &mut Collector<'_>) -
     }
     if rate.is_none() && connections.is_none() {
         let help = "write rate = \"100/s\" or connections = 1000".to_owned();
-        c.report(value.span(), "the limit limits nothing", Some(help));
+        c.report(value.span(), "the limit has neither `rate` nor `connections`", Some(help));
     }
     Some(Limit { rate, burst, connections, per })
 }
@@ -294,7 +292,7 @@ fn alert(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Alert> {
     Some(Alert { count: count?, within: within?, per })
 }
 
-/// What happens where no rule matches, for every pair of zones.
+/// The default of every pair of zones.
 pub(super) fn defaults(
     root: &Section<'_>,
     zones: &[(Zone, Range<usize>)],

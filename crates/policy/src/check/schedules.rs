@@ -1,4 +1,4 @@
-//! Schedules.
+//! Schedules: from text to windows, dates and a time zone.
 
 use super::{check_name, named};
 use crate::schedule::{Schedule, Window};
@@ -8,9 +8,9 @@ use jiff::tz::{TimeZone, TimeZoneDatabase};
 use std::ops::Range;
 use toml_reader::{Collector, DeValue, Located, Section, Value, shortened, texts, wrong_type};
 
-/// Schedules of a policy at most: each change of any of them builds new tables.
+/// The most schedules of a policy, because each change of one of them builds new tables.
 const MAX_SCHEDULES: usize = 256;
-/// Windows, and dates excepted, of a schedule at most.
+/// The most windows, and the most excepted dates, of a schedule.
 const MAX_PARTS: usize = 400;
 
 /// The schedules, each with the bytes that name it.
@@ -32,7 +32,11 @@ pub(super) fn read(root: &Section<'_>, c: &mut Collector<'_>) -> Vec<(Schedule, 
         }
     }
     if let Some((_, span)) = schedules.get(MAX_SCHEDULES) {
-        c.report(span.clone(), "too many schedules", Some(format!("there can be {MAX_SCHEDULES}")));
+        c.report(
+            span.clone(),
+            "the policy has too many schedules",
+            Some(format!("it can have {MAX_SCHEDULES}")),
+        );
     }
     schedules
 }
@@ -53,7 +57,7 @@ fn schedule(
         && until < from
     {
         let help = "write the first day under `from` and the last under `until`".to_owned();
-        c.report(section.key_span("until"), "the schedule is over before it begins", Some(help));
+        c.report(section.key_span("until"), "the schedule ends before it begins", Some(help));
     }
     Some(Schedule {
         name: name.value.to_owned(),
@@ -90,7 +94,7 @@ fn windows(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Vec<Window>> 
     };
     let words = texts(value, "times", c)?;
     if words.len() > MAX_PARTS {
-        c.report(value.span(), "too many times", Some(format!("a schedule can have {MAX_PARTS}")));
+        c.report(value.span(), "the schedule has too many times", Some(format!("it can have {MAX_PARTS}")));
         return None;
     }
     let windows = words.iter().map(|word| match Window::parse(word.value) {
@@ -109,7 +113,11 @@ fn dates(value: &Value<'_>, c: &mut Collector<'_>) -> Vec<Date> {
             items.iter().filter_map(|item| date(item, "except", c)).collect()
         }
         DeValue::Array(_) => {
-            c.report(value.span(), "too many dates", Some(format!("a schedule can have {MAX_PARTS}")));
+            c.report(
+                value.span(),
+                "the schedule has too many dates",
+                Some(format!("it can have {MAX_PARTS}")),
+            );
             Vec::new()
         }
         other => {

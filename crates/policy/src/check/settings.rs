@@ -64,7 +64,6 @@ fn integrity(section: &Section<'_>, integrity: &mut Integrity, c: &mut Collector
     }
 }
 
-/// A duration within a range.
 pub(super) fn duration(
     section: &Section<'_>,
     key: &'static str,

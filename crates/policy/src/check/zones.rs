@@ -41,8 +41,8 @@ pub(super) fn read<'t>(
         c.report(0..0, "the policy has no zones", Some(help));
     }
     if zones.len() > MAX_ZONES {
-        let help = format!("there can be {}, besides `self`", MAX_ZONES - 1);
-        c.report(zones[MAX_ZONES].1.clone(), "too many zones", Some(help));
+        let help = format!("it can have {}, besides `self`", MAX_ZONES - 1);
+        c.report(zones[MAX_ZONES].1.clone(), "the policy has too many zones", Some(help));
         zones.truncate(MAX_ZONES);
     }
     zones
@@ -82,7 +82,7 @@ fn check_interface<'t>(
     c: &mut Collector<'_>,
 ) {
     let name = interface.value;
-    // The kernel's own rule: dev_valid_name() in net/core/dev.c.
+    // The rule of the kernel: dev_valid_name() in net/core/dev.c.
     let valid = !name.is_empty()
         && name.len() < 16
         && name != "."
@@ -90,7 +90,11 @@ fn check_interface<'t>(
         && !name.contains(|ch: char| ch == '/' || ch == ':' || ch.is_whitespace());
     if !valid {
         let help = "an interface has 1 to 15 characters, without spaces, `/` and `:`".to_owned();
-        c.report(interface.span.clone(), format!("`{}` cannot be an interface", shortened(name)), Some(help));
+        c.report(
+            interface.span.clone(),
+            format!("`{}` is not the name of an interface", shortened(name)),
+            Some(help),
+        );
         return;
     }
     if let Some(owner) = owners.insert(name, zone.value.to_owned()) {
