@@ -203,7 +203,7 @@ _Static_assert(sizeof(struct bucket) == 64, "a cache line a bucket");
 
 /*
  * A generation of the policy's tables is one array of pages; what is called "at" below is a place in it counted in words
- * of 32 bits. crates/dataplane/src/layout.rs writes it, firewall/tables.h reads it, policy::Tables::look_up is what both
+ * of 32 bits. crates/dataplane/src/policies/pages.rs writes it, firewall/tables.h reads it, policy::Tables::look_up is what both
  * must agree with.
  */
 struct table_page {

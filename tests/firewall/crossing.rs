@@ -42,7 +42,7 @@ action = "allow"
 struct Running {
     firewall: Firewall,
     attached: [Attached; 2],
-    _follower: Follower,
+    follower: Follower,
 }
 
 impl Crossing {
@@ -73,11 +73,11 @@ impl Crossing {
             let mut running = Firewall::load(&Settings { flows: 65_536, rules: 1_024 }).unwrap();
             let maps = running.route_maps().unwrap();
             let routes = Routes::start(maps, &interfaces, AnswerLimits::default()).unwrap();
-            let follower = routes.follow_in_background(|changes| assert!(changes.is_ok(), "{changes:?}"));
+            let follower = routes.follow_in_background().unwrap();
             apply(&mut running, OPEN);
             let attached = [(device, "client"), ("toserver", "server")]
-                .map(|(device, zone)| running.attach(device, zone, hook).unwrap());
-            Running { firewall: running, attached, _follower: follower.unwrap() }
+                .map(|(device, zone)| running.ports.attach(device, zone, hook).unwrap());
+            Running { firewall: running, attached, follower }
         });
         Self { running: Some(running), client, firewall, server }
     }
@@ -98,21 +98,23 @@ impl Crossing {
 
     /// Packets dropped for a reason.
     pub(crate) fn dropped(&mut self, reason: Reason) -> u64 {
-        self.running().drops().unwrap()[&reason]
+        self.running().counters.drops().unwrap()[&reason]
     }
 }
 
 impl Drop for Crossing {
     fn drop(&mut self) {
         let running = self.running.take();
+        let trouble = running.as_ref().and_then(|running| running.follower.trouble());
         self.firewall.within(|| drop(running));
+        assert!(std::thread::panicking() || trouble.is_none(), "{trouble:?}");
     }
 }
 
 fn apply(firewall: &mut Firewall, policy: &str) {
     let policy = Policy::parse("test", policy).unwrap_or_else(|e| panic!("{e}"));
     let at = "2026-11-21T12:00:00Z".parse().unwrap();
-    firewall.apply(&Tables::build(&policy, at).unwrap(), &policy).unwrap();
+    firewall.policies.apply(&Tables::build(&policy, at).unwrap(), &policy).unwrap();
 }
 
 /// A host's only interface.

@@ -43,7 +43,7 @@ impl Candidate {
 
     fn new(rules: u64, policy: &Policy, tables: &Tables) -> Self {
         let mut firewall = Firewall::load(&Settings { flows: 1024, rules: 1 << 17 }).unwrap();
-        firewall.apply(tables, policy).unwrap();
+        firewall.policies.apply(tables, policy).unwrap();
         let method = match tables.method {
             Method::Crossed(_) => "tables",
             Method::Blocked(_) => "blocks",

@@ -1,25 +1,21 @@
-//! The loaded firewall: sizes, settings, counters.
+//! The loaded firewall.
 
-use crate::events::Ring;
-use crate::hooks::Interface;
-use crate::layout::NO_ZONE;
-use crate::limits::Limited;
-use crate::shared::from_bytes;
-use crate::skeleton::{FirewallSkel, FirewallSkelBuilder, types};
-use crate::{DataplaneError, Reason, Tally};
+use crate::counters::Hits;
+use crate::names::SharedNames;
+use crate::policies::{Limited, Policies};
+use crate::ports::{Ports, Programs};
+use crate::routes::RouteMaps;
+use crate::shared::{Program, Shared};
+use crate::skeleton::types::sizes;
+use crate::skeleton::{FirewallSkel, FirewallSkelBuilder};
+use crate::{Counters, DataplaneError, EventLog, FlowTable, Tally};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapCore, MapFlags};
+use libbpf_rs::{MapHandle, MapMut, ProgramMut};
 use policy::settings::FLOWS;
-use policy::tables::Counters;
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
 use std::mem::MaybeUninit;
-
-/// Zones at most, with `self`: `MAX_ZONES` in C.
-pub(crate) const MAX_ZONES: usize = 64;
-/// Flows that find a place in one bucket: `BUCKET_SLOTS` in C.
-const BUCKET_SLOTS: u64 = 7;
+use std::sync::{Arc, Mutex};
 
 /// What must be known before the programs are loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,180 +32,162 @@ impl Default for Settings {
     }
 }
 
-/// Which policy is in force: 1 for the first that was applied, then 2 and so on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Generation(pub u32);
-
-/// The loaded programs with their maps. When it goes, the programs leave their interfaces.
-#[allow(missing_debug_implementations, reason = "a generated skeleton has none")]
+/// The loaded programs, by what they are made of. When it goes, the programs are detached from their interfaces.
 pub struct Firewall {
-    pub(crate) skel: FirewallSkel<'static>,
-    pub(crate) settings: Settings,
-    pub(crate) generation: u32,
-    pub(crate) counters: Counters,
-    /// Those of the generation before, and its number.
-    pub(crate) counters_before: (u32, Counters),
-    pub(crate) ring: Ring,
-    pub(crate) limited: Limited,
-    /// Names of zones; the place is the data plane's number, which a zone keeps.
-    pub(crate) zones: Vec<String>,
-    /// For each zone of the policy in force, the data plane's number.
-    pub(crate) applied_zones: Vec<u8>,
-    pub(crate) interfaces: Vec<Interface>,
+    /// The flows that are open.
+    pub flows: FlowTable,
+    /// The interfaces that the programs are attached to.
+    pub ports: Ports,
+    /// The policy in force.
+    pub policies: Policies,
+    /// What rules recorded.
+    pub events: EventLog,
+    /// What was counted.
+    pub counters: Counters,
+    pub(crate) routes: RouteMaps,
+    #[cfg(feature = "testing")]
+    pub(crate) testing: crate::testing::Testing,
+}
+
+/// How full the flow table is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Occupancy {
+    /// Flows in it.
+    pub flows: u64,
+    /// Of these, TCP handshakes under way.
+    pub half_open: u32,
+    /// Flows that fit.
+    pub capacity: u32,
 }
 
 impl Firewall {
-    /// Loads the programs. Nothing passes them before [`Firewall::attach`], and until a policy is applied they drop
-    /// everything but ARP and neighbour discovery.
+    /// Loads the programs. Nothing passes them before [`Ports::attach`], and until a policy is applied they drop everything but
+    /// ARP and neighbour discovery.
     ///
     /// # Errors
     /// A size out of bounds, or the kernel refuses the programs.
     pub fn load(settings: &Settings) -> Result<Self, DataplaneError> {
         check_size("the number of flows", settings.flows, FLOWS)?;
         check_size("the number of rules", settings.rules, (1, 1 << 20))?;
-        // The skeleton borrows its object for as long as it lives; a firewall lives as long as its process.
-        let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-        let mut open = FirewallSkelBuilder::default()
-            .open(storage)
-            .map_err(DataplaneError::bpf("opening bpf/firewall"))?;
-        let cores = cores()?;
-        let buckets = buckets(settings.flows);
-        for (map, entries) in [
-            (&mut open.maps.buckets, buckets),
-            (&mut open.maps.flows, settings.flows),
-            (&mut open.maps.limit_rows, settings.rules),
-            (&mut open.maps.hits, settings.rules.saturating_mul(cores)),
-        ] {
-            map.set_max_entries(entries).map_err(DataplaneError::bpf("sizing the maps"))?;
-        }
-        if let Some(constants) = open.maps.rodata_data.as_mut() {
-            constants.secret = secret()?;
-            constants.bucket_mask = buckets - 1;
-            constants.record_count = settings.flows;
-            constants.hit_slots = settings.rules;
-        }
-        let skel = open.load().map_err(DataplaneError::bpf(
-            "loading the firewall into the kernel (this needs root, and memory for the flow table)",
-        ))?;
-        let ring = Ring::of(&skel.maps.events)?;
-        Ok(Self {
-            skel,
-            settings: *settings,
-            generation: 0,
-            counters: Counters::default(),
-            counters_before: (0, Counters::default()),
-            ring,
+        let cores = libbpf_rs::num_possible_cpus().map_err(DataplaneError::bpf("counting cores"))? as u32;
+        Self::of(load(settings, cores)?, settings, cores)
+    }
+
+    fn of(mut skel: FirewallSkel<'static>, settings: &Settings, cores: u32) -> Result<Self, DataplaneError> {
+        let variables = skel.maps.bss_data.take().ok_or_else(no_memory)?;
+        let skel = Arc::new(Mutex::new(skel));
+        let loaded = skel.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (maps, programs) = (&loaded.maps, &loaded.progs);
+        let names = SharedNames::default();
+        let hits = || Ok(Hits::new(handle(&maps.hits)?, cores, settings.rules));
+        let flows = FlowTable {
+            records: handle(&maps.flows)?,
+            pool: Shared::new(&mut variables.pool, &skel),
+            capacity: settings.flows,
+            end_flow: program(&programs.end_flow)?,
+            sweep_flows: program(&programs.sweep_flows)?,
+            names: names.clone(),
+        };
+        let ports = Ports {
+            places: Shared::new(&mut variables.ports, &skel),
+            devices: handle(&maps.port_devices)?,
+            forwarding: handle(&maps.forwarding)?,
+            programs: Programs {
+                xdp: program(&programs.firewall_xdp)?,
+                resolve: program(&programs.resolve)?,
+                tc: program(&programs.firewall_tc)?,
+                out: program(&programs.firewall_out)?,
+            },
+            names: names.clone(),
+            attached: Vec::new(),
+        };
+        let policies = Policies {
+            generations: handle(&maps.generations)?,
+            limit_terms: handle(&maps.limit_terms)?,
+            limit_rows: handle(&maps.limit_rows)?,
+            settings: Shared::new(&mut variables.settings, &skel),
+            hits: hits()?,
+            names: names.clone(),
             limited: Limited::default(),
-            zones: vec!["self".to_owned()],
-            applied_zones: Vec::new(),
-            interfaces: Vec::new(),
+            zones: Vec::new(),
+        };
+        let routes = RouteMaps {
+            forwarding: handle(&maps.forwarding)?,
+            local_addresses: handle(&maps.local_addresses)?,
+            own_addresses: handle(&maps.own_addresses)?,
+        };
+        Ok(Self {
+            flows,
+            ports,
+            policies,
+            events: EventLog::new(&maps.events, names.clone())?,
+            counters: Counters::new(handle(&maps.counts)?, hits()?, names),
+            routes,
+            #[cfg(feature = "testing")]
+            testing: crate::testing::Testing::new(programs, Shared::new(&mut variables.clock_ahead, &skel))?,
         })
     }
 
-    /// What the programs may change or read at any time.
-    pub(crate) fn shared(&mut self) -> Result<&mut types::bss, DataplaneError> {
-        self.skel.maps.bss_data.as_deref_mut().ok_or_else(no_memory)
-    }
-
-    /// The same, to read.
-    pub(crate) fn shared_now(&self) -> Result<&types::bss, DataplaneError> {
-        self.skel.maps.bss_data.as_deref().ok_or_else(no_memory)
-    }
-
-    /// The data plane's number of a zone, a new one if need be. A zone keeps its number whatever policies say.
-    pub(crate) fn zone_number(&mut self, name: &str) -> Result<u8, DataplaneError> {
-        let known = self.zones.iter().position(|zone| zone == name);
-        let number = known.unwrap_or(self.zones.len());
-        if number >= MAX_ZONES {
-            return Err(DataplaneError::NoRoom { what: format!("zone `{name}`"), most: MAX_ZONES as u32 });
-        }
-        if known.is_none() {
-            self.zones.push(name.to_owned());
-        }
-        Ok(u8::try_from(number).unwrap_or(NO_ZONE))
-    }
-
-    /// The name of a zone by the data plane's number.
-    pub(crate) fn zone_name(&self, number: u8) -> &str {
-        self.zones.get(usize::from(number)).map_or("?", String::as_str)
-    }
-
-    /// How many packets were dropped, by reason; all cores together. Reasons that never occurred are there with 0.
+    /// How full the flow table is, as far as it was counted: flows open and end meanwhile.
     ///
     /// # Errors
     /// The kernel does not let the counters be read.
-    pub fn drops(&self) -> Result<BTreeMap<Reason, u64>, DataplaneError> {
-        let counts = self.counts()?;
-        let of = |reason: Reason| counts.iter().map(|core| core.drops[reason.number() as usize]).sum();
-        Ok(Reason::ALL.into_iter().map(|reason| (reason, of(reason))).collect())
+    pub fn occupancy(&self) -> Result<Occupancy, DataplaneError> {
+        let tallies = self.counters.tallies()?;
+        let of = |tally: Tally| tallies.get(&tally).copied().unwrap_or(0);
+        let over = [Tally::Expired, Tally::Closed, Tally::Killed, Tally::Revoked].map(of).iter().sum();
+        Ok(Occupancy {
+            flows: of(Tally::Opened).saturating_sub(over),
+            half_open: self.flows.half_open(),
+            capacity: self.flows.capacity(),
+        })
     }
 
-    /// What else is counted; all cores together.
+    /// The maps that [`crate::routes::Routes`] write, and go on writing on a thread of their own.
     ///
     /// # Errors
-    /// The kernel does not let the counters be read.
-    pub fn tallies(&self) -> Result<BTreeMap<Tally, u64>, DataplaneError> {
-        let counts = self.counts()?;
-        let of = |tally: Tally| counts.iter().map(|core| core.tallies[tally.number() as usize]).sum();
-        Ok(Tally::ALL.into_iter().map(|tally| (tally, of(tally))).collect())
+    /// No file descriptors left.
+    pub fn route_maps(&self) -> Result<RouteMaps, DataplaneError> {
+        let again = |map| MapHandle::try_from(map).map_err(DataplaneError::bpf("opening the maps of routes"));
+        Ok(RouteMaps {
+            forwarding: again(&self.routes.forwarding)?,
+            local_addresses: again(&self.routes.local_addresses)?,
+            own_addresses: again(&self.routes.own_addresses)?,
+        })
     }
+}
 
-    fn counts(&self) -> Result<Vec<types::counts>, DataplaneError> {
-        let cores = self
-            .skel
-            .maps
-            .counts
-            .lookup_percpu(&0u32.to_ne_bytes(), MapFlags::ANY)
-            .map_err(DataplaneError::bpf("reading the counters"))?;
-        Ok(cores.iter().flatten().filter_map(|core| from_bytes(core)).collect())
+fn load(settings: &Settings, cores: u32) -> Result<FirewallSkel<'static>, DataplaneError> {
+    // The skeleton borrows its object for as long as it lives; a firewall lives as long as its process.
+    let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut open =
+        FirewallSkelBuilder::default().open(storage).map_err(DataplaneError::bpf("opening bpf/firewall"))?;
+    let buckets = buckets(settings.flows);
+    for (map, entries) in [
+        (&mut open.maps.buckets, buckets),
+        (&mut open.maps.flows, settings.flows),
+        (&mut open.maps.limit_rows, settings.rules),
+        (&mut open.maps.hits, settings.rules.saturating_mul(cores)),
+    ] {
+        map.set_max_entries(entries).map_err(DataplaneError::bpf("sizing the maps"))?;
     }
+    if let Some(constants) = open.maps.rodata_data.as_mut() {
+        constants.secret = secret()?;
+        constants.bucket_mask = buckets - 1;
+        constants.record_count = settings.flows;
+        constants.hit_slots = settings.rules;
+    }
+    open.load().map_err(DataplaneError::bpf(
+        "loading the firewall into the kernel (this needs root, and memory for the flow table)",
+    ))
+}
 
-    /// Hits of each rule of the policy in force, by name: new flows that it allowed, and packets that it refused.
-    ///
-    /// # Errors
-    /// The kernel does not let the counters be read.
-    pub fn rule_hits<'r>(
-        &self,
-        names: impl IntoIterator<Item = &'r str>,
-    ) -> Result<Vec<(&'r str, u64)>, DataplaneError> {
-        let cores = cores()?;
-        names
-            .into_iter()
-            .filter_map(|name| Some((name, self.counters.slot(name)?)))
-            .map(|(name, slot)| {
-                let mut hits = 0;
-                for core in 0..cores {
-                    hits += self.hit_count(core * self.settings.rules + slot)?;
-                }
-                Ok((name, hits))
-            })
-            .collect()
-    }
+fn handle(map: &MapMut<'_>) -> Result<MapHandle, DataplaneError> {
+    MapHandle::try_from(map).map_err(DataplaneError::bpf("opening the firewall's maps"))
+}
 
-    fn hit_count(&self, place: u32) -> Result<u64, DataplaneError> {
-        let found = self.skel.maps.hits.lookup(&place.to_ne_bytes(), MapFlags::ANY);
-        let bytes = found.map_err(DataplaneError::bpf("reading the rules' counters"))?;
-        let number = bytes.and_then(|b| b.first_chunk::<8>().copied());
-        Ok(number.map_or(0, u64::from_ne_bytes))
-    }
-
-    /// Sets the counters of some slots to zero, on all cores.
-    pub(crate) fn clear_hits(&self, slots: &[u32]) -> Result<(), DataplaneError> {
-        for core in 0..cores()? {
-            let places: Vec<u32> = slots.iter().map(|slot| core * self.settings.rules + slot).collect();
-            for chunk in places.chunks(4096) {
-                let keys: Vec<u8> = chunk.iter().flat_map(|place| place.to_ne_bytes()).collect();
-                let zeros = vec![0; chunk.len() * 8];
-                let count = chunk.len() as u32;
-                self.skel
-                    .maps
-                    .hits
-                    .update_batch(&keys, &zeros, count, MapFlags::ANY, MapFlags::ANY)
-                    .map_err(DataplaneError::bpf("clearing the rules' counters"))?;
-            }
-        }
-        Ok(())
-    }
+pub(crate) fn program(program: &ProgramMut<'_>) -> Result<Program, DataplaneError> {
+    Program::of(program).map_err(DataplaneError::system("opening the firewall's programs"))
 }
 
 fn no_memory() -> DataplaneError {
@@ -229,13 +207,7 @@ fn check_size(what: &'static str, value: u32, (least, most): (u32, u32)) -> Resu
 fn buckets(flows: u32) -> u32 {
     let slots = u64::from(flows) * 3;
     // At most 2^24 flows, so it fits.
-    slots.div_ceil(BUCKET_SLOTS).next_power_of_two() as u32
-}
-
-/// Cores that this machine may have, and so rows of per-core arrays.
-pub(crate) fn cores() -> Result<u32, DataplaneError> {
-    let count = libbpf_rs::num_possible_cpus().map_err(DataplaneError::bpf("counting cores"))?;
-    Ok(count as u32)
+    slots.div_ceil(sizes::BUCKET_SLOTS.0.into()).next_power_of_two() as u32
 }
 
 /// What makes the places of flows in the table hard to guess.

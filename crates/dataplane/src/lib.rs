@@ -1,39 +1,43 @@
 //! The firewall's data plane: loads `bpf/firewall`, puts policies into its maps, reads what it counts.
 //!
 //! ```text
-//! Policy --Tables::build--> Tables --Firewall::apply--> maps <-- bpf/firewall.bpf.c, for each packet
+//! Policy --Tables::build--> Tables --Policies::apply--> maps <-- bpf/firewall.bpf.c, for each packet
 //! ```
 //!
-//! Decides nothing about packets; that is done in C (`docs/design/dataplane.md`), by the tables that `policy` builds. Reads
-//! no clock: whoever uses it calls [`Firewall::sweep`] about once a second, and keeps [`routes::Routes`] beside the
-//! [`Firewall`], which follow the kernel's routes, neighbours and addresses. The firewall's unsafe code is here.
+//! A [`Firewall`] has parts, each with the maps that it owns: [`FlowTable`], [`Ports`], [`Policies`], [`EventLog`] and
+//! [`Counters`]. Decides nothing about packets; that is done in C (`docs/design/dataplane.md`), by the tables that `policy`
+//! builds. Reads no clock: the user calls [`FlowTable::sweep`] about once a second, and keeps a [`routes::Follower`] beside the
+//! [`Firewall`], which follows the kernel's routes, neighbours and addresses. The firewall's unsafe code is here.
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic))]
 
+mod counters;
 mod error;
-mod events;
+mod event_log;
 mod firewall;
+mod flow_table;
 mod forwarding;
-mod generation;
-mod hooks;
-mod layout;
-mod limits;
+mod names;
+mod policies;
+mod ports;
 mod reason;
 pub mod routes;
-mod sessions;
 #[allow(
     unsafe_code,
     reason = "memory shared with BPF programs, plain structures as bytes, programs run by hand"
 )]
 mod shared;
 mod skeleton;
-mod tie;
-mod trial;
+#[cfg(feature = "testing")]
+mod testing;
 
+pub use counters::Counters;
 pub use error::DataplaneError;
-pub use events::{Event, What};
-pub use firewall::{Firewall, Generation, Settings};
-pub use hooks::{Attached, Hook};
-pub use reason::{Reason, Tally};
-pub use sessions::{Filter, Occupancy, Session, State};
-pub use trial::{Judgement, TestRun, Tester, Verdict};
+pub use event_log::{Event, EventKind, EventLog};
+pub use firewall::{Firewall, Occupancy, Settings};
+pub use flow_table::{Filter, Flow, FlowId, FlowTable};
+pub use policies::{Generation, Policies};
+pub use ports::{Attached, Hook, Ports};
+pub use reason::{Reason, State, Tally};
+#[cfg(feature = "testing")]
+pub use testing::{Judgement, TestRun, Tester, Verdict};

@@ -1,349 +1,128 @@
-//! Why packets are dropped, and what else is counted: the numbers of `bpf/abi/firewall.h` with names and explanations.
+//! Numbers of `bpf/abi/firewall.h` that users read, with names and explanations: why packets are dropped, what else is counted,
+//! and states of flows. The numbers themselves come from C by way of BTF; a new one is a row here.
 
+use crate::skeleton::types;
+
+/// An enumeration of C with a name and an explanation for each number. The name is the C constant's without its prefix, in small
+/// letters, which a test holds.
+macro_rules! table {
+    ($(#[$about:meta])* $Type:ident of $numbers:ident { $($Variant:ident = $constant:ident, $name:literal: $text:literal;)* }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u32)]
+        pub enum $Type {
+            $(#[doc = concat!("`", $name, "`: ", $text, ".")] $Variant = types::$numbers::$constant.0,)*
+        }
+
+        impl $Type {
+            /// All of them, by number.
+            pub const ALL: &[Self] = &[$(Self::$Variant),*];
+
+            /// Its number, which never changes its meaning.
+            pub const fn number(self) -> u32 {
+                self as u32
+            }
+
+            /// That of a number.
+            pub fn of(number: u32) -> Option<Self> {
+                Self::ALL.iter().copied().find(|it| it.number() == number)
+            }
+
+            /// Short identifier, as reports and filters write it.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$Variant => $name,)* }
+            }
+
+            /// What it means, in one line.
+            pub const fn explanation(self) -> &'static str {
+                match self { $(Self::$Variant => $text,)* }
+            }
+        }
+    };
+}
+
+table! {
 /// Why a packet was dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reason {
-    /// A header reaches beyond the frame.
-    Truncated = 1,
-    /// Lengths in its headers contradict each other or the frame.
-    Length = 2,
-    /// Wrong IP version or header length.
-    Header = 3,
-    /// Wrong checksum of the IPv4 header.
-    Checksum = 4,
-    /// More IPv6 extension headers than are looked through, or a route that the sender chose (RFC 5095).
-    Extensions = 5,
-    /// TCP flags that no sender sets together.
-    TcpFlags = 6,
-    /// Source and destination are the same.
-    Land = 7,
-    /// A source that no host has: multicast, broadcast, loopback.
-    Source = 8,
-    /// A source that belongs to the networks of another zone.
-    ZoneSource = 9,
-    /// No route back to the source, or one by another zone (RFC 3704).
-    ReversePath = 10,
-    /// Neither IP nor what IP needs on a link.
-    NotIp = 11,
-    /// Came in by an interface of no zone.
-    NoZone = 12,
-    /// A later fragment whose first was not seen, or not allowed.
-    FragmentUnknown = 13,
-    /// A fragment that would overwrite the transport header (RFC 1858).
-    FragmentOverlap = 14,
-    /// No policy is in force yet.
-    NoPolicy = 16,
-    /// A rule denies it.
-    RuleDeny = 17,
-    /// A rule rejects it.
-    RuleReject = 18,
-    /// No rule matched, and the default of its zones denies it.
-    DefaultDeny = 19,
-    /// No rule matched, and the default of its zones rejects it.
-    DefaultReject = 20,
-    /// Beyond its rule's rate of new flows.
-    Rate = 21,
-    /// Beyond its rule's number of flows at once.
-    Connections = 22,
-    /// No room to count one more address for the limits of rules: 65,536 addresses, in buckets of eight.
-    LimitFull = 23,
-    /// The flow table is full of open flows; give it more (settings, flows).
-    TableFull = 24,
-    /// Too many TCP handshakes are under way; a SYN flood, or settings, half_open, is too small.
-    HalfOpenFull = 25,
-    /// Several cores opened the same flow again and again.
-    Contended = 26,
-    /// A packet of a known flow from a zone where its sender does not live.
-    FlowZone = 27,
-    /// TCP of no known connection that opens none.
-    TcpNoFlow = 28,
-    /// TCP that does not fit the state of its connection.
-    TcpState = 29,
-    /// TCP outside the window of its connection.
-    TcpWindow = 30,
-    /// A reset outside the window of its connection (RFC 5961).
-    TcpReset = 31,
-    /// An ICMP error that quotes a packet which its flow did not send.
-    IcmpUnrelated = 32,
-    /// Its hop limit is used up.
-    Ttl = 40,
-    /// Larger than the next link takes, and not to be fragmented.
-    TooBig = 41,
-    /// No route, or one that says unreachable, prohibited or black hole.
-    NoRoute = 42,
-    /// Its route leads to an interface of no zone.
-    NotAPort = 43,
-    /// The kernel did not take the frame for the next link.
-    Redirect = 44,
-    /// Its answer could not be written.
-    Answer = 45,
-}
+Reason of reason {
+    Truncated = REASON_TRUNCATED, "truncated": "a header reaches beyond the frame";
+    Length = REASON_LENGTH, "length": "lengths in its headers contradict each other or the frame";
+    Header = REASON_HEADER, "header": "wrong IP version or header length";
+    Checksum = REASON_CHECKSUM, "checksum": "wrong checksum of the IPv4 header";
+    Extensions = REASON_EXTENSIONS, "extensions": "more IPv6 extension headers than are looked through, or a route that the sender chose (RFC 5095)";
+    TcpFlags = REASON_TCP_FLAGS, "tcp-flags": "TCP flags that no sender sets together";
+    Land = REASON_LAND, "land": "source and destination are the same";
+    Source = REASON_SOURCE, "source": "a source that no host has: multicast, broadcast, loopback";
+    ZoneSource = REASON_ZONE_SOURCE, "zone-source": "a source that belongs to the networks of another zone";
+    ReversePath = REASON_REVERSE_PATH, "reverse-path": "no route back to the source, or one by another zone (RFC 3704)";
+    NotIp = REASON_NOT_IP, "not-ip": "neither IP nor what IP needs on a link";
+    NoZone = REASON_NO_ZONE, "no-zone": "it arrived at an interface that belongs to no zone";
+    FragmentUnknown = REASON_FRAGMENT_UNKNOWN, "fragment-unknown": "a later fragment whose first was not seen, or not allowed";
+    FragmentOverlap = REASON_FRAGMENT_OVERLAP, "fragment-overlap": "a fragment that would overwrite the transport header (RFC 1858)";
+    NoPolicy = REASON_NO_POLICY, "no-policy": "no policy is in force yet";
+    RuleDeny = REASON_RULE_DENY, "rule-deny": "a rule denies it";
+    RuleReject = REASON_RULE_REJECT, "rule-reject": "a rule rejects it";
+    DefaultDeny = REASON_DEFAULT_DENY, "default-deny": "no rule matched, and the default of its zones denies it";
+    DefaultReject = REASON_DEFAULT_REJECT, "default-reject": "no rule matched, and the default of its zones rejects it";
+    Rate = REASON_RATE, "rate": "beyond its rule's rate of new flows";
+    Connections = REASON_CONNECTIONS, "connections": "beyond its rule's number of concurrent flows";
+    LimitFull = REASON_LIMIT_FULL, "limit-full": "no room to count one more address for the limits of rules (65,536 addresses, in buckets of eight)";
+    TableFull = REASON_TABLE_FULL, "table-full": "the flow table is full of open flows: raise `flows` in `[settings]`";
+    HalfOpenFull = REASON_HALF_OPEN_FULL, "half-open-full": "too many TCP handshakes are under way: a SYN flood, or `half_open` in `[settings]` is too small";
+    Contended = REASON_CONTENDED, "contended": "several cores opened the same flow again and again";
+    FlowZone = REASON_FLOW_ZONE, "flow-zone": "a packet of a known flow from a zone where its sender does not live";
+    TcpNoFlow = REASON_TCP_NO_FLOW, "tcp-no-flow": "TCP of no known connection that opens none";
+    TcpState = REASON_TCP_STATE, "tcp-state": "TCP that does not fit the state of its connection";
+    TcpWindow = REASON_TCP_WINDOW, "tcp-window": "TCP outside the window of its connection";
+    TcpReset = REASON_TCP_RESET, "tcp-reset": "a reset outside the window of its connection (RFC 5961)";
+    IcmpUnrelated = REASON_ICMP_UNRELATED, "icmp-unrelated": "an ICMP error that quotes a packet which its flow did not send";
+    Ttl = REASON_TTL, "ttl": "its TTL or hop limit is used up";
+    TooBig = REASON_TOO_BIG, "too-big": "larger than the MTU of the next link, and not to be fragmented";
+    NoRoute = REASON_NO_ROUTE, "no-route": "no route, or one that says unreachable, prohibited or black hole";
+    NotAPort = REASON_NOT_A_PORT, "not-a-port": "its route leads to an interface that belongs to no zone";
+    Redirect = REASON_REDIRECT, "redirect": "the kernel did not take the frame for the next link";
+    Answer = REASON_ANSWER, "answer": "the reset or ICMP error that answers it could not be written";
+} }
 
-impl Reason {
-    /// All of them, by number.
-    pub const ALL: [Reason; 37] = [
-        Reason::Truncated,
-        Reason::Length,
-        Reason::Header,
-        Reason::Checksum,
-        Reason::Extensions,
-        Reason::TcpFlags,
-        Reason::Land,
-        Reason::Source,
-        Reason::ZoneSource,
-        Reason::ReversePath,
-        Reason::NotIp,
-        Reason::NoZone,
-        Reason::FragmentUnknown,
-        Reason::FragmentOverlap,
-        Reason::NoPolicy,
-        Reason::RuleDeny,
-        Reason::RuleReject,
-        Reason::DefaultDeny,
-        Reason::DefaultReject,
-        Reason::Rate,
-        Reason::Connections,
-        Reason::LimitFull,
-        Reason::TableFull,
-        Reason::HalfOpenFull,
-        Reason::Contended,
-        Reason::FlowZone,
-        Reason::TcpNoFlow,
-        Reason::TcpState,
-        Reason::TcpWindow,
-        Reason::TcpReset,
-        Reason::IcmpUnrelated,
-        Reason::Ttl,
-        Reason::TooBig,
-        Reason::NoRoute,
-        Reason::NotAPort,
-        Reason::Redirect,
-        Reason::Answer,
-    ];
-
-    /// Its number, which never changes its meaning.
-    pub const fn number(self) -> u32 {
-        self as u32
-    }
-
-    /// The reason of a number.
-    pub fn of(number: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.number() == number)
-    }
-
-    /// As reports and filters write it.
-    pub const fn name(self) -> &'static str {
-        self.words().0
-    }
-
-    /// What it means, in one line.
-    pub const fn explanation(self) -> &'static str {
-        self.words().1
-    }
-
-    const fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Reason::Truncated => ("truncated", "a header reaches beyond the frame"),
-            Reason::Length => ("length", "lengths in its headers contradict each other or the frame"),
-            Reason::Header => ("header", "wrong IP version or header length"),
-            Reason::Checksum => ("checksum", "wrong checksum of the IPv4 header"),
-            Reason::Extensions => (
-                "extensions",
-                "more IPv6 extension headers than are looked through, or a route that the sender chose (RFC 5095)",
-            ),
-            Reason::TcpFlags => ("tcp-flags", "TCP flags that no sender sets together"),
-            Reason::Land => ("land", "source and destination are the same"),
-            Reason::Source => ("source", "a source that no host has: multicast, broadcast, loopback"),
-            Reason::ZoneSource => ("zone-source", "a source that belongs to the networks of another zone"),
-            Reason::ReversePath => {
-                ("reverse-path", "no route back to the source, or one by another zone (RFC 3704)")
-            }
-            Reason::NotIp => ("not-ip", "neither IP nor what IP needs on a link"),
-            Reason::NoZone => ("no-zone", "came in by an interface of no zone"),
-            Reason::FragmentUnknown => {
-                ("fragment-unknown", "a later fragment whose first was not seen, or not allowed")
-            }
-            Reason::FragmentOverlap => {
-                ("fragment-overlap", "a fragment that would overwrite the transport header (RFC 1858)")
-            }
-            Reason::NoPolicy => ("no-policy", "no policy is in force yet"),
-            Reason::RuleDeny => ("rule-deny", "a rule denies it"),
-            Reason::RuleReject => ("rule-reject", "a rule rejects it"),
-            Reason::DefaultDeny => {
-                ("default-deny", "no rule matched, and the default of its zones denies it")
-            }
-            Reason::DefaultReject => {
-                ("default-reject", "no rule matched, and the default of its zones rejects it")
-            }
-            Reason::Rate => ("rate", "beyond its rule's rate of new flows"),
-            Reason::Connections => ("connections", "beyond its rule's number of flows at once"),
-            Reason::LimitFull => (
-                "limit-full",
-                "no room to count one more address for the limits of rules: 65,536 addresses, in buckets of eight",
-            ),
-            Reason::TableFull => {
-                ("table-full", "the flow table is full of open flows; give it more (settings, flows)")
-            }
-            Reason::HalfOpenFull => (
-                "half-open-full",
-                "too many TCP handshakes are under way; a SYN flood, or settings, half_open, is too small",
-            ),
-            Reason::Contended => ("contended", "several cores opened the same flow again and again"),
-            Reason::FlowZone => {
-                ("flow-zone", "a packet of a known flow from a zone where its sender does not live")
-            }
-            Reason::TcpNoFlow => ("tcp-no-flow", "TCP of no known connection that opens none"),
-            Reason::TcpState => ("tcp-state", "TCP that does not fit the state of its connection"),
-            Reason::TcpWindow => ("tcp-window", "TCP outside the window of its connection"),
-            Reason::TcpReset => ("tcp-reset", "a reset outside the window of its connection (RFC 5961)"),
-            Reason::IcmpUnrelated => {
-                ("icmp-unrelated", "an ICMP error that quotes a packet which its flow did not send")
-            }
-            Reason::Ttl => ("ttl", "its hop limit is used up"),
-            Reason::TooBig => ("too-big", "larger than the next link takes, and not to be fragmented"),
-            Reason::NoRoute => {
-                ("no-route", "no route, or one that says unreachable, prohibited or black hole")
-            }
-            Reason::NotAPort => ("not-a-port", "its route leads to an interface of no zone"),
-            Reason::Redirect => ("redirect", "the kernel did not take the frame for the next link"),
-            Reason::Answer => ("answer", "its answer could not be written"),
-        }
-    }
-}
-
+table! {
 /// What is counted besides drops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Tally {
-    /// Packets sent on by the fast path.
-    Forwarded = 0,
-    /// Their IP bytes.
-    ForwardedBytes = 1,
-    /// Allowed packets that went up to the kernel.
-    Up = 2,
-    /// ARP and neighbour discovery, left to the kernel.
-    Link = 3,
-    /// Flows opened.
-    Opened = 4,
-    /// Flows forgotten because nothing came.
-    Expired = 5,
-    /// Flows forgotten because they were over and their place or ports were wanted.
-    Closed = 6,
-    /// Flows ended by a user.
-    Killed = 7,
-    /// Flows looked at under a new policy.
-    JudgedAgain = 8,
-    /// Of these, ended by it.
-    Revoked = 9,
-    /// SYN in an established connection, passed on (RFC 5961 section 4).
-    SynInFlow = 10,
-    /// Resets passed on that closed nothing (RFC 5961 section 3).
-    ResetInexact = 11,
-    /// ICMP errors that belong to a flow.
-    Related = 12,
-    /// Resets and ICMP errors that the firewall sent.
-    Answered = 13,
-    /// The same, suppressed because of their rate.
-    AnswersSuppressed = 14,
-    /// Questions to the kernel's routes.
-    RouteLookups = 15,
-    /// Packets that the kernel sent on because the next hop's Ethernet address was not known.
-    NoNeighbour = 16,
-    /// Later fragments passed.
-    Fragments = 17,
-    /// Events of rules with `log`, suppressed because of their rate (settings, log_rate).
-    LogSuppressed = 18,
-    /// Events not told because nobody read those before in time.
-    LogLost = 19,
-    /// Packets that an alert did not count: no room for one more address.
-    AlertUncounted = 20,
-}
+Tally of tally {
+    Forwarded = TALLY_FORWARDED, "forwarded": "packets that the fast path forwarded";
+    ForwardedBytes = TALLY_FORWARDED_BYTES, "forwarded-bytes": "IP bytes of the packets that the fast path forwarded";
+    Up = TALLY_UP, "up": "allowed packets that were passed to the kernel";
+    Link = TALLY_LINK, "link": "ARP and neighbour discovery packets, passed to the kernel";
+    Opened = TALLY_OPENED, "opened": "flows opened";
+    Expired = TALLY_EXPIRED, "expired": "flows that expired: no packet came for too long";
+    Closed = TALLY_CLOSED, "closed": "flows evicted: they were closed, and their place or ports were needed";
+    Killed = TALLY_KILLED, "killed": "flows ended by a user";
+    JudgedAgain = TALLY_JUDGED_AGAIN, "judged-again": "flows judged again under a new policy";
+    Revoked = TALLY_REVOKED, "revoked": "flows that a new policy ended";
+    SynInFlow = TALLY_SYN_IN_FLOW, "syn-in-flow": "SYNs in an established connection, passed on (RFC 5961 section 4)";
+    ResetInexact = TALLY_RESET_INEXACT, "reset-inexact": "inexact resets, passed on without closing the flow (RFC 5961 section 3)";
+    Related = TALLY_RELATED, "related": "ICMP errors that belong to a flow";
+    Answered = TALLY_ANSWERED, "answered": "resets and ICMP errors that the firewall sent";
+    AnswersSuppressed = TALLY_ANSWERS_SUPPRESSED, "answers-suppressed": "resets and ICMP errors that were suppressed because of their rate";
+    RouteLookups = TALLY_ROUTE_LOOKUPS, "route-lookups": "look-ups in the kernel's routing table";
+    NoNeighbour = TALLY_NO_NEIGHBOUR, "no-neighbour": "packets left to the kernel because the next hop's Ethernet address was not known";
+    Fragments = TALLY_FRAGMENTS, "fragments": "later fragments that were passed";
+    LogSuppressed = TALLY_LOG_SUPPRESSED, "log-suppressed": "events that were suppressed because of their rate (`log_rate` in `[settings]`)";
+    LogLost = TALLY_LOG_LOST, "log-lost": "events that were lost because the ring was full";
+    AlertUncounted = TALLY_ALERT_UNCOUNTED, "alert-uncounted": "packets that no alert counted, for want of room for one more address";
+} }
 
-impl Tally {
-    /// All of them, by number.
-    pub const ALL: [Tally; 21] = [
-        Tally::Forwarded,
-        Tally::ForwardedBytes,
-        Tally::Up,
-        Tally::Link,
-        Tally::Opened,
-        Tally::Expired,
-        Tally::Closed,
-        Tally::Killed,
-        Tally::JudgedAgain,
-        Tally::Revoked,
-        Tally::SynInFlow,
-        Tally::ResetInexact,
-        Tally::Related,
-        Tally::Answered,
-        Tally::AnswersSuppressed,
-        Tally::RouteLookups,
-        Tally::NoNeighbour,
-        Tally::Fragments,
-        Tally::LogSuppressed,
-        Tally::LogLost,
-        Tally::AlertUncounted,
-    ];
-
-    /// Its number, which never changes its meaning.
-    pub const fn number(self) -> u32 {
-        self as u32
-    }
-
-    /// The tally of a number.
-    pub fn of(number: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|it| it.number() == number)
-    }
-
-    /// As reports and filters write it.
-    pub const fn name(self) -> &'static str {
-        self.words().0
-    }
-
-    /// What it means, in one line.
-    pub const fn explanation(self) -> &'static str {
-        self.words().1
-    }
-
-    const fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Tally::Forwarded => ("forwarded", "packets sent on by the fast path"),
-            Tally::ForwardedBytes => ("forwarded-bytes", "their IP bytes"),
-            Tally::Up => ("up", "allowed packets that went up to the kernel"),
-            Tally::Link => ("link", "ARP and neighbour discovery, left to the kernel"),
-            Tally::Opened => ("opened", "flows opened"),
-            Tally::Expired => ("expired", "flows forgotten because nothing came"),
-            Tally::Closed => {
-                ("closed", "flows forgotten because they were over and their place or ports were wanted")
-            }
-            Tally::Killed => ("killed", "flows ended by a user"),
-            Tally::JudgedAgain => ("judged-again", "flows looked at under a new policy"),
-            Tally::Revoked => ("revoked", "of these, ended by it"),
-            Tally::SynInFlow => {
-                ("syn-in-flow", "SYN in an established connection, passed on (RFC 5961 section 4)")
-            }
-            Tally::ResetInexact => {
-                ("reset-inexact", "resets passed on that closed nothing (RFC 5961 section 3)")
-            }
-            Tally::Related => ("related", "ICMP errors that belong to a flow"),
-            Tally::Answered => ("answered", "resets and ICMP errors that the firewall sent"),
-            Tally::AnswersSuppressed => ("answers-suppressed", "the same, suppressed because of their rate"),
-            Tally::RouteLookups => ("route-lookups", "questions to the kernel's routes"),
-            Tally::NoNeighbour => (
-                "no-neighbour",
-                "packets that the kernel sent on because the next hop's Ethernet address was not known",
-            ),
-            Tally::Fragments => ("fragments", "later fragments passed"),
-            Tally::LogSuppressed => (
-                "log-suppressed",
-                "events of rules with `log`, suppressed because of their rate (settings, log_rate)",
-            ),
-            Tally::LogLost => ("log-lost", "events not told because nobody read those before in time"),
-            Tally::AlertUncounted => {
-                ("alert-uncounted", "packets that an alert did not count: no room for one more address")
-            }
-        }
-    }
-}
+table! {
+/// State of a flow. Those of TCP are the connection's as seen from between its ends.
+State of flow_state {
+    OneWay = FLOW_ONE_WAY, "one-way": "not TCP: nothing came back yet";
+    TwoWay = FLOW_TWO_WAY, "two-way": "not TCP: both ends sent";
+    SynSent = FLOW_SYN_SENT, "syn-sent": "a SYN was sent";
+    SynBoth = FLOW_SYN_BOTH, "syn-both": "both ends sent a SYN";
+    SynReceived = FLOW_SYN_RECEIVED, "syn-received": "the SYN was answered";
+    Established = FLOW_ESTABLISHED, "established": "the handshake is complete";
+    Fin = FLOW_FIN, "fin": "one end sent FIN";
+    LastAck = FLOW_LAST_ACK, "last-ack": "both ends sent FIN";
+    TimeWait = FLOW_TIME_WAIT, "time-wait": "both FINs were acknowledged";
+    Reset = FLOW_RESET, "reset": "closed by a reset";
+} }
 
 #[cfg(test)]
 mod tests {
@@ -356,9 +135,9 @@ mod tests {
         lines
             .filter_map(|line| {
                 let (name, rest) = line.split_once(" = ")?;
-                Some((rest.split(',').next()?.parse().ok()?, name.replace('_', "-").to_lowercase()))
+                Some((rest.split([',', '\t']).next()?.parse().ok()?, name.replace('_', "-").to_lowercase()))
             })
-            .filter(|(_, name)| name != "none")
+            .filter(|(_, name)| !["none", "free"].contains(&name.as_str()))
             .collect()
     }
 
@@ -368,6 +147,8 @@ mod tests {
         assert_eq!(reasons, in_c("REASON_"));
         let tallies: Vec<_> = Tally::ALL.iter().map(|t| (t.number(), t.name().to_owned())).collect();
         assert_eq!(tallies, in_c("TALLY_"));
+        let states: Vec<_> = State::ALL.iter().map(|s| (s.number(), s.name().to_owned())).collect();
+        assert_eq!(states, in_c("FLOW_"));
         assert_eq!(Reason::of(30), Some(Reason::TcpWindow));
         assert_eq!(Reason::of(0), None);
     }

@@ -50,6 +50,9 @@ pub enum RoutesError {
         /// What the kernel said.
         source: std::io::Error,
     },
+    /// No file descriptors or threads left.
+    #[error("starting to follow the kernel's routes: {0}")]
+    Thread(std::io::Error),
     /// No random numbers.
     #[error("reading /dev/urandom: {0}")]
     Random(std::io::Error),

@@ -1,9 +1,12 @@
-//! Memory that is shared with BPF programs, plain structures as bytes, and programs run on a frame by hand: all of this
-//! crate's unsafe code.
+//! Memory that is shared with BPF programs, plain structures as bytes, and programs run by hand: all of this crate's unsafe code.
 
-use crate::skeleton::types;
+use crate::skeleton::{FirewallSkel, types};
+use libbpf_rs::ProgramMut;
 use std::mem::{MaybeUninit, size_of, zeroed};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ops::{Deref, DerefMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Structures of `bpf/abi` that are numbers throughout: any bytes are one, and it has no padding.
 ///
@@ -47,8 +50,34 @@ pub(crate) fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
     }
 }
 
+/// A part of the programs' global variables, which stay mapped as long as any part of them is in use.
+pub(crate) struct Shared<T: 'static> {
+    variable: &'static mut T,
+    _loaded: Arc<Mutex<FirewallSkel<'static>>>,
+}
+
+impl<T> Shared<T> {
+    pub(crate) fn new(variable: &'static mut T, loaded: &Arc<Mutex<FirewallSkel<'static>>>) -> Self {
+        Self { variable, _loaded: Arc::clone(loaded) }
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.variable
+    }
+}
+
+impl<T> DerefMut for Shared<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.variable
+    }
+}
+
 /// Writes a number that programs read at the same time, after everything written before.
-pub(crate) fn publish(place: &mut u32, value: u32) {
+pub(crate) fn publish<T: Copy>(place: &mut T, value: T) {
     std::sync::atomic::fence(std::sync::atomic::Ordering::Release);
     // SAFETY: a reference is valid for writes; volatile, because others read this memory.
     unsafe { std::ptr::write_volatile(place, value) }
@@ -60,18 +89,69 @@ pub(crate) fn read(place: &u32) -> u32 {
     unsafe { std::ptr::read_volatile(place) }
 }
 
-/// Runs a program once on a frame that came by a context (`BPF_PROG_TEST_RUN`), and gives what it returned. What it made of
-/// the frame is lost. libbpf-rs can do the same, but not from several threads at once.
-pub(crate) fn run_program(program: BorrowedFd<'_>, frame: &[u8], context: &[u8]) -> std::io::Result<u32> {
-    // SAFETY: a structure of numbers and pointers, of which all zeros say "nothing given".
-    let mut options = unsafe { zeroed::<libbpf_sys::bpf_test_run_opts>() };
-    options.sz = size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t;
-    options.data_in = frame.as_ptr().cast();
-    options.data_size_in = frame.len() as u32;
-    options.ctx_in = context.as_ptr().cast();
-    options.ctx_size_in = context.len() as u32;
-    options.repeat = 1;
-    // SAFETY: both inputs are there for as long as the call takes, with the lengths that go along, and are only read.
-    let error = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &mut options) };
-    if error < 0 { Err(std::io::Error::from_raw_os_error(-error)) } else { Ok(options.retval) }
+/// A loaded program that user space runs by itself (`BPF_PROG_TEST_RUN`), also from several threads at once, which libbpf-rs
+/// does not offer.
+#[derive(Debug)]
+pub(crate) struct Program(OwnedFd);
+
+/// What came of running a program.
+pub(crate) struct Run {
+    /// What it returned.
+    pub(crate) value: u32,
+    /// How long it ran, on the average.
+    pub(crate) duration: Duration,
+    /// Bytes of the packet that it left.
+    pub(crate) length: usize,
+}
+
+impl AsFd for Program {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Program {
+    pub(crate) fn of(program: &ProgramMut<'_>) -> std::io::Result<Self> {
+        program.as_fd().try_clone_to_owned().map(Self)
+    }
+
+    /// Runs the program `times` over on a packet that came by a context. `out` receives the packet as the program left it, and
+    /// may be empty.
+    pub(crate) fn run(
+        &self,
+        packet: &[u8],
+        context: &[u8],
+        out: &mut [u8],
+        times: u32,
+    ) -> std::io::Result<Run> {
+        // SAFETY: a structure of numbers and pointers, of which all zeros say "nothing given".
+        let mut options = unsafe { zeroed::<libbpf_sys::bpf_test_run_opts>() };
+        options.sz = size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t;
+        options.data_in = packet.as_ptr().cast();
+        options.data_size_in = packet.len() as u32;
+        if !context.is_empty() {
+            options.ctx_in = context.as_ptr().cast();
+            options.ctx_size_in = context.len() as u32;
+        }
+        if !out.is_empty() {
+            options.data_out = out.as_mut_ptr().cast();
+            options.data_size_out = out.len() as u32;
+        }
+        options.repeat = times as i32;
+        // SAFETY: the inputs and the output are there for as long as the call takes, with the lengths that go along; the inputs
+        // are only read, and nobody else has the output.
+        let error = unsafe { libbpf_sys::bpf_prog_test_run_opts(self.0.as_raw_fd(), &mut options) };
+        if error < 0 {
+            return Err(std::io::Error::from_raw_os_error(-error));
+        }
+        let duration = Duration::from_nanos(options.duration.into());
+        Ok(Run { value: options.retval, duration, length: options.data_size_out as usize })
+    }
+
+    /// Runs a program whose packet is a command `times` over. Returns the command as the program left it, with its answer.
+    pub(crate) fn command<T: Plain>(&self, command: &T, times: u32) -> std::io::Result<(T, Duration)> {
+        let mut answer = vec![0; size_of::<T>()];
+        let run = self.run(bytes_of(command), &[], &mut answer, times)?;
+        Ok((from_bytes(&answer).unwrap_or_default(), run.duration))
+    }
 }

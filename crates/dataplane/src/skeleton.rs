@@ -2,4 +2,6 @@
 
 include!(concat!(env!("OUT_DIR"), "/firewall.skel.rs"));
 
+#[cfg(feature = "testing")]
+pub(crate) use generated::FirewallProgs;
 pub(crate) use generated::{FirewallSkel, FirewallSkelBuilder, types};

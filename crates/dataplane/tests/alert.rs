@@ -5,7 +5,7 @@ mod bed;
 
 use bed::frame::{Frame, udp};
 use bed::{Bed, POLICY, Side};
-use dataplane::{Filter, Hook, Settings, What};
+use dataplane::{EventKind, Filter, Hook, Settings};
 use policy::model::Per;
 use policy::quota::Sliding;
 use proptest::prelude::*;
@@ -32,10 +32,12 @@ fn bed(hook: Hook, policy: &str) -> Bed {
 fn raised(bed: &mut Bed, host: u8, ports: (u16, u16)) -> Option<(String, Per, u64)> {
     let frame = Frame::new(&format!("198.18.1.{host}"), "198.18.2.2", 17, udp(ports, 18));
     bed.send(Side::In, &frame.bytes());
-    let events = bed.firewall().events().unwrap();
+    let events = bed.firewall().events.take().unwrap();
     assert!(events.len() < 2, "{events:?}");
-    events.first().map(|event| match event.what {
-        What::Surge { per, sliding, .. } => (event.rule.clone().unwrap(), per, sliding.estimate(event.at)),
+    events.first().map(|event| match event.kind {
+        EventKind::Alert { per, sliding, .. } => {
+            (event.rule.clone().unwrap(), per, sliding.estimate(event.at))
+        }
         other => panic!("{other:?}"),
     })
 }

@@ -6,7 +6,7 @@ mod bed;
 
 use bed::frame::{Frame, icmp, udp};
 use bed::{Bed, POLICY, Side};
-use dataplane::{Filter, Hook, Reason, Settings, Tally, What};
+use dataplane::{EventKind, Filter, Hook, Reason, Settings, Tally};
 use policy::quantity::Rate;
 use policy::quota::Bucket;
 use proptest::prelude::*;
@@ -45,7 +45,7 @@ fn send(bed: &mut Bed, from: &str, to: &str, port: u16) -> String {
 
 fn kill(bed: &Bed, port: u16) {
     for session in bed.sessions(&Filter { port: Some(port), ..Filter::default() }) {
-        assert!(bed.firewall().kill(&session).unwrap());
+        assert!(bed.firewall().flows.end(session.id).unwrap());
     }
 }
 
@@ -72,11 +72,11 @@ fn needs_root_a_rate_for_a_rule_an_address_and_another() {
                 hits += 1;
             }
             assert_eq!(passed, passes, "{per}, {hook:?}");
-            assert_eq!(bed.firewall().rule_hits(["a"]).unwrap(), [("a", hits)]);
+            assert_eq!(bed.firewall().counters.rule_hits(["a"]).unwrap(), [("a", hits)]);
             let refused = passes.iter().filter(|passed| !**passed).count() as u64;
-            assert_eq!(bed.firewall().limited_packets().unwrap()["a"], refused, "{per}");
+            assert_eq!(bed.firewall().policies.limited_packets().unwrap()["a"], refused, "{per}");
             bed.sessions(&Filter::default()).iter().for_each(|session| {
-                assert!(bed.firewall().kill(session).unwrap());
+                assert!(bed.firewall().flows.end(session.id).unwrap());
             });
         }
     }
@@ -118,8 +118,8 @@ fn needs_root_flows_at_once() {
             // Its packet finds that its time is over: it makes room for itself, the others are not swept yet.
             assert_eq!(send(&mut bed, IN, OUT, 100), "pass", "found expired: {per}, {hook:?}");
             assert_eq!(fits(&mut bed, 400), 0, "not swept: {per}, {hook:?}");
-            bed.firewall().sweep().unwrap();
-            bed.firewall().sweep().unwrap();
+            bed.firewall().flows.sweep().unwrap();
+            bed.firewall().flows.sweep().unwrap();
             assert_eq!(fits(&mut bed, 500), 2, "swept: {per}, {hook:?}");
             // A policy that denies what is open.
             bed.apply(&policy(&[]));
@@ -130,7 +130,7 @@ fn needs_root_flows_at_once() {
             bed.apply(&limited(&format!("connections = 3, per = '{per}'")));
             assert_eq!(fits(&mut bed, 600), 3, "revoked: {per}, {hook:?}");
             bed.sessions(&Filter::default()).iter().for_each(|session| {
-                assert!(bed.firewall().kill(session).unwrap());
+                assert!(bed.firewall().flows.end(session.id).unwrap());
             });
             bed.apply(&policy(&[]));
         }
@@ -143,7 +143,7 @@ fn needs_root_counts_follow_the_name_of_the_rule() {
         policy(&[(name, 53, &format!("limit = {{ connections = {connections} }}"))])
     };
     let mut bed = bed(Hook::Xdp, &with("a", 5));
-    let at_once = |bed: &Bed, name: &str| bed.firewall().flows_at_once(name).unwrap();
+    let at_once = |bed: &Bed, name: &str| bed.firewall().policies.concurrent_flows(name).unwrap();
     for port in 1..=4 {
         assert_eq!(send(&mut bed, IN, OUT, port), "pass");
     }
@@ -184,8 +184,9 @@ fn needs_root_what_is_beyond_a_limit_is_told_of() {
     let mut bed = bed(Hook::Xdp, &policy(&[("a", 53, "log = true\nlimit = { rate = '1/h' }")]));
     send(&mut bed, IN, OUT, 1);
     send(&mut bed, IN, OUT, 2);
-    let told: Vec<What> = bed.firewall().events().unwrap().into_iter().map(|event| event.what).collect();
-    assert_eq!(told, [What::Opened, What::Refused(Reason::Rate)]);
+    let told: Vec<EventKind> =
+        bed.firewall().events.take().unwrap().into_iter().map(|event| event.kind).collect();
+    assert_eq!(told, [EventKind::Opened, EventKind::Refused(Reason::Rate)]);
 }
 
 /// Of more addresses than there is room for some are refused, and room comes back when there is nothing more to remember.
@@ -200,12 +201,12 @@ fn needs_root_a_full_table_of_addresses_fails_closed() {
                 let frame = Frame::new(&source, "2001:2:0:2::2", 17, udp((1, 53), 18)).bytes();
                 firewall.test_run(&frame, index, Hook::Xdp).unwrap();
             }
-            firewall.drops().unwrap()[&Reason::LimitFull]
+            firewall.counters.drops().unwrap()[&Reason::LimitFull]
         })
     };
     let refused = from(&bed, 0, ADDRESSES);
     assert!((1..u64::from(ADDRESSES) / 20).contains(&refused), "{refused}");
-    assert_eq!(bed.firewall().limited_packets().unwrap()["a"], refused);
+    assert_eq!(bed.firewall().policies.limited_packets().unwrap()["a"], refused);
     bed.pass(Duration::from_secs(61));
     assert_eq!(from(&bed, ADDRESSES, 500), refused, "nothing is left to remember");
 }
@@ -268,7 +269,7 @@ fn needs_root_more_rules_with_limits_than_there_is_room_for_are_refused() {
     assert_eq!(bed.send(Side::In, &to(16_384)).words(), "pass");
     let policy = policy::Policy::parse("bed", &rules(MOST + 1)).unwrap();
     let tables = policy::Tables::build(&policy, jiff::Timestamp::UNIX_EPOCH).unwrap();
-    let error = bed.firewall_mut().apply(&tables, &policy).unwrap_err().to_string();
+    let error = bed.firewall_mut().policies.apply(&tables, &policy).unwrap_err().to_string();
     assert!(error.contains("rule `r16385` is one too many: 16385 rules"), "{error}");
     assert_eq!(bed.send(Side::In, &to(16_384)).words(), "pass", "the policy before stays");
 }

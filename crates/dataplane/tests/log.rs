@@ -5,7 +5,7 @@ mod bed;
 
 use bed::frame::{Frame, SYN, Tcp, icmp, udp};
 use bed::{Bed, POLICY, Side};
-use dataplane::{Event, Filter, Hook, Settings, Tally, What};
+use dataplane::{Event, EventKind, Filter, Hook, Settings, Tally};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -34,11 +34,11 @@ fn udp_to(port: u16) -> Frame {
 }
 
 fn words(event: &Event) -> String {
-    let what = match event.what {
-        What::Opened => "opened".to_owned(),
-        What::Refused(reason) => format!("refused {}", reason.name()),
-        What::Surge { .. } => "surge".to_owned(),
-        What::Closed { state, packets, bytes, .. } => {
+    let what = match event.kind {
+        EventKind::Opened => "opened".to_owned(),
+        EventKind::Refused(reason) => format!("refused {}", reason.name()),
+        EventKind::Alert { .. } => "surge".to_owned(),
+        EventKind::Closed { state, packets, bytes, .. } => {
             format!("closed {} {packets:?} {bytes:?}", state.name())
         }
     };
@@ -55,7 +55,7 @@ fn words(event: &Event) -> String {
 }
 
 fn told(bed: &Bed) -> Vec<String> {
-    bed.firewall().events().unwrap().iter().map(words).collect()
+    bed.firewall().events.take().unwrap().iter().map(words).collect()
 }
 
 #[test]
@@ -107,13 +107,13 @@ fn needs_root_what_is_told_of_each_packet() {
         // Killed, and expired: told once each, with the counts.
         let both = Filter { port: Some(3), ..Filter::default() };
         for session in bed.sessions(&both) {
-            assert!(bed.firewall().kill(&session).unwrap());
-            assert!(!bed.firewall().kill(&session).unwrap());
+            assert!(bed.firewall().flows.end(session.id).unwrap());
+            assert!(!bed.firewall().flows.end(session.id).unwrap());
         }
         assert_eq!(told(&bed), [out("closed one-way (1, 0) (46, 0): both", 3)]);
         bed.pass(Duration::from_secs(400));
-        bed.firewall().sweep().unwrap();
-        bed.firewall().sweep().unwrap();
+        bed.firewall().flows.sweep().unwrap();
+        bed.firewall().flows.sweep().unwrap();
         assert_eq!(told(&bed), [out("closed one-way (1, 0) (46, 0): close", 4)]);
     }
 }
@@ -147,11 +147,12 @@ fn needs_root_a_flow_is_told_of_by_the_rule_that_it_is_under() {
         bed.apply(&after);
         bed.send(Side::In, &udp_to(1).bytes());
         for session in bed.sessions(&Filter::default()) {
-            bed.firewall().kill(&session).unwrap();
+            bed.firewall().flows.end(session.id).unwrap();
         }
         let told: Vec<String> = bed
             .firewall()
-            .events()
+            .events
+            .take()
             .unwrap()
             .iter()
             .map(|event| {
@@ -174,7 +175,7 @@ fn needs_root_names_are_those_of_the_policy_that_told() {
     bed.send(Side::In, &udp_to(1).bytes());
     bed.apply(&policy(&[("second", 1, deny)], ""));
     bed.send(Side::In, &udp_to(1).bytes());
-    let names: Vec<_> = bed.firewall().events().unwrap().into_iter().map(|event| event.rule).collect();
+    let names: Vec<_> = bed.firewall().events.take().unwrap().into_iter().map(|event| event.rule).collect();
     assert_eq!(names, [Some("first".to_owned()), Some("second".to_owned())]);
 }
 
@@ -193,10 +194,10 @@ fn needs_root_every_event_is_told_or_counted() {
         bed.within(Side::In, |firewall, index| {
             firewall.test_run_times(&frame, index, Hook::Xdp, PACKETS).unwrap()
         });
-        let told = bed.firewall().events().unwrap().len() as u64;
+        let told = bed.firewall().events.take().unwrap().len() as u64;
         assert_eq!(told + bed.tally(Tally::LogSuppressed) + bed.tally(Tally::LogLost), PACKETS.into());
         assert!((least..=most).contains(&told), "{settings}: {told}");
         assert!(bed.tally(tally) > 0, "{settings}");
-        assert_eq!(bed.firewall().events().unwrap(), []);
+        assert_eq!(bed.firewall().events.take().unwrap(), []);
     }
 }

@@ -347,7 +347,7 @@ fn needs_root_a_full_table_refuses_and_keeps_what_is_open() {
         assert_eq!(bed.send(Side::In, &datagram(port)).words(), "pass", "{port}");
     }
     bed.pass(Duration::from_secs(310));
-    assert_eq!(bed.firewall().sweep().unwrap(), 1024);
+    assert_eq!(bed.firewall().flows.sweep().unwrap(), 1024);
     assert_eq!(bed.send(Side::In, &datagram(2000)).words(), "pass");
     assert_eq!(bed.sessions(&Filter::default()).len(), 1);
     assert_eq!(bed.tally(Tally::Expired), 1024);
@@ -367,7 +367,7 @@ fn needs_root_half_open_connections_have_a_budget_of_their_own() {
     assert_eq!(bed.send(Side::Out, &v4(Side::Out, 6, refused.bytes()).bytes()).words(), "pass");
     assert_eq!(bed.send(Side::In, &open(101)).words(), "pass");
     bed.pass(Duration::from_secs(40));
-    assert_eq!(bed.firewall().sweep().unwrap(), 101);
+    assert_eq!(bed.firewall().flows.sweep().unwrap(), 101);
     for port in 200..300 {
         assert_eq!(bed.send(Side::In, &open(port)).words(), "pass", "{port}");
     }
@@ -465,16 +465,16 @@ fn needs_root_sessions_are_told_counted_and_killed() {
     let filter = Filter { address: Some(OUT.parse().unwrap()), protocol: Some(17), ..Filter::default() };
     let sessions = bed.sessions(&filter);
     let [session] = &sessions[..] else { panic!("{sessions:?}") };
-    assert_eq!(session.client, (IN.parse().unwrap(), 5));
-    assert_eq!(session.server, (OUT.parse().unwrap(), 53));
+    assert_eq!(session.initiator, (IN.parse().unwrap(), 5));
+    assert_eq!(session.responder, (OUT.parse().unwrap(), 53));
     assert_eq!(session.zones, ("inside".to_owned(), "outside".to_owned()));
     assert_eq!((session.packets, session.bytes), ((2, 1), (72, 36)));
     assert_eq!((session.rule.as_deref(), session.state.name()), (Some("out"), "two-way"));
     assert!((19..25).contains(&session.age.as_secs()) && session.idle.as_secs() < 5, "{session:?}");
-    assert!(bed.firewall().kill(session).unwrap());
-    assert!(!bed.firewall().kill(session).unwrap(), "it is over");
+    assert!(bed.firewall().flows.end(session.id).unwrap());
+    assert!(!bed.firewall().flows.end(session.id).unwrap(), "it is over");
     assert_eq!(bed.send(Side::Out, &answers).words(), "default-deny");
-    let hits = bed.firewall().rule_hits(["out", "web", "rejected"]).unwrap();
+    let hits = bed.firewall().counters.rule_hits(["out", "web", "rejected"]).unwrap();
     assert_eq!(hits, [("out", 2), ("web", 0), ("rejected", 0)]);
 }
 

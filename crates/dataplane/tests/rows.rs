@@ -54,7 +54,7 @@ const REASONS: [&str; 25] = [
 
 /// The bed with routes that do not forward, a narrow one, and an interface of no zone.
 fn bed(hook: Hook) -> Bed {
-    let mut bed = Bed::with(hook, &Settings { flows: 4096, rules: 1024 }, POLICY);
+    let bed = Bed::with(hook, &Settings { flows: 4096, rules: 1024 }, POLICY);
     bed.namespace().ip("link add side0 type veth peer name far2
          link set far2 up
          link set side0 up
@@ -67,7 +67,7 @@ fn bed(hook: Hook) -> Bed {
          -6 route add unreachable 2001:db8:1::/48
          -6 route add prohibit 2001:db8:2::/48
          -6 route add blackhole 2001:db8:3::/48");
-    bed.firewall_mut().routes_changed().unwrap();
+    bed.firewall().forget_routes().unwrap();
     bed
 }
 
@@ -108,7 +108,7 @@ fn check_tables(reference: &mut Reference, beds: &[Bed], tables: &[Tables; 2]) -
 
 fn forget_flows(bed: &Bed) {
     for session in bed.sessions(&Filter::default()) {
-        bed.firewall().kill(&session).unwrap();
+        bed.firewall().flows.end(session.id).unwrap();
     }
 }
 

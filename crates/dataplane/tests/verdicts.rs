@@ -48,7 +48,7 @@ fn needs_root_every_row_gets_its_verdict_in_the_kernel() {
         if last != time {
             last = time.to_owned();
             let built = Tables::build(&policy, at).unwrap();
-            firewall.apply(&built, &policy).unwrap();
+            firewall.policies.apply(&built, &policy).unwrap();
             tables = Some(built);
         }
         let packet = row_packet(&policy, &cells[1..]);
@@ -79,7 +79,7 @@ fn agree(
     at: jiff::Timestamp,
     seed: u64,
 ) -> Result<(), TestCaseError> {
-    let generation = firewall.apply(tables, policy).unwrap();
+    let generation = firewall.policies.apply(tables, policy).unwrap();
     for chunk in bytes(seed, PACKETS * 16).chunks(16) {
         let packet = packet(&mut Choices(chunk), policy);
         let judgement = firewall.judge(&packet).unwrap().unwrap();
@@ -133,7 +133,7 @@ fn needs_root_many_rules_agree_too() {
     let mut last_row = 0;
     for tables in [Tables::build(&policy, at), Tables::build_within(&policy, at, Limits::NONE)] {
         let tables = tables.unwrap();
-        firewall.apply(&tables, &policy).unwrap();
+        firewall.policies.apply(&tables, &policy).unwrap();
         for i in (0..RULES).step_by(211) {
             let first = |set: &policy::address::AddressSet| std::net::IpAddr::V4(set.v4.ranges()[0].0.into());
             let rule = &policy.rules[i as usize];
@@ -159,7 +159,7 @@ fn needs_root_rule_sets_of_the_bench_agree_too() {
     let tables = Tables::build(&policy, at).unwrap();
     assert!(matches!(tables.method, Method::Blocked(_)));
     let mut firewall = firewall();
-    firewall.apply(&tables, &policy).unwrap();
+    firewall.policies.apply(&tables, &policy).unwrap();
     for packet in (0..1_500).flat_map(|i| [matching_packet(i), mixed_packet(&policy, i)]) {
         let judgement = firewall.judge(&packet).unwrap().unwrap();
         assert_eq!(in_words(judgement, &tables), decide(&policy, &packet, at), "{packet:?}");

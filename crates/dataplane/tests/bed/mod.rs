@@ -10,7 +10,7 @@ pub(crate) mod frame;
 #[path = "../../../../tests/firewall/namespace.rs"]
 pub(crate) mod namespace;
 
-use dataplane::{Filter, Firewall, Hook, Reason, Session, Settings, Tally, TestRun, Verdict};
+use dataplane::{Filter, Firewall, Flow, Hook, Reason, Settings, Tally, TestRun, Verdict};
 use namespace::Namespace;
 use policy::{Policy, Tables};
 use std::sync::Arc;
@@ -116,7 +116,7 @@ impl Bed {
         let firewall = namespace.within(|| {
             let mut firewall = Firewall::load(settings).unwrap();
             for (interface, zone) in [("in0", "inside"), ("out0", "outside")] {
-                assert_eq!(firewall.attach(interface, zone, hook).unwrap().note, None);
+                assert_eq!(firewall.ports.attach(interface, zone, hook).unwrap().note, None);
             }
             for address in ["198.18.1.1", "198.18.2.1", "2001:2:0:1::1", "2001:2:0:2::1"] {
                 firewall.add_local_address(address.parse().unwrap()).unwrap();
@@ -161,7 +161,7 @@ impl Bed {
     pub(crate) fn apply_at(&mut self, text: &str, at: jiff::Timestamp) {
         let policy = Policy::parse("bed", text).unwrap_or_else(|problems| panic!("{problems}"));
         let tables = Tables::build(&policy, at).unwrap();
-        self.firewall_mut().apply(&tables, &policy).unwrap();
+        self.firewall_mut().policies.apply(&tables, &policy).unwrap();
     }
 
     /// Sends a frame in at a side.
@@ -175,11 +175,11 @@ impl Bed {
 
     /// From nowhere: in at the loopback interface, which is in no zone.
     pub(crate) fn send_from(&mut self, side: Option<Side>, frame: &[u8]) -> (Fate, Vec<u8>) {
-        let before = self.firewall().drops().unwrap();
+        let before = self.firewall().counters.drops().unwrap();
         let index = side.map_or(0, |side| self.indices[side as usize]);
         let TestRun { verdict, frame, .. } =
             self.namespace.within(|| self.firewall().test_run(frame, index, self.hook).unwrap());
-        let after = self.firewall().drops().unwrap();
+        let after = self.firewall().counters.drops().unwrap();
         let mut moved = after.iter().filter(|(reason, count)| before[*reason] != **count);
         let dropped = moved.next().map(|(reason, _)| *reason);
         assert_eq!(moved.next(), None, "one packet, one reason");
@@ -199,7 +199,7 @@ impl Bed {
     }
 
     pub(crate) fn tally(&self, tally: Tally) -> u64 {
-        self.firewall().tallies().unwrap()[&tally]
+        self.firewall().counters.tallies().unwrap()[&tally]
     }
 
     /// Lets time pass.
@@ -209,9 +209,9 @@ impl Bed {
         self.firewall_mut().set_clock_ahead(ahead).unwrap();
     }
 
-    pub(crate) fn sessions(&self, filter: &Filter) -> Vec<Session> {
+    pub(crate) fn sessions(&self, filter: &Filter) -> Vec<Flow> {
         let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
-        self.firewall().sessions(filter, now.into()).unwrap()
+        self.firewall().flows.matching(filter, now.into()).unwrap()
     }
 
     /// The state of the one session of a port, `none` when there is none.

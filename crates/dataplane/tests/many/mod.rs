@@ -45,11 +45,11 @@ fn client(worker: usize) -> String {
 }
 
 pub(crate) fn bed(flows: u32) -> Bed {
-    let mut bed = Bed::with(Hook::Xdp, &Settings { flows, rules: 64 }, POLICY);
+    let bed = Bed::with(Hook::Xdp, &Settings { flows, rules: 64 }, POLICY);
     for worker in 0..WORKERS {
         bed.namespace().ip(&format!("neighbour add {} lladdr 02:00:00:00:01:02 dev in0", client(worker)));
     }
-    bed.firewall_mut().routes_changed().unwrap();
+    bed.firewall().forget_routes().unwrap();
     bed
 }
 
@@ -107,7 +107,7 @@ impl Worker {
             })
         };
         Self {
-            tester: bed.firewall().tester().unwrap(),
+            tester: bed.firewall().tester(),
             hook: bed.hook(),
             indices: bed.indices(),
             tcp: both(6, Tcp { window: 0xffff, ..Tcp::default() }.bytes()),
@@ -174,7 +174,8 @@ pub(crate) struct Account {
 }
 
 pub(crate) fn account(bed: &Bed) -> Account {
-    let drops = bed.firewall().drops().unwrap().into_iter().filter(|(_, count)| *count > 0).collect();
+    let drops =
+        bed.firewall().counters.drops().unwrap().into_iter().filter(|(_, count)| *count > 0).collect();
     Account {
         opened: bed.tally(Tally::Opened),
         closed: bed.tally(Tally::Closed),
@@ -190,7 +191,7 @@ pub(crate) fn account(bed: &Bed) -> Account {
 /// counted, none counted that is not gone, and each record is there to be used, once.
 pub(crate) fn settle(bed: &mut Bed, worker: &mut Worker, flows: u32, open: u64) -> Account {
     bed.pass(CLOSED);
-    bed.firewall().sweep().unwrap();
+    bed.firewall().flows.sweep().unwrap();
     let account = account(bed);
     let over = account.closed + account.expired + account.killed;
     assert_eq!((account.opened - over, account.left), (open, open), "{account:?}");

@@ -181,21 +181,23 @@ fn connections(worker: &mut Worker, number: usize, batch: u64, meeting: &Meeting
 fn accompany(bed: &mut Bed, batch: u64, meeting: &Meeting) -> usize {
     meeting.steps.wait();
     let sessions = bed.sessions(&Filter::default());
-    let ends: HashSet<_> =
-        sessions.iter().map(|s| (s.protocol, s.client.max(s.server), s.client.min(s.server))).collect();
+    let ends: HashSet<_> = sessions
+        .iter()
+        .map(|s| (s.protocol, s.initiator.max(s.responder), s.initiator.min(s.responder)))
+        .collect();
     let doubles = sessions.len() - ends.len();
     // Over, and the sweep comes: just not yet, and at once.
     bed.pass(Duration::from_millis(if batch.is_multiple_of(2) { 5_500 } else { 6_200 }));
     meeting.steps.wait();
     let over = |round: u64| WORKERS as u64 * (2 * batch + round);
     while meeting.is_over.load(Ordering::Acquire) < over(1) {
-        bed.firewall().sweep().unwrap();
+        bed.firewall().flows.sweep().unwrap();
     }
     meeting.steps.wait();
     meeting.steps.wait();
     while meeting.is_over.load(Ordering::Acquire) < over(2) {
         for session in bed.sessions(&Filter { protocol: Some(17), ..Filter::default() }) {
-            bed.firewall().kill(&session).unwrap();
+            bed.firewall().flows.end(session.id).unwrap();
         }
     }
     meeting.steps.wait();

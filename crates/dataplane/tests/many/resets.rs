@@ -39,7 +39,7 @@ pub(crate) fn run(resets: u64) -> Run {
     let run = Run {
         connections,
         inexact: bed.tally(Tally::ResetInexact),
-        dropped: bed.firewall().drops().unwrap()[&Reason::TcpReset],
+        dropped: bed.firewall().counters.drops().unwrap()[&Reason::TcpReset],
     };
     let sent = [Place::Inside, Place::Outside]
         .map(|place| connections * (0..each).filter(|n| place_of(*n) == place).count() as u64);

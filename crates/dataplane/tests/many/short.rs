@@ -57,7 +57,7 @@ pub(crate) fn run(flows: u64) -> Run {
             for _ in 0..rounds {
                 barrier.wait();
                 bed.pass(Duration::from_secs(1));
-                bed.firewall().sweep().unwrap();
+                bed.firewall().flows.sweep().unwrap();
             }
         },
     );

@@ -1,7 +1,6 @@
 //! The data plane in the kernel, as the daemon wants it: names for numbers, and the life of interfaces. Decides nothing about
 //! packets.
 
-mod follow;
 mod record;
 
 use crate::api::{
@@ -9,8 +8,8 @@ use crate::api::{
 };
 use crate::forwarding;
 use crate::plane::{Attached, DataPlane, Hook, News, PlaneError, SessionKey, Surge};
-use dataplane::{DataplaneError, Event, Firewall, Reason, State, Tally, What};
-use follow::Following;
+use dataplane::routes::{AnswerLimits, Follower, Routes};
+use dataplane::{DataplaneError, Event, EventKind, Firewall, Flow, FlowId, Reason, State, Tally};
 use nix::net::if_::if_nametoindex;
 use policy::model::Per;
 use policy::settings::{Settings, Timeouts};
@@ -26,7 +25,7 @@ const RULES_AT_LEAST: u32 = 131_072;
 /// The data plane with what the daemon is told in words.
 pub(crate) struct Kernel {
     firewall: Firewall,
-    following: Following,
+    follower: Follower,
     settings: Settings,
     held: Vec<Held>,
     record: Record,
@@ -54,8 +53,11 @@ impl Kernel {
         let rules = (policy.rules.len() as u32).saturating_mul(2).clamp(RULES_AT_LEAST, 1 << 20);
         let sizes = dataplane::Settings { flows: policy.settings.flows, rules };
         let firewall = Firewall::load(&sizes)?;
-        let following = Following::start(firewall.route_maps()?, &[])?;
-        Ok(Self { firewall, following, settings: policy.settings.clone(), held: Vec::new(), record, left })
+        let maps = firewall.route_maps()?;
+        let follower = Routes::start(maps, &[], AnswerLimits::default())
+            .and_then(Routes::follow_in_background)
+            .map_err(|error| PlaneError::Machine(error.to_string()))?;
+        Ok(Self { firewall, follower, settings: policy.settings.clone(), held: Vec::new(), record, left })
     }
 
     /// Takes the programs of a killed firewall off the interfaces that nobody took since.
@@ -65,8 +67,8 @@ impl Kernel {
             if !held && if_nametoindex(interface.as_str()).is_ok() {
                 // Ours take the place of those that are there, and go then; of a zone that no policy knows nothing passes.
                 for hook in [dataplane::Hook::Xdp, dataplane::Hook::Tc] {
-                    self.firewall.attach(&interface, "", hook)?;
-                    self.firewall.detach(&interface)?;
+                    self.firewall.ports.attach(&interface, "", hook)?;
+                    self.firewall.ports.detach(&interface)?;
                 }
             }
         }
@@ -82,7 +84,7 @@ impl Kernel {
 
     fn followed(&self) {
         let indices: Vec<u32> = self.held.iter().map(|held| held.index).collect();
-        self.following.set_interfaces(&indices);
+        self.follower.set_interfaces(&indices);
     }
 
     fn take(&mut self, zone: &str, interface: &str, hook: Hook) -> Result<Attached, PlaneError> {
@@ -93,7 +95,7 @@ impl Kernel {
             Hook::Tc => dataplane::Hook::Tc,
         };
         self.note(Some(interface))?;
-        let attached = self.firewall.attach(interface, zone, wanted)?;
+        let attached = self.firewall.ports.attach(interface, zone, wanted)?;
         self.held.push(Held { interface: interface.to_owned(), zone: zone.to_owned(), hook, index });
         self.followed();
         let hook = match attached.hook {
@@ -129,7 +131,7 @@ impl Kernel {
 
 impl DataPlane for Kernel {
     fn apply(&mut self, tables: &Tables, policy: &Policy) -> Result<u64, PlaneError> {
-        let generation = self.firewall.apply(tables, policy)?;
+        let generation = self.firewall.policies.apply(tables, policy)?;
         self.settings = policy.settings.clone();
         self.take_off_what_was_left()?;
         Ok(generation.0.into())
@@ -140,7 +142,7 @@ impl DataPlane for Kernel {
     }
 
     fn detach(&mut self, interface: &str) -> Result<(), PlaneError> {
-        self.firewall.detach(interface)?;
+        self.firewall.ports.detach(interface)?;
         self.held.retain(|held| held.interface != interface);
         self.followed();
         self.note(None)
@@ -148,16 +150,16 @@ impl DataPlane for Kernel {
 
     fn rule_hits(&mut self, policy: &Policy) -> Result<HashMap<String, u64>, PlaneError> {
         let names = policy.rules.iter().map(|rule| rule.name.as_str());
-        let hits = self.firewall.rule_hits(names)?;
+        let hits = self.firewall.counters.rule_hits(names)?;
         Ok(hits.into_iter().map(|(name, hits)| (name.to_owned(), hits)).collect())
     }
 
     fn limited(&mut self) -> Result<HashMap<String, u64>, PlaneError> {
-        Ok(self.firewall.limited_packets()?)
+        Ok(self.firewall.policies.limited_packets()?)
     }
 
     fn drops(&mut self) -> Result<Vec<Drop>, PlaneError> {
-        let drops = self.firewall.drops()?.into_iter().map(|(reason, packets)| Drop {
+        let drops = self.firewall.counters.drops()?.into_iter().map(|(reason, packets)| Drop {
             number: reason.number(),
             reason: reason.name().to_owned(),
             explanation: reason.explanation().to_owned(),
@@ -168,7 +170,7 @@ impl DataPlane for Kernel {
     }
 
     fn counters(&mut self) -> Result<Vec<Counter>, PlaneError> {
-        let tallies = self.firewall.tallies()?.into_iter().map(|(tally, count)| Counter {
+        let tallies = self.firewall.counters.tallies()?.into_iter().map(|(tally, count)| Counter {
             name: tally.name().to_owned(),
             explanation: tally.explanation().to_owned(),
             count,
@@ -177,25 +179,25 @@ impl DataPlane for Kernel {
     }
 
     fn events(&mut self, each: &mut dyn FnMut(Duration, News)) -> Result<u64, PlaneError> {
-        let events = self.firewall.events()?;
+        let events = self.firewall.events.take()?;
         let now = uptime()?;
         for event in events {
             each(now.saturating_sub(event.at), news(event));
         }
-        let tallies = self.firewall.tallies()?;
+        let tallies = self.firewall.counters.tallies()?;
         Ok([Tally::LogSuppressed, Tally::LogLost].iter().filter_map(|tally| tallies.get(tally)).sum())
     }
 
     fn sessions(&mut self, each: &mut dyn FnMut(SessionKey, Session)) -> Result<(), PlaneError> {
         let timeouts = &self.settings.timeouts;
-        self.firewall.each_session(uptime()?, |session| {
-            each(SessionKey(session.id.0, session.id.1), told(session, timeouts));
+        self.firewall.flows.each(uptime()?, |flow| {
+            each(SessionKey(flow.id.record, flow.id.use_count), told(flow, timeouts));
         })?;
         Ok(())
     }
 
     fn kill(&mut self, session: SessionKey) -> Result<bool, PlaneError> {
-        Ok(self.firewall.kill_id((session.0, session.1))?)
+        Ok(self.firewall.flows.end(FlowId { record: session.0, use_count: session.1 })?)
     }
 
     fn occupancy(&mut self) -> Result<Occupancy, PlaneError> {
@@ -204,13 +206,13 @@ impl DataPlane for Kernel {
     }
 
     fn sweep(&mut self) -> Result<(), PlaneError> {
-        self.firewall.sweep()?;
+        self.firewall.flows.sweep()?;
         Ok(())
     }
 
     fn tend(&mut self) -> Result<Vec<String>, PlaneError> {
         let mut found: Vec<String> = (0..self.held.len()).filter_map(|at| self.tend_to(at)).collect();
-        found.extend(self.following.trouble());
+        found.extend(self.follower.trouble());
         let on = forwarding::opened(Path::new(forwarding::SETTINGS))
             .map_err(|e| PlaneError::Machine(e.to_string()))?;
         found.extend(on.into_iter().map(|switch| {
@@ -222,14 +224,14 @@ impl DataPlane for Kernel {
 }
 
 /// A session in the words of the API.
-fn told(session: dataplane::Session, timeouts: &Timeouts) -> Session {
+fn told(session: Flow, timeouts: &Timeouts) -> Session {
     let lasts = lifetime(&session, timeouts);
     Session {
         protocol: protocol_name(session.protocol),
-        source: session.client.0,
-        source_port: session.client.1,
-        destination: session.server.0,
-        destination_port: called_port(session.protocol, session.server.1),
+        source: session.initiator.0,
+        source_port: session.initiator.1,
+        destination: session.responder.0,
+        destination_port: called_port(session.protocol, session.responder.1),
         from: session.zones.0,
         to: session.zones.1,
         rule: session.rule,
@@ -250,16 +252,16 @@ fn called_port(protocol: u8, port: u16) -> u16 {
 
 /// An event in the words of the API.
 fn news(event: Event) -> News {
-    let (what, at) = (event.what, event.at);
+    let (what, at) = (event.kind, event.at);
     let heard = heard(event);
     match what {
-        What::Surge { sliding, .. } => News::Surge(Surge { heard, sliding, at }),
+        EventKind::Alert { sliding, .. } => News::Surge(Surge { heard, sliding, at }),
         _ => News::Event(heard),
     }
 }
 
 fn surging(event: &Event) -> Option<Surging> {
-    let What::Surge { per, sliding, threshold } = event.what else { return None };
+    let EventKind::Alert { per, sliding, threshold } = event.kind else { return None };
     let name = Per::NAMES.iter().find(|(_, known)| *known == per).map_or("", |(name, _)| name);
     Some(Surging {
         per: name.to_owned(),
@@ -276,11 +278,11 @@ fn surging(event: &Event) -> Option<Surging> {
 
 fn heard(event: Event) -> Heard {
     let alert = surging(&event);
-    let (name, reason, closed) = match event.what {
-        What::Opened => (EventName::Opened, None, None),
-        What::Surge { .. } => (EventName::Alert, None, None),
-        What::Refused(reason) => (EventName::Refused, Some(reason.name().to_owned()), None),
-        What::Closed { state, lasted, packets, bytes, .. } => {
+    let (name, reason, closed) = match event.kind {
+        EventKind::Opened => (EventName::Opened, None, None),
+        EventKind::Alert { .. } => (EventName::Alert, None, None),
+        EventKind::Refused(reason) => (EventName::Refused, Some(reason.name().to_owned()), None),
+        EventKind::Closed { state, lasted, packets, bytes, .. } => {
             let closed = Closed {
                 state: state.name().to_owned(),
                 seconds: lasted.as_secs(),
@@ -313,7 +315,7 @@ fn is_icmp(protocol: u8) -> bool {
 }
 
 /// How long a session stays without a packet.
-fn lifetime(session: &dataplane::Session, timeouts: &Timeouts) -> Duration {
+fn lifetime(session: &Flow, timeouts: &Timeouts) -> Duration {
     use policy::service::{ICMP, ICMPV6, UDP};
     match session.state {
         State::SynSent | State::SynBoth | State::SynReceived => timeouts.tcp_opening,

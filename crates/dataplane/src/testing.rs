@@ -1,15 +1,19 @@
-//! Asking the programs about packets that nobody sent: for tests, and for comparing with the reference interpreter.
+//! What only tests and measurements do: run the programs on packets that nobody sent, ask the policy's tables, move the clock,
+//! and write what otherwise follows the kernel's routes.
 
 use crate::DataplaneError;
-use crate::firewall::Firewall;
-use crate::hooks::Hook;
-use crate::shared::{bytes_of, from_bytes, run_program};
-use crate::skeleton::types;
-use libbpf_rs::ProgramInput;
+use crate::firewall::{Firewall, program};
+use crate::forwarding::{change, local_key};
+use crate::ports::Hook;
+use crate::shared::{Program, Run, Shared, publish};
+use crate::skeleton::FirewallProgs;
+use crate::skeleton::types::{self, sizes};
+use libbpf_rs::{MapCore, MapFlags, ProgramMut};
 use policy::interpret::Packet;
 use policy::model::Action;
-use std::net::IpAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// What a program says about a packet, in the words of either hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -30,7 +34,7 @@ pub struct TestRun {
     /// The frame as the program left it.
     pub frame: Vec<u8>,
     /// How long the program ran.
-    pub duration: std::time::Duration,
+    pub duration: Duration,
 }
 
 /// What the tables of the policy in force say about a packet.
@@ -42,6 +46,24 @@ pub struct Judgement {
     pub action: Action,
     /// The generation that was asked.
     pub generation: u32,
+}
+
+/// What of the programs nothing but this module needs.
+pub(crate) struct Testing {
+    pub(crate) hooks: Tester,
+    pub(crate) judge: Program,
+    pub(crate) clock_ahead: Shared<u32>,
+}
+
+impl Testing {
+    pub(crate) fn new(
+        programs: &FirewallProgs<'_>,
+        clock_ahead: Shared<u32>,
+    ) -> Result<Self, DataplaneError> {
+        let hook = |it: &ProgramMut<'_>| Ok(Arc::new(program(it)?));
+        let hooks = Tester { xdp: hook(&programs.firewall_xdp)?, tc: hook(&programs.firewall_tc)? };
+        Ok(Self { hooks, judge: program(&programs.judge)?, clock_ahead })
+    }
 }
 
 /// Room for answers, which may be longer than their packets.
@@ -72,38 +94,15 @@ impl Firewall {
         hook: Hook,
         times: u32,
     ) -> Result<TestRun, DataplaneError> {
-        let mut out = vec![0; frame.len().max(ROOM)];
-        let (program, mut context) = match hook {
-            Hook::Xdp => (&self.skel.progs.firewall_xdp, xdp_context(frame.len(), ifindex).to_vec()),
-            Hook::Tc => (&self.skel.progs.firewall_tc, tc_context(ifindex).to_vec()),
-        };
-        let input = ProgramInput {
-            data_in: Some(frame),
-            data_out: Some(&mut out),
-            context_in: Some(&mut context),
-            repeat: times,
-            ..Default::default()
-        };
-        let output =
-            program.test_run(input).map_err(DataplaneError::bpf("running the firewall on a packet"))?;
-        let verdict = verdict_of(hook, output.return_value);
-        let frame = output.data.map(|data| data.to_vec()).unwrap_or_default();
-        Ok(TestRun { verdict, frame, duration: output.duration })
+        let mut left = vec![0; frame.len().max(ROOM)];
+        let run = self.testing.hooks.run_times(frame, ifindex, hook, &mut left, times)?;
+        left.truncate(run.length);
+        Ok(TestRun { verdict: verdict_of(hook, run.value), frame: left, duration: run.duration })
     }
 
     /// The programs for a thread of its own, which may race with others.
-    ///
-    /// # Errors
-    /// No file descriptors left.
-    pub fn tester(&self) -> Result<Tester, DataplaneError> {
-        let own = |program: &libbpf_rs::ProgramMut<'_>| {
-            program
-                .as_fd()
-                .try_clone_to_owned()
-                .map_err(DataplaneError::system("opening the programs once more"))
-        };
-        let programs = &self.skel.progs;
-        Ok(Tester { xdp: own(&programs.firewall_xdp)?, tc: own(&programs.firewall_tc)? })
+    pub fn tester(&self) -> Tester {
+        self.testing.hooks.clone()
     }
 
     /// Asks the tables in force about a packet, by the zones' numbers in the policy last applied. `None`: there is no policy.
@@ -123,60 +122,80 @@ impl Firewall {
     ///
     /// # Errors
     /// The kernel does not run the program.
-    pub fn judge_time(&self, packet: &Packet, times: u32) -> Result<std::time::Duration, DataplaneError> {
+    pub fn judge_time(&self, packet: &Packet, times: u32) -> Result<Duration, DataplaneError> {
         Ok(self.ask(packet, times)?.1)
     }
 
-    fn ask(
-        &self,
-        packet: &Packet,
-        times: u32,
-    ) -> Result<(types::judge_command, std::time::Duration), DataplaneError> {
+    fn ask(&self, packet: &Packet, times: u32) -> Result<(types::judge_command, Duration), DataplaneError> {
         let (family, source) = words(packet.source);
+        let zone = |number: u8| {
+            self.policies.zones.get(usize::from(number)).copied().unwrap_or(sizes::NO_ZONE.0 as u8)
+        };
         let command = types::judge_command {
             source,
             destination: words(packet.destination).1,
             family,
-            from: self.applied_zones.get(usize::from(packet.from)).copied().unwrap_or(255),
-            to: self.applied_zones.get(usize::from(packet.to)).copied().unwrap_or(255),
+            from: zone(packet.from),
+            to: zone(packet.to),
             protocol: packet.protocol,
             selector: packet.selector.to_be(),
             ..Default::default()
         };
-        let mut answer = [0; size_of::<types::judge_command>()];
-        let input = ProgramInput {
-            data_in: Some(bytes_of(&command)),
-            data_out: Some(&mut answer),
-            repeat: times,
-            ..Default::default()
-        };
-        let duration = self
-            .skel
-            .progs
-            .judge
-            .test_run(input)
-            .map_err(DataplaneError::bpf("asking the policy's tables"))?
-            .duration;
-        Ok((from_bytes(&answer).unwrap_or_default(), duration))
+        let run = self.testing.judge.command(&command, times);
+        run.map_err(DataplaneError::system("asking the policy's tables"))
     }
 
     /// Lets the data plane's clock run ahead: tests wait for nothing.
     ///
     /// # Errors
     /// The firewall's variables are out of reach.
-    pub fn set_clock_ahead(&mut self, ahead: std::time::Duration) -> Result<(), DataplaneError> {
-        let ticks = (ahead.as_nanos() >> 20) as u32;
-        crate::shared::publish(&mut self.shared()?.clock_ahead, ticks);
+    pub fn set_clock_ahead(&mut self, ahead: Duration) -> Result<(), DataplaneError> {
+        let ticks = (ahead.as_nanos() >> sizes::TICK_SHIFT.0) as u32;
+        publish(&mut *self.testing.clock_ahead, ticks);
         Ok(())
+    }
+
+    /// Makes the firewall ask the kernel again where packets go.
+    ///
+    /// # Errors
+    /// The kernel does not let the map be written.
+    pub fn forget_routes(&self) -> Result<(), DataplaneError> {
+        change(&self.routes.forwarding, |_| {})
+            .map_err(DataplaneError::bpf("changing how packets are forwarded"))
+    }
+
+    /// Adds an address of the firewall itself, or a broadcast address: packets to it are for zone `self`.
+    ///
+    /// # Errors
+    /// There are too many, or the kernel does not let the map be written.
+    pub fn add_local_address(&self, address: IpAddr) -> Result<(), DataplaneError> {
+        self.routes
+            .local_addresses
+            .update(&local_key(address), &1u32.to_ne_bytes(), MapFlags::ANY)
+            .map_err(DataplaneError::bpf(format!("noting {address} as an address of the firewall")))?;
+        self.forget_routes()
+    }
+
+    /// Whom ICMP errors come from when they answer packets that came in by an interface. The unspecified address: nobody,
+    /// and nothing of that family is answered there.
+    ///
+    /// # Errors
+    /// There are too many interfaces, or the kernel does not let the map be written.
+    pub fn set_own_addresses(&self, ifindex: u32, v4: Ipv4Addr, v6: Ipv6Addr) -> Result<(), DataplaneError> {
+        let value = [&v4.octets()[..], &v6.octets()].concat();
+        self.routes
+            .own_addresses
+            .update(&ifindex.to_ne_bytes(), &value, MapFlags::ANY)
+            .map_err(DataplaneError::bpf(format!("noting the firewall's addresses of interface {ifindex}")))
     }
 }
 
 /// The programs of both hooks for a thread of its own: as [`Firewall::test_run`], but what leaves is not shown, so it is a few
 /// times faster. A thread runs it in the network namespace whose interfaces it names.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Tester {
-    xdp: OwnedFd,
-    tc: OwnedFd,
+    pub(crate) xdp: Arc<Program>,
+    pub(crate) tc: Arc<Program>,
 }
 
 impl Tester {
@@ -185,12 +204,22 @@ impl Tester {
     /// # Errors
     /// The kernel does not run the program.
     pub fn run(&self, frame: &[u8], ifindex: u32, hook: Hook) -> Result<Verdict, DataplaneError> {
+        self.run_times(frame, ifindex, hook, &mut [], 1).map(|run| verdict_of(hook, run.value))
+    }
+
+    fn run_times(
+        &self,
+        frame: &[u8],
+        ifindex: u32,
+        hook: Hook,
+        left: &mut [u8],
+        times: u32,
+    ) -> Result<Run, DataplaneError> {
         let run = match hook {
-            Hook::Xdp => run_program(self.xdp.as_fd(), frame, &xdp_context(frame.len(), ifindex)),
-            Hook::Tc => run_program(self.tc.as_fd(), frame, &tc_context(ifindex)),
+            Hook::Xdp => self.xdp.run(frame, &xdp_context(frame.len(), ifindex), left, times),
+            Hook::Tc => self.tc.run(frame, &tc_context(ifindex), left, times),
         };
-        let value = run.map_err(DataplaneError::system("running the firewall on a packet"))?;
-        Ok(verdict_of(hook, value))
+        run.map_err(DataplaneError::system("running the firewall on a packet"))
     }
 }
 

@@ -1,8 +1,9 @@
 //! A policy's tables as the pages of words that `bpf/firewall/tables.h` reads. Decides nothing: it copies what
 //! `policy::Tables` holds, and says where it is. Pure: no IO.
 
+use crate::names::NO_SLOT;
 use crate::shared::bytes_of;
-use crate::skeleton::types;
+use crate::skeleton::types::{self, sizes, table_method};
 use policy::Policy;
 use policy::address::AddressSet;
 use policy::model::{Log, Rule};
@@ -10,38 +11,22 @@ use policy::ranges::Point;
 use policy::tables::{AddressTables, BitVectors, Blocked, Blocks, Crossed, Method, Part, Tables};
 use std::collections::HashMap;
 
-/// Words of a page, `PAGE_WORDS` in C.
-pub(crate) const PAGE_WORDS: usize = 128;
+const PAGE_WORDS: usize = sizes::PAGE_WORDS.0 as usize;
 /// Bytes of a page.
-pub(crate) const PAGE_BYTES: usize = PAGE_WORDS * 4;
-/// No counter, `NO_SLOT` in C.
-pub(crate) const NO_SLOT: u32 = u32::MAX;
-/// The bits of a flow's mark that are its rule's slot, `MARK_SLOT` in C; all of them are no slot.
-pub(crate) const MARK_SLOT: u32 = 0x1f_ffff;
-
-/// The slot in a flow's mark.
-pub(crate) fn slot_of_mark(mark: u32) -> Option<u32> {
-    Some(mark & MARK_SLOT).filter(|slot| *slot != MARK_SLOT)
-}
-
-/// No zone, `NO_ZONE` in C.
-pub(crate) const NO_ZONE: u8 = 255;
-const NODE_WORDS: usize = 16;
-// `enum table_method` in C.
-const METHOD_CROSSED: u32 = 0;
-const METHOD_VECTORS: u32 = 1;
-const METHOD_BLOCKS: u32 = 2;
+pub(super) const PAGE_BYTES: usize = PAGE_WORDS * 4;
+/// Words of a node of a tree, and of a chunk of bit vectors.
+const NODE_WORDS: usize = 2 * sizes::NODE_KEYS.0 as usize;
 
 /// What the tables do not know: how the data plane calls zones and counters.
-pub(crate) struct Numbers<'n> {
+pub(super) struct Numbers<'n> {
     /// For each zone of the policy, the data plane's number.
-    pub(crate) zones: &'n [u8],
+    pub(super) zones: &'n [u8],
     /// The counter of a rule.
-    pub(crate) slot: &'n dyn Fn(&str) -> u32,
+    pub(super) slot: &'n dyn Fn(&str) -> u32,
     /// By a rule's place in the policy, the number of its limit.
-    pub(crate) limits: &'n HashMap<usize, u32>,
+    pub(super) limits: &'n HashMap<usize, u32>,
     /// Of the generation.
-    pub(crate) generation: u32,
+    pub(super) generation: u32,
 }
 
 struct Pages(Vec<u32>);
@@ -74,7 +59,7 @@ fn halves(number: u64) -> [u32; 2] {
 }
 
 /// The pages of a policy's tables, as bytes; a whole number of pages.
-pub(crate) fn pages(tables: &Tables, policy: &Policy, numbers: &Numbers<'_>) -> Vec<u8> {
+pub(super) fn pages(tables: &Tables, policy: &Policy, numbers: &Numbers<'_>) -> Vec<u8> {
     let mut pages = Pages(vec![0; PAGE_WORDS]);
     let mut header = types::table_header {
         generation: numbers.generation,
@@ -104,8 +89,8 @@ pub(crate) fn pages(tables: &Tables, policy: &Policy, numbers: &Numbers<'_>) -> 
 }
 
 /// By the data plane's numbers of zones, the policy's.
-fn zone_numbers(ours: &[u8]) -> [u8; 64] {
-    let mut numbers = [NO_ZONE; 64];
+fn zone_numbers(ours: &[u8]) -> [u8; sizes::MAX_ZONES.0 as usize] {
+    let mut numbers = [sizes::NO_ZONE.0 as u8; sizes::MAX_ZONES.0 as usize];
     for (theirs, ours) in (0u8..).zip(ours) {
         numbers[usize::from(*ours)] = theirs;
     }
@@ -164,7 +149,7 @@ const fn log_bits(log: Log) -> u32 {
 }
 
 fn add_crossed(pages: &mut Pages, header: &mut types::table_header, crossed: &Crossed) {
-    header.method = METHOD_CROSSED;
+    header.method = table_method::METHOD_CROSSED.0;
     header.order = order(crossed.order);
     header.first = pages.words(&crossed.first);
     header.first_columns = crossed.first_columns;
@@ -173,7 +158,7 @@ fn add_crossed(pages: &mut Pages, header: &mut types::table_header, crossed: &Cr
 }
 
 fn add_blocked(pages: &mut Pages, header: &mut types::table_header, blocked: &Blocked) {
-    header.method = METHOD_BLOCKS;
+    header.method = table_method::METHOD_BLOCKS.0;
     header.order = order(blocked.order);
     header.blocks = [&blocked.first, &blocked.last].map(|table| block_table(pages, table));
 }
@@ -189,7 +174,7 @@ fn order(parts: [Part; 3]) -> [u32; 3] {
 }
 
 fn add_vectors(pages: &mut Pages, header: &mut types::table_header, vectors: &BitVectors) {
-    header.method = METHOD_VECTORS;
+    header.method = table_method::METHOD_VECTORS.0;
     header.width = vectors.width;
     header.summary_width = vectors.summary_width;
     header.chunks = pages.pairs(&vectors.chunks, NODE_WORDS);

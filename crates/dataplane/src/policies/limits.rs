@@ -2,21 +2,19 @@
 //! written beside those of the one in force, which packets go on using until the swap; what was counted stays with the rule's
 //! slot, and so its name.
 
+use super::Policies;
 use crate::DataplaneError;
-use crate::firewall::Firewall;
 use crate::shared::{bytes_of, from_bytes};
-use crate::skeleton::types;
+use crate::skeleton::types::{self, sizes};
 use libbpf_rs::{MapCore, MapFlags};
 use policy::model::{Effect, Policy};
-use policy::tables::Counters;
+use policy::tables::Counters as Slots;
 use std::collections::HashMap;
 
-/// Rules with a limit or an alert at most: `MAX_LIMITED` in C.
-pub(crate) const MAX_LIMITED: u32 = 16_384;
-/// Epochs that a flow's mark tells apart: `MARK_EPOCHS` and 1 in C.
+/// Epochs that a flow's mark can hold: `MARK_EPOCHS` and 1 in C.
 const EPOCHS: u32 = 64;
-/// A second in moments, the sixteenths of a nanosecond of `MOMENT_SHIFT` in C.
-pub(crate) const SECOND: u64 = 1_000_000_000 << 4;
+/// A second in moments.
+pub(super) const SECOND: u64 = 1_000_000_000 << sizes::MOMENT_SHIFT.0;
 
 /// Whose count is in which row.
 #[derive(Default)]
@@ -28,10 +26,10 @@ pub(crate) struct Limited {
 }
 
 /// The limits of a generation that is not in force yet.
-pub(crate) struct NewLimits {
-    limited: Limited,
+pub(super) struct NewLimits {
+    pub(super) limited: Limited,
     /// By the rule's place in the policy, what names its terms: `EXTRA_TERMS` in C.
-    pub(crate) numbers: HashMap<usize, u32>,
+    pub(super) numbers: HashMap<usize, u32>,
     /// Rows that begin anew: slot and epoch.
     fresh: Vec<(u32, u32)>,
 }
@@ -65,35 +63,32 @@ fn terms(effect: &Effect, epoch: u32) -> types::limit_terms {
     }
 }
 
-impl Firewall {
+impl Policies {
     /// Writes the terms of a policy's limits where no packet looks yet.
     ///
     /// # Errors
     /// There are too many, or the kernel does not take them.
-    pub(crate) fn write_limits(
+    pub(super) fn write_limits(
         &self,
         policy: &Policy,
-        counters: &Counters,
+        slots: &Slots,
         fresh_slots: &[u32],
     ) -> Result<NewLimits, DataplaneError> {
+        let most = sizes::MAX_LIMITED.0;
         let limited = policy.rules.iter().enumerate().filter(|(_, rule)| is_limited(&rule.effect));
         let count = limited.clone().count() as u32;
-        if count > MAX_LIMITED {
-            let rule = limited.clone().nth(MAX_LIMITED as usize).map_or("", |(_, rule)| &rule.name);
-            return Err(DataplaneError::TooManyLimits {
-                rule: rule.to_owned(),
-                rules: count,
-                most: MAX_LIMITED,
-            });
+        if count > most {
+            let rule = limited.clone().nth(most as usize).map_or("", |(_, rule)| &rule.name);
+            return Err(DataplaneError::TooManyLimits { rule: rule.to_owned(), rules: count, most });
         }
         let second = !self.limited.second;
-        let first = if second { MAX_LIMITED } else { 0 };
+        let first = if second { most } else { 0 };
         let (mut numbers, mut fresh) = (HashMap::new(), Vec::new());
         let mut owners = self.limited.owners.clone();
         let (mut keys, mut values) = (Vec::new(), Vec::new());
         for (number, (place, rule)) in (first..).zip(limited) {
             // Every rule has a slot.
-            let Some(slot) = counters.slot(&rule.name) else { continue };
+            let Some(slot) = slots.slot(&rule.name) else { continue };
             let before = owners.get(&slot);
             let same = before.is_some_and(|(name, _)| *name == rule.name)
                 && fresh_slots.binary_search(&slot).is_err();
@@ -111,9 +106,7 @@ impl Firewall {
             values.extend_from_slice(bytes_of(&terms(&rule.effect, epoch)));
         }
         if count > 0 {
-            self.skel
-                .maps
-                .limit_terms
+            self.limit_terms
                 .update_batch(&keys, &values, count, MapFlags::ANY, MapFlags::ANY)
                 .map_err(DataplaneError::bpf("writing the rules' limits"))?;
         }
@@ -124,21 +117,14 @@ impl Firewall {
     ///
     /// # Errors
     /// The kernel does not do it.
-    pub(crate) fn begin_limits(&self, new: &NewLimits) -> Result<(), DataplaneError> {
+    pub(super) fn begin_limits(&self, new: &NewLimits) -> Result<(), DataplaneError> {
         for (slot, epoch) in &new.fresh {
             let row = types::limit_row { epoch: *epoch, ..Default::default() };
-            self.skel
-                .maps
-                .limit_rows
+            self.limit_rows
                 .update(&slot.to_ne_bytes(), bytes_of(&row), MapFlags::ANY)
                 .map_err(DataplaneError::bpf("clearing the rules' limits"))?;
         }
         Ok(())
-    }
-
-    /// The limits are in force.
-    pub(crate) fn keep_limits(&mut self, new: NewLimits) {
-        self.limited = new.limited;
     }
 
     /// Packets that each rule of the policy in force would have allowed and dropped because of its limit, by name; rules
@@ -147,9 +133,10 @@ impl Firewall {
     /// # Errors
     /// The kernel does not let the counters be read.
     pub fn limited_packets(&self) -> Result<HashMap<String, u64>, DataplaneError> {
+        let now = self.names.now();
         let mut counts = HashMap::new();
         for (slot, (name, _)) in &self.limited.owners {
-            if self.counters.slot(name) == Some(*slot)
+            if now.slots().slot(name) == Some(*slot)
                 && let Some(row) = self.limit_row(*slot)?
             {
                 counts.insert(name.clone(), row.refused);
@@ -158,12 +145,12 @@ impl Firewall {
         Ok(counts)
     }
 
-    /// Flows that are counted among those at once of a rule as a whole; `None` for a rule without a limit.
+    /// Concurrent flows of a rule as a whole; `None` for a rule without a limit.
     ///
     /// # Errors
     /// The kernel does not let the counters be read.
-    pub fn flows_at_once(&self, rule: &str) -> Result<Option<u32>, DataplaneError> {
-        let Some(slot) = self.counters.slot(rule) else { return Ok(None) };
+    pub fn concurrent_flows(&self, rule: &str) -> Result<Option<u32>, DataplaneError> {
+        let Some(slot) = self.names.now().slots().slot(rule) else { return Ok(None) };
         let owned = self.limited.owners.get(&slot).is_some_and(|(name, _)| name == rule);
         if !owned {
             return Ok(None);
@@ -172,7 +159,7 @@ impl Firewall {
     }
 
     fn limit_row(&self, slot: u32) -> Result<Option<types::limit_row>, DataplaneError> {
-        let found = self.skel.maps.limit_rows.lookup(&slot.to_ne_bytes(), MapFlags::ANY);
+        let found = self.limit_rows.lookup(&slot.to_ne_bytes(), MapFlags::ANY);
         let bytes = found.map_err(DataplaneError::bpf("reading the rules' limits"))?;
         Ok(bytes.and_then(|bytes| from_bytes(&bytes)))
     }

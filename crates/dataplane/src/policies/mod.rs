@@ -1,12 +1,17 @@
-//! A policy takes the place of the one before, as a whole.
+//! The policy in force. Another one takes its place as a whole.
+
+mod limits;
+mod pages;
 
 use crate::DataplaneError;
-use crate::firewall::{Firewall, Generation};
-use crate::layout::{NO_SLOT, Numbers, PAGE_BYTES, pages};
-use crate::limits::SECOND;
-use crate::shared::publish;
-use crate::skeleton::types;
+use crate::counters::Hits;
+use crate::names::{NO_SLOT, SharedNames};
+use crate::shared::{Shared, publish};
+use crate::skeleton::types::{self, sizes};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
+pub(crate) use limits::Limited;
+use limits::SECOND;
+use pages::{Numbers, PAGE_BYTES, pages};
 use policy::model::{Effect, Limit, Log, Policy, Rule};
 use policy::settings::{ReversePath, Settings, Timeouts};
 use policy::tables::Tables;
@@ -15,12 +20,27 @@ use std::time::Duration;
 
 /// Pages that are written by one system call: 4 MiB.
 const BATCH: usize = 8192;
-/// Bits that nanoseconds lose in a tick: `TICK_SHIFT` in C.
-const TICK_SHIFT: u32 = 20;
-/// The longest time in ticks that a wrapping clock of 32 bits can tell: 26 days.
+/// The longest time in ticks that a wrapping clock of 32 bits can measure: 26 days.
 const MOST_TICKS: u64 = i32::MAX as u64 - 4096;
 
-impl Firewall {
+/// Which policy is in force: 1 for the first that was applied, then 2 and so on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Generation(pub u32);
+
+/// The policy in force: its tables, settings and limits.
+pub struct Policies {
+    pub(crate) generations: MapHandle,
+    pub(crate) limit_terms: MapHandle,
+    pub(crate) limit_rows: MapHandle,
+    pub(crate) settings: Shared<types::settings>,
+    pub(crate) hits: Hits,
+    pub(crate) names: SharedNames,
+    pub(crate) limited: Limited,
+    /// For each zone of the policy in force, the data plane's number.
+    pub(crate) zones: Vec<u8>,
+}
+
+impl Policies {
     /// Puts a policy into force. A packet is judged by the old one or by the new one, never by both; flows that are open are
     /// judged again when their next packet comes. Counters follow the names of rules.
     ///
@@ -28,81 +48,69 @@ impl Firewall {
     /// There are more rules than counters, or more limits than there is room for; the kernel has no memory for the tables. The
     /// policy before stays in force then.
     pub fn apply(&mut self, tables: &Tables, policy: &Policy) -> Result<Generation, DataplaneError> {
-        check(policy, self.settings.rules)?;
-        let zones =
-            policy.zones.iter().map(|zone| self.zone_number(&zone.name)).collect::<Result<Vec<u8>, _>>()?;
+        let most = self.hits.slots();
+        if policy.rules.len() > most as usize {
+            return Err(DataplaneError::TooManyRules { rules: policy.rules.len() as u32, most });
+        }
+        let zones: Vec<u8> =
+            policy.zones.iter().map(|zone| self.names.zone_number(&zone.name)).collect::<Result<_, _>>()?;
         let names: Vec<&str> = policy.rules.iter().map(|rule| rule.name.as_str()).collect();
-        let (counters, fresh) = self.counters.follow(names.iter().copied());
-        if counters.size() > self.settings.rules {
-            return Err(DataplaneError::TooManyRules { rules: counters.size(), most: self.settings.rules });
+        let before = self.names.now();
+        let (slots, fresh) = before.slots().follow(names.iter().copied());
+        if slots.size() > most {
+            return Err(DataplaneError::TooManyRules { rules: slots.size(), most });
         }
         // 0 means that there is no policy, also after four thousand million of them.
-        let generation = self.generation.wrapping_add(1).max(1);
-        let limits = self.write_limits(policy, &counters, &fresh)?;
-        let slot = |name: &str| counters.slot(name).unwrap_or(NO_SLOT);
-        let bytes = pages(
-            tables,
-            policy,
-            &Numbers { zones: &zones, slot: &slot, limits: &limits.numbers, generation },
-        );
-        let array = self.new_array(&bytes)?;
+        let generation = before.generation().wrapping_add(1).max(1);
+        let limits = self.write_limits(policy, &slots, &fresh)?;
+        let slot = |name: &str| slots.slot(name).unwrap_or(NO_SLOT);
+        let numbers = Numbers { zones: &zones, slot: &slot, limits: &limits.numbers, generation };
+        let array = new_array(&pages(tables, policy, &numbers))?;
         // Slots of rules that are gone may still count until the swap: a hit or two may remain in a new rule's counter.
-        self.clear_hits(&fresh)?;
+        self.hits.clear(&fresh)?;
         self.begin_limits(&limits)?;
-        let before = self.shared()?.settings;
-        put_settings(&mut self.shared()?.settings, &policy.settings);
-        self.shared()?.settings.keeps_marks |= u32::from(asks_for_more(policy));
+        let settings = *self.settings;
+        put_settings(&mut self.settings, &policy.settings);
+        self.settings.keeps_marks |= u32::from(asks_for_more(policy));
         if let Err(error) = self.swap(&array) {
-            self.shared()?.settings = before;
+            *self.settings = settings;
             return Err(error);
         }
-        publish(&mut self.shared()?.settings.generation, generation);
-        // Events of the old one may still be in the ring.
-        self.counters_before = (self.generation, std::mem::replace(&mut self.counters, counters));
-        self.generation = generation;
-        self.applied_zones = zones;
-        self.keep_limits(limits);
+        publish(&mut self.settings.generation, generation);
+        self.names.change(|names| names.put_in_force(generation, slots));
+        self.zones = zones;
+        self.limited = limits.limited;
         Ok(Generation(generation))
-    }
-
-    fn new_array(&self, bytes: &[u8]) -> Result<MapHandle, DataplaneError> {
-        let doing = "making room for the policy's tables";
-        let count = (bytes.len() / PAGE_BYTES) as u32;
-        let options = libbpf_sys::bpf_map_create_opts {
-            sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
-            map_flags: libbpf_sys::BPF_F_MMAPABLE | libbpf_sys::BPF_F_INNER_MAP,
-            ..Default::default()
-        };
-        let array = MapHandle::create(MapType::Array, Some("tables"), 4, PAGE_BYTES as u32, count, &options)
-            .map_err(DataplaneError::bpf(doing))?;
-        for (batch, values) in (0u32..).zip(bytes.chunks(BATCH * PAGE_BYTES)) {
-            let pages = (values.len() / PAGE_BYTES) as u32;
-            let first = batch * BATCH as u32;
-            let keys: Vec<u8> = (first..first + pages).flat_map(u32::to_ne_bytes).collect();
-            array
-                .update_batch(&keys, values, pages, MapFlags::ANY, MapFlags::ANY)
-                .map_err(DataplaneError::bpf("writing the policy's tables"))?;
-        }
-        Ok(array)
     }
 
     /// From here on every packet asks the new tables; those that ask the old ones now do so to their end.
     fn swap(&self, array: &MapHandle) -> Result<(), DataplaneError> {
         let descriptor = array.as_fd().as_raw_fd();
-        self.skel
-            .maps
-            .generations
+        self.generations
             .update(&0u32.to_ne_bytes(), &descriptor.to_ne_bytes(), MapFlags::ANY)
             .map_err(DataplaneError::bpf("putting the policy into force"))
     }
 }
 
-/// Refuses what the data plane does not do.
-fn check(policy: &Policy, counters: u32) -> Result<(), DataplaneError> {
-    if policy.rules.len() > counters as usize {
-        return Err(DataplaneError::TooManyRules { rules: policy.rules.len() as u32, most: counters });
+fn new_array(bytes: &[u8]) -> Result<MapHandle, DataplaneError> {
+    let doing = "making room for the policy's tables";
+    let count = (bytes.len() / PAGE_BYTES) as u32;
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        map_flags: libbpf_sys::BPF_F_MMAPABLE | libbpf_sys::BPF_F_INNER_MAP,
+        ..Default::default()
+    };
+    let array = MapHandle::create(MapType::Array, Some("tables"), 4, PAGE_BYTES as u32, count, &options)
+        .map_err(DataplaneError::bpf(doing))?;
+    for (batch, values) in (0u32..).zip(bytes.chunks(BATCH * PAGE_BYTES)) {
+        let pages = (values.len() / PAGE_BYTES) as u32;
+        let first = batch * BATCH as u32;
+        let keys: Vec<u8> = (first..first + pages).flat_map(u32::to_ne_bytes).collect();
+        array
+            .update_batch(&keys, values, pages, MapFlags::ANY, MapFlags::ANY)
+            .map_err(DataplaneError::bpf("writing the policy's tables"))?;
     }
-    Ok(())
+    Ok(array)
 }
 
 /// Whether anything is asked for besides verdicts.
@@ -156,7 +164,7 @@ fn event_rate(a_second: u32) -> (u64, u64) {
 
 /// A time in ticks of the data plane, rounded up.
 fn ticks(time: Duration) -> u32 {
-    let ticks = (time.as_nanos() >> TICK_SHIFT) + 1;
+    let ticks = (time.as_nanos() >> sizes::TICK_SHIFT.0) + 1;
     ticks.min(u128::from(MOST_TICKS)) as u32
 }
 

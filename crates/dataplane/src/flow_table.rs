@@ -1,0 +1,209 @@
+//! The flow table: which flows are open, and ending them.
+
+use crate::names::{Names, SharedNames, slot_of_mark};
+use crate::shared::{Program, Shared, from_bytes, read};
+use crate::skeleton::types;
+use crate::{DataplaneError, State};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+/// Records that are read by one system call: 512 KiB.
+const BATCH: u32 = 4096;
+/// Records that one run of the sweep looks at.
+const SWEEP: u32 = 1 << 18;
+
+/// A flow: a two-way exchange of packets, and the firewall's record of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Flow {
+    /// Identifies it as long as it lives.
+    pub id: FlowId,
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Address and port of the initiator, the end that opened it; of an ICMP query its identifier.
+    pub initiator: (IpAddr, u16),
+    /// Address and port of the responder; of an ICMP query type and code of the question.
+    pub responder: (IpAddr, u16),
+    /// Zones of initiator and responder.
+    pub zones: (String, String),
+    /// State.
+    pub state: State,
+    /// Since it was opened.
+    pub age: Duration,
+    /// Since its last packet.
+    pub idle: Duration,
+    /// IP packets from the initiator and from the responder.
+    pub packets: (u64, u64),
+    /// IP bytes from the initiator and from the responder.
+    pub bytes: (u64, u64),
+    /// Name of the rule that allowed it; none for the default of its zones, and for a rule that is gone.
+    pub rule: Option<String>,
+}
+
+/// Identifies a flow: its record in the table, and how often that record was used before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FlowId {
+    /// The record.
+    pub record: u32,
+    /// How often it was used.
+    pub use_count: u32,
+}
+
+/// Which flows are wanted; what is `None` is not looked at.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Address of either end.
+    pub address: Option<IpAddr>,
+    /// Port of either end.
+    pub port: Option<u16>,
+    /// Protocol number.
+    pub protocol: Option<u8>,
+    /// State.
+    pub state: Option<State>,
+    /// Zone of either end.
+    pub zone: Option<String>,
+    /// Rule that allowed it.
+    pub rule: Option<String>,
+}
+
+impl Filter {
+    /// Whether a flow is wanted.
+    pub fn wants(&self, flow: &Flow) -> bool {
+        let either = |zone: &String| *zone == flow.zones.0 || *zone == flow.zones.1;
+        self.address.is_none_or(|a| a == flow.initiator.0 || a == flow.responder.0)
+            && self.port.is_none_or(|p| p == flow.initiator.1 || p == flow.responder.1)
+            && self.protocol.is_none_or(|p| p == flow.protocol)
+            && self.state.is_none_or(|s| s == flow.state)
+            && self.zone.as_ref().is_none_or(either)
+            && self.rule.as_ref().is_none_or(|r| flow.rule.as_ref() == Some(r))
+    }
+}
+
+/// The flows that are open.
+pub struct FlowTable {
+    pub(crate) records: MapHandle,
+    pub(crate) pool: Shared<types::pool>,
+    pub(crate) capacity: u32,
+    pub(crate) end_flow: Program,
+    pub(crate) sweep_flows: Program,
+    pub(crate) names: SharedNames,
+}
+
+impl FlowTable {
+    /// Flows that fit.
+    pub fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// TCP handshakes under way.
+    pub fn half_open(&self) -> u32 {
+        read(&self.pool.half_open)
+    }
+
+    /// Records that were ever used.
+    fn used(&self) -> u32 {
+        read(&self.pool.fresh).min(self.capacity)
+    }
+
+    /// The flows that a filter wants, in the order of the table. `now` is CLOCK_MONOTONIC since its beginning, from which ages
+    /// are computed. Flows open and end meanwhile, so it is no snapshot. Flows that are over and not yet swept are left out.
+    ///
+    /// # Errors
+    /// The kernel does not let the table be read.
+    pub fn matching(&self, filter: &Filter, now: Duration) -> Result<Vec<Flow>, DataplaneError> {
+        let mut flows = Vec::new();
+        self.each(now, |flow| flows.extend(filter.wants(&flow).then_some(flow)))?;
+        Ok(flows)
+    }
+
+    /// Shows every flow to `each`, one after the other: a table may have millions. Otherwise as [`FlowTable::matching`].
+    ///
+    /// # Errors
+    /// The kernel does not let the table be read.
+    pub fn each(&self, now: Duration, mut each: impl FnMut(Flow)) -> Result<(), DataplaneError> {
+        let tick = (now.as_nanos() >> types::sizes::TICK_SHIFT.0) as u32;
+        let names = self.names.now();
+        let rules = names.rules();
+        let records = self
+            .records
+            .lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY)
+            .map_err(DataplaneError::bpf("reading the flow table"))?;
+        for (record, (_, bytes)) in (0..self.used()).zip(records) {
+            if let Some(flow) = from_bytes::<types::flow>(&bytes) {
+                named(record, &flow, tick, &names, &rules).into_iter().for_each(&mut each);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends a flow: its next packet belongs to no flow. Returns false if it is over already.
+    ///
+    /// # Errors
+    /// The kernel does not run the program.
+    pub fn end(&self, id: FlowId) -> Result<bool, DataplaneError> {
+        let command = types::table_command { first: id.record, number: id.use_count, ..Default::default() };
+        Ok(done(&self.end_flow, &command)? != 0)
+    }
+
+    /// Removes expired flows; returns how many. About once a second is often enough: an expired flow is treated as gone whether
+    /// it was swept or not.
+    ///
+    /// # Errors
+    /// The kernel does not run the program.
+    pub fn sweep(&self) -> Result<u32, DataplaneError> {
+        let used = self.used();
+        (0..used).step_by(SWEEP as usize).try_fold(0, |swept, first| {
+            let command =
+                types::table_command { first, count: SWEEP.min(used - first), ..Default::default() };
+            Ok(swept + done(&self.sweep_flows, &command)?)
+        })
+    }
+}
+
+fn done(program: &Program, command: &types::table_command) -> Result<u32, DataplaneError> {
+    let run = program.command(command, 1);
+    run.map(|(answer, _)| answer.done).map_err(DataplaneError::system("running a program on the flow table"))
+}
+
+/// A record with names for its numbers; `None` for one that is free.
+fn named(record: u32, flow: &types::flow, tick: u32, names: &Names, rules: &[Option<&str>]) -> Option<Flow> {
+    let state = State::of(flow.state.into())?;
+    let (initiator, responder) = (usize::from(flow.initiator & 1), usize::from(flow.initiator & 1 ^ 1));
+    let end = |end: usize| (address(flow.family, &flow.address[end]), u16::from_be(flow.port[end]));
+    let packets = |end: usize| u64::from(flow.packets_high[end]) << 32 | u64::from(flow.packets[end]);
+    let zone = |end: usize| names.zone(flow.zone[end]).unwrap_or("?").to_owned();
+    let rule = slot_of_mark(flow.mark).and_then(|slot| rules.get(slot as usize).copied().flatten());
+    // 0 when the clock that was read stands a little behind.
+    let since = |then: u32| ticks((tick.wrapping_sub(then) as i32).max(0) as u32);
+    Some(Flow {
+        id: FlowId { record, use_count: flow.number },
+        protocol: flow.protocol,
+        initiator: end(initiator),
+        responder: end(responder),
+        zones: (zone(initiator), zone(responder)),
+        state,
+        age: since(flow.opened),
+        idle: since(flow.seen),
+        packets: (packets(initiator), packets(responder)),
+        bytes: (flow.bytes[initiator], flow.bytes[responder]),
+        rule: rule.map(str::to_owned),
+    })
+}
+
+/// A number of ticks as time.
+pub(crate) fn ticks(ticks: u32) -> Duration {
+    Duration::from_nanos(u64::from(ticks) << types::sizes::TICK_SHIFT.0)
+}
+
+/// An address as C has it.
+pub(crate) fn address(family: u8, words: &[u32; 4]) -> IpAddr {
+    let mut octets = [0; 16];
+    for (octets, word) in octets.chunks_mut(4).zip(words) {
+        octets.copy_from_slice(&word.to_ne_bytes());
+    }
+    if family == 4 {
+        let [a, b, c, d, ..] = octets;
+        return Ipv4Addr::new(a, b, c, d).into();
+    }
+    Ipv6Addr::from(octets).into()
+}
