@@ -33,8 +33,8 @@ pub struct MetricRow {
     pub unit: &'static str,
     /// Its name in headings, for example `Back-to-back frames`.
     pub title: &'static str,
-    /// What the firewall with the best value does, for example `takes the longest burst`.
-    pub best: &'static str,
+    /// What a firewall does, with `{}` for its value in words, for example `takes a burst of {}`.
+    pub does: &'static str,
     /// Which way is better.
     pub better: Better,
     /// What its trials count.
@@ -58,7 +58,7 @@ macro_rules! metrics {
     ($(
         $(#[doc = $line:literal])+
         $name:ident {
-            key: $key:literal, unit: $unit:literal, title: $title:literal, best: $best:literal,
+            key: $key:literal, unit: $unit:literal, title: $title:literal, does: $does:literal,
             better: $better:ident, counts: $counts:ident, rate: $rate:literal, ratio: $ratio:literal,
         }
     )+) => {
@@ -75,7 +75,7 @@ macro_rules! metrics {
             key: $key,
             unit: $unit,
             title: $title,
-            best: $best,
+            does: $does,
             better: Better::$better,
             counts: Counts::$counts,
             rate: $rate,
@@ -110,149 +110,149 @@ impl Metric {
 metrics! {
     /// The highest rate that the firewall forwarded with no more loss than the goal allows (RFC 1242 section 3.17).
     Throughput {
-        key: "throughput", unit: "frames/s", title: "Throughput", best: "forwards the most",
+        key: "throughput", unit: "frames/s", title: "Throughput", does: "forwards {}",
         better: More, counts: Frames, rate: true, ratio: true,
     }
 
     /// Received bits a second: of frames at the throughput rate, frame check sequence included; of bulk transfers
     /// what the receiving applications got (RFC 2647 section 3.7).
     Goodput {
-        key: "goodput", unit: "bit/s", title: "Goodput", best: "forwards the most",
+        key: "goodput", unit: "bit/s", title: "Goodput", does: "passes {}",
         better: More, counts: AsTrials, rate: true, ratio: true,
     }
 
     /// The share of the offered frames that did not arrive (RFC 1242 section 3.6).
     Loss {
-        key: "loss", unit: "ratio", title: "Frame loss", best: "loses the least",
+        key: "loss", unit: "ratio", title: "Frame loss", does: "loses {} of the frames",
         better: Less, counts: Frames, rate: false, ratio: false,
     }
 
     /// The time that a frame spends on its way, from send stamp to receive stamp; the value is the median.
     Latency {
-        key: "latency", unit: "ns", title: "One-way latency", best: "has the lowest latency",
+        key: "latency", unit: "ns", title: "One-way latency", does: "delays frames by {}",
         better: Less, counts: AsTrials, rate: false, ratio: true,
     }
 
     /// What the firewall adds to every frame: the difference of the reciprocal rates with and without it.
     Cost {
-        key: "cost", unit: "ns/frame", title: "Cost per frame", best: "costs the least",
+        key: "cost", unit: "ns/frame", title: "Cost per frame", does: "costs {} a frame",
         better: Less, counts: Frames, rate: false, ratio: true,
     }
 
     /// The longest burst of frames with the least gap between them that passes without loss (RFC 9004).
     BackToBack {
-        key: "back_to_back", unit: "frames", title: "Back-to-back frames", best: "takes the longest burst",
+        key: "back_to_back", unit: "frames", title: "Back-to-back frames", does: "takes a burst of {}",
         better: More, counts: Frames, rate: false, ratio: true,
     }
 
     /// The time that the firewall's buffer can hold frames, corrected for the frames that it forwards meanwhile (RFC
     /// 9004 section 6.4).
     BufferTime {
-        key: "buffer_time", unit: "s", title: "Buffer time", best: "buffers the longest",
+        key: "buffer_time", unit: "s", title: "Buffer time", does: "buffers for {}",
         better: More, counts: Frames, rate: false, ratio: true,
     }
 
     /// The time that the firewall needs to forward without loss again (RFC 2544 sections 26.5 and 26.6).
     Recovery {
-        key: "recovery", unit: "s", title: "Recovery time", best: "recovers the soonest",
+        key: "recovery", unit: "s", title: "Recovery time", does: "recovers in {}",
         better: Less, counts: AsTrials, rate: false, ratio: true,
     }
 
     /// The highest rate at which TCP connections were opened, used and closed with no more failures than the goal
     /// allows (RFC 3511 section 5.3).
     ConnectionRate {
-        key: "connection_rate", unit: "connections/s", title: "Connection rate", best: "opens the most connections a second",
+        key: "connection_rate", unit: "connections/s", title: "Connection rate", does: "opens {}",
         better: More, counts: Connections, rate: true, ratio: true,
     }
 
     /// The highest rate at which requests were answered with no more failures than the goal allows (RFC 3511 section
     /// 5.7).
     TransactionRate {
-        key: "transaction_rate", unit: "transactions/s", title: "Transaction rate", best: "answers the most requests a second",
+        key: "transaction_rate", unit: "transactions/s", title: "Transaction rate", does: "answers {}",
         better: More, counts: Connections, rate: true, ratio: true,
     }
 
     /// The highest rate at which TCP connections were closed with no more failures than the goal allows (RFC 3511
     /// section 5.4).
     TeardownRate {
-        key: "teardown_rate", unit: "teardowns/s", title: "Teardown rate", best: "closes the most connections a second",
+        key: "teardown_rate", unit: "teardowns/s", title: "Teardown rate", does: "closes {}",
         better: More, counts: Connections, rate: true, ratio: true,
     }
 
     /// The most TCP connections that were open at once; each answered a request after all were open (RFC 3511 section
     /// 5.2).
     ConcurrentConnections {
-        key: "concurrent_connections", unit: "connections", title: "Concurrent connections", best: "holds the most connections open",
+        key: "concurrent_connections", unit: "connections", title: "Concurrent connections", does: "holds {} open",
         better: More, counts: Connections, rate: false, ratio: true,
     }
 
     /// How many connections were established of those attempted: the client saw the SYN-ACK and acknowledged it.
     Established {
-        key: "established", unit: "connections", title: "Established connections", best: "establishes the most connections",
+        key: "established", unit: "connections", title: "Established connections", does: "establishes {}",
         better: More, counts: Connections, rate: false, ratio: true,
     }
 
     /// The share of the attempted connections that did not end as the suite asks: refused, reset, timed out, answered
     /// wrongly.
     Failures {
-        key: "failures", unit: "ratio", title: "Failed connections", best: "has the smallest share of failed connections",
+        key: "failures", unit: "ratio", title: "Failed connections", does: "lets {} of the connections fail",
         better: Less, counts: Connections, rate: false, ratio: false,
     }
 
     /// The time from the intended start of a connection to the SYN-ACK, waiting for its turn included; the value is
     /// the mean, which the reports print.
     EstablishmentTime {
-        key: "establishment_time", unit: "ns", title: "Establishment time", best: "establishes connections the soonest",
+        key: "establishment_time", unit: "ns", title: "Establishment time", does: "establishes a connection in {}",
         better: Less, counts: Connections, rate: false, ratio: true,
     }
 
     /// The time from the first FIN or RST to the end of the connection (RFC 3511 appendix C); the value is the mean.
     TeardownTime {
-        key: "teardown_time", unit: "ns", title: "Teardown time", best: "ends connections the soonest",
+        key: "teardown_time", unit: "ns", title: "Teardown time", does: "ends a connection in {}",
         better: Less, counts: Connections, rate: false, ratio: true,
     }
 
     /// Frames a second that client and server received together.
     FrameRate {
-        key: "frame_rate", unit: "frames/s", title: "Frame rate", best: "forwards the most frames",
+        key: "frame_rate", unit: "frames/s", title: "Frame rate", does: "forwards {}",
         better: More, counts: Connections, rate: false, ratio: true,
     }
 
     /// The share of the open connections that still answered after resets with wrong sequence numbers were sent
     /// against them: all should.
     Surviving {
-        key: "surviving", unit: "ratio", title: "Connections surviving resets", best: "keeps the most connections when resets are sent",
+        key: "surviving", unit: "ratio", title: "Connections surviving resets", does: "keeps {} of the connections when resets are sent",
         better: More, counts: Connections, rate: false, ratio: true,
     }
 
     /// The share of the open connections through which nothing passed any more after their own client had reset them:
     /// all should be closed.
     ClosedByReset {
-        key: "closed_by_reset", unit: "ratio", title: "Connections closed by their reset", best: "closes the most connections upon their reset",
+        key: "closed_by_reset", unit: "ratio", title: "Connections closed by their reset", does: "closes {} of the connections upon their reset",
         better: More, counts: Connections, rate: false, ratio: true,
     }
 
     /// The time from the order to replace the policy to the last packet that the old policy judged.
     ReplacementTime {
-        key: "replacement_time", unit: "s", title: "Policy replacement time", best: "takes up a new policy the soonest",
+        key: "replacement_time", unit: "s", title: "Policy replacement time", does: "takes up a new policy in {}",
         better: Less, counts: Connections, rate: false, ratio: true,
     }
 
     /// Connections that failed while the policy was replaced.
     ReplacementFailures {
-        key: "replacement_failures", unit: "connections", title: "Connections lost to a replacement", best: "loses the fewest connections while its policy is replaced",
+        key: "replacement_failures", unit: "connections", title: "Connections lost to a replacement", does: "loses {} while its policy is replaced",
         better: Less, counts: Connections, rate: false, ratio: false,
     }
 
     /// The time that the firewall's own tools took to load the policy.
     PolicyLoadTime {
-        key: "policy_load_time", unit: "s", title: "Policy load time", best: "loads the policy the soonest",
+        key: "policy_load_time", unit: "s", title: "Policy load time", does: "loads the policy in {}",
         better: Less, counts: AsTrials, rate: false, ratio: true,
     }
 
     /// The memory that the firewall's tables took, where it can be told.
     Memory {
-        key: "memory", unit: "bytes", title: "Memory of the tables", best: "takes the least memory",
+        key: "memory", unit: "bytes", title: "Memory of the tables", does: "takes {} of memory",
         better: Less, counts: AsTrials, rate: false, ratio: true,
     }
 }
@@ -270,6 +270,7 @@ mod tests {
             assert_eq!(metric.row(), row);
             assert_eq!(Metric::named(row.key), Some(*metric));
             assert_eq!(serde_json::to_value(metric).unwrap(), row.key, "results call it so");
+            assert_eq!(row.does.matches("{}").count(), 1, "{}", row.does);
             assert!(row.sentence().ends_with('.') && !row.sentence().contains("  "), "{}", row.sentence());
         }
         assert_eq!(Metric::named("speed"), None);

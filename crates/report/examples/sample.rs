@@ -4,8 +4,8 @@
 #[path = "../tests/sample/mod.rs"]
 mod sample;
 
-use measure::suite::Layout;
-use report::{Extras, TestExtras, terminal};
+use measure::suite::{Layout, Suite};
+use report::{Extras, TestExtras, expectations, terminal};
 
 const FIREWALLS: [&str; 5] = ["linux", "nftables", "iptables", "ipset", "rampart"];
 
@@ -29,7 +29,9 @@ fn main() {
         let tests: std::collections::BTreeMap<_, _> = results.points.iter().map(test).collect();
         let report = layout.name().split('-').next().unwrap_or_default();
         let published = measure::published::load(report).ok();
-        let extras = Extras { tests, published, ..Extras::default() };
+        let suite = measure::suite::builtin(&results.suite).and_then(|text| Suite::parse(name, text).ok());
+        let expectations = suite.and_then(|suite| expectations::of_suite(&suite).ok()).unwrap_or_default();
+        let extras = Extras { tests, published, expectations, ..Extras::default() };
         for path in report::write_all(&dir, &results, &extras).unwrap() {
             println!("{} ({} bytes)", path.display(), std::fs::metadata(&path).unwrap().len());
         }

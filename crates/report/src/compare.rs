@@ -27,7 +27,7 @@ impl Matched<'_> {
         ratio::unpaired(ends(self.new), ends(self.old))
     }
 
-    /// Whether the 95 % intervals overlap, so that the runs cannot be told apart; `None` when a point is invalid.
+    /// Whether the 95 % intervals overlap, so that the runs are level; `None` when a point is invalid.
     pub fn overlap(&self) -> Option<bool> {
         let usable = self.old.valid && self.new.valid;
         usable.then_some(self.new.low <= self.old.high && self.old.low <= self.new.high)
@@ -244,7 +244,7 @@ fn verdict(matched: &Matched<'_>) -> &'static str {
     let better = (matched.new.value > matched.old.value) == matched.new.metric.more_is_better();
     match matched.overlap() {
         None => "not comparable",
-        Some(true) => "cannot be told apart",
+        Some(true) => "level",
         Some(false) if better => "better",
         Some(false) => "worse",
     }

@@ -125,7 +125,7 @@ fn cells(contrast: &Contrast, (weak, point): Side<'_, '_>, (strong, other): Side
     cells.push(Cell::number(tables::ratio_text(&ratio), ratio.value));
     cells.push(Cell::text(rounds.join(", ")));
     cells.push(Cell::text(match (ratio.differs(), ratio.value < 1.0) {
-        (false, _) => "cannot be told apart",
+        (false, _) => "level",
         (true, true) => contrast.reading[0],
         (true, false) => contrast.reading[1],
     }));
@@ -150,6 +150,6 @@ mod tests {
         assert_eq!(weak.cells[4].text, "worse with few addresses", "{weak:?}");
         assert!(weak.cells[2].sort.unwrap() < 0.6, "{weak:?}");
         assert_eq!(weak.cells[3].text.split(", ").count(), 5, "a ratio a round");
-        assert_eq!(row(&tables[0], "nftables").cells[4].text, "cannot be told apart");
+        assert_eq!(row(&tables[0], "nftables").cells[4].text, "level");
     }
 }

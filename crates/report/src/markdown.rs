@@ -52,11 +52,16 @@ fn head(out: &mut String, results: &Results, extras: &Extras) {
 
 fn summary(out: &mut String, results: &Results, view: &View<'_>) {
     let _ = writeln!(out, "## Summary\n");
-    for sentence in verdict::sentences(results, view) {
-        let _ = writeln!(out, "- {}", md(&sentence));
+    let said = verdict::summary(results, view);
+    let _ = writeln!(out, "**{}**\n", md(&said.headline));
+    if !said.setting.is_empty() {
+        let _ = writeln!(out, "<sub>{}</sub>\n", md(&said.setting));
+    }
+    for sentence in &said.more {
+        let _ = writeln!(out, "- {}", md(sentence));
     }
     let _ = writeln!(out, "\n### Can I trust it?\n\n| | | |\n|---|---|---|");
-    for line in verdict::trust(results) {
+    for line in verdict::trust(results, view) {
         let _ = writeln!(out, "| {} | {} | {} |", md(line.what), md(&line.found), line.state);
     }
     let main = verdict::main_settings(view);

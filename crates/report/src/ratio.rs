@@ -11,6 +11,9 @@ const SEED: u64 = 1;
 /// by one connection in ten thousand.
 const LEAST_DIFFERENCE: f64 = 0.005;
 
+/// An interval that holds 1 and reaches farther than this says neither who is ahead nor that nobody is.
+const OPEN: f64 = 0.1;
+
 /// A ratio and its interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ratio {
@@ -23,9 +26,14 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// Whether the interval leaves 1 out by half a per cent at least: the two can be told apart.
+    /// Whether the interval leaves 1 out by half a per cent at least: one of the two is ahead.
     pub fn differs(&self) -> bool {
         self.low > 1.0 + LEAST_DIFFERENCE || self.high < 1.0 - LEAST_DIFFERENCE
+    }
+
+    /// Whether the comparison holds: it is known which of the two is ahead, or that they differ by less than a tenth.
+    pub(crate) fn holds(&self) -> bool {
+        self.differs() || (self.low >= 1.0 - OPEN && self.high <= 1.0 + OPEN)
     }
 
     /// Whether 1 is in the interval.
@@ -82,15 +90,17 @@ mod tests {
 
     #[test]
     fn what_differs_is_worth_telling() {
-        for (low, high, differs, holds_one) in [
-            (0.9, 1.1, false, true),
-            (1.0002, 1.0004, false, false),
-            (0.997, 0.999, false, false),
-            (1.02, 1.05, true, false),
-            (0.9, 0.99, true, false),
+        for (low, high, differs, holds_one, holds) in [
+            (0.9, 1.1, false, true, true),
+            (0.8, 1.05, false, true, false),
+            (1.0002, 1.0004, false, false, true),
+            (0.997, 0.999, false, false, true),
+            (1.02, 1.5, true, false, true),
+            (0.9, 0.99, true, false, true),
         ] {
             let ratio = Ratio { value: (low + high) / 2.0, low, high };
-            assert_eq!((ratio.differs(), ratio.holds_one()), (differs, holds_one), "{low} to {high}");
+            let found = (ratio.differs(), ratio.holds_one(), ratio.holds());
+            assert_eq!(found, (differs, holds_one, holds), "{low} to {high}");
         }
     }
 

@@ -32,7 +32,9 @@ pub(crate) const fn meaning(kind: MarkKind) -> &'static str {
         MarkKind::GeneratorLimited => {
             "generator-limited: within 10 % of the figure with nothing between, so the firewall may be faster"
         }
-        MarkKind::Unstable => "unstable: the rounds differ by more than 10 %",
+        MarkKind::Unstable => {
+            "unstable: the absolute value does not hold, because the rounds differ by more than 10 %; whether its ratio holds, the ratio's own interval tells"
+        }
         MarkKind::PolicyNotProved => "invalid: the policy could not be proved",
         MarkKind::LedgerUnbalanced => "invalid: the ledger does not sum to zero",
         MarkKind::GeneratorBehind => "invalid: the generator was behind its schedule",
@@ -68,7 +70,8 @@ pub(crate) fn value_cell(setting: &Setting<'_>, point: Option<&Point>, reference
     let text = format!("{}{}", view::bound(point), units::value(&point.unit, point.value));
     let mut detail = units::interval(&point.unit, point.value, point.low, point.high);
     if let Some(ratio) = reference.and_then(|r| setting.ratio(&point.dut, r)) {
-        detail += &format!("; {}", units::ratio(ratio.value));
+        let open = if ratio.holds() { "" } else { " open" };
+        detail += &format!("; {}{open}", units::ratio(ratio.value));
     }
     Cell { marks: letters(point), ..Cell::number(text, point.value).with_detail(detail) }
 }
@@ -160,10 +163,11 @@ fn main_cell(setting: &Setting<'_>, dut: &str, reference: Option<&str>) -> Cell 
     cell
 }
 
-/// `2.05× (2.01–2.08)`.
+/// `2.05× (2.01–2.08)`, and `open` behind it where that says neither who is ahead nor that nobody is.
 pub(crate) fn ratio_text(ratio: &crate::ratio::Ratio) -> String {
     let digits = |v| units::significant(v, 3);
-    format!("{} ({}–{})", units::ratio(ratio.value), digits(ratio.low), digits(ratio.high))
+    let open = if ratio.holds() { "" } else { " open" };
+    format!("{} ({}–{}){open}", units::ratio(ratio.value), digits(ratio.low), digits(ratio.high))
 }
 
 /// Names of the ledger's places, in the order of [`ledger_parts`].

@@ -2,7 +2,7 @@
 //! the caller says how wide it is and whether it takes colour.
 
 use crate::view::{self, Block, Setting, View};
-use crate::{level, ratio, table, tables, units};
+use crate::{level, ratio, table, tables, units, verdict};
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, presets};
 use measure::results::{MarkKind, Metric, Point, Results};
 use std::collections::BTreeSet;
@@ -41,7 +41,20 @@ pub fn table(results: &Results, options: &Options) -> String {
         }
     }
     footnotes(&mut out, results);
+    summary(&mut out, results, &view);
     out
+}
+
+/// The answer stands last, where somebody looks when the run ends.
+fn summary(out: &mut String, results: &Results, view: &View<'_>) {
+    let said = verdict::summary(results, view);
+    let _ = writeln!(out, "\n{}", said.headline);
+    if !said.setting.is_empty() {
+        let _ = writeln!(out, "  {}", said.setting);
+    }
+    let noise = verdict::ratios(view).into_iter().chain([verdict::rates(results)]);
+    let lines: Vec<String> = noise.map(|l| format!("{}: {}.", l.what, l.found)).collect();
+    let _ = writeln!(out, "{}\n", lines.join(" "));
 }
 
 /// A table of the crate's own kind for a terminal, with its caption and notes.
@@ -171,7 +184,7 @@ fn footnotes(out: &mut String, results: &Results) {
     if has(Metric::Goodput) && has(Metric::Throughput) {
         out.push_str("Bits a second stand in the report. ");
     }
-    out.push_str("Ratios are to the reference, with their 95 % interval.\n");
+    out.push_str("Ratios are to the reference, with their 95 % interval; one that says neither who is ahead nor that nobody is stands as open.\n");
     let kinds: BTreeSet<MarkKind> = results.points.iter().flat_map(view::shown_kinds).collect();
     for kind in kinds {
         let _ = writeln!(out, "[{}] {}", tables::letter(kind), tables::meaning(kind));

@@ -119,6 +119,65 @@ pub(crate) fn ratio(value: f64) -> String {
     format!("{}×", significant(value, 3))
 }
 
+/// How many times as much, in a sentence: two decimals near 1, where they matter, and fewer above.
+pub(crate) fn times(value: f64) -> String {
+    match value.abs() {
+        v if v >= 100.0 || v < 0.1 => significant(value, if v < 0.1 { 2 } else { 3 }),
+        v if v >= 10.0 => format!("{value:.0}"),
+        v if v >= 2.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
+/// A value as a person says it: `2.55 million frames a second`, `386,000 connections a second`, `1.1 µs`.
+pub(crate) fn words(unit: &str, value: f64) -> String {
+    let noun = match unit {
+        "frames/s" => "frames a second",
+        "connections/s" | "teardowns/s" => "connections a second",
+        "transactions/s" => "requests a second",
+        "frames" => "frames",
+        "connections" => "connections",
+        "ns/frame" => return words("ns", value),
+        _ => {
+            let text = self::value(unit, value);
+            let (number, unit) = text.split_once(' ').unwrap_or((&text, ""));
+            return format!("{} {unit}", trimmed(number)).trim_end().to_owned();
+        }
+    };
+    let counted = unit == noun && value.fract() == 0.0 && value.abs() < 1e5;
+    let rounded = if counted { format!("{value:.0}") } else { significant(value, 3) };
+    let number = match value.abs() {
+        v if v >= 1e9 => format!("{} billion", trimmed(&significant(value / 1e9, 3))),
+        v if v >= 1e6 => format!("{} million", trimmed(&significant(value / 1e6, 3))),
+        v if v >= 1e3 && !counted => grouped(&hundreds(value)),
+        v if v >= 1e3 => grouped(&rounded),
+        _ => trimmed(&rounded).to_owned(),
+    };
+    format!("{number} {noun}")
+}
+
+/// Three significant digits of a number from a thousand to a million: 97,031 becomes 97000.
+fn hundreds(value: f64) -> String {
+    let step = if value.abs() >= 1e5 {
+        1000.0
+    } else if value.abs() >= 1e4 {
+        100.0
+    } else {
+        10.0
+    };
+    format!("{:.0}", (value / step).round() * step)
+}
+
+/// Without zeros behind the last digit that says something.
+fn trimmed(number: &str) -> &str {
+    if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
+}
+
+/// With commas between groups of three digits.
+fn grouped(digits: &str) -> String {
+    count(digits.parse().unwrap_or(0)).replace('\u{202f}', ",")
+}
+
 /// A share of 1 as per cent.
 pub(crate) fn percent(share: f64) -> String {
     format!("{} %", significant(share * 100.0, 3))
@@ -180,6 +239,48 @@ mod tests {
         let rows = [(9.996, "10.0"), (0.09996, "0.100"), (99.96, "100"), (1.0, "1.00"), (-9.996, "-10.0")];
         for (number, expected) in rows {
             assert_eq!(significant(number, 3), expected);
+        }
+    }
+
+    #[test]
+    fn values_are_said_as_people_say_them() {
+        let rows = [
+            ("frames/s", 2_551_234.0, "2.55 million frames a second"),
+            ("frames/s", 2_500_000.0, "2.5 million frames a second"),
+            ("frames/s", 597_312.0, "597,000 frames a second"),
+            ("frames/s", 999_900.0, "1,000,000 frames a second"),
+            ("connections/s", 97_031.0, "97,000 connections a second"),
+            ("connections/s", 5_312.0, "5,310 connections a second"),
+            ("transactions/s", 532.4, "532 requests a second"),
+            ("connections", 4_096.0, "4,096 connections"),
+            ("connections", 1_048_576.0, "1.05 million connections"),
+            ("connections", 0.0, "0 connections"),
+            ("bit/s", 1.2e9, "1.2 Gbit/s"),
+            ("ns", 1_100.0, "1.1 µs"),
+            ("ns/frame", 181.4, "181 ns"),
+            ("ratio", 0.005, "0.5 %"),
+            ("ratio", 1.0, "100 %"),
+            ("s", 0.017, "17 ms"),
+            ("bytes", 181.0 * 1_048_576.0, "181 MiB"),
+        ];
+        for (unit, value, expected) in rows {
+            assert_eq!(words(unit, value), expected, "{value} {unit}");
+        }
+    }
+
+    #[test]
+    fn ratios_have_the_digits_that_matter() {
+        let rows = [
+            (5.47, "5.5"),
+            (1.214, "1.21"),
+            (0.926, "0.93"),
+            (14.2, "14"),
+            (129.4, "129"),
+            (0.0312, "0.031"),
+            (1.0, "1.00"),
+        ];
+        for (value, expected) in rows {
+            assert_eq!(times(value), expected);
         }
     }
 

@@ -1,5 +1,5 @@
-//! What the figures say in plain words: who is fastest, by how much, and whether to trust it. Generated from the data
-//! alone; a loss is said as plainly as a win. Pure.
+//! What the figures say in plain words: who is fastest, by how much, and whether to trust it: the ratios, and apart from
+//! them the absolute rates. Generated from the data alone; a loss is said as plainly as a win. Pure.
 
 use crate::level;
 use crate::ratio::Ratio;
@@ -71,49 +71,80 @@ pub(crate) fn ranking<'a>(setting: &Setting<'a>) -> Vec<&'a Point> {
     points
 }
 
-/// The sentences of the verdict; the first is the answer.
-pub(crate) fn sentences(results: &Results, view: &View<'_>) -> Vec<String> {
-    if results.points.is_empty() {
-        return vec!["Nothing was measured before the run ended.".into()];
-    }
-    let main = main_settings(view);
-    let mut said = Vec::new();
-    if let Some((_, setting)) = main.first() {
-        said.push(fastest(setting));
-        if let Some(reference) = view.reference {
-            said.extend(view.duts.iter().filter_map(|dut| against(setting, dut, reference)));
-        }
-    }
-    said.extend(tallies(view));
-    said
+/// What a run says.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct Summary {
+    /// The answer, in one sentence: `Rampart forwards 2.55 million frames a second: 5.5 times nftables.`
+    pub(crate) headline: String,
+    /// The setting that it is about, in small print.
+    pub(crate) setting: String,
+    /// What else there is to say, a sentence each.
+    pub(crate) more: Vec<String>,
 }
 
-/// Who has the best value of those that enforce the policy: `nftables forwards the most: 597 kpps with …`.
-fn fastest(setting: &Setting<'_>) -> String {
-    let place = place(setting);
+/// The answer and what goes with it.
+pub(crate) fn summary(results: &Results, view: &View<'_>) -> Summary {
+    let said =
+        |headline: &str| Summary { headline: headline.into(), setting: String::new(), more: Vec::new() };
+    if results.points.is_empty() {
+        return said("Nothing was measured before the run ended.");
+    }
+    let main = main_settings(view);
+    let Some((_, setting)) = main.first() else { return said("No firewall was measured in all settings.") };
+    let mut more: Vec<String> = Vec::new();
+    if let Some(reference) = view.reference {
+        more.extend(view.duts.iter().filter_map(|dut| against(setting, dut, reference)));
+    }
+    more.extend(tallies(view));
+    Summary { headline: headline(setting, view.reference), setting: place(setting), more }
+}
+
+/// What the best of the firewalls does, and how it compares.
+fn headline(setting: &Setting<'_>, reference: Option<&str>) -> String {
     let usable: Vec<&Point> = ranking(setting).into_iter().filter(|p| p.valid).collect();
     let firewalls: Vec<&Point> =
         usable.iter().copied().filter(|p| Role::of(&p.dut) == Role::Firewall).collect();
-    let best_text = setting.metric.row().best;
-    let (Some(best), second) = (firewalls.first(), firewalls.get(1)) else {
+    let Some(best) = firewalls.first() else {
         return match usable.iter().find(|p| Role::of(&p.dut) == Role::Forwarder).or(usable.first()) {
-            Some(p) => format!("No firewall has a valid value; {} reached {} ({place}).", p.dut, shown(p)),
-            None => format!("There is no valid value ({place})."),
+            Some(p) => format!("No firewall has a valid value; {}.", does(p)),
+            None => "There is no valid value.".into(),
         };
     };
-    match second {
-        None => format!("{}, the only firewall with a valid value: {} ({place}).", best.dut, shown(best)),
-        Some(next) if view::told_apart(best, next) == Some(true) => {
-            format!("{} {best_text} of the firewalls: {} ({place}).", best.dut, shown(best))
-        }
-        Some(next) => format!(
-            "{} ({}) and {} ({}) cannot be told apart; no other firewall is ahead of them ({place}).",
-            best.dut,
+    let next = firewalls.get(1);
+    if let Some(next) = next.filter(|next| view::told_apart(best, next) != Some(true)) {
+        return format!(
+            "{} and {} are level: {} and {}.",
+            name(&best.dut),
+            name(&next.dut),
             shown(best),
-            next.dut,
             shown(next)
-        ),
+        );
     }
+    // The reference itself is compared with the firewall that comes next, or with what only forwards.
+    let forwarder = || usable.iter().rev().find(|p| Role::of(&p.dut) == Role::Forwarder);
+    let other = match reference {
+        Some(reference) if reference != best.dut => Some(reference),
+        _ => next.or_else(forwarder).map(|p| p.dut.as_str()),
+    };
+    let Some((ratio, other)) = other.and_then(|other| Some((setting.ratio(&best.dut, other)?, other))) else {
+        return format!("{}.", does(best));
+    };
+    let bare = if Role::of(other) == Role::Forwarder { ", which has no policy" } else { "" };
+    format!("{}: {} times {}{bare}.", does(best), units::times(ratio.value), name(other))
+}
+
+/// A firewall as a sentence names it.
+fn name(dut: &str) -> &str {
+    match dut {
+        "rampart" => "Rampart",
+        "rampart-tc" => "Rampart at TC",
+        other => other,
+    }
+}
+
+/// `Rampart forwards at least 2.55 million frames a second`.
+fn does(point: &Point) -> String {
+    format!("{} {}", name(&point.dut), point.metric.row().does.replace("{}", &shown(point)))
 }
 
 fn shown(point: &Point) -> String {
@@ -122,7 +153,7 @@ fn shown(point: &Point) -> String {
         "≤ " => "at most ",
         _ => "at least ",
     };
-    format!("{bound}{}", units::value(&point.unit, point.value))
+    format!("{bound}{}", units::words(&point.unit, point.value))
 }
 
 fn against(setting: &Setting<'_>, dut: &str, reference: &str) -> Option<String> {
@@ -130,38 +161,29 @@ fn against(setting: &Setting<'_>, dut: &str, reference: &str) -> Option<String> 
         return None;
     }
     let point = setting.point(dut)?;
-    let name =
-        if Role::of(dut) == Role::Forwarder { format!("{dut}, without a policy,") } else { dut.to_string() };
+    let role = if Role::of(dut) == Role::Forwarder { ", without a policy," } else { "" };
+    let subject = format!("{}{role}", name(dut));
     if !point.valid {
-        return Some(format!("{name} has no valid value there: {}.", view::reason(point)));
+        return Some(format!("{subject} has no valid value there: {}.", view::reason(point)));
     }
     let ratio = setting.ratio(dut, reference)?;
-    Some(format!("{name} {}.", compared(setting, &ratio, reference, view::is_bound(point))))
+    Some(compared(setting, &subject, &ratio, reference, view::is_bound(point)))
 }
 
-/// `has 2.1 times the throughput of nftables (2.0 to 2.2): more`.
-fn compared(setting: &Setting<'_>, ratio: &Ratio, reference: &str, bound: bool) -> String {
-    let digits = |v| units::significant(v, 3);
-    let interval = format!("{} to {}", digits(ratio.low), digits(ratio.high));
-    let noun = setting.metric.row().title.to_lowercase();
+/// `Rampart is better than nftables: 5.5x its throughput (95 % interval 5.4x to 6.4x).`
+fn compared(setting: &Setting<'_>, subject: &str, ratio: &Ratio, reference: &str, bound: bool) -> String {
+    let times = units::times(ratio.value);
+    let interval = format!("(95 % interval {}x to {}x)", units::times(ratio.low), units::times(ratio.high));
+    let reference = name(reference);
     if !ratio.differs() {
-        let why = if ratio.holds_one() {
-            format!("with 1 inside {interval}")
-        } else {
-            "which is within 0.5 %".to_owned()
-        };
-        return format!(
-            "cannot be told apart from {reference}: {} times its {noun}, {why}",
-            digits(ratio.value)
-        );
+        let why = if ratio.holds_one() { "includes 1" } else { "is within 0.5 % of 1" };
+        return format!("{subject} and {reference} are level: {times}x {interval} {why}.");
     }
+    let noun = setting.metric.row().title.to_lowercase();
     let at_least = if bound { "at least " } else { "" };
     let better = (ratio.value > 1.0) == setting.metric.more_is_better();
     let word = if better { "better" } else { "worse" };
-    format!(
-        "is {word}: {at_least}{} times the {noun} of {reference} (95 % interval {interval})",
-        digits(ratio.value)
-    )
+    format!("{subject} is {word} than {reference}: {at_least}{times}x its {noun} {interval}.")
 }
 
 /// Over all settings of the main metric: wins, losses and draws against the reference, a sentence a firewall.
@@ -196,7 +218,7 @@ fn tally(view: &View<'_>, metric: Metric, dut: &str, reference: &str) -> Option<
     let parts: Vec<String> = [
         (better, "better"),
         (worse, "worse"),
-        (alike, "not to be told apart"),
+        (alike, "level"),
         (unusable, "not comparable, because a point is invalid"),
     ]
     .iter()
@@ -205,7 +227,12 @@ fn tally(view: &View<'_>, metric: Metric, dut: &str, reference: &str) -> Option<
     .collect();
     let noun = metric.row().title.to_lowercase();
     (total > 0).then(|| {
-        format!("Over all {total} {noun} settings, {dut} against {reference}: {}.", parts.join("; "))
+        format!(
+            "Over all {total} {noun} settings, {} against {}: {}.",
+            name(dut),
+            name(reference),
+            parts.join("; ")
+        )
     })
 }
 
@@ -270,14 +297,14 @@ pub(crate) struct TrustLine {
 const STOLEN_WORTH_MENTIONING: f64 = 0.01;
 
 /// The answers to "can I trust it".
-pub(crate) fn trust(results: &Results) -> Vec<TrustLine> {
+pub(crate) fn trust(results: &Results, view: &View<'_>) -> Vec<TrustLine> {
     let total = results.points.len();
     let invalid = results.points.iter().filter(|p| !p.valid).count();
     let marked = |kind| results.points.iter().filter(|p| view::has(p, kind)).count();
     let of = |n: usize| format!("{n} of {total} points");
     let mut lines = vec![
         line("Valid points", of(total - invalid), validity(invalid, total)),
-        counted("Unstable (rounds differ by more than 10 %)", marked(MarkKind::Unstable), total),
+        rates(results),
         counted(
             "Limited by the generator (at least what is shown)",
             marked(MarkKind::GeneratorLimited),
@@ -287,11 +314,48 @@ pub(crate) fn trust(results: &Results) -> Vec<TrustLine> {
         load(results),
         calibration(results),
     ];
+    lines.splice(1..1, ratios(view));
     lines.extend(illegal(results));
     if !results.complete {
         lines.insert(0, line("Run", "not finished: what is here was measured before it ended".into(), "bad"));
     }
     lines
+}
+
+/// Whether the comparisons with the reference hold, however the machine's speed changed between the rounds.
+pub(crate) fn ratios(view: &View<'_>) -> Option<TrustLine> {
+    let reference = view.reference?;
+    let settings = view.tests.iter().flat_map(|t| &t.blocks).flat_map(|b| &b.settings);
+    let of = |s: &Setting<'_>| view.duts.iter().filter_map(|d| s.ratio(d, reference)).collect::<Vec<_>>();
+    let all: Vec<Ratio> = settings.flat_map(of).collect();
+    let open = all.iter().filter(|r| !r.holds()).count();
+    let (total, to) = (all.len(), name(reference));
+    let (found, state) = match open {
+        0 => (format!("usable: all {total} comparisons with {to} hold"), "good"),
+        open if open * 2 <= total => {
+            (format!("usable, but {open} of {total} comparisons with {to} are open"), "careful")
+        }
+        open => (format!("hardly usable: {open} of {total} comparisons with {to} are open"), "bad"),
+    };
+    (total > 0).then(|| line("Ratios", found, state))
+}
+
+/// Share of unsteady points from which the machine is the likely reason, and not a firewall.
+const BUSY: f64 = 0.25;
+
+/// Whether the rounds agree, so that a rate stands for itself.
+pub(crate) fn rates(results: &Results) -> TrustLine {
+    let total = results.points.len();
+    let unsteady = results.points.iter().filter(|p| view::has(p, MarkKind::Unstable)).count();
+    let differ = "the rounds differ by more than 10 %";
+    let (found, state) = match unsteady {
+        0 => ("steady: the rounds differ by 10 % at most".into(), "good"),
+        n if n as f64 >= BUSY * total as f64 => {
+            (format!("this machine was busy: {differ} at {n} of {total} points"), "careful")
+        }
+        n => (format!("unsteady at {n} of {total} points: {differ}"), "careful"),
+    };
+    line("Absolute rates", found, state)
 }
 
 fn outcome_of(point: &Point) -> Option<&IllegalOutcome> {

@@ -43,7 +43,7 @@ fn bytes_are_called_bytes_everywhere() {
         "bytes of the deciding trials: written by the client",
         "under way",
         "Where the bytes went: bulk",
-        "times the goodput of nftables",
+        "x its goodput (95 % interval",
         "GB&#x2f;s no loss",
     ] {
         assert!(text.contains(needle), "{needle} in {text}");
