@@ -9,7 +9,7 @@
 
 #include "limit.h"
 
-#define ALERT_REPEAT_TICKS 954	/* repeat a standing alert once a second */
+#define ALERT_REPEAT_TICKS 954u	/* repeat a standing alert once a second */
 #define KIND_ALERT 4		/* in limit_key(), beside enum limit_per */
 
 /* Counts a packet. Returns true if the alert is to be recorded. The caller holds the lock. */
@@ -17,6 +17,7 @@ static __always_inline bool count_for_alert(struct alert_count *s, const struct 
 {
 	/* `at` was read before the lock was taken, and another core may have begun a window since. */
 	__u64 window = terms->window, gone = at > s->since ? at - s->since : 0, left;
+	__u32 passed;
 
 	if (!s->since || gone >= 2 * window) {
 		s->since = at;
@@ -30,13 +31,18 @@ static __always_inline bool count_for_alert(struct alert_count *s, const struct 
 	}
 	if (s->count != 0xffffffff)
 		s->count++;
-	/* The part of the window before, in parts of 2^16: a window is a second at least. */
-	left = (window - gone) / (window >> 16 | 1);
+	/* The part of the window before that still counts, in parts of 2^16, rounded up. A window is a day at most, so that its
+	 * nanoseconds can be shifted by 16 bits. */
+	window >>= MOMENT_SHIFT;
+	left = (((window - (gone >> MOMENT_SHIFT)) << 16) + window - 1) / window;
 	if (s->count + (s->before * left >> 16) <= terms->threshold)
 		return false;
-	if (s->raised && tick - s->raised < ALERT_REPEAT_TICKS)
+	tick |= 1;	/* so that none is 0 */
+	passed = tick - s->raised;
+	/* `tick` was read before the lock was taken, too, so that the last alert may be a little later. */
+	if (s->raised && (passed < ALERT_REPEAT_TICKS || passed > -ALERT_REPEAT_TICKS))
 		return false;
-	s->raised = tick | 1;
+	s->raised = tick;
 	return true;
 }
 

@@ -108,7 +108,7 @@ static void user_space(void)
 		set_switches(any_byte());
 		break;
 	case 2:
-		clock_ahead += below(4) ? below(2000) : any_word();
+		clock_ns += (__u64)(below(4) ? below(2000) : any_word()) << TICK_SHIFT;
 		break;
 	case 3:
 		run_command(sweep_flows, &all, sizeof(all));

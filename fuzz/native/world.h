@@ -322,7 +322,7 @@ static void world_begin(void)
 	now->mark[0] = below(4) ? 0x01020304 : 0;
 	for (__u32 i = 2; i < NO_ZONE_PORT; i++)
 		ports[i] = (struct port){ i, i - 1 };
-	clock_ahead = 0;
+	clock_ns = FIRST_MOMENT;
 	log_due = 0;
 	settings.keeps_marks = 1;
 	settings.log_interval = settings.log_slack = 1ull << 33;

@@ -8,7 +8,7 @@
 mod bed;
 
 use bed::frame::{ACK, Frame, SYN, Tcp, udp};
-use bed::{Bed, POLICY, Side};
+use bed::{Bed, Clock, POLICY, Side};
 use dataplane::{Hook, Settings};
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn warm(bed: &Bed, hook: Hook, frame: &[u8]) -> f64 {
 }
 
 fn measure_warm(hook: Hook) {
-    let mut bed = Bed::with(hook, &Settings { flows: 1 << 20, rules: 1024 }, POLICY);
+    let mut bed = Bed::with_clock(Clock::Kernel, hook, &Settings { flows: 1 << 20, rules: 1024 }, POLICY);
     let tcp = |flags| Tcp { ports: (5, 80), flags, sequence: 1000, window: 999, ..Tcp::default() };
     bed.send(Side::In, &frame("198.18.2.2", tcp(SYN).bytes(), 6).bytes());
     let answer = Tcp {
@@ -81,7 +81,8 @@ fn main() {
         measure_warm(hook);
     }
     for flows in [1000, 1_000_000] {
-        let bed = Bed::with(Hook::Xdp, &Settings { flows: 1 << 20, rules: 1024 }, POLICY);
+        let bed =
+            Bed::with_clock(Clock::Kernel, Hook::Xdp, &Settings { flows: 1 << 20, rules: 1024 }, POLICY);
         let mut other = flow(0);
         other[12] = 0x99;
         let nothing = cold(&bed, (0..100_000).map(|_| other.clone()));

@@ -67,10 +67,14 @@ impl Firewall {
     /// # Errors
     /// A size out of bounds, or the kernel refuses the programs.
     pub fn load(settings: &Settings) -> Result<Self, DataplaneError> {
+        Self::load_with(settings, false)
+    }
+
+    pub(crate) fn load_with(settings: &Settings, clock_is_held: bool) -> Result<Self, DataplaneError> {
         check_size("the number of flows", settings.flows, FLOWS)?;
         check_size("the number of rules", settings.rules, (1, 1 << 20))?;
         let cores = libbpf_rs::num_possible_cpus().map_err(DataplaneError::bpf("counting cores"))? as u32;
-        Self::of(load(settings, cores)?, settings, cores)
+        Self::of(load(settings, cores, clock_is_held)?, settings, cores)
     }
 
     fn of(mut skel: FirewallSkel<'static>, settings: &Settings, cores: u32) -> Result<Self, DataplaneError> {
@@ -124,7 +128,7 @@ impl Firewall {
             counters: Counters::new(handle(&maps.counts)?, hits()?, names),
             routes,
             #[cfg(feature = "testing")]
-            testing: crate::testing::Testing::new(programs, Shared::new(&mut variables.clock_ahead, &skel))?,
+            testing: crate::testing::Testing::new(programs, Shared::new(&mut variables.held_clock, &skel))?,
         })
     }
 
@@ -157,7 +161,11 @@ impl Firewall {
     }
 }
 
-fn load(settings: &Settings, cores: u32) -> Result<FirewallSkel<'static>, DataplaneError> {
+fn load(
+    settings: &Settings,
+    cores: u32,
+    clock_is_held: bool,
+) -> Result<FirewallSkel<'static>, DataplaneError> {
     // The skeleton borrows its object for as long as it lives; a firewall lives as long as its process.
     let storage = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open =
@@ -176,6 +184,7 @@ fn load(settings: &Settings, cores: u32) -> Result<FirewallSkel<'static>, Datapl
         constants.bucket_mask = buckets - 1;
         constants.record_count = settings.flows;
         constants.hit_slots = settings.rules;
+        constants.clock_is_held = clock_is_held.into();
     }
     open.load().map_err(DataplaneError::bpf(
         "loading the firewall into the kernel (this needs root, and memory for the flow table)",

@@ -2,7 +2,7 @@
 //! and write what otherwise follows the kernel's routes.
 
 use crate::DataplaneError;
-use crate::firewall::{Firewall, program};
+use crate::firewall::{Firewall, Settings, program};
 use crate::forwarding::{change, local_key};
 use crate::ports::Hook;
 use crate::shared::{Program, Run, Shared, publish};
@@ -52,17 +52,14 @@ pub struct Judgement {
 pub(crate) struct Testing {
     pub(crate) hooks: Tester,
     pub(crate) judge: Program,
-    pub(crate) clock_ahead: Shared<u32>,
+    pub(crate) held_clock: Shared<u64>,
 }
 
 impl Testing {
-    pub(crate) fn new(
-        programs: &FirewallProgs<'_>,
-        clock_ahead: Shared<u32>,
-    ) -> Result<Self, DataplaneError> {
+    pub(crate) fn new(programs: &FirewallProgs<'_>, held_clock: Shared<u64>) -> Result<Self, DataplaneError> {
         let hook = |it: &ProgramMut<'_>| Ok(Arc::new(program(it)?));
         let hooks = Tester { xdp: hook(&programs.firewall_xdp)?, tc: hook(&programs.firewall_tc)? };
-        Ok(Self { hooks, judge: program(&programs.judge)?, clock_ahead })
+        Ok(Self { hooks, judge: program(&programs.judge)?, held_clock })
     }
 }
 
@@ -145,14 +142,18 @@ impl Firewall {
         run.map_err(DataplaneError::system("asking the policy's tables"))
     }
 
-    /// Lets the data plane's clock run ahead: tests wait for nothing.
+    /// Loads the programs as [`Firewall::load`] does, with a clock that stands still until [`Firewall::set_clock`] moves it. What a
+    /// test finds then depends neither on the machine's speed nor on what else the machine does.
     ///
     /// # Errors
-    /// The firewall's variables are out of reach.
-    pub fn set_clock_ahead(&mut self, ahead: Duration) -> Result<(), DataplaneError> {
-        let ticks = (ahead.as_nanos() >> sizes::TICK_SHIFT.0) as u32;
-        publish(&mut *self.testing.clock_ahead, ticks);
-        Ok(())
+    /// Those of [`Firewall::load`].
+    pub fn load_with_held_clock(settings: &Settings) -> Result<Self, DataplaneError> {
+        Self::load_with(settings, true)
+    }
+
+    /// Sets a held clock, in time since the machine was started.
+    pub fn set_clock(&mut self, now: Duration) {
+        publish(&mut *self.testing.held_clock, now.as_nanos() as u64);
     }
 
     /// Makes the firewall ask the kernel again where packets go.

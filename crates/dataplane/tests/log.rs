@@ -184,12 +184,12 @@ fn needs_root_names_are_those_of_the_policy_that_told() {
 fn needs_root_every_event_is_told_or_counted() {
     const PACKETS: u32 = 50_000;
     let deny = [("deny", 1, "action = 'deny'\nlog = true")];
-    for (settings, tally, least, most) in [
-        ("[settings]\nlog_rate = 0\n", Tally::LogSuppressed, 0, 0),
-        ("[settings]\nlog_rate = 20\n", Tally::LogSuppressed, 20, 5_000),
-        ("[settings]\nlog_rate = 1_000_000\n", Tally::LogLost, 30_000, 40_000),
+    for (settings, tally, least, most, next) in [
+        ("[settings]\nlog_rate = 0\n", Tally::LogSuppressed, 0, 0, 0),
+        ("[settings]\nlog_rate = 20\n", Tally::LogSuppressed, 20, 20, 1),
+        ("[settings]\nlog_rate = 1_000_000\n", Tally::LogLost, 30_000, 40_000, 2),
     ] {
-        let bed = bed(Hook::Xdp, &policy(&deny, settings));
+        let mut bed = bed(Hook::Xdp, &policy(&deny, settings));
         let frame = udp_to(1).bytes();
         bed.within(Side::In, |firewall, index| {
             firewall.test_run_times(&frame, index, Hook::Xdp, PACKETS).unwrap()
@@ -199,5 +199,11 @@ fn needs_root_every_event_is_told_or_counted() {
         assert!((least..=most).contains(&told), "{settings}: {told}");
         assert!(bed.tally(tally) > 0, "{settings}");
         assert_eq!(bed.firewall().events.take().unwrap(), []);
+        // A twentieth of a second is time for one more, at 20 a second.
+        bed.pass(Duration::from_millis(50));
+        for _ in 0..2 {
+            bed.send(Side::In, &frame);
+        }
+        assert_eq!(bed.firewall().events.take().unwrap().len() as u64, next, "{settings}");
     }
 }

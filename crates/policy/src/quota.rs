@@ -1,5 +1,5 @@
-//! The reference for limits and thresholds, which tests compare with the data plane. It is slow and exact: whole numbers only, and
-//! no rounding. It reads no clock; the moment is an argument.
+//! The reference for limits and thresholds, which tests compare with the data plane. It is slow and exact, and has whole numbers
+//! only. It reads no clock; the moment is an argument.
 
 use crate::quantity::Rate;
 use std::time::Duration;
@@ -71,13 +71,14 @@ impl Sliding {
         }
     }
 
-    /// How many events came within the time before a moment, rounded down.
+    /// How many events came within the time before a moment, rounded down. The window before counts by parts of 2^16, rounded up,
+    /// as in the data plane, which has no wider numbers.
     pub fn estimate(self, at: Duration) -> u64 {
         let Self { window, since, count, before } = self.rolled(at);
         let left = window.saturating_sub(at.saturating_sub(since)).as_nanos();
-        // Both are of nanoseconds, and their quotient is 1 at most.
-        let of_before = u128::from(before) * left / window.as_nanos().max(1);
-        count + of_before as u64
+        let parts = (left << 16).div_ceil(window.as_nanos().max(1));
+        // `parts` is 2^16 at most.
+        count + (u128::from(before) * parts >> 16) as u64
     }
 
     /// Counts one more event, and returns how many came within the time, that one included.

@@ -28,8 +28,21 @@ pub(crate) struct Bed {
     firewall: Option<Firewall>,
     hook: Hook,
     indices: [u32; 2],
-    ahead: Duration,
+    /// What the programs' clock says. It moves by [`Bed::pass`] alone.
+    now: Duration,
 }
+
+/// Which clock the programs read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Clock {
+    /// One that stands still until the test moves it.
+    Held,
+    /// The kernel's clocks, where their cost is measured.
+    Kernel,
+}
+
+/// What a held clock says at first.
+const START: Duration = Duration::from_secs(1_000);
 
 /// What became of a packet: where it went, or why it was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +108,10 @@ impl Bed {
     }
 
     pub(crate) fn with(hook: Hook, settings: &Settings, policy: &str) -> Self {
+        Self::with_clock(Clock::Held, hook, settings, policy)
+    }
+
+    pub(crate) fn with_clock(clock: Clock, hook: Hook, settings: &Settings, policy: &str) -> Self {
         let namespace = Arc::new(Namespace::create("bed"));
         namespace.set(&[("ipv4/conf/lo/forwarding", "1"), ("ipv6/conf/lo/forwarding", "1")]);
         namespace.ip("link add in0 address 02:00:00:00:01:01 type veth peer name far0
@@ -114,7 +131,11 @@ impl Bed {
              route add 198.51.100.0/24 via 198.18.2.2");
         let indices = [namespace.ifindex("in0"), namespace.ifindex("out0")];
         let firewall = namespace.within(|| {
-            let mut firewall = Firewall::load(settings).unwrap();
+            let mut firewall = match clock {
+                Clock::Held => Firewall::load_with_held_clock(settings).unwrap(),
+                Clock::Kernel => Firewall::load(settings).unwrap(),
+            };
+            firewall.set_clock(START);
             for (interface, zone) in [("in0", "inside"), ("out0", "outside")] {
                 assert_eq!(firewall.ports.attach(interface, zone, hook).unwrap().note, None);
             }
@@ -127,7 +148,7 @@ impl Bed {
             }
             firewall
         });
-        let mut bed = Self { namespace, firewall: Some(firewall), hook, indices, ahead: Duration::ZERO };
+        let mut bed = Self { namespace, firewall: Some(firewall), hook, indices, now: START };
         bed.apply(policy);
         bed
     }
@@ -202,16 +223,20 @@ impl Bed {
         self.firewall().counters.tallies().unwrap()[&tally]
     }
 
-    /// Lets time pass.
+    /// Lets time pass, which it does in no other way.
     pub(crate) fn pass(&mut self, time: Duration) {
-        self.ahead += time;
-        let ahead = self.ahead;
-        self.firewall_mut().set_clock_ahead(ahead).unwrap();
+        self.now += time;
+        let now = self.now;
+        self.firewall_mut().set_clock(now);
+    }
+
+    /// What the programs' clock says.
+    pub(crate) fn now(&self) -> Duration {
+        self.now
     }
 
     pub(crate) fn sessions(&self, filter: &Filter) -> Vec<Flow> {
-        let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
-        self.firewall().flows.matching(filter, now.into()).unwrap()
+        self.firewall().flows.matching(filter, self.now).unwrap()
     }
 
     /// The state of the one session of a port, `none` when there is none.
