@@ -152,13 +152,9 @@ struct receiver {
 
 /* Times of one receiving core on one lane. */
 struct times {
-	__u64 latency[BUCKETS];
-	__u64 variation[BUCKETS];	/* absolute difference of successive samples of a stream */
-	__u64 latency_sum_ns;
-	__u64 latency_count;
-	__u64 latency_min_ns;
-	__u64 latency_max_ns;
-} __attribute__((aligned(64)));
+	struct histogram latency;
+	struct histogram variation;	/* absolute difference of successive samples of a stream */
+};
 
 /* Where and why the kernel freed a frame. */
 struct drop_place {

@@ -136,12 +136,6 @@ enum tcp_time {
 	TCP_TIMES
 };
 
-struct tcp_times {
-	__u64 count[BUCKETS];
-	__u64 sum_ns;
-	__u64 max_ns;
-} __attribute__((aligned(64)));
-
 /* A stretch of constant rate; an interval of 0 opens nothing. */
 struct tcp_step {
 	__u64 end;		/* schedule time */
@@ -232,7 +226,7 @@ struct tcp_core {
 	__u32 opened_in[COUNTED_SECONDS];	/* by the second in which the start was made, not that in which it was due */
 	__u64 ended __attribute__((aligned(64)));	/* connections opened here that are over, by any core */
 	__u64 count[TCP_COUNTS] __attribute__((aligned(64)));
-	struct tcp_times times[TCP_TIMES];
+	struct histogram times[TCP_TIMES];
 } __attribute__((aligned(64)));
 
 #endif

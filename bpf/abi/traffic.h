@@ -19,4 +19,11 @@
 #define BUCKET_BITS 7
 #define BUCKETS 4096		/* up to 2^38 ns, 4 minutes; a power of two */
 
+struct histogram {
+	__u64 count[BUCKETS];
+	__u64 sum_ns;
+	__u64 min_ns;		/* 0: nothing was timed */
+	__u64 max_ns;
+} __attribute__((aligned(64)));
+
 #endif

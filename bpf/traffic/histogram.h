@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
-/* Log-linear histograms of times in ns; the bucket limits are computed again in crates/traffic/src/histogram.rs,
+/* Log-linear histograms of times in ns; the bucket limits are computed again in crates/traffic/src/harness/histogram.rs,
  * where a test runs both over the same values. */
 #ifndef RAMPART_TRAFFIC_HISTOGRAM_H
 #define RAMPART_TRAFFIC_HISTOGRAM_H
@@ -36,6 +36,16 @@ static __always_inline __u32 bucket_of(__u64 ns)
 	/* The compiler may not use what it knows here: the verifier must see the bound. */
 	barrier_var(bucket);
 	return bucket & (BUCKETS - 1);
+}
+
+static __always_inline void record(struct histogram *histogram, __u64 ns)
+{
+	histogram->count[bucket_of(ns)]++;
+	histogram->sum_ns += ns;
+	if (ns < histogram->min_ns || histogram->min_ns == 0)
+		histogram->min_ns = ns;
+	if (ns > histogram->max_ns)
+		histogram->max_ns = ns;
 }
 
 #endif

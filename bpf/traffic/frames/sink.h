@@ -116,15 +116,9 @@ static __always_inline void measure_times(struct receiver *receiver, struct time
 	__u64 silence = now - receiver->last_arrival_ns;
 	__u64 last = receiver->last_latency_ns;
 
-	lane->latency[bucket_of(latency)]++;
-	lane->latency_sum_ns += latency;
-	lane->latency_count++;
-	if (latency > lane->latency_max_ns)
-		lane->latency_max_ns = latency;
-	if (latency < lane->latency_min_ns || lane->latency_min_ns == 0)
-		lane->latency_min_ns = latency;
+	record(&lane->latency, latency);
 	if (receiver->last_arrival_ns) {
-		lane->variation[bucket_of(latency > last ? latency - last : last - latency)]++;
+		record(&lane->variation, latency > last ? latency - last : last - latency);
 		if (silence > receiver->longest_silence_ns)
 			receiver->longest_silence_ns = silence;
 	}

@@ -59,16 +59,10 @@ static __always_inline void count(struct tcp_core *core, enum tcp_count what)
 	core->count[what]++;
 }
 
-/* Enters the time since `since` into a histogram; returns the clock. */
+/* Enters the time since `since` into a histogram. */
 static __always_inline void measure(struct tcp_core *core, enum tcp_time what, __u64 since, __u64 now)
 {
-	struct tcp_times *times = &core->times[what];
-	__u64 ns = now > since ? now - since : 0;
-
-	times->count[bucket_of(ns)]++;
-	times->sum_ns += ns;
-	if (ns > times->max_ns)
-		times->max_ns = ns;
+	record(&core->times[what], now > since ? now - since : 0);
 }
 
 /* A core's place for a frame that waits. */

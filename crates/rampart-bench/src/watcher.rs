@@ -99,7 +99,7 @@ impl Watch for Watcher<'_> {
         }
     }
 
-    fn second(&mut self, at_seconds: f64, reading: &Reading) {
+    fn sample(&mut self, at_seconds: f64, reading: &Reading) {
         self.seconds.add(at_seconds, reading);
     }
 }

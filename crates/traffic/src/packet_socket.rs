@@ -1,7 +1,6 @@
 //! Packet sockets: whole frames from and to user space, for what is not worth a BPF program.
 
-use crate::frames::Port;
-use crate::{TrafficError, namespace};
+use crate::{Port, TrafficError, namespace};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::socket::sockopt::{RcvBufForce, ReceiveTimeout, SndBufForce};

@@ -87,8 +87,8 @@ fn check_streams(name: &str, row: &Row, trial: &TrialReading) {
         let off = stream.sent as f64 - share * trial.sent() as f64;
         assert!(off.abs() <= 2.0 * row.cores as f64 + 1.0, "{name}: share {share} is off by {off} frames");
     }
-    let timed: u64 = trial.reading.times.iter().map(|times| times.latency_count).sum();
-    assert!(timed > 0 && trial.reading.times[0].latency_min_ns > 0, "{name}: no latency");
+    let timed: u64 = trial.reading.times.iter().map(|times| times.latency.count()).sum();
+    assert!(timed > 0 && trial.reading.times[0].latency.min_ns > 0, "{name}: no latency");
 }
 
 fn rows() -> Vec<Row> {

@@ -10,8 +10,8 @@ use bed::{Bed, PATIENCE};
 use measure::connections::{Attack, AttackKind, AttackSources, IllegalKind};
 use measure::shape::IpVersion;
 use std::time::Duration;
-use traffic::TrafficError;
-use traffic::tcp::{Ends, Engine, IllegalPlan, Opening, TcpPhase, TcpPlan, TcpReading, TcpWatch};
+use traffic::tcp::{Ends, Engine, IllegalPlan, Opening, TcpPhase, TcpPlan, TcpReading};
+use traffic::{TrafficError, Watch};
 
 const LISTED: [u32; 3] = [0xc000_0201, 0xc000_0237, 0xc000_02fe];
 
@@ -154,7 +154,7 @@ fn a_flood_comes_from_as_many_addresses_as_asked() {
 #[derive(Default)]
 struct Seconds(Option<TcpReading>, Vec<measure::connections::ConnectionSecond>);
 
-impl TcpWatch for Seconds {
+impl Watch<TcpReading> for Seconds {
     fn sample_every(&self) -> Duration {
         Duration::from_millis(20)
     }

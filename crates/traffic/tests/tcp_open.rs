@@ -5,14 +5,14 @@ mod bed;
 
 use bed::{Bed, PATIENCE};
 use std::time::Duration;
-use traffic::TrafficError;
-use traffic::tcp::{Close, Ends, Engine, Opening, Side, TcpPhase, TcpPlan, TcpReading, TcpTime, TcpWatch};
+use traffic::tcp::{Close, Ends, Engine, Opening, Side, TcpPhase, TcpPlan, TcpReading, TcpTime};
+use traffic::{TrafficError, Watch};
 
 /// Keeps every sample.
 #[derive(Default)]
 struct Samples(Vec<(f64, TcpReading)>);
 
-impl TcpWatch for Samples {
+impl Watch<TcpReading> for Samples {
     fn sample_every(&self) -> Duration {
         Duration::from_millis(20)
     }
@@ -139,7 +139,7 @@ fn tuples_in_use_are_not_used_again() {
 #[test]
 fn an_interrupted_run_ends() {
     struct Stop;
-    impl TcpWatch for Stop {
+    impl Watch<TcpReading> for Stop {
         fn interrupted(&self) -> bool {
             true
         }

@@ -11,8 +11,9 @@ mod weather;
 use bed::{Bed, PATIENCE};
 use measure::shape::IpVersion;
 use std::time::Duration;
+use traffic::Watch;
 use traffic::tcp::{
-    Answer, Close, Ends, Engine, Message, Opening, Side, TcpCounts, TcpPhase, TcpPlan, TcpReading, TcpWatch,
+    Answer, Close, Ends, Engine, Message, Opening, Side, TcpCounts, TcpPhase, TcpPlan, TcpReading,
 };
 
 use weather::{Sky, Weather};
@@ -260,7 +261,7 @@ fn idle_connections_that_a_firewall_resets_are_counted_as_reset() {
 /// Takes the router away in the middle of the run.
 struct Death<'a>(&'a Bed, bool);
 
-impl TcpWatch for Death<'_> {
+impl Watch<TcpReading> for Death<'_> {
     fn sample_every(&self) -> Duration {
         Duration::from_millis(100)
     }

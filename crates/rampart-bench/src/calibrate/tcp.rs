@@ -12,10 +12,10 @@ use std::time::Instant;
 use testbed::bed::{Bed, BedSpec, CoreSplit};
 use testbed::dut::{self, Running};
 use testbed::policy::PolicySpec;
-use traffic::Port;
 use traffic::tcp::{
-    Close, Comparison, Ends, Engine, Opening, Order, Ports, Side, TcpPhase, TcpPlan, TcpReading, TcpWatch,
+    Close, Comparison, Ends, Engine, Opening, Order, Ports, Side, TcpPhase, TcpPlan, TcpReading,
 };
+use traffic::{Port, Watch};
 
 /// Promises of SPEC.md: shares of the stateless loop.
 const WIRE_SHARE: f64 = 0.60;
@@ -182,7 +182,7 @@ fn free_bytes() -> f64 {
 /// Only asks whether to stop.
 struct Asked<'a>(&'a Interrupt);
 
-impl TcpWatch for Asked<'_> {
+impl Watch<TcpReading> for Asked<'_> {
     fn interrupted(&self) -> bool {
         self.0.asked()
     }
@@ -195,7 +195,7 @@ struct AllOpen<'a> {
     seconds: Option<f64>,
 }
 
-impl TcpWatch for AllOpen<'_> {
+impl Watch<TcpReading> for AllOpen<'_> {
     fn interrupted(&self) -> bool {
         self.interrupt.asked()
     }

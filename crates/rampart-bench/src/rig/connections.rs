@@ -17,9 +17,8 @@ use testbed::dut::ExternalBed;
 use testbed::policy::PolicySpec;
 use traffic::tcp::{
     Answer, Close, Ends, IllegalPlan, Message, Opening, Order, Ports, Side, TcpPhase, TcpPlan, TcpReading,
-    TcpWatch,
 };
-use traffic::{Clock, FIRST_HOST, ProbeStream};
+use traffic::{Clock, FIRST_HOST, ProbeStream, Watch};
 
 /// The port that servers listen on.
 const SERVER_PORT: u16 = 80;
@@ -355,7 +354,7 @@ impl Follower {
     }
 }
 
-impl TcpWatch for Follower {
+impl Watch<TcpReading> for Follower {
     fn interrupted(&self) -> bool {
         self.interrupt.asked()
     }

@@ -2,9 +2,8 @@
 
 use super::plan::TcpPlan;
 use super::skeleton::types;
-use crate::TrafficError;
-use crate::frames::Port;
-use crate::schedule::to_schedule;
+use crate::harness::to_schedule;
+use crate::{Port, TrafficError};
 use measure::connections::{Attack, AttackKind, AttackSources};
 use measure::shape::IpVersion;
 use std::net::{Ipv4Addr, Ipv6Addr};

@@ -4,10 +4,9 @@ use super::engine::{Engine, Ports};
 use super::plan::{Answer, Close, Opening, Side, TcpPlan};
 use super::skeleton::{MAX_CORES, MAX_SEGMENT_BYTES, TICK_SHIFT, types};
 use super::steps::Steps;
-use super::{attack, illegal};
-use crate::frames::Port;
+use super::{attack, illegal, reading};
+use crate::harness::{NOT_YET, Port, to_schedule};
 use crate::random::mix;
-use crate::schedule::to_schedule;
 use measure::shape::IpVersion;
 use std::time::Duration;
 
@@ -16,8 +15,6 @@ pub(super) const CLIENT_PORT: u32 = 0;
 pub(super) const SERVER_PORT: u32 = 1;
 /// What `divide()` in `bpf/traffic/tcp/open.h` is exact for.
 pub(super) const MAX_CONNECTIONS: u32 = 1 << 24;
-/// A start that never comes: the generators turn and clear.
-const NOT_YET: u64 = u64::MAX;
 /// Connections a second and core up to which every connection is timed; above, one in sixteen.
 const TIME_ALL_UP_TO: f64 = 100_000.0;
 
@@ -34,12 +31,9 @@ impl Engine {
         let first = &schedules[0].steps;
         control.steps[..first.len()].copy_from_slice(first);
         control.step_count = first.len() as u32;
-        self.change(|state| {
+        reading::clear(self.memory);
+        self.memory.change(|state| {
             state.control = control;
-            for core in &mut state.cores {
-                core.clear();
-            }
-            state.beside_cores.fill(types::beside_core::default());
             for (&core, schedule) in plan.cores.iter().zip(schedules) {
                 state.cores[core].due = schedule.first_due;
             }
@@ -68,20 +62,6 @@ fn write_beside(state: &mut types::bss, ports: &Ports, plan: &TcpPlan, schedules
     state.beside.active = u32::from(plan.attack.is_some() || plan.illegal.is_some());
 }
 
-impl types::tcp_core {
-    fn clear(&mut self) {
-        let times = types::tcp_times::default();
-        self.times.fill(times);
-        self.count.fill(0);
-        (self.due, self.now, self.largest_lag, self.turns, self.finished) = (0, 0, 0, 0, 0);
-        (self.opened, self.ended) = (0, 0);
-        (self.step, self.order_next, self.scan_next, self.scan_began) = (0, 0, 0, 0);
-        (self.second, self.second_end) = (0, 0);
-        self.opened_in.fill(0);
-        (self.deferred_in, self.deferred_out, self.foreign) = (0, 0, 0);
-    }
-}
-
 /// Core number `core`'s first tuple and how many it has.
 pub(super) fn slice(plan: &TcpPlan, core: usize) -> (u32, u32) {
     let part = |n: usize| (u64::from(plan.tuples) * n as u64 / plan.cores.len() as u64) as u32;
@@ -89,14 +69,10 @@ pub(super) fn slice(plan: &TcpPlan, core: usize) -> (u32, u32) {
 }
 
 fn side(port: &Port, side: &Side) -> types::side {
-    let mut v6_prefix = [0u32; 4];
-    for (word, bytes) in v6_prefix.iter_mut().zip(port.v6_prefix.chunks_exact(4)) {
-        *word = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    }
     types::side {
         v4_first: port.v4_prefix.wrapping_add(side.first_host),
         hosts: side.hosts,
-        v6_prefix,
+        v6_prefix: port.v6_words(),
         v6_first: side.first_host,
         port_first: u32::from(side.first_port),
         ports: side.ports,

@@ -1,11 +1,12 @@
 //! How evenly connections start: a paced run whose starts the client itself counts by the second in which it made them, so
 //! that it does not matter when somebody looks.
 
-use super::engine::{Engine, Ports, TcpWatch};
+use super::engine::{Engine, Ports};
 use super::plan::{Opening, TcpPhase, TcpPlan};
 use super::reading::{self, TcpReading};
 use super::skeleton::COUNTED_SECONDS;
 use crate::TrafficError;
+use crate::harness::Watch;
 
 /// What a paced run showed.
 #[derive(Debug, Clone)]
@@ -37,7 +38,7 @@ impl Engine {
         ports: &Ports,
         rate: f64,
         seconds: u32,
-        watch: &mut dyn TcpWatch,
+        watch: &mut dyn Watch<TcpReading>,
     ) -> Result<Evenness, TrafficError> {
         if !(1.0..=100_000.0).contains(&rate) || !(1..=COUNTED_SECONDS as u32).contains(&seconds) {
             return Err(TrafficError::Impossible(format!(
@@ -48,7 +49,7 @@ impl Engine {
         let phase = TcpPhase::constant(rate, f64::from(seconds));
         let plan = TcpPlan::new(Opening::Scheduled(vec![phase]));
         let reading = self.run(ports, &plan, watch)?;
-        let each_second = reading::opened_each_second(self.state(), seconds as usize);
+        let each_second = reading::opened_each_second(self.memory, seconds as usize);
         Ok(Evenness { rate, each_second, reading })
     }
 }

@@ -13,7 +13,6 @@ mod even;
 mod illegal;
 mod message;
 mod outcome;
-mod pace;
 mod plan;
 #[allow(unsafe_code, reason = "reading memory that BPF programs write at the same time")]
 mod reading;
@@ -22,11 +21,11 @@ mod skeleton;
 mod steps;
 
 pub use attack::{ATTACKERS_V4, ATTACKERS_V6};
-pub use engine::{Ends, Engine, Ports, TcpWatch};
+pub use bare::Comparison;
+pub use engine::{Ends, Engine, Ports};
 pub use even::Evenness;
 pub use illegal::{FORBIDDEN_PORT, FORBIDDEN_PROTOCOL, FORBIDDEN_V4, FORBIDDEN_V6, IllegalPlan};
 pub use message::Message;
-pub use pace::{Comparison, Pace};
 pub use plan::{Answer, Close, Opening, Options, Order, Side, TcpPhase, TcpPlan};
 pub use reading::{TcpCounts, TcpReading, TcpTime};
 pub use resets::ResetCheck;

@@ -1,12 +1,10 @@
-//! Reading the counters and histograms that the programs write while they run. Every read is of one aligned word, so a
-//! value may be some connections old but is never torn.
+//! Reading the counters and times of the client and the server.
 
 use super::outcome::{Asked, BesideCounts};
-use super::skeleton::{BUCKETS, COUNTED_SECONDS, ILLEGAL_KINDS, MAX_CORES, TCP_COUNTS, TCP_TIMES, types};
-use crate::histogram;
-use measure::latency::Distribution;
+use super::skeleton::{COUNTED_SECONDS, ILLEGAL_KINDS, MAX_CORES, TCP_COUNTS, TCP_TIMES, types};
+use crate::harness::memory::{clear, peek};
+use crate::harness::{self, Generators, Histogram, Memory, SCHEDULE_SHIFT};
 use measure::results::LatencySummary;
-use std::ptr::addr_of;
 
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)+) => {
@@ -168,13 +166,6 @@ pub enum TcpTime {
     Teardown,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Times {
-    count: Vec<u64>,
-    sum_ns: u64,
-    max_ns: u64,
-}
-
 /// Counters and times at one moment, or between two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpReading {
@@ -188,98 +179,102 @@ pub struct TcpReading {
     pub foreign: u64,
     pub(super) asked: Asked,
     pub(super) beside: BesideCounts,
-    times: Vec<Times>,
+    times: Vec<Histogram>,
 }
 
-/// A volatile read of one field, which a program may be writing.
-macro_rules! peek {
-    ($($place:tt)+) => {
-        // SAFETY: the place is inside the mapped global state, aligned, and always initialised; concurrent writes by
-        // the BPF programs are single aligned words.
-        unsafe { addr_of!($($place)+).read_volatile() }
-    };
+impl Generators for types::bss {
+    fn set_start(&mut self, start_ns: u64) {
+        self.control.start_ns = start_ns;
+    }
+
+    fn turns(memory: Memory<Self>, core: usize) -> u64 {
+        peek!(memory => cores[core].turns)
+    }
+
+    fn finished(memory: Memory<Self>, core: usize) -> u64 {
+        peek!(memory => cores[core].finished)
+    }
+
+    fn is_done(memory: Memory<Self>, core: usize) -> bool {
+        let floods = peek!(memory => beside.attack_interval) != 0;
+        Self::finished(memory, core) != 0
+            && (!floods || peek!(memory => beside_cores[core].attack_finished) != 0)
+    }
 }
 
-fn cores_possible() -> usize {
-    libbpf_rs::num_possible_cpus().map_or(MAX_CORES, |n| n.clamp(1, MAX_CORES))
+fn cores() -> std::ops::Range<usize> {
+    0..harness::cores_possible(MAX_CORES)
 }
 
-pub(crate) fn turns(state: *mut types::bss, core: usize) -> u64 {
-    peek!((*state).cores[core].turns)
-}
-
-pub(crate) fn finished(state: *mut types::bss, core: usize) -> u64 {
-    peek!((*state).cores[core].finished)
+/// Clears what a run counts.
+pub(super) fn clear(memory: Memory<types::bss>) {
+    for core in 0..MAX_CORES {
+        clear!(memory => cores[core]);
+        clear!(memory => beside_cores[core]);
+    }
 }
 
 /// Connections answered by the stateless loop.
-pub(crate) fn bare_answered(state: *mut types::bss) -> u64 {
-    (0..cores_possible()).map(|core| peek!((*state).bare_tcp[core].answered)).sum()
+pub(crate) fn bare_answered(memory: Memory<types::bss>) -> u64 {
+    cores().map(|core| peek!(memory => bare_tcp[core].answered)).sum()
 }
 
 /// Connections opened in each of the first `seconds` seconds, by when they were, not by when they were due.
-pub(super) fn opened_each_second(state: *mut types::bss, seconds: usize) -> Vec<u64> {
+pub(super) fn opened_each_second(memory: Memory<types::bss>, seconds: usize) -> Vec<u64> {
     let opened = |second: usize| -> u64 {
-        (0..cores_possible()).map(|core| u64::from(peek!((*state).cores[core].opened_in[second]))).sum()
+        cores().map(|core| u64::from(peek!(memory => cores[core].opened_in[second]))).sum()
     };
     (0..seconds.min(COUNTED_SECONDS)).map(opened).collect()
 }
 
 /// The counters alone: cheap enough to look often.
-pub(crate) fn counts(state: *mut types::bss) -> TcpCounts {
+pub(crate) fn counts(memory: Memory<types::bss>) -> TcpCounts {
     let mut words = [0u64; TCP_COUNTS];
-    for core in 0..cores_possible() {
+    for core in cores() {
         for (number, word) in words.iter_mut().enumerate() {
-            *word += peek!((*state).cores[core].count[number]);
+            *word += peek!(memory => cores[core].count[number]);
         }
     }
     TcpCounts::from_words(words)
 }
 
-/// Schedule time when core `core` had nothing more of the flood to send; 0 before.
-pub(crate) fn attack_finished(state: *mut types::bss, core: usize) -> u64 {
-    peek!((*state).beside_cores[core].attack_finished)
-}
-
 /// Number of the last walk over its connections that core `core` has done.
-pub(crate) fn walk_finished(state: *mut types::bss, core: usize) -> u32 {
-    peek!((*state).beside_cores[core].reset_finished)
+pub(crate) fn walk_finished(memory: Memory<types::bss>, core: usize) -> u32 {
+    peek!(memory => beside_cores[core].reset_finished)
 }
 
 /// What went on beside the connections.
-pub(crate) fn beside(state: *mut types::bss) -> BesideCounts {
+pub(crate) fn beside(memory: Memory<types::bss>) -> BesideCounts {
     let mut sum = BesideCounts::default();
-    for core in 0..cores_possible() {
+    for core in cores() {
         for kind in 0..ILLEGAL_KINDS {
-            sum.illegal_attempted[kind] += peek!((*state).beside_cores[core].illegal_attempted[kind]);
-            sum.illegal_arrived[kind] += peek!((*state).beside_cores[core].illegal_arrived[kind]);
-            sum.illegal_answered[kind] += peek!((*state).beside_cores[core].illegal_answered[kind]);
+            sum.illegal_attempted[kind] += peek!(memory => beside_cores[core].illegal_attempted[kind]);
+            sum.illegal_arrived[kind] += peek!(memory => beside_cores[core].illegal_arrived[kind]);
+            sum.illegal_answered[kind] += peek!(memory => beside_cores[core].illegal_answered[kind]);
         }
-        sum.attack_sent += peek!((*state).beside_cores[core].attack_sent);
-        sum.attack_forwarded += peek!((*state).beside_cores[core].attack_forwarded);
-        sum.attack_answered += peek!((*state).beside_cores[core].attack_answered);
-        sum.resets_sent += peek!((*state).beside_cores[core].resets_sent);
-        sum.resets_forwarded += peek!((*state).beside_cores[core].resets_forwarded);
-        sum.data_forwarded += peek!((*state).beside_cores[core].data_forwarded);
+        sum.attack_sent += peek!(memory => beside_cores[core].attack_sent);
+        sum.attack_forwarded += peek!(memory => beside_cores[core].attack_forwarded);
+        sum.attack_answered += peek!(memory => beside_cores[core].attack_answered);
+        sum.resets_sent += peek!(memory => beside_cores[core].resets_sent);
+        sum.resets_forwarded += peek!(memory => beside_cores[core].resets_forwarded);
+        sum.data_forwarded += peek!(memory => beside_cores[core].data_forwarded);
     }
     sum
 }
 
 impl TcpReading {
-    pub(crate) fn take(state: *mut types::bss, asked: &Asked) -> Self {
-        let cores = 0..cores_possible();
+    pub(crate) fn take(memory: Memory<types::bss>, asked: &Asked) -> Self {
         Self {
             offered: asked.offered,
             asked: asked.clone(),
-            beside: beside(state),
-            counts: counts(state),
-            largest_lag_ns: cores
-                .clone()
-                .map(|core| peek!((*state).cores[core].largest_lag) >> crate::skeleton::SCHEDULE_SHIFT)
+            beside: beside(memory),
+            counts: counts(memory),
+            largest_lag_ns: cores()
+                .map(|core| peek!(memory => cores[core].largest_lag) >> SCHEDULE_SHIFT)
                 .max()
                 .unwrap_or(0),
-            foreign: cores.map(|core| u64::from(peek!((*state).cores[core].foreign))).sum(),
-            times: (0..TCP_TIMES).map(|time| Times::take(state, time)).collect(),
+            foreign: cores().map(|core| u64::from(peek!(memory => cores[core].foreign))).sum(),
+            times: (0..TCP_TIMES).map(|time| times(memory, time)).collect(),
         }
     }
 
@@ -290,10 +285,7 @@ impl TcpReading {
         made.foreign = self.foreign.saturating_sub(earlier.foreign);
         made.beside = self.beside.since(&earlier.beside);
         for (now, then) in made.times.iter_mut().zip(&earlier.times) {
-            now.sum_ns = now.sum_ns.saturating_sub(then.sum_ns);
-            for (now, then) in now.count.iter_mut().zip(&then.count) {
-                *now = now.saturating_sub(*then);
-            }
+            *now = now.since(then);
         }
         made
     }
@@ -301,25 +293,15 @@ impl TcpReading {
     /// (time in ns, connections) of one of the times, rising. Where connections are opened by the hundred thousand, one
     /// in sixteen is timed.
     pub fn histogram(&self, time: TcpTime) -> Vec<(u64, u64)> {
-        let counts = self.times[time as usize].count.iter().enumerate();
-        counts.filter(|(_, n)| **n > 0).map(|(bucket, n)| (histogram::middle_ns(bucket), *n)).collect()
+        self.times[time as usize].entries()
     }
 
     /// One of the times in ns, with mean and maximum exact; `None` when nothing was timed.
     pub fn time_ns(&self, time: TcpTime) -> Option<LatencySummary> {
         let times = &self.times[time as usize];
-        let mut distribution = Distribution::new();
-        for (ns, count) in self.histogram(time) {
-            distribution.add(ns, count);
-        }
-        let mut summary = distribution.summary()?;
-        summary.mean = times.sum_ns as f64 / times.count.iter().sum::<u64>().max(1) as f64;
-        summary.max = times.max_ns as f64;
-        Some(summary)
+        Some(LatencySummary { max: times.max_ns as f64, ..times.summary()? })
     }
-}
 
-impl TcpReading {
     /// One of the times in ns of what happened between `earlier` and this reading; `None` when nothing was timed. Its
     /// maximum is exact when it is the largest so far, else the middle of the largest's bucket.
     pub fn time_since_ns(&self, earlier: &Self, time: TcpTime) -> Option<LatencySummary> {
@@ -335,7 +317,6 @@ impl TcpReading {
 /// Before anything happened: what the first sample is compared with.
 impl Default for TcpReading {
     fn default() -> Self {
-        let none = || Times { count: vec![0; BUCKETS], sum_ns: 0, max_ns: 0 };
         Self {
             offered: 0,
             counts: TcpCounts::default(),
@@ -343,23 +324,24 @@ impl Default for TcpReading {
             foreign: 0,
             asked: Asked::default(),
             beside: BesideCounts::default(),
-            times: (0..TCP_TIMES).map(|_| none()).collect(),
+            times: vec![Histogram::default(); TCP_TIMES],
         }
     }
 }
 
-impl Times {
-    fn take(state: *mut types::bss, time: usize) -> Self {
-        let mut made = Self { count: vec![0; BUCKETS], sum_ns: 0, max_ns: 0 };
-        for core in 0..cores_possible() {
-            for (bucket, count) in made.count.iter_mut().enumerate() {
-                *count += peek!((*state).cores[core].times[time].count[bucket]);
-            }
-            made.sum_ns += peek!((*state).cores[core].times[time].sum_ns);
-            made.max_ns = made.max_ns.max(peek!((*state).cores[core].times[time].max_ns));
-        }
-        made
+fn times(memory: Memory<types::bss>, time: usize) -> Histogram {
+    let mut made = Histogram::default();
+    for core in cores() {
+        made.add(
+            |bucket| peek!(memory => cores[core].times[time].count[bucket]),
+            (
+                peek!(memory => cores[core].times[time].sum_ns),
+                peek!(memory => cores[core].times[time].min_ns),
+                peek!(memory => cores[core].times[time].max_ns),
+            ),
+        );
     }
+    made
 }
 
 #[cfg(test)]

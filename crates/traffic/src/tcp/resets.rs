@@ -1,14 +1,12 @@
 //! Resets against connections that are held open (`bpf/traffic/tcp/resets.h`): EANTC's check of 2001.
 
-use super::engine::{Engine, Ports, Started, TcpWatch};
-use super::outcome::BesideCounts;
+use super::engine::{Engine, Ports, Running};
 use super::plan::{Close, TcpPlan};
 use super::reading::{self, TcpReading};
 use crate::TrafficError;
-use crate::live::LiveSender;
-use crate::schedule::to_schedule;
+use crate::harness::{Watch, to_schedule, wait_until};
 use measure::connections::{ResetKind, ResetOutcome, Resets};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Segments are taken to have arrived, or to be lost, when none has arrived for so long.
 const ARRIVED: Duration = Duration::from_millis(100);
@@ -73,87 +71,62 @@ impl Engine {
         ports: &Ports,
         plan: &TcpPlan,
         resets: &Resets,
-        watch: &mut dyn TcpWatch,
+        watch: &mut dyn Watch<TcpReading>,
     ) -> Result<ResetCheck, TrafficError> {
         check(plan, resets)?;
-        let (mut started, opened) = self.open_all(ports, plan, watch)?;
+        let mut running = self.start(ports, plan, watch)?;
+        let opened = running.open_all()?;
         let open = opened.counts.open();
-        let before = reading::beside(self.state());
+        let before = reading::beside(running.memory);
         let both = resets.kind != ResetKind::Legitimate;
-        self.walk(&started, plan, resets, (number_of(resets.kind), resets.each, both), watch)?;
-        let sent = reading::beside(self.state()).since(&before);
+        running.walk(resets, (number_of(resets.kind), resets.each, both))?;
+        let sent = reading::beside(running.memory).since(&before);
         let data = if both {
-            self.verify_all(&mut started, plan, watch)?;
+            running.verify_all()?;
             0
         } else {
-            self.walk(&started, plan, resets, (DATA, 1, false), watch)?;
-            reading::beside(self.state()).data_forwarded
+            running.walk(resets, (DATA, 1, false))?;
+            reading::beside(running.memory).data_forwarded
         };
-        self.change(|state| state.control.closing = 1);
-        self.settle(plan, watch)?;
-        let end = self.end(started, plan, watch)?;
+        running.settle()?;
+        let end = running.end()?;
         let alive = if both { end.counts.verified } else { data };
         let outcome = ResetOutcome { open, sent: sent.resets_sent, forwarded: sent.resets_forwarded, alive };
         Ok(ResetCheck { opened, end, outcome })
     }
+}
 
+impl Running<'_> {
     /// Sends `each` segments of a kind on every held connection, perhaps in both directions, and waits for them to arrive.
-    fn walk(
-        &mut self,
-        started: &Started,
-        plan: &TcpPlan,
-        resets: &Resets,
-        (kind, each, both): (u32, u32, bool),
-        watch: &dyn TcpWatch,
-    ) -> Result<(), TrafficError> {
-        self.change(|state| {
+    fn walk(&mut self, resets: &Resets, (kind, each, both): (u32, u32, bool)) -> Result<(), TrafficError> {
+        let cores = self.plan.cores.len() as f64;
+        self.memory.change(|state| {
             let beside = &mut state.beside;
             beside.reset = kind;
             beside.reset_each = each;
             beside.reset_both = u32::from(both);
-            beside.reset_interval = to_schedule(plan.cores.len() as f64 / resets.per_second);
+            beside.reset_interval = to_schedule(cores / resets.per_second);
             beside.active = 1;
         });
         // Apart, so that whoever sees the order sees all of it.
-        self.change(|state| state.beside.reset_order += 1);
-        self.wait_for_walk(started, plan, watch)?;
-        self.wait_for_arrivals(watch)
+        let order = self.memory.change(|state| {
+            state.beside.reset_order += 1;
+            state.beside.reset_order
+        });
+        self.wait_for_walk(order)?;
+        let counts = || reading::beside(self.memory);
+        wait_until(ARRIVED, || self.watch.interrupted(), counts, |_| false).map(drop)
     }
 
-    fn wait_for_walk(
-        &mut self,
-        started: &Started,
-        plan: &TcpPlan,
-        watch: &dyn TcpWatch,
-    ) -> Result<(), TrafficError> {
-        let mut order = 0;
-        self.change(|state| order = state.beside.reset_order);
-        while !plan.cores.iter().all(|&core| reading::walk_finished(self.state(), core) == order) {
-            if watch.interrupted() {
+    fn wait_for_walk(&self, order: u32) -> Result<(), TrafficError> {
+        let is_done = |&core: &usize| reading::walk_finished(self.memory, core) == order;
+        // A generator that has ended says why when the run ends.
+        while !self.plan.cores.iter().all(is_done) && !self.run.is_broken() {
+            if self.watch.interrupted() {
                 return Err(TrafficError::Interrupted);
-            }
-            // One that has ended says why when the run ends.
-            if started.senders.iter().any(LiveSender::is_finished) {
-                return Ok(());
             }
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())
-    }
-
-    fn wait_for_arrivals(&self, watch: &dyn TcpWatch) -> Result<(), TrafficError> {
-        let mut last = (Instant::now(), BesideCounts::default());
-        loop {
-            let counts = reading::beside(self.state());
-            if counts != last.1 {
-                last = (Instant::now(), counts);
-            } else if last.0.elapsed() >= ARRIVED {
-                return Ok(());
-            }
-            if watch.interrupted() {
-                return Err(TrafficError::Interrupted);
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
     }
 }

@@ -3,11 +3,10 @@
 use super::plan::{Opening, TcpPhase, TcpPlan};
 use super::skeleton::{MAX_STEPS, types};
 use crate::TrafficError;
-use crate::schedule::to_schedule;
+use crate::harness::{check_seconds, to_schedule};
 
 /// A phase whose rate changes is cut into so many steps, the rate of each that of its middle.
 const STEPS_A_RAMP: usize = 32;
-const MAX_SECONDS: f64 = 4.0 * 3600.0;
 const MAX_RATE: f64 = 1e8;
 
 /// One core's steps.
@@ -24,12 +23,7 @@ pub(crate) struct Steps {
 /// No phase, too many, too long, or a rate that no schedule can hold.
 pub(crate) fn for_core(plan: &TcpPlan, core: usize) -> Result<Steps, TrafficError> {
     let phases = plan.phases();
-    let seconds = plan.seconds();
-    if !(seconds > 0.0 && seconds <= MAX_SECONDS) {
-        return Err(TrafficError::Impossible(format!(
-            "a run of {seconds} s: it may last up to {MAX_SECONDS} s"
-        )));
-    }
+    check_seconds("run", plan.seconds())?;
     let cores = plan.cores.len() as f64;
     let mut steps = Vec::new();
     let mut start = 0.0;

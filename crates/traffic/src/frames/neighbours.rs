@@ -3,14 +3,16 @@
 //! Beds of namespaces have static neighbours and need neither. Between two cards nobody else can answer: the kernel's own
 //! stack knows nothing of the test's hosts.
 
-use crate::TrafficError;
-use crate::engine::{Engine, Ports};
-use crate::frames::{self, Port};
-use crate::reading;
-use crate::skeleton::{PROBE_FRAME_BYTES, types};
+use super::engine::{Engine, Ports};
+use super::frame;
+use super::probe::probe_of;
+use super::reading;
+use super::skeleton::{PROBE_FRAME_BYTES, types};
+use crate::harness::{wait_until, words};
+use crate::{Port, TrafficError};
 use measure::shape::Zone;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often a question is asked (RFC 4861 section 10), and how long each time until the next: neighbours on a bench
 /// are one cable away.
@@ -28,7 +30,7 @@ impl Engine {
     /// Only for beds whose ports have interface numbers or prefixes of their own: two ports that share both cannot be
     /// told apart.
     pub fn set_answer_neighbours(&mut self, answer: bool) {
-        self.change_control(|control| control.answer_neighbours = u32::from(answer));
+        self.memory.change(|state| state.control.answer_neighbours = u32::from(answer));
     }
 
     /// The Ethernet address of `target` on the link of a zone's port, by ARP or neighbour solicitation. Waits up to
@@ -42,13 +44,12 @@ impl Engine {
             IpAddr::V4(target) => arp_request(&port, target),
             IpAddr::V6(target) => solicitation(&port, target),
         };
-        let mut probe = types::probe { port: slot, bytes: frame.len() as u32, ..Default::default() };
-        probe.frame[..frame.len()].copy_from_slice(&frame);
-        self.ask(types::question { ifindex: port.ifindex, address: words(target), ..Default::default() });
+        let address = address_words(target);
+        self.ask(types::question { ifindex: port.ifindex, address, ..Default::default() });
         let mut answer = None;
         for _ in 0..ATTEMPTS {
-            self.send_probes(&[probe])?;
-            answer = self.wait_for_answer();
+            self.send_probes(&[probe_of(slot, &frame)])?;
+            answer = wait_until(PATIENCE, || false, || reading::answer(self.memory), Option::is_some)?;
             if answer.is_some() {
                 break;
             }
@@ -65,15 +66,9 @@ impl Engine {
         })
     }
 
-    fn wait_for_answer(&self) -> Option<[u8; 6]> {
-        let asked = Instant::now();
-        while asked.elapsed() < PATIENCE {
-            if let Some(mac) = reading::answer(self.state()) {
-                return Some(mac);
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        None
+    /// What the sink listens for; its earlier answer is forgotten.
+    fn ask(&mut self, question: types::question) {
+        self.memory.change(|state| state.question = question);
     }
 }
 
@@ -82,24 +77,18 @@ pub(crate) fn identity(port: &Port) -> types::identity {
     types::identity {
         ifindex: port.ifindex,
         v4_prefix: port.v4_prefix,
-        v6_prefix: words(IpAddr::from(port.v6_prefix)),
+        v6_prefix: port.v6_words(),
         mac: port.mac,
         ..Default::default()
     }
 }
 
 /// An address as the sink compares it: words as they lie in the frame, IPv4 in the first.
-fn words(address: IpAddr) -> [u32; 4] {
-    let mut bytes = [0u8; 16];
+fn address_words(address: IpAddr) -> [u32; 4] {
     match address {
-        IpAddr::V4(address) => bytes[..4].copy_from_slice(&address.octets()),
-        IpAddr::V6(address) => bytes = address.octets(),
+        IpAddr::V4(address) => [u32::from_ne_bytes(address.octets()), 0, 0, 0],
+        IpAddr::V6(address) => words(&address.octets()),
     }
-    let mut words = [0; 4];
-    for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(4)) {
-        *word = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    }
-    words
 }
 
 /// Who has `target`? Asked of everybody on the port's link (RFC 826).
@@ -128,7 +117,7 @@ fn solicitation(port: &Port, target: Ipv6Addr) -> Vec<u8> {
     message.extend_from_slice(&port.mac);
     let length = (message.len() as u16).to_be_bytes();
     let pseudo = [&source[..], &group, &length, &[0, PROTOCOL_ICMPV6]].concat();
-    let check = frames::udp_check(frames::word_sum(&pseudo) + frames::word_sum(&message));
+    let check = frame::udp_check(frame::word_sum(&pseudo) + frame::word_sum(&message));
     message[2..4].copy_from_slice(&check);
     let mut frame = [&[0x33, 0x33, 0xff], last, &port.mac].concat();
     frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);

@@ -3,8 +3,8 @@
 //! The sink frees every frame that reaches it as a socket buffer, and tracing each of those would cost kernel firewalls
 //! a few per cent and XDP ones nothing. So counting is off unless a trial asks for it.
 
+use super::engine::Engine;
 use crate::TrafficError;
-use crate::engine::Engine;
 use libbpf_rs::btf::types::{Enum, Enum64};
 use libbpf_rs::btf::{Btf, TypeId};
 use libbpf_rs::{Link, MapCore, MapFlags};
@@ -22,7 +22,7 @@ impl Engine {
     /// # Errors
     /// This kernel has no raw tracepoint `kfree_skb`.
     pub fn count_drops(&mut self) -> Result<DropCount, TrafficError> {
-        let skel = self.skeleton();
+        let skel = &self.skel;
         for key in skel.maps.drops.keys() {
             skel.maps.drops.delete(&key).map_err(TrafficError::bpf("clearing the drop counters"))?;
         }
@@ -42,7 +42,7 @@ impl Engine {
         let reasons = drop_reasons();
         let symbols = Symbols::read();
         let mut named = BTreeMap::new();
-        let map = &self.skeleton().maps.drops;
+        let map = &self.skel.maps.drops;
         for key in map.keys() {
             let value =
                 map.lookup(&key, MapFlags::ANY).map_err(TrafficError::bpf("reading the drop counters"))?;

@@ -36,6 +36,21 @@ pub(crate) struct LiveSender {
 }
 
 impl LiveSender {
+    /// Starts a sender on each of `cores`, which runs `program` until it is stopped.
+    pub(crate) fn start_all(
+        program: BorrowedFd<'_>,
+        frame: &[u8],
+        cores: &[usize],
+        batch: u32,
+    ) -> Result<Vec<Self>, TrafficError> {
+        cores.iter().map(|&core| Self::start(program, frame, core, batch, None)).collect()
+    }
+
+    /// Ends all of `senders` and says how the first that failed went.
+    pub(crate) fn stop_all(senders: Vec<Self>) -> Result<(), TrafficError> {
+        senders.into_iter().try_for_each(Self::stop)
+    }
+
     /// Starts running `program` over recycled copies of `frame` on `core`, `batch` turns between two flushes.
     pub(crate) fn start(
         program: BorrowedFd<'_>,
@@ -81,7 +96,7 @@ impl LiveSender {
     }
 
     /// Ends the sender and says how it went.
-    pub(crate) fn stop(mut self) -> Result<(), TrafficError> {
+    fn stop(mut self) -> Result<(), TrafficError> {
         self.stop.store(true, Ordering::Relaxed);
         self.join()
     }

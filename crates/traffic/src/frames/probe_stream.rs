@@ -4,8 +4,8 @@
 //! Sent and received through packet sockets: a few thousand frames a second, while the programs at the ports belong to
 //! client and server, which leave to the kernel what is not theirs.
 
-use crate::frames::{Port, ProbeFrame, read_tag};
-use crate::{Clock, TrafficError, packet_socket};
+use super::probe::{ProbeFrame, read_tag};
+use crate::{Clock, Port, TrafficError, packet_socket};
 use nix::unistd::{read, write};
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,9 +1,9 @@
 //! From counters to what a trial shows: lanes, latencies, seconds.
 
-use crate::engine::TrialReading;
-use crate::reading::{LaneTimes, Reading};
+use super::engine::TrialReading;
+use super::reading::Reading;
+use crate::harness::{Histogram, summary};
 use measure::frame::FCS_BYTES;
-use measure::latency::Distribution;
 use measure::results::LatencySummary;
 use measure::shape::Lane;
 use measure::trial::{LaneOutcome, SecondSample};
@@ -21,45 +21,21 @@ impl Reading {
 
     /// Latency over all lanes; `None` when nothing was timed.
     pub fn latency_ns(&self) -> Option<LatencySummary> {
-        let mut all = Distribution::new();
-        for lane in &self.times {
-            add(&mut all, &lane.latency());
-        }
-        let mut summary = all.summary()?;
-        let (count, sum): (u64, u64) =
-            self.times.iter().fold((0, 0), |(c, s), t| (c + t.latency_count, s + t.latency_sum_ns));
-        summary.mean = sum as f64 / count.max(1) as f64;
-        Some(summary)
+        let mut all = Histogram::default();
+        self.times.iter().for_each(|lane| all.merge(&lane.latency));
+        all.summary()
     }
 }
 
-fn add(into: &mut Distribution, buckets: &[(u64, u64)]) {
-    for &(ns, count) in buckets {
-        into.add(ns, count);
-    }
-}
-
-fn summary(buckets: &[(u64, u64)]) -> Option<LatencySummary> {
-    let mut distribution = Distribution::new();
-    add(&mut distribution, buckets);
-    distribution.summary()
-}
-
-/// Latency of one lane, with the mean, the smallest and the largest exact instead of read from buckets.
-fn lane_latency(times: &LaneTimes) -> Option<LatencySummary> {
-    let mut latency = summary(&times.latency())?;
-    latency.mean = times.latency_sum_ns as f64 / times.latency_count.max(1) as f64;
-    latency.min = times.latency_min_ns as f64;
-    latency.max = times.latency_max_ns as f64;
-    Some(latency)
+/// Latency of one lane, with the smallest and the largest exact instead of read from buckets.
+fn lane_latency(latency: &Histogram) -> Option<LatencySummary> {
+    Some(LatencySummary { min: latency.min_ns as f64, max: latency.max_ns as f64, ..latency.summary()? })
 }
 
 /// Packet delay variation: each latency less the smallest (RFC 5481 section 4.2).
-fn pdv(times: &LaneTimes) -> Option<LatencySummary> {
-    let least = times.latency_min_ns;
-    let shifted: Vec<_> =
-        times.latency().iter().map(|&(ns, count)| (ns.saturating_sub(least), count)).collect();
-    summary(&shifted)
+fn pdv(latency: &Histogram) -> Option<LatencySummary> {
+    let entries = latency.entries().into_iter();
+    summary(entries.map(|(ns, count)| (ns.saturating_sub(latency.min_ns), count)))
 }
 
 impl TrialReading {
@@ -75,9 +51,9 @@ impl TrialReading {
                 duplicated: counts.duplicated,
                 reordered: counts.reordered,
                 corrupted: counts.corrupted,
-                latency_ns: lane_latency(times),
-                pdv_ns: pdv(times),
-                ipdv_ns: summary(&times.variation()),
+                latency_ns: lane_latency(&times.latency),
+                pdv_ns: pdv(&times.latency),
+                ipdv_ns: summary(times.variation.entries()),
             })
             .collect()
     }

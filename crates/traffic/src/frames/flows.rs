@@ -1,8 +1,8 @@
 //! Flows: distinct 5-tuples over address and port ranges, in seeded pseudorandom order (RFC 4814 sections 4 and 5).
 
+use super::skeleton::types::flow;
 use crate::TrafficError;
 use crate::random::{SplitMix64, mix};
-use crate::skeleton::types::flow;
 use measure::shape::TrafficShape;
 
 /// Most flows that the bench sends.

@@ -1,13 +1,11 @@
 //! From an offered load to the schedule that the BPF program follows, and back to how many frames it asked for.
-//!
-//! Schedule time is nanoseconds shifted left by `SCHEDULE_SHIFT`, counted from the start of the trial.
 
+use super::skeleton::{MAX_LANES, MAX_PHASES, types};
 use crate::TrafficError;
-use crate::skeleton::{MAX_LANES, MAX_PHASES, SCHEDULE_SHIFT, types};
+use crate::harness::{check_seconds, to_schedule};
 use measure::trial::{Load, Phase};
 
 const NO_FRAME_LEFT: u64 = u64::MAX;
-const MAX_SECONDS: f64 = 4.0 * 3600.0;
 /// The slowest offered load; slower, one frame a lane and core would take longer than a trial.
 pub const MIN_FRAMES_PER_SECOND: f64 = 100.0;
 
@@ -20,14 +18,6 @@ pub(crate) struct Schedule {
     pub(crate) lanes: usize,
     /// Frames a datagram: the schedule is of datagrams.
     fragments: u64,
-}
-
-pub(crate) fn to_schedule(seconds: f64) -> u64 {
-    (seconds * 1e9 * f64::from(1u32 << SCHEDULE_SHIFT)) as u64
-}
-
-pub(crate) fn to_seconds(schedule: u64) -> f64 {
-    schedule as f64 / 1e9 / f64::from(1u32 << SCHEDULE_SHIFT)
 }
 
 /// The schedule of core number `core` of `cores`, which share the load evenly and take turns.
@@ -47,12 +37,7 @@ pub(crate) fn for_core(
             phases.len()
         )));
     }
-    let total: f64 = phases.iter().map(|p| p.seconds).sum();
-    if !(total > 0.0 && total <= MAX_SECONDS) {
-        return Err(TrafficError::Impossible(format!(
-            "a trial of {total} s: it may last up to {MAX_SECONDS} s"
-        )));
-    }
+    check_seconds("trial", phases.iter().map(|p| p.seconds).sum())?;
     let mut end_seconds = 0.0;
     let mut made = Vec::with_capacity(phases.len());
     for phase in phases {

@@ -4,17 +4,18 @@
 //! follows the schedule differs. A thread a core, pinned, busy waiting on the monotonic clock. A frame that the link
 //! refuses is sent and lost, as it is when a live frame finds a full ring; it is never sent again.
 
-use crate::engine::{Engine, NOT_YET, Ports, TrialPlan};
-use crate::frames;
-use crate::live::LiveSender;
-use crate::skeleton::{FLOWS_PER_PAGE, MAX_LANES, MAX_MIX, MAX_PHASES, SCHEDULE_SHIFT, types};
+use super::engine::{Engine, Ports, TrialPlan};
+use super::frame::{self, ETHERNET_BYTES, UDP_BYTES};
+use super::skeleton::{FLOWS_PER_PAGE, MAX_LANES, MAX_MIX, MAX_PHASES, types};
+use crate::harness::memory::peek;
+use crate::harness::{LiveSender, Memory, NOT_YET, SCHEDULE_SHIFT};
 use crate::{Clock, TrafficError, packet_socket};
 use libbpf_rs::{MapCore, MapFlags};
 use nix::errno::Errno;
 use nix::libc;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::ptr::{addr_of, addr_of_mut};
+use std::ptr::addr_of_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -25,8 +26,6 @@ const LATE: u64 = 5_000 << SCHEDULE_SHIFT;
 const BATCH: usize = 8;
 /// Room for frames under way: several full veth rings, so that the socket never holds the sender up.
 const SEND_BUFFER_BYTES: usize = 64 << 20;
-const ETHERNET_BYTES: usize = 14;
-const UDP_BYTES: usize = 8;
 
 impl Engine {
     /// Starts a sender a core that follows the prepared schedule through packet sockets.
@@ -52,17 +51,17 @@ impl Engine {
             .iter()
             .map(|(lane, _)| packet_socket::sender(ports.port(lane.from)?, SEND_BUFFER_BYTES))
             .collect::<Result<Vec<_>, _>>()?;
-        let state = SharedState(self.state());
-        let control = state.control();
+        let memory = self.memory;
+        // Nobody writes the control block while senders run, but for start_ns, a single word.
+        let control = Box::new(peek!(memory => control));
         let mtu = control.largest_bytes as usize - ETHERNET_BYTES;
         let flows = self.read_flows(control.flow_first[core], control.flow_count[core])?;
-        let own = state.core(core);
         let batch = if plan.times_matter { 1 } else { BATCH };
-        let buffers = vec![self.recycled().to_vec(); batch];
+        let buffers = vec![self.recycled.clone(); batch];
         let mut sender = PacketSender {
-            shared: state,
+            memory,
             number: core,
-            own,
+            own: peek!(memory => cores[core]),
             control,
             flows,
             sockets,
@@ -84,7 +83,7 @@ impl Engine {
         let mut flows = Vec::with_capacity(count as usize + 2 * FLOWS_PER_PAGE);
         for page in first / per_page..(first + count).div_ceil(per_page) {
             let bytes = self
-                .skeleton()
+                .skel
                 .maps
                 .flows
                 .lookup(&page.to_ne_bytes(), MapFlags::ANY)
@@ -103,51 +102,27 @@ fn read_flow(bytes: &[u8]) -> types::flow {
     types::flow { client: field(0), server: field(1), client_port: field(2), server_port: field(3) }
 }
 
-/// The object's global state, mapped for as long as the engine lives, which joins every sender.
-struct SharedState(*mut types::bss);
-
-// SAFETY: the mapping is valid from every thread; each sender writes only its own core's part, word by word, and
-// what it reads of the control block is written by nobody while senders run, but for start_ns, a single word.
-unsafe impl Send for SharedState {}
-
-impl SharedState {
-    fn control(&self) -> Box<types::control> {
-        // SAFETY: inside the mapping, initialised, and not written now (see the type).
-        Box::new(unsafe { addr_of!((*self.0).control).read_volatile() })
-    }
-
-    fn start_ns(&self) -> u64 {
-        // SAFETY: one aligned word inside the mapping.
-        unsafe { addr_of!((*self.0).control.start_ns).read_volatile() }
-    }
-
-    fn core(&self, number: usize) -> types::core {
-        // SAFETY: inside the mapping, initialised, and written by nobody but this core's sender.
-        unsafe { addr_of!((*self.0).cores[number]).read_volatile() }
-    }
-
-    /// Shows the world what a core has done. `finished` last: whoever sees it must see the final counters.
-    fn publish(&self, number: usize, core: &types::core) {
-        // SAFETY: every place is an aligned word inside the mapping, in the part that belongs to this core's sender.
-        unsafe {
-            let to = addr_of_mut!((*self.0).cores[number]);
-            for lane in 0..MAX_LANES {
-                addr_of_mut!((*to).senders[lane].sent).write_volatile(core.senders[lane].sent);
-                addr_of_mut!((*to).senders[lane].sent_bytes).write_volatile(core.senders[lane].sent_bytes);
-                addr_of_mut!((*to).senders[lane].skipped).write_volatile(core.senders[lane].skipped);
-            }
-            addr_of_mut!((*to).largest_lag).write_volatile(core.largest_lag);
-            addr_of_mut!((*to).late).write_volatile(core.late);
-            addr_of_mut!((*to).turns).write_volatile(core.turns);
-            std::sync::atomic::fence(Ordering::Release);
-            addr_of_mut!((*to).finished).write_volatile(core.finished);
+/// Shows the world what a core has done. `finished` last: whoever sees it must see the final counters.
+fn publish(memory: Memory<types::bss>, number: usize, core: &types::core) {
+    // SAFETY: every place is an aligned word inside the mapping, in the part that belongs to this core's sender.
+    unsafe {
+        let to = addr_of_mut!((*memory.as_ptr()).cores[number]);
+        for lane in 0..MAX_LANES {
+            addr_of_mut!((*to).senders[lane].sent).write_volatile(core.senders[lane].sent);
+            addr_of_mut!((*to).senders[lane].sent_bytes).write_volatile(core.senders[lane].sent_bytes);
+            addr_of_mut!((*to).senders[lane].skipped).write_volatile(core.senders[lane].skipped);
         }
+        addr_of_mut!((*to).largest_lag).write_volatile(core.largest_lag);
+        addr_of_mut!((*to).late).write_volatile(core.late);
+        addr_of_mut!((*to).turns).write_volatile(core.turns);
+        std::sync::atomic::fence(Ordering::Release);
+        addr_of_mut!((*to).finished).write_volatile(core.finished);
     }
 }
 
 /// One core's generator of large frames: `generate_frame()` of `bpf/traffic/generate.h`.
 struct PacketSender {
-    shared: SharedState,
+    memory: Memory<types::bss>,
     number: usize,
     own: types::core,
     control: Box<types::control>,
@@ -163,21 +138,25 @@ impl PacketSender {
     fn run(&mut self, stop: &AtomicBool) -> io::Result<()> {
         let stopped = || stop.load(Ordering::Relaxed);
         self.own.turns = 1;
-        self.shared.publish(self.number, &self.own);
-        while self.shared.start_ns() == NOT_YET && !stopped() {
+        publish(self.memory, self.number, &self.own);
+        while self.start_ns() == NOT_YET && !stopped() {
             std::hint::spin_loop();
         }
-        self.control.start_ns = self.shared.start_ns();
+        self.control.start_ns = self.start_ns();
         while self.own.finished == 0 && !stopped() {
             self.turn(stop)?;
         }
         self.flush(stop)?;
-        self.shared.publish(self.number, &self.own);
+        publish(self.memory, self.number, &self.own);
         // A sender that has ended means failure, so the trial's end is awaited.
         while !stopped() {
             std::thread::sleep(Duration::from_millis(1));
         }
         Ok(())
+    }
+
+    fn start_ns(&self) -> u64 {
+        peek!(self.memory => control.start_ns)
     }
 
     fn turn(&mut self, stop: &AtomicBool) -> io::Result<()> {
@@ -305,7 +284,7 @@ impl PacketSender {
             }
         }
         let frame = &mut self.buffers[self.pending.len()][..size.bytes as usize];
-        write_headers(frame, &self.control, lane, &flow, &size, &frames::stamp(who, what));
+        write_headers(frame, &self.control, lane, &flow, &size, &frame::stamp(who, what));
         self.pending.push((lane, size.bytes as usize));
     }
 
@@ -326,7 +305,7 @@ impl PacketSender {
         }
         self.pending.clear();
         // Not finished yet, whatever the schedule says: only run() knows that nothing is pending.
-        self.shared.publish(self.number, &types::core { finished: 0, ..self.own });
+        publish(self.memory, self.number, &types::core { finished: 0, ..self.own });
         Ok(())
     }
 }
@@ -356,7 +335,7 @@ fn write_headers(
     lane: usize,
     flow: &types::flow,
     size: &types::mix_size,
-    stamp: &[u8; frames::STAMP_BYTES],
+    stamp: &[u8; frame::STAMP_BYTES],
 ) {
     let lane = &control.lanes[lane];
     let ip_bytes = if control.ip_version == 4 { 20 } else { 40 };
@@ -369,7 +348,7 @@ fn write_headers(
         let total = ((frame.len() - ETHERNET_BYTES) as u16).to_be_bytes();
         frame[16..18].copy_from_slice(&total);
         write_pair(&mut frame[26..34], lane.reverse, lane.client_base | client, lane.server_base | server);
-        let check = frames::ipv4_check(&frame[ETHERNET_BYTES..udp]);
+        let check = frame::ipv4_check(&frame[ETHERNET_BYTES..udp]);
         frame[24..26].copy_from_slice(&check);
         26..34
     } else {
@@ -389,9 +368,9 @@ fn write_headers(
     frame[payload..payload + stamp.len()].copy_from_slice(stamp);
     if control.udp_checksum != 0 {
         let pseudo =
-            frames::word_sum(&frame[addresses]) + frames::word_sum(&[0, 17]) + frames::word_sum(&udp_length);
-        let sum = pseudo + frames::word_sum(&frame[udp..payload + stamp.len()]) + size.fill_sum;
-        let check = frames::udp_check(sum);
+            frame::word_sum(&frame[addresses]) + frame::word_sum(&[0, 17]) + frame::word_sum(&udp_length);
+        let sum = pseudo + frame::word_sum(&frame[udp..payload + stamp.len()]) + size.fill_sum;
+        let check = frame::udp_check(sum);
         frame[udp + 6..payload].copy_from_slice(&check);
     }
 }

@@ -1,0 +1,436 @@
+//! The loaded BPF object: ports, flows, trials. One engine serves all beds of a run, one trial at a time.
+
+use super::flows;
+use super::frame;
+use super::neighbours;
+use super::reading::{self, Reading};
+use super::schedule::{self, Schedule};
+use super::skeleton::{
+    FLOWS_PER_PAGE, FramesSkel, FramesSkelBuilder, MAX_CORES, MAX_LANES, MAX_PORTS, types,
+};
+use crate::TrafficError;
+use crate::harness::{
+    self, LiveSender, Memory, NOT_YET, Port, Run, Watch, attach, send_through, to_schedule, wait_until,
+};
+use libbpf_rs::{Link, MapCore, MapFlags};
+use measure::shape::{IpVersion, Lane, Placement, TrafficShape, Zone};
+use measure::trial::{Load, Phase};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// A trial is over when nothing arrived for this long after the last frame was sent (RFC 2544 section 23 waits 2 s
+/// for a box between two cables; a link in memory delivers at once).
+pub const SETTLE: Duration = Duration::from_millis(60);
+
+/// A zone's port that an engine uses. Detached when dropped.
+#[derive(Debug)]
+pub(crate) struct AttachedPort {
+    port: Port,
+    slot: u32,
+    _sink: Link,
+}
+
+/// The ports of one bed.
+#[derive(Debug, Default)]
+pub struct Ports(Vec<AttachedPort>);
+
+impl Ports {
+    fn of(&self, zone: Zone) -> Result<&AttachedPort, TrafficError> {
+        self.0
+            .iter()
+            .find(|p| p.port.zone == zone)
+            .ok_or_else(|| TrafficError::Impossible(format!("this bed has no {} zone", zone.name())))
+    }
+
+    /// Tells where frames of a zone go from now on, once that is known (see [`Engine::resolve`]).
+    ///
+    /// # Errors
+    /// The bed has no such zone.
+    pub fn set_next_hop(&mut self, zone: Zone, mac: [u8; 6]) -> Result<(), TrafficError> {
+        self.of(zone)?;
+        for attached in self.0.iter_mut().filter(|attached| attached.port.zone == zone) {
+            attached.port.next_hop_mac = mac;
+        }
+        Ok(())
+    }
+
+    /// The place of a zone's port in the ports map.
+    pub(crate) fn slot(&self, zone: Zone) -> Result<u32, TrafficError> {
+        Ok(self.of(zone)?.slot)
+    }
+
+    /// The port of a zone.
+    pub(crate) fn port(&self, zone: Zone) -> Result<&Port, TrafficError> {
+        Ok(&self.of(zone)?.port)
+    }
+}
+
+/// What a trial sends.
+#[derive(Debug, Clone)]
+pub struct TrialPlan<'a> {
+    /// Load over time.
+    pub phases: &'a [Phase],
+    /// Lanes with their shares of all frames; shares sum to 1.
+    pub lanes: &'a [(Lane, f64)],
+    /// Where the work is done: decides how a late sender behaves.
+    pub placement: Placement,
+    /// Cores that generate.
+    pub cores: &'a [usize],
+    /// Whether the trial is about when frames arrive rather than how many.
+    pub times_matter: bool,
+    /// Longest wait for frames still under way after the last was sent.
+    pub settle: Duration,
+}
+
+impl TrialPlan<'_> {
+    fn seconds(&self) -> f64 {
+        self.phases.iter().map(|phase| phase.seconds).sum()
+    }
+}
+
+/// The loaded generator and sink.
+#[allow(missing_debug_implementations, reason = "a generated skeleton has none")]
+pub struct Engine {
+    pub(super) skel: FramesSkel<'static>,
+    pub(super) memory: Memory<types::bss>,
+    free_slots: Vec<u32>,
+    flow_capacity: u32,
+    traffic: Option<TrafficShape>,
+    /// A whole frame of the largest size with the filling of every frame.
+    pub(super) recycled: Vec<u8>,
+    mark: u16,
+}
+
+impl Engine {
+    /// Loads the programs with room for `flow_capacity` flows.
+    ///
+    /// # Errors
+    /// The kernel refuses the programs, or there is no room.
+    pub fn load(flow_capacity: u32) -> Result<Self, TrafficError> {
+        let pages = flow_capacity.max(1).div_ceil(FLOWS_PER_PAGE as u32);
+        let mut skel = harness::load(FramesSkelBuilder::default(), "bpf/traffic/frames", |open| {
+            open.maps.flows.set_max_entries(pages)
+        })?;
+        Ok(Self {
+            memory: Memory::take(&mut skel.maps.bss_data)?,
+            skel,
+            free_slots: (0..MAX_PORTS as u32).rev().collect(),
+            flow_capacity: pages * FLOWS_PER_PAGE as u32,
+            traffic: None,
+            recycled: Vec::new(),
+            mark: 0x5242,
+        })
+    }
+
+    /// Takes a bed's ports into use: frames can be sent from them, and what arrives there is counted.
+    ///
+    /// # Errors
+    /// An interface is gone, or its driver has no XDP.
+    pub fn attach(&mut self, ports: &[Port]) -> Result<Ports, TrafficError> {
+        let mut attached = Ports::default();
+        for port in ports {
+            match self.attach_one(port) {
+                Ok(port) => attached.0.push(port),
+                Err(refused) => {
+                    self.detach(attached);
+                    return Err(refused);
+                }
+            }
+        }
+        Ok(attached)
+    }
+
+    fn attach_one(&mut self, port: &Port) -> Result<AttachedPort, TrafficError> {
+        let slot = *self
+            .free_slots
+            .last()
+            .ok_or_else(|| TrafficError::Impossible(format!("more than {MAX_PORTS} ports in one run")))?;
+        let sink = attach(port, &self.skel.progs.sink)?;
+        send_through(port, &self.skel.maps.ports, slot)?;
+        self.free_slots.pop();
+        self.memory.change(|state| state.identities[slot as usize] = neighbours::identity(port));
+        Ok(AttachedPort { port: port.clone(), slot, _sink: sink })
+    }
+
+    /// Gives a bed's ports back.
+    pub fn detach(&mut self, ports: Ports) {
+        for attached in ports.0 {
+            self.memory.change(|state| state.identities[attached.slot as usize] = types::identity::default());
+            // A port whose interface is gone has already left the map.
+            let _ = self.skel.maps.ports.delete(&attached.slot.to_ne_bytes());
+            self.free_slots.push(attached.slot);
+        }
+    }
+
+    /// Makes `shape` the traffic of the trials to come; does nothing when it already is.
+    ///
+    /// # Errors
+    /// Frames or flows that the bench cannot send.
+    pub fn set_traffic(&mut self, shape: &TrafficShape) -> Result<(), TrafficError> {
+        if self.traffic.as_ref() == Some(shape) {
+            return Ok(());
+        }
+        self.traffic = None;
+        if shape.flows > self.flow_capacity {
+            return Err(TrafficError::Impossible(format!(
+                "{} flows: this run was prepared for {}",
+                shape.flows, self.flow_capacity
+            )));
+        }
+        self.recycled = frame::recycled_frame(shape);
+        let mix = frame::mix(shape, &self.recycled)?;
+        self.write_flows(&flows::generate(shape)?)?;
+        let filling_offset = frame::filling_offset(shape);
+        self.memory.change(|state| {
+            // The generator writes the filling afresh; frames larger than its room are made in user space.
+            for (to, from) in state.filling.iter_mut().zip(&self.recycled[filling_offset..]) {
+                *to = *from;
+            }
+            let control = &mut state.control;
+            control.filling_offset = filling_offset as u32;
+            control.fragments = shape.fragments;
+            control.mix_count = mix.len() as u32;
+            control.mix[..mix.len()].copy_from_slice(&mix);
+            control.largest_bytes = u32::from(shape.frame.largest().bytes_without_fcs());
+            control.ip_version = match shape.ip {
+                IpVersion::V4 => 4,
+                IpVersion::V6 => 6,
+            };
+            control.udp_checksum = frame::udp_checksum_wanted(shape);
+        });
+        self.traffic = Some(shape.clone());
+        Ok(())
+    }
+
+    fn write_flows(&mut self, flows: &[types::flow]) -> Result<(), TrafficError> {
+        let mut bytes = Vec::with_capacity(FLOWS_PER_PAGE * 8);
+        for (page, flows) in flows.chunks(FLOWS_PER_PAGE).enumerate() {
+            bytes.clear();
+            for flow in flows {
+                for field in [flow.client, flow.server, flow.client_port, flow.server_port] {
+                    bytes.extend_from_slice(&field.to_ne_bytes());
+                }
+            }
+            bytes.resize(FLOWS_PER_PAGE * 8, 0);
+            self.skel
+                .maps
+                .flows
+                .update(&(page as u32).to_ne_bytes(), &bytes, MapFlags::ANY)
+                .map_err(TrafficError::bpf("writing the flow table"))?;
+        }
+        Ok(())
+    }
+
+    /// The mark of the frames to come, by which they are told from those before.
+    pub(super) fn next_mark(&mut self) -> u16 {
+        self.mark = self.mark.wrapping_add(1);
+        self.mark
+    }
+
+    /// Runs one trial, telling `watch` how it goes.
+    ///
+    /// # Errors
+    /// The kernel refuses, the plan is impossible, or the watcher interrupts.
+    pub fn run(
+        &mut self,
+        ports: &Ports,
+        plan: &TrialPlan<'_>,
+        watch: &mut dyn Watch,
+    ) -> Result<TrialReading, TrafficError> {
+        let schedules = self.prepare(ports, plan)?;
+        let (memory, lanes) = (self.memory, plan.lanes.len());
+        let before = Reading::take(memory, plan.cores, lanes);
+        let counts = || Reading::take_counts(memory, plan.cores, lanes);
+        let reading = || Reading::take(memory, plan.cores, lanes).since(&before);
+        let senders = self.start_senders(ports, plan)?;
+        let run = Run::begin(&mut self.memory, plan.cores, senders)?;
+        let total = plan.seconds();
+        run.follow(total, total * 0.2, watch, |watch, at, samples| {
+            let counts = counts();
+            watch.tick(at, counts.iter().map(|s| s.sent).sum(), counts.iter().map(|s| s.received).sum());
+            if samples {
+                watch.sample(at, &reading());
+            }
+        })?;
+        let seconds = run.seconds();
+        // Until every frame sent has arrived, or nothing more arrives.
+        wait_until(
+            plan.settle,
+            || watch.interrupted(),
+            counts,
+            |counts| counts.iter().map(|s| s.received).sum::<u64>() >= counts.iter().map(|s| s.sent).sum(),
+        )?;
+        run.end()?;
+        let after = reading();
+        watch.sample(seconds, &after);
+        Ok(TrialReading { seconds, offered: self.offered(plan, &schedules), reading: after })
+    }
+
+    /// Starts a sender a core: live frames, or packet sockets for frames that no live frame holds.
+    fn start_senders(&self, ports: &Ports, plan: &TrialPlan<'_>) -> Result<Vec<LiveSender>, TrafficError> {
+        if self.recycled.len() > usize::from(frame::MAX_LIVE_FRAME_BYTES) {
+            return self.start_packet_senders(ports, plan);
+        }
+        let program = self.skel.progs.generate.as_fd();
+        LiveSender::start_all(program, &self.recycled, plan.cores, batch_size(plan))
+    }
+
+    /// Frames that the schedules asked for.
+    fn offered(&self, plan: &TrialPlan<'_>, schedules: &[Schedule]) -> u64 {
+        let on_core = |(&core, schedule): (&usize, &Schedule)| -> u64 {
+            let lanes = 0..schedule.lanes;
+            lanes.map(|lane| schedule.offered(lane, reading::sent(self.memory, core, lane))).sum()
+        };
+        plan.cores.iter().zip(schedules).map(on_core).sum()
+    }
+
+    /// Writes the control block and clears what the last trial left.
+    fn prepare(&mut self, ports: &Ports, plan: &TrialPlan<'_>) -> Result<Vec<Schedule>, TrafficError> {
+        let Some(traffic) = self.traffic.clone() else {
+            return Err(TrafficError::Impossible("no traffic was set before the trial".to_owned()));
+        };
+        if plan.lanes.is_empty() || plan.lanes.len() > MAX_LANES {
+            return Err(TrafficError::Impossible(format!("{} lanes: 1 to {MAX_LANES}", plan.lanes.len())));
+        }
+        if plan.cores.is_empty() || plan.cores.iter().any(|&core| core >= MAX_CORES) {
+            return Err(TrafficError::Impossible(format!(
+                "cores {:?}: the bench uses 0 to {}",
+                plan.cores,
+                MAX_CORES - 1
+            )));
+        }
+        let shares: Vec<f64> = plan.lanes.iter().map(|(_, share)| *share).collect();
+        let schedules = (0..plan.cores.len())
+            .map(|number| {
+                schedule::for_core(plan.phases, &shares, number, plan.cores.len(), traffic.fragments)
+            })
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut lanes = Vec::new();
+        for (lane, _) in plan.lanes {
+            let (from, to) = (ports.of(lane.from)?, ports.of(lane.to)?);
+            let mut made = frame::lane(*lane, &from.port, &to.port, from.slot, traffic.ip);
+            if traffic.fragments > 1 {
+                frame::fragment(&mut made, traffic.ip);
+            }
+            lanes.push(made);
+        }
+        let mark = self.next_mark();
+        reading::clear(self.memory, plan.cores, plan.lanes.len());
+        self.memory.change(|state| {
+            let control = &mut state.control;
+            control.mark = mark;
+            control.lanes[..lanes.len()].copy_from_slice(&lanes);
+            control.lane_count = lanes.len() as u32;
+            control.generators = plan.cores.len() as u32;
+            control.sample_mask = sample_mask(plan);
+            control.largest_lag = largest_lag(plan.placement);
+            control.grace = to_schedule(grace_seconds(plan.seconds()));
+            control.start_ns = NOT_YET;
+            for (number, &core) in plan.cores.iter().enumerate() {
+                let (first, count) = flow_slice(traffic.flows, number, plan.cores.len());
+                control.flow_first[core] = first;
+                control.flow_count[core] = count;
+                control.number[core] = number as u32;
+            }
+        });
+        // Phases are the same for all cores but for the split of a burst, so each core's schedule is written apart.
+        self.write_schedules(plan, &schedules)?;
+        Ok(schedules)
+    }
+
+    fn write_schedules(&mut self, plan: &TrialPlan<'_>, schedules: &[Schedule]) -> Result<(), TrafficError> {
+        if plan.phases.len() > 1 && plan.phases.iter().any(|p| !matches!(p.load, Load::PerSecond(_))) {
+            return Err(TrafficError::Impossible(
+                "a trial of several phases needs a rate for each".to_owned(),
+            ));
+        }
+        self.memory.change(|state| {
+            if let Some(first) = schedules.first() {
+                state.control.phase_count = first.phases.len() as u32;
+                state.control.phases[..first.phases.len()].copy_from_slice(&first.phases);
+            }
+            for (&core, schedule) in plan.cores.iter().zip(schedules) {
+                let budget = schedule.phases[0].budget;
+                for (lane, sender) in state.cores[core].senders.iter_mut().enumerate() {
+                    sender.due = if budget[lane] == 0 { u64::MAX } else { schedule.first_due[lane] };
+                    sender.left = budget[lane];
+                }
+            }
+        });
+        Ok(())
+    }
+}
+
+/// What a trial showed.
+#[derive(Debug)]
+pub struct TrialReading {
+    /// Seconds of sending.
+    pub seconds: f64,
+    /// Frames that the schedule asked for.
+    pub offered: u64,
+    /// The counters and times.
+    pub reading: Reading,
+}
+
+impl TrialReading {
+    /// Frames handed to the links.
+    pub fn sent(&self) -> u64 {
+        self.reading.sent()
+    }
+}
+
+/// One core's slice of the flow table; with fewer flows than cores, cores share them.
+fn flow_slice(flows: u32, number: usize, cores: usize) -> (u32, u32) {
+    let (number, cores) = (number as u32, cores as u32);
+    if flows < cores {
+        return (number % flows, 1);
+    }
+    let first = (u64::from(flows) * u64::from(number) / u64::from(cores)) as u32;
+    let next = (u64::from(flows) * u64::from(number + 1) / u64::from(cores)) as u32;
+    (first, next - first)
+}
+
+fn fastest_per_core(phases: &[Phase], cores: usize) -> f64 {
+    let rate = |p: &Phase| match p.load {
+        Load::PerSecond(rate) => rate / cores as f64,
+        _ => f64::INFINITY,
+    };
+    phases.iter().map(rate).fold(0.0, f64::max)
+}
+
+/// Turns between two flushes of the links. Large batches are what a busy card delivers, so throughput is measured with
+/// the largest; where times matter, a frame must not wait for the others, since that wait would be measured as latency.
+fn batch_size(plan: &TrialPlan<'_>) -> u32 {
+    match fastest_per_core(plan.phases, plan.cores.len()) {
+        _ if !plan.times_matter => 64,
+        rate if rate < 400_000.0 => 4,
+        rate if rate < 4_000_000.0 => 16,
+        _ => 64,
+    }
+}
+
+/// Which frames are timed: all of them at low rates or where times matter, one in sixteen at high ones, where two
+/// readings of the clock would cost as much as the frame.
+fn sample_mask(plan: &TrialPlan<'_>) -> u32 {
+    match fastest_per_core(plan.phases, plan.cores.len()) {
+        rate if rate <= 300_000.0 => 0,
+        rate if plan.times_matter && rate <= 2_000_000.0 => 0,
+        _ => 15,
+    }
+}
+
+/// How long after a schedule's end frames that were due before it still go out. A sender that lost its core for one time
+/// slice of the system's just before the end may make it good; since rates are of the time that sending really took, a
+/// sender that is too slow for its load gains nothing by it.
+pub fn grace_seconds(total: f64) -> f64 {
+    total * 0.0005 + 5e-3
+}
+
+/// How far a sender may fall behind and still catch up. Inline, falling behind is the firewall's cost and the schedule
+/// stands. Isolated, a burst after a stall of the machine would be a load that nobody asked for.
+fn largest_lag(placement: Placement) -> u64 {
+    match placement {
+        Placement::Inline => u64::MAX,
+        Placement::Isolated => to_schedule(100e-6),
+    }
+}

@@ -1,0 +1,221 @@
+//! Frames as bytes: the constant header of each lane, the sizes of a mix, and the filling.
+
+use super::skeleton::{MAX_MIX, types};
+use crate::random::SplitMix64;
+use crate::{Port, TrafficError};
+use measure::frame::{FCS_BYTES, FrameSize, fragment_frames, smallest_fragmented_frame};
+use measure::shape::{IpVersion, Lane, TrafficShape, UdpChecksum};
+
+pub(super) const ETHERNET_BYTES: usize = 14;
+pub(super) const UDP_BYTES: usize = 8;
+/// Bytes of the stamp behind the UDP header (`struct stamp`).
+pub const STAMP_BYTES: usize = 18;
+pub(super) const PROTOCOL_UDP: u8 = 17;
+const PROTOCOL_FRAGMENT: u8 = 44;
+const FRAGMENT_HEADER_BYTES: usize = 8;
+pub(super) const TTL: u8 = 64;
+/// The largest live frame, without FCS: a page of 4,096 bytes less 256 of headroom, 320 of the kernel's fragment table
+/// and 112 of `struct xdp_page_head` (net/bpf/test_run.c). Larger frames take the packet socket's path.
+pub const MAX_LIVE_FRAME_BYTES: u16 = 3_408;
+
+pub(crate) fn word_sum(bytes: &[u8]) -> u32 {
+    bytes.chunks(2).map(|pair| u32::from(u16::from_ne_bytes([pair[0], *pair.get(1).unwrap_or(&0)]))).sum()
+}
+
+fn fold(sum: u32) -> u16 {
+    let once = (sum & 0xffff) + (sum >> 16);
+    ((once & 0xffff) + (once >> 16)) as u16
+}
+
+fn ip_bytes(ip: IpVersion) -> usize {
+    match ip {
+        IpVersion::V4 => 20,
+        IpVersion::V6 => 40,
+    }
+}
+
+/// The IPv4 header checksum of a header whose own checksum field is zero, in wire order.
+pub(crate) fn ipv4_check(header: &[u8]) -> [u8; 2] {
+    (!fold(word_sum(header))).to_ne_bytes()
+}
+
+/// The UDP or TCP checksum of an unfolded sum, in wire order; never zero, which says that there is none (RFC 768).
+pub(crate) fn udp_check(sum: u32) -> [u8; 2] {
+    match !fold(sum) {
+        0 => [0xff; 2],
+        check => check.to_ne_bytes(),
+    }
+}
+
+/// The stamp of `struct stamp` with its check, as `stamp_check()` of `bpf/traffic/frames/stamp.h` computes it.
+pub(crate) fn stamp(who: u64, what: u64) -> [u8; STAMP_BYTES] {
+    let mixed = who.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ what.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+    let mut bytes = [0; STAMP_BYTES];
+    bytes[..8].copy_from_slice(&who.to_ne_bytes());
+    bytes[8..16].copy_from_slice(&what.to_ne_bytes());
+    bytes[16..].copy_from_slice(&((mixed >> 48) as u16).to_ne_bytes());
+    bytes
+}
+
+/// The smallest test frame of an IP version, in bytes with FCS: headers, stamp and FCS.
+pub fn smallest_frame_bytes(ip: IpVersion) -> u16 {
+    (ETHERNET_BYTES + ip_bytes(ip) + UDP_BYTES + STAMP_BYTES) as u16 + measure::frame::FCS_BYTES
+}
+
+/// Everything of a lane's frames that does not change from frame to frame.
+pub(crate) fn lane(lane: Lane, from: &Port, to: &Port, from_slot: u32, ip: IpVersion) -> types::lane {
+    let reverse = lane.is_reverse();
+    let (client, server) = if reverse { (to, from) } else { (from, to) };
+    let mut header = [0u8; 64];
+    header[..6].copy_from_slice(&from.next_hop_mac);
+    header[6..12].copy_from_slice(&from.mac);
+    let mut made = types::lane { port: from_slot, reverse: u32::from(reverse), ..Default::default() };
+    match ip {
+        IpVersion::V4 => {
+            header[12..14].copy_from_slice(&[0x08, 0x00]);
+            // Version and length, class, total length (later), id 0, don't fragment, TTL, protocol.
+            header[14..24].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, TTL, PROTOCOL_UDP]);
+            made.ip_sum = word_sum(&header[14..24]);
+            made.client_base = client.v4_prefix;
+            made.server_base = server.v4_prefix;
+            made.udp_sum = word_sum(&[0, PROTOCOL_UDP]);
+        }
+        IpVersion::V6 => {
+            header[12..14].copy_from_slice(&[0x86, 0xdd]);
+            header[14..22].copy_from_slice(&[0x60, 0, 0, 0, 0, 0, PROTOCOL_UDP, TTL]);
+            header[22..38].copy_from_slice(&from.v6_prefix);
+            header[38..54].copy_from_slice(&to.v6_prefix);
+            made.udp_sum = word_sum(&header[22..54]) + word_sum(&[0, PROTOCOL_UDP]);
+        }
+    }
+    made.header = header;
+    made
+}
+
+/// Makes the lane's frames fragments: they may be cut, and in IPv6 a fragment header follows.
+pub(crate) fn fragment(lane: &mut types::lane, ip: IpVersion) {
+    match ip {
+        IpVersion::V4 => {
+            lane.header[20] = 0;
+            lane.ip_sum = word_sum(&lane.header[14..24]);
+        }
+        IpVersion::V6 => lane.header[20] = PROTOCOL_FRAGMENT,
+    }
+}
+
+/// The recycled frame: zeros where the program writes, then seeded filling (RFC 4814 section 4 asks for payload that
+/// does not compress), without FCS.
+pub(crate) fn recycled_frame(shape: &TrafficShape) -> Vec<u8> {
+    let mut frame = vec![0u8; usize::from(shape.frame.largest().bytes_without_fcs())];
+    let mut random = SplitMix64::new(shape.seed ^ 0xf111);
+    let start = filling_offset(shape).min(frame.len());
+    frame[start..].fill_with(|| random.next() as u8);
+    frame
+}
+
+/// Where the filling begins in every frame of a shape, second fragments included.
+pub(crate) fn filling_offset(shape: &TrafficShape) -> usize {
+    let fragment = if shape.fragments > 1 { fragment_header_bytes(shape.ip) } else { 0 };
+    ETHERNET_BYTES + ip_bytes(shape.ip) + fragment + UDP_BYTES + STAMP_BYTES
+}
+
+/// Bytes that fragmenting adds to a frame.
+fn fragment_header_bytes(ip: IpVersion) -> usize {
+    if ip == IpVersion::V6 { FRAGMENT_HEADER_BYTES } else { 0 }
+}
+
+/// The sizes of the mix with the checksums of their filling.
+///
+/// # Errors
+/// A size that the stamp does not fit into, a mix that is too long, or a size for which there is no live frame.
+pub(crate) fn mix(shape: &TrafficShape, recycled: &[u8]) -> Result<Vec<types::mix_size>, TrafficError> {
+    let sizes = shape.frame.sizes();
+    check_fragments(shape)?;
+    let most = MAX_MIX / shape.fragments as usize;
+    if sizes.len() > most {
+        return Err(TrafficError::Impossible(format!("a mix of {} sizes: it may have {most}", sizes.len())));
+    }
+    let smallest = smallest_frame_bytes(shape.ip);
+    if let Some(size) = sizes.iter().find(|s| s.bytes() < smallest) {
+        return Err(TrafficError::Impossible(format!(
+            "a frame of {} bytes: test frames of this IP version need {smallest} (headers, {STAMP_BYTES} bytes of \
+             stamp and the FCS)",
+            size.bytes()
+        )));
+    }
+    let start = filling_offset(shape);
+    Ok(sizes
+        .iter()
+        .flat_map(
+            |&size| if shape.fragments == 1 { vec![whole(shape, size)] } else { fragments(shape, size) },
+        )
+        .map(|(mut made, filled)| {
+            // The UDP checksum is in the first frame of a datagram and covers the filling of both.
+            made.fill_sum = filled.iter().map(|&bytes| word_sum(&recycled[start..bytes])).sum();
+            let filling = &recycled[start..made.bytes as usize];
+            let whole_words = &filling[..filling.len() / 4 * 4];
+            made.fill_check = if whole_words.is_empty() { 0 } else { u32::from(fold(word_sum(whole_words))) };
+            made
+        })
+        .collect())
+}
+
+/// What there is to a frame but sums, and the lengths of all frames of its datagram.
+type Sized = (types::mix_size, Vec<usize>);
+
+fn whole(shape: &TrafficShape, size: FrameSize) -> Sized {
+    let bytes = size.bytes_without_fcs();
+    let made = types::mix_size {
+        bytes: bytes.into(),
+        whole_bytes: bytes.into(),
+        udp_bytes: bytes - (ETHERNET_BYTES + ip_bytes(shape.ip)) as u16,
+        ..Default::default()
+    };
+    (made, vec![bytes.into()])
+}
+
+fn fragments(shape: &TrafficShape, size: FrameSize) -> Vec<Sized> {
+    let (whole, _) = whole(shape, size);
+    let lengths = fragment_frames(size, shape.ip).map(|bytes| bytes - FCS_BYTES);
+    let headers = ETHERNET_BYTES + ip_bytes(shape.ip) + fragment_header_bytes(shape.ip);
+    let first_bytes = lengths[0] - headers as u16;
+    // IPv4 counts in units of 8 bytes behind three flags (RFC 791), IPv6 in bytes with the flag last (RFC 8200).
+    let fields = match shape.ip {
+        IpVersion::V4 => [0x2000, first_bytes / 8],
+        IpVersion::V6 => [1, first_bytes],
+    };
+    let made = |number: usize| types::mix_size {
+        bytes: lengths[number].into(),
+        fragment: fields[number].to_be(),
+        place: number as u32 + 1,
+        ..whole
+    };
+    vec![(made(0), lengths.map(usize::from).to_vec()), (made(1), vec![lengths[1].into()])]
+}
+
+fn check_fragments(shape: &TrafficShape) -> Result<(), TrafficError> {
+    let refuse = |why: String| Err(TrafficError::Impossible(why));
+    let sizes = shape.frame.sizes();
+    let smallest = smallest_fragmented_frame(shape.ip);
+    match shape.fragments {
+        1 => Ok(()),
+        2 if shape.frame.largest().bytes_without_fcs() > MAX_LIVE_FRAME_BYTES => refuse(format!(
+            "frames of {} bytes in fragments: those of up to {} are cut",
+            shape.frame.largest().bytes(),
+            MAX_LIVE_FRAME_BYTES + FCS_BYTES
+        )),
+        2 => match sizes.iter().find(|size| size.bytes() < smallest) {
+            Some(size) => refuse(format!(
+                "a frame of {} bytes in two fragments: with this IP version it takes {smallest}, so that each fragment \
+                 has room for a stamp",
+                size.bytes()
+            )),
+            None => Ok(()),
+        },
+        other => refuse(format!("datagrams in {other} fragments: the generator sends them in 1 or 2")),
+    }
+}
+
+pub(crate) fn udp_checksum_wanted(shape: &TrafficShape) -> u32 {
+    u32::from(shape.udp_checksum == UdpChecksum::Valid || shape.ip == IpVersion::V6)
+}

@@ -1,0 +1,28 @@
+//! Frames: a generator that sends them by a schedule, a sink that counts and times them, and the probes that prove a policy.
+
+mod bare;
+mod drops;
+mod engine;
+mod flows;
+mod frame;
+#[allow(unsafe_code, reason = "packet sockets, and writing the counters that BPF programs write otherwise")]
+mod jumbo;
+mod neighbours;
+mod outcome;
+mod probe;
+mod probe_stream;
+#[allow(unsafe_code, reason = "reading memory that BPF programs write at the same time")]
+mod reading;
+mod schedule;
+mod skeleton;
+
+pub use bare::BareLoop;
+pub use drops::DropCount;
+pub use engine::{Engine, Ports, SETTLE, TrialPlan, TrialReading, grace_seconds};
+pub use flows::{FIRST_HOST, MAX_FLOWS, MAX_HOSTS};
+pub use frame::{MAX_LIVE_FRAME_BYTES, STAMP_BYTES, smallest_frame_bytes};
+pub use outcome::Seconds;
+pub use probe::{Arrival, ProbeFrame, Transport};
+pub use probe_stream::{MOST_ROUNDS, ProbeStream, StreamedProbe};
+pub use reading::{LaneTimes, Reading, StreamCounts};
+pub use schedule::MIN_FRAMES_PER_SECOND;

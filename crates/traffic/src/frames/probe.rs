@@ -1,0 +1,286 @@
+//! Probes: single frames that prove a policy, because they must arrive or must not.
+
+use super::engine::{Engine, Ports, SETTLE};
+use super::frame::{PROTOCOL_UDP, STAMP_BYTES, TTL, UDP_BYTES, ipv4_check, udp_check, word_sum};
+use super::reading;
+use super::skeleton::{ARRIVAL_BYTES, MAX_PROBES, PROBE_FRAME_BYTES, types};
+use crate::TrafficError;
+use crate::harness::{LiveSender, Port, wait_until};
+use measure::shape::Zone;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+
+const PROTOCOL_TCP: u8 = 6;
+/// Stands in the stamp's core field (its third byte) of a probe.
+const PROBE_CORE: u8 = 0xff;
+
+/// Transport protocol of a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Transport {
+    /// A datagram.
+    Udp,
+    /// A segment with the stamp as its data.
+    Tcp {
+        /// Sequence number.
+        sequence: u32,
+        /// Acknowledgement number.
+        acknowledgement: u32,
+        /// Byte 13 of the header (RFC 9293 section 3.1).
+        flags: u8,
+    },
+}
+
+impl Transport {
+    /// The first segment of a connection.
+    pub const SYN: Self = Self::Tcp { sequence: 1, acknowledgement: 0, flags: 0x02 };
+}
+
+/// One frame that proves a policy: it must arrive, or it must not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbeFrame {
+    /// Where it enters.
+    pub from: Zone,
+    /// Source address.
+    pub source: IpAddr,
+    /// Destination address; of the same version.
+    pub destination: IpAddr,
+    /// Transport protocol.
+    pub transport: Transport,
+    /// Source port.
+    pub source_port: u16,
+    /// Destination port.
+    pub destination_port: u16,
+}
+
+impl ProbeFrame {
+    /// The frame without FCS, stamped with `number` and `mark`.
+    ///
+    /// # Errors
+    /// Addresses of different IP versions.
+    pub(crate) fn bytes(&self, from: &Port, number: u8, mark: u16) -> Result<Vec<u8>, TrafficError> {
+        let transport = self.transport_bytes(number, mark)?;
+        let mut frame = Vec::with_capacity(PROBE_FRAME_BYTES);
+        frame.extend_from_slice(&from.next_hop_mac);
+        frame.extend_from_slice(&from.mac);
+        let protocol = self.protocol();
+        match (self.source, self.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                frame.extend_from_slice(&[0x08, 0x00]);
+                let total = (20 + transport.len()) as u16;
+                let mut header = vec![0x45, 0];
+                header.extend_from_slice(&total.to_be_bytes());
+                header.extend_from_slice(&[0, 0, 0x40, 0, TTL, protocol, 0, 0]);
+                header.extend_from_slice(&source.octets());
+                header.extend_from_slice(&destination.octets());
+                let check = ipv4_check(&header);
+                header[10..12].copy_from_slice(&check);
+                frame.extend_from_slice(&header);
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                frame.extend_from_slice(&[0x86, 0xdd, 0x60, 0, 0, 0]);
+                frame.extend_from_slice(&(transport.len() as u16).to_be_bytes());
+                frame.extend_from_slice(&[protocol, TTL]);
+                frame.extend_from_slice(&source.octets());
+                frame.extend_from_slice(&destination.octets());
+            }
+            _ => return Err(self.mixed_versions()),
+        }
+        frame.extend_from_slice(&transport);
+        // Below 60 bytes Ethernet pads; the IP header says where the packet ends.
+        frame.resize(frame.len().max(60), 0);
+        Ok(frame)
+    }
+
+    fn mixed_versions(&self) -> TrafficError {
+        TrafficError::Impossible(format!(
+            "a probe from {} to {}: two IP versions",
+            self.source, self.destination
+        ))
+    }
+
+    fn protocol(&self) -> u8 {
+        match self.transport {
+            Transport::Udp => PROTOCOL_UDP,
+            Transport::Tcp { .. } => PROTOCOL_TCP,
+        }
+    }
+
+    /// The transport header, its checksum and the stamp.
+    fn transport_bytes(&self, number: u8, mark: u16) -> Result<Vec<u8>, TrafficError> {
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(&self.source_port.to_be_bytes());
+        bytes.extend_from_slice(&self.destination_port.to_be_bytes());
+        let check_at = match self.transport {
+            Transport::Udp => {
+                bytes.extend_from_slice(&((UDP_BYTES + STAMP_BYTES) as u16).to_be_bytes());
+                bytes.extend_from_slice(&[0, 0]);
+                6
+            }
+            Transport::Tcp { sequence, acknowledgement, flags } => {
+                bytes.extend_from_slice(&sequence.to_be_bytes());
+                bytes.extend_from_slice(&acknowledgement.to_be_bytes());
+                // Five words, flags, window 8192, checksum, no urgent data.
+                bytes.extend_from_slice(&[0x50, flags, 0x20, 0, 0, 0, 0, 0]);
+                16
+            }
+        };
+        let mut stamp = [0u8; STAMP_BYTES];
+        stamp[..2].copy_from_slice(&mark.to_ne_bytes());
+        stamp[2] = PROBE_CORE;
+        stamp[3] = number;
+        bytes.extend_from_slice(&stamp);
+        let mut pseudo = match (self.source, self.destination) {
+            (IpAddr::V4(s), IpAddr::V4(d)) => [s.octets(), d.octets()].concat(),
+            (IpAddr::V6(s), IpAddr::V6(d)) => [s.octets(), d.octets()].concat(),
+            _ => return Err(self.mixed_versions()),
+        };
+        pseudo.extend_from_slice(&[0, self.protocol()]);
+        pseudo.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
+        let check = udp_check(word_sum(&pseudo) + word_sum(&bytes));
+        bytes[check_at..check_at + 2].copy_from_slice(&check);
+        Ok(bytes)
+    }
+}
+
+/// The number and the mark of a probe, read from a frame as it arrived; `None` for any other frame.
+pub(crate) fn read_tag(frame: &[u8]) -> Option<(u8, u16)> {
+    let two = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
+    let (protocol, transport) = match two(12)? {
+        0x0800 => (*frame.get(23)?, 34),
+        0x86dd => (*frame.get(20)?, 54),
+        _ => return None,
+    };
+    let data = match protocol {
+        PROTOCOL_UDP => transport + UDP_BYTES,
+        PROTOCOL_TCP => transport + 20,
+        _ => return None,
+    };
+    let stamp = frame.get(data..data + STAMP_BYTES)?;
+    let rest_is_zero = stamp[4..].iter().all(|byte| *byte == 0);
+    (stamp[2] == PROBE_CORE && rest_is_zero).then(|| (stamp[3], u16::from_ne_bytes([stamp[0], stamp[1]])))
+}
+
+/// How a probe arrived.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Arrival {
+    /// Copies that arrived.
+    pub count: u64,
+    /// The Ethernet address it was sent to: tells the port.
+    pub destination_mac: [u8; 6],
+    /// Source address and port as they arrived.
+    pub source: SocketAddr,
+    /// Destination address and port as they arrived.
+    pub destination: SocketAddr,
+}
+
+impl Arrival {
+    /// Reads what the sink kept; `None` when nothing arrived.
+    pub(crate) fn read(count: u64, head: &[u8; ARRIVAL_BYTES]) -> Option<Self> {
+        let mac = head.first_chunk::<6>()?;
+        let two = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+        let v4 = |at: usize| head[at..].first_chunk::<4>().map(|b| IpAddr::from(*b));
+        let v6 = |at: usize| head[at..].first_chunk::<16>().map(|b| IpAddr::from(*b));
+        let (source, destination, ports) = match two(12) {
+            0x0800 => (v4(26)?, v4(30)?, 34),
+            0x86dd => (v6(22)?, v6(38)?, 54),
+            _ => return None,
+        };
+        (count > 0).then(|| Self {
+            count,
+            destination_mac: *mac,
+            source: SocketAddr::new(source, two(ports)),
+            destination: SocketAddr::new(destination, two(ports + 2)),
+        })
+    }
+}
+
+impl Engine {
+    /// Sends probe frames in the given order and tells how each arrived, if it did. Waits until `expected` have, or
+    /// until nothing more arrives.
+    ///
+    /// # Errors
+    /// A probe from a zone that the bed has not, or more probes than one proof holds.
+    pub fn probe(
+        &mut self,
+        ports: &Ports,
+        probes: &[ProbeFrame],
+        expected: usize,
+    ) -> Result<Vec<Option<Arrival>>, TrafficError> {
+        if probes.len() > MAX_PROBES {
+            return Err(TrafficError::Impossible(format!(
+                "{} probes: one proof holds {MAX_PROBES}",
+                probes.len()
+            )));
+        }
+        let mark = self.next_mark();
+        let mut frames = Vec::new();
+        for (number, probe) in probes.iter().enumerate() {
+            let bytes = probe.bytes(ports.port(probe.from)?, number as u8, mark)?;
+            frames.push(probe_of(ports.slot(probe.from)?, &bytes));
+        }
+        self.memory.change(|state| {
+            state.control.mark = mark;
+            state.arrivals = [types::arrival::default(); MAX_PROBES];
+        });
+        self.send_probes(&frames)?;
+        let arrived =
+            || reading::arrivals(self.memory)[..probes.len()].iter().filter(|a| a.count > 0).count();
+        wait_until(SETTLE, || false, arrived, |&arrived| arrived >= expected)?;
+        // Read again: a head that was being written while its count was read is whole now.
+        let seen = reading::arrivals(self.memory);
+        Ok(seen[..probes.len()].iter().map(|a| Arrival::read(a.count, &a.head)).collect())
+    }
+
+    /// Sends frames once, in order.
+    pub(super) fn send_probes(&mut self, frames: &[types::probe]) -> Result<(), TrafficError> {
+        self.memory.change(|state| {
+            state.probe_next = 0;
+            state.probes = [types::probe::default(); MAX_PROBES];
+            state.probes[..frames.len()].copy_from_slice(frames);
+        });
+        let program = self.skel.progs.send_probe.as_fd();
+        LiveSender::start(program, &[0; PROBE_FRAME_BYTES], 0, 1, Some(frames.len() as u32))?.wait()
+    }
+}
+
+/// A frame that is sent once through the port in `slot`.
+pub(super) fn probe_of(slot: u32, frame: &[u8]) -> types::probe {
+    let mut probe = types::probe { port: slot, bytes: frame.len() as u32, ..Default::default() };
+    probe.frame[..frame.len()].copy_from_slice(frame);
+    probe
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_read_from_probes_alone() {
+        let port = Port {
+            zone: Zone::Private,
+            namespace: None,
+            ifindex: 1,
+            mac: [2; 6],
+            next_hop_mac: [4; 6],
+            v4_prefix: 0,
+            v6_prefix: [0; 16],
+        };
+        for (source, destination) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
+            for transport in [Transport::Udp, Transport::SYN] {
+                let probe = ProbeFrame {
+                    from: Zone::Private,
+                    source: source.parse().unwrap(),
+                    destination: destination.parse().unwrap(),
+                    transport,
+                    source_port: 5,
+                    destination_port: 6,
+                };
+                let mut frame = probe.bytes(&port, 3, 0x1234).unwrap();
+                assert_eq!(read_tag(&frame), Some((3, 0x1234)), "{probe:?}");
+                assert_eq!(read_tag(&frame[..40]), None, "cut off");
+                frame[12] ^= 1;
+                assert_eq!(read_tag(&frame), None, "not IP");
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What a run of frames and a run of connections have in common: an object that is loaded, ports that its programs are
+//! attached to, a generator on each core, a schedule that is begun, followed, settled and ended, and the reading of what
+//! the programs count meanwhile. Knows neither frames nor connections.
+
+mod histogram;
+#[allow(unsafe_code, reason = "the system call that runs live frames, and the signal that ends it")]
+mod live;
+#[allow(unsafe_code, reason = "memory that BPF programs write while we read it")]
+pub(crate) mod memory;
+mod port;
+mod run;
+
+pub use histogram::Histogram;
+pub(crate) use histogram::{BUCKETS, summary};
+pub(crate) use live::LiveSender;
+pub(crate) use memory::Memory;
+pub use port::Port;
+pub(crate) use port::{attach, send_through, words};
+pub(crate) use run::{Generators, NOT_YET, Run, pace, wait_until};
+pub use run::{Pace, Watch};
+
+use crate::TrafficError;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use std::mem::MaybeUninit;
+
+/// The length of an array in a structure of `bpf/abi/`, from the type that was derived from it.
+pub(crate) const fn length<S, T, const N: usize>(_: fn(&S) -> &[T; N]) -> usize {
+    N
+}
+
+/// Schedule time is nanoseconds shifted left by `SCHEDULE_SHIFT` (`bpf/abi/traffic.h`), counted from the start of a run.
+pub(crate) const SCHEDULE_SHIFT: u32 = 20;
+const MAX_SECONDS: f64 = 4.0 * 3600.0;
+
+pub(crate) fn to_schedule(seconds: f64) -> u64 {
+    (seconds * 1e9 * f64::from(1u32 << SCHEDULE_SHIFT)) as u64
+}
+
+pub(crate) fn to_seconds(schedule: u64) -> f64 {
+    schedule as f64 / 1e9 / f64::from(1u32 << SCHEDULE_SHIFT)
+}
+
+/// # Errors
+/// No time, or more than schedule time holds. `what` is a trial or a run.
+pub(crate) fn check_seconds(what: &str, seconds: f64) -> Result<(), TrafficError> {
+    if seconds > 0.0 && seconds <= MAX_SECONDS {
+        return Ok(());
+    }
+    Err(TrafficError::Impossible(format!("a {what} of {seconds} s: it may last up to {MAX_SECONDS} s")))
+}
+
+/// Opens an object, has `size` set how much its maps hold, and loads it.
+///
+/// # Errors
+/// The kernel refuses the programs, or there is no room.
+pub(crate) fn load<B: SkelBuilder<'static>>(
+    builder: B,
+    object: &str,
+    size: impl FnOnce(&mut B::Output) -> libbpf_rs::Result<()>,
+) -> Result<<B::Output as OpenSkel<'static>>::Output, TrafficError> {
+    // A skeleton borrows its object for as long as it lives; an engine lives as long as the run.
+    let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut open = builder.open(storage).map_err(TrafficError::bpf(format!("opening {object}")))?;
+    size(&mut open).map_err(TrafficError::bpf(format!("sizing the tables of {object}")))?;
+    open.load().map_err(TrafficError::bpf(format!("loading {object}")))
+}
+
+/// Cores that programs may run on: how many of the objects' parts are to be read.
+pub(crate) fn cores_possible(most: usize) -> usize {
+    libbpf_rs::num_possible_cpus().map_or(most, |n| n.clamp(1, most))
+}
