@@ -105,7 +105,37 @@ pub fn text(judged: &[Judged<'_>]) -> String {
     out
 }
 
-/// For reports: a row an expectation.
+/// An expectation as a page shows it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub(crate) struct Part {
+    sentence: String,
+    outcome: &'static str,
+    /// `good`, `careful` or `bad`, as in the trust box.
+    state: &'static str,
+    /// What decided, and what was left out.
+    cases: Vec<String>,
+    that: String,
+}
+
+impl From<&Judged<'_>> for Part {
+    fn from(judged: &Judged<'_>) -> Self {
+        let outcome = &judged.outcome;
+        let left_out = outcome.unusable.iter().map(|case| format!("left out: {case}"));
+        Self {
+            sentence: judged.expectation.sentence().into(),
+            outcome: outcome.verdict.name(),
+            state: match outcome.verdict {
+                Verdict::Kept => "good",
+                Verdict::Undecided | Verdict::NotJudged => "careful",
+                Verdict::Broken => "bad",
+            },
+            cases: outcome.because.iter().cloned().chain(left_out).collect(),
+            that: judged.expectation.that.text().into(),
+        }
+    }
+}
+
+/// For Markdown: a row an expectation.
 pub(crate) fn table(judged: &[Judged<'_>]) -> Table {
     let row = |one: &Judged<'_>| {
         let verdict = one.outcome.verdict;

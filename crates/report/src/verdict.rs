@@ -111,14 +111,10 @@ fn headline(setting: &Setting<'_>, reference: Option<&str>) -> String {
         };
     };
     let next = firewalls.get(1);
-    if let Some(next) = next.filter(|next| view::told_apart(best, next) != Some(true)) {
-        return format!(
-            "{} and {} are level: {} and {}.",
-            name(&best.dut),
-            name(&next.dut),
-            shown(best),
-            shown(next)
-        );
+    let ahead = firewalls.iter().take_while(|p| view::told_apart(best, p) != Some(true)).count();
+    if ahead > 1 {
+        let names: Vec<&str> = firewalls[..ahead].iter().map(|p| name(&p.dut)).collect();
+        return format!("{} are level: {}.", listed(&names), together(&firewalls[..ahead]));
     }
     // The reference itself is compared with the firewall that comes next, or with what only forwards.
     let forwarder = || usable.iter().rev().find(|p| Role::of(&p.dut) == Role::Forwarder);
@@ -131,6 +127,29 @@ fn headline(setting: &Setting<'_>, reference: Option<&str>) -> String {
     };
     let bare = if Role::of(other) == Role::Forwarder { ", which has no policy" } else { "" };
     format!("{}: {} times {}{bare}.", does(best), units::times(ratio.value), name(other))
+}
+
+/// `nftables, iptables and ipset`.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [all @ .., last] if !all.is_empty() => format!("{} and {last}", all.join(", ")),
+        _ => names.concat(),
+    }
+}
+
+/// The values of several firewalls that are level: `2.5 and 2.4 million frames a second`, `1,000 connections each`.
+fn together(points: &[&Point]) -> String {
+    let values: Vec<String> = points.iter().map(|p| shown(p)).collect();
+    let (Some(first), Some(last)) = (values.first(), values.last()) else { return String::new() };
+    if values.iter().all(|v| v == first) {
+        return format!("{first} each");
+    }
+    // What both end in is said once.
+    let same = first.rsplit(' ').zip(last.rsplit(' ')).take_while(|(a, b)| a == b).count();
+    let number: Vec<&str> = first.split(' ').collect();
+    let number = number[..number.len() - same].join(" ");
+    let joint = if points.len() == 2 { "and" } else { "to" };
+    format!("{number} {joint} {last}")
 }
 
 /// A firewall as a sentence names it.
@@ -331,11 +350,11 @@ pub(crate) fn ratios(view: &View<'_>) -> Option<TrustLine> {
     let open = all.iter().filter(|r| !r.holds()).count();
     let (total, to) = (all.len(), name(reference));
     let (found, state) = match open {
-        0 => (format!("usable: all {total} comparisons with {to} hold"), "good"),
+        0 => (format!("usable (all {total} comparisons with {to} hold)"), "good"),
         open if open * 2 <= total => {
             (format!("usable, but {open} of {total} comparisons with {to} are open"), "careful")
         }
-        open => (format!("hardly usable: {open} of {total} comparisons with {to} are open"), "bad"),
+        open => (format!("hardly usable ({open} of {total} comparisons with {to} are open)"), "bad"),
     };
     (total > 0).then(|| line("Ratios", found, state))
 }
@@ -349,11 +368,11 @@ pub(crate) fn rates(results: &Results) -> TrustLine {
     let unsteady = results.points.iter().filter(|p| view::has(p, MarkKind::Unstable)).count();
     let differ = "the rounds differ by more than 10 %";
     let (found, state) = match unsteady {
-        0 => ("steady: the rounds differ by 10 % at most".into(), "good"),
+        0 => ("steady (the rounds differ by 10 % at most)".into(), "good"),
         n if n as f64 >= BUSY * total as f64 => {
-            (format!("this machine was busy: {differ} at {n} of {total} points"), "careful")
+            (format!("this machine was busy ({differ} at {n} of {total} points)"), "careful")
         }
-        n => (format!("unsteady at {n} of {total} points: {differ}"), "careful"),
+        n => (format!("unsteady at {n} of {total} points ({differ})"), "careful"),
     };
     line("Absolute rates", found, state)
 }

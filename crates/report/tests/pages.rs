@@ -138,7 +138,7 @@ fn the_verdict_says_a_loss_as_plainly_as_a_win() {
         point.value = 1.0e6;
     }
     let text = text_of(&page(&run));
-    assert!(text.contains("are level: 1 million frames a second and 1 million frames a second."), "{text}");
+    assert!(text.contains("are level: 1 million frames a second each."), "{text}");
     assert!(text.contains("Rampart and nftables are level: 1.00x (95 % interval"), "{text}");
 }
 
