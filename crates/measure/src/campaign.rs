@@ -11,6 +11,7 @@ mod points;
 mod tests;
 
 use crate::connections::{ConnectionRequest, RatePhase};
+use crate::level::Level;
 use crate::procedure::{Measured, Procedure, ProcedureSpec, Step, judge};
 use crate::results::{Mark, MarkKind, Point, Trial};
 use crate::shape::Placement;
@@ -28,8 +29,8 @@ const MOST_SHOWN_OF_A_ROUND: f64 = 0.95;
 pub struct Cell {
     /// Test of the suite.
     pub test: String,
-    /// Every factor but placement and cores, and its level, as the suite writes it.
-    pub factors: BTreeMap<String, String>,
+    /// Every factor but placement and cores, and its level.
+    pub factors: BTreeMap<String, Level>,
     /// Cores used.
     pub cores: u32,
     /// Where the work is done. A firewall between two real cards is [`Placement::Isolated`]: it has a machine of its own.

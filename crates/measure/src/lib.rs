@@ -10,6 +10,7 @@ pub mod connections;
 pub mod frame;
 pub mod latency;
 pub mod ledger;
+pub mod level;
 mod metric;
 pub mod plan;
 pub mod procedure;

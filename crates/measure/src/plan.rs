@@ -4,7 +4,7 @@
 use crate::campaign::Cell;
 use crate::shape::{Placement, Setup};
 use crate::suite::{
-    Factor, Layout, Levels, MAX_COMBINATIONS, Problems, Profile, SetupProblem, Suite, Test, Variant,
+    Factor, Layout, Levels, MAX_COMBINATIONS, Problems, Profile, SetupProblem, Suite, Test, Value, Variant,
     combination_count, combinations, describe,
 };
 use std::collections::BTreeMap;
@@ -139,7 +139,7 @@ struct TestPlan<'a> {
     suite: &'a Suite,
     test: &'a Test,
     variant: &'a Variant,
-    overrides: &'a BTreeMap<Factor, Vec<String>>,
+    overrides: &'a BTreeMap<Factor, Vec<Value>>,
     duts: &'a [String],
     seed: u64,
 }
@@ -210,7 +210,7 @@ impl TestPlan<'_> {
     fn cell(
         &self,
         levels: &Levels,
-        named: &BTreeMap<Factor, Vec<String>>,
+        named: &BTreeMap<Factor, Vec<Value>>,
         setup: Setup,
         varying: &[String],
     ) -> PlannedCell {
@@ -218,8 +218,8 @@ impl TestPlan<'_> {
             cell: Cell {
                 test: self.test.name.clone(),
                 factors: levels.factors(named),
-                cores: levels.cores,
-                placement: levels.placement,
+                cores: levels.cores(),
+                placement: levels.placement(),
                 procedure: self.variant.procedure(self.test.procedure, levels, &setup),
                 rounds: self.variant.rounds(),
                 seed: self.seed,
@@ -278,7 +278,7 @@ fn duts(suite: &Suite, options: &Options) -> Result<Vec<String>, PlanError> {
 }
 
 /// `--set`, `--cores` and `--placement` as levels that take the place of the suite's.
-fn overrides(options: &Options) -> Result<BTreeMap<Factor, Vec<String>>, PlanError> {
+fn overrides(options: &Options) -> Result<BTreeMap<Factor, Vec<Value>>, PlanError> {
     let mut found = BTreeMap::new();
     for written in &options.set {
         let (factor, levels) = set_option(written)?;
@@ -287,15 +287,11 @@ fn overrides(options: &Options) -> Result<BTreeMap<Factor, Vec<String>>, PlanErr
     if let Some(cores) = options.cores {
         let level = cores.to_string();
         let level =
-            Factor::Cores.level(&level).map_err(|why| option_error(format!("--cores {cores}"), why))?;
+            Factor::Cores.parse(&level).map_err(|why| option_error(format!("--cores {cores}"), why))?;
         found.insert(Factor::Cores, vec![level]);
     }
     if let Some(placement) = options.placement {
-        let level = match placement {
-            Placement::Inline => "inline",
-            Placement::Isolated => "isolated",
-        };
-        found.insert(Factor::Placement, vec![level.into()]);
+        found.insert(Factor::Placement, vec![Value::Placement(placement)]);
     }
     Ok(found)
 }
@@ -304,7 +300,7 @@ fn overrides(options: &Options) -> Result<BTreeMap<Factor, Vec<String>>, PlanErr
 fn refuse_idle_overrides(
     suite: &Suite,
     profile: Profile,
-    overrides: &BTreeMap<Factor, Vec<String>>,
+    overrides: &BTreeMap<Factor, Vec<Value>>,
 ) -> Result<(), PlanError> {
     let tests = || suite.tests.iter().filter(|test| test.variant(profile).is_some());
     match overrides.keys().find(|factor| !tests().any(|test| factor.matters_to(test.procedure))) {
@@ -316,7 +312,7 @@ fn refuse_idle_overrides(
     }
 }
 
-fn set_option(written: &str) -> Result<(Factor, Vec<String>), PlanError> {
+fn set_option(written: &str) -> Result<(Factor, Vec<Value>), PlanError> {
     let error = |message: String| option_error(format!("--set {written}"), message);
     let (name, levels) = written
         .split_once('=')
@@ -327,9 +323,9 @@ fn set_option(written: &str) -> Result<(Factor, Vec<String>), PlanError> {
             toml_reader::suggestion(name, Factor::ALL.map(Factor::name))
         ))
     })?;
-    let mut read: Vec<String> = Vec::new();
+    let mut read: Vec<Value> = Vec::new();
     for text in levels.split(',') {
-        let level = factor.level(text).map_err(error)?;
+        let level = factor.parse(text).map_err(error)?;
         if read.contains(&level) {
             return Err(error(format!("the level {level} is there twice")));
         }

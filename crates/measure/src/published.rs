@@ -3,6 +3,7 @@
 //! that [`Row::frames_per_second`] says what a printed bit rate means in frames.
 
 use crate::frame::FrameMix;
+use crate::level::Level;
 use crate::results::Metric;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -225,10 +226,11 @@ impl Published {
     pub fn beside<'a>(
         &'a self,
         test: &'a str,
-        factors: &'a BTreeMap<String, String>,
+        factors: &'a BTreeMap<String, Level>,
     ) -> impl Iterator<Item = &'a Row> {
-        self.of_test(test)
-            .filter(move |row| row.beside.iter().all(|(factor, level)| factors.get(factor) == Some(level)))
+        self.of_test(test).filter(move |row| {
+            row.beside.iter().all(|(factor, level)| factors.get(factor).is_some_and(|l| l.text == *level))
+        })
     }
 }
 
@@ -406,10 +408,10 @@ mod tests {
             ),
         ];
         for (report, test, factors, expected) in rows {
-            let factors: BTreeMap<String, String> = factors
+            let factors: BTreeMap<String, Level> = factors
                 .split(' ')
                 .filter_map(|pair| pair.split_once('='))
-                .map(|(name, level)| (name.into(), level.into()))
+                .map(|(name, level)| (name.into(), Level::read(name, level)))
                 .collect();
             let report = load(report).expect("it ships");
             let found: Vec<String> = report

@@ -330,7 +330,9 @@ fn title(planned: &PlannedCell) -> String {
         .varying
         .iter()
         .filter_map(|factor| {
-            let level = planned.cell.factors.get(factor).cloned().or_else(|| match factor.as_str() {
+            let level = planned.cell.factors.get(factor).map(ToString::to_string).or_else(|| match factor
+                .as_str()
+            {
                 "cores" => Some(planned.cell.cores.to_string()),
                 _ => None,
             })?;

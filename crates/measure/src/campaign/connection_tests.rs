@@ -1,6 +1,7 @@
 //! Campaigns with TCP connections on simulated rigs.
 
 use super::*;
+use crate::level::Level;
 use crate::procedure::simulated_connections::SimulatedConnections;
 use crate::procedure::{CapacitySpec, Preset, RateOf, RateSpec, SearchSpec, SessionRateSpec, SteadySpec};
 use crate::results::Metric;
@@ -12,7 +13,7 @@ fn search() -> SearchSpec {
 fn cell(procedure: ProcedureSpec) -> Cell {
     Cell {
         test: "connections".into(),
-        factors: BTreeMap::from([("close".into(), "reset".into())]),
+        factors: BTreeMap::from([("close".into(), Level::read("close", "reset"))]),
         cores: 1,
         placement: Placement::Inline,
         procedure,

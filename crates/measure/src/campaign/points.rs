@@ -85,7 +85,8 @@ fn lost_point(cell: &Cell, track: &Track, measured: &Measured) -> Point {
 }
 
 fn empty_point(cell: &Cell, dut: &str, (metric, extra): &Key) -> Point {
-    let mut factors = cell.factors.clone();
+    let mut factors: BTreeMap<String, String> =
+        cell.factors.iter().map(|(factor, level)| (factor.clone(), level.text.clone())).collect();
     factors.extend(extra.clone());
     Point {
         test: cell.test.clone(),

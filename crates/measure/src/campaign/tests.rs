@@ -1,6 +1,7 @@
 //! Campaigns on simulated rigs.
 
 use super::*;
+use crate::level::Level;
 use crate::procedure::simulated::Simulated;
 use crate::procedure::{LatencyLoad, LatencySpec, LossCurveSpec, Preset, SearchSpec, ThroughputSpec};
 use crate::results::Metric;
@@ -16,7 +17,7 @@ fn cell(rounds: u32) -> Cell {
     };
     Cell {
         test: "throughput".into(),
-        factors: BTreeMap::from([("frame".into(), "64".into())]),
+        factors: BTreeMap::from([("frame".into(), Level::read("frame", "64"))]),
         cores: 1,
         placement: Placement::Inline,
         procedure: ProcedureSpec::Throughput(ThroughputSpec { search }),
@@ -78,7 +79,7 @@ fn three_firewalls_side_by_side() {
         assert!(found.low <= found.value && found.value <= found.high && found.rounds.len() == 3);
         assert_eq!(kinds(found), marks, "{name}");
         assert_eq!(found.unit, "frames/s");
-        assert_eq!(found.factors, cell(1).factors);
+        assert_eq!(found.factors["frame"], "64");
         assert_eq!(found.ledger.residual(), 0);
         assert!(found.ledger.received > 0 && found.latency_ns.is_some() && found.flow_entries == Some(1000));
         assert!((found.cpu.cores[0].interrupt - 0.5).abs() < 1e-9);

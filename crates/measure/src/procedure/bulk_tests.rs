@@ -6,6 +6,7 @@ use crate::bulk::BulkOutcome;
 use crate::bulk::BulkRequest;
 use crate::campaign::{self, Cell};
 use crate::ledger::Ledger;
+use crate::level::Level;
 use crate::results::Point;
 use crate::trial::{Rig, RigError, WorkloadOutcome};
 
@@ -56,7 +57,7 @@ impl Rig for Bulk {
 fn points(rounds: u32, rigs: Vec<Bulk>) -> Vec<Point> {
     let cell = Cell {
         test: "bulk".into(),
-        factors: BTreeMap::from([("connections".into(), "10".into())]),
+        factors: BTreeMap::from([("connections".into(), Level::read("connections", "10"))]),
         cores: 1,
         placement: Placement::Inline,
         procedure: SPEC,

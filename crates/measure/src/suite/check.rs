@@ -3,7 +3,7 @@
 
 use super::parameters::{KEYS, Parameters, ProcedureKind};
 use super::{
-    Expectation, Factor, Layout, MAX_COMBINATIONS, Profile, Suite, Test, Variant, combination_count,
+    Expectation, Factor, Layout, MAX_COMBINATIONS, Profile, Suite, Test, Value, Variant, combination_count,
     combinations, describe,
 };
 use crate::published;
@@ -201,7 +201,7 @@ fn test(
 #[derive(Default)]
 struct OwnPart {
     skip: bool,
-    factors: BTreeMap<Factor, Vec<String>>,
+    factors: BTreeMap<Factor, Vec<Value>>,
     parameters: Parameters,
 }
 
@@ -270,7 +270,7 @@ fn factors(
     what: &str,
     procedure: Option<ProcedureKind>,
     c: &mut Collector<'_>,
-) -> BTreeMap<Factor, Vec<String>> {
+) -> BTreeMap<Factor, Vec<Value>> {
     let mut found = BTreeMap::new();
     let Some(table) = s.section("factors", what, c) else { return found };
     for (key, value) in table.entries() {
@@ -284,7 +284,7 @@ fn factors(
             c.report(key.span, message, Some(format!("it belongs to {}", factor.procedures())));
             continue;
         }
-        let mut levels: Vec<String> = Vec::new();
+        let mut levels: Vec<Value> = Vec::new();
         for item in items(value) {
             let Some(text) = plain_text(item.get_ref()) else {
                 wrong_type::<()>(
@@ -296,7 +296,7 @@ fn factors(
                 );
                 continue;
             };
-            match factor.level(&text) {
+            match factor.parse(&text) {
                 Ok(level) if levels.contains(&level) => {
                     c.report(item.span(), format!("`{}` has the level {level} twice", key.value), None);
                 }

@@ -250,7 +250,7 @@ fn an_override_goes_to_the_tests_that_it_means_something_to() {
         "procedure = \"connection-rate\"\n[[test]]\nname = \"b\"\ntitle = \"t\"\nprocedure = \"throughput\"";
     let factors = |set: &[&str]| -> Vec<Option<String>> {
         let plan = plan(both, set).expect("a plan");
-        plan.cells.iter().map(|planned| planned.cell.factors.get("frame").cloned()).collect()
+        plan.cells.iter().map(|planned| planned.cell.factors.get("frame").map(ToString::to_string)).collect()
     };
     assert_eq!(factors(&["frame=128"]), [None, Some("128".into())]);
     assert_eq!(
@@ -259,7 +259,7 @@ fn an_override_goes_to_the_tests_that_it_means_something_to() {
     );
     let illegal = ["illegal=10%:address+port", "rules=4"];
     let planned = plan(both, &illegal).expect("a plan").cells.swap_remove(0);
-    assert_eq!(planned.cell.factors["illegal"], "10%:address+port");
+    assert_eq!(planned.cell.factors["illegal"].text, "10%:address+port");
 }
 
 proptest! {
@@ -283,15 +283,16 @@ proptest! {
             (Factor::Hold, &seconds),
             (Factor::Reuse, &seconds),
         ] {
-            let written = factor.level(text).expect("a level");
-            prop_assert_eq!(factor.level(&written), Ok(written.clone()));
+            let read = factor.parse(text).expect("a level");
+            let written = read.to_string();
+            prop_assert_eq!(factor.parse(&written), Ok(read));
             prop_assert_eq!(written.replace('+', ","), text);
         }
     }
 
     #[test]
     fn no_text_of_a_level_makes_the_reader_panic(text in "[a-z0-9:%,+.kM-]{0,20}", which in 0usize..28) {
-        let _ = Factor::ALL[which].level(&text);
+        let _ = Factor::ALL[which].parse(&text);
     }
 }
 

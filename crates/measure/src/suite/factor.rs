@@ -1,101 +1,69 @@
-//! The factors of an experiment: what a suite may vary, and how each level is written.
+//! The factors of an experiment: one row of [`FACTORS`] a factor says what a suite may vary, how each level is read, what
+//! stands where a suite says nothing, and how reports call it.
 
-use super::levels::Levels;
+use super::levels::{Levels, MAX_CLIENTS, MAX_CONNECTIONS, MAX_HOSTS};
 use super::parameters::ProcedureKind;
+use super::text::{count, directions, flag, flood, illegal, link, matching, one_of, seconds};
+use super::value::{CHECKSUMS, CLOSES, IPS, ORDERS, PLACEMENTS, Value, ZONES};
+use crate::connections::{CloseBy, MOST_ANSWER_BYTES, TupleOrder};
+use crate::frame::{FrameMix, FrameSize};
+use crate::level::{self, LATE, Words};
+use crate::shape::{Directions, IpVersion, Placement, UdpChecksum, ZoneForm};
+use ProcedureKind as P;
 
-/// One factor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Factor {
-    /// Frame size or mix.
-    Frame,
-    /// Distinct 5-tuples.
-    Flows,
-    /// Source addresses.
-    Clients,
-    /// Destination addresses.
-    Servers,
-    /// One- or two-way traffic.
-    Directions,
-    /// Zones of the bed.
-    Zones,
-    /// IP version.
-    Ip,
-    /// Rules of the policy.
-    Rules,
-    /// Position of the rule that matches.
-    Match,
-    /// Connection tracking.
-    Stateful,
-    /// Source address translation.
-    Nat,
-    /// Addresses on the block lists.
-    Lists,
-    /// Lists that they are spread over.
-    ListSets,
-    /// Subnets of the country table.
-    Countries,
-    /// Requests a connection.
-    Transactions,
-    /// Bytes of each answer.
-    Answer,
-    /// How connections end.
-    Close,
-    /// The order of client addresses and ports.
-    Order,
-    /// Seconds that connections stay idle.
-    Hold,
-    /// Seconds that a client address and port rest.
-    Reuse,
-    /// Connections opened.
-    Connections,
-    /// Connections that the policy forbids.
-    Illegal,
-    /// A flood beside the connections.
-    Attack,
-    /// Fragments of each datagram.
-    Fragments,
-    /// Rate limit of the links.
-    Link,
-    /// UDP checksum of the test frames.
-    UdpChecksum,
-    /// Where the work is done.
-    Placement,
-    /// Cores that generate traffic.
-    Cores,
+/// What is to be known of a factor.
+#[derive(Debug, Clone, Copy)]
+pub struct FactorRow {
+    /// How it and its levels are called.
+    pub words: Words,
+    /// What a level may be, for messages and `FORMAT.md`.
+    pub takes: &'static str,
+    matters: fn(ProcedureKind) -> bool,
+    read: fn(&str) -> Option<Value>,
+    default: fn(&Levels) -> Value,
+}
+
+/// Makes the enum and its table of the rows.
+macro_rules! factors {
+    ($(
+        $(#[doc = $line:literal])+
+        $name:ident {
+            key: $key:literal, title: $title:literal, rank: $rank:expr, telling: $telling:literal,
+            takes: $takes:literal,
+            matters: $matters:expr,
+            read: $read:expr, default: $default:expr,
+            short: $short:expr, phrase: $phrase:expr,
+        }
+    )+) => {
+        /// One factor.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Factor {
+            $($(#[doc = $line])+ $name,)+
+        }
+
+        impl Factor {
+            /// All of them, in the order in which cells are listed.
+            pub const ALL: [Factor; [$($key),+].len()] = [$(Factor::$name),+];
+        }
+
+        /// Every factor's row, in the order of [`Factor`].
+        pub const FACTORS: &[FactorRow] = &[$(FactorRow {
+            words: Words {
+                key: $key, title: $title, rank: $rank, telling: $telling, short: $short, phrase: $phrase,
+            },
+            takes: $takes,
+            matters: $matters,
+            read: $read,
+            default: $default,
+        }),+];
+    };
 }
 
 impl Factor {
-    /// All of them, in the order in which cells are listed.
-    pub const ALL: [Factor; 28] = [
-        Factor::Frame,
-        Factor::Flows,
-        Factor::Clients,
-        Factor::Servers,
-        Factor::Directions,
-        Factor::Zones,
-        Factor::Ip,
-        Factor::Rules,
-        Factor::Match,
-        Factor::Stateful,
-        Factor::Nat,
-        Factor::Lists,
-        Factor::ListSets,
-        Factor::Countries,
-        Factor::Transactions,
-        Factor::Answer,
-        Factor::Close,
-        Factor::Order,
-        Factor::Hold,
-        Factor::Reuse,
-        Factor::Connections,
-        Factor::Illegal,
-        Factor::Attack,
-        Factor::Fragments,
-        Factor::Link,
-        Factor::UdpChecksum,
-        Factor::Placement,
-        Factor::Cores,
-    ];
+    /// Its row.
+    pub const fn row(self) -> &'static FactorRow {
+        &FACTORS[self as usize]
+    }
 
     /// The factor of a name.
     pub fn named(name: &str) -> Option<Self> {
@@ -104,98 +72,17 @@ impl Factor {
 
     /// As suites, `--set` and results write it.
     pub const fn name(self) -> &'static str {
-        match self {
-            Factor::Frame => "frame",
-            Factor::Flows => "flows",
-            Factor::Clients => "clients",
-            Factor::Servers => "servers",
-            Factor::Directions => "directions",
-            Factor::Zones => "zones",
-            Factor::Ip => "ip",
-            Factor::Rules => "rules",
-            Factor::Match => "match",
-            Factor::Stateful => "stateful",
-            Factor::Nat => "nat",
-            Factor::Lists => "lists",
-            Factor::ListSets => "list_sets",
-            Factor::Countries => "countries",
-            Factor::Transactions => "transactions",
-            Factor::Answer => "answer",
-            Factor::Close => "close",
-            Factor::Order => "order",
-            Factor::Hold => "hold",
-            Factor::Reuse => "reuse",
-            Factor::Connections => "connections",
-            Factor::Illegal => "illegal",
-            Factor::Attack => "attack",
-            Factor::Fragments => "fragments",
-            Factor::Link => "link",
-            Factor::UdpChecksum => "udp_checksum",
-            Factor::Placement => "placement",
-            Factor::Cores => "cores",
-        }
+        self.row().words.key
     }
 
     /// What a level may be, for messages and `FORMAT.md`.
     pub const fn levels(self) -> &'static str {
-        match self {
-            Factor::Frame => {
-                "64 to 9216 bytes with FCS, `imix:tolly`, `imix:simple` or `genome:…` (RFC 6985)"
-            }
-            Factor::Flows => "1 to 10,000,000; `100k` and `1M` may be written",
-            Factor::Clients => "1 to 65,536 addresses",
-            Factor::Servers => "1 to 32,256 addresses",
-            Factor::Directions => {
-                "`one-way`, `two-way`, or `two-way:SHARE` with the share of frames that flow back, as in `two-way:0.3`"
-            }
-            Factor::Zones => "`two` or `three`",
-            Factor::Ip => "4 or 6",
-            Factor::Rules => "0 (no filter) to 100,000",
-            Factor::Match => "`first`, `last`, or a position from 1",
-            Factor::Stateful | Factor::Nat => "true or false",
-            Factor::Lists => "0 to 100,000,000 addresses",
-            Factor::ListSets => "1 to 3 lists",
-            Factor::Countries => "0 (no country table), or 12 to 65,536 subnets",
-            Factor::Transactions => "0 to 65,535 requests",
-            Factor::Answer => "1 to 65,000 bytes",
-            Factor::Close => "`reset`, `client`, `server` or `client-four-way`",
-            Factor::Order => "`random` or `sequential`",
-            Factor::Hold | Factor::Reuse => "0 to 86,400 seconds; `\"0.5\"` may be written",
-            Factor::Connections => "1 to 10,000,000 connections; of bulk transfers 1 to 128",
-            Factor::Illegal => {
-                "`none`, or a share of all attempts from 0.01% to 99.99% and what is wrong with them, as in `80%:address,port`: \
-                 address, port, protocol, ack, rst, fin, out-of-window, listed"
-            }
-            Factor::Attack => {
-                "`none`, or what, how many a second and from how many addresses, as in `syn:66485` (any of 16.7 million) or \
-                 `udp:50k:1M`: syn, syn-ack, ack, rst, udp, fragment"
-            }
-            Factor::Fragments => "1 (whole) or 2",
-            Factor::Link => "`none`, or a rate in bits a second from `1M` to `100G`, as in `100M`",
-            Factor::UdpChecksum => "`zero` or `valid`",
-            Factor::Placement => "`inline` or `isolated`",
-            Factor::Cores => "1 to 1024",
-        }
+        self.row().takes
     }
 
     /// Whether the factor makes a difference to a procedure: frames have sizes, connections have ends.
-    pub const fn matters_to(self, procedure: ProcedureKind) -> bool {
-        use ProcedureKind as P;
-        match self {
-            Factor::Frame | Factor::Directions | Factor::Fragments | Factor::Link | Factor::UdpChecksum => {
-                procedure.sends_frames()
-            }
-            Factor::Transactions | Factor::Answer | Factor::Order => procedure.has_sessions(),
-            Factor::Close | Factor::Reuse => procedure.has_sessions() && !procedure.holds_open(),
-            Factor::Illegal | Factor::Hold => procedure.has_sessions() && !matches!(procedure, P::Resets),
-            Factor::Attack => {
-                matches!(procedure, P::ConnectionRate | P::TransactionRate | P::TeardownRate | P::Steady)
-            }
-            Factor::Connections => matches!(procedure, P::SessionRate | P::Resets | P::Bulk),
-            // A bulk transfer is between the zones' own addresses, and the kernel chooses the ports.
-            Factor::Flows | Factor::Clients | Factor::Servers => !matches!(procedure, P::Bulk),
-            _ => true,
-        }
+    pub fn matters_to(self, procedure: ProcedureKind) -> bool {
+        (self.row().matters)(procedure)
     }
 
     /// The procedures that it makes a difference to, for messages.
@@ -204,13 +91,348 @@ impl Factor {
         matters.map(ProcedureKind::name).collect::<Vec<_>>().join(", ")
     }
 
-    /// Reads a level and gives it back in its one written form: `1M` flows become `1000000`.
+    /// Reads a level.
     ///
     /// # Errors
     /// Why the text is no level of this factor, and what would be right.
-    pub fn level(self, text: &str) -> Result<String, String> {
-        let mut levels = Levels::of(ProcedureKind::Throughput);
-        levels.set(self, text)?;
-        Ok(levels.written(self))
+    pub fn parse(self, text: &str) -> Result<Value, String> {
+        // A mix has an own grammar, whose mistakes it tells better.
+        if self == Factor::Frame {
+            return FrameMix::parse(text).map(Value::Frame).map_err(|e| e.to_string());
+        }
+        let row = self.row();
+        (row.read)(text)
+            .ok_or_else(|| format!("`{text}` is no level of `{}`: it takes {}", row.words.key, row.takes))
+    }
+
+    /// The level where a suite says nothing.
+    pub(super) fn default(self, levels: &Levels) -> Value {
+        (self.row().default)(levels)
+    }
+}
+
+/// Pairs of client address and port by default.
+const DEFAULT_PAIRS: u32 = super::CLIENT_PORTS;
+/// Flows of frames by default.
+const DEFAULT_FLOWS: u32 = 1000;
+
+const fn always(_: ProcedureKind) -> bool {
+    true
+}
+
+/// A bulk transfer is between the zones' own addresses, and the kernel chooses the ports.
+const fn has_addresses(kind: ProcedureKind) -> bool {
+    !matches!(kind, P::Bulk)
+}
+
+const fn ends_connections(kind: ProcedureKind) -> bool {
+    kind.has_sessions() && !kind.holds_open()
+}
+
+const fn schedules_connections(kind: ProcedureKind) -> bool {
+    kind.has_sessions() && !matches!(kind, P::Resets)
+}
+
+const fn has_flood(kind: ProcedureKind) -> bool {
+    matches!(kind, P::ConnectionRate | P::TransactionRate | P::TeardownRate | P::Steady)
+}
+
+const fn has_number(kind: ProcedureKind) -> bool {
+    matches!(kind, P::SessionRate | P::Resets | P::Bulk)
+}
+
+fn smallest_frame(_: &Levels) -> Value {
+    #[expect(clippy::unwrap_used, reason = "64 is a frame size")]
+    Value::Frame(FrameMix::fixed(FrameSize::new(FrameSize::MIN_BYTES).unwrap()))
+}
+
+fn default_close(levels: &Levels) -> Value {
+    Value::Close(match levels.kind {
+        kind if kind.holds_open() => CloseBy::Hold,
+        P::TeardownRate => CloseBy::Client,
+        _ => CloseBy::Reset,
+    })
+}
+
+/// IPv6 demands a checksum; in IPv4 it is left out, because a real card would have checked it already.
+fn default_checksum(levels: &Levels) -> Value {
+    Value::UdpChecksum(match levels.ip() {
+        IpVersion::V4 => UdpChecksum::Zero,
+        IpVersion::V6 => UdpChecksum::Valid,
+    })
+}
+
+factors! {
+    /// Frame size or mix.
+    Frame {
+        key: "frame", title: "Frame size, bytes with FCS", rank: 0, telling: true,
+        takes: "64 to 9216 bytes with FCS, `imix:tolly`, `imix:simple` or `genome:…` (RFC 6985)",
+        matters: P::sends_frames,
+        read: |t| FrameMix::parse(t).ok().map(Value::Frame), default: smallest_frame,
+        short: level::mix, phrase: |l| {
+            format!("{}{} frames", l.short(), if l.number.is_some() { "-byte" } else { "" })
+        },
+    }
+
+    /// Distinct 5-tuples.
+    Flows {
+        key: "flows", title: "Concurrent flows", rank: 2, telling: true,
+        takes: "1 to 10,000,000; `100k` and `1M` may be written",
+        matters: has_addresses,
+        read: |t| count(t, 1..=MAX_CONNECTIONS),
+        default: |l| Value::Count(if l.kind.has_sessions() { DEFAULT_PAIRS } else { DEFAULT_FLOWS }),
+        short: level::counted, phrase: level::flows,
+    }
+
+    /// Source addresses.
+    Clients {
+        key: "clients", title: "Clients", rank: LATE, telling: true,
+        takes: "1 to 65,536 addresses",
+        matters: has_addresses,
+        read: |t| count(t, 1..=MAX_CLIENTS), default: |l| Value::Count(l.default_clients()),
+        short: level::text, phrase: level::clients,
+    }
+
+    /// Destination addresses.
+    Servers {
+        key: "servers", title: "Servers", rank: LATE, telling: false,
+        takes: "1 to 32,256 addresses",
+        matters: has_addresses,
+        read: |t| count(t, 1..=MAX_HOSTS), default: |l| Value::Count(l.default_servers()),
+        short: level::text, phrase: level::servers,
+    }
+
+    /// One- or two-way traffic.
+    Directions {
+        key: "directions", title: "Directions", rank: 4, telling: true,
+        takes: "`one-way`, `two-way`, or `two-way:SHARE` with the share of frames that flow back, as in `two-way:0.3`",
+        matters: P::sends_frames,
+        read: directions, default: |_| Value::Directions(Directions::OneWay),
+        short: level::text, phrase: level::text,
+    }
+
+    /// Zones of the bed.
+    Zones {
+        key: "zones", title: "Zones", rank: LATE, telling: false,
+        takes: "`two` or `three`",
+        matters: always,
+        read: |t| one_of(t, &ZONES).map(Value::Zones), default: |_| Value::Zones(ZoneForm::Two),
+        short: level::text, phrase: |l| format!("{} zones", l.text),
+    }
+
+    /// IP version.
+    Ip {
+        key: "ip", title: "Ip", rank: LATE, telling: false,
+        takes: "4 or 6",
+        matters: always,
+        read: |t| one_of(t, &IPS).map(Value::Ip), default: |_| Value::Ip(IpVersion::V4),
+        short: level::text, phrase: |l| format!("IPv{}", l.text),
+    }
+
+    /// Rules of the policy.
+    Rules {
+        key: "rules", title: "Rules", rank: 5, telling: true,
+        takes: "0 (no filter) to 100,000",
+        matters: always,
+        read: |t| count(t, 0..=100_000), default: |_| Value::Count(0),
+        short: level::text, phrase: level::rules,
+    }
+
+    /// Position of the rule that matches.
+    Match {
+        key: "match", title: "Matching rule", rank: LATE, telling: true,
+        takes: "`first`, `last`, or a position from 1",
+        matters: always,
+        read: matching, default: |_| Value::Match(super::value::Match::Last),
+        short: level::text, phrase: |l| match l.number {
+            Some(_) => format!("match at rule {}", l.text),
+            None => format!("match at the {} rule", l.text),
+        },
+    }
+
+    /// Connection tracking.
+    Stateful {
+        key: "stateful", title: "Stateful", rank: LATE, telling: false,
+        takes: "true or false",
+        matters: always,
+        read: |t| flag(t).map(Value::Flag), default: |l| Value::Flag(l.rules() > 0),
+        short: level::text, phrase: |l| if l.text == "true" { "stateful" } else { "stateless" }.into(),
+    }
+
+    /// Source address translation.
+    Nat {
+        key: "nat", title: "Nat", rank: LATE, telling: false,
+        takes: "true or false",
+        matters: always,
+        read: |t| flag(t).map(Value::Flag), default: |_| Value::Flag(false),
+        short: level::text, phrase: |l| if l.text == "true" { "with NAT" } else { "without NAT" }.into(),
+    }
+
+    /// Addresses on the block lists.
+    Lists {
+        key: "lists", title: "Listed addresses", rank: LATE, telling: true,
+        takes: "0 to 100,000,000 addresses",
+        matters: always,
+        read: |t| count(t, 0..=100_000_000), default: |_| Value::Count(0),
+        short: level::counted, phrase: |l| match l.text.as_str() {
+            "0" => "no block list".into(),
+            _ => format!("{} listed addresses", l.short()),
+        },
+    }
+
+    /// Lists that they are spread over.
+    ListSets {
+        key: "list_sets", title: "List sets", rank: LATE, telling: false,
+        takes: "1 to 3 lists",
+        matters: always,
+        read: |t| count(t, 1..=3), default: |_| Value::Count(1),
+        short: level::text, phrase: level::list_sets,
+    }
+
+    /// Subnets of the country table.
+    Countries {
+        key: "countries", title: "Countries", rank: LATE, telling: true,
+        takes: "0 (no country table), or 12 to 65,536 subnets",
+        matters: always,
+        read: |t| count(t, 0..=0).or_else(|| count(t, 12..=65_536)), default: |_| Value::Count(0),
+        short: level::text, phrase: |l| match l.text.as_str() {
+            "0" => "no country table".into(),
+            _ => format!("{} allowed networks", l.text),
+        },
+    }
+
+    /// Requests a connection.
+    Transactions {
+        key: "transactions", title: "Transactions", rank: LATE, telling: false,
+        takes: "0 to 65,535 requests",
+        matters: P::has_sessions,
+        read: |t| count(t, 0..=65_535), default: |_| Value::Count(1),
+        short: level::text, phrase: level::transactions,
+    }
+
+    /// Bytes of each answer.
+    Answer {
+        key: "answer", title: "Answer", rank: LATE, telling: false,
+        takes: "1 to 65,000 bytes",
+        matters: P::has_sessions,
+        read: |t| count(t, 1..=MOST_ANSWER_BYTES), default: |_| Value::Count(1),
+        short: level::text, phrase: |l| format!("{}-byte answers", l.text),
+    }
+
+    /// How connections end.
+    Close {
+        key: "close", title: "Close", rank: LATE, telling: false,
+        takes: "`reset`, `client`, `server` or `client-four-way`",
+        matters: ends_connections,
+        read: |t| one_of(t, &CLOSES).map(Value::Close), default: default_close,
+        short: level::text, phrase: |l| format!("closed by {}", l.text),
+    }
+
+    /// The order of client addresses and ports.
+    Order {
+        key: "order", title: "Order of address and port", rank: 8, telling: true,
+        takes: "`random` or `sequential`",
+        matters: P::has_sessions,
+        read: |t| one_of(t, &ORDERS).map(Value::Order), default: |_| Value::Order(TupleOrder::Random),
+        short: level::text, phrase: |l| format!("{} order", l.text),
+    }
+
+    /// Seconds that connections stay idle.
+    Hold {
+        key: "hold", title: "Hold", rank: LATE, telling: false,
+        takes: "0 to 86,400 seconds; `\"0.5\"` may be written",
+        matters: schedules_connections,
+        read: |t| seconds(t).map(Value::Seconds), default: |_| Value::Seconds(0.0),
+        short: level::text, phrase: |l| format!("held open {} s", l.text),
+    }
+
+    /// Seconds that a client address and port rest.
+    Reuse {
+        key: "reuse", title: "Reuse", rank: LATE, telling: false,
+        takes: "0 to 86,400 seconds; `\"0.5\"` may be written",
+        matters: ends_connections,
+        read: |t| seconds(t).map(Value::Seconds), default: |_| Value::Seconds(0.0),
+        short: level::text, phrase: |l| format!("ports rest {} s", l.text),
+    }
+
+    /// Connections opened.
+    Connections {
+        key: "connections", title: "Connections", rank: 1, telling: true,
+        takes: "1 to 10,000,000 connections; of bulk transfers 1 to 128",
+        matters: has_number,
+        read: |t| count(t, 1..=MAX_CONNECTIONS),
+        default: |l| Value::Count(if l.kind == P::Bulk { 1 } else { 1000 }),
+        short: level::counted_from_1e5, phrase: level::connections,
+    }
+
+    /// Connections that the policy forbids.
+    Illegal {
+        key: "illegal", title: "Illegal traffic", rank: 9, telling: true,
+        takes: "`none`, or a share of all attempts from 0.01% to 99.99% and what is wrong with them, as in `80%:address,port`: \
+                address, port, protocol, ack, rst, fin, out-of-window, listed",
+        matters: schedules_connections,
+        read: |t| illegal(t).map(Value::Illegal), default: |_| Value::Illegal(None),
+        short: level::share, phrase: level::illegal_phrase,
+    }
+
+    /// A flood beside the connections.
+    Attack {
+        key: "attack", title: "Flood", rank: 10, telling: true,
+        takes: "`none`, or what, how many a second and from how many addresses, as in `syn:66485` (any of 16.7 million) or \
+                `udp:50k:1M`: syn, syn-ack, ack, rst, udp, fragment",
+        matters: has_flood,
+        read: |t| flood(t).map(Value::Flood), default: |_| Value::Flood(None),
+        short: level::text, phrase: level::attack_phrase,
+    }
+
+    /// Fragments of each datagram.
+    Fragments {
+        key: "fragments", title: "Fragments", rank: LATE, telling: false,
+        takes: "1 (whole) or 2",
+        matters: P::sends_frames,
+        read: |t| count(t, 1..=2), default: |_| Value::Count(1),
+        short: level::text, phrase: |l| match l.text.as_str() {
+            "1" => "whole".into(),
+            _ => format!("in {} fragments", l.text),
+        },
+    }
+
+    /// Rate limit of the links.
+    Link {
+        key: "link", title: "Link", rank: LATE, telling: false,
+        takes: "`none`, or a rate in bits a second from `1M` to `100G`, as in `100M`",
+        matters: P::sends_frames,
+        read: |t| link(t).map(Value::Link), default: |_| Value::Link(None),
+        short: level::text, phrase: |l| match l.text.as_str() {
+            "none" => "links without a rate limit".into(),
+            _ => format!("links of {}bit/s", l.text),
+        },
+    }
+
+    /// UDP checksum of the test frames.
+    UdpChecksum {
+        key: "udp_checksum", title: "Udp checksum", rank: LATE, telling: false,
+        takes: "`zero` or `valid`",
+        matters: P::sends_frames,
+        read: |t| one_of(t, &CHECKSUMS).map(Value::UdpChecksum), default: default_checksum,
+        short: level::text, phrase: |l| format!("UDP checksum {}", l.text),
+    }
+
+    /// Where the work is done.
+    Placement {
+        key: "placement", title: "Placement", rank: 99, telling: true,
+        takes: "`inline` or `isolated`",
+        matters: always,
+        read: |t| one_of(t, &PLACEMENTS).map(Value::Placement), default: |_| Value::Placement(Placement::Inline),
+        short: level::text, phrase: level::text,
+    }
+
+    /// Cores that generate traffic.
+    Cores {
+        key: "cores", title: "Cores", rank: 7, telling: true,
+        takes: "1 to 1024",
+        matters: always,
+        read: |t| count(t, 1..=1024), default: |_| Value::Count(1),
+        short: level::text, phrase: level::cores,
     }
 }

@@ -11,13 +11,15 @@ mod parameters;
 mod sessions;
 mod setup_problem;
 mod text;
+mod value;
 
 pub use builtin::{builtin, builtin_names};
-pub use factor::Factor;
+pub use factor::{FACTORS, Factor, FactorRow};
 pub use levels::{CLIENT_PORTS, MAX_CLIENTS, MAX_CONNECTIONS, MAX_FLOWS, MAX_HOSTS, line_rate};
 pub use parameters::ProcedureKind;
 pub use setup_problem::SetupProblem;
 pub use toml_reader::{Located, Problem, Problems};
+pub use value::{Match, Value};
 
 pub(crate) use levels::Levels;
 
@@ -164,8 +166,8 @@ impl Test {
 /// A test in one profile.
 #[derive(Debug, Clone)]
 pub(crate) struct Variant {
-    /// The factors that the suite sets, each with at least one level in its written form.
-    pub(crate) factors: BTreeMap<Factor, Vec<String>>,
+    /// The factors that the suite sets, each with at least one level.
+    pub(crate) factors: BTreeMap<Factor, Vec<Value>>,
     parameters: parameters::Parameters,
 }
 
@@ -230,7 +232,7 @@ impl Suite {
 /// The factors of the first combination that cannot be, and why.
 pub(crate) fn combinations(
     kind: ProcedureKind,
-    factors: &BTreeMap<Factor, Vec<String>>,
+    factors: &BTreeMap<Factor, Vec<Value>>,
     seed: u64,
 ) -> Result<Vec<(Levels, Setup)>, (String, SetupProblem)> {
     let mut partial = vec![Levels::of(kind)];
@@ -239,10 +241,8 @@ pub(crate) fn combinations(
         for base in &partial {
             for level in levels {
                 let mut with = base.clone();
-                // Levels were checked one by one when they were read, so this cannot fail.
-                if with.set(*factor, level).is_ok() {
-                    next.push(with);
-                }
+                with.set(*factor, level.clone());
+                next.push(with);
             }
         }
         partial = next;
@@ -259,9 +259,9 @@ pub(crate) fn combinations(
 }
 
 /// `frame = 64, rules = 4`: the levels of the factors that were set.
-pub(crate) fn describe(levels: &Levels, factors: &BTreeMap<Factor, Vec<String>>) -> String {
+pub(crate) fn describe(levels: &Levels, factors: &BTreeMap<Factor, Vec<Value>>) -> String {
     let parts: Vec<String> =
-        factors.keys().map(|factor| format!("{} = {}", factor.name(), levels.written(*factor))).collect();
+        factors.keys().map(|factor| format!("{} = {}", factor.name(), levels.get(*factor))).collect();
     parts.join(", ")
 }
 
@@ -269,7 +269,7 @@ pub(crate) fn describe(levels: &Levels, factors: &BTreeMap<Factor, Vec<String>>)
 pub(crate) const MAX_COMBINATIONS: usize = 10_000;
 
 /// The number of combinations, duplicates included.
-pub(crate) fn combination_count(factors: &BTreeMap<Factor, Vec<String>>) -> usize {
+pub(crate) fn combination_count(factors: &BTreeMap<Factor, Vec<Value>>) -> usize {
     factors.values().fold(1, |product, levels| product.saturating_mul(levels.len()))
 }
 

@@ -3,18 +3,6 @@
 use super::parameters::ProcedureKind;
 use super::setup_problem::SetupProblem;
 use crate::connections::{CloseBy, ConnectionShape, Illegal, IllegalKind, TupleOrder};
-use crate::procedure::Flood;
-
-/// Connections that are held open to the end of the trial are a matter of the procedure.
-pub(super) const CLOSES: [(&str, CloseBy); 4] = [
-    ("reset", CloseBy::Reset),
-    ("client", CloseBy::Client),
-    ("server", CloseBy::Server),
-    ("client-four-way", CloseBy::ClientFourWay),
-];
-
-pub(super) const ORDERS: [(&str, TupleOrder); 2] =
-    [("random", TupleOrder::Random), ("sequential", TupleOrder::Sequential)];
 
 /// One level for every factor of connections.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,31 +13,10 @@ pub(super) struct SessionLevels {
     pub(super) order: TupleOrder,
     pub(super) hold_seconds: f64,
     pub(super) reuse_seconds: f64,
-    pub(super) connections: u32,
     pub(super) illegal: Option<Illegal>,
-    pub(super) flood: Option<Flood>,
 }
 
 impl SessionLevels {
-    pub(super) fn of(kind: ProcedureKind) -> Self {
-        let close = match kind {
-            _ if kind.holds_open() => CloseBy::Hold,
-            ProcedureKind::TeardownRate => CloseBy::Client,
-            _ => CloseBy::Reset,
-        };
-        Self {
-            transactions: 1,
-            answer_bytes: 1,
-            close,
-            order: TupleOrder::Random,
-            hold_seconds: 0.0,
-            reuse_seconds: 0.0,
-            connections: if kind == ProcedureKind::Bulk { 1 } else { 1000 },
-            illegal: None,
-            flood: None,
-        }
-    }
-
     /// What a connection is like. Where a trial opens connections and holds them, the load says for how long.
     pub(super) fn shape(&self, kind: ProcedureKind) -> ConnectionShape {
         ConnectionShape {

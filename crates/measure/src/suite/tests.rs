@@ -1,4 +1,5 @@
 use super::*;
+use crate::level::Level;
 use crate::plan::{Options, Plan};
 use crate::published;
 use proptest::prelude::*;
@@ -244,7 +245,7 @@ fn published_figures_stand_beside_cells_that_ship() {
                     let plan = Plan::new(suite, &options).expect("a plan");
                     plan.cells.iter().any(|planned| {
                         let mut factors = planned.cell.factors.clone();
-                        factors.insert("cores".into(), planned.cell.cores.to_string());
+                        factors.insert("cores".into(), Level::read("cores", &planned.cell.cores.to_string()));
                         figures.beside(&planned.cell.test, &factors).any(|other| other == row)
                     })
                 });

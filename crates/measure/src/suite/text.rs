@@ -5,6 +5,8 @@ use crate::procedure::Flood;
 use crate::shape::Directions;
 use std::ops::RangeInclusive;
 
+use super::value::{Match, Value};
+
 /// Addresses of the attackers' range (`10.0.0.0/8`).
 const ATTACKERS: u32 = 1 << 24;
 /// The fastest flood, in frames a second.
@@ -15,8 +17,8 @@ pub(super) fn one_of<T: Copy>(text: &str, known: &[(&str, T)]) -> Option<T> {
 }
 
 /// The name of a value: the other way round.
-pub(super) fn name_of<T: PartialEq>(value: &T, known: &[(&'static str, T)]) -> String {
-    known.iter().find(|(_, v)| v == value).map_or("", |(name, _)| name).to_owned()
+pub(super) fn name_of<T: PartialEq>(value: &T, known: &[(&'static str, T)]) -> &'static str {
+    known.iter().find(|(_, v)| v == value).map_or("", |(name, _)| name)
 }
 
 pub(super) fn flag(text: &str) -> Option<bool> {
@@ -24,7 +26,11 @@ pub(super) fn flag(text: &str) -> Option<bool> {
 }
 
 /// A count in digits, or in thousands (`100k`) or millions (`1M`).
-pub(super) fn count(text: &str, range: RangeInclusive<u32>) -> Option<u32> {
+pub(super) fn count(text: &str, range: RangeInclusive<u32>) -> Option<Value> {
+    whole(text, range).map(Value::Count)
+}
+
+fn whole(text: &str, range: RangeInclusive<u32>) -> Option<u32> {
     let (digits, unit) = match text.as_bytes().last()? {
         b'k' => (&text[..text.len() - 1], 1000),
         b'M' => (&text[..text.len() - 1], 1_000_000),
@@ -47,15 +53,24 @@ pub(super) fn seconds(text: &str) -> Option<f64> {
     text.parse().ok().filter(|s| plain && (0.0..=86_400.0).contains(s))
 }
 
-pub(super) fn directions(text: &str) -> Option<Directions> {
-    match text {
+pub(super) fn matching(text: &str) -> Option<Value> {
+    Some(Value::Match(match text {
+        "first" => Match::First,
+        "last" => Match::Last,
+        _ => Match::At(whole(text, 1..=100_000)?),
+    }))
+}
+
+pub(super) fn directions(text: &str) -> Option<Value> {
+    let directions = match text {
         "one-way" => Some(Directions::OneWay),
         "two-way" => Some(Directions::TwoWay { reverse_share: 0.5 }),
         _ => {
             let reverse_share: f64 = text.strip_prefix("two-way:")?.parse().ok()?;
             (reverse_share > 0.0 && reverse_share < 1.0).then_some(Directions::TwoWay { reverse_share })
         }
-    }
+    };
+    directions.map(Value::Directions)
 }
 
 pub(super) fn link(text: &str) -> Option<Option<u64>> {
@@ -110,10 +125,10 @@ pub(super) fn flood(text: &str) -> Option<Option<Flood>> {
     let mut parts = text.split(':');
     let name = parts.next()?;
     let kind = AttackKind::ALL.into_iter().find(|kind| kind.name() == name)?;
-    let frames_per_second = f64::from(count(parts.next()?, 1..=FASTEST_FLOOD)?);
+    let frames_per_second = f64::from(whole(parts.next()?, 1..=FASTEST_FLOOD)?);
     let sources = match parts.next() {
         None => AttackSources::Random,
-        Some(addresses) => AttackSources::Distinct(count(addresses, 1..=ATTACKERS)?),
+        Some(addresses) => AttackSources::Distinct(whole(addresses, 1..=ATTACKERS)?),
     };
     parts.next().is_none().then_some(Some(Flood { kind, frames_per_second, sources }))
 }
