@@ -8,7 +8,7 @@
 mod connection_tests;
 mod points;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use crate::connections::{ConnectionRequest, RatePhase};
 use crate::level::Level;

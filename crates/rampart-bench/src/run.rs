@@ -8,7 +8,6 @@ use crate::rig::{self, BulkRig, ConnectionRig, FrameRig, Shared};
 use crate::{calibrate, expectations, output};
 use measure::campaign::{self, Outcome};
 use measure::plan::{Options, Plan, PlannedCell};
-use measure::procedure::ProcedureSpec;
 use measure::results::{Environment, Mark, MarkKind, Point, Results, SCHEMA};
 use measure::shape::{Placement, Setup, Workload};
 use measure::suite::{Profile, Suite};
@@ -271,7 +270,7 @@ impl Run {
             Workload::Connections(shape) => boxed(match external {
                 Some(bed) => Ok(ConnectionRig::external(bed, setup, shape, shared)),
                 None => {
-                    let replaceable = matches!(planned.cell.procedure, ProcedureSpec::Replacement(_));
+                    let replaceable = planned.cell.procedure.replaces_the_policy();
                     ConnectionRig::build(name, setup, shape, replaceable, shared)
                 }
             }),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::level::Level;
 use crate::procedure::simulated_connections::SimulatedConnections;
-use crate::procedure::{CapacitySpec, Preset, RateOf, RateSpec, SearchSpec, SessionRateSpec, SteadySpec};
+use crate::procedure::{CapacitySpec, EstablishmentSpec, Preset, RateOf, RateSpec, SearchSpec, SteadySpec};
 use crate::results::Metric;
 
 fn search() -> SearchSpec {
@@ -23,7 +23,7 @@ fn cell(procedure: ProcedureSpec) -> Cell {
 }
 
 fn rate() -> ProcedureSpec {
-    ProcedureSpec::Rate(RateSpec {
+    ProcedureSpec::from(RateSpec {
         of: RateOf::Connections,
         search: search(),
         p99_establishment_seconds: None,
@@ -35,7 +35,7 @@ fn rate() -> ProcedureSpec {
 }
 
 fn steady() -> ProcedureSpec {
-    ProcedureSpec::Steady(SteadySpec {
+    ProcedureSpec::from(SteadySpec {
         connection_rate: 1e4,
         ramp_up_seconds: 0.0,
         sustain_seconds: 4.0,
@@ -92,14 +92,14 @@ fn a_rate_near_that_of_wire_may_be_the_generators_unless_the_suite_fixed_it() {
 #[test]
 fn trials_are_kept_in_connections() {
     let held = |connections| {
-        ProcedureSpec::SessionRate(SessionRateSpec {
+        ProcedureSpec::from(EstablishmentSpec {
             connections,
-            session_rate: 5e3,
+            opening_rate: 5e3,
             hold_seconds: 0.0,
             legal_share: 1.0,
         })
     };
-    let most = ProcedureSpec::Capacity(CapacitySpec {
+    let most = ProcedureSpec::from(CapacitySpec {
         search: SearchSpec { preset: Preset::Rfc2544, ..search() },
         max_connections: 1000,
         opening_rate: 5e3,

@@ -3,7 +3,7 @@
 use super::{Cell, Track, WIRE};
 use crate::bulk::BulkOutcome;
 use crate::ledger::Ledger;
-use crate::procedure::{Measured, ProcedureSpec};
+use crate::procedure::Measured;
 use crate::results::{CoreUse, Counts, CpuUse, Mark, MarkKind, Metric, Point};
 use crate::stats::{Estimate, estimate, spread};
 use crate::trial::TrialOutcome;
@@ -241,7 +241,7 @@ fn mean_cpu(deciding: &[&TrialOutcome]) -> CpuUse {
 fn mark_generator_limited(cell: &Cell, points: &mut [Point]) {
     let wires: Vec<Point> = points.iter().filter(|p| p.dut == WIRE && p.valid).cloned().collect();
     for point in points.iter_mut().filter(|p| p.dut != WIRE && p.valid) {
-        let is_rate = point.metric.row().rate && is_searched(&cell.procedure);
+        let is_rate = point.metric.row().rate && !cell.procedure.fixes_the_rate();
         let wire = wires.iter().find(|w| w.metric == point.metric && w.factors == point.factors);
         if let Some(wire) = wire.filter(|w| is_rate && point.value >= w.value * GENERATOR_LIMITED) {
             point.marks.push(Mark {
@@ -253,11 +253,6 @@ fn mark_generator_limited(cell: &Cell, points: &mut [Point]) {
             });
         }
     }
-}
-
-/// A rate that the suite fixed is the same everywhere, and says nothing of the generator.
-fn is_searched(procedure: &ProcedureSpec) -> bool {
-    !matches!(procedure, ProcedureSpec::Steady(_))
 }
 
 /// What the firewall adds to each frame: the difference of the reciprocal rates, round by round. Its trials and ledger

@@ -7,7 +7,7 @@ use crate::procedure::{LatencyLoad, LatencySpec, LossCurveSpec, Preset, SearchSp
 use crate::results::Metric;
 use std::sync::{Arc, Mutex};
 
-fn cell(rounds: u32) -> Cell {
+pub(crate) fn cell(rounds: u32) -> Cell {
     let search = SearchSpec {
         preset: Preset::Mlr,
         trial_seconds: 0.25,
@@ -20,7 +20,7 @@ fn cell(rounds: u32) -> Cell {
         factors: BTreeMap::from([("frame".into(), Level::read("frame", "64"))]),
         cores: 1,
         placement: Placement::Inline,
-        procedure: ProcedureSpec::Throughput(ThroughputSpec { search }),
+        procedure: ProcedureSpec::from(ThroughputSpec { search }),
         rounds,
         seed: 1,
     }
@@ -286,8 +286,8 @@ fn one_bad_round_makes_the_point_invalid() {
 #[test]
 fn latencies_have_no_cost_and_are_not_limited_by_the_generator() {
     let mut cell = cell(2);
-    let ProcedureSpec::Throughput(ThroughputSpec { search }) = cell.procedure else { panic!() };
-    cell.procedure = ProcedureSpec::Latency(LatencySpec {
+    let Some(ThroughputSpec { search }) = cell.procedure.of().cloned() else { panic!() };
+    cell.procedure = ProcedureSpec::from(LatencySpec {
         loads: vec![LatencyLoad::FramesPerSecond(1e5)],
         trial_seconds: 1.0,
         repeats: 1,
@@ -316,7 +316,7 @@ fn loss_curves_that_end_at_different_loads() {
     let mut cell = cell(2);
     cell.placement = Placement::Isolated;
     cell.procedure =
-        ProcedureSpec::LossCurve(LossCurveSpec { trial_seconds: 1.0, max_load: Some(1e6), step: 0.25 });
+        ProcedureSpec::from(LossCurveSpec { trial_seconds: 1.0, max_load: Some(1e6), step: 0.25 });
     let mut rig = Simulated::new("dut", Placement::Isolated, 1e6);
     // In the first round a frame is lost at 75 %, so that this round goes on to 25 %; the second ends at 75 %.
     rig.trial_script = Box::new(|n, _, mut outcome| {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::procedure::{LatencyLoad, ProcedureSpec};
+use crate::procedure::{LatencyLoad, LatencySpec, ThroughputSpec};
 use crate::shape::{Directions, UdpChecksum, ZoneForm};
 
 const SUITE: &str = r#"name = "small"
@@ -212,13 +212,13 @@ fn a_cell_carries_every_factor_and_its_procedure() {
     assert_eq!(plan.cells[0].varying, ["frame", "cores"]);
 
     // 100 Mbit/s carry 148,810 frames of 64 bytes a second and direction, so 297,619 both ways.
-    let ProcedureSpec::Latency(spec) = &late.cell.procedure else { panic!("a latency test") };
+    let Some(spec) = late.cell.procedure.of::<LatencySpec>() else { panic!("a latency test") };
     let LatencyLoad::FramesPerSecond(load) = spec.loads[0] else { panic!("a rate") };
     assert!((load - 0.4 * 2.0 * 1e8 / (84.0 * 8.0)).abs() < 1e-6, "{load}");
     assert_eq!(spec.loads[1..], [LatencyLoad::ShareOfThroughput(0.5), LatencyLoad::FramesPerSecond(1000.0)]);
     assert_eq!((spec.repeats, spec.trial_seconds, late.cell.rounds), (20, 60.0, 3));
 
-    let ProcedureSpec::Throughput(spec) = &plan.cells[0].cell.procedure else { panic!("a throughput test") };
+    let Some(spec) = plan.cells[0].cell.procedure.of::<ThroughputSpec>() else { panic!("a throughput test") };
     assert_eq!(spec.search.loss_ratio, Some(0.00001));
     assert_eq!((spec.search.width, spec.search.max_load), (Some(0.005), None));
 }

@@ -2,18 +2,77 @@
 
 use super::guard::{counted_loss, sent_rate};
 use super::load_search::{Found, LoadSearch, Poll};
-use super::{BackToBackSpec, Measured, Method, Step, mark};
+use super::parameters::{Key, LOSS_RATIO, SEARCH, WIDTH};
+use super::{
+    Guarded, Measured, Method, Preset, Procedure, ProcedureRow, SearchSpec, Sends, Spec, Step, all_lost, mark,
+};
 use crate::results::{Mark, MarkKind, Metric};
 use crate::shape::Placement;
 use crate::stats::median;
-use crate::trial::{FrameRequest, Load, TrialOutcome, TrialRequest};
+use crate::trial::{FrameRequest, Load, TrialOutcome, TrialRequest, trials};
 
 /// The first burst, in frames: well below the 256 frames of a virtual link's ring.
 const FIRST_BURST: u64 = 64;
 /// A search ends when the longest good and the shortest bad burst differ by this share, or by one frame.
 const PRECISION: f64 = 0.01;
 
-pub(super) struct BackToBack {
+const METRICS: [Metric; 2] = [Metric::BackToBack, Metric::BufferTime];
+
+const MAX_BURST: Key = Key::integer("max_burst", 2, 1_000_000_000);
+const BURST_SECONDS: Key = Key::seconds("burst_seconds");
+const BURST_REPEATS: Key = Key::integer("burst_repeats", 1, 1000);
+
+pub(super) const ROW: ProcedureRow = ProcedureRow {
+    name: "back-to-back",
+    older_name: None,
+    sends: Sends::Frames,
+    factors: &[],
+    keys: &[&SEARCH, &LOSS_RATIO, &WIDTH, &MAX_BURST, &BURST_SECONDS, &BURST_REPEATS],
+    make: |asked| {
+        let given = asked.given;
+        BackToBackSpec {
+            max_burst_frames: given.integer(&MAX_BURST).unwrap_or(1_000_000),
+            trial_seconds: given.number(&BURST_SECONDS).unwrap_or(2.0),
+            repeats: given.count(&BURST_REPEATS),
+            line_rate: asked.link_rate(),
+            search: given.search(Preset::Mlr, asked.link_rate()),
+        }
+        .into()
+    },
+};
+
+/// Back-to-back frames (RFC 9004). Yields `BackToBack` and `BufferTime`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BackToBackSpec {
+    /// The longest burst to try, in frames, at least 2.
+    pub max_burst_frames: u64,
+    /// The longest time a burst may take, in seconds, > 0.
+    pub trial_seconds: f64,
+    /// Searches whose results are averaged, at least 1; the RFC asks for 50 or more.
+    pub repeats: u32,
+    /// The link's rate for these frames in frames/s, the RFC's "maximum theoretical frame rate"; `None` on links
+    /// without a rate, where the rate at which the bursts really left stands in for it.
+    pub line_rate: Option<f64>,
+    /// The search for the throughput that corrects the buffer time (section 6.4).
+    pub search: SearchSpec,
+}
+
+impl Spec for BackToBackSpec {
+    fn start(&self, placement: Placement) -> Box<dyn Procedure> {
+        Guarded::boxed(BackToBack::new(self.clone(), placement), placement)
+    }
+
+    fn lost(&self, marks: &[Mark]) -> Vec<Measured> {
+        all_lost(&METRICS, marks)
+    }
+
+    /// Most of a burst's trial is its setting up.
+    fn typical_seconds(&self) -> f64 {
+        self.search.typical_seconds() + trials(15.0 * f64::from(self.repeats), 0.0)
+    }
+}
+
+struct BackToBack {
     spec: BackToBackSpec,
     search: LoadSearch,
     bursts: BurstSearch,
@@ -61,7 +120,7 @@ impl BurstSearch {
 }
 
 impl BackToBack {
-    pub(super) fn new(spec: BackToBackSpec, placement: Placement) -> Self {
+    fn new(spec: BackToBackSpec, placement: Placement) -> Self {
         let search = LoadSearch::new(&spec.search, placement);
         let bursts = BurstSearch::new(FIRST_BURST, spec.max_burst_frames);
         Self {
@@ -91,7 +150,7 @@ impl BackToBack {
         let mut marks = Vec::new();
         if frames == 0.0 {
             let marks = vec![mark(MarkKind::NoLowerBound, "even a single frame was lost")];
-            return lost(&marks);
+            return self.spec.lost(&marks);
         }
         if self.longest.contains(&self.spec.max_burst_frames) {
             let detail =
@@ -123,11 +182,11 @@ impl BackToBack {
 impl Method for BackToBack {
     fn next(&mut self) -> Step {
         if let Some(marks) = &self.given_up {
-            return Step::Done(lost(marks));
+            return Step::Done(self.spec.lost(marks));
         }
         let found = match self.search.poll() {
             Poll::Trial(request) => return Step::Trial(request),
-            Poll::Lost(marks) => return Step::Done(lost(&marks)),
+            Poll::Lost(marks) => return Step::Done(self.spec.lost(&marks)),
             Poll::Found(found) => found,
         };
         match self.bursts.next() {
@@ -162,8 +221,4 @@ impl Method for BackToBack {
             self.given_up = Some(marks);
         }
     }
-}
-
-fn lost(marks: &[Mark]) -> Vec<Measured> {
-    [Metric::BackToBack, Metric::BufferTime].map(|metric| Measured::lost(metric, marks.to_vec())).into()
 }

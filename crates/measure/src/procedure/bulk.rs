@@ -1,40 +1,58 @@
 //! Bulk TCP (Check Point 2021): connections send as fast as they can for some time; how many bits a second the receiving
 //! applications got. One trial a round: the rounds are the report's sequences.
 
-use super::{BulkSpec, Measured, Method, Step};
+use super::once::{Once, OneTrial};
+use super::{Guarded, Measured, Procedure, ProcedureRow, Sends, Spec, all_lost};
 use crate::bulk::BulkRequest;
 use crate::results::{Mark, Metric};
-use crate::trial::{TrialOutcome, TrialRequest};
+use crate::shape::{Placement, Setup};
+use crate::suite::{Factor, SetupProblem};
+use crate::trial::{TrialOutcome, TrialRequest, trials};
 
-pub(super) struct Bulk {
-    spec: BulkSpec,
-    measured: Option<Measured>,
+pub(super) const ROW: ProcedureRow = ProcedureRow {
+    name: "bulk",
+    older_name: None,
+    sends: Sends::Bulk,
+    factors: &[Factor::Connections],
+    keys: &[],
+    make: |asked| BulkSpec { trial_seconds: asked.given.trial_seconds() }.into(),
+};
+
+/// Bulk TCP (Check Point 2021). Yields `Goodput`, of what applications received.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BulkSpec {
+    /// Seconds of each trial, a whole number of at least 1.
+    pub trial_seconds: f64,
 }
 
-impl Bulk {
-    pub(super) fn new(spec: BulkSpec) -> Self {
-        Self { spec, measured: None }
+impl Spec for BulkSpec {
+    fn start(&self, placement: Placement) -> Box<dyn Procedure> {
+        Guarded::boxed(Once::new(self.clone()), placement)
     }
-}
 
-impl Method for Bulk {
-    fn next(&mut self) -> Step {
-        match &self.measured {
-            Some(measured) => Step::Done(vec![measured.clone()]),
-            None => Step::Trial(BulkRequest { seconds: self.spec.trial_seconds }.into()),
+    fn lost(&self, marks: &[Mark]) -> Vec<Measured> {
+        all_lost(&[Metric::Goodput], marks)
+    }
+
+    fn typical_seconds(&self) -> f64 {
+        trials(1.0, self.trial_seconds)
+    }
+
+    fn check(&self, _setup: &Setup) -> Result<(), SetupProblem> {
+        if self.trial_seconds < 1.0 || self.trial_seconds.fract() != 0.0 {
+            return Err(SetupProblem::PartOfSecond(self.trial_seconds));
         }
+        Ok(())
+    }
+}
+
+impl OneTrial for BulkSpec {
+    fn request(&self) -> TrialRequest {
+        BulkRequest { seconds: self.trial_seconds }.into()
     }
 
-    fn record(&mut self, _request: &TrialRequest, outcome: &TrialOutcome) {
+    fn values(&self, outcome: &TrialOutcome) -> Vec<Measured> {
         let bits = outcome.received_bits() as f64 / outcome.seconds;
-        self.measured = Some(Measured::found(Metric::Goodput, bits, vec![outcome.clone()], Vec::new()));
-    }
-
-    fn lower_maximum(&mut self, _rate: f64) -> bool {
-        false
-    }
-
-    fn give_up(&mut self, marks: Vec<Mark>) {
-        self.measured = Some(Measured::lost(Metric::Goodput, marks));
+        vec![Measured::found(Metric::Goodput, bits, vec![outcome.clone()], Vec::new())]
     }
 }

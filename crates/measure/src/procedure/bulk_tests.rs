@@ -10,7 +10,9 @@ use crate::level::Level;
 use crate::results::Point;
 use crate::trial::{Rig, RigError, WorkloadOutcome};
 
-const SPEC: ProcedureSpec = ProcedureSpec::Bulk(BulkSpec { trial_seconds: 2.0 });
+fn spec() -> ProcedureSpec {
+    BulkSpec { trial_seconds: 2.0 }.into()
+}
 
 /// What iperf3 would have said of a transfer: `under_way` of the bytes were sent and not read.
 fn transfer(received: u64, under_way: u64, seconds: f64) -> TrialOutcome {
@@ -60,7 +62,7 @@ fn points(rounds: u32, rigs: Vec<Bulk>) -> Vec<Point> {
         factors: BTreeMap::from([("connections".into(), Level::read("connections", "10"))]),
         cores: 1,
         placement: Placement::Inline,
-        procedure: SPEC,
+        procedure: spec(),
         rounds,
         seed: 1,
     };

@@ -86,7 +86,7 @@ fn rates_of_connections() {
         let mut rig = SimulatedConnections::new(placement, 2e5);
         rig.legal_share = spec.legal_share;
         rig.cost_of_flood = 1.0;
-        let (measured, requests) = run(&ProcedureSpec::Rate(spec.clone()), &mut rig);
+        let (measured, requests) = run(&ProcedureSpec::from(spec.clone()), &mut rig);
         let [found, time] = &measured[..] else { panic!("{name}: {measured:?}") };
         assert_eq!(
             [found.metric, time.metric],
@@ -115,7 +115,7 @@ fn a_rate_that_is_only_caught_up_on_is_not_held() {
         outcome.seconds *= ledger.offered as f64 / ledger.received as f64;
         (ledger.received, ledger.not_sent) = (ledger.offered, 0);
     });
-    let (measured, requests) = run(&ProcedureSpec::Rate(rate(RateOf::Connections)), &mut rig);
+    let (measured, requests) = run(&ProcedureSpec::from(rate(RateOf::Connections)), &mut rig);
     assert!(measured[0].valid && near(measured[0].value, 2e5, 0.011), "{:?}", measured[0].value);
     let fastest = requests.iter().filter_map(|request| match request {
         ConnectionRequest::Scheduled { phases, .. } => Some(phases[0].from),
@@ -127,7 +127,7 @@ fn a_rate_that_is_only_caught_up_on_is_not_held() {
 #[test]
 fn a_rate_that_ports_limit_says_so() {
     let spec = RateSpec { pair_taken_seconds: 0.5, ..rate(RateOf::Connections) };
-    let (measured, _) = run(&ProcedureSpec::Rate(spec), &mut SimulatedConnections::new(Inline, 2e5));
+    let (measured, _) = run(&ProcedureSpec::from(spec), &mut SimulatedConnections::new(Inline, 2e5));
     assert_eq!(
         measured[0].marks[0].detail,
         "the goal was still met at the highest load, 129024 connections/s: 64512 pairs of client address and port, each \
@@ -142,7 +142,7 @@ fn transactions_and_tear_downs_are_counted_at_the_rate_of_connections() {
         (RateOf::Teardowns, vec![(Metric::TeardownRate, 2e5), (Metric::TeardownTime, 7e3)]),
     ];
     for (of, expected) in rows {
-        let spec = ProcedureSpec::Rate(rate(of));
+        let spec = ProcedureSpec::from(rate(of));
         let (measured, _) = run(&spec, &mut SimulatedConnections::new(Isolated, 2e5));
         assert_eq!(measured.len(), expected.len());
         for (found, (metric, value)) in measured.iter().zip(expected) {
@@ -155,7 +155,7 @@ fn transactions_and_tear_downs_are_counted_at_the_rate_of_connections() {
 #[test]
 fn a_goal_that_no_rate_meets_is_told_in_words() {
     let spec = RateSpec { p99_establishment_seconds: Some(1e-9), ..rate(RateOf::Connections) };
-    let (measured, _) = run(&ProcedureSpec::Rate(spec), &mut SimulatedConnections::new(Inline, 2e5));
+    let (measured, _) = run(&ProcedureSpec::from(spec), &mut SimulatedConnections::new(Inline, 2e5));
     assert!(measured.iter().all(|m| !m.valid && kinds(m) == [MarkKind::NoLowerBound]), "{measured:?}");
     assert!(
         measured[0].marks[0].detail.starts_with(
@@ -170,14 +170,14 @@ fn a_goal_that_no_rate_meets_is_told_in_words() {
 fn illegal_traffic_that_gets_through_costs_the_value_at_once() {
     let connections = 1000;
     let specs = [
-        ProcedureSpec::Rate(RateSpec { legal_share: 0.5, ..rate(RateOf::Connections) }),
-        ProcedureSpec::SessionRate(SessionRateSpec {
+        ProcedureSpec::from(RateSpec { legal_share: 0.5, ..rate(RateOf::Connections) }),
+        ProcedureSpec::from(EstablishmentSpec {
             connections,
-            session_rate: 5e3,
+            opening_rate: 5e3,
             hold_seconds: 0.0,
             legal_share: 0.5,
         }),
-        ProcedureSpec::Steady(SteadySpec { legal_share: 0.5, ..steady(None) }),
+        ProcedureSpec::from(SteadySpec { legal_share: 0.5, ..steady(None) }),
     ];
     for spec in specs {
         let mut rig = SimulatedConnections::new(Inline, 2e5);
@@ -201,7 +201,7 @@ fn capacities() {
         (1, 2, 1, false, 4),
     ];
     for (fit, max_connections, expected, most_met, most_trials) in rows {
-        let spec = ProcedureSpec::Capacity(CapacitySpec {
+        let spec = ProcedureSpec::from(CapacitySpec {
             search: SearchSpec { preset: Preset::Rfc2544, ..search() },
             max_connections,
             opening_rate: 2500.0,
@@ -226,9 +226,9 @@ fn capacities() {
 
 #[test]
 fn a_session_rate_keeps_failures_as_its_result() {
-    let spec = ProcedureSpec::SessionRate(SessionRateSpec {
+    let spec = ProcedureSpec::from(EstablishmentSpec {
         connections: 4096,
-        session_rate: 5000.0,
+        opening_rate: 5000.0,
         hold_seconds: 1.0,
         legal_share: 1.0,
     });
@@ -257,7 +257,7 @@ fn steady(flood: Option<FloodTime>) -> SteadySpec {
 fn a_steady_rate_is_read_from_the_sustained_load_alone() {
     let mut rig = SimulatedConnections::new(Inline, 2e5);
     (rig.policy_load_seconds, rig.memory_bytes) = (Some(1.5), Some(1 << 20));
-    let (measured, requests) = run(&ProcedureSpec::Steady(steady(None)), &mut rig);
+    let (measured, requests) = run(&ProcedureSpec::from(steady(None)), &mut rig);
     let phases = vec![
         RatePhase { seconds: 2.0, from: 0.0, to: 1e4 },
         RatePhase::constant(1e4, 12.0),
@@ -282,7 +282,7 @@ fn a_steady_rate_is_read_from_the_sustained_load_alone() {
 #[test]
 fn a_steady_rate_says_what_the_firewall_does_not_tell() {
     let (measured, requests) = run(
-        &ProcedureSpec::Steady(SteadySpec { ramp_up_seconds: 0.0, ramp_down_seconds: 0.0, ..steady(None) }),
+        &ProcedureSpec::from(SteadySpec { ramp_up_seconds: 0.0, ramp_down_seconds: 0.0, ..steady(None) }),
         &mut SimulatedConnections::new(Inline, 2e5),
     );
     assert_eq!(requests, [ConnectionRequest::at_rate(1e4, 12.0)], "no ramps of no length");
@@ -299,7 +299,7 @@ fn a_flood_is_seen_before_during_and_after() {
         let time = FloodTime { flood: flood(66_485.0), after_seconds: 4.0, seconds: 3.0 };
         let mut rig = SimulatedConnections::new(Isolated, 3e4);
         (rig.cost_of_flood, rig.aftermath) = (25_000.0 / 66_485.0, aftermath);
-        let (measured, requests) = run(&ProcedureSpec::Steady(steady(Some(time))), &mut rig);
+        let (measured, requests) = run(&ProcedureSpec::from(steady(Some(time))), &mut rig);
         assert_eq!(requests[0].attack(), Some(flood(66_485.0).during(6.0, 3.0)), "after the ramp");
         let of = |metric, phase: &str| {
             let is = |m: &&Measured| m.metric == metric && m.factors.get("phase").is_some_and(|p| p == phase);
@@ -322,7 +322,7 @@ fn resets_forged_and_legitimate() {
     let spec = ResetsSpec { connections: 1000, opening_rate: 5e3, each: 2, resets_per_second: 1e4 };
     let mut rig = SimulatedConnections::new(Inline, 2e5);
     rig.forgeable = 0.25;
-    let (measured, requests) = run(&ProcedureSpec::Resets(spec.clone()), &mut rig);
+    let (measured, requests) = run(&ProcedureSpec::from(spec.clone()), &mut rig);
     let found: Vec<(&str, Metric, f64)> =
         measured.iter().map(|m| (m.factors["resets"].as_str(), m.metric, m.value)).collect();
     let expected = [
@@ -340,13 +340,13 @@ fn resets_forged_and_legitimate() {
     }
     // Where nothing opens, there is nothing to reset.
     rig.most_open = 0;
-    let (measured, _) = run(&ProcedureSpec::Resets(spec), &mut rig);
+    let (measured, _) = run(&ProcedureSpec::from(spec), &mut rig);
     assert!(measured.iter().all(|m| !m.valid && m.factors.contains_key("resets")), "{measured:?}");
 }
 
 #[test]
 fn replacements() {
-    let spec = ProcedureSpec::Replacement(ReplacementSpec {
+    let spec = ProcedureSpec::from(ReplacementSpec {
         connection_rate: 1e4,
         trial_seconds: 6.0,
         replace_after_seconds: 2.0,
@@ -388,7 +388,7 @@ fn replacements() {
 
 #[test]
 fn trials_that_must_not_count_are_repeated_and_then_given_up() {
-    let spec = ProcedureSpec::Steady(steady(None));
+    let spec = ProcedureSpec::from(steady(None));
     for (failing, valid) in [(2, true), (3, false)] {
         let mut rig = SimulatedConnections::new(Isolated, 2e5);
         rig.script = Box::new(move |n, outcome| {
@@ -409,18 +409,18 @@ fn trials_that_must_not_count_are_repeated_and_then_given_up() {
 fn a_value_that_is_lost_stands_where_it_would_have_stood() {
     let time = FloodTime { flood: flood(1e4), after_seconds: 4.0, seconds: 3.0 };
     let specs = [
-        ProcedureSpec::Rate(rate(RateOf::Connections)),
-        ProcedureSpec::Rate(rate(RateOf::Transactions)),
-        ProcedureSpec::Rate(rate(RateOf::Teardowns)),
-        ProcedureSpec::SessionRate(SessionRateSpec {
+        ProcedureSpec::from(rate(RateOf::Connections)),
+        ProcedureSpec::from(rate(RateOf::Transactions)),
+        ProcedureSpec::from(rate(RateOf::Teardowns)),
+        ProcedureSpec::from(EstablishmentSpec {
             connections: 10,
-            session_rate: 5e3,
+            opening_rate: 5e3,
             hold_seconds: 0.0,
             legal_share: 1.0,
         }),
-        ProcedureSpec::Steady(steady(None)),
-        ProcedureSpec::Steady(steady(Some(time))),
-        ProcedureSpec::Resets(ResetsSpec {
+        ProcedureSpec::from(steady(None)),
+        ProcedureSpec::from(steady(Some(time))),
+        ProcedureSpec::from(ResetsSpec {
             connections: 10,
             opening_rate: 5e3,
             each: 1,

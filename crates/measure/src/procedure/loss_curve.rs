@@ -1,16 +1,63 @@
 //! Frame loss rate over the load (RFC 2544 section 26.3).
 
 use super::guard::{counted_loss, sent_rate};
+use super::parameters::Key;
 use super::spec::percent;
-use super::{LossCurveSpec, Measured, Method, Step};
+use super::{Guarded, Measured, Method, Procedure, ProcedureRow, Sends, Spec, Step};
 use crate::results::{Mark, Metric};
 use crate::shape::Placement;
-use crate::trial::{FrameRequest, Load, TrialOutcome, TrialRequest};
+use crate::trial::{FrameRequest, Load, TrialOutcome, TrialRequest, trials};
 
 /// The curve ends after this many successive loads without loss.
 const LOSSLESS_LOADS: u32 = 2;
 
-pub(super) struct LossCurve {
+const STEP: Key = Key::number("step", 0.01, 0.5);
+
+pub(super) const ROW: ProcedureRow = ProcedureRow {
+    name: "loss-curve",
+    older_name: None,
+    sends: Sends::Frames,
+    factors: &[],
+    keys: &[&STEP],
+    make: |asked| {
+        LossCurveSpec {
+            trial_seconds: asked.given.trial_seconds(),
+            max_load: asked.link_rate(),
+            step: asked.given.number(&STEP).unwrap_or(0.1),
+        }
+        .into()
+    },
+};
+
+/// Frame loss rate (RFC 2544 section 26.3): from the maximum rate down in steps, until two successive loads show no
+/// loss. Yields one `Loss` a load, with the extra factor `load` (`100%`, `90%`, …).
+#[derive(Debug, Clone, PartialEq)]
+pub struct LossCurveSpec {
+    /// Seconds of each trial, > 0.
+    pub trial_seconds: f64,
+    /// The rate that is 100 %, in frames/s; `None` takes the most that the generator sends, which with placement inline
+    /// differs from firewall to firewall.
+    pub max_load: Option<f64>,
+    /// Step as a share of the maximum, 0 < step <= 0.5; the RFC asks for 0.1 or finer.
+    pub step: f64,
+}
+
+impl Spec for LossCurveSpec {
+    fn start(&self, placement: Placement) -> Box<dyn Procedure> {
+        Guarded::boxed(LossCurve::new(self.clone()), placement)
+    }
+
+    /// The first load of the curve, since where it would have ended nobody knows.
+    fn lost(&self, marks: &[Mark]) -> Vec<Measured> {
+        vec![Measured::lost(Metric::Loss, marks.to_vec()).at_load(percent(1.0))]
+    }
+
+    fn typical_seconds(&self) -> f64 {
+        trials(0.6 / self.step, self.trial_seconds)
+    }
+}
+
+struct LossCurve {
     spec: LossCurveSpec,
     /// The rate that is 100 %; `None` until the first trial has shown it.
     max_load: Option<f64>,
@@ -21,7 +68,7 @@ pub(super) struct LossCurve {
 }
 
 impl LossCurve {
-    pub(super) fn new(spec: LossCurveSpec, _placement: Placement) -> Self {
+    fn new(spec: LossCurveSpec) -> Self {
         let max_load = spec.max_load;
         Self { spec, max_load, steps: 0, lossless: 0, measured: Vec::new() }
     }
@@ -54,10 +101,6 @@ impl Method for LossCurve {
         let loss = counted_loss(outcome);
         self.lossless = if loss > 0.0 { 0 } else { self.lossless + 1 };
         self.push(Measured::found(Metric::Loss, loss, vec![outcome.clone()], Vec::new()));
-    }
-
-    fn lower_maximum(&mut self, _rate: f64) -> bool {
-        false
     }
 
     fn give_up(&mut self, marks: Vec<Mark>) {

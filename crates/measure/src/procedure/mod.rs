@@ -2,7 +2,8 @@
 //! section of a standard. A procedure does no IO and reads no clock: it hands out requests and is told outcomes, so
 //! that several firewalls can take turns ([`crate::campaign`]) and tests can run without a network.
 //!
-//! [`ProcedureSpec`] is plain data that a suite is parsed into; [`ProcedureSpec::start`] makes a fresh procedure.
+//! [`PROCEDURES`] has one row a procedure, and a procedure is one file: its row says what it is called, what it sends and
+//! which parameters it takes; its [`Spec`] is what a suite asked for, and [`Spec::start`] makes a fresh procedure of that.
 //! A trial that must not count ([`judge`]) never reaches a procedure's method: it is repeated, up to
 //! [`MOST_ATTEMPTS`] in all, and then the value is given up and says why.
 
@@ -14,16 +15,19 @@ mod bulk_tests;
 mod capacity;
 #[cfg(test)]
 mod connection_tests;
+mod establishment;
 mod guard;
 mod latency;
 mod load_search;
 mod loss_curve;
+mod once;
+mod parameters;
 mod rate;
 mod recovery;
 mod replacement;
 mod resets;
-mod session_rate;
-mod session_spec;
+#[cfg(test)]
+mod row_tests;
 #[cfg(test)]
 pub(crate) mod simulated;
 #[cfg(test)]
@@ -35,21 +39,212 @@ mod tests;
 mod throughput;
 mod times;
 
+pub use back_to_back::BackToBackSpec;
+pub use bulk::BulkSpec;
+pub use capacity::CapacitySpec;
+pub use establishment::EstablishmentSpec;
 pub use guard::{BEHIND_TOLERANCE, MOST_ATTEMPTS, counted_loss, judge};
-pub use session_spec::{
-    CapacitySpec, Flood, FloodTime, RateOf, RateSpec, ReplacementSpec, ResetsSpec, SessionRateSpec,
-    SteadySpec,
-};
-pub use spec::{
-    BackToBackSpec, BulkSpec, LatencyLoad, LatencySpec, LossCurveSpec, OverloadRecoverySpec, Preset,
-    ProcedureSpec, ResetRecoverySpec, SearchSpec, ThroughputSpec,
-};
+pub use latency::{LatencyLoad, LatencySpec};
+pub use loss_curve::LossCurveSpec;
+pub use parameters::Key;
+#[cfg(test)]
+pub(crate) use parameters::keys;
+pub(crate) use parameters::{Parameters, own_keys};
+pub use rate::{RateOf, RateSpec};
+pub use recovery::{OverloadRecoverySpec, ResetRecoverySpec};
+pub use replacement::ReplacementSpec;
+pub use resets::ResetsSpec;
+pub use spec::{Flood, Preset, SearchSpec};
+pub use steady::{FloodTime, SteadySpec};
+pub use throughput::ThroughputSpec;
 
+use crate::connections::{CloseBy, ConnectionShape};
 use crate::results::{Mark, MarkKind, Metric};
-use crate::shape::Placement;
+use crate::shape::{Placement, Setup};
+use crate::suite::{Beside, Factor, SetupProblem, line_rate};
 use crate::trial::{TrialOutcome, TrialRequest};
 use guard::Guarded;
+use std::any::Any;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Every procedure, in the order in which messages list them.
+pub static PROCEDURES: [&ProcedureRow; 15] = [
+    &throughput::ROW,
+    &latency::ROW,
+    &loss_curve::ROW,
+    &back_to_back::ROW,
+    &recovery::AFTER_OVERLOAD,
+    &recovery::AFTER_RESET,
+    &rate::OF_CONNECTIONS,
+    &rate::OF_TRANSACTIONS,
+    &rate::OF_TEARDOWNS,
+    &capacity::ROW,
+    &establishment::ROW,
+    &steady::ROW,
+    &resets::ROW,
+    &replacement::ROW,
+    &bulk::ROW,
+];
+
+/// What suites are told of a procedure.
+pub struct ProcedureRow {
+    /// As suites write it.
+    pub name: &'static str,
+    /// What it was called before; suites may still write it.
+    pub older_name: Option<&'static str>,
+    /// What its trials are of.
+    pub sends: Sends,
+    /// Factors that it varies beside those of everything that sends the same: of `hold`, `illegal`, `attack` and
+    /// `connections`.
+    pub factors: &'static [Factor],
+    /// Parameters that mean something to it beside `rounds` and `trial_seconds`.
+    pub keys: &'static [&'static Key],
+    /// What is measured in one cell; defaults filled in.
+    make: fn(&Asked<'_>) -> ProcedureSpec,
+}
+
+/// A row of [`PROCEDURES`].
+pub type ProcedureKind = &'static ProcedureRow;
+
+/// What the trials of a procedure are of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sends {
+    /// Frames.
+    Frames,
+    /// TCP connections.
+    Connections {
+        /// How they end unless the suite says otherwise. Connections that are held are held whatever it says.
+        close: CloseBy,
+    },
+    /// Bulk transfers.
+    Bulk,
+}
+
+/// What a suite asks of a procedure in one cell.
+pub(crate) struct Asked<'a> {
+    pub(crate) given: &'a Parameters,
+    pub(crate) beside: &'a Beside,
+    pub(crate) setup: &'a Setup,
+}
+
+impl Asked<'_> {
+    /// The share of all attempts that the policy allows.
+    fn legal_share(&self) -> f64 {
+        self.setup.connections().map_or(1.0, ConnectionShape::legal_share)
+    }
+
+    /// Frames a second that fill the links, where they have a rate.
+    fn link_rate(&self) -> Option<f64> {
+        line_rate(self.setup)
+    }
+}
+
+impl ProcedureRow {
+    /// The procedure of a name, or of an older name.
+    pub fn named(name: &str) -> Option<ProcedureKind> {
+        PROCEDURES.into_iter().find(|row| row.name == name || row.older_name == Some(name))
+    }
+
+    /// Whether it makes TCP connections of its own.
+    pub const fn has_connections(&self) -> bool {
+        matches!(self.sends, Sends::Connections { .. })
+    }
+
+    /// Whether it sends frames of its own.
+    pub const fn sends_frames(&self) -> bool {
+        matches!(self.sends, Sends::Frames)
+    }
+
+    /// Whether its connections are opened and held open until the end of the trial.
+    pub const fn holds_open(&self) -> bool {
+        matches!(self.sends, Sends::Connections { close: CloseBy::Hold })
+    }
+
+    pub(crate) fn make(&self, asked: &Asked<'_>) -> ProcedureSpec {
+        (self.make)(asked)
+    }
+}
+
+impl PartialEq for ProcedureRow {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for ProcedureRow {}
+
+impl fmt::Debug for ProcedureRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+/// What a suite asks of a procedure, with the units and ranges of every field in the type that implements it. Whoever
+/// makes such a value checks the ranges; the procedures take them at their word.
+pub trait Spec: Any + fmt::Debug + Send + Sync {
+    /// A fresh procedure for one firewall and round.
+    fn start(&self, placement: Placement) -> Box<dyn Procedure>;
+
+    /// The values that stand, invalid, for a firewall of which nothing could be measured.
+    fn lost(&self, marks: &[Mark]) -> Vec<Measured>;
+
+    /// Roughly how many seconds one run of it takes on one firewall: for showing progress, no promise.
+    fn typical_seconds(&self) -> f64;
+
+    /// Whether it can be carried out in this setup.
+    ///
+    /// # Errors
+    /// [`SetupProblem`]: why not, with the arithmetic.
+    fn check(&self, _setup: &Setup) -> Result<(), SetupProblem> {
+        Ok(())
+    }
+
+    /// Whether the suite fixed the rate, so that it is the same everywhere and says nothing of the generator.
+    fn fixes_the_rate(&self) -> bool {
+        false
+    }
+
+    /// Whether the firewall's policy is replaced meanwhile, so that it has to be one that can be told from its successor.
+    fn replaces_the_policy(&self) -> bool {
+        false
+    }
+}
+
+/// What is measured in a cell, and how.
+#[derive(Debug, Clone)]
+pub struct ProcedureSpec(Arc<dyn Spec>);
+
+impl ProcedureSpec {
+    /// As the spec of one procedure; `None` of another.
+    pub fn of<S: Spec>(&self) -> Option<&S> {
+        let any: &dyn Any = self.0.as_ref();
+        any.downcast_ref()
+    }
+}
+
+impl<S: Spec> From<S> for ProcedureSpec {
+    fn from(spec: S) -> Self {
+        Self(Arc::new(spec))
+    }
+}
+
+impl Deref for ProcedureSpec {
+    type Target = dyn Spec;
+
+    fn deref(&self) -> &Self::Target {
+        self.0.as_ref()
+    }
+}
+
+/// Specs are plain data, and their `Debug` names every field.
+impl PartialEq for ProcedureSpec {
+    fn eq(&self, other: &Self) -> bool {
+        format!("{self:?}") == format!("{other:?}")
+    }
+}
 
 /// What a procedure wants.
 #[derive(Debug, Clone, PartialEq)]
@@ -109,61 +304,6 @@ pub trait Procedure: Send {
     fn record(&mut self, request: &TrialRequest, outcome: &TrialOutcome);
 }
 
-impl ProcedureSpec {
-    /// A fresh procedure for one firewall and round.
-    pub fn start(&self, placement: Placement) -> Box<dyn Procedure> {
-        match self.clone() {
-            ProcedureSpec::Throughput(s) => {
-                Guarded::boxed(throughput::Throughput::new(&s, placement), placement)
-            }
-            ProcedureSpec::LossCurve(s) => {
-                Guarded::boxed(loss_curve::LossCurve::new(s, placement), placement)
-            }
-            ProcedureSpec::Latency(s) => Guarded::boxed(latency::Latency::new(s, placement), placement),
-            ProcedureSpec::BackToBack(s) => {
-                Guarded::boxed(back_to_back::BackToBack::new(s, placement), placement)
-            }
-            ProcedureSpec::OverloadRecovery(s) => {
-                Guarded::boxed(recovery::Recovery::after_overload(s, placement), placement)
-            }
-            ProcedureSpec::ResetRecovery(s) => {
-                Guarded::boxed(recovery::Recovery::after_reset(s, placement), placement)
-            }
-            ProcedureSpec::Rate(s) => Guarded::boxed(rate::Rate::new(&s, placement), placement),
-            ProcedureSpec::Capacity(s) => Guarded::boxed(capacity::Capacity::new(&s, placement), placement),
-            ProcedureSpec::SessionRate(s) => Guarded::boxed(session_rate::SessionRate::new(s), placement),
-            ProcedureSpec::Steady(s) => Guarded::boxed(steady::Steady::new(s), placement),
-            ProcedureSpec::Resets(s) => Guarded::boxed(resets::Resets::new(s), placement),
-            ProcedureSpec::Replacement(s) => Guarded::boxed(replacement::Replacement::new(s), placement),
-            ProcedureSpec::Bulk(s) => Guarded::boxed(bulk::Bulk::new(s), placement),
-        }
-    }
-
-    /// The values that stand, invalid, for a firewall of which nothing could be measured. Of a loss curve that is
-    /// its first load, since where it would have ended nobody knows.
-    pub fn lost(&self, marks: &[Mark]) -> Vec<Measured> {
-        let lost = |metric| Measured::lost(metric, marks.to_vec());
-        match self {
-            ProcedureSpec::Throughput(_) => vec![lost(Metric::Throughput), lost(Metric::Goodput)],
-            ProcedureSpec::LossCurve(_) => vec![lost(Metric::Loss).at_load(spec::percent(1.0))],
-            ProcedureSpec::Latency(spec) => {
-                spec.loads.iter().map(|load| lost(Metric::Latency).at_load(load.label())).collect()
-            }
-            ProcedureSpec::BackToBack(_) => vec![lost(Metric::BackToBack), lost(Metric::BufferTime)],
-            ProcedureSpec::OverloadRecovery(_) | ProcedureSpec::ResetRecovery(_) => {
-                vec![lost(Metric::Recovery)]
-            }
-            ProcedureSpec::Rate(spec) => rate::metrics(spec.of).iter().copied().map(lost).collect(),
-            ProcedureSpec::Capacity(_) => vec![lost(Metric::ConcurrentConnections)],
-            ProcedureSpec::SessionRate(_) => session_rate::METRICS.map(lost).into(),
-            ProcedureSpec::Steady(spec) => steady::lost(spec, marks),
-            ProcedureSpec::Resets(_) => resets::KINDS.map(|kind| resets::lost(kind, marks.to_vec())).into(),
-            ProcedureSpec::Replacement(_) => replacement::METRICS.map(lost).into(),
-            ProcedureSpec::Bulk(_) => vec![lost(Metric::Goodput)],
-        }
-    }
-}
-
 /// What a procedure does with trials that count. [`Guarded`] makes a [`Procedure`] of it.
 trait Method: Send {
     /// The next step.
@@ -172,12 +312,19 @@ trait Method: Send {
     /// Takes the outcome of a trial that counts.
     fn record(&mut self, request: &TrialRequest, outcome: &TrialOutcome);
 
-    /// The generator cannot keep to the schedule asked for; at best it sent `rate` frames/s (legal connections/s). A search that answers
-    /// true has lowered its maximum to what can be sent and goes on.
-    fn lower_maximum(&mut self, rate: f64) -> bool;
+    /// The generator cannot keep to the schedule asked for; at best it sent `rate` frames/s (legal connections/s). A search
+    /// that answers true has lowered its maximum to what can be sent and goes on.
+    fn lower_maximum(&mut self, _rate: f64) -> bool {
+        false
+    }
 
     /// The trial asked for could not be had. The method gives up the value that depends on it, with these marks.
     fn give_up(&mut self, marks: Vec<Mark>);
+}
+
+/// These metrics, lost.
+fn all_lost(metrics: &[Metric], marks: &[Mark]) -> Vec<Measured> {
+    metrics.iter().map(|metric| Measured::lost(*metric, marks.to_vec())).collect()
 }
 
 fn mark(kind: MarkKind, detail: impl Into<String>) -> Mark {

@@ -1,10 +1,13 @@
 //! Recovery: after overload (RFC 2544 section 26.5) and after a reset (section 26.6).
 
 use super::load_search::{Found, LoadSearch, Poll};
-use super::{Measured, Method, OverloadRecoverySpec, ResetRecoverySpec, Step, mark};
+use super::parameters::{Key, LOSS_RATIO, SEARCH, WIDTH};
+use super::{
+    Guarded, Measured, Method, Preset, Procedure, ProcedureRow, SearchSpec, Sends, Spec, Step, mark,
+};
 use crate::results::{Mark, MarkKind, Metric};
 use crate::shape::Placement;
-use crate::trial::{FrameRequest, Load, Phase, TrialOutcome, TrialRequest};
+use crate::trial::{FrameRequest, Load, Phase, TrialOutcome, TrialRequest, trials};
 
 /// Overload as a multiple of the throughput.
 const OVERLOAD: f64 = 1.1;
@@ -13,26 +16,110 @@ const REDUCED: f64 = 0.5;
 /// A recovery that takes more than this share of the time in which it could be seen may not have ended.
 const NEARLY_ALL: f64 = 0.98;
 
+const OVERLOAD_SECONDS: Key = Key::seconds("overload_seconds");
+const RECOVERY_SECONDS: Key = Key::seconds("recovery_seconds");
+const RESET_AFTER_SECONDS: Key = Key::seconds("reset_after_seconds");
+
+pub(super) const AFTER_OVERLOAD: ProcedureRow = ProcedureRow {
+    name: "overload-recovery",
+    older_name: None,
+    sends: Sends::Frames,
+    factors: &[],
+    keys: &[&SEARCH, &LOSS_RATIO, &WIDTH, &OVERLOAD_SECONDS, &RECOVERY_SECONDS],
+    make: |asked| {
+        let given = asked.given;
+        OverloadRecoverySpec {
+            overload_seconds: given.number(&OVERLOAD_SECONDS).unwrap_or(given.trial_seconds()),
+            recovery_seconds: given.number(&RECOVERY_SECONDS).unwrap_or(given.trial_seconds()),
+            search: given.search(Preset::Mlr, asked.link_rate()),
+        }
+        .into()
+    },
+};
+
+pub(super) const AFTER_RESET: ProcedureRow = ProcedureRow {
+    name: "reset-recovery",
+    older_name: None,
+    sends: Sends::Frames,
+    factors: &[],
+    keys: &[&SEARCH, &LOSS_RATIO, &WIDTH, &RECOVERY_SECONDS, &RESET_AFTER_SECONDS],
+    make: |asked| {
+        let given = asked.given;
+        let reset_after_seconds = given.number(&RESET_AFTER_SECONDS).unwrap_or(given.trial_seconds());
+        ResetRecoverySpec {
+            reset_after_seconds,
+            trial_seconds: reset_after_seconds
+                + given.number(&RECOVERY_SECONDS).unwrap_or(given.trial_seconds()),
+            search: given.search(Preset::Mlr, asked.link_rate()),
+        }
+        .into()
+    },
+};
+
+/// System recovery after overload (RFC 2544 section 26.5): 110 % of the throughput, then 50 % of that. Yields `Recovery`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OverloadRecoverySpec {
+    /// Seconds of overload, > 0; the RFC asks for at least 60.
+    pub overload_seconds: f64,
+    /// Seconds of reduced load that follow, > 0: the longest recovery that can be seen.
+    pub recovery_seconds: f64,
+    /// The search for the throughput.
+    pub search: SearchSpec,
+}
+
+/// Reset (RFC 2544 section 26.6): the firewall is reset under load. Yields `Recovery`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResetRecoverySpec {
+    /// Seconds from the start of the trial to the reset, > 0.
+    pub reset_after_seconds: f64,
+    /// Seconds of the trial in all, longer than `reset_after_seconds` by the longest recovery that can be seen.
+    pub trial_seconds: f64,
+    /// The search for the throughput, which is the load during the reset.
+    pub search: SearchSpec,
+}
+
+impl Spec for OverloadRecoverySpec {
+    fn start(&self, placement: Placement) -> Box<dyn Procedure> {
+        Guarded::boxed(Recovery::new(Kind::Overload(self.clone()), &self.search, placement), placement)
+    }
+
+    fn lost(&self, marks: &[Mark]) -> Vec<Measured> {
+        vec![Measured::lost(Metric::Recovery, marks.to_vec())]
+    }
+
+    fn typical_seconds(&self) -> f64 {
+        self.search.typical_seconds() + trials(1.0, self.overload_seconds + self.recovery_seconds)
+    }
+}
+
+impl Spec for ResetRecoverySpec {
+    fn start(&self, placement: Placement) -> Box<dyn Procedure> {
+        Guarded::boxed(Recovery::new(Kind::Reset(self.clone()), &self.search, placement), placement)
+    }
+
+    fn lost(&self, marks: &[Mark]) -> Vec<Measured> {
+        vec![Measured::lost(Metric::Recovery, marks.to_vec())]
+    }
+
+    fn typical_seconds(&self) -> f64 {
+        self.search.typical_seconds() + trials(1.0, self.trial_seconds)
+    }
+}
+
 enum Kind {
     Overload(OverloadRecoverySpec),
     Reset(ResetRecoverySpec),
 }
 
-pub(super) struct Recovery {
+struct Recovery {
     kind: Kind,
     search: LoadSearch,
     measured: Option<Measured>,
 }
 
 impl Recovery {
-    pub(super) fn after_overload(spec: OverloadRecoverySpec, placement: Placement) -> Self {
-        let search = LoadSearch::new(&spec.search, placement);
-        Self { kind: Kind::Overload(spec), search, measured: None }
-    }
-
-    pub(super) fn after_reset(spec: ResetRecoverySpec, placement: Placement) -> Self {
-        let search = LoadSearch::new(&spec.search, placement);
-        Self { kind: Kind::Reset(spec), search, measured: None }
+    fn new(kind: Kind, search: &SearchSpec, placement: Placement) -> Self {
+        Self { kind, search: LoadSearch::new(search, placement), measured: None }
     }
 
     fn request(&self, found: &Found) -> TrialRequest {

@@ -2,11 +2,15 @@
 //! Values are taken from the samples that lie wholly within a stretch of the sustained load, so that neither ramps nor the
 //! edges of a flood blur them.
 
+use super::once::{Once, OneTrial};
+use super::parameters::{CONNECTION_RATE, DEFAULT_RATE, Key, MAX_SECONDS};
 use super::times;
-use super::{FloodTime, Measured, Method, SteadySpec, Step, mark};
-use crate::connections::{ConnectionRequest, RatePhase};
+use super::{Flood, Guarded, Measured, Procedure, ProcedureRow, Sends, Spec, mark};
+use crate::connections::{CloseBy, ConnectionRequest, RatePhase};
 use crate::results::{Mark, MarkKind, Metric};
-use crate::trial::{SecondSample, TrialOutcome, TrialRequest};
+use crate::shape::{Placement, Setup};
+use crate::suite::{Factor, SetupProblem};
+use crate::trial::{SecondSample, TrialOutcome, TrialRequest, trials};
 
 /// What every stretch has a value of, in the order in which it is given.
 const METRICS: [Metric; 4] =
@@ -16,9 +20,136 @@ const EDGE_SECONDS: f64 = 0.02;
 /// A sample with at least this share of the rate asked for, and no failures, has recovered from the flood.
 const RECOVERED_SHARE: f64 = 0.99;
 
-pub(super) struct Steady {
-    spec: SteadySpec,
-    measured: Option<Vec<Measured>>,
+/// Seconds of load that must stand before a flood and after it, to compare with.
+const SECONDS_BESIDE_FLOOD: f64 = 1.0;
+
+const RAMP_UP_SECONDS: Key = Key::number("ramp_up_seconds", 0.0, MAX_SECONDS);
+const SUSTAIN_SECONDS: Key = Key::seconds("sustain_seconds");
+const RAMP_DOWN_SECONDS: Key = Key::number("ramp_down_seconds", 0.0, MAX_SECONDS);
+const ATTACK_AFTER_SECONDS: Key = Key::seconds("attack_after_seconds");
+const ATTACK_SECONDS: Key = Key::seconds("attack_seconds");
+
+pub(super) const ROW: ProcedureRow = ProcedureRow {
+    name: "steady",
+    older_name: None,
+    sends: Sends::Connections { close: CloseBy::Reset },
+    factors: &[Factor::Hold, Factor::Illegal, Factor::Attack],
+    keys: &[
+        &CONNECTION_RATE,
+        &RAMP_UP_SECONDS,
+        &SUSTAIN_SECONDS,
+        &RAMP_DOWN_SECONDS,
+        &ATTACK_AFTER_SECONDS,
+        &ATTACK_SECONDS,
+    ],
+    make: |asked| {
+        let given = asked.given;
+        let sustain_seconds = given.number(&SUSTAIN_SECONDS).unwrap_or(given.trial_seconds());
+        SteadySpec {
+            connection_rate: given.number(&CONNECTION_RATE).unwrap_or(DEFAULT_RATE),
+            ramp_up_seconds: given.number(&RAMP_UP_SECONDS).unwrap_or(0.0),
+            sustain_seconds,
+            ramp_down_seconds: given.number(&RAMP_DOWN_SECONDS).unwrap_or(0.0),
+            legal_share: asked.legal_share(),
+            flood: asked.beside.flood.map(|flood| FloodTime {
+                flood,
+                after_seconds: given.number(&ATTACK_AFTER_SECONDS).unwrap_or(sustain_seconds / 3.0),
+                seconds: given.number(&ATTACK_SECONDS).unwrap_or(sustain_seconds / 3.0),
+            }),
+        }
+        .into()
+    },
+};
+
+/// A flood and its time, from the start of the sustained load.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FloodTime {
+    /// The flood.
+    pub flood: Flood,
+    /// Seconds of sustained load before it.
+    pub after_seconds: f64,
+    /// Seconds that it lasts; the load goes on after it.
+    pub seconds: f64,
+}
+
+/// A fixed rate over time (PoliWall 2012). Yields `ConnectionRate`, `FrameRate`, `EstablishmentTime`, `Failures`, and, where
+/// the firewall can tell, `PolicyLoadTime` and `Memory`; with a flood, the first four by the factor `phase` (`before`,
+/// `during`, `after`), and `Recovery`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SteadySpec {
+    /// Attempts a second.
+    pub connection_rate: f64,
+    /// Seconds in which the rate rises from 0, 0 or more.
+    pub ramp_up_seconds: f64,
+    /// Seconds of the rate, > 0.
+    pub sustain_seconds: f64,
+    /// Seconds in which it falls to 0, 0 or more.
+    pub ramp_down_seconds: f64,
+    /// The share of all attempts that the policy allows, above 0 to 1; only those are counted in values and ledgers.
+    pub legal_share: f64,
+    /// A flood during the sustained load.
+    pub flood: Option<FloodTime>,
+}
+
+impl Spec for SteadySpec {
+    fn start(&self, placement: Placement) -> Box<dyn Procedure> {
+        Guarded::boxed(Once::new(self.clone()), placement)
+    }
+
+    fn lost(&self, marks: &[Mark]) -> Vec<Measured> {
+        let lost = |metric| Measured::lost(metric, marks.to_vec());
+        let mut all: Vec<Measured> = stretches(self)
+            .into_iter()
+            .flat_map(|stretch| METRICS.map(|metric| stretch.named(lost(metric))))
+            .collect();
+        all.extend(self.flood.map(|_| lost(Metric::Recovery)));
+        all
+    }
+
+    fn typical_seconds(&self) -> f64 {
+        trials(1.0, self.ramp_up_seconds + self.sustain_seconds + self.ramp_down_seconds)
+    }
+
+    fn check(&self, setup: &Setup) -> Result<(), SetupProblem> {
+        if let Some(FloodTime { after_seconds: after, seconds, .. }) = self.flood {
+            let (beside, sustain) = (SECONDS_BESIDE_FLOOD, self.sustain_seconds);
+            if after < beside || seconds < beside || after + seconds + beside > sustain {
+                return Err(SetupProblem::AttackOutside { after, seconds, sustain });
+            }
+        }
+        let ramps = (self.ramp_up_seconds + self.ramp_down_seconds) / 2.0;
+        let rate = self.connection_rate * self.legal_share;
+        SetupProblem::if_pairs_run_out(rate, self.sustain_seconds + ramps, setup)
+    }
+
+    fn fixes_the_rate(&self) -> bool {
+        true
+    }
+}
+
+impl OneTrial for SteadySpec {
+    fn request(&self) -> TrialRequest {
+        let rate = self.connection_rate;
+        let phases = [
+            RatePhase { seconds: self.ramp_up_seconds, from: 0.0, to: rate },
+            RatePhase::constant(rate, self.sustain_seconds),
+            RatePhase { seconds: self.ramp_down_seconds, from: rate, to: 0.0 },
+        ];
+        ConnectionRequest::Scheduled {
+            phases: phases.into_iter().filter(|phase| phase.seconds > 0.0).collect(),
+            attack: self.flood.map(|f| f.flood.during(self.ramp_up_seconds + f.after_seconds, f.seconds)),
+            replace_after_seconds: None,
+        }
+        .into()
+    }
+
+    fn values(&self, outcome: &TrialOutcome) -> Vec<Measured> {
+        let mut all: Vec<Measured> =
+            stretches(self).into_iter().flat_map(|stretch| of_stretch(stretch, outcome)).collect();
+        all.extend(self.flood.map(|flood| recovery(self, flood, outcome)));
+        all.extend(of_policy(outcome));
+        all
+    }
 }
 
 /// A part of the sustained load, in seconds from the start of the trial.
@@ -27,27 +158,6 @@ struct Stretch {
     name: Option<&'static str>,
     from: f64,
     to: f64,
-}
-
-impl Steady {
-    pub(super) fn new(spec: SteadySpec) -> Self {
-        Self { spec, measured: None }
-    }
-}
-
-fn request(spec: &SteadySpec) -> TrialRequest {
-    let rate = spec.connection_rate;
-    let phases = [
-        RatePhase { seconds: spec.ramp_up_seconds, from: 0.0, to: rate },
-        RatePhase::constant(rate, spec.sustain_seconds),
-        RatePhase { seconds: spec.ramp_down_seconds, from: rate, to: 0.0 },
-    ];
-    ConnectionRequest::Scheduled {
-        phases: phases.into_iter().filter(|phase| phase.seconds > 0.0).collect(),
-        attack: spec.flood.map(|f| f.flood.during(spec.ramp_up_seconds + f.after_seconds, f.seconds)),
-        replace_after_seconds: None,
-    }
-    .into()
 }
 
 /// The whole of the sustained load; with a flood, what lies before, during and after it.
@@ -71,42 +181,6 @@ impl Stretch {
             Some(name) => measured.at("phase", name),
             None => measured,
         }
-    }
-}
-
-/// The values of a firewall of which nothing could be measured.
-pub(super) fn lost(spec: &SteadySpec, marks: &[Mark]) -> Vec<Measured> {
-    let lost = |metric| Measured::lost(metric, marks.to_vec());
-    let mut all: Vec<Measured> = stretches(spec)
-        .into_iter()
-        .flat_map(|stretch| METRICS.map(|metric| stretch.named(lost(metric))))
-        .collect();
-    all.extend(spec.flood.map(|_| lost(Metric::Recovery)));
-    all
-}
-
-impl Method for Steady {
-    fn next(&mut self) -> Step {
-        match &self.measured {
-            Some(measured) => Step::Done(measured.clone()),
-            None => Step::Trial(request(&self.spec)),
-        }
-    }
-
-    fn record(&mut self, _request: &TrialRequest, outcome: &TrialOutcome) {
-        let mut all: Vec<Measured> =
-            stretches(&self.spec).into_iter().flat_map(|stretch| of_stretch(stretch, outcome)).collect();
-        all.extend(self.spec.flood.map(|flood| recovery(&self.spec, flood, outcome)));
-        all.extend(of_policy(outcome));
-        self.measured = Some(all);
-    }
-
-    fn lower_maximum(&mut self, _rate: f64) -> bool {
-        false
-    }
-
-    fn give_up(&mut self, marks: Vec<Mark>) {
-        self.measured = Some(lost(&self.spec, &marks));
     }
 }
 

@@ -10,7 +10,7 @@ fn search() -> SearchSpec {
 }
 
 fn throughput() -> ProcedureSpec {
-    ProcedureSpec::Throughput(ThroughputSpec { search: search() })
+    ProcedureSpec::from(ThroughputSpec { search: search() })
 }
 
 /// Runs a procedure to its end; gives what it measured and the requests it made.
@@ -95,7 +95,7 @@ fn throughputs() {
         ),
     ];
     for (name, mut rig, search, expected, marks, most_trials) in rows {
-        let (measured, requests) = run(&ProcedureSpec::Throughput(ThroughputSpec { search }), &mut rig);
+        let (measured, requests) = run(&ProcedureSpec::from(ThroughputSpec { search }), &mut rig);
         let [rate, goodput] = &measured[..] else { panic!("{name}: {measured:?}") };
         assert_eq!([rate.metric, goodput.metric], [Metric::Throughput, Metric::Goodput], "{name}");
         assert!(rate.valid && goodput.valid, "{name}");
@@ -110,7 +110,7 @@ fn throughputs() {
 #[test]
 fn the_generators_maximum_is_asked_for_unpaced_only_where_it_is_not_known() {
     let first = |search: SearchSpec, placement| {
-        let spec = ProcedureSpec::Throughput(ThroughputSpec { search });
+        let spec = ProcedureSpec::from(ThroughputSpec { search });
         run(&spec, &mut Simulated::new("dut", placement, 1.2e6)).1[0].phases[0].load
     };
     let limited = SearchSpec { max_load: Some(2e6), ..search() };
@@ -172,8 +172,7 @@ const FAULTS: [Fault; 4] = [
 
 #[test]
 fn trials_that_must_not_count_are_repeated() {
-    let spec =
-        ProcedureSpec::Throughput(ThroughputSpec { search: SearchSpec { max_load: Some(2e6), ..search() } });
+    let spec = ProcedureSpec::from(ThroughputSpec { search: SearchSpec { max_load: Some(2e6), ..search() } });
     let undisturbed = run(&spec, &mut Simulated::new("dut", Isolated, 1.2e6));
     for (name, spoil, _) in FAULTS {
         let mut rig = Simulated::new("dut", Isolated, 1.2e6);
@@ -239,7 +238,7 @@ fn a_throughput_is_what_was_received_even_where_a_little_was_not_sent() {
 
 #[test]
 fn a_value_whose_trials_keep_failing_is_given_up() {
-    let latency = ProcedureSpec::Latency(LatencySpec {
+    let latency = ProcedureSpec::from(LatencySpec {
         loads: vec![LatencyLoad::FramesPerSecond(1e5), LatencyLoad::FramesPerSecond(2e5)],
         trial_seconds: 1.0,
         repeats: 2,
@@ -266,8 +265,7 @@ fn a_value_whose_trials_keep_failing_is_given_up() {
             Ok(outcome)
         });
         let limited = SearchSpec { max_load: Some(2e6), ..search() };
-        let (measured, requests) =
-            run(&ProcedureSpec::Throughput(ThroughputSpec { search: limited }), &mut rig);
+        let (measured, requests) = run(&ProcedureSpec::from(ThroughputSpec { search: limited }), &mut rig);
         assert!(measured.iter().all(|m| !m.valid && kinds(m) == [kind]), "{name}: {measured:?}");
         assert!(requests.len() <= 12, "{name}: {} trials", requests.len());
     }
@@ -299,8 +297,7 @@ fn frames_not_sent_count_by_placement() {
 
 #[test]
 fn loss_curves() {
-    let curve =
-        |max_load, step| ProcedureSpec::LossCurve(LossCurveSpec { trial_seconds: 1.0, max_load, step });
+    let curve = |max_load, step| ProcedureSpec::from(LossCurveSpec { trial_seconds: 1.0, max_load, step });
     // Placement; capacity; the spec; each load with its loss.
     let rows = [
         (
@@ -336,7 +333,7 @@ fn loss_curves() {
 #[test]
 fn latency_at_shares_of_the_throughput() {
     let shares = [0.1, 0.4, 0.9];
-    let spec = ProcedureSpec::Latency(LatencySpec {
+    let spec = ProcedureSpec::from(LatencySpec {
         loads: shares.map(LatencyLoad::ShareOfThroughput).into(),
         trial_seconds: 2.0,
         repeats: 3,
@@ -357,7 +354,7 @@ fn latency_at_shares_of_the_throughput() {
 #[test]
 fn latency_says_when_frames_were_lost_or_not_sampled() {
     let at = |rate| {
-        ProcedureSpec::Latency(LatencySpec {
+        ProcedureSpec::from(LatencySpec {
             loads: vec![LatencyLoad::FramesPerSecond(rate)],
             trial_seconds: 1.0,
             repeats: 1,
@@ -378,7 +375,7 @@ fn latency_says_when_frames_were_lost_or_not_sampled() {
 #[test]
 fn bursts() {
     let spec = |max_burst_frames, line_rate| {
-        ProcedureSpec::BackToBack(BackToBackSpec {
+        ProcedureSpec::from(BackToBackSpec {
             max_burst_frames,
             trial_seconds: 1.0,
             repeats: 3,
@@ -406,7 +403,7 @@ fn bursts() {
 
 #[test]
 fn a_firewall_that_loses_every_burst() {
-    let spec = ProcedureSpec::BackToBack(BackToBackSpec {
+    let spec = ProcedureSpec::from(BackToBackSpec {
         max_burst_frames: 1000,
         trial_seconds: 1.0,
         repeats: 2,
@@ -427,7 +424,7 @@ fn a_firewall_that_loses_every_burst() {
 #[test]
 fn recovery_after_overload() {
     let spec = |recovery_seconds| {
-        ProcedureSpec::OverloadRecovery(OverloadRecoverySpec {
+        ProcedureSpec::from(OverloadRecoverySpec {
             overload_seconds: 3.0,
             recovery_seconds,
             search: search(),
@@ -456,11 +453,7 @@ fn recovery_after_overload() {
 #[test]
 fn recovery_after_a_reset() {
     let spec = |trial_seconds| {
-        ProcedureSpec::ResetRecovery(ResetRecoverySpec {
-            reset_after_seconds: 1.0,
-            trial_seconds,
-            search: search(),
-        })
+        ProcedureSpec::from(ResetRecoverySpec { reset_after_seconds: 1.0, trial_seconds, search: search() })
     };
     let (measured, requests) = run(&spec(5.0), &mut Simulated::new("dut", Isolated, 1e6));
     assert_eq!((measured[0].value, measured[0].valid), (0.7, true));
@@ -473,20 +466,20 @@ fn recovery_after_a_reset() {
 fn what_a_lost_firewall_leaves_is_what_a_measured_one_yields() {
     let specs = [
         throughput(),
-        ProcedureSpec::Latency(LatencySpec {
+        ProcedureSpec::from(LatencySpec {
             loads: vec![LatencyLoad::ShareOfThroughput(0.5), LatencyLoad::FramesPerSecond(1e4)],
             trial_seconds: 1.0,
             repeats: 1,
             search: search(),
         }),
-        ProcedureSpec::BackToBack(BackToBackSpec {
+        ProcedureSpec::from(BackToBackSpec {
             max_burst_frames: 1000,
             trial_seconds: 1.0,
             repeats: 1,
             line_rate: None,
             search: search(),
         }),
-        ProcedureSpec::ResetRecovery(ResetRecoverySpec {
+        ProcedureSpec::from(ResetRecoverySpec {
             reset_after_seconds: 1.0,
             trial_seconds: 5.0,
             search: search(),

@@ -1,11 +1,11 @@
 //! From TOML text to a [`Suite`]: reads every table, refuses what it does not know, and goes on after a problem so that
 //! one reading tells them all.
 
-use super::parameters::{KEYS, Parameters, ProcedureKind};
 use super::{
     Expectation, Factor, Layout, MAX_COMBINATIONS, Profile, Suite, Test, Value, Variant, combination_count,
     combinations, describe,
 };
+use crate::procedure::{PROCEDURES, Parameters, ProcedureKind, ProcedureRow, own_keys};
 use crate::published;
 use crate::results::{Tick, TickStatus};
 use std::collections::BTreeMap;
@@ -231,9 +231,9 @@ fn own_part(
 
 fn procedure(s: &Section<'_>, c: &mut Collector<'_>) -> Option<ProcedureKind> {
     let name = s.required_text("procedure", "\"throughput\"", c)?;
-    let found = ProcedureKind::named(name.value);
+    let found = ProcedureRow::named(name.value);
     if found.is_none() {
-        let help = c.suggestion(name.value, ProcedureKind::ALL.map(ProcedureKind::name));
+        let help = c.suggestion(name.value, PROCEDURES.map(|row| row.name));
         c.report(name.span, format!("no procedure is called `{}`", name.value), help);
     }
     found
@@ -252,16 +252,13 @@ fn layout(s: &Section<'_>, c: &mut Collector<'_>) -> Option<Layout> {
 /// A parameter that means nothing to the test's procedure would be a silent slip.
 fn refuse_idle_parameters(s: &Section<'_>, procedure: Option<ProcedureKind>, c: &mut Collector<'_>) {
     let Some(procedure) = procedure else { return };
-    for (key, used_by) in KEYS {
-        if used_by.contains(&procedure) {
-            continue;
-        }
-        if s.value(key).is_none() {
-            continue;
-        }
-        let names: Vec<&str> = used_by.iter().map(|kind| kind.name()).collect();
-        let message = format!("`{key}` means nothing to the procedure `{}`", procedure.name());
-        c.report(s.key_span(key), message, Some(format!("it belongs to {}", names.join(", "))));
+    let takes = |row: ProcedureKind, name| row.keys.iter().any(|key| key.name == name);
+    for key in own_keys().filter(|key| !takes(procedure, key.name)) {
+        let Some(written) = key.written_in(s) else { continue };
+        let users = PROCEDURES.into_iter().filter(|row| takes(row, key.name));
+        let names: Vec<&str> = users.map(|row| row.name).collect();
+        let message = format!("`{written}` means nothing to the procedure `{}`", procedure.name);
+        c.report(s.key_span(written), message, Some(format!("it belongs to {}", names.join(", "))));
     }
 }
 
@@ -279,8 +276,8 @@ fn factors(
             c.report(key.span, format!("no factor is called `{}`", key.value), help);
             continue;
         };
-        if let Some(procedure) = procedure.filter(|procedure| !factor.matters_to(*procedure)) {
-            let message = format!("`{}` means nothing to the procedure `{}`", key.value, procedure.name());
+        if let Some(procedure) = procedure.filter(|procedure| !factor.matters_to(procedure)) {
+            let message = format!("`{}` means nothing to the procedure `{}`", key.value, procedure.name);
             c.report(key.span, message, Some(format!("it belongs to {}", factor.procedures())));
             continue;
         }
@@ -329,17 +326,9 @@ fn variant_problem(test: &Test, variant: &Variant) -> Option<(String, Option<Str
     if count > MAX_COMBINATIONS {
         return Some((format!("{count} combinations of levels are more than {MAX_COMBINATIONS}"), None));
     }
-    if test.procedure == ProcedureKind::Latency && variant.parameters.loads.is_none() {
-        let help = "write loads = [\"40%\"]: shares of the throughput, or frames a second";
-        return Some(("a latency test needs `loads`".into(), Some(help.into())));
-    }
-    let needs_rate = matches!(test.procedure, ProcedureKind::Steady | ProcedureKind::Replacement);
-    if needs_rate && variant.parameters.connection_rate.is_none() {
-        let help = "write connection_rate = 10000: connections a second";
-        return Some((
-            format!("a {} test needs `connection_rate`", test.procedure.name()),
-            Some(help.into()),
-        ));
+    if let Some((key, help)) = variant.parameters.lacks(test.procedure.keys) {
+        let message = format!("a {} test needs `{key}`", test.procedure.name);
+        return Some((message, Some(help.into())));
     }
     let cells = match combinations(test.procedure, &variant.factors, 0) {
         Ok(cells) => cells,

@@ -4,7 +4,7 @@ use super::*;
 use crate::bulk::BulkShape;
 use crate::connections::{AttackKind, AttackSources, CloseBy, IllegalKind, TupleOrder};
 use crate::plan::{Options, Plan, PlannedCell};
-use crate::procedure::{Flood, ProcedureSpec};
+use crate::procedure::{Flood, RateSpec};
 use crate::shape::{TestProtocol, Workload};
 use proptest::prelude::*;
 
@@ -176,7 +176,7 @@ fn the_factors_of_connections_make_a_setup() {
     assert_eq!((policy.listed_addresses, policy.lists, policy.allowed_subnets), (6, 3, 14_999));
     let traffic = &planned.setup.traffic;
     assert_eq!((traffic.flows, traffic.clients, traffic.servers), (64_512, 20, 10));
-    let ProcedureSpec::Rate(spec) = &planned.cell.procedure else { panic!("a rate") };
+    let Some(spec) = planned.cell.procedure.of::<RateSpec>() else { panic!("a rate") };
     let flood =
         Flood { kind: AttackKind::Udp, frames_per_second: 5e4, sources: AttackSources::Distinct(1_000_000) };
     assert_eq!((spec.pairs, spec.pair_taken_seconds, spec.flood), (64_512, 1.25, Some(flood)));

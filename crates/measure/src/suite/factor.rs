@@ -2,14 +2,13 @@
 //! stands where a suite says nothing, and how reports call it.
 
 use super::levels::{Levels, MAX_CLIENTS, MAX_CONNECTIONS, MAX_HOSTS};
-use super::parameters::ProcedureKind;
 use super::text::{count, directions, flag, flood, illegal, link, matching, one_of, seconds};
 use super::value::{CHECKSUMS, CLOSES, IPS, ORDERS, PLACEMENTS, Value, ZONES};
 use crate::connections::{CloseBy, MOST_ANSWER_BYTES, TupleOrder};
 use crate::frame::{FrameMix, FrameSize};
 use crate::level::{self, LATE, Words};
+use crate::procedure::{PROCEDURES, ProcedureKind, ProcedureRow as P, Sends};
 use crate::shape::{Directions, IpVersion, Placement, UdpChecksum, ZoneForm};
-use ProcedureKind as P;
 
 /// What is to be known of a factor.
 #[derive(Debug, Clone, Copy)]
@@ -87,8 +86,8 @@ impl Factor {
 
     /// The procedures that it makes a difference to, for messages.
     pub(super) fn procedures(self) -> String {
-        let matters = ProcedureKind::ALL.into_iter().filter(|kind| self.matters_to(*kind));
-        matters.map(ProcedureKind::name).collect::<Vec<_>>().join(", ")
+        let matters = PROCEDURES.into_iter().filter(|kind| self.matters_to(kind));
+        matters.map(|kind| kind.name).collect::<Vec<_>>().join(", ")
     }
 
     /// Reads a level.
@@ -116,29 +115,17 @@ const DEFAULT_PAIRS: u32 = super::CLIENT_PORTS;
 /// Flows of frames by default.
 const DEFAULT_FLOWS: u32 = 1000;
 
-const fn always(_: ProcedureKind) -> bool {
+const fn always(_: &P) -> bool {
     true
 }
 
 /// A bulk transfer is between the zones' own addresses, and the kernel chooses the ports.
-const fn has_addresses(kind: ProcedureKind) -> bool {
-    !matches!(kind, P::Bulk)
+const fn has_addresses(kind: &P) -> bool {
+    !matches!(kind.sends, Sends::Bulk)
 }
 
-const fn ends_connections(kind: ProcedureKind) -> bool {
-    kind.has_sessions() && !kind.holds_open()
-}
-
-const fn schedules_connections(kind: ProcedureKind) -> bool {
-    kind.has_sessions() && !matches!(kind, P::Resets)
-}
-
-const fn has_flood(kind: ProcedureKind) -> bool {
-    matches!(kind, P::ConnectionRate | P::TransactionRate | P::TeardownRate | P::Steady)
-}
-
-const fn has_number(kind: ProcedureKind) -> bool {
-    matches!(kind, P::SessionRate | P::Resets | P::Bulk)
+const fn ends_connections(kind: &P) -> bool {
+    kind.has_connections() && !kind.holds_open()
 }
 
 fn smallest_frame(_: &Levels) -> Value {
@@ -147,10 +134,9 @@ fn smallest_frame(_: &Levels) -> Value {
 }
 
 fn default_close(levels: &Levels) -> Value {
-    Value::Close(match levels.kind {
-        kind if kind.holds_open() => CloseBy::Hold,
-        P::TeardownRate => CloseBy::Client,
-        _ => CloseBy::Reset,
+    Value::Close(match levels.kind.sends {
+        Sends::Connections { close } => close,
+        Sends::Frames | Sends::Bulk => CloseBy::Reset,
     })
 }
 
@@ -180,7 +166,7 @@ factors! {
         takes: "1 to 10,000,000; `100k` and `1M` may be written",
         matters: has_addresses,
         read: |t| count(t, 1..=MAX_CONNECTIONS),
-        default: |l| Value::Count(if l.kind.has_sessions() { DEFAULT_PAIRS } else { DEFAULT_FLOWS }),
+        default: |l| Value::Count(if l.kind.has_connections() { DEFAULT_PAIRS } else { DEFAULT_FLOWS }),
         short: level::counted, phrase: level::flows,
     }
 
@@ -305,7 +291,7 @@ factors! {
     Transactions {
         key: "transactions", title: "Transactions", rank: LATE, telling: false,
         takes: "0 to 65,535 requests",
-        matters: P::has_sessions,
+        matters: P::has_connections,
         read: |t| count(t, 0..=65_535), default: |_| Value::Count(1),
         short: level::text, phrase: level::transactions,
     }
@@ -314,7 +300,7 @@ factors! {
     Answer {
         key: "answer", title: "Answer", rank: LATE, telling: false,
         takes: "1 to 65,000 bytes",
-        matters: P::has_sessions,
+        matters: P::has_connections,
         read: |t| count(t, 1..=MOST_ANSWER_BYTES), default: |_| Value::Count(1),
         short: level::text, phrase: |l| format!("{}-byte answers", l.text),
     }
@@ -332,7 +318,7 @@ factors! {
     Order {
         key: "order", title: "Order of address and port", rank: 8, telling: true,
         takes: "`random` or `sequential`",
-        matters: P::has_sessions,
+        matters: P::has_connections,
         read: |t| one_of(t, &ORDERS).map(Value::Order), default: |_| Value::Order(TupleOrder::Random),
         short: level::text, phrase: |l| format!("{} order", l.text),
     }
@@ -341,7 +327,7 @@ factors! {
     Hold {
         key: "hold", title: "Hold", rank: LATE, telling: false,
         takes: "0 to 86,400 seconds; `\"0.5\"` may be written",
-        matters: schedules_connections,
+        matters: |p| p.factors.contains(&Factor::Hold),
         read: |t| seconds(t).map(Value::Seconds), default: |_| Value::Seconds(0.0),
         short: level::text, phrase: |l| format!("held open {} s", l.text),
     }
@@ -359,9 +345,9 @@ factors! {
     Connections {
         key: "connections", title: "Connections", rank: 1, telling: true,
         takes: "1 to 10,000,000 connections; of bulk transfers 1 to 128",
-        matters: has_number,
+        matters: |p| p.factors.contains(&Factor::Connections),
         read: |t| count(t, 1..=MAX_CONNECTIONS),
-        default: |l| Value::Count(if l.kind == P::Bulk { 1 } else { 1000 }),
+        default: |l| Value::Count(if l.kind.sends == Sends::Bulk { 1 } else { 1000 }),
         short: level::counted_from_1e5, phrase: level::connections,
     }
 
@@ -370,7 +356,7 @@ factors! {
         key: "illegal", title: "Illegal traffic", rank: 9, telling: true,
         takes: "`none`, or a share of all attempts from 0.01% to 99.99% and what is wrong with them, as in `80%:address,port`: \
                 address, port, protocol, ack, rst, fin, out-of-window, listed",
-        matters: schedules_connections,
+        matters: |p| p.factors.contains(&Factor::Illegal),
         read: |t| illegal(t).map(Value::Illegal), default: |_| Value::Illegal(None),
         short: level::share, phrase: level::illegal_phrase,
     }
@@ -380,7 +366,7 @@ factors! {
         key: "attack", title: "Flood", rank: 10, telling: true,
         takes: "`none`, or what, how many a second and from how many addresses, as in `syn:66485` (any of 16.7 million) or \
                 `udp:50k:1M`: syn, syn-ack, ack, rst, udp, fragment",
-        matters: has_flood,
+        matters: |p| p.factors.contains(&Factor::Attack),
         read: |t| flood(t).map(Value::Flood), default: |_| Value::Flood(None),
         short: level::text, phrase: level::attack_phrase,
     }

@@ -1,7 +1,6 @@
 //! One level for every factor, and the [`Setup`] that they make together, or why they cannot go together.
 
 use super::factor::Factor;
-use super::parameters::ProcedureKind;
 use super::sessions::SessionLevels;
 use super::setup_problem::SetupProblem;
 use super::value::{Match, Value};
@@ -9,7 +8,7 @@ use crate::bulk::{BulkShape, MOST_CONNECTIONS};
 use crate::connections::{CloseBy, Illegal, TupleOrder};
 use crate::frame::FrameMix;
 use crate::level::Level;
-use crate::procedure::Flood;
+use crate::procedure::{Flood, ProcedureKind, Sends};
 use crate::shape::{
     Directions, IpVersion, Placement, PolicyShape, Setup, TestProtocol, TrafficShape, UdpChecksum, Workload,
     Zone, ZoneForm,
@@ -90,14 +89,14 @@ impl Levels {
     }
 
     pub(super) fn default_clients(&self) -> u32 {
-        if self.kind.has_sessions() {
+        if self.kind.has_connections() {
             return DEFAULT_CLIENTS.min(self.flows());
         }
         largest_divisor(self.flows() / self.given_count(Factor::Servers).unwrap_or(1), DEFAULT_CLIENTS)
     }
 
     pub(super) fn default_servers(&self) -> u32 {
-        if self.kind.has_sessions() {
+        if self.kind.has_connections() {
             return DEFAULT_SERVERS.min(self.flows());
         }
         let (flows, clients) = (self.flows(), self.clients());
@@ -145,19 +144,19 @@ impl Levels {
     /// # Errors
     /// [`SetupProblem`]: why they cannot go together.
     pub(crate) fn setup(&self, seed: u64) -> Result<Setup, SetupProblem> {
-        match self.kind {
-            ProcedureKind::Bulk => self.check_bulk()?,
-            kind if kind.has_sessions() => self.check_sessions()?,
-            _ => self.check_frames()?,
+        match self.kind.sends {
+            Sends::Frames => self.check_frames()?,
+            Sends::Connections { .. } => self.check_sessions()?,
+            Sends::Bulk => self.check_bulk()?,
         }
         self.check_policy()?;
         Ok(Setup {
             zones: self.zones(),
             traffic: self.traffic(seed),
-            workload: match self.kind {
-                ProcedureKind::Bulk => Workload::Bulk(BulkShape { connections: self.connections() }),
-                kind if kind.has_sessions() => Workload::Connections(self.sessions().shape(kind)),
-                _ => Workload::Frames,
+            workload: match self.kind.sends {
+                Sends::Frames => Workload::Frames,
+                Sends::Connections { .. } => Workload::Connections(self.sessions().shape(self.kind)),
+                Sends::Bulk => Workload::Bulk(BulkShape { connections: self.connections() }),
             },
             policy: self.policy(seed)?,
             placement: self.placement(),
@@ -258,7 +257,7 @@ impl Levels {
         if flows < servers {
             return Err(SetupProblem::IdleServers { servers, flows });
         }
-        self.sessions().check(self.kind, self.rules(), self.stateful(), self.lists())?;
+        self.sessions().check(self.rules(), self.stateful(), self.lists())?;
         self.check_cores()
     }
 

@@ -5,25 +5,23 @@
 mod builtin;
 mod check;
 mod factor;
-mod feasible;
 mod levels;
-mod parameters;
 mod sessions;
 mod setup_problem;
 mod text;
 mod value;
 
+pub use crate::procedure::ProcedureKind;
 pub use builtin::{builtin, builtin_names};
 pub use factor::{FACTORS, Factor, FactorRow};
 pub use levels::{CLIENT_PORTS, MAX_CLIENTS, MAX_CONNECTIONS, MAX_FLOWS, MAX_HOSTS, line_rate};
-pub use parameters::ProcedureKind;
 pub use setup_problem::SetupProblem;
 pub use toml_reader::{Located, Problem, Problems};
 pub use value::{Match, Value};
 
-pub(crate) use levels::Levels;
+pub(crate) use levels::{Beside, Levels};
 
-use crate::procedure::ProcedureSpec;
+use crate::procedure::{Asked, Parameters, ProcedureSpec};
 use crate::results::Tick;
 use crate::shape::Setup;
 use std::collections::BTreeMap;
@@ -168,7 +166,7 @@ impl Test {
 pub(crate) struct Variant {
     /// The factors that the suite sets, each with at least one level.
     pub(crate) factors: BTreeMap<Factor, Vec<Value>>,
-    parameters: parameters::Parameters,
+    parameters: Parameters,
 }
 
 impl Variant {
@@ -177,7 +175,7 @@ impl Variant {
     }
 
     pub(crate) fn procedure(&self, kind: ProcedureKind, levels: &Levels, setup: &Setup) -> ProcedureSpec {
-        self.parameters.procedure(kind, &levels.beside(), setup)
+        kind.make(&Asked { given: &self.parameters, beside: &levels.beside(), setup })
     }
 
     /// Whether the procedure can be carried out in this setup.
@@ -187,7 +185,7 @@ impl Variant {
         levels: &Levels,
         setup: &Setup,
     ) -> Result<(), SetupProblem> {
-        feasible::check(&self.procedure(kind, levels, setup), setup)
+        self.procedure(kind, levels, setup).check(setup)
     }
 
     /// Whether a load is given as a share of the link's rate.

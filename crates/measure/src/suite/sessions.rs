@@ -1,8 +1,8 @@
 //! The factors that only connections have, and what of them cannot go together.
 
-use super::parameters::ProcedureKind;
 use super::setup_problem::SetupProblem;
 use crate::connections::{CloseBy, ConnectionShape, Illegal, IllegalKind, TupleOrder};
+use crate::procedure::ProcedureKind;
 
 /// One level for every factor of connections.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,21 +31,7 @@ impl SessionLevels {
     }
 
     /// `rules`, `stateful` and `listed` are the policy's.
-    pub(super) fn check(
-        &self,
-        kind: ProcedureKind,
-        rules: u32,
-        stateful: bool,
-        listed: u32,
-    ) -> Result<(), SetupProblem> {
-        let fin = matches!(self.close, CloseBy::Client | CloseBy::ClientFourWay | CloseBy::Server);
-        match kind {
-            ProcedureKind::TransactionRate if self.transactions == 0 => {
-                return Err(SetupProblem::NoTransactions);
-            }
-            ProcedureKind::TeardownRate if !fin => return Err(SetupProblem::TornDownWithoutFin),
-            _ => {}
-        }
+    pub(super) fn check(&self, rules: u32, stateful: bool, listed: u32) -> Result<(), SetupProblem> {
         if self.close == CloseBy::Server && (self.transactions == 0 || self.hold_seconds > 0.0) {
             return Err(SetupProblem::ServerClosesNothing);
         }

@@ -3,6 +3,7 @@
 use super::levels::{CLIENT_PORTS, MAX_FLOWS, MAX_HOSTS};
 use crate::bulk::MOST_CONNECTIONS;
 use crate::frame::FrameError;
+use crate::shape::Setup;
 
 /// Why levels that are right by themselves cannot go together.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -186,6 +187,30 @@ pub enum SetupProblem {
         /// What they are needed for.
         why: &'static str,
     },
+}
+
+impl SetupProblem {
+    /// A rate of legal connections that needs more pairs of client address and port than there are. `seconds` is how long
+    /// the rate would have to last to make as many connections as the trial makes.
+    pub(crate) fn if_pairs_run_out(rate: f64, seconds: f64, setup: &Setup) -> Result<(), Self> {
+        let Some(shape) = setup.connections() else { return Ok(()) };
+        let (flows, hold, reuse) = (setup.traffic.flows, shape.hold_seconds, shape.reuse_seconds);
+        let taken = hold + reuse;
+        let needed = (rate * taken).min(rate * seconds).floor() as u64;
+        if needed > u64::from(flows) {
+            return Err(Self::PairsRunOut { rate, taken, hold, reuse, needed, flows });
+        }
+        Ok(())
+    }
+
+    /// More connections held open than there are pairs of client address and port.
+    pub(crate) fn if_too_many_held(connections: u64, setup: &Setup) -> Result<(), Self> {
+        let flows = setup.traffic.flows;
+        if connections > u64::from(flows) {
+            return Err(Self::HeldBeyondPairs { connections, flows });
+        }
+        Ok(())
+    }
 }
 
 /// The most that `--cores` may ask for when `needed - asked` cores are wanted besides; at least 1.

@@ -270,10 +270,12 @@ fn the_format_is_described_in_full_and_its_example_is_right() {
     for name in Factor::ALL.map(Factor::name) {
         assert!(described(name), "factor {name}");
     }
-    for (name, _) in parameters::KEYS {
+    for name in crate::procedure::keys().map(|key| key.name) {
         assert!(described(name), "parameter {name}");
     }
-    for name in ProcedureKind::ALL.map(ProcedureKind::name).into_iter().chain(Layout::ALL.map(Layout::name)) {
+    for name in
+        crate::procedure::PROCEDURES.map(|row| row.name).into_iter().chain(Layout::ALL.map(Layout::name))
+    {
         assert!(described(name), "{name}");
     }
     for name in [
