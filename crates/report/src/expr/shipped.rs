@@ -30,7 +30,8 @@ fn planned(suite: &Suite) -> Results {
                 let mut point = pattern.clone();
                 (point.test, point.dut) = (cell.test.clone(), dut.clone());
                 (point.placement, point.cores) = (cell.placement, cell.cores);
-                point.factors = cell.factors.clone();
+                point.factors =
+                    cell.factors.iter().map(|(k, level)| (k.clone(), level.text.clone())).collect();
                 point.factors.extend(measured.factors);
                 point.metric = measured.metric;
                 point.marks = Vec::new();
