@@ -149,10 +149,11 @@ enum flow_state {
 #define FLOW_DOUBTED 32				/* an inexact reset passed: expires sooner unless something follows */
 
 /*
- * A flow of both directions, found by its ends: end 0 is the one with the lesser address and port. Two lines of the cache.
+ * A flow of both directions, found by its ends: end 0 is the one with the lesser address and port. Two lines of the cache; of a
+ * known flow of IPv4 that is not TCP a packet needs only the first.
  */
 struct flow {
-	__be32 address[2][4];
+	__be32 address[2];	/* the first words */
 	__be16 port[2];		/* ICMP queries: the identifier, and at the asked end type << 8 | code of the question */
 	__u8 protocol;
 	__u8 family;		/* 4 or 6 */
@@ -160,21 +161,22 @@ struct flow {
 	__u32 generation;	/* of the policy that judged it last */
 	__u32 seen;		/* tick of its last packet */
 	__u32 number;		/* how often this record was used: distinguishes a flow from a later one in the same place */
-	__u32 opened;		/* tick; in a free record the next free one */
-	__u16 next_hop[2];	/* of packets to each end: place in the cache of next hops and 1, or 0 */
 	__u8 state;		/* enum flow_state */
 	__u8 flags;
 	__u8 initiator;		/* the end that opened it; the other is the responder */
 	__u8 scales;		/* window scales: of end 0 the lower four bits */
+	__u64 bytes[2];		/* IP bytes from each end */
+	__u32 packets[2];	/* from each end, lower 32 bits */
+	__u16 packets_high[2];	/* the upper 16 */
+	__u32 mark;		/* MARK_*: counter of the rule that allowed it, and what else is kept of the rule */
 	/* second line */
 	__u32 end[2];		/* highest sequence number that each end sent, and 1 */
 	__u32 reach[2];		/* up to where each end may send: the other's acknowledgement and window */
 	__u32 acked[2];		/* highest acknowledgement that each end sent */
 	__u32 window[2];	/* largest window that each end offered, unscaled bytes */
-	__u64 bytes[2];		/* IP bytes from each end */
-	__u32 packets[2];	/* from each end, lower 32 bits */
-	__u16 packets_high[2];	/* the upper 16 */
-	__u32 mark;		/* MARK_*: counter of the rule that allowed it, and what else is kept of the rule */
+	__be32 address_rest[2][3];	/* IPv6: the other words; IPv4: 0 */
+	__u32 opened;		/* tick; in a free record the next free one */
+	__u32 pad;
 } __attribute__((aligned(64)));
 
 #define NO_SLOT 0xffffffff
@@ -190,7 +192,7 @@ struct flow {
 #define MARK_SPECIAL (MARK_LOG | MARK_LIMITED | MARK_COUNTED)
 #define MARK_NONE 0xffffffff		/* of a record that is free */
 
-_Static_assert(sizeof(struct flow) == 128, "two cache lines a flow");
+_Static_assert(sizeof(struct flow) == 128 && __builtin_offsetof(struct flow, end) == 64, "two cache lines a flow");
 
 /* Where flows are found: a tag and a record's number in each slot. */
 struct bucket {
@@ -239,6 +241,12 @@ struct block_table {
 	__u32 entries;		/* at: BLOCK_CLASSES words a block */
 };
 
+/* Where the set of zones whose networks hold an address changes. */
+struct zone_starts {
+	__u32 at;		/* struct zone_start, in our own numbers of zones */
+	__u32 count;		/* 0: no zone has networks */
+};
+
 /* The first page. */
 struct table_header {
 	__u32 generation;
@@ -251,10 +259,7 @@ struct table_header {
 	__u32 pair_service;	/* at */
 	__u32 effects;		/* at: struct effect of each row */
 	__u32 defaults;		/* at: struct effect of each pair */
-	__u32 zones_v4;		/* at: struct zone_start_v4, in our own numbers of zones */
-	__u32 zones_v4_count;	/* 0: no zone has networks */
-	__u32 zones_v6;		/* at: struct zone_start_v6 */
-	__u32 zones_v6_count;
+	struct zone_starts zone_starts[2];	/* of IPv4 and IPv6 */
 	__u32 rows;
 	__u32 pad;
 	struct address_tables field[2];	/* source, destination */
@@ -378,18 +383,12 @@ struct event {
 	__u64 bytes[2];		/* of an alert, when its window began and how long it is, in nanoseconds */
 };
 
-/* From this address on, the zones whose networks it is in; until the next. */
-struct zone_start_v4 {
-	__u32 address;		/* host order */
-	__u32 pad;
-	__u32 zones[2];		/* lower half first */
-};
-
-struct zone_start_v6 {
-	__u32 high[2];		/* of the address in host order, lower half first */
-	__u32 low[2];
-	__u32 zones[2];
-	__u32 pad[2];
+/* From this address on, the zones whose networks it is in; until the next. In host order; an IPv4 address is the upper 64 bits. */
+struct zone_start {
+	__u64 high;
+	__u64 low;
+	__u64 zones;
+	__u64 pad;
 };
 
 /* What the policy's settings say, besides the tables: changed at any time. Timeouts in ticks. */

@@ -72,7 +72,6 @@ static __always_inline enum verdict follow(struct packet *p, struct flow *flow, 
 		flow->state = FLOW_TWO_WAY;
 	}
 	p->to = flow->zone[side ^ 1];
-	p->next_hop = flow->next_hop[side ^ 1];
 	if (!is_closed(flow->state) && flow->seen != p->tick)
 		flow->seen = p->tick;
 	count_packet(flow, p);
@@ -274,10 +273,7 @@ static __always_inline enum verdict filter(void *ctx, struct packet *p, const en
 		tally(TALLY_UP, 1);
 		return VERDICT_UP;
 	}
-	verdict = hook == HOOK_XDP ? forward_xdp(ctx, p) : forward_tc(ctx, p);
-	if (flow && !judge && flow->next_hop[(p->side & 1) ^ 1] != p->next_hop)
-		flow->next_hop[(p->side & 1) ^ 1] = p->next_hop;
-	return verdict;
+	return hook == HOOK_XDP ? forward_xdp(ctx, p) : forward_tc(ctx, p);
 }
 
 #endif

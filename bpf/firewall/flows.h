@@ -125,20 +125,37 @@ static __always_inline __u32 place(__u32 hash, __u32 tag, __u32 number)
 	return (hash ^ (number == 1)) & bucket_mask;
 }
 
-static __always_inline int same_address(__u8 family, const __be32 *a, const __be32 *b)
+static __always_inline bool same_address(__u8 family, const __be32 *a, const __be32 *b)
 {
 	if (a[0] != b[0])
 		return 0;
 	return family == 4 || (a[1] == b[1] && a[2] == b[2] && a[3] == b[3]);
 }
 
-static __always_inline int is_of(const struct packet *p, const struct flow *flow)
+static __always_inline bool same_rest(const __be32 *rest, const __be32 *address)
 {
-	__u32 side = p->side & 1;
+	return rest[0] == address[1] && rest[1] == address[2] && rest[2] == address[3];
+}
 
-	return flow->protocol == p->protocol && flow->family == p->family && flow->port[side] == p->source_port &&
-	       flow->port[side ^ 1] == p->destination_port && same_address(p->family, flow->address[side], p->source) &&
-	       same_address(p->family, flow->address[side ^ 1], p->destination);
+static __always_inline bool is_of(const struct packet *p, const struct flow *flow)
+{
+	__u32 side = p->side & 1, to = side ^ 1;
+
+	if (flow->protocol != p->protocol || flow->family != p->family || flow->port[side] != p->source_port ||
+	    flow->port[to] != p->destination_port || flow->address[side] != p->source[0] ||
+	    flow->address[to] != p->destination[0])
+		return false;
+	return p->family == 4 || (same_rest(flow->address_rest[side], p->source) &&
+				  same_rest(flow->address_rest[to], p->destination));
+}
+
+static __always_inline __u64 hash_of(const struct flow *flow)
+{
+	__be32 a[4], b[4];
+
+	flow_address(flow, 0, a);
+	flow_address(flow, 1, b);
+	return hash_ends(flow->family, flow->protocol, a, flow->port[0], b, flow->port[1]);
 }
 
 /* The lower half of the slot of a packet's flow, wherever it may be, and FOUND; or 0. By itself, so that the verifier does not
@@ -315,7 +332,7 @@ __noinline int remove_flow(struct flow *flow, __u32 use)
 
 	if (!flow)
 		return 0;
-	h = hash_ends(flow->family, flow->protocol, flow->address[0], flow->port[0], flow->address[1], flow->port[1]);
+	h = hash_of(flow);
 	hash = h;
 	tag = tag_of(h);
 	slot = (__u64)tag << 32 | use;
@@ -453,21 +470,22 @@ static __always_inline void give_back(struct flow *flow, __u32 record)
 
 static __always_inline void fill_flow(struct flow *flow, const struct packet *p)
 {
-	__u32 side = p->side & 1, other = side ^ 1;
+	__u32 side = p->side & 1, to = side ^ 1;
 
-	for (int word = 0; word < 4; word++) {
-		flow->address[side][word] = p->source[word];
-		flow->address[other][word] = p->destination[word];
+	flow->address[side] = p->source[0];
+	flow->address[to] = p->destination[0];
+	for (int word = 0; word < 3; word++) {
+		flow->address_rest[side][word] = p->source[word + 1];
+		flow->address_rest[to][word] = p->destination[word + 1];
 	}
 	flow->port[side] = p->source_port;
-	flow->port[other] = p->destination_port;
+	flow->port[to] = p->destination_port;
 	flow->protocol = p->protocol;
 	flow->family = p->family;
 	flow->zone[side] = p->from;
-	flow->zone[other] = p->to;
+	flow->zone[to] = p->to;
 	flow->generation = p->generation;
 	flow->seen = flow->opened = p->tick;
-	flow->next_hop[0] = flow->next_hop[1] = 0;
 	flow->flags = 0;
 	flow->initiator = side;
 	flow->scales = 0;

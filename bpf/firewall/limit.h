@@ -147,12 +147,14 @@ static __always_inline int ask_limit(struct packet *p, struct limit_terms *terms
 	return reason;
 }
 
-/* The address that a flow is counted for. */
-static __always_inline const __be32 *limit_address(const struct flow *flow, __u32 per)
+/* The key of the address that a flow is counted for. */
+static __always_inline __u64 limit_key_of(const struct flow *flow, __u32 mark)
 {
-	__u32 initiator = flow->initiator & 1;
+	__u32 per = mark >> MARK_PER_SHIFT & 3, initiator = flow->initiator & 1;
+	__be32 address[4];
 
-	return flow->address[per == PER_SOURCE ? initiator : initiator ^ 1];
+	flow_address(flow, per == PER_SOURCE ? initiator : initiator ^ 1, address);
+	return limit_key(mark & MARK_SLOT, mark >> MARK_EPOCH_SHIFT, per, address);
 }
 
 /* Adds the flow to the count of concurrent flows that its mark names. Returns true if it was counted. With `must`, the limit is not
@@ -177,7 +179,7 @@ static __always_inline bool count_concurrent(const struct flow *flow, __u32 mark
 		return is_counted;
 	}
 	at = moment();
-	key = limit_key(slot, mark >> MARK_EPOCH_SHIFT, per, limit_address(flow, per));
+	key = limit_key_of(flow, mark);
 	bucket = limit_bucket_of(key);
 	if (!bucket)
 		return 0;
@@ -210,7 +212,7 @@ __noinline int release_concurrent(struct flow *flow, __u32 mark)
 		bpf_spin_unlock(&row->lock);
 		return 0;
 	}
-	key = limit_key(slot, mark >> MARK_EPOCH_SHIFT, per, limit_address(flow, per));
+	key = limit_key_of(flow, mark);
 	bucket = limit_bucket_of(key);
 	if (!bucket)
 		return 0;

@@ -129,10 +129,8 @@ __noinline int log_closed(struct flow *flow)
 		return 0;
 	from = flow->initiator & 1;
 	to = from ^ 1;
-	for (int word = 0; word < 4; word++) {
-		event->address[0][word] = flow->address[from][word];
-		event->address[1][word] = flow->address[to][word];
-	}
+	flow_address(flow, from, event->address[0]);
+	flow_address(flow, to, event->address[1]);
 	event->port[0] = flow->port[from];
 	event->port[1] = flow->port[to];
 	event->protocol = flow->protocol;

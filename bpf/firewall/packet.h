@@ -58,23 +58,30 @@ struct packet {
 	__u8 tcp_flags;
 	__u32 sequence;		/* TCP, host order */
 	__u32 acknowledgement;
-	__u32 window;		/* as in the header */
 	__u32 data_bytes;	/* TCP payload */
-	__u32 scale;		/* window shift of a SYN */
 	__u32 fragment_id;	/* identification, in network order */
-	__u32 fragment_offset;	/* in bytes */
+	__u16 fragment_offset;	/* in bytes */
+	__u16 window;		/* as in the header */
 	__u32 hash;		/* of the flow's ends, lower half */
 	__u32 tag;		/* of the same, upper half */
 	__u32 record;		/* the flow's, with which use of it: the lower half of its slot */
 	__u8 side;		/* the end of the flow that sent it: 0 or 1 */
 	__u8 action;		/* enum action, once judged */
-	__u16 next_hop;		/* place in the cache of next hops and 1, or 0 when not routed; forward.h owns its meaning */
+	__u8 scale;		/* window shift of a SYN */
 	__u32 row;		/* deciding row and 1; 0: default of the zone pair */
 	__u32 slot;		/* counter of the deciding rule, or NO_SLOT */
 	__u32 generation;	/* of the policy that judged it */
 	__u32 extras;		/* of the deciding rule, as in struct effect */
 	__u32 mark;		/* what its flow shall be marked with */
 };
+
+/* The address of one end of a flow, as packets have it. */
+static __always_inline void flow_address(const struct flow *flow, __u32 end, __be32 *address)
+{
+	address[0] = flow->address[end];
+	for (int word = 0; word < 3; word++)
+		address[word + 1] = flow->address_rest[end][word];
+}
 
 /* What of a frame can be read directly. */
 struct frame {

@@ -314,7 +314,7 @@ static __always_inline void route_port(struct route *route)
 		route->kind |= ROUTE_TAKES_FRAMES;
 }
 
-/* Remembers every answer but "no neighbour", which the kernel is about to change. */
+/* Asks the kernel, and remembers every answer but "no neighbour", which the kernel is about to change. */
 static __noinline int route_learn(void *ctx, const struct address *address, struct route *route)
 {
 	__u32 place;
@@ -335,11 +335,11 @@ static __noinline int route_learn(void *ctx, const struct address *address, stru
 		route_remember_v4(address->words[0], route->generation, place);
 	else if (place)
 		route_remember_v6((const void *)address->words, route->generation, place);
-	return place;
+	return 0;
 }
 
-/* Finds the way to an address. Returns the place of its next hop and 1, or 0 when that has none. */
-static __always_inline __u32 route_find(void *ctx, const struct address *address, struct route *route)
+/* Finds the way to an address. */
+static __always_inline void route_find(void *ctx, const struct address *address, struct route *route)
 {
 	const struct forwarding *now = forwarding_now();
 	/* Read before the kernel is asked: a change in between makes the answer old already. */
@@ -350,9 +350,9 @@ static __always_inline __u32 route_find(void *ctx, const struct address *address
 	else
 		place = route_recall_v6((const void *)address->words, generation);
 	if (hop_read(place, generation, route))
-		return place;
+		return;
 	*route = (struct route){ .generation = generation };
-	return route_learn(ctx, address, route);
+	route_learn(ctx, address, route);
 }
 
 #endif

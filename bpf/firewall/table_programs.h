@@ -87,13 +87,14 @@ int end_flow(struct xdp_md *ctx)
 SEC("xdp")
 int judge(struct xdp_md *ctx)
 {
-	struct judge_command *command = command_of(ctx, sizeof(*command)), copy;
+	struct judge_command *command = command_of(ctx, sizeof(*command));
+	struct question question = {};
 
 	if (!command)
 		return XDP_ABORTED;
-	copy = *command;
-	judge_question(&copy);
-	*command = copy;
+	question.command = *command;
+	judge_question(&question);
+	*command = question.command;
 	return XDP_PASS;
 }
 

@@ -13,6 +13,7 @@
 #define DEEPER (1u << 31)	/* policy::tables::DEEPER, and BY_PORT */
 #define WHOLE 0xffffffff
 #define MAX_HALVINGS 32
+#define ZONE_START_WORDS (sizeof(struct zone_start) / 4)
 #define MAX_CHUNK_TURNS 4096	/* summary words and the chunks that they name, of a million rules */
 
 struct generation {
@@ -32,39 +33,84 @@ struct {
 	__array(values, struct generation);
 } generations SEC(".maps");
 
-/* A look-up under way. Once anything is not where it should be, `broken` stays set and the packet is dropped. */
-struct look_up {
-	void *pages;
-	__u32 broken;
+/* Searches, whose steps bpf_loop() takes, because the verifier would follow the turns of a loop one by one. */
+
+/* What is searched for by halving: the last start that is not above it. The first start is the least number. */
+enum halved {
+	HALVED_LOW = 0,		/* the lower half of an IPv6 address, of source or destination, among pairs of words */
+	HALVED_LOW_DESTINATION = 1,
+	HALVED_V4 = 2,		/* the source among struct zone_start */
+	HALVED_V6 = 3,
 };
 
-static __always_inline __u32 *words_at(struct look_up *l, __u32 at)
+struct halving {
+	__u32 at;		/* of the starts */
+	__u32 first;		/* the least that it may be */
+	__u32 size;		/* how many it may be */
+	__u32 what;		/* enum halved */
+};
+
+/* Down the tree of a field's IPv6 addresses. */
+struct descent {
+	__u32 field;		/* 0: source, 1: destination */
+	__u32 place;
+	__u32 key;		/* the place's, among all keys */
+};
+
+/* For the first row that three vectors have in common. */
+struct vector_search {
+	__u64 candidates;	/* chunks of the word before the next */
+	__u32 word;		/* of the summaries, the next one */
+	__u32 row;		/* found, and 1 */
+};
+
+/*
+ * A question and how far its look-up is. What changes is here and never beside the pointers in struct look_up, because the verifier
+ * does not keep in mind what is in memory that a function was given: if it did, it would follow every load with and without its
+ * page, and every turn of a search, through all that comes after.
+ */
+struct question {
+	struct judge_command command;
+	__u32 classes[3];	/* of source, destination and service */
+	__u32 broken;		/* a table led to where nothing is: the packet is dropped */
+	/* One search at a time: the stack is short. */
+	union {
+		struct halving halving;
+		struct descent descent;
+		struct vector_search vectors;
+	};
+};
+
+struct look_up {
+	void *pages;
+	const struct table_header *header;
+	struct question *question;
+};
+
+/* In the place of a page that is not there the header is read. */
+static __always_inline const __u32 *words_at(const struct look_up *l, __u32 at)
 {
-	struct table_page *page = lookup(l->pages, at / PAGE_WORDS);
+	const struct table_page *page = lookup(l->pages, at / PAGE_WORDS);
 
 	if (!page) {
-		l->broken = 1;
-		return 0;
+		l->question->broken = 1;
+		page = (const void *)l->header;
 	}
 	return page->words;
 }
 
-static __always_inline __u32 word_at(struct look_up *l, __u32 at)
+static __always_inline __u32 word_at(const struct look_up *l, __u32 at)
 {
-	__u32 *words = words_at(l, at);
-
-	return words ? words[at & (PAGE_WORDS - 1)] : 0;
+	return words_at(l, at)[at & (PAGE_WORDS - 1)];
 }
 
 /* Pairs of words never lie on two pages. */
-static __always_inline __u64 pair_at(struct look_up *l, __u32 at)
+static __always_inline __u64 pair_at(const struct look_up *l, __u32 at)
 {
-	__u32 *words = words_at(l, at);
-
-	return words ? *(__u64 *)&words[at & (PAGE_WORDS - 2)] : 0;
+	return *(const __u64 *)&words_at(l, at)[at & (PAGE_WORDS - 2)];
 }
 
-static __always_inline __u32 class_v4(struct look_up *l, const struct address_tables *t, __u32 address)
+static __always_inline __u32 class_v4(const struct look_up *l, const struct address_tables *t, __u32 address)
 {
 	__u32 entry = word_at(l, t->roots + (address >> 16));
 
@@ -83,48 +129,14 @@ static __always_inline __u32 is_less(__u64 a, __u64 b)
 }
 
 /* How many of a node's keys are not above a number. */
-static __always_inline __u32 keys_below(struct look_up *l, __u32 at, __u64 number)
+static __always_inline __u32 keys_below(const struct look_up *l, __u32 at, __u64 number)
 {
-	__u32 *words = words_at(l, at), below = 0;
-	__u64 *keys;
+	const __u64 *keys = (const __u64 *)&words_at(l, at)[at & (PAGE_WORDS - 16)];
+	__u32 below = 0;
 
-	if (!words)
-		return 1;
-	keys = (__u64 *)&words[at & (PAGE_WORDS - 16)];
 	for (int i = 0; i < NODE_KEYS; i++)
 		below += 1 - is_less(number, keys[i]);
 	return below;
-}
-
-static __always_inline __u32 class_in_64(struct look_up *l, const struct address_tables *t, __u64 low, __u32 first,
-					 __u32 size)
-{
-	for (int i = 0; i < MAX_HALVINGS && size > 1; i++) {
-		__u32 half = size / 2;
-
-		first += half * (1 - is_less(low, pair_at(l, t->lows + (first + half) * 2)));
-		size -= half;
-	}
-	return word_at(l, t->low_classes + first);
-}
-
-static __always_inline __u32 class_v6(struct look_up *l, const struct address_tables *t, __u64 high, __u64 low)
-{
-	__u32 place = 0, key = 0, leaf, start;
-
-	for (__u32 level = 0; level < TREE_LEVELS && level < t->levels; level++) {
-		key = t->level_first[level] + place * NODE_KEYS;
-		/* The least key of a level is 0 or was the way here, so at least one is below; the filling is not a key. */
-		place = place * NODE_KEYS + keys_below(l, t->keys + key * 2, high) - 1;
-		if (place > t->level_keys[level] - 1)
-			place = t->level_keys[level] - 1;
-		key = t->level_first[level] + place;
-	}
-	leaf = t->leaves + place * 3;
-	start = word_at(l, leaf + 1);
-	if (start == WHOLE || pair_at(l, t->keys + key * 2) != high)
-		return word_at(l, leaf);
-	return class_in_64(l, t, low, start, word_at(l, leaf + 2));
 }
 
 static __always_inline __u64 host_pair(const __be32 *words)
@@ -132,11 +144,80 @@ static __always_inline __u64 host_pair(const __be32 *words)
 	return (__u64)bpf_ntohl(words[0]) << 32 | bpf_ntohl(words[1]);
 }
 
-static __always_inline __u32 class_of(struct look_up *l, const struct address_tables *t, __u8 family, const __be32 *address)
+/* A half of the IPv6 address of a field. */
+static __always_inline __u64 half_of(const struct question *q, __u32 field, __u32 half)
 {
-	if (family == 4)
-		return class_v4(l, t, bpf_ntohl(address[0]));
-	return class_v6(l, t, host_pair(address), host_pair(address + 2));
+	return host_pair((field ? q->command.destination : q->command.source) + half * 2);
+}
+
+static __always_inline bool is_above(struct look_up *l, __u32 what, __u32 at)
+{
+	const struct question *q = l->question;
+	__u64 start = pair_at(l, at);
+
+	if (what == HALVED_V4)
+		return start > bpf_ntohl(q->command.source[0]);
+	if (what != HALVED_V6)
+		return start > half_of(q, what, 1);
+	if (start != half_of(q, 0, 0))
+		return start > half_of(q, 0, 0);
+	return pair_at(l, at + 2) > half_of(q, 0, 1);
+}
+
+static int halve(__u32 turn __attribute__((unused)), struct look_up *l)
+{
+	struct halving *h = &l->question->halving;
+	__u32 half = h->size / 2, stride = h->what < HALVED_V4 ? 2 : ZONE_START_WORDS;
+
+	if (!half)
+		return 1;
+	if (!is_above(l, h->what, h->at + (h->first + half) * stride))
+		h->first += half;
+	h->size -= half;
+	return 0;
+}
+
+static int descend(__u32 level, struct look_up *l)
+{
+	struct descent *d = &l->question->descent;
+	const struct address_tables *t = &l->header->field[d->field & 1];
+	__u32 first, last, place = d->place * NODE_KEYS;
+
+	if (level >= TREE_LEVELS || level >= t->levels)
+		return 1;
+	first = t->level_first[level];
+	last = t->level_keys[level] - 1;
+	/* The least key of a level is 0 or was the way here, so at least one is below; the filling is not a key. */
+	place += keys_below(l, t->keys + (first + place) * 2, half_of(l->question, d->field, 0)) - 1;
+	d->place = place > last ? last : place;
+	d->key = first + d->place;
+	return 0;
+}
+
+static __always_inline __u32 class_v6(struct look_up *l, __u32 field)
+{
+	const struct address_tables *t = &l->header->field[field];
+	struct question *q = l->question;
+	__u32 leaf, start;
+
+	q->descent = (struct descent){ .field = field };
+	bpf_loop(TREE_LEVELS, descend, l, 0);
+	leaf = t->leaves + q->descent.place * 3;
+	start = word_at(l, leaf + 1);
+	if (start == WHOLE || pair_at(l, t->keys + q->descent.key * 2) != half_of(q, field, 0))
+		return word_at(l, leaf);
+	q->halving = (struct halving){ .at = t->lows, .first = start, .size = word_at(l, leaf + 2), .what = HALVED_LOW + field };
+	bpf_loop(MAX_HALVINGS, halve, l, 0);
+	return word_at(l, t->low_classes + q->halving.first);
+}
+
+static __always_inline __u32 class_of(struct look_up *l, __u32 field)
+{
+	const struct judge_command *q = &l->question->command;
+
+	if (q->family == 4)
+		return class_v4(l, &l->header->field[field], bpf_ntohl(field ? q->destination[0] : q->source[0]));
+	return class_v6(l, field);
 }
 
 /* The number of a single bit is where its product with this number has its upper six bits (a de Bruijn sequence). */
@@ -152,35 +233,21 @@ static __always_inline __u32 lowest_bit(__u64 word)
 	return bit_numbers[(word & -word) * SEQUENCE >> 58];
 }
 
-struct vector_search {
-	struct look_up l;
-	const struct table_header *header;
-	__u32 classes[3];
-	__u32 word;		/* of the summaries, the next one */
-	__u64 candidates;	/* chunks of the word before that */
-	__u32 row;		/* found, and 1 */
-	__u32 pad;
-};
-
-/* The words of a part's chunk, or null. */
-static __always_inline __u64 *chunk_of(struct vector_search *s, int part, __u32 chunk)
+static __always_inline const __u64 *chunk_of(const struct look_up *l, int part, __u32 chunk)
 {
-	const struct table_header *t = s->header;
-	__u32 block = word_at(&s->l, t->vectors[part] + s->classes[part] * t->width + chunk / BLOCK_CHUNKS);
-	__u32 number = word_at(&s->l, t->chunk_blocks + block * BLOCK_CHUNKS + chunk % BLOCK_CHUNKS);
+	const struct table_header *t = l->header;
+	__u32 block = word_at(l, t->vectors[part] + l->question->classes[part] * t->width + chunk / BLOCK_CHUNKS);
+	__u32 number = word_at(l, t->chunk_blocks + block * BLOCK_CHUNKS + chunk % BLOCK_CHUNKS);
 	__u32 at = t->chunks + number * CHUNK_WORDS * 2;
-	__u32 *words = words_at(&s->l, at);
 
-	return words ? (__u64 *)&words[at & (PAGE_WORDS - 16)] : 0;
+	return (const __u64 *)&words_at(l, at)[at & (PAGE_WORDS - 16)];
 }
 
 /* The first row that all three have, and 1; or 0. */
-static __always_inline __u32 first_in_chunk(struct vector_search *s, __u32 chunk)
+static __always_inline __u32 first_in_chunk(const struct look_up *l, __u32 chunk)
 {
-	__u64 *a = chunk_of(s, 0, chunk), *b = chunk_of(s, 1, chunk), *c = chunk_of(s, 2, chunk);
+	const __u64 *a = chunk_of(l, 0, chunk), *b = chunk_of(l, 1, chunk), *c = chunk_of(l, 2, chunk);
 
-	if (!a || !b || !c)
-		return 0;
 	for (__u32 i = 0; i < CHUNK_WORDS; i++) {
 		__u64 all = a[i] & b[i] & c[i];
 
@@ -191,50 +258,52 @@ static __always_inline __u32 first_in_chunk(struct vector_search *s, __u32 chunk
 }
 
 /* Looks at one more word of the summaries, or at one more chunk. 1 ends the search. */
-static int search_on(__u32 turn __attribute__((unused)), struct vector_search *s)
+static int search_on(__u32 turn __attribute__((unused)), struct look_up *l)
 {
-	const struct table_header *t = s->header;
+	struct vector_search *s = &l->question->vectors;
+	const struct table_header *t = l->header;
 	__u32 chunk;
 
-	if (s->l.broken)
+	if (l->question->broken)
 		return 1;
 	if (!s->candidates) {
 		if (s->word >= t->summary_width)
 			return 1;
 		s->candidates = ~0ull;
 		for (int part = 0; part < 3; part++) {
-			__u32 at = s->classes[part] * t->summary_width + s->word;
+			__u32 at = l->question->classes[part] * t->summary_width + s->word;
 
-			s->candidates &= pair_at(&s->l, t->summaries[part] + at * 2);
+			s->candidates &= pair_at(l, t->summaries[part] + at * 2);
 		}
 		s->word++;
 		return 0;
 	}
 	chunk = (s->word - 1) * 64 + lowest_bit(s->candidates);
 	s->candidates &= s->candidates - 1;
-	s->row = first_in_chunk(s, chunk);
+	s->row = first_in_chunk(l, chunk);
 	return s->row != 0;
 }
 
-static __always_inline __u32 row_by_vectors(struct vector_search *s)
+static __always_inline __u32 row_by_vectors(struct look_up *l)
 {
-	bpf_loop(MAX_CHUNK_TURNS, search_on, s, 0);
-	return s->row;
+	l->question->vectors = (struct vector_search){};
+	bpf_loop(MAX_CHUNK_TURNS, search_on, l, 0);
+	return l->question->vectors.row;
 }
 
-static __always_inline __u32 entry_of(struct look_up *l, const struct block_table *t, __u32 first, __u32 second)
+static __always_inline __u32 entry_of(const struct look_up *l, const struct block_table *t, __u32 first, __u32 second)
 {
 	__u32 block = word_at(l, t->directory + second / BLOCK_CLASSES * t->height + first);
 
 	return word_at(l, t->entries + block * BLOCK_CLASSES + second % BLOCK_CLASSES);
 }
 
-static __always_inline __u32 row_by_tables(struct look_up *l, const struct table_header *t, const __u32 *classes)
+static __always_inline __u32 row_by_tables(const struct look_up *l, const struct table_header *t, const __u32 *classes)
 {
 	__u32 a = t->order[0], b = t->order[1], c = t->order[2], both;
 
 	if (a > 2 || b > 2 || c > 2) {
-		l->broken = 1;
+		l->question->broken = 1;
 		return 0;
 	}
 	if (t->method == METHOD_BLOCKS) {
@@ -245,7 +314,7 @@ static __always_inline __u32 row_by_tables(struct look_up *l, const struct table
 	return word_at(l, t->last + both * t->last_columns + classes[c]);
 }
 
-static __always_inline __u32 service_class(struct look_up *l, const struct table_header *t, __u8 protocol, __u16 selector)
+static __always_inline __u32 service_class(const struct look_up *l, const struct table_header *t, __u8 protocol, __u16 selector)
 {
 	__u32 entry = word_at(l, t->protocols + protocol);
 
@@ -254,58 +323,40 @@ static __always_inline __u32 service_class(struct look_up *l, const struct table
 	return word_at(l, t->ports + ((entry & ~DEEPER) << 16 | selector));
 }
 
-/* The zones of the last start that is not above an address, by halving; the first start is the least address. */
-static __always_inline __u64 zones_v4(struct look_up *l, const struct table_header *t, __u32 address)
+/* Whether the source lives in other zones and not in this one, as far as zones say who lives there. */
+static __always_inline bool is_misplaced(struct look_up *l)
 {
-	__u32 first = 0, size = t->zones_v4_count;
+	struct question *q = l->question;
+	bool is_v6 = q->command.family != 4;
+	const struct zone_starts *starts = &l->header->zone_starts[is_v6];
+	__u64 zones;
 
-	for (int i = 0; i < MAX_HALVINGS && size > 1; i++) {
-		__u32 half = size / 2;
-
-		first += half * (1 - is_less(address, word_at(l, t->zones_v4 + (first + half) * 4)));
-		size -= half;
-	}
-	return size ? pair_at(l, t->zones_v4 + first * 4 + 2) : 0;
-}
-
-static __always_inline __u64 zones_v6(struct look_up *l, const struct table_header *t, __u64 high, __u64 low)
-{
-	__u32 first = 0, size = t->zones_v6_count;
-
-	for (int i = 0; i < MAX_HALVINGS && size > 1; i++) {
-		__u32 half = size / 2, at = t->zones_v6 + (first + half) * 8;
-		__u64 start = pair_at(l, at), above = is_less(high, start), below = is_less(start, high);
-
-		first += half * (below | (1 - (above | is_less(low, pair_at(l, at + 2)))));
-		size -= half;
-	}
-	return size ? pair_at(l, t->zones_v6 + first * 8 + 4) : 0;
-}
-
-/* Whether an address lives in other zones and not in this one, as far as zones say who lives there. */
-static __always_inline int is_misplaced(struct look_up *l, const struct table_header *t, const struct judge_command *q)
-{
-	__u64 zones = q->family == 4 ? zones_v4(l, t, bpf_ntohl(q->source[0]))
-				     : zones_v6(l, t, host_pair(q->source), host_pair(q->source + 2));
-
-	return zones && !(zones >> (q->from & 63) & 1);
+	if (!starts->count)
+		return false;
+	q->halving = (struct halving){ .at = starts->at, .size = starts->count, .what = is_v6 ? HALVED_V6 : HALVED_V4 };
+	bpf_loop(MAX_HALVINGS, halve, l, 0);
+	zones = pair_at(l, starts->at + q->halving.first * ZONE_START_WORDS + 4);
+	return zones && !(zones >> (q->command.from & 63) & 1);
 }
 
 /* Fills in the answer: a denial unless the tables say otherwise. Its generation is 0 when there is no policy. */
-__noinline int judge_question(struct judge_command *q)
+__noinline int judge_question(struct question *question)
 {
-	struct vector_search s = {};
-	struct look_up *l = &s.l;
-	struct table_header *t;
-	__u32 from, to, pair, at, row, *effect;
+	struct look_up look_up = { .question = question }, *l = &look_up;
+	__u32 from, to, pair, at, row, *classes;
+	const struct table_header *t;
+	struct judge_command *q;
+	const __u32 *effect;
 
-	if (!q)
+	if (!question)
 		return 0;
+	q = &question->command;
+	classes = question->classes;
 	q->generation = 0;
 	l->pages = lookup(&generations, 0);
 	if (!l->pages)
 		return 0;
-	t = lookup(l->pages, 0);
+	t = l->header = lookup(l->pages, 0);
 	if (!t || !t->generation)
 		return 0;
 	/* A zone that this policy does not know any more: denied. */
@@ -318,22 +369,23 @@ __noinline int judge_question(struct judge_command *q)
 	to = t->zone_numbers[q->to & (MAX_ZONES - 1)];
 	if (q->from >= MAX_ZONES || q->to >= MAX_ZONES || from >= t->zones || to >= t->zones)
 		return 0;
-	s.header = t;
-	q->misplaced = is_misplaced(l, t, q);
+	question->broken = 0;
+	q->misplaced = is_misplaced(l);
 	pair = from * t->zones + to;
 	at = word_at(l, t->pairs + pair) * t->services + service_class(l, t, q->protocol, bpf_ntohs(q->selector));
-	s.classes[0] = class_of(l, &t->field[0], q->family, q->source);
-	s.classes[1] = class_of(l, &t->field[1], q->family, q->destination);
-	s.classes[2] = word_at(l, t->pair_service + at);
-	row = t->method == METHOD_VECTORS ? row_by_vectors(&s) : row_by_tables(l, t, s.classes);
+	classes[0] = class_of(l, 0);
+	classes[1] = class_of(l, 1);
+	classes[2] = word_at(l, t->pair_service + at);
+	row = t->method == METHOD_VECTORS ? row_by_vectors(l) : row_by_tables(l, t, classes);
 	at = row ? t->effects + (row - 1) * 4 : t->defaults + pair * 4;
 	effect = words_at(l, at);
-	if (!effect || l->broken)
+	if (question->broken)
 		return 0;
+	effect += at & (PAGE_WORDS - 4);
 	q->row = row;
-	q->action = effect[at & (PAGE_WORDS - 4)];
-	q->slot = effect[(at & (PAGE_WORDS - 4)) + 1];
-	q->extras = effect[(at & (PAGE_WORDS - 4)) + 2];
+	q->action = effect[0];
+	q->slot = effect[1];
+	q->extras = effect[2];
 	return 0;
 }
 
@@ -350,39 +402,38 @@ static __always_inline void take_answer(struct packet *p, const struct judge_com
 /* Judges a packet that belongs to no flow: row, action, slot and generation. 0, or why it is dropped whatever they say. */
 __noinline int judge_packet(struct packet *p)
 {
-	struct judge_command q = {};
+	struct question question = {};
+	struct judge_command *q = &question.command;
 
 	if (!p)
 		return REASON_NO_POLICY;
-	q.family = p->family;
-	q.from = p->from;
-	q.to = p->to;
-	q.protocol = p->protocol;
-	q.selector = p->selector;
+	q->family = p->family;
+	q->from = p->from;
+	q->to = p->to;
+	q->protocol = p->protocol;
+	q->selector = p->selector;
 	for (int word = 0; word < 4; word++) {
-		q.source[word] = p->source[word];
-		q.destination[word] = p->destination[word];
+		q->source[word] = p->source[word];
+		q->destination[word] = p->destination[word];
 	}
-	judge_question(&q);
-	take_answer(p, &q);
-	if (!q.generation)
+	judge_question(&question);
+	take_answer(p, q);
+	if (!q->generation)
 		return REASON_NO_POLICY;
-	return q.misplaced && settings.check_zones && !(p->flags & PACKET_FROM_SELF) ? REASON_ZONE_SOURCE : 0;
+	return q->misplaced && settings.check_zones && !(p->flags & PACKET_FROM_SELF) ? REASON_ZONE_SOURCE : 0;
 }
 
-/* Judges a flow again, as its first packet was: by its opener's side, whoever sent this one. */
+/* Judges a flow again, as its first packet was: by its initiator's side, whoever sent this one. */
 static __always_inline void judge_flow(struct packet *p, const struct flow *flow)
 {
 	__u32 from = flow->initiator & 1, to = from ^ 1;
-	struct judge_command q = { .family = flow->family, .from = flow->zone[from], .to = flow->zone[to],
-				   .protocol = flow->protocol, .selector = flow->port[to] };
+	struct question question = { .command = { .family = flow->family, .from = flow->zone[from], .to = flow->zone[to],
+						  .protocol = flow->protocol, .selector = flow->port[to] } };
 
-	for (int word = 0; word < 4; word++) {
-		q.source[word] = flow->address[from][word];
-		q.destination[word] = flow->address[to][word];
-	}
-	judge_question(&q);
-	take_answer(p, &q);
+	flow_address(flow, from, question.command.source);
+	flow_address(flow, to, question.command.destination);
+	judge_question(&question);
+	take_answer(p, &question.command);
 }
 
 #endif

@@ -82,7 +82,7 @@ static __always_inline __u32 window_of(const struct flow *flow, const struct pac
 {
 	__u32 shift = flow->scales >> (p->side & 1) * 4 & 15;
 
-	return flow->flags & FLOW_SCALES && !(p->tcp_flags & TCP_SYN) ? p->window << shift : p->window;
+	return flow->flags & FLOW_SCALES && !(p->tcp_flags & TCP_SYN) ? (__u32)p->window << shift : p->window;
 }
 
 static __always_inline int in_window(const struct flow *flow, const struct packet *p)

@@ -6,10 +6,9 @@
  * The stages that other headers bring, as firewall.bpf.c calls them; HOOK is a constant and `ctx` the hook's context:
  *
  *   forward.h   enum verdict route(void *ctx, struct packet *p, enum hook hook)
- *                 fills in p->to (a zone, or ZONE_SELF for the firewall's own) and p->next_hop; VERDICT_NEXT, or what became
- *                 of the packet. No neighbour is not known here: it is the business of forward().
+ *                 fills in p->to (a zone, or ZONE_SELF for the firewall's own); VERDICT_NEXT, or what became of the packet. No neighbour is not known here: it is the business of forward().
  *               enum verdict forward(void *ctx, struct packet *p, enum hook hook)
- *                 p->next_hop says where to, or 0: look it up. Checks TTL and MTU, rewrites and redirects, or VERDICT_UP.
+ *                 Checks TTL and MTU, rewrites and redirects, or VERDICT_UP.
  *   answer.h    enum verdict answer_reject(void *ctx, struct packet *p, enum hook hook) and the like: turn the packet into
  *                 the answer and send it back; VERDICT_SENT, or drop().
  *

@@ -18,7 +18,7 @@ static __u64 total_drops(void)
 /* The bucket that a flow is in; fails when that is none of its three, or it is there twice. */
 static __u32 home_of(const struct flow *flow, __u32 record)
 {
-	__u64 h = hash_ends(flow->family, flow->protocol, flow->address[0], flow->port[0], flow->address[1], flow->port[1]);
+	__u64 h = hash_of(flow);
 	__u64 slot = slot_of(tag_of(h), flow->number, record);
 	__u32 found = 0, home = 0;
 
@@ -73,10 +73,11 @@ static void check_table(void)
 	const struct flow *records = (const struct flow *)flow_map->values;
 	const struct bucket *all = (const struct bucket *)bucket_map->values;
 	__u32 used = 0, half_open = 0, slots = 0, elsewhere[BUCKETS] = {};
+	__be32 ends[2][4];
 
 	for (__u32 i = 0; i < RECORDS; i++) {
 		const struct flow *flow = &records[i];
-		__u64 h = hash_ends(flow->family, flow->protocol, flow->address[0], flow->port[0], flow->address[1], flow->port[1]);
+		__u64 h = hash_of(flow);
 		__u32 first = place(h, tag_of(h), 0);
 
 		if (flow->state == FLOW_FREE)
@@ -84,7 +85,9 @@ static void check_table(void)
 		used++;
 		half_open += is_half_open(flow->state);
 		elsewhere[first] += home_of(flow, i) != first;
-		if (is_greater(flow->family, flow->address[0], flow->port[0], flow->address[1], flow->port[1]))
+		flow_address(flow, 0, ends[0]);
+		flow_address(flow, 1, ends[1]);
+		if (is_greater(flow->family, ends[0], flow->port[0], ends[1], flow->port[1]))
 			fail("a flow's ends are in the wrong order");
 	}
 	for (__u32 b = 0; b < BUCKETS; b++) {

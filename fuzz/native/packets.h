@@ -80,8 +80,8 @@ static void any_talk(struct talk *talk)
 		talk->flow = flow;
 		talk->family = flow->family;
 		talk->protocol = flow->protocol;
-		memcpy(talk->source, flow->address[talk->side], 16);
-		memcpy(talk->destination, flow->address[talk->side ^ 1], 16);
+		flow_address(flow, talk->side, talk->source);
+		flow_address(flow, talk->side ^ 1, talk->destination);
 		talk->ports[0] = flow->port[talk->side];
 		talk->ports[1] = flow->port[talk->side ^ 1];
 		return;

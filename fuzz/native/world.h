@@ -151,12 +151,11 @@ static void put_effects(struct table_header *t)
 
 static void put_zones(struct table_header *t)
 {
-	static const struct zone_start_v4 v4[] = { { .zones = { 0 } }, { 0xc6120100, 0, { 2 } }, { 0xc6120200, 0, { 0 } } };
-	static const struct zone_start_v6 v6[] = { { .zones = { 0 } }, { { 1, 0x20010002 }, {}, { 2 }, {} }, { { 2, 0x20010002 }, {}, {}, {} } };
+	static const struct zone_start v4[] = { { .zones = 0 }, { .high = 0xc6120100, .zones = 2 }, { .high = 0xc6120200 } };
+	static const struct zone_start v6[] = { { .zones = 0 }, { .high = 0x2001000200000001, .zones = 2 }, { .high = 0x2001000200000002 } };
 
-	t->zones_v4 = put((const __u32 *)v4, sizeof(v4) / 4, 4);
-	t->zones_v6 = put((const __u32 *)v6, sizeof(v6) / 4, 8);
-	t->zones_v4_count = t->zones_v6_count = 3;
+	t->zone_starts[0] = (struct zone_starts){ put((const __u32 *)v4, sizeof(v4) / 4, 8), 3 };
+	t->zone_starts[1] = (struct zone_starts){ put((const __u32 *)v6, sizeof(v6) / 4, 8), 3 };
 }
 
 static struct table_header *policy_of(struct native_map *map, enum table_method method)

@@ -169,7 +169,10 @@ fn done(program: &Program, command: &types::table_command) -> Result<u32, Datapl
 fn named(record: u32, flow: &types::flow, tick: u32, names: &Names, rules: &[Option<&str>]) -> Option<Flow> {
     let state = State::of(flow.state.into())?;
     let (initiator, responder) = (usize::from(flow.initiator & 1), usize::from(flow.initiator & 1 ^ 1));
-    let end = |end: usize| (address(flow.family, &flow.address[end]), u16::from_be(flow.port[end]));
+    let end = |end: usize| {
+        let [b, c, d] = flow.address_rest[end];
+        (address(flow.family, &[flow.address[end], b, c, d]), u16::from_be(flow.port[end]))
+    };
     let packets = |end: usize| u64::from(flow.packets_high[end]) << 32 | u64::from(flow.packets[end]);
     let zone = |end: usize| names.zone(flow.zone[end]).unwrap_or("?").to_owned();
     let rule = slot_of_mark(flow.mark).and_then(|slot| rules.get(slot as usize).copied().flatten());

@@ -217,17 +217,12 @@ fn zone_starts<T: Point>(
 
 fn add_zones(pages: &mut Pages, header: &mut types::table_header, policy: &Policy, ours: &[u8]) {
     let v4 = zone_starts(policy, ours, |set| set.v4.ranges());
-    header.zones_v4 = pages.begin(4);
-    header.zones_v4_count = v4.len() as u32;
-    for (address, zones) in &v4 {
-        let [low, high] = halves(*zones);
-        pages.words(&[*address, 0, low, high]);
-    }
     let v6 = zone_starts(policy, ours, |set| set.v6.ranges());
-    header.zones_v6 = pages.begin(8);
-    header.zones_v6_count = v6.len() as u32;
-    for (address, zones) in &v6 {
-        let parts = [(*address >> 64) as u64, *address as u64, *zones, 0];
-        pages.pairs(&parts, 1);
-    }
+    let v4 = v4.iter().map(|(address, zones)| [u64::from(*address), 0, *zones, 0]).collect();
+    let v6 =
+        v6.iter().map(|(address, zones)| [(*address >> 64) as u64, *address as u64, *zones, 0]).collect();
+    header.zone_starts = [v4, v6].map(|starts: Vec<[u64; 4]>| types::zone_starts {
+        at: pages.pairs(starts.as_flattened(), 8),
+        count: starts.len() as u32,
+    });
 }
