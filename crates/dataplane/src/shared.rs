@@ -95,6 +95,7 @@ pub(crate) fn read(place: &u32) -> u32 {
 pub(crate) struct Program(OwnedFd);
 
 /// What came of running a program.
+#[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only tests look at packets that were run"))]
 pub(crate) struct Run {
     /// What it returned.
     pub(crate) value: u32,

@@ -78,7 +78,7 @@ impl Sliding {
         let left = window.saturating_sub(at.saturating_sub(since)).as_nanos();
         let parts = (left << 16).div_ceil(window.as_nanos().max(1));
         // `parts` is 2^16 at most.
-        count + (u128::from(before) * parts >> 16) as u64
+        count + ((u128::from(before) * parts) >> 16) as u64
     }
 
     /// Counts one more event, and returns how many came within the time, that one included.

@@ -2,6 +2,7 @@
 
 use crate::api::{Problem, Refusal};
 use policy::Problems;
+use rampart_client::ClientError;
 use serde_json::{Value, json};
 use std::fmt;
 use std::process::ExitCode;
@@ -79,6 +80,16 @@ impl Failure {
             Failure::Refused { refusal, .. } => {
                 json!({ "ok": false, "errors": refusal.problems, "warnings": [] })
             }
+        }
+    }
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Refused { status, refusal } => Failure::Refused { machine: status >= 500, refusal },
+            ClientError::Unreachable(text) => Failure::Machine(text),
+            ClientError::Json(_) => Failure::Wrong(error.to_string()),
         }
     }
 }

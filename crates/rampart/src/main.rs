@@ -2,16 +2,13 @@
 //! about packets.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line prints")]
 
-mod api;
 mod ask;
 mod check;
 mod cli;
-mod client;
 mod daemon;
 mod explain;
 mod failure;
 mod forwarding;
-mod http;
 mod kernel;
 #[cfg(test)]
 mod memory;
@@ -23,6 +20,7 @@ use clap::{CommandFactory, Parser};
 use cli::{Cli, Command};
 use failure::Failure;
 use policy::Policy;
+use rampart_client::{api, http};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -58,7 +56,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Confirm(args) => ask::confirm(args, json)?,
         Command::Status(args) => ask::status(args, json)?,
         Command::Rules(args) => ask::rules(args, json)?,
-        Command::Sessions(args) => ask::sessions(args, json)?,
+        Command::Flows(args) => ask::flows(args, json)?,
         Command::Drops(args) => ask::drops(args, json)?,
         Command::Down(args) => ask::down(args, json)?,
         Command::Openapi => format!("{:#}\n", api::description()),

@@ -1,8 +1,8 @@
 //! A data plane that lives in memory and judges nothing, for tests of all that stands before it. Tests keep a handle to
-//! what it holds: they set the sessions and counters that it tells, and look at what it was asked to do.
+//! it: they set its flows and counters, and look at what it was asked to do.
 
-use crate::api::{Counter, Drop, HookName, Occupancy, Session};
-use crate::plane::{Attached, DataPlane, Hook, News, PlaneError, SessionKey};
+use crate::api::{Counter, Drop, Flow, HookName, Occupancy};
+use crate::plane::{Attached, DataPlane, FlowKey, Hook, PlaneError, Recorded};
 use policy::model::Log;
 use policy::{Policy, Tables};
 use std::collections::{BTreeMap, HashMap};
@@ -20,7 +20,6 @@ pub(crate) struct Inside {
     pub(crate) generation: u64,
     /// The rows of the tables in force: names of the rules.
     pub(crate) rows: Vec<String>,
-    /// Interfaces whose packets are taken.
     pub(crate) attached: Vec<String>,
     /// Interfaces that are not there.
     pub(crate) missing: Vec<String>,
@@ -28,18 +27,15 @@ pub(crate) struct Inside {
     pub(crate) hits: HashMap<String, u64>,
     /// Of these, packets beyond a limit.
     pub(crate) limited: HashMap<String, u64>,
-    /// Packets dropped.
     pub(crate) drops: Vec<Drop>,
     /// What else was counted.
     pub(crate) counters: Vec<Counter>,
     /// What is not as it was.
     pub(crate) faults: Vec<String>,
-    /// What rules tell when they are asked next, and how long ago it was.
-    pub(crate) heard: Vec<(Duration, News)>,
-    /// Events that were not told.
-    pub(crate) untold: u64,
-    /// The sessions.
-    pub(crate) sessions: BTreeMap<u32, Session>,
+    /// What rules record next, and how long ago it was.
+    pub(crate) recorded: Vec<(Duration, Recorded)>,
+    pub(crate) suppressed: u64,
+    pub(crate) flows: BTreeMap<u32, Flow>,
     /// How often it was swept.
     pub(crate) swept: u64,
     /// What everything fails with from now on.
@@ -113,24 +109,24 @@ impl DataPlane for Memory {
         Ok(self.whole()?.counters.clone())
     }
 
-    fn events(&mut self, each: &mut dyn FnMut(Duration, News)) -> Result<u64, PlaneError> {
+    fn events(&mut self, each: &mut dyn FnMut(Duration, Recorded)) -> Result<u64, PlaneError> {
         let mut inside = self.whole()?;
-        inside.heard.drain(..).for_each(|(ago, heard)| each(ago, heard));
-        Ok(inside.untold)
+        inside.recorded.drain(..).for_each(|(ago, recorded)| each(ago, recorded));
+        Ok(inside.suppressed)
     }
 
-    fn sessions(&mut self, each: &mut dyn FnMut(SessionKey, Session)) -> Result<(), PlaneError> {
+    fn flows(&mut self, each: &mut dyn FnMut(FlowKey, Flow)) -> Result<(), PlaneError> {
         let inside = self.whole()?;
-        inside.sessions.iter().for_each(|(key, session)| each(SessionKey(*key, 1), session.clone()));
+        inside.flows.iter().for_each(|(key, flow)| each(FlowKey(*key, 1), flow.clone()));
         Ok(())
     }
 
-    fn kill(&mut self, session: SessionKey) -> Result<bool, PlaneError> {
-        Ok(self.whole()?.sessions.remove(&session.0).is_some())
+    fn kill(&mut self, flow: FlowKey) -> Result<bool, PlaneError> {
+        Ok(self.whole()?.flows.remove(&flow.0).is_some())
     }
 
     fn occupancy(&mut self) -> Result<Occupancy, PlaneError> {
-        let open = self.whole()?.sessions.len() as u64;
+        let open = self.whole()?.flows.len() as u64;
         Ok(Occupancy { open, half_open: 0, capacity: 1_048_576 })
     }
 
@@ -139,7 +135,7 @@ impl DataPlane for Memory {
         Ok(())
     }
 
-    fn tend(&mut self) -> Result<Vec<String>, PlaneError> {
+    fn check_interfaces(&mut self) -> Result<Vec<String>, PlaneError> {
         Ok(self.whole()?.faults.clone())
     }
 }

@@ -1,7 +1,6 @@
-//! What the daemon needs of a data plane. The daemon is written against this and is tested with one that lives in memory;
-//! the real one is in `kernel.rs`.
+//! What the daemon needs of a data plane. The real one is in `kernel/mod.rs`; tests use one that lives in memory.
 
-use crate::api::{Counter, Drop, Heard, HookName, Occupancy, Session};
+use crate::api::{Counter, Drop, EventDetails, Flow, HookName, Occupancy};
 use policy::quota::Sliding;
 use policy::{Policy, Tables};
 use std::collections::HashMap;
@@ -11,23 +10,23 @@ use std::time::Duration;
 /// Something that judges packets by tables.
 pub(crate) trait DataPlane: Send {
     /// Puts tables in force, as a whole: no packet sees a part of the old and a part of the new. They are tables of this
-    /// policy. Gives the generation that they are.
+    /// policy. Returns their generation.
     ///
     /// # Errors
     /// What the data plane cannot do. The tables before stay in force.
     fn apply(&mut self, tables: &Tables, policy: &Policy) -> Result<u64, PlaneError>;
 
-    /// Takes the packets of an interface from now on, as those of a zone. Until the policy in force knows the zone, it drops
-    /// them.
+    /// Attaches to an interface, which belongs to a zone from now on. Until the policy in force knows the zone, its packets are
+    /// dropped.
     ///
     /// # Errors
-    /// When the interface is not there, or its packets cannot be taken.
+    /// When there is no such interface, or the kernel refuses.
     fn attach(&mut self, zone: &str, interface: &str, hook: Hook) -> Result<Attached, PlaneError>;
 
-    /// Lets go of an interface.
+    /// Detaches from an interface.
     ///
     /// # Errors
-    /// When the kernel does not let go.
+    /// When the kernel refuses.
     fn detach(&mut self, interface: &str) -> Result<(), PlaneError>;
 
     /// How often each rule of the policy in force decided, by its name. Rules that never did may be missing.
@@ -43,7 +42,7 @@ pub(crate) trait DataPlane: Send {
     /// When the kernel does not tell.
     fn limited(&mut self) -> Result<HashMap<String, u64>, PlaneError>;
 
-    /// Packets that did not pass, by reason; those that were never met may be missing.
+    /// Dropped packets by reason; reasons that never occurred may be missing.
     ///
     /// # Errors
     /// When the kernel does not tell.
@@ -55,90 +54,89 @@ pub(crate) trait DataPlane: Send {
     /// When the kernel does not tell.
     fn counters(&mut self) -> Result<Vec<Counter>, PlaneError>;
 
-    /// Shows to `each` what rules told since the last call, and how long ago it was. Gives how many events were not told since
-    /// the data plane was loaded. Called several times a second: there is only so much room for them.
+    /// Shows to `each` what rules recorded since the last call, and how long ago it was. Returns how many events were suppressed
+    /// or lost since the data plane was loaded. Called several times a second: there is only so much room for them.
     ///
     /// # Errors
     /// When the kernel does not tell.
-    fn events(&mut self, each: &mut dyn FnMut(Duration, News)) -> Result<u64, PlaneError>;
+    fn events(&mut self, each: &mut dyn FnMut(Duration, Recorded)) -> Result<u64, PlaneError>;
 
-    /// Shows every session to `each`, with what [`DataPlane::kill`] knows it by.
+    /// Shows every flow to `each`, with what [`DataPlane::kill`] knows it by.
     ///
     /// # Errors
     /// When the kernel does not tell.
-    fn sessions(&mut self, each: &mut dyn FnMut(SessionKey, Session)) -> Result<(), PlaneError>;
+    fn flows(&mut self, each: &mut dyn FnMut(FlowKey, Flow)) -> Result<(), PlaneError>;
 
-    /// Ends a session: its next packet is judged as if it were its first. `false` when it has ended by itself.
+    /// Ends a flow: its next packet is judged as if it were its first. `false` when it has ended by itself.
     ///
     /// # Errors
     /// When the kernel does not do it.
-    fn kill(&mut self, session: SessionKey) -> Result<bool, PlaneError>;
+    fn kill(&mut self, flow: FlowKey) -> Result<bool, PlaneError>;
 
-    /// How full the table of sessions is.
+    /// How full the flow table is.
     ///
     /// # Errors
     /// When the kernel does not tell.
     fn occupancy(&mut self) -> Result<Occupancy, PlaneError>;
 
-    /// Forgets what has expired. Called about once a second.
+    /// Removes expired flows. Called about once a second.
     ///
     /// # Errors
     /// When the kernel does not do it.
     fn sweep(&mut self) -> Result<(), PlaneError>;
 
-    /// Looks after its interfaces: takes one again that went and came back. Gives what is not as it should be, each with what
-    /// to do. Called about once a second.
+    /// Attaches again to interfaces that vanished and came back. Returns what needs attention, each with what to do. Called
+    /// about once a second.
     ///
     /// # Errors
     /// When the kernel does not tell.
-    fn tend(&mut self) -> Result<Vec<String>, PlaneError>;
+    fn check_interfaces(&mut self) -> Result<Vec<String>, PlaneError>;
 }
 
-/// What a rule told.
+/// What a rule recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum News {
-    /// Something happened.
-    Event(Heard),
-    /// More came than its alert allows.
-    Surge(Surge),
+pub(crate) enum Recorded {
+    Event(EventDetails),
+    /// Its alert stands.
+    Alert(AlertReading),
 }
 
-/// More than an alert allows. Told each second as long as that is so and something comes.
+/// A standing alert, which the data plane repeats once a second while packets come.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Surge {
+pub(crate) struct AlertReading {
     /// As an event.
-    pub(crate) heard: Heard,
-    /// What came, on the data plane's clock.
+    pub(crate) details: EventDetails,
+    /// What was counted, on the data plane's clock.
     pub(crate) sliding: Sliding,
-    /// When it was told, on the same.
+    /// When, on the same clock.
     pub(crate) at: Duration,
 }
 
-/// What a data plane knows a session by: its place, and how often that place was used.
+/// Identifies a flow in the data plane: its record, and how often that record was used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct SessionKey(pub(crate) u32, pub(crate) u32);
+pub(crate) struct FlowKey(pub(crate) u32, pub(crate) u32);
 
-/// Where packets are to be taken.
+/// Where to attach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Hook {
-    /// In the driver where it is a network card's, behind it where the link is virtual.
+    /// In the driver (XDP) of network cards, behind it (TC) on virtual links.
     Auto,
-    /// In the driver; behind it where the driver cannot.
+    /// In the driver (XDP); behind it (TC) if the driver has no XDP.
     Xdp,
-    /// Behind the driver.
+    /// Behind the driver (TC).
     Tc,
 }
 
-/// An interface whose packets are taken.
+/// An interface that the data plane is attached to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Attached {
     /// Its name.
     pub(crate) interface: String,
     /// Its zone.
     pub(crate) zone: String,
-    /// Where they are taken.
+    /// The hook in use.
     pub(crate) hook: HookName,
-    /// Why it is not where they should have been.
+    /// Why it is not the one that was asked for.
     pub(crate) note: Option<String>,
 }
 

@@ -1,5 +1,6 @@
 //! Plain columns for a terminal or a file. No colour, no drawing.
 
+use crate::api::AlertCount;
 use std::fmt::Write as _;
 
 /// Which side of its column a cell stands on.
@@ -75,6 +76,15 @@ pub(crate) fn span(seconds: u64) -> String {
         3_600..86_400 => format!("{hours}h"),
         _ => format!("{days}d"),
     }
+}
+
+/// "154 within 1min from 198.51.100.7, more than 100".
+pub(crate) fn alert_words(alert: &AlertCount) -> String {
+    let side = if alert.per == "destination" { "to" } else { "from" };
+    let whom = alert.address.map(|address| format!(" {side} {address}")).unwrap_or_default();
+    let than = if alert.count > alert.threshold { "more" } else { "no more" };
+    let (count, threshold) = (grouped(alert.count), grouped(alert.threshold));
+    format!("{count} within {}{whom}, {than} than {threshold}", span(alert.within_seconds))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! `rampart up`: takes the namespace's lock, starts the daemon, and stays until it is down.
+//! `rampart up`: takes the namespace's lock, starts the daemon, and runs until it is down.
 
 use crate::cli::UpArgs;
+use crate::daemon::instance::{Instance, InstanceError, Lock};
 use crate::daemon::log::{Kind, Log};
-use crate::daemon::place::{Lock, Place, PlaceError};
-use crate::daemon::run::{Event, Happenings, until_down};
+use crate::daemon::run::{Wake, Waker, until_down};
 use crate::daemon::{About, Daemon, Moment, Refused, server};
 use crate::failure::Failure;
 use crate::forwarding::{self, SettingError};
@@ -20,22 +20,22 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
         let what = "only root can take packets: run it with sudo, or as a service of root";
         return Err(Failure::Machine(what.to_owned()));
     }
-    let place = Place::here(args.socket.as_deref())
-        .map_err(|error| Failure::Machine(format!("cannot tell the network namespace: {error}")))?;
+    let instance = Instance::here(args.socket.as_deref())
+        .map_err(|error| Failure::Machine(format!("cannot find out the network namespace: {error}")))?;
     let log = Log::new(json, Box::new(std::io::stdout()));
-    let lock = place.lock()?;
+    let lock = instance.lock()?;
     let machine = |error: PlaneError| Failure::Machine(error.to_string());
     // Looked at before anything is changed: a mistyped name must not stop a router.
     kernel::all_there(&policy).map_err(machine)?;
     // A firewall that is interrupted while it starts goes down once it is up: half of one would stay on its interfaces.
-    let happening = happenings()?;
+    let waking = waker()?;
     let interfaces = policy.zones.iter().flat_map(|zone| &zone.interfaces).map(String::as_str);
     let settings = Path::new(forwarding::SETTINGS);
     let setting = |error: SettingError| Failure::Machine(error.to_string());
     // From now on what the firewall does not forward is not forwarded.
     let were_on = forwarding::close(settings, interfaces).map_err(setting)?;
-    let plane = Kernel::load(&policy, &place.held).map_err(machine);
-    let started = plane.and_then(|plane| start(&place, policy, Box::new(plane), args.hook, log));
+    let plane = Kernel::load(&policy, &instance.attached).map_err(machine);
+    let started = plane.and_then(|plane| start(&instance, policy, Box::new(plane), args.hook, log));
     let daemon = match started {
         Ok(daemon) => daemon,
         Err(failure) => {
@@ -49,19 +49,19 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
         let message = format!(
             "{name} was on and is off now, and stays so: the firewall forwards, and the kernel does not"
         );
-        daemon.tell(Moment::now().wall, Kind::Up, message);
+        daemon.report(Moment::now().wall, Kind::Up, message);
     }
-    stay(&place, lock, daemon, &args.policy, happening)
+    stay(&instance, lock, daemon, &args.policy, waking)
 }
 
 /// Signals, from now on.
 ///
 /// # Errors
 /// When the system does not let us have them.
-pub(crate) fn happenings() -> Result<(Happenings, Receiver<Event>), Failure> {
-    let (happenings, arriving) = Happenings::new();
-    happenings.of_signals().map_err(|e| Failure::Machine(format!("cannot take over signals: {e}")))?;
-    Ok((happenings, arriving))
+pub(crate) fn waker() -> Result<(Waker, Receiver<Wake>), Failure> {
+    let (waker, arriving) = Waker::new();
+    waker.of_signals().map_err(|e| Failure::Machine(format!("cannot take over signals: {e}")))?;
+    Ok((waker, arriving))
 }
 
 /// Puts a policy in force.
@@ -69,40 +69,40 @@ pub(crate) fn happenings() -> Result<(Happenings, Receiver<Event>), Failure> {
 /// # Errors
 /// When it cannot be; nothing is left of it.
 pub(crate) fn start(
-    place: &Place,
+    instance: &Instance,
     policy: Policy,
     plane: Box<dyn DataPlane>,
     hook: Hook,
     log: Log,
 ) -> Result<Daemon, Failure> {
     let now = Moment::now().wall;
-    let about = About { pid: std::process::id(), namespace: place.namespace.clone(), since: now };
+    let about = About { pid: std::process::id(), namespace: instance.namespace.clone(), since: now };
     Ok(Daemon::start(about, log, policy, plane, hook)?)
 }
 
-/// Answers in a place until the firewall is down. `file` is what SIGHUP reads.
+/// Answers requests until the firewall is down. `file` is what SIGHUP reads.
 ///
 /// # Errors
 /// When the socket cannot be had; then the firewall is taken down.
 pub(crate) fn stay(
-    place: &Place,
+    instance: &Instance,
     lock: Lock,
     daemon: Daemon,
     file: &Path,
-    happening: (Happenings, Receiver<Event>),
+    waking: (Waker, Receiver<Wake>),
 ) -> Result<(), Failure> {
-    let (happenings, arriving) = happening;
-    let listener = match place.listen().map_err(Failure::from) {
+    let (waker, arriving) = waking;
+    let listener = match instance.listen().map_err(Failure::from) {
         Ok(listener) => listener,
         Err(failure) => {
             daemon.down(Moment::now().wall, "itself")?;
             return Err(failure);
         }
     };
-    let socket = SocketFile(place);
-    tell_up(&daemon, place)?;
+    let socket = SocketFile(instance);
+    report_up(&daemon, instance)?;
     let daemon = Arc::new(daemon);
-    server::serve(listener, Arc::clone(&daemon), happenings);
+    server::serve(listener, Arc::clone(&daemon), waker);
     let waiting = until_down(&daemon, &arriving, file)?;
     // Only then may whoever waits start another.
     drop((socket, lock, waiting));
@@ -110,7 +110,7 @@ pub(crate) fn stay(
 }
 
 /// The socket's file, which goes on every way out but `kill -9`.
-struct SocketFile<'p>(&'p Place);
+struct SocketFile<'i>(&'i Instance);
 
 impl Drop for SocketFile<'_> {
     fn drop(&mut self) {
@@ -118,17 +118,17 @@ impl Drop for SocketFile<'_> {
     }
 }
 
-fn tell_up(daemon: &Daemon, place: &Place) -> Result<(), Failure> {
+fn report_up(daemon: &Daemon, instance: &Instance) -> Result<(), Failure> {
     let status = daemon.status()?;
     let at = status.since;
     for interface in &status.interfaces {
         let note = interface.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
         let (name, zone, hook) = (&interface.name, &interface.zone, interface.hook.name());
-        daemon.tell(at, Kind::Up, format_args!("{name}: zone {zone}, {hook}{note}"));
+        daemon.report(at, Kind::Up, format_args!("{name}: zone {zone}, {hook}{note}"));
     }
-    let (rules, file, socket) = (status.policy.rules, &status.policy.file, place.socket.display());
-    let namespace = &place.namespace;
-    daemon.tell(
+    let (rules, file, socket) = (status.policy.rules, &status.policy.file, instance.socket.display());
+    let namespace = &instance.namespace;
+    daemon.report(
         at,
         Kind::Up,
         format_args!("{file}: {rules} rules, in namespace {namespace}, answers on {socket}"),
@@ -142,10 +142,10 @@ impl From<Refused> for Failure {
     }
 }
 
-impl From<PlaceError> for Failure {
-    fn from(error: PlaceError) -> Self {
+impl From<InstanceError> for Failure {
+    fn from(error: InstanceError) -> Self {
         match error {
-            PlaceError::Taken(text) | PlaceError::Machine(text) => Failure::Machine(text),
+            InstanceError::Taken(text) | InstanceError::Machine(text) => Failure::Machine(text),
         }
     }
 }

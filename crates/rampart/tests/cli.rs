@@ -297,7 +297,7 @@ fn explain_tells_what_is_wrong_with_the_question() {
 #[test]
 fn help_shows_examples_and_completions_are_there() {
     let commands = [
-        "check", "explain", "up", "apply", "confirm", "status", "rules", "sessions", "drops", "log", "top",
+        "check", "explain", "up", "apply", "confirm", "status", "rules", "flows", "drops", "log", "top",
         "down", "openapi",
     ];
     for command in commands {
@@ -315,7 +315,7 @@ fn help_shows_examples_and_completions_are_there() {
 
 #[test]
 fn commands_without_a_firewall_say_so_with_status_3() {
-    for command in ["status", "rules", "sessions", "drops", "log", "top", "confirm", "down"] {
+    for command in ["status", "rules", "flows", "sessions", "drops", "log", "top", "confirm", "down"] {
         let run = rampart(&[command, "--socket", "/nonexistent/x.sock"]);
         assert_eq!((run.status, run.out.as_str()), (3, ""), "{command}");
         let expected = "rampart: no firewall runs here (there is no /nonexistent/x.sock): `rampart up POLICY` starts one";
@@ -333,7 +333,7 @@ fn arguments_that_make_no_sense_are_refused() {
         (vec!["apply", &home, "--confirm", "0"], "0 is not in 1..=86400"),
         (vec!["top", "--interval", "0"], "seconds from 0.1 to 3600"),
         (vec!["up", &home, "--hook", "dpdk"], "possible values: auto, xdp, tc"),
-        (vec!["sessions", "dport"], "`dport` is no filter: write KEY=VALUE"),
+        (vec!["flows", "dport"], "`dport` is no filter: write KEY=VALUE"),
         (vec!["sessions", "--kill"], "--kill without a filter ends every session"),
     ] {
         let run = rampart(&args);

@@ -3,9 +3,9 @@
 use super::shown;
 use crate::api::{Applied, Confirmed, Down, NewPolicy, Operation};
 use crate::cli::{ApplyArgs, AskArgs};
-use crate::client::Client;
 use crate::daemon::changes;
 use crate::failure::Failure;
+use rampart_client::Client;
 
 /// Puts a policy in force.
 pub(crate) fn apply(args: &ApplyArgs, json: bool) -> Result<String, Failure> {

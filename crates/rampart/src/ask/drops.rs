@@ -1,11 +1,11 @@
-//! `rampart drops`: what did not pass, by reason.
+//! `rampart drops`: why packets were dropped.
 
 use super::shown;
 use crate::api::{Drops, Operation};
 use crate::cli::AskArgs;
-use crate::client::Client;
 use crate::failure::Failure;
 use crate::table::{Side, Table, grouped};
+use rampart_client::Client;
 
 pub(crate) fn drops(args: &AskArgs, json: bool) -> Result<String, Failure> {
     let drops: Drops = Client::new(args.socket.as_deref())?.ask(Operation::Drops, &[])?;

@@ -1,12 +1,13 @@
-//! `rampart log`: what rules with `log` told, once or as it happens.
+//! `rampart log`: the event log, once or as events happen.
 
-use super::sessions::end;
+use super::flows::end;
 use super::shown;
 use crate::api::{Event, Events, Operation};
 use crate::cli::LogArgs;
-use crate::client::Client;
 use crate::failure::Failure;
+use crate::table::alert_words;
 use crate::table::{grouped, span};
+use rampart_client::Client;
 use std::io::Write;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ pub(crate) fn log(args: &LogArgs, json: bool, out: &mut dyn Write) -> Result<(),
     let client = Client::new(args.socket.as_deref())?;
     let ask = |query: &[(&str, u64)]| -> Result<Events, Failure> {
         let query: Vec<_> = query.iter().map(|(key, value)| ((*key).to_owned(), value.to_string())).collect();
-        client.ask(Operation::Log, &query)
+        Ok(client.ask(Operation::Log, &query)?)
     };
     let mut events = ask(&[("limit", args.limit)])?;
     if !args.follow {
@@ -32,13 +33,13 @@ pub(crate) fn log(args: &LogArgs, json: bool, out: &mut dyn Write) -> Result<(),
         let _ = out.write_all(shown(&events, json, text)?.as_bytes());
         return Ok(());
     }
-    let mut untold = events.untold;
+    let mut suppressed = events.suppressed;
     loop {
-        let text = lines(&events, json, events.untold.saturating_sub(untold))?;
+        let text = lines(&events, json, events.suppressed.saturating_sub(suppressed))?;
         if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
             return Ok(());
         }
-        untold = events.untold;
+        suppressed = events.suppressed;
         if (events.events.len() as u64) < AT_ONCE {
             std::thread::sleep(PATIENCE);
         }
@@ -47,9 +48,9 @@ pub(crate) fn log(args: &LogArgs, json: bool, out: &mut dyn Write) -> Result<(),
 }
 
 /// A line an event; with JSON an object each, and nothing else.
-fn lines(events: &Events, json: bool, untold: u64) -> Result<String, Failure> {
+fn lines(events: &Events, json: bool, suppressed: u64) -> Result<String, Failure> {
     if !json {
-        return Ok(told(events, untold));
+        return Ok(lines_of(events, suppressed));
     }
     let line = |event: &Event| {
         let line = serde_json::to_string(event);
@@ -59,17 +60,17 @@ fn lines(events: &Events, json: bool, untold: u64) -> Result<String, Failure> {
 }
 
 fn text(events: &Events) -> String {
-    match told(events, events.untold) {
-        nothing if nothing.is_empty() => "no rule told anything\n".to_owned(),
-        told => told,
+    match lines_of(events, events.suppressed) {
+        nothing if nothing.is_empty() => "the event log is empty\n".to_owned(),
+        text => text,
     }
 }
 
-fn told(events: &Events, untold: u64) -> String {
+fn lines_of(events: &Events, suppressed: u64) -> String {
     let mut text = String::new();
     for (missing, why) in [
-        (events.forgotten, "came faster than they were read here, and are not shown"),
-        (untold, "were not told: there were more than `log_rate` of `[settings]` allows"),
+        (events.missed, "came faster than they were read, and are not shown"),
+        (suppressed, "were suppressed: there were more than `log_rate` of `[settings]` allows"),
     ] {
         if missing > 0 {
             text += &format!("{} event{} {why}\n", grouped(missing), if missing == 1 { "" } else { "s" });
@@ -79,21 +80,21 @@ fn told(events: &Events, untold: u64) -> String {
 }
 
 fn line(event: &Event) -> String {
-    let what = &event.what;
-    let rule = what.rule.as_deref().unwrap_or("(default)");
+    let details = &event.details;
+    let rule = details.rule.as_deref().unwrap_or("(default)");
     let (source, destination) =
-        (end(what.source, what.source_port), end(what.destination, what.destination_port));
-    let zones = format!("{} > {}", what.from, what.to.as_deref().unwrap_or("?"));
+        (end(details.source, details.source_port), end(details.destination, details.destination_port));
+    let zones = format!("{} > {}", details.from, details.to.as_deref().unwrap_or("?"));
     let mut line = format!(
         "{:.3} {:<7}  {rule}  {} {source} > {destination}  {zones}",
         event.at,
-        what.event.name(),
-        what.protocol
+        details.event.name(),
+        details.protocol
     );
-    if let Some(reason) = &what.reason {
+    if let Some(reason) = &details.reason {
         line += &format!("  {reason}");
     }
-    if let Some(closed) = &what.closed {
+    if let Some(closed) = &details.closed {
         line += &format!(
             "  {} after {}, {} packets and {} bytes, {} and {} back",
             closed.state,
@@ -104,8 +105,8 @@ fn line(event: &Event) -> String {
             grouped(closed.bytes_back)
         );
     }
-    if let Some(alert) = &what.alert {
-        line += &format!("  {}", alert.words());
+    if let Some(alert) = &details.alert {
+        line += &format!("  {}", alert_words(alert));
     }
     line + "\n"
 }

@@ -2,22 +2,22 @@
 
 mod apply;
 mod drops;
+mod flows;
 pub(crate) mod log;
 mod rules;
-mod sessions;
 mod status;
 pub(crate) mod top;
 
 pub(crate) use apply::{apply, confirm, down};
 pub(crate) use drops::drops;
+pub(crate) use flows::flows;
 pub(crate) use rules::rules;
-pub(crate) use sessions::sessions;
 pub(crate) use status::status;
 
 use crate::failure::Failure;
 use serde::Serialize;
 
-/// A value as a person or as a program wants it.
+/// A value as text for people or as JSON for programs.
 fn shown<T: Serialize>(value: &T, json: bool, text: impl FnOnce(&T) -> String) -> Result<String, Failure> {
     if !json {
         return Ok(text(value));

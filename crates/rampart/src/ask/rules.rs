@@ -3,9 +3,9 @@
 use super::shown;
 use crate::api::{Operation, Rules};
 use crate::cli::AskArgs;
-use crate::client::Client;
 use crate::failure::Failure;
 use crate::table::{Side, Table, grouped};
+use rampart_client::Client;
 
 pub(crate) fn rules(args: &AskArgs, json: bool) -> Result<String, Failure> {
     let rules: Rules = Client::new(args.socket.as_deref())?.ask(Operation::Rules, &[])?;

@@ -1,11 +1,11 @@
-//! `rampart status`: what runs, and how it stands.
+//! `rampart status`: the state of the firewall.
 
 use super::shown;
 use crate::api::{Alert, Operation, Status};
 use crate::cli::AskArgs;
-use crate::client::Client;
 use crate::failure::Failure;
-use crate::table::{Side, Table, grouped};
+use crate::table::{Side, Table, alert_words, grouped};
+use rampart_client::Client;
 
 pub(crate) fn status(args: &AskArgs, json: bool) -> Result<String, Failure> {
     let status: Status = Client::new(args.socket.as_deref())?.ask(Operation::Status, &[])?;
@@ -13,7 +13,7 @@ pub(crate) fn status(args: &AskArgs, json: bool) -> Result<String, Failure> {
 }
 
 fn text(status: &Status) -> String {
-    let Status { version, pid, namespace, since, policy, sessions, .. } = status;
+    let Status { version, pid, namespace, since, policy, flows, .. } = status;
     let mut lines = vec![
         format!("rampart {version}, process {pid}, namespace {namespace}, up since {since}"),
         format!(
@@ -42,18 +42,19 @@ fn text(status: &Status) -> String {
         ));
     }
     lines.push(format!(
-        "sessions   {} of {}, {} of them half-open",
-        grouped(sessions.open),
-        grouped(sessions.capacity),
-        grouped(sessions.half_open)
+        "flows      {} of {}, {} of them half-open",
+        grouped(flows.open),
+        grouped(flows.capacity),
+        grouped(flows.half_open)
     ));
     let mut counted = Table::new(&[("", Side::Right), ("", Side::Left), ("", Side::Left)]);
     for counter in status.counters.iter().filter(|counter| counter.count > 0) {
         counted.row([grouped(counter.count), counter.name.clone(), counter.explanation.clone()]);
     }
     lines.extend(counted.text().lines().skip(1).map(|line| format!("counted    {line}")));
-    let alert =
-        |alert: &Alert| format!("alert      {}: {}, since {}", alert.rule, alert.what.words(), alert.since);
+    let alert = |alert: &Alert| {
+        format!("alert      {}: {}, since {}", alert.rule, alert_words(&alert.counted), alert.since)
+    };
     lines.extend(status.alerts.iter().map(alert));
     lines.extend(status.troubles.iter().map(|trouble| format!("trouble    {trouble}")));
     lines.join("\n") + "\n"

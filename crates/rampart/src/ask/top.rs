@@ -1,11 +1,11 @@
-//! `rampart top`: what happens now, in rates. Two readings make a rate.
+//! `rampart top`: current rates. Two readings make a rate.
 
 use super::shown;
 use crate::api::{Drops, Occupancy, Operation, Rules, Status};
 use crate::cli::TopArgs;
-use crate::client::Client;
 use crate::failure::Failure;
 use crate::table::{Side, Table, grouped};
+use rampart_client::Client;
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::{IsTerminal as _, Write};
@@ -28,9 +28,9 @@ struct Rates {
     seconds: f64,
     namespace: String,
     generation: u64,
-    sessions: Occupancy,
-    /// Sessions more than before, or fewer, a second.
-    sessions_change: f64,
+    flows: Occupancy,
+    /// Growth of the flow table, in flows a second.
+    flows_change: f64,
     /// What else was counted, the fastest first.
     counters: Vec<Rate>,
     /// Rules by name that decided, the busiest first.
@@ -88,13 +88,13 @@ fn rates(before: &Reading, after: &Reading) -> Rates {
     let counters = |reading: &Reading| -> Vec<(String, u64)> {
         reading.status.counters.iter().map(|counter| (counter.name.clone(), counter.count)).collect()
     };
-    let sessions = after.status.sessions;
+    let flows = after.status.flows;
     Rates {
         seconds,
         namespace: after.status.namespace.clone(),
         generation: after.rules.generation,
-        sessions,
-        sessions_change: (sessions.open as f64 - before.status.sessions.open as f64) / seconds,
+        flows,
+        flows_change: (flows.open as f64 - before.status.flows.open as f64) / seconds,
         counters: grown(counters(before), counters(after), seconds),
         rules: grown(hits(before), hits(after), seconds),
         drops: grown(drops(before), drops(after), seconds),
@@ -114,12 +114,12 @@ fn grown(before: Vec<(String, u64)>, after: Vec<(String, u64)>, seconds: f64) ->
 }
 
 fn text(rates: &Rates) -> String {
-    let Rates { namespace, generation, sessions, sessions_change, .. } = rates;
+    let Rates { namespace, generation, flows, flows_change, .. } = rates;
     let mut text = format!(
-        "namespace {namespace}, generation {generation}: {} sessions ({sessions_change:+.0}/s), {} half-open, {} fit\n",
-        grouped(sessions.open),
-        grouped(sessions.half_open),
-        grouped(sessions.capacity),
+        "namespace {namespace}, generation {generation}: {} flows ({flows_change:+.0}/s), {} half-open, {} fit\n",
+        grouped(flows.open),
+        grouped(flows.half_open),
+        grouped(flows.capacity),
     );
     let quiet = format!("nothing happened in {:.1} s\n", rates.seconds);
     let parts = [("counter", &rates.counters), ("rule", &rates.rules), ("drop", &rates.drops)];

@@ -1,4 +1,4 @@
-//! Which reasons to drop packets somebody should look into: the alarming ones that were met lately. Reads no clock.
+//! Alarming reasons for which packets were dropped lately. Reads no clock.
 
 use crate::api::Drop;
 use std::collections::HashMap;
@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 /// How long an alarm lasts after its last packet.
 const LASTS: Duration = Duration::from_secs(60);
 
-/// What was met when.
 #[derive(Debug, Default)]
 pub(crate) struct Alarms {
     met: HashMap<u32, Met>,
@@ -20,8 +19,8 @@ struct Met {
 }
 
 impl Alarms {
-    /// Takes the counts of a moment; tells the alarms that stand then.
-    pub(crate) fn heed(&mut self, drops: &[Drop], now: Instant) -> Vec<String> {
+    /// Takes the counts of a moment; returns the alarms that stand then.
+    pub(crate) fn take(&mut self, drops: &[Drop], now: Instant) -> Vec<String> {
         for drop in drops.iter().filter(|drop| drop.alarming && drop.packets > 0) {
             let before = self.met.get(&drop.number).map_or(0, |met| met.packets);
             if drop.packets != before {
@@ -54,7 +53,7 @@ mod tests {
             [(0, 0, 0), (1, 5, 1), (60, 5, 1), (61, 5, 0), (62, 6, 1), (121, 6, 1), (122, 6, 0)]
         {
             let drops = [drop(24, full, true), drop(1, 100 + seconds, false)];
-            let found = alarms.heed(&drops, start + Duration::from_secs(seconds));
+            let found = alarms.take(&drops, start + Duration::from_secs(seconds));
             assert_eq!(found, vec!["packets are dropped, r24: why"; expected], "at {seconds} s");
         }
     }

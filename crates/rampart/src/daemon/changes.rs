@@ -1,4 +1,4 @@
-//! What is different between two policies. Pure.
+//! The difference between two policies. Pure.
 
 use crate::api::{ChangedRule, Changes};
 use policy::Policy;
@@ -35,10 +35,10 @@ pub(crate) fn between(old: &Policy, new: &Policy) -> Changes {
 
 /// In a line: "2 rules added (a, b), 1 changed (c: service)".
 pub(crate) fn words(changes: &Changes) -> String {
-    let mut told = Vec::new();
+    let mut parts = Vec::new();
     let mut list = |what: &str, names: Vec<String>| {
         if !names.is_empty() {
-            told.push(format!("{} {what} ({})", names.len(), few(&names)));
+            parts.push(format!("{} {what} ({})", names.len(), few(&names)));
         }
     };
     list("added", changes.added.clone());
@@ -51,8 +51,8 @@ pub(crate) fn words(changes: &Changes) -> String {
         (changes.defaults, "other defaults"),
         (changes.settings, "other settings"),
     ];
-    told.extend(others.iter().filter(|(is, _)| *is).map(|(_, what)| (*what).to_owned()));
-    if told.is_empty() { "nothing is different".to_owned() } else { format!("rules: {}", told.join(", ")) }
+    parts.extend(others.iter().filter(|(is, _)| *is).map(|(_, what)| (*what).to_owned()));
+    if parts.is_empty() { "nothing is different".to_owned() } else { format!("rules: {}", parts.join(", ")) }
 }
 
 /// The first of some names, and how many more there are.
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_different_is_told_by_name() {
+    fn what_is_different_is_named() {
         let (x, y) = (rule("x", ""), rule("y", "service = 'http'"));
         let defaults = "[[defaults]]\nfrom = 'a'\nto = 'b'\naction = 'reject'\n".to_owned();
         let settings = "[settings.timeouts]\nudp = '1min'\n".to_owned();

@@ -1,4 +1,4 @@
-//! What the daemon tells while it runs: one line an event, for people or as JSON.
+//! What the daemon reports while it runs: a line per event, for people or as JSON.
 
 use jiff::Timestamp;
 use serde_json::json;
@@ -6,7 +6,6 @@ use std::fmt;
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
-/// Where events are written.
 pub(crate) struct Log {
     json: bool,
     out: Mutex<Box<dyn Write + Send>>,
@@ -27,13 +26,13 @@ pub(crate) enum Kind {
     RolledBack,
     /// A schedule began or ended.
     Scheduled,
-    /// Sessions were ended by a person.
+    /// A user ended flows.
     Killed,
-    /// More came than the alert of a rule allows.
+    /// An alert was raised.
     Alert,
-    /// Something is not as it should be.
+    /// Something needs attention.
     Trouble,
-    /// It is as it should be again.
+    /// A trouble or an alert is over.
     Over,
     /// The firewall is down.
     Down,

@@ -2,24 +2,26 @@
 //! clock: the moment is an argument. How requests come in is in [`server`], what happens by itself in [`run`].
 
 mod alarms;
+mod alerts;
+mod attachments;
 pub(crate) mod changes;
-mod hold;
+mod events;
+pub(crate) mod instance;
 pub(crate) mod log;
-pub(crate) mod place;
 pub(crate) mod run;
 mod running;
 pub(crate) mod server;
-mod surges;
 #[cfg(test)]
 mod tests;
-mod told;
 
 use crate::api::{
-    Applied, Confirmed, Down, Drops, EventName, Events, Filter, Killed, NewPolicy, Problem, Refusal,
-    RuleCount, Rules, Sessions, Status, Surging,
+    Applied, Confirmed, Down, Drops, EventName, Events, Filter, Flows, Killed, NewPolicy, Problem, Refusal,
+    RuleCount, Rules, Status,
 };
-use crate::plane::{DataPlane, Hook, News, PlaneError};
-use hold::Hold;
+use crate::plane::{DataPlane, Hook, PlaneError, Recorded};
+use crate::table::alert_words;
+use attachments::Attachments;
+use events::EventBuffer;
 use jiff::{SignedDuration, Timestamp};
 use log::{Kind, Log};
 use policy::{Policy, Tables};
@@ -28,9 +30,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use told::Told;
 
-/// How long after a failure something that happens by itself is tried again.
+/// How long after a failure something that was due is tried again.
 const RETRY: Duration = Duration::from_secs(60);
 
 /// A moment on both clocks: the wall's, by which schedules go, and one that nobody sets, for everything else.
@@ -59,8 +60,8 @@ pub(crate) struct Daemon {
     turn: Mutex<()>,
     /// `None` once it is down.
     running: Mutex<Option<Running>>,
-    /// What rules told. Locked after the state.
-    told: Mutex<Told>,
+    /// What rules recorded. Locked after the state.
+    events: Mutex<EventBuffer>,
 }
 
 /// What does not change as long as it runs.
@@ -76,7 +77,7 @@ pub(crate) struct About {
 pub(crate) struct Refused {
     /// Status of HTTP.
     pub(crate) status: u16,
-    /// What is told.
+    /// What the client learns.
     pub(crate) refusal: Refusal,
 }
 
@@ -117,11 +118,11 @@ impl Daemon {
     ) -> Result<Self, Refused> {
         let at = about.since;
         let tables = build(&policy, at)?;
-        let mut hold = Hold::new(plane, hook);
-        let generation = hold.put_in_force(&tables, &policy)?;
-        let running = Running::new(hold, policy, generation, at);
-        let told = Mutex::new(Told::default());
-        Ok(Self { about, log, turn: Mutex::new(()), running: Mutex::new(Some(running)), told })
+        let mut attachments = Attachments::new(plane, hook);
+        let generation = attachments.put_in_force(&tables, &policy)?;
+        let running = Running::new(attachments, policy, generation, at);
+        let events = Mutex::new(EventBuffer::default());
+        Ok(Self { about, log, turn: Mutex::new(()), running: Mutex::new(Some(running)), events })
     }
 
     /// The state, while it runs.
@@ -138,15 +139,13 @@ impl Daemon {
         ask(running).map_err(|error| refused(&policy, error))
     }
 
-    /// Tells an event.
-    pub(crate) fn tell(&self, at: Timestamp, kind: Kind, message: impl fmt::Display) {
+    pub(crate) fn report(&self, at: Timestamp, kind: Kind, message: impl fmt::Display) {
         self.log.event(at, kind, message);
     }
 
-    /// How it stands.
     pub(crate) fn status(&self) -> Result<Status, Refused> {
         self.with(|running| {
-            let sessions = running.hold.plane.occupancy()?;
+            let flows = running.attachments.plane.occupancy()?;
             Ok(Status {
                 version: env!("CARGO_PKG_VERSION").to_owned(),
                 pid: self.about.pid,
@@ -154,9 +153,9 @@ impl Daemon {
                 since: self.about.since,
                 policy: running.policy_status(),
                 interfaces: running.interfaces(),
-                sessions,
-                counters: running.hold.plane.counters()?,
-                alerts: running.surges.standing(),
+                flows,
+                counters: running.attachments.plane.counters()?,
+                alerts: running.alerts.standing(),
                 troubles: running.troubles(),
             })
         })
@@ -165,8 +164,8 @@ impl Daemon {
     /// The rules with their counters.
     pub(crate) fn rules(&self, at: Timestamp) -> Result<Rules, Refused> {
         self.with(|running| {
-            let hits = running.hold.plane.rule_hits(&running.policy)?;
-            let limited = running.hold.plane.limited()?;
+            let hits = running.attachments.plane.rule_hits(&running.policy)?;
+            let limited = running.attachments.plane.limited()?;
             let policy = &running.policy;
             let rules = policy.rules.iter().map(|rule| {
                 let of = |counts: &HashMap<String, u64>| counts.get(&rule.name).copied().unwrap_or(0);
@@ -176,15 +175,15 @@ impl Daemon {
         })
     }
 
-    /// Sessions that pass a filter, `limit` of them at most.
-    pub(crate) fn sessions(&self, filter: &Filter, limit: u64) -> Result<Sessions, Refused> {
+    /// Flows that pass a filter, `limit` of them at most.
+    pub(crate) fn flows(&self, filter: &Filter, limit: u64) -> Result<Flows, Refused> {
         self.with(|running| {
-            let mut found = Sessions { matched: 0, sessions: Vec::new() };
-            running.hold.plane.sessions(&mut |_, session| {
-                if filter.accepts(&session) {
+            let mut found = Flows { matched: 0, flows: Vec::new() };
+            running.attachments.plane.flows(&mut |_, flow| {
+                if filter.accepts(&flow) {
                     found.matched += 1;
                     if found.matched <= limit {
-                        found.sessions.push(session);
+                        found.flows.push(flow);
                     }
                 }
             })?;
@@ -192,65 +191,68 @@ impl Daemon {
         })
     }
 
-    /// Ends the sessions that pass a filter.
+    /// Ends the flows that pass a filter.
     pub(crate) fn kill(&self, filter: &Filter, at: Timestamp, by: &str) -> Result<Killed, Refused> {
         let killed = self.with(|running| {
             let mut keys = Vec::new();
-            running.hold.plane.sessions(&mut |key, session| {
-                if filter.accepts(&session) {
+            running.attachments.plane.flows(&mut |key, flow| {
+                if filter.accepts(&flow) {
                     keys.push(key);
                 }
             })?;
-            keys.into_iter().try_fold(0, |killed, key| Ok(killed + u64::from(running.hold.plane.kill(key)?)))
+            keys.into_iter()
+                .try_fold(0, |killed, key| Ok(killed + u64::from(running.attachments.plane.kill(key)?)))
         })?;
-        self.tell(at, Kind::Killed, format_args!("sessions: {killed}, by {by}"));
+        self.report(at, Kind::Killed, format_args!("flows: {killed}, by {by}"));
         Ok(Killed { killed })
     }
 
-    /// What rules told: after an event, or the newest; `limit` of them at most.
+    /// Events that rules recorded: those after an event, or the newest; `limit` of them at most.
     pub(crate) fn events(&self, after: Option<u64>, limit: u64, now: Moment) -> Result<Events, Refused> {
         self.with(|running| {
-            self.hear_of(running, now)?;
-            Ok(self.told().events(after, limit))
+            self.read_events(running, now)?;
+            Ok(self.recorded().events(after, limit))
         })
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn recorded(&self) -> MutexGuard<'_, EventBuffer> {
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn hear_of(&self, running: &mut Running, now: Moment) -> Result<(), PlaneError> {
-        let mut guard = self.told();
-        let told = &mut *guard;
-        let (plane, surges) = (&mut running.hold.plane, &mut running.surges);
-        let mut alerts = Vec::new();
-        told.untold = plane.events(&mut |ago, news| match news {
-            News::Event(heard) => told.add(now.wall, ago, heard),
-            News::Surge(surge) => alerts.extend(surges.heed(surge, now, ago).map(|heard| (ago, heard))),
+    fn read_events(&self, running: &mut Running, now: Moment) -> Result<(), PlaneError> {
+        let mut buffer = self.recorded();
+        let (plane, alerts) = (&mut running.attachments.plane, &mut running.alerts);
+        let mut changed = Vec::new();
+        let suppressed = plane.events(&mut |ago, recorded| match recorded {
+            Recorded::Event(details) => buffer.add(now.wall, ago, details),
+            Recorded::Alert(reading) => {
+                changed.extend(alerts.take(reading, now, ago).map(|details| (ago, details)));
+            }
         })?;
-        alerts.extend(surges.fade(now).into_iter().map(|heard| (Duration::ZERO, heard)));
-        for (ago, heard) in alerts {
-            let kind = if heard.event == EventName::Over { Kind::Over } else { Kind::Alert };
-            let (rule, what) =
-                (heard.rule.as_deref().unwrap_or("?"), heard.alert.as_ref().map(Surging::words));
-            self.tell(now.wall, kind, format_args!("{rule}: {}", what.unwrap_or_default()));
-            told.add(now.wall, ago, heard);
+        buffer.suppressed = suppressed;
+        changed.extend(alerts.end_quiet(now).into_iter().map(|details| (Duration::ZERO, details)));
+        for (ago, details) in changed {
+            let kind = if details.event == EventName::Over { Kind::Over } else { Kind::Alert };
+            let rule = details.rule.as_deref().unwrap_or("?");
+            let words = details.alert.as_ref().map(alert_words).unwrap_or_default();
+            self.report(now.wall, kind, format_args!("{rule}: {words}"));
+            buffer.add(now.wall, ago, details);
         }
         Ok(())
     }
 
-    /// Takes in what rules tell, several times a second: the data plane has only so much room for it.
-    pub(crate) fn hear(&self, now: Moment) {
+    /// Reads the event log, several times a second: the data plane has only so much room for events.
+    pub(crate) fn take_events(&self, now: Moment) {
         if let Some(running) = self.running().as_mut() {
-            let heard = self.hear_of(running, now);
-            running.deaf = heard.err().map(|error| format!("what rules log is not heard: {error}"));
+            let done = self.read_events(running, now);
+            running.events_trouble = done.err().map(|error| format!("the event log cannot be read: {error}"));
         }
     }
 
-    /// Packets that did not pass, by reason, the most frequent first.
+    /// Dropped packets by reason, the most frequent first.
     pub(crate) fn drops(&self) -> Result<Drops, Refused> {
         self.with(|running| {
-            let mut drops = running.hold.plane.drops()?;
+            let mut drops = running.attachments.plane.drops()?;
             drops.retain(|drop| drop.packets > 0);
             drops.sort_by_key(|drop| (std::cmp::Reverse(drop.packets), drop.number));
             Ok(Drops { drops })
@@ -266,7 +268,7 @@ impl Daemon {
                 let until = applied.rolls_back_at.map(|t| format!(", to be confirmed until {t}"));
                 let until = until.unwrap_or_default();
                 let words = changes::words(&applied.changes);
-                self.tell(
+                self.report(
                     now.wall,
                     Kind::Applied,
                     format_args!(
@@ -275,7 +277,7 @@ impl Daemon {
                     ),
                 );
             }
-            Err(why) => self.tell(now.wall, Kind::Refused, format_args!("{}, by {by}: {why}", new.file)),
+            Err(why) => self.report(now.wall, Kind::Refused, format_args!("{}, by {by}: {why}", new.file)),
         }
         done
     }
@@ -288,7 +290,7 @@ impl Daemon {
         let mut running = self.running();
         let running = running.as_mut().ok_or_else(gone)?;
         can_take_over(&running.policy, &policy)?;
-        let generation = running.hold.put_in_force(&tables, &policy)?;
+        let generation = running.attachments.put_in_force(&tables, &policy)?;
         let changes = changes::between(&running.policy, &policy);
         let policy = Arc::new(policy);
         // Until somebody confirms, the policy to go back to is the last that was confirmed.
@@ -313,32 +315,32 @@ impl Daemon {
             "no policy waits to be confirmed: it was applied without --confirm, or has gone back already";
         running.unconfirmed.take().ok_or_else(|| Refused::new(409, none))?;
         let generation = running.generation;
-        self.tell(at, Kind::Confirmed, format_args!("generation {generation}, by {by}"));
+        self.report(at, Kind::Confirmed, format_args!("generation {generation}, by {by}"));
         Ok(Confirmed { generation })
     }
 
-    /// Lets go of every interface. Everything asked afterwards is refused. `None` when it was down already.
+    /// Detaches from every interface. Later requests are refused. Returns `None` when the firewall was down already.
     ///
     /// # Errors
-    /// When the kernel does not let go; it is then still running.
+    /// When an interface cannot be detached; the firewall is then still running.
     pub(crate) fn down(&self, at: Timestamp, by: &str) -> Result<Option<Down>, Refused> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut slot = self.running();
         let Some(running) = slot.as_mut() else { return Ok(None) };
-        let detached = running.hold.release(&running.policy)?;
+        let detached = running.attachments.release(&running.policy)?;
         *slot = None;
-        self.tell(at, Kind::Down, format_args!("by {by}"));
+        self.report(at, Kind::Down, format_args!("by {by}"));
         Ok(Some(Down { pid: self.about.pid, detached }))
     }
 
-    /// What happens by itself, about once a second: expired sessions are forgotten, schedules begin and end, and a policy
+    /// What happens by itself, about once a second: expired flows are missed, schedules begin and end, and a policy
     /// that nobody confirmed goes.
     pub(crate) fn tick(&self, now: Moment) {
         // While a policy is being built, whatever is due comes right after it.
         let Ok(_turn) = self.turn.try_lock() else { return };
         let mut slot = self.running();
         let Some(running) = slot.as_mut() else { return };
-        running.look(now, self);
+        running.maintain(now, self);
         let due = running.due(now);
         drop(slot);
         if let Some(due) = due {
@@ -352,11 +354,11 @@ impl Daemon {
         let next_change = due.policy.next_change(now.wall);
         let mut slot = self.running();
         let Some(running) = slot.as_mut() else { return };
-        let done = tables.and_then(|tables| running.hold.put_in_force(&tables, &due.policy));
+        let done = tables.and_then(|tables| running.attachments.put_in_force(&tables, &due.policy));
         match done {
             Ok(generation) => {
                 let message = running.switch(&due, generation, now, next_change);
-                self.tell(now.wall, if due.back { Kind::RolledBack } else { Kind::Scheduled }, message);
+                self.report(now.wall, if due.back { Kind::RolledBack } else { Kind::Scheduled }, message);
             }
             Err(why) => {
                 let what = if due.back { "the policy before" } else { "the tables of the new hour" };
@@ -364,7 +366,7 @@ impl Daemon {
                     "{what} could not be put in force, and is tried again in {} s: {why}",
                     RETRY.as_secs()
                 );
-                self.tell(now.wall, Kind::Trouble, &message);
+                self.report(now.wall, Kind::Trouble, &message);
                 running.failed = Some((message, now.steady + RETRY));
             }
         }
@@ -375,7 +377,7 @@ fn build(policy: &Policy, at: Timestamp) -> Result<Tables, Refused> {
     Tables::build(policy, at).map_err(|error| Refused::new(422, format!("{}: {error}", policy.file)))
 }
 
-/// The table of sessions has the size that it was made with.
+/// The flow table keeps the size that it was made with.
 fn can_take_over(old: &Policy, new: &Policy) -> Result<(), Refused> {
     let (was, is) = (old.settings.flows, new.settings.flows);
     if was == is {
@@ -383,7 +385,7 @@ fn can_take_over(old: &Policy, new: &Policy) -> Result<(), Refused> {
     }
     let file = &new.file;
     let what = format!("`flows` of [settings] is {is}, and the firewall was started with {was}");
-    let remedy = format!("leave it, or `rampart down` and `rampart up {file}` (sessions are lost)");
+    let remedy = format!("leave it, or `rampart down` and `rampart up {file}` (flows are lost)");
     Err(Refused::new(409, format!("{file}: {what}, which it cannot change while it runs: {remedy}")))
 }
 

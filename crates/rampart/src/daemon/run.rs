@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 /// How often the daemon looks after itself.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How often it takes in what rules tell.
-const HEARING: Duration = Duration::from_millis(200);
+/// How often it reads the event log.
+const READING: Duration = Duration::from_millis(200);
 
-/// What a daemon is woken by.
+/// What wakes a daemon.
 #[derive(Debug)]
-pub(crate) enum Event {
+pub(crate) enum Wake {
     /// It has been taken down by a request, and somebody waits at the other end of this until all is done.
     Ended(UnixStream),
     /// It is to go down; by what.
@@ -28,20 +28,19 @@ pub(crate) enum Event {
     Reload,
 }
 
-/// Tells a daemon what happens.
+/// Wakes a daemon.
 #[derive(Debug, Clone)]
-pub(crate) struct Happenings(Sender<Event>);
+pub(crate) struct Waker(Sender<Wake>);
 
-impl Happenings {
-    /// Somewhere to tell, and where it arrives.
-    pub(crate) fn new() -> (Self, Receiver<Event>) {
+impl Waker {
+    pub(crate) fn new() -> (Self, Receiver<Wake>) {
         let (sender, receiver) = std::sync::mpsc::channel();
         (Self(sender), receiver)
     }
 
-    pub(crate) fn tell(&self, event: Event) {
-        // Whoever listened has ended: so has everything that could be told.
-        let _ = self.0.send(event);
+    pub(crate) fn wake(&self, wake: Wake) {
+        // A daemon that does not listen has ended.
+        let _ = self.0.send(wake);
     }
 
     /// Takes over SIGTERM, SIGINT and SIGHUP.
@@ -50,13 +49,13 @@ impl Happenings {
     /// When the system does not let us.
     pub(crate) fn of_signals(&self) -> io::Result<()> {
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-        let happenings = self.clone();
+        let waker = self.clone();
         std::thread::spawn(move || {
             for signal in signals.forever() {
-                happenings.tell(match signal {
-                    SIGHUP => Event::Reload,
-                    SIGINT => Event::End("SIGINT"),
-                    _ => Event::End("SIGTERM"),
+                waker.wake(match signal {
+                    SIGHUP => Wake::Reload,
+                    SIGINT => Wake::End("SIGINT"),
+                    _ => Wake::End("SIGTERM"),
                 });
             }
         });
@@ -64,24 +63,24 @@ impl Happenings {
     }
 }
 
-/// Runs until the daemon is down. `file` is what SIGHUP reads. Whoever took it down by a request is told that all is done
-/// when what this gives goes away.
+/// Runs until the daemon is down. `file` is what SIGHUP reads. The client whose request took it down
+/// learns that all is done when the returned stream is dropped.
 ///
 /// # Errors
 /// When it could not be taken down.
 pub(crate) fn until_down(
     daemon: &Daemon,
-    happenings: &Receiver<Event>,
+    arriving: &Receiver<Wake>,
     file: &Path,
 ) -> Result<Option<UnixStream>, Refused> {
     let mut next = Instant::now() + TICK;
     loop {
-        match happenings.recv_timeout(next.saturating_duration_since(Instant::now()).min(HEARING)) {
-            Ok(Event::Ended(waiting)) => return Ok(Some(waiting)),
-            Ok(Event::End(signal)) => return daemon.down(Moment::now().wall, signal).map(|_| None),
-            Ok(Event::Reload) => reload(daemon, file),
+        match arriving.recv_timeout(next.saturating_duration_since(Instant::now()).min(READING)) {
+            Ok(Wake::Ended(waiting)) => return Ok(Some(waiting)),
+            Ok(Wake::End(signal)) => return daemon.down(Moment::now().wall, signal).map(|_| None),
+            Ok(Wake::Reload) => reload(daemon, file),
             Err(RecvTimeoutError::Timeout) => {
-                daemon.hear(Moment::now());
+                daemon.take_events(Moment::now());
                 if Instant::now() >= next {
                     daemon.tick(Moment::now());
                     next = Instant::now() + TICK;
@@ -95,7 +94,7 @@ pub(crate) fn until_down(
     }
 }
 
-/// Reads the policy's file again. What is wrong with it is told in the log, and the policy in force stays.
+/// Reads the policy's file again. What is wrong with it is reported, and the policy in force stays.
 pub(crate) fn reload(daemon: &Daemon, file: &Path) {
     let now = Moment::now();
     match std::fs::read_to_string(file) {
@@ -106,7 +105,7 @@ pub(crate) fn reload(daemon: &Daemon, file: &Path) {
         }
         Err(error) => {
             let message = format!("cannot read {}: {error}; the policy in force stays", file.display());
-            daemon.tell(now.wall, Kind::Refused, message);
+            daemon.report(now.wall, Kind::Refused, message);
         }
     }
 }

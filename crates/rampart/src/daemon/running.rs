@@ -1,9 +1,9 @@
-//! The state of a running firewall: the policy in force, and what is to happen to it by itself.
+//! The state of a running firewall: the policy in force, and what is due.
 
 use super::alarms::Alarms;
-use super::hold::Hold;
+use super::alerts::Alerts;
+use super::attachments::Attachments;
 use super::log::Kind;
-use super::surges::Surges;
 use super::{Daemon, Moment};
 use crate::api::{Interface, PolicyStatus};
 use crate::plane::{Attached, PlaneError};
@@ -12,9 +12,8 @@ use policy::Policy;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What is in force.
 pub(super) struct Running {
-    pub(super) hold: Hold,
+    pub(super) attachments: Attachments,
     pub(super) policy: Arc<Policy>,
     pub(super) generation: u64,
     pub(super) applied_at: Timestamp,
@@ -22,14 +21,14 @@ pub(super) struct Running {
     pub(super) built_at: Timestamp,
     pub(super) next_change: Option<Timestamp>,
     pub(super) unconfirmed: Option<Unconfirmed>,
-    /// What failed by itself, and when it is tried again.
+    /// What was due and failed, and when it is tried again.
     pub(super) failed: Option<(String, Instant)>,
     /// What the last look at the data plane found wrong.
     pub(super) troubles: Vec<String>,
     pub(super) alarms: Alarms,
-    pub(super) surges: Surges,
-    /// Why what rules tell could not be heard the last time.
-    pub(super) deaf: Option<String>,
+    pub(super) alerts: Alerts,
+    /// Why the event log could not be read the last time.
+    pub(super) events_trouble: Option<String>,
 }
 
 /// A policy that waits to be confirmed.
@@ -41,7 +40,7 @@ pub(super) struct Unconfirmed {
     pub(super) rolls_back_at: Timestamp,
 }
 
-/// A policy that is to be put in force by itself.
+/// A policy that is due.
 pub(super) struct Due {
     pub(super) policy: Arc<Policy>,
     /// Because nobody confirmed the one in force.
@@ -49,10 +48,9 @@ pub(super) struct Due {
 }
 
 impl Running {
-    /// A policy that has just come into force.
-    pub(super) fn new(hold: Hold, policy: Policy, generation: u64, at: Timestamp) -> Self {
+    pub(super) fn new(attachments: Attachments, policy: Policy, generation: u64, at: Timestamp) -> Self {
         Self {
-            hold,
+            attachments,
             generation,
             applied_at: at,
             built_at: at,
@@ -62,8 +60,8 @@ impl Running {
             failed: None,
             troubles: Vec::new(),
             alarms: Alarms::default(),
-            surges: Surges::default(),
-            deaf: None,
+            alerts: Alerts::default(),
+            events_trouble: None,
         }
     }
 
@@ -85,7 +83,7 @@ impl Running {
             hook: at.hook,
             note: at.note.clone(),
         };
-        self.hold.attached.iter().map(interface).collect()
+        self.attachments.attached.iter().map(interface).collect()
     }
 
     pub(super) fn troubles(&self) -> Vec<String> {
@@ -100,24 +98,24 @@ impl Running {
         self.failed = None;
     }
 
-    /// Forgets what has expired, and tells troubles when they begin and end.
-    pub(super) fn look(&mut self, now: Moment, daemon: &Daemon) {
-        let found = self.look_closer(now).unwrap_or_else(|error| vec![error.to_string()]);
+    /// Sweeps expired flows, and reports troubles when they begin and end.
+    pub(super) fn maintain(&mut self, now: Moment, daemon: &Daemon) {
+        let found = self.find_troubles(now).unwrap_or_else(|error| vec![error.to_string()]);
         for trouble in found.iter().filter(|trouble| !self.troubles.contains(trouble)) {
-            daemon.tell(now.wall, Kind::Trouble, trouble);
+            daemon.report(now.wall, Kind::Trouble, trouble);
         }
         for over in self.troubles.iter().filter(|trouble| !found.contains(trouble)) {
-            daemon.tell(now.wall, Kind::Over, over);
+            daemon.report(now.wall, Kind::Over, over);
         }
         self.troubles = found;
     }
 
-    fn look_closer(&mut self, now: Moment) -> Result<Vec<String>, PlaneError> {
-        self.hold.plane.sweep()?;
-        let mut found = self.hold.plane.tend()?;
-        found.extend(self.alarms.heed(&self.hold.plane.drops()?, now.steady));
-        found.extend(self.deaf.clone());
-        found.extend(self.surges.trouble());
+    fn find_troubles(&mut self, now: Moment) -> Result<Vec<String>, PlaneError> {
+        self.attachments.plane.sweep()?;
+        let mut found = self.attachments.plane.check_interfaces()?;
+        found.extend(self.alarms.take(&self.attachments.plane.drops()?, now.steady));
+        found.extend(self.events_trouble.clone());
+        found.extend(self.alerts.trouble());
         Ok(found)
     }
 
@@ -133,7 +131,7 @@ impl Running {
         over.then(|| Due { policy: Arc::clone(&self.policy), back: false })
     }
 
-    /// Notes that what was due is in force; tells what happened.
+    /// Notes that what was due is in force; returns what happened.
     pub(super) fn switch(
         &mut self,
         due: &Due,
@@ -161,12 +159,12 @@ impl Running {
 
 /// Which schedules began and ended between two moments.
 fn schedules_between(policy: &Policy, before: Timestamp, now: Timestamp) -> String {
-    let told =
+    let changes =
         policy.schedules.iter().filter_map(|schedule| match (schedule.holds(before), schedule.holds(now)) {
             (false, true) => Some(format!("`{}` began", schedule.name)),
             (true, false) => Some(format!("`{}` ended", schedule.name)),
             _ => None,
         });
-    let told: Vec<String> = told.collect();
-    if told.is_empty() { "the clock was set".to_owned() } else { told.join(", ") }
+    let changes: Vec<String> = changes.collect();
+    if changes.is_empty() { "the clock was set".to_owned() } else { changes.join(", ") }
 }

@@ -1,8 +1,8 @@
-//! Answers on the socket: a thread a connection, one request each. What it means is in [`Daemon`].
+//! Answers requests on the socket: a thread per connection, one request each. [`Daemon`] does what they ask.
 
-use super::run::{Event, Happenings};
+use super::run::{Wake, Waker};
 use super::{Daemon, Moment, Refused};
-use crate::api::{EVENTS_TOLD, Filter, NewPolicy, Operation, ROUTES, Refusal, SESSIONS_TOLD};
+use crate::api::{self, EVENTS_SHOWN, FLOWS_SHOWN, Filter, NewPolicy, Operation, Refusal};
 use crate::http::{ReadError, Request, read_request, write_response};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use serde::Serialize;
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const MAX_CONNECTIONS: usize = 64;
 
 /// Answers requests until the process ends.
-pub(crate) fn serve(listener: UnixListener, daemon: Arc<Daemon>, happenings: Happenings) {
+pub(crate) fn serve(listener: UnixListener, daemon: Arc<Daemon>, waker: Waker) {
     std::thread::spawn(move || {
         let open = Arc::new(AtomicUsize::new(0));
         loop {
@@ -31,26 +31,26 @@ pub(crate) fn serve(listener: UnixListener, daemon: Arc<Daemon>, happenings: Hap
                 continue;
             };
             open.fetch_add(1, Ordering::AcqRel);
-            let (daemon, happenings) = (Arc::clone(&daemon), happenings.clone());
-            let place = Place(Arc::clone(&open));
+            let (daemon, waker) = (Arc::clone(&daemon), waker.clone());
+            let slot = Slot(Arc::clone(&open));
             std::thread::spawn(move || {
-                let _place = place;
-                connection(&daemon, &happenings, stream);
+                let _slot = slot;
+                connection(&daemon, &waker, stream);
             });
         }
     });
 }
 
-/// One of the connections at once; given back also by a thread that panics.
-struct Place(Arc<AtomicUsize>);
+/// One of the connections at once; released also by a thread that panics.
+struct Slot(Arc<AtomicUsize>);
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-fn connection(daemon: &Daemon, happenings: &Happenings, mut stream: UnixStream) {
+fn connection(daemon: &Daemon, waker: &Waker, mut stream: UnixStream) {
     let patient = stream.set_read_timeout(Some(PATIENCE)).and(stream.set_write_timeout(Some(PATIENCE)));
     if patient.is_err() {
         return;
@@ -60,18 +60,17 @@ fn connection(daemon: &Daemon, happenings: &Happenings, mut stream: UnixStream) 
         |peer| format!("user {} (process {})", peer.uid(), peer.pid()),
     );
     let answer = match read_request(&mut stream) {
-        Ok(Some(request)) => answer(daemon, &request, &by),
+        Ok(Some(request)) => dispatch(daemon, &request, &by),
         Ok(None) | Err(ReadError::Io(_)) => return,
         Err(ReadError::Wrong(status, why)) => Answer::refused(Refused::new(status, why)),
     };
     // A client that went away meanwhile has had what it asked for done.
     let _ = write_response(&mut stream, answer.status, answer.allow.as_deref(), &answer.body);
     if answer.ends {
-        happenings.tell(Event::Ended(stream));
+        waker.wake(Wake::Ended(stream));
     }
 }
 
-/// What is sent back.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
@@ -99,20 +98,20 @@ impl Answer {
     }
 }
 
-/// Does what a request asks.
-pub(crate) fn answer(daemon: &Daemon, request: &Request, by: &str) -> Answer {
-    let here: Vec<_> = ROUTES.iter().filter(|route| route.path == request.path).collect();
+/// Dispatches a request to its operation.
+pub(crate) fn dispatch(daemon: &Daemon, request: &Request, by: &str) -> Answer {
+    let here: Vec<_> = api::find(&request.path).collect();
     let Some(route) = here.iter().find(|route| route.method == request.method) else {
         let methods: Vec<&str> = here.iter().map(|route| route.method).collect();
         return not_there(request, &methods.join(", "));
     };
-    match do_it(daemon, route.operation, request, by) {
+    match handle(daemon, route.operation, request, by) {
         Ok(answer) => answer,
         Err(refused) => Answer::refused(refused),
     }
 }
 
-fn do_it(daemon: &Daemon, operation: Operation, request: &Request, by: &str) -> Result<Answer, Refused> {
+fn handle(daemon: &Daemon, operation: Operation, request: &Request, by: &str) -> Result<Answer, Refused> {
     let now = Moment::now();
     let (filter, own) = match operation {
         Operation::Log => (Filter::default(), None),
@@ -121,12 +120,12 @@ fn do_it(daemon: &Daemon, operation: Operation, request: &Request, by: &str) -> 
     Ok(match operation {
         Operation::Status => Answer::of(&daemon.status()?),
         Operation::Rules => Answer::of(&daemon.rules(now.wall)?),
-        Operation::Sessions => Answer::of(&daemon.sessions(&filter, limit(own.as_deref())?)?),
-        Operation::KillSessions if filter.is_all() && own.as_deref() != Some("true") => {
-            let error = "this would end every session: name a filter, or all=true if that is meant";
+        Operation::Flows => Answer::of(&daemon.flows(&filter, limit(own.as_deref())?)?),
+        Operation::EndFlows if filter.is_all() && own.as_deref() != Some("true") => {
+            let error = "this would end every flow: name a filter, or all=true if that is meant";
             return Err(Refused::new(400, error));
         }
-        Operation::KillSessions => Answer::of(&daemon.kill(&filter, now.wall, by)?),
+        Operation::EndFlows => Answer::of(&daemon.kill(&filter, now.wall, by)?),
         Operation::Drops => Answer::of(&daemon.drops()?),
         Operation::Log => {
             let (after, limit) = events_wanted(&request.query)?;
@@ -143,7 +142,7 @@ fn do_it(daemon: &Daemon, operation: Operation, request: &Request, by: &str) -> 
 
 fn not_there(request: &Request, methods: &str) -> Answer {
     let (status, error) = if methods.is_empty() {
-        (404, format!("there is no {}: docs/schema/rampart-api.json tells what there is", request.path))
+        (404, format!("there is no {}: docs/schema/rampart-api.json lists what there is", request.path))
     } else {
         (405, format!("{} takes {methods}, not {}", request.path, request.method))
     };
@@ -168,7 +167,7 @@ fn question(operation: Operation, query: &str) -> Result<(Filter, Option<String>
 
 /// Which events are wanted: those after a number, or the newest; and how many at most.
 fn events_wanted(query: &str) -> Result<(Option<u64>, u64), Refused> {
-    let (mut after, mut limit) = (None, EVENTS_TOLD);
+    let (mut after, mut limit) = (None, EVENTS_SHOWN);
     for (key, value) in form_urlencoded::parse(query.as_bytes()) {
         let wrong = |takes: &str| Refused::new(400, format!("{key}={value}: {key} takes {takes}"));
         match key.as_ref() {
@@ -181,10 +180,8 @@ fn events_wanted(query: &str) -> Result<(Option<u64>, u64), Refused> {
 }
 
 fn limit(written: Option<&str>) -> Result<u64, Refused> {
-    written.map_or(Ok(SESSIONS_TOLD), |value| {
-        value
-            .parse()
-            .map_err(|_| Refused::new(400, format!("limit={value}: limit takes a number of sessions")))
+    written.map_or(Ok(FLOWS_SHOWN), |value| {
+        value.parse().map_err(|_| Refused::new(400, format!("limit={value}: limit takes a number of flows")))
     })
 }
 

@@ -1,15 +1,15 @@
-//! The data plane in the kernel, as the daemon wants it: names for numbers, and the life of interfaces. Decides nothing about
+//! The data plane in the kernel, as the daemon wants it: words of the API, and interfaces that come and go. Decides nothing about
 //! packets.
 
 mod record;
 
 use crate::api::{
-    Closed, Counter, Drop, EventName, Heard, HookName, Occupancy, Session, Surging, protocol_name,
+    AlertCount, Closed, Counter, Drop, EventDetails, EventName, Flow, HookName, Occupancy, protocol_name,
 };
 use crate::forwarding;
-use crate::plane::{Attached, DataPlane, Hook, News, PlaneError, SessionKey, Surge};
+use crate::plane::{AlertReading, Attached, DataPlane, FlowKey, Hook, PlaneError, Recorded};
 use dataplane::routes::{AnswerLimits, Follower, Routes};
-use dataplane::{DataplaneError, Event, EventKind, Firewall, Flow, FlowId, Reason, State, Tally};
+use dataplane::{DataplaneError, Event, EventKind, Firewall, FlowId, Reason, State, Tally};
 use nix::net::if_::if_nametoindex;
 use policy::model::Per;
 use policy::settings::{Settings, Timeouts};
@@ -22,19 +22,19 @@ use std::time::Duration;
 /// Rules that a firewall is made for at least, however few it begins with: 8 bytes each on every core.
 const RULES_AT_LEAST: u32 = 131_072;
 
-/// The data plane with what the daemon is told in words.
+/// The data plane in the kernel.
 pub(crate) struct Kernel {
     firewall: Firewall,
     follower: Follower,
     settings: Settings,
-    held: Vec<Held>,
+    attached: Vec<AttachedInterface>,
     record: Record,
-    /// What a killed firewall held, and nobody has taken yet.
+    /// Interfaces that a killed firewall left its programs at, until a policy is applied.
     left: Vec<String>,
 }
 
-/// An interface as it was when it was taken.
-struct Held {
+/// An interface as it was when it was attached.
+struct AttachedInterface {
     interface: String,
     zone: String,
     hook: Hook,
@@ -57,15 +57,15 @@ impl Kernel {
         let follower = Routes::start(maps, &[], AnswerLimits::default())
             .and_then(Routes::follow_in_background)
             .map_err(|error| PlaneError::Machine(error.to_string()))?;
-        Ok(Self { firewall, follower, settings: policy.settings.clone(), held: Vec::new(), record, left })
+        Ok(Self { firewall, follower, settings: policy.settings.clone(), attached: Vec::new(), record, left })
     }
 
-    /// Takes the programs of a killed firewall off the interfaces that nobody took since.
-    fn take_off_what_was_left(&mut self) -> Result<(), PlaneError> {
+    /// Detaches the programs of a killed firewall from interfaces that the policy does not name.
+    fn detach_leftovers(&mut self) -> Result<(), PlaneError> {
         for interface in std::mem::take(&mut self.left) {
-            let held = self.held.iter().any(|held| held.interface == interface);
-            if !held && if_nametoindex(interface.as_str()).is_ok() {
-                // Ours take the place of those that are there, and go then; of a zone that no policy knows nothing passes.
+            let ours = self.attached.iter().any(|it| it.interface == interface);
+            if !ours && if_nametoindex(interface.as_str()).is_ok() {
+                // Our programs replace those that are there, and are then detached; packets of a zone that no policy knows are dropped.
                 for hook in [dataplane::Hook::Xdp, dataplane::Hook::Tc] {
                     self.firewall.ports.attach(&interface, "", hook)?;
                     self.firewall.ports.detach(&interface)?;
@@ -75,19 +75,19 @@ impl Kernel {
         self.note(None)
     }
 
-    /// Writes down what is held, and what is about to be.
+    /// Writes down the interfaces that are attached, and the one that is about to be.
     fn note(&self, more: Option<&str>) -> Result<(), PlaneError> {
-        let held = self.held.iter().map(|held| held.interface.as_str());
+        let attached = self.attached.iter().map(|it| it.interface.as_str());
         let left = self.left.iter().map(String::as_str);
-        self.record.write(held.chain(left).chain(more)).map_err(|error| noting(&error))
+        self.record.write(attached.chain(left).chain(more)).map_err(|error| noting(&error))
     }
 
-    fn followed(&self) {
-        let indices: Vec<u32> = self.held.iter().map(|held| held.index).collect();
+    fn follow_neighbours(&self) {
+        let indices: Vec<u32> = self.attached.iter().map(|it| it.index).collect();
         self.follower.set_interfaces(&indices);
     }
 
-    fn take(&mut self, zone: &str, interface: &str, hook: Hook) -> Result<Attached, PlaneError> {
+    fn attach_interface(&mut self, zone: &str, interface: &str, hook: Hook) -> Result<Attached, PlaneError> {
         let index = if_nametoindex(interface).map_err(|_| missing(interface))?;
         let wanted = match hook {
             Hook::Auto if is_virtual(interface) => dataplane::Hook::Tc,
@@ -96,8 +96,13 @@ impl Kernel {
         };
         self.note(Some(interface))?;
         let attached = self.firewall.ports.attach(interface, zone, wanted)?;
-        self.held.push(Held { interface: interface.to_owned(), zone: zone.to_owned(), hook, index });
-        self.followed();
+        self.attached.push(AttachedInterface {
+            interface: interface.to_owned(),
+            zone: zone.to_owned(),
+            hook,
+            index,
+        });
+        self.follow_neighbours();
         let hook = match attached.hook {
             dataplane::Hook::Xdp => HookName::Xdp,
             dataplane::Hook::Tc => HookName::Tc,
@@ -105,9 +110,9 @@ impl Kernel {
         Ok(Attached { interface: interface.to_owned(), zone: zone.to_owned(), hook, note: attached.note })
     }
 
-    /// Takes an interface again if it is another of the same name. Gives what is wrong with it.
-    fn tend_to(&mut self, at: usize) -> Option<String> {
-        let Held { interface, zone, hook, index, .. } = &self.held[at];
+    /// Attaches again to an interface that was replaced by another of the same name. Returns what is wrong with it.
+    fn reattach(&mut self, at: usize) -> Option<String> {
+        let AttachedInterface { interface, zone, hook, index } = &self.attached[at];
         let now = if_nametoindex(interface.as_str()).ok();
         if now == Some(*index) {
             return None;
@@ -118,14 +123,14 @@ impl Kernel {
                 "the interface `{interface}` of zone `{zone}` is gone: nothing passes there until it is back"
             ));
         }
-        let again = self.detach(&interface).and_then(|()| self.take(&zone, &interface, hook));
+        let again = self.detach(&interface).and_then(|()| self.attach_interface(&zone, &interface, hook));
         let error = again.err()?;
-        let told = format!("the interface `{interface}` is back and cannot be taken: {error}");
+        let trouble = format!("the interface `{interface}` is back and cannot be attached: {error}");
         // No interface has the number 0: it is tried again.
-        if !self.held.iter().any(|held| held.interface == interface) {
-            self.held.push(Held { interface, zone, hook, index: 0 });
+        if !self.attached.iter().any(|it| it.interface == interface) {
+            self.attached.push(AttachedInterface { interface, zone, hook, index: 0 });
         }
-        Some(told)
+        Some(trouble)
     }
 }
 
@@ -133,18 +138,18 @@ impl DataPlane for Kernel {
     fn apply(&mut self, tables: &Tables, policy: &Policy) -> Result<u64, PlaneError> {
         let generation = self.firewall.policies.apply(tables, policy)?;
         self.settings = policy.settings.clone();
-        self.take_off_what_was_left()?;
+        self.detach_leftovers()?;
         Ok(generation.0.into())
     }
 
     fn attach(&mut self, zone: &str, interface: &str, hook: Hook) -> Result<Attached, PlaneError> {
-        self.take(zone, interface, hook)
+        self.attach_interface(zone, interface, hook)
     }
 
     fn detach(&mut self, interface: &str) -> Result<(), PlaneError> {
         self.firewall.ports.detach(interface)?;
-        self.held.retain(|held| held.interface != interface);
-        self.followed();
+        self.attached.retain(|it| it.interface != interface);
+        self.follow_neighbours();
         self.note(None)
     }
 
@@ -178,26 +183,26 @@ impl DataPlane for Kernel {
         Ok(tallies.collect())
     }
 
-    fn events(&mut self, each: &mut dyn FnMut(Duration, News)) -> Result<u64, PlaneError> {
+    fn events(&mut self, each: &mut dyn FnMut(Duration, Recorded)) -> Result<u64, PlaneError> {
         let events = self.firewall.events.take()?;
         let now = uptime()?;
         for event in events {
-            each(now.saturating_sub(event.at), news(event));
+            each(now.saturating_sub(event.at), recorded(event));
         }
         let tallies = self.firewall.counters.tallies()?;
         Ok([Tally::LogSuppressed, Tally::LogLost].iter().filter_map(|tally| tallies.get(tally)).sum())
     }
 
-    fn sessions(&mut self, each: &mut dyn FnMut(SessionKey, Session)) -> Result<(), PlaneError> {
+    fn flows(&mut self, each: &mut dyn FnMut(FlowKey, Flow)) -> Result<(), PlaneError> {
         let timeouts = &self.settings.timeouts;
         self.firewall.flows.each(uptime()?, |flow| {
-            each(SessionKey(flow.id.record, flow.id.use_count), told(flow, timeouts));
+            each(FlowKey(flow.id.record, flow.id.use_count), api_flow(flow, timeouts));
         })?;
         Ok(())
     }
 
-    fn kill(&mut self, session: SessionKey) -> Result<bool, PlaneError> {
-        Ok(self.firewall.flows.end(FlowId { record: session.0, use_count: session.1 })?)
+    fn kill(&mut self, flow: FlowKey) -> Result<bool, PlaneError> {
+        Ok(self.firewall.flows.end(FlowId { record: flow.0, use_count: flow.1 })?)
     }
 
     fn occupancy(&mut self) -> Result<Occupancy, PlaneError> {
@@ -210,8 +215,8 @@ impl DataPlane for Kernel {
         Ok(())
     }
 
-    fn tend(&mut self) -> Result<Vec<String>, PlaneError> {
-        let mut found: Vec<String> = (0..self.held.len()).filter_map(|at| self.tend_to(at)).collect();
+    fn check_interfaces(&mut self) -> Result<Vec<String>, PlaneError> {
+        let mut found: Vec<String> = (0..self.attached.len()).filter_map(|at| self.reattach(at)).collect();
         found.extend(self.follower.trouble());
         let on = forwarding::opened(Path::new(forwarding::SETTINGS))
             .map_err(|e| PlaneError::Machine(e.to_string()))?;
@@ -223,47 +228,45 @@ impl DataPlane for Kernel {
     }
 }
 
-/// A session in the words of the API.
-fn told(session: Flow, timeouts: &Timeouts) -> Session {
-    let lasts = lifetime(&session, timeouts);
-    Session {
-        protocol: protocol_name(session.protocol),
-        source: session.initiator.0,
-        source_port: session.initiator.1,
-        destination: session.responder.0,
-        destination_port: called_port(session.protocol, session.responder.1),
-        from: session.zones.0,
-        to: session.zones.1,
-        rule: session.rule,
-        state: session.state.name().to_owned(),
-        idle_seconds: session.idle.as_secs(),
-        expires_seconds: lasts.saturating_sub(session.idle).as_secs(),
-        packets_out: session.packets.0,
-        bytes_out: session.bytes.0,
-        packets_back: session.packets.1,
-        bytes_back: session.bytes.1,
+fn api_flow(flow: dataplane::Flow, timeouts: &Timeouts) -> Flow {
+    let lasts = lifetime(&flow, timeouts);
+    Flow {
+        protocol: protocol_name(flow.protocol),
+        source: flow.initiator.0,
+        source_port: flow.initiator.1,
+        destination: flow.responder.0,
+        destination_port: responder_port(flow.protocol, flow.responder.1),
+        from: flow.zones.0,
+        to: flow.zones.1,
+        rule: flow.rule,
+        state: flow.state.name().to_owned(),
+        idle_seconds: flow.idle.as_secs(),
+        expires_seconds: lasts.saturating_sub(flow.idle).as_secs(),
+        packets_out: flow.packets.0,
+        bytes_out: flow.bytes.0,
+        packets_back: flow.packets.1,
+        bytes_back: flow.bytes.1,
     }
 }
 
-/// The port that was called; of an ICMP query the data plane has its type and code there.
-fn called_port(protocol: u8, port: u16) -> u16 {
+/// The responder's port; of an ICMP query the data plane has type and code there.
+fn responder_port(protocol: u8, port: u16) -> u16 {
     if is_icmp(protocol) { 0 } else { port }
 }
 
-/// An event in the words of the API.
-fn news(event: Event) -> News {
+fn recorded(event: Event) -> Recorded {
     let (what, at) = (event.kind, event.at);
-    let heard = heard(event);
+    let details = details(event);
     match what {
-        EventKind::Alert { sliding, .. } => News::Surge(Surge { heard, sliding, at }),
-        _ => News::Event(heard),
+        EventKind::Alert { sliding, .. } => Recorded::Alert(AlertReading { details, sliding, at }),
+        _ => Recorded::Event(details),
     }
 }
 
-fn surging(event: &Event) -> Option<Surging> {
+fn alert_count(event: &Event) -> Option<AlertCount> {
     let EventKind::Alert { per, sliding, threshold } = event.kind else { return None };
     let name = Per::NAMES.iter().find(|(_, known)| *known == per).map_or("", |(name, _)| name);
-    Some(Surging {
+    Some(AlertCount {
         per: name.to_owned(),
         address: match per {
             Per::Rule => None,
@@ -276,8 +279,8 @@ fn surging(event: &Event) -> Option<Surging> {
     })
 }
 
-fn heard(event: Event) -> Heard {
-    let alert = surging(&event);
+fn details(event: Event) -> EventDetails {
+    let alert = alert_count(&event);
     let (name, reason, closed) = match event.kind {
         EventKind::Opened => (EventName::Opened, None, None),
         EventKind::Alert { .. } => (EventName::Alert, None, None),
@@ -294,14 +297,14 @@ fn heard(event: Event) -> Heard {
             (EventName::Closed, None, Some(closed))
         }
     };
-    Heard {
+    EventDetails {
         event: name,
         rule: event.rule,
         protocol: protocol_name(event.protocol),
         source: event.source.0,
         source_port: event.source.1,
         destination: event.destination.0,
-        destination_port: called_port(event.protocol, event.destination.1),
+        destination_port: responder_port(event.protocol, event.destination.1),
         from: event.zones.0,
         to: event.zones.1,
         reason,
@@ -314,15 +317,15 @@ fn is_icmp(protocol: u8) -> bool {
     matches!(protocol, policy::service::ICMP | policy::service::ICMPV6)
 }
 
-/// How long a session stays without a packet.
-fn lifetime(session: &Flow, timeouts: &Timeouts) -> Duration {
+/// How long a flow stays open without a packet.
+fn lifetime(flow: &dataplane::Flow, timeouts: &Timeouts) -> Duration {
     use policy::service::{ICMP, ICMPV6, UDP};
-    match session.state {
+    match flow.state {
         State::SynSent | State::SynBoth | State::SynReceived => timeouts.tcp_opening,
         State::Established => timeouts.tcp_established,
         State::Fin | State::LastAck | State::TimeWait => timeouts.tcp_closing,
         State::Reset => timeouts.tcp_reset,
-        State::OneWay | State::TwoWay => match session.protocol {
+        State::OneWay | State::TwoWay => match flow.protocol {
             UDP => timeouts.udp,
             ICMP | ICMPV6 => timeouts.icmp,
             _ => timeouts.other,
@@ -335,10 +338,10 @@ fn is_virtual(interface: &str) -> bool {
     !Path::new("/sys/class/net").join(interface).join("device").exists()
 }
 
-/// The first interface of a policy that is not there.
+/// Checks that every interface of a policy exists.
 ///
 /// # Errors
-/// What is told about it.
+/// The first that does not.
 pub(crate) fn all_there(policy: &Policy) -> Result<(), PlaneError> {
     for zone in &policy.zones {
         for interface in &zone.interfaces {
@@ -361,7 +364,7 @@ fn missing(interface: &str) -> PlaneError {
 }
 
 fn noting(error: &std::io::Error) -> PlaneError {
-    PlaneError::Machine(format!("cannot note which interfaces are held: {error}"))
+    PlaneError::Machine(format!("cannot note which interfaces are attached: {error}"))
 }
 
 /// Since the machine was started, as the data plane's clock goes.

@@ -1,23 +1,22 @@
-//! Which interfaces a firewall holds, in a file: should it be killed, its programs go on without it, and the next one must know
-//! where they are.
+//! The interfaces that a firewall is attached to, in a file: if the firewall is killed, its programs go on without it, and the next
+//! firewall must know where they are.
 
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// The file of a namespace. It is there as long as something is held.
+/// The file of a namespace. It exists as long as an interface is attached.
 #[derive(Debug)]
 pub(crate) struct Record {
     path: PathBuf,
 }
 
 impl Record {
-    /// The file at a path.
     pub(crate) fn at(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
 
-    /// What the last firewall held when it ended; nothing when it ended in order.
+    /// The interfaces of the last firewall; none if it detached them.
     pub(crate) fn read(&self) -> io::Result<Vec<String>> {
         match fs::read_to_string(&self.path) {
             Ok(text) => Ok(text.lines().map(str::to_owned).collect()),
@@ -26,7 +25,7 @@ impl Record {
         }
     }
 
-    /// Writes what is held, as a whole.
+    /// Writes the list as a whole.
     pub(crate) fn write<'i>(&self, interfaces: impl IntoIterator<Item = &'i str>) -> io::Result<()> {
         let lines: Vec<&str> = interfaces.into_iter().collect();
         if lines.is_empty() {
@@ -45,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_held_is_there_as_long_as_it_is() {
+    fn the_file_exists_as_long_as_an_interface_is_attached() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("held");
         let record = Record::at(&path);

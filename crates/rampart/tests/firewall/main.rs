@@ -91,7 +91,7 @@ fn needs_root_policies_change_under_traffic_without_losing_a_connection_and_coun
 }
 
 #[test]
-fn needs_root_an_open_session_is_judged_again_and_can_be_ended() {
+fn needs_root_an_open_flow_is_judged_again_and_can_be_ended() {
     let bed = Bed::new();
     bed.serve(8080);
     let policy = bed.policy("p.toml", &format!("{WEB}{REJECT}"));
@@ -99,21 +99,21 @@ fn needs_root_an_open_session_is_judged_again_and_can_be_ended() {
     let _firewall = bed.up(&policy, "auto");
     let mut stream = bed.connect(8080).unwrap();
     assert_eq!(echo(&mut stream), Outcome::Answered);
-    let sessions = bed.json(&["sessions", "proto=tcp", "dport=8080"]);
-    let session = &sessions["sessions"][0];
-    assert_eq!(sessions["matched"], 1, "{sessions}");
-    assert_eq!((&session["source"], &session["rule"]), (&INSIDE.into(), &"web".into()));
-    assert_eq!((&session["from"], &session["to"]), (&"inside".into(), &"outside".into()));
-    assert_eq!(session["state"], "established");
-    assert!(session["packets_out"].as_u64().unwrap() >= 3 && session["bytes_back"].as_u64().unwrap() > 100);
-    assert_eq!(bed.json(&["sessions", "dport=8081"])["matched"], 0);
+    let flows = bed.json(&["flows", "proto=tcp", "dport=8080"]);
+    let flow = &flows["flows"][0];
+    assert_eq!(flows["matched"], 1, "{flows}");
+    assert_eq!((&flow["source"], &flow["rule"]), (&INSIDE.into(), &"web".into()));
+    assert_eq!((&flow["from"], &flow["to"]), (&"inside".into(), &"outside".into()));
+    assert_eq!(flow["state"], "established");
+    assert!(flow["packets_out"].as_u64().unwrap() >= 3 && flow["bytes_back"].as_u64().unwrap() > 100);
+    assert_eq!(bed.json(&["flows", "dport=8081"])["matched"], 0);
     assert_eq!(
-        bed.json(&["status"])["sessions"],
+        bed.json(&["status"])["flows"],
         serde_json::json!({ "open": 1, "half_open": 0, "capacity": 1_048_576 })
     );
-    assert_eq!(bed.json(&["sessions", "rule=web", "--kill"])["killed"], 1);
-    assert_eq!(bed.json(&["sessions", "rule=web"])["matched"], 0);
-    assert_eq!(bed.json(&["status"])["sessions"]["open"], 0);
+    assert_eq!(bed.json(&["flows", "rule=web", "--kill"])["killed"], 1);
+    assert_eq!(bed.json(&["flows", "rule=web"])["matched"], 0);
+    assert_eq!(bed.json(&["status"])["flows"]["open"], 0);
     // What was established is unknown now, and data open no connection.
     assert_ne!(echo(&mut stream), Outcome::Answered);
     let mut stream = bed.connect(8080).unwrap();
@@ -250,7 +250,7 @@ fn needs_root_log_limit_and_alert_reach_whoever_asks() {
     for expected in [Outcome::Answered, Outcome::Answered, Outcome::Silence] {
         assert_eq!(bed.call(8080), expected);
     }
-    assert_eq!(bed.rampart(&["sessions", "--kill", "rule=web"]).0, 0);
+    assert_eq!(bed.rampart(&["flows", "--kill", "rule=web"]).0, 0);
     let log = bed.json(&["log"]);
     let events = log["events"].as_array().unwrap();
     let of = |event: &str| events.iter().filter(|it| it["event"] == event).collect::<Vec<_>>();

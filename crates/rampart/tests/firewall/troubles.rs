@@ -58,9 +58,9 @@ fn needs_root_a_full_table_is_told_and_open_connections_go_on() {
     assert!(full.unwrap()["packets"].as_u64().unwrap() >= 100, "{drops}");
     assert!(bed.json(&["status"])["troubles"].to_string().contains("table-full"));
     let capacity = u64::from(SMALLEST);
-    assert_eq!(bed.json(&["status"])["sessions"]["open"], capacity);
+    assert_eq!(bed.json(&["status"])["flows"]["open"], capacity);
     // A place that is given back is taken.
-    assert!(bed.json(&["sessions", "proto=udp", "--kill"])["killed"].as_u64().unwrap() >= capacity - 10);
+    assert!(bed.json(&["flows", "proto=udp", "--kill"])["killed"].as_u64().unwrap() >= capacity - 10);
     bed.until_call(8080, Outcome::Answered);
 }
 

@@ -18,7 +18,7 @@ fn requests_over_the_socket_get_the_status_and_the_body_they_should() {
     let misspelt = usual().replace("'http'", "'htpp'");
     let rows: Vec<(&str, &str, String, u16, &str, Value)> = vec![
         ("GET", "/v1/status", String::new(), 200, "/interfaces/2/zone", json!("out")),
-        ("GET", "/v1/status", String::new(), 200, "/sessions/open", json!(3)),
+        ("GET", "/v1/status", String::new(), 200, "/flows/open", json!(3)),
         ("GET", "/v1/status", String::new(), 200, "/policy/next_change", json!("2026-11-20T18:00:00Z")),
         ("GET", "/v1/rules", String::new(), 200, "/rules/0/hits", json!(1_234_567)),
         ("GET", "/v1/rules", String::new(), 200, "/rules/1/schedule", json!("day")),
@@ -43,12 +43,12 @@ fn requests_over_the_socket_get_the_status_and_the_body_they_should() {
             "/error",
             json!("/v1/log takes `after` and `limit`, no `rule`"),
         ),
-        ("GET", "/v1/sessions", String::new(), 200, "/matched", json!(3)),
-        ("GET", "/v1/sessions?limit=1", String::new(), 200, "/sessions/1", Value::Null),
-        ("GET", "/v1/sessions?src=10.0.0.0%2F24&dport=443", String::new(), 200, "/matched", json!(1)),
+        ("GET", "/v1/flows", String::new(), 200, "/matched", json!(3)),
+        ("GET", "/v1/flows?limit=1", String::new(), 200, "/flows/1", Value::Null),
+        ("GET", "/v1/flows?src=10.0.0.0%2F24&dport=443", String::new(), 200, "/matched", json!(1)),
         (
             "GET",
-            "/v1/sessions?port=443",
+            "/v1/flows?port=443",
             String::new(),
             400,
             "/error",
@@ -58,23 +58,23 @@ fn requests_over_the_socket_get_the_status_and_the_body_they_should() {
         ),
         (
             "GET",
-            "/v1/sessions?limit=many",
+            "/v1/flows?limit=many",
             String::new(),
             400,
             "/error",
-            json!("limit=many: limit takes a number of sessions"),
+            json!("limit=many: limit takes a number of flows"),
         ),
         (
             "DELETE",
-            "/v1/sessions",
+            "/v1/flows",
             String::new(),
             400,
             "/error",
-            json!("this would end every session: name a filter, or all=true if that is meant"),
+            json!("this would end every flow: name a filter, or all=true if that is meant"),
         ),
         (
             "DELETE",
-            "/v1/sessions?limit=1",
+            "/v1/flows?limit=1",
             String::new(),
             400,
             "/error",
@@ -83,23 +83,16 @@ fn requests_over_the_socket_get_the_status_and_the_body_they_should() {
             ),
         ),
         ("GET", "/v1/status?src=::1", String::new(), 400, "/error", json!("/v1/status takes no `src`")),
-        ("DELETE", "/v1/sessions?rule=lessons", String::new(), 200, "/killed", json!(1)),
-        ("DELETE", "/v1/sessions?rule=lessons", String::new(), 200, "/killed", json!(0)),
-        (
-            "POST",
-            "/v1/sessions",
-            String::new(),
-            405,
-            "/error",
-            json!("/v1/sessions takes GET, DELETE, not POST"),
-        ),
+        ("DELETE", "/v1/flows?rule=lessons", String::new(), 200, "/killed", json!(1)),
+        ("DELETE", "/v1/flows?rule=lessons", String::new(), 200, "/killed", json!(0)),
+        ("POST", "/v1/flows", String::new(), 405, "/error", json!("/v1/flows takes GET, DELETE, not POST")),
         (
             "GET",
             "/v1/nothing",
             String::new(),
             404,
             "/error",
-            json!("there is no /v1/nothing: docs/schema/rampart-api.json tells what there is"),
+            json!("there is no /v1/nothing: docs/schema/rampart-api.json lists what there is"),
         ),
         (
             "PUT",
@@ -145,7 +138,7 @@ fn requests_over_the_socket_get_the_status_and_the_body_they_should() {
             409,
             "/error",
             json!(
-                "second.toml: `flows` of [settings] is 2048, and the firewall was started with 1048576, which it cannot change while it runs: leave it, or `rampart down` and `rampart up second.toml` (sessions are lost)"
+                "second.toml: `flows` of [settings] is 2048, and the firewall was started with 1048576, which it cannot change while it runs: leave it, or `rampart down` and `rampart up second.toml` (flows are lost)"
             ),
         ),
         ("GET", "/v1/status", String::new(), 200, "/policy/generation", json!(1)),
@@ -204,6 +197,19 @@ fn holds_to(document: &Value, method: &str, target: &str, status: u16, answer: &
 }
 
 #[test]
+fn the_older_path_of_flows_is_answered_the_same_way() {
+    let running = Running::new();
+    filled(&running);
+    for method in ["GET", "DELETE", "POST"] {
+        let ask = |path: &str| running.ask(method, &format!("{path}?rule=web"), "").0;
+        assert_eq!(ask("/v1/sessions"), ask("/v1/flows"), "{method}");
+    }
+    filled(&running);
+    assert_eq!(running.ask("GET", "/v1/sessions", "").1, running.ask("GET", "/v1/flows", "").1);
+    assert_eq!(running.command("sessions").1, running.command("flows").1);
+}
+
+#[test]
 fn commands_say_what_they_should_and_end_as_they_should() {
     let running = Running::new();
     filled(&running);
@@ -219,7 +225,7 @@ fn commands_say_what_they_should_and_end_as_they_should() {
                 "policy     first.toml: 2 rules, generation 1, applied at 2026-11-20T10:00:00Z".into(),
                 "a schedule begins or ends at 2026-11-20T18:00:00Z".into(),
                 "interface  e1: zone in, tc\n".into(),
-                "sessions   3 of 1,048,576, 0 of them half-open\n".into(),
+                "flows      3 of 1,048,576, 0 of them half-open\n".into(),
                 "counted    1,000  forwarded  what it is\n".into(),
             ],
         ),
@@ -229,35 +235,35 @@ fn commands_say_what_they_should_and_end_as_they_should() {
             vec!["     hits  rule     action  from  to   source  destination  service\n1,234,567  web      allow   in    out  any     any          http, https  4,321 beyond its limit\n".into()],
         ),
         (
-            "sessions dport=443".into(),
+            "flows dport=443".into(),
             0,
-            vec!["tcp       10.0.0.1:40000  192.0.2.7:443  in > out  web   established    3s   2h3min        5  1,234     4  56,789\n1 session\n".into()],
+            vec!["tcp       10.0.0.1:40000  192.0.2.7:443  in > out  web   established    3s   2h3min        5  1,234     4  56,789\n1 flow\n".into()],
         ),
-        ("sessions dport=9".into(), 0, vec!["0 sessions\n".into()]),
+        ("flows dport=9".into(), 0, vec!["0 flows\n".into()]),
         (
             "log".into(),
             0,
             vec![
-                "7 events were not told: there were more than `log_rate` of `[settings]` allows\n".into(),
+                "7 events were suppressed: there were more than `log_rate` of `[settings]` allows\n".into(),
                 "Z opened   web  tcp 10.0.0.5:40000 > [2001:db8::1]:443  in > out\n".into(),
                 "Z refused  (default)  tcp 10.0.0.5:40000 > [2001:db8::1]:443  in > ?  default-deny\n".into(),
                 "in > out  time-wait after 4min, 6 packets and 1,395 bytes, 5 and 783 back\n".into(),
             ],
         ),
         ("log --limit 1 --json".into(), 0, vec!["\"next\": 3,".into(), "\"event\": \"closed\"".into()]),
-        ("sessions --limit 1".into(), 0, vec!["3 sessions, 2 of them not shown: --all".into()]),
-        ("sessions --all".into(), 0, vec!["\n3 sessions\n".into()]),
-        ("sessions 443".into(), 2, vec!["rampart: `443` is no filter: write KEY=VALUE".into()]),
-        ("sessions --kill".into(), 2, vec!["ends every session: name a filter, or add --all".into()]),
-        ("sessions --kill src=10.1.0.0/16".into(), 0, vec!["1 session ended\n".into()]),
-        ("sessions --kill --all --json".into(), 0, vec!["{\n  \"killed\": 2\n}\n".into()]),
+        ("flows --limit 1".into(), 0, vec!["3 flows, 2 of them not shown: --all".into()]),
+        ("flows --all".into(), 0, vec!["\n3 flows\n".into()]),
+        ("flows 443".into(), 2, vec!["rampart: `443` is no filter: write KEY=VALUE".into()]),
+        ("flows --kill".into(), 2, vec!["ends every flow: name a filter, or add --all".into()]),
+        ("flows --kill src=10.1.0.0/16".into(), 0, vec!["1 flow ended\n".into()]),
+        ("flows --kill --all --json".into(), 0, vec!["{\n  \"killed\": 2\n}\n".into()]),
         (
             "drops".into(),
             0,
             vec!["packets  no.  reason\n     40    9  out-of-window  what it means\n      2    7  rule           what it means\n".into()],
         ),
         ("drops --json".into(), 0, vec!["\"number\": 9".into()]),
-        ("top --once --interval 0.1".into(), 0, vec!["generation 1: 0 sessions (+0/s)".into(), "0 half-open, 1,048,576 fit\n".into(), "nothing happened".into()]),
+        ("top --once --interval 0.1".into(), 0, vec!["generation 1: 0 flows (+0/s)".into(), "0 half-open, 1,048,576 fit\n".into(), "nothing happened".into()]),
         ("top --once --interval 0.1 --json".into(), 0, vec!["\"rules\": []".into()]),
         (format!("apply {wrong}"), 2, vec![format!("{wrong}:12:12: there is no service `htpp`"), "did you mean `http`".into(), "\n1 error".into()]),
         (format!("apply {logging}"), 2, vec![format!("{logging}:8:8: the rule `web`: this data plane cannot log\n  take `log` out\n1 error")]),
@@ -282,7 +288,7 @@ fn commands_say_what_they_should_and_end_as_they_should() {
 fn a_machine_that_fails_is_told_as_such() {
     let running = Running::new();
     running.plane.inside().broken = Some("the kernel is tired: let it rest".to_owned());
-    for words in ["status", "rules", "sessions", "drops", "log", "top --once"] {
+    for words in ["status", "rules", "flows", "drops", "log", "top --once"] {
         let expected = (3, "rampart: the kernel is tired: let it rest".to_owned());
         assert_eq!(running.command(words), expected, "{words}");
     }
@@ -322,9 +328,9 @@ fn what_is_alarming_is_told_once_and_shown_as_long_as_it_stands() {
 fn an_alert_is_told_when_it_is_raised_and_when_it_is_over() {
     let running = Running::new();
     let tell = |second, count| {
-        let news = News::Surge(surge("web", 1, u64::from(second), count));
-        running.plane.inside().heard.push((Duration::ZERO, news));
-        running.daemon.hear(running.at(second));
+        let recorded = Recorded::Alert(reading("web", 1, u64::from(second), count));
+        running.plane.inside().recorded.push((Duration::ZERO, recorded));
+        running.daemon.take_events(running.at(second));
     };
     tell(1, 12);
     tell(2, 40);
@@ -336,7 +342,7 @@ fn an_alert_is_told_when_it_is_raised_and_when_it_is_over() {
             .contains("\nalert      web: 40 within 1min from 10.0.0.1, more than 10, since ")
     );
     assert_eq!(running.ask("GET", "/v1/status", "").1["alerts"][0]["threshold"], 10);
-    running.daemon.hear(running.at(110));
+    running.daemon.take_events(running.at(110));
     assert!(
         running.log().contains("over: web: 6 within 1min from 10.0.0.1, no more than 10\n"),
         "{}",
@@ -358,7 +364,7 @@ fn whatever_a_client_sends_it_goes_on_answering() {
         "PUT /v1/policy HTTP/1.1\r\nContent-Length: 5\r\n\r\n{",
         "GET /v1/sta",
     ] {
-        let mut stream = UnixStream::connect(&running.place.socket).unwrap();
+        let mut stream = UnixStream::connect(&running.instance.socket).unwrap();
         stream.write_all(bytes.as_bytes()).unwrap();
         stream.shutdown(std::net::Shutdown::Write).unwrap();
         let expected = if bytes.is_empty() { None } else { Some(400) };
@@ -366,17 +372,17 @@ fn whatever_a_client_sends_it_goes_on_answering() {
     }
     // One that says nothing keeps nobody else waiting.
     let _idle: Vec<UnixStream> =
-        (0..10).map(|_| UnixStream::connect(&running.place.socket).unwrap()).collect();
+        (0..10).map(|_| UnixStream::connect(&running.instance.socket).unwrap()).collect();
     assert_eq!(running.ask("GET", "/v1/status", "").0, 200);
 }
 
 #[test]
 fn nobody_at_the_socket_is_told_with_what_to_do() {
     let running = Running::new();
-    running.place.remove_socket();
+    running.instance.remove_socket();
     let (status, text) = running.command("status");
     assert!(status == 3 && text.contains("no firewall runs here (there is no /"), "{text}");
-    drop(std::os::unix::net::UnixListener::bind(&running.place.socket).unwrap());
+    drop(std::os::unix::net::UnixListener::bind(&running.instance.socket).unwrap());
     let (status, text) = running.command("rules");
     assert!(status == 3 && text.contains("nobody answers on /"), "{text}");
 }

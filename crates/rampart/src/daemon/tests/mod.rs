@@ -4,20 +4,21 @@ mod asked;
 mod by_itself;
 mod process;
 
+use super::alerts::tests::reading;
+use super::events::tests::details;
+use super::instance::Instance;
 use super::log::Log;
-use super::place::Place;
-use super::run::Happenings;
-use super::surges::tests::surge;
-use super::told::tests::heard;
+use super::run::Waker;
 use super::{About, Daemon, Moment, server};
-use crate::api::{Closed, Counter, Drop as Dropped, EventName, Heard, NewPolicy, Session, description};
+use crate::api::{Closed, Counter, Drop as Dropped, EventDetails, EventName, Flow, NewPolicy, description};
 use crate::cli::{Cli, Command};
 use crate::http::{read_response, write_request};
 use crate::memory::Memory;
-use crate::plane::{Hook, News};
+use crate::plane::{Hook, Recorded};
 use clap::Parser as _;
 use jiff::{SignedDuration, Timestamp};
 use policy::Policy;
+use rampart_client::socket::Namespace;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write};
@@ -53,10 +54,15 @@ impl Write for Kept {
     }
 }
 
+fn instance_in(folder: &Path) -> Instance {
+    let namespace = Namespace { name: "test".to_owned(), inode: 1 };
+    Instance::of(folder, &namespace, folder.join("test.sock"))
+}
+
 /// A daemon on a socket in a folder of its own.
 struct Running {
     folder: TempDir,
-    place: Place,
+    instance: Instance,
     daemon: Arc<Daemon>,
     plane: Memory,
     log: Kept,
@@ -70,7 +76,7 @@ impl Running {
 
     fn with(policy: &str, at: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let place = Place::of(folder.path(), "test", 1, None);
+        let instance = instance_in(folder.path());
         let (plane, log) = (Memory::default(), Kept::default());
         let start = Moment { wall: at.parse().unwrap(), ..Moment::now() };
         let about = About { pid: 4711, namespace: "test".to_owned(), since: start.wall };
@@ -79,8 +85,8 @@ impl Running {
         let daemon = Daemon::start(about, events, policy, Box::new(plane.clone()), Hook::Auto).unwrap();
         let daemon = Arc::new(daemon);
         // Nobody listens: the process of a test does not end when its daemon goes down.
-        server::serve(place.listen().unwrap(), Arc::clone(&daemon), Happenings::new().0);
-        Self { folder, place, daemon, plane, log, start }
+        server::serve(instance.listen().unwrap(), Arc::clone(&daemon), Waker::new().0);
+        Self { folder, instance, daemon, plane, log, start }
     }
 
     fn at(&self, seconds: u32) -> Moment {
@@ -96,7 +102,7 @@ impl Running {
 
     /// A request over the socket: the status and the body.
     fn ask(&self, method: &str, target: &str, body: &str) -> (u16, Value) {
-        let mut stream = UnixStream::connect(&self.place.socket).unwrap();
+        let mut stream = UnixStream::connect(&self.instance.socket).unwrap();
         write_request(&mut stream, method, target, body.as_bytes()).unwrap();
         let response = read_response(&mut stream).unwrap();
         (response.status, serde_json::from_slice(&response.body).unwrap())
@@ -104,7 +110,7 @@ impl Running {
 
     /// A command as a user types it: its exit status, and what it prints.
     fn command(&self, words: &str) -> (u8, String) {
-        let socket = self.place.socket.display().to_string();
+        let socket = self.instance.socket.display().to_string();
         let words = std::iter::once("rampart").chain(words.split_whitespace()).chain(["--socket", &socket]);
         let cli = Cli::try_parse_from(words).unwrap();
         let mut out = Vec::new();
@@ -115,7 +121,7 @@ impl Running {
             Command::Confirm(args) => crate::ask::confirm(args, cli.json),
             Command::Status(args) => crate::ask::status(args, cli.json),
             Command::Rules(args) => crate::ask::rules(args, cli.json),
-            Command::Sessions(args) => crate::ask::sessions(args, cli.json),
+            Command::Flows(args) => crate::ask::flows(args, cli.json),
             Command::Drops(args) => crate::ask::drops(args, cli.json),
             other => panic!("{other:?} asks no daemon"),
         };
@@ -142,8 +148,8 @@ impl Running {
     }
 }
 
-fn session(source: &str, destination_port: u16, rule: &str) -> Session {
-    Session {
+fn flow(source: &str, destination_port: u16, rule: &str) -> Flow {
+    Flow {
         protocol: "tcp".to_owned(),
         source: source.parse().unwrap(),
         source_port: 40_000,
@@ -166,10 +172,10 @@ fn filled(running: &Running) {
     let mut inside = running.plane.inside();
     inside.hits = [("web".to_owned(), 1_234_567)].into();
     inside.limited = [("web".to_owned(), 4_321)].into();
-    inside.sessions = [
-        (1, session("10.0.0.1", 443, "web")),
-        (2, session("10.0.0.2", 80, "web")),
-        (3, session("10.1.0.1", 22, "lessons")),
+    inside.flows = [
+        (1, flow("10.0.0.1", 443, "web")),
+        (2, flow("10.0.0.2", 80, "web")),
+        (3, flow("10.1.0.1", 22, "lessons")),
     ]
     .into();
     let drop = |number, reason: &str, packets| Dropped {
@@ -181,7 +187,7 @@ fn filled(running: &Running) {
     };
     let count =
         |name: &str, count| Counter { name: name.to_owned(), explanation: "what it is".to_owned(), count };
-    inside.untold = 7;
+    inside.suppressed = 7;
     let closed = Closed {
         state: "time-wait".to_owned(),
         seconds: 250,
@@ -190,16 +196,17 @@ fn filled(running: &Running) {
         packets_back: 5,
         bytes_back: 783,
     };
-    let refused = Heard {
+    let refused = EventDetails {
         event: EventName::Refused,
         rule: None,
         to: None,
         reason: Some("default-deny".to_owned()),
-        ..heard("")
+        ..details("")
     };
-    let ended = Heard { event: EventName::Closed, closed: Some(closed), ..heard("web") };
-    inside.heard =
-        [heard("web"), refused, ended].map(|heard| (Duration::from_secs(5), News::Event(heard))).into();
+    let ended = EventDetails { event: EventName::Closed, closed: Some(closed), ..details("web") };
+    inside.recorded = [details("web"), refused, ended]
+        .map(|details| (Duration::from_secs(5), Recorded::Event(details)))
+        .into();
     inside.counters = vec![count("forwarded", 1_000), count("nothing", 0)];
     inside.drops = vec![drop(3, "land", 0), drop(7, "rule", 2), drop(9, "out-of-window", 40)];
 }

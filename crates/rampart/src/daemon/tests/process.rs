@@ -8,13 +8,13 @@ use super::*;
 fn process_of_other_tests() {
     let Some(folder) = std::env::var_os("RAMPART_TEST_FOLDER").map(PathBuf::from) else { return };
     let file = folder.join("policy.toml");
-    let place = Place::of(&folder, "test", 1, None);
+    let instance = instance_in(&folder);
     let policy = Policy::parse("policy.toml", &fs::read_to_string(&file).unwrap()).unwrap();
     let log = Log::new(false, Box::new(std::io::stdout()));
     let plane = Box::new(Memory::default());
-    let done = place.lock().map_err(crate::failure::Failure::from).and_then(|lock| {
-        let daemon = crate::up::start(&place, policy, plane, Hook::Tc, log)?;
-        crate::up::stay(&place, lock, daemon, &file, crate::up::happenings()?)
+    let done = instance.lock().map_err(crate::failure::Failure::from).and_then(|lock| {
+        let daemon = crate::up::start(&instance, policy, plane, Hook::Tc, log)?;
+        crate::up::stay(&instance, lock, daemon, &file, crate::up::waker()?)
     });
     if let Err(failure) = done {
         panic!("{failure}");
@@ -132,11 +132,11 @@ fn whoever_takes_it_down_may_start_another_at_once() {
         let mut process = Process::start(folder.path());
         process.until("answers on");
         let down =
-            crate::client::Client::new(Some(&folder.path().join("test.sock"))).unwrap().down().unwrap();
+            rampart_client::Client::new(Some(&folder.path().join("test.sock"))).unwrap().down().unwrap();
         assert_eq!((down.pid, down.detached.len()), (process.child.id(), 3));
-        let place = Place::of(folder.path(), "test", 1, None);
-        assert!(!place.lock.exists() && !place.socket.exists());
-        assert!(place.lock().is_ok());
+        let instance = instance_in(folder.path());
+        assert!(!instance.lock.exists() && !instance.socket.exists());
+        assert!(instance.lock().is_ok());
         assert!(process.end().0);
     }
 }
@@ -144,9 +144,9 @@ fn whoever_takes_it_down_may_start_another_at_once() {
 #[test]
 fn what_is_no_socket_is_not_taken_away() {
     let folder = tempfile::tempdir().unwrap();
-    let place = Place::of(folder.path(), "test", 1, Some(&folder.path().join("precious")));
-    fs::write(&place.socket, "text").unwrap();
-    let told = crate::failure::Failure::from(place.listen().unwrap_err()).to_string();
+    let instance = Instance { socket: folder.path().join("precious"), ..instance_in(folder.path()) };
+    fs::write(&instance.socket, "text").unwrap();
+    let told = crate::failure::Failure::from(instance.listen().unwrap_err()).to_string();
     assert!(told.contains("is there and is no socket: name another with --socket"), "{told}");
-    assert_eq!(fs::read_to_string(&place.socket).unwrap(), "text");
+    assert_eq!(fs::read_to_string(&instance.socket).unwrap(), "text");
 }

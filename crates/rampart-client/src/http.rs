@@ -10,28 +10,33 @@ const MAX_HEAD: usize = 16 << 10;
 const MAX_FIELDS: usize = 64;
 
 /// Bytes of a body at most: a policy of a million rules has about half of that.
-pub(crate) const MAX_BODY: usize = 256 << 20;
+pub const MAX_BODY: usize = 256 << 20;
 
 /// A request as it came in.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Request {
-    pub(crate) method: String,
-    pub(crate) path: String,
+pub struct Request {
+    /// Method, for example `GET`.
+    pub method: String,
+    /// Path, for example `/v1/status`.
+    pub path: String,
     /// What follows the `?`, as it came.
-    pub(crate) query: String,
-    pub(crate) body: Vec<u8>,
+    pub query: String,
+    /// Body; empty if there is none.
+    pub body: Vec<u8>,
 }
 
 /// A response as it came in.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Response {
-    pub(crate) status: u16,
-    pub(crate) body: Vec<u8>,
+pub struct Response {
+    /// Status, for example 200.
+    pub status: u16,
+    /// Body.
+    pub body: Vec<u8>,
 }
 
 /// Why a message could not be read.
 #[derive(Debug)]
-pub(crate) enum ReadError {
+pub enum ReadError {
     /// The other end went away, or was too slow.
     Io(io::Error),
     /// It is not what it should be: the status to answer with, and why.
@@ -62,7 +67,7 @@ struct Fields {
 ///
 /// # Errors
 /// [`ReadError`].
-pub(crate) fn read_request(stream: &mut (impl Read + Write)) -> Result<Option<Request>, ReadError> {
+pub fn read_request(stream: &mut (impl Read + Write)) -> Result<Option<Request>, ReadError> {
     let Some(Head { bytes, early }) = read_head(stream)? else { return Ok(None) };
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut fields);
@@ -86,12 +91,7 @@ pub(crate) fn read_request(stream: &mut (impl Read + Write)) -> Result<Option<Re
 ///
 /// # Errors
 /// When the other end went away.
-pub(crate) fn write_request(
-    stream: &mut impl Write,
-    method: &str,
-    target: &str,
-    body: &[u8],
-) -> io::Result<()> {
+pub fn write_request(stream: &mut impl Write, method: &str, target: &str, body: &[u8]) -> io::Result<()> {
     let content = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
     let length = body.len();
     let head = format!(
@@ -106,7 +106,7 @@ pub(crate) fn write_request(
 ///
 /// # Errors
 /// [`ReadError`]; its status means nothing here.
-pub(crate) fn read_response(stream: &mut impl Read) -> Result<Response, ReadError> {
+pub fn read_response(stream: &mut impl Read) -> Result<Response, ReadError> {
     let ended = || ReadError::Io(io::ErrorKind::UnexpectedEof.into());
     let Head { bytes, early } = read_head(stream)?.ok_or_else(ended)?;
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
@@ -126,7 +126,7 @@ pub(crate) fn read_response(stream: &mut impl Read) -> Result<Response, ReadErro
 ///
 /// # Errors
 /// When the other end went away.
-pub(crate) fn write_response(
+pub fn write_response(
     stream: &mut impl Write,
     status: u16,
     allow: Option<&str>,

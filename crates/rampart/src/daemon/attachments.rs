@@ -1,25 +1,23 @@
-//! The data plane with the interfaces that it holds: a policy comes into force together with its interfaces.
+//! The data plane with the interfaces that it is attached to: a policy comes into force together with its interfaces.
 
 use super::{Refused, refused};
 use crate::plane::{Attached, DataPlane, Hook};
 use policy::{Policy, Tables};
 
-/// A data plane, and the interfaces whose packets it takes.
-pub(super) struct Hold {
+pub(super) struct Attachments {
     pub(super) plane: Box<dyn DataPlane>,
     pub(super) attached: Vec<Attached>,
     hook: Hook,
 }
 
-impl Hold {
-    /// Nothing is held yet.
+impl Attachments {
     pub(super) fn new(plane: Box<dyn DataPlane>, hook: Hook) -> Self {
         Self { plane, attached: Vec::new(), hook }
     }
 
-    /// Puts a policy's tables in force, takes the interfaces that it names, and lets go of those that it does not name. New
-    /// ones are taken first: until the tables are in force nothing passes them, and nothing ever passes them unjudged. Gives
-    /// the generation.
+    /// Puts a policy's tables in force, attaches to the interfaces that it names, and detaches from the others. New interfaces are
+    /// attached first: until the tables are in force they drop everything, and nothing ever passes them unjudged. Returns the
+    /// generation.
     ///
     /// # Errors
     /// What the data plane cannot do; then everything is as it was.
@@ -27,29 +25,28 @@ impl Hold {
         self.refuse_moves(policy)?;
         let before = self.attached.len();
         let done = self
-            .take_new(policy)
+            .attach_new(policy)
             .and_then(|()| self.plane.apply(tables, policy).map_err(|error| refused(policy, error)));
         match done {
-            Ok(_) => {
-                self.let_go_of(|at| !policy.zones.iter().any(|zone| zone.interfaces.contains(&at.interface)))
-            }
+            Ok(_) => self
+                .detach_where(|at| !policy.zones.iter().any(|zone| zone.interfaces.contains(&at.interface))),
             Err(_) => {
                 let new: Vec<String> =
                     self.attached[before..].iter().map(|at| at.interface.clone()).collect();
-                self.let_go_of(|at| new.contains(&at.interface));
+                self.detach_where(|at| new.contains(&at.interface));
             }
         }
         done
     }
 
-    /// Lets go of every interface.
+    /// Detaches from every interface.
     ///
     /// # Errors
-    /// When the kernel does not let go of one; the others are tried all the same.
+    /// When one cannot be detached; the others are tried all the same.
     pub(super) fn release(&mut self, policy: &Policy) -> Result<Vec<String>, Refused> {
         let all = self.attached.iter().map(|at| at.interface.clone()).collect();
-        self.let_go_of(|_| true);
-        // What could not be let go of is asked for once more, to be told why.
+        self.detach_where(|_| true);
+        // What could not be detached is tried once more, to know why.
         let why = self.attached.first().map(|at| at.interface.clone()).map(|name| self.plane.detach(&name));
         why.unwrap_or(Ok(())).map(|()| all).map_err(|error| refused(policy, error))
     }
@@ -74,7 +71,7 @@ impl Hold {
         Ok(())
     }
 
-    fn take_new(&mut self, policy: &Policy) -> Result<(), Refused> {
+    fn attach_new(&mut self, policy: &Policy) -> Result<(), Refused> {
         for zone in &policy.zones {
             for interface in &zone.interfaces {
                 if self.attached.iter().any(|at| at.interface == *interface) {
@@ -91,8 +88,8 @@ impl Hold {
         Ok(())
     }
 
-    /// One that the kernel does not let go of stays held: then its packets are still judged, and dropped.
-    fn let_go_of(&mut self, which: impl Fn(&Attached) -> bool) {
+    /// An interface that cannot be detached stays in the list: its packets are still judged, and dropped.
+    fn detach_where(&mut self, which: impl Fn(&Attached) -> bool) {
         let plane = &mut self.plane;
         self.attached.retain(|at| !which(at) || plane.detach(&at.interface).is_err());
     }

@@ -1,40 +1,30 @@
-//! Where a daemon is to be found: its network namespace, its lock and its socket. Two firewalls in one namespace would
-//! write over each other's links and forwarding, so the lock goes by the namespace and not by the socket.
+//! The files of a firewall: its lock, its socket, and the list of its interfaces. Two firewalls in one network namespace would write
+//! over each other's links and forwarding, so the lock goes by the namespace and not by the socket.
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::{Mode, fchmodat};
 use nix::unistd::{Gid, Group, Uid, fchownat};
+use rampart_client::socket::{FOLDER, GROUP, Namespace};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// Where locks and sockets are.
-pub(crate) const FOLDER: &str = "/run/rampart";
-
-/// Members of this group may ask and command the firewall.
-pub(crate) const GROUP: &str = "rampart";
-
-/// Where iproute2 keeps named namespaces.
-const NAMED: &str = "/run/netns";
-
 /// A network namespace, and the files that belong to a firewall in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// What the namespace is called.
+pub(crate) struct Instance {
+    /// The namespace's name.
     pub(crate) namespace: String,
-    /// The socket.
     pub(crate) socket: PathBuf,
-    /// The lock.
     pub(crate) lock: PathBuf,
-    /// Which interfaces are held.
-    pub(crate) held: PathBuf,
+    /// The list of interfaces that the firewall is attached to.
+    pub(crate) attached: PathBuf,
 }
 
-/// Why a place cannot be taken; complete, with what to do.
+/// Why a firewall cannot start here; complete, with what to do.
 #[derive(Debug)]
-pub(crate) enum PlaceError {
+pub(crate) enum InstanceError {
     /// A firewall runs in this namespace.
     Taken(String),
     /// The machine does not let us.
@@ -56,31 +46,33 @@ impl Drop for Lock {
     }
 }
 
-impl Place {
-    /// That of the namespace that this process is in; `socket` instead of the usual one.
+impl Instance {
+    /// That of the namespace that this thread is in; `socket` instead of the usual one.
     pub(crate) fn here(socket: Option<&Path>) -> io::Result<Self> {
-        let own = fs::metadata("/proc/thread-self/ns/net")?;
-        let namespace = name(&own);
-        Ok(Self::of(Path::new(FOLDER), &namespace, own.ino(), socket))
+        let namespace = Namespace::current()?;
+        Ok(Self::of(Path::new(FOLDER), &namespace, socket.map_or_else(|| namespace.socket(), Path::to_owned)))
     }
 
     /// That of a namespace, with its files in a folder.
-    pub(crate) fn of(folder: &Path, namespace: &str, inode: u64, socket: Option<&Path>) -> Self {
+    pub(crate) fn of(folder: &Path, namespace: &Namespace, socket: PathBuf) -> Self {
+        let inode = namespace.inode;
         Self {
-            namespace: namespace.to_owned(),
-            socket: socket.map_or_else(|| folder.join(format!("{namespace}.sock")), Path::to_owned),
+            namespace: namespace.name.clone(),
+            socket,
             lock: folder.join(format!("net-{inode}.lock")),
-            held: folder.join(format!("net-{inode}.held")),
+            // The name is older than the word: a firewall that was killed may have left such a file.
+            attached: folder.join(format!("net-{inode}.held")),
         }
     }
 
     /// Takes the lock of the namespace, and writes our process into it.
     ///
     /// # Errors
-    /// [`PlaceError::Taken`] with the process that holds it.
-    pub(crate) fn lock(&self) -> Result<Lock, PlaceError> {
+    /// [`InstanceError::Taken`] with the process that holds it.
+    pub(crate) fn lock(&self) -> Result<Lock, InstanceError> {
         let path = &self.lock;
-        let wrong = |error: io::Error| PlaceError::Machine(format!("cannot use {}: {error}", path.display()));
+        let wrong =
+            |error: io::Error| InstanceError::Machine(format!("cannot use {}: {error}", path.display()));
         if let Some(folder) = path.parent() {
             make_folder(folder).map_err(wrong)?;
         }
@@ -99,13 +91,13 @@ impl Place {
         }
     }
 
-    fn not_locked(&self, mut file: File, error: nix::Error) -> PlaceError {
+    fn not_locked(&self, mut file: File, error: nix::Error) -> InstanceError {
         if error != nix::Error::EWOULDBLOCK {
-            return PlaceError::Machine(format!("cannot lock {}: {error}", self.lock.display()));
+            return InstanceError::Machine(format!("cannot lock {}: {error}", self.lock.display()));
         }
         let mut holder = String::new();
         let holder = file.read_to_string(&mut holder).map_or("unknown", |_| holder.trim());
-        PlaceError::Taken(format!(
+        InstanceError::Taken(format!(
             "a firewall runs in this network namespace already (process {holder}): `rampart apply` gives it another policy, \
              `rampart down` ends it"
         ))
@@ -115,18 +107,18 @@ impl Place {
     /// socket that nobody answers is one that a killed daemon left.
     ///
     /// # Errors
-    /// [`PlaceError`]: somebody answers there, or there is something that is no socket.
-    pub(crate) fn listen(&self) -> Result<UnixListener, PlaceError> {
+    /// [`InstanceError`]: somebody answers there, or there is something that is no socket.
+    pub(crate) fn listen(&self) -> Result<UnixListener, InstanceError> {
         let path = self.socket.display();
-        let wrong = |error: io::Error| PlaceError::Machine(format!("cannot listen on {path}: {error}"));
+        let wrong = |error: io::Error| InstanceError::Machine(format!("cannot listen on {path}: {error}"));
         if let Ok(found) = fs::symlink_metadata(&self.socket) {
             if !found.file_type().is_socket() {
-                return Err(PlaceError::Machine(format!(
+                return Err(InstanceError::Machine(format!(
                     "{path} is there and is no socket: name another with --socket"
                 )));
             }
             if UnixStream::connect(&self.socket).is_ok() {
-                return Err(PlaceError::Taken(format!(
+                return Err(InstanceError::Taken(format!(
                     "somebody listens on {path} already: name another socket with --socket"
                 )));
             }
@@ -140,29 +132,8 @@ impl Place {
         Ok(listener)
     }
 
-    /// Takes the socket away.
     pub(crate) fn remove_socket(&self) {
         let _ = fs::remove_file(&self.socket);
-    }
-}
-
-/// The name that `ip netns` knows a namespace by; `default` for the one that the machine was started in; its inode
-/// otherwise.
-fn name(own: &fs::Metadata) -> String {
-    let same =
-        |path: PathBuf| fs::metadata(path).is_ok_and(|it| (it.dev(), it.ino()) == (own.dev(), own.ino()));
-    let mut named: Vec<String> = fs::read_dir(NAMED)
-        .map(|entries| entries.flatten().filter(|e| same(e.path())).map(|e| e.file_name()).collect())
-        .map(|names: Vec<_>| names.into_iter().filter_map(|name| name.into_string().ok()).collect())
-        .unwrap_or_default();
-    named.sort();
-    if let Some(name) = named.into_iter().next() {
-        return name;
-    }
-    // Only root can look at the first process's namespace. Whoever cannot is taken to be in it.
-    match fs::metadata("/proc/1/ns/net") {
-        Ok(first) if (first.dev(), first.ino()) != (own.dev(), own.ino()) => format!("net-{}", own.ino()),
-        _ => "default".to_owned(),
     }
 }
 

@@ -2,106 +2,106 @@
 
 use super::filter::KEYS;
 use super::{
-    Applied, Confirmed, Down, Drops, EVENTS_TOLD, Events, Killed, NewPolicy, Refusal, Rules, SESSIONS_TOLD,
-    Sessions, Status,
+    Applied, Confirmed, Down, Drops, EVENTS_SHOWN, Events, FLOWS_SHOWN, Flows, Killed, NewPolicy, Refusal,
+    Rules, Status,
 };
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
 use serde_json::{Map, Value, json};
 
-/// What can be asked of the daemon.
+/// An operation of the API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Operation {
-    /// How it stands.
+pub enum Operation {
+    /// Show the state of the firewall.
     Status,
-    /// The rules with their counters.
+    /// List the rules with their counters.
     Rules,
-    /// Sessions that pass a filter.
-    Sessions,
-    /// End the sessions that pass a filter.
-    KillSessions,
-    /// Packets that did not pass, by reason.
+    /// List the flows that pass a filter.
+    Flows,
+    /// End the flows that pass a filter.
+    EndFlows,
+    /// Count dropped packets by reason.
     Drops,
-    /// What rules told.
+    /// Read the event log.
     Log,
-    /// Put a policy in force.
+    /// Apply a policy.
     Apply,
-    /// Keep a policy that waits for it.
+    /// Confirm the policy in force.
     Confirm,
     /// Take the firewall down.
     Down,
 }
 
-/// How an operation is asked for.
+/// How to request an operation.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Route {
-    /// The method.
-    pub(crate) method: &'static str,
-    /// The path.
-    pub(crate) path: &'static str,
+pub struct Route {
+    /// Method of HTTP, for example `GET`.
+    pub method: &'static str,
+    /// Path, for example `/v1/status`.
+    pub path: &'static str,
     /// The operation.
-    pub(crate) operation: Operation,
+    pub operation: Operation,
     summary: &'static str,
     answer: fn(&mut SchemaGenerator) -> Schema,
     refusals: &'static [(u16, &'static str)],
 }
 
 const WRONG_FILTER: (u16, &str) = (400, "A filter is wrong.");
-const MACHINE: (u16, &str) = (500, "The kernel did not do what it was asked.");
+const MACHINE: (u16, &str) = (500, "The kernel refused an operation.");
 const GOING: (u16, &str) = (503, "The firewall is being taken down.");
-const WRONG_QUERY: (u16, &str) = (400, "It takes no query.");
+const WRONG_QUERY: (u16, &str) = (400, "The operation takes no query.");
 
-/// Every operation.
-pub(crate) const ROUTES: [Route; 9] = [
+/// Every operation with its path.
+pub const ROUTES: [Route; 9] = [
     route::<Status>(
         "GET",
         "/v1/status",
         Operation::Status,
-        "How the firewall stands",
+        "Show the state of the firewall",
         &[WRONG_QUERY, MACHINE, GOING],
     ),
     route::<Rules>(
         "GET",
         "/v1/rules",
         Operation::Rules,
-        "The rules with their counters",
+        "List the rules with their counters",
         &[WRONG_QUERY, MACHINE, GOING],
     ),
-    route::<Sessions>(
+    route::<Flows>(
         "GET",
-        "/v1/sessions",
-        Operation::Sessions,
-        "Sessions that pass a filter",
+        "/v1/flows",
+        Operation::Flows,
+        "List the flows that pass a filter",
         &[WRONG_FILTER, MACHINE, GOING],
     ),
     route::<Killed>(
         "DELETE",
-        "/v1/sessions",
-        Operation::KillSessions,
-        "End the sessions that pass a filter",
+        "/v1/flows",
+        Operation::EndFlows,
+        "End the flows that pass a filter",
         &[WRONG_FILTER, MACHINE, GOING],
     ),
     route::<Drops>(
         "GET",
         "/v1/drops",
         Operation::Drops,
-        "Packets that did not pass, by reason",
+        "Count dropped packets by reason",
         &[WRONG_QUERY, MACHINE, GOING],
     ),
     route::<Events>(
         "GET",
         "/v1/log",
         Operation::Log,
-        "What rules with `log` told: after an event, or the newest",
+        "Read the event log: the newest events, or those after an event",
         &[(400, "A number is wrong."), MACHINE, GOING],
     ),
     route::<Applied>(
         "PUT",
         "/v1/policy",
         Operation::Apply,
-        "Put a policy in force in place of the one that is, at once and as a whole",
+        "Apply a policy: it takes the place of the one in force at once and as a whole",
         &[
-            (400, "The body is not what it should be."),
+            (400, "The body is no policy to apply."),
             (
                 409,
                 "A running firewall cannot take this policy over: it has other zones, or another size of table.",
@@ -116,8 +116,8 @@ pub(crate) const ROUTES: [Route; 9] = [
         "POST",
         "/v1/policy/confirm",
         Operation::Confirm,
-        "Keep the policy in force, which would otherwise go back to the one before it",
-        &[WRONG_QUERY, (409, "No policy waits for it."), GOING],
+        "Confirm the policy in force, in place of which the previous one would come back",
+        &[WRONG_QUERY, (409, "No policy needs to be confirmed."), GOING],
     ),
     route::<Down>(
         "POST",
@@ -138,9 +138,20 @@ const fn route<A: JsonSchema>(
     Route { method, path, operation, summary, answer: SchemaGenerator::subschema_for::<A>, refusals }
 }
 
+/// The path that an older name of it stands for.
+fn today(path: &str) -> &str {
+    if path == "/v1/sessions" { "/v1/flows" } else { path }
+}
+
+/// The routes of a path, with any method.
+pub fn find(path: &str) -> impl Iterator<Item = &'static Route> {
+    let path = today(path).to_owned();
+    ROUTES.iter().filter(move |route| route.path == path)
+}
+
 impl Operation {
-    /// Its route.
-    pub(crate) fn route(self) -> &'static Route {
+    /// How to request it.
+    pub fn route(self) -> &'static Route {
         // Every operation stands in the table, which a test holds.
         ROUTES.iter().find(|route| route.operation == self).unwrap_or(&ROUTES[0])
     }
@@ -149,27 +160,28 @@ impl Operation {
     const fn own_query(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Operation::Log => &[
-                ("after", "The number of an event: only later ones are told. Without it, the newest are."),
-                ("limit", "How many events are told at most."),
+                (
+                    "after",
+                    "Number of an event: the answer has later events only. Without it, the answer has the newest.",
+                ),
+                ("limit", "Greatest number of events in the answer."),
             ],
             _ => &[],
         }
     }
 
     /// What may stand in its query besides filters, and what that takes; `None` where it has no query at all.
-    pub(crate) const fn query(self) -> Option<(&'static str, &'static str)> {
+    pub const fn query(self) -> Option<(&'static str, &'static str)> {
         match self {
-            Operation::Sessions => Some(("limit", "How many sessions are told at most.")),
-            Operation::KillSessions => {
-                Some(("all", "`true` where every session is meant and no filter is named."))
-            }
+            Operation::Flows => Some(("limit", "Greatest number of flows in the answer.")),
+            Operation::EndFlows => Some(("all", "`true` to end every flow; needed if there is no filter.")),
             _ => None,
         }
     }
 }
 
 /// The OpenAPI 3.1 description of the socket, as committed in `docs/schema/rampart-api.json`.
-pub(crate) fn description() -> Value {
+pub fn description() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
@@ -185,7 +197,7 @@ pub(crate) fn description() -> Value {
         "info": {
             "title": "Rampart",
             "version": "1",
-            "description": "The firewall's daemon, over HTTP/1.1 on a Unix socket. One request a connection.",
+            "description": "The API of the firewall's daemon: HTTP/1.1 on a Unix socket, one request per connection.",
             "license": { "name": "Apache-2.0 OR MIT" },
         },
         "paths": paths,
@@ -214,7 +226,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let own = route.operation.own_query();
     if !own.is_empty() {
         let number = |name: &str| match name {
-            "limit" => json!({ "type": "integer", "minimum": 0, "default": EVENTS_TOLD }),
+            "limit" => json!({ "type": "integer", "minimum": 0, "default": EVENTS_SHOWN }),
             _ => json!({ "type": "integer", "minimum": 0 }),
         };
         let parameter = |(name, takes): &(&str, &str)| json!({ "name": name, "in": "query", "description": takes, "schema": number(name) });
@@ -230,7 +242,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
 fn parameters((own, takes): (&str, &str)) -> Value {
     let parameter = |name: &str, description: &str, schema: Value| json!({ "name": name, "in": "query", "description": description, "schema": schema });
     let schema = match own {
-        "limit" => json!({ "type": "integer", "minimum": 0, "default": SESSIONS_TOLD }),
+        "limit" => json!({ "type": "integer", "minimum": 0, "default": FLOWS_SHOWN }),
         _ => json!({ "type": "boolean", "default": false }),
     };
     let filters = KEYS.iter().map(|(key, takes)| parameter(key, takes, json!({ "type": "string" })));

@@ -1,13 +1,12 @@
-//! Which sessions are meant: `src=10.0.0.0/8 dport=443 rule=web`. All parts must hold. Pure: text in, a checked filter out.
+//! Which flows a request means: `src=10.0.0.0/8 dport=443 rule=web`. All parts must hold. Pure: text in, a checked filter out.
 
-use super::Session;
+use super::Flow;
 use ipnet::IpNet;
-use std::fmt;
 use std::net::IpAddr;
 
-/// Sessions that are meant; without parts, all of them.
+/// Which flows a request means; without parts, all of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Filter {
+pub struct Filter {
     parts: Vec<Part>,
 }
 
@@ -33,28 +32,23 @@ enum Part {
 struct Ports(u16, u16);
 
 /// Why a word is no part of a filter; complete, with what would be right.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FilterError(pub(crate) String);
-
-impl fmt::Display for FilterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct FilterError(pub String);
 
 /// Every key with what it takes, for messages and for the description of the socket.
-pub(crate) const KEYS: [(&str, &str); 11] = [
-    ("src", "an address or a network that opened the session: 10.0.0.0/8"),
-    ("dst", "an address or a network that was called: 192.0.2.10"),
-    ("host", "an address or a network on either side"),
+pub(super) const KEYS: [(&str, &str); 11] = [
+    ("src", "the address or network of the initiator, for example 10.0.0.0/8"),
+    ("dst", "the address or network of the responder, for example 192.0.2.10"),
+    ("host", "the address or network of either side"),
     ("proto", "tcp, udp, sctp, icmp, icmpv6, or a protocol's number"),
-    ("sport", "the port it came from, or ports: 1024-2047"),
-    ("dport", "the port that was called, or ports: 80-443"),
-    ("rule", "the name of the rule that let it in"),
-    ("from", "the zone that it came from"),
-    ("to", "the zone that it went to"),
-    ("zone", "a zone on either side"),
-    ("state", "the state as `rampart sessions` shows it"),
+    ("sport", "a source port, or a range of them, for example 1024-2047"),
+    ("dport", "a destination port, or a range of them, for example 80-443"),
+    ("rule", "the name of the rule that allowed the flow"),
+    ("from", "the zone of the initiator"),
+    ("to", "the zone of the responder"),
+    ("zone", "the zone of either side"),
+    ("state", "the state as `rampart flows` shows it, for example established"),
 ];
 
 impl Filter {
@@ -62,7 +56,7 @@ impl Filter {
     ///
     /// # Errors
     /// The first word that is no part of a filter.
-    pub(crate) fn parse<'w>(words: impl IntoIterator<Item = &'w str>) -> Result<Self, FilterError> {
+    pub fn parse<'w>(words: impl IntoIterator<Item = &'w str>) -> Result<Self, FilterError> {
         let pairs = words.into_iter().map(|word| {
             word.split_once('=').ok_or_else(|| {
                 FilterError(format!("`{word}` is no filter: write KEY=VALUE, such as dport=443 ({})", keys()))
@@ -78,21 +72,19 @@ impl Filter {
     ///
     /// # Errors
     /// The first pair that is no part of a filter.
-    pub(crate) fn of_pairs<'w>(
-        pairs: impl IntoIterator<Item = (&'w str, &'w str)>,
-    ) -> Result<Self, FilterError> {
+    pub fn of_pairs<'w>(pairs: impl IntoIterator<Item = (&'w str, &'w str)>) -> Result<Self, FilterError> {
         let parts = pairs.into_iter().map(|(key, value)| Part::of(key, value));
         parts.collect::<Result<_, _>>().map(|parts| Self { parts })
     }
 
-    /// Whether all sessions are meant.
-    pub(crate) fn is_all(&self) -> bool {
+    /// Whether the filter has no parts, and so passes every flow.
+    pub fn is_all(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Whether a session is meant.
-    pub(crate) fn accepts(&self, session: &Session) -> bool {
-        self.parts.iter().all(|part| part.accepts(session))
+    /// Whether a flow passes the filter.
+    pub fn accepts(&self, flow: &Flow) -> bool {
+        self.parts.iter().all(|part| part.accepts(flow))
     }
 }
 
@@ -124,20 +116,20 @@ impl Part {
         })
     }
 
-    fn accepts(&self, session: &Session) -> bool {
+    fn accepts(&self, flow: &Flow) -> bool {
         let within = |network: &IpNet, address: IpAddr| network.contains(&address);
         match self {
-            Part::Source(network) => within(network, session.source),
-            Part::Destination(network) => within(network, session.destination),
-            Part::Host(network) => within(network, session.source) || within(network, session.destination),
-            Part::Protocol(name) => session.protocol == *name,
-            Part::SourcePort(ports) => ports.hold(session.source_port),
-            Part::DestinationPort(ports) => ports.hold(session.destination_port),
-            Part::Rule(name) => session.rule.as_ref() == Some(name),
-            Part::From(zone) => session.from == *zone,
-            Part::To(zone) => session.to == *zone,
-            Part::Zone(zone) => session.from == *zone || session.to == *zone,
-            Part::State(state) => session.state == *state,
+            Part::Source(network) => within(network, flow.source),
+            Part::Destination(network) => within(network, flow.destination),
+            Part::Host(network) => within(network, flow.source) || within(network, flow.destination),
+            Part::Protocol(name) => flow.protocol == *name,
+            Part::SourcePort(ports) => ports.hold(flow.source_port),
+            Part::DestinationPort(ports) => ports.hold(flow.destination_port),
+            Part::Rule(name) => flow.rule.as_ref() == Some(name),
+            Part::From(zone) => flow.from == *zone,
+            Part::To(zone) => flow.to == *zone,
+            Part::Zone(zone) => flow.from == *zone || flow.to == *zone,
+            Part::State(state) => flow.state == *state,
         }
     }
 }
@@ -160,8 +152,7 @@ fn ports(text: &str) -> Option<Ports> {
     (ports.0 <= ports.1).then_some(ports)
 }
 
-/// Names of the protocols that have one.
-pub(crate) const PROTOCOLS: [(u8, &str); 5] = [
+const PROTOCOLS: [(u8, &str); 5] = [
     (policy::service::TCP, "tcp"),
     (policy::service::UDP, "udp"),
     (policy::service::SCTP, "sctp"),
@@ -169,8 +160,8 @@ pub(crate) const PROTOCOLS: [(u8, &str); 5] = [
     (policy::service::ICMPV6, "icmpv6"),
 ];
 
-/// A protocol as sessions name it.
-pub(crate) fn protocol_name(number: u8) -> String {
+/// A protocol as the API names it, for example `tcp` for 6.
+pub fn protocol_name(number: u8) -> String {
     let named = PROTOCOLS.iter().find(|(known, _)| *known == number);
     named.map_or_else(|| number.to_string(), |(_, name)| (*name).to_owned())
 }
@@ -184,8 +175,8 @@ fn protocol(text: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn session() -> Session {
-        Session {
+    fn flow() -> Flow {
+        Flow {
             protocol: "tcp".to_owned(),
             source: "10.0.0.5".parse().unwrap(),
             source_port: 40_000,
@@ -232,7 +223,7 @@ mod tests {
             ("proto=tcp dport=80", false),
         ] {
             let filter = Filter::parse(words.split_whitespace()).unwrap();
-            assert_eq!(filter.accepts(&session()), expected, "{words}");
+            assert_eq!(filter.accepts(&flow()), expected, "{words}");
         }
     }
 
@@ -241,8 +232,8 @@ mod tests {
         for (word, expected) in [
             ("443", "write KEY=VALUE"),
             ("port=443", "there is no filter `port`; there are: src, dst"),
-            ("src=10.0.0", "src takes an address or a network"),
-            ("dport=443-80", "dport takes the port that was called"),
+            ("src=10.0.0", "src takes the address or network of the initiator"),
+            ("dport=443-80", "dport takes a destination port"),
             ("dport=70000", "dport takes"),
             ("proto=htpp", "proto takes tcp, udp"),
             ("proto=256", "proto takes"),

@@ -1,7 +1,7 @@
-//! The newest of what rules told, in memory: older events make room, and whoever asks too late learns how many are missing.
-//! Reads no clock.
+//! The newest events that rules recorded, in memory. Older events are evicted, and a client that asks too late learns how many it
+//! missed. Reads no clock.
 
-use crate::api::{Event, Events, Heard};
+use crate::api::{Event, EventDetails, Events};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,52 +9,49 @@ use std::time::Duration;
 /// Events that are kept: some 5 MB of them at most.
 const KEPT: usize = 16_384;
 
-/// When something happened that was so long ago, in milliseconds as everything that the daemon tells.
+/// The time that was so long ago, in milliseconds like every time that the daemon shows.
 pub(super) fn moment(now: Timestamp, ago: Duration) -> Timestamp {
     let ago = SignedDuration::try_from(ago).unwrap_or(SignedDuration::ZERO);
     let at = now.checked_sub(ago).unwrap_or(now);
     at.round(jiff::Unit::Millisecond).unwrap_or(at)
 }
 
-/// Events that were told.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct EventBuffer {
     /// The newest, the oldest of them first.
     kept: VecDeque<Event>,
-    /// Number of the last.
+    /// Number of the newest.
     last: u64,
-    /// Events that the data plane did not tell.
-    pub(super) untold: u64,
+    pub(super) suppressed: u64,
 }
 
-impl Told {
-    /// Adds an event that was so long ago.
-    pub(super) fn add(&mut self, now: Timestamp, ago: Duration, what: Heard) {
+impl EventBuffer {
+    pub(super) fn add(&mut self, now: Timestamp, ago: Duration, details: EventDetails) {
         let at = moment(now, ago);
         self.last += 1;
         if self.kept.len() == KEPT {
             self.kept.pop_front();
         }
-        self.kept.push_back(Event { number: self.last, at, what });
+        self.kept.push_back(Event { number: self.last, at, details });
     }
 
     /// Those after a number, the oldest first, or the newest; `limit` of them at most.
     pub(super) fn events(&self, after: Option<u64>, limit: u64) -> Events {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let first_kept = self.last + 1 - self.kept.len() as u64;
-        let (skipped, forgotten) = match after {
+        let (skipped, missed) = match after {
             None => (self.kept.len().saturating_sub(limit), 0),
             // A number of the future is one of another daemon: its events are over.
             Some(after) if after > self.last => (0, 0),
             Some(after) => {
                 let skipped = (after + 1).saturating_sub(first_kept);
-                let forgotten = first_kept.saturating_sub(after + 1);
-                (usize::try_from(skipped).unwrap_or(usize::MAX), forgotten)
+                let missed = first_kept.saturating_sub(after + 1);
+                (usize::try_from(skipped).unwrap_or(usize::MAX), missed)
             }
         };
         let events: Vec<Event> = self.kept.iter().skip(skipped).take(limit).cloned().collect();
         let next = events.last().map_or(self.last, |event| event.number);
-        Events { next, forgotten, untold: self.untold, events }
+        Events { next, missed, suppressed: self.suppressed, events }
     }
 }
 
@@ -63,8 +60,8 @@ pub(super) mod tests {
     use super::*;
     use crate::api::EventName;
 
-    pub(crate) fn heard(rule: &str) -> Heard {
-        Heard {
+    pub(crate) fn details(rule: &str) -> EventDetails {
+        EventDetails {
             event: EventName::Opened,
             rule: Some(rule.to_owned()),
             protocol: "tcp".to_owned(),
@@ -81,20 +78,20 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_newest_are_kept_and_what_is_missing_is_told() {
-        let mut told = Told::default();
+    fn the_newest_are_kept_and_what_is_missing_is_counted() {
+        let mut buffer = EventBuffer::default();
         let now: Timestamp = "2026-11-20T10:00:00Z".parse().unwrap();
-        let numbers = |told: &Told, after, limit| {
-            let found = told.events(after, limit);
+        let numbers = |buffer: &EventBuffer, after, limit| {
+            let found = buffer.events(after, limit);
             let numbers: Vec<u64> = found.events.iter().map(|event| event.number).collect();
-            (numbers.first().copied(), numbers.len(), found.forgotten, found.next)
+            (numbers.first().copied(), numbers.len(), found.missed, found.next)
         };
-        assert_eq!(numbers(&told, None, 10), (None, 0, 0, 0));
+        assert_eq!(numbers(&buffer, None, 10), (None, 0, 0, 0));
         for i in 0..KEPT as u64 + 5 {
-            told.add(now, Duration::from_millis(i), heard("web"));
+            buffer.add(now, Duration::from_millis(i), details("web"));
         }
         let last = KEPT as u64 + 5;
-        assert_eq!(told.kept[0].at.to_string(), "2026-11-20T09:59:59.995Z");
+        assert_eq!(buffer.kept[0].at.to_string(), "2026-11-20T09:59:59.995Z");
         for (what, after, limit, expected) in [
             ("the newest", None, 3, (Some(last - 2), 3, 0, last)),
             ("all", None, u64::MAX, (Some(6), KEPT, 0, last)),
@@ -105,7 +102,7 @@ pub(super) mod tests {
             ("from the beginning", Some(0), 1, (Some(6), 1, 5, 6)),
             ("numbers of another daemon", Some(last + 9), 1, (Some(6), 1, 0, 6)),
         ] {
-            assert_eq!(numbers(&told, after, limit), expected, "{what}");
+            assert_eq!(numbers(&buffer, after, limit), expected, "{what}");
         }
     }
 }

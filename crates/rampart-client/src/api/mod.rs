@@ -1,0 +1,470 @@
+//! What the daemon and its clients say to each other: requests and answers, as JSON over HTTP on a Unix socket. Pure: opens
+//! nothing and knows nothing of the data plane. `docs/schema/rampart-api.json` is made from it, and the comments of fields are
+//! what users read there.
+
+mod filter;
+mod openapi;
+
+pub use filter::{Filter, FilterError, protocol_name};
+pub use openapi::{Operation, ROUTES, Route, description, find};
+
+use jiff::Timestamp;
+use policy::Problem as PolicyProblem;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// Flows that an answer has unless the question says otherwise.
+pub const FLOWS_SHOWN: u64 = 100;
+
+/// Events that an answer has unless the question says otherwise.
+pub const EVENTS_SHOWN: u64 = 100;
+
+/// State of the firewall.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Status {
+    /// Version of the daemon, for example `0.1.0`.
+    pub version: String,
+    /// Process ID of the daemon.
+    pub pid: u32,
+    /// Network namespace that the firewall runs in: the name that `ip netns` knows it by, `default` for the one that the machine
+    /// was started in, or `net-` and its inode, for example `net-4026532289`.
+    pub namespace: String,
+    /// When the daemon was started, for example `2026-11-20T10:00:00Z`.
+    pub since: Timestamp,
+    /// The policy in force.
+    pub policy: PolicyStatus,
+    /// Interfaces that the firewall is attached to.
+    pub interfaces: Vec<Interface>,
+    /// How full the flow table is.
+    pub flows: Occupancy,
+    /// What was counted since the firewall was started, besides drops and hits of rules.
+    pub counters: Vec<Counter>,
+    /// Alerts that stand, by rule.
+    pub alerts: Vec<Alert>,
+    /// What needs attention, each as a sentence with what to do; empty when all is well.
+    pub troubles: Vec<String>,
+}
+
+/// The policy in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PolicyStatus {
+    /// File that the policy was read from, as the request named it, for example `policy.toml`.
+    pub file: String,
+    /// Number of its rules.
+    pub rules: usize,
+    /// Number of the tables in force, from 1. It goes up with each policy that is applied, and with each schedule that begins or
+    /// ends.
+    pub generation: u64,
+    /// When the policy was applied, for example `2026-11-20T10:00:00Z`.
+    pub applied_at: Timestamp,
+    /// When a schedule of the policy next begins or ends; null if no schedule does.
+    pub next_change: Option<Timestamp>,
+    /// When the previous policy comes back unless this one is confirmed; null if it needs no confirmation.
+    pub rolls_back_at: Option<Timestamp>,
+}
+
+/// An interface that the firewall is attached to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Interface {
+    /// Name of the interface, for example `eth0`.
+    pub name: String,
+    /// Name of its zone, for example `outside`.
+    pub zone: String,
+    /// Where the firewall is attached.
+    pub hook: HookName,
+    /// Why it is not the hook that was asked for; null if it is.
+    pub note: Option<String>,
+}
+
+/// Where the firewall is attached to an interface.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HookName {
+    /// In the driver (XDP), before the kernel allocates a socket buffer.
+    Xdp,
+    /// In traffic control (TC), on the kernel's socket buffers.
+    Tc,
+}
+
+impl HookName {
+    /// Short identifier, for example `xdp`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            HookName::Xdp => "xdp",
+            HookName::Tc => "tc",
+        }
+    }
+}
+
+/// How full the flow table is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Occupancy {
+    /// Flows in the table, 0 to `capacity`.
+    pub open: u64,
+    /// TCP handshakes under way, which are some of these flows.
+    pub half_open: u64,
+    /// Flows that fit, for example 1048576 (`flows` in `[settings]`).
+    pub capacity: u64,
+}
+
+/// A counter of the firewall.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Counter {
+    /// Short identifier, for example `forwarded`.
+    pub name: String,
+    /// What is counted, for example "packets that the fast path forwarded".
+    pub explanation: String,
+    /// The count since the firewall was started.
+    pub count: u64,
+}
+
+/// The rules with their counters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Rules {
+    /// Number of the tables in force, as in the status.
+    pub generation: u64,
+    /// The rules, in the order in which they are tried.
+    pub rules: Vec<RuleCount>,
+}
+
+/// A rule with its counters.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RuleCount {
+    /// Name of the rule, for example `web`.
+    pub name: String,
+    /// `allow`, `deny` or `reject`.
+    pub action: String,
+    /// Whether the rule is tried now: it is enabled, and its schedule holds.
+    pub in_force: bool,
+    /// Zones that packets come from, as the policy writes them, for example `inside`.
+    pub from: String,
+    /// Zones that packets go to, as the policy writes them, for example `outside`.
+    pub to: String,
+    /// Source addresses, as the policy writes them, for example `10.0.0.0/8`.
+    pub source: String,
+    /// Destination addresses, as the policy writes them, for example `any`.
+    pub destination: String,
+    /// Services, as the policy writes them, for example `tcp/443`.
+    pub service: String,
+    /// Name of its schedule, for example `office-hours`; null if it has none.
+    pub schedule: Option<String>,
+    /// Decisions of the rule since a rule of this name came into the policy: new flows that it allowed, and packets that it
+    /// refused.
+    pub hits: u64,
+    /// Packets among these that the rule would have allowed, had they not exceeded its limit.
+    pub limited: u64,
+}
+
+/// Flows that pass a filter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Flows {
+    /// Number of flows that pass the filter.
+    pub matched: u64,
+    /// The first of them, at most as many as the request asked for.
+    pub flows: Vec<Flow>,
+}
+
+/// A flow: a two-way exchange of packets. Its initiator sent the first packet; the other end is its responder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Flow {
+    /// `tcp`, `udp`, `sctp`, `icmp`, `icmpv6`, or the protocol's number, for example `47`.
+    pub protocol: String,
+    /// Address of the initiator, for example `10.0.0.5`.
+    pub source: IpAddr,
+    /// Port of the initiator; of an ICMP query its identifier; 0 if there is neither.
+    pub source_port: u16,
+    /// Address of the responder, for example `192.0.2.10`.
+    pub destination: IpAddr,
+    /// Port of the responder, for example 443; 0 if there is none.
+    pub destination_port: u16,
+    /// Zone of the initiator, for example `inside`.
+    pub from: String,
+    /// Zone of the responder, for example `outside`.
+    pub to: String,
+    /// Name of the rule that allowed the flow; null if the default of the two zones did, or if the rule is gone.
+    pub rule: Option<String>,
+    /// Short identifier of the state, for example `established`.
+    pub state: String,
+    /// Seconds since the last packet.
+    pub idle_seconds: u64,
+    /// Seconds until the flow expires if no packet comes.
+    pub expires_seconds: u64,
+    /// Packets from the initiator.
+    pub packets_out: u64,
+    /// IP bytes from the initiator.
+    pub bytes_out: u64,
+    /// Packets from the responder.
+    pub packets_back: u64,
+    /// IP bytes from the responder.
+    pub bytes_back: u64,
+}
+
+/// Flows that a user ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Killed {
+    /// Number of flows that were ended.
+    pub killed: u64,
+}
+
+/// A part of the event log, the oldest event first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Events {
+    /// Number to send as `after` to continue from here.
+    pub next: u64,
+    /// Events after `after` that are no longer kept, because newer ones took their place.
+    pub missed: u64,
+    /// Events since the firewall was started that were not recorded, because there were more than `log_rate` of `[settings]`
+    /// allows.
+    pub suppressed: u64,
+    /// The events.
+    pub events: Vec<Event>,
+}
+
+/// An event that a rule recorded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Event {
+    /// Number of the event: 1 for the first since the firewall was started, and one more for each.
+    pub number: u64,
+    /// When it happened, for example `2026-11-20T10:00:00.125Z`.
+    pub at: Timestamp,
+    /// What happened.
+    #[serde(flatten)]
+    pub details: EventDetails,
+}
+
+/// What happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EventDetails {
+    /// Kind of event.
+    pub event: EventName,
+    /// Name of the rule; null if it was the default of the two zones, or if the rule is gone.
+    pub rule: Option<String>,
+    /// `tcp`, `udp`, `sctp`, `icmp`, `icmpv6`, or the protocol's number, for example `47`.
+    pub protocol: String,
+    /// Address of the sender of the packet, or of the initiator of the flow.
+    pub source: IpAddr,
+    /// Its port; of an ICMP query its identifier; 0 if there is neither.
+    pub source_port: u16,
+    /// Address that the packet was sent to, or of the responder of the flow.
+    pub destination: IpAddr,
+    /// Its port, for example 443; 0 if there is none.
+    pub destination_port: u16,
+    /// Zone that the packet came from, for example `outside`.
+    pub from: String,
+    /// Zone that the packet was going to; null if it was none.
+    pub to: Option<String>,
+    /// Why a packet was refused, as in the drops, for example `rule-deny`; of `refused` events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What the flow was; of `closed` events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed: Option<Closed>,
+    /// What the alert counted; of `alert` and `over` events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alert: Option<AlertCount>,
+}
+
+/// Kind of event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum EventName {
+    /// A flow opened.
+    Opened,
+    /// A packet was refused.
+    Refused,
+    /// A flow ended.
+    Closed,
+    /// The alert of a rule passed its threshold.
+    Alert,
+    /// An alert that stood is over.
+    Over,
+}
+
+impl EventName {
+    /// Short identifier, for example `opened`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            EventName::Opened => "opened",
+            EventName::Refused => "refused",
+            EventName::Closed => "closed",
+            EventName::Alert => "alert",
+            EventName::Over => "over",
+        }
+    }
+}
+
+/// What an alert counted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AlertCount {
+    /// What is counted together: `rule`, `source` or `destination`.
+    pub per: String,
+    /// Address that is counted, for example `198.51.100.7`; null if `per` is `rule`.
+    pub address: Option<IpAddr>,
+    /// New flows and refused packets within the time, for example 154.
+    pub count: u64,
+    /// The greatest count that raises no alert, for example 100.
+    pub threshold: u64,
+    /// The time in seconds, for example 60.
+    pub within_seconds: u64,
+}
+
+/// An alert that stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Alert {
+    /// Name of the rule, for example `web`.
+    pub rule: String,
+    /// When the alert was raised.
+    pub since: Timestamp,
+    /// What the alert counted when it was last recorded.
+    #[serde(flatten)]
+    pub counted: AlertCount,
+}
+
+/// What a flow that ended was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Closed {
+    /// Short identifier of its last state, for example `time-wait`.
+    pub state: String,
+    /// Seconds that the flow was open.
+    pub seconds: u64,
+    /// Packets from the initiator.
+    pub packets_out: u64,
+    /// IP bytes from the initiator.
+    pub bytes_out: u64,
+    /// Packets from the responder.
+    pub packets_back: u64,
+    /// IP bytes from the responder.
+    pub bytes_back: u64,
+}
+
+/// Dropped packets by reason.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Drops {
+    /// Reasons for which packets were dropped, the most frequent first.
+    pub drops: Vec<Drop>,
+}
+
+/// A reason for which packets were dropped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Drop {
+    /// Number of the reason, for example 30; it is never given to another reason.
+    pub number: u32,
+    /// Short identifier, for example `tcp-window`.
+    pub reason: String,
+    /// What it means, for example "TCP outside the window of its connection", and what to do where something can be done.
+    pub explanation: String,
+    /// Packets dropped since the firewall was started.
+    pub packets: u64,
+    /// Whether a single packet is worth a look. Such a reason also appears among the troubles for a minute.
+    pub alarming: bool,
+}
+
+/// A policy to apply.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewPolicy {
+    /// Name of the file for messages, for example `policy.toml`. The daemon does not open it.
+    pub file: String,
+    /// The policy's text, in TOML.
+    pub text: String,
+    /// Seconds after which the previous policy comes back unless this one is confirmed, 1 to 86400; without it, the new policy
+    /// needs no confirmation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 86400))]
+    pub confirm_seconds: Option<u32>,
+}
+
+/// A policy that was applied.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Applied {
+    /// Number of the tables now in force.
+    pub generation: u64,
+    /// Number of rules now.
+    pub rules: usize,
+    /// How it differs from the previous policy.
+    pub changes: Changes,
+    /// When the previous policy comes back unless this one is confirmed; null if it needs no confirmation.
+    pub rolls_back_at: Option<Timestamp>,
+}
+
+/// The difference between two policies.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Changes {
+    /// Names of rules that are new.
+    pub added: Vec<String>,
+    /// Names of rules that are gone.
+    pub removed: Vec<String>,
+    /// Rules that kept their names and changed.
+    pub changed: Vec<ChangedRule>,
+    /// Whether rules that stayed are tried in another order.
+    pub reordered: bool,
+    /// Whether zones, their interfaces or their networks changed.
+    pub zones: bool,
+    /// Whether defaults between zones changed.
+    pub defaults: bool,
+    /// Whether settings changed.
+    pub settings: bool,
+}
+
+/// A rule that kept its name and changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ChangedRule {
+    /// Name of the rule, for example `web`.
+    pub name: String,
+    /// Keys that changed, for example `["service", "limit"]`.
+    pub keys: Vec<String>,
+}
+
+/// A policy that was confirmed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Confirmed {
+    /// Number of the tables that stay in force.
+    pub generation: u64,
+}
+
+/// A firewall that was taken down.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Down {
+    /// Process ID of the daemon, which ends.
+    pub pid: u32,
+    /// Interfaces that the firewall was detached from, for example `["eth0", "eth1"]`.
+    pub detached: Vec<String>,
+}
+
+/// Why a request was refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Refusal {
+    /// What is wrong and what to do, in a sentence.
+    pub error: String,
+    /// Errors of a policy, each with its place; absent for other requests.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<Problem>,
+}
+
+/// An error in a policy's text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Problem {
+    /// File, as the request named it.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Column in characters, from 1.
+    pub column: usize,
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead; null if there is no suggestion.
+    pub help: Option<String>,
+}
+
+impl From<&PolicyProblem> for Problem {
+    fn from(problem: &PolicyProblem) -> Self {
+        Self {
+            file: problem.file.clone(),
+            line: problem.line,
+            column: problem.column,
+            message: problem.message.clone(),
+            help: problem.help.clone(),
+        }
+    }
+}

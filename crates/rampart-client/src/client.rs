@@ -1,0 +1,144 @@
+//! Asks a firewall: one request over its socket, the answer as a typed value.
+
+use crate::api::{Down, Operation, Refusal};
+use crate::http::{ReadError, read_response, write_request};
+use crate::socket::{GROUP, Namespace};
+use serde::de::DeserializeOwned;
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// The firewall behind a socket.
+#[derive(Debug, Clone)]
+pub struct Client {
+    socket: PathBuf,
+}
+
+/// Why there is no answer to a request. Each text is complete, with what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody answers on the socket, or what answers is no firewall of this version.
+    #[error("{0}")]
+    Unreachable(String),
+    /// The firewall refused the request.
+    #[error("{}", refusal.error)]
+    Refused {
+        /// Status of HTTP: below 500 the request is wrong, from 500 on the machine or its kernel failed.
+        status: u16,
+        /// What the firewall said.
+        refusal: Box<Refusal>,
+    },
+    /// The request cannot be written as JSON.
+    #[error("cannot write JSON: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+impl Client {
+    /// The firewall of this network namespace, or the one behind a socket that the user names.
+    ///
+    /// # Errors
+    /// When the network namespace cannot be found out.
+    pub fn new(socket: Option<&Path>) -> Result<Self, ClientError> {
+        let unknown =
+            |error| ClientError::Unreachable(format!("cannot find out the network namespace: {error}"));
+        let own = || Namespace::current().map(|namespace| namespace.socket()).map_err(unknown);
+        Ok(Self { socket: socket.map_or_else(own, |path| Ok(path.to_owned()))? })
+    }
+
+    /// Requests an operation, with a query of keys and values.
+    ///
+    /// # Errors
+    /// When nobody answers, or the request is refused.
+    pub fn ask<A: DeserializeOwned>(
+        &self,
+        operation: Operation,
+        query: &[(String, String)],
+    ) -> Result<A, ClientError> {
+        let route = operation.route();
+        let mut target = route.path.to_owned();
+        if !query.is_empty() {
+            let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
+            target = format!("{target}?{query}");
+        }
+        self.call(route.method, &target, &[]).map(|(answer, _)| answer)
+    }
+
+    /// Requests an operation, with a body.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub fn send<A: DeserializeOwned>(
+        &self,
+        operation: Operation,
+        body: &impl serde::Serialize,
+    ) -> Result<A, ClientError> {
+        let route = operation.route();
+        self.call(route.method, route.path, &serde_json::to_vec(body)?).map(|(answer, _)| answer)
+    }
+
+    /// Takes the firewall down, and waits until it has left nothing behind.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub fn down(&self) -> Result<Down, ClientError> {
+        let route = Operation::Down.route();
+        let (down, mut stream) = self.call(route.method, route.path, &[])?;
+        // The daemon closes the connection last of all; however that ends, it has ended.
+        let _ = stream.read(&mut [0]);
+        Ok(down)
+    }
+
+    fn call<A: DeserializeOwned>(
+        &self,
+        method: &str,
+        target: &str,
+        body: &[u8],
+    ) -> Result<(A, UnixStream), ClientError> {
+        let mut stream = UnixStream::connect(&self.socket).map_err(|error| self.not_there(&error))?;
+        // A server that refuses a body answers before it has read all of it: then the answer says more than the error.
+        let written = write_request(&mut stream, method, target, body);
+        let response = read_response(&mut stream).map_err(|error| self.no_answer(error, written))?;
+        if response.status == 200 {
+            let answer = serde_json::from_slice(&response.body);
+            return answer.map(|answer| (answer, stream)).map_err(|error| self.strange(&error));
+        }
+        let refusal: Refusal =
+            serde_json::from_slice(&response.body).map_err(|error| self.strange(&error))?;
+        Err(ClientError::Refused { status: response.status, refusal: Box::new(refusal) })
+    }
+
+    fn not_there(&self, error: &io::Error) -> ClientError {
+        let socket = self.socket.display();
+        ClientError::Unreachable(match error.kind() {
+            ErrorKind::NotFound => {
+                format!("no firewall runs here (there is no {socket}): `rampart up POLICY` starts one")
+            }
+            ErrorKind::ConnectionRefused => format!(
+                "nobody answers on {socket}: the firewall was killed, and its programs go on without it; `rampart up POLICY` \
+                 takes over, and `rampart down` then ends it"
+            ),
+            ErrorKind::PermissionDenied => {
+                format!("you may not use {socket}: it is for root and the group `{GROUP}`")
+            }
+            _ => format!("cannot connect to {socket}: {error}"),
+        })
+    }
+
+    fn no_answer(&self, error: ReadError, written: io::Result<()>) -> ClientError {
+        let why = match (written, error) {
+            (Err(error), _) | (_, ReadError::Io(error)) => error.to_string(),
+            (_, ReadError::Wrong(_, why)) => why,
+        };
+        let socket = self.socket.display();
+        ClientError::Unreachable(format!(
+            "the firewall on {socket} gave no answer: {why}; its own output tells more"
+        ))
+    }
+
+    fn strange(&self, why: &serde_json::Error) -> ClientError {
+        let socket = self.socket.display();
+        ClientError::Unreachable(format!(
+            "the answer on {socket} is not what this version expects: {why}; is it a daemon of another version?"
+        ))
+    }
+}
