@@ -86,7 +86,7 @@ pub struct Calibration {
     /// The least (or most) that it should be, where there is such a promise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<f64>,
-    /// Whether the promise was kept.
+    /// Whether the promise was kept; absent when the interval of the rounds reaches over it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub met: Option<bool>,
 }

@@ -17,7 +17,8 @@ use std::path::PathBuf;
   rampart-bench run eantc-ip --set frame=64,1518 --out results/eantc
   rampart-bench compare results/before results/after --fail-if 'throughput < 0.95'
 
-Exit status: 0 done; 1 a --fail-if is true, or an expectation of the suite is broken; 2 the command or a file is wrong;
+Exit status: 0 done; 1 a --fail-if is true, or an expectation of the suite or a promise of
+calibrate is broken; 2 the command or a file is wrong;
 3 this machine cannot; 130 interrupted."
 )]
 pub(crate) struct Cli {

@@ -36,6 +36,7 @@ pub(crate) fn calibration(results: &Results) -> Table {
 fn calibration_row(row: &Calibration) -> Row {
     let target = row.target.map_or_else(Cell::none, |t| Cell::number(units::value(&row.unit, t), t));
     let met = match row.met {
+        None if row.target.is_some() => Cell::text("undecided"),
         None => Cell::none(),
         Some(true) => Cell::text("yes"),
         Some(false) => Cell { class: "invalid", ..Cell::text("missed") },

@@ -441,12 +441,14 @@ fn load(results: &Results) -> TrustLine {
 }
 
 fn calibration(results: &Results) -> TrustLine {
-    let judged: Vec<bool> = results.calibration.iter().filter_map(|c| c.met).collect();
-    let missed = judged.iter().filter(|m| !**m).count();
-    let (found, state) = match (judged.len(), missed) {
-        (0, _) => ("not part of this run".into(), "careful"),
-        (n, 0) => (format!("all {n} targets met"), "good"),
-        (n, missed) => (format!("{missed} of {n} targets missed"), "careful"),
+    let promised: Vec<Option<bool>> =
+        results.calibration.iter().filter(|c| c.target.is_some()).map(|c| c.met).collect();
+    let count = |met| promised.iter().filter(|m| **m == met).count();
+    let (found, state) = match (promised.len(), count(Some(false)), count(None)) {
+        (0, ..) => ("not part of this run".into(), "careful"),
+        (n, 0, 0) => (format!("all {n} targets met"), "good"),
+        (n, 0, undecided) => (format!("{undecided} of {n} targets undecided"), "careful"),
+        (n, missed, _) => (format!("{missed} of {n} targets missed"), "careful"),
     };
     line("Calibration of the generator", found, state)
 }

@@ -1,7 +1,7 @@
 //! The TCP client and server against the stateless loop, with nothing between and through the kernel's own firewalls; how
 //! evenly they start connections; and how many they hold.
 
-use super::{Calibration, plain};
+use super::{Calibration, Promise, plain, promised};
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
 use crate::rig;
@@ -72,7 +72,7 @@ fn rates(rounds: &[Comparison], between: &str, promise: f64) -> [Calibration; 3]
     let of = |value: fn(&Comparison) -> f64| {
         stats::median(&rounds.iter().map(value).collect::<Vec<_>>()).unwrap_or(0.0)
     };
-    let share = of(Comparison::ratio);
+    let shares: Vec<f64> = rounds.iter().map(Comparison::ratio).collect();
     let rate = "connections/s";
     [
         plain(format!("stateless TCP loop, 1 core, {between}"), of(|c| c.bare.a_second), rate),
@@ -81,13 +81,12 @@ fn rates(rounds: &[Comparison], between: &str, promise: f64) -> [Calibration; 3]
             of(|c| c.engine.a_second),
             rate,
         ),
-        Calibration {
-            name: format!("share of the stateless TCP loop, {between}"),
-            value: share,
-            unit: "ratio".to_owned(),
-            target: Some(promise),
-            met: Some(share >= promise),
-        },
+        promised(
+            format!("share of the stateless TCP loop, {between}"),
+            &shares,
+            "ratio",
+            Promise::AtLeast(promise),
+        ),
     ]
 }
 
@@ -97,13 +96,12 @@ fn evenness(engine: &mut Engine, seconds: f64, interrupt: &Interrupt) -> Result<
     let length = (seconds * EVEN_SECONDS).round().clamp(1.0, EVEN_SECONDS) as u32;
     let even = engine.evenness(&ports, EVEN_RATE, length, &mut Asked(interrupt))?;
     let deviation = even.largest_deviation();
-    Ok(Calibration {
-        name: format!("largest deviation of a second, 10 k connections/s for {length} s"),
-        value: deviation,
-        unit: "ratio".to_owned(),
-        target: Some(EVEN_DEVIATION),
-        met: Some(deviation <= EVEN_DEVIATION),
-    })
+    Ok(promised(
+        format!("largest deviation of a second, 10 k connections/s for {length} s"),
+        &[deviation],
+        "ratio",
+        Promise::AtMost(EVEN_DEVIATION),
+    ))
 }
 
 /// Ten million connections held and verified, where there is time and memory for them.
@@ -132,31 +130,25 @@ fn held(seconds: f64, interrupt: &Interrupt) -> Result<Vec<Calibration>, Failure
     let (all, end) = engine.open_all_and_verify(&ports, &holding(), &mut opened)?;
     let verified = end.counts.verified.min(all.counts.open()) as f64;
     Ok(vec![
-        Calibration {
-            name: "connections held open and verified, 1 core".to_owned(),
-            value: verified,
-            unit: "connections".to_owned(),
-            target: Some(f64::from(HELD)),
-            met: Some(verified >= f64::from(HELD)),
-        },
-        at_most("memory of the tables for 10 M connections", memory, "bytes", HELD_MEMORY_BYTES),
-        at_most(
-            "time to open 10 M connections, 400 k/s asked for",
-            opened.seconds.unwrap_or(f64::INFINITY),
+        promised(
+            "connections held open and verified, 1 core".to_owned(),
+            &[verified],
+            "connections",
+            Promise::AtLeast(f64::from(HELD)),
+        ),
+        promised(
+            "memory of the tables for 10 M connections".to_owned(),
+            &[memory],
+            "bytes",
+            Promise::AtMost(HELD_MEMORY_BYTES),
+        ),
+        promised(
+            "time to open 10 M connections, 400 k/s asked for".to_owned(),
+            &[opened.seconds.unwrap_or(f64::INFINITY)],
             "s",
-            HELD_OPEN_SECONDS,
+            Promise::AtMost(HELD_OPEN_SECONDS),
         ),
     ])
-}
-
-fn at_most(name: &str, value: f64, unit: &str, target: f64) -> Calibration {
-    Calibration {
-        name: name.to_owned(),
-        value,
-        unit: unit.to_owned(),
-        target: Some(target),
-        met: Some(value <= target),
-    }
 }
 
 fn holding() -> TcpPlan {
