@@ -3,6 +3,7 @@
 #ifndef RAMPART_NET_CHECKSUM_H
 #define RAMPART_NET_CHECKSUM_H
 
+#include <stdbool.h>
 #include <linux/types.h>
 #include <bpf/bpf_helpers.h>
 
@@ -19,7 +20,7 @@ static __always_inline __u32 checksum_word(__u32 word)
 }
 
 /* Whether an unfolded sum is the folded one; 0 and 0xffff are the same number in one's complement. */
-static __always_inline int checksum_same(__u32 sum, __u16 folded)
+static __always_inline bool checksum_same(__u32 sum, __u16 folded)
 {
 	__u16 difference = checksum_fold(sum) ^ (__u16)~folded;
 

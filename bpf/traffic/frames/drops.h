@@ -34,7 +34,7 @@ struct {
 } drops SEC(".maps");
 
 /* Whether the frame is one of this trial. */
-static __always_inline int is_test_frame(struct sk_buff *skb)
+static __always_inline bool is_test_frame(struct sk_buff *skb)
 {
 	__u32 network = BPF_CORE_READ(skb, network_header);
 	struct beginning *packet = &beginnings[this_core()];
@@ -43,7 +43,7 @@ static __always_inline int is_test_frame(struct sk_buff *skb)
 	if (!network)
 		network = BPF_CORE_READ(skb, mac_header) + sizeof(struct ethernet);
 	if (bpf_probe_read_kernel(packet, sizeof(*packet), BPF_CORE_READ(skb, head) + network))
-		return 0;
+		return false;
 	stamp = packet->bytes[0] >> 4 == 4 ? ipv4_payload((void *)packet, packet + 1)
 					   : ipv6_payload((void *)packet, packet + 1);
 	return stamp != NOT_OURS && stamp_mark(stamp->who) == control.mark &&

@@ -72,7 +72,7 @@ static __always_inline __u32 next_lane(const struct core *core)
 }
 
 /* Whether the lane's next frame may go out now. The clock is read only when the last reading does not answer. */
-static __always_inline int is_due(struct core *core, struct sender *sender, const struct phase *phase, __u32 lane)
+static __always_inline bool is_due(struct core *core, struct sender *sender, const struct phase *phase, __u32 lane)
 {
 	__u64 lag;
 
@@ -81,7 +81,7 @@ static __always_inline int is_due(struct core *core, struct sender *sender, cons
 		if (sender->due == NO_FRAME_LEFT || core->now >= phase->end) {
 			read_clock(core);
 			end_phase(core);
-			return 0;
+			return false;
 		}
 		if (core->now == 0)
 			read_clock(core);
@@ -91,29 +91,29 @@ static __always_inline int is_due(struct core *core, struct sender *sender, cons
 		read_clock(core);
 		if (core->now >= phase->end)
 			end_phase(core);
-		return 0;
+		return false;
 	}
 	/* Not "later than now", which would let the first frame out before the start. */
 	if (sender->due >= core->now) {
 		read_clock(core);
 		if (sender->due >= core->now)
-			return 0;
+			return false;
 	}
 	lag = core->now - sender->due;
 	if (lag > core->largest_lag)
 		core->largest_lag = lag;
 	if (core->now >= phase->end + control.grace) {
 		end_phase(core);
-		return 0;
+		return false;
 	}
 	if (lag > control.largest_lag) {
 		sender->skipped += control.fragments;
 		sender->due += phase->interval[lane];
-		return 0;
+		return false;
 	}
 	if (lag > LATE)
 		core->late++;
-	return 1;
+	return true;
 }
 
 /* Copies whole words: a copy between pointers of unknown alignment would go byte by byte. */
@@ -238,7 +238,7 @@ static __always_inline int write_ipv6(void *data, void *end, const struct lane *
 }
 
 /* `stays`: the next frame is of the same flow. */
-static __always_inline const struct flow *next_flow(struct sender *sender, __u32 core, int stays)
+static __always_inline const struct flow *next_flow(struct sender *sender, __u32 core, bool stays)
 {
 	__u32 index = control.flow_first[core] + sender->flow_next;
 	__u32 page = index / FLOWS_PER_PAGE;
@@ -277,7 +277,7 @@ static __always_inline int send_frame(struct xdp_md *ctx, struct core *core, __u
 	const struct lane *lane = &control.lanes[lane_number];
 	__u32 mix = next_mix(sender);
 	const struct mix_size *size = &control.mix[mix];
-	int is_first = size->place == FIRST_FRAGMENT;
+	bool is_first = size->place == FIRST_FRAGMENT;
 	const struct flow *flow = next_flow(sender, core_number, is_first);
 	__u32 sequence = sender->sent, datagram = sequence >> (control.fragments - 1);
 	__u64 now;

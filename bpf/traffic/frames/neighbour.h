@@ -56,7 +56,7 @@ struct discovery {
 _Static_assert(sizeof(struct arp) == 28, "ARP for IPv4 over Ethernet");
 _Static_assert(sizeof(struct discovery) == DISCOVERY_BYTES, "neighbour discovery");
 
-static __always_inline int is_own_host(__u32 host)
+static __always_inline bool is_own_host(__u32 host)
 {
 	return host == OWN_HOST || (host >= FIRST_HOST && host <= HOST_MASK);
 }

@@ -60,7 +60,7 @@ static __noinline int clear_window(struct receiver *receiver, __u64 from_word, _
 	return 0;
 }
 
-static __always_inline int was_seen(const struct receiver *receiver, __u64 sequence)
+static __always_inline bool was_seen(const struct receiver *receiver, __u64 sequence)
 {
 	return receiver->window[(sequence >> 6) & (WINDOW_WORDS - 1)] >> (sequence & 63) & 1;
 }
@@ -71,7 +71,7 @@ static __always_inline int was_seen(const struct receiver *receiver, __u64 seque
  * A stream's flows take turns, so the flow's next frame is one turn of the flow table later, and of a datagram's two
  * fragments the first is followed by the second.
  */
-static __always_inline int overtaken_in_flow(const struct receiver *receiver, __u64 sequence, __u32 flow_count)
+static __always_inline bool overtaken_in_flow(const struct receiver *receiver, __u64 sequence, __u32 flow_count)
 {
 	__u64 next = sequence + flow_count;
 
@@ -81,8 +81,8 @@ static __always_inline int overtaken_in_flow(const struct receiver *receiver, __
 	return next < receiver->highest && was_seen(receiver, next);
 }
 
-/* Counts one frame of a stream by its sequence number: new, reordered or a copy. Returns 0 for a copy. */
-static __always_inline int count_sequence(struct receiver *receiver, __u32 wire_sequence, __u32 flow_count)
+/* Counts one frame of a stream by its sequence number: new, reordered or a copy. Returns false for a copy. */
+static __always_inline bool count_sequence(struct receiver *receiver, __u32 wire_sequence, __u32 flow_count)
 {
 	__u64 highest = receiver->highest;
 	__u64 sequence = extend_sequence(highest, wire_sequence);
@@ -97,15 +97,15 @@ static __always_inline int count_sequence(struct receiver *receiver, __u32 wire_
 		receiver->highest = sequence + 1;
 	} else if (highest - sequence > WINDOW_FRAMES - 64) {
 		receiver->reordered++;	/* so late that nobody remembers whether it is a copy */
-		return 1;
+		return true;
 	} else if (*word & bit) {
 		receiver->duplicated++;
-		return 0;
+		return false;
 	} else if (overtaken_in_flow(receiver, sequence, flow_count)) {
 		receiver->reordered++;
 	}
 	*word |= bit;
-	return 1;
+	return true;
 }
 
 static __always_inline void measure_times(struct receiver *receiver, struct times *lane, __u64 sent)
@@ -128,7 +128,7 @@ static __always_inline void measure_times(struct receiver *receiver, struct time
 
 /* Whether the payload behind the stamp is what the generator put there. Copies it piece by piece, because a packet
  * pointer cannot be given to a helper with a length that only run time knows, and jumbo frames are in fragments. */
-static __noinline int content_is_intact(struct xdp_md *ctx, __u32 offset, __u32 frame_bytes, __u32 expected)
+static __noinline bool content_is_intact(struct xdp_md *ctx, __u32 offset, __u32 frame_bytes, __u32 expected)
 {
 	struct scratch *copy = &scratch[this_core()];
 	__s64 sum = 0;
@@ -144,27 +144,27 @@ static __noinline int content_is_intact(struct xdp_md *ctx, __u32 offset, __u32 
 		if (last >= PIECE_BYTES)
 			break;
 		if (bpf_xdp_load_bytes(ctx, offset, copy->bytes, last + 1))
-			return 0;
+			return false;
 		sum = bpf_csum_diff(0, 0, (__be32 *)copy->bytes, last + 1, sum);
 		if (sum < 0)
-			return 0;
+			return false;
 		offset += bytes;
 	}
 	return checksum_same(sum, expected);
 }
 
-static __always_inline int is_probe(__u64 who)
+static __always_inline bool is_probe(__u64 who)
 {
 	return stamp_core(who) == 0xff;
 }
 
-static __always_inline int is_intact(struct xdp_md *ctx, const struct mix_size *size, const struct stamp *stamp,
+static __always_inline bool is_intact(struct xdp_md *ctx, const struct mix_size *size, const struct stamp *stamp,
 				     __u32 fill_offset)
 {
 	if (bpf_xdp_get_buff_len(ctx) != size->bytes)
-		return 0;
+		return false;
 	if ((stamp_sequence(stamp->what) >> (control.fragments - 1) & CONTENT_MASK) != 0 || !size->fill_check)
-		return 1;
+		return true;
 	if (size->place == SECOND_FRAGMENT)
 		fill_offset += SECOND_HEAD_BYTES - STAMP_BYTES;
 	return content_is_intact(ctx, fill_offset, size->bytes, size->fill_check);

@@ -11,7 +11,6 @@
 #define UDP_FLOOD_BYTES 26	/* UDP header and payload: a frame of 60 bytes in IPv4 */
 #define FLOOD_FRAGMENT_BYTES 32	/* of the datagram; a multiple of 8 */
 #define FRAGMENTED_BYTES 1480	/* of the whole datagram, which is never completed */
-#define FRAGMENT_HEADER_BYTES 8
 
 static __always_inline __u64 read_schedule_clock(struct tcp_core *core);
 
@@ -37,61 +36,6 @@ static __always_inline int write_udp(void *at, void *end, const struct segment *
 	return 0;
 }
 
-static __always_inline __u32 address_sum(const struct segment *segment, __u32 words)
-{
-	__u32 sum = 0;
-
-	for (__u32 i = 0; i < words; i++)
-		sum += checksum_word(segment->source[i]) + checksum_word(segment->destination[i]);
-	return sum;
-}
-
-/* An IPv4 header. `fragment` in host byte order; the identification is the segment's sequence number. */
-static __always_inline int write_ipv4_other(void *data, void *end, const struct segment *segment, __u8 protocol,
-					    __u16 payload, __u16 fragment)
-{
-	struct ethernet *eth = data;
-	struct ipv4 *ip = (void *)(eth + 1);
-	__u32 sum;
-
-	if ((void *)(ip + 1) > end)
-		return -1;
-	eth->type = bpf_htons(ETHERTYPE_IPV4);
-	ip->version_words = 0x45;
-	ip->traffic_class = 0;
-	ip->bytes = bpf_htons(IPV4_BYTES + payload);
-	ip->id = fragment ? (__u16)segment->sequence : 0;
-	ip->fragment = bpf_htons(fragment ? fragment : 0x4000);
-	ip->ttl = TIME_TO_LIVE;
-	ip->protocol = protocol;
-	ip->source = segment->source[0];
-	ip->destination = segment->destination[0];
-	sum = bpf_htons(0x4500) + ip->bytes + ip->id + ip->fragment + bpf_htons(TIME_TO_LIVE << 8 | protocol) +
-	      address_sum(segment, 1);
-	ip->check = checksum_fold(sum);
-	return 0;
-}
-
-static __always_inline int write_ipv6_other(void *data, void *end, const struct segment *segment, __u8 protocol,
-					    __u16 payload)
-{
-	struct ethernet *eth = data;
-	struct ipv6 *ip = (void *)(eth + 1);
-
-	if ((void *)(ip + 1) > end)
-		return -1;
-	eth->type = bpf_htons(ETHERTYPE_IPV6);
-	ip->version_class_flow = bpf_htonl(0x60000000);
-	ip->payload_bytes = bpf_htons(payload);
-	ip->next_header = protocol;
-	ip->hop_limit = TIME_TO_LIVE;
-	for (int i = 0; i < 4; i++) {
-		ip->source[i] = segment->source[i];
-		ip->destination[i] = segment->destination[i];
-	}
-	return 0;
-}
-
 /* An IPv6 fragment header: the first fragment, more to come. */
 static __always_inline int write_fragment_header(void *at, void *end, __u32 id)
 {
@@ -101,22 +45,6 @@ static __always_inline int write_fragment_header(void *at, void *end, __u32 id)
 		return -1;
 	words[0] = bpf_htonl(PROTOCOL_UDP << 24 | 1);
 	words[1] = bpf_htonl(id);
-	return 0;
-}
-
-/* Gives the frame in hand its length and MAC addresses. */
-static __always_inline int prepare_frame(struct xdp_md *ctx, const struct segment *segment, __u32 bytes)
-{
-	__u32 frame_bytes = (void *)(long)ctx->data_end - (void *)(long)ctx->data;
-	__u8 *mac;
-
-	if (resize(ctx, frame_bytes, bytes))
-		return -1;
-	mac = (void *)(long)ctx->data;
-	if ((void *)(mac + 12) > (void *)(long)ctx->data_end)
-		return -1;
-	__builtin_memcpy(mac, segment->to_mac, 6);
-	__builtin_memcpy(mac + 6, segment->from_mac, 6);
 	return 0;
 }
 
@@ -130,17 +58,17 @@ static __noinline int write_udp_flood(struct xdp_md *ctx, const struct segment *
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
 	if (control.ip_version == 4)
-		return write_ipv4_other(data, end, segment, PROTOCOL_UDP, UDP_FLOOD_BYTES, 0) ||
+		return write_ipv4(data, end, segment, PROTOCOL_UDP, UDP_FLOOD_BYTES, 0) ||
 		       write_udp(data + ETHERNET_BYTES + IPV4_BYTES, end, segment, UDP_FLOOD_BYTES,
 				 address_sum(segment, 1), (UDP_FLOOD_BYTES - UDP_BYTES) / 2);
-	return write_ipv6_other(data, end, segment, PROTOCOL_UDP, UDP_FLOOD_BYTES) ||
+	return write_ipv6(data, end, segment, PROTOCOL_UDP, UDP_FLOOD_BYTES) ||
 	       write_udp(data + ETHERNET_BYTES + IPV6_BYTES, end, segment, UDP_FLOOD_BYTES, address_sum(segment, 4),
 			 (UDP_FLOOD_BYTES - UDP_BYTES) / 2);
 }
 
 static __noinline int write_fragment(struct xdp_md *ctx, const struct segment *segment)
 {
-	__u32 ip_bytes = control.ip_version == 4 ? IPV4_BYTES : IPV6_BYTES + FRAGMENT_HEADER_BYTES;
+	__u32 ip_bytes = control.ip_version == 4 ? IPV4_BYTES : IPV6_BYTES + FRAGMENT_BYTES;
 	void *data, *end;
 
 	if (!segment || prepare_frame(ctx, segment, ETHERNET_BYTES + ip_bytes + FLOOD_FRAGMENT_BYTES))
@@ -148,12 +76,12 @@ static __noinline int write_fragment(struct xdp_md *ctx, const struct segment *s
 	data = (void *)(long)ctx->data;
 	end = (void *)(long)ctx->data_end;
 	if (control.ip_version == 4)
-		return write_ipv4_other(data, end, segment, PROTOCOL_UDP, FLOOD_FRAGMENT_BYTES, 0x2000) ||
+		return write_ipv4(data, end, segment, PROTOCOL_UDP, FLOOD_FRAGMENT_BYTES, 0x2000) ||
 		       write_udp(data + ETHERNET_BYTES + IPV4_BYTES, end, segment, FRAGMENTED_BYTES,
 				 address_sum(segment, 1), (FLOOD_FRAGMENT_BYTES - UDP_BYTES) / 2);
-	return write_ipv6_other(data, end, segment, PROTOCOL_FRAGMENT, FRAGMENT_HEADER_BYTES + FLOOD_FRAGMENT_BYTES) ||
+	return write_ipv6(data, end, segment, PROTOCOL_FRAGMENT, FRAGMENT_BYTES + FLOOD_FRAGMENT_BYTES) ||
 	       write_fragment_header(data + ETHERNET_BYTES + IPV6_BYTES, end, segment->sequence) ||
-	       write_udp(data + ETHERNET_BYTES + IPV6_BYTES + FRAGMENT_HEADER_BYTES, end, segment, FRAGMENTED_BYTES,
+	       write_udp(data + ETHERNET_BYTES + IPV6_BYTES + FRAGMENT_BYTES, end, segment, FRAGMENTED_BYTES,
 			 address_sum(segment, 4), (FLOOD_FRAGMENT_BYTES - UDP_BYTES) / 2);
 }
 
@@ -168,19 +96,19 @@ static __always_inline __u8 attack_flags(void)
 }
 
 /* Whether a frame of the flood is due, and the starts, when one of them is due too, had the last turn. */
-static __always_inline int attack_is_due(struct tcp_core *core, struct beside_core *own, int start_due)
+static __always_inline bool attack_is_due(struct tcp_core *core, struct beside_core *own, bool start_due)
 {
 	if (!beside.attack_interval || own->attack_finished)
-		return 0;
+		return false;
 	/* Without a start to wait for, nobody else reads the clock. */
 	if (own->attack_due >= core->now && (core->finished || control.unpaced))
 		read_schedule_clock(core);
 	if (core->now >= beside.attack_last || own->attack_due >= beside.attack_end) {
 		own->attack_finished = core->now | 1;
-		return 0;
+		return false;
 	}
 	if (own->attack_due >= core->now)
-		return 0;
+		return false;
 	own->attack_turn ^= 1;
 	return !start_due || own->attack_turn;
 }
@@ -204,7 +132,7 @@ static __noinline int attack(struct xdp_md *ctx, struct beside_core *own, struct
 	else if (beside.attack == ATTACK_FRAGMENT)
 		failed = write_fragment(ctx, segment);
 	else
-		failed = prepare_frame(ctx, segment, segment_frame_bytes(segment)) || write_segment(ctx, segment);
+		return send_new(ctx, segment, control.client_port);
 	return failed ? XDP_ABORTED : bpf_redirect_map(&ports, control.client_port, 0);
 }
 

@@ -20,7 +20,6 @@
 #define ILLEGAL_SEQUENCE 0x52414d50U	/* plus enum illegal_kind: sequence number of an illegal SYN */
 
 #define PROTOCOL_FORBIDDEN 253	/* RFC 3692: for experiments */
-#define PROTOCOL_FRAGMENT 44
 
 /* Where floods come from: 10.0.0.0/8, or 2001:2:1::/104. Mirrored by crates/traffic/src/tcp/attack.rs. */
 #define ATTACKERS_V4 0x0a000000U
@@ -41,7 +40,7 @@ static __always_inline struct beside_core *this_beside(void)
 	return &beside_cores[this_core()];
 }
 
-static __always_inline int is_marked(const struct arrived *seen)
+static __always_inline bool is_marked(const struct arrived *seen)
 {
 	return seen->window - MARK_ILLEGAL < MARKS && beside.active;
 }
@@ -57,20 +56,6 @@ static __always_inline __u32 draw(struct beside_core *own)
 static __always_inline __u32 draw_below(struct beside_core *own, __u32 bound)
 {
 	return (__u64)draw(own) * bound >> 32;
-}
-
-/* A client's address. */
-static __always_inline void from_client(struct segment *segment, __u32 host)
-{
-	const struct side *client = &control.client;
-
-	if (control.ip_version == 4) {
-		segment->source[0] = bpf_htonl(client->v4_first + host);
-		return;
-	}
-	for (int i = 0; i < 3; i++)
-		segment->source[i] = client->v6_prefix[i];
-	segment->source[3] = bpf_htonl(client->v6_first + host);
 }
 
 /* An address outside the client's: `v4`, or in IPv6 the prefix with `v6_last` behind it. */
@@ -92,13 +77,7 @@ static __always_inline void to_any_server(struct beside_core *own, struct segmen
 	__builtin_memcpy(segment->to_mac, control.next_hop_mac, 6);
 	__builtin_memcpy(segment->from_mac, control.client_mac, 6);
 	segment->destination_port = bpf_htons(server->port_first + port);
-	if (control.ip_version == 4) {
-		segment->destination[0] = bpf_htonl(server->v4_first + host);
-		return;
-	}
-	for (int i = 0; i < 3; i++)
-		segment->destination[i] = server->v6_prefix[i];
-	segment->destination[3] = bpf_htonl(server->v6_first + host);
+	host_address(server, host, segment->destination);
 }
 
 /* A segment without a connection. Its acknowledgement number is whatever `sequence` is. */
@@ -161,17 +140,7 @@ static __always_inline int read_other(struct xdp_md *ctx, struct other_packet *s
 	return -1;
 }
 
-/* Host number of an address in a side's range, or at least its number of hosts. */
-static __always_inline __u32 host_of(const struct side *side, __u8 version, const __be32 *address)
-{
-	if (version == 4)
-		return bpf_ntohl(address[0]) - side->v4_first;
-	if (address[0] != side->v6_prefix[0] || address[1] != side->v6_prefix[1] || address[2] != side->v6_prefix[2])
-		return ~0U;
-	return bpf_ntohl(address[3]) - side->v6_first;
-}
-
-static __always_inline int is_attacker(__u8 version, const __be32 *address)
+static __always_inline bool is_attacker(__u8 version, const __be32 *address)
 {
 	if (version == 4)
 		return (bpf_ntohl(address[0]) & ~((1U << ATTACKERS_BITS) - 1)) == ATTACKERS_V4;
@@ -179,36 +148,36 @@ static __always_inline int is_attacker(__u8 version, const __be32 *address)
 	       bpf_ntohl(address[3]) >> ATTACKERS_BITS == 0;
 }
 
-/* A segment or packet at the server's port that is for none of the server's ports, or no TCP. Returns 1 when it is one of
+/* A segment or packet at the server's port that is for none of the server's ports, or no TCP. Returns true when it is one of
  * ours that goes on beside the connections: it is counted and not answered. `seen` is null for what is no whole segment. */
-static __noinline int beside_arrives(struct xdp_md *ctx, const struct arrived *seen)
+static __noinline bool beside_arrives(struct xdp_md *ctx, const struct arrived *seen)
 {
 	struct beside_core *own = this_beside();
 	struct other_packet other;
 
 	if (seen) {
 		if (seen->window != MARK_ILLEGAL + ILLEGAL_PORT)
-			return 0;
+			return false;
 		own->illegal_arrived[ILLEGAL_PORT]++;
-		return 1;
+		return true;
 	}
 	if (read_other(ctx, &other) || other.version != control.ip_version ||
 	    host_of(&control.listens, other.version, other.destination) >= control.listens.hosts)
-		return 0;
+		return false;
 	if (other.protocol == PROTOCOL_FORBIDDEN) {
 		own->illegal_arrived[ILLEGAL_PROTOCOL]++;
-		return 1;
+		return true;
 	}
 	if (other.is_first_fragment ? beside.attack == ATTACK_FRAGMENT
 				    : beside.attack == ATTACK_UDP && other.protocol == PROTOCOL_UDP) {
 		own->attack_forwarded++;
-		return 1;
+		return true;
 	}
-	return 0;
+	return false;
 }
 
-/* A marked segment for one of the server's ports. Returns 1 when it is to be answered as any SYN is. */
-static __always_inline int marked_arrives(const struct arrived *seen)
+/* A marked segment for one of the server's ports. Returns true when it is to be answered as any SYN is. */
+static __always_inline bool marked_arrives(const struct arrived *seen)
 {
 	struct beside_core *own = this_beside();
 	__u32 mark = seen->window - MARK_ILLEGAL;
@@ -223,17 +192,17 @@ static __always_inline int marked_arrives(const struct arrived *seen)
 		own->data_forwarded++;
 	else
 		own->illegal_arrived[mark & (ILLEGAL_KINDS - 1)]++;
-	return 0;
+	return false;
 }
 
 /* Whether a client's address and port are those of attempts without a connection. */
-static __always_inline int is_spare(const struct arrived *seen)
+static __always_inline bool is_spare(const struct arrived *seen)
 {
 	return bpf_ntohs(seen->destination_port) - beside.spare_port < beside.spare_ports &&
 	       host_of(&control.client, seen->version, seen->destination) < control.client.hosts;
 }
 
-static __always_inline int is_forbidden(__u8 version, const __be32 *address)
+static __always_inline bool is_forbidden(__u8 version, const __be32 *address)
 {
 	if (version == 4)
 		return bpf_ntohl(address[0]) - FORBIDDEN_V4 < FORBIDDEN_HOSTS;
@@ -241,25 +210,25 @@ static __always_inline int is_forbidden(__u8 version, const __be32 *address)
 	       bpf_ntohl(address[3]) - FORBIDDEN_V4 < FORBIDDEN_HOSTS;
 }
 
-/* What came back to the client's port for no connection's address and port. Returns 1 when it answers what went on beside
+/* What came back to the client's port for no connection's address and port. Returns true when it answers what went on beside
  * the connections; the kernel does not see it then. */
-static __noinline int beside_returns(struct xdp_md *ctx, const struct arrived *seen)
+static __noinline bool beside_returns(struct xdp_md *ctx, const struct arrived *seen)
 {
 	struct beside_core *own = this_beside();
 	struct other_packet other;
 
 	if (read_other(ctx, &other))
-		return 0;
+		return false;
 	if (beside.attack_interval && is_attacker(other.version, other.destination)) {
 		own->attack_answered++;
-		return 1;
+		return true;
 	}
 	if (!seen || !beside.illegal_step)
-		return 0;
+		return false;
 	if ((seen->flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK) &&
 	    seen->acknowledgement - 1 - ILLEGAL_SEQUENCE < ILLEGAL_KINDS) {
 		own->illegal_answered[(seen->acknowledgement - 1 - ILLEGAL_SEQUENCE) & (ILLEGAL_KINDS - 1)]++;
-		return 1;
+		return true;
 	}
 	return is_spare(seen) || is_forbidden(seen->version, seen->destination);
 }

@@ -19,24 +19,16 @@ enum reaction { SILENT = 0, SPEAK = 1 };
 static __always_inline __u32 slot_of(const struct arrived *seen)
 {
 	const struct side *client = &control.client;
-	__u32 port = bpf_ntohs(seen->destination_port) - client->port_first, host;
+	__u32 port = bpf_ntohs(seen->destination_port) - client->port_first;
+	__u32 host = host_of(client, seen->version, seen->destination);
 
-	if (seen->version != control.ip_version)
-		return NOT_OURS_SLOT;
-	if (seen->version == 4)
-		host = bpf_ntohl(seen->destination[0]) - client->v4_first;
-	else if (seen->destination[0] != client->v6_prefix[0] || seen->destination[1] != client->v6_prefix[1] ||
-		 seen->destination[2] != client->v6_prefix[2])
-		return NOT_OURS_SLOT;
-	else
-		host = bpf_ntohl(seen->destination[3]) - client->v6_first;
-	if (host >= client->hosts || port >= client->ports)
+	if (seen->version != control.ip_version || host >= client->hosts || port >= client->ports)
 		return NOT_OURS_SLOT;
 	return port * client->hosts + host;
 }
 
 /* Whether the segment comes from the server that this connection was opened to. */
-static __always_inline int is_from_server(const struct connection *c, const struct arrived *seen)
+static __always_inline bool is_from_server(const struct connection *c, const struct arrived *seen)
 {
 	__be32 expected = seen->version == 4 ? bpf_htonl(control.server.v4_first + c->server)
 					     : bpf_htonl(control.server.v6_first + c->server);
@@ -221,7 +213,7 @@ static __always_inline int on_data(struct xdp_md *ctx, struct tcp_core *core, st
 				   const struct arrived *seen, struct segment *segment)
 {
 	__u32 received = c->received + seen->payload_bytes;
-	int complete = answer.bytes ? received == answer.bytes : (seen->flags & TCP_FIN) != 0;
+	bool complete = answer.bytes ? received == answer.bytes : (seen->flags & TCP_FIN) != 0;
 
 	if (answer.bytes && (received > answer.bytes || differs(ctx, seen->payload_at, seen->payload_bytes,
 								PAYLOAD_ANSWER, c->received)))

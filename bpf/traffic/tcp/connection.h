@@ -22,27 +22,27 @@ static __always_inline __u32 next_phase(__u32 phase, __u8 state, __u8 more_flags
 }
 
 /* Changes the phase unless another core did so meanwhile. */
-static __always_inline int move(struct tcp_core *core, struct connection *c, __u32 from, __u32 to)
+static __always_inline bool move(struct tcp_core *core, struct connection *c, __u32 from, __u32 to)
 {
 	if (__sync_val_compare_and_swap(&c->phase, from, to) == from)
-		return 1;
+		return true;
 	count(core, COUNT_CONTENDED);
-	return 0;
+	return false;
 }
 
-static __always_inline int is_over(__u8 state)
+static __always_inline bool is_over(__u8 state)
 {
 	return state == CONNECTION_FREE || state == CONNECTION_CLOSED;
 }
 
 /* Ends a connection at `tick`, counted as `why`. */
-static __always_inline int end_connection(struct tcp_core *core, struct connection *c, __u32 phase, enum tcp_count why,
+static __always_inline bool end_connection(struct tcp_core *core, struct connection *c, __u32 phase, enum tcp_count why,
 					  __u32 tick)
 {
 	__u64 now;
 
 	if (!move(core, c, phase, next_phase(phase, CONNECTION_CLOSED, 0)))
-		return 0;
+		return false;
 	count(core, why);
 	c->touched = tick;
 	/* Only a generator that keeps a number open asks. */
@@ -54,7 +54,7 @@ static __always_inline int end_connection(struct tcp_core *core, struct connecti
 		if (c->close_ns)
 			measure(core, TIME_TEARDOWN, c->close_ns, now);
 	}
-	return 1;
+	return true;
 }
 
 /* Notes when the end began. */

@@ -16,10 +16,10 @@
 static __always_inline void address(struct segment *segment, const struct connection *c, __u32 slot);
 
 /* Whether this start is an illegal attempt: evenly spread by the share. */
-static __always_inline int is_illegal_turn(struct beside_core *own)
+static __always_inline bool is_illegal_turn(struct beside_core *own)
 {
 	__u32 credit = own->illegal_credit + beside.illegal_step;
-	int due = credit < own->illegal_credit;
+	bool due = credit < own->illegal_credit;
 
 	own->illegal_credit = credit;
 	return due;
@@ -61,20 +61,20 @@ static __always_inline struct connection *any_open(struct beside_core *own, __u3
 }
 
 /* The start of the request, at a sequence number that no window reaches. */
-static __always_inline int say_out_of_window(struct beside_core *own, __u32 number, struct segment *segment)
+static __always_inline bool say_out_of_window(struct beside_core *own, __u32 number, struct segment *segment)
 {
 	__u32 slot = 0, bytes = request.bytes < control.segment_bytes ? request.bytes : control.segment_bytes;
 	struct connection *c = any_open(own, number, &slot);
 
 	if (!c)
-		return 0;
+		return false;
 	say(c, c->phase, segment, TCP_ACK | TCP_PSH);
 	segment->sequence += FAR_OUTSIDE + (draw(own) >> 4);
 	segment->window = MARK_ILLEGAL + ILLEGAL_OUT_OF_WINDOW;
 	segment->payload = PAYLOAD_REQUEST;
 	segment->payload_bytes = bytes;
 	address(segment, c, slot);
-	return 1;
+	return true;
 }
 
 static __always_inline __u8 illegal_flags(__u32 kind)
@@ -104,7 +104,7 @@ static __always_inline void say_illegal(struct beside_core *own, __u32 kind, str
 		segment->source[0] = listed[draw_below(own, beside.listed_count) & (MAX_LISTED - 1)];
 		return;
 	}
-	from_client(segment, draw_below(own, control.client.hosts));
+	host_address(&control.client, draw_below(own, control.client.hosts), segment->source);
 	if (kind == ILLEGAL_PORT)
 		segment->destination_port = bpf_htons(beside.forbidden_port);
 }
@@ -122,11 +122,11 @@ static __noinline int write_protocol(struct xdp_md *ctx, const struct segment *s
 	end = (void *)(long)ctx->data_end;
 	if (control.ip_version == 4) {
 		zeros = data + ETHERNET_BYTES + IPV4_BYTES;
-		if (write_ipv4_other(data, end, segment, PROTOCOL_FORBIDDEN, PROTOCOL_BYTES, 0))
+		if (write_ipv4(data, end, segment, PROTOCOL_FORBIDDEN, PROTOCOL_BYTES, 0))
 			return -1;
 	} else {
 		zeros = data + ETHERNET_BYTES + IPV6_BYTES;
-		if (write_ipv6_other(data, end, segment, PROTOCOL_FORBIDDEN, PROTOCOL_BYTES))
+		if (write_ipv6(data, end, segment, PROTOCOL_FORBIDDEN, PROTOCOL_BYTES))
 			return -1;
 	}
 	if ((void *)zeros + PROTOCOL_BYTES > end)
@@ -140,7 +140,7 @@ static __noinline int write_protocol(struct xdp_md *ctx, const struct segment *s
  * connection. `segment` has the stamp alone. */
 static __noinline int illegal(struct xdp_md *ctx, struct beside_core *own, struct segment *segment)
 {
-	__u32 number = this_core(), kind = 0, failed;
+	__u32 number = this_core(), kind = 0;
 	int made = 0;
 
 	if (!own || !segment)
@@ -156,10 +156,9 @@ static __noinline int illegal(struct xdp_md *ctx, struct beside_core *own, struc
 	if (kind != ILLEGAL_OUT_OF_WINDOW)
 		say_illegal(own, kind, segment);
 	own->illegal_attempted[kind]++;
-	failed = kind == ILLEGAL_PROTOCOL
-			 ? write_protocol(ctx, segment)
-			 : prepare_frame(ctx, segment, segment_frame_bytes(segment)) || write_segment(ctx, segment);
-	return failed ? XDP_ABORTED : bpf_redirect_map(&ports, control.client_port, 0);
+	if (kind != ILLEGAL_PROTOCOL)
+		return send_new(ctx, segment, control.client_port);
+	return write_protocol(ctx, segment) ? XDP_ABORTED : bpf_redirect_map(&ports, control.client_port, 0);
 }
 
 #endif

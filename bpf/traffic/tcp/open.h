@@ -23,24 +23,6 @@ static __always_inline __u64 read_schedule_clock(struct tcp_core *core)
 	return now;
 }
 
-/* Writes a segment of the client's into the recycled frame. `frame_bytes` is the frame's length, that of a SYN. */
-static __always_inline int send_new(struct xdp_md *ctx, const struct segment *segment, __u32 port)
-{
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	__u32 frame_bytes = end - data;
-	__u8 *mac;
-
-	if (resize(ctx, frame_bytes, segment_frame_bytes(segment)))
-		return XDP_ABORTED;
-	mac = (void *)(long)ctx->data;
-	if ((void *)(mac + 12) > (void *)(long)ctx->data_end)
-		return XDP_ABORTED;
-	copy_macs(mac, segment->to_mac);
-	if (write_segment(ctx, segment))
-		return XDP_ABORTED;
-	return bpf_redirect_map(&ports, port, 0);
-}
-
 /* slot / divisor, by the divisor's inverse: exact for slots below 2^24 and divisors up to 2^16, because the error of the
  * inverse, below 1, times the slot stays below 2^40 / divisor. A division costs three times as much. */
 static __always_inline __u32 divide(__u32 slot, __u64 inverse)
@@ -51,23 +33,14 @@ static __always_inline __u32 divide(__u32 slot, __u64 inverse)
 /* From the client's side of connection `slot` to its server. */
 static __always_inline void address(struct segment *segment, const struct connection *c, __u32 slot)
 {
-	const struct side *client = &control.client, *server = &control.server;
+	const struct side *client = &control.client;
 	__u32 port = divide(slot, control.client_hosts_inverse), host = slot - port * client->hosts;
 
 	copy_macs(segment->to_mac, control.next_hop_mac);
 	segment->source_port = bpf_htons(client->port_first + port);
 	segment->destination_port = bpf_htons(c->server_port);
-	if (control.ip_version == 4) {
-		segment->source[0] = bpf_htonl(client->v4_first + host);
-		segment->destination[0] = bpf_htonl(server->v4_first + c->server);
-		return;
-	}
-	for (int i = 0; i < 3; i++) {
-		segment->source[i] = client->v6_prefix[i];
-		segment->destination[i] = server->v6_prefix[i];
-	}
-	segment->source[3] = bpf_htonl(client->v6_first + host);
-	segment->destination[3] = bpf_htonl(server->v6_first + c->server);
+	host_address(client, host, segment->source);
+	host_address(&control.server, c->server, segment->destination);
 }
 
 static __always_inline void say_syn(const struct connection *c, __u32 phase, struct segment *segment)
@@ -156,7 +129,7 @@ static __always_inline void begin_connection(struct tcp_core *core, __u32 number
 {
 	const struct side *server = &control.server;
 	__u32 turn = divide(slot, control.server_hosts_inverse);
-	int sampled = (core->opened & control.sample_mask) == 0;
+	bool sampled = (core->opened & control.sample_mask) == 0;
 	__u64 now = 0;
 
 	if (sampled)
@@ -181,46 +154,46 @@ static __always_inline void begin_connection(struct tcp_core *core, __u32 number
 	WRITE_ONCE(c->phase, make_phase(CONNECTION_SYN_SENT, 0, sampled ? CONNECTION_SAMPLED : 0, control.round));
 }
 
-static __always_inline int finish_schedule(struct tcp_core *core)
+static __always_inline bool finish_schedule(struct tcp_core *core)
 {
 	core->finished = core->now | 1;
-	return 0;
+	return false;
 }
 
 /* Whether a start is due. The clock is read only when the last reading does not answer. */
-static __always_inline int start_is_due(struct tcp_core *core, __u32 number)
+static __always_inline bool start_is_due(struct tcp_core *core, __u32 number)
 {
 	const struct tcp_step *step;
 	__u32 target = control.target_open[number];
 
 	if (core->finished)
-		return 0;
+		return false;
 	step = &control.steps[core->step & (MAX_STEPS - 1)];
 	if (core->now == 0 || core->due >= core->now || control.unpaced)
 		if (core->now == 0 || !control.unpaced || (core->turns & 15) == 0)
 			read_schedule_clock(core);
 	if (core->now == 0)
-		return 0;
+		return false;
 	if (control.unpaced)
 		return core->now < step->end ? 1 : finish_schedule(core);
 	if (core->now >= control.last_start)
 		return finish_schedule(core);	/* what is still due is left out */
 	if (step->interval == 0 || core->due >= step->end) {
 		if (core->now < step->end)
-			return 0;
+			return false;
 		core->due = step->end;
 		core->step++;
 		return core->step >= control.step_count ? finish_schedule(core) : 0;
 	}
 	if (core->due >= core->now)
-		return 0;
+		return false;
 	if (target && core->opened - READ_ONCE(core->ended) >= target) {
 		core->due = core->now;	/* a start waits for an end: it is not late */
-		return 0;
+		return false;
 	}
 	if (core->now - core->due > core->largest_lag)
 		core->largest_lag = core->now - core->due;
-	return 1;
+	return true;
 }
 
 static __always_inline int open_connection(struct tcp_core *core, __u32 number, struct segment *segment)
@@ -379,7 +352,7 @@ static __always_inline int scan(struct tcp_core *core, __u32 number, __u32 most,
 
 /* What is due beside the connections, while `start_due` says whether a start is too. Negative when nothing is. `segment` has
  * the stamp alone. */
-static __noinline int go_beside(struct xdp_md *ctx, struct tcp_core *core, struct segment *segment, int start_due)
+static __noinline int go_beside(struct xdp_md *ctx, struct tcp_core *core, struct segment *segment, bool start_due)
 {
 	struct beside_core *own = this_beside();
 	int action;

@@ -80,10 +80,10 @@ static __always_inline struct connection *next_held(struct beside_core *own, __u
 }
 
 /* Whether a walk is under way and its next segment is due. */
-static __always_inline int reset_is_due(struct tcp_core *core, struct beside_core *own)
+static __always_inline bool reset_is_due(struct tcp_core *core, struct beside_core *own)
 {
 	if (beside.reset == RESET_NONE || own->reset_finished == READ_ONCE(beside.reset_order))
-		return 0;
+		return false;
 	read_schedule_clock(core);
 	if (own->reset_order != beside.reset_order) {
 		own->reset_order = beside.reset_order;
@@ -93,7 +93,7 @@ static __always_inline int reset_is_due(struct tcp_core *core, struct beside_cor
 	}
 	if (own->reset_pass >= beside.reset_each << beside.reset_both) {
 		own->reset_finished = own->reset_order;
-		return 0;
+		return false;
 	}
 	return own->reset_due <= core->now;
 }
@@ -120,9 +120,7 @@ static __noinline int reset(struct xdp_md *ctx, struct beside_core *own, struct 
 		turn_to_server(own, segment, c);
 		port = control.server_port;
 	}
-	if (prepare_frame(ctx, segment, segment_frame_bytes(segment)) || write_segment(ctx, segment))
-		return XDP_ABORTED;
-	return bpf_redirect_map(&ports, port, 0);
+	return send_new(ctx, segment, port);
 }
 
 #endif

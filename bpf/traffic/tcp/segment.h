@@ -215,6 +215,16 @@ static __always_inline int read_segment(struct xdp_md *ctx, struct arrived *seen
 	return -1;
 }
 
+/* Host number of an address in a side's range, or at least its number of hosts. */
+static __always_inline __u32 host_of(const struct side *side, __u8 version, const __be32 *address)
+{
+	if (version == 4)
+		return bpf_ntohl(address[0]) - side->v4_first;
+	if (address[0] != side->v6_prefix[0] || address[1] != side->v6_prefix[1] || address[2] != side->v6_prefix[2])
+		return ~0U;
+	return bpf_ntohl(address[3]) - side->v6_first;
+}
+
 /* An answer to what arrived goes back the way it came. MAC addresses are turned round by whoever writes it. */
 static __always_inline void turn_round(const struct arrived *seen, struct segment *segment)
 {

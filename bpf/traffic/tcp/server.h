@@ -10,21 +10,12 @@
 
 #include "client.h"
 
-static __always_inline int is_for_server(const struct arrived *seen)
+static __always_inline bool is_for_server(const struct arrived *seen)
 {
 	const struct side *server = &control.listens;
-	__u32 port = bpf_ntohs(seen->destination_port) - server->port_first, host;
-
-	if (seen->version != control.ip_version)
-		return 0;
-	if (seen->version == 4)
-		host = bpf_ntohl(seen->destination[0]) - server->v4_first;
-	else if (seen->destination[0] != server->v6_prefix[0] || seen->destination[1] != server->v6_prefix[1] ||
-		 seen->destination[2] != server->v6_prefix[2])
-		return 0;
-	else
-		host = bpf_ntohl(seen->destination[3]) - server->v6_first;
-	return host < server->hosts && port < server->ports;
+	return seen->version == control.ip_version &&
+	       host_of(server, seen->version, seen->destination) < server->hosts &&
+	       bpf_ntohs(seen->destination_port) - server->port_first < server->ports;
 }
 
 static __always_inline __u32 mix32(__u32 value)

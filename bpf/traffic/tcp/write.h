@@ -10,6 +10,7 @@
 #include "state.h"
 
 #define TIME_TO_LIVE 64
+#define DONT_FRAGMENT 0x4000
 
 static __always_inline __u32 option_words(const struct segment *segment)
 {
@@ -19,6 +20,18 @@ static __always_inline __u32 option_words(const struct segment *segment)
 		return segment->has_stamp ? 3 : 0;
 	return ((offers & OFFER_MSS) != 0) + ((offers & OFFER_WINDOW_SCALE) != 0) +
 	       (offers & OFFER_TIMESTAMPS ? 3 : (offers & OFFER_SACK) != 0);
+}
+
+/* The address of a side's host. */
+static __always_inline void host_address(const struct side *side, __u32 host, __be32 *address)
+{
+	if (control.ip_version == 4) {
+		address[0] = bpf_htonl(side->v4_first + host);
+		return;
+	}
+	for (int i = 0; i < 3; i++)
+		address[i] = side->v6_prefix[i];
+	address[3] = bpf_htonl(side->v6_first + host);
 }
 
 static __always_inline __u32 ip_header_bytes(void)
@@ -108,47 +121,56 @@ static __always_inline int write_tcp(struct tcp *tcp, void *end, const struct se
 	return 0;
 }
 
-static __always_inline int write_ipv4_segment(void *data, void *end, const struct segment *segment)
+static __always_inline __u32 address_sum(const struct segment *segment, __u32 words)
 {
-	struct ipv4 *ip = data + ETHERNET_BYTES;
+	__u32 sum = 0;
+
+	for (__u32 i = 0; i < words; i++)
+		sum += checksum_word(segment->source[i]) + checksum_word(segment->destination[i]);
+	return sum;
+}
+
+/* The Ethernet type and an IPv4 header before `payload` bytes, in whole words. `fragment` in host byte order; where there is
+ * one, the identification is the segment's sequence number. */
+static __always_inline int write_ipv4(void *data, void *end, const struct segment *segment, __u8 protocol,
+				      __u16 payload, __u16 fragment)
+{
 	struct ethernet *eth = data;
-	__u32 bytes = segment_frame_bytes(segment) - ETHERNET_BYTES;
-	__u32 addresses = checksum_word(segment->source[0]) + checksum_word(segment->destination[0]);
-	__be16 ip_bytes = bpf_htons(bytes), tcp_bytes = bpf_htons(bytes - IPV4_BYTES);
+	struct ipv4 *ip = (void *)(eth + 1);
+	__be16 bytes = bpf_htons(IPV4_BYTES + payload), flags = bpf_htons(fragment ? fragment : DONT_FRAGMENT);
+	__u16 id = fragment ? segment->sequence : 0;
 
 	if ((void *)(ip + 1) > end)
 		return -1;
 	eth->type = bpf_htons(ETHERTYPE_IPV4);
-	*(__u32 *)ip = (__u32)ip_bytes << 16 | 0x45;
-	*((__u32 *)ip + 1) = bpf_htonl(0x4000);	/* don't fragment */
-	*((__u32 *)ip + 2) = bpf_htonl(TIME_TO_LIVE << 24 | PROTOCOL_TCP << 16) |
-			     (__u32)checksum_fold(addresses + bpf_htons(0x4500) + ip_bytes + bpf_htons(0x4000) +
-						  bpf_htons(TIME_TO_LIVE << 8 | PROTOCOL_TCP)) << 16;
+	*(__u32 *)ip = (__u32)bytes << 16 | 0x45;
+	*((__u32 *)ip + 1) = (__u32)flags << 16 | id;
+	*((__u32 *)ip + 2) = bpf_htonl(TIME_TO_LIVE << 24 | protocol << 16) |
+			     (__u32)checksum_fold(address_sum(segment, 1) + bpf_htons(0x4500) + bytes + id + flags +
+						  bpf_htons(TIME_TO_LIVE << 8 | protocol)) << 16;
 	ip->source = segment->source[0];
 	ip->destination = segment->destination[0];
-	return write_tcp((void *)(ip + 1), end, segment, addresses + bpf_htons(PROTOCOL_TCP) + tcp_bytes);
+	return 0;
 }
 
-static __always_inline int write_ipv6_segment(void *data, void *end, const struct segment *segment)
+static __always_inline int write_ipv6(void *data, void *end, const struct segment *segment, __u8 protocol,
+				      __u16 payload)
 {
-	struct ipv6 *ip = data + ETHERNET_BYTES;
 	struct ethernet *eth = data;
-	__be16 tcp_bytes = bpf_htons(segment_frame_bytes(segment) - ETHERNET_BYTES - IPV6_BYTES);
-	__u32 sum = bpf_htons(PROTOCOL_TCP) + tcp_bytes;
+	struct ipv6 *ip = (void *)(eth + 1);
 
 	if ((void *)(ip + 1) > end)
 		return -1;
 	eth->type = bpf_htons(ETHERTYPE_IPV6);
 	ip->version_class_flow = bpf_htonl(0x60000000);
-	ip->payload_bytes = tcp_bytes;
-	ip->next_header = PROTOCOL_TCP;
+	ip->payload_bytes = bpf_htons(payload);
+	ip->next_header = protocol;
 	ip->hop_limit = TIME_TO_LIVE;
 	for (int i = 0; i < 4; i++) {
 		ip->source[i] = segment->source[i];
 		ip->destination[i] = segment->destination[i];
-		sum += checksum_word(segment->source[i]) + checksum_word(segment->destination[i]);
 	}
-	return write_tcp((void *)(ip + 1), end, segment, sum);
+	return 0;
 }
 
 #define SHORT_BYTES 64	/* payload up to here is copied and compared in place: a helper call costs more */
@@ -184,7 +206,7 @@ static __always_inline int copy_short(void *to, void *end, const __u8 *from, __u
 }
 
 /* Whether 1 to SHORT_BYTES bytes are the same, in the same way. */
-static __always_inline int same_short(const void *found, void *end, const __u8 *expected, __u32 bytes)
+static __always_inline bool same_short(const void *found, void *end, const __u8 *expected, __u32 bytes)
 {
 	__u32 last = bytes - 8;
 
@@ -193,15 +215,15 @@ static __always_inline int same_short(const void *found, void *end, const __u8 *
 			if (i >= bytes)
 				break;
 			if (found + i + 1 > end || ((const __u8 *)found)[i] != expected[i])
-				return 0;
+				return false;
 		}
-		return 1;
+		return true;
 	}
 	_Pragma("unroll") for (__u32 i = 0; i < SHORT_BYTES / 8; i++) {
 		if (8 * i + 8 > bytes)
 			break;
 		if (found + 8 * i + 8 > end || *(const __u64 *)(found + 8 * i) != *(const __u64 *)(expected + 8 * i))
-			return 0;
+			return false;
 	}
 	last &= SHORT_BYTES - 1;
 	found += last;
@@ -235,10 +257,16 @@ static __always_inline int write_payload(struct xdp_md *ctx, const struct segmen
 static __always_inline int write_segment(struct xdp_md *ctx, const struct segment *segment)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	__u32 bytes = segment_frame_bytes(segment) - ETHERNET_BYTES - ip_header_bytes();
+	__u32 sum = bpf_htons(PROTOCOL_TCP) + bpf_htons(bytes);
 	int failed;
 
-	failed = control.ip_version == 4 ? write_ipv4_segment(data, end, segment)
-					 : write_ipv6_segment(data, end, segment);
+	if (control.ip_version == 4)
+		failed = write_ipv4(data, end, segment, PROTOCOL_TCP, bytes, 0) ||
+			 write_tcp(data + ETHERNET_BYTES + IPV4_BYTES, end, segment, sum + address_sum(segment, 1));
+	else
+		failed = write_ipv6(data, end, segment, PROTOCOL_TCP, bytes) ||
+			 write_tcp(data + ETHERNET_BYTES + IPV6_BYTES, end, segment, sum + address_sum(segment, 4));
 	return failed ? -1 : write_payload(ctx, segment);
 }
 
@@ -267,6 +295,28 @@ static __always_inline void copy_macs(void *to, const void *from)
 		((__u32 *)to)[i] = ((const __u32 *)from)[i];
 }
 
+/* Gives the recycled frame its length and MAC addresses. */
+static __always_inline int prepare_frame(struct xdp_md *ctx, const struct segment *segment, __u32 bytes)
+{
+	void *mac;
+
+	if (resize(ctx, (void *)(long)ctx->data_end - (void *)(long)ctx->data, bytes))
+		return -1;
+	mac = (void *)(long)ctx->data;
+	if (mac + 12 > (void *)(long)ctx->data_end)
+		return -1;
+	copy_macs(mac, segment->to_mac);
+	return 0;
+}
+
+/* Sends `segment` in the recycled frame. */
+static __always_inline int send_new(struct xdp_md *ctx, const struct segment *segment, __u32 port)
+{
+	if (prepare_frame(ctx, segment, segment_frame_bytes(segment)) || write_segment(ctx, segment))
+		return XDP_ABORTED;
+	return bpf_redirect_map(&ports, port, 0);
+}
+
 /* Keeps the turned MAC addresses for a frame that the generator sends later. */
 static __always_inline void keep_turned_macs(struct xdp_md *ctx, struct segment *segment)
 {
@@ -293,7 +343,7 @@ static __always_inline int answer_with(struct xdp_md *ctx, __u32 frame_bytes, st
 }
 
 /* Compares the payload that arrived with the same stretch of the message. */
-static __noinline int differs(struct xdp_md *ctx, __u32 at, __u32 bytes, __u32 kind, __u32 offset)
+static __noinline bool differs(struct xdp_md *ctx, __u32 at, __u32 bytes, __u32 kind, __u32 offset)
 {
 	__u64 *copy = scratch[this_core()].words;
 	const __u64 *words;
@@ -301,26 +351,26 @@ static __noinline int differs(struct xdp_md *ctx, __u32 at, __u32 bytes, __u32 k
 	__u32 i;
 
 	if (bytes == 0)
-		return 0;
+		return false;
 	/* In 64 bits and less one: Linux 6.1 forgets bounds of half a register, and learns nothing from "not 0". */
 	barrier_var(last);
 	if (last >= MAX_SEGMENT_BYTES || offset >= MAX_MESSAGE_BYTES)
-		return 1;
+		return true;
 	words = (const void *)(kind == PAYLOAD_REQUEST ? &request.data[offset] : &answer.data[offset]);
 	if (bytes <= SHORT_BYTES)
 		return !same_short((void *)(long)ctx->data + (at & 0x7f), (void *)(long)ctx->data_end,
 				   (const void *)words, bytes);
 	if (bpf_xdp_load_bytes(ctx, at, copy, last + 1))
-		return 1;
+		return true;
 	for (i = 0; i < MAX_SEGMENT_BYTES / 8; i++) {
 		if (i >= bytes / 8)
 			break;
 		if (copy[i] != words[i])
-			return 1;
+			return true;
 	}
 	if (bytes & 7)
 		return ((copy[i] ^ words[i]) << (64 - 8 * (bytes & 7))) != 0;
-	return 0;
+	return false;
 }
 
 #endif
