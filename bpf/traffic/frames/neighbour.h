@@ -20,7 +20,7 @@
 #define NEIGHBOUR_ADVERTISEMENT 136
 #define TARGET_ADDRESS_OPTION 2
 #define SOLICITED_OVERRIDE 0x60000000
-/* Hosts of the test: crates/traffic/src/flows.rs. Lower numbers are gateways, but for the zone's own end. */
+/* Hosts of the test: crates/traffic/src/frames/flows.rs. Lower numbers are gateways, but for the zone's own end. */
 #define HOST_MASK 0x7fffU
 #define FIRST_HOST 256
 #define OWN_HOST 2
