@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Where the frames of a trial went; of a trial with sessions its connections, of a bulk transfer its bytes. Counts are
+/// Where the frames of a trial went; of a trial of connections its connections, of a bulk transfer its bytes. Counts are
 /// frames, connections or bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Ledger {

@@ -250,7 +250,7 @@ impl Run {
         }
         let mut outcome = campaign::run(&planned.cell, &mut rigs, &mut self.display);
         for point in &mut outcome.points {
-            note_baseline(point, &planned.setup);
+            note_remark(point, &planned.setup);
         }
         Ok(outcome)
     }
@@ -318,8 +318,9 @@ impl Rig for Unbuilt {
     }
 }
 
-fn note_baseline(point: &mut Point, setup: &Setup) {
-    if let Some(detail) = rig::baseline_note(&point.dut, setup) {
+fn note_remark(point: &mut Point, setup: &Setup) {
+    let driver = dut::driver(&point.dut).ok();
+    if let Some(detail) = driver.and_then(|driver| driver.remark(&setup.policy)) {
         point.marks.push(Mark { kind: MarkKind::Note, detail });
     }
 }

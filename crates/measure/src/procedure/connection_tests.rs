@@ -225,7 +225,7 @@ fn capacities() {
 }
 
 #[test]
-fn a_session_rate_keeps_failures_as_its_result() {
+fn an_establishment_keeps_failures_as_its_result() {
     let spec = ProcedureSpec::from(EstablishmentSpec {
         connections: 4096,
         opening_rate: 5000.0,

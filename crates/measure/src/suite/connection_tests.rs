@@ -118,7 +118,7 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
              or `reuse`",
         ),
         (
-            "procedure = \"session-rate\"\nfactors.connections = 4097\nfactors.flows = 4096",
+            "procedure = \"connection-establishment\"\nfactors.connections = 4097\nfactors.flows = 4096",
             "4097 connections that are all held open need a pair of client address and port each, and flows = 4096",
         ),
         (
@@ -206,7 +206,7 @@ fn results_list_only_what_matters_to_the_procedure() {
             "clients directions flows fragments frame ip link lists match nat rules servers stateful udp_checksum zones",
         ),
         (
-            "session-rate",
+            "connection-establishment",
             "",
             "answer clients connections countries flows hold illegal ip list_sets lists match nat order rules servers \
              stateful transactions zones",
@@ -235,8 +235,8 @@ fn results_list_only_what_matters_to_the_procedure() {
 fn levels_that_only_a_trial_tells_apart_are_cells_of_their_own() {
     // Neither the number of connections nor the flood is part of the setup.
     for (test, cells) in [
-        ("procedure = \"session-rate\"\nfactors.connections = [1000, 4096]", 2),
-        ("procedure = \"session-rate\"\nfactors.hold = [0, 1]", 2),
+        ("procedure = \"connection-establishment\"\nfactors.connections = [1000, 4096]", 2),
+        ("procedure = \"connection-establishment\"\nfactors.hold = [0, 1]", 2),
         ("procedure = \"connection-rate\"\nfactors.attack = [\"none\", \"syn:1000\", \"syn:2000\"]", 3),
         ("procedure = \"connection-rate\"\nfactors.list_sets = [1, 3]", 1),
     ] {

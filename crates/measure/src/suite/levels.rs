@@ -1,7 +1,7 @@
 //! One level for every factor, and the [`Setup`] that they make together, or why they cannot go together.
 
+use super::connections::ConnectionLevels;
 use super::factor::Factor;
-use super::sessions::SessionLevels;
 use super::setup_problem::SetupProblem;
 use super::value::{Match, Value};
 use crate::bulk::{BulkShape, MOST_CONNECTIONS};
@@ -109,8 +109,8 @@ impl Levels {
         if self.lists() == 0 { 1 } else { self.list_sets() }
     }
 
-    fn sessions(&self) -> SessionLevels {
-        SessionLevels {
+    fn connection_levels(&self) -> ConnectionLevels {
+        ConnectionLevels {
             transactions: u16::try_from(self.transactions()).unwrap_or(u16::MAX),
             answer_bytes: self.answer(),
             close: self.close(),
@@ -146,7 +146,7 @@ impl Levels {
     pub(crate) fn setup(&self, seed: u64) -> Result<Setup, SetupProblem> {
         match self.kind.sends {
             Sends::Frames => self.check_frames()?,
-            Sends::Connections { .. } => self.check_sessions()?,
+            Sends::Connections { .. } => self.check_opened()?,
             Sends::Bulk => self.check_bulk()?,
         }
         self.check_policy()?;
@@ -155,7 +155,7 @@ impl Levels {
             traffic: self.traffic(seed),
             workload: match self.kind.sends {
                 Sends::Frames => Workload::Frames,
-                Sends::Connections { .. } => Workload::Connections(self.sessions().shape(self.kind)),
+                Sends::Connections { .. } => Workload::Connections(self.connection_levels().shape(self.kind)),
                 Sends::Bulk => Workload::Bulk(BulkShape { connections: self.connections() }),
             },
             policy: self.policy(seed)?,
@@ -219,7 +219,7 @@ impl Levels {
 
     fn check_bulk(&self) -> Result<(), SetupProblem> {
         if self.zones() == ZoneForm::Three {
-            return Err(SetupProblem::SessionsInThreeZones);
+            return Err(SetupProblem::ConnectionsInThreeZones);
         }
         if self.connections() > MOST_CONNECTIONS {
             return Err(SetupProblem::TooManyTransfers(self.connections()));
@@ -246,10 +246,10 @@ impl Levels {
         self.check_cores()
     }
 
-    fn check_sessions(&self) -> Result<(), SetupProblem> {
+    fn check_opened(&self) -> Result<(), SetupProblem> {
         let (clients, servers, flows) = (self.clients(), self.servers(), self.flows());
         if self.zones() == ZoneForm::Three {
-            return Err(SetupProblem::SessionsInThreeZones);
+            return Err(SetupProblem::ConnectionsInThreeZones);
         }
         if flows < clients || flows.div_ceil(clients) > CLIENT_PORTS {
             return Err(SetupProblem::Pairs { flows, clients });
@@ -257,7 +257,7 @@ impl Levels {
         if flows < servers {
             return Err(SetupProblem::IdleServers { servers, flows });
         }
-        self.sessions().check(self.rules(), self.stateful(), self.lists())?;
+        self.connection_levels().check(self.rules(), self.stateful(), self.lists())?;
         self.check_cores()
     }
 

@@ -4,9 +4,9 @@
 
 mod builtin;
 mod check;
+mod connections;
 mod factor;
 mod levels;
-mod sessions;
 mod setup_problem;
 mod text;
 mod value;

@@ -78,7 +78,7 @@ pub enum SetupProblem {
     ZeroChecksumInV6,
     /// Connections over three zones.
     #[error("connections run between two zones in this version: use zones = \"two\"")]
-    SessionsInThreeZones,
+    ConnectionsInThreeZones,
     /// Clients without a connection, or with more than they have ports.
     #[error("{flows} pairs of client address and port (`flows`) cannot be made of {clients} clients: each has 1 to {CLIENT_PORTS} ports, so that {clients} to {} pairs can be", u64::from(*clients) * u64::from(CLIENT_PORTS))]
     Pairs {

@@ -243,7 +243,7 @@ impl Site {
 
 /// One rule and state, for TCP; what only forwards has none.
 fn policy(dut: &str) -> Result<PolicySpec, Failure> {
-    if dut != "nftables" {
+    if dut::driver(dut)?.capabilities().only_forwards() {
         return Ok(PolicySpec::forward_everything(ZoneForm::Two));
     }
     let shape = PolicyShape {

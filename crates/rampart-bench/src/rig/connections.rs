@@ -161,7 +161,7 @@ impl ConnectionRig {
         let plan = self.plan(request)?;
         self.lend_to_tcp()?;
         if fills_the_table(request) {
-            self.station.running.forget_connections().map_err(broken)?;
+            self.station.running.forget_flows().map_err(broken)?;
         }
         let threads = self.station.running.firewall_threads();
         let cpu = CpuSnapshot::take(&threads).map_err(broken)?;

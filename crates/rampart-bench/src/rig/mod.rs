@@ -11,7 +11,6 @@ mod station;
 pub(crate) use bulk::{BulkRig, PROGRAM as BULK_PROGRAM};
 pub(crate) use connections::ConnectionRig;
 pub(crate) use frames::FrameRig;
-pub(crate) use station::baseline_note;
 
 use crate::interrupt::Interrupt;
 use measure::trial::RigError;

@@ -9,13 +9,11 @@ use testbed::dut::{self, Driver, ExternalBed, Running};
 use testbed::policy::{Expect, PolicySpec, Probe};
 use traffic::{Arrival, Port, Ports, ProbeFrame, Transport};
 
-/// Firewalls that only forward: they stand beside the others as the limits of what a firewall could reach.
-const BASELINES: [&str; 3] = ["wire", "xdp-redirect", "linux"];
 /// Whatever is between two named interfaces.
 const EXTERNAL: &str = "external";
 /// How long the beds' kernel firewalls remember an idle UDP flow. Their own 30 s would let flows expire in the middle
-/// of a trial with many sessions and a low rate, and the trial would measure something else.
-const SESSION_SECONDS: &str = "600";
+/// of a trial with many flows and a low rate, and the trial would measure something else.
+const FLOW_SECONDS: &str = "600";
 
 /// One firewall under test in its place. Fields are dropped in order: the firewall before its bed.
 pub(super) struct Station {
@@ -28,25 +26,6 @@ pub(super) struct Station {
     pub(super) setup: Setup,
     pub(super) policy: PolicySpec,
     pub(super) cores: Vec<usize>,
-}
-
-/// How a rig differs from what the suite asked for, in words for the report; empty when it does not.
-pub(crate) fn baseline_note(dut: &str, setup: &Setup) -> Option<String> {
-    if dut == EXTERNAL {
-        return Some(
-            "the policy of an external firewall is its owner's: only that the test traffic passes was proved"
-                .to_owned(),
-        );
-    }
-    let policy = &setup.policy;
-    let asked = policy.rules > 0 || policy.nat || policy.listed_addresses > 0 || policy.allowed_subnets > 0;
-    if BASELINES.contains(&dut) {
-        return asked.then(|| format!("{dut} only forwards: it stands here without the policy"));
-    }
-    let keeps_state = dut::driver(dut).is_ok_and(|driver| driver.capabilities().always_keeps_state());
-    (keeps_state && !policy.stateful).then(|| {
-        format!("{dut} keeps state of every flow, which this test does not ask for: the others go without")
-    })
 }
 
 impl Station {
@@ -70,7 +49,7 @@ impl Station {
         let bed = Bed::build(&spec).map_err(broken)?;
         let policy = policy_for(driver, setup, replaceable)?;
         let running = driver.set_up(&bed, &policy).map_err(broken)?;
-        keep_sessions(&bed, setup);
+        keep_flows(&bed, setup);
         Ok(Self {
             dut: dut.to_owned(),
             shared: shared.clone(),
@@ -235,7 +214,7 @@ fn cores_for(setup: &Setup) -> Result<CoreSplit, RigError> {
 
 /// The policy of a setup as the firewall enforces it, or none for one that only forwards.
 fn policy_for(driver: &dyn Driver, setup: &Setup, replaceable: bool) -> Result<PolicySpec, RigError> {
-    if BASELINES.contains(&driver.name()) {
+    if driver.capabilities().only_forwards() {
         return Ok(PolicySpec::forward_everything(setup.zones));
     }
     let generate = if replaceable { PolicySpec::generate_replaceable } else { PolicySpec::generate };
@@ -243,14 +222,14 @@ fn policy_for(driver: &dyn Driver, setup: &Setup, replaceable: bool) -> Result<P
     Ok(PolicySpec { connections: setup.traffic.flows, ..policy })
 }
 
-fn keep_sessions(bed: &Bed, setup: &Setup) {
+fn keep_flows(bed: &Bed, setup: &Setup) {
     if !(setup.policy.stateful || setup.policy.nat) {
         return;
     }
     let Some(firewall) = bed.firewall() else { return };
     for name in ["nf_conntrack_udp_timeout", "nf_conntrack_udp_timeout_stream"] {
         // A firewall without connection tracking has no such setting.
-        let _ = firewall.set(&[(&format!("netfilter/{name}"), SESSION_SECONDS)]);
+        let _ = firewall.set(&[(&format!("netfilter/{name}"), FLOW_SECONDS)]);
     }
 }
 

@@ -16,7 +16,7 @@ use crate::layout::{BedLayout, Mac, PortEnd, ZoneAddresses, ZonePort};
 use crate::netns::Namespace;
 use crate::policy::PolicySpec;
 use crate::program;
-use measure::shape::Zone;
+use measure::shape::{PolicyShape, Zone};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, UdpSocket};
 use std::str::FromStr;
@@ -113,6 +113,9 @@ impl ExternalBed {
 
 pub(super) struct External;
 
+pub(super) const REMARK: &str =
+    "the policy of an external firewall is its owner's: only that the test traffic passes was proved";
+
 impl Driver for External {
     fn name(&self) -> &'static str {
         "external"
@@ -129,6 +132,10 @@ impl Driver for External {
     /// Its owner may have given it any policy; the probes will tell.
     fn capabilities(&self) -> Capabilities {
         Capabilities { three_zones: false, replacement: false, ..Capabilities::FIREWALL }
+    }
+
+    fn remark(&self, _asked: &PolicyShape) -> Option<String> {
+        Some(REMARK.to_owned())
     }
 
     fn set_up(&self, _bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {

@@ -183,8 +183,8 @@ impl Running for Filter {
         self.forwarding.memory_bytes(self.set_bytes())
     }
 
-    fn forget_connections(&mut self) -> Result<(), TestbedError> {
-        self.forwarding.forget_connections()
+    fn forget_flows(&mut self) -> Result<(), TestbedError> {
+        self.forwarding.forget_flows()
     }
 
     fn firewall_threads(&self) -> Vec<i32> {

@@ -54,7 +54,7 @@ impl Forwarding {
     }
 
     /// Empties that table.
-    pub(super) fn forget_connections(&self) -> Result<(), TestbedError> {
+    pub(super) fn forget_flows(&self) -> Result<(), TestbedError> {
         if self.tracks_connections { self.side.namespace.run("conntrack", &["-F"]).map(drop) } else { Ok(()) }
     }
 
@@ -100,7 +100,7 @@ impl Forwarding {
         reload: impl FnOnce() -> Result<(), TestbedError>,
     ) -> Result<(), TestbedError> {
         self.side.links_down()?;
-        self.forget_connections()?;
+        self.forget_flows()?;
         reload()?;
         self.turn_on()?;
         self.side.links_up()

@@ -87,6 +87,12 @@ impl Capabilities {
     /// Everything.
     const FIREWALL: Self = Self { nat: true, lists: true, countries: true, ..Self::RULES };
 
+    /// Whether it forwards everything, and cannot be given a policy: such a driver stands beside the firewalls as the limit
+    /// of what they could reach.
+    pub const fn only_forwards(&self) -> bool {
+        !(self.rules || self.nat || self.lists || self.countries)
+    }
+
     /// Whether it tracks every connection, whatever its policy.
     pub fn always_keeps_state(&self) -> bool {
         self.stateful && !self.stateless
@@ -188,6 +194,21 @@ pub trait Driver: Sync {
         BTreeMap::new()
     }
 
+    /// How the firewall differs from what a test asks for, in words for the report; `None` when it does not.
+    fn remark(&self, asked: &PolicyShape) -> Option<String> {
+        let (name, can) = (self.name(), self.capabilities());
+        if can.only_forwards() {
+            let asked =
+                asked.rules > 0 || asked.nat || asked.listed_addresses > 0 || asked.allowed_subnets > 0;
+            return asked.then(|| format!("{name} only forwards: it stands here without the policy"));
+        }
+        (can.always_keeps_state() && !asked.stateful).then(|| {
+            format!(
+                "{name} keeps state of every flow, which this test does not ask for: the others go without"
+            )
+        })
+    }
+
     /// Sets the firewall up with a policy.
     ///
     /// # Errors
@@ -274,12 +295,12 @@ pub trait Running: Send {
         Err(TestbedError::Unsupported { dut: "this firewall", what })
     }
 
-    /// Forgets every connection, so that a trial that fills the table begins with an empty one. Does nothing for a firewall
-    /// that remembers none.
+    /// Forgets every flow, so that a trial that fills the table begins with an empty one. Does nothing for a firewall that
+    /// remembers none.
     ///
     /// # Errors
     /// What its own programs say.
-    fn forget_connections(&mut self) -> Result<(), TestbedError> {
+    fn forget_flows(&mut self) -> Result<(), TestbedError> {
         Ok(())
     }
 
@@ -312,6 +333,31 @@ mod tests {
         }
         let error = driver("pf").err().map(|e| e.to_string()).unwrap_or_default();
         assert!(error.contains("nftables"), "{error}");
+    }
+
+    #[test]
+    fn how_a_firewall_differs_from_what_is_asked_is_said() {
+        let nothing = PolicyShape::forward_everything(0);
+        let rules = PolicyShape { rules: 1, match_position: 1, ..nothing.clone() };
+        let stateful = PolicyShape { stateful: true, ..rules.clone() };
+        let rows: [(&str, &PolicyShape, Option<&str>); 7] = [
+            ("wire", &nothing, None),
+            ("linux", &rules, Some("linux only forwards: it stands here without the policy")),
+            ("nftables", &rules, None),
+            ("rampart", &stateful, None),
+            (
+                "rampart",
+                &rules,
+                Some(
+                    "rampart keeps state of every flow, which this test does not ask for: the others go without",
+                ),
+            ),
+            ("external", &nothing, Some(external::REMARK)),
+            ("external", &stateful, Some(external::REMARK)),
+        ];
+        for (name, asked, wanted) in rows {
+            assert_eq!(driver(name).unwrap().remark(asked).as_deref(), wanted, "{name}: {asked:?}");
+        }
     }
 
     #[test]

@@ -195,8 +195,8 @@ impl Running for Filter {
         Ok(Replaced { command_seconds })
     }
 
-    fn forget_connections(&mut self) -> Result<(), TestbedError> {
-        self.forwarding.forget_connections()
+    fn forget_flows(&mut self) -> Result<(), TestbedError> {
+        self.forwarding.forget_flows()
     }
 
     fn firewall_threads(&self) -> Vec<i32> {

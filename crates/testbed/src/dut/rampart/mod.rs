@@ -294,7 +294,7 @@ impl Running for Firewall {
         Ok(Replaced { command_seconds: begun.elapsed().as_secs_f64() })
     }
 
-    fn forget_connections(&mut self) -> Result<(), TestbedError> {
+    fn forget_flows(&mut self) -> Result<(), TestbedError> {
         let socket = self.socket();
         let words = ["sessions", "--kill", "--all", "--json", "--socket", &socket.to_string_lossy()];
         self.side.namespace.run(PROGRAM, &words).map(drop)

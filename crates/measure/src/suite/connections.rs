@@ -6,7 +6,7 @@ use crate::procedure::ProcedureKind;
 
 /// One level for every factor of connections.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct SessionLevels {
+pub(super) struct ConnectionLevels {
     pub(super) transactions: u16,
     pub(super) answer_bytes: u32,
     pub(super) close: CloseBy,
@@ -16,7 +16,7 @@ pub(super) struct SessionLevels {
     pub(super) illegal: Option<Illegal>,
 }
 
-impl SessionLevels {
+impl ConnectionLevels {
     /// What a connection is like. Where a trial opens connections and holds them, the load says for how long.
     pub(super) fn shape(&self, kind: ProcedureKind) -> ConnectionShape {
         ConnectionShape {
