@@ -127,7 +127,9 @@ struct DropRow {
 /// Of `rampart status --json`.
 #[derive(Debug, Deserialize)]
 struct Status {
-    sessions: Occupancy,
+    /// An earlier `rampart` calls flows sessions.
+    #[serde(alias = "sessions")]
+    flows: Occupancy,
 }
 
 #[derive(Debug, Deserialize)]
@@ -269,7 +271,7 @@ impl Running for Firewall {
     }
 
     fn flow_entries(&self) -> Result<Option<u64>, TestbedError> {
-        Ok(Some(self.status()?.sessions.open))
+        Ok(Some(self.status()?.flows.open))
     }
 
     /// The maps of its data plane: all preallocated, so the same however many flows there are.
