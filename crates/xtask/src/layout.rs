@@ -24,8 +24,7 @@ impl fmt::Display for Fault {
 
 /// All that the rules find.
 pub(crate) fn faults(tree: &Tree) -> Vec<Fault> {
-    let rules =
-        [unmapped_crates, dead_paths_on_the_map, dead_links, not_embedded, foreign_places, unfinished];
+    let rules = [unmapped_crates, dead_paths, dead_links, not_embedded, foreign_places, unfinished];
     rules.iter().flat_map(|rule| rule(tree)).collect()
 }
 
@@ -50,14 +49,18 @@ fn unmapped_crates(tree: &Tree) -> Vec<Fault> {
         .collect()
 }
 
-/// What the map writes as a path is there.
-fn dead_paths_on_the_map(tree: &Tree) -> Vec<Fault> {
-    let quoted =
-        numbered(tree.text(MAP)).flat_map(|(line, text)| in_backticks(text).map(move |path| (line, path)));
-    quoted
-        .filter(|(_, path)| is_path(path) && !tree.has(path))
-        .map(|(line, path)| fault(MAP, line, format!("names {path}, which is not there")))
-        .collect()
+/// What Markdown writes as a path is there: on the map every path, on other pages those that begin with a folder of the root.
+fn dead_paths(tree: &Tree) -> Vec<Fault> {
+    let from_root = |path: &str| path.split('/').next().is_some_and(|folder| tree.has(folder));
+    let mut faults = Vec::new();
+    for (page, text) in tree.files().filter(|(path, _)| path.ends_with(".md")) {
+        for (line, text) in numbered(text) {
+            let dead = in_backticks(text)
+                .filter(|path| is_path(path) && !tree.has(path) && (page == MAP || from_root(path)));
+            faults.extend(dead.map(|path| fault(page, line, format!("names {path}, which is not there"))));
+        }
+    }
+    faults
 }
 
 /// Relative links in Markdown lead to a file.
@@ -210,6 +213,9 @@ mod tests {
         check(&[(MAP, "see `bpf/net/`, `bpf/net/checksum.h`, `make test` and `/sys/x`"), file], &[]);
         let dead = "ARCHITECTURE.md:2: names bpf/ne, which is not there";
         check(&[(MAP, "\nsee `bpf/ne`"), file], &[dead]);
+        let page = "see `net/checksum.h` and `bpf/net/checksum.h`";
+        check(&[("a.md", page), file], &[]);
+        check(&[("a.md", "`bpf/ne`"), file], &["a.md:1: names bpf/ne, which is not there"]);
     }
 
     #[test]
