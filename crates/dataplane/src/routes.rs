@@ -15,7 +15,7 @@ mod own;
 use crate::forwarding::{self, ANSWER_BURST, ANSWER_INTERVAL, MARK, WORDS, local_key};
 pub use follower::Follower;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use netlink::{Events, NeighbourNews, News, Queries};
+use netlink::{Announced, Events, Neighbour, Queries};
 use own::Own;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -168,8 +168,8 @@ impl Routes {
     /// # Errors
     /// As the kernel or the maps refuse; what was read is then lost, and the next call learns everything anew.
     pub fn follow(&mut self) -> Result<Changes, RoutesError> {
-        let news = self.events.read()?;
-        let changes = self.take(&news);
+        let announced = self.events.read()?;
+        let changes = self.take(&announced);
         if changes.is_err() {
             self.events.lose();
         }
@@ -189,17 +189,18 @@ impl Routes {
         changed.map_err(|source| RoutesError::Map { map: "forwarding", source })
     }
 
-    fn take(&mut self, news: &News) -> Result<Changes, RoutesError> {
-        if news.lost {
+    fn take(&mut self, announced: &Announced) -> Result<Changes, RoutesError> {
+        if announced.lost {
             self.learn_everything()?;
             return Ok(Changes { routes: true, addresses: true, asked_again: 0 });
         }
-        let mut changes = Changes { routes: news.routes, addresses: news.addresses, asked_again: 0 };
-        for neighbour in &news.neighbours {
+        let mut changes =
+            Changes { routes: announced.routes, addresses: announced.addresses, asked_again: 0 };
+        for neighbour in &announced.neighbours {
             changes.routes |= self.note(neighbour);
         }
-        changes.asked_again = self.ask_again(&news.neighbours)?;
-        if news.addresses {
+        changes.asked_again = self.ask_again(&announced.neighbours)?;
+        if announced.addresses {
             self.learn_addresses()?;
         }
         if changes.routes || changes.addresses {
@@ -220,7 +221,7 @@ impl Routes {
     }
 
     /// Asks for those that the kernel doubts. Returns how many they are.
-    fn ask_again(&mut self, neighbours: &[NeighbourNews]) -> Result<u32, RoutesError> {
+    fn ask_again(&mut self, neighbours: &[Neighbour]) -> Result<u32, RoutesError> {
         let mut asked = 0;
         for neighbour in neighbours.iter().filter(|n| n.is_doubted && self.interfaces.contains(&n.ifindex)) {
             self.queries.use_neighbour(neighbour)?;
@@ -231,7 +232,7 @@ impl Routes {
 
     /// Keeps a neighbour's address. Returns whether the data plane may have remembered another one: a neighbour that was
     /// of no use before was not remembered.
-    fn note(&mut self, neighbour: &NeighbourNews) -> bool {
+    fn note(&mut self, neighbour: &Neighbour) -> bool {
         let key = (neighbour.ifindex, neighbour.address);
         match &neighbour.link_address {
             Some(now) => self.neighbours.insert(key, now.clone()).is_some_and(|before| before != *now),

@@ -79,7 +79,7 @@ impl Firewall {
         self.test_run_times(frame, ifindex, hook, 1)
     }
 
-    /// The same several times over, each time on what the time before left; tells how long one took on the average. A hop
+    /// The same several times over, each time on what the last run left. The duration is the average of one run. A hop
     /// is taken each time.
     ///
     /// # Errors

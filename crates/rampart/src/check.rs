@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 pub(crate) fn run(args: &CheckArgs, json: bool) -> Result<ExitCode, Failure> {
     let policy = crate::read_policy(&args.policy)?;
-    // What cannot be built cannot be run: tell it here and not when the firewall is started.
+    // What cannot be built cannot be run: say so here and not when the firewall is started.
     Tables::build(&policy, crate::explain::now())
         .map_err(|error| Failure::Wrong(format!("{}: {error}", policy.file)))?;
     let warnings = policy.warnings();

@@ -29,7 +29,7 @@ impl std::fmt::Display for SettingError {
     }
 }
 
-/// Turns the kernel's forwarding off, and tells which of its switches were on.
+/// Turns the kernel's forwarding off. Returns the switches that were on.
 ///
 /// Of IPv6 the switch of all interfaces decides about forwarding, and an interface's own whether it behaves as a router's:
 /// says so to its neighbours, and believes no router advertisements. So those of our interfaces are on.
@@ -49,7 +49,7 @@ pub(crate) fn close<'i>(
     }
     for interface in interfaces {
         let switch = format!("ipv6/conf/{interface}/forwarding");
-        // Without IPv6, or without the interface, there is nothing to behave; a missing interface is told elsewhere.
+        // Without IPv6, or without the interface, there is nothing to behave; a missing interface is reported elsewhere.
         if settings.join(&switch).exists() {
             write(settings, &switch, "1")?;
         }

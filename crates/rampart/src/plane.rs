@@ -32,39 +32,39 @@ pub(crate) trait DataPlane: Send {
     /// How often each rule of the policy in force decided, by its name. Rules that never did may be missing.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel refuses to be read.
     fn rule_hits(&mut self, policy: &Policy) -> Result<HashMap<String, u64>, PlaneError>;
 
     /// Packets that were beyond the limit of a rule that would have allowed them, by its name. Rules without any may be
     /// missing.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel refuses to be read.
     fn limited(&mut self) -> Result<HashMap<String, u64>, PlaneError>;
 
     /// Dropped packets by reason; reasons that never occurred may be missing.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel refuses to be read.
     fn drops(&mut self) -> Result<Vec<Drop>, PlaneError>;
 
     /// What else was counted.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel refuses to be read.
     fn counters(&mut self) -> Result<Vec<Counter>, PlaneError>;
 
     /// Shows to `each` what rules recorded since the last call, and how long ago it was. Returns how many events were suppressed
     /// or lost since the data plane was loaded. Called several times a second: there is only so much room for them.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel refuses to be read.
     fn events(&mut self, each: &mut dyn FnMut(Duration, Recorded)) -> Result<u64, PlaneError>;
 
     /// Shows every flow to `each`, with what [`DataPlane::kill`] knows it by.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel refuses to be read.
     fn flows(&mut self, each: &mut dyn FnMut(FlowKey, Flow)) -> Result<(), PlaneError>;
 
     /// Ends a flow: its next packet is judged as if it were its first. `false` when it has ended by itself.
@@ -76,7 +76,7 @@ pub(crate) trait DataPlane: Send {
     /// How full the flow table is.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel refuses to be read.
     fn occupancy(&mut self) -> Result<Occupancy, PlaneError>;
 
     /// Removes expired flows. Called about once a second.
@@ -89,7 +89,7 @@ pub(crate) trait DataPlane: Send {
     /// about once a second.
     ///
     /// # Errors
-    /// When the kernel does not tell.
+    /// When the kernel refuses to be read.
     fn check_interfaces(&mut self) -> Result<Vec<String>, PlaneError>;
 }
 

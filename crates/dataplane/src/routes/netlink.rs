@@ -26,7 +26,7 @@ const ENOBUFS: i32 = 105;
 
 /// A neighbour as the kernel knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct NeighbourNews {
+pub(super) struct Neighbour {
     pub(super) ifindex: u32,
     pub(super) address: IpAddr,
     /// None: packets cannot be sent there.
@@ -37,10 +37,10 @@ pub(super) struct NeighbourNews {
 
 /// What was announced.
 #[derive(Debug, Default)]
-pub(super) struct News {
+pub(super) struct Announced {
     pub(super) routes: bool,
     pub(super) addresses: bool,
-    pub(super) neighbours: Vec<NeighbourNews>,
+    pub(super) neighbours: Vec<Neighbour>,
     /// Announcements were lost: anything may have changed.
     pub(super) lost: bool,
 }
@@ -72,14 +72,14 @@ impl Events {
     }
 
     /// Everything that is there.
-    pub(super) fn read(&mut self) -> Result<News, RoutesError> {
-        let mut news = News { lost: std::mem::take(&mut self.lost), ..News::default() };
+    pub(super) fn read(&mut self) -> Result<Announced, RoutesError> {
+        let mut announced = Announced { lost: std::mem::take(&mut self.lost), ..Announced::default() };
         loop {
             match self.socket.recv_from_full() {
-                Ok((bytes, _)) => messages(&bytes, |message| news.add(message)),
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(news),
+                Ok((bytes, _)) => messages(&bytes, |message| announced.add(message)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(announced),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) if error.raw_os_error() == Some(ENOBUFS) => news.lost = true,
+                Err(error) if error.raw_os_error() == Some(ENOBUFS) => announced.lost = true,
                 Err(error) => return Err(failed("reading announcements")(error)),
             }
         }
@@ -92,16 +92,16 @@ impl AsFd for Events {
     }
 }
 
-impl News {
+impl Announced {
     /// None is a message of a kind that is not known here: a change of next hops, for one.
     fn add(&mut self, message: Option<NetlinkPayload<RouteNetlinkMessage>>) {
         use RouteNetlinkMessage as M;
         match message {
             Some(NetlinkPayload::InnerMessage(M::NewNeighbour(neighbour) | M::GetNeighbour(neighbour))) => {
-                self.neighbours.extend(neighbour_news(&neighbour, true));
+                self.neighbours.extend(neighbour_of(&neighbour, true));
             }
             Some(NetlinkPayload::InnerMessage(M::DelNeighbour(neighbour))) => {
-                self.neighbours.extend(neighbour_news(&neighbour, false));
+                self.neighbours.extend(neighbour_of(&neighbour, false));
             }
             Some(NetlinkPayload::InnerMessage(M::NewAddress(_) | M::DelAddress(_))) => self.addresses = true,
             Some(NetlinkPayload::InnerMessage(M::NewRoute(route) | M::DelRoute(route))) => {
@@ -163,12 +163,12 @@ impl Queries {
     }
 
     /// All neighbours.
-    pub(super) fn neighbours(&mut self) -> Result<Vec<NeighbourNews>, RoutesError> {
+    pub(super) fn neighbours(&mut self) -> Result<Vec<Neighbour>, RoutesError> {
         let mut all = Vec::new();
         let question = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
         self.dump(question, "listing neighbours", |message| {
             if let RouteNetlinkMessage::NewNeighbour(neighbour) = message {
-                all.extend(neighbour_news(&neighbour, true));
+                all.extend(neighbour_of(&neighbour, true));
             }
         })?;
         Ok(all)
@@ -176,7 +176,7 @@ impl Queries {
 
     /// Tells the kernel that a neighbour is in use, so that it asks whether it is still there. One that is gone in the
     /// meantime is not made again.
-    pub(super) fn use_neighbour(&mut self, neighbour: &NeighbourNews) -> Result<(), RoutesError> {
+    pub(super) fn use_neighbour(&mut self, neighbour: &Neighbour) -> Result<(), RoutesError> {
         let mut request = NeighbourMessage::default();
         request.header.family = family_of(neighbour.address);
         request.header.ifindex = neighbour.ifindex;
@@ -280,7 +280,7 @@ fn family_of(address: IpAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 }
 }
 
-fn neighbour_news(message: &NeighbourMessage, is_there: bool) -> Option<NeighbourNews> {
+fn neighbour_of(message: &NeighbourMessage, is_there: bool) -> Option<Neighbour> {
     use NeighbourState as S;
     let address = message.attributes.iter().find_map(|attribute| match attribute {
         NeighbourAttribute::Destination(NeighbourAddress::Inet(a)) => Some(IpAddr::V4(*a)),
@@ -294,7 +294,7 @@ fn neighbour_news(message: &NeighbourMessage, is_there: bool) -> Option<Neighbou
     // The kernel's NUD_VALID.
     let valid =
         [S::Permanent, S::Noarp, S::Reachable, S::Probe, S::Stale, S::Delay].contains(&message.header.state);
-    Some(NeighbourNews {
+    Some(Neighbour {
         ifindex: message.header.ifindex,
         address,
         link_address: (is_there && valid).then(|| link_address.unwrap_or_default()),
