@@ -3,11 +3,6 @@
 #include "firewall/core.h"
 #include "firewall/table_programs.h"
 
-/* TC's verdicts (linux/pkt_cls.h). */
-#define TC_ACT_OK 0
-#define TC_ACT_SHOT 2
-#define TC_ACT_REDIRECT 7
-
 #define PULLED_BYTES 128	/* of a socket buffer made readable at once: all usual headers */
 
 /* The zone of the interface that a packet came in by, or goes out by. NO_ZONE: none. */
@@ -69,11 +64,11 @@ int firewall_tc(struct __sk_buff *ctx)
 		p.flags = PACKET_TAGGED;
 	switch (enter(ctx, &p, HOOK_TC)) {
 	case VERDICT_SENT:
-		return TC_ACT_REDIRECT;
+		return TCX_REDIRECT;
 	case VERDICT_UP:
-		return TC_ACT_OK;
+		return TCX_PASS;
 	default:
-		return TC_ACT_SHOT;
+		return TCX_DROP;
 	}
 }
 
@@ -85,16 +80,16 @@ int firewall_out(struct __sk_buff *ctx)
 	enum verdict verdict;
 
 	if (ctx->ingress_ifindex)
-		return TC_ACT_OK;
+		return TCX_PASS;
 	pull(ctx);
 	p.ifindex = ctx->ifindex;
 	p.frame_bytes = ctx->len;
 	p.tick = now();
 	p.to = zone_of(p.ifindex);
 	if (p.to == NO_ZONE)
-		return drop(&p, REASON_NOT_A_PORT) == VERDICT_DROP ? TC_ACT_SHOT : TC_ACT_OK;
+		return drop(&p, REASON_NOT_A_PORT) == VERDICT_DROP ? TCX_DROP : TCX_PASS;
 	verdict = filter(ctx, &p, HOOK_TC);
-	return verdict == VERDICT_UP ? TC_ACT_OK : TC_ACT_SHOT;
+	return verdict == VERDICT_UP ? TCX_PASS : TCX_DROP;
 }
 
 char _license[] SEC("license") = "Dual MIT/GPL";

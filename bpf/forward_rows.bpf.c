@@ -147,7 +147,7 @@ int cross_tc(struct __sk_buff *ctx)
 {
 	switch (cross(ctx, HOOK_TC, ctx->ifindex)) {
 	case VERDICT_SENT:
-		return ACTION_TC_REDIRECT;
+		return TCX_REDIRECT;
 	case VERDICT_DROP:
 		return TCX_DROP;
 	default:

@@ -73,7 +73,7 @@ struct {
 
 /* A bucket that holds `answer_burst` of time, of which each answer takes an interval. Asked before an answer is made,
  * because under a flood that is the usual end; taken from only by answers that were sent. */
-static __always_inline int answer_allowed(const struct answer_room *room, enum answer_class class)
+static __always_inline bool answer_allowed(const struct answer_room *room, enum answer_class class)
 {
 	const struct forwarding *limits = forwarding_now();
 
@@ -90,14 +90,14 @@ static __always_inline void answer_spend(struct answer_room *room, enum answer_c
 }
 
 /* RFC 1122 section 3.2.1.3: addresses that no host sends from. */
-static __always_inline int may_be_source_v4(__be32 address)
+static __always_inline bool may_be_source_v4(__be32 address)
 {
 	__u32 first = bpf_ntohl(address) >> 24;
 
 	return first != 0 && first != 127 && first < 224;
 }
 
-static __always_inline int is_unicast_v6(const __be32 *address)
+static __always_inline bool is_unicast_v6(const __be32 *address)
 {
 	int unspecified_or_loopback = !address[0] && !address[1] && !address[2] && bpf_ntohl(address[3]) <= 1;
 
@@ -105,13 +105,13 @@ static __always_inline int is_unicast_v6(const __be32 *address)
 }
 
 /* Queries and their answers; whatever else there is may be an error. */
-static __always_inline int is_icmp_query(__u8 type)
+static __always_inline bool is_icmp_query(__u8 type)
 {
 	return type == 0 || type == 8 || (type >= 13 && type <= 18);
 }
 
 /* ICMPv6 errors are below 128, and a redirect is not answered either (RFC 4443 section 2.4 (e)). */
-static __always_inline int is_icmpv6_information(__u8 type)
+static __always_inline bool is_icmpv6_information(__u8 type)
 {
 	return type >= 128 && type != 137;
 }
@@ -123,7 +123,7 @@ static __always_inline __u32 transport_in_quote(const struct packet *p)
 }
 
 /* Whether the packet, of which `bytes` are in the room, may be answered at all. */
-static __always_inline int is_answerable(const struct answer_room *room, const struct packet *p, __u32 bytes)
+static __always_inline bool is_answerable(const struct answer_room *room, const struct packet *p, __u32 bytes)
 {
 	__u32 transport = transport_in_quote(p);
 	__u8 type = room->quote[transport];

@@ -79,7 +79,7 @@ static __always_inline __u64 hash_ends(__u8 family, __u8 protocol, const __be32 
 	return mix(h, 0);
 }
 
-static __always_inline int is_greater(__u8 family, const __be32 *a, __be16 a_port, const __be32 *b, __be16 b_port)
+static __always_inline bool is_greater(__u8 family, const __be32 *a, __be16 a_port, const __be32 *b, __be16 b_port)
 {
 	if (family == 6) {
 		__u64 a_high = words_of(a), b_high = words_of(b), a_low = words_of(a + 2), b_low = words_of(b + 2);
@@ -225,12 +225,12 @@ static __always_inline struct flow *find_flow(struct packet *p)
 	return lookup(&flows, (__u32)slot & RECORD_MASK);
 }
 
-static __always_inline int is_half_open(__u8 state)
+static __always_inline bool is_half_open(__u8 state)
 {
 	return state >= FLOW_SYN_SENT && state <= FLOW_SYN_RECEIVED;
 }
 
-static __always_inline int is_closed(__u8 state)
+static __always_inline bool is_closed(__u8 state)
 {
 	return state == FLOW_TIME_WAIT || state == FLOW_RESET;
 }
@@ -247,7 +247,7 @@ static __always_inline __u32 timeout_of(const struct flow *flow)
 }
 
 /* Whether a flow's time is over, and so many ticks more. */
-static __always_inline int is_expired(const struct flow *flow, __u32 tick, __u32 more)
+static __always_inline bool is_expired(const struct flow *flow, __u32 tick, __u32 more)
 {
 	__s32 idle = tick - flow->seen;
 
@@ -452,7 +452,7 @@ __noinline int others_of(struct packet *p, __u64 our)
 
 /* Whether our slot is the one that stays. A lesser one may be older or as new as ours; a greater one is as new, and gone in a
  * moment, or it is older and stays. */
-static __always_inline int is_alone(struct packet *p, __u64 our)
+static __always_inline bool is_alone(struct packet *p, __u64 our)
 {
 	int others = OTHERS_GREATER;
 

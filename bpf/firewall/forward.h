@@ -196,9 +196,9 @@ static __always_inline int resolve_handed(struct __sk_buff *ctx)
 	__u32 ifindex;
 
 	if (!now || !now->mark[0] || (void *)(macs + 3) > (void *)(long)ctx->data_end)
-		return ACTION_TC_NEXT;
+		return TCX_NEXT;
 	if (macs[0] != now->mark[0] || macs[1] != now->mark[1])
-		return ACTION_TC_NEXT;
+		return TCX_NEXT;
 	ifindex = macs[2];
 	/* The frame is not addressed to us, but the kernel tells senders about dead neighbours only of packets that are. */
 	bpf_skb_change_type(ctx, PACKET_FOR_US);

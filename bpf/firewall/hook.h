@@ -12,9 +12,6 @@
 #include <bpf/bpf_helpers.h>
 #include "packet.h"
 
-#define ACTION_TC_NEXT -1	/* TC_ACT_UNSPEC, TCX_NEXT: whatever comes after decides */
-#define ACTION_TC_REDIRECT 7	/* TC_ACT_REDIRECT */
-
 static __always_inline void *hook_data(void *ctx, enum hook hook)
 {
 	return hook == HOOK_XDP ? (void *)(long)((struct xdp_md *)ctx)->data
@@ -45,9 +42,9 @@ static __always_inline long hook_store(void *ctx, enum hook hook, const void *fr
 }
 
 /* Whether a redirect was taken: both hooks' helpers return the action. */
-static __always_inline int hook_redirected(enum hook hook, long action)
+static __always_inline bool hook_redirected(enum hook hook, long action)
 {
-	return action == (hook == HOOK_XDP ? XDP_REDIRECT : ACTION_TC_REDIRECT);
+	return action == (hook == HOOK_XDP ? XDP_REDIRECT : TCX_REDIRECT);
 }
 
 #endif

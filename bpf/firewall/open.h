@@ -5,13 +5,13 @@
 
 #include "tcp.h"
 
-static __always_inline int is_opening(const struct packet *p)
+static __always_inline bool is_opening(const struct packet *p)
 {
 	return (p->tcp_flags & TCP_KIND) == TCP_SYN;
 }
 
 /* Sources that no host has. 0.0.0.0 asks for an address by broadcast (RFC 2131). */
-static __always_inline int is_no_source(const struct packet *p)
+static __always_inline bool is_no_source(const struct packet *p)
 {
 	__u32 address = bpf_ntohl(p->source[0]);
 
@@ -64,7 +64,7 @@ static int evict_half_open(__u32 turn __attribute__((unused)), __u32 *tick)
 }
 
 /* Whether there is room for one more half-open flow. A flood that fills the budget evicts its own oldest. */
-static __always_inline int has_half_open_room(__u32 tick)
+static __always_inline bool has_half_open_room(__u32 tick)
 {
 	if (READ_ONCE(pool.half_open) < settings.half_open_limit)
 		return 1;

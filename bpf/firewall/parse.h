@@ -89,7 +89,7 @@ static __always_inline void parse_scale(struct packet *p, const struct frame *f,
 	}
 }
 
-static __always_inline int impossible_flags(__u8 flags)
+static __always_inline bool impossible_flags(__u8 flags)
 {
 	__u8 control = flags & (TCP_FIN | TCP_SYN | TCP_RST);
 	__u8 all = flags & 0x3f;
@@ -164,7 +164,7 @@ static __always_inline void classify_icmp(struct packet *p, const struct icmp *i
 }
 
 /* Neighbour discovery and multicast listeners: what a link needs to work. RFC 4861 wants 255, RFC 3810 wants 1. */
-static __always_inline int is_link_business(const struct packet *p, __u8 type)
+static __always_inline bool is_link_business(const struct packet *p, __u8 type)
 {
 	if (type >= ICMPV6_ROUTER_SOLICITATION && type <= ICMPV6_REDIRECT)
 		return p->ttl == 255;
@@ -226,7 +226,7 @@ static __always_inline enum verdict parse_transport(struct packet *p, const stru
 }
 
 /* The sum over an IPv4 header with its checksum is 0xffff. */
-static __always_inline int checksum_holds(const struct packet *p, const struct frame *f, const struct ipv4 *ip, __u32 header_bytes)
+static __always_inline bool checksum_holds(const struct packet *p, const struct frame *f, const struct ipv4 *ip, __u32 header_bytes)
 {
 	const __u32 *words = (const __u32 *)ip;
 	__u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];

@@ -46,7 +46,7 @@ static __always_inline __u32 quoted_addresses(const struct frame *f, const struc
 }
 
 /* The quoted packet's ports, as in its flow. */
-static __always_inline int quoted_ports(const struct frame *f, struct packet *quoted, __u32 at)
+static __always_inline bool quoted_ports(const struct frame *f, struct packet *quoted, __u32 at)
 {
 	__be16 *transport = bytes_at(f, at, QUOTED_BYTES);
 
@@ -73,7 +73,7 @@ static __always_inline int quoted_ports(const struct frame *f, struct packet *qu
 
 /* An error comes from where the quoted packet went, or from the firewall's own kernel, which gives up neighbours that do not
  * answer. */
-static __always_inline int is_from_there(const struct packet *p, const struct flow *flow, __u32 sender)
+static __always_inline bool is_from_there(const struct packet *p, const struct flow *flow, __u32 sender)
 {
 	if (p->flags & PACKET_FROM_SELF)
 		return p->to == flow->zone[sender];

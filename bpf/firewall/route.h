@@ -133,7 +133,7 @@ static __always_inline __u64 words_check(const __u64 *words, int count)
 }
 
 /* A next hop by its place and 1. Returns 0 unless it is one of this generation. */
-static __always_inline int hop_read(__u32 place, __u32 generation, struct route *route)
+static __always_inline bool hop_read(__u32 place, __u32 generation, struct route *route)
 {
 	const struct hop *hop = place ? lookup(&hops, place - 1) : 0;
 	__u64 *words = (void *)route;
@@ -231,7 +231,7 @@ static __always_inline void route_remember_v6(const __u64 *halves, __u32 generat
 	WRITE_ONCE(slot->check, words_check(words, 3));
 }
 
-static __always_inline int is_local(const struct address *address)
+static __always_inline bool is_local(const struct address *address)
 {
 	__u32 first = bpf_ntohl(address->words[0]);
 
@@ -241,7 +241,7 @@ static __always_inline int is_local(const struct address *address)
 }
 
 /* RFC 4291 section 2.5.6: routers do not forward to link-local addresses. The kernel would need an interface. */
-static __always_inline int is_link_local(const struct address *address)
+static __always_inline bool is_link_local(const struct address *address)
 {
 	return address->ip_version == 6 && (address->words[0] & bpf_htonl(0xffc00000)) == bpf_htonl(0xfe800000);
 }

@@ -20,8 +20,8 @@
 #define MOVE_TRIES 4	/* flags lie in the same word, and another core may write them */
 #define MOST_EARLY_DATA 1460	/* of a SYN (RFC 7413), which the peer may leave unacknowledged */
 
-static __always_inline int before(__u32 a, __u32 b) { return (__s32)(a - b) < 0; }
-static __always_inline int after(__u32 a, __u32 b) { return (__s32)(a - b) > 0; }
+static __always_inline bool before(__u32 a, __u32 b) { return (__s32)(a - b) < 0; }
+static __always_inline bool after(__u32 a, __u32 b) { return (__s32)(a - b) > 0; }
 
 static __always_inline __u32 end_of(const struct packet *p)
 {
@@ -85,7 +85,7 @@ static __always_inline __u32 window_of(const struct flow *flow, const struct pac
 	return flow->flags & FLOW_SCALES && !(p->tcp_flags & TCP_SYN) ? (__u32)p->window << shift : p->window;
 }
 
-static __always_inline int in_window(const struct flow *flow, const struct packet *p)
+static __always_inline bool in_window(const struct flow *flow, const struct packet *p)
 {
 	__u32 s = p->side & 1, r = s ^ 1, oldest = flow->window[s] > OLDEST_ACK ? flow->window[s] : OLDEST_ACK;
 
@@ -119,7 +119,7 @@ static __always_inline void update_windows(struct flow *flow, const struct packe
 }
 
 /* Whether an acknowledgement answers the other end's SYN. */
-static __always_inline int acknowledges_syn(const struct flow *flow, const struct packet *p)
+static __always_inline bool acknowledges_syn(const struct flow *flow, const struct packet *p)
 {
 	return p->tcp_flags & TCP_ACK && flow->end[(p->side & 1) ^ 1] - p->acknowledgement <= MOST_EARLY_DATA;
 }
@@ -230,7 +230,7 @@ static __always_inline int track_reset(struct flow *flow, const struct packet *p
 	__u8 state = flow->state;
 
 	if (state == FLOW_SYN_SENT) {
-		/* The opener's goes to an end that may know an older connection, and checks it. It closes nothing here. */
+		/* The initiator's goes to an end that may know an older connection, and checks it. It closes nothing here. */
 		if (s == (flow->initiator & 1))
 			return 0;
 		if (!acknowledges_syn(flow, p))
@@ -249,7 +249,7 @@ static __always_inline int track_reset(struct flow *flow, const struct packet *p
 
 #define LATE_SYNS 4096		/* a power of two */
 
-/* The last SYN that the opener of a connection sent into it: it may be the first of a new one, of which the firewall only
+/* The last SYN that the initiator of a connection sent into it: it may be the first of a new one, of which the firewall only
  * learns by the answer. Kept beside the flows, because few need it; one that loses its place comes again after a second. */
 struct late_syn {
 	__u32 record;		/* and 1; 0: nothing is here */
@@ -276,7 +276,7 @@ static __always_inline void note_late_syn(const struct flow *flow, const struct 
 
 /* Whether a SYN-ACK answers a late SYN. Then its sender no longer had the connection, and it begins anew, with the same ends
  * and from the same side, so that the policy has nothing to say. Who has it still answers with a challenge. */
-static __always_inline int begins_anew(struct flow *flow, const struct packet *p)
+static __always_inline bool begins_anew(struct flow *flow, const struct packet *p)
 {
 	const struct late_syn *syn = &late_syns[p->record & (LATE_SYNS - 1)];
 	__u32 *word = (__u32 *)&flow->state, old = READ_ONCE(*word), s = flow->initiator & 1;

@@ -168,8 +168,8 @@ static enum hook running;
 static long redirected(void)
 {
 	if (once_in(64))
-		return running == HOOK_XDP ? XDP_ABORTED : TC_ACT_SHOT;
-	return running == HOOK_XDP ? XDP_REDIRECT : TC_ACT_REDIRECT;
+		return running == HOOK_XDP ? XDP_ABORTED : TCX_DROP;
+	return running == HOOK_XDP ? XDP_REDIRECT : TCX_REDIRECT;
 }
 
 long bpf_redirect(__u32 ifindex __attribute__((unused)), __u64 flags __attribute__((unused)))

@@ -52,11 +52,11 @@ static enum verdict run_tc(__u32 ifindex, int is_leaving)
 	if (once_in(64))
 		resolve(&ctx);
 	switch (is_leaving ? firewall_out(&ctx) : firewall_tc(&ctx)) {
-	case TC_ACT_SHOT:
+	case TCX_DROP:
 		return VERDICT_DROP;
-	case TC_ACT_OK:
+	case TCX_PASS:
 		return VERDICT_UP;
-	case TC_ACT_REDIRECT:
+	case TCX_REDIRECT:
 		return VERDICT_SENT;
 	default:
 		fail("a TC verdict that the firewall has not");
