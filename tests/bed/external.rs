@@ -4,63 +4,45 @@
 use super::{bench_program, of, shown, suite, turn};
 use measure::results::MarkKind;
 use std::process::{Command, Output};
+use testkit::namespace::Namespace;
 
-/// A box with two ports, and the namespace that its cables lead to. Both are gone when this is dropped.
+/// A box with two ports, and the namespace that its cables lead to.
 struct Unknown {
-    inside: String,
-    outside: String,
-}
-
-fn ip(arguments: &str) {
-    let output = Command::new("ip").args(arguments.split(' ')).output().unwrap();
-    assert!(output.status.success(), "ip {arguments}: {}", String::from_utf8_lossy(&output.stderr));
+    #[expect(dead_code, reason = "it lives as long as the test")]
+    inside: Namespace,
+    outside: Namespace,
 }
 
 impl Unknown {
     fn new(name: &str) -> Self {
-        let prefix = format!("rt-{}-{name}", std::process::id());
-        let made = Self { inside: format!("{prefix}-box"), outside: format!("{prefix}-out") };
-        let (inside, outside) = (&made.inside, &made.outside);
-        for namespace in [inside, outside] {
-            ip(&format!("netns add {namespace}"));
-        }
+        let [inside, outside] = ["box", "out"].map(|end| Namespace::create(&format!("{name}-{end}")));
+        let peer = outside.name();
         for (port, gateway, host, prefix) in [
             ("left", "198.18.0.1", "198.18.0.2", "198.18.0.0/16"),
             ("right", "198.19.0.1", "198.19.0.2", "198.19.0.0/17"),
         ] {
-            ip(&format!("link add {port} netns {inside} type veth peer name {port} netns {outside}"));
-            ip(&format!("-n {outside} link set {port} up"));
-            ip(&format!("-n {inside} link set {port} up"));
-            ip(&format!("-n {inside} address add {gateway}/30 dev {port}"));
-            ip(&format!("-n {inside} route add {prefix} via {host}"));
-            let gro = Command::new("ip")
-                .args(["netns", "exec", inside, "ethtool", "-K", port, "gro", "on"])
-                .output();
-            assert!(gro.unwrap().status.success());
+            inside.ip(&format!("link add {port} type veth peer name {port} netns {peer}"));
+            outside.ip(&format!("link set {port} up"));
+            inside.ip(&format!(
+                "link set {port} up
+                 address add {gateway}/30 dev {port}
+                 route add {prefix} via {host}"
+            ));
+            inside.take_redirected(port);
         }
-        let forward = ["netns", "exec", inside, "sysctl", "-qw", "net.ipv4.ip_forward=1"];
-        assert!(Command::new("ip").args(forward).status().unwrap().success());
-        made
+        inside.set(&[("ipv4/ip_forward", "1")]);
+        Self { inside, outside }
     }
 
     fn bench(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.outside, bench_program()]).args(arguments);
+        command.args(["netns", "exec", self.outside.name(), bench_program()]).args(arguments);
         command.env("NO_COLOR", "1").output().unwrap()
     }
 
     /// Addresses on the outside's interfaces.
     fn addresses(&self) -> String {
-        let output = Command::new("ip").args(["-n", &self.outside, "-4", "-br", "address"]).output().unwrap();
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-}
-
-impl Drop for Unknown {
-    fn drop(&mut self) {
-        for namespace in [&self.inside, &self.outside] {
-            let _ = Command::new("ip").args(["netns", "del", namespace]).output();
-        }
+        self.outside.run("ip", &["-4", "-br", "address"])
     }
 }
 

@@ -13,14 +13,7 @@ mod weather;
 use measure::results::{Point, Results};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard};
-
-static TURN: Mutex<()> = Mutex::new(());
-
-/// One run at a time; a test that failed does not fail the others.
-fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
+use testkit::turn;
 
 /// A suite with one test; `test` is added to it, `trial_seconds` decides how long everything takes.
 fn suite(dir: &Path, duts: &[&str], trial_seconds: f64, test: &str) -> PathBuf {

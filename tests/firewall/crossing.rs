@@ -7,11 +7,10 @@
 //!   2001:2:0:1::2/64      ::1        ::1       2001:2:0:2::2/64
 //! ```
 
-use crate::namespace::Namespace;
 use dataplane::routes::{AnswerLimits, Follower, Routes};
 use dataplane::{Attached, Firewall, Hook, Reason, Settings};
 use policy::{Policy, Tables};
-use std::process::{Child, Command, Stdio};
+use testkit::namespace::Namespace;
 
 pub(crate) const CLIENT: [&str; 2] = ["198.18.0.2", "2001:2:0:1::2"];
 pub(crate) const SERVER: [&str; 2] = ["198.19.0.2", "2001:2:0:2::2"];
@@ -121,10 +120,10 @@ fn apply(firewall: &mut Firewall, policy: &str) {
 pub(crate) const HOST_DEVICE: &str = "eth0";
 
 fn join(firewall: &Namespace, host: &Namespace, device: &str, v4: &str, v6: &str, hook: Hook) {
-    let peer = host.path();
+    let peer = host.name();
     firewall.ip(&format!("link add {device} type veth peer name {HOST_DEVICE} netns {peer}"));
     // A veth end takes frames from XDP only if its peer ran NAPI when it came up.
-    host.run("ethtool", &["-K", HOST_DEVICE, "gro", "on"]);
+    host.take_redirected(HOST_DEVICE);
     if hook == Hook::Xdp {
         // XDP takes packets as they are on the wire; a veth pair would hand them over with unfinished checksums.
         host.run("ethtool", &["-K", HOST_DEVICE, "tx", "off"]);
@@ -141,24 +140,4 @@ fn join(firewall: &Namespace, host: &Namespace, device: &str, v4: &str, v6: &str
          route add default via {v4}.1
          -6 route add default via {v6}::1"
     ));
-}
-
-/// A program in the background, killed when this is dropped.
-pub(crate) struct Background(Child);
-
-impl Background {
-    pub(crate) fn start(namespace: &Namespace, program: &str, arguments: &[&str]) -> Self {
-        let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let child = namespace.enter(|| command.spawn());
-        Self(child.unwrap_or_else(|e| panic!("{program}: {e}; `make prepare` installs what the tests need")))
-    }
-}
-
-impl Drop for Background {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }

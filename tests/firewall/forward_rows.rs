@@ -1,8 +1,8 @@
 //! Rows: a packet in, what is done, the packet out; on both hooks.
 
-use crate::packet_text::{describe, frame};
 use crate::rows_program::{Deed, IcmpError, NO_ZONE, Outcome, Rows, ZONE_OUT, ZONE_SELF};
 use dataplane::Hook;
+use testkit::packet::{describe, frame};
 
 const HOOKS: [Hook; 2] = [Hook::Xdp, Hook::Tc];
 

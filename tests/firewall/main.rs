@@ -5,10 +5,7 @@
 
 mod crossing;
 mod forward_rows;
-mod namespace;
-mod packet_text;
 mod programs;
 mod routes;
 mod rows_program;
-mod rows_skeleton;
 mod weather;

@@ -1,11 +1,11 @@
 //! Real programs across the firewall: what they say is the test, over both IP versions and on both hooks.
 
-use crate::crossing::{Background, CLIENT, Crossing, GATEWAY, SERVER};
-use crate::namespace::{attempt, said};
+use crate::crossing::{CLIENT, Crossing, GATEWAY, SERVER};
 use dataplane::{Hook, Reason};
 use std::path::Path;
 use std::process::Output;
 use std::time::{Duration, Instant};
+use testkit::namespace::{Background, attempt, said};
 
 const HOOKS: [Hook; 2] = [Hook::Xdp, Hook::Tc];
 
@@ -148,7 +148,7 @@ fn dig_asks_by_udp_and_tcp() {
 
 fn key(folder: &Path, name: &str) -> String {
     let path = folder.join(name).to_str().unwrap().to_owned();
-    crate::namespace::run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &path]);
+    testkit::namespace::run("ssh-keygen", &["-q", "-t", "ed25519", "-N", "", "-f", &path]);
     path
 }
 
@@ -161,7 +161,7 @@ fn ssh_logs_in_and_copies() {
         let folder = tempfile::tempdir().unwrap();
         let user = key(folder.path(), "user");
         let host = folder.path().join("host").to_str().unwrap().to_owned();
-        crate::namespace::run("dropbearkey", &["-t", "ed25519", "-f", &host]);
+        testkit::namespace::run("dropbearkey", &["-t", "ed25519", "-f", &host]);
         let start = format!(
             "set -e; keys=$(cat {user}.pub); mount -t tmpfs -o mode=700 tmpfs /root; mkdir -m 700 /root/.ssh\n\
              echo \"$keys\" > /root/.ssh/authorized_keys; chmod 600 /root/.ssh/authorized_keys\n\

@@ -1,12 +1,12 @@
 //! What changes in the kernel reaches the data plane: routes, neighbours, addresses, links.
 
-use crate::packet_text::frame;
 use crate::rows_program::{Deed, Outcome, Rows, ZONE_OUT, ZONE_SELF};
 use dataplane::Hook;
 use dataplane::routes::{Changes, Routes};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
+use testkit::packet::frame;
 
 const NO_ROUTE: u32 = 42;
 

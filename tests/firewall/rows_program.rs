@@ -1,4 +1,4 @@
-//! `bpf/forward_rows.bpf.c` in a namespace with a few routes, run on single packets by `BPF_PROG_TEST_RUN`.
+//! `bpf/test/forward_rows.bpf.c` in a namespace with a few routes, run on single packets by `BPF_PROG_TEST_RUN`.
 //!
 //! ```text
 //! (test run: arrives at lo, where 198.18.0.1 and 2001:2:0:1::1 are the firewall's)
@@ -8,15 +8,15 @@
 //!    203.0.113.0/26 unreachable, .64/26 prohibited, .128/26 black hole
 //! ```
 
-use crate::namespace::Namespace;
-use crate::packet_text::{FIREWALL, SENDER};
-use crate::rows_skeleton::{ForwardRowsSkel, ForwardRowsSkelBuilder};
 use dataplane::Hook;
 use dataplane::routes::{AnswerLimits, RouteMaps, Routes};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
+use testkit::namespace::Namespace;
+use testkit::packet::{FIREWALL, SENDER};
+use testkit::rows::{ForwardRowsSkel, ForwardRowsSkelBuilder};
 
 const NEXT_HOP: [u8; 6] = [2, 0, 0, 0, 2, 2];
 const OUT: [u8; 6] = [2, 0, 0, 0, 2, 1];
@@ -24,7 +24,7 @@ const MARK: [u8; 8] = [2, 0x77, 1, 2, 3, 4, 5, 6];
 /// `lo`, where packets of test runs come from.
 const INGRESS: u32 = 1;
 
-/// What the program shall do with a packet; the numbers are those of `bpf/forward_rows.bpf.c`.
+/// What the program shall do with a packet; the numbers are those of `bpf/test/forward_rows.bpf.c`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Deed {
     Forward,

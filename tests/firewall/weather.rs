@@ -2,9 +2,9 @@
 //! and what comes back works again.
 
 use crate::crossing::{Crossing, GATEWAY, HOST_DEVICE, SERVER};
-use crate::namespace::attempt;
 use dataplane::Hook;
 use std::time::{Duration, Instant};
+use testkit::namespace::attempt;
 
 const HOOKS: [Hook; 2] = [Hook::Xdp, Hook::Tc];
 

@@ -7,10 +7,10 @@
 #[path = "../tests/bed/mod.rs"]
 mod bed;
 
-use bed::frame::{ACK, Frame, SYN, Tcp, udp};
 use bed::{Bed, Clock, POLICY, Side};
 use dataplane::{Hook, Settings};
 use std::time::Duration;
+use testkit::packet::{ACK, Frame, SYN, Tcp, udp};
 
 /// Runs in one call: less than hops that a packet has.
 const TIMES: u32 = 250;

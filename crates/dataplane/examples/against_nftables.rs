@@ -7,13 +7,13 @@
 #[path = "../tests/bed/mod.rs"]
 mod bed;
 
-use bed::frame::{ACK, FIN, Frame, RST, SYN, Tcp};
-use bed::namespace::Namespace;
 use bed::{Bed, Side};
 use dataplane::Hook;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use testkit::namespace::Namespace;
+use testkit::packet::{ACK, FIN, Frame, RST, SYN, Tcp};
 
 const SERVER_PORT: u16 = 80;
 const RANDOM_CONNECTIONS: u64 = 60;
@@ -51,7 +51,7 @@ impl Nftables {
              address add 198.18.2.1/24 dev out0
              neighbour add 198.18.1.2 lladdr 02:00:00:00:01:02 dev in0
              neighbour add 198.18.2.2 lladdr 02:00:00:00:02:02 dev out0",
-            far.path()
+            far.name()
         ));
         far.ip("link set far0 address 02:00:00:00:01:02 up\nlink set far1 address 02:00:00:00:02:02 up");
         // Transport checksums are left out of these frames: Rampart leaves them to the ends.

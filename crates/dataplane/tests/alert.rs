@@ -3,7 +3,6 @@
 
 mod bed;
 
-use bed::frame::{Frame, udp};
 use bed::{Bed, POLICY, Side};
 use dataplane::{EventKind, Filter, Hook, Settings};
 use policy::model::Per;
@@ -12,6 +11,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::cell::RefCell;
 use std::time::Duration;
+use testkit::packet::{Frame, udp};
 
 /// Rules for UDP ports from inside to outside: name, port, the rest.
 fn policy(rules: &[(&str, u16, &str)]) -> String {

@@ -4,7 +4,6 @@
 
 mod bed;
 
-use bed::frame::{Frame, icmp, udp};
 use bed::{Bed, POLICY, Side};
 use dataplane::{EventKind, Filter, Hook, Reason, Settings, Tally};
 use policy::quantity::Rate;
@@ -13,6 +12,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::cell::RefCell;
 use std::time::Duration;
+use testkit::packet::{Frame, icmp, udp};
 
 const IN: &str = "198.18.1.2";
 const OUT: &str = "198.18.2.2";

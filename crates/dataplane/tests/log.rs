@@ -3,11 +3,11 @@
 
 mod bed;
 
-use bed::frame::{Frame, SYN, Tcp, icmp, udp};
 use bed::{Bed, POLICY, Side};
 use dataplane::{Event, EventKind, Filter, Hook, Settings, Tally};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+use testkit::packet::{Frame, SYN, Tcp, icmp, udp};
 
 const IN: &str = "198.18.1.2";
 const OUT: &str = "198.18.2.2";

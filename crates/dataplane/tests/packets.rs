@@ -4,10 +4,10 @@
 
 mod bed;
 
-use bed::frame::{ACK, Frame, RST, SYN, Tcp, icmp, icmp_error, udp};
 use bed::{Bed, POLICY, Side};
 use dataplane::{Filter, Hook, Settings, Tally};
 use std::time::Duration;
+use testkit::packet::{ACK, Frame, RST, SYN, Tcp, icmp, icmp_error, udp};
 
 const IN: &str = "198.18.1.2";
 const OUT: &str = "198.18.2.2";

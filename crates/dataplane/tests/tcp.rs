@@ -3,10 +3,10 @@
 
 mod bed;
 
-use bed::frame::{ACK, FIN, Frame, RST, SYN, Tcp};
 use bed::{Bed, Side};
 use dataplane::Hook;
 use std::time::Duration;
+use testkit::packet::{ACK, FIN, Frame, RST, SYN, Tcp};
 
 const SERVER_PORT: u16 = 80;
 

@@ -3,7 +3,7 @@
 
 mod fixture;
 
-use fixture::{Bed, FORWARD, Middle, fixed, inside, run, shape};
+use fixture::{Bed, FORWARD, Middle, fixed, shape};
 use measure::shape::{IpVersion, Placement, TrafficShape, UdpChecksum};
 use measure::trial::Load;
 use std::net::UdpSocket;
@@ -15,16 +15,16 @@ const FRAMES: u64 = 500;
 fn black_hole() -> Bed {
     let bed = Bed::new(Middle::Routing, 1500);
     let middle = bed.middle();
-    run(&format!("ip -n {middle} route replace blackhole 198.19.0.0/16"));
-    run(&format!("ip -n {middle} -6 route del 2001:2:0:2::/64"));
-    run(&format!("ip -n {middle} -6 route add blackhole 2001:2:0:2::/64"));
-    run(&format!("ip -n {middle} link set lo up"));
+    middle.ip("route replace blackhole 198.19.0.0/16");
+    middle.ip("-6 route del 2001:2:0:2::/64");
+    middle.ip("-6 route add blackhole 2001:2:0:2::/64");
+    middle.ip("link set lo up");
     bed
 }
 
 /// Datagrams that the kernel frees because nobody listens.
 fn send_strangers(bed: &Bed) {
-    inside(bed.middle(), || {
+    bed.middle().enter(|| {
         for ip in ["127.0.0.1", "::1"] {
             let socket = UdpSocket::bind((ip, 0)).unwrap();
             for _ in 0..100 {
@@ -36,7 +36,7 @@ fn send_strangers(bed: &Bed) {
 
 #[test]
 fn drops_of_test_frames_are_counted_and_no_others_needs_root() {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     let bed = black_hole();
     let (mut engine, ports) = bed.engine(100);
     for (ip, fragments, bytes) in [

@@ -4,13 +4,11 @@
 
 mod fixture;
 
-use fixture::{BACK, Bed, FORWARD, Middle, PRIVATE_MAC, fixed, inside, run, shape};
+use fixture::{BACK, Bed, FORWARD, Middle, PRIVATE_MAC, fixed, shape};
 use measure::frame::{FrameMix, FrameSize, smallest_fragmented_frame};
 use measure::shape::{IpVersion, Lane, Placement, TrafficShape, UdpChecksum};
 use measure::trial::Load;
-use std::io::Write;
 use std::net::UdpSocket;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 use traffic::{Engine, Ports, TrialPlan, TrialReading};
 
@@ -43,13 +41,7 @@ fn trial(
 fn track_connections(bed: &Bed) {
     let rules = "table inet t {\nchain f {\ntype filter hook forward priority 0\npolicy drop\n\
                  ct state established accept\nip daddr 198.19.0.0/16 accept\nip6 daddr 2001:2:0:2::/64 accept\n}\n}\n";
-    let mut nft = Command::new("ip")
-        .args(["netns", "exec", bed.middle(), "nft", "-f", "-"])
-        .stdin(Stdio::piped())
-        .spawn()
-        .unwrap();
-    nft.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
-    assert!(nft.wait().unwrap().success());
+    bed.middle().nft(rules);
 }
 
 fn mixed() -> FrameMix {
@@ -58,7 +50,7 @@ fn mixed() -> FrameMix {
 
 #[test]
 fn every_fragment_arrives_needs_root() {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     for (middle, tracked) in [(Middle::Wire, false), (Middle::Routing, false), (Middle::Routing, true)] {
         let bed = Bed::new(middle, 1500);
         let (mut engine, ports) = bed.engine(1000);
@@ -107,13 +99,13 @@ fn every_fragment_arrives_needs_root() {
 /// A kernel in the middle that takes what goes to the hostile zone for its own.
 fn with_a_stack() -> Bed {
     let bed = Bed::new(Middle::Silent, 1500);
-    run(&format!("ip netns exec {} sysctl -qw net.ipv4.conf.all.rp_filter=0", bed.middle()));
-    run(&format!("ip -n {} link set lo up", bed.middle()));
-    run(&format!("ip -n {} addr add 192.0.2.1/32 dev mp", bed.middle()));
-    run(&format!("ip -n {} route add 198.18.0.0/16 dev mp", bed.middle()));
-    run(&format!("ip -n {} route add local 198.19.0.0/16 dev lo", bed.middle()));
-    run(&format!("ip -n {} -6 route add 2001:2:0:1::/64 dev mp", bed.middle()));
-    run(&format!("ip -n {} -6 route add local 2001:2:0:2::/64 dev lo", bed.middle()));
+    bed.middle().set(&[("ipv4/conf/all/rp_filter", "0")]);
+    bed.middle().ip("link set lo up");
+    bed.middle().ip("addr add 192.0.2.1/32 dev mp");
+    bed.middle().ip("route add 198.18.0.0/16 dev mp");
+    bed.middle().ip("route add local 198.19.0.0/16 dev lo");
+    bed.middle().ip("-6 route add 2001:2:0:1::/64 dev mp");
+    bed.middle().ip("-6 route add local 2001:2:0:2::/64 dev lo");
     bed
 }
 
@@ -129,14 +121,14 @@ fn learn_port(bed: &Bed, engine: &mut Engine, ports: &Ports, ip: IpVersion) -> u
 
 #[test]
 fn the_kernel_reassembles_whole_datagrams_needs_root() {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     let bed = with_a_stack();
     let (mut engine, ports) = bed.engine(1);
     for (ip, headers, any) in [(IpVersion::V4, 46, "0.0.0.0"), (IpVersion::V6, 66, "::")] {
         for bytes in [smallest_fragmented_frame(ip), 571, 1518] {
             engine.set_traffic(&in_fragments(fixed(bytes), ip, 1)).unwrap();
             let port = learn_port(&bed, &mut engine, &ports, ip);
-            let socket = inside(bed.middle(), || UdpSocket::bind((any, port)).unwrap());
+            let socket = bed.middle().enter(|| UdpSocket::bind((any, port)).unwrap());
             socket.set_nonblocking(true).unwrap();
             trial(&mut engine, &ports, &[(FORWARD, 1.0)], Load::Burst(2 * DATAGRAMS as u64), 1);
             check_datagrams(&socket, usize::from(bytes) - headers);
@@ -172,14 +164,14 @@ fn check_datagrams(socket: &UdpSocket, bytes: usize) {
 /// A firewall that reassembles and forwards datagrams whole: here one in user space.
 #[test]
 fn a_datagram_that_arrives_whole_is_both_fragments_needs_root() {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     let bed = with_a_stack();
-    run(&format!("ip -n {} route add 192.0.2.2/32 dev mh", bed.middle()));
-    run(&format!("ip -n {} neigh add 192.0.2.2 lladdr 02:00:00:00:00:0b dev mh", bed.middle()));
+    bed.middle().ip("route add 192.0.2.2/32 dev mh");
+    bed.middle().ip("neigh add 192.0.2.2 lladdr 02:00:00:00:00:0b dev mh");
     let (mut engine, ports) = bed.engine(1);
     engine.set_traffic(&in_fragments(fixed(571), IpVersion::V4, 1)).unwrap();
     let port = learn_port(&bed, &mut engine, &ports, IpVersion::V4);
-    let socket = inside(bed.middle(), || UdpSocket::bind(("0.0.0.0", port)).unwrap());
+    let socket = bed.middle().enter(|| UdpSocket::bind(("0.0.0.0", port)).unwrap());
     socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
     let seen = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -199,7 +191,7 @@ fn a_datagram_that_arrives_whole_is_both_fragments_needs_root() {
 
 #[test]
 fn what_cannot_be_cut_is_refused_needs_root() {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     let bed = Bed::new(Middle::Wire, 1500);
     let (mut engine, ports) = bed.engine(10);
     for (fragments, frame, said) in [

@@ -124,7 +124,7 @@ fn host_number(address: IpAddr, v4_prefix: u32, v6_prefix: [u8; 16]) -> u32 {
 
 #[test]
 fn frames_are_valid_and_as_many_flows_as_asked_for() {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     let bed = Bed::new(Middle::Silent, 9000);
     let (mut engine, ports) = bed.engine(5000);
     let listener = bed.listen();
@@ -200,7 +200,7 @@ fn probes() -> Vec<ProbeFrame> {
 
 #[test]
 fn probes_are_valid_frames() {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     let bed = Bed::new(Middle::Silent, 1500);
     let (mut engine, ports) = bed.engine(1);
     let listener = bed.listen();
@@ -222,7 +222,7 @@ fn probes_are_valid_frames() {
 #[test]
 fn probes_arrive_as_they_were_sent() {
     for middle in [Middle::Wire, Middle::Routing] {
-        let _turn = fixture::alone();
+        let _turn = testkit::turn();
         let bed = Bed::new(middle, 1500);
         let (mut engine, ports) = bed.engine(1);
         // Again and again: what an earlier proof saw must not count in the next.
@@ -245,7 +245,7 @@ fn probes_arrive_as_they_were_sent() {
 
 #[test]
 fn impossible_probes_are_refused() {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     let bed = Bed::new(Middle::Wire, 1500);
     let (mut engine, ports) = bed.engine(1);
     let mixed = probe("198.18.1.0", "2001:2:0:2::201", Transport::Udp);
@@ -263,7 +263,7 @@ fn impossible_probes_are_refused() {
 /// The lane back swaps clients and servers: answers belong to the same flows.
 #[test]
 fn frames_back_are_answers_of_the_same_flows() {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     let bed = Bed::new(Middle::Silent, 1500);
     let (mut engine, ports) = bed.engine(100);
     let listener = bed.listen();

@@ -32,7 +32,7 @@ fn row(name: &'static str, size: u16, load: Load) -> Row {
 }
 
 fn check(middle: Middle, rows: &[Row]) {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     let bed = Bed::new(middle, 9202);
     let (mut engine, ports) = bed.engine(1000);
     for row in rows {
@@ -122,7 +122,7 @@ fn nothing_is_lost_through_linux() {
 /// At full speed a ring may overflow; what arrives is right all the same, and all that is missing is counted.
 #[test]
 fn full_speed_is_counted() {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     for (middle, count) in [(Middle::Wire, 2), (Middle::Routing, 1), (Middle::Routing, 2)] {
         let bed = Bed::new(middle, 9000);
         let (mut engine, ports) = bed.engine(1000);
@@ -147,7 +147,7 @@ fn full_speed_is_counted() {
 
 #[test]
 fn a_link_that_is_too_small_is_named() {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     let bed = Bed::new(Middle::Wire, 9000);
     let (mut engine, ports) = bed.engine(10);
     engine.set_traffic(&shape(fixed(9019), 10)).unwrap();

@@ -29,15 +29,15 @@ fn arrived(engine: &mut Engine, ports: &Ports, ip: IpVersion) -> u64 {
 
 #[test]
 fn a_router_without_neighbours_finds_the_hosts_by_asking() {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     for ip in [IpVersion::V4, IpVersion::V6] {
         let bed = Bed::new(Middle::AskingRouting, 1500);
         let (mut engine, ports) = bed.engine(100);
         assert_eq!(arrived(&mut engine, &ports, ip), 0, "{ip:?}: nobody answers unless told to");
         engine.set_answer_neighbours(true);
         // What the router learnt from the silence must not count.
-        fixture::run(&format!("ip -n {} neigh flush all nud failed", bed.middle()));
-        fixture::run(&format!("ip -n {} neigh flush all nud incomplete", bed.middle()));
+        bed.middle().ip("neigh flush all nud failed");
+        bed.middle().ip("neigh flush all nud incomplete");
         assert_eq!(arrived(&mut engine, &ports, ip), 500, "{ip:?}: with answers");
         engine.detach(ports);
     }
@@ -45,7 +45,7 @@ fn a_router_without_neighbours_finds_the_hosts_by_asking() {
 
 #[test]
 fn the_engine_finds_a_router() {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     let bed = Bed::new(Middle::Routing, 1500);
     let (mut engine, ports) = bed.engine(1);
     for (zone, target, mac) in [
@@ -62,7 +62,7 @@ fn the_engine_finds_a_router() {
 /// A wire joins the two ports: the hostile one answers what the private one asks.
 #[test]
 fn a_port_answers_for_its_hosts_and_for_nobody_else() {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     let bed = Bed::new(Middle::Wire, 1500);
     let (mut engine, ports) = bed.engine(1);
     engine.set_answer_neighbours(true);
@@ -97,7 +97,7 @@ fn a_port_answers_for_its_hosts_and_for_nobody_else() {
 /// Starting with no next hop at all: found, set, and used.
 #[test]
 fn a_next_hop_that_was_asked_for_takes_the_traffic() {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     let bed = Bed::new(Middle::Routing, 1500);
     let mut unknown = bed.ports.clone();
     for port in &mut unknown {
@@ -115,7 +115,7 @@ fn a_next_hop_that_was_asked_for_takes_the_traffic() {
 /// A port that cannot be taken into use gives everything back, again and again.
 #[test]
 fn a_refused_bed_leaves_no_trace() {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     let bed = Bed::new(Middle::Wire, 1500);
     let mut engine = Engine::load(1).unwrap();
     let mut broken = bed.ports.clone();

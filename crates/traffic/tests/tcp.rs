@@ -5,7 +5,6 @@ mod bed;
 
 use bed::{Bed, PATIENCE};
 use measure::shape::IpVersion;
-use std::process::Command;
 use std::time::Duration;
 use traffic::tcp::{
     Answer, Close, Ends, Engine, Message, Opening, Options, Order, Side, TcpCounts, TcpPhase, TcpPlan,
@@ -146,10 +145,10 @@ fn connections_complete_where_receivers_have_their_own_threads() {
     let bed = Bed::wire();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
-    for name in bed.names() {
+    for namespace in [bed.client(), bed.server()] {
+        // Threaded NAPI needs Linux 5.12. `ip netns exec` shows the namespace's own /sys.
         let threaded = "echo 1 > /sys/class/net/wire/threaded";
-        let status = Command::new("ip").args(["netns", "exec", name, "sh", "-c", threaded]).status().unwrap();
-        assert!(status.success(), "threaded NAPI needs Linux 5.12");
+        testkit::namespace::run("ip", &["netns", "exec", namespace.name(), "sh", "-c", threaded]);
     }
     for (close, four_way) in [(Close::Reset, false), (Close::ServerFin, true), (Close::ClientFin, true)] {
         let mut plan = at(5000.0, 0.2);

@@ -144,7 +144,7 @@ fn a_flood_comes_from_as_many_addresses_as_asked() {
         let plan =
             TcpPlan { attack: Some(Attack { sources, ..flood(AttackKind::Udp) }), ..plan(IpVersion::V4) };
         engine.run(&ports, &plan, &mut ()).unwrap();
-        let listed = bed.at_router("nft list set ip t s");
+        let listed = bed.router().run("nft", &["list", "set", "ip", "t", "s"]);
         let seen = listed.split([' ', '\t']).filter(|word| word.starts_with("10.")).count();
         assert!((least..=most).contains(&seen), "{sources:?}: {seen} in {listed}");
     }
@@ -241,7 +241,7 @@ fn illegal_attempts_are_told_apart_and_stopped() {
                 assert_undisturbed(&name, &reading, 300);
                 assert_eq!(outcome.got_through, outcome.attempted, "{name}");
                 for kind in ["address", "port", "protocol"] {
-                    let counter = bed.at_router(&format!("nft list counter {family} t {kind}"));
+                    let counter = bed.router().run("nft", &["list", "counter", family, "t", kind]);
                     let packets = counter.split("packets ").nth(1).unwrap().split(' ').next().unwrap();
                     assert_eq!(packets.parse(), Ok(outcome.attempted[kind]), "{name}: {counter}");
                 }

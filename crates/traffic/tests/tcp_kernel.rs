@@ -22,7 +22,7 @@ struct Nginx {
 
 impl Nginx {
     fn start(bed: &Bed) -> Self {
-        let folder = std::env::temp_dir().join(format!("tcp-nginx-{}", bed.names()[1]));
+        let folder = std::env::temp_dir().join(format!("tcp-nginx-{}", bed.server().name()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("page"), "x".repeat(BODY)).unwrap();
         let at = folder.display();
@@ -34,14 +34,14 @@ impl Nginx {
         );
         std::fs::write(folder.join("conf"), conf).unwrap();
         let child = Command::new("ip")
-            .args(["netns", "exec", &bed.names()[1], "nginx", "-e"])
+            .args(["netns", "exec", bed.server().name(), "nginx", "-e"])
             .arg(folder.join("errors"))
             .arg("-c")
             .arg(folder.join("conf"))
             .spawn()
             .unwrap();
         let mut made = Self { child, folder };
-        while !bed.at_server("ss -Hltn").contains(":80 ") {
+        while !bed.server().run("ss", &["-Hltn"]).contains(":80 ") {
             let ended = made.child.try_wait().unwrap();
             assert!(ended.is_none(), "nginx (Debian: nginx-light) did not start: {ended:?}");
             std::thread::yield_now();
@@ -152,8 +152,10 @@ fn curl_fetches_from_the_server() {
             plan.answer = Answer::Exactly(Message::http_answer(body));
             (plan.close, plan.four_way) = (close, four_way);
             let mut fetched = String::new();
-            let fetch =
-                || fetched = bed.at_client(&format!("curl -sg {how} --max-time 10 http://{address}/"));
+            let fetch = || {
+                fetched =
+                    bed.client().run("curl", &["-sg", how, "--max-time", "10", &format!("http://{address}/")])
+            };
             let reading = engine.serve(&ports, &plan, fetch).unwrap();
             let expected: String = (0..body).map(|i| (b'a' + (i % 26) as u8) as char).collect();
             assert_eq!(fetched.len(), body, "{name}, {ip:?}: {:?}", reading.counts);

@@ -70,7 +70,7 @@ fn neither_client_nor_server_is_moved_by_resets() {
 #[test]
 fn connection_tracking_believes_exact_resets_alone() {
     let bed = Bed::routed();
-    bed.at_router("sysctl -qw net.netfilter.nf_conntrack_tcp_be_liberal=0");
+    bed.router().run("sysctl", &["-qw", "net.netfilter.nf_conntrack_tcp_be_liberal=0"]);
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
     // After an exact reset conntrack has the connection in its state CLOSE, for ten seconds, in which data still passes as

@@ -18,7 +18,7 @@ struct Stranger(Child);
 impl Stranger {
     fn start(bed: &Bed, how: &str, request: usize) -> Self {
         let mut child = Command::new("ip")
-            .args(["netns", "exec", &bed.names()[1], "python3"])
+            .args(["netns", "exec", bed.server().name(), "python3"])
             .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tcp/stranger.py"))
             .args([how, &request.to_string()])
             .stdin(Stdio::piped())
@@ -56,7 +56,7 @@ fn a_misbehaving_server_is_counted_for_what_it_does() {
     ];
     let bed = Bed::wire();
     // No address, so that the server's kernel answers nothing itself.
-    bed.at_server("ethtool -K wire gro on");
+    bed.server().run("ethtool", &["-K", "wire", "gro", "on"]);
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Client).unwrap();
     for (how, expected) in rows {

@@ -42,7 +42,7 @@ fn row(name: &'static str, frame: FrameMix, load: Load) -> Row {
 
 /// Runs every row on one bed with one engine, as a suite does.
 fn check(rows: Vec<Row>) {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     let bed = Bed::new(Middle::Wire, 3600);
     let most = rows.iter().map(|row| row.flows).max().unwrap();
     let (mut engine, ports) = bed.engine(most);
@@ -242,7 +242,7 @@ fn phases_follow_one_another() {
 /// Isolated, a sender that cannot keep up leaves frames out, on each lane in step with that lane's own schedule.
 #[test]
 fn frames_left_out_are_counted_on_their_lane() {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     for (size, cores) in [(64, 1), (64, 2), (9018, 1)] {
         let bed = Bed::new(Middle::Wire, 9000);
         let (mut engine, ports) = bed.engine(1000);
@@ -268,7 +268,7 @@ fn frames_left_out_are_counted_on_their_lane() {
 
 #[test]
 fn what_the_engine_cannot_do_is_refused() {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     let bed = Bed::new(Middle::Wire, 1500);
     let (mut engine, ports) = bed.engine(1000);
     let mut six = shape(fixed(64), 10);

@@ -49,7 +49,7 @@ fn row(weather: Weather, expected: Expected) -> Row {
 }
 
 fn check(rows: &[Row]) {
-    let _turn = fixture::alone();
+    let _turn = testkit::turn();
     let bed = Bed::new(Middle::Silent, 9000);
     let sky = Sky::over(&bed);
     let (mut engine, ports) = bed.engine(1000);

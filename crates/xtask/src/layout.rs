@@ -24,7 +24,15 @@ impl fmt::Display for Fault {
 
 /// All that the rules find.
 pub(crate) fn faults(tree: &Tree) -> Vec<Fault> {
-    let rules = [unmapped_crates, dead_paths, dead_links, not_embedded, foreign_places, unfinished];
+    let rules = [
+        unmapped_crates,
+        testkit_in_products,
+        dead_paths,
+        dead_links,
+        not_embedded,
+        foreign_places,
+        unfinished,
+    ];
     rules.iter().flat_map(|rule| rule(tree)).collect()
 }
 
@@ -47,6 +55,24 @@ fn unmapped_crates(tree: &Tree) -> Vec<Fault> {
         .filter(|name| !tree.text(MAP).contains(&format!("crates/{name}")))
         .map(|name| fault(MAP, 0, format!("says nothing of crates/{name}")))
         .collect()
+}
+
+/// What only tests need is no part of a product: `testkit` is a dev-dependency everywhere.
+fn testkit_in_products(tree: &Tree) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    for (path, text) in tree.files().filter(|(path, _)| path.ends_with("/Cargo.toml")) {
+        let mut section = "";
+        for (line, text) in numbered(text) {
+            if text.starts_with('[') {
+                section = text;
+            }
+            let named = text.starts_with("testkit") || text.contains("dependencies.testkit");
+            if named && !section.contains("dev-dependencies") {
+                faults.push(fault(path, line, "testkit may only be a dev-dependency".to_owned()));
+            }
+        }
+    }
+    faults
 }
 
 /// What Markdown writes as a path is there: on the map every path, on other pages those that begin with a folder of the root.
@@ -205,6 +231,18 @@ mod tests {
         let manifest = ("crates/measure/Cargo.toml", "");
         check(&[(MAP, "`crates/measure` decides"), manifest], &[]);
         check(&[(MAP, "measure decides"), manifest], &["ARCHITECTURE.md: says nothing of crates/measure"]);
+    }
+
+    #[test]
+    fn testkit_is_for_tests_alone() {
+        let map = (MAP, "`crates/a`");
+        let in_section =
+            |section: &str| format!("[{section}]\nnix = \"1\"\ntestkit = {{ path = \"../testkit\" }}\n");
+        check(&[map, ("crates/a/Cargo.toml", &in_section("dev-dependencies"))], &[]);
+        let product = "crates/a/Cargo.toml:3: testkit may only be a dev-dependency";
+        check(&[map, ("crates/a/Cargo.toml", &in_section("dependencies"))], &[product]);
+        let table = "crates/a/Cargo.toml:1: testkit may only be a dev-dependency";
+        check(&[map, ("crates/a/Cargo.toml", "[dependencies.testkit]\npath = \"../testkit\"\n")], &[table]);
     }
 
     #[test]

@@ -6,15 +6,11 @@
 //! ```
 #![allow(dead_code, clippy::unwrap_used, reason = "a test fails by panicking; each user takes a part")]
 
-pub(crate) mod frame;
-#[path = "../../../../tests/firewall/namespace.rs"]
-pub(crate) mod namespace;
-
 use dataplane::{Filter, Firewall, Flow, Hook, Reason, Settings, Tally, TestRun, Verdict};
-use namespace::Namespace;
 use policy::{Policy, Tables};
 use std::sync::Arc;
 use std::time::Duration;
+use testkit::namespace::Namespace;
 
 /// Which interface a packet comes in by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

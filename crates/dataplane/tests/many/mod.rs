@@ -9,13 +9,13 @@ pub(crate) mod races;
 pub(crate) mod resets;
 pub(crate) mod short;
 
-use crate::bed::frame::{Frame, Tcp, udp};
 use crate::bed::{Bed, Side};
 use dataplane::{Filter, Hook, Reason, Settings, Tally, Tester, Verdict};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use testkit::packet::{Frame, Tcp, udp};
 
 /// Everything may open flows; UDP is forgotten soon.
 const POLICY: &str = r#"

@@ -3,13 +3,13 @@
 //! what they use. Whatever comes first, a packet that the policy allows passes, and nothing is lost.
 
 use super::{Account, WORKERS, Worker, account, bed, settle, with_workers};
-use crate::bed::frame::{ACK, RST, SYN};
 use crate::bed::{Bed, Side};
 use dataplane::{Filter, Reason, Verdict};
 use std::collections::HashSet;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use testkit::packet::{ACK, RST, SYN};
 
 const TABLE: u32 = 1024;
 /// Flows of a kind in a batch.

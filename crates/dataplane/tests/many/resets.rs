@@ -3,8 +3,8 @@
 
 use super::{WORKERS, Worker, bed, with_workers};
 use crate::bed::Side;
-use crate::bed::frame::{ACK, RST, SYN};
 use dataplane::{Filter, Reason, State, Tally, Verdict};
+use testkit::packet::{ACK, RST, SYN};
 
 /// Open connections of each worker.
 const CONNECTIONS: u16 = 500;

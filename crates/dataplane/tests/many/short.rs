@@ -4,9 +4,9 @@
 
 use super::{Account, WORKERS, Worker, bed, settle, with_workers};
 use crate::bed::Side;
-use crate::bed::frame::{ACK, FIN, RST, SYN};
 use std::sync::Barrier;
 use std::time::Duration;
+use testkit::packet::{ACK, FIN, RST, SYN};
 
 /// Records. About 4,900 hold UDP flows that have not expired.
 const TABLE: u32 = 8192;

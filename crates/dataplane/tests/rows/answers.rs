@@ -1,10 +1,10 @@
 //! What a firewall says to the sender of a packet that does not pass, byte by byte: RFC 9293 section 3.5.2 for resets, RFC
 //! 792, RFC 1812 section 4.3 and RFC 4443 for errors; and when it says nothing.
 
-use crate::bed::frame::checksum;
 use crate::seen::{Icmp, Seen, u32_at};
-use crate::text::transport_checksum;
 use std::net::IpAddr;
+use testkit::packet::checksum;
+use testkit::packet::transport_checksum;
 
 /// Whom errors come from, on both of the bed's interfaces.
 const OWN: [&str; 2] = ["198.18.1.1", "2001:2:0:1::1"];

@@ -266,7 +266,7 @@ impl Reference {
             onward[14 + 8] -= 1;
             let header = 14 + seen.transport - seen.network;
             onward[24..26].fill(0);
-            let check = crate::bed::frame::checksum(&onward[14..header]);
+            let check = testkit::packet::checksum(&onward[14..header]);
             onward[24..26].copy_from_slice(&check.to_be_bytes());
         } else {
             onward[14 + 7] -= 1;

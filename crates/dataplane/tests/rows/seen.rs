@@ -86,7 +86,7 @@ impl Seen {
         if ip_bytes < header || ip_bytes > ip.len() {
             return Err(LENGTH);
         }
-        if crate::bed::frame::checksum(&ip[..header]) != 0 {
+        if testkit::packet::checksum(&ip[..header]) != 0 {
             return Err(Early::Dropped("checksum"));
         }
         let (more, offset) = (ip[6] & 0x20 != 0, usize::from(u16_at(ip, 6) & 0x1fff) * 8);

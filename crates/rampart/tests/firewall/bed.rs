@@ -1,14 +1,12 @@
 //! Two hosts and a firewall between them, in namespaces that go away with the value; programs in them, and connections.
 
-use nix::sched::{CloneFlags, setns};
-use std::fs::File;
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
+use testkit::namespace::Namespace;
+use testkit::slowness;
 
 /// The host inside.
 pub(crate) const INSIDE: &str = "10.81.1.2";
@@ -25,16 +23,14 @@ fn silence() -> Duration {
     Duration::from_secs(2) * slowness()
 }
 
-/// How many times slower than most this machine is: one that is emulated says so (`scripts/test-kernels`).
-fn slowness() -> u32 {
-    std::env::var("SLOWNESS").map_or(1, |times| times.parse().unwrap())
-}
-
 /// `in` - `e1` firewall `e0` - `out`.
 pub(crate) struct Bed {
-    prefix: String,
+    /// `in`, `fw` and `out`.
+    hosts: [Namespace; 3],
     pub(crate) folder: tempfile::TempDir,
 }
+
+const HOSTS: [&str; 3] = ["in", "fw", "out"];
 
 /// What came of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,17 +53,7 @@ impl Bed {
 
     /// Before anything is joined.
     pub(crate) fn unjoined() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let bed = Self {
-            prefix: format!("rt-{}-{number}", std::process::id()),
-            folder: tempfile::tempdir().unwrap(),
-        };
-        for host in ["in", "fw", "out"] {
-            run("ip", &["netns", "add", &bed.namespace(host)]);
-            bed.ip(host, &["link", "set", "lo", "up"]);
-        }
-        bed
+        Self { hosts: HOSTS.map(Namespace::create), folder: tempfile::tempdir().unwrap() }
     }
 
     /// Joins a host with the firewall. Neighbours are static, and checksums are finished by the hosts: XDP would not.
@@ -80,33 +66,27 @@ impl Bed {
             self.ip(at, &["address", "add", &format!("{net}.{end}/24"), "dev", dev]);
             self.ip(at, &["link", "set", dev, "up"]);
             self.ip(at, &["neighbour", "add", &format!("{net}.{other}"), "lladdr", mac, "dev", dev]);
-            let options =
-                ["netns", "exec", &self.namespace(at), "ethtool", "-K", dev, "gro", "on", "tx", "off"];
-            run("ip", &options);
+            self.host(at).run("ethtool", &["-K", dev, "gro", "on", "tx", "off"]);
         }
         self.ip(host, &["route", "add", "default", "via", &format!("{net}.1")]);
     }
 
+    fn host(&self, name: &str) -> &Namespace {
+        &self.hosts[HOSTS.iter().position(|host| *host == name).unwrap()]
+    }
+
     pub(crate) fn namespace(&self, host: &str) -> String {
-        format!("{}-{host}", self.prefix)
+        self.host(host).name().to_owned()
     }
 
     /// `ip` inside.
     pub(crate) fn ip(&self, host: &str, arguments: &[&str]) {
-        run("ip", &[&["-n", &self.namespace(host)], arguments].concat());
+        self.host(host).run("ip", arguments);
     }
 
     /// Does something inside, on a thread of its own.
     pub(crate) fn inside<T: Send>(&self, host: &str, work: impl FnOnce() -> T + Send) -> T {
-        let path = PathBuf::from("/run/netns").join(self.namespace(host));
-        let namespace = File::open(path).unwrap();
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(move || {
-                setns(&namespace, CloneFlags::CLONE_NEWNET).unwrap();
-                work()
-            });
-            thread.join().unwrap()
-        })
+        self.host(host).enter(work)
     }
 
     /// A server outside that sends back what it gets, for as long as the test runs.
@@ -213,15 +193,6 @@ impl Bed {
     }
 }
 
-impl Drop for Bed {
-    fn drop(&mut self) {
-        for host in ["in", "fw", "out"] {
-            // One that is not there was never made.
-            let _ = Command::new("ip").args(["netns", "del", &self.namespace(host)]).output();
-        }
-    }
-}
-
 /// Sends back what comes, for as long as the test runs.
 fn serve(listener: TcpListener) {
     std::thread::spawn(move || {
@@ -291,10 +262,4 @@ fn lines(out: ChildStdout) -> mpsc::Receiver<String> {
         BufReader::new(out).lines().map_while(Result::ok).all(|line| sender.send(line).is_ok());
     });
     receiver
-}
-
-fn run(program: &str, arguments: &[&str]) {
-    let done = Command::new(program).args(arguments).output().unwrap();
-    let told = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{program} {arguments:?}: {told}");
 }

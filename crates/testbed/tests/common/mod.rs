@@ -12,11 +12,8 @@ use testbed::bed::{Bed, BedSpec, CoreSplit, Wiring};
 use testbed::dut::{self, Running};
 use testbed::layout::BedLayout;
 use testbed::policy::{Expect, PolicySpec, Probe, Segment};
-
-/// Beds are namespaces: without root there is nothing to test.
-pub fn must_be_root() {
-    assert!(nix::unistd::geteuid().is_root(), "this test makes network namespaces: run it as root");
-}
+pub use testkit::must_be_root;
+use testkit::packet::{Frame, Tcp, checksum, complete, udp};
 
 pub fn spec(zones: ZoneForm, wiring: Wiring) -> BedSpec {
     BedSpec {
@@ -239,82 +236,21 @@ pub const SEGMENT_BYTES: u32 = 8;
 const MAGIC: u32 = 0x7262_7072;
 
 fn packet(probe: &Probe, header: Option<TcpHeader>, id: u32) -> Vec<u8> {
-    let (mut transport, checksum_at, number) = match header {
-        None => (udp(probe, id), 6, 17u8),
-        Some(header) => (tcp(probe, header, id), 16, 6),
+    let ports = (probe.source.port(), probe.destination.port());
+    let length = SEGMENT_BYTES as usize;
+    let (protocol, mut payload) = match header {
+        None => (17, udp(ports, length)),
+        Some(TcpHeader { sequence, acknowledgement, flags }) => {
+            let tcp =
+                Tcp { ports, flags, sequence, acknowledgement, window: 0xffff, length, ..Tcp::default() };
+            (6, tcp.bytes())
+        }
     };
-    let sum = checksum(&[&pseudo(probe, number, transport.len()), &transport]);
-    transport[checksum_at..checksum_at + 2].copy_from_slice(&sum.to_be_bytes());
-    let mut packet = ip_header(probe, number, transport.len());
-    packet.extend(transport);
-    packet
-}
-
-fn udp(probe: &Probe, id: u32) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for word in [probe.source.port(), probe.destination.port(), 16, 0] {
-        bytes.extend(word.to_be_bytes());
-    }
-    bytes.extend(MAGIC.to_be_bytes());
-    bytes.extend(id.to_be_bytes());
-    bytes
-}
-
-fn tcp(probe: &Probe, header: TcpHeader, id: u32) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    bytes.extend(probe.source.port().to_be_bytes());
-    bytes.extend(probe.destination.port().to_be_bytes());
-    bytes.extend(header.sequence.to_be_bytes());
-    bytes.extend(header.acknowledgement.to_be_bytes());
-    bytes.extend([0x50, header.flags, 0xff, 0xff, 0, 0, 0, 0]);
-    bytes.extend(MAGIC.to_be_bytes());
-    bytes.extend(id.to_be_bytes());
-    bytes
-}
-
-fn ip_header(probe: &Probe, protocol: u8, transport_bytes: usize) -> Vec<u8> {
-    match (probe.source.ip(), probe.destination.ip()) {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            let length = (20 + transport_bytes) as u16;
-            let mut header = vec![0x45, 0];
-            header.extend(length.to_be_bytes());
-            header.extend([0, 1, 0, 0, 64, protocol, 0, 0]);
-            header.extend(source.octets());
-            header.extend(destination.octets());
-            let sum = checksum(&[&header]);
-            header[10..12].copy_from_slice(&sum.to_be_bytes());
-            header
-        }
-        (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            let mut header = vec![0x60, 0, 0, 0];
-            header.extend((transport_bytes as u16).to_be_bytes());
-            header.extend([protocol, 64]);
-            header.extend(source.octets());
-            header.extend(destination.octets());
-            header
-        }
-        _ => panic!("mixed IP versions"),
-    }
-}
-
-fn pseudo(probe: &Probe, protocol: u8, bytes: usize) -> Vec<u8> {
-    let mut header = Vec::new();
-    for address in [probe.source.ip(), probe.destination.ip()] {
-        match address {
-            IpAddr::V4(a) => header.extend(a.octets()),
-            IpAddr::V6(a) => header.extend(a.octets()),
-        }
-    }
-    header.extend([0, protocol]);
-    header.extend((bytes as u16).to_be_bytes());
-    header
-}
-
-fn checksum(parts: &[&[u8]]) -> u16 {
-    let words = parts.iter().flat_map(|part| part.chunks(2));
-    let sum: u32 = words.map(|w| u32::from(w[0]) << 8 | u32::from(w.get(1).copied().unwrap_or(0))).sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    !((folded & 0xffff) + (folded >> 16)) as u16
+    payload.truncate(payload.len() - length);
+    payload.extend([MAGIC, id].iter().flat_map(|word| word.to_be_bytes()));
+    let (source, destination) = (probe.source.ip(), probe.destination.ip());
+    complete(&mut payload, protocol, source, destination);
+    Frame { payload, ..Frame::between(source, destination, protocol) }.packet()
 }
 
 /// One of our frames, headers checked: a damaged header is a panic, anything else is `None`.
@@ -323,7 +259,7 @@ fn parse(frame: &[u8]) -> Option<(u32, Arrival)> {
     let (source, destination, protocol, ttl, transport): (IpAddr, IpAddr, u8, u8, &[u8]) =
         match u16::from_be_bytes([frame[12], frame[13]]) {
             0x0800 => {
-                assert_eq!(checksum(&[&ip[..20]]), 0, "wrong IP header checksum: {frame:02x?}");
+                assert_eq!(checksum(&ip[..20]), 0, "wrong IP header checksum: {frame:02x?}");
                 let at = |i: usize| <[u8; 4]>::try_from(&ip[i..i + 4]).unwrap();
                 (at(12).into(), at(16).into(), ip[9], ip[8], &ip[20..])
             }

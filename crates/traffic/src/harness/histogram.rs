@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn needs_root_both_languages_have_the_same_buckets() {
-        assert!(nix::unistd::geteuid().is_root(), "this test loads BPF: run it as root");
-        let path = concat!(env!("OUT_DIR"), "/weather.bpf.o");
+        testkit::must_be_root();
+        let path = testkit::filter::WEATHER;
         let object = libbpf_rs::ObjectBuilder::default().open_file(path).unwrap().load().unwrap();
         let program = object.progs_mut().find(|program| program.name() == "bucket").unwrap();
         for bucket in 0..BUCKETS {

@@ -1,11 +1,8 @@
-//! A filter before the bed's router that does to connections what bad firewalls do (`bpf/tcp_weather.bpf.c`).
-
-#[path = "../filter/mod.rs"]
-mod filter;
+//! A filter before the bed's router that does to connections what bad firewalls do (`bpf/test/tcp_weather.bpf.c`).
 
 use super::bed::Bed;
-use filter::{Filter, ONLY, count};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use testkit::filter::{Filter, ONLY, TCP_WEATHER, count};
 
 /// What happens to connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,10 +24,8 @@ pub(crate) struct Sky(MapHandle);
 
 impl Sky {
     pub(crate) fn over(bed: &Bed, weather: Weather) -> Self {
-        let filter = Filter::load("tcp_weather");
-        let links = ["left", "right"].map(|link| {
-            bed.at_router(&format!("cat /sys/class/net/{link}/ifindex")).trim().parse::<u32>().unwrap()
-        });
+        let filter = Filter::load(TCP_WEATHER);
+        let links = ["left", "right"].map(|link| bed.router().ifindex(link));
         // The kinds of `enum kind`, in its order.
         let (kind, ms) = match weather {
             Weather::ForgetOnReset => (1, 0),
@@ -40,7 +35,7 @@ impl Sky {
         let mut bytes = [kind, ms, links[0], links[1]].map(u32::to_ne_bytes).concat();
         bytes.extend([2, 0, 0, 0, 0, 0x11, 0, 0, 2, 0, 0, 0, 0, 0x12, 0, 0]);
         filter.map("weather_map").update(&ONLY, &bytes, MapFlags::ANY).unwrap();
-        filter.attach("filter", &bed.names()[2], links);
+        filter.attach("filter", bed.router(), links);
         Self(filter.map("hits"))
     }
 

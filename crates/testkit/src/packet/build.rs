@@ -1,35 +1,48 @@
-//! Frames, byte by byte. Checksums of the IPv4 header are right; those of transport headers are not looked at by a firewall.
+//! Frames, byte by byte. Checksums of the IPv4 header are right; those of transport headers are filled in by
+//! [`super::complete`], where a test wants them.
 
+use super::{FIREWALL, SENDER, checksum};
 use std::net::IpAddr;
 
 /// An IP packet in an Ethernet frame.
 #[derive(Debug, Clone)]
-pub(crate) struct Frame {
-    pub(crate) source: IpAddr,
-    pub(crate) destination: IpAddr,
-    pub(crate) protocol: u8,
+pub struct Frame {
+    /// Of the same family as the destination.
+    pub source: IpAddr,
+    /// Of the same family as the source.
+    pub destination: IpAddr,
+    /// IP protocol number.
+    pub protocol: u8,
     /// Transport header and what follows.
-    pub(crate) payload: Vec<u8>,
+    pub payload: Vec<u8>,
     /// VLAN tags, the outer first.
-    pub(crate) tags: Vec<u16>,
+    pub tags: Vec<u16>,
     /// IPv4 options, a multiple of 4 bytes.
-    pub(crate) options: Vec<u8>,
+    pub options: Vec<u8>,
     /// IPv6 extension headers: number and bytes behind the first, a multiple of 8 with it.
-    pub(crate) extensions: Vec<(u8, Vec<u8>)>,
-    /// Identification, offset in bytes, more to come.
-    pub(crate) fragment: Option<(u32, u16, bool)>,
-    pub(crate) ttl: u8,
+    pub extensions: Vec<(u8, Vec<u8>)>,
+    /// Identification, offset in bytes, more to come. With IPv6 it is an extension header.
+    pub fragment: Option<(u32, u16, bool)>,
+    /// Or hop limit.
+    pub ttl: u8,
     /// IPv4's flag.
-    pub(crate) dont_fragment: bool,
+    pub dont_fragment: bool,
 }
 
 impl Frame {
-    pub(crate) fn new(source: &str, destination: &str, protocol: u8, payload: Vec<u8>) -> Self {
+    /// A plain packet with 64 hops to go.
+    pub fn new(source: &str, destination: &str, protocol: u8, payload: Vec<u8>) -> Self {
+        let [source, destination] = [source, destination].map(|address| address.parse().unwrap());
+        Self { payload, ..Self::between(source, destination, protocol) }
+    }
+
+    /// The same without a payload.
+    pub fn between(source: IpAddr, destination: IpAddr, protocol: u8) -> Self {
         Self {
-            source: source.parse().unwrap(),
-            destination: destination.parse().unwrap(),
+            source,
+            destination,
             protocol,
-            payload,
+            payload: vec![],
             tags: vec![],
             options: vec![],
             extensions: vec![],
@@ -39,8 +52,9 @@ impl Frame {
         }
     }
 
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        let mut frame = vec![2, 0, 0, 0, 9, 9, 2, 0, 0, 0, 8, 8];
+    /// The frame, from [`SENDER`] to [`FIREWALL`].
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut frame = [FIREWALL, SENDER].concat();
         for tag in &self.tags {
             frame.extend([0x81, 0]);
             frame.extend(tag.to_be_bytes());
@@ -52,7 +66,7 @@ impl Frame {
     }
 
     /// The IP packet alone.
-    pub(crate) fn packet(&self) -> Vec<u8> {
+    pub fn packet(&self) -> Vec<u8> {
         match (self.source, self.destination) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => self.ipv4(source.octets(), destination.octets()),
             (IpAddr::V6(source), IpAddr::V6(destination)) => self.ipv6(source.octets(), destination.octets()),
@@ -102,37 +116,42 @@ impl Frame {
     }
 }
 
-/// The Internet checksum of some bytes.
-pub(crate) fn checksum(bytes: &[u8]) -> u16 {
-    let mut sum: u32 =
-        bytes.chunks(2).map(|c| u32::from(c[0]) << 8 | c.get(1).map_or(0, |b| u32::from(*b))).sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    !(sum as u16)
+/// Bytes that count, so that none of them can be lost or moved unseen.
+pub(super) fn data(length: usize) -> impl Iterator<Item = u8> {
+    (0..length).map(|i| i as u8)
 }
 
 /// A TCP segment.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Tcp {
-    pub(crate) ports: (u16, u16),
-    pub(crate) flags: u8,
-    pub(crate) sequence: u32,
-    pub(crate) acknowledgement: u32,
-    pub(crate) window: u16,
+pub struct Tcp {
+    /// Source and destination.
+    pub ports: (u16, u16),
+    /// [`SYN`] and others.
+    pub flags: u8,
+    /// Sequence number.
+    pub sequence: u32,
+    /// Acknowledgement number.
+    pub acknowledgement: u32,
+    /// As it stands in the header, without its scale.
+    pub window: u16,
     /// Bytes of data.
-    pub(crate) length: usize,
+    pub length: usize,
     /// Of the window scale option, of a SYN.
-    pub(crate) scale: Option<u8>,
+    pub scale: Option<u8>,
 }
 
-pub(crate) const FIN: u8 = 1;
-pub(crate) const SYN: u8 = 2;
-pub(crate) const RST: u8 = 4;
-pub(crate) const ACK: u8 = 16;
+/// No more data.
+pub const FIN: u8 = 1;
+/// Open.
+pub const SYN: u8 = 2;
+/// Reset.
+pub const RST: u8 = 4;
+/// The acknowledgement number counts.
+pub const ACK: u8 = 16;
 
 impl Tcp {
-    pub(crate) fn bytes(&self) -> Vec<u8> {
+    /// Header and data, without a checksum.
+    pub fn bytes(&self) -> Vec<u8> {
         let options: Vec<u8> = match self.scale {
             Some(scale) => vec![2, 4, 5, 180, 1, 3, 3, scale, 4, 2, 1, 1],
             None => vec![],
@@ -147,23 +166,24 @@ impl Tcp {
         bytes.extend(self.window.to_be_bytes());
         bytes.extend([0; 4]);
         bytes.extend(options);
-        bytes.resize(bytes.len() + self.length, b'x');
+        bytes.extend(data(self.length));
         bytes
     }
 }
 
-pub(crate) fn udp(ports: (u16, u16), length: usize) -> Vec<u8> {
+/// A datagram with so many bytes of data, without a checksum.
+pub fn udp(ports: (u16, u16), length: usize) -> Vec<u8> {
     let mut bytes = vec![];
     bytes.extend(ports.0.to_be_bytes());
     bytes.extend(ports.1.to_be_bytes());
     bytes.extend(((8 + length) as u16).to_be_bytes());
     bytes.extend([0, 0]);
-    bytes.resize(8 + length, b'x');
+    bytes.extend(data(length));
     bytes
 }
 
 /// An ICMP query or its answer: type, code, identifier.
-pub(crate) fn icmp(kind: u8, code: u8, id: u16) -> Vec<u8> {
+pub fn icmp(kind: u8, code: u8, id: u16) -> Vec<u8> {
     let mut bytes = vec![kind, code, 0, 0];
     bytes.extend(id.to_be_bytes());
     bytes.extend([0, 1, 1, 2, 3, 4]);
@@ -171,7 +191,7 @@ pub(crate) fn icmp(kind: u8, code: u8, id: u16) -> Vec<u8> {
 }
 
 /// An ICMP error about a packet.
-pub(crate) fn icmp_error(kind: u8, code: u8, packet: &[u8]) -> Vec<u8> {
+pub fn icmp_error(kind: u8, code: u8, packet: &[u8]) -> Vec<u8> {
     let mut bytes = vec![kind, code, 0, 0, 0, 0, 0, 0];
     bytes.extend(&packet[..packet.len().min(128)]);
     bytes

@@ -7,9 +7,9 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
-#include "net/headers.h"
-#include "traffic/histogram.h"
-#include "traffic/frames/stamp.h"
+#include "../net/headers.h"
+#include "../traffic/histogram.h"
+#include "../traffic/frames/stamp.h"
 
 /* linux/pkt_cls.h, which bpf/include has not. */
 #define TC_ACT_SHOT 2

@@ -4,16 +4,14 @@
 //! SOURCE > DESTINATION [TRANSPORT] [WORDS] [about { PACKET }]
 //!   TRANSPORT: tcp PORT>PORT FLAGS | udp PORT>PORT | sctp PORT>PORT | icmp TYPE/CODE | protocol=N
 //!   of the link: vlan=N,N type=HEX pad=BYTES cut=BYTES group (to a group's Ethernet address)
-//!   of IP: ttl=N df id=N offset=BYTES more options=WORDS ext=hop,dest,route,source-route,frag
-//!   of the transport: seq=N ack=N data=BYTES icmpid=N says=BYTES (a UDP length that may lie)
+//!   of IP: ttl=N (64) df id=N offset=BYTES more options=WORDS ext=hop,dest,route,source-route,frag
+//!   of the transport: seq=N ack=N window=N data=BYTES icmpid=N mtu=N says=BYTES (a UDP length that may lie)
 //!   damage: ip.N=HEX (a byte of the IP header), bad-sum (of the transport)
 //! ```
 //! FLAGS are of SFRPAU, or `-` for none. `about` gives an ICMP error the packet that it quotes.
 
-use crate::bed::frame::{Frame, Tcp, checksum, icmp, icmp_error, udp};
-use std::net::IpAddr;
-
-const FLAGS: [(char, u8); 6] = [('F', 1), ('S', 2), ('R', 4), ('P', 8), ('A', 16), ('U', 32)];
+use super::build::{Frame, Tcp, data, icmp_error, udp};
+use super::{FLAGS, checksum_place, complete};
 
 /// The words of a line.
 struct Words<'a>(Vec<&'a str>);
@@ -39,8 +37,11 @@ impl<'a> Words<'a> {
     }
 }
 
-/// The frame that a line tells of.
-pub(crate) fn frame(text: &str) -> Vec<u8> {
+/// The identification of IPv4 packets for which a line gives none.
+const ID: u32 = 0x1234;
+
+/// The frame that a line describes, from [`super::SENDER`] to [`super::FIREWALL`], with correct checksums unless it asks for others.
+pub fn frame(text: &str) -> Vec<u8> {
     let (outer, quoted) = text.split_once(" about {").map_or((text, None), |(o, q)| (o, Some(q)));
     let quoted = quoted.map(|text| packet(text.trim().trim_end_matches('}')));
     let words = Words(outer.split_whitespace().collect());
@@ -92,8 +93,9 @@ fn describe(words: &Words<'_>, quoted: Option<&[u8]>) -> Frame {
     let list = |name| words.value(name).into_iter().flat_map(|v| v.split(','));
     frame.tags = list("vlan").map(|tag| tag.parse().unwrap()).collect();
     frame.extensions = list("ext").map(extension).collect();
-    if let Some(id) = words.number("id") {
-        frame.fragment = Some((id, words.number("offset").unwrap_or(0) as u16, words.has("more")));
+    let (id, offset, more) = (words.number("id"), words.number("offset"), words.has("more"));
+    if frame.source.is_ipv4() || id.is_some() || offset.is_some() || more {
+        frame.fragment = Some((id.unwrap_or(ID), offset.unwrap_or(0) as u16, more));
     }
     frame
 }
@@ -115,18 +117,19 @@ fn extension(kind: &str) -> (u8, Vec<u8>) {
 
 /// The protocol's number, its header and its data, without the checksum.
 fn transport(words: &Words<'_>, v6: bool, quoted: Option<&[u8]>) -> (u8, Vec<u8>) {
-    let data = words.number("data").unwrap_or(0) as usize;
+    let length = words.number("data").unwrap_or(0) as usize;
+    let number = |name| words.number(name).unwrap_or(0);
     if let Some(ports) = words.pair("tcp", '>') {
         let at = words.0.iter().position(|w| *w == "tcp").unwrap();
         let flag = |c| FLAGS.iter().find(|f| f.0 == c).unwrap_or_else(|| panic!("flag {c}")).1;
         let flags = words.0[at + 2].chars().filter(|c| *c != '-').map(flag).sum();
-        let number = |name| words.number(name).unwrap_or(0);
         let (sequence, acknowledgement) = (number("seq"), number("ack"));
-        let tcp = Tcp { ports, flags, sequence, acknowledgement, window: 1000, length: data, scale: None };
+        let window = number("window") as u16;
+        let tcp = Tcp { ports, flags, sequence, acknowledgement, window, length, scale: None };
         return (6, tcp.bytes());
     }
     if let Some(ports) = words.pair("udp", '>') {
-        let mut bytes = udp(ports, data);
+        let mut bytes = udp(ports, length);
         if let Some(says) = words.number("says") {
             bytes[4..6].copy_from_slice(&(says as u16).to_be_bytes());
         }
@@ -134,47 +137,19 @@ fn transport(words: &Words<'_>, v6: bool, quoted: Option<&[u8]>) -> (u8, Vec<u8>
     }
     if let Some((from, to)) = words.pair("sctp", '>') {
         let mut bytes = [from.to_be_bytes(), to.to_be_bytes()].concat();
-        bytes.resize(12 + data, 0);
+        bytes.resize(12 + length, 0);
         return (132, bytes);
     }
     if let Some((kind, code)) = words.pair("icmp", '/') {
         let protocol = if v6 { 58 } else { 1 };
         let (kind, code) = (kind as u8, code as u8);
-        let id = words.number("icmpid").unwrap_or(0) as u16;
-        return (protocol, quoted.map_or_else(|| icmp(kind, code, id), |q| icmp_error(kind, code, q)));
-    }
-    (words.number("protocol").unwrap_or(253) as u8, vec![0; data])
-}
-
-fn checksum_place(protocol: u8) -> Option<usize> {
-    match protocol {
-        1 | 58 => Some(2),
-        6 => Some(16),
-        17 => Some(6),
-        _ => None,
-    }
-}
-
-/// Fills the transport's checksum in.
-fn complete(payload: &mut [u8], protocol: u8, source: IpAddr, destination: IpAddr) {
-    let Some(at) = checksum_place(protocol).filter(|at| payload.len() > at + 1) else { return };
-    let sum = transport_checksum(payload, protocol, source, destination);
-    payload[at..at + 2].copy_from_slice(&sum.to_be_bytes());
-}
-
-/// The checksum of a transport header and what follows, its own place being 0.
-pub(crate) fn transport_checksum(payload: &[u8], protocol: u8, source: IpAddr, destination: IpAddr) -> u16 {
-    let mut bytes = vec![];
-    if protocol != 1 {
-        for address in [source, destination] {
-            match address {
-                IpAddr::V4(v4) => bytes.extend(v4.octets()),
-                IpAddr::V6(v6) => bytes.extend(v6.octets()),
-            }
+        if let Some(quoted) = quoted {
+            return (protocol, icmp_error(kind, code, quoted));
         }
-        bytes.extend([0, protocol]);
-        bytes.extend((payload.len() as u16).to_be_bytes());
+        let mut bytes = vec![kind, code, 0, 0];
+        bytes.extend((number("icmpid") << 16 | number("mtu")).to_be_bytes());
+        bytes.extend(data(length));
+        return (protocol, bytes);
     }
-    bytes.extend(payload);
-    checksum(&bytes)
+    (words.number("protocol").unwrap_or(253) as u8, data(length).collect())
 }

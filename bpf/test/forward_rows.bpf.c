@@ -3,9 +3,9 @@
  * Forwarding and answering by themselves, for tests: what user space asks for is done to every packet, whatever a policy might
  * say about it.
  */
-#include "net/headers.h"
-#include "firewall/forward.h"
-#include "firewall/reject.h"
+#include "../net/headers.h"
+#include "../firewall/forward.h"
+#include "../firewall/reject.h"
 
 enum deed { DEED_FORWARD = 0, DEED_RESET = 1, DEED_ERROR = 2, DEED_REJECT = 3 };
 

@@ -6,7 +6,7 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
-#include "net/headers.h"
+#include "../net/headers.h"
 
 /* linux/pkt_cls.h, which bpf/include has not. */
 #define TC_ACT_OK 0

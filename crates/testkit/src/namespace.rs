@@ -1,20 +1,20 @@
-//! Network namespaces named `rt-*` that remove themselves, also while a panic unwinds.
+//! Network namespaces with unique names, removed when dropped, and programs in them.
 
 use nix::sched::{CloneFlags, setns};
 use std::fs::File;
-use std::process::{Command, Output, Stdio};
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-/// A namespace with loopback up.
-pub(crate) struct Namespace {
+/// A network namespace. It is removed when this is dropped, also while a test panics.
+#[derive(Debug)]
+pub struct Namespace {
     name: String,
     file: File,
 }
 
-/// No router advertisements, no address detection, no forwarding by the kernel. Link-local addresses stay: the kernel asks for
-/// the IPv6 neighbours of forwarded packets from there.
+/// Settings below `/proc/sys/net` in which nobody waits for addresses to be looked at, asks for routers, or forwards.
 const QUIET: [(&str, &str); 7] = [
     ("ipv6/conf/all/accept_dad", "0"),
     ("ipv6/conf/default/accept_dad", "0"),
@@ -26,7 +26,10 @@ const QUIET: [(&str, &str); 7] = [
 ];
 
 impl Namespace {
-    pub(crate) fn create(role: &str) -> Self {
+    /// A new namespace, `rt-PID-NUMBER-ROLE`, with its loopback interface up and IPv6 that is ready at once.
+    pub fn create(role: &str) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        crate::must_be_root();
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("rt-{}-{number}-{role}", std::process::id());
         run("ip", &["netns", "add", &name]);
@@ -37,13 +40,18 @@ impl Namespace {
         namespace
     }
 
-    /// What `ip link add … netns` takes.
-    pub(crate) fn path(&self) -> String {
-        format!("/run/netns/{}", self.name)
+    /// The name that `ip netns` shows.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its file, which `ip link add … netns` takes.
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from("/run/netns").join(&self.name)
     }
 
     /// Runs `work` on a thread inside; a panic goes on in the caller.
-    pub(crate) fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+    pub fn enter<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         std::thread::scope(|scope| {
             let inside = scope.spawn(|| {
                 setns(&self.file, CloneFlags::CLONE_NEWNET).unwrap();
@@ -54,7 +62,7 @@ impl Namespace {
     }
 
     /// Does `work` inside on this thread, for what cannot be sent to another one, and comes back.
-    pub(crate) fn within<T>(&self, work: impl FnOnce() -> T) -> T {
+    pub fn within<T>(&self, work: impl FnOnce() -> T) -> T {
         struct Back(File);
         impl Drop for Back {
             fn drop(&mut self) {
@@ -68,19 +76,20 @@ impl Namespace {
     }
 
     /// Lines for `ip`, one command each.
-    pub(crate) fn ip(&self, lines: &str) {
+    pub fn ip(&self, lines: &str) {
         for line in lines.lines().map(str::trim).filter(|line| !line.is_empty()) {
             let words: Vec<&str> = line.split_whitespace().collect();
-            self.enter(|| run("ip", &words));
+            self.run("ip", &words);
         }
     }
 
-    pub(crate) fn run(&self, program: &str, arguments: &[&str]) -> String {
+    /// Runs a program inside and gives what it printed.
+    pub fn run(&self, program: &str, arguments: &[&str]) -> String {
         self.enter(|| run(program, arguments))
     }
 
     /// Settings below `/proc/sys/net`.
-    pub(crate) fn set(&self, settings: &[(&str, &str)]) {
+    pub fn set(&self, settings: &[(&str, &str)]) {
         self.enter(|| {
             for (name, value) in settings {
                 std::fs::write(format!("/proc/sys/net/{name}"), value)
@@ -89,9 +98,24 @@ impl Namespace {
         });
     }
 
-    pub(crate) fn ifindex(&self, device: &str) -> u32 {
+    /// The number of an interface.
+    pub fn ifindex(&self, device: &str) -> u32 {
         let text = self.run("ip", &["-o", "link", "show", "dev", device]);
         text.split(':').next().unwrap().parse().unwrap()
+    }
+
+    /// Rules for `nft`, as in a file.
+    pub fn nft(&self, rules: &str) {
+        let mut command = Command::new("nft");
+        command.args(["-f", "-"]).stdin(Stdio::piped());
+        let mut nft = self.enter(|| command.spawn()).unwrap();
+        nft.stdin.take().unwrap().write_all(rules.as_bytes()).unwrap();
+        assert!(nft.wait().unwrap().success(), "nft refused\n{rules}");
+    }
+
+    /// Lets the ends of veth pairs take redirected frames although they run no XDP program: they must poll.
+    pub fn take_redirected(&self, device: &str) {
+        self.run("ethtool", &["-K", device, "gro", "on"]);
     }
 }
 
@@ -106,17 +130,44 @@ impl Drop for Namespace {
 ///
 /// # Panics
 /// If it cannot be started or fails, with what it said.
-pub(crate) fn run(program: &str, arguments: &[&str]) -> String {
+pub fn run(program: &str, arguments: &[&str]) -> String {
     let output = attempt(program, arguments);
     assert!(output.status.success(), "{program} {}: {}", arguments.join(" "), said(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-pub(crate) fn attempt(program: &str, arguments: &[&str]) -> Output {
+/// Runs a program that may fail.
+///
+/// # Panics
+/// If it cannot be started.
+pub fn attempt(program: &str, arguments: &[&str]) -> Output {
     let command = Command::new(program).args(arguments).stdin(Stdio::null()).output();
     command.unwrap_or_else(|e| panic!("{program}: {e}; `make prepare` installs what the tests need"))
 }
 
-pub(crate) fn said(output: &Output) -> String {
+/// What a program printed, errors last.
+pub fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+/// A program in the background, killed when this is dropped.
+#[derive(Debug)]
+pub struct Background(Child);
+
+impl Background {
+    /// Starts a program inside, with its output thrown away.
+    pub fn start(namespace: &Namespace, program: &str, arguments: &[&str]) -> Self {
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = namespace.enter(|| command.spawn());
+        Self(child.unwrap_or_else(|e| panic!("{program}: {e}; `make prepare` installs what the tests need")))
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }

@@ -1,0 +1,37 @@
+//! What tests of several crates need: network namespaces that remove themselves, packets as text and as bytes, BPF objects
+//! that only tests load, and turns for tests that send traffic. Every crate uses it as a dev-dependency and nothing else, which
+//! `cargo xtask layout` checks; it depends on no other crate of ours.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::missing_panics_doc,
+    reason = "whatever is wrong here fails the test that asked for it"
+)]
+
+pub mod filter;
+pub mod namespace;
+pub mod packet;
+pub mod rows;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Waits until no other test of this process sends traffic. Trials share cores, so two at the same time would measure each other.
+/// A test that failed does not fail the others.
+pub fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Fails a test that was started without the rights that it needs.
+pub fn must_be_root() {
+    assert!(
+        nix::unistd::geteuid().is_root(),
+        "this test makes network namespaces or loads BPF: run it as root"
+    );
+}
+
+/// How many times slower than most this machine is, which an emulated machine says in the environment (`scripts/test-kernels`). Bounds
+/// on real time are multiplied by it.
+pub fn slowness() -> u32 {
+    std::env::var("SLOWNESS").map_or(1, |times| times.parse().unwrap())
+}
