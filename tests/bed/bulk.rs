@@ -30,10 +30,10 @@ fn every_byte_of_a_transfer_has_its_place() {
         assert_eq!(results.points.len(), if name == "two" { 8 } else { 4 });
         super::all_good(&results);
         assert!(results.environment.versions["iperf3"].starts_with("iperf 3"));
-        for point in &results.points {
-            let bulk = point.bulk.as_ref().unwrap();
-            assert_eq!(bulk.connections.to_string(), point.factors["connections"]);
-            let ledger = &point.ledger;
+        for point in results.readings() {
+            let bulk = point.bulk().unwrap();
+            assert_eq!(bulk.connections.to_string(), point.level("connections").unwrap().text);
+            let ledger = point.ledger();
             assert_eq!((ledger.offered, ledger.received), (bulk.sent_bytes, bulk.received_bytes));
             assert_eq!(ledger.received + ledger.under_way, ledger.offered);
             assert!(!bulk.congestion_control.is_empty());

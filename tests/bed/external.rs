@@ -73,8 +73,8 @@ fn an_unknown_firewall_between_two_ports_is_measured() {
         // On a busy machine the generator may lose its core, which is said and is no fault of what is tested here.
         let behind = point.marks.iter().any(|m| m.kind == MarkKind::GeneratorBehind);
         assert!(point.valid || behind, "{:?}", point.marks);
-        assert!(point.trials.iter().all(|t| t.received > 0.0), "{:?}", point.trials);
-        assert_eq!(point.ledger.residual(), 0);
+        assert!(point.trials().iter().all(|t| t.received > 0.0), "{:?}", point.trials());
+        assert_eq!(point.ledger().residual(), 0);
     }
     assert_eq!(unknown.addresses(), before, "the ports are left as they were found");
 }

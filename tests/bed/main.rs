@@ -10,7 +10,7 @@ mod external;
 mod sessions;
 mod weather;
 
-use measure::results::{Point, Results};
+use measure::results::{Reading, Results};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use testkit::turn;
@@ -59,7 +59,7 @@ fn results(suite: &Path, out: &Path, more: &[&str]) -> Results {
 
 /// Whether the file that was written is what the published schema says.
 fn follows_the_schema(out: &Path) {
-    let schema = include_str!("../../docs/schema/rampart-bench-1.json");
+    let schema = include_str!("../../docs/schema/rampart-bench-2.json");
     let validator = jsonschema::validator_for(&serde_json::from_str(schema).unwrap()).unwrap();
     let written = std::fs::read_to_string(out.join("results.json")).unwrap();
     let wrong: Vec<String> =
@@ -67,17 +67,17 @@ fn follows_the_schema(out: &Path) {
     assert!(wrong.is_empty(), "{wrong:?}");
 }
 
-fn of<'a>(results: &'a Results, dut: &str) -> Vec<&'a Point> {
-    results.points.iter().filter(|p| p.dut == dut).collect()
+fn of<'a>(results: &'a Results, dut: &str) -> Vec<Reading<'a>> {
+    results.readings().filter(|p| p.dut == dut).collect()
 }
 
 /// Every point is valid, its ledger sums to zero, and its value is above zero.
 fn all_good(results: &Results) {
     assert!(!results.points.is_empty());
-    for point in &results.points {
-        let what = format!("{} {:?} {:?}: {:?}", point.dut, point.metric, point.factors, point.marks);
+    for point in results.readings() {
+        let what = format!("{} {:?} {:?}: {:?}", point.dut, point.metric, point.levels(), point.marks);
         assert!(point.valid, "{what}");
-        assert_eq!(point.ledger.residual(), 0, "{what}");
+        assert_eq!(point.ledger().residual(), 0, "{what}");
         assert!(point.value > 0.0, "{what}");
     }
 }
@@ -105,9 +105,9 @@ fn every_firewall_gives_valid_points() {
         for dut in duts {
             assert!(!of(&results, dut).is_empty(), "{name}: {dut} has no point");
         }
-        for point in results.points.iter().filter(|p| p.metric != measure::results::Metric::Cost) {
+        for point in results.readings().filter(|p| p.metric != measure::results::Metric::Cost) {
             assert!(point.valid, "{name}: {} {:?}", point.dut, point.marks);
-            assert_eq!(point.ledger.residual(), 0, "{name}: {}", point.dut);
+            assert_eq!(point.ledger().residual(), 0, "{name}: {}", point.dut);
             assert!(point.value > 0.0, "{name}: {}", point.dut);
         }
     }
@@ -122,8 +122,8 @@ fn three_zones_and_latency_and_lists() {
     let suite = suite(dir.path(), &["linux", "nftables", "ipset"], 0.1, test);
     let results = results(&suite, &dir.path().join("out"), &[]);
     all_good(&results);
-    for point in &results.points {
-        let latency = point.latency_ns.unwrap();
+    for point in results.readings() {
+        let latency = point.latency_ns().unwrap();
         assert!(
             latency.min > 0.0
                 && latency.min <= latency.p50
@@ -143,7 +143,7 @@ fn what_a_firewall_cannot_do_is_said_and_the_others_go_on() {
     for (dut, valid) in [("nftables", true), ("iptables", false)] {
         for point in of(&results, dut) {
             assert_eq!(point.valid, valid, "{dut}: {:?}", point.marks);
-            let said = point.marks.iter().any(|m| m.detail.contains("cannot do lists of addresses"));
+            let said = point.marks.iter().any(|m| m.text.contains("cannot do lists of addresses"));
             assert_eq!(said, !valid, "{dut}: {:?}", point.marks);
         }
     }
@@ -158,7 +158,7 @@ fn the_same_seed_sends_the_same_and_reports_can_be_written_again() {
     let first = results(&suite, &out, &["--seed", "7"]);
     assert_eq!(first.seed, 7);
     all_good(&first);
-    assert_eq!(first.points[0].ledger.offered, 500);
+    assert_eq!(first.readings().next().unwrap().ledger().offered, 500);
     for file in ["results.json", "results.csv", "report.md", "report.html", "points.jsonl"] {
         assert!(out.join(file).exists(), "{file}");
     }

@@ -1,9 +1,9 @@
 //! Whole runs whose trials are of TCP connections: what every procedure brings on real firewalls, and what is refused.
 
 use super::{bench, of, results, shown, suite, turn};
-use measure::results::{MarkKind, Metric, Point, Results};
+use measure::results::{MarkKind, Metric, Reading, Results};
 
-fn point<'a>(results: &'a Results, dut: &str, metric: Metric) -> &'a Point {
+fn point<'a>(results: &'a Results, dut: &str, metric: Metric) -> Reading<'a> {
     of(results, dut)
         .into_iter()
         .find(|p| p.metric == metric)
@@ -12,10 +12,10 @@ fn point<'a>(results: &'a Results, dut: &str, metric: Metric) -> &'a Point {
 
 fn valid(results: &Results) {
     assert!(!results.points.is_empty());
-    for point in &results.points {
-        let what = format!("{} {:?} {:?}: {:?}", point.dut, point.metric, point.factors, point.marks);
+    for point in results.readings() {
+        let what = format!("{} {:?} {:?}: {:?}", point.dut, point.metric, point.levels(), point.marks);
         assert!(point.valid, "{what}");
-        assert_eq!(point.ledger.residual(), 0, "{what}");
+        assert_eq!(point.ledger().residual(), 0, "{what}");
     }
 }
 
@@ -58,7 +58,7 @@ fn rates_and_capacity_are_found_on_every_firewall() {
         for dut in duts {
             let point = point(&results, dut, metric);
             assert!(point.value > 0.0, "{name}: {dut}");
-            assert!(point.connections.as_ref().is_some_and(|s| s.established > 0), "{name}: {dut}");
+            assert!(point.connections().is_some_and(|s| s.established > 0), "{name}: {dut}");
         }
     }
 }
@@ -74,7 +74,7 @@ fn illegal_attempts_are_stopped_and_counted_apart() {
     valid(&results);
     for dut in ["linux", "nftables", "iptables"] {
         let point = point(&results, dut, Metric::Established);
-        let sessions = point.connections.as_ref().unwrap();
+        let sessions = point.connections().unwrap();
         let illegal = sessions.illegal.as_ref().unwrap();
         let attempted = illegal.attempted.values().sum::<u64>();
         // A busy machine may be late for some, of both in turns.
@@ -95,10 +95,10 @@ fn forged_resets_close_nothing() {
     let suite = suite(dir.path(), &["nftables"], 0.05, test);
     let results = results(&suite, &dir.path().join("out"), &[]);
     valid(&results);
-    let surviving: Vec<&Point> = results.points.iter().filter(|p| p.metric == Metric::Surviving).collect();
+    let surviving: Vec<Reading<'_>> = results.readings().filter(|p| p.metric == Metric::Surviving).collect();
     assert_eq!(surviving.len(), 2);
     for point in surviving {
-        assert_eq!(point.value, 1.0, "{:?}", point.factors);
+        assert_eq!(point.value, 1.0, "{:?}", point.at);
     }
 }
 
@@ -116,15 +116,16 @@ fn a_flood_has_a_before_a_during_and_an_after() {
         .points
         .iter()
         .filter(|p| p.metric == Metric::ConnectionRate)
-        .filter_map(|p| p.factors.get("phase").map(String::as_str))
+        .filter_map(|p| p.at.get("phase").map(|level| level.text.as_str()))
         .collect();
     assert_eq!(phases, ["before", "during", "after"]);
-    let attack = results.points[0].connections.as_ref().unwrap().attack.unwrap();
+    let first = results.readings().next().unwrap();
+    let attack = first.connections().unwrap().attack.unwrap();
     // A busy machine may be late for some; what was sent must all arrive, because the policy admits attackers.
     assert_eq!(attack.offered, 1000, "{attack:?}");
     assert!(attack.sent > 0 && attack.forwarded == attack.sent, "{attack:?}");
-    assert!(results.points[0].policy_load_seconds.is_some_and(|s| s > 0.0));
-    let seconds = &results.points[0].trials[0].per_second;
+    assert!(first.policy_load_seconds().is_some_and(|s| s > 0.0));
+    let seconds = &first.trials()[0].per_second;
     assert_eq!(
         seconds.iter().filter_map(|s| s.connections.as_ref()).map(|s| s.attack_sent).sum::<u64>(),
         attack.sent
@@ -141,7 +142,7 @@ fn a_policy_is_replaced_under_load_and_nothing_sees_a_mixture() {
     let results = results(&suite, &dir.path().join("out"), &[]);
     let time = point(&results, "nftables", Metric::ReplacementTime);
     assert!(time.valid, "{:?}", time.marks);
-    let replacement = time.connections.as_ref().unwrap().replacement.as_ref().unwrap();
+    let replacement = time.connections().unwrap().replacement.as_ref().unwrap();
     assert!(replacement.probes > 100 && replacement.holds_after_seconds.is_some(), "{replacement:?}");
     assert_eq!(replacement.by_neither, 0, "{replacement:?}");
     let refused = point(&results, "linux", Metric::ReplacementTime);

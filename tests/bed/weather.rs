@@ -145,7 +145,7 @@ fn a_firewall_that_changes_in_a_trial_gets_no_value() {
         assert!(!points.is_empty(), "{}: {}", mischief.name, said);
         for point in points {
             assert!(!point.valid, "{}: {:?}", mischief.name, point.marks);
-            let details: Vec<&str> = point.marks.iter().map(|m| m.detail.as_str()).collect();
+            let details: Vec<&str> = point.marks.iter().map(|m| m.text.as_str()).collect();
             let told = mischief.said.iter().any(|words| details.iter().any(|d| d.contains(words)));
             assert!(told, "{}: {details:?}\n{said}", mischief.name);
         }
@@ -209,7 +209,7 @@ fn a_load_that_the_machine_cannot_send_is_said() {
     let output = bench(&["run", suite.to_str().unwrap(), "--out", out.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
     for point in of(&report::load(&out).unwrap(), "wire") {
-        let told = point.marks.iter().any(|m| m.detail.contains("lost") || m.detail.contains("behind"));
+        let told = point.marks.iter().any(|m| m.text.contains("lost") || m.text.contains("behind"));
         assert!(told, "{:?}", point.marks);
     }
 }

@@ -13,7 +13,7 @@ pub(crate) mod tests;
 use crate::connections::{ConnectionRequest, RatePhase};
 use crate::level::Level;
 use crate::procedure::{Measured, Procedure, ProcedureSpec, Step, judge};
-use crate::results::{Mark, MarkKind, Point, Trial};
+use crate::results::{self, Detail, LoadKind, Mark, MarkKind, Point, Run, Sent, Trial};
 use crate::shape::Placement;
 use crate::trial::{FrameRequest, Load, Phase, Rig, RigError, TrialOutcome, TrialRequest};
 use std::collections::BTreeMap;
@@ -27,6 +27,8 @@ const MOST_SHOWN_OF_A_ROUND: f64 = 0.95;
 /// One cell of a plan: the same test under the same levels of all factors, for every firewall compared.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
+    /// Its identifier in the results, from 0.
+    pub id: u32,
     /// Test of the suite.
     pub test: String,
     /// Every factor but placement and cores, and its level.
@@ -35,6 +37,8 @@ pub struct Cell {
     pub cores: u32,
     /// Where the work is done. A firewall between two real cards is [`Placement::Isolated`]: it has a machine of its own.
     pub placement: Placement,
+    /// What is sent.
+    pub workload: Sent,
     /// What is measured.
     pub procedure: ProcedureSpec,
     /// How often everything is measured, at least 1.
@@ -44,6 +48,17 @@ pub struct Cell {
 }
 
 impl Cell {
+    fn record(&self) -> results::Cell {
+        results::Cell {
+            id: self.id,
+            test: self.test.clone(),
+            placement: self.placement,
+            cores: self.cores,
+            workload: self.workload,
+            factors: self.factors.clone(),
+        }
+    }
+
     /// Roughly how many seconds the cell takes on this many firewalls: for showing progress, no promise.
     pub fn typical_seconds(&self, firewalls: usize) -> f64 {
         self.procedure.typical_seconds() * f64::from(self.rounds) * firewalls as f64
@@ -88,6 +103,10 @@ impl Observer for () {
 /// What a campaign brought.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
+    /// The cell, as results keep it.
+    pub cell: results::Cell,
+    /// The trials, firewall by firewall in the order of the rigs.
+    pub runs: Vec<Run>,
     /// The points, firewall by firewall in the order of the rigs, costs last. After an interruption, only those of
     /// firewalls that finished a round.
     pub points: Vec<Point>,
@@ -95,12 +114,31 @@ pub struct Outcome {
     pub interrupted: bool,
 }
 
+#[cfg(test)]
+impl Outcome {
+    /// The points with what they name.
+    pub(crate) fn readings(&self) -> Vec<results::Reading<'_>> {
+        let run = |p: &Point| self.runs.iter().find(|run| run.dut == p.dut);
+        self.points
+            .iter()
+            .map(|point| results::Reading {
+                point,
+                cell: &self.cell,
+                role: results::Role::Firewall,
+                run: run(point),
+            })
+            .collect()
+    }
+}
+
 /// Runs a cell on the rigs, one for each firewall compared.
 pub fn run(cell: &Cell, rigs: &mut [Box<dyn Rig>], observer: &mut dyn Observer) -> Outcome {
     let tracks = rigs.iter().map(|rig| Track::new(rig.dut())).collect();
     let mut campaign = Campaign { cell, tracks, observer };
     let interrupted = (0..cell.rounds).try_for_each(|round| campaign.round(round, rigs)).is_err();
-    Outcome { points: points::of(cell, &campaign.tracks), interrupted }
+    let points = points::of(cell, &campaign.tracks);
+    let runs = campaign.tracks.into_iter().map(|track| points::run(cell, track, &points)).collect();
+    Outcome { cell: cell.record(), runs, points, interrupted }
 }
 
 /// What is known of one firewall so far.
@@ -110,6 +148,7 @@ struct Track {
     rounds: Vec<Vec<Measured>>,
     /// Every trial, those of unfinished rounds included.
     trials: Vec<Trial>,
+    policy_load_seconds: Option<f64>,
     /// Why its points are lost.
     broken: Option<Mark>,
     /// Rounds done, the present one in part.
@@ -118,7 +157,14 @@ struct Track {
 
 impl Track {
     fn new(dut: &str) -> Self {
-        Self { dut: dut.into(), rounds: Vec::new(), trials: Vec::new(), broken: None, rounds_done: 0.0 }
+        Self {
+            dut: dut.into(),
+            rounds: Vec::new(),
+            trials: Vec::new(),
+            policy_load_seconds: None,
+            broken: None,
+            rounds_done: 0.0,
+        }
     }
 }
 
@@ -186,7 +232,7 @@ impl Campaign<'_> {
     ) -> Result<bool, Interrupted> {
         turn.trials += 1;
         self.show(turn, request, None);
-        let outcome = match rigs[turn.rig].trial(request) {
+        let mut outcome = match rigs[turn.rig].trial(request) {
             Ok(outcome) => outcome,
             Err(RigError::Interrupted) => return Err(Interrupted),
             Err(why) => {
@@ -198,6 +244,8 @@ impl Campaign<'_> {
         let share = turn.seconds / self.cell.procedure.typical_seconds();
         let track = &mut self.tracks[turn.rig];
         track.rounds_done = track.rounds.len() as f64 + share.min(MOST_SHOWN_OF_A_ROUND);
+        outcome.id = track.trials.len() as u32;
+        track.policy_load_seconds = track.policy_load_seconds.or(outcome.policy_load_seconds);
         track.trials.push(kept(turn.round, request, &outcome, self.cell.placement));
         turn.procedure.record(request, &outcome);
         self.show(turn, request, Some(outcome.loss_ratio()));
@@ -245,42 +293,60 @@ impl Campaign<'_> {
 /// Why a firewall's points are lost: `broken` says how, unless it cannot do what the test asks.
 fn lost(why: RigError, broken: MarkKind) -> Mark {
     let kind = if matches!(why, RigError::Unsupported(_)) { MarkKind::NotSupported } else { broken };
-    Mark { kind, detail: why.to_string() }
+    Mark::new(kind, why.to_string())
 }
 
 /// A trial as results keep it.
 fn kept(round: u32, request: &TrialRequest, outcome: &TrialOutcome, placement: Placement) -> Trial {
     let lanes = outcome.frames().map_or(&[][..], |frames| &frames.lanes);
+    let load = load(request);
     Trial {
+        id: outcome.id,
         round,
-        offered: offered(request).unwrap_or_else(|| rate(outcome)),
+        load: load.map_or(LoadKind::Rate, |(kind, _)| kind),
+        offered: load.map_or_else(|| rate(outcome), |(_, offered)| offered),
         seconds: outcome.seconds,
-        received: match request {
-            TrialRequest::Connections(ConnectionRequest::Held { .. }) => outcome.ledger.received as f64,
+        received: match load {
+            Some((LoadKind::Open, _)) => outcome.ledger.received as f64,
             _ => outcome.forwarding_rate(),
         },
         loss: outcome.loss_ratio(),
-        latency_ns: outcome.latency_ns(),
+        latency_ns: outcome.frames().and_then(|frames| frames.latency_ns),
         duplicated: lanes.iter().map(|lane| lane.duplicated).sum(),
         reordered: lanes.iter().map(|lane| lane.reordered).sum(),
         per_second: if outcome.per_second.len() > 1 { outcome.per_second.clone() } else { Vec::new() },
-        faults: judge(request, outcome, placement).into_iter().map(|mark| mark.detail).collect(),
+        faults: judge(request, outcome, placement).into_iter().map(|mark| mark.text).collect(),
+        detail: Some(Box::new(detail(outcome))),
+    }
+}
+
+fn detail(outcome: &TrialOutcome) -> Detail {
+    Detail {
+        ledger: outcome.ledger.clone(),
+        cpu: outcome.cpu.clone(),
+        flow_entries: outcome.flow_entries,
+        memory_bytes: outcome.memory_bytes,
+        lanes: outcome.frames().map_or_else(Vec::new, |frames| frames.lanes.clone()),
+        connections: outcome.connections().cloned(),
+        bulk: outcome.bulk().cloned(),
     }
 }
 
 /// The load of a trial that has only one: a rate, the length of a burst, or a number of connections.
-fn offered(request: &TrialRequest) -> Option<f64> {
+fn load(request: &TrialRequest) -> Option<(LoadKind, f64)> {
     match request {
         TrialRequest::Frames(FrameRequest { phases, .. }) => match phases[..] {
-            [Phase { load: Load::PerSecond(rate), .. }] => Some(rate),
-            [Phase { load: Load::Burst(frames), .. }] => Some(frames as f64),
+            [Phase { load: Load::PerSecond(rate), .. }] => Some((LoadKind::Rate, rate)),
+            [Phase { load: Load::Burst(frames), .. }] => Some((LoadKind::Burst, frames as f64)),
             _ => None,
         },
         TrialRequest::Connections(ConnectionRequest::Scheduled { phases, .. }) => match phases[..] {
-            [RatePhase { from, to, .. }] if from == to => Some(from),
+            [RatePhase { from, to, .. }] if from == to => Some((LoadKind::Rate, from)),
             _ => None,
         },
-        TrialRequest::Connections(ConnectionRequest::Held { connections, .. }) => Some(*connections as f64),
+        TrialRequest::Connections(ConnectionRequest::Held { connections, .. }) => {
+            Some((LoadKind::Open, *connections as f64))
+        }
         TrialRequest::Connections(ConnectionRequest::Fastest { .. }) | TrialRequest::Bulk(_) => None,
     }
 }

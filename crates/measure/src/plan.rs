@@ -2,6 +2,7 @@
 //! says how many cores there are) nor what a firewall can do.
 
 use crate::campaign::Cell;
+use crate::results::Sent;
 use crate::shape::{Placement, Setup};
 use crate::suite::{
     Factor, Layout, Levels, MAX_COMBINATIONS, Problems, Profile, SetupProblem, Suite, Test, Value, Variant,
@@ -124,6 +125,9 @@ impl Plan {
             let planned = TestPlan { suite, test, variant, overrides: &overrides, duts: &duts, seed };
             cells.extend(planned.cells(options.cores_available)?);
         }
+        for (id, planned) in (0..).zip(&mut cells) {
+            planned.cell.id = id;
+        }
         refuse_idle_overrides(suite, profile, &overrides)?;
         Ok(Self { suite: suite.name.clone(), profile, seed, cells })
     }
@@ -216,6 +220,8 @@ impl TestPlan<'_> {
     ) -> PlannedCell {
         PlannedCell {
             cell: Cell {
+                id: 0,
+                workload: Sent::of(&setup.workload),
                 test: self.test.name.clone(),
                 factors: levels.factors(named),
                 cores: levels.cores(),

@@ -1,46 +1,137 @@
-//! The result schema `rampart-bench/1`: what `results.json` holds. Its JSON Schema is generated from these types.
+//! The result schema `rampart-bench/2`: what `results.json` holds. Its JSON Schema is generated from these types.
 //!
-//! Units are in the names or stand beside the value in `unit`. A point is valid, or its marks say why not.
+//! Each fact stands once and is named by its identifier elsewhere: a point names its cell, its firewall and the trials that
+//! decided it, and [`Reading`] follows these names. Units are in the names of fields or stand beside the value in `unit`.
+
+mod reading;
+
+pub use reading::Reading;
 
 use crate::bulk::BulkOutcome;
 use crate::connections::ConnectionOutcome;
 use crate::ledger::Ledger;
+use crate::level::Level;
 pub use crate::metric::{Better, Counts, METRICS, Metric, MetricRow};
-use crate::shape::Placement;
+use crate::shape::{Placement, Workload};
 use crate::trial::{LaneOutcome, SecondSample};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// The schema's name and version.
-pub const SCHEMA: &str = "rampart-bench/1";
+pub const SCHEMA: &str = "rampart-bench/2";
 
 /// One run of one suite.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Results {
-    /// Always `rampart-bench/1`.
+    /// Always `rampart-bench/2`.
     pub schema: String,
-    /// The suite's name.
+    /// The suite's name, for example `demo`.
     pub suite: String,
     /// `quick`, `standard` or `full`.
     pub profile: String,
-    /// Seed of every pseudorandom choice.
+    /// Seed of every pseudorandom choice, for example 1.
     pub seed: u64,
-    /// When the run started: RFC 3339, UTC.
+    /// When the run started: RFC 3339, UTC, for example `2026-11-21T10:15:00Z`.
     pub started: String,
-    /// The command that repeats the run.
+    /// The command that repeats the run, for example `rampart-bench run demo --profile quick`.
     pub command: String,
     /// False while the run goes on, or when it was cut short.
     pub complete: bool,
     /// The machine.
     pub environment: Environment,
     /// The generator and the sink against themselves.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calibration: Vec<Calibration>,
-    /// The measured points.
-    pub points: Vec<Point>,
     /// Which sections of which standard were met.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tick_sheet: Vec<Tick>,
+    /// The firewalls compared, in the order of the reports.
+    pub firewalls: Vec<Firewall>,
+    /// The settings under which they were measured.
+    pub cells: Vec<Cell>,
+    /// Every trial, by cell and firewall.
+    pub runs: Vec<Run>,
+    /// The measured values.
+    pub points: Vec<Point>,
+}
+
+/// A firewall under test.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Firewall {
+    /// Its name, as suites and `--dut` write it, for example `nftables`.
+    pub name: String,
+    /// What it is to the reader.
+    pub role: Role,
+    /// Its place among all firewalls that the bench knows, from 0: the order of reports, and its colour in charts.
+    pub order: u32,
+}
+
+/// What a firewall under test is to the reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Nothing between generator and sink: the ceiling of this bench, not a firewall.
+    Calibration,
+    /// Forwards without a policy: what a firewall's policy costs is the distance to it.
+    Forwarder,
+    /// Enforces the policy.
+    Firewall,
+}
+
+/// A test under one level of every factor: what makes points comparable.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Cell {
+    /// Its identifier, from 0.
+    pub id: u32,
+    /// Test of the suite, for example `throughput`.
+    pub test: String,
+    /// Where the work was done.
+    pub placement: Placement,
+    /// Cores used, for example 2.
+    pub cores: u32,
+    /// What was sent, and so what loads, ledgers and losses count.
+    pub workload: Sent,
+    /// Every other factor and its level, for example `frame`.
+    pub factors: BTreeMap<String, Level>,
+}
+
+/// What was sent through the firewalls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Sent {
+    /// Frames of UDP: loads and ledgers count frames.
+    Frames,
+    /// TCP connections: loads and ledgers count connections.
+    Connections,
+    /// Bulk transfers over the kernel's own TCP: loads and ledgers count bytes.
+    Bulk,
+}
+
+impl Sent {
+    /// What a setup's workload sends.
+    pub const fn of(workload: &Workload) -> Self {
+        match workload {
+            Workload::Frames => Sent::Frames,
+            Workload::Connections(_) => Sent::Connections,
+            Workload::Bulk(_) => Sent::Bulk,
+        }
+    }
+}
+
+/// All trials of one firewall in one cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Run {
+    /// The cell's identifier.
+    pub cell: u32,
+    /// The firewall's name.
+    pub dut: String,
+    /// Seconds that loading the policy took, where the driver timed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy_load_seconds: Option<f64>,
+    /// The trials, in the order in which they were run.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trials: Vec<Trial>,
 }
 
 /// The machine that the figures belong to.
@@ -91,22 +182,19 @@ pub struct Calibration {
     pub met: Option<bool>,
 }
 
-/// One measured value of one firewall under one setting of the factors.
+/// One measured value of one firewall in one cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Point {
-    /// Test of the suite.
-    pub test: String,
-    /// Firewall under test.
+    /// The cell's identifier.
+    pub cell: u32,
+    /// The firewall's name.
     pub dut: String,
-    /// Where the work was done.
-    pub placement: Placement,
-    /// Cores used.
-    pub cores: u32,
-    /// Every other factor and its level, as the suite writes it.
-    pub factors: BTreeMap<String, String>,
+    /// Factors that the procedure itself varied, beside the cell's: `load`, `phase` or `resets`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub at: BTreeMap<String, Level>,
     /// What was measured.
     pub metric: Metric,
-    /// Its unit.
+    /// Its unit, for example `frames/s`.
     pub unit: String,
     /// The median over the rounds.
     pub value: f64,
@@ -116,60 +204,47 @@ pub struct Point {
     pub high: f64,
     /// The rounds' values behind `value`, in the order of the rounds (index = round: equal indices were interleaved).
     pub rounds: Vec<f64>,
-    /// Every trial.
-    pub trials: Vec<Trial>,
     /// Whether the value may be used.
     pub valid: bool,
     /// Why it may not, and what else the reader must know.
-    pub marks: Vec<Mark>,
-    /// Sum over the deciding trials.
-    pub ledger: Ledger,
-    /// Latency in the deciding trials.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub latency_ns: Option<LatencySummary>,
-    /// Each direction in one deciding trial: that whose latency stands above, where there is one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lanes: Vec<LaneOutcome>,
-    /// Processor time in the deciding trials.
-    pub cpu: CpuUse,
-    /// Entries in the firewall's flow table, where it has such a table.
-    #[serde(default, rename = "connections", skip_serializing_if = "Option::is_none")]
-    pub flow_entries: Option<u64>,
-    /// Bytes of memory that the firewall used, where that can be told.
+    pub marks: Vec<Mark>,
+    /// Identifiers of the trials that the value rests on, among those of the same cell and firewall. None of a value that was
+    /// computed from other points.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deciding: Vec<u32>,
+    /// The one of them whose median time is the middle one, which stands for all where distributions cannot be added; the last
+    /// where no times were sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory_bytes: Option<u64>,
-    /// Seconds that loading the policy took, where the driver timed it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub policy_load_seconds: Option<f64>,
-    /// What became of the connections in one deciding trial.
-    #[serde(default, rename = "sessions", skip_serializing_if = "Option::is_none")]
-    pub connections: Option<ConnectionOutcome>,
-    /// What became of the bulk transfers of the deciding trials, together.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bulk: Option<BulkOutcome>,
+    pub typical: Option<u32>,
 }
 
-/// One trial as it is kept.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// One trial.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trial {
+    /// Its identifier, from 0 within its run.
+    pub id: u32,
     /// Round that it belongs to, from 0.
     pub round: u32,
-    /// Offered frames (or connections, or bytes) a second; for a burst, frames; for a number held open, connections.
+    /// What `offered` and `received` are: a rate unless it says otherwise.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub load: LoadKind,
+    /// Offered frames, connections or bytes a second; of a burst, frames; of a number held open, connections.
     pub offered: f64,
     /// Seconds of sending.
     pub seconds: f64,
-    /// Received frames (or completed connections) a second; connections proved, of a number held open.
+    /// Received frames, completed connections or bytes a second; connections proved, of a number held open.
     pub received: f64,
-    /// Share of the offered frames (or connections) that did not arrive.
+    /// Share of the offered frames or connections that did not arrive, 0 to 1.
     pub loss: f64,
-    /// Latency, where sampled.
+    /// One-way latency of frames, where it was sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<LatencySummary>,
     /// Copies beyond the first.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub duplicated: u64,
     /// Frames that came after a later one.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub reordered: u64,
     /// Second by second, where the trial lasted longer than one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -177,6 +252,51 @@ pub struct Trial {
     /// Why this trial must not count.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<String>,
+    /// More of a trial that decided a point; the others only showed the way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Box<Detail>>,
+}
+
+/// What the load of a trial is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadKind {
+    /// So many a second.
+    #[default]
+    Rate,
+    /// So many back to back.
+    Burst,
+    /// So many open at once.
+    Open,
+}
+
+/// Where the load of a deciding trial went, and what that took.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Detail {
+    /// Where every frame, connection or byte went.
+    pub ledger: Ledger,
+    /// Processor time.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub cpu: CpuUse,
+    /// Entries in the firewall's flow table at the end, where it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow_entries: Option<u64>,
+    /// Bytes of memory that the firewall used, where that can be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
+    /// Each direction, of frames.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lanes: Vec<LaneOutcome>,
+    /// What became of the connections.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connections: Option<ConnectionOutcome>,
+    /// What became of the bulk transfer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bulk: Option<BulkOutcome>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// A distribution of times in ns, read from histograms with at most 1 % relative error.
@@ -228,12 +348,31 @@ pub struct CoreUse {
 }
 
 /// Something the reader must know about a point.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Mark {
     /// Kind.
     pub kind: MarkKind,
+    /// Round that it is about, from 0, where it is about one of several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round: Option<u32>,
+    /// How much of it there is, as a share of 1: by how much rounds differ, what the hypervisor took, how near to `wire`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub share: Option<f64>,
     /// In words.
-    pub detail: String,
+    pub text: String,
+}
+
+impl Mark {
+    /// A mark in words.
+    pub fn new(kind: MarkKind, text: impl Into<String>) -> Self {
+        Self { kind, round: None, share: None, text: text.into() }
+    }
+
+    /// The same with its share.
+    #[must_use]
+    pub fn with_share(self, share: f64) -> Self {
+        Self { share: Some(share), ..self }
+    }
 }
 
 /// Kinds of marks.
@@ -262,6 +401,8 @@ pub enum MarkKind {
     NoUpperBound,
     /// The hypervisor took time.
     StolenTime,
+    /// A firewall that enforces no policy stands here beside others that do: says no more than its role does.
+    Baseline,
     /// Anything else.
     Note,
 }

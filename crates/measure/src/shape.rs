@@ -193,6 +193,16 @@ pub enum Placement {
     Isolated,
 }
 
+impl Placement {
+    /// As suites and results write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Placement::Inline => "inline",
+            Placement::Isolated => "isolated",
+        }
+    }
+}
+
 /// What is sent through the firewall.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Workload {

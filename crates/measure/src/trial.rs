@@ -175,13 +175,15 @@ pub struct SecondSample {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<LatencySummary>,
     /// More of a second with connections.
-    #[serde(default, rename = "sessions", skip_serializing_if = "Option::is_none")]
+    #[serde(default, alias = "sessions", skip_serializing_if = "Option::is_none")]
     pub connections: Option<ConnectionSecond>,
 }
 
 /// What a rig answers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrialOutcome {
+    /// Which trial of its run it was, from 0: the campaign counts, a rig leaves 0.
+    pub id: u32,
     /// Seconds of load, measured.
     pub seconds: f64,
     /// Where every frame, connection or byte went.

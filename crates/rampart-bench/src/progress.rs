@@ -84,7 +84,7 @@ impl Observer for Display {
     }
 
     fn lost(&mut self, dut: &str, why: &Mark) {
-        self.say(&format!("  {dut}: no value: {}", why.detail));
+        self.say(&format!("  {dut}: no value: {}", why.text));
     }
 }
 

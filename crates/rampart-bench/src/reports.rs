@@ -34,6 +34,8 @@ const fn named(format: FormatName) -> Format {
 /// One pair of points, for `--json`.
 #[derive(serde::Serialize)]
 struct Pair<'a> {
+    /// What both were measured under.
+    cell: &'a measure::results::Cell,
     old: &'a measure::results::Point,
     new: &'a measure::results::Point,
     /// New / old; absent when a point is invalid.
@@ -52,8 +54,9 @@ pub(crate) fn compare(old: &Path, new: &Path, fail_if: Option<&str>, json: bool)
             .matched
             .iter()
             .map(|m| Pair {
-                old: m.old,
-                new: m.new,
+                cell: m.new.cell,
+                old: m.old.point,
+                new: m.new.point,
                 ratio: m.ratio().map(|r| r.value),
                 intervals_overlap: m.overlap(),
             })

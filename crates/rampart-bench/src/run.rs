@@ -8,11 +8,11 @@ use crate::rig::{self, BulkRig, ConnectionRig, FrameRig, Shared};
 use crate::{calibrate, expectations, output};
 use measure::campaign::{self, Outcome};
 use measure::plan::{Options, Plan, PlannedCell};
-use measure::results::{Environment, Mark, MarkKind, Point, Results, SCHEMA};
+use measure::results::{Environment, Firewall, Mark, MarkKind, Point, Results, Role, SCHEMA};
 use measure::shape::{Placement, Setup, Workload};
 use measure::suite::{Profile, Suite};
 use measure::trial::{Rig, RigError, TrialOutcome, TrialRequest};
-use report::journal::{Header, Writer};
+use report::journal::{self, Header, Writer};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -200,8 +200,11 @@ impl Run {
             complete: false,
             environment,
             calibration,
-            points: Vec::new(),
             tick_sheet: suite.ticks.clone(),
+            firewalls: firewalls(plan),
+            cells: Vec::new(),
+            runs: Vec::new(),
+            points: Vec::new(),
         };
         let journal = Writer::create(dir, &Header::of(&results))?;
         Ok(Self {
@@ -220,13 +223,15 @@ impl Run {
         for (number, planned) in plan.cells.iter().enumerate() {
             self.display.cell(number + 1, plan.cells.len(), &title(planned), planned.typical_seconds());
             let outcome = self.cell(planned)?;
-            for point in outcome.points {
+            for entry in journal::entries(&outcome.cell, &outcome.runs, &outcome.points) {
                 // A journal that cannot be written (a full disk) says so once; the run goes on and keeps its results.
-                if let Err(full) = self.journal.append(&point) {
+                if let Err(full) = self.journal.append(entry) {
                     self.display.say(&full.to_string());
                 }
-                self.results.points.push(point);
             }
+            self.results.cells.push(outcome.cell);
+            self.results.runs.extend(outcome.runs);
+            self.results.points.extend(outcome.points);
             if outcome.interrupted {
                 return Err(Failure::Interrupted);
             }
@@ -319,9 +324,11 @@ impl Rig for Unbuilt {
 }
 
 fn note_remark(point: &mut Point, setup: &Setup) {
-    let driver = dut::driver(&point.dut).ok();
-    if let Some(detail) = driver.and_then(|driver| driver.remark(&setup.policy)) {
-        point.marks.push(Mark { kind: MarkKind::Note, detail });
+    let Ok(driver) = dut::driver(&point.dut) else { return };
+    // Of what only forwards, the remark says no more than its role.
+    let kind = if driver.role() == Role::Firewall { MarkKind::Note } else { MarkKind::Baseline };
+    if let Some(text) = driver.remark(&setup.policy) {
+        point.marks.push(Mark::new(kind, text));
     }
 }
 
@@ -340,6 +347,16 @@ fn title(planned: &PlannedCell) -> String {
         })
         .collect();
     format!("{} {}", planned.cell.test, levels.join(" "))
+}
+
+/// The firewalls of a plan in the order of reports, which is that of their drivers.
+fn firewalls(plan: &Plan) -> Vec<Firewall> {
+    let planned = |name: &str| plan.cells.iter().any(|cell| cell.duts.iter().any(|dut| dut == name));
+    (0..)
+        .zip(dut::DRIVERS)
+        .filter(|(_, driver)| planned(driver.name()))
+        .map(|(order, driver)| Firewall { name: driver.name().to_owned(), role: driver.role(), order })
+        .collect()
 }
 
 /// The machine, with the versions of the firewalls that are measured and what the run may have of the processor.

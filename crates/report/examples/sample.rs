@@ -25,8 +25,8 @@ fn main() {
         let dir = dir.join(name);
         std::fs::create_dir_all(&dir).unwrap();
         let test =
-            |p: &measure::results::Point| (p.test.clone(), TestExtras { title: "A test".into(), layout });
-        let tests: std::collections::BTreeMap<_, _> = results.points.iter().map(test).collect();
+            |p: &measure::results::Cell| (p.test.clone(), TestExtras { title: "A test".into(), layout });
+        let tests: std::collections::BTreeMap<_, _> = results.cells.iter().map(test).collect();
         let report = layout.name().split('-').next().unwrap_or_default();
         let published = measure::published::load(report).ok();
         let suite = measure::suite::builtin(&results.suite).and_then(|text| Suite::parse(name, text).ok());

@@ -4,17 +4,18 @@
 use crate::expr::Subject;
 use crate::ratio::{self, Ratio};
 use crate::table::{Cell, Head, Row, Table};
-use crate::{level, tables, terminal, units, view};
-use measure::results::{Point, Results};
+use crate::{tables, terminal, units};
+use measure::level::{self, Level};
+use measure::results::{Metric, Reading, Results};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The same test, firewall, factors, cores, placement and metric in both runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Matched<'a> {
     /// Before.
-    pub old: &'a Point,
+    pub old: Reading<'a>,
     /// After.
-    pub new: &'a Point,
+    pub new: Reading<'a>,
 }
 
 impl Matched<'_> {
@@ -23,8 +24,8 @@ impl Matched<'_> {
         if !self.old.valid || !self.new.valid {
             return None;
         }
-        let ends = |p: &Point| (p.value, p.low, p.high);
-        ratio::unpaired(ends(self.new), ends(self.old))
+        let ends = |p: &Reading<'_>| (p.value, p.low, p.high);
+        ratio::unpaired(ends(&self.new), ends(&self.old))
     }
 
     /// Whether the 95 % intervals overlap, so that the runs are level; `None` when a point is invalid.
@@ -40,9 +41,9 @@ pub struct Comparison<'a> {
     /// Points that both runs have, in the order of the new one.
     pub matched: Vec<Matched<'a>>,
     /// Points that only the old run has.
-    pub only_old: Vec<&'a Point>,
+    pub only_old: Vec<Reading<'a>>,
     /// Points that only the new run has.
-    pub only_new: Vec<&'a Point>,
+    pub only_new: Vec<Reading<'a>>,
     /// Why a difference may be the machine's and not the firewall's, and what else makes the runs hard to compare.
     pub warnings: Vec<String>,
 }
@@ -56,28 +57,29 @@ impl<'a> Comparison<'a> {
 
 /// Puts two runs side by side.
 pub fn compare<'a>(old: &'a Results, new: &'a Results) -> Comparison<'a> {
-    let mut before: BTreeMap<Key<'a>, &'a Point> = old.points.iter().map(|p| (key(p), p)).collect();
+    let mut before: BTreeMap<Key<'a>, Reading<'a>> = old.readings().map(|p| (key(&p), p)).collect();
     let mut comparison = Comparison {
         matched: Vec::new(),
         only_old: Vec::new(),
         only_new: Vec::new(),
         warnings: warnings(old, new),
     };
-    for point in &new.points {
-        match before.remove(&key(point)) {
+    for point in new.readings() {
+        match before.remove(&key(&point)) {
             Some(old) => comparison.matched.push(Matched { old, new: point }),
             None => comparison.only_new.push(point),
         }
     }
-    comparison.only_old = old.points.iter().filter(|p| before.contains_key(&key(p))).collect();
+    comparison.only_old = old.readings().filter(|p| before.contains_key(&key(p))).collect();
     comparison
 }
 
-type Key<'a> = (&'a str, &'a str, &'a BTreeMap<String, String>, u32, &'static str, &'static str);
+type Key<'a> = (&'a str, &'a str, BTreeMap<&'a str, &'a str>, u32, &'static str, Metric);
 
-fn key(point: &Point) -> Key<'_> {
-    let placement = view::placement_name(point.placement);
-    (&point.test, &point.dut, &point.factors, point.cores, placement, point.metric.row().key)
+fn key<'a>(point: &Reading<'a>) -> Key<'a> {
+    let factors = point.factors().map(|(factor, level)| (factor, level.text.as_str())).collect();
+    let Reading { point, cell, .. } = point;
+    (&cell.test, &point.dut, factors, cell.cores, cell.placement.name(), point.metric)
 }
 
 fn warnings(old: &Results, new: &Results) -> Vec<String> {
@@ -184,11 +186,10 @@ impl Comparison<'_> {
     /// Labels that differ among the points: the others would only repeat themselves in every line.
     fn varying(&self) -> BTreeSet<String> {
         let matched = self.matched.iter().map(|m| m.new);
-        let points: Vec<&Point> =
-            matched.chain(self.only_old.iter().copied()).chain(self.only_new.iter().copied()).collect();
-        let mut levels: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let points = matched.chain(self.only_old.iter().copied()).chain(self.only_new.iter().copied());
+        let mut levels: BTreeMap<String, BTreeSet<Level>> = BTreeMap::new();
         for point in points {
-            for (name, level) in labels(point) {
+            for (name, level) in point.levels() {
                 levels.entry(name).or_default().insert(level);
             }
         }
@@ -196,20 +197,14 @@ impl Comparison<'_> {
     }
 }
 
-fn labels(point: &Point) -> impl Iterator<Item = (String, String)> {
-    let more =
-        [("cores", point.cores.to_string()), ("placement", view::placement_name(point.placement).into())];
-    let factors = point.factors.iter().map(|(k, v)| (k.clone(), v.clone()));
-    factors.chain(more.map(|(k, v)| (k.to_string(), v)))
+fn phrase(point: &Reading<'_>, varying: &BTreeSet<String>) -> String {
+    format!("{}, {}, {}", point.test(), point.dut, setting(point, varying))
 }
 
-fn phrase(point: &Point, varying: &BTreeSet<String>) -> String {
-    format!("{}, {}, {}", point.test, point.dut, setting(point, varying))
-}
-
-fn setting(point: &Point, varying: &BTreeSet<String>) -> String {
-    let levels: Vec<(String, String)> = labels(point).filter(|(name, _)| varying.contains(name)).collect();
-    let words = level::phrases(levels.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+fn setting(point: &Reading<'_>, varying: &BTreeSet<String>) -> String {
+    let levels = point.levels();
+    let telling = levels.iter().filter(|(name, _)| varying.contains(*name));
+    let words = level::phrases(telling.map(|(name, level)| (name.as_str(), level)));
     let metric = point.metric.row().key;
     if words.is_empty() { metric.into() } else { format!("{metric}: {words}") }
 }
@@ -217,18 +212,18 @@ fn setting(point: &Point, varying: &BTreeSet<String>) -> String {
 fn row(matched: &Matched<'_>, varying: &BTreeSet<String>) -> Row {
     let ratio = matched.ratio();
     let cells = vec![
-        value(matched.old),
-        value(matched.new),
+        value(&matched.old),
+        value(&matched.new),
         ratio.map_or_else(Cell::none, |r| Cell::number(tables::ratio_text(&r), r.value)),
         Cell::text(verdict(matched)),
     ];
     Row {
-        heads: vec![matched.new.test.clone(), matched.new.dut.clone(), setting(matched.new, varying)],
+        heads: vec![matched.new.test().to_owned(), matched.new.dut.clone(), setting(&matched.new, varying)],
         cells,
     }
 }
 
-fn value(point: &Point) -> Cell {
+fn value(point: &Reading<'_>) -> Cell {
     if !point.valid {
         return Cell {
             text: "invalid".into(),

@@ -2,16 +2,17 @@
 //! fate, their times, illegal traffic, floods, resets, replaced policies, and what the policy took. Pure.
 
 use crate::table::{Cell, Head, Row, Table};
+use crate::units;
 use crate::view::{self, Setting, Test};
-use crate::{level, units};
 use measure::connections::{ConnectionOutcome, ConnectionTimes};
-use measure::results::{LatencySummary, Metric, Point};
+use measure::level::{self, Level};
+use measure::results::{LatencySummary, Metric, Reading};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One point with the words that tell it from the others.
 struct Entry<'a> {
     heads: Vec<String>,
-    point: &'a Point,
+    point: Reading<'a>,
     sessions: &'a ConnectionOutcome,
 }
 
@@ -40,15 +41,13 @@ pub(crate) fn tables(test: &Test<'_>) -> Vec<Table> {
 }
 
 /// Points with connections; several metrics of one trial are one entry.
-fn entries<'a>(test: &'a Test<'_>) -> (Vec<String>, Vec<Entry<'a>>) {
-    let mut kept: Vec<(&Setting<'_>, &Point, &ConnectionOutcome)> = Vec::new();
+fn entries<'a>(test: &Test<'a>) -> (Vec<String>, Vec<Entry<'a>>) {
+    let mut kept: Vec<(&Setting<'a>, Reading<'a>, &'a ConnectionOutcome)> = Vec::new();
     for setting in test.blocks.iter().flat_map(|b| &b.settings) {
         for point in setting.points.iter().copied() {
-            let Some(sessions) = &point.connections else { continue };
-            let told = |(s, p, o): &(&Setting<'_>, &Point, &ConnectionOutcome)| {
-                without_phase(s) == without_phase(setting) && p.dut == point.dut && *o == sessions
-            };
-            if !kept.iter().any(told) {
+            let Some(sessions) = point.connections() else { continue };
+            let trial = |p: &Reading<'_>| (p.cell.id, p.dut.clone(), p.typical);
+            if !kept.iter().any(|(_, p, _)| trial(p) == trial(&point)) {
                 kept.push((setting, point, sessions));
             }
         }
@@ -56,32 +55,26 @@ fn entries<'a>(test: &'a Test<'_>) -> (Vec<String>, Vec<Entry<'a>>) {
     let factors = varying(&kept);
     let metrics: BTreeSet<Metric> = kept.iter().map(|(s, ..)| s.metric).collect();
     let mut corner = vec!["Firewall".to_string()];
-    corner.extend(factors.iter().map(|f| level::name(f)));
+    corner.extend(factors.iter().map(|f| level::title(f)));
     corner.extend((metrics.len() > 1).then(|| "Of".to_string()));
-    let entry = |(setting, point, sessions): (&Setting<'_>, &'a Point, &'a ConnectionOutcome)| {
+    let entry = |(setting, point, sessions): (&Setting<'a>, Reading<'a>, &'a ConnectionOutcome)| {
         let mut heads = vec![point.dut.clone()];
-        heads
-            .extend(factors.iter().map(|f| setting.levels.get(f).map_or("–".into(), |l| level::short(f, l))));
+        heads.extend(factors.iter().map(|f| view::short(setting.levels.get(f))));
         heads.extend((metrics.len() > 1).then(|| setting.metric.row().title.to_string()));
         Entry { heads, point, sessions }
     };
     (corner, kept.into_iter().map(entry).collect())
 }
 
-/// What tells trials apart: the stretches of a trial have one outcome.
-fn without_phase<'s>(setting: &'s Setting<'_>) -> Vec<(&'s String, &'s String)> {
-    setting.levels.iter().filter(|(name, _)| *name != view::PHASE).collect()
-}
-
-fn varying(kept: &[(&Setting<'_>, &Point, &ConnectionOutcome)]) -> Vec<String> {
+fn varying(kept: &[(&Setting<'_>, Reading<'_>, &ConnectionOutcome)]) -> Vec<String> {
     let names: BTreeSet<&String> = kept.iter().flat_map(|(s, ..)| s.levels.keys()).collect();
     let differs = |name: &&String| {
-        let levels: BTreeSet<Option<&String>> = kept.iter().map(|(s, ..)| s.levels.get(*name)).collect();
+        let levels: BTreeSet<Option<&Level>> = kept.iter().map(|(s, ..)| s.levels.get(*name)).collect();
         levels.len() > 1
     };
-    let trials = names.into_iter().filter(|name| *name != view::PHASE);
+    let trials = names.into_iter().filter(|name| *name != level::PHASE);
     let mut names: Vec<String> = trials.filter(differs).cloned().collect();
-    names.sort_by_key(|f| level::column_rank(f));
+    names.sort_by_key(|f| level::column(f));
     names
 }
 
@@ -274,19 +267,20 @@ fn replacement(entries: &[&Entry<'_>]) -> Option<Table> {
 }
 
 fn policy(entries: &[&Entry<'_>]) -> Option<Table> {
-    let told =
-        |p: &Point| p.policy_load_seconds.is_some() || p.memory_bytes.is_some() || p.flow_entries.is_some();
+    let told = |p: &Reading<'_>| {
+        p.policy_load_seconds().is_some() || p.memory_bytes().is_some() || p.flow_entries().is_some()
+    };
     let row = |e: &&Entry<'_>| Row {
         heads: e.heads.clone(),
         cells: vec![
-            value("s", e.point.policy_load_seconds),
-            value("bytes", e.point.memory_bytes.map(|b| b as f64)),
-            some_count(e.point.flow_entries),
+            value("s", e.point.policy_load_seconds()),
+            value("bytes", e.point.memory_bytes().map(|b| b as f64)),
+            some_count(e.point.flow_entries()),
         ],
     };
     table(
         "What policy and connections took",
         &["policy loaded in", "memory", "connection-table entries"],
-        entries.iter().filter(|e| told(e.point)).map(row).collect(),
+        entries.iter().filter(|e| told(&e.point)).map(row).collect(),
     )
 }

@@ -4,8 +4,9 @@
 use crate::ratio;
 use crate::table::{Cell, Head, Row, Table};
 use crate::view::{Block, Setting};
-use crate::{level, tables, units};
-use measure::results::{Better, Counts, Point};
+use crate::{tables, units, view};
+use measure::level::{self, Level};
+use measure::results::{Better, Counts, Reading};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Two levels of a factor that a hash may tell apart.
@@ -47,12 +48,13 @@ pub(crate) fn tables(block: &Block<'_>) -> Vec<Table> {
 }
 
 /// The levels to compare: the weak one first.
-fn ends(block: &Block<'_>, factor: &str) -> Option<(String, String)> {
+fn ends(block: &Block<'_>, factor: &str) -> Option<(Level, Level)> {
     let (_, levels) = block.varying().into_iter().find(|(name, _)| name == factor)?;
+    let levels: Vec<Level> = levels.into_iter().flatten().collect();
     match factor {
         "clients" => Some((levels.first()?.clone(), levels.last()?.clone())),
         _ => {
-            let has = |l: &str| levels.iter().find(|x| *x == l).cloned();
+            let has = |l: &str| levels.iter().find(|x| x.text == l).cloned();
             Some((has("sequential")?, has("random")?))
         }
     }
@@ -65,11 +67,11 @@ fn table(block: &Block<'_>, contrast: &Contrast) -> Option<Table> {
         levels.retain(|name, _| name != contrast.factor && !contrast.along.contains(&name.as_str()));
         levels
     };
-    let at = |level: &str| {
-        let level = level.to_string();
+    let at = |level: &Level| {
+        let level = level.clone();
         block.settings.iter().filter(move |s| s.levels.get(contrast.factor) == Some(&level))
     };
-    let pairs: Vec<(BTreeMap<String, String>, &Setting<'_>, &Setting<'_>)> =
+    let pairs: Vec<(BTreeMap<String, Level>, &Setting<'_>, &Setting<'_>)> =
         at(&weak).filter_map(|a| Some((rest(a), a, at(&strong).find(|b| rest(b) == rest(a))?))).collect();
     let factors = varying(pairs.iter().map(|(levels, ..)| levels));
     let mut rows = Vec::new();
@@ -77,16 +79,15 @@ fn table(block: &Block<'_>, contrast: &Contrast) -> Option<Table> {
         for point in &weak.points {
             let Some(other) = strong.point(&point.dut) else { continue };
             let mut heads = vec![point.dut.clone()];
-            heads.extend(factors.iter().map(|f| levels.get(f).map_or("–".into(), |l| level::short(f, l))));
-            rows.push(Row { heads, cells: cells(contrast, (weak, point), (strong, other)) });
+            heads.extend(factors.iter().map(|f| view::short(levels.get(f))));
+            rows.push(Row { heads, cells: cells(contrast, (weak, point), (strong, &other)) });
         }
     }
     let mut corner = vec!["Firewall".to_string()];
-    corner.extend(factors.iter().map(|f| level::name(f)));
-    let shown = |l: &str| level::phrase(contrast.factor, l);
+    corner.extend(factors.iter().map(|f| level::title(f)));
     let [few, many] = contrast.head;
     let head = match contrast.factor {
-        "clients" => [format!("{few}: {}", shown(&weak)), format!("{many}: {}", shown(&strong))],
+        "clients" => [format!("{few}: {}", weak.phrase), format!("{many}: {}", strong.phrase)],
         _ => [few.into(), many.into()],
     };
     (!rows.is_empty()).then(|| Table {
@@ -101,22 +102,22 @@ fn table(block: &Block<'_>, contrast: &Contrast) -> Option<Table> {
     })
 }
 
-fn varying<'a>(levels: impl Iterator<Item = &'a BTreeMap<String, String>> + Clone) -> Vec<String> {
+fn varying<'a>(levels: impl Iterator<Item = &'a BTreeMap<String, Level>> + Clone) -> Vec<String> {
     let names: BTreeSet<&String> = levels.clone().flat_map(|l| l.keys()).collect();
     let differs = |name: &&String| {
-        let distinct: BTreeSet<Option<&String>> = levels.clone().map(|l| l.get(*name)).collect();
+        let distinct: BTreeSet<Option<&Level>> = levels.clone().map(|l| l.get(*name)).collect();
         distinct.len() > 1
     };
     let mut names: Vec<String> = names.into_iter().filter(differs).cloned().collect();
-    names.sort_by_key(|f| level::column_rank(f));
+    names.sort_by_key(|f| level::column(f));
     names
 }
 
-type Side<'s, 'a> = (&'s Setting<'a>, &'s Point);
+type Side<'s, 'a> = (&'s Setting<'a>, &'s Reading<'a>);
 
 fn cells(contrast: &Contrast, (weak, point): Side<'_, '_>, (strong, other): Side<'_, '_>) -> Vec<Cell> {
     let mut cells =
-        vec![tables::value_cell(weak, Some(point), None), tables::value_cell(strong, Some(other), None)];
+        vec![tables::value_cell(weak, Some(*point), None), tables::value_cell(strong, Some(*other), None)];
     let Some(ratio) = ratio::of_points(point, other) else {
         cells.extend([Cell::none(), Cell::none(), Cell::text("no ratio: a point has no usable value")]);
         return cells;

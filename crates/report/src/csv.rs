@@ -26,7 +26,7 @@
 mod sessions;
 
 use crate::error::ReportError;
-use measure::results::{CpuUse, LatencySummary, Point, Results};
+use measure::results::{CpuUse, LatencySummary, Reading, Results};
 use measure::trial::LaneOutcome;
 use std::collections::BTreeSet;
 
@@ -36,12 +36,12 @@ use std::collections::BTreeSet;
 /// [`ReportError::Render`] when the writer fails, which writing to memory does not.
 pub fn to_string(results: &Results) -> Result<String, ReportError> {
     let factors: BTreeSet<&str> =
-        results.points.iter().flat_map(|p| p.factors.keys().map(String::as_str)).collect();
+        results.readings().flat_map(|p| p.factors().map(|(factor, _)| factor).collect::<Vec<_>>()).collect();
     let mut writer = csv::Writer::from_writer(Vec::new());
     let defect = |e: csv::Error| ReportError::Render(e.to_string());
     writer.write_record(header(&factors)).map_err(defect)?;
-    for point in &results.points {
-        writer.write_record(row(results, point, &factors)).map_err(defect)?;
+    for point in results.readings() {
+        writer.write_record(row(results, &point, &factors)).map_err(defect)?;
     }
     let bytes = writer.into_inner().map_err(|e| ReportError::Render(e.to_string()))?;
     String::from_utf8(bytes).map_err(|e| ReportError::Render(e.to_string()))
@@ -97,31 +97,31 @@ fn header(factors: &BTreeSet<&str>) -> Vec<String> {
     columns
 }
 
-fn row(results: &Results, point: &Point, factors: &BTreeSet<&str>) -> Vec<String> {
+fn row(results: &Results, point: &Reading<'_>, factors: &BTreeSet<&str>) -> Vec<String> {
     let mut row = vec![
         results.suite.clone(),
         results.profile.clone(),
         results.seed.to_string(),
         results.started.clone(),
-        point.test.clone(),
+        point.test().to_owned(),
         point.dut.clone(),
-        crate::view::placement_name(point.placement).into(),
-        point.cores.to_string(),
+        point.cell.placement.name().into(),
+        point.cell.cores.to_string(),
     ];
-    row.extend(factors.iter().map(|f| point.factors.get(*f).cloned().unwrap_or_default()));
+    row.extend(factors.iter().map(|f| point.level(f).map_or_else(String::new, ToString::to_string)));
     row.extend(value_columns(point));
     row.extend(ledger_columns(point));
     row.extend(latency_columns(point));
     row.extend(lane_columns(point));
-    row.push(busy_cores(&point.cpu).to_string());
-    row.push(point.flow_entries.map_or_else(String::new, |c| c.to_string()));
-    row.push(point.memory_bytes.map_or_else(String::new, |b| b.to_string()));
-    row.push(point.policy_load_seconds.map_or_else(String::new, |s| s.to_string()));
+    row.push(busy_cores(&point.cpu()).to_string());
+    row.push(point.flow_entries().map_or_else(String::new, |c| c.to_string()));
+    row.push(point.memory_bytes().map_or_else(String::new, |b| b.to_string()));
+    row.push(point.policy_load_seconds().map_or_else(String::new, |s| s.to_string()));
     row.extend(sessions::columns(point));
     row
 }
 
-fn value_columns(point: &Point) -> Vec<String> {
+fn value_columns(point: &Reading<'_>) -> Vec<String> {
     let marks: Vec<String> = point.marks.iter().map(crate::view::mark_text).collect();
     vec![
         point.metric.row().key.into(),
@@ -135,8 +135,8 @@ fn value_columns(point: &Point) -> Vec<String> {
     ]
 }
 
-fn ledger_columns(point: &Point) -> Vec<String> {
-    let ledger = &point.ledger;
+fn ledger_columns(point: &Reading<'_>) -> Vec<String> {
+    let ledger = &point.ledger();
     let sum = |m: &std::collections::BTreeMap<String, u64>| m.values().sum::<u64>().to_string();
     vec![
         ledger.offered.to_string(),
@@ -153,20 +153,20 @@ fn ledger_columns(point: &Point) -> Vec<String> {
     ]
 }
 
-fn latency_columns(point: &Point) -> Vec<String> {
-    let Some(l) = point.latency_ns else { return vec![String::new(); 7] };
+fn latency_columns(point: &Reading<'_>) -> Vec<String> {
+    let Some(l) = point.latency_ns() else { return vec![String::new(); 7] };
     [l.min, l.mean, l.p50, l.p90, l.p99, l.p999, l.max].iter().map(f64::to_string).collect()
 }
 
-fn lane_columns(point: &Point) -> Vec<String> {
+fn lane_columns(point: &Reading<'_>) -> Vec<String> {
     type Of = fn(&LaneOutcome) -> Option<LatencySummary>;
     let largest = |of: Of, percentile: fn(LatencySummary) -> f64| {
-        let values = point.lanes.iter().filter_map(of).map(percentile);
+        let values = point.lanes().iter().filter_map(of).map(percentile);
         values.max_by(f64::total_cmp).map_or_else(String::new, |v| v.to_string())
     };
-    let sum = |of: fn(&LaneOutcome) -> u64| match point.lanes.is_empty() {
+    let sum = |of: fn(&LaneOutcome) -> u64| match point.lanes().is_empty() {
         true => String::new(),
-        false => point.lanes.iter().map(of).sum::<u64>().to_string(),
+        false => point.lanes().iter().map(of).sum::<u64>().to_string(),
     };
     vec![
         largest(|l| l.pdv_ns, |s| s.p50),
@@ -189,6 +189,7 @@ pub(crate) fn busy_cores(cpu: &CpuUse) -> f64 {
 mod tests {
     use super::*;
     use crate::sample;
+    use measure::results::{Mark, MarkKind, Metric};
 
     #[test]
     fn every_point_is_a_row_of_the_header_s_length() {
@@ -200,7 +201,7 @@ mod tests {
         assert_eq!(rows.len(), run.points.len());
         assert!(rows.iter().all(|r| r.len() == header.len()));
         let at = |name: &str| header.iter().position(|h| h == name).unwrap();
-        let point = run.points.iter().position(|p| p.factors.contains_key("load")).unwrap();
+        let point = run.points.iter().position(|p| p.at.contains_key("load")).unwrap();
         assert_eq!(&rows[point][at("factor.load")], "10%");
         assert_eq!(rows[point][at("value")].parse::<f64>().unwrap(), run.points[point].value);
         assert_eq!(&rows[0][at("factor.load")], "", "a test without that factor has an empty cell");
@@ -210,18 +211,19 @@ mod tests {
     #[test]
     fn directions_are_summed_and_the_largest_variation_stands() {
         let mut run = sample::demo();
-        run.points.retain(|p| !p.lanes.is_empty());
+        run.points.retain(|p| p.metric == Metric::Latency);
         run.points.truncate(2);
-        let mut back = run.points[0].lanes[0].clone();
+        let lanes = &mut sample::typical(&mut run, 0).detail.as_mut().unwrap().lanes;
+        let mut back = lanes[0].clone();
         (back.duplicated, back.reordered, back.corrupted) = (1, 20, 300);
         if let Some(pdv) = &mut back.pdv_ns {
             (pdv.p50, pdv.p99) = (0.5, 9e9);
         }
-        let forth = &mut run.points[0].lanes[0];
+        let forth = &mut lanes[0];
         (forth.duplicated, forth.reordered, forth.corrupted) = (2, 30, 400);
         let expected_p50 = forth.pdv_ns.unwrap().p50;
-        run.points[0].lanes.push(back);
-        run.points[1].lanes.clear();
+        lanes.push(back);
+        sample::typical(&mut run, 1).detail.as_mut().unwrap().lanes.clear();
         let text = to_string(&run).unwrap();
         let mut reader = csv::Reader::from_reader(text.as_bytes());
         let header = reader.headers().unwrap().clone();
@@ -243,19 +245,22 @@ mod tests {
     #[test]
     fn connections_have_columns_of_their_own() {
         let mut run = sample::eantc_tcp(&["external"]);
-        run.points.extend(sample::poliwall(&["nftables"]).points);
-        run.points.extend(sample::demo().points.into_iter().take(1));
+        sample::append(&mut run, sample::poliwall(&["nftables"]));
+        let mut demo = sample::demo();
+        demo.points.truncate(1);
+        sample::append(&mut run, demo);
         let text = to_string(&run).unwrap();
         let mut reader = csv::Reader::from_reader(text.as_bytes());
         let header = reader.headers().unwrap().clone();
         let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
         let cell =
             |row: usize, name: &str| rows[row][header.iter().position(|h| h == name).unwrap()].to_string();
-        let find = |keep: &dyn Fn(&Point) -> bool| run.points.iter().position(keep).unwrap();
-        let flood = find(&|p: &Point| p.test == "flood");
-        let illegal = find(&|p: &Point| p.factors.get("illegal").is_some_and(|i| i == "0.8"));
-        let inside = find(&|p: &Point| p.factors.get("resets").is_some_and(|r| r == "inside-window"));
-        let lists = find(&|p: &Point| p.factors.get("lists").is_some_and(|l| l == "30000000"));
+        let find = |keep: &dyn Fn(&Reading<'_>) -> bool| run.readings().position(|p| keep(&p)).unwrap();
+        let has = |p: &Reading<'_>, factor, level| p.level(factor).is_some_and(|l| l.text == level);
+        let flood = find(&|p: &Reading<'_>| p.test() == "flood");
+        let illegal = find(&|p: &Reading<'_>| has(p, "illegal", "0.8"));
+        let inside = find(&|p: &Reading<'_>| has(p, "resets", "inside-window"));
+        let lists = find(&|p: &Reading<'_>| has(p, "lists", "30000000"));
         let expected = [
             (flood, "attempted", "300000"),
             (flood, "failed", "12200"),
@@ -283,10 +288,7 @@ mod tests {
     fn marks_with_commas_and_quotes_survive() {
         let mut run = sample::demo();
         run.points.truncate(1);
-        run.points[0].marks = vec![measure::results::Mark {
-            kind: measure::results::MarkKind::Note,
-            detail: "said \"no\", twice".into(),
-        }];
+        run.points[0].marks = vec![Mark::new(MarkKind::Note, "said \"no\", twice")];
         let text = to_string(&run).unwrap();
         let row = csv::Reader::from_reader(text.as_bytes()).records().next().unwrap().unwrap();
         assert!(row.iter().any(|cell| cell == "said \"no\", twice"));

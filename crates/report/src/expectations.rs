@@ -54,7 +54,7 @@ pub fn of_suite(suite: &Suite) -> Result<Vec<Expectation>, (usize, ExprError)> {
 
 /// Judges all of them. Points that never belong together are a mistake of the suite, which keeps nothing.
 pub fn judge<'a>(expectations: &'a [Expectation], results: &Results) -> Vec<Judged<'a>> {
-    let subjects: Vec<Subject<'_>> = results.points.iter().map(Subject::Point).collect();
+    let subjects: Vec<Subject<'_>> = results.readings().map(Subject::Point).collect();
     let judged = |expectation: &'a Expectation| {
         let outcome = expr::evaluate(&expectation.that, &subjects, Mode::All);
         let outcome = outcome.unwrap_or_else(|mistake| Outcome {

@@ -1,9 +1,12 @@
-//! `points.jsonl`, the journal of a run: a header line, then one point a line, each on disk before the next is
-//! measured. A run that is killed, or whose disk fills, loses at most the point it was writing.
+//! `points.jsonl`, the journal of a run: a header line, then of every cell one line for itself, one for the trials of each
+//! firewall and one for each point, all on disk before the next cell is measured. A run that is killed, or whose disk fills,
+//! loses at most the cell it was at.
 
 use crate::error::ReportError;
-use crate::json::malformed;
-use measure::results::{Calibration, Environment, Point, Results, SCHEMA, Tick};
+use crate::json::{Schema, malformed, schema_of};
+use crate::schema1::{Point1, Results1};
+use measure::results::{Calibration, Cell, Environment, Firewall, Point, Results, Run, SCHEMA, Tick};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -15,7 +18,7 @@ pub const FILE_NAME: &str = "points.jsonl";
 /// First line of a journal: what is known before the first point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
-    /// Always `rampart-bench/1`.
+    /// Always `rampart-bench/2`.
     pub schema: String,
     /// The suite's name.
     pub suite: String,
@@ -34,6 +37,35 @@ pub struct Header {
     /// Which sections of which standard the suite meets.
     #[serde(default)]
     pub tick_sheet: Vec<Tick>,
+    /// The firewalls compared.
+    pub firewalls: Vec<Firewall>,
+}
+
+/// A line of a journal behind the header.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Entry<'a> {
+    /// A cell: before its runs and points.
+    Cell(&'a Cell),
+    /// The trials of a firewall in a cell: before their points.
+    Run(&'a Run),
+    /// A point.
+    Point(&'a Point),
+}
+
+/// The lines of a cell, in their order.
+pub fn entries<'a>(cell: &'a Cell, runs: &'a [Run], points: &'a [Point]) -> impl Iterator<Item = Entry<'a>> {
+    let runs = runs.iter().filter(|run| run.cell == cell.id).map(Entry::Run);
+    let points = points.iter().filter(|point| point.cell == cell.id).map(Entry::Point);
+    std::iter::once(Entry::Cell(cell)).chain(runs).chain(points)
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Line {
+    Cell(Cell),
+    Run(Run),
+    Point(Box<Point>),
 }
 
 impl Header {
@@ -49,11 +81,12 @@ impl Header {
             environment: results.environment.clone(),
             calibration: results.calibration.clone(),
             tick_sheet: results.tick_sheet.clone(),
+            firewalls: results.firewalls.clone(),
         }
     }
 
-    fn with(self, points: Vec<Point>) -> Results {
-        Results {
+    fn with(self, lines: Vec<Line>) -> Results {
+        let mut results = Results {
             schema: self.schema,
             suite: self.suite,
             profile: self.profile,
@@ -63,9 +96,20 @@ impl Header {
             complete: false,
             environment: self.environment,
             calibration: self.calibration,
-            points,
             tick_sheet: self.tick_sheet,
+            firewalls: self.firewalls,
+            cells: Vec::new(),
+            runs: Vec::new(),
+            points: Vec::new(),
+        };
+        for line in lines {
+            match line {
+                Line::Cell(cell) => results.cells.push(cell),
+                Line::Run(run) => results.runs.push(run),
+                Line::Point(point) => results.points.push(*point),
+            }
         }
+        results
     }
 }
 
@@ -94,22 +138,22 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Appends a point; when this returns `true` it is on disk. After an error, which is reported once, the journal has
+    /// Appends a line; when this returns `true` it is on disk. After an error, which is reported once, the journal has
     /// stopped: every further call returns `false`, so that a run can go on and show its results without a disk.
     ///
     /// # Errors
     /// [`ReportError::Journal`] the first time that writing fails; the points before it stay readable.
-    pub fn append(&mut self, point: &Point) -> Result<bool, ReportError> {
+    pub fn append(&mut self, entry: Entry<'_>) -> Result<bool, ReportError> {
         if self.stopped {
             return Ok(false);
         }
-        if let Err(source) = self.write_line(point) {
+        if let Err(source) = self.write_line(&entry) {
             self.stopped = true;
             // What was half written is taken back where that is possible; the reader copes where it is not.
             let _ = self.file.set_len(self.whole);
             return Err(ReportError::Journal { path: self.path.clone(), points: self.points, source });
         }
-        self.points += 1;
+        self.points += usize::from(matches!(entry, Entry::Point(_)));
         Ok(true)
     }
 
@@ -126,26 +170,44 @@ impl Writer {
 /// Reads the journal of a run's folder as results that are not complete. A last line that was cut off is left out.
 ///
 /// # Errors
-/// [`ReportError::Read`], [`ReportError::Schema`], or [`ReportError::Malformed`] with the line that is no point.
+/// [`ReportError::Read`], [`ReportError::Schema`], or [`ReportError::Malformed`] with the line that is none of a journal.
 pub fn read(dir: &Path) -> Result<Results, ReportError> {
     let path = dir.join(FILE_NAME);
     // A line that was cut within a character is no UTF-8; it is still only the last line that suffers.
     let bytes = std::fs::read(&path).map_err(|source| ReportError::Read { path: path.clone(), source })?;
     let text = String::from_utf8_lossy(&bytes);
     let mut lines = text.split_inclusive('\n').enumerate();
-    let header = read_header(lines.next().map_or("", |(_, l)| l), &path)?;
-    let mut points = Vec::new();
-    for (before, line) in lines {
-        match serde_json::from_str(line) {
-            Ok(point) => points.push(point),
-            Err(_) if !line.ends_with('\n') => break,
-            Err(error) => return Err(malformed(&path, before, &error)),
+    let first = header_line(lines.next().map_or("", |(_, l)| l), &path)?;
+    match schema_of(first, &path)? {
+        Schema::Two => {
+            let header: Header = serde_json::from_str(first).map_err(|e| malformed(&path, 0, &e))?;
+            Ok(header.with(read_lines(lines, &path)?))
+        }
+        Schema::One => {
+            let header: Results1 = serde_json::from_str(first).map_err(|e| malformed(&path, 0, &e))?;
+            let points: Vec<Point1> = read_lines(lines, &path)?;
+            Ok(header.with(points).into())
         }
     }
-    Ok(header.with(points))
 }
 
-fn read_header(line: &str, path: &Path) -> Result<Header, ReportError> {
+/// All lines but a last one that was cut off.
+fn read_lines<'a, T: DeserializeOwned>(
+    lines: impl Iterator<Item = (usize, &'a str)>,
+    path: &Path,
+) -> Result<Vec<T>, ReportError> {
+    let mut read = Vec::new();
+    for (before, line) in lines {
+        match serde_json::from_str(line) {
+            Ok(value) => read.push(value),
+            Err(_) if !line.ends_with('\n') => break,
+            Err(error) => return Err(malformed(path, before, &error)),
+        }
+    }
+    Ok(read)
+}
+
+fn header_line<'a>(line: &'a str, path: &Path) -> Result<&'a str, ReportError> {
     if !line.ends_with('\n') {
         return Err(ReportError::Malformed {
             path: path.into(),
@@ -156,6 +218,5 @@ fn read_header(line: &str, path: &Path) -> Result<Header, ReportError> {
                     .into(),
         });
     }
-    crate::json::check_schema(line, path)?;
-    serde_json::from_str(line).map_err(|e| malformed(path, 0, &e))
+    Ok(line)
 }

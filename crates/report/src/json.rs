@@ -1,18 +1,34 @@
 //! `results.json`: the run as it is, readable by other programs, described by a JSON Schema that is generated from the
-//! types and committed as `docs/schema/rampart-bench-1.json`.
+//! types and committed as `docs/schema/rampart-bench-2.json`.
 
 use crate::error::ReportError;
+use crate::schema1::{Results1, SCHEMA_1};
 use measure::results::{Results, SCHEMA};
 use std::path::Path;
 
-/// The results as indented JSON with a final newline.
+/// Lists whose elements stand on a line each.
+const LISTS: [&str; 6] = ["calibration", "tick_sheet", "firewalls", "cells", "runs", "points"];
+
+/// The results as JSON, every field of the run and every element of its lists on a line of its own: short enough for a full
+/// suite, and still to be read with `less` and compared with `diff`.
 ///
 /// # Errors
 /// [`ReportError::Render`] when a value cannot be written as JSON, which no measured value can cause.
 pub fn to_string(results: &Results) -> Result<String, ReportError> {
-    let mut text = serde_json::to_string_pretty(results).map_err(|e| ReportError::Render(e.to_string()))?;
-    text.push('\n');
-    Ok(text)
+    let defect = |e: serde_json::Error| ReportError::Render(e.to_string());
+    let run = serde_json::to_value(results).map_err(defect)?;
+    let mut fields = Vec::new();
+    for (name, value) in run.as_object().into_iter().flatten() {
+        let written = match value.as_array().filter(|_| LISTS.contains(&name.as_str())) {
+            Some(list) if !list.is_empty() => {
+                let lines: Vec<String> = list.iter().map(ToString::to_string).collect();
+                format!("[\n{}\n]", lines.join(",\n"))
+            }
+            _ => value.to_string(),
+        };
+        fields.push(format!("\"{name}\": {written}"));
+    }
+    Ok(format!("{{\n{}\n}}\n", fields.join(",\n")))
 }
 
 /// Reads `results.json`; `path` is only named in errors.
@@ -20,8 +36,11 @@ pub fn to_string(results: &Results) -> Result<String, ReportError> {
 /// # Errors
 /// [`ReportError::Malformed`] with line and column, or [`ReportError::Schema`] for another schema's file.
 pub fn from_str(text: &str, path: &Path) -> Result<Results, ReportError> {
-    check_schema(text, path)?;
-    serde_json::from_str(text).map_err(|e| malformed(path, 0, &e))
+    match schema_of(text, path)? {
+        Schema::Two => serde_json::from_str(text),
+        Schema::One => serde_json::from_str::<Results1>(text).map(Results::from),
+    }
+    .map_err(|e| malformed(path, 0, &e))
 }
 
 /// The error for text that serde_json rejected, `lines_before` lines into a file.
@@ -37,21 +56,29 @@ pub(crate) fn malformed(path: &Path, lines_before: usize, error: &serde_json::Er
     }
 }
 
-/// Fails when the text says that it is of another schema; text that is not JSON is left for the parser to report.
-pub(crate) fn check_schema(text: &str, path: &Path) -> Result<(), ReportError> {
+/// Schemas that this program reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Schema {
+    One,
+    Two,
+}
+
+/// The schema that a text says it is of; text that is not JSON is left for the parser to report.
+pub(crate) fn schema_of(text: &str, path: &Path) -> Result<Schema, ReportError> {
     #[derive(serde::Deserialize)]
     struct Said {
         schema: String,
     }
     match serde_json::from_str::<Said>(text) {
+        Ok(said) if said.schema == SCHEMA_1 => Ok(Schema::One),
         Ok(said) if said.schema != SCHEMA => {
             Err(ReportError::Schema { path: path.into(), found: said.schema })
         }
-        _ => Ok(()),
+        _ => Ok(Schema::Two),
     }
 }
 
-/// The JSON Schema of `results.json`, as committed in `docs/schema/rampart-bench-1.json`.
+/// The JSON Schema of `results.json`, as committed in `docs/schema/rampart-bench-2.json`.
 ///
 /// # Errors
 /// [`ReportError::Render`] when the schema cannot be written as JSON, which would be a defect of the types.

@@ -1,33 +1,32 @@
 //! Each direction of a test by itself: what was sent and what arrived, and how evenly. Pure.
 
 use crate::table::{Cell, Head, Row, Table};
-use crate::view::{self, Block};
-use crate::{level, tables, units};
-use measure::results::{LatencySummary, Point};
+use crate::view::{Block, Test};
+use crate::{tables, units};
+use measure::level;
+use measure::results::{LatencySummary, Reading};
 use measure::shape::Lane;
 use measure::trial::LaneOutcome;
 
-/// The directions of every valid point of a block whose latency was measured; none when there are no such, or when
-/// the block's values are computed from the trials of another.
-pub(crate) fn table(block: &Block<'_>) -> Option<Table> {
-    if !view::has_own_trials(block.metric) {
-        return None;
-    }
+/// The directions of every valid point of a block whose latency was measured; none when there are no such. What an
+/// earlier block told of the same trials is not told again.
+pub(crate) fn table(test: &Test<'_>, block: &Block<'_>) -> Option<Table> {
     let mut factors: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
-    factors.sort_by_key(|f| level::column_rank(f));
+    factors.sort_by_key(|f| level::column(f));
     let mut rows = Vec::new();
     for setting in &block.settings {
-        for point in setting.points.iter().filter(|p| p.valid && is_timed(p) && p.connections.is_none()) {
+        let told = |p: &Reading<'_>| test.told_before(block, setting, p);
+        for point in setting.points.iter().filter(|p| p.valid && is_timed(p) && !told(p)) {
             let mut heads = vec![point.dut.clone()];
             heads.extend(tables::row_heads(setting, &factors).into_iter().filter(|_| !factors.is_empty()));
-            rows.extend(point.lanes.iter().map(|lane| row(&heads, lane)));
+            rows.extend(point.lanes().iter().map(|lane| row(&heads, lane)));
         }
     }
     (!rows.is_empty()).then(|| around(&factors, rows))
 }
 
-fn is_timed(point: &Point) -> bool {
-    point.lanes.iter().any(|lane| lane.latency_ns.is_some())
+fn is_timed(point: &Reading<'_>) -> bool {
+    point.lanes().iter().any(|lane| lane.latency_ns.is_some())
 }
 
 fn row(heads: &[String], outcome: &LaneOutcome) -> Row {
@@ -57,7 +56,7 @@ fn name(lane: Lane) -> String {
 
 fn around(factors: &[String], rows: Vec<Row>) -> Table {
     let mut corner = vec!["Firewall".to_string()];
-    corner.extend(factors.iter().map(|f| level::name(f)));
+    corner.extend(factors.iter().map(|f| level::title(f)));
     corner.push("Direction".into());
     let frames = ["sent", "received", "lost", "duplicated", "reordered", "corrupted"];
     let times = ["latency p50", "PDV p50", "IPDV p50"];
@@ -85,13 +84,14 @@ mod tests {
     #[test]
     fn every_direction_of_a_valid_point_is_a_row_whose_frames_add_up() {
         let mut run = sample::eantc(3);
-        let latencies = || run.points.iter().filter(|p| p.metric == Metric::Latency);
-        let expected: usize = latencies().map(|p| p.lanes.len()).sum();
-        assert!(latencies().any(|p| p.lanes.len() == 2) && latencies().any(|p| p.lanes.len() == 1));
+        let latencies = || run.readings().filter(|p| p.metric == Metric::Latency);
+        let expected: usize = latencies().map(|p| p.lanes().len()).sum();
+        assert!(latencies().any(|p| p.lanes().len() == 2) && latencies().any(|p| p.lanes().len() == 1));
         let rows = |run: &measure::results::Results| {
             let view = View::new(run, None);
-            let blocks = view.tests.iter().flat_map(|t| &t.blocks).filter(|b| b.metric == Metric::Latency);
-            blocks.filter_map(table).flat_map(|t| t.rows).collect::<Vec<_>>()
+            let blocks = view.tests.iter().flat_map(|t| t.blocks.iter().map(move |b| (t, b)));
+            let latencies = blocks.filter(|(_, b)| b.metric == Metric::Latency);
+            latencies.filter_map(|(t, b)| table(t, b)).flat_map(|t| t.rows).collect::<Vec<_>>()
         };
         let found = rows(&run);
         assert_eq!(found.len(), expected);

@@ -5,12 +5,12 @@ mod checkpoint;
 mod eantc_tcp;
 pub(crate) mod poliwall;
 
-use crate::level::{self, Level};
 use crate::table::{Cell, Head, Row, Table};
 use crate::units;
 use crate::view::{self, Block, Setting, Test, View};
+use measure::level::{self, Level};
 use measure::published::{self, Published};
-use measure::results::{Metric, Point};
+use measure::results::{Metric, Reading};
 use measure::suite::Layout;
 use std::collections::BTreeMap;
 
@@ -72,12 +72,12 @@ pub(crate) fn sheets(
 }
 
 fn measured(test: &Test<'_>, block: &Block<'_>, dut: &str, layout: Layout, shape: &Shape) -> Option<Sheet> {
-    let levels: Vec<BTreeMap<String, String>> = block.settings.iter().map(|s| arranged(s, layout)).collect();
-    let entries: Vec<(&BTreeMap<String, String>, Cell)> = block
+    let levels: Vec<BTreeMap<String, Level>> = block.settings.iter().map(|s| arranged(s, layout)).collect();
+    let entries: Vec<(&BTreeMap<String, Level>, Cell)> = block
         .settings
         .iter()
         .zip(&levels)
-        .filter_map(|(s, levels)| Some((levels, cell(test, s, s.point(dut)?, layout))))
+        .filter_map(|(s, levels)| Some((levels, cell(test, s, &s.point(dut)?, layout))))
         .collect();
     let caption = format!("{dut}, measured here: {}", what(block.metric, layout));
     let points = block.settings.iter().filter_map(|s| s.point(dut));
@@ -87,19 +87,19 @@ fn measured(test: &Test<'_>, block: &Block<'_>, dut: &str, layout: Layout, shape
 
 /// A setting's levels as its layout arranges them: Tolly's figure 4 knows only the position of the rule that matches,
 /// which is the number of rules where the last one does.
-fn arranged(setting: &Setting<'_>, layout: Layout) -> BTreeMap<String, String> {
+fn arranged(setting: &Setting<'_>, layout: Layout) -> BTreeMap<String, Level> {
     let mut levels = setting.levels.clone();
     if layout == Layout::TollyHttp {
         let rules = levels.get("rules").cloned();
-        let position = match levels.get("match").map(String::as_str) {
-            Some("first") => Some("1".to_string()),
-            Some("last") | None => rules.clone(),
-            Some(position) => Some(position.to_string()),
+        let position = match levels.get("match").map(|level| level.text.as_str()) {
+            Some("first") => Some("1".to_owned()),
+            Some("last") | None => rules.as_ref().map(|level| level.text.clone()),
+            Some(position) => Some(position.to_owned()),
         };
-        if position == rules {
+        if position == rules.map(|level| level.text) {
             levels.remove("rules");
         }
-        levels.extend(position.map(|p| ("match".to_string(), p)));
+        levels.extend(position.map(|p| ("match".to_string(), Level::read("match", &p))));
     }
     levels
 }
@@ -114,8 +114,8 @@ fn what(metric: Metric, layout: Layout) -> &'static str {
 }
 
 /// The cell of a measured point; bits a second from the goodput of the same setting, or from the frame size.
-fn cell(test: &Test<'_>, setting: &Setting<'_>, point: &Point, layout: Layout) -> Cell {
-    let cell = crate::tables::value_cell(setting, Some(point), None);
+fn cell(test: &Test<'_>, setting: &Setting<'_>, point: &Reading<'_>, layout: Layout) -> Cell {
+    let cell = crate::tables::value_cell(setting, Some(*point), None);
     if !point.valid || point.metric != Metric::Throughput {
         return cell;
     }
@@ -127,7 +127,7 @@ fn cell(test: &Test<'_>, setting: &Setting<'_>, point: &Point, layout: Layout) -
     }
 }
 
-fn goodput(test: &Test<'_>, setting: &Setting<'_>, point: &Point) -> Option<f64> {
+fn goodput(test: &Test<'_>, setting: &Setting<'_>, point: &Reading<'_>) -> Option<f64> {
     let block = test.blocks.iter().find(|b| b.metric == Metric::Goodput);
     let same = block.and_then(|b| b.settings.iter().find(|s| s.levels == setting.levels));
     let measured = same.and_then(|s| s.point(&point.dut)).filter(|p| p.valid).map(|p| p.value);
@@ -157,7 +157,7 @@ fn printed_sheets(published: &Published, test: &str, metric: Metric, shape: &Sha
 
 fn printed_sheet(published: &Published, rows: &[&published::Row], shape: &Shape) -> Option<Sheet> {
     let first = rows.first()?;
-    let arranged: Vec<BTreeMap<String, String>> = rows.iter().map(|r| r.arranged()).collect();
+    let arranged: Vec<BTreeMap<String, Level>> = rows.iter().map(|r| read(&r.arranged())).collect();
     let entries: Vec<_> = arranged.iter().zip(rows.iter().map(|r| printed_cell(r))).collect();
     let caption = printed_caption(published, &first.firewall, &first.place);
     let same = |(name, level): &(&String, &String)| rows.iter().all(|r| r.factors.get(*name) == Some(level));
@@ -165,6 +165,11 @@ fn printed_sheet(published: &Published, rows: &[&published::Row], shape: &Shape)
         first.factors.iter().filter(same).map(|(k, v)| format!("{}: {v}", k.replace('_', " "))).collect();
     let notes = vec![format!("As printed: {}", conditions.join(", "))];
     Some(Sheet { table: Table { notes, ..grid(caption, &entries, shape)? }, printed: true, wide: false })
+}
+
+/// Printed conditions, as far as they are those of factors, as levels.
+fn read(printed: &BTreeMap<String, String>) -> BTreeMap<String, Level> {
+    printed.iter().map(|(factor, text)| (factor.clone(), Level::read(factor, text))).collect()
 }
 
 /// Whose figures a printed table holds.
@@ -229,18 +234,18 @@ pub(crate) fn all_printed(published: &Published) -> Table {
 
 /// Arranges cells by the layout's row and column factors. A factor that no cell has is left out; cells that meet in
 /// one place, because they differ in a factor beyond the layout, stand side by side with that factor as a column.
-fn grid(caption: String, entries: &[(&BTreeMap<String, String>, Cell)], shape: &Shape) -> Option<Table> {
+fn grid(caption: String, entries: &[(&BTreeMap<String, Level>, Cell)], shape: &Shape) -> Option<Table> {
     let present = |f: &&&str| entries.iter().any(|(levels, _)| levels.contains_key(**f));
     let row_factors: Vec<&str> = shape.rows.iter().filter(present).copied().collect();
     let mut column_factors: Vec<&str> = shape.columns.iter().filter(present).copied().collect();
     column_factors.extend(beyond(entries, shape));
     let rows = distinct(entries, &row_factors);
     let columns = distinct(entries, &column_factors);
-    let find = |row: &[String], column: &[String]| {
+    let find = |row: &[Level], column: &[Level]| {
         entries.iter().find(|(l, _)| key(l, &row_factors) == row && key(l, &column_factors) == column)
     };
     let body = rows.iter().map(|row| Row {
-        heads: row.iter().zip(&row_factors).map(|(l, f)| level::short(f, l)).collect(),
+        heads: row.iter().map(|level| level.short().to_owned()).collect(),
         cells: columns
             .iter()
             .map(|c| find(row, c).map_or_else(Cell::none, |(_, cell)| cell.clone()))
@@ -254,7 +259,7 @@ fn grid(caption: String, entries: &[(&BTreeMap<String, String>, Cell)], shape: &
             .map(|f| match *f {
                 "frame" => "Frame size".into(),
                 "match" => "Position of the matching rule".into(),
-                other => level::name(other),
+                other => level::title(other),
             })
             .collect(),
         groups,
@@ -265,7 +270,7 @@ fn grid(caption: String, entries: &[(&BTreeMap<String, String>, Cell)], shape: &
 }
 
 /// Factors that vary among the cells and that the layout does not name.
-fn beyond<'a>(entries: &[(&'a BTreeMap<String, String>, Cell)], shape: &Shape) -> Vec<&'a str> {
+fn beyond<'a>(entries: &[(&'a BTreeMap<String, Level>, Cell)], shape: &Shape) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for (levels, _) in entries {
         for (name, level) in *levels {
@@ -279,26 +284,26 @@ fn beyond<'a>(entries: &[(&'a BTreeMap<String, String>, Cell)], shape: &Shape) -
     names
 }
 
-fn key(levels: &BTreeMap<String, String>, factors: &[&str]) -> Vec<String> {
-    factors.iter().map(|f| levels.get(*f).cloned().unwrap_or_else(|| "–".into())).collect()
+fn key(levels: &BTreeMap<String, Level>, factors: &[&str]) -> Vec<Level> {
+    factors.iter().map(|f| levels.get(*f).cloned().unwrap_or_else(|| Level::read(f, "–"))).collect()
 }
 
-fn distinct(entries: &[(&BTreeMap<String, String>, Cell)], factors: &[&str]) -> Vec<Vec<String>> {
-    let mut keys: Vec<Vec<String>> = Vec::new();
+fn distinct(entries: &[(&BTreeMap<String, Level>, Cell)], factors: &[&str]) -> Vec<Vec<Level>> {
+    let mut keys: Vec<Vec<Level>> = Vec::new();
     for (levels, _) in entries {
         let key = key(levels, factors);
         if !keys.contains(&key) {
             keys.push(key);
         }
     }
-    keys.sort_by_key(|k| k.iter().zip(factors).map(|(l, f)| Level::of(f, l)).collect::<Vec<_>>());
+    keys.sort();
     keys
 }
 
 /// Headings of the columns: the first factor as groups when there are several.
-fn headings(columns: &[Vec<String>], factors: &[&str]) -> (Vec<Head>, Vec<Head>) {
-    let phrases = |column: &Vec<String>, from: usize| {
-        let words = column.iter().zip(factors).skip(from).map(|(l, f)| level::phrase(f, l));
+fn headings(columns: &[Vec<Level>], factors: &[&str]) -> (Vec<Head>, Vec<Head>) {
+    let phrases = |column: &Vec<Level>, from: usize| {
+        let words = column.iter().skip(from).map(|level| level.phrase.as_str());
         let text = words.collect::<Vec<_>>().join(", ");
         Head::one(if text.is_empty() { "value".into() } else { text })
     };
@@ -307,7 +312,7 @@ fn headings(columns: &[Vec<String>], factors: &[&str]) -> (Vec<Head>, Vec<Head>)
     }
     let mut groups: Vec<Head> = Vec::new();
     for column in columns {
-        let text = level::phrase(factors[0], &column[0]);
+        let text = column[0].phrase.clone();
         match groups.last_mut() {
             Some(last) if last.text == text => last.span += 1,
             _ => groups.push(Head::over(text, 1)),

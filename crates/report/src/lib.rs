@@ -18,7 +18,7 @@ mod connections;
 mod contrast;
 mod lanes;
 mod layout;
-mod level;
+mod schema1;
 mod seconds;
 mod table;
 mod tables;
@@ -27,6 +27,9 @@ mod verdict;
 mod view;
 mod write;
 
+// The sample calls this crate by its name, as it does in the tests beside the crate.
+#[cfg(test)]
+extern crate self as report;
 #[cfg(test)]
 #[path = "../tests/sample/mod.rs"]
 mod sample;

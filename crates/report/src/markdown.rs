@@ -3,7 +3,8 @@
 use crate::layout;
 use crate::table::md;
 use crate::view::{self, View};
-use crate::{Extras, about, connections, contrast, expectations, lanes, level, tables, verdict};
+use crate::{Extras, about, connections, contrast, expectations, lanes, tables, verdict};
+use measure::level;
 use measure::results::{Metric, Results};
 use std::fmt::Write as _;
 
@@ -79,7 +80,7 @@ fn test_section(out: &mut String, view: &View<'_>, test: &view::Test<'_>, extras
     for block in &test.blocks {
         let _ = writeln!(out, "### {}\n\n{}\n", block.metric.row().title, block.metric.row().sentence());
         let constant = block.constant();
-        let levels = level::phrases(constant.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+        let levels = level::phrases(constant.iter().map(|(k, v)| (k.as_str(), v)));
         if !levels.is_empty() {
             let _ = writeln!(out, "The same in every point: {}.\n", md(&levels));
         }
@@ -90,7 +91,7 @@ fn test_section(out: &mut String, view: &View<'_>, test: &view::Test<'_>, extras
         if let Some(table) = tables::latency(block) {
             let _ = writeln!(out, "{}", table.markdown());
         }
-        if let Some(table) = lanes::table(block).filter(|_| block.metric == Metric::Latency) {
+        if let Some(table) = lanes::table(test, block).filter(|_| block.metric == Metric::Latency) {
             let _ = writeln!(out, "{}", table.markdown());
         }
     }

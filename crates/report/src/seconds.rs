@@ -1,7 +1,6 @@
 //! The seconds of a trial as rates: of which trial, which stretch was steady, and what a flood changed. Pure.
 
-use crate::view;
-use measure::results::{Metric, Point, Trial};
+use measure::results::{Reading, Trial};
 use measure::stats;
 use measure::trial::SecondSample;
 
@@ -79,38 +78,9 @@ fn of_sample(length: f64, sample: &SecondSample) -> Option<Second> {
     })
 }
 
-/// The trial that a point's latency was taken from. Where none was sampled, of a rate that was searched for: the trial
-/// of the median round that offered the round's value; of another value of connections: the last of the median round.
-/// Other points do not tell which of their trials decided.
-pub(crate) fn deciding(point: &Point) -> Option<&Trial> {
-    let mut lasting = point.trials.iter().filter(|t| !t.per_second.is_empty() && t.faults.is_empty());
-    if point.latency_ns.is_some() && !view::of_connections(point) {
-        return lasting.find(|t| t.latency_ns == point.latency_ns);
-    }
-    let searched = matches!(
-        point.metric,
-        Metric::Throughput
-            | Metric::ConnectionRate
-            | Metric::TransactionRate
-            | Metric::TeardownRate
-            | Metric::ConcurrentConnections
-    );
-    if !searched && !view::of_connections(point) {
-        return None;
-    }
-    let off = |a: f64| (a - point.value).abs();
-    let (round, rate) =
-        point.rounds.iter().copied().enumerate().min_by(|(_, a), (_, b)| off(*a).total_cmp(&off(*b)))?;
-    let mut of_round = lasting.filter(|t| t.round as usize == round);
-    if searched {
-        return of_round.min_by(|a, b| (a.offered - rate).abs().total_cmp(&(b.offered - rate).abs()));
-    }
-    of_round.next_back()
-}
-
-/// The seconds of a point's deciding trial; empty when there are no two of them.
-pub(crate) fn of_point(point: &Point) -> Vec<Second> {
-    let seconds = deciding(point).map(of_trial).unwrap_or_default();
+/// The seconds of a point's typical trial; empty when there are no two of them.
+pub(crate) fn of_point(point: &Reading<'_>) -> Vec<Second> {
+    let seconds = point.typical().map(of_trial).unwrap_or_default();
     if seconds.len() > 1 { seconds } else { Vec::new() }
 }
 
@@ -236,7 +206,6 @@ pub(crate) fn flood(seconds: &[Second]) -> Option<Flood> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sample;
 
     fn second(at: f64, attempted: f64, completed: f64, attack_sent: f64) -> Second {
         Second {
@@ -305,32 +274,5 @@ mod tests {
         let samples = [sample(1.0, 100), sample(3.0, 100), sample(3.5, 100), sample(3.6, 100)];
         let rates: Vec<f64> = lasting(&samples).map(|(length, s)| s.received as f64 / length).collect();
         assert_eq!(rates, [100.0, 50.0, 200.0]);
-    }
-
-    fn point() -> Point {
-        let run = sample::demo();
-        let mut points = run.points.into_iter().filter(|p| p.metric == Metric::Throughput && p.valid);
-        points.find(|p| p.trials.iter().any(|t| !t.per_second.is_empty())).unwrap()
-    }
-
-    #[test]
-    fn the_deciding_trial_is_that_of_the_latency_or_of_the_median_round() {
-        let mut point = point();
-        let round = point.rounds.iter().position(|r| *r == point.value).unwrap();
-        point.latency_ns = None;
-        let found = deciding(&point).unwrap();
-        assert_eq!((found.round as usize, found.offered, found.loss), (round, point.value, 0.0));
-        let mut other = point.trials.iter().find(|t| t.round as usize != round).unwrap().clone();
-        other.per_second.clone_from(&point.trials[1].per_second);
-        other.latency_ns = Some(measure::results::LatencySummary { p50: 7.0, ..Default::default() });
-        point.latency_ns = other.latency_ns;
-        point.trials.push(other.clone());
-        assert_eq!(deciding(&point), Some(&other));
-        point.latency_ns = None;
-        point.metric = Metric::Loss;
-        assert_eq!(deciding(&point), None, "no guess");
-        point.metric = Metric::Established;
-        let last = point.trials.iter().rfind(|t| t.round as usize == round && !t.per_second.is_empty());
-        assert_eq!(deciding(&point), last, "a value at a given load has one trial a round");
     }
 }

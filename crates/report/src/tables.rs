@@ -1,11 +1,11 @@
 //! The tables of a report: values by setting and firewall, the ledger, processor time, invalid points. Pure.
 
-use crate::level;
 use crate::table::{Cell, Head, Row, Table};
-use crate::view::{self, Block, Counted, Role, Setting, View};
+use crate::view::{self, Block, Setting, View};
 use crate::{units, verdict};
 use measure::ledger::Ledger;
-use measure::results::{MarkKind, Metric, Point};
+use measure::level;
+use measure::results::{Mark, MarkKind, Metric, Point, Reading, Sent};
 use std::collections::BTreeSet;
 
 /// Letter of a mark in tables.
@@ -22,7 +22,7 @@ pub(crate) const fn letter(kind: MarkKind) -> char {
         MarkKind::NoLowerBound => 'o',
         MarkKind::NoUpperBound => 'm',
         MarkKind::StolenTime => 's',
-        MarkKind::Note => 'n',
+        MarkKind::Baseline | MarkKind::Note => 'n',
     }
 }
 
@@ -46,7 +46,7 @@ pub(crate) const fn meaning(kind: MarkKind) -> &'static str {
             "the search reached the highest load that it may offer: the firewall may be faster"
         }
         MarkKind::StolenTime => "the hypervisor took processor time during the point",
-        MarkKind::Note => "a note, in the list of remarks",
+        MarkKind::Baseline | MarkKind::Note => "a note, in the list of remarks",
     }
 }
 
@@ -56,30 +56,30 @@ pub(crate) fn letters(point: &Point) -> String {
 }
 
 /// Explanations of every letter that the points' cells show.
-pub(crate) fn notes<'a>(points: impl Iterator<Item = &'a Point>) -> Vec<String> {
-    let kinds: BTreeSet<MarkKind> = points.flat_map(view::shown_kinds).collect();
+pub(crate) fn notes<'a>(points: impl Iterator<Item = Reading<'a>>) -> Vec<String> {
+    let kinds: BTreeSet<MarkKind> = points.flat_map(|p| view::shown_kinds(p.point)).collect();
     kinds.into_iter().map(|k| format!("{} = {}", letter(k), meaning(k))).collect()
 }
 
 /// The cell of a point: value, interval, ratio to the reference, marks.
-pub(crate) fn value_cell(setting: &Setting<'_>, point: Option<&Point>, reference: Option<&str>) -> Cell {
+pub(crate) fn value_cell(setting: &Setting<'_>, point: Option<Reading<'_>>, reference: Option<&str>) -> Cell {
     let Some(point) = point else { return Cell::none() };
     if !point.valid {
-        return Cell { text: "invalid".into(), marks: letters(point), class: "invalid", ..Cell::default() };
+        return Cell { text: "invalid".into(), marks: letters(&point), class: "invalid", ..Cell::default() };
     }
-    let text = format!("{}{}", view::bound(point), units::value(&point.unit, point.value));
+    let text = format!("{}{}", view::bound(&point), units::value(&point.unit, point.value));
     let mut detail = units::interval(&point.unit, point.value, point.low, point.high);
     if let Some(ratio) = reference.and_then(|r| setting.ratio(&point.dut, r)) {
         let open = if ratio.holds() { "" } else { " open" };
         detail += &format!("; {}{open}", units::ratio(ratio.value));
     }
-    Cell { marks: letters(point), ..Cell::number(text, point.value).with_detail(detail) }
+    Cell { marks: letters(&point), ..Cell::number(text, point.value).with_detail(detail) }
 }
 
 /// All values of a block: a row a setting, a column a firewall.
 pub(crate) fn block(view: &View<'_>, block: &Block<'_>) -> Table {
     let mut factors: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
-    factors.sort_by_key(|f| level::column_rank(f));
+    factors.sort_by_key(|f| level::column(f));
     let duts = duts_of(view, block);
     let rows = block
         .settings
@@ -94,7 +94,7 @@ pub(crate) fn block(view: &View<'_>, block: &Block<'_>) -> Table {
         corner: if factors.is_empty() {
             vec!["Setting".into()]
         } else {
-            factors.iter().map(|f| level::name(f)).collect()
+            factors.iter().map(|f| level::title(f)).collect()
         },
         groups: Vec::new(),
         head: duts.iter().map(|d| Head::one(*d)).collect(),
@@ -119,8 +119,7 @@ pub(crate) fn row_heads(setting: &Setting<'_>, factors: &[String]) -> Vec<String
     if factors.is_empty() {
         return vec!["all".into()];
     }
-    let level = |f: &String| setting.levels.get(f).map_or_else(|| "–".into(), |l| level::short(f, l));
-    factors.iter().map(level).collect()
+    factors.iter().map(|f| view::short(setting.levels.get(f))).collect()
 }
 
 /// Firewalls that have points in a block.
@@ -134,7 +133,7 @@ pub(crate) fn main(view: &View<'_>, main: &[(&str, &Setting<'_>)]) -> Table {
         .duts
         .iter()
         .map(|dut| Row {
-            heads: vec![(*dut).into(), Role::of(dut).sentence().into()],
+            heads: vec![(*dut).into(), view::role_sentence(view.role(dut)).into()],
             cells: main.iter().map(|(_, s)| main_cell(s, dut, view.reference)).collect(),
         })
         .collect();
@@ -199,10 +198,10 @@ pub(crate) const CONNECTION_PARTS: [&str; 10] = [
 ];
 
 /// The names of a ledger's places, by what is counted.
-pub(crate) const fn ledger_names(counted: Counted) -> &'static [&'static str; 10] {
+pub(crate) const fn ledger_names(counted: Sent) -> &'static [&'static str; 10] {
     match counted {
-        Counted::Frames | Counted::Bytes => &LEDGER_PARTS,
-        Counted::Connections => &CONNECTION_PARTS,
+        Sent::Frames | Sent::Bulk => &LEDGER_PARTS,
+        Sent::Connections => &CONNECTION_PARTS,
     }
 }
 
@@ -223,35 +222,24 @@ pub(crate) fn ledger_parts(ledger: &Ledger) -> [u64; 10] {
     ]
 }
 
-/// Sum of the ledgers of a firewall in a test.
+/// Sum of the ledgers of a firewall in a test: of every trial that decided a value, once.
 pub(crate) fn ledger_of(view: &View<'_>, test: &str, dut: &str) -> Option<Ledger> {
-    let points = points_of(view, test).filter(|p| p.dut == dut);
-    points.fold(None, |sum: Option<Ledger>, point| {
-        let mut sum = sum.unwrap_or_default();
-        sum.add(&point.ledger);
-        Some(sum)
-    })
-}
-
-fn points_of<'a>(view: &View<'a>, test: &str) -> impl Iterator<Item = &'a Point> {
-    let settings =
-        view.tests.iter().filter(move |t| t.name == test).flat_map(|t| &t.blocks).flat_map(|b| &b.settings);
-    // Cost and goodput are computed from the trials of the throughput, whose frames must not be counted twice; of
-    // connections, several metrics may come from one trial.
-    let mut points: Vec<&Point> = Vec::new();
-    let own = |s: &&Setting<'_>| view::has_own_trials(s.metric) || s.points.iter().any(|p| p.bulk.is_some());
-    for point in settings.filter(own).flat_map(|s| s.points.iter().copied()) {
-        let same = |p: &&Point| view::of_connections(p) && view::same_trials(p, point);
-        if !points.iter().any(same) {
-            points.push(point);
+    let tests = view.tests.iter().filter(|t| t.name == test);
+    let mut told: BTreeSet<(u32, u32)> = BTreeSet::new();
+    let mut sum = None;
+    for point in tests.flat_map(view::Test::points).filter(|p| p.dut == dut) {
+        for trial in point.deciding().filter(|trial| told.insert((point.cell.id, trial.id))) {
+            if let Some(detail) = &trial.detail {
+                sum.get_or_insert_with(Ledger::default).add(&detail.ledger);
+            }
         }
     }
-    points.into_iter()
+    sum
 }
 
 /// What a test counts.
-pub(crate) fn counted(view: &View<'_>, test: &str) -> Counted {
-    view.tests.iter().find(|t| t.name == test).map_or(Counted::Frames, view::Test::counted)
+pub(crate) fn counted(view: &View<'_>, test: &str) -> Sent {
+    view.tests.iter().find(|t| t.name == test).map_or(Sent::Frames, view::Test::sent)
 }
 
 /// The ledger of one test, in frames, connections or bytes: a row a firewall, a column a place, named losses in small print.
@@ -269,9 +257,9 @@ pub(crate) fn ledger(view: &View<'_>, test: &str) -> Table {
         .collect();
     let names = ledger_names(counted);
     let caption = match counted {
-        Counted::Connections => "connections of the deciding trials, by what became of them",
-        Counted::Frames => "frames of the deciding trials, by where they went",
-        Counted::Bytes => {
+        Sent::Connections => "connections of the deciding trials, by what became of them",
+        Sent::Frames => "frames of the deciding trials, by where they went",
+        Sent::Bulk => {
             "bytes of the deciding trials: written by the client's application, read by the server's, and under way at the end"
         }
     };
@@ -288,11 +276,11 @@ pub(crate) fn ledger(view: &View<'_>, test: &str) -> Table {
 
 /// The places that a ledger's table has columns for: of frames all; of connections those that they have, and others
 /// only where something is in them.
-fn ledger_columns(counted: Counted, ledgers: &[Ledger]) -> Vec<usize> {
+fn ledger_columns(counted: Sent, ledgers: &[Ledger]) -> Vec<usize> {
     match counted {
-        Counted::Frames => return (0..8).collect(),
-        Counted::Bytes => return vec![0, 9, 7],
-        Counted::Connections => {}
+        Sent::Frames => return (0..8).collect(),
+        Sent::Bulk => return vec![0, 9, 7],
+        Sent::Connections => {}
     }
     let used = |place: &usize| ledgers.iter().any(|l| ledger_parts(l)[*place] > 0);
     [0, 8, 4].into_iter().chain([1, 2, 3, 5, 6].into_iter().filter(used)).chain([7]).collect()
@@ -361,11 +349,12 @@ pub(crate) fn remarks(view: &View<'_>) -> Vec<String> {
     for test in &view.tests {
         let points = test.blocks.iter().flat_map(|b| &b.settings).flat_map(|s| &s.points).filter(|p| p.valid);
         for point in points {
-            for mark in point.marks.iter().filter(|m| m.kind == MarkKind::Note) {
-                let role = view::restates_role(&point.dut, mark);
+            let told = |m: &&Mark| matches!(m.kind, MarkKind::Note | MarkKind::Baseline);
+            for mark in point.marks.iter().filter(told) {
+                let role = mark.kind == MarkKind::Baseline;
                 let text = match role {
-                    true => mark.detail.clone(),
-                    false => format!("{}, {}: {}", test.name, point.dut, mark.detail),
+                    true => mark.text.clone(),
+                    false => format!("{}, {}: {}", test.name, point.dut, mark.text),
                 };
                 match said.iter_mut().find(|(t, _)| *t == text) {
                     Some((_, count)) => *count += usize::from(!role),
@@ -382,17 +371,17 @@ pub(crate) fn remarks(view: &View<'_>) -> Vec<String> {
 /// Processor time of the deciding trials, as shares of one core: a row a setting and firewall.
 pub(crate) fn cpu(block: &Block<'_>) -> Table {
     let mut factors: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
-    factors.sort_by_key(|f| level::column_rank(f));
+    factors.sort_by_key(|f| level::column(f));
     let mut rows = Vec::new();
     for setting in &block.settings {
-        for point in setting.points.iter().filter(|p| !p.cpu.cores.is_empty()) {
+        for point in setting.points.iter().filter(|p| !p.cpu().cores.is_empty()) {
             let mut heads = vec![point.dut.clone()];
             heads.extend(row_heads(setting, &factors).into_iter().filter(|_| !factors.is_empty()));
             rows.push(Row { heads, cells: cpu_cells(point) });
         }
     }
     let mut corner = vec!["Firewall".to_string()];
-    corner.extend(factors.iter().map(|f| level::name(f)));
+    corner.extend(factors.iter().map(|f| level::title(f)));
     Table {
         caption: "Processor time of the deciding trials, mean over the cores of the bench".into(),
         corner,
@@ -411,10 +400,10 @@ pub(crate) fn cpu(block: &Block<'_>) -> Table {
 pub(crate) const CPU_PARTS: [&str; 5] = ["interrupts", "system", "user", "stolen", "idle"];
 
 /// Mean shares over a point's cores, in the order of [`CPU_PARTS`].
-pub(crate) fn cpu_shares(point: &Point) -> [f64; 5] {
-    let cores = point.cpu.cores.len().max(1) as f64;
+pub(crate) fn cpu_shares(point: &Reading<'_>) -> [f64; 5] {
+    let cores = point.cpu().cores.len().max(1) as f64;
     let mut sums = [0.0; 5];
-    for core in &point.cpu.cores {
+    for core in &point.cpu().cores {
         for (sum, share) in
             sums.iter_mut().zip([core.interrupt, core.system, core.user, core.stolen, core.idle])
         {
@@ -424,24 +413,24 @@ pub(crate) fn cpu_shares(point: &Point) -> [f64; 5] {
     sums
 }
 
-fn cpu_cells(point: &Point) -> Vec<Cell> {
+fn cpu_cells(point: &Reading<'_>) -> Vec<Cell> {
     let mut cells: Vec<Cell> =
         cpu_shares(point).into_iter().map(|s| Cell::number(units::percent(s), s)).collect();
-    let busy = crate::csv::busy_cores(&point.cpu);
+    let busy = crate::csv::busy_cores(&point.cpu());
     cells.push(Cell::number(units::significant(busy, 3), busy));
-    cells.push(point.cpu.firewall.map_or_else(Cell::none, |f| Cell::number(units::significant(f, 3), f)));
+    cells.push(point.cpu().firewall.map_or_else(Cell::none, |f| Cell::number(units::significant(f, 3), f)));
     cells
 }
 
 /// Percentiles of latency: a row a setting and firewall.
 pub(crate) fn latency(block: &Block<'_>) -> Option<Table> {
     let mut factors: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
-    factors.sort_by_key(|f| level::column_rank(f));
+    factors.sort_by_key(|f| level::column(f));
     let mut rows = Vec::new();
     for setting in &block.settings {
         // Connections have several times each, in a table of their own.
-        for point in setting.points.iter().filter(|p| p.valid && !view::of_connections(p)) {
-            let Some(l) = point.latency_ns else { continue };
+        for point in setting.points.iter().filter(|p| p.valid && !(p.sent() == Sent::Connections)) {
+            let Some(l) = point.latency_ns() else { continue };
             let mut heads = vec![point.dut.clone()];
             heads.extend(row_heads(setting, &factors).into_iter().filter(|_| !factors.is_empty()));
             let time = |ns: f64| Cell::number(units::value("ns", ns), ns);
@@ -451,7 +440,7 @@ pub(crate) fn latency(block: &Block<'_>) -> Option<Table> {
         }
     }
     let mut corner = vec!["Firewall".to_string()];
-    corner.extend(factors.iter().map(|f| level::name(f)));
+    corner.extend(factors.iter().map(|f| level::title(f)));
     (!rows.is_empty()).then(|| Table {
         caption:
             "Latency in the deciding trials: percentiles from histograms with at most 1 % relative error"

@@ -2,9 +2,10 @@
 //! the caller says how wide it is and whether it takes colour.
 
 use crate::view::{self, Block, Setting, View};
-use crate::{level, ratio, table, tables, units, verdict};
+use crate::{ratio, table, tables, units, verdict};
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, presets};
-use measure::results::{MarkKind, Metric, Point, Results};
+use measure::level::{self, Level};
+use measure::results::{MarkKind, Metric, Point, Results, Role, Sent};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -96,12 +97,12 @@ fn restates(test: &view::Test<'_>, block: &Block<'_>) -> bool {
 
 fn block_tables(out: &mut String, view: &View<'_>, test: &str, block: &Block<'_>, options: &Options) {
     let constant = block.constant();
-    let shared: Vec<(&str, &str)> = constant.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-    let telling = shared.iter().copied().filter(|(k, _)| level::rank(k) != 50);
+    let shared = constant.iter().map(|(k, v)| (k.as_str(), v));
+    let telling = shared.filter(|(k, _)| level::rank(k) != level::LATE);
     let _ =
         writeln!(out, "{test}: {} ({})", block.metric.row().title.to_lowercase(), level::phrases(telling));
     let longest = |name: String| name.lines().map(str::len).max().unwrap_or(0);
-    let names = tables::duts_of(view, block).into_iter().map(|d| longest(name(d))).max().unwrap_or(0);
+    let names = tables::duts_of(view, block).into_iter().map(|d| longest(name(view, d))).max().unwrap_or(0);
     let room = usize::from(options.width).saturating_sub(names + 4) / (COLUMN + 3);
     for part in block.settings.chunks(room.max(1)) {
         let _ = writeln!(out, "{}\n", part_table(view, block, part, options));
@@ -115,7 +116,8 @@ fn part_table(view: &View<'_>, block: &Block<'_>, part: &[Setting<'_>], options:
     head.extend(part.iter().map(|s| Cell::new(heading(s, &varying)).set_alignment(CellAlignment::Right)));
     table.set_header(head);
     for dut in tables::duts_of(view, block) {
-        let mut row = vec![paint(Cell::new(name(dut)), view.reference == Some(dut), Color::Cyan, options)];
+        let mut row =
+            vec![paint(Cell::new(name(view, dut)), view.reference == Some(dut), Color::Cyan, options)];
         row.extend(part.iter().map(|s| cell(view, s, dut, options)));
         table.add_row(row);
     }
@@ -123,23 +125,19 @@ fn part_table(view: &View<'_>, block: &Block<'_>, part: &[Setting<'_>], options:
 }
 
 /// A firewall's name; below it, that it stands here without the policy.
-fn name(dut: &str) -> String {
-    match view::Role::of(dut) {
-        view::Role::Forwarder => format!("{dut}\nno policy"),
+fn name(view: &View<'_>, dut: &str) -> String {
+    match view.role(dut) {
+        Role::Forwarder => format!("{dut}\nno policy"),
         _ => dut.into(),
     }
 }
 
 /// The levels that tell a column from the others, a line each.
 fn heading(setting: &Setting<'_>, varying: &[String]) -> String {
-    let mut levels: Vec<(&str, &str)> = setting
-        .levels
-        .iter()
-        .filter(|(k, _)| varying.contains(k))
-        .map(|(k, v)| (k.as_str(), v.as_str()))
-        .collect();
+    let mut levels: Vec<(&String, &Level)> =
+        setting.levels.iter().filter(|(k, _)| varying.contains(k)).collect();
     levels.sort_by_key(|(name, _)| level::rank(name));
-    let lines: Vec<String> = levels.iter().map(|(k, v)| level::phrase(k, v)).collect();
+    let lines: Vec<&str> = levels.iter().map(|(_, level)| level.phrase.as_str()).collect();
     if lines.is_empty() { setting.metric.row().title.to_lowercase() } else { lines.join("\n") }
 }
 
@@ -147,13 +145,13 @@ fn cell(view: &View<'_>, setting: &Setting<'_>, dut: &str, options: &Options) ->
     let Some(point) = setting.point(dut) else {
         return Cell::new("–").set_alignment(CellAlignment::Right);
     };
-    let marks = tables::letters(point);
+    let marks = tables::letters(&point);
     let marks = if marks.is_empty() { String::new() } else { format!(" [{marks}]") };
     if !point.valid {
         let cell = Cell::new(format!("invalid{marks}")).set_alignment(CellAlignment::Right);
         return paint(cell, true, Color::Red, options);
     }
-    let text = format!("{}{marks}\n{}", value(point), comparison(view, setting, dut));
+    let text = format!("{}{marks}\n{}", value(&point), comparison(view, setting, dut));
     Cell::new(text.trim_end()).set_alignment(CellAlignment::Right)
 }
 
@@ -166,7 +164,7 @@ fn comparison(view: &View<'_>, setting: &Setting<'_>, dut: &str) -> String {
     match ratio {
         Some(ratio) => tables::ratio_text(&ratio),
         None if view.reference == Some(dut) => "reference".into(),
-        None if view::Role::of(dut) == view::Role::Calibration => "nothing between".into(),
+        None if view.role(dut) == Role::Calibration => "nothing between".into(),
         None => String::new(),
     }
 }
@@ -176,7 +174,7 @@ fn paint(cell: Cell, when: bool, colour: Color, options: &Options) -> Cell {
 }
 
 fn footnotes(out: &mut String, results: &Results) {
-    let sized = results.points.iter().any(|p| p.factors.contains_key("frame") && !view::of_connections(p));
+    let sized = results.readings().any(|p| p.sent() != Sent::Connections && p.level("frame").is_some());
     if sized {
         out.push_str("Frame sizes count the 4-byte FCS. ");
     }

@@ -1,12 +1,12 @@
 //! What the figures say in plain words: who is fastest, by how much, and whether to trust it: the ratios, and apart from
 //! them the absolute rates. Generated from the data alone; a loss is said as plainly as a win. Pure.
 
-use crate::level;
 use crate::ratio::Ratio;
 use crate::units;
-use crate::view::{self, Role, Setting, View};
+use crate::view::{self, Setting, View};
 use measure::connections::IllegalOutcome;
-use measure::results::{MarkKind, Metric, Point, Results};
+use measure::level;
+use measure::results::{MarkKind, Metric, Point, Reading, Results, Role, Trial};
 use std::cmp::Ordering;
 
 /// The settings that the summary shows: of every test with throughput, the one with the smallest frames, and the one
@@ -54,7 +54,7 @@ pub(crate) fn main_metric(view: &View<'_>) -> Option<Metric> {
 }
 
 /// Points of a setting from best to worst, invalid ones last.
-pub(crate) fn ranking<'a>(setting: &Setting<'a>) -> Vec<&'a Point> {
+pub(crate) fn ranking<'a>(setting: &Setting<'a>) -> Vec<Reading<'a>> {
     let mut points = setting.points.clone();
     points.sort_by(|a, b| match (a.valid, b.valid) {
         (true, true) if setting.metric.more_is_better() => b.value.total_cmp(&a.value),
@@ -101,23 +101,22 @@ pub(crate) fn summary(results: &Results, view: &View<'_>) -> Summary {
 
 /// What the best of the firewalls does, and how it compares.
 fn headline(setting: &Setting<'_>, reference: Option<&str>) -> String {
-    let usable: Vec<&Point> = ranking(setting).into_iter().filter(|p| p.valid).collect();
-    let firewalls: Vec<&Point> =
-        usable.iter().copied().filter(|p| Role::of(&p.dut) == Role::Firewall).collect();
+    let usable: Vec<Reading<'_>> = ranking(setting).into_iter().filter(|p| p.valid).collect();
+    let firewalls: Vec<&Reading<'_>> = usable.iter().filter(|p| p.role == Role::Firewall).collect();
     let Some(best) = firewalls.first() else {
-        return match usable.iter().find(|p| Role::of(&p.dut) == Role::Forwarder).or(usable.first()) {
+        return match usable.iter().find(|p| p.role == Role::Forwarder).or(usable.first()) {
             Some(p) => format!("No firewall has a valid value; {}.", does(p)),
             None => "There is no valid value.".into(),
         };
     };
-    let next = firewalls.get(1);
+    let next = firewalls.get(1).copied();
     let ahead = firewalls.iter().take_while(|p| view::told_apart(best, p) != Some(true)).count();
     if ahead > 1 {
         let names: Vec<&str> = firewalls[..ahead].iter().map(|p| name(&p.dut)).collect();
         return format!("{} are level: {}.", listed(&names), together(&firewalls[..ahead]));
     }
     // The reference itself is compared with the firewall that comes next, or with what only forwards.
-    let forwarder = || usable.iter().rev().find(|p| Role::of(&p.dut) == Role::Forwarder);
+    let forwarder = || usable.iter().rev().find(|p| p.role == Role::Forwarder);
     let other = match reference {
         Some(reference) if reference != best.dut => Some(reference),
         _ => next.or_else(forwarder).map(|p| p.dut.as_str()),
@@ -125,7 +124,11 @@ fn headline(setting: &Setting<'_>, reference: Option<&str>) -> String {
     let Some((ratio, other)) = other.and_then(|other| Some((setting.ratio(&best.dut, other)?, other))) else {
         return format!("{}.", does(best));
     };
-    let bare = if Role::of(other) == Role::Forwarder { ", which has no policy" } else { "" };
+    let bare = if setting.point(other).is_some_and(|p| p.role == Role::Forwarder) {
+        ", which has no policy"
+    } else {
+        ""
+    };
     format!("{}: {} times {}{bare}.", does(best), units::times(ratio.value), name(other))
 }
 
@@ -138,7 +141,7 @@ fn listed(names: &[&str]) -> String {
 }
 
 /// The values of several firewalls that are level: `2.5 and 2.4 million frames a second`, `1,000 connections each`.
-fn together(points: &[&Point]) -> String {
+fn together(points: &[&Reading<'_>]) -> String {
     let values: Vec<String> = points.iter().map(|p| shown(p)).collect();
     let (Some(first), Some(last)) = (values.first(), values.last()) else { return String::new() };
     if values.iter().all(|v| v == first) {
@@ -176,17 +179,14 @@ fn shown(point: &Point) -> String {
 }
 
 fn against(setting: &Setting<'_>, dut: &str, reference: &str) -> Option<String> {
-    if Role::of(dut) == Role::Calibration || dut == reference {
-        return None;
-    }
-    let point = setting.point(dut)?;
-    let role = if Role::of(dut) == Role::Forwarder { ", without a policy," } else { "" };
+    let point = setting.point(dut).filter(|p| p.role != Role::Calibration && dut != reference)?;
+    let role = if point.role == Role::Forwarder { ", without a policy," } else { "" };
     let subject = format!("{}{role}", name(dut));
     if !point.valid {
-        return Some(format!("{subject} has no valid value there: {}.", view::reason(point)));
+        return Some(format!("{subject} has no valid value there: {}.", view::reason(&point)));
     }
     let ratio = setting.ratio(dut, reference)?;
-    Some(compared(setting, &subject, &ratio, reference, view::is_bound(point)))
+    Some(compared(setting, &subject, &ratio, reference, view::is_bound(&point)))
 }
 
 /// `Rampart is better than nftables: 5.5x its throughput (95 % interval 5.4x to 6.4x).`
@@ -214,7 +214,7 @@ fn tallies(view: &View<'_>) -> Vec<String> {
     }
     view.duts
         .iter()
-        .filter(|d| Role::of(d) == Role::Firewall && **d != reference)
+        .filter(|d| view.role(d) == Role::Firewall && **d != reference)
         .filter_map(|dut| tally(view, metric, dut, reference))
         .collect()
 }
@@ -224,7 +224,7 @@ fn tally(view: &View<'_>, metric: Metric, dut: &str, reference: &str) -> Option<
     for (_, setting) in view.settings(metric) {
         let (Some(point), Some(other)) = (setting.point(dut), setting.point(reference)) else { continue };
         let more = point.value > other.value;
-        match (view::told_apart(point, other), setting.ratio(dut, reference)) {
+        match (view::told_apart(&point, &other), setting.ratio(dut, reference)) {
             (None, _) => unusable += 1,
             (Some(false), _) => alike += 1,
             (_, ratio) if ratio.map_or(more, |r| r.value > 1.0) == setting.metric.more_is_better() => {
@@ -257,14 +257,14 @@ fn tally(view: &View<'_>, metric: Metric, dut: &str, reference: &str) -> Option<
 
 /// Where a setting lies, in words.
 pub(crate) fn place(setting: &Setting<'_>) -> String {
-    let levels = setting.levels.iter().map(|(k, v)| (k.as_str(), v.as_str()));
-    level::phrases(levels.filter(|(k, _)| is_telling(k)))
+    let levels = setting.levels.iter().map(|(k, v)| (k.as_str(), v));
+    level::phrases(levels.filter(|(k, _)| level::is_telling(k)))
 }
 
 /// The levels in which a setting differs from others, in words.
 pub(crate) fn place_among(setting: &Setting<'_>, varying: &[String]) -> String {
     let levels = setting.levels.iter().filter(|(k, _)| varying.contains(k));
-    level::phrases(levels.map(|(k, v)| (k.as_str(), v.as_str())))
+    level::phrases(levels.map(|(k, v)| (k.as_str(), v)))
 }
 
 /// Factors in which settings differ, and what they share, in words.
@@ -273,32 +273,8 @@ pub(crate) fn differences(settings: &[(&str, &Setting<'_>)]) -> (Vec<String>, St
     let same = |name: &String| settings.iter().all(|(_, s)| s.levels.get(name) == first.levels.get(name));
     let names = settings.iter().flat_map(|(_, s)| s.levels.keys()).collect::<std::collections::BTreeSet<_>>();
     let varying = names.into_iter().filter(|n| !same(n)).cloned().collect();
-    let shared = first.levels.iter().filter(|(k, _)| same(k) && is_telling(k));
-    (varying, level::phrases(shared.map(|(k, v)| (k.as_str(), v.as_str()))))
-}
-
-/// Factors that are worth naming in a sentence; the rest stands in the tables.
-fn is_telling(factor: &str) -> bool {
-    const TELLING: [&str; 17] = [
-        "frame",
-        "flows",
-        "sessions",
-        "directions",
-        "rules",
-        "load",
-        "cores",
-        "placement",
-        "match",
-        "clients",
-        "connections",
-        "order",
-        "illegal",
-        "attack",
-        "resets",
-        "lists",
-        "countries",
-    ];
-    TELLING.contains(&factor)
+    let shared = first.levels.iter().filter(|(k, _)| same(k) && level::is_telling(k));
+    (varying, level::phrases(shared.map(|(k, v)| (k.as_str(), v))))
 }
 
 /// One line of the trust box.
@@ -377,20 +353,22 @@ pub(crate) fn rates(results: &Results) -> TrustLine {
     line("Absolute rates", found, state)
 }
 
-fn outcome_of(point: &Point) -> Option<&IllegalOutcome> {
-    point.connections.as_ref()?.illegal.as_ref()
-}
-
-/// Whether what the policy forbids was stopped; nothing where nothing forbidden was sent.
+/// Whether what the policy forbids was stopped; nothing where nothing forbidden was sent. Several values may rest on one
+/// trial, whose attempts are counted once.
 fn illegal(results: &Results) -> Option<TrustLine> {
-    let mut told: Vec<&Point> = Vec::new();
-    for point in results.points.iter().filter(|p| outcome_of(p).is_some()) {
-        // Several metrics may come from one trial, whose attempts are counted once.
-        if !told.iter().any(|t| t.test == point.test && view::same_trials(t, point)) {
-            told.push(point);
+    let mut told: Vec<(u32, &str, &Trial)> = Vec::new();
+    for point in results.readings() {
+        let Some(trial) = point.typical() else { continue };
+        if !told
+            .iter()
+            .any(|(cell, dut, t)| (*cell, *dut, t.id) == (point.cell.id, &point.point.dut, trial.id))
+        {
+            told.push((point.cell.id, &point.point.dut, trial));
         }
     }
-    let outcomes = || told.iter().filter_map(|p| outcome_of(p));
+    let outcome = |trial: &&'_ Trial| trial.detail.as_deref()?.connections.as_ref()?.illegal.clone();
+    let outcomes: Vec<IllegalOutcome> = told.iter().filter_map(|(.., trial)| outcome(trial)).collect();
+    let outcomes = || outcomes.iter();
     let attempted: u64 = outcomes().flat_map(|i| i.attempted.values()).sum();
     let through: u64 = outcomes().filter(|o| o.forbidden).map(IllegalOutcome::total_got_through).sum();
     let (found, state) = match through {

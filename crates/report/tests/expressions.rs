@@ -3,13 +3,13 @@
 
 mod sample;
 
-use measure::results::{Mark, MarkKind, Metric, Point, Results};
+use measure::results::{Mark, MarkKind, Metric, Reading, Results};
 use proptest::prelude::*;
 use report::compare::compare;
 use report::expr::{Mode, Outcome, Subject, Verdict, evaluate, parse};
 
 fn subjects(run: &Results) -> Vec<Subject<'_>> {
-    run.points.iter().map(Subject::Point).collect()
+    run.readings().map(Subject::Point).collect()
 }
 
 fn judge(run: &Results, text: &str, mode: Mode) -> Outcome {
@@ -20,12 +20,13 @@ fn judge(run: &Results, text: &str, mode: Mode) -> Outcome {
 /// Six valid points: throughput of two firewalls at two sizes, latency of both.
 fn small() -> Results {
     let mut run = sample::demo();
-    let of = |p: &Point| matches!(p.dut.as_str(), "linux" | "nftables") && p.metric != Metric::Cost;
-    run.points.retain(|p| of(p) && p.factors.get("flows").is_none_or(|f| f == "1000"));
-    for point in &mut run.points {
+    let of = |p: &Reading<'_>| matches!(p.dut.as_str(), "linux" | "nftables") && p.metric != Metric::Cost;
+    sample::retain(&mut run, |p| of(p) && sample::is_at(p, "flows", "1000"));
+    for place in 0..run.points.len() {
+        let frame = run.reading(&run.points[place]).unwrap().level("frame").unwrap().text.clone();
+        let point = &mut run.points[place];
         (point.valid, point.marks) = (true, Vec::new());
-        let frame = point.factors["frame"].as_str();
-        (point.value, point.low, point.high) = match (point.metric, point.dut.as_str(), frame) {
+        (point.value, point.low, point.high) = match (point.metric, point.dut.as_str(), frame.as_str()) {
             (Metric::Throughput, "linux", "64") => (300.0, 290.0, 310.0),
             (Metric::Throughput, "linux", _) => (200.0, 190.0, 210.0),
             (Metric::Throughput, _, "64") => (100.0, 90.0, 110.0),
@@ -33,8 +34,9 @@ fn small() -> Results {
             _ => (5000.0, 4000.0, 6000.0),
         };
         point.rounds = vec![point.value; 3];
-        if let Some(latency) = &mut point.latency_ns {
-            latency.p99 = if point.dut == "linux" { 10_000.0 } else { 20_000.0 };
+        let p99 = if point.dut == "linux" { 10_000.0 } else { 20_000.0 };
+        if let Some(latency) = &mut sample::typical(&mut run, place).latency_ns {
+            latency.p99 = p99;
         }
     }
     assert_eq!(run.points.len(), 6);
@@ -159,8 +161,9 @@ fn invalid_points_are_neither_passes_nor_silent() {
 /// The points of `small` with these rounds for the throughput of linux and nftables with 64 bytes.
 fn noisy(linux: &[f64], nftables: &[f64]) -> Results {
     let mut run = small();
-    let of_64 = |p: &&mut Point| p.metric == Metric::Throughput && p.factors["frame"] == "64";
-    for point in run.points.iter_mut().filter(of_64) {
+    let of_64 = |p: &Reading<'_>| p.metric == Metric::Throughput && sample::is_at(p, "frame", "64");
+    for place in sample::places(&run, of_64) {
+        let point = &mut run.points[place];
         point.rounds = if point.dut == "linux" { linux } else { nftables }.to_vec();
         point.value = measure::stats::median(&point.rounds).unwrap();
     }
@@ -235,9 +238,9 @@ fn promises_are_kept_broken_or_undecided() {
 #[test]
 fn what_a_firewall_cannot_do_is_not_judged() {
     let mut run = small();
-    for point in run.points.iter_mut().filter(|p| p.dut == "linux" && p.factors["frame"] == "64") {
-        point.valid = false;
-        point.marks = vec![Mark { kind: MarkKind::NotSupported, detail: "linux cannot".into() }];
+    for place in sample::places(&run, |p| p.dut == "linux" && sample::is_at(p, "frame", "64")) {
+        run.points[place].valid = false;
+        run.points[place].marks = vec![Mark::new(MarkKind::NotSupported, "linux cannot")];
     }
     let rows = [
         ("throughput > 0", Verdict::Kept),

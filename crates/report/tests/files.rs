@@ -3,21 +3,22 @@
 
 mod sample;
 
-use measure::results::Results;
+use measure::level::Level;
+use measure::results::{Results, Trial};
 use measure::suite::Layout;
-use report::journal::{self, Header, Writer};
+use report::journal::{self, Entry, Header, Writer};
 use report::{Extras, Format, ReportError, TestExtras, json, load, render, write_all};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-const COMMITTED_SCHEMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/rampart-bench-1.json");
+const COMMITTED_SCHEMA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/schema/rampart-bench-2.json");
 
 /// The three suites of connections as one run.
 fn tcp() -> Results {
     let mut run = sample::tolly_http(&["nftables"]);
-    run.points.extend(sample::eantc_tcp(&["nftables", "external"]).points);
-    run.points.extend(sample::poliwall(&["iptables"]).points);
+    sample::append(&mut run, sample::eantc_tcp(&["nftables", "external"]));
+    sample::append(&mut run, sample::poliwall(&["iptables"]));
     run
 }
 
@@ -35,7 +36,7 @@ fn the_committed_schema_is_current() {
     let committed = fs::read_to_string(COMMITTED_SCHEMA).unwrap_or_default();
     assert!(
         committed == json::schema().unwrap(),
-        "docs/schema/rampart-bench-1.json is out of date: run `cargo run -p report --example schema`"
+        "docs/schema/rampart-bench-2.json is out of date: run `cargo run -p report --example schema`"
     );
 }
 
@@ -63,8 +64,9 @@ fn written_files_hold_to_the_schema_and_read_back_the_same() {
 #[test]
 fn what_is_not_a_result_is_refused_with_its_place() {
     let rows = [
-        ("{\"schema\": \"rampart-bench/2\"}", "schema «rampart-bench/2»"),
+        ("{\"schema\": \"rampart-bench/3\"}", "schema «rampart-bench/3»"),
         ("{\n  \"schema\": \"rampart-bench/1\",\n  \"suite\": 3\n}", "results.json:3:12: invalid type"),
+        ("{\n  \"schema\": \"rampart-bench/2\",\n  \"suite\": 3\n}", "results.json:3:12: invalid type"),
         ("", "results.json:1:0: EOF"),
         ("not json", "results.json:1:"),
     ];
@@ -80,8 +82,10 @@ fn what_is_not_a_result_is_refused_with_its_place() {
 
 fn journal_of(dir: &Path, results: &Results) {
     let mut writer = Writer::create(dir, &Header::of(results)).unwrap();
-    for point in &results.points {
-        assert!(writer.append(point).unwrap());
+    for cell in &results.cells {
+        for entry in journal::entries(cell, &results.runs, &results.points) {
+            assert!(writer.append(entry).unwrap());
+        }
     }
 }
 
@@ -92,15 +96,21 @@ fn a_journal_reads_back_as_a_run_that_did_not_finish() {
     journal_of(dir.path(), &results);
     let read = load(dir.path()).unwrap();
     assert!(!read.complete);
-    assert_eq!(read.points, results.points);
-    assert_eq!(Results { complete: true, ..read }, results);
+    assert_eq!((read.cells.len(), read.runs.len()), (results.cells.len(), results.runs.len()));
+    let mut expected = results;
+    // The journal has them cell by cell.
+    expected.points.sort_by_key(|p| p.cell);
+    expected.runs.sort_by_key(|r| r.cell);
+    assert_eq!(Results { complete: true, ..read }, expected);
 }
 
 #[test]
 fn a_journal_cut_off_anywhere_keeps_every_whole_point() {
     let mut results = sample::demo();
     results.points.truncate(3);
-    results.points[2].test = "größe".into();
+    results.cells.truncate(2);
+    results.cells[1].test = "größe".into();
+    results.runs.retain(|run| run.cell < 2);
     let dir = tempfile::tempdir().unwrap();
     journal_of(dir.path(), &results);
     let path = dir.path().join(journal::FILE_NAME);
@@ -116,7 +126,9 @@ fn a_journal_cut_off_anywhere_keeps_every_whole_point() {
             // A last line that lacks nothing but its line feed is a whole point.
             Ok(read) => {
                 let all_but_feed = usize::from(whole.get(cut) == Some(&b'\n'));
-                assert_eq!(read.points.len(), whole_lines + all_but_feed - 1, "cut at {cut}");
+                let lines = read.cells.len() + read.runs.len() + read.points.len();
+                assert_eq!(lines, whole_lines + all_but_feed - 1, "cut at {cut}");
+                assert_eq!(read.readings().count(), read.points.len(), "every point has its cell");
             }
             Err(error) => assert!(whole_lines == 0, "cut at {cut}: {error}"),
         }
@@ -131,7 +143,7 @@ fn a_broken_line_in_the_middle_is_an_error_with_its_number() {
     let path = dir.path().join(journal::FILE_NAME);
     let text = fs::read_to_string(&path).unwrap();
     let mut lines: Vec<&str> = text.lines().collect();
-    lines[2] = "{\"test\": 1}";
+    lines[2] = "{\"point\": 1}";
     fs::write(&path, lines.join("\n")).unwrap();
     let error = journal::read(dir.path()).unwrap_err().to_string();
     assert!(error.contains("points.jsonl:3:"), "{error}");
@@ -180,15 +192,17 @@ fn full_disk() {
     let mount =
         Command::new("mount").args(["-t", "tmpfs", "-o", "size=64k", "tmpfs"]).arg(dir.path()).status();
     assert!(mount.unwrap().success());
-    let results = sample::rfc2544();
+    let mut results = sample::rfc2544();
+    results.points.sort_by_key(|p| p.cell);
     let mut writer = Writer::create(dir.path(), &Header::of(&results)).unwrap();
     let mut kept = 0;
     let mut errors = Vec::new();
-    for point in &results.points {
-        match writer.append(point) {
-            Ok(true) => kept += 1,
-            Ok(false) => {}
-            Err(error) => errors.push(error.to_string()),
+    for cell in &results.cells {
+        for entry in journal::entries(cell, &results.runs, &results.points) {
+            match writer.append(entry) {
+                Ok(written) => kept += usize::from(written && matches!(entry, Entry::Point(_))),
+                Err(error) => errors.push(error.to_string()),
+            }
         }
     }
     assert_eq!(errors.len(), 1, "told once: {errors:?}");
@@ -210,16 +224,25 @@ fn full_disk() {
 #[test]
 fn the_page_of_a_full_suite_is_small_and_needs_nothing_else() {
     let mut results = sample::tolly(8);
-    // A full search has some sixty trials a point, with deciding ones of sixty seconds and two directions.
-    for point in &mut results.points {
-        point.factors.insert("directions".into(), "two-way".into());
-        let summary = sample::latency(20_000.0);
-        (point.latency_ns, point.lanes) = (Some(summary), sample::lanes(point, summary));
-        if let Some(trial) = point.trials.last_mut() {
-            trial.latency_ns = Some(summary);
-            sample::lengthen(trial, 60);
+    // A full search has some sixty trials, with deciding ones of sixty seconds and two directions.
+    let summary = sample::latency(20_000.0);
+    results.cells.iter_mut().for_each(|cell| {
+        cell.factors.insert("directions".into(), Level::read("directions", "two-way"));
+    });
+    for point in 0..results.points.len() {
+        if results.points[point].typical.is_none() {
+            continue;
         }
-        point.trials = point.trials.iter().cycle().take(60.min(point.trials.len() * 60)).cloned().collect();
+        let trial = sample::typical(&mut results, point);
+        (trial.latency_ns, trial.seconds) = (Some(summary), 60.0);
+        trial.per_second = sample::per_second(trial.offered, Some(summary), 60);
+        let detail = trial.detail.as_mut().unwrap();
+        detail.lanes = sample::directions(detail.ledger.sent(), true, summary);
+    }
+    for run in &mut results.runs {
+        let of = run.trials.clone();
+        let more = of.iter().cycle().take(60_usize.saturating_sub(of.len())).cloned();
+        run.trials.extend((of.len() as u32..).zip(more).map(|(id, trial)| Trial { id, ..trial }));
     }
     let layout = TestExtras { title: "Zero-loss throughput".into(), layout: Layout::Tolly };
     let extras = Extras {
@@ -240,9 +263,9 @@ fn the_page_of_a_full_suite_is_small_and_needs_nothing_else() {
 fn the_page_of_a_full_tcp_suite_is_small() {
     let all = ["wire", "xdp-redirect", "linux", "nftables", "iptables", "ipset", "rampart", "external"];
     let mut results = sample::tolly_http(&all);
-    results.points.extend(sample::poliwall(&all).points);
+    sample::append(&mut results, sample::poliwall(&all));
     // Five minutes in the deciding trial of every round, as the reports had.
-    for trial in results.points.iter_mut().flat_map(|p| &mut p.trials).filter(|t| !t.per_second.is_empty()) {
+    for trial in results.runs.iter_mut().flat_map(|r| &mut r.trials).filter(|t| !t.per_second.is_empty()) {
         let one = trial.per_second.clone();
         trial.per_second = one.iter().cycle().take(300).cloned().collect();
         for (sample, second) in trial.per_second.iter_mut().zip(1..) {

@@ -6,7 +6,7 @@ mod sample;
 
 use reader::{FIREWALLS, page, text_of, with_layout};
 
-use measure::results::{Mark, MarkKind, Metric, Results};
+use measure::results::{Cell, Mark, MarkKind, Metric, Reading, Results};
 use measure::suite::Layout;
 use report::compare::compare;
 use report::terminal::Options;
@@ -46,8 +46,8 @@ fn pages_are_well_formed() {
             _ => Layout::Plain,
         };
         let mut extras = Extras::default();
-        for point in &results.points {
-            extras.tests.insert(point.test.clone(), TestExtras { title: "A test".into(), layout });
+        for cell in &results.cells {
+            extras.tests.insert(cell.test.clone(), TestExtras { title: "A test".into(), layout });
         }
         let page = render(&results, Format::Html, &extras).unwrap();
         let ids = attributes(&page, "id");
@@ -90,9 +90,8 @@ fn invalid_points_are_told_and_never_shown_as_values() {
         if point.dut == "iptables" {
             (point.value, point.low, point.high, point.valid) = (7.77e8, 7.77e8, 7.77e8, false);
             point.rounds = vec![7.77e8; 5];
-            point.trials.clear();
-            point.marks =
-                vec![Mark { kind: MarkKind::FirewallFailed, detail: "it <died> in round 2".into() }];
+            (point.deciding, point.typical) = (Vec::new(), None);
+            point.marks = vec![Mark::new(MarkKind::FirewallFailed, "it <died> in round 2")];
         }
     }
     let text = text_of(&page(&run));
@@ -157,8 +156,8 @@ fn trust_is_not_claimed_where_it_is_not_due() {
     assert_eq!(good(|_| {}), (7, 7));
     let faults: [fn(&mut Results); 8] = [
         |r| r.points[0].valid = false,
-        |r| r.points[0].marks.push(Mark { kind: MarkKind::Unstable, detail: String::new() }),
-        |r| r.points[0].marks.push(Mark { kind: MarkKind::GeneratorLimited, detail: String::new() }),
+        |r| r.points[0].marks.push(Mark::new(MarkKind::Unstable, "")),
+        |r| r.points[0].marks.push(Mark::new(MarkKind::GeneratorLimited, "")),
         |r| {
             let nftables = r.points.iter_mut().find(|p| p.dut == "nftables").unwrap();
             nftables.rounds.swap(0, 1);
@@ -240,8 +239,8 @@ fn a_firewall_that_only_forwards_says_so_once_and_marks_no_cell() {
     for point in &mut run.points {
         (point.valid, point.marks) = (true, Vec::new());
         if point.dut == "linux" {
-            let detail = "linux only forwards: it stands here without the policy".into();
-            point.marks.push(Mark { kind: MarkKind::Note, detail });
+            let text = "linux only forwards: it stands here without the policy";
+            point.marks.push(Mark::new(MarkKind::Baseline, text));
         }
     }
     let texts = |run: &Results| {
@@ -257,7 +256,7 @@ fn a_firewall_that_only_forwards_says_so_once_and_marks_no_cell() {
     assert!(terminal.contains("no policy"));
     // Another note, even one that begins alike but is of another firewall, is marked.
     run.points.iter_mut().filter(|p| p.dut == "nftables").for_each(|p| {
-        p.marks.push(Mark { kind: MarkKind::Note, detail: "linux only forwards, nftables does more".into() });
+        p.marks.push(Mark::new(MarkKind::Note, "linux only forwards, nftables does more"));
     });
     let [html, markdown, terminal] = texts(&run);
     assert!(html.contains("<sup>n</sup>") && markdown.contains(" [n]") && terminal.contains("[n]"));
@@ -275,9 +274,9 @@ fn directions_and_seconds_stand_where_they_were_measured() {
     let html = page(&run);
     assert!(html.contains("<details><summary>Each direction</summary>"), "folded for throughput");
     let mut without = run;
-    for point in &mut without.points {
-        point.lanes.clear();
-        point.trials.iter_mut().for_each(|t| t.per_second.clear());
+    for trial in without.runs.iter_mut().flat_map(|run| &mut run.trials) {
+        trial.per_second.clear();
+        trial.detail.iter_mut().for_each(|detail| detail.lanes.clear());
     }
     let html = page(&without);
     assert!(!html.contains("Each direction") && !html.contains("Second by second"), "nothing is made up");
@@ -286,7 +285,7 @@ fn directions_and_seconds_stand_where_they_were_measured() {
 #[test]
 fn an_interval_that_is_noise_does_not_flatten_a_chart() {
     let mut run = sample::demo();
-    run.points.retain(|p| p.metric == Metric::Cost && p.factors["frame"] == "64");
+    sample::retain(&mut run, |p| p.metric == Metric::Cost && sample::is_at(p, "frame", "64"));
     run.points.iter_mut().for_each(|p| (p.valid, p.marks) = (true, Vec::new()));
     let charts = |run: &Results| page(run).split("<svg class=\"chart\"").nth(1).unwrap().to_string();
     let widest = |chart: &str| {
@@ -357,11 +356,15 @@ fn two_runs_side_by_side() {
     new.points[0].value *= 2.0;
     new.points[0].low *= 2.0;
     new.points[0].high *= 2.0;
-    new.points[1].test = "another".into();
+    let cell = new.reading(&new.points[1]).unwrap().cell;
+    let another = Cell { id: new.cells.len() as u32, test: "another".into(), ..cell.clone() };
+    new.points[1].cell = another.id;
+    new.cells.push(another);
     let comparison = compare(&old, &new);
     assert_eq!(comparison.matched.len(), old.points.len() - 2);
-    assert_eq!(comparison.only_old, [&removed, &old.points[2]]);
-    assert_eq!(comparison.only_new, [&new.points[1]]);
+    let points = |of: &[Reading<'_>]| of.iter().map(|p| p.point.clone()).collect::<Vec<_>>();
+    assert_eq!(points(&comparison.only_old), [removed, old.points[2].clone()]);
+    assert_eq!(points(&comparison.only_new), [new.points[1].clone()]);
     assert!(comparison.warnings.iter().any(|w| w.contains("kernel differs") && w.contains("6.19.0")));
     assert_eq!(comparison.matched[0].ratio().unwrap().value, 2.0);
     assert_eq!(comparison.matched[0].overlap(), Some(false));

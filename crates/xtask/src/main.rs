@@ -11,7 +11,7 @@ use tree::Tree;
 
 const USAGE: &str = "cargo xtask CHORE
   layout    look for what no compiler sees: maps that lead nowhere, files that nothing embeds, unfinished marks
-  schema    write docs/schema anew: rampart-bench-1.json from the types of the results, rampart-api.json from those of
+  schema    write docs/schema anew: rampart-bench-2.json from the types of the results, rampart-api.json from those of
             the firewall's socket";
 
 fn main() -> ExitCode {
@@ -52,7 +52,7 @@ fn check_layout() -> anyhow::Result<()> {
 }
 
 fn write_schema() -> anyhow::Result<()> {
-    let path = root().join("docs/schema/rampart-bench-1.json");
+    let path = root().join("docs/schema/rampart-bench-2.json");
     std::fs::write(&path, report::json::schema()?).with_context(|| format!("writing {}", path.display()))
 }
 

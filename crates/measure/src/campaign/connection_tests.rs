@@ -12,6 +12,8 @@ fn search() -> SearchSpec {
 
 fn cell(procedure: ProcedureSpec) -> Cell {
     Cell {
+        id: 0,
+        workload: Sent::Connections,
         test: "connections".into(),
         factors: BTreeMap::from([("close".into(), Level::read("close", "reset"))]),
         cores: 1,
@@ -45,7 +47,7 @@ fn steady() -> ProcedureSpec {
     })
 }
 
-fn run_rigs(procedure: ProcedureSpec, rigs: [(&str, f64); 2]) -> Vec<Point> {
+fn run_rigs(procedure: ProcedureSpec, rigs: [(&str, f64); 2]) -> Outcome {
     let mut rigs: Vec<Box<dyn Rig>> = rigs
         .into_iter()
         .map(|(name, capacity)| {
@@ -54,7 +56,7 @@ fn run_rigs(procedure: ProcedureSpec, rigs: [(&str, f64); 2]) -> Vec<Point> {
             Box::new(rig) as Box<dyn Rig>
         })
         .collect();
-    run(&cell(procedure), &mut rigs, &mut ()).points
+    run(&cell(procedure), &mut rigs, &mut ())
 }
 
 fn kinds(point: &Point) -> Vec<MarkKind> {
@@ -63,15 +65,16 @@ fn kinds(point: &Point) -> Vec<MarkKind> {
 
 #[test]
 fn points_of_connections_carry_what_became_of_them() {
-    let points = run_rigs(rate(), [("wire", 1e6), ("dut", 2e5)]);
+    let outcome = run_rigs(rate(), [("wire", 1e6), ("dut", 2e5)]);
+    let points = outcome.readings();
     let names: Vec<(&str, Metric)> = points.iter().map(|p| (p.dut.as_str(), p.metric)).collect();
     let (rate, time) = (Metric::ConnectionRate, Metric::EstablishmentTime);
     assert_eq!(names, [("wire", rate), ("wire", time), ("dut", rate), ("dut", time)], "no cost of a frame");
     for point in &points {
         assert!(point.valid && point.rounds.len() == 2 && point.marks.is_empty(), "{point:?}");
-        let connections = point.connections.as_ref().expect("connections");
+        let connections = point.connections().expect("connections");
         assert!(connections.established > 0 && connections.times.established_ns.is_some());
-        assert_eq!(point.ledger.residual(), 0);
+        assert_eq!(point.ledger().residual(), 0);
     }
     assert_eq!((points[2].unit.as_str(), points[3].unit.as_str()), ("connections/s", "ns"));
 }
@@ -80,7 +83,7 @@ fn points_of_connections_carry_what_became_of_them() {
 fn a_rate_near_that_of_wire_may_be_the_generators_unless_the_suite_fixed_it() {
     let near = [("wire", 2.1e5), ("dut", 2e5)];
     let marks_of = |procedure| {
-        let points = run_rigs(procedure, near);
+        let points = run_rigs(procedure, near).points;
         let point = points.into_iter().find(|p| p.dut == "dut" && p.metric == Metric::ConnectionRate);
         kinds(&point.expect("a rate"))
     };
@@ -107,8 +110,8 @@ fn trials_are_kept_in_connections() {
         legal_share: 1.0,
     });
     for (procedure, offered, per_second) in [(held(4096), 4096.0, 0), (most, 1000.0, 0), (steady(), 1e4, 4)] {
-        let points = run_rigs(procedure.clone(), [("a", 2e5), ("b", 2e5)]);
-        let trial = &points[0].trials[0];
+        let outcome = run_rigs(procedure.clone(), [("a", 2e5), ("b", 2e5)]);
+        let trial = &outcome.runs[0].trials[0];
         assert_eq!((trial.offered, trial.received, trial.loss), (offered, offered, 0.0), "{procedure:?}");
         assert_eq!(trial.per_second.len(), per_second, "{procedure:?}");
     }

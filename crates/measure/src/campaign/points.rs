@@ -1,10 +1,9 @@
-//! Makes points of what the rounds measured: medians, intervals, marks, sums, and the costs against `wire`.
+//! Makes points of what the rounds measured: medians, intervals, marks, and the costs against `wire`.
 
 use super::{Cell, Track, WIRE};
-use crate::bulk::BulkOutcome;
-use crate::ledger::Ledger;
+use crate::level::Level;
 use crate::procedure::Measured;
-use crate::results::{CoreUse, Counts, CpuUse, Mark, MarkKind, Metric, Point};
+use crate::results::{Counts, Mark, MarkKind, Metric, Point, Run};
 use crate::stats::{Estimate, estimate, spread};
 use crate::trial::TrialOutcome;
 use std::collections::BTreeMap;
@@ -17,7 +16,7 @@ const GENERATOR_LIMITED: f64 = 0.90;
 const STOLEN: f64 = 0.02;
 
 /// What tells a firewall's values apart.
-type Key = (Metric, BTreeMap<String, String>);
+type Key = (Metric, BTreeMap<String, Level>);
 
 /// The points of a campaign: firewall by firewall, then costs.
 pub(super) fn of(cell: &Cell, tracks: &[Track]) -> Vec<Point> {
@@ -29,6 +28,16 @@ pub(super) fn of(cell: &Cell, tracks: &[Track]) -> Vec<Point> {
         points.extend(costs);
     }
     points
+}
+
+/// A firewall's trials. What led to a deciding trial keeps its load and its loss, and no more.
+pub(super) fn run(cell: &Cell, track: Track, points: &[Point]) -> Run {
+    let decided = |id: &u32| points.iter().any(|p| p.dut == track.dut && p.deciding.contains(id));
+    let mut trials = track.trials;
+    for trial in trials.iter_mut().filter(|trial| !decided(&trial.id)) {
+        trial.detail = None;
+    }
+    Run { cell: cell.id, dut: track.dut, policy_load_seconds: track.policy_load_seconds, trials }
 }
 
 fn points_of(cell: &Cell, track: &Track) -> Vec<Point> {
@@ -43,7 +52,7 @@ fn points_of(cell: &Cell, track: &Track) -> Vec<Point> {
 fn keys(rounds: &[Vec<Measured>]) -> Vec<Key> {
     let mut keys: Vec<Key> = Vec::new();
     for measured in rounds.iter().flatten() {
-        let key = (measured.metric, measured.factors.clone());
+        let key = (measured.metric, measured.at.clone());
         if !keys.contains(&key) {
             keys.push(key);
         }
@@ -66,52 +75,38 @@ fn point(cell: &Cell, track: &Track, key: &Key) -> Point {
     let mut point = empty_point(cell, &track.dut, key);
     set_estimate(&mut point, known);
     point.rounds = rounds.iter().map(|m| m.map_or(0.0, |m| m.value)).collect();
-    point.trials.clone_from(&track.trials);
     point.valid = valid && !marks.iter().any(|m| m.kind.invalidates());
     point.marks = marks;
-    add_deciding(&mut point, &deciding);
+    point.deciding = ids(&deciding);
+    point.typical = typical(&deciding).map(|outcome| outcome.id);
     point
 }
 
 fn is(measured: &Measured, key: &Key) -> bool {
-    measured.metric == key.0 && measured.factors == key.1
+    measured.metric == key.0 && measured.at == key.1
 }
 
 fn lost_point(cell: &Cell, track: &Track, measured: &Measured) -> Point {
-    let mut point = empty_point(cell, &track.dut, &(measured.metric, measured.factors.clone()));
-    point.trials.clone_from(&track.trials);
+    let mut point = empty_point(cell, &track.dut, &(measured.metric, measured.at.clone()));
     point.marks.clone_from(&measured.marks);
     point
 }
 
-fn empty_point(cell: &Cell, dut: &str, (metric, extra): &Key) -> Point {
-    let mut factors: BTreeMap<String, String> =
-        cell.factors.iter().map(|(factor, level)| (factor.clone(), level.text.clone())).collect();
-    factors.extend(extra.clone());
+fn empty_point(cell: &Cell, dut: &str, (metric, at): &Key) -> Point {
     Point {
-        test: cell.test.clone(),
+        cell: cell.id,
         dut: dut.into(),
-        placement: cell.placement,
-        cores: cell.cores,
-        factors,
+        at: at.clone(),
         metric: *metric,
         unit: metric.unit().into(),
         value: 0.0,
         low: 0.0,
         high: 0.0,
         rounds: Vec::new(),
-        trials: Vec::new(),
         valid: false,
         marks: Vec::new(),
-        ledger: Ledger::default(),
-        latency_ns: None,
-        lanes: Vec::new(),
-        cpu: CpuUse::default(),
-        flow_entries: None,
-        memory_bytes: None,
-        policy_load_seconds: None,
-        connections: None,
-        bulk: None,
+        deciding: Vec::new(),
+        typical: None,
     }
 }
 
@@ -133,7 +128,8 @@ fn round_marks(rounds: &[Option<&Measured>]) -> Vec<Mark> {
         };
         for mut mark in of_round {
             if rounds.len() > 1 {
-                mark.detail = format!("round {}: {}", round + 1, mark.detail);
+                mark.round = Some(round as u32);
+                mark.text = format!("round {}: {}", round + 1, mark.text);
             }
             marks.push(mark);
         }
@@ -164,47 +160,32 @@ fn unstable(metric: Metric, values: &[f64]) -> Option<Mark> {
         Some(_) => values.iter().copied().fold(0.0, f64::max) - values.iter().copied().fold(1.0, f64::min),
         None => spread(values),
     };
-    (difference > UNSTABLE).then(|| Mark {
-        kind: MarkKind::Unstable,
-        detail: match of {
+    (difference > UNSTABLE).then(|| {
+        let text = match of {
             Some(of) => format!("the rounds differ by {:.1} % of the {of}", difference * 100.0),
             None if difference.is_infinite() => "the rounds differ, and their median is 0".into(),
             None => format!("the rounds differ by {:.1} % of their median", difference * 100.0),
-        },
+        };
+        Mark { share: Some(difference).filter(|d| d.is_finite()), ..Mark::new(MarkKind::Unstable, text) }
     })
 }
 
 fn stolen_time(deciding: &[&TrialOutcome]) -> Option<Mark> {
     let stolen: Vec<f64> = deciding.iter().flat_map(|o| &o.cpu.cores).map(|core| core.stolen).collect();
     let mean = stolen.iter().sum::<f64>() / stolen.len().max(1) as f64;
-    (mean > STOLEN).then(|| Mark {
-        kind: MarkKind::StolenTime,
-        detail: format!("the hypervisor took {:.1} % of the processors' time", mean * 100.0),
-    })
+    let text = format!("the hypervisor took {:.1} % of the processors' time", mean * 100.0);
+    (mean > STOLEN).then(|| Mark::new(MarkKind::StolenTime, text).with_share(mean))
 }
 
-fn add_deciding(point: &mut Point, deciding: &[&TrialOutcome]) {
+/// Each once: a value may rest on a trial of several rounds of a search.
+fn ids(deciding: &[&TrialOutcome]) -> Vec<u32> {
+    let mut ids: Vec<u32> = Vec::with_capacity(deciding.len());
     for outcome in deciding {
-        point.ledger.add(&outcome.ledger);
+        if !ids.contains(&outcome.id) {
+            ids.push(outcome.id);
+        }
     }
-    if let Some(typical) = typical(deciding) {
-        point.latency_ns = typical.latency_ns();
-        point.lanes = typical.frames().map_or_else(Vec::new, |frames| frames.lanes.clone());
-        point.connections = typical.connections().cloned();
-    }
-    point.bulk = bulk(deciding);
-    point.cpu = mean_cpu(deciding);
-    point.flow_entries = deciding.iter().filter_map(|o| o.flow_entries).max();
-    point.memory_bytes = deciding.iter().filter_map(|o| o.memory_bytes).max();
-    point.policy_load_seconds = deciding.iter().find_map(|o| o.policy_load_seconds);
-}
-
-/// The bulk transfers of all trials together.
-fn bulk(deciding: &[&TrialOutcome]) -> Option<BulkOutcome> {
-    let mut of_trials = deciding.iter().filter_map(|o| o.bulk());
-    let mut sum = of_trials.next()?.clone();
-    of_trials.for_each(|other| sum.add(other));
-    Some(sum)
+    ids
 }
 
 /// The trial whose median latency (or establishment time) is the middle one: summaries cannot be merged, and one that was measured is better than
@@ -216,58 +197,32 @@ fn typical<'a>(deciding: &[&'a TrialOutcome]) -> Option<&'a TrialOutcome> {
     timed.get(timed.len().saturating_sub(1) / 2).map(|(_, outcome)| *outcome).or(deciding.last().copied())
 }
 
-fn mean_cpu(deciding: &[&TrialOutcome]) -> CpuUse {
-    let mut by_core: BTreeMap<u32, Vec<CoreUse>> = BTreeMap::new();
-    for core in deciding.iter().flat_map(|o| &o.cpu.cores) {
-        by_core.entry(core.core).or_default().push(*core);
-    }
-    let cores = by_core.into_iter().map(|(core, uses)| {
-        let mean = |share: fn(&CoreUse) -> f64| uses.iter().map(share).sum::<f64>() / uses.len() as f64;
-        CoreUse {
-            core,
-            user: mean(|u| u.user),
-            system: mean(|u| u.system),
-            interrupt: mean(|u| u.interrupt),
-            stolen: mean(|u| u.stolen),
-            idle: mean(|u| u.idle),
-        }
-    });
-    let firewall: Vec<f64> = deciding.iter().filter_map(|o| o.cpu.firewall).collect();
-    let mean = firewall.iter().sum::<f64>() / firewall.len().max(1) as f64;
-    CpuUse { cores: cores.collect(), firewall: (!firewall.is_empty()).then_some(mean) }
-}
-
 /// Marks rates that come near those of `wire`. Inline this says that the pipeline without a firewall is as slow.
 fn mark_generator_limited(cell: &Cell, points: &mut [Point]) {
     let wires: Vec<Point> = points.iter().filter(|p| p.dut == WIRE && p.valid).cloned().collect();
     for point in points.iter_mut().filter(|p| p.dut != WIRE && p.valid) {
         let is_rate = point.metric.row().rate && !cell.procedure.fixes_the_rate();
-        let wire = wires.iter().find(|w| w.metric == point.metric && w.factors == point.factors);
+        let wire = wires.iter().find(|w| w.metric == point.metric && w.at == point.at);
         if let Some(wire) = wire.filter(|w| is_rate && point.value >= w.value * GENERATOR_LIMITED) {
-            point.marks.push(Mark {
-                kind: MarkKind::GeneratorLimited,
-                detail: format!(
-                    "{:.0} % of what passes without a firewall",
-                    point.value / wire.value * 100.0
-                ),
-            });
+            let share = point.value / wire.value;
+            let text = format!("{:.0} % of what passes without a firewall", share * 100.0);
+            point.marks.push(Mark::new(MarkKind::GeneratorLimited, text).with_share(share));
         }
     }
 }
 
-/// What the firewall adds to each frame: the difference of the reciprocal rates, round by round. Its trials and ledger
-/// stand with the throughputs that it is derived from.
+/// What the firewall adds to each frame: the difference of the reciprocal rates, round by round. Trials decided the
+/// throughputs that it is derived from, not the cost itself.
 fn cost(cell: &Cell, throughput: &Point, points: &[Point]) -> Point {
-    let is_wire =
-        |p: &&Point| p.dut == WIRE && p.metric == Metric::Throughput && p.factors == throughput.factors;
-    let mut cost = empty_point(cell, &throughput.dut, &(Metric::Cost, throughput.factors.clone()));
+    let is_wire = |p: &&Point| p.dut == WIRE && p.metric == Metric::Throughput && p.at == throughput.at;
+    let mut cost = empty_point(cell, &throughput.dut, &(Metric::Cost, throughput.at.clone()));
     let Some(wire) = points.iter().find(is_wire) else {
         cost.marks.push(note(format!("`{WIRE}` was not measured in this cell")));
         return cost;
     };
     for (name, point) in [(throughput.dut.as_str(), throughput), (WIRE, wire)] {
         let carried = point.marks.iter().filter(|m| !point.valid || m.kind == MarkKind::GeneratorLimited);
-        cost.marks.extend(carried.map(|m| Mark { kind: m.kind, detail: format!("{name}: {}", m.detail) }));
+        cost.marks.extend(carried.map(|m| Mark { text: format!("{name}: {}", m.text), ..m.clone() }));
     }
     if throughput.valid && wire.valid {
         let pairs = throughput.rounds.iter().zip(&wire.rounds);
@@ -283,6 +238,6 @@ fn cost(cell: &Cell, throughput: &Point, points: &[Point]) -> Point {
     cost
 }
 
-fn note(detail: String) -> Mark {
-    Mark { kind: MarkKind::Note, detail }
+fn note(text: String) -> Mark {
+    Mark::new(MarkKind::Note, text)
 }

@@ -4,7 +4,7 @@ use super::*;
 use crate::level::Level;
 use crate::procedure::simulated::Simulated;
 use crate::procedure::{LatencyLoad, LatencySpec, LossCurveSpec, Preset, SearchSpec, ThroughputSpec};
-use crate::results::Metric;
+use crate::results::{Metric, Reading};
 use std::sync::{Arc, Mutex};
 
 pub(crate) fn cell(rounds: u32) -> Cell {
@@ -16,6 +16,8 @@ pub(crate) fn cell(rounds: u32) -> Cell {
         max_load: None,
     };
     Cell {
+        id: 0,
+        workload: Sent::Frames,
         test: "throughput".into(),
         factors: BTreeMap::from([("frame".into(), Level::read("frame", "64"))]),
         cores: 1,
@@ -39,8 +41,8 @@ fn run_boxed(cell: &Cell, rigs: Vec<Simulated>) -> Outcome {
     run(cell, &mut rigs, &mut ())
 }
 
-fn point<'a>(outcome: &'a Outcome, dut: &str, metric: Metric) -> &'a Point {
-    outcome.points.iter().find(|p| p.dut == dut && p.metric == metric).unwrap()
+fn point<'a>(outcome: &'a Outcome, dut: &str, metric: Metric) -> Reading<'a> {
+    outcome.readings().into_iter().find(|p| p.dut == dut && p.metric == metric).unwrap()
 }
 
 fn kinds(point: &Point) -> Vec<MarkKind> {
@@ -77,13 +79,15 @@ fn three_firewalls_side_by_side() {
         let found = point(&outcome, name, throughput);
         assert!(found.valid && near(found.value, rate), "{name}: {}", found.value);
         assert!(found.low <= found.value && found.value <= found.high && found.rounds.len() == 3);
-        assert_eq!(kinds(found), marks, "{name}");
+        assert_eq!(kinds(&found), marks, "{name}");
         assert_eq!(found.unit, "frames/s");
-        assert_eq!(found.factors["frame"], "64");
-        assert_eq!(found.ledger.residual(), 0);
-        assert!(found.ledger.received > 0 && found.latency_ns.is_some() && found.flow_entries == Some(1000));
-        assert!((found.cpu.cores[0].interrupt - 0.5).abs() < 1e-9);
-        let rounds: Vec<u32> = found.trials.iter().map(|t| t.round).collect();
+        assert_eq!(found.level("frame").unwrap().text, "64");
+        assert_eq!(found.ledger().residual(), 0);
+        assert!(
+            found.ledger().received > 0 && found.latency_ns().is_some() && found.flow_entries() == Some(1000)
+        );
+        assert!((found.cpu().cores[0].interrupt - 0.5).abs() < 1e-9);
+        let rounds: Vec<u32> = found.trials().iter().map(|t| t.round).collect();
         assert!(rounds.is_sorted() && rounds.len() >= 15 && rounds.ends_with(&[2]), "{rounds:?}");
     }
     let cost = point(&outcome, "nftables", cost);
@@ -97,7 +101,7 @@ fn a_cost_that_is_lost_in_the_noise_says_so() {
     let noise = |dut| {
         let cost = point(&outcome, dut, Metric::Cost);
         assert!(cost.valid);
-        cost.marks.iter().any(|m| m.detail.contains("lost in the noise"))
+        cost.marks.iter().any(|m| m.text.contains("lost in the noise"))
     };
     assert_eq!(["free", "dear"].map(noise), [true, false]);
 }
@@ -185,11 +189,16 @@ fn a_firewall_that_breaks_loses_its_points_and_the_others_go_on() {
             let bad = point(&outcome, "bad", metric);
             assert!(!bad.valid && bad.value == 0.0, "{}", row.name);
             assert_eq!(bad.marks[0].kind, row.kind, "{}: {:?}", row.name, bad.marks);
-            assert!(bad.marks[0].detail.contains(row.text), "{}: {:?}", row.name, bad.marks);
+            assert!(bad.marks[0].text.contains(row.text), "{}: {:?}", row.name, bad.marks);
             let good = point(&outcome, "good", metric);
             assert!(good.valid && good.rounds.len() == 3, "{}", row.name);
         }
-        assert_eq!(!point(&outcome, "bad", Metric::Throughput).trials.is_empty(), row.trials, "{}", row.name);
+        assert_eq!(
+            !point(&outcome, "bad", Metric::Throughput).trials().is_empty(),
+            row.trials,
+            "{}",
+            row.name
+        );
     }
 }
 
@@ -206,9 +215,9 @@ fn a_trial_that_must_not_count_is_kept_with_its_fault() {
     let point = point(&outcome, "dut", Metric::Throughput);
     assert!(point.valid);
     let faulty: Vec<usize> =
-        (0..point.trials.len()).filter(|&i| !point.trials[i].faults.is_empty()).collect();
+        (0..point.trials().len()).filter(|&i| !point.trials()[i].faults.is_empty()).collect();
     assert_eq!(faulty, [2]);
-    assert!(point.trials[2].faults[0].contains("the clock stepped"));
+    assert!(point.trials()[2].faults[0].contains("the clock stepped"));
 }
 
 #[test]
@@ -224,7 +233,7 @@ fn an_interruption_returns_the_rounds_that_were_finished() {
         for point in &outcome.points {
             assert!(point.valid && point.rounds.len() == finished);
             assert!(
-                point.marks.iter().any(|m| m.detail == "interrupted after 1 of 3 rounds"),
+                point.marks.iter().any(|m| m.text == "interrupted after 1 of 3 rounds"),
                 "{:?}",
                 point.marks
             );
@@ -232,7 +241,8 @@ fn an_interruption_returns_the_rounds_that_were_finished() {
     }
     let mut rigs: Vec<Simulated> = vec![rig("first", 2e6)];
     rigs[0].proof_script = Box::new(|_| Err(RigError::Interrupted));
-    assert_eq!(run_boxed(&cell(1), rigs), Outcome { points: Vec::new(), interrupted: true });
+    let outcome = run_boxed(&cell(1), rigs);
+    assert!(outcome.points.is_empty() && outcome.interrupted, "{outcome:?}");
 }
 
 #[test]
@@ -280,7 +290,7 @@ fn one_bad_round_makes_the_point_invalid() {
     assert!(!point.valid && [point.value, point.low, point.high] == [0.0; 3]);
     assert!(point.rounds[0] > 0.0 && point.rounds[1] == 0.0 && point.rounds[2] > 0.0, "{:?}", point.rounds);
     assert_eq!(point.marks[0].kind, MarkKind::LedgerUnbalanced);
-    assert!(point.marks[0].detail.starts_with("round 2: -1 of"), "{:?}", point.marks);
+    assert!(point.marks[0].text.starts_with("round 2: -1 of"), "{:?}", point.marks);
 }
 
 #[test]
@@ -308,7 +318,7 @@ fn time_taken_by_the_hypervisor_is_marked() {
     let outcome = run_boxed(&cell(2), vec![rig]);
     let point = point(&outcome, "dut", Metric::Throughput);
     assert!(point.valid);
-    assert_eq!(kinds(point), [MarkKind::StolenTime]);
+    assert_eq!(kinds(&point), [MarkKind::StolenTime]);
 }
 
 #[test]
@@ -328,11 +338,11 @@ fn loss_curves_that_end_at_different_loads() {
     });
     let outcome = run_boxed(&cell, vec![rig]);
     let found: Vec<(&str, usize)> =
-        outcome.points.iter().map(|p| (p.factors["load"].as_str(), p.rounds.len())).collect();
+        outcome.points.iter().map(|p| (p.at["load"].text.as_str(), p.rounds.len())).collect();
     assert_eq!(found, [("100%", 2), ("75%", 2), ("50%", 2), ("25%", 2)]);
-    assert!(outcome.points.iter().all(|p| p.valid && p.factors["frame"] == "64"));
+    assert!(outcome.readings().iter().all(|p| p.valid && p.level("frame").unwrap().text == "64"));
     let last = &outcome.points[3];
-    assert!(last.marks.iter().any(|m| m.detail.starts_with("round 2: not measured")), "{:?}", last.marks);
+    assert!(last.marks.iter().any(|m| m.text.starts_with("round 2: not measured")), "{:?}", last.marks);
 }
 
 #[test]
@@ -354,7 +364,7 @@ fn progress_rises_to_nearly_one() {
         }
 
         fn lost(&mut self, dut: &str, why: &Mark) {
-            self.lost.push(format!("{dut}: {}", why.detail));
+            self.lost.push(format!("{dut}: {}", why.text));
         }
     }
     let mut bad = rig("bad", 1e6);

@@ -7,7 +7,7 @@ use crate::bulk::BulkRequest;
 use crate::campaign::{self, Cell};
 use crate::ledger::Ledger;
 use crate::level::Level;
-use crate::results::Point;
+use crate::results::Sent;
 use crate::trial::{Rig, RigError, WorkloadOutcome};
 
 fn spec() -> ProcedureSpec {
@@ -56,8 +56,10 @@ impl Rig for Bulk {
     }
 }
 
-fn points(rounds: u32, rigs: Vec<Bulk>) -> Vec<Point> {
+fn run(rounds: u32, rigs: Vec<Bulk>) -> campaign::Outcome {
     let cell = Cell {
+        id: 0,
+        workload: Sent::Bulk,
         test: "bulk".into(),
         factors: BTreeMap::from([("connections".into(), Level::read("connections", "10"))]),
         cores: 1,
@@ -67,33 +69,36 @@ fn points(rounds: u32, rigs: Vec<Bulk>) -> Vec<Point> {
         seed: 1,
     };
     let mut rigs: Vec<Box<dyn Rig>> = rigs.into_iter().map(|rig| Box::new(rig) as Box<dyn Rig>).collect();
-    campaign::run(&cell, &mut rigs, &mut ()).points
+    campaign::run(&cell, &mut rigs, &mut ())
 }
 
 #[test]
 fn what_applications_received_is_the_value_and_what_is_under_way_is_no_loss() {
     let rounds =
         vec![transfer(1_000_000, 5_000, 2.0), transfer(3_000_000, 0, 2.5), transfer(2_000_000, 9_000, 2.0)];
-    let points = points(3, vec![Bulk("wire", rounds, 0), Bulk("nftables", vec![transfer(500, 0, 2.0)], 0)]);
+    let outcome = run(3, vec![Bulk("wire", rounds, 0), Bulk("nftables", vec![transfer(500, 0, 2.0)], 0)]);
+    let points = outcome.readings();
     let [wire, nftables] = &points[..] else { panic!("one point each: {points:?}") };
     assert_eq!((wire.metric, wire.unit.as_str()), (Metric::Goodput, "bit/s"));
     assert_eq!(wire.rounds, [4e6, 9.6e6, 8e6]);
     assert_eq!((wire.value, nftables.value, wire.valid), (8e6, 2000.0, true));
-    let bulk = wire.bulk.as_ref().unwrap();
+    let (bulk, ledger) = (wire.bulk().unwrap(), wire.ledger());
     assert_eq!((bulk.connections, bulk.received_bytes, bulk.retransmitted), (10, 6_000_000, 9));
-    assert_eq!((wire.ledger.under_way, wire.ledger.residual()), (14_000, 0));
-    assert!(wire.trials.iter().all(|trial| trial.loss == 0.0), "{:?}", wire.trials);
+    assert_eq!((ledger.under_way, ledger.residual()), (14_000, 0));
+    assert!(wire.trials().iter().all(|trial| trial.loss == 0.0), "{:?}", wire.trials());
     assert!(!nftables.marks.iter().any(|m| m.kind == MarkKind::GeneratorLimited), "far from the wire");
 }
 
 #[test]
 fn a_transfer_that_fails_is_tried_again_and_then_given_up() {
-    let once = points(1, vec![Bulk("linux", vec![failing(), transfer(1000, 0, 2.0)], 0)]);
+    let once = run(1, vec![Bulk("linux", vec![failing(), transfer(1000, 0, 2.0)], 0)]);
+    let once = once.readings();
     assert!(once[0].valid && once[0].value == 4000.0, "{:?}", once[0]);
-    assert_eq!(once[0].trials.len(), 2);
-    let never = points(1, vec![Bulk("linux", vec![failing()], 0)]);
-    assert!(!never[0].valid && never[0].trials.len() == MOST_ATTEMPTS as usize);
-    let said: Vec<&str> = never[0].marks.iter().map(|m| m.detail.as_str()).collect();
+    assert_eq!(once[0].trials().len(), 2);
+    let never = run(1, vec![Bulk("linux", vec![failing()], 0)]);
+    let never = never.readings();
+    assert!(!never[0].valid && never[0].trials().len() == MOST_ATTEMPTS as usize);
+    let said: Vec<&str> = never[0].marks.iter().map(|m| m.text.as_str()).collect();
     let expected = ["trial failed: iperf3: unable to connect", "trial failed: no byte was offered"];
     assert!(expected.iter().all(|words| said.contains(words)), "{said:?}");
 }
@@ -103,5 +108,5 @@ fn bytes_that_nobody_can_place_cost_the_value() {
     let mut lossy = transfer(1000, 10, 2.0);
     lossy.ledger.under_way = 0;
     let marks = judge(&BulkRequest { seconds: 2.0 }.into(), &lossy, Placement::Inline);
-    assert_eq!(marks[0].detail, "10 of 1010 offered bytes are unaccounted for");
+    assert_eq!(marks[0].text, "10 of 1010 offered bytes are unaccounted for");
 }

@@ -129,7 +129,7 @@ fn a_rate_that_ports_limit_says_so() {
     let spec = RateSpec { pair_taken_seconds: 0.5, ..rate(RateOf::Connections) };
     let (measured, _) = run(&ProcedureSpec::from(spec), &mut SimulatedConnections::new(Inline, 2e5));
     assert_eq!(
-        measured[0].marks[0].detail,
+        measured[0].marks[0].text,
         "the goal was still met at the highest load, 129024 connections/s: 64512 pairs of client address and port, each \
          taken for 0.5 s, allow no more"
     );
@@ -158,7 +158,7 @@ fn a_goal_that_no_rate_meets_is_told_in_words() {
     let (measured, _) = run(&ProcedureSpec::from(spec), &mut SimulatedConnections::new(Inline, 2e5));
     assert!(measured.iter().all(|m| !m.valid && kinds(m) == [MarkKind::NoLowerBound]), "{measured:?}");
     assert!(
-        measured[0].marks[0].detail.starts_with(
+        measured[0].marks[0].text.starts_with(
             "no load met the goal of 0 % failures and a 99th percentile of the establishment time of 0.000000001 s"
         ),
         "{:?}",
@@ -186,7 +186,7 @@ fn illegal_traffic_that_gets_through_costs_the_value_at_once() {
         assert_eq!(requests.len(), 1, "{spec:?}");
         for found in measured {
             assert!(!found.valid && kinds(&found) == [MarkKind::IllegalGotThrough], "{found:?}");
-            assert_eq!(found.marks[0].detail, "7 of 1000 illegal attempts got through: port 7");
+            assert_eq!(found.marks[0].text, "7 of 1000 illegal attempts got through: port 7");
         }
     }
 }
@@ -276,7 +276,7 @@ fn a_steady_rate_is_read_from_the_sustained_load_alone() {
         (Metric::Memory, f64::from(1 << 20)),
     ];
     assert_eq!(values(&measured), expected);
-    assert!(measured.iter().all(|m| m.valid && m.marks.is_empty() && m.factors.is_empty()), "{measured:?}");
+    assert!(measured.iter().all(|m| m.valid && m.marks.is_empty() && m.at.is_empty()), "{measured:?}");
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_steady_rate_says_what_the_firewall_does_not_tell() {
     assert_eq!(requests, [ConnectionRequest::at_rate(1e4, 12.0)], "no ramps of no length");
     assert_eq!(measured.len(), 4);
     let text = "the firewall tells neither how long its policy took to load nor how much memory it takes";
-    assert!(measured.iter().all(|m| m.marks[0].detail == text), "{measured:?}");
+    assert!(measured.iter().all(|m| m.marks[0].text == text), "{measured:?}");
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn a_flood_is_seen_before_during_and_after() {
         let (measured, requests) = run(&ProcedureSpec::from(steady(Some(time))), &mut rig);
         assert_eq!(requests[0].attack(), Some(flood(66_485.0).during(6.0, 3.0)), "after the ramp");
         let of = |metric, phase: &str| {
-            let is = |m: &&Measured| m.metric == metric && m.factors.get("phase").is_some_and(|p| p == phase);
+            let is = |m: &&Measured| m.metric == metric && m.at.get("phase").is_some_and(|p| p.text == phase);
             measured.iter().find(is).unwrap().value
         };
         let rates = ["before", "during", "after"].map(|phase| of(Metric::ConnectionRate, phase));
@@ -312,7 +312,7 @@ fn a_flood_is_seen_before_during_and_after() {
         let found = measured.iter().find(|m| m.metric == Metric::Recovery).unwrap();
         assert!(found.valid && (found.value - recovery).abs() < 1e-9, "{found:?}");
         assert_eq!(kinds(found), [kind]);
-        assert!(found.marks[0].detail.contains("samples of 1.00 s bound the resolution"), "{found:?}");
+        assert!(found.marks[0].text.contains("samples of 1.00 s bound the resolution"), "{found:?}");
         assert_eq!(measured.len(), 13);
     }
 }
@@ -324,14 +324,14 @@ fn resets_forged_and_legitimate() {
     rig.forgeable = 0.25;
     let (measured, requests) = run(&ProcedureSpec::from(spec.clone()), &mut rig);
     let found: Vec<(&str, Metric, f64)> =
-        measured.iter().map(|m| (m.factors["resets"].as_str(), m.metric, m.value)).collect();
+        measured.iter().map(|m| (m.at["resets"].text.as_str(), m.metric, m.value)).collect();
     let expected = [
         ("outside-window", Metric::Surviving, 0.75),
         ("inside-window", Metric::Surviving, 0.75),
         ("legitimate", Metric::ClosedByReset, 1.0),
     ];
     assert_eq!(found, expected);
-    assert!(measured[0].marks[0].detail.starts_with("4000 resets against 1000 connections"));
+    assert!(measured[0].marks[0].text.starts_with("4000 resets against 1000 connections"));
     for (request, kind) in requests.iter().zip(resets::KINDS) {
         let resets = Some(crate::connections::Resets { kind, each: 2, per_second: 1e4 });
         let expected =
@@ -341,7 +341,7 @@ fn resets_forged_and_legitimate() {
     // Where nothing opens, there is nothing to reset.
     rig.most_open = 0;
     let (measured, _) = run(&ProcedureSpec::from(spec), &mut rig);
-    assert!(measured.iter().all(|m| !m.valid && m.factors.contains_key("resets")), "{measured:?}");
+    assert!(measured.iter().all(|m| !m.valid && m.at.contains_key("resets")), "{measured:?}");
 }
 
 #[test]
@@ -381,7 +381,7 @@ fn replacements() {
         assert_eq!(requests[0], expected);
         let [found, failures] = &measured[..] else { panic!("{measured:?}") };
         assert_eq!(found.valid.then_some(found.value), time, "{found:?}");
-        assert_eq!(found.marks[0].detail, mark);
+        assert_eq!(found.marks[0].text, mark);
         assert_eq!(failures.valid.then_some(failures.value), replacement.map(|_| 5.0));
     }
 }
@@ -400,7 +400,7 @@ fn trials_that_must_not_count_are_repeated_and_then_given_up() {
         assert_eq!(requests.len(), 3);
         assert!(measured.iter().all(|m| m.valid == valid), "{measured:?}");
         if !valid {
-            assert!(measured[0].marks[0].detail.ends_with("offered connections are unaccounted for"));
+            assert!(measured[0].marks[0].text.ends_with("offered connections are unaccounted for"));
         }
     }
 }
@@ -429,8 +429,8 @@ fn a_value_that_is_lost_stands_where_it_would_have_stood() {
     ];
     for spec in specs {
         let (measured, _) = run(&spec, &mut SimulatedConnections::new(Inline, 2e5));
-        let keys = |all: &[Measured]| -> Vec<(Metric, BTreeMap<String, String>)> {
-            all.iter().map(|m| (m.metric, m.factors.clone())).collect()
+        let keys = |all: &[Measured]| -> Vec<(Metric, BTreeMap<String, Level>)> {
+            all.iter().map(|m| (m.metric, m.at.clone())).collect()
         };
         let lost = spec.lost(&[mark(MarkKind::FirewallFailed, "gone")]);
         assert_eq!(keys(&lost), keys(&measured), "{spec:?}");

@@ -59,6 +59,7 @@ pub use steady::{FloodTime, SteadySpec};
 pub use throughput::ThroughputSpec;
 
 use crate::connections::{CloseBy, ConnectionShape};
+use crate::level::Level;
 use crate::results::{Mark, MarkKind, Metric};
 use crate::shape::{Placement, Setup};
 use crate::suite::{Beside, Factor, SetupProblem, line_rate};
@@ -261,7 +262,7 @@ pub struct Measured {
     /// What was measured.
     pub metric: Metric,
     /// Factors that the procedure itself varied, beside the cell's: `load`, `phase`, `resets`.
-    pub factors: BTreeMap<String, String>,
+    pub at: BTreeMap<String, Level>,
     /// The value in the metric's unit; 0 when it is not valid.
     pub value: f64,
     /// Whether the value may be used; if not, the marks say why.
@@ -275,22 +276,22 @@ pub struct Measured {
 impl Measured {
     /// A valid value.
     fn found(metric: Metric, value: f64, deciding: Vec<TrialOutcome>, marks: Vec<Mark>) -> Self {
-        Self { metric, factors: BTreeMap::new(), value, valid: true, deciding, marks }
+        Self { metric, at: BTreeMap::new(), value, valid: true, deciding, marks }
     }
 
     /// A value that could not be had.
     pub(crate) fn lost(metric: Metric, marks: Vec<Mark>) -> Self {
-        Self { metric, factors: BTreeMap::new(), value: 0.0, valid: false, deciding: Vec::new(), marks }
+        Self { metric, at: BTreeMap::new(), value: 0.0, valid: false, deciding: Vec::new(), marks }
     }
 
     /// The same at one level of the factor `load`.
     fn at_load(self, level: String) -> Self {
-        self.at("load", level)
+        self.at("load", &level)
     }
 
     /// The same at one level of a factor of the procedure's own.
-    fn at(mut self, factor: &str, level: impl Into<String>) -> Self {
-        self.factors.insert(factor.into(), level.into());
+    fn at(mut self, factor: &str, level: &str) -> Self {
+        self.at.insert(factor.into(), Level::read(factor, level));
         self
     }
 }
@@ -328,5 +329,5 @@ fn all_lost(metrics: &[Metric], marks: &[Mark]) -> Vec<Measured> {
 }
 
 fn mark(kind: MarkKind, detail: impl Into<String>) -> Mark {
-    Mark { kind, detail: detail.into() }
+    Mark::new(kind, detail)
 }

@@ -102,6 +102,7 @@ fn ledger(offered: u64, sent: u64, capacity: u64) -> Ledger {
 pub(crate) fn nothing(seconds: f64, workload: WorkloadOutcome) -> TrialOutcome {
     let core = CoreUse { core: 0, system: 0.2, interrupt: 0.5, idle: 0.3, ..CoreUse::default() };
     TrialOutcome {
+        id: 0,
         seconds,
         ledger: Ledger::default(),
         per_second: Vec::new(),

@@ -147,7 +147,7 @@ fn a_firewall_that_always_loses_has_no_throughput() {
         assert_eq!(kinds(value), [MarkKind::NoLowerBound]);
     }
     assert!(
-        measured[0].marks[0].detail.contains("no load met the goal of 0 % loss"),
+        measured[0].marks[0].text.contains("no load met the goal of 0 % loss"),
         "{:?}",
         measured[0].marks
     );
@@ -320,7 +320,7 @@ fn loss_curves() {
         let (measured, _) = run(&spec, &mut Simulated::new("dut", placement, capacity));
         let name = format!("{placement:?} {spec:?}");
         let found: Vec<(&str, f64)> =
-            measured.iter().map(|m| (m.factors["load"].as_str(), m.value)).collect();
+            measured.iter().map(|m| (m.at["load"].text.as_str(), m.value)).collect();
         assert_eq!(found.len(), expected.len(), "{name}: {found:?}");
         for ((load, loss), (expected_load, expected_loss)) in found.into_iter().zip(expected) {
             assert_eq!(load, expected_load, "{name}");
@@ -340,7 +340,7 @@ fn latency_at_shares_of_the_throughput() {
         search: search(),
     });
     let (measured, requests) = run(&spec, &mut Simulated::new("dut", Isolated, 1.2e6));
-    let levels: Vec<&str> = measured.iter().map(|m| m.factors["load"].as_str()).collect();
+    let levels: Vec<&str> = measured.iter().map(|m| m.at["load"].text.as_str()).collect();
     assert_eq!(levels, ["10%", "40%", "90%"]);
     assert!(measured.iter().all(|m| m.valid && m.metric == Metric::Latency && m.value == 2000.0));
     assert!(measured.iter().all(|m| m.deciding.len() == 3 && m.marks.is_empty()));
@@ -362,8 +362,8 @@ fn latency_says_when_frames_were_lost_or_not_sampled() {
         })
     };
     let (lossy, _) = run(&at(2e6), &mut Simulated::new("dut", Isolated, 1e6));
-    assert!(lossy[0].valid && lossy[0].marks[0].detail.contains("50.0000 %"), "{:?}", lossy[0].marks);
-    assert_eq!(lossy[0].factors["load"], "2000000/s");
+    assert!(lossy[0].valid && lossy[0].marks[0].text.contains("50.0000 %"), "{:?}", lossy[0].marks);
+    assert_eq!(lossy[0].at["load"].text, "2000000/s");
     let mut rig = Simulated::new("dut", Isolated, 1e6);
     rig.trial_script = Box::new(|_, _, outcome| {
         Ok(TrialOutcome { workload: WorkloadOutcome::Frames(FrameOutcome::default()), ..outcome })
@@ -486,9 +486,8 @@ fn what_a_lost_firewall_leaves_is_what_a_measured_one_yields() {
         }),
     ];
     for spec in specs {
-        let keys = |measured: &[Measured]| -> Vec<_> {
-            measured.iter().map(|m| (m.metric, m.factors.clone())).collect()
-        };
+        let keys =
+            |measured: &[Measured]| -> Vec<_> { measured.iter().map(|m| (m.metric, m.at.clone())).collect() };
         let (measured, requests) = run(&spec, &mut Simulated::new("dut", Isolated, 1e6));
         assert_eq!(keys(&spec.lost(&[])), keys(&measured));
         let seconds: f64 = requests.into_iter().map(|r| TrialRequest::from(r).typical_seconds()).sum();

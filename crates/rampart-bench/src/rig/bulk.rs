@@ -140,6 +140,7 @@ impl BulkRig {
             Err(fault) => (BulkOutcome::default(), asked_seconds, vec![fault]),
         };
         TrialOutcome {
+            id: 0,
             seconds,
             ledger: ledger(&bulk),
             per_second: Vec::new(),

@@ -181,6 +181,7 @@ impl ConnectionRig {
         connections.replacement = done.replacement.clone();
         let seconds = watch.seconds.max(plan.seconds());
         Ok(TrialOutcome {
+            id: 0,
             seconds,
             ledger: ledger(&done, &connections),
             per_second: watch.samples,

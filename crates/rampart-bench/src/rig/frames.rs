@@ -184,6 +184,7 @@ impl FrameRig {
         remarks.extend(clock_step(clocks));
         remarks.extend(reassembled(&reading));
         Ok(TrialOutcome {
+            id: 0,
             seconds: reading.seconds,
             ledger: found.ledger,
             workload: WorkloadOutcome::Frames(FrameOutcome {

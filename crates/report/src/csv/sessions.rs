@@ -2,7 +2,7 @@
 
 use measure::bulk::BulkOutcome;
 use measure::connections::{ConnectionOutcome, ConnectionTimes};
-use measure::results::{LatencySummary, Point};
+use measure::results::{LatencySummary, Reading};
 use std::collections::BTreeMap;
 
 /// Their names, in the order of [`columns`].
@@ -40,8 +40,8 @@ pub(super) const COLUMNS: [&str; 30] = [
 ];
 
 /// A point's cells; empty in a test of frames, and but for the retransmissions in one of bulk transfers.
-pub(super) fn columns(point: &Point) -> Vec<String> {
-    let Some(s) = &point.connections else { return of_bulk(point.bulk.as_ref()) };
+pub(super) fn columns(point: &Reading<'_>) -> Vec<String> {
+    let Some(s) = &point.connections() else { return of_bulk(point.bulk().as_ref()) };
     let mut cells: Vec<String> = [s.attempted, s.established, s.completed].map(|n| n.to_string()).into();
     cells.extend([sum(&s.failed), by_name(&s.failed)]);
     cells.extend([s.retransmitted, s.frames, s.bits].map(|n| n.to_string()));

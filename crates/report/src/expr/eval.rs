@@ -6,7 +6,7 @@ use super::{Aggregate, Arithmetic, ExprError, Expression, Field, Label, Node, Op
 use crate::units;
 use crate::view;
 use measure::connections::ConnectionOutcome;
-use measure::results::{MarkKind, Point};
+use measure::results::{MarkKind, Reading};
 use measure::stats;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -59,18 +59,18 @@ impl Verdict {
 #[derive(Debug, Clone, Copy)]
 pub enum Subject<'a> {
     /// A point of one run: its figures.
-    Point(&'a Point),
+    Point(Reading<'a>),
     /// The same point in an old and a new run: the ratios new / old of its figures.
     Pair {
         /// Before.
-        old: &'a Point,
+        old: Reading<'a>,
         /// After.
-        new: &'a Point,
+        new: Reading<'a>,
     },
 }
 
 impl<'a> Subject<'a> {
-    fn point(self) -> &'a Point {
+    fn point(self) -> Reading<'a> {
         match self {
             Subject::Point(point) | Subject::Pair { new: point, .. } => point,
         }
@@ -83,18 +83,18 @@ impl<'a> Subject<'a> {
         }
     }
 
-    fn quantity(self, field: Field) -> Option<Quantity<'a>> {
+    fn quantity(self, field: Field) -> Option<Quantity> {
         match self {
             _ if !self.valid() => None,
             Subject::Point(point) => {
-                let value = figure(point, field)?;
+                let value = figure(&point, field)?;
                 Some(match field {
-                    Field::Value => Quantity::measured(point, value, point.rounds.clone()),
+                    Field::Value => Quantity::measured(point.cell.id, value, point.rounds.clone()),
                     _ => Quantity::figure(value),
                 })
             }
             Subject::Pair { old, new } => {
-                let (old, new) = (figure(old, field)?, figure(new, field)?);
+                let (old, new) = (figure(&old, field)?, figure(&new, field)?);
                 Some(Quantity::figure(if old == new { 1.0 } else { new / old }))
             }
         }
@@ -102,32 +102,32 @@ impl<'a> Subject<'a> {
 
     /// Whether the firewall cannot do what the test asks, so that there was nothing to measure.
     fn refused(self) -> bool {
-        view::has(self.point(), MarkKind::NotSupported)
+        view::has(&self.point(), MarkKind::NotSupported)
     }
 
     /// Every label with its level; `cores` as text like the rest.
     fn label(self, name: &str) -> Option<String> {
         let point = self.point();
         match name {
-            "test" => Some(point.test.clone()),
+            "test" => Some(point.test().to_owned()),
             "dut" => Some(point.dut.clone()),
-            "placement" => Some(view::placement_name(point.placement).into()),
-            "cores" => Some(point.cores.to_string()),
+            "placement" => Some(point.cell.placement.name().into()),
+            "cores" => Some(point.cell.cores.to_string()),
             "metric" => Some(point.metric.row().key.into()),
-            factor => point.factors.get(factor).cloned(),
+            factor => point.level(factor).map(ToString::to_string),
         }
     }
 
     fn names(self) -> impl Iterator<Item = &'a str> {
         ["test", "dut", "placement", "cores"]
             .into_iter()
-            .chain(self.point().factors.keys().map(String::as_str))
+            .chain(self.point().factors().map(|(factor, _)| factor).collect::<Vec<_>>())
     }
 
     /// The point in words, for lists of what failed: its test, its firewall, and what tells it from the others.
     fn phrase(self, varying: &BTreeSet<String>) -> String {
         let point = self.point();
-        let mut labels = vec![format!("test={}", point.test), format!("dut={}", point.dut)];
+        let mut labels = vec![format!("test={}", point.test()), format!("dut={}", point.dut)];
         let telling = self.names().filter(|name| varying.contains(*name) && !matches!(*name, "test" | "dut"));
         labels.extend(telling.filter_map(|name| Some(format!("{name}={}", self.label(name)?))));
         format!("{}{{{}}}", point.metric.row().key, labels.join(","))
@@ -140,13 +140,13 @@ impl<'a> Subject<'a> {
             _ if self.valid() => return format!("{} has no such figure", self.phrase(varying)),
             _ => ("invalid: ", self.point()),
         };
-        format!("{}: {which}{}", self.phrase(varying), view::reason(point))
+        format!("{}: {which}{}", self.phrase(varying), view::reason(&point))
     }
 }
 
-fn figure(point: &Point, field: Field) -> Option<f64> {
+fn figure(point: &Reading<'_>, field: Field) -> Option<f64> {
     let latency = view::times(point);
-    let count = |of: fn(&ConnectionOutcome) -> u64| point.connections.as_ref().map(|s| of(s) as f64);
+    let count = |of: fn(&ConnectionOutcome) -> u64| point.connections().map(|s| of(s) as f64);
     match field {
         Field::Value => Some(point.value),
         Field::Low => Some(point.low),
@@ -163,7 +163,7 @@ fn figure(point: &Point, field: Field) -> Option<f64> {
         Field::Completed => count(|s| s.completed),
         Field::Failed => count(|s| s.failed.values().sum()),
         Field::Retransmitted => count(|s| s.retransmitted),
-        Field::ByNeither => point.connections.as_ref()?.replacement.as_ref().map(|r| r.by_neither as f64),
+        Field::ByNeither => point.connections()?.replacement.as_ref().map(|r| r.by_neither as f64),
     }
 }
 
@@ -311,7 +311,7 @@ impl<'a> Judge<'a> {
     }
 
     /// By the medians, or by the intervals. An equality is about counts, which have no noise: it holds in every round.
-    fn verdict(&self, a: &Quantity<'a>, operator: Operator, b: &Quantity<'a>) -> Verdict {
+    fn verdict(&self, a: &Quantity, operator: Operator, b: &Quantity) -> Verdict {
         if self.mode == Mode::Any {
             return Verdict::of(compares(a.value, operator, b.value), true);
         }
@@ -328,7 +328,7 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn describe(&self, case: &[Subject<'_>], a: &Quantity<'_>, b: &Quantity<'_>) -> String {
+    fn describe(&self, case: &[Subject<'_>], a: &Quantity, b: &Quantity) -> String {
         let phrases: Vec<String> = case.iter().map(|s| s.phrase(&self.varying)).collect();
         let what = if phrases.is_empty() { self.text.to_string() } else { phrases.join(" and ") };
         format!("{what}: {} against {}", shown(a), shown(b))
@@ -416,7 +416,7 @@ impl<'a> Judge<'a> {
         &self,
         term: &Term,
         points: &mut impl Iterator<Item = Subject<'a>>,
-    ) -> Result<Option<Quantity<'a>>, ExprError> {
+    ) -> Result<Option<Quantity>, ExprError> {
         Ok(match term {
             Term::Number(number) => Some(Quantity::number(*number)),
             Term::Points(selector) => points.next().and_then(|s| s.quantity(selector.field)),
@@ -431,14 +431,9 @@ impl<'a> Judge<'a> {
     }
 
     /// None when an expectation has no usable point: then its comparison is not kept.
-    fn aggregate(
-        &self,
-        aggregate: Aggregate,
-        selector: &Selector,
-    ) -> Result<Option<Quantity<'a>>, ExprError> {
+    fn aggregate(&self, aggregate: Aggregate, selector: &Selector) -> Result<Option<Quantity>, ExprError> {
         let matching = self.matching(selector)?;
-        let quantities: Vec<Quantity<'a>> =
-            matching.iter().filter_map(|s| s.quantity(selector.field)).collect();
+        let quantities: Vec<Quantity> = matching.iter().filter_map(|s| s.quantity(selector.field)).collect();
         if quantities.is_empty() && self.mode == Mode::Any {
             let reasons: Vec<String> = matching.iter().map(|s| s.why_unusable(&self.varying)).collect();
             return Err(self.nothing_usable(&selector.span, &reasons));
@@ -454,7 +449,7 @@ impl<'a> Judge<'a> {
 }
 
 /// `5.31 (4.50 to 5.70)`; without the interval where it is no wider than the number.
-fn shown(quantity: &Quantity<'_>) -> String {
+fn shown(quantity: &Quantity) -> String {
     let digits = |v| units::significant(v, 3);
     if quantity.low == quantity.high {
         return digits(quantity.value);

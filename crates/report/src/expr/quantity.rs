@@ -2,8 +2,6 @@
 //! the interval is that of the result; whatever else is put together gets the widest interval that both sides allow. Pure.
 
 use super::Arithmetic;
-use crate::view;
-use measure::results::Point;
 use measure::stats;
 
 /// Equal runs give equal intervals, so the resampling has one seed.
@@ -11,7 +9,7 @@ const SEED: u64 = 1;
 
 /// What a term comes to.
 #[derive(Debug, Clone)]
-pub(super) struct Quantity<'a> {
+pub(super) struct Quantity {
     /// The median over the rounds.
     pub(super) value: f64,
     /// Lower end of the 95 % interval.
@@ -20,20 +18,20 @@ pub(super) struct Quantity<'a> {
     pub(super) high: f64,
     /// Whether a value behind it was measured in one round only, so that nothing is known of its noise.
     pub(super) once: bool,
-    rounds: Rounds<'a>,
+    rounds: Rounds,
 }
 
 #[derive(Debug, Clone)]
-enum Rounds<'a> {
+enum Rounds {
     /// The same in every round.
     Number,
-    /// The values of the rounds, and a point of the cell that they are of.
-    Of(&'a Point, Vec<f64>),
+    /// The values of the rounds, and the identifier of the cell that they are of.
+    Of(u32, Vec<f64>),
     /// Not known round by round.
     Apart,
 }
 
-impl<'a> Quantity<'a> {
+impl Quantity {
     /// A number that somebody wrote.
     pub(super) const fn number(value: f64) -> Self {
         Self { value, low: value, high: value, once: false, rounds: Rounds::Number }
@@ -45,10 +43,10 @@ impl<'a> Quantity<'a> {
     }
 
     /// A figure of a point that was measured in rounds. `value` stands when no round has a value.
-    pub(super) fn measured(point: &'a Point, value: f64, rounds: Vec<f64>) -> Self {
+    pub(super) fn measured(cell: u32, value: f64, rounds: Vec<f64>) -> Self {
         let estimated = Self::estimated(&rounds);
         let (low, high, once) = estimated.map_or((value, value, false), |q| (q.low, q.high, q.once));
-        Self { value, low, high, once, rounds: Rounds::Of(point, rounds) }
+        Self { value, low, high, once, rounds: Rounds::Of(cell, rounds) }
     }
 
     fn estimated(rounds: &[f64]) -> Option<Self> {
@@ -79,7 +77,7 @@ impl<'a> Quantity<'a> {
         let calculate = |a: f64, b: f64| arithmetic(a, operator, b);
         let value = calculate(self.value, other.value);
         let rounds = match (&self.rounds, &other.rounds) {
-            (Rounds::Of(cell, a), Rounds::Of(same, b)) if view::same_cell(cell, same) => {
+            (Rounds::Of(cell, a), Rounds::Of(same, b)) if cell == same => {
                 Some((*cell, a.iter().zip(b).map(|(a, b)| calculate(*a, *b)).collect()))
             }
             (Rounds::Of(cell, a), Rounds::Number) => {

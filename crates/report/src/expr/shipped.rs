@@ -6,7 +6,7 @@ use crate::expectations;
 use crate::sample;
 use measure::connections::{ConnectionOutcome, ReplacementOutcome};
 use measure::plan::{Options, Plan};
-use measure::results::{LatencySummary, Mark, MarkKind, Point, Results};
+use measure::results::{Cell, Detail, LatencySummary, Mark, MarkKind, Point, Reading, Results, Run, Trial};
 use measure::suite::{Suite, builtin, builtin_names};
 
 /// Values that a selector's points may have.
@@ -22,40 +22,56 @@ fn planned(suite: &Suite) -> Results {
     let plan = Plan::new(suite, &options).unwrap();
     let mut run = sample::demo();
     let pattern = run.points.swap_remove(0);
-    run.points.clear();
+    (run.cells, run.runs, run.points) = (Vec::new(), Vec::new(), Vec::new());
     for planned in &plan.cells {
         let cell = &planned.cell;
+        run.cells.push(Cell {
+            id: cell.id,
+            test: cell.test.clone(),
+            placement: cell.placement,
+            cores: cell.cores,
+            workload: cell.workload,
+            factors: cell.factors.clone(),
+        });
         for dut in &planned.duts {
+            let mut trials = Vec::new();
             for measured in cell.procedure.lost(&[]) {
-                let mut point = pattern.clone();
-                (point.test, point.dut) = (cell.test.clone(), dut.clone());
-                (point.placement, point.cores) = (cell.placement, cell.cores);
-                point.factors =
-                    cell.factors.iter().map(|(k, level)| (k.clone(), level.text.clone())).collect();
-                point.factors.extend(measured.factors);
-                point.metric = measured.metric;
-                point.marks = Vec::new();
-                set(&mut point, 1.0);
-                run.points.push(point);
+                // A trial each, so that each can have figures of its own.
+                let id = trials.len() as u32;
+                trials.push(Trial { id, ..Trial::default() });
+                run.points.push(Point {
+                    cell: cell.id,
+                    dut: dut.clone(),
+                    at: measured.at,
+                    metric: measured.metric,
+                    marks: Vec::new(),
+                    deciding: vec![id],
+                    typical: Some(id),
+                    ..pattern.clone()
+                });
             }
+            run.runs.push(Run { cell: cell.id, dut: dut.clone(), policy_load_seconds: None, trials });
         }
     }
+    (0..run.points.len()).for_each(|place| set(&mut run, place, 1.0));
     run
 }
 
 /// Gives every figure of a point this value, in every round.
-fn set(point: &mut Point, value: f64) {
+fn set(run: &mut Results, place: usize, value: f64) {
+    let point = &mut run.points[place];
     (point.value, point.low, point.high, point.valid) = (value, value, value, true);
     point.rounds = vec![value; 3];
-    let every = LatencySummary { p50: value, p99: value, ..LatencySummary::default() };
-    point.latency_ns = Some(every);
+    let trial = sample::typical(run, place);
+    trial.latency_ns = Some(LatencySummary { p50: value, p99: value, ..LatencySummary::default() });
     let replacement = ReplacementOutcome { by_neither: value as u64, ..ReplacementOutcome::default() };
-    point.connections = Some(ConnectionOutcome {
+    let connections = ConnectionOutcome {
         attempted: value as u64,
         failed: [("refused".to_owned(), value as u64)].into(),
         replacement: Some(replacement),
         ..ConnectionOutcome::default()
-    });
+    };
+    trial.detail = Some(Box::new(Detail { connections: Some(connections), ..Detail::default() }));
 }
 
 fn selectors(node: &Node) -> Vec<&Selector> {
@@ -67,19 +83,18 @@ fn selectors(node: &Node) -> Vec<&Selector> {
 /// Gives the points of each selector a value of its own; 0 makes those of `valid` invalid.
 fn world(run: &mut Results, selectors: &[&Selector], values: &[f64]) {
     for (selector, value) in selectors.iter().zip(values) {
-        for point in &mut run.points {
-            let subject = Subject::Point(point);
-            let is = selector.metric.is_none_or(|m| m == point.metric);
-            if !is || !selector.labels.iter().all(|label| has(subject, label)) {
-                continue;
-            }
+        let is = |p: &Reading<'_>| {
+            let of = selector.metric.is_none_or(|m| m == p.metric);
+            of && selector.labels.iter().all(|label| has(Subject::Point(*p), label))
+        };
+        for place in sample::places(run, is) {
             match selector.metric {
-                Some(_) => set(point, *value),
+                Some(_) => set(run, place, *value),
                 None if *value == 0.0 => {
-                    point.valid = false;
-                    point.marks = vec![Mark { kind: MarkKind::PolicyNotProved, detail: "of a test".into() }];
+                    run.points[place].valid = false;
+                    run.points[place].marks = vec![Mark::new(MarkKind::PolicyNotProved, "of a test")];
                 }
-                None => point.valid = true,
+                None => run.points[place].valid = true,
             }
         }
     }
@@ -106,7 +121,7 @@ fn every_expectation_that_ships_can_be_kept_and_can_be_broken() {
             let selectors = selectors(&expectation.that.root);
             for values in assignments(selectors.len()) {
                 world(&mut run, &selectors, &values);
-                let subjects: Vec<Subject<'_>> = run.points.iter().map(Subject::Point).collect();
+                let subjects: Vec<Subject<'_>> = run.readings().map(Subject::Point).collect();
                 let outcome = evaluate(&expectation.that, &subjects, Mode::All)
                     .unwrap_or_else(|e| panic!("{name}: {e}"));
                 assert_ne!(outcome.verdict, Verdict::NotJudged, "{name}: {expectation:?}: {outcome:?}");
@@ -120,7 +135,7 @@ fn every_expectation_that_ships_can_be_kept_and_can_be_broken() {
             let text = expectation.that.text();
             assert!(seen.contains(&Verdict::Kept), "{name}: nothing keeps {text}: {seen:?}");
             assert!(seen.contains(&Verdict::Broken), "{name}: nothing breaks {text}: {seen:?}");
-            run.points.iter_mut().for_each(|point| set(point, 1.0));
+            (0..run.points.len()).for_each(|place| set(&mut run, place, 1.0));
         }
     }
 }
@@ -132,7 +147,8 @@ fn a_run_without_rampart_is_not_judged_by_what_is_expected_of_it() {
     let mut run = planned(&suite);
     run.points.retain(|p| p.dut != "rampart");
     // Where two cores help XDP redirect as much as that, something is expected of Rampart.
-    run.points.iter_mut().filter(|p| p.test == "cores").for_each(|p| set(p, 2.0));
+    let cores = sample::places(&run, |p| p.test() == "cores");
+    cores.into_iter().for_each(|place| set(&mut run, place, 2.0));
     let judged = expectations::judge(&expectations, &run);
     for one in &judged {
         assert_eq!(one.outcome.verdict, Verdict::NotJudged, "{one:?}");

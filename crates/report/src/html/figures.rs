@@ -8,9 +8,10 @@ use super::chart::lines::{Dot, Lines, Series};
 use super::chart::scale::Span;
 use super::chart::stack::{Part, Stack};
 use crate::tables;
-use crate::view::{Block, Counted, Role, Setting, View};
-use crate::{level, units, verdict, view};
-use measure::results::{Metric, Point};
+use crate::view::{Block, Setting, View};
+use crate::{units, verdict, view};
+use measure::level::{self, Level};
+use measure::results::{Metric, Point, Reading, Role, Sent};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -70,7 +71,7 @@ fn panels<'a, 'b>(block: &'b Block<'a>, x: &str) -> Vec<Panel<'a, 'b>> {
     let varying: Vec<String> = block.varying().into_iter().map(|(n, _)| n).filter(|n| n != x).collect();
     let mut panels: Vec<Panel<'a, 'b>> = Vec::new();
     for setting in &block.settings {
-        let key: BTreeMap<String, String> =
+        let key: BTreeMap<String, Level> =
             varying.iter().filter_map(|n| setting.levels.get(n).map(|l| (n.clone(), l.clone()))).collect();
         match panels.iter_mut().find(|p| p.levels == key) {
             Some(panel) => panel.settings.push(setting),
@@ -78,13 +79,13 @@ fn panels<'a, 'b>(block: &'b Block<'a>, x: &str) -> Vec<Panel<'a, 'b>> {
         }
     }
     for panel in &mut panels {
-        panel.settings.sort_by_key(|s| s.levels.get(x).map(|l| level::Level::of(x, l)));
+        panel.settings.sort_by_cached_key(|s| s.levels.get(x).cloned());
     }
     panels
 }
 
 struct Panel<'a, 'b> {
-    levels: BTreeMap<String, String>,
+    levels: BTreeMap<String, Level>,
     metric: Metric,
     settings: Vec<&'b Setting<'a>>,
 }
@@ -92,7 +93,7 @@ struct Panel<'a, 'b> {
 impl Panel<'_, '_> {
     fn title(&self, test: &str) -> String {
         let what = self.metric.row().title;
-        let levels = level::phrases(self.levels.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+        let levels = level::phrases(self.levels.iter().map(|(k, v)| (k.as_str(), v)));
         format!("{what}: {}", place_or(test, levels))
     }
 }
@@ -112,11 +113,7 @@ fn lines(
     ids: &mut Ids,
 ) -> Option<Figure> {
     let by_load = panel.metric == Metric::Loss && x == "load";
-    let labels: Vec<String> = panel
-        .settings
-        .iter()
-        .map(|s| s.levels.get(x).map_or_else(|| "–".into(), |l| level::short(x, l)))
-        .collect();
+    let labels: Vec<String> = panel.settings.iter().map(|s| view::short(s.levels.get(x))).collect();
     let series: Vec<Series> = view.duts.iter().filter_map(|d| one_line(view, panel, d, by_load)).collect();
     let title = panel.title(test);
     let svg = Lines {
@@ -125,7 +122,7 @@ fn lines(
         title: title.clone(),
         what: panel.metric.row().title,
         unit: panel.metric.unit(),
-        x_name: if by_load { "Offered load, Mpps".into() } else { level::name(x) },
+        x_name: if by_load { "Offered load, Mpps".into() } else { level::title(x) },
         x_labels: if by_load { Vec::new() } else { labels },
         x_unit: "frames/s",
         reach,
@@ -163,22 +160,22 @@ fn one_line(view: &View<'_>, panel: &Panel<'_, '_>, dut: &str, by_load: bool) ->
         .enumerate()
         .map(|(i, s)| {
             let point = s.point(dut).filter(|p| p.valid)?;
-            Some(dot(point, if by_load { offered(point)? } else { i as f64 }))
+            Some(dot(&point, if by_load { offered(&point)? } else { i as f64 }))
         })
         .collect();
     dots.iter().any(Option::is_some).then(|| Series { name: dut.into(), index: view.index(dut), dots })
 }
 
 /// The load of a point of a loss curve in frames/s: a rate as written, or a share of the most that was offered.
-fn offered(point: &Point) -> Option<f64> {
-    let level = point.factors.get("load")?;
-    if let Some(rate) = level.strip_suffix("/s") {
-        return level::number(rate);
+fn offered(point: &Reading<'_>) -> Option<f64> {
+    let level = point.level("load")?;
+    if level.text.ends_with("/s") {
+        return level.number;
     }
-    let share = level::number(level.strip_suffix('%')?)? / 100.0;
+    let share = level.number.filter(|_| level.text.ends_with('%'))? / 100.0;
     // A curve begins with the highest load, so the most that a round offered is its 100 %.
     let mut highest: BTreeMap<u32, f64> = BTreeMap::new();
-    for trial in &point.trials {
+    for trial in point.trials() {
         let most = highest.entry(trial.round).or_default();
         *most = most.max(trial.offered);
     }
@@ -210,7 +207,7 @@ fn describe(panel: &Panel<'_, '_>, labels: &[String], x: &str) -> String {
     };
     format!(
         "One line a firewall over {}{ends}. {better}. Vertical bars are 95 % intervals. The table below has all values.",
-        level::name(x).to_lowercase()
+        level::title(x).to_lowercase()
     )
 }
 
@@ -219,7 +216,7 @@ fn not_drawn(settings: &[&Setting<'_>], x: &str) -> Vec<String> {
     let mut by_dut: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for setting in settings {
         for point in setting.points.iter().filter(|p| !p.valid) {
-            let level = setting.levels.get(x).map_or_else(|| "–".into(), |l| level::short(x, l));
+            let level = view::short(setting.levels.get(x));
             by_dut.entry(point.dut.as_str()).or_default().push(level);
         }
     }
@@ -246,15 +243,15 @@ pub(crate) fn bars(view: &View<'_>, setting: &Setting<'_>, place: &str, ids: &mu
         ),
         what: setting.metric.row().title,
         unit: setting.metric.unit(),
-        bars: verdict::ranking(setting).into_iter().map(|p| bar(view, setting, p)).collect(),
+        bars: verdict::ranking(setting).iter().map(|p| bar(view, setting, p)).collect(),
     }
     .draw()?;
     let notes = cut_off(&svg, &[setting]);
     Some(Figure { caption: title, svg, notes, wide: true })
 }
 
-fn bar(view: &View<'_>, setting: &Setting<'_>, point: &Point) -> Bar {
-    let role = match Role::of(&point.dut) {
+fn bar(view: &View<'_>, setting: &Setting<'_>, point: &Reading<'_>) -> Bar {
+    let role = match point.role {
         Role::Calibration => "nothing between",
         Role::Forwarder => "no policy",
         Role::Firewall => "",
@@ -336,9 +333,9 @@ pub(crate) fn ledger(view: &View<'_>, test: &str, ids: &mut Ids) -> Option<Figur
     let counted = tables::counted(view, test);
     let names = tables::ledger_names(counted);
     let (title, what) = match counted {
-        Counted::Connections => ("What became of the connections", "attempted connections"),
-        Counted::Frames => ("Where the frames went", "offered frames"),
-        Counted::Bytes => ("Where the bytes went", "bytes sent"),
+        Sent::Connections => ("What became of the connections", "attempted connections"),
+        Sent::Frames => ("Where the frames went", "offered frames"),
+        Sent::Bulk => ("Where the bytes went", "bytes sent"),
     };
     let rows = view
         .duts
@@ -374,7 +371,7 @@ pub(crate) fn cpu(block: &Block<'_>, ids: &mut Ids) -> Option<Figure> {
     let rows: Vec<(String, Vec<Part>)> = setting
         .points
         .iter()
-        .filter(|p| !p.cpu.cores.is_empty())
+        .filter(|p| !p.cpu().cores.is_empty())
         .map(|p| {
             let part = |(kind, share): (usize, f64)| Part {
                 kind: kind + CPU_PATTERNS,

@@ -9,8 +9,9 @@ use crate::error::ReportError;
 use crate::layout;
 use crate::table::Table;
 use crate::view::{self, Block, Test, View};
-use crate::{Extras, connections, contrast, expectations, lanes, level, tables, verdict};
+use crate::{Extras, connections, contrast, expectations, lanes, tables, verdict};
 use figures::{Figure, Ids};
+use measure::level;
 use measure::results::{Metric, Results};
 use measure::suite::Layout;
 use minijinja::syntax::SyntaxConfig;
@@ -208,7 +209,7 @@ fn test_part(view: &View<'_>, test: &Test<'_>, extras: &Extras, ids: &mut Ids) -
 fn constant(test: &Test<'_>) -> String {
     let Some(block) = test.blocks.first() else { return String::new() };
     let constant = block.constant();
-    level::phrases(constant.iter().map(|(k, v)| (k.as_str(), v.as_str())))
+    level::phrases(constant.iter().map(|(k, v)| (k.as_str(), v)))
 }
 
 fn block_part(view: &View<'_>, block: &Block<'_>, test: &Test<'_>, ids: &mut Ids) -> BlockPart {
@@ -237,7 +238,7 @@ fn block_part(view: &View<'_>, block: &Block<'_>, test: &Test<'_>, ids: &mut Ids
         table: tables::block(view, block),
         contrasts: contrast::tables(block),
         latency: tables::latency(block),
-        lanes: lanes::table(block),
+        lanes: lanes::table(test, block),
         lanes_open: block.metric == Metric::Latency,
         seconds: seconds::of_block(view, test, block, ids),
     }

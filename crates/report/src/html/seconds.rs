@@ -7,8 +7,10 @@ use super::figures::{Figure, Ids};
 use crate::layout::poliwall::Course;
 use crate::seconds::{self, Second};
 use crate::table::{Cell, Head, Row, Table};
-use crate::view::{self, Block, Setting, Test, View};
-use crate::{level, units, verdict};
+use crate::view::{Block, Setting, Test, View};
+use crate::{units, verdict};
+use measure::level;
+use measure::results::Reading;
 use serde::Serialize;
 
 /// A setting's charts with their table.
@@ -24,32 +26,18 @@ const MOST_PARTS: usize = 100;
 /// Every setting of a block with points whose deciding trial has seconds. Connections are told once for a trial, in the
 /// first block of the test that has it.
 pub(super) fn of_block(view: &View<'_>, test: &Test<'_>, block: &Block<'_>, ids: &mut Ids) -> Vec<Seconds> {
-    if !view::has_own_trials(block.metric) {
-        return Vec::new();
-    }
-    let varying = block.varying().into_iter().map(|(name, _)| name).filter(|name| name != view::PHASE);
+    let varying = block.varying().into_iter().map(|(name, _)| name).filter(|name| name != level::PHASE);
     let varying: Vec<String> = varying.collect();
     let mut found = Vec::new();
     for setting in &block.settings {
         let place = verdict::place_among(setting, &varying);
+        let told = |p: &Reading<'_>| test.told_before(block, setting, p);
         found.extend(match setting.of_connections() {
-            true => connections(view, setting, &place, &|p| told_before(test, block, setting, p), ids),
-            false => frames(view, setting, &place, ids),
+            true => connections(view, setting, &place, &told, ids),
+            false => frames(view, setting, &place, &told, ids),
         });
     }
     found
-}
-
-fn told_before(
-    test: &Test<'_>,
-    block: &Block<'_>,
-    setting: &Setting<'_>,
-    point: &measure::results::Point,
-) -> bool {
-    let blocks = test.blocks.iter().take_while(|b| b.metric != block.metric);
-    let settings = block.settings.iter().take_while(|s| s.levels != setting.levels);
-    let mut before = blocks.flat_map(|b| &b.settings).chain(settings).flat_map(|s| &s.points);
-    before.any(|p| p.valid && view::same_trials(p, point))
 }
 
 /// One line over the seconds.
@@ -106,15 +94,21 @@ fn titled(what: &str, place: &str) -> String {
     if place.is_empty() { what.to_string() } else { format!("{what}: {place}") }
 }
 
-fn frames(view: &View<'_>, setting: &Setting<'_>, place: &str, ids: &mut Ids) -> Option<Seconds> {
-    let rates = |p: &measure::results::Point| -> Option<Vec<(f64, Option<f64>)>> {
-        let samples = &seconds::deciding(p)?.per_second;
+fn frames(
+    view: &View<'_>,
+    setting: &Setting<'_>,
+    place: &str,
+    told: &dyn Fn(&Reading<'_>) -> bool,
+    ids: &mut Ids,
+) -> Option<Seconds> {
+    let rates = |p: &Reading<'_>| -> Option<Vec<(f64, Option<f64>)>> {
+        let samples = &p.typical()?.per_second;
         let rate = |(length, s): (f64, &measure::trial::SecondSample)| {
             (s.at_seconds, Some(s.received as f64 / length))
         };
         Some(seconds::lasting(samples).map(rate).collect())
     };
-    let valid = setting.points.iter().filter(|p| p.valid);
+    let valid = setting.points.iter().filter(|p| p.valid && !told(p));
     let lines: Vec<Line> = valid
         .filter_map(|p| Some(Line { name: p.dut.clone(), index: view.index(&p.dut), values: rates(p)? }))
         .filter(|l| l.values.len() > 1)
@@ -187,7 +181,7 @@ fn connections(
     view: &View<'_>,
     setting: &Setting<'_>,
     place: &str,
-    told: &dyn Fn(&measure::results::Point) -> bool,
+    told: &dyn Fn(&Reading<'_>) -> bool,
     ids: &mut Ids,
 ) -> Option<Seconds> {
     let points = setting.points.iter().filter(|p| p.valid && !told(p));
@@ -288,11 +282,9 @@ const CURVES: [Curve; 3] = [
 fn panel_title(test: &Test<'_>, course: &Course<'_>, lists: bool) -> String {
     let varying = test.varying();
     let point = course.point;
-    let cores = point.cores.to_string();
-    let levels =
-        point.factors.iter().map(|(k, v)| (k.as_str(), v.as_str())).chain([("cores", cores.as_str())]);
-    let rest =
-        level::phrases(levels.filter(|(k, _)| varying.contains(*k) && !is_list(k) && *k != view::PHASE));
+    let levels = point.levels();
+    let told = |k: &str| varying.contains(k) && !is_list(k) && k != level::PHASE && k != "placement";
+    let rest = level::phrases(levels.iter().map(|(k, v)| (k.as_str(), v)).filter(|(k, _)| told(k)));
     let parts = [point.dut.clone(), rest];
     let told = parts.into_iter().skip(usize::from(!lists)).filter(|p| !p.is_empty());
     told.collect::<Vec<_>>().join(", ")
@@ -333,6 +325,6 @@ fn curve_figures(
 }
 
 fn line_name(course: &Course<'_>, lists: bool) -> String {
-    let levels = course.point.factors.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+    let levels = course.point.factors();
     if lists { level::phrases(levels.filter(|(k, _)| *k == "lists")) } else { course.point.dut.clone() }
 }

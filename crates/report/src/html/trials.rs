@@ -1,8 +1,9 @@
 //! Every trial, one line a point, so that a full suite stays small.
 
+use crate::units;
 use crate::view::{self, Test};
-use crate::{level, units};
-use measure::results::{Point, Trial};
+use measure::level;
+use measure::results::{Reading, Sent, Trial};
 use serde::Serialize;
 use std::collections::BTreeSet;
 
@@ -28,39 +29,39 @@ struct Shown {
     faults: String,
 }
 
-/// The trials of a test. Points that only restate the trials of an earlier one (goodput, cost) are left out.
+/// The trials of a test, of each firewall in each cell once.
 pub(super) fn of_test(test: &Test<'_>) -> Vec<PointTrials> {
-    let mut shown: Vec<&Point> = Vec::new();
-    for point in test.blocks.iter().flat_map(|b| &b.settings).flat_map(|s| &s.points) {
-        let repeats = |p: &&Point| p.dut == point.dut && p.trials == point.trials;
-        if !point.trials.is_empty() && !shown.iter().any(repeats) {
+    let mut shown: Vec<Reading<'_>> = Vec::new();
+    for point in test.points().filter(|p| !p.trials().is_empty()) {
+        if !shown.iter().any(|p| (p.cell.id, &p.dut) == (point.cell.id, &point.dut)) {
             shown.push(point);
         }
     }
     let varying = test.varying();
-    shown.into_iter().map(|p| of_point(p, &varying)).collect()
+    shown.iter().map(|p| of_run(p, &varying)).collect()
 }
 
-fn of_point(point: &Point, varying: &BTreeSet<String>) -> PointTrials {
+fn of_run(point: &Reading<'_>, varying: &BTreeSet<String>) -> PointTrials {
     let mut rounds: Vec<Round> = Vec::new();
-    for trial in &point.trials {
+    for trial in point.trials() {
         match rounds.iter_mut().find(|r| r.number == trial.round) {
             Some(round) => round.trials.push(shown(point, trial)),
             None => rounds.push(Round { number: trial.round, trials: vec![shown(point, trial)] }),
         }
     }
-    // The points of all loads of a cell carry the same trials, so the load is not named.
-    let cores = ("cores", point.cores.to_string());
-    let factors = point.factors.iter().map(|(k, v)| (k.as_str(), v.as_str())).filter(|(k, _)| *k != "load");
-    let levels = factors.chain([(cores.0, cores.1.as_str())]).filter(|(k, _)| varying.contains(*k));
-    let setting = level::phrases(levels);
+    let levels = point.levels();
+    let of_cell = |factor: &String| varying.contains(factor) && !point.at.contains_key(factor);
+    let told = levels.iter().filter(|(factor, _)| of_cell(factor) && *factor != "placement");
+    let setting = level::phrases(told.map(|(factor, level)| (factor.as_str(), level)));
     PointTrials { dut: point.dut.clone(), setting, metric: point.metric.row().title, rounds }
 }
 
-fn shown(point: &Point, trial: &Trial) -> Shown {
-    let mut text = units::value(view::load_unit(point), trial.offered);
-    let (none, lost) =
-        if view::of_connections(point) { ("no failure", "failed") } else { ("no loss", "lost") };
+fn shown(point: &Reading<'_>, trial: &Trial) -> Shown {
+    let mut text = units::value(view::load_unit(point.sent(), trial), trial.offered);
+    let (none, lost) = match point.sent() {
+        Sent::Connections => ("no failure", "failed"),
+        Sent::Frames | Sent::Bulk => ("no loss", "lost"),
+    };
     text += &match trial.loss {
         l if l <= 0.0 => format!(" {none}"),
         l => format!(" {} {lost}", units::percent(l)),

@@ -2,13 +2,13 @@
 //! rounds; firewalls across, the one without a firewall first.
 
 use super::{Sheet, printed_caption, printed_cell};
-use crate::level;
 use crate::table::{Cell, Head, Row, Table};
 use crate::tables;
 use crate::units;
 use crate::view::{Block, Setting, Test, View};
+use measure::level;
 use measure::published::{self, Published};
-use measure::results::{Metric, Point};
+use measure::results::{Metric, Reading};
 use std::collections::BTreeSet;
 
 /// What the article varies.
@@ -27,7 +27,7 @@ fn measured(view: &View<'_>, block: &Block<'_>) -> Option<Sheet> {
     factors.extend(block.varying().into_iter().map(|(name, _)| name).filter(|name| name != CONNECTIONS));
     let duts = tables::duts_of(view, block);
     let rows: Vec<Row> = block.settings.iter().flat_map(|s| of_setting(s, &duts, &factors)).collect();
-    let mut corner: Vec<String> = factors.iter().map(|f| level::name(f)).collect();
+    let mut corner: Vec<String> = factors.iter().map(|f| level::title(f)).collect();
     corner.push("Sequence".into());
     (!rows.is_empty()).then(|| Sheet {
         table: Table {
@@ -49,9 +49,9 @@ fn measured(view: &View<'_>, block: &Block<'_>) -> Option<Sheet> {
 fn notes(block: &Block<'_>) -> Vec<String> {
     let points = || block.settings.iter().flat_map(|s| s.points.iter().copied());
     let mut notes = tables::notes(points());
-    let kinds: BTreeSet<&str> =
-        points().filter_map(|p| p.bulk.as_ref()).map(|b| b.congestion_control.as_str()).collect();
-    let kinds: Vec<&str> = kinds.into_iter().filter(|kind| !kind.is_empty()).collect();
+    let kinds: BTreeSet<String> =
+        points().filter_map(|p| p.bulk()).map(|bulk| bulk.congestion_control).collect();
+    let kinds: Vec<String> = kinds.into_iter().filter(|kind| !kind.is_empty()).collect();
     if !kinds.is_empty() {
         notes.push(format!("The client's congestion control: {}", kinds.join(", ")));
     }
@@ -61,10 +61,10 @@ fn notes(block: &Block<'_>) -> Vec<String> {
 /// The sequences of a setting, and their median.
 fn of_setting(setting: &Setting<'_>, duts: &[&str], factors: &[String]) -> Vec<Row> {
     let sequences = setting.points.iter().map(|p| p.rounds.len()).max().unwrap_or(0);
-    let row = |what: String, cell: &dyn Fn(&Point) -> Cell| {
+    let row = |what: String, cell: &dyn Fn(&Reading<'_>) -> Cell| {
         let mut heads = tables::row_heads(setting, factors);
         heads.push(what);
-        let cells = duts.iter().map(|dut| setting.point(dut).map_or_else(Cell::none, cell));
+        let cells = duts.iter().map(|dut| setting.point(dut).map_or_else(Cell::none, |point| cell(&point)));
         Row { heads, cells: cells.collect() }
     };
     let mut rows: Vec<Row> =
@@ -74,16 +74,16 @@ fn of_setting(setting: &Setting<'_>, duts: &[&str], factors: &[String]) -> Vec<R
 }
 
 /// A round that has no value stands as 0.
-fn sequence(point: &Point, at: usize) -> Cell {
+fn sequence(point: &Reading<'_>, at: usize) -> Cell {
     match point.rounds.get(at) {
         Some(value) if *value > 0.0 => Cell::number(units::value(&point.unit, *value), *value),
         _ => Cell::none(),
     }
 }
 
-fn median(setting: &Setting<'_>, point: &Point) -> Cell {
-    let cell = tables::value_cell(setting, Some(point), None);
-    match point.bulk.as_ref().filter(|_| point.valid) {
+fn median(setting: &Setting<'_>, point: &Reading<'_>) -> Cell {
+    let cell = tables::value_cell(setting, Some(*point), None);
+    match point.bulk().filter(|_| point.valid) {
         Some(bulk) => cell.with_detail(format!("{} sent again", units::count(bulk.retransmitted))),
         None => cell,
     }

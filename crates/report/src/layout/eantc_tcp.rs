@@ -2,14 +2,14 @@
 //! connections established, their share, the mean time. Besides it the most parallel sessions, and resets survived.
 
 use super::{Sheet, printed_caption, printed_value};
-use crate::level::{self, Level};
 use crate::table::{Cell, Head, Row, Table};
 use crate::tables;
 use crate::units;
 use crate::verdict;
 use crate::view::{self, Block, Setting, Test, View};
+use measure::level::Level;
 use measure::published::{self, Published};
-use measure::results::{Metric, Point};
+use measure::results::{Metric, Reading};
 use std::collections::BTreeMap;
 
 /// The tables of a test in EANTC's way, as far as it has their metrics.
@@ -41,20 +41,20 @@ pub(super) fn sheets(view: &View<'_>, test: &Test<'_>, published: Option<&Publis
 /// A row of the table: settings that differ in nothing but the rules.
 struct Line<'a, 'b> {
     heads: Vec<String>,
-    by_rules: Vec<(String, &'b Setting<'a>)>,
+    by_rules: Vec<(Level, &'b Setting<'a>)>,
 }
 
 fn rate(view: &View<'_>, test: &Test<'_>, block: &Block<'_>) -> Option<Sheet> {
     let lines = lines(block);
-    let mut rules: Vec<String> =
+    let mut rules: Vec<Level> =
         lines.iter().flat_map(|l| l.by_rules.iter().map(|(r, _)| r.clone())).collect();
-    rules.sort_by_key(|r| Level::of("rules", r));
+    rules.sort();
     rules.dedup();
     let duts = tables::duts_of(view, block);
     let cells = |line: &Line<'_, '_>| -> Vec<Cell> {
-        let cell = |dut: &str, rules: &String| {
+        let cell = |dut: &str, rules: &Level| {
             let setting = line.by_rules.iter().find(|(r, _)| r == rules).map(|(_, s)| *s);
-            setting.and_then(|s| Some(three(test, s, s.point(dut)?))).unwrap_or_else(Cell::none)
+            setting.and_then(|s| Some(three(test, s, &s.point(dut)?))).unwrap_or_else(Cell::none)
         };
         duts.iter().flat_map(|dut| rules.iter().map(move |r| cell(dut, r))).collect()
     };
@@ -65,7 +65,7 @@ fn rate(view: &View<'_>, test: &Test<'_>, block: &Block<'_>) -> Option<Sheet> {
             caption: "Measured here: connections established; in small print their share of those attempted, and the mean time to the SYN-ACK".into(),
             corner: vec!["Connections".into(), "IP clients x connections".into()],
             groups: duts.iter().map(|d| Head::over(*d, rules.len())).collect(),
-            head: duts.iter().flat_map(|_| rules.iter().map(|r| Head::one(level::phrase("rules", r)))).collect(),
+            head: duts.iter().flat_map(|_| rules.iter().map(|r| Head::one(&r.phrase))).collect(),
             rows,
             notes: tables::notes(points),
         },
@@ -75,11 +75,11 @@ fn rate(view: &View<'_>, test: &Test<'_>, block: &Block<'_>) -> Option<Sheet> {
 }
 
 fn lines<'a, 'b>(block: &'b Block<'a>) -> Vec<Line<'a, 'b>> {
-    let mut lines: Vec<(BTreeMap<String, String>, Line<'a, 'b>)> = Vec::new();
+    let mut lines: Vec<(BTreeMap<String, Level>, Line<'a, 'b>)> = Vec::new();
     for setting in &block.settings {
         let mut key = setting.levels.clone();
         // What follows from the number of rules differs with it.
-        let rules = key.remove("rules").unwrap_or_else(|| "0".into());
+        let rules = key.remove("rules").unwrap_or_else(|| Level::read("rules", "0"));
         for follows in ["match", "stateful"] {
             key.remove(follows);
         }
@@ -102,37 +102,37 @@ fn lines<'a, 'b>(block: &'b Block<'a>) -> Vec<Line<'a, 'b>> {
 
 /// `4096 legal connections` and `1 x 4096`, as counted by the generator.
 fn heads(setting: &Setting<'_>) -> Vec<String> {
-    let outcomes = || setting.points.iter().filter_map(|p| p.connections.as_ref());
+    let outcomes = || setting.points.iter().filter_map(|p| p.connections());
     let legal = outcomes().map(|s| s.attempted).max();
     let illegal =
         outcomes().filter_map(|s| s.illegal.as_ref()).map(|i| i.attempted.values().sum::<u64>()).max();
     let written = || {
         let level = ["connections", "load", "flows"].iter().find_map(|f| setting.levels.get(*f));
-        level.and_then(|l| level::number(l)).map(|n| n as u64)
+        level.and_then(|l| l.number).map(|n| n as u64)
     };
     let Some(legal) = legal.or_else(written) else { return vec![verdict::place(setting), "–".into()] };
     let offered = match illegal {
         Some(illegal) if illegal > 0 => format!("{legal} legal at {illegal} illegal connections"),
         _ => format!("{legal} legal connections"),
     };
-    let clients = setting.levels.get("clients").and_then(|c| level::number(c)).map_or(1, |c| c as u64).max(1);
+    let clients = setting.levels.get("clients").and_then(|c| c.number).map_or(1, |c| c as u64).max(1);
     vec![offered, format!("{clients} x {}", legal.div_ceil(clients))]
 }
 
 /// Established, share, mean time.
-fn three(test: &Test<'_>, setting: &Setting<'_>, point: &Point) -> Cell {
-    let cell = tables::value_cell(setting, Some(point), None);
+fn three(test: &Test<'_>, setting: &Setting<'_>, point: &Reading<'_>) -> Cell {
+    let cell = tables::value_cell(setting, Some(*point), None);
     if !point.valid {
         return cell;
     }
-    let attempted = point.connections.as_ref().map_or(point.ledger.offered, |s| s.attempted);
+    let attempted = point.connections().map_or(point.ledger().offered, |s| s.attempted);
     let share = (attempted > 0).then(|| units::percent(point.value / attempted as f64));
     let time = mean_time(test, setting, point).map(|ns| units::value("ns", ns));
     let detail: Vec<String> = [share, time].into_iter().flatten().collect();
     Cell { text: format!("{:.0}", point.value), detail: detail.join(" · "), ..cell }
 }
 
-fn mean_time(test: &Test<'_>, setting: &Setting<'_>, point: &Point) -> Option<f64> {
+fn mean_time(test: &Test<'_>, setting: &Setting<'_>, point: &Reading<'_>) -> Option<f64> {
     let block = test.blocks.iter().find(|b| b.metric == Metric::EstablishmentTime);
     let same = block.and_then(|b| b.settings.iter().find(|s| s.levels == setting.levels));
     let measured = same.and_then(|s| s.point(&point.dut)).filter(|p| p.valid).map(|p| p.value);
@@ -168,9 +168,9 @@ fn by_firewall(view: &View<'_>, block: &Block<'_>, caption: &str) -> Option<Shee
 }
 
 /// A value with the counts behind a share.
-fn counted(setting: &Setting<'_>, point: Option<&Point>) -> Cell {
+fn counted(setting: &Setting<'_>, point: Option<Reading<'_>>) -> Cell {
     let cell = tables::value_cell(setting, point, None);
-    let resets = point.filter(|p| p.valid).and_then(|p| p.connections.as_ref()?.resets);
+    let resets = point.filter(|p| p.valid).and_then(|p| p.connections()?.resets);
     let Some(r) = resets else { return cell };
     let detail = format!(
         "{} of {}, after {} resets",

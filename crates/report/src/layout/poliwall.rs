@@ -6,33 +6,34 @@ use crate::seconds::{self, Flood, Second, Stretch};
 use crate::table::{Cell, Head, Row, Table};
 use crate::units;
 use crate::verdict;
-use crate::view::{self, Test, View};
+use crate::view::{Test, View};
+use measure::level::{self, Level};
 use measure::published::{self, Published};
-use measure::results::{MarkKind, Metric, Point};
+use measure::results::{MarkKind, Metric, Reading};
 
 /// A point with the seconds of its deciding trial.
 pub(crate) struct Course<'a> {
     /// Its setting's place among the others, in words.
     pub(crate) place: String,
     /// The point.
-    pub(crate) point: &'a Point,
+    pub(crate) point: Reading<'a>,
     /// Its seconds.
     pub(crate) seconds: Vec<Second>,
     /// How long the same trial took to recover from its flood.
-    recovery: Option<&'a Point>,
+    recovery: Option<Reading<'a>>,
 }
 
 /// Every valid point of a test that has seconds of connections, one for each trial.
 pub(crate) fn courses<'a>(view: &View<'_>, test: &'a Test<'_>) -> Vec<Course<'a>> {
-    let varying: Vec<String> = test.varying().into_iter().filter(|f| f != view::PHASE).collect();
+    let varying: Vec<String> = test.varying().into_iter().filter(|f| f != level::PHASE).collect();
     let mut courses: Vec<Course<'a>> = Vec::new();
     for setting in test.blocks.iter().flat_map(|b| &b.settings) {
         for point in setting.points.iter().copied().filter(|p| p.valid) {
-            let told = |c: &Course<'_>| view::same_trials(c.point, point);
-            let seconds = seconds::of_point(point);
+            let told = |c: &Course<'_>| c.point.shares_trials(&point);
+            let seconds = seconds::of_point(&point);
             if !seconds.is_empty() && !courses.iter().any(told) {
                 let place = verdict::place_among(setting, &varying);
-                courses.push(Course { place, point, seconds, recovery: recovery_of(test, point) });
+                courses.push(Course { place, point, seconds, recovery: recovery_of(test, &point) });
             }
         }
     }
@@ -40,9 +41,9 @@ pub(crate) fn courses<'a>(view: &View<'_>, test: &'a Test<'_>) -> Vec<Course<'a>
     courses
 }
 
-fn recovery_of<'a>(test: &'a Test<'_>, point: &Point) -> Option<&'a Point> {
+fn recovery_of<'a>(test: &'a Test<'_>, point: &Reading<'_>) -> Option<Reading<'a>> {
     let mut points = test.blocks.iter().flat_map(|b| &b.settings).flat_map(|s| s.points.iter().copied());
-    points.find(|p| p.metric == Metric::Recovery && p.valid && view::same_trials(p, point))
+    points.find(|p| p.metric == Metric::Recovery && p.valid && p.shares_trials(point))
 }
 
 /// The tables of a test in this layout.
@@ -83,8 +84,8 @@ fn steady_row(course: &Course<'_>) -> Option<Row> {
         number("frames/s", mean.frames),
         some("ns", mean.mean_ns),
         some("ratio", stretch.time_deviation),
-        some("s", course.point.policy_load_seconds),
-        some("bytes", course.point.memory_bytes.map(|b| b as f64)),
+        some("s", course.point.policy_load_seconds()),
+        some("bytes", course.point.memory_bytes().map(|b| b as f64)),
     ];
     Some(Row { heads: vec![course.point.dut.clone(), all_or(&course.place)], cells })
 }
@@ -239,7 +240,7 @@ fn printed_table(published: &Published, key: &str, keep: fn(&published::Row) -> 
     (!lines.is_empty()).then(|| Sheet {
         table: Table {
             caption: printed_caption(published, "PoliWall", &places.join(", ")),
-            corner: vec!["Firewall".into(), crate::level::name(if key == "flood" { "attack" } else { key })],
+            corner: vec!["Firewall".into(), level::title(if key == "flood" { "attack" } else { key })],
             head: columns.iter().map(|(_, name)| Head::one(*name)).collect(),
             rows: lines.iter().map(row).collect(),
             ..Table::default()
@@ -250,5 +251,5 @@ fn printed_table(published: &Published, key: &str, keep: fn(&published::Row) -> 
 }
 
 fn printed_level(key: &str, level: &str) -> String {
-    if key == "lists" { crate::level::phrase(key, level) } else { level.into() }
+    if key == "lists" { Level::read(key, level).phrase } else { level.into() }
 }

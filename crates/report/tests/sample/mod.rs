@@ -1,6 +1,9 @@
 //! Made-up but plausible results for the tests of this crate and for looking at pages: shapes and orders of
 //! magnitude as on a small machine, every awkward case included. Deterministic: the same call gives the same run.
 //! Nothing in here was measured, and the environment says so.
+//!
+//! The runs are made in the form of schema 1, where a point carries everything, and read by the reader of old results: what
+//! it works out of them (which trial decided, which points share trials) is what a run of today says itself.
 #![allow(dead_code, reason = "each test binary that includes this module uses its own part of it")]
 
 mod sessions;
@@ -9,14 +12,85 @@ mod sessions;
 pub(crate) use sessions::{eantc_tcp, poliwall, tolly_http};
 
 use measure::bulk::BulkOutcome;
+use measure::connections::ConnectionOutcome;
 use measure::ledger::Ledger;
 use measure::results::{
-    Calibration, CoreUse, CpuUse, Environment, LatencySummary, Mark, MarkKind, Metric, Point, Results,
-    SCHEMA, Tick, TickStatus, Trial,
+    Calibration, CoreUse, CpuUse, Environment, LatencySummary, MarkKind, Metric, Reading, Results, Tick,
+    TickStatus,
 };
 use measure::shape::{Lane, Placement, Zone};
 use measure::trial::{LaneOutcome, SecondSample};
+use serde::Serialize;
 use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A run as schema 1 wrote it.
+#[derive(Clone, Serialize)]
+struct Run1 {
+    schema: String,
+    suite: String,
+    profile: String,
+    seed: u64,
+    started: String,
+    command: String,
+    complete: bool,
+    environment: Environment,
+    calibration: Vec<Calibration>,
+    points: Vec<Point>,
+    tick_sheet: Vec<Tick>,
+}
+
+/// A point of it.
+#[derive(Clone, Serialize)]
+struct Point {
+    test: String,
+    dut: String,
+    placement: Placement,
+    cores: u32,
+    factors: BTreeMap<String, String>,
+    metric: Metric,
+    unit: String,
+    value: f64,
+    low: f64,
+    high: f64,
+    rounds: Vec<f64>,
+    trials: Vec<Trial>,
+    valid: bool,
+    marks: Vec<Mark>,
+    ledger: Ledger,
+    latency_ns: Option<LatencySummary>,
+    lanes: Vec<LaneOutcome>,
+    cpu: CpuUse,
+    #[serde(rename = "connections")]
+    flow_entries: Option<u64>,
+    memory_bytes: Option<u64>,
+    policy_load_seconds: Option<f64>,
+    #[serde(rename = "sessions")]
+    connections: Option<ConnectionOutcome>,
+    bulk: Option<BulkOutcome>,
+}
+
+/// A trial of it.
+#[derive(Clone, Serialize)]
+struct Trial {
+    round: u32,
+    offered: f64,
+    seconds: f64,
+    received: f64,
+    loss: f64,
+    latency_ns: Option<LatencySummary>,
+    duplicated: u64,
+    reordered: u64,
+    per_second: Vec<SecondSample>,
+    faults: Vec<String>,
+}
+
+/// A mark of it.
+#[derive(Clone, Serialize)]
+struct Mark {
+    kind: MarkKind,
+    detail: String,
+}
 
 /// All firewalls that the sample knows, with ns a 64-byte frame on one core and the slope with flows.
 const DUTS: [(&str, f64, f64); 8] = [
@@ -163,13 +237,13 @@ pub(crate) fn rfc2544() -> Results {
 struct Builder {
     noise: Noise,
     placement: Placement,
-    results: Results,
+    results: Run1,
 }
 
 impl Builder {
     fn new(suite: &str, profile: &str) -> Self {
-        let results = Results {
-            schema: SCHEMA.into(),
+        let results = Run1 {
+            schema: "rampart-bench/1".into(),
             suite: suite.into(),
             profile: profile.into(),
             seed: 42,
@@ -186,7 +260,8 @@ impl Builder {
 
     fn finish(mut self) -> Results {
         spoil(&mut self.results.points);
-        self.results
+        let text = serde_json::to_string(&self.results).expect("numbers and text");
+        report::json::from_str(&text, Path::new("sample")).expect("results of schema 1")
     }
 
     fn nanoseconds(&self, dut: &str, cores: u32, factors: &[(&str, &str)]) -> f64 {
@@ -347,6 +422,45 @@ impl Builder {
     }
 }
 
+/// Puts another run's points behind those of a run.
+pub(crate) fn append(run: &mut Results, other: Results) {
+    let offset = run.cells.len() as u32;
+    run.cells.extend(other.cells.into_iter().map(|c| measure::results::Cell { id: c.id + offset, ..c }));
+    run.runs.extend(other.runs.into_iter().map(|r| measure::results::Run { cell: r.cell + offset, ..r }));
+    run.points
+        .extend(other.points.into_iter().map(|p| measure::results::Point { cell: p.cell + offset, ..p }));
+    for firewall in other.firewalls {
+        if !run.firewalls.contains(&firewall) {
+            run.firewalls.push(firewall);
+        }
+    }
+    run.firewalls.sort_by_key(|firewall| firewall.order);
+}
+
+/// The trial that a point shows, to be changed.
+pub(crate) fn typical(run: &mut Results, point: usize) -> &mut measure::results::Trial {
+    let point = run.points[point].clone();
+    let of = run.runs.iter_mut().find(|r| (r.cell, &r.dut) == (point.cell, &point.dut)).expect("a run");
+    of.trials.iter_mut().find(|trial| Some(trial.id) == point.typical).expect("a typical trial")
+}
+
+/// Places of the points that these are.
+pub(crate) fn places(run: &Results, are: impl Fn(&Reading<'_>) -> bool) -> Vec<usize> {
+    let all = run.readings().enumerate();
+    all.filter(|(_, reading)| are(reading)).map(|(place, _)| place).collect()
+}
+
+/// Whether a point's factor has that level.
+pub(crate) fn is_at(point: &Reading<'_>, factor: &str, level: &str) -> bool {
+    point.level(factor).is_some_and(|l| l.text == level)
+}
+
+/// Leaves only the points that these are.
+pub(crate) fn retain(run: &mut Results, are: impl Fn(&Reading<'_>) -> bool) {
+    let kept = places(run, are);
+    run.points = kept.into_iter().map(|place| run.points[place].clone()).collect();
+}
+
 /// Two trials of one round of a search: one above and one at the bound.
 fn trials(round: u32, rate: f64) -> Vec<Trial> {
     let trial = |offered: f64, loss: f64| Trial {
@@ -368,31 +482,36 @@ fn median_round(point: &Point) -> u32 {
     point.rounds.iter().zip(0..).find(|(r, _)| **r == point.value).expect("a median is a round").1
 }
 
-/// Makes a trial last that many seconds, with a dip in the seventh.
-pub(crate) fn lengthen(trial: &mut Trial, seconds: u32) {
-    let mut noise = Noise(trial.offered as u64);
+fn lengthen(trial: &mut Trial, seconds: u32) {
     trial.seconds = f64::from(seconds);
-    trial.per_second = (1..=seconds)
-        .map(|second| {
-            let dip = if second == 7 { 0.86 } else { 1.0 };
-            let sent = trial.offered as u64;
-            let received =
-                sent - (trial.offered * 0.02 * noise.next().abs() + trial.offered * (1.0 - dip)) as u64;
-            SecondSample {
-                at_seconds: f64::from(second),
-                sent,
-                received,
-                latency_ns: trial.latency_ns,
-                connections: None,
-            }
-        })
-        .collect();
+    trial.per_second = per_second(trial.offered, trial.latency_ns, seconds);
+}
+
+/// That many seconds of a trial, with a dip in the seventh.
+pub(crate) fn per_second(
+    offered: f64,
+    latency_ns: Option<LatencySummary>,
+    seconds: u32,
+) -> Vec<SecondSample> {
+    let mut noise = Noise(offered as u64);
+    let sample = |second| {
+        let dip = if second == 7 { 0.86 } else { 1.0 };
+        let sent = offered as u64;
+        let received = sent - (offered * 0.02 * noise.next().abs() + offered * (1.0 - dip)) as u64;
+        SecondSample { at_seconds: f64::from(second), sent, received, latency_ns, connections: None }
+    };
+    (1..=seconds).map(sample).collect()
 }
 
 /// One direction, or two where the point has two-way traffic: the way back is a little slower and loses frames.
-pub(crate) fn lanes(point: &Point, latency_ns: LatencySummary) -> Vec<LaneOutcome> {
+fn lanes(point: &Point, latency_ns: LatencySummary) -> Vec<LaneOutcome> {
     let two_way = point.factors.get("directions").is_some_and(|d| d == "two-way");
-    let sent = (point.ledger.offered - point.ledger.not_sent) / if two_way { 2 } else { 1 };
+    directions(point.ledger.offered - point.ledger.not_sent, two_way, latency_ns)
+}
+
+/// The same of so many frames sent.
+pub(crate) fn directions(sent: u64, two_way: bool, latency_ns: LatencySummary) -> Vec<LaneOutcome> {
+    let sent = sent / if two_way { 2 } else { 1 };
     let times = |scale: f64| Some(latency(latency_ns.p50 * scale));
     let forward = LaneOutcome {
         lane: Lane { from: Zone::Private, to: Zone::Hostile },

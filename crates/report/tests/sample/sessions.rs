@@ -1,12 +1,12 @@
 //! Runs of TCP suites: connections a second, established, held open, under resets and floods, second by second.
 
-use super::{Builder, DUTS, latency, mark};
+use super::{Builder, DUTS, Point, Trial, latency, mark};
 use measure::connections::{
     AttackOutcome, ConnectionOutcome, ConnectionSecond, ConnectionTimes, IllegalOutcome, ReplacementOutcome,
     ResetKind, ResetOutcome,
 };
 use measure::ledger::Ledger;
-use measure::results::{MarkKind, Metric, Point, Results, Trial};
+use measure::results::{MarkKind, Metric, Results};
 use measure::trial::SecondSample;
 use std::collections::BTreeMap;
 
@@ -305,12 +305,7 @@ fn ledger_of(s: &ConnectionOutcome) -> Ledger {
 }
 
 /// Gives a trial seconds of connections: the share of those attempted that were completed, and attack frames.
-pub(crate) fn seconds(
-    trial: &mut Trial,
-    length: u32,
-    share: &dyn Fn(u32) -> f64,
-    attack: &dyn Fn(u32) -> u64,
-) {
+fn seconds(trial: &mut Trial, length: u32, share: &dyn Fn(u32) -> f64, attack: &dyn Fn(u32) -> u64) {
     trial.seconds = f64::from(length);
     trial.per_second = (1..=length)
         .map(|second| {

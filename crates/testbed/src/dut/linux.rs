@@ -5,6 +5,7 @@ use super::{Capabilities, Driver, Requirement, Running, admit};
 use crate::bed::Bed;
 use crate::error::TestbedError;
 use crate::policy::PolicySpec;
+use measure::results::Role;
 use std::collections::BTreeMap;
 
 pub(super) struct Linux;
@@ -16,6 +17,10 @@ impl Driver for Linux {
 
     fn summary(&self) -> &'static str {
         "Linux routing without a filter"
+    }
+
+    fn role(&self) -> Role {
+        Role::Forwarder
     }
 
     fn requirements(&self) -> &'static [Requirement] {

@@ -6,6 +6,7 @@ use crate::bed::{Bed, Wiring};
 use crate::error::TestbedError;
 use crate::policy::PolicySpec;
 use crate::program;
+use measure::results::Role;
 use measure::shape::{PolicyShape, TestProtocol, ZoneForm};
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ pub(crate) mod xdp_redirect;
 
 pub use external::{ExternalBed, ExternalPort};
 
-/// Every driver, in the order of `rampart-bench list duts`.
+/// Every driver, in the order of `rampart-bench list duts` and of reports.
 pub const DRIVERS: &[&dyn Driver] = &[
     &wire::Wire,
     &xdp_redirect::XdpRedirect,
@@ -177,6 +178,11 @@ pub trait Driver: Sync {
 
     /// One line for `list duts`.
     fn summary(&self) -> &'static str;
+
+    /// What it is to the reader of a report.
+    fn role(&self) -> Role {
+        Role::Firewall
+    }
 
     /// What the machine must have.
     fn requirements(&self) -> &'static [Requirement];

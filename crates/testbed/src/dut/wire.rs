@@ -4,6 +4,7 @@ use super::{Capabilities, Driver, Requirement, Running, admit};
 use crate::bed::{Bed, Wiring};
 use crate::error::TestbedError;
 use crate::policy::PolicySpec;
+use measure::results::Role;
 use std::collections::BTreeMap;
 
 pub(super) struct Wire;
@@ -15,6 +16,10 @@ impl Driver for Wire {
 
     fn summary(&self) -> &'static str {
         "no firewall: the zones' ends are joined directly (calibration)"
+    }
+
+    fn role(&self) -> Role {
+        Role::Calibration
     }
 
     fn requirements(&self) -> &'static [Requirement] {

@@ -10,6 +10,7 @@ use crate::policy::PolicySpec;
 use ipnet::Ipv4Net;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+use measure::results::Role;
 use measure::shape::Zone;
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -31,6 +32,10 @@ impl Driver for XdpRedirect {
 
     fn summary(&self) -> &'static str {
         "XDP program that only rewrites and redirects (the least a forwarder can do)"
+    }
+
+    fn role(&self) -> Role {
+        Role::Forwarder
     }
 
     fn requirements(&self) -> &'static [Requirement] {
