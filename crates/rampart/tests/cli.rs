@@ -334,7 +334,7 @@ fn arguments_that_make_no_sense_are_refused() {
         (vec!["top", "--interval", "0"], "seconds from 0.1 to 3600"),
         (vec!["up", &home, "--hook", "dpdk"], "possible values: auto, xdp, tc"),
         (vec!["flows", "dport"], "`dport` is no filter: write KEY=VALUE"),
-        (vec!["sessions", "--kill"], "--kill without a filter ends every session"),
+        (vec!["sessions", "--kill"], "--kill without a filter ends every flow"),
     ] {
         let run = rampart(&args);
         assert!(run.status == 2 && run.err.contains(expected), "{args:?}: {}", run.err);
