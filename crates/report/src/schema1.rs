@@ -305,12 +305,12 @@ fn deciding(old: &Point1) -> Option<usize> {
     let off = |a: f64| (a - old.value).abs();
     let (round, value) =
         old.rounds.iter().copied().enumerate().min_by(|(_, a), (_, b)| off(*a).total_cmp(&off(*b)))?;
-    let of_round = good().filter(|(_, t)| t.round as usize == round);
+    let mut of_round = good().filter(|(_, t)| t.round as usize == round);
     let searched = old.metric.row().rate || old.metric == Metric::ConcurrentConnections;
     let found = if searched {
         of_round.min_by(|(_, a), (_, b)| (a.offered - value).abs().total_cmp(&(b.offered - value).abs()))
     } else {
-        of_round.last()
+        of_round.next_back()
     };
     found.map(|(at, _)| at)
 }

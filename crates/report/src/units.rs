@@ -122,7 +122,7 @@ pub(crate) fn ratio(value: f64) -> String {
 /// How many times as much, in a sentence: two decimals near 1, where they matter, and fewer above.
 pub(crate) fn times(value: f64) -> String {
     match value.abs() {
-        v if v >= 100.0 || v < 0.1 => significant(value, if v < 0.1 { 2 } else { 3 }),
+        v if !(0.1..100.0).contains(&v) => significant(value, if v < 0.1 { 2 } else { 3 }),
         v if v >= 10.0 => format!("{value:.0}"),
         v if v >= 2.0 => format!("{value:.1}"),
         _ => format!("{value:.2}"),

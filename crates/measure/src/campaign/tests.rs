@@ -261,7 +261,7 @@ fn rounds_that_differ_are_marked() {
             Simulated::new("dut", Placement::Inline, capacity).trial(&request.clone().into())
         });
         let outcome = run_boxed(&cell(3), vec![rig]);
-        let point = point(&outcome, "dut", Metric::Throughput).clone();
+        let point = point(&outcome, "dut", Metric::Throughput);
         assert!(point.valid && near(point.value, capacities[1]), "{point:?}");
         assert!(near(point.low, capacities[0]) && near(point.high, capacities[2]));
         kinds(&point).contains(&MarkKind::Unstable)

@@ -278,10 +278,10 @@ impl<'a> Judge<'a> {
             side.selectors(&is_aggregate, &mut aggregated);
         }
         let all = || selectors.iter().chain(&aggregated);
-        if self.mode == Mode::All {
-            if let Some(nothing) = all().find_map(|s| self.matching(s).err()) {
-                return Ok(not_judged(&nothing));
-            }
+        if self.mode == Mode::All
+            && let Some(nothing) = all().find_map(|s| self.matching(s).err())
+        {
+            return Ok(not_judged(&nothing));
         }
         let (mut judged, mut unusable) = (Vec::new(), Vec::new());
         for case in self.cases(&selectors, span)? {
