@@ -50,7 +50,7 @@ fn needs_root_a_full_table_is_told_and_open_connections_go_on() {
         let _ = socket.send_to(b"x", (OUTSIDE, port));
     }
     let told = firewall.until("trouble: packets are dropped, table-full");
-    assert!(told.contains("give it more"), "{told}");
+    assert!(told.contains("raise `flows` in `[settings]`"), "{told}");
     assert_eq!(bed.call(8080), Outcome::Silence, "full means closed");
     assert_eq!(echo(&mut open), Outcome::Answered, "what is open stays");
     let drops = bed.json(&["drops"]);
