@@ -3,6 +3,7 @@
 //!
 //! Loads are connections a second, the ledger's entries are connections, and a loss is a connection that failed.
 
+use crate::ledger::is_zero;
 use crate::results::LatencySummary;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -323,7 +324,8 @@ pub struct ConnectionOutcome {
     /// Connections that answered a request after all were open; `None` where none was asked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<u64>,
-    /// Segments retransmitted by the client: SYN, requests, FIN.
+    /// Segments retransmitted by the client: SYN, requests, FIN; 0 when absent.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub retransmitted: u64,
     /// Frames that client and server received, attack frames left out.
     pub frames: u64,
@@ -458,9 +460,4 @@ pub struct ConnectionSecond {
     /// Attack frames that reached the server's port within it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub attack_forwarded: u64,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero(count: &u64) -> bool {
-    *count == 0
 }

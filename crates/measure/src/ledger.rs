@@ -4,12 +4,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Where the frames of a trial went; of a trial of connections its connections, of a bulk transfer its bytes. Counts are
-/// frames, connections or bytes.
+/// frames, connections or bytes; one that is absent is 0.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 pub struct Ledger {
     /// Frames that the schedule asked for.
     pub offered: u64,
     /// Frames that the generator did not get round to.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub not_sent: u64,
     /// Frames lost because a link's ring was full, by link.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -24,8 +25,10 @@ pub struct Ledger {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failed: BTreeMap<String, u64>,
     /// Frames that arrived damaged.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub corrupted: u64,
     /// Frames that vanished where nobody can look (a box between two cards, a kernel without tracing).
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub not_received: u64,
     /// Bytes of a bulk transfer that were sent but not yet read by the server's application when the trial ended: in socket
     /// buffers and on the links. None in other trials.
@@ -79,6 +82,6 @@ impl Ledger {
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
-fn is_zero(count: &u64) -> bool {
+pub(crate) fn is_zero(count: &u64) -> bool {
     *count == 0
 }

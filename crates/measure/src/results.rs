@@ -3,6 +3,7 @@
 //! Each fact stands once and is named by its identifier elsewhere: a point names its cell, its firewall and the trials that
 //! decided it, and [`Reading`] follows these names. Units are in the names of fields or stand beside the value in `unit`.
 
+mod digits;
 mod reading;
 
 pub use reading::Reading;
@@ -235,9 +236,10 @@ pub struct Trial {
     pub seconds: f64,
     /// Received frames, completed connections or bytes a second; connections proved, of a number held open.
     pub received: f64,
-    /// Share of the offered frames or connections that did not arrive, 0 to 1.
+    /// Share of the offered frames or connections that did not arrive, 0 to 1; 0 when absent.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub loss: f64,
-    /// One-way latency of frames, where it was sampled.
+    /// One-way latency of frames, where it was sampled, of a trial that decided a point.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<LatencySummary>,
     /// Copies beyond the first.
@@ -246,7 +248,7 @@ pub struct Trial {
     /// Frames that came after a later one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub reordered: u64,
-    /// Second by second, where the trial lasted longer than one.
+    /// Second by second, of a trial that decided a point and lasted longer than one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub per_second: Vec<SecondSample>,
     /// Why this trial must not count.
@@ -330,20 +332,25 @@ pub struct CpuUse {
     pub firewall: Option<f64>,
 }
 
-/// Use of one core, shares of its time.
+/// Use of one core, shares of its time; 0 where absent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CoreUse {
     /// Core number.
     pub core: u32,
     /// User, nice.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub user: f64,
     /// System.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub system: f64,
     /// Hard and soft interrupts.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub interrupt: f64,
     /// Taken by the hypervisor.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub stolen: f64,
     /// Idle and waiting.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub idle: f64,
 }
 

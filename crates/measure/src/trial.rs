@@ -5,7 +5,7 @@
 
 use crate::bulk::{BulkOutcome, BulkRequest};
 use crate::connections::{ConnectionOutcome, ConnectionRequest, ConnectionSecond};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, is_zero};
 use crate::results::{CpuUse, LatencySummary};
 use crate::shape::Lane;
 use schemars::JsonSchema;
@@ -145,11 +145,14 @@ pub struct LaneOutcome {
     pub sent: u64,
     /// Distinct frames received intact.
     pub received: u64,
-    /// Copies beyond the first.
+    /// Copies beyond the first; 0 when absent, like the next two.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub duplicated: u64,
     /// Frames that arrived after a later one (RFC 4737 section 3).
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub reordered: u64,
     /// Frames with our mark but wrong content.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub corrupted: u64,
     /// One-way latency; `None` when nothing was sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]

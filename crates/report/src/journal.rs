@@ -3,7 +3,7 @@
 //! loses at most the cell it was at.
 
 use crate::error::ReportError;
-use crate::json::{Schema, malformed, schema_of};
+use crate::json::{self, Schema, malformed, schema_of};
 use crate::schema1::{Point1, Results1};
 use measure::results::{Calibration, Cell, Environment, Firewall, Point, Results, Run, SCHEMA, Tick};
 use serde::de::DeserializeOwned;
@@ -158,7 +158,7 @@ impl Writer {
     }
 
     fn write_line(&mut self, value: &impl Serialize) -> io::Result<()> {
-        let mut line = serde_json::to_vec(value)?;
+        let mut line = json::value(value)?.to_string().into_bytes();
         line.push(b'\n');
         self.file.write_all(&line)?;
         self.file.sync_data()?;

@@ -4,7 +4,12 @@
 use crate::error::ReportError;
 use crate::schema1::{Results1, SCHEMA_1};
 use measure::results::{Results, SCHEMA};
+use serde::Serialize;
+use serde_json::Value;
 use std::path::Path;
+
+/// Below this, 2^53, every whole number has a float of its own.
+const MOST_WHOLE: f64 = 9_007_199_254_740_992.0;
 
 /// Lists whose elements stand on a line each.
 const LISTS: [&str; 6] = ["calibration", "tick_sheet", "firewalls", "cells", "runs", "points"];
@@ -16,7 +21,7 @@ const LISTS: [&str; 6] = ["calibration", "tick_sheet", "firewalls", "cells", "ru
 /// [`ReportError::Render`] when a value cannot be written as JSON, which no measured value can cause.
 pub fn to_string(results: &Results) -> Result<String, ReportError> {
     let defect = |e: serde_json::Error| ReportError::Render(e.to_string());
-    let run = serde_json::to_value(results).map_err(defect)?;
+    let run = value(results).map_err(defect)?;
     let mut fields = Vec::new();
     for (name, value) in run.as_object().into_iter().flatten() {
         let written = match value.as_array().filter(|_| LISTS.contains(&name.as_str())) {
@@ -29,6 +34,27 @@ pub fn to_string(results: &Results) -> Result<String, ReportError> {
         fields.push(format!("\"{name}\": {written}"));
     }
     Ok(format!("{{\n{}\n}}\n", fields.join(",\n")))
+}
+
+/// A value as JSON in which whole numbers have no decimal point.
+pub(crate) fn value(of: &impl Serialize) -> Result<Value, serde_json::Error> {
+    let mut value = serde_json::to_value(of)?;
+    shorten(&mut value);
+    Ok(value)
+}
+
+fn shorten(value: &mut Value) {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let whole = number.as_f64().filter(|n| n.fract() == 0.0 && n.abs() < MOST_WHOLE);
+            if let Some(whole) = whole {
+                *number = (whole as i64).into();
+            }
+        }
+        Value::Array(list) => list.iter_mut().for_each(shorten),
+        Value::Object(fields) => fields.values_mut().for_each(shorten),
+        _ => {}
+    }
 }
 
 /// Reads `results.json`; `path` is only named in errors.

@@ -27,6 +27,7 @@ pub(super) fn of(cell: &Cell, tracks: &[Track]) -> Vec<Point> {
         let costs: Vec<Point> = throughputs.map(|point| cost(cell, point, &points)).collect();
         points.extend(costs);
     }
+    points.iter_mut().for_each(Point::round);
     points
 }
 
@@ -35,9 +36,13 @@ pub(super) fn run(cell: &Cell, track: Track, points: &[Point]) -> Run {
     let decided = |id: &u32| points.iter().any(|p| p.dut == track.dut && p.deciding.contains(id));
     let mut trials = track.trials;
     for trial in trials.iter_mut().filter(|trial| !decided(&trial.id)) {
-        trial.detail = None;
+        (trial.latency_ns, trial.detail) = (None, None);
+        trial.per_second.clear();
     }
-    Run { cell: cell.id, dut: track.dut, policy_load_seconds: track.policy_load_seconds, trials }
+    let mut run =
+        Run { cell: cell.id, dut: track.dut, policy_load_seconds: track.policy_load_seconds, trials };
+    run.round();
+    run
 }
 
 fn points_of(cell: &Cell, track: &Track) -> Vec<Point> {
