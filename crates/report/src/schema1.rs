@@ -149,6 +149,7 @@ impl From<Results1> for Results {
             let point = converted(point, cell, &mut results.runs[at], &mut carried[at]);
             results.points.push(point);
         }
+        results.round();
         results
     }
 }
@@ -313,4 +314,94 @@ fn deciding(old: &Point1) -> Option<usize> {
         of_round.next_back()
     };
     found.map(|(at, _)| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Round, offered load, whether the trial counts, median latency.
+    type Row = (u32, f64, bool, Option<f64>);
+
+    fn trial(&(round, offered, counts, p50): &Row) -> Trial1 {
+        Trial1 {
+            round,
+            offered,
+            seconds: 1.0,
+            received: offered,
+            loss: 0.0,
+            latency_ns: p50.map(|p50| LatencySummary { p50, ..LatencySummary::default() }),
+            duplicated: 0,
+            reordered: 0,
+            per_second: Vec::new(),
+            faults: if counts { Vec::new() } else { vec!["the generator was behind".into()] },
+        }
+    }
+
+    fn point(metric: Metric, value: f64, rounds: &[f64], shown: Option<f64>, trials: &[Row]) -> Point1 {
+        Point1 {
+            test: "a test".into(),
+            dut: "nftables".into(),
+            placement: Placement::Inline,
+            cores: 1,
+            factors: BTreeMap::new(),
+            metric,
+            unit: metric.unit().into(),
+            value,
+            low: value,
+            high: value,
+            rounds: rounds.into(),
+            trials: trials.iter().map(trial).collect(),
+            valid: true,
+            marks: Vec::new(),
+            ledger: Ledger::default(),
+            latency_ns: shown.map(|p50| LatencySummary { p50, ..LatencySummary::default() }),
+            lanes: Vec::new(),
+            cpu: CpuUse::default(),
+            connections: None,
+            memory_bytes: None,
+            policy_load_seconds: None,
+            sessions: None,
+            bulk: None,
+        }
+    }
+
+    #[test]
+    fn the_trial_that_decided_a_point_is_the_one_that_its_reports_meant() {
+        use Metric::{ConcurrentConnections, Latency, Loss, Throughput};
+        let search: [Row; 6] = [
+            (0, 90.0, true, Some(1.0)),
+            (0, 80.0, true, Some(2.0)),
+            (1, 99.0, true, Some(3.0)),
+            (1, 101.0, true, Some(4.0)),
+            (2, 120.0, true, Some(5.0)),
+            (2, 110.0, true, Some(6.0)),
+        ];
+        let mut disturbed = search;
+        (disturbed[3].2, disturbed[5].2) = (false, false);
+        let three = &[81.0, 100.5, 111.0][..];
+        let rows: [(&str, Point1, Option<usize>); 10] = [
+            ("the latency shown", point(Throughput, 100.5, three, Some(2.0), &search), Some(1)),
+            ("no trial has the latency shown", point(Throughput, 100.5, three, Some(9.0), &search), Some(3)),
+            ("not one that must not count", point(Throughput, 100.5, three, Some(4.0), &disturbed), Some(2)),
+            ("the nearest of the median round", point(Throughput, 100.5, three, None, &search), Some(3)),
+            ("the nearest that counts", point(Throughput, 100.5, three, None, &disturbed), Some(2)),
+            (
+                "nearest to the round, not to the median of two",
+                { point(Throughput, 95.0, &[81.0, 110.0], None, &search) },
+                Some(1),
+            ),
+            (
+                "connections open are searched for",
+                { point(ConcurrentConnections, 111.0, three, None, &search) },
+                Some(5),
+            ),
+            ("the last of the median round", point(Latency, 100.5, three, None, &search), Some(3)),
+            ("the last that counts", point(Loss, 111.0, three, None, &disturbed), Some(4)),
+            ("no round", point(Loss, 0.0, &[], None, &search), None),
+        ];
+        for (why, old, expected) in rows {
+            assert_eq!(deciding(&old), expected, "{why}");
+        }
+    }
 }
