@@ -1,20 +1,16 @@
 //! The loaded firewall.
 
 use crate::counters::Hits;
+use crate::loading::{load, program};
 use crate::names::SharedNames;
 use crate::policies::{Limited, Policies};
 use crate::ports::{Ports, Programs};
 use crate::routes::RouteMaps;
-use crate::shared::{Program, Shared};
-use crate::skeleton::types::sizes;
-use crate::skeleton::{FirewallSkel, FirewallSkelBuilder};
+use crate::shared::Shared;
+use crate::skeleton::FirewallSkel;
 use crate::{Counters, DataplaneError, EventLog, FlowTable, Tally};
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{MapHandle, MapMut, ProgramMut};
+use libbpf_rs::{MapHandle, MapMut};
 use policy::settings::FLOWS;
-use std::fs::File;
-use std::io::Read;
-use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex};
 
 /// What must be known before the programs are loaded.
@@ -74,34 +70,39 @@ impl Firewall {
         check_size("the number of flows", settings.flows, FLOWS)?;
         check_size("the number of rules", settings.rules, (1, 1 << 20))?;
         let cores = libbpf_rs::num_possible_cpus().map_err(DataplaneError::bpf("counting cores"))? as u32;
-        Self::of(load(settings, cores, clock_is_held)?, settings, cores)
+        let (skel, programs) = load(settings, cores, clock_is_held)?;
+        Self::of(skel, programs, settings, cores)
     }
 
-    fn of(mut skel: FirewallSkel<'static>, settings: &Settings, cores: u32) -> Result<Self, DataplaneError> {
+    fn of(
+        mut skel: FirewallSkel<'static>,
+        programs: Programs,
+        settings: &Settings,
+        cores: u32,
+    ) -> Result<Self, DataplaneError> {
         let variables = skel.maps.bss_data.take().ok_or_else(no_memory)?;
         let skel = Arc::new(Mutex::new(skel));
         let loaded = skel.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let (maps, programs) = (&loaded.maps, &loaded.progs);
+        let (maps, small) = (&loaded.maps, &loaded.progs);
+        #[cfg(feature = "testing")]
+        let held_clock = Shared::new(&mut variables.held_clock, &skel);
+        #[cfg(feature = "testing")]
+        let testing = crate::testing::Testing::new(&programs, program(&small.judge)?, held_clock)?;
         let names = SharedNames::default();
         let hits = || Ok(Hits::new(handle(&maps.hits)?, cores, settings.rules));
         let flows = FlowTable {
             records: handle(&maps.flows)?,
             pool: Shared::new(&mut variables.pool, &skel),
             capacity: settings.flows,
-            end_flow: program(&programs.end_flow)?,
-            sweep_flows: program(&programs.sweep_flows)?,
+            end_flow: program(&small.end_flow)?,
+            sweep_flows: program(&small.sweep_flows)?,
             names: names.clone(),
         };
         let ports = Ports {
             places: Shared::new(&mut variables.ports, &skel),
             devices: handle(&maps.port_devices)?,
             forwarding: handle(&maps.forwarding)?,
-            programs: Programs {
-                xdp: program(&programs.firewall_xdp)?,
-                resolve: program(&programs.resolve)?,
-                tc: program(&programs.firewall_tc)?,
-                out: program(&programs.firewall_out)?,
-            },
+            programs,
             names: names.clone(),
             attached: Vec::new(),
         };
@@ -128,7 +129,7 @@ impl Firewall {
             counters: Counters::new(handle(&maps.counts)?, hits()?, names),
             routes,
             #[cfg(feature = "testing")]
-            testing: crate::testing::Testing::new(programs, Shared::new(&mut variables.held_clock, &skel))?,
+            testing,
         })
     }
 
@@ -161,42 +162,8 @@ impl Firewall {
     }
 }
 
-fn load(
-    settings: &Settings,
-    cores: u32,
-    clock_is_held: bool,
-) -> Result<FirewallSkel<'static>, DataplaneError> {
-    // The skeleton borrows its object for as long as it lives; a firewall lives as long as its process.
-    let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-    let mut open =
-        FirewallSkelBuilder::default().open(storage).map_err(DataplaneError::bpf("opening bpf/firewall"))?;
-    let buckets = buckets(settings.flows);
-    for (map, entries) in [
-        (&mut open.maps.buckets, buckets),
-        (&mut open.maps.flows, settings.flows),
-        (&mut open.maps.limit_rows, settings.rules),
-        (&mut open.maps.hits, settings.rules.saturating_mul(cores)),
-    ] {
-        map.set_max_entries(entries).map_err(DataplaneError::bpf("sizing the maps"))?;
-    }
-    if let Some(constants) = open.maps.rodata_data.as_mut() {
-        constants.secret = secret()?;
-        constants.bucket_mask = buckets - 1;
-        constants.record_count = settings.flows;
-        constants.hit_slots = settings.rules;
-        constants.clock_is_held = clock_is_held.into();
-    }
-    open.load().map_err(DataplaneError::bpf(
-        "loading the firewall into the kernel (this needs root, and memory for the flow table)",
-    ))
-}
-
 fn handle(map: &MapMut<'_>) -> Result<MapHandle, DataplaneError> {
     MapHandle::try_from(map).map_err(DataplaneError::bpf("opening the firewall's maps"))
-}
-
-pub(crate) fn program(program: &ProgramMut<'_>) -> Result<Program, DataplaneError> {
-    Program::of(program).map_err(DataplaneError::system("opening the firewall's programs"))
 }
 
 fn no_memory() -> DataplaneError {
@@ -209,22 +176,4 @@ fn check_size(what: &'static str, value: u32, (least, most): (u32, u32)) -> Resu
         return Ok(());
     }
     Err(DataplaneError::Size { what, least, most, value })
-}
-
-/// Buckets for so many flows, a power of two: at least three slots for each flow. With fewer, new flows find no place long before
-/// the records are all in use; with more, a packet's bucket is farther from the caches.
-fn buckets(flows: u32) -> u32 {
-    let slots = u64::from(flows) * 3;
-    // At most 2^24 flows, so it fits.
-    slots.div_ceil(sizes::BUCKET_SLOTS.0.into()).next_power_of_two() as u32
-}
-
-/// What makes the places of flows in the table hard to guess.
-fn secret() -> Result<[u64; 2], DataplaneError> {
-    let mut bytes = [[0; 8]; 2];
-    let mut source = File::open("/dev/urandom").map_err(DataplaneError::system("opening /dev/urandom"))?;
-    for half in &mut bytes {
-        source.read_exact(half).map_err(DataplaneError::system("reading /dev/urandom"))?;
-    }
-    Ok(bytes.map(u64::from_ne_bytes))
 }

@@ -17,6 +17,7 @@ mod event_log;
 mod firewall;
 mod flow_table;
 mod forwarding;
+mod loading;
 mod names;
 mod policies;
 mod ports;

@@ -116,6 +116,12 @@ impl Program {
         program.as_fd().try_clone_to_owned().map(Self)
     }
 
+    /// The same program once more.
+    #[cfg(feature = "testing")]
+    pub(crate) fn again(&self) -> std::io::Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+
     /// Runs the program `times` over on a packet that came by a context. `out` receives the packet as the program left it, and
     /// may be empty.
     pub(crate) fn run(

@@ -2,6 +2,4 @@
 
 include!(concat!(env!("OUT_DIR"), "/firewall.skel.rs"));
 
-#[cfg(feature = "testing")]
-pub(crate) use generated::FirewallProgs;
-pub(crate) use generated::{FirewallSkel, FirewallSkelBuilder, types};
+pub(crate) use generated::{FirewallProgs, FirewallSkel, FirewallSkelBuilder, OpenFirewallSkel, types};

@@ -2,13 +2,12 @@
 //! and write what otherwise follows the kernel's routes.
 
 use crate::DataplaneError;
-use crate::firewall::{Firewall, Settings, program};
+use crate::firewall::{Firewall, Settings};
 use crate::forwarding::{change, local_key};
-use crate::ports::Hook;
+use crate::ports::{Hook, Programs};
 use crate::shared::{Program, Run, Shared, publish};
-use crate::skeleton::FirewallProgs;
 use crate::skeleton::types::{self, sizes};
-use libbpf_rs::{MapCore, MapFlags, ProgramMut};
+use libbpf_rs::{MapCore, MapFlags};
 use policy::interpret::Packet;
 use policy::model::Action;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -56,10 +55,16 @@ pub(crate) struct Testing {
 }
 
 impl Testing {
-    pub(crate) fn new(programs: &FirewallProgs<'_>, held_clock: Shared<u64>) -> Result<Self, DataplaneError> {
-        let hook = |it: &ProgramMut<'_>| Ok(Arc::new(program(it)?));
-        let hooks = Tester { xdp: hook(&programs.firewall_xdp)?, tc: hook(&programs.firewall_tc)? };
-        Ok(Self { hooks, judge: program(&programs.judge)?, held_clock })
+    pub(crate) fn new(
+        programs: &Programs,
+        judge: Program,
+        held_clock: Shared<u64>,
+    ) -> Result<Self, DataplaneError> {
+        let again = |program: &Program| {
+            program.again().map(Arc::new).map_err(DataplaneError::system("opening the firewall's programs"))
+        };
+        let hooks = Tester { xdp: again(&programs.xdp)?, tc: again(&programs.tc)? };
+        Ok(Self { hooks, judge, held_clock })
     }
 }
 

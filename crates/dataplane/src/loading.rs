@@ -1,0 +1,122 @@
+//! Loads the programs into the kernel. Verifying the three programs that packets meet takes nearly all of the time, and the kernel
+//! verifies programs side by side, so each of the three is loaded by a thread of its own.
+
+use crate::DataplaneError;
+use crate::firewall::Settings;
+use crate::ports::Programs;
+use crate::shared::Program;
+use crate::skeleton::types::sizes;
+use crate::skeleton::{FirewallProgs, FirewallSkel, FirewallSkelBuilder, OpenFirewallSkel};
+use libbpf_rs::ProgramMut;
+use libbpf_rs::skel::{OpenSkel, Skel as _, SkelBuilder};
+use std::fs::File;
+use std::io::Read;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::panic::resume_unwind;
+use std::thread;
+
+/// A program that packets meet.
+struct HookProgram {
+    name: &'static str,
+    of: for<'a, 'o> fn(&'a FirewallProgs<'o>) -> &'a ProgramMut<'o>,
+}
+
+const HOOKS: [HookProgram; 3] = [
+    HookProgram { name: "firewall_xdp", of: |all| &all.firewall_xdp },
+    HookProgram { name: "firewall_tc", of: |all| &all.firewall_tc },
+    HookProgram { name: "firewall_out", of: |all| &all.firewall_out },
+];
+/// What only tests ask.
+const JUDGE: &str = "judge";
+
+/// Makes the maps, and loads all programs.
+pub(crate) fn load(
+    settings: &Settings,
+    cores: u32,
+    clock_is_held: bool,
+) -> Result<(FirewallSkel<'static>, Programs), DataplaneError> {
+    // The skeleton borrows its object for as long as it lives; a firewall lives as long as its process.
+    let storage = Box::leak(Box::new(MaybeUninit::uninit()));
+    let mut open =
+        FirewallSkelBuilder::default().open(storage).map_err(DataplaneError::bpf("opening bpf/firewall"))?;
+    let buckets = buckets(settings.flows);
+    for (map, entries) in [
+        (&mut open.maps.buckets, buckets),
+        (&mut open.maps.flows, settings.flows),
+        (&mut open.maps.limit_rows, settings.rules),
+        (&mut open.maps.hits, settings.rules.saturating_mul(cores)),
+    ] {
+        map.set_max_entries(entries).map_err(DataplaneError::bpf("sizing the maps"))?;
+    }
+    if let Some(constants) = open.maps.rodata_data.as_mut() {
+        constants.secret = secret()?;
+        constants.bucket_mask = buckets - 1;
+        constants.record_count = settings.flows;
+        constants.hit_slots = settings.rules;
+        constants.clock_is_held = clock_is_held.into();
+    }
+    choose(&mut open, |name| {
+        HOOKS.iter().all(|hook| hook.name != name) && (cfg!(feature = "testing") || name != JUDGE)
+    });
+    let skel = open.load().map_err(refused)?;
+    let maps: Vec<_> = skel.object().maps().collect();
+    let maps: Vec<BorrowedFd<'_>> = maps.iter().map(AsFd::as_fd).collect();
+    let [xdp, tc, out] = thread::scope(|scope| {
+        HOOKS
+            .each_ref()
+            .map(|hook| scope.spawn(|| load_hook(hook, &maps)))
+            .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    });
+    let programs = Programs { xdp: xdp?, resolve: program(&skel.progs.resolve)?, tc: tc?, out: out? };
+    Ok((skel, programs))
+}
+
+/// Loads one program that packets meet, which shares these maps, all that there are in their order.
+fn load_hook(hook: &HookProgram, maps: &[BorrowedFd<'_>]) -> Result<Program, DataplaneError> {
+    let mut storage = MaybeUninit::uninit();
+    let mut open = FirewallSkelBuilder::default()
+        .open(&mut storage)
+        .map_err(DataplaneError::bpf("opening bpf/firewall"))?;
+    for (mut map, shared) in open.open_object_mut().maps_mut().zip(maps) {
+        map.reuse_fd(*shared).map_err(refused)?;
+    }
+    choose(&mut open, |name| name == hook.name);
+    program((hook.of)(&open.load().map_err(refused)?.progs))
+}
+
+/// Only these programs of an object are loaded.
+fn choose(open: &mut OpenFirewallSkel<'_>, wanted: impl Fn(&str) -> bool) {
+    for mut program in open.open_object_mut().progs_mut() {
+        let wanted = program.name().to_str().is_some_and(&wanted);
+        program.set_autoload(wanted);
+    }
+}
+
+fn refused(error: libbpf_rs::Error) -> DataplaneError {
+    DataplaneError::bpf(
+        "loading the firewall into the kernel (this needs root, and memory for the flow table)",
+    )(error)
+}
+
+pub(crate) fn program(program: &ProgramMut<'_>) -> Result<Program, DataplaneError> {
+    Program::of(program).map_err(DataplaneError::system("opening the firewall's programs"))
+}
+
+/// Buckets for so many flows, a power of two: at least three slots for each flow. With fewer, new flows find no place long before
+/// the records are all in use; with more, a packet's bucket is farther from the caches.
+fn buckets(flows: u32) -> u32 {
+    let slots = u64::from(flows) * 3;
+    // At most 2^24 flows, so it fits.
+    slots.div_ceil(sizes::BUCKET_SLOTS.0.into()).next_power_of_two() as u32
+}
+
+/// What makes the places of flows in the table hard to guess.
+fn secret() -> Result<[u64; 2], DataplaneError> {
+    let mut bytes = [[0; 8]; 2];
+    let mut source = File::open("/dev/urandom").map_err(DataplaneError::system("opening /dev/urandom"))?;
+    for half in &mut bytes {
+        source.read_exact(half).map_err(DataplaneError::system("reading /dev/urandom"))?;
+    }
+    Ok(bytes.map(u64::from_ne_bytes))
+}
