@@ -119,7 +119,7 @@ fn three_zones_and_latency_and_lists() {
     let dir = tempfile::tempdir().unwrap();
     let test = "procedure = \"latency\"\nloads = [20000]\nfactors.zones = [\"three\"]\nfactors.rules = [5]\n\
                 factors.directions = [\"two-way\"]\nfactors.lists = [100]";
-    let suite = suite(dir.path(), &["linux", "nftables", "ipset"], 0.1, test);
+    let suite = suite(dir.path(), &["linux", "nftables", "ipset"], 0.25, test);
     let results = results(&suite, &dir.path().join("out"), &[]);
     all_good(&results);
     for point in results.readings() {
@@ -153,7 +153,7 @@ fn what_a_firewall_cannot_do_is_said_and_the_others_go_on() {
 fn the_same_seed_sends_the_same_and_reports_can_be_written_again() {
     let _turn = turn();
     let dir = tempfile::tempdir().unwrap();
-    let suite = suite(dir.path(), &["wire"], 0.05, "procedure = \"latency\"\nloads = [10000]");
+    let suite = suite(dir.path(), &["wire"], 0.25, "procedure = \"latency\"\nloads = [2000]");
     let out = dir.path().join("out");
     let first = results(&suite, &out, &["--seed", "7"]);
     assert_eq!(first.seed, 7);

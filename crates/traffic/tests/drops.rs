@@ -7,7 +7,8 @@ use fixture::{Bed, FORWARD, Middle, fixed, shape};
 use measure::shape::{IpVersion, Placement, TrafficShape, UdpChecksum};
 use measure::trial::Load;
 use std::net::UdpSocket;
-use traffic::TrialPlan;
+use std::time::Instant;
+use traffic::{SETTLE, TrialPlan};
 
 const FRAMES: u64 = 500;
 
@@ -57,12 +58,15 @@ fn drops_of_test_frames_are_counted_and_no_others_needs_root() {
             placement: Placement::Inline,
             cores: &fixture::cores(1),
             times_matter: false,
-            settle: fixture::PATIENCE,
+            settle: SETTLE,
         };
         let count = engine.count_drops().unwrap();
         let trial = engine.run(&ports, &plan, &mut ()).unwrap();
+        // All are on their way to be dropped, and nothing tells when but the count.
+        let (dropped, begun) = (|| engine.drops(&count).unwrap(), Instant::now());
+        while dropped().values().sum::<u64>() < FRAMES && begun.elapsed() < 5 * fixture::PATIENCE {}
         send_strangers(&bed);
-        let drops = engine.drops(&count).unwrap();
+        let drops = dropped();
         assert_eq!((trial.sent(), trial.reading.received()), (FRAMES, 0), "{name}");
         assert_eq!(drops.values().sum::<u64>(), FRAMES, "{name}: {drops:?}");
     }

@@ -266,8 +266,9 @@ impl Watch<TcpReading> for Death<'_> {
         Duration::from_millis(100)
     }
 
-    fn sample(&mut self, _at_seconds: f64, _reading: &TcpReading) {
-        if !self.1 {
+    fn sample(&mut self, _at_seconds: f64, reading: &TcpReading) {
+        // Not before some connections are through, however late the generator begins.
+        if !self.1 && reading.counts.closed > 0 {
             self.0.set_rules(&forward("drop"));
             self.1 = true;
         }

@@ -18,6 +18,11 @@ fn patience() -> Duration {
     Duration::from_secs(120) * slowness()
 }
 
+/// How long an answer may take on a busy machine: the kernel and the server need it, the firewall does not.
+fn answer() -> Duration {
+    Duration::from_secs(10) * slowness()
+}
+
 /// How long nothing has to come to be called nothing.
 fn silence() -> Duration {
     Duration::from_secs(2) * slowness()
@@ -107,9 +112,9 @@ impl Bed {
         port
     }
 
-    /// Calls it from inside.
-    pub(crate) fn call_the_firewall(&self, port: u16) -> Outcome {
-        self.call_to("10.81.1.1", port)
+    /// Calls it from inside, and asserts what comes of it.
+    pub(crate) fn expect_of_the_firewall(&self, port: u16, wanted: Outcome, what: &str) {
+        self.expect_at("10.81.1.1", port, wanted, what);
     }
 
     /// Sets a switch of the firewall's kernel.
@@ -119,12 +124,12 @@ impl Bed {
 
     /// A connection from inside.
     pub(crate) fn connect(&self, port: u16) -> Result<TcpStream, Outcome> {
-        self.connect_to(OUTSIDE, port)
+        self.connect_to(OUTSIDE, port, answer())
     }
 
-    fn connect_to(&self, address: &str, port: u16) -> Result<TcpStream, Outcome> {
+    fn connect_to(&self, address: &str, port: u16, within: Duration) -> Result<TcpStream, Outcome> {
         let to: SocketAddr = format!("{address}:{port}").parse().unwrap();
-        let stream = self.inside("in", || TcpStream::connect_timeout(&to, silence()));
+        let stream = self.inside("in", || TcpStream::connect_timeout(&to, within));
         stream.map_err(
             |error| if error.kind() == ErrorKind::TimedOut { Outcome::Silence } else { Outcome::Refused },
         )
@@ -132,12 +137,23 @@ impl Bed {
 
     /// Opens a connection, sends, and waits for the answer.
     pub(crate) fn call(&self, port: u16) -> Outcome {
-        self.call_to(OUTSIDE, port)
+        self.call_within(OUTSIDE, port, silence())
     }
 
-    /// The same to any address.
-    pub(crate) fn call_to(&self, address: &str, port: u16) -> Outcome {
-        self.connect_to(address, port).map_or_else(|outcome| outcome, |mut stream| echo(&mut stream))
+    fn call_within(&self, address: &str, port: u16, within: Duration) -> Outcome {
+        let stream = self.connect_to(address, port, within);
+        stream.map_or_else(|outcome| outcome, |mut stream| echo_within(&mut stream, within))
+    }
+
+    /// Calls once and asserts what comes of it. Nothing is nothing after a while; what must come has time.
+    pub(crate) fn expect(&self, port: u16, wanted: Outcome, what: &str) {
+        self.expect_at(OUTSIDE, port, wanted, what);
+    }
+
+    /// The same at any address.
+    pub(crate) fn expect_at(&self, address: &str, port: u16, wanted: Outcome, what: &str) {
+        let within = if wanted == Outcome::Silence { silence() } else { answer() };
+        assert_eq!(self.call_within(address, port, within), wanted, "{what}: {address}:{port}");
     }
 
     /// Calls until this comes of it.
@@ -205,9 +221,18 @@ fn serve(listener: TcpListener) {
     });
 }
 
-/// Sends a byte and waits for it.
-pub(crate) fn echo(stream: &mut TcpStream) -> Outcome {
-    stream.set_read_timeout(Some(silence())).unwrap();
+/// Sends a byte, which must come back.
+pub(crate) fn expect_echo(stream: &mut TcpStream, what: &str) {
+    assert_eq!(echo_within(stream, answer()), Outcome::Answered, "{what}");
+}
+
+/// Sends a byte, which must not come back.
+pub(crate) fn expect_no_echo(stream: &mut TcpStream, what: &str) {
+    assert_ne!(echo_within(stream, silence()), Outcome::Answered, "{what}");
+}
+
+fn echo_within(stream: &mut TcpStream, within: Duration) -> Outcome {
+    stream.set_read_timeout(Some(within)).unwrap();
     let mut byte = [0];
     match stream.write_all(b"x").and_then(|()| stream.read_exact(&mut byte)) {
         Ok(()) => Outcome::Answered,

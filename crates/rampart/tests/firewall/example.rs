@@ -28,8 +28,8 @@ fn judge(hook: &str) {
     let status = bed.json(&["status"]);
     let interfaces = status["interfaces"].as_array().unwrap();
     assert!(interfaces.len() == 8 && interfaces.iter().all(|at| at["hook"] == hook), "{status}");
-    assert_eq!(bed.call_to(SERVER, 80), Outcome::Answered);
-    assert_eq!(bed.call_to(SERVER, 8080), Outcome::Silence);
+    bed.expect_at(SERVER, 80, Outcome::Answered, hook);
+    bed.expect_at(SERVER, 8080, Outcome::Silence, hook);
     let rules = bed.json(&["rules"]);
     assert_eq!((hits(&rules, "http-test"), hits(&rules, "not-this-9")), (1, 0), "{rules}");
     let drops = bed.json(&["drops"]);

@@ -6,7 +6,7 @@ mod bed;
 mod example;
 mod troubles;
 
-use bed::{Bed, INSIDE, Outcome, echo};
+use bed::{Bed, INSIDE, Outcome, expect_echo, expect_no_echo};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -44,7 +44,7 @@ fn needs_root_policy_decides_on_both_hooks() {
             (9, Outcome::Refused),
             (2525, Outcome::Refused),
         ] {
-            assert_eq!(bed.call(port), expected, "{hook}: port {port}");
+            bed.expect(port, expected, hook);
         }
         let rules = bed.json(&["rules"]);
         assert_eq!(hits(&rules, "web"), 1, "{hook}: {rules}");
@@ -68,16 +68,16 @@ fn needs_root_policies_change_under_traffic_without_losing_a_connection_and_coun
     std::thread::scope(|scope| {
         let traffic = scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
-                assert_eq!(bed.call(8080), Outcome::Answered);
+                bed.expect(8080, Outcome::Answered, "both policies");
                 calls.fetch_add(1, Ordering::Relaxed);
             }
         });
         for _ in 0..10 {
-            assert_eq!(bed.call(2525), Outcome::Refused);
+            bed.expect(2525, Outcome::Refused, "the narrow policy");
             let applied = bed.json(&["apply", &wide]);
             assert_eq!(applied["changes"]["added"], serde_json::json!(["mail", "telnet"]));
-            assert_eq!(bed.call(2525), Outcome::Answered);
-            assert_eq!(echo(&mut long), Outcome::Answered);
+            bed.expect(2525, Outcome::Answered, "the wide policy");
+            expect_echo(&mut long, "what is open goes on");
             assert_eq!(
                 bed.json(&["apply", &narrow])["changes"]["removed"],
                 serde_json::json!(["mail", "telnet"])
@@ -98,7 +98,7 @@ fn needs_root_an_open_flow_is_judged_again_and_can_be_ended() {
     let nothing = bed.policy("nothing.toml", "");
     let _firewall = bed.up(&policy, "auto");
     let mut stream = bed.connect(8080).unwrap();
-    assert_eq!(echo(&mut stream), Outcome::Answered);
+    expect_echo(&mut stream, "an open connection");
     let flows = bed.json(&["flows", "proto=tcp", "dport=8080"]);
     let flow = &flows["flows"][0];
     assert_eq!(flows["matched"], 1, "{flows}");
@@ -114,12 +114,11 @@ fn needs_root_an_open_flow_is_judged_again_and_can_be_ended() {
     assert_eq!(bed.json(&["flows", "rule=web", "--kill"])["killed"], 1);
     assert_eq!(bed.json(&["flows", "rule=web"])["matched"], 0);
     assert_eq!(bed.json(&["status"])["flows"]["open"], 0);
-    // What was established is unknown now, and data open no connection.
-    assert_ne!(echo(&mut stream), Outcome::Answered);
+    expect_no_echo(&mut stream, "what was established is unknown now, and data open no connection");
     let mut stream = bed.connect(8080).unwrap();
-    assert_eq!(echo(&mut stream), Outcome::Answered);
+    expect_echo(&mut stream, "an open connection");
     bed.json(&["apply", &nothing]);
-    assert_ne!(echo(&mut stream), Outcome::Answered);
+    expect_no_echo(&mut stream, "the new policy allows nothing");
 }
 
 #[test]
@@ -129,10 +128,10 @@ fn needs_root_nothing_passes_before_up_and_after_its_end() {
     let policy = bed.policy("p.toml", WEB);
     // A router that the firewall takes over.
     bed.sysctl("net/ipv4/ip_forward", "1");
-    assert_eq!(bed.call(8080), Outcome::Answered);
+    bed.expect(8080, Outcome::Answered, "a router before the firewall");
     for end in ["down", "SIGTERM", "SIGINT"] {
         let mut firewall = bed.up(&policy, "auto");
-        assert_eq!(bed.call(8080), Outcome::Answered, "{end}");
+        bed.expect(8080, Outcome::Answered, end);
         match end {
             "down" => assert_eq!(bed.rampart(&["down"]).0, 0),
             "SIGTERM" => firewall.signal(Signal::SIGTERM),
@@ -154,25 +153,24 @@ fn needs_root_a_killed_firewall_goes_on_judging_and_the_next_takes_over() {
         let other = bed.policy("other.toml", &format!("{MAIL}{REJECT}"));
         let mut firewall = bed.up(&policy, hook);
         let own = bed.listen_on_the_firewall();
-        assert_eq!(
-            (bed.call(8080), bed.call_the_firewall(own)),
-            (Outcome::Answered, Outcome::Silence),
-            "{hook}"
-        );
+        bed.expect(8080, Outcome::Answered, hook);
+        bed.expect_of_the_firewall(own, Outcome::Silence, hook);
         firewall.signal(Signal::SIGKILL);
         firewall.end();
         assert_eq!(bed.rampart(&["status"]).0, 3, "{hook}");
-        assert_eq!((bed.call(8080), bed.call(2525)), (Outcome::Answered, Outcome::Refused), "{hook}");
-        assert_eq!(bed.call_the_firewall(own), Outcome::Silence, "{hook}: its own services are not open");
+        bed.expect(8080, Outcome::Answered, hook);
+        bed.expect(2525, Outcome::Refused, hook);
+        bed.expect_of_the_firewall(own, Outcome::Silence, &format!("{hook}: its own services are not open"));
         let mut next = bed.up(&other, hook);
-        assert_eq!((bed.call(8080), bed.call(2525)), (Outcome::Refused, Outcome::Answered), "{hook}");
+        bed.expect(8080, Outcome::Refused, hook);
+        bed.expect(2525, Outcome::Answered, hook);
         // One that was killed leaves what the next does not want, too.
         next.signal(Signal::SIGKILL);
         next.end();
         let narrow = bed.folder.path().join("narrow.toml");
         std::fs::write(&narrow, "[zones]\noutside = { interfaces = 'e0' }\n").unwrap();
         let mut last = bed.up(&narrow.display().to_string(), hook);
-        assert_eq!(bed.call_the_firewall(own), Outcome::Answered, "{hook}: nothing is left on e1");
+        bed.expect_of_the_firewall(own, Outcome::Answered, &format!("{hook}: nothing is left on e1"));
         last.signal(Signal::SIGTERM);
         assert_eq!(last.end(), Some(0));
     }
@@ -211,13 +209,13 @@ fn needs_root_an_interface_that_goes_is_told_and_taken_again_when_it_is_back() {
     let bed = Bed::new();
     bed.serve(8080);
     let mut firewall = bed.up(&bed.policy("p.toml", WEB), "auto");
-    assert_eq!(bed.call(8080), Outcome::Answered);
+    bed.expect(8080, Outcome::Answered, "before the interface goes");
     bed.ip("fw", &["link", "del", "e1"]);
     firewall
         .until("trouble: the interface `e1` of zone `inside` is gone: nothing passes there until it is back");
     bed.join("in", "e1", "10.81.1", "1");
     firewall.until("over: the interface `e1` of zone `inside` is gone");
-    assert_eq!(bed.call(8080), Outcome::Answered);
+    bed.expect(8080, Outcome::Answered, "the interface is back");
     assert_eq!(bed.json(&["status"])["troubles"], serde_json::json!([]));
     bed.sysctl("net/ipv4/ip_forward", "1");
     firewall.until("trouble: net.ipv4.ip_forward was turned on");
@@ -237,7 +235,7 @@ fn needs_root_a_router_that_is_not_taken_over_stays_one() {
                 .contains("the rule `r16384`: 16385 rules have `limit` or `alert`, and there can be 16384"),
         "{text}"
     );
-    assert_eq!(bed.call(8080), Outcome::Answered);
+    bed.expect(8080, Outcome::Answered, "a router that is not taken over");
 }
 
 #[test]
@@ -248,7 +246,7 @@ fn needs_root_log_limit_and_alert_reach_whoever_asks() {
         alert = { count = 2, within = '1h', per = 'source' }\n";
     let mut firewall = bed.up(&bed.policy("p.toml", &format!("{WEB}{rest}")), "tc");
     for expected in [Outcome::Answered, Outcome::Answered, Outcome::Silence] {
-        assert_eq!(bed.call(8080), expected);
+        bed.expect(8080, expected, "two of three are within the limit");
     }
     assert_eq!(bed.rampart(&["flows", "--kill", "rule=web"]).0, 0);
     let log = bed.json(&["log"]);

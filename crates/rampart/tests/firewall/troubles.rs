@@ -1,7 +1,7 @@
 //! What goes wrong around a running firewall: a driver without XDP, a full table, a route that vanishes, a neighbour that is not
 //! there. Each is told, to whoever runs it or to the sender, and what can go on goes on.
 
-use crate::bed::{Bed, INSIDE, OUTSIDE, Outcome, echo};
+use crate::bed::{Bed, INSIDE, OUTSIDE, Outcome, expect_echo};
 use std::io::ErrorKind;
 use std::net::{TcpStream, UdpSocket};
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn needs_root_a_full_table_is_told_and_open_connections_go_on() {
     let policy = bed.policy("p.toml", &format!("[settings]\nflows = {SMALLEST}\n{OUT}"));
     let mut firewall = bed.up(&policy, "auto");
     let mut open = bed.connect(8080).unwrap();
-    assert_eq!(echo(&mut open), Outcome::Answered);
+    expect_echo(&mut open, "before the table is full");
     let socket = bed.inside("in", || UdpSocket::bind((INSIDE, 0)).unwrap());
     for port in 1..=SMALLEST + 100 {
         // The host may tell of a closed port that was asked before.
@@ -51,8 +51,8 @@ fn needs_root_a_full_table_is_told_and_open_connections_go_on() {
     }
     let told = firewall.until("trouble: packets are dropped, table-full");
     assert!(told.contains("raise `flows` in `[settings]`"), "{told}");
-    assert_eq!(bed.call(8080), Outcome::Silence, "full means closed");
-    assert_eq!(echo(&mut open), Outcome::Answered, "what is open stays");
+    bed.expect(8080, Outcome::Silence, "full means closed");
+    expect_echo(&mut open, "what is open stays");
     let drops = bed.json(&["drops"]);
     let full = drops["drops"].as_array().unwrap().iter().find(|drop| drop["reason"] == "table-full");
     assert!(full.unwrap()["packets"].as_u64().unwrap() >= 100, "{drops}");
