@@ -1,5 +1,6 @@
 //! A stream of probes while client and server have the ports: what the rules between forbid does not arrive, and the moment
 //! at which the rules change is seen. Needs root.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "tcp/bed.rs"]
 mod bed;
