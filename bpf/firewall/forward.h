@@ -3,7 +3,7 @@
  * Sends a packet on, as a router must (RFC 1812, RFC 8200): hop limit, size, Ethernet addresses, redirect. Decides nothing
  * about policy. Of checksums it changes the IPv4 header's alone, and that by the difference: the others may be unfinished
  * (CHECKSUM_PARTIAL) and are not its business. It fragments nothing: IPv4 packets that do not fit are answered as if
- * they had forbidden it, which senders heed all the same.
+ * they had forbidden it; senders then send smaller ones all the same.
  *
  * Packets whose next hop has no Ethernet address yet, or whose interface takes no frames from XDP, go by way of the kernel's
  * neighbours: from TC at once, and from XDP through `resolve`, a TC program on the same interface. The kernel keeps them

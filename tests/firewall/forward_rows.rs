@@ -460,8 +460,8 @@ fn answers_are_limited_per_kind() {
             let actions: Vec<_> = (0..10).map(|_| program.run(Hook::Xdp, deed, &packet).action).collect();
             assert_eq!(actions[0], "redirect");
             assert!(actions[1..].iter().all(|action| *action == "drop"), "{deed:?}: {actions:?}");
-            let (answered, spared) = (program.tally(13), program.tally(14));
-            assert_eq!((answered, spared), (i as u64 + 1, 9 * (i as u64 + 1)));
+            let (answered, suppressed) = (program.tally(13), program.tally(14));
+            assert_eq!((answered, suppressed), (i as u64 + 1, 9 * (i as u64 + 1)));
         }
     });
 }

@@ -37,7 +37,7 @@ fn words(event: &Event) -> String {
     let what = match event.kind {
         EventKind::Opened => "opened".to_owned(),
         EventKind::Refused(reason) => format!("refused {}", reason.name()),
-        EventKind::Alert { .. } => "surge".to_owned(),
+        EventKind::Alert { .. } => "alert".to_owned(),
         EventKind::Closed { state, packets, bytes, .. } => {
             format!("closed {} {packets:?} {bytes:?}", state.name())
         }
