@@ -9,13 +9,15 @@
 #define MAX_MIX 64		/* frames until a mix of sizes repeats; a power of two */
 #define MAX_PHASES 4		/* stretches of constant load within a trial; a power of two */
 #define MAX_PROBES 64		/* probe frames of one proof; a power of two */
-#define MAX_DROP_PLACES 1024	/* places in the kernel that frees are told apart by */
+#define MAX_DROP_PLACES 1024	/* different places in the kernel that free frames */
 #define PROBE_FRAME_BYTES 128	/* largest probe frame, without FCS */
 #define ARRIVAL_BYTES 60		/* Ethernet, IPv4 or IPv6, and both ports */
 #define FILLING_BYTES 4096	/* at least what the largest live frame carries behind its stamp */
 #define FLOWS_PER_PAGE 512	/* flows in one value of the flow table: 4 KiB */
-#define WINDOW_WORDS 64		/* 64-bit words of sequence numbers remembered a stream: 4,096 frames */
+#define SEEN_WORDS (1 << 21)	/* words of 32 frames each that the sink remembers, all streams together: 16 MiB; a power of two */
+#define SEEN_FRAMES 32		/* frames that a word remembers */
 #define HEADER_TEMPLATE_BYTES 64
+#define LARGEST_LIVE_BYTES 3408	/* of a frame in one piece, without FCS; see MAX_LIVE_FRAME_BYTES in frame.rs */
 #define NO_FRAME_LEFT (~0ULL)
 
 /* One flow: host numbers within the client's and the server's prefix, and both ports, in host byte order. */
@@ -33,10 +35,10 @@ struct flow_page {
 /*
  * What every test frame carries at the start of its UDP payload: STAMP_BYTES, so that it fits the smallest IPv4 frame.
  * Whole words, because the compiler moves anything less aligned byte by byte.
- *   who    mark of the trial (16 bits), sender's core (8), lane (8), position in the mix (8), sampled (8),
- *          bits 32 to 47 of the send time
- *   what   sequence number per core and lane (32), bits 0 to 31 of the send time
- *   check  of both
+ *   who    mark of the trial (16 bits), sender's core (8), lane (8), position in the mix (8), sampled (1), bits 32 to 38 of the
+ *          sequence number, bits 32 to 47 of the send time
+ *   what   bits 0 to 31 of the sequence number per core and lane, bits 0 to 31 of the send time
+ *   check  of both, of the frame's addresses and of its ports, under the trial's secret
  */
 struct stamp {
 	__u64 who;
@@ -48,6 +50,15 @@ struct stamp {
 
 _Static_assert(sizeof(struct flow) == 8, "a flow page is one memory page");
 
+/* What nobody but the generator and the sink knows of a trial: odd numbers that a stamp's check is mixed with. */
+struct secret {
+	__u64 who;
+	__u64 what;
+	__u64 addresses;
+	__u64 ports;
+	__u64 last;
+};
+
 /* One direction of traffic. */
 struct lane {
 	__u8 header[HEADER_TEMPLATE_BYTES];	/* Ethernet, IP and UDP with everything that does not change */
@@ -57,6 +68,10 @@ struct lane {
 	__u32 server_base;
 	__u32 port;		/* index into the ports map */
 	__u32 reverse;		/* 1: from servers to clients */
+	__u32 to;		/* zone where frames come out, by its number: the sink of that zone's port */
+	__u32 to_mac[2];	/* Ethernet address of that port, as it begins a frame; of the second word the lower half */
+	__u32 arrival_ttl;	/* TTL or hop limit that frames come out with */
+	__u32 translation[4];	/* what the firewall is asked to turn over in source addresses, as they lie in a frame; IPv4 in the last */
 };
 
 /*
@@ -108,7 +123,14 @@ struct control {
 	__u32 generators;	/* generating cores */
 	__u32 number[MAX_CORES];	/* of a generating core, from 0 */
 	__u16 mark;
+	__u16 forbidden_port;	/* destination port, or in answers source port, that the policy forbids; 0: nothing is forbidden */
 	__u32 answer_neighbours;	/* 1: the sink answers ARP and neighbour solicitation for its zone */
+	__u32 content_mask;	/* frames whose hidden number has none of these bits have their filling written and compared */
+	__u32 seen_shift;	/* binary logarithm of the words of SEEN_WORDS that a stream has */
+	__u32 seen_turn;	/* of the first word of a stream; no earlier trial came so far */
+	__u64 forbidden_interval;	/* schedule time between two forbidden frames of a core */
+	struct secret secret;
+	struct secret forbidden_secret;	/* of forbidden frames, which nobody else can tell from the others */
 };
 
 /* One core's generator on one lane. */
@@ -132,22 +154,35 @@ struct core {
 	__u64 finished;		/* schedule time when there was nothing more to send; 0 before */
 	__u32 phase;
 	__u32 unfinished;	/* lane whose second fragment is next, plus one; 0: none */
-	__u32 pad[2];
+	__u64 forbidden_due;	/* schedule time of the next forbidden frame, or NO_FRAME_LEFT */
+	__u64 forbidden_sent;
 } __attribute__((aligned(64)));
 
-/* What one receiving core saw of one stream (a sender's core and lane). */
+/* What a forwarder has no business to change in a frame's headers, in the order in which a change is named. */
+enum field {
+	FIELD_SOURCE, FIELD_DESTINATION, FIELD_SOURCE_PORT, FIELD_DESTINATION_PORT,
+	FIELD_ETHERNET,		/* not addressed to the port that it came out of, or another protocol than IP */
+	FIELD_TRAFFIC_CLASS,	/* of IPv6 with the flow label */
+	FIELD_TTL, FIELD_PROTOCOL, FIELD_LENGTH, FIELD_ID, FIELD_FRAGMENT, FIELD_IP_CHECKSUM, FIELD_UDP_LENGTH,
+	FIELD_UDP_CHECKSUM,
+	FIELDS
+};
+
+/* What one receiving core saw of one stream (a sender's core and lane). A frame is counted once, by how it arrived first. */
 struct receiver {
-	__u64 highest;		/* sequence number seen, extended to 64 bits, plus one; 0: nothing yet */
+	__u64 highest;		/* sequence number seen, plus one; 0: nothing yet */
 	__u64 received;
 	__u64 received_bytes;	/* without FCS */
-	__u64 duplicated;
+	__u64 duplicated;	/* copies, and frames so old that nobody remembers whether they are */
 	__u64 reordered;
-	__u64 corrupted;
+	__u64 corrupted;	/* cut short, made longer, or other content */
+	__u64 compared;		/* frames whose content was compared */
+	__u64 wrong_port;
+	__u64 altered[FIELDS];	/* by the first field that is not as it was sent */
 	__u64 reassembled;	/* datagrams that were sent in fragments and arrived whole; their fragments are received */
 	__u64 last_arrival_ns;
 	__u64 longest_silence_ns;
 	__u64 last_latency_ns;
-	__u64 window[WINDOW_WORDS];
 } __attribute__((aligned(64)));
 
 /* Times of one receiving core on one lane. */

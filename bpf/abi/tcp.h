@@ -18,6 +18,8 @@
 #define DEFERRED 256		/* frames that wait for the generator on one core; a power of two */
 #define SLOTS_PER_PAGE 1024
 #define COUNTED_SECONDS 256	/* of a run, whose starts are counted one by one */
+#define PROOF_BYTES 16		/* letters of a proof in a message, see tcp/proof.h */
+#define NO_PROOF 0xffffffffU	/* offset of the proof in a message that has none */
 
 /* Options of a SYN that we offer, or accept when offered. */
 #define OFFER_MSS 1
@@ -109,11 +111,20 @@ enum tcp_count {
 	COUNT_BYTES_OUT,		/* without FCS */
 	COUNT_BYTES_IN,
 	COUNT_DEFERRED_LOST,		/* the queue for the generator was full */
+	COUNT_REQUESTS,			/* whole requests, each when first sent */
+	COUNT_ANSWER_BYTES,		/* of answers, accepted */
+	COUNT_FORGED,			/* answers that are not the server's to the request: also COUNT_WRONG_DATA */
+	COUNT_DAMAGED,			/* segments with a wrong checksum: thrown away */
 	/* the server */
 	COUNT_SERVER_SYN,
+	COUNT_SERVER_ESTABLISHED,	/* segments that acknowledge the SYN-ACK and nothing behind it */
 	COUNT_SERVER_REQUEST,		/* whole requests */
 	COUNT_SERVER_ANSWER,		/* first segments of answers */
+	COUNT_SERVER_ANSWER_BYTES,	/* sent, repetitions included */
 	COUNT_SERVER_WRONG_DATA,	/* requests that differ from the plan's */
+	COUNT_SERVER_FORGED,		/* requests that the client did not write: not answered */
+	COUNT_SERVER_OTHER_SOURCE,	/* SYN and requests from another address or port than their client's */
+	COUNT_SERVER_DAMAGED,		/* segments with a wrong checksum: thrown away */
 	COUNT_SERVER_FIN,
 	COUNT_SERVER_RESET,
 	COUNT_SERVER_STRAY,		/* acknowledges what was never sent */
@@ -142,11 +153,11 @@ struct tcp_step {
 	__u64 interval;		/* schedule time between two starts of one core */
 };
 
-/* A request or an answer: its bytes and the checksum of each segment of segment_bytes. */
+/* A request or an answer: its bytes and the checksum of each segment of segment_bytes, both with zeros for the proof. */
 struct message {
 	__u32 bytes;
 	__u32 sums[MAX_SEGMENTS];
-	__u32 pad;
+	__u32 proof_at;		/* offset of the proof: even, within the first segment of an answer or the last of a request */
 	__u8 data[MAX_MESSAGE_BYTES + 2048];	/* room for a whole segment behind any offset */
 };
 
@@ -172,7 +183,10 @@ struct tcp_control {
 	__u32 server_port;
 	__u8 next_hop_mac[6];	/* in the order of a frame */
 	__u8 client_mac[6];
-	__u32 secret;		/* of initial sequence numbers */
+	__u32 secret;		/* of the client's initial sequence numbers, which go on from run to run */
+	__u32 server_secret;	/* of the server's */
+	__u64 request_keys[2];	/* of the proofs in requests, and in answers: new with each run, see tcp/proof.h */
+	__u64 answer_keys[2];
 	struct side client;
 	struct side server;	/* as the client knows it */
 	struct side listens;	/* as the server knows itself */
@@ -200,6 +214,8 @@ struct tcp_control {
 	__u32 scan_ticks;	/* from one look at all connections to the next, at the least */
 	__u32 sample_mask;	/* connections whose number has none of these bits are timed */
 	__u32 check_request;	/* 1: the server compares requests with the plan's */
+	__u32 last_request_at;	/* offset of the last segment of a request */
+	__u32 translates_sources;	/* 1: the firewall gives connections other addresses and ports */
 	__u32 closing;		/* 1: close what is held */
 	__u32 round;		/* a held connection that has not seen this round sends a request */
 	__u32 number[MAX_CORES];	/* of a generating core, plus one; 0: generates nothing */

@@ -17,7 +17,7 @@ enum related {
 
 #define QUOTED_BYTES 8	/* of the transport header are always quoted (RFC 792) */
 
-/* The addresses of the quoted packet, and where its transport header begins; 0 when it cannot be told. */
+/* The addresses of the quoted packet, and where its transport header begins; 0 when it is not known. */
 static __always_inline __u32 quoted_addresses(const struct frame *f, const struct packet *p, struct packet *quoted)
 {
 	__u32 at = p->transport + sizeof(struct icmp);

@@ -10,13 +10,35 @@
 #include "../net/headers.h"
 #include "../traffic/histogram.h"
 #include "../traffic/frames/stamp.h"
+#include "hop.h"
 
 /* linux/pkt_cls.h, which bpf/include has not. */
 #define TC_ACT_SHOT 2
 #define STAMP_OFFSET_V4 (ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES)
 #define STAMP_OFFSET_V6 (ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES)
 
-enum kind { FAIR, DROP, DUPLICATE, REORDER, FLIP, CUT };
+enum fate { GOES_ON, IS_GONE };
+
+#define BYTES_AT (ETHERNET_BYTES + 2)
+#define FRAGMENT_AT (ETHERNET_BYTES + 6)
+#define IP_PAYLOAD_AT (ETHERNET_BYTES + IPV4_BYTES)
+#define KEPT_BYTES 9216
+#define MOST_KEPT 64
+
+/* A frame that another one overtakes. */
+struct kept {
+	__u8 bytes[KEPT_BYTES];
+	__u32 used;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MOST_KEPT);
+	__type(key, __u32);
+	__type(value, struct kept);
+} kept_frames SEC(".maps");
+
+enum kind { FAIR, DROP, DUPLICATE, REORDER, FLIP, CUT, JOIN };
 
 /* Mirrored by crates/traffic/tests/fixture/weather.rs, which writes it word by word. */
 struct weather {
@@ -72,26 +94,72 @@ static __always_inline void count_hit(void)
 		__sync_fetch_and_add(count, 1);
 }
 
-/* Gives a frame the sequence number of its pair's other frame: on the wire that is the same as passing it. */
-static __always_inline void reorder(struct __sk_buff *skb, int offset, struct stamp *stamp, const struct weather *now)
+/*
+ * Lets the frames of a pair change places: the first is kept until the second comes, which goes before it. Returns what becomes of
+ * the frame that is at hand.
+ */
+static __always_inline int reorder(struct __sk_buff *skb, const struct way *way, __u64 sequence, const struct weather *now)
 {
-	__u32 old = stamp_sequence(stamp->what), apart = now->where ? now->where : 1;
-	__u32 pair = old / (2 * apart), first = old / apart % 2 == 0;
-	__u32 new = first ? old + apart : old - apart;
-	__u16 old_check = stamp->check, udp_check = 0;
-	int check_at = offset - 2;
+	__u32 apart = now->where ? now->where : 1, place = sequence % (2 * apart), slot = place % apart, bytes = skb->len;
+	struct kept *kept;
 
-	if (pair % now->every != now->every - 1)
-		return;
+	if (sequence / (2 * apart) % now->every != now->every - 1)
+		return GOES_ON;
+	kept = bpf_map_lookup_elem(&kept_frames, &slot);
+	if (!kept)
+		return IS_GONE;
 	count_hit();
-	stamp->what = (stamp->what >> 32 << 32) | new;
-	stamp->check = stamp_check(stamp->who, stamp->what);
-	bpf_skb_store_bytes(skb, offset, stamp, STAMP_BYTES, 0);
-	bpf_skb_load_bytes(skb, check_at, &udp_check, 2);
-	if (!udp_check)
-		return;
-	bpf_l4_csum_replace(skb, check_at, old, new, BPF_F_MARK_MANGLED_0 | 4);
-	bpf_l4_csum_replace(skb, check_at, old_check, stamp->check, BPF_F_MARK_MANGLED_0 | 2);
+	if (place < apart) {
+		barrier_var(bytes);
+		if (bytes == 0 || bytes > KEPT_BYTES)
+			return IS_GONE;
+		bpf_skb_load_bytes(skb, 0, kept->bytes, bytes);
+		return IS_GONE;
+	}
+	bpf_clone_redirect(skb, way->ifindex, 0);
+	bytes = skb->len;
+	barrier_var(bytes);
+	if (bytes == 0 || bytes > KEPT_BYTES)
+		return IS_GONE;
+	bpf_skb_store_bytes(skb, 0, kept->bytes, bytes, 0);
+	return GOES_ON;
+}
+
+/* Puts the two IPv4 fragments of a datagram together: keeps the first, and makes the second the whole datagram. */
+static __always_inline int join(struct __sk_buff *skb)
+{
+	__u32 slot = 0, first, rest = skb->len - IP_PAYLOAD_AT;
+	__be16 fragment, none = 0, old_bytes, bytes;
+	struct kept *kept = bpf_map_lookup_elem(&kept_frames, &slot);
+
+	if (!kept || bpf_skb_load_bytes(skb, FRAGMENT_AT, &fragment, 2))
+		return IS_GONE;
+	if (!(fragment & bpf_htons(0x1fff))) {
+		first = skb->len;
+		barrier_var(first);
+		if (first == 0 || first > KEPT_BYTES)
+			return IS_GONE;
+		bpf_skb_load_bytes(skb, 0, kept->bytes, first);
+		kept->used = first;
+		return IS_GONE;
+	}
+	first = kept->used;
+	barrier_var(first);
+	barrier_var(rest);
+	if (first == 0 || first > KEPT_BYTES / 2 || rest == 0 || rest > KEPT_BYTES / 2)
+		return IS_GONE;
+	bpf_skb_load_bytes(skb, IP_PAYLOAD_AT, kept->bytes + first, rest);
+	bpf_skb_change_tail(skb, first + rest, 0);
+	bpf_skb_store_bytes(skb, 0, kept->bytes, first + rest, 0);
+	bpf_skb_load_bytes(skb, BYTES_AT, &old_bytes, 2);
+	bpf_skb_load_bytes(skb, FRAGMENT_AT, &fragment, 2);
+	bytes = bpf_htons(first + rest - ETHERNET_BYTES);
+	bpf_skb_store_bytes(skb, BYTES_AT, &bytes, 2, 0);
+	bpf_skb_store_bytes(skb, FRAGMENT_AT, &none, 2, 0);
+	bpf_l3_csum_replace(skb, CHECK_AT_V4, old_bytes, bytes, 2);
+	bpf_l3_csum_replace(skb, CHECK_AT_V4, fragment, none, 2);
+	count_hit();
+	return GOES_ON;
 }
 
 static __always_inline void flip(struct __sk_buff *skb, int offset, const struct weather *now)
@@ -104,29 +172,31 @@ static __always_inline void flip(struct __sk_buff *skb, int offset, const struct
 	bpf_skb_store_bytes(skb, offset + now->where, &byte, 1, 0);
 }
 
-/* Does to a frame what the weather says. Returns 0 when it goes on. */
+/* Does to a frame what the weather says, and returns what becomes of it. */
 static __always_inline int suffer(struct __sk_buff *skb, const struct way *way, int offset, const struct weather *now)
 {
 	struct stamp stamp;
+	__u64 sequence;
 
+	if (now->kind == JOIN)
+		return join(skb);
 	if (now->kind == FAIR || now->every == 0 || bpf_skb_load_bytes(skb, offset, &stamp, STAMP_BYTES))
-		return 0;
-	if (now->kind == REORDER) {
-		reorder(skb, offset, &stamp, now);
-		return 0;
-	}
-	if (stamp_sequence(stamp.what) % now->every != now->every - 1)
-		return 0;
+		return GOES_ON;
+	sequence = stamp_sequence(stamp.who, stamp.what);
+	if (now->kind == REORDER)
+		return reorder(skb, way, sequence, now);
+	if (sequence % now->every != now->every - 1)
+		return GOES_ON;
 	count_hit();
 	if (now->kind == DROP)
-		return -1;
+		return IS_GONE;
 	if (now->kind == DUPLICATE)
 		bpf_clone_redirect(skb, way->ifindex, 0);
 	if (now->kind == FLIP)
 		flip(skb, offset, now);
 	if (now->kind == CUT)
 		bpf_skb_change_tail(skb, skb->len - 1, 0);
-	return 0;
+	return GOES_ON;
 }
 
 SEC("tc")
@@ -141,7 +211,8 @@ int forward(struct __sk_buff *skb)
 		return TC_ACT_SHOT;
 	/* Both addresses lie side by side, as they do in the frame. */
 	bpf_skb_store_bytes(skb, 0, way->destination, 12, 0);
-	if (suffer(skb, way, offset, now))
+	add_hops(skb, -1);
+	if (suffer(skb, way, offset, now) == IS_GONE)
 		return TC_ACT_SHOT;
 	return bpf_redirect(way->ifindex, 0);
 }

@@ -12,11 +12,24 @@ int generate(struct xdp_md *ctx)
 	return generate_frame(ctx);
 }
 
-/* Jumbo frames arrive in fragments; the stamp is always in the first. */
+/* The sinks of the zones' ports, which differ in the zone's number alone: interfaces of two namespaces may have one index. Jumbo
+ * frames arrive in fragments; the stamp is always in the first. */
 SEC("xdp.frags")
-int sink(struct xdp_md *ctx)
+int sink_private(struct xdp_md *ctx)
 {
-	return receive_frame(ctx);
+	return receive_frame(ctx, 0);
+}
+
+SEC("xdp.frags")
+int sink_dmz(struct xdp_md *ctx)
+{
+	return receive_frame(ctx, 1);
+}
+
+SEC("xdp.frags")
+int sink_hostile(struct xdp_md *ctx)
+{
+	return receive_frame(ctx, 2);
 }
 
 SEC("xdp")

@@ -1,8 +1,9 @@
 //! `--ports`: an unknown firewall between two interfaces that the bench did not make. Here it is a routing namespace between
 //! two veth ends in a second namespace, in which the bench is run.
 
-use super::{bench_program, of, shown, suite, turn};
-use measure::results::MarkKind;
+use super::{bench, bench_program, of, shown, suite, turn};
+use measure::results::{MarkKind, Results};
+use std::path::Path;
 use std::process::{Command, Output};
 use testkit::namespace::Namespace;
 
@@ -37,13 +38,25 @@ impl Unknown {
     fn bench(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", self.outside.name(), bench_program()]).args(arguments);
-        command.env("NO_COLOR", "1").output().unwrap()
+        command.env("NO_COLOR", "1").env("RAMPART_BENCH_HISTORY", "off").output().unwrap()
     }
 
     /// Addresses on the outside's interfaces.
     fn addresses(&self) -> String {
         self.outside.run("ip", &["-4", "-br", "address"])
     }
+}
+
+/// The results of a run that went well. On a busy machine the generator may lose its core, which is said and is no fault of what is
+/// tested here.
+fn measured(output: &Output, out: &Path) -> Results {
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", shown(output));
+    let results = report::load(out).unwrap();
+    for point in results.readings() {
+        let behind = point.marks.iter().any(|m| m.kind == MarkKind::GeneratorBehind);
+        assert!(point.valid || behind, "{}: {:?}", point.dut, point.marks);
+    }
+    results
 }
 
 #[test]
@@ -64,34 +77,162 @@ fn an_unknown_firewall_between_two_ports_is_measured() {
         "--cores",
         "1",
     ];
-    let output = unknown.bench(&arguments);
-    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
-    let results = report::load(&out).unwrap();
-    let points = of(&results, "external");
+    let results = measured(&unknown.bench(&arguments), &out);
+    let points = of(&results, "external (no policy was proved)");
     assert!(!points.is_empty());
     for point in points {
-        // On a busy machine the generator may lose its core, which is said and is no fault of what is tested here.
-        let behind = point.marks.iter().any(|m| m.kind == MarkKind::GeneratorBehind);
-        assert!(point.valid || behind, "{:?}", point.marks);
         assert!(point.trials().iter().all(|t| t.received > 0.0), "{:?}", point.trials());
         assert_eq!(point.ledger().residual(), 0);
     }
     assert_eq!(unknown.addresses(), before, "the ports are left as they were found");
 }
 
+/// The recipe of the guide, in namespaces of its own: what it makes is seen by nobody else, and goes with it.
 #[test]
-fn ports_that_are_not_there_or_lead_nowhere_are_said() {
+fn the_recipe_of_the_guide_works_as_written() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let guide = include_str!("../../docs/guide/your-own-firewall.md");
+    let blocks: Vec<&str> =
+        guide.split("```sh\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
+    let [recipe, measure] = blocks[..] else { panic!("the guide has {} blocks of commands", blocks.len()) };
+    // The guide's suite takes half an hour; what it says of the box and its neighbours stays.
+    let suite = suite(dir.path(), &["linux"], 0.2, "procedure = \"latency\"\nloads = [2000]");
+    assert!(measure.starts_with("rampart-bench run rfc2544 "), "{measure}");
+    let out = dir.path().join("out");
+    let measure = measure.trim_end().replacen(
+        "rampart-bench run rfc2544",
+        &format!("{} run {}", bench_program(), suite.display()),
+        1,
+    );
+    let script = format!(
+        "set -e\nmount -t tmpfs none /run/netns 2>/dev/null || {{ mkdir -p /run/netns; mount -t tmpfs none /run/netns; }}\n\
+         ip link set lo up\n{recipe}{measure} --cores 1 --out {}\nip netns del acme\n",
+        out.display()
+    );
+    let output = Command::new("unshare").args(["--net", "--mount", "bash", "-c", &script]).output().unwrap();
+    let results = measured(&output, &out);
+    for dut in ["ACME", "linux"] {
+        let points = of(&results, dut);
+        assert!(!points.is_empty(), "{dut} is not in the results");
+        for point in points {
+            assert!(point.trials().iter().all(|t| t.received > 0.0), "{dut}: {:?}", point.trials());
+            let said = |text: &str| point.marks.iter().any(|mark| mark.text.contains(text));
+            let is_box = dut == "ACME";
+            assert_eq!(said("udp/60000, hostile:tcp/22 does not"), is_box, "{:?}", point.marks);
+            assert_eq!(said("their beds differ"), is_box, "{:?}", point.marks);
+        }
+    }
+}
+
+/// What is stated is proved: a box that lets through what its owner says it stops has no value.
+#[test]
+fn a_box_that_does_not_do_what_its_owner_states_has_no_value() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let unknown = Unknown::new("lax");
+    let suite =
+        suite(dir.path(), &["linux"], 0.05, "procedure = \"latency\"\nloads = [2000]\nfactors.rules = [1]");
+    let path = suite.to_str().unwrap();
+    let rows = [
+        (&["--must-not-pass", "tcp/23"][..], "stated not to pass: tcp/23"),
+        (&["--must-not-pass", "hostile:udp/60000"], "stated not to pass: hostile:udp/60000"),
+        (&["--suite-policy"], "forbidden direction, hostile to private"),
+    ];
+    for (number, (stated, said)) in rows.into_iter().enumerate() {
+        let out = dir.path().join(format!("out{number}"));
+        let mut arguments =
+            vec!["run", path, "--ports", "left,right", "--cores", "1", "--out", out.to_str().unwrap()];
+        arguments.extend(stated);
+        let output = unknown.bench(&arguments);
+        assert_eq!(output.status.code(), Some(3), "{stated:?}: {}", shown(&output));
+        let results = report::load(&out).unwrap();
+        for point in of(&results, "external") {
+            assert!(
+                !point.valid && point.marks.iter().any(|m| m.text.contains(said)),
+                "{stated:?}: {:?}",
+                point.marks
+            );
+        }
+    }
+    // Without a statement the box has values, and its name says what they are worth.
+    let out = dir.path().join("none");
+    let output = unknown.bench(&[
+        "run",
+        path,
+        "--ports",
+        "left,right",
+        "--name",
+        "ACME",
+        "--cores",
+        "1",
+        "--out",
+        out.to_str().unwrap(),
+    ]);
+    measured(&output, &out);
+    for file in ["report.html", "report.md", "results.json", "results.csv"] {
+        let text = std::fs::read_to_string(out.join(file)).unwrap();
+        assert!(text.contains("ACME (no policy was proved)"), "{file}");
+        assert!(
+            !text.replace("ACME (no policy was proved)", "").replace("--name ACME", "").contains("ACME"),
+            "{file}"
+        );
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_ports_is_said_before_anything_starts() {
     let _turn = turn();
     let dir = tempfile::tempdir().unwrap();
     let unknown = Unknown::new("bad");
     let suite = suite(dir.path(), &["linux"], 0.05, "procedure = \"latency\"\nloads = [2000]");
     let path = suite.to_str().unwrap();
-    for (ports, said) in
-        [("left,nowhere", "nowhere"), ("left,left", "twice"), ("left=zz,right", "Ethernet address")]
-    {
-        let out = dir.path().join(ports);
-        let output = unknown.bench(&["run", path, "--ports", ports, "--out", out.to_str().unwrap()]);
-        assert!(matches!(output.status.code(), Some(2 | 3)), "{ports}: {}", shown(&output));
-        assert!(shown(&output).contains(said), "{ports}: {}", shown(&output));
+    unknown.outside.ip("link add far type veth peer name near
+         link set far up
+         link add lax type veth peer name end
+         link set lax up
+         link set end up");
+    unknown.outside.ip("address add 192.0.2.1/24 dev right\nroute add default via 192.0.2.2 dev right");
+    let rows = [
+        (&["--ports", "left,nowhere"][..], "there is no such interface"),
+        (&["--ports", "left,left"], "named twice"),
+        (&["--ports", "left=zz,right"], "Ethernet address"),
+        (&["--ports", "left"], "two interfaces"),
+        (&["--ports", "left,lo"], "no Ethernet interface"),
+        (&["--ports", "left,far"], "no carrier"),
+        (&["--ports", "left,lax"], "cannot send what XDP redirects"),
+        (&["--ports", "left,right"], "default route, so a test would cut this machine off"),
+        (&["--ports", "left,right", "--must-pass", "udp/53"], "--must-not-pass"),
+        (&["--ports", "left,right", "--must-not-pass", "udp/53"], "itself sends this traffic"),
+        (&["--ports", "left,right", "--must-not-pass", "icmp"], "a protocol and a port"),
+        (&["--ports", "left,right", "--name", "linux", "--suite-policy"], "another name"),
+    ];
+    let out = dir.path().join("out");
+    for (arguments, said) in rows {
+        let output = unknown.bench(&[&["run", path, "--out", out.to_str().unwrap()], arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", shown(&output));
+        assert!(shown(&output).contains(said), "{arguments:?}: {}", shown(&output));
+        assert!(!out.exists(), "{arguments:?}: the run began");
     }
+}
+
+#[test]
+fn a_driver_outside_the_tree_is_measured_beside_others() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let test = "procedure = \"latency\"\nloads = [2000]\nfactors.rules = [3]";
+    let suite = suite(dir.path(), &["linux"], 0.2, test);
+    let out = dir.path().join("out");
+    let driver =
+        concat!("program:", env!("CARGO_MANIFEST_DIR"), "/../../examples/drivers/nftables_driver.py");
+    let duts = format!("{driver},nftables");
+    let arguments = ["run", suite.to_str().unwrap(), "--dut", &duts, "--out", out.to_str().unwrap()];
+    let results = measured(&bench(&arguments).output().unwrap(), &out);
+    for dut in ["example-driver", "nftables"] {
+        assert!(!of(&results, dut).is_empty(), "{dut} is not in the results");
+    }
+    assert!(results.environment.versions["example-driver"].contains("nftables"));
+    let nobody = bench(&["run", suite.to_str().unwrap(), "--dut", "program:/bin/false"]).output().unwrap();
+    assert_eq!(nobody.status.code(), Some(2), "{}", shown(&nobody));
+    assert!(shown(&nobody).contains("ended instead of answering to hello"), "{}", shown(&nobody));
 }

@@ -6,8 +6,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod bulk;
+mod connections;
 mod external;
-mod sessions;
+mod kept;
 mod weather;
 
 use measure::results::{Reading, Results};
@@ -37,6 +38,7 @@ fn bench(arguments: &[&str]) -> Command {
     command
         .args(arguments)
         .env("NO_COLOR", "1")
+        .env("RAMPART_BENCH_HISTORY", "off")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod history;
+
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -12,7 +14,8 @@ fn bench(arguments: &[&str]) -> Output {
 
 fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_rampart-bench"));
-    command.args(arguments).env("NO_COLOR", "1");
+    // Runs of tests are no history of anybody.
+    command.args(arguments).env("NO_COLOR", "1").env("RAMPART_BENCH_HISTORY", "off");
     command
 }
 
@@ -55,12 +58,23 @@ fn commands_end_with_the_right_status_and_words() {
         (&["run", "--help"], 0, &["rampart-bench run rfc2544 --ports eth1,eth2"]),
         (&["--version"], 0, &["rampart-bench 0."]),
         (&["list"], 0, &["demo", "tolly-udp", "nftables", "xdp-redirect"]),
-        (&["list", "suites"], 0, &["eantc-ip"]),
+        (&["list", "suites"], 0, &["eantc-ip", "quick ", " min"]),
+        (
+            &["run", "core", "--dry-run", "--profile", "quick"],
+            0,
+            &["nothing was measured", "rules=1000", "3 rounds of"],
+        ),
+        (&["run", "core", "--dry-run", "--json", "--dut", "linux"], 0, &["\"seconds\": ", "\"linux\""]),
         (&["list", "duts", "--json"], 0, &["\"name\": \"ipset\""]),
-        (&["completion", "bash"], 0, &["rampart-bench"]),
+        (&["completion", "bash"], 0, &["rampart-bench", "eantc-ip", "xdp-redirect", "frame="]),
+        (&["serve", "--help"], 0, &["Examples:", "127.0.0.1:8021", "--listen"]),
+        (&["report", "--help"], 0, &["pdf"]),
+        (&["history", "--help"], 0, &["Examples:", "trend", "import"]),
+        (&["history", "trend", "--help"], 0, &["--set <FACTOR=V", "--over"]),
         (&["walk"], 2, &["unrecognized subcommand"]),
         (&["run"], 2, &["SUITE"]),
-        (&["run", "dmeo"], 2, &["there is no suite named dmeo", "demo"]),
+        (&["run", "dmeo"], 2, &["there is no suite named dmeo", "did you mean `demo`?"]),
+        (&["run", "demo", "--dut", "nftabels"], 2, &["did you mean `nftables`?"]),
         (&["run", "./none.toml"], 2, &["cannot read the suite ./none.toml"]),
         (&["run", "demo", "--dut", "pf"], 2, &["pf", "nftables"]),
         (&["run", "demo", "--set", "sessions=many"], 2, &["many"]),
@@ -110,6 +124,17 @@ fn a_wrong_expectation_is_found_before_anything_is_measured() {
     let path =
         write(dir.path(), "expecting.toml", &format!("{SUITE}\n[[expect]]\nthat = \"throughput >\"\n"));
     check(&["run"], &bench(&["run", &path]), 2, &["expecting.toml:17:8"]);
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("man");
+    check(&["man"], &bench(&["man", folder.to_str().unwrap()]), 0, &[]);
+    for (page, said) in [("rampart-bench.1", "Exit status"), ("rampart-bench-run.1", "dry\\-run")] {
+        let text = std::fs::read_to_string(folder.join(page)).unwrap();
+        assert!(text.contains(said), "{page} does not say «{said}»");
+    }
 }
 
 /// Needs root, to hide a program in a mount namespace of its own.

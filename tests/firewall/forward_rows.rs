@@ -105,7 +105,7 @@ const TOO_BIG: u32 = 41;
 const NO_ROUTE: u32 = 42;
 const NOT_A_PORT: u32 = 43;
 
-/// The sender is told by an ICMP error where RFC 1812 and RFC 4443 want it.
+/// The sender gets an ICMP error where RFC 1812 and RFC 4443 want it.
 #[test]
 fn what_cannot_be_forwarded_is_told_to_the_sender() {
     let rows = [

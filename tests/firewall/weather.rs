@@ -1,4 +1,4 @@
-//! Bad weather between two hosts: dead neighbours, routes that vanish, narrow links, devices without XDP. The sender is told,
+//! Bad weather between two hosts: dead neighbours, routes that vanish, narrow links, devices without XDP. The sender hears of it,
 //! and what comes back works again.
 
 use crate::crossing::{Crossing, GATEWAY, HOST_DEVICE, SERVER};

@@ -38,7 +38,9 @@ static __always_inline bool is_test_frame(struct sk_buff *skb)
 {
 	__u32 network = BPF_CORE_READ(skb, network_header);
 	struct beginning *packet = &beginnings[this_core()];
+	const struct mix_size *mix;
 	struct stamp *stamp;
+	struct ends ends;
 
 	if (!network)
 		network = BPF_CORE_READ(skb, mac_header) + sizeof(struct ethernet);
@@ -46,8 +48,14 @@ static __always_inline bool is_test_frame(struct sk_buff *skb)
 		return false;
 	stamp = packet->bytes[0] >> 4 == 4 ? ipv4_payload((void *)packet, packet + 1)
 					   : ipv6_payload((void *)packet, packet + 1);
-	return stamp != NOT_OURS && stamp_mark(stamp->who) == control.mark &&
-	       stamp->check == stamp_check(stamp->who, stamp->what);
+	if (stamp == NOT_OURS || stamp_mark(stamp->who) != control.mark)
+		return false;
+	mix = &control.mix[stamp_mix_position(stamp->who) & (MAX_MIX - 1)];
+	if (packet->bytes[0] >> 4 == 4)
+		ends = ends_of_ipv4((void *)packet, stamp, mix->place);
+	else
+		ends = ends_of_ipv6((void *)packet, stamp, mix->place);
+	return stamp->check == stamp_check(stamp_mix(&control.secret, stamp->who, stamp->what, &ends));
 }
 
 /* Arguments of the tracepoint skb:kfree_skb: skb, location, reason. */

@@ -2,8 +2,8 @@
 /*
  * The generator: each turn takes the recycled frame of BPF_PROG_TEST_RUN, decides whether a frame is due, and if so
  * writes it whole. Every header byte is written every time, because a page comes back with whatever the last
- * receiver did to it (MAC addresses, TTL, checksums). The filling is written afresh only for the frames that the sink
- * compares, and for fragments; otherwise one damaged page would be found again and again.
+ * receiver did to it (MAC addresses, TTL, checksums). The filling is written afresh for the frames that the sink
+ * compares; otherwise one damaged page would be found again and again.
  */
 #ifndef RAMPART_TRAFFIC_FRAMES_GENERATE_H
 #define RAMPART_TRAFFIC_FRAMES_GENERATE_H
@@ -130,24 +130,6 @@ static __always_inline void write_stamp(void *at, const struct stamp *stamp)
 	to->check = stamp->check;
 }
 
-static __always_inline __u32 sum_stamp(const struct stamp *stamp)
-{
-	return word_sum(stamp->who) + word_sum(stamp->what) + stamp->check;
-}
-
-static __always_inline __u16 udp_check(__u32 sum)
-{
-	__u16 check = checksum_fold(sum);
-
-	return check ? check : 0xffff;	/* zero would say that there is none (RFC 768) */
-}
-
-/* Number of a datagram: no two under way between the same hosts have one. */
-static __always_inline __u32 datagram_number(__u32 sequence)
-{
-	return (sequence >> 1) * control.generators + control.number[this_core()];
-}
-
 /* What the second fragment has instead of a UDP header and a stamp; see SECOND_HEAD_BYTES. */
 static __always_inline int write_second_head(void *at, void *end, const struct stamp *stamp)
 {
@@ -160,26 +142,22 @@ static __always_inline int write_second_head(void *at, void *end, const struct s
 	return 0;
 }
 
-static __always_inline int write_ipv4(void *data, void *end, const struct lane *lane, const struct flow *flow,
-				      const struct mix_size *size, const struct stamp *stamp, __u32 sequence)
+static __always_inline int write_ipv4(void *data, void *end, const struct lane *lane, const struct ends *ends,
+				      const struct mix_size *size, const struct stamp *stamp, __u64 sequence)
 {
 	struct ipv4 *ip = data + ETHERNET_BYTES;
 	struct udp *udp = (void *)(ip + 1);
-	__be32 client = bpf_htonl(lane->client_base | flow->client);
-	__be32 server = bpf_htonl(lane->server_base | flow->server);
-	__be16 client_port = bpf_htons(flow->client_port), server_port = bpf_htons(flow->server_port);
 	__be16 ip_bytes = bpf_htons(size->bytes - ETHERNET_BYTES);
-	__be16 udp_bytes = bpf_htons(size->udp_bytes);
-	__u32 ip_sum = lane->ip_sum + ip_bytes + checksum_word(client) + checksum_word(server);
+	__u32 ip_sum = lane->ip_sum + ip_bytes + word_sum(ends->addresses);
 
 	if (data + STAMP_OFFSET_V4 + STAMP_BYTES > end)
 		return -1;
 	COPY_WORDS(data, lane->header, 5);	/* up to the destination ports; the UDP header follows below */
 	ip->bytes = ip_bytes;
-	ip->source = lane->reverse ? server : client;
-	ip->destination = lane->reverse ? client : server;
+	ip->source = ends->addresses;
+	ip->destination = ends->addresses >> 32;
 	if (size->place != WHOLE_DATAGRAM) {
-		__be16 id = bpf_htons(datagram_number(sequence));
+		__be16 id = bpf_htons(datagram_number(&control, sequence, this_core()));
 
 		ip->id = id;
 		ip->fragment = size->fragment;
@@ -188,33 +166,26 @@ static __always_inline int write_ipv4(void *data, void *end, const struct lane *
 	ip->check = checksum_fold(ip_sum);
 	if (size->place == SECOND_FRAGMENT)
 		return write_second_head(udp, end, stamp);
-	udp->source = lane->reverse ? server_port : client_port;
-	udp->destination = lane->reverse ? client_port : server_port;
-	udp->bytes = udp_bytes;
-	udp->check = 0;
-	if (control.udp_checksum)
-		udp->check = udp_check(lane->udp_sum + 2 * (__u32)udp_bytes + checksum_word(client) +
-				       checksum_word(server) + client_port + server_port + sum_stamp(stamp) +
-				       size->fill_sum);
+	udp->source = ends->ports;
+	udp->destination = ends->ports >> 16;
+	udp->bytes = bpf_htons(size->udp_bytes);
+	udp->check = control.udp_checksum ? udp_check(lane, size, ends, stamp) : 0;
 	write_stamp(data + STAMP_OFFSET_V4, stamp);
 	return 0;
 }
 
-static __always_inline int write_ipv6(void *data, void *end, const struct lane *lane, const struct flow *flow,
-				      const struct mix_size *size, const struct stamp *stamp, __u32 sequence)
+static __always_inline int write_ipv6(void *data, void *end, const struct lane *lane, const struct ends *ends,
+				      const struct mix_size *size, const struct stamp *stamp, __u64 sequence)
 {
 	struct ipv6 *ip = data + ETHERNET_BYTES;
 	struct udp *udp = (void *)(ip + 1);
-	__be32 client = bpf_htonl(flow->client), server = bpf_htonl(flow->server);
-	__be16 client_port = bpf_htons(flow->client_port), server_port = bpf_htons(flow->server_port);
-	__be16 udp_bytes = bpf_htons(size->udp_bytes);
 
 	if (data + STAMP_OFFSET_V6 + STAMP_BYTES > end)
 		return -1;
 	COPY_WORDS(data, lane->header, 7);
 	ip->payload_bytes = bpf_htons(size->bytes - ETHERNET_BYTES - IPV6_BYTES);
-	ip->source[3] = lane->reverse ? server : client;
-	ip->destination[3] = lane->reverse ? client : server;
+	ip->source[3] = ends->addresses;
+	ip->destination[3] = ends->addresses >> 32;
 	if (size->place != WHOLE_DATAGRAM) {
 		struct fragment *fragment = (void *)udp;
 
@@ -224,15 +195,14 @@ static __always_inline int write_ipv6(void *data, void *end, const struct lane *
 		fragment->next_header = PROTOCOL_UDP;
 		fragment->reserved = 0;
 		fragment->offset = size->fragment;
-		fragment->id = bpf_htonl(datagram_number(sequence));
+		fragment->id = bpf_htonl(datagram_number(&control, sequence, this_core()));
 	}
 	if (size->place == SECOND_FRAGMENT)
 		return write_second_head(udp, end, stamp);
-	udp->source = lane->reverse ? server_port : client_port;
-	udp->destination = lane->reverse ? client_port : server_port;
-	udp->bytes = udp_bytes;
-	udp->check = udp_check(lane->udp_sum + 2 * (__u32)udp_bytes + checksum_word(client) + checksum_word(server) +
-			       client_port + server_port + sum_stamp(stamp) + size->fill_sum);
+	udp->source = ends->ports;
+	udp->destination = ends->ports >> 16;
+	udp->bytes = bpf_htons(size->udp_bytes);
+	udp->check = udp_check(lane, size, ends, stamp);
 	write_stamp(udp + 1, stamp);
 	return 0;
 }
@@ -270,40 +240,48 @@ static __noinline int write_filling(struct xdp_md *ctx, __u32 frame_bytes)
 	return bpf_xdp_store_bytes(ctx, offset, filling, (last & (FILLING_BYTES - 1)) + 1);
 }
 
+/* Sends the lane's next frame, or, beside the schedule, one like it that the policy forbids. */
 static __always_inline int send_frame(struct xdp_md *ctx, struct core *core, __u32 core_number, __u32 lane_number,
-				      const struct phase *phase)
+				      const struct phase *phase, bool forbidden)
 {
 	struct sender *sender = &core->senders[lane_number];
 	const struct lane *lane = &control.lanes[lane_number];
-	__u32 mix = next_mix(sender);
+	__u32 mix = forbidden ? sender->mix_next & (MAX_MIX - 1) : next_mix(sender);
 	const struct mix_size *size = &control.mix[mix];
 	bool is_first = size->place == FIRST_FRAGMENT;
-	const struct flow *flow = next_flow(sender, core_number, is_first);
-	__u32 sequence = sender->sent, datagram = sequence >> (control.fragments - 1);
-	__u64 now;
+	const struct flow *flow = next_flow(sender, core_number, is_first || forbidden);
+	__u64 sequence = sender->sent, datagram = sequence >> (control.fragments - 1);
+	bool sampled = !forbidden && (datagram & control.sample_mask) == 0;
 	struct stamp stamp;
-	__u8 sampled = (datagram & control.sample_mask) == 0;
+	struct ends ends;
+	__u64 now, mixed;
 	int failed;
 
 	if (!flow)
 		return XDP_ABORTED;
 	/* An unsampled frame carries the last reading: it tells roughly when, and is not used for latency. */
 	now = sampled ? read_clock(core) : control.start_ns + (core->now >> SCHEDULE_SHIFT);
-	stamp.who = stamp_who(control.mark, core_number, lane_number, mix, sampled, now);
+	ends = ends_of(flow, lane, forbidden ? control.forbidden_port : flow->server_port, size->place);
+	stamp.who = stamp_who(control.mark, core_number, lane_number, mix, sampled, sequence, now);
 	stamp.what = stamp_what(sequence, now);
-	stamp.check = stamp_check(stamp.who, stamp.what);
+	mixed = stamp_mix(forbidden ? &control.forbidden_secret : &control.secret, stamp.who, stamp.what, &ends);
+	stamp.check = stamp_check(mixed);
 	if (size->bytes != control.largest_bytes &&
 	    bpf_xdp_adjust_tail(ctx, (int)size->bytes - (int)control.largest_bytes))
 		return XDP_ABORTED;
 	/* A kernel that reassembles may copy the second fragment behind the first, into the page that comes back here as a
 	 * longer frame: then the filling would not be what the checksum says. */
-	if (((datagram & CONTENT_MASK) == 0 || control.fragments > 1) && write_filling(ctx, size->bytes))
+	if ((stamp_hidden(mixed) & control.content_mask) == 0 && write_filling(ctx, size->bytes))
 		return XDP_ABORTED;
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	failed = control.ip_version == 4 ? write_ipv4(data, end, lane, flow, size, &stamp, sequence)
-					 : write_ipv6(data, end, lane, flow, size, &stamp, sequence);
+	failed = control.ip_version == 4 ? write_ipv4(data, end, lane, &ends, size, &stamp, sequence)
+					 : write_ipv6(data, end, lane, &ends, size, &stamp, sequence);
 	if (failed)
 		return XDP_ABORTED;
+	if (forbidden) {
+		core->forbidden_sent++;
+		return bpf_redirect_map(&ports, lane->port, 0);
+	}
 	sender->sent++;
 	sender->sent_bytes += size->bytes;
 	/* The schedule is of datagrams: the second fragment follows the first at once, whatever is due. */
@@ -316,20 +294,31 @@ static __always_inline int send_frame(struct xdp_md *ctx, struct core *core, __u
 	return bpf_redirect_map(&ports, lane->port, 0);
 }
 
+/* Whether a forbidden frame goes out now. They go by time, so that there are few beside any load. */
+static __always_inline bool forbidden_is_due(struct core *core)
+{
+	if (core->now < core->forbidden_due || core->now == 0)
+		return false;
+	core->forbidden_due = core->now + control.forbidden_interval;
+	return true;
+}
+
 static __always_inline int generate_frame(struct xdp_md *ctx)
 {
 	__u32 core_number = this_core();
 	struct core *core = &cores[core_number];
 	const struct phase *phase = &control.phases[core->phase & (MAX_PHASES - 1)];
+	bool forbidden;
 	__u32 lane;
 
 	if (core->finished)
 		return XDP_DROP;
 	core->turns++;
 	lane = (core->unfinished ? core->unfinished - 1 : next_lane(core)) & (MAX_LANES - 1);
-	if (!core->unfinished && !is_due(core, &core->senders[lane], phase, lane))
+	forbidden = forbidden_is_due(core);
+	if (!forbidden && !core->unfinished && !is_due(core, &core->senders[lane], phase, lane))
 		return XDP_DROP;
-	return send_frame(ctx, core, core_number, lane, phase);
+	return send_frame(ctx, core, core_number, lane, phase, forbidden);
 }
 
 #endif

@@ -1,37 +1,34 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * The sink: counts test frames and measures their times. Each receiving core keeps its own view of each stream, so no
- * two cores write the same line; user space adds the views up. What is not ours goes up to the kernel.
+ * The sink: counts test frames and measures their times. A frame is received if it came out of the port that it should, once in
+ * the whole trial, and as it was sent; otherwise it has another place. Each receiving core counts for itself, and user space adds
+ * up. What is not ours goes up to the kernel.
  */
 #ifndef RAMPART_TRAFFIC_FRAMES_SINK_H
 #define RAMPART_TRAFFIC_FRAMES_SINK_H
 
-#include "../../net/checksum.h"
 #include "../../net/headers.h"
 #include "../histogram.h"
+#include "compare.h"
 #include "neighbour.h"
 #include "probe.h"
+#include "seen.h"
 #include "stamp.h"
 #include "state.h"
 
-#define WINDOW_FRAMES (WINDOW_WORDS * 64)
-#define PIECE_BYTES 512	/* what bpf_csum_diff() takes on every kernel */
-#define MAX_PIECES 18	/* a jumbo frame */
-
-struct scratch {
-	__u8 bytes[PIECE_BYTES];
-};
-
-struct scratch scratch[MAX_CORES];
-
-static __always_inline struct stamp *find_stamp(void *data, void *end)
+/* The stamp, and of which IP version the frame is: the verifier would not believe that two looks at its type are one. */
+static __always_inline struct stamp *find_stamp(void *data, void *end, __u32 *is_v4)
 {
 	struct ethernet *eth = data;
 	void *payload;
+	__u32 yes;
 
 	if ((void *)(eth + 1) > end)
 		return NOT_OURS;
-	if (eth->type == bpf_htons(ETHERTYPE_IPV4))
+	yes = eth->type == bpf_htons(ETHERTYPE_IPV4) ? 1 : 0;
+	barrier_var(yes);
+	*is_v4 = yes;
+	if (yes)
 		payload = ipv4_payload((void *)(eth + 1), end);
 	else if (eth->type == bpf_htons(ETHERTYPE_IPV6))
 		payload = ipv6_payload((void *)(eth + 1), end);
@@ -42,69 +39,36 @@ static __always_inline struct stamp *find_stamp(void *data, void *end)
 	return payload;
 }
 
-/* Extends a 32-bit sequence number to 64 bits around the highest seen. */
-static __always_inline __u64 extend_sequence(__u64 highest, __u32 sequence)
-{
-	return highest + (__s64)(__s32)(sequence - (__u32)highest);
-}
-
-/* Forgets the words that the window moves into. */
-static __noinline int clear_window(struct receiver *receiver, __u64 from_word, __u64 to_word)
-{
-	for (int i = 0; i < WINDOW_WORDS; i++) {
-		if (from_word > to_word)
-			break;
-		receiver->window[from_word & (WINDOW_WORDS - 1)] = 0;
-		from_word++;
-	}
-	return 0;
-}
-
-static __always_inline bool was_seen(const struct receiver *receiver, __u64 sequence)
-{
-	return receiver->window[(sequence >> 6) & (WINDOW_WORDS - 1)] >> (sequence & 63) & 1;
-}
-
 /*
  * Whether a frame that came after later ones of its stream also came after a later one of its own flow. Firewalls and
  * cards with several queues may let flows pass each other; only within a flow is it reordering (RFC 4737 section 3).
  * A stream's flows take turns, so the flow's next frame is one turn of the flow table later, and of a datagram's two
  * fragments the first is followed by the second.
  */
-static __always_inline bool overtaken_in_flow(const struct receiver *receiver, __u64 sequence, __u32 flow_count)
+static __always_inline bool overtaken_in_flow(const struct receiver *receiver, const struct claimed *claimed, __u32 lane)
 {
-	__u64 next = sequence + flow_count;
+	__u32 flow_count = control.flow_count[claimed->sender & (MAX_CORES - 1)];
+	__u64 sequence = claimed->sequence, next = sequence + flow_count;
 
 	if (control.fragments == 2)
 		next = sequence & 1 ? sequence - 1 + 2 * (__u64)flow_count : sequence + 1;
 
-	return next < receiver->highest && was_seen(receiver, next);
+	return next < receiver->highest && was_seen(claimed->sender, lane, next);
 }
 
 /* Counts one frame of a stream by its sequence number: new, reordered or a copy. Returns false for a copy. */
-static __always_inline bool count_sequence(struct receiver *receiver, __u32 wire_sequence, __u32 flow_count)
+static __always_inline bool count_sequence(struct receiver *receiver, const struct claimed *claimed, __u32 lane)
 {
 	__u64 highest = receiver->highest;
-	__u64 sequence = extend_sequence(highest, wire_sequence);
-	__u64 *word = &receiver->window[(sequence >> 6) & (WINDOW_WORDS - 1)];
-	__u64 bit = 1ULL << (sequence & 63);
 
-	if (sequence >= highest) {
-		if (sequence > highest)
-			clear_window(receiver, (highest >> 6) + ((highest & 63) != 0), sequence >> 6);
-		else if ((sequence & 63) == 0)
-			*word = 0;
-		receiver->highest = sequence + 1;
-	} else if (highest - sequence > WINDOW_FRAMES - 64) {
-		receiver->reordered++;	/* so late that nobody remembers whether it is a copy */
-		return true;
-	} else if (*word & bit) {
+	if (!claim(claimed->sender, lane, claimed->sequence)) {
 		receiver->duplicated++;
 		return false;
-	} else if (overtaken_in_flow(receiver, sequence, flow_count)) {
-		receiver->reordered++;
 	}
-	*word |= bit;
+	if (claimed->sequence >= highest)
+		receiver->highest = claimed->sequence + 1;
+	else if (overtaken_in_flow(receiver, claimed, lane))
+		receiver->reordered++;
 	return true;
 }
 
@@ -126,117 +90,211 @@ static __always_inline void measure_times(struct receiver *receiver, struct time
 	receiver->last_arrival_ns = now;
 }
 
-/* Whether the payload behind the stamp is what the generator put there. Copies it piece by piece, because a packet
- * pointer cannot be given to a helper with a length that only run time knows, and jumbo frames are in fragments. */
-static __noinline bool content_is_intact(struct xdp_md *ctx, __u32 offset, __u32 frame_bytes, __u32 expected)
+/* The flow whose turn a stream's sequence number is. */
+static __always_inline struct ends ends_of_turn(const struct claimed *claimed)
 {
-	struct scratch *copy = &scratch[this_core()];
-	__s64 sum = 0;
+	__u32 sender = claimed->sender & (MAX_CORES - 1), count = control.flow_count[sender];
+	__u64 turn = claimed->sequence >> (control.fragments - 1);
+	__u32 index = control.flow_first[sender] + (count ? turn % count : 0), page = index / FLOWS_PER_PAGE;
+	struct flow_page *found = bpf_map_lookup_elem(&flows, &page);
+	const struct flow *flow;
+	struct ends none = {};
 
-	for (int piece = 0; piece < MAX_PIECES; piece++) {
-		__u32 left = frame_bytes > offset ? frame_bytes - offset : 0;
-		__u32 bytes = left < PIECE_BYTES ? left & ~3U : PIECE_BYTES;
-
-		__u64 last = (__u64)bytes - 1;
-
-		/* Linux 6.1 learns nothing from "not 0". */
-		barrier_var(last);
-		if (last >= PIECE_BYTES)
-			break;
-		if (bpf_xdp_load_bytes(ctx, offset, copy->bytes, last + 1))
-			return false;
-		sum = bpf_csum_diff(0, 0, (__be32 *)copy->bytes, last + 1, sum);
-		if (sum < 0)
-			return false;
-		offset += bytes;
-	}
-	return checksum_same(sum, expected);
+	if (!found)
+		return none;
+	flow = &found->flows[index & (FLOWS_PER_PAGE - 1)];
+	return ends_of(flow, claimed->lane, flow->server_port, claimed->size->place);
 }
 
-static __always_inline bool is_probe(__u64 who)
+/* The fields in which the ends of a frame are not those of its flow. */
+static __always_inline void compare_ends(struct differences *differences, const struct ends *is, const struct ends *should)
 {
-	return stamp_core(who) == 0xff;
+	DIFFERS(FIELD_SOURCE, (__u32)is->addresses, (__u32)should->addresses);
+	DIFFERS(FIELD_DESTINATION, is->addresses >> 32, should->addresses >> 32);
+	DIFFERS(FIELD_SOURCE_PORT, is->ports & 0xffff, should->ports & 0xffff);
+	DIFFERS(FIELD_DESTINATION_PORT, is->ports >> 16, should->ports >> 16);
 }
 
-static __always_inline bool is_intact(struct xdp_md *ctx, const struct mix_size *size, const struct stamp *stamp,
-				     __u32 fill_offset)
-{
-	if (bpf_xdp_get_buff_len(ctx) != size->bytes)
-		return false;
-	if ((stamp_sequence(stamp->what) >> (control.fragments - 1) & CONTENT_MASK) != 0 || !size->fill_check)
-		return true;
-	if (size->place == SECOND_FRAGMENT)
-		fill_offset += SECOND_HEAD_BYTES - STAMP_BYTES;
-	return content_is_intact(ctx, fill_offset, size->bytes, size->fill_check);
-}
-
-/* A firewall put the fragments together and forwarded the datagram whole: both have arrived. */
-static __always_inline void receive_reassembled(struct receiver *receiver, const struct mix_size *size, __u32 sequence,
-						__u32 flow_count)
-{
-	receiver->reassembled++;
-	receiver->received_bytes += size->whole_bytes;
-	for (int i = 0; i < 2; i++)
-		if (count_sequence(receiver, sequence + i, flow_count))
-			receiver->received++;
-}
-
-static __always_inline int receive_frame(struct xdp_md *ctx)
-{
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	const struct stamp *found = find_stamp(data, end);
-	__u32 core = this_core(), sender, flow_count, lane, place;
-	const struct mix_size *size;
-	struct receiver *receiver;
+/* A test frame as it arrived. */
+struct arrived {
+	struct claimed claimed;
 	struct stamp stamp;
+	struct ends ends;
+	__u64 mixed;
+	const void *stamp_at;
+	__u32 is_v4;
+	__u32 lane;
+	__u32 core;	/* that it arrived at */
+	__u32 bytes;
+};
 
-	if (found == NOT_OURS) {
-		int verdict = receive_neighbour(ctx);
+/* Reads what a frame says that it is. Nothing of it is proved yet. */
+static __always_inline void read_arrived(struct arrived *frame, void *data)
+{
+	struct claimed *claimed = &frame->claimed;
+	const struct stamp *stamp = frame->stamp_at;
 
-		if (verdict == XDP_PASS)
-			foreign[core]++;
-		return verdict;
-	}
-	stamp.who = found->who;
-	stamp.what = found->what;
-	stamp.check = found->check;
-	if (stamp_mark(stamp.who) != control.mark) {
-		stale[core]++;
-		return XDP_PASS;
-	}
-	if (is_probe(stamp.who)) {
-		receive_probe(ctx, stamp_lane(stamp.who));
-		return XDP_DROP;
-	}
-	if (stamp.check != stamp_check(stamp.who, stamp.what)) {
-		unreadable[core]++;
-		return XDP_DROP;
-	}
-	lane = stamp_lane(stamp.who) & (MAX_LANES - 1);
-	sender = stamp_core(stamp.who) & (MAX_CORES - 1);
-	flow_count = control.flow_count[sender];
-	place = (core * MAX_CORES + sender) * MAX_LANES + lane;
+	frame->stamp.who = stamp->who;
+	frame->stamp.what = stamp->what;
+	frame->stamp.check = stamp->check;
+	frame->lane = stamp_lane(frame->stamp.who) & (MAX_LANES - 1);
+	claimed->lane = &control.lanes[frame->lane];
+	claimed->size = &control.mix[stamp_mix_position(frame->stamp.who) & (MAX_MIX - 1)];
+	claimed->sequence = stamp_sequence(frame->stamp.who, frame->stamp.what);
+	claimed->sender = stamp_core(frame->stamp.who) & (MAX_CORES - 1);
+	claimed->whole = claimed->size->place == FIRST_FRAGMENT && frame->bytes == claimed->size->whole_bytes;
+	frame->ends = frame->is_v4 ? ends_of_ipv4(data + ETHERNET_BYTES, stamp, claimed->size->place)
+				   : ends_of_ipv6(data + ETHERNET_BYTES, stamp, claimed->size->place);
+	frame->ends.addresses ^= claimed->lane->translation[3];
+	frame->mixed = stamp_mix(&control.secret, frame->stamp.who, frame->stamp.what, &frame->ends);
+}
+
+/* Compares all headers of a frame with those that were sent. */
+static __always_inline void compare_headers(struct differences *differences, const struct arrived *frame, const void *data)
+{
+	compare_ethernet(differences, data, &frame->claimed);
+	/* The frame's own type decides how it is read; whether it should be that one is a difference. */
+	if (frame->is_v4)
+		compare_ipv4(differences, data + ETHERNET_BYTES, &frame->claimed);
+	else
+		compare_ipv6(differences, data + ETHERNET_BYTES, &frame->claimed);
+	compare_udp(differences, frame->stamp_at, &frame->claimed, &frame->ends, &frame->stamp);
+}
+
+static __always_inline struct receiver *receiver_of(const struct arrived *frame)
+{
+	__u32 place = (frame->core * MAX_CORES + frame->claimed.sender) * MAX_LANES + frame->lane;
+
 	/* Linux 6.1 loses the bounds of an "or", which the compiler makes of this sum. */
 	barrier_var(place);
-	receiver = &receivers[place & (MAX_CORES * MAX_CORES * MAX_LANES - 1)];
-	size = &control.mix[stamp_mix(stamp.who) & (MAX_MIX - 1)];
-	if (size->place == FIRST_FRAGMENT && bpf_xdp_get_buff_len(ctx) == size->whole_bytes) {
-		receive_reassembled(receiver, size, stamp_sequence(stamp.what), flow_count);
-		goto times;
+	return &receivers[place & (MAX_CORES * MAX_CORES * MAX_LANES - 1)];
+}
+
+/* Finds out what is wrong with a frame that is not as it should be, and counts it there. Global, as what follows it, so that the
+ * verifier does not go through it once for each way that leads here. */
+__noinline int count_strange(struct xdp_md *ctx, __u32 zone, __u32 damaged)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct arrived frame = { .core = this_core(), .bytes = bpf_xdp_get_buff_len(ctx) };
+	__u64 fields[FIELDS] = {};
+	struct differences differences = { .fields = fields };
+	struct receiver *receiver;
+	struct ends should;
+
+	frame.stamp_at = find_stamp(data, end, &frame.is_v4);
+	if (frame.stamp_at == NOT_OURS)
+		return XDP_DROP;
+	read_arrived(&frame, data);
+	receiver = receiver_of(&frame);
+	if (frame.stamp.check != stamp_check(frame.mixed)) {
+		if (control.forbidden_port &&
+		    frame.stamp.check == stamp_check(stamp_mix(&control.forbidden_secret, frame.stamp.who, frame.stamp.what,
+							       &frame.ends))) {
+			forbidden[frame.core]++;
+			return XDP_DROP;
+		}
+		should = ends_of_turn(&frame.claimed);
+		if (frame.stamp.check !=
+		    stamp_check(stamp_mix(&control.secret, frame.stamp.who, frame.stamp.what, &should))) {
+			unreadable[frame.core]++;
+			return XDP_DROP;
+		}
+		compare_ends(&differences, &frame.ends, &should);
 	}
-	if (!is_intact(ctx, size, &stamp, (void *)found + STAMP_BYTES - data)) {
+	if (!count_sequence(receiver, &frame.claimed, frame.lane))
+		return XDP_DROP;
+	if (frame.claimed.lane->to != zone) {
+		receiver->wrong_port++;
+		return XDP_DROP;
+	}
+	if (damaged) {
 		receiver->corrupted++;
 		return XDP_DROP;
 	}
-	if (!count_sequence(receiver, stamp_sequence(stamp.what), flow_count))
+	compare_headers(&differences, &frame, data);
+	for (int field = 0; field < FIELDS; field++) {
+		if (fields[field]) {
+			receiver->altered[field]++;
+			break;
+		}
+	}
+	return XDP_DROP;
+}
+
+/* Counts both fragments of a datagram that a firewall put together and forwarded whole. */
+__noinline int count_reassembled(struct xdp_md *ctx)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct arrived frame = { .core = this_core(), .bytes = bpf_xdp_get_buff_len(ctx) };
+	struct receiver *receiver;
+
+	frame.stamp_at = find_stamp(data, end, &frame.is_v4);
+	if (frame.stamp_at == NOT_OURS)
 		return XDP_DROP;
-	receiver->received++;
-	receiver->received_bytes += size->bytes;
-times:
-	if (stamp_sampled(stamp.who)) {
-		place = core * MAX_LANES + lane;
+	read_arrived(&frame, data);
+	receiver = receiver_of(&frame);
+	receiver->reassembled++;
+	receiver->received_bytes += frame.claimed.size->whole_bytes;
+	for (int i = 0; i < 2; i++) {
+		if (count_sequence(receiver, &frame.claimed, frame.lane))
+			receiver->received++;
+		frame.claimed.sequence++;
+	}
+	return XDP_DROP;
+}
+
+static __always_inline int receive_frame(struct xdp_md *ctx, __u32 zone)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct arrived frame = { .core = this_core(), .bytes = bpf_xdp_get_buff_len(ctx) };
+	struct differences differences = {};
+	struct claimed *claimed = &frame.claimed;
+	struct receiver *receiver;
+	bool damaged;
+	__u64 who;
+	__u32 place;
+
+	frame.stamp_at = find_stamp(data, end, &frame.is_v4);
+	if (frame.stamp_at == NOT_OURS) {
+		int verdict = receive_neighbour(ctx);
+
+		if (verdict == XDP_PASS)
+			foreign[frame.core]++;
+		return verdict;
+	}
+	who = ((const struct stamp *)frame.stamp_at)->who;
+	if (stamp_mark(who) != control.mark) {
+		stale[frame.core]++;
+		return XDP_PASS;
+	}
+	if (is_probe(who)) {
+		receive_probe(ctx, stamp_lane(who));
+		return XDP_DROP;
+	}
+	read_arrived(&frame, data);
+	compare_headers(&differences, &frame, data);
+	damaged = frame.bytes != frame_bytes(claimed) ||
+		  (claimed->size->place == SECOND_FRAGMENT && !second_head_is_intact(frame.stamp_at, end, &frame.stamp));
+	if (differences.any || damaged || frame.stamp.check != stamp_check(frame.mixed) || claimed->lane->to != zone)
+		return count_strange(ctx, zone, damaged);
+	receiver = receiver_of(&frame);
+	if ((stamp_hidden(frame.mixed) & control.content_mask) == 0) {
+		receiver->compared++;
+		if (!content_is_intact(ctx, claimed, frame.stamp_at + STAMP_BYTES - data))
+			return count_strange(ctx, zone, true);
+	}
+	if (claimed->whole) {
+		count_reassembled(ctx);
+	} else {
+		if (!count_sequence(receiver, claimed, frame.lane))
+			return XDP_DROP;
+		receiver->received++;
+		receiver->received_bytes += claimed->size->bytes;
+	}
+	if (stamp_sampled(who)) {
+		place = frame.core * MAX_LANES + frame.lane;
 		barrier_var(place);
-		measure_times(receiver, &times[place & (MAX_CORES * MAX_LANES - 1)], stamp_sent(stamp.who, stamp.what));
+		measure_times(receiver, &times[place & (MAX_CORES * MAX_LANES - 1)], stamp_sent(who, frame.stamp.what));
 	}
 	return XDP_DROP;
 }

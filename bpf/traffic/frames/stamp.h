@@ -3,31 +3,41 @@
 #ifndef RAMPART_TRAFFIC_FRAMES_STAMP_H
 #define RAMPART_TRAFFIC_FRAMES_STAMP_H
 
+#include <stdbool.h>
 #include "../../abi/frames.h"
+#include "../../net/checksum.h"
 #include "../../net/headers.h"
 
 #define NOT_OURS ((void *)0)
 
-/* Every 64th frame of a stream has its filling written afresh by the generator and compared by the sink. */
-#define CONTENT_MASK 63
+/* Which addresses and ports a frame has, as they lie in it: source in the lower half. Of IPv6 addresses the last word; of a
+ * second fragment no ports. */
+struct ends {
+	__u64 addresses;
+	__u32 ports;
+};
 
-static __always_inline __u64 stamp_who(__u16 mark, __u8 core, __u8 lane, __u8 mix, __u8 sampled, __u64 now)
+static __always_inline __u64 stamp_who(__u16 mark, __u8 core, __u8 lane, __u8 mix, bool sampled, __u64 sequence, __u64 now)
 {
 	return (__u64)mark | (__u64)core << 16 | (__u64)lane << 24 | (__u64)mix << 32 | (__u64)sampled << 40 |
-	       (now >> 32) << 48;
+	       (sequence >> 32 & 0x7f) << 41 | (now >> 32) << 48;
 }
 
-static __always_inline __u64 stamp_what(__u32 sequence, __u64 now)
+static __always_inline __u64 stamp_what(__u64 sequence, __u64 now)
 {
-	return (__u64)sequence | now << 32;
+	return (__u32)sequence | now << 32;
 }
 
 static __always_inline __u16 stamp_mark(__u64 who) { return who; }
 static __always_inline __u8 stamp_core(__u64 who) { return who >> 16; }
 static __always_inline __u8 stamp_lane(__u64 who) { return who >> 24; }
-static __always_inline __u8 stamp_mix(__u64 who) { return who >> 32; }
-static __always_inline __u8 stamp_sampled(__u64 who) { return who >> 40; }
-static __always_inline __u32 stamp_sequence(__u64 what) { return what; }
+static __always_inline __u8 stamp_mix_position(__u64 who) { return who >> 32; }
+static __always_inline bool stamp_sampled(__u64 who) { return who >> 40 & 1; }
+
+static __always_inline __u64 stamp_sequence(__u64 who, __u64 what)
+{
+	return (who >> 41 & 0x7f) << 32 | (__u32)what;
+}
 
 /* The low 48 bits of the send time in ns. */
 static __always_inline __u64 stamp_sent(__u64 who, __u64 what)
@@ -35,15 +45,51 @@ static __always_inline __u64 stamp_sent(__u64 who, __u64 what)
 	return (who >> 48) << 32 | what >> 32;
 }
 
-/* A multiplicative mix; a flipped bit anywhere in the stamp changes the check with probability 1 - 2^-16. */
-static __always_inline __u16 stamp_check(__u64 who, __u64 what)
+/*
+ * The stamp and the frame's ends under a secret. The sum is linear and hidden; the multiplication behind the shift makes what
+ * is shown of it useless for whoever would forge another. This is a mixing for speed, not cryptography: who sees a frame can
+ * guess the check of another with probability 2^-16.
+ */
+static __always_inline __u64 stamp_mix(const struct secret *secret, __u64 who, __u64 what, const struct ends *ends)
 {
-	return ((who * 0x9e3779b97f4a7c15ULL) ^ (what * 0xc2b2ae3d27d4eb4fULL)) >> 48;
+	__u64 sum = who * secret->who + what * secret->what + ends->addresses * secret->addresses +
+		    ends->ports * secret->ports;
+
+	return (sum ^ sum >> 32) * secret->last;
+}
+
+/* The part of the mix that the stamp shows. */
+static __always_inline __u16 stamp_check(__u64 mix) { return mix >> 48; }
+
+/* The part that it does not show. It decides whose content is compared, so that nobody else knows. */
+static __always_inline __u32 stamp_hidden(__u64 mix) { return mix >> 16; }
+
+static __always_inline bool is_probe(__u64 who) { return stamp_core(who) == 0xff; }
+
+/* Number of a fragmented datagram: no two under way between the same hosts have one. */
+static __always_inline __u32 datagram_number(const struct control *control, __u64 sequence, __u32 core)
+{
+	return (__u32)(sequence >> 1) * control->generators + control->number[core & (MAX_CORES - 1)];
 }
 
 static __always_inline __u32 word_sum(__u64 word)
 {
 	return (word & 0xffff) + (word >> 16 & 0xffff) + (word >> 32 & 0xffff) + (word >> 48);
+}
+
+static __always_inline __u32 sum_stamp(const struct stamp *stamp)
+{
+	return word_sum(stamp->who) + word_sum(stamp->what) + stamp->check;
+}
+
+/* The UDP checksum of a datagram, in its first or only frame. */
+static __always_inline __u16 udp_check(const struct lane *lane, const struct mix_size *size, const struct ends *ends,
+				       const struct stamp *stamp)
+{
+	__u16 check = checksum_fold(lane->udp_sum + 2 * (__u32)(__u16)bpf_htons(size->udp_bytes) + word_sum(ends->addresses) +
+				    checksum_word(ends->ports) + sum_stamp(stamp) + size->fill_sum);
+
+	return check ? check : 0xffff;	/* zero would say that there is none (RFC 768) */
 }
 
 /* The payload of a UDP datagram or TCP segment, or NOT_OURS. */
@@ -81,6 +127,39 @@ static __always_inline void *ipv6_payload(struct ipv6 *ip, void *end)
 	if (fragment->offset & bpf_htons(0xfff8))
 		return fragment->next_header == PROTOCOL_UDP ? fragment + 1 : NOT_OURS;
 	return transport_payload(fragment + 1, fragment->next_header, end);
+}
+
+/* A frame's addresses and ports. Hosts of IPv6 are the last word of their zone's prefix, so both versions have one form. */
+static __always_inline struct ends ends_of(const struct flow *flow, const struct lane *lane, __u16 server_port, __u32 place)
+{
+	__u32 client = bpf_htonl(lane->client_base | flow->client), server = bpf_htonl(lane->server_base | flow->server);
+	__u32 client_end = bpf_htons(flow->client_port), server_end = bpf_htons(server_port);
+	struct ends ends;
+
+	ends.addresses = lane->reverse ? server | (__u64)client << 32 : client | (__u64)server << 32;
+	ends.ports = lane->reverse ? server_end | client_end << 16 : client_end | server_end << 16;
+	if (place == SECOND_FRAGMENT)
+		ends.ports = 0;
+	return ends;
+}
+
+/* The ends of a frame whose stamp is at `stamp`. */
+static __always_inline struct ends ends_of_ipv4(const struct ipv4 *ip, const void *stamp, __u32 place)
+{
+	struct ends ends = { .addresses = ip->source | (__u64)ip->destination << 32 };
+
+	if (place != SECOND_FRAGMENT)
+		ends.ports = *(const __u32 *)(stamp - UDP_BYTES);
+	return ends;
+}
+
+static __always_inline struct ends ends_of_ipv6(const struct ipv6 *ip, const void *stamp, __u32 place)
+{
+	struct ends ends = { .addresses = ip->source[3] | (__u64)ip->destination[3] << 32 };
+
+	if (place != SECOND_FRAGMENT)
+		ends.ports = *(const __u32 *)(stamp - UDP_BYTES);
+	return ends;
 }
 
 #endif

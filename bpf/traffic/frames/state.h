@@ -19,7 +19,8 @@ struct identity identities[MAX_PORTS];	/* by slot of the ports map */
 struct question question;
 __u64 foreign[MAX_CORES];	/* frames at the sink that are not ours */
 __u64 stale[MAX_CORES];		/* frames of an earlier trial */
-__u64 unreadable[MAX_CORES];	/* frames of this trial whose stamp is damaged, so that nobody knows their stream */
+__u64 unreadable[MAX_CORES];	/* frames with this trial's mark whose stamp is none of ours: damaged or forged */
+__u64 forbidden[MAX_CORES];	/* frames that arrived though the policy forbids them */
 
 /* The flows in the order in which they are sent. User space shuffles; reading in order lets the processor prefetch. */
 struct {
@@ -28,5 +29,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct flow_page);
 } flows SEC(".maps");
+
+/* Which frames of this trial arrived, for all cores: of each stream a ring of words. The upper half of a word says which turn of
+ * the ring it is of, so that nobody has to clear it; the lower half has a bit a frame. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SEEN_WORDS);
+	__type(key, __u32);
+	__type(value, __u64);
+} seen SEC(".maps");
 
 #endif

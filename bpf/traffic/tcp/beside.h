@@ -156,7 +156,9 @@ static __noinline bool beside_arrives(struct xdp_md *ctx, const struct arrived *
 	struct other_packet other;
 
 	if (seen) {
-		if (seen->window != MARK_ILLEGAL + ILLEGAL_PORT)
+		/* The port alone tells, whatever a firewall made of the window. */
+		if (seen->window != MARK_ILLEGAL + ILLEGAL_PORT &&
+		    !(beside.illegal_step && seen->destination_port == bpf_htons(beside.forbidden_port)))
 			return false;
 		own->illegal_arrived[ILLEGAL_PORT]++;
 		return true;
@@ -230,7 +232,12 @@ static __noinline bool beside_returns(struct xdp_md *ctx, const struct arrived *
 		own->illegal_answered[(seen->acknowledgement - 1 - ILLEGAL_SEQUENCE) & (ILLEGAL_KINDS - 1)]++;
 		return true;
 	}
-	return is_spare(seen) || is_forbidden(seen->version, seen->destination);
+	if (!is_spare(seen) && !is_forbidden(seen->version, seen->destination))
+		return false;
+	/* Refused with a reset, or answered in the server's name. */
+	if (!(seen->flags & TCP_RST))
+		own->illegal_answered[is_spare(seen) ? ILLEGAL_PORT : ILLEGAL_ADDRESS]++;
+	return true;
 }
 
 #endif

@@ -16,15 +16,26 @@ enum reaction { SILENT = 0, SPEAK = 1 };
 
 /* Connection number of a client's address and port: ports turn slowest, so that few ports are used where there are many
  * addresses. NOT_OURS_SLOT for what lies outside. */
-static __always_inline __u32 slot_of(const struct arrived *seen)
+static __always_inline __u32 slot_of(__u8 version, const __be32 *address, __be16 port)
 {
 	const struct side *client = &control.client;
-	__u32 port = bpf_ntohs(seen->destination_port) - client->port_first;
-	__u32 host = host_of(client, seen->version, seen->destination);
+	__u32 number = bpf_ntohs(port) - client->port_first, host = host_of(client, version, address);
 
-	if (seen->version != control.ip_version || host >= client->hosts || port >= client->ports)
+	if (version != control.ip_version || host >= client->hosts || number >= client->ports)
 		return NOT_OURS_SLOT;
-	return port * client->hosts + host;
+	return number * client->hosts + host;
+}
+
+/* The number of the connection that a segment is for, at the client's port. */
+static __always_inline __u32 own_slot(const struct arrived *seen)
+{
+	return slot_of(seen->version, seen->destination, seen->destination_port);
+}
+
+/* The number of the connection that a segment comes from, at the server's port. */
+static __always_inline __u32 client_slot(const struct arrived *seen)
+{
+	return slot_of(seen->version, seen->source, seen->source_port);
 }
 
 /* Whether the segment comes from the server that this connection was opened to. */
@@ -68,7 +79,7 @@ static __noinline int on_reset(struct tcp_core *core, struct connection *c, __u3
 	return SILENT;
 }
 
-/* Acknowledges what a connection being opened never sent: the peer still has an older one, and is told that it is gone
+/* Acknowledges what a connection being opened never sent: the peer still has an older one, and hears that it is gone
  * (RFC 9293 section 3.5.2). The SYN comes again. */
 static __always_inline int refuse_old(struct tcp_core *core, const struct arrived *seen, struct segment *segment)
 {
@@ -114,7 +125,7 @@ static __always_inline int on_syn_ack(struct tcp_core *core, struct connection *
 	if (phase_flags(phase) & CONNECTION_SAMPLED)
 		measure_established(core, c);
 	if (state == CONNECTION_REQUESTED && seen->window) {
-		say_request(c, next, segment);
+		say_request(core, c, seen->slot, next, segment);
 		return SPEAK;
 	}
 	return acknowledge(c, next, segment);
@@ -193,7 +204,7 @@ static __always_inline int on_answer(struct xdp_md *ctx, struct tcp_core *core, 
 		next = next_phase(phase, CONNECTION_REQUESTED, 0);
 		if (!move(core, c, phase, next))
 			return SILENT;
-		say_request(c, next, segment);
+		say_request(core, c, seen->slot, next, segment);
 		return SPEAK;
 	}
 	if (c->done < control.transactions)
@@ -215,9 +226,7 @@ static __always_inline int on_data(struct xdp_md *ctx, struct tcp_core *core, st
 	__u32 received = c->received + seen->payload_bytes;
 	bool complete = answer.bytes ? received == answer.bytes : (seen->flags & TCP_FIN) != 0;
 
-	if (answer.bytes && (received > answer.bytes || differs(ctx, seen->payload_at, seen->payload_bytes,
-								PAYLOAD_ANSWER, c->received)))
-		return send_reset(core, c, phase, COUNT_WRONG_DATA, segment);
+	core->count[COUNT_ANSWER_BYTES] += seen->payload_bytes;
 	if (c->received == 0 && c->done == 0 && seen->payload_bytes) {
 		count(core, COUNT_FIRST_BYTE);
 		if (phase_flags(phase) & CONNECTION_SAMPLED)
@@ -268,15 +277,32 @@ static __always_inline int on_acknowledgement(struct tcp_core *core, struct conn
 		next = phase & ~(CONNECTION_WINDOW_SHUT << 16);
 		if (!move(core, c, phase, next))
 			return SILENT;
-		say_request(c, next, segment);
+		say_request(core, c, seen->slot, next, segment);
 		return SPEAK;
 	}
 	if (state == CONNECTION_REQUESTED && c->acked == c->sent && c->sent &&
 	    c->acked < ((__u32)c->done + 1) * request.bytes) {
-		say_request(c, phase, segment);
+		say_request(core, c, seen->slot, phase, segment);
 		return SPEAK;
 	}
 	return SILENT;
+}
+
+/* Whether data in order is the server's answer to this request. */
+static __always_inline enum payload_check check_answer(struct xdp_md *ctx, struct tcp_core *core,
+						       const struct connection *c, const struct arrived *seen)
+{
+	struct proof found = {}, expected;
+	enum payload_check is;
+
+	is = check_payload(ctx, seen, PAYLOAD_ANSWER, c->received, &found);
+	if (is != PAYLOAD_RIGHT || !has_proof(answer.proof_at, c->received, seen->payload_bytes))
+		return is;
+	expected = spell(scramble(asked(seen->slot, c), control.answer_keys));
+	if (same_proof(&found, &expected))
+		return PAYLOAD_RIGHT;
+	count(core, COUNT_FORGED);
+	return PAYLOAD_WRONG;
 }
 
 static __always_inline int on_segment(struct xdp_md *ctx, struct tcp_core *core, struct connection *c, __u32 phase,
@@ -284,7 +310,16 @@ static __always_inline int on_segment(struct xdp_md *ctx, struct tcp_core *core,
 {
 	__u32 acked = seen->acknowledgement - (c->isn + 1);
 	__u8 state = phase_state(phase);
+	enum payload_check is = PAYLOAD_RIGHT;
 
+	if (seen->payload_bytes) {
+		if (state == CONNECTION_REQUESTED && seen->sequence == c->peer_next && answer.bytes)
+			is = check_answer(ctx, core, c, seen);
+		else if (!is_any_whole(ctx, seen, 0))
+			is = PAYLOAD_DAMAGED;
+		if (is == PAYLOAD_DAMAGED)
+			return drop_as(core, COUNT_DAMAGED);
+	}
 	if (state == CONNECTION_SYN_SENT)
 		return refuse_old(core, seen, segment);
 	if (!(seen->flags & TCP_ACK) || acked > c->sent)
@@ -299,6 +334,8 @@ static __always_inline int on_segment(struct xdp_md *ctx, struct tcp_core *core,
 	c->touched = segment->stamp;
 	if (seen->has_stamp)
 		c->peer_stamp = seen->stamp;
+	if (is == PAYLOAD_WRONG)
+		return send_reset(core, c, phase, COUNT_WRONG_DATA, segment);
 	if (state == CONNECTION_REQUESTED && (seen->payload_bytes || seen->flags & TCP_FIN))
 		return on_data(ctx, core, c, phase, seen, segment);
 	if (seen->payload_bytes)
@@ -329,6 +366,10 @@ static __always_inline int on_arrival(struct xdp_md *ctx, struct tcp_core *core,
 	phase = READ_ONCE(c->phase);
 	if (phase_state(phase) == CONNECTION_FREE || !is_from_server(c, seen))
 		return drop_as(core, COUNT_STRAY);
+	/* That of data is looked at with the data. */
+	if (!seen->payload_bytes && !is_whole(seen, 0))
+		return drop_as(core, COUNT_DAMAGED);
+	seen->slot = slot;
 	if (seen->flags & TCP_RST)
 		return on_reset(core, c, phase, seen, segment->stamp);
 	if (phase_state(phase) == CONNECTION_CLOSED)
@@ -344,7 +385,7 @@ static __always_inline int client_receive(struct xdp_md *ctx)
 	struct segment segment;
 	struct arrived seen;
 	int unread = read_segment(ctx, &seen);
-	__u32 slot = unread ? NOT_OURS_SLOT : slot_of(&seen);
+	__u32 slot = unread ? NOT_OURS_SLOT : own_slot(&seen);
 
 	if (slot == NOT_OURS_SLOT) {
 		if (beside.active && beside_returns(ctx, unread ? NULL : &seen))

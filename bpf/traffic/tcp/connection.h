@@ -83,10 +83,12 @@ static __always_inline void say(const struct connection *c, __u32 phase, struct 
 	segment->payload = PAYLOAD_NONE;
 	segment->payload_bytes = 0;
 	segment->payload_offset = 0;
+	segment->proof = 0;
 }
 
 /* The segment of the current request that begins with what is not acknowledged. One is under way at a time. */
-static __always_inline void say_request(struct connection *c, __u32 phase, struct segment *segment)
+static __always_inline void say_request(struct tcp_core *core, struct connection *c, __u32 slot, __u32 phase,
+					struct segment *segment)
 {
 	__u32 offset = c->acked - (__u32)c->done * request.bytes;
 	__u32 left = offset < request.bytes ? request.bytes - offset : 0;
@@ -97,8 +99,12 @@ static __always_inline void say_request(struct connection *c, __u32 phase, struc
 	segment->payload = PAYLOAD_REQUEST;
 	segment->payload_offset = offset;
 	segment->payload_bytes = bytes;
-	if (c->acked + bytes > c->sent)
+	segment->proof = scramble(asked(slot, c), control.request_keys);
+	if (c->acked + bytes > c->sent) {
 		c->sent = c->acked + bytes;
+		if (bytes == left)
+			count(core, COUNT_REQUESTS);
+	}
 }
 
 /* FIN takes one number. */

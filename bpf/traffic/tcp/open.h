@@ -233,7 +233,8 @@ static __always_inline int give_up(struct tcp_core *core, struct connection *c, 
 	return end_connection(core, c, phase, timeout_of(state), segment->stamp) && state != CONNECTION_SYN_SENT ? SPEAK : SILENT;
 }
 
-static __always_inline int say_again(struct tcp_core *core, struct connection *c, __u32 phase, struct segment *segment)
+static __always_inline int say_again(struct tcp_core *core, struct connection *c, __u32 slot, __u32 phase,
+				     struct segment *segment)
 {
 	switch (phase_state(phase)) {
 	case CONNECTION_SYN_SENT:
@@ -243,7 +244,7 @@ static __always_inline int say_again(struct tcp_core *core, struct connection *c
 	case CONNECTION_REQUESTED:
 		count(core, COUNT_REQUEST_AGAIN);
 		if (c->acked < ((__u32)c->done + 1) * request.bytes)
-			say_request(c, phase, segment);
+			say_request(core, c, slot, phase, segment);
 		else
 			say(c, phase, segment, TCP_ACK);
 		return SPEAK;
@@ -261,7 +262,7 @@ static __always_inline int say_again(struct tcp_core *core, struct connection *c
 }
 
 /* A held connection: verify it, or end it, when the time has come. */
-static __always_inline int look_at_held(struct tcp_core *core, struct connection *c, __u32 phase, __u32 idle,
+static __always_inline int look_at_held(struct tcp_core *core, struct connection *c, __u32 slot, __u32 phase, __u32 idle,
 					struct segment *segment)
 {
 	__u32 next;
@@ -271,7 +272,7 @@ static __always_inline int look_at_held(struct tcp_core *core, struct connection
 		if (!move(core, c, phase, next))
 			return SILENT;
 		c->touched = segment->stamp;
-		say_request(c, next, segment);
+		say_request(core, c, slot, next, segment);
 		return SPEAK;
 	}
 	if (!control.closing && (control.close == CLOSE_NEVER || idle < control.hold_ticks))
@@ -301,7 +302,7 @@ static __always_inline int look_at(struct tcp_core *core, struct connection *c, 
 	if ((__s32)idle < 0)
 		return SILENT;
 	if (phase_state(phase) == CONNECTION_HELD) {
-		if (look_at_held(core, c, phase, idle, segment) == SILENT)
+		if (look_at_held(core, c, slot, phase, idle, segment) == SILENT)
 			return SILENT;
 	} else {
 		if (idle < control.retry_ticks << (phase_retries(phase) & 15))
@@ -314,7 +315,7 @@ static __always_inline int look_at(struct tcp_core *core, struct connection *c, 
 			if (!move(core, c, phase, next))
 				return SILENT;
 			c->touched = tick;
-			if (say_again(core, c, next, segment) == SILENT)
+			if (say_again(core, c, slot, next, segment) == SILENT)
 				return SILENT;
 		}
 	}
@@ -352,7 +353,7 @@ static __always_inline int scan(struct tcp_core *core, __u32 number, __u32 most,
 
 /* What is due beside the connections, while `start_due` says whether a start is too. Negative when nothing is. `segment` has
  * the stamp alone. */
-static __noinline int go_beside(struct xdp_md *ctx, struct tcp_core *core, struct segment *segment, bool start_due)
+static __always_inline int go_beside(struct xdp_md *ctx, struct tcp_core *core, struct segment *segment, bool start_due)
 {
 	struct beside_core *own = this_beside();
 	int action;

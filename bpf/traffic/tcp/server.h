@@ -18,6 +18,12 @@ static __always_inline bool is_for_server(const struct arrived *seen)
 	       bpf_ntohs(seen->destination_port) - server->port_first < server->ports;
 }
 
+/* Whether a SYN comes from an address or port that no client has, though the firewall has no business to change them. */
+static __always_inline bool is_from_elsewhere(const struct arrived *seen)
+{
+	return !control.translates_sources && client_slot(seen) == NOT_OURS_SLOT;
+}
+
 static __always_inline __u32 mix32(__u32 value)
 {
 	value = (value ^ (value >> 16)) * 0x21f0aaad;
@@ -31,11 +37,11 @@ static __always_inline __u32 server_isn(const struct arrived *seen)
 
 	if (seen->version == 6)
 		addresses += seen->source[3] * 0x85ebca6b + seen->destination[3] * 0xc2b2ae35 + seen->source[1];
-	return mix32(addresses ^ control.secret ^ ((__u32)seen->source_port << 16 | seen->destination_port));
+	return mix32(addresses ^ control.server_secret ^ ((__u32)seen->source_port << 16 | seen->destination_port));
 }
 
 /* Every answer has the same size, so the place in the stream tells the answer and the place in it. */
-static __always_inline void say_answer(struct segment *segment, __u32 place)
+static __always_inline void say_answer(struct tcp_core *core, struct segment *segment, __u32 place)
 {
 	__u32 offset = place < answer.bytes ? place : answer.bytes ? place % answer.bytes : 0;
 	__u32 left = answer.bytes - offset;
@@ -48,6 +54,7 @@ static __always_inline void say_answer(struct segment *segment, __u32 place)
 		segment->flags |= TCP_PSH;
 	if (control.close == CLOSE_SERVER_FIN && place + bytes == control.transactions * answer.bytes)
 		segment->flags |= TCP_FIN;
+	core->count[COUNT_SERVER_ANSWER_BYTES] += bytes;
 }
 
 static __always_inline void say_syn_ack(const struct arrived *seen, struct segment *segment)
@@ -62,6 +69,8 @@ static __always_inline void say_syn_ack(const struct arrived *seen, struct segme
 static __always_inline int serve_syn(struct tcp_core *core, const struct arrived *seen, struct segment *segment)
 {
 	count(core, COUNT_SERVER_SYN);
+	if (is_from_elsewhere(seen))
+		count(core, COUNT_SERVER_OTHER_SOURCE);
 	if (seen->mss < control.segment_bytes && answer.bytes > seen->mss) {
 		count(core, COUNT_SERVER_SMALL_MSS);
 		segment->flags = TCP_RST | TCP_ACK;
@@ -78,6 +87,8 @@ static __always_inline int serve_syn(struct tcp_core *core, const struct arrived
 static __always_inline int serve_fin(struct xdp_md *ctx, struct tcp_core *core, const struct arrived *seen,
 				     struct segment *segment, __u32 place)
 {
+	if (seen->payload_bytes && !is_any_whole(ctx, seen, 0))
+		return drop_as(core, COUNT_SERVER_DAMAGED);
 	count(core, COUNT_SERVER_FIN);
 	segment->acknowledgement = seen->sequence + seen->payload_bytes + 1;
 	if (control.close == CLOSE_SERVER_FIN && place == control.transactions * answer.bytes + 1)
@@ -95,21 +106,60 @@ static __always_inline int serve_fin(struct xdp_md *ctx, struct tcp_core *core, 
 	return SPEAK;
 }
 
+/* Whether the end of a request is the plan's. */
+static __always_inline enum payload_check check_request(struct xdp_md *ctx, const struct arrived *seen,
+							struct proof *found)
+{
+	if (control.check_request && seen->payload_bytes == request.bytes - control.last_request_at)
+		return check_payload(ctx, seen, PAYLOAD_REQUEST, control.last_request_at, found);
+	if (!is_any_whole(ctx, seen, 0))
+		return PAYLOAD_DAMAGED;
+	return control.check_request ? PAYLOAD_WRONG : PAYLOAD_RIGHT;
+}
+
+/* What a proof asks with; false when the client did not write it. */
+static __always_inline bool read_ask(const struct proof *found, __u64 *ask)
+{
+	__u64 scrambled = (__u64)bits_of(found->words[0]) << 32 | bits_of(found->words[1]);
+	struct proof again = spell(scrambled);
+
+	*ask = unscramble(scrambled, control.request_keys);
+	return same_proof(found, &again) && *ask >> 32 < control.slots;
+}
+
 static __always_inline int serve_request(struct xdp_md *ctx, struct tcp_core *core, const struct arrived *seen,
 					 struct segment *segment, __u32 place)
 {
+	struct proof found = {};
+	__u64 ask = 0;
+
 	segment->acknowledgement = seen->sequence + seen->payload_bytes;
-	if (!(seen->flags & TCP_PSH))
+	if (!(seen->flags & TCP_PSH)) {
+		if (!is_any_whole(ctx, seen, 0))
+			return drop_as(core, COUNT_SERVER_DAMAGED);
 		return SPEAK;	/* more of it follows */
-	count(core, COUNT_SERVER_REQUEST);
-	if (control.check_request && request.bytes <= control.segment_bytes &&
-	    (seen->payload_bytes != request.bytes ||
-	     differs(ctx, seen->payload_at, seen->payload_bytes, PAYLOAD_REQUEST, 0)))
+	}
+	switch (check_request(ctx, seen, &found)) {
+	case PAYLOAD_DAMAGED:
+		return drop_as(core, COUNT_SERVER_DAMAGED);
+	case PAYLOAD_WRONG:
 		count(core, COUNT_SERVER_WRONG_DATA);
+		break;
+	default:
+		break;
+	}
+	count(core, COUNT_SERVER_REQUEST);
+	if (request.proof_at != NO_PROOF) {
+		if (!read_ask(&found, &ask))
+			return drop_as(core, COUNT_SERVER_FORGED);
+		if (!control.translates_sources && ask >> 32 != client_slot(seen))
+			count(core, COUNT_SERVER_OTHER_SOURCE);
+	}
 	if (answer.bytes == 0)
 		return SPEAK;
 	count(core, COUNT_SERVER_ANSWER);
-	say_answer(segment, place);
+	segment->proof = scramble(ask, control.answer_keys);
+	say_answer(core, segment, place);
 	return SPEAK;
 }
 
@@ -126,6 +176,8 @@ static __always_inline int serve_segment(struct xdp_md *ctx, struct tcp_core *co
 		count(core, COUNT_SERVER_STRAY);
 		return SILENT;
 	}
+	if (place == 0)
+		count(core, COUNT_SERVER_ESTABLISHED);
 	segment->flags = TCP_ACK;
 	segment->sequence = seen->acknowledgement;
 	segment->acknowledgement = seen->sequence;
@@ -140,7 +192,7 @@ static __always_inline int serve_segment(struct xdp_md *ctx, struct tcp_core *co
 	}
 	if (answer.bytes == 0 || place % answer.bytes == 0 || place % answer.bytes % control.segment_bytes)
 		return SILENT;
-	say_answer(segment, place);
+	say_answer(core, segment, place);
 	return SPEAK;
 }
 
@@ -167,6 +219,11 @@ static __always_inline int server_receive(struct xdp_md *ctx)
 	}
 	count(core, COUNT_SERVER_FRAMES_IN);
 	core->count[COUNT_SERVER_BYTES_IN] += seen.frame_bytes;
+	/* That of data is looked at with the data. */
+	if (!seen.payload_bytes && !is_whole(&seen, 0)) {
+		count(core, COUNT_SERVER_DAMAGED);
+		return XDP_DROP;
+	}
 	if (seen.flags & TCP_RST) {
 		count(core, COUNT_SERVER_RESET);
 		return XDP_DROP;

@@ -7,6 +7,7 @@
 #define RAMPART_TRAFFIC_TCP_WRITE_H
 
 #include "../../net/checksum.h"
+#include "proof.h"
 #include "state.h"
 
 #define TIME_TO_LIVE 64
@@ -79,18 +80,36 @@ static __always_inline __be32 *put_offers(__be32 *at, void *end, const struct se
 	return at;
 }
 
-static __always_inline __u32 payload_sum(const struct segment *segment)
+/* The sum of the segment of a message that begins at `offset`, without its proof. */
+static __always_inline __u32 message_sum(const struct message *message, __u32 offset)
 {
-	__u32 number;
+	__u32 number = offset && control.segment_bytes ? offset / control.segment_bytes : 0;
 
-	if (segment->payload_bytes == 0 || control.segment_bytes == 0)
-		return 0;
-	number = segment->payload_offset ? segment->payload_offset / control.segment_bytes : 0;
-	number &= MAX_SEGMENTS - 1;
-	return segment->payload == PAYLOAD_REQUEST ? request.sums[number] : answer.sums[number];
+	return message->sums[number & (MAX_SEGMENTS - 1)];
 }
 
-/* `sum` begins with the pseudo header. */
+static __always_inline const struct message *message_of(__u32 kind)
+{
+	return kind == PAYLOAD_REQUEST ? &request : &answer;
+}
+
+static __always_inline bool segment_has_proof(const struct segment *segment)
+{
+	return has_proof(message_of(segment->payload)->proof_at, segment->payload_offset, segment->payload_bytes);
+}
+
+/* `proof` is null where the segment has none. */
+static __always_inline __u32 payload_sum(const struct segment *segment, const struct proof *proof)
+{
+	__u32 sum;
+
+	if (segment->payload_bytes == 0)
+		return 0;
+	sum = message_sum(message_of(segment->payload), segment->payload_offset);
+	return proof ? sum + proof_sum(proof) : sum;
+}
+
+/* `sum` begins with the pseudo header and the payload. */
 static __always_inline int write_tcp(struct tcp *tcp, void *end, const struct segment *segment, __u32 sum)
 {
 	__u32 words = option_words(segment);
@@ -117,7 +136,7 @@ static __always_inline int write_tcp(struct tcp *tcp, void *end, const struct se
 		options = put_stamps(options, end, NOP_NOP_STAMP, segment, &sum);
 	if (!options)
 		return -1;
-	tcp->check = checksum_fold(sum + payload_sum(segment));
+	tcp->check = checksum_fold(sum);
 	return 0;
 }
 
@@ -231,7 +250,7 @@ static __always_inline bool same_short(const void *found, void *end, const __u8 
 }
 
 /* Copies the payload behind the headers. */
-static __always_inline int write_payload(struct xdp_md *ctx, const struct segment *segment)
+static __always_inline int write_payload(struct xdp_md *ctx, const struct segment *segment, const struct proof *proof)
 {
 	__u32 bytes = segment->payload_bytes, offset = segment->payload_offset;
 	__u32 at = segment_frame_bytes(segment) - bytes;
@@ -248,9 +267,13 @@ static __always_inline int write_payload(struct xdp_md *ctx, const struct segmen
 	if (last >= MAX_SEGMENT_BYTES || offset >= MAX_MESSAGE_BYTES)
 		return -1;
 	from = segment->payload == PAYLOAD_REQUEST ? &request.data[offset] : &answer.data[offset];
-	if (bytes <= SHORT_BYTES)
-		return copy_short((void *)(long)ctx->data + (at & 0x7f), (void *)(long)ctx->data_end, from, bytes);
-	return bpf_xdp_store_bytes(ctx, at, from, last + 1) ? -1 : 0;
+	if (bytes <= SHORT_BYTES) {
+		if (copy_short((void *)(long)ctx->data + (at & 0x7f), (void *)(long)ctx->data_end, from, bytes))
+			return -1;
+	} else if (bpf_xdp_store_bytes(ctx, at, from, last + 1)) {
+		return -1;
+	}
+	return proof ? put_proof(ctx, at + message_of(segment->payload)->proof_at - offset, proof) : 0;
 }
 
 /* Makes the frame in hand, which has the right length, into `segment`; its MAC addresses are already there. */
@@ -259,15 +282,22 @@ static __always_inline int write_segment(struct xdp_md *ctx, const struct segmen
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	__u32 bytes = segment_frame_bytes(segment) - ETHERNET_BYTES - ip_header_bytes();
 	__u32 sum = bpf_htons(PROTOCOL_TCP) + bpf_htons(bytes);
+	const struct proof *proof = NULL;
+	struct proof letters;
 	int failed;
 
+	if (segment->payload_bytes && segment_has_proof(segment)) {
+		letters = spell(segment->proof);
+		proof = &letters;
+	}
+	sum += payload_sum(segment, proof);
 	if (control.ip_version == 4)
 		failed = write_ipv4(data, end, segment, PROTOCOL_TCP, bytes, 0) ||
 			 write_tcp(data + ETHERNET_BYTES + IPV4_BYTES, end, segment, sum + address_sum(segment, 1));
 	else
 		failed = write_ipv6(data, end, segment, PROTOCOL_TCP, bytes) ||
 			 write_tcp(data + ETHERNET_BYTES + IPV6_BYTES, end, segment, sum + address_sum(segment, 4));
-	return failed ? -1 : write_payload(ctx, segment);
+	return failed ? -1 : write_payload(ctx, segment, proof);
 }
 
 static __always_inline int resize(struct xdp_md *ctx, __u32 from, __u32 to)
@@ -309,10 +339,10 @@ static __always_inline int prepare_frame(struct xdp_md *ctx, const struct segmen
 	return 0;
 }
 
-/* Sends `segment` in the recycled frame. */
-static __always_inline int send_new(struct xdp_md *ctx, const struct segment *segment, __u32 port)
+/* Sends `segment` in the recycled frame. Global, so that the verifier looks at it once, and not once for each way to it. */
+__noinline int send_new(struct xdp_md *ctx, const struct segment *segment, __u32 port)
 {
-	if (prepare_frame(ctx, segment, segment_frame_bytes(segment)) || write_segment(ctx, segment))
+	if (!segment || prepare_frame(ctx, segment, segment_frame_bytes(segment)) || write_segment(ctx, segment))
 		return XDP_ABORTED;
 	return bpf_redirect_map(&ports, port, 0);
 }
@@ -342,24 +372,19 @@ static __always_inline int answer_with(struct xdp_md *ctx, __u32 frame_bytes, st
 	return bpf_redirect(ctx->ingress_ifindex, 0);
 }
 
-/* Compares the payload that arrived with the same stretch of the message. */
-static __noinline bool differs(struct xdp_md *ctx, __u32 at, __u32 bytes, __u32 kind, __u32 offset)
+/* The same for long payloads. Global, as the next, so that the verifier looks at the loop once. */
+__noinline int differs_long(struct xdp_md *ctx, __u32 at, __u32 bytes, __u32 kind, __u32 offset)
 {
 	__u64 *copy = scratch[this_core()].words;
 	const __u64 *words;
 	__u64 last = (__u64)bytes - 1;
 	__u32 i;
 
-	if (bytes == 0)
-		return false;
 	/* In 64 bits and less one: Linux 6.1 forgets bounds of half a register, and learns nothing from "not 0". */
 	barrier_var(last);
 	if (last >= MAX_SEGMENT_BYTES || offset >= MAX_MESSAGE_BYTES)
 		return true;
 	words = (const void *)(kind == PAYLOAD_REQUEST ? &request.data[offset] : &answer.data[offset]);
-	if (bytes <= SHORT_BYTES)
-		return !same_short((void *)(long)ctx->data + (at & 0x7f), (void *)(long)ctx->data_end,
-				   (const void *)words, bytes);
 	if (bpf_xdp_load_bytes(ctx, at, copy, last + 1))
 		return true;
 	for (i = 0; i < MAX_SEGMENT_BYTES / 8; i++) {
@@ -371,6 +396,84 @@ static __noinline bool differs(struct xdp_md *ctx, __u32 at, __u32 bytes, __u32 
 	if (bytes & 7)
 		return ((copy[i] ^ words[i]) << (64 - 8 * (bytes & 7))) != 0;
 	return false;
+}
+
+/* Compares the payload that arrived, which is not empty, with the same stretch of the message. */
+static __always_inline bool differs(struct xdp_md *ctx, __u32 at, __u32 bytes, __u32 kind, __u32 offset)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+
+	if (bytes > SHORT_BYTES)
+		return differs_long(ctx, at, bytes, kind, offset);
+	barrier_var(offset);
+	if (offset >= MAX_MESSAGE_BYTES)
+		return true;
+	return !same_short(data + (at & 0x7f), end,
+			   kind == PAYLOAD_REQUEST ? &request.data[offset] : &answer.data[offset], bytes);
+}
+
+/* The sum of any payload, folded. */
+__noinline int payload_sum_of(struct xdp_md *ctx, __u32 at, __u32 bytes)
+{
+	__u64 *copy = scratch[this_core()].words, sum = 0, last = (__u64)bytes - 1;
+	__u32 i;
+
+	/* As above. */
+	barrier_var(last);
+	if (last >= MAX_SEGMENT_BYTES || bpf_xdp_load_bytes(ctx, at, copy, last + 1))
+		return 0;
+	for (i = 0; i < MAX_SEGMENT_BYTES / 8; i++) {
+		if (i >= bytes / 8)
+			break;
+		sum += word_sum(copy[i]);
+	}
+	if (bytes & 7)
+		sum += word_sum(copy[i] << (64 - 8 * (bytes & 7)) >> (64 - 8 * (bytes & 7)));
+	return checksum_word(sum);
+}
+
+/*
+ * Whether the checksums are right, where the payload's sum is known. A kernel on a veth pair leaves the TCP checksum of what
+ * it made itself to the device, and no device finishes it: it is that of the pseudo header alone.
+ */
+static __always_inline bool is_whole(const struct arrived *seen, __u32 payload)
+{
+	if (seen->bad_header)
+		return false;
+	return checksum_fold(seen->sum + payload) == 0 || seen->check == (__u16)~checksum_fold(seen->pseudo);
+}
+
+/* The same for any payload. `taken` is the sum of what was taken out of it. */
+static __always_inline bool is_any_whole(struct xdp_md *ctx, const struct arrived *seen, __u32 taken)
+{
+	return is_whole(seen, taken + (seen->payload_bytes ? payload_sum_of(ctx, seen->payload_at, seen->payload_bytes) : 0));
+}
+
+/* What a payload is. */
+enum payload_check { PAYLOAD_RIGHT, PAYLOAD_DAMAGED, PAYLOAD_WRONG };
+
+/* Compares a payload with the stretch of a message that it should be, and checks the segment's checksums. `found` is the proof
+ * in it, where that stretch has one. The sum of what is right is known beforehand, so only what is wrong is summed up. */
+static __always_inline enum payload_check check_payload(struct xdp_md *ctx, const struct arrived *seen, __u32 kind,
+							__u32 offset, struct proof *found)
+{
+	const struct message *message = message_of(kind);
+	__u32 bytes = seen->payload_bytes, left = message->bytes - offset, taken = 0;
+	bool right = offset <= message->bytes && bytes <= left;
+
+	if (right && has_proof(message->proof_at, offset, bytes)) {
+		if (take_proof(ctx, seen->payload_at + message->proof_at - offset, found))
+			return PAYLOAD_DAMAGED;
+		taken = proof_sum(found);
+	}
+	right = right && !differs(ctx, seen->payload_at, bytes, kind, offset);
+	/* As the other end cut it, so that its sum is known. */
+	if (right && (bytes == left || bytes == control.segment_bytes) &&
+	    (offset == 0 || (control.segment_bytes && offset % control.segment_bytes == 0)))
+		return is_whole(seen, message_sum(message, offset) + taken) ? PAYLOAD_RIGHT : PAYLOAD_DAMAGED;
+	if (!is_any_whole(ctx, seen, taken))
+		return PAYLOAD_DAMAGED;
+	return right ? PAYLOAD_RIGHT : PAYLOAD_WRONG;
 }
 
 #endif

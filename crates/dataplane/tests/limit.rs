@@ -184,9 +184,9 @@ fn needs_root_what_is_beyond_a_limit_is_told_of() {
     let mut bed = bed(Hook::Xdp, &policy(&[("a", 53, "log = true\nlimit = { rate = '1/h' }")]));
     send(&mut bed, IN, OUT, 1);
     send(&mut bed, IN, OUT, 2);
-    let told: Vec<EventKind> =
+    let events: Vec<EventKind> =
         bed.firewall().events.take().unwrap().into_iter().map(|event| event.kind).collect();
-    assert_eq!(told, [EventKind::Opened, EventKind::Refused(Reason::Rate)]);
+    assert_eq!(events, [EventKind::Opened, EventKind::Refused(Reason::Rate)]);
 }
 
 /// Of more addresses than there is room for some are refused, and room comes back when there is nothing more to remember.

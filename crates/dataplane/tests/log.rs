@@ -54,12 +54,12 @@ fn words(event: &Event) -> String {
     )
 }
 
-fn told(bed: &Bed) -> Vec<String> {
+fn recorded(bed: &Bed) -> Vec<String> {
     bed.firewall().events.take().unwrap().iter().map(words).collect()
 }
 
 #[test]
-fn needs_root_what_is_told_of_each_packet() {
+fn needs_root_what_each_packet_records() {
     let rules = [
         ("quiet", 1, "action = 'allow'"),
         ("open", 2, "action = 'allow'\nlog = 'open'"),
@@ -102,24 +102,24 @@ fn needs_root_what_is_told_of_each_packet() {
             ),
         ] {
             bed.send(side, &frame.bytes());
-            assert_eq!(told(&bed), expected, "{hook:?}");
+            assert_eq!(recorded(&bed), expected, "{hook:?}");
         }
-        // Killed, and expired: told once each, with the counts.
+        // Killed, and expired: recorded once each, with the counts.
         let both = Filter { port: Some(3), ..Filter::default() };
         for session in bed.sessions(&both) {
             assert!(bed.firewall().flows.end(session.id).unwrap());
             assert!(!bed.firewall().flows.end(session.id).unwrap());
         }
-        assert_eq!(told(&bed), [out("closed one-way (1, 0) (46, 0): both", 3)]);
+        assert_eq!(recorded(&bed), [out("closed one-way (1, 0) (46, 0): both", 3)]);
         bed.pass(Duration::from_secs(400));
         bed.firewall().flows.sweep().unwrap();
         bed.firewall().flows.sweep().unwrap();
-        assert_eq!(told(&bed), [out("closed one-way (1, 0) (46, 0): close", 4)]);
+        assert_eq!(recorded(&bed), [out("closed one-way (1, 0) (46, 0): close", 4)]);
     }
 }
 
 #[test]
-fn needs_root_a_flow_is_told_of_by_the_rule_that_it_is_under() {
+fn needs_root_a_flow_is_recorded_by_the_rule_that_it_is_under() {
     let with = |name, rest: &'static str| policy(&[(name, 1, rest)], "");
     for (title, before, after, expected) in [
         (
@@ -149,7 +149,7 @@ fn needs_root_a_flow_is_told_of_by_the_rule_that_it_is_under() {
         for session in bed.sessions(&Filter::default()) {
             bed.firewall().flows.end(session.id).unwrap();
         }
-        let told: Vec<String> = bed
+        let recorded: Vec<String> = bed
             .firewall()
             .events
             .take()
@@ -164,12 +164,12 @@ fn needs_root_a_flow_is_told_of_by_the_rule_that_it_is_under() {
                 )
             })
             .collect();
-        assert_eq!(told.join(", "), expected, "{title}");
+        assert_eq!(recorded.join(", "), expected, "{title}");
     }
 }
 
 #[test]
-fn needs_root_names_are_those_of_the_policy_that_told() {
+fn needs_root_names_are_those_of_the_policy_that_recorded() {
     let deny = "action = 'deny'\nlog = true";
     let mut bed = bed(Hook::Tc, &policy(&[("first", 1, deny)], ""));
     bed.send(Side::In, &udp_to(1).bytes());
@@ -179,9 +179,9 @@ fn needs_root_names_are_those_of_the_policy_that_told() {
     assert_eq!(names, [Some("first".to_owned()), Some("second".to_owned())]);
 }
 
-/// What is not told is counted, whether it is too fast or nobody reads.
+/// What is not recorded is counted, whether it is too fast or nobody reads.
 #[test]
-fn needs_root_every_event_is_told_or_counted() {
+fn needs_root_every_event_is_recorded_or_counted() {
     const PACKETS: u32 = 50_000;
     let deny = [("deny", 1, "action = 'deny'\nlog = true")];
     for (settings, tally, least, most, next) in [
@@ -194,9 +194,9 @@ fn needs_root_every_event_is_told_or_counted() {
         bed.within(Side::In, |firewall, index| {
             firewall.test_run_times(&frame, index, Hook::Xdp, PACKETS).unwrap()
         });
-        let told = bed.firewall().events.take().unwrap().len() as u64;
-        assert_eq!(told + bed.tally(Tally::LogSuppressed) + bed.tally(Tally::LogLost), PACKETS.into());
-        assert!((least..=most).contains(&told), "{settings}: {told}");
+        let recorded = bed.firewall().events.take().unwrap().len() as u64;
+        assert_eq!(recorded + bed.tally(Tally::LogSuppressed) + bed.tally(Tally::LogLost), PACKETS.into());
+        assert!((least..=most).contains(&recorded), "{settings}: {recorded}");
         assert!(bed.tally(tally) > 0, "{settings}");
         assert_eq!(bed.firewall().events.take().unwrap(), []);
         // A twentieth of a second is time for one more, at 20 a second.

@@ -21,6 +21,11 @@ use std::collections::BTreeMap;
 /// Name of the firewall that is none: nothing between generator and sink.
 pub const WIRE: &str = "wire";
 
+/// Processor time of other programs during a trial, in cores, from which on the trial is run again.
+const FOREIGN_LOAD: f64 = 0.10;
+/// How often one trial is run again for that.
+const REPEATS_OF_A_TRIAL: u32 = 2;
+
 /// A round that takes longer than usual is shown as no further than this until it has ended.
 const MOST_SHOWN_OF_A_ROUND: f64 = 0.95;
 
@@ -43,8 +48,6 @@ pub struct Cell {
     pub procedure: ProcedureSpec,
     /// How often everything is measured, at least 1.
     pub rounds: u32,
-    /// Seed of the bootstrap intervals.
-    pub seed: u64,
 }
 
 impl Cell {
@@ -134,7 +137,7 @@ impl Outcome {
 /// Runs a cell on the rigs, one for each firewall compared.
 pub fn run(cell: &Cell, rigs: &mut [Box<dyn Rig>], observer: &mut dyn Observer) -> Outcome {
     let tracks = rigs.iter().map(|rig| Track::new(rig.dut())).collect();
-    let mut campaign = Campaign { cell, tracks, observer };
+    let mut campaign = Campaign { cell, tracks, observer, never_quiet: false };
     let interrupted = (0..cell.rounds).try_for_each(|round| campaign.round(round, rigs)).is_err();
     let points = points::of(cell, &campaign.tracks);
     let runs = campaign.tracks.into_iter().map(|track| points::run(cell, track, &points)).collect();
@@ -184,6 +187,8 @@ struct Campaign<'a> {
     /// In the order of the rigs.
     tracks: Vec<Track>,
     observer: &'a mut dyn Observer,
+    /// Running trials again did not help: until one is quiet by itself the run goes on, and its values say what it went on beside.
+    never_quiet: bool,
 }
 
 impl Campaign<'_> {
@@ -232,7 +237,7 @@ impl Campaign<'_> {
     ) -> Result<bool, Interrupted> {
         turn.trials += 1;
         self.show(turn, request, None);
-        let mut outcome = match rigs[turn.rig].trial(request) {
+        let mut outcome = match self.undisturbed(request, rigs[turn.rig].as_mut()) {
             Ok(outcome) => outcome,
             Err(RigError::Interrupted) => return Err(Interrupted),
             Err(why) => {
@@ -250,6 +255,20 @@ impl Campaign<'_> {
         turn.procedure.record(request, &outcome);
         self.show(turn, request, Some(outcome.loss_ratio()));
         Ok(true)
+    }
+
+    /// Runs a trial, and runs it again while other programs disturb it. One that changes the firewall is not run again, because
+    /// the second would meet another firewall than the first.
+    fn undisturbed(&mut self, request: &TrialRequest, rig: &mut dyn Rig) -> Result<TrialOutcome, RigError> {
+        let mut outcome = rig.trial(request)?;
+        for _ in 0..REPEATS_OF_A_TRIAL {
+            if outcome.cpu.foreign <= FOREIGN_LOAD || self.never_quiet || request.changes_the_firewall() {
+                break;
+            }
+            outcome = rig.trial(request)?;
+        }
+        self.never_quiet = outcome.cpu.foreign > FOREIGN_LOAD;
+        Ok(outcome)
     }
 
     /// Whether the firewall can be proved; if not, it loses its points with a mark of this kind.
@@ -290,9 +309,13 @@ impl Campaign<'_> {
     }
 }
 
-/// Why a firewall's points are lost: `broken` says how, unless it cannot do what the test asks.
+/// Why a firewall's points are lost: `broken` says how, unless it cannot do what the test asks or is not there at all.
 fn lost(why: RigError, broken: MarkKind) -> Mark {
-    let kind = if matches!(why, RigError::Unsupported(_)) { MarkKind::NotSupported } else { broken };
+    let kind = match why {
+        RigError::Unsupported(_) => MarkKind::NotSupported,
+        RigError::NotSetUp(_) => MarkKind::FirewallFailed,
+        RigError::Broken(_) | RigError::Interrupted => broken,
+    };
     Mark::new(kind, why.to_string())
 }
 

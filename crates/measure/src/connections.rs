@@ -3,8 +3,8 @@
 //!
 //! Loads are connections a second, the ledger's entries are connections, and a loss is a connection that failed.
 
-use crate::ledger::is_zero;
-use crate::results::LatencySummary;
+use crate::results::{LatencySummary, is_default};
+use crate::served::{ServedOutcome, agrees};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -325,7 +325,7 @@ pub struct ConnectionOutcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified: Option<u64>,
     /// Segments retransmitted by the client: SYN, requests, FIN; 0 when absent.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub retransmitted: u64,
     /// Frames that client and server received, attack frames left out.
     pub frames: u64,
@@ -333,9 +333,16 @@ pub struct ConnectionOutcome {
     pub bits: u64,
     /// Times.
     pub times: ConnectionTimes,
+    /// What both ends counted, where they disagree; also `None` where the server is not the bench's.
+    #[serde(default, skip_serializing_if = "agrees")]
+    pub served: Option<ServedOutcome>,
     /// Illegal attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub illegal: Option<IllegalOutcome>,
+    /// A few attempts that the policy forbids, which the bench adds to a trial whose suite has none: whether the policy holds
+    /// under load. They are not among the connections of the ledger.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forbidden: Option<IllegalOutcome>,
     /// The flood.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attack: Option<AttackOutcome>,
@@ -455,9 +462,9 @@ pub struct ConnectionSecond {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub established_ns: Option<LatencySummary>,
     /// Attack frames sent within it.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub attack_sent: u64,
     /// Attack frames that reached the server's port within it.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub attack_forwarded: u64,
 }

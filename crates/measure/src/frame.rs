@@ -48,14 +48,15 @@ impl FrameSize {
 /// The sizes that a stream repeats, in order: one size, or an IMIX (RFC 6985).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FrameMix {
-    name: String,
+    /// None of one size for every frame.
+    name: Option<String>,
     sizes: Vec<FrameSize>,
 }
 
 impl FrameMix {
-    /// One size for every frame; its name is the number.
+    /// One size for every frame.
     pub fn fixed(size: FrameSize) -> Self {
-        Self { name: size.bytes().to_string(), sizes: vec![size] }
+        Self { name: None, sizes: vec![size] }
     }
 
     /// Reads a size or mix as suites write it:
@@ -77,7 +78,7 @@ impl FrameMix {
             Some(("imix", name)) => named_mix(name)?,
             Some(("genome", genome)) => genome_sizes(genome)?,
             Some(_) => return Err(FrameError::Unknown(text.into())),
-            None => vec![size(text)?],
+            None => return size(text).map(Self::fixed),
         };
         Self::sequence(text, sizes).ok_or(FrameError::EmptyGenome)
     }
@@ -96,12 +97,12 @@ impl FrameMix {
 
     /// A named sequence; `None` when it is empty.
     pub fn sequence(name: impl Into<String>, sizes: Vec<FrameSize>) -> Option<Self> {
-        if sizes.is_empty() { None } else { Some(Self { name: name.into(), sizes }) }
+        if sizes.is_empty() { None } else { Some(Self { name: Some(name.into()), sizes }) }
     }
 
-    /// As reports and suites write it: `64`, `imix:tolly`, `genome:aaag`.
-    pub fn name(&self) -> &str {
-        &self.name
+    /// The size of every frame; `None` of a sequence with a name.
+    pub fn fixed_size(&self) -> Option<FrameSize> {
+        self.name.is_none().then(|| self.sizes[0])
     }
 
     /// The repeating order of sizes; never empty.
@@ -126,9 +127,13 @@ impl FrameMix {
     }
 }
 
+/// As suites and reports write it: `64`, `imix:tolly`, `genome:aaag`.
 impl fmt::Display for FrameMix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)
+        match &self.name {
+            Some(name) => f.write_str(name),
+            None => write!(f, "{}", self.sizes[0].bytes()),
+        }
     }
 }
 

@@ -6,17 +6,20 @@
 
 pub mod bulk;
 pub mod campaign;
+pub mod change;
 pub mod connections;
 pub mod frame;
 pub mod latency;
 pub mod ledger;
 pub mod level;
+mod mark;
 mod metric;
 pub mod plan;
 pub mod procedure;
 pub mod published;
 pub mod results;
 pub mod search;
+pub mod served;
 
 pub mod shape;
 pub mod stats;

@@ -1,6 +1,7 @@
 //! What the bench measures: one row of [`METRICS`] a metric. Suites' expectations, results, CSV and every report take a
 //! metric's name, unit and words from its row, so a new metric is a row here and the procedure that yields it.
 
+use crate::stats::Scale;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +44,8 @@ pub struct MetricRow {
     pub rate: bool,
     /// Whether the ratio of two values says anything: next to nothing over next to nothing can be any number.
     pub ratio: bool,
+    /// Whether it is computed from other metrics, whose noise it has many times over: such a value is never called unstable.
+    pub derived: bool,
     sentence: &'static [&'static str],
 }
 
@@ -60,6 +63,7 @@ macro_rules! metrics {
         $name:ident {
             key: $key:literal, unit: $unit:literal, title: $title:literal, does: $does:literal,
             better: $better:ident, counts: $counts:ident, rate: $rate:literal, ratio: $ratio:literal,
+            $(derived: $derived:literal,)?
         }
     )+) => {
         /// What is measured.
@@ -80,6 +84,7 @@ macro_rules! metrics {
             counts: Counts::$counts,
             rate: $rate,
             ratio: $ratio,
+            derived: false $(|| $derived)?,
             sentence: &[$($line),+],
         })),+];
     };
@@ -99,6 +104,16 @@ impl Metric {
     /// The unit, as it stands in `unit`.
     pub const fn unit(self) -> &'static str {
         self.row().unit
+    }
+
+    /// The scale on which its noise is even. A cost may come out below 0, and a share has no logarithm worth taking.
+    pub fn scale(self) -> Scale {
+        let row = self.row();
+        if row.ratio && row.unit != "ratio" && self != Metric::Cost {
+            Scale::Ratio
+        } else {
+            Scale::Difference
+        }
     }
 
     /// Whether more is better.
@@ -137,6 +152,7 @@ metrics! {
     Cost {
         key: "cost", unit: "ns/frame", title: "Cost per frame", does: "costs {} a frame",
         better: Less, counts: Frames, rate: false, ratio: true,
+        derived: true,
     }
 
     /// The longest burst of frames with the least gap between them that passes without loss (RFC 9004).
@@ -150,6 +166,7 @@ metrics! {
     BufferTime {
         key: "buffer_time", unit: "s", title: "Buffer time", does: "buffers for {}",
         better: More, counts: Frames, rate: false, ratio: true,
+        derived: true,
     }
 
     /// The time that the firewall needs to forward without loss again (RFC 2544 sections 26.5 and 26.6).
@@ -250,7 +267,7 @@ metrics! {
         better: Less, counts: AsTrials, rate: false, ratio: true,
     }
 
-    /// The memory that the firewall's tables took, where it can be told.
+    /// The memory that the firewall's tables took, where its driver can find out.
     Memory {
         key: "memory", unit: "bytes", title: "Memory of the tables", does: "takes {} of memory",
         better: Less, counts: AsTrials, rate: false, ratio: true,

@@ -97,7 +97,7 @@ pub struct Plan {
 /// One cell: a test under one level of every factor, on every firewall.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PlannedCell {
-    /// What the campaign is told.
+    /// What the campaign measures.
     pub cell: Cell,
     /// What beds and generators are built from.
     pub setup: Setup,
@@ -228,7 +228,6 @@ impl TestPlan<'_> {
                 placement: levels.placement(),
                 procedure: self.variant.procedure(self.test.procedure, levels, &setup),
                 rounds: self.variant.rounds(),
-                seed: self.seed,
             },
             setup,
             duts: self.duts.to_vec(),

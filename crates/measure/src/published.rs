@@ -3,6 +3,7 @@
 //! that [`Row::frames_per_second`] says what a printed bit rate means in frames.
 
 use crate::frame::FrameMix;
+#[cfg(test)]
 use crate::level::Level;
 use crate::results::Metric;
 use serde::Deserialize;
@@ -215,15 +216,16 @@ pub fn parse(name: &str, text: &str) -> Result<Published, PublishedError> {
     })
 }
 
+#[cfg(test)]
 impl Published {
     /// The printed figures that belong to a test of our suites.
-    pub fn of_test<'a>(&'a self, test: &'a str) -> impl Iterator<Item = &'a Row> {
+    fn of_test<'a>(&'a self, test: &'a str) -> impl Iterator<Item = &'a Row> {
         self.rows.iter().filter(move |row| row.test.as_deref() == Some(test))
     }
 
     /// The printed figures that belong beside a measured point: same test, and every level that a row asks for is the
     /// point's. `factors` are the point's, with `cores` among them if it matters.
-    pub fn beside<'a>(
+    pub(crate) fn beside<'a>(
         &'a self,
         test: &'a str,
         factors: &'a BTreeMap<String, Level>,

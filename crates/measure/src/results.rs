@@ -12,7 +12,9 @@ use crate::bulk::BulkOutcome;
 use crate::connections::ConnectionOutcome;
 use crate::ledger::Ledger;
 use crate::level::Level;
+pub use crate::mark::{MARKS, Mark, MarkKind, MarkRow};
 pub use crate::metric::{Better, Counts, METRICS, Metric, MetricRow};
+use crate::search::Goal;
 use crate::shape::{Placement, Workload};
 use crate::trial::{LaneOutcome, SecondSample};
 use schemars::JsonSchema;
@@ -133,6 +135,28 @@ pub struct Run {
     /// The trials, in the order in which they were run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trials: Vec<Trial>,
+    /// The goal and the result of every search, in the order of the rounds; none where no search decides a value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub searches: Vec<SearchOutcome>,
+}
+
+/// What a search was for and what it found, as RFC 9971 wants it reported. Loads are offered ones: frames or connections a
+/// second over all directions together, or connections held open.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SearchOutcome {
+    /// Round that it belongs to, from 0.
+    pub round: u32,
+    /// The search goal: every attribute of it.
+    pub goal: Goal,
+    /// Relevant lower bound: the highest load, below the upper bound, that met the goal.
+    pub lower: f64,
+    /// Relevant upper bound: the lowest load that missed it; absent when even the highest load met it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upper: Option<f64>,
+    /// Conditional throughput: what is typically forwarded at the lower bound.
+    pub conditional_throughput: f64,
+    /// Whether the result is regular: it has both bounds, and they are as close as the goal asks.
+    pub regular: bool,
 }
 
 /// The machine that the figures belong to.
@@ -199,9 +223,9 @@ pub struct Point {
     pub unit: String,
     /// The median over the rounds.
     pub value: f64,
-    /// Lower end of the bootstrap 95 % interval of the median.
+    /// Lower end of its 95 % interval (Student's t over the rounds); of one round, which has no interval, the value.
     pub low: f64,
-    /// Upper end of it.
+    /// Upper end of it; of one round, the value.
     pub high: f64,
     /// The rounds' values behind `value`, in the order of the rounds (index = round: equal indices were interleaved).
     pub rounds: Vec<f64>,
@@ -218,6 +242,14 @@ pub struct Point {
     /// where no times were sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub typical: Option<u32>,
+}
+
+impl Point {
+    /// The 95 % interval; none of one round, nor when so few of several have a value that no interval was made of them.
+    pub fn interval(&self) -> Option<(f64, f64)> {
+        let made = self.low < self.high || self.rounds.iter().all(|round| *round == self.value);
+        (self.rounds.len() > 1 && made).then_some((self.low, self.high))
+    }
 }
 
 /// One trial.
@@ -276,6 +308,7 @@ pub enum LoadKind {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Detail {
     /// Where every frame, connection or byte went.
+    #[schemars(with = "crate::ledger::Entries")]
     pub ledger: Ledger,
     /// Processor time.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -283,7 +316,7 @@ pub struct Detail {
     /// Entries in the firewall's flow table at the end, where it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flow_entries: Option<u64>,
-    /// Bytes of memory that the firewall used, where that can be told.
+    /// Bytes of memory that the firewall used, where its driver can find out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// Each direction, of frames.
@@ -297,7 +330,7 @@ pub struct Detail {
     pub bulk: Option<BulkOutcome>,
 }
 
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
@@ -327,9 +360,19 @@ pub struct LatencySummary {
 pub struct CpuUse {
     /// Per core.
     pub cores: Vec<CoreUse>,
-    /// The firewall's own share, in cores, where it can be told apart (isolated placement).
+    /// The firewall's own share, in cores, where it can be measured apart (isolated placement).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firewall: Option<f64>,
+    /// By programs that run in the firewall's namespace, in cores, for example 0.9 of one that forwards in user space; 0 when
+    /// absent, like the next two.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub programs: f64,
+    /// By kernel threads and interrupts on cores that the trial does not own, in cores.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub elsewhere: f64,
+    /// By programs that are neither the bench's nor the firewall's, in cores.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub foreign: f64,
 }
 
 /// Use of one core, shares of its time; 0 where absent.
@@ -352,82 +395,6 @@ pub struct CoreUse {
     /// Idle and waiting.
     #[serde(default, skip_serializing_if = "is_default")]
     pub idle: f64,
-}
-
-/// Something the reader must know about a point.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Mark {
-    /// Kind.
-    pub kind: MarkKind,
-    /// Round that it is about, from 0, where it is about one of several.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub round: Option<u32>,
-    /// How much of it there is, as a share of 1: by how much rounds differ, what the hypervisor took, how near to `wire`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub share: Option<f64>,
-    /// In words.
-    pub text: String,
-}
-
-impl Mark {
-    /// A mark in words.
-    pub fn new(kind: MarkKind, text: impl Into<String>) -> Self {
-        Self { kind, round: None, share: None, text: text.into() }
-    }
-
-    /// The same with its share.
-    #[must_use]
-    pub fn with_share(self, share: f64) -> Self {
-        Self { share: Some(share), ..self }
-    }
-}
-
-/// Kinds of marks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum MarkKind {
-    /// Within 10 % of the `wire` figure for the same frames: the generator may have been the limit.
-    GeneratorLimited,
-    /// The rounds differ by more than 10 % (EANTC).
-    Unstable,
-    /// The policy could not be proved; the point is invalid.
-    PolicyNotProved,
-    /// The ledger does not sum to zero; the point is invalid.
-    LedgerUnbalanced,
-    /// The generator was behind its schedule; the point is invalid.
-    GeneratorBehind,
-    /// The firewall changed its mind, stopped or died during the trial; the point is invalid.
-    FirewallFailed,
-    /// Illegal traffic got through; the point is invalid.
-    IllegalGotThrough,
-    /// The firewall cannot do what the test asks, so nothing was measured; the point is invalid.
-    NotSupported,
-    /// The search ended without a lower bound; the point is invalid.
-    NoLowerBound,
-    /// The search reached the highest load it may offer without loss.
-    NoUpperBound,
-    /// The hypervisor took time.
-    StolenTime,
-    /// A firewall that enforces no policy stands here beside others that do: says no more than its role does.
-    Baseline,
-    /// Anything else.
-    Note,
-}
-
-impl MarkKind {
-    /// Whether a point with such a mark may not be used.
-    pub const fn invalidates(self) -> bool {
-        matches!(
-            self,
-            MarkKind::PolicyNotProved
-                | MarkKind::LedgerUnbalanced
-                | MarkKind::GeneratorBehind
-                | MarkKind::FirewallFailed
-                | MarkKind::IllegalGotThrough
-                | MarkKind::NotSupported
-                | MarkKind::NoLowerBound
-        )
-    }
 }
 
 /// One line of the RFC tick sheet.

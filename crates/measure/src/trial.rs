@@ -5,8 +5,8 @@
 
 use crate::bulk::{BulkOutcome, BulkRequest};
 use crate::connections::{ConnectionOutcome, ConnectionRequest, ConnectionSecond};
-use crate::ledger::{Ledger, is_zero};
-use crate::results::{CpuUse, LatencySummary};
+use crate::ledger::{Ledger, Places};
+use crate::results::{CpuUse, LatencySummary, is_default};
 use crate::shape::Lane;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -121,6 +121,17 @@ impl TrialRequest {
         trials(1.0, load)
     }
 
+    /// Whether the firewall is reset, or its policy replaced, during the trial.
+    pub(crate) fn changes_the_firewall(&self) -> bool {
+        match self {
+            Self::Frames(frames) => frames.reset_after_seconds.is_some(),
+            Self::Connections(ConnectionRequest::Scheduled { replace_after_seconds, .. }) => {
+                replace_after_seconds.is_some()
+            }
+            Self::Connections(_) | Self::Bulk(_) => false,
+        }
+    }
+
     /// Whether every frame or connection has a time at which it is due, so that the generator can be behind.
     pub(crate) fn is_paced(&self) -> bool {
         match self {
@@ -146,13 +157,13 @@ pub struct LaneOutcome {
     /// Distinct frames received intact.
     pub received: u64,
     /// Copies beyond the first; 0 when absent, like the next two.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub duplicated: u64,
     /// Frames that arrived after a later one (RFC 4737 section 3).
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub reordered: u64,
     /// Frames with our mark but wrong content.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub corrupted: u64,
     /// One-way latency; `None` when nothing was sampled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -197,7 +208,7 @@ pub struct TrialOutcome {
     pub cpu: CpuUse,
     /// Entries in the firewall's flow table at the end, where it has one.
     pub flow_entries: Option<u64>,
-    /// Bytes of memory that the firewall used, where that can be told.
+    /// Bytes of memory that the firewall used, where its driver can find out.
     pub memory_bytes: Option<u64>,
     /// Seconds that loading the policy took when the firewall was set up, where the driver timed it.
     pub policy_load_seconds: Option<f64>,
@@ -286,7 +297,11 @@ impl TrialOutcome {
         if self.ledger.offered == 0 {
             return 0.0;
         }
-        1.0 - (self.ledger.received + self.ledger.under_way) as f64 / self.ledger.offered as f64
+        let under_way = match &self.ledger.places {
+            Places::Bulk(places) => places.under_way,
+            _ => 0,
+        };
+        1.0 - (self.ledger.received + under_way) as f64 / self.ledger.offered as f64
     }
 
     /// Received frames (connections, bytes) a second.
@@ -301,6 +316,9 @@ pub enum RigError {
     /// The point is lost, the run goes on.
     #[error("{0}")]
     Broken(String),
+    /// The firewall could not be set up: its points have no value.
+    #[error("could not be set up: {0}")]
+    NotSetUp(String),
     /// The firewall cannot do what the test asks: its points have no value, and that is no fault of it.
     #[error("{0}")]
     Unsupported(String),

@@ -147,7 +147,7 @@ pub struct Effect {
 pub enum Action {
     /// The packet passes.
     Allow,
-    /// The packet is dropped, and nobody is told.
+    /// The packet is dropped, and its sender gets no answer.
     Deny,
     /// The packet is dropped, and its sender gets a TCP reset or an ICMP error.
     Reject,

@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn what_came_within_a_time_fades_with_it() {
         let mut sliding = Sliding::new(Duration::from_secs(60), Duration::from_secs(100));
-        // Seconds, how many come then, and what is told after the last of them.
+        // Seconds, how many come then, and what is estimated after the last of them.
         for (at, comes, expected) in [
             (100, 10, 10),
             (159, 10, 20),

@@ -182,7 +182,7 @@ fn many_rules_together_take_a_network() {
 }
 
 #[test]
-fn what_nothing_uses_is_told() {
+fn what_nothing_uses_is_reported() {
     let text = "[zones]\na = { interfaces = \"e0\" }\n[objects]\nx = \"10.0.0.1\"\ny = [\"x\"]\n\
                 [services]\nw = \"tcp/1\"\n[schedules]\ns = { times = \"daily\", time_zone = \"UTC\" }\n";
     let policy = Policy::parse("u.toml", text).unwrap();

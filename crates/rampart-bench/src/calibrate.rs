@@ -15,7 +15,7 @@ use measure::results::Calibration;
 use measure::shape::{
     Directions, IpVersion, Placement, PolicyShape, Setup, TrafficShape, UdpChecksum, Workload, ZoneForm,
 };
-use measure::stats;
+use measure::stats::{self, ERROR, Estimate, Scale};
 use measure::trial::{FrameRequest, Load, RigError, TrialOutcome};
 use std::time::Duration;
 use testbed::priority::SessionPriority;
@@ -45,8 +45,9 @@ pub(crate) fn calibrate(args: &CalibrateArgs, json: bool, interrupt: &Interrupt)
     }
     let priority = SessionPriority::raise();
     if priority.refused() {
-        crate::say(&format!("other sessions may delay the bench: {}", priority.told()));
+        crate::say(&format!("other sessions may delay the bench: {}", priority.description()));
     }
+    let _alone = crate::machine::alone(interrupt)?;
     let engine = Engine::load(traffic::MAX_FLOWS)?;
     let shared = Shared::new(engine, interrupt);
     let mut figures = measure_all(&shared, FLOWS, args.seconds, args.rounds)?;
@@ -150,10 +151,15 @@ enum Promise {
 }
 
 /// A figure with its promise, from the values of its rounds. It is kept or missed when the whole interval is on one side of
-/// the promise, and nothing is said when the interval reaches over it.
+/// the promise, and nothing is said when the interval reaches over it. What was counted once, such as memory, has no interval and is
+/// judged as it is.
 fn promised(name: String, rounds: &[f64], unit: &str, promise: Promise) -> Calibration {
-    let known = stats::estimate(rounds, 1);
-    let (value, low, high) = known.map_or((0.0, 0.0, 0.0), |e| (e.value, e.low, e.high));
+    let known = Estimate::of(rounds, Scale::Ratio, ERROR);
+    let (value, low, high) = match known {
+        Some(e) if rounds.len() > 1 => (e.value, e.low, e.high),
+        Some(e) => (e.value, e.value, e.value),
+        None => (0.0, 0.0, 0.0),
+    };
     let (target, kept, missed) = match promise {
         Promise::AtLeast(least) => (least, low >= least, high < least),
         Promise::AtMost(most) => (most, high <= most, low > most),
@@ -192,7 +198,7 @@ fn setup(flows: u32) -> Setup {
 fn failed(error: RigError) -> Failure {
     match error {
         RigError::Interrupted => Failure::Interrupted,
-        RigError::Broken(why) | RigError::Unsupported(why) => {
+        RigError::Broken(why) | RigError::Unsupported(why) | RigError::NotSetUp(why) => {
             Failure::Machine(format!("the bench cannot calibrate itself: {why}"))
         }
     }
@@ -282,14 +288,15 @@ mod tests {
 
     #[test]
     fn a_promise_is_kept_missed_or_undecided() {
-        let rows: [(&[f64], Promise, Option<bool>); 8] = [
-            (&[0.8, 0.7, 0.75], Promise::AtLeast(0.7), Some(true)),
+        let rows: [(&[f64], Promise, Option<bool>); 9] = [
+            (&[0.8, 0.7, 0.75], Promise::AtLeast(0.7), None),
+            (&[0.8, 0.79, 0.81], Promise::AtLeast(0.7), Some(true)),
             (&[0.8, 0.6, 0.75], Promise::AtLeast(0.7), None),
-            (&[0.6, 0.65, 0.5], Promise::AtLeast(0.7), Some(false)),
+            (&[0.6, 0.61, 0.59], Promise::AtLeast(0.7), Some(false)),
             (&[0.6], Promise::AtLeast(0.7), Some(false)),
-            (&[0.001, 0.0005], Promise::AtMost(0.001), Some(true)),
+            (&[0.0005, 0.00049], Promise::AtMost(0.001), Some(true)),
             (&[0.002, 0.0005], Promise::AtMost(0.001), None),
-            (&[0.002, 0.003], Promise::AtMost(0.001), Some(false)),
+            (&[0.002, 0.00201], Promise::AtMost(0.001), Some(false)),
             (&[], Promise::AtLeast(0.7), Some(false)),
         ];
         for (rounds, promise, met) in rows {

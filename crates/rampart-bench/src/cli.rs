@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 Exit status: 0 done; 1 a --fail-if is true, or an expectation of the suite or a promise of
 calibrate is broken; 2 the command or a file is wrong;
-3 this machine cannot; 130 interrupted."
+3 this machine cannot, or no value of the run is valid; 130 interrupted."
 )]
 pub(crate) struct Cli {
     /// What to do.
@@ -52,16 +52,31 @@ pub(crate) enum Command {
         #[arg(long)]
         format: Option<FormatName>,
     },
-    /// Put two runs side by side.
+    /// Put runs side by side: the first is what the others are compared with.
+    #[command(after_help = "Examples:
+  rampart-bench compare results/before results/after
+  rampart-bench compare results/v1 results/v2 results/v3 --fail-if 'throughput < 0.95'
+  rampart-bench compare results/* --reference results/v2")]
     Compare {
-        /// The folder to compare with.
-        old: PathBuf,
-        /// The folder to judge.
-        new: PathBuf,
+        /// Folders of two or more runs.
+        #[arg(required = true, num_args = 2.., value_name = "DIR")]
+        runs: Vec<PathBuf>,
+        /// The folder to compare with, instead of the first.
+        #[arg(long, value_name = "DIR")]
+        reference: Option<PathBuf>,
         /// End with status 1 when this is true of any pair of points; see docs/guide/expressions.md.
         #[arg(long, value_name = "EXPR")]
         fail_if: Option<String>,
     },
+    /// Write the manual pages, one for each command, into a folder.
+    Man {
+        /// The folder; made if it is not there.
+        dir: PathBuf,
+    },
+    /// Show the runs that were kept, and how points change from run to run.
+    History(HistoryArgs),
+    /// Serve runs, live progress and trends as web pages that change nothing.
+    Serve(ServeArgs),
     /// Print a completion script for a shell.
     Completion {
         /// The shell.
@@ -89,6 +104,8 @@ pub(crate) enum FormatName {
     Csv,
     /// The results as they are.
     Json,
+    /// The page, printed by a Chromium where there is one; on a terminal it is written into the folder.
+    Pdf,
 }
 
 /// Profiles of a suite.
@@ -118,11 +135,13 @@ pub(crate) enum PlacementName {
   rampart-bench run ./my-suite.toml --dut linux,nftables --seed 7
   rampart-bench run rfc2544 --placement isolated --cores 2
   rampart-bench run tolly-udp --set flows=1000 --set frame=64,imix:tolly
-  rampart-bench run rfc2544 --ports eth1,eth2        whatever is between two cards")]
+  rampart-bench run eantc-ip --dry-run               what it would measure, and how long
+  rampart-bench run rfc2544 --ports eth1,eth2        whatever is between two cards
+  rampart-bench run rfc2544 --ports eth1,eth2 --name ACME --must-not-pass tcp/23 --dut nftables")]
 pub(crate) struct RunArgs {
     /// A built-in suite's name, or a path to a suite (suites/FORMAT.md says how to write one).
     pub(crate) suite: String,
-    /// Firewalls to compare, instead of the suite's: see `rampart-bench list duts`.
+    /// Firewalls to compare, instead of the suite's: see `rampart-bench list duts`; program:PATH is a driver of your own.
     #[arg(long, value_delimiter = ',', value_name = "A,B")]
     pub(crate) dut: Option<Vec<String>>,
     /// How long to measure.
@@ -143,9 +162,181 @@ pub(crate) struct RunArgs {
     /// Levels of a factor, instead of the suite's; may be given several times.
     #[arg(long, value_name = "FACTOR=V[,V…]")]
     pub(crate) set: Vec<String>,
-    /// Two interfaces of this machine with an unknown firewall between them.
-    #[arg(long, value_delimiter = ',', num_args = 1, value_name = "IF1,IF2", conflicts_with = "dut")]
+    /// Show what would be measured and roughly how long it takes, and do nothing; needs no root.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Commit of the firewall under test, or another name of its state, for the history of runs.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) commit: Option<String>,
+    /// Where runs are kept.
+    #[command(flatten)]
+    pub(crate) file: HistoryFile,
+    /// Two interfaces of this machine with a firewall of your own between them; with --dut, others are measured beside it.
+    #[arg(long, value_delimiter = ',', num_args = 1, value_name = "IF1,IF2")]
     pub(crate) ports: Option<Vec<String>>,
+    /// What reports call the firewall between --ports.
+    #[arg(long, requires = "ports")]
+    pub(crate) name: Option<String>,
+    /// You have loaded the suite's policy into the firewall between --ports; it is proved as with the others.
+    #[arg(long, requires = "ports", conflicts_with_all = ["must_pass", "must_not_pass"])]
+    pub(crate) suite_policy: bool,
+    /// Traffic that the firewall between --ports must let pass: udp/53, or hostile:tcp/22 from the hostile side.
+    #[arg(long, requires = "ports", value_delimiter = ',', value_name = "P/N[,P/N…]")]
+    pub(crate) must_pass: Vec<String>,
+    /// Traffic that it must not let pass, written in the same way.
+    #[arg(long, requires = "ports", value_delimiter = ',', value_name = "P/N[,P/N…]")]
+    pub(crate) must_not_pass: Vec<String>,
+    /// Take --ports even if this machine is reached through them.
+    #[arg(long, requires = "ports")]
+    pub(crate) force: bool,
+}
+
+/// Where runs are kept.
+#[derive(Debug, Args)]
+pub(crate) struct HistoryFile {
+    /// File in which runs are kept, or `off` [default: history.sqlite in $XDG_STATE_HOME/rampart-bench or
+    /// ~/.local/state/rampart-bench, or what $RAMPART_BENCH_HISTORY says].
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) history: Option<PathBuf>,
+}
+
+/// `serve`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  rampart-bench serve                                 http://127.0.0.1:8021/ until Ctrl-C
+  rampart-bench serve --listen '[::1]:9000'
+  ssh -L 8021:localhost:8021 bench rampart-bench serve      from another machine
+
+Pages ask for no password; so they are served to this machine alone unless --listen says otherwise.")]
+pub(crate) struct ServeArgs {
+    /// Address and port; port 0 is any that is free.
+    #[arg(long, default_value = history::serve::LISTEN, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: String,
+    /// Where runs are kept.
+    #[command(flatten)]
+    pub(crate) file: HistoryFile,
+}
+
+/// `history`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  rampart-bench history list                          every run that was kept
+  rampart-bench history import out/                   older folders, each once
+  rampart-bench history trend --dut rampart --metric throughput --set frame=64
+  rampart-bench history trend --over commit --json
+  rampart-bench history overlay 3 7 --metric latency  the same points of two runs
+
+Finished runs are kept by themselves; `run --history off` keeps none.")]
+pub(crate) struct HistoryArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) what: HistoryCommand,
+    /// Where runs are kept.
+    #[command(flatten)]
+    pub(crate) file: HistoryFile,
+}
+
+/// What `history` can do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum HistoryCommand {
+    /// List the runs.
+    List {
+        /// Which of them.
+        #[command(flatten)]
+        filters: RunFilters,
+    },
+    /// Show a run and its points.
+    Show {
+        /// Number of the run, from `history list`.
+        id: i64,
+    },
+    /// Keep older runs: folders of results, or folders of such folders.
+    Import {
+        /// The folders.
+        #[arg(required = true)]
+        folders: Vec<PathBuf>,
+    },
+    /// Forget a run; its folder stays.
+    Forget {
+        /// Number of the run, from `history list`.
+        id: i64,
+    },
+    /// Follow points over runs and find where they change.
+    Trend(TrendArgs),
+    /// Lay runs over each other, point by point.
+    Overlay {
+        /// Numbers of the runs, from `history list`.
+        #[arg(required = true, num_args = 2..)]
+        ids: Vec<i64>,
+        /// Which points.
+        #[command(flatten)]
+        points: PointFilters,
+    },
+}
+
+/// Which runs.
+#[derive(Debug, Args)]
+pub(crate) struct RunFilters {
+    /// Runs of these suites.
+    #[arg(long, value_delimiter = ',', value_name = "A,B")]
+    pub(crate) suite: Vec<String>,
+    /// Runs of these profiles.
+    #[arg(long, value_delimiter = ',', value_name = "A,B")]
+    pub(crate) profile: Vec<String>,
+    /// Runs on these machines, by the identifier that `history list` shows.
+    #[arg(long, value_delimiter = ',', value_name = "A,B")]
+    pub(crate) machine: Vec<String>,
+}
+
+/// Which points, and what of them.
+#[derive(Debug, Args)]
+pub(crate) struct PointFilters {
+    /// Points of these tests.
+    #[arg(long, value_delimiter = ',', value_name = "A,B")]
+    pub(crate) test: Vec<String>,
+    /// Points of these firewalls.
+    #[arg(long, value_delimiter = ',', value_name = "A,B")]
+    pub(crate) dut: Vec<String>,
+    /// These metrics, for example throughput.
+    #[arg(long, value_delimiter = ',', value_name = "A,B")]
+    pub(crate) metric: Vec<String>,
+    /// Points at these levels of a factor; may be given several times.
+    #[arg(long, value_name = "FACTOR=V[,V…]")]
+    pub(crate) set: Vec<String>,
+    /// Firewall of the same run to divide by [default: nftables, where it was measured].
+    #[arg(long, value_name = "DUT", conflicts_with = "absolute")]
+    pub(crate) reference: Option<String>,
+    /// Values as they were measured; those of two runs differ by whatever else the machine did.
+    #[arg(long)]
+    pub(crate) absolute: bool,
+}
+
+/// `history trend`.
+#[derive(Debug, Args)]
+pub(crate) struct TrendArgs {
+    /// Which runs.
+    #[command(flatten)]
+    pub(crate) runs: RunFilters,
+    /// Which points.
+    #[command(flatten)]
+    pub(crate) points: PointFilters,
+    /// What to follow them over; changes are looked for over time.
+    #[arg(long, default_value = "time")]
+    pub(crate) over: OverName,
+    /// Print one row a run and point.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) csv: bool,
+}
+
+/// What points are followed over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OverName {
+    /// Run by run.
+    Time,
+    /// By commit or version, the median of its runs.
+    Commit,
+    /// By machine, the median of its runs.
+    Machine,
 }
 
 /// `calibrate`.

@@ -3,16 +3,18 @@
 use crate::failure::Failure;
 use crate::output;
 use measure::results::Results;
-use measure::suite::Suite;
+use measure::suite::{Located, Suite};
 use report::expectations::{self, Expectation};
-use report::expr::Verdict;
+use report::expr::{ExprError, Verdict};
+use report::questions;
 
-/// Reads the expectations before anything is measured, so that a wrong one costs no time.
+/// Reads the expectations and questions before anything is measured, so that a wrong one costs no time.
 pub(crate) fn check(suite: &Suite) -> Result<Vec<Expectation>, Failure> {
-    expectations::of_suite(suite).map_err(|(number, error)| {
-        let span = suite.expectations[number].that.span.clone();
-        Failure::wrong_text(suite.problem(span, error.message, Some(error.help)))
-    })
+    let wrong = |text: &Located<String>, error: ExprError| {
+        Failure::wrong_text(suite.problem(text.span.clone(), error.message, Some(error.help)))
+    };
+    questions::of_suite(suite).map_err(|(n, error)| wrong(suite.questions[n].asks.expression(), error))?;
+    expectations::of_suite(suite).map_err(|(n, error)| wrong(&suite.expectations[n].that, error))
 }
 
 /// Says what became of them; those that are broken end the run with status 1.

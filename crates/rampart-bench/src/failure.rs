@@ -1,5 +1,6 @@
 //! How a command ends when it does not end well. Each kind is one exit status.
 
+use ::history::HistoryError;
 use measure::plan::PlanError;
 use measure::suite::Problems;
 use report::ReportError;
@@ -30,7 +31,7 @@ impl Failure {
         })
     }
 
-    /// What the user is told.
+    /// The message to the user.
     pub(crate) fn message(&self) -> &str {
         match self {
             Failure::Expectation(text) | Failure::Wrong(text) | Failure::Machine(text) => text,
@@ -74,6 +75,16 @@ impl From<ReportError> for Failure {
             // A disk that is full or a folder that cannot be written is the machine's fault.
             ReportError::Write { .. } | ReportError::Journal { .. } => Failure::Machine(error.to_string()),
             other => Failure::Wrong(other.to_string()),
+        }
+    }
+}
+
+impl From<HistoryError> for Failure {
+    fn from(error: HistoryError) -> Self {
+        if error.is_machine() {
+            Failure::Machine(error.to_string())
+        } else {
+            Failure::Wrong(error.to_string())
         }
     }
 }

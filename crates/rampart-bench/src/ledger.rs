@@ -36,30 +36,24 @@ pub(crate) fn account(
     running: &dyn Running,
     opaque: bool,
 ) -> Account {
-    let counts = &reading.reading.streams;
     let (sent, received) = (reading.sent(), reading.reading.received());
-    let mut ledger = Ledger {
-        offered: reading.offered,
-        not_sent: reading.offered.saturating_sub(sent),
-        corrupted: counts.iter().map(|s| s.corrupted).sum(),
-        received,
-        ..Ledger::default()
-    };
-    let mut account = Account { ledger: Ledger::default(), fault: None, remarks: Vec::new() };
+    let mut account = Account { ledger: reading.ledger(), fault: None, remarks: Vec::new() };
     if received > sent {
         account.fault = Some(format!("{received} distinct frames were received, but only {sent} were sent"));
     }
-    let lost = sent.saturating_sub(received + ledger.corrupted);
+    let lost = account.ledger.residual().max(0) as u64;
+    let Some(places) = account.ledger.frames_mut() else { return account };
     if lost > 0 && opaque {
-        ledger.not_received = lost;
+        places.not_received = lost;
     } else if lost > 0 {
-        ledger.ring_full = link_losses(before.links, site);
+        // Forbidden frames that were dropped are in the same counters as those that should not have been.
+        let forbidden = places.beside.forbidden_sent.saturating_sub(places.beside.forbidden_arrived);
+        places.ring_full = link_losses(before.links, site);
         match running.counters() {
-            Ok(now) => ledger.dropped_by_firewall = since(now, &before.firewall),
+            Ok(now) => places.dropped_by_firewall = less(since(now, &before.firewall), forbidden),
             Err(gone) => account.fault = Some(format!("the firewall's counters cannot be read: {gone}")),
         }
     }
-    account.ledger = ledger;
     account
 }
 
@@ -81,6 +75,18 @@ fn since(now: BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTreeMap
         .collect()
 }
 
+/// Takes `count` out of the counters, the largest first.
+fn less(counters: BTreeMap<String, u64>, mut count: u64) -> BTreeMap<String, u64> {
+    let mut left: Vec<(String, u64)> = counters.into_iter().collect();
+    left.sort_by_key(|(_, counted)| std::cmp::Reverse(*counted));
+    for (_, counted) in &mut left {
+        let taken = count.min(*counted);
+        *counted -= taken;
+        count -= taken;
+    }
+    left.into_iter().filter(|(_, counted)| *counted > 0).collect()
+}
+
 /// Enters what the kernel said it freed into a ledger that the other counters left unexplained. The kernel's list has
 /// everything, including what the firewall and the links counted themselves, so it takes their place.
 pub(crate) fn explain(outcome: &mut TrialOutcome, drops: BTreeMap<String, u64>) {
@@ -88,18 +94,18 @@ pub(crate) fn explain(outcome: &mut TrialOutcome, drops: BTreeMap<String, u64>) 
         "the kernel's drops were counted during this trial, which costs kernel firewalls a few per cent"
             .to_owned(),
     );
-    let ledger = &mut outcome.ledger;
-    if ledger.residual() <= 0 || drops.is_empty() {
+    let residual = outcome.ledger.residual();
+    let Some(places) = outcome.ledger.frames_mut() else { return };
+    if residual <= 0 || drops.is_empty() {
         return;
     }
-    let firewall: u64 = ledger.dropped_by_firewall.values().sum();
+    let firewall: u64 = places.dropped_by_firewall.values().sum();
     let named = drops.values().sum::<u64>();
-    let residual = ledger.residual() as u64;
-    if named >= residual + firewall {
+    if named >= residual as u64 + firewall {
         // The firewall's verdicts are among the kernel's reasons; what it counted itself is not counted twice.
-        ledger.lost_in_stack = without(drops, firewall);
+        places.lost_in_stack = without(drops, firewall);
     } else {
-        ledger.lost_in_stack = drops;
+        places.lost_in_stack = drops;
     }
 }
 
@@ -116,11 +122,11 @@ fn without(drops: BTreeMap<String, u64>, mut counted: u64) -> BTreeMap<String, u
         .collect()
 }
 
-/// Where the kernel cannot say what it freed, lost frames are simply not received, and the reader is told.
+/// Where the kernel cannot say what it freed, lost frames are simply not received, and the reader sees that.
 pub(crate) fn give_up_explaining(mut outcome: TrialOutcome) -> TrialOutcome {
     let residual = outcome.ledger.residual();
-    if residual > 0 {
-        outcome.ledger.not_received += residual as u64;
+    if let Some(places) = outcome.ledger.frames_mut().filter(|_| residual > 0) {
+        places.not_received += residual as u64;
         outcome.remarks.push(format!(
             "{residual} frames vanished between the counters, and this kernel has no tracepoint kfree_skb to tell why"
         ));

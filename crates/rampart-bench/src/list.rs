@@ -1,9 +1,11 @@
 //! `list`: suites and firewalls.
 
 use crate::cli::Listed;
+use crate::dry_run::duration;
 use crate::failure::Failure;
 use crate::output;
 use crate::run::read_suite;
+use measure::plan::{Options, Plan};
 use serde::Serialize;
 use std::fmt::Write as _;
 use testbed::dut::{DRIVERS, Requirement};
@@ -13,7 +15,14 @@ struct SuiteRow {
     name: String,
     title: String,
     summary: String,
-    profiles: Vec<&'static str>,
+    profiles: Vec<ProfileRow>,
+}
+
+#[derive(Serialize)]
+struct ProfileRow {
+    name: &'static str,
+    /// Roughly how long a run of it takes, with the suite's own firewalls.
+    seconds: f64,
 }
 
 #[derive(Serialize)]
@@ -51,12 +60,13 @@ fn suites() -> Result<Vec<SuiteRow>, Failure> {
     measure::suite::builtin_names()
         .map(|name| {
             let suite = read_suite(name)?;
-            Ok(SuiteRow {
-                name: suite.name,
-                title: suite.title,
-                summary: suite.summary,
-                profiles: suite.profiles.iter().map(|p| p.name()).collect(),
-            })
+            let profiles = suite.profiles.iter().map(|&profile| {
+                let options = Options { profile: Some(profile), ..Options::default() };
+                let plan = Plan::new(&suite, &options)?;
+                Ok(ProfileRow { name: profile.name(), seconds: plan.typical_seconds() })
+            });
+            let profiles = profiles.collect::<Result<_, Failure>>()?;
+            Ok(SuiteRow { name: suite.name, title: suite.title, summary: suite.summary, profiles })
         })
         .collect()
 }
@@ -81,7 +91,9 @@ fn text(lists: &Lists) -> String {
     if let Some(suites) = &lists.suites {
         out += "Suites (rampart-bench run NAME)\n";
         for suite in suites {
-            let _ = writeln!(out, "  {:<14} {} [{}]", suite.name, suite.title, suite.profiles.join(", "));
+            let profiles: Vec<String> =
+                suite.profiles.iter().map(|p| format!("{} {}", p.name, duration(p.seconds))).collect();
+            let _ = writeln!(out, "  {:<14} {} [{}]", suite.name, suite.title, profiles.join(", "));
         }
     }
     if let Some(duts) = &lists.duts {

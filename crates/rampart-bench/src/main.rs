@@ -1,19 +1,26 @@
 //! `rampart-bench`: measures firewalls. This program is the command line, its progress and the wiring of the crates
 //! that do the work; it computes nothing itself.
 
+mod between;
 mod calibrate;
 mod cli;
 mod doctor;
+mod dry_run;
 mod expectations;
 mod failure;
+mod history;
 mod interrupt;
 mod ledger;
 mod list;
+mod machine;
+mod manual;
 mod output;
+mod pdf;
 mod progress;
 mod reports;
 mod rig;
 mod run;
+mod serve;
 mod watcher;
 
 use clap::{CommandFactory as _, Parser as _};
@@ -44,11 +51,17 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Run(args) => run::run(args, cli.json, &interrupt()?),
         Command::Calibrate(args) => calibrate::calibrate(args, cli.json, &interrupt()?),
         Command::Report { dir, format } => reports::report(dir, *format),
-        Command::Compare { old, new, fail_if } => reports::compare(old, new, fail_if.as_deref(), cli.json),
+        Command::Compare { runs, reference, fail_if } => {
+            reports::compare(runs, reference.as_deref(), fail_if.as_deref(), cli.json)
+        }
+        Command::History(args) => history::history(args, cli.json),
+        Command::Serve(args) => serve::serve(args, &interrupt()?),
         Command::Completion { shell } => {
-            clap_complete::generate(*shell, &mut Cli::command(), "rampart-bench", &mut std::io::stdout());
+            let mut command = manual::with_names(Cli::command());
+            clap_complete::generate(*shell, &mut command, "rampart-bench", &mut std::io::stdout());
             Ok(())
         }
+        Command::Man { dir } => manual::write(Cli::command(), dir),
     }
 }
 

@@ -16,22 +16,17 @@ pub(crate) fn extras(suite: &Suite) -> Result<Extras, Failure> {
     Extras::of_suite(suite).map_err(|e| Failure::Wrong(e.to_string()))
 }
 
-/// Those of the suite that a run names, where it is a built-in one.
-pub(crate) fn extras_of(results: &Results) -> Extras {
-    let text = measure::suite::builtin(&results.suite);
-    let suite = text.and_then(|text| Suite::parse(&results.suite, text).ok());
-    suite.and_then(|suite| extras(&suite).ok()).unwrap_or_default()
-}
-
 /// How wide the terminal is, and whether it takes colour.
 pub(crate) fn terminal_options() -> Options {
     let terminal = std::io::stdout().is_terminal();
     let colour = terminal && std::env::var_os("NO_COLOR").is_none();
-    let width = std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok()).unwrap_or(WIDTH);
-    Options { colour, width, reference: None }
+    let told = || std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+    let seen = console::Term::stdout().size_checked().map(|(_, columns)| columns);
+    let width = seen.or_else(told).unwrap_or(WIDTH);
+    Options { colour, width, ..Options::default() }
 }
 
-/// The end of a run: its table, or its results as JSON, and where the files are.
+/// What a run measured: its tables, or its results as JSON, and where the files are.
 pub(crate) fn print(results: &Results, paths: &[PathBuf], json: bool) {
     if json {
         if let Ok(text) = report::json::to_string(results) {
@@ -39,9 +34,17 @@ pub(crate) fn print(results: &Results, paths: &[PathBuf], json: bool) {
         }
         return;
     }
-    out(&terminal::table(results, &terminal_options()));
+    out(&terminal::tables(results, &terminal_options()));
     for path in paths {
         out(&format!("{}\n", path.display()));
+    }
+}
+
+/// The end of a run: its answers.
+pub(crate) fn print_ending(results: &Results, extras: Extras, json: bool) {
+    if !json {
+        let options = Options { questions: extras.questions, ..terminal_options() };
+        out(&terminal::ending(results, &options));
     }
 }
 

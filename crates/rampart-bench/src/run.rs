@@ -1,11 +1,14 @@
 //! `run`: from a suite to a report. Wires plan, beds, engine and campaign together; decides nothing about measuring.
 
+use crate::between::{self, Between, Named};
 use crate::cli::{PlacementName, ProfileName, RunArgs};
 use crate::failure::Failure;
+use crate::history::Keeper;
 use crate::interrupt::Interrupt;
+use crate::machine::{self, command_line};
 use crate::progress::Display;
 use crate::rig::{self, BulkRig, ConnectionRig, FrameRig, Shared};
-use crate::{calibrate, expectations, output};
+use crate::{calibrate, dry_run, expectations, output};
 use measure::campaign::{self, Outcome};
 use measure::plan::{Options, Plan, PlannedCell};
 use measure::results::{Environment, Firewall, Mark, MarkKind, Point, Results, Role, SCHEMA};
@@ -15,13 +18,17 @@ use measure::trial::{Rig, RigError, TrialOutcome, TrialRequest};
 use report::journal::{self, Header, Writer};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::SystemTime;
 use testbed::Change;
 use testbed::cpu::CpuSnapshot;
-use testbed::dut::{self, ExternalBed, ExternalPort, Requirement};
+use testbed::dut::{self, Requirement};
 use testbed::priority::SessionPriority;
 use testbed::tables::ConntrackSize;
 use traffic::Engine;
+
+/// Why nothing is valid is said in so many lines at most; the report has all.
+const REASONS_SHOWN: usize = 5;
 
 /// Among the environment's settings: what decides about the processor between the bench and others.
 const SESSION_PRIORITY: &str = "priority of the session";
@@ -29,23 +36,37 @@ const SESSION_PRIORITY: &str = "priority of the session";
 /// Runs a suite.
 pub(crate) fn run(args: &RunArgs, json: bool, interrupt: &Interrupt) -> Result<(), Failure> {
     let suite = read_suite(&args.suite)?;
-    let plan = Plan::new(&suite, &options(args))?;
+    let named = between::named(args)?;
+    let duts = args.dut.as_deref().map(between::with_programs).transpose()?;
+    let plan = Plan::new(&suite, &options(args, named.as_ref(), duts))?;
     let expectations = expectations::check(&suite)?;
-    check_duts(&plan)?;
+    check_names(&plan)?;
+    if args.dry_run {
+        return dry_run::show(&plan, json);
+    }
+    check_needs(&plan)?;
     check_bulk(&plan, args)?;
     check_root()?;
+    let _alone = machine::alone(interrupt)?;
     for change in testbed::leftovers::remove()? {
         crate::say(&format!("removed what a killed run left: {}", change_words(&change)));
     }
+    let between = named.map(|named| named.checked(&plan, args.force)).transpose()?;
     let dir = folder(args, &suite.name)?;
     let extras = output::extras(&suite)?;
-    let mut run = Run::begin(args, &suite, &plan, &dir, interrupt)?;
+    let keeper = Keeper::find(args.file.history.as_deref());
+    let mut run = Run::begin(args, &suite, &plan, &dir, between, interrupt)?;
+    keeper.begin(&dir, &run.results, plan.cells.len(), plan.typical_seconds());
     let ended = run.cells(&plan);
     let results = run.end(ended.is_ok())?;
     let paths = report::write_all(&dir, &results, &extras)?;
     output::print(&results, &paths, json);
-    ended?;
-    expectations::judge(&expectations, &results, json)
+    keeper.keep(&dir, &results, &suite.text);
+    let judged = ended
+        .and_then(|()| check_validity(&results))
+        .and_then(|()| expectations::judge(&expectations, &results, json));
+    output::print_ending(&results, extras, json);
+    judged
 }
 
 /// What a killed run left, in words.
@@ -56,6 +77,7 @@ pub(crate) fn change_words(change: &Change) -> String {
         Change::Process { pid, .. } => format!("process {pid}"),
         Change::Folder(path) => format!("folder {}", path.display()),
         Change::Address { interface, address } => format!("address {address} of {interface}"),
+        Change::LinkUp(interface) => format!("{interface} is down again"),
         Change::Autogroup { number, before } => format!("autogroup {number} is at nice {before} again"),
     }
 }
@@ -73,23 +95,27 @@ pub(crate) fn read_suite(name: &str) -> Result<Suite, Failure> {
             Err(Failure::Wrong(format!("cannot read the suite {name}: {error}")))
         }
         Err(_) => {
-            let known: Vec<&str> = measure::suite::builtin_names().collect();
+            let suggestion = toml_reader::suggestion(name, measure::suite::builtin_names());
             Err(Failure::Wrong(format!(
-                "there is no suite named {name}: known are {}; or give the path of a file",
-                known.join(", ")
+                "there is no suite named {name}: {suggestion} (`rampart-bench list suites` shows all; a file needs a path, for \
+                 example ./{name}.toml)"
             )))
         }
     }
 }
 
-fn options(args: &RunArgs) -> Options {
+fn options(args: &RunArgs, named: Option<&Named>, duts: Option<Vec<String>>) -> Options {
     Options {
         profile: args.profile.map(|p| match p {
             ProfileName::Quick => Profile::Quick,
             ProfileName::Standard => Profile::Standard,
             ProfileName::Full => Profile::Full,
         }),
-        duts: if args.ports.is_some() { Some(vec!["external".to_owned()]) } else { args.dut.clone() },
+        duts: match named {
+            // The box first, then what it is to be compared with.
+            Some(named) => Some([&[named.name().to_owned()], duts.as_deref().unwrap_or_default()].concat()),
+            None => duts,
+        },
         placement: match (args.placement, &args.ports) {
             // A firewall between two cards has a machine of its own.
             (None, Some(_)) => Some(Placement::Isolated),
@@ -105,17 +131,47 @@ fn options(args: &RunArgs) -> Options {
     }
 }
 
-/// Names and needs of the firewalls, before anything is built.
-fn check_duts(plan: &Plan) -> Result<(), Failure> {
-    for cell in &plan.cells {
-        for name in &cell.duts {
-            let driver = dut::driver(name)?;
-            for requirement in driver.requirements() {
-                requirement.check()?;
-            }
+/// Whether there are all firewalls of the plan.
+fn check_names(plan: &Plan) -> Result<(), Failure> {
+    let known = || dut::all().into_iter().map(|driver| driver.name());
+    match names(plan).into_iter().find(|name| dut::driver(name).is_err()) {
+        None => Ok(()),
+        Some(name) => Err(Failure::Wrong(format!(
+            "there is no firewall under test named {name}: {} (`rampart-bench list duts` shows all)",
+            toml_reader::suggestion(name, known())
+        ))),
+    }
+}
+
+/// What the firewalls need, before anything is built.
+fn check_needs(plan: &Plan) -> Result<(), Failure> {
+    for name in names(plan) {
+        for requirement in dut::driver(name)?.requirements() {
+            requirement.check()?;
         }
     }
     Ok(())
+}
+
+fn names(plan: &Plan) -> BTreeSet<&str> {
+    plan.cells.iter().flat_map(|cell| &cell.duts).map(String::as_str).collect()
+}
+
+/// A run from which nothing can be used must not look like one that went well.
+fn check_validity(results: &Results) -> Result<(), Failure> {
+    if results.points.is_empty() || results.points.iter().any(|point| point.valid) {
+        return Ok(());
+    }
+    let mut reasons: Vec<String> = Vec::new();
+    let marks = results.points.iter().flat_map(|p| p.marks.iter().map(|mark| (&p.dut, mark)));
+    for (dut, mark) in marks.filter(|(_, mark)| mark.kind.invalidates()) {
+        let reason = format!("{dut}: {}: {}", mark.kind.row().name, mark.text);
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    reasons.truncate(REASONS_SHOWN);
+    Err(Failure::Machine(format!("no value of this run is valid:\n  {}", reasons.join("\n  "))))
 }
 
 /// Bulk transfers need a program, and network stacks of their own at both ends.
@@ -135,10 +191,13 @@ fn check_bulk(plan: &Plan, args: &RunArgs) -> Result<(), Failure> {
 }
 
 fn check_root() -> Result<(), Failure> {
-    // The effective user of this process, as the kernel tells it.
+    if is_root() { Ok(()) } else { Err(testbed::TestbedError::NotRoot.into()) }
+}
+
+/// Whether the effective user of this process is root, as the kernel tells it.
+pub(crate) fn is_root() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let root = status.lines().any(|l| l.starts_with("Uid:") && l.split_whitespace().nth(2) == Some("0"));
-    if root { Ok(()) } else { Err(testbed::TestbedError::NotRoot.into()) }
+    status.lines().any(|l| l.starts_with("Uid:") && l.split_whitespace().nth(2) == Some("0"))
 }
 
 /// The run's folder, made and empty of runs.
@@ -163,7 +222,6 @@ struct Run {
     results: Results,
     display: Display,
     cpu: CpuSnapshot,
-    external: Option<(ExternalPort, ExternalPort)>,
     _tables: Option<ConntrackSize>,
     _priority: SessionPriority,
 }
@@ -174,9 +232,9 @@ impl Run {
         suite: &Suite,
         plan: &Plan,
         dir: &Path,
+        between: Option<Between>,
         interrupt: &Interrupt,
     ) -> Result<Self, Failure> {
-        let external = external_ports(args)?;
         let tables = tracked_connections(plan).map(ConntrackSize::raise).transpose()?;
         let priority = SessionPriority::raise();
         let most = |connections: bool| {
@@ -185,10 +243,13 @@ impl Run {
         };
         let flows = most(false).unwrap_or(1);
         let mut shared = Shared::new(Engine::load(flows.max(calibrate::PACED_FLOWS))?, interrupt);
+        shared.between = between.map(Rc::new);
         if let Some(connections) = most(true) {
             shared = shared.with_connections(connections)?;
         }
-        let environment = environment(plan, &priority);
+        let mut environment = environment(plan, &priority);
+        let commit = args.commit.iter().map(|commit| ("commit".to_owned(), commit.clone()));
+        environment.versions.extend(commit);
         let calibration = calibrate::brief(&shared, flows)?;
         let results = Results {
             schema: SCHEMA.to_owned(),
@@ -212,8 +273,7 @@ impl Run {
             journal,
             results,
             display: Display::new(plan.typical_seconds()),
-            cpu: CpuSnapshot::take(&[])?,
-            external,
+            cpu: CpuSnapshot::take(&[], &[])?,
             _tables: tables,
             _priority: priority,
         })
@@ -229,6 +289,7 @@ impl Run {
                     self.display.say(&full.to_string());
                 }
             }
+            self.display.points(&outcome);
             self.results.cells.push(outcome.cell);
             self.results.runs.extend(outcome.runs);
             self.results.points.extend(outcome.points);
@@ -246,10 +307,12 @@ impl Run {
             if self.shared.interrupt.asked() {
                 return Err(Failure::Interrupted);
             }
-            let built = self.rig(name, planned)?;
-            rigs.push(match built {
+            rigs.push(match self.rig(name, planned) {
                 Ok(rig) => rig,
                 Err(RigError::Interrupted) => return Err(Failure::Interrupted),
+                Err(RigError::Broken(why)) => {
+                    Box::new(Unbuilt { dut: name.clone(), why: RigError::NotSetUp(why) })
+                }
                 Err(why) => Box::new(Unbuilt { dut: name.clone(), why }),
             });
         }
@@ -261,33 +324,23 @@ impl Run {
     }
 
     /// The rig of one firewall: for frames, for connections or for bulk transfers, in a bed or between named interfaces.
-    fn rig(&self, name: &str, planned: &PlannedCell) -> Result<Result<Box<dyn Rig>, RigError>, Failure> {
-        let external = match &self.external {
-            Some((private, hostile)) => Some(ExternalBed::describe(private, hostile)?),
-            None => None,
-        };
+    fn rig(&self, name: &str, planned: &PlannedCell) -> Result<Box<dyn Rig>, RigError> {
         let (setup, shared) = (&planned.setup, &self.shared);
-        Ok(match &setup.workload {
-            Workload::Frames => boxed(match external {
-                Some(bed) => FrameRig::external(bed, setup, shared),
-                None => FrameRig::build(name, setup, shared),
-            }),
-            Workload::Connections(shape) => boxed(match external {
-                Some(bed) => Ok(ConnectionRig::external(bed, setup, shape, shared)),
-                None => {
-                    let replaceable = planned.cell.procedure.replaces_the_policy();
-                    ConnectionRig::build(name, setup, shape, replaceable, shared)
-                }
-            }),
+        match &setup.workload {
+            Workload::Frames => boxed(FrameRig::build(name, setup, shared)),
+            Workload::Connections(shape) => {
+                let replaceable = planned.cell.procedure.replaces_the_policy();
+                boxed(ConnectionRig::build(name, setup, shape, replaceable, shared))
+            }
             Workload::Bulk(shape) => boxed(BulkRig::build(name, setup, *shape, shared)),
-        })
+        }
     }
 
     fn end(mut self, complete: bool) -> Result<Results, Failure> {
         self.display.finish();
         self.results.complete = complete;
         self.results.environment.load_after = testbed::environment::load_average();
-        self.results.environment.stolen = CpuSnapshot::take(&[])?.stolen_since(&self.cpu);
+        self.results.environment.stolen = CpuSnapshot::take(&[], &[])?.stolen_since(&self.cpu);
         Ok(self.results)
     }
 }
@@ -332,7 +385,7 @@ fn note_remark(point: &mut Point, setup: &Setup) {
     }
 }
 
-fn title(planned: &PlannedCell) -> String {
+pub(crate) fn title(planned: &PlannedCell) -> String {
     let levels: Vec<String> = planned
         .varying
         .iter()
@@ -353,7 +406,7 @@ fn title(planned: &PlannedCell) -> String {
 fn firewalls(plan: &Plan) -> Vec<Firewall> {
     let planned = |name: &str| plan.cells.iter().any(|cell| cell.duts.iter().any(|dut| dut == name));
     (0..)
-        .zip(dut::DRIVERS)
+        .zip(dut::all())
         .filter(|(_, driver)| planned(driver.name()))
         .map(|(order, driver)| Firewall { name: driver.name().to_owned(), role: driver.role(), order })
         .collect()
@@ -361,40 +414,18 @@ fn firewalls(plan: &Plan) -> Vec<Firewall> {
 
 /// The machine, with the versions of the firewalls that are measured and what the run may have of the processor.
 fn environment(plan: &Plan, priority: &SessionPriority) -> Environment {
-    let names: BTreeSet<&String> = plan.cells.iter().flat_map(|c| &c.duts).collect();
-    let drivers: Vec<_> = names.into_iter().filter_map(|name| dut::driver(name).ok()).collect();
+    let drivers: Vec<_> = names(plan).into_iter().filter_map(|name| dut::driver(name).ok()).collect();
     let mut environment = testbed::environment::describe(&drivers);
     if plan.cells.iter().any(|c| matches!(c.setup.workload, Workload::Bulk(_))) {
         let version = testbed::guest::version(rig::BULK_PROGRAM);
         environment.versions.extend(version.map(|line| (rig::BULK_PROGRAM.to_owned(), line)));
     }
     environment.versions.insert("rampart-bench".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
-    environment.settings.insert(SESSION_PRIORITY.to_owned(), priority.told().to_owned());
+    environment.settings.insert(SESSION_PRIORITY.to_owned(), priority.description().to_owned());
     if priority.refused() {
         environment
             .remarks
-            .push(format!("The bench shares the processor with other sessions: {}.", priority.told()));
+            .push(format!("The bench shares the processor with other sessions: {}.", priority.description()));
     }
     environment
-}
-
-/// What the user typed, quoted where a shell needs it.
-fn command_line() -> String {
-    let quote = |word: String| {
-        let plain = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./=,:@%+".contains(c));
-        if plain { word } else { format!("'{}'", word.replace('\'', r"'\''")) }
-    };
-    let words: Vec<String> = std::env::args().skip(1).map(quote).collect();
-    format!("rampart-bench {}", words.join(" "))
-}
-
-fn external_ports(args: &RunArgs) -> Result<Option<(ExternalPort, ExternalPort)>, Failure> {
-    let Some(ports) = &args.ports else { return Ok(None) };
-    let [private, hostile] = ports.as_slice() else {
-        return Err(Failure::Wrong(format!(
-            "--ports {}: two interfaces, as in --ports eth1,eth2, with the firewall between them",
-            ports.join(",")
-        )));
-    };
-    Ok(Some((private.parse()?, hostile.parse()?)))
 }

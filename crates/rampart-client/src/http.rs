@@ -253,7 +253,7 @@ mod tests {
 
     fn request(bytes: &[u8], at_once: usize) -> (String, Vec<u8>) {
         let mut stream = Stuttering { bytes, at_once, written: Vec::new() };
-        let told = match read_request(&mut stream) {
+        let read = match read_request(&mut stream) {
             Ok(None) => "nothing".to_owned(),
             Ok(Some(r)) => {
                 format!("{} {} ?{} {}", r.method, r.path, r.query, String::from_utf8_lossy(&r.body))
@@ -261,7 +261,7 @@ mod tests {
             Err(ReadError::Wrong(status, why)) => format!("{status} {why}"),
             Err(ReadError::Io(error)) => format!("io {error}"),
         };
-        (told, stream.written)
+        (read, stream.written)
     }
 
     #[test]

@@ -79,7 +79,7 @@ fn check_tells_warnings_and_is_strict_when_asked() {
 }
 
 #[test]
-fn files_that_cannot_be_read_are_told() {
+fn files_that_cannot_be_read_are_reported() {
     let run = rampart(&["check", "/nonexistent/policy.toml"]);
     assert_eq!(run.status, 2);
     assert!(run.err.contains("cannot read /nonexistent/policy.toml"), "{}", run.err);

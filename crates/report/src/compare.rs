@@ -1,12 +1,12 @@
 //! Two runs side by side: every point of one with the same point of the other, the ratio new / old, and whether the
-//! machine was the same. Runs are apart in time, so intervals are not paired and are wider than within a run. Pure.
+//! machine was the same. Runs are apart in time, so their rounds are not paired. Pure.
 
 use crate::expr::Subject;
-use crate::ratio::{self, Ratio};
+use crate::ratio::{self, Ratio, Standing};
 use crate::table::{Cell, Head, Row, Table};
-use crate::{tables, terminal, units};
-use measure::level::{self, Level};
-use measure::results::{Metric, Reading, Results};
+use crate::{tables, terminal, units, view};
+use measure::level;
+use measure::results::{MarkKind, Metric, Reading, Results};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The same test, firewall, factors, cores, placement and metric in both runs.
@@ -19,19 +19,26 @@ pub struct Matched<'a> {
 }
 
 impl Matched<'_> {
-    /// New / old with the interval that both intervals allow; `None` when a point is invalid or the ratio not finite.
+    /// New / old with its interval, which is not paired; `None` when a point is invalid or the ratio not finite.
     pub fn ratio(&self) -> Option<Ratio> {
-        if !self.old.valid || !self.new.valid {
-            return None;
-        }
-        let ends = |p: &Reading<'_>| (p.value, p.low, p.high);
-        ratio::unpaired(ends(&self.new), ends(&self.old))
+        ratio::of_runs(&self.new, &self.old)
     }
 
-    /// Whether the 95 % intervals overlap, so that the runs are level; `None` when a point is invalid.
+    /// What the comparison says of the new value; `None` when a point is invalid, or when other programs ran beside one of
+    /// the runs: a difference may be theirs.
+    pub fn standing(&self) -> Option<Standing> {
+        if self.disturbed().is_some() { None } else { ratio::standing_of_runs(&self.new, &self.old) }
+    }
+
+    /// Which run other programs disturbed.
+    fn disturbed(&self) -> Option<&'static str> {
+        let runs = [("old", &self.old), ("new", &self.new)];
+        runs.into_iter().find(|(_, point)| view::has(point, MarkKind::ForeignLoad)).map(|(name, _)| name)
+    }
+
+    /// Whether the runs cannot be told apart; `None` when a point is invalid.
     pub fn overlap(&self) -> Option<bool> {
-        let usable = self.old.valid && self.new.valid;
-        usable.then_some(self.new.low <= self.old.high && self.old.low <= self.new.high)
+        self.standing().map(|s| matches!(s, Standing::Level | Standing::Open))
     }
 }
 
@@ -52,6 +59,85 @@ impl<'a> Comparison<'a> {
     /// What `--fail-if` looks at.
     pub fn subjects(&self) -> Vec<Subject<'a>> {
         self.matched.iter().map(|m| Subject::Pair { old: m.old, new: m.new }).collect()
+    }
+}
+
+/// Several runs, each against the same one.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Several<'a> {
+    /// What the reader calls the run that the others are compared with.
+    pub reference: String,
+    /// What the reader calls each of the others, and what it is to the reference.
+    pub others: Vec<(String, Comparison<'a>)>,
+}
+
+impl Several<'_> {
+    /// All comparisons in one table for a terminal, a column a run, with their warnings before and what only some runs have
+    /// behind it. Two runs have the table of [`Comparison::text`].
+    pub fn text(&self, options: &terminal::Options) -> String {
+        if let [(_, only)] = self.others.as_slice() {
+            return only.text(options);
+        }
+        let mut out = String::new();
+        for (name, comparison) in &self.others {
+            for warning in &comparison.warnings {
+                out += &format!("warning: {} against {name}: {warning}\n", self.reference);
+            }
+        }
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        let all: Vec<_> = self.others.iter().flat_map(|(_, c)| c.points()).map(|p| p.levels()).collect();
+        let varying = view::differing(all.iter());
+        out += &terminal::plain(&self.table(&varying), options);
+        for (name, comparison) in &self.others {
+            for (points, which) in [(&comparison.only_old, &self.reference), (&comparison.only_new, name)] {
+                for point in points {
+                    out += &format!(
+                        "only in {which}, of {} and {name}: {}\n",
+                        self.reference,
+                        phrase(point, &varying)
+                    );
+                }
+            }
+        }
+        out
+    }
+
+    fn table(&self, varying: &[String]) -> Table {
+        let mut rows: BTreeMap<Key<'_>, Row> = BTreeMap::new();
+        for (column, (_, comparison)) in self.others.iter().enumerate() {
+            for matched in &comparison.matched {
+                let row = rows.entry(key(&matched.old)).or_insert_with(|| {
+                    let heads = vec![
+                        matched.old.test().to_owned(),
+                        matched.old.dut.clone(),
+                        setting(&matched.old, varying),
+                    ];
+                    let mut cells = vec![value(&matched.old)];
+                    cells.resize(1 + self.others.len(), Cell::none());
+                    Row { heads, cells }
+                });
+                row.cells[1 + column] = match matched.ratio() {
+                    Some(ratio) => {
+                        let text = format!("{}: {}", tables::ratio_text(&ratio), verdict(matched));
+                        Cell::number(text, ratio.value)
+                    }
+                    None => Cell::text(verdict(matched)),
+                };
+            }
+        }
+        let head = self.others.iter().map(|(name, _)| format!("{name} / {}", self.reference));
+        Table {
+            caption: format!(
+                "Each run against {}: ratio of the medians, with its 95 % interval",
+                self.reference
+            ),
+            corner: vec!["test".into(), "firewall".into(), "metric and setting".into()],
+            head: std::iter::once(self.reference.clone()).chain(head).map(Head::one).collect(),
+            rows: rows.into_values().collect(),
+            ..Table::default()
+        }
     }
 }
 
@@ -174,8 +260,7 @@ impl Comparison<'_> {
     fn table(&self) -> Table {
         let varying = self.varying();
         Table {
-            caption: "New against old: ratio of the medians, with the interval that both intervals allow"
-                .into(),
+            caption: "New against old: ratio of the medians, with its 95 % interval".into(),
             corner: vec!["test".into(), "firewall".into(), "metric and setting".into()],
             head: ["old", "new", "new / old", "verdict"].map(Head::one).into(),
             rows: self.matched.iter().map(|m| row(m, &varying)).collect(),
@@ -184,24 +269,22 @@ impl Comparison<'_> {
     }
 
     /// Labels that differ among the points: the others would only repeat themselves in every line.
-    fn varying(&self) -> BTreeSet<String> {
+    fn varying(&self) -> Vec<String> {
+        let levels: Vec<_> = self.points().map(|p| p.levels()).collect();
+        view::differing(levels.iter())
+    }
+
+    fn points(&self) -> impl Iterator<Item = Reading<'_>> {
         let matched = self.matched.iter().map(|m| m.new);
-        let points = matched.chain(self.only_old.iter().copied()).chain(self.only_new.iter().copied());
-        let mut levels: BTreeMap<String, BTreeSet<Level>> = BTreeMap::new();
-        for point in points {
-            for (name, level) in point.levels() {
-                levels.entry(name).or_default().insert(level);
-            }
-        }
-        levels.into_iter().filter(|(_, l)| l.len() > 1).map(|(name, _)| name).collect()
+        matched.chain(self.only_old.iter().copied()).chain(self.only_new.iter().copied())
     }
 }
 
-fn phrase(point: &Reading<'_>, varying: &BTreeSet<String>) -> String {
+fn phrase(point: &Reading<'_>, varying: &[String]) -> String {
     format!("{}, {}, {}", point.test(), point.dut, setting(point, varying))
 }
 
-fn setting(point: &Reading<'_>, varying: &BTreeSet<String>) -> String {
+fn setting(point: &Reading<'_>, varying: &[String]) -> String {
     let levels = point.levels();
     let telling = levels.iter().filter(|(name, _)| varying.contains(*name));
     let words = level::phrases(telling.map(|(name, level)| (name.as_str(), level)));
@@ -209,7 +292,7 @@ fn setting(point: &Reading<'_>, varying: &BTreeSet<String>) -> String {
     if words.is_empty() { metric.into() } else { format!("{metric}: {words}") }
 }
 
-fn row(matched: &Matched<'_>, varying: &BTreeSet<String>) -> Row {
+fn row(matched: &Matched<'_>, varying: &[String]) -> Row {
     let ratio = matched.ratio();
     let cells = vec![
         value(&matched.old),
@@ -235,12 +318,14 @@ fn value(point: &Reading<'_>) -> Cell {
     Cell::number(units::value(&point.unit, point.value), point.value)
 }
 
-fn verdict(matched: &Matched<'_>) -> &'static str {
-    let better = (matched.new.value > matched.old.value) == matched.new.metric.more_is_better();
-    match matched.overlap() {
-        None => "not comparable",
-        Some(true) => "level",
-        Some(false) if better => "better",
-        Some(false) => "worse",
+fn verdict(matched: &Matched<'_>) -> String {
+    let more_is_better = matched.new.metric.more_is_better();
+    match (matched.standing(), matched.disturbed()) {
+        (None, Some(run)) => format!("not comparable: other programs ran beside the {run} run"),
+        (None, None) => "not comparable".into(),
+        (Some(Standing::Level), _) => "level".into(),
+        (Some(Standing::Open), _) => ratio::too_few(matched.old.rounds.len().min(matched.new.rounds.len())),
+        (Some(standing), _) if (standing == Standing::More) == more_is_better => "better".into(),
+        (Some(_), _) => "worse".into(),
     }
 }

@@ -2,10 +2,10 @@
 //! fate, their times, illegal traffic, floods, resets, replaced policies, and what the policy took. Pure.
 
 use crate::table::{Cell, Head, Row, Table};
-use crate::units;
 use crate::view::{self, Setting, Test};
+use crate::{tables, units};
 use measure::connections::{ConnectionOutcome, ConnectionTimes};
-use measure::level::{self, Level};
+use measure::level;
 use measure::results::{LatencySummary, Metric, Reading};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,23 +21,15 @@ pub(crate) fn tables(test: &Test<'_>) -> Vec<Table> {
     let (corner, all) = entries(test);
     let valid: Vec<&Entry<'_>> = all.iter().filter(|e| e.point.valid).collect();
     let every: Vec<&Entry<'_>> = all.iter().collect();
-    let tables = [
-        fate(&valid),
-        times(&valid),
-        illegal(&every),
-        attack(&valid),
-        resets(&valid),
-        replacement(&valid),
-        policy(&valid),
-    ];
-    tables
+    let beside = [illegal(&every), attack(&valid), resets(&valid), replacement(&valid), policy(&valid)]
         .into_iter()
-        .flatten()
-        .map(|mut table| {
-            table.corner.splice(0..0, corner.iter().cloned());
-            table
-        })
-        .collect()
+        .flatten();
+    let all = fate(&valid).into_iter().chain(times(&valid)).chain(beside);
+    all.map(|mut table| {
+        table.corner.splice(0..0, corner.iter().cloned());
+        table
+    })
+    .collect()
 }
 
 /// Points with connections; several metrics of one trial are one entry.
@@ -52,30 +44,17 @@ fn entries<'a>(test: &Test<'a>) -> (Vec<String>, Vec<Entry<'a>>) {
             }
         }
     }
-    let factors = varying(&kept);
+    let mut factors = view::differing(kept.iter().map(|(s, ..)| &s.levels));
+    factors.retain(|name| name != level::PHASE);
     let metrics: BTreeSet<Metric> = kept.iter().map(|(s, ..)| s.metric).collect();
-    let mut corner = vec!["Firewall".to_string()];
-    corner.extend(factors.iter().map(|f| level::title(f)));
+    let mut corner = tables::corner(&factors);
     corner.extend((metrics.len() > 1).then(|| "Of".to_string()));
     let entry = |(setting, point, sessions): (&Setting<'a>, Reading<'a>, &'a ConnectionOutcome)| {
-        let mut heads = vec![point.dut.clone()];
-        heads.extend(factors.iter().map(|f| view::short(setting.levels.get(f))));
+        let mut heads = tables::heads(&point.dut, setting, &factors);
         heads.extend((metrics.len() > 1).then(|| setting.metric.row().title.to_string()));
         Entry { heads, point, sessions }
     };
     (corner, kept.into_iter().map(entry).collect())
-}
-
-fn varying(kept: &[(&Setting<'_>, Reading<'_>, &ConnectionOutcome)]) -> Vec<String> {
-    let names: BTreeSet<&String> = kept.iter().flat_map(|(s, ..)| s.levels.keys()).collect();
-    let differs = |name: &&String| {
-        let levels: BTreeSet<Option<&Level>> = kept.iter().map(|(s, ..)| s.levels.get(*name)).collect();
-        levels.len() > 1
-    };
-    let trials = names.into_iter().filter(|name| *name != level::PHASE);
-    let mut names: Vec<String> = trials.filter(differs).cloned().collect();
-    names.sort_by_key(|f| level::column(f));
-    names
 }
 
 fn table(caption: &str, head: &[&str], rows: Vec<Row>) -> Option<Table> {
@@ -154,28 +133,42 @@ const TIMES: [(&str, Time); 7] = [
     ("teardown", |t| t.teardown_ns),
 ];
 
-fn times(entries: &[&Entry<'_>]) -> Option<Table> {
-    let mut rows = Vec::new();
+/// A table a firewall, each with the load: times at different loads are not to be compared.
+fn times(entries: &[&Entry<'_>]) -> Vec<Table> {
+    let mut of_dut: Vec<(&str, Vec<Row>)> = Vec::new();
     for entry in entries {
-        for (name, of) in TIMES {
-            let Some(t) = of(&entry.sessions.times) else { continue };
-            let mut heads = entry.heads.clone();
-            heads.push(name.into());
-            let time = |ns: f64| Cell::number(units::value("ns", ns), ns);
-            let mut cells: Vec<Cell> = [t.min, t.mean, t.p50, t.p90, t.p99, t.p999, t.max].map(time).into();
-            cells.push(count(t.count));
-            rows.push(Row { heads, cells });
+        let dut = entry.point.dut.as_str();
+        let rows = times_of(entry);
+        match of_dut.iter_mut().find(|(name, _)| *name == dut) {
+            Some((_, known)) => known.extend(rows),
+            None => of_dut.push((dut, rows)),
         }
     }
-    let head = ["min", "mean", "p50", "p90", "p99", "p99.9", "max", "samples"];
-    let mut table = table("Times of the connections of one deciding trial", &head, rows)?;
-    table.corner = vec!["Time".into()];
-    table.notes = vec![
-        "The first five begin at the intended start, so that a connection which waited for its turn does not hide it"
-            .into(),
-        "establishment = first SYN to the acknowledgement of the SYN-ACK (RFC 3511 appendix B); teardown = first FIN or RST to the end (appendix C)".into(),
-    ];
-    Some(table)
+    let table = |(dut, rows): (&str, Vec<Row>)| {
+        let head: Vec<&str> = std::iter::once("load").chain(tables::PERCENTILES).collect();
+        let caption = format!("{dut}: times of the connections of one deciding trial; lower is better");
+        table(&caption, &head, rows).map(|table| Table { corner: vec!["Time".into()], ..table })
+    };
+    let mut tables: Vec<Table> = of_dut.into_iter().filter_map(table).collect();
+    if let Some(last) = tables.last_mut() {
+        last.notes = TIMES_NOTES.map(Into::into).into();
+    }
+    tables
+}
+
+const TIMES_NOTES: [&str; 2] = [
+    "The first five begin at the intended start, so that a connection which waited for its turn does not hide it",
+    "establishment = first SYN to the acknowledgement of the SYN-ACK (RFC 3511 appendix B); teardown = first FIN or RST to the end (appendix C)",
+];
+
+fn times_of(entry: &Entry<'_>) -> Vec<Row> {
+    let load = Cell::text(view::at_load(&entry.point).unwrap_or_default());
+    let row = |(name, of): &(&str, Time)| {
+        let times = tables::percentiles(&of(&entry.sessions.times)?);
+        let heads = entry.heads.iter().cloned().chain([(*name).to_owned()]).collect();
+        Some(Row { heads, cells: std::iter::once(load.clone()).chain(times).collect() })
+    };
+    TIMES.iter().filter_map(row).collect()
 }
 
 /// Invalid points are here too: what got through is why they are invalid, not their value.
@@ -267,7 +260,7 @@ fn replacement(entries: &[&Entry<'_>]) -> Option<Table> {
 }
 
 fn policy(entries: &[&Entry<'_>]) -> Option<Table> {
-    let told = |p: &Reading<'_>| {
+    let has_entries = |p: &Reading<'_>| {
         p.policy_load_seconds().is_some() || p.memory_bytes().is_some() || p.flow_entries().is_some()
     };
     let row = |e: &&Entry<'_>| Row {
@@ -281,6 +274,6 @@ fn policy(entries: &[&Entry<'_>]) -> Option<Table> {
     table(
         "What policy and connections took",
         &["policy loaded in", "memory", "connection-table entries"],
-        entries.iter().filter(|e| told(&e.point)).map(row).collect(),
+        entries.iter().filter(|e| has_entries(&e.point)).map(row).collect(),
     )
 }

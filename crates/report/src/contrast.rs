@@ -1,13 +1,14 @@
 //! Hash weakness (EANTC 2001, RFC 4814): a firewall that sorts its connections badly is slower with one address than with
 //! many, or with sequential ports than with random ones. The ratio of the two rates, round by round. Pure.
 
-use crate::ratio;
+use crate::differ::Difference;
+use crate::ratio::{self, Standing};
 use crate::table::{Cell, Head, Row, Table};
 use crate::view::{Block, Setting};
 use crate::{tables, units, view};
-use measure::level::{self, Level};
+use measure::level::Level;
 use measure::results::{Better, Counts, Reading};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Two levels of a factor that a hash may tell apart.
 struct Contrast {
@@ -53,29 +54,61 @@ fn ends(block: &Block<'_>, factor: &str) -> Option<(Level, Level)> {
     let levels: Vec<Level> = levels.into_iter().flatten().collect();
     match factor {
         "clients" => Some((levels.first()?.clone(), levels.last()?.clone())),
-        _ => {
+        "order" => {
             let has = |l: &str| levels.iter().find(|x| x.text == l).cloned();
             Some((has("sequential")?, has("random")?))
         }
+        // The most of anything else is the harder.
+        _ => Some((levels.last()?.clone(), levels.first()?.clone())),
     }
 }
 
-fn table(block: &Block<'_>, contrast: &Contrast) -> Option<Table> {
-    let (weak, strong) = ends(block, contrast.factor)?;
-    let rest = |s: &Setting<'_>| {
-        let mut levels = s.levels.clone();
-        levels.retain(|name, _| name != contrast.factor && !contrast.along.contains(&name.as_str()));
-        levels
-    };
+/// Two settings of a block that differ in a factor alone, each with its level in words: the one that is thought to be the
+/// harder, and the other.
+pub(crate) struct Pair<'s, 'a> {
+    pub(crate) weak: (&'s Setting<'a>, String),
+    pub(crate) strong: (&'s Setting<'a>, String),
+    levels: BTreeMap<String, Level>,
+}
+
+impl Pair<'_, '_> {
+    /// Whether a firewall's two values are times at different loads.
+    pub(crate) fn is_apart(&self, dut: &str) -> bool {
+        let difference = Difference::Unknown;
+        let points = [&self.weak, &self.strong].into_iter().filter_map(|(s, _)| s.point(dut)).collect();
+        Setting { metric: self.weak.0.metric, levels: BTreeMap::new(), points, difference }.is_apart()
+    }
+}
+
+/// The pairs of a block.
+pub(crate) fn pairs<'s, 'a>(block: &'s Block<'a>, factor: &str) -> Vec<Pair<'s, 'a>> {
+    let Some((weak, strong)) = ends(block, factor) else { return Vec::new() };
+    let along = CONTRASTS.iter().find(|c| c.factor == factor).map_or(&[][..], |c| c.along);
     let at = |level: &Level| {
         let level = level.clone();
-        block.settings.iter().filter(move |s| s.levels.get(contrast.factor) == Some(&level))
+        block.settings.iter().filter(move |s| s.levels.get(factor) == Some(&level))
     };
-    let pairs: Vec<(BTreeMap<String, Level>, &Setting<'_>, &Setting<'_>)> =
-        at(&weak).filter_map(|a| Some((rest(a), a, at(&strong).find(|b| rest(b) == rest(a))?))).collect();
-    let factors = varying(pairs.iter().map(|(levels, ..)| levels));
+    // A factor that this one decides has nothing to say: among no rules, no rule has a place.
+    let own = [&weak, &strong].map(|level| view::differing(at(level).map(|s| &s.levels)));
+    let rest = |s: &Setting<'_>| {
+        let mut levels = s.levels.clone();
+        levels.retain(|name, _| {
+            !along.contains(&name.as_str()) && own.iter().any(|names| names.contains(name))
+        });
+        levels
+    };
+    let pair = |a: &'s Setting<'a>| {
+        let b = at(&strong).find(|b| rest(b) == rest(a))?;
+        Some(Pair { weak: (a, weak.phrase.clone()), strong: (b, strong.phrase.clone()), levels: rest(a) })
+    };
+    at(&weak).filter_map(pair).collect()
+}
+
+fn table(block: &Block<'_>, contrast: &Contrast) -> Option<Table> {
+    let pairs = pairs(block, contrast.factor);
+    let factors = view::differing(pairs.iter().map(|pair| &pair.levels));
     let mut rows = Vec::new();
-    for (levels, weak, strong) in &pairs {
+    for Pair { levels, weak: (weak, _), strong: (strong, _) } in &pairs {
         for point in &weak.points {
             let Some(other) = strong.point(&point.dut) else { continue };
             let mut heads = vec![point.dut.clone()];
@@ -83,11 +116,13 @@ fn table(block: &Block<'_>, contrast: &Contrast) -> Option<Table> {
             rows.push(Row { heads, cells: cells(contrast, (weak, point), (strong, &other)) });
         }
     }
-    let mut corner = vec!["Firewall".to_string()];
-    corner.extend(factors.iter().map(|f| level::title(f)));
+    let corner = tables::corner(&factors);
     let [few, many] = contrast.head;
     let head = match contrast.factor {
-        "clients" => [format!("{few}: {}", weak.phrase), format!("{many}: {}", strong.phrase)],
+        "clients" => {
+            let first = pairs.first()?;
+            [format!("{few}: {}", first.weak.1), format!("{many}: {}", first.strong.1)]
+        }
         _ => [few.into(), many.into()],
     };
     (!rows.is_empty()).then(|| Table {
@@ -102,17 +137,6 @@ fn table(block: &Block<'_>, contrast: &Contrast) -> Option<Table> {
     })
 }
 
-fn varying<'a>(levels: impl Iterator<Item = &'a BTreeMap<String, Level>> + Clone) -> Vec<String> {
-    let names: BTreeSet<&String> = levels.clone().flat_map(|l| l.keys()).collect();
-    let differs = |name: &&String| {
-        let distinct: BTreeSet<Option<&Level>> = levels.clone().map(|l| l.get(*name)).collect();
-        distinct.len() > 1
-    };
-    let mut names: Vec<String> = names.into_iter().filter(differs).cloned().collect();
-    names.sort_by_key(|f| level::column(f));
-    names
-}
-
 type Side<'s, 'a> = (&'s Setting<'a>, &'s Reading<'a>);
 
 fn cells(contrast: &Contrast, (weak, point): Side<'_, '_>, (strong, other): Side<'_, '_>) -> Vec<Cell> {
@@ -125,10 +149,11 @@ fn cells(contrast: &Contrast, (weak, point): Side<'_, '_>, (strong, other): Side
     let rounds: Vec<String> = ratio::per_round(point, other).map(|r| units::significant(r, 3)).collect();
     cells.push(Cell::number(tables::ratio_text(&ratio), ratio.value));
     cells.push(Cell::text(rounds.join(", ")));
-    cells.push(Cell::text(match (ratio.differs(), ratio.value < 1.0) {
-        (false, _) => "level",
-        (true, true) => contrast.reading[0],
-        (true, false) => contrast.reading[1],
+    cells.push(Cell::text(match ratio.standing() {
+        Standing::Level => "level".into(),
+        Standing::Open => ratio.too_few(),
+        Standing::Less => contrast.reading[0].into(),
+        Standing::More => contrast.reading[1].into(),
     }));
     cells
 }

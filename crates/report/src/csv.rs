@@ -12,7 +12,7 @@
 //! | `pdv_p50_ns`, `pdv_p99_ns`, `ipdv_p50_ns`, `ipdv_p99_ns` | delay variation (RFC 5481) in one deciding trial: of the direction with the largest, because distributions cannot be added |
 //! | `lanes_duplicated`, `lanes_reordered`, `lanes_corrupted` | frames of the same trial, summed over the directions; empty where directions were not kept |
 //! | `cpu_busy_cores` | busy processor time in cores: everything but idle and stolen |
-//! | `connections`, `memory_bytes`, `policy_load_seconds` | of the firewall, empty where it cannot be told |
+//! | `connections`, `memory_bytes`, `policy_load_seconds` | of the firewall, empty where its driver cannot find out |
 //! | `attempted`, `established`, `completed`, `failed`, `failed_by`, `retransmitted` | connections in one deciding trial, failures also by how; segments retransmitted; empty in a test of frames, as are all that follow; of bulk transfers `retransmitted` alone, of all deciding trials |
 //! | `session_frames`, `session_bits` | what client and server received in it, attack frames left out |
 //! | `established_mean_ns` … `teardown_p99_ns` | times: intended start to SYN-ACK, to the last byte; SYN to the last segment of the handshake (RFC 3511 appendix B); FIN or RST to the end (appendix C) |
@@ -23,10 +23,10 @@
 //!
 //! In a test of connections the ledger counts connections, and `failed_connections` is their entry in it.
 
-mod sessions;
-
 use crate::error::ReportError;
-use measure::results::{CpuUse, LatencySummary, Reading, Results};
+use measure::connections::ConnectionTimes;
+use measure::ledger::{Entries, Named};
+use measure::results::{CpuUse, Reading, Results};
 use measure::trial::LaneOutcome;
 use std::collections::BTreeSet;
 
@@ -39,144 +39,140 @@ pub fn to_string(results: &Results) -> Result<String, ReportError> {
         results.readings().flat_map(|p| p.factors().map(|(factor, _)| factor).collect::<Vec<_>>()).collect();
     let mut writer = csv::Writer::from_writer(Vec::new());
     let defect = |e: csv::Error| ReportError::Render(e.to_string());
-    writer.write_record(header(&factors)).map_err(defect)?;
+    let named = factors.iter().map(|f| format!("factor.{f}"));
+    let measured = COLUMNS.iter().map(|(name, _)| (*name).to_owned());
+    writer.write_record(RUN.map(str::to_owned).into_iter().chain(named).chain(measured)).map_err(defect)?;
     for point in results.readings() {
-        writer.write_record(row(results, &point, &factors)).map_err(defect)?;
+        let run = [
+            results.suite.clone(),
+            results.profile.clone(),
+            results.seed.to_string(),
+            results.started.clone(),
+            point.test().to_owned(),
+            point.dut.clone(),
+            point.cell.placement.name().into(),
+            point.cell.cores.to_string(),
+        ];
+        let levels = factors.iter().map(|f| some(point.level(f)));
+        let measured = COLUMNS.iter().map(|(_, of)| of(&point));
+        writer.write_record(run.into_iter().chain(levels).chain(measured)).map_err(defect)?;
     }
     let bytes = writer.into_inner().map_err(|e| ReportError::Render(e.to_string()))?;
     String::from_utf8(bytes).map_err(|e| ReportError::Render(e.to_string()))
 }
 
-fn header(factors: &BTreeSet<&str>) -> Vec<String> {
-    let mut columns: Vec<String> =
-        ["suite", "profile", "seed", "started", "test", "dut", "placement", "cores"].map(Into::into).into();
-    columns.extend(factors.iter().map(|f| format!("factor.{f}")));
-    columns.extend(
-        [
-            "metric",
-            "unit",
-            "value",
-            "low",
-            "high",
-            "rounds",
-            "valid",
-            "marks",
-            "offered",
-            "not_sent",
-            "ring_full",
-            "dropped_by_firewall",
-            "lost_in_stack",
-            "failed_connections",
-            "corrupted",
-            "not_received",
-            "under_way",
-            "received",
-            "residual",
-            "latency_min_ns",
-            "latency_mean_ns",
-            "latency_p50_ns",
-            "latency_p90_ns",
-            "latency_p99_ns",
-            "latency_p999_ns",
-            "latency_max_ns",
-            "pdv_p50_ns",
-            "pdv_p99_ns",
-            "ipdv_p50_ns",
-            "ipdv_p99_ns",
-            "lanes_duplicated",
-            "lanes_reordered",
-            "lanes_corrupted",
-            "cpu_busy_cores",
-            "connections",
-            "memory_bytes",
-            "policy_load_seconds",
-        ]
-        .map(Into::into),
-    );
-    columns.extend(sessions::COLUMNS.map(Into::into));
-    columns
+/// The columns before those of the factors.
+const RUN: [&str; 8] = ["suite", "profile", "seed", "started", "test", "dut", "placement", "cores"];
+
+type Column = (&'static str, fn(&Reading<'_>) -> String);
+
+/// The columns behind those of the factors.
+const COLUMNS: &[Column] = &[
+    ("metric", |p| p.metric.row().key.into()),
+    ("unit", |p| p.unit.clone()),
+    ("value", |p| p.value.to_string()),
+    ("low", |p| p.low.to_string()),
+    ("high", |p| p.high.to_string()),
+    ("rounds", |p| p.rounds.len().to_string()),
+    ("valid", |p| p.valid.to_string()),
+    ("marks", |p| p.marks.iter().map(crate::view::mark_text).collect::<Vec<_>>().join("; ")),
+    ("offered", |p| p.ledger().offered.to_string()),
+    ("not_sent", |p| p.ledger().not_sent.to_string()),
+    ("ring_full", |p| lost(p, |l| &l.ring_full)),
+    ("dropped_by_firewall", |p| lost(p, |l| &l.dropped_by_firewall)),
+    ("lost_in_stack", |p| lost(p, |l| &l.lost_in_stack)),
+    ("failed_connections", |p| lost(p, |l| &l.failed)),
+    ("corrupted", |p| Entries::from(&p.ledger()).corrupted.to_string()),
+    ("not_received", |p| Entries::from(&p.ledger()).not_received.to_string()),
+    ("under_way", |p| Entries::from(&p.ledger()).under_way.to_string()),
+    ("received", |p| p.ledger().received.to_string()),
+    ("residual", |p| p.ledger().residual().to_string()),
+    ("latency_min_ns", |p| some(p.latency_ns().map(|l| l.min))),
+    ("latency_mean_ns", |p| some(p.latency_ns().map(|l| l.mean))),
+    ("latency_p50_ns", |p| some(p.latency_ns().map(|l| l.p50))),
+    ("latency_p90_ns", |p| some(p.latency_ns().map(|l| l.p90))),
+    ("latency_p99_ns", |p| some(p.latency_ns().map(|l| l.p99))),
+    ("latency_p999_ns", |p| some(p.latency_ns().map(|l| l.p999))),
+    ("latency_max_ns", |p| some(p.latency_ns().map(|l| l.max))),
+    ("pdv_p50_ns", |p| largest(p, |l| Some(l.pdv_ns?.p50))),
+    ("pdv_p99_ns", |p| largest(p, |l| Some(l.pdv_ns?.p99))),
+    ("ipdv_p50_ns", |p| largest(p, |l| Some(l.ipdv_ns?.p50))),
+    ("ipdv_p99_ns", |p| largest(p, |l| Some(l.ipdv_ns?.p99))),
+    ("lanes_duplicated", |p| over_lanes(p, |l| l.duplicated)),
+    ("lanes_reordered", |p| over_lanes(p, |l| l.reordered)),
+    ("lanes_corrupted", |p| over_lanes(p, |l| l.corrupted)),
+    ("cpu_busy_cores", |p| busy_cores(&p.cpu()).to_string()),
+    ("connections", |p| some(p.flow_entries())),
+    ("memory_bytes", |p| some(p.memory_bytes())),
+    ("policy_load_seconds", |p| some(p.policy_load_seconds())),
+    ("attempted", |p| some(p.connections().map(|c| c.attempted))),
+    ("established", |p| some(p.connections().map(|c| c.established))),
+    ("completed", |p| some(p.connections().map(|c| c.completed))),
+    ("failed", |p| some(p.connections().map(|c| sum(&c.failed)))),
+    ("failed_by", |p| some(p.connections().map(|c| by_name(&c.failed)))),
+    ("retransmitted", |p| {
+        some(p.connections().map(|c| c.retransmitted).or_else(|| p.bulk().map(|b| b.retransmitted)))
+    }),
+    ("session_frames", |p| some(p.connections().map(|c| c.frames))),
+    ("session_bits", |p| some(p.connections().map(|c| c.bits))),
+    ("established_mean_ns", |p| time(p, |t| Some(t.established_ns?.mean))),
+    ("established_p50_ns", |p| time(p, |t| Some(t.established_ns?.p50))),
+    ("established_p99_ns", |p| time(p, |t| Some(t.established_ns?.p99))),
+    ("last_byte_mean_ns", |p| time(p, |t| Some(t.last_byte_ns?.mean))),
+    ("last_byte_p50_ns", |p| time(p, |t| Some(t.last_byte_ns?.p50))),
+    ("last_byte_p99_ns", |p| time(p, |t| Some(t.last_byte_ns?.p99))),
+    ("establishment_mean_ns", |p| time(p, |t| Some(t.establishment_ns?.mean))),
+    ("establishment_p50_ns", |p| time(p, |t| Some(t.establishment_ns?.p50))),
+    ("establishment_p99_ns", |p| time(p, |t| Some(t.establishment_ns?.p99))),
+    ("teardown_mean_ns", |p| time(p, |t| Some(t.teardown_ns?.mean))),
+    ("teardown_p50_ns", |p| time(p, |t| Some(t.teardown_ns?.p50))),
+    ("teardown_p99_ns", |p| time(p, |t| Some(t.teardown_ns?.p99))),
+    ("illegal_attempted", |p| some(p.connections().and_then(|c| Some(sum(&c.illegal.as_ref()?.attempted))))),
+    ("illegal_got_through", |p| {
+        some(p.connections().and_then(|c| Some(c.illegal.as_ref()?.total_got_through())))
+    }),
+    ("attack_sent", |p| some(p.connections().and_then(|c| Some(c.attack?.sent)))),
+    ("attack_forwarded", |p| some(p.connections().and_then(|c| Some(c.attack?.forwarded)))),
+    ("attack_answered", |p| some(p.connections().and_then(|c| Some(c.attack?.answered)))),
+    ("resets_sent", |p| some(p.connections().and_then(|c| Some(c.resets?.sent)))),
+    ("resets_open", |p| some(p.connections().and_then(|c| Some(c.resets?.open)))),
+    ("resets_alive", |p| some(p.connections().and_then(|c| Some(c.resets?.alive)))),
+    ("replacement_holds_after_seconds", |p| {
+        some(p.connections().and_then(|c| c.replacement.as_ref()?.holds_after_seconds))
+    }),
+    ("replacement_by_neither", |p| {
+        some(p.connections().and_then(|c| Some(c.replacement.as_ref()?.by_neither)))
+    }),
+];
+
+/// An empty cell where there is nothing.
+fn some(value: Option<impl ToString>) -> String {
+    value.map_or_else(String::new, |v| v.to_string())
 }
 
-fn row(results: &Results, point: &Reading<'_>, factors: &BTreeSet<&str>) -> Vec<String> {
-    let mut row = vec![
-        results.suite.clone(),
-        results.profile.clone(),
-        results.seed.to_string(),
-        results.started.clone(),
-        point.test().to_owned(),
-        point.dut.clone(),
-        point.cell.placement.name().into(),
-        point.cell.cores.to_string(),
-    ];
-    row.extend(factors.iter().map(|f| point.level(f).map_or_else(String::new, ToString::to_string)));
-    row.extend(value_columns(point));
-    row.extend(ledger_columns(point));
-    row.extend(latency_columns(point));
-    row.extend(lane_columns(point));
-    row.push(busy_cores(&point.cpu()).to_string());
-    row.push(point.flow_entries().map_or_else(String::new, |c| c.to_string()));
-    row.push(point.memory_bytes().map_or_else(String::new, |b| b.to_string()));
-    row.push(point.policy_load_seconds().map_or_else(String::new, |s| s.to_string()));
-    row.extend(sessions::columns(point));
-    row
+fn sum(counts: &Named) -> u64 {
+    counts.values().sum()
 }
 
-fn value_columns(point: &Reading<'_>) -> Vec<String> {
-    let marks: Vec<String> = point.marks.iter().map(crate::view::mark_text).collect();
-    vec![
-        point.metric.row().key.into(),
-        point.unit.clone(),
-        point.value.to_string(),
-        point.low.to_string(),
-        point.high.to_string(),
-        point.rounds.len().to_string(),
-        point.valid.to_string(),
-        marks.join("; "),
-    ]
+/// `refused 3; timeout-connect 12`.
+fn by_name(counts: &Named) -> String {
+    counts.iter().map(|(name, n)| format!("{name} {n}")).collect::<Vec<_>>().join("; ")
 }
 
-fn ledger_columns(point: &Reading<'_>) -> Vec<String> {
-    let ledger = &point.ledger();
-    let sum = |m: &std::collections::BTreeMap<String, u64>| m.values().sum::<u64>().to_string();
-    vec![
-        ledger.offered.to_string(),
-        ledger.not_sent.to_string(),
-        sum(&ledger.ring_full),
-        sum(&ledger.dropped_by_firewall),
-        sum(&ledger.lost_in_stack),
-        sum(&ledger.failed),
-        ledger.corrupted.to_string(),
-        ledger.not_received.to_string(),
-        ledger.under_way.to_string(),
-        ledger.received.to_string(),
-        ledger.residual().to_string(),
-    ]
+fn lost(point: &Reading<'_>, place: fn(&Entries) -> &Named) -> String {
+    sum(place(&Entries::from(&point.ledger()))).to_string()
 }
 
-fn latency_columns(point: &Reading<'_>) -> Vec<String> {
-    let Some(l) = point.latency_ns() else { return vec![String::new(); 7] };
-    [l.min, l.mean, l.p50, l.p90, l.p99, l.p999, l.max].iter().map(f64::to_string).collect()
+fn time(point: &Reading<'_>, of: fn(&ConnectionTimes) -> Option<f64>) -> String {
+    some(point.connections().and_then(|c| of(&c.times)))
 }
 
-fn lane_columns(point: &Reading<'_>) -> Vec<String> {
-    type Of = fn(&LaneOutcome) -> Option<LatencySummary>;
-    let largest = |of: Of, percentile: fn(LatencySummary) -> f64| {
-        let values = point.lanes().iter().filter_map(of).map(percentile);
-        values.max_by(f64::total_cmp).map_or_else(String::new, |v| v.to_string())
-    };
-    let sum = |of: fn(&LaneOutcome) -> u64| match point.lanes().is_empty() {
-        true => String::new(),
-        false => point.lanes().iter().map(of).sum::<u64>().to_string(),
-    };
-    vec![
-        largest(|l| l.pdv_ns, |s| s.p50),
-        largest(|l| l.pdv_ns, |s| s.p99),
-        largest(|l| l.ipdv_ns, |s| s.p50),
-        largest(|l| l.ipdv_ns, |s| s.p99),
-        sum(|l| l.duplicated),
-        sum(|l| l.reordered),
-        sum(|l| l.corrupted),
-    ]
+fn largest(point: &Reading<'_>, of: fn(&LaneOutcome) -> Option<f64>) -> String {
+    some(point.lanes().iter().filter_map(of).max_by(f64::total_cmp))
+}
+
+fn over_lanes(point: &Reading<'_>, of: fn(&LaneOutcome) -> u64) -> String {
+    some((!point.lanes().is_empty()).then(|| point.lanes().iter().map(of).sum::<u64>()))
 }
 
 /// Busy processor time in cores.

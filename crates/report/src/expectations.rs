@@ -40,16 +40,26 @@ const LABELS: [&str; 7] = ["test", "dut", "placement", "cores", "load", "phase",
 /// The number of the first expectation that is wrong, from 0, and what is wrong with it.
 pub fn of_suite(suite: &Suite) -> Result<Vec<Expectation>, (usize, ExprError)> {
     let read = |written: &measure::suite::Expectation| {
-        // A long expression may stand on several lines of the suite.
-        let that = expr::parse(written.that.value.replace('\n', " ").trim())?;
-        that.check_labels(&|name, level| match name {
-            "test" if suite.test(level).is_none() => Err(format!("the suite has no test {level}")),
-            _ if LABELS.contains(&name) || Factor::named(name).is_some() => Ok(()),
-            _ => Err(format!("labels are {} and the factors of suites", LABELS.join(", "))),
-        })?;
+        let that = read(suite, &written.that.value, expr::parse)?;
         Ok(Expectation { that, because: written.because.clone() })
     };
     suite.expectations.iter().enumerate().map(|(n, written)| read(written).map_err(|e| (n, e))).collect()
+}
+
+/// Reads an expression of a suite and checks its labels.
+pub(crate) fn read(
+    suite: &Suite,
+    text: &str,
+    parse: fn(&str) -> Result<Expression, ExprError>,
+) -> Result<Expression, ExprError> {
+    // A long expression may stand on several lines of the suite.
+    let read = parse(text.replace('\n', " ").trim())?;
+    read.check_labels(&|name, level| match name {
+        "test" if suite.test(level).is_none() => Err(format!("the suite has no test {level}")),
+        _ if LABELS.contains(&name) || Factor::named(name).is_some() => Ok(()),
+        _ => Err(format!("labels are {} and the factors of suites", LABELS.join(", "))),
+    })?;
+    Ok(read)
 }
 
 /// Judges all of them. Points that never belong together are a mistake of the suite, which keeps nothing.

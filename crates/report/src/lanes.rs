@@ -1,28 +1,31 @@
 //! Each direction of a test by itself: what was sent and what arrived, and how evenly. Pure.
 
 use crate::table::{Cell, Head, Row, Table};
-use crate::view::{Block, Test};
-use crate::{tables, units};
-use measure::level;
+use crate::units;
+use crate::view::{Block, Test, View};
 use measure::results::{LatencySummary, Reading};
 use measure::shape::Lane;
 use measure::trial::LaneOutcome;
 
-/// The directions of every valid point of a block whose latency was measured; none when there are no such. What an
-/// earlier block told of the same trials is not told again.
-pub(crate) fn table(test: &Test<'_>, block: &Block<'_>) -> Option<Table> {
-    let mut factors: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
-    factors.sort_by_key(|f| level::column(f));
+/// The directions of every valid point of a block whose latency was measured, a table a firewall, because their times may be of
+/// different loads. What an earlier block showed of the same trials is not shown again.
+pub(crate) fn tables(view: &View<'_>, test: &Test<'_>, block: &Block<'_>) -> Vec<Table> {
+    view.duts.iter().filter_map(|dut| table(test, block, dut)).collect()
+}
+
+fn table(test: &Test<'_>, block: &Block<'_>, dut: &str) -> Option<Table> {
+    let factors = block.factors();
     let mut rows = Vec::new();
     for setting in &block.settings {
-        let told = |p: &Reading<'_>| test.told_before(block, setting, p);
-        for point in setting.points.iter().filter(|p| p.valid && is_timed(p) && !told(p)) {
-            let mut heads = vec![point.dut.clone()];
-            heads.extend(tables::row_heads(setting, &factors).into_iter().filter(|_| !factors.is_empty()));
+        let shown_before = |p: &Reading<'_>| test.shown_before(block, setting, p);
+        for point in
+            setting.points.iter().filter(|p| p.dut == dut && p.valid && is_timed(p) && !shown_before(p))
+        {
+            let heads = crate::tables::heads(&point.dut, setting, &factors);
             rows.extend(point.lanes().iter().map(|lane| row(&heads, lane)));
         }
     }
-    (!rows.is_empty()).then(|| around(&factors, rows))
+    (!rows.is_empty()).then(|| around(dut, &factors, rows))
 }
 
 fn is_timed(point: &Reading<'_>) -> bool {
@@ -54,14 +57,13 @@ fn name(lane: Lane) -> String {
     format!("{} → {}", lane.from.name(), lane.to.name())
 }
 
-fn around(factors: &[String], rows: Vec<Row>) -> Table {
-    let mut corner = vec!["Firewall".to_string()];
-    corner.extend(factors.iter().map(|f| level::title(f)));
+fn around(dut: &str, factors: &[String], rows: Vec<Row>) -> Table {
+    let mut corner = crate::tables::corner(factors);
     corner.push("Direction".into());
     let frames = ["sent", "received", "lost", "duplicated", "reordered", "corrupted"];
     let times = ["latency p50", "PDV p50", "IPDV p50"];
     Table {
-        caption: "Each direction in one deciding trial, the one whose latency stands above; in small print the 99th percentile".into(),
+        caption: format!("{dut}: each direction in one deciding trial, the one whose latency stands above; in small print the 99th percentile"),
         corner,
         groups: Vec::new(),
         head: frames.iter().chain(&times).map(|h| Head::one(*h)).collect(),
@@ -78,7 +80,6 @@ fn around(factors: &[String], rows: Vec<Row>) -> Table {
 mod tests {
     use super::*;
     use crate::sample;
-    use crate::view::View;
     use measure::results::Metric;
 
     #[test]
@@ -91,7 +92,7 @@ mod tests {
             let view = View::new(run, None);
             let blocks = view.tests.iter().flat_map(|t| t.blocks.iter().map(move |b| (t, b)));
             let latencies = blocks.filter(|(_, b)| b.metric == Metric::Latency);
-            latencies.filter_map(|(t, b)| table(t, b)).flat_map(|t| t.rows).collect::<Vec<_>>()
+            latencies.flat_map(|(t, b)| tables(&view, t, b)).flat_map(|t| t.rows).collect::<Vec<_>>()
         };
         let found = rows(&run);
         assert_eq!(found.len(), expected);

@@ -131,7 +131,7 @@ fn goodput(test: &Test<'_>, setting: &Setting<'_>, point: &Reading<'_>) -> Optio
     let block = test.blocks.iter().find(|b| b.metric == Metric::Goodput);
     let same = block.and_then(|b| b.settings.iter().find(|s| s.levels == setting.levels));
     let measured = same.and_then(|s| s.point(&point.dut)).filter(|p| p.valid).map(|p| p.value);
-    measured.or_else(|| setting.frame_bytes().map(|bytes| point.value * bytes * 8.0))
+    measured.or_else(|| setting.bits(point.value))
 }
 
 /// The printed figures that belong beside a test's metric, a table for every firewall and place in the report.

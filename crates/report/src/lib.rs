@@ -10,19 +10,22 @@ pub mod html;
 pub mod journal;
 pub mod json;
 pub mod markdown;
+pub mod questions;
 pub mod ratio;
 pub mod terminal;
+pub mod units;
 
 mod about;
 mod connections;
 mod contrast;
+mod differ;
 mod lanes;
 mod layout;
 mod schema1;
+mod searches;
 mod seconds;
 mod table;
 mod tables;
-mod units;
 mod verdict;
 mod view;
 mod write;
@@ -57,6 +60,8 @@ pub struct Extras {
     pub published: Option<Published>,
     /// What the suite expects of its results.
     pub expectations: Vec<expectations::Expectation>,
+    /// What the suite asks of its results.
+    pub questions: Vec<questions::Question>,
     /// Firewall that others are compared with; nftables, where measured, when none is named.
     pub reference: Option<String>,
 }
@@ -87,8 +92,16 @@ impl Extras {
             published: suite.published.as_deref().map(published::load).transpose()?,
             // A suite with a wrong expectation is refused before it is run, so there are no results of one.
             expectations: expectations::of_suite(suite).unwrap_or_default(),
+            questions: questions::of_suite(suite).unwrap_or_default(),
             reference: None,
         })
+    }
+
+    /// What the suite that a run names says, where it is a built-in one.
+    pub fn of_results(results: &measure::results::Results) -> Self {
+        let text = measure::suite::builtin(&results.suite);
+        let suite = text.and_then(|text| Suite::parse(&results.suite, text).ok());
+        suite.and_then(|suite| Self::of_suite(&suite).ok()).unwrap_or_default()
     }
 
     pub(crate) fn layout(&self, test: &str) -> Layout {

@@ -3,7 +3,9 @@
 use crate::layout;
 use crate::table::md;
 use crate::view::{self, View};
-use crate::{Extras, about, connections, contrast, expectations, lanes, tables, verdict};
+use crate::{
+    Extras, about, connections, contrast, differ, expectations, lanes, questions, searches, tables, verdict,
+};
 use measure::level;
 use measure::results::{Metric, Results};
 use std::fmt::Write as _;
@@ -13,7 +15,7 @@ pub fn to_string(results: &Results, extras: &Extras) -> String {
     let view = View::new(results, extras.reference.as_deref());
     let mut out = String::new();
     head(&mut out, results, extras);
-    summary(&mut out, results, &view);
+    summary(&mut out, results, &view, extras);
     for test in &view.tests {
         test_section(&mut out, &view, test, extras);
     }
@@ -51,15 +53,21 @@ fn head(out: &mut String, results: &Results, extras: &Extras) {
     }
 }
 
-fn summary(out: &mut String, results: &Results, view: &View<'_>) {
+fn summary(out: &mut String, results: &Results, view: &View<'_>, extras: &Extras) {
     let _ = writeln!(out, "## Summary\n");
     let said = verdict::summary(results, view);
     let _ = writeln!(out, "**{}**\n", md(&said.headline));
     if !said.setting.is_empty() {
         let _ = writeln!(out, "<sub>{}</sub>\n", md(&said.setting));
     }
-    for sentence in &said.more {
+    for sentence in said.firewalls.iter().chain(&said.more) {
         let _ = writeln!(out, "- {}", md(sentence));
+    }
+    for answer in questions::answers(&extras.questions, view) {
+        let _ = writeln!(out, "\n### {}\n\n**{}**", md(answer.ask), md(&answer.sentence));
+        if let Some(table) = answer.table {
+            let _ = writeln!(out, "\n{}", table.markdown());
+        }
     }
     let _ = writeln!(out, "\n### Can I trust it?\n\n| | | |\n|---|---|---|");
     for line in verdict::trust(results, view) {
@@ -78,22 +86,39 @@ fn test_section(out: &mut String, view: &View<'_>, test: &view::Test<'_>, extras
         let _ = writeln!(out, "{}\n", md(title));
     }
     for block in &test.blocks {
-        let _ = writeln!(out, "### {}\n\n{}\n", block.metric.row().title, block.metric.row().sentence());
+        let _ = writeln!(out, "### {}\n\n{}\n", block.metric.row().title, block.sentence());
         let constant = block.constant();
         let levels = level::phrases(constant.iter().map(|(k, v)| (k.as_str(), v)));
         if !levels.is_empty() {
             let _ = writeln!(out, "The same in every point: {}.\n", md(&levels));
         }
-        let _ = writeln!(out, "{}", tables::block(view, block).markdown());
+        let (together, _) = block.parts();
+        let same = differ::same(&together);
+        if let Some(same) = &same {
+            let _ =
+                writeln!(out, "**{}**\n\n<details><summary>Tables of what is the same</summary>\n", md(same));
+        }
+        if !together.settings.is_empty() {
+            let _ = writeln!(out, "{}", tables::block(view, &together).markdown());
+        }
         for table in contrast::tables(block) {
             let _ = writeln!(out, "{}", table.markdown());
         }
         if let Some(table) = tables::latency(block) {
             let _ = writeln!(out, "{}", table.markdown());
         }
-        if let Some(table) = lanes::table(test, block).filter(|_| block.metric == Metric::Latency) {
+        for table in tables::apart(view, block) {
             let _ = writeln!(out, "{}", table.markdown());
         }
+        for table in lanes::tables(view, test, block).iter().filter(|_| block.metric == Metric::Latency) {
+            let _ = writeln!(out, "{}", table.markdown());
+        }
+        if same.is_some() {
+            let _ = writeln!(out, "</details>\n");
+        }
+    }
+    if let Some(table) = searches::table(test) {
+        let _ = writeln!(out, "{}", table.markdown());
     }
     let connections = connections::tables(test);
     if !connections.is_empty() {

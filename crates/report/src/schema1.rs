@@ -142,6 +142,7 @@ impl From<Results1> for Results {
                     dut: point.dut.clone(),
                     policy_load_seconds: None,
                     trials: Vec::new(),
+                    searches: Vec::new(),
                 });
                 carried.push(Vec::new());
                 results.runs.len() - 1
@@ -277,20 +278,20 @@ fn typical(old: &Point1, first: u32, run: &mut Run) -> Option<u32> {
     if detail.ledger.offered == 0 && old.trials.is_empty() {
         return None;
     }
-    let told = |t: &&results::Trial| t.detail.as_deref() == Some(&detail) && t.id >= first;
-    if let Some(trial) = run.trials.iter().take(first as usize + old.trials.len()).find(told) {
+    let carries = |t: &&results::Trial| t.detail.as_deref() == Some(&detail) && t.id >= first;
+    if let Some(trial) = run.trials.iter().take(first as usize + old.trials.len()).find(carries) {
         return Some(trial.id);
     }
     let id = first + deciding(old)? as u32;
     let decided = run.trials.iter().position(|trial| trial.id == id)?;
     let trial = &mut run.trials[decided];
-    let same = |trial: &results::Trial| trial.detail.as_deref().is_none_or(|told| *told == detail);
-    if same(trial) && old.latency_ns.is_none_or(|told| trial.latency_ns.is_none_or(|own| own == told)) {
+    let same = |trial: &results::Trial| trial.detail.as_deref().is_none_or(|carried| *carried == detail);
+    if same(trial) && old.latency_ns.is_none_or(|shown| trial.latency_ns.is_none_or(|own| own == shown)) {
         trial.latency_ns = trial.latency_ns.or(old.latency_ns);
         trial.detail = Some(Box::new(detail));
         return Some(id);
     }
-    // Another value was told of that trial, so this one's own is not known: it gets one beside it.
+    // Another point carried other sums of that trial, so this one's own trial is not known: it gets one beside it.
     let id = run.trials.len() as u32;
     let own = results::Trial { id, detail: Some(Box::new(detail)), ..run.trials[decided].clone() };
     run.trials.push(results::Trial { latency_ns: old.latency_ns.or(own.latency_ns), ..own });

@@ -2,63 +2,22 @@
 
 use crate::table::{Cell, Head, Row, Table};
 use crate::view::{self, Block, Setting, View};
-use crate::{units, verdict};
-use measure::ledger::Ledger;
+use crate::{ratio, units, verdict};
+use measure::ledger::{Entries, Ledger, Named};
 use measure::level;
-use measure::results::{Mark, MarkKind, Metric, Point, Reading, Sent};
+use measure::results::{LatencySummary, Mark, MarkKind, Metric, Point, Reading, Sent};
+use measure::stats::loss_limit;
 use std::collections::BTreeSet;
-
-/// Letter of a mark in tables.
-pub(crate) const fn letter(kind: MarkKind) -> char {
-    match kind {
-        MarkKind::GeneratorLimited => 'g',
-        MarkKind::Unstable => 'u',
-        MarkKind::PolicyNotProved => 'p',
-        MarkKind::LedgerUnbalanced => 'l',
-        MarkKind::GeneratorBehind => 'b',
-        MarkKind::FirewallFailed => 'f',
-        MarkKind::IllegalGotThrough => 'i',
-        MarkKind::NotSupported => 'c',
-        MarkKind::NoLowerBound => 'o',
-        MarkKind::NoUpperBound => 'm',
-        MarkKind::StolenTime => 's',
-        MarkKind::Baseline | MarkKind::Note => 'n',
-    }
-}
-
-/// What a mark's letter means.
-pub(crate) const fn meaning(kind: MarkKind) -> &'static str {
-    match kind {
-        MarkKind::GeneratorLimited => {
-            "generator-limited: within 10 % of the figure with nothing between, so the firewall may be faster"
-        }
-        MarkKind::Unstable => {
-            "unstable: the absolute value does not hold, because the rounds differ by more than 10 %; whether its ratio holds, the ratio's own interval tells"
-        }
-        MarkKind::PolicyNotProved => "invalid: the policy could not be proved",
-        MarkKind::LedgerUnbalanced => "invalid: the ledger does not sum to zero",
-        MarkKind::GeneratorBehind => "invalid: the generator was behind its schedule",
-        MarkKind::FirewallFailed => "invalid: the firewall changed, stopped or died during a trial",
-        MarkKind::IllegalGotThrough => "invalid: traffic that the policy forbids got through",
-        MarkKind::NotSupported => "no value: the firewall cannot do what the test asks",
-        MarkKind::NoLowerBound => "invalid: the search found no load that passes",
-        MarkKind::NoUpperBound => {
-            "the search reached the highest load that it may offer: the firewall may be faster"
-        }
-        MarkKind::StolenTime => "the hypervisor took processor time during the point",
-        MarkKind::Baseline | MarkKind::Note => "a note, in the list of remarks",
-    }
-}
 
 /// The letters of a point's marks.
 pub(crate) fn letters(point: &Point) -> String {
-    view::shown_kinds(point).collect::<BTreeSet<_>>().into_iter().map(letter).collect()
+    view::shown_kinds(point).collect::<BTreeSet<_>>().into_iter().map(|kind| kind.row().letter).collect()
 }
 
 /// Explanations of every letter that the points' cells show.
 pub(crate) fn notes<'a>(points: impl Iterator<Item = Reading<'a>>) -> Vec<String> {
     let kinds: BTreeSet<MarkKind> = points.flat_map(|p| view::shown_kinds(p.point)).collect();
-    kinds.into_iter().map(|k| format!("{} = {}", letter(k), meaning(k))).collect()
+    kinds.into_iter().map(|k| format!("{} = {}", k.row().letter, k.row().meaning)).collect()
 }
 
 /// The cell of a point: value, interval, ratio to the reference, marks.
@@ -68,7 +27,13 @@ pub(crate) fn value_cell(setting: &Setting<'_>, point: Option<Reading<'_>>, refe
         return Cell { text: "invalid".into(), marks: letters(&point), class: "invalid", ..Cell::default() };
     }
     let text = format!("{}{}", view::bound(&point), units::value(&point.unit, point.value));
-    let mut detail = units::interval(&point.unit, point.value, point.low, point.high);
+    let mut detail = interval_text(&point);
+    if let Some(bits) = setting.bits(point.value) {
+        detail = format!("{}; {detail}", units::value("bit/s", bits));
+    }
+    if let Some(limit) = unseen(&point).filter(|_| point.value == 0.0 && is_loss(point.metric)) {
+        detail += &format!("; below {}", units::rare(limit));
+    }
     if let Some(ratio) = reference.and_then(|r| setting.ratio(&point.dut, r)) {
         let open = if ratio.holds() { "" } else { " open" };
         detail += &format!("; {}{open}", units::ratio(ratio.value));
@@ -76,16 +41,47 @@ pub(crate) fn value_cell(setting: &Setting<'_>, point: Option<Reading<'_>>, refe
     Cell { marks: letters(&point), ..Cell::number(text, point.value).with_detail(detail) }
 }
 
+/// The share that may have been lost where nothing was: more would have shown in 95 of 100 such trials. None where something was
+/// lost, or nothing is known of the trials.
+fn unseen(point: &Reading<'_>) -> Option<f64> {
+    let ledger = point.ledger();
+    loss_limit(0, ledger.sent()).filter(|_| point.valid && ledger.received >= ledger.sent())
+}
+
+fn is_loss(metric: Metric) -> bool {
+    matches!(metric, Metric::Loss | Metric::Failures)
+}
+
+/// Under rates at which nothing may be lost: how much of it the trials could not have seen.
+fn unseen_note(block: &Block<'_>) -> Option<String> {
+    let points = || block.settings.iter().flat_map(|s| &s.points);
+    let most = points().filter_map(unseen).reduce(f64::max)?;
+    let counted = if points().next()?.sent() == Sent::Connections { "connections" } else { "frames" };
+    let rate = block.metric.row().rate && block.metric != Metric::Goodput;
+    rate.then(|| {
+        format!(
+            "Where no {counted} were lost, more than {} would have shown in 95 of 100 such trials: what is rarer, trials of this length do not see",
+            units::rare(most)
+        )
+    })
+}
+
+/// `1.21–1.27`, or why there is none.
+pub(crate) fn interval_text(point: &Point) -> String {
+    point
+        .interval()
+        .map_or_else(|| ratio::too_few(1), |(low, high)| units::interval(&point.unit, point.value, low, high))
+}
+
 /// All values of a block: a row a setting, a column a firewall.
 pub(crate) fn block(view: &View<'_>, block: &Block<'_>) -> Table {
-    let mut factors: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
-    factors.sort_by_key(|f| level::column(f));
+    let factors = block.factors();
     let duts = duts_of(view, block);
     let rows = block
         .settings
         .iter()
         .map(|setting| Row {
-            heads: row_heads(setting, &factors),
+            heads: if factors.is_empty() { vec!["all".into()] } else { row_heads(setting, &factors) },
             cells: duts.iter().map(|d| value_cell(setting, setting.point(d), view.reference)).collect(),
         })
         .collect();
@@ -99,12 +95,16 @@ pub(crate) fn block(view: &View<'_>, block: &Block<'_>) -> Table {
         groups: Vec::new(),
         head: duts.iter().map(|d| Head::one(*d)).collect(),
         rows,
-        notes: notes(block.settings.iter().flat_map(|s| s.points.iter().copied())),
+        notes: notes(block.settings.iter().flat_map(|s| s.points.iter().copied()))
+            .into_iter()
+            .chain(unseen_note(block))
+            .collect(),
     }
 }
 
 fn caption(view: &View<'_>, metric: Metric) -> String {
-    let name = metric.row().title;
+    let better = if metric.more_is_better() { "higher" } else { "lower" };
+    let name = format!("{} ({better} is better)", metric.row().title);
     match view.reference {
         Some(reference) => {
             format!(
@@ -115,10 +115,18 @@ fn caption(view: &View<'_>, metric: Metric) -> String {
     }
 }
 
+/// Names of the columns in which rows of firewalls and settings begin.
+pub(crate) fn corner(factors: &[String]) -> Vec<String> {
+    std::iter::once("Firewall".to_owned()).chain(factors.iter().map(|f| level::title(f))).collect()
+}
+
+/// How a row of a firewall and a setting begins.
+pub(crate) fn heads(dut: &str, setting: &Setting<'_>, factors: &[String]) -> Vec<String> {
+    std::iter::once(dut.to_owned()).chain(row_heads(setting, factors)).collect()
+}
+
+/// The levels of a setting, as a table's columns have them.
 pub(crate) fn row_heads(setting: &Setting<'_>, factors: &[String]) -> Vec<String> {
-    if factors.is_empty() {
-        return vec!["all".into()];
-    }
     factors.iter().map(|f| view::short(setting.levels.get(f))).collect()
 }
 
@@ -162,11 +170,15 @@ fn main_cell(setting: &Setting<'_>, dut: &str, reference: Option<&str>) -> Cell 
     cell
 }
 
-/// `2.05× (2.01–2.08)`, and `open` behind it where that says neither who is ahead nor that nobody is.
-pub(crate) fn ratio_text(ratio: &crate::ratio::Ratio) -> String {
+/// `2.05× (2.01–2.08)`, and `open` behind it where that says neither who is ahead nor that both are level.
+pub(crate) fn ratio_text(ratio: &ratio::Ratio) -> String {
     let digits = |v| units::significant(v, 3);
     let open = if ratio.holds() { "" } else { " open" };
-    format!("{} ({}–{}){open}", units::ratio(ratio.value), digits(ratio.low), digits(ratio.high))
+    let interval = ratio.interval().map_or_else(
+        || format!(" ({})", ratio.too_few()),
+        |(low, high)| format!(" ({}–{}){open}", digits(low), digits(high)),
+    );
+    format!("{}{interval}", units::ratio(ratio.value))
 }
 
 /// Names of the ledger's places, in the order of [`ledger_parts`].
@@ -176,7 +188,7 @@ pub(crate) const LEDGER_PARTS: [&str; 10] = [
     "ring full",
     "lost in the stack",
     "not sent",
-    "corrupted",
+    "not as sent",
     "not received",
     "unexplained",
     "failed",
@@ -207,34 +219,35 @@ pub(crate) const fn ledger_names(counted: Sent) -> &'static [&'static str; 10] {
 
 /// Frames, connections or bytes by place, in the order of [`LEDGER_PARTS`].
 pub(crate) fn ledger_parts(ledger: &Ledger) -> [u64; 10] {
+    let entries = Entries::from(ledger);
     let sum = |m: &std::collections::BTreeMap<String, u64>| m.values().sum::<u64>();
     [
         ledger.received,
-        sum(&ledger.dropped_by_firewall),
-        sum(&ledger.ring_full),
-        sum(&ledger.lost_in_stack),
+        sum(&entries.dropped_by_firewall),
+        sum(&entries.ring_full),
+        sum(&entries.lost_in_stack),
         ledger.not_sent,
-        ledger.corrupted,
-        ledger.not_received,
+        entries.corrupted + entries.wrong_port + sum(&entries.altered),
+        entries.not_received,
         ledger.residual().unsigned_abs(),
-        sum(&ledger.failed),
-        ledger.under_way,
+        sum(&entries.failed),
+        entries.under_way,
     ]
 }
 
 /// Sum of the ledgers of a firewall in a test: of every trial that decided a value, once.
 pub(crate) fn ledger_of(view: &View<'_>, test: &str, dut: &str) -> Option<Ledger> {
     let tests = view.tests.iter().filter(|t| t.name == test);
-    let mut told: BTreeSet<(u32, u32)> = BTreeSet::new();
-    let mut sum = None;
+    let mut listed: BTreeSet<(u32, u32)> = BTreeSet::new();
+    let mut ledgers = Vec::new();
     for point in tests.flat_map(view::Test::points).filter(|p| p.dut == dut) {
-        for trial in point.deciding().filter(|trial| told.insert((point.cell.id, trial.id))) {
+        for trial in point.deciding().filter(|trial| listed.insert((point.cell.id, trial.id))) {
             if let Some(detail) = &trial.detail {
-                sum.get_or_insert_with(Ledger::default).add(&detail.ledger);
+                ledgers.push(&detail.ledger);
             }
         }
     }
-    sum
+    (!ledgers.is_empty()).then(|| Ledger::sum(ledgers))
 }
 
 /// What a test counts.
@@ -286,6 +299,14 @@ fn ledger_columns(counted: Sent, ledgers: &[Ledger]) -> Vec<usize> {
     [0, 8, 4].into_iter().chain([1, 2, 3, 5, 6].into_iter().filter(used)).chain([7]).collect()
 }
 
+/// How frames arrived otherwise than they were sent.
+fn not_as_sent(entries: &Entries) -> Named {
+    let mut found = entries.altered.clone();
+    found.insert("damaged".to_owned(), entries.corrupted);
+    found.insert("wrong port".to_owned(), entries.wrong_port);
+    found
+}
+
 fn ledger_cells(ledger: &Ledger, shown: &[usize]) -> Vec<Cell> {
     let number = |n: u64| Cell::number(units::count(n), n as f64);
     let named = |m: &std::collections::BTreeMap<String, u64>| {
@@ -295,14 +316,15 @@ fn ledger_cells(ledger: &Ledger, shown: &[usize]) -> Vec<Cell> {
             .collect::<Vec<_>>()
             .join("; ")
     };
-    let parts = ledger_parts(ledger);
+    let (parts, entries) = (ledger_parts(ledger), Entries::from(ledger));
     let cell = |place: &usize| {
         let mut cell = number(parts[*place]);
         cell.detail = match place {
-            1 => named(&ledger.dropped_by_firewall),
-            2 => named(&ledger.ring_full),
-            3 => named(&ledger.lost_in_stack),
-            8 => named(&ledger.failed),
+            1 => named(&entries.dropped_by_firewall),
+            2 => named(&entries.ring_full),
+            3 => named(&entries.lost_in_stack),
+            5 => named(&not_as_sent(&entries)),
+            8 => named(&entries.failed),
             _ => String::new(),
         };
         if *place == 7 && parts[7] > 0 {
@@ -317,7 +339,7 @@ fn ledger_cells(ledger: &Ledger, shown: &[usize]) -> Vec<Cell> {
 pub(crate) fn invalid(view: &View<'_>) -> Table {
     let mut rows = Vec::new();
     for test in &view.tests {
-        let varying: Vec<String> = test.varying().into_iter().collect();
+        let varying = test.varying();
         for setting in test.blocks.iter().flat_map(|b| &b.settings) {
             let place = verdict::place_among(setting, &varying);
             for point in setting.points.iter().filter(|p| !p.valid) {
@@ -349,8 +371,8 @@ pub(crate) fn remarks(view: &View<'_>) -> Vec<String> {
     for test in &view.tests {
         let points = test.blocks.iter().flat_map(|b| &b.settings).flat_map(|s| &s.points).filter(|p| p.valid);
         for point in points {
-            let told = |m: &&Mark| matches!(m.kind, MarkKind::Note | MarkKind::Baseline);
-            for mark in point.marks.iter().filter(told) {
+            let is_remark = |m: &&Mark| matches!(m.kind, MarkKind::Note | MarkKind::Baseline);
+            for mark in point.marks.iter().filter(is_remark) {
                 let role = mark.kind == MarkKind::Baseline;
                 let text = match role {
                     true => mark.text.clone(),
@@ -370,21 +392,17 @@ pub(crate) fn remarks(view: &View<'_>) -> Vec<String> {
 
 /// Processor time of the deciding trials, as shares of one core: a row a setting and firewall.
 pub(crate) fn cpu(block: &Block<'_>) -> Table {
-    let mut factors: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
-    factors.sort_by_key(|f| level::column(f));
+    let factors = block.factors();
     let mut rows = Vec::new();
     for setting in &block.settings {
         for point in setting.points.iter().filter(|p| !p.cpu().cores.is_empty()) {
-            let mut heads = vec![point.dut.clone()];
-            heads.extend(row_heads(setting, &factors).into_iter().filter(|_| !factors.is_empty()));
+            let heads = heads(&point.dut, setting, &factors);
             rows.push(Row { heads, cells: cpu_cells(point) });
         }
     }
-    let mut corner = vec!["Firewall".to_string()];
-    corner.extend(factors.iter().map(|f| level::title(f)));
     Table {
         caption: "Processor time of the deciding trials, mean over the cores of the bench".into(),
-        corner,
+        corner: corner(&factors),
         head: CPU_PARTS
             .iter()
             .copied()
@@ -424,30 +442,75 @@ fn cpu_cells(point: &Reading<'_>) -> Vec<Cell> {
 
 /// Percentiles of latency: a row a setting and firewall.
 pub(crate) fn latency(block: &Block<'_>) -> Option<Table> {
-    let mut factors: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
-    factors.sort_by_key(|f| level::column(f));
+    let (together, _) = block.parts();
+    let factors = block.factors();
     let mut rows = Vec::new();
-    for setting in &block.settings {
-        // Connections have several times each, in a table of their own.
-        for point in setting.points.iter().filter(|p| p.valid && !(p.sent() == Sent::Connections)) {
-            let Some(l) = point.latency_ns() else { continue };
-            let mut heads = vec![point.dut.clone()];
-            heads.extend(row_heads(setting, &factors).into_iter().filter(|_| !factors.is_empty()));
-            let time = |ns: f64| Cell::number(units::value("ns", ns), ns);
-            let mut cells: Vec<Cell> = [l.min, l.mean, l.p50, l.p90, l.p99, l.p999, l.max].map(time).into();
-            cells.push(Cell::number(units::count(l.count), l.count as f64));
-            rows.push(Row { heads, cells });
+    for setting in together.settings.iter().filter(|s| s.is_timed()) {
+        for point in timed(setting) {
+            let cells = point.latency_ns().map(|l| percentiles(&l)).unwrap_or_default();
+            rows.push(Row { heads: heads(&point.dut, setting, &factors), cells });
         }
     }
-    let mut corner = vec!["Firewall".to_string()];
-    corner.extend(factors.iter().map(|f| level::title(f)));
     (!rows.is_empty()).then(|| Table {
         caption:
             "Latency in the deciding trials: percentiles from histograms with at most 1 % relative error"
                 .into(),
-        corner,
-        head: ["min", "mean", "p50", "p90", "p99", "p99.9", "max", "samples"].map(Head::one).into(),
+        corner: corner(&factors),
+        head: PERCENTILES.map(Head::one).into(),
         rows,
         ..Table::default()
     })
+}
+
+/// Times at loads of a firewall's own, a table a firewall, because they are not to be compared with one another: of a search for
+/// the highest rate, the latency there.
+pub(crate) fn apart(view: &View<'_>, block: &Block<'_>) -> Vec<Table> {
+    let factors = block.factors();
+    let settings = || block.settings.iter().filter(|s| !s.is_timed() || s.is_apart());
+    let row = |(setting, point): (&Setting<'_>, Reading<'_>)| {
+        let mut cells = vec![Cell::text(view::at_load(&point).unwrap_or_default())];
+        if setting.is_timed() {
+            cells.push(value_cell(setting, Some(point), None));
+        }
+        match view::times(&point).filter(|_| setting.is_timed()).or(point.latency_ns()) {
+            Some(times) => cells.extend(percentiles(&times)),
+            None => cells.extend(PERCENTILES.map(|_| Cell::none())),
+        }
+        Row { heads: heads(&point.dut, setting, &factors), cells }
+    };
+    let table = |dut: &&str| {
+        let of_dut = |s| timed(s).filter(|p| p.dut == *dut).map(move |p| row((s, p)));
+        let rows: Vec<Row> = settings().flat_map(of_dut).collect();
+        let value = settings().any(Setting::is_timed).then_some(block.metric.row().title);
+        let head = std::iter::once("load").chain(value).chain(PERCENTILES).map(Head::one);
+        (!rows.is_empty()).then(|| Table {
+            caption: format!("{dut}: times at its own load, not comparable with those of another firewall"),
+            corner: corner(&factors),
+            head: head.collect(),
+            rows,
+            ..Table::default()
+        })
+    };
+    view.duts.iter().filter_map(table).collect()
+}
+
+/// Valid points that have times: of connections only where the value is a time, because they have several, in a table of their
+/// own.
+fn timed<'s, 'a>(setting: &'s Setting<'a>) -> impl Iterator<Item = Reading<'a>> + 's {
+    let has = |p: &Reading<'_>| match p.sent() {
+        Sent::Connections => setting.is_timed() && setting.is_apart(),
+        Sent::Frames | Sent::Bulk => p.latency_ns().is_some() || setting.is_timed() && setting.is_apart(),
+    };
+    setting.points.iter().copied().filter(move |p| p.valid && has(p))
+}
+
+/// The columns of a distribution of times.
+pub(crate) const PERCENTILES: [&str; 8] = ["min", "mean", "p50", "p90", "p99", "p99.9", "max", "samples"];
+
+/// Its cells.
+pub(crate) fn percentiles(l: &LatencySummary) -> Vec<Cell> {
+    let time = |ns: f64| Cell::number(units::value("ns", ns), ns);
+    let mut cells: Vec<Cell> = [l.min, l.mean, l.p50, l.p90, l.p99, l.p999, l.max].map(time).into();
+    cells.push(Cell::number(units::count(l.count), l.count as f64));
+    cells
 }

@@ -2,15 +2,15 @@
 //! the caller says how wide it is and whether it takes colour.
 
 use crate::view::{self, Block, Setting, View};
-use crate::{ratio, table, tables, units, verdict};
+use crate::{differ, questions, ratio, table, tables, units, verdict};
 use comfy_table::{Cell, CellAlignment, Color, ContentArrangement, LineStyle, Table, presets};
 use measure::level::{self, Level};
-use measure::results::{MarkKind, Metric, Point, Results, Role, Sent};
+use measure::results::{MarkKind, Point, Results, Role, Sent};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 /// How to draw.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Options {
     /// Colour for the reference and for invalid points; only ever beside words that say the same.
     pub colour: bool,
@@ -18,44 +18,82 @@ pub struct Options {
     pub width: u16,
     /// Firewall that others are compared with; nftables, where measured, when none is named.
     pub reference: Option<String>,
+    /// What the suite asks.
+    pub questions: Vec<questions::Question>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { colour: false, width: 100, reference: None }
+        Self { colour: false, width: 100, reference: None, questions: Vec::new() }
     }
 }
 
 /// Columns that one setting takes at most: `≥ 8.52 Mpps` and `12.3× (12.1–12.5)`.
 const COLUMN: usize = 22;
 
-/// All tables of a run, each with its footnotes, ending in a line feed.
+/// All of a run: its tables with their footnotes, and the answers.
 pub fn table(results: &Results, options: &Options) -> String {
     let view = View::new(results, options.reference.as_deref());
+    tables_of(results, &view, options) + &ending_of(results, &view, options)
+}
+
+/// All tables of a run, each with its footnotes, ending in a line feed.
+pub fn tables(results: &Results, options: &Options) -> String {
+    tables_of(results, &View::new(results, options.reference.as_deref()), options)
+}
+
+fn tables_of(results: &Results, view: &View<'_>, options: &Options) -> String {
     let mut out = String::new();
     if !results.complete {
         out += "This run did not finish: what follows was measured before it ended.\n\n";
     }
     for test in &view.tests {
-        for block in test.blocks.iter().filter(|b| !restates(test, b)) {
-            block_tables(&mut out, &view, test.name, block, options);
+        for block in test.blocks.iter().filter(|b| !verdict::restates(test, b)) {
+            block_tables(&mut out, view, test.name, block, options);
         }
     }
     footnotes(&mut out, results);
-    summary(&mut out, results, &view);
     out
 }
 
-/// The answer stands last, where somebody looks when the run ends.
-fn summary(out: &mut String, results: &Results, view: &View<'_>) {
+/// What stands last, where somebody looks when the run ends: the suite's questions with their answers, a sentence for each
+/// firewall, and whether ratios and absolute rates may be used.
+pub fn ending(results: &Results, options: &Options) -> String {
+    ending_of(results, &View::new(results, options.reference.as_deref()), options)
+}
+
+fn ending_of(results: &Results, view: &View<'_>, options: &Options) -> String {
+    let mut out = String::new();
+    for answer in questions::answers(&options.questions, view) {
+        let _ = write!(out, "\n{}\n  {}\n", answer.ask, answer.sentence);
+    }
     let said = verdict::summary(results, view);
     let _ = writeln!(out, "\n{}", said.headline);
     if !said.setting.is_empty() {
         let _ = writeln!(out, "  {}", said.setting);
     }
-    let noise = verdict::ratios(view).into_iter().chain([verdict::rates(results)]);
-    let lines: Vec<String> = noise.map(|l| format!("{}: {}.", l.what, l.found)).collect();
+    for sentence in &said.firewalls {
+        let _ = writeln!(out, "  {sentence}");
+    }
+    let verdicts = verdict::ratios(view).into_iter().chain([verdict::rates(results)]);
+    let lines: Vec<String> = verdicts.map(|l| format!("{}: {}.", l.what, l.verdict())).collect();
     let _ = writeln!(out, "{}\n", lines.join(" "));
+    out
+}
+
+/// A point in one line: `rampart: throughput 2.55 Mpps (2.51–2.58)`.
+pub fn point(point: &Point) -> String {
+    let title = point.metric.row().title.to_lowercase();
+    let levels: Vec<&str> = point.at.values().map(|level| level.phrase.as_str()).collect();
+    let at = if levels.is_empty() { String::new() } else { format!(" ({})", levels.join(", ")) };
+    let found = match point.valid {
+        true => {
+            let interval = units::interval(&point.unit, point.value, point.low, point.high);
+            format!("{} ({interval})", value(point))
+        }
+        false => format!("no value: {}", view::reason(point)),
+    };
+    format!("{}: {title}{at} {found}", point.dut)
 }
 
 /// A table of the crate's own kind for a terminal, with its caption and notes.
@@ -90,23 +128,43 @@ fn empty(options: &Options) -> Table {
     table
 }
 
-/// A goodput beside a throughput says the same in another unit; the report has both.
-fn restates(test: &view::Test<'_>, block: &Block<'_>) -> bool {
-    block.metric == Metric::Goodput && test.blocks.iter().any(|b| b.metric == Metric::Throughput)
-}
-
 fn block_tables(out: &mut String, view: &View<'_>, test: &str, block: &Block<'_>, options: &Options) {
     let constant = block.constant();
     let shared = constant.iter().map(|(k, v)| (k.as_str(), v));
-    let telling = shared.filter(|(k, _)| level::rank(k) != level::LATE);
-    let _ =
-        writeln!(out, "{test}: {} ({})", block.metric.row().title.to_lowercase(), level::phrases(telling));
+    let telling = level::phrases(shared.filter(|(k, _)| level::rank(k) != level::LATE));
+    let better = if block.metric.more_is_better() { "" } else { "; lower is better" };
+    let load = block.load().map_or_else(String::new, |load| format!("; measured {load}"));
+    let _ = writeln!(out, "{test}: {} ({telling}{load}{better})", block.metric.row().title.to_lowercase());
+    let (together, apart) = block.parts();
+    if let Some(same) = differ::same(&together) {
+        let _ = writeln!(out, "  {same}\n");
+        return;
+    }
     let longest = |name: String| name.lines().map(str::len).max().unwrap_or(0);
     let names = tables::duts_of(view, block).into_iter().map(|d| longest(name(view, d))).max().unwrap_or(0);
     let room = usize::from(options.width).saturating_sub(names + 4) / (COLUMN + 3);
-    for part in block.settings.chunks(room.max(1)) {
+    for part in together.settings.chunks(room.max(1)) {
         let _ = writeln!(out, "{}\n", part_table(view, block, part, options));
     }
+    times_apart(out, block, &apart);
+}
+
+/// Times at loads of the firewalls' own, a line each: no table puts them side by side.
+fn times_apart(out: &mut String, block: &Block<'_>, apart: &Block<'_>) {
+    if apart.settings.is_empty() {
+        return;
+    }
+    let factors = block.factors();
+    out.push_str("  each firewall at its own load, not comparable with one another:\n");
+    for setting in &apart.settings {
+        for point in setting.points.iter().filter(|p| p.valid) {
+            let place = verdict::place_among(setting, &factors);
+            let place = if place.is_empty() { place } else { format!(", {place}") };
+            let load = view::at_load(point).unwrap_or_default();
+            let _ = writeln!(out, "  {}{place}: {} {load}", point.dut, value(point));
+        }
+    }
+    out.push('\n');
 }
 
 fn part_table(view: &View<'_>, block: &Block<'_>, part: &[Setting<'_>], options: &Options) -> Table {
@@ -151,7 +209,8 @@ fn cell(view: &View<'_>, setting: &Setting<'_>, dut: &str, options: &Options) ->
         let cell = Cell::new(format!("invalid{marks}")).set_alignment(CellAlignment::Right);
         return paint(cell, true, Color::Red, options);
     }
-    let text = format!("{}{marks}\n{}", value(&point), comparison(view, setting, dut));
+    let bits = setting.bits(point.value).map_or_else(String::new, |bits| units::value("bit/s", bits) + "\n");
+    let text = format!("{}{marks}\n{bits}{}", value(&point), comparison(view, setting, dut));
     Cell::new(text.trim_end()).set_alignment(CellAlignment::Right)
 }
 
@@ -178,14 +237,10 @@ fn footnotes(out: &mut String, results: &Results) {
     if sized {
         out.push_str("Frame sizes count the 4-byte FCS. ");
     }
-    let has = |metric| results.points.iter().any(|p| p.metric == metric);
-    if has(Metric::Goodput) && has(Metric::Throughput) {
-        out.push_str("Bits a second stand in the report. ");
-    }
-    out.push_str("Ratios are to the reference, with their 95 % interval; one that says neither who is ahead nor that nobody is stands as open.\n");
+    out.push_str("Ratios are to the reference, with their 95 % interval; one that says neither who is ahead nor that both are level stands as open.\n");
     let kinds: BTreeSet<MarkKind> = results.points.iter().flat_map(view::shown_kinds).collect();
     for kind in kinds {
-        let _ = writeln!(out, "[{}] {}", tables::letter(kind), tables::meaning(kind));
+        let _ = writeln!(out, "[{}] {}", kind.row().letter, kind.row().meaning);
     }
     reasons(out, results);
 }

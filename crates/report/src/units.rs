@@ -100,7 +100,7 @@ fn bytes(value: f64) -> Scale {
 }
 
 /// A value of a unit, as printed: `8.52 Mpps`, `1.24 Gbit/s`, `12.3 µs`, `0.5 %`.
-pub(crate) fn value(unit: &str, value: f64) -> String {
+pub fn value(unit: &str, value: f64) -> String {
     let scale = Scale::of(unit, value);
     if scale.label().is_empty() {
         return format!("{} {unit}", significant(value, 3)).trim_end().to_string();
@@ -109,7 +109,7 @@ pub(crate) fn value(unit: &str, value: f64) -> String {
 }
 
 /// An interval in the unit of its middle: `1.21–1.27`.
-pub(crate) fn interval(unit: &str, middle: f64, low: f64, high: f64) -> String {
+pub fn interval(unit: &str, middle: f64, low: f64, high: f64) -> String {
     let scale = Scale::of(unit, middle);
     format!("{}–{}", scale.number(low), scale.number(high))
 }
@@ -120,7 +120,7 @@ pub(crate) fn ratio(value: f64) -> String {
 }
 
 /// How many times as much, in a sentence: two decimals near 1, where they matter, and fewer above.
-pub(crate) fn times(value: f64) -> String {
+pub fn times(value: f64) -> String {
     match value.abs() {
         v if !(0.1..100.0).contains(&v) => significant(value, if v < 0.1 { 2 } else { 3 }),
         v if v >= 10.0 => format!("{value:.0}"),
@@ -181,6 +181,15 @@ fn grouped(digits: &str) -> String {
 /// A share of 1 as per cent.
 pub(crate) fn percent(share: f64) -> String {
     format!("{} %", significant(share * 100.0, 3))
+}
+
+/// A share that may be very small: `0.75 in a million`; per cent from a thousandth upwards.
+pub(crate) fn rare(share: f64) -> String {
+    if share > 0.0 && share < 1e-3 {
+        format!("{} in a million", significant(share * 1e6, 2))
+    } else {
+        percent(share)
+    }
 }
 
 /// A whole number with thin spaces between groups of three.

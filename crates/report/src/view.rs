@@ -1,7 +1,8 @@
 //! Results as readers look at them: tests, then settings (everything that makes two points comparable but the
 //! firewall), then firewalls. The Markdown, HTML and terminal reports are all written from this. Pure.
 
-use crate::ratio::{self, Ratio};
+use crate::differ::{self, Difference};
+use crate::ratio::{self, Ratio, Standing};
 use measure::connections::ConnectionTimes;
 use measure::level::{self, Level};
 use measure::results::{
@@ -34,6 +35,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) levels: BTreeMap<String, Level>,
     /// Points of the firewalls in the order of the report.
     pub(crate) points: Vec<Reading<'a>>,
+    /// How the firewalls differ in it.
+    pub(crate) difference: Difference,
 }
 
 impl<'a> Setting<'a> {
@@ -46,7 +49,33 @@ impl<'a> Setting<'a> {
     /// the calibration, which is no firewall.
     pub(crate) fn ratio(&self, dut: &str, reference: &str) -> Option<Ratio> {
         let point = self.point(dut).filter(|p| p.role != Role::Calibration && dut != reference)?;
+        if self.is_apart() {
+            return None;
+        }
         ratio::of_points(&point, self.point(reference)?.point)
+    }
+
+    /// Whether its values are times that the firewalls took at loads of their own, each at its highest rate or at a share of
+    /// it. Such times say nothing of who is faster, and no report puts them side by side.
+    pub(crate) fn is_apart(&self) -> bool {
+        const SAME: f64 = 1.05;
+        let loads = || self.points.iter().filter(|p| p.valid).filter_map(offered);
+        let (least, most) = loads().fold((f64::INFINITY, 0.0_f64), |(l, m), load| (l.min(load), m.max(load)));
+        self.is_timed() && most > least * SAME
+    }
+
+    /// Whether its values are times that depend on the load.
+    pub(crate) fn is_timed(&self) -> bool {
+        matches!(
+            self.metric,
+            Metric::Latency | Metric::EstablishmentTime | Metric::TeardownTime | Metric::Recovery
+        )
+    }
+
+    /// Bits a second of a frame rate, frame check sequence included; none where frames have no size.
+    pub(crate) fn bits(&self, frames: f64) -> Option<f64> {
+        let size = self.levels.get("frame").and_then(|level| level.number.or(level.order));
+        size.filter(|_| self.metric == Metric::Throughput).map(|bytes| frames * bytes * 8.0)
     }
 
     /// Whether its points are of connections, not of frames.
@@ -60,6 +89,21 @@ impl<'a> Setting<'a> {
     }
 }
 
+/// Names of the factors that differ among the levels of settings, in the order of a table's columns. A factor that only some
+/// of them have differs.
+pub(crate) fn differing<'l>(
+    levels: impl Iterator<Item = &'l BTreeMap<String, Level>> + Clone,
+) -> Vec<String> {
+    let names: BTreeSet<&String> = levels.clone().flat_map(BTreeMap::keys).collect();
+    let differs = |name: &&String| {
+        let first = levels.clone().next().and_then(|l| l.get(*name));
+        levels.clone().any(|l| l.get(*name) != first)
+    };
+    let mut names: Vec<String> = names.into_iter().filter(differs).cloned().collect();
+    names.sort_by_key(|name| level::column(name));
+    names
+}
+
 /// All points of one test and one metric.
 #[derive(Debug, Clone)]
 pub(crate) struct Block<'a> {
@@ -69,7 +113,12 @@ pub(crate) struct Block<'a> {
     pub(crate) settings: Vec<Setting<'a>>,
 }
 
-impl Block<'_> {
+impl<'a> Block<'a> {
+    /// Names of the factors that take more than one level here, in the order of a table's columns.
+    pub(crate) fn factors(&self) -> Vec<String> {
+        differing(self.settings.iter().map(|s| &s.levels))
+    }
+
     /// Factors that take more than one level here, with their levels in natural order.
     pub(crate) fn varying(&self) -> Vec<(String, Vec<Option<Level>>)> {
         self.levels().into_iter().filter(|(_, levels)| levels.len() > 1).collect()
@@ -82,6 +131,28 @@ impl Block<'_> {
             _ => None,
         };
         self.levels().into_iter().filter_map(same).collect()
+    }
+
+    /// Its settings that may be put side by side, and those that may not.
+    pub(crate) fn parts(&self) -> (Self, Self) {
+        let (apart, together) = self.settings.iter().cloned().partition(Setting::is_apart);
+        let of = |settings| Block { metric: self.metric, settings };
+        (of(together), of(apart))
+    }
+
+    /// What is measured, which way is better, and at which load times were measured.
+    pub(crate) fn sentence(&self) -> String {
+        let better = if self.metric.more_is_better() { "Higher is better." } else { "Lower is better." };
+        let at = self.load().map_or_else(String::new, |at| format!(" Measured {at}."));
+        format!("{} {better}{at}", self.metric.row().sentence())
+    }
+
+    /// The load at which times were measured, where all have the same: `at 100 kpps`.
+    pub(crate) fn load(&self) -> Option<String> {
+        let mut loads =
+            self.settings.iter().filter(|s| s.is_timed()).flat_map(|s| &s.points).filter_map(at_load);
+        let first = loads.next()?;
+        loads.all(|load| load == first).then_some(first)
     }
 
     fn levels(&self) -> Vec<(String, Vec<Option<Level>>)> {
@@ -113,7 +184,7 @@ impl<'a> Test<'a> {
     }
 
     /// Whether a valid point of an earlier block, or of an earlier setting of this one, rests on the same trials.
-    pub(crate) fn told_before(&self, block: &Block<'_>, setting: &Setting<'_>, point: &Reading<'_>) -> bool {
+    pub(crate) fn shown_before(&self, block: &Block<'_>, setting: &Setting<'_>, point: &Reading<'_>) -> bool {
         let blocks = self.blocks.iter().take_while(|b| b.metric != block.metric);
         let settings = block.settings.iter().take_while(|s| s.levels != setting.levels);
         let mut before = blocks.flat_map(|b| &b.settings).chain(settings).flat_map(|s| &s.points);
@@ -126,21 +197,15 @@ impl<'a> Test<'a> {
     }
 
     /// Names of the factors that differ anywhere in the test: what tells its points apart.
-    pub(crate) fn varying(&self) -> BTreeSet<String> {
-        let settings = || self.blocks.iter().flat_map(|b| &b.settings);
-        let names: BTreeSet<&String> = settings().flat_map(|s| s.levels.keys()).collect();
-        let differs = |name: &&String| {
-            let levels: BTreeSet<Option<&Level>> = settings().map(|s| s.levels.get(*name)).collect();
-            levels.len() > 1
-        };
-        names.into_iter().filter(differs).cloned().collect()
+    pub(crate) fn varying(&self) -> Vec<String> {
+        differing(self.blocks.iter().flat_map(|b| &b.settings).map(|s| &s.levels))
     }
 }
 
 /// All of it.
 #[derive(Debug, Clone)]
 pub(crate) struct View<'a> {
-    /// In the order of the suite.
+    /// What differs most comes first; what is the same for all firewalls last, in the order of the suite.
     pub(crate) tests: Vec<Test<'a>>,
     /// Firewalls in the order of the report.
     pub(crate) duts: Vec<&'a str>,
@@ -162,7 +227,8 @@ impl<'a> View<'a> {
                 names.push(point.test());
             }
         }
-        let tests = names.into_iter().map(|name| test(&readings, name, &duts)).collect();
+        let mut tests: Vec<Test<'_>> = names.into_iter().map(|name| test(&readings, name, &duts)).collect();
+        differ::sort(&mut tests);
         Self { tests, duts, firewalls, reference }
     }
 
@@ -226,7 +292,12 @@ fn test<'a>(readings: &[Reading<'a>], name: &'a str, duts: &[&'a str]) -> Test<'
         let settings = by_metric.entry(point.metric).or_default();
         match settings.iter_mut().find(|s| s.levels == levels) {
             Some(setting) => setting.points.push(point),
-            None => settings.push(Setting { metric: point.metric, levels, points: vec![point] }),
+            None => settings.push(Setting {
+                metric: point.metric,
+                levels,
+                points: vec![point],
+                difference: Difference::Unknown,
+            }),
         }
     }
     let blocks = by_metric
@@ -235,6 +306,7 @@ fn test<'a>(readings: &[Reading<'a>], name: &'a str, duts: &[&'a str]) -> Test<'
             settings.sort_by_cached_key(|s| order(&s.levels));
             for setting in &mut settings {
                 setting.points.sort_by_key(|p| duts.iter().position(|d| *d == p.dut));
+                setting.difference = differ::of_setting(setting);
             }
             Block { metric, settings }
         })
@@ -296,38 +368,19 @@ pub(crate) fn hints(results: &Results) -> Vec<&'static str> {
     hints
 }
 
-/// A mark's kind in few words, for footnotes.
-pub(crate) const fn mark_name(kind: MarkKind) -> &'static str {
-    match kind {
-        MarkKind::GeneratorLimited => "generator-limited",
-        MarkKind::Unstable => "unstable",
-        MarkKind::PolicyNotProved => "policy not proved",
-        MarkKind::LedgerUnbalanced => "ledger unbalanced",
-        MarkKind::GeneratorBehind => "generator behind schedule",
-        MarkKind::FirewallFailed => "firewall failed",
-        MarkKind::IllegalGotThrough => "illegal traffic got through",
-        MarkKind::NotSupported => "not supported",
-        MarkKind::NoLowerBound => "no lower bound found",
-        MarkKind::NoUpperBound => "no upper bound found",
-        MarkKind::StolenTime => "stolen time",
-        MarkKind::Baseline => "baseline",
-        MarkKind::Note => "note",
-    }
-}
-
 /// Whether a point has a mark of a kind.
 pub(crate) fn has(point: &Point, kind: MarkKind) -> bool {
     point.marks.iter().any(|m| m.kind == kind)
 }
 
 /// `≥ ` before a valid value when something else than the firewall ended the search, so that the firewall may be
-/// faster; `≤ ` before a cost derived from such a rate; nothing before other values.
+/// faster; `≤ ` before a cost derived from such a rate; nothing before other values, for example a time.
 pub(crate) fn bound(point: &Point) -> &'static str {
     let open = has(point, MarkKind::GeneratorLimited) || has(point, MarkKind::NoUpperBound);
     match (open, point.metric) {
-        (false, _) => "",
         (true, Metric::Cost) => "≤ ",
-        (true, _) => "≥ ",
+        (true, metric) if metric.more_is_better() => "≥ ",
+        _ => "",
     }
 }
 
@@ -341,14 +394,22 @@ pub(crate) fn shown_kinds(point: &Point) -> impl Iterator<Item = MarkKind> {
     point.marks.iter().map(|m| m.kind).filter(|kind| *kind != MarkKind::Baseline)
 }
 
-/// Whether two firewalls can be told apart: by their ratio, or, where a metric has none, by intervals that do not touch;
-/// none when either has no value.
+/// Whether two firewalls can be told apart: by their ratio, or, where a metric has none, by their difference; none when
+/// either has no value.
 pub(crate) fn told_apart(a: &Point, b: &Point) -> Option<bool> {
-    if !a.valid || !b.valid {
-        return None;
-    }
-    let apart = a.low > b.high || b.low > a.high;
-    Some(ratio::of_points(a, b).map_or(apart, |r| r.differs()))
+    ratio::standing(a, b).map(|s| matches!(s, Standing::More | Standing::Less))
+}
+
+/// The load that a point's deciding trials offered, the median of them, in the unit of [`load_unit`].
+pub(crate) fn offered(point: &Reading<'_>) -> Option<f64> {
+    let loads: Vec<f64> = point.deciding().map(|trial| trial.offered).filter(|load| *load > 0.0).collect();
+    measure::stats::median(&loads)
+}
+
+/// That load in words: `at 2.55 Mpps`.
+pub(crate) fn at_load(point: &Reading<'_>) -> Option<String> {
+    let unit = load_unit(point.sent(), point.deciding().next()?);
+    Some(format!("at {}", crate::units::value(unit, offered(point)?)))
 }
 
 /// Unit of the load that a trial offered.
@@ -387,7 +448,7 @@ pub(crate) fn reason(point: &Point) -> String {
 pub(crate) fn mark_text(mark: &Mark) -> String {
     match (mark.kind, mark.text.is_empty()) {
         (MarkKind::Note | MarkKind::Baseline, _) => mark.text.clone(),
-        (kind, true) => mark_name(kind).into(),
-        (kind, false) => format!("{}: {}", mark_name(kind), mark.text),
+        (kind, true) => kind.row().name.into(),
+        (kind, false) => format!("{}: {}", kind.row().name, mark.text),
     }
 }

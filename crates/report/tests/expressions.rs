@@ -3,7 +3,8 @@
 
 mod sample;
 
-use measure::results::{Mark, MarkKind, Metric, Reading, Results};
+use measure::level::Level;
+use measure::results::{Cell, Mark, MarkKind, Metric, Point, Reading, Results};
 use proptest::prelude::*;
 use report::compare::compare;
 use report::expr::{Mode, Outcome, Subject, Verdict, evaluate, parse};
@@ -23,7 +24,7 @@ fn small() -> Results {
     let of = |p: &Reading<'_>| matches!(p.dut.as_str(), "linux" | "nftables") && p.metric != Metric::Cost;
     sample::retain(&mut run, |p| of(p) && sample::is_at(p, "flows", "1000"));
     for place in 0..run.points.len() {
-        let frame = run.reading(&run.points[place]).unwrap().level("frame").unwrap().text.clone();
+        let frame = run.readings().nth(place).unwrap().level("frame").unwrap().text.clone();
         let point = &mut run.points[place];
         (point.valid, point.marks) = (true, Vec::new());
         (point.value, point.low, point.high) = match (point.metric, point.dut.as_str(), frame.as_str()) {
@@ -181,15 +182,16 @@ fn promises_are_kept_broken_or_undecided() {
     let across = "throughput{dut=linux,frame=64} / throughput{dut=nftables,frame=1518}";
     let rows = [
         // Points of one cell are compared round by round.
-        (&steady, format!("{ratio} >= 2.9"), Kept),
-        (&steady, format!("{ratio} >= 3"), Kept),
+        (&steady, format!("{ratio} >= 2.85"), Kept),
+        (&steady, format!("{ratio} >= 2.9"), Undecided),
+        (&steady, format!("{ratio} >= 3"), Undecided),
         (&steady, format!("{ratio} > 3"), Undecided),
         (&steady, format!("{ratio} >= 3.05"), Undecided),
         (&steady, format!("{ratio} >= 3.2"), Broken),
-        (&steady, format!("{ratio} <= 2.9"), Broken),
+        (&steady, format!("{ratio} <= 2.85"), Broken),
         (&steady, format!("{ratio} < 3.2"), Kept),
         (&steady, format!("not {ratio} >= 3.2"), Kept),
-        (&steady, "throughput{dut=linux,frame=64} > 2.9 * throughput{dut=nftables,frame=64}".into(), Kept),
+        (&steady, "throughput{dut=linux,frame=64} > 2.85 * throughput{dut=nftables,frame=64}".into(), Kept),
         (
             &steady,
             "throughput{dut=linux,frame=64} > 3.05 * throughput{dut=nftables,frame=64}".into(),
@@ -197,12 +199,12 @@ fn promises_are_kept_broken_or_undecided() {
         ),
         (&steady, "throughput{dut=linux,frame=64} > 3.2 * throughput{dut=nftables,frame=64}".into(), Broken),
         (&wide, format!("{ratio} >= 3"), Undecided),
-        (&wide, format!("{ratio} >= 2.5"), Kept),
-        (&wide, format!("{ratio} >= 4"), Broken),
-        // Those of two cells get the widest interval: 150 to 310 over 50.
-        (&steady, format!("{across} >= 3"), Kept),
+        (&wide, format!("{ratio} >= 1.8"), Kept),
+        (&wide, format!("{ratio} >= 5.2"), Broken),
+        // Those of two cells get the widest interval: 89 to 540 over 50.
+        (&steady, format!("{across} >= 1.7"), Kept),
         (&steady, format!("{across} >= 5"), Undecided),
-        (&steady, format!("{across} >= 6.3"), Broken),
+        (&steady, format!("{across} >= 11"), Broken),
         // One round tells nothing of the noise.
         (&once, format!("{ratio} >= 2"), Undecided),
         (&once, format!("{ratio} >= 4"), Undecided),
@@ -211,7 +213,9 @@ fn promises_are_kept_broken_or_undecided() {
         (&steady, "throughput{dut=linux,frame=64} != 225".into(), Broken),
         (&steady, "throughput{dut=linux,frame=64} != 226".into(), Kept),
         (&once, "throughput{dut=linux,frame=64} == 300".into(), Kept),
-        (&steady, "min(throughput{dut=linux}) >= 150".into(), Kept),
+        // Of two points each has the interval of 97.5 %: 59 to 810, and 200.
+        (&steady, "min(throughput{dut=linux}) >= 50".into(), Kept),
+        (&steady, "min(throughput{dut=linux}) >= 80".into(), Undecided),
         (&steady, "max(throughput{dut=linux}) >= 250".into(), Undecided),
         // A firewall that did not take part is not judged.
         (&steady, "throughput{dut=rampart} > 1".into(), NotJudged),
@@ -220,19 +224,55 @@ fn promises_are_kept_broken_or_undecided() {
         (&steady, "not valid{dut=rampart}".into(), NotJudged),
         (&steady, "goodput > 1".into(), NotJudged),
         (&steady, "throughput{dut=rampart} > 1 or throughput > 1".into(), Kept),
-        (&steady, "throughput{dut=rampart} > 1 or throughput > 1000".into(), NotJudged),
+        (&steady, "throughput{dut=rampart} > 1 or throughput > 10000".into(), NotJudged),
         (&steady, "throughput{dut=rampart} > 1 and throughput > 1".into(), NotJudged),
-        (&steady, "throughput{dut=rampart} > 1 and throughput > 1000".into(), Broken),
+        (&steady, "throughput{dut=rampart} > 1 and throughput > 10000".into(), Broken),
         (&steady, format!("throughput > 1 and {ratio} > 3"), Undecided),
-        (&steady, format!("throughput > 1000 or {ratio} > 3"), Undecided),
+        (&steady, format!("throughput > 10000 or {ratio} > 3"), Undecided),
     ];
     for (run, text, verdict) in rows {
         let outcome = judge(run, &text, Mode::All);
         assert_eq!(outcome.verdict, verdict, "{text}: {outcome:?}");
         assert!(verdict == Kept || !outcome.because.is_empty(), "{text}: {outcome:?}");
     }
-    let told = judge(&wide, &format!("{ratio} >= 4"), Mode::All);
-    assert!(told.because[0].ends_with("3.10 (2.50 to 3.75) against 4.00"), "{told:?}");
+    let outcome = judge(&wide, &format!("{ratio} >= 5.2"), Mode::All);
+    assert!(outcome.because[0].ends_with("3.10 (1.86 to 5.09) against 5.20"), "{outcome:?}");
+    let outcome = judge(&once, &format!("{ratio} >= 2"), Mode::All);
+    assert!(outcome.because[0].ends_with("3.00 (one round: no interval) against 2.00"), "{outcome:?}");
+}
+
+/// A promise about equal firewalls in many cells is broken falsely in as few runs as one about one cell: one in forty.
+#[test]
+fn many_cases_do_not_break_a_promise_by_chance() {
+    let base = small();
+    let place = |dut: &str| {
+        base.points.iter().find(|p| p.metric == Metric::Throughput && p.dut == dut).unwrap().clone()
+    };
+    let mut random = measure::stats::SplitMix::new(3);
+    // Sums of twelve are normal for all purposes here.
+    let mut rate = || (0.03 * ((0..12).map(|_| random.unit()).sum::<f64>() - 6.0)).exp();
+    for rounds in [2, 3, 5] {
+        let (mut broken, runs) = (0, 200);
+        for _ in 0..runs {
+            let mut run = base.clone();
+            run.points.clear();
+            run.cells = (0..6).map(|id| Cell { id, ..base.cells[0].clone() }).collect();
+            for cell in &mut run.cells {
+                cell.factors.insert("rules".into(), Level::read("rules", &cell.id.to_string()));
+            }
+            for cell in 0..6 {
+                for dut in ["linux", "nftables"] {
+                    let rounds = (0..rounds).map(|_| rate()).collect();
+                    run.points.push(Point { cell, rounds, valid: true, ..place(dut) });
+                }
+            }
+            let text = "throughput{dut=linux} / throughput{dut=nftables} >= 1";
+            let outcome = judge(&run, text, Mode::All);
+            broken += usize::from(outcome.verdict == Verdict::Broken);
+        }
+        // 2.5 % of 200 are 5; three deviations more are 12. Without the share for many cases it were 28.
+        assert!((1..=12).contains(&broken), "{rounds} rounds: {broken} of {runs}");
+    }
 }
 
 #[test]

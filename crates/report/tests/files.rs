@@ -36,7 +36,7 @@ fn the_committed_schema_is_current() {
     let committed = fs::read_to_string(COMMITTED_SCHEMA).unwrap_or_default();
     assert!(
         committed == json::schema().unwrap(),
-        "docs/schema/rampart-bench-2.json is out of date: run `cargo run -p report --example schema`"
+        "docs/schema/rampart-bench-2.json is out of date: run `cargo xtask schema`"
     );
 }
 
@@ -205,7 +205,7 @@ fn full_disk() {
             }
         }
     }
-    assert_eq!(errors.len(), 1, "told once: {errors:?}");
+    assert_eq!(errors.len(), 1, "reported once: {errors:?}");
     assert!(
         errors[0].contains("No space left") && errors[0].contains(&format!("The {kept} points")),
         "{errors:?}"

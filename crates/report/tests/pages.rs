@@ -95,7 +95,7 @@ fn invalid_points_are_told_and_never_shown_as_values() {
         }
     }
     let text = text_of(&page(&run));
-    assert!(text.contains("firewall failed: it &lt;died&gt; in round 2"), "the reason is told, and escaped");
+    assert!(text.contains("firewall failed: it &lt;died&gt; in round 2"), "the reason is shown, and escaped");
     let markdown = render(&run, Format::Markdown, &Extras::default()).unwrap();
     let terminal = report::terminal::table(&run, &Options::default());
     for (name, text) in [("html", &text), ("md", &markdown), ("terminal", &terminal)] {
@@ -128,17 +128,27 @@ fn the_verdict_says_a_loss_as_plainly_as_a_win() {
     }
     let mut run = sample::rfc2544();
     run.points.retain(|p| p.metric == Metric::Throughput && matches!(p.dut.as_str(), "nftables" | "rampart"));
-    let rounds = [1.0e6, 0.9e6, 1.1e6, 1.05e6, 0.95e6];
-    for point in &mut run.points {
-        point.rounds = rounds.into();
-        if point.dut == "rampart" {
-            point.rounds.reverse();
+    let mut noisy = |noise: f64, rounds: usize| {
+        for point in &mut run.points {
+            point.rounds = [0.0, -1.0, 1.0, 0.5, -0.5].map(|n| 1.0e6 * (1.0 + n * noise))[..rounds].to_vec();
+            if point.dut == "rampart" {
+                point.rounds.reverse();
+            }
+            point.value = 1.0e6;
         }
-        point.value = 1.0e6;
-    }
-    let text = text_of(&page(&run));
+        text_of(&page(&run))
+    };
+    let text = noisy(0.02, 5);
     assert!(text.contains("are level: 1 million frames a second each."), "{text}");
     assert!(text.contains("Rampart and nftables are level: 1.00x (95 % interval"), "{text}");
+    for (rounds, why) in [(5, "5 rounds are too few to say"), (2, "2 rounds are too few to say")] {
+        let text = noisy(0.2, rounds);
+        assert!(text.contains(&format!("is ahead is open ({why}): 1 million frames")), "{text}");
+        assert!(text.contains(&format!("but {why} who is ahead.")), "{text}");
+    }
+    let text = noisy(0.02, 1);
+    assert!(text.contains("is ahead is open (one round: no interval)"), "{text}");
+    assert!(text.contains("1.00x in one round, which has no interval."), "{text}");
 }
 
 #[test]
@@ -153,16 +163,14 @@ fn trust_is_not_claimed_where_it_is_not_due() {
         let trust = page.split("<aside").nth(1).unwrap().split("</aside>").next().unwrap().to_string();
         (trust.matches("<li class=\"good\"").count(), trust.matches("<li").count())
     };
-    assert_eq!(good(|_| {}), (7, 7));
+    assert_eq!(good(|_| {}), (8, 8));
     let faults: [fn(&mut Results); 8] = [
         |r| r.points[0].valid = false,
-        |r| r.points[0].marks.push(Mark::new(MarkKind::Unstable, "")),
+        |r| r.points[0].rounds[0] *= 2.0,
         |r| r.points[0].marks.push(Mark::new(MarkKind::GeneratorLimited, "")),
         |r| {
             let nftables = r.points.iter_mut().find(|p| p.dut == "nftables").unwrap();
-            nftables.rounds.swap(0, 1);
-            nftables.rounds[0] *= 100.0;
-            nftables.rounds[2] *= 0.01;
+            nftables.rounds.truncate(1);
         },
         |r| r.environment.stolen = 0.05,
         |r| r.environment.load_before = 1.5,
@@ -170,9 +178,9 @@ fn trust_is_not_claimed_where_it_is_not_due() {
         |r| r.calibration.clear(),
     ];
     for (index, fault) in faults.into_iter().enumerate() {
-        assert_eq!(good(fault), (6, 7), "fault {index} is seen, and only it");
+        assert_eq!(good(fault), (7, 8), "fault {index} is seen, and only it");
     }
-    assert_eq!(good(|r| r.complete = false), (7, 8), "an unfinished run says so");
+    assert_eq!(good(|r| r.complete = false), (8, 9), "an unfinished run says so");
 }
 
 #[test]
@@ -356,7 +364,8 @@ fn two_runs_side_by_side() {
     new.points[0].value *= 2.0;
     new.points[0].low *= 2.0;
     new.points[0].high *= 2.0;
-    let cell = new.reading(&new.points[1]).unwrap().cell;
+    new.points[0].rounds.iter_mut().for_each(|round| *round *= 2.0);
+    let cell = new.readings().nth(1).unwrap().cell;
     let another = Cell { id: new.cells.len() as u32, test: "another".into(), ..cell.clone() };
     new.points[1].cell = another.id;
     new.cells.push(another);
@@ -377,6 +386,12 @@ fn two_runs_side_by_side() {
     {
         assert!(text.contains(needle), "{needle} in\n{text}");
     }
+    let disturbed = Mark::new(MarkKind::ForeignLoad, "other programs used 0.80 of a core");
+    new.points[0].marks.push(disturbed);
+    let beside_others = compare(&old, &new);
+    assert_eq!((beside_others.matched[0].overlap(), beside_others.matched[1].overlap()), (None, Some(true)));
+    let text = beside_others.text(&Options::default());
+    assert!(text.contains("other programs ran beside the new run") && !text.contains("better"), "{text}");
     let same = compare(&old, &old);
     assert!(same.only_old.is_empty() && same.only_new.is_empty());
     assert!(!same.warnings.iter().any(|w| w.contains("differs")), "{:?}", same.warnings);

@@ -88,7 +88,7 @@ impl LinkCounters {
     }
 
     /// Frames that links lost since an earlier reading, by where, none of them counted twice: for
-    /// [`measure::ledger::Ledger::ring_full`]. Only what is not zero.
+    /// [`measure::ledger::FramePlaces::ring_full`]. Only what is not zero.
     pub fn lost_since(&self, earlier: &Self) -> BTreeMap<String, u64> {
         let mut lost = BTreeMap::new();
         for (zone, (end, firewall)) in &self.ends {

@@ -1,7 +1,11 @@
-//! Processor time: of each core from `/proc/stat`, of single threads from their `schedstat`.
+//! Processor time: of each core from `/proc/stat`, of single threads from their `schedstat`, of everybody else from
+//! `/proc/PID/stat`.
+
+mod programs;
 
 use crate::error::TestbedError;
 use measure::results::{CoreUse, CpuUse};
+use programs::Programs;
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Instant;
@@ -13,6 +17,9 @@ pub struct CpuSnapshot {
     cores: BTreeMap<u32, Ticks>,
     /// ns on a core so far, by thread.
     threads: BTreeMap<i32, u64>,
+    /// Cores that the trial works on.
+    own_cores: Vec<u32>,
+    programs: Programs,
 }
 
 /// Clock ticks of one core since boot, as `proc(5)` orders them.
@@ -26,32 +33,45 @@ struct Ticks {
 }
 
 impl CpuSnapshot {
-    /// Reads all cores, and these threads (a firewall's receive threads; threads that are gone are left out).
+    /// Reads all cores, all programs, and these threads (a firewall's receive threads; threads that are gone are left out).
+    /// `own_cores` are those that the trial works on.
     ///
     /// # Errors
     /// [`TestbedError::Io`] when `/proc/stat` cannot be read.
-    pub fn take(threads: &[i32]) -> Result<Self, TestbedError> {
+    pub fn take(threads: &[i32], own_cores: &[u32]) -> Result<Self, TestbedError> {
+        let programs = Programs::now();
         let text = fs::read_to_string("/proc/stat").map_err(TestbedError::io("read", "/proc/stat"))?;
         let threads = threads.iter().filter_map(|&thread| Some((thread, thread_ns(thread)?))).collect();
-        Ok(Self { taken: Instant::now(), cores: parse_stat(&text), threads })
+        let own_cores = own_cores.to_vec();
+        Ok(Self { taken: Instant::now(), cores: parse_stat(&text), threads, own_cores, programs })
     }
 
     /// What was used between an earlier snapshot and this one, as shares of a core. The firewall's share is there
     /// when both have threads.
     pub fn since(&self, earlier: &Self) -> CpuUse {
-        let cores = self
+        let cores: Vec<CoreUse> = self
             .cores
             .iter()
             .filter_map(|(core, now)| Some(share(*core, *earlier.cores.get(core)?, *now)))
             .collect();
-        let elapsed = self.taken.duration_since(earlier.taken).as_nanos() as f64;
+        let elapsed = (self.taken.duration_since(earlier.taken).as_nanos() as f64).max(1.0);
         let used: Vec<u64> = self
             .threads
             .iter()
             .filter_map(|(thread, now)| Some(now.saturating_sub(*earlier.threads.get(thread)?)))
             .collect();
-        let firewall = (!used.is_empty() && elapsed > 0.0).then(|| used.iter().sum::<u64>() as f64 / elapsed);
-        CpuUse { cores, firewall }
+        let firewall = (!used.is_empty()).then(|| used.iter().sum::<u64>() as f64 / elapsed);
+        let counted = self.threads.keys().copied().collect();
+        let spent = self.programs.since(&earlier.programs, &self.own_cores, &counted);
+        let not_own = cores.iter().filter(|core| !self.own_cores.contains(&core.core));
+        let interrupts: f64 = not_own.map(|core| core.interrupt).sum();
+        CpuUse {
+            firewall,
+            programs: spent.firewall_ns as f64 / elapsed,
+            elsewhere: spent.kernel_ns as f64 / elapsed + interrupts,
+            foreign: spent.foreign_ns as f64 / elapsed,
+            cores,
+        }
     }
 
     /// The share of all cores' time that the hypervisor took since an earlier snapshot, 0 to 1.
@@ -123,7 +143,13 @@ mod tests {
         "cpu  9 9 9 9 9 9 9 9 0 0\ncpu0 20 10 40 120 10 6 14 5 0 0\ncpu1 0 0 0 150 0 0 0 0 0 0\nintr 9\n";
 
     fn snapshot(text: &str, threads: &[(i32, u64)], taken: Instant) -> CpuSnapshot {
-        CpuSnapshot { taken, cores: parse_stat(text), threads: threads.iter().copied().collect() }
+        CpuSnapshot {
+            taken,
+            cores: parse_stat(text),
+            threads: threads.iter().copied().collect(),
+            own_cores: vec![0],
+            programs: Programs::default(),
+        }
     }
 
     #[test]
@@ -144,13 +170,14 @@ mod tests {
         assert_eq!(used.cores[0], expected);
         assert_eq!(used.cores[1].idle, 1.0);
         assert_eq!(used.firewall, Some(0.25), "only threads that both snapshots have");
+        assert_eq!(used.elsewhere, 0.0, "interrupts of the trial's own core");
         assert_eq!(after.stolen_since(&before), 5.0 / 180.0);
     }
 
     #[test]
     fn without_threads_the_firewall_cannot_be_told_apart() {
-        let now = CpuSnapshot::take(&[]).unwrap();
-        let later = CpuSnapshot::take(&[]).unwrap();
+        let now = CpuSnapshot::take(&[], &[]).unwrap();
+        let later = CpuSnapshot::take(&[], &[]).unwrap();
         assert_eq!(later.since(&now).firewall, None);
         assert!(!later.since(&now).cores.is_empty());
     }

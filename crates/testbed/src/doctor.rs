@@ -3,9 +3,8 @@
 
 use crate::dut::{DRIVERS, Requirement, xdp_redirect};
 use crate::error::TestbedError;
-use crate::netns::Namespace;
 use crate::priority::Standing;
-use crate::{environment, placement, program, tables};
+use crate::{environment, netns, placement, program, tables};
 use std::fs;
 use std::path::Path;
 
@@ -95,7 +94,7 @@ fn kernel() -> Check {
     check.fatal("the generator needs BPF live frames (Linux 5.18)", "boot a newer kernel")
 }
 
-fn kernel_at_least(release: &str, major: u32, minor: u32) -> bool {
+pub(crate) fn kernel_at_least(release: &str, major: u32, minor: u32) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
     let version: (u32, u32) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     version >= (major, minor)
@@ -119,8 +118,7 @@ fn btf() -> Check {
     if Path::new("/sys/kernel/btf/vmlinux").exists() {
         return good("BTF", "yes");
     }
-    good("BTF", "no")
-        .limited("lost frames cannot be told by reason", "use a kernel with CONFIG_DEBUG_INFO_BTF")
+    good("BTF", "no").limited("lost frames have no reasons", "use a kernel with CONFIG_DEBUG_INFO_BTF")
 }
 
 /// Makes a namespace with a veth pair that runs NAPI, as a bed does.
@@ -129,7 +127,7 @@ fn namespaces() -> Check {
         return good("namespaces and veth", "not tried without root")
             .limited("nothing can be said about them", "run doctor with sudo");
     }
-    match try_in_namespace(|| {
+    match netns::in_a_new_one(|| {
         program::run("ip", &["link", "add", "doctor0", "type", "veth", "peer", "name", "doctor1"])?;
         program::run("ethtool", &["-K", "doctor0", "gro", "on"]).map(drop)
     }) {
@@ -148,11 +146,11 @@ fn native_xdp() -> Check {
         return good(what, "not tried without root")
             .limited("nothing can be said about it", "run doctor with sudo");
     }
-    let tried = try_in_namespace(|| {
+    let tried = netns::in_a_new_one(|| {
         program::run("ip", &["link", "add", "doctor0", "type", "veth", "peer", "name", "doctor1"])?;
         let ifindex = nix::net::if_::if_nametoindex("doctor0")
             .map_err(|source| TestbedError::System { action: "find a new interface".to_owned(), source })?;
-        xdp_redirect::try_on(ifindex)
+        xdp_redirect::features_with_a_program(ifindex).map(drop)
     });
     match tried {
         Ok(()) => good(what, "yes"),
@@ -169,7 +167,7 @@ fn token_bucket() -> Check {
         return good(what, "not tried without root")
             .limited("nothing can be said about them", "run doctor with sudo");
     }
-    let tried = try_in_namespace(|| {
+    let tried = netns::in_a_new_one(|| {
         program::run("ip", &["link", "add", "doctor0", "type", "veth", "peer", "name", "doctor1"])?;
         program::run("tc", &["qdisc", "add", "dev", "doctor0", "ingress"])?;
         let mut filter: Vec<&str> =
@@ -228,30 +226,21 @@ fn attempt(
         return good(what, "not tried without root")
             .limited("nothing can be said about it", "run doctor with sudo");
     }
-    match try_in_namespace(work) {
+    match netns::in_a_new_one(work) {
         Ok(()) => good(what, "yes"),
         Err(error) => good(what, error.to_string()).limited(effect, remedy),
     }
 }
 
-/// Runs `work` in a namespace that has no name and is gone afterwards.
-fn try_in_namespace(work: impl FnOnce() -> Result<(), TestbedError> + Send) -> Result<(), TestbedError> {
-    use nix::sched::{CloneFlags, unshare};
-    Namespace::current()?.enter(|| {
-        unshare(CloneFlags::CLONE_NEWNET)
-            .map_err(|source| TestbedError::System { action: "make a namespace".to_owned(), source })?;
-        work()
-    })?
-}
-
 fn programs() -> Vec<Check> {
-    let rows: [(&'static str, &str, bool); 8] = [
+    let rows: [(&'static str, &str, bool); 9] = [
         ("ip", "no test bed can be built", true),
         ("ethtool", "no test bed can be built, and losses on links cannot be read", true),
         ("tc", "links of 10 and 100 Mbit/s cannot be built", false),
         ("nft", "nftables cannot be tested", false),
         ("iptables-restore", "iptables cannot be tested", false),
         ("ipset", "ipset cannot be tested", false),
+        ("ovs-vswitchd", "ovs cannot be tested", false),
         ("conntrack", "firewalls with state cannot be reset (RFC 2544 section 26.6)", false),
         ("iperf3", "bulk transfers cannot be measured (suite bulk-tcp)", false),
     ];
@@ -276,7 +265,7 @@ fn tracing() -> Check {
             .lines()
             .any(|line| !line.starts_with("0000000000000000 ") && line.contains(" sk_skb_reason_drop"));
     if named {
-        return good("reasons of lost frames", "told by the kernel");
+        return good("reasons of lost frames", "given by the kernel");
     }
     good("reasons of lost frames", "the kernel's symbols cannot be read").limited(
         "frames lost in the stack are counted, but not by reason and place",
@@ -348,7 +337,7 @@ fn connections() -> Check {
     }
 }
 
-/// What policies for TCP need of connection tracking: that it can be told not to take up connections in the middle.
+/// What policies for TCP need of connection tracking: that it can be made not to take up connections in the middle.
 fn strict_connections() -> Check {
     let what = "strict TCP connections";
     if Path::new("/proc/sys/net/netfilter/nf_conntrack_tcp_loose").exists() {
@@ -431,10 +420,14 @@ fn stolen() -> Check {
 
 fn kernel_feature(dut: &'static str, requirement: &Requirement) -> Option<Check> {
     match requirement {
-        Requirement::KernelFile { feature, .. } if !requirement.is_met() => Some(
-            good("kernel feature", format!("{feature} is missing"))
-                .limited(&format!("{dut} cannot be tested"), "use a kernel with it, or load its module"),
-        ),
+        Requirement::KernelFile { feature, .. } | Requirement::NftAccepts { feature, .. }
+            if !requirement.is_met() =>
+        {
+            Some(
+                good("kernel feature", format!("{feature} is missing"))
+                    .limited(&format!("{dut} cannot be tested"), "use a kernel with it, or load its module"),
+            )
+        }
         _ => None,
     }
 }

@@ -53,6 +53,17 @@ impl Guest {
         arguments: &[&str],
         cores: &[usize],
     ) -> Result<Self, TestbedError> {
+        Self::start_with(namespace, name, arguments, cores, &[])
+    }
+
+    /// The same with variables in its environment.
+    pub(crate) fn start_with(
+        namespace: &Namespace,
+        name: &str,
+        arguments: &[&str],
+        cores: &[usize],
+        variables: &[(&str, &str)],
+    ) -> Result<Self, TestbedError> {
         let file = program::find(name).ok_or_else(|| TestbedError::ProgramMissing {
             program: name.to_owned(),
             package: program::package_of(name),
@@ -64,6 +75,7 @@ impl Guest {
             Command::new(&file)
                 .args(arguments)
                 .env("LC_ALL", "C")
+                .envs(variables.iter().copied())
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped())
@@ -80,26 +92,57 @@ impl Guest {
     /// # Errors
     /// [`TestbedError::ProgramFailed`] when it ended instead, [`TestbedError::Impossible`] when it takes too long.
     pub fn wait_until_it_listens(&mut self, port: u16) -> Result<(), TestbedError> {
+        let pid = self.child.id();
+        self.wait_until(&format!("listen on port {port}"), PATIENCE, || listens(pid, port))
+    }
+
+    /// Waits until it does what it was started for, continuing "it did not".
+    pub(crate) fn wait_until(
+        &mut self,
+        what: &str,
+        patience: Duration,
+        mut ready: impl FnMut() -> bool,
+    ) -> Result<(), TestbedError> {
         let begun = Instant::now();
-        while !listens(self.child.id(), port) {
-            if let Some(status) = self.status()? {
-                return Err(TestbedError::ProgramFailed {
-                    command: self.command.clone(),
-                    status: status.to_string(),
-                    stderr: said(&mut self.errors),
-                });
-            }
-            if begun.elapsed() > PATIENCE {
-                let what = format!(
-                    "`{}` did not listen on port {port} within {} s",
-                    self.command,
-                    PATIENCE.as_secs()
-                );
-                return Err(TestbedError::Impossible(what));
+        while !ready() {
+            self.check_runs()?;
+            if begun.elapsed() > patience {
+                let (command, seconds) = (&self.command, patience.as_secs());
+                return Err(TestbedError::Impossible(format!(
+                    "`{command}` did not {what} within {seconds} s"
+                )));
             }
             std::thread::sleep(LOOK_EVERY);
         }
         Ok(())
+    }
+
+    /// Fails with its last words when it has ended.
+    pub(crate) fn check_runs(&mut self) -> Result<(), TestbedError> {
+        match self.status()? {
+            None => Ok(()),
+            Some(status) => Err(TestbedError::ProgramFailed {
+                command: self.command.clone(),
+                status: status.to_string(),
+                stderr: said(&mut self.errors),
+            }),
+        }
+    }
+
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks it to end, and kills it where it does not.
+    pub(crate) fn end(mut self, patience: Duration) {
+        // It may have ended by itself.
+        let _ =
+            nix::sys::signal::kill(Pid::from_raw(self.child.id() as i32), nix::sys::signal::Signal::SIGTERM);
+        let asked = Instant::now();
+        while asked.elapsed() < patience && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// Whether it has ended by itself.
@@ -179,7 +222,7 @@ fn read(pipe: Option<impl Read + Send + 'static>) -> Reader {
     let mut pipe = pipe?;
     Some(std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What cannot be read cannot be told.
+        // What cannot be read is not reported.
         let _ = pipe.read_to_end(&mut bytes);
         String::from_utf8_lossy(&bytes).into_owned()
     }))

@@ -33,6 +33,8 @@ pub enum Change {
         /// The address with its prefix length.
         address: String,
     },
+    /// An interface that the user named was brought up.
+    LinkUp(String),
     /// A program was started that stays.
     Process {
         /// Its process.
@@ -67,6 +69,11 @@ impl Change {
             Change::Address { interface, address } => {
                 // The interface may be gone, or the user may have removed the address: both are fine.
                 let _ = program::run("ip", &["address", "del", address, "dev", interface]);
+                Ok(())
+            }
+            Change::LinkUp(interface) => {
+                // The interface may be gone, and is down then.
+                let _ = program::run("ip", &["link", "set", "dev", interface, "down"]);
                 Ok(())
             }
             Change::Process { pid, start_ticks: started } => {
@@ -112,6 +119,14 @@ impl Journal {
     /// A number that no other journal of this process has.
     pub(crate) fn number(&self) -> u64 {
         self.number
+    }
+
+    /// Makes a folder of this journal's own, which goes with it.
+    pub(crate) fn folder(&mut self, kind: &str) -> Result<PathBuf, TestbedError> {
+        let path = Path::new(JOURNAL_FOLDER).join(format!("{kind}-{}-{}", std::process::id(), self.number));
+        self.record(Change::Folder(path.clone()))?;
+        fs::create_dir(&path).map_err(TestbedError::io("make", &path))?;
+        Ok(path)
     }
 
     /// Writes down a change that is about to be made.

@@ -16,6 +16,7 @@ mod journal;
 pub mod layout;
 pub mod leftovers;
 mod link;
+pub mod machine_lock;
 pub mod netns;
 pub mod placement;
 pub mod policy;

@@ -155,6 +155,17 @@ impl Namespace {
     }
 }
 
+/// Runs `work` in a namespace that has no name and is gone afterwards.
+pub(crate) fn in_a_new_one(
+    work: impl FnOnce() -> Result<(), TestbedError> + Send,
+) -> Result<(), TestbedError> {
+    Namespace::current()?.enter(|| {
+        nix::sched::unshare(CloneFlags::CLONE_NEWNET)
+            .map_err(|source| TestbedError::System { action: "make a namespace".to_owned(), source })?;
+        work()
+    })?
+}
+
 /// The names of all namespaces that `ip netns` knows, sorted.
 pub fn names() -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(NAMESPACE_FOLDER) else { return Vec::new() };

@@ -28,8 +28,8 @@ use crate::layout::{
     ZoneAddresses, forward_lanes_of,
 };
 use crate::policy::random::Random;
-use ipnet::{Ipv4Net, Ipv6Net};
-use measure::shape::{Lane, PolicyShape, TestProtocol, Zone, ZoneForm};
+use ipnet::{IpNet, Ipv4Net, Ipv6Net};
+use measure::shape::{IpVersion, Lane, PolicyShape, TestProtocol, Zone, ZoneForm};
 use std::ops::RangeInclusive;
 
 mod filler;
@@ -39,7 +39,7 @@ mod random;
 mod replacement;
 
 pub use lists::{AddressList, CountryTable, FEWEST_SUBNETS, MOST_LISTED, MOST_LISTS, MOST_SUBNETS};
-pub use probe::{Expect, Probe, Segment};
+pub use probe::{Expect, Probe, Segment, StatedTraffic};
 pub use replacement::{Generation, ReplacementProbes};
 
 /// Destination ports of test traffic (RFC 4814 section 4.5): what the matching rule allows.
@@ -150,6 +150,11 @@ impl PolicySpec {
         self.has_rules() || !self.listed.is_empty() || !self.countries.is_empty()
     }
 
+    /// A destination port that no rule allows, where there are rules: what goes there is forbidden between all zones.
+    pub fn forbidden_port(&self) -> Option<u16> {
+        self.has_rules().then_some(FORBIDDEN_PORT)
+    }
+
     /// Whether what belongs to no TCP connection and is no SYN is dropped.
     pub fn is_strict(&self) -> bool {
         self.has_rules() && self.shape.stateful && self.shape.protocol == TestProtocol::Tcp
@@ -163,6 +168,12 @@ impl PolicySpec {
     /// Whether sources on this lane are translated.
     pub fn translates(&self, lane: Lane) -> bool {
         self.shape.nat && lane.from == Zone::Private && lane.to == Zone::Hostile
+    }
+
+    /// The prefixes, of both IP versions, that sources have where [`translates`](Self::translates) says that they are translated.
+    pub fn translated(&self) -> Option<(u32, [u8; 16])> {
+        let prefixes = (u32::from(TRANSLATED_V4.network()), TRANSLATED_V6.network().octets());
+        self.shape.nat.then_some(prefixes)
     }
 
     /// What must arrive and what must not, in the order in which to send it: a reply comes after what it replies to.
@@ -213,7 +224,37 @@ impl From<TestProtocol> for Protocol {
     }
 }
 
+impl Protocol {
+    /// Its name in an IP version, as nftables, iptables and `/etc/protocols` know it.
+    pub const fn name(self, ip: IpVersion) -> &'static str {
+        match (self, ip) {
+            (Self::Udp, _) => "udp",
+            (Self::Tcp, _) => "tcp",
+            (Self::Icmp, IpVersion::V4) => "icmp",
+            (Self::Icmp, IpVersion::V6) => "icmpv6",
+        }
+    }
+
+    /// Its number in an IP version (IANA).
+    pub const fn number(self, ip: IpVersion) -> u8 {
+        match (self, ip) {
+            (Self::Udp, _) => 17,
+            (Self::Tcp, _) => 6,
+            (Self::Icmp, IpVersion::V4) => 1,
+            (Self::Icmp, IpVersion::V6) => 58,
+        }
+    }
+}
+
 impl Rule {
+    /// Source and destination network in an IP version.
+    pub fn networks(&self, ip: IpVersion) -> [IpNet; 2] {
+        [self.source, self.destination].map(|network| match ip {
+            IpVersion::V4 => network.v4.into(),
+            IpVersion::V6 => network.v6.into(),
+        })
+    }
+
     /// Whether any frame of a test, legal or not, or any probe, could match. Errs on the side of yes.
     fn may_match_tests(&self, tested: TestProtocol) -> bool {
         let probed = |port| self.destination_ports.is_none_or(|(low, high)| (low..=high).contains(&port));

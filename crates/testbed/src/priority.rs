@@ -46,26 +46,27 @@ impl Standing {
 /// process is killed. Of two at the same time in one session, the first to end restores it for both.
 #[derive(Debug)]
 pub struct SessionPriority {
-    told: String,
+    description: String,
     refused: bool,
     _journal: Option<Journal>,
 }
 
 impl SessionPriority {
-    /// Raises the priority of this session's autogroup, if it has one. What cannot be raised is left alone, and told.
+    /// Raises the priority of this session's autogroup, if it has one. What cannot be raised is left alone and described.
     pub fn raise() -> Self {
-        let told = |told: &str| Self { told: told.to_owned(), refused: false, _journal: None };
+        let description =
+            |description: &str| Self { description: description.to_owned(), refused: false, _journal: None };
         match Standing::now() {
-            Standing::Alone => told("nice values of threads: sessions are not grouped"),
-            Standing::ControlGroup(path) => told(&format!("the weight of control group {path}")),
-            Standing::Autogroup { nice: HIGHEST, .. } => told("autogroup, nice -20 already"),
+            Standing::Alone => description("nice values of threads: sessions are not grouped"),
+            Standing::ControlGroup(path) => description(&format!("the weight of control group {path}")),
+            Standing::Autogroup { nice: HIGHEST, .. } => description("autogroup, nice -20 already"),
             Standing::Autogroup { number, nice } => match raise_group(number, nice) {
                 Ok(journal) => {
-                    let told = format!("autogroup, nice -20 for the run ({nice} before)");
-                    Self { told, refused: false, _journal: Some(journal) }
+                    let description = format!("autogroup, nice -20 for the run ({nice} before)");
+                    Self { description, refused: false, _journal: Some(journal) }
                 }
                 Err(error) => Self {
-                    told: format!("autogroup, nice {nice}: it could not be raised ({error})"),
+                    description: format!("autogroup, nice {nice}: it could not be raised ({error})"),
                     refused: true,
                     _journal: None,
                 },
@@ -74,8 +75,8 @@ impl SessionPriority {
     }
 
     /// What decides about the processor during the run, for the report's environment.
-    pub fn told(&self) -> &str {
-        &self.told
+    pub fn description(&self) -> &str {
+        &self.description
     }
 
     /// Whether there is an autogroup that could not be raised: on a busy machine the generator is then late.

@@ -101,6 +101,9 @@ pub(crate) fn package_of(program: &str) -> &'static str {
         "ethtool" => "ethtool",
         "ipset" => "ipset",
         "conntrack" => "conntrack",
+        "ovs-vswitchd" | "ovsdb-server" | "ovsdb-tool" | "ovs-vsctl" | "ovs-ofctl" | "ovs-appctl" => {
+            "openvswitch-switch"
+        }
         "iperf3" => "iperf3",
         "rampart" => "none: it is built beside rampart-bench by `make`",
         _ => "iptables",

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use testbed::TestbedError;
 use testbed::bed::{Bed, BedSpec, CoreSplit, Wiring};
 use testbed::counters::LinkCounters;
-use testbed::dut::{self, ExternalBed, ExternalPort};
+use testbed::dut::{self, ExternalPort, ExternalPorts};
 use testbed::netns::Namespace;
 use testbed::placement::{cores_online, napi_threads};
 use testbed::policy::PolicySpec;
@@ -280,7 +280,7 @@ fn what_a_killed_run_leaves_is_removed_by_the_next() {
     assert_eq!(conntrack_max(), Some(size), "restored by dropping");
     let standing = Standing::now();
     let priority = SessionPriority::raise();
-    assert_eq!(Standing::now(), raised_of(&standing), "{}", priority.told());
+    assert_eq!(Standing::now(), raised_of(&standing), "{}", priority.description());
     drop(priority);
     assert_eq!(Standing::now(), standing, "restored by dropping");
 
@@ -384,13 +384,41 @@ fn an_external_firewall_is_described_and_left_alone() {
     router.set(&[("ipv4/ip_forward", "1")]).unwrap();
 
     let port = |text: &str| text.parse::<ExternalPort>().unwrap();
-    let down = host.enter(|| ExternalBed::describe(&port("p1"), &port("p2"))).unwrap().unwrap_err();
-    assert!(down.to_string().contains("ip link set p1 up"), "{down}");
+    let check =
+        |a: &str, b: &str, force| host.enter(|| ExternalPorts::check(&port(a), &port(b), force)).unwrap();
+    let is_up = |name: &str| host.run("ip", &["-br", "link", "show", name]).unwrap().contains(",UP");
+    // The other ends would lose what is redirected to them.
+    let without_gro = check("p1", "p2", false).unwrap_err();
+    assert!(without_gro.to_string().contains("gro on"), "{without_gro}");
+    assert!(!is_up("p1") && !is_up("p2"), "they are down again");
+    for end in ["b1", "b2"] {
+        router.run("ethtool", &["-K", end, "gro", "on"]).unwrap();
+    }
+    let ports = check("p1", "p2", false).unwrap();
+    assert!(is_up("p1"));
+    host.enter(|| drop(ports)).unwrap();
+    assert!(!is_up("p1"), "it is down again");
     host.run_with_input("ip", &["-batch", "-"], "link set p1 up\nlink set p2 up\n").unwrap();
-    let twice = host.enter(|| ExternalBed::describe(&port("p1"), &port("p1"))).unwrap().unwrap_err();
-    assert!(twice.to_string().contains("twice"), "{twice}");
+    host.run("ip", &["address", "add", "192.0.2.1/24", "dev", "p1"]).unwrap();
+    host.run("ip", &["route", "add", "default", "via", "192.0.2.2"]).unwrap();
+    let rows = [
+        ("p1", "p1", "twice"),
+        ("p2", "none", "there is no such interface"),
+        ("lo", "p2", "no Ethernet interface"),
+        (
+            "p1",
+            "p2",
+            "default route, so a test would cut this machine off: name another interface, or add --force",
+        ),
+    ];
+    for (a, b, said) in rows {
+        let error = check(a, b, false).unwrap_err();
+        assert!(error.to_string().contains(said) && !error.is_machine(), "{error}");
+    }
+    let ports = check("p1", "p2", true).unwrap();
+    host.run("ip", &["address", "flush", "dev", "p1"]).unwrap();
 
-    let bed = host.enter(|| ExternalBed::describe(&port("p1"), &port("p2"))).unwrap().unwrap();
+    let bed = host.enter(|| ports.bed()).unwrap().unwrap();
     let macs = router.run("ip", &["-br", "link"]).unwrap();
     for port in &bed.layout().ports {
         assert!(macs.contains(&port.gateway_mac.to_string()), "{} in {macs}", port.gateway_mac);

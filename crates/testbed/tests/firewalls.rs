@@ -1,7 +1,11 @@
 //! Every driver with every kind of policy, on real beds, proved by probes; and the proof itself: when the firewall
 //! is interfered with, probes must notice.
 
-#![allow(clippy::unwrap_used, reason = "tests stop at the first thing that is wrong")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "tests stop at the first thing that is wrong, and one says what it skips"
+)]
 
 mod common;
 
@@ -38,7 +42,11 @@ fn forwarders_forward_everything() {
 
 /// Every filter with these rules, in all the forms that matter.
 fn prove_filter(name: &str) {
-    for (rules, match_position) in [(1, 1), (10, 4), (1000, 1000)] {
+    prove_filter_with(name, &[(1, 1), (10, 4), (1000, 1000)]);
+}
+
+fn prove_filter_with(name: &str, rows: &[(u32, u32)]) {
+    for &(rules, match_position) in rows {
         for stateful in [true, false] {
             for zones in [ZoneForm::Two, ZoneForm::Three] {
                 for protocol in [TestProtocol::Udp, TestProtocol::Tcp] {
@@ -53,6 +61,55 @@ fn prove_filter(name: &str) {
 #[test]
 fn nftables_enforces_its_rules() {
     prove_filter("nftables");
+}
+
+#[test]
+fn nftables_map_enforces_its_rules() {
+    prove_filter("nftables-map");
+}
+
+#[test]
+fn ovs_enforces_its_rules() {
+    prove_filter_with("ovs", &[(10, 4)]);
+    prove(
+        "ovs",
+        ZoneForm::Two,
+        &PolicyShape { rules: 1000, match_position: 1000, stateful: true, ..plain() },
+    );
+    prove("ovs", ZoneForm::Three, &plain());
+}
+
+/// Where the kernel has flow tables. Where it has none, the driver says so.
+#[test]
+fn nftables_flowtable_takes_over_connections() {
+    must_be_root();
+    let driver = dut::driver("nftables-flowtable").unwrap();
+    if !driver.requirements().iter().all(dut::Requirement::is_met) {
+        eprintln!("this kernel has no flow tables: only what is said about that is tested");
+        let bed = Bed::build(&spec(ZoneForm::Two, driver.wiring())).unwrap();
+        let shape = PolicyShape { rules: 1, match_position: 1, stateful: true, ..plain() };
+        let policy = PolicySpec::generate(&shape, ZoneForm::Two).unwrap();
+        let error = driver.set_up(&bed, &policy).err().unwrap();
+        assert!(error.is_machine() && error.to_string().contains("flow tables"), "{error}");
+        return;
+    }
+    for zones in [ZoneForm::Two, ZoneForm::Three] {
+        for protocol in [TestProtocol::Udp, TestProtocol::Tcp] {
+            let shape = PolicyShape { rules: 10, match_position: 4, stateful: true, protocol, ..plain() };
+            prove("nftables-flowtable", zones, &shape);
+        }
+    }
+    let shape = PolicyShape { rules: 10, match_position: 10, stateful: true, ..plain() };
+    with_firewall("nftables-flowtable", ZoneForm::Two, &shape, |bed, _, policy, prober| {
+        let probes = policy.probes();
+        assert!(prober.failures(&probes).is_empty());
+        // The reply made the connection an established one: with the next frame it is the fast path's.
+        let allowed = probes.iter().find(|p| p.name.starts_with("allowed")).unwrap();
+        assert!(prober.wait_for(allowed).is_some());
+        let entries = bed.firewall().unwrap().run("conntrack", &["-L"]).unwrap();
+        assert!(entries.contains("[OFFLOAD]"), "{entries}");
+        assert!(prober.wait_for(allowed).is_some());
+    });
 }
 
 #[test]
@@ -82,7 +139,7 @@ fn rampart_enforces_its_rules_and_keeps_state_without_them() {
 
 #[test]
 fn translation_maps_the_private_prefix_both_ways() {
-    for name in ["nftables", "iptables", "ipset"] {
+    for name in ["nftables", "nftables-map", "iptables", "ipset"] {
         for rules in [0, 10] {
             for zones in [ZoneForm::Two, ZoneForm::Three] {
                 for protocol in [TestProtocol::Udp, TestProtocol::Tcp] {
@@ -103,7 +160,7 @@ fn translation_maps_the_private_prefix_both_ways() {
 
 #[test]
 fn drops_and_connections_are_counted() {
-    for name in ["nftables", "iptables"] {
+    for name in ["nftables", "nftables-map", "iptables", "ovs"] {
         for protocol in [TestProtocol::Udp, TestProtocol::Tcp] {
             let shape = PolicyShape { rules: 10, match_position: 3, stateful: true, protocol, ..plain() };
             with_firewall(name, ZoneForm::Two, &shape, |_, running, policy, prober| {
@@ -134,7 +191,9 @@ fn drops_and_connections_are_counted() {
 fn a_reset_forgets_connections_and_keeps_the_policy() {
     for (name, shape) in [
         ("nftables", PolicyShape { rules: 10, match_position: 3, stateful: true, ..plain() }),
+        ("nftables-map", PolicyShape { rules: 10, match_position: 3, stateful: true, ..plain() }),
         ("iptables", PolicyShape { rules: 10, match_position: 3, stateful: true, ..plain() }),
+        ("ovs", PolicyShape { rules: 10, match_position: 3, stateful: true, ..plain() }),
         ("linux", plain()),
         ("xdp-redirect", plain()),
     ] {
@@ -163,8 +222,9 @@ fn forwarders_count_one_hop() {
 /// The proof can fail: each way of breaking a firewall is noticed by its probes and by its driver.
 #[test]
 fn interference_is_noticed() {
-    let rows: [(&str, &str, &[&str]); 3] = [
+    let rows: [(&str, &str, &[&str]); 4] = [
         ("nftables", "nft", &["flush", "ruleset"]),
+        ("nftables-map", "nft", &["flush", "ruleset"]),
         ("iptables", "iptables", &["-P", "FORWARD", "ACCEPT"]),
         ("ipset", "iptables", &["-P", "FORWARD", "ACCEPT"]),
     ];

@@ -13,12 +13,17 @@ pub const WEATHER: &str = concat!(env!("OUT_DIR"), "/weather.bpf.o");
 /// `bpf/test/tcp_weather.bpf.c`: what bad firewalls do to connections.
 pub const TCP_WEATHER: &str = concat!(env!("OUT_DIR"), "/tcp_weather.bpf.o");
 
+/// `bpf/test/lying_tcp.bpf.c`: firewalls that lie about connections.
+pub const LYING_TCP: &str = concat!(env!("OUT_DIR"), "/lying_tcp.bpf.o");
+/// `bpf/test/lies.bpf.c`: a forwarder that lies about frames.
+pub const LIES: &str = concat!(env!("OUT_DIR"), "/lies.bpf.o");
+
 /// A loaded object.
 #[derive(Debug)]
 pub struct Filter(Object);
 
 impl Filter {
-    /// Loads [`WEATHER`] or [`TCP_WEATHER`].
+    /// Loads one of the objects above.
     pub fn load(object: &str) -> Self {
         Self(ObjectBuilder::default().open_file(object).unwrap().load().unwrap())
     }

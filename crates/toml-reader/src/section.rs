@@ -18,11 +18,14 @@ pub struct Located<T> {
     pub span: Range<usize>,
 }
 
-/// The table at the top of the collector's text, or `None` after reporting why the text is not TOML.
+/// The table at the top of the collector's text, or `None` after reporting the first place at which the text is not TOML:
+/// whatever is wrong after it may only follow from it.
 pub fn parse<'t>(c: &mut Collector<'t>) -> Option<Spanned<DeTable<'t>>> {
     let (root, errors) = DeTable::parse_recoverable(c.text());
-    for e in errors {
-        c.report(e.span().unwrap_or(0..0), format!("this is not TOML: {}", e.message()), None);
+    let place = |e: &toml::de::Error| e.span().unwrap_or(0..0);
+    if let Some(first) = errors.iter().min_by_key(|e| place(e).start) {
+        let what = first.message().split_whitespace().collect::<Vec<_>>().join(" ");
+        c.report(place(first), format!("this is not TOML: {what}"), None);
     }
     c.is_empty().then_some(root)
 }
@@ -340,6 +343,10 @@ mod tests {
             ("texts = ['a', 1]", "t:1:15: `texts` must be a string, not an integer"),
             ("texts = {}", "t:1:9: `texts` must be a string, or strings in [ ], not a table"),
             ("tekst = 'a'", "t:1:1: a text has no key `tekst`"),
+            (
+                "text = 'a\n[table\ntext = 'b",
+                "t:1:10: this is not TOML: invalid literal string, expected `'`",
+            ),
             ("text = ", "t:1:8: this is not TOML: string values must be quoted, expected literal string"),
         ] {
             assert_eq!(problems(text, read).join("\n"), expected, "{text}");

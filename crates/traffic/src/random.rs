@@ -1,4 +1,9 @@
-//! The bench's only source of pseudorandom numbers in traffic: seeded, so that a run can be repeated bit for bit.
+//! The bench's only source of pseudorandom numbers in traffic: seeded, so that a run can be repeated bit for bit; and of secrets,
+//! which must not be.
+
+use crate::TrafficError;
+use std::fs::File;
+use std::io::Read as _;
 
 /// SplitMix64 (Steele, Lea, Flood 2014): one multiplication chain a number, good enough to shuffle.
 #[derive(Debug, Clone)]
@@ -24,6 +29,18 @@ impl SplitMix64 {
             items.swap(last, self.below(last as u64 + 1) as usize);
         }
     }
+}
+
+/// A number that nobody else knows, from the kernel: what keeps a firewall under test from speaking in an end's name.
+///
+/// # Errors
+/// There is no `/dev/urandom`.
+pub(crate) fn secret() -> Result<u64, TrafficError> {
+    let mut bytes = [0; 8];
+    let missing =
+        |e: std::io::Error| TrafficError::Impossible(format!("a run without a secret: /dev/urandom: {e}"));
+    File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).map_err(missing)?;
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// The finaliser of SplitMix64, as a hash.

@@ -53,6 +53,8 @@ fn drops_of_test_frames_are_counted_and_no_others_needs_root() {
             .set_traffic(&TrafficShape { ip, fragments, udp_checksum, ..shape(fixed(bytes), 100) })
             .unwrap();
         let plan = TrialPlan {
+            translated: None,
+            forbidden_port: None,
             phases: &[fixture::phase(Load::Burst(FRAMES))],
             lanes: &[(FORWARD, 1.0)],
             placement: Placement::Inline,

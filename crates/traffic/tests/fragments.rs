@@ -4,6 +4,7 @@
 
 mod fixture;
 
+use fixture::weather::{Sky, Weather};
 use fixture::{BACK, Bed, FORWARD, Middle, PRIVATE_MAC, fixed, shape};
 use measure::frame::{FrameMix, FrameSize, smallest_fragmented_frame};
 use measure::shape::{IpVersion, Lane, Placement, TrafficShape, UdpChecksum};
@@ -46,6 +47,8 @@ fn trial_that_settles(
 ) -> TrialReading {
     let phases = [fixture::phase(load)];
     let plan = TrialPlan {
+        translated: None,
+        forbidden_port: None,
         phases: &phases,
         lanes,
         placement: Placement::Inline,
@@ -77,7 +80,7 @@ fn every_fragment_arrives_needs_root() {
         }
         for ip in [IpVersion::V4, IpVersion::V6] {
             for frame in [fixed(smallest_fragmented_frame(ip)), fixed(1024), mixed()] {
-                let name = format!("{middle:?} tracked {tracked} {ip:?} {}", frame.name());
+                let name = format!("{middle:?} tracked {tracked} {ip:?} {frame}");
                 engine.set_traffic(&in_fragments(frame, ip, 300)).unwrap();
                 let both = [(FORWARD, 0.5), (BACK, 0.5)];
                 for (lanes, load, cores, frames) in [
@@ -181,30 +184,19 @@ fn check_datagrams(socket: &UdpSocket, bytes: usize) {
     }
 }
 
-/// A firewall that reassembles and forwards datagrams whole: here one in user space.
+/// A firewall that reassembles and forwards datagrams whole.
 #[test]
 fn a_datagram_that_arrives_whole_is_both_fragments_needs_root() {
     let _turn = testkit::turn();
-    let bed = with_a_stack();
-    bed.middle().ip("route add 192.0.2.2/32 dev mh");
-    bed.middle().ip("neigh add 192.0.2.2 lladdr 02:00:00:00:00:0b dev mh");
+    let bed = Bed::new(Middle::Silent, 1500);
+    let sky = Sky::over(&bed);
+    sky.set(Weather::Join);
     let (mut engine, ports) = bed.engine(1);
     engine.set_traffic(&in_fragments(fixed(571), IpVersion::V4, 1)).unwrap();
-    let port = learn_port(&bed, &mut engine, &ports, IpVersion::V4);
-    let socket = bed.middle().enter(|| UdpSocket::bind(("0.0.0.0", port)).unwrap());
-    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let seen = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut buffer = [0; 2048];
-            for _ in 0..DATAGRAMS {
-                let Ok(bytes) = socket.recv(&mut buffer) else { return };
-                socket.send_to(&buffer[..bytes], ("192.0.2.2", 9)).unwrap();
-            }
-        });
-        trial(&mut engine, &ports, &[(FORWARD, 1.0)], Load::Burst(2 * DATAGRAMS as u64), 1)
-    });
+    let seen = trial(&mut engine, &ports, &[(FORWARD, 1.0)], Load::Burst(2 * DATAGRAMS as u64), 1);
     let stream = &seen.reading.streams[0];
     let datagrams = DATAGRAMS as u64;
+    assert_eq!(sky.hits(), datagrams);
     assert_eq!((stream.received, stream.reassembled), (2 * datagrams, datagrams), "{stream:?}");
     assert_eq!((stream.received_bytes, stream.corrupted), (datagrams * 567, 0), "{stream:?}");
 }

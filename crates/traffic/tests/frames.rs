@@ -98,6 +98,8 @@ fn capture(
 ) -> Vec<Seen> {
     engine.set_traffic(traffic).unwrap();
     let plan = TrialPlan {
+        translated: None,
+        forbidden_port: None,
         phases: &[fixture::phase(Load::Burst(frames))],
         lanes: &[(FORWARD, 1.0)],
         placement: Placement::Inline,
@@ -271,6 +273,8 @@ fn frames_back_are_answers_of_the_same_flows() {
     engine.set_traffic(&shape(fixed(64), 100)).unwrap();
     let lanes: [(Lane, f64); 2] = [(FORWARD, 0.5), (fixture::BACK, 0.5)];
     let plan = TrialPlan {
+        translated: None,
+        forbidden_port: None,
         phases: &[fixture::phase(Load::Burst(200))],
         lanes: &lanes,
         placement: Placement::Inline,

@@ -44,6 +44,8 @@ fn check(middle: Middle, rows: &[Row]) {
         for _ in 0..ATTEMPTS {
             let cores = cores(row.cores);
             let plan = TrialPlan {
+                translated: None,
+                forbidden_port: None,
                 phases: &[fixture::phase(row.load)],
                 lanes: row.lanes,
                 placement: Placement::Inline,
@@ -129,6 +131,8 @@ fn full_speed_is_counted() {
         engine.set_traffic(&shape(fixed(9018), 1000)).unwrap();
         let cores = cores(count);
         let plan = TrialPlan {
+            translated: None,
+            forbidden_port: None,
             phases: &[Phase { load: Load::Maximum, seconds: 0.3 }],
             lanes: ONE_WAY,
             placement: Placement::Inline,
@@ -152,6 +156,8 @@ fn a_link_that_is_too_small_is_named() {
     let (mut engine, ports) = bed.engine(10);
     engine.set_traffic(&shape(fixed(9019), 10)).unwrap();
     let plan = TrialPlan {
+        translated: None,
+        forbidden_port: None,
         phases: &[Phase { load: Load::Burst(1), seconds: 0.1 }],
         lanes: ONE_WAY,
         placement: Placement::Inline,

@@ -15,6 +15,8 @@ fn arrived(engine: &mut Engine, ports: &Ports, ip: IpVersion) -> u64 {
     traffic.ip = ip;
     engine.set_traffic(&traffic).unwrap();
     let plan = TrialPlan {
+        translated: None,
+        forbidden_port: None,
         phases: &[fixture::phase(Load::Burst(500))],
         lanes: &[(FORWARD, 1.0)],
         placement: Placement::Inline,

@@ -80,13 +80,13 @@ fn every_way_to_talk_and_to_close_completes_without_a_retransmission() {
             p.answer = Answer::Exactly(Message::filling(1448, 2).unwrap());
         }),
         ("64 KiB each way", |p| {
-            p.request = Message::filling(65_536, 1).unwrap();
-            p.answer = Answer::Exactly(Message::filling(65_536, 2).unwrap());
+            p.request = Message::filling(65_536, 1).unwrap().proved_at(65_520).unwrap();
+            p.answer = Answer::Exactly(Message::filling(65_536, 2).unwrap().proved_at(1400).unwrap());
             p.close = Close::ServerFin;
         }),
         ("odd sizes, two requests", |p| {
-            p.request = Message::filling(3001, 1).unwrap();
-            p.answer = Answer::Exactly(Message::filling(7777, 2).unwrap());
+            p.request = Message::filling(3001, 1).unwrap().proved_at(2984).unwrap();
+            p.answer = Answer::Exactly(Message::filling(7777, 2).unwrap().proved_at(0).unwrap());
             p.transactions = 2;
             p.close = Close::ClientFin;
         }),
@@ -130,6 +130,12 @@ fn every_way_to_talk_and_to_close_completes_without_a_retransmission() {
                 (c.frames_out, c.frames_in),
                 (c.server_frames_in, c.server_frames_out),
                 "{name}: {c:?}"
+            );
+            let served = reading.served().unwrap();
+            assert_eq!(
+                (served.disagreements(), served.closes.client),
+                (Vec::new(), served.closes.server),
+                "{name}"
             );
             let timed = |time| reading.histogram(time).iter().map(|(_, n)| n).sum::<u64>();
             for time in [TcpTime::SynSent, TcpTime::Established, TcpTime::Closed, TcpTime::Establishment] {

@@ -79,6 +79,8 @@ fn check_row(engine: &mut Engine, ports: &Ports, row: &Row) {
 fn run(engine: &mut Engine, ports: &Ports, row: &Row) -> TrialReading {
     let cores = cores(row.cores);
     let plan = TrialPlan {
+        translated: None,
+        forbidden_port: None,
         phases: &row.phases,
         lanes: row.lanes,
         placement: Placement::Inline,
@@ -248,6 +250,8 @@ fn frames_left_out_are_counted_on_their_lane() {
         let (mut engine, ports) = bed.engine(1000);
         engine.set_traffic(&shape(fixed(size), 1000)).unwrap();
         let plan = TrialPlan {
+            translated: None,
+            forbidden_port: None,
             // Nothing sends so many. At ten times the rate the grain of a lane's interval, 2^-20 ns, adds up to some frames.
             phases: &[Phase { load: Load::PerSecond(1e8), seconds: 0.05 }],
             lanes: TWO_WAY,
@@ -291,6 +295,8 @@ fn what_the_engine_cannot_do_is_refused() {
         (vec![(FORWARD, 1.0)], vec![64], "cores [64]: the bench uses 0 to 63"),
     ] {
         let plan = TrialPlan {
+            translated: None,
+            forbidden_port: None,
             phases: &phases,
             lanes: &lanes,
             placement: Placement::Inline,

@@ -49,6 +49,14 @@ fn row(weather: Weather, expected: Expected) -> Row {
 }
 
 fn check(rows: &[Row]) {
+    for (row, (seen, _)) in rows.iter().zip(run(rows)) {
+        assert_eq!(seen, row.expected, "{:?}, {} bytes, {:?}", row.weather, row.size, row.ip);
+    }
+}
+
+/// What the sink said of each row, and in how many frames it compared the content.
+fn run(rows: &[Row]) -> Vec<(Expected, u64)> {
+    let mut all = Vec::new();
     let _turn = testkit::turn();
     let bed = Bed::new(Middle::Silent, 9000);
     let sky = Sky::over(&bed);
@@ -59,6 +67,8 @@ fn check(rows: &[Row]) {
         (traffic.ip, traffic.udp_checksum) = (row.ip, row.udp);
         engine.set_traffic(&traffic).unwrap();
         let plan = TrialPlan {
+            translated: None,
+            forbidden_port: None,
             phases: &[fixture::phase(Load::Burst(row.frames))],
             lanes: row.lanes,
             placement: Placement::Inline,
@@ -76,12 +86,13 @@ fn check(rows: &[Row]) {
             lost: row.frames - sum(|s| s.received),
             duplicated: sum(|s| s.duplicated),
             reordered: sum(|s| s.reordered),
-            corrupted: sum(|s| s.corrupted),
+            corrupted: sum(|s| s.corrupted) + trial.reading.forged,
             stale: trial.reading.stale,
         };
-        assert_eq!(seen, row.expected, "{:?}, {} bytes, {:?}", row.weather, row.size, row.ip);
+        all.push((seen, sum(|s| s.compared)));
     }
     engine.detach(ports);
+    all
 }
 
 #[test]
@@ -159,16 +170,42 @@ fn damage_is_found_and_counted_once() {
     rows.push(row(Weather::Flip { every: 100, byte: 0, bit: 3 }, stale));
     rows.push(Row { ip: IpVersion::V6, ..row(Weather::Flip { every: 100, byte: 8, bit: 3 }, broken(128)) });
     rows.push(Row { lanes: TWO_WAY, ..row(Weather::Flip { every: 100, byte: 8, bit: 3 }, broken(128)) });
-    // Of the filling, every 64th frame of a stream is compared: those whose sequence number is a multiple of 64.
-    for (size, byte) in [(128, 18), (128, 50), (1518, 700), (1518, 1450), (68, 18), (9018, 18), (9018, 8950)]
-    {
-        let compared = Expected { hits: 640, lost: 10, corrupted: 10, ..Expected::default() };
-        // A live frame's page comes back with the damage, which must be found once and not make up for itself.
-        rows.push(Row { size, frames: 640, ..row(Weather::Flip { every: 1, byte, bit: 5 }, compared) });
-        let once = Expected { hits: 320, ..Expected::default() };
-        rows.push(Row { size, frames: 640, ..row(Weather::Flip { every: 2, byte, bit: 5 }, once) });
+    // Filling of 64 bytes or less is compared in every frame. A live frame's page comes back with the damage, which must be found
+    // once and not make up for itself.
+    for (size, byte) in [(128, 18), (128, 50), (68, 18)] {
+        rows.push(Row { size, frames: 640, ..row(Weather::Flip { every: 1, byte, bit: 5 }, broken(640)) });
+        rows.push(Row { size, frames: 640, ..row(Weather::Flip { every: 2, byte, bit: 5 }, broken(320)) });
     }
     check(&rows);
+}
+
+/// Of more filling, one frame in 64 is compared, and nobody can know which.
+#[test]
+fn damage_of_large_frames_is_found_in_those_that_are_compared() {
+    for (size, byte, frames) in
+        [(1518, 18, 6400), (1518, 700, 6400), (1518, 1450, 6400), (9018, 18, 1600), (9018, 8950, 1600)]
+    {
+        let damaged =
+            |every| Row { size, frames, ..row(Weather::Flip { every, byte, bit: 5 }, Expected::default()) };
+        let found = run(&[damaged(1), damaged(2)]);
+        for (seen, compared) in &found {
+            assert_eq!(
+                (seen.lost, seen.duplicated, seen.stale),
+                (seen.corrupted, 0, 0),
+                "{size} {byte}: {seen:?}"
+            );
+            assert!(
+                (frames / 256..frames / 16).contains(compared),
+                "{size} {byte}: {compared} of {frames} compared"
+            );
+        }
+        assert_eq!(found[0].0.corrupted, found[0].1, "{size} {byte}: all were damaged");
+        let (seen, compared) = &found[1];
+        assert!(
+            seen.corrupted > 0 && seen.corrupted < *compared,
+            "{size} {byte}: {seen:?}, {compared} compared"
+        );
+    }
 }
 
 #[test]

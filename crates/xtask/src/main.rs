@@ -1,4 +1,4 @@
-//! Repository chores: `cargo xtask layout` and `cargo xtask schema`. Nothing that ships depends on this crate.
+//! Repository chores: `cargo xtask layout`, `cargo xtask schema` and `cargo xtask picture`. Nothing that ships depends on this crate.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output goes to the terminal")]
 
 mod layout;
@@ -12,10 +12,14 @@ use tree::Tree;
 const USAGE: &str = "cargo xtask CHORE
   layout    look for what no compiler sees: maps that lead nowhere, files that nothing embeds, unfinished marks
   schema    write docs/schema anew: rampart-bench-2.json from the types of the results, rampart-api.json from those of
-            the firewall's socket";
+            the firewall's socket
+  picture RUN
+            draw docs/images/report.png anew: the top of the page of a run, given as its folder or its results.json; needs
+            Chromium";
 
 fn main() -> ExitCode {
-    match run(std::env::args().nth(1).as_deref()) {
+    let mut words = std::env::args().skip(1);
+    match run(words.next().as_deref(), words.next().as_deref()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error:#}");
@@ -24,10 +28,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(chore: Option<&str>) -> anyhow::Result<()> {
+fn run(chore: Option<&str>, of: Option<&str>) -> anyhow::Result<()> {
     match chore {
         Some("layout") => check_layout(),
         Some("schema") => write_schema().and_then(|()| write_api()),
+        Some("picture") => draw_picture(Path::new(of.context(USAGE)?)),
         _ => bail!("{USAGE}"),
     }
 }
@@ -54,6 +59,37 @@ fn check_layout() -> anyhow::Result<()> {
 fn write_schema() -> anyhow::Result<()> {
     let path = root().join("docs/schema/rampart-bench-2.json");
     std::fs::write(&path, report::json::schema()?).with_context(|| format!("writing {}", path.display()))
+}
+
+/// The README's picture is of a run that its text describes, so nobody draws it by hand.
+fn draw_picture(run: &Path) -> anyhow::Result<()> {
+    let results = match run.is_file() {
+        true => report::json::from_str(&std::fs::read_to_string(run)?, run)?,
+        false => report::load(run)?,
+    };
+    let page = std::env::temp_dir().join(format!("rampart-picture-{}.html", std::process::id()));
+    let extras = report::Extras::of_results(&results);
+    std::fs::write(&page, report::render(&results, report::Format::Html, &extras)?)?;
+    let picture = root().canonicalize()?.join("docs/images/report.png");
+    let drawn = ["chromium", "chromium-browser", "google-chrome"].iter().find_map(|browser| {
+        Command::new(browser)
+            .args([
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--hide-scrollbars",
+                "--window-size=1280,1400",
+            ])
+            .arg(format!("--screenshot={}", picture.display()))
+            .arg(format!("file://{}", page.display()))
+            .output()
+            .ok()
+    });
+    std::fs::remove_file(&page)?;
+    let drawn = drawn.context("no Chromium: install the package chromium, or run scripts/prepare test")?;
+    ensure!(drawn.status.success(), "Chromium: {}", String::from_utf8_lossy(&drawn.stderr));
+    println!("{}: {} of {}", picture.display(), results.suite, results.started);
+    Ok(())
 }
 
 /// The firewall describes its own socket. It is started and not linked: every other chore would have to build its data plane.

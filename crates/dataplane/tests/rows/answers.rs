@@ -49,7 +49,7 @@ impl Answer {
 }
 
 /// The frame that answers one; `None` where RFC 1122 section 3.2.2 and RFC 4443 section 2.4 (e) want silence.
-pub(crate) fn answer(told: Answer, seen: &Seen, frame: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn answer(kind_of_answer: Answer, seen: &Seen, frame: &[u8]) -> Option<Vec<u8>> {
     let is_group = frame[0] & 1 != 0;
     let is_query = |icmp| match icmp {
         Icmp::Question | Icmp::Answer => true,
@@ -70,9 +70,9 @@ pub(crate) fn answer(told: Answer, seen: &Seen, frame: &[u8]) -> Option<Vec<u8>>
     if seen.icmp.is_some_and(|icmp| !is_query(icmp)) || seen.tcp_flags & RST != 0 {
         return None;
     }
-    let packet = match told {
+    let packet = match kind_of_answer {
         Answer::Reset => reset(seen, frame),
-        _ => error(told, seen, frame),
+        _ => error(kind_of_answer, seen, frame),
     };
     Some([&frame[6..12], &frame[..6], &frame[12..seen.network], &packet].concat())
 }
@@ -105,10 +105,10 @@ fn reset(seen: &Seen, frame: &[u8]) -> Vec<u8> {
     ip(seen.destination, seen.source, 6, 0, &reset)
 }
 
-fn error(told: Answer, seen: &Seen, frame: &[u8]) -> Vec<u8> {
+fn error(kind_of_answer: Answer, seen: &Seen, frame: &[u8]) -> Vec<u8> {
     let v6 = seen.source.is_ipv6();
-    let (kind, code) = told.kind(v6);
-    let mtu = if let Answer::TooBig(mtu) = told { mtu } else { 0 };
+    let (kind, code) = kind_of_answer.kind(v6);
+    let mtu = if let Answer::TooBig(mtu) = kind_of_answer { mtu } else { 0 };
     // As much as keeps the answer within 576 or 1280 bytes, in whole words.
     let quote = seen.ip_bytes.min(if v6 { 1232 } else { 548 }) & !3;
     let mut message = vec![kind, code, 0, 0, 0, 0];

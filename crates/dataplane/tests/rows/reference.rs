@@ -149,9 +149,9 @@ impl Reference {
         let inner = &frame[seen.transport + 8..];
         let Some((protocol, ends, sequence)) = quoted(inner) else { return Ok(None) };
         let Some((flow, side)) = self.find(protocol, ends) else { return Ok(None) };
-        let is_told = seen.destination == ends[0].0 && from == flow.zones[side ^ 1];
+        let reaches_sender = seen.destination == ends[0].0 && from == flow.zones[side ^ 1];
         let is_sent = protocol != 6 || flow.sequence.abs_diff(sequence) < 2;
-        if is_told && is_sent { Ok(Some(flow.zones[side])) } else { dropped("icmp-unrelated") }
+        if reaches_sender && is_sent { Ok(Some(flow.zones[side])) } else { dropped("icmp-unrelated") }
     }
 
     /// A packet of no flow.
@@ -169,7 +169,7 @@ impl Reference {
             Way::Own => 0,
             Way::Link { zone, .. } => zone,
             Way::NoZone => return dropped("not-a-port"),
-            Way::Nowhere(told) => return refused("no-route", told, seen, frame),
+            Way::Nowhere(kind) => return refused("no-route", kind, seen, frame),
         };
         let packet = Packet {
             from,
@@ -188,8 +188,8 @@ impl Reference {
             Action::Allow => {}
             Action::Deny => return dropped(&format!("{who}-deny")),
             Action::Reject => {
-                let told = if seen.protocol == 6 { Answer::Reset } else { Answer::Prohibited };
-                return refused(&format!("{who}-reject"), Some(told), seen, frame);
+                let kind = if seen.protocol == 6 { Answer::Reset } else { Answer::Prohibited };
+                return refused(&format!("{who}-reject"), Some(kind), seen, frame);
             }
         }
         let is_asking = seen.source == IpAddr::from([0; 4]);
@@ -239,20 +239,20 @@ impl Reference {
         if inside("198.19.1.0/24") {
             return Way::NoZone;
         }
-        let told = [
+        let kinds = [
             (["203.0.113.0/26", "2001:db8:1::/48"], Some(Answer::Host)),
             (["203.0.113.64/26", "2001:db8:2::/48"], Some(Answer::Prohibited)),
             (["203.0.113.128/26", "2001:db8:3::/48"], None),
         ];
-        let found = told.into_iter().find(|(networks, _)| networks.iter().any(|n| inside(n)));
-        Way::Nowhere(found.map_or(Some(Answer::NoRoute), |(_, told)| told))
+        let found = kinds.into_iter().find(|(networks, _)| networks.iter().any(|n| inside(n)));
+        Way::Nowhere(found.map_or(Some(Answer::NoRoute), |(_, kind)| kind))
     }
 
     /// Hop limit, size, and the frame for the next link.
     fn forward(&self, seen: &Seen, frame: &[u8]) -> Decided<Outcome> {
         let (macs, mtu) = match self.way(seen.destination) {
             Way::Link { macs, mtu, .. } => (macs, mtu),
-            Way::Nowhere(told) => return refused("no-route", told, seen, frame),
+            Way::Nowhere(kind) => return refused("no-route", kind, seen, frame),
             Way::Own | Way::NoZone => return dropped("not-a-port"),
         };
         if seen.ttl <= 1 {
@@ -275,12 +275,12 @@ impl Reference {
     }
 }
 
-/// Dropped, and told to the sender where the RFCs allow it.
-fn refused<T>(reason: &str, told: Option<Answer>, seen: &Seen, frame: &[u8]) -> Decided<T> {
-    let answered = told.and_then(|told| Some((told, answer(told, seen, frame)?)));
+/// Dropped; the sender gets an answer where the RFCs allow it.
+fn refused<T>(reason: &str, kind: Option<Answer>, seen: &Seen, frame: &[u8]) -> Decided<T> {
+    let answered = kind.and_then(|kind| Some((kind, answer(kind, seen, frame)?)));
     Err(match answered {
-        Some((told, answer)) => {
-            Outcome { words: format!("{reason} {}", told.words(seen.source.is_ipv6())), frame: Some(answer) }
+        Some((kind, answer)) => {
+            Outcome { words: format!("{reason} {}", kind.words(seen.source.is_ipv6())), frame: Some(answer) }
         }
         None => Outcome { words: reason.to_owned(), frame: None },
     })

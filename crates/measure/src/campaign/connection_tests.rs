@@ -20,7 +20,6 @@ fn cell(procedure: ProcedureSpec) -> Cell {
         placement: Placement::Inline,
         procedure,
         rounds: 2,
-        seed: 1,
     }
 }
 

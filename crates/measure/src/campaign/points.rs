@@ -3,24 +3,38 @@
 use super::{Cell, Track, WIRE};
 use crate::level::Level;
 use crate::procedure::Measured;
-use crate::results::{Counts, Mark, MarkKind, Metric, Point, Run};
-use crate::stats::{Estimate, estimate, spread};
+use crate::results::{Counts, Mark, MarkKind, Metric, Point, Run, SearchOutcome};
+use crate::shape::Placement;
+use crate::stats::{ERROR, Estimate, outlier, spread};
 use crate::trial::TrialOutcome;
 use std::collections::BTreeMap;
 
-/// Rounds that differ by more than this share of their median are unstable (EANTC).
+/// Rounds that differ by more than this share of their median (EANTC) are unstable, if the noise of the run does not explain it.
 const UNSTABLE: f64 = 0.10;
+/// The share of points, of firewalls that are as steady as the others of their cell, that may be called unstable nevertheless.
+const UNSTABLE_ERROR: f64 = 0.01;
 /// A figure of at least this share of `wire`'s may be the generator's, not the firewall's.
 const GENERATOR_LIMITED: f64 = 0.90;
 /// Time taken by the hypervisor, as a share of the cores used, that the reader must know of.
 const STOLEN: f64 = 0.02;
+
+/// Time that other programs took, in cores, that the reader must know of.
+const FOREIGN: f64 = 0.05;
+/// Work on cores that the trial does not own, in cores, that the reader must know of.
+const ELSEWHERE_SAID: f64 = 0.05;
+/// The same, from which on the value is not what it is said to be.
+const ELSEWHERE_COSTS: f64 = 0.25;
 
 /// What tells a firewall's values apart.
 type Key = (Metric, BTreeMap<String, Level>);
 
 /// The points of a campaign: firewall by firewall, then costs.
 pub(super) fn of(cell: &Cell, tracks: &[Track]) -> Vec<Point> {
-    let mut points: Vec<Point> = tracks.iter().flat_map(|track| points_of(cell, track)).collect();
+    let wire = tracks.iter().find(|track| track.dut == WIRE);
+    let without_firewall = wire.map_or(0.0, |wire| elsewhere(&deciding_of(wire)));
+    let mut points: Vec<Point> =
+        tracks.iter().flat_map(|track| points_of(cell, track, without_firewall)).collect();
+    mark_unstable(&mut points);
     mark_generator_limited(cell, &mut points);
     if tracks.iter().any(|track| track.dut == WIRE) {
         let throughputs = points.iter().filter(|p| p.metric == Metric::Throughput && p.dut != WIRE);
@@ -39,18 +53,23 @@ pub(super) fn run(cell: &Cell, track: Track, points: &[Point]) -> Run {
         (trial.latency_ns, trial.detail) = (None, None);
         trial.per_second.clear();
     }
-    let mut run =
-        Run { cell: cell.id, dut: track.dut, policy_load_seconds: track.policy_load_seconds, trials };
+    let found = |(round, measured): (usize, &Vec<Measured>)| {
+        let search = measured.iter().find_map(|m| m.search)?;
+        Some(SearchOutcome { round: round as u32, ..search })
+    };
+    let searches = track.rounds.iter().enumerate().filter_map(found).collect();
+    let (cell, dut, policy_load_seconds) = (cell.id, track.dut, track.policy_load_seconds);
+    let mut run = Run { cell, dut, policy_load_seconds, trials, searches };
     run.round();
     run
 }
 
-fn points_of(cell: &Cell, track: &Track) -> Vec<Point> {
+fn points_of(cell: &Cell, track: &Track, without_firewall: f64) -> Vec<Point> {
     if let Some(why) = &track.broken {
         let lost = cell.procedure.lost(std::slice::from_ref(why));
         return lost.iter().map(|measured| lost_point(cell, track, measured)).collect();
     }
-    keys(&track.rounds).iter().map(|key| point(cell, track, key)).collect()
+    keys(&track.rounds).iter().map(|key| point(cell, track, without_firewall, key)).collect()
 }
 
 /// The keys of all rounds in the order in which they were measured.
@@ -65,7 +84,7 @@ fn keys(rounds: &[Vec<Measured>]) -> Vec<Key> {
     keys
 }
 
-fn point(cell: &Cell, track: &Track, key: &Key) -> Point {
+fn point(cell: &Cell, track: &Track, without_firewall: f64, key: &Key) -> Point {
     let rounds: Vec<Option<&Measured>> =
         track.rounds.iter().map(|round| round.iter().find(|m| is(m, key))).collect();
     let measured: Vec<&Measured> = rounds.iter().copied().flatten().collect();
@@ -74,11 +93,12 @@ fn point(cell: &Cell, track: &Track, key: &Key) -> Point {
     let deciding: Vec<&TrialOutcome> = measured.iter().flat_map(|m| &m.deciding).collect();
 
     let mut marks = round_marks(&rounds);
-    marks.extend(marks_of_values(cell, key.0, &values, rounds.len()));
+    marks.extend(marks_of_values(cell, &values, rounds.len()));
     marks.extend(stolen_time(&deciding));
-    let known = if valid { estimate(&values, cell.seed) } else { None };
+    marks.extend(foreign_load(&deciding));
+    marks.extend(work_elsewhere(cell, &deciding, without_firewall));
     let mut point = empty_point(cell, &track.dut, key);
-    set_estimate(&mut point, known);
+    set_estimate(&mut point, if valid { &values } else { &[] });
     point.rounds = rounds.iter().map(|m| m.map_or(0.0, |m| m.value)).collect();
     point.valid = valid && !marks.iter().any(|m| m.kind.invalidates());
     point.marks = marks;
@@ -115,9 +135,11 @@ fn empty_point(cell: &Cell, dut: &str, (metric, at): &Key) -> Point {
     }
 }
 
-fn set_estimate(point: &mut Point, known: Option<Estimate>) {
-    if let Some(known) = known {
-        (point.value, point.low, point.high) = (known.value, known.low, known.high);
+/// The median of the values and its interval; of one value, which has none, the value itself.
+fn set_estimate(point: &mut Point, values: &[f64]) {
+    if let Some(known) = Estimate::of(values, point.metric.scale(), ERROR) {
+        let (low, high) = known.interval().unwrap_or((known.value, known.value));
+        (point.value, point.low, point.high) = (known.value, low, high);
     }
 }
 
@@ -142,21 +164,42 @@ fn round_marks(rounds: &[Option<&Measured>]) -> Vec<Mark> {
     marks
 }
 
-fn marks_of_values(cell: &Cell, metric: Metric, values: &[f64], finished: usize) -> Vec<Mark> {
+fn marks_of_values(cell: &Cell, values: &[f64], finished: usize) -> Vec<Mark> {
     let mut marks = Vec::new();
     if finished < cell.rounds as usize {
         marks.push(note(format!("interrupted after {finished} of {} rounds", cell.rounds)));
     }
     if values.len() == 1 {
-        marks.push(note("measured once: the interval says nothing of the spread".into()));
+        marks.push(note("one round: no interval".into()));
     }
-    marks.extend(unstable(metric, values));
     marks
 }
 
+/// Marks points whose rounds differ, and one of whose rounds lies farther out than the rounds of the other firewalls explain.
+/// What a busy machine does to all of them is in the intervals and says nothing of one firewall. Where there is no other
+/// firewall, nothing is known of the machine's noise, and the difference alone decides. What was computed from other
+/// metrics has their noise many times over.
+fn mark_unstable(points: &mut [Point]) {
+    let mut marks = Vec::new();
+    for (place, point) in points.iter().enumerate().filter(|(_, p)| p.valid && !p.metric.row().derived) {
+        let peers = points.iter().filter(|p| {
+            p.valid
+                && p.dut != point.dut
+                && (p.metric, &p.at) == (point.metric, &point.at)
+                && p.rounds.len() > 1
+        });
+        let others: Vec<&[f64]> = peers.map(|p| &p.rounds[..]).collect();
+        marks.extend(unstable(point, &others).map(|mark| (place, mark)));
+    }
+    for (place, mark) in marks {
+        points[place].marks.push(mark);
+    }
+}
+
 /// A share of lost frames or connections has a scale of its own: 0.1 % against 0.2 % is no instability, 10 % against 25 % is.
-fn unstable(metric: Metric, values: &[f64]) -> Option<Mark> {
-    let of = match (metric.unit(), metric.row().counts) {
+fn unstable(point: &Point, others: &[&[f64]]) -> Option<Mark> {
+    let values = &point.rounds;
+    let of = match (point.metric.unit(), point.metric.row().counts) {
         ("ratio", Counts::Connections) => Some("connections"),
         ("ratio", _) => Some("frames"),
         _ => None,
@@ -165,14 +208,19 @@ fn unstable(metric: Metric, values: &[f64]) -> Option<Mark> {
         Some(_) => values.iter().copied().fold(0.0, f64::max) - values.iter().copied().fold(1.0, f64::min),
         None => spread(values),
     };
-    (difference > UNSTABLE).then(|| {
-        let text = match of {
-            Some(of) => format!("the rounds differ by {:.1} % of the {of}", difference * 100.0),
-            None if difference.is_infinite() => "the rounds differ, and their median is 0".into(),
-            None => format!("the rounds differ by {:.1} % of their median", difference * 100.0),
-        };
-        Mark { share: Some(difference).filter(|d| d.is_finite()), ..Mark::new(MarkKind::Unstable, text) }
-    })
+    let far = outlier(values, others, point.metric.scale(), UNSTABLE_ERROR);
+    if difference <= UNSTABLE || (far.is_none() && !others.is_empty()) {
+        return None;
+    }
+    let mut text = match of {
+        Some(of) => format!("the rounds differ by {:.1} % of the {of}", difference * 100.0),
+        None if difference.is_infinite() => "the rounds differ, and their median is 0".into(),
+        None => format!("the rounds differ by {:.1} % of their median", difference * 100.0),
+    };
+    if let Some(round) = far {
+        text += &format!("; round {} lies farther out than the other firewalls' rounds explain", round + 1);
+    }
+    Some(Mark { share: Some(difference).filter(|d| d.is_finite()), ..Mark::new(MarkKind::Unstable, text) })
 }
 
 fn stolen_time(deciding: &[&TrialOutcome]) -> Option<Mark> {
@@ -180,6 +228,53 @@ fn stolen_time(deciding: &[&TrialOutcome]) -> Option<Mark> {
     let mean = stolen.iter().sum::<f64>() / stolen.len().max(1) as f64;
     let text = format!("the hypervisor took {:.1} % of the processors' time", mean * 100.0);
     (mean > STOLEN).then(|| Mark::new(MarkKind::StolenTime, text).with_share(mean))
+}
+
+fn foreign_load(deciding: &[&TrialOutcome]) -> Option<Mark> {
+    let used = mean(deciding, |outcome| outcome.cpu.foreign);
+    let text = format!("other programs used {used:.2} of a core");
+    (used > FOREIGN).then(|| Mark::new(MarkKind::ForeignLoad, text).with_share(used))
+}
+
+/// What the firewall had others do, beyond what the same trials take without a firewall. It costs the value where the value is
+/// said to be of so many cores: inline. Programs of the firewall itself are known, and only said.
+fn work_elsewhere(cell: &Cell, deciding: &[&TrialOutcome], without_firewall: f64) -> Vec<Mark> {
+    if cell.placement != Placement::Inline {
+        return Vec::new();
+    }
+    let hidden = elsewhere(deciding) - without_firewall;
+    let programs = mean(deciding, |outcome| outcome.cpu.programs);
+    let mut marks = Vec::new();
+    if hidden > ELSEWHERE_COSTS {
+        let text = format!(
+            "kernel threads and interrupts on other cores used {hidden:.2} of a core more than without a firewall:              the value is not one of {} core(s)",
+            cell.cores
+        );
+        marks.push(Mark::new(MarkKind::WorkElsewhere, text).with_share(hidden));
+    } else if hidden > ELSEWHERE_SAID {
+        marks.push(note(format!(
+            "kernel threads and interrupts on other cores used {hidden:.2} of a core more than without a firewall"
+        )));
+    }
+    if programs > ELSEWHERE_SAID {
+        marks.push(note(format!(
+            "the firewall's own programs used {programs:.2} of a core beside the trial's"
+        )));
+    }
+    marks
+}
+
+fn elsewhere(deciding: &[&TrialOutcome]) -> f64 {
+    mean(deciding, |outcome| outcome.cpu.elsewhere)
+}
+
+/// The trials that any value of a firewall rests on.
+fn deciding_of(track: &Track) -> Vec<&TrialOutcome> {
+    track.rounds.iter().flatten().flat_map(|measured| &measured.deciding).collect()
+}
+
+fn mean(of: &[&TrialOutcome], used: fn(&TrialOutcome) -> f64) -> f64 {
+    of.iter().map(|outcome| used(outcome)).sum::<f64>() / of.len().max(1) as f64
 }
 
 /// Each once: a value may rest on a trial of several rounds of a search.
@@ -232,9 +327,9 @@ fn cost(cell: &Cell, throughput: &Point, points: &[Point]) -> Point {
     if throughput.valid && wire.valid {
         let pairs = throughput.rounds.iter().zip(&wire.rounds);
         cost.rounds = pairs.map(|(dut, wire)| 1e9 / dut - 1e9 / wire).collect();
-        let known = estimate(&cost.rounds, cell.seed);
-        set_estimate(&mut cost, known);
-        cost.marks.extend(marks_of_values(cell, Metric::Cost, &cost.rounds, cost.rounds.len()));
+        let rounds = cost.rounds.clone();
+        set_estimate(&mut cost, &rounds);
+        cost.marks.extend(marks_of_values(cell, &rounds, rounds.len()));
         if cost.low <= 0.0 {
             cost.marks.push(note("the interval reaches to 0: the cost is lost in the noise".into()));
         }

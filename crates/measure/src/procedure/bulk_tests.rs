@@ -5,7 +5,7 @@ use super::*;
 use crate::bulk::BulkOutcome;
 use crate::bulk::BulkRequest;
 use crate::campaign::{self, Cell};
-use crate::ledger::Ledger;
+use crate::ledger::{BulkPlaces, Ledger, Places};
 use crate::level::Level;
 use crate::results::Sent;
 use crate::trial::{Rig, RigError, WorkloadOutcome};
@@ -25,7 +25,12 @@ fn transfer(received: u64, under_way: u64, seconds: f64) -> TrialOutcome {
         congestion_control: "cubic".into(),
     };
     TrialOutcome {
-        ledger: Ledger { offered: sent, under_way, received, ..Ledger::default() },
+        ledger: Ledger {
+            offered: sent,
+            not_sent: 0,
+            received,
+            places: Places::Bulk(BulkPlaces { under_way }),
+        },
         ..nothing(seconds, WorkloadOutcome::Bulk(bulk))
     }
 }
@@ -66,7 +71,6 @@ fn run(rounds: u32, rigs: Vec<Bulk>) -> campaign::Outcome {
         placement: Placement::Inline,
         procedure: spec(),
         rounds,
-        seed: 1,
     };
     let mut rigs: Vec<Box<dyn Rig>> = rigs.into_iter().map(|rig| Box::new(rig) as Box<dyn Rig>).collect();
     campaign::run(&cell, &mut rigs, &mut ())
@@ -84,7 +88,10 @@ fn what_applications_received_is_the_value_and_what_is_under_way_is_no_loss() {
     assert_eq!((wire.value, nftables.value, wire.valid), (8e6, 2000.0, true));
     let (bulk, ledger) = (wire.bulk().unwrap(), wire.ledger());
     assert_eq!((bulk.connections, bulk.received_bytes, bulk.retransmitted), (10, 6_000_000, 9));
-    assert_eq!((ledger.under_way, ledger.residual()), (14_000, 0));
+    assert_eq!(
+        (ledger.places.clone(), ledger.residual()),
+        (Places::Bulk(BulkPlaces { under_way: 14_000 }), 0)
+    );
     assert!(wire.trials().iter().all(|trial| trial.loss == 0.0), "{:?}", wire.trials());
     assert!(!nftables.marks.iter().any(|m| m.kind == MarkKind::GeneratorLimited), "far from the wire");
 }
@@ -106,7 +113,7 @@ fn a_transfer_that_fails_is_tried_again_and_then_given_up() {
 #[test]
 fn bytes_that_nobody_can_place_cost_the_value() {
     let mut lossy = transfer(1000, 10, 2.0);
-    lossy.ledger.under_way = 0;
+    lossy.ledger.places = Places::Bulk(BulkPlaces { under_way: 0 });
     let marks = judge(&BulkRequest { seconds: 2.0 }.into(), &lossy, Placement::Inline);
     assert_eq!(marks[0].text, "10 of 1010 offered bytes are unaccounted for");
 }

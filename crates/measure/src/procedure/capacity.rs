@@ -80,7 +80,8 @@ impl Method for Capacity {
                 found.throughput.floor(),
                 found.deciding,
                 found.marks,
-            ),
+            )
+            .by(found.search),
         };
         Step::Done(vec![measured])
     }

@@ -3,6 +3,7 @@
 use super::simulated_connections::{FRAMES, SimulatedConnections};
 use super::*;
 use crate::connections::{AttackKind, AttackSources, ConnectionRequest, RatePhase, ReplacementOutcome};
+use crate::ledger::{ConnectionPlaces, Places};
 use crate::trial::Rig;
 use Placement::{Inline, Isolated};
 
@@ -370,7 +371,8 @@ fn replacements() {
         rig.replacement.clone_from(&replacement);
         rig.script = Box::new(|_, outcome| {
             outcome.ledger.received -= 5;
-            outcome.ledger.failed.insert("reset".into(), 5);
+            let places = ConnectionPlaces { failed: [("reset".into(), 5)].into() };
+            outcome.ledger.places = Places::Connections(places);
         });
         let (measured, requests) = run(&spec, &mut rig);
         let expected = ConnectionRequest::Scheduled {
@@ -393,7 +395,7 @@ fn trials_that_must_not_count_are_repeated_and_then_given_up() {
         let mut rig = SimulatedConnections::new(Isolated, 2e5);
         rig.script = Box::new(move |n, outcome| {
             if n < failing {
-                outcome.ledger.corrupted += 1;
+                outcome.ledger.received -= 1;
             }
         });
         let (measured, requests) = run(&spec, &mut rig);

@@ -1,6 +1,8 @@
 //! Which trials count, and which of their lost frames.
 
+use super::conduct::{misconduct, remarks};
 use super::{Method, Procedure, Step, mark};
+use crate::connections::IllegalOutcome;
 use crate::results::{Mark, MarkKind};
 use crate::shape::Placement;
 use crate::trial::{TrialOutcome, TrialRequest, WorkloadOutcome};
@@ -17,7 +19,9 @@ pub const MOST_ATTEMPTS: u32 = 3;
 /// ([`Placement::Isolated`], and real cards): inline, being behind is what the firewall costs, and [`counted_loss`]
 /// counts it.
 ///
-/// Illegal traffic that got through is the firewall's failure, so such a trial is not even repeated.
+/// Illegal traffic that got through, connections that the server did not serve, and frames that did not arrive as they were sent, are the
+/// firewall's failure, so such a trial
+/// is not even repeated.
 pub fn judge(request: &TrialRequest, outcome: &TrialOutcome, placement: Placement) -> Vec<Mark> {
     let mut marks: Vec<Mark> =
         outcome.faults.iter().map(|fault| mark(MarkKind::Note, format!("trial failed: {fault}"))).collect();
@@ -39,6 +43,8 @@ pub fn judge(request: &TrialRequest, outcome: &TrialOutcome, placement: Placemen
         marks.push(mark(MarkKind::GeneratorBehind, detail));
     }
     marks.extend(got_through(outcome));
+    marks.extend(disagreements(outcome));
+    marks.extend(misconduct(outcome));
     marks
 }
 
@@ -51,9 +57,23 @@ fn counted(outcome: &TrialOutcome) -> &'static str {
     }
 }
 
-/// `7 of 4000 illegal attempts got through: address 5, port 2`.
-fn got_through(outcome: &TrialOutcome) -> Option<Mark> {
-    let illegal = outcome.connections()?.illegal.as_ref()?;
+/// What the two ends of the connections do not agree about.
+fn disagreements(outcome: &TrialOutcome) -> Vec<Mark> {
+    let served = outcome.connections().and_then(|connections| connections.served);
+    let found = served.map(|served| served.disagreements()).unwrap_or_default();
+    found.into_iter().map(|text| mark(MarkKind::NotServed, text)).collect()
+}
+
+/// `7 of 4000 illegal attempts got through: address 5, port 2`, and the same of those that the bench adds by itself.
+fn got_through(outcome: &TrialOutcome) -> Vec<Mark> {
+    let Some(connections) = outcome.connections() else { return Vec::new() };
+    let suite = connections.illegal.as_ref().and_then(|illegal| passed(illegal, ""));
+    let own = connections.forbidden.as_ref();
+    let own = own.and_then(|forbidden| passed(forbidden, "the policy did not hold under load: "));
+    suite.into_iter().chain(own).collect()
+}
+
+fn passed(illegal: &IllegalOutcome, lead: &str) -> Option<Mark> {
     let total = illegal.total_got_through();
     if total == 0 || !illegal.forbidden {
         return None;
@@ -65,12 +85,12 @@ fn got_through(outcome: &TrialOutcome) -> Option<Mark> {
         .filter(|(_, count)| **count > 0)
         .map(|(kind, count)| format!("{kind} {count}"))
         .collect();
-    let detail = format!("{total} of {attempted} illegal attempts got through: {}", kinds.join(", "));
+    let detail = format!("{lead}{total} of {attempted} illegal attempts got through: {}", kinds.join(", "));
     Some(mark(MarkKind::IllegalGotThrough, detail))
 }
 
-/// The share of the offered frames that counts as lost, 0 to 1. Frames not sent count (draft-ietf-bmwg-mlrsearch
-/// asks to turn a difference between intended and offered load into loss) once they are more than
+/// The share of the offered frames that counts as lost, 0 to 1. Frames not sent count (RFC 9971's forwarding ratio is of
+/// the frames intended; it recommends to turn a severe difference between intended and offered load into loss) once they are more than
 /// [`BEHIND_TOLERANCE`]: fewer are the grain of the generator's clock, not the firewall's doing.
 pub fn counted_loss(outcome: &TrialOutcome) -> f64 {
     let ledger = &outcome.ledger;
@@ -83,7 +103,7 @@ pub(super) fn sent_rate(outcome: &TrialOutcome) -> f64 {
     if outcome.seconds > 0.0 { outcome.ledger.sent() as f64 / outcome.seconds } else { 0.0 }
 }
 
-fn is_behind(outcome: &TrialOutcome) -> bool {
+pub(super) fn is_behind(outcome: &TrialOutcome) -> bool {
     outcome.ledger.not_sent as f64 > BEHIND_TOLERANCE * outcome.ledger.offered as f64
 }
 
@@ -104,7 +124,7 @@ impl<M: Method + 'static> Guarded<M> {
     fn failed(&mut self, outcome: &TrialOutcome, marks: Vec<Mark>) {
         self.failed_attempts += 1;
         self.best_rate = self.best_rate.max(sent_rate(outcome));
-        let firewalls_fault = marks.iter().any(|m| m.kind == MarkKind::IllegalGotThrough);
+        let firewalls_fault = marks.iter().any(|m| m.kind.is_misconduct());
         if self.failed_attempts < MOST_ATTEMPTS && !firewalls_fault {
             return;
         }
@@ -123,7 +143,13 @@ impl<M: Method + 'static> Guarded<M> {
 
 impl<M: Method + 'static> Procedure for Guarded<M> {
     fn next(&mut self) -> Step {
-        self.method.next()
+        let mut step = self.method.next();
+        if let Step::Done(values) = &mut step {
+            for value in values {
+                value.marks.extend(remarks(&value.deciding));
+            }
+        }
+        step
     }
 
     fn record(&mut self, request: &TrialRequest, outcome: &TrialOutcome) {

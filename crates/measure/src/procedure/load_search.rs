@@ -2,15 +2,21 @@
 //! out the highest load worth offering, runs [`Search`] and keeps the outcomes of its trials.
 
 use super::axis::Axis;
+use super::guard::is_behind;
 use super::{SearchSpec, mark};
-use crate::results::{Mark, MarkKind};
+use crate::results::{Mark, MarkKind, SearchOutcome};
 use crate::search::{Goal, Search, TrialRecord};
 use crate::shape::Placement;
-use crate::stats::median;
+use crate::stats::{loss_limit, median, most_losses};
 use crate::trial::{TrialOutcome, TrialRequest};
 
 /// A generator that was behind is next asked for a little less than what it had managed.
 const LOWERED_SHARE: f64 = 0.99;
+
+/// Losses of no more than this share are rare: Tolly, among others, calls them none. Which trials meet one frame of a million
+/// is luck, so a goal that allows no more than this takes a trial whose losses are this rare for one without loss, says so,
+/// and reports this as the goal's loss ratio. Nothing that overload does is as rare: 0.01 % too much load loses ten times as much.
+const RARE: f64 = 1e-5;
 
 /// How often the maximum may be lowered in one search.
 const MOST_LOWERINGS: u32 = 3;
@@ -24,6 +30,7 @@ pub(super) struct Found {
     pub(super) max_load: f64,
     pub(super) deciding: Vec<TrialOutcome>,
     pub(super) marks: Vec<Mark>,
+    pub(super) search: SearchOutcome,
 }
 
 /// Where a search stands.
@@ -44,6 +51,8 @@ pub(super) struct LoadSearch {
     /// The first trial ran unpaced, to measure the maximum.
     first_is_unpaced: bool,
     lowerings: u32,
+    /// A trial with rare losses was taken for one without.
+    rare: bool,
     /// In the order of the search's trials.
     outcomes: Vec<TrialOutcome>,
     ended: Option<Result<Found, Vec<Mark>>>,
@@ -68,6 +77,7 @@ impl LoadSearch {
             unpaced_maximum,
             first_is_unpaced,
             lowerings: 0,
+            rare: false,
             outcomes: Vec::new(),
             ended: None,
         }
@@ -97,13 +107,16 @@ impl LoadSearch {
         }
         let Some(search) = &mut self.search else { return true };
         let Some((load, seconds)) = search.next() else { return true };
-        // The unpaced trial offered what it could; measured against the maximum, the rest of it was not sent.
         let achieved = self.axis.achieved(outcome);
-        let loss = if self.outcomes.is_empty() && self.first_is_unpaced {
-            self.axis.counted_loss(load, outcome).max(1.0 - achieved / load)
-        } else {
-            self.axis.counted_loss(load, outcome)
-        };
+        let mut loss = self.axis.counted_loss(load, outcome);
+        if matches!(self.axis, Axis::Frames) && self.goal.loss_ratio <= RARE && is_rare(outcome) {
+            self.rare |= loss > self.goal.loss_ratio;
+            loss = loss.min(self.goal.loss_ratio);
+        }
+        if self.outcomes.is_empty() && self.first_is_unpaced {
+            // The unpaced trial offered what it could; measured against the maximum, the rest of it was not sent.
+            loss = loss.max(1.0 - achieved / load);
+        }
         search.record(load, seconds, loss, achieved);
         self.outcomes.push(outcome.clone());
         true
@@ -199,9 +212,35 @@ impl LoadSearch {
             );
             marks.push(mark(MarkKind::Note, detail));
         }
+        marks.extend(self.rare_loss(&deciding));
+        let mut goal = self.goal;
+        goal.loss_ratio = if self.rare { goal.loss_ratio.max(RARE) } else { goal.loss_ratio };
+        let search_outcome = SearchOutcome {
+            round: 0,
+            goal,
+            lower,
+            upper: result.upper,
+            conditional_throughput: conditional,
+            regular: result.converged && result.upper.is_some(),
+        };
         let conditional = self.axis.legal(conditional);
         let throughput = median(&values).map_or(conditional, |value| value.min(conditional));
-        Ok(Found { throughput, max_load: self.axis.legal(search.max_load()), deciding, marks })
+        let max_load = self.axis.legal(search.max_load());
+        Ok(Found { throughput, max_load, deciding, marks, search: search_outcome })
+    }
+
+    /// The frames that were lost where none should be: how many, and how many there may be.
+    fn rare_loss(&self, deciding: &[TrialOutcome]) -> Option<Mark> {
+        let (lost, sent) = deciding.iter().map(losses).fold((0, 0), |sum, l| (sum.0 + l.0, sum.1 + l.1));
+        let limit = loss_limit(lost, sent).filter(|_| self.rare && lost > 0)?;
+        let text = format!(
+            "{lost} of {sent} frames were lost at the load found: {:.2} in a million, at most {:.1} (95 %); \
+             up to {:.0} in a million count as none, because which trials meet one is luck",
+            lost as f64 / sent as f64 * 1e6,
+            limit * 1e6,
+            RARE * 1e6
+        );
+        Some(mark(MarkKind::RareLoss, text).with_share(lost as f64 / sent as f64))
     }
 
     fn no_lower_bound(&self, trials: &[TrialRecord]) -> String {
@@ -216,6 +255,19 @@ impl LoadSearch {
             )
         })
     }
+}
+
+/// Frames lost of those sent, and those sent.
+fn losses(outcome: &TrialOutcome) -> (u64, u64) {
+    let sent = outcome.ledger.sent();
+    (sent.saturating_sub(outcome.ledger.received), sent)
+}
+
+/// Whether chance explains the losses of a trial through a firewall that loses no more than [`RARE`]; frames that the generator
+/// did not send count as lost where they are more than the grain of its clock.
+fn is_rare(outcome: &TrialOutcome) -> bool {
+    let (lost, sent) = losses(outcome);
+    !is_behind(outcome) && lost <= most_losses(RARE * sent as f64)
 }
 
 fn search_up_to(axis: &Axis, goal: Goal, max_load: f64) -> Search {

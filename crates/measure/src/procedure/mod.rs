@@ -1,5 +1,5 @@
 //! Procedures: what is asked of one firewall, trial after trial, until a value is known. Each is the method of one
-//! section of a standard. A procedure does no IO and reads no clock: it hands out requests and is told outcomes, so
+//! section of a standard. A procedure does no IO and reads no clock: it hands out requests and takes outcomes, so
 //! that several firewalls can take turns ([`crate::campaign`]) and tests can run without a network.
 //!
 //! [`PROCEDURES`] has one row a procedure, and a procedure is one file: its row says what it is called, what it sends and
@@ -13,6 +13,7 @@ mod bulk;
 #[cfg(test)]
 mod bulk_tests;
 mod capacity;
+mod conduct;
 #[cfg(test)]
 mod connection_tests;
 mod establishment;
@@ -60,7 +61,7 @@ pub use throughput::ThroughputSpec;
 
 use crate::connections::{CloseBy, ConnectionShape};
 use crate::level::Level;
-use crate::results::{Mark, MarkKind, Metric};
+use crate::results::{Mark, MarkKind, Metric, SearchOutcome};
 use crate::shape::{Placement, Setup};
 use crate::suite::{Beside, Factor, SetupProblem, line_rate};
 use crate::trial::{TrialOutcome, TrialRequest};
@@ -90,7 +91,7 @@ pub static PROCEDURES: [&ProcedureRow; 15] = [
     &bulk::ROW,
 ];
 
-/// What suites are told of a procedure.
+/// A procedure: what suites call it, what it sends, and which parameters it takes.
 pub struct ProcedureRow {
     /// As suites write it.
     pub name: &'static str,
@@ -208,7 +209,7 @@ pub trait Spec: Any + fmt::Debug + Send + Sync {
         false
     }
 
-    /// Whether the firewall's policy is replaced meanwhile, so that it has to be one that can be told from its successor.
+    /// Whether the firewall's policy is replaced meanwhile, so that probes can distinguish it from its successor.
     fn replaces_the_policy(&self) -> bool {
         false
     }
@@ -271,17 +272,32 @@ pub struct Measured {
     pub deciding: Vec<TrialOutcome>,
     /// What the reader must know.
     pub marks: Vec<Mark>,
+    /// The search that found it, of the first value that it found; the round is not known to it.
+    pub search: Option<SearchOutcome>,
 }
 
 impl Measured {
     /// A valid value.
     fn found(metric: Metric, value: f64, deciding: Vec<TrialOutcome>, marks: Vec<Mark>) -> Self {
-        Self { metric, at: BTreeMap::new(), value, valid: true, deciding, marks }
+        Self { metric, at: BTreeMap::new(), value, valid: true, deciding, marks, search: None }
     }
 
     /// A value that could not be had.
     pub(crate) fn lost(metric: Metric, marks: Vec<Mark>) -> Self {
-        Self { metric, at: BTreeMap::new(), value: 0.0, valid: false, deciding: Vec::new(), marks }
+        Self {
+            metric,
+            at: BTreeMap::new(),
+            value: 0.0,
+            valid: false,
+            deciding: Vec::new(),
+            marks,
+            search: None,
+        }
+    }
+
+    /// The same, found by a search.
+    fn by(self, search: SearchOutcome) -> Self {
+        Self { search: Some(search), ..self }
     }
 
     /// The same at one level of the factor `load`.

@@ -128,10 +128,10 @@ impl Rate {
             }
         };
         let measured = |(metric, value): (&Metric, Option<f64>)| match value {
-            Some(value) => Measured::found(*metric, value, found.deciding.clone(), found.marks.clone()),
-            None => {
-                Measured::lost(*metric, vec![mark(MarkKind::Note, "the trials told nothing of connections")])
+            Some(value) => {
+                Measured::found(*metric, value, found.deciding.clone(), found.marks.clone()).by(found.search)
             }
+            None => Measured::lost(*metric, vec![mark(MarkKind::Note, "the trials have no connections")]),
         };
         metrics(self.of).iter().zip(values).map(measured).collect()
     }

@@ -1,7 +1,7 @@
 //! A firewall on paper, with its generator and sink: what it forwards follows from a few numbers, and a script may
 //! spoil any trial or proof.
 
-use crate::ledger::Ledger;
+use crate::ledger::{FramePlaces, Ledger, Places};
 use crate::results::{CoreUse, CpuUse, LatencySummary};
 use crate::shape::Placement;
 use crate::trial::{
@@ -58,7 +58,7 @@ impl Simulated {
         let mut outcome = nothing(seconds, WorkloadOutcome::Frames(FrameOutcome::default()));
         for phase in &request.phases {
             let (ledger, seconds) = self.phase(phase);
-            outcome.ledger.add(&ledger);
+            outcome.ledger = Ledger::sum([&outcome.ledger, &ledger]);
             if let Load::Burst(_) = phase.load {
                 outcome.seconds = seconds;
             }
@@ -95,7 +95,8 @@ impl Simulated {
 
 fn ledger(offered: u64, sent: u64, capacity: u64) -> Ledger {
     let received = sent.min(capacity);
-    Ledger { offered, not_sent: offered - sent, not_received: sent - received, received, ..Ledger::default() }
+    let places = FramePlaces { not_received: sent - received, ..FramePlaces::default() };
+    Ledger { offered, not_sent: offered - sent, received, places: Places::Frames(places) }
 }
 
 /// An outcome of so many seconds in which nothing was sent.
@@ -106,7 +107,7 @@ pub(crate) fn nothing(seconds: f64, workload: WorkloadOutcome) -> TrialOutcome {
         seconds,
         ledger: Ledger::default(),
         per_second: Vec::new(),
-        cpu: CpuUse { cores: vec![core], firewall: None },
+        cpu: CpuUse { cores: vec![core], ..CpuUse::default() },
         flow_entries: Some(1000),
         memory_bytes: None,
         policy_load_seconds: None,

@@ -6,7 +6,7 @@ use crate::connections::{
     Attack, ConnectionOutcome, ConnectionRequest, ConnectionSecond, IllegalOutcome, RatePhase,
     ReplacementOutcome, ResetKind, ResetOutcome,
 };
-use crate::ledger::Ledger;
+use crate::ledger::{ConnectionPlaces, Ledger, Named, Places};
 use crate::results::LatencySummary;
 use crate::shape::Placement;
 use crate::trial::{Rig, RigError, SecondSample, TrialOutcome, TrialRequest, WorkloadOutcome};
@@ -150,7 +150,7 @@ impl SimulatedConnections {
             if self.placement == Placement::Inline && flooded.is_none() { offered - received } else { 0 };
         let ledger = failing(offered, not_sent, received);
         let connections = ConnectionSecond {
-            failed: ledger.failed.clone(),
+            failed: failed(&ledger),
             frames: received * FRAMES,
             established_ns: Some(self.times(wanted)),
             ..ConnectionSecond::default()
@@ -162,7 +162,7 @@ impl SimulatedConnections {
             latency_ns: None,
             connections: Some(connections),
         });
-        outcome.ledger.add(&ledger);
+        outcome.ledger = Ledger::sum([&ledger, &outcome.ledger]);
     }
 
     fn connections(&self, ledger: &Ledger, load: f64) -> ConnectionOutcome {
@@ -171,7 +171,7 @@ impl SimulatedConnections {
             established: ledger.received,
             completed: ledger.received,
             closed: ledger.received,
-            failed: ledger.failed.clone(),
+            failed: failed(ledger),
             transactions: ledger.received * 3,
             ..ConnectionOutcome::default()
         };
@@ -193,7 +193,14 @@ fn no_connections(seconds: f64) -> TrialOutcome {
 fn failing(offered: u64, not_sent: u64, received: u64) -> Ledger {
     let lost = offered - not_sent - received;
     let failed = if lost > 0 { [("timeout-connect".to_owned(), lost)].into() } else { Default::default() };
-    Ledger { offered, not_sent, failed, received, ..Ledger::default() }
+    Ledger { offered, not_sent, received, places: Places::Connections(ConnectionPlaces { failed }) }
+}
+
+fn failed(ledger: &Ledger) -> Named {
+    match &ledger.places {
+        Places::Connections(places) => places.failed.clone(),
+        other => panic!("a ledger of connections: {other:?}"),
+    }
 }
 
 impl Rig for SimulatedConnections {

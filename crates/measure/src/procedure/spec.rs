@@ -7,7 +7,7 @@ use crate::trial::trials;
 /// Which search finds a throughput.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Preset {
-    /// MLRsearch (draft-ietf-bmwg-mlrsearch): several trials a load, up to half of them may exceed the loss ratio.
+    /// MLRsearch (RFC 9971): several trials a load, up to half of them may exceed the loss ratio.
     Mlr,
     /// RFC 2544 section 26.1: one trial a load decides, no loss allowed.
     Rfc2544,

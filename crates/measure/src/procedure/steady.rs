@@ -256,8 +256,8 @@ fn of_policy(outcome: &TrialOutcome) -> Vec<Measured> {
         (Metric::PolicyLoadTime, outcome.policy_load_seconds),
         (Metric::Memory, outcome.memory_bytes.map(|bytes| bytes as f64)),
     ];
-    let told = values.into_iter().filter_map(|(metric, value)| Some((metric, value?)));
-    told.map(|(metric, value)| Measured::found(metric, value, vec![outcome.clone()], Vec::new())).collect()
+    let known = values.into_iter().filter_map(|(metric, value)| Some((metric, value?)));
+    known.map(|(metric, value)| Measured::found(metric, value, vec![outcome.clone()], Vec::new())).collect()
 }
 
 /// From the end of the flood to the first sample that has recovered.

@@ -58,7 +58,7 @@ impl Method for Throughput {
                     Measured::found(metric, value, found.deciding.clone(), found.marks.clone())
                 };
                 Step::Done(vec![
-                    measured(Metric::Throughput, found.throughput),
+                    measured(Metric::Throughput, found.throughput).by(found.search),
                     measured(Metric::Goodput, goodput),
                 ])
             }

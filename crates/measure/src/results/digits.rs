@@ -41,6 +41,10 @@ impl Run {
     pub(crate) fn round(&mut self) {
         self.policy_load_seconds.iter_mut().for_each(|seconds| to_digits(seconds, TIME));
         self.trials.iter_mut().for_each(Trial::round);
+        for search in &mut self.searches {
+            let loads = [&mut search.lower, &mut search.conditional_throughput];
+            loads.into_iter().chain(&mut search.upper).for_each(|load| to_digits(load, RATE));
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! A point with all that its identifiers name, and the sums over the trials that decided it.
 
-use super::{Cell, CoreUse, CpuUse, Detail, LatencySummary, Point, Results, Role, Run, Sent, Trial};
+use super::{
+    Cell, CoreUse, CpuUse, Detail, LatencySummary, Point, Results, Role, Run, SearchOutcome, Sent, Trial,
+};
 use crate::bulk::BulkOutcome;
 use crate::connections::ConnectionOutcome;
 use crate::ledger::Ledger;
@@ -44,11 +46,6 @@ impl Results {
             Some(Reading { point, cell, role, run })
         })
     }
-
-    /// One of its points with what it names.
-    pub fn reading<'a>(&'a self, point: &Point) -> Option<Reading<'a>> {
-        self.readings().find(|reading| reading.point == point)
-    }
 }
 
 impl<'a> Reading<'a> {
@@ -88,6 +85,11 @@ impl<'a> Reading<'a> {
         self.run.map_or(&[], |run| &run.trials)
     }
 
+    /// The searches of its run, in the order of the rounds.
+    pub fn searches(&self) -> &'a [SearchOutcome] {
+        self.run.map_or(&[], |run| &run.searches)
+    }
+
     /// The trial of an identifier.
     fn trial(&self, id: u32) -> Option<&'a Trial> {
         let trials = self.trials();
@@ -117,10 +119,7 @@ impl<'a> Reading<'a> {
 
     /// Sum over the deciding trials.
     pub fn ledger(&self) -> Ledger {
-        self.details().fold(Ledger::default(), |mut sum, detail| {
-            sum.add(&detail.ledger);
-            sum
-        })
+        Ledger::sum(self.details().map(|detail| &detail.ledger))
     }
 
     /// Latency of frames in the typical trial.
@@ -164,9 +163,17 @@ impl<'a> Reading<'a> {
                 idle: mean(|u| u.idle),
             }
         });
-        let firewall: Vec<f64> = self.details().filter_map(|detail| detail.cpu.firewall).collect();
-        let mean = firewall.iter().sum::<f64>() / firewall.len().max(1) as f64;
-        CpuUse { cores: cores.collect(), firewall: (!firewall.is_empty()).then_some(mean) }
+        let mean = |of: fn(&CpuUse) -> Option<f64>| {
+            let known: Vec<f64> = self.details().filter_map(|detail| of(&detail.cpu)).collect();
+            (!known.is_empty()).then(|| known.iter().sum::<f64>() / known.len() as f64)
+        };
+        CpuUse {
+            cores: cores.collect(),
+            firewall: mean(|cpu| cpu.firewall),
+            programs: mean(|cpu| Some(cpu.programs)).unwrap_or(0.0),
+            elsewhere: mean(|cpu| Some(cpu.elsewhere)).unwrap_or(0.0),
+            foreign: mean(|cpu| Some(cpu.foreign)).unwrap_or(0.0),
+        }
     }
 
     /// The most entries in the firewall's flow table at the end of a deciding trial.

@@ -1,17 +1,20 @@
 //! What a search is to find: a goal, its presets, and the levels by which it is approached.
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 /// Width of the final interval unless a suite says otherwise.
 const DEFAULT_WIDTH: f64 = 0.01;
 
-/// Each level is wider than the one after it by this factor.
-const LEVEL_WIDTH_FACTOR: f64 = 2.0;
+/// Each level is as wide as so many of the one after it, in ratios: its loads are loads of the next one too.
+const LEVEL_STEPS: i32 = 2;
 
 /// First trials of a search are a tenth of the final ones, but not shorter than this many seconds (or the final
 /// trial, if that is shorter): setting a trial up costs tens of milliseconds, whatever its length.
 const SHORTEST_INITIAL_SECONDS: f64 = 1.0;
 
-/// A search goal, with the attributes of draft-ietf-bmwg-mlrsearch.
-#[derive(Debug, Clone, Copy, PartialEq)]
+/// A search goal, with the attributes of RFC 9971.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Goal {
     /// A trial with more loss than this exceeds the goal: 0 <= ratio < 1.
     pub loss_ratio: f64,
@@ -36,7 +39,7 @@ impl Goal {
         Self { duration_sum_seconds: 3.0 * trial_seconds, exceed_ratio: 0.5, ..Self::rfc2544(trial_seconds) }
     }
 
-    /// RFC 2544 section 26.1 as the draft writes it: one full trial without loss makes a load a lower bound, any lossy
+    /// RFC 2544 section 26.1 as RFC 9971 writes it: one full trial without loss makes a load a lower bound, any lossy
     /// one an upper bound.
     pub fn rfc2544(trial_seconds: f64) -> Self {
         let initial = (trial_seconds / 10.0).max(SHORTEST_INITIAL_SECONDS).min(trial_seconds);
@@ -51,7 +54,7 @@ impl Goal {
         }
     }
 
-    /// ETSI GS NFV-TST 009 clause 12.3.3, binary search with loss verification, as the draft writes it for `r = 2`:
+    /// ETSI GS NFV-TST 009 clause 12.3.3, binary search with loss verification, as RFC 9971 writes it for `r = 2`:
     /// a lossy trial is repeated once, and one trial without loss is enough.
     pub fn tst009(trial_seconds: f64) -> Self {
         Self { duration_sum_seconds: 2.0 * trial_seconds, exceed_ratio: 0.5, ..Self::rfc2544(trial_seconds) }
@@ -79,7 +82,7 @@ impl Goal {
                 exceed_ratio: self.exceed_ratio,
                 trial_seconds: self.final_trial_seconds.min(duration_sum),
                 duration_sum,
-                width: (self.width * LEVEL_WIDTH_FACTOR.powi(steps_to_last)).min(0.5),
+                width: 1.0 - (1.0 - self.width).powi(LEVEL_STEPS.pow(steps_to_last as u32)),
                 expansion: self.expansion,
             }
         };

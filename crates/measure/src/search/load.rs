@@ -1,5 +1,5 @@
-//! What the trials at one load say about it (draft-ietf-bmwg-mlrsearch, appendix A "Load Classification" and
-//! appendix B "Conditional Throughput").
+//! What the trials at one load say about it (RFC 9971, appendix A "Load Classification" and appendix B
+//! "Conditional Throughput").
 
 use super::TrialRecord;
 use super::goal::Level;

@@ -1,4 +1,4 @@
-//! MLRsearch after draft-ietf-bmwg-mlrsearch: finds, for several goals at once, the highest load that a firewall
+//! MLRsearch (RFC 9971): finds, for several goals at once, the highest load that a firewall
 //! forwards with no more loss than the goal allows.
 //!
 //! The first trial offers the maximum, and its forwarding rate is the first guess. From there each goal passes
@@ -26,6 +26,10 @@ pub const MAX_TRIALS_PER_GOAL: usize = 200;
 /// else had the processor than that the first trial promised so much too much. Widths are steps: 5 % too low are
 /// five of them, and each costs a trial.
 const DOUBTFUL_LOSS: f64 = 0.05;
+
+/// The first guess is lower than the rate that it comes from by this share of a width: enough for the grain of rates, and all
+/// that an answer without noise is too low.
+const BELOW_THE_RATE: f64 = 0.1;
 
 /// Loads whose relative distance is this close to the width count as within it: rounding in the last digits.
 const WIDTH_SLACK: f64 = 1.0 + 1e-9;
@@ -175,15 +179,28 @@ impl Search {
         candidates.min_by(|a, b| a.0.trial_seconds.total_cmp(&b.0.trial_seconds).then(a.1.total_cmp(&b.1)))
     }
 
-    /// The first level that is not done, and the load that it wants tried.
+    /// The first level that is not done, and the load that it wants tried. Loads are rungs of one ladder, so that trials of an
+    /// earlier level count for the next one as well.
     fn nominate_for(&self, levels: &[Level]) -> Option<(Level, f64)> {
         let bounds: Vec<Bounds> = levels.iter().map(|level| self.bounds(level)).collect();
         let index = (0..levels.len()).find(|&i| !self.is_done(&levels[i], bounds[i]))?;
-        let guess = match index.checked_sub(1) {
-            Some(before) => bounds[before].lower.unwrap_or(self.min_load),
-            None => self.first_guess(levels),
+        let first_guess = self.first_guess(levels);
+        let rung = |load: f64| {
+            let step = (1.0 - levels[levels.len() - 1].width).ln();
+            let steps = ((load / first_guess).ln() / step).round();
+            (first_guess * (steps * step).exp()).clamp(self.min_load, self.max_load)
         };
-        Some((levels[index], self.step(&levels[index], bounds[index], guess)))
+        let guess = match index.checked_sub(1).map(|before| bounds[before]) {
+            None => first_guess,
+            // The answer is between them; whichever bound the middle becomes, the other one is mostly known already.
+            Some(Bounds { lower: Some(lower), upper: Some(upper) }) => rung((lower * upper).sqrt()),
+            Some(Bounds { lower, .. }) => lower.unwrap_or(self.min_load),
+        };
+        let (level, Bounds { lower, upper }) = (levels[index], bounds[index]);
+        let load = self.step(&level, bounds[index], guess);
+        let rung = rung(load);
+        let between = lower.is_none_or(|lower| lower < rung) && upper.is_none_or(|upper| rung < upper);
+        Some((level, if between { rung } else { load }))
     }
 
     fn is_done(&self, level: &Level, bounds: Bounds) -> bool {
@@ -196,13 +213,13 @@ impl Search {
     }
 
     /// Where the forwarding rates of the first two trials point, of the second the better one if it was run again:
-    /// the load at which the goal's loss ratio would be reached if everything above that rate were lost, half a width
-    /// lower so that the answer lies inside the first interval. Later rates do not move the guess: a firewall that
+    /// the load at which the goal's loss ratio would be reached if everything above that rate were lost, a little lower so
+    /// that the answer lies inside the first interval, at its lower end. Later rates do not move the guess: a firewall that
     /// loses a little at every load would pull it down by that little each time.
     fn first_guess(&self, levels: &[Level]) -> f64 {
         let last = levels[levels.len() - 1];
         let aim = |t: &TrialRecord| {
-            (t.forwarding_rate / (1.0 - last.loss_ratio)).min(t.load) * (1.0 - last.width / 2.0)
+            (t.forwarding_rate / (1.0 - last.loss_ratio)).min(t.load) * (1.0 - last.width * BELOW_THE_RATE)
         };
         let mut guess = self.max_load;
         let second = self.trials.iter().skip(1).take(2).filter(|t| t.load == self.trials[1].load);

@@ -2,8 +2,8 @@
 //! one reading tells them all.
 
 use super::{
-    Expectation, Factor, Layout, MAX_COMBINATIONS, Profile, Suite, Test, Value, Variant, combination_count,
-    combinations, describe,
+    Asks, Expectation, FACTORS, Factor, Layout, MAX_COMBINATIONS, Profile, Question, Suite, Test, Value,
+    Variant, combination_count, combinations, describe,
 };
 use crate::procedure::{PROCEDURES, Parameters, ProcedureKind, ProcedureRow, own_keys};
 use crate::published;
@@ -37,6 +37,7 @@ fn read_root(root: Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -
     let default_profile = default_profile(&root, &profiles, c);
     let tests = tests(&root, &profiles, c);
     let expectations = expectations(&root, c);
+    let questions = questions(&root, c);
     let ticks = ticks(&root, c);
     root.finish(c);
     Some(Suite {
@@ -50,6 +51,7 @@ fn read_root(root: Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -
         profiles: profiles.into_keys().collect(),
         tests,
         expectations,
+        questions,
         ticks,
         file: file.to_owned(),
         text: text.to_owned(),
@@ -310,13 +312,15 @@ fn factors(
     found
 }
 
-/// Whatever is wrong with a combination is wrong with the suite, so it is told before anything is measured.
+/// Whatever is wrong with a combination is wrong with the suite, so it is reported before anything is measured.
 fn check_variants(test: &Test, c: &mut Collector<'_>) {
-    let mut told: Vec<String> = Vec::new();
+    let mut reported: Vec<String> = Vec::new();
     for (profile, variant) in &test.variants {
         let problem = variant_problem(test, variant);
-        let Some((message, help)) = problem.filter(|(message, _)| !told.contains(message)) else { continue };
-        told.push(message.clone());
+        let Some((message, help)) = problem.filter(|(message, _)| !reported.contains(message)) else {
+            continue;
+        };
+        reported.push(message.clone());
         c.report(test.span.clone(), format!("profile {}: {message}", profile.name()), help);
     }
 }
@@ -357,6 +361,33 @@ fn expectations(root: &Section<'_>, c: &mut Collector<'_>) -> Vec<Expectation> {
         section.finish(c);
         let owned = |that: Located<&str>| Located { value: that.value.to_owned(), span: that.span };
         found.extend(that.map(|that| Expectation { that: owned(that), because }));
+    }
+    found
+}
+
+fn questions(root: &Section<'_>, c: &mut Collector<'_>) -> Vec<Question> {
+    let mut found = Vec::new();
+    for section in root.sections("question", c) {
+        let ask = section.required_text("ask", "\"Does any connection fail?\"", c);
+        let (yes, of, by) = (section.text("yes", c), section.text("of", c), section.text("by", c));
+        section.finish(c);
+        if let Some(by) = by.as_ref().filter(|by| Factor::named(by.value).is_none()) {
+            let help = c.suggestion(by.value, FACTORS.iter().map(|row| row.words.key));
+            c.report(by.span.clone(), format!("no factor is called `{}`", by.value), help);
+        }
+        let Some(ask) = ask else { continue };
+        let owned = |text: Located<&str>| Located { value: text.value.to_owned(), span: text.span };
+        let asks = match (yes, of, &by) {
+            (Some(yes), None, None) => Asks::Yes(owned(yes)),
+            (None, Some(of), by) => Asks::Of(owned(of), by.as_ref().map(|by| by.value.to_owned())),
+            _ => {
+                let help = "`yes = 'failures != 0'` for a yes or a no, `of = 'throughput{frame=64}'` for the best firewall, and \
+                            `by = \"clients\"` beside `of` for the levels of a factor";
+                c.report(ask.span, "a question is answered from `yes`, or from `of`", Some(help.into()));
+                continue;
+            }
+        };
+        found.push(Question { ask: ask.value.to_owned(), asks });
     }
     found
 }

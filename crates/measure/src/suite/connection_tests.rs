@@ -28,7 +28,7 @@ fn cell(test: &str) -> PlannedCell {
 
 #[test]
 fn what_cannot_be_is_refused_with_what_would_be_right() {
-    // The test; what is told, without the place and the combination.
+    // The test; the message, without the place and the combination.
     let rows = [
         (
             "procedure = \"connection-rate\"\nfactors.frame = 64",
@@ -100,7 +100,7 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
         (
             "procedure = \"connection-rate\"\nfactors.rules = 1\nfactors.stateful = false\nfactors.illegal = \
              \"10%:port,out-of-window\"",
-            "illegal traffic of the kind `out-of-window` can be told from the rest by state alone",
+            "illegal traffic of the kind `out-of-window` differs from the rest by state alone",
         ),
         (
             "procedure = \"connection-rate\"\nfactors.lists = 2\nfactors.list_sets = 3",
@@ -137,8 +137,8 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
         ),
     ];
     for (test, expected) in rows {
-        let told = plan(test, &[]).err().unwrap_or_else(|| panic!("accepted: {test}"));
-        assert!(told.contains(expected), "{test}\n{told}");
+        let message = plan(test, &[]).err().unwrap_or_else(|| panic!("accepted: {test}"));
+        assert!(message.contains(expected), "{test}\n{message}");
     }
 }
 

@@ -130,6 +130,8 @@ pub struct Suite {
     pub tests: Vec<Test>,
     /// What the results should show.
     pub expectations: Vec<Expectation>,
+    /// What the report answers.
+    pub questions: Vec<Question>,
     /// The sections of the standard and whether this suite meets them.
     pub ticks: Vec<Tick>,
     /// The file's name, as the user gave it.
@@ -201,6 +203,33 @@ pub struct Expectation {
     pub that: Located<String>,
     /// Why it should hold.
     pub because: Option<String>,
+}
+
+/// A question that the report answers in one sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Question {
+    /// As a reader asks it.
+    pub ask: String,
+    /// What it is answered from.
+    pub asks: Asks,
+}
+
+/// What a question is answered from, in the language of expectations, which this module only carries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Asks {
+    /// A condition: the answer is yes for the firewalls that meet it anywhere.
+    Yes(Located<String>),
+    /// Values: the answer names the firewall with the best. With a factor, it says for which firewalls the values are worse at
+    /// the level of that factor that is thought to be the harder.
+    Of(Located<String>, Option<String>),
+}
+
+impl Asks {
+    /// The expression.
+    pub const fn expression(&self) -> &Located<String> {
+        let (Asks::Yes(text) | Asks::Of(text, _)) = self;
+        text
+    }
 }
 
 impl Suite {

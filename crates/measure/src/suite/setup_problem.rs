@@ -114,9 +114,7 @@ pub enum SetupProblem {
     #[error("illegal traffic needs a policy that forbids it: with rules = 0 everything is allowed")]
     IllegalWithoutRules,
     /// Only state can tell them.
-    #[error(
-        "illegal traffic of the kind `{0}` can be told from the rest by state alone: use stateful = true"
-    )]
+    #[error("illegal traffic of the kind `{0}` differs from the rest by state alone: use stateful = true")]
     IllegalWithoutState(&'static str),
     /// Nobody is on the list.
     #[error("illegal traffic of the kind `listed` needs a block list: give `lists` a level of 1 or more")]

@@ -76,7 +76,7 @@ impl Value {
         match self {
             Value::Count(count) | Value::Match(Match::At(count)) => Some(f64::from(*count)),
             Value::Seconds(seconds) => Some(*seconds),
-            Value::Frame(mix) => mix.to_string().parse().ok(),
+            Value::Frame(mix) => mix.fixed_size().map(|size| f64::from(size.bytes())),
             Value::Ip(ip) => Some(if *ip == IpVersion::V4 { 4.0 } else { 6.0 }),
             Value::Link(rate) => rate.map(|bits| bits as f64),
             _ => None,

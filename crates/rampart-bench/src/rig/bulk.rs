@@ -6,7 +6,7 @@ use super::iperf3::{self, Transfer};
 use super::station::Station;
 use super::{Shared, broken, clock_step, other_workload};
 use measure::bulk::{BulkOutcome, BulkRequest, BulkShape};
-use measure::ledger::Ledger;
+use measure::ledger::{BulkPlaces, Ledger, Places};
 use measure::shape::{IpVersion, Setup, Zone};
 use measure::trial::{Rig, RigError, TrialOutcome, TrialRequest, WorkloadOutcome};
 use std::net::IpAddr;
@@ -70,10 +70,11 @@ impl BulkRig {
         self.station.take_from_frames();
         self.station.place()?;
         let threads = self.station.running.firewall_threads();
-        let cpu = CpuSnapshot::take(&threads).map_err(broken)?;
+        let own_cores = self.station.own_cores();
+        let cpu = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?;
         let clocks = (Clock::wall_ns(), Clock::now_ns());
         let transfer = self.transfer(seconds)?;
-        let cpu_use = CpuSnapshot::take(&threads).map_err(broken)?.since(&cpu);
+        let cpu_use = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?.since(&cpu);
         let mut outcome = self.outcome(transfer, request.seconds);
         outcome.cpu = cpu_use;
         outcome.flow_entries = self.station.running.flow_entries().ok().flatten();
@@ -220,8 +221,8 @@ impl Rig for BulkRig {
 fn ledger(bulk: &BulkOutcome) -> Ledger {
     Ledger {
         offered: bulk.sent_bytes,
-        under_way: bulk.sent_bytes.saturating_sub(bulk.received_bytes),
+        not_sent: 0,
         received: bulk.received_bytes,
-        ..Ledger::default()
+        places: Places::Bulk(BulkPlaces { under_way: bulk.sent_bytes.saturating_sub(bulk.received_bytes) }),
     }
 }

@@ -2,18 +2,18 @@
 //! the frame engine's, which has the ports only while it proves.
 
 use super::station::{Station, probe_frame};
-use super::{Shared, broken, broken_traffic, clock_step, other_workload, replacement};
+use super::{Shared, Site, broken, broken_traffic, clock_step, other_workload, replacement};
 use crate::interrupt::Interrupt;
 use measure::connections::{
-    CloseBy, ConnectionOutcome, ConnectionRequest, ConnectionShape, RatePhase, ReplacementOutcome,
-    ResetOutcome, TupleOrder,
+    CloseBy, ConnectionOutcome, ConnectionRequest, ConnectionShape, IllegalKind, RatePhase,
+    ReplacementOutcome, ResetOutcome, TupleOrder,
 };
-use measure::ledger::Ledger;
-use measure::shape::Setup;
+use measure::ledger::{ConnectionPlaces, Ledger, Places};
+use measure::shape::{IpVersion, Setup};
 use measure::trial::{Rig, RigError, SecondSample, TrialOutcome, TrialRequest, WorkloadOutcome};
+use std::cell::OnceCell;
 use std::time::Duration;
 use testbed::cpu::CpuSnapshot;
-use testbed::dut::ExternalBed;
 use testbed::policy::PolicySpec;
 use traffic::tcp::{
     Answer, Close, Ends, IllegalPlan, Message, Opening, Order, Ports, Side, TcpPhase, TcpPlan, TcpReading,
@@ -33,6 +33,9 @@ const SETTLE: Duration = Duration::from_secs(3);
 
 /// A round of probes while a policy is replaced.
 const PROBE_EVERY: Duration = Duration::from_millis(1);
+/// The share of forbidden attempts that the bench adds to a trial, and how many it adds at least.
+const FORBIDDEN_SHARE: f64 = 0.001;
+const FEWEST_FORBIDDEN: f64 = 4.0;
 /// Listed addresses that illegal attempts come from.
 const LISTED_SOURCES: usize = 4_096;
 
@@ -43,11 +46,13 @@ pub(crate) struct ConnectionRig {
     shape: ConnectionShape,
     /// Trials run so far.
     trials: u64,
+    /// Addresses of the cell's block lists, once they are needed.
+    listed: OnceCell<Vec<u32>>,
     station: Station,
 }
 
 impl ConnectionRig {
-    /// Builds the bed and sets the firewall up; `replaceable` with a policy that can be told from its successor.
+    /// Builds the bed and sets the firewall up; `replaceable` with a policy whose probes differ from its successor's.
     pub(crate) fn build(
         dut: &str,
         setup: &Setup,
@@ -56,17 +61,7 @@ impl ConnectionRig {
         shared: &Shared,
     ) -> Result<Self, RigError> {
         let station = Station::build(dut, setup, replaceable, shared)?;
-        Ok(Self { ports: None, shape: shape.clone(), trials: 0, station })
-    }
-
-    /// Takes two named interfaces and whatever is between them.
-    pub(crate) fn external(
-        bed: ExternalBed,
-        setup: &Setup,
-        shape: &ConnectionShape,
-        shared: &Shared,
-    ) -> Self {
-        Self { ports: None, shape: shape.clone(), trials: 0, station: Station::external(bed, setup, shared) }
+        Ok(Self { ports: None, shape: shape.clone(), trials: 0, listed: OnceCell::new(), station })
     }
 
     /// Gives the ports to client and server.
@@ -85,11 +80,11 @@ impl ConnectionRig {
         self.station.place()
     }
 
-    /// What the engine is told: the cell's shape under the trial's load.
+    /// What the engine is to do: the cell's shape under the trial's load.
     fn plan(&self, request: &ConnectionRequest) -> Result<TcpPlan, RigError> {
         let traffic = &self.station.setup.traffic;
-        let illegal_share = self.shape.illegal.as_ref().map_or(0.0, |illegal| illegal.share);
-        let (opening, hold_all) = opening(request, illegal_share);
+        let illegal = self.illegal(request);
+        let (opening, hold_all) = opening(request, illegal.as_ref());
         let (close, four_way) = match self.shape.close {
             _ if hold_all => (Close::Never, false),
             CloseBy::Reset => (Close::Reset, false),
@@ -136,7 +131,8 @@ impl ConnectionRig {
             retries: RETRIES,
             settle: SETTLE,
             attack: request.attack(),
-            illegal: self.illegal(),
+            illegal,
+            translates: self.station.policy.shape.nat,
             ..TcpPlan::new(opening)
         };
         // The same as for frames.
@@ -144,16 +140,26 @@ impl ConnectionRig {
         Ok(plan)
     }
 
-    /// The illegal attempts of the cell, with addresses of its block lists.
-    fn illegal(&self) -> Option<IllegalPlan> {
-        let illegal = self.shape.illegal.as_ref()?;
-        // Of the lists that the cell has, whether this firewall was given them or only forwards.
-        let setup = &self.station.setup;
-        let listed = match PolicySpec::generate(&setup.policy, setup.zones) {
-            Ok(policy) => policy.listed_sample(LISTED_SOURCES),
-            Err(_) => Vec::new(),
-        };
-        Some(IllegalPlan::new(illegal, listed.into_iter().map(u32::from).collect()))
+    /// The illegal attempts of the cell; or, where it has none, a few of the bench's own that the policy forbids.
+    fn illegal(&self, request: &ConnectionRequest) -> Option<IllegalPlan> {
+        if let Some(illegal) = &self.shape.illegal {
+            return Some(IllegalPlan::new(illegal, self.listed().to_vec()));
+        }
+        let kinds = forbidden_kinds(&self.station.policy, self.station.setup.traffic.ip);
+        let listed = if kinds.contains(&IllegalKind::Listed) { self.listed().to_vec() } else { Vec::new() };
+        let share = forbidden_share(request);
+        (!kinds.is_empty()).then_some(IllegalPlan { share, kinds, listed, watches: true })
+    }
+
+    /// Addresses of the lists that the cell has, whether this firewall was given them or only forwards.
+    fn listed(&self) -> &[u32] {
+        self.listed.get_or_init(|| {
+            let setup = &self.station.setup;
+            match PolicySpec::generate(&setup.policy, setup.zones) {
+                Ok(policy) => policy.listed_sample(LISTED_SOURCES).into_iter().map(u32::from).collect(),
+                Err(_) => Vec::new(),
+            }
+        })
     }
 
     fn run_trial(&mut self, request: &ConnectionRequest) -> Result<TrialOutcome, RigError> {
@@ -164,19 +170,23 @@ impl ConnectionRig {
             self.station.running.forget_flows().map_err(broken)?;
         }
         let threads = self.station.running.firewall_threads();
-        let cpu = CpuSnapshot::take(&threads).map_err(broken)?;
+        let own_cores = self.station.own_cores();
+        let cpu = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?;
         let clocks = (Clock::wall_ns(), Clock::now_ns());
         let mut watch = Follower::new(self.station.shared.interrupt.clone());
         let done = self.run(&plan, request, &mut watch)?;
-        let cpu_use = CpuSnapshot::take(&threads).map_err(broken)?.since(&cpu);
+        let cpu_use = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?.since(&cpu);
         let mut faults = Vec::new();
         if let Err(dead) = self.station.running.check_alive() {
             faults.push(dead.to_string());
         }
         let mut connections = done.last.outcome();
         connections.resets = done.resets;
-        if let Some(illegal) = &mut connections.illegal {
-            illegal.forbidden = self.station.policy.forbids();
+        // What a suite calls illegal, the owner of a box was to forbid: nobody here knows whether the policy does, so what
+        // arrived at the server tells.
+        let owners = matches!(self.station.site, Site::Named(_));
+        for illegal in connections.illegal.iter_mut().chain(&mut connections.forbidden) {
+            illegal.forbidden = owners || self.station.policy.forbids();
         }
         connections.replacement = done.replacement.clone();
         let seconds = watch.seconds.max(plan.seconds());
@@ -270,6 +280,31 @@ fn no_ports() -> RigError {
     RigError::Broken("client and server have no ports".to_owned())
 }
 
+/// What a policy forbids that a single SYN can show.
+fn forbidden_kinds(policy: &PolicySpec, ip: IpVersion) -> Vec<IllegalKind> {
+    let v4 = ip == IpVersion::V4;
+    [
+        (IllegalKind::Address, policy.has_rules() || v4 && !policy.countries.is_empty()),
+        (IllegalKind::Port, policy.has_rules()),
+        (IllegalKind::Listed, v4 && !policy.listed.is_empty()),
+    ]
+    .into_iter()
+    .filter_map(|(kind, forbidden)| forbidden.then_some(kind))
+    .collect()
+}
+
+/// The share of all starts that the bench forbids itself: one in a thousand, or four where that would be fewer.
+fn forbidden_share(request: &ConnectionRequest) -> f64 {
+    let starts = match request {
+        ConnectionRequest::Fastest { .. } => f64::INFINITY,
+        ConnectionRequest::Held { connections, .. } => *connections as f64,
+        ConnectionRequest::Scheduled { phases, .. } => {
+            phases.iter().map(|phase| (phase.from + phase.to) / 2.0 * phase.seconds).sum()
+        }
+    };
+    FORBIDDEN_SHARE.max(FEWEST_FORBIDDEN / (starts + FEWEST_FORBIDDEN))
+}
+
 /// What a trial left behind.
 struct Done {
     last: TcpReading,
@@ -305,16 +340,26 @@ fn fills_the_table(request: &ConnectionRequest) -> bool {
 }
 
 /// When connections are opened, and whether all of them are held for a proof.
-fn opening(request: &ConnectionRequest, illegal_share: f64) -> (Opening, bool) {
+///
+/// Loads are of legal connections and a suite's illegal attempts together; the bench's own attempts come on top of them.
+fn opening(request: &ConnectionRequest, illegal: Option<&IllegalPlan>) -> (Opening, bool) {
+    let illegal_share = illegal.map_or(0.0, |illegal| illegal.share);
+    let on_top =
+        if illegal.is_some_and(|illegal| illegal.watches) { 1.0 / (1.0 - illegal_share) } else { 1.0 };
     match *request {
         ConnectionRequest::Fastest { seconds, .. } => (Opening::Fastest(seconds), false),
         ConnectionRequest::Held { connections, opening_rate, .. } => {
             // Connections are legal ones; the rate is of all attempts.
-            let phase = TcpPhase::counted(IllegalPlan::attempts(connections, illegal_share), opening_rate);
+            let phase =
+                TcpPhase::counted(IllegalPlan::attempts(connections, illegal_share), opening_rate * on_top);
             (Opening::Scheduled(vec![phase]), true)
         }
         ConnectionRequest::Scheduled { ref phases, .. } => {
-            let phase = |&RatePhase { seconds, from, to }: &RatePhase| TcpPhase { seconds, from, to };
+            let phase = |&RatePhase { seconds, from, to }: &RatePhase| TcpPhase {
+                seconds,
+                from: from * on_top,
+                to: to * on_top,
+            };
             (Opening::Scheduled(phases.iter().map(phase).collect()), false)
         }
     }
@@ -323,9 +368,11 @@ fn opening(request: &ConnectionRequest, illegal_share: f64) -> (Opening, bool) {
 /// Where the connections went. A connection counts as received when it did all that was asked of it: every answer and the
 /// end, or, where it is held, the answer to the proof.
 fn ledger(done: &Done, connections: &ConnectionOutcome) -> Ledger {
-    let illegal: u64 = connections.illegal.as_ref().map_or(0, |i| i.attempted.values().sum());
+    let illegal: u64 =
+        connections.illegal.iter().chain(&connections.forbidden).flat_map(|i| i.attempted.values()).sum();
     let offered = done.last.offered.saturating_sub(illegal);
     let mut failed = connections.failed.clone();
+    let unserved = connections.served.map_or(0, |served| served.unserved());
     let received = match done.verified {
         Some(verified) => {
             let known: u64 = failed.values().sum();
@@ -337,8 +384,14 @@ fn ledger(done: &Done, connections: &ConnectionOutcome) -> Ledger {
         }
         None => connections.closed,
     };
+    // Answered to the client, but not by the server.
+    let unserved = unserved.min(received);
+    if unserved > 0 {
+        failed.insert("not-served".to_owned(), unserved);
+    }
+    let received = received - unserved;
     let not_sent = offered.saturating_sub(connections.attempted);
-    Ledger { offered, not_sent, failed, received, ..Ledger::default() }
+    Ledger { offered, not_sent, received, places: Places::Connections(ConnectionPlaces { failed }) }
 }
 
 /// Follows a trial: seconds and interruptions.
@@ -411,7 +464,8 @@ mod tests {
             (scheduled, (Opening::Scheduled(phases), false)),
         ];
         for (request, wanted) in rows {
-            assert_eq!(opening(&request, 0.5), wanted, "{request:?}");
+            let illegal = IllegalPlan { share: 0.5, kinds: Vec::new(), listed: Vec::new(), watches: false };
+            assert_eq!(opening(&request, Some(&illegal)), wanted, "{request:?}");
         }
     }
 }

@@ -10,7 +10,6 @@ use measure::trial::{
 };
 use std::time::{Duration, Instant};
 use testbed::cpu::CpuSnapshot;
-use testbed::dut::ExternalBed;
 use traffic::{Clock, Engine, Port, TrafficError, TrialPlan, TrialReading};
 
 /// Idle flows are opened again when they are older than this; the kernel's firewalls keep them for ten minutes.
@@ -28,17 +27,9 @@ pub(crate) struct FrameRig {
 }
 
 impl FrameRig {
-    /// Builds the bed and sets the firewall up.
+    /// Builds the bed and sets the firewall up, or takes the box between two named interfaces.
     pub(crate) fn build(dut: &str, setup: &Setup, shared: &Shared) -> Result<Self, RigError> {
-        Self::on(Station::build(dut, setup, false, shared)?)
-    }
-
-    /// Takes two named interfaces and whatever is between them.
-    pub(crate) fn external(bed: ExternalBed, setup: &Setup, shared: &Shared) -> Result<Self, RigError> {
-        Self::on(Station::external(bed, setup, shared))
-    }
-
-    fn on(mut station: Station) -> Result<Self, RigError> {
+        let mut station = Station::build(dut, setup, false, shared)?;
         station.lend_to_frames()?;
         station.place()?;
         Ok(Self { station, opened: None })
@@ -77,6 +68,8 @@ impl FrameRig {
             cores: &self.station.cores,
             times_matter,
             settle: self.settle_time(),
+            translated: self.station.policy.translated(),
+            forbidden_port: None,
         }
     }
 
@@ -145,7 +138,8 @@ impl FrameRig {
         let settle = self.settle_time();
         let before = Before::take(&self.station.site, self.station.running.as_ref());
         let threads = self.station.running.firewall_threads();
-        let cpu = CpuSnapshot::take(&threads).map_err(broken)?;
+        let own_cores = self.station.own_cores();
+        let cpu = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?;
         let clocks = (Clock::wall_ns(), Clock::now_ns());
         let (mut watcher, reading) = {
             let reset = request.reset_after_seconds;
@@ -167,11 +161,13 @@ impl FrameRig {
                 cores: &station.cores,
                 times_matter: request.times_matter,
                 settle,
+                translated: station.policy.translated(),
+                forbidden_port: station.policy.forbidden_port(),
             };
             let reading = engine.run(ports, &plan, &mut watcher).map_err(broken_traffic)?;
             (watcher.into_seen(), reading)
         };
-        let cpu_use = CpuSnapshot::take(&threads).map_err(broken)?.since(&cpu);
+        let cpu_use = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?.since(&cpu);
         let opaque = matches!(self.station.site, Site::Named(_));
         let found =
             ledger::account(&reading, before, &self.station.site, self.station.running.as_ref(), opaque);

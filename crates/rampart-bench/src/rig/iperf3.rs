@@ -7,7 +7,7 @@ use serde::Deserialize;
 pub(super) struct Transfer {
     /// Bytes that the client wrote.
     pub(super) sent_bytes: u64,
-    /// Bytes that the server read, as it told the client.
+    /// Bytes that the server read, as it reported to the client.
     pub(super) received_bytes: u64,
     /// Seconds that the server read for.
     pub(super) seconds: f64,

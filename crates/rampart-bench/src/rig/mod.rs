@@ -12,6 +12,7 @@ pub(crate) use bulk::{BulkRig, PROGRAM as BULK_PROGRAM};
 pub(crate) use connections::ConnectionRig;
 pub(crate) use frames::FrameRig;
 
+use crate::between::Between;
 use crate::interrupt::Interrupt;
 use measure::trial::RigError;
 use std::cell::RefCell;
@@ -55,13 +56,15 @@ pub(crate) struct Shared {
     pub(crate) engine: Rc<RefCell<Engine>>,
     /// Client and server, where a test has connections.
     pub(crate) tcp: Option<Rc<RefCell<tcp::Engine>>>,
+    /// The box between two interfaces that the user named.
+    pub(crate) between: Option<Rc<Between>>,
     pub(crate) interrupt: Interrupt,
 }
 
 impl Shared {
     /// For trials of frames alone.
     pub(crate) fn new(engine: Engine, interrupt: &Interrupt) -> Self {
-        Self { engine: Rc::new(RefCell::new(engine)), tcp: None, interrupt: interrupt.clone() }
+        Self { engine: Rc::new(RefCell::new(engine)), tcp: None, between: None, interrupt: interrupt.clone() }
     }
 
     /// With client and server for trials of up to `connections` at once.

@@ -2,15 +2,14 @@
 //! enforces it. What the traffic is, rigs decide.
 
 use super::{Shared, Site, broken, broken_traffic, port};
+use crate::between::Between;
 use measure::shape::{Placement, Setup};
 use measure::trial::RigError;
 use testbed::bed::{Bed, BedSpec, CoreSplit};
-use testbed::dut::{self, Driver, ExternalBed, Running};
+use testbed::dut::{self, Driver, Running};
 use testbed::policy::{Expect, PolicySpec, Probe};
 use traffic::{Arrival, Port, Ports, ProbeFrame, Transport};
 
-/// Whatever is between two named interfaces.
-const EXTERNAL: &str = "external";
 /// How long the beds' kernel firewalls remember an idle UDP flow. Their own 30 s would let flows expire in the middle
 /// of a trial with many flows and a low rate, and the trial would measure something else.
 const FLOW_SECONDS: &str = "600";
@@ -36,6 +35,9 @@ impl Station {
         replaceable: bool,
         shared: &Shared,
     ) -> Result<Self, RigError> {
+        if let Some(between) = shared.between.clone().filter(|between| between.firewall.name() == dut) {
+            return Self::external(&between, setup, shared);
+        }
         let driver = dut::driver(dut).map_err(broken)?;
         let split = cores_for(setup)?;
         let spec = BedSpec {
@@ -63,18 +65,35 @@ impl Station {
     }
 
     /// Takes two named interfaces and whatever is between them.
-    pub(super) fn external(bed: ExternalBed, setup: &Setup, shared: &Shared) -> Self {
+    fn external(between: &Between, setup: &Setup, shared: &Shared) -> Result<Self, RigError> {
+        let firewall = between.firewall;
+        if let Some(what) = firewall.capabilities().lacks(&setup.policy, setup.zones) {
+            return Err(RigError::Unsupported(format!(
+                "{} cannot do {what}: leave it out of this test",
+                firewall.name()
+            )));
+        }
+        let bed = between.ports.bed().map_err(broken)?;
         // The box may look for every test host itself.
         shared.engine.borrow_mut().set_answer_neighbours(true);
-        Self {
-            dut: EXTERNAL.to_owned(),
+        Ok(Self {
+            dut: firewall.name().to_owned(),
             shared: shared.clone(),
             frame_ports: None,
             running: bed.running(),
             site: Site::Named(bed),
             setup: setup.clone(),
-            policy: PolicySpec::forward_everything(setup.zones),
+            policy: firewall.policy(setup).map_err(broken)?,
             cores: (0..setup.traffic.cores as usize).collect(),
+        })
+    }
+
+    /// The cores that a trial may work on: the generator's, and in isolated placement the firewall's.
+    pub(super) fn own_cores(&self) -> Vec<u32> {
+        let of_generator = self.cores.iter().map(|&core| core as u32);
+        match (&self.site, self.setup.placement) {
+            (Site::Built(_), Placement::Isolated) => testbed::placement::cores_online(),
+            _ => of_generator.collect(),
         }
     }
 
@@ -127,16 +146,12 @@ impl Station {
         self.running.check_alive().map_err(broken)
     }
 
-    /// What must be shown. The policy of a box that somebody else configured is its owner's: there it is only that the
-    /// traffic of the test passes.
+    /// What must be shown: of a box that somebody else configured, what its owner states.
     fn probes(&self) -> Vec<Probe> {
-        let mut probes = self.policy.probes();
-        if matches!(self.site, Site::Named(_)) {
-            let lanes = self.setup.lanes();
-            let sends = |probe: &Probe| lanes.iter().any(|(lane, _)| *lane == probe.lane);
-            probes.retain(|p| p.ip() == self.setup.traffic.ip && p.allowed_by_every_policy() && sends(p));
+        match (&self.site, &self.shared.between) {
+            (Site::Named(_), Some(between)) => between.firewall.probes(&self.policy, &self.setup),
+            _ => self.policy.probes(),
         }
-        probes
     }
 
     fn check_probes(&self, probes: &[Probe]) -> Result<(), RigError> {

@@ -151,9 +151,9 @@ mod tests {
             |pairs: &[(&str, u64)]| pairs.iter().map(|(n, c)| ((*n).to_owned(), *c)).collect::<Vec<_>>();
         let before = list(&[("a", 10), ("b", 5), ("gone", 9), ("anew", 100)]);
         let after = list(&[("a", 30), ("b", 5), ("new", 4), ("anew", 6)]);
-        let told: Vec<(String, f64, u64)> =
+        let shown: Vec<(String, f64, u64)> =
             grown(before, after, 2.0).into_iter().map(|r| (r.name, r.per_second, r.total)).collect();
         let expected = [("a", 10.0, 30), ("anew", 3.0, 6), ("new", 2.0, 4)];
-        assert_eq!(told, expected.map(|(n, r, t)| (n.to_owned(), r, t)));
+        assert_eq!(shown, expected.map(|(n, r, t)| (n.to_owned(), r, t)));
     }
 }

@@ -203,7 +203,7 @@ impl Bed {
             .spawn()
             .unwrap();
         let out = child.stdout.take().unwrap();
-        let mut firewall = Firewall { child, told: lines(out), start: String::new() };
+        let mut firewall = Firewall { child, output: lines(out), start: String::new() };
         firewall.start = firewall.until("answers on");
         firewall
     }
@@ -244,21 +244,21 @@ fn echo_within(stream: &mut TcpStream, within: Duration) -> Outcome {
 /// A running daemon, ended with the value.
 pub(crate) struct Firewall {
     pub(crate) child: Child,
-    told: mpsc::Receiver<String>,
-    /// What it told until it answered.
+    output: mpsc::Receiver<String>,
+    /// What it printed until it answered.
     pub(crate) start: String,
 }
 
 impl Firewall {
-    /// Waits for a line with these words; everything told up to it.
+    /// Waits for a line with these words; everything printed up to it.
     pub(crate) fn until(&mut self, words: &str) -> String {
-        let mut told = String::new();
-        while !told.contains(words) {
-            let line = self.told.recv_timeout(patience());
-            told += &line.unwrap_or_else(|_| panic!("{words:?} was not told: {told}"));
-            told.push('\n');
+        let mut output = String::new();
+        while !output.contains(words) {
+            let line = self.output.recv_timeout(patience());
+            output += &line.unwrap_or_else(|_| panic!("{words:?} was not printed: {output}"));
+            output.push('\n');
         }
-        told
+        output
     }
 
     pub(crate) fn signal(&self, signal: nix::sys::signal::Signal) {

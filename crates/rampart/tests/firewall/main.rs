@@ -279,9 +279,9 @@ fn needs_root_somebody_else_is_told_that_only_root_can() {
     std::fs::write(&policy, "[zones]\na = { interfaces = 'e1' }\n").unwrap();
     let done =
         std::process::Command::new(&program).arg("up").arg(&policy).uid(65_534).gid(65_534).output().unwrap();
-    let told = String::from_utf8(done.stderr).unwrap();
+    let errors = String::from_utf8(done.stderr).unwrap();
     assert_eq!(
-        (done.status.code(), told.trim_end()),
+        (done.status.code(), errors.trim_end()),
         (Some(3), "rampart: only root can take packets: run it with sudo, or as a service of root")
     );
 }

@@ -1,5 +1,5 @@
 //! What goes wrong around a running firewall: a driver without XDP, a full table, a route that vanishes, a neighbour that is not
-//! there. Each is told, to whoever runs it or to the sender, and what can go on goes on.
+//! there. Each is reported to whoever runs it or to the sender, and what can go on goes on.
 
 use crate::bed::{Bed, INSIDE, OUTSIDE, Outcome, expect_echo};
 use std::io::ErrorKind;
@@ -20,9 +20,11 @@ fn needs_root_a_driver_without_xdp_is_told_and_tc_is_used() {
     bed.ip("fw", &["link", "set", "br0", "up"]);
     let policy = bed.policy("p.toml", &format!("[zones.beyond]\ninterfaces = 'br0'\n{OUT}"));
     let firewall = bed.up(&policy, "xdp");
-    let told = firewall.start.lines().find(|line| line.contains("br0: zone beyond, tc")).unwrap_or_default();
+    let message =
+        firewall.start.lines().find(|line| line.contains("br0: zone beyond, tc")).unwrap_or_default();
     assert!(
-        told.contains("`br0` takes no XDP program in its driver") && told.contains("TC is used instead"),
+        message.contains("`br0` takes no XDP program in its driver")
+            && message.contains("TC is used instead"),
         "{}",
         firewall.start
     );
@@ -49,8 +51,8 @@ fn needs_root_a_full_table_is_told_and_open_connections_go_on() {
         // The host may tell of a closed port that was asked before.
         let _ = socket.send_to(b"x", (OUTSIDE, port));
     }
-    let told = firewall.until("trouble: packets are dropped, table-full");
-    assert!(told.contains("raise `flows` in `[settings]`"), "{told}");
+    let message = firewall.until("trouble: packets are dropped, table-full");
+    assert!(message.contains("raise `flows` in `[settings]`"), "{message}");
     bed.expect(8080, Outcome::Silence, "full means closed");
     expect_echo(&mut open, "what is open stays");
     let drops = bed.json(&["drops"]);

@@ -6,8 +6,8 @@ use super::{Aggregate, Arithmetic, ExprError, Expression, Field, Label, Node, Op
 use crate::units;
 use crate::view;
 use measure::connections::ConnectionOutcome;
-use measure::results::{MarkKind, Reading};
-use measure::stats;
+use measure::results::{MarkKind, Metric, Reading};
+use measure::stats::{self, ERROR};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -83,13 +83,17 @@ impl<'a> Subject<'a> {
         }
     }
 
-    fn quantity(self, field: Field) -> Option<Quantity> {
+    /// A figure with the interval that misses the truth in the share `error` of all cases.
+    fn quantity(self, field: Field, error: f64) -> Option<Quantity> {
         match self {
             _ if !self.valid() => None,
             Subject::Point(point) => {
                 let value = figure(&point, field)?;
                 Some(match field {
-                    Field::Value => Quantity::measured(point.cell.id, value, point.rounds.clone()),
+                    Field::Value => {
+                        let scale = point.metric.scale();
+                        Quantity::measured(point.cell.id, value, point.rounds.clone(), scale, error)
+                    }
                     _ => Quantity::figure(value),
                 })
             }
@@ -125,15 +129,16 @@ impl<'a> Subject<'a> {
     }
 
     /// The point in words, for lists of what failed: its test, its firewall, and what tells it from the others.
-    fn phrase(self, varying: &BTreeSet<String>) -> String {
+    fn phrase(self, varying: &Varying) -> String {
         let point = self.point();
+        let varying = &varying[&point.metric];
         let mut labels = vec![format!("test={}", point.test()), format!("dut={}", point.dut)];
         let telling = self.names().filter(|name| varying.contains(*name) && !matches!(*name, "test" | "dut"));
         labels.extend(telling.filter_map(|name| Some(format!("{name}={}", self.label(name)?))));
         format!("{}{{{}}}", point.metric.row().key, labels.join(","))
     }
 
-    fn why_unusable(self, varying: &BTreeSet<String>) -> String {
+    fn why_unusable(self, varying: &Varying) -> String {
         let (which, point) = match self {
             Subject::Pair { old, .. } if !old.valid => ("the old point is invalid: ", old),
             Subject::Pair { new, .. } if !new.valid => ("the new point is invalid: ", new),
@@ -202,20 +207,27 @@ pub fn evaluate(expression: &Expression, subjects: &[Subject<'_>], mode: Mode) -
     Ok(outcome)
 }
 
-fn varying(subjects: &[Subject<'_>]) -> BTreeSet<String> {
-    let mut levels: BTreeMap<&str, BTreeSet<Option<String>>> = BTreeMap::new();
-    for name in subjects.iter().flat_map(|s| s.names()).collect::<BTreeSet<_>>() {
-        levels.insert(name, subjects.iter().map(|s| s.label(name)).collect());
+/// For each metric the labels that differ among its points.
+type Varying = BTreeMap<Metric, BTreeSet<String>>;
+
+fn varying(subjects: &[Subject<'_>]) -> Varying {
+    let mut by_metric: BTreeMap<Metric, Vec<Subject<'_>>> = BTreeMap::new();
+    for subject in subjects {
+        by_metric.entry(subject.point().metric).or_default().push(*subject);
     }
-    levels.into_iter().filter(|(_, l)| l.len() > 1).map(|(name, _)| name.to_string()).collect()
+    let differing = |(metric, subjects): (Metric, Vec<Subject<'_>>)| {
+        let names: BTreeSet<&str> = subjects.iter().flat_map(|s| s.names()).collect();
+        let levels = |name: &str| subjects.iter().map(|s| s.label(name)).collect::<BTreeSet<_>>();
+        (metric, names.into_iter().filter(|name| levels(name).len() > 1).map(str::to_owned).collect())
+    };
+    by_metric.into_iter().map(differing).collect()
 }
 
 struct Judge<'a> {
     text: &'a str,
     subjects: &'a [Subject<'a>],
     mode: Mode,
-    /// Labels that differ among the points.
-    varying: BTreeSet<String>,
+    varying: Varying,
 }
 
 /// One way to give each selector a point.
@@ -284,11 +296,20 @@ impl<'a> Judge<'a> {
             return Ok(not_judged(&nothing));
         }
         let (mut judged, mut unusable) = (Vec::new(), Vec::new());
-        for case in self.cases(&selectors, span)? {
-            let mut points = case.iter().copied();
-            let values = (self.term(left, &mut points)?, self.term(right, &mut points)?);
-            if let (Some(a), Some(b)) = values {
-                judged.push((self.verdict(&a, operator, &b), self.describe(&case, &a, &b)));
+        let cases = self.cases(&selectors, span)?;
+        for case in &cases {
+            let values = |error| -> Result<_, ExprError> {
+                let mut points = case.iter().copied();
+                Ok(self.term(left, &mut points, error)?.zip(self.term(right, &mut points, error)?))
+            };
+            if let Some((mut a, mut b)) = values(ERROR)? {
+                let mut verdict = self.verdict(&a, operator, &b);
+                // One broken case breaks the whole, so with many of them each must be the more certain.
+                if let (Verdict::Broken, Some(surely)) = (verdict, values(ERROR / cases.len() as f64)?) {
+                    (a, b) = surely;
+                    verdict = self.verdict(&a, operator, &b);
+                }
+                judged.push((verdict, self.describe(case, &a, &b)));
                 continue;
             }
             let mut blamed: Vec<Subject<'a>> =
@@ -315,15 +336,17 @@ impl<'a> Judge<'a> {
         if self.mode == Mode::Any {
             return Verdict::of(compares(a.value, operator, b.value), true);
         }
-        let difference = a.clone().with(Arithmetic::Minus, b.clone());
-        let (low, high) = (difference.low, difference.high);
+        let put = |together| a.clone().with(together, b.clone());
         match operator {
-            Operator::Equal => Verdict::of(difference.is_always(0.0), true),
-            Operator::NotEqual => Verdict::of(difference.is_never(0.0), true),
-            _ if difference.once => Verdict::Undecided,
+            Operator::Equal => Verdict::of(put(Arithmetic::Minus).is_always(0.0), true),
+            Operator::NotEqual => Verdict::of(put(Arithmetic::Minus).is_never(0.0), true),
             _ => {
-                let (least, most) = (compares(low, operator, 0.0), compares(high, operator, 0.0));
-                Verdict::of(least && most, !least && !most)
+                // By the interval that a report shows of the ratio, where there is one.
+                let ratio = a.has_ratio() && b.has_ratio();
+                let (found, bound) =
+                    if ratio { (put(Arithmetic::Over), 1.0) } else { (put(Arithmetic::Minus), 0.0) };
+                let holds = |end| compares(end, operator, bound);
+                Verdict::of(holds(found.low) && holds(found.high), !holds(found.low) && !holds(found.high))
             }
         }
     }
@@ -416,24 +439,33 @@ impl<'a> Judge<'a> {
         &self,
         term: &Term,
         points: &mut impl Iterator<Item = Subject<'a>>,
+        error: f64,
     ) -> Result<Option<Quantity>, ExprError> {
         Ok(match term {
             Term::Number(number) => Some(Quantity::number(*number)),
-            Term::Points(selector) => points.next().and_then(|s| s.quantity(selector.field)),
-            Term::Aggregate(aggregate, selector) => self.aggregate(*aggregate, selector)?,
-            Term::Negative(inner) => self.term(inner, points)?.map(Quantity::negative),
+            Term::Points(selector) => points.next().and_then(|s| s.quantity(selector.field, error)),
+            Term::Aggregate(aggregate, selector) => self.aggregate(*aggregate, selector, error)?,
+            Term::Negative(inner) => self.term(inner, points, error)?.map(Quantity::negative),
             Term::Binary(operator, a, b) => {
                 // Both sides are always read, because each takes its points from the case in turn.
-                let (a, b) = (self.term(a, points)?, self.term(b, points)?);
+                let (a, b) = (self.term(a, points, error)?, self.term(b, points, error)?);
                 a.zip(b).map(|(a, b)| a.with(*operator, b))
             }
         })
     }
 
-    /// None when an expectation has no usable point: then its comparison is not kept.
-    fn aggregate(&self, aggregate: Aggregate, selector: &Selector) -> Result<Option<Quantity>, ExprError> {
+    /// None when an expectation has no usable point: then its comparison is not kept. One end among many that is too far off
+    /// decides a maximum, so with many points the interval of each must be the more certain.
+    fn aggregate(
+        &self,
+        aggregate: Aggregate,
+        selector: &Selector,
+        error: f64,
+    ) -> Result<Option<Quantity>, ExprError> {
         let matching = self.matching(selector)?;
-        let quantities: Vec<Quantity> = matching.iter().filter_map(|s| s.quantity(selector.field)).collect();
+        let each = error / matching.len() as f64;
+        let quantities: Vec<Quantity> =
+            matching.iter().filter_map(|s| s.quantity(selector.field, each)).collect();
         if quantities.is_empty() && self.mode == Mode::Any {
             let reasons: Vec<String> = matching.iter().map(|s| s.why_unusable(&self.varying)).collect();
             return Err(self.nothing_usable(&selector.span, &reasons));
@@ -451,6 +483,9 @@ impl<'a> Judge<'a> {
 /// `5.31 (4.50 to 5.70)`; without the interval where it is no wider than the number.
 fn shown(quantity: &Quantity) -> String {
     let digits = |v| units::significant(v, 3);
+    if quantity.is_open() {
+        return format!("{} (one round: no interval)", digits(quantity.value));
+    }
     if quantity.low == quantity.high {
         return digits(quantity.value);
     }
@@ -491,7 +526,7 @@ fn join(verdict: Verdict, mode: Mode, a: Outcome, b: Outcome) -> Outcome {
 
 fn usable(subject: Subject<'_>, selectors: &[&Selector]) -> bool {
     let metric = subject.point().metric;
-    selectors.iter().filter(|s| s.metric == Some(metric)).all(|s| subject.quantity(s.field).is_some())
+    selectors.iter().filter(|s| s.metric == Some(metric)).all(|s| subject.quantity(s.field, ERROR).is_some())
 }
 
 pub(super) fn has(subject: Subject<'_>, label: &Label) -> bool {

@@ -9,9 +9,9 @@ mod quantity;
 mod shipped;
 
 pub use eval::{Mode, Outcome, Subject, Verdict, evaluate};
-pub use parser::parse;
+pub use parser::{parse, parse_values};
 
-use measure::results::Metric;
+use measure::results::{Metric, Reading};
 use std::fmt;
 use std::ops::Range;
 
@@ -28,14 +28,37 @@ impl Expression {
         &self.text
     }
 
+    /// What is true where this is not.
+    pub(crate) fn negated(&self) -> Self {
+        Self { text: self.text.clone(), root: Node::Not(Box::new(self.root.clone())) }
+    }
+
+    /// Whether a selector names a label.
+    pub(crate) fn names(&self, label: &str) -> bool {
+        self.selectors().iter().any(|s| s.labels.iter().any(|l| l.name == label))
+    }
+
+    /// Whether a selector takes a point.
+    pub(crate) fn takes(&self, point: &Reading<'_>) -> bool {
+        let is = |s: &&Selector| {
+            s.metric.is_none_or(|m| m == point.metric)
+                && s.labels.iter().all(|label| eval::has(Subject::Point(*point), label))
+        };
+        self.selectors().iter().any(is)
+    }
+
+    fn selectors(&self) -> Vec<&Selector> {
+        let mut selectors = Vec::new();
+        self.root.selectors(&mut selectors);
+        selectors
+    }
+
     /// Asks about every label, by its name and level, whether it can be one.
     ///
     /// # Errors
     /// [`ExprError`] at the first that `check` refuses, with its reason as help.
     pub fn check_labels(&self, check: &dyn Fn(&str, &str) -> Result<(), String>) -> Result<(), ExprError> {
-        let mut selectors = Vec::new();
-        self.root.selectors(&mut selectors);
-        for label in selectors.into_iter().flat_map(|s| &s.labels) {
+        for label in self.selectors().into_iter().flat_map(|s| &s.labels) {
             check(&label.name, &label.value).map_err(|help| {
                 let message = format!("`{}` cannot be a label", &self.text[label.span.clone()]);
                 ExprError::at(&self.text, label.span.start, message, help)

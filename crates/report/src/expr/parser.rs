@@ -19,6 +19,19 @@ pub fn parse(text: &str) -> Result<Expression, ExprError> {
     }
 }
 
+/// Parses the name of values alone, as in `throughput{frame=64}`.
+///
+/// # Errors
+/// [`ExprError`] with the column of the first thing that is wrong and what would be right.
+pub fn parse_values(text: &str) -> Result<Expression, ExprError> {
+    let mut parser = Parser { text, tokens: tokens(text)?, at: 0, depth: 0 };
+    let selector = parser.selector()?;
+    match parser.peek() {
+        Kind::End => Ok(Expression { text: text.into(), root: Node::Valid(selector) }),
+        _ => Err(parser.unexpected("the values should end here: name one metric with its labels")),
+    }
+}
+
 /// Deepest nesting of parentheses and `not`: far beyond any use, and far below what the stack holds.
 const MAX_DEPTH: u32 = 100;
 

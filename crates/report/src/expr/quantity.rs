@@ -2,22 +2,19 @@
 //! the interval is that of the result; whatever else is put together gets the widest interval that both sides allow. Pure.
 
 use super::Arithmetic;
-use measure::stats;
-
-/// Equal runs give equal intervals, so the resampling has one seed.
-const SEED: u64 = 1;
+use measure::stats::{Estimate, Scale, median};
 
 /// What a term comes to.
 #[derive(Debug, Clone)]
 pub(super) struct Quantity {
     /// The median over the rounds.
     pub(super) value: f64,
-    /// Lower end of the 95 % interval.
+    /// Lower end of the interval; without bound when a value behind it was measured in one round only.
     pub(super) low: f64,
     /// Upper end of it.
     pub(super) high: f64,
-    /// Whether a value behind it was measured in one round only, so that nothing is known of its noise.
-    pub(super) once: bool,
+    /// The interval misses the truth in this share of all cases.
+    error: f64,
     rounds: Rounds,
 }
 
@@ -25,8 +22,8 @@ pub(super) struct Quantity {
 enum Rounds {
     /// The same in every round.
     Number,
-    /// The values of the rounds, and the identifier of the cell that they are of.
-    Of(u32, Vec<f64>),
+    /// The values of the rounds, the identifier of the cell that they are of, and the scale of their noise.
+    Of(u32, Vec<f64>, Scale),
     /// Not known round by round.
     Apart,
 }
@@ -34,25 +31,21 @@ enum Rounds {
 impl Quantity {
     /// A number that somebody wrote.
     pub(super) const fn number(value: f64) -> Self {
-        Self { value, low: value, high: value, once: false, rounds: Rounds::Number }
+        Self { value, low: value, high: value, error: 1.0, rounds: Rounds::Number }
     }
 
     /// A figure without rounds, which is taken as it stands: a count, or an end of an interval.
     pub(super) const fn figure(value: f64) -> Self {
-        Self { value, low: value, high: value, once: false, rounds: Rounds::Apart }
+        Self { value, low: value, high: value, error: 1.0, rounds: Rounds::Apart }
     }
 
     /// A figure of a point that was measured in rounds. `value` stands when no round has a value.
-    pub(super) fn measured(cell: u32, value: f64, rounds: Vec<f64>) -> Self {
-        let estimated = Self::estimated(&rounds);
-        let (low, high, once) = estimated.map_or((value, value, false), |q| (q.low, q.high, q.once));
-        Self { value, low, high, once, rounds: Rounds::Of(cell, rounds) }
-    }
-
-    fn estimated(rounds: &[f64]) -> Option<Self> {
+    pub(super) fn measured(cell: u32, value: f64, rounds: Vec<f64>, scale: Scale, error: f64) -> Self {
         let usable: Vec<f64> = rounds.iter().copied().filter(|r| r.is_finite()).collect();
-        let e = stats::estimate(&usable, SEED)?;
-        Some(Self { value: e.value, low: e.low, high: e.high, once: e.count == 1, rounds: Rounds::Apart })
+        let open = (f64::NEG_INFINITY, f64::INFINITY);
+        let estimate = Estimate::of(&usable, scale, error);
+        let (low, high) = estimate.map_or((value, value), |e| e.interval().unwrap_or(open));
+        Self { value, low, high, error, rounds: Rounds::Of(cell, rounds, scale) }
     }
 
     /// One number of many: `of` is asked for the values, for the lower ends and for the upper ones.
@@ -62,8 +55,22 @@ impl Quantity {
             value: all(|q| q.value),
             low: all(|q| q.low),
             high: all(|q| q.high),
-            once: many.iter().any(|q| q.once),
+            error: 1.0,
             rounds: Rounds::Apart,
+        }
+    }
+
+    /// Whether nothing is known of its noise.
+    pub(super) fn is_open(&self) -> bool {
+        self.low == f64::NEG_INFINITY && self.high == f64::INFINITY
+    }
+
+    /// Whether it is above 0 in every round, and its noise a share of it: then it is compared by its ratio to another such one.
+    pub(super) fn has_ratio(&self) -> bool {
+        match &self.rounds {
+            Rounds::Number => self.value > 0.0,
+            Rounds::Of(_, rounds, scale) => *scale == Scale::Ratio && rounds.iter().all(|r| *r > 0.0),
+            Rounds::Apart => false,
         }
     }
 
@@ -76,23 +83,28 @@ impl Quantity {
     pub(super) fn with(self, operator: Arithmetic, other: Self) -> Self {
         let calculate = |a: f64, b: f64| arithmetic(a, operator, b);
         let value = calculate(self.value, other.value);
-        let rounds = match (&self.rounds, &other.rounds) {
-            (Rounds::Of(cell, a), Rounds::Of(same, b)) if cell == same => {
+        let (error, rounds) = (self.error.min(other.error), (&self.rounds, &other.rounds));
+        let in_rounds = match rounds {
+            (Rounds::Of(cell, a, _), Rounds::Of(same, b, _)) if cell == same => {
                 Some((*cell, a.iter().zip(b).map(|(a, b)| calculate(*a, *b)).collect()))
             }
-            (Rounds::Of(cell, a), Rounds::Number) => {
+            (Rounds::Of(cell, a, _), Rounds::Number) => {
                 Some((*cell, a.iter().map(|a| calculate(*a, other.value)).collect()))
             }
-            (Rounds::Number, Rounds::Of(cell, b)) => {
+            (Rounds::Number, Rounds::Of(cell, b, _)) => {
                 Some((*cell, b.iter().map(|b| calculate(self.value, *b)).collect::<Vec<f64>>()))
             }
             (Rounds::Number, Rounds::Number) => return Self::number(value),
             _ => None,
         };
-        if let Some((cell, rounds)) = rounds {
+        if let Some((cell, rounds)) = in_rounds {
             // The median of the ratios, not the ratio of the medians: what disturbed a whole round cancels out.
-            let value = Self::estimated(&rounds).map_or(value, |q| q.value);
-            return Self::measured(cell, value, rounds);
+            let usable: Vec<f64> = rounds.iter().copied().filter(|r| r.is_finite()).collect();
+            let value = median(&usable).unwrap_or(value);
+            let product = matches!(operator, Arithmetic::Times | Arithmetic::Over);
+            let ratio = product && self.has_ratio() && other.has_ratio();
+            let scale = if ratio { Scale::Ratio } else { Scale::Difference };
+            return Self::measured(cell, value, rounds, scale, error);
         }
         let corners = [
             calculate(self.low, other.low),
@@ -100,19 +112,21 @@ impl Quantity {
             calculate(self.high, other.low),
             calculate(self.high, other.high),
         ];
-        Self {
-            value,
-            low: corners.into_iter().fold(f64::INFINITY, f64::min),
-            high: corners.into_iter().fold(f64::NEG_INFINITY, f64::max),
-            once: self.once || other.once,
-            rounds: Rounds::Apart,
-        }
+        // Nothing is known of what an unbounded end makes.
+        let known = corners.iter().all(|c| !c.is_nan());
+        let (low, high) = if known {
+            let end = |pick: fn(f64, f64) -> f64| corners.into_iter().reduce(pick).unwrap_or(value);
+            (end(f64::min), end(f64::max))
+        } else {
+            (f64::NEG_INFINITY, f64::INFINITY)
+        };
+        Self { value, low, high, error, rounds: Rounds::Apart }
     }
 
     /// Whether it is this number in every round.
     pub(super) fn is_always(&self, number: f64) -> bool {
         match &self.rounds {
-            Rounds::Of(_, rounds) if !rounds.is_empty() => rounds.iter().all(|r| *r == number),
+            Rounds::Of(_, rounds, _) if !rounds.is_empty() => rounds.iter().all(|r| *r == number),
             _ => self.low == number && self.high == number && self.value == number,
         }
     }
@@ -120,7 +134,7 @@ impl Quantity {
     /// Whether it is this number in no round.
     pub(super) fn is_never(&self, number: f64) -> bool {
         match &self.rounds {
-            Rounds::Of(_, rounds) if !rounds.is_empty() => rounds.iter().all(|r| *r != number),
+            Rounds::Of(_, rounds, _) if !rounds.is_empty() => rounds.iter().all(|r| *r != number),
             _ => self.value != number,
         }
     }

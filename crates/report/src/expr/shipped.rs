@@ -1,9 +1,10 @@
 //! Tests of the expectations that ship: each can be kept, and each can be broken. A result of the suite's own plan is made
 //! in which the points of every selector have a value each; values are tried until both have happened.
 
-use super::{Mode, Node, Selector, Subject, Verdict, eval::has, evaluate};
-use crate::expectations;
+use super::{Mode, Selector, Subject, Verdict, eval::has, evaluate};
 use crate::sample;
+use crate::view::View;
+use crate::{expectations, questions};
 use measure::connections::{ConnectionOutcome, ReplacementOutcome};
 use measure::plan::{Options, Plan};
 use measure::results::{Cell, Detail, LatencySummary, Mark, MarkKind, Point, Reading, Results, Run, Trial};
@@ -50,7 +51,13 @@ fn planned(suite: &Suite) -> Results {
                     ..pattern.clone()
                 });
             }
-            run.runs.push(Run { cell: cell.id, dut: dut.clone(), policy_load_seconds: None, trials });
+            run.runs.push(Run {
+                cell: cell.id,
+                dut: dut.clone(),
+                policy_load_seconds: None,
+                trials,
+                searches: Vec::new(),
+            });
         }
     }
     (0..run.points.len()).for_each(|place| set(&mut run, place, 1.0));
@@ -72,12 +79,6 @@ fn set(run: &mut Results, place: usize, value: f64) {
         ..ConnectionOutcome::default()
     };
     trial.detail = Some(Box::new(Detail { connections: Some(connections), ..Detail::default() }));
-}
-
-fn selectors(node: &Node) -> Vec<&Selector> {
-    let mut found = Vec::new();
-    node.selectors(&mut found);
-    found
 }
 
 /// Gives the points of each selector a value of its own; 0 makes those of `valid` invalid.
@@ -118,7 +119,7 @@ fn every_expectation_that_ships_can_be_kept_and_can_be_broken() {
         let mut run = planned(&suite);
         for expectation in &expectations {
             let mut seen = Vec::new();
-            let selectors = selectors(&expectation.that.root);
+            let selectors = expectation.that.selectors();
             for values in assignments(selectors.len()) {
                 world(&mut run, &selectors, &values);
                 let subjects: Vec<Subject<'_>> = run.readings().map(Subject::Point).collect();
@@ -152,9 +153,55 @@ fn a_run_without_rampart_is_not_judged_by_what_is_expected_of_it() {
     let judged = expectations::judge(&expectations, &run);
     for one in &judged {
         assert_eq!(one.outcome.verdict, Verdict::NotJudged, "{one:?}");
-        assert!(one.outcome.because[0].contains("`dut` here is one of: nftables, xdp-redirect"), "{one:?}");
+        assert!(
+            one.outcome.because[0].contains("`dut` here is one of: nftables, nftables-map, xdp-redirect"),
+            "{one:?}"
+        );
     }
     assert!(
         expectations::text(&judged).starts_with("Expectations of the suite: 9 not judged.\n  not judged: ")
     );
+}
+
+#[test]
+fn every_question_that_ships_can_be_answered_and_the_answer_depends_on_the_values() {
+    for name in builtin_names() {
+        let suite = Suite::parse(name, builtin(name).unwrap()).unwrap_or_else(|e| panic!("{e}"));
+        let questions = questions::of_suite(&suite).unwrap_or_else(|(_, e)| panic!("{name}: {e}"));
+        assert!(!questions.is_empty(), "{name} asks nothing");
+        let mut run = planned(&suite);
+        let sentences = |run: &Results| {
+            let view = View::new(run, None);
+            let answers = questions::answers(&questions, &view);
+            answers.into_iter().map(|a| (a.ask.to_owned(), a.sentence)).collect::<Vec<_>>()
+        };
+        let mut seen = vec![Vec::new(); questions.len()];
+        // Everything the same, then the later points of every firewall less, then more.
+        for step in [0.0_f64, -0.01, 0.01] {
+            for place in 0..run.points.len() {
+                set(&mut run, place, f64::powi(1.0 + step, place as i32));
+            }
+            for (n, (ask, sentence)) in sentences(&run).into_iter().enumerate() {
+                assert!(!sentence.starts_with("Not answered"), "{name}: {ask} {sentence}");
+                seen[n].push(sentence);
+            }
+        }
+        for (n, seen) in seen.iter().enumerate() {
+            assert!(seen.iter().any(|s| *s != seen[0]), "{name}: question {n} has one answer: {seen:?}");
+        }
+        run.points.iter_mut().for_each(|p| {
+            p.valid = false;
+            p.marks = vec![Mark::new(MarkKind::PolicyNotProved, "of a test")];
+        });
+        for (ask, sentence) in sentences(&run) {
+            assert!(
+                sentence.contains("no valid value") && sentence.contains("of a test"),
+                "{ask} {sentence}"
+            );
+        }
+        run.points.clear();
+        for (ask, sentence) in sentences(&run) {
+            assert!(sentence.starts_with("Not answered: no value of `"), "{ask} {sentence}");
+        }
+    }
 }

@@ -50,7 +50,7 @@ pub(crate) fn of_block(view: &View<'_>, block: &Block<'_>, test: &str, ids: &mut
             panels(block, &x).iter().filter_map(|p| lines(view, p, &x, &reach, test, ids)).collect()
         }
         None => {
-            let varying: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
+            let varying = block.factors();
             let place = |s| place_or(test, verdict::place_among(s, &varying));
             block.settings.iter().filter_map(|s| bars(view, s, &place(s), ids)).collect()
         }
@@ -66,9 +66,18 @@ fn x_factor(block: &Block<'_>) -> Option<String> {
         .map(|(name, _)| name)
 }
 
+/// Settings that one chart shows.
+pub(crate) fn groups<'a, 'b>(block: &'b Block<'a>) -> Vec<Vec<&'b Setting<'a>>> {
+    match x_factor(block) {
+        Some(x) => panels(block, &x).into_iter().map(|panel| panel.settings).collect(),
+        None => block.settings.iter().map(|s| vec![s]).collect(),
+    }
+}
+
 /// Settings that share every level but that of `x`, in the report's order.
 fn panels<'a, 'b>(block: &'b Block<'a>, x: &str) -> Vec<Panel<'a, 'b>> {
-    let varying: Vec<String> = block.varying().into_iter().map(|(n, _)| n).filter(|n| n != x).collect();
+    let mut varying = block.factors();
+    varying.retain(|name| name != x);
     let mut panels: Vec<Panel<'a, 'b>> = Vec::new();
     for setting in &block.settings {
         let key: BTreeMap<String, Level> =
@@ -194,7 +203,7 @@ fn dot(point: &Point, x: f64) -> Dot {
             "{}: {} ({})",
             point.dut,
             units::value(&point.unit, point.value),
-            units::interval(&point.unit, point.value, point.low, point.high)
+            tables::interval_text(point)
         ),
     }
 }
@@ -268,7 +277,9 @@ fn bar(view: &View<'_>, setting: &Setting<'_>, point: &Reading<'_>) -> Bar {
         index: view.index(&point.dut),
         value: point.valid.then_some((point.value, point.low, point.high)),
         text: if point.valid {
-            format!("{}{}", view::bound(point), units::value(&point.unit, point.value))
+            let bits = setting.bits(point.value).map(|bits| format!(", {}", units::value("bit/s", bits)));
+            let value = units::value(&point.unit, point.value);
+            format!("{}{value}{}", view::bound(point), bits.unwrap_or_default())
         } else {
             format!("no value, invalid: {}", kinds(point))
         },
@@ -278,16 +289,13 @@ fn bar(view: &View<'_>, setting: &Setting<'_>, point: &Reading<'_>) -> Bar {
 
 fn kinds(point: &Point) -> String {
     let names: Vec<&str> =
-        point.marks.iter().filter(|m| m.kind.invalidates()).map(|m| view::mark_name(m.kind)).collect();
+        point.marks.iter().filter(|m| m.kind.invalidates()).map(|m| m.kind.row().name).collect();
     names.join(", ")
 }
 
-/// The time that connections are told by.
-const TO_SYN_ACK: &str = "Time from the intended start to the SYN-ACK";
-
-/// Percentiles of every setting of a block that has latencies.
+/// Percentiles of every setting of a block of times, which are of one load for all firewalls.
 pub(crate) fn ladders(view: &View<'_>, block: &Block<'_>, ids: &mut Ids) -> Vec<Figure> {
-    let varying: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
+    let varying = block.factors();
     block
         .settings
         .iter()
@@ -304,14 +312,13 @@ fn ladder_of(view: &View<'_>, setting: &Setting<'_>, place: &str, ids: &mut Ids)
             Some(ladder::Row { name: p.dut.clone(), index: view.index(&p.dut), latency: view::times(p)? })
         })
         .collect();
-    let (what, time) = match (setting.metric, setting.of_connections()) {
-        (Metric::Latency, _) => ("Latency percentiles", "One-way latency"),
-        (Metric::TeardownTime, _) => {
-            ("Teardown time percentiles", "Time from the first FIN or RST to the end")
+    let (what, time) = match setting.metric {
+        Metric::Latency => ("Latency percentiles", "One-way latency"),
+        Metric::TeardownTime => ("Teardown time percentiles", "Time from the first FIN or RST to the end"),
+        Metric::EstablishmentTime => {
+            ("Establishment time percentiles", "Time from the intended start to the SYN-ACK")
         }
-        (Metric::EstablishmentTime, _) => ("Establishment time percentiles", TO_SYN_ACK),
-        (_, true) => ("Establishment time percentiles at that load", TO_SYN_ACK),
-        (_, false) => ("Latency percentiles at the highest rate", "One-way latency"),
+        _ => return None,
     };
     let title = if place.is_empty() { what.into() } else { format!("{what}: {place}") };
     let svg = Ladder {

@@ -9,7 +9,9 @@ use crate::error::ReportError;
 use crate::layout;
 use crate::table::Table;
 use crate::view::{self, Block, Test, View};
-use crate::{Extras, connections, contrast, expectations, lanes, tables, verdict};
+use crate::{
+    Extras, connections, contrast, differ, expectations, lanes, questions, searches, tables, verdict,
+};
 use figures::{Figure, Ids};
 use measure::level;
 use measure::results::{Metric, Results};
@@ -25,6 +27,8 @@ const PAGE: &str = include_str!("page.html");
 const MACROS: &str = include_str!("macros.html");
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("page.js");
+/// The style and the script of every page, as they stand in it: a policy can name them by their hashes.
+pub const EMBEDDED: [&str; 2] = [STYLE, SCRIPT];
 /// Percentile charts that are shown at once; the rest is one click away.
 const LADDERS_SHOWN: usize = 4;
 
@@ -38,6 +42,7 @@ struct Page<'a> {
     source: Option<&'a str>,
     printed: Option<Table>,
     verdict: verdict::Summary,
+    answers: Vec<AnswerPart>,
     trust: Vec<verdict::TrustLine>,
     main_figure: Option<Figure>,
     main_table: Table,
@@ -50,6 +55,22 @@ struct Page<'a> {
     calibration: Table,
     ticks: Table,
     machine: Vec<(&'static str, String)>,
+}
+
+/// A question of the suite with its answer, and the figure beneath it.
+#[derive(Serialize)]
+struct AnswerPart {
+    ask: String,
+    sentence: String,
+    figure: Option<Figure>,
+    table: Option<Table>,
+}
+
+impl AnswerPart {
+    fn of(answer: questions::Answer<'_, '_>, view: &View<'_>, ids: &mut Ids) -> Self {
+        let figure = answer.setting.and_then(|s| figures::bars(view, s, &verdict::place(s), ids));
+        Self { ask: answer.ask.to_owned(), sentence: answer.sentence, figure, table: answer.table }
+    }
 }
 
 /// The run without its points, which the page gets as tables and charts.
@@ -104,6 +125,7 @@ struct TestPart {
     sheets: Vec<SheetPart>,
     cpu_figure: Option<Figure>,
     cpu_table: Option<Table>,
+    searches: Option<Table>,
     trials: Vec<trials::PointTrials>,
 }
 
@@ -111,12 +133,22 @@ struct TestPart {
 struct BlockPart {
     name: &'static str,
     sentence: String,
+    /// What is the same for all firewalls, in a sentence that stands for `folded`.
+    same: Option<String>,
+    shown: Option<Body>,
+    folded: Option<Body>,
+}
+
+/// Charts and tables of a block, or of those settings in which firewalls differ, or do not.
+#[derive(Default, Serialize)]
+struct Body {
     figures: Vec<Figure>,
-    folded: Vec<Figure>,
-    table: Table,
+    more: Vec<Figure>,
+    table: Option<Table>,
     contrasts: Vec<Table>,
     latency: Option<Table>,
-    lanes: Option<Table>,
+    apart: Vec<Table>,
+    lanes: Vec<Table>,
     lanes_open: bool,
     seconds: Vec<Seconds>,
 }
@@ -147,6 +179,7 @@ pub fn to_string(results: &Results, extras: &Extras) -> Result<String, ReportErr
 
 fn page<'a>(results: &'a Results, view: &View<'_>, extras: &'a Extras) -> Page<'a> {
     let mut ids = Ids::default();
+    let answers = questions::answers(&extras.questions, view);
     let main = verdict::main_settings(view);
     let main_figure = main.first().and_then(|(_, s)| figures::bars(view, s, &verdict::place(s), &mut ids));
     let tests = view.tests.iter().map(|t| test_part(view, t, extras, &mut ids)).collect();
@@ -164,6 +197,7 @@ fn page<'a>(results: &'a Results, view: &View<'_>, extras: &'a Extras) -> Page<'
         source: extras.source.as_deref(),
         printed: extras.published.as_ref().map(layout::all_printed),
         verdict: verdict::summary(results, view),
+        answers: answers.into_iter().map(|answer| AnswerPart::of(answer, view, &mut ids)).collect(),
         trust: verdict::trust(results, view),
         main_figure,
         main_table: tables::main(view, &main),
@@ -202,6 +236,7 @@ fn test_part(view: &View<'_>, test: &Test<'_>, extras: &Extras, ids: &mut Ids) -
             .collect(),
         cpu_figure,
         cpu_table,
+        searches: searches::table(test),
         trials: trials::of_test(test),
     }
 }
@@ -213,32 +248,50 @@ fn constant(test: &Test<'_>) -> String {
 }
 
 fn block_part(view: &View<'_>, block: &Block<'_>, test: &Test<'_>, ids: &mut Ids) -> BlockPart {
-    let mut shown = figures::of_block(view, block, test.name, ids);
-    let mut folded = Vec::new();
-    match block.metric {
-        Metric::Latency | Metric::EstablishmentTime | Metric::TeardownTime => {
-            folded = figures::ladders(view, block, ids);
-            shown.extend(folded.drain(..folded.len().min(LADDERS_SHOWN)));
+    let (together, _) = block.parts();
+    let (differs, level) = differ::split(figures::groups(&together), block.metric);
+    let same = match verdict::restates(test, block) {
+        true => {
+            Some(format!("{} says the same as the throughput, in bits a second.", block.metric.row().title))
         }
-        // Latency at the rate that a search ended at is worth a look, but is not what the test is about.
-        Metric::Throughput | Metric::ConnectionRate | Metric::TransactionRate => {
-            folded = figures::ladders(view, block, ids);
-        }
-        // The same curves as the throughput's, in another unit.
-        Metric::Goodput if test.blocks.iter().any(|b| b.metric == Metric::Throughput) => {
-            folded = std::mem::take(&mut shown);
-        }
-        _ => {}
-    }
-    BlockPart {
+        false => differ::same(&level),
+    };
+    let part = |shown, folded| BlockPart {
         name: block.metric.row().title,
-        sentence: block.metric.row().sentence(),
-        figures: shown,
+        sentence: block.sentence(),
+        same: same.clone(),
+        shown,
         folded,
-        table: tables::block(view, block),
+    };
+    if differs.settings.is_empty() && same.is_some() || verdict::restates(test, block) {
+        return part(None, Some(body(view, (block, &together), test, ids)));
+    }
+    let shown = body(view, (block, &differs), test, ids);
+    let folded = same.is_some().then(|| Body {
+        figures: figures::of_block(view, &level, test.name, ids),
+        table: table_of(view, &level),
+        ..Body::default()
+    });
+    part(Some(shown), folded)
+}
+
+fn table_of(view: &View<'_>, block: &Block<'_>) -> Option<Table> {
+    (!block.settings.is_empty()).then(|| tables::block(view, block))
+}
+
+/// Charts and values of `some` settings of a block, and what else there is to show of all of them.
+fn body(view: &View<'_>, (block, some): (&Block<'_>, &Block<'_>), test: &Test<'_>, ids: &mut Ids) -> Body {
+    let mut figures = figures::of_block(view, some, test.name, ids);
+    let mut more = figures::ladders(view, some, ids);
+    figures.extend(more.drain(..more.len().min(LADDERS_SHOWN)));
+    Body {
+        figures,
+        more,
+        table: table_of(view, some),
         contrasts: contrast::tables(block),
         latency: tables::latency(block),
-        lanes: lanes::table(test, block),
+        apart: tables::apart(view, block),
+        lanes: lanes::tables(view, test, block),
         lanes_open: block.metric == Metric::Latency,
         seconds: seconds::of_block(view, test, block, ids),
     }

@@ -33,8 +33,10 @@ for (const table of document.querySelectorAll("table")) {
     });
   });
 }
-// Paper cannot be clicked: print the tables that are folded away. Trials and further charts would be many pages.
-const folded = () => [...document.querySelectorAll("details:not(.bulky):not([open])")];
+// Paper cannot be clicked. The style sheet opens what is folded, but not in older browsers.
 let opened = [];
-addEventListener("beforeprint", () => { opened = folded(); opened.forEach((d) => { d.open = true; }); });
+addEventListener("beforeprint", () => {
+  opened = [...document.querySelectorAll("details:not([open])")];
+  opened.forEach((d) => { d.open = true; });
+});
 addEventListener("afterprint", () => opened.forEach((d) => { d.open = false; }));

@@ -23,18 +23,18 @@ pub(super) struct Seconds {
 /// More seconds than this are joined, in charts and tables of connections alike.
 const MOST_PARTS: usize = 100;
 
-/// Every setting of a block with points whose deciding trial has seconds. Connections are told once for a trial, in the
+/// Every setting of a block with points whose deciding trial has seconds. Connections are shown once for a trial, in the
 /// first block of the test that has it.
 pub(super) fn of_block(view: &View<'_>, test: &Test<'_>, block: &Block<'_>, ids: &mut Ids) -> Vec<Seconds> {
-    let varying = block.varying().into_iter().map(|(name, _)| name).filter(|name| name != level::PHASE);
-    let varying: Vec<String> = varying.collect();
+    let mut varying = block.factors();
+    varying.retain(|name| name != level::PHASE);
     let mut found = Vec::new();
     for setting in &block.settings {
         let place = verdict::place_among(setting, &varying);
-        let told = |p: &Reading<'_>| test.told_before(block, setting, p);
+        let shown_before = |p: &Reading<'_>| test.shown_before(block, setting, p);
         found.extend(match setting.of_connections() {
-            true => connections(view, setting, &place, &told, ids),
-            false => frames(view, setting, &place, &told, ids),
+            true => connections(view, setting, &place, &shown_before, ids),
+            false => frames(view, setting, &place, &shown_before, ids),
         });
     }
     found
@@ -98,7 +98,7 @@ fn frames(
     view: &View<'_>,
     setting: &Setting<'_>,
     place: &str,
-    told: &dyn Fn(&Reading<'_>) -> bool,
+    shown_before: &dyn Fn(&Reading<'_>) -> bool,
     ids: &mut Ids,
 ) -> Option<Seconds> {
     let rates = |p: &Reading<'_>| -> Option<Vec<(f64, Option<f64>)>> {
@@ -108,7 +108,7 @@ fn frames(
         };
         Some(seconds::lasting(samples).map(rate).collect())
     };
-    let valid = setting.points.iter().filter(|p| p.valid && !told(p));
+    let valid = setting.points.iter().filter(|p| p.valid && !shown_before(p));
     let lines: Vec<Line> = valid
         .filter_map(|p| Some(Line { name: p.dut.clone(), index: view.index(&p.dut), values: rates(p)? }))
         .filter(|l| l.values.len() > 1)
@@ -181,10 +181,10 @@ fn connections(
     view: &View<'_>,
     setting: &Setting<'_>,
     place: &str,
-    told: &dyn Fn(&Reading<'_>) -> bool,
+    shown_before: &dyn Fn(&Reading<'_>) -> bool,
     ids: &mut Ids,
 ) -> Option<Seconds> {
-    let points = setting.points.iter().filter(|p| p.valid && !told(p));
+    let points = setting.points.iter().filter(|p| p.valid && !shown_before(p));
     let courses: Vec<(&str, Vec<Second>, usize)> = points
         .map(|p| (p.dut.as_str(), seconds::of_point(p)))
         .filter(|(_, seconds)| !seconds.is_empty())
@@ -193,7 +193,7 @@ fn connections(
     if courses.is_empty() {
         return None;
     }
-    let shown: Vec<&Measure> = MEASURES.iter().filter(|m| is_told(m, &courses)).collect();
+    let shown: Vec<&Measure> = MEASURES.iter().filter(|m| is_measured(m, &courses)).collect();
     let shaded = shade(courses.iter().find_map(|(_, s, _)| seconds::attack(s)));
     let chart = |m: &&Measure| Chart {
         title: titled(m.title, place),
@@ -209,7 +209,7 @@ fn connections(
 }
 
 /// A line of zeros says nothing, but that a measure was zero throughout is true of the others as well.
-fn is_told(measure: &Measure, courses: &[(&str, Vec<Second>, usize)]) -> bool {
+fn is_measured(measure: &Measure, courses: &[(&str, Vec<Second>, usize)]) -> bool {
     let always = matches!(measure.column, "attempted" | "completed" | "open" | "frames" | "bits");
     always || courses.iter().flat_map(|(_, s, _)| s).any(|s| (measure.of)(s).is_some_and(|v| v > 0.0))
 }
@@ -283,11 +283,12 @@ fn panel_title(test: &Test<'_>, course: &Course<'_>, lists: bool) -> String {
     let varying = test.varying();
     let point = course.point;
     let levels = point.levels();
-    let told = |k: &str| varying.contains(k) && !is_list(k) && k != level::PHASE && k != "placement";
-    let rest = level::phrases(levels.iter().map(|(k, v)| (k.as_str(), v)).filter(|(k, _)| told(k)));
+    let telling =
+        |k: &str| varying.iter().any(|f| f == k) && !is_list(k) && k != level::PHASE && k != "placement";
+    let rest = level::phrases(levels.iter().map(|(k, v)| (k.as_str(), v)).filter(|(k, _)| telling(k)));
     let parts = [point.dut.clone(), rest];
-    let told = parts.into_iter().skip(usize::from(!lists)).filter(|p| !p.is_empty());
-    told.collect::<Vec<_>>().join(", ")
+    let named = parts.into_iter().skip(usize::from(!lists)).filter(|p| !p.is_empty());
+    named.collect::<Vec<_>>().join(", ")
 }
 
 fn is_list(factor: &str) -> bool {

@@ -3,9 +3,9 @@
 use crate::units;
 use crate::view::{self, Test};
 use measure::level;
-use measure::results::{Reading, Sent, Trial};
+use measure::results::{LoadKind, Reading, Sent, Trial};
+use measure::stats;
 use serde::Serialize;
-use std::collections::BTreeSet;
 
 /// All trials of a point.
 #[derive(Debug, Serialize)]
@@ -41,7 +41,7 @@ pub(super) fn of_test(test: &Test<'_>) -> Vec<PointTrials> {
     shown.iter().map(|p| of_run(p, &varying)).collect()
 }
 
-fn of_run(point: &Reading<'_>, varying: &BTreeSet<String>) -> PointTrials {
+fn of_run(point: &Reading<'_>, varying: &[String]) -> PointTrials {
     let mut rounds: Vec<Round> = Vec::new();
     for trial in point.trials() {
         match rounds.iter_mut().find(|r| r.number == trial.round) {
@@ -51,9 +51,17 @@ fn of_run(point: &Reading<'_>, varying: &BTreeSet<String>) -> PointTrials {
     }
     let levels = point.levels();
     let of_cell = |factor: &String| varying.contains(factor) && !point.at.contains_key(factor);
-    let told = levels.iter().filter(|(factor, _)| of_cell(factor) && *factor != "placement");
-    let setting = level::phrases(told.map(|(factor, level)| (factor.as_str(), level)));
+    let named = levels.iter().filter(|(factor, _)| of_cell(factor) && *factor != "placement");
+    let setting = level::phrases(named.map(|(factor, level)| (factor.as_str(), level)));
     PointTrials { dut: point.dut.clone(), setting, metric: point.metric.row().title, rounds }
+}
+
+/// What may have been lost nevertheless: ` (below 0.75 in a million)`.
+fn unseen(point: &Reading<'_>, trial: &Trial) -> String {
+    let seconds = if trial.load == LoadKind::Rate { trial.seconds } else { 1.0 };
+    let limit =
+        stats::loss_limit(0, (trial.received * seconds) as u64).filter(|_| point.sent() != Sent::Bulk);
+    limit.map_or_else(String::new, |limit| format!(" (below {})", units::rare(limit)))
 }
 
 fn shown(point: &Reading<'_>, trial: &Trial) -> Shown {
@@ -63,7 +71,7 @@ fn shown(point: &Reading<'_>, trial: &Trial) -> Shown {
         Sent::Frames | Sent::Bulk => ("no loss", "lost"),
     };
     text += &match trial.loss {
-        l if l <= 0.0 => format!(" {none}"),
+        l if l <= 0.0 => format!(" {none}{}", unseen(point, trial)),
         l => format!(" {} {lost}", units::percent(l)),
     };
     for (count, what) in [(trial.duplicated, "duplicated"), (trial.reordered, "reordered")] {

@@ -24,7 +24,7 @@ pub(super) fn sheets(view: &View<'_>, test: &Test<'_>, published: Option<&Publis
 
 fn measured(view: &View<'_>, block: &Block<'_>) -> Option<Sheet> {
     let mut factors = vec![CONNECTIONS.to_string()];
-    factors.extend(block.varying().into_iter().map(|(name, _)| name).filter(|name| name != CONNECTIONS));
+    factors.extend(block.factors().into_iter().filter(|name| name != CONNECTIONS));
     let duts = tables::duts_of(view, block);
     let rows: Vec<Row> = block.settings.iter().flat_map(|s| of_setting(s, &duts, &factors)).collect();
     let mut corner: Vec<String> = factors.iter().map(|f| level::title(f)).collect();

@@ -141,7 +141,7 @@ fn mean_time(test: &Test<'_>, setting: &Setting<'_>, point: &Reading<'_>) -> Opt
 
 /// A row a firewall, a column a setting.
 fn by_firewall(view: &View<'_>, block: &Block<'_>, caption: &str) -> Option<Sheet> {
-    let varying: Vec<String> = block.varying().into_iter().map(|(name, _)| name).collect();
+    let varying = block.factors();
     let rows: Vec<Row> = tables::duts_of(view, block)
         .into_iter()
         .map(|dut| Row {

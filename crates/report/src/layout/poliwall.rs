@@ -25,13 +25,14 @@ pub(crate) struct Course<'a> {
 
 /// Every valid point of a test that has seconds of connections, one for each trial.
 pub(crate) fn courses<'a>(view: &View<'_>, test: &'a Test<'_>) -> Vec<Course<'a>> {
-    let varying: Vec<String> = test.varying().into_iter().filter(|f| f != level::PHASE).collect();
+    let mut varying = test.varying();
+    varying.retain(|f| f != level::PHASE);
     let mut courses: Vec<Course<'a>> = Vec::new();
     for setting in test.blocks.iter().flat_map(|b| &b.settings) {
         for point in setting.points.iter().copied().filter(|p| p.valid) {
-            let told = |c: &Course<'_>| c.point.shares_trials(&point);
+            let drawn = |c: &Course<'_>| c.point.shares_trials(&point);
             let seconds = seconds::of_point(&point);
-            if !seconds.is_empty() && !courses.iter().any(told) {
+            if !seconds.is_empty() && !courses.iter().any(drawn) {
                 let place = verdict::place_among(setting, &varying);
                 courses.push(Course { place, point, seconds, recovery: recovery_of(test, &point) });
             }

@@ -13,7 +13,7 @@ pub(crate) use sessions::{eantc_tcp, poliwall, tolly_http};
 
 use measure::bulk::BulkOutcome;
 use measure::connections::ConnectionOutcome;
-use measure::ledger::Ledger;
+use measure::ledger::{BulkPlaces, FramePlaces, Ledger, Places};
 use measure::results::{
     Calibration, CoreUse, CpuUse, Environment, LatencySummary, MarkKind, Metric, Reading, Results, Tick,
     TickStatus,
@@ -203,9 +203,9 @@ pub(crate) fn bulk_tcp(duts: &[&str]) -> Results {
             };
             point.ledger = Ledger {
                 offered: bulk.sent_bytes,
-                under_way: 131_072,
+                not_sent: 0,
                 received: received_bytes,
-                ..Ledger::default()
+                places: Places::Bulk(BulkPlaces { under_way: 131_072 }),
             };
             for trial in &mut point.trials {
                 trial.loss = 0.0;
@@ -555,9 +555,12 @@ fn ledger(offered: u64, loss: f64, dut: &str) -> Ledger {
     let dropped = lost / 10;
     let mut ledger = Ledger { offered, not_sent: offered / 100_000, ..Ledger::default() };
     if lost > 0 {
-        ledger.ring_full.insert("firewall-private".into(), ring);
-        ledger.dropped_by_firewall.insert(format!("{dut} drop counter"), dropped);
-        ledger.lost_in_stack.insert("CPU_BACKLOG".into(), lost - ring - dropped);
+        ledger.places = Places::Frames(FramePlaces {
+            ring_full: [("firewall-private".into(), ring)].into(),
+            dropped_by_firewall: [(format!("{dut} drop counter"), dropped)].into(),
+            lost_in_stack: [("CPU_BACKLOG".into(), lost - ring - dropped)].into(),
+            ..FramePlaces::default()
+        });
     }
     ledger.received = offered - ledger.not_sent - lost;
     ledger
@@ -567,7 +570,7 @@ fn cpu(cores: u32) -> CpuUse {
     let cores = (0..cores)
         .map(|core| CoreUse { core, user: 0.01, system: 0.16, interrupt: 0.79, stolen: 0.01, idle: 0.03 })
         .collect();
-    CpuUse { cores, firewall: None }
+    CpuUse { cores, ..CpuUse::default() }
 }
 
 fn mark(point: &mut Point, kind: MarkKind, detail: &str) {

@@ -5,7 +5,7 @@ use measure::connections::{
     AttackOutcome, ConnectionOutcome, ConnectionSecond, ConnectionTimes, IllegalOutcome, ReplacementOutcome,
     ResetKind, ResetOutcome,
 };
-use measure::ledger::Ledger;
+use measure::ledger::{ConnectionPlaces, Ledger, Places};
 use measure::results::{MarkKind, Metric, Results};
 use measure::trial::SecondSample;
 use std::collections::BTreeMap;
@@ -301,7 +301,8 @@ fn outcome(attempted: u64, failed: u64, to_syn_ack: f64) -> ConnectionOutcome {
 }
 
 fn ledger_of(s: &ConnectionOutcome) -> Ledger {
-    Ledger { offered: s.attempted, received: s.completed, failed: s.failed.clone(), ..Ledger::default() }
+    let places = Places::Connections(ConnectionPlaces { failed: s.failed.clone() });
+    Ledger { offered: s.attempted, not_sent: 0, received: s.completed, places }
 }
 
 /// Gives a trial seconds of connections: the share of those attempted that were completed, and attack frames.

@@ -4,14 +4,14 @@
 //! The variant is what `iptables` is on the machine (`nf_tables` on Debian); where that cannot load the rules,
 //! `iptables-legacy`. The results' versions say which.
 
-use super::kernel::{Forwarding, gone, version_of};
+use super::kernel::{BOTH, Forwarding, gone, version_of};
 use super::sets::{Set, sets_of};
 use super::{Capabilities, Driver, Replaced, Requirement, Running, admit, check_replacement};
 use crate::bed::Bed;
 use crate::error::TestbedError;
 use crate::layout::{TRANSLATED_V4, TRANSLATED_V6, ZoneAddresses};
 use crate::netns::Namespace;
-use crate::policy::{Action, PolicySpec, Protocol, Rule};
+use crate::policy::{Action, PolicySpec, Rule};
 use measure::shape::{IpVersion, Zone};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,7 +28,6 @@ const COUNTRY_DROP: &str = "country_drop";
 const INVALID_DROP: &str = "invalid_drop";
 /// What the names of all sets begin with.
 const SET_PREFIX: &str = "rampart_bench_";
-const BOTH: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
 
 impl Driver for Iptables {
     fn name(&self) -> &'static str {
@@ -352,16 +351,7 @@ fn forward_rules(policy: &PolicySpec, ip: IpVersion) -> String {
 }
 
 fn append_rule(text: &mut String, rule: &Rule, ip: IpVersion) {
-    let (source, destination) = match ip {
-        IpVersion::V4 => (rule.source.v4.to_string(), rule.destination.v4.to_string()),
-        IpVersion::V6 => (rule.source.v6.to_string(), rule.destination.v6.to_string()),
-    };
-    let protocol = match (rule.protocol, ip) {
-        (Protocol::Udp, _) => "udp",
-        (Protocol::Tcp, _) => "tcp",
-        (Protocol::Icmp, IpVersion::V4) => "icmp",
-        (Protocol::Icmp, IpVersion::V6) => "ipv6-icmp",
-    };
+    let ([source, destination], protocol) = (rule.networks(ip), rule.protocol.name(ip));
     let action = match rule.action {
         Action::Accept => "ACCEPT",
         Action::Drop => "DROP",

@@ -5,7 +5,11 @@ use crate::error::TestbedError;
 use crate::netns::Namespace;
 use crate::policy::PolicySpec;
 use crate::program;
+use measure::shape::IpVersion;
 use std::fs;
+
+/// Rules are loaded for both.
+pub(super) const BOTH: [IpVersion; 2] = [IpVersion::V4, IpVersion::V6];
 
 /// A firewall namespace that forwards. Dropping it stops forwarding.
 #[derive(Debug)]
@@ -24,6 +28,11 @@ impl Forwarding {
 
     pub(super) fn namespace(&self) -> &Namespace {
         &self.side.namespace
+    }
+
+    /// The names of its interfaces.
+    pub(super) fn devices(&self) -> Vec<String> {
+        self.side.ends().map(|end| end.device.clone()).collect()
     }
 
     pub(super) fn threads(&self) -> Vec<i32> {
@@ -58,7 +67,7 @@ impl Forwarding {
         if self.tracks_connections { self.side.namespace.run("conntrack", &["-F"]).map(drop) } else { Ok(()) }
     }
 
-    /// Memory of those entries and of the sets beside them, of what can be told. The table of heads, which all namespaces
+    /// Memory of those entries and of the sets beside them, as far as the kernel shows it. The table of heads, which all namespaces
     /// share, is not counted.
     pub(super) fn memory_bytes(&self, set_bytes: Option<u64>) -> Option<u64> {
         match (self.connection_bytes(), set_bytes) {

@@ -9,40 +9,76 @@ use crate::program;
 use measure::results::Role;
 use measure::shape::{PolicyShape, TestProtocol, ZoneForm};
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 mod external;
 mod iptables;
 mod kernel;
 mod linux;
 mod nftables;
+mod nftables_map;
+mod outside;
+mod ovs;
 mod rampart;
 mod sets;
 mod wire;
 pub(crate) mod xdp_redirect;
 
-pub use external::{ExternalBed, ExternalPort};
+pub use external::{External, ExternalBed, ExternalPort, ExternalPorts, Stated};
+pub use outside::Program;
 
 /// Every driver, in the order of `rampart-bench list duts` and of reports.
 pub const DRIVERS: &[&dyn Driver] = &[
     &wire::Wire,
     &xdp_redirect::XdpRedirect,
     &linux::Linux,
-    &nftables::Nftables,
+    &nftables::CHAIN,
+    &nftables::MAP,
+    &nftables::FLOWTABLE,
     &iptables::Iptables,
     &iptables::Ipset,
+    &ovs::Ovs,
     &rampart::XDP,
     &rampart::TC,
-    &external::External,
+    &external::UNKNOWN,
 ];
+
+/// Firewalls that the command line named.
+static NAMED: Mutex<Vec<&'static dyn Driver>> = Mutex::new(Vec::new());
+
+/// Adds a firewall that the command line names: a box between two interfaces, or a program outside the tree. It comes last in
+/// reports.
+///
+/// # Errors
+/// [`TestbedError::Impossible`] when another firewall has its name.
+pub fn add(firewall: &'static dyn Driver) -> Result<(), TestbedError> {
+    let name = firewall.name();
+    // The box of which nothing was said gives its place to one of which something is.
+    if name != external::UNKNOWN.name() && driver(name).is_ok() {
+        let what = format!("there is a firewall under test named {name} already: give this one another name");
+        return Err(TestbedError::Impossible(what));
+    }
+    let mut named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+    named.push(firewall);
+    Ok(())
+}
+
+/// Every driver, those of [`DRIVERS`] first.
+pub fn all() -> Vec<&'static dyn Driver> {
+    let named = NAMED.lock().unwrap_or_else(PoisonError::into_inner);
+    let replaced = |driver: &&&dyn Driver| named.iter().any(|other| other.name() == driver.name());
+    DRIVERS.iter().filter(|driver| !replaced(driver)).chain(named.iter()).copied().collect()
+}
 
 /// The driver of that name.
 ///
 /// # Errors
 /// [`TestbedError::UnknownDut`] lists all names.
 pub fn driver(name: &str) -> Result<&'static dyn Driver, TestbedError> {
-    DRIVERS.iter().copied().find(|driver| driver.name() == name).ok_or_else(|| TestbedError::UnknownDut {
+    let all = all();
+    all.iter().copied().find(|driver| driver.name() == name).ok_or_else(|| TestbedError::UnknownDut {
         name: name.to_owned(),
-        known: DRIVERS.iter().map(|driver| driver.name()).collect::<Vec<_>>().join(", "),
+        known: all.iter().map(|driver| driver.name()).collect::<Vec<_>>().join(", "),
     })
 }
 
@@ -141,6 +177,13 @@ pub enum Requirement {
         /// The feature's name for messages.
         feature: &'static str,
     },
+    /// Something that the kernel's nftables can do.
+    NftAccepts {
+        /// A table that has it. It is loaded into a namespace of its own, which is gone afterwards.
+        table: &'static str,
+        /// The feature's name for messages.
+        feature: &'static str,
+    },
 }
 
 impl Requirement {
@@ -149,6 +192,11 @@ impl Requirement {
         match self {
             Requirement::Program(name) => program::is_installed(name),
             Requirement::KernelFile { path, .. } => std::path::Path::new(path).exists(),
+            // Without root nothing can be loaded; the run stops at that.
+            Requirement::NftAccepts { table, .. } => {
+                let load = || program::run_with_input("nft", &["-f", "-"], table).map(drop);
+                !nix::unistd::geteuid().is_root() || crate::netns::in_a_new_one(load).is_ok()
+            }
         }
     }
 
@@ -166,6 +214,12 @@ impl Requirement {
             Requirement::KernelFile { path, feature } => Err(TestbedError::MachineCannot {
                 what: format!("use {feature}"),
                 remedy: format!("its kernel does not show {path}: use a kernel with it, or load its module"),
+            }),
+            Requirement::NftAccepts { feature, .. } => Err(TestbedError::MachineCannot {
+                what: format!("use {feature}"),
+                remedy: "its kernel refuses them: use a kernel with it (Debian's has it as a module), or leave the firewall out \
+                         with --dut"
+                    .to_owned(),
             }),
         }
     }
@@ -280,7 +334,7 @@ pub trait Running: Send {
         Ok(None)
     }
 
-    /// Bytes of memory that it uses, as far as that can be told: connection entries, lists and BPF maps, not rules.
+    /// Bytes of memory that it uses, as far as the kernel shows it: connection entries, lists and BPF maps, not rules.
     fn memory_bytes(&self) -> Option<u64> {
         None
     }
@@ -346,7 +400,7 @@ mod tests {
         let nothing = PolicyShape::forward_everything(0);
         let rules = PolicyShape { rules: 1, match_position: 1, ..nothing.clone() };
         let stateful = PolicyShape { stateful: true, ..rules.clone() };
-        let rows: [(&str, &PolicyShape, Option<&str>); 7] = [
+        let rows: [(&str, &PolicyShape, Option<&str>); 6] = [
             ("wire", &nothing, None),
             ("linux", &rules, Some("linux only forwards: it stands here without the policy")),
             ("nftables", &rules, None),
@@ -358,8 +412,13 @@ mod tests {
                     "rampart keeps state of every flow, which this test does not ask for: the others go without",
                 ),
             ),
-            ("external", &nothing, Some(external::REMARK)),
-            ("external", &stateful, Some(external::REMARK)),
+            (
+                "external",
+                &stateful,
+                Some(
+                    "no policy was proved: its owner stated none, and only that the test's traffic passes was shown",
+                ),
+            ),
         ];
         for (name, asked, wanted) in rows {
             assert_eq!(driver(name).unwrap().remark(asked).as_deref(), wanted, "{name}: {asked:?}");

@@ -2,20 +2,59 @@
 //! counted drop at the end. The rules of each IP version have a chain of their own, so that a frame meets as many
 //! rules as the policy has.
 
-use super::kernel::{Forwarding, gone, version_of};
+use super::kernel::{BOTH, Forwarding, gone, version_of};
+use super::nftables_map::VerdictMaps;
 use super::sets::{Set, kernel_bytes, sets_of};
 use super::{Capabilities, Driver, Replaced, Requirement, Running, admit, check_replacement};
 use crate::bed::Bed;
 use crate::error::TestbedError;
 use crate::layout::{TRANSLATED_V4, TRANSLATED_V6, ZoneAddresses};
-use crate::policy::{Action, PolicySpec, Protocol, Rule};
-use measure::shape::{IpVersion, Zone};
+use crate::policy::{Action, PolicySpec, Rule};
+use measure::shape::{IpVersion, PolicyShape, TestProtocol, Zone};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-pub(super) struct Nftables;
+/// nftables in one of the forms that its users give a policy.
+pub(super) struct Nftables {
+    name: &'static str,
+    summary: &'static str,
+    form: Form,
+}
+
+/// How the rules are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// One by one, in the order of the policy.
+    Chain,
+    /// As the elements of one verdict map.
+    Map,
+    /// One by one; connections that they allowed leave the chains for the kernel's fast path.
+    Flowtable,
+}
+
+/// The rules one by one.
+pub(super) const CHAIN: Nftables = Nftables {
+    name: "nftables",
+    summary: "nftables: one inet table, conntrack state, rules in a chain, sets for lists",
+    form: Form::Chain,
+};
+
+/// The rules as one verdict map.
+pub(super) const MAP: Nftables = Nftables {
+    name: "nftables-map",
+    summary: "nftables with all rules in one verdict map of intervals, as experts write long rule sets",
+    form: Form::Map,
+};
+
+/// The rules one by one, with the kernel's fast path for connections.
+pub(super) const FLOWTABLE: Nftables = Nftables {
+    name: "nftables-flowtable",
+    summary: "nftables whose established connections take the kernel's flow table (fast path)",
+    form: Form::Flowtable,
+};
 
 /// The only table that this driver makes, reads and deletes.
 const TABLE: &str = "rampart_bench";
@@ -28,29 +67,55 @@ const TELLABLE_BYTES: u64 = 4 << 20;
 
 impl Driver for Nftables {
     fn name(&self) -> &'static str {
-        "nftables"
+        self.name
     }
 
     fn summary(&self) -> &'static str {
-        "nftables: one inet table, conntrack state, rules in a chain, sets for lists"
+        self.summary
     }
 
     fn requirements(&self) -> &'static [Requirement] {
-        &[Requirement::Program("nft")]
+        match self.form {
+            Form::Chain | Form::Map => &[Requirement::Program("nft")],
+            Form::Flowtable => &[
+                Requirement::Program("nft"),
+                Requirement::NftAccepts {
+                    table: FLOWTABLE_ALONE,
+                    feature: "flow tables (NF_FLOW_TABLE, NFT_FLOW_OFFLOAD)",
+                },
+            ],
+        }
     }
 
+    /// What is in the fast path meets no list and no table of countries any more.
     fn capabilities(&self) -> Capabilities {
-        Capabilities::FIREWALL
+        let looks_at_all = self.form != Form::Flowtable;
+        Capabilities { lists: looks_at_all, countries: looks_at_all, ..Capabilities::FIREWALL }
     }
 
     fn versions(&self) -> BTreeMap<String, String> {
         version_of("nft").into_iter().collect()
     }
 
+    fn remark(&self, asked: &PolicyShape) -> Option<String> {
+        let skips = self.form == Form::Flowtable && asked.stateful && asked.protocol == TestProtocol::Tcp;
+        skips.then(|| {
+            "nftables-flowtable does not check connections in its fast path against TCP's windows: the others do".to_owned()
+        })
+    }
+
     fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
         admit(self, policy)?;
+        if self.form == Form::Flowtable && policy.has_rules() && !policy.shape.stateful {
+            let what = "rules without state: only connections have a fast path".to_owned();
+            return Err(TestbedError::Unsupported { dut: self.name, what });
+        }
+        let forwarding = Forwarding::start(bed, self.name, policy)?;
         let mut running = Filter {
-            forwarding: Forwarding::start(bed, self.name(), policy)?,
+            driver: self.name,
+            form: self.form,
+            devices: forwarding.devices(),
+            forwarding,
             policy: policy.clone(),
             set_names: SetNames::default(),
             counted: Mutex::default(),
@@ -61,7 +126,15 @@ impl Driver for Nftables {
     }
 }
 
+/// Nothing but a flow table, to see whether the kernel has them.
+const FLOWTABLE_ALONE: &str = "table inet doctor {\n  flowtable fast { hook ingress priority filter; devices = { lo }; }\n  \
+     chain forward { type filter hook forward priority filter; ct state established flow add @fast; }\n}\n";
+
 struct Filter {
+    driver: &'static str,
+    form: Form,
+    /// The firewall's ends of all links.
+    devices: Vec<String>,
     forwarding: Forwarding,
     policy: PolicySpec,
     set_names: SetNames,
@@ -74,7 +147,7 @@ struct Filter {
 #[derive(Debug, Clone, Copy, Default)]
 struct Loaded {
     seconds: f64,
-    /// Kernel memory of the sets, if it can be told.
+    /// Kernel memory of the sets, if the kernel shows it.
     set_bytes: Option<u64>,
 }
 
@@ -109,10 +182,21 @@ impl Filter {
         Ok(counted.clone())
     }
 
+    /// The rules as the driver writes them.
+    fn rules(&self, policy: &PolicySpec) -> Result<Rules, TestbedError> {
+        Ok(match self.form {
+            _ if !policy.has_rules() => Rules::None,
+            Form::Chain => Rules::Chains { fast: String::new() },
+            Form::Flowtable => Rules::Chains { fast: self.devices.join(", ") },
+            Form::Map => Rules::Maps(VerdictMaps::of(policy, self.driver)?),
+        })
+    }
+
     /// Replaces whatever table there was. The rules come last, so that nobody meets half a list.
     fn load(&self) -> Result<Loaded, TestbedError> {
         let started = Instant::now();
         let (policy, names) = (&self.policy, self.set_names);
+        let rules = self.rules(policy)?;
         self.feed(|out| {
             writeln!(out, "table inet {TABLE}\ndelete table inet {TABLE}")?;
             declarations(policy, names, out)
@@ -121,7 +205,8 @@ impl Filter {
         self.fill(&sets_of(policy), names)?;
         let taken = kernel_bytes().zip(before).map(|(after, before)| after.saturating_sub(before));
         self.feed(|out| {
-            chains(policy, names, out)?;
+            rules.declare(out)?;
+            chains(policy, names, &rules, out)?;
             if policy.shape.nat { translation_chain(out) } else { Ok(()) }
         })?;
         let seconds = started.elapsed().as_secs_f64();
@@ -171,6 +256,7 @@ impl Running for Filter {
     fn replace(&mut self, policy: &PolicySpec) -> Result<Replaced, TestbedError> {
         check_replacement(&self.policy, policy)?;
         let started = Instant::now();
+        let rules = self.rules(policy)?;
         let old_names = self.set_names;
         let (old_sets, new_sets) = (sets_of(&self.policy), sets_of(policy));
         let other_sets = old_sets != new_sets;
@@ -181,10 +267,11 @@ impl Running for Filter {
         }
         let names = self.set_names;
         self.feed(|out| {
-            for chain in ["forward", chain(IpVersion::V4), chain(IpVersion::V6)] {
-                writeln!(out, "flush chain inet {TABLE} {chain}")?;
+            writeln!(out, "flush chain inet {TABLE} forward")?;
+            for name in BOTH.map(rules_name) {
+                writeln!(out, "flush {} inet {TABLE} {name}", rules.kind())?;
             }
-            chains(policy, names, out)?;
+            chains(policy, names, &rules, out)?;
             for set in old_sets.iter().filter(|_| other_sets) {
                 writeln!(out, "delete set inet {TABLE} {}", old_names.of(set))?;
             }
@@ -243,22 +330,75 @@ fn declare_sets(sets: &[Set], names: SetNames, out: &mut dyn Write) -> io::Resul
 }
 
 /// What filters. A chain on the hook costs every frame something, even an empty one.
-fn chains(policy: &PolicySpec, names: SetNames, out: &mut dyn Write) -> io::Result<()> {
+fn chains(policy: &PolicySpec, names: SetNames, rules: &Rules, out: &mut dyn Write) -> io::Result<()> {
     if !policy.forbids() {
         return Ok(());
     }
+    if let Rules::Maps(maps) = rules {
+        for ip in BOTH {
+            add_elements(rules_name(ip), &mut maps.elements(ip), out)?;
+        }
+    }
     writeln!(out, "table inet {TABLE} {{")?;
-    if policy.has_rules() {
-        for ip in [IpVersion::V4, IpVersion::V6] {
+    if let Rules::Chains { .. } = rules {
+        for ip in BOTH {
             rules_chain(policy, ip, out)?;
         }
     }
-    forward_chain(policy, names, out)?;
+    forward_chain(policy, names, rules, out)?;
     writeln!(out, "}}")
 }
 
+/// The rules of a policy in the driver's form.
+enum Rules {
+    None,
+    /// Chains; with the devices of the fast path, if there is one.
+    Chains {
+        fast: String,
+    },
+    Maps(VerdictMaps),
+}
+
+impl Rules {
+    const fn kind(&self) -> &'static str {
+        if matches!(self, Self::Maps(_)) { "map" } else { "chain" }
+    }
+
+    /// What must exist before chains name it.
+    fn declare(&self, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Self::Maps(maps) => BOTH.into_iter().try_for_each(|ip| {
+                writeln!(
+                    out,
+                    "add map inet {TABLE} {} {{ type {} : verdict; flags interval; }}",
+                    rules_name(ip),
+                    maps.key_type(ip)
+                )
+            }),
+            Self::Chains { fast } if !fast.is_empty() => writeln!(
+                out,
+                "add flowtable inet {TABLE} fast {{ hook ingress priority filter; devices = {{ {fast} }}; }}"
+            ),
+            Self::None | Self::Chains { .. } => Ok(()),
+        }
+    }
+
+    /// How the forward chain asks them.
+    fn ask(&self, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Self::Maps(maps) => BOTH
+                .into_iter()
+                .try_for_each(|ip| writeln!(out, "    {} vmap @{}", maps.key(ip), rules_name(ip))),
+            _ => {
+                let (v4, v6) = (rules_name(IpVersion::V4), rules_name(IpVersion::V6));
+                writeln!(out, "    meta nfproto vmap {{ ipv4 : jump {v4}, ipv6 : jump {v6} }}")
+            }
+        }
+    }
+}
+
 fn rules_chain(policy: &PolicySpec, ip: IpVersion, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "  chain {} {{", chain(ip))?;
+    writeln!(out, "  chain {} {{", rules_name(ip))?;
     for rule in &policy.rules {
         writeln!(out, "    {}", rule_text(rule, ip))?;
     }
@@ -266,7 +406,7 @@ fn rules_chain(policy: &PolicySpec, ip: IpVersion, out: &mut dyn Write) -> io::R
 }
 
 /// The hook: lists before state, so that a newly listed host loses its connections; then state; then rules.
-fn forward_chain(policy: &PolicySpec, names: SetNames, out: &mut dyn Write) -> io::Result<()> {
+fn forward_chain(policy: &PolicySpec, names: SetNames, rules: &Rules, out: &mut dyn Write) -> io::Result<()> {
     let default = if policy.has_rules() { "drop" } else { "accept" };
     writeln!(out, "  chain forward {{\n    type filter hook forward priority filter; policy {default};")?;
     for set in sets_of(policy) {
@@ -281,13 +421,15 @@ fn forward_chain(policy: &PolicySpec, names: SetNames, out: &mut dyn Write) -> i
     }
     if policy.has_rules() {
         if policy.shape.stateful {
+            if matches!(rules, Rules::Chains { fast } if !fast.is_empty()) {
+                writeln!(out, "    meta l4proto {{ tcp, udp }} ct state established flow add @fast")?;
+            }
             writeln!(out, "    ct state established,related accept")?;
         }
         if policy.is_strict() {
             writeln!(out, "    ct state invalid counter name invalid_drop drop")?;
         }
-        let (v4, v6) = (chain(IpVersion::V4), chain(IpVersion::V6));
-        writeln!(out, "    meta nfproto vmap {{ ipv4 : jump {v4}, ipv6 : jump {v6} }}")?;
+        rules.ask(out)?;
         writeln!(out, "    counter name default_drop drop")?;
     }
     writeln!(out, "  }}")
@@ -312,7 +454,7 @@ fn translation_chain(out: &mut dyn Write) -> io::Result<()> {
 
 fn add_elements(
     set: &str,
-    elements: &mut dyn Iterator<Item = super::sets::Element>,
+    elements: &mut dyn Iterator<Item = impl Display>,
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let mut elements = elements.peekable();
@@ -326,24 +468,25 @@ fn add_elements(
     Ok(())
 }
 
-const fn chain(ip: IpVersion) -> &'static str {
+/// The chain or the map that has the rules of an IP version.
+const fn rules_name(ip: IpVersion) -> &'static str {
     match ip {
         IpVersion::V4 => "rules_v4",
         IpVersion::V6 => "rules_v6",
     }
 }
 
+/// What nftables calls an IP version.
+pub(super) const fn family(ip: IpVersion) -> &'static str {
+    match ip {
+        IpVersion::V4 => "ip",
+        IpVersion::V6 => "ip6",
+    }
+}
+
 fn rule_text(rule: &Rule, ip: IpVersion) -> String {
-    let (family, source, destination) = match ip {
-        IpVersion::V4 => ("ip", rule.source.v4.to_string(), rule.destination.v4.to_string()),
-        IpVersion::V6 => ("ip6", rule.source.v6.to_string(), rule.destination.v6.to_string()),
-    };
-    let protocol = match (rule.protocol, ip) {
-        (Protocol::Udp, _) => "udp",
-        (Protocol::Tcp, _) => "tcp",
-        (Protocol::Icmp, IpVersion::V4) => "icmp",
-        (Protocol::Icmp, IpVersion::V6) => "icmpv6",
-    };
+    let ([source, destination], protocol) = (rule.networks(ip), rule.protocol.name(ip));
+    let family = family(ip);
     let mut text = format!("{family} saddr {source} {family} daddr {destination}");
     let ports = [("sport", rule.source_ports), ("dport", rule.destination_ports)];
     if ports.iter().all(|(_, range)| range.is_none()) {
@@ -356,11 +499,14 @@ fn rule_text(rule: &Rule, ip: IpVersion) -> String {
             None => {}
         }
     }
-    let action = match rule.action {
+    format!("{text} {}", verdict(rule.action))
+}
+
+pub(super) const fn verdict(action: Action) -> &'static str {
+    match action {
         Action::Accept => "accept",
         Action::Drop => "drop",
-    };
-    format!("{text} {action}")
+    }
 }
 
 /// `counter NAME { packets N bytes M }`, over several lines.
@@ -376,7 +522,7 @@ fn parse_counters(text: &str) -> BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use measure::shape::{PolicyShape, TestProtocol, ZoneForm};
+    use measure::shape::ZoneForm;
 
     #[test]
     fn counters_are_read() {
@@ -401,7 +547,7 @@ mod tests {
         let policy = PolicySpec::generate(&shape, ZoneForm::Two).unwrap();
         let mut out = Vec::new();
         declarations(&policy, SetNames::default(), &mut out).unwrap();
-        chains(&policy, SetNames::default(), &mut out).unwrap();
+        chains(&policy, SetNames::default(), &Rules::Chains { fast: String::new() }, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let rule = "ip saddr 198.18.0.0/16 ip daddr 198.19.0.0/17 tcp dport 1-49151 accept";
         let order = [

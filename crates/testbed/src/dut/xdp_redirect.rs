@@ -9,7 +9,7 @@ use crate::layout::{ATTACKERS_V4, ATTACKERS_V6, Mac, PortEnd, ZonePort};
 use crate::policy::PolicySpec;
 use ipnet::Ipv4Net;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle};
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Xdp, XdpFlags};
 use measure::results::Role;
 use measure::shape::Zone;
 use std::collections::BTreeMap;
@@ -142,13 +142,16 @@ fn ethernet_addresses(destination: Mac, source: Mac) -> [u32; 3] {
     [[a, b, c, d], [e, f, g, h], [i, j, k, l]].map(u32::from_ne_bytes)
 }
 
-/// Loads the program and puts it on an interface of the calling thread's namespace, to see whether that works.
-pub(crate) fn try_on(ifindex: u32) -> Result<(), TestbedError> {
+/// Loads the program and puts it on an interface of the calling thread's namespace, to see whether that works; returns what the
+/// driver can do meanwhile, as `enum netdev_xdp_act` has it (0 before Linux 6.3).
+pub(crate) fn features_with_a_program(ifindex: u32) -> Result<u64, TestbedError> {
     let failed = |action| move |source| TestbedError::Bpf { action, source };
     let mut storage = MaybeUninit::uninit();
     let open = RedirectSkelBuilder::default().open(&mut storage).map_err(failed("open"))?;
     let loaded = open.load().map_err(failed("load"))?;
-    loaded.progs.redirect.attach_xdp(ifindex as i32).map(drop).map_err(failed("attach"))
+    let _link = loaded.progs.redirect.attach_xdp(ifindex as i32).map_err(failed("attach"))?;
+    let asked = Xdp::new(loaded.progs.redirect.as_fd()).query(ifindex as i32, XdpFlags::NONE);
+    Ok(asked.map_err(failed("look at"))?.feature_flags)
 }
 
 impl Running for Redirect {

@@ -1,8 +1,10 @@
 //! The probes of a policy: single frames that must arrive, or must not.
 
-use super::{AddressList, FORBIDDEN_PORT, PolicySpec, Protocol};
+use super::{AddressList, FORBIDDEN_PORT, PolicySpec, Protocol, TEST_DESTINATION_PORTS};
+use crate::error::TestbedError;
 use crate::layout::{ZoneAddresses, forward_lanes_of, translated};
-use measure::shape::{IpVersion, Lane, TestProtocol};
+use measure::shape::{IpVersion, Lane, TestProtocol, Zone, ZoneForm};
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 /// What must become of a probe.
@@ -100,6 +102,77 @@ impl Probe {
             if translates { SocketAddr::new(translated(host), source.port()) } else { source };
         Self { source, source_on_arrival, ..self.clone() }
     }
+}
+
+/// Traffic of which the owner of a firewall says whether it passes: `udp/53` from the private to the hostile zone, `hostile:tcp/22`
+/// the other way. Displayed as it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StatedTraffic {
+    /// Whether it passes.
+    pub passes: bool,
+    from: Zone,
+    protocol: TestProtocol,
+    port: u16,
+}
+
+impl StatedTraffic {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// [`TestbedError::Impossible`] says how it is written.
+    pub fn parse(text: &str, passes: bool) -> Result<Self, TestbedError> {
+        let (from, service) = match text.split_once(':') {
+            Some(("hostile", service)) => (Zone::Hostile, service),
+            Some(("private", service)) => (Zone::Private, service),
+            Some(_) => return Err(ill_stated(text)),
+            None => (Zone::Private, text),
+        };
+        let (protocol, port) = service.split_once('/').ok_or_else(|| ill_stated(text))?;
+        let protocol = match protocol {
+            "udp" => TestProtocol::Udp,
+            "tcp" => TestProtocol::Tcp,
+            _ => return Err(ill_stated(text)),
+        };
+        let port = port.parse().ok().filter(|port| *port > 0).ok_or_else(|| ill_stated(text))?;
+        Ok(Self { passes, from, protocol, port })
+    }
+
+    /// Whether the traffic of a test whose policy is of this protocol is of this kind.
+    pub fn is_of_the_test(&self, tested: TestProtocol) -> bool {
+        self.from == Zone::Private && self.protocol == tested && TEST_DESTINATION_PORTS.contains(&self.port)
+    }
+
+    /// The frame that shows it: a datagram or a SYN.
+    pub fn probe(&self, ip: IpVersion) -> Probe {
+        let to = if self.from == Zone::Private { Zone::Hostile } else { Zone::Private };
+        let lane = Lane { from: self.from, to };
+        let kind = match self.protocol {
+            TestProtocol::Udp => Kind::Opening,
+            TestProtocol::Tcp => Kind::OtherProtocol,
+        };
+        let (what, expect) = match self.passes {
+            true => (format!("stated to pass: {self}"), Expect::Arrives),
+            false => (format!("stated not to pass: {self}"), Expect::Dropped),
+        };
+        let client = SocketAddr::new(probe_host(lane, true, ip), CLIENT_PORT + 3);
+        let server = SocketAddr::new(probe_host(lane, false, ip), self.port);
+        probe(&PolicySpec::forward_everything(ZoneForm::Two), &what, lane, kind, client, server, expect)
+    }
+}
+
+impl fmt::Display for StatedTraffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let from = if self.from == Zone::Private { "" } else { "hostile:" };
+        let protocol = Protocol::from(self.protocol).name(IpVersion::V4);
+        write!(f, "{from}{protocol}/{}", self.port)
+    }
+}
+
+fn ill_stated(text: &str) -> TestbedError {
+    TestbedError::Impossible(format!(
+        "`{text}`: traffic is stated as a protocol and a port, such as udp/53 or tcp/443, which is from the private to the hostile side; \
+         hostile:tcp/22 is the other way"
+    ))
 }
 
 const FIRST_FRESH_PORT: u16 = 1024;

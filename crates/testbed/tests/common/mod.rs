@@ -1,5 +1,5 @@
 //! A prober for tests: sends one frame from a zone and says whether it arrives in another. A frame that does not
-//! arrive is told without waiting: one that must arrive is sent after it on the same way, and when that one is
+//! arrive is found out without waiting: one that must arrive is sent after it on the same way, and when that one is
 //! there, the first is lost.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of it")]
 

@@ -12,9 +12,12 @@ use crate::TrafficError;
 use crate::harness::{
     self, LiveSender, Memory, NOT_YET, Port, Run, Watch, attach, send_through, to_schedule, wait_until,
 };
+use crate::random::SplitMix64;
 use libbpf_rs::{Link, MapCore, MapFlags};
 use measure::shape::{IpVersion, Lane, Placement, TrafficShape, Zone};
 use measure::trial::{Load, Phase};
+use std::fs::File;
+use std::io::Read as _;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -80,6 +83,11 @@ pub struct TrialPlan<'a> {
     pub times_matter: bool,
     /// Longest wait for frames still under way after the last was sent.
     pub settle: Duration,
+    /// The prefixes, of both IP versions, that the firewall is asked to put in the place of the private zone's in frames to the
+    /// hostile one.
+    pub translated: Option<(u32, [u8; 16])>,
+    /// A destination port that the policy forbids: a few frames to it go along, and none must arrive. Not with fragments.
+    pub forbidden_port: Option<u16>,
 }
 
 impl TrialPlan<'_> {
@@ -87,6 +95,9 @@ impl TrialPlan<'_> {
         self.phases.iter().map(|phase| phase.seconds).sum()
     }
 }
+
+/// Words of `SEEN_WORDS` in `bpf/abi/frames.h`.
+const SEEN_WORDS: usize = 1 << 21;
 
 /// The loaded generator and sink.
 #[allow(missing_debug_implementations, reason = "a generated skeleton has none")]
@@ -99,6 +110,8 @@ pub struct Engine {
     /// A whole frame of the largest size with the filling of every frame.
     pub(super) recycled: Vec<u8>,
     mark: u16,
+    /// The turn of the next trial's first words among those that remember which frames arrived.
+    seen_turn: u32,
 }
 
 impl Engine {
@@ -119,6 +132,7 @@ impl Engine {
             traffic: None,
             recycled: Vec::new(),
             mark: 0x5242,
+            seen_turn: 1,
         })
     }
 
@@ -145,7 +159,13 @@ impl Engine {
             .free_slots
             .last()
             .ok_or_else(|| TrafficError::Impossible(format!("more than {MAX_PORTS} ports in one run")))?;
-        let sink = attach(port, &self.skel.progs.sink)?;
+        let programs = &self.skel.progs;
+        let program = match port.zone {
+            Zone::Private => &programs.sink_private,
+            Zone::Dmz => &programs.sink_dmz,
+            Zone::Hostile => &programs.sink_hostile,
+        };
+        let sink = attach(port, program)?;
         send_through(port, &self.skel.maps.ports, slot)?;
         self.free_slots.pop();
         self.memory.change(|state| state.identities[slot as usize] = neighbours::identity(port));
@@ -188,6 +208,7 @@ impl Engine {
             }
             let control = &mut state.control;
             control.filling_offset = filling_offset as u32;
+            control.content_mask = frame::content_mask(shape);
             control.fragments = shape.fragments;
             control.mix_count = mix.len() as u32;
             control.mix[..mix.len()].copy_from_slice(&mix);
@@ -221,7 +242,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The mark of the frames to come, by which they are told from those before.
+    /// The mark of the frames to come, by which they differ from those before.
     pub(super) fn next_mark(&mut self) -> u16 {
         self.mark = self.mark.wrapping_add(1);
         self.mark
@@ -263,7 +284,8 @@ impl Engine {
         run.end()?;
         let after = reading();
         watch.sample(seconds, &after);
-        Ok(TrialReading { seconds, offered: self.offered(plan, &schedules), reading: after })
+        let samples_content = self.traffic.as_ref().is_some_and(|traffic| frame::content_mask(traffic) != 0);
+        Ok(TrialReading { seconds, offered: self.offered(plan, &schedules), reading: after, samples_content })
     }
 
     /// Starts a sender a core: live frames, or packet sockets for frames that no live frame holds.
@@ -309,12 +331,22 @@ impl Engine {
         for (lane, _) in plan.lanes {
             let (from, to) = (ports.of(lane.from)?, ports.of(lane.to)?);
             let mut made = frame::lane(*lane, &from.port, &to.port, from.slot, traffic.ip);
+            if (lane.from, lane.to) == (Zone::Private, Zone::Hostile) {
+                made.translation =
+                    plan.translated.map_or([0; 4], |to| translation(&from.port, to, traffic.ip));
+            }
             if traffic.fragments > 1 {
                 frame::fragment(&mut made, traffic.ip);
             }
             lanes.push(made);
         }
         let mark = self.next_mark();
+        let seen_shift = seen_shift(plan.cores.len() * plan.lanes.len());
+        let forbidden = plan.forbidden_port.filter(|_| traffic.fragments == 1);
+        let forbidden_interval = to_schedule(plan.cores.len() as f64 / forbidden_rate(plan.phases));
+        let mut random = SplitMix64::new(from_the_kernel()?);
+        self.seen_turn = self.seen_turn.wrapping_add(reading::turns(self.memory));
+        let seen_turn = self.seen_turn;
         reading::clear(self.memory, plan.cores, plan.lanes.len());
         self.memory.change(|state| {
             let control = &mut state.control;
@@ -325,12 +357,21 @@ impl Engine {
             control.sample_mask = sample_mask(plan);
             control.largest_lag = largest_lag(plan.placement);
             control.grace = to_schedule(grace_seconds(plan.seconds()));
+            control.secret = frame::secret(&mut random);
+            control.forbidden_secret = frame::secret(&mut random);
+            control.seen_shift = seen_shift;
+            control.seen_turn = seen_turn;
+            control.forbidden_port = forbidden.unwrap_or(0);
+            control.forbidden_interval = forbidden_interval;
             control.start_ns = NOT_YET;
             for (number, &core) in plan.cores.iter().enumerate() {
                 let (first, count) = flow_slice(traffic.flows, number, plan.cores.len());
                 control.flow_first[core] = first;
                 control.flow_count[core] = count;
                 control.number[core] = number as u32;
+                let turn = (number as f64 + 0.5) / plan.cores.len() as f64;
+                state.cores[core].forbidden_due =
+                    forbidden.map_or(u64::MAX, |_| (forbidden_interval as f64 * turn) as u64);
             }
         });
         // Phases are the same for all cores but for the split of a burst, so each core's schedule is written apart.
@@ -370,6 +411,8 @@ pub struct TrialReading {
     pub offered: u64,
     /// The counters and times.
     pub reading: Reading,
+    /// Whether content was compared in some frames only.
+    pub samples_content: bool,
 }
 
 impl TrialReading {
@@ -417,6 +460,42 @@ fn sample_mask(plan: &TrialPlan<'_>) -> u32 {
         rate if plan.times_matter && rate <= 2_000_000.0 => 0,
         _ => 15,
     }
+}
+
+/// The most and the fewest forbidden frames a second that go along, over all cores, and their share of the load between.
+const FORBIDDEN_PER_SECOND: (f64, f64) = (5.0, 1_000.0);
+const FORBIDDEN_SHARE: f64 = 0.001;
+
+/// Forbidden frames a second beside a load: so few that they do not disturb it.
+fn forbidden_rate(phases: &[Phase]) -> f64 {
+    let (fewest, most) = FORBIDDEN_PER_SECOND;
+    (fastest_per_core(phases, 1) * FORBIDDEN_SHARE).clamp(fewest, most)
+}
+
+/// What translating a port's prefix into another turns over in an address, as it lies in a frame.
+fn translation(port: &Port, (v4, v6): (u32, [u8; 16]), ip: IpVersion) -> [u32; 4] {
+    match ip {
+        IpVersion::V4 => [0, 0, 0, (port.v4_prefix ^ v4).to_be()],
+        IpVersion::V6 => std::array::from_fn(|word| {
+            let of =
+                |address: [u8; 16]| u32::from_ne_bytes([0, 1, 2, 3].map(|byte| address[4 * word + byte]));
+            of(port.v6_prefix) ^ of(v6)
+        }),
+    }
+}
+
+/// The binary logarithm of each stream's part of the words that remember which frames arrived.
+fn seen_shift(streams: usize) -> u32 {
+    (SEEN_WORDS / streams.max(1)).ilog2()
+}
+
+/// 64 random bits.
+fn from_the_kernel() -> Result<u64, TrafficError> {
+    let mut bytes = [0; 8];
+    File::open("/dev/urandom")
+        .and_then(|mut random| random.read_exact(&mut bytes))
+        .map_err(|error| TrafficError::Impossible(format!("the kernel gives no random numbers: {error}")))?;
+    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// How long after a schedule's end frames that were due before it still go out. A sender that lost its core for one time

@@ -4,7 +4,7 @@ use super::skeleton::{MAX_MIX, types};
 use crate::random::SplitMix64;
 use crate::{Port, TrafficError};
 use measure::frame::{FCS_BYTES, FrameSize, fragment_frames, smallest_fragmented_frame};
-use measure::shape::{IpVersion, Lane, TrafficShape, UdpChecksum};
+use measure::shape::{IpVersion, Lane, TrafficShape, UdpChecksum, Zone};
 
 pub(super) const ETHERNET_BYTES: usize = 14;
 pub(super) const UDP_BYTES: usize = 8;
@@ -47,9 +47,29 @@ pub(crate) fn udp_check(sum: u32) -> [u8; 2] {
     }
 }
 
-/// The stamp of `struct stamp` with its check, as `stamp_check()` of `bpf/traffic/frames/stamp.h` computes it.
-pub(crate) fn stamp(who: u64, what: u64) -> [u8; STAMP_BYTES] {
-    let mixed = who.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ what.wrapping_mul(0xc2b2_ae3d_27d4_eb4f);
+/// Odd numbers that nobody else knows.
+pub(crate) fn secret(random: &mut SplitMix64) -> types::secret {
+    let mut odd = || random.next() | 1;
+    types::secret { who: odd(), what: odd(), addresses: odd(), ports: odd(), last: odd() }
+}
+
+/// The stamp of `struct stamp` with its check, as `stamp_mix()` of `bpf/traffic/frames/stamp.h` computes it. `ends` are the
+/// addresses and the ports of the frame as they lie in it, of IPv6 addresses the last four bytes.
+pub(crate) fn stamp(
+    secret: &types::secret,
+    who: u64,
+    what: u64,
+    (addresses, ports): ([u8; 8], [u8; 4]),
+) -> [u8; STAMP_BYTES] {
+    let sum = [
+        (who, secret.who),
+        (what, secret.what),
+        (u64::from_ne_bytes(addresses), secret.addresses),
+        (u32::from_ne_bytes(ports).into(), secret.ports),
+    ]
+    .into_iter()
+    .fold(0u64, |sum, (part, secret)| sum.wrapping_add(part.wrapping_mul(secret)));
+    let mixed = (sum ^ sum >> 32).wrapping_mul(secret.last);
     let mut bytes = [0; STAMP_BYTES];
     bytes[..8].copy_from_slice(&who.to_ne_bytes());
     bytes[8..16].copy_from_slice(&what.to_ne_bytes());
@@ -62,6 +82,29 @@ pub fn smallest_frame_bytes(ip: IpVersion) -> u16 {
     (ETHERNET_BYTES + ip_bytes(ip) + UDP_BYTES + STAMP_BYTES) as u16 + measure::frame::FCS_BYTES
 }
 
+/// The number by which a zone's sink program knows its zone.
+pub(super) const fn zone_number(zone: Zone) -> u32 {
+    match zone {
+        Zone::Private => 0,
+        Zone::Dmz => 1,
+        Zone::Hostile => 2,
+    }
+}
+
+/// Filling of up to so many bytes is written and compared in every frame.
+const COMPARED_IN_EVERY_FRAME: usize = 64;
+/// Of frames with more filling, one in so many is compared: a power of two.
+const COMPARED_ONE_IN: u32 = 64;
+
+/// Which frames have their filling written afresh and compared: those whose hidden number has none of these bits. What it
+/// costs to compare all grows with the filling (`docs/design/trust.md`). Fragments are always written, because a kernel that
+/// reassembles copies them about.
+pub(crate) fn content_mask(shape: &TrafficShape) -> u32 {
+    let filling =
+        usize::from(shape.frame.largest().bytes_without_fcs()).saturating_sub(filling_offset(shape));
+    if filling <= COMPARED_IN_EVERY_FRAME || shape.fragments > 1 { 0 } else { COMPARED_ONE_IN - 1 }
+}
+
 /// Everything of a lane's frames that does not change from frame to frame.
 pub(crate) fn lane(lane: Lane, from: &Port, to: &Port, from_slot: u32, ip: IpVersion) -> types::lane {
     let reverse = lane.is_reverse();
@@ -69,7 +112,16 @@ pub(crate) fn lane(lane: Lane, from: &Port, to: &Port, from_slot: u32, ip: IpVer
     let mut header = [0u8; 64];
     header[..6].copy_from_slice(&from.next_hop_mac);
     header[6..12].copy_from_slice(&from.mac);
-    let mut made = types::lane { port: from_slot, reverse: u32::from(reverse), ..Default::default() };
+    let [a, b, c, d, e, f] = to.mac;
+    let mut made = types::lane {
+        port: from_slot,
+        reverse: u32::from(reverse),
+        to: zone_number(to.zone),
+        to_mac: [u32::from_ne_bytes([a, b, c, d]), u16::from_ne_bytes([e, f]).into()],
+        // A frame whose next hop is its destination itself meets no router that would take one from its TTL.
+        arrival_ttl: u32::from(TTL) - u32::from(from.next_hop_mac != to.mac),
+        ..Default::default()
+    };
     match ip {
         IpVersion::V4 => {
             header[12..14].copy_from_slice(&[0x08, 0x00]);

@@ -265,15 +265,16 @@ impl PacketSender {
         let mix = sender.mix_next as usize % MAX_MIX;
         sender.mix_next = (sender.mix_next + 1) % self.control.mix_count;
         let size = self.control.mix[mix];
-        let sequence = sender.sent as u32;
-        let sampled = sequence & self.control.sample_mask == 0;
+        let sequence = sender.sent;
+        let sampled = sequence & u64::from(self.control.sample_mask) == 0;
         let who = u64::from(self.control.mark)
             | (self.number as u64) << 16
             | (lane as u64) << 24
             | (mix as u64) << 32
             | u64::from(sampled) << 40
+            | (sequence >> 32 & 0x7f) << 41
             | (now >> 32) << 48;
-        let what = u64::from(sequence) | now << 32;
+        let what = sequence & 0xffff_ffff | now << 32;
         sender.sent += 1;
         sender.sent_bytes += u64::from(size.bytes);
         sender.due += interval;
@@ -284,7 +285,7 @@ impl PacketSender {
             }
         }
         let frame = &mut self.buffers[self.pending.len()][..size.bytes as usize];
-        write_headers(frame, &self.control, lane, &flow, &size, &frame::stamp(who, what));
+        write_headers(frame, &self.control, lane, &flow, &size, (who, what));
         self.pending.push((lane, size.bytes as usize));
     }
 
@@ -335,7 +336,7 @@ fn write_headers(
     lane: usize,
     flow: &types::flow,
     size: &types::mix_size,
-    stamp: &[u8; frame::STAMP_BYTES],
+    (who, what): (u64, u64),
 ) {
     let lane = &control.lanes[lane];
     let ip_bytes = if control.ip_version == 4 { 20 } else { 40 };
@@ -365,7 +366,13 @@ fn write_headers(
     frame[udp + 2..udp + 4].copy_from_slice(&destination.to_be_bytes());
     frame[udp + 4..udp + 6].copy_from_slice(&udp_length);
     frame[udp + 6..payload].fill(0);
-    frame[payload..payload + stamp.len()].copy_from_slice(stamp);
+    let (mut ends, mut ports) = ([0; 8], [0; 4]);
+    let (source, destination) = if control.ip_version == 4 { (26..30, 30..34) } else { (34..38, 50..54) };
+    ends[..4].copy_from_slice(&frame[source]);
+    ends[4..].copy_from_slice(&frame[destination]);
+    ports.copy_from_slice(&frame[udp..udp + 4]);
+    let stamp = frame::stamp(&control.secret, who, what, (ends, ports));
+    frame[payload..payload + stamp.len()].copy_from_slice(&stamp);
     if control.udp_checksum != 0 {
         let pseudo =
             frame::word_sum(&frame[addresses]) + frame::word_sum(&[0, 17]) + frame::word_sum(&udp_length);

@@ -24,5 +24,5 @@ pub use frame::{MAX_LIVE_FRAME_BYTES, STAMP_BYTES, smallest_frame_bytes};
 pub use outcome::Seconds;
 pub use probe::{Arrival, ProbeFrame, Transport};
 pub use probe_stream::{MOST_ROUNDS, ProbeStream, StreamedProbe};
-pub use reading::{LaneTimes, Reading, StreamCounts};
+pub use reading::{FIELD_NAMES, LaneTimes, Reading, StreamCounts};
 pub use schedule::MIN_FRAMES_PER_SECOND;

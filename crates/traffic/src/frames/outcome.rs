@@ -1,9 +1,10 @@
 //! From counters to what a trial shows: lanes, latencies, seconds.
 
 use super::engine::TrialReading;
-use super::reading::Reading;
+use super::reading::{FIELD_NAMES, Reading, StreamCounts};
 use crate::harness::{Histogram, summary};
 use measure::frame::FCS_BYTES;
+use measure::ledger::{Beside, FramePlaces, Ledger, Named, Places};
 use measure::results::LatencySummary;
 use measure::shape::Lane;
 use measure::trial::{LaneOutcome, SecondSample};
@@ -56,6 +57,47 @@ impl TrialReading {
                 ipdv_ns: summary(times.variation.entries()),
             })
             .collect()
+    }
+
+    /// The ledger, as far as the generator and the sinks know it: what was lost on the way has no place yet.
+    pub fn ledger(&self) -> Ledger {
+        Ledger {
+            offered: self.offered,
+            not_sent: self.offered.saturating_sub(self.sent()),
+            received: self.reading.received(),
+            places: Places::Frames(self.places()),
+        }
+    }
+
+    /// Where the frames went that arrived otherwise than they should, and what arrived beside them.
+    fn places(&self) -> FramePlaces {
+        let reading = &self.reading;
+        let sum = |of: fn(&StreamCounts) -> u64| reading.streams.iter().map(of).sum::<u64>();
+        let mut altered = Named::new();
+        for (field, name) in FIELD_NAMES.into_iter().enumerate() {
+            let count: u64 = reading.streams.iter().map(|stream| stream.altered[field]).sum();
+            if count > 0 {
+                altered.insert(name.to_owned(), count);
+            }
+        }
+        let (corrupted, compared) = (sum(|s| s.corrupted), sum(|s| s.compared));
+        let known = sum(|s| s.received) + corrupted + sum(|s| s.wrong_port) + altered.values().sum::<u64>();
+        FramePlaces {
+            // A frame whose stamp is damaged is missing from its stream; one that was invented is not.
+            corrupted: corrupted + reading.forged.min(reading.sent().saturating_sub(known)),
+            wrong_port: sum(|s| s.wrong_port),
+            altered,
+            beside: Beside {
+                repeated: sum(|s| s.duplicated),
+                reordered: sum(|s| s.reordered),
+                forged: reading.forged,
+                foreign: reading.foreign + reading.stale,
+                compared: if self.samples_content { compared } else { 0 },
+                forbidden_sent: reading.forbidden_sent,
+                forbidden_arrived: reading.forbidden_arrived,
+            },
+            ..FramePlaces::default()
+        }
     }
 
     /// Bits of the received frames, FCS included.

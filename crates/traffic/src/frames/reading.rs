@@ -1,6 +1,6 @@
 //! Reading the counters of the generator and the sink.
 
-use super::skeleton::{MAX_CORES, MAX_LANES, MAX_PROBES, types};
+use super::skeleton::{FIELDS, MAX_CORES, MAX_LANES, MAX_PROBES, types};
 use crate::harness::memory::{clear, peek};
 use crate::harness::{self, Histogram, Memory};
 
@@ -17,15 +17,20 @@ pub struct StreamCounts {
     pub received: u64,
     /// Their bytes, without FCS.
     pub received_bytes: u64,
-    /// Copies beyond the first.
+    /// Copies beyond the first, and frames so old that nobody remembers whether they are.
     pub duplicated: u64,
     /// Frames that came after a later one.
     pub reordered: u64,
-    /// Frames with our mark but wrong content. Those whose stamp is damaged, so that nobody knows their lane, count on
-    /// the first.
+    /// Frames of other length or other content than they were sent with.
     pub corrupted: u64,
+    /// Frames whose content was compared; headers are compared in all.
+    pub compared: u64,
+    /// Frames that came out of another port than their lane's.
+    pub wrong_port: u64,
+    /// Frames with headers that a forwarder has no business to change, by [`FIELD_NAMES`].
+    pub altered: [u64; FIELDS],
     /// Datagrams that were sent in fragments and arrived whole: a firewall reassembled them and did not cut them again. Both
-    /// fragments count as received; that the second one's content is right was not looked at.
+    /// fragments count as received.
     pub reassembled: u64,
     /// Longest time between two timed frames of a stream, in ns.
     pub longest_silence_ns: u64,
@@ -51,11 +56,35 @@ pub struct Reading {
     pub foreign: u64,
     /// Frames of an earlier trial.
     pub stale: u64,
+    /// Frames with the mark of this trial and a stamp that the generator did not make.
+    pub forged: u64,
+    /// Frames sent along that the policy forbids.
+    pub forbidden_sent: u64,
+    /// Of these, how many arrived.
+    pub forbidden_arrived: u64,
     /// The furthest that a sender was behind its schedule, in schedule time.
     pub largest_lag: u64,
     /// Frames sent more than 5 us after they were due.
     pub late: u64,
 }
+
+/// What reports call the fields of `enum field` in `bpf/abi/frames.h`, in its order.
+pub const FIELD_NAMES: [&str; FIELDS] = [
+    "source address",
+    "destination address",
+    "source port",
+    "destination port",
+    "Ethernet destination or type",
+    "TOS or traffic class",
+    "TTL",
+    "protocol",
+    "IP length",
+    "IP id",
+    "fragment offset or flags",
+    "IP checksum",
+    "UDP length",
+    "UDP checksum",
+];
 
 impl harness::Generators for types::bss {
     fn set_start(&mut self, start_ns: u64) {
@@ -97,6 +126,14 @@ fn receiver_index(receiving: usize, sending: usize, lane: usize) -> usize {
     (receiving * MAX_CORES + sending) * MAX_LANES + lane
 }
 
+/// How many turns of the rings that remember which frames arrived the last trial went through, and one.
+pub(crate) fn turns(memory: Memory<types::bss>) -> u32 {
+    let shift = peek!(memory => control.seen_shift);
+    let lanes = (0..MAX_CORES).flat_map(|core| (0..MAX_LANES).map(move |lane| (core, lane)));
+    let most = lanes.map(|(core, lane)| sent(memory, core, lane)).max().unwrap_or(0);
+    ((most / 32) >> shift) as u32 + 1
+}
+
 /// Clears what a trial on these cores and lanes writes.
 pub(crate) fn clear(memory: Memory<types::bss>, cores: &[usize], lanes: usize) {
     for &core in cores {
@@ -119,6 +156,9 @@ impl Reading {
             times: (0..lanes).map(|lane| lane_times(memory, lane)).collect(),
             foreign: receiving_cores().map(|core| peek!(memory => foreign[core])).sum(),
             stale: receiving_cores().map(|core| peek!(memory => stale[core])).sum(),
+            forged: receiving_cores().map(|core| peek!(memory => unreadable[core])).sum(),
+            forbidden_sent: cores.iter().map(|&core| peek!(memory => cores[core].forbidden_sent)).sum(),
+            forbidden_arrived: receiving_cores().map(|core| peek!(memory => forbidden[core])).sum(),
             largest_lag: cores
                 .iter()
                 .map(|&core| peek!(memory => cores[core].largest_lag))
@@ -134,11 +174,7 @@ impl Reading {
         cores: &[usize],
         lanes: usize,
     ) -> Vec<StreamCounts> {
-        let mut counts: Vec<StreamCounts> = (0..lanes).map(|lane| lane_counts(memory, cores, lane)).collect();
-        if let Some(first) = counts.first_mut() {
-            first.corrupted += receiving_cores().map(|core| peek!(memory => unreadable[core])).sum::<u64>();
-        }
-        counts
+        (0..lanes).map(|lane| lane_counts(memory, cores, lane)).collect()
     }
 
     /// What happened between `earlier` and this reading. Smallest, largest and latest values are this reading's.
@@ -154,8 +190,13 @@ impl Reading {
                 (&mut now.duplicated, then.duplicated),
                 (&mut now.reordered, then.reordered),
                 (&mut now.corrupted, then.corrupted),
+                (&mut now.compared, then.compared),
+                (&mut now.wrong_port, then.wrong_port),
                 (&mut now.reassembled, then.reassembled),
             ] {
+                *now = now.saturating_sub(then);
+            }
+            for (now, then) in now.altered.iter_mut().zip(then.altered) {
                 *now = now.saturating_sub(then);
             }
         }
@@ -163,8 +204,15 @@ impl Reading {
             now.latency = now.latency.since(&then.latency);
             now.variation = now.variation.since(&then.variation);
         }
-        made.foreign = made.foreign.saturating_sub(earlier.foreign);
-        made.stale = made.stale.saturating_sub(earlier.stale);
+        for (now, then) in [
+            (&mut made.foreign, earlier.foreign),
+            (&mut made.stale, earlier.stale),
+            (&mut made.forged, earlier.forged),
+            (&mut made.forbidden_sent, earlier.forbidden_sent),
+            (&mut made.forbidden_arrived, earlier.forbidden_arrived),
+        ] {
+            *now = now.saturating_sub(then);
+        }
         made
     }
 }
@@ -182,6 +230,11 @@ fn lane_counts(memory: Memory<types::bss>, cores: &[usize], lane: usize) -> Stre
             sum.duplicated += peek!(memory => receivers[index].duplicated);
             sum.reordered += peek!(memory => receivers[index].reordered);
             sum.corrupted += peek!(memory => receivers[index].corrupted);
+            sum.compared += peek!(memory => receivers[index].compared);
+            sum.wrong_port += peek!(memory => receivers[index].wrong_port);
+            for (field, altered) in sum.altered.iter_mut().enumerate() {
+                *altered += peek!(memory => receivers[index].altered[field]);
+            }
             sum.reassembled += peek!(memory => receivers[index].reassembled);
             sum.longest_silence_ns =
                 sum.longest_silence_ns.max(peek!(memory => receivers[index].longest_silence_ns));

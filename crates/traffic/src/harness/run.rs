@@ -103,7 +103,7 @@ impl<S: Generators> Run<S> {
         )))
     }
 
-    /// Whether a generator ended before it was told to.
+    /// Whether a generator ended before it had to.
     pub(crate) fn is_broken(&self) -> bool {
         self.senders.iter().any(LiveSender::is_finished)
     }

@@ -63,13 +63,13 @@ impl Engine {
         Ok(Comparison { bare, engine, reading: running.end()? })
     }
 
-    /// What the stateless loop and the client are compared with: a request of HTTP/1.0, one byte of answer, reset, the
-    /// MSS option, as fast as the cores can.
+    /// What the stateless loop and the client are compared with: a request of HTTP/1.0, an answer with one byte of body, both
+    /// proved, reset, the MSS option, as fast as the cores can. The loop has neither proofs nor headers in its answer.
     pub fn calibration_plan() -> TcpPlan {
         TcpPlan {
             options: Options::MSS,
             request: Message::http_get("/"),
-            answer: Answer::Exactly(Message::one_byte()),
+            answer: Answer::Exactly(Message::http_answer(1)),
             // As the stateless loop counts its tuples up.
             order: Order::Sequential,
             ..TcpPlan::new(Opening::Fastest(1.0))
@@ -95,7 +95,9 @@ impl Engine {
         let programs = &self.skel.progs;
         let ports =
             self.attach_as(client, server, Ends::Both, &programs.bare_client, &programs.bare_server)?;
-        self.write_control(&ports, plan, &[schedule]);
+        // Its request has 18 bytes, without a proof.
+        let plan = &TcpPlan { request: Message::new("GET / HTTP/1.0\r\n\r\n")?, ..plan.clone() };
+        self.write_control(&ports, plan, &[schedule])?;
         self.spread_bare(plan);
         let program = self.skel.progs.bare_turn.as_fd();
         let senders = LiveSender::start_all(program, &[0; RECYCLED_BYTES], &plan.cores, BATCH)?;

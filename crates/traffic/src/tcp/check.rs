@@ -1,5 +1,6 @@
 //! Refuses plans that cannot be carried out, with the arithmetic.
 
+use super::control::last_segment_at;
 use super::plan::{Answer, Close, Opening, Side, TcpPlan};
 use super::skeleton::MAX_CORES;
 use super::{attack, illegal};
@@ -128,6 +129,18 @@ fn check_sizes(plan: &TcpPlan) -> Result<(), TrafficError> {
         Answer::UntilFin => 0,
     };
     let largest = plan.request.bytes().len().max(answer_bytes);
+    let (request, segment) = (plan.request.bytes().len(), plan.segment_bytes());
+    let last = last_segment_at(request as u32, segment) as usize;
+    let answer_proves = match &plan.answer {
+        Answer::Exactly(answer) => answer.proves_within(0, segment as usize),
+        Answer::UntilFin => true,
+    };
+    if !(plan.request.proves_within(last, request) && answer_proves) {
+        return refuse(
+            "a proof outside the last segment of a request or the first of an answer: nobody could check it"
+                .to_owned(),
+        );
+    }
     if !plan.options.mss && largest > SMALLEST_MSS {
         return refuse(format!(
             "a message of {largest} bytes without the MSS option: who offers none takes segments of {SMALLEST_MSS} bytes"
@@ -204,12 +217,12 @@ mod tests {
                 "a message of 538 bytes without the MSS option: who offers none takes segments of 536 bytes",
                 |p| {
                     p.options.mss = false;
-                    p.answer = Answer::Exactly(Message::http_answer(498));
+                    p.answer = Answer::Exactly(Message::http_answer(473));
                 },
             ),
             (
-                "65535 requests a connection, 255 rounds of verification and messages of up to 60042 bytes make \
-                 3950163180 bytes: sequence numbers tell 2^31 apart",
+                "65535 requests a connection, 255 rounds of verification and messages of up to 60067 bytes make \
+                 3951807930 bytes: sequence numbers tell 2^31 apart",
                 |p| {
                     p.transactions = 65_535;
                     p.answer = Answer::Exactly(Message::http_answer(60_000));

@@ -1,12 +1,13 @@
 //! From a plan to the control block that the programs read.
 
-use super::engine::{Engine, Ports};
+use super::engine::{Ends, Engine, Ports};
 use super::plan::{Answer, Close, Opening, Side, TcpPlan};
-use super::skeleton::{MAX_CORES, MAX_SEGMENT_BYTES, TICK_SHIFT, types};
+use super::skeleton::{MAX_CORES, MAX_SEGMENT_BYTES, NO_PROOF, TICK_SHIFT, types};
 use super::steps::Steps;
 use super::{attack, illegal, reading};
+use crate::TrafficError;
 use crate::harness::{NOT_YET, Port, to_schedule};
-use crate::random::mix;
+use crate::random::{self, SplitMix64, mix};
 use measure::shape::IpVersion;
 use std::time::Duration;
 
@@ -20,9 +21,24 @@ const TIME_ALL_UP_TO: f64 = 100_000.0;
 
 impl Engine {
     /// Writes the control block and both messages, and clears what the last run left.
-    pub(super) fn write_control(&mut self, ports: &Ports, plan: &TcpPlan, schedules: &[Steps]) {
+    ///
+    /// # Errors
+    /// The kernel gives no random number.
+    pub(super) fn write_control(
+        &mut self,
+        ports: &Ports,
+        plan: &TcpPlan,
+        schedules: &[Steps],
+    ) -> Result<(), TrafficError> {
         let mut control = control_of(plan);
+        let proves = ports.ends == Ends::Both;
+        let mut secret = SplitMix64::new(random::secret()?);
+        // The same from run to run, so that a client's numbers never go back on one tuple (RFC 6528 section 3).
         control.secret = mix(plan.seed) as u32;
+        control.server_secret = secret.next() as u32;
+        control.request_keys = [secret.next(), secret.next()];
+        control.answer_keys = [secret.next(), secret.next()];
+        control.translates_sources = u32::from(plan.translates || !proves);
         control.client_mac = ports.client.mac;
         control.next_hop_mac = ports.client.next_hop_mac;
         control.client = side(&ports.client, &plan.clients);
@@ -38,12 +54,15 @@ impl Engine {
                 state.cores[core].due = schedule.first_due;
             }
             write_beside(state, ports, plan, schedules);
-            plan.request.write(&mut state.request, plan.segment_bytes());
+            plan.request.write(&mut state.request, plan.segment_bytes(), proves);
             match &plan.answer {
-                Answer::Exactly(answer) => answer.write(&mut state.answer, plan.segment_bytes()),
-                Answer::UntilFin => state.answer.bytes = 0,
+                Answer::Exactly(answer) => {
+                    answer.write(&mut state.answer, plan.segment_bytes(), proves);
+                }
+                Answer::UntilFin => (state.answer.bytes, state.answer.proof_at) = (0, NO_PROOF),
             }
         });
+        Ok(())
     }
 }
 
@@ -134,6 +153,7 @@ fn control_of(plan: &TcpPlan) -> types::tcp_control {
         scan_ticks: scan_ticks(plan),
         sample_mask: sample_mask(plan),
         check_request: 1,
+        last_request_at: last_segment_at(plan.request.bytes().len() as u32, segment_bytes),
         deferred_cores: MAX_CORES as u32,
         ..Default::default()
     };
@@ -146,6 +166,11 @@ fn control_of(plan: &TcpPlan) -> types::tcp_control {
         }
     }
     control
+}
+
+/// The offset of the last segment of a message.
+pub(super) fn last_segment_at(bytes: u32, segment_bytes: u32) -> u32 {
+    bytes.saturating_sub(1) / segment_bytes * segment_bytes
 }
 
 pub(super) fn fastest_per_core(plan: &TcpPlan) -> f64 {

@@ -13,10 +13,14 @@ use crate::harness::{self, LiveSender, Memory, Port, Run, Watch, attach, send_th
 use crate::random::SplitMix64;
 use libbpf_rs::{Link, MapCore, MapFlags, ProgramMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 /// The recycled frame is longer than every segment, so that each sets its length anew: where a program leaves it as it is,
 /// the kernel (6.18) sends the length that the page's last receiver gave it.
 pub(super) const RECYCLED_BYTES: usize = 1520;
+
+/// The last segments of a run are taken to have arrived, or to be lost, when none has arrived for so long.
+const ARRIVING: Duration = Duration::from_millis(100);
 
 /// Which ends of a run are this engine's. The other is a stranger's, of which only the addresses matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +38,7 @@ pub enum Ends {
 pub struct Ports {
     pub(super) client: Port,
     pub(super) server: Port,
-    ends: Ends,
+    pub(super) ends: Ends,
     _links: Vec<Link>,
 }
 
@@ -187,7 +191,7 @@ impl Engine {
             ));
         }
         self.write_order(plan)?;
-        self.write_control(ports, plan, &schedules);
+        self.write_control(ports, plan, &schedules)?;
         let program = self.skel.progs.client_turn.as_fd();
         let senders = LiveSender::start_all(program, &[0; RECYCLED_BYTES], &plan.cores, batch_size(plan))?;
         let run = Run::begin(&mut self.memory, &plan.cores, senders)?;
@@ -195,7 +199,8 @@ impl Engine {
             Opening::Fastest(_) => 0,
             _ => schedules.iter().map(Steps::offered).sum(),
         };
-        Ok(Running { memory: self.memory, run, plan, watch, asked: Asked::of(plan, offered) })
+        let asked = Asked::of(plan, offered, ports.ends == Ends::Both);
+        Ok(Running { memory: self.memory, run, plan, watch, asked })
     }
 
     fn write_order(&mut self, plan: &TcpPlan) -> Result<(), TrafficError> {
@@ -261,7 +266,14 @@ impl Running<'_> {
     /// Has what is held closed, and waits until nothing is open.
     pub(super) fn settle(&mut self) -> Result<(), TrafficError> {
         self.memory.change(|state| state.control.closing = 1);
-        self.wait_until(|c| c.open() == 0)
+        self.wait_until(|c| c.open() == 0)?;
+        if !self.asked.serves {
+            return Ok(());
+        }
+        // The client does not wait for its last segments to arrive; some may be lost.
+        let counts = || reading::counts(self.memory);
+        let arrived = |c: &TcpCounts| c.server_reset + c.server_fin >= c.closed;
+        wait_until(ARRIVING, || self.watch.interrupted(), counts, arrived).map(drop)
     }
 
     /// Waits until `done`, at most as long as the plan says after the last time that anything changed.

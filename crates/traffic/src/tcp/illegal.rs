@@ -26,12 +26,14 @@ pub struct IllegalPlan {
     pub kinds: Vec<IllegalKind>,
     /// Addresses on the block list, for [`IllegalKind::Listed`]: 1 to 65,536, host byte order.
     pub listed: Vec<u32>,
+    /// Whether the bench adds them by itself, to see that the policy holds under load, and no suite asked for them.
+    pub watches: bool,
 }
 
 impl IllegalPlan {
     /// As a suite has it, with a sample of the block list.
     pub fn new(illegal: &Illegal, listed: Vec<u32>) -> Self {
-        Self { share: illegal.share, kinds: illegal.kinds.clone(), listed }
+        Self { share: illegal.share, kinds: illegal.kinds.clone(), listed, watches: false }
     }
 
     /// Attempts of which exactly `legal` are legal when this share of them is not. Exact up to 2^32 attempts for shares that
@@ -143,14 +145,15 @@ mod tests {
     use super::*;
 
     fn plan() -> TcpPlan {
-        let illegal = IllegalPlan { share: 0.1, kinds: IllegalKind::ALL.to_vec(), listed: vec![1] };
+        let illegal =
+            IllegalPlan { share: 0.1, kinds: IllegalKind::ALL.to_vec(), listed: vec![1], watches: false };
         let opening = Opening::Scheduled(vec![TcpPhase::constant(10.0, 1.0)]);
         TcpPlan { illegal: Some(illegal), ..TcpPlan::new(opening) }
     }
 
     /// Legal starts of a run, as `is_illegal_turn()` in `bpf/traffic/tcp/illegal.h` counts.
     fn legal_of(share: f64, attempts: u64, cores: u64) -> u64 {
-        let step = IllegalPlan { share, kinds: Vec::new(), listed: Vec::new() }.step();
+        let step = IllegalPlan { share, kinds: Vec::new(), listed: Vec::new(), watches: false }.step();
         let starts: Vec<u64> = (0..cores).map(|core| (attempts + cores - 1 - core) / cores).collect();
         let mut legal = 0;
         for (mut credit, starts) in credits(step, starts.iter().copied()).zip(&starts) {

@@ -2,13 +2,14 @@
 
 use super::attack;
 use super::illegal::number_of;
-use super::plan::TcpPlan;
+use super::plan::{Answer, Close, TcpPlan};
 use super::reading::{TcpCounts, TcpReading, TcpTime};
 use super::skeleton::ILLEGAL_KINDS;
 use measure::connections::{
     AttackOutcome, ConnectionOutcome, ConnectionSecond, ConnectionTimes, IllegalKind, IllegalOutcome,
 };
 use measure::frame::FCS_BYTES;
+use measure::served::{BothEnds, ServedOutcome};
 use std::collections::BTreeMap;
 
 /// What a run was asked for, as far as its outcome says so.
@@ -22,15 +23,30 @@ pub(crate) struct Asked {
     illegal: Option<Vec<IllegalKind>>,
     /// A request on every connection after all were open.
     pub(super) verified: bool,
+    /// The server is ours.
+    pub(super) serves: bool,
+    transactions: u64,
+    answer_bytes: u64,
+    close: Option<Close>,
+    /// Whether the illegal attempts are the bench's own.
+    watches: bool,
 }
 
 impl Asked {
-    pub(super) fn of(plan: &TcpPlan, offered: u64) -> Self {
+    pub(super) fn of(plan: &TcpPlan, offered: u64, serves: bool) -> Self {
         Self {
             offered,
             attack: attack::offered(plan),
             illegal: plan.illegal.as_ref().map(|illegal| illegal.kinds.clone()),
             verified: false,
+            serves,
+            transactions: u64::from(plan.transactions),
+            answer_bytes: match &plan.answer {
+                Answer::Exactly(answer) => answer.bytes().len() as u64,
+                Answer::UntilFin => 0,
+            },
+            close: Some(plan.close),
+            watches: plan.illegal.as_ref().is_some_and(|illegal| illegal.watches),
         }
     }
 }
@@ -136,6 +152,36 @@ impl TcpReading {
         Some(outcome)
     }
 
+    /// What both ends counted, of the last reading of a run; `None` where the server is a stranger.
+    pub fn served(&self) -> Option<ServedOutcome> {
+        let (c, asked) = (&self.counts, &self.asked);
+        let closes = match asked.close {
+            // All at once at the end of the run, when nothing is measured any more.
+            Some(Close::Never) | None => BothEnds::default(),
+            Some(Close::Reset) => BothEnds::new(c.closed, c.server_reset),
+            Some(Close::ClientFin | Close::ServerFin) => BothEnds::new(c.closed, c.server_fin),
+        };
+        asked.serves.then(|| ServedOutcome {
+            completed: c.closed,
+            requests_each: asked.transactions,
+            answer_bytes_each: asked.answer_bytes,
+            syn: BothEnds::new(c.opened + c.syn_again, c.server_syn),
+            established: BothEnds::new(c.established, c.server_established),
+            requests: BothEnds::new(c.requests + c.request_again, c.server_request),
+            answers: BothEnds::new(c.answers, c.server_request),
+            answer_bytes: BothEnds::new(c.answer_bytes, c.server_answer_bytes),
+            closes,
+            acknowledged_closes: matches!(asked.close, Some(Close::ClientFin | Close::ServerFin)),
+            repeated: c.request_again + c.close_again,
+            forged_answers: c.forged,
+            altered_answers: c.wrong_data.saturating_sub(c.forged),
+            forged_requests: c.server_forged,
+            altered_requests: c.server_wrong_data,
+            other_source: c.server_other_source,
+            damaged: BothEnds::new(c.damaged, c.server_damaged),
+        })
+    }
+
     /// Starts made, legal and illegal: what `offered` is to be compared with.
     pub fn attempts(&self) -> u64 {
         self.counts.attempted + self.beside.illegal_attempts()
@@ -161,7 +207,9 @@ impl TcpReading {
             frames: counts.frames(),
             bits: counts.bits(),
             times: self.times(),
-            illegal: self.illegal(),
+            served: self.served(),
+            illegal: self.illegal().filter(|_| !self.asked.watches),
+            forbidden: self.illegal().filter(|_| self.asked.watches),
             attack: self.attack(),
             resets: None,
             replacement: None,

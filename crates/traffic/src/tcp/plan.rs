@@ -120,12 +120,16 @@ pub struct TcpPlan {
     pub servers: Side,
     /// Where the server listens, when a firewall between translates destinations; else where connections go to.
     pub listens: Option<Side>,
+    /// Whether a firewall between may give connections other client addresses and ports. Where it may not, the server counts
+    /// those that it did give ([`TcpCounts::server_other_source`](super::TcpCounts::server_other_source)).
+    pub translates: bool,
     /// Distinct client addresses and ports in use, at most addresses times ports and the engine's capacity. Each holds
     /// one connection at a time.
     pub tuples: u32,
     /// Their order.
     pub order: Order,
-    /// Decides the order and initial sequence numbers.
+    /// Decides the order, the client's initial sequence numbers, and what goes on beside the connections. The server's numbers and
+    /// the proofs differ from run to run.
     pub seed: u64,
     /// Options.
     pub options: Options,
@@ -168,6 +172,7 @@ impl TcpPlan {
             clients: Side { first_host: 256, hosts: 1, first_port: 1024, ports: 64_512 },
             servers: Side { first_host: 256, hosts: 1, first_port: 80, ports: 1 },
             listens: None,
+            translates: false,
             tuples: 64_512,
             order: Order::Random,
             seed: 1,

@@ -95,14 +95,34 @@ counts! {
     bytes_in,
     /// Frames left to the generator that it had no room for.
     deferred_lost,
+    /// Whole requests, each when first sent.
+    requests,
+    /// Bytes of answers that the client accepted.
+    answer_bytes,
+    /// Answers that are not the server's to the request: made up, repeated, or another connection's. Their connections are
+    /// counted as `wrong_data`.
+    forged,
+    /// Segments to the client whose checksum is wrong: thrown away.
+    damaged,
     /// SYN that reached the server.
     server_syn,
+    /// Segments that acknowledge the server's SYN-ACK and nothing behind it: at least one of each connection whose first ACK
+    /// arrived.
+    server_established,
     /// Whole requests that reached the server.
     server_request,
     /// Answers that the server began, repetitions included.
     server_answer,
+    /// Bytes of answers that the server sent, repetitions included.
+    server_answer_bytes,
     /// Requests that differ from the plan's.
     server_wrong_data,
+    /// Requests that the client did not write: not answered.
+    server_forged,
+    /// SYN and requests that came from another address or port than their client's, where no firewall may translate.
+    server_other_source,
+    /// Segments to the server whose checksum is wrong: thrown away.
+    server_damaged,
     /// FIN that reached the server.
     server_fin,
     /// RST that reached the server.

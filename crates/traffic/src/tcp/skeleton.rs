@@ -18,6 +18,8 @@ pub(crate) const MAX_LISTED: usize = length(|bss: &types::bss| &bss.listed);
 pub(crate) const MAX_MESSAGE_BYTES: usize = 65_536;
 pub(crate) const MAX_SEGMENT_BYTES: usize = 1460;
 pub(crate) const TICK_SHIFT: u32 = 20;
+pub(crate) const PROOF_BYTES: usize = 16;
+pub(crate) const NO_PROOF: u32 = u32::MAX;
 
 const _: fn(&types::histogram) -> &[u64; BUCKETS] = |histogram| &histogram.count;
 const _: fn(&types::message) -> &[u8; MAX_MESSAGE_BYTES + 2048] = |message| &message.data;

@@ -31,7 +31,7 @@ fn a_policy_that_nobody_confirms_goes_and_one_that_is_confirmed_stays() {
 }
 
 #[test]
-fn a_policy_that_cannot_go_back_is_tried_again_and_told() {
+fn a_policy_that_cannot_go_back_is_tried_again_and_reported() {
     let running = Running::new();
     running.apply(&format!("{ZONES}{}", rule("a", "")), Some(60), 0).unwrap();
     running.plane.inside().broken = Some("no memory".to_owned());

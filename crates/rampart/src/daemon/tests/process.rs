@@ -42,13 +42,13 @@ impl Process {
 
     /// Reads what it tells until a line has these words.
     fn until(&mut self, words: &str) -> String {
-        let mut told = String::new();
-        while !told.contains(words) {
-            let before = told.len();
-            self.out.read_line(&mut told).unwrap();
-            assert!(told.len() > before, "it ended without {words:?}: {told}");
+        let mut output = String::new();
+        while !output.contains(words) {
+            let before = output.len();
+            self.out.read_line(&mut output).unwrap();
+            assert!(output.len() > before, "it ended without {words:?}: {output}");
         }
-        told
+        output
     }
 
     fn signal(&self, signal: i32) {
@@ -59,9 +59,9 @@ impl Process {
     fn end(mut self) -> (bool, String) {
         use std::io::Read as _;
         let ended = self.child.wait().unwrap().success();
-        let mut told = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut told).unwrap();
-        (ended, told)
+        let mut output = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut output).unwrap();
+        (ended, output)
     }
 }
 
@@ -78,10 +78,10 @@ fn a_second_daemon_in_a_namespace_is_refused_with_the_process_of_the_first() {
     fs::write(folder.path().join("policy.toml"), usual()).unwrap();
     let mut first = Process::start(folder.path());
     first.until("answers on");
-    let (well, told) = Process::start(folder.path()).end();
+    let (well, output) = Process::start(folder.path()).end();
     let expected =
         format!("a firewall runs in this network namespace already (process {})", first.child.id());
-    assert!(!well && told.contains(&expected), "{told}");
+    assert!(!well && output.contains(&expected), "{output}");
     // It has not taken the socket of the first away.
     UnixStream::connect(folder.path().join("test.sock")).unwrap();
 }
@@ -146,7 +146,7 @@ fn what_is_no_socket_is_not_taken_away() {
     let folder = tempfile::tempdir().unwrap();
     let instance = Instance { socket: folder.path().join("precious"), ..instance_in(folder.path()) };
     fs::write(&instance.socket, "text").unwrap();
-    let told = crate::failure::Failure::from(instance.listen().unwrap_err()).to_string();
-    assert!(told.contains("is there and is no socket: name another with --socket"), "{told}");
+    let output = crate::failure::Failure::from(instance.listen().unwrap_err()).to_string();
+    assert!(output.contains("is there and is no socket: name another with --socket"), "{output}");
     assert_eq!(fs::read_to_string(&instance.socket).unwrap(), "text");
 }

@@ -3,19 +3,16 @@
 
 mod text;
 
-use super::kernel::{check_links, gone, version_of};
+use super::kernel::{check_links, version_of};
 use super::{Capabilities, Driver, Replaced, Requirement, Running, admit, check_replacement};
 use crate::bed::{Bed, FirewallSide};
 use crate::error::TestbedError;
-use crate::guest::start_recorded;
-use crate::journal::{Change, Journal};
+use crate::guest::Guest;
+use crate::journal::Journal;
 use crate::policy::PolicySpec;
-use crate::program;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// A large table takes the kernel some seconds to clear.
@@ -71,16 +68,14 @@ impl Driver for Rampart {
         admit(self, policy)?;
         let side = bed.firewall_side(self.name)?;
         let mut journal = Journal::start()?;
-        let folder = folder_of(journal.number())?;
-        journal.record(Change::Folder(folder.clone()))?;
-        std::fs::create_dir(&folder).map_err(TestbedError::io("make", &folder))?;
+        let folder = journal.folder(PROGRAM)?;
         let mut running = Firewall {
             hook: self.hook,
             mark: self.mark,
             daemon: None,
             side,
             folder,
-            journal,
+            _journal: journal,
             policy: policy.clone(),
             dropped_before: BTreeMap::new(),
             load_seconds: 0.0,
@@ -91,21 +86,14 @@ impl Driver for Rampart {
     }
 }
 
-/// A folder of this bed's own for policy, socket and messages.
-fn folder_of(number: u64) -> Result<PathBuf, TestbedError> {
-    let parent = PathBuf::from(crate::journal::JOURNAL_FOLDER);
-    std::fs::create_dir_all(&parent).map_err(TestbedError::io("make", &parent))?;
-    Ok(parent.join(format!("rampart-{}-{number}", std::process::id())))
-}
-
 /// Fields are dropped in order: the daemon ends before the journal removes its folder.
 struct Firewall {
     hook: &'static str,
     mark: &'static str,
-    daemon: Option<Child>,
+    daemon: Option<Guest>,
     side: FirewallSide,
     folder: PathBuf,
-    journal: Journal,
+    _journal: Journal,
     policy: PolicySpec,
     /// What the daemons before the last reset counted.
     dropped_before: BTreeMap<String, u64>,
@@ -146,10 +134,6 @@ impl Firewall {
         self.folder.join("socket")
     }
 
-    fn messages(&self) -> PathBuf {
-        self.folder.join("messages")
-    }
-
     fn write_policy(&self) -> Result<(), TestbedError> {
         let file = self.policy_file();
         std::fs::write(&file, text::render(&self.policy, &self.side.ports))
@@ -160,61 +144,14 @@ impl Firewall {
     fn start(&mut self) -> Result<(), TestbedError> {
         self.write_policy()?;
         let begun = Instant::now();
-        self.daemon = Some(self.spawn()?);
-        while self.ask("status").is_err() {
-            if let Some(status) = self.ended() {
-                return Err(TestbedError::ProgramFailed {
-                    command: format!("rampart up --hook {}", self.hook),
-                    status,
-                    stderr: self.last_messages(),
-                });
-            }
-            if begun.elapsed() > PATIENCE {
-                return Err(gone(format!(
-                    "rampart did not answer within {} s: {}",
-                    PATIENCE.as_secs(),
-                    self.last_messages()
-                )));
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let (policy, socket) = (self.policy_file(), self.socket());
+        let (policy, socket) = (policy.to_string_lossy(), socket.to_string_lossy());
+        let words = ["up", &policy, "--hook", self.hook, "--socket", &socket];
+        let mut daemon = Guest::start(&self.side.namespace, PROGRAM, &words, &[])?;
+        daemon.wait_until("answer", PATIENCE, || self.ask("status").is_ok())?;
+        self.daemon = Some(daemon);
         self.load_seconds = begun.elapsed().as_secs_f64();
         Ok(())
-    }
-
-    fn spawn(&mut self) -> Result<Child, TestbedError> {
-        let path = self.messages();
-        let messages = std::fs::File::create(&path).map_err(TestbedError::io("make", &path))?;
-        let errors = messages.try_clone().map_err(TestbedError::io("open", &path))?;
-        let (policy, socket) = (self.policy_file(), self.socket());
-        let program = program::path(PROGRAM);
-        start_recorded(&self.side.namespace, &mut self.journal, || {
-            Command::new(&program)
-                .arg("up")
-                .arg(&policy)
-                .args(["--hook", self.hook, "--socket"])
-                .arg(&socket)
-                .env("LC_ALL", "C")
-                .stdin(Stdio::null())
-                .stdout(messages)
-                .stderr(errors)
-                .spawn()
-                .map_err(TestbedError::io("start", &program))
-        })
-    }
-
-    /// How the daemon ended, if it did.
-    fn ended(&mut self) -> Option<String> {
-        self.daemon.as_mut()?.try_wait().ok()?.map(|status| status.to_string())
-    }
-
-    fn last_messages(&self) -> String {
-        let mut text = String::new();
-        if let Ok(mut file) = std::fs::File::open(self.messages()) {
-            // What cannot be read cannot be told.
-            let _ = file.read_to_string(&mut text);
-        }
-        program::shortened(&text)
     }
 
     fn ask(&self, question: &str) -> Result<String, TestbedError> {
@@ -227,19 +164,9 @@ impl Firewall {
     }
 
     fn stop(&mut self) {
-        let Some(mut child) = self.daemon.take() else { return };
-        let pid = nix::unistd::Pid::from_raw(child.id() as i32);
-        // It may have ended by itself.
-        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
-        let asked = Instant::now();
-        while asked.elapsed() < PATIENCE {
-            if !matches!(child.try_wait(), Ok(None)) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(2));
+        if let Some(daemon) = self.daemon.take() {
+            daemon.end(PATIENCE);
         }
-        let _ = child.kill();
-        let _ = child.wait();
     }
 }
 
@@ -276,7 +203,7 @@ impl Running for Firewall {
 
     /// The maps of its data plane: all preallocated, so the same however many flows there are.
     fn memory_bytes(&self) -> Option<u64> {
-        let folder = format!("/proc/{}/fdinfo", self.daemon.as_ref()?.id());
+        let folder = format!("/proc/{}/fdinfo", self.daemon.as_ref()?.pid());
         let texts = std::fs::read_dir(folder).ok()?.flatten();
         Some(map_bytes(texts.filter_map(|entry| std::fs::read_to_string(entry.path()).ok())))
     }

@@ -17,8 +17,9 @@ use testbed::dut::{self, Running};
 use testbed::policy::{Expect, PolicySpec, Probe, Segment};
 
 /// Those of the kernel, which share its connection tracking and the names of our counters.
-const OF_THE_KERNEL: [&str; 3] = ["nftables", "iptables", "ipset"];
-const FIREWALLS: [&str; 5] = ["nftables", "iptables", "ipset", "rampart", "rampart-tc"];
+const OF_THE_KERNEL: [&str; 4] = ["nftables", "nftables-map", "iptables", "ipset"];
+const FIREWALLS: [&str; 7] =
+    ["nftables", "nftables-map", "iptables", "ipset", "ovs", "rampart", "rampart-tc"];
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
 const RST: u8 = 0x04;
@@ -197,7 +198,7 @@ fn forwarders_know_the_way_to_attackers() {
 
 #[test]
 fn lists_and_tables_forbid_what_rules_would_allow() {
-    for name in ["nftables", "ipset"] {
+    for name in ["nftables", "nftables-map", "ipset"] {
         for (rules, lists, allowed_subnets) in [(0, 1, 0), (0, 2, 100), (3, 1, 0), (3, 3, 0), (3, 3, 2000)] {
             for protocol in [TestProtocol::Udp, TestProtocol::Tcp] {
                 let shape = PolicyShape {

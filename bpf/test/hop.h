@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/* What an honest router does to a frame beside its Ethernet addresses: one less in the TTL or hop limit. For forwarders of tests
+ * at the traffic-control hook. */
+#ifndef RAMPART_TEST_HOP_H
+#define RAMPART_TEST_HOP_H
+
+#include <linux/bpf.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include "../net/headers.h"
+
+#define TTL_AT_V4 (ETHERNET_BYTES + 8)
+#define CHECK_AT_V4 (ETHERNET_BYTES + 10)
+#define HOP_LIMIT_AT_V6 (ETHERNET_BYTES + 7)
+
+/* Adds `hops`, which may be negative, to the TTL or hop limit. */
+static __always_inline void add_hops(struct __sk_buff *skb, int hops)
+{
+	__u8 old[2], new[2];
+
+	if (skb->protocol == bpf_htons(ETHERTYPE_IPV6)) {
+		if (bpf_skb_load_bytes(skb, HOP_LIMIT_AT_V6, new, 1))
+			return;
+		new[0] += hops;
+		bpf_skb_store_bytes(skb, HOP_LIMIT_AT_V6, new, 1, 0);
+		return;
+	}
+	/* The word of TTL and protocol. */
+	if (bpf_skb_load_bytes(skb, TTL_AT_V4, old, 2))
+		return;
+	new[0] = old[0] + hops;
+	new[1] = old[1];
+	bpf_skb_store_bytes(skb, TTL_AT_V4, new, 2, 0);
+	bpf_l3_csum_replace(skb, CHECK_AT_V4, *(__u16 *)old, *(__u16 *)new, 2);
+}
+
+#endif

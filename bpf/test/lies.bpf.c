@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * Lying firewalls for tests: a forwarder that routes honestly between two links, enforces that nothing goes to one port, and tells
+ * exactly one lie about frames. Each is something that would make a firewall look faster or safer than it is. At the traffic-control
+ * hook, because XDP cannot copy a frame. Never part of the bench itself.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include "../net/headers.h"
+#include "../traffic/frames/stamp.h"
+#include "hop.h"
+
+/* linux/pkt_cls.h, which bpf/include has not. */
+#define TC_ACT_SHOT 2
+#define BYTES_AT (ETHERNET_BYTES + 2)
+#define TOS_AT (ETHERNET_BYTES + 1)
+#define ID_AT (ETHERNET_BYTES + 4)
+#define FRAGMENT_AT (ETHERNET_BYTES + 6)
+#define SOURCE_AT (ETHERNET_BYTES + 12)
+#define DESTINATION_AT (ETHERNET_BYTES + 16)
+#define SOURCE_PORT_AT (ETHERNET_BYTES + IPV4_BYTES)
+#define DESTINATION_PORT_AT (SOURCE_PORT_AT + 2)
+#define UDP_CHECK_AT (SOURCE_PORT_AT + 6)
+#define STAMP_AT (SOURCE_PORT_AT + UDP_BYTES)
+#define KEPT_BYTES 2048
+#define KEPT_FRAMES 64
+#define FORBIDDEN_PORT 60000
+#define BUSY_FRAMES 300		/* in 10 ms: 30,000 a second */
+
+/* Mirrored by `Lie` in tests/lies/frames.rs, in its order. */
+enum lie {
+	HONEST, SENDS_BACK, ECHOES, SENDS_OLD, SENDS_OTHER_CORES, REPLAYS, FLIPS, LEAVES_TTL, TAKES_TWO_TTL, CHANGES_TOS,
+	CHANGES_SOURCE, CHANGES_DESTINATION, CHANGES_SOURCE_PORT, CHANGES_DESTINATION_PORT, CHANGES_ID, CLEARS_FLAGS,
+	CHANGES_UDP_CHECK, CUTS, EXTENDS, FORGES_SEQUENCE, FORGES_TIME, SWAPS_STAMPS, DUPLICATES, HIDES_DROPS, ALLOWS_ONE_IN,
+	ALLOWS_WHEN_BUSY, DROPS, BREAKS_IP_CHECK, INVENTS
+};
+
+struct setting {
+	__u32 lie;
+	__u32 every;	/* one in so many frames is lied about */
+	__u32 where;	/* FLIPS: byte of the frame. SENDS_OLD: how many frames ago at least */
+	__u32 fresh;	/* counts, so that a change of the setting is seen */
+};
+
+struct way {
+	__u32 ifindex;
+	__u8 destination[6];
+	__u8 source[6];
+};
+
+struct kept {
+	__u8 bytes[KEPT_BYTES];
+	__u32 used;
+};
+
+/* What the lying firewall remembers. Frames of one core come one after the other. */
+struct memory {
+	__u64 frames;
+	__u64 told;	/* lies */
+	__u64 forbidden;
+	__u64 window_ns;
+	__u64 in_window;
+	__u64 kept;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct setting);
+} settings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct memory);
+} memories SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16);
+	__type(key, __u32);
+	__type(value, struct way);
+} ways SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, KEPT_FRAMES);
+	__type(key, __u32);
+	__type(value, struct kept);
+} kept_frames SEC(".maps");
+
+static __always_inline void keep(struct __sk_buff *skb, __u32 slot)
+{
+	struct kept *kept = bpf_map_lookup_elem(&kept_frames, &slot);
+	__u32 bytes = skb->len;
+
+	barrier_var(bytes);
+	if (!kept || bytes == 0 || bytes > KEPT_BYTES)
+		return;
+	bpf_skb_load_bytes(skb, 0, kept->bytes, bytes);
+	kept->used = bytes;
+}
+
+/* Makes the frame one that was kept, if any was. */
+static __always_inline bool become_kept(struct __sk_buff *skb, __u32 slot)
+{
+	struct kept *kept = bpf_map_lookup_elem(&kept_frames, &slot);
+	__u32 bytes = kept ? kept->used : 0;
+
+	barrier_var(bytes);
+	if (!kept || bytes == 0 || bytes > KEPT_BYTES || bytes != skb->len)
+		return false;
+	bpf_skb_store_bytes(skb, 0, kept->bytes, bytes, 0);
+	return true;
+}
+
+/* Changes two bytes of the IP header, and its checksum with them. */
+static __always_inline void change_ip(struct __sk_buff *skb, __u32 at, __be16 flip)
+{
+	__be16 old, new;
+
+	bpf_skb_load_bytes(skb, at, &old, 2);
+	new = old ^ flip;
+	bpf_skb_store_bytes(skb, at, &new, 2, 0);
+	bpf_l3_csum_replace(skb, CHECK_AT_V4, old, new, 2);
+}
+
+static __always_inline void change_bytes(struct __sk_buff *skb, __u32 at, __be16 flip)
+{
+	__be16 old;
+
+	bpf_skb_load_bytes(skb, at, &old, 2);
+	old ^= flip;
+	bpf_skb_store_bytes(skb, at, &old, 2, 0);
+}
+
+static __always_inline void add_to_stamp(struct __sk_buff *skb, __u32 at, __u32 add)
+{
+	__u32 word;
+
+	bpf_skb_load_bytes(skb, STAMP_AT + at, &word, 4);
+	word += add;
+	bpf_skb_store_bytes(skb, STAMP_AT + at, &word, 4, 0);
+}
+
+static __always_inline void swap_stamps(struct __sk_buff *skb)
+{
+	__u8 stamp[24] = {};
+	__u32 slot = 1;
+	struct kept *kept = bpf_map_lookup_elem(&kept_frames, &slot);
+
+	if (!kept)
+		return;
+	bpf_skb_load_bytes(skb, STAMP_AT, stamp, STAMP_BYTES);
+	if (kept->used)
+		bpf_skb_store_bytes(skb, STAMP_AT, kept->bytes, STAMP_BYTES, 0);
+	__builtin_memcpy(kept->bytes, stamp, STAMP_BYTES);
+	kept->used = STAMP_BYTES;
+}
+
+/* Turns the packet round, as whoever it was sent to would answer it. */
+static __always_inline void turn_round(struct __sk_buff *skb)
+{
+	__be32 source, destination;
+	__be16 source_port, destination_port;
+
+	bpf_skb_load_bytes(skb, SOURCE_AT, &source, 4);
+	bpf_skb_load_bytes(skb, DESTINATION_AT, &destination, 4);
+	bpf_skb_load_bytes(skb, SOURCE_PORT_AT, &source_port, 2);
+	bpf_skb_load_bytes(skb, DESTINATION_PORT_AT, &destination_port, 2);
+	bpf_skb_store_bytes(skb, SOURCE_AT, &destination, 4, 0);
+	bpf_skb_store_bytes(skb, DESTINATION_AT, &source, 4, 0);
+	bpf_skb_store_bytes(skb, SOURCE_PORT_AT, &destination_port, 2, 0);
+	bpf_skb_store_bytes(skb, DESTINATION_PORT_AT, &source_port, 2, 0);
+}
+
+/* Whether a forbidden frame is let through. */
+static __always_inline bool lets_through(const struct setting *now, struct memory *memory)
+{
+	memory->forbidden++;
+	if (now->lie == ALLOWS_ONE_IN)
+		return memory->forbidden % now->every == 0;
+	return now->lie == ALLOWS_WHEN_BUSY && memory->in_window > BUSY_FRAMES;
+}
+
+static __always_inline void notice_load(struct memory *memory)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	if (now - memory->window_ns > 10000000) {
+		memory->window_ns = now;
+		memory->in_window = 0;
+	}
+	memory->in_window++;
+}
+
+/* Sends the frame to where it came from; `addresses` are those that it came with. */
+static __always_inline int send_back(struct __sk_buff *skb, const __u8 *addresses)
+{
+	__u8 turned[12];
+
+	__builtin_memcpy(turned, addresses + 6, 6);
+	__builtin_memcpy(turned + 6, addresses, 6);
+	bpf_skb_store_bytes(skb, 0, turned, 12, 0);
+	return bpf_redirect(skb->ingress_ifindex, 0);
+}
+
+/* Does to a frame what the lie is. Returns false if the frame is gone. */
+static __always_inline bool tell(struct __sk_buff *skb, const struct way *way, const struct setting *now, struct memory *memory)
+{
+	__u64 back;
+
+	switch (now->lie) {
+	case DROPS:
+		return false;
+	case SENDS_OLD:
+		/* The ring of kept frames is filled once; what is in it is soon as old as the trial. */
+		back = memory->told % KEPT_FRAMES;
+		if (memory->kept >= KEPT_FRAMES && memory->frames > now->where)
+			become_kept(skb, back);
+		return true;
+	case SENDS_OTHER_CORES:
+	case REPLAYS:
+		become_kept(skb, memory->told % KEPT_FRAMES);
+		return true;
+	case FLIPS:
+		change_bytes(skb, now->where, bpf_htons(0x0400));
+		return true;
+	case LEAVES_TTL:
+		add_hops(skb, 1);
+		return true;
+	case TAKES_TWO_TTL:
+		add_hops(skb, -1);
+		return true;
+	case CHANGES_TOS:
+		change_ip(skb, TOS_AT - 1, bpf_htons(0x0010));
+		return true;
+	case CHANGES_SOURCE:
+		change_ip(skb, SOURCE_AT + 2, bpf_htons(0x0001));
+		return true;
+	case CHANGES_DESTINATION:
+		change_ip(skb, DESTINATION_AT + 2, bpf_htons(0x0001));
+		return true;
+	case CHANGES_SOURCE_PORT:
+		change_bytes(skb, SOURCE_PORT_AT, bpf_htons(0x0001));
+		return true;
+	case CHANGES_DESTINATION_PORT:
+		change_bytes(skb, DESTINATION_PORT_AT, bpf_htons(0x0001));
+		return true;
+	case CHANGES_ID:
+		change_ip(skb, ID_AT, bpf_htons(0x1234));
+		return true;
+	case CLEARS_FLAGS:
+		change_ip(skb, FRAGMENT_AT, bpf_htons(0x4000));
+		return true;
+	case CHANGES_UDP_CHECK:
+		change_bytes(skb, UDP_CHECK_AT, bpf_htons(0x1234));
+		return true;
+	case BREAKS_IP_CHECK:
+		change_bytes(skb, CHECK_AT_V4, bpf_htons(0x0100));
+		return true;
+	case CUTS:
+		bpf_skb_change_tail(skb, skb->len - 4, 0);
+		return true;
+	case EXTENDS:
+		bpf_skb_change_tail(skb, skb->len + 4, 0);
+		return true;
+	case FORGES_SEQUENCE:
+		add_to_stamp(skb, 8, 1000000);
+		return true;
+	case FORGES_TIME:
+		add_to_stamp(skb, 12, 1000);
+		return true;
+	case SWAPS_STAMPS:
+		swap_stamps(skb);
+		return true;
+	case DUPLICATES:
+		bpf_clone_redirect(skb, way->ifindex, 0);
+		return true;
+	case HIDES_DROPS:
+		bpf_clone_redirect(skb, way->ifindex, 0);
+		return true;
+	case INVENTS:
+		bpf_clone_redirect(skb, way->ifindex, 0);
+		add_to_stamp(skb, 8, 77);
+		return true;
+	}
+	return true;
+}
+
+/* What the liars that send other frames than those at hand remember of this one. */
+static __always_inline void remember(struct __sk_buff *skb, const struct setting *now, struct memory *memory)
+{
+	__u64 who = 0;
+
+	if (memory->kept >= KEPT_FRAMES)
+		return;
+	if (now->lie == SENDS_OTHER_CORES) {
+		bpf_skb_load_bytes(skb, STAMP_AT, &who, 8);
+		if (stamp_core(who) != 1)
+			return;
+	} else if (now->lie != SENDS_OLD && now->lie != HONEST) {
+		return;
+	}
+	keep(skb, memory->kept++);
+}
+
+SEC("tc")
+int forward(struct __sk_buff *skb)
+{
+	__u32 zero = 0, from = skb->ingress_ifindex;
+	struct setting *now = bpf_map_lookup_elem(&settings, &zero);
+	struct memory *memory = bpf_map_lookup_elem(&memories, &zero);
+	struct way *way = bpf_map_lookup_elem(&ways, &from);
+	__u8 addresses[12] = {};
+	__be16 ports[2] = {};
+
+	if (!now || !memory || !way || skb->protocol != bpf_htons(ETHERTYPE_IPV4))
+		return TC_ACT_SHOT;
+	notice_load(memory);
+	/* Neither way: who answers from the port was never asked. */
+	bpf_skb_load_bytes(skb, SOURCE_PORT_AT, ports, 4);
+	if ((ports[0] == bpf_htons(FORBIDDEN_PORT) || ports[1] == bpf_htons(FORBIDDEN_PORT)) && !lets_through(now, memory))
+		return TC_ACT_SHOT;
+	bpf_skb_load_bytes(skb, 0, addresses, 12);
+	/* Both addresses lie side by side, as they do in the frame. */
+	bpf_skb_store_bytes(skb, 0, way->destination, 12, 0);
+	add_hops(skb, -1);
+	remember(skb, now, memory);
+	if (now->every == 0 || ++memory->frames % now->every) {
+		/* The frame after each that is sent twice is lost. */
+		if (now->lie == HIDES_DROPS && memory->told && memory->frames % now->every == 1)
+			return TC_ACT_SHOT;
+		return bpf_redirect(way->ifindex, 0);
+	}
+	memory->told++;
+	if (now->lie == SENDS_BACK || now->lie == ECHOES) {
+		if (now->lie == ECHOES)
+			turn_round(skb);
+		return send_back(skb, addresses);
+	}
+	if (!tell(skb, way, now, memory))
+		return TC_ACT_SHOT;
+	return bpf_redirect(way->ifindex, 0);
+}
+
+char _license[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0 OR MIT
+/*
+ * Firewalls that lie about connections: a filter before a router that speaks in the server's name, or in the client's, or lets
+ * through what it says that it forbids. At the traffic-control hook; IPv4, with the MSS option alone. Never part of the bench.
+ */
+#include <linux/bpf.h>
+#include <stdbool.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include "../net/checksum.h"
+#include "../net/headers.h"
+
+/* linux/pkt_cls.h, which bpf/include has not. */
+#define TC_ACT_OK 0
+#define TC_ACT_SHOT 2
+#define TCP_AT (ETHERNET_BYTES + IPV4_BYTES)
+#define TCP_FIELD(field) (TCP_AT + __builtin_offsetof(struct tcp, field))
+#define IP_FIELD(field) (ETHERNET_BYTES + __builtin_offsetof(struct ipv4, field))
+#define DATA_AT (TCP_AT + TCP_BYTES)
+#define PSEUDO_HEADER 0x10	/* BPF_F_PSEUDO_HDR */
+#define ANSWER_BYTES 64
+#define REQUEST_BYTES 44
+#define FORBIDDEN_PORT 60000
+#define OWN_SEQUENCE 1000
+
+/* In the order of Lie in tests/lies/connections.rs. */
+enum lie {
+	HONEST,
+	ANSWERS,		/* the whole connection, with `cache`, for those whose port has one of the bits of `mask` */
+	ANSWERS_HANDSHAKE,	/* and lets the rest pass */
+	REPLAYS,		/* the first answer in place of every other one */
+	FLIPS_AND_MENDS,	/* a bit of answers, and the checksum */
+	FLIPS,			/* a bit of answers */
+	FLIPS_REQUESTS,		/* a bit of requests, and the checksum */
+	DROPS_CLOSES,
+	REPEATS_SYN,
+	REPEATS_REQUESTS,
+	CHANGES_PORT,
+	CHANGES_ADDRESS,
+	SPLICES,		/* the request of the connection before in place of each one's own */
+	ADMITS,			/* one in `every` of what it forbids */
+	ADMITS_FAST,		/* what it forbids, when a SYN follows the last one within `every` ns */
+};
+
+struct lying {
+	__u32 lie;
+	__u32 left;		/* the client's link */
+	__u32 right;		/* the server's */
+	__u32 mask;
+	__u32 every;
+	__u32 learned;		/* `cache` has an answer */
+	__u64 last_ns;
+	__u64 count;
+	__u64 cache[ANSWER_BYTES / 8];
+	__u64 request[REQUEST_BYTES / 8 + 1];
+	__u64 own[ANSWER_BYTES / 8];	/* what is in hand: these are too large for the stack */
+	struct segment { struct tcp tcp; __u32 rest[ANSWER_BYTES / 4]; } made;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct lying);
+} lying_map SEC(".maps");
+
+struct seen {
+	struct ethernet eth;
+	__u16 pad;
+	struct ipv4 ip;
+	struct tcp tcp;
+};
+
+/* Ethernet addresses of the test bed: the router's on the server's link, and the server's. */
+static const __u8 to_server[12] = { 2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 0x12 };
+
+static __always_inline int read(struct __sk_buff *skb, struct seen *seen)
+{
+	if (bpf_skb_load_bytes(skb, 0, &seen->eth, ETHERNET_BYTES) || seen->eth.type != bpf_htons(ETHERTYPE_IPV4) ||
+	    bpf_skb_load_bytes(skb, ETHERNET_BYTES, &seen->ip, IPV4_BYTES) || seen->ip.protocol != PROTOCOL_TCP ||
+	    bpf_skb_load_bytes(skb, TCP_AT, &seen->tcp, TCP_BYTES))
+		return -1;
+	return 0;
+}
+
+static __always_inline __u32 payload_of(const struct seen *seen)
+{
+	return bpf_ntohs(seen->ip.bytes) - IPV4_BYTES - (seen->tcp.header_words >> 4) * 4;
+}
+
+static __always_inline void copy(__u32 *to, const __u32 *from, __u32 bytes)
+{
+	_Pragma("unroll") for (__u32 i = 0; i < bytes / 4; i++)
+		to[i] = from[i];
+}
+
+/* Sends what arrived back as another segment, whose payload is `data` or none. A SYN's options stay as they are. */
+static __always_inline int turn_back(struct __sk_buff *skb, struct lying *lying, struct seen *seen, __u8 flags,
+				     const __u64 *data)
+{
+	__u32 options = seen->tcp.flags & TCP_SYN ? 4 : 0, bytes = TCP_BYTES + options + (data ? ANSWER_BYTES : 0);
+	__u32 whole = ETHERNET_BYTES + IPV4_BYTES + bytes, payload = payload_of(seen);
+	__u32 next = bpf_ntohl(seen->tcp.sequence) + payload + (seen->tcp.flags & (TCP_SYN | TCP_FIN) ? 1 : 0);
+	struct segment *made = &lying->made;
+	struct ethernet eth = seen->eth;
+	struct ipv4 ip = seen->ip;
+	__u32 sum;
+
+	_Pragma("unroll") for (__u32 i = 0; i < sizeof(*made) / 4; i++)
+		((__u32 *)made)[i] = 0;
+	if (options && bpf_skb_load_bytes(skb, DATA_AT, made->rest, 4))
+		return TC_ACT_SHOT;
+	if (data)
+		copy(made->rest, (const void *)data, ANSWER_BYTES);
+	__builtin_memcpy(eth.destination, seen->eth.source, 6);
+	__builtin_memcpy(eth.source, seen->eth.destination, 6);
+	ip.source = seen->ip.destination;
+	ip.destination = seen->ip.source;
+	ip.bytes = bpf_htons(IPV4_BYTES + bytes);
+	ip.check = 0;
+	ip.check = checksum_fold(bpf_csum_diff(0, 0, (void *)&ip, IPV4_BYTES, 0));
+	made->tcp.source = seen->tcp.destination;
+	made->tcp.destination = seen->tcp.source;
+	made->tcp.sequence = seen->tcp.flags & TCP_ACK ? seen->tcp.acknowledgement : bpf_htonl(OWN_SEQUENCE);
+	made->tcp.acknowledgement = bpf_htonl(next);
+	made->tcp.header_words = (5 + options / 4) << 4;
+	made->tcp.flags = flags;
+	made->tcp.window = 0xffff;
+	sum = checksum_word(ip.source) + checksum_word(ip.destination) + bpf_htons(PROTOCOL_TCP) + bpf_htons(bytes);
+	/* What is behind the segment is zero. */
+	made->tcp.check = checksum_fold(checksum_word(bpf_csum_diff(0, 0, (void *)made, sizeof(*made), 0)) + sum);
+	if (bpf_skb_change_tail(skb, whole, 0) || bpf_skb_store_bytes(skb, 0, &eth, ETHERNET_BYTES, 0) ||
+	    bpf_skb_store_bytes(skb, ETHERNET_BYTES, &ip, IPV4_BYTES, 0))
+		return TC_ACT_SHOT;
+	if (data ? bpf_skb_store_bytes(skb, TCP_AT, made, sizeof(*made), 0)
+		 : options ? bpf_skb_store_bytes(skb, TCP_AT, made, TCP_BYTES + 4, 0)
+			   : bpf_skb_store_bytes(skb, TCP_AT, made, TCP_BYTES, 0))
+		return TC_ACT_SHOT;
+	return bpf_redirect(skb->ifindex, 0);
+}
+
+/* Answers as a server would. */
+static __always_inline int answer(struct __sk_buff *skb, struct lying *lying, struct seen *seen)
+{
+	if (seen->tcp.flags & TCP_RST)
+		return TC_ACT_SHOT;
+	if (seen->tcp.flags & TCP_SYN)
+		return turn_back(skb, lying, seen, TCP_SYN | TCP_ACK, 0);
+	if (seen->tcp.flags & TCP_FIN)
+		return turn_back(skb, lying, seen, TCP_FIN | TCP_ACK, 0);
+	if (payload_of(seen))
+		return turn_back(skb, lying, seen, TCP_ACK | TCP_PSH, lying->cache);
+	return TC_ACT_SHOT;
+}
+
+/* Replaces a payload, and mends the checksum. */
+static __always_inline void replace(struct __sk_buff *skb, const void *old, const void *new, __u32 bytes)
+{
+	__s64 difference = bpf_csum_diff((void *)old, bytes, (void *)new, bytes, 0);
+
+	bpf_skb_store_bytes(skb, DATA_AT, new, bytes, 0);
+	bpf_l4_csum_replace(skb, TCP_FIELD(check), 0, difference, 0);
+}
+
+static __always_inline void flip(struct __sk_buff *skb, bool mend)
+{
+	__be16 old, new;
+
+	if (bpf_skb_load_bytes(skb, DATA_AT + 8, &old, 2))
+		return;
+	new = old ^ bpf_htons(0x0100);
+	bpf_skb_store_bytes(skb, DATA_AT + 8, &new, 2, 0);
+	if (mend)
+		bpf_l4_csum_replace(skb, TCP_FIELD(check), old, new, 2);
+}
+
+static __always_inline void change_port(struct __sk_buff *skb, __u32 at, __be16 old)
+{
+	__be16 new = old ^ bpf_htons(1);
+
+	bpf_l4_csum_replace(skb, TCP_FIELD(check), old, new, 2);
+	bpf_skb_store_bytes(skb, at, &new, 2, 0);
+}
+
+static __always_inline void change_address(struct __sk_buff *skb, __u32 at, __be32 old)
+{
+	__be32 new = old ^ bpf_htonl(0x1000);
+
+	bpf_l4_csum_replace(skb, TCP_FIELD(check), old, new, PSEUDO_HEADER | 4);
+	bpf_l3_csum_replace(skb, IP_FIELD(check), old, new, 4);
+	bpf_skb_store_bytes(skb, at, &new, 4, 0);
+}
+
+static __always_inline bool is_forbidden(const struct seen *seen)
+{
+	return seen->tcp.destination == bpf_htons(FORBIDDEN_PORT) ||
+	       (seen->ip.source & bpf_htonl(0xffffff00)) == bpf_htonl(0xcb007100);
+}
+
+/* Past the router. */
+static __always_inline int to_the_server(struct __sk_buff *skb, const struct lying *lying)
+{
+	bpf_skb_store_bytes(skb, 0, to_server, 12, 0);
+	return bpf_redirect(lying->right, 0);
+}
+
+static __always_inline void send_twice(struct __sk_buff *skb, const struct lying *lying)
+{
+	bpf_skb_store_bytes(skb, 0, to_server, 12, 0);
+	bpf_clone_redirect(skb, lying->right, 0);
+}
+
+static __always_inline int admit(struct __sk_buff *skb, struct lying *lying, const struct seen *seen)
+{
+	__u64 now = bpf_ktime_get_ns(), since = now - lying->last_ns;
+
+	if (!(seen->tcp.flags & TCP_SYN))
+		return TC_ACT_OK;
+	lying->last_ns = now;
+	if (!is_forbidden(seen))
+		return TC_ACT_OK;
+	if (lying->lie == ADMITS_FAST ? since < lying->every : ++lying->count % lying->every == 0)
+		return to_the_server(skb, lying);
+	return TC_ACT_SHOT;
+}
+
+static __always_inline int from_client(struct __sk_buff *skb, struct lying *lying, struct seen *seen)
+{
+	__u8 flags = seen->tcp.flags;
+	__u32 other[REQUEST_BYTES / 4];
+	bool asks = payload_of(seen) == REQUEST_BYTES;
+
+	switch (lying->lie) {
+	case ANSWERS:
+		if (lying->learned && bpf_ntohs(seen->tcp.source) & lying->mask)
+			return answer(skb, lying, seen);
+		break;
+	case ANSWERS_HANDSHAKE:
+		if (flags & TCP_SYN)
+			return answer(skb, lying, seen);
+		break;
+	case DROPS_CLOSES:
+		return flags & (TCP_RST | TCP_FIN) ? TC_ACT_SHOT : TC_ACT_OK;
+	case REPEATS_SYN:
+		if (flags & TCP_SYN)
+			send_twice(skb, lying);
+		break;
+	case REPEATS_REQUESTS:
+		if (asks)
+			send_twice(skb, lying);
+		break;
+	case FLIPS_REQUESTS:
+		if (asks)
+			flip(skb, true);
+		break;
+	case CHANGES_PORT:
+		change_port(skb, TCP_FIELD(source), seen->tcp.source);
+		break;
+	case CHANGES_ADDRESS:
+		change_address(skb, IP_FIELD(source), seen->ip.source);
+		break;
+	case SPLICES:
+		if (!asks || bpf_skb_load_bytes(skb, DATA_AT, lying->own, REQUEST_BYTES))
+			break;
+		copy(other, (const void *)lying->request, REQUEST_BYTES);
+		copy((void *)lying->request, (const void *)lying->own, REQUEST_BYTES);
+		if (lying->count++)
+			replace(skb, lying->own, other, REQUEST_BYTES);
+		break;
+	case ADMITS:
+	case ADMITS_FAST:
+		return admit(skb, lying, seen);
+	default:
+		break;
+	}
+	return TC_ACT_OK;
+}
+
+static __always_inline int from_server(struct __sk_buff *skb, struct lying *lying, struct seen *seen)
+{
+	bool answers = payload_of(seen) == ANSWER_BYTES;
+	__u64 *own = lying->own;
+
+	switch (lying->lie) {
+	case ANSWERS:
+	case REPLAYS:
+		if (!answers || bpf_skb_load_bytes(skb, DATA_AT, own, ANSWER_BYTES))
+			break;
+		if (!lying->learned) {
+			copy((void *)lying->cache, (const void *)own, ANSWER_BYTES);
+			lying->learned = 1;
+		} else if (lying->lie == REPLAYS) {
+			replace(skb, own, lying->cache, ANSWER_BYTES);
+		}
+		break;
+	case FLIPS_AND_MENDS:
+	case FLIPS:
+		if (answers)
+			flip(skb, lying->lie == FLIPS_AND_MENDS);
+		break;
+	case CHANGES_PORT:
+		change_port(skb, TCP_FIELD(destination), seen->tcp.destination);
+		break;
+	case CHANGES_ADDRESS:
+		change_address(skb, IP_FIELD(destination), seen->ip.destination);
+		break;
+	default:
+		break;
+	}
+	return TC_ACT_OK;
+}
+
+SEC("tc")
+int lying(struct __sk_buff *skb)
+{
+	__u32 zero = 0;
+	struct lying *lying = bpf_map_lookup_elem(&lying_map, &zero);
+	struct seen seen = {};
+
+	if (!lying || read(skb, &seen))
+		return TC_ACT_OK;
+	return skb->ifindex == lying->left ? from_client(skb, lying, &seen) : from_server(skb, lying, &seen);
+}
+
+char _license[] SEC("license") = "Dual MIT/GPL";

@@ -1,0 +1,431 @@
+//! A driver that is a program outside the tree, in any language: `--dut program:/path/to/driver`. The bench asks it line by line, in
+//! JSON, over its standard input, and it answers over its standard output; docs/guide/your-own-firewall.md has every message. Each
+//! question has a time limit, and a program that passes one, or answers something else, is ended with all that it started.
+
+use super::external::checked_name;
+use super::kernel::{BOTH, check_links};
+use super::{Capabilities, Driver, Replaced, Requirement, Running, admit, check_replacement};
+use crate::bed::{Bed, FirewallSide};
+use crate::error::TestbedError;
+use crate::guest::start_recorded;
+use crate::journal::Journal;
+use crate::layout::{ATTACKERS_V4, ATTACKERS_V6};
+use crate::netns::Namespace;
+use crate::policy::{Action, PolicySpec, Protocol};
+use measure::shape::IpVersion;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The protocol that this bench speaks.
+const PROTOCOL: u64 = 1;
+/// No answer is longer; a program that writes more without a line's end speaks something else.
+const LONGEST_ANSWER: u64 = 1 << 20;
+/// What of its standard error is kept.
+const KEPT_ERRORS: usize = 4096;
+/// How long a program may take to end after it was told to.
+const TO_END: Duration = Duration::from_secs(5);
+
+/// How long each question may take, in seconds.
+const fn seconds_for(question: &str) -> u64 {
+    match question.as_bytes() {
+        b"set-up" | b"reset" => 30,
+        b"load" => 120,
+        _ => 5,
+    }
+}
+
+/// A driver outside the tree that has said who it is.
+pub struct Program {
+    path: PathBuf,
+    name: &'static str,
+    summary: &'static str,
+    version: String,
+    capabilities: Capabilities,
+}
+
+/// What a program answers to `hello`.
+#[derive(Debug, Deserialize)]
+struct Hello {
+    protocol: u64,
+    name: String,
+    version: String,
+    can: Vec<String>,
+}
+
+/// What a program answers to `counters`.
+#[derive(Debug, Deserialize)]
+struct Counters {
+    drops: BTreeMap<String, u64>,
+    flows: Option<u64>,
+}
+
+impl Program {
+    /// Starts a program and asks who it is.
+    ///
+    /// # Errors
+    /// [`TestbedError::Impossible`] names the program: it cannot be started, does not answer in time, or speaks another protocol.
+    pub fn ask(path: &Path) -> Result<Self, TestbedError> {
+        let path = std::fs::canonicalize(path)
+            .map_err(|error| TestbedError::Impossible(format!("the driver {}: {error}", path.display())))?;
+        let mut talk = Talk::start(&path, &Namespace::current()?)?;
+        let hello: Hello = talk.read("hello", json!({ "protocol": PROTOCOL }))?;
+        if hello.protocol != PROTOCOL {
+            return Err(talk.wrong(&format!(
+                "it speaks version {} of the protocol, and this bench speaks {PROTOCOL}",
+                hello.protocol
+            )));
+        }
+        let capabilities = capabilities(&hello.can).map_err(|why| talk.wrong(&why))?;
+        let name = checked_name(&hello.name).map_err(|why| talk.wrong(&why))?;
+        talk.end();
+        let summary = format!("{name} {}, driven by {}", hello.version, path.display());
+        // Names of firewalls live as long as this program.
+        let (name, summary) = (name.to_owned().leak(), summary.leak());
+        Ok(Self { path, name, summary, version: hello.version, capabilities })
+    }
+}
+
+/// What the words of `can` mean. Lists, country tables and translation are not part of the protocol.
+fn capabilities(words: &[String]) -> Result<Capabilities, String> {
+    let mut can = Capabilities { ipv6: true, three_zones: false, ..Capabilities::FORWARDING };
+    for word in words {
+        match word.as_str() {
+            "rules" => can.rules = true,
+            "stateful" => can.stateful = true,
+            "stateless" => can.stateless = true,
+            "replace" => can.replacement = true,
+            "three-zones" => can.three_zones = true,
+            other => {
+                return Err(format!(
+                    "it can «{other}», which this bench does not know: known are rules, stateful, stateless, replace, three-zones"
+                ));
+            }
+        }
+    }
+    Ok(can)
+}
+
+impl Driver for Program {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn summary(&self) -> &'static str {
+        self.summary
+    }
+
+    fn requirements(&self) -> &'static [Requirement] {
+        &[]
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn versions(&self) -> BTreeMap<String, String> {
+        BTreeMap::from([(self.name.to_owned(), self.version.clone())])
+    }
+
+    fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
+        admit(self, policy)?;
+        let side = bed.firewall_side(self.name)?;
+        let mut talk = Talk::start(&self.path, &side.namespace)?;
+        talk.read::<Hello>("hello", json!({ "protocol": PROTOCOL }))?;
+        talk.ask("set-up", place(&side, &bed.spec().cores.firewall))?;
+        let load_seconds = load(&mut talk, policy)?;
+        side.place()?;
+        Ok(Box::new(Driven { talk: Mutex::new(talk), side, policy: policy.clone(), load_seconds }))
+    }
+}
+
+struct Driven {
+    talk: Mutex<Talk>,
+    side: FirewallSide,
+    policy: PolicySpec,
+    load_seconds: f64,
+}
+
+impl Driven {
+    fn ask<T: for<'a> Deserialize<'a>>(&self, question: &'static str) -> Result<T, TestbedError> {
+        self.talk.lock().unwrap_or_else(PoisonError::into_inner).read(question, json!({}))
+    }
+}
+
+impl Running for Driven {
+    fn counters(&self) -> Result<BTreeMap<String, u64>, TestbedError> {
+        Ok(self.ask::<Counters>("counters")?.drops)
+    }
+
+    fn flow_entries(&self) -> Result<Option<u64>, TestbedError> {
+        Ok(self.ask::<Counters>("counters")?.flows)
+    }
+
+    fn policy_load_seconds(&self) -> Option<f64> {
+        Some(self.load_seconds)
+    }
+
+    fn replace(&mut self, policy: &PolicySpec) -> Result<Replaced, TestbedError> {
+        check_replacement(&self.policy, policy)?;
+        let talk = self.talk.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let command_seconds = load(talk, policy)?;
+        self.policy = policy.clone();
+        Ok(Replaced { command_seconds })
+    }
+
+    fn forget_flows(&mut self) -> Result<(), TestbedError> {
+        self.ask::<Value>("reset").map(drop)
+    }
+
+    fn firewall_threads(&self) -> Vec<i32> {
+        self.side.threads()
+    }
+
+    fn check_alive(&self) -> Result<(), TestbedError> {
+        check_links(&self.side, "")?;
+        self.counters().map(drop)
+    }
+
+    /// The program forgets its connections while the links are down.
+    fn reset(&mut self) -> Result<(), TestbedError> {
+        self.side.links_down()?;
+        self.forget_flows()?;
+        self.side.links_up()
+    }
+}
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        let talk = self.talk.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // One that has failed before does not answer any more; it is ended all the same.
+        let _ = talk.ask("take-down", json!({}));
+        talk.end();
+    }
+}
+
+fn load(talk: &mut Talk, policy: &PolicySpec) -> Result<f64, TestbedError> {
+    let begun = Instant::now();
+    talk.ask("load", json!({ "policy": neutral(policy) }))?;
+    Ok(begun.elapsed().as_secs_f64())
+}
+
+/// Where the firewall stands: its interfaces, whose addresses, routes and neighbours are set already.
+fn place(side: &FirewallSide, cores: &[u32]) -> Value {
+    let ports = side.ports.iter().filter_map(|port| {
+        let (end, zone) = (port.firewall.as_ref()?, &port.addresses);
+        Some(json!({
+            "zone": port.zone.name(), "device": end.device, "mac": end.mac.to_string(),
+            "address": { "v4": zone.gateway_v4(), "v6": zone.gateway_v6() },
+            "network": { "v4": zone.v4.to_string(), "v6": zone.v6.to_string() },
+            "next_hop": { "v4": zone.own_v4(), "v6": zone.own_v6(), "mac": port.end.mac.to_string() },
+        }))
+    });
+    json!({
+        "namespace": side.namespace.name(), "cores": cores, "ports": ports.collect::<Vec<_>>(),
+        "attackers": { "v4": ATTACKERS_V4.to_string(), "v6": ATTACKERS_V6.to_string() },
+    })
+}
+
+/// A policy in a form that no firewall speaks.
+fn neutral(policy: &PolicySpec) -> Value {
+    let rules = policy.rules.iter().map(|rule| {
+        let [[s4, d4], [s6, d6]] = BOTH.map(|ip| rule.networks(ip).map(|network| network.to_string()));
+        let protocol = match rule.protocol {
+            Protocol::Icmp => "icmp",
+            other => other.name(IpVersion::V4),
+        };
+        json!({
+            "action": match rule.action { Action::Accept => "accept", Action::Drop => "drop" },
+            "protocol": protocol,
+            "source": { "v4": s4, "v6": s6 }, "destination": { "v4": d4, "v6": d6 },
+            "source_ports": rule.source_ports, "destination_ports": rule.destination_ports,
+        })
+    });
+    json!({
+        "default": if policy.has_rules() { "drop" } else { "accept" },
+        "stateful": policy.tracks_connections(), "strict": policy.is_strict(),
+        "connections": policy.connections, "rules": rules.collect::<Vec<_>>(),
+    })
+}
+
+/// A conversation with a program. Dropping it ends the program and what it started.
+struct Talk {
+    path: PathBuf,
+    child: Child,
+    questions: Option<ChildStdin>,
+    answers: Receiver<std::io::Result<String>>,
+    errors: Arc<Mutex<Vec<u8>>>,
+    asked: u64,
+    _journal: Journal,
+}
+
+impl Talk {
+    fn start(path: &Path, namespace: &Namespace) -> Result<Self, TestbedError> {
+        let mut journal = Journal::start()?;
+        let mut child = start_recorded(namespace, &mut journal, || {
+            let mut command = Command::new(path);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+            // A group of its own, so that what it starts ends with it.
+            command.env("LC_ALL", "C").process_group(0).spawn().map_err(|error| {
+                TestbedError::Impossible(format!("the driver {} cannot be started: {error}", path.display()))
+            })
+        })?;
+        // One answer at a time: a program that talks without being asked waits.
+        let (sender, answers) = sync_channel(1);
+        if let Some(output) = child.stdout.take() {
+            let mut output = BufReader::new(output);
+            std::thread::spawn(move || {
+                loop {
+                    let mut line = String::new();
+                    let read = output.by_ref().take(LONGEST_ANSWER).read_line(&mut line);
+                    let last = !matches!(read, Ok(bytes) if bytes > 0);
+                    if sender.send(read.map(|_| line)).is_err() || last {
+                        break;
+                    }
+                }
+            });
+        }
+        let errors = Arc::new(Mutex::new(Vec::new()));
+        if let Some(mut pipe) = child.stderr.take() {
+            let kept = Arc::clone(&errors);
+            std::thread::spawn(move || {
+                let mut chunk = [0; 1024];
+                while let Ok(bytes @ 1..) = pipe.read(&mut chunk) {
+                    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                    kept.extend_from_slice(&chunk[..bytes]);
+                    let more = kept.len().saturating_sub(KEPT_ERRORS);
+                    kept.drain(..more);
+                }
+            });
+        }
+        let questions = child.stdin.take();
+        Ok(Self { path: path.to_owned(), child, questions, answers, errors, asked: 0, _journal: journal })
+    }
+
+    /// Asks, and reads the answer as what it must be.
+    fn read<T: for<'a> Deserialize<'a>>(
+        &mut self,
+        question: &'static str,
+        with: Value,
+    ) -> Result<T, TestbedError> {
+        let answer = self.ask(question, with)?;
+        serde_json::from_value(answer.clone()).map_err(|error| {
+            self.wrong(&format!("its answer to {question} cannot be read: {error}: {answer}"))
+        })
+    }
+
+    fn ask(&mut self, question: &'static str, mut with: Value) -> Result<Value, TestbedError> {
+        self.asked += 1;
+        with["do"] = json!(question);
+        with["id"] = json!(self.asked);
+        let Some(pipe) = &mut self.questions else {
+            return Err(self.wrong(&format!("it was ended before it was asked for {question}")));
+        };
+        let written = writeln!(pipe, "{with}").and_then(|()| pipe.flush());
+        let limit = seconds_for(question);
+        // One that has ended may have answered before; if not, the end of its answers says so.
+        let answer = match self.answers.recv_timeout(Duration::from_secs(limit)) {
+            Ok(Ok(line)) if !line.is_empty() => line,
+            Err(RecvTimeoutError::Timeout) => {
+                return Err(self.wrong(&format!("it did not answer to {question} within {limit} s")));
+            }
+            Ok(Err(error)) => {
+                return Err(self.wrong(&format!("its answer to {question} cannot be read: {error}")));
+            }
+            Ok(Ok(_)) | Err(RecvTimeoutError::Disconnected) => {
+                let why = written.err().map(|error| format!(" ({error})")).unwrap_or_default();
+                return Err(self.wrong(&format!("it ended instead of answering to {question}{why}")));
+            }
+        };
+        let shown: String = answer.trim_end().chars().take(200).collect();
+        let Ok(value) = serde_json::from_str::<Value>(&answer) else {
+            return Err(self.wrong(&format!(
+                "it answered to {question} with something that is not a line of JSON: {shown}"
+            )));
+        };
+        if value["id"] != with["id"] {
+            return Err(self.wrong(&format!("it answered to {question} without the question's id: {shown}")));
+        }
+        match value.get("error") {
+            None => Ok(value),
+            Some(error) => Err(self.wrong(&format!("it could not do {question}: {error}"))),
+        }
+    }
+
+    /// What went wrong, with the program's name and its last words; the program is ended.
+    fn wrong(&mut self, why: &str) -> TestbedError {
+        self.kill();
+        let bytes = self.errors.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let last = lines[lines.len().saturating_sub(4)..].join("; ");
+        let said = if last.is_empty() { "nothing".to_owned() } else { last };
+        TestbedError::Impossible(format!(
+            "the driver {}: {why}. On its standard error it said: {said}",
+            self.path.display()
+        ))
+    }
+
+    /// Lets it end by itself: no more questions come.
+    fn end(&mut self) {
+        self.questions = None;
+        let told = Instant::now();
+        while told.elapsed() < TO_END && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        self.kill();
+    }
+
+    /// Ends it and all that it started.
+    fn kill(&mut self) {
+        self.questions = None;
+        // The group may be gone.
+        let _ = killpg(Pid::from_raw(self.child.id() as i32), Signal::SIGKILL);
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Talk {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use measure::shape::{PolicyShape, TestProtocol, ZoneForm};
+
+    #[test]
+    fn a_policy_is_told_as_the_guide_says() {
+        let shape = PolicyShape {
+            rules: 1,
+            match_position: 1,
+            stateful: true,
+            protocol: TestProtocol::Tcp,
+            ..PolicyShape::forward_everything(1)
+        };
+        let policy = neutral(&PolicySpec::generate(&shape, ZoneForm::Two).unwrap());
+        let guide = include_str!("../../../../docs/guide/your-own-firewall.md");
+        let told = guide.lines().find_map(|line| line.trim().strip_prefix("{\"do\": \"load\"")).unwrap();
+        let told: Value = serde_json::from_str(&format!("{{\"do\": \"load\"{told}")).unwrap();
+        assert_eq!(told["policy"], policy);
+    }
+
+    #[test]
+    fn what_a_program_can_is_read() {
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        let can = capabilities(&words("rules stateful replace")).unwrap();
+        assert!(can.rules && can.stateful && can.replacement && !can.stateless && !can.nat && !can.lists);
+        assert!(capabilities(&words("rules fly")).unwrap_err().contains("«fly»"));
+    }
+}

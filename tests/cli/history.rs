@@ -1,0 +1,159 @@
+//! `history`: what it keeps, says and prints, over folders of results that a test made. Nothing here measures.
+
+use crate::check;
+use measure::results::{Metric, Results};
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// A run of schema 1, as an older bench left it.
+const OLD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../report/tests/data/schema-1/whole");
+
+fn history(file: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rampart-bench"));
+    command.arg("history").args(arguments).env("RAMPART_BENCH_HISTORY", file).env("NO_COLOR", "1");
+    command.output().unwrap()
+}
+
+/// Folders of ten runs; in the last five linux forwards twice as much.
+pub(crate) fn folders(out: &Path) {
+    for day in 1..=10 {
+        let folder = out.join(format!("run-{day:02}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        report::write_all(&folder, &run_at(day), &report::Extras::default()).unwrap();
+    }
+}
+
+fn run_at(day: u32) -> Results {
+    let mut run = report::load(Path::new(OLD)).unwrap();
+    run.started = format!("2026-11-{day:02}T08:00:00Z");
+    let times = f64::from(if day > 5 { 2 } else { 1 }) * (1.0 + f64::from(day % 3) / 100.0);
+    for point in run.points.iter_mut().filter(|p| p.dut == "linux" && p.metric == Metric::Throughput) {
+        point.value *= times;
+        point.rounds.iter_mut().for_each(|r| *r *= times);
+    }
+    run
+}
+
+#[test]
+fn history_keeps_runs_and_follows_their_points() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("state/history.sqlite");
+    let out = dir.path().join("out");
+    folders(&out);
+    let out = out.to_str().unwrap();
+    let trend = ["trend", "--dut", "linux", "--metric", "throughput", "--set", "frame=64"];
+    let with = |more: &[&'static str]| [&trend[..], more].concat();
+    let rows: &[(Vec<&str>, i32, &[&str])] = &[
+        (vec!["list"], 2, &["no runs are recorded yet", "history import"]),
+        (vec!["import", "/nowhere"], 2, &["/nowhere holds no results"]),
+        (vec!["import", out, OLD], 0, &["run-01: kept as run 1", "run-10: kept as run 10", "kept as run 11"]),
+        (vec!["import", OLD], 0, &["was kept before, as run 11"]),
+        (vec!["list"], 0, &["2026-11-10T08:00:00Z", "demo", "quick"]),
+        (vec!["list", "--suite", "rfc2544", "--json"], 0, &["\"runs\": []"]),
+        (
+            vec!["show", "3"],
+            0,
+            &["hash of the suite", "not known (imported)", "AMD EPYC", "throughput", "kpps"],
+        ),
+        (vec!["show", "3", "--json"], 0, &["\"versions\"", "\"rounds\""]),
+        (vec!["show", "99"], 2, &["there is no run 99"]),
+        (vec!["forget", "11"], 0, &[]),
+        (vec!["forget", "11"], 2, &["there is no run 11"]),
+        (
+            with(&[]),
+            0,
+            &["changed between run 5 and run 6", "at most 5 %", "ratios to nftables", "← changed here"],
+        ),
+        (with(&["--json"]), 0, &["\"at_run\": 6", "\"false_alarms\": 0.05"]),
+        (with(&["--csv"]), 0, &["suite,profile,machine,test", "demo,quick,"]),
+        (with(&["--over", "commit"]), 0, &["commit or version", "median"]),
+        (with(&["--over", "machine", "--csv"]), 0, &["median,least,most"]),
+        (with(&["--absolute"]), 0, &["values as measured", "changed between run 5 and run 6"]),
+        (with(&["--reference", "ipset"]), 2, &["no run has a second firewall"]),
+        (vec!["trend", "--metric", "speed"], 2, &["no metric named speed", "throughput"]),
+        (vec!["trend", "--set", "frame"], 2, &["FACTOR=V"]),
+        (vec!["trend", "--suite", "rfc2544"], 2, &["no recorded run has such a point"]),
+        (vec!["overlay", "5", "6", "--metric", "throughput"], 0, &["run 5", "run 6", "linux / nftables"]),
+        (vec!["overlay", "5"], 2, &["IDS"]),
+    ];
+    for (arguments, status, said) in rows {
+        check(arguments, &history(&file, arguments), *status, said);
+    }
+    std::fs::write(&file, "not a database at all, and long enough to be one: ".repeat(40)).unwrap();
+    check(&["list"], &history(&file, &["list"]), 2, &["is damaged or no SQLite database", "move it away"]);
+    check(&["list"], &history(Path::new("off"), &["list"]), 2, &["the history is off"]);
+}
+
+/// The pages as a program serves them, until it is asked to end.
+#[test]
+fn serve_says_where_it_serves_and_ends_when_it_is_asked_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_rampart-bench"));
+    command.args(["serve", "--listen", "127.0.0.1:0", "--history"]).arg(dir.path().join("history.sqlite"));
+    let mut server = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(server.stderr.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap().to_owned();
+    assert!(address.starts_with("127.0.0.1:"), "{line}");
+    let page = Command::new("curl")
+        .args(["-sS", "--max-time", "30", &format!("http://{address}/")])
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&page.stdout).contains("no runs are recorded yet"), "{page:?}");
+    let killed = Command::new("kill").args(["-INT", &server.id().to_string()]).status().unwrap();
+    assert!(killed.success() && server.wait().unwrap().success());
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut again = Command::new(env!("CARGO_BIN_EXE_rampart-bench"));
+    let again = again.args(["serve", "--listen", &address, "--history", "/nowhere"]).output().unwrap();
+    check(&["serve"], &again, 3, &["cannot listen on", &address]);
+}
+
+#[test]
+fn a_report_is_printed_as_pdf_or_says_what_is_missing() {
+    let bench = |path: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rampart-bench"));
+        command.args(["report", OLD, "--format", "pdf"]);
+        if let Some(path) = path {
+            command.env("PATH", path);
+        }
+        command.output().unwrap()
+    };
+    let pdf = bench(None);
+    assert_eq!(pdf.status.code(), Some(0), "{}", String::from_utf8_lossy(&pdf.stderr));
+    assert!(pdf.stdout.starts_with(b"%PDF-") && pdf.stdout.len() > 10_000, "{} bytes", pdf.stdout.len());
+    check(&["--format", "pdf"], &bench(Some("/nowhere")), 2, &["install the package chromium"]);
+}
+
+#[test]
+fn several_runs_are_compared_with_the_first_or_the_one_that_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    folders(dir.path());
+    let run = |day: u32| dir.path().join(format!("run-{day:02}")).to_str().unwrap().to_owned();
+    let [one, four, nine] = [run(1), run(4), run(9)];
+    let heading = |new: &str, old: &str| format!("{new} / {old}");
+    // In the ninth linux forwards about twice as much as in the first and the fourth.
+    let rise = "throughput{dut=linux} > 1.5";
+    let fall = "throughput{dut=linux} < 0.6";
+    let rows: &[(Vec<&str>, i32, Vec<String>)] = &[
+        (vec![&one, &four, &nine], 0, vec![heading(&four, &one), heading(&nine, &one), "level".into()]),
+        (vec![&one, &four, &nine, "--fail-if", rise], 1, vec![format!("{nine}: ")]),
+        (vec![&one, &four, "--fail-if", rise], 0, vec!["new / old".into()]),
+        (vec![&one, &four, &nine, "--fail-if", fall], 0, vec![]),
+        (vec![&one, &four, &nine, "--reference", &nine, "--fail-if", fall], 1, vec![heading(&one, &nine)]),
+        (vec![&one, &four, "--reference", &nine], 0, vec![heading(&one, &nine), heading(&four, &nine)]),
+        (vec![&one, &four, &nine, "--json"], 0, vec!["\"reference\": ".into(), "\"pairs\"".into()]),
+        (vec![&one, &four, "--json"], 0, vec!["\"intervals_overlap\"".into()]),
+        (vec![&one], 2, vec!["DIR".into()]),
+        (vec![&one, "/nowhere", &nine], 2, vec!["/nowhere".into()]),
+    ];
+    for (arguments, status, said) in rows {
+        let arguments = [&["compare"][..], arguments].concat();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_rampart-bench"));
+        let output = command.args(&arguments).env("NO_COLOR", "1").env("COLUMNS", "900").output().unwrap();
+        let said: Vec<&str> = said.iter().map(String::as_str).collect();
+        check(&arguments, &output, *status, &said);
+    }
+}

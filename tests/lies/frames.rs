@@ -1,0 +1,304 @@
+//! Lies about frames (`bpf/test/lies.bpf.c`), on the generator, the sinks, the ledger and the judgement of real trials.
+
+#[path = "../../crates/traffic/tests/fixture/mod.rs"]
+mod fixture;
+
+use fixture::{
+    BACK, Bed, FORWARD, HOSTILE_MAC, MIDDLE_HOSTILE_MAC, MIDDLE_PRIVATE_MAC, Middle, PRIVATE_MAC, fixed,
+    shape,
+};
+use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
+use measure::procedure::judge;
+use measure::results::{CpuUse, Mark, MarkKind};
+use measure::shape::{Lane, Placement};
+use measure::trial::{FrameOutcome, FrameRequest, Load, TrialOutcome, TrialRequest, WorkloadOutcome};
+use testkit::filter::{Filter, LIES, ONLY};
+use traffic::{Engine, Ports, SETTLE, TrialPlan};
+
+/// What a firewall does instead of forwarding; `enum lie` of the program, in its order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lie {
+    Honest,
+    SendsBack,
+    Echoes,
+    SendsOld,
+    SendsOtherCores,
+    Replays,
+    Flips,
+    LeavesTtl,
+    TakesTwoTtl,
+    ChangesTos,
+    ChangesSource,
+    ChangesDestination,
+    ChangesSourcePort,
+    ChangesDestinationPort,
+    ChangesId,
+    ClearsFlags,
+    ChangesUdpCheck,
+    Cuts,
+    Extends,
+    ForgesSequence,
+    ForgesTime,
+    SwapsStamps,
+    Duplicates,
+    HidesDrops,
+    AllowsOneIn,
+    AllowsWhenBusy,
+    Drops,
+    BreaksIpCheck,
+    Invents,
+}
+
+struct Row {
+    name: &'static str,
+    lie: Lie,
+    /// One frame in so many is lied about.
+    every: u32,
+    /// Byte of the frame, or frames ago.
+    at: u32,
+    /// Frames of 64 bytes unless said.
+    bytes: u16,
+    lanes: &'static [(Lane, f64)],
+    cores: usize,
+    load: Load,
+    /// The mark that it gets, and what that says.
+    found: Option<(MarkKind, &'static str)>,
+}
+
+const ONE_WAY: &[(Lane, f64)] = &[(FORWARD, 1.0)];
+const TWO_WAY: &[(Lane, f64)] = &[(FORWARD, 0.5), (BACK, 0.5)];
+/// More frames than the sinks remembered once.
+const FRAMES: u64 = 20_000;
+
+fn row(name: &'static str, lie: Lie, every: u32, found: (MarkKind, &'static str)) -> Row {
+    let load = Load::Burst(FRAMES);
+    Row { name, lie, every, at: 0, bytes: 64, lanes: ONE_WAY, cores: 1, load, found: Some(found) }
+}
+
+fn rows() -> Vec<Row> {
+    use MarkKind::{Altered, Damaged, Foreign, Forged, IllegalGotThrough, Repeated, WrongPort};
+    // At 50,000 frames/s, of which one in a thousand is forbidden.
+    let busy = Load::PerSecond(50_000.0);
+    let mut rows = vec![
+        row("sent back", Lie::SendsBack, 1, (WrongPort, "20000 of 20000 frames came out of the wrong port")),
+        row("sent back now and then", Lie::SendsBack, 1000, (WrongPort, "20 of 20000 frames came out")),
+        Row {
+            lanes: TWO_WAY,
+            ..row("sent back, two ways", Lie::SendsBack, 100, (WrongPort, "200 of 20000 frames came out"))
+        },
+        row(
+            "answered by itself",
+            Lie::Echoes,
+            10,
+            (WrongPort, "2000 of 20000 frames came out of the wrong port"),
+        ),
+        Row { at: 100, ..row("old copies, near", Lie::SendsOld, 10, (Repeated, "arrived again")) },
+        Row { at: 10_000, ..row("old copies, far", Lie::SendsOld, 10, (Repeated, "arrived again")) },
+        Row {
+            cores: 2,
+            ..row("another core's copies", Lie::SendsOtherCores, 10, (Repeated, "arrived again"))
+        },
+        row("frames of an earlier trial", Lie::Replays, 10, (Foreign, "of an earlier one")),
+        Row {
+            at: 58,
+            bytes: 128,
+            ..row("bits turned, rarely", Lie::Flips, 1000, (Forged, "20 frames arrived with a stamp"))
+        },
+        Row {
+            at: 100,
+            bytes: 128,
+            ..row(
+                "filling damaged, rarely",
+                Lie::Flips,
+                1000,
+                (Damaged, "20 of 20000 frames arrived damaged"),
+            )
+        },
+        Row {
+            at: 100,
+            bytes: 128,
+            ..row("filling damaged, often", Lie::Flips, 2, (Damaged, "10000 of 20000 frames arrived damaged"))
+        },
+        Row {
+            at: 1000,
+            bytes: 1518,
+            ..row("filling of large frames damaged", Lie::Flips, 2, (Damaged, "content was compared in"))
+        },
+        row("TTL left", Lie::LeavesTtl, 1, (Altered, "TTL 20000")),
+        row("TTL less by two", Lie::TakesTwoTtl, 100, (Altered, "TTL 200")),
+        row("TOS", Lie::ChangesTos, 1000, (Altered, "TOS or traffic class 20")),
+        row("source address", Lie::ChangesSource, 1000, (Altered, "source address 20")),
+        row("destination address", Lie::ChangesDestination, 1000, (Altered, "destination address 20")),
+        row("source port", Lie::ChangesSourcePort, 1000, (Altered, "source port 20")),
+        row("destination port", Lie::ChangesDestinationPort, 1000, (Altered, "destination port 20")),
+        row("IP id", Lie::ChangesId, 1000, (Altered, "IP id 20")),
+        row("don't fragment", Lie::ClearsFlags, 1000, (Altered, "fragment offset or flags 20")),
+        row("UDP checksum", Lie::ChangesUdpCheck, 1000, (Altered, "UDP checksum 20")),
+        row("IP checksum", Lie::BreaksIpCheck, 1000, (Altered, "IP checksum 20")),
+        Row {
+            bytes: 128,
+            ..row("cut short", Lie::Cuts, 1000, (Damaged, "20 of 20000 frames arrived damaged"))
+        },
+        Row {
+            bytes: 128,
+            ..row("made longer", Lie::Extends, 1000, (Damaged, "20 of 20000 frames arrived damaged"))
+        },
+        row(
+            "invented sequence numbers",
+            Lie::ForgesSequence,
+            1000,
+            (Forged, "20 frames arrived with a stamp"),
+        ),
+        row(
+            "invented frames beside the others",
+            Lie::Invents,
+            1000,
+            (Forged, "20 frames arrived with a stamp"),
+        ),
+        row(
+            "times that make latency small",
+            Lie::ForgesTime,
+            1000,
+            (Forged, "20 frames arrived with a stamp"),
+        ),
+        row("stamps of another flow", Lie::SwapsStamps, 10, (Altered, "source")),
+        row("sent twice", Lie::Duplicates, 100, (Repeated, "200 of 20000 frames arrived again")),
+        row("drops hidden by copies", Lie::HidesDrops, 100, (Repeated, "of 20000 frames arrived again")),
+        Row {
+            load: busy,
+            ..row(
+                "everything is allowed above a rate",
+                Lie::AllowsWhenBusy,
+                0,
+                (IllegalGotThrough, "the policy did not hold under load"),
+            )
+        },
+        Row {
+            load: busy,
+            ..row(
+                "one forbidden frame in five is allowed",
+                Lie::AllowsOneIn,
+                5,
+                (IllegalGotThrough, "forbidden frames arrived"),
+            )
+        },
+    ];
+    // What is no lie gets no such mark: it stays valid, or is a loss and nothing else.
+    for (name, lie, every, load, bytes) in [
+        ("honest", Lie::Honest, 0, Load::Burst(FRAMES), 64),
+        ("honest, with a policy", Lie::Honest, 0, busy, 64),
+        ("honest, large frames", Lie::Honest, 0, Load::Burst(FRAMES), 1518),
+        ("drops", Lie::Drops, 100, Load::Burst(FRAMES), 64),
+    ] {
+        let honest = row(name, lie, every, (MarkKind::Note, ""));
+        rows.push(Row {
+            load,
+            bytes,
+            found: None,
+            lanes: if bytes == 64 { TWO_WAY } else { ONE_WAY },
+            ..honest
+        });
+    }
+    rows
+}
+
+/// A firewall whose lie can be chosen.
+struct Liar {
+    settings: MapHandle,
+    memories: MapHandle,
+}
+
+impl Liar {
+    fn over(bed: &Bed) -> Self {
+        let filter = Filter::load(LIES);
+        let links = [bed.ifindex(2, "mp"), bed.ifindex(2, "mh")];
+        let ways = filter.map("ways");
+        for (from, to, destination, source) in [
+            (links[0], links[1], HOSTILE_MAC, MIDDLE_HOSTILE_MAC),
+            (links[1], links[0], PRIVATE_MAC, MIDDLE_PRIVATE_MAC),
+        ] {
+            let way = [&to.to_ne_bytes()[..], &destination, &source].concat();
+            ways.update(&from.to_ne_bytes(), &way, MapFlags::ANY).unwrap();
+        }
+        filter.attach("forward", bed.middle(), links);
+        Self { settings: filter.map("settings"), memories: filter.map("memories") }
+    }
+
+    fn tell(&self, lie: Lie, every: u32, at: u32) {
+        let words = [lie as u32, every, at, 0].map(u32::to_ne_bytes).concat();
+        self.settings.update(&ONLY, &words, MapFlags::ANY).unwrap();
+        self.memories.update(&ONLY, &[0; 48], MapFlags::ANY).unwrap();
+    }
+}
+
+/// Runs a row's trial as a rig does whose firewall is a box that nobody can look into.
+fn trial(engine: &mut Engine, ports: &Ports, row: &Row) -> (TrialOutcome, Vec<Mark>) {
+    engine.set_traffic(&shape(fixed(row.bytes), 100)).unwrap();
+    let phases = [measure::trial::Phase {
+        load: row.load,
+        seconds: if matches!(row.load, Load::Burst(_)) { 60.0 } else { 0.4 },
+    }];
+    let plan = TrialPlan {
+        phases: &phases,
+        lanes: row.lanes,
+        placement: Placement::Inline,
+        cores: &fixture::cores(row.cores),
+        times_matter: false,
+        settle: 3 * SETTLE,
+        translated: None,
+        forbidden_port: Some(60_000),
+    };
+    let reading = engine.run(ports, &plan, &mut ()).unwrap();
+    let mut ledger = reading.ledger();
+    let lost = ledger.residual().max(0) as u64;
+    ledger.frames_mut().unwrap().not_received = lost;
+    let outcome = TrialOutcome {
+        id: 0,
+        seconds: reading.seconds,
+        ledger,
+        per_second: Vec::new(),
+        cpu: CpuUse::default(),
+        flow_entries: None,
+        memory_bytes: None,
+        policy_load_seconds: None,
+        faults: Vec::new(),
+        remarks: Vec::new(),
+        workload: WorkloadOutcome::Frames(FrameOutcome::default()),
+    };
+    let request = TrialRequest::from(FrameRequest::of(phases.to_vec()));
+    let marks = judge(&request, &outcome, plan.placement);
+    (outcome, marks)
+}
+
+#[test]
+fn every_lie_about_frames_costs_the_value_and_is_named() {
+    let _turn = testkit::turn();
+    let bed = Bed::new(Middle::Silent, 1500);
+    let liar = Liar::over(&bed);
+    let (mut engine, ports) = bed.engine(100);
+    let mut wrong = Vec::new();
+    for row in rows() {
+        if row.lie == Lie::Replays {
+            // An honest trial before it, whose frames the liar keeps.
+            liar.tell(Lie::Honest, 0, 0);
+            trial(&mut engine, &ports, &row);
+        }
+        liar.tell(row.lie, row.every, row.at);
+        let (outcome, marks) = trial(&mut engine, &ports, &row);
+        let said: Vec<(MarkKind, &str)> = marks.iter().map(|mark| (mark.kind, mark.text.as_str())).collect();
+        let right = match row.found {
+            Some((kind, words)) => {
+                said.iter().any(|(found, text)| *found == kind && text.contains(words) && kind.invalidates())
+            }
+            None => said.is_empty(),
+        };
+        let beside = &outcome.ledger.frames().unwrap().beside;
+        let asked = matches!(row.load, Load::Burst(_)) || beside.forbidden_sent >= 5;
+        let honest = row.lie != Lie::Honest || outcome.ledger.received == outcome.ledger.sent();
+        if !right || !honest || !asked {
+            wrong.push(format!("{}: {said:?}, {:?}", row.name, outcome.ledger));
+        }
+    }
+    engine.detach(ports);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
