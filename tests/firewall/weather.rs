@@ -31,6 +31,9 @@ fn ping_until(crossing: &Crossing, to: &str, wanted: &str) -> String {
 fn a_neighbour_that_was_never_there_is_told_to_the_sender() {
     for hook in HOOKS {
         let crossing = Crossing::build(hook);
+        for ip in ["ipv4", "ipv6"] {
+            ask_neighbours_quickly(&crossing, ip);
+        }
         for (nobody, gateway) in ["198.19.0.77", "2001:2:0:2::77"].into_iter().zip(GATEWAY) {
             let said = ping(&crossing, nobody, &["-W", "15"]);
             assert!(said.contains("nreachable") && said.contains(gateway), "{hook:?}: {said}");
@@ -38,19 +41,23 @@ fn a_neighbour_that_was_never_there_is_told_to_the_sender() {
     }
 }
 
+/// By the kernel's own times the tests of dead neighbours would take a minute.
+fn ask_neighbours_quickly(crossing: &Crossing, ip: &str) {
+    let setting = |name: &str| format!("{ip}/neigh/toserver/{name}");
+    crossing.firewall.set(&[
+        (&setting("base_reachable_time_ms"), "1000"),
+        (&setting("delay_first_probe_time"), "1"),
+        (&setting("retrans_time_ms"), "200"),
+    ]);
+}
+
 /// The kernel does not see what XDP sends to a neighbour and would believe in it for ever: [`dataplane::routes`] makes it ask.
-/// Its times are shortened, or this would take a minute.
 #[test]
 fn a_neighbour_that_dies_is_noticed_and_found_again() {
     for hook in HOOKS {
         let crossing = Crossing::build(hook);
         for ((ip, server), gateway) in ["ipv4", "ipv6"].into_iter().zip(SERVER).zip(GATEWAY) {
-            let setting = |name: &str| format!("{ip}/neigh/toserver/{name}");
-            crossing.firewall.set(&[
-                (&setting("base_reachable_time_ms"), "1000"),
-                (&setting("delay_first_probe_time"), "1"),
-                (&setting("retrans_time_ms"), "200"),
-            ]);
+            ask_neighbours_quickly(&crossing, ip);
             ping_until(&crossing, server, "1 received");
             let length = if ip == "ipv4" { 24 } else { 64 };
             crossing.server.ip(&format!("address del {server}/{length} dev {HOST_DEVICE}"));

@@ -178,7 +178,9 @@ static __always_inline bool start_is_due(struct tcp_core *core, __u32 number)
 		return core->now < step->end ? 1 : finish_schedule(core);
 	if (core->now >= control.last_start)
 		return finish_schedule(core);	/* what is still due is left out */
-	if (step->interval == 0 || core->due >= step->end) {
+	if (step->interval == 0)
+		core->due = step->end;	/* of a silence: what is not due is what has the clock read again */
+	if (core->due >= step->end) {
 		if (core->now < step->end)
 			return false;
 		core->due = step->end;
