@@ -38,6 +38,11 @@ int firewall_xdp(struct xdp_md *ctx)
 	}
 }
 
+/*
+ * At TC what may go up goes on to the next program of the chain: those that others put behind the firewall see what it lets
+ * pass. As a filter of clsact, on kernels without tcx, TCX_NEXT means the same (TC_ACT_UNSPEC).
+ */
+
 /* Beside XDP, on the same interface. */
 SEC("tcx/ingress")
 int resolve(struct __sk_buff *ctx)
@@ -66,7 +71,7 @@ int firewall_tc(struct __sk_buff *ctx)
 	case VERDICT_SENT:
 		return TCX_REDIRECT;
 	case VERDICT_UP:
-		return TCX_PASS;
+		return TCX_NEXT;
 	default:
 		return TCX_DROP;
 	}
@@ -80,16 +85,16 @@ int firewall_out(struct __sk_buff *ctx)
 	enum verdict verdict;
 
 	if (ctx->ingress_ifindex)
-		return TCX_PASS;
+		return TCX_NEXT;
 	pull(ctx);
 	p.ifindex = ctx->ifindex;
 	p.frame_bytes = ctx->len;
 	p.tick = now();
 	p.to = zone_of(p.ifindex);
 	if (p.to == NO_ZONE)
-		return drop(&p, REASON_NOT_A_PORT) == VERDICT_DROP ? TCX_DROP : TCX_PASS;
+		return drop(&p, REASON_NOT_A_PORT) == VERDICT_DROP ? TCX_DROP : TCX_NEXT;
 	verdict = filter(ctx, &p, HOOK_TC);
-	return verdict == VERDICT_UP ? TCX_PASS : TCX_DROP;
+	return verdict == VERDICT_UP ? TCX_NEXT : TCX_DROP;
 }
 
 char _license[] SEC("license") = "Dual MIT/GPL";

@@ -50,6 +50,17 @@ pub enum DataplaneError {
         /// How many there may be.
         most: u32,
     },
+    /// Somebody else's program is where the firewall's would be.
+    #[error(
+        "`{interface}` has {who}, which is not the firewall's: take it away (`ip link set dev {interface} xdp off`, \
+         `tc filter del dev {interface} ...`), or choose the other hook with --hook"
+    )]
+    Occupied {
+        /// The interface.
+        interface: String,
+        /// What is there, in words.
+        who: String,
+    },
     /// A size that cannot be.
     #[error("{what} must be from {least} to {most}, not {value}")]
     Size {

@@ -1,17 +1,17 @@
 //! The loaded firewall.
 
 use crate::counters::Hits;
+use crate::earlier::Earlier;
 use crate::loading::{load, program};
 use crate::names::SharedNames;
 use crate::policies::{Limited, Policies};
 use crate::ports::{Ports, Programs};
 use crate::routes::RouteMaps;
-use crate::shared::Shared;
+use crate::shared::{Mapping, Shared};
 use crate::skeleton::FirewallSkel;
 use crate::{Counters, DataplaneError, EventLog, FlowTable, Tally};
 use libbpf_rs::{MapHandle, MapMut};
 use policy::settings::FLOWS;
-use std::sync::{Arc, Mutex};
 
 /// What must be known before the programs are loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,54 +63,81 @@ impl Firewall {
     /// # Errors
     /// A size out of bounds, or the kernel refuses the programs.
     pub fn load(settings: &Settings) -> Result<Self, DataplaneError> {
-        Self::load_with(settings, false)
+        Self::load_with(settings, false, None)
     }
 
-    pub(crate) fn load_with(settings: &Settings, clock_is_held: bool) -> Result<Self, DataplaneError> {
+    /// Loads the programs over the maps of an earlier firewall, whose flows, counters and policy they go on with. The earlier
+    /// programs go on too, on the same maps, until [`Ports::attach`] puts the new ones in their place.
+    ///
+    /// # Errors
+    /// Those of [`Firewall::load`]; and [`Earlier::difference`] said that its maps are not ours.
+    pub fn take_over(settings: &Settings, earlier: &Earlier) -> Result<Self, DataplaneError> {
+        if let Some(why) = earlier.difference(settings) {
+            let source = std::io::Error::other(why);
+            return Err(DataplaneError::System {
+                doing: "taking an earlier firewall over".to_owned(),
+                source,
+            });
+        }
+        let rules = earlier.constants().map_or(settings.rules, |constants| constants.hit_slots);
+        let mut firewall = Self::load_with(&Settings { rules, ..*settings }, false, Some(earlier))?;
+        if let Some(notes) = earlier.notes() {
+            firewall.policies.names.change(|names| names.set_zones(&notes.zones));
+            firewall.policies.go_on(notes);
+        }
+        Ok(firewall)
+    }
+
+    pub(crate) fn load_with(
+        settings: &Settings,
+        clock_is_held: bool,
+        earlier: Option<&Earlier>,
+    ) -> Result<Self, DataplaneError> {
         check_size("the number of flows", settings.flows, FLOWS)?;
         check_size("the number of rules", settings.rules, (1, 1 << 20))?;
         let cores = libbpf_rs::num_possible_cpus().map_err(DataplaneError::bpf("counting cores"))? as u32;
-        let (skel, programs) = load(settings, cores, clock_is_held)?;
+        let (skel, programs) = load(settings, cores, clock_is_held, earlier)?;
         Self::of(skel, programs, settings, cores)
     }
 
     fn of(
-        mut skel: FirewallSkel<'static>,
+        loaded: FirewallSkel<'static>,
         programs: Programs,
         settings: &Settings,
         cores: u32,
     ) -> Result<Self, DataplaneError> {
-        let variables = skel.maps.bss_data.take().ok_or_else(no_memory)?;
-        let skel = Arc::new(Mutex::new(skel));
-        let loaded = skel.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let (maps, small) = (&loaded.maps, &loaded.progs);
+        let (mapping, variables) = Mapping::of(&handle(&maps.bss)?)
+            .map_err(DataplaneError::system("reaching the firewall's variables"))?;
+        let skel = &mapping;
         #[cfg(feature = "testing")]
-        let held_clock = Shared::new(&mut variables.held_clock, &skel);
+        let held_clock = Shared::new(&mut variables.held_clock, skel);
         #[cfg(feature = "testing")]
         let testing = crate::testing::Testing::new(&programs, program(&small.judge)?, held_clock)?;
         let names = SharedNames::default();
         let hits = || Ok(Hits::new(handle(&maps.hits)?, cores, settings.rules));
         let flows = FlowTable {
             records: handle(&maps.flows)?,
-            pool: Shared::new(&mut variables.pool, &skel),
+            pool: Shared::new(&mut variables.pool, skel),
             capacity: settings.flows,
             end_flow: program(&small.end_flow)?,
             sweep_flows: program(&small.sweep_flows)?,
             names: names.clone(),
         };
         let ports = Ports {
-            places: Shared::new(&mut variables.ports, &skel),
+            places: Shared::new(&mut variables.ports, skel),
             devices: handle(&maps.port_devices)?,
             forwarding: handle(&maps.forwarding)?,
             programs,
             names: names.clone(),
             attached: Vec::new(),
+            outlives: false,
         };
         let policies = Policies {
             generations: handle(&maps.generations)?,
             limit_terms: handle(&maps.limit_terms)?,
             limit_rows: handle(&maps.limit_rows)?,
-            settings: Shared::new(&mut variables.settings, &skel),
+            settings: Shared::new(&mut variables.settings, skel),
             hits: hits()?,
             names: names.clone(),
             limited: Limited::default(),
@@ -164,11 +191,6 @@ impl Firewall {
 
 fn handle(map: &MapMut<'_>) -> Result<MapHandle, DataplaneError> {
     MapHandle::try_from(map).map_err(DataplaneError::bpf("opening the firewall's maps"))
-}
-
-fn no_memory() -> DataplaneError {
-    let source = std::io::Error::other("the kernel maps no global variables");
-    DataplaneError::System { doing: "reaching the firewall's variables".to_owned(), source }
 }
 
 fn check_size(what: &'static str, value: u32, (least, most): (u32, u32)) -> Result<(), DataplaneError> {

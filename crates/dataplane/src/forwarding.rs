@@ -3,7 +3,7 @@
 
 use crate::skeleton::types;
 use libbpf_rs::{MapCore, MapFlags};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
 
 /// `struct forwarding` of `bpf/abi/forward.h`, in its words.
@@ -64,4 +64,14 @@ pub(crate) fn local_key(address: IpAddr) -> [u8; 24] {
     };
     key[16..20].copy_from_slice(&version.to_ne_bytes());
     key
+}
+
+/// The address that [`local_key`] made a key of.
+pub(crate) fn local_address(key: &[u8]) -> Option<IpAddr> {
+    let version = u32::from_ne_bytes(*key.get(16..)?.first_chunk()?);
+    match version {
+        4 => Some(Ipv4Addr::from(*key.first_chunk::<4>()?).into()),
+        6 => Some(Ipv6Addr::from(*key.first_chunk::<16>()?).into()),
+        _ => None,
+    }
 }

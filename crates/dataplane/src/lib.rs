@@ -12,6 +12,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic))]
 
 mod counters;
+mod earlier;
 mod error;
 mod event_log;
 mod firewall;
@@ -19,6 +20,7 @@ mod flow_table;
 mod forwarding;
 mod loading;
 mod names;
+mod notes;
 mod policies;
 mod ports;
 mod reason;
@@ -33,12 +35,13 @@ mod skeleton;
 mod testing;
 
 pub use counters::Counters;
+pub use earlier::{Earlier, take_from};
 pub use error::DataplaneError;
 pub use event_log::{Event, EventKind, EventLog};
 pub use firewall::{Firewall, Occupancy, Settings};
 pub use flow_table::{Filter, Flow, FlowId, FlowTable};
 pub use policies::{Generation, Policies};
-pub use ports::{Attached, Hook, Ports};
+pub use ports::{Attached, Hook, Meddling, Ports};
 pub use reason::{Reason, State, Tally};
 #[cfg(feature = "testing")]
 pub use testing::{Judgement, TestRun, Tester, Verdict};

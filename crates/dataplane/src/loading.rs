@@ -2,6 +2,7 @@
 //! verifies programs side by side, so each of the three is loaded by a thread of its own.
 
 use crate::DataplaneError;
+use crate::earlier::{Earlier, RODATA};
 use crate::firewall::Settings;
 use crate::ports::Programs;
 use crate::shared::Program;
@@ -30,11 +31,12 @@ const HOOKS: [HookProgram; 3] = [
 /// What only tests ask.
 const JUDGE: &str = "judge";
 
-/// Makes the maps, and loads all programs.
+/// Makes the maps, or takes those of an earlier firewall of the same build, and loads all programs.
 pub(crate) fn load(
     settings: &Settings,
     cores: u32,
     clock_is_held: bool,
+    earlier: Option<&Earlier>,
 ) -> Result<(FirewallSkel<'static>, Programs), DataplaneError> {
     // The skeleton borrows its object for as long as it lives; a firewall lives as long as its process.
     let storage = Box::leak(Box::new(MaybeUninit::uninit()));
@@ -49,8 +51,15 @@ pub(crate) fn load(
     ] {
         map.set_max_entries(entries).map_err(DataplaneError::bpf("sizing the maps"))?;
     }
+    let before = earlier.and_then(Earlier::constants);
+    for mut map in open.open_object_mut().maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        if let Some(shared) = earlier.filter(|_| name != RODATA).and_then(|earlier| earlier.map(&name)) {
+            map.reuse_fd(shared.as_fd()).map_err(refused)?;
+        }
+    }
     if let Some(constants) = open.maps.rodata_data.as_mut() {
-        constants.secret = secret()?;
+        constants.secret = before.map_or_else(secret, |before| Ok(before.secret))?;
         constants.bucket_mask = buckets - 1;
         constants.record_count = settings.flows;
         constants.hit_slots = settings.rules;

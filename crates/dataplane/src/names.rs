@@ -59,6 +59,16 @@ impl Names {
         self.zones.get(usize::from(number)).map(String::as_str)
     }
 
+    /// By the data plane's number.
+    pub(crate) fn zones(&self) -> &[String] {
+        &self.zones
+    }
+
+    /// The numbers that an earlier firewall gave.
+    pub(crate) fn set_zones(&mut self, zones: &[String]) {
+        self.zones = zones.to_vec();
+    }
+
     pub(crate) fn generation(&self) -> u32 {
         self.rules[0].0
     }

@@ -118,7 +118,7 @@ pub struct Routes {
     own: BTreeMap<u32, Own>,
     /// The Ethernet addresses of neighbours that may be used.
     neighbours: HashMap<(u32, IpAddr), Vec<u8>>,
-    _lookups: [Setting; 2],
+    lookups: [Setting; 2],
 }
 
 impl Routes {
@@ -142,8 +142,9 @@ impl Routes {
             local: BTreeSet::new(),
             own: BTreeMap::new(),
             neighbours: HashMap::new(),
-            _lookups: lookups,
+            lookups,
         };
+        routes.learn_what_is_written();
         routes.change(|words| {
             words[MARK..MARK + 2].copy_from_slice(&mark);
             words[ANSWER_INTERVAL..ANSWER_INTERVAL + 2].copy_from_slice(&limits.intervals());
@@ -151,6 +152,17 @@ impl Routes {
         })?;
         routes.learn_everything()?;
         Ok(routes)
+    }
+
+    /// The settings stay as they are when this is dropped, or not: without them a firewall that goes on without its daemon would
+    /// find no routes.
+    pub fn outlive(&mut self, outlives: bool) {
+        self.lookups.iter_mut().for_each(|setting| setting.stays = outlives);
+    }
+
+    /// An earlier firewall, which did not put them back, turned the settings on.
+    pub fn take_over_settings(&mut self) {
+        self.lookups.iter_mut().for_each(|setting| setting.was_on = false);
     }
 
     /// Other interfaces belong to zones from now on.
@@ -240,6 +252,14 @@ impl Routes {
         }
     }
 
+    /// The addresses in the maps, which an earlier firewall may have written: those that are gone are to be deleted.
+    fn learn_what_is_written(&mut self) {
+        self.local =
+            self.maps.local_addresses.keys().filter_map(|key| forwarding::local_address(&key)).collect();
+        let interface = |key: Vec<u8>| Some((u32::from_ne_bytes(*key.first_chunk()?), Own::default()));
+        self.own = self.maps.own_addresses.keys().filter_map(interface).collect();
+    }
+
     fn learn_addresses(&mut self) -> Result<(), RoutesError> {
         let local = self.queries.local_addresses()?;
         let keys = |of: &BTreeSet<IpAddr>, but: &BTreeSet<IpAddr>| -> Vec<_> {
@@ -301,6 +321,7 @@ fn random_mark() -> Result<[u32; 2], RoutesError> {
 struct Setting {
     file: File,
     was_on: bool,
+    stays: bool,
 }
 
 impl Setting {
@@ -314,7 +335,7 @@ impl Setting {
                 file.rewind()?;
                 file.write_all(b"1")?;
             }
-            Ok(Self { file, was_on })
+            Ok(Self { file, was_on, stays: false })
         };
         attempt().map_err(|source| RoutesError::Setting { path, source })
     }
@@ -322,7 +343,7 @@ impl Setting {
 
 impl Drop for Setting {
     fn drop(&mut self) {
-        if !self.was_on {
+        if !self.was_on && !self.stays {
             // The namespace may be on its way out; then there is nothing to put back.
             let _ = self.file.rewind().and_then(|()| self.file.write_all(b"0"));
         }

@@ -1,11 +1,15 @@
 //! Memory that is shared with BPF programs, plain structures as bytes, and programs run by hand: all of this crate's unsafe code.
 
-use crate::skeleton::{FirewallSkel, types};
-use libbpf_rs::ProgramMut;
+use crate::skeleton::types;
+use libbpf_rs::{MapCore as _, MapHandle, ProgramMut};
+use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use std::ffi::c_void;
 use std::mem::{MaybeUninit, size_of, zeroed};
+use std::num::NonZeroUsize;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex};
+use std::ptr::NonNull;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Structures of `bpf/abi` that are numbers throughout: any bytes are one, and it has no padding.
@@ -50,15 +54,53 @@ pub(crate) fn from_bytes<T: Plain>(bytes: &[u8]) -> Option<T> {
     }
 }
 
+/// The programs' global variables in our memory. We map them and not the loader, because it does not map those of maps that an
+/// earlier firewall made.
+pub(crate) struct Mapping {
+    start: NonNull<c_void>,
+    bytes: NonZeroUsize,
+}
+
+// SAFETY: plain memory that programs on other cores change as well; whoever reads and writes it does so through `Shared`.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the variables.
+    ///
+    /// # Errors
+    /// The map is smaller than the variables, or the kernel does not map it.
+    pub(crate) fn of(map: &MapHandle) -> std::io::Result<(Arc<Self>, &'static mut types::bss)> {
+        let bytes = NonZeroUsize::new(size_of::<types::bss>())
+            .filter(|bytes| map.value_size() as usize >= bytes.get())
+            .ok_or_else(|| std::io::Error::other("the map is smaller than the variables"))?;
+        let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        // SAFETY: the kernel chooses the place, so nothing that is there is replaced.
+        let start = unsafe { mmap(None, bytes, access, MapFlags::MAP_SHARED, map.as_fd(), 0)? };
+        // SAFETY: the mapping begins on a page and is as long as the structure, which is numbers throughout. Each `Shared` that
+        // has a part of it keeps the mapping, and this is its only reference in this process.
+        let variables = unsafe { start.cast::<types::bss>().as_mut() };
+        Ok((Arc::new(Self { start, bytes }), variables))
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `of`, and nobody has a part of it any more.
+        let _ = unsafe { munmap(self.start, self.bytes.get()) };
+    }
+}
+
 /// A part of the programs' global variables, which stay mapped as long as any part of them is in use.
 pub(crate) struct Shared<T: 'static> {
     variable: &'static mut T,
-    _loaded: Arc<Mutex<FirewallSkel<'static>>>,
+    _mapping: Arc<Mapping>,
 }
 
 impl<T> Shared<T> {
-    pub(crate) fn new(variable: &'static mut T, loaded: &Arc<Mutex<FirewallSkel<'static>>>) -> Self {
-        Self { variable, _loaded: Arc::clone(loaded) }
+    pub(crate) fn new(variable: &'static mut T, mapping: &Arc<Mapping>) -> Self {
+        Self { variable, _mapping: Arc::clone(mapping) }
     }
 }
 

@@ -153,7 +153,7 @@ impl Firewall {
     /// # Errors
     /// Those of [`Firewall::load`].
     pub fn load_with_held_clock(settings: &Settings) -> Result<Self, DataplaneError> {
-        Self::load_with(settings, true)
+        Self::load_with(settings, true, None)
     }
 
     /// Sets a held clock, in time since the machine was started.
@@ -229,10 +229,13 @@ impl Tester {
     }
 }
 
+/// `TCX_NEXT`, as an unsigned number.
+const NEXT: u32 = u32::MAX;
+
 fn verdict_of(hook: Hook, value: u32) -> Verdict {
     match (hook, value) {
         (Hook::Xdp, 4) | (Hook::Tc, 7) => Verdict::Sent,
-        (Hook::Xdp, 2) | (Hook::Tc, 0) => Verdict::Up,
+        (Hook::Xdp, 2) | (Hook::Tc, NEXT) => Verdict::Up,
         _ => Verdict::Drop,
     }
 }

@@ -195,7 +195,10 @@ fn needs_root_every_event_is_recorded_or_counted() {
             firewall.test_run_times(&frame, index, Hook::Xdp, PACKETS).unwrap()
         });
         let recorded = bed.firewall().events.take().unwrap().len() as u64;
-        assert_eq!(recorded + bed.tally(Tally::LogSuppressed) + bed.tally(Tally::LogLost), PACKETS.into());
+        assert_eq!(
+            recorded + bed.tally(Tally::LogSuppressed) + bed.tally(Tally::LogLost),
+            u64::from(PACKETS)
+        );
         assert!((least..=most).contains(&recorded), "{settings}: {recorded}");
         assert!(bed.tally(tally) > 0, "{settings}");
         assert_eq!(bed.firewall().events.take().unwrap(), []);

@@ -52,10 +52,12 @@ pub(crate) enum Command {
     Explain(Box<ExplainArgs>),
     /// Run the firewall in this network namespace, in the foreground.
     ///
-    /// It attaches to the interfaces that the policy names. SIGHUP reads the policy's file again; SIGTERM and Ctrl-C take the
-    /// firewall down, as `rampart down` does.
+    /// It attaches to the interfaces that the policy names, and takes over from a firewall that runs without its daemon: open
+    /// flows go on. SIGHUP reads the policy's file again; Ctrl-C takes the firewall down, as `rampart down` does. SIGTERM ends
+    /// the daemon alone: the firewall goes on by its last policy until `rampart up` takes over.
     #[command(after_help = "Examples:
   rampart up policy.toml
+  rampart up                                   come up with the last policy that was confirmed
   rampart up policy.toml --hook tc
   ip netns exec edge rampart up edge.toml")]
     Up(UpArgs),
@@ -134,11 +136,16 @@ pub(crate) struct CheckArgs {
 /// Arguments of `up`.
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
-    /// The policy's file.
-    pub(crate) policy: PathBuf,
+    /// The policy's file; without it the last policy that was confirmed, or else /etc/rampart/policy.toml. If the file cannot be
+    /// used, the last policy that was confirmed comes up, and a message says so.
+    pub(crate) policy: Option<PathBuf>,
     /// Where to attach to interfaces.
     #[arg(long, value_enum, default_value_t = Hook::Auto)]
     pub(crate) hook: Hook,
+    /// Folder in which the confirmed policy is kept, instead of /var/lib/rampart, or of /run/rampart/state/NAMESPACE in other
+    /// network namespaces than the machine's own.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) state: Option<PathBuf>,
     /// The socket to listen on, instead of /run/rampart/NAMESPACE.sock.
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,

@@ -65,6 +65,20 @@ pub(crate) fn reopen(settings: &Path, switches: &[&str]) -> Result<(), SettingEr
     switches.iter().try_for_each(|switch| write(settings, switch, "1"))
 }
 
+/// Turns the forwarding of the loopback interface off again, which a firewall turns on because without it the kernel answers no
+/// question about routes, and which a firewall that has no daemon any more left on.
+///
+/// # Errors
+/// When it cannot be written.
+pub(crate) fn close_loopback(settings: &Path) -> Result<(), SettingError> {
+    for switch in ["ipv4/conf/lo/forwarding", "ipv6/conf/lo/forwarding"] {
+        if is_on(settings, switch)? {
+            write(settings, switch, "0")?;
+        }
+    }
+    Ok(())
+}
+
 /// The switches that somebody turned on.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line prints")]
 
 mod ask;
+mod boot;
 mod check;
 mod cli;
 mod daemon;
@@ -13,6 +14,8 @@ mod kernel;
 #[cfg(test)]
 mod memory;
 mod plane;
+mod state;
+mod supervisor;
 mod table;
 mod up;
 

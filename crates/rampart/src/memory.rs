@@ -2,7 +2,7 @@
 //! it: they set its flows and counters, and look at what it was asked to do.
 
 use crate::api::{Counter, Drop, Flow, HookName, Occupancy};
-use crate::plane::{Attached, DataPlane, FlowKey, Hook, PlaneError, Recorded};
+use crate::plane::{Attached, DataPlane, FlowKey, Hook, PlaneError, Recorded, Tampering};
 use policy::model::Log;
 use policy::{Policy, Tables};
 use std::collections::{BTreeMap, HashMap};
@@ -36,6 +36,10 @@ pub(crate) struct Inside {
     pub(crate) recorded: Vec<(Duration, Recorded)>,
     pub(crate) suppressed: u64,
     pub(crate) flows: BTreeMap<u32, Flow>,
+    /// What somebody did to its programs, and is told next.
+    pub(crate) tampering: Tampering,
+    /// It goes on with what an earlier one left.
+    pub(crate) took_over: bool,
     /// How often it was swept.
     pub(crate) swept: u64,
     /// What everything fails with from now on.
@@ -73,6 +77,26 @@ impl DataPlane for Memory {
         inside.hits.retain(|name, _| names.contains(&name.as_str()));
         inside.generation += 1;
         Ok(inside.generation)
+    }
+
+    fn prepare(&mut self, _: &Policy) -> Result<(), PlaneError> {
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<(), PlaneError> {
+        Ok(())
+    }
+
+    fn took_over(&self) -> bool {
+        self.inside().took_over
+    }
+
+    fn check_programs(&mut self) -> Tampering {
+        let mut inside = self.inside();
+        Tampering {
+            mended: std::mem::take(&mut inside.tampering.mended),
+            standing: inside.tampering.standing.clone(),
+        }
     }
 
     fn attach(&mut self, zone: &str, interface: &str, hook: Hook) -> Result<Attached, PlaneError> {

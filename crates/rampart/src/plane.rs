@@ -16,6 +16,23 @@ pub(crate) trait DataPlane: Send {
     /// What the data plane cannot do. The tables before stay in force.
     fn apply(&mut self, tables: &Tables, policy: &Policy) -> Result<u64, PlaneError>;
 
+    /// Prepares for the first policy: the interfaces of an earlier firewall that it took over and that belong to another zone under
+    /// this policy are closed until they are attached.
+    ///
+    /// # Errors
+    /// What the data plane cannot do.
+    fn prepare(&mut self, policy: &Policy) -> Result<(), PlaneError>;
+
+    /// The first policy is in force and its interfaces are attached: what else an earlier firewall left goes.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn settle(&mut self) -> Result<(), PlaneError>;
+
+    /// Whether it goes on with what an earlier firewall left. Then a start that fails leaves everything attached: the machine was
+    /// closed, and stays so.
+    fn took_over(&self) -> bool;
+
     /// Attaches to an interface, which belongs to a zone from now on. Until the policy in force knows the zone, its packets are
     /// dropped.
     ///
@@ -85,12 +102,25 @@ pub(crate) trait DataPlane: Send {
     /// When the kernel does not do it.
     fn sweep(&mut self) -> Result<(), PlaneError>;
 
+    /// What was done to the programs at interfaces since the last call and is mended again; and what is not, as long as it is so.
+    /// Called several times a second.
+    fn check_programs(&mut self) -> Tampering;
+
     /// Attaches again to interfaces that vanished and came back. Returns what needs attention, each with what to do. Called
     /// about once a second.
     ///
     /// # Errors
     /// When the kernel refuses to be read.
     fn check_interfaces(&mut self) -> Result<Vec<String>, PlaneError>;
+}
+
+/// What somebody did to the programs at interfaces; each text is complete, with what to do.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Tampering {
+    /// It was put right.
+    pub(crate) mended: Vec<String>,
+    /// It goes on.
+    pub(crate) standing: Vec<String>,
 }
 
 /// What a rule recorded.

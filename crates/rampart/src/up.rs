@@ -1,5 +1,6 @@
 //! `rampart up`: takes the namespace's lock, starts the daemon, and runs until it is down.
 
+use crate::boot::{self, Chosen};
 use crate::cli::UpArgs;
 use crate::daemon::instance::{Instance, InstanceError, Lock};
 use crate::daemon::log::{Kind, Log};
@@ -9,33 +10,44 @@ use crate::failure::Failure;
 use crate::forwarding::{self, SettingError};
 use crate::kernel::{self, Kernel};
 use crate::plane::{DataPlane, Hook, PlaneError};
+use crate::state::{FIRST, State};
+use crate::supervisor;
+use dataplane::Earlier;
 use policy::Policy;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
-    let policy = crate::read_policy(&args.policy)?;
-    if !nix::unistd::geteuid().is_root() {
+    // What is wrong with the file is told to anybody, and whoever has kept no policy learns it before all else.
+    let instance = Instance::here(args.socket.as_deref())
+        .map_err(|error| Failure::Machine(format!("cannot find out the network namespace: {error}")))?;
+    let state = args.state.as_deref().map_or_else(|| State::usual(&instance.namespace), State::at);
+    let machine = |error: PlaneError| Failure::Machine(error.to_string());
+    let is_root = nix::unistd::geteuid().is_root();
+    // Looked at before anything is changed: a mistyped name must not stop a router.
+    let usable = |policy: &Policy| if is_root { kernel::all_there(policy).map_err(machine) } else { Ok(()) };
+    let chosen = boot::choose(args.policy.as_deref(), &state.find(), Path::new(FIRST), usable)?;
+    if !is_root {
         let what = "only root can take packets: run it with sudo, or as a service of root";
         return Err(Failure::Machine(what.to_owned()));
     }
-    let instance = Instance::here(args.socket.as_deref())
-        .map_err(|error| Failure::Machine(format!("cannot find out the network namespace: {error}")))?;
     let log = Log::new(json, Box::new(std::io::stdout()));
     let lock = instance.lock()?;
-    let machine = |error: PlaneError| Failure::Machine(error.to_string());
-    // Looked at before anything is changed: a mistyped name must not stop a router.
-    kernel::all_there(&policy).map_err(machine)?;
+    let Chosen { policy, file, mut notes } = chosen;
     // A firewall that is interrupted while it starts goes down once it is up: half of one would stay on its interfaces.
     let waking = waker()?;
     let interfaces = policy.zones.iter().flat_map(|zone| &zone.interfaces).map(String::as_str);
     let settings = Path::new(forwarding::SETTINGS);
     let setting = |error: SettingError| Failure::Machine(error.to_string());
+    let earlier = Earlier::find().map_err(|error| Failure::Machine(error.to_string()))?;
     // From now on what the firewall does not forward is not forwarded.
     let were_on = forwarding::close(settings, interfaces).map_err(setting)?;
-    let plane = Kernel::load(&policy, &instance.attached).map_err(machine);
-    let started = plane.and_then(|plane| start(&instance, policy, Box::new(plane), args.hook, log));
+    let plane = Kernel::load(&policy, earlier).map_err(machine);
+    let started = plane.and_then(|(plane, note)| {
+        notes.extend(note);
+        start(&instance, policy, Box::new(plane), args.hook, log)
+    });
     let daemon = match started {
         Ok(daemon) => daemon,
         Err(failure) => {
@@ -44,6 +56,10 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
             return Err(failure);
         }
     };
+    let daemon = daemon.keep_in(state);
+    for note in notes {
+        daemon.report(Moment::now().wall, Kind::Up, note);
+    }
     for switch in were_on {
         let name = forwarding::dotted(switch);
         let message = format!(
@@ -51,7 +67,7 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
         );
         daemon.report(Moment::now().wall, Kind::Up, message);
     }
-    stay(&instance, lock, daemon, &args.policy, waking)
+    stay(&instance, lock, daemon, &file, waking)
 }
 
 /// Signals, from now on.
@@ -101,6 +117,13 @@ pub(crate) fn stay(
     };
     let socket = SocketFile(instance);
     report_up(&daemon, instance)?;
+    if let Err(error) = supervisor::ready() {
+        daemon.report(
+            Moment::now().wall,
+            Kind::Trouble,
+            format_args!("the supervisor cannot be told: {error}"),
+        );
+    }
     let daemon = Arc::new(daemon);
     server::serve(listener, Arc::clone(&daemon), waker);
     let waiting = until_down(&daemon, &arriving, file)?;

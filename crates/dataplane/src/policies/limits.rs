@@ -4,6 +4,7 @@
 
 use super::Policies;
 use crate::DataplaneError;
+use crate::notes::LimitNotes;
 use crate::shared::{bytes_of, from_bytes};
 use crate::skeleton::types::{self, sizes};
 use libbpf_rs::{MapCore, MapFlags};
@@ -23,6 +24,18 @@ pub(crate) struct Limited {
     second: bool,
     /// By slot: the rule whose count it is, and the epoch of that.
     owners: HashMap<u32, (String, u32)>,
+}
+
+impl Limited {
+    pub(super) fn notes(&self) -> LimitNotes {
+        let owners = self.owners.iter().map(|(slot, (rule, epoch))| (*slot, rule.clone(), *epoch));
+        LimitNotes { second: self.second, owners: owners.collect() }
+    }
+
+    pub(super) fn of(notes: &LimitNotes) -> Self {
+        let owners = notes.owners.iter().map(|(slot, rule, epoch)| (*slot, (rule.clone(), *epoch)));
+        Self { second: notes.second, owners: owners.collect() }
+    }
 }
 
 /// The limits of a generation that is not in force yet.

@@ -6,6 +6,7 @@ mod pages;
 use crate::DataplaneError;
 use crate::counters::Hits;
 use crate::names::{NO_SLOT, SharedNames};
+use crate::notes::{self, BUILD, Notes};
 use crate::shared::{Shared, publish};
 use crate::skeleton::types::{self, sizes};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
@@ -14,6 +15,7 @@ use limits::SECOND;
 use pages::{Numbers, PAGE_BYTES, pages};
 use policy::model::{Effect, Limit, Log, Policy, Rule};
 use policy::settings::{ReversePath, Settings, Timeouts};
+use policy::tables::Counters as Slots;
 use policy::tables::Tables;
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
@@ -65,7 +67,18 @@ impl Policies {
         let limits = self.write_limits(policy, &slots, &fresh)?;
         let slot = |name: &str| slots.slot(name).unwrap_or(NO_SLOT);
         let numbers = Numbers { zones: &zones, slot: &slot, limits: &limits.numbers, generation };
-        let array = new_array(&pages(tables, policy, &numbers))?;
+        let mut pages = pages(tables, policy, &numbers);
+        let notes = Notes {
+            build: BUILD.to_owned(),
+            generation,
+            zones: self.names.now().zones().to_vec(),
+            rules: slots.names().map(|(name, slot)| (name.to_owned(), slot)).collect(),
+            slots: slots.size(),
+            limits: limits.limited.notes(),
+        };
+        notes::append(&mut pages, &notes, PAGE_BYTES)
+            .map_err(|error| DataplaneError::system("noting what the tables mean")(error.into()))?;
+        let array = new_array(&pages)?;
         // Slots of rules that are gone may still count until the swap: a hit or two may remain in a new rule's counter.
         self.hits.clear(&fresh)?;
         self.begin_limits(&limits)?;
@@ -81,6 +94,13 @@ impl Policies {
         self.zones = zones;
         self.limited = limits.limited;
         Ok(Generation(generation))
+    }
+
+    /// Goes on from where an earlier firewall was, whose maps these are.
+    pub(crate) fn go_on(&mut self, notes: &Notes) {
+        let slots = Slots::of(notes.rules.iter().cloned(), notes.slots);
+        self.names.change(|names| names.put_in_force(notes.generation, slots));
+        self.limited = Limited::of(&notes.limits);
     }
 
     /// From here on every packet asks the new tables; those that ask the old ones now do so to their end.

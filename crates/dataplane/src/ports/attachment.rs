@@ -1,76 +1,266 @@
-//! A program at an interface, attached in the ways that outlive a process that is killed: then the firewall goes on judging
-//! packets by its last policy, and the next one takes its place without a gap
-//! (`docs/decisions/0013-what-a-dead-firewall-leaves.md`). A BPF link would vanish with the process and leave the machine's own
-//! services open.
+//! A program at an interface, attached in the ways that outlive the process: in the driver by netlink, behind it in the chain of tcx,
+//! and as a filter of clsact where the kernel has no tcx. The programs that are attached hold each other's maps: flows, policy and
+//! counters live as long as one interface has the firewall, whatever became of the daemon
+//! (`docs/decisions/0013-what-a-dead-firewall-leaves.md`).
+//!
+//! Takes the place of programs of our own in one step, and never that of anybody else's.
 
+use super::programs::{self, Direction, Listed};
 use crate::DataplaneError;
 use crate::shared::Program;
-use libbpf_rs::query::ProgInfoIter;
 use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcAttachPoint, TcHookBuilder, Xdp, XdpFlags};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Our program in drivers, as the kernel lists it: names have 15 characters there.
-const OURS: &str = "firewall_xdp";
+const IN_DRIVER: &str = "firewall_xdp";
+/// Our programs behind the driver: where packets come in, and where they go out.
+const BEHIND: [&str; 3] = ["firewall_tc", "resolve", "firewall_out"];
 
-/// A program at an interface. The program is detached when this is dropped.
+/// A program at an interface. It stays when this is dropped.
 pub(super) struct Attachment {
     program: OwnedFd,
-    index: i32,
+    /// The kernel's number of the program.
+    id: u32,
+    index: u32,
     at: At,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
     Driver,
-    Filter(TcAttachPoint),
+    /// In the chain of tcx.
+    Chain(Direction),
+    /// As a filter of clsact.
+    Filter(Direction),
 }
 
-impl Drop for Attachment {
-    fn drop(&mut self) {
-        // The interface may be gone, and the program with it.
-        let _ = match self.at {
-            At::Driver => Xdp::new(self.program.as_fd()).detach(self.index, XdpFlags::DRV_MODE),
-            At::Filter(point) => filter(self.program.as_fd(), self.index).hook(point).detach(),
-        };
+/// Why a program cannot be in the driver.
+pub(super) enum DriverError {
+    /// Somebody else's is there.
+    Occupied(String),
+    /// The driver, or the kernel, does not take it.
+    Refused(libbpf_rs::Error),
+}
+
+impl From<io::Error> for DriverError {
+    fn from(error: io::Error) -> Self {
+        Self::Refused(error.into())
     }
+}
+
+/// Whether a program is where it was attached.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is.
+    InPlace,
+    /// Somebody took it away.
+    Gone,
+    /// Somebody else's program sees packets first.
+    Behind(String),
+    /// Somebody else's program is in its place.
+    Replaced(String),
 }
 
 impl Attachment {
-    /// Attaches a program to the interface's driver, in place of one that a killed firewall left, but of nobody else's.
-    pub(super) fn driver(program: &Program, index: u32) -> Result<Self, libbpf_rs::Error> {
+    /// Attaches a program to the interface's driver.
+    pub(super) fn driver(program: &Program, index: u32) -> Result<Self, DriverError> {
         let xdp = Xdp::new(program.as_fd());
-        let there = xdp.query_id(index as i32, XdpFlags::DRV_MODE).unwrap_or(0);
-        let flags = if is_ours(there) {
-            XdpFlags::DRV_MODE
-        } else {
-            XdpFlags::DRV_MODE | XdpFlags::UPDATE_IF_NOEXIST
-        };
-        xdp.attach(index as i32, flags)?;
-        Self::of(program, index, At::Driver)
+        match in_driver(program.as_fd(), index).map_err(DriverError::Refused)? {
+            None => xdp
+                .attach(index as i32, XdpFlags::DRV_MODE | XdpFlags::UPDATE_IF_NOEXIST)
+                .map_err(DriverError::Refused)?,
+            Some(there) if there.name == IN_DRIVER => {
+                let before = libbpf_rs::Program::fd_from_id(there.id).map_err(DriverError::Refused)?;
+                xdp.replace(index as i32, before.as_fd()).map_err(DriverError::Refused)?;
+            }
+            Some(there) => return Err(DriverError::Occupied(there.to_string())),
+        }
+        Self::of(program, index, At::Driver).map_err(DriverError::Refused)
     }
 
-    /// Attaches a program behind the driver, as a filter of clsact, which Linux has since 4.5.
-    pub(super) fn filter(
+    /// Attaches a program behind the driver: at the head of the chain of tcx, so that programs of others see what it lets pass; on
+    /// a kernel without tcx as the first filter of clsact.
+    pub(super) fn behind(
         program: &Program,
         index: u32,
-        point: TcAttachPoint,
+        direction: Direction,
         name: &str,
     ) -> Result<Self, DataplaneError> {
-        let builder = filter(program.as_fd(), index as i32);
-        let done = builder.hook(point).attach();
-        done.and_then(|_| Self::of(program, index, At::Filter(point)))
-            .map_err(DataplaneError::bpf(format!("putting the firewall on `{name}` (TC)")))
+        let doing = || format!("putting the firewall on `{name}` (TC)");
+        let chain = programs::chain(index, direction).map_err(DataplaneError::system(doing()))?;
+        let Some(chain) = chain else { return Self::filter(program, index, direction, name) };
+        let before = chain.iter().find_map(|id| Listed::of(*id).ok().filter(is_behind));
+        let before = before.and_then(|it| libbpf_rs::Program::fd_from_id(it.id).ok());
+        programs::attach(program.as_fd(), index, direction, before.as_ref().map(AsFd::as_fd))
+            .map_err(DataplaneError::system(doing()))?;
+        // One of an earlier version, which knew no tcx.
+        take_filter(program.as_fd(), index, direction);
+        Self::of(program, index, At::Chain(direction)).map_err(DataplaneError::bpf(doing()))
+    }
+
+    fn filter(
+        program: &Program,
+        index: u32,
+        direction: Direction,
+        name: &str,
+    ) -> Result<Self, DataplaneError> {
+        let doing = || format!("putting the firewall on `{name}` (TC)");
+        make_clsact(program.as_fd(), index).map_err(DataplaneError::bpf(doing()))?;
+        let there = in_filter(program.as_fd(), index, direction);
+        if let Some(other) = there.as_ref().filter(|there| !is_behind(there)) {
+            return Err(DataplaneError::Occupied { interface: name.to_owned(), who: other.to_string() });
+        }
+        let mut builder = filter(program.as_fd(), index);
+        builder.replace(there.is_some());
+        let done = builder.hook(point(direction)).attach();
+        done.and_then(|_| Self::of(program, index, At::Filter(direction)))
+            .map_err(DataplaneError::bpf(doing()))
     }
 
     fn of(program: &Program, index: u32, at: At) -> Result<Self, libbpf_rs::Error> {
+        let id = libbpf_rs::Program::id_from_fd(program.as_fd())?;
         let program = program.as_fd().try_clone_to_owned().map_err(libbpf_rs::Error::from)?;
-        Ok(Self { program, index: index as i32, at })
+        Ok(Self { program, id, index, at })
+    }
+
+    /// Whether it is in the driver.
+    pub(super) fn is_driver(&self) -> bool {
+        self.at == At::Driver
+    }
+
+    /// In words, for people.
+    pub(super) fn place(&self) -> &'static str {
+        match self.at {
+            At::Driver => "in the driver (XDP)",
+            At::Chain(Direction::In) | At::Filter(Direction::In) => "where packets come in (TC)",
+            At::Chain(Direction::Out) | At::Filter(Direction::Out) => "where packets go out (TC)",
+        }
+    }
+
+    /// Looks whether it is still there.
+    pub(super) fn standing(&self) -> io::Result<Standing> {
+        let program = self.program.as_fd();
+        let only = |there: Option<Listed>| match there {
+            None => Standing::Gone,
+            Some(there) if there.id == self.id => Standing::InPlace,
+            Some(there) => Standing::Replaced(there.to_string()),
+        };
+        Ok(match self.at {
+            At::Driver => only(in_driver(program, self.index).map_err(io::Error::other)?),
+            At::Filter(direction) => only(in_filter(program, self.index, direction)),
+            At::Chain(direction) => {
+                let chain = programs::chain(self.index, direction)?.unwrap_or_default();
+                match chain.iter().position(|id| *id == self.id) {
+                    None => Standing::Gone,
+                    Some(0) => Standing::InPlace,
+                    Some(_) => Standing::Behind(named(chain[0])),
+                }
+            }
+        })
+    }
+
+    /// Puts it back where it was.
+    pub(super) fn put_back(&self) -> io::Result<()> {
+        let program = self.program.as_fd();
+        match self.at {
+            At::Driver => Xdp::new(program)
+                .attach(self.index as i32, XdpFlags::DRV_MODE | XdpFlags::UPDATE_IF_NOEXIST)
+                .map_err(io::Error::other),
+            At::Chain(direction) => programs::attach(program, self.index, direction, None),
+            At::Filter(direction) => {
+                make_clsact(program, self.index).map_err(io::Error::other)?;
+                filter(program, self.index)
+                    .hook(point(direction))
+                    .attach()
+                    .map(drop)
+                    .map_err(io::Error::other)
+            }
+        }
+    }
+
+    /// Takes it away. The interface may be gone, and the program with it.
+    pub(super) fn detach(self) {
+        let program = self.program.as_fd();
+        match self.at {
+            At::Driver => drop(Xdp::new(program).detach(self.index as i32, XdpFlags::DRV_MODE)),
+            At::Chain(direction) => drop(programs::detach(program, self.index, direction)),
+            At::Filter(direction) => {
+                let _ = filter(program, self.index).hook(point(direction)).detach();
+            }
+        }
+    }
+}
+
+/// The firewall's programs at an interface, whoever attached them.
+pub(crate) fn ours(index: u32) -> Vec<Listed> {
+    let mut found: Vec<Listed> = Vec::new();
+    let standard_input = io::stdin();
+    // Asking names no program; any descriptor does.
+    let none = standard_input.as_fd();
+    found.extend(in_driver(none, index).ok().flatten().filter(|it| it.name == IN_DRIVER));
+    for direction in Direction::BOTH {
+        let chain = programs::chain(index, direction).ok().flatten().unwrap_or_default();
+        found.extend(chain.iter().filter_map(|id| Listed::of(*id).ok()).filter(is_behind));
+        found.extend(in_filter(none, index, direction).filter(is_behind));
+    }
+    found
+}
+
+/// Takes the firewall's programs away from an interface, whoever attached them.
+pub(crate) fn take_ours(index: u32) -> Result<(), libbpf_rs::Error> {
+    let standard_input = io::stdin();
+    let none = standard_input.as_fd();
+    take_driver(index)?;
+    for direction in Direction::BOTH {
+        for id in programs::chain(index, direction)?.unwrap_or_default() {
+            if Listed::of(id).is_ok_and(|it| is_behind(&it)) {
+                let program = libbpf_rs::Program::fd_from_id(id)?;
+                programs::detach(program.as_fd(), index, direction)?;
+            }
+        }
+        take_filter(none, index, direction);
+    }
+    Ok(())
+}
+
+/// Takes the firewall's program out of the driver, whoever attached it.
+pub(super) fn take_driver(index: u32) -> Result<(), libbpf_rs::Error> {
+    let standard_input = io::stdin();
+    let none = standard_input.as_fd();
+    if in_driver(none, index)?.is_some_and(|it| it.name == IN_DRIVER) {
+        Xdp::new(none).detach(index as i32, XdpFlags::DRV_MODE)?;
+    }
+    Ok(())
+}
+
+fn is_behind(program: &Listed) -> bool {
+    BEHIND.contains(&program.name.as_str())
+}
+
+/// What is in the driver, in whichever mode.
+fn in_driver(any: BorrowedFd<'_>, index: u32) -> Result<Option<Listed>, libbpf_rs::Error> {
+    let id = Xdp::new(any).query_id(index as i32, XdpFlags::NONE).unwrap_or(0);
+    if id == 0 { Ok(None) } else { Ok(Some(Listed::of(id)?)) }
+}
+
+/// What is in the firewall's place among the filters of clsact.
+fn in_filter(any: BorrowedFd<'_>, index: u32, direction: Direction) -> Option<Listed> {
+    let print = libbpf_rs::set_print(None);
+    let id = filter(any, index).hook(point(direction)).query().unwrap_or(0);
+    libbpf_rs::set_print(print);
+    if id == 0 { None } else { Listed::of(id).ok() }
+}
+
+fn take_filter(any: BorrowedFd<'_>, index: u32, direction: Direction) {
+    if in_filter(any, index, direction).is_some_and(|it| is_behind(&it)) {
+        let _ = filter(any, index).hook(point(direction)).detach();
     }
 }
 
 /// Adds clsact to an interface. It stays, and costs nothing as long as no filter is in it.
-pub(super) fn prepare(program: &Program, index: u32) -> Result<(), libbpf_rs::Error> {
-    let mut builder = TcHookBuilder::new(program.as_fd());
+fn make_clsact(program: BorrowedFd<'_>, index: u32) -> Result<(), libbpf_rs::Error> {
+    let mut builder = TcHookBuilder::new(program);
     // libbpf complains on standard error about a clsact that is there already, which is as good.
     let print = libbpf_rs::set_print(None);
     let made = builder.ifindex(index as i32).hook(TC_INGRESS | TC_EGRESS).create();
@@ -79,12 +269,19 @@ pub(super) fn prepare(program: &Program, index: u32) -> Result<(), libbpf_rs::Er
 }
 
 /// The same place for every firewall, so that one takes the place of the one before.
-fn filter(program: BorrowedFd<'_>, index: i32) -> TcHookBuilder<'_> {
+fn filter(program: BorrowedFd<'_>, index: u32) -> TcHookBuilder<'_> {
     let mut builder = TcHookBuilder::new(program);
-    builder.ifindex(index).replace(true).handle(1).priority(1);
+    builder.ifindex(index as i32).handle(1).priority(1);
     builder
 }
 
-fn is_ours(id: u32) -> bool {
-    id != 0 && ProgInfoIter::default().any(|info| info.id == id && info.name.to_str() == Some(OURS))
+fn point(direction: Direction) -> TcAttachPoint {
+    match direction {
+        Direction::In => TC_INGRESS,
+        Direction::Out => TC_EGRESS,
+    }
+}
+
+fn named(id: u32) -> String {
+    Listed::of(id).map_or_else(|_| format!("the program number {id}"), |it| it.to_string())
 }

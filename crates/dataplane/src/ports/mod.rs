@@ -1,14 +1,24 @@
 //! The interfaces that the firewall is attached to, and their zones.
 
 mod attachment;
+#[allow(
+    unsafe_code,
+    reason = "system calls that libbpf-rs does not make: the chain of tcx, what a program is"
+)]
+mod programs;
 
 use crate::DataplaneError;
 use crate::forwarding;
 use crate::names::SharedNames;
 use crate::shared::{Program, Shared};
 use crate::skeleton::types::{port, sizes};
-use attachment::Attachment;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, TC_EGRESS, TC_INGRESS};
+use attachment::{Attachment, DriverError, Standing};
+pub(crate) use attachment::{ours, take_ours};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use nix::net::if_::if_nametoindex;
+use programs::Direction;
+pub(crate) use programs::Listed;
+use std::collections::HashSet;
 
 /// Where a packet meets the firewall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,7 +38,8 @@ pub struct Attached {
     pub note: Option<String>,
 }
 
-/// The interfaces. Their programs are detached when this is dropped, which is to happen in the network namespace where they are.
+/// The interfaces. Their programs are detached when this is dropped, unless [`Ports::outlive`] said otherwise; that is to happen in
+/// the network namespace where they are.
 pub struct Ports {
     pub(crate) places: Shared<[port; sizes::MAX_PORTS.0 as usize]>,
     pub(crate) devices: MapHandle,
@@ -36,6 +47,19 @@ pub struct Ports {
     pub(crate) programs: Programs,
     pub(crate) names: SharedNames,
     pub(crate) attached: Vec<Port>,
+    /// The programs stay at their interfaces when this is dropped.
+    pub(crate) outlives: bool,
+}
+
+/// What somebody did to the firewall's programs at an interface.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meddling {
+    /// The interface.
+    pub interface: String,
+    /// What was found, and what was done about it.
+    pub what: String,
+    /// It is as it was before.
+    pub is_mended: bool,
 }
 
 /// The programs that interfaces need.
@@ -54,7 +78,7 @@ pub(crate) struct Port {
     index: u32,
     place: u32,
     hook: Hook,
-    _attachments: Vec<Attachment>,
+    attachments: Vec<Attachment>,
 }
 
 impl Ports {
@@ -64,24 +88,26 @@ impl Ports {
     /// # Errors
     /// There is no such interface, there are too many, or the kernel refuses both hooks.
     pub fn attach(&mut self, interface: &str, zone: &str, hook: Hook) -> Result<Attached, DataplaneError> {
-        let index = nix::net::if_::if_nametoindex(interface)
-            .map_err(|e| DataplaneError::system(format!("finding the interface `{interface}`"))(e.into()))?;
+        let index = index_of(interface)?;
         let zone = u32::from(self.names.zone_number(zone)?);
         if let Some(known) = self.attached.iter().find(|known| known.index == index) {
             self.places[known.place as usize].zone = zone;
             return Ok(Attached { hook: known.hook, note: None });
         }
-        let place = self.place_for(interface, index)?;
+        // One that an earlier firewall was on keeps its place: its packets go on.
+        let (place, is_new) = self.place_for(interface, index)?;
         self.places[place as usize] = port { ifindex: index, zone };
         match self.attach_programs(interface, index, place, hook) {
             Ok((attachments, attached)) => {
                 let (name, hook) = (interface.to_owned(), attached.hook);
-                self.attached.push(Port { name, index, place, hook, _attachments: attachments });
+                self.attached.push(Port { name, index, place, hook, attachments });
                 self.takes_frames(place, hook == Hook::Xdp)?;
                 Ok(attached)
             }
             Err(error) => {
-                self.places[place as usize] = port::default();
+                if is_new {
+                    self.places[place as usize] = port::default();
+                }
                 Err(error)
             }
         }
@@ -96,11 +122,122 @@ impl Ports {
             return Ok(false);
         };
         let gone = self.attached.remove(at);
-        self.places[gone.place as usize] = port::default();
-        // An entry that is not there is as good as one that was removed.
-        let _ = self.devices.delete(&gone.place.to_ne_bytes());
-        self.takes_frames(gone.place, false)?;
+        gone.attachments.into_iter().for_each(Attachment::detach);
+        self.clear(gone.place)?;
         Ok(true)
+    }
+
+    /// From now on the programs stay at their interfaces when this is dropped, and go on judging.
+    pub fn outlive(&mut self) {
+        self.outlives = true;
+    }
+
+    /// Interfaces that an earlier firewall was on, whose maps these are, and that this one is not attached to: their places are
+    /// free from now on. Their programs drop what comes in.
+    ///
+    /// # Errors
+    /// The kernel does not let the maps be written.
+    pub fn forget_others(&mut self) -> Result<(), DataplaneError> {
+        let ours: HashSet<u32> = self.attached.iter().map(|port| port.place).collect();
+        let others = (0..sizes::MAX_PORTS.0).filter(|place| !ours.contains(place));
+        let others: Vec<u32> = others.filter(|place| self.places[*place as usize].ifindex != 0).collect();
+        others.into_iter().try_for_each(|place| self.clear(place))
+    }
+
+    /// Closes the interfaces of an earlier firewall, whose maps these are, that belong to another zone now, until they are attached:
+    /// no packet is judged by the zone of one policy and the rules of another.
+    ///
+    /// # Errors
+    /// There are too many zones.
+    pub fn close_moved<'p>(
+        &mut self,
+        zones: impl Iterator<Item = (&'p str, &'p str)>,
+    ) -> Result<(), DataplaneError> {
+        for (interface, zone) in zones {
+            let zone = u32::from(self.names.zone_number(zone)?);
+            let Ok(index) = if_nametoindex(interface) else { continue };
+            let moved = self.places.iter_mut().find(|place| place.ifindex == index && place.zone != zone);
+            if let Some(place) = moved {
+                place.zone = sizes::NO_ZONE.0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks whether the programs are where they were attached, and puts back what somebody took away. Cheap enough to be asked
+    /// several times a second.
+    pub fn check(&mut self) -> Vec<Meddling> {
+        let mut found = Vec::new();
+        for at in 0..self.attached.len() {
+            // An interface that is gone has no programs, and whoever follows interfaces knows of it.
+            if index_of(&self.attached[at].name).ok() == Some(self.attached[at].index) {
+                self.check_port(at, &mut found);
+            }
+        }
+        found
+    }
+
+    fn check_port(&mut self, at: usize, found: &mut Vec<Meddling>) {
+        let port = &self.attached[at];
+        let mut lost_driver = false;
+        for attachment in &port.attachments {
+            let place = attachment.place();
+            let (what, is_mended) = match attachment.standing() {
+                Ok(Standing::InPlace) => continue,
+                Ok(Standing::Gone) => match attachment.put_back() {
+                    Ok(()) => (
+                        format!("somebody took the firewall's program away {place}; it is there again"),
+                        true,
+                    ),
+                    Err(error) => (
+                        format!(
+                            "somebody took the firewall's program away {place}, and it cannot be put back: {error}"
+                        ),
+                        false,
+                    ),
+                },
+                Ok(Standing::Behind(who)) => (
+                    format!(
+                        "{who} sees packets before the firewall does {place}: what it lets pass is not judged; take it away, or \
+                         put it behind the firewall"
+                    ),
+                    false,
+                ),
+                Ok(Standing::Replaced(who)) => {
+                    lost_driver |= attachment.is_driver();
+                    let then = if attachment.is_driver() {
+                        "; packets are judged behind the driver (TC)"
+                    } else {
+                        ""
+                    };
+                    (format!("{who} was put in the firewall's place {place}{then}"), false)
+                }
+                Err(error) => (format!("cannot look at the firewall's programs {place}: {error}"), false),
+            };
+            found.push(Meddling { interface: port.name.clone(), what, is_mended });
+        }
+        if lost_driver {
+            let (name, index, place) = (port.name.clone(), port.index, port.place);
+            match self.attach_programs(&name, index, place, Hook::Tc) {
+                Ok((attachments, attached)) => {
+                    self.attached[at].attachments = attachments;
+                    self.attached[at].hook = attached.hook;
+                    let _ = self.devices.delete(&place.to_ne_bytes());
+                    // The map is written again by the next port; until then frames come by way of `resolve`, which is right.
+                    let _ = self.takes_frames(place, false);
+                }
+                Err(error) => {
+                    found.push(Meddling { interface: name, what: error.to_string(), is_mended: false });
+                }
+            }
+        }
+    }
+
+    fn clear(&mut self, place: u32) -> Result<(), DataplaneError> {
+        self.places[place as usize] = port::default();
+        // An entry that is not there is as good as one that was removed.
+        let _ = self.devices.delete(&place.to_ne_bytes());
+        self.takes_frames(place, false)
     }
 
     /// The device of a port takes frames from XDP, or not.
@@ -109,12 +246,14 @@ impl Ports {
             .map_err(DataplaneError::bpf("changing how packets are forwarded"))
     }
 
-    /// A free place near the interface's own.
-    fn place_for(&self, name: &str, index: u32) -> Result<u32, DataplaneError> {
+    /// The place of an interface, or a free one near its own; and whether it is new.
+    fn place_for(&self, name: &str, index: u32) -> Result<(u32, bool), DataplaneError> {
         let most = sizes::MAX_PORTS.0;
-        (0..sizes::PORT_PROBES.0)
-            .map(|probe| index.wrapping_add(probe) % most)
-            .find(|place| self.places[*place as usize].ifindex == 0)
+        let near = || (0..sizes::PORT_PROBES.0).map(|probe| index.wrapping_add(probe) % most);
+        let with = |ifindex| near().find(|place| self.places[*place as usize].ifindex == ifindex);
+        let known = with(index).map(|place| (place, false));
+        known
+            .or_else(|| with(0).map(|place| (place, true)))
             .ok_or_else(|| DataplaneError::NoRoom { what: format!("interface `{name}`"), most })
     }
 
@@ -126,28 +265,45 @@ impl Ports {
         hook: Hook,
     ) -> Result<(Vec<Attachment>, Attached), DataplaneError> {
         let Programs { xdp, resolve, tc, out } = &self.programs;
+        let behind = |program, direction| Attachment::behind(program, index, direction, name);
         let mut note = None;
-        attachment::prepare(resolve, index)
-            .map_err(DataplaneError::bpf(format!("preparing `{name}` for programs (TC)")))?;
         if hook == Hook::Xdp {
             match Attachment::driver(xdp, index) {
                 Ok(driver) => {
                     self.devices
                         .update(&place.to_ne_bytes(), &index.to_ne_bytes(), MapFlags::ANY)
                         .map_err(DataplaneError::bpf(format!("entering `{name}` into the device map")))?;
-                    let resolve = Attachment::filter(resolve, index, TC_INGRESS, name)?;
-                    let leave = Attachment::filter(out, index, TC_EGRESS, name)?;
-                    return Ok((vec![driver, resolve, leave], Attached { hook, note: None }));
+                    let attachments =
+                        vec![driver, behind(resolve, Direction::In)?, behind(out, Direction::Out)?];
+                    return Ok((attachments, Attached { hook, note: None }));
                 }
-                Err(error) => {
+                Err(DriverError::Occupied(who)) => {
+                    return Err(DataplaneError::Occupied { interface: name.to_owned(), who });
+                }
+                Err(DriverError::Refused(error)) => {
                     note = Some(format!(
                         "`{name}` takes no XDP program in its driver ({error}); TC is used instead"
                     ));
                 }
             }
         }
-        let enter = Attachment::filter(tc, index, TC_INGRESS, name)?;
-        let leave = Attachment::filter(out, index, TC_EGRESS, name)?;
+        let enter = behind(tc, Direction::In)?;
+        let leave = behind(out, Direction::Out)?;
+        // One of our own that an earlier firewall left in the driver would judge packets first, by its own maps or by ours.
+        let _ = attachment::take_driver(index);
         Ok((vec![enter, leave], Attached { hook: Hook::Tc, note }))
     }
+}
+
+impl Drop for Ports {
+    fn drop(&mut self) {
+        if !self.outlives {
+            self.attached.drain(..).flat_map(|port| port.attachments).for_each(Attachment::detach);
+        }
+    }
+}
+
+fn index_of(interface: &str) -> Result<u32, DataplaneError> {
+    if_nametoindex(interface)
+        .map_err(|e| DataplaneError::system(format!("finding the interface `{interface}`"))(e.into()))
 }

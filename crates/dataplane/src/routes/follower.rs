@@ -66,6 +66,16 @@ impl Follower {
         *self.shared.trouble() = done.err().map(|error| format!("neighbours are not kept fresh: {error}"));
     }
 
+    /// As [`Routes::outlive`].
+    pub fn outlive(&self, outlives: bool) {
+        self.shared.routes().outlive(outlives);
+    }
+
+    /// As [`Routes::take_over_settings`].
+    pub fn take_over_settings(&self) {
+        self.shared.routes().take_over_settings();
+    }
+
     /// What the last attempt to follow failed with; everything is learned anew at the next announcement.
     pub fn trouble(&self) -> Option<String> {
         self.shared.trouble().clone()

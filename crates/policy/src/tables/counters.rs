@@ -39,6 +39,13 @@ impl Counters {
         (Self { slots, size: self.size.max(count) }, fresh)
     }
 
+    /// The slots of rules as they were given out before, with the size that goes with them.
+    pub fn of(slots: impl IntoIterator<Item = (String, u32)>, size: u32) -> Self {
+        let slots: FxHashMap<String, u32> = slots.into_iter().collect();
+        let used = slots.values().map(|slot| slot.saturating_add(1)).max().unwrap_or(0);
+        Self { slots, size: size.max(used) }
+    }
+
     /// The slot of a rule.
     pub fn slot(&self, name: &str) -> Option<u32> {
         self.slots.get(name).copied()

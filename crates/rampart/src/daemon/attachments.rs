@@ -15,6 +15,23 @@ impl Attachments {
         Self { plane, attached: Vec::new(), hook }
     }
 
+    /// Puts the first policy's tables in force, and then attaches to the interfaces that it names: each is judged by it from its first
+    /// packet. An interface of an earlier firewall goes on being judged all the time. Returns the generation.
+    ///
+    /// # Errors
+    /// What the data plane cannot do. Then nothing is attached; or, if it took over from an earlier firewall, everything stays.
+    pub(super) fn begin(&mut self, tables: &Tables, policy: &Policy) -> Result<u64, Refused> {
+        let plane = &mut self.plane;
+        let put = plane.prepare(policy).and_then(|()| plane.apply(tables, policy));
+        let generation = put.map_err(|error| refused(policy, error))?;
+        let attached = self.attach_new(policy);
+        let done = attached.and_then(|()| self.plane.settle().map_err(|error| refused(policy, error)));
+        if done.is_err() && !self.plane.took_over() {
+            self.detach_where(|_| true);
+        }
+        done.map(|()| generation)
+    }
+
     /// Puts a policy's tables in force, attaches to the interfaces that it names, and detaches from the others. New interfaces are
     /// attached first: until the tables are in force they drop everything, and nothing ever passes them unjudged. Returns the
     /// generation.

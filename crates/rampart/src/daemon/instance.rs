@@ -1,4 +1,4 @@
-//! The files of a firewall: its lock, its socket, and the list of its interfaces. Two firewalls in one network namespace would write
+//! The files of a firewall: its lock and its socket. Two firewalls in one network namespace would write
 //! over each other's links and forwarding, so the lock goes by the namespace and not by the socket.
 
 use nix::fcntl::{Flock, FlockArg};
@@ -18,8 +18,6 @@ pub(crate) struct Instance {
     pub(crate) namespace: String,
     pub(crate) socket: PathBuf,
     pub(crate) lock: PathBuf,
-    /// The list of interfaces that the firewall is attached to.
-    pub(crate) attached: PathBuf,
 }
 
 /// Why a firewall cannot start here; complete, with what to do.
@@ -56,13 +54,7 @@ impl Instance {
     /// That of a namespace, with its files in a folder.
     pub(crate) fn of(folder: &Path, namespace: &Namespace, socket: PathBuf) -> Self {
         let inode = namespace.inode;
-        Self {
-            namespace: namespace.name.clone(),
-            socket,
-            lock: folder.join(format!("net-{inode}.lock")),
-            // The name is older than the word: a firewall that was killed may have left such a file.
-            attached: folder.join(format!("net-{inode}.held")),
-        }
+        Self { namespace: namespace.name.clone(), socket, lock: folder.join(format!("net-{inode}.lock")) }
     }
 
     /// Takes the lock of the namespace, and writes our process into it.

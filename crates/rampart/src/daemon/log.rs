@@ -30,6 +30,8 @@ pub(crate) enum Kind {
     Killed,
     /// An alert was raised.
     Alert,
+    /// The daemon ends, and the firewall goes on without it.
+    Left,
     /// Something needs attention.
     Trouble,
     /// A trouble or an alert is over.
@@ -49,6 +51,7 @@ impl Kind {
             Kind::Scheduled => "scheduled",
             Kind::Killed => "killed",
             Kind::Alert => "alert",
+            Kind::Left => "left",
             Kind::Trouble => "trouble",
             Kind::Over => "over",
             Kind::Down => "down",

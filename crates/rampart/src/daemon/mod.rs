@@ -19,6 +19,7 @@ use crate::api::{
     RuleCount, Rules, Status,
 };
 use crate::plane::{DataPlane, Hook, PlaneError, Recorded};
+use crate::state::{Kept, State, Waiting};
 use crate::table::alert_words;
 use attachments::Attachments;
 use events::EventBuffer;
@@ -62,6 +63,8 @@ pub(crate) struct Daemon {
     running: Mutex<Option<Running>>,
     /// What rules recorded. Locked after the state.
     events: Mutex<EventBuffer>,
+    /// Where the confirmed policy is kept, if anywhere.
+    state: Option<State>,
 }
 
 /// What does not change as long as it runs.
@@ -119,10 +122,39 @@ impl Daemon {
         let at = about.since;
         let tables = build(&policy, at)?;
         let mut attachments = Attachments::new(plane, hook);
-        let generation = attachments.put_in_force(&tables, &policy)?;
+        let generation = attachments.begin(&tables, &policy)?;
         let running = Running::new(attachments, policy, generation, at);
         let events = Mutex::new(EventBuffer::default());
-        Ok(Self { about, log, turn: Mutex::new(()), running: Mutex::new(Some(running)), events })
+        Ok(Self { about, log, turn: Mutex::new(()), running: Mutex::new(Some(running)), events, state: None })
+    }
+
+    /// Keeps the policy in force, and each that is confirmed from now on, on disk.
+    pub(crate) fn keep_in(mut self, state: State) -> Self {
+        self.state = Some(state);
+        if let Some(running) = self.running().as_mut() {
+            self.keep(running);
+        }
+        self
+    }
+
+    /// Writes down what the firewall is to come up with: the policy in force, or the last one that was confirmed while it waits.
+    fn keep(&self, running: &mut Running) {
+        let Some(state) = &self.state else { return };
+        let done = match &running.unconfirmed {
+            None => state.keep(&Kept {
+                file: running.policy.file.clone(),
+                text: running.policy.text.to_string(),
+                applied_at: running.applied_at,
+            }),
+            Some(_) => state
+                .note_waiting(&Waiting { file: running.policy.file.clone(), applied_at: running.applied_at }),
+        };
+        running.not_kept = done.err().map(|error| {
+            format!(
+                "the policy in force could not be written down ({error}): after a restart the one before it comes up; free the \
+                 disk, and apply it again"
+            )
+        });
     }
 
     /// The state, while it runs.
@@ -303,6 +335,7 @@ impl Daemon {
         });
         running.in_force(generation, now.wall, next_change);
         running.applied_at = now.wall;
+        self.keep(running);
         let rolls_back_at = running.unconfirmed.as_ref().map(|waiting| waiting.rolls_back_at);
         Ok(Applied { generation, rules: policy.rules.len(), changes, rolls_back_at })
     }
@@ -314,6 +347,7 @@ impl Daemon {
         let none =
             "no policy waits to be confirmed: it was applied without --confirm, or has gone back already";
         running.unconfirmed.take().ok_or_else(|| Refused::new(409, none))?;
+        self.keep(running);
         let generation = running.generation;
         self.report(at, Kind::Confirmed, format_args!("generation {generation}, by {by}"));
         Ok(Confirmed { generation })
@@ -331,6 +365,25 @@ impl Daemon {
         *slot = None;
         self.report(at, Kind::Down, format_args!("by {by}"));
         Ok(Some(Down { pid: self.about.pid, detached }))
+    }
+
+    /// Ends, and leaves everything attached: the firewall goes on by the policy in force until another daemon takes over. Later
+    /// requests are refused.
+    pub(crate) fn leave(&self, at: Timestamp, by: &str) {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.running().take().is_some() {
+            let message = format_args!(
+                "by {by}: the firewall goes on judging by its last policy; `rampart up` takes over, `rampart down` takes it away"
+            );
+            self.report(at, Kind::Left, message);
+        }
+    }
+
+    /// Puts programs back that somebody took away, several times a second.
+    pub(crate) fn check_programs(&self, now: Moment) {
+        if let Some(running) = self.running().as_mut() {
+            running.check_programs(now);
+        }
     }
 
     /// What happens by itself, about once a second: expired flows are missed, schedules begin and end, and a policy
@@ -358,6 +411,9 @@ impl Daemon {
         match done {
             Ok(generation) => {
                 let message = running.switch(&due, generation, now, next_change);
+                if due.back {
+                    self.keep(running);
+                }
                 self.report(now.wall, if due.back { Kind::RolledBack } else { Kind::Scheduled }, message);
             }
             Err(why) => {

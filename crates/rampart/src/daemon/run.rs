@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// How often the daemon looks after itself.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How often it reads the event log.
+/// How often it reads the event log, and looks whether its programs are where they were.
 const READING: Duration = Duration::from_millis(200);
 
 /// What wakes a daemon.
@@ -24,6 +24,8 @@ pub(crate) enum Wake {
     Ended(UnixStream),
     /// It is to go down; by what.
     End(&'static str),
+    /// It is to end and leave the firewall to the next daemon; by what.
+    Leave(&'static str),
     /// The policy's file is to be read again.
     Reload,
 }
@@ -43,7 +45,8 @@ impl Waker {
         let _ = self.0.send(wake);
     }
 
-    /// Takes over SIGTERM, SIGINT and SIGHUP.
+    /// Takes over SIGTERM, SIGINT and SIGHUP. SIGTERM is how a supervisor restarts a service, so it opens nothing: the firewall goes
+    /// on. Ctrl-C is how a person ends what runs in the foreground.
     ///
     /// # Errors
     /// When the system does not let us.
@@ -55,7 +58,7 @@ impl Waker {
                 waker.wake(match signal {
                     SIGHUP => Wake::Reload,
                     SIGINT => Wake::End("SIGINT"),
-                    _ => Wake::End("SIGTERM"),
+                    _ => Wake::Leave("SIGTERM"),
                 });
             }
         });
@@ -78,9 +81,14 @@ pub(crate) fn until_down(
         match arriving.recv_timeout(next.saturating_duration_since(Instant::now()).min(READING)) {
             Ok(Wake::Ended(waiting)) => return Ok(Some(waiting)),
             Ok(Wake::End(signal)) => return daemon.down(Moment::now().wall, signal).map(|_| None),
+            Ok(Wake::Leave(signal)) => {
+                daemon.leave(Moment::now().wall, signal);
+                return Ok(None);
+            }
             Ok(Wake::Reload) => reload(daemon, file),
             Err(RecvTimeoutError::Timeout) => {
                 daemon.take_events(Moment::now());
+                daemon.check_programs(Moment::now());
                 if Instant::now() >= next {
                     daemon.tick(Moment::now());
                     next = Instant::now() + TICK;

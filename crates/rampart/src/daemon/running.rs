@@ -6,11 +6,14 @@ use super::attachments::Attachments;
 use super::log::Kind;
 use super::{Daemon, Moment};
 use crate::api::{Interface, PolicyStatus};
-use crate::plane::{Attached, PlaneError};
+use crate::plane::{Attached, PlaneError, Tampering};
 use jiff::Timestamp;
 use policy::Policy;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// How long something that was put right is shown.
+const SHOWN: Duration = Duration::from_secs(60);
 
 pub(super) struct Running {
     pub(super) attachments: Attachments,
@@ -25,6 +28,12 @@ pub(super) struct Running {
     pub(super) failed: Option<(String, Instant)>,
     /// What the last look at the data plane found wrong.
     pub(super) troubles: Vec<String>,
+    /// What somebody did to the programs at interfaces and goes on.
+    pub(super) tampered: Vec<String>,
+    /// The same, put right, and when.
+    pub(super) mended: Vec<(Instant, String)>,
+    /// Why the policy in force is not the one that the firewall would come up with.
+    pub(super) not_kept: Option<String>,
     pub(super) alarms: Alarms,
     pub(super) alerts: Alerts,
     /// Why the event log could not be read the last time.
@@ -59,6 +68,9 @@ impl Running {
             unconfirmed: None,
             failed: None,
             troubles: Vec::new(),
+            tampered: Vec::new(),
+            mended: Vec::new(),
+            not_kept: None,
             alarms: Alarms::default(),
             alerts: Alerts::default(),
             events_trouble: None,
@@ -116,7 +128,20 @@ impl Running {
         found.extend(self.alarms.take(&self.attachments.plane.drops()?, now.steady));
         found.extend(self.events_trouble.clone());
         found.extend(self.alerts.trouble());
+        found.extend(self.tampered.clone());
+        self.mended.retain(|(at, _)| now.steady.saturating_duration_since(*at) < SHOWN);
+        found.extend(self.mended.iter().map(|(_, what)| what.clone()));
+        found.extend(self.not_kept.clone());
         Ok(found)
+    }
+
+    /// Puts programs back that somebody took away.
+    pub(super) fn check_programs(&mut self, now: Moment) {
+        let Tampering { mended, standing } = self.attachments.plane.check_programs();
+        // Whoever does it again and again is told once.
+        self.mended.retain(|(_, what)| !mended.contains(what));
+        self.mended.extend(mended.into_iter().map(|what| (now.steady, what)));
+        self.tampered = standing;
     }
 
     pub(super) fn due(&self, now: Moment) -> Option<Due> {

@@ -1,20 +1,17 @@
 //! The data plane in the kernel, as the daemon wants it: words of the API, and interfaces that come and go. Decides nothing about
 //! packets.
 
-mod record;
-
 use crate::api::{
     AlertCount, Closed, Counter, Drop, EventDetails, EventName, Flow, HookName, Occupancy, protocol_name,
 };
 use crate::forwarding;
-use crate::plane::{AlertReading, Attached, DataPlane, FlowKey, Hook, PlaneError, Recorded};
+use crate::plane::{AlertReading, Attached, DataPlane, FlowKey, Hook, PlaneError, Recorded, Tampering};
 use dataplane::routes::{AnswerLimits, Follower, Routes};
-use dataplane::{DataplaneError, Event, EventKind, Firewall, FlowId, Reason, State, Tally};
+use dataplane::{DataplaneError, Earlier, Event, EventKind, Firewall, FlowId, Reason, State, Tally};
 use nix::net::if_::if_nametoindex;
 use policy::model::Per;
 use policy::settings::{Settings, Timeouts};
 use policy::{Policy, Tables};
-use record::Record;
 use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
@@ -22,15 +19,15 @@ use std::time::Duration;
 /// Rules that a firewall is made for at least, however few it begins with: 8 bytes each on every core.
 const RULES_AT_LEAST: u32 = 131_072;
 
-/// The data plane in the kernel.
+/// The data plane in the kernel. Its programs stay attached when this is dropped; only [`DataPlane::detach`] takes them away.
 pub(crate) struct Kernel {
     firewall: Firewall,
     follower: Follower,
     settings: Settings,
     attached: Vec<AttachedInterface>,
-    record: Record,
-    /// Interfaces that a killed firewall left its programs at, until a policy is applied.
-    left: Vec<String>,
+    /// What an earlier firewall left, until this one is settled.
+    earlier: Option<Earlier>,
+    took_over: bool,
 }
 
 /// An interface as it was when it was attached.
@@ -43,43 +40,47 @@ struct AttachedInterface {
 }
 
 impl Kernel {
-    /// Loads the programs, with room for a policy twice as long. `record` is the file in which interfaces are noted.
+    /// Loads the programs, with room for a policy twice as long; over the flows, counters and policy of an earlier firewall where
+    /// they are of the same form. Second: what is worth telling.
     ///
     /// # Errors
     /// When the kernel does not take them.
-    pub(crate) fn load(policy: &Policy, record: &Path) -> Result<Self, PlaneError> {
-        let record = Record::at(record);
-        let left = record.read().map_err(|error| noting(&error))?;
-        let rules = (policy.rules.len() as u32).saturating_mul(2).clamp(RULES_AT_LEAST, 1 << 20);
-        let sizes = dataplane::Settings { flows: policy.settings.flows, rules };
-        let firewall = Firewall::load(&sizes)?;
+    pub(crate) fn load(
+        policy: &Policy,
+        earlier: Option<Earlier>,
+    ) -> Result<(Self, Option<String>), PlaneError> {
+        let rules = policy.rules.len() as u32;
+        let wanted = rules.saturating_mul(2).clamp(RULES_AT_LEAST, 1 << 20);
+        let sizes = dataplane::Settings { flows: policy.settings.flows, rules: wanted };
+        let (mut firewall, note) = match &earlier {
+            None => (Firewall::load(&sizes)?, None),
+            // Fewer counters than would be made now are enough, if they are enough for the policy.
+            Some(earlier) => match earlier.difference(&dataplane::Settings { rules, ..sizes }) {
+                None => {
+                    let firewall = Firewall::take_over(&dataplane::Settings { rules, ..sizes }, earlier)?;
+                    (
+                        firewall,
+                        Some("an earlier firewall is taken over with its flows and counters".to_owned()),
+                    )
+                }
+                Some(why) => {
+                    let note = format!("{why}: its open flows are not known any more");
+                    (Firewall::load(&sizes)?, Some(note))
+                }
+            },
+        };
+        firewall.ports.outlive();
         let maps = firewall.route_maps()?;
         let follower = Routes::start(maps, &[], AnswerLimits::default())
             .and_then(Routes::follow_in_background)
             .map_err(|error| PlaneError::Machine(error.to_string()))?;
-        Ok(Self { firewall, follower, settings: policy.settings.clone(), attached: Vec::new(), record, left })
-    }
-
-    /// Detaches the programs of a killed firewall from interfaces that the policy does not name.
-    fn detach_leftovers(&mut self) -> Result<(), PlaneError> {
-        for interface in std::mem::take(&mut self.left) {
-            let ours = self.attached.iter().any(|it| it.interface == interface);
-            if !ours && if_nametoindex(interface.as_str()).is_ok() {
-                // Our programs replace those that are there, and are then detached; packets of a zone that no policy knows are dropped.
-                for hook in [dataplane::Hook::Xdp, dataplane::Hook::Tc] {
-                    self.firewall.ports.attach(&interface, "", hook)?;
-                    self.firewall.ports.detach(&interface)?;
-                }
-            }
+        if earlier.is_some() {
+            follower.take_over_settings();
         }
-        self.note(None)
-    }
-
-    /// Writes down the interfaces that are attached, and the one that is about to be.
-    fn note(&self, more: Option<&str>) -> Result<(), PlaneError> {
-        let attached = self.attached.iter().map(|it| it.interface.as_str());
-        let left = self.left.iter().map(String::as_str);
-        self.record.write(attached.chain(left).chain(more)).map_err(|error| noting(&error))
+        follower.outlive(earlier.is_some());
+        let took_over = earlier.is_some();
+        let settings = policy.settings.clone();
+        Ok((Self { firewall, follower, settings, attached: Vec::new(), earlier, took_over }, note))
     }
 
     fn follow_neighbours(&self) {
@@ -94,8 +95,9 @@ impl Kernel {
             Hook::Auto | Hook::Xdp => dataplane::Hook::Xdp,
             Hook::Tc => dataplane::Hook::Tc,
         };
-        self.note(Some(interface))?;
-        let attached = self.firewall.ports.attach(interface, zone, wanted)?;
+        let attached = self.attach_programs(interface, zone, hook, wanted)?;
+        // From now on the programs need what they need even if this process ends.
+        self.follower.outlive(true);
         self.attached.push(AttachedInterface {
             interface: interface.to_owned(),
             zone: zone.to_owned(),
@@ -108,6 +110,28 @@ impl Kernel {
             dataplane::Hook::Tc => HookName::Tc,
         };
         Ok(Attached { interface: interface.to_owned(), zone: zone.to_owned(), hook, note: attached.note })
+    }
+
+    /// Where the hook is ours to choose, a driver that somebody else uses is left alone.
+    fn attach_programs(
+        &mut self,
+        interface: &str,
+        zone: &str,
+        asked: Hook,
+        wanted: dataplane::Hook,
+    ) -> Result<dataplane::Attached, PlaneError> {
+        match self.firewall.ports.attach(interface, zone, wanted) {
+            Err(DataplaneError::Occupied { who, .. })
+                if asked == Hook::Auto && wanted == dataplane::Hook::Xdp =>
+            {
+                let attached = self.firewall.ports.attach(interface, zone, dataplane::Hook::Tc)?;
+                let note = format!(
+                    "`{interface}` has {who} in its driver, which sees packets first; TC is used instead"
+                );
+                Ok(dataplane::Attached { note: Some(note), ..attached })
+            }
+            other => Ok(other?),
+        }
     }
 
     /// Attaches again to an interface that was replaced by another of the same name. Returns what is wrong with it.
@@ -138,8 +162,36 @@ impl DataPlane for Kernel {
     fn apply(&mut self, tables: &Tables, policy: &Policy) -> Result<u64, PlaneError> {
         let generation = self.firewall.policies.apply(tables, policy)?;
         self.settings = policy.settings.clone();
-        self.detach_leftovers()?;
         Ok(generation.0.into())
+    }
+
+    fn prepare(&mut self, policy: &Policy) -> Result<(), PlaneError> {
+        let zones = policy.zones.iter();
+        let zones = zones.flat_map(|zone| zone.interfaces.iter().map(|it| (it.as_str(), zone.name.as_str())));
+        Ok(self.firewall.ports.close_moved(zones)?)
+    }
+
+    fn settle(&mut self) -> Result<(), PlaneError> {
+        let Some(earlier) = self.earlier.take() else { return Ok(()) };
+        for interface in earlier.interfaces() {
+            if !self.attached.iter().any(|it| it.interface == *interface) {
+                dataplane::take_from(interface)?;
+            }
+        }
+        Ok(self.firewall.ports.forget_others()?)
+    }
+
+    fn took_over(&self) -> bool {
+        self.took_over
+    }
+
+    fn check_programs(&mut self) -> Tampering {
+        let mut tampering = Tampering::default();
+        for found in self.firewall.ports.check() {
+            let text = format!("{}: {}", found.interface, found.what);
+            if found.is_mended { tampering.mended.push(text) } else { tampering.standing.push(text) }
+        }
+        tampering
     }
 
     fn attach(&mut self, zone: &str, interface: &str, hook: Hook) -> Result<Attached, PlaneError> {
@@ -150,7 +202,10 @@ impl DataPlane for Kernel {
         self.firewall.ports.detach(interface)?;
         self.attached.retain(|it| it.interface != interface);
         self.follow_neighbours();
-        self.note(None)
+        if self.attached.is_empty() {
+            self.follower.outlive(false);
+        }
+        Ok(())
     }
 
     fn rule_hits(&mut self, policy: &Policy) -> Result<HashMap<String, u64>, PlaneError> {
@@ -361,10 +416,6 @@ fn missing(interface: &str) -> PlaneError {
         "there is no interface `{interface}` in this network namespace; there are: {}",
         there.join(", ")
     ))
-}
-
-fn noting(error: &std::io::Error) -> PlaneError {
-    PlaneError::Machine(format!("cannot note which interfaces are attached: {error}"))
 }
 
 /// Since the machine was started, as the data plane's clock goes.

@@ -186,6 +186,11 @@ impl Bed {
         (done.status.code().unwrap(), String::from_utf8(text).unwrap())
     }
 
+    /// Where the bed's firewalls keep their policies.
+    pub(crate) fn state(&self) -> std::path::PathBuf {
+        self.folder.path().join("state")
+    }
+
     /// A command that must end well, as JSON.
     pub(crate) fn json(&self, arguments: &[&str]) -> serde_json::Value {
         let (status, text) = self.rampart(&[arguments, &["--json"]].concat());
@@ -195,9 +200,17 @@ impl Bed {
 
     /// `rampart up`, once it answers.
     pub(crate) fn up(&self, policy: &str, hook: &str) -> Firewall {
+        self.up_with(&[policy, "--hook", hook])
+    }
+
+    /// The same with other arguments. Policies are kept in the bed's folder.
+    pub(crate) fn up_with(&self, arguments: &[&str]) -> Firewall {
         let namespace = self.namespace("fw");
+        let state = self.state();
         let mut child = Command::new("ip")
-            .args(["netns", "exec", &namespace, env!("CARGO_BIN_EXE_rampart"), "up", policy, "--hook", hook])
+            .args(["netns", "exec", &namespace, env!("CARGO_BIN_EXE_rampart"), "up", "--state"])
+            .arg(&state)
+            .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .spawn()

@@ -4,6 +4,7 @@
 
 mod bed;
 mod example;
+mod restart;
 mod troubles;
 
 use bed::{Bed, INSIDE, Outcome, expect_echo, expect_no_echo};
@@ -129,15 +130,20 @@ fn needs_root_nothing_passes_before_up_and_after_its_end() {
     // A router that the firewall takes over.
     bed.sysctl("net/ipv4/ip_forward", "1");
     bed.expect(8080, Outcome::Answered, "a router before the firewall");
-    for end in ["down", "SIGTERM", "SIGINT"] {
+    for end in ["down", "SIGINT", "down without a daemon"] {
         let mut firewall = bed.up(&policy, "auto");
         bed.expect(8080, Outcome::Answered, end);
         match end {
             "down" => assert_eq!(bed.rampart(&["down"]).0, 0),
-            "SIGTERM" => firewall.signal(Signal::SIGTERM),
-            _ => firewall.signal(Signal::SIGINT),
+            "SIGINT" => firewall.signal(Signal::SIGINT),
+            _ => firewall.signal(Signal::SIGTERM),
         }
         assert_eq!(firewall.end(), Some(0), "{end}");
+        if end == "down without a daemon" {
+            bed.expect(8080, Outcome::Answered, "SIGTERM ends the daemon alone");
+            let (status, text) = bed.rampart(&["down"]);
+            assert!(status == 0 && text.contains("no daemon ran"), "{text}");
+        }
         assert_ne!(bed.call(8080), Outcome::Answered, "{end}");
         assert_eq!(bed.rampart(&["status"]).0, 3, "{end}");
     }
@@ -171,7 +177,7 @@ fn needs_root_a_killed_firewall_goes_on_judging_and_the_next_takes_over() {
         std::fs::write(&narrow, "[zones]\noutside = { interfaces = 'e0' }\n").unwrap();
         let mut last = bed.up(&narrow.display().to_string(), hook);
         bed.expect_of_the_firewall(own, Outcome::Answered, &format!("{hook}: nothing is left on e1"));
-        last.signal(Signal::SIGTERM);
+        last.signal(Signal::SIGINT);
         assert_eq!(last.end(), Some(0));
     }
 }

@@ -90,7 +90,10 @@ fn a_second_daemon_in_a_namespace_is_refused_with_the_process_of_the_first() {
 fn signals_end_it_in_order_and_read_the_policy_again() {
     let folder = tempfile::tempdir().unwrap();
     let (file, socket) = (folder.path().join("policy.toml"), folder.path().join("test.sock"));
-    for signal in [nix::libc::SIGTERM, nix::libc::SIGINT] {
+    for (signal, told) in [
+        (nix::libc::SIGTERM, "left: by SIGTERM: the firewall goes on judging"),
+        (nix::libc::SIGINT, "down: by SIGINT"),
+    ] {
         fs::write(&file, usual()).unwrap();
         let mut process = Process::start(folder.path());
         process.until("answers on");
@@ -104,7 +107,7 @@ fn signals_end_it_in_order_and_read_the_policy_again() {
         process.signal(nix::libc::SIGHUP);
         process.until("the policy in force stays");
         process.signal(signal);
-        process.until("down: by SIG");
+        process.until(told);
         assert!(process.end().0);
         assert!(!socket.exists());
     }

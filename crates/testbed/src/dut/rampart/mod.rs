@@ -146,7 +146,9 @@ impl Firewall {
         let begun = Instant::now();
         let (policy, socket) = (self.policy_file(), self.socket());
         let (policy, socket) = (policy.to_string_lossy(), socket.to_string_lossy());
-        let words = ["up", &policy, "--hook", self.hook, "--socket", &socket];
+        let state = self.folder.join("state");
+        let state = state.to_string_lossy();
+        let words = ["up", &policy, "--hook", self.hook, "--socket", &socket, "--state", &state];
         let mut daemon = Guest::start(&self.side.namespace, PROGRAM, &words, &[])?;
         daemon.wait_until("answer", PATIENCE, || self.ask("status").is_ok())?;
         self.daemon = Some(daemon);
@@ -165,6 +167,8 @@ impl Firewall {
 
     fn stop(&mut self) {
         if let Some(daemon) = self.daemon.take() {
+            // The firewall outlives a daemon that is only ended. One that does not answer goes with its namespace.
+            let _ = self.ask("down");
             daemon.end(PATIENCE);
         }
     }

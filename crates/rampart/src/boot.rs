@@ -1,0 +1,175 @@
+//! Which policy a firewall comes up with: the one that its user names, or else the last one that was confirmed. A policy that
+//! cannot be used gives way to the last good one, because a machine without a firewall is worse than one with yesterday's.
+
+use crate::failure::Failure;
+use crate::state::{Found, Kept};
+use policy::Policy;
+use std::path::{Path, PathBuf};
+
+/// What a firewall comes up with.
+#[derive(Debug)]
+pub(crate) struct Chosen {
+    pub(crate) policy: Policy,
+    /// What SIGHUP reads.
+    pub(crate) file: PathBuf,
+    /// Why it is not another one, each a sentence.
+    pub(crate) notes: Vec<String>,
+}
+
+/// Chooses among the file that the user names, the policies that were kept, and, where there are none, `first`. `usable` says
+/// whether the machine has what a policy needs.
+///
+/// # Errors
+/// None of them can be used: why the first of them cannot.
+pub(crate) fn choose(
+    named: Option<&Path>,
+    found: &Found,
+    first: &Path,
+    usable: impl Fn(&Policy) -> Result<(), Failure>,
+) -> Result<Chosen, Failure> {
+    let mut notes = found.broken.clone();
+    let named = named.or_else(|| found.policies.is_empty().then_some(first));
+    let mut failure = None;
+    if let Some(file) = named {
+        let read = crate::read_policy(file).and_then(|policy| usable(&policy).map(|()| policy));
+        match read {
+            Ok(policy) => return Ok(chosen(policy, file.to_owned(), found, notes)),
+            Err(why) => failure = Some((file.display().to_string(), why)),
+        }
+    }
+    for kept in &found.policies {
+        match from_kept(kept).and_then(|policy| usable(&policy).map(|()| policy)) {
+            Ok(policy) => {
+                notes.extend(failure.map(|(file, why)| instead(&file, &why, kept)));
+                return Ok(chosen(policy, PathBuf::from(&kept.file), found, notes));
+            }
+            Err(why) => failure = failure.or(Some((kept.file.clone(), why))),
+        }
+    }
+    Err(failure
+        .map_or_else(|| Failure::Wrong("there is no policy to come up with".to_owned()), |(_, why)| why))
+}
+
+fn chosen(policy: Policy, file: PathBuf, found: &Found, mut notes: Vec<String>) -> Chosen {
+    notes.extend(found.waiting.as_ref().map(|waiting| {
+        format!(
+            "{}, applied at {}, was not confirmed before the daemon ended: {} is in force",
+            waiting.file, waiting.applied_at, policy.file
+        )
+    }));
+    Chosen { policy, file, notes }
+}
+
+fn from_kept(kept: &Kept) -> Result<Policy, Failure> {
+    Policy::parse(&kept.file, &kept.text).map_err(|problems| Failure::Problems(Box::new(problems)))
+}
+
+fn instead(file: &str, why: &Failure, kept: &Kept) -> String {
+    let why = why.to_string();
+    let why = why.strip_prefix("rampart: ").unwrap_or(&why).replace('\n', "; ");
+    format!(
+        "{file} cannot be used, and the last good policy is in force instead ({}, applied at {}): {why}",
+        kept.file, kept.applied_at
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::Waiting;
+
+    const GOOD: &str = "[zones]\na = { interfaces = 'e1' }\n";
+    const AWAY: &str = "[zones]\na = { interfaces = 'e9' }\n";
+    const BROKEN: &str = "[zones";
+
+    /// What it is about, the file that is named, what was kept, the file without either; what comes up, and what is told.
+    type Row<'r> =
+        (&'r str, Option<&'r Path>, Vec<&'r Kept>, &'r Path, Result<&'r str, &'r str>, &'r [&'r str]);
+
+    #[test]
+    fn what_cannot_be_used_gives_way_to_the_last_good_policy() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let (good, away, broken) = (file("good", GOOD), file("away", AWAY), file("broken", BROKEN));
+        let none = folder.path().join("none");
+        let at = "2026-11-22T10:00:00Z".parse().unwrap();
+        let kept =
+            |name: &str, text: &str| Kept { file: name.to_owned(), text: text.to_owned(), applied_at: at };
+        let (k_good, k_away, k_broken) =
+            (kept("k-good", GOOD), kept("k-away", AWAY), kept("k-broken", BROKEN));
+        let usable = |policy: &Policy| match policy.zones.iter().any(|zone| zone.interfaces == ["e9"]) {
+            true => Err(Failure::Machine("there is no interface `e9`".to_owned())),
+            false => Ok(()),
+        };
+        let rows: [Row<'_>; 11] = [
+            ("the named one", Some(&good), vec![&k_good], &none, Ok("good"), &[]),
+            ("nothing is kept", Some(&broken), vec![], &none, Err("broken:1:7"), &[]),
+            ("an interface is missing", Some(&away), vec![], &none, Err("no interface `e9`"), &[]),
+            (
+                "the file is broken",
+                Some(&broken),
+                vec![&k_good],
+                &none,
+                Ok("k-good"),
+                &["broken:1:7", "last good"],
+            ),
+            (
+                "the interface is missing",
+                Some(&away),
+                vec![&k_good],
+                &none,
+                Ok("k-good"),
+                &["no interface `e9`"],
+            ),
+            ("the file is gone", Some(&none), vec![&k_good], &none, Ok("k-good"), &["cannot read"]),
+            ("none is named", None, vec![&k_good, &k_away], &none, Ok("k-good"), &[]),
+            (
+                "the last is broken",
+                None,
+                vec![&k_broken, &k_good],
+                &none,
+                Ok("k-good"),
+                &["k-broken cannot be used"],
+            ),
+            (
+                "the last has no interface",
+                None,
+                vec![&k_away, &k_good],
+                &none,
+                Ok("k-good"),
+                &["k-away cannot"],
+            ),
+            ("neither can be used", None, vec![&k_away, &k_broken], &none, Err("no interface `e9`"), &[]),
+            ("none is kept", None, vec![], &good, Ok("good"), &[]),
+        ];
+        for (what, named, policies, first, expected, told) in rows {
+            let found = Found { policies: policies.into_iter().cloned().collect(), ..Found::default() };
+            match (choose(named, &found, first, usable), expected) {
+                (Ok(chosen), Ok(file)) => {
+                    assert!(chosen.policy.file.ends_with(file), "{what}: {}", chosen.policy.file);
+                    assert_eq!(chosen.notes.is_empty(), told.is_empty(), "{what}: {:?}", chosen.notes);
+                    assert!(
+                        told.iter().all(|words| chosen.notes.concat().contains(words)),
+                        "{what}: {:?}",
+                        chosen.notes
+                    );
+                    assert!(!chosen.notes.concat().contains('\n'), "{what}: one line a note");
+                }
+                (Err(why), Err(words)) => assert!(why.to_string().contains(words), "{what}: {why}"),
+                (other, _) => panic!("{what}: {other:?}"),
+            }
+        }
+        let waiting = Some(Waiting { file: "new.toml".to_owned(), applied_at: at });
+        let found = Found { policies: vec![k_good.clone()], waiting, broken: vec!["x is broken".to_owned()] };
+        let notes = choose(None, &found, &none, usable).unwrap().notes;
+        assert_eq!(notes[0], "x is broken");
+        assert!(
+            notes[1].starts_with("new.toml, applied at 2026-11-22T10:00:00Z, was not confirmed"),
+            "{notes:?}"
+        );
+    }
+}

@@ -1,0 +1,194 @@
+//! The confirmed policy on disk, by which a firewall comes up again. A file is replaced as a whole: whoever reads it, after a crash
+//! of the machine too, finds the policy before or the one after it. Decides nothing about policies.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Where policies are kept that outlive the machine's boot.
+const LASTING: &str = "/var/lib/rampart";
+/// Where policies of other network namespaces are kept, which do not outlive it.
+const PASSING: &str = "/run/rampart/state";
+/// The policy of the namespace that the machine was started in, if none was ever confirmed.
+pub(crate) const FIRST: &str = "/etc/rampart/policy.toml";
+
+const CURRENT: &str = "policy.json";
+const PREVIOUS: &str = "previous.json";
+const WAITING: &str = "unconfirmed.json";
+
+/// A folder of a firewall's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct State {
+    folder: PathBuf,
+}
+
+/// A policy as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    /// As messages call its file.
+    pub(crate) file: String,
+    pub(crate) text: String,
+    pub(crate) applied_at: Timestamp,
+}
+
+/// A policy that waits to be confirmed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Waiting {
+    pub(crate) file: String,
+    pub(crate) applied_at: Timestamp,
+}
+
+/// What there is to come up with.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// The last that was confirmed and the one before it, as far as they can be read.
+    pub(crate) policies: Vec<Kept>,
+    /// Files that cannot be read, and why.
+    pub(crate) broken: Vec<String>,
+    /// A policy was in force that nobody had confirmed.
+    pub(crate) waiting: Option<Waiting>,
+}
+
+impl State {
+    /// The usual folder of a namespace.
+    pub(crate) fn usual(namespace: &str) -> Self {
+        let folder =
+            if namespace == "default" { PathBuf::from(LASTING) } else { Path::new(PASSING).join(namespace) };
+        Self { folder }
+    }
+
+    pub(crate) fn at(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
+    pub(crate) fn find(&self) -> Found {
+        let mut found = Found::default();
+        for name in [CURRENT, PREVIOUS] {
+            match self.read(name) {
+                Ok(kept) => found.policies.extend(kept),
+                Err(why) => found.broken.push(why),
+            }
+        }
+        found.waiting = self.read(WAITING).ok().flatten();
+        found
+    }
+
+    fn read<T: for<'d> Deserialize<'d>>(&self, name: &str) -> Result<Option<T>, String> {
+        let path = self.folder.join(name);
+        let wrong = |why: String| format!("{} cannot be read: {why}", path.display());
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| wrong(error.to_string())),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(wrong(error.to_string())),
+        }
+    }
+
+    /// Keeps a confirmed policy. The one before it stays beside it.
+    ///
+    /// # Errors
+    /// The disk is full or cannot be written; what was kept before stays.
+    pub(crate) fn keep(&self, policy: &Kept) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        // Kept once more as it is: no restart makes the policy its own predecessor.
+        if self.read::<Kept>(CURRENT).is_ok_and(|kept| kept.is_some_and(|kept| kept.text == policy.text)) {
+            return self.forget_waiting();
+        }
+        let (current, previous) = (self.folder.join(CURRENT), self.folder.join(PREVIOUS));
+        if self.read::<Kept>(CURRENT).is_ok_and(|kept| kept.is_some()) {
+            // Under a second name before the first one goes to the new policy, so that there always is one.
+            let early = self.folder.join(format!("{PREVIOUS}.new"));
+            let _ = fs::remove_file(&early);
+            fs::hard_link(&current, &early)?;
+            fs::rename(&early, &previous)?;
+        }
+        self.write(CURRENT, policy)?;
+        self.forget_waiting()
+    }
+
+    /// Notes that a policy is in force that nobody has confirmed.
+    ///
+    /// # Errors
+    /// As [`State::keep`].
+    pub(crate) fn note_waiting(&self, waiting: &Waiting) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        self.write(WAITING, waiting)
+    }
+
+    /// No policy waits any more.
+    ///
+    /// # Errors
+    /// As [`State::keep`].
+    pub(crate) fn forget_waiting(&self) -> io::Result<()> {
+        match fs::remove_file(self.folder.join(WAITING)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn write(&self, name: &str, value: &impl Serialize) -> io::Result<()> {
+        let early = self.folder.join(format!("{name}.new"));
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&early)?;
+        file.write_all(&serde_json::to_vec_pretty(value)?)?;
+        file.sync_all()?;
+        fs::rename(&early, self.folder.join(name))?;
+        // The new name itself is on the disk only when the folder is.
+        File::open(&self.folder)?.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(text: &str) -> Kept {
+        Kept {
+            file: "p.toml".to_owned(),
+            text: text.to_owned(),
+            applied_at: "2026-11-22T10:00:00Z".parse().unwrap(),
+        }
+    }
+
+    fn texts(state: &State) -> (Vec<String>, usize) {
+        let found = state.find();
+        (found.policies.into_iter().map(|kept| kept.text).collect(), found.broken.len())
+    }
+
+    #[test]
+    fn the_last_two_policies_are_kept_and_a_broken_file_hides_neither() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = State::at(&folder.path().join("deep/down"));
+        assert_eq!(state.find(), Found::default());
+        for (text, expected) in
+            [("a", vec!["a"]), ("b", vec!["b", "a"]), ("b", vec!["b", "a"]), ("c", vec!["c", "b"])]
+        {
+            state.keep(&kept(text)).unwrap();
+            assert_eq!(texts(&state), (expected.into_iter().map(str::to_owned).collect(), 0), "{text}");
+        }
+        let current = folder.path().join("deep/down").join(CURRENT);
+        // What a machine that lost its power may leave, and a file that somebody edited.
+        for damage in ["", "{\"file\": \"p.toml\", \"text\": \"d"] {
+            fs::write(&current, damage).unwrap();
+            assert_eq!(texts(&state), (vec!["b".to_owned()], 1), "{damage:?}");
+        }
+        state.keep(&kept("d")).unwrap();
+        assert_eq!(texts(&state), (vec!["d".to_owned(), "b".to_owned()], 0), "what is broken takes no place");
+    }
+
+    #[test]
+    fn a_policy_waits_until_one_is_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = State::at(folder.path());
+        state.keep(&kept("a")).unwrap();
+        let waiting = Waiting { file: "q.toml".to_owned(), applied_at: kept("").applied_at };
+        for end in [|state: &State| state.keep(&kept("a")), State::forget_waiting] {
+            state.note_waiting(&waiting).unwrap();
+            assert_eq!(state.find().waiting.as_ref(), Some(&waiting));
+            end(&state).unwrap();
+            assert_eq!(state.find().waiting, None);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! A firewall whose daemon ends, however it ends, and is started again: what runs across it goes on, what is closed stays closed.
+
+use crate::bed::{Bed, OUTSIDE, Outcome, expect_echo, expect_no_echo};
+use crate::{REJECT, WEB};
+use nix::sys::signal::Signal;
+use std::collections::BTreeSet;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const DOWNLOADS: u64 = 100;
+const PORT: u16 = 8080;
+const CHUNK: usize = 4096;
+/// Between the chunks of a download, so that a hundred of them leave the machine some time.
+const PACE: Duration = Duration::from_millis(10);
+/// After so long without a byte a download has failed. TCP itself gives up much later.
+const STUCK: Duration = Duration::from_secs(120);
+
+/// What a download has at an offset: every byte tells where it belongs.
+fn byte(download: u64, offset: u64) -> u8 {
+    let mixed = (offset ^ download << 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed >> 56) as u8
+}
+
+/// A hundred downloads through the firewall, over the kernel's TCP on both sides.
+struct Downloads {
+    stop: Arc<AtomicBool>,
+    received: Arc<Vec<AtomicU64>>,
+    clients: Vec<JoinHandle<u64>>,
+    servers: JoinHandle<Vec<u64>>,
+}
+
+impl Downloads {
+    fn start(bed: &Bed) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let received: Arc<Vec<AtomicU64>> = Arc::new((0..DOWNLOADS).map(|_| AtomicU64::new(0)).collect());
+        let listener = bed.inside("out", || TcpListener::bind((OUTSIDE, PORT)).unwrap());
+        let stopped = Arc::clone(&stop);
+        let servers = std::thread::spawn(move || {
+            let serve = |mut stream: TcpStream, stop: Arc<AtomicBool>| {
+                let mut number = [0; 8];
+                stream.read_exact(&mut number).unwrap();
+                let (download, mut sent) = (u64::from_le_bytes(number), 0);
+                while !stop.load(Ordering::Relaxed) {
+                    let chunk: Vec<u8> = (sent..sent + CHUNK as u64).map(|at| byte(download, at)).collect();
+                    stream.write_all(&chunk).unwrap();
+                    sent += CHUNK as u64;
+                    std::thread::park_timeout(PACE);
+                }
+                sent
+            };
+            let streams: Vec<_> = listener.incoming().take(DOWNLOADS as usize).map(Result::unwrap).collect();
+            let threads: Vec<_> = streams
+                .into_iter()
+                .map(|stream| {
+                    let stop = Arc::clone(&stopped);
+                    std::thread::spawn(move || serve(stream, stop))
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        let clients = (0..DOWNLOADS)
+            .map(|download| {
+                let stream = bed.connect(PORT).unwrap();
+                let received = Arc::clone(&received);
+                std::thread::spawn(move || receive(stream, download, &received[download as usize]))
+            })
+            .collect();
+        Self { stop, received, clients, servers }
+    }
+
+    fn counts(&self) -> Vec<u64> {
+        self.received.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    }
+
+    /// Waits until every download has gone on by some chunks.
+    fn until_all_went_on(&self, what: &str) {
+        let (before, begun) = (self.counts(), Instant::now());
+        let wanted = 4 * CHUNK as u64;
+        while self.counts().iter().zip(&before).any(|(now, before)| *now < before + wanted) {
+            assert!(begun.elapsed() < STUCK, "{what}: a download stands still");
+            std::thread::park_timeout(PACE);
+        }
+    }
+
+    /// Ends them in order: what was sent was received, to the last byte.
+    fn finish(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let mut received: Vec<u64> = self.clients.into_iter().map(|client| client.join().unwrap()).collect();
+        let mut sent = self.servers.join().unwrap();
+        received.sort_unstable();
+        sent.sort_unstable();
+        assert_eq!(received, sent, "what was sent and what arrived");
+        assert_eq!(received.len() as u64, DOWNLOADS);
+    }
+}
+
+fn receive(mut stream: TcpStream, download: u64, count: &AtomicU64) -> u64 {
+    stream.set_read_timeout(Some(STUCK)).unwrap();
+    stream.write_all(&download.to_le_bytes()).unwrap();
+    let (mut received, mut chunk) = (0, [0; CHUNK]);
+    loop {
+        let length = stream.read(&mut chunk).unwrap();
+        if length == 0 {
+            return received;
+        }
+        for (at, found) in (received..).zip(&chunk[..length]) {
+            assert_eq!(*found, byte(download, at), "download {download}, byte {at}");
+        }
+        received += length as u64;
+        count.store(received, Ordering::Relaxed);
+    }
+}
+
+/// The ports from which open connections come, and the packets of all of them.
+fn flows(bed: &Bed) -> (BTreeSet<u64>, u64) {
+    let found = bed.json(&["flows", "proto=tcp", &format!("dport={PORT}"), "--all"]);
+    let flows = found["flows"].as_array().unwrap();
+    let number = |flow: &serde_json::Value, key: &str| flow[key].as_u64().unwrap();
+    assert!(flows.iter().all(|flow| flow["rule"] == "web"), "{found}");
+    let ports = flows.iter().map(|flow| number(flow, "source_port")).collect();
+    (ports, flows.iter().map(|flow| number(flow, "packets_out") + number(flow, "packets_back")).sum())
+}
+
+/// Packets that were dropped although they belong to the downloads, or because no policy was there.
+fn lost(bed: &Bed) -> u64 {
+    let drops = bed.json(&["drops"]);
+    let drops = drops["drops"].as_array().unwrap();
+    let wrong =
+        |reason: &str| reason.starts_with("tcp-") || reason.starts_with("no-") || reason == "flow-zone";
+    drops
+        .iter()
+        .filter(|drop| wrong(drop["reason"].as_str().unwrap()))
+        .map(|drop| drop["packets"].as_u64().unwrap())
+        .sum()
+}
+
+#[test]
+fn needs_root_a_hundred_downloads_outlive_every_restart_and_nothing_opens() {
+    for hook in ["tc", "xdp"] {
+        let bed = Bed::new();
+        let policy = bed.policy("p.toml", &format!("{WEB}{REJECT}"));
+        let mut firewall = bed.up(&policy, hook);
+        let own = bed.listen_on_the_firewall();
+        let downloads = Downloads::start(&bed);
+        downloads.until_all_went_on("before any restart");
+        let (ports, mut packets) = flows(&bed);
+        assert_eq!(ports.len() as u64, DOWNLOADS);
+        let mut generation = 1;
+        for (end, arguments) in [
+            (Signal::SIGKILL, vec![policy.as_str()]),
+            (Signal::SIGTERM, vec![]),
+            (Signal::SIGKILL, vec![]),
+            (Signal::SIGTERM, vec![policy.as_str()]),
+        ] {
+            let what = format!("{hook}, {end}, up {arguments:?}");
+            firewall.signal(end);
+            firewall.end();
+            downloads.until_all_went_on(&format!("{what}: no daemon"));
+            bed.expect_of_the_firewall(own, Outcome::Silence, &format!("{what}: no daemon"));
+            firewall = bed.up_with(&[&["--hook", hook][..], &arguments].concat());
+            assert!(firewall.start.contains("taken over with its flows"), "{what}: {}", firewall.start);
+            bed.expect_of_the_firewall(own, Outcome::Silence, &what);
+            downloads.until_all_went_on(&what);
+            let (found, counted) = flows(&bed);
+            assert_eq!(found, ports, "{what}: the same flows");
+            assert!(counted > packets, "{what}: counters go on");
+            packets = counted;
+            let status = bed.json(&["status"]);
+            generation += 1;
+            assert_eq!(status["policy"]["generation"], generation, "{what}: {status}");
+            assert_eq!(status["flows"]["open"], DOWNLOADS, "{what}: {status}");
+            let rules = bed.json(&["rules"]);
+            assert_eq!(
+                (&rules["rules"][0]["name"], &rules["rules"][0]["hits"]),
+                (&"web".into(), &DOWNLOADS.into())
+            );
+        }
+        downloads.finish();
+        assert_eq!(lost(&bed), 0, "{hook}: {}", bed.json(&["drops"]));
+    }
+}
+
+#[test]
+fn needs_root_a_policy_that_was_replaced_meanwhile_takes_effect_at_the_start() {
+    for hook in ["tc", "xdp"] {
+        let bed = Bed::new();
+        bed.serve(8080);
+        bed.serve(2525);
+        let both = bed.policy("p.toml", &format!("{WEB}{}{REJECT}", crate::MAIL));
+        let mut firewall = bed.up(&both, hook);
+        let mut web = bed.connect(8080).unwrap();
+        let mut mail = bed.connect(2525).unwrap();
+        expect_echo(&mut web, "before");
+        expect_echo(&mut mail, "before");
+        firewall.signal(Signal::SIGKILL);
+        firewall.end();
+        let narrow = bed.policy("p.toml", &format!("{WEB}{REJECT}"));
+        let _firewall = bed.up(&narrow, hook);
+        expect_echo(&mut web, "what the new policy allows goes on");
+        expect_no_echo(&mut mail, "what it denies does not");
+        assert_eq!(bed.json(&["flows", "dport=2525"])["matched"], 0);
+        assert_eq!(bed.json(&["flows", "dport=8080"])["matched"], 1);
+    }
+}
+
+#[test]
+fn needs_root_the_confirmed_policy_comes_back_and_an_unconfirmed_one_does_not() {
+    let bed = Bed::new();
+    bed.serve(8080);
+    bed.serve(2525);
+    let web = bed.policy("web.toml", &format!("{WEB}{REJECT}"));
+    let mail = bed.policy("mail.toml", &format!("{}{REJECT}", crate::MAIL));
+    let mut firewall = bed.up(&web, "auto");
+    let answers = |web, mail, what: &str| {
+        bed.expect(8080, web, what);
+        bed.expect(2525, mail, what);
+    };
+    let again = |firewall: &mut crate::bed::Firewall, arguments: &[&str], told: &str| {
+        firewall.signal(Signal::SIGKILL);
+        firewall.end();
+        *firewall = bed.up_with(arguments);
+        assert!(firewall.start.contains(told), "{told}: {}", firewall.start);
+    };
+    assert_eq!(bed.rampart(&["apply", &mail, "--confirm", "3600"]).0, 0);
+    answers(Outcome::Refused, Outcome::Answered, "the policy that waits");
+    again(&mut firewall, &[], "was not confirmed before the daemon ended");
+    answers(Outcome::Answered, Outcome::Refused, "nobody confirmed it");
+    assert_eq!(bed.rampart(&["confirm"]).0, 2, "nothing waits any more");
+    assert_eq!(bed.rampart(&["apply", &mail, "--confirm", "3600"]).0, 0);
+    assert_eq!(bed.rampart(&["confirm"]).0, 0);
+    again(&mut firewall, &[], "mail.toml: 1 rules");
+    answers(Outcome::Refused, Outcome::Answered, "it was confirmed");
+    // Somebody spoiled the file that the firewall is started with.
+    std::fs::write(&web, "[zones").unwrap();
+    again(&mut firewall, &[&web], "cannot be used, and the last good policy is in force instead");
+    answers(Outcome::Refused, Outcome::Answered, "the last good one");
+    // The policy that was kept last is damaged: the one before it.
+    std::fs::write(bed.state().join("policy.json"), "{").unwrap();
+    again(&mut firewall, &[], "policy.json cannot be read");
+    answers(Outcome::Answered, Outcome::Refused, "the last good one that can be read");
+    // Its interface is gone.
+    std::fs::write(&web, "[zones]\ninside = { interfaces = 'e9' }\n").unwrap();
+    again(&mut firewall, &[&web], "there is no interface `e9`");
+    answers(Outcome::Answered, Outcome::Refused, "an interface is missing");
+}
