@@ -73,6 +73,7 @@ enum reason {
 	REASON_TCP_WINDOW = 30,		/* TCP outside the window */
 	REASON_TCP_RESET = 31,		/* a reset outside the window */
 	REASON_ICMP_UNRELATED = 32,	/* an ICMP error that quotes a packet of a flow falsely */
+	REASON_TCP_CHECKSUM = 33,	/* a reset or a FIN with a wrong TCP checksum */
 	/* forwarding */
 	REASON_TTL = 40,		/* TTL or hop limit used up */
 	REASON_TOO_BIG = 41,		/* larger than the next link takes, and not to be fragmented */
@@ -147,6 +148,7 @@ enum flow_state {
 #define FLOW_ACK_OF(end) (4 << (end))		/* this end acknowledged the other's SYN; simultaneous open only */
 #define FLOW_SCALES 16				/* both ends scale their windows */
 #define FLOW_DOUBTED 32				/* an inexact reset passed: expires sooner unless something follows */
+#define FLOW_RESET_OF(end) (64 << (end))	/* this end's reset closed it; its number is in `reach` */
 
 /*
  * A flow of both directions, found by its ends: end 0 is the one with the lesser address and port. Two lines of the cache; of a
@@ -176,7 +178,8 @@ struct flow {
 	__u32 window[2];	/* largest window that each end offered, unscaled bytes */
 	__be32 address_rest[2][3];	/* IPv6: the other words; IPv4: 0 */
 	__u32 opened;		/* tick; in a free record the next free one */
-	__u32 pad;
+	__u8 ttl[2];		/* of each end's SYN as it came here, or 0: how far away that end is */
+	__u16 pad;
 } __attribute__((aligned(64)));
 
 #define NO_SLOT 0xffffffff

@@ -11,6 +11,7 @@
 #include "reject.h"
 #include "related.h"
 #include "tables.h"
+#include "tcp_proof.h"
 #include "watch.h"
 
 /* Hits of rules, a row for each core. */
@@ -51,27 +52,36 @@ static __always_inline enum verdict exceed(struct packet *p, int reason)
 	return drop(p, reason);
 }
 
+/* Whether a packet does not reach the zone that it is for, because its hop limit is used up. It is answered, and changes nothing. */
+static __always_inline bool ends_before(const struct packet *p, __u8 zone)
+{
+	return p->ttl <= 1 && zone != ZONE_SELF && !(p->flags & PACKET_FROM_SELF);
+}
+
 /* A packet of a known flow. VERDICT_NEXT: it may pass. `over` is set when the flow is no more. */
-static __always_inline enum verdict follow(struct packet *p, struct flow *flow, int *over)
+static __always_inline enum verdict follow(void *ctx, struct packet *p, struct flow *flow, int *over, const enum hook hook)
 {
 	__u32 side = p->side & 1, reason;
+	__u8 to = flow->zone[side ^ 1];
 
 	if (flow->zone[side] != p->from)
 		return drop(p, REASON_FLOW_ZONE);
-	if (is_expired(flow, p->tick, 0) || (is_closed(flow->state) && is_opening(p))) {
+	if (is_expired(flow, p->tick, 0) || (is_closed(flow->state) && is_opening(p) && !ends_before(p, to))) {
 		*over = 1;
 		if (remove_flow(flow, p->record))
 			tally(TALLY_CLOSED, 1);
 		return VERDICT_NEXT;
 	}
+	p->to = to;
+	if (ends_before(p, to))
+		return VERDICT_NEXT;
 	if (flow->protocol == PROTOCOL_TCP) {
-		reason = track_tcp(p, flow);
+		reason = track(ctx, p, flow, hook);
 		if (reason)
 			return drop(p, reason);
 	} else if (flow->state == FLOW_ONE_WAY && side != flow->initiator) {
 		flow->state = FLOW_TWO_WAY;
 	}
-	p->to = flow->zone[side ^ 1];
 	if (!is_closed(flow->state) && flow->seen != p->tick)
 		flow->seen = p->tick;
 	count_packet(flow, p);
@@ -164,6 +174,8 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 		return refuse(ctx, p, hook);
 	if (!(hook == HOOK_XDP ? has_way_back_xdp(ctx, p) : has_way_back_tc(ctx, p)))
 		return drop(p, REASON_REVERSE_PATH);
+	if (ends_before(p, p->to))
+		return VERDICT_NEXT;
 	if (p->extras) {
 		reason = ask_rule(p);
 		if (reason)
@@ -260,14 +272,14 @@ static __always_inline enum verdict filter(void *ctx, struct packet *p, const en
 		flow = find_flow(p);
 		if (flow && flow->generation != settings.generation && reconsider(p, flow) != VERDICT_NEXT)
 			return refuse(ctx, p, hook);
-		verdict = flow ? follow(p, flow, &judge) : VERDICT_NEXT;
+		verdict = flow ? follow(ctx, p, flow, &judge, hook) : VERDICT_NEXT;
 		judge |= !flow;
 	}
 	if (judge)
 		verdict = admit(ctx, p, hook);
 	if (verdict != VERDICT_NEXT)
 		return verdict;
-	if (p->flags & PACKET_FIRST_FRAGMENT)
+	if (p->flags & PACKET_FIRST_FRAGMENT && !ends_before(p, p->to))
 		note_first_fragment(p);
 	if (p->to == ZONE_SELF || p->flags & PACKET_FROM_SELF) {
 		tally(TALLY_UP, 1);

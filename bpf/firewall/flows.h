@@ -489,6 +489,7 @@ static __always_inline void fill_flow(struct flow *flow, const struct packet *p)
 	flow->flags = 0;
 	flow->initiator = side;
 	flow->scales = 0;
+	flow->ttl[0] = flow->ttl[1] = 0;
 	flow->mark = p->mark;
 	flow->bytes[0] = flow->bytes[1] = 0;
 	flow->packets[0] = flow->packets[1] = 0;

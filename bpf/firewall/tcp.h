@@ -8,6 +8,9 @@
  * them. Resets are judged as RFC 5961 section 3 has an end judge them, a SYN in a connection is left to the ends
  * (section 4): they alone know the number that a challenge asks for.
  *
+ * A segment that would close something must be one that its receiver believes: tcp_proof.h looks at its checksum and at its hop
+ * limit before it comes here.
+ *
  * Each function returns 0, or the reason (enum reason) why the segment must not pass.
  */
 #ifndef RAMPART_FIREWALL_TCP_H
@@ -54,6 +57,7 @@ static __always_inline void note_syn(struct flow *flow, const struct packet *p)
 	flow->end[s] = end_of(p);
 	flow->reach[s] = flow->end[s];
 	flow->window[s] = p->window ? p->window : 1;
+	flow->ttl[s] = p->ttl;
 	flow->scales = (flow->scales & (s ? 0x0f : 0xf0)) | (p->scale & 15) << (s * 4);
 }
 
@@ -160,14 +164,19 @@ static __always_inline int track_syn_sent(struct flow *flow, const struct packet
 	return kind == TCP_ACK && !p->data_bytes ? 0 : REASON_TCP_STATE;
 }
 
-/* Both ends sent a SYN; it is open when both are acknowledged. */
+/* Both ends sent a SYN; it is open when both are acknowledged. A SYN of another number is the newer one, and not acknowledged. */
 static __always_inline int track_syn_both(struct flow *flow, const struct packet *p)
 {
 	__u32 s = p->side & 1;
 	__u8 kind = p->tcp_flags & TCP_KIND;
 
-	if (kind == TCP_SYN)
-		return end_of(p) == flow->end[s] ? 0 : REASON_TCP_STATE;
+	if (kind == TCP_SYN) {
+		if (end_of(p) != flow->end[s]) {
+			answer_syn(flow, p);
+			flow->flags &= ~FLOW_ACK_OF(s ^ 1);
+		}
+		return 0;
+	}
 	if (!acknowledges_syn(flow, p) || !in_window(flow, p))
 		return REASON_TCP_WINDOW;
 	update_windows(flow, p);
@@ -191,9 +200,12 @@ static __always_inline void track_fin(struct flow *flow, const struct packet *p)
 		move(flow, FLOW_LAST_ACK, FLOW_TIME_WAIT);
 }
 
-/* A segment of a connection that both ends know. */
+/* A segment of a connection that both ends know. Behind the SYNs an end drops what has no acknowledgement (RFC 9293 section
+ * 3.10.7.4, fifth). */
 static __always_inline int track_open(struct flow *flow, const struct packet *p)
 {
+	if (!(p->tcp_flags & TCP_ACK))
+		return REASON_TCP_STATE;
 	if (!in_window(flow, p))
 		return REASON_TCP_WINDOW;
 	update_windows(flow, p);
@@ -204,53 +216,11 @@ static __always_inline int track_open(struct flow *flow, const struct packet *p)
 	return 0;
 }
 
-static __always_inline int track_syn_received(struct flow *flow, const struct packet *p)
-{
-	__u8 kind = p->tcp_flags & TCP_KIND;
-	int reason;
-
-	if ((p->side & 1) != (flow->initiator & 1))
-		return kind == (TCP_SYN | TCP_ACK) ? track_answer(flow, p) : track_open(flow, p);
-	/* The first SYN again, or another one: its receiver answers either. */
-	if (kind == TCP_SYN)
-		return 0;
-	if (kind & TCP_SYN || !(kind & TCP_ACK))
-		return REASON_TCP_STATE;
-	if (!in_window(flow, p) || before(p->acknowledgement, flow->acked[p->side & 1]))
-		return REASON_TCP_WINDOW;
-	move(flow, FLOW_SYN_RECEIVED, FLOW_ESTABLISHED);
-	reason = track_open(flow, p);
-	return reason;
-}
-
-/* A reset closes when its number is exactly the next: what its sender sent last, or its receiver acknowledged last. */
-static __always_inline int track_reset(struct flow *flow, const struct packet *p)
-{
-	__u32 s = p->side & 1, r = s ^ 1;
-	__u8 state = flow->state;
-
-	if (state == FLOW_SYN_SENT) {
-		/* The initiator's goes to an end that may know an older connection, and checks it. It closes nothing here. */
-		if (s == (flow->initiator & 1))
-			return 0;
-		if (!acknowledges_syn(flow, p))
-			return REASON_TCP_RESET;
-	} else if (p->sequence != flow->end[s] && p->sequence != flow->acked[r]) {
-		if (!after(p->sequence, flow->acked[r]) || after(p->sequence, flow->reach[s]))
-			return REASON_TCP_RESET;
-		flow->flags |= FLOW_DOUBTED;
-		tally(TALLY_RESET_INEXACT, 1);
-		return 0;
-	}
-	if (!is_closed(state))
-		move(flow, state, FLOW_RESET);
-	return 0;
-}
-
 #define LATE_SYNS 4096		/* a power of two */
 
-/* The last SYN that the initiator of a connection sent into it: it may be the first of a new one, of which the firewall only
- * learns by the answer. Kept beside the flows, because few need it; one that loses its place comes again after a second. */
+/* The last SYN that an end sent into a flow that knows another one: it may be the first of a new connection, of which the
+ * firewall only learns by the answer. Kept beside the flows, because few need it; one that loses its place comes again after a
+ * second. */
 struct late_syn {
 	__u32 record;		/* and 1; 0: nothing is here */
 	__u32 number;		/* of its flow */
@@ -258,6 +228,9 @@ struct late_syn {
 	__u16 window;
 	__u8 scale;
 	__u8 scales;		/* it offers to scale windows */
+	__u8 side;		/* that sent it */
+	__u8 ttl;
+	__u16 pad;
 };
 
 struct late_syn late_syns[LATE_SYNS];
@@ -271,29 +244,133 @@ static __always_inline void note_late_syn(const struct flow *flow, const struct 
 		.window = p->window,
 		.scale = p->scale & 15,
 		.scales = !!(p->flags & PACKET_SCALES),
+		.side = p->side & 1,
+		.ttl = p->ttl,
 	};
 }
 
-/* Whether a SYN-ACK answers a late SYN. Then its sender no longer had the connection, and it begins anew, with the same ends
- * and from the same side, so that the policy has nothing to say. Who has it still answers with a challenge. */
+/* Whether a segment acknowledges the late SYN of the end that it goes to. */
+static __always_inline bool answers_late_syn(const struct flow *flow, const struct packet *p)
+{
+	const struct late_syn *syn = &late_syns[p->record & (LATE_SYNS - 1)];
+
+	return p->tcp_flags & TCP_ACK && syn->record == p->record + 1 && syn->number == flow->number &&
+	       syn->side != (p->side & 1) && syn->end - p->acknowledgement <= MOST_EARLY_DATA;
+}
+
+/* Whether a SYN-ACK answers a late SYN of the initiator. Then its sender did not have the connection, or answers any SYN by a
+ * cookie, and it begins anew, with the same ends and from the same side, so that the policy has nothing to say. Who has the
+ * connection still answers with a challenge. */
 static __always_inline bool begins_anew(struct flow *flow, const struct packet *p)
 {
 	const struct late_syn *syn = &late_syns[p->record & (LATE_SYNS - 1)];
 	__u32 *word = (__u32 *)&flow->state, old = READ_ONCE(*word), s = flow->initiator & 1;
 
-	if ((p->side & 1) == s || (p->tcp_flags & TCP_KIND) != (TCP_SYN | TCP_ACK) || is_closed(flow->state))
+	if ((p->side & 1) == s || (p->tcp_flags & TCP_KIND) != (TCP_SYN | TCP_ACK) || !answers_late_syn(flow, p))
 		return 0;
-	if (syn->record != p->record + 1 || syn->number != flow->number || syn->end - p->acknowledgement > MOST_EARLY_DATA)
+	if (is_closed(old) || __sync_val_compare_and_swap(word, old, (old & ~0xffu) | FLOW_SYN_SENT) != old)
 		return 0;
-	if (is_half_open(old) || __sync_val_compare_and_swap(word, old, (old & ~0xffu) | FLOW_SYN_SENT) != old)
-		return 0;
-	__sync_fetch_and_add(&pool.half_open, 1);
+	if (!is_half_open(old))
+		__sync_fetch_and_add(&pool.half_open, 1);
 	flow->flags = syn->scales ? FLOW_SCALES : 0;
 	flow->scales = syn->scale << s * 4;
 	flow->end[s] = flow->reach[s] = syn->end;
 	flow->window[s] = syn->window ? syn->window : 1;
+	flow->ttl[s] = syn->ttl;
 	flow->opened = p->tick;
 	return 1;
+}
+
+static __always_inline int track_syn_received(struct flow *flow, const struct packet *p)
+{
+	__u8 kind = p->tcp_flags & TCP_KIND;
+
+	/* The first SYN again, or another one: its receiver answers either, and what it answers shows which one counts. */
+	if (kind == TCP_SYN) {
+		if (end_of(p) != flow->end[p->side & 1])
+			note_late_syn(flow, p);
+		return 0;
+	}
+	if ((p->side & 1) != (flow->initiator & 1)) {
+		if (kind != (TCP_SYN | TCP_ACK))
+			return track_open(flow, p);
+		begins_anew(flow, p);
+		return track_answer(flow, p);
+	}
+	if (kind & TCP_SYN || !(kind & TCP_ACK))
+		return REASON_TCP_STATE;
+	if (!in_window(flow, p) || before(p->acknowledgement, flow->acked[p->side & 1]))
+		return REASON_TCP_WINDOW;
+	move(flow, FLOW_SYN_RECEIVED, FLOW_ESTABLISHED);
+	return track_open(flow, p);
+}
+
+/* A reset that closes nothing, and says that something may be amiss. */
+static __always_inline int doubt(struct flow *flow)
+{
+	if (flow->state >= FLOW_ESTABLISHED && !is_closed(flow->state))
+		flow->flags |= FLOW_DOUBTED;
+	tally(TALLY_RESET_INEXACT, 1);
+	return 0;
+}
+
+/*
+ * A reset closes when its number is exactly the next: what its sender sent last, or its receiver acknowledged last. One that
+ * acknowledges a late SYN, with number 0, is the answer of an end without the connection and without a listener (RFC 9293
+ * section 3.10.7.1): who sent the SYN waits for it. It is no proof to us, because a stranger may have sent that SYN, so a
+ * connection that is open goes on.
+ */
+static __always_inline int track_reset(struct flow *flow, const struct packet *p)
+{
+	__u32 s = p->side & 1, r = s ^ 1;
+	__u8 state = flow->state;
+
+	if (state == FLOW_SYN_SENT) {
+		/* The initiator's goes to an end that may know an older connection, and checks it. It closes nothing here. */
+		if (s == (flow->initiator & 1))
+			return 0;
+		if (!acknowledges_syn(flow, p))
+			return REASON_TCP_RESET;
+	} else if (p->sequence != flow->end[s] && p->sequence != flow->acked[r]) {
+		if (!p->sequence && answers_late_syn(flow, p)) {
+			if (!is_half_open(state))
+				return doubt(flow);
+		} else {
+			if (!after(p->sequence, flow->acked[r]) || after(p->sequence, flow->reach[s]))
+				return REASON_TCP_RESET;
+			return doubt(flow);
+		}
+	}
+	if (is_closed(state))
+		return 0;
+	/* What its sender sent before it may have been lost behind us, and then its receiver does not believe it. */
+	if (!is_half_open(state)) {
+		flow->reach[s] = p->sequence;
+		flow->flags |= FLOW_RESET_OF(s);
+	}
+	move(flow, state, FLOW_RESET);
+	return 0;
+}
+
+/*
+ * Behind a reset nothing passes, because neither end has the connection any more. But a receiver that waits for an earlier number
+ * than the reset's did not believe it, and challenges it (RFC 5961 section 3.2) or goes on: it has the connection still, and so
+ * has the flow. The answer of the other end to that, if it is a reset, is an exact one.
+ */
+static __always_inline int track_after_reset(struct flow *flow, const struct packet *p)
+{
+	__u32 r = (p->side & 1) ^ 1;
+	__u8 both = FLOW_FIN_OF(0) | FLOW_FIN_OF(1), fins = flow->flags & both;
+	int reason;
+
+	if (!(flow->flags & FLOW_RESET_OF(r)) || !(p->tcp_flags & TCP_ACK) || p->acknowledgement == flow->reach[r] ||
+	    !in_window(flow, p))
+		return REASON_TCP_STATE;
+	flow->flags &= ~FLOW_RESET_OF(r);
+	move(flow, FLOW_RESET, fins == both ? FLOW_LAST_ACK : fins ? FLOW_FIN : FLOW_ESTABLISHED);
+	reason = track_open(flow, p);
+	flow->flags |= FLOW_DOUBTED;
+	return reason;
 }
 
 static __always_inline int track_late_syn(struct flow *flow, const struct packet *p)
@@ -302,8 +379,7 @@ static __always_inline int track_late_syn(struct flow *flow, const struct packet
 		return track_answer(flow, p);
 	if (p->tcp_flags & TCP_ACK)
 		return in_window(flow, p) ? 0 : REASON_TCP_WINDOW;
-	if ((p->side & 1) == (flow->initiator & 1))
-		note_late_syn(flow, p);
+	note_late_syn(flow, p);
 	tally(TALLY_SYN_IN_FLOW, 1);
 	return 0;
 }
@@ -322,10 +398,24 @@ __noinline int track_tcp(struct packet *p, struct flow *flow)
 		return track_syn_received(flow, p);
 	if (p->tcp_flags & TCP_SYN)
 		return track_late_syn(flow, p);
-	/* A reset ends both directions: neither end has the connection any more. */
 	if (flow->state == FLOW_RESET)
-		return REASON_TCP_STATE;
+		return track_after_reset(flow, p);
 	return track_open(flow, p);
+}
+
+/* A reset or a FIN of which it is not known whether its receiver will get it and believe it: it closes nothing. Numbers move on as by
+ * data, because its receiver may acknowledge them. */
+__noinline int track_unproved(struct packet *p, struct flow *flow)
+{
+	if (!p || !flow)
+		return REASON_TCP_STATE;
+	if (flow->state < FLOW_ESTABLISHED || is_closed(flow->state))
+		return REASON_TCP_STATE;
+	if (!in_window(flow, p))
+		return REASON_TCP_WINDOW;
+	if (!(p->tcp_flags & TCP_RST))
+		update_windows(flow, p);
+	return 0;
 }
 
 #endif

@@ -251,6 +251,22 @@ long bpf_skb_store_bytes(struct __sk_buff *ctx, __u32 offset, const void *from, 
 	return failed ? failed : skb_moved(ctx);
 }
 
+/* Whether the checksum of the packet is still to be filled in. */
+static int is_partial;
+
+long bpf_l4_csum_replace(struct __sk_buff *ctx, __u32 offset, __u64 from, __u64 to, __u64 flags)
+{
+	__u8 check[2];
+
+	if (flags != 4 || once_in(64) || frame_load(offset, check, 2))
+		return FAILED;
+	if (!is_partial && from != to) {
+		check[1]++;
+		frame_store(offset, check, 2);
+	}
+	return skb_moved(ctx);
+}
+
 long bpf_skb_pull_data(struct __sk_buff *ctx, __u32 bytes)
 {
 	if (bytes > frame_bytes() || once_in(128))

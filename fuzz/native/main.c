@@ -47,6 +47,7 @@ static enum verdict run_tc(__u32 ifindex, int is_leaving)
 
 	if (once_in(16))
 		ctx.gso_size = below(1500);
+	is_partial = below(2);
 	running = HOOK_TC;
 	skb_moved(&ctx);
 	if (once_in(64))

@@ -148,8 +148,34 @@ static void add_icmp(const struct talk *talk, int depth)
 	add_headers(&quoted, 1);
 }
 
+static void close_tcp(const struct talk *talk, __u32 at)
+{
+	__u32 sum = 6 + byte_count - at;
+
+	if (byte_count < at + 18)
+		return;
+	for (int i = 0; i < 4; i++) {
+		__u32 a = bpf_ntohl(talk->source[i]), b = bpf_ntohl(talk->destination[i]);
+
+		sum += (a >> 16) + (a & 0xffff) + (b >> 16) + (b & 0xffff);
+	}
+	sum = (sum & 0xffff) + (sum >> 16);
+	/* What the kernel leaves there for whoever fills it in. */
+	if (once_in(16)) {
+		set_16(at + 16, sum + (sum >> 16));
+		return;
+	}
+	for (__u32 i = at; i < byte_count; i += 2)
+		sum += bytes[i] << 8 | (i + 1 < byte_count ? bytes[i + 1] : 0);
+	sum = (sum & 0xffff) + (sum >> 16);
+	if (!once_in(16))
+		set_16(at + 16, ~(sum + (sum >> 16)));
+}
+
 static void add_transport(const struct talk *talk, int depth)
 {
+	__u32 at = byte_count;
+
 	switch (talk->protocol) {
 	case 6:
 		add_tcp(talk);
@@ -173,6 +199,8 @@ static void add_transport(const struct talk *talk, int depth)
 	}
 	for (__u32 left = once_in(8) ? below(1600) : below(80); left; left--)
 		add_8(left);
+	if (talk->protocol == 6)
+		close_tcp(talk, at);
 }
 
 static void close_ipv4(__u32 at, __u32 header)

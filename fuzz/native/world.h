@@ -229,6 +229,7 @@ static void world_prepare(void)
 	new_map(&hops, HOPS, 0, sizeof(struct hop));
 	new_map(&routes_v4, 1 << V4_BITS, 0, sizeof(__u64));
 	new_map(&routes_v6, 1 << V6_BITS, 0, sizeof(struct route_v6));
+	new_map(&sum_rooms, 1, 0, sizeof(struct sum_room));
 	room_map = new_map(&answer_rooms, 1, 0, sizeof(struct answer_room));
 	count_map = new_map(&counts, 1, 0, sizeof(struct counts));
 	new_map(&hits, HIT_SLOTS, 0, 8);

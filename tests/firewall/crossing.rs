@@ -8,7 +8,7 @@
 //! ```
 
 use dataplane::routes::{AnswerLimits, Follower, Routes};
-use dataplane::{Attached, Firewall, Hook, Reason, Settings};
+use dataplane::{Attached, Filter, Firewall, Flow, Hook, Reason, Settings, State};
 use policy::{Policy, Tables};
 use testkit::namespace::Namespace;
 
@@ -66,6 +66,23 @@ impl Crossing {
         Self::start(client, firewall, server, "bridge", Hook::Xdp)
     }
 
+    /// nftables in Rampart's place, with the same policy.
+    pub(crate) fn build_with_nftables() -> Self {
+        let [client, firewall, server] = ["client", "firewall", "server"].map(Namespace::create);
+        join(&firewall, &client, "toclient", "198.18.0", "2001:2:0:1", Hook::Tc);
+        join(&firewall, &server, "toserver", "198.19.0", "2001:2:0:2", Hook::Tc);
+        firewall.set(&[("ipv4/ip_forward", "1"), ("ipv6/conf/all/forwarding", "1")]);
+        firewall.nft(
+            "table inet rules { chain forward {
+                type filter hook forward priority 0; policy drop;
+                ct state invalid drop
+                ct state established,related accept
+                iifname toclient oifname toserver accept
+            }; }",
+        );
+        Self { running: None, client, firewall, server }
+    }
+
     fn start(client: Namespace, firewall: Namespace, server: Namespace, device: &str, hook: Hook) -> Self {
         let interfaces = [device, "toserver"].map(|device| firewall.ifindex(device));
         let running = firewall.within(|| {
@@ -93,6 +110,24 @@ impl Crossing {
     /// How its interfaces are held: the client's, then the server's.
     pub(crate) fn attached(&self) -> &[Attached; 2] {
         &self.running.as_ref().unwrap().attached
+    }
+
+    /// States of the flows of a port.
+    pub(crate) fn states(&mut self, port: u16) -> Vec<State> {
+        let filter = Filter { port: Some(port), ..Filter::default() };
+        self.flows(&filter).into_iter().map(|flow| flow.state).collect()
+    }
+
+    fn flows(&mut self, filter: &Filter) -> Vec<Flow> {
+        let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).unwrap();
+        self.running().flows.matching(filter, now.into()).unwrap()
+    }
+
+    /// Ends all flows.
+    pub(crate) fn forget_flows(&mut self) {
+        for flow in self.flows(&Filter::default()) {
+            self.running().flows.end(flow.id).unwrap();
+        }
     }
 
     /// Packets dropped for a reason.

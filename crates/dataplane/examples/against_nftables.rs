@@ -54,11 +54,9 @@ impl Nftables {
             far.name()
         ));
         far.ip("link set far0 address 02:00:00:00:01:02 up\nlink set far1 address 02:00:00:00:02:02 up");
-        // Transport checksums are left out of these frames: Rampart leaves them to the ends.
         router.set(&[("ipv4/ip_forward", "1")]);
         router.run("nft", &[RULES]);
         router.set(&[
-            ("netfilter/nf_conntrack_checksum", "0"),
             ("netfilter/nf_conntrack_tcp_loose", "0"),
             ("netfilter/nf_conntrack_tcp_be_liberal", "0"),
         ]);
@@ -114,8 +112,12 @@ fn segment(line: &str, port: u16) -> (Side, Vec<u8>) {
         Side::Out => ((SERVER_PORT, port), ("198.18.2.2", "198.18.1.2")),
     };
     let mut tcp = Tcp { ports, flags: flags(words.next().unwrap()), ..Tcp::default() };
-    for (key, value) in words.map(|word| word.split_once('=').unwrap()) {
+    let (mut ttl, mut is_wrong, mut is_part) = (64, false, false);
+    for (key, value) in words.map(|word| word.split_once('=').unwrap_or((word, ""))) {
         match key {
+            "ttl" => ttl = value.parse().unwrap(),
+            "bad-sum" => is_wrong = true,
+            "part" => is_part = true,
             "seq" => tcp.sequence = value.parse().unwrap(),
             "ack" => tcp.acknowledgement = value.parse().unwrap(),
             "win" => tcp.window = value.parse().unwrap(),
@@ -124,7 +126,11 @@ fn segment(line: &str, port: u16) -> (Side, Vec<u8>) {
             other => panic!("{other}: {line}"),
         }
     }
-    (side, Frame::new(ends.0, ends.1, 6, tcp.bytes()).bytes())
+    let mut frame = Frame::new(ends.0, ends.1, 6, tcp.bytes()).completed();
+    frame.ttl = ttl;
+    frame.fragment = is_part.then_some((7, 0, true));
+    frame.payload[17] ^= if is_wrong { 0x55 } else { 0 };
+    (side, frame.bytes())
 }
 
 /// Title and lines of each connection of the file, up to where it waits: nftables does not jump in time.

@@ -75,6 +75,7 @@ Reason of reason {
     TcpWindow = REASON_TCP_WINDOW, "tcp-window": "TCP outside the window of its connection";
     TcpReset = REASON_TCP_RESET, "tcp-reset": "a reset outside the window of its connection (RFC 5961)";
     IcmpUnrelated = REASON_ICMP_UNRELATED, "icmp-unrelated": "an ICMP error that quotes a packet which its flow did not send";
+    TcpChecksum = REASON_TCP_CHECKSUM, "tcp-checksum": "a reset or a FIN of a known connection with a wrong TCP checksum";
     Ttl = REASON_TTL, "ttl": "its TTL or hop limit is used up";
     TooBig = REASON_TOO_BIG, "too-big": "larger than the MTU of the next link, and not to be fragmented";
     NoRoute = REASON_NO_ROUTE, "no-route": "no route, or one that says unreachable, prohibited or black hole";

@@ -30,12 +30,12 @@ fn check(rows: &[Row]) {
 
 fn v4(side: Side, protocol: u8, payload: Vec<u8>) -> Frame {
     let (source, destination) = if side == Side::In { (IN, OUT) } else { (OUT, IN) };
-    Frame::new(source, destination, protocol, payload)
+    Frame::new(source, destination, protocol, payload).completed()
 }
 
 fn v6(side: Side, protocol: u8, payload: Vec<u8>) -> Frame {
     let (source, destination) = if side == Side::In { (IN6, OUT6) } else { (OUT6, IN6) };
-    Frame::new(source, destination, protocol, payload)
+    Frame::new(source, destination, protocol, payload).completed()
 }
 
 fn syn(ports: (u16, u16)) -> Vec<u8> {

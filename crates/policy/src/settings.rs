@@ -61,7 +61,7 @@ pub struct Timeouts {
 /// Checks of every packet. The lengths of headers are always checked, because nothing may be read beyond the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Integrity {
-    /// IPv4 header checksums.
+    /// IPv4 header checksums, and TCP checksums of resets and FINs.
     pub checksums: bool,
     /// TCP flags that no sender sets together: SYN with FIN, SYN with RST, no flag, all flags.
     pub tcp_flags: bool,

@@ -38,6 +38,7 @@ long bpf_xdp_adjust_head(struct xdp_md *ctx, int by);
 long bpf_xdp_adjust_tail(struct xdp_md *ctx, int by);
 long bpf_skb_load_bytes(const void *ctx, __u32 offset, void *to, __u32 bytes);
 long bpf_skb_store_bytes(struct __sk_buff *ctx, __u32 offset, const void *from, __u32 bytes, __u64 flags);
+long bpf_l4_csum_replace(struct __sk_buff *ctx, __u32 offset, __u64 from, __u64 to, __u64 flags);
 long bpf_skb_pull_data(struct __sk_buff *ctx, __u32 bytes);
 long bpf_skb_change_tail(struct __sk_buff *ctx, __u32 bytes, __u64 flags);
 long bpf_skb_adjust_room(struct __sk_buff *ctx, __s32 by, __u32 mode, __u64 flags);

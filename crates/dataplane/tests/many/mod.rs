@@ -14,8 +14,9 @@ use dataplane::{Filter, Hook, Reason, Settings, Tally, Tester, Verdict};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::time::Duration;
-use testkit::packet::{Frame, Tcp, udp};
+use testkit::packet::{Frame, Tcp, complete, udp};
 
 /// Everything may open flows; UDP is forgotten soon.
 const POLICY: &str = r#"
@@ -58,6 +59,8 @@ pub(crate) struct Worker {
     tester: Tester,
     hook: Hook,
     indices: [u32; 2],
+    /// The client's and the server's.
+    addresses: [IpAddr; 2],
     tcp: [Vec<u8>; 2],
     udp: [Vec<u8>; 2],
     /// Packets that were sent.
@@ -110,6 +113,7 @@ impl Worker {
             tester: bed.firewall().tester(),
             hook: bed.hook(),
             indices: bed.indices(),
+            addresses: [client, SERVER].map(|address| address.parse().unwrap()),
             tcp: both(6, Tcp { window: 0xffff, ..Tcp::default() }.bytes()),
             udp: both(17, udp((0, 0), 4)),
             packets: 0,
@@ -150,12 +154,14 @@ impl Worker {
     /// A segment between the client's port and the server's port 80, from either side.
     pub(crate) fn segment(&mut self, side: Side, client: u16, flags: u8, sequence: u32, ack: u32) -> Verdict {
         let (from, to) = if side == Side::In { (client, 80u16) } else { (80, client) };
+        let [source, destination] = [side as usize, side as usize ^ 1].map(|end| self.addresses[end]);
         let frame = &mut self.tcp[side as usize];
         frame[34..36].copy_from_slice(&from.to_be_bytes());
         frame[36..38].copy_from_slice(&to.to_be_bytes());
         frame[38..42].copy_from_slice(&sequence.to_be_bytes());
         frame[42..46].copy_from_slice(&ack.to_be_bytes());
         frame[47] = flags;
+        complete(&mut frame[34..], 6, source, destination);
         self.run(side, |worker| &worker.tcp)
     }
 }

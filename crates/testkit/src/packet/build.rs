@@ -1,7 +1,7 @@
 //! Frames, byte by byte. Checksums of the IPv4 header are right; those of transport headers are filled in by
-//! [`super::complete`], where a test wants them.
+//! [`Frame::completed`], where a test wants them.
 
-use super::{FIREWALL, SENDER, checksum};
+use super::{FIREWALL, SENDER, checksum, complete};
 use std::net::IpAddr;
 
 /// An IP packet in an Ethernet frame.
@@ -50,6 +50,13 @@ impl Frame {
             ttl: 64,
             dont_fragment: false,
         }
+    }
+
+    /// The same with the checksum of its transport header filled in.
+    #[must_use]
+    pub fn completed(mut self) -> Self {
+        complete(&mut self.payload, self.protocol, self.source, self.destination);
+        self
     }
 
     /// The frame, from [`SENDER`] to [`FIREWALL`].
