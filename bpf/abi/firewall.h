@@ -34,6 +34,7 @@ enum sizes {
 	MAX_LIMITED = 16384,		/* rules with a limit or an alert in one policy */
 	LIMIT_BUCKETS = 8192,		/* a power of two */
 	LIMIT_WAYS = 8,
+	HASH_SECRETS = 12,
 };
 
 /* Why a packet was dropped. Never reuse a number; crates/dataplane/src/reason.rs names and explains each. */

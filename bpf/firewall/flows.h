@@ -18,6 +18,7 @@
 #define RAMPART_FIREWALL_FLOWS_H
 
 #include "log.h"
+#include "hash.h"
 
 #define PLACES 3
 #define RECORD_BITS 24
@@ -53,30 +54,9 @@ struct pool pool;
 /* In limit.h. */
 int release_concurrent(struct flow *flow, __u32 mark);
 
-static __always_inline __u64 mix(__u64 h, __u64 word)
-{
-	h = (h ^ word) * (secret[0] | 1);
-	return h ^ h >> 32;
-}
-
 static __always_inline __u64 words_of(const __be32 *pair)
 {
 	return (__u64)pair[0] << 32 | pair[1];
-}
-
-/* The same for both directions: of the ends in their order. */
-static __always_inline __u64 hash_ends(__u8 family, __u8 protocol, const __be32 *a, __be16 a_port, const __be32 *b,
-				       __be16 b_port)
-{
-	__u64 h = secret[1];
-
-	h = mix(h, (__u64)a[0] << 32 | b[0]);
-	if (family == 6) {
-		h = mix(h, words_of(a + 2) ^ a[1]);
-		h = mix(h, words_of(b + 2) ^ b[1]);
-	}
-	h = mix(h, (__u64)protocol << 40 | (__u64)family << 32 | (__u32)a_port << 16 | b_port);
-	return mix(h, 0);
 }
 
 static __always_inline bool is_greater(__u8 family, const __be32 *a, __be16 a_port, const __be32 *b, __be16 b_port)

@@ -42,11 +42,8 @@ struct {
 static __always_inline struct first_fragment *fragment_slot(const struct packet *p)
 {
 	/* Sources and destinations are told apart, and IPv6 numbers do not tell protocols apart (RFC 8200 section 4.5). */
-	__u64 h = mix(secret[1], (__u64)p->source[0] << 32 | p->destination[0]);
+	__u64 h = mix(mix_address(mix_address(secret[0], p->source), p->destination), p->fragment_id);
 
-	h = mix(h, words_of(p->source + 2) ^ p->source[1]);
-	h = mix(h, words_of(p->destination + 2) ^ p->destination[1]);
-	h = mix(h, p->fragment_id);
 	return lookup(&first_fragments, h >> 32 & (FRAGMENT_SLOTS - 1));
 }
 

@@ -49,11 +49,7 @@ static __always_inline struct limit_terms *terms_of(__u32 extras)
 /* What is counted for an address: by rule, epoch, what for, and the address. */
 static __always_inline __u64 limit_key(__u32 slot, __u32 epoch, __u32 kind, const __be32 *address)
 {
-	__u64 h = mix(secret[1], (__u64)slot << 32 | epoch << 8 | kind);
-
-	h = mix(h, words_of(address));
-	h = mix(h, words_of(address + 2));
-	return mix(h, 0) | 1;
+	return mix_address(mix(secret[0], (__u64)slot << 32 | epoch << 8 | kind), address) | 1;
 }
 
 static __always_inline struct limit_bucket *limit_bucket_of(__u64 key)

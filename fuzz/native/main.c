@@ -55,7 +55,7 @@ static enum verdict run_tc(__u32 ifindex, int is_leaving)
 	switch (is_leaving ? firewall_out(&ctx) : firewall_tc(&ctx)) {
 	case TCX_DROP:
 		return VERDICT_DROP;
-	case TCX_PASS:
+	case TCX_NEXT:
 		return VERDICT_UP;
 	case TCX_REDIRECT:
 		return VERDICT_SENT;

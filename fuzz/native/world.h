@@ -326,7 +326,8 @@ static void world_begin(void)
 	log_due = 0;
 	settings.keeps_marks = 1;
 	settings.log_interval = settings.log_slack = 1ull << 33;
-	secret[0] = 0x9e3779b97f4a7c15;
+	for (int i = 0; i < HASH_SECRETS; i++)
+		secret[i] = 0x9e3779b97f4a7c15 * (i + 1) ^ 0xd6e8feb86659fd93;
 	bucket_mask = BUCKETS - 1;
 	record_count = RECORDS;
 	hit_slots = HIT_SLOTS;

@@ -103,11 +103,11 @@ impl Earlier {
         let bytes = map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY).ok().flatten()?;
         let word = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
         let long = |at: usize| Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
-        let secret = offset_of!(types::rodata, secret);
-        Some(Constants {
-            secret: [long(secret)?, long(secret + 8)?],
-            hit_slots: word(offset_of!(types::rodata, hit_slots))?,
-        })
+        let mut secret = Secret::default();
+        for (number, word) in secret.iter_mut().enumerate() {
+            *word = long(offset_of!(types::rodata, secret) + 8 * number)?;
+        }
+        Some(Constants { secret, hit_slots: word(offset_of!(types::rodata, hit_slots))? })
     }
 
     /// Takes all of its programs away.
@@ -128,10 +128,15 @@ pub fn take_from(interface: &str) -> Result<(), DataplaneError> {
     take_ours(index).map_err(DataplaneError::bpf(format!("taking the firewall away from `{interface}`")))
 }
 
+/// Words of the secret of hashes.
+pub(crate) const SECRETS: usize = types::sizes::HASH_SECRETS.0 as usize;
+/// The secret of hashes.
+pub(crate) type Secret = [u64; SECRETS];
+
 /// What programs were loaded with, as far as a later firewall must have the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Constants {
-    pub(crate) secret: [u64; 2],
+    pub(crate) secret: Secret,
     pub(crate) hit_slots: u32,
 }
 

@@ -2,7 +2,7 @@
 //! verifies programs side by side, so each of the three is loaded by a thread of its own.
 
 use crate::DataplaneError;
-use crate::earlier::{Earlier, RODATA};
+use crate::earlier::{Earlier, RODATA, SECRETS, Secret};
 use crate::firewall::Settings;
 use crate::ports::Programs;
 use crate::shared::Program;
@@ -121,11 +121,11 @@ fn buckets(flows: u32) -> u32 {
 }
 
 /// What makes the places of flows in the table hard to guess.
-fn secret() -> Result<[u64; 2], DataplaneError> {
-    let mut bytes = [[0; 8]; 2];
+fn secret() -> Result<Secret, DataplaneError> {
+    let mut bytes = [[0; 8]; SECRETS];
     let mut source = File::open("/dev/urandom").map_err(DataplaneError::system("opening /dev/urandom"))?;
-    for half in &mut bytes {
-        source.read_exact(half).map_err(DataplaneError::system("reading /dev/urandom"))?;
+    for word in &mut bytes {
+        source.read_exact(word).map_err(DataplaneError::system("reading /dev/urandom"))?;
     }
     Ok(bytes.map(u64::from_ne_bytes))
 }
