@@ -6,18 +6,28 @@
 #define PULLED_BYTES 128	/* of a socket buffer made readable at once: all usual headers */
 
 /* The zone of the interface that a packet came in by, or goes out by. NO_ZONE: none. */
-static __always_inline __u8 zone_of(__u32 ifindex)
+static __always_inline __u8 zone_of(struct packet *p)
 {
-	int port = port_of(ifindex);
+	int port = port_of(p->ifindex);
 
-	return port < 0 ? NO_ZONE : ports[port & (MAX_PORTS - 1)].zone;
+	if (port < 0)
+		return NO_ZONE;
+	p->port = port;
+	return ports[port & (MAX_PORTS - 1)].zone;
+}
+
+/* What the kernel knows of a frame besides its bytes. */
+static __always_inline __u16 flags_of(struct __sk_buff *ctx)
+{
+	return (ctx->pkt_type == PACKET_FOR_US ? PACKET_TO_HOST : 0) |
+	       (ctx->vlan_present && ctx->vlan_tci & VLAN_ID ? PACKET_TAGGED : 0);
 }
 
 static __always_inline enum verdict enter(void *ctx, struct packet *p, const enum hook hook)
 {
 	p->tick = now();
 	p->to = NO_ZONE;
-	p->from = zone_of(p->ifindex);
+	p->from = zone_of(p);
 	return p->from == NO_ZONE ? drop(p, REASON_NO_ZONE) : filter(ctx, p, hook);
 }
 
@@ -65,8 +75,7 @@ int firewall_tc(struct __sk_buff *ctx)
 	pull(ctx);
 	p.ifindex = ctx->ifindex;
 	p.frame_bytes = ctx->len;
-	if (ctx->vlan_present)
-		p.flags = PACKET_TAGGED;
+	p.flags = flags_of(ctx);
 	switch (enter(ctx, &p, HOOK_TC)) {
 	case VERDICT_SENT:
 		return TCX_REDIRECT;
@@ -90,7 +99,8 @@ int firewall_out(struct __sk_buff *ctx)
 	p.ifindex = ctx->ifindex;
 	p.frame_bytes = ctx->len;
 	p.tick = now();
-	p.to = zone_of(p.ifindex);
+	p.flags |= flags_of(ctx);
+	p.to = zone_of(&p);
 	if (p.to == NO_ZONE)
 		return drop(&p, REASON_NOT_A_PORT) == VERDICT_DROP ? TCX_DROP : TCX_NEXT;
 	verdict = filter(ctx, &p, HOOK_TC);

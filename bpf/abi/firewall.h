@@ -32,6 +32,7 @@ enum sizes {
 	BLOCK_CHUNKS = 16,
 	BLOCK_CLASSES = 64,		/* policy::tables::BLOCK_CLASSES */
 	MAX_LIMITED = 16384,		/* rules with a limit or an alert in one policy */
+	LINK_ADDRESSES = 15,		/* Ethernet addresses for which an interface takes frames */
 	LIMIT_BUCKETS = 8192,		/* a power of two */
 	LIMIT_WAYS = 8,
 	HASH_SECRETS = 12,
@@ -55,6 +56,8 @@ enum reason {
 	REASON_NO_ZONE = 12,		/* came in by an interface of no zone */
 	REASON_FRAGMENT_UNKNOWN = 13,	/* a later fragment without its first */
 	REASON_FRAGMENT_OVERLAP = 14,	/* a fragment that would overwrite the transport header */
+	REASON_NOT_OURS = 48,		/* its Ethernet address is another's, or a group that its protocol is not meant for */
+	REASON_VLAN = 49,		/* it came in a VLAN, which is of no zone */
 	/* the policy */
 	REASON_NO_POLICY = 16,
 	REASON_RULE_DENY = 17,
@@ -448,6 +451,16 @@ struct judge_command {
 	__u32 extras;		/* answer: as in struct effect */
 	__u32 pad;
 };
+
+/* The Ethernet addresses for which an interface takes frames, as words: the first four bytes, then the other two. Its own is the first;
+ * the others are of the bridge or bond that it belongs to and of interfaces on top of it. Unused places repeat the first. */
+struct link_addresses {
+	__u64 address[LINK_ADDRESSES];
+	__u32 ifindex;		/* 0: nothing is here */
+	__u32 pad;
+};
+
+_Static_assert(sizeof(struct link_addresses) == 128, "two cache lines, of which the first is nearly always enough");
 
 /* An interface of a zone; found by the lower bits of its number and those after it. Its place is its key in the DEVMAP. */
 struct port {

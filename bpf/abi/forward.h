@@ -29,6 +29,12 @@ struct forwarding {
 	__u32 takes_frames[FORWARDING_PORTS / 32];
 };
 
+/* Value of `local_addresses`. */
+enum local_kind {
+	LOCAL_OWN = 1,		/* an address of the firewall itself */
+	LOCAL_BROADCAST = 2,	/* everybody on one of its links */
+};
+
 /* An address of the firewall itself, or a broadcast address: key of `local_addresses`. */
 struct address {
 	__be32 words[4];

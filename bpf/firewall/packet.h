@@ -31,10 +31,12 @@ enum hook {
 #define PACKET_ICMP_ERROR 4	/* quotes a packet: `transport` is the ICMP header */
 #define PACKET_ICMP_REPLY 8	/* answers a query: ports are swapped accordingly */
 #define PACKET_DONT_FRAGMENT 16	/* IPv4 with DF, or IPv6 */
-#define PACKET_TAGGED 32	/* one or two VLAN tags lie between the Ethernet addresses and the IP header */
+#define PACKET_TAGGED 32	/* the kernel has taken the tag of a VLAN out of the frame */
 #define PACKET_FROM_SELF 64	/* on its way out of the firewall itself */
 #define PACKET_STATELESS 128	/* no flow can come of it: ICMP that is no query */
 #define PACKET_SCALES 256	/* SYN with the window scale option */
+#define PACKET_TO_GROUP 512	/* its frame is for an Ethernet group */
+#define PACKET_TO_HOST 1024	/* the kernel says that its frame is for this interface */
 
 struct packet {
 	__be32 source[4];	/* IPv4: the first word, the others 0 */
@@ -68,6 +70,7 @@ struct packet {
 	__u8 side;		/* the end of the flow that sent it: 0 or 1 */
 	__u8 action;		/* enum action, once judged */
 	__u8 scale;		/* window shift of a SYN */
+	__u8 port;		/* the interface's place in `ports` */
 	__u32 row;		/* deciding row and 1; 0: default of the zone pair */
 	__u32 slot;		/* counter of the deciding rule, or NO_SLOT */
 	__u32 generation;	/* of the policy that judged it */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * From the bytes of a frame to a packet: Ethernet, up to two VLAN tags, IPv4 and IPv6, the transport header. Nothing is
+ * From the bytes of a frame to a packet: whose frame it is, up to two tags of priority, IPv4 and IPv6, the transport header. Nothing is
  * read that is not in the frame, and no length is believed that contradicts another.
  */
 #ifndef RAMPART_FIREWALL_PARSE_H
@@ -8,11 +8,14 @@
 
 #include <bpf/bpf_endian.h>
 #include "../net/checksum.h"
+#include "ports.h"
+#include "route.h"
 #include "state.h"
 
 #define ETHERTYPE_VLAN 0x8100
 #define ETHERTYPE_PROVIDER_VLAN 0x88a8
 #define VLAN_BYTES 4
+#define VLAN_ID 0x0fff	/* 0: the tag says a priority and no VLAN (IEEE 802.1Q) */
 #define MAX_VLANS 2
 
 #define PROTOCOL_HOP_BY_HOP 0
@@ -383,6 +386,80 @@ static __always_inline enum verdict parse_ipv6(struct packet *p, const struct fr
 	return skip_extensions(p, f, next);
 }
 
+/* Whether an interface has this address. By arithmetic, so that the verifier does not follow each place apart. */
+static __always_inline bool is_among(const struct link_addresses *own, __u64 address)
+{
+	__u64 found = 0;
+
+	for (int i = 0; i < LINK_ADDRESSES; i++)
+		found |= ((own->address[i] ^ address) - 1) >> 63;
+	return found;
+}
+
+/* Whether a frame is for this interface or for a group: RFC 1812 section 5.3.4. Else it was flooded, or the interface is
+ * promiscuous, and other machines take care of it. */
+static __always_inline bool is_for_us(struct packet *p, const struct ethernet *ethernet)
+{
+	const __u16 *parts = (const void *)ethernet;
+	const struct link_addresses *own;
+	__u64 address;
+
+	if (p->flags & (PACKET_FROM_SELF | PACKET_TO_HOST))
+		return 1;
+	if (ethernet->destination[0] & 1) {
+		p->flags |= PACKET_TO_GROUP;
+		return 1;
+	}
+	own = lookup(&link_addresses, p->port);
+	if (!own)
+		return 0;
+	address = parts[0] | (__u32)parts[1] << 16 | (__u64)parts[2] << 32;
+	return own->address[0] == address || is_among(own, address);
+}
+
+/* Whether an Ethernet group is one that a protocol uses: all do but IPv6 use everybody's, and each has its own (RFC 1112, RFC 2464). */
+static __always_inline bool is_group_of(const struct ethernet *ethernet, __be16 type)
+{
+	const __u16 *parts = (const void *)ethernet;
+
+	if (type == bpf_htons(ETHERTYPE_IPV6))
+		return parts[0] == bpf_htons(0x3333);
+	if ((parts[0] & parts[1] & parts[2]) == 0xffff)
+		return 1;
+	return type == bpf_htons(ETHERTYPE_IPV4) && parts[0] == bpf_htons(0x0100) && ethernet->destination[2] == 0x5e;
+}
+
+/* Whether a packet in a frame for a group is for a group itself. RFC 1122 section 3.3.6: otherwise it was not meant for us. */
+static __always_inline bool is_for_group(const struct packet *p)
+{
+	__u32 first = bpf_ntohl(p->destination[0]);
+
+	if (p->family == 6)
+		return first >> 24 == 0xff;
+	return first >> 28 == 0xe || first == ~0U || is_link_broadcast(p->destination[0]);
+}
+
+/* Looks through the tags. One that names a VLAN says that the frame came from elsewhere than the interface's zone. */
+static __always_inline enum verdict skip_tags(struct packet *p, const struct frame *f, __be16 *type)
+{
+	if (p->flags & PACKET_TAGGED)
+		return drop(p, REASON_VLAN);
+	for (int i = 0; i < MAX_VLANS; i++) {
+		__be16 *tag;
+
+		if (*type != bpf_htons(ETHERTYPE_VLAN) && *type != bpf_htons(ETHERTYPE_PROVIDER_VLAN))
+			break;
+		tag = bytes_at(f, p->network, VLAN_BYTES);
+		if (!tag)
+			return drop(p, REASON_TRUNCATED);
+		if (tag[0] & bpf_htons(VLAN_ID))
+			return drop(p, REASON_VLAN);
+		*type = tag[1];
+		p->network += VLAN_BYTES;
+	}
+	return VERDICT_NEXT;
+}
+
 /* Everything up to the transport header's fields. ARP goes up to the kernel at once. */
 static __always_inline enum verdict parse(struct packet *p, const struct frame *f)
 {
@@ -392,31 +469,27 @@ static __always_inline enum verdict parse(struct packet *p, const struct frame *
 
 	if (!ethernet)
 		return drop(p, REASON_TRUNCATED);
+	if (!is_for_us(p, ethernet))
+		return drop(p, REASON_NOT_OURS);
 	type = ethernet->type;
 	p->network = ETHERNET_BYTES;
-	for (int i = 0; i < MAX_VLANS; i++) {
-		__be16 *tag;
-
-		if (type != bpf_htons(ETHERTYPE_VLAN) && type != bpf_htons(ETHERTYPE_PROVIDER_VLAN))
-			break;
-		tag = bytes_at(f, p->network, VLAN_BYTES);
-		if (!tag)
-			return drop(p, REASON_TRUNCATED);
-		type = tag[1];
-		p->network += VLAN_BYTES;
-		p->flags |= PACKET_TAGGED;
-	}
-	if (type == bpf_htons(ETHERTYPE_IPV4)) {
-		verdict = parse_ipv4(p, f);
-	} else if (type == bpf_htons(ETHERTYPE_IPV6)) {
-		verdict = parse_ipv6(p, f);
-	} else if (type == bpf_htons(ETHERTYPE_ARP)) {
+	verdict = skip_tags(p, f, &type);
+	if (verdict != VERDICT_NEXT)
+		return verdict;
+	if (type != bpf_htons(ETHERTYPE_IPV4) && type != bpf_htons(ETHERTYPE_IPV6) && type != bpf_htons(ETHERTYPE_ARP))
+		return drop(p, REASON_NOT_IP);
+	if (p->flags & PACKET_TO_GROUP && !is_group_of(ethernet, type))
+		return drop(p, REASON_NOT_OURS);
+	if (type == bpf_htons(ETHERTYPE_ARP)) {
 		tally(TALLY_LINK, 1);
 		return VERDICT_UP;
-	} else {
-		return drop(p, REASON_NOT_IP);
 	}
-	return verdict == VERDICT_NEXT ? parse_transport(p, f) : verdict;
+	verdict = type == bpf_htons(ETHERTYPE_IPV4) ? parse_ipv4(p, f) : parse_ipv6(p, f);
+	if (verdict != VERDICT_NEXT)
+		return verdict;
+	if (p->flags & PACKET_TO_GROUP && !is_for_group(p))
+		return drop(p, REASON_NOT_OURS);
+	return parse_transport(p, f);
 }
 
 #endif

@@ -15,6 +15,14 @@ struct {
 	__type(value, __u32);
 } port_devices SEC(".maps");
 
+/* By the port's place in `ports`. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_PORTS);
+	__type(key, __u32);
+	__type(value, struct link_addresses);
+} link_addresses SEC(".maps");
+
 /* The place of an interface in `ports`, or -1. User space puts it within PORT_PROBES of its number. */
 static __always_inline int port_of(__u32 ifindex)
 {

@@ -240,6 +240,15 @@ static __always_inline bool is_local(const struct address *address)
 	return bpf_map_lookup_elem(&local_addresses, address) != 0;
 }
 
+/* Whether an IPv4 address means everybody on one of the firewall's links. */
+static __always_inline bool is_link_broadcast(__be32 destination)
+{
+	const struct address address = { { destination }, 4, 0 };
+	const __u32 *kind = bpf_map_lookup_elem(&local_addresses, &address);
+
+	return kind && *kind == LOCAL_BROADCAST;
+}
+
 /* RFC 4291 section 2.5.6: routers do not forward to link-local addresses. The kernel would need an interface. */
 static __always_inline bool is_link_local(const struct address *address)
 {

@@ -45,6 +45,10 @@ static enum verdict run_tc(__u32 ifindex, int is_leaving)
 {
 	struct __sk_buff ctx = { .ifindex = ifindex, .ingress_ifindex = is_leaving ? 0 : ifindex, .vlan_present = once_in(16) };
 
+	if (once_in(4))
+		ctx.pkt_type = below(4);
+	if (once_in(2))
+		ctx.vlan_tci = below(3);
 	if (once_in(16))
 		ctx.gso_size = below(1500);
 	is_partial = below(2);

@@ -274,16 +274,29 @@ static void add_headers(const struct talk *talk, int depth)
 		add_ipv6(talk, depth);
 }
 
+/* Nearly always the interface's own, or the mark of frames that XDP hands on. */
+static void add_destination(const struct talk *talk)
+{
+	static const __u8 addresses[][6] = { { 2, 0, 0, 0, 1, 1 }, { 6, 0, 0, 0, 1, 2 }, { 1, 2, 3, 4, 1, 1 }, { 2, 0, 0, 0, 1, 9 },
+					     { 255, 255, 255, 255, 255, 255 }, { 1, 0, 0x5e, 0, 0, 1 }, { 0x33, 0x33, 0, 0, 0, 1 } };
+	__u32 which = once_in(8) ? below(7) : 0;
+
+	/* Groups are more often than not for groups. */
+	if (bpf_ntohl(talk->destination[0]) >> 28 >= 0xe && below(4))
+		which = talk->family == 4 ? 5 : 6;
+	add(addresses[which], 6);
+}
+
 /* A frame into `bytes`. */
 static void any_frame(struct talk *talk)
 {
 	any_talk(talk);
 	byte_count = 0;
-	add_32(once_in(32) ? 0x01020304 : 0x02000000);
-	add_32(0x01010200);
+	add_destination(talk);
+	add_16(0x0200);
 	add_32(0x0102);
 	for (__u32 tags = once_in(8) ? below(4) : 0; tags; tags--)
-		add_32(0x81000000 | below(4096));
+		add_32(0x81000000 | (once_in(4) ? below(4096) : below(2) << 13));
 	add_16(once_in(64) ? below(65536) : talk->family == 4 ? 0x0800 : 0x86dd);
 	add_headers(talk, 0);
 	if (once_in(8))

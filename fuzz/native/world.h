@@ -185,12 +185,24 @@ static struct native_map *flow_map, *bucket_map, *fragment_map, *forwarding_map,
 static struct native_map *policies[3];
 static __u32 policy_words;
 
+/* For which Ethernet addresses the interfaces take frames: packets.h makes frames for one of these. */
+static void add_link_addresses(void)
+{
+	struct link_addresses *all = (void *)new_map(&link_addresses, MAX_PORTS, 0, sizeof(struct link_addresses))->values;
+
+	for (__u32 i = 2; i < NO_ZONE_PORT; i++)
+		for (int place = 0; place < LINK_ADDRESSES; place++)
+			all[i].address[place] = place % 2 ? 0x020100000006 : 0x010100000002;
+}
+
 static void add_addresses(void)
 {
 	static const struct address v4 = { { 0x010112c6 }, 4, 0 }, v6 = { { 0x02000120, 0x01000000, 0, 0x01000000 }, 6, 0 };
 	struct native_map *local = new_map(&local_addresses, 2, sizeof(struct address), 4);
 	struct native_map *own = new_map(&own_addresses, 3, 4, sizeof(struct own_addresses));
 
+	for (__u32 i = 0; i < 2; i++)
+		((__u32 *)local->values)[i] = LOCAL_OWN;
 	memcpy(local->keys, &v4, sizeof(v4));
 	memcpy(local->keys + sizeof(v4), &v6, sizeof(v6));
 	for (__u32 i = 0; i < 3; i++) {
@@ -242,6 +254,7 @@ static void world_prepare(void)
 	}
 	policy_words = pages.used;
 	add_addresses();
+	add_link_addresses();
 }
 
 /* Puts one of the policies into force: by crossed tables, by vectors, by tables in blocks, or with a few words that are none of

@@ -6,6 +6,7 @@
 mod crossing;
 mod ends;
 mod forward_rows;
+mod links;
 mod programs;
 mod routes;
 mod rows_program;

@@ -208,6 +208,7 @@ fn route_maps(programs: &ForwardRowsSkel<'static>) -> RouteMaps {
         forwarding: MapHandle::try_from(&maps.forwarding).unwrap(),
         local_addresses: MapHandle::try_from(&maps.local_addresses).unwrap(),
         own_addresses: MapHandle::try_from(&maps.own_addresses).unwrap(),
+        link_addresses: MapHandle::try_from(&maps.link_addresses).unwrap(),
     }
 }
 

@@ -128,6 +128,7 @@ impl Firewall {
             places: Shared::new(&mut variables.ports, skel),
             devices: handle(&maps.port_devices)?,
             forwarding: handle(&maps.forwarding)?,
+            link_addresses: handle(&maps.link_addresses)?,
             programs,
             names: names.clone(),
             attached: Vec::new(),
@@ -147,6 +148,7 @@ impl Firewall {
             forwarding: handle(&maps.forwarding)?,
             local_addresses: handle(&maps.local_addresses)?,
             own_addresses: handle(&maps.own_addresses)?,
+            link_addresses: handle(&maps.link_addresses)?,
         };
         Ok(Self {
             flows,
@@ -185,6 +187,7 @@ impl Firewall {
             forwarding: again(&self.routes.forwarding)?,
             local_addresses: again(&self.routes.local_addresses)?,
             own_addresses: again(&self.routes.own_addresses)?,
+            link_addresses: again(&self.routes.link_addresses)?,
         })
     }
 }

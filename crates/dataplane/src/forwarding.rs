@@ -49,6 +49,28 @@ pub(crate) fn set_takes_frames(map: &impl MapCore, port: u32, takes: bool) -> li
     })
 }
 
+/// What a local address is: `enum local_kind` of `bpf/abi/forward.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LocalKind {
+    /// An address of the firewall itself.
+    Own,
+    /// Everybody on one of its links.
+    Broadcast,
+}
+
+impl LocalKind {
+    pub(crate) fn number(self) -> u32 {
+        match self {
+            LocalKind::Own => 1,
+            LocalKind::Broadcast => 2,
+        }
+    }
+
+    pub(crate) fn of(number: u32) -> Option<Self> {
+        [LocalKind::Own, LocalKind::Broadcast].into_iter().find(|kind| kind.number() == number)
+    }
+}
+
 /// `struct address` of `bpf/abi/forward.h`.
 pub(crate) fn local_key(address: IpAddr) -> [u8; 24] {
     let mut key = [0; 24];

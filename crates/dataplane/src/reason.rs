@@ -58,6 +58,8 @@ Reason of reason {
     NoZone = REASON_NO_ZONE, "no-zone": "it arrived at an interface that belongs to no zone";
     FragmentUnknown = REASON_FRAGMENT_UNKNOWN, "fragment-unknown": "a later fragment whose first was not seen, or not allowed";
     FragmentOverlap = REASON_FRAGMENT_OVERLAP, "fragment-overlap": "a fragment that would overwrite the transport header (RFC 1858)";
+    NotOurs = REASON_NOT_OURS, "not-ours": "its Ethernet address is another machine's, or a group's that it is not meant for (RFC 1812)";
+    Vlan = REASON_VLAN, "vlan": "it came in a VLAN, and VLANs are of no zone; give the zone the VLAN's own interface";
     NoPolicy = REASON_NO_POLICY, "no-policy": "no policy is in force yet";
     RuleDeny = REASON_RULE_DENY, "rule-deny": "a rule denies it";
     RuleReject = REASON_RULE_REJECT, "rule-reject": "a rule rejects it";

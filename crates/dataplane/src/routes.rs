@@ -5,19 +5,22 @@
 //! and asks for neighbours again that the kernel has begun to doubt: it does not see the traffic that uses them, would
 //! never ask by itself, and a dead one would swallow packets for ever.
 //!
+//! It also keeps the Ethernet addresses of the interfaces that the firewall is attached to, because XDP cannot ask for them.
+//!
 //! It changes no route, neighbour or address. The one setting that it changes is the forwarding of the loopback interface,
 //! without which the kernel answers no question about routes; it is put back when [`Routes`] is dropped.
 
 mod follower;
+pub(crate) mod links;
 mod netlink;
 mod own;
 
-use crate::forwarding::{self, ANSWER_BURST, ANSWER_INTERVAL, MARK, WORDS, local_key};
+use crate::forwarding::{self, ANSWER_BURST, ANSWER_INTERVAL, LocalKind, MARK, WORDS, local_key};
 pub use follower::Follower;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use netlink::{Announced, Events, Neighbour, Queries};
 use own::Own;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{Read, Seek, Write};
 use std::net::IpAddr;
@@ -53,6 +56,17 @@ pub enum RoutesError {
     /// No file descriptors or threads left.
     #[error("starting to follow the kernel's routes: {0}")]
     Thread(std::io::Error),
+    /// More Ethernet addresses than one interface may have here.
+    #[error(
+        "interface {ifindex} takes frames for more than {most} Ethernet addresses, with its bridge and the interfaces on top \
+         of it: none of the new ones is known, remove some"
+    )]
+    Addresses {
+        /// Its number.
+        ifindex: u32,
+        /// How many it may have.
+        most: usize,
+    },
     /// No random numbers.
     #[error("reading /dev/urandom: {0}")]
     Random(std::io::Error),
@@ -67,6 +81,8 @@ pub struct RouteMaps {
     pub local_addresses: MapHandle,
     /// `own_addresses`
     pub own_addresses: MapHandle,
+    /// `link_addresses`, to which [`crate::Ports`] adds interfaces.
+    pub link_addresses: MapHandle,
 }
 
 /// How many answers a core may send.
@@ -114,7 +130,7 @@ pub struct Routes {
     events: Events,
     queries: Queries,
     interfaces: Vec<u32>,
-    local: BTreeSet<IpAddr>,
+    local: BTreeMap<IpAddr, LocalKind>,
     own: BTreeMap<u32, Own>,
     /// The Ethernet addresses of neighbours that may be used.
     neighbours: HashMap<(u32, IpAddr), Vec<u8>>,
@@ -139,7 +155,7 @@ impl Routes {
             events: Events::open()?,
             queries: Queries::open()?,
             interfaces: interfaces.to_vec(),
-            local: BTreeSet::new(),
+            local: BTreeMap::new(),
             own: BTreeMap::new(),
             neighbours: HashMap::new(),
             lookups,
@@ -212,6 +228,9 @@ impl Routes {
             changes.routes |= self.note(neighbour);
         }
         changes.asked_again = self.ask_again(&announced.neighbours)?;
+        if announced.links {
+            links::refresh(&self.maps.link_addresses, &mut self.queries)?;
+        }
         if announced.addresses {
             self.learn_addresses()?;
         }
@@ -223,6 +242,7 @@ impl Routes {
 
     fn learn_everything(&mut self) -> Result<(), RoutesError> {
         self.learn_addresses()?;
+        links::refresh(&self.maps.link_addresses, &mut self.queries)?;
         let neighbours = self.queries.neighbours()?;
         self.neighbours.clear();
         for neighbour in &neighbours {
@@ -254,24 +274,26 @@ impl Routes {
 
     /// The addresses in the maps, which an earlier firewall may have written: those that are gone are to be deleted.
     fn learn_what_is_written(&mut self) {
-        self.local =
-            self.maps.local_addresses.keys().filter_map(|key| forwarding::local_address(&key)).collect();
+        let map = &self.maps.local_addresses;
+        let local = |key: Vec<u8>| {
+            let value = map.lookup(&key, MapFlags::ANY).ok()??;
+            Some((
+                forwarding::local_address(&key)?,
+                LocalKind::of(u32::from_ne_bytes(*value.first_chunk()?))?,
+            ))
+        };
+        self.local = map.keys().filter_map(local).collect();
         let interface = |key: Vec<u8>| Some((u32::from_ne_bytes(*key.first_chunk()?), Own::default()));
         self.own = self.maps.own_addresses.keys().filter_map(interface).collect();
     }
 
     fn learn_addresses(&mut self) -> Result<(), RoutesError> {
         let local = self.queries.local_addresses()?;
-        let keys = |of: &BTreeSet<IpAddr>, but: &BTreeSet<IpAddr>| -> Vec<_> {
-            of.difference(but).map(|address| local_key(*address)).collect()
-        };
-        let value = 1u32.to_ne_bytes();
-        replace(
-            &self.maps.local_addresses,
-            "local_addresses",
-            &keys(&self.local, &local),
-            keys(&local, &self.local).into_iter().map(|key| (key, value)),
-        )?;
+        let gone: Vec<_> =
+            self.local.keys().filter(|a| !local.contains_key(a)).map(|a| local_key(*a)).collect();
+        let new = local.iter().filter(|(address, kind)| self.local.get(address) != Some(kind));
+        let new = new.map(|(address, kind)| (local_key(*address), kind.number().to_ne_bytes()));
+        replace(&self.maps.local_addresses, "local_addresses", &gone, new)?;
         self.local = local;
         let own = own::own_addresses(&self.queries.addresses()?);
         let gone: Vec<_> =

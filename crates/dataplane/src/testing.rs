@@ -3,7 +3,7 @@
 
 use crate::DataplaneError;
 use crate::firewall::{Firewall, Settings};
-use crate::forwarding::{change, local_key};
+use crate::forwarding::{LocalKind, change, local_key};
 use crate::ports::{Hook, Programs};
 use crate::shared::{Program, Run, Shared, publish};
 use crate::skeleton::types::{self, sizes};
@@ -170,14 +170,26 @@ impl Firewall {
             .map_err(DataplaneError::bpf("changing how packets are forwarded"))
     }
 
-    /// Adds an address of the firewall itself, or a broadcast address: packets to it are for zone `self`.
+    /// Adds an address of the firewall itself: packets to it are for zone `self`.
     ///
     /// # Errors
     /// There are too many, or the kernel does not let the map be written.
     pub fn add_local_address(&self, address: IpAddr) -> Result<(), DataplaneError> {
+        self.add_local(address, LocalKind::Own)
+    }
+
+    /// The same for the address of everybody on a link.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn add_broadcast_address(&self, address: IpAddr) -> Result<(), DataplaneError> {
+        self.add_local(address, LocalKind::Broadcast)
+    }
+
+    fn add_local(&self, address: IpAddr, kind: LocalKind) -> Result<(), DataplaneError> {
         self.routes
             .local_addresses
-            .update(&local_key(address), &1u32.to_ne_bytes(), MapFlags::ANY)
+            .update(&local_key(address), &kind.number().to_ne_bytes(), MapFlags::ANY)
             .map_err(DataplaneError::bpf(format!("noting {address} as an address of the firewall")))?;
         self.forget_routes()
     }

@@ -199,7 +199,7 @@ fn needs_root_a_full_table_of_addresses_fails_closed() {
             for i in first..first + count {
                 let source = format!("2001:2:0:1::{:x}:{:x}", 1 + (i >> 16), i & 0xffff);
                 let frame = Frame::new(&source, "2001:2:0:2::2", 17, udp((1, 53), 18)).bytes();
-                firewall.test_run(&frame, index, Hook::Xdp).unwrap();
+                firewall.test_run(&Side::In.addressed(&frame), index, Hook::Xdp).unwrap();
             }
             firewall.counters.drops().unwrap()[&Reason::LimitFull]
         })

@@ -192,7 +192,7 @@ fn needs_root_every_event_is_recorded_or_counted() {
         let mut bed = bed(Hook::Xdp, &policy(&deny, settings));
         let frame = udp_to(1).bytes();
         bed.within(Side::In, |firewall, index| {
-            firewall.test_run_times(&frame, index, Hook::Xdp, PACKETS).unwrap()
+            firewall.test_run_times(&Side::In.addressed(&frame), index, Hook::Xdp, PACKETS).unwrap()
         });
         let recorded = bed.firewall().events.take().unwrap().len() as u64;
         assert_eq!(

@@ -75,9 +75,10 @@ fn needs_root_forms() {
     let mut short = udp((5, 6), 18);
     short[5] = 200;
     check(&[
-        ("a VLAN", In, tagged(vec![7]), "pass"),
-        ("a VLAN in another", In, tagged(vec![7, 9]), "pass"),
-        ("three tags", In, tagged(vec![7, 9, 11]), "not-ip"),
+        ("a VLAN", In, tagged(vec![7]), "vlan"),
+        ("a VLAN in another", In, tagged(vec![7, 9]), "vlan"),
+        ("a priority", In, tagged(vec![0x6000]), "pass"),
+        ("three priorities", In, tagged(vec![0, 0, 0]), "not-ip"),
         ("options", In, options(vec![1; 4]), "pass"),
         ("as many options as there may be", In, options(vec![1; 40]), "pass"),
         ("an extension header", In, extensions(vec![long(0)]), "pass"),
@@ -249,6 +250,29 @@ fn needs_root_what_is_forwarded_is_what_came_but_for_the_link_and_a_hop() {
         let expected = Frame { ttl: 63, ..sent };
         assert_eq!(frame[..12], [2, 0, 0, 0, 2, 2, 2, 0, 0, 0, 2, 1], "{hook:?}");
         assert_eq!(frame[14..], expected.packet(), "{hook:?}");
+    }
+}
+
+/// What comes to a bridge comes by one of its interfaces, with the bridge's Ethernet address.
+#[test]
+fn needs_root_an_interface_takes_the_frames_of_its_bridge_as_well() {
+    for hook in HOOKS {
+        let mut bed = Bed::new(hook);
+        let namespace = std::sync::Arc::clone(bed.namespace());
+        let to =
+            |last: u8| [&[2, 0, 0, 0, 9, last], &v4(Side::In, 17, udp((5, 6), 18)).bytes()[6..]].concat();
+        assert_eq!(bed.send(Side::In, &to(1)).words(), "not-ours", "{hook:?}");
+        namespace.ip("link add bridge0 address 02:00:00:00:09:01 type bridge\nlink set in0 master bridge0");
+        namespace.within(|| {
+            let ports = &mut bed.firewall_mut().ports;
+            ports.detach("in0").unwrap();
+            ports.attach("in0", "inside", hook).unwrap();
+        });
+        for (frame, expected) in
+            [(to(1), "pass"), (to(2), "not-ours"), (v4(Side::In, 17, udp((5, 6), 18)).bytes(), "pass")]
+        {
+            assert_eq!(bed.send(Side::In, &frame).words(), expected, "{hook:?}");
+        }
     }
 }
 

@@ -24,7 +24,7 @@ const ROWS: &str = include_str!("rows/rows.txt");
 /// What every segment offers, so that data may come.
 const WINDOW: &str = "window=1000";
 /// Drops that these rows must show; the others want a full table, a connection, several cores or a rule's limits.
-const REASONS: [&str; 25] = [
+const REASONS: [&str; 27] = [
     "truncated",
     "length",
     "header",
@@ -37,6 +37,8 @@ const REASONS: [&str; 25] = [
     "reverse-path",
     "not-ip",
     "no-zone",
+    "not-ours",
+    "vlan",
     "fragment-unknown",
     "fragment-overlap",
     "rule-deny",
@@ -140,6 +142,7 @@ fn needs_root_every_row_gets_its_verdict_and_its_frame_from_reference_tables_and
             _ => (None, None),
         };
         let frame = testkit::packet::frame(&format!("{WINDOW} {frame}"));
+        let frame = side.map_or_else(|| frame.clone(), |side| side.addressed(&frame));
         let outcome = reference.cross(zone, &frame);
         let mut faults = Vec::new();
         if outcome.words != expected {

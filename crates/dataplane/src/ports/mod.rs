@@ -10,6 +10,7 @@ mod programs;
 use crate::DataplaneError;
 use crate::forwarding;
 use crate::names::SharedNames;
+use crate::routes::links;
 use crate::shared::{Program, Shared};
 use crate::skeleton::types::{port, sizes};
 use attachment::{Attachment, DriverError, Standing};
@@ -44,6 +45,7 @@ pub struct Ports {
     pub(crate) places: Shared<[port; sizes::MAX_PORTS.0 as usize]>,
     pub(crate) devices: MapHandle,
     pub(crate) forwarding: MapHandle,
+    pub(crate) link_addresses: MapHandle,
     pub(crate) programs: Programs,
     pub(crate) names: SharedNames,
     pub(crate) attached: Vec<Port>,
@@ -96,6 +98,7 @@ impl Ports {
         }
         // One that an earlier firewall was on keeps its place: its packets go on.
         let (place, is_new) = self.place_for(interface, index)?;
+        self.note_addresses(interface, place, index)?;
         self.places[place as usize] = port { ifindex: index, zone };
         match self.attach_programs(interface, index, place, hook) {
             Ok((attachments, attached)) => {
@@ -107,6 +110,7 @@ impl Ports {
             Err(error) => {
                 if is_new {
                     self.places[place as usize] = port::default();
+                    self.note_addresses(interface, place, 0)?;
                 }
                 Err(error)
             }
@@ -237,7 +241,16 @@ impl Ports {
         self.places[place as usize] = port::default();
         // An entry that is not there is as good as one that was removed.
         let _ = self.devices.delete(&place.to_ne_bytes());
+        self.note_addresses("an interface that is given up", place, 0)?;
         self.takes_frames(place, false)
+    }
+
+    /// Notes for which Ethernet addresses an interface takes frames. [`crate::routes::Routes`] follows their changes.
+    fn note_addresses(&self, name: &str, place: u32, index: u32) -> Result<(), DataplaneError> {
+        links::note(&self.link_addresses, place, index).map_err(|error| {
+            let doing = format!("learning the Ethernet addresses of `{name}`");
+            DataplaneError::system(doing)(std::io::Error::other(error.to_string()))
+        })
     }
 
     /// The device of a port takes frames from XDP, or not.

@@ -1,16 +1,19 @@
 //! Questions to the kernel and announcements from it, by netlink (rtnetlink(7)), as far as forwarding needs them.
 
 use super::RoutesError;
+use super::links::Link;
 use super::own::Listed;
+use crate::forwarding::LocalKind;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -40,6 +43,7 @@ pub(super) struct Neighbour {
 pub(super) struct Announced {
     pub(super) routes: bool,
     pub(super) addresses: bool,
+    pub(super) links: bool,
     pub(super) neighbours: Vec<Neighbour>,
     /// Announcements were lost: anything may have changed.
     pub(super) lost: bool,
@@ -103,6 +107,10 @@ impl Announced {
             Some(NetlinkPayload::InnerMessage(M::DelNeighbour(neighbour))) => {
                 self.neighbours.extend(neighbour_of(&neighbour, false));
             }
+            Some(NetlinkPayload::InnerMessage(M::NewLink(_) | M::DelLink(_))) => {
+                self.links = true;
+                self.routes = true;
+            }
             Some(NetlinkPayload::InnerMessage(M::NewAddress(_) | M::DelAddress(_))) => self.addresses = true,
             Some(NetlinkPayload::InnerMessage(M::NewRoute(route) | M::DelRoute(route))) => {
                 self.routes = true;
@@ -135,8 +143,8 @@ impl Queries {
 
     /// Addresses whose packets are for this machine itself. Prefixes that are local as a whole (127.0.0.0/8, or a route
     /// of type `local` to a network) are not among them: packets to them have no route.
-    pub(super) fn local_addresses(&mut self) -> Result<BTreeSet<IpAddr>, RoutesError> {
-        let mut local = BTreeSet::new();
+    pub(super) fn local_addresses(&mut self) -> Result<BTreeMap<IpAddr, LocalKind>, RoutesError> {
+        let mut local = BTreeMap::new();
         for family in [AddressFamily::Inet, AddressFamily::Inet6] {
             let mut question = RouteMessage::default();
             question.header.address_family = family;
@@ -148,6 +156,18 @@ impl Queries {
             })?;
         }
         Ok(local)
+    }
+
+    /// All links.
+    pub(super) fn links(&mut self) -> Result<Vec<Link>, RoutesError> {
+        let mut all = Vec::new();
+        let question = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        self.dump(question, "listing links", |message| {
+            if let RouteNetlinkMessage::NewLink(link) = message {
+                all.push(link_of(&link));
+            }
+        })?;
+        Ok(all)
     }
 
     /// The addresses of all interfaces.
@@ -302,15 +322,38 @@ fn neighbour_of(message: &NeighbourMessage, is_there: bool) -> Option<Neighbour>
     })
 }
 
-fn local_address(route: &RouteMessage) -> Option<IpAddr> {
+fn link_of(message: &LinkMessage) -> Link {
+    use LinkAttribute as A;
+    let find = |take: fn(&A) -> Option<u32>| message.attributes.iter().find_map(take);
+    // A link below is one of this namespace only where no other is named. Of veth it is the other end.
+    let is_on_top = message.attributes.iter().any(|attribute| {
+        let A::LinkInfo(info) = attribute else { return false };
+        info.iter().any(|info| matches!(info, LinkInfo::Kind(InfoKind::MacVlan | InfoKind::MacVtap)))
+    }) && !message.attributes.iter().any(|attribute| matches!(attribute, A::LinkNetNsId(_)));
+    let below = find(|attribute| if let A::Link(index) = attribute { Some(*index) } else { None });
+    Link {
+        ifindex: message.header.index,
+        address: message.attributes.iter().find_map(|attribute| match attribute {
+            A::Address(bytes) => bytes.as_slice().try_into().ok(),
+            _ => None,
+        }),
+        controller: find(|attribute| if let A::Controller(index) = attribute { Some(*index) } else { None }),
+        below: below.filter(|_| is_on_top),
+    }
+}
+
+fn local_address(route: &RouteMessage) -> Option<(IpAddr, LocalKind)> {
     let header = &route.header;
     // Strict kernels send only what was asked for; those before 4.20 send everything.
-    if header.table != TABLE_LOCAL
-        || !matches!(header.kind, RouteType::Local | RouteType::Broadcast | RouteType::Anycast)
-    {
+    if header.table != TABLE_LOCAL {
         return None;
     }
-    route.attributes.iter().find_map(|attribute| match attribute {
+    let kind = match header.kind {
+        RouteType::Local | RouteType::Anycast => LocalKind::Own,
+        RouteType::Broadcast => LocalKind::Broadcast,
+        _ => return None,
+    };
+    let address = route.attributes.iter().find_map(|attribute| match attribute {
         RouteAttribute::Destination(RouteAddress::Inet(a)) if header.destination_prefix_length == 32 => {
             Some(IpAddr::V4(*a))
         }
@@ -318,7 +361,8 @@ fn local_address(route: &RouteMessage) -> Option<IpAddr> {
             Some(IpAddr::V6(*a))
         }
         _ => None,
-    })
+    })?;
+    Some((address, kind))
 }
 
 fn listed(message: &AddressMessage) -> Option<Listed> {

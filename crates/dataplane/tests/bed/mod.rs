@@ -11,6 +11,7 @@ use policy::{Policy, Tables};
 use std::sync::Arc;
 use std::time::Duration;
 use testkit::namespace::Namespace;
+use testkit::packet::FIREWALL;
 
 /// Which interface a packet comes in by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +27,22 @@ pub(crate) struct Bed {
     indices: [u32; 2],
     /// What the programs' clock says. It moves by [`Bed::pass`] alone.
     now: Duration,
+}
+
+impl Side {
+    /// The Ethernet address of its interface.
+    pub(crate) fn link_address(self) -> [u8; 6] {
+        [2, 0, 0, 0, self as u8 + 1, 1]
+    }
+
+    /// A frame of rows is for [`testkit::packet::FIREWALL`]; this is the same for the interface that it comes in by.
+    pub(crate) fn addressed(self, frame: &[u8]) -> Vec<u8> {
+        let mut frame = frame.to_vec();
+        if let Some(to) = frame.get_mut(..6).filter(|to| **to == FIREWALL) {
+            to.copy_from_slice(&self.link_address());
+        }
+        frame
+    }
 }
 
 /// Which clock the programs read.
@@ -138,6 +155,9 @@ impl Bed {
             for address in ["198.18.1.1", "198.18.2.1", "2001:2:0:1::1", "2001:2:0:2::1"] {
                 firewall.add_local_address(address.parse().unwrap()).unwrap();
             }
+            for address in ["198.18.1.255", "198.18.2.255"] {
+                firewall.add_broadcast_address(address.parse().unwrap()).unwrap();
+            }
             for index in indices {
                 let (v4, v6) = ("198.18.1.1".parse().unwrap(), "2001:2:0:1::1".parse().unwrap());
                 firewall.set_own_addresses(index, v4, v6).unwrap();
@@ -194,8 +214,9 @@ impl Bed {
     pub(crate) fn send_from(&mut self, side: Option<Side>, frame: &[u8]) -> (Fate, Vec<u8>) {
         let before = self.firewall().counters.drops().unwrap();
         let index = side.map_or(0, |side| self.indices[side as usize]);
+        let addressed = side.map_or_else(|| frame.to_vec(), |side| side.addressed(frame));
         let TestRun { verdict, frame, .. } =
-            self.namespace.within(|| self.firewall().test_run(frame, index, self.hook).unwrap());
+            self.namespace.within(|| self.firewall().test_run(&addressed, index, self.hook).unwrap());
         let after = self.firewall().counters.drops().unwrap();
         let mut moved = after.iter().filter(|(reason, count)| before[*reason] != **count);
         let dropped = moved.next().map(|(reason, _)| *reason);

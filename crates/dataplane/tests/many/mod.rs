@@ -105,8 +105,8 @@ fn stay_on(core: usize) {
 impl Worker {
     pub(crate) fn new(bed: &Bed, client: &str) -> Self {
         let both = |protocol, payload: Vec<u8>| {
-            [(client, SERVER), (SERVER, client)].map(|(source, destination)| {
-                Frame::new(source, destination, protocol, payload.clone()).bytes()
+            [(client, SERVER, Side::In), (SERVER, client, Side::Out)].map(|(source, destination, side)| {
+                side.addressed(&Frame::new(source, destination, protocol, payload.clone()).bytes())
             })
         };
         Self {

@@ -84,12 +84,21 @@ impl Reference {
 
     fn decide(&mut self, zone: Option<&str>, frame: &[u8]) -> Decided<Outcome> {
         let up = || Outcome { words: "up".to_owned(), frame: Some(frame.to_vec()) };
-        let Some(from) = zone.map(|zone| self.policy.zone(zone).unwrap()) else { return dropped("no-zone") };
+        let Some(zone) = zone else { return dropped("no-zone") };
+        let from = self.policy.zone(zone).unwrap();
+        let own = if zone == "inside" { &INWARD[6..] } else { &OUTWARD[6..] };
+        if frame.len() >= 14 && !is_for_us(frame, own) {
+            return dropped("not-ours");
+        }
         let seen = match Seen::read(frame) {
             Ok(seen) => seen,
-            Err(Early::Up) => return Ok(up()),
+            Err(Early::Up(to)) if frame[0] & 1 == 0 || to.is_none_or(is_for_many) => return Ok(up()),
+            Err(Early::Up(_)) => return dropped("not-ours"),
             Err(Early::Dropped(reason)) => return dropped(reason),
         };
+        if frame[0] & 1 != 0 && !is_for_many(seen.destination) {
+            return dropped("not-ours");
+        }
         let to = self.allow(from, &seen, frame)?;
         if let Some((id, 0)) = seen.part {
             let ends = [seen.source, seen.destination];
@@ -224,7 +233,7 @@ impl Reference {
         };
         let own =
             ["198.18.1.1", "198.18.2.1", "2001:2:0:1::1", "2001:2:0:2::1", "224.0.0.0/4", "255.255.255.255"];
-        if own.into_iter().chain(["ff00::/8"]).any(inside) {
+        if own.into_iter().chain(["ff00::/8", "198.18.1.255", "198.18.2.255"]).any(inside) {
             return Way::Own;
         }
         if ["198.18.1.0/24", "2001:2:0:1::/64"].into_iter().any(inside) {
@@ -284,6 +293,28 @@ fn refused<T>(reason: &str, kind: Option<Answer>, seen: &Seen, frame: &[u8]) -> 
         }
         None => Outcome { words: reason.to_owned(), frame: None },
     })
+}
+
+/// RFC 1812 section 5.3.4: for the interface, for everybody, or for a group of the protocol (RFC 1112, RFC 2464).
+fn is_for_us(frame: &[u8], own: &[u8]) -> bool {
+    let protocol =
+        [12, 16, 20].into_iter().filter_map(|at| frame.get(at..at + 2)).find(|kind| *kind != [0x81, 0]);
+    let (everybody, v4, v6) =
+        (frame[..6] == [0xff; 6], frame[..3] == [1, 0, 0x5e], frame[..2] == [0x33, 0x33]);
+    match protocol {
+        _ if frame[0] & 1 == 0 => frame[..6] == *own,
+        Some([8, 0]) => everybody || v4,
+        Some([8, 6]) => everybody,
+        Some([0x86, 0xdd]) => v6,
+        // Whatever else it is, it is not for IP.
+        _ => true,
+    }
+}
+
+/// RFC 1122 section 3.3.6: what comes for a group of the link is for a group of IP.
+fn is_for_many(destination: IpAddr) -> bool {
+    let links = ["198.18.1.255", "198.18.2.255", "255.255.255.255"].map(|a| a.parse::<IpAddr>().unwrap());
+    destination.is_multicast() || links.contains(&destination)
 }
 
 /// RFC 1122 section 3.2.1.3: multicast, class E with the broadcast, loopback; nobody, unless it asks everybody.

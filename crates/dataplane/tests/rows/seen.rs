@@ -6,8 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Early {
     Dropped(&'static str),
-    /// It is for the kernel: ARP, neighbour discovery.
-    Up,
+    /// It is for the kernel: ARP, or neighbour discovery and to whom.
+    Up(Option<IpAddr>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +56,10 @@ impl Seen {
         let (mut network, mut kind) = (14, word(12)?);
         for _ in 0..2 {
             if matches!(kind, 0x8100 | 0x88a8) {
+                // IEEE 802.1Q: 0 is no VLAN, only a priority.
+                if word(network)? & 0xfff != 0 {
+                    return Err(Early::Dropped("vlan"));
+                }
                 kind = word(network + 2)?;
                 network += 4;
             }
@@ -63,7 +67,7 @@ impl Seen {
         let mut seen = match kind {
             0x0800 => Self::ipv4(frame, network)?,
             0x86dd => Self::ipv6(frame, network)?,
-            0x0806 => return Err(Early::Up),
+            0x0806 => return Err(Early::Up(None)),
             _ => return Err(Early::Dropped("not-ip")),
         };
         if !seen.is_later_part() {
@@ -218,8 +222,8 @@ impl Seen {
             (1, 13 | 14) => (13, if kind == 13 { Icmp::Question } else { Icmp::Answer }),
             (58, 128 | 129) => (128, if kind == 128 { Icmp::Question } else { Icmp::Answer }),
             (1, 3 | 4 | 5 | 11 | 12) | (58, 1..=4) => (0, Icmp::Error),
-            (58, 133..=137) if self.ttl == 255 => return Err(Early::Up),
-            (58, 130..=132 | 143) if self.ttl == 1 => return Err(Early::Up),
+            (58, 133..=137) if self.ttl == 255 => return Err(Early::Up(Some(self.destination))),
+            (58, 130..=132 | 143) if self.ttl == 1 => return Err(Early::Up(Some(self.destination))),
             _ => (0, Icmp::Other),
         };
         self.icmp = Some(if question > 0 && code > 0 { Icmp::Other } else { what });

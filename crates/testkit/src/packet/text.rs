@@ -3,7 +3,8 @@
 //! ```text
 //! SOURCE > DESTINATION [TRANSPORT] [WORDS] [about { PACKET }]
 //!   TRANSPORT: tcp PORT>PORT FLAGS | udp PORT>PORT | sctp PORT>PORT | icmp TYPE/CODE | protocol=N
-//!   of the link: vlan=N,N type=HEX pad=BYTES cut=BYTES group (to a group's Ethernet address)
+//!   of the link: vlan=N,N type=HEX pad=BYTES cut=BYTES to=everybody|group|XX:XX:XX:XX:XX:XX (an Ethernet
+//!     address that is not the firewall's; the group is that of the packet's destination)
 //!   of IP: ttl=N (64) df id=N offset=BYTES more options=WORDS ext=hop,dest,route,source-route,frag
 //!   of the transport: seq=N ack=N window=N data=BYTES icmpid=N mtu=N says=BYTES (a UDP length that may lie)
 //!   damage: ip.N=HEX (a byte of the IP header), bad-sum (of the transport)
@@ -12,6 +13,7 @@
 
 use super::build::{Frame, Tcp, data, icmp_error, udp};
 use super::{FLAGS, checksum_place, complete};
+use std::net::IpAddr;
 
 /// The words of a line.
 struct Words<'a>(Vec<&'a str>);
@@ -52,13 +54,34 @@ pub fn frame(text: &str) -> Vec<u8> {
         let kind = u16::from_str_radix(kind, 16).unwrap();
         frame[network - 2..network].copy_from_slice(&kind.to_be_bytes());
     }
-    if words.has("group") {
-        frame[0] |= 1;
+    if let Some(to) = words.value("to") {
+        frame[..6].copy_from_slice(&link_address(to, described.destination));
     }
     damage(&words, &mut frame[network..]);
     frame.resize(frame.len() + words.number("pad").unwrap_or(0) as usize, 0);
     frame.truncate(words.number("cut").unwrap_or(u32::MAX) as usize);
     frame
+}
+
+/// The Ethernet address that a word says.
+fn link_address(word: &str, destination: IpAddr) -> [u8; 6] {
+    match (word, destination) {
+        ("everybody", _) => [0xff; 6],
+        // RFC 1112 section 6.4, RFC 2464 section 7.
+        ("group", IpAddr::V4(v4)) => {
+            let [_, b, c, d] = v4.octets();
+            [1, 0, 0x5e, b & 0x7f, c, d]
+        }
+        ("group", IpAddr::V6(v6)) => {
+            let [.., a, b, c, d] = v6.octets();
+            [0x33, 0x33, a, b, c, d]
+        }
+        _ => {
+            let octets: Vec<u8> =
+                word.split(':').map(|octet| u8::from_str_radix(octet, 16).unwrap()).collect();
+            octets.try_into().unwrap_or_else(|_| panic!("no Ethernet address: {word}"))
+        }
+    }
 }
 
 /// The IP packet alone.
