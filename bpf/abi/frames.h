@@ -17,15 +17,16 @@
 #define SEEN_WORDS (1 << 21)	/* words of 32 frames each that the sink remembers, all streams together: 16 MiB; a power of two */
 #define SEEN_FRAMES 32		/* frames that a word remembers */
 #define HEADER_TEMPLATE_BYTES 64
+#define HEAD_OFFSET 12		/* of eight bytes in which only the length changes: Ethernet type, and IPv4 up to the id or IPv6 up to the length */
 #define LARGEST_LIVE_BYTES 3408	/* of a frame in one piece, without FCS; see MAX_LIVE_FRAME_BYTES in frame.rs */
 #define NO_FRAME_LEFT (~0ULL)
 
-/* One flow: host numbers within the client's and the server's prefix, and both ports, in host byte order. */
+/* One flow: host numbers within the client's and the server's prefix, and both ports, as they lie in a frame. */
 struct flow {
-	__u16 client;
-	__u16 server;
-	__u16 client_port;
-	__u16 server_port;
+	__be16 client;
+	__be16 server;
+	__be16 client_port;
+	__be16 server_port;
 };
 
 struct flow_page {
@@ -62,16 +63,16 @@ struct secret {
 /* One direction of traffic. */
 struct lane {
 	__u8 header[HEADER_TEMPLATE_BYTES];	/* Ethernet, IP and UDP with everything that does not change */
+	__u8 arrives[HEADER_TEMPLATE_BYTES];	/* the same as it should come out; but for the source Ethernet address */
+	__u64 prefixes;		/* IPv4: of the clients in the lower half, of the servers in the upper, as in a frame; IPv6: 0 */
 	__u32 ip_sum;		/* of the header's constant 16-bit words, IPv4 header only */
+	__u32 arrival_sum;	/* the same of the header that should come out */
 	__u32 udp_sum;		/* of the pseudo header's constant words and the constant ports */
-	__u32 client_base;	/* IPv4: prefix of the clients, host byte order; IPv6: 0 */
-	__u32 server_base;
 	__u32 port;		/* index into the ports map */
 	__u32 reverse;		/* 1: from servers to clients */
 	__u32 to;		/* zone where frames come out, by its number: the sink of that zone's port */
-	__u32 to_mac[2];	/* Ethernet address of that port, as it begins a frame; of the second word the lower half */
-	__u32 arrival_ttl;	/* TTL or hop limit that frames come out with */
 	__u32 translation[4];	/* what the firewall is asked to turn over in source addresses, as they lie in a frame; IPv4 in the last */
+	__u32 translated;	/* 1: anything of that */
 };
 
 /*
@@ -85,11 +86,12 @@ enum fragment_place { WHOLE_DATAGRAM = 0, FIRST_FRAGMENT = 1, SECOND_FRAGMENT = 
 
 /* One position of the mix. A datagram that is sent in two fragments has two, one after the other. */
 struct mix_size {
+	__u64 head;		/* bytes HEAD_OFFSET and on of the frame; in an IPv4 fragment without its id */
 	__u32 bytes;		/* of the frame, without FCS */
 	__u32 fill_sum;		/* of the datagram's payload behind its stamp or stamps */
 	__u32 fill_check;	/* of the frame's filling, its whole 32-bit words, folded to 16 bits: what the sink compares */
 	__u32 whole_bytes;	/* of a frame with the whole datagram, without FCS */
-	__u16 udp_bytes;	/* of the whole datagram */
+	__be16 udp_bytes;	/* of the whole datagram */
 	__be16 fragment;	/* the IPv4 header's flags and offset, or the IPv6 fragment header's offset and flag */
 	__u32 place;		/* enum fragment_place */
 };
@@ -123,10 +125,11 @@ struct control {
 	__u32 generators;	/* generating cores */
 	__u32 number[MAX_CORES];	/* of a generating core, from 0 */
 	__u16 mark;
-	__u16 forbidden_port;	/* destination port, or in answers source port, that the policy forbids; 0: nothing is forbidden */
+	__be16 forbidden_port;	/* destination port, or in answers source port, that the policy forbids; 0: nothing is forbidden */
 	__u32 answer_neighbours;	/* 1: the sink answers ARP and neighbour solicitation for its zone */
 	__u32 content_mask;	/* frames whose hidden number has none of these bits have their filling written and compared */
-	__u32 seen_shift;	/* binary logarithm of the words of SEEN_WORDS that a stream has */
+	__u32 seen_first[MAX_CORES * MAX_LANES];	/* of SEEN_WORDS the first of a stream, by core and lane of its sender */
+	__u32 seen_shift;	/* binary logarithm of the words that a stream has */
 	__u32 seen_turn;	/* of the first word of a stream; no earlier trial came so far */
 	__u64 forbidden_interval;	/* schedule time between two forbidden frames of a core */
 	struct secret secret;

@@ -12,24 +12,42 @@ int generate(struct xdp_md *ctx)
 	return generate_frame(ctx);
 }
 
-/* The sinks of the zones' ports, which differ in the zone's number alone: interfaces of two namespaces may have one index. Jumbo
- * frames arrive in fragments; the stamp is always in the first. */
-SEC("xdp.frags")
+/* The sinks of the zones' ports, which differ in the zone's number alone: interfaces of two namespaces may have one index. */
+SEC("xdp")
 int sink_private(struct xdp_md *ctx)
 {
-	return receive_frame(ctx, 0);
+	return receive_frame(ctx, 0, true);
 }
 
-SEC("xdp.frags")
+SEC("xdp")
 int sink_dmz(struct xdp_md *ctx)
 {
-	return receive_frame(ctx, 1);
+	return receive_frame(ctx, 1, true);
+}
+
+SEC("xdp")
+int sink_hostile(struct xdp_md *ctx)
+{
+	return receive_frame(ctx, 2, true);
+}
+
+/* The same for links with jumbo frames, which arrive in several pieces; the stamp is always in the first. */
+SEC("xdp.frags")
+int jumbo_sink_private(struct xdp_md *ctx)
+{
+	return receive_frame(ctx, 0, false);
 }
 
 SEC("xdp.frags")
-int sink_hostile(struct xdp_md *ctx)
+int jumbo_sink_dmz(struct xdp_md *ctx)
 {
-	return receive_frame(ctx, 2);
+	return receive_frame(ctx, 1, false);
+}
+
+SEC("xdp.frags")
+int jumbo_sink_hostile(struct xdp_md *ctx)
+{
+	return receive_frame(ctx, 2, false);
 }
 
 SEC("xdp")

@@ -49,27 +49,33 @@ struct differences {
 static __always_inline void compare_ethernet(struct differences *differences, const struct ethernet *eth,
 					     const struct claimed *claimed)
 {
-	const struct lane *lane = claimed->lane;
+	const struct ethernet *arrives = (const void *)claimed->lane->arrives;
 
-	DIFFERS(FIELD_ETHERNET, *(const __u32 *)eth->destination, lane->to_mac[0]);
-	DIFFERS(FIELD_ETHERNET, *(const __u16 *)(eth->destination + 4), (__u16)lane->to_mac[1]);
-	DIFFERS(FIELD_ETHERNET, eth->type, *(const __be16 *)(lane->header + 12));
+	DIFFERS(FIELD_ETHERNET, WORD_AT(eth, 0), WORD_AT(arrives, 0));
+	DIFFERS(FIELD_ETHERNET, HALF_AT(eth, 4), HALF_AT(arrives, 4));
+	DIFFERS(FIELD_ETHERNET, eth->type, arrives->type);
+}
+
+/* Length and checksum, the second half of the UDP header, that a frame should come out with. `found` is what it has: a firewall that
+ * translates must change a checksum that there is. */
+static __always_inline __u32 arrival_udp_tail(const struct lane *lane, const struct mix_size *size, const struct ends *ends,
+					      const struct stamp *stamp, __u32 found)
+{
+	if (control.udp_checksum && lane->translated)
+		return size->udp_bytes | (found & 0xffff0000);
+	return udp_tail(&control, lane, size, ends, stamp);
 }
 
 static __always_inline void compare_udp(struct differences *differences, const void *stamp_at, const struct claimed *claimed,
 					const struct ends *ends, const struct stamp *stamp)
 {
-	const struct udp *udp = stamp_at - UDP_BYTES;
-	const __u32 *to = claimed->lane->translation;
+	__u32 found = WORD_AT(stamp_at, -4), should;
 
 	if (claimed->size->place == SECOND_FRAGMENT)
 		return;
-	DIFFERS(FIELD_UDP_LENGTH, udp->bytes, (__be16)bpf_htons(claimed->size->udp_bytes));
-	/* A firewall that translates must change a checksum that there is. */
-	if (control.udp_checksum && (to[0] | to[1] | to[2] | to[3]))
-		return;
-	DIFFERS(FIELD_UDP_CHECKSUM, udp->check,
-		control.udp_checksum ? udp_check(claimed->lane, claimed->size, ends, stamp) : 0);
+	should = arrival_udp_tail(claimed->lane, claimed->size, ends, stamp, found);
+	DIFFERS(FIELD_UDP_LENGTH, (__u16)found, (__u16)should);
+	DIFFERS(FIELD_UDP_CHECKSUM, found >> 16, should >> 16);
 }
 
 static __always_inline __u32 frame_bytes(const struct claimed *claimed)
@@ -80,26 +86,22 @@ static __always_inline __u32 frame_bytes(const struct claimed *claimed)
 static __always_inline void compare_ipv4(struct differences *differences, const struct ipv4 *ip,
 					 const struct claimed *claimed)
 {
-	const struct ipv4 *sent = (const void *)(claimed->lane->header + ETHERNET_BYTES);
+	const struct ipv4 *arrives = (const void *)(claimed->lane->arrives + ETHERNET_BYTES);
 	const __u32 *words = (const void *)ip;
-	__be16 id = sent->id, fragment = sent->fragment;
+	__be16 id = arrives->id, fragment = arrives->fragment;
 	__u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
 
 	if (claimed->size->place != WHOLE_DATAGRAM) {
 		id = bpf_htons(datagram_number(&control, claimed->sequence, claimed->sender));
 		fragment = claimed->whole ? 0 : claimed->size->fragment;
 	}
-	DIFFERS(FIELD_TRAFFIC_CLASS, ip->traffic_class, sent->traffic_class);
+	DIFFERS(FIELD_TRAFFIC_CLASS, ip->traffic_class, arrives->traffic_class);
 	DIFFERS(FIELD_LENGTH, ip->bytes, (__be16)bpf_htons(frame_bytes(claimed) - ETHERNET_BYTES));
 	DIFFERS(FIELD_ID, ip->id, id);
 	DIFFERS(FIELD_FRAGMENT, ip->fragment, fragment);
-	DIFFERS(FIELD_TTL, ip->ttl, claimed->lane->arrival_ttl);
+	DIFFERS(FIELD_TTL, ip->ttl, arrives->ttl);
 	DIFFERS(FIELD_PROTOCOL, ip->protocol, PROTOCOL_UDP);
-	sum = (sum & 0xffffffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	DIFFERS(FIELD_IP_CHECKSUM, sum, 0xffff);
+	DIFFERS(FIELD_IP_CHECKSUM, checksum_fold(checksum_long(sum)), 0);
 }
 
 /* The id of an IPv6 fragment may be another one: Linux's connection tracking puts datagrams together and cuts them again, and
@@ -107,22 +109,58 @@ static __always_inline void compare_ipv4(struct differences *differences, const 
 static __always_inline void compare_ipv6(struct differences *differences, const struct ipv6 *ip,
 					 const struct claimed *claimed)
 {
-	const struct ipv6 *sent = (const void *)(claimed->lane->header + ETHERNET_BYTES);
+	const struct ipv6 *arrives = (const void *)(claimed->lane->arrives + ETHERNET_BYTES);
 	const struct fragment *fragment = (const void *)(ip + 1);
 	bool cut = claimed->size->place != WHOLE_DATAGRAM && !claimed->whole;
 
-	DIFFERS(FIELD_TRAFFIC_CLASS, ip->version_class_flow, sent->version_class_flow);
+	DIFFERS(FIELD_TRAFFIC_CLASS, ip->version_class_flow, arrives->version_class_flow);
 	DIFFERS(FIELD_LENGTH, ip->payload_bytes, (__be16)bpf_htons(frame_bytes(claimed) - ETHERNET_BYTES - IPV6_BYTES));
 	DIFFERS(FIELD_PROTOCOL, ip->next_header, cut ? PROTOCOL_FRAGMENT : PROTOCOL_UDP);
-	DIFFERS(FIELD_TTL, ip->hop_limit, claimed->lane->arrival_ttl);
+	DIFFERS(FIELD_TTL, ip->hop_limit, arrives->hop_limit);
 	for (int word = 0; word < 3; word++) {
-		DIFFERS(FIELD_SOURCE, ip->source[word] ^ claimed->lane->translation[word], sent->source[word]);
-		DIFFERS(FIELD_DESTINATION, ip->destination[word], sent->destination[word]);
+		DIFFERS(FIELD_SOURCE, ip->source[word], arrives->source[word]);
+		DIFFERS(FIELD_DESTINATION, ip->destination[word], arrives->destination[word]);
 	}
 	if (cut) {
 		DIFFERS(FIELD_FRAGMENT, fragment->offset, claimed->size->fragment);
 		DIFFERS(FIELD_PROTOCOL, fragment->next_header, PROTOCOL_UDP);
 	}
+}
+
+/*
+ * What follows finds out the same of a frame that is a whole datagram, which nearly all are, in few wide words that user space has prepared:
+ * zero if all of the headers are as they should be. What differs, the comparison above finds.
+ */
+static __always_inline __u64 whole_ipv4_differs(const void *data, const struct lane *lane, const struct mix_size *size,
+						const struct stamp *stamp, struct ends *ends)
+{
+	__u64 addresses = LONG_AT(data, 26), udp = LONG_AT(data, STAMP_OFFSET_V4 - UDP_BYTES), differs;
+	/* Of a header that is as it should be, but for the addresses. */
+	__u32 sum = lane->arrival_sum + (__u16)(size->head >> 32) + checksum_long(addresses) + HALF_AT(data, 24);
+
+	ends->addresses = addresses ^ lane->translation[3];
+	ends->ports = udp;
+	differs = (LONG_AT(data, 0) ^ LONG_AT(lane->arrives, 0)) << 16;
+	differs |= LONG_AT(data, HEAD_OFFSET) ^ size->head;
+	differs |= WORD_AT(data, 20) ^ WORD_AT(lane->arrives, 20);
+	differs |= checksum_fold(sum);
+	return differs | ((udp >> 32) ^ arrival_udp_tail(lane, size, ends, stamp, udp >> 32));
+}
+
+static __always_inline __u64 whole_ipv6_differs(const void *data, const struct lane *lane, const struct mix_size *size,
+						const struct stamp *stamp, struct ends *ends)
+{
+	__u64 udp = LONG_AT(data, STAMP_OFFSET_V6 - UDP_BYTES), differs;
+
+	ends->addresses = (WORD_AT(data, 34) | (__u64)WORD_AT(data, 50) << 32) ^ lane->translation[3];
+	ends->ports = udp;
+	differs = (LONG_AT(data, 0) ^ LONG_AT(lane->arrives, 0)) << 16;
+	differs |= LONG_AT(data, HEAD_OFFSET) ^ size->head;
+	differs |= LONG_AT(data, 20) ^ LONG_AT(lane->arrives, 20);
+	differs |= LONG_AT(data, 26) ^ LONG_AT(lane->arrives, 26);
+	differs |= LONG_AT(data, 38) ^ LONG_AT(lane->arrives, 38);
+	differs |= WORD_AT(data, 46) ^ WORD_AT(lane->arrives, 46);
+	return differs | ((udp >> 32) ^ arrival_udp_tail(lane, size, ends, stamp, udp >> 32));
 }
 
 /* What a second fragment has between its stamp and its filling; see SECOND_HEAD_BYTES. */

@@ -14,8 +14,6 @@
 #include "state.h"
 
 #define LATE (5000ULL << SCHEDULE_SHIFT)
-#define STAMP_OFFSET_V4 (ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES)
-#define STAMP_OFFSET_V6 (ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES)
 
 _Static_assert(SECOND_HEAD_BYTES == UDP_BYTES + STAMP_BYTES, "the filling of both fragments begins at one offset");
 
@@ -147,15 +145,14 @@ static __always_inline int write_ipv4(void *data, void *end, const struct lane *
 {
 	struct ipv4 *ip = data + ETHERNET_BYTES;
 	struct udp *udp = (void *)(ip + 1);
-	__be16 ip_bytes = bpf_htons(size->bytes - ETHERNET_BYTES);
-	__u32 ip_sum = lane->ip_sum + ip_bytes + word_sum(ends->addresses);
+	__u32 ip_sum = lane->ip_sum + (__u16)(size->head >> 32) + checksum_long(ends->addresses);
 
 	if (data + STAMP_OFFSET_V4 + STAMP_BYTES > end)
 		return -1;
-	COPY_WORDS(data, lane->header, 5);	/* up to the destination ports; the UDP header follows below */
-	ip->bytes = ip_bytes;
-	ip->source = ends->addresses;
-	ip->destination = ends->addresses >> 32;
+	COPY_WORDS(data, lane->header, 2);
+	LONG_AT(data, HEAD_OFFSET) = size->head;
+	WORD_AT(data, 20) = WORD_AT(lane->header, 20);	/* flags, TTL, protocol */
+	LONG_AT(data, 26) = ends->addresses;
 	if (size->place != WHOLE_DATAGRAM) {
 		__be16 id = bpf_htons(datagram_number(&control, sequence, this_core()));
 
@@ -166,10 +163,7 @@ static __always_inline int write_ipv4(void *data, void *end, const struct lane *
 	ip->check = checksum_fold(ip_sum);
 	if (size->place == SECOND_FRAGMENT)
 		return write_second_head(udp, end, stamp);
-	udp->source = ends->ports;
-	udp->destination = ends->ports >> 16;
-	udp->bytes = bpf_htons(size->udp_bytes);
-	udp->check = control.udp_checksum ? udp_check(lane, size, ends, stamp) : 0;
+	LONG_AT(udp, 0) = ends->ports | (__u64)udp_tail(&control, lane, size, ends, stamp) << 32;
 	write_stamp(data + STAMP_OFFSET_V4, stamp);
 	return 0;
 }
@@ -183,7 +177,7 @@ static __always_inline int write_ipv6(void *data, void *end, const struct lane *
 	if (data + STAMP_OFFSET_V6 + STAMP_BYTES > end)
 		return -1;
 	COPY_WORDS(data, lane->header, 7);
-	ip->payload_bytes = bpf_htons(size->bytes - ETHERNET_BYTES - IPV6_BYTES);
+	LONG_AT(data, HEAD_OFFSET) = size->head;
 	ip->source[3] = ends->addresses;
 	ip->destination[3] = ends->addresses >> 32;
 	if (size->place != WHOLE_DATAGRAM) {
@@ -199,10 +193,7 @@ static __always_inline int write_ipv6(void *data, void *end, const struct lane *
 	}
 	if (size->place == SECOND_FRAGMENT)
 		return write_second_head(udp, end, stamp);
-	udp->source = ends->ports;
-	udp->destination = ends->ports >> 16;
-	udp->bytes = bpf_htons(size->udp_bytes);
-	udp->check = udp_check(lane, size, ends, stamp);
+	LONG_AT(udp, 0) = ends->ports | (__u64)udp_tail(&control, lane, size, ends, stamp) << 32;
 	write_stamp(udp + 1, stamp);
 	return 0;
 }
@@ -303,22 +294,31 @@ static __always_inline bool forbidden_is_due(struct core *core)
 	return true;
 }
 
+/* Apart, because it is rare: what every frame takes has no branch for it. */
+__noinline int send_forbidden(struct xdp_md *ctx)
+{
+	__u32 core_number = this_core();
+	struct core *core = &cores[core_number];
+
+	return send_frame(ctx, core, core_number, next_lane(core) & (MAX_LANES - 1), NULL, true);
+}
+
 static __always_inline int generate_frame(struct xdp_md *ctx)
 {
 	__u32 core_number = this_core();
 	struct core *core = &cores[core_number];
 	const struct phase *phase = &control.phases[core->phase & (MAX_PHASES - 1)];
-	bool forbidden;
 	__u32 lane;
 
 	if (core->finished)
 		return XDP_DROP;
 	core->turns++;
+	if (forbidden_is_due(core))
+		return send_forbidden(ctx);
 	lane = (core->unfinished ? core->unfinished - 1 : next_lane(core)) & (MAX_LANES - 1);
-	forbidden = forbidden_is_due(core);
-	if (!forbidden && !core->unfinished && !is_due(core, &core->senders[lane], phase, lane))
+	if (!core->unfinished && !is_due(core, &core->senders[lane], phase, lane))
 		return XDP_DROP;
-	return send_frame(ctx, core, core_number, lane, phase, forbidden);
+	return send_frame(ctx, core, core_number, lane, phase, false);
 }
 
 #endif

@@ -11,19 +11,22 @@
 /* The word of a frame, and the turn of the ring that it is of. */
 static __always_inline __u64 *seen_word(__u32 sender, __u32 lane, __u64 sequence, __u32 *turn)
 {
-	__u32 shift = control.seen_shift & 31, stream = control.number[sender & (MAX_CORES - 1)] * control.lane_count + lane;
+	__u32 shift = control.seen_shift & 31, stream = sender * MAX_LANES + lane;
 	__u64 word = sequence / SEEN_FRAMES;
-	__u32 index = (stream << shift) + ((__u32)word & ((1U << shift) - 1));
+	__u32 index;
 
+	/* Linux 6.1 loses the bounds of an "or", which the compiler makes of such a sum. */
+	barrier_var(stream);
+	index = control.seen_first[stream & (MAX_CORES * MAX_LANES - 1)] + ((__u32)word & ((1U << shift) - 1));
 	*turn = control.seen_turn + (__u32)(word >> shift);
-	return bpf_map_lookup_elem(&seen, &index);
+	return &seen[index & (SEEN_WORDS - 1)];
 }
 
 static __always_inline bool was_seen(__u32 sender, __u32 lane, __u64 sequence)
 {
 	__u32 turn;
 	__u64 *word = seen_word(sender, lane, sequence, &turn);
-	__u64 now = word ? READ_ONCE(*word) : 0;
+	__u64 now = READ_ONCE(*word);
 
 	return (__u32)(now >> 32) == turn && (now >> (sequence & (SEEN_FRAMES - 1)) & 1);
 }
@@ -45,8 +48,6 @@ __noinline int claim_again(__u32 sender, __u32 lane, __u64 sequence)
 	__u32 turn;
 	__u64 *word = seen_word(sender, lane, sequence, &turn);
 
-	if (!word)
-		return 0;
 	for (int attempt = 0; attempt < CLAIM_ATTEMPTS; attempt++) {
 		__u64 old = READ_ONCE(*word), new = claimed_word(old, sequence, turn);
 
@@ -64,8 +65,6 @@ static __always_inline bool claim(__u32 sender, __u32 lane, __u64 sequence)
 	__u32 turn;
 	__u64 *word = seen_word(sender, lane, sequence, &turn), old, new;
 
-	if (!word)
-		return false;
 	old = READ_ONCE(*word);
 	new = claimed_word(old, sequence, turn);
 	if (new == old)

@@ -161,64 +161,13 @@ static __always_inline void compare_headers(struct differences *differences, con
 	compare_udp(differences, frame->stamp_at, &frame->claimed, &frame->ends, &frame->stamp);
 }
 
-static __always_inline struct receiver *receiver_of(const struct arrived *frame)
+static __always_inline struct receiver *receiver_of(__u32 core, __u32 sender, __u32 lane)
 {
-	__u32 place = (frame->core * MAX_CORES + frame->claimed.sender) * MAX_LANES + frame->lane;
+	__u32 place = (core * MAX_CORES + sender) * MAX_LANES + lane;
 
 	/* Linux 6.1 loses the bounds of an "or", which the compiler makes of this sum. */
 	barrier_var(place);
 	return &receivers[place & (MAX_CORES * MAX_CORES * MAX_LANES - 1)];
-}
-
-/* Finds out what is wrong with a frame that is not as it should be, and counts it there. Global, as what follows it, so that the
- * verifier does not go through it once for each way that leads here. */
-__noinline int count_strange(struct xdp_md *ctx, __u32 zone, __u32 damaged)
-{
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	struct arrived frame = { .core = this_core(), .bytes = bpf_xdp_get_buff_len(ctx) };
-	__u64 fields[FIELDS] = {};
-	struct differences differences = { .fields = fields };
-	struct receiver *receiver;
-	struct ends should;
-
-	frame.stamp_at = find_stamp(data, end, &frame.is_v4);
-	if (frame.stamp_at == NOT_OURS)
-		return XDP_DROP;
-	read_arrived(&frame, data);
-	receiver = receiver_of(&frame);
-	if (frame.stamp.check != stamp_check(frame.mixed)) {
-		if (control.forbidden_port &&
-		    frame.stamp.check == stamp_check(stamp_mix(&control.forbidden_secret, frame.stamp.who, frame.stamp.what,
-							       &frame.ends))) {
-			forbidden[frame.core]++;
-			return XDP_DROP;
-		}
-		should = ends_of_turn(&frame.claimed);
-		if (frame.stamp.check !=
-		    stamp_check(stamp_mix(&control.secret, frame.stamp.who, frame.stamp.what, &should))) {
-			unreadable[frame.core]++;
-			return XDP_DROP;
-		}
-		compare_ends(&differences, &frame.ends, &should);
-	}
-	if (!count_sequence(receiver, &frame.claimed, frame.lane))
-		return XDP_DROP;
-	if (frame.claimed.lane->to != zone) {
-		receiver->wrong_port++;
-		return XDP_DROP;
-	}
-	if (damaged) {
-		receiver->corrupted++;
-		return XDP_DROP;
-	}
-	compare_headers(&differences, &frame, data);
-	for (int field = 0; field < FIELDS; field++) {
-		if (fields[field]) {
-			receiver->altered[field]++;
-			break;
-		}
-	}
-	return XDP_DROP;
 }
 
 /* Counts both fragments of a datagram that a firewall put together and forwarded whole. */
@@ -232,7 +181,7 @@ __noinline int count_reassembled(struct xdp_md *ctx)
 	if (frame.stamp_at == NOT_OURS)
 		return XDP_DROP;
 	read_arrived(&frame, data);
-	receiver = receiver_of(&frame);
+	receiver = receiver_of(frame.core, frame.claimed.sender, frame.lane);
 	receiver->reassembled++;
 	receiver->received_bytes += frame.claimed.size->whole_bytes;
 	for (int i = 0; i < 2; i++) {
@@ -243,59 +192,209 @@ __noinline int count_reassembled(struct xdp_md *ctx)
 	return XDP_DROP;
 }
 
-static __always_inline int receive_frame(struct xdp_md *ctx, __u32 zone)
+/* Counts a frame that is as it was sent. Returns false for a copy. */
+static __always_inline bool count_frame(struct receiver *receiver, const struct claimed *claimed, __u32 lane)
+{
+	if (!count_sequence(receiver, claimed, lane))
+		return false;
+	receiver->received++;
+	receiver->received_bytes += claimed->size->bytes;
+	return true;
+}
+
+static __always_inline void time_frame(struct receiver *receiver, __u32 core, __u32 lane, const struct stamp *stamp)
+{
+	__u32 place = core * MAX_LANES + lane;
+
+	if (!stamp_sampled(stamp->who))
+		return;
+	barrier_var(place);
+	measure_times(receiver, &times[place & (MAX_CORES * MAX_LANES - 1)], stamp_sent(stamp->who, stamp->what));
+}
+
+/* What a frame turned out to be that is not a whole datagram exactly as it should come out. */
+enum finding { FINDING_COUNTED, FINDING_OF_OTHERS, FINDING_STRANGE, FINDING_DAMAGED, FINDING_FOREIGN, FINDING_REASSEMBLED };
+
+/* Finds out what is wrong with a frame that is not as it should be, and counts it there. Global, as the next, so that the verifier does
+ * not go through it once for each way that leads here. */
+__noinline int count_strange(struct xdp_md *ctx, __u32 zone, __u32 damaged)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
+	struct arrived frame = { .core = this_core(), .bytes = bpf_xdp_get_buff_len(ctx) };
+	__u64 fields[FIELDS] = {};
+	struct differences differences = { .fields = fields };
+	struct receiver *receiver;
+	struct ends should;
+
+	frame.stamp_at = find_stamp(data, end, &frame.is_v4);
+	if (frame.stamp_at == NOT_OURS)
+		return 0;
+	read_arrived(&frame, data);
+	receiver = receiver_of(frame.core, frame.claimed.sender, frame.lane);
+	if (frame.stamp.check != stamp_check(frame.mixed)) {
+		if (control.forbidden_port &&
+		    frame.stamp.check == stamp_check(stamp_mix(&control.forbidden_secret, frame.stamp.who, frame.stamp.what,
+							       &frame.ends))) {
+			forbidden[frame.core]++;
+			return 0;
+		}
+		should = ends_of_turn(&frame.claimed);
+		if (frame.stamp.check !=
+		    stamp_check(stamp_mix(&control.secret, frame.stamp.who, frame.stamp.what, &should))) {
+			unreadable[frame.core]++;
+			return 0;
+		}
+		compare_ends(&differences, &frame.ends, &should);
+	}
+	if (!count_sequence(receiver, &frame.claimed, frame.lane))
+		return 0;
+	if (frame.claimed.lane->to != zone) {
+		receiver->wrong_port++;
+		return 0;
+	}
+	if (damaged) {
+		receiver->corrupted++;
+		return 0;
+	}
+	compare_headers(&differences, &frame, data);
+	for (int field = 0; field < FIELDS; field++) {
+		if (fields[field]) {
+			receiver->altered[field]++;
+			break;
+		}
+	}
+	return 0;
+}
+
+/* Counts a frame that may be anything: a fragment, one of others, or one that a firewall changed. What is left to be done with it is for
+ * the caller, because the stack does not hold all of these functions on top of each other. */
+__noinline int receive_other(struct xdp_md *ctx, __u32 zone)
 {
 	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
 	struct arrived frame = { .core = this_core(), .bytes = bpf_xdp_get_buff_len(ctx) };
 	struct differences differences = {};
 	struct claimed *claimed = &frame.claimed;
 	struct receiver *receiver;
-	bool damaged;
 	__u64 who;
-	__u32 place;
 
 	frame.stamp_at = find_stamp(data, end, &frame.is_v4);
-	if (frame.stamp_at == NOT_OURS) {
-		int verdict = receive_neighbour(ctx);
-
-		if (verdict == XDP_PASS)
-			foreign[frame.core]++;
-		return verdict;
-	}
+	if (frame.stamp_at == NOT_OURS)
+		return FINDING_FOREIGN;
 	who = ((const struct stamp *)frame.stamp_at)->who;
 	if (stamp_mark(who) != control.mark) {
 		stale[frame.core]++;
-		return XDP_PASS;
+		return FINDING_OF_OTHERS;
 	}
 	if (is_probe(who)) {
 		receive_probe(ctx, stamp_lane(who));
-		return XDP_DROP;
+		return FINDING_COUNTED;
 	}
 	read_arrived(&frame, data);
 	compare_headers(&differences, &frame, data);
-	damaged = frame.bytes != frame_bytes(claimed) ||
-		  (claimed->size->place == SECOND_FRAGMENT && !second_head_is_intact(frame.stamp_at, end, &frame.stamp));
-	if (differences.any || damaged || frame.stamp.check != stamp_check(frame.mixed) || claimed->lane->to != zone)
-		return count_strange(ctx, zone, damaged);
-	receiver = receiver_of(&frame);
+	if (frame.bytes != frame_bytes(claimed) ||
+	    (claimed->size->place == SECOND_FRAGMENT && !second_head_is_intact(frame.stamp_at, end, &frame.stamp)))
+		return FINDING_DAMAGED;
+	if (differences.any || frame.stamp.check != stamp_check(frame.mixed) || claimed->lane->to != zone)
+		return FINDING_STRANGE;
+	receiver = receiver_of(frame.core, claimed->sender, frame.lane);
 	if ((stamp_hidden(frame.mixed) & control.content_mask) == 0) {
 		receiver->compared++;
 		if (!content_is_intact(ctx, claimed, frame.stamp_at + STAMP_BYTES - data))
-			return count_strange(ctx, zone, true);
+			return FINDING_DAMAGED;
 	}
-	if (claimed->whole) {
-		count_reassembled(ctx);
-	} else {
-		if (!count_sequence(receiver, claimed, frame.lane))
-			return XDP_DROP;
-		receiver->received++;
-		receiver->received_bytes += claimed->size->bytes;
+	if (!claimed->whole && !count_frame(receiver, claimed, frame.lane))
+		return FINDING_COUNTED;
+	time_frame(receiver, frame.core, frame.lane, &frame.stamp);
+	return claimed->whole ? FINDING_REASSEMBLED : FINDING_COUNTED;
+}
+
+/* Goes on with a frame that needs more than the fast way through receive_frame(). */
+static __always_inline int judge(struct xdp_md *ctx, __u32 zone, __u32 core, int finding)
+{
+	int verdict;
+
+	switch (finding) {
+	case FINDING_STRANGE:
+	case FINDING_DAMAGED:
+		count_strange(ctx, zone, finding == FINDING_DAMAGED);
+		return XDP_DROP;
+	case FINDING_FOREIGN:
+		verdict = receive_neighbour(ctx);
+		if (verdict == XDP_PASS)
+			foreign[core]++;
+		return verdict;
+	case FINDING_REASSEMBLED:
+		return count_reassembled(ctx);
+	case FINDING_OF_OTHERS:
+		return XDP_PASS;
+	default:
+		return XDP_DROP;
 	}
-	if (stamp_sampled(who)) {
-		place = frame.core * MAX_LANES + frame.lane;
-		barrier_var(place);
-		measure_times(receiver, &times[place & (MAX_CORES * MAX_LANES - 1)], stamp_sent(who, frame.stamp.what));
+}
+
+/* A whole datagram, as nearly all frames are, and what its stamp says. */
+struct datagram {
+	struct claimed claimed;
+	struct stamp stamp;
+	__u64 mixed;
+	__u32 lane;
+	__u32 stamp_offset;
+};
+
+/*
+ * Whether a frame is a whole datagram exactly as it should come out, in as few steps as there can be, because nearly every frame takes
+ * them. `bytes` are the frame's.
+ */
+static __always_inline bool is_as_it_should_be(struct xdp_md *ctx, __u32 zone, __u32 bytes, struct datagram *frame)
+{
+	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end, *at;
+	bool is_v4 = control.ip_version == 4;
+	struct claimed *claimed = &frame->claimed;
+	struct stamp *stamp = &frame->stamp;
+	struct ends ends;
+	__u64 differs;
+
+	frame->stamp_offset = is_v4 ? STAMP_OFFSET_V4 : STAMP_OFFSET_V6;
+	at = data + frame->stamp_offset;
+	if (control.fragments != 1 || at + STAMP_BYTES > end)
+		return false;
+	stamp->who = LONG_AT(at, 0);
+	stamp->what = LONG_AT(at, 8);
+	stamp->check = HALF_AT(at, 16);
+	frame->lane = stamp_lane(stamp->who) & (MAX_LANES - 1);
+	claimed->lane = &control.lanes[frame->lane];
+	claimed->size = &control.mix[stamp_mix_position(stamp->who) & (MAX_MIX - 1)];
+	claimed->sequence = stamp_sequence(stamp->who, stamp->what);
+	claimed->sender = stamp_core(stamp->who) & (MAX_CORES - 1);
+	claimed->whole = false;
+	differs = is_v4 ? whole_ipv4_differs(data, claimed->lane, claimed->size, stamp, &ends)
+			: whole_ipv6_differs(data, claimed->lane, claimed->size, stamp, &ends);
+	frame->mixed = stamp_mix(&control.secret, stamp->who, stamp->what, &ends);
+	differs |= stamp_check(frame->mixed) ^ stamp->check;
+	differs |= stamp_mark(stamp->who) ^ control.mark;
+	differs |= claimed->lane->to ^ zone;
+	differs |= bytes ^ claimed->size->bytes;
+	return !differs && !is_probe(stamp->who);
+}
+
+/* `one_piece`: the kernel hands over no frame that is in several. */
+static __always_inline int receive_frame(struct xdp_md *ctx, __u32 zone, bool one_piece)
+{
+	__u32 core = this_core();
+	struct datagram frame;
+	struct receiver *receiver;
+	__u32 bytes = one_piece ? ctx->data_end - ctx->data : bpf_xdp_get_buff_len(ctx);
+
+	if (!is_as_it_should_be(ctx, zone, bytes, &frame))
+		return judge(ctx, zone, core, receive_other(ctx, zone));
+	receiver = receiver_of(core, frame.claimed.sender, frame.lane);
+	if ((stamp_hidden(frame.mixed) & control.content_mask) == 0) {
+		receiver->compared++;
+		if (!content_is_intact(ctx, &frame.claimed, frame.stamp_offset + STAMP_BYTES))
+			return judge(ctx, zone, core, FINDING_DAMAGED);
 	}
+	if (count_frame(receiver, &frame.claimed, frame.lane))
+		time_frame(receiver, core, frame.lane, &frame.stamp);
 	return XDP_DROP;
 }
 

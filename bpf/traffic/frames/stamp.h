@@ -9,6 +9,13 @@
 #include "../../net/headers.h"
 
 #define NOT_OURS ((void *)0)
+#define STAMP_OFFSET_V4 (ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES)
+#define STAMP_OFFSET_V6 (ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES)
+
+/* What lies at an offset of a frame or of a header template; see net/headers.h for why that need not be aligned. */
+#define LONG_AT(base, offset) (*(__u64 *)((void *)(base) + (offset)))
+#define WORD_AT(base, offset) (*(__u32 *)((void *)(base) + (offset)))
+#define HALF_AT(base, offset) (*(__u16 *)((void *)(base) + (offset)))
 
 /* Which addresses and ports a frame has, as they lie in it: source in the lower half. Of IPv6 addresses the last word; of a
  * second fragment no ports. */
@@ -72,24 +79,26 @@ static __always_inline __u32 datagram_number(const struct control *control, __u6
 	return (__u32)(sequence >> 1) * control->generators + control->number[core & (MAX_CORES - 1)];
 }
 
-static __always_inline __u32 word_sum(__u64 word)
-{
-	return (word & 0xffff) + (word >> 16 & 0xffff) + (word >> 32 & 0xffff) + (word >> 48);
-}
-
 static __always_inline __u32 sum_stamp(const struct stamp *stamp)
 {
-	return word_sum(stamp->who) + word_sum(stamp->what) + stamp->check;
+	return checksum_long(stamp->who) + checksum_long(stamp->what) + stamp->check;
 }
 
 /* The UDP checksum of a datagram, in its first or only frame. */
 static __always_inline __u16 udp_check(const struct lane *lane, const struct mix_size *size, const struct ends *ends,
 				       const struct stamp *stamp)
 {
-	__u16 check = checksum_fold(lane->udp_sum + 2 * (__u32)(__u16)bpf_htons(size->udp_bytes) + word_sum(ends->addresses) +
+	__u16 check = checksum_fold(lane->udp_sum + 2 * (__u32)size->udp_bytes + checksum_long(ends->addresses) +
 				    checksum_word(ends->ports) + sum_stamp(stamp) + size->fill_sum);
 
 	return check ? check : 0xffff;	/* zero would say that there is none (RFC 768) */
+}
+
+/* Length and checksum, the second half of a UDP header. */
+static __always_inline __u32 udp_tail(const struct control *control, const struct lane *lane, const struct mix_size *size,
+				      const struct ends *ends, const struct stamp *stamp)
+{
+	return size->udp_bytes | (control->udp_checksum ? (__u32)udp_check(lane, size, ends, stamp) << 16 : 0);
 }
 
 /* The payload of a UDP datagram or TCP segment, or NOT_OURS. */
@@ -129,15 +138,19 @@ static __always_inline void *ipv6_payload(struct ipv6 *ip, void *end)
 	return transport_payload(fragment + 1, fragment->next_header, end);
 }
 
-/* A frame's addresses and ports. Hosts of IPv6 are the last word of their zone's prefix, so both versions have one form. */
-static __always_inline struct ends ends_of(const struct flow *flow, const struct lane *lane, __u16 server_port, __u32 place)
+/* A frame's addresses and ports. A host is the second half of an IPv4 address or of an IPv6 address's last word, so both versions
+ * have one form. */
+static __always_inline struct ends ends_of(const struct flow *flow, const struct lane *lane, __be16 server_port, __u32 place)
 {
-	__u32 client = bpf_htonl(lane->client_base | flow->client), server = bpf_htonl(lane->server_base | flow->server);
-	__u32 client_end = bpf_htons(flow->client_port), server_end = bpf_htons(server_port);
-	struct ends ends;
+	struct ends ends = {
+		.addresses = lane->prefixes | (__u64)flow->client << 16 | (__u64)flow->server << 48,
+		.ports = flow->client_port | (__u32)server_port << 16,
+	};
 
-	ends.addresses = lane->reverse ? server | (__u64)client << 32 : client | (__u64)server << 32;
-	ends.ports = lane->reverse ? server_end | client_end << 16 : client_end | server_end << 16;
+	if (lane->reverse) {
+		ends.addresses = ends.addresses << 32 | ends.addresses >> 32;
+		ends.ports = ends.ports << 16 | ends.ports >> 16;
+	}
 	if (place == SECOND_FRAGMENT)
 		ends.ports = 0;
 	return ends;

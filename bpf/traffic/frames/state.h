@@ -32,11 +32,6 @@ struct {
 
 /* Which frames of this trial arrived, for all cores: of each stream a ring of words. The upper half of a word says which turn of
  * the ring it is of, so that nobody has to clear it; the lower half has a bit a frame. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, SEEN_WORDS);
-	__type(key, __u32);
-	__type(value, __u64);
-} seen SEC(".maps");
+__u64 seen[SEEN_WORDS];
 
 #endif

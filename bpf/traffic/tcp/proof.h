@@ -78,15 +78,10 @@ static __always_inline bool same_proof(const struct proof *a, const struct proof
 	return ((a->words[0] ^ b->words[0]) | (a->words[1] ^ b->words[1])) == 0;
 }
 
-static __always_inline __u32 word_sum(__u64 word)
-{
-	return (__u32)(word & 0xffff) + (__u32)(word >> 16 & 0xffff) + (__u32)(word >> 32 & 0xffff) + (__u32)(word >> 48);
-}
-
 /* What a proof adds to a checksum: its offset is even. */
 static __always_inline __u32 proof_sum(const struct proof *proof)
 {
-	return word_sum(proof->words[0]) + word_sum(proof->words[1]);
+	return checksum_long(proof->words[0]) + checksum_long(proof->words[1]);
 }
 
 /* Whether the bytes from `offset` of a message have the whole of its proof. */

@@ -134,7 +134,7 @@ static __always_inline __u32 words_sum(const __be32 *words, __u32 count)
 
 	_Pragma("unroll") for (__u32 i = 0; i < count; i++)
 		sum += words[i];
-	return checksum_word(sum) + checksum_word(sum >> 32);
+	return checksum_long(sum);
 }
 
 /* The sum of options that are laid out unlike ours. */

@@ -425,10 +425,10 @@ __noinline int payload_sum_of(struct xdp_md *ctx, __u32 at, __u32 bytes)
 	for (i = 0; i < MAX_SEGMENT_BYTES / 8; i++) {
 		if (i >= bytes / 8)
 			break;
-		sum += word_sum(copy[i]);
+		sum += checksum_long(copy[i]);
 	}
 	if (bytes & 7)
-		sum += word_sum(copy[i] << (64 - 8 * (bytes & 7)) >> (64 - 8 * (bytes & 7)));
+		sum += checksum_long(copy[i] << (64 - 8 * (bytes & 7)) >> (64 - 8 * (bytes & 7)));
 	return checksum_word(sum);
 }
 

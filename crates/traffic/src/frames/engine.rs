@@ -160,12 +160,14 @@ impl Engine {
             .last()
             .ok_or_else(|| TrafficError::Impossible(format!("more than {MAX_PORTS} ports in one run")))?;
         let programs = &self.skel.progs;
-        let program = match port.zone {
-            Zone::Private => &programs.sink_private,
-            Zone::Dmz => &programs.sink_dmz,
-            Zone::Hostile => &programs.sink_hostile,
+        let (program, jumbo) = match port.zone {
+            Zone::Private => (&programs.sink_private, &programs.jumbo_sink_private),
+            Zone::Dmz => (&programs.sink_dmz, &programs.jumbo_sink_dmz),
+            Zone::Hostile => (&programs.sink_hostile, &programs.jumbo_sink_hostile),
         };
-        let sink = attach(port, program)?;
+        let mut sink = attach(port, jumbo)?;
+        // The driver refuses the faster one where frames may come in several pieces, and the other stays.
+        let _ = sink.update_prog(program);
         send_through(port, &self.skel.maps.ports, slot)?;
         self.free_slots.pop();
         self.memory.change(|state| state.identities[slot as usize] = neighbours::identity(port));
@@ -229,7 +231,7 @@ impl Engine {
             bytes.clear();
             for flow in flows {
                 for field in [flow.client, flow.server, flow.client_port, flow.server_port] {
-                    bytes.extend_from_slice(&field.to_ne_bytes());
+                    bytes.extend_from_slice(&field.to_be_bytes());
                 }
             }
             bytes.resize(FLOWS_PER_PAGE * 8, 0);
@@ -284,7 +286,7 @@ impl Engine {
         run.end()?;
         let after = reading();
         watch.sample(seconds, &after);
-        let samples_content = self.traffic.as_ref().is_some_and(|traffic| frame::content_mask(traffic) != 0);
+        let samples_content = self.traffic.as_ref().is_some_and(frame::samples_content);
         Ok(TrialReading { seconds, offered: self.offered(plan, &schedules), reading: after, samples_content })
     }
 
@@ -332,8 +334,11 @@ impl Engine {
             let (from, to) = (ports.of(lane.from)?, ports.of(lane.to)?);
             let mut made = frame::lane(*lane, &from.port, &to.port, from.slot, traffic.ip);
             if (lane.from, lane.to) == (Zone::Private, Zone::Hostile) {
-                made.translation =
-                    plan.translated.map_or([0; 4], |to| translation(&from.port, to, traffic.ip));
+                frame::translate(
+                    &mut made,
+                    plan.translated.map_or([0; 4], |to| translation(&from.port, to, traffic.ip)),
+                    traffic.ip,
+                );
             }
             if traffic.fragments > 1 {
                 frame::fragment(&mut made, traffic.ip);
@@ -360,8 +365,14 @@ impl Engine {
             control.secret = frame::secret(&mut random);
             control.forbidden_secret = frame::secret(&mut random);
             control.seen_shift = seen_shift;
+            for (number, &core) in plan.cores.iter().enumerate() {
+                for lane in 0..lanes.len() {
+                    control.seen_first[core * MAX_LANES + lane] =
+                        ((number * lanes.len() + lane) as u32) << seen_shift;
+                }
+            }
             control.seen_turn = seen_turn;
-            control.forbidden_port = forbidden.unwrap_or(0);
+            control.forbidden_port = forbidden.unwrap_or(0).to_be();
             control.forbidden_interval = forbidden_interval;
             control.start_ns = NOT_YET;
             for (number, &core) in plan.cores.iter().enumerate() {

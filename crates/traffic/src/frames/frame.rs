@@ -93,6 +93,8 @@ pub(super) const fn zone_number(zone: Zone) -> u32 {
 
 /// Filling of up to so many bytes is written and compared in every frame.
 const COMPARED_IN_EVERY_FRAME: usize = 64;
+/// Where no frame has filling the programs need not look for it. One frame in 2^32 does, and finds none.
+const NOTHING_TO_COMPARE: u32 = u32::MAX;
 /// Of frames with more filling, one in so many is compared: a power of two.
 const COMPARED_ONE_IN: u32 = 64;
 
@@ -100,9 +102,20 @@ const COMPARED_ONE_IN: u32 = 64;
 /// costs to compare all grows with the filling (`docs/design/trust.md`). Fragments are always written, because a kernel that
 /// reassembles copies them about.
 pub(crate) fn content_mask(shape: &TrafficShape) -> u32 {
-    let filling =
-        usize::from(shape.frame.largest().bytes_without_fcs()).saturating_sub(filling_offset(shape));
-    if filling <= COMPARED_IN_EVERY_FRAME || shape.fragments > 1 { 0 } else { COMPARED_ONE_IN - 1 }
+    match largest_filling(shape) {
+        0 if shape.fragments == 1 => NOTHING_TO_COMPARE,
+        _ if samples_content(shape) => COMPARED_ONE_IN - 1,
+        _ => 0,
+    }
+}
+
+/// Whether content is compared in some frames only.
+pub(crate) fn samples_content(shape: &TrafficShape) -> bool {
+    largest_filling(shape) > COMPARED_IN_EVERY_FRAME && shape.fragments == 1
+}
+
+fn largest_filling(shape: &TrafficShape) -> usize {
+    usize::from(shape.frame.largest().bytes_without_fcs()).saturating_sub(filling_offset(shape))
 }
 
 /// Everything of a lane's frames that does not change from frame to frame.
@@ -112,24 +125,20 @@ pub(crate) fn lane(lane: Lane, from: &Port, to: &Port, from_slot: u32, ip: IpVer
     let mut header = [0u8; 64];
     header[..6].copy_from_slice(&from.next_hop_mac);
     header[6..12].copy_from_slice(&from.mac);
-    let [a, b, c, d, e, f] = to.mac;
     let mut made = types::lane {
         port: from_slot,
         reverse: u32::from(reverse),
         to: zone_number(to.zone),
-        to_mac: [u32::from_ne_bytes([a, b, c, d]), u16::from_ne_bytes([e, f]).into()],
-        // A frame whose next hop is its destination itself meets no router that would take one from its TTL.
-        arrival_ttl: u32::from(TTL) - u32::from(from.next_hop_mac != to.mac),
         ..Default::default()
     };
+    // A frame whose next hop is its destination itself meets no router that would take one from its TTL.
+    let arrival_ttl = TTL - u8::from(from.next_hop_mac != to.mac);
     match ip {
         IpVersion::V4 => {
             header[12..14].copy_from_slice(&[0x08, 0x00]);
             // Version and length, class, total length (later), id 0, don't fragment, TTL, protocol.
             header[14..24].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, TTL, PROTOCOL_UDP]);
-            made.ip_sum = word_sum(&header[14..24]);
-            made.client_base = client.v4_prefix;
-            made.server_base = server.v4_prefix;
+            made.prefixes = u64::from(client.v4_prefix.to_be()) | u64::from(server.v4_prefix.to_be()) << 32;
             made.udp_sum = word_sum(&[0, PROTOCOL_UDP]);
         }
         IpVersion::V6 => {
@@ -141,17 +150,35 @@ pub(crate) fn lane(lane: Lane, from: &Port, to: &Port, from_slot: u32, ip: IpVer
         }
     }
     made.header = header;
+    header[..6].copy_from_slice(&to.mac);
+    header[if ip == IpVersion::V4 { 22 } else { 21 }] = arrival_ttl;
+    made.arrives = header;
+    sum_headers(&mut made);
     made
+}
+
+/// The sums of the constant parts of both IPv4 headers.
+fn sum_headers(lane: &mut types::lane) {
+    lane.ip_sum = word_sum(&lane.header[14..24]);
+    lane.arrival_sum = word_sum(&lane.arrives[14..24]);
 }
 
 /// Makes the lane's frames fragments: they may be cut, and in IPv6 a fragment header follows.
 pub(crate) fn fragment(lane: &mut types::lane, ip: IpVersion) {
-    match ip {
-        IpVersion::V4 => {
-            lane.header[20] = 0;
-            lane.ip_sum = word_sum(&lane.header[14..24]);
+    for header in [&mut lane.header, &mut lane.arrives] {
+        header[20] = if ip == IpVersion::V4 { 0 } else { PROTOCOL_FRAGMENT };
+    }
+    sum_headers(lane);
+}
+
+/// Says what the firewall is asked to turn over in the source addresses of the lane's frames, in words as they lie in a frame.
+pub(crate) fn translate(lane: &mut types::lane, turned: [u32; 4], ip: IpVersion) {
+    lane.translation = turned;
+    lane.translated = u32::from(turned != [0; 4]);
+    if ip == IpVersion::V6 {
+        for (byte, turned) in lane.arrives[22..34].iter_mut().zip(turned.map(u32::to_ne_bytes).concat()) {
+            *byte ^= turned;
         }
-        IpVersion::V6 => lane.header[20] = PROTOCOL_FRAGMENT,
     }
 }
 
@@ -206,6 +233,7 @@ pub(crate) fn mix(shape: &TrafficShape, recycled: &[u8]) -> Result<Vec<types::mi
             made.fill_sum = filled.iter().map(|&bytes| word_sum(&recycled[start..bytes])).sum();
             let filling = &recycled[start..made.bytes as usize];
             let whole_words = &filling[..filling.len() / 4 * 4];
+            made.head = head(shape.ip, made.bytes);
             made.fill_check = if whole_words.is_empty() { 0 } else { u32::from(fold(word_sum(whole_words))) };
             made
         })
@@ -220,10 +248,25 @@ fn whole(shape: &TrafficShape, size: FrameSize) -> Sized {
     let made = types::mix_size {
         bytes: bytes.into(),
         whole_bytes: bytes.into(),
-        udp_bytes: bytes - (ETHERNET_BYTES + ip_bytes(shape.ip)) as u16,
+        udp_bytes: (bytes - (ETHERNET_BYTES + ip_bytes(shape.ip)) as u16).to_be(),
         ..Default::default()
     };
     (made, vec![bytes.into()])
+}
+
+/// The eight bytes from `HEAD_OFFSET` of a frame of `bytes` without FCS.
+fn head(ip: IpVersion, bytes: u32) -> u64 {
+    let ip_bytes = bytes as u16 - ETHERNET_BYTES as u16;
+    let mut head = match ip {
+        IpVersion::V4 => [0x08, 0x00, 0x45, 0, 0, 0, 0, 0],
+        IpVersion::V6 => [0x86, 0xdd, 0x60, 0, 0, 0, 0, 0],
+    };
+    let (at, length) = match ip {
+        IpVersion::V4 => (4, ip_bytes),
+        IpVersion::V6 => (6, ip_bytes - 40),
+    };
+    head[at..at + 2].copy_from_slice(&length.to_be_bytes());
+    u64::from_ne_bytes(head)
 }
 
 fn fragments(shape: &TrafficShape, size: FrameSize) -> Vec<Sized> {

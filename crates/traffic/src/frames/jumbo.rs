@@ -98,7 +98,7 @@ impl Engine {
 }
 
 fn read_flow(bytes: &[u8]) -> types::flow {
-    let field = |number: usize| u16::from_ne_bytes([bytes[2 * number], bytes[2 * number + 1]]);
+    let field = |number: usize| u16::from_be_bytes([bytes[2 * number], bytes[2 * number + 1]]);
     types::flow { client: field(0), server: field(1), client_port: field(2), server_port: field(3) }
 }
 
@@ -348,7 +348,8 @@ fn write_headers(
     let addresses = if control.ip_version == 4 {
         let total = ((frame.len() - ETHERNET_BYTES) as u16).to_be_bytes();
         frame[16..18].copy_from_slice(&total);
-        write_pair(&mut frame[26..34], lane.reverse, lane.client_base | client, lane.server_base | server);
+        let prefix = |half: u32| u32::from_be((lane.prefixes >> (32 * half)) as u32);
+        write_pair(&mut frame[26..34], lane.reverse, prefix(0) | client, prefix(1) | server);
         let check = frame::ipv4_check(&frame[ETHERNET_BYTES..udp]);
         frame[24..26].copy_from_slice(&check);
         26..34
