@@ -239,6 +239,7 @@ struct tcp_core {
 	__u32 foreign;		/* frames passed to the kernel */
 	__u32 second;		/* that lasts until second_end, schedule time */
 	__u64 second_end;
+	__u64 clock;		/* tick_now(): in the lower half the tick, in the upper twice the number of the jiffy in which it was read, and 1 */
 	__u32 opened_in[COUNTED_SECONDS];	/* by the second in which the start was made, not that in which it was due */
 	__u64 ended __attribute__((aligned(64)));	/* connections opened here that are over, by any core */
 	__u64 count[TCP_COUNTS] __attribute__((aligned(64)));

@@ -395,7 +395,7 @@ static __always_inline int client_receive(struct xdp_md *ctx)
 	}
 	count(core, COUNT_FRAMES_IN);
 	core->count[COUNT_BYTES_IN] += seen.frame_bytes;
-	turn_round(&seen, &segment);
+	turn_round(&seen, &segment, tick_now(core));
 	if (on_arrival(ctx, core, slot, &seen, &segment) == SILENT)
 		return XDP_DROP;
 	count(core, COUNT_FRAMES_OUT);

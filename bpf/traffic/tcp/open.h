@@ -428,7 +428,7 @@ static __always_inline int client_send(struct xdp_md *ctx)
 	}
 	if (left)
 		return send_new(ctx, &left->segment, left->port);
-	segment.stamp = tick_now();
+	segment.stamp = tick_now(core);
 	start_due = start_is_due(core, number);
 	if (beside.active) {
 		reaction = go_beside(ctx, core, &segment, start_due);

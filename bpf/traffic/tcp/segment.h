@@ -273,8 +273,8 @@ static __always_inline __u32 host_of(const struct side *side, __u8 version, cons
 	return bpf_ntohl(address[3]) - side->v6_first;
 }
 
-/* An answer to what arrived goes back the way it came. MAC addresses are turned round by whoever writes it. */
-static __always_inline void turn_round(const struct arrived *seen, struct segment *segment)
+/* An answer at `tick` to what arrived goes back the way it came. MAC addresses are turned round by whoever writes it. */
+static __always_inline void turn_round(const struct arrived *seen, struct segment *segment, __u32 tick)
 {
 	segment->source[0] = seen->destination[0];
 	segment->destination[0] = seen->source[0];
@@ -288,7 +288,7 @@ static __always_inline void turn_round(const struct arrived *seen, struct segmen
 	segment->destination_port = seen->source_port;
 	segment->has_stamp = seen->has_stamp;
 	segment->stamp_echo = seen->stamp;
-	segment->stamp = bpf_ktime_get_coarse_ns() >> TICK_SHIFT;
+	segment->stamp = tick;
 	segment->payload = PAYLOAD_NONE;
 	segment->payload_bytes = 0;
 	segment->payload_offset = 0;

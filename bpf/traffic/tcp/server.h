@@ -212,7 +212,7 @@ static __always_inline int server_receive(struct xdp_md *ctx)
 	if (is_marked(&seen)) {
 		if (!marked_arrives(&seen))
 			return XDP_DROP;
-		turn_round(&seen, &segment);
+		turn_round(&seen, &segment, tick_now(core));
 		segment.window = control.server_window;
 		say_syn_ack(&seen, &segment);
 		return answer_with(ctx, seen.frame_bytes, &segment, control.server_port);
@@ -228,7 +228,7 @@ static __always_inline int server_receive(struct xdp_md *ctx)
 		count(core, COUNT_SERVER_RESET);
 		return XDP_DROP;
 	}
-	turn_round(&seen, &segment);
+	turn_round(&seen, &segment, tick_now(core));
 	segment.window = control.server_window;
 	reaction = seen.flags & TCP_SYN ? serve_syn(core, &seen, &segment) : serve_segment(ctx, core, &seen, &segment);
 	if (reaction == SILENT)
