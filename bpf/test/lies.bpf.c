@@ -2,7 +2,8 @@
 /*
  * Lying firewalls for tests: a forwarder that routes honestly between two links, enforces that nothing goes to one port, and tells
  * exactly one lie about frames. Each is something that would make a firewall look faster or safer than it is. At the traffic-control
- * hook, because XDP cannot copy a frame. Never part of the bench itself.
+ * hook, because XDP cannot copy a frame. Lies about named fields are for IPv4 alone; in IPv6 bytes are flipped. Never part of the bench
+ * itself.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_endian.h>
@@ -11,18 +12,21 @@
 #include "../traffic/frames/stamp.h"
 #include "hop.h"
 
-/* linux/pkt_cls.h, which bpf/include has not. */
-#define TC_ACT_SHOT 2
-#define BYTES_AT (ETHERNET_BYTES + 2)
 #define TOS_AT (ETHERNET_BYTES + 1)
 #define ID_AT (ETHERNET_BYTES + 4)
-#define FRAGMENT_AT (ETHERNET_BYTES + 6)
+#define PROTOCOL_AT (ETHERNET_BYTES + 9)
 #define SOURCE_AT (ETHERNET_BYTES + 12)
 #define DESTINATION_AT (ETHERNET_BYTES + 16)
 #define SOURCE_PORT_AT (ETHERNET_BYTES + IPV4_BYTES)
 #define DESTINATION_PORT_AT (SOURCE_PORT_AT + 2)
 #define UDP_CHECK_AT (SOURCE_PORT_AT + 6)
 #define STAMP_AT (SOURCE_PORT_AT + UDP_BYTES)
+#define PORTS_AT_V6 (ETHERNET_BYTES + IPV6_BYTES)
+#define DESTINATION_AT_V6 (ETHERNET_BYTES + 24)
+#define NEXT_HEADER_AT (ETHERNET_BYTES + 6)
+#define DMZ_V4 0xc6138000	/* 198.19.128.0, 17 bits long */
+#define DMZ_V6 3		/* the fourth group of 2001:2:0:3:: */
+#define DMZ_WAY 0		/* no interface has this number */
 #define KEPT_BYTES 2048
 #define KEPT_FRAMES 64
 #define FORBIDDEN_PORT 60000
@@ -33,20 +37,17 @@ enum lie {
 	HONEST, SENDS_BACK, ECHOES, SENDS_OLD, SENDS_OTHER_CORES, REPLAYS, FLIPS, LEAVES_TTL, TAKES_TWO_TTL, CHANGES_TOS,
 	CHANGES_SOURCE, CHANGES_DESTINATION, CHANGES_SOURCE_PORT, CHANGES_DESTINATION_PORT, CHANGES_ID, CLEARS_FLAGS,
 	CHANGES_UDP_CHECK, CUTS, EXTENDS, FORGES_SEQUENCE, FORGES_TIME, SWAPS_STAMPS, DUPLICATES, HIDES_DROPS, ALLOWS_ONE_IN,
-	ALLOWS_WHEN_BUSY, DROPS, BREAKS_IP_CHECK, INVENTS
+	ALLOWS_WHEN_BUSY, DROPS, BREAKS_IP_CHECK, INVENTS, SENDS_TO_DMZ
 };
+
+/* Which frames are lied about. */
+enum which { ALL_FRAMES, SECOND_FRAGMENTS, TO_DMZ };
 
 struct setting {
 	__u32 lie;
 	__u32 every;	/* one in so many frames is lied about */
 	__u32 where;	/* FLIPS: byte of the frame. SENDS_OLD: how many frames ago at least */
-	__u32 fresh;	/* counts, so that a change of the setting is seen */
-};
-
-struct way {
-	__u32 ifindex;
-	__u8 destination[6];
-	__u8 source[6];
+	__u32 which;	/* an enum which */
 };
 
 struct kept {
@@ -77,13 +78,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct memory);
 } memories SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16);
-	__type(key, __u32);
-	__type(value, struct way);
-} ways SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -178,8 +172,10 @@ static __always_inline void turn_round(struct __sk_buff *skb)
 }
 
 /* Whether a forbidden frame is let through. */
-static __always_inline bool lets_through(const struct setting *now, struct memory *memory)
+static __always_inline bool lets_through(const struct setting *now, struct memory *memory, bool to_dmz)
 {
+	if (now->which == TO_DMZ && !to_dmz)
+		return false;
 	memory->forbidden++;
 	if (now->lie == ALLOWS_ONE_IN)
 		return memory->forbidden % now->every == 0;
@@ -308,35 +304,91 @@ static __always_inline void remember(struct __sk_buff *skb, const struct setting
 	keep(skb, memory->kept++);
 }
 
+static __always_inline bool is_for_dmz(struct __sk_buff *skb)
+{
+	__be32 address = 0;
+	__be16 group = 0;
+
+	if (skb->protocol == bpf_htons(ETHERTYPE_IPV6)) {
+		bpf_skb_load_bytes(skb, DESTINATION_AT_V6 + 6, &group, 2);
+		return group == bpf_htons(DMZ_V6);
+	}
+	bpf_skb_load_bytes(skb, DESTINATION_AT, &address, 4);
+	return (bpf_ntohl(address) & 0xffff8000) == DMZ_V4;
+}
+
+/* Whether it is a fragment behind the first, which has no ports. */
+static __always_inline bool is_second_fragment(struct __sk_buff *skb)
+{
+	__be16 offset = 0;
+	__u8 next = 0;
+
+	if (skb->protocol == bpf_htons(ETHERTYPE_IPV4)) {
+		bpf_skb_load_bytes(skb, FRAGMENT_AT, &offset, 2);
+		return offset & bpf_htons(0x1fff);
+	}
+	bpf_skb_load_bytes(skb, NEXT_HEADER_AT, &next, 1);
+	bpf_skb_load_bytes(skb, PORTS_AT_V6 + 2, &offset, 2);
+	return next == PROTOCOL_FRAGMENT && (offset & bpf_htons(0xfff8));
+}
+
+/* Neither way: who answers from the port was never asked. Of fragments nothing is forbidden. */
+static __always_inline bool is_forbidden(struct __sk_buff *skb)
+{
+	bool is_v4 = skb->protocol == bpf_htons(ETHERTYPE_IPV4);
+	__be16 ports[2] = {};
+	__u8 next = 0;
+
+	bpf_skb_load_bytes(skb, is_v4 ? PROTOCOL_AT : NEXT_HEADER_AT, &next, 1);
+	if (next != PROTOCOL_UDP || is_second_fragment(skb))
+		return false;
+	bpf_skb_load_bytes(skb, is_v4 ? SOURCE_PORT_AT : PORTS_AT_V6, ports, 4);
+	return ports[0] == bpf_htons(FORBIDDEN_PORT) || ports[1] == bpf_htons(FORBIDDEN_PORT);
+}
+
+/* Whether the lie is about frames like this one, and it is this one's turn. */
+static __always_inline bool is_chosen(struct __sk_buff *skb, const struct setting *now, struct memory *memory)
+{
+	if (now->which == SECOND_FRAGMENTS && !is_second_fragment(skb))
+		return false;
+	if (now->which == TO_DMZ && !is_for_dmz(skb))
+		return false;
+	return now->every && ++memory->frames % now->every == 0;
+}
+
 SEC("tc")
 int forward(struct __sk_buff *skb)
 {
-	__u32 zero = 0, from = skb->ingress_ifindex;
+	__u32 zero = 0, from = is_for_dmz(skb) ? DMZ_WAY : skb->ingress_ifindex, dmz = DMZ_WAY;
 	struct setting *now = bpf_map_lookup_elem(&settings, &zero);
 	struct memory *memory = bpf_map_lookup_elem(&memories, &zero);
 	struct way *way = bpf_map_lookup_elem(&ways, &from);
 	__u8 addresses[12] = {};
-	__be16 ports[2] = {};
 
-	if (!now || !memory || !way || skb->protocol != bpf_htons(ETHERTYPE_IPV4))
+	if (!now || !memory || !way)
+		return TC_ACT_SHOT;
+	if (skb->protocol != bpf_htons(ETHERTYPE_IPV4) && skb->protocol != bpf_htons(ETHERTYPE_IPV6))
 		return TC_ACT_SHOT;
 	notice_load(memory);
-	/* Neither way: who answers from the port was never asked. */
-	bpf_skb_load_bytes(skb, SOURCE_PORT_AT, ports, 4);
-	if ((ports[0] == bpf_htons(FORBIDDEN_PORT) || ports[1] == bpf_htons(FORBIDDEN_PORT)) && !lets_through(now, memory))
+	if (is_forbidden(skb) && !lets_through(now, memory, is_for_dmz(skb)))
 		return TC_ACT_SHOT;
 	bpf_skb_load_bytes(skb, 0, addresses, 12);
-	/* Both addresses lie side by side, as they do in the frame. */
-	bpf_skb_store_bytes(skb, 0, way->destination, 12, 0);
-	add_hops(skb, -1);
+	take_hop(skb, way);
 	remember(skb, now, memory);
-	if (now->every == 0 || ++memory->frames % now->every) {
+	if (!is_chosen(skb, now, memory)) {
 		/* The frame after each that is sent twice is lost. */
 		if (now->lie == HIDES_DROPS && memory->told && memory->frames % now->every == 1)
 			return TC_ACT_SHOT;
 		return bpf_redirect(way->ifindex, 0);
 	}
 	memory->told++;
+	if (now->lie == SENDS_TO_DMZ) {
+		way = bpf_map_lookup_elem(&ways, &dmz);
+		if (!way)
+			return TC_ACT_SHOT;
+		bpf_skb_store_bytes(skb, 0, way->destination, 12, 0);
+		return bpf_redirect(way->ifindex, 0);
+	}
 	if (now->lie == SENDS_BACK || now->lie == ECHOES) {
 		if (now->lie == ECHOES)
 			turn_round(skb);

@@ -12,15 +12,11 @@
 #include "../traffic/frames/stamp.h"
 #include "hop.h"
 
-/* linux/pkt_cls.h, which bpf/include has not. */
-#define TC_ACT_SHOT 2
 #define STAMP_OFFSET_V4 (ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES)
 #define STAMP_OFFSET_V6 (ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES)
 
 enum fate { GOES_ON, IS_GONE };
 
-#define BYTES_AT (ETHERNET_BYTES + 2)
-#define FRAGMENT_AT (ETHERNET_BYTES + 6)
 #define IP_PAYLOAD_AT (ETHERNET_BYTES + IPV4_BYTES)
 #define KEPT_BYTES 9216
 #define MOST_KEPT 64
@@ -48,27 +44,12 @@ struct weather {
 	__u32 what;	/* FLIP: bit 0 to 7 */
 };
 
-/* Where frames from one link go on. */
-struct way {
-	__u32 ifindex;
-	__u8 destination[6];
-	__u8 source[6];
-};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct weather);
 } weather_map SEC(".maps");
-
-/* By the interface that a frame came in on. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16);
-	__type(key, __u32);
-	__type(value, struct way);
-} ways SEC(".maps");
 
 /* Frames hit. */
 struct {
@@ -209,9 +190,7 @@ int forward(struct __sk_buff *skb)
 
 	if (!now || !way || offset < 0)
 		return TC_ACT_SHOT;
-	/* Both addresses lie side by side, as they do in the frame. */
-	bpf_skb_store_bytes(skb, 0, way->destination, 12, 0);
-	add_hops(skb, -1);
+	take_hop(skb, way);
 	if (suffer(skb, way, offset, now) == IS_GONE)
 		return TC_ACT_SHOT;
 	return bpf_redirect(way->ifindex, 0);

@@ -8,14 +8,13 @@ use std::process::{Command, Output};
 use testkit::namespace::Namespace;
 
 /// A box with two ports, and the namespace that its cables lead to.
-struct Unknown {
-    #[expect(dead_code, reason = "it lives as long as the test")]
-    inside: Namespace,
-    outside: Namespace,
+pub(super) struct Unknown {
+    pub(super) inside: Namespace,
+    pub(super) outside: Namespace,
 }
 
 impl Unknown {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let [inside, outside] = ["box", "out"].map(|end| Namespace::create(&format!("{name}-{end}")));
         let peer = outside.name();
         for (port, gateway, host, prefix) in [
@@ -35,7 +34,7 @@ impl Unknown {
         Self { inside, outside }
     }
 
-    fn bench(&self, arguments: &[&str]) -> Output {
+    pub(super) fn bench(&self, arguments: &[&str]) -> Output {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", self.outside.name(), bench_program()]).args(arguments);
         command.env("NO_COLOR", "1").env("RAMPART_BENCH_HISTORY", "off").output().unwrap()

@@ -9,6 +9,7 @@ mod bulk;
 mod connections;
 mod external;
 mod kept;
+mod lies;
 mod weather;
 
 use measure::results::{Reading, Results};
@@ -112,6 +113,35 @@ fn every_firewall_gives_valid_points() {
             assert_eq!(point.ledger().residual(), 0, "{name}: {}", point.dut);
             assert!(point.value > 0.0, "{name}: {}", point.dut);
         }
+    }
+}
+
+/// A firewall in a program loses frames where the kernel names no reason, in its sockets, and takes them from the kernel's stack, which
+/// would name one for each.
+#[test]
+fn what_ovs_loses_has_its_place() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    for (name, test) in [
+        ("overload", "procedure = \"loss-curve\"\nstep = 0.5\nfactors.rules = [4]"),
+        (
+            "v6",
+            "procedure = \"loss-curve\"\nstep = 0.5\nfactors.rules = [4]\nfactors.ip = [6]\nfactors.frame = [128]",
+        ),
+    ] {
+        let suite = suite(dir.path(), &["ovs"], 0.2, test);
+        let results = results(&suite, &dir.path().join(name), &[]);
+        let points = of(&results, "ovs");
+        assert!(!points.is_empty(), "{name}");
+        for point in &points {
+            assert!(point.valid, "{name}: {:?}", point.marks);
+            assert_eq!(point.ledger().residual(), 0, "{name}: {:?}", point.ledger());
+        }
+        let lost = |point: &&Reading<'_>| {
+            let ledger = point.ledger();
+            ledger.frames().is_some_and(|places| places.dropped_by_firewall.contains_key("socket_full"))
+        };
+        assert!(points.iter().any(|point| lost(&point)), "{name}: {points:?}");
     }
 }
 

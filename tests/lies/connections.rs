@@ -12,7 +12,8 @@ use measure::connections::IllegalKind;
 use std::time::Duration;
 use testkit::filter::{Filter, LYING_TCP, ONLY};
 use traffic::tcp::{
-    Close, Ends, Engine, IllegalPlan, Message, Opening, Options, TcpPhase, TcpPlan, TcpReading,
+    Close, Ends, Engine, FORBIDDEN_PORT, IllegalPlan, Message, Opening, Options, TcpPhase, TcpPlan,
+    TcpReading,
 };
 
 /// `enum lie`, in its order.
@@ -61,7 +62,7 @@ impl Firewall {
         bytes.extend(Message::http_answer(1).bytes());
         bytes.resize(filter.map("lying_map").value_size() as usize, 0);
         filter.map("lying_map").update(&ONLY, &bytes, MapFlags::ANY).unwrap();
-        filter.attach("lying", bed.router(), links);
+        filter.attach("lying", bed.router(), &links);
     }
 }
 
@@ -81,7 +82,8 @@ fn plan() -> TcpPlan {
 /// With a forbidden attempt beside each connection, as the bench sends one beside a thousand.
 fn with_forbidden(plan: &mut TcpPlan) {
     let kinds = vec![IllegalKind::Address, IllegalKind::Port];
-    plan.illegal = Some(IllegalPlan { share: 0.5, kinds, listed: Vec::new(), watches: true });
+    plan.illegal =
+        Some(IllegalPlan { share: 0.5, kinds, port: FORBIDDEN_PORT, listed: Vec::new(), watches: true });
     plan.opening = Opening::Scheduled(vec![TcpPhase::counted(2 * CONNECTIONS, 8000.0)]);
 }
 

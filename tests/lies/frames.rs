@@ -10,10 +10,11 @@ use fixture::{
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use measure::procedure::judge;
 use measure::results::{CpuUse, Mark, MarkKind};
-use measure::shape::{Lane, Placement};
+use measure::shape::{IpVersion, Lane, Placement, TrafficShape, Zone};
 use measure::trial::{FrameOutcome, FrameRequest, Load, TrialOutcome, TrialRequest, WorkloadOutcome};
 use testkit::filter::{Filter, LIES, ONLY};
-use traffic::{Engine, Ports, SETTLE, TrialPlan};
+use testkit::namespace::Namespace;
+use traffic::{Engine, Port, Ports, SETTLE, TrialPlan};
 
 /// What a firewall does instead of forwarding; `enum lie` of the program, in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,17 +48,31 @@ enum Lie {
     Drops,
     BreaksIpCheck,
     Invents,
+    SendsToDmz,
+}
+
+/// Which frames are lied about; `enum which`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Which {
+    All,
+    SecondFragments,
+    ToDmz,
 }
 
 struct Row {
     name: &'static str,
     lie: Lie,
+    which: Which,
     /// One frame in so many is lied about.
     every: u32,
     /// Byte of the frame, or frames ago.
     at: u32,
     /// Frames of 64 bytes unless said.
     bytes: u16,
+    /// IPv4 unless said.
+    ip: IpVersion,
+    /// Of a datagram; 1 unless said.
+    fragments: u32,
     lanes: &'static [(Lane, f64)],
     cores: usize,
     load: Load,
@@ -67,12 +82,46 @@ struct Row {
 
 const ONE_WAY: &[(Lane, f64)] = &[(FORWARD, 1.0)];
 const TWO_WAY: &[(Lane, f64)] = &[(FORWARD, 0.5), (BACK, 0.5)];
+/// As a bed of three zones has them.
+const THREE_ZONES: &[(Lane, f64)] = &[
+    (FORWARD, 0.4),
+    (Lane { from: Zone::Private, to: Zone::Dmz }, 0.3),
+    (Lane { from: Zone::Hostile, to: Zone::Dmz }, 0.3),
+];
 /// More frames than the sinks remembered once.
 const FRAMES: u64 = 20_000;
 
 fn row(name: &'static str, lie: Lie, every: u32, found: (MarkKind, &'static str)) -> Row {
     let load = Load::Burst(FRAMES);
-    Row { name, lie, every, at: 0, bytes: 64, lanes: ONE_WAY, cores: 1, load, found: Some(found) }
+    Row {
+        name,
+        lie,
+        which: Which::All,
+        every,
+        at: 0,
+        bytes: 64,
+        ip: IpVersion::V4,
+        fragments: 1,
+        lanes: ONE_WAY,
+        cores: 1,
+        load,
+        found: Some(found),
+    }
+}
+
+/// A row of IPv6, whose smallest frame with a stamp is longer.
+fn v6(row: Row) -> Row {
+    Row { ip: IpVersion::V6, bytes: 128, ..row }
+}
+
+/// A row that lies about second fragments.
+fn second_fragments(ip: IpVersion, row: Row) -> Row {
+    Row { ip, bytes: 256, fragments: 2, which: Which::SecondFragments, ..row }
+}
+
+/// A row whose lie is one bit at a byte of an IPv6 frame.
+fn flip_v6(name: &'static str, at: u32, found: (MarkKind, &'static str)) -> Row {
+    v6(Row { at, ..row(name, Lie::Flips, 1000, found) })
 }
 
 fn rows() -> Vec<Row> {
@@ -183,7 +232,89 @@ fn rows() -> Vec<Row> {
             )
         },
     ];
+    rows.extend([
+        v6(row("IPv6, sent back", Lie::SendsBack, 1000, (WrongPort, "20 of 20000 frames came out"))),
+        v6(row("IPv6, hop limit left", Lie::LeavesTtl, 1, (Altered, "TTL 20000"))),
+        v6(row("IPv6, hop limit less by two", Lie::TakesTwoTtl, 100, (Altered, "TTL 200"))),
+        v6(row("IPv6, sent twice", Lie::Duplicates, 100, (Repeated, "200 of 20000 frames arrived again"))),
+        v6(row("IPv6, cut short", Lie::Cuts, 1000, (Damaged, "20 of 20000 frames arrived damaged"))),
+        flip_v6("IPv6, flow label", 16, (Altered, "TOS or traffic class 20")),
+        flip_v6("IPv6, length", 19, (Altered, "length 20")),
+        flip_v6("IPv6, source address", 37, (Altered, "source address 20")),
+        flip_v6("IPv6, destination address", 53, (Altered, "destination address 20")),
+        flip_v6("IPv6, source port", 55, (Altered, "source port 20")),
+        flip_v6("IPv6, destination port", 57, (Altered, "destination port 20")),
+        flip_v6("IPv6, UDP checksum", 61, (Altered, "UDP checksum 20")),
+        flip_v6("IPv6, stamp", 70, (Forged, "20 frames arrived with a stamp")),
+        flip_v6("IPv6, filling", 110, (Damaged, "20 of 20000 frames arrived damaged")),
+        v6(Row {
+            load: busy,
+            ..row(
+                "IPv6, everything is allowed above a rate",
+                Lie::AllowsWhenBusy,
+                0,
+                (IllegalGotThrough, "the policy did not hold under load"),
+            )
+        }),
+    ]);
+    for ip in [IpVersion::V4, IpVersion::V6] {
+        rows.extend(
+            [
+                row(
+                    "second fragments, sent back",
+                    Lie::SendsBack,
+                    100,
+                    (WrongPort, "came out of the wrong port"),
+                ),
+                row("second fragments, sent twice", Lie::Duplicates, 100, (Repeated, "arrived again")),
+                row("second fragments, hop limit", Lie::LeavesTtl, 100, (Altered, "TTL")),
+                row("second fragments, cut short", Lie::Cuts, 100, (Damaged, "arrived damaged")),
+                Row {
+                    at: 100,
+                    ..row("second fragments, filling", Lie::Flips, 100, (Damaged, "arrived damaged"))
+                },
+            ]
+            .map(|row| second_fragments(ip, row)),
+        );
+    }
+    rows.push(second_fragments(
+        IpVersion::V4,
+        row("second fragments, IP id", Lie::ChangesId, 100, (Altered, "IP id")),
+    ));
+    for ip in [IpVersion::V4, IpVersion::V6] {
+        rows.extend(
+            [
+                row("to the DMZ instead", Lie::SendsToDmz, 100, (WrongPort, "came out of the wrong port")),
+                row("three zones, sent back", Lie::SendsBack, 100, (WrongPort, "came out of the wrong port")),
+                Row {
+                    which: Which::ToDmz,
+                    ..row("DMZ, sent twice", Lie::Duplicates, 100, (Repeated, "arrived again"))
+                },
+                Row { which: Which::ToDmz, ..row("DMZ, hop limit", Lie::TakesTwoTtl, 100, (Altered, "TTL")) },
+                Row {
+                    which: Which::ToDmz,
+                    load: busy,
+                    ..row(
+                        "what is forbidden is allowed to the DMZ",
+                        Lie::AllowsOneIn,
+                        5,
+                        (IllegalGotThrough, "forbidden frames arrived"),
+                    )
+                },
+            ]
+            .map(|row| Row { lanes: THREE_ZONES, ip, bytes: 128, ..row }),
+        );
+    }
     // What is no lie gets no such mark: it stays valid, or is a loss and nothing else.
+    for (name, lanes, ip, fragments) in [
+        ("honest, three zones", THREE_ZONES, IpVersion::V4, 1),
+        ("honest, three zones, IPv6", THREE_ZONES, IpVersion::V6, 1),
+        ("honest, fragments", TWO_WAY, IpVersion::V4, 2),
+        ("honest, fragments, IPv6", TWO_WAY, IpVersion::V6, 2),
+    ] {
+        let honest = row(name, Lie::Honest, 0, (MarkKind::Note, ""));
+        rows.push(Row { lanes, ip, fragments, bytes: 256, found: None, ..honest });
+    }
     for (name, lie, every, load, bytes) in [
         ("honest", Lie::Honest, 0, Load::Burst(FRAMES), 64),
         ("honest, with a policy", Lie::Honest, 0, busy, 64),
@@ -208,24 +339,51 @@ struct Liar {
     memories: MapHandle,
 }
 
+const DMZ_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0c];
+const MIDDLE_DMZ_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0xfc];
+/// The way to the DMZ, whatever a frame came in on: `DMZ_WAY` of the program.
+const DMZ_WAY: u32 = 0;
+
+/// A third zone behind the middle of a bed.
+fn add_dmz(bed: &mut Bed) -> Namespace {
+    let zone = Namespace::create("d");
+    zone.set(&[("ipv6/conf/all/disable_ipv6", "1")]);
+    let (middle, queues) = (bed.middle().name(), "numtxqueues 2 numrxqueues 2");
+    zone.ip(&format!(
+        "link add z index 30 address 02:00:00:00:00:0c {queues} type veth peer name md index 31 netns {middle} \
+         address 02:00:00:00:00:fc {queues}"
+    ));
+    for (end, link) in [(&zone, "z"), (bed.middle(), "md")] {
+        end.ip(&format!("link set {link} addrgenmode none\nlink set {link} up"));
+        end.take_redirected(link);
+    }
+    let port = Port {
+        zone: Zone::Dmz,
+        namespace: Some(zone.path()),
+        ifindex: zone.ifindex("z"),
+        mac: DMZ_MAC,
+        next_hop_mac: MIDDLE_DMZ_MAC,
+        v4_prefix: 0xc613_8000,
+        v6_prefix: [0x20, 0x01, 0, 2, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0],
+    };
+    bed.ports.insert(1, port);
+    zone
+}
+
 impl Liar {
+    /// Between the three zones of a bed.
     fn over(bed: &Bed) -> Self {
         let filter = Filter::load(LIES);
-        let links = [bed.ifindex(2, "mp"), bed.ifindex(2, "mh")];
-        let ways = filter.map("ways");
-        for (from, to, destination, source) in [
-            (links[0], links[1], HOSTILE_MAC, MIDDLE_HOSTILE_MAC),
-            (links[1], links[0], PRIVATE_MAC, MIDDLE_PRIVATE_MAC),
-        ] {
-            let way = [&to.to_ne_bytes()[..], &destination, &source].concat();
-            ways.update(&from.to_ne_bytes(), &way, MapFlags::ANY).unwrap();
-        }
-        filter.attach("forward", bed.middle(), links);
+        let [private, dmz, hostile] = ["mp", "md", "mh"].map(|link| bed.ifindex(2, link));
+        filter.way(private, hostile, HOSTILE_MAC, MIDDLE_HOSTILE_MAC);
+        filter.way(hostile, private, PRIVATE_MAC, MIDDLE_PRIVATE_MAC);
+        filter.way(DMZ_WAY, dmz, DMZ_MAC, MIDDLE_DMZ_MAC);
+        filter.attach("forward", bed.middle(), &[private, dmz, hostile]);
         Self { settings: filter.map("settings"), memories: filter.map("memories") }
     }
 
-    fn tell(&self, lie: Lie, every: u32, at: u32) {
-        let words = [lie as u32, every, at, 0].map(u32::to_ne_bytes).concat();
+    fn tell(&self, lie: Lie, row: &Row) {
+        let words = [lie as u32, row.every, row.at, row.which as u32].map(u32::to_ne_bytes).concat();
         self.settings.update(&ONLY, &words, MapFlags::ANY).unwrap();
         self.memories.update(&ONLY, &[0; 48], MapFlags::ANY).unwrap();
     }
@@ -233,7 +391,8 @@ impl Liar {
 
 /// Runs a row's trial as a rig does whose firewall is a box that nobody can look into.
 fn trial(engine: &mut Engine, ports: &Ports, row: &Row) -> (TrialOutcome, Vec<Mark>) {
-    engine.set_traffic(&shape(fixed(row.bytes), 100)).unwrap();
+    let traffic = TrafficShape { ip: row.ip, fragments: row.fragments, ..shape(fixed(row.bytes), 100) };
+    engine.set_traffic(&traffic).unwrap();
     let phases = [measure::trial::Phase {
         load: row.load,
         seconds: if matches!(row.load, Load::Burst(_)) { 60.0 } else { 0.4 },
@@ -273,17 +432,18 @@ fn trial(engine: &mut Engine, ports: &Ports, row: &Row) -> (TrialOutcome, Vec<Ma
 #[test]
 fn every_lie_about_frames_costs_the_value_and_is_named() {
     let _turn = testkit::turn();
-    let bed = Bed::new(Middle::Silent, 1500);
+    let mut bed = Bed::new(Middle::Silent, 1500);
+    let _dmz = add_dmz(&mut bed);
     let liar = Liar::over(&bed);
     let (mut engine, ports) = bed.engine(100);
     let mut wrong = Vec::new();
     for row in rows() {
         if row.lie == Lie::Replays {
             // An honest trial before it, whose frames the liar keeps.
-            liar.tell(Lie::Honest, 0, 0);
+            liar.tell(Lie::Honest, &row);
             trial(&mut engine, &ports, &row);
         }
-        liar.tell(row.lie, row.every, row.at);
+        liar.tell(row.lie, &row);
         let (outcome, marks) = trial(&mut engine, &ports, &row);
         let said: Vec<(MarkKind, &str)> = marks.iter().map(|mark| (mark.kind, mark.text.as_str())).collect();
         let right = match row.found {
@@ -293,6 +453,7 @@ fn every_lie_about_frames_costs_the_value_and_is_named() {
             None => said.is_empty(),
         };
         let beside = &outcome.ledger.frames().unwrap().beside;
+        // Beside a burst, or fragments, none may have been due.
         let asked = matches!(row.load, Load::Burst(_)) || beside.forbidden_sent >= 5;
         let honest = row.lie != Lie::Honest || outcome.ledger.received == outcome.ledger.sent();
         if !right || !honest || !asked {

@@ -4,6 +4,7 @@
 //! Everything is measured in turns within one run, so that the ratios do not depend on the machine's mood.
 
 mod tcp;
+mod truths;
 
 use crate::cli::CalibrateArgs;
 use crate::failure::Failure;
@@ -48,6 +49,9 @@ pub(crate) fn calibrate(args: &CalibrateArgs, json: bool, interrupt: &Interrupt)
         crate::say(&format!("other sessions may delay the bench: {}", priority.description()));
     }
     let _alone = crate::machine::alone(interrupt)?;
+    if args.truths {
+        return truths::compare(args, json, interrupt);
+    }
     let engine = Engine::load(traffic::MAX_FLOWS)?;
     let shared = Shared::new(engine, interrupt);
     let mut figures = measure_all(&shared, FLOWS, args.seconds, args.rounds)?;

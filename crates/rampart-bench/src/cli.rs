@@ -341,7 +341,13 @@ pub(crate) enum OverName {
 
 /// `calibrate`.
 #[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  rampart-bench calibrate                             the generators against bare loops
+  rampart-bench calibrate --truths                    boxes whose rate, delay, losses, … are known")]
 pub(crate) struct CalibrateArgs {
+    /// Measure boxes of which the true rate, delay, losses, burst, table and resets are known, and show how far off the bench is.
+    #[arg(long)]
+    pub(crate) truths: bool,
     /// Seconds a measurement.
     #[arg(long, default_value_t = 1.0, value_name = "S")]
     pub(crate) seconds: f64,

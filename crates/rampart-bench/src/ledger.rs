@@ -46,13 +46,14 @@ pub(crate) fn account(
     if lost > 0 && opaque {
         places.not_received = lost;
     } else if lost > 0 {
-        // Forbidden frames that were dropped are in the same counters as those that should not have been.
-        let forbidden = places.beside.forbidden_sent.saturating_sub(places.beside.forbidden_arrived);
-        places.ring_full = link_losses(before.links, site);
+        // Forbidden frames that went astray are in the same counters as those that should not have: most in the firewall's, and
+        // under overload some in the links'.
+        let mut forbidden = places.beside.forbidden_sent.saturating_sub(places.beside.forbidden_arrived);
         match running.counters() {
-            Ok(now) => places.dropped_by_firewall = less(since(now, &before.firewall), forbidden),
+            Ok(now) => places.dropped_by_firewall = less(since(now, &before.firewall), &mut forbidden),
             Err(gone) => account.fault = Some(format!("the firewall's counters cannot be read: {gone}")),
         }
+        places.ring_full = less(link_losses(before.links, site), &mut forbidden);
     }
     account
 }
@@ -75,14 +76,14 @@ fn since(now: BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTreeMap
         .collect()
 }
 
-/// Takes `count` out of the counters, the largest first.
-fn less(counters: BTreeMap<String, u64>, mut count: u64) -> BTreeMap<String, u64> {
+/// Takes `count` out of the counters, the largest first, and out of `count` what they had.
+fn less(counters: BTreeMap<String, u64>, count: &mut u64) -> BTreeMap<String, u64> {
     let mut left: Vec<(String, u64)> = counters.into_iter().collect();
     left.sort_by_key(|(_, counted)| std::cmp::Reverse(*counted));
     for (_, counted) in &mut left {
-        let taken = count.min(*counted);
+        let taken = (*count).min(*counted);
         *counted -= taken;
-        count -= taken;
+        *count -= taken;
     }
     left.into_iter().filter(|(_, counted)| *counted > 0).collect()
 }
@@ -147,6 +148,19 @@ mod tests {
         let before = map(&[("default_drop", 5), ("listed_drop", 1)]);
         let now = map(&[("default_drop", 9), ("listed_drop", 1), ("new", 2)]);
         assert_eq!(since(now, &before), map(&[("default_drop", 4), ("new", 2)]));
+    }
+
+    #[test]
+    fn forbidden_frames_are_taken_out_of_whatever_lost_them() {
+        let counted = map(&[("default_drop", 60), ("invalid_drop", 5)]);
+        for (mut forbidden, left, not_found) in [
+            (0, map(&[("default_drop", 60), ("invalid_drop", 5)]), 0),
+            (60, map(&[("invalid_drop", 5)]), 0),
+            (62, map(&[("invalid_drop", 3)]), 0),
+            (100, map(&[]), 35),
+        ] {
+            assert_eq!((less(counted.clone(), &mut forbidden), forbidden), (left, not_found));
+        }
     }
 
     #[test]

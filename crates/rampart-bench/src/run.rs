@@ -7,7 +7,7 @@ use crate::history::Keeper;
 use crate::interrupt::Interrupt;
 use crate::machine::{self, command_line};
 use crate::progress::Display;
-use crate::rig::{self, BulkRig, ConnectionRig, FrameRig, Shared};
+use crate::rig::{self, Shared};
 use crate::{calibrate, dry_run, expectations, output};
 use measure::campaign::{self, Outcome};
 use measure::plan::{Options, Plan, PlannedCell};
@@ -307,7 +307,7 @@ impl Run {
             if self.shared.interrupt.asked() {
                 return Err(Failure::Interrupted);
             }
-            rigs.push(match self.rig(name, planned) {
+            rigs.push(match rig::build(name, planned, &self.shared) {
                 Ok(rig) => rig,
                 Err(RigError::Interrupted) => return Err(Failure::Interrupted),
                 Err(RigError::Broken(why)) => {
@@ -321,19 +321,6 @@ impl Run {
             note_remark(point, &planned.setup);
         }
         Ok(outcome)
-    }
-
-    /// The rig of one firewall: for frames, for connections or for bulk transfers, in a bed or between named interfaces.
-    fn rig(&self, name: &str, planned: &PlannedCell) -> Result<Box<dyn Rig>, RigError> {
-        let (setup, shared) = (&planned.setup, &self.shared);
-        match &setup.workload {
-            Workload::Frames => boxed(FrameRig::build(name, setup, shared)),
-            Workload::Connections(shape) => {
-                let replaceable = planned.cell.procedure.replaces_the_policy();
-                boxed(ConnectionRig::build(name, setup, shape, replaceable, shared))
-            }
-            Workload::Bulk(shape) => boxed(BulkRig::build(name, setup, *shape, shared)),
-        }
     }
 
     fn end(mut self, complete: bool) -> Result<Results, Failure> {
@@ -350,10 +337,6 @@ impl Run {
 fn tracked_connections(plan: &Plan) -> Option<u64> {
     let tracked = plan.cells.iter().filter(|c| c.setup.policy.stateful || c.setup.policy.nat);
     tracked.map(|c| u64::from(c.setup.traffic.flows) * c.duts.len() as u64).max()
-}
-
-fn boxed<R: Rig + 'static>(built: Result<R, RigError>) -> Result<Box<dyn Rig>, RigError> {
-    built.map(|rig| Box::new(rig) as Box<dyn Rig>)
 }
 
 /// A firewall that could not be set up: it has no value, and the others go on.

@@ -80,7 +80,7 @@ pub enum TestbedError {
         source: nix::Error,
     },
     /// A BPF object was refused.
-    #[error("cannot {action} the XDP program: {source}")]
+    #[error("cannot {action} the BPF program: {source}")]
     Bpf {
         /// What was tried.
         action: &'static str,

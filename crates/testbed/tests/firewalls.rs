@@ -13,7 +13,7 @@ use common::{must_be_root, plain, spec, with_firewall};
 use measure::shape::{PolicyShape, TestProtocol, Zone, ZoneForm};
 use testbed::TestbedError;
 use testbed::bed::Bed;
-use testbed::dut::{self, Running};
+use testbed::dut::{self, Behaviour, KnownBox, Running};
 use testbed::policy::{Expect, PolicySpec, Segment};
 
 fn prove(name: &str, zones: ZoneForm, shape: &PolicyShape) {
@@ -210,7 +210,9 @@ fn a_reset_forgets_connections_and_keeps_the_policy() {
 
 #[test]
 fn forwarders_count_one_hop() {
-    for (name, ttl) in [("wire", 64), ("xdp-redirect", 63), ("linux", 63)] {
+    static KNOWN: KnownBox = KnownBox::new("known", Behaviour::OnlyForwards);
+    dut::add(&KNOWN).unwrap();
+    for (name, ttl) in [("wire", 64), ("xdp-redirect", 63), ("known", 63), ("linux", 63)] {
         with_firewall(name, ZoneForm::Two, &plain(), |_, _, policy, prober| {
             for probe in policy.probes() {
                 assert_eq!(prober.wait_for(&probe).map(|a| a.ttl), Some(ttl), "{name} {}", probe.name);

@@ -2,8 +2,8 @@
 //! links' traffic-control hook and goes with their namespace.
 
 use crate::namespace::Namespace;
-use libbpf_rs::{MapCore, MapFlags, MapHandle, Object, ObjectBuilder, TC_INGRESS, TcHookBuilder};
-use std::os::fd::AsFd;
+use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, TC_INGRESS, TcHookBuilder};
+use std::os::fd::{AsFd, AsRawFd};
 
 /// The only key of maps with one entry.
 pub const ONLY: [u8; 4] = 0u32.to_ne_bytes();
@@ -17,6 +17,9 @@ pub const TCP_WEATHER: &str = concat!(env!("OUT_DIR"), "/tcp_weather.bpf.o");
 pub const LYING_TCP: &str = concat!(env!("OUT_DIR"), "/lying_tcp.bpf.o");
 /// `bpf/test/lies.bpf.c`: a forwarder that lies about frames.
 pub const LIES: &str = concat!(env!("OUT_DIR"), "/lies.bpf.o");
+
+/// `bpf/test/hidden_work.bpf.c`: a forwarder that has another core do its work.
+pub const HIDDEN_WORK: &str = concat!(env!("OUT_DIR"), "/hidden_work.bpf.o");
 
 /// A loaded object.
 #[derive(Debug)]
@@ -34,12 +37,37 @@ impl Filter {
         MapHandle::try_from(&found).unwrap()
     }
 
+    /// Frames that came in on interface `from` go on by interface `to` with these Ethernet addresses, in programs that include
+    /// `bpf/test/hop.h`.
+    pub fn way(&self, from: u32, to: u32, destination: [u8; 6], source: [u8; 6]) {
+        let way = [&to.to_ne_bytes()[..], &destination, &source].concat();
+        self.map("ways").update(&from.to_ne_bytes(), &way, MapFlags::ANY).unwrap();
+    }
+
+    /// The same at XDP, for as long as what is returned lives.
+    pub fn attach_xdp(&mut self, program: &str, namespace: &Namespace, links: &[u32]) -> Vec<Link> {
+        let program = self.0.progs_mut().find(|found| found.name() == program).unwrap();
+        namespace.within(|| links.iter().map(|&link| program.attach_xdp(link as i32).unwrap()).collect())
+    }
+
+    /// What is redirected to entry `core` of a cpumap goes through the program, on that core and before whatever else wants to run
+    /// there.
+    pub fn work_on(&self, map: &str, core: u32, program: &str) {
+        const QUEUE_FRAMES: u32 = 2048;
+        let program = self.0.progs().find(|found| found.name() == program).unwrap();
+        let value = [QUEUE_FRAMES, program.as_fd().as_raw_fd() as u32].map(u32::to_ne_bytes).concat();
+        let map = self.map(map);
+        map.update(&core.to_ne_bytes(), &value, MapFlags::ANY).unwrap();
+        let thread = format!("cpumap/{core}/map:{}", map.info().unwrap().info.id);
+        crate::namespace::run("renice", &["-n", "-20", "-p", &crate::thread_named(&thread).to_string()]);
+    }
+
     /// Whatever comes in by these links of a namespace goes through the program.
-    pub fn attach(&self, program: &str, namespace: &Namespace, links: [u32; 2]) {
+    pub fn attach(&self, program: &str, namespace: &Namespace, links: &[u32]) {
         let program = self.0.progs().find(|found| found.name() == program).unwrap();
         let program = program.as_fd();
         namespace.enter(|| {
-            for link in links {
+            for &link in links {
                 let mut hook = TcHookBuilder::new(program)
                     .ifindex(link as i32)
                     .replace(true)

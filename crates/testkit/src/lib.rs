@@ -35,3 +35,14 @@ pub fn must_be_root() {
 pub fn slowness() -> u32 {
     std::env::var("SLOWNESS").map_or(1, |times| times.parse().unwrap())
 }
+
+/// The process or kernel thread of that name, of which kernels before Linux 5.17 keep 15 characters.
+fn thread_named(name: &str) -> u32 {
+    let numbers = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut pids = numbers.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let has_name = |pid: &u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm"))
+            .is_ok_and(|comm| [name, &name[..name.len().min(15)]].contains(&comm.trim_end()))
+    };
+    pids.find(has_name).unwrap_or_else(|| panic!("no thread is called {name}"))
+}

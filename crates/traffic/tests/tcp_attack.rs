@@ -10,7 +10,7 @@ use bed::{Bed, PATIENCE};
 use measure::connections::{Attack, AttackKind, AttackSources, IllegalKind};
 use measure::shape::IpVersion;
 use std::time::Duration;
-use traffic::tcp::{Ends, Engine, IllegalPlan, Opening, TcpPhase, TcpPlan, TcpReading};
+use traffic::tcp::{Ends, Engine, FORBIDDEN_PORT, IllegalPlan, Opening, TcpPhase, TcpPlan, TcpReading};
 use traffic::{TrafficError, Watch};
 
 const LISTED: [u32; 3] = [0xc000_0201, 0xc000_0237, 0xc000_02fe];
@@ -227,7 +227,13 @@ fn illegal_attempts_are_told_apart_and_stopped() {
             plan.hold = Duration::from_secs(1);
             plan.cores = if ip == IpVersion::V4 { vec![0] } else { vec![0, 1] };
             let listed = if ip == IpVersion::V4 { LISTED.to_vec() } else { Vec::new() };
-            plan.illegal = Some(IllegalPlan { share: 0.25, kinds: kinds.clone(), listed, watches: false });
+            plan.illegal = Some(IllegalPlan {
+                share: 0.25,
+                kinds: kinds.clone(),
+                port: FORBIDDEN_PORT,
+                listed,
+                watches: false,
+            });
             plan.clients.ports = 50_000;
             plan.tuples = 50_000;
             let reading = engine.run(&ports, &plan, &mut ()).unwrap();
@@ -259,8 +265,13 @@ fn the_share_of_illegal_attempts_comes_out_even() {
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
     for (share, legal, cores) in [(0.8, 1000, vec![0]), (0.8, 1001, vec![0, 1]), (0.3, 500, vec![0, 1])] {
         let attempts = IllegalPlan::attempts(legal, share);
-        let illegal =
-            IllegalPlan { share, kinds: vec![IllegalKind::Port], listed: Vec::new(), watches: false };
+        let illegal = IllegalPlan {
+            share,
+            kinds: vec![IllegalKind::Port],
+            port: FORBIDDEN_PORT,
+            listed: Vec::new(),
+            watches: false,
+        };
         let plan = TcpPlan {
             opening: Opening::Scheduled(vec![TcpPhase::counted(attempts, 20_000.0)]),
             cores,
@@ -285,7 +296,13 @@ fn a_firewall_that_answers_forbidden_addresses_lets_them_through() {
     );
     let mut plan = plan(IpVersion::V4);
     let kinds = vec![IllegalKind::Address, IllegalKind::Listed, IllegalKind::Port, IllegalKind::Rst];
-    plan.illegal = Some(IllegalPlan { share: 0.25, kinds, listed: LISTED.to_vec(), watches: false });
+    plan.illegal = Some(IllegalPlan {
+        share: 0.25,
+        kinds,
+        port: FORBIDDEN_PORT,
+        listed: LISTED.to_vec(),
+        watches: false,
+    });
     let reading = engine.run(&ports, &plan, &mut ()).unwrap();
     let outcome = reading.illegal().unwrap();
     assert_eq!(reading.counts.closed, 300, "{:?}", reading.counts);
@@ -304,7 +321,13 @@ fn without_an_open_connection_another_kind_has_its_turn() {
     {
         let mut plan = plan(IpVersion::V4);
         (plan.retry, plan.retries) = (Duration::from_millis(40), 0);
-        plan.illegal = Some(IllegalPlan { share: 0.25, kinds, listed: Vec::new(), watches: false });
+        plan.illegal = Some(IllegalPlan {
+            share: 0.25,
+            kinds,
+            port: FORBIDDEN_PORT,
+            listed: Vec::new(),
+            watches: false,
+        });
         let reading = engine.run(&ports, &plan, &mut ()).unwrap();
         let c = &reading.counts;
         assert_eq!((c.attempted, c.timeout_connect, c.open()), (legal, legal, 0), "{c:?}");

@@ -9,14 +9,15 @@ use measure::connections::{
     ReplacementOutcome, ResetOutcome, TupleOrder,
 };
 use measure::ledger::{ConnectionPlaces, Ledger, Places};
-use measure::shape::{IpVersion, Setup};
+use measure::shape::{IpVersion, Setup, TestProtocol};
 use measure::trial::{Rig, RigError, SecondSample, TrialOutcome, TrialRequest, WorkloadOutcome};
 use std::cell::OnceCell;
 use std::time::Duration;
 use testbed::cpu::CpuSnapshot;
 use testbed::policy::PolicySpec;
 use traffic::tcp::{
-    Answer, Close, Ends, IllegalPlan, Message, Opening, Order, Ports, Side, TcpPhase, TcpPlan, TcpReading,
+    Answer, Close, Ends, FORBIDDEN_PORT, IllegalPlan, Message, Opening, Order, Ports, Side, TcpPhase,
+    TcpPlan, TcpReading,
 };
 use traffic::{Clock, FIRST_HOST, ProbeStream, Watch};
 
@@ -140,15 +141,26 @@ impl ConnectionRig {
         Ok(plan)
     }
 
-    /// The illegal attempts of the cell; or, where it has none, a few of the bench's own that the policy forbids.
+    /// The illegal attempts of the cell; or, where it has none, a few of the bench's own that the policy forbids, or that its owner states
+    /// not to pass.
     fn illegal(&self, request: &ConnectionRequest) -> Option<IllegalPlan> {
         if let Some(illegal) = &self.shape.illegal {
             return Some(IllegalPlan::new(illegal, self.listed().to_vec()));
         }
-        let kinds = forbidden_kinds(&self.station.policy, self.station.setup.traffic.ip);
+        let mut kinds = forbidden_kinds(&self.station.policy, self.station.setup.traffic.ip);
+        let port = self.station.forbidden_port(TestProtocol::Tcp, self.trials);
+        if port.is_some() && kinds.is_empty() {
+            kinds.push(IllegalKind::Port);
+        }
         let listed = if kinds.contains(&IllegalKind::Listed) { self.listed().to_vec() } else { Vec::new() };
         let share = forbidden_share(request);
-        (!kinds.is_empty()).then_some(IllegalPlan { share, kinds, listed, watches: true })
+        (!kinds.is_empty()).then_some(IllegalPlan {
+            share,
+            kinds,
+            port: port.unwrap_or(FORBIDDEN_PORT),
+            listed,
+            watches: true,
+        })
     }
 
     /// Addresses of the lists that the cell has, whether this firewall was given them or only forwards.
@@ -464,7 +476,13 @@ mod tests {
             (scheduled, (Opening::Scheduled(phases), false)),
         ];
         for (request, wanted) in rows {
-            let illegal = IllegalPlan { share: 0.5, kinds: Vec::new(), listed: Vec::new(), watches: false };
+            let illegal = IllegalPlan {
+                share: 0.5,
+                kinds: Vec::new(),
+                port: FORBIDDEN_PORT,
+                listed: Vec::new(),
+                watches: false,
+            };
             assert_eq!(opening(&request, Some(&illegal)), wanted, "{request:?}");
         }
     }

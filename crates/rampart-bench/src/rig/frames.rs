@@ -4,7 +4,7 @@ use super::station::{Station, lent};
 use super::{Shared, Site, broken, broken_traffic, clock_step, other_workload};
 use crate::ledger::{self, Before};
 use crate::watcher::Watcher;
-use measure::shape::{Lane, Placement, Setup};
+use measure::shape::{Lane, Placement, Setup, TestProtocol};
 use measure::trial::{
     FrameOutcome, FrameRequest, Load, Phase, Rig, RigError, TrialOutcome, TrialRequest, WorkloadOutcome,
 };
@@ -24,6 +24,8 @@ pub(crate) struct FrameRig {
     station: Station,
     /// When every flow of the traffic was last known to be open.
     opened: Option<Instant>,
+    /// Trials run so far.
+    trials: u64,
 }
 
 impl FrameRig {
@@ -32,7 +34,7 @@ impl FrameRig {
         let mut station = Station::build(dut, setup, false, shared)?;
         station.lend_to_frames()?;
         station.place()?;
-        Ok(Self { station, opened: None })
+        Ok(Self { station, opened: None, trials: 0 })
     }
 
     /// Gives the sink's ports back and lets something else use the bed: the private port and the hostile one.
@@ -136,6 +138,8 @@ impl FrameRig {
     fn run_trial(&mut self, request: &FrameRequest) -> Result<TrialOutcome, RigError> {
         let lanes = self.station.setup.lanes();
         let settle = self.settle_time();
+        let forbidden_port = self.station.forbidden_port(TestProtocol::Udp, self.trials);
+        self.trials += 1;
         let before = Before::take(&self.station.site, self.station.running.as_ref());
         let threads = self.station.running.firewall_threads();
         let own_cores = self.station.own_cores();
@@ -162,7 +166,7 @@ impl FrameRig {
                 times_matter: request.times_matter,
                 settle,
                 translated: station.policy.translated(),
-                forbidden_port: station.policy.forbidden_port(),
+                forbidden_port,
             };
             let reading = engine.run(ports, &plan, &mut watcher).map_err(broken_traffic)?;
             (watcher.into_seen(), reading)

@@ -8,13 +8,16 @@ mod iperf3;
 mod replacement;
 mod station;
 
-pub(crate) use bulk::{BulkRig, PROGRAM as BULK_PROGRAM};
-pub(crate) use connections::ConnectionRig;
+pub(crate) use bulk::PROGRAM as BULK_PROGRAM;
 pub(crate) use frames::FrameRig;
 
 use crate::between::Between;
 use crate::interrupt::Interrupt;
-use measure::trial::RigError;
+use bulk::BulkRig;
+use connections::ConnectionRig;
+use measure::plan::PlannedCell;
+use measure::shape::Workload;
+use measure::trial::{Rig, RigError};
 use std::cell::RefCell;
 use std::rc::Rc;
 use testbed::bed::Bed;
@@ -83,6 +86,19 @@ impl Shared {
         };
         self.tcp.clone().ok_or_else(missing)
     }
+}
+
+/// The rig of one firewall for a cell: for frames, for connections or for bulk transfers, in a bed or between named interfaces.
+pub(crate) fn build(name: &str, planned: &PlannedCell, shared: &Shared) -> Result<Box<dyn Rig>, RigError> {
+    let setup = &planned.setup;
+    Ok(match &setup.workload {
+        Workload::Frames => Box::new(FrameRig::build(name, setup, shared)?),
+        Workload::Connections(shape) => {
+            let replaceable = planned.cell.procedure.replaces_the_policy();
+            Box::new(ConnectionRig::build(name, setup, shape, replaceable, shared)?)
+        }
+        Workload::Bulk(shape) => Box::new(BulkRig::build(name, setup, *shape, shared)?),
+    })
 }
 
 fn broken(error: testbed::TestbedError) -> RigError {

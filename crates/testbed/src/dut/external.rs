@@ -16,7 +16,7 @@ use crate::layout::{BedLayout, Mac, PortEnd, ZoneAddresses, ZonePort};
 use crate::netns::Namespace;
 use crate::policy::{PolicySpec, Probe, StatedTraffic};
 use crate::{doctor, environment, program};
-use measure::shape::{IpVersion, PolicyShape, Setup, Zone};
+use measure::shape::{IpVersion, PolicyShape, Setup, TestProtocol, Zone};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, UdpSocket};
@@ -212,6 +212,16 @@ impl External {
         match self.stated {
             Stated::Suite => PolicySpec::generate(&setup.policy, setup.zones),
             Stated::Nothing | Stated::Traffic(_) => Ok(PolicySpec::forward_everything(setup.zones)),
+        }
+    }
+
+    /// Ports to which, by its owner's word, nothing of this protocol passes from the private side.
+    pub fn forbidden_ports(&self, tested: TestProtocol) -> Vec<u16> {
+        match &self.stated {
+            Stated::Traffic(stated) => {
+                stated.iter().filter_map(|traffic| traffic.forbidden_port(tested)).collect()
+            }
+            Stated::Nothing | Stated::Suite => Vec::new(),
         }
     }
 

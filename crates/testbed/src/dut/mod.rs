@@ -14,17 +14,20 @@ use std::sync::{Mutex, PoisonError};
 mod external;
 mod iptables;
 mod kernel;
+mod known;
 mod linux;
 mod nftables;
 mod nftables_map;
 mod outside;
 mod ovs;
+mod packet_sockets;
 mod rampart;
 mod sets;
 mod wire;
 pub(crate) mod xdp_redirect;
 
 pub use external::{External, ExternalBed, ExternalPort, ExternalPorts, Stated};
+pub use known::{Behaviour, KnownBox};
 pub use outside::Program;
 
 /// Every driver, in the order of `rampart-bench list duts` and of reports.

@@ -1,12 +1,12 @@
 //! Open vSwitch with connection tracking: its userspace datapath on packet sockets of the firewall's ends, with daemons and a
 //! database of its own in a folder of its own, so that an Open vSwitch of the machine is not touched. It routes by flows; the kernel's
-//! forwarding stays off.
+//! forwarding stays off, and its stack does not have the frames a second time.
 //!
 //! Table 0 sends frames through connection tracking, table 1 has the rules in the order of their priorities, table 2 routes. A range
 //! of ports is as many flows as it has aligned blocks, because OpenFlow matches ports under masks.
 
 use super::kernel::{BOTH, check_links, gone, version_of};
-use super::{Capabilities, Driver, Replaced, Requirement, Running, admit, check_replacement};
+use super::{Capabilities, Driver, Replaced, Requirement, Running, admit, check_replacement, packet_sockets};
 use crate::bed::{Bed, FirewallSide};
 use crate::error::TestbedError;
 use crate::guest::Guest;
@@ -14,7 +14,7 @@ use crate::journal::Journal;
 use crate::layout::{ATTACKERS_V4, ATTACKERS_V6, Mac};
 use crate::policy::{Action, PolicySpec, Protocol, Rule};
 use ipnet::IpNet;
-use measure::shape::{IpVersion, Zone};
+use measure::shape::{IpVersion, PolicyShape, Zone};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -32,7 +32,10 @@ const CONNECTIONS: u64 = 3_000_000;
 /// How long an idle UDP flow is remembered, as the beds of kernel firewalls have it.
 const FLOW_SECONDS: u32 = 600;
 /// What flows that drop are known by, and the counter's name.
-const DROPS: [(&str, &str); 3] = [("0x1", "default_drop"), ("0x2", "invalid_drop"), ("0x3", "no_route")];
+const DROPS: [(&str, &str); 4] =
+    [("0x1", "default_drop"), ("0x2", "invalid_drop"), ("0x3", "no_route"), ("0x4", "other")];
+/// The flow of what no other flow is for: of frames that are not IP, and of all frames until the others are loaded.
+const OTHERS: &str = "table=0,priority=0,cookie=0x4,actions=drop";
 
 impl Driver for Ovs {
     fn name(&self) -> &'static str {
@@ -62,6 +65,14 @@ impl Driver for Ovs {
         version_of("ovs-vswitchd").into_iter().collect()
     }
 
+    fn remark(&self, _asked: &PolicyShape) -> Option<String> {
+        Some(
+            "ovs forwards in a program: inline, that takes turns with the generator on the same core, and its sockets overflow while it \
+             waits; isolated, it has cores of its own"
+                .to_owned(),
+        )
+    }
+
     fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
         admit(self, policy)?;
         if policy.rules.len() > FIRST_RULE {
@@ -83,6 +94,7 @@ impl Driver for Ovs {
             _journal: journal,
         };
         running.start()?;
+        running.load_timed()?;
         Ok(Box::new(running))
     }
 }
@@ -129,6 +141,7 @@ impl Switch {
         self.run("ovs-ofctl", &["-O", "OpenFlow14", question, &bridge, of])
     }
 
+    /// From now on it drops everything, and counts it, until flows are loaded.
     fn start(&mut self) -> Result<(), TestbedError> {
         let (file, socket) = (self.path("database"), self.path("database.socket"));
         // After a reset there is one.
@@ -145,10 +158,7 @@ impl Switch {
         switch.wait_until("open its socket", PATIENCE, || Path::new(&control).exists())?;
         self.daemons = Some(Daemons { switch, database });
         self.configure(&server)?;
-        let begun = Instant::now();
-        self.load()?;
-        self.load_seconds = begun.elapsed().as_secs_f64();
-        Ok(())
+        packet_sockets::have_frames_alone(&self.side)
     }
 
     fn daemon(&self, program: &str, arguments: &[&str]) -> Result<Guest, TestbedError> {
@@ -175,10 +185,19 @@ impl Switch {
         }
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         self.run("ovs-vsctl", &words)?;
+        let bridge = format!("unix:{}", self.path("br.mgmt"));
+        self.run("ovs-ofctl", &["-O", "OpenFlow14", "add-flow", &bridge, OTHERS])?;
         let connections = crate::tables::with_room(self.policy.connections.into());
         if connections > CONNECTIONS {
             self.ask(&["dpctl/ct-set-maxconns", &connections.to_string()])?;
         }
+        Ok(())
+    }
+
+    fn load_timed(&mut self) -> Result<(), TestbedError> {
+        let begun = Instant::now();
+        self.load()?;
+        self.load_seconds = begun.elapsed().as_secs_f64();
         Ok(())
     }
 
@@ -217,6 +236,7 @@ impl Running for Switch {
         }
         let text = self.ask(&["dpctl/show"])?;
         *counters.entry("upcall_lost".to_owned()).or_default() += number_after(&text, "lost:").unwrap_or(0);
+        *counters.entry("socket_full".to_owned()).or_default() += packet_sockets::lost(&self.side)?;
         Ok(counters)
     }
 
@@ -273,11 +293,18 @@ impl Running for Switch {
     }
 
     fn reset(&mut self) -> Result<(), TestbedError> {
-        self.side.links_down()?;
+        // What it sends to a link that is down it loses without counting it. So the private end goes first, from which one-way
+        // traffic comes, and what has come in goes out by the others.
+        for end in self.side.ends() {
+            self.run("ip", &["link", "set", "dev", &end.device, "down"])?;
+            packet_sockets::wait_until_empty(&self.side, PATIENCE)?;
+        }
         self.dropped_before = self.counters()?;
         self.stop();
+        packet_sockets::have_frames_no_more(&self.side)?;
+        self.start()?;
         self.side.links_up()?;
-        self.start()
+        self.load_timed()
     }
 }
 
@@ -295,6 +322,7 @@ fn flows(policy: &PolicySpec, side: &FirewallSide, out: &mut dyn Write) -> io::R
         (true, false) => "resubmit(,1)",
         (true, true) => "ct(table=1)",
     };
+    writeln!(out, "{OTHERS}")?;
     for ip in BOTH {
         let family = family(ip);
         writeln!(out, "table=0,priority=1,{family},actions={first}")?;

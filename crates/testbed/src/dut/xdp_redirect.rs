@@ -1,7 +1,8 @@
 //! `xdp-redirect`: `bpf/redirect.bpf.c` on the firewall's ends. The least that a forwarder can do; everything else is
-//! measured against it.
+//! measured against it. The known box ([`super::KnownBox`]) is the same with one behaviour more.
 
 use super::kernel::check_links;
+use super::known::Behaviour;
 use super::{Capabilities, Driver, Requirement, Running, admit};
 use crate::bed::{Bed, FirewallSide};
 use crate::error::TestbedError;
@@ -20,8 +21,12 @@ use std::os::fd::AsFd;
 include!(concat!(env!("OUT_DIR"), "/redirect.skel.rs"));
 use generated::{RedirectSkel, RedirectSkelBuilder};
 
-/// Names of `enum drop` in `bpf/redirect.bpf.c`, by index.
-const DROPS: [&str; 3] = ["malformed", "expired", "no_zone"];
+/// Names of `enum drop` in `bpf/redirect/forward.h`, by index.
+const DROPS: [&str; 4] = ["malformed", "expired", "no_zone", "known"];
+
+/// The JIT's own setting is hidden from network namespaces other than the first, so the kernel's types stand in.
+pub(super) const REQUIREMENTS: &[Requirement] =
+    &[Requirement::KernelFile { path: "/sys/kernel/btf/vmlinux", feature: "BPF with type information" }];
 
 pub(super) struct XdpRedirect;
 
@@ -39,8 +44,7 @@ impl Driver for XdpRedirect {
     }
 
     fn requirements(&self) -> &'static [Requirement] {
-        // The JIT's own setting is hidden from network namespaces other than the first, so the kernel's types stand in.
-        &[Requirement::KernelFile { path: "/sys/kernel/btf/vmlinux", feature: "BPF with type information" }]
+        REQUIREMENTS
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -49,11 +53,7 @@ impl Driver for XdpRedirect {
 
     fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
         admit(self, policy)?;
-        let side = bed.firewall_side(self.name())?;
-        // Interface indices mean something only inside the namespace.
-        let attached = side.namespace.enter(|| attach(&side.ports))??;
-        side.place()?;
-        Ok(Box::new(Redirect { side, attached }))
+        Ok(Box::new(Redirect::start(bed.firewall_side(self.name())?, None)?))
     }
 }
 
@@ -62,17 +62,34 @@ struct Attached {
     links: Vec<Link>,
     drops: MapHandle,
     ports: MapHandle,
+    /// Of the known box.
+    connections: MapHandle,
+    memories: MapHandle,
 }
 
-struct Redirect {
+/// One of the two forwarders that is set up.
+pub(super) struct Redirect {
     side: FirewallSide,
+    /// What it does beside forwarding.
+    known: Option<Behaviour>,
     attached: Attached,
 }
 
-fn attach(ports: &[ZonePort]) -> Result<Attached, TestbedError> {
+impl Redirect {
+    pub(super) fn start(side: FirewallSide, known: Option<Behaviour>) -> Result<Self, TestbedError> {
+        // Interface indices mean something only inside the namespace.
+        let attached = side.namespace.enter(|| attach(&side.ports, known))??;
+        side.place()?;
+        Ok(Self { side, known, attached })
+    }
+}
+
+fn attach(ports: &[ZonePort], known: Option<Behaviour>) -> Result<Attached, TestbedError> {
     let failed = |action| move |source| TestbedError::Bpf { action, source };
     let mut storage = MaybeUninit::uninit();
     let mut open = RedirectSkelBuilder::default().open(&mut storage).map_err(failed("open"))?;
+    open.progs.redirect.set_autoload(known.is_none());
+    open.progs.known.set_autoload(known.is_some());
     let globals = open.maps.rodata_data.as_deref_mut();
     // The object has read-only globals, so the skeleton has them.
     #[expect(clippy::expect_used, reason = "generated from our own object")]
@@ -86,11 +103,18 @@ fn attach(ports: &[ZonePort]) -> Result<Attached, TestbedError> {
         zone.addresses = ethernet_addresses(way.to, way.from.mac);
         globals.zone_count = index as u32 + 1;
     }
+    if let Some(known) = known {
+        (globals.what, globals.interval_ns, globals.depth, globals.one_in) = known.numbers();
+    }
     let loaded = open.load().map_err(failed("load"))?;
-    fill_and_attach(&loaded, ports)
+    fill_and_attach(&loaded, ports, known.is_some())
 }
 
-fn fill_and_attach(loaded: &RedirectSkel<'_>, ports: &[ZonePort]) -> Result<Attached, TestbedError> {
+fn fill_and_attach(
+    loaded: &RedirectSkel<'_>,
+    ports: &[ZonePort],
+    is_known: bool,
+) -> Result<Attached, TestbedError> {
     let failed = |action| move |source| TestbedError::Bpf { action, source };
     let mut links = Vec::new();
     for (index, way) in ways(ports).into_iter().enumerate() {
@@ -98,10 +122,17 @@ fn fill_and_attach(loaded: &RedirectSkel<'_>, ports: &[ZonePort]) -> Result<Atta
         loaded.maps.ports.update(&key, &value, MapFlags::ANY).map_err(failed("fill the ports of"))?;
     }
     for (_, end) in firewall_ends(ports) {
-        links.push(loaded.progs.redirect.attach_xdp(end.ifindex as i32).map_err(failed("attach"))?);
+        let program = if is_known { &loaded.progs.known } else { &loaded.progs.redirect };
+        links.push(program.attach_xdp(end.ifindex as i32).map_err(failed("attach"))?);
     }
     let keep = |map| MapHandle::try_from(map).map_err(failed("keep a map of"));
-    Ok(Attached { links, drops: keep(&loaded.maps.drops)?, ports: keep(&loaded.maps.ports)? })
+    Ok(Attached {
+        links,
+        drops: keep(&loaded.maps.drops)?,
+        ports: keep(&loaded.maps.ports)?,
+        connections: keep(&loaded.maps.connections)?,
+        memories: keep(&loaded.maps.memories)?,
+    })
 }
 
 /// Where frames to a prefix go.
@@ -147,7 +178,8 @@ fn ethernet_addresses(destination: Mac, source: Mac) -> [u32; 3] {
 pub(crate) fn features_with_a_program(ifindex: u32) -> Result<u64, TestbedError> {
     let failed = |action| move |source| TestbedError::Bpf { action, source };
     let mut storage = MaybeUninit::uninit();
-    let open = RedirectSkelBuilder::default().open(&mut storage).map_err(failed("open"))?;
+    let mut open = RedirectSkelBuilder::default().open(&mut storage).map_err(failed("open"))?;
+    open.progs.known.set_autoload(false);
     let loaded = open.load().map_err(failed("load"))?;
     let _link = loaded.progs.redirect.attach_xdp(ifindex as i32).map_err(failed("attach"))?;
     let asked = Xdp::new(loaded.progs.redirect.as_fd()).query(ifindex as i32, XdpFlags::NONE);
@@ -173,8 +205,23 @@ impl Running for Redirect {
         Ok(counters)
     }
 
+    fn flow_entries(&self) -> Result<Option<u64>, TestbedError> {
+        let keeps = matches!(self.known, Some(Behaviour::Table { .. }));
+        Ok(keeps.then(|| self.attached.connections.keys().count() as u64))
+    }
+
     fn memory_bytes(&self) -> Option<u64> {
         Some(map_bytes(&self.attached.drops)? + map_bytes(&self.attached.ports)?)
+    }
+
+    fn forget_flows(&mut self) -> Result<(), TestbedError> {
+        let failed = |source| TestbedError::Bpf { action: "empty the table of", source };
+        let Attached { connections, memories, .. } = &self.attached;
+        for key in connections.keys() {
+            connections.delete(&key).map_err(failed)?;
+        }
+        let nothing = vec![0; memories.value_size() as usize];
+        memories.update(&[0; 4], &nothing, MapFlags::ANY).map_err(failed)
     }
 
     fn firewall_threads(&self) -> Vec<i32> {
@@ -189,7 +236,7 @@ impl Running for Redirect {
         self.side.links_down()?;
         // The program goes and comes with the power, so its counters start from zero.
         self.attached.links.clear();
-        self.attached = self.side.namespace.enter(|| attach(&self.side.ports))??;
+        self.attached = self.side.namespace.enter(|| attach(&self.side.ports, self.known))??;
         self.side.links_up()
     }
 }

@@ -142,6 +142,12 @@ impl StatedTraffic {
         self.from == Zone::Private && self.protocol == tested && TEST_DESTINATION_PORTS.contains(&self.port)
     }
 
+    /// The port to which a trial of this protocol can send what must not pass; none of traffic that passes, that comes from the hostile
+    /// side, or that is of the other protocol.
+    pub fn forbidden_port(&self, tested: TestProtocol) -> Option<u16> {
+        (!self.passes && self.from == Zone::Private && self.protocol == tested).then_some(self.port)
+    }
+
     /// The frame that shows it: a datagram or a SYN.
     pub fn probe(&self, ip: IpVersion) -> Probe {
         let to = if self.from == Zone::Private { Zone::Hostile } else { Zone::Private };

@@ -24,6 +24,8 @@ pub struct IllegalPlan {
     /// What is wrong with them, in turns; 1 to 8. [`IllegalKind::OutOfWindow`] needs a connection that is open: where a
     /// few looked at are not, the next kind has its turn, and where there is none, a legal connection.
     pub kinds: Vec<IllegalKind>,
+    /// The port that no rule allows, for [`IllegalKind::Port`]: [`FORBIDDEN_PORT`] unless somebody states another.
+    pub port: u16,
     /// Addresses on the block list, for [`IllegalKind::Listed`]: 1 to 65,536, host byte order.
     pub listed: Vec<u32>,
     /// Whether the bench adds them by itself, to see that the policy holds under load, and no suite asked for them.
@@ -33,7 +35,8 @@ pub struct IllegalPlan {
 impl IllegalPlan {
     /// As a suite has it, with a sample of the block list.
     pub fn new(illegal: &Illegal, listed: Vec<u32>) -> Self {
-        Self { share: illegal.share, kinds: illegal.kinds.clone(), listed, watches: false }
+        let kinds = illegal.kinds.clone();
+        Self { share: illegal.share, kinds, port: FORBIDDEN_PORT, listed, watches: false }
     }
 
     /// Attempts of which exactly `legal` are legal when this share of them is not. Exact up to 2^32 attempts for shares that
@@ -72,9 +75,9 @@ pub(super) fn check(plan: &TcpPlan) -> Result<(), TrafficError> {
     let ports = plan.listens.as_ref().unwrap_or(&plan.servers);
     let serves_forbidden = [&plan.servers, ports]
         .iter()
-        .any(|side| u32::from(FORBIDDEN_PORT).wrapping_sub(u32::from(side.first_port)) < side.ports);
+        .any(|side| u32::from(illegal.port).wrapping_sub(u32::from(side.first_port)) < side.ports);
     if illegal.has(IllegalKind::Port) && serves_forbidden {
-        return refuse(format!("attempts at the forbidden port {FORBIDDEN_PORT}, and servers listen on it"));
+        return refuse(format!("attempts at the forbidden port {}, and servers listen on it", illegal.port));
     }
     if spare_ports(plan).1 == 0 {
         return refuse(
@@ -117,7 +120,7 @@ pub(super) fn write(state: &mut types::bss, plan: &TcpPlan, starts: impl Iterato
         *number = number_of(*kind) as u32;
     }
     (beside.spare_port, beside.spare_ports) = spare_ports(plan);
-    beside.forbidden_port = u32::from(FORBIDDEN_PORT);
+    beside.forbidden_port = u32::from(illegal.port);
     beside.listed_count = illegal.listed.len() as u32;
     for (place, address) in state.listed.iter_mut().zip(&illegal.listed) {
         *place = address.to_be();
@@ -145,15 +148,27 @@ mod tests {
     use super::*;
 
     fn plan() -> TcpPlan {
-        let illegal =
-            IllegalPlan { share: 0.1, kinds: IllegalKind::ALL.to_vec(), listed: vec![1], watches: false };
+        let illegal = IllegalPlan {
+            share: 0.1,
+            kinds: IllegalKind::ALL.to_vec(),
+            port: FORBIDDEN_PORT,
+            listed: vec![1],
+            watches: false,
+        };
         let opening = Opening::Scheduled(vec![TcpPhase::constant(10.0, 1.0)]);
         TcpPlan { illegal: Some(illegal), ..TcpPlan::new(opening) }
     }
 
     /// Legal starts of a run, as `is_illegal_turn()` in `bpf/traffic/tcp/illegal.h` counts.
     fn legal_of(share: f64, attempts: u64, cores: u64) -> u64 {
-        let step = IllegalPlan { share, kinds: Vec::new(), listed: Vec::new(), watches: false }.step();
+        let step = IllegalPlan {
+            share,
+            kinds: Vec::new(),
+            port: FORBIDDEN_PORT,
+            listed: Vec::new(),
+            watches: false,
+        }
+        .step();
         let starts: Vec<u64> = (0..cores).map(|core| (attempts + cores - 1 - core) / cores).collect();
         let mut legal = 0;
         for (mut credit, starts) in credits(step, starts.iter().copied()).zip(&starts) {

@@ -35,7 +35,7 @@ impl Sky {
         let mut bytes = [kind, ms, links[0], links[1]].map(u32::to_ne_bytes).concat();
         bytes.extend([2, 0, 0, 0, 0, 0x11, 0, 0, 2, 0, 0, 0, 0, 0x12, 0, 0]);
         filter.map("weather_map").update(&ONLY, &bytes, MapFlags::ANY).unwrap();
-        filter.attach("filter", bed.router(), links);
+        filter.attach("filter", bed.router(), &links);
         Self(filter.map("hits"))
     }
 
