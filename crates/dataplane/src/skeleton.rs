@@ -3,3 +3,12 @@
 include!(concat!(env!("OUT_DIR"), "/firewall.skel.rs"));
 
 pub(crate) use generated::{FirewallProgs, FirewallSkel, FirewallSkelBuilder, OpenFirewallSkel, types};
+
+#[cfg(feature = "testing")]
+use crate::testing::object;
+
+/// The object that is loaded is the one that was built.
+#[cfg(not(feature = "testing"))]
+const fn object(built: &'static [u8]) -> &'static [u8] {
+    built
+}

@@ -11,8 +11,16 @@ use libbpf_rs::{MapCore, MapFlags};
 use policy::interpret::Packet;
 use policy::model::Action;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+/// The object to load: the one that was built, unless `RAMPART_MUTANT` names the file of another, whose faults the tests are to find
+/// (`cargo xtask mutants`).
+pub(crate) fn object(built: &'static [u8]) -> &'static [u8] {
+    static MUTANT: OnceLock<Option<Vec<u8>>> = OnceLock::new();
+    let read = || std::env::var_os("RAMPART_MUTANT").and_then(|path| std::fs::read(path).ok());
+    MUTANT.get_or_init(read).as_deref().unwrap_or(built)
+}
 
 /// What a program says about a packet, in the words of either hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

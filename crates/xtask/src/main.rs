@@ -1,7 +1,8 @@
-//! Repository chores: `cargo xtask layout`, `cargo xtask schema` and `cargo xtask picture`. Nothing that ships depends on this crate.
+//! Repository chores: `cargo xtask layout`, `cargo xtask schema`, `cargo xtask picture` and `cargo xtask mutants`. Nothing that ships depends on this crate.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command's output goes to the terminal")]
 
 mod layout;
+mod mutants;
 mod tree;
 
 use anyhow::{Context as _, bail, ensure};
@@ -15,7 +16,10 @@ const USAGE: &str = "cargo xtask CHORE
             the firewall's socket
   picture RUN
             draw docs/images/report.png anew: the top of the page of a run, given as its folder or its results.json; needs
-            Chromium";
+            Chromium
+  mutants [WORDS]
+            make one line of the firewall's data plane wrong at a time and see that tests find out; those with WORDS in their
+            name alone; as root";
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
@@ -33,6 +37,7 @@ fn run(chore: Option<&str>, of: Option<&str>) -> anyhow::Result<()> {
         Some("layout") => check_layout(),
         Some("schema") => write_schema().and_then(|()| write_api()),
         Some("picture") => draw_picture(Path::new(of.context(USAGE)?)),
+        Some("mutants") => mutants::run(&root(), of),
         _ => bail!("{USAGE}"),
     }
 }

@@ -1,0 +1,259 @@
+//! `cargo xtask mutants`: one line of the firewall's data plane is made wrong at a time, and the tests that send packets through it
+//! must find out. The faults stand in `crates/dataplane/tests/mutants.txt`.
+
+use anyhow::{Context as _, bail, ensure};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const LIST: &str = "crates/dataplane/tests/mutants.txt";
+/// The tests that send packets, the quickest first. Those of whole hosts take minutes and are not asked.
+const TESTS: [&str; 8] = ["rows", "tcp", "packets", "log", "alert", "limit", "many_flows", "verdicts"];
+/// A test that takes so long does not end.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// One fault.
+#[derive(Debug, PartialEq, Eq)]
+struct Mutant {
+    /// What it does wrong.
+    name: String,
+    /// Under `bpf/firewall`.
+    file: String,
+    /// Part of a line, which is there once.
+    right: String,
+    wrong: String,
+    /// Why no packet can show it.
+    equivalent: Option<String>,
+}
+
+/// What became of a mutant.
+enum Fate {
+    /// By this test.
+    Caught(String),
+    Survived,
+    /// The kernel does not load it, for this reason, so it asks nothing.
+    Refused(String),
+}
+
+/// Tries all mutants, or those whose name contains `only`.
+pub(crate) fn run(root: &Path, only: Option<&str>) -> anyhow::Result<()> {
+    let list = fs::read_to_string(root.join(LIST)).with_context(|| format!("reading {LIST}"))?;
+    let mut mutants = parse(&list)?;
+    for mutant in &mutants {
+        mutant.apply(root)?;
+    }
+    mutants.retain(|mutant| only.is_none_or(|words| mutant.name.contains(words)));
+    ensure!(!mutants.is_empty(), "no mutant of {LIST} has this in its name");
+    let tests = tests(root)?;
+    let tree = Copy::of(root)?;
+    let built = tree.build(root, None)?;
+    match try_out(root, &tests, &built)? {
+        Fate::Survived => (),
+        Fate::Caught(test) => bail!("{test} fails without any mutant"),
+        Fate::Refused(why) => bail!("{why}"),
+    }
+    let mut survivors = 0;
+    for (number, mutant) in mutants.iter().enumerate() {
+        let started = Instant::now();
+        let place = format!("{:>3}/{} {}: {}", number + 1, mutants.len(), mutant.file, mutant.name);
+        if let Some(why) = &mutant.equivalent {
+            println!("{place}: equivalent: {why}");
+            continue;
+        }
+        let said = match try_out(root, &tests, &tree.build(root, Some(mutant))?)? {
+            Fate::Caught(test) => format!("caught by {test}"),
+            Fate::Survived => {
+                survivors += 1;
+                "SURVIVED".to_owned()
+            }
+            Fate::Refused(why) => {
+                survivors += 1;
+                format!("NOT LOADED, so nothing was asked: {why}")
+            }
+        };
+        println!("{place}: {said} ({:.0} s)", started.elapsed().as_secs_f64());
+    }
+    ensure!(
+        survivors == 0,
+        "{survivors} of {} mutants were not caught: a test must find each",
+        mutants.len()
+    );
+    Ok(())
+}
+
+/// Reads the list. Its first lines say what a block is.
+fn parse(list: &str) -> anyhow::Result<Vec<Mutant>> {
+    let mut mutants = Vec::new();
+    let body = list.lines().skip_while(|line| line.starts_with('#'));
+    let body: String = body.flat_map(|line| [line, "\n"]).collect();
+    let mut rest = body.trim_start();
+    while !rest.is_empty() {
+        let block = rest.lines().next().unwrap_or_default();
+        let about = || format!("{LIST}: `{block}`");
+        let (head, after) = rest.split_once("\n- ").with_context(about)?;
+        let (right, after) = after.split_once("\n+ ").with_context(about)?;
+        let (wrong, after) = after.split_once("\n\n").unwrap_or((after.trim_end(), ""));
+        let (wrong, why) = wrong.split_once("\n= ").map_or((wrong, None), |(wrong, why)| (wrong, Some(why)));
+        let (file, name) = head.split_once(": ").with_context(about)?;
+        mutants.push(Mutant {
+            name: name.to_owned(),
+            file: file.to_owned(),
+            right: right.to_owned(),
+            wrong: wrong.to_owned(),
+            equivalent: why.map(str::to_owned),
+        });
+        rest = after.trim_start();
+    }
+    Ok(mutants)
+}
+
+impl Mutant {
+    /// The text of its file with the fault in it.
+    fn apply(&self, root: &Path) -> anyhow::Result<String> {
+        let path = root.join("bpf/firewall").join(&self.file);
+        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
+        let found = text.matches(self.right.as_str()).count();
+        ensure!(
+            found == 1 && !self.right.is_empty(),
+            "{LIST}: `{}` is {found} times in {}, and must be there once",
+            self.right,
+            self.file
+        );
+        Ok(text.replace(&self.right, &self.wrong))
+    }
+}
+
+/// A copy of the sources in which lines are changed.
+struct Copy(PathBuf);
+
+impl Copy {
+    fn of(root: &Path) -> anyhow::Result<Self> {
+        let tree = root.join("target/mutants/tree");
+        fs::create_dir_all(&tree)?;
+        let names = said(Command::new("git").arg("ls-files").current_dir(root))?;
+        for name in names.lines() {
+            let (from, to) = (root.join(name), tree.join(name));
+            let Ok(wanted) = fs::read(&from) else { continue };
+            if fs::read(&to).is_ok_and(|is| is == wanted) {
+                continue;
+            }
+            fs::create_dir_all(to.parent().context("a file without a folder")?)?;
+            fs::write(&to, wanted)?;
+        }
+        Ok(Self(tree))
+    }
+
+    /// The object with one fault, or none.
+    fn build(&self, root: &Path, mutant: Option<&Mutant>) -> anyhow::Result<PathBuf> {
+        if let Some(mutant) = mutant {
+            fs::write(self.0.join("bpf/firewall").join(&mutant.file), mutant.apply(root)?)?;
+        }
+        let messages = said(
+            Command::new(env!("CARGO"))
+                .args(["check", "-p", "dataplane", "--locked", "--message-format=json"])
+                .env("CARGO_TARGET_DIR", root.join("target/mutants/build"))
+                .current_dir(&self.0),
+        );
+        if let Some(mutant) = mutant {
+            let file = Path::new("bpf/firewall").join(&mutant.file);
+            fs::copy(root.join(&file), self.0.join(&file))?;
+        }
+        let messages = messages.with_context(|| mutant.map_or("no mutant".into(), |m| m.name.clone()))?;
+        let folder = json(&messages).find_map(|message| {
+            let built = message["reason"] == "build-script-executed"
+                && message["package_id"].as_str().is_some_and(|id| id.contains("dataplane"));
+            built.then(|| message["out_dir"].as_str().map(PathBuf::from)).flatten()
+        });
+        Ok(folder.context("cargo says nothing of the object")?.join("firewall.bpf.o"))
+    }
+}
+
+/// The built tests, in the order in which they are asked.
+fn tests(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["test", "-p", "dataplane", "--locked", "--no-run", "--message-format=json"]);
+    cargo.args(TESTS.iter().flat_map(|name| ["--test", name]));
+    let messages = said(cargo.current_dir(root))?;
+    let built = |name: &&str| {
+        json(&messages)
+            .find(|message| message["target"]["name"] == **name && message["executable"].is_string())
+            .and_then(|message| message["executable"].as_str().map(PathBuf::from))
+            .with_context(|| format!("cargo did not build the test {name}"))
+    };
+    TESTS.iter().map(|name| built(&name)).collect()
+}
+
+/// Runs the tests with this object until one fails.
+fn try_out(root: &Path, tests: &[PathBuf], object: &Path) -> anyhow::Result<Fate> {
+    for (test, name) in tests.iter().zip(TESTS) {
+        let mut child = Command::new(test)
+            .args(["--test-threads=1"])
+            .env("RAMPART_MUTANT", object)
+            .current_dir(root.join("crates/dataplane"))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let (out, err) = (child.stdout.take(), child.stderr.take());
+        let readers = [
+            std::thread::spawn(move || out.map(std::io::read_to_string)),
+            std::thread::spawn(move || err.map(std::io::read_to_string)),
+        ];
+        let started = Instant::now();
+        let ended = loop {
+            if let Some(status) = child.try_wait()? {
+                break Some(status);
+            }
+            if started.elapsed() > PATIENCE {
+                child.kill()?;
+                child.wait()?;
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        let texts: Vec<String> = readers
+            .into_iter()
+            .filter_map(|reader| reader.join().ok().flatten().and_then(Result::ok))
+            .collect();
+        let text = texts.concat();
+        if let Some(why) = text.lines().find(|line| line.contains("loading the firewall into the kernel")) {
+            return Ok(Fate::Refused(why.to_owned()));
+        }
+        match ended {
+            Some(status) if status.success() => (),
+            Some(_) => {
+                let row = text.lines().find_map(|line| line.strip_suffix(" ... FAILED"));
+                return Ok(Fate::Caught(format!("{name}, {}", row.unwrap_or("which ended by itself"))));
+            }
+            None => return Ok(Fate::Caught(format!("{name}, which did not end"))),
+        }
+    }
+    Ok(Fate::Survived)
+}
+
+fn json(messages: &str) -> impl Iterator<Item = Value> + '_ {
+    messages.lines().filter_map(|line| serde_json::from_str(line).ok())
+}
+
+fn said(command: &mut Command) -> anyhow::Result<String> {
+    let Output { status, stdout, stderr } = command.output().with_context(|| format!("{command:?}"))?;
+    ensure!(status.success(), "{command:?}: {}", String::from_utf8_lossy(&stderr));
+    Ok(String::from_utf8(stdout)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mutant_of_the_list_can_be_made() {
+        let root = crate::root();
+        let mutants = parse(&fs::read_to_string(root.join(LIST)).unwrap()).unwrap();
+        assert!(mutants.len() >= 60, "{}", mutants.len());
+        for mutant in &mutants {
+            assert_ne!(mutant.apply(&root).unwrap(), "", "{mutant:?}");
+            assert_ne!(mutant.right, mutant.wrong, "{mutant:?}");
+        }
+    }
+}
