@@ -2,7 +2,7 @@
 # Building runs as you; what needs root (the bench, and the tests that make namespaces) runs through sudo.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-kernels check bench prepare clean
+.PHONY: help demo test test-kernels mutants check bench prepare clean
 
 # Debian keeps ip, nft and ethtool in sbin, which an ordinary user's PATH leaves out.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -32,6 +32,11 @@ test: ## Everything that CI runs: formatting, lints, documentation, every test, 
 test-kernels: ## The tests that load BPF programs again under Debian's oldest and newest kernel, in an emulated machine
 	@scripts/prepare kernels
 	scripts/test-kernels
+
+mutants: ## Make one line of the firewall's data plane wrong at a time, some eighty, and see that tests find out: about half an hour
+	@scripts/prepare
+	cargo build --locked -p xtask
+	$(if $(filter 0,$(shell id -u)),,sudo -E )$${CARGO_TARGET_DIR:-target}/debug/xtask mutants
 
 check: ## The fast part of test: formatting, lints, layout, unit tests; needs no root
 	@scripts/prepare

@@ -88,15 +88,19 @@ static __always_inline enum verdict follow(void *ctx, struct packet *p, struct f
 	return VERDICT_NEXT;
 }
 
-/* Asks a new policy about an old flow. VERDICT_NEXT: it goes on; VERDICT_DROP: it is gone, and `p` says what to do. */
-__noinline int reconsider(struct packet *p, struct flow *flow)
+/* Asks the policy again about a flow, of which this packet goes to a zone: the policy is new, or the zone is. VERDICT_NEXT: it goes on;
+ * VERDICT_DROP: it is gone, and `p` says what to do. */
+__noinline int reconsider(struct packet *p, struct flow *flow, __u32 zone)
 {
+	__u8 zones[2];
 	__u32 mark;
 
 	if (!p || !flow)
 		return VERDICT_NEXT;
 	mark = READ_ONCE(flow->mark);
-	judge_flow(p, flow);
+	zones[0] = p->side & 1 ? zone : flow->zone[0];
+	zones[1] = p->side & 1 ? flow->zone[1] : zone;
+	judge_flow(p, flow, zones);
 	if (!p->generation)
 		return VERDICT_NEXT;
 	tally(TALLY_JUDGED_AGAIN, 1);
@@ -105,8 +109,8 @@ __noinline int reconsider(struct packet *p, struct flow *flow)
 		flow->generation = p->generation;
 		return VERDICT_NEXT;
 	}
-	/* It was not routed; whoever reads of it wants to know where it went. */
-	p->to = flow->zone[(p->side & 1) ^ 1];
+	/* Whoever reads of it wants to know where it went. */
+	p->to = zone;
 	if (remove_flow(flow, p->record))
 		tally(TALLY_REVOKED, 1);
 	return VERDICT_DROP;
@@ -255,11 +259,55 @@ __noinline int forward_tc(struct __sk_buff *ctx, struct packet *p)
 	return p ? forward(ctx, p, HOOK_TC) : VERDICT_DROP;
 }
 
+/* Up to the kernel, out of it, or to another interface. */
+static __always_inline enum verdict send(void *ctx, struct packet *p, const enum hook hook)
+{
+	enum verdict verdict;
+
+	if (p->to == ZONE_SELF || p->flags & PACKET_FROM_SELF) {
+		tally(TALLY_UP, 1);
+		return VERDICT_UP;
+	}
+	verdict = hook == HOOK_XDP ? forward_xdp(ctx, p) : forward_tc(ctx, p);
+	return verdict == VERDICT_ELSEWHERE ? drop(p, REASON_FLOW_ZONE) : verdict;
+}
+
+/*
+ * The same of a packet of a known flow. Its route may lead to another zone than the flow is known by: a tunnel is down, and what was
+ * meant for it would leave in clear. Then the policy is asked about that zone. The responder is in that zone from now on; of an
+ * initiator that sends by one zone and is reached by another both are asked, each time.
+ */
+static __always_inline enum verdict send_of_flow(void *ctx, struct packet *p, struct flow *flow, const enum hook hook, __u8 way)
+{
+	__u32 to = (p->side & 1) ^ 1;
+	enum verdict verdict = VERDICT_NEXT;
+
+	if (p->flags & PACKET_FROM_SELF) {
+		p->to = way;
+	} else if (p->to == ZONE_SELF) {
+		verdict = hook == HOOK_XDP ? route_xdp(ctx, p) : route_tc(ctx, p);
+	} else {
+		verdict = hook == HOOK_XDP ? forward_xdp(ctx, p) : forward_tc(ctx, p);
+		if (verdict == VERDICT_ELSEWHERE)
+			verdict = VERDICT_NEXT;
+	}
+	if (verdict != VERDICT_NEXT)
+		return verdict;
+	if (p->to != flow->zone[to]) {
+		if (reconsider(p, flow, p->to) != VERDICT_NEXT)
+			return refuse(ctx, p, hook);
+		if (to != (flow->initiator & 1))
+			flow->zone[to] = p->to;
+	}
+	return send(ctx, p, hook);
+}
+
 static __always_inline enum verdict filter(void *ctx, struct packet *p, const enum hook hook)
 {
 	enum verdict verdict = hook == HOOK_XDP ? parse_xdp(ctx, p) : parse_tc(ctx, p);
 	struct flow *flow = 0;
 	int judge = 0;
+	__u8 way = p->to;	/* the zone that the packet leaves to, where the kernel has already decided it */
 
 	if (verdict != VERDICT_NEXT)
 		return verdict;
@@ -270,22 +318,21 @@ static __always_inline enum verdict filter(void *ctx, struct packet *p, const en
 	} else {
 		find_side(p);
 		flow = find_flow(p);
-		if (flow && flow->generation != settings.generation && reconsider(p, flow) != VERDICT_NEXT)
+		if (flow && flow->generation != settings.generation &&
+		    reconsider(p, flow, flow->zone[(p->side & 1) ^ 1]) != VERDICT_NEXT)
 			return refuse(ctx, p, hook);
 		verdict = flow ? follow(ctx, p, flow, &judge, hook) : VERDICT_NEXT;
 		judge |= !flow;
 	}
-	if (judge)
+	if (judge) {
 		verdict = admit(ctx, p, hook);
+		flow = 0;
+	}
 	if (verdict != VERDICT_NEXT)
 		return verdict;
 	if (p->flags & PACKET_FIRST_FRAGMENT && !ends_before(p, p->to))
 		note_first_fragment(p);
-	if (p->to == ZONE_SELF || p->flags & PACKET_FROM_SELF) {
-		tally(TALLY_UP, 1);
-		return VERDICT_UP;
-	}
-	return hook == HOOK_XDP ? forward_xdp(ctx, p) : forward_tc(ctx, p);
+	return flow ? send_of_flow(ctx, p, flow, hook, way) : send(ctx, p, hook);
 }
 
 #endif

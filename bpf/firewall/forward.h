@@ -181,6 +181,10 @@ static __always_inline enum verdict forward(void *ctx, struct packet *p, enum ho
 		return no_route(ctx, p, hook, kind);
 	if (!(route.kind & ROUTE_IS_PORT))
 		return drop(p, REASON_NOT_A_PORT);
+	if (ports[route.port].zone != p->to) {
+		p->to = ports[route.port].zone;
+		return VERDICT_ELSEWHERE;
+	}
 	if (p->ttl <= 1)
 		return answer_icmp(ctx, p, hook, REASON_TTL, ERROR_EXPIRED, 0);
 	if (longest_packet(ctx, p, hook) > route.mtu)

@@ -423,11 +423,11 @@ __noinline int judge_packet(struct packet *p)
 	return q->misplaced && settings.check_zones && !(p->flags & PACKET_FROM_SELF) ? REASON_ZONE_SOURCE : 0;
 }
 
-/* Judges a flow again, as its first packet was: by its initiator's side, whoever sent this one. */
-static __always_inline void judge_flow(struct packet *p, const struct flow *flow)
+/* Judges a flow between these zones, as its first packet was: by its initiator's side, whoever sent this one. */
+static __always_inline void judge_flow(struct packet *p, const struct flow *flow, const __u8 *zones)
 {
 	__u32 from = flow->initiator & 1, to = from ^ 1;
-	struct question question = { .command = { .family = flow->family, .from = flow->zone[from], .to = flow->zone[to],
+	struct question question = { .command = { .family = flow->family, .from = zones[from], .to = zones[to],
 						  .protocol = flow->protocol, .selector = flow->port[to] } };
 
 	flow_address(flow, from, question.command.source);

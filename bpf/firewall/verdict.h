@@ -8,7 +8,7 @@
  *   forward.h   enum verdict route(void *ctx, struct packet *p, enum hook hook)
  *                 fills in p->to (a zone, or ZONE_SELF for the firewall's own); VERDICT_NEXT, or what became of the packet. No neighbour is not known here: it is the business of forward().
  *               enum verdict forward(void *ctx, struct packet *p, enum hook hook)
- *                 Checks TTL and MTU, rewrites and redirects, or VERDICT_UP.
+ *                 Checks zone, TTL and MTU, rewrites and redirects, or VERDICT_UP.
  *   answer.h    enum verdict answer_reject(void *ctx, struct packet *p, enum hook hook) and the like: turn the packet into
  *                 the answer and send it back; VERDICT_SENT, or drop().
  *
@@ -25,6 +25,7 @@ enum verdict {
 	VERDICT_DROP = 1,
 	VERDICT_UP = 2,		/* to the kernel, as it is */
 	VERDICT_SENT = 3,	/* redirected: XDP_REDIRECT, TC_ACT_REDIRECT */
+	VERDICT_ELSEWHERE = 4,	/* of forward(): the route leads to another zone than the packet may go to, which is now p->to */
 };
 
 struct {

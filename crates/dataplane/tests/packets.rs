@@ -476,6 +476,63 @@ fn needs_root_a_new_policy_judges_open_flows_again() {
     }
 }
 
+/// A tunnel goes down, and the route leads elsewhere: what was allowed into it is not allowed everywhere.
+#[test]
+fn needs_root_a_flow_whose_route_moves_to_another_zone_is_judged_there() {
+    const FAR: [(&str, &str, [&str; 2], &str); 2] = [
+        (IN, "198.51.100.7", ["198.18.1.2", "198.18.2.2"], "198.51.100.0/24"),
+        (IN6, "2001:2:0:5::7", ["2001:2:0:1::2", "2001:2:0:2::2"], "2001:2:0:5::/64"),
+    ];
+    let inward = format!(
+        "{POLICY}\n[[rules]]\nname = \"around\"\nfrom = \"inside\"\nto = \"inside\"\naction = \"allow\"\n"
+    );
+    for hook in HOOKS {
+        for (near, far, gateways, net) in FAR {
+            let mut bed = Bed::new(hook);
+            let route = |bed: &Bed, gateway: &str| {
+                bed.namespace().ip(&format!("route replace {net} via {gateway}"));
+                bed.firewall().forget_routes().unwrap();
+            };
+            let asks = |port| Frame::new(near, far, 17, udp((port, 53), 8)).completed().bytes();
+            let answers = |port| Frame::new(far, near, 17, udp((53, port), 8)).completed().bytes();
+            let visit = Frame::new(far, near, 17, udp((9, 53), 8)).completed().bytes();
+            let reply = Frame::new(near, far, 17, udp((53, 9), 8)).completed().bytes();
+            route(&bed, gateways[1]);
+            for (side, frame) in [
+                (Side::In, asks(1)),
+                (Side::Out, answers(1)),
+                (Side::In, asks(2)),
+                (Side::Out, visit.clone()),
+                (Side::In, reply.clone()),
+            ] {
+                assert_eq!(bed.send(side, &frame).words(), "pass", "{hook:?} {far}");
+            }
+            // Denied there: the flow is no more, whoever sends into it.
+            route(&bed, gateways[0]);
+            assert_eq!(bed.send(Side::In, &asks(1)).words(), "default-deny", "{hook:?} {far}");
+            assert_eq!(
+                bed.send(Side::In, &reply).words(),
+                "default-deny",
+                "{hook:?} {far}: of the initiator"
+            );
+            route(&bed, gateways[1]);
+            assert_eq!(bed.send(Side::Out, &answers(1)).words(), "default-deny", "{hook:?} {far}: it ended");
+            assert_eq!(bed.tally(Tally::Revoked), 2, "{hook:?} {far}");
+            // Allowed there: it goes on, and its answers come from there.
+            bed.apply(&inward);
+            route(&bed, gateways[0]);
+            assert_eq!(bed.send(Side::In, &asks(2)).words(), "pass", "{hook:?} {far}");
+            assert_eq!(bed.send(Side::In, &answers(2)).words(), "pass", "{hook:?} {far}: from there");
+            assert_eq!(bed.send(Side::Out, &answers(2)).words(), "flow-zone", "{hook:?} {far}: from before");
+            let judged = bed.tally(Tally::JudgedAgain);
+            assert_eq!(bed.send(Side::In, &asks(2)).words(), "pass", "{hook:?} {far}");
+            assert_eq!(bed.tally(Tally::JudgedAgain), judged, "{hook:?} {far}: it was judged once");
+            let flows = bed.sessions(&Filter::default());
+            assert_eq!(flows[0].zones, ("inside".to_owned(), "inside".to_owned()), "{flows:?}");
+        }
+    }
+}
+
 #[test]
 fn needs_root_sessions_are_told_counted_and_killed() {
     let mut bed = Bed::new(Hook::Xdp);

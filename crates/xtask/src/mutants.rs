@@ -176,13 +176,13 @@ fn tests(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     cargo.args(["test", "-p", "dataplane", "--locked", "--no-run", "--message-format=json"]);
     cargo.args(TESTS.iter().flat_map(|name| ["--test", name]));
     let messages = said(cargo.current_dir(root))?;
-    let built = |name: &&str| {
+    let built = |name: &str| {
         json(&messages)
-            .find(|message| message["target"]["name"] == **name && message["executable"].is_string())
+            .find(|message| message["target"]["name"] == *name && message["executable"].is_string())
             .and_then(|message| message["executable"].as_str().map(PathBuf::from))
             .with_context(|| format!("cargo did not build the test {name}"))
     };
-    TESTS.iter().map(|name| built(&name)).collect()
+    TESTS.iter().map(|name| built(name)).collect()
 }
 
 /// Runs the tests with this object until one fails.
