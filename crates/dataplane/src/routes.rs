@@ -16,6 +16,7 @@ mod netlink;
 mod own;
 
 use crate::forwarding::{self, ANSWER_BURST, ANSWER_INTERVAL, LocalKind, MARK, WORDS, local_key};
+use crate::interface::Interface;
 pub use follower::Follower;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use netlink::{Announced, Events, Neighbour, Queries};
@@ -83,6 +84,14 @@ pub struct RouteMaps {
     pub own_addresses: MapHandle,
     /// `link_addresses`, to which [`crate::Ports`] adds interfaces.
     pub link_addresses: MapHandle,
+}
+
+/// The interfaces of the calling thread's network namespace.
+///
+/// # Errors
+/// What the kernel refuses.
+pub fn interfaces() -> Result<Vec<Interface>, RoutesError> {
+    Queries::open()?.interfaces()
 }
 
 /// How many answers a core may send.

@@ -96,6 +96,7 @@ impl DataPlane for Memory {
         Tampering {
             mended: std::mem::take(&mut inside.tampering.mended),
             standing: inside.tampering.standing.clone(),
+            moved: std::mem::take(&mut inside.tampering.moved),
         }
     }
 

@@ -121,6 +121,8 @@ pub(crate) struct Tampering {
     pub(crate) mended: Vec<String>,
     /// It goes on.
     pub(crate) standing: Vec<String>,
+    /// Interfaces at which the data plane went to another hook, and why.
+    pub(crate) moved: Vec<(String, HookName, String)>,
 }
 
 /// What a rule recorded.

@@ -2,7 +2,9 @@
 //! links' traffic-control hook and goes with their namespace.
 
 use crate::namespace::Namespace;
-use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, TC_INGRESS, TcHookBuilder};
+use libbpf_rs::{
+    Link, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, TC_INGRESS, TcHookBuilder, Xdp, XdpFlags,
+};
 use std::os::fd::{AsFd, AsRawFd};
 
 /// The only key of maps with one entry.
@@ -20,6 +22,9 @@ pub const LIES: &str = concat!(env!("OUT_DIR"), "/lies.bpf.o");
 
 /// `bpf/test/hidden_work.bpf.c`: a forwarder that has another core do its work.
 pub const HIDDEN_WORK: &str = concat!(env!("OUT_DIR"), "/hidden_work.bpf.o");
+
+/// `bpf/test/pass.bpf.c`: somebody else's program in a driver.
+pub const PASS: &str = concat!(env!("OUT_DIR"), "/pass.bpf.o");
 
 /// A loaded object.
 #[derive(Debug)]
@@ -60,6 +65,13 @@ impl Filter {
         map.update(&core.to_ne_bytes(), &value, MapFlags::ANY).unwrap();
         let thread = format!("cpumap/{core}/map:{}", map.info().unwrap().info.id);
         crate::namespace::run("renice", &["-n", "-20", "-p", &crate::thread_named(&thread).to_string()]);
+    }
+
+    /// Puts a program into the driver of a link, in place of whatever is there.
+    pub fn attach_driver(&self, program: &str, namespace: &Namespace, link: u32) {
+        let program = self.0.progs().find(|found| found.name() == program).unwrap();
+        let program = program.as_fd();
+        namespace.enter(|| Xdp::new(program).attach(link as i32, XdpFlags::DRV_MODE).unwrap());
     }
 
     /// Whatever comes in by these links of a namespace goes through the program.

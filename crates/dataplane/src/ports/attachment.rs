@@ -91,9 +91,13 @@ impl Attachment {
         let chain = programs::chain(index, direction).map_err(DataplaneError::system(doing()))?;
         let Some(chain) = chain else { return Self::filter(program, index, direction, name) };
         let before = chain.iter().find_map(|id| Listed::of(*id).ok().filter(is_behind));
-        let before = before.and_then(|it| libbpf_rs::Program::fd_from_id(it.id).ok());
-        programs::attach(program.as_fd(), index, direction, before.as_ref().map(AsFd::as_fd))
-            .map_err(DataplaneError::system(doing()))?;
+        let own = libbpf_rs::Program::id_from_fd(program.as_fd()).map_err(DataplaneError::bpf(doing()))?;
+        // A program cannot take its own place.
+        if before.as_ref().is_none_or(|before| before.id != own) {
+            let before = before.and_then(|it| libbpf_rs::Program::fd_from_id(it.id).ok());
+            programs::attach(program.as_fd(), index, direction, before.as_ref().map(AsFd::as_fd))
+                .map_err(DataplaneError::system(doing()))?;
+        }
         // One of an earlier version, which knew no tcx.
         take_filter(program.as_fd(), index, direction);
         Self::of(program, index, At::Chain(direction)).map_err(DataplaneError::bpf(doing()))

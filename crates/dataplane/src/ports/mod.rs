@@ -60,8 +60,10 @@ pub struct Meddling {
     pub interface: String,
     /// What was found, and what was done about it.
     pub what: String,
-    /// It is as it was before.
+    /// It was put right.
     pub is_mended: bool,
+    /// The firewall had to go to another hook of the interface.
+    pub moved_to: Option<Hook>,
 }
 
 /// The programs that interfaces need.
@@ -183,23 +185,12 @@ impl Ports {
 
     fn check_port(&mut self, at: usize, found: &mut Vec<Meddling>) {
         let port = &self.attached[at];
-        let mut lost_driver = false;
+        let mut ousted_by = None;
         for attachment in &port.attachments {
             let place = attachment.place();
             let (what, is_mended) = match attachment.standing() {
                 Ok(Standing::InPlace) => continue,
-                Ok(Standing::Gone) => match attachment.put_back() {
-                    Ok(()) => (
-                        format!("somebody took the firewall's program away {place}; it is there again"),
-                        true,
-                    ),
-                    Err(error) => (
-                        format!(
-                            "somebody took the firewall's program away {place}, and it cannot be put back: {error}"
-                        ),
-                        false,
-                    ),
-                },
+                Ok(Standing::Gone) => put_back(attachment),
                 Ok(Standing::Behind(who)) => (
                     format!(
                         "{who} sees packets before the firewall does {place}: what it lets pass is not judged; take it away, or \
@@ -207,34 +198,40 @@ impl Ports {
                     ),
                     false,
                 ),
+                Ok(Standing::Replaced(who)) if attachment.is_driver() => {
+                    ousted_by = Some(who);
+                    continue;
+                }
                 Ok(Standing::Replaced(who)) => {
-                    lost_driver |= attachment.is_driver();
-                    let then = if attachment.is_driver() {
-                        "; packets are judged behind the driver (TC)"
-                    } else {
-                        ""
-                    };
-                    (format!("{who} was put in the firewall's place {place}{then}"), false)
+                    (format!("{who} was put in the firewall's place {place}: take it away"), false)
                 }
                 Err(error) => (format!("cannot look at the firewall's programs {place}: {error}"), false),
             };
-            found.push(Meddling { interface: port.name.clone(), what, is_mended });
+            found.push(Meddling { interface: port.name.clone(), what, is_mended, moved_to: None });
         }
-        if lost_driver {
-            let (name, index, place) = (port.name.clone(), port.index, port.place);
-            match self.attach_programs(&name, index, place, Hook::Tc) {
-                Ok((attachments, attached)) => {
-                    self.attached[at].attachments = attachments;
-                    self.attached[at].hook = attached.hook;
-                    let _ = self.devices.delete(&place.to_ne_bytes());
-                    // The map is written again by the next port; until then frames come by way of `resolve`, which is right.
-                    let _ = self.takes_frames(place, false);
-                }
-                Err(error) => {
-                    found.push(Meddling { interface: name, what: error.to_string(), is_mended: false });
-                }
-            }
+        if let Some(who) = ousted_by {
+            found.push(self.leave_driver(at, &who));
         }
+    }
+
+    /// Somebody else's program is in the driver in our place: the interface is judged behind it.
+    fn leave_driver(&mut self, at: usize, who: &str) -> Meddling {
+        let (interface, index, place) =
+            (self.attached[at].name.clone(), self.attached[at].index, self.attached[at].place);
+        let done =
+            self.attach_programs(&interface, index, place, Hook::Tc).and_then(|(attachments, attached)| {
+                self.attached[at].attachments = attachments;
+                self.attached[at].hook = attached.hook;
+                let _ = self.devices.delete(&place.to_ne_bytes());
+                self.takes_frames(place, false)
+            });
+        let is_mended = done.is_ok();
+        let then = match done {
+            Ok(()) => "packets are judged behind it (TC) from now on".to_owned(),
+            Err(error) => format!("and the firewall cannot judge behind it: {error}"),
+        };
+        let what = format!("{who} was put in the firewall's place in the driver (XDP): {then}");
+        Meddling { interface, what, is_mended, moved_to: is_mended.then_some(Hook::Tc) }
     }
 
     fn clear(&mut self, place: u32) -> Result<(), DataplaneError> {
@@ -313,6 +310,15 @@ impl Drop for Ports {
         if !self.outlives {
             self.attached.drain(..).flat_map(|port| port.attachments).for_each(Attachment::detach);
         }
+    }
+}
+
+/// Puts a program back that somebody took away; what to say of it, and whether it is there again.
+fn put_back(attachment: &Attachment) -> (String, bool) {
+    let what = format!("somebody took the firewall's program away {}", attachment.place());
+    match attachment.put_back() {
+        Ok(()) => (format!("{what}; it is there again"), true),
+        Err(error) => (format!("{what}, and it cannot be put back: {error}"), false),
     }
 }
 

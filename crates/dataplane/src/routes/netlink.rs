@@ -4,6 +4,7 @@ use super::RoutesError;
 use super::links::Link;
 use super::own::Listed;
 use crate::forwarding::LocalKind;
+use crate::interface::Interface;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
@@ -182,6 +183,18 @@ impl Queries {
         Ok(all)
     }
 
+    /// The interfaces of this network namespace.
+    pub(super) fn interfaces(&mut self) -> Result<Vec<Interface>, RoutesError> {
+        let mut all = Vec::new();
+        let question = RouteNetlinkMessage::GetLink(LinkMessage::default());
+        self.dump(question, "listing interfaces", |message| {
+            if let RouteNetlinkMessage::NewLink(link) = message {
+                all.extend(interface_of(&link));
+            }
+        })?;
+        Ok(all)
+    }
+
     /// All neighbours.
     pub(super) fn neighbours(&mut self) -> Result<Vec<Neighbour>, RoutesError> {
         let mut all = Vec::new();
@@ -320,6 +333,16 @@ fn neighbour_of(message: &NeighbourMessage, is_there: bool) -> Option<Neighbour>
         link_address: (is_there && valid).then(|| link_address.unwrap_or_default()),
         is_doubted: is_there && message.header.state == S::Stale,
     })
+}
+
+fn interface_of(message: &LinkMessage) -> Option<Interface> {
+    let name = message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::IfName(name) => Some(name.clone()),
+        _ => None,
+    })?;
+    let kind = message.header.link_layer_type;
+    let (kind, kind_name) = (u16::from(kind), format!("{kind:?}"));
+    Some(Interface { index: message.header.index, name, kind, kind_name })
 }
 
 fn link_of(message: &LinkMessage) -> Link {

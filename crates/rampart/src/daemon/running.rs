@@ -137,7 +137,13 @@ impl Running {
 
     /// Puts programs back that somebody took away.
     pub(super) fn check_programs(&mut self, now: Moment) {
-        let Tampering { mended, standing } = self.attachments.plane.check_programs();
+        let Tampering { mended, standing, moved } = self.attachments.plane.check_programs();
+        for (interface, hook, why) in moved {
+            if let Some(attached) = self.attachments.attached.iter_mut().find(|it| it.interface == interface)
+            {
+                (attached.hook, attached.note) = (hook, Some(why));
+            }
+        }
         // Whoever does it again and again is told once.
         self.mended.retain(|(_, what)| !mended.contains(what));
         self.mended.extend(mended.into_iter().map(|what| (now.steady, what)));

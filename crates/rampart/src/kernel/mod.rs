@@ -7,7 +7,9 @@ use crate::api::{
 use crate::forwarding;
 use crate::plane::{AlertReading, Attached, DataPlane, FlowKey, Hook, PlaneError, Recorded, Tampering};
 use dataplane::routes::{AnswerLimits, Follower, Routes};
-use dataplane::{DataplaneError, Earlier, Event, EventKind, Firewall, FlowId, Reason, State, Tally};
+use dataplane::{
+    DataplaneError, Earlier, Event, EventKind, Firewall, FlowId, Interface, Reason, State, Tally,
+};
 use nix::net::if_::if_nametoindex;
 use policy::model::Per;
 use policy::settings::{Settings, Timeouts};
@@ -90,6 +92,7 @@ impl Kernel {
 
     fn attach_interface(&mut self, zone: &str, interface: &str, hook: Hook) -> Result<Attached, PlaneError> {
         let index = if_nametoindex(interface).map_err(|_| missing(interface))?;
+        fit(interface, &links()?)?;
         let wanted = match hook {
             Hook::Auto if is_virtual(interface) => dataplane::Hook::Tc,
             Hook::Auto | Hook::Xdp => dataplane::Hook::Xdp,
@@ -105,10 +108,7 @@ impl Kernel {
             index,
         });
         self.follow_neighbours();
-        let hook = match attached.hook {
-            dataplane::Hook::Xdp => HookName::Xdp,
-            dataplane::Hook::Tc => HookName::Tc,
-        };
+        let hook = hook_name(attached.hook);
         Ok(Attached { interface: interface.to_owned(), zone: zone.to_owned(), hook, note: attached.note })
     }
 
@@ -189,6 +189,9 @@ impl DataPlane for Kernel {
         let mut tampering = Tampering::default();
         for found in self.firewall.ports.check() {
             let text = format!("{}: {}", found.interface, found.what);
+            if let Some(hook) = found.moved_to {
+                tampering.moved.push((found.interface, hook_name(hook), found.what));
+            }
             if found.is_mended { tampering.mended.push(text) } else { tampering.standing.push(text) }
         }
         tampering
@@ -280,6 +283,13 @@ impl DataPlane for Kernel {
             format!("{name} was turned on: if the firewall dies, the kernel forwards everything; `sysctl -w {name}=0`")
         }));
         Ok(found)
+    }
+}
+
+fn hook_name(hook: dataplane::Hook) -> HookName {
+    match hook {
+        dataplane::Hook::Xdp => HookName::Xdp,
+        dataplane::Hook::Tc => HookName::Tc,
     }
 }
 
@@ -393,19 +403,39 @@ fn is_virtual(interface: &str) -> bool {
     !Path::new("/sys/class/net").join(interface).join("device").exists()
 }
 
-/// Checks that every interface of a policy exists.
+/// Checks that every interface of a policy exists, and is one that the firewall can judge.
 ///
 /// # Errors
-/// The first that does not.
+/// The first that does not or is not.
 pub(crate) fn all_there(policy: &Policy) -> Result<(), PlaneError> {
+    let links = links()?;
     for zone in &policy.zones {
         for interface in &zone.interfaces {
             if if_nametoindex(interface.as_str()).is_err() {
                 return Err(PlaneError::Machine(format!("zone `{}`: {}", zone.name, missing(interface))));
             }
+            fit(interface, &links)
+                .map_err(|error| PlaneError::Machine(format!("zone `{}`: {error}", zone.name)))?;
         }
     }
     Ok(())
+}
+
+/// Interfaces of a policy that are here and that the firewall cannot judge: for each its name and why.
+pub(crate) fn unfit(policy: &Policy) -> Vec<(String, String)> {
+    // Whoever checks a policy need not be allowed to ask.
+    let links = dataplane::routes::interfaces().unwrap_or_default();
+    let named = |link: &&Interface| policy.zones.iter().any(|zone| zone.interfaces.contains(&link.name));
+    links.iter().filter(named).filter_map(|link| Some((link.name.clone(), link.unfit()?))).collect()
+}
+
+fn links() -> Result<Vec<Interface>, PlaneError> {
+    dataplane::routes::interfaces().map_err(|error| PlaneError::Machine(error.to_string()))
+}
+
+fn fit(interface: &str, links: &[Interface]) -> Result<(), PlaneError> {
+    let why = links.iter().find(|link| link.name == interface).and_then(Interface::unfit);
+    why.map_or(Ok(()), |why| Err(PlaneError::Machine(why)))
 }
 
 fn missing(interface: &str) -> PlaneError {

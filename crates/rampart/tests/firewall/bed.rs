@@ -76,7 +76,7 @@ impl Bed {
         self.ip(host, &["route", "add", "default", "via", &format!("{net}.1")]);
     }
 
-    fn host(&self, name: &str) -> &Namespace {
+    pub(crate) fn host(&self, name: &str) -> &Namespace {
         &self.hosts[HOSTS.iter().position(|host| *host == name).unwrap()]
     }
 
