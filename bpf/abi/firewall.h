@@ -413,7 +413,7 @@ struct settings {
 	__u32 reverse_path;	/* 0 off, 1 loose, 2 strict */
 	__u32 generation;	/* of the tables in force; flows of another one are judged again */
 	__u32 keeps_marks;	/* a policy had rules with more than a verdict: marks of free records are wiped */
-	__u32 pad;
+	__u32 strangers_until;	/* tick: until then TCP of no known flow is answered with a reset; 0: never */
 	__u64 log_interval;	/* moments from one event to the next on the average; 0: all events are suppressed */
 	__u64 log_slack;	/* how many moments they may run ahead of that */
 };

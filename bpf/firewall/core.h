@@ -156,6 +156,20 @@ __noinline int route_tc(struct __sk_buff *ctx, struct packet *p)
 	return p ? route(ctx, p, HOOK_TC) : VERDICT_DROP;
 }
 
+/*
+ * TCP of no known flow that opens none. After a start that could not take all flows of the firewall before it, both ends of
+ * what was lost are told, rather than left to wait.
+ */
+static __always_inline enum verdict refuse_stranger(void *ctx, struct packet *p, const enum hook hook)
+{
+	__u32 until = settings.strangers_until;
+
+	if (!until || (__s32)(until - p->tick) <= 0 || p->flags & PACKET_FROM_SELF)
+		return drop(p, REASON_TCP_NO_FLOW);
+	return hook == HOOK_XDP ? answer_reset_xdp(ctx, p, REASON_TCP_NO_FLOW)
+				: answer_reset_tc(ctx, p, REASON_TCP_NO_FLOW);
+}
+
 /* A packet of no flow. VERDICT_NEXT: it may pass. */
 static __always_inline enum verdict admit(void *ctx, struct packet *p, const enum hook hook)
 {
@@ -165,7 +179,7 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 	if (reason)
 		return drop(p, reason);
 	if (p->protocol == PROTOCOL_TCP && !is_opening(p))
-		return drop(p, REASON_TCP_NO_FLOW);
+		return refuse_stranger(ctx, p, hook);
 	if (!(p->flags & PACKET_FROM_SELF)) {
 		verdict = hook == HOOK_XDP ? route_xdp(ctx, p) : route_tc(ctx, p);
 		if (verdict != VERDICT_NEXT)

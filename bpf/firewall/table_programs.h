@@ -5,6 +5,7 @@
 
 #include "flows.h"
 #include "tables.h"
+#include "tcp.h"
 
 /* Never used: makes the build derive Rust types of what no map names. */
 struct {
@@ -81,6 +82,84 @@ int end_flow(struct xdp_md *ctx)
 		return XDP_PASS;
 	command->done = remove_flow(flow, (__u32)slot_of(0, command->number, command->first));
 	tally(TALLY_KILLED, command->done);
+	return XDP_PASS;
+}
+
+/* The flow of a record from elsewhere: its packet, as if end 0 had sent it. */
+static __always_inline void find_ends(struct packet *p, const struct flow *from)
+{
+	p->family = from->family;
+	p->protocol = from->protocol;
+	flow_address(from, 0, p->source);
+	flow_address(from, 1, p->destination);
+	p->source_port = from->port[0];
+	p->destination_port = from->port[1];
+	find_side(p);
+}
+
+static __always_inline void catch_up_number(__u32 *to, __u32 from)
+{
+	if ((__s32)(from - *to) > 0)
+		*to = from;
+}
+
+/* What packets did to a flow in another table since it was taken from there. */
+static __always_inline void catch_up(struct flow *to, const struct flow *from)
+{
+	__u8 state = to->state;
+
+	catch_up_number(&to->seen, from->seen);
+	if (to->protocol != PROTOCOL_TCP)
+		return;
+	for (int end = 0; end < 2; end++) {
+		catch_up_number(&to->end[end], from->end[end]);
+		catch_up_number(&to->reach[end], from->reach[end]);
+		catch_up_number(&to->acked[end], from->acked[end]);
+		if (from->window[end] > to->window[end])
+			to->window[end] = from->window[end];
+	}
+	to->flags |= from->flags & (FLOW_FIN_OF(0) | FLOW_FIN_OF(1) | FLOW_ACK_OF(0) | FLOW_ACK_OF(1) | FLOW_SCALES);
+	/* States of TCP are in the order in which a connection goes through them. */
+	if (state != FLOW_FREE && from->state > state)
+		move(to, state, from->state);
+}
+
+/*
+ * Takes a flow from another firewall's table, whose record is the command. XDP_PASS: it is new here; XDP_TX: it was here, and has
+ * caught up; XDP_DROP: there is no room for it, or its ends are not in the order of this table.
+ */
+SEC("xdp")
+int take_flow(struct xdp_md *ctx)
+{
+	struct flow *from = command_of(ctx, sizeof(*from)), *flow;
+	struct packet p = {};
+	__u32 record = 0;
+	__u64 found;
+
+	if (!from)
+		return XDP_ABORTED;
+	find_ends(&p, from);
+	if (p.side)
+		return XDP_DROP;
+	found = search_flow(&p);
+	if (found) {
+		flow = lookup(&flows, (__u32)found & RECORD_MASK);
+		if (flow)
+			catch_up(flow, from);
+		return XDP_TX;
+	}
+	flow = take_record(&record, now());
+	if (!flow)
+		return XDP_DROP;
+	from->number = flow->number;
+	*flow = *from;
+	if (is_half_open(flow->state))
+		__sync_fetch_and_add(&pool.half_open, 1);
+	if (!publish(&p, slot_of(p.tag, flow->number, record & RECORD_MASK))) {
+		give_back(flow, record);
+		return XDP_DROP;
+	}
+	tally(TALLY_OPENED, 1);
 	return XDP_PASS;
 }
 

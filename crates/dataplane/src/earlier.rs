@@ -4,6 +4,7 @@
 
 use crate::DataplaneError;
 use crate::firewall::Settings;
+use crate::layout::Layout;
 use crate::notes::{self, BUILD, Notes};
 use crate::ports::{Listed, ours, take_ours};
 use crate::skeleton::types;
@@ -19,6 +20,7 @@ pub struct Earlier {
     interfaces: Vec<String>,
     maps: HashMap<String, MapHandle>,
     notes: Option<Notes>,
+    layout: Option<Layout>,
 }
 
 impl Earlier {
@@ -30,13 +32,14 @@ impl Earlier {
         let doing = "looking for the programs of an earlier firewall";
         let all = nix::net::if_::if_nameindex().map_err(|e| DataplaneError::system(doing)(e.into()))?;
         let mut interfaces = Vec::new();
-        let mut maps = HashSet::new();
+        let (mut maps, mut layout) = (HashSet::new(), None);
         for interface in &all {
             let programs: Vec<Listed> = ours(interface.index());
             if programs.is_empty() {
                 continue;
             }
             interfaces.push(interface.name().to_string_lossy().into_owned());
+            layout = layout.or_else(|| programs.iter().find_map(|program| Layout::of_program(program.id)));
             maps.extend(programs.into_iter().flat_map(|program| program.maps));
         }
         if interfaces.is_empty() {
@@ -44,10 +47,10 @@ impl Earlier {
         }
         let maps = maps.into_iter().map(MapHandle::from_map_id).collect::<Result<Vec<_>, _>>();
         let maps = maps.map_err(DataplaneError::bpf("opening the maps of an earlier firewall"))?;
-        Ok(Some(Self::of(interfaces, maps)))
+        Ok(Some(Self::of(interfaces, maps, layout)))
     }
 
-    fn of(interfaces: Vec<String>, all: Vec<MapHandle>) -> Self {
+    fn of(interfaces: Vec<String>, all: Vec<MapHandle>, layout: Option<Layout>) -> Self {
         let mut maps: HashMap<String, MapHandle> = HashMap::new();
         let mut is_mixed = false;
         for map in all {
@@ -58,7 +61,7 @@ impl Earlier {
         }
         // Programs of two firewalls, one of which ended while it took over: neither has all flows, and the newer one's cannot be told.
         let notes = if is_mixed { None } else { maps.get("generations").and_then(notes_of) };
-        Self { interfaces, maps, notes }
+        Self { interfaces, maps, notes, layout }
     }
 
     /// The interfaces that it was on.
@@ -89,6 +92,11 @@ impl Earlier {
 
     pub(crate) fn notes(&self) -> Option<&Notes> {
         self.notes.as_ref()
+    }
+
+    /// How its flows are laid out.
+    pub(crate) fn layout(&self) -> Option<Layout> {
+        self.layout.clone()
     }
 
     /// A map by its name in the object.

@@ -122,6 +122,7 @@ impl Firewall {
             capacity: settings.flows,
             end_flow: program(&small.end_flow)?,
             sweep_flows: program(&small.sweep_flows)?,
+            take_flow: program(&small.take_flow)?,
             names: names.clone(),
         };
         let ports = Ports {
@@ -160,6 +161,13 @@ impl Firewall {
             #[cfg(feature = "testing")]
             testing,
         })
+    }
+
+    /// Prepares for what an earlier firewall left, whose maps this one cannot use: zones have the numbers that they had.
+    pub fn follow(&mut self, earlier: &Earlier) {
+        if let Some(notes) = earlier.notes() {
+            self.policies.names.change(|names| names.set_zones(&notes.zones));
+        }
     }
 
     /// How full the flow table is, as far as it was counted: flows open and end meanwhile.

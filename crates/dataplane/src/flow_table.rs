@@ -86,6 +86,7 @@ pub struct FlowTable {
     pub(crate) capacity: u32,
     pub(crate) end_flow: Program,
     pub(crate) sweep_flows: Program,
+    pub(crate) take_flow: Program,
     pub(crate) names: SharedNames,
 }
 

@@ -11,6 +11,7 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic))]
 
+mod carrying;
 mod counters;
 mod earlier;
 mod error;
@@ -19,6 +20,7 @@ mod firewall;
 mod flow_table;
 mod forwarding;
 mod interface;
+mod layout;
 mod loading;
 mod names;
 mod notes;
@@ -35,6 +37,7 @@ mod skeleton;
 #[cfg(feature = "testing")]
 mod testing;
 
+pub use carrying::{Carried, Carrying};
 pub use counters::Counters;
 pub use earlier::{Earlier, take_from};
 pub use error::DataplaneError;

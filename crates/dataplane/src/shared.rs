@@ -158,6 +158,11 @@ impl Program {
         program.as_fd().try_clone_to_owned().map(Self)
     }
 
+    /// The kernel's number of it.
+    pub(crate) fn id(&self) -> Result<u32, libbpf_rs::Error> {
+        libbpf_rs::Program::id_from_fd(self.0.as_fd())
+    }
+
     /// The same program once more.
     #[cfg(feature = "testing")]
     pub(crate) fn again(&self) -> std::io::Result<Self> {

@@ -83,8 +83,8 @@ impl DataPlane for Memory {
         Ok(())
     }
 
-    fn settle(&mut self) -> Result<(), PlaneError> {
-        Ok(())
+    fn settle(&mut self) -> Result<Option<String>, PlaneError> {
+        Ok(None)
     }
 
     fn took_over(&self) -> bool {

@@ -23,11 +23,12 @@ pub(crate) trait DataPlane: Send {
     /// What the data plane cannot do.
     fn prepare(&mut self, policy: &Policy) -> Result<(), PlaneError>;
 
-    /// The first policy is in force and its interfaces are attached: what else an earlier firewall left goes.
+    /// The first policy is in force and its interfaces are attached: what else an earlier firewall left goes. Returns what is worth
+    /// telling of that.
     ///
     /// # Errors
     /// When the kernel refuses.
-    fn settle(&mut self) -> Result<(), PlaneError>;
+    fn settle(&mut self) -> Result<Option<String>, PlaneError>;
 
     /// Whether it goes on with what an earlier firewall left. Then a start that fails leaves everything attached: the machine was
     /// closed, and stays so.

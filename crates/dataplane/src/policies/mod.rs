@@ -96,6 +96,16 @@ impl Policies {
         Ok(Generation(generation))
     }
 
+    /// For the lifetime of an established connection from `now`, which is CLOCK_MONOTONIC since its beginning, TCP of no known flow is
+    /// answered with a reset: it may belong to a flow that an earlier firewall knew and this one does not.
+    pub fn end_strangers(&mut self, now: Duration) {
+        let established = self.settings.timeouts[types::flow_state::FLOW_ESTABLISHED.0 as usize];
+        let tick = (now.as_nanos() >> sizes::TICK_SHIFT.0) as u32;
+        // 0 means never.
+        let until = tick.wrapping_add(established).max(1);
+        publish(&mut self.settings.strangers_until, until);
+    }
+
     /// Goes on from where an earlier firewall was, whose maps these are.
     pub(crate) fn go_on(&mut self, notes: &Notes) {
         let slots = Slots::of(notes.rules.iter().cloned(), notes.slots);

@@ -16,11 +16,16 @@ impl Attachments {
     }
 
     /// Puts the first policy's tables in force, and then attaches to the interfaces that it names: each is judged by it from its first
-    /// packet. An interface of an earlier firewall goes on being judged all the time. Returns the generation.
+    /// packet. An interface of an earlier firewall goes on being judged all the time. Returns the generation, and what is worth telling of
+    /// an earlier firewall.
     ///
     /// # Errors
     /// What the data plane cannot do. Then nothing is attached; or, if it took over from an earlier firewall, everything stays.
-    pub(super) fn begin(&mut self, tables: &Tables, policy: &Policy) -> Result<u64, Refused> {
+    pub(super) fn begin(
+        &mut self,
+        tables: &Tables,
+        policy: &Policy,
+    ) -> Result<(u64, Option<String>), Refused> {
         let plane = &mut self.plane;
         let put = plane.prepare(policy).and_then(|()| plane.apply(tables, policy));
         let generation = put.map_err(|error| refused(policy, error))?;
@@ -29,7 +34,7 @@ impl Attachments {
         if done.is_err() && !self.plane.took_over() {
             self.detach_where(|_| true);
         }
-        done.map(|()| generation)
+        done.map(|note| (generation, note))
     }
 
     /// Puts a policy's tables in force, attaches to the interfaces that it names, and detaches from the others. New interfaces are

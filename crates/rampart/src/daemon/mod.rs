@@ -122,7 +122,10 @@ impl Daemon {
         let at = about.since;
         let tables = build(&policy, at)?;
         let mut attachments = Attachments::new(plane, hook);
-        let generation = attachments.begin(&tables, &policy)?;
+        let (generation, note) = attachments.begin(&tables, &policy)?;
+        if let Some(note) = note {
+            log.event(at, Kind::Up, note);
+        }
         let running = Running::new(attachments, policy, generation, at);
         let events = Mutex::new(EventBuffer::default());
         Ok(Self { about, log, turn: Mutex::new(()), running: Mutex::new(Some(running)), events, state: None })

@@ -8,7 +8,8 @@ use crate::forwarding;
 use crate::plane::{AlertReading, Attached, DataPlane, FlowKey, Hook, PlaneError, Recorded, Tampering};
 use dataplane::routes::{AnswerLimits, Follower, Routes};
 use dataplane::{
-    DataplaneError, Earlier, Event, EventKind, Firewall, FlowId, Interface, Reason, State, Tally,
+    Carried, Carrying, DataplaneError, Earlier, Event, EventKind, Firewall, FlowId, Interface, Reason, State,
+    Tally,
 };
 use nix::net::if_::if_nametoindex;
 use policy::model::Per;
@@ -29,6 +30,10 @@ pub(crate) struct Kernel {
     attached: Vec<AttachedInterface>,
     /// What an earlier firewall left, until this one is settled.
     earlier: Option<Earlier>,
+    /// Its flows, if they are in maps that this one cannot use.
+    carrying: Option<Carrying>,
+    /// They are to be carried over at all.
+    carries: bool,
     took_over: bool,
 }
 
@@ -54,6 +59,7 @@ impl Kernel {
         let rules = policy.rules.len() as u32;
         let wanted = rules.saturating_mul(2).clamp(RULES_AT_LEAST, 1 << 20);
         let sizes = dataplane::Settings { flows: policy.settings.flows, rules: wanted };
+        let mut carries = false;
         let (mut firewall, note) = match &earlier {
             None => (Firewall::load(&sizes)?, None),
             // Fewer counters than would be made now are enough, if they are enough for the policy.
@@ -66,8 +72,13 @@ impl Kernel {
                     )
                 }
                 Some(why) => {
-                    let note = format!("{why}: its open flows are not known any more");
-                    (Firewall::load(&sizes)?, Some(note))
+                    let note = format!(
+                        "an earlier firewall is taken over, and its flows are carried over one by one: {why}"
+                    );
+                    let mut firewall = Firewall::load(&sizes)?;
+                    firewall.follow(earlier);
+                    carries = true;
+                    (firewall, Some(note))
                 }
             },
         };
@@ -82,7 +93,10 @@ impl Kernel {
         follower.outlive(earlier.is_some());
         let took_over = earlier.is_some();
         let settings = policy.settings.clone();
-        Ok((Self { firewall, follower, settings, attached: Vec::new(), earlier, took_over }, note))
+        let attached = Vec::new();
+        let kernel =
+            Self { firewall, follower, settings, attached, earlier, carrying: None, carries, took_over };
+        Ok((kernel, note))
     }
 
     fn follow_neighbours(&self) {
@@ -110,6 +124,19 @@ impl Kernel {
         self.follow_neighbours();
         let hook = hook_name(attached.hook);
         Ok(Attached { interface: interface.to_owned(), zone: zone.to_owned(), hook, note: attached.note })
+    }
+
+    /// Carries over what happened while the programs changed places, and ends what cannot be carried. Returns what became of it.
+    fn carry_the_rest(&mut self, earlier: &Earlier) -> Result<String, PlaneError> {
+        let carried = match self.carrying.take() {
+            Some(mut carrying) => carrying.carry(&self.firewall, earlier)?,
+            None => Carried::default(),
+        };
+        self.firewall.policies.end_strangers(uptime()?);
+        let Carried { flows, left } = carried;
+        Ok(format!(
+            "{flows} flows were carried over, and {left} could not be; TCP of unknown flows is answered with resets for a while"
+        ))
     }
 
     /// Where the hook is ours to choose, a driver that somebody else uses is left alone.
@@ -162,6 +189,12 @@ impl DataPlane for Kernel {
     fn apply(&mut self, tables: &Tables, policy: &Policy) -> Result<u64, PlaneError> {
         let generation = self.firewall.policies.apply(tables, policy)?;
         self.settings = policy.settings.clone();
+        if let Some(earlier) = self.earlier.as_ref().filter(|_| self.carries) {
+            // Once now, so that packets find their flows when the programs change places, and once more when they have.
+            let mut carrying = Carrying::of(&self.firewall, earlier)?;
+            carrying.as_mut().map(|carrying| carrying.carry(&self.firewall, earlier)).transpose()?;
+            self.carrying = carrying;
+        }
         Ok(generation.0.into())
     }
 
@@ -171,14 +204,16 @@ impl DataPlane for Kernel {
         Ok(self.firewall.ports.close_moved(zones)?)
     }
 
-    fn settle(&mut self) -> Result<(), PlaneError> {
-        let Some(earlier) = self.earlier.take() else { return Ok(()) };
+    fn settle(&mut self) -> Result<Option<String>, PlaneError> {
+        let Some(earlier) = self.earlier.take() else { return Ok(None) };
+        let note = if self.carries { Some(self.carry_the_rest(&earlier)?) } else { None };
         for interface in earlier.interfaces() {
             if !self.attached.iter().any(|it| it.interface == *interface) {
                 dataplane::take_from(interface)?;
             }
         }
-        Ok(self.firewall.ports.forget_others()?)
+        self.firewall.ports.forget_others()?;
+        Ok(note)
     }
 
     fn took_over(&self) -> bool {

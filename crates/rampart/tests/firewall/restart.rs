@@ -1,11 +1,11 @@
 //! A firewall whose daemon ends, however it ends, and is started again: what runs across it goes on, what is closed stays closed.
 
-use crate::bed::{Bed, OUTSIDE, Outcome, expect_echo, expect_no_echo};
+use crate::bed::{Bed, INSIDE, OUTSIDE, Outcome, expect_echo, expect_no_echo};
 use crate::{REJECT, WEB};
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -246,4 +246,70 @@ fn needs_root_the_confirmed_policy_comes_back_and_an_unconfirmed_one_does_not() 
     std::fs::write(&web, "[zones]\ninside = { interfaces = 'e9' }\n").unwrap();
     again(&mut firewall, &[&web], "there is no interface `e9`");
     answers(Outcome::Answered, Outcome::Refused, "an interface is missing");
+}
+
+/// A table of another size cannot be gone on with as it is, nor can one of another build; its flows go the same way.
+#[test]
+fn needs_root_flows_are_carried_into_another_table_under_a_hundred_downloads() {
+    for hook in ["tc", "xdp"] {
+        let bed = Bed::new();
+        let policy =
+            |flows: u32| bed.policy("p.toml", &format!("[settings]\nflows = {flows}\n{WEB}{REJECT}"));
+        let mut firewall = bed.up(&policy(65_536), hook);
+        let own = bed.listen_on_the_firewall();
+        let downloads = Downloads::start(&bed);
+        downloads.until_all_went_on("before the restart");
+        let (ports, _) = flows(&bed);
+        for (flows_that_fit, end) in [(32_768, Signal::SIGKILL), (131_072, Signal::SIGTERM)] {
+            let what = format!("{hook}, {flows_that_fit} flows, {end}");
+            firewall.signal(end);
+            firewall.end();
+            firewall = bed.up(&policy(flows_that_fit), hook);
+            assert!(
+                firewall.start.contains("100 flows were carried over, and 0 could not be"),
+                "{}",
+                firewall.start
+            );
+            bed.expect_of_the_firewall(own, Outcome::Silence, &what);
+            downloads.until_all_went_on(&what);
+            assert_eq!(flows(&bed).0, ports, "{what}: the same flows, by the same rule");
+            let open = serde_json::json!({ "open": DOWNLOADS, "half_open": 0, "capacity": flows_that_fit });
+            assert_eq!(bed.json(&["status"])["flows"], open, "{what}");
+        }
+        downloads.finish();
+    }
+}
+
+#[test]
+fn needs_root_what_cannot_be_carried_is_ended_with_a_reset() {
+    const SMALLEST: u16 = 1024;
+    const ALL: &str = "[[rules]]\nname = 'out'\nfrom = 'inside'\nto = 'outside'\naction = 'allow'\n";
+    for hook in ["tc", "xdp"] {
+        let bed = Bed::new();
+        bed.serve(8080);
+        let policy = |flows: u16| bed.policy("p.toml", &format!("[settings]\nflows = {flows}\n{ALL}"));
+        let mut firewall = bed.up(&policy(2 * SMALLEST), hook);
+        let mut early = bed.connect(8080).unwrap();
+        expect_echo(&mut early, "the first flow of the table");
+        let socket = bed.inside("in", || UdpSocket::bind((INSIDE, 0)).unwrap());
+        for port in 1..=SMALLEST {
+            // The host may tell of a closed port that was asked before.
+            let _ = socket.send_to(b"x", (OUTSIDE, port));
+        }
+        let mut late = bed.connect(8080).unwrap();
+        expect_echo(&mut late, "the last flow of the table");
+        firewall.signal(Signal::SIGKILL);
+        firewall.end();
+        firewall = bed.up(&policy(SMALLEST), hook);
+        assert!(
+            firewall.start.contains("1024 flows were carried over, and 2 could not be"),
+            "{}",
+            firewall.start
+        );
+        expect_echo(&mut early, "what fits goes on");
+        late.set_read_timeout(Some(STUCK)).unwrap();
+        late.write_all(b"x").unwrap();
+        let ended = late.read(&mut [0]).unwrap_err();
+        assert_eq!(ended.kind(), std::io::ErrorKind::ConnectionReset, "{hook}: not left to wait");
+    }
 }
