@@ -153,6 +153,8 @@ int take_flow(struct xdp_md *ctx)
 		return XDP_DROP;
 	from->number = flow->number;
 	*flow = *from;
+	/* No rule counts it yet; the next packet is judged again, and then one does. */
+	flow->mark &= MARK_SLOT;
 	if (is_half_open(flow->state))
 		__sync_fetch_and_add(&pool.half_open, 1);
 	if (!publish(&p, slot_of(p.tag, flow->number, record & RECORD_MASK))) {

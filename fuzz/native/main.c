@@ -99,13 +99,25 @@ static void run_command(int (*program)(struct xdp_md *), const void *command, __
 	program(&ctx);
 }
 
+/* A flow from another table: one of this one, as it is or with another port or state. */
+static void foreign_flow(struct flow *flow)
+{
+	*flow = ((struct flow *)flow_map->values)[below(RECORDS)];
+	if (once_in(2))
+		flow->port[below(2)] = any_word();
+	if (flow->protocol == PROTOCOL_TCP && flow->state != FLOW_FREE && once_in(2))
+		flow->state = FLOW_SYN_SENT + below(FLOW__MAX - FLOW_SYN_SENT);
+}
+
 static void user_space(void)
 {
+	struct flow flow;
+
 	struct table_command all = { .count = RECORDS }, one = { .first = below(RECORDS + 2) };
 	struct judge_command question = { .family = below(2) ? 4 : 6, .from = below(6), .to = below(6), .protocol = below(256),
 					  .selector = below(65536) };
 
-	switch (below(8)) {
+	switch (below(9)) {
 	case 0:
 		change_policy();
 		break;
@@ -129,6 +141,12 @@ static void user_space(void)
 		break;
 	case 6:
 		((struct forwarding *)forwarding_map->values)->generation++;
+		break;
+	case 7:
+		foreign_flow(&flow);
+		/* Records that hold no flow are not taken over. */
+		if (flow.state != FLOW_FREE)
+			run_command(take_flow, &flow, sizeof(flow));
 		break;
 	default:
 		mend();

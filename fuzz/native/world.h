@@ -301,6 +301,7 @@ static void set_switches(__u32 bits)
 	settings.check_land = bits >> 2 & 1;
 	settings.check_zones = bits >> 3 & 1;
 	settings.reverse_path = (bits >> 4 & 3) % 3;
+	settings.strangers_until = bits & 128 ? (__u32)(clock_ns >> TICK_SHIFT) + 2000 : 0;
 	settings.half_open_limit = bits & 64 ? RECORDS / 4 : RECORDS * 2;
 }
 
