@@ -68,6 +68,18 @@ struct Fields {
 /// # Errors
 /// [`ReadError`].
 pub fn read_request(stream: &mut (impl Read + Write)) -> Result<Option<Request>, ReadError> {
+    Ok(read_admitted(stream, |_, _, _| Ok(()))?.map(|(request, ())| request))
+}
+
+/// Reads a request whose body is read only if `admit` lets it in, by method, path and length. What `admit` gives is kept while the
+/// body is read, and given back with the request.
+///
+/// # Errors
+/// [`ReadError`]; that of `admit` among them.
+pub fn read_admitted<T>(
+    stream: &mut (impl Read + Write),
+    admit: impl FnOnce(&str, &str, usize) -> Result<T, ReadError>,
+) -> Result<Option<(Request, T)>, ReadError> {
     let Some(Head { bytes, early }) = read_head(stream)? else { return Ok(None) };
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut parsed = httparse::Request::new(&mut fields);
@@ -80,11 +92,16 @@ pub fn read_request(stream: &mut (impl Read + Write)) -> Result<Option<Request>,
     if fields.transfer_encoding {
         return Err(ReadError::Wrong(411, "send the body whole, with Content-Length".to_owned()));
     }
+    let length = fields.length.unwrap_or(0);
+    if length > MAX_BODY {
+        return Err(ReadError::Wrong(413, format!("the body is longer than {MAX_BODY} bytes")));
+    }
+    let admitted = admit(&method, &path, length)?;
     if fields.expects_continue && early.is_empty() {
         stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
     }
-    let body = read_body(stream, early, fields.length.unwrap_or(0))?;
-    Ok(Some(Request { method, path, query, body }))
+    let body = read_body(stream, early, length)?;
+    Ok(Some((Request { method, path, query, body }, admitted)))
 }
 
 /// Writes a request.
@@ -153,6 +170,7 @@ const fn reason(status: u16) -> &'static str {
         413 => "Content Too Large",
         422 => "Unprocessable Content",
         431 => "Request Header Fields Too Large",
+        408 => "Request Timeout",
         503 => "Service Unavailable",
         _ => "Internal Server Error",
     }

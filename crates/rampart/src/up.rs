@@ -32,7 +32,7 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
         let what = "only root can take packets: run it with sudo, or as a service of root";
         return Err(Failure::Machine(what.to_owned()));
     }
-    let log = Log::new(json, Box::new(std::io::stdout()));
+    let log = Log::behind(json, Box::new(std::io::stdout()));
     let lock = instance.lock()?;
     let Chosen { policy, file, mut notes } = chosen;
     // A firewall that is interrupted while it starts goes down once it is up: half of one would stay on its interfaces.
@@ -126,7 +126,9 @@ pub(crate) fn stay(
     }
     let daemon = Arc::new(daemon);
     server::serve(listener, Arc::clone(&daemon), waker);
-    let waiting = until_down(&daemon, &arriving, file)?;
+    let waiting = until_down(&daemon, &arriving, file);
+    daemon.finish_reports();
+    let waiting = waiting?;
     // Only then may whoever waits start another.
     drop((socket, lock, waiting));
     Ok(())

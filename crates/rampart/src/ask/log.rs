@@ -4,6 +4,7 @@ use super::flows::end;
 use super::shown;
 use crate::api::{Event, Events, Operation};
 use crate::cli::LogArgs;
+use crate::daemon::log::escaped;
 use crate::failure::Failure;
 use crate::table::alert_words;
 use crate::table::{grouped, span};
@@ -108,5 +109,5 @@ fn line(event: &Event) -> String {
     if let Some(alert) = &details.alert {
         line += &format!("  {}", alert_words(alert));
     }
-    line + "\n"
+    escaped(&line) + "\n"
 }

@@ -1,14 +1,45 @@
-//! What the daemon reports while it runs: a line per event, for people or as JSON.
+//! What the daemon reports while it runs: a line per event, for people or as JSON. A line is one event whatever is in it: names and
+//! files that clients send cannot begin another. Nobody waits for whoever reads: lines that are not taken in time are lost, and
+//! counted.
 
 use jiff::Timestamp;
 use serde_json::json;
 use std::fmt;
 use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+#[cfg(test)]
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Lines that may wait for their reader.
+const WAITING: usize = 4096;
+/// How long the end of a daemon waits for the reader of its last lines.
+const LAST: Duration = Duration::from_secs(1);
 
 pub(crate) struct Log {
     json: bool,
-    out: Mutex<Box<dyn Write + Send>>,
+    out: Out,
+}
+
+enum Out {
+    /// Written at once. Only for tests: a writer that stands still would hold the daemon.
+    #[cfg(test)]
+    Direct(Mutex<Box<dyn Write + Send>>),
+    /// Written by a thread of its own.
+    Behind(Behind),
+}
+
+struct Behind {
+    items: SyncSender<Item>,
+    lost: AtomicU64,
+}
+
+/// What the writing thread is given.
+enum Item {
+    Line(String),
+    /// Everything before this is written: say so.
+    Written(SyncSender<()>),
 }
 
 /// Kinds of events.
@@ -60,18 +91,165 @@ impl Kind {
 }
 
 impl Log {
+    #[cfg(test)]
     pub(crate) fn new(json: bool, out: Box<dyn Write + Send>) -> Self {
-        Self { json, out: Mutex::new(out) }
+        Self { json, out: Out::Direct(Mutex::new(out)) }
     }
 
-    /// Writes an event. A reader that went away is no reason to stop a firewall.
-    pub(crate) fn event(&self, at: Timestamp, kind: Kind, message: impl fmt::Display) {
-        let line = if self.json {
-            json!({ "at": at, "event": kind.name(), "message": message.to_string() }).to_string()
-        } else {
-            format!("{at:.3} {}: {message}", kind.name())
-        };
-        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    /// Writes to `out` on a thread of its own.
+    pub(crate) fn behind(json: bool, mut out: Box<dyn Write + Send>) -> Self {
+        let (items, waiting) = sync_channel(WAITING);
+        std::thread::spawn(move || {
+            for item in waiting {
+                match item {
+                    // A reader that went away is no reason to stop a firewall.
+                    Item::Line(line) => drop(out.write_all(line.as_bytes()).and_then(|()| out.flush())),
+                    Item::Written(tell) => drop(tell.send(())),
+                }
+            }
+        });
+        Self { json, out: Out::Behind(Behind { items, lost: AtomicU64::new(0) }) }
+    }
+
+    /// Waits a moment until everything is written, because the process is about to end.
+    pub(crate) fn finish(&self) {
+        match &self.out {
+            #[cfg(test)]
+            Out::Direct(_) => {}
+            Out::Behind(behind) => {
+                let (tell, told) = sync_channel(1);
+                if behind.items.try_send(Item::Written(tell)).is_ok() {
+                    let _ = told.recv_timeout(LAST);
+                }
+            }
+        }
+    }
+
+    /// Writes an event; `by` whom, if somebody did it.
+    pub(crate) fn event(&self, at: Timestamp, kind: Kind, by: Option<&str>, message: impl fmt::Display) {
+        let line = self.line(at, kind, by, &message.to_string());
+        match &self.out {
+            #[cfg(test)]
+            Out::Direct(out) => {
+                let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+                let _ = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+            }
+            Out::Behind(behind) => {
+                let lost = behind.lost.swap(0, Ordering::AcqRel);
+                let told = (lost > 0).then(|| {
+                    self.line(
+                        at,
+                        Kind::Trouble,
+                        None,
+                        &format!("{lost} lines were not printed: nobody read them"),
+                    )
+                });
+                if !told.into_iter().chain([line]).all(|line| behind.send(line)) {
+                    behind.lost.fetch_add(lost + 1, Ordering::AcqRel);
+                }
+            }
+        }
+    }
+
+    fn line(&self, at: Timestamp, kind: Kind, by: Option<&str>, message: &str) -> String {
+        if !self.json {
+            return format!("{at:.3} {}: {}\n", kind.name(), escaped(message));
+        }
+        let mut event = json!({ "at": at, "event": kind.name(), "message": message });
+        if let Some(by) = by {
+            event["by"] = json!(by);
+        }
+        format!("{event}\n")
+    }
+}
+
+impl Behind {
+    /// Returns whether there was room. Where the thread has ended, nobody reads any more.
+    fn send(&self, line: String) -> bool {
+        !matches!(self.items.try_send(Item::Line(line)), Err(TrySendError::Full(_)))
+    }
+}
+
+/// Text without what would end its line, or move a terminal's cursor: control characters, and the marks that turn the direction of
+/// writing.
+pub(crate) fn escaped(text: &str) -> String {
+    let is_harmful = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    if !text.chars().any(is_harmful) {
+        return text.to_owned();
+    }
+    text.chars().map(|c| if is_harmful(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+    use std::sync::mpsc::{Receiver, Sender};
+
+    /// Hands on what is written, and waits at each line until it may go on.
+    struct Slow(Sender<String>, Receiver<()>);
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.send(String::from_utf8_lossy(bytes).into_owned()).unwrap();
+            let _ = self.1.recv();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_reader_that_stands_still_holds_nobody_and_learns_what_it_missed() {
+        let (out, lines) = std::sync::mpsc::channel();
+        let (go_on, may_go_on) = std::sync::mpsc::channel();
+        let log = Log::behind(false, Box::new(Slow(out, may_go_on)));
+        let at: Timestamp = "2026-11-22T10:00:00Z".parse().unwrap();
+        log.event(at, Kind::Up, None, 0);
+        assert!(lines.recv().unwrap().contains("up: 0"), "it is being written");
+        // One waits in the writer, and so many in the queue; the rest is lost. None of the calls waits.
+        for i in 1..=WAITING + 10 {
+            log.event(at, Kind::Up, None, i);
+        }
+        for _ in 0..=WAITING {
+            go_on.send(()).unwrap();
+        }
+        let last = lines.iter().take(WAITING).last().unwrap();
+        assert!(last.contains(&format!("up: {WAITING}")), "{last}");
+        log.event(at, Kind::Up, None, "again");
+        drop(go_on);
+        assert!(lines.recv().unwrap().contains("trouble: 10 lines were not printed"));
+        assert!(lines.recv().unwrap().contains("up: again"));
+    }
+
+    #[test]
+    fn an_event_is_one_line_whatever_is_in_it() {
+        let at: Timestamp = "2026-11-22T10:00:00Z".parse().unwrap();
+        for (message, shown) in [
+            ("p.toml as generation 2", "p.toml as generation 2"),
+            ("p\n2026-11-22T10:00:00Z confirmed: by root", "p\\n2026-11-22T10:00:00Z confirmed: by root"),
+            ("\r\u{1b}[2J\u{9b}1m", "\\r\\u{1b}[2J\\u{9b}1m"),
+            ("a\u{2028}b\u{202e}c", "a\\u{2028}b\\u{202e}c"),
+            ("Zürich 東京", "Zürich 東京"),
+        ] {
+            let line = |json| {
+                Log { json, out: Out::Direct(Mutex::new(Box::new(io::sink()))) }.line(
+                    at,
+                    Kind::Applied,
+                    Some("user 0"),
+                    message,
+                )
+            };
+            assert_eq!(line(false), format!("2026-11-22T10:00:00.000Z applied: {shown}\n"));
+            let json = line(true);
+            assert_eq!(json.lines().count(), 1);
+            let read: serde_json::Value = serde_json::from_str(&json).unwrap();
+            assert_eq!((&read["message"], &read["by"]), (&message.into(), &"user 0".into()));
+        }
     }
 }

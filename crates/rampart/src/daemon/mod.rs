@@ -124,7 +124,7 @@ impl Daemon {
         let mut attachments = Attachments::new(plane, hook);
         let (generation, note) = attachments.begin(&tables, &policy)?;
         if let Some(note) = note {
-            log.event(at, Kind::Up, note);
+            log.event(at, Kind::Up, None, note);
         }
         let running = Running::new(attachments, policy, generation, at);
         let events = Mutex::new(EventBuffer::default());
@@ -175,7 +175,17 @@ impl Daemon {
     }
 
     pub(crate) fn report(&self, at: Timestamp, kind: Kind, message: impl fmt::Display) {
-        self.log.event(at, kind, message);
+        self.log.event(at, kind, None, message);
+    }
+
+    /// Waits a moment until everything that was reported is written.
+    pub(crate) fn finish_reports(&self) {
+        self.log.finish();
+    }
+
+    /// What somebody did.
+    fn report_by(&self, at: Timestamp, kind: Kind, by: &str, message: impl fmt::Display) {
+        self.log.event(at, kind, Some(by), message);
     }
 
     pub(crate) fn status(&self) -> Result<Status, Refused> {
@@ -238,7 +248,7 @@ impl Daemon {
             keys.into_iter()
                 .try_fold(0, |killed, key| Ok(killed + u64::from(running.attachments.plane.kill(key)?)))
         })?;
-        self.report(at, Kind::Killed, format_args!("flows: {killed}, by {by}"));
+        self.report_by(at, Kind::Killed, by, format_args!("flows: {killed}, by {by}"));
         Ok(Killed { killed })
     }
 
@@ -303,16 +313,19 @@ impl Daemon {
                 let until = applied.rolls_back_at.map(|t| format!(", to be confirmed until {t}"));
                 let until = until.unwrap_or_default();
                 let words = changes::words(&applied.changes);
-                self.report(
+                self.report_by(
                     now.wall,
                     Kind::Applied,
+                    by,
                     format_args!(
                         "{} as generation {}, by {by}{until}: {words}",
                         new.file, applied.generation
                     ),
                 );
             }
-            Err(why) => self.report(now.wall, Kind::Refused, format_args!("{}, by {by}: {why}", new.file)),
+            Err(why) => {
+                self.report_by(now.wall, Kind::Refused, by, format_args!("{}, by {by}: {why}", new.file))
+            }
         }
         done
     }
@@ -352,7 +365,7 @@ impl Daemon {
         running.unconfirmed.take().ok_or_else(|| Refused::new(409, none))?;
         self.keep(running);
         let generation = running.generation;
-        self.report(at, Kind::Confirmed, format_args!("generation {generation}, by {by}"));
+        self.report_by(at, Kind::Confirmed, by, format_args!("generation {generation}, by {by}"));
         Ok(Confirmed { generation })
     }
 
@@ -366,7 +379,7 @@ impl Daemon {
         let Some(running) = slot.as_mut() else { return Ok(None) };
         let detached = running.attachments.release(&running.policy)?;
         *slot = None;
-        self.report(at, Kind::Down, format_args!("by {by}"));
+        self.report_by(at, Kind::Down, by, format_args!("by {by}"));
         Ok(Some(Down { pid: self.about.pid, detached }))
     }
 
@@ -378,7 +391,7 @@ impl Daemon {
             let message = format_args!(
                 "by {by}: the firewall goes on judging by its last policy; `rampart up` takes over, `rampart down` takes it away"
             );
-            self.report(at, Kind::Left, message);
+            self.report_by(at, Kind::Left, by, message);
         }
     }
 

@@ -3,72 +3,159 @@
 use super::run::{Wake, Waker};
 use super::{Daemon, Moment, Refused};
 use crate::api::{self, EVENTS_SHOWN, FLOWS_SHOWN, Filter, NewPolicy, Operation, Refusal};
-use crate::http::{ReadError, Request, read_request, write_response};
+use crate::http::{ReadError, Request, read_admitted, write_response};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use serde::Serialize;
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-/// How long a client may take for its next bytes: it is a program on this machine.
+/// How long a request may take to come in, and its answer to be taken: the client is a program on this machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Connections at once. Beyond it a client waits in the socket's queue.
-const MAX_CONNECTIONS: usize = 64;
+/// Connections at once of root, and of all others together. Beyond that a client is told to try again: whoever else is slow, root
+/// finds a place.
+const MAX_CONNECTIONS: usize = 32;
+
+/// Bodies up to this size are read side by side; larger ones, which only a policy of many rules is, one after the other.
+const SMALL_BODY: usize = 1 << 20;
+
+/// What clients of one kind share: root, or all others.
+#[derive(Default)]
+struct Share {
+    open: AtomicUsize,
+    /// Held by the one whose large body is read.
+    large: Mutex<()>,
+}
 
 /// Answers requests until the process ends.
 pub(crate) fn serve(listener: UnixListener, daemon: Arc<Daemon>, waker: Waker) {
     std::thread::spawn(move || {
-        let open = Arc::new(AtomicUsize::new(0));
+        let shares = [Arc::new(Share::default()), Arc::new(Share::default())];
         loop {
-            while open.load(Ordering::Acquire) >= MAX_CONNECTIONS {
-                std::thread::park_timeout(Duration::from_millis(100));
-            }
             let Ok((stream, _)) = listener.accept() else {
                 // Out of descriptors or memory: others may give some back.
                 std::thread::park_timeout(Duration::from_millis(100));
                 continue;
             };
-            open.fetch_add(1, Ordering::AcqRel);
+            let peer = getsockopt(&stream, PeerCredentials).ok();
+            let is_root = peer.is_some_and(|peer| peer.uid() == 0);
+            let share = Arc::clone(&shares[usize::from(is_root)]);
+            if share.open.load(Ordering::Acquire) >= MAX_CONNECTIONS {
+                turn_away(stream);
+                continue;
+            }
+            share.open.fetch_add(1, Ordering::AcqRel);
             let (daemon, waker) = (Arc::clone(&daemon), waker.clone());
-            let slot = Slot(Arc::clone(&open));
-            std::thread::spawn(move || {
-                let _slot = slot;
-                connection(&daemon, &waker, stream);
-            });
+            let slot = Slot(share);
+            let by = peer.map_or_else(
+                || "somebody".to_owned(),
+                |peer| format!("user {} (process {})", peer.uid(), peer.pid()),
+            );
+            std::thread::spawn(move || connection(&daemon, &waker, stream, &by, &slot.0));
         }
     });
 }
 
 /// One of the connections at once; released also by a thread that panics.
-struct Slot(Arc<AtomicUsize>);
+struct Slot(Arc<Share>);
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+        self.0.open.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
-fn connection(daemon: &Daemon, waker: &Waker, mut stream: UnixStream) {
-    let patient = stream.set_read_timeout(Some(PATIENCE)).and(stream.set_write_timeout(Some(PATIENCE)));
-    if patient.is_err() {
-        return;
+/// Tells a client that there is no place. Waits for nothing: what does not fit into the socket's buffer is not sent.
+fn turn_away(mut stream: UnixStream) {
+    let answer = Answer::refused(Refused::new(503, "too many requests at once: try again"));
+    if stream.set_nonblocking(true).is_ok() {
+        let _ = write_response(&mut stream, answer.status, None, &answer.body);
     }
-    let by = getsockopt(&stream, PeerCredentials).map_or_else(
-        |_| "somebody".to_owned(),
-        |peer| format!("user {} (process {})", peer.uid(), peer.pid()),
-    );
-    let answer = match read_request(&mut stream) {
-        Ok(Some(request)) => dispatch(daemon, &request, &by),
-        Ok(None) | Err(ReadError::Io(_)) => return,
+}
+
+/// A stream with a moment by which everything must have been read or written, however many small pieces it comes in.
+struct Timed<'s> {
+    stream: &'s UnixStream,
+    until: Instant,
+}
+
+impl<'s> Timed<'s> {
+    fn new(stream: &'s UnixStream) -> Self {
+        Self { stream, until: Instant::now() + PATIENCE }
+    }
+
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(bytes)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+fn connection(daemon: &Daemon, waker: &Waker, stream: UnixStream, by: &str, share: &Share) {
+    let admit = |method: &str, path: &str, length: usize| admit(share, method, path, length);
+    let answer = match read_admitted(&mut Timed::new(&stream), admit) {
+        Ok(Some((request, turn))) => {
+            let answer = dispatch(daemon, &request, by);
+            // The body is gone before the next one comes.
+            drop((request, turn));
+            answer
+        }
+        Ok(None) => return,
+        Err(ReadError::Io(error)) if is_late(&error) => {
+            let why = format!("the request did not come in within {} s", PATIENCE.as_secs());
+            Answer::refused(Refused::new(408, why))
+        }
+        Err(ReadError::Io(_)) => return,
         Err(ReadError::Wrong(status, why)) => Answer::refused(Refused::new(status, why)),
     };
     // A client that went away meanwhile has had what it asked for done.
-    let _ = write_response(&mut stream, answer.status, answer.allow.as_deref(), &answer.body);
+    let _ = write_response(&mut Timed::new(&stream), answer.status, answer.allow.as_deref(), &answer.body);
     if answer.ends {
         waker.wake(Wake::Ended(stream));
     }
+}
+
+fn is_late(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock)
+}
+
+/// Lets a body in: only where the operation takes one, and a large one when it is its turn.
+fn admit<'s>(
+    share: &'s Share,
+    method: &str,
+    path: &str,
+    length: usize,
+) -> Result<Option<MutexGuard<'s, ()>>, ReadError> {
+    if length == 0 {
+        return Ok(None);
+    }
+    let takes_body =
+        api::find(path).any(|route| route.method == method && route.operation == Operation::Apply);
+    if !takes_body && length > SMALL_BODY {
+        return Err(ReadError::Wrong(413, format!("{method} {path} takes no body")));
+    }
+    let turn = || share.large.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok((length > SMALL_BODY).then(turn))
 }
 
 pub(crate) struct Answer {
@@ -193,5 +280,54 @@ fn new_policy(body: &[u8]) -> Result<NewPolicy, Refused> {
             Err(Refused::new(400, "confirm_seconds: 1 to 86400, or leave it out".to_owned()))
         }
         _ => Ok(new),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_a_deadline_however_many_pieces_it_comes_in() {
+        let (near, mut far) = UnixStream::pair().unwrap();
+        far.write_all(b"GET / HTTP/1.1").unwrap();
+        for (until, expected) in
+            [(Instant::now() + PATIENCE, Ok(1)), (Instant::now(), Err(ErrorKind::TimedOut))]
+        {
+            let mut timed = Timed { stream: &near, until };
+            // Bytes are there, and still it is too late.
+            assert_eq!(timed.read(&mut [0]).map_err(|error| error.kind()), expected);
+            assert_eq!(timed.write(b"x").map_err(|error| error.kind()), expected);
+        }
+    }
+
+    #[test]
+    fn a_large_body_is_read_where_one_is_taken_and_one_after_the_other() {
+        let share = Share::default();
+        let large = SMALL_BODY + 1;
+        for (method, path, length, is_let_in) in [
+            ("GET", "/v1/status", 0, true),
+            ("GET", "/v1/status", 10, true),
+            ("GET", "/v1/status", large, false),
+            ("GET", "/v1/policy", large, false),
+            ("POST", "/v1/policy", large, apply_is("POST")),
+            ("PUT", "/v1/policy", large, apply_is("PUT")),
+            ("PUT", "/v1/nothing", large, false),
+        ] {
+            assert_eq!(admit(&share, method, path, length).is_ok(), is_let_in, "{method} {path} {length}");
+        }
+        let method = Operation::Apply.route().method;
+        let turn = admit(&share, method, "/v1/policy", large).ok().flatten();
+        assert!(turn.is_some() && share.large.try_lock().is_err(), "it is the turn of one");
+        assert!(
+            matches!(admit(&share, method, "/v1/policy", SMALL_BODY), Ok(None)),
+            "a small one need not wait"
+        );
+        drop(turn);
+        assert!(share.large.try_lock().is_ok());
+    }
+
+    fn apply_is(method: &str) -> bool {
+        Operation::Apply.route().method == method
     }
 }

@@ -386,3 +386,60 @@ fn nobody_at_the_socket_is_told_with_what_to_do() {
     let (status, text) = running.command("rules");
     assert!(status == 3 && text.contains("nobody answers on /"), "{text}");
 }
+
+#[test]
+fn clients_that_say_nothing_keep_no_place_from_those_to_come() {
+    let running = Running::new();
+    let connect = || UnixStream::connect(&running.instance.socket).unwrap();
+    let mut silent: Vec<UnixStream> = (0..32).map(|_| connect()).collect();
+    // There is no place left, and whoever comes is told so at once.
+    let mut turned_away = connect();
+    assert_eq!(read_response(&mut turned_away).unwrap().status, 503);
+    // A place that is given back is taken.
+    silent.pop();
+    let again = || {
+        let mut stream = connect();
+        // The answer may have been there before the question.
+        let _ = write_request(&mut stream, "GET", "/v1/status", b"");
+        read_response(&mut stream).is_ok_and(|response| response.status == 200)
+    };
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while !again() {
+        assert!(std::time::Instant::now() < deadline, "the place stays taken");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn bodies_are_read_where_one_is_taken_and_no_larger_than_a_policy() {
+    let running = Running::new();
+    for (method, target, length, status) in [
+        ("GET", "/v1/status", 2 << 20, 413),
+        ("POST", "/v1/confirm", 2 << 20, 413),
+        ("PUT", "/v1/nothing", 2 << 20, 413),
+        ("PUT", "/v1/policy", 257_usize << 20, 413),
+    ] {
+        let mut stream = UnixStream::connect(&running.instance.socket).unwrap();
+        let head = format!("{method} {target} HTTP/1.1\r\nContent-Length: {length}\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        // Refused by its head: none of the body was sent.
+        assert_eq!(read_response(&mut stream).unwrap().status, status, "{method} {target}");
+    }
+}
+
+#[test]
+fn a_file_with_a_newline_forges_no_entry() {
+    let running = Running::new();
+    let new = NewPolicy {
+        file: "p.toml\n2026-11-20T10:00:00.000Z confirmed: generation 9, by user 0".to_owned(),
+        text: usual(),
+        confirm_seconds: None,
+    };
+    running.daemon.apply(&new, running.at(1), "a test").unwrap();
+    let log = running.log();
+    assert!(
+        log.lines().all(|line| !line.contains(" confirmed: generation 9") || line.contains("applied: ")),
+        "{log}"
+    );
+    assert!(log.contains("applied: p.toml\\n2026-11-20"), "{log}");
+}
