@@ -1,6 +1,7 @@
 //! Whether the server served what the client completed. Both ends count for themselves, and whatever stands between them may
 //! lose segments, but it may not speak in the name of either. Pure.
 
+use crate::level::grouped;
 use crate::results::is_default;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -151,19 +152,6 @@ impl ServedOutcome {
         let share = part.client as f64 / (part.client + others.client).max(1) as f64;
         part.missing() as f64 <= lost * share + 4.0 * (lost * share * (1.0 - share)).sqrt() + 3.0
     }
-}
-
-/// `960,000`.
-fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// Whether results need not have it.

@@ -1,5 +1,7 @@
 //! Numbers for people: Mpps, Gbit/s, µs. Three significant digits, because no figure of the bench holds more.
 
+use measure::level::grouped;
+
 /// Steps of 1000, largest first, with their prefix.
 const PREFIXES: [(f64, &str); 4] = [(1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")];
 
@@ -149,8 +151,8 @@ pub(crate) fn words(unit: &str, value: f64) -> String {
     let number = match value.abs() {
         v if v >= 1e9 => format!("{} billion", trimmed(&significant(value / 1e9, 3))),
         v if v >= 1e6 => format!("{} million", trimmed(&significant(value / 1e6, 3))),
-        v if v >= 1e3 && !counted => grouped(&hundreds(value)),
-        v if v >= 1e3 => grouped(&rounded),
+        v if v >= 1e3 && !counted => grouped(whole(&hundreds(value))),
+        v if v >= 1e3 => grouped(whole(&rounded)),
         _ => trimmed(&rounded).to_owned(),
     };
     format!("{number} {noun}")
@@ -173,9 +175,9 @@ fn trimmed(number: &str) -> &str {
     if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
 }
 
-/// With commas between groups of three digits.
-fn grouped(digits: &str) -> String {
-    count(digits.parse().unwrap_or(0)).replace('\u{202f}', ",")
+/// The number that digits write.
+fn whole(digits: &str) -> u64 {
+    digits.parse().unwrap_or(0)
 }
 
 /// A share of 1 as per cent.
@@ -194,15 +196,7 @@ pub(crate) fn rare(share: f64) -> String {
 
 /// A whole number with thin spaces between groups of three.
 pub(crate) fn count(value: u64) -> String {
-    let digits = value.to_string();
-    let mut out = String::with_capacity(digits.len() * 2);
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push('\u{202f}');
-        }
-        out.push(c);
-    }
-    out
+    grouped(value).replace(',', "\u{202f}")
 }
 
 #[cfg(test)]

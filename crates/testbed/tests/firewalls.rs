@@ -85,7 +85,7 @@ fn nftables_flowtable_takes_over_connections() {
     must_be_root();
     let driver = dut::driver("nftables-flowtable").unwrap();
     if !driver.requirements().iter().all(dut::Requirement::is_met) {
-        eprintln!("this kernel has no flow tables: only what is said about that is tested");
+        eprintln!("skipped: this kernel has no flow tables; only what is said about that is tested");
         let bed = Bed::build(&spec(ZoneForm::Two, driver.wiring())).unwrap();
         let shape = PolicyShape { rules: 1, match_position: 1, stateful: true, ..plain() };
         let policy = PolicySpec::generate(&shape, ZoneForm::Two).unwrap();

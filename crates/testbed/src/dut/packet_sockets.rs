@@ -91,6 +91,34 @@ fn lost_by(line: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bed::Wiring;
+    use crate::bed::{Bed, BedSpec, CoreSplit};
+    use measure::frame::FrameSize;
+    use measure::shape::{Placement, ZoneForm};
+
+    #[test]
+    fn needs_root_the_filter_can_be_put_on_and_taken_off_again() {
+        let bed = Bed::build(&BedSpec {
+            zones: ZoneForm::Two,
+            wiring: Wiring::Firewall,
+            largest_frame: FrameSize::new(1518).unwrap(),
+            placement: Placement::Inline,
+            cores: CoreSplit::of(Placement::Inline, 1).unwrap(),
+            link_bits_per_second: None,
+        })
+        .unwrap();
+        let side = bed.firewall_side("a test").unwrap();
+        let is_on = |end: &str| {
+            let listed = side.namespace.run("tc", &["filter", "show", "dev", end, "ingress"]);
+            listed.is_ok_and(|text| text.contains("direct-action"))
+        };
+        for _ in 0..2 {
+            have_frames_alone(&side).unwrap();
+            assert!(side.ends().all(|end| is_on(&end.device)));
+            have_frames_no_more(&side).unwrap();
+            assert!(!side.ends().any(|end| is_on(&end.device)));
+        }
+    }
 
     #[test]
     fn losses_of_sockets_are_those_on_the_ends() {
