@@ -46,10 +46,10 @@ enum reason {
 	REASON_LENGTH = 2,		/* lengths in headers contradict each other or the frame */
 	REASON_HEADER = 3,		/* wrong version or header length */
 	REASON_CHECKSUM = 4,		/* IPv4 header checksum */
-	REASON_EXTENSIONS = 5,		/* more IPv6 extension headers than are looked through, or a source route */
+	REASON_EXTENSIONS = 5,		/* more IPv6 extension headers than are looked through, a source route, or two fragment headers */
 	REASON_TCP_FLAGS = 6,		/* flags that no sender sets together */
 	REASON_LAND = 7,		/* source and destination the same */
-	REASON_SOURCE = 8,		/* a source that no host has: multicast, broadcast, loopback */
+	REASON_SOURCE = 8,		/* a source that nobody out there has: multicast, broadcast, loopback, our own; or of a link alone */
 	REASON_ZONE_SOURCE = 9,		/* a source of another zone's networks */
 	REASON_REVERSE_PATH = 10,	/* no route, or another one, back to the source */
 	REASON_NOT_IP = 11,		/* neither IP nor what IP needs on a link */
@@ -58,6 +58,8 @@ enum reason {
 	REASON_FRAGMENT_OVERLAP = 14,	/* a fragment that would overwrite the transport header */
 	REASON_NOT_OURS = 48,		/* its Ethernet address is another's, or a group that its protocol is not meant for */
 	REASON_VLAN = 49,		/* it came in a VLAN, which is of no zone */
+	REASON_OPTIONS = 50,		/* IPv4 options that say a route or that nobody needs (RFC 7126), or that are damaged */
+	REASON_ICMP_REDIRECT = 51,	/* an ICMP redirect: it belongs to one link, and no link believes the next one's */
 	/* the policy */
 	REASON_NO_POLICY = 16,
 	REASON_RULE_DENY = 17,

@@ -116,34 +116,53 @@ __noinline int reconsider(struct packet *p, struct flow *flow, __u32 zone)
 	return VERDICT_DROP;
 }
 
-/* RFC 3704: a route back to the source, and if strict by the zone that it came from. Asked last, because it costs most. */
-static __always_inline int find_way_back(void *ctx, const struct packet *p)
+/* Whether somebody out there may have this source: not the firewall itself (RFC 1812 section 5.3.8), and by RFC 3704 there is a
+ * route back to it, if strict by the zone that it came from. 0, or why not. Asked last, because it costs most. */
+static __always_inline int check_way_back(void *ctx, const struct packet *p)
 {
 	struct address source;
 	struct route route;
 	__u32 kind;
 
-	if (!settings.reverse_path || p->flags & PACKET_FROM_SELF || !p->source[0])
-		return 1;
+	if (p->flags & PACKET_FROM_SELF || (p->family == 4 && !p->source[0]))
+		return 0;
 	address_of(p->source, p->family, &source);
 	/* Of its own link, and no further. */
 	if (is_link_local(&source))
-		return p->to == ZONE_SELF;
+		return p->to == ZONE_SELF ? 0 : REASON_SOURCE;
 	route_find(ctx, &source, &route);
 	kind = route.kind & ROUTE_KIND;
-	if (kind != ROUTE_FORWARD && kind != ROUTE_UNRESOLVED)
+	if (kind == ROUTE_LOCAL)
+		return REASON_SOURCE;
+	if (!settings.reverse_path)
 		return 0;
-	return settings.reverse_path == 1 || (route.kind & ROUTE_IS_PORT && ports[route.port].zone == p->from);
+	if (kind != ROUTE_FORWARD && kind != ROUTE_UNRESOLVED)
+		return REASON_REVERSE_PATH;
+	if (settings.reverse_path == 1 || (route.kind & ROUTE_IS_PORT && ports[route.port].zone == p->from))
+		return 0;
+	return REASON_REVERSE_PATH;
 }
 
-__noinline int has_way_back_xdp(struct xdp_md *ctx, struct packet *p)
+__noinline int check_way_back_xdp(struct xdp_md *ctx, struct packet *p)
 {
-	return p ? find_way_back(ctx, p) : 0;
+	return p ? check_way_back(ctx, p) : REASON_REVERSE_PATH;
 }
 
-__noinline int has_way_back_tc(struct __sk_buff *ctx, struct packet *p)
+__noinline int check_way_back_tc(struct __sk_buff *ctx, struct packet *p)
 {
-	return p ? find_way_back(ctx, p) : 0;
+	return p ? check_way_back(ctx, p) : REASON_REVERSE_PATH;
+}
+
+/* The source of a packet that passes because of another one, as if it opened a flow. */
+static __always_inline int check_source(void *ctx, struct packet *p, const enum hook hook)
+{
+	int reason = check_ends(p);
+
+	if (!reason && settings.check_zones && !(p->flags & PACKET_FROM_SELF) && is_of_other_zone(p))
+		reason = REASON_ZONE_SOURCE;
+	if (!reason)
+		reason = hook == HOOK_XDP ? check_way_back_xdp(ctx, p) : check_way_back_tc(ctx, p);
+	return reason;
 }
 
 __noinline int route_xdp(struct xdp_md *ctx, struct packet *p)
@@ -190,8 +209,9 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 		return drop(p, reason);
 	if (p->action != ACTION_ALLOW)
 		return refuse(ctx, p, hook);
-	if (!(hook == HOOK_XDP ? has_way_back_xdp(ctx, p) : has_way_back_tc(ctx, p)))
-		return drop(p, REASON_REVERSE_PATH);
+	reason = hook == HOOK_XDP ? check_way_back_xdp(ctx, p) : check_way_back_tc(ctx, p);
+	if (reason)
+		return drop(p, reason);
 	if (ends_before(p, p->to))
 		return VERDICT_NEXT;
 	if (p->extras) {
@@ -249,10 +269,15 @@ __noinline int relate_tc(struct __sk_buff *ctx, struct packet *p)
 /* An ICMP error or a later fragment. VERDICT_NEXT: it may pass; `judge` is set when the policy must say so. */
 static __always_inline enum verdict accompany(void *ctx, struct packet *p, const enum hook hook, int *judge)
 {
+	int reason;
+
 	if (p->flags & PACKET_LATER_FRAGMENT)
 		return follow_fragment(p);
 	switch (hook == HOOK_XDP ? relate_xdp(ctx, p) : relate_tc(ctx, p)) {
 	case RELATED_PASSES:
+		reason = check_source(ctx, p, hook);
+		if (reason)
+			return drop(p, reason);
 		tally(TALLY_RELATED, 1);
 		return VERDICT_NEXT;
 	case RELATED_FALSE:

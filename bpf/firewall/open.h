@@ -10,16 +10,17 @@ static __always_inline bool is_opening(const struct packet *p)
 	return (p->tcp_flags & TCP_KIND) == TCP_SYN;
 }
 
-/* Sources that no host has. 0.0.0.0 asks for an address by broadcast (RFC 2131). */
+/* Sources that no host has. 0.0.0.0 asks for an address by broadcast (RFC 2131). Of IPv6 (RFC 4291): groups, and what begins like
+ * the unspecified address: that one, the loopback address, and IPv4 addresses in the clothes of IPv6, old and new. */
 static __always_inline bool is_no_source(const struct packet *p)
 {
 	__u32 address = bpf_ntohl(p->source[0]);
 
 	if (p->family == 6)
-		return (address >> 24) == 0xff ||
-		       (!p->source[0] && !p->source[1] && !p->source[2] && p->source[3] == bpf_htonl(1));
-	if (!address)
-		return p->destination[0] != 0xffffffff;
+		return address >> 24 == 0xff ||
+		       (!p->source[0] && !p->source[1] && (!p->source[2] || p->source[2] == bpf_htonl(0xffff)));
+	if (!(address >> 24))
+		return address || p->destination[0] != 0xffffffff;
 	return address >> 24 == 127 || address >> 28 >= 14;
 }
 

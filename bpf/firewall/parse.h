@@ -49,6 +49,7 @@
 #define ICMPV6_MLD_FIRST 130
 #define ICMPV6_MLD_LAST 132
 #define ICMPV6_ROUTER_SOLICITATION 133
+#define ICMPV6_ROUTER_ADVERTISEMENT 134
 #define ICMPV6_REDIRECT 137
 #define ICMPV6_MLD2 143
 
@@ -58,6 +59,17 @@ struct extension {
 	__be16 offset_more;	/* of a fragment header; of a routing header type and segments left */
 	__be32 id;
 };
+
+/* IPv4 options that RFC 7126 does not want dropped: the end, nothing, one for routers that they may ignore, and labels of
+ * secrecy (RFC 1108, FIPS 188). The others name a route, collect one, or are of no use any more. */
+#define OPTION_END 0
+#define OPTION_NOTHING 1
+#define OPTION_QUICK_START 25
+#define OPTION_SECURITY 130
+#define OPTION_EXTENDED_SECURITY 133
+#define OPTION_LABEL 134
+#define OPTION_ROUTER_ALERT 148
+#define MAX_OPTIONS 40
 
 struct icmp {
 	__u8 type;
@@ -161,14 +173,16 @@ static __always_inline void classify_icmp(struct packet *p, const struct icmp *i
 		return;
 	}
 	p->flags |= PACKET_STATELESS;
-	if (type == ICMP_UNREACHABLE || type == ICMP_QUENCH || type == ICMP_REDIRECT || type == ICMP_TIME_EXCEEDED ||
-	    type == ICMP_PARAMETER)
+	if (type == ICMP_UNREACHABLE || type == ICMP_QUENCH || type == ICMP_TIME_EXCEEDED || type == ICMP_PARAMETER)
 		p->flags |= PACKET_ICMP_ERROR;
 }
 
-/* Neighbour discovery and multicast listeners: what a link needs to work. RFC 4861 wants 255, RFC 3810 wants 1. */
+/* Neighbour discovery and multicast listeners: what a link needs to work. RFC 4861 wants 255, RFC 3810 wants 1. Whoever advertises
+ * itself as a router wants to be believed, so that is for the policy. */
 static __always_inline bool is_link_business(const struct packet *p, __u8 type)
 {
+	if (type == ICMPV6_ROUTER_ADVERTISEMENT && !(p->flags & PACKET_FROM_SELF))
+		return false;
 	if (type >= ICMPV6_ROUTER_SOLICITATION && type <= ICMPV6_REDIRECT)
 		return p->ttl == 255;
 	return ((type >= ICMPV6_MLD_FIRST && type <= ICMPV6_MLD_LAST) || type == ICMPV6_MLD2) && p->ttl == 1;
@@ -198,6 +212,8 @@ static __always_inline enum verdict parse_icmp(struct packet *p, const struct fr
 
 	if (!icmp)
 		return drop(p, REASON_TRUNCATED);
+	if (icmp->type == (p->protocol == PROTOCOL_ICMPV6 ? ICMPV6_REDIRECT : ICMP_REDIRECT))
+		return drop(p, REASON_ICMP_REDIRECT);
 	p->selector = bpf_htons(icmp->type << 8 | icmp->code);
 	if (p->protocol == PROTOCOL_ICMPV6)
 		return classify_icmpv6(p, icmp);
@@ -250,6 +266,41 @@ static __always_inline bool checksum_holds(const struct packet *p, const struct 
 	return sum == 0xffff;
 }
 
+static __always_inline bool is_good_option(__u8 option)
+{
+	return option == OPTION_QUICK_START || option == OPTION_SECURITY || option == OPTION_EXTENDED_SECURITY ||
+	       option == OPTION_LABEL || option == OPTION_ROUTER_ALERT;
+}
+
+/* Whether all options up to `end` are harmless, and end there. Where the next one begins is kept in the packet's `transport` meanwhile: the
+ * verifier would follow each place that it could be on the stack. */
+static __always_inline bool has_good_options(struct packet *p, const struct frame *f, __u32 end)
+{
+	WRITE_ONCE(p->transport, p->network + IPV4_BYTES);
+	for (int i = 0; i < MAX_OPTIONS; i++) {
+		__u32 at = READ_ONCE(p->transport), bytes = 1;
+		__u8 *option;
+
+		if (at >= end)
+			break;
+		option = bytes_at(f, at, 1);
+		if (!option)
+			return 0;
+		if (*option == OPTION_END)
+			return 1;
+		if (*option != OPTION_NOTHING) {
+			if (!is_good_option(*option))
+				return 0;
+			option = bytes_at(f, at, 2);
+			if (!option || option[1] < 2)
+				return 0;
+			bytes = option[1];
+		}
+		WRITE_ONCE(p->transport, at + bytes);
+	}
+	return READ_ONCE(p->transport) == end;
+}
+
 static __always_inline enum verdict note_ipv4_fragment(struct packet *p, const struct ipv4 *ip)
 {
 	__u16 fragment = bpf_ntohs(ip->fragment);
@@ -296,6 +347,8 @@ static __always_inline enum verdict parse_ipv4(struct packet *p, const struct fr
 		return drop(p, REASON_LENGTH);
 	if (settings.check_checksums && !checksum_holds(p, f, ip, header_bytes))
 		return drop(p, REASON_CHECKSUM);
+	if (header_bytes > IPV4_BYTES && !has_good_options(p, f, p->network + header_bytes))
+		return drop(p, REASON_OPTIONS);
 	p->family = 4;
 	p->source[0] = ip->source;
 	p->destination[0] = ip->destination;
@@ -311,6 +364,7 @@ static __always_inline enum verdict parse_ipv4(struct packet *p, const struct fr
 static __always_inline enum verdict skip_extensions(struct packet *p, const struct frame *f, __u32 next)
 {
 	__u32 at = p->network + IPV6_BYTES;
+	bool is_fragment = false;
 
 	/* The last turn finds the transport header behind as many as there may be. */
 	for (int i = 0; i <= MAX_EXTENSIONS; i++) {
@@ -330,6 +384,10 @@ static __always_inline enum verdict skip_extensions(struct packet *p, const stru
 		if (next == PROTOCOL_ROUTING && ((__u8 *)extension)[3])
 			return drop(p, REASON_EXTENSIONS);
 		if (next == PROTOCOL_FRAGMENT) {
+			/* Whoever puts a fragment into a fragment wants its parts to be read in two ways (RFC 8200 section 4.5). */
+			if (is_fragment)
+				return drop(p, REASON_EXTENSIONS);
+			is_fragment = true;
 			offset = bpf_ntohs(extension->offset_more) & 0xfff8;
 			if (bpf_ntohs(extension->offset_more) & 0xfff9) {
 				p->fragment_id = extension->id;

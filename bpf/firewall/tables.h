@@ -339,6 +339,27 @@ static __always_inline bool is_misplaced(struct look_up *l)
 	return zones && !(zones >> (q->command.from & 63) & 1);
 }
 
+/* Whether the source of a packet belongs to the networks of other zones only. */
+__noinline int is_of_other_zone(struct packet *p)
+{
+	struct question question = {};
+	struct look_up look_up = { .question = &question }, *l = &look_up;
+
+	if (!p)
+		return 1;
+	l->pages = lookup(&generations, 0);
+	if (!l->pages)
+		return 1;
+	l->header = lookup(l->pages, 0);
+	if (!l->header)
+		return 1;
+	question.command.family = p->family;
+	question.command.from = p->from;
+	for (int word = 0; word < 4; word++)
+		question.command.source[word] = p->source[word];
+	return is_misplaced(l);
+}
+
 /* Fills in the answer: a denial unless the tables say otherwise. Its generation is 0 when there is no policy. */
 __noinline int judge_question(struct question *question)
 {

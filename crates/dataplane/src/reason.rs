@@ -48,10 +48,10 @@ Reason of reason {
     Length = REASON_LENGTH, "length": "lengths in its headers contradict each other or the frame";
     Header = REASON_HEADER, "header": "wrong IP version or header length";
     Checksum = REASON_CHECKSUM, "checksum": "wrong checksum of the IPv4 header";
-    Extensions = REASON_EXTENSIONS, "extensions": "more IPv6 extension headers than are looked through, or a route that the sender chose (RFC 5095)";
+    Extensions = REASON_EXTENSIONS, "extensions": "more IPv6 extension headers than are looked through, a route that the sender chose (RFC 5095), or two fragment headers";
     TcpFlags = REASON_TCP_FLAGS, "tcp-flags": "TCP flags that no sender sets together";
     Land = REASON_LAND, "land": "source and destination are the same";
-    Source = REASON_SOURCE, "source": "a source that no host has: multicast, broadcast, loopback";
+    Source = REASON_SOURCE, "source": "a source that nobody out there has: multicast, broadcast, loopback, the firewall's own address, or one of a link alone";
     ZoneSource = REASON_ZONE_SOURCE, "zone-source": "a source that belongs to the networks of another zone";
     ReversePath = REASON_REVERSE_PATH, "reverse-path": "no route back to the source, or one by another zone (RFC 3704)";
     NotIp = REASON_NOT_IP, "not-ip": "neither IP nor what IP needs on a link";
@@ -60,6 +60,8 @@ Reason of reason {
     FragmentOverlap = REASON_FRAGMENT_OVERLAP, "fragment-overlap": "a fragment that would overwrite the transport header (RFC 1858)";
     NotOurs = REASON_NOT_OURS, "not-ours": "its Ethernet address is another machine's, or a group's that it is not meant for (RFC 1812)";
     Vlan = REASON_VLAN, "vlan": "it came in a VLAN, and VLANs are of no zone; give the zone the VLAN's own interface";
+    Options = REASON_OPTIONS, "options": "IPv4 options that say a route or that nobody needs (RFC 7126), or that are damaged";
+    IcmpRedirect = REASON_ICMP_REDIRECT, "icmp-redirect": "an ICMP redirect, which no router forwards and the firewall does not believe";
     NoPolicy = REASON_NO_POLICY, "no-policy": "no policy is in force yet";
     RuleDeny = REASON_RULE_DENY, "rule-deny": "a rule denies it";
     RuleReject = REASON_RULE_REJECT, "rule-reject": "a rule rejects it";

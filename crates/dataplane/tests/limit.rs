@@ -89,10 +89,10 @@ fn needs_root_what_takes_a_token() {
     for _ in 0..5 {
         assert_eq!(send(&mut bed, IN, OUT, 1), "pass");
     }
-    let redirect = Frame::new(IN, OUT, 1, icmp(9, 0, 7)).bytes();
-    assert_eq!(bed.send(Side::In, &redirect).words(), "pass");
-    assert_eq!(bed.send(Side::In, &redirect).words(), "pass");
-    assert_eq!(bed.send(Side::In, &redirect).words(), "rate");
+    let stateless = Frame::new(IN, OUT, 1, icmp(9, 0, 7)).bytes();
+    assert_eq!(bed.send(Side::In, &stateless).words(), "pass");
+    assert_eq!(bed.send(Side::In, &stateless).words(), "pass");
+    assert_eq!(bed.send(Side::In, &stateless).words(), "rate");
     assert_eq!(send(&mut bed, IN, OUT, 1), "pass");
     assert_eq!(send(&mut bed, IN, OUT, 2), "rate");
 }

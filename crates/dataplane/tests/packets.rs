@@ -231,6 +231,36 @@ fn needs_root_fragments_follow_their_first() {
     ]);
 }
 
+/// A later fragment says how far its connection has sent. When that is over and another has its record, it says nothing.
+#[test]
+fn needs_root_a_fragment_extends_no_connection_but_its_own() {
+    for hook in HOOKS {
+        let mut bed = Bed::new(hook);
+        let segment = |ports, flags, sequence, acknowledgement| {
+            Tcp { ports, flags, sequence, acknowledgement, window: 9000, ..Tcp::default() }.bytes()
+        };
+        let part =
+            |payload, offset, more| Frame { fragment: Some((1, offset, more)), ..v4(Side::In, 6, payload) };
+        let first = part(segment((4000, 80), SYN, 5000, 0), 0, true).bytes();
+        assert_eq!(bed.send(Side::In, &first).words(), "pass", "{hook:?}");
+        let [old] = &bed.sessions(&Filter::default())[..] else { panic!("one flow") };
+        assert!(bed.firewall().flows.end(old.id).unwrap());
+        for (side, ports, flags, sequence, acknowledgement) in [
+            (Side::In, (4001, 80), SYN, 100, 0),
+            (Side::Out, (80, 4001), SYN | ACK, 7, 101),
+            (Side::In, (4001, 80), ACK, 101, 8),
+        ] {
+            let frame = v4(side, 6, segment(ports, flags, sequence, acknowledgement)).bytes();
+            assert_eq!(bed.send(side, &frame).words(), "pass", "{hook:?}");
+        }
+        let [new] = &bed.sessions(&Filter::default())[..] else { panic!("one flow") };
+        assert_eq!(new.id.record, old.id.record, "the test wants the record to be used again");
+        bed.send(Side::In, &part(vec![0; 1000], 24, false).bytes());
+        let unsent = v4(Side::Out, 6, segment((80, 4001), ACK, 8, 3000)).bytes();
+        assert_eq!(bed.send(Side::Out, &unsent).words(), "tcp-window", "{hook:?}");
+    }
+}
+
 #[test]
 fn needs_root_fragments_wait_half_a_minute() {
     let mut bed = Bed::new(Hook::Xdp);

@@ -24,7 +24,7 @@ const ROWS: &str = include_str!("rows/rows.txt");
 /// What every segment offers, so that data may come.
 const WINDOW: &str = "window=1000";
 /// Drops that these rows must show; the others want a full table, a connection, several cores or a rule's limits.
-const REASONS: [&str; 27] = [
+const REASONS: [&str; 29] = [
     "truncated",
     "length",
     "header",
@@ -39,6 +39,8 @@ const REASONS: [&str; 27] = [
     "no-zone",
     "not-ours",
     "vlan",
+    "options",
+    "icmp-redirect",
     "fragment-unknown",
     "fragment-overlap",
     "rule-deny",
@@ -61,6 +63,8 @@ fn bed(hook: Hook) -> Bed {
          link set far2 up
          link set side0 up
          address add 198.19.1.1/24 dev side0
+         route add 198.18.3.0/24 via 198.18.1.2
+         route add 2001:2:0:3::/64 via 2001:2:0:1::2
          route add 192.0.2.0/24 via 198.18.2.2 mtu lock 1400
          route add 2001:2:0:5::/64 via 2001:2:0:2::2 mtu lock 1400
          route add unreachable 203.0.113.0/26
@@ -125,6 +129,13 @@ fn needs_root_every_row_gets_its_verdict_and_its_frame_from_reference_tables_and
         if line.starts_with("==") {
             beds.iter().for_each(forget_flows);
             reference.forget_flows();
+            continue;
+        }
+        if let Some(checked) = line.strip_prefix("reverse_path ") {
+            let text = format!("{POLICY}\n[settings]\nreverse_path = \"{checked}\"\n");
+            reference.policy =
+                Policy::parse("rows.toml", &text).unwrap_or_else(|problems| panic!("{problems}"));
+            beds.iter_mut().for_each(|bed| bed.apply_at(&text, reference.at));
             continue;
         }
         if let Some(time) = line.strip_prefix("clock ") {

@@ -8,6 +8,7 @@ use crate::seen::{Early, Icmp, Seen, u16_at, u32_at};
 use policy::Policy;
 use policy::interpret::{Packet, Verdict, decide};
 use policy::model::{Action, ZoneId};
+use policy::settings::ReversePath;
 use std::net::IpAddr;
 
 /// The MTU of the bed's links, and of the narrow routes.
@@ -117,7 +118,7 @@ impl Reference {
         }
         if seen.icmp == Some(Icmp::Error) {
             if let Some(to) = self.accompany_quoted(from, seen, frame)? {
-                return Ok(to);
+                return self.check_source(from, to, seen).map(|()| to);
             }
         } else if seen.icmp != Some(Icmp::Other) {
             let ends = [(seen.source, seen.ports.0), (seen.destination, seen.ports.1)];
@@ -163,14 +164,36 @@ impl Reference {
         if reaches_sender && is_sent { Ok(Some(flow.zones[side])) } else { dropped("icmp-unrelated") }
     }
 
+    /// Whether a packet that passes because of another one comes from somebody who may send it.
+    fn check_source(&self, from: ZoneId, to: ZoneId, seen: &Seen) -> Decided<()> {
+        check_ends(seen)?;
+        self.check_zones(from, seen.source)?;
+        self.check_way_back(from, to, seen.source)
+    }
+
+    /// RFC 1812 section 5.3.8, RFC 3704, and RFC 4291 section 2.5.6 about addresses of a link alone.
+    fn check_way_back(&self, from: ZoneId, to: ZoneId, source: IpAddr) -> Decided<()> {
+        let checked = self.policy.settings.reverse_path;
+        match (source, self.way(source)) {
+            // It asks for an address.
+            (IpAddr::V4(v4), _) if v4.is_unspecified() => Ok(()),
+            (IpAddr::V6(v6), _) if v6.is_unicast_link_local() => {
+                if to == 0 {
+                    Ok(())
+                } else {
+                    dropped("source")
+                }
+            }
+            (_, Way::Own) => dropped("source"),
+            _ if checked == ReversePath::Off => Ok(()),
+            (_, Way::Link { zone, .. }) if checked == ReversePath::Loose || zone == from => Ok(()),
+            _ => dropped("reverse-path"),
+        }
+    }
+
     /// A packet of no flow.
     fn admit(&mut self, from: ZoneId, seen: &Seen, frame: &[u8]) -> Decided<ZoneId> {
-        if seen.source == seen.destination {
-            return dropped("land");
-        }
-        if is_no_source(seen.source, seen.destination) {
-            return dropped("source");
-        }
+        check_ends(seen)?;
         if seen.protocol == 6 && seen.tcp_flags & TCP_KIND != SYN {
             return dropped("tcp-no-flow");
         }
@@ -201,10 +224,7 @@ impl Reference {
                 return refused(&format!("{who}-reject"), Some(kind), seen, frame);
             }
         }
-        let is_asking = seen.source == IpAddr::from([0; 4]);
-        if !is_asking && !matches!(self.way(seen.source), Way::Link { .. }) {
-            return dropped("reverse-path");
-        }
+        self.check_way_back(from, to, seen.source)?;
         self.open(from, to, seen, frame);
         Ok(to)
     }
@@ -236,7 +256,7 @@ impl Reference {
         if own.into_iter().chain(["ff00::/8", "198.18.1.255", "198.18.2.255"]).any(inside) {
             return Way::Own;
         }
-        if ["198.18.1.0/24", "2001:2:0:1::/64"].into_iter().any(inside) {
+        if ["198.18.1.0/24", "2001:2:0:1::/64", "198.18.3.0/24", "2001:2:0:3::/64"].into_iter().any(inside) {
             return Way::Link { zone: zone("inside"), macs: INWARD, mtu: MTU };
         }
         if ["198.18.2.0/24", "198.51.100.0/24", "2001:2:0:2::/64"].into_iter().any(inside) {
@@ -317,19 +337,37 @@ fn is_for_many(destination: IpAddr) -> bool {
     destination.is_multicast() || links.contains(&destination)
 }
 
-/// RFC 1122 section 3.2.1.3: multicast, class E with the broadcast, loopback; nobody, unless it asks everybody.
+fn check_ends(seen: &Seen) -> Decided<()> {
+    if seen.source == seen.destination {
+        return dropped("land");
+    }
+    if is_no_source(seen.source, seen.destination) { dropped("source") } else { Ok(()) }
+}
+
+/// RFC 1122 section 3.2.1.3: multicast, class E with the broadcast, loopback, this network; nobody, unless it asks everybody. RFC
+/// 4291 sections 2.5.2 to 2.5.5 and 2.7: nobody, loopback, IPv4 inside, groups.
 fn is_no_source(source: IpAddr, destination: IpAddr) -> bool {
     match source {
-        IpAddr::V4(v4) if v4.octets()[0] == 0 && v4.is_unspecified() => destination != IpAddr::from([255; 4]),
-        IpAddr::V4(v4) => v4.is_loopback() || v4.octets()[0] >= 224,
-        IpAddr::V6(v6) => v6.is_multicast() || v6.is_loopback(),
+        IpAddr::V4(v4) if v4.is_unspecified() => destination != IpAddr::from([255; 4]),
+        IpAddr::V4(v4) => v4.is_loopback() || v4.octets()[0] == 0 || v4.octets()[0] >= 224,
+        // ::1 and :: are IPv4 inside as well, by this function of the standard library.
+        IpAddr::V6(v6) => v6.is_multicast() || v6.to_ipv4().is_some(),
     }
 }
 
 /// Protocol, ends and sequence number of a packet in an ICMP error, of which only the beginning is there.
 fn quoted(inner: &[u8]) -> Option<(u8, Ends, u32)> {
     let v6 = inner.first()? >> 4 == 6;
-    let header = if v6 { 40 } else { usize::from(inner[0] & 15) * 4 };
+    let (mut header, mut protocol) =
+        if v6 { (40, *inner.get(6)?) } else { (usize::from(inner[0] & 15) * 4, *inner.get(9)?) };
+    while v6 && matches!(protocol, 0 | 43 | 44 | 60) {
+        let extension = inner.get(header..header + 8)?;
+        if protocol == 44 && u16_at(extension, 2) >> 3 != 0 {
+            return None;
+        }
+        header += if protocol == 44 { 8 } else { (usize::from(extension[1]) + 1) * 8 };
+        protocol = extension[0];
+    }
     let transport = inner.get(header..header + 8)?;
     let octets = |at: usize, n: usize| &inner[at..at + n];
     let address = |at: usize| match v6 {
@@ -337,7 +375,6 @@ fn quoted(inner: &[u8]) -> Option<(u8, Ends, u32)> {
         false => IpAddr::from(<[u8; 4]>::try_from(octets(at, 4)).unwrap()),
     };
     let [source, destination] = if v6 { [8, 24] } else { [12, 16] }.map(address);
-    let protocol = inner[if v6 { 6 } else { 9 }];
     if !v6 && u16_at(inner, 6) & 0x1fff != 0 {
         return None;
     }

@@ -50,6 +50,18 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from(u16_at(bytes, at)) << 16 | u32::from(u16_at(bytes, at + 2))
 }
 
+/// RFC 7126: what is not to be dropped is the end, nothing, and quick start, security of three kinds, router alert.
+fn has_good_options(options: &[u8]) -> bool {
+    match options {
+        [] | [0, ..] => true,
+        [1, rest @ ..] => has_good_options(rest),
+        [25 | 130 | 133 | 134 | 148, length @ 2..=255, ..] => {
+            options.get(usize::from(*length)..).is_some_and(has_good_options)
+        }
+        _ => false,
+    }
+}
+
 impl Seen {
     pub(crate) fn read(frame: &[u8]) -> Result<Self, Early> {
         let word = |at: usize| if frame.len() < at + 2 { Err(TRUNCATED) } else { Ok(u16_at(frame, at)) };
@@ -93,6 +105,9 @@ impl Seen {
         if testkit::packet::checksum(&ip[..header]) != 0 {
             return Err(Early::Dropped("checksum"));
         }
+        if !has_good_options(&ip[20..header]) {
+            return Err(Early::Dropped("options"));
+        }
         let (more, offset) = (ip[6] & 0x20 != 0, usize::from(u16_at(ip, 6) & 0x1fff) * 8);
         if (1..20).contains(&offset) {
             return Err(Early::Dropped("fragment-overlap"));
@@ -123,13 +138,14 @@ impl Seen {
         let address =
             |at: usize| IpAddr::from(Ipv6Addr::from(<[u8; 16]>::try_from(&ip[at..at + 16]).unwrap()));
         let mut seen = Self { ip_bytes, ..Self::between(network, address(8), address(24), ip[7]) };
-        let (mut next, mut at) = (ip[6], 40);
+        let (mut next, mut at, mut fragments) = (ip[6], 40, 0);
         for _ in 0..=8 {
             if !matches!(next, 0 | 43 | 44 | 60) {
                 return Ok(Self { protocol: next, transport: network + at, ..seen });
             }
             let header = ip.get(at..at + 8).ok_or(TRUNCATED)?;
-            if next == 43 && header[3] != 0 {
+            fragments += usize::from(next == 44);
+            if fragments > 1 || (next == 43 && header[3] != 0) {
                 return Err(Early::Dropped("extensions"));
             }
             let offset = if next == 44 { usize::from(u16_at(header, 2) & 0xfff8) } else { 0 };
@@ -216,13 +232,16 @@ impl Seen {
     /// RFC 792, RFC 4443.
     fn read_icmp(&mut self, message: &[u8]) -> Result<(), Early> {
         let (kind, code, id) = (message[0], message[1], u16_at(message, 4));
+        if matches!((self.protocol, kind), (1, 5) | (58, 137)) {
+            return Err(Early::Dropped("icmp-redirect"));
+        }
         self.selector = u16_at(message, 0);
         let (question, what): (u8, Icmp) = match (self.protocol, kind) {
             (1, 8 | 0) => (8, if kind == 8 { Icmp::Question } else { Icmp::Answer }),
             (1, 13 | 14) => (13, if kind == 13 { Icmp::Question } else { Icmp::Answer }),
             (58, 128 | 129) => (128, if kind == 128 { Icmp::Question } else { Icmp::Answer }),
-            (1, 3 | 4 | 5 | 11 | 12) | (58, 1..=4) => (0, Icmp::Error),
-            (58, 133..=137) if self.ttl == 255 => return Err(Early::Up(Some(self.destination))),
+            (1, 3 | 4 | 11 | 12) | (58, 1..=4) => (0, Icmp::Error),
+            (58, 133 | 135 | 136) if self.ttl == 255 => return Err(Early::Up(Some(self.destination))),
             (58, 130..=132 | 143) if self.ttl == 1 => return Err(Early::Up(Some(self.destination))),
             _ => (0, Icmp::Other),
         };

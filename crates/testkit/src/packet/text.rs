@@ -5,7 +5,7 @@
 //!   TRANSPORT: tcp PORT>PORT FLAGS | udp PORT>PORT | sctp PORT>PORT | icmp TYPE/CODE | protocol=N
 //!   of the link: vlan=N,N type=HEX pad=BYTES cut=BYTES to=everybody|group|XX:XX:XX:XX:XX:XX (an Ethernet
 //!     address that is not the firewall's; the group is that of the packet's destination)
-//!   of IP: ttl=N (64) df id=N offset=BYTES more options=WORDS ext=hop,dest,route,source-route,frag
+//!   of IP: ttl=N (64) df id=N offset=BYTES more options=WORDS (that do nothing) options=83.07.04. (bytes) ext=hop,dest,route,source-route,frag
 //!   of the transport: seq=N ack=N window=N data=BYTES icmpid=N mtu=N says=BYTES (a UDP length that may lie)
 //!   damage: ip.N=HEX (a byte of the IP header), bad-sum (of the transport)
 //! ```
@@ -112,7 +112,7 @@ fn describe(words: &Words<'_>, quoted: Option<&[u8]>) -> Frame {
     frame.payload = payload;
     frame.ttl = words.number("ttl").unwrap_or(64) as u8;
     frame.dont_fragment = words.has("df");
-    frame.options = vec![1; 4 * words.number("options").unwrap_or(0) as usize];
+    frame.options = words.value("options").map_or_else(Vec::new, options);
     let list = |name| words.value(name).into_iter().flat_map(|v| v.split(','));
     frame.tags = list("vlan").map(|tag| tag.parse().unwrap()).collect();
     frame.extensions = list("ext").map(extension).collect();
@@ -121,6 +121,15 @@ fn describe(words: &Words<'_>, quoted: Option<&[u8]>) -> Frame {
         frame.fragment = Some((id.unwrap_or(ID), offset.unwrap_or(0) as u16, more));
     }
     frame
+}
+
+/// IPv4 options: so many words that do nothing, or bytes in hexadecimal with a dot after each.
+fn options(text: &str) -> Vec<u8> {
+    if text.contains('.') {
+        let bytes = text.split('.').filter(|byte| !byte.is_empty());
+        return bytes.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect();
+    }
+    vec![1; 4 * text.parse::<usize>().unwrap_or_else(|_| panic!("options={text}"))]
 }
 
 /// An extension header: its number, and its bytes behind the first.
