@@ -2,7 +2,7 @@
 
 use crate::rows_program::{Deed, Outcome, Rows, ZONE_OUT, ZONE_SELF};
 use dataplane::Hook;
-use dataplane::routes::{Changes, Routes};
+use dataplane::routes::{Changes, LinkWatch, Routes};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -156,4 +156,20 @@ fn routes_are_followed_in_the_background() {
     drop(follower);
     let setting = rows.namespace.run("sysctl", &["-n", "net.ipv4.conf.lo.forwarding"]);
     assert_eq!(setting, "0\n", "what was changed is put back");
+}
+
+/// Whoever waits for interfaces is woken by the kernel when one comes and when one goes.
+#[test]
+fn interfaces_that_come_and_go_are_announced() {
+    let rows = Rows::load_bare();
+    let mut watch = rows.namespace.within(|| LinkWatch::open().unwrap());
+    let (told, hear) = std::sync::mpsc::channel();
+    std::thread::spawn(move || while watch.wait().is_ok() && told.send(()).is_ok() {});
+    assert!(hear.try_recv().is_err(), "nothing has happened yet");
+    for change in ["link add come0 type veth peer name come1", "link del come0"] {
+        rows.namespace.ip(change);
+        hear.recv_timeout(PATIENCE).unwrap();
+        // One change has several announcements, and all have come by now.
+        while hear.try_recv().is_ok() {}
+    }
 }

@@ -19,6 +19,7 @@ use crate::forwarding::{self, ANSWER_BURST, ANSWER_INTERVAL, LocalKind, MARK, WO
 use crate::interface::Interface;
 pub use follower::Follower;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
+pub use netlink::LinkWatch;
 use netlink::{Announced, Events, Neighbour, Queries};
 use own::Own;
 use std::collections::{BTreeMap, HashMap};

@@ -37,6 +37,7 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     let Chosen { policy, file, mut notes } = chosen;
     // A firewall that is interrupted while it starts goes down once it is up: half of one would stay on its interfaces.
     let waking = waker()?;
+    waking.0.of_links().map_err(|error| Failure::Machine(error.to_string()))?;
     let interfaces = policy.zones.iter().flat_map(|zone| &zone.interfaces).map(String::as_str);
     let settings = Path::new(forwarding::SETTINGS);
     let setting = |error: SettingError| Failure::Machine(error.to_string());

@@ -97,6 +97,39 @@ impl AsFd for Events {
     }
 }
 
+/// The kernel's announcements of interfaces that come, go and change, in the network namespace of the thread that opened it.
+#[derive(Debug)]
+pub struct LinkWatch(Socket);
+
+impl LinkWatch {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// No file descriptors left.
+    pub fn open() -> Result<Self, RoutesError> {
+        const LINKS: u32 = 1;
+        let attempt = || -> std::io::Result<Socket> {
+            let mut socket = Socket::new(NETLINK_ROUTE)?;
+            socket.bind(&SocketAddr::new(0, 0))?;
+            socket.add_membership(LINKS)?;
+            Ok(socket)
+        };
+        attempt().map(Self).map_err(failed("listening to announcements"))
+    }
+
+    /// Waits for the next announcement. One that was lost counts as one.
+    ///
+    /// # Errors
+    /// The kernel does not let the socket be read.
+    pub fn wait(&mut self) -> Result<(), RoutesError> {
+        match self.0.recv_from_full() {
+            Err(error) if error.raw_os_error() == Some(ENOBUFS) => Ok(()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
+            other => other.map(drop).map_err(failed("reading announcements")),
+        }
+    }
+}
+
 impl Announced {
     /// None is a message of a kind that is not known here: a change of next hops, for one.
     fn add(&mut self, message: Option<NetlinkPayload<RouteNetlinkMessage>>) {

@@ -395,6 +395,13 @@ impl Daemon {
         }
     }
 
+    /// Attaches again to interfaces that came back. What goes wrong is told at the next tick, which tries it again.
+    pub(crate) fn links_changed(&self) {
+        if let Some(running) = self.running().as_mut() {
+            let _ = running.attachments.plane.check_interfaces();
+        }
+    }
+
     /// Puts programs back that somebody took away, several times a second.
     pub(crate) fn check_programs(&self, now: Moment) {
         if let Some(running) = self.running().as_mut() {

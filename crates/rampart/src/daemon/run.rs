@@ -3,6 +3,7 @@
 use super::log::Kind;
 use super::{Daemon, Moment, Refused};
 use crate::api::NewPolicy;
+use dataplane::routes::{LinkWatch, RoutesError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io;
@@ -28,6 +29,8 @@ pub(crate) enum Wake {
     Leave(&'static str),
     /// The policy's file is to be read again.
     Reload,
+    /// Interfaces came, went or changed.
+    Links,
 }
 
 /// Wakes a daemon.
@@ -66,6 +69,30 @@ impl Waker {
     }
 }
 
+/// How long the announcements of interfaces are left alone when they cannot be read.
+const REST: Duration = Duration::from_secs(1);
+
+impl Waker {
+    /// Wakes at the kernel's announcements of interfaces: one that comes back is closed at once, and not when the daemon next looks.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub(crate) fn of_links(&self) -> Result<(), RoutesError> {
+        let mut watch = LinkWatch::open()?;
+        let waker = self.clone();
+        std::thread::spawn(move || {
+            loop {
+                if watch.wait().is_err() {
+                    // The daemon looks once a second besides.
+                    std::thread::park_timeout(REST);
+                }
+                waker.wake(Wake::Links);
+            }
+        });
+        Ok(())
+    }
+}
+
 /// Runs until the daemon is down. `file` is what SIGHUP reads. The client whose request took it down
 /// learns that all is done when the returned stream is dropped.
 ///
@@ -76,28 +103,33 @@ pub(crate) fn until_down(
     arriving: &Receiver<Wake>,
     file: &Path,
 ) -> Result<Option<UnixStream>, Refused> {
-    let mut next = Instant::now() + TICK;
+    let mut tick = Instant::now() + TICK;
+    let mut reading = Instant::now() + READING;
     loop {
-        match arriving.recv_timeout(next.saturating_duration_since(Instant::now()).min(READING)) {
+        match arriving.recv_timeout(tick.min(reading).saturating_duration_since(Instant::now())) {
             Ok(Wake::Ended(waiting)) => return Ok(Some(waiting)),
             Ok(Wake::End(signal)) => return daemon.down(Moment::now().wall, signal).map(|_| None),
             Ok(Wake::Leave(signal)) => {
                 daemon.leave(Moment::now().wall, signal);
                 return Ok(None);
             }
+            Ok(Wake::Links) => daemon.links_changed(),
             Ok(Wake::Reload) => reload(daemon, file),
-            Err(RecvTimeoutError::Timeout) => {
-                daemon.take_events(Moment::now());
-                daemon.check_programs(Moment::now());
-                if Instant::now() >= next {
-                    daemon.tick(Moment::now());
-                    next = Instant::now() + TICK;
-                }
-            }
+            Err(RecvTimeoutError::Timeout) => {}
             // Nobody is left who could say anything: not even a signal.
             Err(RecvTimeoutError::Disconnected) => {
                 return daemon.down(Moment::now().wall, "itself").map(|_| None);
             }
+        }
+        // However often it is woken, what is due is done.
+        if Instant::now() >= reading {
+            daemon.take_events(Moment::now());
+            daemon.check_programs(Moment::now());
+            reading = Instant::now() + READING;
+        }
+        if Instant::now() >= tick {
+            daemon.tick(Moment::now());
+            tick = Instant::now() + TICK;
         }
     }
 }
