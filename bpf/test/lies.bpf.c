@@ -37,7 +37,8 @@ enum lie {
 	HONEST, SENDS_BACK, ECHOES, SENDS_OLD, SENDS_OTHER_CORES, REPLAYS, FLIPS, LEAVES_TTL, TAKES_TWO_TTL, CHANGES_TOS,
 	CHANGES_SOURCE, CHANGES_DESTINATION, CHANGES_SOURCE_PORT, CHANGES_DESTINATION_PORT, CHANGES_ID, CLEARS_FLAGS,
 	CHANGES_UDP_CHECK, CUTS, EXTENDS, FORGES_SEQUENCE, FORGES_TIME, SWAPS_STAMPS, DUPLICATES, HIDES_DROPS, ALLOWS_ONE_IN,
-	ALLOWS_WHEN_BUSY, DROPS, BREAKS_IP_CHECK, INVENTS, SENDS_TO_DMZ
+	ALLOWS_WHEN_BUSY, DROPS, BREAKS_IP_CHECK, INVENTS, SENDS_TO_DMZ, MAKES_UP_FOR_TOS,
+	MAKES_UP_FOR_TTL, SENDS_BACK_UNTURNED
 };
 
 /* Which frames are lied about. */
@@ -258,6 +259,15 @@ static __always_inline bool tell(struct __sk_buff *skb, const struct way *way, c
 	case BREAKS_IP_CHECK:
 		change_bytes(skb, CHECK_AT_V4, bpf_htons(0x0100));
 		return true;
+	/* In two fields, so that the checksum stays right. */
+	case MAKES_UP_FOR_TOS:
+		change_bytes(skb, TOS_AT - 1, bpf_htons(0x0010));
+		change_bytes(skb, ID_AT, bpf_htons(0xffef));
+		return true;
+	case MAKES_UP_FOR_TTL:
+		change_bytes(skb, FRAGMENT_AT, bpf_htons(0x4000));
+		change_bytes(skb, TTL_AT_V4, bpf_htons(0x4000));
+		return true;
 	case CUTS:
 		bpf_skb_change_tail(skb, skb->len - 4, 0);
 		return true;
@@ -389,6 +399,9 @@ int forward(struct __sk_buff *skb)
 		bpf_skb_store_bytes(skb, 0, way->destination, 12, 0);
 		return bpf_redirect(way->ifindex, 0);
 	}
+	/* To the Ethernet address of the right port. */
+	if (now->lie == SENDS_BACK_UNTURNED)
+		return bpf_redirect(skb->ingress_ifindex, 0);
 	if (now->lie == SENDS_BACK || now->lie == ECHOES) {
 		if (now->lie == ECHOES)
 			turn_round(skb);

@@ -49,6 +49,9 @@ enum Lie {
     BreaksIpCheck,
     Invents,
     SendsToDmz,
+    MakesUpForTos,
+    MakesUpForTtl,
+    SendsBackUnturned,
 }
 
 /// Which frames are lied about; `enum which`.
@@ -184,6 +187,20 @@ fn rows() -> Vec<Row> {
         row("don't fragment", Lie::ClearsFlags, 1000, (Altered, "fragment offset or flags 20")),
         row("UDP checksum", Lie::ChangesUdpCheck, 1000, (Altered, "UDP checksum 20")),
         row("IP checksum", Lie::BreaksIpCheck, 1000, (Altered, "IP checksum 20")),
+        row(
+            "TOS, with an id that makes up for it",
+            Lie::MakesUpForTos,
+            1000,
+            (Altered, "TOS or traffic class 20"),
+        ),
+        row("TTL, with flags that make up for it", Lie::MakesUpForTtl, 1000, (Altered, "TTL 20")),
+        row("Ethernet destination", Lie::Flips, 1000, (Altered, "Ethernet destination or type 20")),
+        row(
+            "sent back to the right address",
+            Lie::SendsBackUnturned,
+            1000,
+            (WrongPort, "20 of 20000 frames came out"),
+        ),
         Row {
             bytes: 128,
             ..row("cut short", Lie::Cuts, 1000, (Damaged, "20 of 20000 frames arrived damaged"))
