@@ -28,6 +28,7 @@
 #define IPV4_DONT_FRAGMENT 0x4000
 #define IPV4_MORE_FRAGMENTS 0x2000
 #define IPV4_OFFSET 0x1fff
+#define MAX_IP_BYTES 65535	/* of an IPv4 packet; of an IPv6 packet behind its header */
 
 #define TCP_OPTION_END 0
 #define TCP_OPTION_NOTHING 1
@@ -316,7 +317,8 @@ static __always_inline enum verdict note_ipv4_fragment(struct packet *p, const s
 	/* RFC 1858 section 3.2.2: a later fragment must not rewrite the header that was judged. */
 	if (offset && offset < TCP_BYTES)
 		return drop(p, REASON_FRAGMENT_OVERLAP);
-	return VERDICT_NEXT;
+	/* A datagram that would be longer than any may be is never whole without this part. */
+	return offset + p->ip_bytes > MAX_IP_BYTES ? drop(p, REASON_LENGTH) : VERDICT_NEXT;
 }
 
 /* Bytes from the IP header to the frame's end. At XDP the first part of a frame counts as all of it until a packet claims more, or
@@ -396,6 +398,9 @@ static __always_inline enum verdict skip_extensions(struct packet *p, const stru
 			/* RFC 5722: as with IPv4, nothing may rewrite the header that was judged. */
 			if (offset && offset < TCP_BYTES)
 				return drop(p, REASON_FRAGMENT_OVERLAP);
+			/* Its own fragment header is not in the whole. */
+			if (offset && offset + p->ip_bytes > MAX_IP_BYTES + IPV6_BYTES + FRAGMENT_BYTES)
+				return drop(p, REASON_LENGTH);
 			if (offset) {
 				p->fragment_offset = offset;
 				p->protocol = extension->next;

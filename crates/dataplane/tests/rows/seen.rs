@@ -112,6 +112,9 @@ impl Seen {
         if (1..20).contains(&offset) {
             return Err(Early::Dropped("fragment-overlap"));
         }
+        if offset > 0 && offset + ip_bytes > 65_535 {
+            return Err(LENGTH);
+        }
         let address = |at: usize| IpAddr::from(Ipv4Addr::new(ip[at], ip[at + 1], ip[at + 2], ip[at + 3]));
         Ok(Self {
             transport: network + header,
@@ -158,6 +161,8 @@ impl Seen {
                 0 if at > ip_bytes => return Err(LENGTH),
                 0 => {}
                 1..20 => return Err(Early::Dropped("fragment-overlap")),
+                // Without its own header and the fragment header, which is not in the whole.
+                _ if offset + ip_bytes - 48 > 65_535 => return Err(LENGTH),
                 _ => return Ok(Self { protocol: next, transport: network + at, ..seen }),
             }
         }
