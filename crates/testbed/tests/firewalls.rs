@@ -79,6 +79,19 @@ fn ovs_enforces_its_rules() {
     prove("ovs", ZoneForm::Three, &plain());
 }
 
+/// What the switch has from its sockets, the kernel's stack does not have a second time, and so does not drop.
+#[test]
+fn frames_for_ovs_do_not_reach_the_kernels_stack() {
+    let shape = PolicyShape { rules: 10, match_position: 4, stateful: true, ..plain() };
+    with_firewall("ovs", ZoneForm::Two, &shape, |bed, _, policy, prober| {
+        assert!(prober.failures(&policy.probes()).is_empty());
+        let counters = bed.firewall().unwrap().run("cat", &["/proc/net/snmp"]).unwrap();
+        let values = counters.lines().filter(|line| line.starts_with("Ip: ")).nth(1).unwrap();
+        // Forwarding, DefaultTTL, InReceives.
+        assert_eq!(values.split_whitespace().nth(3), Some("0"), "{counters}");
+    });
+}
+
 /// Where the kernel has flow tables. Where it has none, the driver says so.
 #[test]
 fn nftables_flowtable_takes_over_connections() {
