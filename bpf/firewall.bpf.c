@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /* The firewall's data plane: entry points only. Each stage is a header in firewall/; docs/design/dataplane.md explains. */
 #include "firewall/core.h"
+#include "firewall/netfilter.h"
 #include "firewall/table_programs.h"
 
 #define PULLED_BYTES 128	/* of a socket buffer made readable at once: all usual headers */
 
-/* The zone of the interface that a packet came in by, or goes out by. NO_ZONE: none. */
-static __always_inline __u8 zone_of(struct packet *p)
+/* The zone of the packet's interface, by which it came in or goes out. NO_ZONE: none. */
+static __always_inline __u8 zone_at(struct packet *p)
 {
 	int port = port_of(p->ifindex);
 
@@ -27,7 +28,7 @@ static __always_inline enum verdict enter(void *ctx, struct packet *p, const enu
 {
 	p->tick = now();
 	p->to = NO_ZONE;
-	p->from = zone_of(p);
+	p->from = zone_at(p);
 	return p->from == NO_ZONE ? drop(p, REASON_NO_ZONE) : filter(ctx, p, hook);
 }
 
@@ -100,11 +101,30 @@ int firewall_out(struct __sk_buff *ctx)
 	p.frame_bytes = ctx->len;
 	p.tick = now();
 	p.flags |= flags_of(ctx);
-	p.to = zone_of(&p);
+	p.to = zone_at(&p);
 	if (p.to == NO_ZONE)
 		return drop(&p, REASON_NOT_A_PORT) == VERDICT_DROP ? TCX_DROP : TCX_NEXT;
 	verdict = filter(ctx, &p, HOOK_TC);
 	return verdict == VERDICT_UP ? TCX_NEXT : TCX_DROP;
+}
+
+/* Where the kernel forwards, translates and delivers: in place of all of the above. */
+SEC("netfilter")
+int firewall_netfilter(struct bpf_nf_ctx *ctx)
+{
+	struct packet p = { .tick = now() };
+	enum verdict verdict = find_zones(ctx, &p);
+
+	if (verdict == VERDICT_NEXT)
+		verdict = filter(ctx, &p, HOOK_NETFILTER);
+	return verdict == VERDICT_UP ? NF_ACCEPT : NF_DROP;
+}
+
+/* Beside netfilter, on each interface of a zone. */
+SEC("tcx/ingress")
+int way_back(struct __sk_buff *ctx)
+{
+	return ask_way_back(ctx);
 }
 
 char _license[] SEC("license") = "Dual MIT/GPL";

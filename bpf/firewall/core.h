@@ -40,7 +40,7 @@ static __always_inline enum verdict refuse(void *ctx, struct packet *p, const en
 	count_hit(p->slot);
 	if (p->extras)
 		note_refused(p);
-	if (p->action == ACTION_REJECT && !(p->flags & PACKET_FROM_SELF))
+	if (p->action == ACTION_REJECT && !(p->flags & PACKET_FROM_SELF) && hook != HOOK_NETFILTER)
 		return answer_reject(ctx, p, hook, refusal_of(p));
 	return drop(p, refusal_of(p));
 }
@@ -116,21 +116,14 @@ __noinline int reconsider(struct packet *p, struct flow *flow, __u32 zone)
 	return VERDICT_DROP;
 }
 
-/* Whether somebody out there may have this source: not the firewall itself (RFC 1812 section 5.3.8), and by RFC 3704 there is a
- * route back to it, if strict by the zone that it came from. 0, or why not. Asked last, because it costs most. */
-static __always_inline int check_way_back(void *ctx, const struct packet *p)
+/* Whether a source is somebody's out there: not the firewall itself (RFC 1812 section 5.3.8), and by RFC 3704 there is a route back to
+ * it, if strict by the zone that it came from. 0, or why not. */
+static __always_inline int check_route_back(void *ctx, const struct address *source, __u8 from)
 {
-	struct address source;
 	struct route route;
 	__u32 kind;
 
-	if (p->flags & PACKET_FROM_SELF || (p->family == 4 && !p->source[0]))
-		return 0;
-	address_of(p->source, p->family, &source);
-	/* Of its own link, and no further. */
-	if (is_link_local(&source))
-		return p->to == ZONE_SELF ? 0 : REASON_SOURCE;
-	route_find(ctx, &source, &route);
+	route_find(ctx, source, &route);
 	kind = route.kind & ROUTE_KIND;
 	if (kind == ROUTE_LOCAL)
 		return REASON_SOURCE;
@@ -138,19 +131,41 @@ static __always_inline int check_way_back(void *ctx, const struct packet *p)
 		return 0;
 	if (kind != ROUTE_FORWARD && kind != ROUTE_UNRESOLVED)
 		return REASON_REVERSE_PATH;
-	if (settings.reverse_path == 1 || (route.kind & ROUTE_IS_PORT && ports[route.port].zone == p->from))
+	if (settings.reverse_path == 1 || (route.kind & ROUTE_IS_PORT && ports[route.port].zone == from))
 		return 0;
 	return REASON_REVERSE_PATH;
 }
 
+/* The same of a packet. Asked last, because it costs most; at netfilter, which has no helper that asks for routes, where packets come
+ * in (way_back). */
+static __always_inline int check_way_back(void *ctx, const struct packet *p, const enum hook hook)
+{
+	struct address source;
+
+	if (p->flags & PACKET_FROM_SELF || (p->family == 4 && !p->source[0]))
+		return 0;
+	address_of(p->source, p->family, &source);
+	/* Of its own link, and no further. */
+	if (is_link_local(&source))
+		return p->to == ZONE_SELF ? 0 : REASON_SOURCE;
+	return hook == HOOK_NETFILTER ? 0 : check_route_back(ctx, &source, p->from);
+}
+
 __noinline int check_way_back_xdp(struct xdp_md *ctx, struct packet *p)
 {
-	return p ? check_way_back(ctx, p) : REASON_REVERSE_PATH;
+	return p ? check_way_back(ctx, p, HOOK_XDP) : REASON_REVERSE_PATH;
 }
 
 __noinline int check_way_back_tc(struct __sk_buff *ctx, struct packet *p)
 {
-	return p ? check_way_back(ctx, p) : REASON_REVERSE_PATH;
+	return p ? check_way_back(ctx, p, HOOK_TC) : REASON_REVERSE_PATH;
+}
+
+static __always_inline int check_way_back_at(void *ctx, struct packet *p, const enum hook hook)
+{
+	if (hook == HOOK_NETFILTER)
+		return check_way_back(ctx, p, hook);
+	return hook == HOOK_XDP ? check_way_back_xdp(ctx, p) : check_way_back_tc(ctx, p);
 }
 
 /* The source of a packet that passes because of another one, as if it opened a flow. */
@@ -161,7 +176,7 @@ static __always_inline int check_source(void *ctx, struct packet *p, const enum 
 	if (!reason && settings.check_zones && !(p->flags & PACKET_FROM_SELF) && is_of_other_zone(p))
 		reason = REASON_ZONE_SOURCE;
 	if (!reason)
-		reason = hook == HOOK_XDP ? check_way_back_xdp(ctx, p) : check_way_back_tc(ctx, p);
+		reason = check_way_back_at(ctx, p, hook);
 	return reason;
 }
 
@@ -183,7 +198,7 @@ static __always_inline enum verdict refuse_stranger(void *ctx, struct packet *p,
 {
 	__u32 until = settings.strangers_until;
 
-	if (!until || (__s32)(until - p->tick) <= 0 || p->flags & PACKET_FROM_SELF)
+	if (hook == HOOK_NETFILTER || !until || (__s32)(until - p->tick) <= 0 || p->flags & PACKET_FROM_SELF)
 		return drop(p, REASON_TCP_NO_FLOW);
 	return hook == HOOK_XDP ? answer_reset_xdp(ctx, p, REASON_TCP_NO_FLOW)
 				: answer_reset_tc(ctx, p, REASON_TCP_NO_FLOW);
@@ -199,7 +214,7 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 		return drop(p, reason);
 	if (p->protocol == PROTOCOL_TCP && !is_opening(p))
 		return refuse_stranger(ctx, p, hook);
-	if (!(p->flags & PACKET_FROM_SELF)) {
+	if (!(p->flags & PACKET_FROM_SELF) && hook != HOOK_NETFILTER) {
 		verdict = hook == HOOK_XDP ? route_xdp(ctx, p) : route_tc(ctx, p);
 		if (verdict != VERDICT_NEXT)
 			return verdict;
@@ -209,7 +224,7 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 		return drop(p, reason);
 	if (p->action != ACTION_ALLOW)
 		return refuse(ctx, p, hook);
-	reason = hook == HOOK_XDP ? check_way_back_xdp(ctx, p) : check_way_back_tc(ctx, p);
+	reason = check_way_back_at(ctx, p, hook);
 	if (reason)
 		return drop(p, reason);
 	if (ends_before(p, p->to))
@@ -237,7 +252,7 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
  * each kind of packet through all that comes after. */
 __noinline int parse_xdp(struct xdp_md *ctx, struct packet *p)
 {
-	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end, ctx };
+	struct frame f = { .data = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end, .xdp = ctx };
 
 	if (!p)
 		return VERDICT_DROP;
@@ -247,23 +262,41 @@ __noinline int parse_xdp(struct xdp_md *ctx, struct packet *p)
 
 __noinline int parse_tc(struct __sk_buff *ctx, struct packet *p)
 {
-	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end, 0 };
+	struct frame f = { .data = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end };
 
 	return p ? parse(p, &f) : VERDICT_DROP;
 }
 
 __noinline int relate_xdp(struct xdp_md *ctx, struct packet *p)
 {
-	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end, 0 };
+	struct frame f = { .data = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end };
 
 	return p ? relate(p, &f) : RELATED_NOT;
 }
 
 __noinline int relate_tc(struct __sk_buff *ctx, struct packet *p)
 {
-	struct frame f = { (void *)(long)ctx->data, (void *)(long)ctx->data_end, 0 };
+	struct frame f = { .data = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end };
 
 	return p ? relate(p, &f) : RELATED_NOT;
+}
+
+/* In netfilter.h. */
+int parse_netfilter(struct bpf_nf_ctx *ctx, struct packet *p);
+int relate_netfilter(struct bpf_nf_ctx *ctx, struct packet *p);
+
+static __always_inline enum verdict parse_at(void *ctx, struct packet *p, const enum hook hook)
+{
+	if (hook == HOOK_NETFILTER)
+		return parse_netfilter(ctx, p);
+	return hook == HOOK_XDP ? parse_xdp(ctx, p) : parse_tc(ctx, p);
+}
+
+static __always_inline enum related relate_at(void *ctx, struct packet *p, const enum hook hook)
+{
+	if (hook == HOOK_NETFILTER)
+		return relate_netfilter(ctx, p);
+	return hook == HOOK_XDP ? relate_xdp(ctx, p) : relate_tc(ctx, p);
 }
 
 /* An ICMP error or a later fragment. VERDICT_NEXT: it may pass; `judge` is set when the policy must say so. */
@@ -273,7 +306,7 @@ static __always_inline enum verdict accompany(void *ctx, struct packet *p, const
 
 	if (p->flags & PACKET_LATER_FRAGMENT)
 		return follow_fragment(p);
-	switch (hook == HOOK_XDP ? relate_xdp(ctx, p) : relate_tc(ctx, p)) {
+	switch (relate_at(ctx, p, hook)) {
 	case RELATED_PASSES:
 		reason = check_source(ctx, p, hook);
 		if (reason)
@@ -283,7 +316,8 @@ static __always_inline enum verdict accompany(void *ctx, struct packet *p, const
 	case RELATED_FALSE:
 		return drop(p, REASON_ICMP_UNRELATED);
 	default:
-		*judge = 1;
+		/* The kernel forwards, so the kernel says what cannot be forwarded, also of packets that never became a flow. */
+		*judge = !(hook == HOOK_NETFILTER && p->flags & PACKET_FROM_SELF);
 		return VERDICT_NEXT;
 	}
 }
@@ -307,6 +341,10 @@ static __always_inline enum verdict send(void *ctx, struct packet *p, const enum
 		tally(TALLY_UP, 1);
 		return VERDICT_UP;
 	}
+	if (hook == HOOK_NETFILTER) {
+		tally_forwarded(p->ip_bytes);
+		return VERDICT_UP;
+	}
 	verdict = hook == HOOK_XDP ? forward_xdp(ctx, p) : forward_tc(ctx, p);
 	return verdict == VERDICT_ELSEWHERE ? drop(p, REASON_FLOW_ZONE) : verdict;
 }
@@ -321,7 +359,7 @@ static __always_inline enum verdict send_of_flow(void *ctx, struct packet *p, st
 	__u32 to = (p->side & 1) ^ 1;
 	enum verdict verdict = VERDICT_NEXT;
 
-	if (p->flags & PACKET_FROM_SELF) {
+	if (p->flags & PACKET_FROM_SELF || hook == HOOK_NETFILTER) {
 		p->to = way;
 	} else if (p->to == ZONE_SELF) {
 		verdict = hook == HOOK_XDP ? route_xdp(ctx, p) : route_tc(ctx, p);
@@ -343,7 +381,7 @@ static __always_inline enum verdict send_of_flow(void *ctx, struct packet *p, st
 
 static __always_inline enum verdict filter(void *ctx, struct packet *p, const enum hook hook)
 {
-	enum verdict verdict = hook == HOOK_XDP ? parse_xdp(ctx, p) : parse_tc(ctx, p);
+	enum verdict verdict = parse_at(ctx, p, hook);
 	struct flow *flow = 0;
 	int judge = 0;
 	__u8 way = p->to;	/* the zone that the packet leaves to, where the kernel has already decided it */

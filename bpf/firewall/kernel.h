@@ -37,7 +37,8 @@ static __always_inline __u32 now(void)
 	jiffy = (bpf_jiffies64() << 1 | 1) << 32;
 	last = READ_ONCE(cached_clock);
 	if (last >> 32 != jiffy >> 32) {
-		last = jiffy | (__u32)(bpf_ktime_get_coarse_ns() >> TICK_SHIFT);
+		/* Not the coarse clock, which netfilter programs have not. */
+		last = jiffy | (__u32)(bpf_ktime_get_ns() >> TICK_SHIFT);
 		WRITE_ONCE(cached_clock, last);
 	}
 	return last;

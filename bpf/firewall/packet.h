@@ -23,6 +23,7 @@
 enum hook {
 	HOOK_XDP = 0,
 	HOOK_TC = 1,
+	HOOK_NETFILTER = 2,	/* forwarding = "kernel": netfilter.h */
 };
 
 /* packet.flags */
@@ -37,6 +38,7 @@ enum hook {
 #define PACKET_SCALES 256	/* SYN with the window scale option */
 #define PACKET_TO_GROUP 512	/* its frame is for an Ethernet group */
 #define PACKET_TO_HOST 1024	/* the kernel says that its frame is for this interface */
+#define PACKET_FORWARDED 2048	/* the kernel is forwarding it: at netfilter alone, where "up" would let it through */
 
 struct packet {
 	__be32 source[4];	/* IPv4: the first word, the others 0 */
@@ -86,18 +88,41 @@ static __always_inline void flow_address(const struct flow *flow, __u32 end, __b
 		address[word + 1] = flow->address_rest[end][word];
 }
 
+/* What of a socket buffer is read piece by piece. */
+struct slices {
+	struct bpf_dynptr skb;
+	/* For pieces that do not lie in its first part: a whole header, and less. */
+	__u8 large[IPV6_BYTES];
+	__u8 small[12];
+};
+
+extern void *bpf_dynptr_slice(const struct bpf_dynptr *from, __u64 offset, void *copy, __u64 copy__szk) __ksym __weak;
+
+static __always_inline void *slice_at(struct slices *slices, __u32 offset, __u32 bytes)
+{
+	if (offset > MAX_HEADER_BYTES)
+		return 0;
+	if (bytes > sizeof(slices->small))
+		return bpf_dynptr_slice(&slices->skb, offset, slices->large, bytes);
+	return bpf_dynptr_slice(&slices->skb, offset, slices->small, bytes);
+}
+
 /* What of a frame can be read directly. */
 struct frame {
 	void *data;
 	void *end;
 	struct xdp_md *xdp;	/* while it is being parsed at XDP; or null */
+	struct slices *slices;	/* at netfilter, where nothing can be read directly; or null */
 };
 
-/* `bytes` bytes at an offset of the frame, or null when they are not there. */
+/* `bytes` bytes at an offset of the frame, or null when they are not there. `bytes` is a constant. At netfilter they are the
+ * frame's own nearly always; what lies in another part of it is copied, and is good until the next header of its kind is asked for. */
 static __always_inline void *bytes_at(const struct frame *f, __u32 offset, __u32 bytes)
 {
 	void *at;
 
+	if (f->slices)
+		return slice_at(f->slices, offset, bytes);
 	/* Linux 6.1 learns of the very number that is compared: it must be the one that is added. */
 	barrier_var(offset);
 	if (offset > MAX_HEADER_BYTES)

@@ -197,7 +197,8 @@ static __always_inline enum verdict classify_icmpv6(struct packet *p, const stru
 		query(p, icmp, ICMPV6_ECHO, type == ICMPV6_ECHO_REPLY);
 		return VERDICT_NEXT;
 	}
-	if (is_link_business(p, type)) {
+	/* Of its own link, and no further: what is being forwarded is judged. */
+	if (is_link_business(p, type) && !(p->flags & PACKET_FORWARDED)) {
 		tally(TALLY_LINK, 1);
 		return VERDICT_UP;
 	}

@@ -35,4 +35,12 @@ static __always_inline int port_of(__u32 ifindex)
 	return -1;
 }
 
+/* The zone of the interface that a packet came in by, or goes out by. NO_ZONE: none. */
+static __always_inline __u8 zone_of(__u32 ifindex)
+{
+	int port = port_of(ifindex);
+
+	return port < 0 ? NO_ZONE : ports[port & (MAX_PORTS - 1)].zone;
+}
+
 #endif

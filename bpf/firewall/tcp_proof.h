@@ -161,12 +161,23 @@ __noinline int prove_tc(struct __sk_buff *ctx, struct packet *p, struct flow *fl
 	return p && flow ? prove(ctx, p, flow, HOOK_TC) : DISPROVED;
 }
 
+/* In netfilter.h. */
+struct bpf_nf_ctx;
+int prove_netfilter(struct bpf_nf_ctx *ctx, struct packet *p, struct flow *flow);
+
+static __always_inline enum proof prove_at(void *ctx, struct packet *p, struct flow *flow, enum hook hook)
+{
+	if (hook == HOOK_NETFILTER)
+		return prove_netfilter(ctx, p, flow);
+	return hook == HOOK_XDP ? prove_xdp(ctx, p, flow) : prove_tc(ctx, p, flow);
+}
+
 /* Follows a segment of a known connection. 0, or the reason why it must not pass. */
 static __always_inline int track(void *ctx, struct packet *p, struct flow *flow, enum hook hook)
 {
 	/* The checksums of what we send ourselves are filled in behind us. */
 	if (p->tcp_flags & (TCP_RST | TCP_FIN) && !(p->flags & PACKET_FROM_SELF)) {
-		switch (hook == HOOK_XDP ? prove_xdp(ctx, p, flow) : prove_tc(ctx, p, flow)) {
+		switch (prove_at(ctx, p, flow, hook)) {
 		case PROVED:
 			break;
 		case UNPROVED:

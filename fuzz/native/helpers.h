@@ -318,4 +318,36 @@ long bpf_skb_change_type(struct __sk_buff *ctx __attribute__((unused)), __u32 ty
 	return 0;
 }
 
+/* Nothing is asked at netfilter here: the packets of this program are frames. */
+void *bpf_dynptr_slice(const struct bpf_dynptr *from __attribute__((unused)), __u64 offset __attribute__((unused)),
+		       void *copy __attribute__((unused)), __u64 bytes __attribute__((unused)))
+{
+	return 0;
+}
+
+int bpf_dynptr_from_skb(struct __sk_buff *skb __attribute__((unused)), __u64 flags __attribute__((unused)),
+			struct bpf_dynptr *to __attribute__((unused)))
+{
+	return FAILED;
+}
+
+long bpf_dynptr_read(void *to __attribute__((unused)), __u64 bytes __attribute__((unused)),
+		     const struct bpf_dynptr *from __attribute__((unused)), __u64 offset __attribute__((unused)),
+		     __u64 flags __attribute__((unused)))
+{
+	return FAILED;
+}
+
+void *bpf_rdonly_cast(const void *address, __u32 type __attribute__((unused)))
+{
+	return (void *)address;
+}
+
+long bpf_skb_load_bytes_relative(const void *ctx __attribute__((unused)), __u32 offset __attribute__((unused)),
+				 void *to __attribute__((unused)), __u32 bytes __attribute__((unused)),
+				 __u32 start __attribute__((unused)))
+{
+	return FAILED;
+}
+
 #endif

@@ -6,7 +6,7 @@ use crate::DataplaneError;
 use crate::firewall::Settings;
 use crate::layout::Layout;
 use crate::notes::{self, BUILD, Notes};
-use crate::ports::{Listed, ours, take_ours};
+use crate::ports::{Listed, close_leftovers, ours, take_ours};
 use crate::skeleton::types;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::collections::{HashMap, HashSet};
@@ -123,6 +123,7 @@ impl Earlier {
     /// # Errors
     /// What the kernel refuses; interfaces before that one are free.
     pub fn take_away(&self) -> Result<(), DataplaneError> {
+        close_leftovers()?;
         self.interfaces.iter().try_for_each(|interface| take_from(interface))
     }
 }

@@ -11,7 +11,7 @@ use crate::shared::{Mapping, Shared};
 use crate::skeleton::FirewallSkel;
 use crate::{Counters, DataplaneError, EventLog, FlowTable, Tally};
 use libbpf_rs::{MapHandle, MapMut};
-use policy::settings::FLOWS;
+use policy::settings::{FLOWS, Forwarding};
 
 /// What must be known before the programs are loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,15 @@ impl Firewall {
     /// # Errors
     /// A size out of bounds, or the kernel refuses the programs.
     pub fn load(settings: &Settings) -> Result<Self, DataplaneError> {
-        Self::load_with(settings, false, None)
+        Self::load_with(settings, false, None, Forwarding::Fast)
+    }
+
+    /// The same, with what [`Ports::open_netfilter`] needs.
+    ///
+    /// # Errors
+    /// Those of [`Firewall::load`], and the kernel is older than 6.4.
+    pub fn load_for(settings: &Settings, forwarding: Forwarding) -> Result<Self, DataplaneError> {
+        Self::load_with(settings, false, None, forwarding)
     }
 
     /// Loads the programs over the maps of an earlier firewall, whose flows, counters and policy they go on with. The earlier
@@ -71,7 +79,11 @@ impl Firewall {
     ///
     /// # Errors
     /// Those of [`Firewall::load`]; and [`Earlier::difference`] said that its maps are not ours.
-    pub fn take_over(settings: &Settings, earlier: &Earlier) -> Result<Self, DataplaneError> {
+    pub fn take_over(
+        settings: &Settings,
+        earlier: &Earlier,
+        forwarding: Forwarding,
+    ) -> Result<Self, DataplaneError> {
         if let Some(why) = earlier.difference(settings) {
             let source = std::io::Error::other(why);
             return Err(DataplaneError::System {
@@ -80,7 +92,8 @@ impl Firewall {
             });
         }
         let rules = earlier.constants().map_or(settings.rules, |constants| constants.hit_slots);
-        let mut firewall = Self::load_with(&Settings { rules, ..*settings }, false, Some(earlier))?;
+        let sizes = Settings { rules, ..*settings };
+        let mut firewall = Self::load_with(&sizes, false, Some(earlier), forwarding)?;
         if let Some(notes) = earlier.notes() {
             firewall.policies.names.change(|names| names.set_zones(&notes.zones));
             firewall.policies.go_on(notes);
@@ -92,11 +105,12 @@ impl Firewall {
         settings: &Settings,
         clock_is_held: bool,
         earlier: Option<&Earlier>,
+        forwarding: Forwarding,
     ) -> Result<Self, DataplaneError> {
         check_size("the number of flows", settings.flows, FLOWS)?;
         check_size("the number of rules", settings.rules, (1, 1 << 20))?;
         let cores = libbpf_rs::num_possible_cpus().map_err(DataplaneError::bpf("counting cores"))? as u32;
-        let (skel, programs) = load(settings, cores, clock_is_held, earlier)?;
+        let (skel, programs) = load(settings, cores, clock_is_held, earlier, forwarding)?;
         Self::of(skel, programs, settings, cores)
     }
 
@@ -111,9 +125,10 @@ impl Firewall {
             .map_err(DataplaneError::system("reaching the firewall's variables"))?;
         let skel = &mapping;
         #[cfg(feature = "testing")]
-        let held_clock = Shared::new(&mut variables.held_clock, skel);
+        let held =
+            (Shared::new(&mut variables.held_clock, skel), Shared::new(&mut variables.held_ports, skel));
         #[cfg(feature = "testing")]
-        let testing = crate::testing::Testing::new(&programs, program(&small.judge)?, held_clock)?;
+        let testing = crate::testing::Testing::new(&programs, program(&small.judge)?, held)?;
         let names = SharedNames::default();
         let hits = || Ok(Hits::new(handle(&maps.hits)?, cores, settings.rules));
         let flows = FlowTable {
@@ -134,6 +149,7 @@ impl Firewall {
             names: names.clone(),
             attached: Vec::new(),
             outlives: false,
+            netfilter: None,
         };
         let policies = Policies {
             generations: handle(&maps.generations)?,

@@ -24,6 +24,7 @@ mod layout;
 mod loading;
 mod names;
 mod notes;
+pub mod others;
 mod policies;
 mod ports;
 mod reason;
@@ -49,4 +50,4 @@ pub use policies::{Generation, Policies};
 pub use ports::{Attached, Hook, Meddling, Ports};
 pub use reason::{Reason, State, Tally};
 #[cfg(feature = "testing")]
-pub use testing::{Judgement, TestRun, Tester, Verdict};
+pub use testing::{Judgement, Place, TestRun, Tester, Verdict};

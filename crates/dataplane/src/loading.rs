@@ -5,11 +5,12 @@ use crate::DataplaneError;
 use crate::earlier::{Earlier, RODATA, SECRETS, Secret};
 use crate::firewall::Settings;
 use crate::ports::Programs;
-use crate::shared::Program;
+use crate::shared::{Program, bind_map};
 use crate::skeleton::types::sizes;
 use crate::skeleton::{FirewallProgs, FirewallSkel, FirewallSkelBuilder, OpenFirewallSkel};
 use libbpf_rs::ProgramMut;
 use libbpf_rs::skel::{OpenSkel, Skel as _, SkelBuilder};
+use policy::settings::Forwarding;
 use std::fs::File;
 use std::io::Read;
 use std::mem::MaybeUninit;
@@ -28,6 +29,8 @@ const HOOKS: [HookProgram; 3] = [
     HookProgram { name: "firewall_tc", of: |all| &all.firewall_tc },
     HookProgram { name: "firewall_out", of: |all| &all.firewall_out },
 ];
+/// Asked by the kernel's own forwarding, which Linux before 6.4 does not do.
+const NETFILTER: HookProgram = HookProgram { name: "firewall_netfilter", of: |all| &all.firewall_netfilter };
 /// What only tests ask.
 const JUDGE: &str = "judge";
 
@@ -37,6 +40,7 @@ pub(crate) fn load(
     cores: u32,
     clock_is_held: bool,
     earlier: Option<&Earlier>,
+    forwarding: Forwarding,
 ) -> Result<(FirewallSkel<'static>, Programs), DataplaneError> {
     // The skeleton borrows its object for as long as it lives; a firewall lives as long as its process.
     let storage = Box::leak(Box::new(MaybeUninit::uninit()));
@@ -66,18 +70,30 @@ pub(crate) fn load(
         constants.clock_is_held = clock_is_held.into();
     }
     choose(&mut open, |name| {
-        HOOKS.iter().all(|hook| hook.name != name) && (cfg!(feature = "testing") || name != JUDGE)
+        HOOKS.iter().chain([&NETFILTER]).all(|hook| hook.name != name)
+            && (cfg!(feature = "testing") || name != JUDGE)
     });
     let skel = open.load().map_err(refused)?;
     let maps: Vec<_> = skel.object().maps().collect();
     let maps: Vec<BorrowedFd<'_>> = maps.iter().map(AsFd::as_fd).collect();
-    let [xdp, tc, out] = thread::scope(|scope| {
-        HOOKS
-            .each_ref()
-            .map(|hook| scope.spawn(|| load_hook(hook, &maps)))
-            .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)))
+    let netfilter = (forwarding == Forwarding::Kernel).then_some(&NETFILTER);
+    let ([xdp, tc, out], netfilter) = thread::scope(|scope| {
+        let netfilter = netfilter.map(|hook| scope.spawn(|| load_hook(hook, &maps)));
+        let fast = HOOKS.each_ref().map(|hook| scope.spawn(|| load_hook(hook, &maps)));
+        let fast = fast.map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        (fast, netfilter.map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))))
     });
-    let programs = Programs { xdp: xdp?, resolve: program(&skel.progs.resolve)?, tc: tc?, out: out? };
+    let programs = Programs {
+        xdp: xdp?,
+        resolve: program(&skel.progs.resolve)?,
+        tc: tc?,
+        out: out?,
+        netfilter: netfilter.transpose()?,
+        way_back: program(&skel.progs.way_back)?,
+    };
+    if programs.netfilter.is_some() {
+        hold_all(&programs.way_back, &maps)?;
+    }
     Ok((skel, programs))
 }
 
@@ -92,6 +108,12 @@ fn load_hook(hook: &HookProgram, maps: &[BorrowedFd<'_>]) -> Result<Program, Dat
     }
     choose(&mut open, |name| name == hook.name);
     program((hook.of)(&open.load().map_err(refused)?.progs))
+}
+
+/// Beside netfilter a small program is all that interfaces have, and an interface's programs are how the next firewall finds the maps.
+fn hold_all(program: &Program, maps: &[BorrowedFd<'_>]) -> Result<(), DataplaneError> {
+    let doing = "letting a program hold the firewall's maps";
+    maps.iter().try_for_each(|map| bind_map(program.as_fd(), *map)).map_err(DataplaneError::system(doing))
 }
 
 /// Only these programs of an object are loaded.

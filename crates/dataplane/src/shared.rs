@@ -3,11 +3,13 @@
 use crate::skeleton::types;
 use libbpf_rs::{MapCore as _, MapHandle, ProgramMut};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
-use std::ffi::c_void;
+use std::ffi::{CString, c_void};
 use std::mem::{MaybeUninit, size_of, zeroed};
 use std::num::NonZeroUsize;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,6 +131,56 @@ pub(crate) fn publish<T: Copy>(place: &mut T, value: T) {
 pub(crate) fn read(place: &u32) -> u32 {
     // SAFETY: a reference is valid for reads; volatile, because others write this memory.
     unsafe { std::ptr::read_volatile(place) }
+}
+
+/// Which netfilter hook a program is asked at, and in which order.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NetfilterPlace {
+    /// `NFPROTO_IPV4` or `NFPROTO_IPV6`.
+    pub(crate) family: u32,
+    /// `NF_INET_*`.
+    pub(crate) hook: u32,
+    /// Lower ones are asked first.
+    pub(crate) priority: i32,
+    /// `BPF_F_NETFILTER_*`.
+    pub(crate) flags: u32,
+}
+
+/// Attaches a program to a netfilter hook of this network namespace, for as long as the link lives.
+pub(crate) fn attach_netfilter(program: BorrowedFd<'_>, place: NetfilterPlace) -> std::io::Result<OwnedFd> {
+    // SAFETY: a structure of numbers and pointers, of which all zeros say "nothing given".
+    let mut options = unsafe { zeroed::<libbpf_sys::bpf_link_create_opts>() };
+    options.sz = size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t;
+    options.__bindgen_anon_1.netfilter = libbpf_sys::bpf_link_create_opts__bindgen_ty_1__bindgen_ty_5 {
+        pf: place.family,
+        hooknum: place.hook,
+        priority: place.priority,
+        flags: place.flags,
+    };
+    // SAFETY: the options are read during the call alone, and name the member that this type of link has.
+    let link =
+        unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), 0, libbpf_sys::BPF_NETFILTER, &options) };
+    if link < 0 {
+        return Err(std::io::Error::from_raw_os_error(-link));
+    }
+    // SAFETY: the kernel just gave it to us, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(link) })
+}
+
+/// Gives a link a name in a bpffs; it lives for as long as the name does.
+pub(crate) fn pin(link: BorrowedFd<'_>, path: &Path) -> std::io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the path ends with 0 and lives as long as the call.
+    let error = unsafe { libbpf_sys::bpf_obj_pin(link.as_raw_fd(), path.as_ptr()) };
+    if error < 0 { Err(std::io::Error::from_raw_os_error(-error)) } else { Ok(()) }
+}
+
+/// Lets a program hold a map that it does not use.
+pub(crate) fn bind_map(program: BorrowedFd<'_>, map: BorrowedFd<'_>) -> std::io::Result<()> {
+    // SAFETY: two descriptors that live as long as the call, and no options.
+    let error =
+        unsafe { libbpf_sys::bpf_prog_bind_map(program.as_raw_fd(), map.as_raw_fd(), std::ptr::null()) };
+    if error < 0 { Err(std::io::Error::from_raw_os_error(-error)) } else { Ok(()) }
 }
 
 /// A loaded program that user space runs by itself (`BPF_PROG_TEST_RUN`), also from several threads at once, which libbpf-rs

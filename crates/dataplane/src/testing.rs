@@ -10,6 +10,7 @@ use crate::skeleton::types::{self, sizes};
 use libbpf_rs::{MapCore, MapFlags};
 use policy::interpret::Packet;
 use policy::model::Action;
+use policy::settings::Forwarding;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -31,6 +32,18 @@ pub enum Verdict {
     Up,
     /// It, or an answer to it, was redirected.
     Sent,
+}
+
+/// Where on its way the kernel asks about a packet, by the numbers of `NF_INET_*`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Place {
+    /// It is for this machine.
+    In = 1,
+    /// It is being forwarded.
+    Forward = 2,
+    /// This machine sends it.
+    Out = 3,
 }
 
 /// What became of a packet.
@@ -60,19 +73,21 @@ pub(crate) struct Testing {
     pub(crate) hooks: Tester,
     pub(crate) judge: Program,
     pub(crate) held_clock: Shared<u64>,
+    pub(crate) held_ports: Shared<[u32; 2]>,
 }
 
 impl Testing {
     pub(crate) fn new(
         programs: &Programs,
         judge: Program,
-        held_clock: Shared<u64>,
+        (held_clock, held_ports): (Shared<u64>, Shared<[u32; 2]>),
     ) -> Result<Self, DataplaneError> {
         let again = |program: &Program| {
             program.again().map(Arc::new).map_err(DataplaneError::system("opening the firewall's programs"))
         };
-        let hooks = Tester { xdp: again(&programs.xdp)?, tc: again(&programs.tc)? };
-        Ok(Self { hooks, judge, held_clock })
+        let netfilter = programs.netfilter.as_ref().map(again).transpose()?;
+        let hooks = Tester { xdp: again(&programs.xdp)?, tc: again(&programs.tc)?, netfilter };
+        Ok(Self { hooks, judge, held_clock, held_ports })
     }
 }
 
@@ -81,6 +96,8 @@ const ROOM: usize = 2048;
 /// Bytes of `struct xdp_md` and `struct __sk_buff` as the kernel takes them.
 const XDP_CONTEXT: usize = 24;
 const TC_CONTEXT: usize = 192;
+/// Bytes of `struct nf_hook_state`.
+const NETFILTER_CONTEXT: usize = 48;
 
 impl Firewall {
     /// Runs a hook's program on a frame as if it had come in by an interface of this network namespace. Flows, counters and
@@ -108,6 +125,27 @@ impl Firewall {
         let run = self.testing.hooks.run_times(frame, ifindex, hook, &mut left, times)?;
         left.truncate(run.length);
         Ok(TestRun { verdict: verdict_of(hook, run.value), frame: left, duration: run.duration })
+    }
+
+    /// Asks the program at a netfilter hook about a packet as the kernel would. The kernel takes the frame's Ethernet header off, and
+    /// refuses frames with VLAN tags and those without a whole IP header. The interfaces are where the packet came in and where it
+    /// goes out; 0 where it has none. Only with a held clock.
+    ///
+    /// # Errors
+    /// The kernel does not run the program.
+    pub fn ask_netfilter(
+        &mut self,
+        frame: &[u8],
+        place: Place,
+        interfaces: [u32; 2],
+    ) -> Result<Verdict, DataplaneError> {
+        publish(&mut *self.testing.held_ports, interfaces);
+        let program = self.testing.hooks.netfilter.as_ref();
+        let done = program
+            .ok_or_else(|| std::io::Error::other("it was not loaded"))
+            .and_then(|program| program.run(frame, &netfilter_context(frame, place), &mut [], 1));
+        done.map(|run| verdict_of(Hook::Netfilter, run.value))
+            .map_err(DataplaneError::system("asking the firewall at netfilter"))
     }
 
     /// The programs for a thread of its own, which may race with others.
@@ -161,7 +199,15 @@ impl Firewall {
     /// # Errors
     /// Those of [`Firewall::load`].
     pub fn load_with_held_clock(settings: &Settings) -> Result<Self, DataplaneError> {
-        Self::load_with(settings, true, None)
+        Self::load_with(settings, true, None, Forwarding::Fast)
+    }
+
+    /// The same with the program at netfilter.
+    ///
+    /// # Errors
+    /// Those of [`Firewall::load_for`].
+    pub fn load_for_kernel_with_held_clock(settings: &Settings) -> Result<Self, DataplaneError> {
+        Self::load_with(settings, true, None, Forwarding::Kernel)
     }
 
     /// Sets a held clock, in time since the machine was started.
@@ -222,6 +268,7 @@ impl Firewall {
 pub struct Tester {
     pub(crate) xdp: Arc<Program>,
     pub(crate) tc: Arc<Program>,
+    pub(crate) netfilter: Option<Arc<Program>>,
 }
 
 impl Tester {
@@ -244,6 +291,7 @@ impl Tester {
         let run = match hook {
             Hook::Xdp => self.xdp.run(frame, &xdp_context(frame.len(), ifindex), left, times),
             Hook::Tc => self.tc.run(frame, &tc_context(ifindex), left, times),
+            Hook::Netfilter => Err(std::io::Error::other("such a packet has a way: see ask_netfilter")),
         };
         run.map_err(DataplaneError::system("running the firewall on a packet"))
     }
@@ -255,7 +303,7 @@ const NEXT: u32 = u32::MAX;
 fn verdict_of(hook: Hook, value: u32) -> Verdict {
     match (hook, value) {
         (Hook::Xdp, 4) | (Hook::Tc, 7) => Verdict::Sent,
-        (Hook::Xdp, 2) | (Hook::Tc, NEXT) => Verdict::Up,
+        (Hook::Xdp, 2) | (Hook::Tc, NEXT) | (Hook::Netfilter, 1) => Verdict::Up,
         _ => Verdict::Drop,
     }
 }
@@ -281,6 +329,15 @@ fn xdp_context(length: usize, ifindex: u32) -> [u8; XDP_CONTEXT] {
     let mut context = [0; XDP_CONTEXT];
     context[4..8].copy_from_slice(&(length as u32).to_ne_bytes());
     context[12..16].copy_from_slice(&ifindex.to_ne_bytes());
+    context
+}
+
+/// `struct nf_hook_state`: hook, family, and pointers that the kernel fills in.
+fn netfilter_context(frame: &[u8], place: Place) -> [u8; NETFILTER_CONTEXT] {
+    let mut context = [0; NETFILTER_CONTEXT];
+    let is_v6 = frame.get(12..14) == Some(&[0x86, 0xdd]);
+    let family = if is_v6 { libbpf_rs::NFPROTO_IPV6 } else { libbpf_rs::NFPROTO_IPV4 };
+    context[..2].copy_from_slice(&[place as u8, family as u8]);
     context
 }
 

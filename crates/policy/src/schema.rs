@@ -44,7 +44,7 @@ macro_rules! tables {
 tables! {
     ROOT "" ["settings", "zones", "objects", "services", "schedules", "rules", "defaults",
              "nat", "lists", "gateways", "inspection", "protection"];
-    SETTINGS "[settings]" ["flows", "half_open", "reverse_path", "log_rate", "timeouts", "integrity"];
+    SETTINGS "[settings]" ["forwarding", "flows", "half_open", "reverse_path", "log_rate", "timeouts", "integrity"];
     TIMEOUTS "[settings.timeouts]" ["tcp_opening", "tcp_established", "tcp_closing", "tcp_reset", "udp", "icmp", "other"];
     INTEGRITY "[settings.integrity]" ["checksums", "tcp_flags", "land", "zones"];
     ZONE "[zones.NAME]" ["interfaces", "networks", "description"];

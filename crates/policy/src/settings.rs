@@ -5,6 +5,8 @@ use std::time::Duration;
 /// Settings, each with its default.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
+    /// Who forwards the packets that are allowed.
+    pub forwarding: Forwarding,
     /// Flows that the flow table holds, within [`FLOWS`].
     pub flows: u32,
     /// How many of these flows may be half-open, 64 to `flows`.
@@ -21,6 +23,29 @@ pub struct Settings {
 
 /// Least and greatest size of the flow table, in flows.
 pub const FLOWS: (u32, u32) = (1_024, 16_777_216);
+
+/// Who forwards the packets that are allowed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Forwarding {
+    /// The firewall, past most of the kernel.
+    Fast,
+    /// The kernel, which also translates addresses and delivers; the firewall says what may pass.
+    Kernel,
+}
+
+impl Forwarding {
+    /// All of them, as policies write them.
+    pub const NAMES: [(&'static str, Forwarding); 2] =
+        [("fast", Forwarding::Fast), ("kernel", Forwarding::Kernel)];
+
+    /// As policies write it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Forwarding::Fast => "fast",
+            Forwarding::Kernel => "kernel",
+        }
+    }
+}
 
 /// The reverse-path check of RFC 3704.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,6 +99,7 @@ pub struct Integrity {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            forwarding: Forwarding::Fast,
             flows: 1_048_576,
             half_open: 131_072,
             reverse_path: ReversePath::Loose,

@@ -13,6 +13,7 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> Result<ExitCode, Failure> {
     // What cannot be built cannot be run: say so here and not when the firewall is started.
     Tables::build(&policy, crate::explain::now())
         .map_err(|error| Failure::Wrong(format!("{}: {error}", policy.file)))?;
+    crate::kernel::can_forward(&policy).map_err(|error| Failure::Machine(error.to_string()))?;
     // An interface that is not here may be one of another machine.
     if let Some((_, why)) = crate::kernel::unfit(&policy).into_iter().next() {
         return Err(Failure::Wrong(format!("{}: {why}", policy.file)));

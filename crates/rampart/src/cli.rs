@@ -59,6 +59,7 @@ pub(crate) enum Command {
   rampart up policy.toml
   rampart up                                   come up with the last policy that was confirmed
   rampart up policy.toml --hook tc
+  rampart up policy.toml --force               although nftables translates here: what the firewall forwards is not
   ip netns exec edge rampart up edge.toml")]
     Up(UpArgs),
     /// Apply another policy, at once and as a whole.
@@ -139,9 +140,12 @@ pub(crate) struct UpArgs {
     /// The policy's file; without it the last policy that was confirmed, or else /etc/rampart/policy.toml. If the file cannot be
     /// used, the last policy that was confirmed comes up, and a message says so.
     pub(crate) policy: Option<PathBuf>,
-    /// Where to attach to interfaces.
+    /// Where to attach to interfaces. Not for policies with `forwarding = "kernel"`.
     #[arg(long, value_enum, default_value_t = Hook::Auto)]
     pub(crate) hook: Hook,
+    /// Forward past translation, policy routes and VRFs that are set up here, which `up` refuses otherwise.
+    #[arg(long)]
+    pub(crate) force: bool,
     /// Folder in which the confirmed policy is kept, instead of /var/lib/rampart, or of /run/rampart/state/NAMESPACE in other
     /// network namespaces than the machine's own.
     #[arg(long, value_name = "DIR")]

@@ -93,6 +93,20 @@ pub(crate) fn opened(settings: &Path) -> Result<Vec<&'static str>, SettingError>
     Ok(on)
 }
 
+/// The switches that are off; none of a family that the kernel does not have.
+///
+/// # Errors
+/// When one cannot be read.
+pub(crate) fn closed(settings: &Path) -> Result<Vec<&'static str>, SettingError> {
+    let mut off = Vec::new();
+    for switch in SWITCHES {
+        if settings.join(switch).exists() && !is_on(settings, switch)? {
+            off.push(switch);
+        }
+    }
+    Ok(off)
+}
+
 /// A switch as `sysctl` calls it.
 pub(crate) fn dotted(switch: &str) -> String {
     format!("net.{}", switch.replace('/', "."))
@@ -129,6 +143,7 @@ mod tests {
         fs::create_dir_all(settings.join("ipv4")).unwrap();
         fs::write(settings.join("ipv4/ip_forward"), "1\n").unwrap();
         assert_eq!(opened(settings).unwrap(), ["ipv4/ip_forward"]);
+        assert_eq!(closed(settings).unwrap(), ["ipv6/conf/all/forwarding"]);
         assert_eq!(close(settings, ["e0", "missing"]).unwrap(), ["ipv4/ip_forward"]);
         assert_eq!(opened(settings).unwrap(), [""; 0]);
         assert_eq!(

@@ -14,6 +14,7 @@ use crate::state::{FIRST, State};
 use crate::supervisor;
 use dataplane::Earlier;
 use policy::Policy;
+use policy::settings::Forwarding;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -26,7 +27,10 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     let machine = |error: PlaneError| Failure::Machine(error.to_string());
     let is_root = nix::unistd::geteuid().is_root();
     // Looked at before anything is changed: a mistyped name must not stop a router.
-    let usable = |policy: &Policy| if is_root { kernel::all_there(policy).map_err(machine) } else { Ok(()) };
+    let usable = |policy: &Policy| {
+        kernel::can_forward(policy).map_err(machine)?;
+        if is_root { kernel::all_there(policy).map_err(machine) } else { Ok(()) }
+    };
     let chosen = boot::choose(args.policy.as_deref(), &state.find(), Path::new(FIRST), usable)?;
     if !is_root {
         let what = "only root can take packets: run it with sudo, or as a service of root";
@@ -35,6 +39,10 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     let log = Log::behind(json, Box::new(std::io::stdout()));
     let lock = instance.lock()?;
     let Chosen { policy, file, mut notes } = chosen;
+    check_hook(&policy, args.hook)?;
+    if policy.settings.forwarding == Forwarding::Fast && !args.force {
+        refuse_others(&policy)?;
+    }
     // A firewall that is interrupted while it starts goes down once it is up: half of one would stay on its interfaces.
     let waking = waker()?;
     waking.0.of_links().map_err(|error| Failure::Machine(error.to_string()))?;
@@ -43,7 +51,11 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     let setting = |error: SettingError| Failure::Machine(error.to_string());
     let earlier = Earlier::find().map_err(|error| Failure::Machine(error.to_string()))?;
     // From now on what the firewall does not forward is not forwarded.
-    let were_on = forwarding::close(settings, interfaces).map_err(setting)?;
+    let were_on = match policy.settings.forwarding {
+        Forwarding::Fast => forwarding::close(settings, interfaces).map_err(setting)?,
+        Forwarding::Kernel => Vec::new(),
+    };
+    notes.extend(kernel_stands(&policy, settings).map_err(setting)?);
     let plane = Kernel::load(&policy, earlier).map_err(machine);
     let started = plane.and_then(|(plane, note)| {
         notes.extend(note);
@@ -69,6 +81,41 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
         daemon.report(Moment::now().wall, Kind::Up, message);
     }
     stay(&instance, lock, daemon, &file, waking)
+}
+
+/// A hook is chosen for the firewall's own forwarding alone.
+fn check_hook(policy: &Policy, hook: Hook) -> Result<(), Failure> {
+    if policy.settings.forwarding == Forwarding::Kernel && hook != Hook::Auto {
+        let what = "--hook says where the firewall forwards, and with `forwarding = \"kernel\"` the kernel does: leave it out";
+        return Err(Failure::Wrong(format!("{}: {what}", policy.file)));
+    }
+    Ok(())
+}
+
+/// Refuses to go past what others have set up in this network namespace.
+fn refuse_others(policy: &Policy) -> Result<(), Failure> {
+    let found = dataplane::others::found()
+        .map_err(|error| Failure::Machine(format!("cannot find out who else forwards here: {error}")))?;
+    if found.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::Machine(format!(
+        "{}: the firewall would forward past what is set up here:\n  {}\nwrite `forwarding = \"kernel\"` below [settings], and \
+         the kernel goes on doing it while the firewall judges; or, if all of that may be gone past, `rampart up --force`",
+        policy.file,
+        found.join("\n  ")
+    )))
+}
+
+/// A kernel that is to forward and does not is worth telling, where there is something to forward to.
+fn kernel_stands(policy: &Policy, settings: &Path) -> Result<Vec<String>, SettingError> {
+    if policy.settings.forwarding == Forwarding::Fast || policy.zones.len() <= 2 {
+        return Ok(Vec::new());
+    }
+    let off = forwarding::closed(settings)?.into_iter().map(forwarding::dotted);
+    Ok(off
+        .map(|name| format!("{name} is off, so the kernel forwards nothing of it: `sysctl -w {name}=1`"))
+        .collect())
 }
 
 /// Signals, from now on.

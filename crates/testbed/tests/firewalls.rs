@@ -138,7 +138,7 @@ fn ipset_enforces_its_rules() {
 /// It keeps state with any policy; without rules it lets everything open.
 #[test]
 fn rampart_enforces_its_rules_and_keeps_state_without_them() {
-    for name in ["rampart", "rampart-tc"] {
+    for name in ["rampart", "rampart-tc", "rampart-kernel"] {
         for (rules, match_position) in [(0, 0), (1, 1), (1000, 1000)] {
             for zones in [ZoneForm::Two, ZoneForm::Three] {
                 for protocol in [TestProtocol::Udp, TestProtocol::Tcp] {

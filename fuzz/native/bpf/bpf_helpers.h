@@ -13,6 +13,9 @@
 #undef __always_inline
 #define __always_inline inline __attribute__((always_inline))
 #define __noinline __attribute__((noinline))
+#define __ksym
+#undef __weak
+#define __weak __attribute__((weak))
 #define barrier_var(variable) __asm__ volatile("" : "+r"(variable))
 
 void *bpf_map_lookup_elem(void *map, const void *key);
@@ -37,6 +40,8 @@ long bpf_xdp_store_bytes(struct xdp_md *ctx, __u32 offset, void *from, __u32 byt
 long bpf_xdp_adjust_head(struct xdp_md *ctx, int by);
 long bpf_xdp_adjust_tail(struct xdp_md *ctx, int by);
 long bpf_skb_load_bytes(const void *ctx, __u32 offset, void *to, __u32 bytes);
+long bpf_skb_load_bytes_relative(const void *ctx, __u32 offset, void *to, __u32 bytes, __u32 start);
+long bpf_dynptr_read(void *to, __u64 bytes, const struct bpf_dynptr *from, __u64 offset, __u64 flags);
 long bpf_skb_store_bytes(struct __sk_buff *ctx, __u32 offset, const void *from, __u32 bytes, __u64 flags);
 long bpf_l4_csum_replace(struct __sk_buff *ctx, __u32 offset, __u64 from, __u64 to, __u64 flags);
 long bpf_skb_pull_data(struct __sk_buff *ctx, __u32 bytes);

@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Our program in drivers, as the kernel lists it: names have 15 characters there.
 const IN_DRIVER: &str = "firewall_xdp";
 /// Our programs behind the driver: where packets come in, and where they go out.
-const BEHIND: [&str; 3] = ["firewall_tc", "resolve", "firewall_out"];
+const BEHIND: [&str; 4] = ["firewall_tc", "resolve", "firewall_out", "way_back"];
 
 /// A program at an interface. It stays when this is dropped.
 pub(super) struct Attachment {
@@ -213,18 +213,19 @@ pub(crate) fn ours(index: u32) -> Vec<Listed> {
 
 /// Takes the firewall's programs away from an interface, whoever attached them.
 pub(crate) fn take_ours(index: u32) -> Result<(), libbpf_rs::Error> {
-    let standard_input = io::stdin();
-    let none = standard_input.as_fd();
     take_driver(index)?;
-    for direction in Direction::BOTH {
-        for id in programs::chain(index, direction)?.unwrap_or_default() {
-            if Listed::of(id).is_ok_and(|it| is_behind(&it)) {
-                let program = libbpf_rs::Program::fd_from_id(id)?;
-                programs::detach(program.as_fd(), index, direction)?;
-            }
+    Direction::BOTH.into_iter().try_for_each(|direction| take_behind(index, direction))
+}
+
+/// Takes the firewall's programs away behind the driver, whoever attached them.
+pub(super) fn take_behind(index: u32, direction: Direction) -> Result<(), libbpf_rs::Error> {
+    for id in programs::chain(index, direction)?.unwrap_or_default() {
+        if Listed::of(id).is_ok_and(|it| is_behind(&it)) {
+            let program = libbpf_rs::Program::fd_from_id(id)?;
+            programs::detach(program.as_fd(), index, direction)?;
         }
-        take_filter(none, index, direction);
     }
+    take_filter(io::stdin().as_fd(), index, direction);
     Ok(())
 }
 

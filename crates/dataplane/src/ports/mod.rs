@@ -1,6 +1,8 @@
 //! The interfaces that the firewall is attached to, and their zones.
 
 mod attachment;
+mod netfilter;
+mod pins;
 #[allow(
     unsafe_code,
     reason = "system calls that libbpf-rs does not make: the chain of tcx, what a program is"
@@ -16,6 +18,7 @@ use crate::skeleton::types::{port, sizes};
 use attachment::{Attachment, DriverError, Standing};
 pub(crate) use attachment::{ours, take_ours};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
+pub(crate) use netfilter::{Netfilter, close_leftovers};
 use nix::net::if_::if_nametoindex;
 use programs::Direction;
 pub(crate) use programs::Listed;
@@ -28,6 +31,8 @@ pub enum Hook {
     Xdp,
     /// Before routing: for virtual links and tunnels, whose large packets XDP would break up.
     Tc,
+    /// Behind routing, where the kernel forwards: [`Ports::open_netfilter`].
+    Netfilter,
 }
 
 /// How an interface was attached.
@@ -51,6 +56,8 @@ pub struct Ports {
     pub(crate) attached: Vec<Port>,
     /// The programs stay at their interfaces when this is dropped.
     pub(crate) outlives: bool,
+    /// Where the kernel's own forwarding asks.
+    pub(crate) netfilter: Option<Netfilter>,
 }
 
 /// What somebody did to the firewall's programs at an interface.
@@ -74,6 +81,10 @@ pub(crate) struct Programs {
     pub(crate) tc: Program,
     /// Beside either, for what the firewall itself sends.
     pub(crate) out: Program,
+    /// Asked by the kernel's own forwarding; only there if it is to be asked.
+    pub(crate) netfilter: Option<Program>,
+    /// Beside it, on each interface.
+    pub(crate) way_back: Program,
 }
 
 /// An interface that the firewall is attached to.
@@ -136,6 +147,28 @@ impl Ports {
     /// From now on the programs stay at their interfaces when this is dropped, and go on judging.
     pub fn outlive(&mut self) {
         self.outlives = true;
+    }
+
+    /// From now on the kernel asks about every packet that it forwards, delivers to this machine or sends for it, in this network
+    /// namespace. Packets from and to interfaces that are not attached are dropped. A firewall that outlives its process goes on
+    /// being asked, and takes the place of an earlier one.
+    ///
+    /// # Errors
+    /// The kernel does not let us.
+    pub fn open_netfilter(&mut self) -> Result<(), DataplaneError> {
+        if let (None, Some(program)) = (&self.netfilter, &self.programs.netfilter) {
+            self.netfilter = Some(Netfilter::open(program, self.outlives)?);
+        }
+        Ok(())
+    }
+
+    /// From now on the kernel does not ask any more, whoever it asked in this network namespace.
+    ///
+    /// # Errors
+    /// The kernel does not let us.
+    pub fn close_netfilter(&mut self) -> Result<(), DataplaneError> {
+        self.netfilter = None;
+        close_leftovers()
     }
 
     /// Interfaces that an earlier firewall was on, whose maps these are, and that this one is not attached to: their places are
@@ -274,9 +307,16 @@ impl Ports {
         place: u32,
         hook: Hook,
     ) -> Result<(Vec<Attachment>, Attached), DataplaneError> {
-        let Programs { xdp, resolve, tc, out } = &self.programs;
+        let Programs { xdp, resolve, tc, out, way_back, .. } = &self.programs;
         let behind = |program, direction| Attachment::behind(program, index, direction, name);
         let mut note = None;
+        if hook == Hook::Netfilter {
+            let way_back = behind(way_back, Direction::In)?;
+            // What an earlier firewall left that forwarded by itself; the kernel asks us already.
+            let _ = attachment::take_driver(index);
+            let _ = attachment::take_behind(index, Direction::Out);
+            return Ok((vec![way_back], Attached { hook, note: None }));
+        }
         if hook == Hook::Xdp {
             match Attachment::driver(xdp, index) {
                 Ok(driver) => {

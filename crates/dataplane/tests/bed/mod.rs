@@ -6,7 +6,7 @@
 //! ```
 #![allow(dead_code, clippy::unwrap_used, reason = "a test fails by panicking; each user takes a part")]
 
-use dataplane::{Filter, Firewall, Flow, Hook, Reason, Settings, Tally, TestRun, Verdict};
+use dataplane::{Filter, Firewall, Flow, Hook, Place, Reason, Settings, Tally, TestRun, Verdict};
 use policy::{Policy, Tables};
 use std::sync::Arc;
 use std::time::Duration;
@@ -145,6 +145,9 @@ impl Bed {
         let indices = [namespace.ifindex("in0"), namespace.ifindex("out0")];
         let firewall = namespace.within(|| {
             let mut firewall = match clock {
+                Clock::Held if hook == Hook::Netfilter => {
+                    Firewall::load_for_kernel_with_held_clock(settings).unwrap()
+                }
                 Clock::Held => Firewall::load_with_held_clock(settings).unwrap(),
                 Clock::Kernel => Firewall::load(settings).unwrap(),
             };
@@ -212,11 +215,47 @@ impl Bed {
 
     /// From nowhere: in at the loopback interface, which is in no zone.
     pub(crate) fn send_from(&mut self, side: Option<Side>, frame: &[u8]) -> (Fate, Vec<u8>) {
-        let before = self.firewall().counters.drops().unwrap();
         let index = side.map_or(0, |side| self.indices[side as usize]);
+        if let (Hook::Netfilter, Some(side)) = (self.hook, side) {
+            return (self.forward(side, frame), vec![]);
+        }
         let addressed = side.map_or_else(|| frame.to_vec(), |side| side.addressed(frame));
-        let TestRun { verdict, frame, .. } =
-            self.namespace.within(|| self.firewall().test_run(&addressed, index, self.hook).unwrap());
+        self.fate(|firewall, hook| {
+            let TestRun { verdict, frame, .. } = firewall.test_run(&addressed, index, hook).unwrap();
+            (verdict, frame)
+        })
+    }
+
+    /// Asks at netfilter as the kernel would that forwards a frame to the other side: it has taken its hop already.
+    fn forward(&mut self, side: Side, frame: &[u8]) -> Fate {
+        let mut frame = frame.to_vec();
+        if frame[12] == 0x86 {
+            frame[14 + 7] -= 1;
+        } else {
+            let header = 14..14 + usize::from(frame[14] & 15) * 4;
+            frame[14 + 8] -= 1;
+            frame[24..26].fill(0);
+            let check = testkit::packet::checksum(&frame[header]);
+            frame[24..26].copy_from_slice(&check.to_be_bytes());
+        }
+        let [inside, outside] = self.indices;
+        let interfaces = if side == Side::In { [inside, outside] } else { [outside, inside] };
+        match self.ask(Place::Forward, interfaces, &frame) {
+            Fate::Up => Fate::Sent,
+            fate => fate,
+        }
+    }
+
+    /// Asks at netfilter about a frame that goes from and to these interfaces.
+    pub(crate) fn ask(&mut self, place: Place, interfaces: [u32; 2], frame: &[u8]) -> Fate {
+        self.fate(|firewall, _| (firewall.ask_netfilter(frame, place, interfaces).unwrap(), vec![])).0
+    }
+
+    /// What the firewall does, and what it counts meanwhile.
+    fn fate(&mut self, run: impl FnOnce(&mut Firewall, Hook) -> (Verdict, Vec<u8>)) -> (Fate, Vec<u8>) {
+        let before = self.firewall().counters.drops().unwrap();
+        let (namespace, hook) = (Arc::clone(&self.namespace), self.hook);
+        let (verdict, frame) = namespace.within(|| run(self.firewall_mut(), hook));
         let after = self.firewall().counters.drops().unwrap();
         let mut moved = after.iter().filter(|(reason, count)| before[*reason] != **count);
         let dropped = moved.next().map(|(reason, _)| *reason);

@@ -45,7 +45,7 @@ struct First {
 }
 
 /// Where a destination is.
-enum Way {
+pub(crate) enum Way {
     Own,
     Link { zone: ZoneId, macs: [u8; 12], mtu: usize },
     Nowhere(Option<Answer>),
@@ -246,7 +246,7 @@ impl Reference {
     }
 
     /// The routes of the bed.
-    fn way(&self, to: IpAddr) -> Way {
+    pub(crate) fn way(&self, to: IpAddr) -> Way {
         let zone = |name: &str| self.policy.zone(name).unwrap();
         let inside = |network: &str| {
             policy::address::AddressSet::parse(network).unwrap_or_else(|_| panic!("{network}")).contains(to)

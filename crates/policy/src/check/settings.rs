@@ -2,13 +2,16 @@
 
 use crate::quantity;
 use crate::schema;
-use crate::settings::{FLOWS, Integrity, ReversePath, Settings, Timeouts};
+use crate::settings::{FLOWS, Forwarding, Integrity, ReversePath, Settings, Timeouts};
 use std::time::Duration;
 use toml_reader::{Collector, Section, shortened};
 
 pub(super) fn read(root: &Section<'_>, c: &mut Collector<'_>) -> Settings {
     let mut settings = Settings::default();
     let Some(section) = schema::SETTINGS.section(root, "settings", c) else { return settings };
+    if let Some(forwarding) = section.choice("forwarding", &Forwarding::NAMES, c) {
+        settings.forwarding = forwarding;
+    }
     if let Some(flows) = section.integer("flows", FLOWS.0..=FLOWS.1, c) {
         settings.flows = flows;
         settings.half_open = settings.half_open.min(flows / 2);

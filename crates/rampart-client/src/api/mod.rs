@@ -85,6 +85,8 @@ pub enum HookName {
     Xdp,
     /// In traffic control (TC), on the kernel's socket buffers.
     Tc,
+    /// In netfilter, where the kernel forwards (`forwarding = "kernel"`).
+    Netfilter,
 }
 
 impl HookName {
@@ -93,6 +95,7 @@ impl HookName {
         match self {
             HookName::Xdp => "xdp",
             HookName::Tc => "tc",
+            HookName::Netfilter => "netfilter",
         }
     }
 }

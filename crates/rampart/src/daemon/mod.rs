@@ -456,14 +456,20 @@ fn build(policy: &Policy, at: Timestamp) -> Result<Tables, Refused> {
     Tables::build(policy, at).map_err(|error| Refused::new(422, format!("{}: {error}", policy.file)))
 }
 
-/// The flow table keeps the size that it was made with.
+/// The flow table keeps the size that it was made with, and the programs stay where they are.
 fn can_take_over(old: &Policy, new: &Policy) -> Result<(), Refused> {
-    let (was, is) = (old.settings.flows, new.settings.flows);
-    if was == is {
-        return Ok(());
-    }
     let file = &new.file;
-    let what = format!("`flows` of [settings] is {is}, and the firewall was started with {was}");
+    let what = |key: &str, is: &str, was: &str| {
+        format!("`{key}` of [settings] is {is}, and the firewall was started with {was}")
+    };
+    let (old, new) = (&old.settings, &new.settings);
+    let what = if old.flows != new.flows {
+        what("flows", &new.flows.to_string(), &old.flows.to_string())
+    } else if old.forwarding != new.forwarding {
+        what("forwarding", new.forwarding.name(), old.forwarding.name())
+    } else {
+        return Ok(());
+    };
     let remedy = format!("leave it, or `rampart down` and `rampart up {file}` (flows are lost)");
     Err(Refused::new(409, format!("{file}: {what}, which it cannot change while it runs: {remedy}")))
 }

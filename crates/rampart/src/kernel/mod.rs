@@ -13,7 +13,7 @@ use dataplane::{
 };
 use nix::net::if_::if_nametoindex;
 use policy::model::Per;
-use policy::settings::{Settings, Timeouts};
+use policy::settings::{Forwarding, Settings, Timeouts};
 use policy::{Policy, Tables};
 use std::collections::HashMap;
 use std::path::Path;
@@ -21,6 +21,9 @@ use std::time::Duration;
 
 /// Rules that a firewall is made for at least, however few it begins with: 8 bytes each on every core.
 const RULES_AT_LEAST: u32 = 131_072;
+
+/// The first Linux that has BPF programs at netfilter.
+const KERNEL_FORWARDING: (u32, u32) = (6, 4);
 
 /// The data plane in the kernel. Its programs stay attached when this is dropped; only [`DataPlane::detach`] takes them away.
 pub(crate) struct Kernel {
@@ -59,13 +62,15 @@ impl Kernel {
         let rules = policy.rules.len() as u32;
         let wanted = rules.saturating_mul(2).clamp(RULES_AT_LEAST, 1 << 20);
         let sizes = dataplane::Settings { flows: policy.settings.flows, rules: wanted };
+        let forwarding = policy.settings.forwarding;
         let mut carries = false;
         let (mut firewall, note) = match &earlier {
-            None => (Firewall::load(&sizes)?, None),
+            None => (Firewall::load_for(&sizes, forwarding)?, None),
             // Fewer counters than would be made now are enough, if they are enough for the policy.
             Some(earlier) => match earlier.difference(&dataplane::Settings { rules, ..sizes }) {
                 None => {
-                    let firewall = Firewall::take_over(&dataplane::Settings { rules, ..sizes }, earlier)?;
+                    let sizes = dataplane::Settings { rules, ..sizes };
+                    let firewall = Firewall::take_over(&sizes, earlier, forwarding)?;
                     (
                         firewall,
                         Some("an earlier firewall is taken over with its flows and counters".to_owned()),
@@ -75,7 +80,7 @@ impl Kernel {
                     let note = format!(
                         "an earlier firewall is taken over, and its flows are carried over one by one: {why}"
                     );
-                    let mut firewall = Firewall::load(&sizes)?;
+                    let mut firewall = Firewall::load_for(&sizes, forwarding)?;
                     firewall.follow(earlier);
                     carries = true;
                     (firewall, Some(note))
@@ -83,6 +88,10 @@ impl Kernel {
             },
         };
         firewall.ports.outlive();
+        if earlier.is_some() {
+            // Before the earlier programs are taken off their interfaces, so that nothing stands open in between.
+            firewall.ports.open_netfilter()?;
+        }
         let maps = firewall.route_maps()?;
         let follower = Routes::start(maps, &[], AnswerLimits::default())
             .and_then(Routes::follow_in_background)
@@ -99,6 +108,18 @@ impl Kernel {
         Ok((kernel, note))
     }
 
+    fn kernel_forwards(&self) -> bool {
+        self.settings.forwarding == Forwarding::Kernel
+    }
+
+    /// Detaches from an interface. Its packets are dropped where the kernel forwards.
+    fn let_go(&mut self, interface: &str) -> Result<(), PlaneError> {
+        self.firewall.ports.detach(interface)?;
+        self.attached.retain(|it| it.interface != interface);
+        self.follow_neighbours();
+        Ok(())
+    }
+
     fn follow_neighbours(&self) {
         let indices: Vec<u32> = self.attached.iter().map(|it| it.index).collect();
         self.follower.set_interfaces(&indices);
@@ -106,8 +127,11 @@ impl Kernel {
 
     fn attach_interface(&mut self, zone: &str, interface: &str, hook: Hook) -> Result<Attached, PlaneError> {
         let index = if_nametoindex(interface).map_err(|_| missing(interface))?;
-        fit(interface, &links()?)?;
+        if !self.kernel_forwards() {
+            fit(interface, &links()?)?;
+        }
         let wanted = match hook {
+            _ if self.kernel_forwards() => dataplane::Hook::Netfilter,
             Hook::Auto if is_virtual(interface) => dataplane::Hook::Tc,
             Hook::Auto | Hook::Xdp => dataplane::Hook::Xdp,
             Hook::Tc => dataplane::Hook::Tc,
@@ -174,7 +198,7 @@ impl Kernel {
                 "the interface `{interface}` of zone `{zone}` is gone: nothing passes there until it is back"
             ));
         }
-        let again = self.detach(&interface).and_then(|()| self.attach_interface(&zone, &interface, hook));
+        let again = self.let_go(&interface).and_then(|()| self.attach_interface(&zone, &interface, hook));
         let error = again.err()?;
         let trouble = format!("the interface `{interface}` is back and cannot be attached: {error}");
         // No interface has the number 0: it is tried again.
@@ -195,6 +219,8 @@ impl DataPlane for Kernel {
             carrying.as_mut().map(|carrying| carrying.carry(&self.firewall, earlier)).transpose()?;
             self.carrying = carrying;
         }
+        // Not before a policy is in force: until then nothing would pass.
+        self.firewall.ports.open_netfilter()?;
         Ok(generation.0.into())
     }
 
@@ -205,6 +231,9 @@ impl DataPlane for Kernel {
     }
 
     fn settle(&mut self) -> Result<Option<String>, PlaneError> {
+        if !self.kernel_forwards() {
+            self.firewall.ports.close_netfilter()?;
+        }
         let Some(earlier) = self.earlier.take() else { return Ok(None) };
         let note = if self.carries { Some(self.carry_the_rest(&earlier)?) } else { None };
         for interface in earlier.interfaces() {
@@ -237,11 +266,10 @@ impl DataPlane for Kernel {
     }
 
     fn detach(&mut self, interface: &str) -> Result<(), PlaneError> {
-        self.firewall.ports.detach(interface)?;
-        self.attached.retain(|it| it.interface != interface);
-        self.follow_neighbours();
+        self.let_go(interface)?;
         if self.attached.is_empty() {
             self.follower.outlive(false);
+            self.firewall.ports.close_netfilter()?;
         }
         Ok(())
     }
@@ -311,6 +339,9 @@ impl DataPlane for Kernel {
     fn check_interfaces(&mut self) -> Result<Vec<String>, PlaneError> {
         let mut found: Vec<String> = (0..self.attached.len()).filter_map(|at| self.reattach(at)).collect();
         found.extend(self.follower.trouble());
+        if self.kernel_forwards() {
+            return Ok(found);
+        }
         let on = forwarding::opened(Path::new(forwarding::SETTINGS))
             .map_err(|e| PlaneError::Machine(e.to_string()))?;
         found.extend(on.into_iter().map(|switch| {
@@ -325,6 +356,7 @@ fn hook_name(hook: dataplane::Hook) -> HookName {
     match hook {
         dataplane::Hook::Xdp => HookName::Xdp,
         dataplane::Hook::Tc => HookName::Tc,
+        dataplane::Hook::Netfilter => HookName::Netfilter,
     }
 }
 
@@ -438,12 +470,36 @@ fn is_virtual(interface: &str) -> bool {
     !Path::new("/sys/class/net").join(interface).join("device").exists()
 }
 
+/// Whether this machine's kernel can do what a policy's `forwarding` asks for.
+///
+/// # Errors
+/// It is too old; complete, with what to do.
+pub(crate) fn can_forward(policy: &Policy) -> Result<(), PlaneError> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    can_forward_on(policy, release.trim()).map_err(PlaneError::Machine)
+}
+
+/// The same on a release of Linux. One that cannot be read is not refused: loading the programs finds out.
+fn can_forward_on(policy: &Policy, release: &str) -> Result<(), String> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
+    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return Ok(()) };
+    if policy.settings.forwarding == Forwarding::Fast || (major, minor) >= KERNEL_FORWARDING {
+        return Ok(());
+    }
+    let ((least, sublevel), file) = (KERNEL_FORWARDING, &policy.file);
+    Err(format!(
+        "{file}: `forwarding = \"kernel\"` needs Linux {least}.{sublevel} or newer (BPF programs at netfilter), and this is \
+         {release}: boot a newer kernel, or leave the setting out, if nothing but this firewall forwards here"
+    ))
+}
+
 /// Checks that every interface of a policy exists, and is one that the firewall can judge.
 ///
 /// # Errors
 /// The first that does not or is not.
 pub(crate) fn all_there(policy: &Policy) -> Result<(), PlaneError> {
-    let links = links()?;
+    // The kernel forwards from and to links of any kind.
+    let links = if policy.settings.forwarding == Forwarding::Kernel { Vec::new() } else { links()? };
     for zone in &policy.zones {
         for interface in &zone.interfaces {
             if if_nametoindex(interface.as_str()).is_err() {
@@ -458,6 +514,10 @@ pub(crate) fn all_there(policy: &Policy) -> Result<(), PlaneError> {
 
 /// Interfaces of a policy that are here and that the firewall cannot judge: for each its name and why.
 pub(crate) fn unfit(policy: &Policy) -> Vec<(String, String)> {
+    // As in all_there().
+    if policy.settings.forwarding == Forwarding::Kernel {
+        return Vec::new();
+    }
     // Whoever checks a policy need not be allowed to ask.
     let links = dataplane::routes::interfaces().unwrap_or_default();
     let named = |link: &&Interface| policy.zones.iter().any(|zone| zone.interfaces.contains(&link.name));
@@ -501,6 +561,34 @@ impl From<DataplaneError> for PlaneError {
                 PlaneError::Policy(error.to_string())
             }
             other => PlaneError::Machine(other.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_kernel_is_refused_what_it_cannot_do() {
+        let policy = |settings: &str| {
+            let zones = "[zones]\na = { interfaces = 'e0' }\n";
+            Policy::parse("p.toml", &format!("{settings}{zones}")).unwrap()
+        };
+        let kernel = policy("[settings]\nforwarding = 'kernel'\n");
+        for (release, can) in [
+            ("6.1.0-31-amd64", false),
+            ("6.3.13", false),
+            ("5.15.0", false),
+            ("6.4.0", true),
+            ("6.12.9+deb13-amd64", true),
+            ("10.0", true),
+            ("unreadable", true),
+        ] {
+            let said = can_forward_on(&kernel, release);
+            assert_eq!(said.is_ok(), can, "{release}");
+            assert!(said.err().is_none_or(|text| text.contains("6.4") && text.contains(release)));
+            assert_eq!(can_forward_on(&policy(""), release), Ok(()));
         }
     }
 }

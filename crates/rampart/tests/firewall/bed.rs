@@ -127,6 +127,11 @@ impl Bed {
         self.connect_to(OUTSIDE, port, answer())
     }
 
+    /// A host's own namespace.
+    pub(crate) fn host_of(&self, name: &str) -> &Namespace {
+        self.host(name)
+    }
+
     fn connect_to(&self, address: &str, port: u16, within: Duration) -> Result<TcpStream, Outcome> {
         let to: SocketAddr = format!("{address}:{port}").parse().unwrap();
         let stream = self.inside("in", || TcpStream::connect_timeout(&to, within));
@@ -223,7 +228,7 @@ impl Bed {
 }
 
 /// Sends back what comes, for as long as the test runs.
-fn serve(listener: TcpListener) {
+pub(crate) fn serve(listener: TcpListener) {
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
             std::thread::spawn(move || {
@@ -242,6 +247,18 @@ pub(crate) fn expect_echo(stream: &mut TcpStream, what: &str) {
 /// Sends a byte, which must not come back.
 pub(crate) fn expect_no_echo(stream: &mut TcpStream, what: &str) {
     assert_ne!(echo_within(stream, silence()), Outcome::Answered, "{what}");
+}
+
+/// A connection from a host, at any address; what comes of it.
+pub(crate) fn expect_from(from: &Namespace, to: &str, wanted: Outcome, what: &str) {
+    let within = if wanted == Outcome::Silence { silence() } else { answer() };
+    let to: SocketAddr = to.parse().unwrap();
+    let outcome = match from.enter(|| TcpStream::connect_timeout(&to, within)) {
+        Ok(mut stream) => echo_within(&mut stream, within),
+        Err(error) if error.kind() == ErrorKind::TimedOut => Outcome::Silence,
+        Err(_) => Outcome::Refused,
+    };
+    assert_eq!(outcome, wanted, "{what}: {to}");
 }
 
 fn echo_within(stream: &mut TcpStream, within: Duration) -> Outcome {

@@ -4,6 +4,7 @@
 
 mod bed;
 mod example;
+mod kernel_forwarding;
 mod restart;
 mod tampering;
 mod troubles;

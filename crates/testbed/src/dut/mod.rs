@@ -43,6 +43,7 @@ pub const DRIVERS: &[&dyn Driver] = &[
     &ovs::Ovs,
     &rampart::XDP,
     &rampart::TC,
+    &rampart::KERNEL,
     &external::UNKNOWN,
 ];
 

@@ -18,11 +18,14 @@ use std::time::{Duration, Instant};
 /// A large table takes the kernel some seconds to clear.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PROGRAM: &str = "rampart";
+/// No hook is chosen: the policy says that the kernel forwards.
+const KERNEL_FORWARDS: &str = "auto";
 
 /// Rampart on one of its hooks.
 pub(super) struct Rampart {
     name: &'static str,
     summary: &'static str,
+    /// As `--hook` takes it, or [`KERNEL_FORWARDS`].
     hook: &'static str,
     /// What `ip link` shows of an interface that it is on.
     mark: &'static str,
@@ -37,6 +40,14 @@ pub(super) const TC: Rampart = Rampart {
     name: "rampart-tc",
     summary: "Rampart at the TC hook, for virtual links",
     hook: "tc",
+    mark: "",
+};
+
+/// Where the kernel forwards, and asks.
+pub(super) const KERNEL: Rampart = Rampart {
+    name: "rampart-kernel",
+    summary: "Rampart at netfilter, where the kernel forwards (`forwarding = \"kernel\"`)",
+    hook: KERNEL_FORWARDS,
     mark: "",
 };
 
@@ -136,13 +147,15 @@ impl Firewall {
 
     fn write_policy(&self) -> Result<(), TestbedError> {
         let file = self.policy_file();
-        std::fs::write(&file, text::render(&self.policy, &self.side.ports))
+        let forwarding = if self.hook == KERNEL_FORWARDS { "kernel" } else { "fast" };
+        std::fs::write(&file, text::render(&self.policy, &self.side.ports, forwarding))
             .map_err(TestbedError::io("write", file))
     }
 
     /// Starts the daemon and waits until it answers.
     fn start(&mut self) -> Result<(), TestbedError> {
         self.write_policy()?;
+        self.kernel_forwards("1")?;
         let begun = Instant::now();
         let (policy, socket) = (self.policy_file(), self.socket());
         let (policy, socket) = (policy.to_string_lossy(), socket.to_string_lossy());
@@ -154,6 +167,14 @@ impl Firewall {
         self.daemon = Some(daemon);
         self.load_seconds = begun.elapsed().as_secs_f64();
         Ok(())
+    }
+
+    /// The kernel's own forwarding, where it is to forward.
+    fn kernel_forwards(&self, on: &str) -> Result<(), TestbedError> {
+        if self.hook != KERNEL_FORWARDS {
+            return Ok(());
+        }
+        self.side.namespace.set(&[("ipv4/ip_forward", on), ("ipv6/conf/all/forwarding", on)])
     }
 
     fn ask(&self, question: &str) -> Result<String, TestbedError> {
@@ -170,6 +191,8 @@ impl Firewall {
             // The firewall outlives a daemon that is only ended. One that does not answer goes with its namespace.
             let _ = self.ask("down");
             daemon.end(PATIENCE);
+            // The namespace may be gone already; then it forwards nothing.
+            let _ = self.kernel_forwards("0");
         }
     }
 }

@@ -10,11 +10,12 @@ const FLOWS: u64 = 1_048_576;
 /// Of these, one in so many may be half-open.
 const PER_HALF_OPEN: u64 = 4;
 
-/// The whole policy. Zones are those of `ports`; every rule is for all of them, as in the other firewalls.
-pub(super) fn render(policy: &PolicySpec, ports: &[ZonePort]) -> String {
+/// The whole policy, and who forwards. Zones are those of `ports`; every rule is for all of them, as in the other firewalls.
+pub(super) fn render(policy: &PolicySpec, ports: &[ZonePort], forwarding: &str) -> String {
     let flows = FLOWS.max(with_room(policy.connections.into()));
     let half_open = flows / PER_HALF_OPEN;
-    let mut text = format!("[settings]\nflows = {flows}\nhalf_open = {half_open}\n\n");
+    let mut text =
+        format!("[settings]\nforwarding = \"{forwarding}\"\nflows = {flows}\nhalf_open = {half_open}\n\n");
     for port in ports {
         let device = port.firewall.as_ref().map_or("", |end| end.device.as_str());
         // Writing to a string cannot fail.
@@ -70,15 +71,15 @@ mod tests {
         let shape =
             PolicyShape { rules: 2, match_position: 2, stateful: true, ..PolicyShape::forward_everything(1) };
         let policy = PolicySpec::generate(&shape, ZoneForm::Two).unwrap();
-        let text = render(&policy, &[]);
+        let text = render(&policy, &[], "fast");
         let rule = "name = \"r2\"\nfrom = \"any\"\nto = \"any\"\nsource = [\"198.18.0.0/16\", \"2001:2:0:1::/64\"]\n\
                     destination = [\"198.19.0.0/17\", \"2001:2:0:2::/64\"]\nservice = \"udp/1-49151\"\n\
                     action = \"allow\"";
         assert!(text.contains(rule), "{text}");
         assert!(text.find("r1") < text.find("r2") && !text.contains("[[defaults]]"), "{text}");
-        let many = render(&PolicySpec { connections: 4_000_000, ..policy }, &[]);
+        let many = render(&PolicySpec { connections: 4_000_000, ..policy }, &[], "fast");
         assert!(text.contains("flows = 1048576\n") && many.contains("flows = 4400000\n"), "{many}");
-        let open = render(&PolicySpec::forward_everything(ZoneForm::Two), &[]);
+        let open = render(&PolicySpec::forward_everything(ZoneForm::Two), &[], "fast");
         assert!(open.contains("[[defaults]]") && !open.contains("[[rules]]"), "{open}");
     }
 }

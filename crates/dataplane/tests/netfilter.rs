@@ -1,0 +1,219 @@
+//! The rows of `rows/rows.txt` where the kernel forwards: the program at netfilter says of each packet what the reference says,
+//! asked as the kernel would ask, by the way that the packet takes. Needs root.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![allow(dead_code, reason = "the reference and the bed are shared")]
+
+#[path = "rows/answers.rs"]
+mod answers;
+mod bed;
+#[path = "rows/reference.rs"]
+mod reference;
+#[path = "rows/seen.rs"]
+mod seen;
+
+use bed::Bed;
+use dataplane::{Filter, Hook, Place, Settings};
+use policy::Policy;
+use reference::{Reference, Way};
+use seen::Seen;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+const POLICY: &str = include_str!("rows/rows.toml");
+const ROWS: &str = include_str!("rows/rows.txt");
+const WINDOW: &str = "window=1000";
+/// The kernel sees to these itself, and nobody is asked about the packet: it is no IP, in another's frame, of another interface, or
+/// goes nowhere.
+const NEVER_ASKED: [&str; 5] = ["not-ip", "not-ours", "vlan", "no-route", "reverse-path"];
+/// And to these once the packet was allowed.
+const LATER: [&str; 2] = ["ttl", "too-big"];
+
+/// The interfaces: inside, outside, and one of no zone.
+struct Interfaces([u32; 3]);
+
+impl Interfaces {
+    fn from(&self, cell: &str) -> u32 {
+        match cell.split(' ').next() {
+            Some("in") => self.0[0],
+            Some("out") => self.0[1],
+            _ => self.0[2],
+        }
+    }
+
+    /// By which way the kernel asks about a packet, and where the packet goes out.
+    fn way(&self, reference: &Reference, frame: &[u8]) -> Option<(Place, u32)> {
+        let Ok(seen) = Seen::read(frame) else { return Some((Place::Forward, self.0[1])) };
+        // Somebody else's with our own address: `way_back` drops it at TC.
+        if matches!(reference.way(seen.source), Way::Own) {
+            return None;
+        }
+        match reference.way(seen.destination) {
+            Way::Own => Some((Place::In, 0)),
+            Way::Link { zone, .. } if reference.policy.zone("inside") == Some(zone) => {
+                Some((Place::Forward, self.0[0]))
+            }
+            Way::Link { .. } => Some((Place::Forward, self.0[1])),
+            Way::NoZone => Some((Place::Forward, self.0[2])),
+            Way::Nowhere(_) => None,
+        }
+    }
+}
+
+fn bed(policy: &str) -> (Bed, Interfaces) {
+    let bed = Bed::with(Hook::Netfilter, &Settings { flows: 4096, rules: 1024 }, policy);
+    bed.namespace().ip("link add side0 type veth peer name far2\nlink set side0 up");
+    let [inside, outside] = bed.indices();
+    let interfaces = Interfaces([inside, outside, bed.namespace().ifindex("side0")]);
+    (bed, interfaces)
+}
+
+/// The frame as the interface of its VLAN has it.
+fn untagged(mut frame: Vec<u8>) -> Vec<u8> {
+    while matches!(frame.get(12..14), Some([0x81, 0x00] | [0x88, 0xa8])) && frame.len() >= 18 {
+        frame.drain(12..16);
+    }
+    frame
+}
+
+/// Whether the kernel asks about such a frame: IP, with a whole header.
+fn is_asked(frame: &[u8]) -> bool {
+    match frame.get(12..14) {
+        Some([0x08, 0x00]) => frame.len() >= 14 + 20,
+        Some([0x86, 0xdd]) => frame.len() >= 14 + 40,
+        _ => false,
+    }
+}
+
+/// What the kernel is told when these words are what becomes of a packet.
+fn wanted(words: &str, place: Place) -> String {
+    let reason = words.split(' ').next().unwrap();
+    match reason {
+        "pass" => "up".to_owned(),
+        later if LATER.contains(&later) => "up".to_owned(),
+        // What links need for themselves is for this machine, and never forwarded.
+        "up" if place == Place::Forward => "default-deny".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
+#[test]
+fn needs_root_every_row_gets_its_verdict_where_the_kernel_forwards() {
+    let (mut bed, interfaces) = bed(POLICY);
+    let policy = Policy::parse("rows.toml", POLICY).unwrap_or_else(|problems| panic!("{problems}"));
+    let mut reference = Reference::new(policy, jiff::Timestamp::UNIX_EPOCH);
+    let (mut count, mut met, mut wrong) = (0, BTreeSet::new(), Vec::new());
+    for line in ROWS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        if line.starts_with("==") {
+            for session in bed.sessions(&Filter::default()) {
+                bed.firewall().flows.end(session.id).unwrap();
+            }
+            reference.forget_flows();
+            continue;
+        }
+        if let Some(checked) = line.strip_prefix("reverse_path ") {
+            let text = format!("{POLICY}\n[settings]\nreverse_path = \"{checked}\"\n");
+            reference.policy =
+                Policy::parse("rows.toml", &text).unwrap_or_else(|problems| panic!("{problems}"));
+            bed.apply_at(&text, reference.at);
+            continue;
+        }
+        if let Some(time) = line.strip_prefix("clock ") {
+            reference.at = time.parse().unwrap();
+            bed.apply_at(POLICY, reference.at);
+            continue;
+        }
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let [_, from, frame, expected] = cells[..] else { panic!("four cells: {line}") };
+        let frame = testkit::packet::frame(&format!("{WINDOW} {frame}"));
+        let zone = match from.split(' ').next() {
+            Some("in") => Some("inside"),
+            Some("out") => Some("outside"),
+            _ => None,
+        };
+        // The reference learns of every packet.
+        reference.cross(zone, &frame);
+        let reason = expected.split(' ').next().unwrap();
+        let way = interfaces.way(&reference, &frame);
+        let frame = untagged(frame);
+        let Some((place, out)) = way.filter(|_| is_asked(&frame) && !NEVER_ASKED.contains(&reason)) else {
+            continue;
+        };
+        let fate = bed.ask(place, [interfaces.from(from), out], &frame);
+        if fate.words() != wanted(expected, place) {
+            wrong.push(format!("{line}\n  {place:?}: {}", fate.words()));
+        }
+        met.insert(reason);
+        count += 1;
+    }
+    assert!(wrong.is_empty(), "{} of {count} rows:\n{}", wrong.len(), wrong.join("\n"));
+    let seldom = ["no-zone", "not-a-port", "flow-zone", "zone-source", "land", "source", "fragment-unknown"];
+    let missing: Vec<_> = seldom.iter().filter(|reason| !met.contains(*reason)).collect();
+    assert!(missing.is_empty() && count >= 200, "{count} rows; none of {missing:?}");
+}
+
+/// A way through a tunnel, and one around it.
+const TWO_WAYS: &str = r#"
+[zones]
+inside = { interfaces = "in0" }
+outside = { interfaces = "out0" }
+tunnel = { interfaces = "side0" }
+
+[[rules]]
+name = "tunnelled"
+from = "inside"
+to = "tunnel"
+action = "allow"
+
+[[rules]]
+name = "either"
+from = "inside"
+to = ["tunnel", "outside"]
+service = "udp/7"
+action = "allow"
+"#;
+
+/// An open flow whose route leads to another zone is judged there: what may only go through a tunnel does not go around it.
+#[test]
+fn needs_root_a_flow_whose_route_moves_is_judged_where_it_goes() {
+    let (mut bed, Interfaces([inside, outside, tunnel])) = bed(TWO_WAYS);
+    let namespace = Arc::clone(bed.namespace());
+    namespace.within(|| bed.firewall_mut().ports.attach("side0", "tunnel", Hook::Netfilter).unwrap());
+    for ends in [["198.18.1.2", "192.0.2.1"], ["2001:2:0:1::2", "2001:db8::1"]] {
+        let mut ask = |from: usize, words: &str, interfaces: [u32; 2]| {
+            let frame = format!("window=1000 {} > {} {words}", ends[from], ends[1 - from]);
+            bed.ask(Place::Forward, interfaces, &testkit::packet::frame(&frame)).words()
+        };
+        assert_eq!(ask(0, "udp 5>6", [inside, tunnel]), "up");
+        assert_eq!(ask(1, "udp 6>5", [tunnel, inside]), "up");
+        assert_eq!(ask(0, "udp 5>6", [inside, outside]), "default-deny", "around the tunnel");
+        assert_eq!(ask(1, "udp 6>5", [tunnel, inside]), "default-deny", "the flow is gone");
+        assert_eq!(ask(0, "udp 5>7", [inside, tunnel]), "up");
+        assert_eq!(ask(0, "udp 5>7", [inside, outside]), "up", "either way is allowed");
+        assert_eq!(ask(1, "udp 7>5", [tunnel, inside]), "flow-zone", "it lives outside now");
+        assert_eq!(ask(1, "udp 7>5", [outside, inside]), "up");
+        // From where it does not live it moves nothing.
+        assert_eq!(ask(0, "udp 5>7", [outside, tunnel]), "flow-zone");
+        assert_eq!(ask(0, "udp 5>7", [inside, outside]), "up");
+    }
+}
+
+/// Neighbour discovery is the business of a link. A packet that is being forwarded comes from elsewhere, whatever it says.
+#[test]
+fn needs_root_neighbour_discovery_is_never_forwarded_unjudged() {
+    let (mut bed, Interfaces([inside, outside, _])) = bed(POLICY);
+    let frame = testkit::packet::frame("2001:2:0:2::2 > 2001:2:0:1::2 ttl=255 icmp 135/0 data=20");
+    assert_eq!(bed.ask(Place::In, [outside, 0], &frame).words(), "up");
+    assert_eq!(bed.ask(Place::Forward, [outside, inside], &frame).words(), "default-deny");
+}
+
+/// The loopback interface belongs to no zone: what the machine says to itself is let through, and nothing else is.
+#[test]
+fn needs_root_the_loopback_interface_is_the_machines_own() {
+    const LOOPBACK: u32 = 1;
+    let (mut bed, Interfaces([inside, ..])) = bed(POLICY);
+    let frame = testkit::packet::frame("127.0.0.1 > 127.0.0.1 udp 5>6");
+    assert_eq!(bed.ask(Place::Out, [0, LOOPBACK], &frame).words(), "up");
+    assert_eq!(bed.ask(Place::In, [LOOPBACK, 0], &frame).words(), "up");
+    assert_eq!(bed.ask(Place::In, [inside, 0], &frame).words(), "land");
+    assert_eq!(bed.ask(Place::Forward, [LOOPBACK, inside], &frame).words(), "no-zone");
+}
