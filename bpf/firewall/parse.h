@@ -367,7 +367,6 @@ static __always_inline enum verdict parse_ipv4(struct packet *p, const struct fr
 static __always_inline enum verdict skip_extensions(struct packet *p, const struct frame *f, __u32 next)
 {
 	__u32 at = p->network + IPV6_BYTES;
-	bool is_fragment = false;
 
 	/* The last turn finds the transport header behind as many as there may be. */
 	for (int i = 0; i <= MAX_EXTENSIONS; i++) {
@@ -388,9 +387,10 @@ static __always_inline enum verdict skip_extensions(struct packet *p, const stru
 			return drop(p, REASON_EXTENSIONS);
 		if (next == PROTOCOL_FRAGMENT) {
 			/* Whoever puts a fragment into a fragment wants its parts to be read in two ways (RFC 8200 section 4.5). */
-			if (is_fragment)
+			if (READ_ONCE(p->window))
 				return drop(p, REASON_EXTENSIONS);
-			is_fragment = true;
+			/* Only TCP has a window. The verifier would follow a variable of its own through all that comes after. */
+			WRITE_ONCE(p->window, 1);
 			offset = bpf_ntohs(extension->offset_more) & 0xfff8;
 			if (bpf_ntohs(extension->offset_more) & 0xfff9) {
 				p->fragment_id = extension->id;

@@ -17,11 +17,14 @@ enum related {
 
 #define QUOTED_BYTES 8	/* of the transport header are always quoted (RFC 792) */
 
-/* Looks through what lies before the transport header of a quoted IPv6 packet. Returns where that header begins; 0 when it is not there. */
-static __always_inline __u32 skip_quoted_extensions(const struct frame *f, struct packet *quoted, __u32 at)
+/* Looks through what lies before the transport header of a quoted IPv6 packet. Returns where that header begins; 0 when it is not there.
+ * Where it looks is kept in a field of the packet that an ICMP error does not use: the verifier would follow each place on the stack. */
+static __always_inline __u32 skip_quoted_extensions(const struct frame *f, struct packet *p, struct packet *quoted, __u32 from)
 {
+	WRITE_ONCE(p->fragment_offset, from);
 	for (int i = 0; i < MAX_EXTENSIONS; i++) {
 		struct extension *extension;
+		__u32 at = READ_ONCE(p->fragment_offset);
 		__u8 kind = quoted->protocol;
 
 		if (kind != PROTOCOL_HOP_BY_HOP && kind != PROTOCOL_ROUTING && kind != PROTOCOL_FRAGMENT &&
@@ -32,13 +35,13 @@ static __always_inline __u32 skip_quoted_extensions(const struct frame *f, struc
 		if (!extension || (kind == PROTOCOL_FRAGMENT && extension->offset_more & bpf_htons(0xfff8)))
 			return 0;
 		quoted->protocol = extension->next;
-		at += kind == PROTOCOL_FRAGMENT ? 8 : (extension->units + 1) << 3;
+		WRITE_ONCE(p->fragment_offset, at + (kind == PROTOCOL_FRAGMENT ? 8 : (extension->units + 1) << 3));
 	}
 	return 0;
 }
 
 /* The addresses of the quoted packet, and where its transport header begins; 0 when it is not known. */
-static __always_inline __u32 quoted_addresses(const struct frame *f, const struct packet *p, struct packet *quoted)
+static __always_inline __u32 quoted_addresses(const struct frame *f, struct packet *p, struct packet *quoted)
 {
 	__u32 at = p->transport + sizeof(struct icmp);
 	struct ipv4 *v4;
@@ -62,7 +65,7 @@ static __always_inline __u32 quoted_addresses(const struct frame *f, const struc
 		quoted->destination[word] = v6->destination[word];
 	}
 	quoted->protocol = v6->next_header;
-	return skip_quoted_extensions(f, quoted, at + IPV6_BYTES);
+	return skip_quoted_extensions(f, p, quoted, at + IPV6_BYTES);
 }
 
 /* The quoted packet's ports, as in its flow. */
