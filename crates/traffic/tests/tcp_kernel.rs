@@ -63,6 +63,8 @@ fn plan(ip: IpVersion) -> TcpPlan {
         ip,
         grace: PATIENCE,
         settle: PATIENCE,
+        // Nothing is lost, but a busy machine answers late, and an end that is said again may find no connection any more.
+        retry: PATIENCE / 3,
         ..TcpPlan::new(Opening::Scheduled(vec![TcpPhase::constant(500.0, 0.4)]))
     }
 }

@@ -30,6 +30,8 @@ use std::time::{Duration, Instant};
 const PROTOCOL: u64 = 1;
 /// No answer is longer; a program that writes more without a line's end speaks something else.
 const LONGEST_ANSWER: u64 = 1 << 20;
+/// Longest wait for what a program that has ended wrote to its standard error.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// What of its standard error is kept.
 const KEPT_ERRORS: usize = 4096;
 /// How long a program may take to end after it was told to.
@@ -264,6 +266,8 @@ struct Talk {
     questions: Option<ChildStdin>,
     answers: Receiver<std::io::Result<String>>,
     errors: Arc<Mutex<Vec<u8>>>,
+    /// Hung up when its standard error has been read to the end.
+    errors_end: Receiver<()>,
     asked: u64,
     _journal: Journal,
 }
@@ -295,9 +299,11 @@ impl Talk {
             });
         }
         let errors = Arc::new(Mutex::new(Vec::new()));
+        let (reading, errors_end) = sync_channel(0);
         if let Some(mut pipe) = child.stderr.take() {
             let kept = Arc::clone(&errors);
             std::thread::spawn(move || {
+                let _reading = reading;
                 let mut chunk = [0; 1024];
                 while let Ok(bytes @ 1..) = pipe.read(&mut chunk) {
                     let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
@@ -308,7 +314,16 @@ impl Talk {
             });
         }
         let questions = child.stdin.take();
-        Ok(Self { path: path.to_owned(), child, questions, answers, errors, asked: 0, _journal: journal })
+        Ok(Self {
+            path: path.to_owned(),
+            child,
+            questions,
+            answers,
+            errors,
+            errors_end,
+            asked: 0,
+            _journal: journal,
+        })
     }
 
     /// Asks, and reads the answer as what it must be.
@@ -364,6 +379,8 @@ impl Talk {
     /// What went wrong, with the program's name and its last words; the program is ended.
     fn wrong(&mut self, why: &str) -> TestbedError {
         self.kill();
+        // Its last words may still be in the pipe. Somebody outside its group may hold that open for ever.
+        let _ = self.errors_end.recv_timeout(LAST_WORDS);
         let bytes = self.errors.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let text = String::from_utf8_lossy(&bytes).into_owned();
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

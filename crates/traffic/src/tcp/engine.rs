@@ -19,8 +19,9 @@ use std::time::Duration;
 /// the kernel (6.18) sends the length that the page's last receiver gave it.
 pub(super) const RECYCLED_BYTES: usize = 1520;
 
-/// The last segments of a run are taken to have arrived, or to be lost, when none has arrived for so long.
-const ARRIVING: Duration = Duration::from_millis(100);
+/// The last segments of a run are taken to have arrived, or to be lost, when none has arrived for so long: longer than a busy machine
+/// keeps a receiver from its core. A run that has lost none does not wait.
+const ARRIVING: Duration = Duration::from_millis(500);
 
 /// Which ends of a run are this engine's. The other is a stranger's, of which only the addresses matter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
