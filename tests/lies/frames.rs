@@ -470,8 +470,8 @@ fn every_lie_about_frames_costs_the_value_and_is_named() {
             None => said.is_empty(),
         };
         let beside = &outcome.ledger.frames().unwrap().beside;
-        // Beside a burst, or fragments, none may have been due.
-        let asked = matches!(row.load, Load::Burst(_)) || beside.forbidden_sent >= 5;
+        // Beside a burst, or fragments, none may have been due; a busy machine sends few.
+        let asked = matches!(row.load, Load::Burst(_)) || beside.forbidden_sent > 0;
         let honest = row.lie != Lie::Honest || outcome.ledger.received == outcome.ledger.sent();
         if !right || !honest || !asked {
             wrong.push(format!("{}: {said:?}, {:?}", row.name, outcome.ledger));
