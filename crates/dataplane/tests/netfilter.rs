@@ -201,9 +201,12 @@ fn needs_root_a_flow_whose_route_moves_is_judged_where_it_goes() {
 #[test]
 fn needs_root_neighbour_discovery_is_never_forwarded_unjudged() {
     let (mut bed, Interfaces([inside, outside, _])) = bed(POLICY);
-    let frame = testkit::packet::frame("2001:2:0:2::2 > 2001:2:0:1::2 ttl=255 icmp 135/0 data=20");
-    assert_eq!(bed.ask(Place::In, [outside, 0], &frame).words(), "up");
-    assert_eq!(bed.ask(Place::Forward, [outside, inside], &frame).words(), "default-deny");
+    let frame = |ttl: u8| {
+        testkit::packet::frame(&format!("2001:2:0:2::2 > 2001:2:0:1::2 ttl={ttl} icmp 135/0 data=20"))
+    };
+    assert_eq!(bed.ask(Place::In, [outside, 0], &frame(255)).words(), "up");
+    // It was sent with 255, and the kernel has taken its hop.
+    assert_eq!(bed.ask(Place::Forward, [outside, inside], &frame(254)).words(), "default-deny");
 }
 
 /// The loopback interface belongs to no zone: what the machine says to itself is let through, and nothing else is.
