@@ -46,15 +46,19 @@ struct summing {
 static __always_inline int add_chunk(const struct summing *s, enum hook hook)
 {
 	__u32 bytes = s->room->left;
+	__u64 last;
 
 	if (bytes > SUM_CHUNK)
 		bytes = SUM_CHUNK;
-	barrier_var(bytes);
-	if (!bytes || bytes > SUM_CHUNK)
+	last = (__u64)bytes - 1;
+	/* Linux 6.1 learns nothing from "not 0". */
+	barrier_var(last);
+	if (last >= SUM_CHUNK)
 		return 1;
+	bytes = last + 1;
 	/* An odd end counts as if zeros followed. */
 	*(__u32 *)(s->room->bytes + (bytes & ~3U)) = 0;
-	if (hook_load(s->ctx, hook, s->room->at, s->room->bytes, bytes))
+	if (hook_load(s->ctx, hook, s->room->at, s->room->bytes, last + 1))
 		return 1;
 	s->room->sum += (__u32)bpf_csum_diff(0, 0, (__be32 *)s->room->bytes, (bytes + 3) & ~3U, 0);
 	s->room->at += bytes;
