@@ -12,7 +12,7 @@ mod kept;
 mod lies;
 mod weather;
 
-use measure::results::{Reading, Results};
+use measure::results::{MarkKind, Reading, Results};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use testkit::turn;
@@ -50,14 +50,28 @@ fn shown(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Runs a suite to its end and reads its results.
+/// Runs a suite to its end and reads its results. Where the machine's own work, such as writing to its disk, was taken for the firewall's, the
+/// run has no value, and is made again.
 fn results(suite: &Path, out: &Path, more: &[&str]) -> Results {
+    const ATTEMPTS: usize = 3;
     let mut arguments = vec!["run", suite.to_str().unwrap(), "--out", out.to_str().unwrap()];
     arguments.extend(more);
-    let output = bench(&arguments).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
-    follows_the_schema(out);
-    report::load(out).unwrap()
+    let mut left = ATTEMPTS;
+    loop {
+        left -= 1;
+        let output = bench(&arguments).output().unwrap();
+        let results = report::load(out);
+        let is_disturbed = |results: &Results| {
+            results.readings().any(|p| p.marks.iter().any(|mark| mark.kind == MarkKind::WorkElsewhere))
+        };
+        if left > 0 && results.as_ref().is_ok_and(is_disturbed) {
+            std::fs::remove_dir_all(out).unwrap();
+            continue;
+        }
+        assert_eq!(output.status.code(), Some(0), "{}", shown(&output));
+        follows_the_schema(out);
+        return results.unwrap();
+    }
 }
 
 /// Whether the file that was written is what the published schema says.
