@@ -468,6 +468,7 @@ _Static_assert(sizeof(struct link_addresses) == 128, "two cache lines, of which 
 struct port {
 	__u32 ifindex;		/* 0: none */
 	__u32 zone;
+	__u64 address;		/* its own Ethernet address, the first of its struct link_addresses; 0: not known yet */
 };
 
 #endif

@@ -45,6 +45,23 @@ static __always_inline enum verdict refuse(void *ctx, struct packet *p, const en
 	return drop(p, refusal_of(p));
 }
 
+__noinline int refuse_xdp(struct xdp_md *ctx, struct packet *p)
+{
+	return p ? refuse(ctx, p, HOOK_XDP) : VERDICT_DROP;
+}
+
+__noinline int refuse_tc(struct __sk_buff *ctx, struct packet *p)
+{
+	return p ? refuse(ctx, p, HOOK_TC) : VERDICT_DROP;
+}
+
+static __always_inline enum verdict refuse_at(void *ctx, struct packet *p, const enum hook hook)
+{
+	if (hook == HOOK_NETFILTER)
+		return refuse(ctx, p, hook);
+	return hook == HOOK_XDP ? refuse_xdp(ctx, p) : refuse_tc(ctx, p);
+}
+
 /* Drops what is beyond a limit of the rule that would allow it. */
 static __always_inline enum verdict exceed(struct packet *p, int reason)
 {
@@ -118,12 +135,12 @@ __noinline int reconsider(struct packet *p, struct flow *flow, __u32 zone)
 
 /* Whether a source is somebody's out there: not the firewall itself (RFC 1812 section 5.3.8), and by RFC 3704 there is a route back to
  * it, if strict by the zone that it came from. 0, or why not. */
-static __always_inline int check_route_back(void *ctx, const struct address *source, __u8 from)
+static __always_inline int check_route_back(void *ctx, struct address *source, __u8 from, enum hook hook)
 {
 	struct route route;
 	__u32 kind;
 
-	route_find(ctx, source, &route);
+	route_find(ctx, source, &route, hook);
 	kind = route.kind & ROUTE_KIND;
 	if (kind == ROUTE_LOCAL)
 		return REASON_SOURCE;
@@ -148,7 +165,7 @@ static __always_inline int check_way_back(void *ctx, const struct packet *p, con
 	/* Of its own link, and no further. */
 	if (is_link_local(&source))
 		return p->to == ZONE_SELF ? 0 : REASON_SOURCE;
-	return hook == HOOK_NETFILTER ? 0 : check_route_back(ctx, &source, p->from);
+	return hook == HOOK_NETFILTER ? 0 : check_route_back(ctx, &source, p->from, hook);
 }
 
 __noinline int check_way_back_xdp(struct xdp_md *ctx, struct packet *p)
@@ -204,7 +221,7 @@ static __always_inline enum verdict refuse_stranger(void *ctx, struct packet *p,
 				: answer_reset_tc(ctx, p, REASON_TCP_NO_FLOW);
 }
 
-/* A packet of no flow. VERDICT_NEXT: it may pass. */
+/* A packet that the policy decides about. VERDICT_NEXT: it may pass. */
 static __always_inline enum verdict admit(void *ctx, struct packet *p, const enum hook hook)
 {
 	enum verdict verdict;
@@ -223,7 +240,7 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 	if (reason)
 		return drop(p, reason);
 	if (p->action != ACTION_ALLOW)
-		return refuse(ctx, p, hook);
+		return refuse_at(ctx, p, hook);
 	reason = check_way_back_at(ctx, p, hook);
 	if (reason)
 		return drop(p, reason);
@@ -252,7 +269,7 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
  * each kind of packet through all that comes after. */
 __noinline int parse_xdp(struct xdp_md *ctx, struct packet *p)
 {
-	struct frame f = { .data = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end, .xdp = ctx };
+	struct frame f = { .data = hook_data(ctx, HOOK_XDP), .end = hook_end(ctx, HOOK_XDP), .ctx = ctx, .hook = HOOK_XDP };
 
 	if (!p)
 		return VERDICT_DROP;
@@ -262,21 +279,21 @@ __noinline int parse_xdp(struct xdp_md *ctx, struct packet *p)
 
 __noinline int parse_tc(struct __sk_buff *ctx, struct packet *p)
 {
-	struct frame f = { .data = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end };
+	struct frame f = { .data = hook_data(ctx, HOOK_TC), .end = hook_end(ctx, HOOK_TC), .ctx = ctx, .hook = HOOK_TC };
 
 	return p ? parse(p, &f) : VERDICT_DROP;
 }
 
 __noinline int relate_xdp(struct xdp_md *ctx, struct packet *p)
 {
-	struct frame f = { .data = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end };
+	struct frame f = { .data = hook_data(ctx, HOOK_XDP), .end = hook_end(ctx, HOOK_XDP), .ctx = ctx, .hook = HOOK_XDP };
 
 	return p ? relate(p, &f) : RELATED_NOT;
 }
 
 __noinline int relate_tc(struct __sk_buff *ctx, struct packet *p)
 {
-	struct frame f = { .data = (void *)(long)ctx->data, .end = (void *)(long)ctx->data_end };
+	struct frame f = { .data = hook_data(ctx, HOOK_TC), .end = hook_end(ctx, HOOK_TC), .ctx = ctx, .hook = HOOK_TC };
 
 	return p ? relate(p, &f) : RELATED_NOT;
 }
@@ -304,6 +321,7 @@ static __always_inline enum verdict accompany(void *ctx, struct packet *p, const
 {
 	int reason;
 
+	*judge = 0;
 	if (p->flags & PACKET_LATER_FRAGMENT)
 		return follow_fragment(p);
 	switch (relate_at(ctx, p, hook)) {
@@ -349,10 +367,49 @@ static __always_inline enum verdict send(void *ctx, struct packet *p, const enum
 	return verdict == VERDICT_ELSEWHERE ? drop(p, REASON_FLOW_ZONE) : verdict;
 }
 
+/* A packet of no known flow: it accompanies another one, or the policy decides. */
+static __always_inline enum verdict meet(void *ctx, struct packet *p, const enum hook hook)
+{
+	enum verdict verdict = VERDICT_NEXT;
+	int judge = 1;
+
+	if (p->flags & (PACKET_LATER_FRAGMENT | PACKET_ICMP_ERROR))
+		verdict = accompany(ctx, p, hook, &judge);
+	if (verdict == VERDICT_NEXT && judge)
+		verdict = admit(ctx, p, hook);
+	if (verdict != VERDICT_NEXT)
+		return verdict;
+	if (p->flags & PACKET_FIRST_FRAGMENT && !ends_before(p, p->to))
+		note_first_fragment(p);
+	return send(ctx, p, hook);
+}
+
+/* By itself: known flows do not need it, and behind the look for a flow the verifier would follow it once more for each outcome. */
+__noinline int meet_xdp(struct xdp_md *ctx, struct packet *p)
+{
+	return p ? meet(ctx, p, HOOK_XDP) : VERDICT_DROP;
+}
+
+__noinline int meet_tc(struct __sk_buff *ctx, struct packet *p)
+{
+	return p ? meet(ctx, p, HOOK_TC) : VERDICT_DROP;
+}
+
+/* In netfilter.h. */
+int meet_netfilter(struct bpf_nf_ctx *ctx, struct packet *p);
+
+static __always_inline enum verdict meet_at(void *ctx, struct packet *p, const enum hook hook)
+{
+	if (hook == HOOK_NETFILTER)
+		return meet_netfilter(ctx, p);
+	return hook == HOOK_XDP ? meet_xdp(ctx, p) : meet_tc(ctx, p);
+}
+
 /*
- * The same of a packet of a known flow. Its route may lead to another zone than the flow is known by: a tunnel is down, and what was
+ * Sends a packet of a known flow on. Its route may lead to another zone than the flow is known by: a tunnel is down, and what was
  * meant for it would leave in clear. Then the policy is asked about that zone. The responder is in that zone from now on; of an
- * initiator that sends by one zone and is reached by another both are asked, each time.
+ * initiator that sends by one zone and is reached by another both are asked, each time. `way` is the zone that the packet leaves to where
+ * the kernel has already decided that.
  */
 static __always_inline enum verdict send_of_flow(void *ctx, struct packet *p, struct flow *flow, const enum hook hook, __u8 way)
 {
@@ -372,7 +429,7 @@ static __always_inline enum verdict send_of_flow(void *ctx, struct packet *p, st
 		return verdict;
 	if (p->to != flow->zone[to]) {
 		if (reconsider(p, flow, p->to) != VERDICT_NEXT)
-			return refuse(ctx, p, hook);
+			return refuse_at(ctx, p, hook);
 		if (to != (flow->initiator & 1))
 			flow->zone[to] = p->to;
 	}
@@ -382,34 +439,29 @@ static __always_inline enum verdict send_of_flow(void *ctx, struct packet *p, st
 static __always_inline enum verdict filter(void *ctx, struct packet *p, const enum hook hook)
 {
 	enum verdict verdict = parse_at(ctx, p, hook);
-	struct flow *flow = 0;
-	int judge = 0;
-	__u8 way = p->to;	/* the zone that the packet leaves to, where the kernel has already decided it */
+	__u8 way = p->to;
+	struct flow *flow;
+	int over = 0;
 
 	if (verdict != VERDICT_NEXT)
 		return verdict;
-	if (p->flags & (PACKET_LATER_FRAGMENT | PACKET_ICMP_ERROR)) {
-		verdict = accompany(ctx, p, hook, &judge);
-	} else if (p->flags & PACKET_STATELESS) {
-		judge = 1;
-	} else {
-		find_side(p);
-		flow = find_flow(p);
-		if (flow && flow->generation != settings.generation &&
-		    reconsider(p, flow, flow->zone[(p->side & 1) ^ 1]) != VERDICT_NEXT)
-			return refuse(ctx, p, hook);
-		verdict = flow ? follow(ctx, p, flow, &judge, hook) : VERDICT_NEXT;
-		judge |= !flow;
-	}
-	if (judge) {
-		verdict = admit(ctx, p, hook);
-		flow = 0;
-	}
+	if (p->flags & (PACKET_LATER_FRAGMENT | PACKET_ICMP_ERROR | PACKET_STATELESS))
+		return meet_at(ctx, p, hook);
+	find_side(p);
+	flow = find_flow(p);
+	if (!flow)
+		return meet_at(ctx, p, hook);
+	if (flow->generation != settings.generation &&
+	    reconsider(p, flow, flow->zone[(p->side & 1) ^ 1]) != VERDICT_NEXT)
+		return refuse_at(ctx, p, hook);
+	verdict = follow(ctx, p, flow, &over, hook);
 	if (verdict != VERDICT_NEXT)
 		return verdict;
+	if (over)
+		return meet_at(ctx, p, hook);
 	if (p->flags & PACKET_FIRST_FRAGMENT && !ends_before(p, p->to))
 		note_first_fragment(p);
-	return flow ? send_of_flow(ctx, p, flow, hook, way) : send(ctx, p, hook);
+	return send_of_flow(ctx, p, flow, hook, way);
 }
 
 #endif

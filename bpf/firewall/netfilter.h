@@ -73,10 +73,18 @@ static __always_inline int open_slices(struct bpf_nf_ctx *ctx, struct slices *sl
 	return bpf_dynptr_from_skb((void *)ctx->skb, 0, &slices->skb);
 }
 
+__noinline int look_closer_netfilter(struct bpf_nf_ctx *ctx, struct packet *p, __u32 part, __u32 detail)
+{
+	struct slices slices;
+	struct frame f = { .ctx = ctx, .hook = HOOK_NETFILTER, .slices = &slices };
+
+	return p && !open_slices(ctx, &slices) ? look_closer(p, &f, part, detail) : VERDICT_DROP;
+}
+
 __noinline int parse_netfilter(struct bpf_nf_ctx *ctx, struct packet *p)
 {
 	struct slices slices;
-	struct frame f = { .slices = &slices };
+	struct frame f = { .ctx = ctx, .hook = HOOK_NETFILTER, .slices = &slices };
 	enum verdict verdict;
 
 	if (!p || open_slices(ctx, &slices))
@@ -93,9 +101,14 @@ __noinline int parse_netfilter(struct bpf_nf_ctx *ctx, struct packet *p)
 __noinline int relate_netfilter(struct bpf_nf_ctx *ctx, struct packet *p)
 {
 	struct slices slices;
-	struct frame f = { .slices = &slices };
+	struct frame f = { .ctx = ctx, .hook = HOOK_NETFILTER, .slices = &slices };
 
 	return p && !open_slices(ctx, &slices) ? relate(p, &f) : RELATED_NOT;
+}
+
+__noinline int meet_netfilter(struct bpf_nf_ctx *ctx, struct packet *p)
+{
+	return p ? meet(ctx, p, HOOK_NETFILTER) : VERDICT_DROP;
 }
 
 #define SUM_PIECE 64
@@ -219,7 +232,7 @@ static __always_inline int ask_way_back(struct __sk_buff *ctx)
 
 	if (!claimed_source(ctx, &source))
 		return TCX_NEXT;
-	reason = check_route_back(ctx, &source, zone_of(ctx->ifindex));
+	reason = check_route_back(ctx, &source, zone_of(ctx->ifindex), HOOK_TC);
 	if (!reason)
 		return TCX_NEXT;
 	drop(&p, reason);

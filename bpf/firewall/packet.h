@@ -111,7 +111,8 @@ static __always_inline void *slice_at(struct slices *slices, __u32 offset, __u32
 struct frame {
 	void *data;
 	void *end;
-	struct xdp_md *xdp;	/* while it is being parsed at XDP; or null */
+	void *ctx;		/* the hook's */
+	enum hook hook;
 	struct slices *slices;	/* at netfilter, where nothing can be read directly; or null */
 };
 

@@ -8,6 +8,7 @@
 
 #include <bpf/bpf_endian.h>
 #include "../net/checksum.h"
+#include "hook.h"
 #include "ports.h"
 #include "route.h"
 #include "state.h"
@@ -34,6 +35,7 @@
 #define TCP_OPTION_NOTHING 1
 #define TCP_OPTION_WINDOW_SCALE 3
 #define MAX_SCALE 14	/* RFC 7323 section 2.3 */
+#define MOST_TCP_OPTIONS 12
 
 #define ICMP_ECHO_REPLY 0
 #define ICMP_UNREACHABLE 3
@@ -72,6 +74,17 @@ struct extension {
 #define OPTION_ROUTER_ALERT 148
 #define MAX_OPTIONS 40
 
+/* What few packets have: parts of a packet that functions of their own look at, one for each hook (look_closer_xdp() and the like). The
+ * verifier follows these once and not behind each way through parse(), and other packets do not pay for them. */
+enum part {
+	PART_LINK = 0,		/* the Ethernet header of what is no plain IP frame for the interface's own address */
+	PART_OPTIONS = 1,	/* of IPv4; the detail: bytes of the header */
+	PART_EXTENSIONS = 2,	/* of IPv6; the detail: protocol of the first */
+	PART_SCALE = 3,		/* the options of a SYN; the detail: bytes of the header */
+};
+
+static __always_inline enum verdict look_closer_at(struct packet *p, const struct frame *f, enum part part, __u32 detail);
+
 struct icmp {
 	__u8 type;
 	__u8 code;
@@ -80,29 +93,29 @@ struct icmp {
 	__be16 sequence;
 };
 
-/* The window scale of a SYN's options, or nothing. Options are at most 40 bytes. */
+/* The window scale of a SYN's options, or nothing. Options are at most 40 bytes. Where the next one begins is kept in the packet's
+ * `record` meanwhile: the verifier would follow each place that it could be on the stack. */
 static __always_inline void parse_scale(struct packet *p, const struct frame *f, __u32 header_bytes)
 {
-	__u32 at = p->transport + TCP_BYTES, end = p->transport + header_bytes;
+	__u32 end = p->transport + header_bytes;
 
-	for (int i = 0; i < 12 && at + 2 < end; i++) {
-		__u8 *option = bytes_at(f, at, 3);
+	WRITE_ONCE(p->record, p->transport + TCP_BYTES);
+	for (int i = 0; i < MOST_TCP_OPTIONS; i++) {
+		__u32 at = READ_ONCE(p->record);
+		__u8 *option = at + 2 < end ? bytes_at(f, at, 3) : 0;
 
 		if (!option || option[0] == TCP_OPTION_END)
-			return;
-		if (option[0] == TCP_OPTION_NOTHING) {
-			at++;
-			continue;
-		}
+			break;
 		if (option[0] == TCP_OPTION_WINDOW_SCALE) {
 			p->flags |= PACKET_SCALES;
 			p->scale = option[2] > MAX_SCALE ? MAX_SCALE : option[2];
-			return;
+			break;
 		}
-		if (option[1] < 2)
-			return;
-		at += option[1];
+		if (option[0] != TCP_OPTION_NOTHING && option[1] < 2)
+			break;
+		WRITE_ONCE(p->record, at + (option[0] == TCP_OPTION_NOTHING ? 1 : option[1]));
 	}
+	p->record = 0;
 }
 
 static __always_inline bool impossible_flags(__u8 flags)
@@ -133,7 +146,7 @@ static __always_inline enum verdict parse_tcp(struct packet *p, const struct fra
 	if (settings.check_tcp_flags && impossible_flags(tcp->flags))
 		return drop(p, REASON_TCP_FLAGS);
 	if (tcp->flags & TCP_SYN)
-		parse_scale(p, f, header_bytes);
+		return look_closer_at(p, f, PART_SCALE, header_bytes);
 	return VERDICT_NEXT;
 }
 
@@ -246,26 +259,41 @@ static __always_inline enum verdict parse_transport(struct packet *p, const stru
 	return VERDICT_NEXT;
 }
 
-/* The sum over an IPv4 header with its checksum is 0xffff. */
-static __always_inline bool checksum_holds(const struct packet *p, const struct frame *f, const struct ipv4 *ip, __u32 header_bytes)
+static __always_inline __u64 sum_of_header(const struct ipv4 *ip)
 {
 	const __u32 *words = (const __u32 *)ip;
-	__u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
 
-	if (header_bytes > IPV4_BYTES) {
-		for (__u32 at = IPV4_BYTES; at < 60 && at < header_bytes; at += 4) {
-			__u32 *word = bytes_at(f, p->network + at, 4);
+	return (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
+}
 
-			if (!word)
-				return 0;
-			sum += *word;
-		}
-	}
+/* The sum over an IPv4 header with its checksum is 0xffff. */
+static __always_inline bool is_header_sum(__u64 sum)
+{
 	sum = (sum & 0xffffffff) + (sum >> 32);
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	return sum == 0xffff;
+}
+
+/* The same of a header with options. Its length is kept in the packet's `transport` meanwhile, for the verifier as in has_good_options(). */
+static __always_inline bool checksum_holds(struct packet *p, const struct frame *f, __u32 header_bytes)
+{
+	struct ipv4 *ip = bytes_at(f, p->network, IPV4_BYTES);
+	__u64 sum;
+
+	if (!ip)
+		return 0;
+	sum = sum_of_header(ip);
+	WRITE_ONCE(p->transport, header_bytes);
+	for (__u32 at = IPV4_BYTES; at < 60 && at < READ_ONCE(p->transport); at += 4) {
+		__u32 *word = bytes_at(f, p->network + at, 4);
+
+		if (!word)
+			return 0;
+		sum += *word;
+	}
+	return is_header_sum(sum);
 }
 
 static __always_inline bool is_good_option(__u8 option)
@@ -303,6 +331,13 @@ static __always_inline bool has_good_options(struct packet *p, const struct fram
 	return READ_ONCE(p->transport) == end;
 }
 
+static __always_inline enum verdict check_options(struct packet *p, const struct frame *f, __u32 header_bytes)
+{
+	if (settings.check_checksums && !checksum_holds(p, f, header_bytes))
+		return drop(p, REASON_CHECKSUM);
+	return has_good_options(p, f, p->network + header_bytes) ? VERDICT_NEXT : drop(p, REASON_OPTIONS);
+}
+
 static __always_inline enum verdict note_ipv4_fragment(struct packet *p, const struct ipv4 *ip)
 {
 	__u16 fragment = bpf_ntohs(ip->fragment);
@@ -326,8 +361,8 @@ static __always_inline enum verdict note_ipv4_fragment(struct packet *p, const s
  * does not say: to ask how long the rest is costs a call. */
 static __always_inline __u32 room_for(struct packet *p, const struct frame *f, __u32 claimed)
 {
-	if (f->xdp && (!claimed || claimed > p->frame_bytes - p->network))
-		p->frame_bytes = bpf_xdp_get_buff_len(f->xdp);
+	if (f->hook == HOOK_XDP && (!claimed || claimed > p->frame_bytes - p->network))
+		p->frame_bytes = bpf_xdp_get_buff_len(f->ctx);
 	return p->frame_bytes - p->network;
 }
 
@@ -348,10 +383,12 @@ static __always_inline enum verdict parse_ipv4(struct packet *p, const struct fr
 		p->ip_bytes = room;
 	if (p->ip_bytes < header_bytes || p->ip_bytes > room)
 		return drop(p, REASON_LENGTH);
-	if (settings.check_checksums && !checksum_holds(p, f, ip, header_bytes))
+	if (header_bytes > IPV4_BYTES) {
+		if (look_closer_at(p, f, PART_OPTIONS, header_bytes) != VERDICT_NEXT)
+			return VERDICT_DROP;
+	} else if (settings.check_checksums && !is_header_sum(sum_of_header(ip))) {
 		return drop(p, REASON_CHECKSUM);
-	if (header_bytes > IPV4_BYTES && !has_good_options(p, f, p->network + header_bytes))
-		return drop(p, REASON_OPTIONS);
+	}
 	p->family = 4;
 	p->source[0] = ip->source;
 	p->destination[0] = ip->destination;
@@ -364,21 +401,19 @@ static __always_inline enum verdict parse_ipv4(struct packet *p, const struct fr
 }
 
 /* Looks through what may lie before the transport header of IPv6. */
-static __always_inline enum verdict skip_extensions(struct packet *p, const struct frame *f, __u32 next)
+static __always_inline enum verdict skip_extensions(struct packet *p, const struct frame *f, __u32 first)
 {
-	__u32 at = p->network + IPV6_BYTES;
-
+	/* As in has_good_options(). */
+	WRITE_ONCE(p->transport, p->network + IPV6_BYTES);
+	WRITE_ONCE(p->protocol, first);
 	/* The last turn finds the transport header behind as many as there may be. */
 	for (int i = 0; i <= MAX_EXTENSIONS; i++) {
 		struct extension *extension;
-		__u32 offset;
+		__u32 at = READ_ONCE(p->transport), next = READ_ONCE(p->protocol), offset;
 
 		if (next != PROTOCOL_HOP_BY_HOP && next != PROTOCOL_ROUTING && next != PROTOCOL_FRAGMENT &&
-		    next != PROTOCOL_DESTINATION_OPTIONS) {
-			p->protocol = next;
-			p->transport = at;
+		    next != PROTOCOL_DESTINATION_OPTIONS)
 			return VERDICT_NEXT;
-		}
 		extension = bytes_at(f, at, 8);
 		if (!extension)
 			return drop(p, REASON_TRUNCATED);
@@ -414,7 +449,8 @@ static __always_inline enum verdict skip_extensions(struct packet *p, const stru
 		}
 		if (at - p->network > p->ip_bytes)
 			return drop(p, REASON_LENGTH);
-		next = extension->next;
+		WRITE_ONCE(p->transport, at);
+		WRITE_ONCE(p->protocol, extension->next);
 	}
 	return drop(p, REASON_EXTENSIONS);
 }
@@ -447,7 +483,7 @@ static __always_inline enum verdict parse_ipv6(struct packet *p, const struct fr
 		p->transport = p->network + IPV6_BYTES;
 		return VERDICT_NEXT;
 	}
-	return skip_extensions(p, f, next);
+	return look_closer_at(p, f, PART_EXTENSIONS, next);
 }
 
 /* Whether an interface has this address. By arithmetic, so that the verifier does not follow each place apart. */
@@ -460,13 +496,17 @@ static __always_inline bool is_among(const struct link_addresses *own, __u64 add
 	return found;
 }
 
+/* The first six bytes of a frame, as a word: whom it is for. */
+static __always_inline __u64 link_destination(const struct ethernet *ethernet)
+{
+	return *(const __u64 *)ethernet & 0xffffffffffff;
+}
+
 /* Whether a frame is for this interface or for a group: RFC 1812 section 5.3.4. Else it was flooded, or the interface is
  * promiscuous, and other machines take care of it. */
 static __always_inline bool is_for_us(struct packet *p, const struct ethernet *ethernet)
 {
-	const __u16 *parts = (const void *)ethernet;
 	const struct link_addresses *own;
-	__u64 address;
 
 	if (p->flags & (PACKET_FROM_SELF | PACKET_TO_HOST))
 		return 1;
@@ -475,10 +515,7 @@ static __always_inline bool is_for_us(struct packet *p, const struct ethernet *e
 		return 1;
 	}
 	own = lookup(&link_addresses, p->port);
-	if (!own)
-		return 0;
-	address = parts[0] | (__u32)parts[1] << 16 | (__u64)parts[2] << 32;
-	return own->address[0] == address || is_among(own, address);
+	return own && is_among(own, link_destination(ethernet));
 }
 
 /* Whether an Ethernet group is one that a protocol uses: all do but IPv6 use everybody's, and each has its own (RFC 1112, RFC 2464). */
@@ -494,10 +531,13 @@ static __always_inline bool is_group_of(const struct ethernet *ethernet, __be16 
 }
 
 /* Whether a packet in a frame for a group is for a group itself. RFC 1122 section 3.3.6: otherwise it was not meant for us. */
-static __always_inline bool is_for_group(const struct packet *p)
+__noinline int is_for_group(struct packet *p)
 {
-	__u32 first = bpf_ntohl(p->destination[0]);
+	__u32 first;
 
+	if (!p)
+		return 0;
+	first = bpf_ntohl(p->destination[0]);
 	if (p->family == 6)
 		return first >> 24 == 0xff;
 	return first >> 28 == 0xe || first == ~0U || is_link_broadcast(p->destination[0]);
@@ -524,8 +564,9 @@ static __always_inline enum verdict skip_tags(struct packet *p, const struct fra
 	return VERDICT_NEXT;
 }
 
-/* Everything up to the transport header's fields. ARP goes up to the kernel at once. */
-static __always_inline enum verdict parse(struct packet *p, const struct frame *f)
+/* Whose frame it is and where its IP header begins, of any frame. VERDICT_NEXT: `network` and `family` say so. ARP goes up to the
+ * kernel at once. */
+static __always_inline enum verdict parse_link(struct packet *p, const struct frame *f)
 {
 	struct ethernet *ethernet = bytes_at(f, 0, ETHERNET_BYTES);
 	enum verdict verdict;
@@ -536,7 +577,6 @@ static __always_inline enum verdict parse(struct packet *p, const struct frame *
 	if (!is_for_us(p, ethernet))
 		return drop(p, REASON_NOT_OURS);
 	type = ethernet->type;
-	p->network = ETHERNET_BYTES;
 	verdict = skip_tags(p, f, &type);
 	if (verdict != VERDICT_NEXT)
 		return verdict;
@@ -548,7 +588,77 @@ static __always_inline enum verdict parse(struct packet *p, const struct frame *
 		tally(TALLY_LINK, 1);
 		return VERDICT_UP;
 	}
-	verdict = type == bpf_htons(ETHERTYPE_IPV4) ? parse_ipv4(p, f) : parse_ipv6(p, f);
+	p->family = type == bpf_htons(ETHERTYPE_IPV4) ? 4 : 6;
+	return VERDICT_NEXT;
+}
+
+static __always_inline enum verdict look_closer(struct packet *p, const struct frame *f, __u32 part, __u32 detail)
+{
+	switch (part) {
+	case PART_LINK:
+		/* At netfilter there is none. */
+		return f->hook == HOOK_NETFILTER ? VERDICT_DROP : parse_link(p, f);
+	case PART_OPTIONS:
+		return check_options(p, f, detail);
+	case PART_EXTENSIONS:
+		return skip_extensions(p, f, detail);
+	default:
+		parse_scale(p, f, detail);
+		return VERDICT_NEXT;
+	}
+}
+
+__noinline int look_closer_xdp(struct xdp_md *ctx, struct packet *p, __u32 part, __u32 detail)
+{
+	struct frame f = { .data = hook_data(ctx, HOOK_XDP), .end = hook_end(ctx, HOOK_XDP), .ctx = ctx, .hook = HOOK_XDP };
+
+	return p ? look_closer(p, &f, part, detail) : VERDICT_DROP;
+}
+
+__noinline int look_closer_tc(struct __sk_buff *ctx, struct packet *p, __u32 part, __u32 detail)
+{
+	struct frame f = { .data = hook_data(ctx, HOOK_TC), .end = hook_end(ctx, HOOK_TC), .ctx = ctx, .hook = HOOK_TC };
+
+	return p ? look_closer(p, &f, part, detail) : VERDICT_DROP;
+}
+
+/* In netfilter.h. */
+struct bpf_nf_ctx;
+int look_closer_netfilter(struct bpf_nf_ctx *ctx, struct packet *p, __u32 part, __u32 detail);
+
+static __always_inline enum verdict look_closer_at(struct packet *p, const struct frame *f, enum part part, __u32 detail)
+{
+	if (f->hook == HOOK_NETFILTER)
+		return look_closer_netfilter(f->ctx, p, part, detail);
+	return f->hook == HOOK_XDP ? look_closer_xdp(f->ctx, p, part, detail) : look_closer_tc(f->ctx, p, part, detail);
+}
+
+/* Whether a frame is for the interface's own address and carries no tag, as nearly all are. */
+static __always_inline bool is_plain(const struct packet *p, const struct frame *f, const struct ethernet *ethernet)
+{
+	if (f->hook == HOOK_XDP)
+		return ports[p->port & (MAX_PORTS - 1)].address == link_destination(ethernet);
+	return p->flags & (PACKET_FROM_SELF | PACKET_TO_HOST) && !(p->flags & PACKET_TAGGED);
+}
+
+/* Everything up to the transport header's fields. */
+static __always_inline enum verdict parse(struct packet *p, const struct frame *f)
+{
+	struct ethernet *ethernet = bytes_at(f, 0, ETHERNET_BYTES);
+	__be16 type = ethernet && is_plain(p, f, ethernet) ? ethernet->type : 0;
+	enum verdict verdict;
+
+	p->network = ETHERNET_BYTES;
+	if (type == bpf_htons(ETHERTYPE_IPV4)) {
+		p->family = 4;
+	} else if (type == bpf_htons(ETHERTYPE_IPV6)) {
+		p->family = 6;
+	} else {
+		verdict = look_closer_at(p, f, PART_LINK, 0);
+		if (verdict != VERDICT_NEXT)
+			return verdict;
+	}
+	verdict = READ_ONCE(p->family) == 4 ? parse_ipv4(p, f) : parse_ipv6(p, f);
 	if (verdict != VERDICT_NEXT)
 		return verdict;
 	if (p->flags & PACKET_TO_GROUP && !is_for_group(p))

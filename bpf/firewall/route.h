@@ -233,11 +233,13 @@ static __always_inline void route_remember_v6(const __u64 *halves, __u32 generat
 
 static __always_inline bool is_local(const struct address *address)
 {
-	__u32 first = bpf_ntohl(address->words[0]);
+	/* On our own stack: Linux 6.1 takes no key from memory that a function was given. */
+	struct address key = *address;
+	__u32 first = bpf_ntohl(key.words[0]);
 
-	if (address->ip_version == 4 ? first >> 28 == 0xe || first == ~0U : first >> 24 == 0xff)
+	if (key.ip_version == 4 ? first >> 28 == 0xe || first == ~0U : first >> 24 == 0xff)
 		return 1;
-	return bpf_map_lookup_elem(&local_addresses, address) != 0;
+	return bpf_map_lookup_elem(&local_addresses, &key) != 0;
 }
 
 /* Whether an IPv4 address means everybody on one of the firewall's links. */
@@ -324,7 +326,7 @@ static __always_inline void route_port(struct route *route)
 }
 
 /* Asks the kernel, and remembers every answer but "no neighbour", which the kernel is about to change. */
-static __noinline int route_learn(void *ctx, const struct address *address, struct route *route)
+static __always_inline int route_learn(void *ctx, const struct address *address, struct route *route)
 {
 	__u32 place;
 
@@ -347,8 +349,19 @@ static __noinline int route_learn(void *ctx, const struct address *address, stru
 	return 0;
 }
 
+/* By themselves, because few packets ask. */
+__noinline int route_learn_xdp(struct xdp_md *ctx, struct address *address, struct route *route)
+{
+	return address && route ? route_learn(ctx, address, route) : 0;
+}
+
+__noinline int route_learn_tc(struct __sk_buff *ctx, struct address *address, struct route *route)
+{
+	return address && route ? route_learn(ctx, address, route) : 0;
+}
+
 /* Finds the way to an address. */
-static __always_inline void route_find(void *ctx, const struct address *address, struct route *route)
+static __always_inline void route_find(void *ctx, struct address *address, struct route *route, enum hook hook)
 {
 	const struct forwarding *now = forwarding_now();
 	/* Read before the kernel is asked: a change in between makes the answer old already. */
@@ -361,7 +374,10 @@ static __always_inline void route_find(void *ctx, const struct address *address,
 	if (hop_read(place, generation, route))
 		return;
 	*route = (struct route){ .generation = generation };
-	route_learn(ctx, address, route);
+	if (hook == HOOK_XDP)
+		route_learn_xdp(ctx, address, route);
+	else
+		route_learn_tc(ctx, address, route);
 }
 
 #endif

@@ -335,7 +335,7 @@ static void world_begin(void)
 	*now = (struct forwarding){ .generation = ++epoch, .takes_frames = { 0x0c } };
 	now->mark[0] = below(4) ? 0x01020304 : 0;
 	for (__u32 i = 2; i < NO_ZONE_PORT; i++)
-		ports[i] = (struct port){ i, i - 1 };
+		ports[i] = (struct port){ i, i - 1, i % 2 ? 0x020100000006 : 0x010100000002 };
 	clock_ns = FIRST_MOMENT;
 	log_due = 0;
 	settings.keeps_marks = 1;

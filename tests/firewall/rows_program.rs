@@ -9,7 +9,7 @@
 //! ```
 
 use dataplane::Hook;
-use dataplane::routes::{AnswerLimits, RouteMaps, Routes};
+use dataplane::routes::{AnswerLimits, LinkAddresses, RouteMaps, Routes};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, OpenObject, ProgramInput};
 use std::mem::MaybeUninit;
@@ -208,7 +208,7 @@ fn route_maps(programs: &ForwardRowsSkel<'static>) -> RouteMaps {
         forwarding: MapHandle::try_from(&maps.forwarding).unwrap(),
         local_addresses: MapHandle::try_from(&maps.local_addresses).unwrap(),
         own_addresses: MapHandle::try_from(&maps.own_addresses).unwrap(),
-        link_addresses: MapHandle::try_from(&maps.link_addresses).unwrap(),
+        link_addresses: LinkAddresses::new(MapHandle::try_from(&maps.link_addresses).unwrap()),
     }
 }
 

@@ -6,7 +6,7 @@ use crate::loading::{load, program};
 use crate::names::SharedNames;
 use crate::policies::{Limited, Policies};
 use crate::ports::{Ports, Programs};
-use crate::routes::RouteMaps;
+use crate::routes::{LinkAddresses, RouteMaps};
 use crate::shared::{Mapping, Shared};
 use crate::skeleton::FirewallSkel;
 use crate::{Counters, DataplaneError, EventLog, FlowTable, Tally};
@@ -144,7 +144,7 @@ impl Firewall {
             places: Shared::new(&mut variables.ports, skel),
             devices: handle(&maps.port_devices)?,
             forwarding: handle(&maps.forwarding)?,
-            link_addresses: handle(&maps.link_addresses)?,
+            link_addresses: LinkAddresses::of(handle(&maps.link_addresses)?, handle(&maps.bss)?)?,
             programs,
             names: names.clone(),
             attached: Vec::new(),
@@ -165,7 +165,7 @@ impl Firewall {
             forwarding: handle(&maps.forwarding)?,
             local_addresses: handle(&maps.local_addresses)?,
             own_addresses: handle(&maps.own_addresses)?,
-            link_addresses: handle(&maps.link_addresses)?,
+            link_addresses: LinkAddresses::of(handle(&maps.link_addresses)?, handle(&maps.bss)?)?,
         };
         Ok(Self {
             flows,
@@ -211,7 +211,7 @@ impl Firewall {
             forwarding: again(&self.routes.forwarding)?,
             local_addresses: again(&self.routes.local_addresses)?,
             own_addresses: again(&self.routes.own_addresses)?,
-            link_addresses: again(&self.routes.link_addresses)?,
+            link_addresses: self.routes.link_addresses.again()?,
         })
     }
 }

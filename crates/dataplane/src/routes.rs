@@ -11,7 +11,7 @@
 //! without which the kernel answers no question about routes; it is put back when [`Routes`] is dropped.
 
 mod follower;
-pub(crate) mod links;
+mod links;
 mod netlink;
 mod own;
 
@@ -19,6 +19,7 @@ use crate::forwarding::{self, ANSWER_BURST, ANSWER_INTERVAL, LocalKind, MARK, WO
 use crate::interface::Interface;
 pub use follower::Follower;
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
+pub use links::LinkAddresses;
 pub use netlink::LinkWatch;
 use netlink::{Announced, Events, Neighbour, Queries};
 use own::Own;
@@ -84,7 +85,7 @@ pub struct RouteMaps {
     /// `own_addresses`
     pub own_addresses: MapHandle,
     /// `link_addresses`, to which [`crate::Ports`] adds interfaces.
-    pub link_addresses: MapHandle,
+    pub link_addresses: LinkAddresses,
 }
 
 /// The interfaces of the calling thread's network namespace.
@@ -239,7 +240,7 @@ impl Routes {
         }
         changes.asked_again = self.ask_again(&announced.neighbours)?;
         if announced.links {
-            links::refresh(&self.maps.link_addresses, &mut self.queries)?;
+            self.maps.link_addresses.refresh(&mut self.queries)?;
         }
         if announced.addresses {
             self.learn_addresses()?;
@@ -252,7 +253,7 @@ impl Routes {
 
     fn learn_everything(&mut self) -> Result<(), RoutesError> {
         self.learn_addresses()?;
-        links::refresh(&self.maps.link_addresses, &mut self.queries)?;
+        self.maps.link_addresses.refresh(&mut self.queries)?;
         let neighbours = self.queries.neighbours()?;
         self.neighbours.clear();
         for neighbour in &neighbours {

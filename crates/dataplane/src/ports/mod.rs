@@ -12,8 +12,8 @@ mod programs;
 use crate::DataplaneError;
 use crate::forwarding;
 use crate::names::SharedNames;
-use crate::routes::links;
-use crate::shared::{Program, Shared};
+use crate::routes::LinkAddresses;
+use crate::shared::{Program, Shared, publish};
 use crate::skeleton::types::{port, sizes};
 use attachment::{Attachment, DriverError, Standing};
 pub(crate) use attachment::{ours, take_ours};
@@ -50,7 +50,7 @@ pub struct Ports {
     pub(crate) places: Shared<[port; sizes::MAX_PORTS.0 as usize]>,
     pub(crate) devices: MapHandle,
     pub(crate) forwarding: MapHandle,
-    pub(crate) link_addresses: MapHandle,
+    pub(crate) link_addresses: LinkAddresses,
     pub(crate) programs: Programs,
     pub(crate) names: SharedNames,
     pub(crate) attached: Vec<Port>,
@@ -112,7 +112,9 @@ impl Ports {
         // One that an earlier firewall was on keeps its place: its packets go on.
         let (place, is_new) = self.place_for(interface, index)?;
         self.note_addresses(interface, place, index)?;
-        self.places[place as usize] = port { ifindex: index, zone };
+        // Its address is there already.
+        self.places[place as usize].zone = zone;
+        publish(&mut self.places[place as usize].ifindex, index);
         match self.attach_programs(interface, index, place, hook) {
             Ok((attachments, attached)) => {
                 let (name, hook) = (interface.to_owned(), attached.hook);
@@ -276,8 +278,8 @@ impl Ports {
     }
 
     /// Notes for which Ethernet addresses an interface takes frames. [`crate::routes::Routes`] follows their changes.
-    fn note_addresses(&self, name: &str, place: u32, index: u32) -> Result<(), DataplaneError> {
-        links::note(&self.link_addresses, place, index).map_err(|error| {
+    fn note_addresses(&mut self, name: &str, place: u32, index: u32) -> Result<(), DataplaneError> {
+        self.link_addresses.note(place, index).map_err(|error| {
             let doing = format!("learning the Ethernet addresses of `{name}`");
             DataplaneError::system(doing)(std::io::Error::other(error.to_string()))
         })

@@ -1,8 +1,11 @@
-//! For which Ethernet addresses an interface takes frames: the map `link_addresses`, which is kept as the kernel's links are.
+//! For which Ethernet addresses an interface takes frames: the map `link_addresses`, which is kept as the kernel's links are, and
+//! beside each interface's zone its own address, for which nearly all frames are.
 
 use super::RoutesError;
 use super::netlink::Queries;
-use crate::skeleton::types::sizes;
+use crate::DataplaneError;
+use crate::shared::{Mapping, Shared, publish};
+use crate::skeleton::types::{port, sizes};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::sync::{Mutex, PoisonError};
 
@@ -28,36 +31,88 @@ pub(super) struct Link {
     pub(super) below: Option<u32>,
 }
 
-/// Notes an interface at its place, and fills in its addresses. `ifindex` 0: there is none any more.
-pub(crate) fn note(map: &MapHandle, place: u32, ifindex: u32) -> Result<(), RoutesError> {
-    // One that an earlier firewall was on has its addresses, and its packets go on.
-    if ifindex == 0 || noted(map, place)? != ifindex {
-        let mut value = [0; BYTES];
-        value[INDEX..INDEX + 4].copy_from_slice(&ifindex.to_ne_bytes());
-        write(map, place, &value)?;
-    }
-    if ifindex == 0 { Ok(()) } else { refresh(map, &mut Queries::open()?) }
+/// Where the programs look for the Ethernet addresses of interfaces.
+#[derive(Debug)]
+pub struct LinkAddresses {
+    map: MapHandle,
+    own: Option<OwnAddresses>,
 }
 
-/// Writes the addresses of all interfaces that are noted, as they are now.
-pub(super) fn refresh(map: &MapHandle, queries: &mut Queries) -> Result<(), RoutesError> {
-    // Nothing is left half done by a panic: each entry is written at once.
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let links = queries.links()?;
-    for place in 0..sizes::MAX_PORTS.0 {
-        let ifindex = noted(map, place)?;
-        if ifindex != 0 {
-            write(map, place, &entry(ifindex, &addresses(ifindex, &links))?)?;
+/// `address` of `struct port`, in a mapping of its own: [`crate::Ports`] writes the other fields.
+struct OwnAddresses {
+    variables: MapHandle,
+    ports: Shared<[port; sizes::MAX_PORTS.0 as usize]>,
+}
+
+impl std::fmt::Debug for OwnAddresses {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("OwnAddresses")
+    }
+}
+
+impl LinkAddresses {
+    /// The map `link_addresses` alone, of programs that do not look beside the zones.
+    pub fn new(map: MapHandle) -> Self {
+        Self { map, own: None }
+    }
+
+    /// The map, and the firewall's variables.
+    pub(crate) fn of(map: MapHandle, variables: MapHandle) -> Result<Self, DataplaneError> {
+        let (mapping, mapped) = Mapping::of(&variables)
+            .map_err(DataplaneError::system("reaching the interfaces' Ethernet addresses"))?;
+        let ports = Shared::new(&mut mapped.ports, &mapping);
+        Ok(Self { map, own: Some(OwnAddresses { variables, ports }) })
+    }
+
+    /// The same for another thread.
+    pub(crate) fn again(&self) -> Result<Self, DataplaneError> {
+        let again = |map| MapHandle::try_from(map).map_err(DataplaneError::bpf("opening the maps of links"));
+        let map = again(&self.map)?;
+        match &self.own {
+            Some(own) => Self::of(map, again(&own.variables)?),
+            None => Ok(Self::new(map)),
         }
     }
-    Ok(())
-}
 
-/// The interface at a place, or 0.
-fn noted(map: &MapHandle, place: u32) -> Result<u32, RoutesError> {
-    let value = map.lookup(&place.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
-    let bytes = value.as_ref().and_then(|value| value.get(INDEX..INDEX + 4)?.try_into().ok());
-    Ok(bytes.map_or(0, u32::from_ne_bytes))
+    /// Notes an interface at its place, and fills in its addresses. `ifindex` 0: there is none any more.
+    pub(crate) fn note(&mut self, place: u32, ifindex: u32) -> Result<(), RoutesError> {
+        // One that an earlier firewall was on has its addresses, and its packets go on.
+        if ifindex == 0 || self.noted(place)? != ifindex {
+            let mut value = [0; BYTES];
+            value[INDEX..INDEX + 4].copy_from_slice(&ifindex.to_ne_bytes());
+            self.write(place, &value)?;
+        }
+        if ifindex == 0 { Ok(()) } else { self.refresh(&mut Queries::open()?) }
+    }
+
+    /// Writes the addresses of all interfaces that are noted, as they are now.
+    pub(super) fn refresh(&mut self, queries: &mut Queries) -> Result<(), RoutesError> {
+        // Nothing is left half done by a panic: each entry is written at once.
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let links = queries.links()?;
+        for place in 0..sizes::MAX_PORTS.0 {
+            let ifindex = self.noted(place)?;
+            if ifindex != 0 {
+                self.write(place, &entry(ifindex, &addresses(ifindex, &links))?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The interface at a place, or 0.
+    fn noted(&self, place: u32) -> Result<u32, RoutesError> {
+        let value = self.map.lookup(&place.to_ne_bytes(), MapFlags::ANY).map_err(failed)?;
+        let bytes = value.as_ref().and_then(|value| value.get(INDEX..INDEX + 4)?.try_into().ok());
+        Ok(bytes.map_or(0, u32::from_ne_bytes))
+    }
+
+    fn write(&mut self, place: u32, value: &[u8; BYTES]) -> Result<(), RoutesError> {
+        self.map.update(&place.to_ne_bytes(), value, MapFlags::ANY).map_err(failed)?;
+        if let (Some(own), Some(first)) = (&mut self.own, value.first_chunk()) {
+            publish(&mut own.ports[place as usize].address, u64::from_ne_bytes(*first));
+        }
+        Ok(())
+    }
 }
 
 /// The addresses of an interface, its own first. An interface that is gone has none.
@@ -93,10 +148,6 @@ fn entry(ifindex: u32, addresses: &[[u8; 6]]) -> Result<[u8; BYTES], RoutesError
 /// An Ethernet address as the programs compare it.
 fn word([a, b, c, d, e, f]: [u8; 6]) -> u64 {
     u64::from(u32::from_ne_bytes([a, b, c, d])) | u64::from(u16::from_ne_bytes([e, f])) << 32
-}
-
-fn write(map: &MapHandle, place: u32, value: &[u8; BYTES]) -> Result<(), RoutesError> {
-    map.update(&place.to_ne_bytes(), value, MapFlags::ANY).map_err(failed)
 }
 
 fn failed(source: libbpf_rs::Error) -> RoutesError {
