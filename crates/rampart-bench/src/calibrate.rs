@@ -72,9 +72,9 @@ pub(crate) fn calibrate(args: &CalibrateArgs, json: bool, interrupt: &Interrupt)
     Err(Failure::Expectation(format!("the bench misses what it promises: {}", broken.join("; "))))
 }
 
-/// The short form that opens every run.
-pub(crate) fn brief(shared: &Shared, flows: u32) -> Result<Vec<Calibration>, Failure> {
-    measure_all(shared, flows, 0.2, 1)
+/// The short form that opens every run. Its trials of a run that is short are shorter still.
+pub(crate) fn brief(shared: &Shared, flows: u32, run_seconds: f64) -> Result<Vec<Calibration>, Failure> {
+    measure_all(shared, flows, (run_seconds / 10.0).clamp(0.05, 0.2), 1)
 }
 
 fn line(figure: &Calibration) -> String {
@@ -121,8 +121,9 @@ struct Rates {
 
 impl Rates {
     fn round(&mut self, shared: &Shared, dut: &str, flows: u32, seconds: f64) -> Result<(), Failure> {
-        self.full.push(trial(shared, dut, flows, Load::Maximum, seconds)?.forwarding_rate());
-        self.bare.push(bare(shared, dut, seconds)?);
+        let mut rig = FrameRig::build(dut, &setup(flows), shared).map_err(failed)?;
+        self.full.push(trial_on(&mut rig, Load::Maximum, seconds)?.forwarding_rate());
+        self.bare.push(bare(rig, dut, seconds)?);
         Ok(())
     }
 
@@ -209,15 +210,17 @@ fn failed(error: RigError) -> Failure {
 }
 
 fn trial(shared: &Shared, dut: &str, flows: u32, load: Load, seconds: f64) -> Result<TrialOutcome, Failure> {
+    trial_on(&mut FrameRig::build(dut, &setup(flows), shared).map_err(failed)?, load, seconds)
+}
+
+fn trial_on(rig: &mut FrameRig, load: Load, seconds: f64) -> Result<TrialOutcome, Failure> {
     use measure::trial::Rig as _;
-    let mut rig = FrameRig::build(dut, &setup(flows), shared).map_err(failed)?;
     let request = FrameRequest::constant(load, seconds);
     let request = if request.is_paced() { request.for_times() } else { request };
     rig.trial(&request.into()).map_err(failed)
 }
 
-fn bare(shared: &Shared, dut: &str, seconds: f64) -> Result<f64, Failure> {
-    let rig = FrameRig::build(dut, &setup(1), shared).map_err(failed)?;
+fn bare(rig: FrameRig, dut: &str, seconds: f64) -> Result<f64, Failure> {
     let rate = rig.bare(|engine, from, to| {
         engine.run_bare(&BareLoop {
             from,

@@ -250,7 +250,7 @@ impl Run {
         let mut environment = environment(plan, &priority);
         let commit = args.commit.iter().map(|commit| ("commit".to_owned(), commit.clone()));
         environment.versions.extend(commit);
-        let calibration = calibrate::brief(&shared, flows)?;
+        let calibration = calibrate::brief(&shared, flows, plan.typical_seconds())?;
         let results = Results {
             schema: SCHEMA.to_owned(),
             suite: suite.name.clone(),
