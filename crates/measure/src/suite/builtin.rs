@@ -11,6 +11,7 @@ const SUITES: &[(&str, &str)] = &[
     ("rfc3511", include_str!("../../../../suites/rfc3511.toml")),
     ("under-load", include_str!("../../../../suites/under-load.toml")),
     ("core", include_str!("../../../../suites/core.toml")),
+    ("kernel-forwarding", include_str!("../../../../suites/kernel-forwarding.toml")),
     ("bulk-tcp", include_str!("../../../../suites/bulk-tcp.toml")),
 ];
 

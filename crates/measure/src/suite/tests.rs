@@ -215,6 +215,7 @@ const BUILTIN: &[(&str, [usize; 3], f64)] = &[
     ("rfc3511", [9, 20, 20], 5.0),
     ("under-load", [4, 4, 4], 4.5),
     ("core", [8, 8, 8], 4.3),
+    ("kernel-forwarding", [4, 4, 4], 3.0),
     ("bulk-tcp", [4, 4, 4], 3.6),
 ];
 
