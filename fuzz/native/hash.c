@@ -2,6 +2,7 @@
 /*
  * Looks for structured differences of two flows' ends at which the firewall's hash (bpf/firewall/hash.h) collides more often than
  * chance, over random secrets: in its lower half, where the bucket is taken from, in its upper half, which is the tag, and in all.
+ * And for a word of the secret that moves no flow.
  *
  *   hash [SEED]    prints what it found; exit status 1 when a difference collides too often, or structured flows crowd
  *
@@ -159,6 +160,38 @@ static void try_crowd(enum way way, __u32 host_step, __u32 port_step)
 	}
 }
 
+/* Whether a way to hash uses a word of the secret. */
+static int is_used(enum way way, int word)
+{
+	if (way == WAY_CHAIN)
+		return word == 0 || word == HASH_LOW || word == HASH_HIGH || word == HASH_LAST;
+	return way == WAY_IPV6 || word <= 4 || word == HASH_LAST;
+}
+
+/* Another word in the secret, and flows are elsewhere: who knows a word of it, or all, cannot say where. */
+static void try_secret(enum way way, int word)
+{
+	__u32 low = 0, high = 0, mask = (1 << PART_BITS) - 1;
+
+	for (int i = 0; i < SECRETS * BASES; i++) {
+		__u32 w[END_WORDS];
+		__u64 h, g;
+
+		any_secret();
+		for (int j = 0; j < END_WORDS; j++)
+			w[j] = any();
+		h = hash_by(way, w);
+		secret[word] = any();
+		g = hash_by(way, w);
+		low += !((h ^ g) & mask);
+		high += !((h ^ g) >> 32 & mask);
+	}
+	if (low <= MOST_HITS && high <= MOST_HITS)
+		return;
+	faults++;
+	printf("word %d of the secret moves no flow, way %d\n", word, way);
+}
+
 int main(int count, char **arguments)
 {
 	static const __u32 steps[] = { 1, 2, 256, 65536, 1 << 24 };
@@ -166,6 +199,9 @@ int main(int count, char **arguments)
 	state = count > 1 ? strtoull(arguments[1], 0, 10) : 1;
 	for (enum way way = 0; way < WAYS; way++) {
 		try_differences(way);
+		for (int word = 0; word < HASH_SECRETS; word++)
+			if (is_used(way, word))
+				try_secret(way, word);
 		for (int i = 0; i < 5; i++)
 			for (int j = 0; j < 3; j++)
 				try_crowd(way, steps[i], steps[j]);

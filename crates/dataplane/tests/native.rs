@@ -26,16 +26,18 @@ fn said(command: &mut Command) -> String {
     text.into_owned()
 }
 
-/// A program of `fuzz/native`, built.
+/// A program of `fuzz/native`, built; from sources with a fault if there are such (`cargo xtask mutants`).
 fn built(what: &str) -> PathBuf {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scripts/fuzz-native");
+    let ours = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let sources = std::env::var_os("RAMPART_MUTANT_SOURCES").map_or(ours, PathBuf::from);
+    let script = sources.join("scripts/fuzz-native");
     let program = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-native-{what}"));
     said(Command::new(script).arg(what).arg(&program));
     program
 }
 
 /// Of ten thousand structured differences between the ends of two flows none makes the hash collide more often than chance, whatever
-/// the secret.
+/// the secret; and each word of the secret moves flows.
 #[test]
 fn no_difference_collides() {
     let text = said(Command::new(built("hash")).arg("1"));

@@ -3,14 +3,26 @@
 
 use anyhow::{Context as _, bail, ensure};
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const LIST: &str = "crates/dataplane/tests/mutants.txt";
-/// The tests that send packets, the quickest first. Those of whole hosts take minutes and are not asked.
-const TESTS: [&str; 8] = ["rows", "tcp", "packets", "log", "alert", "limit", "many_flows", "verdicts"];
+/// The tests that send packets and which of their functions, the quickest first. Those of whole hosts take minutes and are not asked.
+const TESTS: [(&str, &str); 10] = [
+    ("rows", ""),
+    ("tcp", ""),
+    ("packets", ""),
+    ("native", "no_difference"),
+    ("log", ""),
+    ("alert", ""),
+    ("limit", ""),
+    ("netfilter", ""),
+    ("many_flows", ""),
+    ("verdicts", ""),
+];
 /// A test that takes so long does not end.
 const PATIENCE: Duration = Duration::from_secs(240);
 
@@ -30,30 +42,29 @@ struct Mutant {
 
 /// What became of a mutant.
 enum Fate {
-    /// By this test.
-    Caught(String),
+    /// By a function of this test, or because the test did not come to its end.
+    Caught {
+        test: &'static str,
+        function: Option<String>,
+    },
     Survived,
     /// The kernel does not load it, for this reason, so it asks nothing.
     Refused(String),
 }
 
-/// Tries all mutants, or those whose name contains `only`.
+/// Tries all mutants, or those that have `only` in their `FILE: NAME`.
 pub(crate) fn run(root: &Path, only: Option<&str>) -> anyhow::Result<()> {
     let list = fs::read_to_string(root.join(LIST)).with_context(|| format!("reading {LIST}"))?;
     let mut mutants = parse(&list)?;
-    for mutant in &mutants {
-        mutant.apply(root)?;
-    }
-    mutants.retain(|mutant| only.is_none_or(|words| mutant.name.contains(words)));
-    ensure!(!mutants.is_empty(), "no mutant of {LIST} has this in its name");
+    let gone: Vec<String> =
+        mutants.iter().filter_map(|it| it.apply(root).err()).map(|e| e.to_string()).collect();
+    ensure!(gone.is_empty(), "{}", gone.join("\n"));
+    mutants.retain(|mutant| only.is_none_or(|words| mutant.title().contains(words)));
+    ensure!(!mutants.is_empty(), "no mutant of {LIST} has this in its file or name");
     let tests = tests(root)?;
     let tree = Copy::of(root)?;
-    let built = tree.build(root, None)?;
-    match try_out(root, &tests, &built)? {
-        Fate::Survived => (),
-        Fate::Caught(test) => bail!("{test} fails without any mutant"),
-        Fate::Refused(why) => bail!("{why}"),
-    }
+    see_all_pass(root, &tree, &tests, &tree.build(root, None)?)?;
+    let mut memory = Memory::of(root);
     let mut survivors = 0;
     for (number, mutant) in mutants.iter().enumerate() {
         let started = Instant::now();
@@ -62,8 +73,16 @@ pub(crate) fn run(root: &Path, only: Option<&str>) -> anyhow::Result<()> {
             println!("{place}: equivalent: {why}");
             continue;
         }
-        let said = match try_out(root, &tests, &tree.build(root, Some(mutant))?)? {
-            Fate::Caught(test) => format!("caught by {test}"),
+        let object = tree.build(root, Some(mutant))?;
+        let fate = try_again(&tree, &tests, &object, memory.who_caught(mutant));
+        tree.right(root, mutant)?;
+        let said = match fate? {
+            Fate::Caught { test, function } => {
+                let said =
+                    format!("caught by {test}, {}", function.as_deref().unwrap_or("which ended by itself"));
+                memory.note(mutant, test, function)?;
+                said
+            }
             Fate::Survived => {
                 survivors += 1;
                 "SURVIVED".to_owned()
@@ -81,6 +100,47 @@ pub(crate) fn run(root: &Path, only: Option<&str>) -> anyhow::Result<()> {
         mutants.len()
     );
     Ok(())
+}
+
+/// Sees that no test fails without any fault; once for each object and build of the tests.
+fn see_all_pass(root: &Path, tree: &Copy, tests: &[PathBuf], object: &Path) -> anyhow::Result<()> {
+    let passed = root.join("target/mutants/passed.o");
+    let when = |path: &Path| fs::metadata(path).and_then(|of| of.modified()).ok();
+    let is_newer = tests.iter().all(|test| when(test) < when(&passed));
+    if is_newer && fs::read(&passed).ok() == Some(fs::read(object)?) {
+        return Ok(());
+    }
+    match try_out(tree, tests, object)? {
+        Fate::Survived => (),
+        Fate::Caught { test, function } => bail!("{test} {function:?} fails without any mutant"),
+        Fate::Refused(why) => bail!("{why}"),
+    }
+    fs::copy(object, &passed)?;
+    Ok(())
+}
+
+/// Which function of which test caught each fault the last time: it is asked first.
+struct Memory {
+    file: PathBuf,
+    caught: BTreeMap<String, (String, String)>,
+}
+
+impl Memory {
+    fn of(root: &Path) -> Self {
+        let file = root.join("target/mutants/caught.json");
+        let caught = fs::read(&file).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        Self { file, caught: caught.unwrap_or_default() }
+    }
+
+    fn who_caught(&self, mutant: &Mutant) -> Option<&(String, String)> {
+        self.caught.get(&mutant.title())
+    }
+
+    fn note(&mut self, mutant: &Mutant, test: &str, function: Option<String>) -> anyhow::Result<()> {
+        let Some(function) = function else { return Ok(()) };
+        self.caught.insert(mutant.title(), (test.to_owned(), function));
+        Ok(fs::write(&self.file, serde_json::to_vec_pretty(&self.caught)?)?)
+    }
 }
 
 /// Reads the list. Its first lines say what a block is.
@@ -110,6 +170,10 @@ fn parse(list: &str) -> anyhow::Result<Vec<Mutant>> {
 }
 
 impl Mutant {
+    fn title(&self) -> String {
+        format!("{}: {}", self.file, self.name)
+    }
+
     /// The text of its file with the fault in it.
     fn apply(&self, root: &Path) -> anyhow::Result<String> {
         let path = root.join("bpf/firewall").join(&self.file);
@@ -140,12 +204,12 @@ impl Copy {
                 continue;
             }
             fs::create_dir_all(to.parent().context("a file without a folder")?)?;
-            fs::write(&to, wanted)?;
+            fs::copy(&from, &to)?;
         }
         Ok(Self(tree))
     }
 
-    /// The object with one fault, or none.
+    /// The object with one fault, which stays in the sources, or none.
     fn build(&self, root: &Path, mutant: Option<&Mutant>) -> anyhow::Result<PathBuf> {
         if let Some(mutant) = mutant {
             fs::write(self.0.join("bpf/firewall").join(&mutant.file), mutant.apply(root)?)?;
@@ -156,10 +220,6 @@ impl Copy {
                 .env("CARGO_TARGET_DIR", root.join("target/mutants/build"))
                 .current_dir(&self.0),
         );
-        if let Some(mutant) = mutant {
-            let file = Path::new("bpf/firewall").join(&mutant.file);
-            fs::copy(root.join(&file), self.0.join(&file))?;
-        }
         let messages = messages.with_context(|| mutant.map_or("no mutant".into(), |m| m.name.clone()))?;
         let folder = json(&messages).find_map(|message| {
             let built = message["reason"] == "build-script-executed"
@@ -168,13 +228,19 @@ impl Copy {
         });
         Ok(folder.context("cargo says nothing of the object")?.join("firewall.bpf.o"))
     }
+
+    /// Takes a fault out of the sources.
+    fn right(&self, root: &Path, mutant: &Mutant) -> anyhow::Result<()> {
+        let file = Path::new("bpf/firewall").join(&mutant.file);
+        fs::copy(root.join(&file), self.0.join(&file)).map(drop).with_context(|| file.display().to_string())
+    }
 }
 
 /// The built tests, in the order in which they are asked.
 fn tests(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["test", "-p", "dataplane", "--locked", "--no-run", "--message-format=json"]);
-    cargo.args(TESTS.iter().flat_map(|name| ["--test", name]));
+    cargo.args(TESTS.iter().flat_map(|(name, _)| ["--test", name]));
     let messages = said(cargo.current_dir(root))?;
     let built = |name: &str| {
         json(&messages)
@@ -182,54 +248,83 @@ fn tests(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
             .and_then(|message| message["executable"].as_str().map(PathBuf::from))
             .with_context(|| format!("cargo did not build the test {name}"))
     };
-    TESTS.iter().map(|name| built(name)).collect()
+    TESTS.iter().map(|(name, _)| built(name)).collect()
+}
+
+/// Asks the function that caught the fault the last time, and all others only if it does not any more.
+fn try_again(
+    tree: &Copy,
+    tests: &[PathBuf],
+    object: &Path,
+    first: Option<&(String, String)>,
+) -> anyhow::Result<Fate> {
+    if let Some((name, function)) = first
+        && let Some(at) = TESTS.iter().position(|(test, _)| test == name)
+    {
+        let fate = ask(tree, &tests[at], TESTS[at].0, object, &["--exact", function])?;
+        if !matches!(fate, Fate::Survived) {
+            return Ok(fate);
+        }
+    }
+    try_out(tree, tests, object)
 }
 
 /// Runs the tests with this object until one fails.
-fn try_out(root: &Path, tests: &[PathBuf], object: &Path) -> anyhow::Result<Fate> {
-    for (test, name) in tests.iter().zip(TESTS) {
-        let mut child = Command::new(test)
-            .args(["--test-threads=1"])
-            .env("RAMPART_MUTANT", object)
-            .current_dir(root.join("crates/dataplane"))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        let (out, err) = (child.stdout.take(), child.stderr.take());
-        let readers = [
-            std::thread::spawn(move || out.map(std::io::read_to_string)),
-            std::thread::spawn(move || err.map(std::io::read_to_string)),
-        ];
-        let started = Instant::now();
-        let ended = loop {
-            if let Some(status) = child.try_wait()? {
-                break Some(status);
-            }
-            if started.elapsed() > PATIENCE {
-                child.kill()?;
-                child.wait()?;
-                break None;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        };
-        let texts: Vec<String> = readers
-            .into_iter()
-            .filter_map(|reader| reader.join().ok().flatten().and_then(Result::ok))
-            .collect();
-        let text = texts.concat();
-        if let Some(why) = text.lines().find(|line| line.contains("loading the firewall into the kernel")) {
-            return Ok(Fate::Refused(why.to_owned()));
-        }
-        match ended {
-            Some(status) if status.success() => (),
-            Some(_) => {
-                let row = text.lines().find_map(|line| line.strip_suffix(" ... FAILED"));
-                return Ok(Fate::Caught(format!("{name}, {}", row.unwrap_or("which ended by itself"))));
-            }
-            None => return Ok(Fate::Caught(format!("{name}, which did not end"))),
+fn try_out(tree: &Copy, tests: &[PathBuf], object: &Path) -> anyhow::Result<Fate> {
+    for (test, (name, functions)) in tests.iter().zip(TESTS) {
+        let fate = ask(tree, test, name, object, &[functions])?;
+        if !matches!(fate, Fate::Survived) {
+            return Ok(fate);
         }
     }
     Ok(Fate::Survived)
+}
+
+/// Runs a test, or some functions of it, with this object and the sources that it was built from.
+fn ask(
+    tree: &Copy,
+    test: &Path,
+    name: &'static str,
+    object: &Path,
+    functions: &[&str],
+) -> anyhow::Result<Fate> {
+    let mut child = Command::new(test)
+        .args(["--test-threads=1"])
+        .args(functions.iter().filter(|words| !words.is_empty()))
+        .env("RAMPART_MUTANT", object)
+        .env("RAMPART_MUTANT_SOURCES", &tree.0)
+        .current_dir(tree.0.join("crates/dataplane"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let readers = [
+        std::thread::spawn(move || out.map(std::io::read_to_string)),
+        std::thread::spawn(move || err.map(std::io::read_to_string)),
+    ];
+    let started = Instant::now();
+    let ended = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if started.elapsed() > PATIENCE {
+            child.kill()?;
+            child.wait()?;
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let texts: Vec<String> =
+        readers.into_iter().filter_map(|reader| reader.join().ok().flatten().and_then(Result::ok)).collect();
+    let text = texts.concat();
+    if let Some(why) = text.lines().find(|line| line.contains("loading the firewall into the kernel")) {
+        return Ok(Fate::Refused(why.to_owned()));
+    }
+    if ended.is_some_and(|status| status.success()) {
+        return Ok(Fate::Survived);
+    }
+    let failed = text.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
+    Ok(Fate::Caught { test: name, function: failed.map(str::to_owned) })
 }
 
 fn json(messages: &str) -> impl Iterator<Item = Value> + '_ {
