@@ -9,6 +9,7 @@
 )]
 
 pub mod filter;
+pub mod held;
 pub mod namespace;
 pub mod packet;
 pub mod rows;

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bed;
+mod day;
 mod example;
 mod kernel_forwarding;
 mod restart;

@@ -25,8 +25,8 @@ fn byte(download: u64, offset: u64) -> u8 {
     (mixed >> 56) as u8
 }
 
-/// A hundred downloads through the firewall, over the kernel's TCP on both sides.
-struct Downloads {
+/// Downloads through the firewall, over the kernel's TCP on both sides.
+pub(crate) struct Downloads {
     stop: Arc<AtomicBool>,
     received: Arc<Vec<AtomicU64>>,
     clients: Vec<JoinHandle<u64>>,
@@ -34,9 +34,9 @@ struct Downloads {
 }
 
 impl Downloads {
-    fn start(bed: &Bed) -> Self {
+    pub(crate) fn start(bed: &Bed, count: u64) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let received: Arc<Vec<AtomicU64>> = Arc::new((0..DOWNLOADS).map(|_| AtomicU64::new(0)).collect());
+        let received: Arc<Vec<AtomicU64>> = Arc::new((0..count).map(|_| AtomicU64::new(0)).collect());
         let listener = bed.inside("out", || TcpListener::bind((OUTSIDE, PORT)).unwrap());
         let stopped = Arc::clone(&stop);
         let servers = std::thread::spawn(move || {
@@ -52,7 +52,7 @@ impl Downloads {
                 }
                 sent
             };
-            let streams: Vec<_> = listener.incoming().take(DOWNLOADS as usize).map(Result::unwrap).collect();
+            let streams: Vec<_> = listener.incoming().take(count as usize).map(Result::unwrap).collect();
             let threads: Vec<_> = streams
                 .into_iter()
                 .map(|stream| {
@@ -62,7 +62,7 @@ impl Downloads {
                 .collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
-        let clients = (0..DOWNLOADS)
+        let clients = (0..count)
             .map(|download| {
                 let stream = bed.connect(PORT).unwrap();
                 let received = Arc::clone(&received);
@@ -77,7 +77,7 @@ impl Downloads {
     }
 
     /// Waits until every download has gone on by some chunks.
-    fn until_all_went_on(&self, what: &str) {
+    pub(crate) fn until_all_went_on(&self, what: &str) {
         let (before, begun) = (self.counts(), Instant::now());
         let wanted = 4 * CHUNK as u64;
         while self.counts().iter().zip(&before).any(|(now, before)| *now < before + wanted) {
@@ -87,14 +87,14 @@ impl Downloads {
     }
 
     /// Ends them in order: what was sent was received, to the last byte.
-    fn finish(self) {
+    pub(crate) fn finish(self) {
         self.stop.store(true, Ordering::Relaxed);
         let mut received: Vec<u64> = self.clients.into_iter().map(|client| client.join().unwrap()).collect();
         let mut sent = self.servers.join().unwrap();
         received.sort_unstable();
         sent.sort_unstable();
         assert_eq!(received, sent, "what was sent and what arrived");
-        assert_eq!(received.len() as u64, DOWNLOADS);
+        assert_eq!(received.len(), self.received.len());
     }
 }
 
@@ -116,7 +116,7 @@ fn receive(mut stream: TcpStream, download: u64, count: &AtomicU64) -> u64 {
 }
 
 /// The ports from which open connections come, and the packets of all of them.
-fn flows(bed: &Bed) -> (BTreeSet<u64>, u64) {
+pub(crate) fn flows(bed: &Bed) -> (BTreeSet<u64>, u64) {
     let found = bed.json(&["flows", "proto=tcp", &format!("dport={PORT}"), "--all"]);
     let flows = found["flows"].as_array().unwrap();
     let number = |flow: &serde_json::Value, key: &str| flow[key].as_u64().unwrap();
@@ -145,7 +145,7 @@ fn needs_root_a_hundred_downloads_outlive_every_restart_and_nothing_opens() {
         let policy = bed.policy("p.toml", &format!("{WEB}{REJECT}"));
         let mut firewall = bed.up(&policy, hook);
         let own = bed.listen_on_the_firewall();
-        let downloads = Downloads::start(&bed);
+        let downloads = Downloads::start(&bed, DOWNLOADS);
         downloads.until_all_went_on("before any restart");
         let (ports, mut packets) = flows(&bed);
         assert_eq!(ports.len() as u64, DOWNLOADS);
@@ -257,7 +257,7 @@ fn needs_root_flows_are_carried_into_another_table_under_a_hundred_downloads() {
             |flows: u32| bed.policy("p.toml", &format!("[settings]\nflows = {flows}\n{WEB}{REJECT}"));
         let mut firewall = bed.up(&policy(65_536), hook);
         let own = bed.listen_on_the_firewall();
-        let downloads = Downloads::start(&bed);
+        let downloads = Downloads::start(&bed, DOWNLOADS);
         downloads.until_all_went_on("before the restart");
         let (ports, _) = flows(&bed);
         for (flows_that_fit, end) in [(32_768, Signal::SIGKILL), (131_072, Signal::SIGTERM)] {
