@@ -61,17 +61,24 @@ impl Bed {
         Self { hosts: HOSTS.map(Namespace::create), folder: tempfile::tempdir().unwrap() }
     }
 
-    /// Joins a host with the firewall. Neighbours are static, and checksums are finished by the hosts: XDP would not.
+    /// Joins a host with the firewall by a pair of virtual links. Checksums are finished by the hosts: XDP would not.
     pub(crate) fn join(&self, host: &str, interface: &str, net: &str, number: &str) {
         let of_host = self.namespace(host);
         let (own, far) = (format!("02:00:00:00:0{number}:01"), format!("02:00:00:00:0{number}:02"));
         let peer = ["address", &own, "type", "veth", "peer", "name", "x", "address", &far, "netns", &of_host];
         self.ip("fw", &[&["link", "add", interface][..], &peer].concat());
-        for (at, dev, end, other, mac) in [("fw", interface, "1", "2", &far), (host, "x", "2", "1", &own)] {
+        self.address(host, interface, net, [&own, &far]);
+        for (at, dev) in [("fw", interface), (host, "x")] {
+            self.host(at).run("ethtool", &["-K", dev, "gro", "on", "tx", "off"]);
+        }
+    }
+
+    /// Gives both ends of a link their addresses; neighbours are static. The Ethernet addresses are the firewall's and the host's.
+    pub(crate) fn address(&self, host: &str, interface: &str, net: &str, [own, far]: [&str; 2]) {
+        for (at, dev, end, other, mac) in [("fw", interface, "1", "2", far), (host, "x", "2", "1", own)] {
             self.ip(at, &["address", "add", &format!("{net}.{end}/24"), "dev", dev]);
             self.ip(at, &["link", "set", dev, "up"]);
             self.ip(at, &["neighbour", "add", &format!("{net}.{other}"), "lladdr", mac, "dev", dev]);
-            self.host(at).run("ethtool", &["-K", dev, "gro", "on", "tx", "off"]);
         }
         self.ip(host, &["route", "add", "default", "via", &format!("{net}.1")]);
     }

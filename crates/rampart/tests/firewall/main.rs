@@ -4,11 +4,13 @@
 
 mod bed;
 mod day;
+mod drivers;
 mod example;
 mod kernel_forwarding;
 mod restart;
 mod tampering;
 mod troubles;
+mod tunnels;
 
 use bed::{Bed, INSIDE, Outcome, expect_echo, expect_no_echo};
 use nix::sys::signal::Signal;

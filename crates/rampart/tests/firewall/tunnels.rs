@@ -1,0 +1,158 @@
+//! `forwarding = "kernel"` where links have no Ethernet header, or routes of their own: tunnels and VRFs. Which of them a kernel has
+//! differs: here it is tun, whose other end a script holds, and VXLAN; `scripts/test-kernels` names in `TUNNELS` those that its kernel
+//! has besides.
+
+use crate::bed::{Bed, Outcome, expect_from, serve};
+use std::fs;
+use std::net::TcpListener;
+use std::process::{Child, Command, Stdio};
+
+/// Behind the tunnel.
+const BEYOND: &str = "10.98.0.1";
+
+const RULES: &str = "
+    [settings]
+    forwarding = 'kernel'
+    [zones]
+    inside = { interfaces = 'e1' }
+    outside = { interfaces = 'e0' }
+    vpn = { interfaces = 't0' }
+    [[rules]]
+    name = 'through'
+    from = ['inside', 'vpn']
+    to = ['inside', 'vpn']
+    service = 'tcp/9000'
+    action = 'allow'
+    [[rules]]
+    name = 'tunnel'
+    from = ['self', 'outside']
+    to = ['self', 'outside']
+    action = 'allow'
+";
+
+const VRF_RULES: &str = "
+    [settings]
+    forwarding = 'kernel'
+    reverse_path = 'off'
+    [zones]
+    blue = { interfaces = ['blue', 'e1', 'e0'] }
+    [[rules]]
+    name = 'through'
+    from = 'blue'
+    to = 'blue'
+    service = 'tcp/9000'
+    action = 'allow'
+";
+
+/// Holds both ends of a tunnel of two tuns, and carries packets between them: the network namespaces' names are its arguments.
+const CARRIER: &str = "
+import ctypes, fcntl, os, select, struct, sys
+def tun(namespace):
+    with open('/run/netns/' + namespace) as f:
+        if ctypes.CDLL(None).setns(f.fileno(), 0x40000000):
+            raise OSError('setns')
+    fd = os.open('/dev/net/tun', os.O_RDWR)
+    fcntl.ioctl(fd, 0x400454ca, struct.pack('16sH22x', b't0', 0x1001))
+    return fd
+ends = [tun(namespace) for namespace in sys.argv[1:3]]
+print('ready', flush=True)
+while True:
+    for fd in select.select(ends, [], [])[0]:
+        os.write(ends[ends[0] == fd], os.read(fd, 65535))
+";
+
+struct Carrier(Child);
+
+impl Carrier {
+    fn start(bed: &Bed) -> Self {
+        let child = Command::new("python3")
+            .args(["-c", CARRIER, bed.host_of("fw").name(), bed.host_of("out").name()])
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut carrier = Self(child.unwrap());
+        let mut line = String::new();
+        std::io::BufRead::read_line(
+            &mut std::io::BufReader::new(carrier.0.stdout.take().unwrap()),
+            &mut line,
+        )
+        .unwrap();
+        assert_eq!(line, "ready\n");
+        carrier
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Both ends of a tunnel between the firewall and the host outside.
+fn lay(bed: &Bed, kind: &str) -> Option<Carrier> {
+    let carrier = (kind == "tun").then(|| Carrier::start(bed));
+    for (host, own, other, end) in [("fw", "10.81.2.1", "10.81.2.2", 1), ("out", "10.81.2.2", "10.81.2.1", 2)]
+    {
+        let at = bed.host_of(host);
+        if carrier.is_none() {
+            let more = if kind == "vxlan" { "id 7 dstport 4789" } else { "" };
+            at.ip(&format!("link add t0 type {kind} local {own} remote {other} {more}"));
+        }
+        at.ip(&format!("address add 10.99.0.{end}/24 dev t0\nlink set t0 up"));
+    }
+    bed.host_of("out").ip(&format!("address add {BEYOND}/32 dev lo\nroute add 10.81.1.0/24 via 10.99.0.1"));
+    bed.host_of("fw").ip("route add 10.98.0.0/24 via 10.99.0.2");
+    carrier
+}
+
+fn listen(bed: &Bed, host: &str, address: &str) {
+    for port in [9000, 9001] {
+        serve(bed.inside(host, || TcpListener::bind((address, port)).unwrap()));
+    }
+}
+
+fn kinds() -> String {
+    std::env::var("TUNNELS").unwrap_or_else(|_| "tun vxlan".to_owned())
+}
+
+fn write(bed: &Bed, text: &str) -> String {
+    let path = bed.folder.path().join("kernel.toml");
+    fs::write(&path, text).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn needs_root_tunnels_are_judged_where_the_kernel_forwards() {
+    for kind in kinds().split_whitespace() {
+        let bed = Bed::new();
+        let (inside, beyond) = (bed.host_of("in"), bed.host_of("out"));
+        bed.sysctl("net/ipv4/ip_forward", "1");
+        let (far, carrier) = if kind == "vrf" {
+            bed.host_of("fw").ip("link add blue type vrf table 10
+                 link set blue up
+                 link set e0 master blue
+                 link set e1 master blue");
+            ("10.81.2.2", None)
+        } else {
+            (BEYOND, lay(&bed, kind))
+        };
+        listen(&bed, "out", far);
+        listen(&bed, "in", "10.81.1.2");
+        let without = format!("{kind}: before the firewall");
+        expect_from(inside, &format!("{far}:9001"), Outcome::Answered, &without);
+        let rules = if kind == "vrf" { VRF_RULES } else { RULES };
+        let firewall = bed.up(&write(&bed, rules), "auto");
+        for (from, to, wanted) in [
+            (inside, format!("{far}:9000"), Outcome::Answered),
+            (inside, format!("{far}:9001"), Outcome::Silence),
+            (beyond, "10.81.1.2:9000".to_owned(), Outcome::Answered),
+            (beyond, "10.81.1.2:9001".to_owned(), Outcome::Silence),
+        ] {
+            expect_from(from, &to, wanted, kind);
+        }
+        drop(firewall);
+        let (status, said) = bed.rampart(&["down"]);
+        assert_eq!(status, 0, "{kind}: {said}");
+        drop(carrier);
+    }
+}
