@@ -29,6 +29,7 @@ pub(crate) fn faults(tree: &Tree) -> Vec<Fault> {
         testkit_in_products,
         dead_paths,
         dead_links,
+        missing_tests,
         not_embedded,
         foreign_places,
         unfinished,
@@ -97,6 +98,31 @@ fn dead_links(tree: &Tree) -> Vec<Fault> {
             let dead = links(text).filter(|link| !tree.has(&resolve(path, link)));
             faults.extend(dead.map(|link| fault(path, line, format!("links to {link}, which is not there"))));
         }
+    }
+    faults
+}
+
+const THREATS: &str = "docs/design/threats.md";
+
+/// What the page about attackers says is shown by a test, a test shows: a function, or in quotation marks a heading of rows.
+fn missing_tests(tree: &Tree) -> Vec<Fault> {
+    let is_function = |word: &str| {
+        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+        word.matches('_').count() > 1 && word.chars().all(plain)
+    };
+    let holds =
+        |end: &str, text: &str| tree.files().any(|(path, file)| path.ends_with(end) && file.contains(text));
+    let mut faults = Vec::new();
+    for (line, text) in numbered(tree.text(THREATS)).filter(|(_, text)| text.starts_with('|')) {
+        let shown_by = text.trim_end_matches(['|', ' ']).rsplit('|').next().unwrap_or_default();
+        let functions = in_backticks(shown_by).filter(|word| is_function(word));
+        let no_function = functions.filter(|name| !holds(".rs", &format!("fn {name}(")));
+        let headings = shown_by.split('"').skip(1).step_by(2);
+        let no_heading = headings.filter(|heading| !holds(".txt", heading));
+        let missing = no_function.chain(no_heading);
+        faults.extend(
+            missing.map(|name| fault(THREATS, line, format!("names the test {name}, which is not there"))),
+        );
     }
     faults
 }
@@ -263,6 +289,17 @@ mod tests {
         check(&[target, ("README.md", "[a](docs/guide/a.md)")], &[]);
         let dead = "README.md:1: links to docs/b.md, which is not there";
         check(&[target, ("README.md", "![b](docs/b.md \"title\")")], &[dead]);
+    }
+
+    #[test]
+    fn tests_that_show_something_are_there() {
+        let tests = [("a.rs", "fn nothing_gets_in() {}"), ("rows.txt", "== Sources that nobody has (RFC 1)")];
+        let page = |cell: &'static str| (THREATS, cell);
+        let with = |cell| [tests[0], tests[1], page(cell)];
+        check(&with("| `a_b_c` | \"x\" | `nothing_gets_in`, \"Sources that nobody has\", `a.rs` |"), &[]);
+        let missing = |name| format!("{THREATS}:1: names the test {name}, which is not there");
+        check(&with("| a | b | `nothing_gets_out` |"), &[&missing("nothing_gets_out")]);
+        check(&with("| a | b | \"Sources of all\" |"), &[&missing("Sources of all")]);
     }
 
     #[test]
