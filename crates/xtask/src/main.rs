@@ -19,7 +19,7 @@ const USAGE: &str = "cargo xtask CHORE
             Chromium
   mutants [WORDS]
             make one line of the firewall's data plane wrong at a time and see that tests find out; those with WORDS in their
-            name alone; as root";
+            file or name alone, or those with the numbers FIRST-LAST; as root";
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);

@@ -52,14 +52,16 @@ enum Fate {
     Refused(String),
 }
 
-/// Tries all mutants, or those that have `only` in their `FILE: NAME`.
+/// Tries all mutants, or those that have `only` in their `FILE: NAME`, or whose numbers in the list are `FIRST-LAST`.
 pub(crate) fn run(root: &Path, only: Option<&str>) -> anyhow::Result<()> {
     let list = fs::read_to_string(root.join(LIST)).with_context(|| format!("reading {LIST}"))?;
     let mut mutants = parse(&list)?;
     let gone: Vec<String> =
         mutants.iter().filter_map(|it| it.apply(root).err()).map(|e| e.to_string()).collect();
     ensure!(gone.is_empty(), "{}", gone.join("\n"));
-    mutants.retain(|mutant| only.is_none_or(|words| mutant.title().contains(words)));
+    if let Some(only) = only {
+        mutants = chosen(mutants, only);
+    }
     ensure!(!mutants.is_empty(), "no mutant of {LIST} has this in its file or name");
     let tests = tests(root)?;
     let tree = Copy::of(root)?;
@@ -100,6 +102,19 @@ pub(crate) fn run(root: &Path, only: Option<&str>) -> anyhow::Result<()> {
         mutants.len()
     );
     Ok(())
+}
+
+fn chosen(mutants: Vec<Mutant>, only: &str) -> Vec<Mutant> {
+    let range = only.split_once('-').and_then(|(first, last)| Some(first.parse().ok()?..=last.parse().ok()?));
+    let is_chosen = |number: usize, mutant: &Mutant| match &range {
+        Some(range) => range.contains(&number),
+        None => mutant.title().contains(only),
+    };
+    (1..)
+        .zip(mutants)
+        .filter(|(number, mutant)| is_chosen(*number, mutant))
+        .map(|(_, mutant)| mutant)
+        .collect()
 }
 
 /// Sees that no test fails without any fault; once for each object and build of the tests.
@@ -340,6 +355,19 @@ fn said(command: &mut Command) -> anyhow::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn mutants_are_chosen_by_words_or_numbers() {
+        let block = |file: &str, name: &str| format!("{file}: {name}\n- a\n+ b\n\n");
+        let list = [block("core.h", "one"), block("core.h", "two"), block("tcp.h", "one more")].concat();
+        for (only, names) in
+            [("core.h", "one two"), ("one", "one one more"), ("2-3", "two one more"), ("4-5", "")]
+        {
+            let found: Vec<String> =
+                chosen(parse(&list).unwrap(), only).into_iter().map(|it| it.name).collect();
+            assert_eq!(found.join(" "), names, "{only}");
+        }
+    }
 
     #[test]
     fn every_mutant_of_the_list_can_be_made() {
