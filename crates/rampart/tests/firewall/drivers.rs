@@ -45,12 +45,12 @@ impl Cable {
         bed.address(host, interface, net, [&cards[0], &cards[1]]);
     }
 
-    /// Back to where others find the cards. With their namespace they would come back later.
+    /// Back to where others find the cards, under names that are nobody else's. With their namespace they would come back later.
     fn take(&self, bed: &Bed, host: &str, interface: &str) {
-        if self.cards.is_some() {
-            let far = if host == "in" { "card-in" } else { "card-out" };
-            bed.ip("fw", &["link", "set", interface, "netns", "1"]);
-            bed.ip(host, &["link", "set", "x", "name", far, "netns", "1"]);
+        let Some(cards) = &self.cards else { return };
+        for (card, at, name) in [(&cards[0], "fw", interface), (&cards[1], host, "x")] {
+            let own = format!("c{}", card.replace(':', ""));
+            bed.ip(at, &["link", "set", name, "name", &own, "netns", "1"]);
         }
     }
 }
