@@ -55,11 +55,14 @@ enum reason {
 	REASON_NOT_IP = 11,		/* neither IP nor what IP needs on a link */
 	REASON_NO_ZONE = 12,		/* came in by an interface of no zone */
 	REASON_FRAGMENT_UNKNOWN = 13,	/* a later fragment without its first */
-	REASON_FRAGMENT_OVERLAP = 14,	/* a fragment that would overwrite the transport header */
+	REASON_FRAGMENT_OVERLAP = 14,	/* a fragment of a datagram whose parts overlap, or contradict each other */
+	REASON_FRAGMENT_DUPLICATE = 53,	/* a part of a datagram that has passed already */
+	REASON_FRAGMENT_HOLES = 54,	/* one more hole in a datagram than is kept in mind */
 	REASON_NOT_OURS = 48,		/* its Ethernet address is another's, or a group that its protocol is not meant for */
 	REASON_VLAN = 49,		/* it came in a VLAN, which is of no zone */
 	REASON_OPTIONS = 50,		/* IPv4 options that say a route or that nobody needs (RFC 7126), or that are damaged */
 	REASON_ICMP_REDIRECT = 51,	/* an ICMP redirect: it belongs to one link, and no link believes the next one's */
+	REASON_DESTINATION = 52,	/* a destination that no host has */
 	/* the policy */
 	REASON_NO_POLICY = 16,
 	REASON_RULE_DENY = 17,
@@ -115,6 +118,7 @@ enum tally {
 	TALLY_LOG_SUPPRESSED = 18,	/* events of rules with `log`, suppressed because of their rate */
 	TALLY_LOG_LOST = 19,		/* events that found the ring full, because nobody read those before in time */
 	TALLY_ALERT_UNCOUNTED = 20,	/* packets that an alert did not count: no room for one more address */
+	TALLY_FRAGMENTED = 21,		/* packets that went to the kernel to be forwarded in fragments */
 	TALLY__MAX
 };
 

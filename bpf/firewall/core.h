@@ -69,12 +69,6 @@ static __always_inline enum verdict exceed(struct packet *p, int reason)
 	return drop(p, reason);
 }
 
-/* Whether a packet does not reach the zone that it is for, because its hop limit is used up. It is answered, and changes nothing. */
-static __always_inline bool ends_before(const struct packet *p, __u8 zone)
-{
-	return p->ttl <= 1 && zone != ZONE_SELF && !(p->flags & PACKET_FROM_SELF);
-}
-
 /* A packet of a known flow. VERDICT_NEXT: it may pass. `over` is set when the flow is no more. */
 static __always_inline enum verdict follow(void *ctx, struct packet *p, struct flow *flow, int *over, const enum hook hook)
 {
@@ -322,8 +316,10 @@ static __always_inline enum verdict accompany(void *ctx, struct packet *p, const
 	int reason;
 
 	*judge = 0;
-	if (p->flags & PACKET_LATER_FRAGMENT)
-		return follow_fragment(p);
+	if (p->flags & PACKET_LATER_FRAGMENT) {
+		reason = meet_datagram(p);
+		return reason ? drop(p, reason) : VERDICT_NEXT;
+	}
 	switch (relate_at(ctx, p, hook)) {
 	case RELATED_PASSES:
 		reason = check_source(ctx, p, hook);
@@ -441,10 +437,12 @@ static __always_inline enum verdict filter(void *ctx, struct packet *p, const en
 	enum verdict verdict = parse_at(ctx, p, hook);
 	__u8 way = p->to;
 	struct flow *flow;
-	int over = 0;
+	int over = 0, reason;
 
 	if (verdict != VERDICT_NEXT)
 		return verdict;
+	if (p->flags & PACKET_FIRST_FRAGMENT && (reason = meet_datagram(p)))
+		return drop(p, reason);
 	if (p->flags & (PACKET_LATER_FRAGMENT | PACKET_ICMP_ERROR | PACKET_STATELESS))
 		return meet_at(ctx, p, hook);
 	find_side(p);

@@ -2,12 +2,13 @@
 /*
  * Sends a packet on, as a router must (RFC 1812, RFC 8200): hop limit, size, Ethernet addresses, redirect. Decides nothing
  * about policy. Of checksums it changes the IPv4 header's alone, and that by the difference: the others may be unfinished
- * (CHECKSUM_PARTIAL) and are not its business. It fragments nothing: IPv4 packets that do not fit are answered as if
- * they had forbidden it; senders then send smaller ones all the same.
+ * (CHECKSUM_PARTIAL) and are not its business. It fragments nothing: what IPv4 allows to be fragmented, and does not fit, goes to the
+ * kernel with its verdict. It comes in once more by the loopback interface, the only one whose forwarding is on, and the kernel
+ * forwards it in fragments.
  *
  * Packets whose next hop has no Ethernet address yet, or whose interface takes no frames from XDP, go by way of the kernel's
  * neighbours: from TC at once, and from XDP through `resolve`, a TC program on the same interface. The kernel keeps them
- * while it asks, so the first packet to a neighbour is not lost, and nothing is ever forwarded by its routing.
+ * while it asks, so the first packet to a neighbour is not lost.
  */
 #ifndef RAMPART_FIREWALL_FORWARD_H
 #define RAMPART_FIREWALL_FORWARD_H
@@ -145,6 +146,30 @@ static __always_inline enum verdict send_resolved(void *ctx, struct packet *p, e
 	return write_ethernet(ctx, p, hook, macs) ? drop(p, REASON_TRUNCATED) : VERDICT_UP;
 }
 
+/* To the kernel, which forwards it in fragments. From XDP through `resolve`, which finds the loopback interface in the Ethernet header.
+ * Nothing else is sent in there: what others hand up goes in by the interface that it came by, where forwarding is off. */
+static __always_inline enum verdict leave_to_kernel(void *ctx, struct packet *p, enum hook hook)
+{
+	const struct forwarding *now = forwarding_now();
+	__u32 macs[3] = {};	/* the address of the loopback interface */
+
+	if (strip_tags(ctx, p, hook))
+		return drop(p, REASON_TRUNCATED);
+	if (hook == HOOK_XDP) {
+		if (!now || !now->mark[0])
+			return drop(p, REASON_REDIRECT);
+		macs[0] = now->mark[0];
+		macs[1] = now->mark[1];
+		macs[2] = LOOPBACK_IFINDEX;
+	}
+	if (write_ethernet(ctx, p, hook, macs))
+		return drop(p, REASON_TRUNCATED);
+	if (hook == HOOK_TC && !hook_redirected(hook, bpf_redirect(LOOPBACK_IFINDEX, BPF_F_INGRESS)))
+		return drop(p, REASON_REDIRECT);
+	tally(TALLY_FRAGMENTED, 1);
+	return hook == HOOK_XDP ? VERDICT_UP : VERDICT_SENT;
+}
+
 static __always_inline enum verdict send_on(void *ctx, struct packet *p, enum hook hook, const struct route *route)
 {
 	__u32 bytes = p->ip_bytes;
@@ -187,6 +212,8 @@ static __always_inline enum verdict forward(void *ctx, struct packet *p, enum ho
 	}
 	if (p->ttl <= 1)
 		return answer_icmp(ctx, p, hook, REASON_TTL, ERROR_EXPIRED, 0);
+	if (longest_packet(ctx, p, hook) > route.mtu && !(p->flags & PACKET_DONT_FRAGMENT))
+		return leave_to_kernel(ctx, p, hook);
 	if (longest_packet(ctx, p, hook) > route.mtu)
 		return answer_icmp(ctx, p, hook, REASON_TOO_BIG, ERROR_TOO_BIG, route.mtu);
 	return send_on(ctx, p, hook, &route);
@@ -204,6 +231,11 @@ static __always_inline int resolve_handed(struct __sk_buff *ctx)
 	if (macs[0] != now->mark[0] || macs[1] != now->mark[1])
 		return TCX_NEXT;
 	ifindex = macs[2];
+	if (ifindex == LOOPBACK_IFINDEX) {
+		macs[0] = 0;
+		macs[1] = 0;
+		return bpf_redirect(LOOPBACK_IFINDEX, BPF_F_INGRESS);
+	}
 	/* The frame is not addressed to us, but the kernel tells senders about dead neighbours only of packets that are. */
 	bpf_skb_change_type(ctx, PACKET_FOR_US);
 	return bpf_redirect_neigh(ifindex, 0, 0, 0);

@@ -1,106 +1,321 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Later fragments have no ports: they follow their first, which is remembered by addresses and identification for a while.
- * The table is small and a new entry takes the place of an old one; a fragment whose first is not there is dropped.
- * Nothing is reassembled, and fragments that overtake their first are lost.
+ * One datagram, one verdict. Later fragments have no ports: they follow their first, which is judged, and remembered by addresses
+ * and identification. What has passed of a datagram is remembered too, so that no part of it passes twice: whoever puts it
+ * together finds each byte once, and reads what was judged here (RFC 1858, RFC 3128, RFC 5722). Parts that overlap, or that
+ * contradict each other about where the datagram ends, end all of it.
+ *
+ * Nothing is put together here, and a fragment that comes before its first is dropped.
+ *
+ * A source has a share of the table, an IPv6 source with its /64: whatever it sends, most of the table is not its own. Within its
+ * share the oldest makes room. What is dropped touches nothing but the datagram that it belongs to.
  */
 #ifndef RAMPART_FIREWALL_FRAGMENTS_H
 #define RAMPART_FIREWALL_FRAGMENTS_H
 
+#include "parse.h"
 #include "tcp.h"
 
-#define FRAGMENT_SLOTS 8192	/* a power of two */
-#define FRAGMENT_TICKS 28610	/* 30 s: as long as Linux waits for the rest (net.ipv4.ipfrag_time) */
+#define DATAGRAMS 8192		/* a power of two, as the next one */
+#define DATAGRAM_SHARE 64	/* of these may be of one source: where they begin depends on the source alone */
+#define DATAGRAM_PROBES 4	/* places in which one may be */
+#define DATAGRAM_PARTS 12
+#define REASSEMBLY_V4_TICKS 28610	/* 30 s: as long as Linux waits for the rest (net.ipv4.ipfrag_time) */
+#define REASSEMBLY_V6_TICKS 57220	/* 60 s: RFC 8200 section 4.5 */
 
-/* The first fragment of a packet that was allowed. A line of the cache. */
-struct first_fragment {
-	__be32 source[4];
-	__be32 destination[4];
-	__u32 id;
-	__u32 seen;		/* tick */
-	__u32 record;		/* of the flow */
-	__u32 number;		/* of the same */
-	__u32 start;		/* TCP: sequence number that the transport header's first byte would have */
-	__u8 protocol;
-	__u8 family;		/* 0: nothing is here */
-	__u8 from;
-	__u8 to;
-	__u32 side;
-	__u32 pad;
+enum datagram_state {
+	DATAGRAM_OPEN = 0,	/* its first fragment was allowed, and others are missing */
+	DATAGRAM_WHOLE = 1,	/* all of it has passed; kept for ICMP errors about it as long as nobody wants the place */
+	DATAGRAM_REFUSED = 2,	/* nothing more of it passes */
 };
 
-_Static_assert(sizeof(struct first_fragment) == 64, "a line of the cache");
+/* In bytes of the datagram, without the headers that every fragment has. */
+struct datagram_part {
+	__u16 from;
+	__u16 to;
+};
+
+/* Two lines of the cache. The first part begins with the first fragment. */
+struct datagram {
+	struct bpf_spin_lock lock;	/* held while parts are added: fragments of a datagram may come by several cores */
+	__u32 id;
+	__be32 source[4];
+	__be32 destination[4];
+	__u32 seen;		/* tick of the first fragment */
+	__u32 record;		/* of the flow */
+	__u32 number;		/* of the same; 0: it is of no flow */
+	__u32 start;		/* TCP: sequence number that the datagram's first byte would have */
+	__u8 protocol;
+	__u8 family;		/* 0: nothing was ever here */
+	__u8 from;
+	__u8 to;
+	__u8 side;
+	__u8 state;		/* enum datagram_state */
+	__u8 parts;
+	__u8 pad;
+	__u32 passed;		/* bytes of all parts */
+	__u16 end;		/* where the last fragment ends; 0: it has not come */
+	__u16 reach;		/* where the farthest part ends */
+	struct datagram_part part[DATAGRAM_PARTS];
+	__u64 pad_line;
+};
+
+_Static_assert(sizeof(struct datagram) == 128, "two cache lines");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, FRAGMENT_SLOTS);
-	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, DATAGRAMS);
 	__type(key, __u32);
-	__type(value, struct first_fragment);
-} first_fragments SEC(".maps");
+	__type(value, struct datagram);
+} datagrams SEC(".maps");
 
-static __always_inline struct first_fragment *fragment_slot(const struct packet *p)
+/* Where the places of a datagram begin: of its source, and among those of that source. */
+struct datagram_places {
+	__u32 share;
+	__u32 first;
+};
+
+static __always_inline struct datagram_places places_of(const struct packet *p)
 {
-	/* Sources and destinations are told apart, and IPv6 numbers do not tell protocols apart (RFC 8200 section 4.5). */
-	__u64 h = mix(mix_address(mix_address(secret[0], p->source), p->destination), p->fragment_id);
+	__u64 source = mix(secret[0], (__u64)p->source[0] << 32 | p->source[1]);
+	__u64 all = mix(mix_address(mix(source, (__u64)p->source[2] << 32 | p->source[3]), p->destination), p->fragment_id);
 
-	return lookup(&first_fragments, h >> 32 & (FRAGMENT_SLOTS - 1));
+	return (struct datagram_places){ .share = source >> 32, .first = all >> 32 };
 }
 
-__noinline int note_first_fragment(struct packet *p)
+static __always_inline struct datagram *datagram_at(const struct datagram_places *places, __u32 probe)
 {
-	struct first_fragment *slot;
-	struct flow *flow;
+	return lookup(&datagrams, (places->share + (places->first + probe) % DATAGRAM_SHARE) % DATAGRAMS);
+}
 
-	slot = p ? fragment_slot(p) : 0;
-	if (!slot)
-		return 0;
-	flow = lookup(&flows, p->record & RECORD_MASK);
-	for (int word = 0; word < 4; word++) {
-		slot->source[word] = p->source[word];
-		slot->destination[word] = p->destination[word];
+/* Whether a place has the datagram of a packet. IPv6 numbers do not tell protocols apart (RFC 8200 section 4.5). */
+static __always_inline bool is_datagram_of(const struct datagram *d, const struct packet *p)
+{
+	return d->id == p->fragment_id && d->family == p->family && same_address(p->family, d->source, p->source) &&
+	       same_address(p->family, d->destination, p->destination) &&
+	       (p->family == 6 || d->protocol == p->protocol);
+}
+
+static __always_inline bool is_stale(const struct datagram *d, __u32 tick)
+{
+	return tick - d->seen > (d->family == 6 ? REASSEMBLY_V6_TICKS : REASSEMBLY_V4_TICKS);
+}
+
+/* Whether a place has a datagram of which fragments are expected from where this one comes. */
+static __always_inline bool expects(const struct datagram *d, const struct packet *p)
+{
+	return is_datagram_of(d, p) && d->from == p->from && d->state != DATAGRAM_WHOLE && !is_stale(d, p->tick);
+}
+
+static __always_inline __u32 part_bytes(const struct packet *p)
+{
+	return p->ip_bytes - (p->fragment_start - p->network);
+}
+
+/* RFC 791, RFC 8200: what is not the last fragment is a whole number of eights. */
+static __always_inline bool is_misshapen(const struct packet *p)
+{
+	__u32 bytes = part_bytes(p);
+
+	return !bytes || p->fragment_offset + bytes > MAX_IP_BYTES || (p->flags & PACKET_MORE_FRAGMENTS && bytes % 8);
+}
+
+/* Whether a part contradicts what is known of the datagram's end. */
+static __always_inline bool contradicts(const struct datagram *d, __u32 to, bool is_last)
+{
+	if (!d->end)
+		return is_last && to < d->reach;
+	return to > d->end || is_last != (to == d->end);
+}
+
+/* Adds a part to those that have passed. 0, or why it must not pass. The caller holds the lock. */
+static __always_inline int add_part(struct datagram *d, __u32 from, __u32 to, bool is_last)
+{
+	__u32 count = d->parts, beside = DATAGRAM_PARTS;
+
+	if (d->state == DATAGRAM_REFUSED)
+		return REASON_FRAGMENT_OVERLAP;
+	if (contradicts(d, to, is_last)) {
+		d->state = DATAGRAM_REFUSED;
+		return REASON_FRAGMENT_OVERLAP;
 	}
-	slot->id = p->fragment_id;
-	slot->seen = p->tick;
-	slot->record = p->record & RECORD_MASK;
-	slot->number = flow ? flow->number : 0;
-	slot->start = p->sequence + p->data_bytes - (p->ip_bytes - (p->transport - p->network));
-	slot->protocol = p->protocol;
-	slot->from = p->from;
-	slot->to = p->to;
-	slot->side = p->side;
-	slot->family = p->family;
+	for (__u32 i = 0; i < DATAGRAM_PARTS; i++) {
+		const struct datagram_part *there = &d->part[i];
+
+		if (i >= count)
+			break;
+		if (there->from == from && there->to == to)
+			return REASON_FRAGMENT_DUPLICATE;
+		if (from < there->to && there->from < to) {
+			d->state = DATAGRAM_REFUSED;
+			return REASON_FRAGMENT_OVERLAP;
+		}
+		if (there->to == from || there->from == to)
+			beside = i;
+	}
+	/* When there is no room for one more part, it is added to one that it touches. (Linux 6.1 learns of the very number that is
+	 * compared, and not of its copies.) */
+	barrier_var(count);
+	barrier_var(beside);
+	if (count < DATAGRAM_PARTS) {
+		d->part[count] = (struct datagram_part){ from, to };
+		d->parts = count + 1;
+	} else if (beside < DATAGRAM_PARTS) {
+		if (d->part[beside].to == from)
+			d->part[beside].to = to;
+		else
+			d->part[beside].from = from;
+	} else {
+		return REASON_FRAGMENT_HOLES;
+	}
+	d->passed += to - from;
+	if (d->reach < to)
+		d->reach = to;
+	if (is_last)
+		d->end = to;
+	if (d->end && d->passed == d->end)
+		d->state = DATAGRAM_WHOLE;
 	return 0;
 }
 
 /* The end of a TCP segment is only known by its last fragment. */
-static __always_inline void extend_segment(const struct packet *p, const struct first_fragment *slot)
+static __always_inline void extend_segment(__u32 record, __u32 number, __u32 side, __u32 end)
 {
-	struct flow *flow = lookup(&flows, slot->record);
-	__u32 end = slot->start + p->fragment_offset + (p->ip_bytes - (p->transport - p->network));
+	struct flow *flow = lookup(&flows, record);
 
-	if (slot->protocol == PROTOCOL_TCP && flow && flow->number == slot->number &&
-	    after(end, flow->end[slot->side & 1]))
-		flow->end[slot->side & 1] = end;
+	if (flow && flow->protocol == PROTOCOL_TCP && flow->number == number && after(end, flow->end[side & 1]))
+		flow->end[side & 1] = end;
 }
 
-/* VERDICT_NEXT: its first fragment was allowed. */
-__noinline int follow_fragment(struct packet *p)
+/*
+ * A fragment meets what is known of its datagram. 0, or why it is dropped. A first fragment of a datagram that is not known may go on to
+ * be judged, and so may one in whose place others pass only after it; a later one goes where its first went.
+ */
+__noinline int meet_datagram(struct packet *p)
 {
-	struct first_fragment *slot;
+	struct datagram_places places;
+	bool is_later;
+
+	if (!p || is_misshapen(p))
+		return REASON_LENGTH;
+	is_later = p->flags & PACKET_LATER_FRAGMENT;
+	places = places_of(p);
+	for (__u32 probe = 0; probe < DATAGRAM_PROBES; probe++) {
+		struct datagram *d = datagram_at(&places, probe);
+		__u32 from = p->fragment_offset, to = from + part_bytes(p), record, number, start;
+		int reason = REASON_FRAGMENT_UNKNOWN;
+		bool ends_here;
+		__u8 side;
+
+		if (!d || !expects(d, p))
+			continue;
+		bpf_spin_lock(&d->lock);
+		ends_here = ends_before(p, d->to);
+		/* It may be another one by now. */
+		if (expects(d, p))
+			reason = ends_here ? 0 : add_part(d, from, to, !(p->flags & PACKET_MORE_FRAGMENTS));
+		record = d->record;
+		number = d->number;
+		start = d->start;
+		side = d->side;
+		p->to = d->to;
+		bpf_spin_unlock(&d->lock);
+		if (reason)
+			return reason;
+		if (ends_here)
+			return 0;
+		if (number)
+			extend_segment(record, number, side, start + to);
+		tally(TALLY_FRAGMENTS, 1);
+		return 0;
+	}
+	return is_later ? REASON_FRAGMENT_UNKNOWN : 0;
+}
+
+/* How much a place is wanted for a new datagram: the oldest most, and before it what needs its place no more. */
+static __always_inline __u32 spare(const struct datagram *d, __u32 tick)
+{
+	__u32 age = tick - d->seen;
+
+	if (!d->family || d->state == DATAGRAM_WHOLE || is_stale(d, tick))
+		return ~0U;
+	return age;
+}
+
+/* Remembers the datagram of a first fragment that was allowed. */
+__noinline int note_first_fragment(struct packet *p)
+{
+	struct datagram_places places;
+	struct datagram *d;
+	struct flow *flow;
+	__u32 most = 0, chosen = 0, number;
 
 	if (!p)
-		return VERDICT_DROP;
-	slot = fragment_slot(p);
-	if (!slot || slot->family != p->family || slot->id != p->fragment_id || slot->from != p->from ||
-	    !same_address(p->family, slot->source, p->source) ||
-	    !same_address(p->family, slot->destination, p->destination) ||
-	    (p->family == 4 && slot->protocol != p->protocol) || p->tick - slot->seen > FRAGMENT_TICKS)
-		return drop(p, REASON_FRAGMENT_UNKNOWN);
-	extend_segment(p, slot);
-	tally(TALLY_FRAGMENTS, 1);
-	p->to = slot->to;
-	return VERDICT_NEXT;
+		return 0;
+	places = places_of(p);
+	for (__u32 probe = 0; probe < DATAGRAM_PROBES; probe++) {
+		__u32 wanted;
+
+		d = datagram_at(&places, probe);
+		if (!d)
+			return 0;
+		wanted = spare(d, p->tick);
+		if (wanted > most) {
+			most = wanted;
+			chosen = probe;
+		}
+	}
+	d = datagram_at(&places, chosen);
+	if (!d)
+		return 0;
+	flow = lookup(&flows, p->record & RECORD_MASK);
+	number = flow && !(p->flags & PACKET_STATELESS) ? flow->number : 0;
+	bpf_spin_lock(&d->lock);
+	for (int word = 0; word < 4; word++) {
+		d->source[word] = p->source[word];
+		d->destination[word] = p->destination[word];
+	}
+	d->id = p->fragment_id;
+	d->seen = p->tick;
+	d->record = p->record & RECORD_MASK;
+	d->number = number;
+	d->start = p->sequence + p->data_bytes - part_bytes(p);
+	d->protocol = p->protocol;
+	d->family = p->family;
+	d->from = p->from;
+	d->to = p->to;
+	d->side = p->side;
+	d->state = DATAGRAM_OPEN;
+	d->part[0] = (struct datagram_part){ 0, part_bytes(p) };
+	d->parts = 1;
+	d->passed = part_bytes(p);
+	d->end = 0;
+	d->reach = part_bytes(p);
+	bpf_spin_unlock(&d->lock);
+	return 0;
+}
+
+/* The flow of a datagram of which an ICMP error quotes a later fragment: fills in the quoted packet's record and side. Not of TCP, where
+ * nothing but a sequence number shows that whoever sent the error has seen the segment. */
+__noinline int find_flow_of_datagram(struct packet *quoted)
+{
+	struct datagram_places places;
+
+	if (!quoted)
+		return 0;
+	places = places_of(quoted);
+	for (__u32 probe = 0; probe < DATAGRAM_PROBES; probe++) {
+		const struct datagram *d = datagram_at(&places, probe);
+		const struct flow *flow = d ? lookup(&flows, d->record) : 0;
+
+		if (!flow || !is_datagram_of(d, quoted) || is_stale(d, quoted->tick) || !d->number ||
+		    flow->number != d->number || flow->protocol == PROTOCOL_TCP)
+			continue;
+		quoted->record = d->record;
+		quoted->side = d->side;
+		return 1;
+	}
+	return 0;
 }
 
 #endif

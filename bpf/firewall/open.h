@@ -24,11 +24,27 @@ static __always_inline bool is_no_source(const struct packet *p)
 	return address >> 24 == 127 || address >> 28 >= 14;
 }
 
+/* Destinations that no host has: this network and class E (RFC 1122 section 3.2.1.3), and of IPv6 the same as of sources. The loopback
+ * network is one, unless the kernel has translated the destination and says so. */
+static __always_inline bool is_no_destination(const struct packet *p)
+{
+	__u32 address = bpf_ntohl(p->destination[0]);
+
+	if (p->family == 6)
+		return !p->destination[0] && !p->destination[1] &&
+		       (!p->destination[2] || p->destination[2] == bpf_htonl(0xffff));
+	if (address >> 24 == 127)
+		return p->to == NO_ZONE;
+	return !(address >> 24) || (address >> 28 == 15 && address != ~0U);
+}
+
 static __always_inline int check_ends(const struct packet *p)
 {
 	if (settings.check_land && same_address(p->family, p->source, p->destination))
 		return REASON_LAND;
-	return is_no_source(p) ? REASON_SOURCE : 0;
+	if (is_no_source(p))
+		return REASON_SOURCE;
+	return is_no_destination(p) ? REASON_DESTINATION : 0;
 }
 
 #define HALF_OPEN_LEAST 1024	/* ticks, about a second: an honest handshake is done by then, or its SYN comes again */

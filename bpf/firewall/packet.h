@@ -39,6 +39,7 @@ enum hook {
 #define PACKET_TO_GROUP 512	/* its frame is for an Ethernet group */
 #define PACKET_TO_HOST 1024	/* the kernel says that its frame is for this interface */
 #define PACKET_FORWARDED 2048	/* the kernel is forwarding it: at netfilter alone, where "up" would let it through */
+#define PACKET_MORE_FRAGMENTS 4096
 
 struct packet {
 	__be32 source[4];	/* IPv4: the first word, the others 0 */
@@ -65,7 +66,9 @@ struct packet {
 	__u32 data_bytes;	/* TCP payload */
 	__u32 fragment_id;	/* identification, in network order */
 	__u16 fragment_offset;	/* in bytes */
+	__u16 fragment_start;	/* where in the frame the part of the datagram begins that a fragment has */
 	__u16 window;		/* as in the header */
+	__u16 pad;
 	__u32 hash;		/* of the flow's ends, lower half */
 	__u32 tag;		/* of the same, upper half */
 	__u32 record;		/* the flow's, with which use of it: the lower half of its slot */
@@ -79,6 +82,12 @@ struct packet {
 	__u32 extras;		/* of the deciding rule, as in struct effect */
 	__u32 mark;		/* what its flow shall be marked with */
 };
+
+/* Whether a packet does not reach the zone that it is for, because its hop limit is used up. It is answered, and changes nothing. */
+static __always_inline bool ends_before(const struct packet *p, __u8 zone)
+{
+	return p->ttl <= 1 && zone != ZONE_SELF && !(p->flags & PACKET_FROM_SELF);
+}
 
 /* The address of one end of a flow, as packets have it. */
 static __always_inline void flow_address(const struct flow *flow, __u32 end, __be32 *address)

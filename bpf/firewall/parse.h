@@ -25,6 +25,7 @@
 #define PROTOCOL_DESTINATION_OPTIONS 60
 #define PROTOCOL_SCTP 132
 #define MAX_EXTENSIONS 8
+#define MORE_FRAGMENTS 1	/* in a fragment header's offset */
 
 #define IPV4_DONT_FRAGMENT 0x4000
 #define IPV4_MORE_FRAGMENTS 0x2000
@@ -349,10 +350,10 @@ static __always_inline enum verdict note_ipv4_fragment(struct packet *p, const s
 		return VERDICT_NEXT;
 	p->fragment_id = ip->id;
 	p->fragment_offset = offset;
+	p->fragment_start = p->transport;
 	p->flags |= offset ? PACKET_LATER_FRAGMENT : PACKET_FIRST_FRAGMENT;
-	/* RFC 1858 section 3.2.2: a later fragment must not rewrite the header that was judged. */
-	if (offset && offset < TCP_BYTES)
-		return drop(p, REASON_FRAGMENT_OVERLAP);
+	if (fragment & IPV4_MORE_FRAGMENTS)
+		p->flags |= PACKET_MORE_FRAGMENTS;
 	/* A datagram that would be longer than any may be is never whole without this part. */
 	return offset + p->ip_bytes > MAX_IP_BYTES ? drop(p, REASON_LENGTH) : VERDICT_NEXT;
 }
@@ -429,11 +430,11 @@ static __always_inline enum verdict skip_extensions(struct packet *p, const stru
 			offset = bpf_ntohs(extension->offset_more) & 0xfff8;
 			if (bpf_ntohs(extension->offset_more) & 0xfff9) {
 				p->fragment_id = extension->id;
+				p->fragment_start = at + FRAGMENT_BYTES;
 				p->flags |= offset ? PACKET_LATER_FRAGMENT : PACKET_FIRST_FRAGMENT;
+				if (extension->offset_more & bpf_htons(MORE_FRAGMENTS))
+					p->flags |= PACKET_MORE_FRAGMENTS;
 			}
-			/* RFC 5722: as with IPv4, nothing may rewrite the header that was judged. */
-			if (offset && offset < TCP_BYTES)
-				return drop(p, REASON_FRAGMENT_OVERLAP);
 			/* Its own fragment header is not in the whole. */
 			if (offset && offset + p->ip_bytes > MAX_IP_BYTES + IPV6_BYTES + FRAGMENT_BYTES)
 				return drop(p, REASON_LENGTH);

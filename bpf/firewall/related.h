@@ -6,6 +6,7 @@
 #ifndef RAMPART_FIREWALL_RELATED_H
 #define RAMPART_FIREWALL_RELATED_H
 
+#include "fragments.h"
 #include "parse.h"
 #include "tcp.h"
 
@@ -17,7 +18,8 @@ enum related {
 
 #define QUOTED_BYTES 8	/* of the transport header are always quoted (RFC 792) */
 
-/* Looks through what lies before the transport header of a quoted IPv6 packet. Returns where that header begins; 0 when it is not there.
+/* Looks through what lies before the transport header of a quoted IPv6 packet. Returns where that header begins, or where a later
+ * fragment's part of the datagram does; 0 when it is not there.
  * Where it looks is kept in a field of the packet that an ICMP error does not use: the verifier would follow each place on the stack. */
 static __always_inline __u32 skip_quoted_extensions(const struct frame *f, struct packet *p, struct packet *quoted, __u32 from)
 {
@@ -31,10 +33,14 @@ static __always_inline __u32 skip_quoted_extensions(const struct frame *f, struc
 		    kind != PROTOCOL_DESTINATION_OPTIONS)
 			return at;
 		extension = bytes_at(f, at, 8);
-		/* A later fragment has no ports. */
-		if (!extension || (kind == PROTOCOL_FRAGMENT && extension->offset_more & bpf_htons(0xfff8)))
+		if (!extension)
 			return 0;
 		quoted->protocol = extension->next;
+		if (kind == PROTOCOL_FRAGMENT && extension->offset_more & bpf_htons(0xfff8)) {
+			quoted->fragment_id = extension->id;
+			quoted->flags |= PACKET_LATER_FRAGMENT;
+			return at + FRAGMENT_BYTES;
+		}
 		WRITE_ONCE(p->fragment_offset, at + (kind == PROTOCOL_FRAGMENT ? 8 : (extension->units + 1) << 3));
 	}
 	return 0;
@@ -50,8 +56,12 @@ static __always_inline __u32 quoted_addresses(const struct frame *f, struct pack
 	quoted->family = p->family;
 	if (p->family == 4) {
 		v4 = bytes_at(f, at, IPV4_BYTES);
-		if (!v4 || v4->version_words >> 4 != 4 || v4->fragment & bpf_htons(IPV4_OFFSET))
+		if (!v4 || v4->version_words >> 4 != 4)
 			return 0;
+		if (v4->fragment & bpf_htons(IPV4_OFFSET)) {
+			quoted->fragment_id = v4->id;
+			quoted->flags |= PACKET_LATER_FRAGMENT;
+		}
 		quoted->source[0] = v4->source;
 		quoted->destination[0] = v4->destination;
 		quoted->protocol = v4->protocol;
@@ -103,18 +113,32 @@ static __always_inline bool is_from_there(const struct packet *p, const struct f
 	return p->from == flow->zone[sender ^ 1];
 }
 
+/* The flow of a quoted packet, and in it the side that sent the packet; or null. Of a later fragment, which has no ports, by its datagram. */
+static __always_inline struct flow *flow_of_quoted(const struct frame *f, struct packet *p, struct packet *quoted)
+{
+	__u32 at = quoted_addresses(f, p, quoted);
+	__u64 slot;
+
+	if (!at)
+		return 0;
+	if (quoted->flags & PACKET_LATER_FRAGMENT) {
+		quoted->tick = p->tick;
+		return find_flow_of_datagram(quoted) ? lookup(&flows, quoted->record & RECORD_MASK) : 0;
+	}
+	if (!quoted_ports(f, quoted, at))
+		return 0;
+	find_side(quoted);
+	slot = search_flow(quoted);
+	return slot ? lookup(&flows, (__u32)slot & RECORD_MASK) : 0;
+}
+
 static __always_inline enum related relate(struct packet *p, const struct frame *f)
 {
 	struct packet quoted = {};
 	struct flow *flow;
-	__u32 at = quoted_addresses(f, p, &quoted), s;
-	__u64 slot;
+	__u32 s;
 
-	if (!at || !quoted_ports(f, &quoted, at))
-		return RELATED_NOT;
-	find_side(&quoted);
-	slot = search_flow(&quoted);
-	flow = slot ? lookup(&flows, (__u32)slot & RECORD_MASK) : 0;
+	flow = flow_of_quoted(f, p, &quoted);
 	if (!flow)
 		return RELATED_NOT;
 	s = quoted.side & 1;

@@ -74,7 +74,8 @@ static __always_inline int read_network(struct packet *p, void *data, void *end)
 		p->family = 4;
 		p->transport = network + (v4->version_words & 0xf) * 4;
 		p->protocol = v4->protocol;
-		p->flags = v4->fragment & bpf_htons(0x1fff) ? PACKET_LATER_FRAGMENT : 0;
+		p->flags = (v4->fragment & bpf_htons(0x1fff) ? PACKET_LATER_FRAGMENT : 0) |
+			   (v4->fragment & bpf_htons(0x4000) ? PACKET_DONT_FRAGMENT : 0);
 		p->source[0] = v4->source;
 		p->destination[0] = v4->destination;
 		p->ip_bytes = bpf_ntohs(v4->bytes);
@@ -84,6 +85,7 @@ static __always_inline int read_network(struct packet *p, void *data, void *end)
 	if (type != bpf_htons(ETHERTYPE_IPV6) || (void *)(v6 + 1) > end)
 		return -1;
 	p->family = 6;
+	p->flags = PACKET_DONT_FRAGMENT;
 	p->transport = network + IPV6_BYTES;
 	p->protocol = v6->next_header;
 	for (int i = 0; i < 4; i++) {

@@ -181,7 +181,7 @@ static struct table_header *policy_of(struct native_map *map, enum table_method 
 }
 
 static struct native_map *row_map, *address_map;
-static struct native_map *flow_map, *bucket_map, *fragment_map, *forwarding_map, *room_map, *generation_map, *count_map;
+static struct native_map *flow_map, *bucket_map, *datagram_map, *forwarding_map, *room_map, *generation_map, *count_map;
 static struct native_map *policies[3];
 static __u32 policy_words;
 
@@ -236,7 +236,7 @@ static void world_prepare(void)
 	frame_prepare();
 	flow_map = new_map(&flows, RECORDS, 0, sizeof(struct flow));
 	bucket_map = new_map(&buckets, BUCKETS, 0, sizeof(struct bucket));
-	fragment_map = new_map(&first_fragments, FRAGMENT_SLOTS, 0, sizeof(struct first_fragment));
+	datagram_map = new_map(&datagrams, DATAGRAMS, 0, sizeof(struct datagram));
 	forwarding_map = new_map(&forwarding, 1, 0, sizeof(struct forwarding));
 	new_map(&hops, HOPS, 0, sizeof(struct hop));
 	new_map(&routes_v4, 1 << V4_BITS, 0, sizeof(__u64));
@@ -322,7 +322,7 @@ static void world_begin(void)
 	mend();
 	memset(flow_map->values, 0, RECORDS * sizeof(struct flow));
 	memset(bucket_map->values, 0, BUCKETS * sizeof(struct bucket));
-	memset(fragment_map->values, 0, FRAGMENT_SLOTS * sizeof(struct first_fragment));
+	memset(datagram_map->values, 0, DATAGRAMS * sizeof(struct datagram));
 	memset(row_map->values, 0, HIT_SLOTS * sizeof(struct limit_row));
 	memset(address_map->values, 0, LIMIT_BUCKETS * sizeof(struct limit_bucket));
 	memset(room_map->values, 0, sizeof(struct answer_room));

@@ -113,7 +113,7 @@ fn what_cannot_be_forwarded_is_told_to_the_sender() {
         ("198.18.0.9 > 198.19.0.2 ttl=0 udp 5>6", TTL, "icmp 11/0 quote=28"),
         ("2001:2:0:1::9 > 2001:2:0:2::2 ttl=1 udp 5>6", TTL, "icmp 3/0 quote=48"),
         ("198.18.0.9 > 198.19.0.2 ttl=64 udp 5>6 data=1472", NONE, ""),
-        ("198.18.0.9 > 198.19.0.2 ttl=64 udp 5>6 data=1473", TOO_BIG, "icmp 3/4 mtu=1500 quote=548"),
+        ("198.18.0.9 > 198.19.0.2 ttl=64 df udp 5>6 data=1473", TOO_BIG, "icmp 3/4 mtu=1500 quote=548"),
         ("198.18.0.9 > 198.51.100.2 ttl=64 df udp 5>6 data=1372", NONE, ""),
         ("198.18.0.9 > 198.51.100.2 ttl=64 df udp 5>6 data=1373", TOO_BIG, "icmp 3/4 mtu=1400 quote=548"),
         ("2001:2:0:1::9 > 2001:2:0:5::2 ttl=64 udp 5>6 data=1352", NONE, ""),
@@ -136,6 +136,39 @@ fn what_cannot_be_forwarded_is_told_to_the_sender() {
             let said = said(&outcome, &sent);
             assert!(said.ends_with(answer), "{hook:?} {packet}: {said}, not {answer}");
         }
+    }
+}
+
+/// What may be fragmented goes to the kernel as it came, by way of the loopback interface; from XDP through the program beside it.
+#[test]
+fn packets_that_may_be_fragmented_are_left_to_the_kernel() {
+    let program = Rows::load();
+    for packet in [
+        "198.18.0.9 > 198.19.0.2 ttl=64 udp 5>6 data=1473",
+        "198.18.0.9 > 198.51.100.2 ttl=2 udp 5>6 data=1373",
+        "198.18.0.9 > 198.51.100.2 ttl=64 options=10 tcp 5>6 A data=1400",
+        "vlan=7 198.18.0.9 > 198.19.0.2 ttl=64 udp 5>6 data=1600",
+        "198.18.0.9 > 198.19.0.2 ttl=64 more udp 5>6 data=1496",
+        "198.18.0.9 > 198.19.0.2 ttl=64 offset=1504 protocol=17 data=1488",
+    ] {
+        let before = program.tally(21);
+        for hook in HOOKS.into_iter().chain(HOOKS) {
+            let sent = frame(packet);
+            let outcome = program.run(hook, Deed::Forward, &sent);
+            let action = if hook == Hook::Xdp { "pass" } else { "redirect" };
+            assert_eq!((outcome.action, outcome.way), (action, "cut"), "{hook:?} {packet}");
+            assert_eq!(
+                outcome.frame[12..],
+                sent[sent.len() - outcome.frame.len() + 12..],
+                "{hook:?} {packet}"
+            );
+        }
+        assert_eq!(program.tally(21), before + 4, "{packet}");
+    }
+    // One that has no hop left is answered, and not cut.
+    let sent = frame("198.18.0.9 > 198.19.0.2 ttl=1 udp 5>6 data=1473");
+    for hook in HOOKS {
+        assert_eq!(program.run(hook, Deed::Forward, &sent).reason, TTL, "{hook:?}");
     }
 }
 

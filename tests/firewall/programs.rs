@@ -65,6 +65,34 @@ fn traceroute_sees_the_firewall_and_what_is_behind() {
     }
 }
 
+/// The server's link is narrower: what the client lets be fragmented arrives in fragments, and the answers, which the server fragments, come
+/// back. Also where the kernel's reverse-path filter is strict, which is asked about the loopback interface.
+#[test]
+fn what_is_larger_than_the_next_link_arrives_in_fragments() {
+    for hook in HOOKS {
+        let crossing = Crossing::build(hook);
+        crossing.firewall.ip("link set toserver mtu 1280");
+        crossing.server.ip("link set eth0 mtu 1280");
+        let ping = |size| ["-n", "-c", "1", "-W", "10", "-M", "dont", "-s", size, SERVER[0]];
+        // The firewall learns of the narrower link by an announcement.
+        until_it_works(&crossing, "ping", &ping("1400"));
+        for size in ["1252", "1253", "1472", "1473", "8000", "60000"] {
+            until_it_works(&crossing, "ping", &ping(size));
+        }
+        crossing.firewall.set(&[("ipv4/conf/all/rp_filter", "1"), ("ipv4/conf/lo/rp_filter", "2")]);
+        until_it_works(&crossing, "ping", &ping("1400"));
+        // What may not be fragmented is answered.
+        let output = crossing
+            .client
+            .enter(|| attempt("ping", &["-n", "-c", "1", "-W", "10", "-M", "do", "-s", "1400", SERVER[0]]));
+        assert!(
+            said(&output).contains("mtu = 1280") || said(&output).contains("mtu=1280"),
+            "{hook:?}: {}",
+            said(&output)
+        );
+    }
+}
+
 #[test]
 fn curl_fetches_a_file_unharmed() {
     for hook in HOOKS {

@@ -51,6 +51,24 @@ fn a_route_that_vanishes_and_comes_back() {
     }
 }
 
+/// What the kernel is to forward in fragments comes in by the loopback interface, where a strict reverse-path filter would drop it.
+#[test]
+fn a_strict_reverse_path_filter_is_a_loose_one_for_the_loopback_interface() {
+    let of = |rows: &Rows, name: &str| {
+        rows.namespace.run("cat", &[&format!("/proc/sys/net/ipv4/conf/{name}/rp_filter")]).trim().to_owned()
+    };
+    for (all, before, meanwhile) in
+        [("0", "0", "0"), ("1", "0", "2"), ("0", "1", "2"), ("2", "0", "0"), ("1", "1", "2")]
+    {
+        let rows = Rows::load_bare();
+        rows.namespace.set(&[("ipv4/conf/all/rp_filter", all), ("ipv4/conf/lo/rp_filter", before)]);
+        let routes = rows.start_routes();
+        assert_eq!((of(&rows, "all"), of(&rows, "lo")), (all.to_owned(), meanwhile.to_owned()));
+        drop(routes);
+        assert_eq!((of(&rows, "all"), of(&rows, "lo")), (all.to_owned(), before.to_owned()));
+    }
+}
+
 #[test]
 fn a_neighbour_that_moves_to_another_card_or_dies() {
     let rows = Rows::load_bare();

@@ -47,7 +47,7 @@ pub(crate) enum IcmpError {
 /// What came of one packet.
 pub(crate) struct Outcome {
     pub(crate) action: &'static str,
-    /// `onward`, `back`, `handed` to the program that resolves neighbours, `kept`, or `strange`.
+    /// `onward`, `back`, `handed` to the program that resolves neighbours, `cut` by the kernel in fragments, `kept`, or `strange`.
     pub(crate) way: &'static str,
     pub(crate) frame: Vec<u8>,
     /// `enum reason` of `bpf/abi/firewall.h`; 0: not dropped.
@@ -252,6 +252,8 @@ fn way(frame: &[u8], out: u32) -> &'static str {
         () if to == NEXT_HOP && from == OUT => "onward",
         () if to == SENDER && from == FIREWALL => "back",
         () if frame[..8] == MARK && frame[8..12] == out.to_ne_bytes() => "handed",
+        () if frame[..8] == MARK && frame[8..12] == INGRESS.to_ne_bytes() => "cut",
+        () if to == [0; 6] && from == [0; 6] => "cut",
         () if to == FIREWALL && from == SENDER => "kept",
         () => "strange",
     }

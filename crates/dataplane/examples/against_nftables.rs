@@ -128,7 +128,8 @@ fn segment(line: &str, port: u16) -> (Side, Vec<u8>) {
     }
     let mut frame = Frame::new(ends.0, ends.1, 6, tcp.bytes()).completed();
     frame.ttl = ttl;
-    frame.fragment = is_part.then_some((7, 0, true));
+    // Each of a datagram of its own.
+    frame.fragment = is_part.then_some(((tcp.sequence ^ tcp.length as u32) & 0xffff, 0, true));
     frame.payload[17] ^= if is_wrong { 0x55 } else { 0 };
     (side, frame.bytes())
 }

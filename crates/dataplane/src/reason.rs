@@ -57,11 +57,14 @@ Reason of reason {
     NotIp = REASON_NOT_IP, "not-ip": "neither IP nor what IP needs on a link";
     NoZone = REASON_NO_ZONE, "no-zone": "it arrived at an interface that belongs to no zone";
     FragmentUnknown = REASON_FRAGMENT_UNKNOWN, "fragment-unknown": "a later fragment whose first was not seen, or not allowed";
-    FragmentOverlap = REASON_FRAGMENT_OVERLAP, "fragment-overlap": "a fragment that would overwrite the transport header (RFC 1858)";
+    FragmentOverlap = REASON_FRAGMENT_OVERLAP, "fragment-overlap": "a fragment of a datagram whose parts overlap, or contradict each other about its end (RFC 5722)";
+    FragmentDuplicate = REASON_FRAGMENT_DUPLICATE, "fragment-duplicate": "a part of a datagram that has passed already";
+    FragmentHoles = REASON_FRAGMENT_HOLES, "fragment-holes": "a fragment out of order, of a datagram with more holes than are kept in mind (12)";
     NotOurs = REASON_NOT_OURS, "not-ours": "its Ethernet address is another machine's, or a group's that it is not meant for (RFC 1812)";
     Vlan = REASON_VLAN, "vlan": "it came in a VLAN, and VLANs are of no zone; give the zone the VLAN's own interface";
     Options = REASON_OPTIONS, "options": "IPv4 options that say a route or that nobody needs (RFC 7126), or that are damaged";
     IcmpRedirect = REASON_ICMP_REDIRECT, "icmp-redirect": "an ICMP redirect, which no router forwards and the firewall does not believe";
+    Destination = REASON_DESTINATION, "destination": "a destination that no host has: 0.0.0.0/8, the loopback network, class E, or IPv4 addresses as IPv6 ones";
     NoPolicy = REASON_NO_POLICY, "no-policy": "no policy is in force yet";
     RuleDeny = REASON_RULE_DENY, "rule-deny": "a rule denies it";
     RuleReject = REASON_RULE_REJECT, "rule-reject": "a rule rejects it";
@@ -112,6 +115,7 @@ Tally of tally {
     LogSuppressed = TALLY_LOG_SUPPRESSED, "log-suppressed": "events that were suppressed because of their rate (`log_rate` in `[settings]`)";
     LogLost = TALLY_LOG_LOST, "log-lost": "events that were lost because the ring was full";
     AlertUncounted = TALLY_ALERT_UNCOUNTED, "alert-uncounted": "packets that no alert counted, for want of room for one more address";
+    Fragmented = TALLY_FRAGMENTED, "fragmented": "packets larger than the next link's MTU, left to the kernel to be forwarded in fragments";
 } }
 
 table! {

@@ -7,8 +7,9 @@
 //!
 //! It also keeps the Ethernet addresses of the interfaces that the firewall is attached to, because XDP cannot ask for them.
 //!
-//! It changes no route, neighbour or address. The one setting that it changes is the forwarding of the loopback interface,
-//! without which the kernel answers no question about routes; it is put back when [`Routes`] is dropped.
+//! It changes no route, neighbour or address. It changes two settings of the loopback interface, and puts them back when [`Routes`] is
+//! dropped: its forwarding, without which the kernel answers no question about routes and fragments nothing for the data plane; and
+//! its reverse-path filter if that is strict, because all that comes by it then seems to come the wrong way.
 
 mod follower;
 mod links;
@@ -145,7 +146,7 @@ pub struct Routes {
     own: BTreeMap<u32, Own>,
     /// The Ethernet addresses of neighbours that may be used.
     neighbours: HashMap<(u32, IpAddr), Vec<u8>>,
-    lookups: [Setting; 2],
+    settings: Vec<Setting>,
 }
 
 impl Routes {
@@ -155,10 +156,15 @@ impl Routes {
     /// # Errors
     /// Not root, or what the kernel refuses.
     pub fn start(maps: RouteMaps, interfaces: &[u32], limits: AnswerLimits) -> Result<Self, RoutesError> {
-        let lookups = [
-            Setting::turn_on("/proc/sys/net/ipv4/conf/lo/forwarding")?,
-            Setting::turn_on("/proc/sys/net/ipv6/conf/lo/forwarding")?,
+        let mut settings = vec![
+            Setting::change("/proc/sys/net/ipv4/conf/lo/forwarding", ON)?,
+            Setting::change("/proc/sys/net/ipv6/conf/lo/forwarding", ON)?,
         ];
+        // The greater of both counts: loose is more than strict.
+        if [OF_LOOPBACK, OF_ALL].iter().any(|path| std::fs::read(path).is_ok_and(|is| is.starts_with(STRICT)))
+        {
+            settings.push(Setting::change(OF_LOOPBACK, LOOSE)?);
+        }
         let mark = random_mark()?;
         let mut routes = Self {
             maps,
@@ -169,7 +175,7 @@ impl Routes {
             local: BTreeMap::new(),
             own: BTreeMap::new(),
             neighbours: HashMap::new(),
-            lookups,
+            settings,
         };
         routes.learn_what_is_written();
         routes.change(|words| {
@@ -184,12 +190,12 @@ impl Routes {
     /// The settings stay as they are when this is dropped, or not: without them a firewall that goes on without its daemon would
     /// find no routes.
     pub fn outlive(&mut self, outlives: bool) {
-        self.lookups.iter_mut().for_each(|setting| setting.stays = outlives);
+        self.settings.iter_mut().for_each(|setting| setting.stays = outlives);
     }
 
-    /// An earlier firewall, which did not put them back, turned the settings on.
+    /// An earlier firewall, which did not put them back, changed the settings.
     pub fn take_over_settings(&mut self) {
-        self.lookups.iter_mut().for_each(|setting| setting.was_on = false);
+        self.settings.iter_mut().for_each(|setting| setting.before = OFF);
     }
 
     /// Other interfaces belong to zones from now on.
@@ -349,26 +355,37 @@ fn random_mark() -> Result<[u32; 2], RoutesError> {
     Ok([word(0), word(4)])
 }
 
-/// A switch of the kernel that was off and is put back. The open file belongs to the network namespace that it was opened in.
+/// Values of settings.
+const OFF: &[u8] = b"0";
+const ON: &[u8] = b"1";
+/// Of the reverse-path filter (`rp_filter`).
+const STRICT: &[u8] = b"1";
+const LOOSE: &[u8] = b"2";
+const OF_LOOPBACK: &str = "/proc/sys/net/ipv4/conf/lo/rp_filter";
+const OF_ALL: &str = "/proc/sys/net/ipv4/conf/all/rp_filter";
+
+/// A setting of the kernel that is put back. The open file belongs to the network namespace that it was opened in.
 #[derive(Debug)]
 struct Setting {
     file: File,
-    was_on: bool,
+    before: &'static [u8],
+    now: &'static [u8],
     stays: bool,
 }
 
 impl Setting {
-    fn turn_on(path: &'static str) -> Result<Self, RoutesError> {
+    fn change(path: &'static str, now: &'static [u8]) -> Result<Self, RoutesError> {
         let attempt = || -> std::io::Result<Self> {
             let mut file = File::options().read(true).write(true).open(path)?;
-            let mut text = String::new();
-            file.read_to_string(&mut text)?;
-            let was_on = text.trim() == "1";
-            if !was_on {
+            let mut text = Vec::new();
+            file.read_to_end(&mut text)?;
+            let known = [OFF, ON, LOOSE].into_iter().find(|value| text.trim_ascii() == *value);
+            let before = known.unwrap_or(OFF);
+            if before != now {
                 file.rewind()?;
-                file.write_all(b"1")?;
+                file.write_all(now)?;
             }
-            Ok(Self { file, was_on, stays: false })
+            Ok(Self { file, before, now, stays: false })
         };
         attempt().map_err(|source| RoutesError::Setting { path, source })
     }
@@ -376,9 +393,9 @@ impl Setting {
 
 impl Drop for Setting {
     fn drop(&mut self) {
-        if !self.was_on && !self.stays {
+        if self.before != self.now && !self.stays {
             // The namespace may be on its way out; then there is nothing to put back.
-            let _ = self.file.rewind().and_then(|()| self.file.write_all(b"0"));
+            let _ = self.file.rewind().and_then(|()| self.file.write_all(self.before));
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::DataplaneError;
 use crate::firewall::{Firewall, Settings};
-use crate::forwarding::{LocalKind, change, local_key};
+use crate::forwarding::{LocalKind, MARK, change, local_key};
 use crate::ports::{Hook, Programs};
 use crate::shared::{Program, Run, Shared, publish};
 use crate::skeleton::types::{self, sizes};
@@ -221,6 +221,15 @@ impl Firewall {
     /// The kernel does not let the map be written.
     pub fn forget_routes(&self) -> Result<(), DataplaneError> {
         change(&self.routes.forwarding, |_| {})
+            .map_err(DataplaneError::bpf("changing how packets are forwarded"))
+    }
+
+    /// Sets the words by which XDP marks what it hands to the program beside it.
+    ///
+    /// # Errors
+    /// The kernel does not let the map be written.
+    pub fn set_mark(&self, mark: [u32; 2]) -> Result<(), DataplaneError> {
+        change(&self.routes.forwarding, |words| words[MARK..MARK + 2].copy_from_slice(&mark))
             .map_err(DataplaneError::bpf("changing how packets are forwarded"))
     }
 

@@ -23,10 +23,10 @@ const POLICY: &str = include_str!("rows/rows.toml");
 const ROWS: &str = include_str!("rows/rows.txt");
 const WINDOW: &str = "window=1000";
 /// The kernel sees to these itself, and nobody is asked about the packet: it is no IP, in another's frame, of another interface, or
-/// goes nowhere.
-const NEVER_ASKED: [&str; 5] = ["not-ip", "not-ours", "vlan", "no-route", "reverse-path"];
+/// goes nowhere; or it has no hop left.
+const NEVER_ASKED: [&str; 6] = ["not-ip", "not-ours", "vlan", "no-route", "reverse-path", "ttl"];
 /// And to these once the packet was allowed.
-const LATER: [&str; 2] = ["ttl", "too-big"];
+const LATER: [&str; 2] = ["cut", "too-big"];
 
 /// The interfaces: inside, outside, and one of no zone.
 struct Interfaces([u32; 3]);

@@ -5,7 +5,8 @@
 mod bed;
 
 use bed::{Bed, POLICY, Side};
-use dataplane::{Filter, Hook, Settings, Tally};
+use dataplane::{Filter, Hook, Settings, Tally, Verdict};
+use std::sync::Arc;
 use std::time::Duration;
 use testkit::packet::{ACK, Frame, RST, SYN, Tcp, icmp, icmp_error, udp};
 
@@ -205,30 +206,117 @@ fn needs_root_icmp_errors_follow_their_flow() {
     ]);
 }
 
+/// A packet of either version: from where, protocol, payload.
+type Make = fn(Side, u8, Vec<u8>) -> Frame;
+const VERSIONS: [Make; 2] = [v4, v6];
+
+/// The part of a datagram from an offset on; `more` follow.
+fn part(frame: Frame, id: u32, offset: u16, more: bool) -> Frame {
+    Frame { fragment: Some((id, offset, more)), ..frame }
+}
+
 #[test]
 fn needs_root_fragments_follow_their_first() {
     use Side::{In, Out};
-    let part = |frame: Frame, id, offset, more| Frame { fragment: Some((id, offset, more)), ..frame };
     let first = |id| part(v4(In, 17, udp((5, 6), 1000)), id, 0, true);
     let later = |id, offset, more| part(v4(In, 17, vec![0; 200]), id, offset, more);
-    let mut whole = udp((5, 6), 1000);
-    whole[4..6].copy_from_slice(&1208u16.to_be_bytes());
     let refused = part(v4(Out, 17, udp((5, 6666), 1000)), 7, 0, true);
     check(&[
         ("before its first", In, later(1, 1008, false), "fragment-unknown"),
         ("the first", In, first(1), "pass"),
         ("the second", In, later(1, 1008, true), "pass"),
-        ("the last", In, later(1, 1208, false), "pass"),
         ("of another packet", In, later(2, 1008, false), "fragment-unknown"),
-        ("from another zone", Out, later(1, 1008, false), "fragment-unknown"),
-        ("over the header", In, later(1, 8, false), "fragment-overlap"),
+        ("from another zone", Out, later(1, 1208, false), "fragment-unknown"),
+        ("the last", In, later(1, 1208, false), "pass"),
+        ("over the header", In, later(1, 8, false), "fragment-unknown"),
         ("the first of what is denied", Out, refused, "default-deny"),
         ("and its rest", Out, part(v4(Out, 17, vec![0; 200]), 7, 1008, false), "fragment-unknown"),
         ("over IPv6, the first", In, part(v6(In, 17, udp((5, 6), 1000)), 9, 0, true), "pass"),
-        ("the rest", In, part(v6(In, 17, vec![0; 200]), 9, 1008, false), "pass"),
         ("of another", In, part(v6(In, 17, vec![0; 200]), 10, 1008, false), "fragment-unknown"),
+        ("the rest", In, part(v6(In, 17, vec![0; 200]), 9, 1008, false), "pass"),
         ("whole, with a fragment header", In, part(v6(In, 17, udp((5, 6), 10)), 11, 0, false), "pass"),
     ]);
+}
+
+/// The longest datagram in the smallest fragments of a link: parts that touch each other are one when there are too many.
+#[test]
+fn needs_root_a_datagram_may_have_any_number_of_fragments_in_order() {
+    const BYTES: u16 = 48;
+    const WHOLE: u16 = 65_472;
+    for (hook, make) in HOOKS.into_iter().flat_map(|hook| VERSIONS.map(|make| (hook, make))) {
+        let mut bed = Bed::new(hook);
+        let last = WHOLE - BYTES;
+        let mut send = |offset: u16| {
+            let payload = if offset == 0 { udp((5, 6), 40) } else { vec![0; BYTES.into()] };
+            bed.send(Side::In, &part(make(Side::In, 17, payload), 1, offset, offset < last).bytes()).words()
+        };
+        for offset in (0..last).step_by(BYTES.into()) {
+            assert_eq!(send(offset), "pass", "{hook:?}, {offset}");
+        }
+        assert_eq!(
+            send(BYTES * 3),
+            "fragment-duplicate",
+            "{hook:?}: among the first ones each is known by itself"
+        );
+        assert_eq!(send(last), "pass", "{hook:?}");
+        assert_eq!(send(last), "fragment-unknown", "{hook:?}: the datagram is whole");
+    }
+}
+
+#[test]
+fn needs_root_a_datagram_has_as_many_holes_as_are_kept_in_mind() {
+    for (hook, make) in HOOKS.into_iter().flat_map(|hook| VERSIONS.map(|make| (hook, make))) {
+        let mut bed = Bed::new(hook);
+        let mut send = |offset: u16| {
+            let payload = if offset == 0 { udp((5, 6), 0) } else { vec![0; 8] };
+            bed.send(Side::In, &part(make(Side::In, 17, payload), 1, offset, offset < 400).bytes()).words()
+        };
+        for i in 0..12 {
+            assert_eq!(send(i * 16), "pass", "{hook:?}, {i}");
+        }
+        assert_eq!(send(192), "fragment-holes", "{hook:?}");
+        assert_eq!(send(184), "pass", "{hook:?}: it touches the one before");
+        assert_eq!(send(8), "pass", "{hook:?}: between two");
+        assert_eq!(send(192), "pass", "{hook:?}: it touches what was added to");
+        assert_eq!(send(176), "fragment-overlap", "{hook:?}");
+    }
+}
+
+/// Whatever one source sends, the datagrams of others stay: all but those that share places with it, which are few.
+#[test]
+fn needs_root_no_source_fills_the_table_of_datagrams_for_others() {
+    const OTHERS: u32 = 200;
+    const FLOOD: u32 = 10_000;
+    let cases: [(fn(u32) -> String, fn(u32) -> String, &str); 2] = [
+        (|i| format!("198.18.1.{}", 2 + i), |_| "198.18.1.250".to_owned(), OUT),
+        // An attacker has as many addresses as it likes, in one /64.
+        (|i| format!("2001:2:1:{i:x}::2"), |i| format!("2001:2:2:1::{i:x}"), OUT6),
+    ];
+    let policy = POLICY.replace(r#", networks = ["198.18.1.0/24", "2001:2:0:1::/64"]"#, "");
+    for (hook, (host, attacker, to)) in HOOKS.into_iter().flat_map(|hook| cases.map(|case| (hook, case))) {
+        let mut bed = Bed::with(hook, &Settings { flows: 65_536, rules: 64 }, &policy);
+        bed.namespace().ip("route add 2001:2::/32 via 2001:2:0:1::2");
+        bed.firewall().forget_routes().unwrap();
+        let send = |bed: &mut Bed, source: &str, id: u32, offset: u16| {
+            let payload = if offset == 0 { udp((5, 6), 40) } else { vec![0; 8] };
+            let frame = part(Frame::new(source, to, 17, payload).completed(), id, offset, offset == 0);
+            bed.send(Side::In, &frame.bytes()).words()
+        };
+        for i in 0..OTHERS {
+            assert_eq!(send(&mut bed, &host(i), i, 0), "pass", "{hook:?} {}", host(i));
+        }
+        let (tester, [inside, _], namespace) =
+            (bed.firewall().tester(), bed.indices(), Arc::clone(bed.namespace()));
+        namespace.within(|| {
+            for i in 0..FLOOD {
+                let frame = part(Frame::new(&attacker(i % 100), to, 17, udp((5, 6), 40)), i, 0, true);
+                let verdict = tester.run(&Side::In.addressed(&frame.bytes()), inside, hook).unwrap();
+                assert_eq!(verdict, Verdict::Sent, "{hook:?}");
+            }
+        });
+        let kept = (0..OTHERS).filter(|i| send(&mut bed, &host(*i), *i, 48) == "pass").count();
+        assert!(kept > OTHERS as usize * 9 / 10, "{hook:?}: {kept} of {OTHERS} datagrams are left");
+    }
 }
 
 /// A later fragment says how far its connection has sent. When that is over and another has its record, it says nothing.
@@ -241,7 +329,8 @@ fn needs_root_a_fragment_extends_no_connection_but_its_own() {
         };
         let part =
             |payload, offset, more| Frame { fragment: Some((1, offset, more)), ..v4(Side::In, 6, payload) };
-        let first = part(segment((4000, 80), SYN, 5000, 0), 0, true).bytes();
+        let first = [segment((4000, 80), SYN, 5000, 0), vec![0; 4]].concat();
+        let first = part(first, 0, true).bytes();
         assert_eq!(bed.send(Side::In, &first).words(), "pass", "{hook:?}");
         let [old] = &bed.sessions(&Filter::default())[..] else { panic!("one flow") };
         assert!(bed.firewall().flows.end(old.id).unwrap());
@@ -262,13 +351,17 @@ fn needs_root_a_fragment_extends_no_connection_but_its_own() {
 }
 
 #[test]
-fn needs_root_fragments_wait_half_a_minute() {
+fn needs_root_fragments_wait_half_a_minute_and_those_of_ipv6_a_whole_one() {
     let mut bed = Bed::new(Hook::Xdp);
-    let part =
-        |payload, offset, more| Frame { fragment: Some((1, offset, more)), ..v4(Side::In, 17, payload) };
-    assert_eq!(bed.send(Side::In, &part(udp((5, 6), 1000), 0, true).bytes()).words(), "pass");
-    bed.pass(Duration::from_secs(31));
-    assert_eq!(bed.send(Side::In, &part(vec![0; 8], 1008, false).bytes()).words(), "fragment-unknown");
+    for (make, seconds) in VERSIONS.into_iter().zip([30, 60]) {
+        for (later, expected) in [(seconds - 1, "pass"), (seconds + 1, "fragment-unknown")] {
+            let first = part(make(Side::In, 17, udp((5, 6), 1000)), 1, 0, true);
+            assert_eq!(bed.send(Side::In, &first.bytes()).words(), "pass");
+            bed.pass(Duration::from_secs(later));
+            let last = part(make(Side::In, 17, vec![0; 8]), 1, 1008, false);
+            assert_eq!(bed.send(Side::In, &last.bytes()).words(), expected, "{later} s");
+        }
+    }
 }
 
 #[test]
@@ -288,7 +381,7 @@ fn needs_root_what_is_forwarded_is_what_came_but_for_the_link_and_a_hop() {
 fn needs_root_an_interface_takes_the_frames_of_its_bridge_as_well() {
     for hook in HOOKS {
         let mut bed = Bed::new(hook);
-        let namespace = std::sync::Arc::clone(bed.namespace());
+        let namespace = Arc::clone(bed.namespace());
         let to =
             |last: u8| [&[2, 0, 0, 0, 9, last], &v4(Side::In, 17, udp((5, 6), 18)).bytes()[6..]].concat();
         assert_eq!(bed.send(Side::In, &to(1)).words(), "not-ours", "{hook:?}");

@@ -24,7 +24,7 @@ const ROWS: &str = include_str!("rows/rows.txt");
 /// What every segment offers, so that data may come.
 const WINDOW: &str = "window=1000";
 /// Drops that these rows must show; the others want a full table, a connection, several cores or a rule's limits.
-const REASONS: [&str; 29] = [
+const REASONS: [&str; 31] = [
     "truncated",
     "length",
     "header",
@@ -43,6 +43,8 @@ const REASONS: [&str; 29] = [
     "icmp-redirect",
     "fragment-unknown",
     "fragment-overlap",
+    "fragment-duplicate",
+    "destination",
     "rule-deny",
     "rule-reject",
     "default-deny",

@@ -73,7 +73,9 @@ fn frame(segment: &Segment, v6: bool) -> Vec<u8> {
     let (source, destination) = if segment.side == Side::In { (client, server) } else { (server, client) };
     let mut frame = Frame::new(source, destination, 6, segment.tcp.bytes()).completed();
     frame.ttl = segment.ttl;
-    frame.fragment = segment.is_part.then_some((7, 0, true));
+    // Each of a datagram of its own.
+    let id = segment.tcp.sequence ^ segment.tcp.length as u32;
+    frame.fragment = segment.is_part.then_some((id & 0xffff, 0, true));
     match segment.sum {
         Sum::Right => {}
         Sum::Wrong => frame.payload[17] ^= 0x55,

@@ -57,6 +57,9 @@ pub(crate) enum Clock {
 /// What a held clock says at first.
 const START: Duration = Duration::from_secs(1_000);
 
+/// How XDP marks what it hands to the program beside it.
+const MARK: [u32; 2] = [0x7702, 0x0102_0304];
+
 /// What became of a packet: where it went, or why it was dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -64,6 +67,8 @@ pub(crate) enum Fate {
     Sent,
     /// It went up to the kernel.
     Up,
+    /// It went to the kernel, which forwards it in fragments.
+    Cut,
     /// It was dropped, and nothing was said.
     Dropped(Reason),
     /// It was dropped, and answered.
@@ -71,11 +76,12 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
-    /// `pass`, `up`, or the reason's name, with `!` when it was answered.
+    /// `pass`, `up`, `cut`, or the reason's name, with `!` when it was answered.
     pub(crate) fn words(self) -> String {
         match self {
             Fate::Sent => "pass".to_owned(),
             Fate::Up => "up".to_owned(),
+            Fate::Cut => "cut".to_owned(),
             Fate::Dropped(reason) => reason.name().to_owned(),
             Fate::Answered(reason) => format!("{}!", reason.name()),
         }
@@ -152,6 +158,7 @@ impl Bed {
                 Clock::Kernel => Firewall::load(settings).unwrap(),
             };
             firewall.set_clock(START);
+            firewall.set_mark(MARK).unwrap();
             for (interface, zone) in [("in0", "inside"), ("out0", "outside")] {
                 assert_eq!(firewall.ports.attach(interface, zone, hook).unwrap().note, None);
             }
@@ -261,6 +268,7 @@ impl Bed {
         let dropped = moved.next().map(|(reason, _)| *reason);
         assert_eq!(moved.next(), None, "one packet, one reason");
         let fate = match (verdict, dropped) {
+            (Verdict::Sent | Verdict::Up, None) if is_cut(&frame) => Fate::Cut,
             (Verdict::Sent, None) => Fate::Sent,
             (Verdict::Up, None) => Fate::Up,
             (Verdict::Drop, Some(reason)) => Fate::Dropped(reason),
@@ -301,6 +309,12 @@ impl Bed {
         assert!(sessions.len() < 2, "{sessions:?}");
         sessions.first().map_or("none", |session| session.state.name())
     }
+}
+
+/// Whether a frame goes to the loopback interface: from TC at once, from XDP through the program beside it.
+fn is_cut(frame: &[u8]) -> bool {
+    let handed: Vec<u8> = [MARK[0], MARK[1], 1].into_iter().flat_map(u32::to_ne_bytes).collect();
+    frame.starts_with(&[0; 12]) || frame.starts_with(&handed)
 }
 
 impl Drop for Bed {

@@ -4,7 +4,7 @@
 //! Connections are followed only as far as their first SYN and SYN-ACK; what comes after is `tcp.txt`'s business.
 
 use crate::answers::{Answer, answer};
-use crate::seen::{Early, Icmp, Seen, u16_at, u32_at};
+use crate::seen::{Early, Icmp, Part, Seen, u16_at, u32_at};
 use policy::Policy;
 use policy::interpret::{Packet, Verdict, decide};
 use policy::model::{Action, ZoneId};
@@ -23,7 +23,7 @@ const INWARD: [u8; 12] = [2, 0, 0, 0, 1, 2, 2, 0, 0, 0, 1, 1];
 /// What becomes of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// `pass`, `up`, or why it is dropped, with what is answered behind it.
+    /// `pass`, `up`, `cut` by the kernel, or why it is dropped, with what is answered behind it.
     pub(crate) words: String,
     /// What leaves, or goes up.
     pub(crate) frame: Option<Vec<u8>>,
@@ -37,11 +37,43 @@ struct Flow {
     sequence: u32,
 }
 
-struct First {
+/// A datagram whose first fragment was allowed.
+struct Datagram {
     ends: [IpAddr; 2],
     id: u32,
     protocol: u8,
     zones: [ZoneId; 2],
+    /// The ends of its flow, if it has one, and the sender's first.
+    flow: Option<Ends>,
+    /// What has passed of it.
+    parts: Vec<Part>,
+    /// Nothing more of it passes.
+    is_refused: bool,
+}
+
+impl Datagram {
+    fn is_whole(&self) -> bool {
+        let passed: usize = self.parts.iter().map(|part| part.to - part.from).sum();
+        self.parts.iter().any(|part| part.is_last && part.to == passed)
+    }
+
+    fn is_of(&self, ends: [IpAddr; 2], id: u32, protocol: u8) -> bool {
+        // IPv6 numbers do not tell protocols apart (RFC 8200 section 4.5).
+        self.ends == ends && self.id == id && (ends[0].is_ipv6() || self.protocol == protocol)
+    }
+
+    /// RFC 5722: parts that overlap end all of the datagram, and so do parts behind its end.
+    fn check(&mut self, part: Part) -> Decided<()> {
+        let fits = |it: &Part| {
+            let is_beyond = it.is_last && part.to >= it.to || part.is_last && it.to >= part.to;
+            it == &part || !is_beyond && (part.from >= it.to || it.from >= part.to)
+        };
+        self.is_refused |= !self.parts.iter().all(fits);
+        if self.is_refused {
+            return dropped("fragment-overlap");
+        }
+        if self.parts.contains(&part) { dropped("fragment-duplicate") } else { Ok(()) }
+    }
 }
 
 /// Where a destination is.
@@ -56,7 +88,7 @@ pub(crate) struct Reference {
     pub(crate) policy: Policy,
     pub(crate) at: jiff::Timestamp,
     flows: Vec<Flow>,
-    firsts: Vec<First>,
+    datagrams: Vec<Datagram>,
     /// What the rules were asked, and what they said.
     pub(crate) asked: Vec<(Packet, Verdict)>,
 }
@@ -71,7 +103,7 @@ fn dropped<T>(reason: &str) -> Decided<T> {
 
 impl Reference {
     pub(crate) fn new(policy: Policy, at: jiff::Timestamp) -> Self {
-        Self { policy, at, flows: vec![], firsts: vec![], asked: vec![] }
+        Self { policy, at, flows: vec![], datagrams: vec![], asked: vec![] }
     }
 
     pub(crate) fn forget_flows(&mut self) {
@@ -100,10 +132,16 @@ impl Reference {
         if frame[0] & 1 != 0 && !is_for_many(seen.destination) {
             return dropped("not-ours");
         }
+        if seen.part.is_some_and(|part| part.from == 0) {
+            self.meet_datagram(from, &seen)?;
+        }
         let to = self.allow(from, &seen, frame)?;
-        if let Some((id, 0)) = seen.part {
+        if let Some(part) = seen.part.filter(|part| part.from == 0 && (seen.ttl > 1 || to == 0)) {
             let ends = [seen.source, seen.destination];
-            self.firsts.push(First { ends, id, protocol: seen.protocol, zones: [from, to] });
+            let has_flow = !matches!(seen.icmp, Some(Icmp::Error | Icmp::Other));
+            let flow = has_flow.then_some([(ends[0], seen.ports.0), (ends[1], seen.ports.1)]);
+            let (id, protocol, zones, parts) = (part.id, seen.protocol, [from, to], vec![part]);
+            self.datagrams.push(Datagram { ends, id, protocol, zones, flow, parts, is_refused: false });
         }
         if to == 0 {
             return Ok(up());
@@ -114,7 +152,7 @@ impl Reference {
     /// The zone that an allowed packet goes to.
     fn allow(&mut self, from: ZoneId, seen: &Seen, frame: &[u8]) -> Decided<ZoneId> {
         if seen.is_later_part() {
-            return self.accompany_first(from, seen);
+            return self.meet_datagram(from, seen)?.map_or_else(|| dropped("fragment-unknown"), Ok);
         }
         if seen.icmp == Some(Icmp::Error) {
             if let Some(to) = self.accompany_quoted(from, seen, frame)? {
@@ -142,26 +180,44 @@ impl Reference {
         Some((flow, usize::from(flow.ends != ends)))
     }
 
-    fn accompany_first(&self, from: ZoneId, seen: &Seen) -> Decided<ZoneId> {
-        let (ends, id) = ([seen.source, seen.destination], seen.part.unwrap().0);
-        // IPv6 numbers do not tell protocols apart (RFC 8200 section 4.5).
-        let is_first = |f: &&First| {
-            f.ends == ends
-                && f.id == id
-                && f.zones[0] == from
-                && (seen.source.is_ipv6() || f.protocol == seen.protocol)
-        };
-        self.firsts.iter().find(is_first).map_or_else(|| dropped("fragment-unknown"), |f| Ok(f.zones[1]))
+    /// The zone that the other fragments of its datagram go to; `None`: its first has not come.
+    fn meet_datagram(&mut self, from: ZoneId, seen: &Seen) -> Decided<Option<ZoneId>> {
+        let part = seen.part.unwrap();
+        let bytes = part.to - part.from;
+        if bytes == 0 || part.to > 65_535 || (!part.is_last && bytes % 8 != 0) {
+            return dropped("length");
+        }
+        let ends = [seen.source, seen.destination];
+        let is_it =
+            |d: &&mut Datagram| d.is_of(ends, part.id, seen.protocol) && d.zones[0] == from && !d.is_whole();
+        let Some(datagram) = self.datagrams.iter_mut().find(is_it) else { return Ok(None) };
+        if seen.ttl > 1 || datagram.zones[1] == 0 {
+            datagram.check(part)?;
+            datagram.parts.push(part);
+        }
+        Ok(Some(datagram.zones[1]))
     }
 
     /// An ICMP error about a flow: back to who sent what it quotes, from where that went. `None`: about no flow.
     fn accompany_quoted(&self, from: ZoneId, seen: &Seen, frame: &[u8]) -> Decided<Option<ZoneId>> {
         let inner = &frame[seen.transport + 8..];
-        let Some((protocol, ends, sequence)) = quoted(inner) else { return Ok(None) };
+        let Some((protocol, ends, sequence)) = quoted(inner).or_else(|| self.quoted_part(inner)) else {
+            return Ok(None);
+        };
         let Some((flow, side)) = self.find(protocol, ends) else { return Ok(None) };
         let reaches_sender = seen.destination == ends[0].0 && from == flow.zones[side ^ 1];
         let is_sent = protocol != 6 || flow.sequence.abs_diff(sequence) < 2;
         if reaches_sender && is_sent { Ok(Some(flow.zones[side])) } else { dropped("icmp-unrelated") }
+    }
+
+    /// The same of a later fragment: by its datagram, and not of TCP, where nothing shows that its sender has seen the segment.
+    fn quoted_part(&self, inner: &[u8]) -> Option<(u8, Ends, u32)> {
+        let is_v6 = inner.first()? >> 4 == 6;
+        let seen = if is_v6 { Seen::ipv6(inner, 0) } else { Seen::ipv4(inner, 0) };
+        let seen = seen.ok().filter(Seen::is_later_part)?;
+        let (id, ends) = (seen.part?.id, [seen.source, seen.destination]);
+        let datagram = self.datagrams.iter().rev().find(|d| d.is_of(ends, id, seen.protocol))?;
+        (datagram.protocol != 6).then_some((datagram.protocol, datagram.flow?, 0))
     }
 
     /// Whether a packet that passes because of another one comes from somebody who may send it.
@@ -287,6 +343,10 @@ impl Reference {
         if seen.ttl <= 1 {
             return refused("ttl", Some(Answer::Expired), seen, frame);
         }
+        let may_be_cut = seen.source.is_ipv4() && frame[seen.network + 6] & 0x40 == 0;
+        if seen.ip_bytes > mtu && may_be_cut {
+            return Ok(Outcome { words: "cut".to_owned(), frame: None });
+        }
         if seen.ip_bytes > mtu {
             return refused("too-big", Some(Answer::TooBig(mtu as u16)), seen, frame);
         }
@@ -341,7 +401,20 @@ fn check_ends(seen: &Seen) -> Decided<()> {
     if seen.source == seen.destination {
         return dropped("land");
     }
-    if is_no_source(seen.source, seen.destination) { dropped("source") } else { Ok(()) }
+    if is_no_source(seen.source, seen.destination) {
+        return dropped("source");
+    }
+    if is_no_destination(seen.destination) { dropped("destination") } else { Ok(()) }
+}
+
+/// RFC 1122 section 3.2.1.3: this network, loopback, class E; RFC 4291: nobody, loopback, IPv4 inside.
+fn is_no_destination(destination: IpAddr) -> bool {
+    match destination {
+        IpAddr::V4(v4) => {
+            v4.octets()[0] == 0 || v4.is_loopback() || (v4.octets()[0] >= 240 && !v4.is_broadcast())
+        }
+        IpAddr::V6(v6) => v6.to_ipv4().is_some(),
+    }
 }
 
 /// RFC 1122 section 3.2.1.3: multicast, class E with the broadcast, loopback, this network; nobody, unless it asks everybody. RFC

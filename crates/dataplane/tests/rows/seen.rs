@@ -18,6 +18,15 @@ pub(crate) enum Icmp {
     Other,
 }
 
+/// A part of a datagram, in bytes behind the headers that all fragments have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) id: u32,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) is_last: bool,
+}
+
 /// A packet that is as it should be.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
@@ -29,8 +38,8 @@ pub(crate) struct Seen {
     pub(crate) destination: IpAddr,
     pub(crate) protocol: u8,
     pub(crate) ttl: u8,
-    /// Identification and offset, of a part of a packet.
-    pub(crate) part: Option<(u32, usize)>,
+    /// Which part of a datagram it is; `None`: all of it.
+    pub(crate) part: Option<Part>,
     /// Of both ends; of an ICMP question its identifier and its kind.
     pub(crate) ports: (u16, u16),
     /// What rules ask for: a port, or type and code.
@@ -109,9 +118,6 @@ impl Seen {
             return Err(Early::Dropped("options"));
         }
         let (more, offset) = (ip[6] & 0x20 != 0, usize::from(u16_at(ip, 6) & 0x1fff) * 8);
-        if (1..20).contains(&offset) {
-            return Err(Early::Dropped("fragment-overlap"));
-        }
         if offset > 0 && offset + ip_bytes > 65_535 {
             return Err(LENGTH);
         }
@@ -120,7 +126,12 @@ impl Seen {
             transport: network + header,
             ip_bytes,
             protocol: ip[9],
-            part: (more || offset > 0).then_some((u32::from(u16_at(ip, 4)), offset)),
+            part: (more || offset > 0).then_some(Part {
+                id: u32::from(u16_at(ip, 4)),
+                from: offset,
+                to: offset + ip_bytes - header,
+                is_last: !more,
+            }),
             ..Self::between(network, address(12), address(16), ip[8])
         })
     }
@@ -153,14 +164,15 @@ impl Seen {
             }
             let offset = if next == 44 { usize::from(u16_at(header, 2) & 0xfff8) } else { 0 };
             if next == 44 && u16_at(header, 2) & 0xfff9 != 0 {
-                seen.part = Some((u32_at(header, 4), offset));
+                let (id, is_last) = (u32_at(header, 4), header[3] & 1 == 0);
+                let to = offset + (ip_bytes - 40).saturating_sub(at - 32);
+                seen.part = Some(Part { id, from: offset, to, is_last });
             }
             at += if next == 44 { 8 } else { (usize::from(header[1]) + 1) * 8 };
             next = header[0];
             match offset {
                 0 if at > ip_bytes => return Err(LENGTH),
                 0 => {}
-                1..20 => return Err(Early::Dropped("fragment-overlap")),
                 // Without its own header and the fragment header, which is not in the whole.
                 _ if offset + ip_bytes - 48 > 65_535 => return Err(LENGTH),
                 _ => return Ok(Self { protocol: next, transport: network + at, ..seen }),
@@ -187,7 +199,7 @@ impl Seen {
     }
 
     pub(crate) fn is_later_part(&self) -> bool {
-        self.part.is_some_and(|(_, offset)| offset > 0)
+        self.part.is_some_and(|part| part.from > 0)
     }
 
     fn read_transport(&mut self, segment: &[u8]) -> Result<(), Early> {
