@@ -317,3 +317,39 @@ fn needs_root_a_link_without_ethernet_headers_is_refused_wherever_it_is_named() 
     assert!(status == 3 && text.contains("zone `vpn`: ") && text.contains(why), "{status}: {text}");
     assert_eq!(bed.json(&["status"])["policy"]["generation"], 1, "nothing changed");
 }
+
+/// The fast path asks for routes by destination alone: it would send past a VRF, or past a rule that looks at sources.
+#[test]
+fn needs_root_policy_routes_and_vrfs_are_refused_unless_the_kernel_forwards_or_they_may_be_passed() {
+    let bed = Bed::new();
+    let policy = bed.policy("fast", WEB);
+    for (make, undo, why) in [
+        (
+            "rule add from 198.18.1.0/24 table 100",
+            "rule del from 198.18.1.0/24 table 100",
+            "a policy route (`ip rule`, IPv4, priority 32765)",
+        ),
+        (
+            "-6 rule add from 2001:db8::/32 table 100 priority 7",
+            "-6 rule del priority 7",
+            "a policy route (`ip rule`, IPv6, priority 7)",
+        ),
+        (
+            "rule add fwmark 1 table 100 priority 8",
+            "rule del priority 8",
+            "a policy route (`ip rule`, IPv4, priority 8)",
+        ),
+        // What a VRF brings along, also where the kernel has no such device.
+        ("rule add l3mdev priority 1000", "rule del priority 1000", "a VRF (`ip rule`, IPv4, priority 1000)"),
+    ] {
+        drop(bed.up(&policy, "auto"));
+        assert_eq!(bed.rampart(&["down"]).0, 0, "{why}");
+        bed.host("fw").ip(make);
+        let (status, said) = bed.rampart(&["up", &policy]);
+        assert!(status == 3 && said.contains(why) && said.contains("--force"), "{why}: {status}: {said}");
+        assert!(said.contains("forwarding = \"kernel\""), "{why}: {said}");
+        drop(bed.up_with(&[&policy, "--force"]));
+        assert_eq!(bed.rampart(&["down"]).0, 0, "{why}");
+        bed.host("fw").ip(undo);
+    }
+}
