@@ -41,8 +41,8 @@ pub(crate) fn compile(name: &str, product: &Product) -> Result<(), Box<dyn Error
     Ok(())
 }
 
-/// Puts what was generated into a module `generated`, of which our lints ask nothing. The firewall's may be told to load another
-/// object by its tests (`cargo xtask mutants`): the crate's function `object` says which.
+/// Puts what was generated into a module `generated`, of which our lints ask nothing. Tests may have the firewall's load
+/// another object (`cargo xtask mutants`): the crate's function `object` says which.
 fn set_apart(file: &Path, name: &str) -> std::io::Result<()> {
     const LINTS: &str = "missing_docs, unsafe_code, unreachable_pub, unused_imports, dead_code, clippy::all, \
                          clippy::undocumented_unsafe_blocks, clippy::unwrap_used, clippy::panic";
@@ -61,7 +61,7 @@ fn clang() -> Result<&'static str, String> {
         .ok_or_else(|| format!("no clang {OLDEST_CLANG} or newer found: `make prepare` installs one"))
 }
 
-/// The major version that a compiler tells, if it is there.
+/// The major version of a compiler, if it is there.
 fn version(clang: &str) -> Option<u32> {
     let output = Command::new(clang).arg("-dumpversion").output().ok()?;
     String::from_utf8(output.stdout).ok()?.split('.').next()?.trim().parse().ok()

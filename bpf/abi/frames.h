@@ -16,6 +16,7 @@
 #define FLOWS_PER_PAGE 512	/* flows in one value of the flow table: 4 KiB */
 #define SEEN_WORDS (1 << 21)	/* words of 32 frames each that the sink remembers, all streams together: 16 MiB; a power of two */
 #define SEEN_FRAMES 32		/* frames that a word remembers */
+#define MAX_FORBIDDEN_SOURCES 1024	/* addresses that the policy forbids as sources, a sample; a power of two */
 #define HEADER_TEMPLATE_BYTES 64
 #define HEAD_OFFSET 12		/* of eight bytes in which only the length changes: Ethernet type, and IPv4 up to the id or IPv6 up to the length */
 #define LARGEST_LIVE_BYTES 3408	/* of a frame in one piece, without FCS; see MAX_LIVE_FRAME_BYTES in frame.rs */
@@ -36,10 +37,11 @@ struct flow_page {
 /*
  * What every test frame carries at the start of its UDP payload: STAMP_BYTES, so that it fits the smallest IPv4 frame.
  * Whole words, because the compiler moves anything less aligned byte by byte.
- *   who    mark of the trial (16 bits), sender's core (8), lane (8), position in the mix (8), sampled (1), bits 32 to 38 of the
- *          sequence number, bits 32 to 47 of the send time
+ *   who    mark of the trial (16 bits), sender's core (8), lane (8), position in the mix (8), bits 32 to 39 of the sequence number,
+ *          bits 32 to 47 of the send time
  *   what   bits 0 to 31 of the sequence number per core and lane, bits 0 to 31 of the send time
  *   check  of both, of the frame's addresses and of its ports, under the trial's secret
+ * The send time is veiled, and which frames are timed does not stand in them, so that no firewall can hurry those alone.
  */
 struct stamp {
 	__u64 who;
@@ -57,7 +59,27 @@ struct secret {
 	__u64 what;
 	__u64 addresses;
 	__u64 ports;
+	__u64 times;
 	__u64 last;
+};
+
+/* What is wrong with a frame that the policy forbids. */
+enum forbidden_kind {
+	FORBIDDEN_PORT = 0,	/* no rule allows its destination port; in answers its source port */
+	FORBIDDEN_SOURCE = 1,	/* its source address */
+	FORBIDDEN_ANSWER = 2,	/* nobody asked: it answers a flow that was never opened */
+};
+
+/* Frames beside the load that the policy forbids, otherwise like those of the load. */
+struct forbidden {
+	__u64 interval;		/* schedule time between two datagrams of a core, on average */
+	struct secret secret;	/* of their stamps: nobody else can distinguish these from the others */
+	__u32 kinds[4];		/* enum forbidden_kind, in turns */
+	__u32 kind_count;	/* of these; 0: nothing is forbidden */
+	__u32 first_port;
+	__u32 ports;
+	__u32 sources;		/* in use of forbidden_sources */
+	__u32 answer_lane;	/* from servers to clients; behind the lanes of the schedule */
 };
 
 /* One direction of traffic. */
@@ -67,12 +89,12 @@ struct lane {
 	__u64 prefixes;		/* IPv4: of the clients in the lower half, of the servers in the upper, as in a frame; IPv6: 0 */
 	__u32 ip_sum;		/* of the header's constant 16-bit words, IPv4 header only */
 	__u32 arrival_sum;	/* the same of the header that should come out */
-	__u32 udp_sum;		/* of the pseudo header's constant words and the constant ports */
+	__u32 udp_sum;		/* of the pseudo header's constant words */
+	__u32 arrival_udp_sum;	/* the same of the datagram that should come out */
 	__u32 port;		/* index into the ports map */
 	__u32 reverse;		/* 1: from servers to clients */
 	__u32 to;		/* zone where frames come out, by its number: the sink of that zone's port */
 	__u32 translation[4];	/* what the firewall is asked to turn over in source addresses, as they lie in a frame; IPv4 in the last */
-	__u32 translated;	/* 1: anything of that */
 };
 
 /*
@@ -115,7 +137,7 @@ struct control {
 	__u32 lane_count;
 	__u32 mix_count;
 	__u32 largest_bytes;	/* of the mix, without FCS: the size of the recycled frame */
-	__u32 sample_mask;	/* frames whose sequence number has none of these bits are sampled */
+	__u32 sample_mask;	/* datagrams whose hidden number has none of these four bits are timed */
 	__u32 ip_version;
 	__u32 udp_checksum;
 	__u32 flow_first[MAX_CORES];	/* a core's slice of the flow table */
@@ -125,15 +147,13 @@ struct control {
 	__u32 generators;	/* generating cores */
 	__u32 number[MAX_CORES];	/* of a generating core, from 0 */
 	__u16 mark;
-	__be16 forbidden_port;	/* destination port, or in answers source port, that the policy forbids; 0: nothing is forbidden */
 	__u32 answer_neighbours;	/* 1: the sink answers ARP and neighbour solicitation for its zone */
 	__u32 content_mask;	/* frames whose hidden number has none of these bits have their filling written and compared */
 	__u32 seen_first[MAX_CORES * MAX_LANES];	/* of SEEN_WORDS the first of a stream, by core and lane of its sender */
 	__u32 seen_shift;	/* binary logarithm of the words that a stream has */
 	__u32 seen_turn;	/* of the first word of a stream; no earlier trial came so far */
-	__u64 forbidden_interval;	/* schedule time between two forbidden frames of a core */
 	struct secret secret;
-	struct secret forbidden_secret;	/* of forbidden frames, which nobody else can tell from the others */
+	struct forbidden forbidden;
 };
 
 /* One core's generator on one lane. */
@@ -159,6 +179,11 @@ struct core {
 	__u32 unfinished;	/* lane whose second fragment is next, plus one; 0: none */
 	__u64 forbidden_due;	/* schedule time of the next forbidden frame, or NO_FRAME_LEFT */
 	__u64 forbidden_sent;
+	__u32 forbidden_turn;	/* of the kinds */
+	__u32 forbidden_second;	/* 1: the second fragment of a forbidden datagram is next */
+	__be32 forbidden_source;	/* of the datagram under way */
+	__be16 forbidden_port;
+	__u16 pad;
 } __attribute__((aligned(64)));
 
 /* What a forwarder has no business to change in a frame's headers, in the order in which a change is named. */
@@ -216,7 +241,7 @@ struct identity {
 	__u8 pad[2];
 };
 
-/* Whose Ethernet address user space asks for, and what the sink heard. */
+/* Whose Ethernet address user space asks for, and what the sink was answered. */
 struct question {
 	__u32 ifindex;		/* 0: nothing is asked */
 	__u32 address[4];	/* as it lies in a frame; IPv4 in the first word, the others 0 */

@@ -54,8 +54,10 @@ struct beside_control {
 	__u32 illegal_kinds[ILLEGAL_KINDS];
 	__u32 spare_port;	/* client ports that no connection has */
 	__u32 spare_ports;
-	__u32 forbidden_port;
+	__u32 forbidden_port;	/* the first of so many that no rule allows */
+	__u32 forbidden_ports;
 	__u32 listed_count;
+	__u32 server_stays;	/* 1: the firewall leaves servers' addresses and ports alone */
 	__u32 reset;		/* enum reset_kind */
 	__u32 reset_each;	/* segments a connection and direction */
 	__u32 reset_both;	/* 1: in both directions */

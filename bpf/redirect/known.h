@@ -50,8 +50,8 @@ struct {
 	__type(value, __u8);
 } connections SEC(".maps");
 
-/* Whether a frame finds a token. The bucket is told by when it will be full (the virtual scheduling of ITU-T I.371), so that no
- * fraction of a token is ever lost.
+/* Whether a frame finds a token. The bucket's state is the time when it will be full (the virtual scheduling of ITU-T I.371), so that
+ * no fraction of a token is ever lost.
  */
 static __always_inline bool has_token(struct memory *memory)
 {

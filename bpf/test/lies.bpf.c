@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /*
- * Lying firewalls for tests: a forwarder that routes honestly between two links, enforces that nothing goes to one port, and tells
- * exactly one lie about frames. Each is something that would make a firewall look faster or safer than it is. At the traffic-control
- * hook, because XDP cannot copy a frame. Lies about named fields are for IPv4 alone; in IPv6 bytes are flipped. Never part of the bench
- * itself.
+ * Lying firewalls for tests: a forwarder that routes honestly between its links, enforces a policy, and lies about frames in exactly one
+ * way. Each lie would make a firewall look faster or safer than it is. The policy: servers' ports end at 49151, nothing comes from two
+ * listed addresses, and, where it keeps state, servers only answer. At the traffic-control hook, because XDP cannot copy a frame. Lies
+ * about named fields are for IPv4 alone; in IPv6 bytes are flipped. Never part of the bench itself.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_endian.h>
@@ -29,8 +29,17 @@
 #define DMZ_WAY 0		/* no interface has this number */
 #define KEPT_BYTES 2048
 #define KEPT_FRAMES 64
-#define FORBIDDEN_PORT 60000
+#define LAST_SERVER_PORT 49151
+#define KNOWN_PORT 60000	/* that the proof of a policy uses */
+#define LISTED_PRIVATE 0xc61200fa	/* 198.18.0.250 */
+#define LISTED_PUBLIC 0x2d010203	/* 45.1.2.3 */
+#define PRIVATE_V4 0xc6120000	/* 198.18.0.0, 16 bits long */
+#define PRIVATE_V6 1		/* the fourth group of 2001:2:0:1:: */
+#define TRANSLATION 0xa2520000	/* turns 198.18.0.0/16 into 100.64.0.0/16 */
+#define MAX_FLOWS 4096
 #define BUSY_FRAMES 300		/* in 10 ms: 30,000 a second */
+#define WINDOW_NS 10000000ULL
+#define SILENCE_NS 50000000ULL	/* between two trials */
 
 /* Mirrored by `Lie` in tests/lies/frames.rs, in its order. */
 enum lie {
@@ -38,7 +47,8 @@ enum lie {
 	CHANGES_SOURCE, CHANGES_DESTINATION, CHANGES_SOURCE_PORT, CHANGES_DESTINATION_PORT, CHANGES_ID, CLEARS_FLAGS,
 	CHANGES_UDP_CHECK, CUTS, EXTENDS, FORGES_SEQUENCE, FORGES_TIME, SWAPS_STAMPS, DUPLICATES, HIDES_DROPS, ALLOWS_ONE_IN,
 	ALLOWS_WHEN_BUSY, DROPS, BREAKS_IP_CHECK, INVENTS, SENDS_TO_DMZ, MAKES_UP_FOR_TOS,
-	MAKES_UP_FOR_TTL, SENDS_BACK_UNTURNED
+	MAKES_UP_FOR_TTL, SENDS_BACK_UNTURNED, IGNORES_LISTS_WHEN_BUSY, FORGETS_FLOWS_WHEN_BUSY, FILTERS_ONE_PORT, ALLOWS_AT_FIRST,
+	ALLOWS_TO_SOME, COPIES_TO_DMZ, ZEROES_UDP_CHECK, TRANSLATES, TRANSLATES_HALF, ADDS_OPTIONS
 };
 
 /* Which frames are lied about. */
@@ -49,6 +59,7 @@ struct setting {
 	__u32 every;	/* one in so many frames is lied about */
 	__u32 where;	/* FLIPS: byte of the frame. SENDS_OLD: how many frames ago at least */
 	__u32 which;	/* an enum which */
+	__u32 keeps_state;
 };
 
 struct kept {
@@ -59,11 +70,35 @@ struct kept {
 /* What the lying firewall remembers. Frames of one core come one after the other. */
 struct memory {
 	__u64 frames;
-	__u64 told;	/* lies */
+	__u64 lies;
 	__u64 forbidden;
 	__u64 window_ns;
 	__u64 in_window;
 	__u64 kept;
+	__u64 last_ns;
+	__u64 began_ns;	/* when frames came after a silence */
+};
+
+/* Whom a client asked, of addresses the last word. */
+struct flow_key {
+	__be32 client;
+	__be32 server;
+	__be16 client_port;
+	__be16 server_port;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, MAX_FLOWS);
+	__type(key, struct flow_key);
+	__type(value, __u32);
+} asked SEC(".maps");
+
+/* What the policy looks at. */
+struct sides {
+	struct flow_key key;
+	bool answers;	/* from a server */
+	bool has_ports;
 };
 
 struct {
@@ -172,26 +207,18 @@ static __always_inline void turn_round(struct __sk_buff *skb)
 	bpf_skb_store_bytes(skb, DESTINATION_PORT_AT, &source_port, 2, 0);
 }
 
-/* Whether a forbidden frame is let through. */
-static __always_inline bool lets_through(const struct setting *now, struct memory *memory, bool to_dmz)
-{
-	if (now->which == TO_DMZ && !to_dmz)
-		return false;
-	memory->forbidden++;
-	if (now->lie == ALLOWS_ONE_IN)
-		return memory->forbidden % now->every == 0;
-	return now->lie == ALLOWS_WHEN_BUSY && memory->in_window > BUSY_FRAMES;
-}
-
 static __always_inline void notice_load(struct memory *memory)
 {
 	__u64 now = bpf_ktime_get_ns();
 
-	if (now - memory->window_ns > 10000000) {
+	if (now - memory->window_ns > WINDOW_NS) {
 		memory->window_ns = now;
 		memory->in_window = 0;
 	}
 	memory->in_window++;
+	if (now - memory->last_ns > SILENCE_NS)
+		memory->began_ns = now;
+	memory->last_ns = now;
 }
 
 /* Sends the frame to where it came from; `addresses` are those that it came with. */
@@ -205,9 +232,46 @@ static __always_inline int send_back(struct __sk_buff *skb, const __u8 *addresse
 	return bpf_redirect(skb->ingress_ifindex, 0);
 }
 
-/* Does to a frame what the lie is. Returns false if the frame is gone. */
-static __always_inline bool tell(struct __sk_buff *skb, const struct way *way, const struct setting *now, struct memory *memory)
+/* Puts four bytes of options, which do nothing, behind the IPv4 header. */
+static __always_inline void add_options(struct __sk_buff *skb)
 {
+	__u32 nothing = bpf_htonl(0x01010101);
+	__be16 head, bytes, longer;
+
+	if (bpf_skb_adjust_room(skb, 4, BPF_ADJ_ROOM_NET, 0))
+		return;
+	bpf_skb_load_bytes(skb, ETHERNET_BYTES, &head, 2);
+	bpf_skb_load_bytes(skb, BYTES_AT, &bytes, 2);
+	longer = bpf_htons(bpf_ntohs(bytes) + 4);
+	bpf_skb_store_bytes(skb, SOURCE_PORT_AT, &nothing, 4, 0);
+	change_ip(skb, ETHERNET_BYTES, bpf_htons(0x0300));
+	bpf_skb_store_bytes(skb, BYTES_AT, &longer, 2, 0);
+	bpf_l3_csum_replace(skb, CHECK_AT_V4, bytes, longer, 2);
+	bpf_l3_csum_replace(skb, CHECK_AT_V4, 0, bpf_htons(0x0101), 2);
+	bpf_l3_csum_replace(skb, CHECK_AT_V4, 0, bpf_htons(0x0101), 2);
+}
+
+/* Gives a frame the source that it should have behind the firewall, and its checksums; that of UDP if `whole`. */
+static __always_inline void translate(struct __sk_buff *skb, bool whole)
+{
+	__be32 old, new;
+	__u16 check;
+
+	bpf_skb_load_bytes(skb, SOURCE_AT, &old, 4);
+	new = old ^ bpf_htonl(TRANSLATION);
+	bpf_skb_store_bytes(skb, SOURCE_AT, &new, 4, 0);
+	bpf_l3_csum_replace(skb, CHECK_AT_V4, old, new, 4);
+	bpf_skb_load_bytes(skb, UDP_CHECK_AT, &check, 2);
+	if (whole && check)
+		bpf_l4_csum_replace(skb, UDP_CHECK_AT, old, new, BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0 | 4);
+}
+
+/* Does to a frame what the lie is. Returns false if the frame is gone. */
+static __always_inline bool lie(struct __sk_buff *skb, const struct way *way, const struct setting *now, struct memory *memory)
+{
+	__u32 dmz_way = DMZ_WAY;
+	const struct way *dmz = bpf_map_lookup_elem(&ways, &dmz_way);
+	__u16 none = 0;
 	__u64 back;
 
 	switch (now->lie) {
@@ -215,13 +279,13 @@ static __always_inline bool tell(struct __sk_buff *skb, const struct way *way, c
 		return false;
 	case SENDS_OLD:
 		/* The ring of kept frames is filled once; what is in it is soon as old as the trial. */
-		back = memory->told % KEPT_FRAMES;
+		back = memory->lies % KEPT_FRAMES;
 		if (memory->kept >= KEPT_FRAMES && memory->frames > now->where)
 			become_kept(skb, back);
 		return true;
 	case SENDS_OTHER_CORES:
 	case REPLAYS:
-		become_kept(skb, memory->told % KEPT_FRAMES);
+		become_kept(skb, memory->lies % KEPT_FRAMES);
 		return true;
 	case FLIPS:
 		change_bytes(skb, now->where, bpf_htons(0x0400));
@@ -283,6 +347,16 @@ static __always_inline bool tell(struct __sk_buff *skb, const struct way *way, c
 	case SWAPS_STAMPS:
 		swap_stamps(skb);
 		return true;
+	case COPIES_TO_DMZ:
+		if (dmz)
+			bpf_clone_redirect(skb, dmz->ifindex, 0);
+		return true;
+	case ZEROES_UDP_CHECK:
+		bpf_skb_store_bytes(skb, UDP_CHECK_AT, &none, 2, 0);
+		return true;
+	case ADDS_OPTIONS:
+		add_options(skb);
+		return true;
 	case DUPLICATES:
 		bpf_clone_redirect(skb, way->ifindex, 0);
 		return true;
@@ -342,18 +416,99 @@ static __always_inline bool is_second_fragment(struct __sk_buff *skb)
 	return next == PROTOCOL_FRAGMENT && (offset & bpf_htons(0xfff8));
 }
 
-/* Neither way: who answers from the port was never asked. Of fragments nothing is forbidden. */
-static __always_inline bool is_forbidden(struct __sk_buff *skb)
+static __always_inline bool is_for_private(struct __sk_buff *skb)
+{
+	__be32 address = 0;
+	__be16 group = 0;
+
+	if (skb->protocol == bpf_htons(ETHERTYPE_IPV6)) {
+		bpf_skb_load_bytes(skb, DESTINATION_AT_V6 + 6, &group, 2);
+		return group == bpf_htons(PRIVATE_V6);
+	}
+	bpf_skb_load_bytes(skb, DESTINATION_AT, &address, 4);
+	return (bpf_ntohl(address) & 0xffff0000) == PRIVATE_V4;
+}
+
+/* Reads who speaks to whom. False for what is neither UDP nor a fragment of it. */
+static __always_inline bool read_sides(struct __sk_buff *skb, struct sides *sides)
 {
 	bool is_v4 = skb->protocol == bpf_htons(ETHERTYPE_IPV4);
+	__u32 ports_at = is_v4 ? SOURCE_PORT_AT : PORTS_AT_V6;
+	__be32 source = 0, destination = 0;
 	__be16 ports[2] = {};
 	__u8 next = 0;
 
 	bpf_skb_load_bytes(skb, is_v4 ? PROTOCOL_AT : NEXT_HEADER_AT, &next, 1);
-	if (next != PROTOCOL_UDP || is_second_fragment(skb))
+	if (next == PROTOCOL_FRAGMENT) {
+		bpf_skb_load_bytes(skb, PORTS_AT_V6, &next, 1);
+		ports_at += FRAGMENT_BYTES;
+	}
+	if (next != PROTOCOL_UDP)
 		return false;
-	bpf_skb_load_bytes(skb, is_v4 ? SOURCE_PORT_AT : PORTS_AT_V6, ports, 4);
-	return ports[0] == bpf_htons(FORBIDDEN_PORT) || ports[1] == bpf_htons(FORBIDDEN_PORT);
+	sides->answers = is_for_private(skb);
+	sides->has_ports = !is_second_fragment(skb);
+	bpf_skb_load_bytes(skb, is_v4 ? SOURCE_AT : DESTINATION_AT_V6 - 4, &source, 4);
+	bpf_skb_load_bytes(skb, is_v4 ? DESTINATION_AT : DESTINATION_AT_V6 + 12, &destination, 4);
+	bpf_skb_load_bytes(skb, ports_at, ports, 4);
+	sides->key.client = sides->answers ? destination : source;
+	sides->key.server = sides->answers ? source : destination;
+	sides->key.client_port = sides->answers ? ports[1] : ports[0];
+	sides->key.server_port = sides->answers ? ports[0] : ports[1];
+	return true;
+}
+
+/* What the policy forbids of a frame: enum forbidden_kind, or -1. Second fragments pass, because a stateless firewall cannot judge them. */
+static __always_inline int forbidden_kind(struct __sk_buff *skb, const struct setting *now)
+{
+	struct sides sides = {};
+	__be32 source = 0;
+	__u32 one = 1;
+
+	if (!read_sides(skb, &sides) || !sides.has_ports)
+		return -1;
+	bpf_skb_load_bytes(skb, SOURCE_AT, &source, 4);
+	if (skb->protocol == bpf_htons(ETHERTYPE_IPV4) &&
+	    (source == bpf_htonl(LISTED_PRIVATE) || source == bpf_htonl(LISTED_PUBLIC)))
+		return FORBIDDEN_SOURCE;
+	if (bpf_ntohs(sides.key.server_port) > LAST_SERVER_PORT)
+		return FORBIDDEN_PORT;
+	if (!now->keeps_state)
+		return -1;
+	if (sides.answers)
+		return bpf_map_lookup_elem(&asked, &sides.key) ? -1 : FORBIDDEN_ANSWER;
+	bpf_map_update_elem(&asked, &sides.key, &one, BPF_ANY);
+	return -1;
+}
+
+/* Whether a forbidden frame is let through. */
+static __always_inline bool lets_through(struct __sk_buff *skb, const struct setting *now, struct memory *memory, int kind)
+{
+	bool busy = memory->in_window > BUSY_FRAMES;
+	__be16 port = 0;
+	__u8 host = 0;
+
+	if (now->which == TO_DMZ && !is_for_dmz(skb))
+		return false;
+	memory->forbidden++;
+	switch (now->lie) {
+	case ALLOWS_ONE_IN:
+		return now->every && memory->forbidden % now->every == 0;
+	case ALLOWS_WHEN_BUSY:
+		return busy;
+	case IGNORES_LISTS_WHEN_BUSY:
+		return busy && kind == FORBIDDEN_SOURCE;
+	case FORGETS_FLOWS_WHEN_BUSY:
+		return busy && kind == FORBIDDEN_ANSWER;
+	case FILTERS_ONE_PORT:
+		bpf_skb_load_bytes(skb, DESTINATION_PORT_AT, &port, 2);
+		return kind == FORBIDDEN_PORT && port != bpf_htons(KNOWN_PORT);
+	case ALLOWS_AT_FIRST:
+		return memory->last_ns - memory->began_ns < WINDOW_NS;
+	case ALLOWS_TO_SOME:
+		bpf_skb_load_bytes(skb, DESTINATION_AT + 3, &host, 1);
+		return (host & 3) == 0;
+	}
+	return false;
 }
 
 /* Whether the lie is about frames like this one, and it is this one's turn. */
@@ -372,6 +527,8 @@ int forward(struct __sk_buff *skb)
 	__u32 zero = 0, from = is_for_dmz(skb) ? DMZ_WAY : skb->ingress_ifindex, dmz = DMZ_WAY;
 	struct setting *now = bpf_map_lookup_elem(&settings, &zero);
 	struct memory *memory = bpf_map_lookup_elem(&memories, &zero);
+	int kind;
+	bool chosen;
 	struct way *way = bpf_map_lookup_elem(&ways, &from);
 	__u8 addresses[12] = {};
 
@@ -380,18 +537,22 @@ int forward(struct __sk_buff *skb)
 	if (skb->protocol != bpf_htons(ETHERTYPE_IPV4) && skb->protocol != bpf_htons(ETHERTYPE_IPV6))
 		return TC_ACT_SHOT;
 	notice_load(memory);
-	if (is_forbidden(skb) && !lets_through(now, memory, is_for_dmz(skb)))
+	kind = forbidden_kind(skb, now);
+	if (kind >= 0 && !lets_through(skb, now, memory, kind))
 		return TC_ACT_SHOT;
 	bpf_skb_load_bytes(skb, 0, addresses, 12);
 	take_hop(skb, way);
 	remember(skb, now, memory);
-	if (!is_chosen(skb, now, memory)) {
+	chosen = is_chosen(skb, now, memory);
+	if (now->lie == TRANSLATES || now->lie == TRANSLATES_HALF)
+		translate(skb, !chosen);
+	if (!chosen) {
 		/* The frame after each that is sent twice is lost. */
-		if (now->lie == HIDES_DROPS && memory->told && memory->frames % now->every == 1)
+		if (now->lie == HIDES_DROPS && memory->lies && memory->frames % now->every == 1)
 			return TC_ACT_SHOT;
 		return bpf_redirect(way->ifindex, 0);
 	}
-	memory->told++;
+	memory->lies++;
 	if (now->lie == SENDS_TO_DMZ) {
 		way = bpf_map_lookup_elem(&ways, &dmz);
 		if (!way)
@@ -407,7 +568,7 @@ int forward(struct __sk_buff *skb)
 			turn_round(skb);
 		return send_back(skb, addresses);
 	}
-	if (!tell(skb, way, now, memory))
+	if (!lie(skb, way, now, memory))
 		return TC_ACT_SHOT;
 	return bpf_redirect(way->ifindex, 0);
 }

@@ -40,6 +40,7 @@ enum lie {
 	SPLICES,		/* the request of the connection before in place of each one's own */
 	ADMITS,			/* one in `every` of what it forbids */
 	ADMITS_FAST,		/* what it forbids, when a SYN follows the last one within `every` ns */
+	STOPS_MARKED,		/* of what it forbids only what has an odd window, by which the bench marks floods and resets */
 };
 
 struct lying {
@@ -213,15 +214,24 @@ static __always_inline void send_twice(struct __sk_buff *skb, const struct lying
 static __always_inline int admit(struct __sk_buff *skb, struct lying *lying, const struct seen *seen)
 {
 	__u64 now = bpf_ktime_get_ns(), since = now - lying->last_ns;
+	bool lax;
 
 	if (!(seen->tcp.flags & TCP_SYN))
 		return TC_ACT_OK;
 	lying->last_ns = now;
 	if (!is_forbidden(seen))
 		return TC_ACT_OK;
-	if (lying->lie == ADMITS_FAST ? since < lying->every : ++lying->count % lying->every == 0)
-		return to_the_server(skb, lying);
-	return TC_ACT_SHOT;
+	switch (lying->lie) {
+	case ADMITS_FAST:
+		lax = since < lying->every;
+		break;
+	case STOPS_MARKED:
+		lax = seen->tcp.window == 0xffff;
+		break;
+	default:
+		lax = ++lying->count % lying->every == 0;
+	}
+	return lax ? to_the_server(skb, lying) : TC_ACT_SHOT;
 }
 
 static __always_inline int from_client(struct __sk_buff *skb, struct lying *lying, struct seen *seen)
@@ -269,6 +279,7 @@ static __always_inline int from_client(struct __sk_buff *skb, struct lying *lyin
 		break;
 	case ADMITS:
 	case ADMITS_FAST:
+	case STOPS_MARKED:
 		return admit(skb, lying, seen);
 	default:
 		break;

@@ -34,6 +34,7 @@ enum Lie {
     Splices,
     Admits,
     AdmitsFast,
+    StopsMarked,
 }
 
 /// A firewall.
@@ -82,8 +83,13 @@ fn plan() -> TcpPlan {
 /// With a forbidden attempt beside each connection, as the bench sends one beside a thousand.
 fn with_forbidden(plan: &mut TcpPlan) {
     let kinds = vec![IllegalKind::Address, IllegalKind::Port];
-    plan.illegal =
-        Some(IllegalPlan { share: 0.5, kinds, port: FORBIDDEN_PORT, listed: Vec::new(), watches: true });
+    plan.illegal = Some(IllegalPlan {
+        share: 0.5,
+        kinds,
+        ports: FORBIDDEN_PORT..=FORBIDDEN_PORT,
+        listed: Vec::new(),
+        watches: true,
+    });
     plan.opening = Opening::Scheduled(vec![TcpPhase::counted(2 * CONNECTIONS, 8000.0)]);
 }
 
@@ -101,7 +107,7 @@ fn reasons(reading: &TcpReading) -> Vec<String> {
 #[test]
 fn every_lie_about_connections_is_caught_and_named() {
     type Row = (&'static str, Firewall, fn(&mut TcpPlan), &'static str);
-    let rows: [Row; 24] = [
+    let rows: [Row; 25] = [
         ("honest", Firewall::of(Lie::Honest), |_| (), ""),
         ("honest, FIN", Firewall::of(Lie::Honest), |p| p.close = Close::ClientFin, ""),
         ("honest, no request", Firewall::of(Lie::Honest), |p| p.transactions = 0, ""),
@@ -230,6 +236,12 @@ fn every_lie_about_connections_is_caught_and_named() {
             Firewall { every: 1_000_000_000, ..Firewall::of(Lie::AdmitsFast) },
             with_forbidden,
             "forbidden attempts got through",
+        ),
+        (
+            "stops only forbidden attempts with an odd window",
+            Firewall::of(Lie::StopsMarked),
+            with_forbidden,
+            "400 forbidden attempts got through",
         ),
     ];
     let _turn = testkit::turn();

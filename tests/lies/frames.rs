@@ -10,11 +10,12 @@ use fixture::{
 use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use measure::procedure::judge;
 use measure::results::{CpuUse, Mark, MarkKind};
-use measure::shape::{IpVersion, Lane, Placement, TrafficShape, Zone};
+use measure::shape::{IpVersion, Lane, Placement, TrafficShape, UdpChecksum, Zone};
 use measure::trial::{FrameOutcome, FrameRequest, Load, TrialOutcome, TrialRequest, WorkloadOutcome};
+use std::net::Ipv4Addr;
 use testkit::filter::{Filter, LIES, ONLY};
 use testkit::namespace::Namespace;
-use traffic::{Engine, Port, Ports, SETTLE, TrialPlan};
+use traffic::{Engine, Forbidden, Port, Ports, SETTLE, TrialPlan};
 
 /// What a firewall does instead of forwarding; `enum lie` of the program, in its order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +53,16 @@ enum Lie {
     MakesUpForTos,
     MakesUpForTtl,
     SendsBackUnturned,
+    IgnoresListsWhenBusy,
+    ForgetsFlowsWhenBusy,
+    FiltersOnePort,
+    AllowsAtFirst,
+    AllowsToSome,
+    CopiesToDmz,
+    ZeroesUdpCheck,
+    Translates,
+    TranslatesHalf,
+    AddsOptions,
 }
 
 /// Which frames are lied about; `enum which`.
@@ -79,6 +90,10 @@ struct Row {
     lanes: &'static [(Lane, f64)],
     cores: usize,
     load: Load,
+    /// Whether datagrams have a UDP checksum.
+    checked: bool,
+    /// Whether the firewall keeps state.
+    stateful: bool,
     /// The mark that it gets, and what that says.
     found: Option<(MarkKind, &'static str)>,
 }
@@ -91,6 +106,9 @@ const THREE_ZONES: &[(Lane, f64)] = &[
     (Lane { from: Zone::Private, to: Zone::Dmz }, 0.3),
     (Lane { from: Zone::Hostile, to: Zone::Dmz }, 0.3),
 ];
+/// What the firewall's policy lists, and what it translates to: as in the program.
+const LISTED: [u32; 2] = [0xc612_00fa, 0x2d01_0203];
+const TRANSLATED_V4: u32 = 0x6440_0000;
 /// More frames than the sinks remembered once.
 const FRAMES: u64 = 20_000;
 
@@ -108,6 +126,8 @@ fn row(name: &'static str, lie: Lie, every: u32, found: (MarkKind, &'static str)
         lanes: ONE_WAY,
         cores: 1,
         load,
+        checked: false,
+        stateful: false,
         found: Some(found),
     }
 }
@@ -322,6 +342,57 @@ fn rows() -> Vec<Row> {
             .map(|row| Row { lanes: THREE_ZONES, ip, bytes: 128, ..row }),
         );
     }
+    let through = (IllegalGotThrough, "the policy did not hold under load");
+    // Of so many frames one in a thousand is forbidden, of two kinds or three.
+    let busier = Load::PerSecond(150_000.0);
+    rows.extend(
+        [
+            row("lists are ignored above a rate", Lie::IgnoresListsWhenBusy, 0, through),
+            Row {
+                stateful: true,
+                ..row(
+                    "answers that nobody asked for pass above a rate",
+                    Lie::ForgetsFlowsWhenBusy,
+                    0,
+                    through,
+                )
+            },
+            row("one port alone is filtered", Lie::FiltersOnePort, 0, through),
+            row("everything is allowed in the first 10 ms", Lie::AllowsAtFirst, 0, through),
+            row("everything is allowed to some addresses", Lie::AllowsToSome, 0, through),
+            row("large frames: everything is allowed", Lie::AllowsOneIn, 1, through),
+        ]
+        .map(|row| Row { load: busier, bytes: if row.every == 1 { 1518 } else { 64 }, ..row }),
+    );
+    for ip in [IpVersion::V4, IpVersion::V6] {
+        let lax = row("fragments: everything is allowed above a rate", Lie::AllowsWhenBusy, 0, through);
+        rows.push(Row { ip, fragments: 2, bytes: 256, load: busy, ..lax });
+    }
+    rows.extend([
+        v6(Row {
+            load: busy,
+            stateful: true,
+            ..row("IPv6, answers that nobody asked for", Lie::ForgetsFlowsWhenBusy, 0, through)
+        }),
+        Row {
+            lanes: THREE_ZONES,
+            ..row("copies to another port", Lie::CopiesToDmz, 100, (Repeated, "arrived again"))
+        },
+        Row {
+            checked: true,
+            ..row("UDP checksum zeroed", Lie::ZeroesUdpCheck, 1000, (Altered, "UDP checksum 20"))
+        },
+        Row {
+            checked: true,
+            ..row(
+                "translated, but for the UDP checksum",
+                Lie::TranslatesHalf,
+                1000,
+                (Altered, "UDP checksum 20"),
+            )
+        },
+        row("IP options added", Lie::AddsOptions, 100, (Foreign, "200 frames arrived that are of no trial")),
+    ]);
     // What is no lie gets no such mark: it stays valid, or is a loss and nothing else.
     for (name, lanes, ip, fragments) in [
         ("honest, three zones", THREE_ZONES, IpVersion::V4, 1),
@@ -331,6 +402,16 @@ fn rows() -> Vec<Row> {
     ] {
         let honest = row(name, Lie::Honest, 0, (MarkKind::Note, ""));
         rows.push(Row { lanes, ip, fragments, bytes: 256, found: None, ..honest });
+    }
+    for (name, lie, stateful, checked, fragments) in [
+        ("honest, with state and lists", Lie::Honest, true, false, 1),
+        ("honest, fragments with a policy", Lie::Honest, true, false, 2),
+        ("honest, translates", Lie::Translates, false, true, 1),
+        ("honest, translates without a checksum", Lie::Translates, false, false, 1),
+    ] {
+        let honest = row(name, lie, 0, (MarkKind::Note, ""));
+        let bytes = if fragments == 2 { 256 } else { 64 };
+        rows.push(Row { stateful, checked, fragments, bytes, load: busy, found: None, ..honest });
     }
     for (name, lie, every, load, bytes) in [
         ("honest", Lie::Honest, 0, Load::Burst(FRAMES), 64),
@@ -399,21 +480,29 @@ impl Liar {
         Self { settings: filter.map("settings"), memories: filter.map("memories") }
     }
 
-    fn tell(&self, lie: Lie, row: &Row) {
-        let words = [lie as u32, row.every, row.at, row.which as u32].map(u32::to_ne_bytes).concat();
-        self.settings.update(&ONLY, &words, MapFlags::ANY).unwrap();
-        self.memories.update(&ONLY, &[0; 48], MapFlags::ANY).unwrap();
+    fn lies(&self, lie: Lie, row: &Row) {
+        let words = [lie as u32, row.every, row.at, row.which as u32, row.stateful.into()];
+        self.settings.update(&ONLY, &words.map(u32::to_ne_bytes).concat(), MapFlags::ANY).unwrap();
+        let nothing = vec![0; self.memories.value_size() as usize];
+        self.memories.update(&ONLY, &nothing, MapFlags::ANY).unwrap();
     }
 }
 
 /// Runs a row's trial as a rig does whose firewall is a box that nobody can look into.
 fn trial(engine: &mut Engine, ports: &Ports, row: &Row) -> (TrialOutcome, Vec<Mark>) {
-    let traffic = TrafficShape { ip: row.ip, fragments: row.fragments, ..shape(fixed(row.bytes), 100) };
+    let udp_checksum = if row.checked { UdpChecksum::Valid } else { UdpChecksum::Zero };
+    let traffic =
+        TrafficShape { ip: row.ip, fragments: row.fragments, udp_checksum, ..shape(fixed(row.bytes), 100) };
     engine.set_traffic(&traffic).unwrap();
     let phases = [measure::trial::Phase {
         load: row.load,
         seconds: if matches!(row.load, Load::Burst(_)) { 60.0 } else { 0.4 },
     }];
+    let forbidden = Forbidden {
+        ports: Some(49_152..=59_999),
+        sources: LISTED.map(Ipv4Addr::from).to_vec(),
+        answers: row.stateful,
+    };
     let plan = TrialPlan {
         phases: &phases,
         lanes: row.lanes,
@@ -421,13 +510,14 @@ fn trial(engine: &mut Engine, ports: &Ports, row: &Row) -> (TrialOutcome, Vec<Ma
         cores: &fixture::cores(row.cores),
         times_matter: false,
         settle: 3 * SETTLE,
-        translated: None,
-        forbidden_port: Some(60_000),
+        translated: matches!(row.lie, Lie::Translates | Lie::TranslatesHalf)
+            .then_some((TRANSLATED_V4, [0; 16])),
+        forbidden: Some(&forbidden),
     };
     let reading = engine.run(ports, &plan, &mut ()).unwrap();
     let mut ledger = reading.ledger();
     let lost = ledger.residual().max(0) as u64;
-    ledger.frames_mut().unwrap().not_received = lost;
+    ledger.frames_mut().unwrap().not_received += lost;
     let outcome = TrialOutcome {
         id: 0,
         seconds: reading.seconds,
@@ -457,10 +547,10 @@ fn every_lie_about_frames_costs_the_value_and_is_named() {
     for row in rows() {
         if row.lie == Lie::Replays {
             // An honest trial before it, whose frames the liar keeps.
-            liar.tell(Lie::Honest, &row);
+            liar.lies(Lie::Honest, &row);
             trial(&mut engine, &ports, &row);
         }
-        liar.tell(row.lie, &row);
+        liar.lies(row.lie, &row);
         let (outcome, marks) = trial(&mut engine, &ports, &row);
         let said: Vec<(MarkKind, &str)> = marks.iter().map(|mark| (mark.kind, mark.text.as_str())).collect();
         let right = match row.found {
@@ -479,4 +569,29 @@ fn every_lie_about_frames_costs_the_value_and_is_named() {
     }
     engine.detach(ports);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A box with much memory behind a link that is slower than the load: what it forwards when the trial is over is no throughput.
+#[test]
+fn what_is_held_back_until_the_trial_is_over_is_lost() {
+    let _turn = testkit::turn();
+    let mut bed = Bed::new(Middle::Silent, 1500);
+    let _dmz = add_dmz(&mut bed);
+    let liar = Liar::over(&bed);
+    // About 20,000 frames of 512 bytes a second, and room for several seconds of them.
+    bed.middle().run(
+        "tc",
+        &["qdisc", "add", "dev", "mh", "root", "tbf", "rate", "80mbit", "burst", "20kb", "limit", "50mb"],
+    );
+    let (mut engine, ports) = bed.engine(100);
+    for (rate, is_held) in [(10_000.0, false), (50_000.0, true)] {
+        let slow = row("holds back", Lie::Honest, 0, (MarkKind::Note, ""));
+        let slow = Row { load: Load::PerSecond(rate), bytes: 512, ..slow };
+        liar.lies(slow.lie, &slow);
+        let (outcome, marks) = trial(&mut engine, &ports, &slow);
+        let lost = outcome.ledger.sent() - outcome.ledger.received;
+        assert_eq!(lost > outcome.ledger.sent() / 4, is_held, "{rate}: {:?}", outcome.ledger);
+        assert!(marks.is_empty(), "{marks:?}");
+    }
+    engine.detach(ports);
 }

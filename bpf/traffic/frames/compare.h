@@ -56,14 +56,14 @@ static __always_inline void compare_ethernet(struct differences *differences, co
 	DIFFERS(FIELD_ETHERNET, eth->type, arrives->type);
 }
 
-/* Length and checksum, the second half of the UDP header, that a frame should come out with. `found` is what it has: a firewall that
- * translates must change a checksum that there is. */
+/* Length and checksum, the second half of the UDP header, that a frame should come out with: a firewall that translates changes the
+ * checksum with the address. */
 static __always_inline __u32 arrival_udp_tail(const struct lane *lane, const struct mix_size *size, const struct ends *ends,
-					      const struct stamp *stamp, __u32 found)
+					      const struct stamp *stamp)
 {
-	if (control.udp_checksum && lane->translated)
-		return size->udp_bytes | (found & 0xffff0000);
-	return udp_tail(&control, lane, size, ends, stamp);
+	struct ends arrived = { .addresses = ends->addresses ^ lane->translation[3], .ports = ends->ports };
+
+	return udp_tail(&control, lane->arrival_udp_sum, size, &arrived, stamp);
 }
 
 static __always_inline void compare_udp(struct differences *differences, const void *stamp_at, const struct claimed *claimed,
@@ -73,7 +73,7 @@ static __always_inline void compare_udp(struct differences *differences, const v
 
 	if (claimed->size->place == SECOND_FRAGMENT)
 		return;
-	should = arrival_udp_tail(claimed->lane, claimed->size, ends, stamp, found);
+	should = arrival_udp_tail(claimed->lane, claimed->size, ends, stamp);
 	DIFFERS(FIELD_UDP_LENGTH, (__u16)found, (__u16)should);
 	DIFFERS(FIELD_UDP_CHECKSUM, found >> 16, should >> 16);
 }
@@ -144,7 +144,7 @@ static __always_inline __u64 whole_ipv4_differs(const void *data, const struct l
 	differs |= LONG_AT(data, HEAD_OFFSET) ^ size->head;
 	differs |= WORD_AT(data, 20) ^ WORD_AT(lane->arrives, 20);
 	differs |= checksum_fold(sum);
-	return differs | ((udp >> 32) ^ arrival_udp_tail(lane, size, ends, stamp, udp >> 32));
+	return differs | ((udp >> 32) ^ arrival_udp_tail(lane, size, ends, stamp));
 }
 
 static __always_inline __u64 whole_ipv6_differs(const void *data, const struct lane *lane, const struct mix_size *size,
@@ -160,7 +160,7 @@ static __always_inline __u64 whole_ipv6_differs(const void *data, const struct l
 	differs |= LONG_AT(data, 26) ^ LONG_AT(lane->arrives, 26);
 	differs |= LONG_AT(data, 38) ^ LONG_AT(lane->arrives, 38);
 	differs |= WORD_AT(data, 46) ^ WORD_AT(lane->arrives, 46);
-	return differs | ((udp >> 32) ^ arrival_udp_tail(lane, size, ends, stamp, udp >> 32));
+	return differs | ((udp >> 32) ^ arrival_udp_tail(lane, size, ends, stamp));
 }
 
 /* What a second fragment has between its stamp and its filling; see SECOND_HEAD_BYTES. */

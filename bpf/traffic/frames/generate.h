@@ -14,6 +14,10 @@
 #include "state.h"
 
 #define LATE (5000ULL << SCHEDULE_SHIFT)
+/* Server ports, from 1 (crates/traffic/src/frames/flows.rs). So far behind a flow's there is none of another flow between the same hosts and
+ * from the same client port: of 4 million flows at most 62 follow each other there. */
+#define SERVER_PORTS 49151
+#define OTHER_SERVER_PORT 20000
 
 _Static_assert(SECOND_HEAD_BYTES == UDP_BYTES + STAMP_BYTES, "the filling of both fragments begins at one offset");
 
@@ -141,7 +145,7 @@ static __always_inline int write_second_head(void *at, void *end, const struct s
 }
 
 static __always_inline int write_ipv4(void *data, void *end, const struct lane *lane, const struct ends *ends,
-				      const struct mix_size *size, const struct stamp *stamp, __u64 sequence)
+				      const struct mix_size *size, const struct stamp *stamp, __u32 datagram)
 {
 	struct ipv4 *ip = data + ETHERNET_BYTES;
 	struct udp *udp = (void *)(ip + 1);
@@ -154,7 +158,7 @@ static __always_inline int write_ipv4(void *data, void *end, const struct lane *
 	WORD_AT(data, 20) = WORD_AT(lane->header, 20);	/* flags, TTL, protocol */
 	LONG_AT(data, 26) = ends->addresses;
 	if (size->place != WHOLE_DATAGRAM) {
-		__be16 id = bpf_htons(datagram_number(&control, sequence, this_core()));
+		__be16 id = bpf_htons(datagram);
 
 		ip->id = id;
 		ip->fragment = size->fragment;
@@ -163,13 +167,13 @@ static __always_inline int write_ipv4(void *data, void *end, const struct lane *
 	ip->check = checksum_fold(ip_sum);
 	if (size->place == SECOND_FRAGMENT)
 		return write_second_head(udp, end, stamp);
-	LONG_AT(udp, 0) = ends->ports | (__u64)udp_tail(&control, lane, size, ends, stamp) << 32;
+	LONG_AT(udp, 0) = ends->ports | (__u64)udp_tail(&control, lane->udp_sum, size, ends, stamp) << 32;
 	write_stamp(data + STAMP_OFFSET_V4, stamp);
 	return 0;
 }
 
 static __always_inline int write_ipv6(void *data, void *end, const struct lane *lane, const struct ends *ends,
-				      const struct mix_size *size, const struct stamp *stamp, __u64 sequence)
+				      const struct mix_size *size, const struct stamp *stamp, __u32 datagram)
 {
 	struct ipv6 *ip = data + ETHERNET_BYTES;
 	struct udp *udp = (void *)(ip + 1);
@@ -189,25 +193,33 @@ static __always_inline int write_ipv6(void *data, void *end, const struct lane *
 		fragment->next_header = PROTOCOL_UDP;
 		fragment->reserved = 0;
 		fragment->offset = size->fragment;
-		fragment->id = bpf_htonl(datagram_number(&control, sequence, this_core()));
+		fragment->id = bpf_htonl(datagram);
 	}
 	if (size->place == SECOND_FRAGMENT)
 		return write_second_head(udp, end, stamp);
-	LONG_AT(udp, 0) = ends->ports | (__u64)udp_tail(&control, lane, size, ends, stamp) << 32;
+	LONG_AT(udp, 0) = ends->ports | (__u64)udp_tail(&control, lane->udp_sum, size, ends, stamp) << 32;
 	write_stamp(udp + 1, stamp);
 	return 0;
+}
+
+/* The flow of a core's slice with this number. */
+static __always_inline const struct flow *flow_at(__u32 core, __u32 number)
+{
+	__u32 index = control.flow_first[core] + number;
+	__u32 page = index / FLOWS_PER_PAGE;
+	struct flow_page *found = bpf_map_lookup_elem(&flows, &page);
+
+	return found ? &found->flows[index & (FLOWS_PER_PAGE - 1)] : NULL;
 }
 
 /* `stays`: the next frame is of the same flow. */
 static __always_inline const struct flow *next_flow(struct sender *sender, __u32 core, bool stays)
 {
-	__u32 index = control.flow_first[core] + sender->flow_next;
-	__u32 page = index / FLOWS_PER_PAGE;
-	struct flow_page *found = bpf_map_lookup_elem(&flows, &page);
+	__u32 number = sender->flow_next;
 
 	if (!stays)
-		sender->flow_next = sender->flow_next + 1 < control.flow_count[core] ? sender->flow_next + 1 : 0;
-	return found ? &found->flows[index & (FLOWS_PER_PAGE - 1)] : NULL;
+		sender->flow_next = number + 1 < control.flow_count[core] ? number + 1 : 0;
+	return flow_at(core, number);
 }
 
 static __always_inline __u32 next_mix(struct sender *sender)
@@ -231,48 +243,58 @@ static __noinline int write_filling(struct xdp_md *ctx, __u32 frame_bytes)
 	return bpf_xdp_store_bytes(ctx, offset, filling, (last & (FILLING_BYTES - 1)) + 1);
 }
 
-/* Sends the lane's next frame, or, beside the schedule, one like it that the policy forbids. */
-static __always_inline int send_frame(struct xdp_md *ctx, struct core *core, __u32 core_number, __u32 lane_number,
-				      const struct phase *phase, bool forbidden)
-{
-	struct sender *sender = &core->senders[lane_number];
-	const struct lane *lane = &control.lanes[lane_number];
-	__u32 mix = forbidden ? sender->mix_next & (MAX_MIX - 1) : next_mix(sender);
-	const struct mix_size *size = &control.mix[mix];
-	bool is_first = size->place == FIRST_FRAGMENT;
-	const struct flow *flow = next_flow(sender, core_number, is_first || forbidden);
-	__u64 sequence = sender->sent, datagram = sequence >> (control.fragments - 1);
-	bool sampled = !forbidden && (datagram & control.sample_mask) == 0;
-	struct stamp stamp;
-	struct ends ends;
-	__u64 now, mixed;
-	int failed;
+/*
+ * Forbidden datagrams are numbered from the other half of the numbers, or a firewall that reassembles would put one together with the
+ * next of its flow.
+ */
+#define FORBIDDEN_NUMBERS 0x80008000U
 
-	if (!flow)
-		return XDP_ABORTED;
-	/* An unsampled frame carries the last reading: it tells roughly when, and is not used for latency. */
-	now = sampled ? read_clock(core) : control.start_ns + (core->now >> SCHEDULE_SHIFT);
-	ends = ends_of(flow, lane, forbidden ? control.forbidden_port : flow->server_port, size->place);
-	stamp.who = stamp_who(control.mark, core_number, lane_number, mix, sampled, sequence, now);
-	stamp.what = stamp_what(sequence, now);
-	mixed = stamp_mix(forbidden ? &control.forbidden_secret : &control.secret, stamp.who, stamp.what, &ends);
-	stamp.check = stamp_check(mixed);
+/* Writes a whole frame in place of the recycled one. */
+static __always_inline int write_frame(struct xdp_md *ctx, const struct lane *lane, const struct mix_size *size,
+				       const struct ends *ends, const struct stamp *stamp, __u64 mixed, __u32 datagram)
+{
+	void *data, *end;
+
 	if (size->bytes != control.largest_bytes &&
 	    bpf_xdp_adjust_tail(ctx, (int)size->bytes - (int)control.largest_bytes))
-		return XDP_ABORTED;
+		return -1;
 	/* A kernel that reassembles may copy the second fragment behind the first, into the page that comes back here as a
 	 * longer frame: then the filling would not be what the checksum says. */
 	if ((stamp_hidden(mixed) & control.content_mask) == 0 && write_filling(ctx, size->bytes))
+		return -1;
+	data = (void *)(long)ctx->data;
+	end = (void *)(long)ctx->data_end;
+	return control.ip_version == 4 ? write_ipv4(data, end, lane, ends, size, stamp, datagram)
+				       : write_ipv6(data, end, lane, ends, size, stamp, datagram);
+}
+
+/* Sends the lane's next frame. */
+static __always_inline int send_frame(struct xdp_md *ctx, struct core *core, __u32 core_number, __u32 lane_number,
+				      const struct phase *phase)
+{
+	struct sender *sender = &core->senders[lane_number];
+	const struct lane *lane = &control.lanes[lane_number];
+	__u32 mix = next_mix(sender);
+	const struct mix_size *size = &control.mix[mix];
+	bool is_first = size->place == FIRST_FRAGMENT;
+	const struct flow *flow = next_flow(sender, core_number, is_first);
+	__u64 sequence = sender->sent;
+	__u64 veil = stamp_veil(&control.secret, core_number, lane_number, sequence >> (control.fragments - 1));
+	struct stamp stamp;
+	struct ends ends;
+	__u64 now, mixed;
+
+	if (!flow)
 		return XDP_ABORTED;
-	void *data = (void *)(long)ctx->data, *end = (void *)(long)ctx->data_end;
-	failed = control.ip_version == 4 ? write_ipv4(data, end, lane, &ends, size, &stamp, sequence)
-					 : write_ipv6(data, end, lane, &ends, size, &stamp, sequence);
-	if (failed)
+	/* A frame that is not timed carries the last reading, which says roughly when it was sent. */
+	now = is_timed(veil, control.sample_mask) ? read_clock(core) : control.start_ns + (core->now >> SCHEDULE_SHIFT);
+	ends = ends_of(flow, lane, flow->server_port, size->place);
+	stamp.who = stamp_who(control.mark, core_number, lane_number, mix, sequence, now ^ veil);
+	stamp.what = stamp_what(sequence, now ^ veil);
+	mixed = stamp_mix(&control.secret, stamp.who, stamp.what, &ends);
+	stamp.check = stamp_check(mixed);
+	if (write_frame(ctx, lane, size, &ends, &stamp, mixed, datagram_number(&control, sequence, core_number)))
 		return XDP_ABORTED;
-	if (forbidden) {
-		core->forbidden_sent++;
-		return bpf_redirect_map(&ports, lane->port, 0);
-	}
 	sender->sent++;
 	sender->sent_bytes += size->bytes;
 	/* The schedule is of datagrams: the second fragment follows the first at once, whatever is due. */
@@ -285,22 +307,89 @@ static __always_inline int send_frame(struct xdp_md *ctx, struct core *core, __u
 	return bpf_redirect_map(&ports, lane->port, 0);
 }
 
-/* Whether a forbidden frame goes out now. They go by time, so that there are few beside any load. */
-static __always_inline bool forbidden_is_due(struct core *core)
+/* A random number below `bound`, which no firewall can foresee. */
+static __always_inline __u32 draw_below(__u32 bound)
 {
-	if (core->now < core->forbidden_due || core->now == 0)
-		return false;
-	core->forbidden_due = core->now + control.forbidden_interval;
-	return true;
+	return (__u64)bpf_get_prandom_u32() * bound >> 32;
 }
 
-/* Apart, because it is rare: what every frame takes has no branch for it. */
+/* Decides what is wrong with the next forbidden datagram, and when the one after it is due: at no regular distance. */
+static __always_inline void begin_forbidden(struct core *core)
+{
+	const struct forbidden *wrong = &control.forbidden;
+
+	core->forbidden_turn = core->forbidden_turn + 1 < wrong->kind_count ? core->forbidden_turn + 1 : 0;
+	core->forbidden_port = bpf_htons(wrong->first_port + draw_below(wrong->ports));
+	core->forbidden_source = forbidden_sources[draw_below(wrong->sources) & (MAX_FORBIDDEN_SOURCES - 1)];
+	core->forbidden_due = core->now + wrong->interval / 2 + (wrong->interval >> 16) * (bpf_get_prandom_u32() & 0xffff);
+}
+
+/* The ends of a forbidden frame of a flow. */
+static __always_inline struct ends forbidden_ends(const struct core *core, const struct lane *lane, const struct flow *flow,
+						  __u32 kind, __u32 place)
+{
+	__u32 asked = bpf_ntohs(flow->server_port) - 1;
+	__be16 other = bpf_htons((asked + OTHER_SERVER_PORT) % SERVER_PORTS + 1), port = flow->server_port;
+	struct ends ends;
+
+	if (kind == FORBIDDEN_PORT)
+		port = core->forbidden_port;
+	if (kind == FORBIDDEN_ANSWER)
+		port = other;
+	ends = ends_of(flow, lane, port, place);
+	if (kind == FORBIDDEN_SOURCE)
+		ends.addresses = ends.addresses >> 32 << 32 | core->forbidden_source;
+	return ends;
+}
+
+/* Whether a forbidden frame goes out now. They go by time, so that there are few beside any load, and never within a datagram. */
+static __always_inline bool forbidden_is_due(const struct core *core)
+{
+	return core->now >= core->forbidden_due && core->now != 0 && !core->unfinished;
+}
+
+/* Sends a frame beside the schedule that the policy forbids, and that is otherwise like the one whose turn it is. Apart, because it is
+ * rare: what every frame takes has no branch for it. */
 __noinline int send_forbidden(struct xdp_md *ctx)
 {
-	__u32 core_number = this_core();
+	__u32 core_number = this_core(), second, kind, mix, number;
 	struct core *core = &cores[core_number];
+	const struct secret *secret = &control.forbidden.secret;
+	const struct mix_size *size;
+	const struct sender *sender;
+	const struct flow *flow;
+	const struct lane *lane;
+	struct stamp stamp;
+	struct ends ends;
+	__u64 veiled, mixed;
 
-	return send_frame(ctx, core, core_number, next_lane(core) & (MAX_LANES - 1), NULL, true);
+	number = next_lane(core) & (MAX_LANES - 1);
+	sender = &core->senders[number];
+	second = core->forbidden_second;
+	if (!second)
+		begin_forbidden(core);
+	core->forbidden_second = 0;
+	kind = control.forbidden.kinds[core->forbidden_turn & 3];
+	if (kind == FORBIDDEN_ANSWER)
+		number = control.forbidden.answer_lane & (MAX_LANES - 1);
+	lane = &control.lanes[number];
+	mix = (sender->mix_next + second) & (MAX_MIX - 1);
+	size = &control.mix[mix];
+	flow = flow_at(core_number, sender->flow_next);
+	if (!flow)
+		return XDP_ABORTED;
+	veiled = read_clock(core) ^ stamp_veil(secret, core_number, number, sender->sent);
+	ends = forbidden_ends(core, lane, flow, kind, size->place);
+	stamp.who = stamp_who(control.mark, core_number, number, mix, sender->sent + second, veiled);
+	stamp.what = stamp_what(sender->sent + second, veiled);
+	mixed = stamp_mix(secret, stamp.who, stamp.what, &ends);
+	stamp.check = stamp_check(mixed);
+	if (write_frame(ctx, lane, size, &ends, &stamp, mixed,
+			datagram_number(&control, sender->sent, core_number) ^ FORBIDDEN_NUMBERS))
+		return XDP_ABORTED;
+	core->forbidden_sent++;
+	core->forbidden_second = size->place == FIRST_FRAGMENT;
+	return bpf_redirect_map(&ports, lane->port, 0);
 }
 
 static __always_inline int generate_frame(struct xdp_md *ctx)
@@ -310,6 +399,8 @@ static __always_inline int generate_frame(struct xdp_md *ctx)
 	const struct phase *phase = &control.phases[core->phase & (MAX_PHASES - 1)];
 	__u32 lane;
 
+	if (core->forbidden_second)
+		return send_forbidden(ctx);
 	if (core->finished)
 		return XDP_DROP;
 	core->turns++;
@@ -318,7 +409,7 @@ static __always_inline int generate_frame(struct xdp_md *ctx)
 	lane = (core->unfinished ? core->unfinished - 1 : next_lane(core)) & (MAX_LANES - 1);
 	if (!core->unfinished && !is_due(core, &core->senders[lane], phase, lane))
 		return XDP_DROP;
-	return send_frame(ctx, core, core_number, lane, phase, false);
+	return send_frame(ctx, core, core_number, lane, phase);
 }
 
 #endif

@@ -202,18 +202,32 @@ static __always_inline bool count_frame(struct receiver *receiver, const struct 
 	return true;
 }
 
-static __always_inline void time_frame(struct receiver *receiver, __u32 core, __u32 lane, const struct stamp *stamp)
+static __always_inline void time_frame(struct receiver *receiver, __u32 core, __u32 lane, const struct claimed *claimed,
+				       const struct stamp *stamp)
 {
+	__u64 veil = stamp_veil(&control.secret, claimed->sender, lane, claimed->sequence >> (control.fragments - 1));
 	__u32 place = core * MAX_LANES + lane;
 
-	if (!stamp_sampled(stamp->who))
+	if (!is_timed(veil, control.sample_mask))
 		return;
 	barrier_var(place);
-	measure_times(receiver, &times[place & (MAX_CORES * MAX_LANES - 1)], stamp_sent(stamp->who, stamp->what));
+	measure_times(receiver, &times[place & (MAX_CORES * MAX_LANES - 1)], stamp_sent(stamp->who, stamp->what, veil));
 }
 
 /* What a frame turned out to be that is not a whole datagram exactly as it should come out. */
 enum finding { FINDING_COUNTED, FINDING_OF_OTHERS, FINDING_STRANGE, FINDING_DAMAGED, FINDING_FOREIGN, FINDING_REASSEMBLED };
+
+/* Whether it is a frame that the policy forbids. A firewall that translates may leave a source alone that it does not know. */
+static __always_inline bool is_forbidden(const struct arrived *frame)
+{
+	const struct secret *secret = &control.forbidden.secret;
+	struct ends untouched = frame->ends;
+
+	untouched.addresses ^= frame->claimed.lane->translation[3];
+	return control.forbidden.kind_count &&
+	       (frame->stamp.check == stamp_check(stamp_mix(secret, frame->stamp.who, frame->stamp.what, &frame->ends)) ||
+		frame->stamp.check == stamp_check(stamp_mix(secret, frame->stamp.who, frame->stamp.what, &untouched)));
+}
 
 /* Finds out what is wrong with a frame that is not as it should be, and counts it there. Global, as the next, so that the verifier does
  * not go through it once for each way that leads here. */
@@ -232,10 +246,10 @@ __noinline int count_strange(struct xdp_md *ctx, __u32 zone, __u32 damaged)
 	read_arrived(&frame, data);
 	receiver = receiver_of(frame.core, frame.claimed.sender, frame.lane);
 	if (frame.stamp.check != stamp_check(frame.mixed)) {
-		if (control.forbidden_port &&
-		    frame.stamp.check == stamp_check(stamp_mix(&control.forbidden_secret, frame.stamp.who, frame.stamp.what,
-							       &frame.ends))) {
-			forbidden[frame.core]++;
+		if (is_forbidden(&frame)) {
+			/* A second fragment is nothing without its first. */
+			if (frame.claimed.size->place != SECOND_FRAGMENT)
+				forbidden[frame.core]++;
 			return 0;
 		}
 		should = ends_of_turn(&frame.claimed);
@@ -304,7 +318,7 @@ __noinline int receive_other(struct xdp_md *ctx, __u32 zone)
 	}
 	if (!claimed->whole && !count_frame(receiver, claimed, frame.lane))
 		return FINDING_COUNTED;
-	time_frame(receiver, frame.core, frame.lane, &frame.stamp);
+	time_frame(receiver, frame.core, frame.lane, claimed, &frame.stamp);
 	return claimed->whole ? FINDING_REASSEMBLED : FINDING_COUNTED;
 }
 
@@ -394,7 +408,7 @@ static __always_inline int receive_frame(struct xdp_md *ctx, __u32 zone, bool on
 			return judge(ctx, zone, core, FINDING_DAMAGED);
 	}
 	if (count_frame(receiver, &frame.claimed, frame.lane))
-		time_frame(receiver, core, frame.lane, &frame.stamp);
+		time_frame(receiver, core, frame.lane, &frame.claimed, &frame.stamp);
 	return XDP_DROP;
 }
 

@@ -24,33 +24,45 @@ struct ends {
 	__u32 ports;
 };
 
-static __always_inline __u64 stamp_who(__u16 mark, __u8 core, __u8 lane, __u8 mix, bool sampled, __u64 sequence, __u64 now)
+static __always_inline __u64 stamp_who(__u16 mark, __u8 core, __u8 lane, __u8 mix, __u64 sequence, __u64 veiled)
 {
-	return (__u64)mark | (__u64)core << 16 | (__u64)lane << 24 | (__u64)mix << 32 | (__u64)sampled << 40 |
-	       (sequence >> 32 & 0x7f) << 41 | (now >> 32) << 48;
+	return (__u64)mark | (__u64)core << 16 | (__u64)lane << 24 | (__u64)mix << 32 | (sequence >> 32 & 0xff) << 40 |
+	       (veiled >> 32) << 48;
 }
 
-static __always_inline __u64 stamp_what(__u64 sequence, __u64 now)
+static __always_inline __u64 stamp_what(__u64 sequence, __u64 veiled)
 {
-	return (__u32)sequence | now << 32;
+	return (__u32)sequence | veiled << 32;
 }
 
 static __always_inline __u16 stamp_mark(__u64 who) { return who; }
 static __always_inline __u8 stamp_core(__u64 who) { return who >> 16; }
 static __always_inline __u8 stamp_lane(__u64 who) { return who >> 24; }
 static __always_inline __u8 stamp_mix_position(__u64 who) { return who >> 32; }
-static __always_inline bool stamp_sampled(__u64 who) { return who >> 40 & 1; }
 
 static __always_inline __u64 stamp_sequence(__u64 who, __u64 what)
 {
-	return (who >> 41 & 0x7f) << 32 | (__u32)what;
+	return (who >> 40 & 0xff) << 32 | (__u32)what;
 }
 
-/* The low 48 bits of the send time in ns. */
-static __always_inline __u64 stamp_sent(__u64 who, __u64 what)
+/* The low 48 bits of the send time in ns, under the veil. */
+static __always_inline __u64 stamp_sent(__u64 who, __u64 what, __u64 veil)
 {
-	return (who >> 48) << 32 | what >> 32;
+	return ((who >> 48) << 32 | what >> 32) ^ (veil & ((1ULL << 48) - 1));
 }
+
+/*
+ * What hides the send time of a datagram's frames, and whether they are timed: its upper four bits. A firewall that knew could give way to
+ * those alone, and would look faster than it is.
+ */
+static __always_inline __u64 stamp_veil(const struct secret *secret, __u32 core, __u32 lane, __u64 datagram)
+{
+	__u64 product = (datagram + ((__u64)core << 56 | (__u64)lane << 48)) * secret->times;
+
+	return (product ^ product >> 32) * secret->last;
+}
+
+static __always_inline bool is_timed(__u64 veil, __u32 sample_mask) { return (veil >> 60 & sample_mask) == 0; }
 
 /*
  * The stamp and the frame's ends under a secret. The sum is linear and hidden; the multiplication behind the shift makes what
@@ -84,21 +96,20 @@ static __always_inline __u32 sum_stamp(const struct stamp *stamp)
 	return checksum_long(stamp->who) + checksum_long(stamp->what) + stamp->check;
 }
 
-/* The UDP checksum of a datagram, in its first or only frame. */
-static __always_inline __u16 udp_check(const struct lane *lane, const struct mix_size *size, const struct ends *ends,
-				       const struct stamp *stamp)
+/* The UDP checksum of a datagram, in its first or only frame. `sum` is of the pseudo header's constant words. */
+static __always_inline __u16 udp_check(__u32 sum, const struct mix_size *size, const struct ends *ends, const struct stamp *stamp)
 {
-	__u16 check = checksum_fold(lane->udp_sum + 2 * (__u32)size->udp_bytes + checksum_long(ends->addresses) +
+	__u16 check = checksum_fold(sum + 2 * (__u32)size->udp_bytes + checksum_long(ends->addresses) +
 				    checksum_word(ends->ports) + sum_stamp(stamp) + size->fill_sum);
 
 	return check ? check : 0xffff;	/* zero would say that there is none (RFC 768) */
 }
 
 /* Length and checksum, the second half of a UDP header. */
-static __always_inline __u32 udp_tail(const struct control *control, const struct lane *lane, const struct mix_size *size,
+static __always_inline __u32 udp_tail(const struct control *control, __u32 sum, const struct mix_size *size,
 				      const struct ends *ends, const struct stamp *stamp)
 {
-	return size->udp_bytes | (control->udp_checksum ? (__u32)udp_check(lane, size, ends, stamp) << 16 : 0);
+	return size->udp_bytes | (control->udp_checksum ? (__u32)udp_check(sum, size, ends, stamp) << 16 : 0);
 }
 
 /* The payload of a UDP datagram or TCP segment, or NOT_OURS. */

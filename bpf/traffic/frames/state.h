@@ -21,6 +21,7 @@ __u64 foreign[MAX_CORES];	/* frames at the sink that are not ours */
 __u64 stale[MAX_CORES];		/* frames of an earlier trial */
 __u64 unreadable[MAX_CORES];	/* frames with this trial's mark whose stamp is none of ours: damaged or forged */
 __u64 forbidden[MAX_CORES];	/* frames that arrived though the policy forbids them */
+__be32 forbidden_sources[MAX_FORBIDDEN_SOURCES];
 
 /* The flows in the order in which they are sent. User space shuffles; reading in order lets the processor prefetch. */
 struct {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * What floods, illegal attempts and resets have in common: how their segments are told from those of connections, also
+ * What floods, illegal attempts and resets have in common: how their segments differ from those of connections, also
  * behind a firewall that translates addresses and ports, and where they come from.
  *
- * The mark is the TCP window: ours is always the control block's, so that a few other values can stand for what the
- * segment is. An answer to a SYN is known by what it acknowledges.
+ * Illegal SYN and ACK are like those of connections in all that the policy does not speak of. The two ends know them by their sequence
+ * numbers, under a secret of the run, and an answer to a SYN by what it acknowledges. The mark of all others, and of all behind a
+ * firewall that translates, is the TCP window: ours is always the control block's, so that a few other values can stand for what the
+ * segment is.
  */
 #ifndef RAMPART_TRAFFIC_TCP_BESIDE_H
 #define RAMPART_TRAFFIC_TCP_BESIDE_H
@@ -17,7 +19,6 @@
 #define MARK_RESET (MARK_ATTACK + 1)
 #define MARK_DATA (MARK_ATTACK + 2)
 #define MARKS (ILLEGAL_KINDS + 3)
-#define ILLEGAL_SEQUENCE 0x52414d50U	/* plus enum illegal_kind: sequence number of an illegal SYN */
 
 #define PROTOCOL_FORBIDDEN 253	/* RFC 3692: for experiments */
 
@@ -56,6 +57,16 @@ static __always_inline __u32 draw(struct beside_core *own)
 static __always_inline __u32 draw_below(struct beside_core *own, __u32 bound)
 {
 	return (__u64)draw(own) * bound >> 32;
+}
+
+/* The sequence number of an illegal SYN or ACK, but for its lower three bits, which are its kind. */
+static __always_inline __u32 illegal_sequence(const __be32 *server, __be16 server_port, __be16 client_port)
+{
+	__u32 value = ~control.server_secret ^ client_port;
+
+	if (beside.server_stays)
+		value = mix32(value) ^ (server[0] + (control.ip_version == 6 ? server[3] * 0x85ebca6b : 0) + server_port);
+	return mix32(value) & ~(ILLEGAL_KINDS - 1U);
 }
 
 /* An address outside the client's: `v4`, or in IPv6 the prefix with `v6_last` behind it. */
@@ -156,9 +167,9 @@ static __noinline bool beside_arrives(struct xdp_md *ctx, const struct arrived *
 	struct other_packet other;
 
 	if (seen) {
-		/* The port alone tells, whatever a firewall made of the window. */
+		/* The port alone says it, whatever a firewall made of the window. */
 		if (seen->window != MARK_ILLEGAL + ILLEGAL_PORT &&
-		    !(beside.illegal_step && seen->destination_port == bpf_htons(beside.forbidden_port)))
+		    !(beside.illegal_step && bpf_ntohs(seen->destination_port) - beside.forbidden_port < beside.forbidden_ports))
 			return false;
 		own->illegal_arrived[ILLEGAL_PORT]++;
 		return true;
@@ -218,6 +229,7 @@ static __noinline bool beside_returns(struct xdp_md *ctx, const struct arrived *
 {
 	struct beside_core *own = this_beside();
 	struct other_packet other;
+	__u32 kind;
 
 	if (read_other(ctx, &other))
 		return false;
@@ -227,9 +239,9 @@ static __noinline bool beside_returns(struct xdp_md *ctx, const struct arrived *
 	}
 	if (!seen || !beside.illegal_step)
 		return false;
-	if ((seen->flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK) &&
-	    seen->acknowledgement - 1 - ILLEGAL_SEQUENCE < ILLEGAL_KINDS) {
-		own->illegal_answered[(seen->acknowledgement - 1 - ILLEGAL_SEQUENCE) & (ILLEGAL_KINDS - 1)]++;
+	kind = (seen->acknowledgement - 1) ^ illegal_sequence(seen->source, seen->source_port, seen->destination_port);
+	if ((seen->flags & (TCP_SYN | TCP_ACK)) == (TCP_SYN | TCP_ACK) && kind < ILLEGAL_KINDS) {
+		own->illegal_answered[kind]++;
 		return true;
 	}
 	if (!is_spare(seen) && !is_forbidden(seen->version, seen->destination))

@@ -86,14 +86,25 @@ static __always_inline __u8 illegal_flags(__u32 kind)
 	return kind == ILLEGAL_FIN ? TCP_FIN | TCP_ACK : TCP_SYN;
 }
 
-/* Fills in an attempt without a connection. */
-static __always_inline void say_illegal(struct beside_core *own, __u32 kind, struct segment *segment)
+/* Makes an illegal SYN or ACK one that only the two ends can distinguish from those of connections. The server cannot where the firewall
+ * translates: a legal one might have that number, and could come from anywhere. */
+static __always_inline void hide(struct beside_core *own, __u32 kind, struct segment *segment)
 {
-	__u8 flags = illegal_flags(kind);
+	if (segment->flags != TCP_SYN && segment->flags != TCP_ACK)
+		return;
+	if (!control.translates_sources)
+		segment->window = control.window;
+	segment->sequence =
+		illegal_sequence(segment->destination, segment->destination_port, segment->source_port) | kind;
+	if (segment->flags == TCP_ACK)
+		segment->acknowledgement = draw(own);
+}
+
+/* Where an attempt without a connection comes from and goes to. */
+static __always_inline void address_illegal(struct beside_core *own, __u32 kind, struct segment *segment)
+{
 	__u32 other;
 
-	to_any_server(own, segment);
-	say_alone(segment, flags, flags == TCP_SYN ? ILLEGAL_SEQUENCE + kind : draw(own), MARK_ILLEGAL + kind);
 	segment->source_port = bpf_htons(beside.spare_port + draw_below(own, beside.spare_ports));
 	if (kind == ILLEGAL_ADDRESS) {
 		other = FORBIDDEN_V4 + draw_below(own, FORBIDDEN_HOSTS);
@@ -106,7 +117,16 @@ static __always_inline void say_illegal(struct beside_core *own, __u32 kind, str
 	}
 	host_address(&control.client, draw_below(own, control.client.hosts), segment->source);
 	if (kind == ILLEGAL_PORT)
-		segment->destination_port = bpf_htons(beside.forbidden_port);
+		segment->destination_port = bpf_htons(beside.forbidden_port + draw_below(own, beside.forbidden_ports));
+}
+
+/* Fills in an attempt without a connection. */
+static __always_inline void say_illegal(struct beside_core *own, __u32 kind, struct segment *segment)
+{
+	to_any_server(own, segment);
+	say_alone(segment, illegal_flags(kind), draw(own), MARK_ILLEGAL + kind);
+	address_illegal(own, kind, segment);
+	hide(own, kind, segment);
 }
 
 /* A packet of an IP protocol that no rule allows, filled with zeros. */

@@ -2,7 +2,7 @@
 /*
  * Proofs: 16 letters in a request and in an answer that only the two ends can write, because they are scrambled with keys
  * that user space draws anew for each run. A request's proof holds the connection's number and a number of the request, so
- * that the server can tell who asks and that it was the client; an answer's proof is made from the same two under other
+ * that the server knows who asks and that it was the client; an answer's proof is made from the same two under other
  * keys, so that nobody between can answer a request, nor give an answer to another one.
  */
 #ifndef RAMPART_TRAFFIC_TCP_PROOF_H

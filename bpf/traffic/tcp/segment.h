@@ -9,6 +9,14 @@
 #include "../../net/checksum.h"
 #include "../../net/headers.h"
 
+/* A hash whose every bit depends on every bit of the value. */
+static __always_inline __u32 mix32(__u32 value)
+{
+	value = (value ^ (value >> 16)) * 0x21f0aaad;
+	value = (value ^ (value >> 15)) * 0x735a2d97;
+	return value ^ (value >> 15);
+}
+
 enum payload_kind { PAYLOAD_NONE = 0, PAYLOAD_REQUEST = 1, PAYLOAD_ANSWER = 2 };
 
 #define NOP_NOP_STAMP bpf_htonl(0x0101080a)

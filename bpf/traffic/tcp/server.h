@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * The server keeps nothing: what it says is a function of the segment in hand. Its initial sequence number is a hash of
- * addresses and ports, so an acknowledgement tells how much of the answers has arrived; a request ends where its sender
+ * addresses and ports, so an acknowledgement says how much of the answers has arrived; a request ends where its sender
  * pushes; and there is never more than one segment under way in either direction, so what arrives is what is due.
  * Whatever is lost, the client asks for again.
  */
@@ -24,11 +24,18 @@ static __always_inline bool is_from_elsewhere(const struct arrived *seen)
 	return !control.translates_sources && client_slot(seen) == NOT_OURS_SLOT;
 }
 
-static __always_inline __u32 mix32(__u32 value)
+/* Whether a SYN or ACK for one of the server's ports is an illegal attempt. It is counted and not answered. */
+static __always_inline bool is_illegal_attempt(const struct arrived *seen)
 {
-	value = (value ^ (value >> 16)) * 0x21f0aaad;
-	value = (value ^ (value >> 15)) * 0x735a2d97;
-	return value ^ (value >> 15);
+	__u32 kind;
+
+	if (!beside.illegal_step || (seen->flags != TCP_SYN && seen->flags != TCP_ACK))
+		return false;
+	kind = seen->sequence ^ illegal_sequence(seen->destination, seen->destination_port, seen->source_port);
+	if (kind >= ILLEGAL_KINDS || !is_from_elsewhere(seen))
+		return false;
+	this_beside()->illegal_arrived[kind]++;
+	return true;
 }
 
 static __always_inline __u32 server_isn(const struct arrived *seen)
@@ -40,7 +47,7 @@ static __always_inline __u32 server_isn(const struct arrived *seen)
 	return mix32(addresses ^ control.server_secret ^ ((__u32)seen->source_port << 16 | seen->destination_port));
 }
 
-/* Every answer has the same size, so the place in the stream tells the answer and the place in it. */
+/* Every answer has the same size, so the place in the stream says which answer it is, and where in it. */
 static __always_inline void say_answer(struct tcp_core *core, struct segment *segment, __u32 place)
 {
 	__u32 offset = place < answer.bytes ? place : answer.bytes ? place % answer.bytes : 0;
@@ -217,6 +224,8 @@ static __always_inline int server_receive(struct xdp_md *ctx)
 		say_syn_ack(&seen, &segment);
 		return answer_with(ctx, seen.frame_bytes, &segment, control.server_port);
 	}
+	if (is_illegal_attempt(&seen))
+		return XDP_DROP;
 	count(core, COUNT_SERVER_FRAMES_IN);
 	core->count[COUNT_SERVER_BYTES_IN] += seen.frame_bytes;
 	/* That of data is looked at with the data. */

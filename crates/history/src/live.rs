@@ -57,14 +57,10 @@ impl Live {
     }
 }
 
-/// When a process began, from `/proc`; none of one that has ended, even if its parent has not asked yet how. The fields count from the
-/// name, which is in parentheses and may hold anything: the first is the state, the 20th the time. The bench's journals of changes read
-/// the same, in a crate that this one does not know.
+/// SQLite's numbers have a sign.
 fn start_of(process: u32) -> Option<i64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let ended = matches!(fields.next()?, "Z" | "X");
-    fields.nth(18)?.parse().ok().filter(|_| !ended)
+    measure::process::start_ticks(&stat)?.try_into().ok()
 }
 
 #[cfg(test)]

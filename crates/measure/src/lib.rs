@@ -16,6 +16,7 @@ mod mark;
 mod metric;
 pub mod plan;
 pub mod procedure;
+pub mod process;
 pub mod published;
 pub mod results;
 pub mod search;

@@ -44,7 +44,7 @@ pub(crate) fn account(
     let lost = account.ledger.residual().max(0) as u64;
     let Some(places) = account.ledger.frames_mut() else { return account };
     if lost > 0 && opaque {
-        places.not_received = lost;
+        places.not_received += lost;
     } else if lost > 0 {
         // Forbidden frames that went astray are in the same counters as those that should not have: most in the firewall's, and
         // under overload some in the links'.

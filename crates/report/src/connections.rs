@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Entry<'a> {
     heads: Vec<String>,
     point: Reading<'a>,
-    sessions: &'a ConnectionOutcome,
+    outcome: &'a ConnectionOutcome,
 }
 
 /// The tables of a test; none where no point has connections.
@@ -37,10 +37,10 @@ fn entries<'a>(test: &Test<'a>) -> (Vec<String>, Vec<Entry<'a>>) {
     let mut kept: Vec<(&Setting<'a>, Reading<'a>, &'a ConnectionOutcome)> = Vec::new();
     for setting in test.blocks.iter().flat_map(|b| &b.settings) {
         for point in setting.points.iter().copied() {
-            let Some(sessions) = point.connections() else { continue };
+            let Some(outcome) = point.connections() else { continue };
             let trial = |p: &Reading<'_>| (p.cell.id, p.dut.clone(), p.typical);
             if !kept.iter().any(|(_, p, _)| trial(p) == trial(&point)) {
-                kept.push((setting, point, sessions));
+                kept.push((setting, point, outcome));
             }
         }
     }
@@ -49,10 +49,10 @@ fn entries<'a>(test: &Test<'a>) -> (Vec<String>, Vec<Entry<'a>>) {
     let metrics: BTreeSet<Metric> = kept.iter().map(|(s, ..)| s.metric).collect();
     let mut corner = tables::corner(&factors);
     corner.extend((metrics.len() > 1).then(|| "Of".to_string()));
-    let entry = |(setting, point, sessions): (&Setting<'a>, Reading<'a>, &'a ConnectionOutcome)| {
+    let entry = |(setting, point, outcome): (&Setting<'a>, Reading<'a>, &'a ConnectionOutcome)| {
         let mut heads = tables::heads(&point.dut, setting, &factors);
         heads.extend((metrics.len() > 1).then(|| setting.metric.row().title.to_string()));
-        Entry { heads, point, sessions }
+        Entry { heads, point, outcome }
     };
     (corner, kept.into_iter().map(entry).collect())
 }
@@ -90,7 +90,7 @@ fn named(counts: &BTreeMap<String, u64>) -> Cell {
 
 fn fate(entries: &[&Entry<'_>]) -> Option<Table> {
     let row = |e: &&Entry<'_>| {
-        let s = e.sessions;
+        let s = e.outcome;
         let mut cells: Vec<Cell> = [s.attempted, s.established, s.completed, s.closed].map(count).into();
         cells.extend([named(&s.failed), count(s.transactions), some_count(s.verified)]);
         cells.extend([s.retransmitted, s.frames].map(count));
@@ -164,7 +164,7 @@ const TIMES_NOTES: [&str; 2] = [
 fn times_of(entry: &Entry<'_>) -> Vec<Row> {
     let load = Cell::text(view::at_load(&entry.point).unwrap_or_default());
     let row = |(name, of): &(&str, Time)| {
-        let times = tables::percentiles(&of(&entry.sessions.times)?);
+        let times = tables::percentiles(&of(&entry.outcome.times)?);
         let heads = entry.heads.iter().cloned().chain([(*name).to_owned()]).collect();
         Some(Row { heads, cells: std::iter::once(load.clone()).chain(times).collect() })
     };
@@ -175,7 +175,7 @@ fn times_of(entry: &Entry<'_>) -> Vec<Row> {
 fn illegal(entries: &[&Entry<'_>]) -> Option<Table> {
     let mut rows = Vec::new();
     for entry in entries {
-        let Some(illegal) = &entry.sessions.illegal else { continue };
+        let Some(illegal) = &entry.outcome.illegal else { continue };
         for (kind, attempted) in &illegal.attempted {
             let through = illegal.got_through.get(kind).copied().unwrap_or(0);
             let mut heads = entry.heads.clone();
@@ -197,7 +197,7 @@ fn illegal(entries: &[&Entry<'_>]) -> Option<Table> {
 
 fn attack(entries: &[&Entry<'_>]) -> Option<Table> {
     let row = |e: &&Entry<'_>| {
-        let a = e.sessions.attack?;
+        let a = e.outcome.attack?;
         let share =
             |n: u64| if a.sent == 0 { String::new() } else { units::percent(n as f64 / a.sent as f64) };
         let cells = vec![
@@ -221,7 +221,7 @@ fn attack(entries: &[&Entry<'_>]) -> Option<Table> {
 
 fn resets(entries: &[&Entry<'_>]) -> Option<Table> {
     let row = |e: &&Entry<'_>| {
-        let r = e.sessions.resets?;
+        let r = e.outcome.resets?;
         let share = if r.open == 0 { None } else { Some(r.alive as f64 / r.open as f64) };
         let cells =
             vec![count(r.open), count(r.sent), count(r.forwarded), count(r.alive), value("ratio", share)];
@@ -240,7 +240,7 @@ fn resets(entries: &[&Entry<'_>]) -> Option<Table> {
 
 fn replacement(entries: &[&Entry<'_>]) -> Option<Table> {
     let row = |e: &&Entry<'_>| {
-        let r = e.sessions.replacement.as_ref()?;
+        let r = e.outcome.replacement.as_ref()?;
         let held = match r.holds_after_seconds {
             Some(seconds) => value("s", Some(seconds)),
             None => Cell { text: "the old policy still held".into(), class: "text", ..Cell::default() },

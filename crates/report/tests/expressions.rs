@@ -236,6 +236,8 @@ fn promises_are_kept_broken_or_undecided() {
         assert!(verdict == Kept || !outcome.because.is_empty(), "{text}: {outcome:?}");
     }
     let outcome = judge(&wide, &format!("{ratio} >= 5.2"), Mode::All);
+    // What both points have in common is said once.
+    assert_eq!(outcome.because[0].matches("test=").count(), 1, "{outcome:?}");
     assert!(outcome.because[0].ends_with("3.10 (1.86 to 5.09) against 5.20"), "{outcome:?}");
     let outcome = judge(&once, &format!("{ratio} >= 2"), Mode::All);
     assert!(outcome.because[0].ends_with("3.00 (one round: no interval) against 2.00"), "{outcome:?}");

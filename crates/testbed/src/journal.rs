@@ -198,16 +198,10 @@ impl Owner {
     }
 }
 
-/// When a process started, in clock ticks after boot; `None` when there is none, or only its zombie is left:
-/// a zombie does nothing any more, but may wait for its parent for ever.
+/// When a process started, in clock ticks after boot; `None` when there is none, or only its zombie is left: a zombie does nothing
+/// any more, but may wait for its parent for ever.
 pub(crate) fn start_ticks(pid: u32) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in field 2 may hold spaces and parentheses: fields count from its last parenthesis.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
-    if matches!(fields.next()?, "Z" | "X") {
-        return None;
-    }
-    fields.nth(18)?.parse().ok()
+    measure::process::start_ticks(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Every journal on the machine, with its owner.

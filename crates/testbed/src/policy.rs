@@ -24,12 +24,13 @@
 
 use crate::error::TestbedError;
 use crate::layout::{
-    ATTACKERS_V4, ATTACKERS_V6, STRANGERS_V4, STRANGERS_V6, TEST_V4, TEST_V6, TRANSLATED_V4, TRANSLATED_V6,
-    ZoneAddresses, forward_lanes_of,
+    ATTACKERS_V4, ATTACKERS_V6, OUTSIDE_COUNTRIES, STRANGERS_V4, STRANGERS_V6, TEST_V4, TEST_V6,
+    TRANSLATED_V4, TRANSLATED_V6, ZoneAddresses, forward_lanes_of,
 };
 use crate::policy::random::Random;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use measure::shape::{IpVersion, Lane, PolicyShape, TestProtocol, Zone, ZoneForm};
+use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
 mod filler;
@@ -46,6 +47,10 @@ pub use replacement::{Generation, ReplacementProbes};
 pub const TEST_DESTINATION_PORTS: RangeInclusive<u16> = 1..=49151;
 /// A destination port that no rule ever allows, with UDP or TCP: forbidden probes use it.
 pub const FORBIDDEN_PORT: u16 = 60000;
+/// Destination ports that no rule allows for the test's protocol: forbidden traffic under load goes to any of them.
+pub const FORBIDDEN_PORTS: RangeInclusive<u16> = 49152..=59999;
+/// Listed addresses that forbidden traffic under load comes from, beside the lists' canaries.
+const LISTED_SOURCES: usize = 512;
 
 /// A rule's protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -150,9 +155,23 @@ impl PolicySpec {
         self.has_rules() || !self.listed.is_empty() || !self.countries.is_empty()
     }
 
-    /// A destination port that no rule allows, where there are rules: what goes there is forbidden between all zones.
-    pub fn forbidden_port(&self) -> Option<u16> {
-        self.has_rules().then_some(FORBIDDEN_PORT)
+    /// Destination ports that no rule allows, where there are rules: what goes there is forbidden between all zones.
+    pub fn forbidden_ports(&self) -> Option<RangeInclusive<u16>> {
+        self.has_rules().then_some(FORBIDDEN_PORTS)
+    }
+
+    /// IPv4 addresses from which nothing passes, whatever the rules allow: of the lists, and outside the country table. Those of the
+    /// private zone come first, from which a firewall that looked at neither would forward. Takes as long as
+    /// [`listed_sample`](Self::listed_sample).
+    pub fn forbidden_sources(&self) -> Vec<Ipv4Addr> {
+        let outside = OUTSIDE_COUNTRIES.hosts().filter(|_| !self.countries.is_empty());
+        let canaries = self.listed.iter().map(AddressList::canary);
+        canaries.chain(outside).chain(self.listed_sample(LISTED_SOURCES)).collect()
+    }
+
+    /// Whether answers that nobody asked for are forbidden.
+    pub fn forbids_strange_answers(&self) -> bool {
+        self.has_rules() && self.shape.stateful && !self.shape.nat
     }
 
     /// Whether what belongs to no TCP connection and is no SYN is dropped.

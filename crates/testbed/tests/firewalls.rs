@@ -13,7 +13,7 @@ use common::{must_be_root, plain, spec, with_firewall};
 use measure::shape::{PolicyShape, TestProtocol, Zone, ZoneForm};
 use testbed::TestbedError;
 use testbed::bed::Bed;
-use testbed::dut::{self, Behaviour, KnownBox, Running};
+use testbed::dut::{self, Behaviour, PlainForwarder, Running};
 use testbed::policy::{Expect, PolicySpec, Segment};
 
 fn prove(name: &str, zones: ZoneForm, shape: &PolicyShape) {
@@ -223,7 +223,7 @@ fn a_reset_forgets_connections_and_keeps_the_policy() {
 
 #[test]
 fn forwarders_count_one_hop() {
-    static KNOWN: KnownBox = KnownBox::new("known", Behaviour::OnlyForwards);
+    static KNOWN: PlainForwarder = PlainForwarder::known("known", Behaviour::OnlyForwards);
     dut::add(&KNOWN).unwrap();
     for (name, ttl) in [("wire", 64), ("xdp-redirect", 63), ("known", 63), ("linux", 63)] {
         with_firewall(name, ZoneForm::Two, &plain(), |_, _, policy, prober| {

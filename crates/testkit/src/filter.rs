@@ -86,7 +86,10 @@ impl Filter {
                     .handle(1)
                     .priority(1)
                     .hook(TC_INGRESS);
+                // A link that has the hook already is no fault, of which libbpf would warn.
+                let print = libbpf_rs::set_print(None);
                 hook.create().unwrap();
+                libbpf_rs::set_print(print);
                 hook.attach().unwrap();
             }
         });

@@ -54,7 +54,7 @@ fn drops_of_test_frames_are_counted_and_no_others_needs_root() {
             .unwrap();
         let plan = TrialPlan {
             translated: None,
-            forbidden_port: None,
+            forbidden: None,
             phases: &[fixture::phase(Load::Burst(FRAMES))],
             lanes: &[(FORWARD, 1.0)],
             placement: Placement::Inline,

@@ -48,7 +48,7 @@ fn trial_that_settles(
     let phases = [fixture::phase(load)];
     let plan = TrialPlan {
         translated: None,
-        forbidden_port: None,
+        forbidden: None,
         phases: &phases,
         lanes,
         placement: Placement::Inline,

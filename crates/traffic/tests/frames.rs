@@ -99,7 +99,7 @@ fn capture(
     engine.set_traffic(traffic).unwrap();
     let plan = TrialPlan {
         translated: None,
-        forbidden_port: None,
+        forbidden: None,
         phases: &[fixture::phase(Load::Burst(frames))],
         lanes: &[(FORWARD, 1.0)],
         placement: Placement::Inline,
@@ -274,7 +274,7 @@ fn frames_back_are_answers_of_the_same_flows() {
     let lanes: [(Lane, f64); 2] = [(FORWARD, 0.5), (fixture::BACK, 0.5)];
     let plan = TrialPlan {
         translated: None,
-        forbidden_port: None,
+        forbidden: None,
         phases: &[fixture::phase(Load::Burst(200))],
         lanes: &lanes,
         placement: Placement::Inline,

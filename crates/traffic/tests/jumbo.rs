@@ -45,7 +45,7 @@ fn check(middle: Middle, rows: &[Row]) {
             let cores = cores(row.cores);
             let plan = TrialPlan {
                 translated: None,
-                forbidden_port: None,
+                forbidden: None,
                 phases: &[fixture::phase(row.load)],
                 lanes: row.lanes,
                 placement: Placement::Inline,
@@ -132,7 +132,7 @@ fn full_speed_is_counted() {
         let cores = cores(count);
         let plan = TrialPlan {
             translated: None,
-            forbidden_port: None,
+            forbidden: None,
             phases: &[Phase { load: Load::Maximum, seconds: 0.3 }],
             lanes: ONE_WAY,
             placement: Placement::Inline,
@@ -157,7 +157,7 @@ fn a_link_that_is_too_small_is_named() {
     engine.set_traffic(&shape(fixed(9019), 10)).unwrap();
     let plan = TrialPlan {
         translated: None,
-        forbidden_port: None,
+        forbidden: None,
         phases: &[Phase { load: Load::Burst(1), seconds: 0.1 }],
         lanes: ONE_WAY,
         placement: Placement::Inline,

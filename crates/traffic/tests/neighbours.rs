@@ -16,7 +16,7 @@ fn arrived(engine: &mut Engine, ports: &Ports, ip: IpVersion) -> u64 {
     engine.set_traffic(&traffic).unwrap();
     let plan = TrialPlan {
         translated: None,
-        forbidden_port: None,
+        forbidden: None,
         phases: &[fixture::phase(Load::Burst(500))],
         lanes: &[(FORWARD, 1.0)],
         placement: Placement::Inline,

@@ -230,7 +230,7 @@ fn illegal_attempts_are_told_apart_and_stopped() {
             plan.illegal = Some(IllegalPlan {
                 share: 0.25,
                 kinds: kinds.clone(),
-                port: FORBIDDEN_PORT,
+                ports: FORBIDDEN_PORT..=FORBIDDEN_PORT,
                 listed,
                 watches: false,
             });
@@ -268,7 +268,7 @@ fn the_share_of_illegal_attempts_comes_out_even() {
         let illegal = IllegalPlan {
             share,
             kinds: vec![IllegalKind::Port],
-            port: FORBIDDEN_PORT,
+            ports: FORBIDDEN_PORT..=FORBIDDEN_PORT,
             listed: Vec::new(),
             watches: false,
         };
@@ -299,7 +299,7 @@ fn a_firewall_that_answers_forbidden_addresses_lets_them_through() {
     plan.illegal = Some(IllegalPlan {
         share: 0.25,
         kinds,
-        port: FORBIDDEN_PORT,
+        ports: FORBIDDEN_PORT..=FORBIDDEN_PORT,
         listed: LISTED.to_vec(),
         watches: false,
     });
@@ -324,7 +324,7 @@ fn without_an_open_connection_another_kind_has_its_turn() {
         plan.illegal = Some(IllegalPlan {
             share: 0.25,
             kinds,
-            port: FORBIDDEN_PORT,
+            ports: FORBIDDEN_PORT..=FORBIDDEN_PORT,
             listed: Vec::new(),
             watches: false,
         });

@@ -80,7 +80,7 @@ fn run(engine: &mut Engine, ports: &Ports, row: &Row) -> TrialReading {
     let cores = cores(row.cores);
     let plan = TrialPlan {
         translated: None,
-        forbidden_port: None,
+        forbidden: None,
         phases: &row.phases,
         lanes: row.lanes,
         placement: Placement::Inline,
@@ -251,7 +251,7 @@ fn frames_left_out_are_counted_on_their_lane() {
         engine.set_traffic(&shape(fixed(size), 1000)).unwrap();
         let plan = TrialPlan {
             translated: None,
-            forbidden_port: None,
+            forbidden: None,
             // Nothing sends so many. At ten times the rate the grain of a lane's interval, 2^-20 ns, adds up to some frames.
             phases: &[Phase { load: Load::PerSecond(1e8), seconds: 0.05 }],
             lanes: TWO_WAY,
@@ -296,7 +296,7 @@ fn what_the_engine_cannot_do_is_refused() {
     ] {
         let plan = TrialPlan {
             translated: None,
-            forbidden_port: None,
+            forbidden: None,
             phases: &phases,
             lanes: &lanes,
             placement: Placement::Inline,

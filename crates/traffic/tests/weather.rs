@@ -68,7 +68,7 @@ fn run(rows: &[Row]) -> Vec<(Expected, u64)> {
         engine.set_traffic(&traffic).unwrap();
         let plan = TrialPlan {
             translated: None,
-            forbidden_port: None,
+            forbidden: None,
             phases: &[fixture::phase(Load::Burst(row.frames))],
             lanes: row.lanes,
             placement: Placement::Inline,

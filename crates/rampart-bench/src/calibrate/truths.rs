@@ -1,4 +1,4 @@
-//! The bench against boxes of which the truth is known ([`KnownBox`]): what it reports of their rate, delay, losses, buffer, table and
+//! The bench against boxes of which the truth is known ([`PlainForwarder`]): what it reports of their rate, delay, losses, buffer, table and
 //! resets, by the same procedures, searches and statistics as of any firewall.
 
 use crate::cli::CalibrateArgs;
@@ -13,7 +13,7 @@ use measure::stats;
 use measure::suite::Suite;
 use measure::trial::RigError;
 use serde::Serialize;
-use testbed::dut::{self, Behaviour, KnownBox};
+use testbed::dut::{self, Behaviour, PlainForwarder};
 use traffic::Engine;
 
 /// Room for the connections of every test.
@@ -170,7 +170,7 @@ fn campaign(truth: &Truth, planned: &PlannedCell, shared: &Shared) -> Result<Out
     let mut rigs = Vec::new();
     for (name, behaviour) in &boxes[..1 + usize::from(truth.beside_none)] {
         // Names of firewalls live as long as the program.
-        dut::add(Box::leak(Box::new(KnownBox::new(name, *behaviour))))?;
+        dut::add(Box::leak(Box::new(PlainForwarder::known(name, *behaviour))))?;
         rigs.push(rig::build(name, planned, shared).map_err(super::failed)?);
     }
     let outcome = campaign::run(&planned.cell, &mut rigs, &mut ());

@@ -36,7 +36,7 @@ const SETTLE: Duration = Duration::from_secs(3);
 const PROBE_EVERY: Duration = Duration::from_millis(1);
 /// The share of forbidden attempts that the bench adds to a trial, and how many it adds at least.
 const FORBIDDEN_SHARE: f64 = 0.001;
-const FEWEST_FORBIDDEN: f64 = 4.0;
+const FEWEST_FORBIDDEN: f64 = 8.0;
 /// Listed addresses that illegal attempts come from.
 const LISTED_SOURCES: usize = 4_096;
 
@@ -148,8 +148,8 @@ impl ConnectionRig {
             return Some(IllegalPlan::new(illegal, self.listed().to_vec()));
         }
         let mut kinds = forbidden_kinds(&self.station.policy, self.station.setup.traffic.ip);
-        let port = self.station.forbidden_port(TestProtocol::Tcp, self.trials);
-        if port.is_some() && kinds.is_empty() {
+        let ports = self.station.forbidden_ports(TestProtocol::Tcp, self.trials);
+        if ports.is_some() && kinds.is_empty() {
             kinds.push(IllegalKind::Port);
         }
         let listed = if kinds.contains(&IllegalKind::Listed) { self.listed().to_vec() } else { Vec::new() };
@@ -157,7 +157,7 @@ impl ConnectionRig {
         (!kinds.is_empty()).then_some(IllegalPlan {
             share,
             kinds,
-            port: port.unwrap_or(FORBIDDEN_PORT),
+            ports: ports.unwrap_or(FORBIDDEN_PORT..=FORBIDDEN_PORT),
             listed,
             watches: true,
         })
@@ -292,20 +292,21 @@ fn no_ports() -> RigError {
     RigError::Broken("client and server have no ports".to_owned())
 }
 
-/// What a policy forbids that a single SYN can show.
+/// What a policy forbids that a single segment like those of connections can show.
 fn forbidden_kinds(policy: &PolicySpec, ip: IpVersion) -> Vec<IllegalKind> {
     let v4 = ip == IpVersion::V4;
     [
         (IllegalKind::Address, policy.has_rules() || v4 && !policy.countries.is_empty()),
         (IllegalKind::Port, policy.has_rules()),
         (IllegalKind::Listed, v4 && !policy.listed.is_empty()),
+        (IllegalKind::Ack, policy.is_strict()),
     ]
     .into_iter()
     .filter_map(|(kind, forbidden)| forbidden.then_some(kind))
     .collect()
 }
 
-/// The share of all starts that the bench forbids itself: one in a thousand, or four where that would be fewer.
+/// The share of all starts that the bench forbids itself: one in a thousand, or eight where that would be fewer.
 fn forbidden_share(request: &ConnectionRequest) -> f64 {
     let starts = match request {
         ConnectionRequest::Fastest { .. } => f64::INFINITY,
@@ -479,7 +480,7 @@ mod tests {
             let illegal = IllegalPlan {
                 share: 0.5,
                 kinds: Vec::new(),
-                port: FORBIDDEN_PORT,
+                ports: FORBIDDEN_PORT..=FORBIDDEN_PORT,
                 listed: Vec::new(),
                 watches: false,
             };

@@ -8,9 +8,11 @@ use measure::shape::{Lane, Placement, Setup, TestProtocol};
 use measure::trial::{
     FrameOutcome, FrameRequest, Load, Phase, Rig, RigError, TrialOutcome, TrialRequest, WorkloadOutcome,
 };
+use std::cell::OnceCell;
+use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 use testbed::cpu::CpuSnapshot;
-use traffic::{Clock, Engine, Port, TrafficError, TrialPlan, TrialReading};
+use traffic::{Clock, Engine, Forbidden, Port, TrafficError, TrialPlan, TrialReading};
 
 /// Idle flows are opened again when they are older than this; the kernel's firewalls keep them for ten minutes.
 const FLOWS_STALE: Duration = Duration::from_secs(240);
@@ -26,6 +28,8 @@ pub(crate) struct FrameRig {
     opened: Option<Instant>,
     /// Trials run so far.
     trials: u64,
+    /// Of the policy, once they are needed.
+    forbidden_sources: OnceCell<Vec<Ipv4Addr>>,
 }
 
 impl FrameRig {
@@ -34,7 +38,7 @@ impl FrameRig {
         let mut station = Station::build(dut, setup, false, shared)?;
         station.lend_to_frames()?;
         station.place()?;
-        Ok(Self { station, opened: None, trials: 0 })
+        Ok(Self { station, opened: None, trials: 0, forbidden_sources: OnceCell::new() })
     }
 
     /// Gives the sink's ports back and lets something else use the bed: the private port and the hostile one.
@@ -71,7 +75,7 @@ impl FrameRig {
             times_matter,
             settle: self.settle_time(),
             translated: self.station.policy.translated(),
-            forbidden_port: None,
+            forbidden: None,
         }
     }
 
@@ -135,10 +139,20 @@ impl FrameRig {
         }
     }
 
+    /// What goes along with the next trial and must not arrive.
+    fn forbidden(&self) -> Forbidden {
+        let policy = &self.station.policy;
+        Forbidden {
+            ports: self.station.forbidden_ports(TestProtocol::Udp, self.trials),
+            sources: self.forbidden_sources.get_or_init(|| policy.forbidden_sources()).clone(),
+            answers: policy.forbids_strange_answers(),
+        }
+    }
+
     fn run_trial(&mut self, request: &FrameRequest) -> Result<TrialOutcome, RigError> {
         let lanes = self.station.setup.lanes();
         let settle = self.settle_time();
-        let forbidden_port = self.station.forbidden_port(TestProtocol::Udp, self.trials);
+        let forbidden = self.forbidden();
         self.trials += 1;
         let before = Before::take(&self.station.site, self.station.running.as_ref());
         let threads = self.station.running.firewall_threads();
@@ -166,7 +180,7 @@ impl FrameRig {
                 times_matter: request.times_matter,
                 settle,
                 translated: station.policy.translated(),
-                forbidden_port,
+                forbidden: Some(&forbidden),
             };
             let reading = engine.run(ports, &plan, &mut watcher).map_err(broken_traffic)?;
             (watcher.into_seen(), reading)
@@ -183,6 +197,7 @@ impl FrameRig {
         let mut remarks = found.remarks;
         remarks.extend(clock_step(clocks));
         remarks.extend(reassembled(&reading));
+        remarks.extend(held_back(&reading));
         Ok(TrialOutcome {
             id: 0,
             seconds: reading.seconds,
@@ -251,6 +266,17 @@ impl FrameRig {
 fn on_time_share(request: &FrameRequest, reading: &TrialReading) -> Option<f64> {
     (request.is_paced() && reading.sent() > 0)
         .then(|| 1.0 - reading.reading.late as f64 / reading.sent() as f64)
+}
+
+/// What the firewall forwarded only when the trial was over.
+fn held_back(reading: &TrialReading) -> Option<String> {
+    let held = reading.held_back;
+    (held > 0).then(|| {
+        format!(
+            "{held} frames arrived long after the last was sent, and count as not received: what a firewall holds back, it did not \
+             forward at this rate"
+        )
+    })
 }
 
 /// Whether the firewall forwarded whole what was sent in fragments.

@@ -5,6 +5,7 @@ use super::{Shared, Site, broken, broken_traffic, port};
 use crate::between::Between;
 use measure::shape::{Placement, Setup, TestProtocol};
 use measure::trial::RigError;
+use std::ops::RangeInclusive;
 use testbed::bed::{Bed, BedSpec, CoreSplit};
 use testbed::dut::{self, Driver, Running};
 use testbed::policy::{Expect, PolicySpec, Probe};
@@ -154,19 +155,19 @@ impl Station {
         }
     }
 
-    /// The port of the forbidden traffic that goes along with trial number `trial`: what its owner stated of a box, one after the other,
+    /// The ports of the forbidden traffic that goes along with trial number `trial`: what its owner stated of a box, one after the other,
     /// and otherwise what the policy forbids. Nobody stated anything of answers, so none go along where there are some.
-    pub(super) fn forbidden_port(&self, tested: TestProtocol, trial: u64) -> Option<u16> {
+    pub(super) fn forbidden_ports(&self, tested: TestProtocol, trial: u64) -> Option<RangeInclusive<u16>> {
         let stated = match (&self.site, &self.shared.between) {
             (Site::Named(_), Some(between)) => between.firewall.forbidden_ports(tested),
             _ => Vec::new(),
         };
         if stated.is_empty() {
-            return self.policy.forbidden_port();
+            return self.policy.forbidden_ports();
         }
         let answered =
             tested == TestProtocol::Udp && self.setup.lanes().iter().any(|(lane, _)| lane.is_reverse());
-        stated.get(trial as usize % stated.len()).copied().filter(|_| !answered)
+        stated.get(trial as usize % stated.len()).filter(|_| !answered).map(|&port| port..=port)
     }
 
     fn check_probes(&self, probes: &[Probe]) -> Result<(), RigError> {

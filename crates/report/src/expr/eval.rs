@@ -128,14 +128,18 @@ impl<'a> Subject<'a> {
             .chain(self.point().factors().map(|(factor, _)| factor).collect::<Vec<_>>())
     }
 
-    /// The point in words, for lists of what failed: its test, its firewall, and what tells it from the others.
+    /// The point in words, for lists of what failed: its test, its firewall, and what distinguishes it from the others.
     fn phrase(self, varying: &Varying) -> String {
+        format!("{}{{{}}}", self.point().metric.row().key, self.labels(varying).join(","))
+    }
+
+    fn labels(self, varying: &Varying) -> Vec<String> {
         let point = self.point();
         let varying = &varying[&point.metric];
         let mut labels = vec![format!("test={}", point.test()), format!("dut={}", point.dut)];
-        let telling = self.names().filter(|name| varying.contains(*name) && !matches!(*name, "test" | "dut"));
-        labels.extend(telling.filter_map(|name| Some(format!("{name}={}", self.label(name)?))));
-        format!("{}{{{}}}", point.metric.row().key, labels.join(","))
+        let own = self.names().filter(|name| varying.contains(*name) && !matches!(*name, "test" | "dut"));
+        labels.extend(own.filter_map(|name| Some(format!("{name}={}", self.label(name)?))));
+        labels
     }
 
     fn why_unusable(self, varying: &Varying) -> String {
@@ -352,9 +356,24 @@ impl<'a> Judge<'a> {
     }
 
     fn describe(&self, case: &[Subject<'_>], a: &Quantity, b: &Quantity) -> String {
-        let phrases: Vec<String> = case.iter().map(|s| s.phrase(&self.varying)).collect();
-        let what = if phrases.is_empty() { self.text.to_string() } else { phrases.join(" and ") };
+        let what = if case.is_empty() { self.text.to_string() } else { self.phrases(case) };
         format!("{what}: {} against {}", shown(a), shown(b))
+    }
+
+    /// The points of a case. What those of one metric have in common is said once: `throughput{test=udp,rules=100} of dut=rampart and
+    /// dut=nftables`.
+    fn phrases(&self, case: &[Subject<'_>]) -> String {
+        let labels: Vec<Vec<String>> = case.iter().map(|s| s.labels(&self.varying)).collect();
+        let (common, _): (Vec<_>, Vec<_>) =
+            labels[0].iter().cloned().partition(|label| labels.iter().all(|other| other.contains(label)));
+        let own =
+            |labels: &Vec<String>| labels.iter().filter(|l| !common.contains(l)).cloned().collect::<Vec<_>>();
+        let own: Vec<String> = labels.iter().map(|labels| own(labels).join(",")).collect();
+        let metric = case[0].point().metric;
+        if case.iter().any(|s| s.point().metric != metric) || own.iter().any(String::is_empty) {
+            return case.iter().map(|s| s.phrase(&self.varying)).collect::<Vec<_>>().join(" and ");
+        }
+        format!("{}{{{}}} of {}", metric.row().key, common.join(","), own.join(" and "))
     }
 
     fn decide(&self, judged: Vec<(Verdict, String)>, unusable: Vec<String>) -> Outcome {

@@ -6,10 +6,10 @@
 //! it works out of them (which trial decided, which points share trials) is what a run of today says itself.
 #![allow(dead_code, reason = "each test binary that includes this module uses its own part of it")]
 
-mod sessions;
+mod connections;
 
 #[allow(unused_imports, reason = "each test binary that includes this module uses its own part of it")]
-pub(crate) use sessions::{eantc_tcp, poliwall, tolly_http};
+pub(crate) use connections::{eantc_tcp, poliwall, tolly_http};
 
 use measure::bulk::BulkOutcome;
 use measure::connections::ConnectionOutcome;

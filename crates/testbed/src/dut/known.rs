@@ -1,13 +1,6 @@
 //! The known box: `xdp-redirect` with one behaviour more (`bpf/redirect/known.h`), of which it is known exactly how much. A bench that
 //! measures it shows how true its own figures are. It is no firewall that suites can name.
 
-use super::xdp_redirect::{REQUIREMENTS, Redirect};
-use super::{Capabilities, Driver, Requirement, Running, admit};
-use crate::bed::Bed;
-use crate::error::TestbedError;
-use crate::policy::PolicySpec;
-use measure::results::Role;
-
 /// What the box does beside forwarding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Behaviour {
@@ -47,46 +40,5 @@ impl Behaviour {
             Self::Table { entries } => (4, 0, entries, 0),
             Self::ResetsOneIn(one_in) => (5, 0, 0, one_in),
         }
-    }
-}
-
-/// A kind of firewall that is a box with a known behaviour; [`super::add`] makes it one that can be measured.
-#[derive(Debug)]
-pub struct KnownBox {
-    name: &'static str,
-    behaviour: Behaviour,
-}
-
-impl KnownBox {
-    /// A box under a name of its own.
-    pub const fn new(name: &'static str, behaviour: Behaviour) -> Self {
-        Self { name, behaviour }
-    }
-}
-
-impl Driver for KnownBox {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn summary(&self) -> &'static str {
-        "forwards, and does one thing more of which is known how much"
-    }
-
-    fn role(&self) -> Role {
-        Role::Forwarder
-    }
-
-    fn requirements(&self) -> &'static [Requirement] {
-        REQUIREMENTS
-    }
-
-    fn capabilities(&self) -> Capabilities {
-        Capabilities::FORWARDING
-    }
-
-    fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
-        admit(self, policy)?;
-        Ok(Box::new(Redirect::start(bed.firewall_side(self.name())?, Some(self.behaviour))?))
     }
 }

@@ -27,13 +27,14 @@ mod wire;
 pub(crate) mod xdp_redirect;
 
 pub use external::{External, ExternalBed, ExternalPort, ExternalPorts, Stated};
-pub use known::{Behaviour, KnownBox};
+pub use known::Behaviour;
 pub use outside::Program;
+pub use xdp_redirect::PlainForwarder;
 
 /// Every driver, in the order of `rampart-bench list duts` and of reports.
 pub const DRIVERS: &[&dyn Driver] = &[
     &wire::Wire,
-    &xdp_redirect::XdpRedirect,
+    &PlainForwarder::XDP_REDIRECT,
     &linux::Linux,
     &nftables::CHAIN,
     &nftables::MAP,

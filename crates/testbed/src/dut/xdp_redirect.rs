@@ -1,5 +1,6 @@
 //! `xdp-redirect`: `bpf/redirect.bpf.c` on the firewall's ends. The least that a forwarder can do; everything else is
-//! measured against it. The known box ([`super::KnownBox`]) is the same with one behaviour more.
+//! measured against it. A known box is the same with one behaviour more
+//! ([`Behaviour`]).
 
 use super::kernel::check_links;
 use super::known::Behaviour;
@@ -25,18 +26,40 @@ use generated::{RedirectSkel, RedirectSkelBuilder};
 const DROPS: [&str; 4] = ["malformed", "expired", "no_zone", "known"];
 
 /// The JIT's own setting is hidden from network namespaces other than the first, so the kernel's types stand in.
-pub(super) const REQUIREMENTS: &[Requirement] =
+const REQUIREMENTS: &[Requirement] =
     &[Requirement::KernelFile { path: "/sys/kernel/btf/vmlinux", feature: "BPF with type information" }];
 
-pub(super) struct XdpRedirect;
+/// A forwarder without a policy: `xdp-redirect`, or a known box, which [`super::add`] makes one that can be measured.
+#[derive(Debug)]
+pub struct PlainForwarder {
+    name: &'static str,
+    summary: &'static str,
+    /// What it does beside forwarding.
+    known: Option<Behaviour>,
+}
 
-impl Driver for XdpRedirect {
+impl PlainForwarder {
+    /// The least that a forwarder can do.
+    pub(super) const XDP_REDIRECT: Self = Self {
+        name: "xdp-redirect",
+        summary: "XDP program that only rewrites and redirects (the least a forwarder can do)",
+        known: None,
+    };
+
+    /// A known box under a name of its own.
+    pub const fn known(name: &'static str, behaviour: Behaviour) -> Self {
+        let summary = "forwards, and does one thing more of which is known how much";
+        Self { name, summary, known: Some(behaviour) }
+    }
+}
+
+impl Driver for PlainForwarder {
     fn name(&self) -> &'static str {
-        "xdp-redirect"
+        self.name
     }
 
     fn summary(&self) -> &'static str {
-        "XDP program that only rewrites and redirects (the least a forwarder can do)"
+        self.summary
     }
 
     fn role(&self) -> Role {
@@ -53,7 +76,7 @@ impl Driver for XdpRedirect {
 
     fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
         admit(self, policy)?;
-        Ok(Box::new(Redirect::start(bed.firewall_side(self.name())?, None)?))
+        Ok(Box::new(Redirect::start(bed.firewall_side(self.name)?, self.known)?))
     }
 }
 
@@ -67,8 +90,8 @@ struct Attached {
     memories: MapHandle,
 }
 
-/// One of the two forwarders that is set up.
-pub(super) struct Redirect {
+/// One that is set up.
+struct Redirect {
     side: FirewallSide,
     /// What it does beside forwarding.
     known: Option<Behaviour>,
@@ -76,7 +99,7 @@ pub(super) struct Redirect {
 }
 
 impl Redirect {
-    pub(super) fn start(side: FirewallSide, known: Option<Behaviour>) -> Result<Self, TestbedError> {
+    fn start(side: FirewallSide, known: Option<Behaviour>) -> Result<Self, TestbedError> {
         // Interface indices mean something only inside the namespace.
         let attached = side.namespace.enter(|| attach(&side.ports, known))??;
         side.place()?;

@@ -1,10 +1,11 @@
 //! The loaded BPF object: ports, flows, trials. One engine serves all beds of a run, one trial at a time.
 
 use super::flows;
+use super::forbidden::{self, Forbidden};
 use super::frame;
 use super::neighbours;
 use super::reading::{self, Reading};
-use super::schedule::{self, Schedule};
+use super::schedule::{self, Schedule, fastest_per_core};
 use super::skeleton::{
     FLOWS_PER_PAGE, FramesSkel, FramesSkelBuilder, MAX_CORES, MAX_LANES, MAX_PORTS, types,
 };
@@ -12,14 +13,13 @@ use crate::TrafficError;
 use crate::harness::{
     self, LiveSender, Memory, NOT_YET, Port, Run, Watch, attach, send_through, to_schedule, wait_until,
 };
-use crate::random::SplitMix64;
+use crate::random::{SplitMix64, secret};
 use libbpf_rs::{Link, MapCore, MapFlags};
 use measure::shape::{IpVersion, Lane, Placement, TrafficShape, Zone};
 use measure::trial::{Load, Phase};
-use std::fs::File;
-use std::io::Read as _;
+use std::cell::Cell;
 use std::os::fd::AsFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A trial is over when nothing arrived for this long after the last frame was sent (RFC 2544 section 23 waits 2 s
 /// for a box between two cables; a link in memory delivers at once).
@@ -45,7 +45,7 @@ impl Ports {
             .ok_or_else(|| TrafficError::Impossible(format!("this bed has no {} zone", zone.name())))
     }
 
-    /// Tells where frames of a zone go from now on, once that is known (see [`Engine::resolve`]).
+    /// Sets where frames of a zone go from now on, once that is known (see [`Engine::resolve`]).
     ///
     /// # Errors
     /// The bed has no such zone.
@@ -60,6 +60,11 @@ impl Ports {
     /// The place of a zone's port in the ports map.
     pub(crate) fn slot(&self, zone: Zone) -> Result<u32, TrafficError> {
         Ok(self.of(zone)?.slot)
+    }
+
+    /// The port at a place of the ports map.
+    pub(crate) fn at(&self, slot: u32) -> Option<&Port> {
+        self.0.iter().find(|attached| attached.slot == slot).map(|attached| &attached.port)
     }
 
     /// The port of a zone.
@@ -86,11 +91,25 @@ pub struct TrialPlan<'a> {
     /// The prefixes, of both IP versions, that the firewall is asked to put in the place of the private zone's in frames to the
     /// hostile one.
     pub translated: Option<(u32, [u8; 16])>,
-    /// A destination port that the policy forbids: a few frames to it go along, and none must arrive. Not with fragments.
-    pub forbidden_port: Option<u16>,
+    /// What the policy forbids: a few such frames go along, and none must arrive.
+    pub forbidden: Option<&'a Forbidden>,
 }
 
+/// How long after the last was sent frames may arrive: so much, and so much of the trial's time, beyond the shortest latency.
+const HELD_BACK_AFTER: (Duration, f64) = (Duration::from_millis(100), 0.1);
+
 impl TrialPlan<'_> {
+    /// How long after the last was sent frames of a trial may arrive. A firewall that forwards slower than it receives, and what it
+    /// could not forward in the trial's time afterwards, would look as fast as its memory is large. Bursts are to be held back.
+    fn may_take(&self, seen: &Reading) -> Duration {
+        if self.phases.iter().any(|phase| matches!(phase.load, Load::Burst(_))) {
+            return Duration::MAX;
+        }
+        let (least, share) = HELD_BACK_AFTER;
+        let shortest = seen.times.iter().map(|lane| lane.latency.min_ns).min().unwrap_or(0);
+        least.max(Duration::from_secs_f64(self.seconds() * share)) + Duration::from_nanos(shortest)
+    }
+
     fn seconds(&self) -> f64 {
         self.phases.iter().map(|phase| phase.seconds).sum()
     }
@@ -276,18 +295,31 @@ impl Engine {
             }
         })?;
         let seconds = run.seconds();
+        let (ended, in_time) = (Instant::now(), Cell::new(None));
+        let may_take = plan.may_take(&reading());
         // Until every frame sent has arrived, or nothing more arrives.
         wait_until(
             plan.settle,
             || watch.interrupted(),
             counts,
-            |counts| counts.iter().map(|s| s.received).sum::<u64>() >= counts.iter().map(|s| s.sent).sum(),
+            |counts| {
+                let received = counts.iter().map(|s| s.received).sum::<u64>();
+                if ended.elapsed() > may_take && in_time.get().is_none() {
+                    in_time.set(Some(received));
+                }
+                received >= counts.iter().map(|s| s.sent).sum()
+            },
         )?;
         run.end()?;
         let after = reading();
         watch.sample(seconds, &after);
-        let samples_content = self.traffic.as_ref().is_some_and(frame::samples_content);
-        Ok(TrialReading { seconds, offered: self.offered(plan, &schedules), reading: after, samples_content })
+        Ok(TrialReading {
+            seconds,
+            offered: self.offered(plan, &schedules),
+            held_back: in_time.get().map_or(0, |in_time| after.received().saturating_sub(in_time)),
+            reading: after,
+            samples_content: self.traffic.as_ref().is_some_and(frame::samples_content),
+        })
     }
 
     /// Starts a sender a core: live frames, or packet sockets for frames that no live frame holds.
@@ -313,8 +345,12 @@ impl Engine {
         let Some(traffic) = self.traffic.clone() else {
             return Err(TrafficError::Impossible("no traffic was set before the trial".to_owned()));
         };
-        if plan.lanes.is_empty() || plan.lanes.len() > MAX_LANES {
-            return Err(TrafficError::Impossible(format!("{} lanes: 1 to {MAX_LANES}", plan.lanes.len())));
+        if plan.lanes.is_empty() || plan.lanes.len() >= MAX_LANES {
+            return Err(TrafficError::Impossible(format!(
+                "{} lanes: 1 to {}",
+                plan.lanes.len(),
+                MAX_LANES - 1
+            )));
         }
         if plan.cores.is_empty() || plan.cores.iter().any(|&core| core >= MAX_CORES) {
             return Err(TrafficError::Impossible(format!(
@@ -329,27 +365,18 @@ impl Engine {
                 schedule::for_core(plan.phases, &shares, number, plan.cores.len(), traffic.fragments)
             })
             .collect::<Result<Vec<_>, _>>()?;
-        let mut lanes = Vec::new();
-        for (lane, _) in plan.lanes {
-            let (from, to) = (ports.of(lane.from)?, ports.of(lane.to)?);
-            let mut made = frame::lane(*lane, &from.port, &to.port, from.slot, traffic.ip);
-            if (lane.from, lane.to) == (Zone::Private, Zone::Hostile) {
-                frame::translate(
-                    &mut made,
-                    plan.translated.map_or([0; 4], |to| translation(&from.port, to, traffic.ip)),
-                    traffic.ip,
-                );
-            }
-            if traffic.fragments > 1 {
-                frame::fragment(&mut made, traffic.ip);
-            }
-            lanes.push(made);
-        }
+        let (lanes, answer_lane) = lanes(ports, plan, &traffic)?;
         let mark = self.next_mark();
         let seen_shift = seen_shift(plan.cores.len() * plan.lanes.len());
-        let forbidden = plan.forbidden_port.filter(|_| traffic.fragments == 1);
-        let forbidden_interval = to_schedule(plan.cores.len() as f64 / forbidden_rate(plan.phases));
-        let mut random = SplitMix64::new(from_the_kernel()?);
+        let mut random = SplitMix64::new(secret()?);
+        let forbidden = plan.forbidden.cloned().unwrap_or_default();
+        let interval = forbidden::interval(plan.phases, plan.cores.len(), traffic.fragments);
+        let forbidden_control = forbidden.control(traffic.ip, answer_lane, interval, &mut random);
+        let mut first_due = || match forbidden_control.kind_count {
+            0 => u64::MAX,
+            _ => random.below(interval.max(1)),
+        };
+        let forbidden_due: Vec<u64> = plan.cores.iter().map(|_| first_due()).collect();
         self.seen_turn = self.seen_turn.wrapping_add(reading::turns(self.memory));
         let seen_turn = self.seen_turn;
         reading::clear(self.memory, plan.cores, plan.lanes.len());
@@ -357,32 +384,31 @@ impl Engine {
             let control = &mut state.control;
             control.mark = mark;
             control.lanes[..lanes.len()].copy_from_slice(&lanes);
-            control.lane_count = lanes.len() as u32;
+            control.lane_count = plan.lanes.len() as u32;
             control.generators = plan.cores.len() as u32;
             control.sample_mask = sample_mask(plan);
             control.largest_lag = largest_lag(plan.placement);
             control.grace = to_schedule(grace_seconds(plan.seconds()));
             control.secret = frame::secret(&mut random);
-            control.forbidden_secret = frame::secret(&mut random);
+            control.forbidden = forbidden_control;
             control.seen_shift = seen_shift;
             for (number, &core) in plan.cores.iter().enumerate() {
-                for lane in 0..lanes.len() {
+                for lane in 0..plan.lanes.len() {
                     control.seen_first[core * MAX_LANES + lane] =
-                        ((number * lanes.len() + lane) as u32) << seen_shift;
+                        ((number * plan.lanes.len() + lane) as u32) << seen_shift;
                 }
             }
             control.seen_turn = seen_turn;
-            control.forbidden_port = forbidden.unwrap_or(0).to_be();
-            control.forbidden_interval = forbidden_interval;
+            for (place, address) in state.forbidden_sources.iter_mut().zip(&forbidden.sources) {
+                *place = u32::from(*address).to_be();
+            }
             control.start_ns = NOT_YET;
             for (number, &core) in plan.cores.iter().enumerate() {
                 let (first, count) = flow_slice(traffic.flows, number, plan.cores.len());
                 control.flow_first[core] = first;
                 control.flow_count[core] = count;
                 control.number[core] = number as u32;
-                let turn = (number as f64 + 0.5) / plan.cores.len() as f64;
-                state.cores[core].forbidden_due =
-                    forbidden.map_or(u64::MAX, |_| (forbidden_interval as f64 * turn) as u64);
+                state.cores[core].forbidden_due = forbidden_due[number];
             }
         });
         // Phases are the same for all cores but for the split of a burst, so each core's schedule is written apart.
@@ -420,6 +446,8 @@ pub struct TrialReading {
     pub seconds: f64,
     /// Frames that the schedule asked for.
     pub offered: u64,
+    /// Frames that arrived so long after the last was sent that they are not received.
+    pub held_back: u64,
     /// The counters and times.
     pub reading: Reading,
     /// Whether content was compared in some frames only.
@@ -444,14 +472,6 @@ fn flow_slice(flows: u32, number: usize, cores: usize) -> (u32, u32) {
     (first, next - first)
 }
 
-fn fastest_per_core(phases: &[Phase], cores: usize) -> f64 {
-    let rate = |p: &Phase| match p.load {
-        Load::PerSecond(rate) => rate / cores as f64,
-        _ => f64::INFINITY,
-    };
-    phases.iter().map(rate).fold(0.0, f64::max)
-}
-
 /// Turns between two flushes of the links. Large batches are what a busy card delivers, so throughput is measured with
 /// the largest; where times matter, a frame must not wait for the others, since that wait would be measured as latency.
 fn batch_size(plan: &TrialPlan<'_>) -> u32 {
@@ -473,14 +493,34 @@ fn sample_mask(plan: &TrialPlan<'_>) -> u32 {
     }
 }
 
-/// The most and the fewest forbidden frames a second that go along, over all cores, and their share of the load between.
-const FORBIDDEN_PER_SECOND: (f64, f64) = (5.0, 1_000.0);
-const FORBIDDEN_SHARE: f64 = 0.001;
-
-/// Forbidden frames a second beside a load: so few that they do not disturb it.
-fn forbidden_rate(phases: &[Phase]) -> f64 {
-    let (fewest, most) = FORBIDDEN_PER_SECOND;
-    (fastest_per_core(phases, 1) * FORBIDDEN_SHARE).clamp(fewest, most)
+/// The lanes of a plan as the programs need them; and the number of the lane of answers, which may be one more behind those of the
+/// schedule.
+fn lanes(
+    ports: &Ports,
+    plan: &TrialPlan<'_>,
+    traffic: &TrafficShape,
+) -> Result<(Vec<types::lane>, usize), TrafficError> {
+    let mut wanted: Vec<Lane> = plan.lanes.iter().map(|(lane, _)| *lane).collect();
+    let mut answer_lane = 0;
+    if let Some(answers) =
+        forbidden::answers_to(plan.lanes).filter(|_| plan.forbidden.is_some_and(|f| f.answers))
+    {
+        answer_lane = wanted.iter().position(|lane| *lane == answers).unwrap_or(wanted.len());
+        wanted.extend((answer_lane == wanted.len()).then_some(answers));
+    }
+    let lane = |lane: Lane| {
+        let (from, to) = (ports.of(lane.from)?, ports.of(lane.to)?);
+        let mut made = frame::lane(lane, &from.port, &to.port, from.slot, traffic.ip);
+        if (lane.from, lane.to) == (Zone::Private, Zone::Hostile) {
+            let turned = plan.translated.map_or([0; 4], |to| translation(&from.port, to, traffic.ip));
+            frame::translate(&mut made, turned, traffic.ip);
+        }
+        if traffic.fragments > 1 {
+            frame::fragment(&mut made, traffic.ip);
+        }
+        Ok(made)
+    };
+    Ok((wanted.into_iter().map(lane).collect::<Result<_, TrafficError>>()?, answer_lane))
 }
 
 /// What translating a port's prefix into another turns over in an address, as it lies in a frame.
@@ -498,15 +538,6 @@ fn translation(port: &Port, (v4, v6): (u32, [u8; 16]), ip: IpVersion) -> [u32; 4
 /// The binary logarithm of each stream's part of the words that remember which frames arrived.
 fn seen_shift(streams: usize) -> u32 {
     (SEEN_WORDS / streams.max(1)).ilog2()
-}
-
-/// 64 random bits.
-fn from_the_kernel() -> Result<u64, TrafficError> {
-    let mut bytes = [0; 8];
-    File::open("/dev/urandom")
-        .and_then(|mut random| random.read_exact(&mut bytes))
-        .map_err(|error| TrafficError::Impossible(format!("the kernel gives no random numbers: {error}")))?;
-    Ok(u64::from_ne_bytes(bytes))
 }
 
 /// How long after a schedule's end frames that were due before it still go out. A sender that lost its core for one time

@@ -14,7 +14,7 @@ pub const MAX_HOSTS: u32 = 32_256;
 /// RFC 4814 section 4.5: source ports 1024 to 65535.
 const CLIENT_PORTS: u64 = 65_536 - 1024;
 /// RFC 4814 section 4.5: destination ports 1 to 49151.
-const SERVER_PORTS: u64 = 49_151;
+pub(super) const SERVER_PORTS: u64 = 49_151;
 
 /// The flows of `shape` in the order in which they are sent.
 ///

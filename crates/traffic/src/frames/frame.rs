@@ -50,7 +50,14 @@ pub(crate) fn udp_check(sum: u32) -> [u8; 2] {
 /// Odd numbers that nobody else knows.
 pub(crate) fn secret(random: &mut SplitMix64) -> types::secret {
     let mut odd = || random.next() | 1;
-    types::secret { who: odd(), what: odd(), addresses: odd(), ports: odd(), last: odd() }
+    types::secret { who: odd(), what: odd(), addresses: odd(), ports: odd(), times: odd(), last: odd() }
+}
+
+/// `stamp_veil()` of `bpf/traffic/frames/stamp.h`.
+pub(crate) fn veil(secret: &types::secret, core: usize, lane: usize, datagram: u64) -> u64 {
+    let number = datagram.wrapping_add((core as u64) << 56 | (lane as u64) << 48);
+    let product = number.wrapping_mul(secret.times);
+    (product ^ product >> 32).wrapping_mul(secret.last)
 }
 
 /// The stamp of `struct stamp` with its check, as `stamp_mix()` of `bpf/traffic/frames/stamp.h` computes it. `ends` are the
@@ -146,9 +153,10 @@ pub(crate) fn lane(lane: Lane, from: &Port, to: &Port, from_slot: u32, ip: IpVer
             header[14..22].copy_from_slice(&[0x60, 0, 0, 0, 0, 0, PROTOCOL_UDP, TTL]);
             header[22..38].copy_from_slice(&from.v6_prefix);
             header[38..54].copy_from_slice(&to.v6_prefix);
-            made.udp_sum = word_sum(&header[22..54]) + word_sum(&[0, PROTOCOL_UDP]);
+            made.udp_sum = pseudo_sum_v6(&header);
         }
     }
+    made.arrival_udp_sum = made.udp_sum;
     made.header = header;
     header[..6].copy_from_slice(&to.mac);
     header[if ip == IpVersion::V4 { 22 } else { 21 }] = arrival_ttl;
@@ -174,12 +182,17 @@ pub(crate) fn fragment(lane: &mut types::lane, ip: IpVersion) {
 /// Says what the firewall is asked to turn over in the source addresses of the lane's frames, in words as they lie in a frame.
 pub(crate) fn translate(lane: &mut types::lane, turned: [u32; 4], ip: IpVersion) {
     lane.translation = turned;
-    lane.translated = u32::from(turned != [0; 4]);
     if ip == IpVersion::V6 {
         for (byte, turned) in lane.arrives[22..34].iter_mut().zip(turned.map(u32::to_ne_bytes).concat()) {
             *byte ^= turned;
         }
+        lane.arrival_udp_sum = pseudo_sum_v6(&lane.arrives);
     }
+}
+
+/// The sum of the constant words of an IPv6 datagram's pseudo header.
+fn pseudo_sum_v6(header: &[u8; 64]) -> u32 {
+    word_sum(&header[22..54]) + word_sum(&[0, PROTOCOL_UDP])
 }
 
 /// The recycled frame: zeros where the program writes, then seeded filling (RFC 4814 section 4 asks for payload that

@@ -1,14 +1,17 @@
 //! Frames that no live frame holds: sent from user space through packet sockets that bypass the queueing discipline.
 //!
-//! The same schedule, flows, stamp, filling and counters as `bpf/traffic/generate.h`, step by step; only whoever
+//! The same schedule, flows, stamp, filling and counters as `bpf/traffic/frames/generate.h`, step by step; only whoever
 //! follows the schedule differs. A thread a core, pinned, busy waiting on the monotonic clock. A frame that the link
 //! refuses is sent and lost, as it is when a live frame finds a full ring; it is never sent again.
 
 use super::engine::{Engine, Ports, TrialPlan};
+use super::flows::SERVER_PORTS;
+use super::forbidden::{ANSWER, PORT, SOURCE};
 use super::frame::{self, ETHERNET_BYTES, UDP_BYTES};
-use super::skeleton::{FLOWS_PER_PAGE, MAX_LANES, MAX_MIX, MAX_PHASES, types};
+use super::skeleton::{FLOWS_PER_PAGE, MAX_FORBIDDEN_SOURCES, MAX_LANES, MAX_MIX, MAX_PHASES, types};
 use crate::harness::memory::peek;
 use crate::harness::{LiveSender, Memory, NOT_YET, SCHEDULE_SHIFT};
+use crate::random::{SplitMix64, secret};
 use crate::{Clock, TrafficError, packet_socket};
 use libbpf_rs::{MapCore, MapFlags};
 use nix::errno::Errno;
@@ -46,14 +49,15 @@ impl Engine {
         plan: &TrialPlan<'_>,
         core: usize,
     ) -> Result<LiveSender, TrafficError> {
-        let sockets = plan
-            .lanes
-            .iter()
-            .map(|(lane, _)| packet_socket::sender(ports.port(lane.from)?, SEND_BUFFER_BYTES))
-            .collect::<Result<Vec<_>, _>>()?;
         let memory = self.memory;
         // Nobody writes the control block while senders run, but for start_ns, a single word.
         let control = Box::new(peek!(memory => control));
+        let lanes = plan.lanes.len().max(control.forbidden.answer_lane as usize + 1);
+        let sockets = control.lanes[..lanes]
+            .iter()
+            .filter_map(|lane| ports.at(lane.port))
+            .map(|port| packet_socket::sender(port, SEND_BUFFER_BYTES))
+            .collect::<Result<Vec<_>, _>>()?;
         let mtu = control.largest_bytes as usize - ETHERNET_BYTES;
         let flows = self.read_flows(control.flow_first[core], control.flow_count[core])?;
         let batch = if plan.times_matter { 1 } else { BATCH };
@@ -63,6 +67,8 @@ impl Engine {
             number: core,
             own: peek!(memory => cores[core]),
             control,
+            forbidden_sources: Box::new(peek!(memory => forbidden_sources)),
+            random: SplitMix64::new(secret()?),
             flows,
             sockets,
             buffers,
@@ -115,17 +121,21 @@ fn publish(memory: Memory<types::bss>, number: usize, core: &types::core) {
         addr_of_mut!((*to).largest_lag).write_volatile(core.largest_lag);
         addr_of_mut!((*to).late).write_volatile(core.late);
         addr_of_mut!((*to).turns).write_volatile(core.turns);
+        addr_of_mut!((*to).forbidden_sent).write_volatile(core.forbidden_sent);
         std::sync::atomic::fence(Ordering::Release);
         addr_of_mut!((*to).finished).write_volatile(core.finished);
     }
 }
 
-/// One core's generator of large frames: `generate_frame()` of `bpf/traffic/generate.h`.
+/// One core's generator of large frames: `generate_frame()` of `bpf/traffic/frames/generate.h`.
 struct PacketSender {
     memory: Memory<types::bss>,
     number: usize,
     own: types::core,
     control: Box<types::control>,
+    forbidden_sources: Box<[u32; MAX_FORBIDDEN_SOURCES]>,
+    /// Of forbidden frames, which nobody can foresee.
+    random: SplitMix64,
     flows: Vec<types::flow>,
     sockets: Vec<OwnedFd>,
     /// Recycled frames: the filling is written once, headers and stamp for every frame.
@@ -161,6 +171,9 @@ impl PacketSender {
 
     fn turn(&mut self, stop: &AtomicBool) -> io::Result<()> {
         self.own.turns += 1;
+        if self.own.now >= self.own.forbidden_due && self.own.now != 0 {
+            return self.send_forbidden(stop);
+        }
         let lane = self.next_lane();
         if !self.is_due(lane) {
             // Whoever waits for time gives away what is written first.
@@ -168,14 +181,19 @@ impl PacketSender {
             std::hint::spin_loop();
             return Ok(());
         }
-        if self.pending.first().is_some_and(|(first, _)| *first != lane) {
-            self.flush(stop)?;
-        }
+        self.make_room(lane, stop)?;
         self.write_frame(lane);
-        if self.pending.len() == self.buffers.len() {
-            self.flush(stop)?;
-        }
-        Ok(())
+        self.flush_if_full(stop)
+    }
+
+    /// What is written and not yet given to the kernel is all of one lane.
+    fn make_room(&mut self, lane: usize, stop: &AtomicBool) -> io::Result<()> {
+        let is_other = self.pending.first().is_some_and(|(first, _)| *first != lane);
+        if is_other { self.flush(stop) } else { Ok(()) }
+    }
+
+    fn flush_if_full(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        if self.pending.len() == self.buffers.len() { self.flush(stop) } else { Ok(()) }
     }
 
     fn phase(&self) -> types::phase {
@@ -266,15 +284,6 @@ impl PacketSender {
         sender.mix_next = (sender.mix_next + 1) % self.control.mix_count;
         let size = self.control.mix[mix];
         let sequence = sender.sent;
-        let sampled = sequence & u64::from(self.control.sample_mask) == 0;
-        let who = u64::from(self.control.mark)
-            | (self.number as u64) << 16
-            | (lane as u64) << 24
-            | (mix as u64) << 32
-            | u64::from(sampled) << 40
-            | (sequence >> 32 & 0x7f) << 41
-            | (now >> 32) << 48;
-        let what = sequence & 0xffff_ffff | now << 32;
         sender.sent += 1;
         sender.sent_bytes += u64::from(size.bytes);
         sender.due += interval;
@@ -284,9 +293,57 @@ impl PacketSender {
                 sender.due = NO_FRAME_LEFT;
             }
         }
+        let ends = Ends { lane, flow, source: None };
+        let veiled = now ^ frame::veil(&self.control.secret, self.number, lane, sequence);
+        let stamp = self.stamp(lane, mix, sequence, veiled);
         let frame = &mut self.buffers[self.pending.len()][..size.bytes as usize];
-        write_headers(frame, &self.control, lane, &flow, &size, (who, what));
+        write_headers(frame, &self.control, &self.control.secret, &ends, &size, stamp);
         self.pending.push((lane, size.bytes as usize));
+    }
+
+    /// The two words of a stamp.
+    fn stamp(&self, lane: usize, mix: usize, sequence: u64, veiled: u64) -> (u64, u64) {
+        let who = u64::from(self.control.mark)
+            | (self.number as u64) << 16
+            | (lane as u64) << 24
+            | (mix as u64) << 32
+            | (sequence >> 32 & 0xff) << 40
+            | (veiled >> 32) << 48;
+        (who, sequence & 0xffff_ffff | veiled << 32)
+    }
+
+    /// Sends a frame beside the schedule that the policy forbids, otherwise like the one whose turn it is: `send_forbidden()` of
+    /// `bpf/traffic/frames/generate.h`.
+    fn send_forbidden(&mut self, stop: &AtomicBool) -> io::Result<()> {
+        let forbidden = self.control.forbidden;
+        self.own.forbidden_turn = (self.own.forbidden_turn + 1) % forbidden.kind_count.max(1);
+        let spread = forbidden.interval / 2 + self.random.below(forbidden.interval.max(1));
+        self.own.forbidden_due = self.own.now + spread;
+        let kind = forbidden.kinds[self.own.forbidden_turn as usize];
+        let turn = self.next_lane();
+        let sender = self.own.senders[turn];
+        let lane = if kind == ANSWER { forbidden.answer_lane as usize } else { turn };
+        let mut flow = self.flows[sender.flow_next as usize];
+        match kind {
+            PORT => {
+                flow.server_port =
+                    (forbidden.first_port as u16) + self.random.below(forbidden.ports.into()) as u16
+            }
+            ANSWER => flow.server_port = another_server_port(flow.server_port),
+            _ => {}
+        }
+        let source = self.forbidden_sources[self.random.below(forbidden.sources.max(1).into()) as usize];
+        let ends = Ends { lane, flow, source: (kind == SOURCE).then_some(source) };
+        let mix = sender.mix_next as usize % MAX_MIX;
+        let size = self.control.mix[mix];
+        let veiled = self.read_clock() ^ frame::veil(&forbidden.secret, self.number, lane, sender.sent);
+        self.make_room(lane, stop)?;
+        let stamp = self.stamp(lane, mix, sender.sent, veiled);
+        let frame = &mut self.buffers[self.pending.len()][..size.bytes as usize];
+        write_headers(frame, &self.control, &forbidden.secret, &ends, &size, stamp);
+        self.pending.push((lane, size.bytes as usize));
+        self.own.forbidden_sent += 1;
+        self.flush_if_full(stop)
     }
 
     /// Gives the written frames to the kernel.
@@ -329,16 +386,30 @@ fn send_frames(socket: i32, buffers: &[Vec<u8>], pending: &[(usize, usize)]) -> 
     Errno::result(sent).map(|sent| sent as usize)
 }
 
+/// Between whom a frame is: `struct ends`, and where it goes.
+struct Ends {
+    lane: usize,
+    flow: types::flow,
+    /// Instead of the flow's own, in IPv4, as it lies in a frame.
+    source: Option<u32>,
+}
+
+/// A server port of no flow between the same hosts and from the same client port: `OTHER_SERVER_PORT` of the generator.
+fn another_server_port(port: u16) -> u16 {
+    const FURTHER: u64 = 20_000;
+    1 + ((u64::from(port) - 1 + FURTHER) % SERVER_PORTS) as u16
+}
+
 /// Writes everything of a frame before its filling: `write_ipv4()` and `write_ipv6()` of the generator.
 fn write_headers(
     frame: &mut [u8],
     control: &types::control,
-    lane: usize,
-    flow: &types::flow,
+    secret: &types::secret,
+    Ends { lane, flow, source }: &Ends,
     size: &types::mix_size,
     (who, what): (u64, u64),
 ) {
-    let lane = &control.lanes[lane];
+    let lane = &control.lanes[*lane];
     let ip_bytes = if control.ip_version == 4 { 20 } else { 40 };
     let udp = ETHERNET_BYTES + ip_bytes;
     let payload = udp + UDP_BYTES;
@@ -350,6 +421,9 @@ fn write_headers(
         frame[16..18].copy_from_slice(&total);
         let prefix = |half: u32| u32::from_be((lane.prefixes >> (32 * half)) as u32);
         write_pair(&mut frame[26..34], lane.reverse, prefix(0) | client, prefix(1) | server);
+        if let Some(source) = source {
+            frame[26..30].copy_from_slice(&source.to_ne_bytes());
+        }
         let check = frame::ipv4_check(&frame[ETHERNET_BYTES..udp]);
         frame[24..26].copy_from_slice(&check);
         26..34
@@ -372,7 +446,7 @@ fn write_headers(
     ends[..4].copy_from_slice(&frame[source]);
     ends[4..].copy_from_slice(&frame[destination]);
     ports.copy_from_slice(&frame[udp..udp + 4]);
-    let stamp = frame::stamp(&control.secret, who, what, (ends, ports));
+    let stamp = frame::stamp(secret, who, what, (ends, ports));
     frame[payload..payload + stamp.len()].copy_from_slice(&stamp);
     if control.udp_checksum != 0 {
         let pseudo =

@@ -4,6 +4,7 @@ mod bare;
 mod drops;
 mod engine;
 mod flows;
+mod forbidden;
 mod frame;
 #[allow(unsafe_code, reason = "packet sockets, and writing the counters that BPF programs write otherwise")]
 mod jumbo;
@@ -20,6 +21,7 @@ pub use bare::BareLoop;
 pub use drops::DropCount;
 pub use engine::{Engine, Ports, SETTLE, TrialPlan, TrialReading, grace_seconds};
 pub use flows::{FIRST_HOST, MAX_FLOWS, MAX_HOSTS};
+pub use forbidden::{Forbidden, MOST_FORBIDDEN_SOURCES};
 pub use frame::{MAX_LIVE_FRAME_BYTES, STAMP_BYTES, smallest_frame_bytes};
 pub use outcome::Seconds;
 pub use probe::{Arrival, ProbeFrame, Transport};

@@ -64,7 +64,7 @@ impl TrialReading {
         Ledger {
             offered: self.offered,
             not_sent: self.offered.saturating_sub(self.sent()),
-            received: self.reading.received(),
+            received: self.reading.received() - self.held_back,
             places: Places::Frames(self.places()),
         }
     }
@@ -85,6 +85,7 @@ impl TrialReading {
         FramePlaces {
             // A frame whose stamp is damaged is missing from its stream; one that was invented is not.
             corrupted: corrupted + reading.forged.min(reading.sent().saturating_sub(known)),
+            not_received: self.held_back,
             wrong_port: sum(|s| s.wrong_port),
             altered,
             beside: Beside {

@@ -93,6 +93,15 @@ fn part_of(frames: u64, shares: &[f64], lane: usize, core: usize, cores: usize) 
     of_lane / cores + u64::from(core < of_lane % cores)
 }
 
+/// The highest rate of any phase, shared evenly by `cores`.
+pub(super) fn fastest_per_core(phases: &[Phase], cores: usize) -> f64 {
+    let rate = |p: &Phase| match p.load {
+        Load::PerSecond(rate) => rate / cores as f64,
+        _ => f64::INFINITY,
+    };
+    phases.iter().map(rate).fold(0.0, f64::max)
+}
+
 impl Schedule {
     /// Frames that the schedule asks of this core on `lane`, given those that an unpaced phase sent.
     pub(crate) fn offered(&self, lane: usize, sent: u64) -> u64 {

@@ -14,6 +14,7 @@ pub(crate) const MAX_PROBES: usize = length(|bss: &types::bss| &bss.probes);
 pub(crate) const MAX_PORTS: usize = length(|bss: &types::bss| &bss.identities);
 pub(crate) const FLOWS_PER_PAGE: usize = length(|page: &types::flow_page| &page.flows);
 pub(crate) const PROBE_FRAME_BYTES: usize = length(|probe: &types::probe| &probe.frame);
+pub(crate) const MAX_FORBIDDEN_SOURCES: usize = length(|bss: &types::bss| &bss.forbidden_sources);
 pub(crate) const FIELDS: usize = length(|receiver: &types::receiver| &receiver.altered);
 pub(crate) const ARRIVAL_BYTES: usize = length(|arrival: &types::arrival| &arrival.head);
 

@@ -6,6 +6,7 @@ use crate::TrafficError;
 use measure::connections::{Illegal, IllegalKind};
 use measure::shape::IpVersion;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::ops::RangeInclusive;
 
 /// The port that no rule allows.
 pub const FORBIDDEN_PORT: u16 = 60_000;
@@ -24,8 +25,8 @@ pub struct IllegalPlan {
     /// What is wrong with them, in turns; 1 to 8. [`IllegalKind::OutOfWindow`] needs a connection that is open: where a
     /// few looked at are not, the next kind has its turn, and where there is none, a legal connection.
     pub kinds: Vec<IllegalKind>,
-    /// The port that no rule allows, for [`IllegalKind::Port`]: [`FORBIDDEN_PORT`] unless somebody states another.
-    pub port: u16,
+    /// Ports that no rule allows, for [`IllegalKind::Port`]: [`FORBIDDEN_PORT`] unless somebody states others.
+    pub ports: RangeInclusive<u16>,
     /// Addresses on the block list, for [`IllegalKind::Listed`]: 1 to 65,536, host byte order.
     pub listed: Vec<u32>,
     /// Whether the bench adds them by itself, to see that the policy holds under load, and no suite asked for them.
@@ -36,7 +37,7 @@ impl IllegalPlan {
     /// As a suite has it, with a sample of the block list.
     pub fn new(illegal: &Illegal, listed: Vec<u32>) -> Self {
         let kinds = illegal.kinds.clone();
-        Self { share: illegal.share, kinds, port: FORBIDDEN_PORT, listed, watches: false }
+        Self { share: illegal.share, kinds, ports: FORBIDDEN_PORT..=FORBIDDEN_PORT, listed, watches: false }
     }
 
     /// Attempts of which exactly `legal` are legal when this share of them is not. Exact up to 2^32 attempts for shares that
@@ -73,11 +74,15 @@ pub(super) fn check(plan: &TcpPlan) -> Result<(), TrafficError> {
         check_listed(plan, illegal)?;
     }
     let ports = plan.listens.as_ref().unwrap_or(&plan.servers);
-    let serves_forbidden = [&plan.servers, ports]
-        .iter()
-        .any(|side| u32::from(illegal.port).wrapping_sub(u32::from(side.first_port)) < side.ports);
+    let (first, last) = (u32::from(*illegal.ports.start()), u32::from(*illegal.ports.end()));
+    let serves_forbidden = [&plan.servers, ports].iter().any(|side| {
+        let served = u32::from(side.first_port);
+        first < served + side.ports && served <= last
+    });
     if illegal.has(IllegalKind::Port) && serves_forbidden {
-        return refuse(format!("attempts at the forbidden port {}, and servers listen on it", illegal.port));
+        return refuse(format!(
+            "attempts at forbidden ports from {first} to {last}, and servers listen on one of them"
+        ));
     }
     if spare_ports(plan).1 == 0 {
         return refuse(
@@ -120,8 +125,10 @@ pub(super) fn write(state: &mut types::bss, plan: &TcpPlan, starts: impl Iterato
         *number = number_of(*kind) as u32;
     }
     (beside.spare_port, beside.spare_ports) = spare_ports(plan);
-    beside.forbidden_port = u32::from(illegal.port);
+    beside.forbidden_port = u32::from(*illegal.ports.start());
+    beside.forbidden_ports = u32::from(illegal.ports.end() - illegal.ports.start()) + 1;
     beside.listed_count = illegal.listed.len() as u32;
+    beside.server_stays = u32::from(plan.listens.is_none());
     for (place, address) in state.listed.iter_mut().zip(&illegal.listed) {
         *place = address.to_be();
     }
@@ -151,7 +158,7 @@ mod tests {
         let illegal = IllegalPlan {
             share: 0.1,
             kinds: IllegalKind::ALL.to_vec(),
-            port: FORBIDDEN_PORT,
+            ports: FORBIDDEN_PORT..=FORBIDDEN_PORT,
             listed: vec![1],
             watches: false,
         };
@@ -164,7 +171,7 @@ mod tests {
         let step = IllegalPlan {
             share,
             kinds: Vec::new(),
-            port: FORBIDDEN_PORT,
+            ports: FORBIDDEN_PORT..=FORBIDDEN_PORT,
             listed: Vec::new(),
             watches: false,
         }
@@ -221,7 +228,7 @@ mod tests {
             ("0 kinds of illegal attempts", |p| p.illegal.as_mut().unwrap().kinds.clear()),
             ("attempts from 0 listed addresses", |p| p.illegal.as_mut().unwrap().listed.clear()),
             ("attempts from listed addresses over IPv6", |p| p.ip = IpVersion::V6),
-            ("attempts at the forbidden port 60000, and servers listen on it", |p| {
+            ("attempts at forbidden ports from 60000 to 60000, and servers listen on one of them", |p| {
                 p.servers.ports = 60_000;
             }),
             ("illegal attempts come from client ports that no connection uses", |p| {

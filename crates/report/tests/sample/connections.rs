@@ -157,17 +157,17 @@ impl Builder {
         let factors =
             [("connections", connections), ("clients", clients), ("rules", rules), ("illegal", illegal)];
         let mut point = self.connections("session-rate", dut, 1, &factors, Metric::Established, made);
-        let mut sessions =
+        let mut opened =
             outcome(attempted as u64, (attempted - made) as u64, if weak { 600e3 } else { 220e3 });
-        sessions.established = made as u64;
+        opened.established = made as u64;
         if illegal != "0" {
             let attempted = BTreeMap::from([("address".into(), 2000), ("port".into(), 2000)]);
-            sessions.illegal =
+            opened.illegal =
                 Some(IllegalOutcome { forbidden: true, attempted, got_through: BTreeMap::new() });
         }
         if illegal != "0" && dut == "external" {
             let through = BTreeMap::from([("port".into(), 3)]);
-            sessions.illegal.as_mut().expect("just set").got_through = through;
+            opened.illegal.as_mut().expect("just set").got_through = through;
             mark(&mut point, MarkKind::IllegalGotThrough, "3 of 2000 SYN to a port that no rule allows");
         }
         (point.value, point.low, point.high) = (made, made, made);
@@ -176,7 +176,7 @@ impl Builder {
             (trial.offered, trial.received, trial.loss) =
                 (5000.0, 5000.0 * made / attempted, 1.0 - made / attempted);
         }
-        (point.ledger, point.connections) = (ledger_of(&sessions), Some(sessions));
+        (point.ledger, point.connections) = (ledger_of(&opened), Some(opened));
         self.with_times(point);
     }
 
@@ -191,9 +191,9 @@ impl Builder {
         let metric = if legitimate { Metric::ClosedByReset } else { Metric::Surviving };
         let mut point = self.connections("resets", dut, 1, &factors, metric, share);
         let alive = (10_000.0 * share) as u64;
-        let mut sessions = outcome(10_000, 0, 230e3);
-        sessions.resets = Some(ResetOutcome { open: 10_000, sent: 20_000, forwarded: 10_000 - alive, alive });
-        (point.ledger, point.connections) = (ledger_of(&sessions), Some(sessions));
+        let mut opened = outcome(10_000, 0, 230e3);
+        opened.resets = Some(ResetOutcome { open: 10_000, sent: 20_000, forwarded: 10_000 - alive, alive });
+        (point.ledger, point.connections) = (ledger_of(&opened), Some(opened));
         let share = if legitimate { 1.0 - share } else { share };
         (point.value, point.low, point.high, point.rounds) = (share, share, share, vec![share; 5]);
         self.results.points.push(point);
@@ -203,9 +203,9 @@ impl Builder {
         let factors = [("lists", lists), ("countries", "14999"), ("rules", "4")];
         let mut point = self.connections("lists", dut, 1, &factors, Metric::Failures, 0.0);
         constant(&mut point, 20_000.0, 30, &|second| if second == 12 { 0.974 } else { 1.0 }, &|_| 0);
-        let mut sessions = outcome(600_000, 0, if lists == "0" { 112e3 } else { 124e3 });
-        sessions.times.teardown_ns = Some(latency(60e3));
-        (point.ledger, point.connections) = (ledger_of(&sessions), Some(sessions));
+        let mut opened = outcome(600_000, 0, if lists == "0" { 112e3 } else { 124e3 });
+        opened.times.teardown_ns = Some(latency(60e3));
+        (point.ledger, point.connections) = (ledger_of(&opened), Some(opened));
         point.policy_load_seconds = Some(if lists == "0" { 0.06 } else { 41.0 });
         point.memory_bytes = Some(if lists == "0" { 3 << 20 } else { 1_450 << 20 });
         self.with_times(point);
@@ -222,10 +222,10 @@ impl Builder {
         };
         let attack = |second: u32| if (11..=20).contains(&second) { 66_485 } else { 0 };
         constant(&mut point, 10_000.0, 30, &share, &attack);
-        let mut sessions = outcome(300_000, 12_200, 150e3);
-        sessions.attack =
+        let mut opened = outcome(300_000, 12_200, 150e3);
+        opened.attack =
             Some(AttackOutcome { offered: 664_850, sent: 664_850, forwarded: 612_004, answered: 610_977 });
-        (point.ledger, point.connections) = (ledger_of(&sessions), Some(sessions));
+        (point.ledger, point.connections) = (ledger_of(&opened), Some(opened));
         let mut recovery = Point { metric: Metric::Recovery, unit: "s".into(), ..point.clone() };
         (recovery.value, recovery.low, recovery.high, recovery.rounds) = (1.0, 1.0, 1.0, vec![1.0; 5]);
         self.results.points.push(recovery);
@@ -240,15 +240,15 @@ impl Builder {
 
     fn replacement(&mut self, dut: &str) {
         let mut point = self.connections("replacement", dut, 1, &[], Metric::ReplacementTime, 0.083);
-        let mut sessions = outcome(100_000, 3, 150e3);
-        sessions.replacement = Some(ReplacementOutcome {
+        let mut opened = outcome(100_000, 3, 150e3);
+        opened.replacement = Some(ReplacementOutcome {
             command_seconds: 0.071,
             holds_after_seconds: (dut != "iptables").then_some(0.083),
             by_neither: 2,
             probes: 100_000,
         });
         constant(&mut point, 10_000.0, 10, &|_| 1.0, &|_| 0);
-        (point.ledger, point.connections) = (ledger_of(&sessions), Some(sessions));
+        (point.ledger, point.connections) = (ledger_of(&opened), Some(opened));
         self.results.points.push(point);
     }
 }
