@@ -34,7 +34,8 @@ static __always_inline bool is_illegal_attempt(const struct arrived *seen)
 	kind = seen->sequence ^ illegal_sequence(seen->destination, seen->destination_port, seen->source_port);
 	if (kind >= ILLEGAL_KINDS || !is_from_elsewhere(seen))
 		return false;
-	this_beside()->illegal_arrived[kind]++;
+	barrier_var(kind);
+	this_beside()->illegal_arrived[kind & (ILLEGAL_KINDS - 1)]++;
 	return true;
 }
 

@@ -28,9 +28,11 @@ pub(crate) struct Account {
     pub(crate) remarks: Vec<String>,
 }
 
-/// Accounts for every frame of a trial. `opaque`: the firewall is a box that nobody can look into.
+/// Accounts for every frame of a trial, whose datagrams are `fragments` frames each. `opaque`: the firewall is a box that nobody can look
+/// into.
 pub(crate) fn account(
     reading: &TrialReading,
+    fragments: u32,
     before: Before,
     site: &Site,
     running: &dyn Running,
@@ -48,12 +50,17 @@ pub(crate) fn account(
     } else if lost > 0 {
         // Forbidden frames that went astray are in the same counters as those that should not have: most in the firewall's, and
         // under overload some in the links'.
-        let mut forbidden = places.beside.forbidden_sent.saturating_sub(places.beside.forbidden_arrived);
-        match running.counters() {
-            Ok(now) => places.dropped_by_firewall = less(since(now, &before.firewall), &mut forbidden),
-            Err(gone) => account.fault = Some(format!("the firewall's counters cannot be read: {gone}")),
-        }
-        places.ring_full = less(link_losses(before.links, site), &mut forbidden);
+        let stopped = places.beside.forbidden_sent.saturating_sub(places.beside.forbidden_arrived);
+        let by_firewall = running.counters().map(|now| since(now, &before.firewall)).unwrap_or_else(|gone| {
+            account.fault = Some(format!("the firewall's counters cannot be read: {gone}"));
+            BTreeMap::new()
+        });
+        let by_links = link_losses(before.links, site);
+        let counted = by_firewall.values().chain(by_links.values()).sum::<u64>();
+        // A firewall that reassembles counts a datagram where another counts its fragments.
+        let mut forbidden = counted.saturating_sub(lost).clamp(stopped / u64::from(fragments), stopped);
+        places.dropped_by_firewall = less(by_firewall, &mut forbidden);
+        places.ring_full = less(by_links, &mut forbidden);
     }
     account
 }

@@ -213,7 +213,7 @@ const BUILTIN: &[(&str, [usize; 3], f64)] = &[
     ("eantc-tcp", [19, 19, 19], 7.5),
     ("poliwall", [6, 6, 6], 7.0),
     ("rfc3511", [9, 20, 20], 7.0),
-    ("under-load", [4, 4, 4], 5.5),
+    ("under-load", [4, 4, 4], 6.5),
     ("core", [8, 8, 8], 4.3),
     ("kernel-forwarding", [4, 4, 4], 3.0),
     ("bulk-tcp", [4, 4, 4], 3.6),

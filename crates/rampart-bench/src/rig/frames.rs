@@ -187,8 +187,15 @@ impl FrameRig {
         };
         let cpu_use = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?.since(&cpu);
         let opaque = matches!(self.station.site, Site::Named(_));
-        let found =
-            ledger::account(&reading, before, &self.station.site, self.station.running.as_ref(), opaque);
+        let fragments = self.station.setup.traffic.fragments;
+        let found = ledger::account(
+            &reading,
+            fragments,
+            before,
+            &self.station.site,
+            self.station.running.as_ref(),
+            opaque,
+        );
         let mut faults = std::mem::take(&mut watcher.faults);
         faults.extend(found.fault);
         if let Err(dead) = self.station.running.check_alive() {

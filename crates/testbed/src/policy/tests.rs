@@ -246,6 +246,40 @@ fn without_rules_everything_arrives() {
 }
 
 #[test]
+fn what_is_forbidden_under_load_is_what_the_policy_forbids() {
+    let plain = PolicyShape::forward_everything(1);
+    let listed = PolicyShape { listed_addresses: 6000, lists: 3, ..plain.clone() };
+    let tabled = PolicyShape { allowed_subnets: 100, ..plain.clone() };
+    let both = PolicyShape { allowed_subnets: 100, ..listed.clone() };
+    for (shape, ports, sources, answers) in [
+        (plain.clone(), false, 0, false),
+        (shape(5, 2), true, 0, true),
+        (PolicyShape { stateful: false, ..shape(5, 2) }, true, 0, false),
+        (PolicyShape { nat: true, ..shape(5, 2) }, true, 0, false),
+        (listed, false, 3 + 512, false),
+        (tabled, false, 62, false),
+        (both, false, 3 + 62 + 512, false),
+    ] {
+        let policy = PolicySpec::generate(&shape, ZoneForm::Two).unwrap();
+        let found = policy.forbidden_sources();
+        assert_eq!(
+            (policy.forbidden_ports().is_some(), found.len(), policy.forbids_strange_answers()),
+            (ports, sources, answers),
+            "{shape:?}"
+        );
+        let on_a_list: HashSet<Ipv4Addr> = policy.listed.iter().flat_map(AddressList::addresses).collect();
+        let table = policy.countries.subnets();
+        let is_outside = |a: &Ipv4Addr| !table.is_empty() && !table.iter().any(|net| net.contains(a));
+        assert!(found.iter().all(|a| on_a_list.contains(a) || is_outside(a)), "{shape:?}");
+        let hosts = ZoneAddresses::of(Zone::Private);
+        assert!(!found.iter().any(|a| hosts.v4.contains(a) && *a >= hosts.host_v4(0)), "{shape:?}");
+    }
+    assert!(
+        !FORBIDDEN_PORTS.contains(&FORBIDDEN_PORT) && !FORBIDDEN_PORTS.contains(TEST_DESTINATION_PORTS.end())
+    );
+}
+
+#[test]
 fn translated_probes_say_how_they_arrive() {
     let policy = PolicySpec::generate(&PolicyShape { nat: true, ..shape(3, 2) }, ZoneForm::Three).unwrap();
     for probe in policy.probes() {
