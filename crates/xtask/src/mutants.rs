@@ -26,6 +26,9 @@ const TESTS: [(&str, &str); 10] = [
 /// A test that takes so long does not end.
 const PATIENCE: Duration = Duration::from_secs(240);
 
+/// What a fault leaves without a use is no reason not to compile it.
+const UNUSED: &str = "#pragma clang diagnostic ignored \"-Wunused\"\n#pragma clang diagnostic ignored \"-Wunused-parameter\"\n";
+
 /// One fault.
 #[derive(Debug, PartialEq, Eq)]
 struct Mutant {
@@ -48,7 +51,7 @@ enum Fate {
         function: Option<String>,
     },
     Survived,
-    /// The kernel does not load it, for this reason, so it asks nothing.
+    /// It does not compile, or the kernel does not load it, so it asks nothing.
     Refused(String),
 }
 
@@ -75,8 +78,11 @@ pub(crate) fn run(root: &Path, only: Option<&str>) -> anyhow::Result<()> {
             println!("{place}: equivalent: {why}");
             continue;
         }
-        let object = tree.build(root, Some(mutant))?;
-        let fate = try_again(&tree, &tests, &object, memory.who_caught(mutant));
+        let built = tree.build(root, Some(mutant));
+        let fate = match built {
+            Ok(object) => try_again(&tree, &tests, &object, memory.who_caught(mutant)),
+            Err(error) => Ok(Fate::Refused(format!("{error:#}"))),
+        };
         tree.right(root, mutant)?;
         let said = match fate? {
             Fate::Caught { test, function } => {
@@ -227,7 +233,10 @@ impl Copy {
     /// The object with one fault, which stays in the sources, or none.
     fn build(&self, root: &Path, mutant: Option<&Mutant>) -> anyhow::Result<PathBuf> {
         if let Some(mutant) = mutant {
-            fs::write(self.0.join("bpf/firewall").join(&mutant.file), mutant.apply(root)?)?;
+            fs::write(
+                self.0.join("bpf/firewall").join(&mutant.file),
+                [UNUSED, &mutant.apply(root)?].concat(),
+            )?;
         }
         let messages = said(
             Command::new(env!("CARGO"))

@@ -210,6 +210,14 @@ impl Bed {
         serde_json::from_str(&text).unwrap()
     }
 
+    /// Packets that were dropped for a reason.
+    pub(crate) fn dropped(&self, reason: &str) -> u64 {
+        let drops = self.json(&["drops"]);
+        let of =
+            |drop: &serde_json::Value| (drop["reason"] == reason).then(|| drop["packets"].as_u64().unwrap());
+        drops["drops"].as_array().unwrap().iter().find_map(of).unwrap_or(0)
+    }
+
     /// `rampart up`, once it answers.
     pub(crate) fn up(&self, policy: &str, hook: &str) -> Firewall {
         self.up_with(&[policy, "--hook", hook])
@@ -231,6 +239,15 @@ impl Bed {
         let mut firewall = Firewall { child, output: lines(out), start: String::new() };
         firewall.start = firewall.until("answers on");
         firewall
+    }
+}
+
+/// Waits for what must come to be.
+pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < patience(), "{what}: never");
+        std::thread::park_timeout(Duration::from_millis(10));
     }
 }
 

@@ -4,15 +4,13 @@
 //! Time is simulated by timeouts: what a flood opens expires within seconds and not within minutes. That clocks may move by months
 //! is asked of the programs themselves, whose clock those tests hold.
 
-use crate::bed::{Bed, Firewall, INSIDE, OUTSIDE, Outcome};
+use crate::bed::{Bed, Firewall, INSIDE, OUTSIDE, Outcome, until};
 use crate::restart::{Downloads, flows};
 use crate::{REJECT, WEB};
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::net::UdpSocket;
-use std::time::{Duration, Instant};
 use testkit::held::{Counts, Family, descriptors, maps_called, resident_kib};
-use testkit::slowness;
 
 /// Flaps and policies in the life of the first daemon, which is the longest, because a leak of memory shows in one process alone.
 const FIRST_LIFE: (u32, u32) = (600, 50);
@@ -27,19 +25,6 @@ const FLOWS: u16 = 4096;
 const FLOOD: u16 = 2 * FLOWS;
 /// A leak of two hundred bytes a flap is more than this in the first life, and so is one of two KiB a policy.
 const MEMORY_KIB: u64 = 128;
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
-
-fn patience() -> Duration {
-    Duration::from_secs(60) * slowness()
-}
-
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < patience(), "{what}: never");
-        std::thread::park_timeout(LOOK_AGAIN);
-    }
-}
 
 /// What a firewall holds, in its process and in the kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,12 +3,12 @@
 //! semicolon behind each. Both ends of a cable are in one machine, in namespaces of their own: what one card sends leaves the
 //! machine and comes in by the other card's queues and interrupts, so the firewall's driver does what it does between two machines.
 
-use crate::bed::{Bed, INSIDE, OUTSIDE, Outcome, serve};
+use crate::bed::{Bed, INSIDE, OUTSIDE, Outcome, serve, until};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use testkit::slowness;
 
 const RULES: &str = "
@@ -108,14 +108,6 @@ fn is_up(bed: &Bed, link: &str) -> bool {
     bed.host("fw").run("ip", &["-o", "link", "show", "dev", link]).contains("state UP")
 }
 
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(30) * slowness(), "{what}: never");
-        std::thread::park_timeout(Duration::from_millis(10));
-    }
-}
-
 fn content(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }
@@ -171,12 +163,6 @@ fn by_queue(bed: &Bed, interface: &str) -> Vec<u64> {
     of_xdp.map(|(_, count)| count.parse().unwrap()).collect()
 }
 
-fn drops(bed: &Bed, reason: &str) -> u64 {
-    let drops = bed.json(&["drops"]);
-    let of = |drop: &Value| (drop["reason"] == reason).then(|| drop["packets"].as_u64().unwrap());
-    drops["drops"].as_array().unwrap().iter().find_map(of).unwrap_or(0)
-}
-
 #[test]
 fn needs_root_drivers_forward_what_comes_in_by_all_their_queues_and_jumbo_frames() {
     for (cables, mtu) in rows() {
@@ -224,7 +210,7 @@ fn needs_root_drivers_say_which_frames_are_of_a_vlan() {
                 Some(vlan) => vlan.send(bed),
                 None => _ = bed.host("in").run("python3", &["-c", TAGGED]),
             }
-            until(&format!("{what}: a frame of a VLAN of no zone is dropped"), || drops(bed, "vlan") > 0);
+            until(&format!("{what}: a frame of a VLAN of no zone is dropped"), || bed.dropped("vlan") > 0);
             drop(firewall);
             let Some(vlan) = vlan else { return };
             assert_eq!(bed.rampart(&["down"]).0, 0);

@@ -3,7 +3,6 @@
 
 use crate::bed::{Bed, Firewall, Outcome, expect_echo, expect_from, expect_no_echo, serve};
 use nix::sys::signal::Signal;
-use serde_json::Value;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use testkit::namespace::Namespace;
@@ -179,12 +178,6 @@ fn expect_all(bed: &Bed, container: &Namespace, what: &str) {
     }
 }
 
-fn drops(bed: &Bed, reason: &str) -> u64 {
-    let drops = bed.json(&["drops"]);
-    let of = |drop: &Value| (drop["reason"] == reason).then(|| drop["packets"].as_u64().unwrap());
-    drops["drops"].as_array().unwrap().iter().find_map(of).unwrap_or(0)
-}
-
 /// Sends so many bytes to whoever asks.
 fn serve_download(listener: TcpListener, bytes: usize) {
     std::thread::spawn(move || {
@@ -206,7 +199,7 @@ fn needs_root_containers_masquerade_and_published_ports_go_through_the_kernel() 
     let status = bed.json(&["status"]);
     assert!(status["interfaces"].as_array().unwrap().iter().all(|at| at["hook"] == "netfilter"), "{status}");
     expect_all(&bed, &container, "at first");
-    assert!(drops(&bed, "default-deny") > 0);
+    assert!(bed.dropped("default-deny") > 0);
     // One flow for both directions of a translated connection, by its true ends.
     let flows = bed.json(&["flows", "dport=80", "from=outside"]);
     let flows = flows["flows"].as_array().unwrap().clone();
@@ -276,14 +269,14 @@ fn needs_root_an_interface_of_no_zone_is_closed() {
     let without = without.replace("to = 'containers'", "to = 'inside'");
     let _firewall = up(&bed, &write(&bed, "without.toml", &without));
     for Addresses { inside, outside, own, .. } in FAMILIES {
-        let before = [drops(&bed, "no-zone"), drops(&bed, "not-a-port")];
+        let before = [bed.dropped("no-zone"), bed.dropped("not-a-port")];
         // Over IPv6 they do not even find the machine: neighbour discovery is closed too, and says so.
         let closed = if outside.starts_with('[') { Outcome::Refused } else { Outcome::Silence };
         expect_from(&container, &format!("{outside}:9000"), closed, "from no zone");
         expect_from(&container, &format!("{own}:22"), closed, "from no zone to the machine");
         expect_from(&container, &format!("{inside}:9000"), closed, "from no zone to the inside");
         expect_from(bed.host_of("out"), &format!("{own}:8080"), Outcome::Silence, "to no zone");
-        assert!(drops(&bed, "no-zone") >= before[0] + 3 && drops(&bed, "not-a-port") > before[1]);
+        assert!(bed.dropped("no-zone") >= before[0] + 3 && bed.dropped("not-a-port") > before[1]);
         expect_from(bed.host_of("in"), &format!("{outside}:9000"), Outcome::Answered, "between zones");
     }
 }
@@ -327,11 +320,11 @@ fn needs_root_sources_without_a_way_back_are_dropped() {
     let _firewall = up(&bed, &write(&bed, "kernel.toml", RULES));
     bed.host_of("out").ip("address add 203.0.113.7/32 dev lo\naddress add 2001:db8::7/128 dev lo nodad");
     for (from, to) in [("203.0.113.7:0", "10.81.2.1:22"), ("[2001:db8::7]:0", "[fd81:2::1]:22")] {
-        let before = drops(&bed, "reverse-path");
+        let before = bed.dropped("reverse-path");
         let socket = bed.inside("out", || std::net::UdpSocket::bind(from).unwrap());
         bed.inside("out", || socket.send_to(b"x", to).unwrap());
         // The link is the sender's own work: what it has sent has arrived.
-        assert!(drops(&bed, "reverse-path") > before, "{from}");
+        assert!(bed.dropped("reverse-path") > before, "{from}");
     }
 }
 
