@@ -43,7 +43,7 @@ struct datagram {
 	__be32 destination[4];
 	__u32 seen;		/* tick of the first fragment */
 	__u32 record;		/* of the flow */
-	__u32 number;		/* of the same; 0: it is of no flow */
+	__u32 number;		/* of the same, and 1; 0: it is of no flow */
 	__u32 start;		/* TCP: sequence number that the datagram's first byte would have */
 	__u8 protocol;
 	__u8 family;		/* 0: nothing was ever here */
@@ -183,7 +183,7 @@ static __always_inline void extend_segment(__u32 record, __u32 number, __u32 sid
 {
 	struct flow *flow = lookup(&flows, record);
 
-	if (flow && flow->protocol == PROTOCOL_TCP && flow->number == number && after(end, flow->end[side & 1]))
+	if (flow && flow->protocol == PROTOCOL_TCP && flow->number + 1 == number && after(end, flow->end[side & 1]))
 		flow->end[side & 1] = end;
 }
 
@@ -269,7 +269,7 @@ __noinline int note_first_fragment(struct packet *p)
 	if (!d)
 		return 0;
 	flow = lookup(&flows, p->record & RECORD_MASK);
-	number = flow && !(p->flags & PACKET_STATELESS) ? flow->number : 0;
+	number = flow && !(p->flags & PACKET_STATELESS) ? flow->number + 1 : 0;
 	bpf_spin_lock(&d->lock);
 	for (int word = 0; word < 4; word++) {
 		d->source[word] = p->source[word];
@@ -309,7 +309,7 @@ __noinline int find_flow_of_datagram(struct packet *quoted)
 		const struct flow *flow = d ? lookup(&flows, d->record) : 0;
 
 		if (!flow || !is_datagram_of(d, quoted) || is_stale(d, quoted->tick) || !d->number ||
-		    flow->number != d->number || flow->protocol == PROTOCOL_TCP)
+		    flow->number + 1 != d->number || flow->protocol == PROTOCOL_TCP)
 			continue;
 		quoted->record = d->record;
 		quoted->side = d->side;

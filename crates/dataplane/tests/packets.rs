@@ -344,9 +344,35 @@ fn needs_root_a_fragment_extends_no_connection_but_its_own() {
         }
         let [new] = &bed.sessions(&Filter::default())[..] else { panic!("one flow") };
         assert_eq!(new.id.record, old.id.record, "the test wants the record to be used again");
-        bed.send(Side::In, &part(vec![0; 1000], 24, false).bytes());
+        let rest = part(vec![0; 1000], 24, false).bytes();
+        assert_eq!(bed.send(Side::In, &rest).words(), "pass", "{hook:?}");
         let unsent = v4(Side::Out, 6, segment((80, 4001), ACK, 8, 3000)).bytes();
         assert_eq!(bed.send(Side::Out, &unsent).words(), "tcp-window", "{hook:?}");
+    }
+}
+
+/// What its later fragments bring belongs to a segment: the other end may acknowledge it.
+#[test]
+fn needs_root_a_segment_is_as_long_as_all_of_its_fragments() {
+    for (hook, make) in HOOKS.into_iter().flat_map(|hook| VERSIONS.map(|make| (hook, make))) {
+        let mut bed = Bed::new(hook);
+        let segment = |ports, flags, sequence, acknowledgement, data: usize| {
+            let tcp = Tcp { ports, flags, sequence, acknowledgement, window: 9000, ..Tcp::default() };
+            [tcp.bytes(), vec![0; data]].concat()
+        };
+        for (side, payload, place, expected) in [
+            (Side::In, segment((4000, 80), SYN, 100, 0, 0), None, "pass"),
+            (Side::Out, segment((80, 4000), SYN | ACK, 7, 101, 0), None, "pass"),
+            (Side::In, segment((4000, 80), ACK, 101, 8, 1004), Some((0, true)), "pass"),
+            (Side::Out, segment((80, 4000), ACK, 8, 1605, 0), None, "tcp-window"),
+            (Side::In, vec![0; 500], Some((1024, false)), "pass"),
+            (Side::Out, segment((80, 4000), ACK, 8, 1606, 0), None, "tcp-window"),
+            (Side::Out, segment((80, 4000), ACK, 8, 1605, 0), None, "pass"),
+        ] {
+            let frame = make(side, 6, payload);
+            let frame = place.map_or(frame.clone(), |(offset, more)| part(frame, 1, offset, more));
+            assert_eq!(bed.send(side, &frame.bytes()).words(), expected, "{hook:?}");
+        }
     }
 }
 
