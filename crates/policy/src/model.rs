@@ -52,12 +52,39 @@ pub struct Policy {
 pub struct Zone {
     /// Its name.
     pub name: String,
-    /// Names of its interfaces; `self` has none.
+    /// Names of its interfaces, and patterns of names (`ppp*`); `self` has none.
     pub interfaces: Vec<String>,
     /// Addresses of the hosts behind the interfaces; empty when the text does not say.
     pub networks: AddressSet,
     /// A description for people.
     pub description: Option<String>,
+}
+
+/// What the names that a pattern of interfaces takes begin with; `None` if it is a name.
+pub fn pattern(interface: &str) -> Option<&str> {
+    interface.strip_suffix('*')
+}
+
+impl Zone {
+    /// Its interfaces that are named one by one.
+    pub fn named_interfaces(&self) -> impl Iterator<Item = &str> {
+        self.interfaces.iter().map(String::as_str).filter(|name| pattern(name).is_none())
+    }
+
+    /// What the names of its other interfaces begin with.
+    pub fn patterns(&self) -> impl Iterator<Item = &str> {
+        self.interfaces.iter().filter_map(|name| pattern(name))
+    }
+}
+
+impl Policy {
+    /// The zone of an interface: the one that names it, or else the one with a pattern that its name matches.
+    pub fn zone_of_interface(&self, interface: &str) -> Option<&Zone> {
+        let named = self.zones.iter().find(|zone| zone.named_interfaces().any(|name| name == interface));
+        named.or_else(|| {
+            self.zones.iter().find(|zone| zone.patterns().any(|prefix| interface.starts_with(prefix)))
+        })
+    }
 }
 
 /// A name for a set of addresses.

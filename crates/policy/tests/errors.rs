@@ -105,10 +105,59 @@ fn zones_are_checked() {
             "the interface `e0` is in the zone `a` already",
         ),
         ("[zones]\na = { interfaces = \"an-interface-name\" }", "is not the name of an interface"),
+        ("[zones]\na = { interfaces = \"*\" }", "`*` is no pattern of interfaces"),
+        ("[zones]\na = { interfaces = \"p*p\" }", "`p*p` is no pattern of interfaces"),
+        ("[zones]\na = { interfaces = \"p**\" }", "`p**` is no pattern of interfaces"),
+        ("[zones]\na = { interfaces = \"an-interface-na*\" }", "is no pattern of interfaces"),
         ("[zones]\na = 5", "`a` must be a table with `interfaces`, not an integer"),
     ] {
         let problems = Policy::parse("p.toml", text).unwrap_err().to_string();
         assert!(problems.contains(expected), "{text}: {problems}");
+    }
+}
+
+#[test]
+fn patterns_that_overlap_are_told_at_both_places() {
+    let text = |a: &str, b: &str| format!("[zones]\na = {{ interfaces = {a} }}\nb = {{ interfaces = {b} }}");
+    for (a, b, expected) in [
+        (
+            "'veth*'",
+            "'veth-guest*'",
+            &[
+                "2:20: `veth*` matches names that `veth-guest*` of the zone `b` matches",
+                "3:20: `veth-guest*` matches names that `veth*` of the zone `a` matches",
+            ][..],
+        ),
+        ("'veth-guest*'", "'v*'", &["2:20: ", "3:20: "]),
+        ("['p*', 'q*']", "['r*', 'q*']", &["2:27: ", "3:27: "]),
+        ("['p*', 'px*']", "'e0'", &["2:21: ", "2:27: "]),
+        ("['pa*', 'pc*']", "['pb*', 'p', 'pc0']", &[]),
+    ] {
+        let problems = Policy::parse("p.toml", &text(a, b))
+            .map_or_else(|problems| problems.list().to_vec(), |_| Vec::new());
+        let told: Vec<String> =
+            problems.iter().map(|it| format!("{}:{}: {}", it.line, it.column, it.message)).collect();
+        assert_eq!(told.len(), expected.len(), "{a} {b}: {told:?}");
+        assert!(told.iter().zip(expected).all(|(told, expected)| told.starts_with(expected)), "{told:?}");
+    }
+}
+
+#[test]
+fn an_interface_is_in_the_zone_that_names_it_and_else_in_that_of_its_pattern() {
+    let text = "[zones]\na = { interfaces = ['ppp*', 'e0'] }\nb = { interfaces = ['ppp7', 'wg-*'] }";
+    let policy = Policy::parse("p.toml", text).unwrap();
+    for (interface, zone) in [
+        ("ppp0", Some("a")),
+        ("ppp", Some("a")),
+        ("ppp7", Some("b")),
+        ("ppp77", Some("a")),
+        ("wg-home", Some("b")),
+        ("wg0", None),
+        ("e0", Some("a")),
+        ("e00", None),
+        ("", None),
+    ] {
+        assert_eq!(policy.zone_of_interface(interface).map(|zone| zone.name.as_str()), zone, "{interface}");
     }
 }
 

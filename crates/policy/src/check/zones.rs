@@ -3,9 +3,10 @@
 use super::names::Names;
 use super::{check_name, named};
 use crate::address::AddressSet;
-use crate::model::{MAX_ZONES, Zone};
+use crate::model::{MAX_ZONES, Zone, pattern};
 use crate::schema;
 use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use toml_reader::{Collector, DeValue, Located, Section, shortened, texts, wrong_type};
 
@@ -22,7 +23,7 @@ pub(super) fn read<'t>(
         description: Some("the firewall itself".to_owned()),
     };
     let mut zones = vec![(itself, 0..0)];
-    let mut owners: FxHashMap<&str, String> = FxHashMap::default();
+    let mut owners = Owners::default();
     for (name, value) in named(root, "zones", c) {
         let DeValue::Table(table) = value.get_ref() else {
             wrong_type(c, name.value, value.span(), value.get_ref(), "a table with `interfaces`")
@@ -52,7 +53,7 @@ fn zone<'t>(
     name: &Located<&'t str>,
     section: &Section<'t>,
     objects: &mut Names<'t, AddressSet>,
-    owners: &mut FxHashMap<&'t str, String>,
+    owners: &mut Owners<'t>,
     c: &mut Collector<'_>,
 ) -> Zone {
     let interfaces = match section.value("interfaces") {
@@ -75,13 +76,24 @@ fn zone<'t>(
     }
 }
 
+/// Which zones have which interfaces so far.
+#[derive(Default)]
+struct Owners<'t> {
+    names: FxHashMap<&'t str, String>,
+    /// By what they begin with; none is the beginning of another.
+    patterns: BTreeMap<&'t str, (Range<usize>, String)>,
+}
+
 fn check_interface<'t>(
     zone: &Located<&str>,
     interface: &Located<&'t str>,
-    owners: &mut FxHashMap<&'t str, String>,
+    owners: &mut Owners<'t>,
     c: &mut Collector<'_>,
 ) {
     let name = interface.value;
+    if name.contains('*') {
+        return check_pattern(zone, interface, owners, c);
+    }
     // The rule of the kernel: dev_valid_name() in net/core/dev.c.
     let valid = !name.is_empty()
         && name.len() < 16
@@ -97,8 +109,49 @@ fn check_interface<'t>(
         );
         return;
     }
-    if let Some(owner) = owners.insert(name, zone.value.to_owned()) {
+    if let Some(owner) = owners.names.insert(name, zone.value.to_owned()) {
         let message = format!("the interface `{name}` is in the zone `{owner}` already");
         c.report(interface.span.clone(), message, Some("an interface belongs to one zone".to_owned()));
     }
+}
+
+/// A name that is given as well comes before a pattern that it matches. But of two patterns that match the same names neither could.
+fn check_pattern<'t>(
+    zone: &Located<&str>,
+    interface: &Located<&'t str>,
+    owners: &mut Owners<'t>,
+    c: &mut Collector<'_>,
+) {
+    let written = interface.value;
+    let begins = pattern(written).filter(|begins| {
+        !begins.is_empty()
+            && begins.len() < 15
+            && !begins.contains(|ch: char| matches!(ch, '*' | '/' | ':') || ch.is_whitespace())
+    });
+    let Some(begins) = begins else {
+        let help =
+            "a pattern is the beginning of names, 1 to 14 characters, and a `*` behind it, as in `ppp*`"
+                .to_owned();
+        let message = format!("`{}` is no pattern of interfaces", shortened(written));
+        c.report(interface.span.clone(), message, Some(help));
+        return;
+    };
+    let before = owners.patterns.range(..begins).next_back().filter(|(other, _)| begins.starts_with(**other));
+    let behind = || owners.patterns.range(begins..).next().filter(|(other, _)| other.starts_with(begins));
+    if let Some((other, (span, owner))) = before.or_else(behind) {
+        let help = || {
+            Some(
+                "patterns may not overlap; an interface that is named takes itself out of a pattern"
+                    .to_owned(),
+            )
+        };
+        let message = |this: &str, that: &str, of: &str| {
+            format!("`{this}` matches names that `{that}` of the zone `{of}` matches")
+        };
+        let other = format!("{other}*");
+        c.report(span.clone(), message(&other, written, zone.value), help());
+        c.report(interface.span.clone(), message(written, &other, owner), help());
+        return;
+    }
+    owners.patterns.insert(begins, (interface.span.clone(), zone.value.to_owned()));
 }
