@@ -82,13 +82,19 @@ impl Policies {
         // Slots of rules that are gone may still count until the swap: a hit or two may remain in a new rule's counter.
         self.hits.clear(&fresh)?;
         self.begin_limits(&limits)?;
-        let settings = *self.settings;
-        put_settings(&mut self.settings, &policy.settings);
-        self.settings.keeps_marks |= u32::from(asks_for_more(policy));
+        let before = *self.settings;
+        let mut settings = before;
+        put_settings(&mut settings, &policy.settings);
+        settings.keeps_marks |= u32::from(asks_for_more(policy));
+        // The tables are exchanged in one step and the settings are not: so that no packet passes by the tables of one policy and the
+        // settings of the other, the stricter of both hold meanwhile. The kernel returns from the exchange when no program is at
+        // work any more that has the tables before it.
+        *self.settings = stricter(&before, &settings);
         if let Err(error) = self.swap(&array) {
-            *self.settings = settings;
+            *self.settings = before;
             return Err(error);
         }
+        *self.settings = settings;
         publish(&mut self.settings.generation, generation);
         self.names.change(|names| names.put_in_force(generation, slots));
         self.zones = zones;
@@ -104,6 +110,15 @@ impl Policies {
         // 0 means never.
         let until = tick.wrapping_add(established).max(1);
         publish(&mut self.settings.strangers_until, until);
+    }
+
+    /// Ends that when its time is over: the data plane's ticks come round again.
+    pub fn forget_strangers(&mut self, now: Duration) {
+        let tick = (now.as_nanos() >> sizes::TICK_SHIFT.0) as u32;
+        let until = self.settings.strangers_until;
+        if until != 0 && (until.wrapping_sub(tick) as i32) <= 0 {
+            publish(&mut self.settings.strangers_until, 0);
+        }
     }
 
     /// Goes on from where an earlier firewall was, whose maps these are.
@@ -186,6 +201,27 @@ fn put_settings(to: &mut types::settings, from: &Settings) {
     };
 }
 
+/// The second settings, with every check that either of the two has, and the shorter of their times. Log rates let nothing pass.
+fn stricter(one: &types::settings, other: &types::settings) -> types::settings {
+    let mut both = *other;
+    for (time, before) in both.timeouts.iter_mut().zip(one.timeouts) {
+        *time = before.min(*time);
+    }
+    types::settings {
+        udp_timeout: one.udp_timeout.min(other.udp_timeout),
+        icmp_timeout: one.icmp_timeout.min(other.icmp_timeout),
+        other_timeout: one.other_timeout.min(other.other_timeout),
+        doubted_timeout: one.doubted_timeout.min(other.doubted_timeout),
+        half_open_limit: one.half_open_limit.min(other.half_open_limit),
+        check_checksums: one.check_checksums.max(other.check_checksums),
+        check_tcp_flags: one.check_tcp_flags.max(other.check_tcp_flags),
+        check_land: one.check_land.max(other.check_land),
+        check_zones: one.check_zones.max(other.check_zones),
+        reverse_path: one.reverse_path.max(other.reverse_path),
+        ..both
+    }
+}
+
 /// From one event to the next, and how far they may run ahead of that, in moments: a second's worth. 0 a second: none.
 fn event_rate(a_second: u32) -> (u64, u64) {
     let interval = if a_second == 0 { 0 } else { SECOND.div_ceil(a_second.into()) };
@@ -201,6 +237,49 @@ fn ticks(time: Duration) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn while_policies_are_exchanged_the_stricter_settings_of_both_hold() {
+        let settings = |integrity: bool, reverse_path, minutes: u32| {
+            let mut settings = Settings { reverse_path, half_open: 100 * minutes, ..Settings::default() };
+            let checks = &mut settings.integrity;
+            (checks.checksums, checks.tcp_flags, checks.land, checks.zones) =
+                (integrity, integrity, integrity, integrity);
+            let time = Duration::from_secs(60 * u64::from(minutes));
+            settings.timeouts = Timeouts {
+                tcp_opening: time,
+                tcp_established: time,
+                tcp_closing: time,
+                tcp_reset: time,
+                udp: time,
+                icmp: time,
+                other: time,
+            };
+            let mut put = types::settings::default();
+            put_settings(&mut put, &settings);
+            put
+        };
+        let (lax, strict) = (settings(false, ReversePath::Off, 9), settings(true, ReversePath::Strict, 5));
+        let checks = |it: &types::settings| {
+            (it.check_checksums, it.check_tcp_flags, it.check_land, it.check_zones, it.reverse_path)
+        };
+        let times = |it: &types::settings| {
+            (
+                it.timeouts,
+                it.udp_timeout,
+                it.icmp_timeout,
+                it.other_timeout,
+                it.doubted_timeout,
+                it.half_open_limit,
+            )
+        };
+        for (before, now) in [(lax, strict), (strict, lax), (strict, strict)] {
+            let both = stricter(&before, &now);
+            assert_eq!((checks(&both), times(&both)), (checks(&strict), times(&strict)));
+            assert_eq!((both.log_interval, both.generation), (now.log_interval, now.generation));
+        }
+        assert_eq!(checks(&stricter(&lax, &lax)), checks(&lax));
+    }
 
     #[test]
     fn times_are_rounded_up_and_bounded() {
