@@ -27,6 +27,8 @@ struct forwarding {
 	/* Bit n % 32 of word n / 32: the device of port n takes frames from XDP and is in the device map. The others are
 	 * reached by way of `resolve`. */
 	__u32 takes_frames[FORWARDING_PORTS / 32];
+	/* Tick at which user space last followed the kernel's announcements, about once a second; 0: it does not say. */
+	__u32 attended;
 };
 
 /* Value of `local_addresses`. */
@@ -49,7 +51,7 @@ struct own_addresses {
 	__be32 v6[4];
 };
 
-_Static_assert(sizeof(struct forwarding) == 60, "no padding");
+_Static_assert(sizeof(struct forwarding) == 64, "no padding");
 _Static_assert(sizeof(struct address) == 24, "keys have no padding");
 
 #endif

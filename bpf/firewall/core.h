@@ -134,7 +134,7 @@ static __always_inline int check_route_back(void *ctx, struct address *source, _
 	struct route route;
 	__u32 kind;
 
-	route_find(ctx, source, &route, hook);
+	route_find(ctx, source, now(), &route, hook);
 	kind = route.kind & ROUTE_KIND;
 	if (kind == ROUTE_LOCAL)
 		return REASON_SOURCE;

@@ -59,6 +59,10 @@ struct route {
 #define ROUTE_WORDS 3
 _Static_assert(sizeof(struct route) == ROUTE_WORDS * 8, "a route is moved as whole words");
 
+#define UNATTENDED (1U << 31)	/* of a number under which routes are remembered: nobody follows the kernel's announcements */
+#define ATTENDED_TICKS 4096	/* so long after the last look of user space, some four seconds, nobody does */
+#define UNATTENDED_SHIFT 10	/* about a second, for which routes are remembered then */
+
 #define HOP_BITS 12
 #define HOPS (1 << HOP_BITS)
 #define HOP_PROBES 4
@@ -360,12 +364,31 @@ __noinline int route_learn_tc(struct __sk_buff *ctx, struct address *address, st
 	return address && route ? route_learn(ctx, address, route) : 0;
 }
 
-/* Finds the way to an address. */
-static __always_inline void route_find(void *ctx, struct address *address, struct route *route, enum hook hook)
+/*
+ * The number under which routes are remembered now. User space changes it when the kernel announces something. When user space is dead,
+ * nobody does, so it changes with the seconds: a route that moves, and a neighbour that has another address, are found again.
+ */
+static __always_inline __u32 route_generation(__u32 tick)
 {
 	const struct forwarding *now = forwarding_now();
+	__u32 attended;
+
+	if (!now)
+		return 0;
+	attended = READ_ONCE(now->attended);
+	if (!attended || tick - attended < ATTENDED_TICKS)
+		return READ_ONCE(now->generation);
+	return UNATTENDED | (READ_ONCE(now->generation) + (tick >> UNATTENDED_SHIFT));
+}
+
+/*
+ * Finds the way to an address. Of a route that nobody attends to, the packet that asks goes through the kernel's neighbours, once a second:
+ * so the kernel knows that the neighbour is in use, and asks whether it is still there.
+ */
+static __always_inline void route_find(void *ctx, struct address *address, __u32 tick, struct route *route, enum hook hook)
+{
 	/* Read before the kernel is asked: a change in between makes the answer old already. */
-	__u32 generation = now ? READ_ONCE(now->generation) : 0, place;
+	__u32 generation = route_generation(tick), place;
 
 	if (address->ip_version == 4)
 		place = route_recall_v4(address->words[0], generation);
@@ -378,6 +401,8 @@ static __always_inline void route_find(void *ctx, struct address *address, struc
 		route_learn_xdp(ctx, address, route);
 	else
 		route_learn_tc(ctx, address, route);
+	if (generation & UNATTENDED && (route->kind & ROUTE_KIND) == ROUTE_FORWARD)
+		route->kind += ROUTE_UNRESOLVED - ROUTE_FORWARD;
 }
 
 #endif

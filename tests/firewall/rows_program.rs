@@ -139,6 +139,7 @@ impl Rows {
         let mut takes = [0u32; 8];
         takes[place(self.out) as usize / 32] |= u32::from(self.frames_to_out) << (place(self.out) % 32);
         value.extend(takes.into_iter().flat_map(u32::to_ne_bytes));
+        value.extend(0u32.to_ne_bytes());
         self.update("forwarding", &0u32.to_ne_bytes(), &value);
     }
 

@@ -1,17 +1,19 @@
 //! The map `forwarding`, by which the programs learn how to send packets on. Two write it: [`crate::Ports`] when interfaces
 //! come and go, and [`crate::routes::Routes`] when the kernel's routes change.
 
-use crate::skeleton::types;
+use crate::skeleton::types::{self, sizes};
 use libbpf_rs::{MapCore, MapFlags};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// `struct forwarding` of `bpf/abi/forward.h`, in its words.
-pub(crate) const WORDS: usize = 15;
+pub(crate) const WORDS: usize = 16;
 pub(crate) const MARK: usize = 1;
 pub(crate) const ANSWER_INTERVAL: usize = 3;
 pub(crate) const ANSWER_BURST: usize = 5;
 const TAKES_FRAMES: usize = 7;
+const ATTENDED: usize = 15;
 
 const _: () = assert!(
     size_of::<types::forwarding>() == 4 * WORDS
@@ -19,13 +21,33 @@ const _: () = assert!(
         && std::mem::offset_of!(types::forwarding, answer_interval) == 4 * ANSWER_INTERVAL
         && std::mem::offset_of!(types::forwarding, answer_burst) == 4 * ANSWER_BURST
         && std::mem::offset_of!(types::forwarding, takes_frames) == 4 * TAKES_FRAMES
+        && std::mem::offset_of!(types::forwarding, attended) == 4 * ATTENDED
 );
+
+/// By how much the programs' cached clock may be behind.
+const BEHIND: Duration = Duration::from_millis(100);
 
 /// One at a time: the map is one value, written by whoever attaches interfaces and by the thread that follows routes.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Changes something of the map, and makes remembered routes old.
 pub(crate) fn change(map: &impl MapCore, change: impl FnOnce(&mut [u32; WORDS])) -> libbpf_rs::Result<()> {
+    rewrite(map, |words| {
+        change(words);
+        // 0 is what slots of the cache carry that were never written, and numbers with the highest bit are the programs' own.
+        words[0] = (words[0].wrapping_add(1) & (u32::MAX >> 1)).max(1);
+    })
+}
+
+/// Says that somebody follows the kernel's announcements now, which is since the machine was started. Without that for some seconds the
+/// programs do not rely on what they remember.
+pub(crate) fn attend(map: &impl MapCore, now: Duration) -> libbpf_rs::Result<()> {
+    // A little earlier, because the programs' clock may be a jiffy behind ours.
+    let tick = (now.saturating_sub(BEHIND).as_nanos() >> sizes::TICK_SHIFT.0) as u32;
+    rewrite(map, |words| words[ATTENDED] = tick.max(1))
+}
+
+fn rewrite(map: &impl MapCore, change: impl FnOnce(&mut [u32; WORDS])) -> libbpf_rs::Result<()> {
     // Nothing is left half done by a panic: the map is written at the end.
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let key = 0u32.to_ne_bytes();
@@ -35,8 +57,6 @@ pub(crate) fn change(map: &impl MapCore, change: impl FnOnce(&mut [u32; WORDS]))
         *word = u32::from_ne_bytes(*bytes);
     }
     change(&mut words);
-    // 0 is what slots of the cache carry that were never written.
-    words[0] = words[0].wrapping_add(1).max(1);
     let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     map.update(&key, &bytes, MapFlags::ANY)
 }

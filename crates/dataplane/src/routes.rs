@@ -23,6 +23,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 pub use links::LinkAddresses;
 pub use netlink::LinkWatch;
 use netlink::{Announced, Events, Neighbour, Queries};
+use nix::time::{ClockId, clock_gettime};
 use own::Own;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -219,6 +220,17 @@ impl Routes {
             self.events.lose();
         }
         changes
+    }
+
+    /// Says that somebody follows: to be called about once a second. Whoever stops leaves programs that ask the kernel again every second.
+    ///
+    /// # Errors
+    /// As the map or the clock refuses.
+    pub fn attend(&self) -> Result<(), RoutesError> {
+        let now =
+            clock_gettime(ClockId::CLOCK_MONOTONIC).map_err(|error| RoutesError::Thread(error.into()))?;
+        let attended = forwarding::attend(&self.maps.forwarding, now.into());
+        attended.map_err(|source| RoutesError::Map { map: "forwarding", source })
     }
 
     /// Makes the data plane ask the kernel for every route again.

@@ -12,6 +12,9 @@ use std::time::Duration;
 /// announce thousands a second.
 const TOGETHER: Duration = Duration::from_millis(10);
 
+/// Milliseconds between two marks that somebody follows, if nothing is announced.
+const ATTENDING: u16 = 1_000;
+
 /// Follows until it is dropped, and waits then until the thread is gone.
 #[derive(Debug)]
 pub struct Follower {
@@ -37,6 +40,7 @@ impl Routes {
         let announced = routes.as_fd().try_clone_to_owned().map_err(RoutesError::Thread)?;
         let shared = Arc::new(Shared { routes: Mutex::new(routes), trouble: Mutex::new(None) });
         let (stopped, stop) = pipe().map_err(RoutesError::Thread)?;
+        shared.routes().attend()?;
         let follower = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("routes".to_owned()).spawn(move || {
             loop {
@@ -44,13 +48,15 @@ impl Routes {
                     PollFd::new(stopped.as_fd(), PollFlags::POLLIN),
                     PollFd::new(announced.as_fd(), PollFlags::POLLIN),
                 ];
-                // Interrupted by a signal is as good as an announcement: reading finds out.
-                let _ = poll(&mut wanted, PollTimeout::NONE);
+                // Time to attend, and interrupted by a signal, is as good as an announcement: reading finds out.
+                let _ = poll(&mut wanted, PollTimeout::from(ATTENDING));
                 // The other end of the pipe is closed when the follower is dropped.
                 if wanted[0].revents().is_some_and(|events| !events.is_empty()) {
                     return;
                 }
-                let done = follower.routes().follow();
+                let mut routes = follower.routes();
+                let done = routes.follow().and_then(|_| routes.attend());
+                drop(routes);
                 *follower.trouble() = done.err().map(|error| format!("routes are not followed: {error}"));
                 std::thread::park_timeout(TOGETHER);
             }
