@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR MIT
 /* The firewall's data plane: entry points only. Each stage is a header in firewall/; docs/design/dataplane.md explains. */
 #include "firewall/core.h"
+#include "firewall/gate.h"
 #include "firewall/netfilter.h"
 #include "firewall/table_programs.h"
 
@@ -118,6 +119,15 @@ int firewall_netfilter(struct bpf_nf_ctx *ctx)
 	if (verdict == VERDICT_NEXT)
 		verdict = filter(ctx, &p, HOOK_NETFILTER);
 	return verdict == VERDICT_UP ? NF_ACCEPT : NF_DROP;
+}
+
+/* Where the firewall forwards, for interfaces that it is not attached to yet. */
+SEC("netfilter")
+int gate(struct bpf_nf_ctx *ctx)
+{
+	struct packet p = {};
+
+	return is_yet_to_come(ctx) && drop(&p, REASON_NO_ZONE) == VERDICT_DROP ? NF_DROP : NF_ACCEPT;
 }
 
 /* Beside netfilter, on each interface of a zone. */

@@ -32,6 +32,8 @@ enum sizes {
 	BLOCK_CHUNKS = 16,
 	BLOCK_CLASSES = 64,		/* policy::tables::BLOCK_CLASSES */
 	MAX_LIMITED = 16384,		/* rules with a limit or an alert in one policy */
+	INTERFACE_NAME_BYTES = 16,	/* IFNAMSIZ: a name and the zero behind it */
+	MAX_INTERFACE_NAMES = 1024,	/* names and patterns of interfaces that are closed until the firewall is attached to them */
 	LINK_ADDRESSES = 15,		/* Ethernet addresses for which an interface takes frames */
 	LIMIT_BUCKETS = 8192,		/* a power of two */
 	LIMIT_WAYS = 8,
@@ -456,6 +458,12 @@ struct judge_command {
 	__u32 slot;		/* answer */
 	__u32 extras;		/* answer: as in struct effect */
 	__u32 pad;
+};
+
+/* How a name of an interface begins: so many bits of it. The zero behind a whole name counts as well. */
+struct interface_name {
+	__u32 bits;
+	__u8 name[INTERFACE_NAME_BYTES];
 };
 
 /* The Ethernet addresses for which an interface takes frames, as words: the first four bytes, then the other two. Its own is the first;

@@ -20,6 +20,7 @@
 #include "core.h"
 
 struct net_device {
+	char name[INTERFACE_NAME_BYTES];
 	int ifindex;
 } __attribute__((preserve_access_index));
 

@@ -150,6 +150,8 @@ impl Firewall {
             attached: Vec::new(),
             outlives: false,
             netfilter: None,
+            interface_names: handle(&maps.interface_names)?,
+            gate: None,
         };
         let policies = Policies {
             generations: handle(&maps.generations)?,

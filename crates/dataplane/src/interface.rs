@@ -12,6 +12,8 @@ pub struct Interface {
     pub kind: u16,
     /// The same in a word, for example `Ppp`.
     pub kind_name: String,
+    /// Whether it is up, and so can receive.
+    pub is_up: bool,
 }
 
 /// `ARPHRD_ETHER`.
@@ -20,6 +22,11 @@ const ETHERNET: u16 = 1;
 const LOOPBACK: u16 = 772;
 
 impl Interface {
+    /// Whether it leads from the machine to itself.
+    pub fn is_loopback(&self) -> bool {
+        self.kind == LOOPBACK
+    }
+
     /// Why the firewall cannot judge what comes by this interface; `None` if it can.
     pub fn unfit(&self) -> Option<String> {
         if [ETHERNET, LOOPBACK].contains(&self.kind) {
@@ -53,7 +60,8 @@ mod tests {
             (519, false),
             (32, false),
         ] {
-            let link = Interface { index: 1, name: "x0".to_owned(), kind, kind_name: "?".to_owned() };
+            let link =
+                Interface { index: 1, name: "x0".to_owned(), kind, kind_name: "?".to_owned(), is_up: true };
             assert_eq!(link.unfit().is_none(), fits, "{kind}");
         }
     }

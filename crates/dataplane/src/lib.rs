@@ -35,6 +35,8 @@ pub mod routes;
 )]
 mod shared;
 mod skeleton;
+#[allow(unsafe_code, reason = "the system call that takes system calls away")]
+pub mod system_calls;
 #[cfg(feature = "testing")]
 mod testing;
 

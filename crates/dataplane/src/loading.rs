@@ -8,8 +8,8 @@ use crate::ports::Programs;
 use crate::shared::{Program, bind_map};
 use crate::skeleton::types::sizes;
 use crate::skeleton::{FirewallProgs, FirewallSkel, FirewallSkelBuilder, OpenFirewallSkel};
-use libbpf_rs::ProgramMut;
 use libbpf_rs::skel::{OpenSkel, Skel as _, SkelBuilder};
+use libbpf_rs::{ProgramMut, ProgramType};
 use policy::settings::Forwarding;
 use std::fs::File;
 use std::io::Read;
@@ -31,6 +31,8 @@ const HOOKS: [HookProgram; 3] = [
 ];
 /// Asked by the kernel's own forwarding, which Linux before 6.4 does not do.
 const NETFILTER: HookProgram = HookProgram { name: "firewall_netfilter", of: |all| &all.firewall_netfilter };
+/// Beside the firewall's own forwarding; the same kernels have it.
+const GATE: &str = "gate";
 /// What only tests ask.
 const JUDGE: &str = "judge";
 
@@ -69,9 +71,11 @@ pub(crate) fn load(
         constants.hit_slots = settings.rules;
         constants.clock_is_held = clock_is_held.into();
     }
+    let has_netfilter = ProgramType::Netfilter.is_supported().unwrap_or(false);
     choose(&mut open, |name| {
         HOOKS.iter().chain([&NETFILTER]).all(|hook| hook.name != name)
             && (cfg!(feature = "testing") || name != JUDGE)
+            && (has_netfilter || name != GATE)
     });
     let skel = open.load().map_err(refused)?;
     let maps: Vec<_> = skel.object().maps().collect();
@@ -90,6 +94,7 @@ pub(crate) fn load(
         out: out?,
         netfilter: netfilter.transpose()?,
         way_back: program(&skel.progs.way_back)?,
+        gate: if has_netfilter { Some(program(&skel.progs.gate)?) } else { None },
     };
     if programs.netfilter.is_some() {
         hold_all(&programs.way_back, &maps)?;

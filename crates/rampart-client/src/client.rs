@@ -2,7 +2,7 @@
 
 use crate::api::{Down, Operation, Refusal};
 use crate::http::{ReadError, read_response, write_request};
-use crate::socket::{GROUP, Namespace};
+use crate::socket::{GROUP, Namespace, READERS, reading};
 use serde::de::DeserializeOwned;
 use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::net::UnixStream;
@@ -94,7 +94,7 @@ impl Client {
         target: &str,
         body: &[u8],
     ) -> Result<(A, UnixStream), ClientError> {
-        let mut stream = UnixStream::connect(&self.socket).map_err(|error| self.not_there(&error))?;
+        let mut stream = self.connect()?;
         // A server that refuses a body answers before it has read all of it: then the answer says more than the error.
         let written = write_request(&mut stream, method, target, body);
         let response = read_response(&mut stream).map_err(|error| self.no_answer(error, written))?;
@@ -105,6 +105,15 @@ impl Client {
         let refusal: Refusal =
             serde_json::from_slice(&response.body).map_err(|error| self.strange(&error))?;
         Err(ClientError::Refused { status: response.status, refusal: Box::new(refusal) })
+    }
+
+    /// Connects to the socket that the user may use.
+    fn connect(&self) -> Result<UnixStream, ClientError> {
+        UnixStream::connect(&self.socket).or_else(|error| {
+            let may_read = || UnixStream::connect(reading(&self.socket)).ok();
+            let stream = (error.kind() == ErrorKind::PermissionDenied).then(may_read).flatten();
+            stream.ok_or_else(|| self.not_there(&error))
+        })
     }
 
     fn not_there(&self, error: &io::Error) -> ClientError {
@@ -118,7 +127,9 @@ impl Client {
                  takes over, and `rampart down` then ends it"
             ),
             ErrorKind::PermissionDenied => {
-                format!("you may not use {socket}: it is for root and the group `{GROUP}`")
+                format!(
+                    "you may not use {socket}: it is for root and the group `{GROUP}`; the group `{READERS}` may ask, and change nothing"
+                )
             }
             _ => format!("cannot connect to {socket}: {error}"),
         })

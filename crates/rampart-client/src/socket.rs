@@ -1,4 +1,5 @@
-//! Where a firewall's socket is: one firewall runs in each network namespace, and its socket has the namespace's name.
+//! Where a firewall's sockets are: one firewall runs in each network namespace, and its sockets have the namespace's name. There are two
+//! of them, so that the kernel itself decides who may change the firewall and who may only ask: by the groups of whoever connects.
 
 use std::fs;
 use std::io;
@@ -8,8 +9,18 @@ use std::path::{Path, PathBuf};
 /// Where sockets are.
 pub const FOLDER: &str = "/run/rampart";
 
-/// Members of this group may use the sockets, besides root.
+/// Members of this group may use the socket by which a firewall can be changed, besides root.
 pub const GROUP: &str = "rampart";
+
+/// Members of this group may use the socket that only answers questions.
+pub const READERS: &str = "rampart-read";
+
+/// The socket that only answers questions, beside the one by which a firewall can be changed.
+pub fn reading(socket: &Path) -> PathBuf {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(".read");
+    path.into()
+}
 
 /// Where iproute2 keeps named namespaces.
 const NAMED: &str = "/run/netns";

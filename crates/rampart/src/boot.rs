@@ -1,5 +1,6 @@
-//! Which policy a firewall comes up with: the one that its user names, or else the last one that was confirmed. A policy that
-//! cannot be used gives way to the last good one, because a machine without a firewall is worse than one with yesterday's.
+//! Which policy a firewall comes up with: the one that its user names, or else the last one that was confirmed. Where nobody sits
+//! before the machine, a policy that cannot be used gives way to the last good one, because a machine without a firewall is worse than
+//! one with yesterday's. Who names a file by hand is told its errors instead.
 
 use crate::failure::Failure;
 use crate::state::{Found, Kept};
@@ -16,24 +17,33 @@ pub(crate) struct Chosen {
     pub(crate) notes: Vec<String>,
 }
 
+/// The file that a user names.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Named<'f> {
+    pub(crate) file: &'f Path,
+    /// If it cannot be used, another policy may come up in its place.
+    pub(crate) gives_way: bool,
+}
+
 /// Chooses among the file that the user names, the policies that were kept, and, where there are none, `first`. `usable` says
 /// whether the machine has what a policy needs.
 ///
 /// # Errors
-/// None of them can be used: why the first of them cannot.
+/// None of them can be used, or the named one cannot and does not give way: why the first of them cannot.
 pub(crate) fn choose(
-    named: Option<&Path>,
+    named: Option<Named<'_>>,
     found: &Found,
     first: &Path,
     usable: impl Fn(&Policy) -> Result<(), Failure>,
 ) -> Result<Chosen, Failure> {
     let mut notes = found.broken.clone();
-    let named = named.or_else(|| found.policies.is_empty().then_some(first));
+    let first = || found.policies.is_empty().then_some(Named { file: first, gives_way: true });
     let mut failure = None;
-    if let Some(file) = named {
+    if let Some(Named { file, gives_way }) = named.or_else(first) {
         let read = crate::read_policy(file).and_then(|policy| usable(&policy).map(|()| policy));
         match read {
             Ok(policy) => return Ok(chosen(policy, file.to_owned(), found, notes)),
+            Err(why) if !gives_way => return Err(why),
             Err(why) => failure = Some((file.display().to_string(), why)),
         }
     }
@@ -148,7 +158,22 @@ mod tests {
         ];
         for (what, named, policies, first, expected, told) in rows {
             let found = Found { policies: policies.into_iter().cloned().collect(), ..Found::default() };
-            match (choose(named, &found, first, usable), expected) {
+            let at_boot = named.map(|file| Named { file, gives_way: true });
+            let by_hand = at_boot.map(|named| Named { gives_way: false, ..named });
+            match (choose(by_hand, &found, first, usable), named) {
+                (Err(why), Some(_)) => {
+                    assert!(!told.is_empty() || expected.is_err(), "{what}, by hand: {why}");
+                    assert!(
+                        told.first().is_none_or(|words| why.to_string().contains(words)),
+                        "{what}: {why}"
+                    );
+                }
+                (Ok(chosen), Some(file)) => {
+                    assert_eq!((chosen.file.as_path(), told.len()), (file, 0), "{what}")
+                }
+                (_, None) => {}
+            }
+            match (choose(at_boot, &found, first, usable), expected) {
                 (Ok(chosen), Ok(file)) => {
                     assert!(chosen.policy.file.ends_with(file), "{what}: {}", chosen.policy.file);
                     assert_eq!(chosen.notes.is_empty(), told.is_empty(), "{what}: {:?}", chosen.notes);

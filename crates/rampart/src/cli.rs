@@ -58,6 +58,7 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:
   rampart up policy.toml
   rampart up                                   come up with the last policy that was confirmed
+  rampart up policy.toml --boot                the same if policy.toml has errors, where a service names the file
   rampart up policy.toml --hook tc
   rampart up policy.toml --force               although nftables translates here: what the firewall forwards is not
   ip netns exec edge rampart up edge.toml")]
@@ -101,6 +102,8 @@ Filters, all of which must hold: src, dst, host (an address or a network; host i
     #[command(after_help = "Examples:
   rampart log                                 show the newest events
   rampart log --follow                        keep showing new events, until Ctrl-C
+  rampart log --audit                         show who changed the firewall, or tried to
+  rampart log --kept --limit 1000             show events from the disk, also of daemons that have ended
   rampart log --follow --json | jq -c 'select(.rule == \"web\")'")]
     Log(LogArgs),
     /// Show current rates, until Ctrl-C.
@@ -137,9 +140,11 @@ pub(crate) struct CheckArgs {
 /// Arguments of `up`.
 #[derive(Debug, Args)]
 pub(crate) struct UpArgs {
-    /// The policy's file; without it the last policy that was confirmed, or else /etc/rampart/policy.toml. If the file cannot be
-    /// used, the last policy that was confirmed comes up, and a message says so.
+    /// The policy's file; without it the last policy that was confirmed, or else /etc/rampart/policy.toml.
     pub(crate) policy: Option<PathBuf>,
+    /// For services, which nobody watches: if the file cannot be used, come up with the last policy that was confirmed, and say so.
+    #[arg(long)]
+    pub(crate) boot: bool,
     /// Where to attach to interfaces. Not for policies with `forwarding = "kernel"`.
     #[arg(long, value_enum, default_value_t = Hook::Auto)]
     pub(crate) hook: Hook,
@@ -202,6 +207,15 @@ pub(crate) struct LogArgs {
     /// Keep showing new events, until Ctrl-C; with --json, an object per line.
     #[arg(long, short)]
     pub(crate) follow: bool,
+    /// Show the audit trail instead: who changed the firewall, or tried to, and what came of it.
+    #[arg(long, conflicts_with = "follow")]
+    pub(crate) audit: bool,
+    /// Read the disk and ask no daemon: for root, also when none runs.
+    #[arg(long, conflicts_with = "follow")]
+    pub(crate) kept: bool,
+    /// Folder in which the firewall keeps its policy and its log, if `rampart up` was given one.
+    #[arg(long, value_name = "DIR", requires = "kept")]
+    pub(crate) state: Option<PathBuf>,
     /// Greatest number of events to show; with --follow, at first.
     #[arg(long, value_name = "N", default_value_t = EVENTS_SHOWN)]
     pub(crate) limit: u64,

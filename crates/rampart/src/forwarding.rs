@@ -47,14 +47,24 @@ pub(crate) fn close<'i>(
             were_on.push(switch);
         }
     }
-    for interface in interfaces {
-        let switch = format!("ipv6/conf/{interface}/forwarding");
-        // Without IPv6, or without the interface, there is nothing to behave; a missing interface is reported elsewhere.
-        if settings.join(&switch).exists() {
-            write(settings, &switch, "1")?;
-        }
-    }
+    interfaces.into_iter().try_for_each(|interface| behave_as_router(settings, interface))?;
     Ok(were_on)
+}
+
+/// The machine behaves as a router on an interface of IPv6.
+///
+/// # Errors
+/// When the switch cannot be written.
+pub(crate) fn behave_as_router(settings: &Path, interface: &str) -> Result<(), SettingError> {
+    let switch = format!("ipv6/conf/{interface}/forwarding");
+    // Without IPv6, or without the interface, there is nothing to behave; a missing interface is reported elsewhere.
+    if !settings.join(&switch).exists() {
+        return Ok(());
+    }
+    match write(settings, &switch, "1") {
+        Err(error) if error.source.kind() == ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
 }
 
 /// Turns switches on again that [`close`] turned off, for a firewall that could not be started after all.

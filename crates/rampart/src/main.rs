@@ -14,6 +14,7 @@ mod kernel;
 #[cfg(test)]
 mod memory;
 mod plane;
+mod privileges;
 mod state;
 mod supervisor;
 mod table;

@@ -2,7 +2,7 @@
 //! it: they set its flows and counters, and look at what it was asked to do.
 
 use crate::api::{Counter, Drop, Flow, HookName, Occupancy};
-use crate::plane::{Attached, DataPlane, FlowKey, Hook, PlaneError, Recorded, Tampering};
+use crate::plane::{Attached, DataPlane, FlowKey, Hook, PlaneError, Present, Recorded, Tampering};
 use policy::model::Log;
 use policy::{Policy, Tables};
 use std::collections::{BTreeMap, HashMap};
@@ -23,6 +23,12 @@ pub(crate) struct Inside {
     pub(crate) attached: Vec<String>,
     /// Interfaces that are not there.
     pub(crate) missing: Vec<String>,
+    /// Interfaces that are, by number: their names, and whether they may be attached to.
+    pub(crate) present: BTreeMap<u32, (String, bool)>,
+    /// Of these, by which names they are attached.
+    pub(crate) indices: BTreeMap<u32, String>,
+    /// Names that are closed until they are attached.
+    pub(crate) closed: Vec<String>,
     /// What rules counted.
     pub(crate) hits: HashMap<String, u64>,
     /// Of these, packets beyond a limit.
@@ -105,6 +111,10 @@ impl DataPlane for Memory {
         if inside.missing.iter().any(|name| name == interface) {
             return Err(PlaneError::Machine(format!("there is no interface `{interface}`")));
         }
+        let index = inside.present.iter().find(|(_, (name, _))| name == interface).map(|(index, _)| *index);
+        if let Some(before) = index.and_then(|index| inside.indices.insert(index, interface.to_owned())) {
+            inside.attached.retain(|name| *name != before);
+        }
         inside.attached.push(interface.to_owned());
         let (hook, note) = match hook {
             Hook::Xdp => (HookName::Tc, Some("the driver has no XDP".to_owned())),
@@ -113,8 +123,32 @@ impl DataPlane for Memory {
         Ok(Attached { interface: interface.to_owned(), zone: zone.to_owned(), hook, note })
     }
 
+    fn close_until_attached(&mut self, names: &[String]) -> Result<Option<String>, PlaneError> {
+        self.whole()?.closed = names.to_vec();
+        Ok(None)
+    }
+
+    fn interfaces(&mut self) -> Result<Vec<Present>, PlaneError> {
+        let inside = self.whole()?;
+        let present = |(index, (name, is_ready)): (&u32, &(String, bool))| Present {
+            name: name.clone(),
+            attached_as: inside.indices.get(index).cloned(),
+            is_ready: *is_ready,
+        };
+        Ok(inside.present.iter().map(present).collect())
+    }
+
+    fn gone(&mut self, indices: &[u32]) {
+        let mut inside = self.inside();
+        for name in indices.iter().filter_map(|index| inside.indices.remove(index)).collect::<Vec<_>>() {
+            inside.attached.retain(|attached| *attached != name);
+        }
+    }
+
     fn detach(&mut self, interface: &str) -> Result<(), PlaneError> {
-        self.inside().attached.retain(|name| name != interface);
+        let mut inside = self.inside();
+        inside.attached.retain(|name| name != interface);
+        inside.indices.retain(|_, name| name != interface);
         Ok(())
     }
 

@@ -41,6 +41,22 @@ pub(crate) trait DataPlane: Send {
     /// When there is no such interface, or the kernel refuses.
     fn attach(&mut self, zone: &str, interface: &str, hook: Hook) -> Result<Attached, PlaneError>;
 
+    /// From now on interfaces with the names of a policy, patterns included, are closed until they are attached, if the policy has
+    /// patterns. Returns what is worth telling of that.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    fn close_until_attached(&mut self, names: &[String]) -> Result<Option<String>, PlaneError>;
+
+    /// The interfaces that are there.
+    ///
+    /// # Errors
+    /// When the kernel refuses to be read.
+    fn interfaces(&mut self) -> Result<Vec<Present>, PlaneError>;
+
+    /// Interfaces with these numbers are gone, whatever has the numbers now.
+    fn gone(&mut self, indices: &[u32]);
+
     /// Detaches from an interface.
     ///
     /// # Errors
@@ -171,6 +187,18 @@ pub(crate) struct Attached {
     pub(crate) hook: HookName,
     /// Why it is not the one that was asked for.
     pub(crate) note: Option<String>,
+}
+
+/// An interface that is there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Present {
+    /// Its name now.
+    pub(crate) name: String,
+    /// The name by which the data plane is attached to it, if it is.
+    pub(crate) attached_as: Option<String>,
+    /// Whether to attach to it if its name matches a pattern: the loopback interface is nobody's, and what is down is closed and may be
+    /// moved to another namespace yet, where our programs would have to stay behind.
+    pub(crate) is_ready: bool,
 }
 
 /// What a data plane cannot do.

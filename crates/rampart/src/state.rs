@@ -64,6 +64,11 @@ impl State {
         Self { folder: folder.to_owned() }
     }
 
+    /// Where it is kept what happened.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.folder.join("log")
+    }
+
     pub(crate) fn find(&self) -> Found {
         let mut found = Found::default();
         for name in [CURRENT, PREVIOUS] {

@@ -1,15 +1,17 @@
 //! `rampart up`: takes the namespace's lock, starts the daemon, and runs until it is down.
 
-use crate::boot::{self, Chosen};
+use crate::boot::{self, Chosen, Named};
 use crate::cli::UpArgs;
 use crate::daemon::instance::{Instance, InstanceError, Lock};
 use crate::daemon::log::{Kind, Log};
+use crate::daemon::recorder::Recorder;
 use crate::daemon::run::{Wake, Waker, until_down};
 use crate::daemon::{About, Daemon, Moment, Refused, server};
 use crate::failure::Failure;
 use crate::forwarding::{self, SettingError};
 use crate::kernel::{self, Kernel};
 use crate::plane::{DataPlane, Hook, PlaneError};
+use crate::privileges;
 use crate::state::{FIRST, State};
 use crate::supervisor;
 use dataplane::Earlier;
@@ -31,7 +33,8 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
         kernel::can_forward(policy).map_err(machine)?;
         if is_root { kernel::all_there(policy).map_err(machine) } else { Ok(()) }
     };
-    let chosen = boot::choose(args.policy.as_deref(), &state.find(), Path::new(FIRST), usable)?;
+    let named = args.policy.as_deref().map(|file| Named { file, gives_way: args.boot });
+    let chosen = boot::choose(named, &state.find(), Path::new(FIRST), usable)?;
     if !is_root {
         let what = "only root can take packets: run it with sudo, or as a service of root";
         return Err(Failure::Machine(what.to_owned()));
@@ -46,13 +49,15 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     // A firewall that is interrupted while it starts goes down once it is up: half of one would stay on its interfaces.
     let waking = waker()?;
     waking.0.of_links().map_err(|error| Failure::Machine(error.to_string()))?;
-    let interfaces = policy.zones.iter().flat_map(|zone| &zone.interfaces).map(String::as_str);
     let settings = Path::new(forwarding::SETTINGS);
     let setting = |error: SettingError| Failure::Machine(error.to_string());
     let earlier = Earlier::find().map_err(|error| Failure::Machine(error.to_string()))?;
     // From now on what the firewall does not forward is not forwarded.
     let were_on = match policy.settings.forwarding {
-        Forwarding::Fast => forwarding::close(settings, interfaces).map_err(setting)?,
+        Forwarding::Fast => {
+            let named = policy.zones.iter().flat_map(policy::model::Zone::named_interfaces);
+            forwarding::close(settings, named).map_err(setting)?
+        }
         Forwarding::Kernel => Vec::new(),
     };
     notes.extend(kernel_stands(&policy, settings).map_err(setting)?);
@@ -69,7 +74,8 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
             return Err(failure);
         }
     };
-    let daemon = daemon.keep_in(state);
+    let recorder = Recorder::start(&state.log(), privileges::keep_nothing);
+    let daemon = daemon.keep_in(state).record_by(recorder);
     for note in notes {
         daemon.report(Moment::now().wall, Kind::Up, note);
     }
@@ -156,14 +162,21 @@ pub(crate) fn stay(
     waking: (Waker, Receiver<Wake>),
 ) -> Result<(), Failure> {
     let (waker, arriving) = waking;
-    let listener = match instance.listen().map_err(Failure::from) {
-        Ok(listener) => listener,
+    let listeners = match instance.listen().map_err(Failure::from) {
+        Ok(listeners) => listeners,
         Err(failure) => {
-            daemon.down(Moment::now().wall, "itself")?;
+            daemon.down(Moment::now().wall, &"itself".into())?;
             return Err(failure);
         }
     };
-    let socket = SocketFile(instance);
+    let sockets = SocketFiles(instance);
+    // From here on nothing is loaded and nobody's files are changed hands.
+    for kept in [privileges::keep_the_daemons(), privileges::filter_system_calls()]
+        .into_iter()
+        .filter_map(Result::err)
+    {
+        daemon.report(Moment::now().wall, Kind::Trouble, kept);
+    }
     report_up(&daemon, instance)?;
     if let Err(error) = supervisor::ready() {
         daemon.report(
@@ -173,21 +186,21 @@ pub(crate) fn stay(
         );
     }
     let daemon = Arc::new(daemon);
-    server::serve(listener, Arc::clone(&daemon), waker);
+    server::serve(listeners, &daemon, &waker);
     let waiting = until_down(&daemon, &arriving, file);
     daemon.finish_reports();
     let waiting = waiting?;
     // Only then may whoever waits start another.
-    drop((socket, lock, waiting));
+    drop((sockets, lock, waiting));
     Ok(())
 }
 
-/// The socket's file, which goes on every way out but `kill -9`.
-struct SocketFile<'i>(&'i Instance);
+/// The sockets' files, which go on every way out but `kill -9`.
+struct SocketFiles<'i>(&'i Instance);
 
-impl Drop for SocketFile<'_> {
+impl Drop for SocketFiles<'_> {
     fn drop(&mut self) {
-        self.0.remove_socket();
+        self.0.remove_sockets();
     }
 }
 
@@ -201,9 +214,10 @@ fn report_up(daemon: &Daemon, instance: &Instance) -> Result<(), Failure> {
     }
     let (rules, file, socket) = (status.policy.rules, &status.policy.file, instance.socket.display());
     let namespace = &instance.namespace;
-    daemon.report(
+    daemon.report_by(
         at,
         Kind::Up,
+        &server::process(nix::unistd::getuid().as_raw(), std::process::id() as i32),
         format_args!("{file}: {rules} rules, in namespace {namespace}, answers on {socket}"),
     );
     Ok(())

@@ -66,35 +66,38 @@ impl Attachment {
     /// Attaches a program to the interface's driver.
     pub(super) fn driver(program: &Program, index: u32) -> Result<Self, DriverError> {
         let xdp = Xdp::new(program.as_fd());
-        match in_driver(program.as_fd(), index).map_err(DriverError::Refused)? {
-            None => xdp
+        let own = number(program).map_err(DriverError::Refused)?;
+        match number_in_driver(program.as_fd(), index) {
+            0 => xdp
                 .attach(index as i32, XdpFlags::DRV_MODE | XdpFlags::UPDATE_IF_NOEXIST)
                 .map_err(DriverError::Refused)?,
-            Some(there) if there.name == IN_DRIVER => {
-                let before = libbpf_rs::Program::fd_from_id(there.id).map_err(DriverError::Refused)?;
+            there if there == own => {}
+            there => {
+                let before = earlier(there, |it| it.name == IN_DRIVER);
+                let before = before.ok_or_else(|| DriverError::Occupied(named(there)))?;
                 xdp.replace(index as i32, before.as_fd()).map_err(DriverError::Refused)?;
             }
-            Some(there) => return Err(DriverError::Occupied(there.to_string())),
         }
         Self::of(program, index, At::Driver).map_err(DriverError::Refused)
     }
 
     /// Attaches a program behind the driver: at the head of the chain of tcx, so that programs of others see what it lets pass; on
-    /// a kernel without tcx as the first filter of clsact.
+    /// a kernel without tcx as the first filter of clsact. It takes the place of one of `siblings`, which are the firewall's own, or of
+    /// an earlier firewall's program.
     pub(super) fn behind(
         program: &Program,
+        siblings: &[&Program],
         index: u32,
         direction: Direction,
         name: &str,
     ) -> Result<Self, DataplaneError> {
         let doing = || format!("putting the firewall on `{name}` (TC)");
         let chain = programs::chain(index, direction).map_err(DataplaneError::system(doing()))?;
-        let Some(chain) = chain else { return Self::filter(program, index, direction, name) };
-        let before = chain.iter().find_map(|id| Listed::of(*id).ok().filter(is_behind));
-        let own = libbpf_rs::Program::id_from_fd(program.as_fd()).map_err(DataplaneError::bpf(doing()))?;
+        let Some(chain) = chain else { return Self::filter(program, siblings, index, direction, name) };
+        let own = number(program).map_err(DataplaneError::bpf(doing()))?;
         // A program cannot take its own place.
-        if before.as_ref().is_none_or(|before| before.id != own) {
-            let before = before.and_then(|it| libbpf_rs::Program::fd_from_id(it.id).ok());
+        if !chain.contains(&own) {
+            let before = chain.iter().find_map(|id| ours_behind(*id, siblings));
             programs::attach(program.as_fd(), index, direction, before.as_ref().map(AsFd::as_fd))
                 .map_err(DataplaneError::system(doing()))?;
         }
@@ -105,25 +108,27 @@ impl Attachment {
 
     fn filter(
         program: &Program,
+        siblings: &[&Program],
         index: u32,
         direction: Direction,
         name: &str,
     ) -> Result<Self, DataplaneError> {
         let doing = || format!("putting the firewall on `{name}` (TC)");
         make_clsact(program.as_fd(), index).map_err(DataplaneError::bpf(doing()))?;
-        let there = in_filter(program.as_fd(), index, direction);
-        if let Some(other) = there.as_ref().filter(|there| !is_behind(there)) {
-            return Err(DataplaneError::Occupied { interface: name.to_owned(), who: other.to_string() });
+        let there = number_in_filter(program.as_fd(), index, direction);
+        let is_ours = || number(program).ok() == Some(there) || ours_behind(there, siblings).is_some();
+        if there != 0 && !is_ours() {
+            return Err(DataplaneError::Occupied { interface: name.to_owned(), who: named(there) });
         }
         let mut builder = filter(program.as_fd(), index);
-        builder.replace(there.is_some());
+        builder.replace(there != 0);
         let done = builder.hook(point(direction)).attach();
         done.and_then(|_| Self::of(program, index, At::Filter(direction)))
             .map_err(DataplaneError::bpf(doing()))
     }
 
     fn of(program: &Program, index: u32, at: At) -> Result<Self, libbpf_rs::Error> {
-        let id = libbpf_rs::Program::id_from_fd(program.as_fd())?;
+        let id = number(program)?;
         let program = program.as_fd().try_clone_to_owned().map_err(libbpf_rs::Error::from)?;
         Ok(Self { program, id, index, at })
     }
@@ -145,14 +150,14 @@ impl Attachment {
     /// Looks whether it is still there.
     pub(super) fn standing(&self) -> io::Result<Standing> {
         let program = self.program.as_fd();
-        let only = |there: Option<Listed>| match there {
-            None => Standing::Gone,
-            Some(there) if there.id == self.id => Standing::InPlace,
-            Some(there) => Standing::Replaced(there.to_string()),
+        let only = |there: u32| match there {
+            0 => Standing::Gone,
+            there if there == self.id => Standing::InPlace,
+            there => Standing::Replaced(named(there)),
         };
         Ok(match self.at {
-            At::Driver => only(in_driver(program, self.index).map_err(io::Error::other)?),
-            At::Filter(direction) => only(in_filter(program, self.index, direction)),
+            At::Driver => only(number_in_driver(program, self.index)),
+            At::Filter(direction) => only(number_in_filter(program, self.index, direction)),
             At::Chain(direction) => {
                 let chain = programs::chain(self.index, direction)?.unwrap_or_default();
                 match chain.iter().position(|id| *id == self.id) {
@@ -239,22 +244,51 @@ pub(super) fn take_driver(index: u32) -> Result<(), libbpf_rs::Error> {
     Ok(())
 }
 
+/// The kernel's number of a program.
+fn number(program: &Program) -> Result<u32, libbpf_rs::Error> {
+    libbpf_rs::Program::id_from_fd(program.as_fd())
+}
+
+/// A program by its number, if it is one of `siblings` or of an earlier firewall.
+fn ours_behind(id: u32, siblings: &[&Program]) -> Option<OwnedFd> {
+    let sibling = siblings.iter().find(|sibling| number(sibling).ok() == Some(id));
+    sibling.map_or_else(|| earlier(id, is_behind), |sibling| sibling.as_fd().try_clone_to_owned().ok())
+}
+
+/// A program by its number, if it is like that. Looking takes CAP_SYS_ADMIN, which a daemon gives up once it runs: whatever an earlier
+/// firewall left is found before that.
+fn earlier(id: u32, is_wanted: impl Fn(&Listed) -> bool) -> Option<OwnedFd> {
+    let listed = Listed::of(id).ok()?;
+    is_wanted(&listed).then(|| libbpf_rs::Program::fd_from_id(id).ok()).flatten()
+}
+
 fn is_behind(program: &Listed) -> bool {
     BEHIND.contains(&program.name.as_str())
 }
 
 /// What is in the driver, in whichever mode.
 fn in_driver(any: BorrowedFd<'_>, index: u32) -> Result<Option<Listed>, libbpf_rs::Error> {
-    let id = Xdp::new(any).query_id(index as i32, XdpFlags::NONE).unwrap_or(0);
+    let id = number_in_driver(any, index);
     if id == 0 { Ok(None) } else { Ok(Some(Listed::of(id)?)) }
+}
+
+/// The same by its number; 0 is none.
+fn number_in_driver(any: BorrowedFd<'_>, index: u32) -> u32 {
+    Xdp::new(any).query_id(index as i32, XdpFlags::NONE).unwrap_or(0)
 }
 
 /// What is in the firewall's place among the filters of clsact.
 fn in_filter(any: BorrowedFd<'_>, index: u32, direction: Direction) -> Option<Listed> {
+    let id = number_in_filter(any, index, direction);
+    if id == 0 { None } else { Listed::of(id).ok() }
+}
+
+/// The same by its number; 0 is none.
+fn number_in_filter(any: BorrowedFd<'_>, index: u32, direction: Direction) -> u32 {
     let print = libbpf_rs::set_print(None);
     let id = filter(any, index).hook(point(direction)).query().unwrap_or(0);
     libbpf_rs::set_print(print);
-    if id == 0 { None } else { Listed::of(id).ok() }
+    id
 }
 
 fn take_filter(any: BorrowedFd<'_>, index: u32, direction: Direction) {
@@ -288,5 +322,8 @@ fn point(direction: Direction) -> TcAttachPoint {
 }
 
 fn named(id: u32) -> String {
-    Listed::of(id).map_or_else(|_| format!("the program number {id}"), |it| it.to_string())
+    Listed::of(id).map_or_else(
+        |_| format!("the program number {id} (`bpftool prog show id {id}`)"),
+        |it| it.to_string(),
+    )
 }

@@ -1,6 +1,7 @@
 //! The interfaces that the firewall is attached to, and their zones.
 
 mod attachment;
+mod gate;
 mod netfilter;
 mod pins;
 #[allow(
@@ -58,6 +59,9 @@ pub struct Ports {
     pub(crate) outlives: bool,
     /// Where the kernel's own forwarding asks.
     pub(crate) netfilter: Option<Netfilter>,
+    pub(crate) interface_names: MapHandle,
+    /// What keeps interfaces closed until they are attached.
+    pub(crate) gate: Option<Netfilter>,
 }
 
 /// What somebody did to the firewall's programs at an interface.
@@ -85,6 +89,8 @@ pub(crate) struct Programs {
     pub(crate) netfilter: Option<Program>,
     /// Beside it, on each interface.
     pub(crate) way_back: Program,
+    /// Asked about interfaces that the firewall is not attached to yet; only where the kernel has such programs.
+    pub(crate) gate: Option<Program>,
 }
 
 /// An interface that the firewall is attached to.
@@ -98,15 +104,16 @@ pub(crate) struct Port {
 
 impl Ports {
     /// Attaches the firewall to an interface of this network namespace, which belongs to a zone from now on. Of an interface that
-    /// is attached already only the zone changes.
+    /// is attached already only the zone changes, and the name if it has another one by now.
     ///
     /// # Errors
     /// There is no such interface, there are too many, or the kernel refuses both hooks.
     pub fn attach(&mut self, interface: &str, zone: &str, hook: Hook) -> Result<Attached, DataplaneError> {
         let index = index_of(interface)?;
         let zone = u32::from(self.names.zone_number(zone)?);
-        if let Some(known) = self.attached.iter().find(|known| known.index == index) {
+        if let Some(known) = self.attached.iter_mut().find(|known| known.index == index) {
             self.places[known.place as usize].zone = zone;
+            interface.clone_into(&mut known.name);
             return Ok(Attached { hook: known.hook, note: None });
         }
         // One that an earlier firewall was on keeps its place: its packets go on.
@@ -146,6 +153,19 @@ impl Ports {
         Ok(true)
     }
 
+    /// Takes no notice any more of an interface that is gone: its number may be another's by now. Returns false if it was not attached.
+    ///
+    /// # Errors
+    /// The kernel does not let the map be written.
+    pub fn forget(&mut self, interface: &str) -> Result<bool, DataplaneError> {
+        let Some(at) = self.attached.iter().position(|known| known.name == interface) else {
+            return Ok(false);
+        };
+        let gone = self.attached.remove(at);
+        self.clear(gone.place)?;
+        Ok(true)
+    }
+
     /// From now on the programs stay at their interfaces when this is dropped, and go on judging.
     pub fn outlive(&mut self) {
         self.outlives = true;
@@ -159,7 +179,7 @@ impl Ports {
     /// The kernel does not let us.
     pub fn open_netfilter(&mut self) -> Result<(), DataplaneError> {
         if let (None, Some(program)) = (&self.netfilter, &self.programs.netfilter) {
-            self.netfilter = Some(Netfilter::open(program, self.outlives)?);
+            self.netfilter = Some(Netfilter::open(program, &Netfilter::FORWARDING, self.outlives)?);
         }
         Ok(())
     }
@@ -169,8 +189,7 @@ impl Ports {
     /// # Errors
     /// The kernel does not let us.
     pub fn close_netfilter(&mut self) -> Result<(), DataplaneError> {
-        self.netfilter = None;
-        close_leftovers()
+        self.netfilter.take().map_or_else(close_leftovers, Netfilter::close)
     }
 
     /// Interfaces that an earlier firewall was on, whose maps these are, and that this one is not attached to: their places are
@@ -310,7 +329,13 @@ impl Ports {
         hook: Hook,
     ) -> Result<(Vec<Attachment>, Attached), DataplaneError> {
         let Programs { xdp, resolve, tc, out, way_back, .. } = &self.programs;
-        let behind = |program, direction| Attachment::behind(program, index, direction, name);
+        let behind = |program, direction| {
+            let siblings: &[&Program] = match direction {
+                Direction::In => &[tc, resolve, way_back],
+                Direction::Out => &[out],
+            };
+            Attachment::behind(program, siblings, index, direction, name)
+        };
         let mut note = None;
         if hook == Hook::Netfilter {
             let way_back = behind(way_back, Direction::In)?;

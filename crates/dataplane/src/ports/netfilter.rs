@@ -1,7 +1,7 @@
 //! The third place where packets meet the firewall: netfilter's hooks, where the kernel forwards, delivers and sends
 //! (`docs/decisions/0032-the-kernel-forwards.md`). One program, at three hooks of both families.
 
-use super::pins;
+use super::pins::{self, Folder};
 use crate::DataplaneError;
 use crate::shared::{NetfilterPlace, Program, attach_netfilter};
 use libbpf_rs::{NF_INET_FORWARD, NF_INET_LOCAL_IN, NF_INET_LOCAL_OUT, NFPROTO_IPV4, NFPROTO_IPV6};
@@ -16,21 +16,33 @@ const PRIORITIES: RangeInclusive<i32> = -20..=-1;
 /// `BPF_F_NETFILTER_IP_DEFRAG`: the program sees whole packets, never fragments. Linux 6.6 and newer.
 const WHOLE_PACKETS: u32 = 1;
 
+const TAKING_AWAY: &str = "taking the firewall away from netfilter";
+
 const FAMILIES: [(i32, &str); 2] = [(NFPROTO_IPV4, "ipv4"), (NFPROTO_IPV6, "ipv6")];
-const HOOKS: [(i32, &str); 3] =
-    [(NF_INET_FORWARD, "forward"), (NF_INET_LOCAL_IN, "in"), (NF_INET_LOCAL_OUT, "out")];
 
 /// The firewall at netfilter's hooks, for as long as this lives; if it outlives us, until [`close_leftovers`].
 pub(crate) struct Netfilter {
     _links: Vec<OwnedFd>,
+    /// The names by which they outlive us, if they do.
+    folder: Option<Folder>,
 }
 
 impl Netfilter {
-    /// Attaches to all hooks of this network namespace, and then takes away what an earlier firewall left there.
-    pub(super) fn open(program: &Program, outlives: bool) -> Result<Self, DataplaneError> {
+    /// The hooks of a program that is asked about everything.
+    pub(super) const FORWARDING: [(i32, &str); 3] =
+        [(NF_INET_FORWARD, "forward"), Self::LOCAL[0], Self::LOCAL[1]];
+    /// Of one that is asked about the machine's own packets.
+    pub(super) const LOCAL: [(i32, &str); 2] = [(NF_INET_LOCAL_IN, "in"), (NF_INET_LOCAL_OUT, "out")];
+
+    /// Attaches to hooks of this network namespace, and then takes away what an earlier firewall left at any.
+    pub(super) fn open(
+        program: &Program,
+        hooks: &[(i32, &str)],
+        outlives: bool,
+    ) -> Result<Self, DataplaneError> {
         let mut links = Vec::new();
         for (family, family_name) in FAMILIES {
-            for (hook, hook_name) in HOOKS {
+            for &(hook, hook_name) in hooks {
                 let (priority, link) =
                     attach(program, family, hook).map_err(DataplaneError::system(format!(
                         "attaching to netfilter ({hook_name}, {family_name}; the kernel needs \
@@ -39,16 +51,22 @@ impl Netfilter {
                 links.push((format!("{family_name}-{hook_name}{priority}"), link));
             }
         }
-        if outlives {
-            pins::replace(&links).map_err(DataplaneError::system("keeping the firewall at netfilter"))?;
-        }
-        Ok(Self { _links: links.into_iter().map(|(_, link)| link).collect() })
+        let doing = "keeping the firewall at netfilter";
+        let keep = || pins::replace(&links).map_err(DataplaneError::system(doing));
+        let folder = if outlives { keep()? } else { None };
+        Ok(Self { _links: links.into_iter().map(|(_, link)| link).collect(), folder })
+    }
+
+    /// Ends, for who comes later too.
+    pub(super) fn close(self) -> Result<(), DataplaneError> {
+        let removed = self.folder.as_ref().map_or(Ok(()), Folder::remove);
+        removed.map_err(DataplaneError::system(TAKING_AWAY))
     }
 }
 
 /// Takes away what outlives us, or an earlier firewall.
 pub(crate) fn close_leftovers() -> Result<(), DataplaneError> {
-    pins::replace(&[]).map_err(DataplaneError::system("taking the firewall away from netfilter"))
+    pins::replace(&[]).map(drop).map_err(DataplaneError::system(TAKING_AWAY))
 }
 
 /// At the first priority that is free. Returns it.

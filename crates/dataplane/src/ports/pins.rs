@@ -2,12 +2,16 @@
 //!
 //! The bpffs is that of the machine's (or container's) first process, or of our oldest ancestor that we may follow, whatever mount
 //! namespace we are in: one that belongs to `ip netns exec` alone would end with us, and the links with it. Where none is
-//! mounted, we mount one of our own.
+//! mounted, we mount one of our own. Finding it takes rights that a daemon gives up once it runs, so the folder stays open.
 
 use crate::shared::pin;
+use nix::dir::Dir;
+use nix::fcntl::OFlag;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::stat::Mode;
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use nix::unistd::{UnlinkatFlags, unlinkat};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind};
@@ -19,23 +23,48 @@ use std::path::{Path, PathBuf};
 const USUAL: &str = "/sys/fs/bpf";
 const OUR_OWN: &str = "/run/rampart/bpf";
 
-/// Gives these links their names, and takes away all other names of this network namespace. With none, the folder goes.
-pub(super) fn replace(links: &[(String, OwnedFd)]) -> io::Result<()> {
+/// The folder of a network namespace, wherever its bpffs is mounted.
+#[derive(Debug)]
+pub(super) struct Folder {
+    bpffs: File,
+    name: String,
+}
+
+impl Folder {
+    /// Takes all names away, and the folder.
+    pub(super) fn remove(&self) -> io::Result<()> {
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let mut folder = Dir::openat(&self.bpffs, self.name.as_str(), flags, Mode::empty())?;
+        let names: Vec<_> =
+            folder.iter().map(|entry| Ok(entry?.file_name().to_owned())).collect::<nix::Result<_>>()?;
+        for name in names.iter().filter(|name| !matches!(name.to_bytes(), b"." | b"..")) {
+            unlinkat(&folder, name.as_c_str(), UnlinkatFlags::NoRemoveDir)?;
+        }
+        Ok(unlinkat(&self.bpffs, self.name.as_str(), UnlinkatFlags::RemoveDir)?)
+    }
+}
+
+/// Gives these links their names, and takes away all other names of this network namespace. With none, the folder goes; otherwise it is
+/// returned.
+pub(super) fn replace(links: &[(String, OwnedFd)]) -> io::Result<Option<Folder>> {
     let namespace = fs::metadata("/proc/thread-self/ns/net")?.ino();
     let names: HashSet<&str> = links.iter().map(|(name, _)| name.as_str()).collect();
     // A mount namespace is changed for one thread, which must not share its root with others.
     std::thread::scope(|scope| {
         let work = scope.spawn(|| {
             enter_oldest_ancestor();
-            let Some(bpffs) = find_bpffs(!links.is_empty())? else { return Ok(()) };
-            let folder = bpffs.join(format!("rampart-net-{namespace}"));
+            let Some(bpffs) = find_bpffs(!links.is_empty())? else { return Ok(None) };
+            let name = format!("rampart-net-{namespace}");
+            let folder = bpffs.join(&name);
             if !links.is_empty() {
                 make_folder(&folder)?;
             }
             for (name, link) in links {
                 pin(link.as_fd(), &folder.join(name))?;
             }
-            remove_others(&folder, &names)
+            remove_others(&folder, &names)?;
+            let open = || Ok(Folder { bpffs: File::open(&bpffs)?, name });
+            if links.is_empty() { Ok(None) } else { open().map(Some) }
         });
         work.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked")))
     })

@@ -7,7 +7,7 @@ use crate::forwarding::LocalKind;
 use crate::interface::Interface;
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
-use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkInfo, LinkMessage};
+use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
@@ -117,16 +117,27 @@ impl LinkWatch {
         attempt().map(Self).map_err(failed("listening to announcements"))
     }
 
-    /// Waits for the next announcement. One that was lost counts as one.
+    /// Waits for the next announcement. One that was lost counts as one. Returns the numbers of interfaces that are gone: another may
+    /// have the number of one of them already.
     ///
     /// # Errors
     /// The kernel does not let the socket be read.
-    pub fn wait(&mut self) -> Result<(), RoutesError> {
-        match self.0.recv_from_full() {
-            Err(error) if error.raw_os_error() == Some(ENOBUFS) => Ok(()),
-            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(()),
-            other => other.map(drop).map_err(failed("reading announcements")),
-        }
+    pub fn wait(&mut self) -> Result<Vec<u32>, RoutesError> {
+        let bytes = match self.0.recv_from_full() {
+            Err(error) if error.raw_os_error() == Some(ENOBUFS) => return Ok(Vec::new()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => return Ok(Vec::new()),
+            other => other.map_err(failed("reading announcements"))?.0,
+        };
+        let mut gone = Vec::new();
+        messages(&bytes, |message| {
+            // A bridge announces its ports by the same message, of another family.
+            if let Some(NetlinkPayload::InnerMessage(RouteNetlinkMessage::DelLink(link))) = message
+                && link.header.interface_family == AddressFamily::Unspec
+            {
+                gone.push(link.header.index);
+            }
+        });
+        Ok(gone)
     }
 }
 
@@ -375,7 +386,8 @@ fn interface_of(message: &LinkMessage) -> Option<Interface> {
     })?;
     let kind = message.header.link_layer_type;
     let (kind, kind_name) = (u16::from(kind), format!("{kind:?}"));
-    Some(Interface { index: message.header.index, name, kind, kind_name })
+    let is_up = message.header.flags.contains(LinkFlags::Up);
+    Some(Interface { index: message.header.index, name, kind, kind_name, is_up })
 }
 
 fn link_of(message: &LinkMessage) -> Link {

@@ -224,6 +224,60 @@ pub struct Events {
     pub events: Vec<Event>,
 }
 
+/// A part of the audit trail, the oldest record first.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AuditTrail {
+    /// The records.
+    pub records: Vec<AuditRecord>,
+    /// Lines of the files that cannot be read, for example because the machine stopped while one was written.
+    pub broken: u64,
+}
+
+/// Somebody changed the firewall, or tried to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct AuditRecord {
+    /// When, for example `2026-11-20T10:00:00.125Z`.
+    pub at: Timestamp,
+    /// What was done: `up`, `applied`, `refused`, `confirmed`, `rolled-back`, `killed`, `left`, `down` or `denied`.
+    pub event: String,
+    /// Who did it.
+    pub by: Actor,
+    /// What was done and what came of it, as the daemon reports it.
+    pub message: String,
+}
+
+/// Who did something.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Actor {
+    /// A process that sent a request.
+    Process {
+        /// Its user ID.
+        uid: u32,
+        /// Its process ID.
+        pid: i32,
+        /// The beginning of its command line, as the process itself states it; empty if it was gone already.
+        command: String,
+    },
+    /// The daemon itself, or a signal: for example `SIGHUP`.
+    Other(String),
+}
+
+impl std::fmt::Display for Actor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Actor::Process { uid, pid, .. } => write!(f, "user {uid} (process {pid})"),
+            Actor::Other(name) => f.write_str(name),
+        }
+    }
+}
+
+impl From<&str> for Actor {
+    fn from(name: &str) -> Self {
+        Actor::Other(name.to_owned())
+    }
+}
+
 /// An event that a rule recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {

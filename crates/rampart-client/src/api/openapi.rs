@@ -2,8 +2,8 @@
 
 use super::filter::KEYS;
 use super::{
-    Applied, Confirmed, Down, Drops, EVENTS_SHOWN, Events, FLOWS_SHOWN, Flows, Killed, NewPolicy, Refusal,
-    Rules, Status,
+    Applied, AuditTrail, Confirmed, Down, Drops, EVENTS_SHOWN, Events, FLOWS_SHOWN, Flows, Killed, NewPolicy,
+    Refusal, Rules, Status,
 };
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
@@ -24,6 +24,8 @@ pub enum Operation {
     Drops,
     /// Read the event log.
     Log,
+    /// Read the audit trail.
+    Audit,
     /// Apply a policy.
     Apply,
     /// Confirm the policy in force.
@@ -50,9 +52,11 @@ const WRONG_FILTER: (u16, &str) = (400, "A filter is wrong.");
 const MACHINE: (u16, &str) = (500, "The kernel refused an operation.");
 const GOING: (u16, &str) = (503, "The firewall is being taken down.");
 const WRONG_QUERY: (u16, &str) = (400, "The operation takes no query.");
+const READER: (u16, &str) =
+    (403, "The socket only answers questions: this takes root or the group `rampart`.");
 
 /// Every operation with its path.
-pub const ROUTES: [Route; 9] = [
+pub const ROUTES: [Route; 10] = [
     route::<Status>(
         "GET",
         "/v1/status",
@@ -79,7 +83,7 @@ pub const ROUTES: [Route; 9] = [
         "/v1/flows",
         Operation::EndFlows,
         "End the flows that pass a filter",
-        &[WRONG_FILTER, MACHINE, GOING],
+        &[WRONG_FILTER, READER, MACHINE, GOING],
     ),
     route::<Drops>(
         "GET",
@@ -95,6 +99,13 @@ pub const ROUTES: [Route; 9] = [
         "Read the event log: the newest events, or those after an event",
         &[(400, "A number is wrong."), MACHINE, GOING],
     ),
+    route::<AuditTrail>(
+        "GET",
+        "/v1/audit",
+        Operation::Audit,
+        "Read the audit trail: who changed the firewall, or tried to",
+        &[(400, "A number is wrong."), (500, "The files cannot be read."), GOING],
+    ),
     route::<Applied>(
         "PUT",
         "/v1/policy",
@@ -102,6 +113,7 @@ pub const ROUTES: [Route; 9] = [
         "Apply a policy: it takes the place of the one in force at once and as a whole",
         &[
             (400, "The body is no policy to apply."),
+            READER,
             (
                 409,
                 "A running firewall cannot take this policy over: it has other zones, or another size of table.",
@@ -117,14 +129,14 @@ pub const ROUTES: [Route; 9] = [
         "/v1/policy/confirm",
         Operation::Confirm,
         "Confirm the policy in force, in place of which the previous one would come back",
-        &[WRONG_QUERY, (409, "No policy needs to be confirmed."), GOING],
+        &[WRONG_QUERY, READER, (409, "No policy needs to be confirmed."), GOING],
     ),
     route::<Down>(
         "POST",
         "/v1/down",
         Operation::Down,
         "Take the firewall down",
-        &[WRONG_QUERY, MACHINE, GOING],
+        &[WRONG_QUERY, READER, MACHINE, GOING],
     ),
 ];
 
@@ -156,6 +168,19 @@ impl Operation {
         ROUTES.iter().find(|route| route.operation == self).unwrap_or(&ROUTES[0])
     }
 
+    /// Whether it changes the firewall. What does not may be requested by readers.
+    pub const fn changes(self) -> bool {
+        match self {
+            Operation::EndFlows | Operation::Apply | Operation::Confirm | Operation::Down => true,
+            Operation::Status
+            | Operation::Rules
+            | Operation::Flows
+            | Operation::Drops
+            | Operation::Log
+            | Operation::Audit => false,
+        }
+    }
+
     /// What may stand in its query where that takes no filter.
     const fn own_query(self) -> &'static [(&'static str, &'static str)] {
         match self {
@@ -166,6 +191,7 @@ impl Operation {
                 ),
                 ("limit", "Greatest number of events in the answer."),
             ],
+            Operation::Audit => &[("limit", "Greatest number of records in the answer, the newest ones.")],
             _ => &[],
         }
     }
@@ -197,7 +223,8 @@ pub fn description() -> Value {
         "info": {
             "title": "Rampart",
             "version": "1",
-            "description": "The API of the firewall's daemon: HTTP/1.1 on a Unix socket, one request per connection.",
+            "description": "The API of the firewall's daemon: HTTP/1.1 on a Unix socket, one request per connection. A second socket, \
+                whose name ends in `.read`, answers GET alone.",
             "license": { "name": "Apache-2.0 OR MIT" },
         },
         "paths": paths,

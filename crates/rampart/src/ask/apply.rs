@@ -60,7 +60,7 @@ fn remains(args: &AskArgs, json: bool, failure: Failure) -> Result<String, Failu
     let Some(earlier) = Earlier::find().map_err(|error| machine(&error))? else { return Err(failure) };
     earlier.take_away().map_err(|error| machine(&error))?;
     forwarding::close_loopback(Path::new(forwarding::SETTINGS)).map_err(|error| machine(&error))?;
-    instance.remove_socket();
+    instance.remove_sockets();
     let detached = serde_json::json!({ "pid": null, "detached": earlier.interfaces() });
     shown(&detached, json, |_| format!("detached from {}; no daemon ran\n", earlier.interfaces().join(", ")))
 }

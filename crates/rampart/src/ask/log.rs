@@ -2,14 +2,18 @@
 
 use super::flows::end;
 use super::shown;
-use crate::api::{Event, Events, Operation};
+use crate::api::{Actor, AuditRecord, AuditTrail, Event, Events, Operation};
 use crate::cli::LogArgs;
 use crate::daemon::log::escaped;
+use crate::daemon::recorder;
 use crate::failure::Failure;
+use crate::state::State;
 use crate::table::alert_words;
 use crate::table::{grouped, span};
 use rampart_client::Client;
+use rampart_client::socket::Namespace;
 use std::io::Write;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// How often somebody who follows asks.
@@ -23,6 +27,11 @@ const AT_ONCE: u64 = 4_096;
 /// # Errors
 /// When the firewall does not answer.
 pub(crate) fn log(args: &LogArgs, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    if args.audit || args.kept {
+        let text = if args.audit { audit(args, json)? } else { kept(args, json)? };
+        let _ = out.write_all(text.as_bytes());
+        return Ok(());
+    }
     let client = Client::new(args.socket.as_deref())?;
     let ask = |query: &[(&str, u64)]| -> Result<Events, Failure> {
         let query: Vec<_> = query.iter().map(|(key, value)| ((*key).to_owned(), value.to_string())).collect();
@@ -46,6 +55,71 @@ pub(crate) fn log(args: &LogArgs, json: bool, out: &mut dyn Write) -> Result<(),
         }
         events = ask(&[("after", events.next), ("limit", AT_ONCE)])?;
     }
+}
+
+/// The audit trail, from the daemon or from the disk.
+fn audit(args: &LogArgs, json: bool) -> Result<String, Failure> {
+    let trail = if args.kept {
+        let kept = recorder::trail(&folder(args)?, args.limit).map_err(unreadable)?;
+        AuditTrail { records: kept.values, broken: kept.broken }
+    } else {
+        let limit = ("limit".to_owned(), args.limit.to_string());
+        Client::new(args.socket.as_deref())?.ask(Operation::Audit, &[limit])?
+    };
+    shown(&trail, json, |trail| {
+        let lines: String = trail.records.iter().map(record_line).collect();
+        or_empty(broken(trail.broken) + &lines, "nobody has changed the firewall")
+    })
+}
+
+fn record_line(record: &AuditRecord) -> String {
+    let command = match &record.by {
+        Actor::Process { command, .. } if !command.is_empty() => format!("  ({command})"),
+        _ => String::new(),
+    };
+    // Whoever did it stands in most messages already, because they are printed without the rest, too.
+    let by = record.by.to_string();
+    let by = if record.message.contains(&by) { String::new() } else { format!("  by {by}") };
+    escaped(&format!("{:.3} {:<11}  {}{by}{command}", record.at, record.event, record.message)) + "\n"
+}
+
+/// Events from the disk.
+fn kept(args: &LogArgs, json: bool) -> Result<String, Failure> {
+    let kept = recorder::events(&folder(args)?, args.limit).map_err(unreadable)?;
+    let value = serde_json::json!({ "events": &kept.values, "broken": kept.broken });
+    shown(&value, json, |_| {
+        let lines: String = kept.values.iter().map(line).collect();
+        or_empty(broken(kept.broken) + &lines, "no events are kept")
+    })
+}
+
+fn folder(args: &LogArgs) -> Result<PathBuf, Failure> {
+    let namespace = || {
+        Namespace::current()
+            .map_err(|e| Failure::Machine(format!("cannot find out the network namespace: {e}")))
+    };
+    let state =
+        args.state.as_deref().map_or_else(|| Ok(State::usual(&namespace()?.name)), |dir| Ok(State::at(dir)));
+    state.map(|state: State| state.log())
+}
+
+fn unreadable(error: std::io::Error) -> Failure {
+    Failure::Machine(format!(
+        "the log on the disk cannot be read: {error}; it is for root alone, and others ask without --kept"
+    ))
+}
+
+fn broken(lines: u64) -> String {
+    let s = if lines == 1 { "" } else { "s" };
+    if lines == 0 {
+        String::new()
+    } else {
+        format!("{} line{s} cannot be read: cut, or written by somebody else\n", grouped(lines))
+    }
+}
+
+fn or_empty(text: String, otherwise: &str) -> String {
+    if text.is_empty() { format!("{otherwise}\n") } else { text }
 }
 
 /// A line an event; with JSON an object each, and nothing else.

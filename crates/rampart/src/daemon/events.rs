@@ -26,13 +26,15 @@ pub(super) struct EventBuffer {
 }
 
 impl EventBuffer {
-    pub(super) fn add(&mut self, now: Timestamp, ago: Duration, details: EventDetails) {
+    /// Returns the event as it is kept.
+    pub(super) fn add(&mut self, now: Timestamp, ago: Duration, details: EventDetails) -> &Event {
         let at = moment(now, ago);
         self.last += 1;
         if self.kept.len() == KEPT {
             self.kept.pop_front();
         }
         self.kept.push_back(Event { number: self.last, at, details });
+        &self.kept[self.kept.len() - 1]
     }
 
     /// Those after a number, the oldest first, or the newest; `limit` of them at most.

@@ -1,10 +1,10 @@
-//! The files of a firewall: its lock and its socket. Two firewalls in one network namespace would write
+//! The files of a firewall: its lock and its sockets. Two firewalls in one network namespace would write
 //! over each other's links and forwarding, so the lock goes by the namespace and not by the socket.
 
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::stat::{Mode, fchmodat};
 use nix::unistd::{Gid, Group, Uid, fchownat};
-use rampart_client::socket::{FOLDER, GROUP, Namespace};
+use rampart_client::socket::{FOLDER, GROUP, Namespace, READERS, reading};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -19,6 +19,18 @@ pub(crate) struct Instance {
     pub(crate) socket: PathBuf,
     pub(crate) lock: PathBuf,
 }
+
+/// What whoever comes by a socket may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Ask, and change the firewall.
+    Change,
+    /// Ask.
+    Ask,
+}
+
+/// The sockets of a firewall, on which it listens.
+pub(crate) type Listeners = [(UnixListener, Role); 2];
 
 /// Why a firewall cannot start here; complete, with what to do.
 #[derive(Debug)]
@@ -95,57 +107,65 @@ impl Instance {
         ))
     }
 
-    /// Listens on the socket: for root, and for the group `rampart` where there is one. Whoever calls holds the lock, so a
-    /// socket that nobody answers is one that a killed daemon left.
+    /// Listens on both sockets, each for root and for its group where there is one. Whoever calls holds the lock, so a socket that
+    /// nobody answers is one that a killed daemon left.
     ///
     /// # Errors
     /// [`InstanceError`]: somebody answers there, or there is something that is no socket.
-    pub(crate) fn listen(&self) -> Result<UnixListener, InstanceError> {
-        let path = self.socket.display();
-        let wrong = |error: io::Error| InstanceError::Machine(format!("cannot listen on {path}: {error}"));
-        if let Ok(found) = fs::symlink_metadata(&self.socket) {
-            if !found.file_type().is_socket() {
-                return Err(InstanceError::Machine(format!(
-                    "{path} is there and is no socket: name another with --socket"
-                )));
-            }
-            if UnixStream::connect(&self.socket).is_ok() {
-                return Err(InstanceError::Taken(format!(
-                    "somebody listens on {path} already: name another socket with --socket"
-                )));
-            }
-        }
-        // Under another name until its owner and mode are right, so that nobody else can ever connect.
-        let early = PathBuf::from(format!("{}.{}", self.socket.display(), std::process::id()));
-        let _ = fs::remove_file(&early);
-        let listener = UnixListener::bind(&early).map_err(wrong)?;
-        let ready = restrict(&early, 0o660).and_then(|()| fs::rename(&early, &self.socket));
-        ready.inspect_err(|_| drop(fs::remove_file(&early))).map_err(wrong)?;
-        Ok(listener)
+    pub(crate) fn listen(&self) -> Result<Listeners, InstanceError> {
+        let changing = listen(&self.socket, GROUP)?;
+        let asking = listen(&reading(&self.socket), READERS).inspect_err(|_| self.remove_sockets())?;
+        Ok([(changing, Role::Change), (asking, Role::Ask)])
     }
 
-    pub(crate) fn remove_socket(&self) {
+    pub(crate) fn remove_sockets(&self) {
         let _ = fs::remove_file(&self.socket);
+        let _ = fs::remove_file(reading(&self.socket));
     }
 }
 
-fn make_folder(folder: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o750).create(folder)?;
-    restrict(folder, 0o750)
+fn listen(socket: &Path, group: &str) -> Result<UnixListener, InstanceError> {
+    let path = socket.display();
+    let wrong = |error: io::Error| InstanceError::Machine(format!("cannot listen on {path}: {error}"));
+    if let Ok(found) = fs::symlink_metadata(socket) {
+        if !found.file_type().is_socket() {
+            return Err(InstanceError::Machine(format!(
+                "{path} is there and is no socket: name another with --socket"
+            )));
+        }
+        if UnixStream::connect(socket).is_ok() {
+            return Err(InstanceError::Taken(format!(
+                "somebody listens on {path} already: name another socket with --socket"
+            )));
+        }
+    }
+    // Under another name until its owner and mode are right, so that nobody else can ever connect.
+    let early = PathBuf::from(format!("{path}.{}", std::process::id()));
+    let _ = fs::remove_file(&early);
+    let listener = UnixListener::bind(&early).map_err(wrong)?;
+    let ready = restrict(&early, 0o660, group).and_then(|()| fs::rename(&early, socket));
+    ready.inspect_err(|_| drop(fs::remove_file(&early))).map_err(wrong)?;
+    Ok(listener)
 }
 
-/// Those who may use the firewall beside root. A machine that has no list of groups has none (getgrnam(3) says ENOENT then).
-fn group() -> nix::Result<Option<Group>> {
-    match Group::from_name(GROUP) {
+/// Nobody but root can list it. Both groups find their sockets by name.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o711).create(folder)?;
+    restrict(folder, 0o711, GROUP)
+}
+
+/// A group by its name. A machine that has no list of groups has none (getgrnam(3) says ENOENT then).
+fn group_of(name: &str) -> nix::Result<Option<Group>> {
+    match Group::from_name(name) {
         Err(nix::Error::ENOENT) => Ok(None),
         other => other,
     }
 }
 
 /// Gives a path to root and the group, or to root's own where there is none, with this mode. Where we are not root it stays ours.
-fn restrict(path: &Path, mode: u32) -> io::Result<()> {
+fn restrict(path: &Path, mode: u32, group: &str) -> io::Result<()> {
     if Uid::effective().is_root() {
-        let group = group()?.map_or(Gid::from_raw(0), |group| group.gid);
+        let group = group_of(group)?.map_or(Gid::from_raw(0), |group| group.gid);
         let flags = nix::fcntl::AtFlags::AT_SYMLINK_NOFOLLOW;
         fchownat(nix::fcntl::AT_FDCWD, path, None, Some(group), flags)?;
     }

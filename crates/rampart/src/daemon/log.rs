@@ -2,6 +2,7 @@
 //! files that clients send cannot begin another. Nobody waits for whoever reads: lines that are not taken in time are lost, and
 //! counted.
 
+use crate::privileges;
 use jiff::Timestamp;
 use serde_json::json;
 use std::fmt;
@@ -51,10 +52,16 @@ pub(crate) enum Kind {
     Applied,
     /// A policy was not put in force.
     Refused,
+    /// Somebody may not do what was asked for.
+    Denied,
     /// A policy was confirmed.
     Confirmed,
     /// A policy was not confirmed, and the one before it came back.
     RolledBack,
+    /// An interface came that matches a pattern of a zone.
+    Attached,
+    /// An interface went that matched a pattern.
+    Detached,
     /// A schedule began or ended.
     Scheduled,
     /// A user ended flows.
@@ -72,13 +79,16 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Kind::Up => "up",
             Kind::Applied => "applied",
             Kind::Refused => "refused",
+            Kind::Denied => "denied",
             Kind::Confirmed => "confirmed",
             Kind::RolledBack => "rolled-back",
+            Kind::Attached => "attached",
+            Kind::Detached => "detached",
             Kind::Scheduled => "scheduled",
             Kind::Killed => "killed",
             Kind::Alert => "alert",
@@ -100,6 +110,7 @@ impl Log {
     pub(crate) fn behind(json: bool, mut out: Box<dyn Write + Send>) -> Self {
         let (items, waiting) = sync_channel(WAITING);
         std::thread::spawn(move || {
+            privileges::keep_nothing();
             for item in waiting {
                 match item {
                     // A reader that went away is no reason to stop a firewall.

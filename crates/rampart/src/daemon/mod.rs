@@ -7,7 +7,9 @@ mod attachments;
 pub(crate) mod changes;
 mod events;
 pub(crate) mod instance;
+mod journal;
 pub(crate) mod log;
+pub(crate) mod recorder;
 pub(crate) mod run;
 mod running;
 pub(crate) mod server;
@@ -15,8 +17,8 @@ pub(crate) mod server;
 mod tests;
 
 use crate::api::{
-    Applied, Confirmed, Down, Drops, EventName, Events, Filter, Flows, Killed, NewPolicy, Problem, Refusal,
-    RuleCount, Rules, Status,
+    Actor, Applied, AuditRecord, AuditTrail, Confirmed, Down, Drops, Event, EventName, Events, Filter, Flows,
+    Killed, NewPolicy, Problem, Refusal, RuleCount, Rules, Status,
 };
 use crate::plane::{DataPlane, Hook, PlaneError, Recorded};
 use crate::state::{Kept, State, Waiting};
@@ -26,11 +28,15 @@ use events::EventBuffer;
 use jiff::{SignedDuration, Timestamp};
 use log::{Kind, Log};
 use policy::{Policy, Tables};
+use recorder::Recorder;
 use running::{Due, Running, Unconfirmed};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+/// How often a denied request is recorded at most.
+const DENIALS: Duration = Duration::from_secs(1);
 
 /// How long after a failure something that was due is tried again.
 const RETRY: Duration = Duration::from_secs(60);
@@ -65,6 +71,10 @@ pub(crate) struct Daemon {
     events: Mutex<EventBuffer>,
     /// Where the confirmed policy is kept, if anywhere.
     state: Option<State>,
+    /// What keeps on disk what happens, if anything.
+    recorder: Option<Recorder>,
+    /// Denied requests since one was recorded, and when that was.
+    denied: Mutex<(u64, Option<Instant>)>,
 }
 
 /// What does not change as long as it runs.
@@ -128,7 +138,22 @@ impl Daemon {
         }
         let running = Running::new(attachments, policy, generation, at);
         let events = Mutex::new(EventBuffer::default());
-        Ok(Self { about, log, turn: Mutex::new(()), running: Mutex::new(Some(running)), events, state: None })
+        Ok(Self {
+            about,
+            log,
+            turn: Mutex::new(()),
+            running: Mutex::new(Some(running)),
+            events,
+            state: None,
+            recorder: None,
+            denied: Mutex::default(),
+        })
+    }
+
+    /// Keeps on disk what happens from now on.
+    pub(crate) fn record_by(mut self, recorder: Recorder) -> Self {
+        self.recorder = Some(recorder);
+        self
     }
 
     /// Keeps the policy in force, and each that is confirmed from now on, on disk.
@@ -181,11 +206,42 @@ impl Daemon {
     /// Waits a moment until everything that was reported is written.
     pub(crate) fn finish_reports(&self) {
         self.log.finish();
+        if let Some(recorder) = &self.recorder {
+            recorder.finish();
+        }
     }
 
-    /// What somebody did.
-    fn report_by(&self, at: Timestamp, kind: Kind, by: &str, message: impl fmt::Display) {
-        self.log.event(at, kind, Some(by), message);
+    /// What somebody did, or tried to do: it is printed, and goes into the audit trail.
+    pub(crate) fn report_by(&self, at: Timestamp, kind: Kind, by: &Actor, message: impl fmt::Display) {
+        let message = message.to_string();
+        self.log.event(at, kind, Some(&by.to_string()), &message);
+        if let Some(recorder) = &self.recorder {
+            recorder.audit(AuditRecord { at, event: kind.name().to_owned(), by: by.clone(), message });
+        }
+    }
+
+    /// Somebody asked for what is not allowed. One such request a second is recorded, so that nobody can fill the audit trail with them.
+    pub(crate) fn deny(&self, now: Moment, by: &Actor, why: &str) {
+        let mut denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
+        if denied.1.is_some_and(|last| now.steady.saturating_duration_since(last) < DENIALS) {
+            denied.0 += 1;
+            return;
+        }
+        let more = match std::mem::take(&mut denied.0) {
+            0 => String::new(),
+            more => format!("; {more} other requests were denied before, and are not recorded one by one"),
+        };
+        denied.1 = Some(now.steady);
+        drop(denied);
+        self.report_by(now.wall, Kind::Denied, by, format_args!("{by}: {why}{more}"));
+    }
+
+    /// The newest records of the audit trail.
+    pub(crate) fn audit_trail(&self, limit: u64) -> Result<AuditTrail, Refused> {
+        let trail = self.recorder.as_ref().map(|recorder| recorder.trail(limit)).transpose();
+        let trail =
+            trail.map_err(|error| Refused::new(500, format!("the audit trail cannot be read: {error}")))?;
+        Ok(trail.map(|kept| AuditTrail { records: kept.values, broken: kept.broken }).unwrap_or_default())
     }
 
     pub(crate) fn status(&self) -> Result<Status, Refused> {
@@ -236,8 +292,14 @@ impl Daemon {
         })
     }
 
-    /// Ends the flows that pass a filter.
-    pub(crate) fn kill(&self, filter: &Filter, at: Timestamp, by: &str) -> Result<Killed, Refused> {
+    /// Ends the flows that pass a filter; `asked` is how it was written.
+    pub(crate) fn kill(
+        &self,
+        filter: &Filter,
+        asked: &str,
+        at: Timestamp,
+        by: &Actor,
+    ) -> Result<Killed, Refused> {
         let killed = self.with(|running| {
             let mut keys = Vec::new();
             running.attachments.plane.flows(&mut |key, flow| {
@@ -248,7 +310,7 @@ impl Daemon {
             keys.into_iter()
                 .try_fold(0, |killed, key| Ok(killed + u64::from(running.attachments.plane.kill(key)?)))
         })?;
-        self.report_by(at, Kind::Killed, by, format_args!("flows: {killed}, by {by}"));
+        self.report_by(at, Kind::Killed, by, format_args!("flows: {killed}, by {by}: {asked}"));
         Ok(Killed { killed })
     }
 
@@ -269,7 +331,7 @@ impl Daemon {
         let (plane, alerts) = (&mut running.attachments.plane, &mut running.alerts);
         let mut changed = Vec::new();
         let suppressed = plane.events(&mut |ago, recorded| match recorded {
-            Recorded::Event(details) => buffer.add(now.wall, ago, details),
+            Recorded::Event(details) => self.keep_event(buffer.add(now.wall, ago, details)),
             Recorded::Alert(reading) => {
                 changed.extend(alerts.take(reading, now, ago).map(|details| (ago, details)));
             }
@@ -281,9 +343,15 @@ impl Daemon {
             let rule = details.rule.as_deref().unwrap_or("?");
             let words = details.alert.as_ref().map(alert_words).unwrap_or_default();
             self.report(now.wall, kind, format_args!("{rule}: {words}"));
-            buffer.add(now.wall, ago, details);
+            self.keep_event(buffer.add(now.wall, ago, details));
         }
         Ok(())
+    }
+
+    fn keep_event(&self, event: &Event) {
+        if let Some(recorder) = &self.recorder {
+            recorder.event(event);
+        }
     }
 
     /// Reads the event log, several times a second: the data plane has only so much room for events.
@@ -305,7 +373,7 @@ impl Daemon {
     }
 
     /// Puts a policy in force in place of the one that is.
-    pub(crate) fn apply(&self, new: &NewPolicy, now: Moment, by: &str) -> Result<Applied, Refused> {
+    pub(crate) fn apply(&self, new: &NewPolicy, now: Moment, by: &Actor) -> Result<Applied, Refused> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let done = self.replace(new, now);
         match &done {
@@ -357,14 +425,20 @@ impl Daemon {
     }
 
     /// Keeps a policy that waits for it.
-    pub(crate) fn confirm(&self, at: Timestamp, by: &str) -> Result<Confirmed, Refused> {
-        let mut running = self.running();
-        let running = running.as_mut().ok_or_else(gone)?;
+    pub(crate) fn confirm(&self, at: Timestamp, by: &Actor) -> Result<Confirmed, Refused> {
+        let mut slot = self.running();
+        let running = slot.as_mut().ok_or_else(gone)?;
         let none =
             "no policy waits to be confirmed: it was applied without --confirm, or has gone back already";
-        running.unconfirmed.take().ok_or_else(|| Refused::new(409, none))?;
+        if running.unconfirmed.take().is_none() {
+            // The state is not held while the disk may be slow.
+            drop(slot);
+            self.report_by(at, Kind::Refused, by, format_args!("confirm, by {by}: {none}"));
+            return Err(Refused::new(409, none));
+        }
         self.keep(running);
         let generation = running.generation;
+        drop(slot);
         self.report_by(at, Kind::Confirmed, by, format_args!("generation {generation}, by {by}"));
         Ok(Confirmed { generation })
     }
@@ -373,19 +447,20 @@ impl Daemon {
     ///
     /// # Errors
     /// When an interface cannot be detached; the firewall is then still running.
-    pub(crate) fn down(&self, at: Timestamp, by: &str) -> Result<Option<Down>, Refused> {
+    pub(crate) fn down(&self, at: Timestamp, by: &Actor) -> Result<Option<Down>, Refused> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let mut slot = self.running();
         let Some(running) = slot.as_mut() else { return Ok(None) };
         let detached = running.attachments.release(&running.policy)?;
         *slot = None;
+        drop(slot);
         self.report_by(at, Kind::Down, by, format_args!("by {by}"));
         Ok(Some(Down { pid: self.about.pid, detached }))
     }
 
     /// Ends, and leaves everything attached: the firewall goes on by the policy in force until another daemon takes over. Later
     /// requests are refused.
-    pub(crate) fn leave(&self, at: Timestamp, by: &str) {
+    pub(crate) fn leave(&self, at: Timestamp, by: &Actor) {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if self.running().take().is_some() {
             let message = format_args!(
@@ -395,11 +470,17 @@ impl Daemon {
         }
     }
 
-    /// Attaches again to interfaces that came back. What goes wrong is told at the next tick, which tries it again.
-    pub(crate) fn links_changed(&self) {
-        if let Some(running) = self.running().as_mut() {
-            let _ = running.attachments.plane.check_interfaces();
-        }
+    /// Interfaces came, went or changed; those with the numbers of `gone` went. Attaches to what comes (back) and belongs to a zone. What
+    /// goes wrong is told at the next tick, which tries it again.
+    pub(crate) fn links_changed(&self, gone: &[u32], now: Moment) {
+        let mut slot = self.running();
+        let Some(running) = slot.as_mut() else { return };
+        running.attachments.plane.gone(gone);
+        let policy = Arc::clone(&running.policy);
+        let happened = running.attachments.follow(&policy);
+        let _ = running.attachments.plane.check_interfaces();
+        drop(slot);
+        happened.into_iter().for_each(|(kind, what)| self.report(now.wall, kind, what));
     }
 
     /// Puts programs back that somebody took away, several times a second.
@@ -436,8 +517,11 @@ impl Daemon {
                 let message = running.switch(&due, generation, now, next_change);
                 if due.back {
                     self.keep(running);
+                    drop(slot);
+                    self.report_by(now.wall, Kind::RolledBack, &"itself".into(), message);
+                } else {
+                    self.report(now.wall, Kind::Scheduled, message);
                 }
-                self.report(now.wall, if due.back { Kind::RolledBack } else { Kind::Scheduled }, message);
             }
             Err(why) => {
                 let what = if due.back { "the policy before" } else { "the tables of the new hour" };

@@ -3,6 +3,7 @@
 use super::log::Kind;
 use super::{Daemon, Moment, Refused};
 use crate::api::NewPolicy;
+use crate::privileges;
 use dataplane::routes::{LinkWatch, RoutesError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -29,8 +30,8 @@ pub(crate) enum Wake {
     Leave(&'static str),
     /// The policy's file is to be read again.
     Reload,
-    /// Interfaces came, went or changed.
-    Links,
+    /// Interfaces came, went or changed; those with these numbers went.
+    Links(Vec<u32>),
 }
 
 /// Wakes a daemon.
@@ -57,6 +58,7 @@ impl Waker {
         let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
         let waker = self.clone();
         std::thread::spawn(move || {
+            privileges::keep_nothing();
             for signal in signals.forever() {
                 waker.wake(match signal {
                     SIGHUP => Wake::Reload,
@@ -81,12 +83,14 @@ impl Waker {
         let mut watch = LinkWatch::open()?;
         let waker = self.clone();
         std::thread::spawn(move || {
+            privileges::keep_nothing();
             loop {
-                if watch.wait().is_err() {
+                let gone = watch.wait().unwrap_or_else(|_| {
                     // The daemon looks once a second besides.
                     std::thread::park_timeout(REST);
-                }
-                waker.wake(Wake::Links);
+                    Vec::new()
+                });
+                waker.wake(Wake::Links(gone));
             }
         });
         Ok(())
@@ -105,20 +109,32 @@ pub(crate) fn until_down(
 ) -> Result<Option<UnixStream>, Refused> {
     let mut tick = Instant::now() + TICK;
     let mut reading = Instant::now() + READING;
+    let mut held = None;
     loop {
-        match arriving.recv_timeout(tick.min(reading).saturating_duration_since(Instant::now())) {
+        let until = tick.min(reading).saturating_duration_since(Instant::now());
+        match held.take().map_or_else(|| arriving.recv_timeout(until), Ok) {
             Ok(Wake::Ended(waiting)) => return Ok(Some(waiting)),
-            Ok(Wake::End(signal)) => return daemon.down(Moment::now().wall, signal).map(|_| None),
+            Ok(Wake::End(signal)) => return daemon.down(Moment::now().wall, &signal.into()).map(|_| None),
             Ok(Wake::Leave(signal)) => {
-                daemon.leave(Moment::now().wall, signal);
+                daemon.leave(Moment::now().wall, &signal.into());
                 return Ok(None);
             }
-            Ok(Wake::Links) => daemon.links_changed(),
+            Ok(Wake::Links(mut gone)) => {
+                // A thousand announcements are looked at together.
+                held = arriving.try_iter().find_map(|wake| match wake {
+                    Wake::Links(more) => {
+                        gone.extend(more);
+                        None
+                    }
+                    other => Some(other),
+                });
+                daemon.links_changed(&gone, Moment::now());
+            }
             Ok(Wake::Reload) => reload(daemon, file),
             Err(RecvTimeoutError::Timeout) => {}
             // Nobody is left who could say anything: not even a signal.
             Err(RecvTimeoutError::Disconnected) => {
-                return daemon.down(Moment::now().wall, "itself").map(|_| None);
+                return daemon.down(Moment::now().wall, &"itself".into()).map(|_| None);
             }
         }
         // However often it is woken, what is due is done.
@@ -141,11 +157,11 @@ pub(crate) fn reload(daemon: &Daemon, file: &Path) {
         Ok(text) => {
             let new = NewPolicy { file: file.display().to_string(), text, confirm_seconds: None };
             // Both outcomes are in the log.
-            let _ = daemon.apply(&new, now, "SIGHUP");
+            let _ = daemon.apply(&new, now, &"SIGHUP".into());
         }
         Err(error) => {
             let message = format!("cannot read {}: {error}; the policy in force stays", file.display());
-            daemon.report(now.wall, Kind::Refused, message);
+            daemon.report_by(now.wall, Kind::Refused, &"SIGHUP".into(), message);
         }
     }
 }

@@ -4,6 +4,7 @@ use super::alarms::Alarms;
 use super::alerts::Alerts;
 use super::attachments::Attachments;
 use super::log::Kind;
+use super::recorder::Recorder;
 use super::{Daemon, Moment};
 use crate::api::{Interface, PolicyStatus};
 use crate::plane::{Attached, PlaneError, Tampering};
@@ -112,7 +113,8 @@ impl Running {
 
     /// Sweeps expired flows, and reports troubles when they begin and end.
     pub(super) fn maintain(&mut self, now: Moment, daemon: &Daemon) {
-        let found = self.find_troubles(now).unwrap_or_else(|error| vec![error.to_string()]);
+        let mut found = self.find_troubles(now, daemon).unwrap_or_else(|error| vec![error.to_string()]);
+        found.extend(daemon.recorder.as_ref().and_then(Recorder::trouble));
         for trouble in found.iter().filter(|trouble| !self.troubles.contains(trouble)) {
             daemon.report(now.wall, Kind::Trouble, trouble);
         }
@@ -122,9 +124,14 @@ impl Running {
         self.troubles = found;
     }
 
-    fn find_troubles(&mut self, now: Moment) -> Result<Vec<String>, PlaneError> {
+    fn find_troubles(&mut self, now: Moment, daemon: &Daemon) -> Result<Vec<String>, PlaneError> {
         self.attachments.plane.sweep()?;
+        let policy = Arc::clone(&self.policy);
+        for (kind, what) in self.attachments.follow(&policy) {
+            daemon.report(now.wall, kind, what);
+        }
         let mut found = self.attachments.plane.check_interfaces()?;
+        found.extend(self.attachments.troubles.iter().cloned());
         found.extend(self.alarms.take(&self.attachments.plane.drops()?, now.steady));
         found.extend(self.events_trouble.clone());
         found.extend(self.alerts.trouble());

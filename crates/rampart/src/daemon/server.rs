@@ -1,11 +1,15 @@
-//! Answers requests on the socket: a thread per connection, one request each. [`Daemon`] does what they ask.
+//! Answers requests on the sockets: a thread per connection, one request each. [`Daemon`] does what they ask. By which socket a request
+//! came says what it may do: the kernel has looked at the groups of whoever connected.
 
+use super::instance::{Listeners, Role};
 use super::run::{Wake, Waker};
 use super::{Daemon, Moment, Refused};
-use crate::api::{self, EVENTS_SHOWN, FLOWS_SHOWN, Filter, NewPolicy, Operation, Refusal};
+use crate::api::{self, Actor, EVENTS_SHOWN, FLOWS_SHOWN, Filter, NewPolicy, Operation, Refusal};
 use crate::http::{ReadError, Request, read_admitted, write_response};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use rampart_client::socket::GROUP;
 use serde::Serialize;
+use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,12 +19,18 @@ use std::time::{Duration, Instant};
 /// How long a request may take to come in, and its answer to be taken: the client is a program on this machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Connections at once of root, and of all others together. Beyond that a client is told to try again: whoever else is slow, root
-/// finds a place.
+/// Connections at once of root, and of all others together on each socket. Beyond that a client is told to try again: whoever else
+/// is slow, root finds a place, and readers take none from those who may change something.
 const MAX_CONNECTIONS: usize = 32;
+
+/// Status of HTTP for who may not do that.
+const FORBIDDEN: u16 = 403;
 
 /// Bodies up to this size are read side by side; larger ones, which only a policy of many rules is, one after the other.
 const SMALL_BODY: usize = 1 << 20;
+
+/// Bytes of a command line that are recorded.
+const COMMAND: u64 = 256;
 
 /// What clients of one kind share: root, or all others.
 #[derive(Default)]
@@ -31,7 +41,13 @@ struct Share {
 }
 
 /// Answers requests until the process ends.
-pub(crate) fn serve(listener: UnixListener, daemon: Arc<Daemon>, waker: Waker) {
+pub(crate) fn serve(listeners: Listeners, daemon: &Arc<Daemon>, waker: &Waker) {
+    for (listener, role) in listeners {
+        serve_one(listener, role, Arc::clone(daemon), waker.clone());
+    }
+}
+
+fn serve_one(listener: UnixListener, role: Role, daemon: Arc<Daemon>, waker: Waker) {
     std::thread::spawn(move || {
         let shares = [Arc::new(Share::default()), Arc::new(Share::default())];
         loop {
@@ -50,13 +66,29 @@ pub(crate) fn serve(listener: UnixListener, daemon: Arc<Daemon>, waker: Waker) {
             share.open.fetch_add(1, Ordering::AcqRel);
             let (daemon, waker) = (Arc::clone(&daemon), waker.clone());
             let slot = Slot(share);
-            let by = peer.map_or_else(
-                || "somebody".to_owned(),
-                |peer| format!("user {} (process {})", peer.uid(), peer.pid()),
-            );
-            std::thread::spawn(move || connection(&daemon, &waker, stream, &by, &slot.0));
+            std::thread::spawn(move || {
+                let by = peer.map_or_else(|| "somebody".into(), |peer| process(peer.uid(), peer.pid()));
+                connection(&daemon, &waker, stream, &Client { by, role, share: &slot.0 });
+            });
         }
     });
+}
+
+/// Who is at the other end of a connection.
+struct Client<'s> {
+    by: Actor,
+    role: Role,
+    share: &'s Share,
+}
+
+/// A process as it is now. It states its command line itself, so that says nothing for certain.
+pub(crate) fn process(uid: u32, pid: i32) -> Actor {
+    let mut command = Vec::new();
+    // A process that has gone has none.
+    let _ = File::open(format!("/proc/{pid}/cmdline"))
+        .and_then(|file| file.take(COMMAND).read_to_end(&mut command));
+    let command = String::from_utf8_lossy(&command).replace('\0', " ").trim_end().to_owned();
+    Actor::Process { uid, pid, command }
 }
 
 /// One of the connections at once; released also by a thread that panics.
@@ -111,11 +143,11 @@ impl Write for Timed<'_> {
     }
 }
 
-fn connection(daemon: &Daemon, waker: &Waker, stream: UnixStream, by: &str, share: &Share) {
-    let admit = |method: &str, path: &str, length: usize| admit(share, method, path, length);
+fn connection(daemon: &Daemon, waker: &Waker, stream: UnixStream, client: &Client<'_>) {
+    let admit = |method: &str, path: &str, length: usize| admit(client, method, path, length);
     let answer = match read_admitted(&mut Timed::new(&stream), admit) {
         Ok(Some((request, turn))) => {
-            let answer = dispatch(daemon, &request, by);
+            let answer = dispatch(daemon, &request, &client.by);
             // The body is gone before the next one comes.
             drop((request, turn));
             answer
@@ -126,7 +158,12 @@ fn connection(daemon: &Daemon, waker: &Waker, stream: UnixStream, by: &str, shar
             Answer::refused(Refused::new(408, why))
         }
         Err(ReadError::Io(_)) => return,
-        Err(ReadError::Wrong(status, why)) => Answer::refused(Refused::new(status, why)),
+        Err(ReadError::Wrong(status, why)) => {
+            if status == FORBIDDEN {
+                daemon.deny(Moment::now(), &client.by, &why);
+            }
+            Answer::refused(Refused::new(status, why))
+        }
     };
     // A client that went away meanwhile has had what it asked for done.
     let _ = write_response(&mut Timed::new(&stream), answer.status, answer.allow.as_deref(), &answer.body);
@@ -139,22 +176,28 @@ fn is_late(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock)
 }
 
-/// Lets a body in: only where the operation takes one, and a large one when it is its turn.
+/// Lets a request in if its sender may do that, and its body: only where the operation takes one, and a large one when it is its turn.
 fn admit<'s>(
-    share: &'s Share,
+    client: &Client<'s>,
     method: &str,
     path: &str,
     length: usize,
 ) -> Result<Option<MutexGuard<'s, ()>>, ReadError> {
+    let operation = api::find(path).find(|route| route.method == method).map(|route| route.operation);
+    if client.role == Role::Ask && operation.is_some_and(Operation::changes) {
+        let why = format!(
+            "{method} {path} changes the firewall, and you may only ask: it takes root or the group `{GROUP}`"
+        );
+        return Err(ReadError::Wrong(FORBIDDEN, why));
+    }
     if length == 0 {
         return Ok(None);
     }
-    let takes_body =
-        api::find(path).any(|route| route.method == method && route.operation == Operation::Apply);
+    let takes_body = operation == Some(Operation::Apply);
     if !takes_body && length > SMALL_BODY {
         return Err(ReadError::Wrong(413, format!("{method} {path} takes no body")));
     }
-    let turn = || share.large.lock().unwrap_or_else(PoisonError::into_inner);
+    let turn = || client.share.large.lock().unwrap_or_else(PoisonError::into_inner);
     Ok((length > SMALL_BODY).then(turn))
 }
 
@@ -186,22 +229,19 @@ impl Answer {
 }
 
 /// Dispatches a request to its operation.
-pub(crate) fn dispatch(daemon: &Daemon, request: &Request, by: &str) -> Answer {
+pub(crate) fn dispatch(daemon: &Daemon, request: &Request, by: &Actor) -> Answer {
     let here: Vec<_> = api::find(&request.path).collect();
     let Some(route) = here.iter().find(|route| route.method == request.method) else {
         let methods: Vec<&str> = here.iter().map(|route| route.method).collect();
         return not_there(request, &methods.join(", "));
     };
-    match handle(daemon, route.operation, request, by) {
-        Ok(answer) => answer,
-        Err(refused) => Answer::refused(refused),
-    }
+    handle(daemon, route.operation, request, by).unwrap_or_else(Answer::refused)
 }
 
-fn handle(daemon: &Daemon, operation: Operation, request: &Request, by: &str) -> Result<Answer, Refused> {
+fn handle(daemon: &Daemon, operation: Operation, request: &Request, by: &Actor) -> Result<Answer, Refused> {
     let now = Moment::now();
     let (filter, own) = match operation {
-        Operation::Log => (Filter::default(), None),
+        Operation::Log | Operation::Audit => (Filter::default(), None),
         _ => question(operation, &request.query)?,
     };
     Ok(match operation {
@@ -212,12 +252,13 @@ fn handle(daemon: &Daemon, operation: Operation, request: &Request, by: &str) ->
             let error = "this would end every flow: name a filter, or all=true if that is meant";
             return Err(Refused::new(400, error));
         }
-        Operation::EndFlows => Answer::of(&daemon.kill(&filter, now.wall, by)?),
+        Operation::EndFlows => Answer::of(&daemon.kill(&filter, &request.query, now.wall, by)?),
         Operation::Drops => Answer::of(&daemon.drops()?),
         Operation::Log => {
             let (after, limit) = events_wanted(&request.query)?;
             Answer::of(&daemon.events(after, limit, now)?)
         }
+        Operation::Audit => Answer::of(&daemon.audit_trail(records_wanted(&request.query)?)?),
         Operation::Apply => Answer::of(&daemon.apply(&new_policy(&request.body)?, now, by)?),
         Operation::Confirm => Answer::of(&daemon.confirm(now.wall, by)?),
         Operation::Down => {
@@ -266,6 +307,20 @@ fn events_wanted(query: &str) -> Result<(Option<u64>, u64), Refused> {
     Ok((after, limit))
 }
 
+/// How many records of the audit trail are wanted.
+fn records_wanted(query: &str) -> Result<u64, Refused> {
+    let mut limit = EVENTS_SHOWN;
+    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+        if key != "limit" {
+            return Err(Refused::new(400, format!("/v1/audit takes `limit`, no `{key}`")));
+        }
+        limit = value
+            .parse()
+            .map_err(|_| Refused::new(400, format!("limit={value}: limit takes a number of records")))?;
+    }
+    Ok(limit)
+}
+
 fn limit(written: Option<&str>) -> Result<u64, Refused> {
     written.map_or(Ok(FLOWS_SHOWN), |value| {
         value.parse().map_err(|_| Refused::new(400, format!("limit={value}: limit takes a number of flows")))
@@ -304,6 +359,7 @@ mod tests {
     #[test]
     fn a_large_body_is_read_where_one_is_taken_and_one_after_the_other() {
         let share = Share::default();
+        let client = |role| Client { by: "a test".into(), role, share: &share };
         let large = SMALL_BODY + 1;
         for (method, path, length, is_let_in) in [
             ("GET", "/v1/status", 0, true),
@@ -314,17 +370,38 @@ mod tests {
             ("PUT", "/v1/policy", large, apply_is("PUT")),
             ("PUT", "/v1/nothing", large, false),
         ] {
-            assert_eq!(admit(&share, method, path, length).is_ok(), is_let_in, "{method} {path} {length}");
+            assert_eq!(
+                admit(&client(Role::Change), method, path, length).is_ok(),
+                is_let_in,
+                "{method} {path} {length}"
+            );
         }
         let method = Operation::Apply.route().method;
-        let turn = admit(&share, method, "/v1/policy", large).ok().flatten();
+        let changes = client(Role::Change);
+        let turn = admit(&changes, method, "/v1/policy", large).ok().flatten();
         assert!(turn.is_some() && share.large.try_lock().is_err(), "it is the turn of one");
         assert!(
-            matches!(admit(&share, method, "/v1/policy", SMALL_BODY), Ok(None)),
+            matches!(admit(&changes, method, "/v1/policy", SMALL_BODY), Ok(None)),
             "a small one need not wait"
         );
         drop(turn);
         assert!(share.large.try_lock().is_ok());
+    }
+
+    #[test]
+    fn who_may_only_ask_changes_nothing() {
+        let share = Share::default();
+        for route in &api::ROUTES {
+            for role in [Role::Change, Role::Ask] {
+                let client = Client { by: "a test".into(), role, share: &share };
+                let may = role == Role::Change || route.method == "GET";
+                let admitted = admit(&client, route.method, route.path, 0);
+                assert_eq!(admitted.is_ok(), may, "{role:?} {} {}", route.method, route.path);
+                if let Err(ReadError::Wrong(status, why)) = admitted {
+                    assert!(status == 403 && why.contains("it takes root or the group `rampart`"), "{why}");
+                }
+            }
+        }
     }
 
     fn apply_is(method: &str) -> bool {

@@ -5,8 +5,11 @@ use crate::api::{
     AlertCount, Closed, Counter, Drop, EventDetails, EventName, Flow, HookName, Occupancy, protocol_name,
 };
 use crate::forwarding;
-use crate::plane::{AlertReading, Attached, DataPlane, FlowKey, Hook, PlaneError, Recorded, Tampering};
-use dataplane::routes::{AnswerLimits, Follower, Routes};
+use crate::plane::{
+    AlertReading, Attached, DataPlane, FlowKey, Hook, PlaneError, Present, Recorded, Tampering,
+};
+use crate::privileges;
+use dataplane::routes::{AnswerLimits, Follower, Routes, RoutesError};
 use dataplane::{
     Carried, Carrying, DataplaneError, Earlier, Event, EventKind, Firewall, FlowId, Interface, Reason, State,
     Tally,
@@ -16,6 +19,7 @@ use policy::model::Per;
 use policy::settings::{Forwarding, Settings, Timeouts};
 use policy::{Policy, Tables};
 use std::collections::HashMap;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,6 +28,9 @@ const RULES_AT_LEAST: u32 = 131_072;
 
 /// The first Linux that has BPF programs at netfilter.
 const KERNEL_FORWARDING: (u32, u32) = (6, 4);
+
+/// The number of no interface.
+const NO_INTERFACE: u32 = 0;
 
 /// The data plane in the kernel. Its programs stay attached when this is dropped; only [`DataPlane::detach`] takes them away.
 pub(crate) struct Kernel {
@@ -38,6 +45,8 @@ pub(crate) struct Kernel {
     /// They are to be carried over at all.
     carries: bool,
     took_over: bool,
+    /// Nothing closes an interface that is not attached yet, so it is attached before it is up.
+    takes_what_is_down: bool,
 }
 
 /// An interface as it was when it was attached.
@@ -93,9 +102,8 @@ impl Kernel {
             firewall.ports.open_netfilter()?;
         }
         let maps = firewall.route_maps()?;
-        let follower = Routes::start(maps, &[], AnswerLimits::default())
-            .and_then(Routes::follow_in_background)
-            .map_err(|error| PlaneError::Machine(error.to_string()))?;
+        let routes = Routes::start(maps, &[], AnswerLimits::default());
+        let follower = routes.and_then(follow).map_err(|error| PlaneError::Machine(error.to_string()))?;
         if earlier.is_some() {
             follower.take_over_settings();
         }
@@ -103,8 +111,17 @@ impl Kernel {
         let took_over = earlier.is_some();
         let settings = policy.settings.clone();
         let attached = Vec::new();
-        let kernel =
-            Self { firewall, follower, settings, attached, earlier, carrying: None, carries, took_over };
+        let kernel = Self {
+            firewall,
+            follower,
+            settings,
+            attached,
+            earlier,
+            carrying: None,
+            carries,
+            took_over,
+            takes_what_is_down: false,
+        };
         Ok((kernel, note))
     }
 
@@ -139,6 +156,12 @@ impl Kernel {
         let attached = self.attach_programs(interface, zone, hook, wanted)?;
         // From now on the programs need what they need even if this process ends.
         self.follower.outlive(true);
+        if !self.kernel_forwards() {
+            forwarding::behave_as_router(Path::new(forwarding::SETTINGS), interface)
+                .map_err(|error| PlaneError::Machine(error.to_string()))?;
+        }
+        // It may have had another name, and the name another number.
+        self.attached.retain(|it| it.index != index && it.interface != interface);
         self.attached.push(AttachedInterface {
             interface: interface.to_owned(),
             zone: zone.to_owned(),
@@ -201,9 +224,9 @@ impl Kernel {
         let again = self.let_go(&interface).and_then(|()| self.attach_interface(&zone, &interface, hook));
         let error = again.err()?;
         let trouble = format!("the interface `{interface}` is back and cannot be attached: {error}");
-        // No interface has the number 0: it is tried again.
+        // It is tried again.
         if !self.attached.iter().any(|it| it.interface == interface) {
-            self.attached.push(AttachedInterface { interface, zone, hook, index: 0 });
+            self.attached.push(AttachedInterface { interface, zone, hook, index: NO_INTERFACE });
         }
         Some(trouble)
     }
@@ -225,13 +248,18 @@ impl DataPlane for Kernel {
     }
 
     fn prepare(&mut self, policy: &Policy) -> Result<(), PlaneError> {
-        let zones = policy.zones.iter();
-        let zones = zones.flat_map(|zone| zone.interfaces.iter().map(|it| (it.as_str(), zone.name.as_str())));
-        Ok(self.firewall.ports.close_moved(zones)?)
+        let present = links()?;
+        let zone_of =
+            |link: &Interface| Some((link.name.clone(), policy.zone_of_interface(&link.name)?.name.clone()));
+        let zones: Vec<_> = present.iter().filter_map(zone_of).collect();
+        Ok(self
+            .firewall
+            .ports
+            .close_moved(zones.iter().map(|(name, zone)| (name.as_str(), zone.as_str())))?)
     }
 
     fn settle(&mut self) -> Result<Option<String>, PlaneError> {
-        if !self.kernel_forwards() {
+        if !self.kernel_forwards() && !self.firewall.ports.has_gate() {
             self.firewall.ports.close_netfilter()?;
         }
         let Some(earlier) = self.earlier.take() else { return Ok(None) };
@@ -265,11 +293,46 @@ impl DataPlane for Kernel {
         self.attach_interface(zone, interface, hook)
     }
 
+    fn close_until_attached(&mut self, names: &[String]) -> Result<Option<String>, PlaneError> {
+        // Where the kernel forwards, an interface of no zone is closed in every direction.
+        if self.kernel_forwards() {
+            return Ok(None);
+        }
+        let has_patterns = names.iter().any(|name| policy::model::pattern(name).is_some());
+        let is_closed = self.firewall.ports.close_until_attached(if has_patterns { names } else { &[] })?;
+        self.takes_what_is_down = !is_closed;
+        let note = "this kernel is older than 6.4: between the moment at which an interface of a pattern is up and the kernel's \
+            announcement of it, the machine itself is open to it";
+        Ok((!is_closed).then(|| note.to_owned()))
+    }
+
+    fn interfaces(&mut self) -> Result<Vec<Present>, PlaneError> {
+        let attached_as =
+            |index| self.attached.iter().find(|it| it.index == index).map(|it| it.interface.clone());
+        let present = |link: Interface| Present {
+            attached_as: attached_as(link.index),
+            is_ready: !link.is_loopback() && (link.is_up || self.takes_what_is_down),
+            name: link.name,
+        };
+        Ok(links()?.into_iter().map(present).collect())
+    }
+
+    fn gone(&mut self, indices: &[u32]) {
+        for at in self.attached.iter_mut().filter(|it| indices.contains(&it.index)) {
+            // What is left in the maps goes when the name is attached again or given up, if the kernel refuses now.
+            let _ = self.firewall.ports.forget(&at.interface);
+            at.index = NO_INTERFACE;
+        }
+    }
+
     fn detach(&mut self, interface: &str) -> Result<(), PlaneError> {
         self.let_go(interface)?;
         if self.attached.is_empty() {
             self.follower.outlive(false);
-            self.firewall.ports.close_netfilter()?;
+            if self.kernel_forwards() {
+                self.firewall.ports.close_netfilter()?;
+            }
+            self.firewall.ports.open_gate()?;
         }
         Ok(())
     }
@@ -333,6 +396,7 @@ impl DataPlane for Kernel {
 
     fn sweep(&mut self) -> Result<(), PlaneError> {
         self.firewall.flows.sweep()?;
+        self.firewall.policies.forget_strangers(uptime()?);
         Ok(())
     }
 
@@ -350,6 +414,16 @@ impl DataPlane for Kernel {
         }));
         Ok(found)
     }
+}
+
+/// Follows the kernel's routes on a thread that has no more rights than the daemon will have: it inherits those of the thread that makes it.
+fn follow(routes: Routes) -> Result<Follower, RoutesError> {
+    let follow = || {
+        // What cannot be given up is seen on the daemon's own thread.
+        let _ = privileges::keep_the_daemons();
+        routes.follow_in_background()
+    };
+    std::thread::scope(|scope| scope.spawn(follow).join().unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
 fn hook_name(hook: dataplane::Hook) -> HookName {
@@ -501,8 +575,8 @@ pub(crate) fn all_there(policy: &Policy) -> Result<(), PlaneError> {
     // The kernel forwards from and to links of any kind.
     let links = if policy.settings.forwarding == Forwarding::Kernel { Vec::new() } else { links()? };
     for zone in &policy.zones {
-        for interface in &zone.interfaces {
-            if if_nametoindex(interface.as_str()).is_err() {
+        for interface in zone.named_interfaces() {
+            if if_nametoindex(interface).is_err() {
                 return Err(PlaneError::Machine(format!("zone `{}`: {}", zone.name, missing(interface))));
             }
             fit(interface, &links)
@@ -520,7 +594,7 @@ pub(crate) fn unfit(policy: &Policy) -> Vec<(String, String)> {
     }
     // Whoever checks a policy need not be allowed to ask.
     let links = dataplane::routes::interfaces().unwrap_or_default();
-    let named = |link: &&Interface| policy.zones.iter().any(|zone| zone.interfaces.contains(&link.name));
+    let named = |link: &&Interface| policy.zone_of_interface(&link.name).is_some() && !link.is_loopback();
     links.iter().filter(named).filter_map(|link| Some((link.name.clone(), link.unfit()?))).collect()
 }
 

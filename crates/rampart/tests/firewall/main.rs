@@ -7,10 +7,13 @@ mod day;
 mod drivers;
 mod example;
 mod kernel_forwarding;
+mod patterns;
+mod privileges;
 mod restart;
 mod tampering;
 mod troubles;
 mod tunnels;
+mod unattended;
 
 use bed::{Bed, INSIDE, Outcome, expect_echo, expect_no_echo};
 use nix::sys::signal::Signal;

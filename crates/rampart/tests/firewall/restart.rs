@@ -236,7 +236,10 @@ fn needs_root_the_confirmed_policy_comes_back_and_an_unconfirmed_one_does_not() 
     answers(Outcome::Refused, Outcome::Answered, "it was confirmed");
     // Somebody spoiled the file that the firewall is started with.
     std::fs::write(&web, "[zones").unwrap();
-    again(&mut firewall, &[&web], "cannot be used, and the last good policy is in force instead");
+    let (status, told) = bed.rampart(&["up", &web, "--state", &bed.state().display().to_string()]);
+    assert!(status == 2 && told.contains("web.toml:1:7: "), "by hand: {status}: {told}");
+    answers(Outcome::Refused, Outcome::Answered, "nothing changed");
+    again(&mut firewall, &[&web, "--boot"], "cannot be used, and the last good policy is in force instead");
     answers(Outcome::Refused, Outcome::Answered, "the last good one");
     // The policy that was kept last is damaged: the one before it.
     std::fs::write(bed.state().join("policy.json"), "{").unwrap();
@@ -244,7 +247,7 @@ fn needs_root_the_confirmed_policy_comes_back_and_an_unconfirmed_one_does_not() 
     answers(Outcome::Answered, Outcome::Refused, "the last good one that can be read");
     // Its interface is gone.
     std::fs::write(&web, "[zones]\ninside = { interfaces = 'e9' }\n").unwrap();
-    again(&mut firewall, &[&web], "there is no interface `e9`");
+    again(&mut firewall, &[&web, "--boot"], "there is no interface `e9`");
     answers(Outcome::Answered, Outcome::Refused, "an interface is missing");
 }
 

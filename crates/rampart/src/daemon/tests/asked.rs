@@ -379,7 +379,7 @@ fn whatever_a_client_sends_it_goes_on_answering() {
 #[test]
 fn nobody_at_the_socket_is_told_with_what_to_do() {
     let running = Running::new();
-    running.instance.remove_socket();
+    running.instance.remove_sockets();
     let (status, text) = running.command("status");
     assert!(status == 3 && text.contains("no firewall runs here (there is no /"), "{text}");
     drop(std::os::unix::net::UnixListener::bind(&running.instance.socket).unwrap());
@@ -435,7 +435,7 @@ fn a_file_with_a_newline_forges_no_entry() {
         text: usual(),
         confirm_seconds: None,
     };
-    running.daemon.apply(&new, running.at(1), "a test").unwrap();
+    running.daemon.apply(&new, running.at(1), &"a test".into()).unwrap();
     let log = running.log();
     assert!(
         log.lines().all(|line| !line.contains(" confirmed: generation 9") || line.contains("applied: ")),

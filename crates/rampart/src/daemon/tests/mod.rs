@@ -2,12 +2,15 @@
 
 mod asked;
 mod by_itself;
+mod patterns;
 mod process;
+mod recorded;
 
 use super::alerts::tests::reading;
 use super::events::tests::details;
 use super::instance::Instance;
 use super::log::Log;
+use super::recorder::Recorder;
 use super::run::Waker;
 use super::{About, Daemon, Moment, server};
 use crate::api::{Closed, Counter, Drop as Dropped, EventDetails, EventName, Flow, NewPolicy, description};
@@ -83,9 +86,10 @@ impl Running {
         let policy = Policy::parse("first.toml", policy).unwrap();
         let events = Log::new(false, Box::new(log.clone()));
         let daemon = Daemon::start(about, events, policy, Box::new(plane.clone()), Hook::Auto).unwrap();
-        let daemon = Arc::new(daemon);
+        let recorder = Recorder::start(&folder.path().join("log"), || ());
+        let daemon = Arc::new(daemon.record_by(recorder));
         // Nobody listens: the process of a test does not end when its daemon goes down.
-        server::serve(instance.listen().unwrap(), Arc::clone(&daemon), Waker::new().0);
+        server::serve(instance.listen().unwrap(), &daemon, &Waker::new().0);
         Self { folder, instance, daemon, plane, log, start }
     }
 
@@ -139,7 +143,7 @@ impl Running {
 
     fn apply(&self, text: &str, confirm_seconds: Option<u32>, at: u32) -> Result<u64, String> {
         let new = NewPolicy { file: "second.toml".to_owned(), text: text.to_owned(), confirm_seconds };
-        let done = self.daemon.apply(&new, self.at(at), "a test");
+        let done = self.daemon.apply(&new, self.at(at), &"a test".into());
         done.map(|applied| applied.generation).map_err(|refused| refused.to_string())
     }
 

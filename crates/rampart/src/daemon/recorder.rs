@@ -1,0 +1,175 @@
+//! Keeps on disk what happened: who changed the firewall (the audit trail), and what rules recorded. A thread of its own writes, so a disk
+//! that is full, slow or stuck holds neither packets nor requests: what finds no place is counted and reported.
+
+use super::journal::{Journal, Newest, newest};
+use crate::api::{AuditRecord, Event};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Entries that may wait for the disk.
+const WAITING: usize = 16_384;
+/// How long the end of a daemon, and whoever changed something, waits for the disk.
+const LAST: Duration = Duration::from_secs(1);
+/// How long a file that could not be written is left alone.
+const REST: Duration = Duration::from_secs(1);
+
+/// The journals, each with the bytes of one of its two files. What anybody can cause by sending packets must not displace what
+/// operators did, so it has another file.
+const AUDIT: (&str, u64) = ("audit.jsonl", 4 << 20);
+const EVENTS: (&str, u64) = ("events.jsonl", 32 << 20);
+
+/// Writes both journals of a folder.
+pub(crate) struct Recorder {
+    folder: PathBuf,
+    entries: SyncSender<Entry>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// Why the last entry that is on no disk is not.
+    trouble: Mutex<Option<String>>,
+}
+
+/// What the writing thread is given.
+enum Entry {
+    Audit(Box<AuditRecord>),
+    Event(Box<Event>),
+    /// Everything before this is written: say so.
+    Written(SyncSender<()>),
+}
+
+impl Recorder {
+    /// Begins to write in a folder; `first` runs on the writing thread before all else.
+    pub(crate) fn start(folder: &Path, first: impl FnOnce() + Send + 'static) -> Self {
+        let (sender, entries) = sync_channel(WAITING);
+        let shared = Arc::new(Shared::default());
+        let (of_thread, mut audit, mut events) =
+            (Arc::clone(&shared), File::new(folder, AUDIT), File::new(folder, EVENTS));
+        std::thread::spawn(move || {
+            first();
+            for entry in entries {
+                let done = match entry {
+                    Entry::Audit(record) => audit.append(&record, true),
+                    Entry::Event(event) => events.append(&event, false),
+                    Entry::Written(tell) => {
+                        let _ = tell.send(());
+                        continue;
+                    }
+                };
+                of_thread.note(done);
+            }
+        });
+        Self { folder: folder.to_owned(), entries: sender, shared }
+    }
+
+    /// Records what somebody did, and waits a moment until it is on the disk. One that does not answer holds nobody longer: who has to
+    /// close a hole must not wait for it.
+    pub(crate) fn audit(&self, record: AuditRecord) {
+        self.send(Entry::Audit(Box::new(record)));
+        self.finish();
+    }
+
+    /// Records what a rule did.
+    pub(crate) fn event(&self, event: &Event) {
+        self.send(Entry::Event(Box::new(event.clone())));
+    }
+
+    fn send(&self, entry: Entry) {
+        if let Err(TrySendError::Full(_)) = self.entries.try_send(entry) {
+            self.shared.note(Err(io::Error::other("the disk is too slow")));
+        }
+    }
+
+    /// Waits a moment until everything is written.
+    pub(crate) fn finish(&self) {
+        let (tell, told) = sync_channel(1);
+        if self.entries.try_send(Entry::Written(tell)).is_ok() {
+            let _ = told.recv_timeout(LAST);
+        }
+    }
+
+    /// What is wrong with the disk, since the last question.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let why = self.shared.trouble.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let folder = self.folder.display();
+        Some(format!("what happens cannot be recorded in {folder}: {why}; free the disk, or mend the folder"))
+    }
+
+    /// The newest records of the audit trail.
+    ///
+    /// # Errors
+    /// A file cannot be read.
+    pub(crate) fn trail(&self, limit: u64) -> io::Result<Newest<AuditRecord>> {
+        trail(&self.folder, limit)
+    }
+}
+
+impl Shared {
+    fn note(&self, done: io::Result<()>) {
+        if let Err(error) = done {
+            *self.trouble.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_string());
+        }
+    }
+}
+
+/// The newest records of the audit trail that is kept in a folder.
+///
+/// # Errors
+/// A file cannot be read.
+pub(crate) fn trail(folder: &Path, limit: u64) -> io::Result<Newest<AuditRecord>> {
+    kept(folder, AUDIT, limit)
+}
+
+/// The newest events that are kept in a folder.
+///
+/// # Errors
+/// A file cannot be read.
+pub(crate) fn events(folder: &Path, limit: u64) -> io::Result<Newest<Event>> {
+    kept(folder, EVENTS, limit)
+}
+
+fn kept<T: DeserializeOwned>(folder: &Path, (name, _): (&str, u64), limit: u64) -> io::Result<Newest<T>> {
+    newest(&folder.join(name), limit)
+}
+
+/// A journal that is opened when something is to be written, and again after it could not be.
+struct File {
+    path: PathBuf,
+    most: u64,
+    journal: Option<Journal>,
+    rests_until: Option<Instant>,
+}
+
+impl File {
+    fn new(folder: &Path, (name, most): (&str, u64)) -> Self {
+        Self { path: folder.join(name), most, journal: None, rests_until: None }
+    }
+
+    fn append(&mut self, value: &impl Serialize, sync: bool) -> io::Result<()> {
+        if self.rests_until.is_some_and(|until| Instant::now() < until) {
+            return Err(io::Error::other("it could not be written a moment ago"));
+        }
+        let done = self.try_append(value, sync);
+        self.rests_until = done.is_err().then(|| Instant::now() + REST);
+        if done.is_err() {
+            self.journal = None;
+        }
+        done
+    }
+
+    fn try_append(&mut self, value: &impl Serialize, sync: bool) -> io::Result<()> {
+        let journal = match self.journal.take() {
+            Some(journal) => journal,
+            None => Journal::open(&self.path, self.most)?,
+        };
+        let journal = self.journal.insert(journal);
+        journal.append(value)?;
+        if sync { journal.sync() } else { Ok(()) }
+    }
+}

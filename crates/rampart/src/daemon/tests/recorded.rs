@@ -1,0 +1,128 @@
+//! Who may change the firewall by which socket, and what is kept on disk of it.
+
+use super::*;
+use crate::daemon::recorder;
+use rampart_client::api::{Actor, ROUTES};
+use rampart_client::socket::reading;
+use std::time::Instant;
+
+/// A request over the socket for readers: the status and the body.
+fn ask_as_reader(running: &Running, method: &str, target: &str, body: &str) -> (u16, Value) {
+    let mut stream = UnixStream::connect(reading(&running.instance.socket)).unwrap();
+    write_request(&mut stream, method, target, body.as_bytes()).unwrap();
+    let response = read_response(&mut stream).unwrap();
+    (response.status, serde_json::from_slice(&response.body).unwrap())
+}
+
+#[test]
+fn by_the_socket_for_readers_everything_can_be_asked_and_nothing_changed() {
+    let running = Running::new();
+    filled(&running);
+    for route in &ROUTES {
+        let (status, answer) = ask_as_reader(&running, route.method, route.path, "");
+        let wanted = if route.operation.changes() { 403 } else { 200 };
+        assert_eq!(status, wanted, "{} {}: {answer}", route.method, route.path);
+    }
+    let body = json!({ "file": "p.toml", "text": usual() }).to_string();
+    assert_eq!(ask_as_reader(&running, "PUT", "/v1/policy", &body).0, 403, "with a body");
+    assert_eq!(ask_as_reader(&running, "DELETE", "/v1/sessions?all=true", "").0, 403, "by an older name");
+    assert_eq!(running.plane.inside().generation, 1);
+    assert_eq!(running.plane.inside().flows.len(), 3);
+}
+
+#[test]
+fn what_somebody_does_is_in_the_audit_trail_with_who_and_what_came_of_it() {
+    let running = Running::new();
+    filled(&running);
+    for (method, target, body, wanted) in [
+        ("DELETE", "/v1/flows?rule=lessons", String::new(), 200),
+        (
+            "PUT",
+            "/v1/policy",
+            json!({ "file": "a\nb", "text": usual(), "confirm_seconds": 9 }).to_string(),
+            200,
+        ),
+        ("PUT", "/v1/policy", json!({ "file": "c", "text": "[zones" }).to_string(), 422),
+        ("POST", "/v1/policy/confirm", String::new(), 200),
+        ("POST", "/v1/policy/confirm", String::new(), 409),
+    ] {
+        assert_eq!(running.ask(method, target, &body).0, wanted, "{method} {target}");
+    }
+    let trail = running.ask("GET", "/v1/audit", "").1;
+    let told: Vec<_> =
+        trail["records"].as_array().unwrap().iter().map(|it| it["event"].as_str().unwrap()).collect();
+    assert_eq!(told, ["killed", "applied", "refused", "confirmed", "refused"], "{trail}");
+    for record in trail["records"].as_array().unwrap() {
+        assert_eq!(record["by"]["pid"], json!(std::process::id()), "{record}");
+        assert_eq!(record["by"]["uid"], json!(nix::unistd::getuid().as_raw()), "{record}");
+        assert!(record["by"]["command"].as_str().unwrap().contains("rampart"), "{record}");
+    }
+    let messages: Vec<_> =
+        trail["records"].as_array().unwrap().iter().map(|it| it["message"].as_str().unwrap()).collect();
+    assert!(messages[0].contains("flows: 1") && messages[0].contains("rule=lessons"), "{messages:?}");
+    assert!(messages[1].starts_with("a\nb as generation 2") && messages[2].contains("c:1:7"), "{messages:?}");
+    let file = fs::read_to_string(running.folder.path().join("log/audit.jsonl")).unwrap();
+    assert_eq!(file.lines().count(), 5, "a line each: {file}");
+    let (status, text) = running.command("log --audit");
+    assert!(status == 0 && text.lines().count() == 5 && text.contains("a\\nb as generation 2"), "{text}");
+    assert_eq!(running.ask("GET", "/v1/audit?limit=1", "").1["records"].as_array().unwrap().len(), 1);
+    assert_eq!(running.ask("GET", "/v1/audit?after=1", "").0, 400);
+}
+
+#[test]
+fn denied_requests_do_not_fill_the_audit_trail() {
+    let running = Running::new();
+    for (second, message) in [(0, "first"), (0, "lost"), (0, "lost"), (1, "second"), (5, "third")] {
+        running.daemon.deny(running.at(second), &"a reader".into(), message);
+    }
+    let trail = running.daemon.audit_trail(9).unwrap();
+    let messages: Vec<_> = trail.records.iter().map(|it| it.message.as_str()).collect();
+    assert_eq!(
+        messages,
+        [
+            "a reader: first",
+            "a reader: second; 2 other requests were denied before, and are not recorded one by one",
+            "a reader: third",
+        ]
+    );
+    assert!(trail.records.iter().all(|it| it.by == Actor::from("a reader") && it.event == "denied"));
+}
+
+#[test]
+fn events_of_rules_are_kept_and_read_without_a_daemon() {
+    let running = Running::new();
+    filled(&running);
+    running.daemon.take_events(running.at(1));
+    running.daemon.finish_reports();
+    let folder = running.folder.path().join("log");
+    let kept = recorder::events(&folder, 2).unwrap();
+    assert_eq!(kept.values.iter().map(|event| event.number).collect::<Vec<_>>(), [2, 3]);
+    let state = running.folder.path().display().to_string();
+    let (status, text) = running.command(&format!("log --kept --state {state}"));
+    assert!(status == 0 && text.lines().count() == 3 && text.contains("default-deny"), "{text}");
+    // A daemon was killed while it wrote.
+    let mut file = fs::OpenOptions::new().append(true).open(folder.join("events.jsonl")).unwrap();
+    file.write_all(b"{\"number\":4,\"at").unwrap();
+    let (_, text) = running.command(&format!("log --kept --state {state}"));
+    assert!(text.starts_with("1 line cannot be read") && text.lines().count() == 4, "{text}");
+}
+
+#[test]
+fn a_disk_that_cannot_be_written_is_a_trouble_and_holds_no_change() {
+    let running = Running::new();
+    let folder = running.folder.path().join("log");
+    fs::write(&folder, "in the way").unwrap();
+    assert_eq!(running.apply(&usual(), None, 1), Ok(2));
+    running.daemon.tick(running.at(2));
+    let troubles = running.daemon.status().unwrap().troubles;
+    assert!(troubles.iter().any(|it| it.starts_with("what happens cannot be recorded in ")), "{troubles:?}");
+    fs::remove_file(&folder).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while running.daemon.audit_trail(9).unwrap().records.is_empty() {
+        assert!(Instant::now() < deadline, "it is not tried again");
+        running.apply(&usual(), None, 3).unwrap();
+    }
+    running.daemon.tick(running.at(4));
+    running.daemon.tick(running.at(5));
+    assert_eq!(running.daemon.status().unwrap().troubles, [""; 0]);
+}

@@ -1,0 +1,177 @@
+//! What the daemon may still do once the firewall runs: little, because whoever takes it over has all of that
+//! (`docs/decisions/0033-a-daemon-that-gives-its-rights-away.md`). Capabilities belong to threads, so every thread gives up its own;
+//! system calls are filtered for all threads at once.
+
+use caps::{CapSet, Capability, CapsHashSet};
+use nix::libc;
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+use std::collections::BTreeMap;
+
+/// Maps, and running the sweep; interfaces, neighbours, and attaching to what comes back.
+const DAEMON: [Capability; 2] = [Capability::CAP_BPF, Capability::CAP_NET_ADMIN];
+/// `BPF_PROG_LOAD` of bpf(2).
+const LOAD_PROGRAM: u64 = 5;
+
+/// A right could not be given up: the text is complete.
+#[derive(Debug)]
+pub(crate) struct Kept(String);
+
+impl std::fmt::Display for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the daemon keeps rights that it does not need: {}", self.0)
+    }
+}
+
+/// The calling thread, and threads that it makes from now on, keep what the daemon needs while the firewall runs.
+///
+/// # Errors
+/// The kernel does not let go of a right.
+pub(crate) fn keep_the_daemons() -> Result<(), Kept> {
+    let permitted = caps::read(None, CapSet::Permitted).map_err(|error| Kept(error.to_string()))?;
+    let mut keep: CapsHashSet = DAEMON.into_iter().collect();
+    if !permitted.is_superset(&keep) {
+        // Where it stands for those that are missing, as in containers that know no CAP_BPF.
+        keep.insert(Capability::CAP_SYS_ADMIN);
+    }
+    limit(&keep)
+}
+
+/// The calling thread, and threads that it makes from now on, keep nothing. What it fails with is seen on the thread that matters.
+pub(crate) fn keep_nothing() {
+    let _ = limit(&CapsHashSet::new());
+}
+
+fn limit(keep: &CapsHashSet) -> Result<(), Kept> {
+    let wrong = |error: caps::errors::CapsError| Kept(error.to_string());
+    // What the process may ever gain again goes first: giving that up takes CAP_SETPCAP.
+    let bounded = caps::all().into_iter().filter(|it| !keep.contains(it)).try_for_each(|capability| {
+        let is_there = caps::has_cap(None, CapSet::Bounding, capability).unwrap_or(false);
+        if is_there { caps::drop(None, CapSet::Bounding, capability) } else { Ok(()) }
+    });
+    // A kernel before 4.3 has none.
+    let _ = caps::clear(None, CapSet::Ambient);
+    caps::clear(None, CapSet::Inheritable).map_err(wrong)?;
+    let permitted = caps::read(None, CapSet::Permitted).map_err(wrong)?;
+    let keep = permitted.intersection(keep).copied().collect();
+    caps::set(None, CapSet::Effective, &keep).map_err(wrong)?;
+    caps::set(None, CapSet::Permitted, &keep).map_err(wrong)?;
+    bounded.map_err(|error| Kept(format!("{error}; a service needs CAP_SETPCAP to give up the others")))
+}
+
+/// Takes away from all threads, for good, every system call that the daemon does not make.
+///
+/// # Errors
+/// The kernel does not filter.
+pub(crate) fn filter_system_calls() -> Result<(), Kept> {
+    let wrong = |what: &dyn std::fmt::Display| Kept(format!("system calls are not filtered: {what}"));
+    let program = program().map_err(|error| wrong(&error))?;
+    let instructions: Vec<_> = program.iter().map(|it| (it.code, it.jt, it.jf, it.k)).collect();
+    dataplane::system_calls::filter(&instructions).map_err(|error| wrong(&error))
+}
+
+fn program() -> Result<BpfProgram, seccompiler::BackendError> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = CALLS.iter().map(|call| (*call, Vec::new())).collect();
+    let compare = |argument, operator, value| {
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
+            .and_then(|condition| SeccompRule::new(vec![condition]))
+    };
+    rules.insert(libc::SYS_bpf, vec![compare(0, SeccompCmpOp::Ne, LOAD_PROGRAM)?]);
+    // Of the kernel and of this machine: the daemon talks to no network.
+    let families =
+        [libc::AF_UNIX, libc::AF_NETLINK].map(|family| compare(0, SeccompCmpOp::Eq, family as u64));
+    rules.insert(libc::SYS_socket, families.into_iter().collect::<Result<_, _>>()?);
+    let refused = SeccompAction::Errno(libc::EPERM as u32);
+    let here = std::env::consts::ARCH.try_into()?;
+    SeccompFilter::new(rules, refused, SeccompAction::Allow, here)?.try_into()
+}
+
+/// What the daemon calls: memory and threads, clocks, files, its sockets, and waiting. It executes nothing, mounts nothing, traces nobody
+/// and changes no namespace.
+#[rustfmt::skip]
+const CALLS: &[i64] = &[
+    // Memory and threads.
+    libc::SYS_brk, libc::SYS_clone, libc::SYS_clone3, libc::SYS_exit, libc::SYS_exit_group, libc::SYS_futex,
+    libc::SYS_getpid, libc::SYS_gettid, libc::SYS_madvise, libc::SYS_membarrier, libc::SYS_mmap, libc::SYS_mprotect,
+    libc::SYS_mremap, libc::SYS_munmap, libc::SYS_prctl, libc::SYS_prlimit64, libc::SYS_restart_syscall, libc::SYS_rseq,
+    libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield, libc::SYS_set_robust_list, libc::SYS_sigaltstack, libc::SYS_sysinfo, libc::SYS_tgkill,
+    libc::SYS_uname,
+    // Clocks and random numbers.
+    libc::SYS_clock_getres, libc::SYS_clock_gettime, libc::SYS_clock_nanosleep, libc::SYS_getrandom, libc::SYS_gettimeofday,
+    libc::SYS_nanosleep,
+    // Who we are, and giving up more: a thread may still be at it while the filter comes.
+    libc::SYS_capget, libc::SYS_capset,
+    libc::SYS_getegid, libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getuid,
+    // Files.
+    libc::SYS_close, libc::SYS_dup, libc::SYS_dup3, libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_fchmod,
+    libc::SYS_fchmodat, libc::SYS_fcntl, libc::SYS_fdatasync, libc::SYS_flock, libc::SYS_fstat, libc::SYS_fstatfs,
+    libc::SYS_fsync, libc::SYS_ftruncate, libc::SYS_getcwd, libc::SYS_getdents64, libc::SYS_ioctl, libc::SYS_linkat,
+    libc::SYS_lseek, libc::SYS_mkdirat, libc::SYS_newfstatat, libc::SYS_openat, libc::SYS_pipe2, libc::SYS_pread64,
+    libc::SYS_pwrite64, libc::SYS_read, libc::SYS_readlinkat, libc::SYS_readv, libc::SYS_renameat, libc::SYS_renameat2,
+    libc::SYS_statfs, libc::SYS_statx, libc::SYS_unlinkat, libc::SYS_write, libc::SYS_writev,
+    // Sockets, and waiting.
+    libc::SYS_accept, libc::SYS_accept4, libc::SYS_bind, libc::SYS_connect, libc::SYS_epoll_create1, libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait, libc::SYS_eventfd2, libc::SYS_getpeername, libc::SYS_getsockname, libc::SYS_getsockopt,
+    libc::SYS_listen, libc::SYS_ppoll, libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_sendmsg, libc::SYS_sendto,
+    libc::SYS_setsockopt, libc::SYS_shutdown,
+    // Older names of the same, which only this architecture has.
+    #[cfg(target_arch = "x86_64")] libc::SYS_access, #[cfg(target_arch = "x86_64")] libc::SYS_dup2,
+    #[cfg(target_arch = "x86_64")] libc::SYS_epoll_wait, #[cfg(target_arch = "x86_64")] libc::SYS_link,
+    #[cfg(target_arch = "x86_64")] libc::SYS_lstat, #[cfg(target_arch = "x86_64")] libc::SYS_mkdir,
+    #[cfg(target_arch = "x86_64")] libc::SYS_open, #[cfg(target_arch = "x86_64")] libc::SYS_poll,
+    #[cfg(target_arch = "x86_64")] libc::SYS_readlink, #[cfg(target_arch = "x86_64")] libc::SYS_rename,
+    #[cfg(target_arch = "x86_64")] libc::SYS_rmdir, #[cfg(target_arch = "x86_64")] libc::SYS_stat,
+    #[cfg(target_arch = "x86_64")] libc::SYS_unlink,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::ErrorKind;
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixListener;
+    use std::process::Command;
+
+    const FOLDER: &str = "RAMPART_TEST_FILTERED";
+
+    /// The process of the test below. As a test of its own it has nothing to do.
+    #[test]
+    fn process_of_another_test() {
+        let Some(folder) = std::env::var_os(FOLDER).map(std::path::PathBuf::from) else { return };
+        // A thread that was there before is filtered, too.
+        let (go_on, may_go_on) = std::sync::mpsc::channel::<()>();
+        let early = std::thread::spawn(move || {
+            may_go_on.recv().unwrap();
+            TcpListener::bind("127.0.0.1:0").map(drop).map_err(|error| error.kind())
+        });
+        filter_system_calls().unwrap();
+        go_on.send(()).unwrap();
+        let denied = Err(ErrorKind::PermissionDenied);
+        assert_eq!(early.join().unwrap(), denied, "a network, on an earlier thread");
+        let bind = || TcpListener::bind("127.0.0.1:0").map(drop).map_err(|error| error.kind());
+        assert_eq!(std::thread::spawn(bind).join().unwrap(), denied, "a network, on a new thread");
+        assert_eq!(
+            Command::new("true").status().map(drop).map_err(|error| error.kind()),
+            denied,
+            "a program"
+        );
+        let root = nix::sched::unshare(nix::sched::CloneFlags::CLONE_NEWUSER);
+        assert_eq!(root, Err(nix::Error::EPERM), "a namespace");
+        UnixListener::bind(folder.join("socket")).unwrap();
+        std::fs::write(folder.join("done"), "x").unwrap();
+    }
+
+    #[test]
+    fn what_a_daemon_does_not_call_is_refused_on_all_threads() {
+        let folder = tempfile::tempdir().unwrap();
+        let done = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "privileges::tests::process_of_another_test", "--nocapture"])
+            .env(FOLDER, folder.path())
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        assert!(folder.path().join("done").exists());
+    }
+}
