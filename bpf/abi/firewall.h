@@ -31,6 +31,9 @@ enum sizes {
 	CHUNK_WORDS = 8,		/* of 64 bits, in a chunk of a vector */
 	BLOCK_CHUNKS = 16,
 	BLOCK_CLASSES = 64,		/* policy::tables::BLOCK_CLASSES */
+	LINE_WORDS = 16,		/* of a tree's line: policy::tables::LINE_WORDS */
+	SEPARATORS = 13,		/* of a tree's inner node */
+	MOST_LINES = 64,		/* that a search in trees reads: policy::tables::MOST_LINES */
 	MAX_LIMITED = 16384,		/* rules with a limit or an alert in one policy */
 	INTERFACE_NAME_BYTES = 16,	/* IFNAMSIZ: a name and the zero behind it */
 	MAX_INTERFACE_NAMES = 1024,	/* names and patterns of interfaces that are closed until the firewall is attached to them */
@@ -241,11 +244,12 @@ struct address_tables {
 	__u32 level_keys[TREE_LEVELS];
 };
 
-/* How the classes of a packet's fields lead to its row: policy::tables::Method. */
+/* How a packet's fields lead to its row: policy::tables::Method. The first three go by classes of each field. */
 enum table_method {
 	METHOD_CROSSED = 0,	/* two dense tables */
 	METHOD_VECTORS = 1,	/* bit vectors */
 	METHOD_BLOCKS = 2,	/* two tables in blocks */
+	METHOD_TREES = 3,	/* decision trees */
 	METHOD__MAX
 };
 
@@ -254,6 +258,12 @@ struct block_table {
 	__u32 directory;	/* at */
 	__u32 height;		/* classes of the first field */
 	__u32 entries;		/* at: BLOCK_CLASSES words a block */
+};
+
+/* The decision trees of a family: policy::tables::Series. Their roots are one after the other. */
+struct tree_series {
+	__u32 first;		/* the line of the first root */
+	__u32 trees;
 };
 
 /* Where the set of zones whose networks hold an address changes. */
@@ -293,8 +303,11 @@ struct table_header {
 	__u32 summaries[3];	/* at: pairs of words */
 	/* blocks */
 	struct block_table blocks[2];	/* the first two parts to the class of both, that and the third to the row */
+	/* trees */
+	__u32 tree_lines;	/* at: lines of LINE_WORDS words */
+	struct tree_series series[2];	/* of IPv4 and IPv6 */
 	__u8 zone_numbers[MAX_ZONES];	/* by our own number of a zone, which it keeps, its number in these tables; NO_ZONE */
-	__u32 more[PAGE_WORDS - 103];
+	__u32 more[PAGE_WORDS - 108];
 };
 
 _Static_assert(sizeof(struct table_header) == sizeof(struct table_page), "the header is the first page");
@@ -457,7 +470,8 @@ struct judge_command {
 	__u32 generation;	/* answer; 0: there is no policy */
 	__u32 slot;		/* answer */
 	__u32 extras;		/* answer: as in struct effect */
-	__u32 pad;
+	__be16 source_port;	/* means nothing for a protocol without ports, and no rule asks for it then */
+	__u16 pad;
 };
 
 /* How a name of an interface begins: so many bits of it. The zero behind a whole name counts as well. */

@@ -7,108 +7,14 @@
 #ifndef RAMPART_FIREWALL_TABLES_H
 #define RAMPART_FIREWALL_TABLES_H
 
-#include <bpf/bpf_endian.h>
-#include "state.h"
+#include "pages.h"
+#include "trees.h"
 
 #define DEEPER (1u << 31)	/* policy::tables::DEEPER, and BY_PORT */
 #define WHOLE 0xffffffff
 #define MAX_HALVINGS 32
 #define ZONE_START_WORDS (sizeof(struct zone_start) / 4)
 #define MAX_CHUNK_TURNS 4096	/* summary words and the chunks that they name, of a million rules */
-
-struct generation {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	/* Mapped into user space it begins on a page, and so do lines of the cache; inner maps differ in size. */
-	__uint(map_flags, BPF_F_MMAPABLE | BPF_F_INNER_MAP);
-	/* Sizes, because clang does not describe types that only an inner map names. */
-	__uint(key_size, sizeof(__u32));
-	__uint(value_size, sizeof(struct table_page));
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__array(values, struct generation);
-} generations SEC(".maps");
-
-/* Searches, whose steps bpf_loop() takes, because the verifier would follow the turns of a loop one by one. */
-
-/* What is searched for by halving: the last start that is not above it. The first start is the least number. */
-enum halved {
-	HALVED_LOW = 0,		/* the lower half of an IPv6 address, of source or destination, among pairs of words */
-	HALVED_LOW_DESTINATION = 1,
-	HALVED_V4 = 2,		/* the source among struct zone_start */
-	HALVED_V6 = 3,
-};
-
-struct halving {
-	__u32 at;		/* of the starts */
-	__u32 first;		/* the least that it may be */
-	__u32 size;		/* how many it may be */
-	__u32 what;		/* enum halved */
-};
-
-/* Down the tree of a field's IPv6 addresses. */
-struct descent {
-	__u32 field;		/* 0: source, 1: destination */
-	__u32 place;
-	__u32 key;		/* the place's, among all keys */
-};
-
-/* For the first row that three vectors have in common. */
-struct vector_search {
-	__u64 candidates;	/* chunks of the word before the next */
-	__u32 word;		/* of the summaries, the next one */
-	__u32 row;		/* found, and 1 */
-};
-
-/*
- * A question and how far its look-up is. What changes is here and never beside the pointers in struct look_up, because the verifier
- * does not keep in mind what is in memory that a function was given: if it did, it would follow every load with and without its
- * page, and every turn of a search, through all that comes after.
- */
-struct question {
-	struct judge_command command;
-	__u32 classes[3];	/* of source, destination and service */
-	__u32 broken;		/* a table led to where nothing is: the packet is dropped */
-	/* One search at a time: the stack is short. */
-	union {
-		struct halving halving;
-		struct descent descent;
-		struct vector_search vectors;
-	};
-};
-
-struct look_up {
-	void *pages;
-	const struct table_header *header;
-	struct question *question;
-};
-
-/* In the place of a page that is not there the header is read. */
-static __always_inline const __u32 *words_at(const struct look_up *l, __u32 at)
-{
-	const struct table_page *page = lookup(l->pages, at / PAGE_WORDS);
-
-	if (!page) {
-		l->question->broken = 1;
-		page = (const void *)l->header;
-	}
-	return page->words;
-}
-
-static __always_inline __u32 word_at(const struct look_up *l, __u32 at)
-{
-	return words_at(l, at)[at & (PAGE_WORDS - 1)];
-}
-
-/* Pairs of words never lie on two pages. */
-static __always_inline __u64 pair_at(const struct look_up *l, __u32 at)
-{
-	return *(const __u64 *)&words_at(l, at)[at & (PAGE_WORDS - 2)];
-}
 
 static __always_inline __u32 class_v4(const struct look_up *l, const struct address_tables *t, __u32 address)
 {
@@ -323,6 +229,21 @@ static __always_inline __u32 service_class(const struct look_up *l, const struct
 	return word_at(l, t->ports + ((entry & ~DEEPER) << 16 | selector));
 }
 
+/* The row of a packet between a pair of zones and 1, or 0: by the classes of its fields. */
+static __always_inline __u32 row_by_classes(struct look_up *l, __u32 pair)
+{
+	const struct table_header *t = l->header;
+	const struct judge_command *q = &l->question->command;
+	__u32 *classes = l->question->classes;
+
+	/* Kept where the class will be, because the stack is short. */
+	classes[2] = word_at(l, t->pairs + pair) * t->services + service_class(l, t, q->protocol, bpf_ntohs(q->selector));
+	classes[0] = class_of(l, 0);
+	classes[1] = class_of(l, 1);
+	classes[2] = word_at(l, t->pair_service + classes[2]);
+	return t->method == METHOD_VECTORS ? row_by_vectors(l) : row_by_tables(l, t, classes);
+}
+
 /* Whether the source lives in other zones and not in this one, as far as zones say who lives there. */
 static __always_inline bool is_misplaced(struct look_up *l)
 {
@@ -360,11 +281,19 @@ __noinline int is_of_other_zone(struct packet *p)
 	return is_misplaced(l);
 }
 
+/* Where the default of a question's zones is. It is worked out from the question again, because the stack is short. */
+static __always_inline __u32 default_at(const struct table_header *t, const struct judge_command *q)
+{
+	__u32 from = t->zone_numbers[q->from & (MAX_ZONES - 1)], to = t->zone_numbers[q->to & (MAX_ZONES - 1)];
+
+	return t->defaults + (from * t->zones + to) * 4;
+}
+
 /* Fills in the answer: a denial unless the tables say otherwise. Its generation is 0 when there is no policy. */
 __noinline int judge_question(struct question *question)
 {
 	struct look_up look_up = { .question = question }, *l = &look_up;
-	__u32 from, to, pair, at, row, *classes;
+	__u32 from, to, at, row;
 	const struct table_header *t;
 	struct judge_command *q;
 	const __u32 *effect;
@@ -372,7 +301,6 @@ __noinline int judge_question(struct question *question)
 	if (!question)
 		return 0;
 	q = &question->command;
-	classes = question->classes;
 	q->generation = 0;
 	l->pages = lookup(&generations, 0);
 	if (!l->pages)
@@ -392,13 +320,14 @@ __noinline int judge_question(struct question *question)
 		return 0;
 	question->broken = 0;
 	q->misplaced = is_misplaced(l);
-	pair = from * t->zones + to;
-	at = word_at(l, t->pairs + pair) * t->services + service_class(l, t, q->protocol, bpf_ntohs(q->selector));
-	classes[0] = class_of(l, 0);
-	classes[1] = class_of(l, 1);
-	classes[2] = word_at(l, t->pair_service + at);
-	row = t->method == METHOD_VECTORS ? row_by_vectors(l) : row_by_tables(l, t, classes);
-	at = row ? t->effects + (row - 1) * 4 : t->defaults + pair * 4;
+	if (t->method == METHOD_TREES) {
+		question->zones[0] = from;
+		question->zones[1] = to;
+		row = row_by_trees(l);
+	} else {
+		row = row_by_classes(l, from * t->zones + to);
+	}
+	at = row ? t->effects + (row - 1) * 4 : default_at(t, q);
 	effect = words_at(l, at);
 	if (question->broken)
 		return 0;
@@ -433,6 +362,7 @@ __noinline int judge_packet(struct packet *p)
 	q->to = p->to;
 	q->protocol = p->protocol;
 	q->selector = p->selector;
+	q->source_port = p->source_port;
 	for (int word = 0; word < 4; word++) {
 		q->source[word] = p->source[word];
 		q->destination[word] = p->destination[word];
@@ -449,7 +379,8 @@ static __always_inline void judge_flow(struct packet *p, const struct flow *flow
 {
 	__u32 from = flow->initiator & 1, to = from ^ 1;
 	struct question question = { .command = { .family = flow->family, .from = zones[from], .to = zones[to],
-						  .protocol = flow->protocol, .selector = flow->port[to] } };
+						  .protocol = flow->protocol, .selector = flow->port[to],
+						  .source_port = flow->port[from] } };
 
 	flow_address(flow, from, question.command.source);
 	flow_address(flow, to, question.command.destination);

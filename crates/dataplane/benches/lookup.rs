@@ -12,7 +12,7 @@ mod random;
 use dataplane::{Firewall, Settings};
 use policy::Policy;
 use policy::interpret::Packet;
-use policy::tables::{Limits, Method, Tables};
+use policy::tables::{Limits, Tables};
 use random::fillers::{filled_policy, matching_packet};
 use std::hint::black_box;
 
@@ -31,24 +31,24 @@ struct Candidate {
 }
 
 impl Candidate {
-    /// By the method that is chosen; and, where that is tables in blocks, by bit vectors too.
+    /// By each method that holds so many rules.
     fn of(rules: u64) -> Vec<Self> {
         let policy = Policy::parse("filled", &filled_policy(rules)).unwrap();
         let at = jiff::Timestamp::UNIX_EPOCH;
-        let chosen = Tables::build(&policy, at).unwrap();
-        let vectors = matches!(chosen.method, Method::Blocked(_))
-            .then(|| Tables::build_within(&policy, at, Limits::NONE).unwrap());
-        std::iter::once(chosen).chain(vectors).map(|tables| Self::new(rules, &policy, &tables)).collect()
+        let mut candidates: Vec<Self> = Vec::new();
+        for limits in [Limits::TREES, Limits::DENSE, Limits::BLOCKS, Limits::VECTORS] {
+            let tables = Tables::build_within(&policy, at, limits).unwrap();
+            if candidates.iter().all(|candidate| candidate.method != tables.method.name()) {
+                candidates.push(Self::new(rules, &policy, &tables));
+            }
+        }
+        candidates
     }
 
     fn new(rules: u64, policy: &Policy, tables: &Tables) -> Self {
         let mut firewall = Firewall::load(&Settings { flows: 1024, rules: 1 << 17 }).unwrap();
         firewall.policies.apply(tables, policy).unwrap();
-        let method = match tables.method {
-            Method::Crossed(_) => "tables",
-            Method::Blocked(_) => "blocks",
-            Method::Vectors(_) => "vectors",
-        };
+        let method = tables.method.name();
         for number in 0..100 {
             let row = firewall.judge(&matching_packet(number)).unwrap().unwrap().row;
             assert_eq!(row, Some(rules as u32 - 1), "the last rule decides");

@@ -143,7 +143,7 @@ fn needs_root_every_row_gets_its_verdict_and_its_frame_from_reference_tables_and
         if let Some(time) = line.strip_prefix("clock ") {
             reference.at = time.parse().unwrap();
             beds.iter_mut().for_each(|bed| bed.apply_at(POLICY, reference.at));
-            let vectors = Tables::build_within(&policy(), reference.at, Limits::NONE).unwrap();
+            let vectors = Tables::build_within(&policy(), reference.at, Limits::VECTORS).unwrap();
             tables = Some([Tables::build(&policy(), reference.at).unwrap(), vectors]);
             continue;
         }

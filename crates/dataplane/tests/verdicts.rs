@@ -12,12 +12,21 @@ use policy::service::ServiceSet;
 use policy::tables::{Limits, Method, Tables};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use random::fillers::{filled_policy, matching_packet, mixed_packet};
+use random::fillers::{Random, filled_policy, matching_packet, mixed_packet};
+use random::sets::{How, probe, set};
 use random::{Choices, MOMENTS, bytes, packet, policy_text};
 
 /// Packets for each policy; with the cases below and all methods, more than 1.5 x 10^5.
 const PACKETS: usize = 250;
 const CASES: u32 = 210;
+
+/// Each method, and limits under which it is taken.
+const METHODS: [(&str, Limits); 4] = [
+    ("trees", Limits::TREES),
+    ("tables", Limits::DENSE),
+    ("blocks", Limits::BLOCKS),
+    ("vectors", Limits::VECTORS),
+];
 
 fn firewall() -> Firewall {
     Firewall::load(&Settings { flows: 1024, rules: 65_536 }).unwrap()
@@ -102,14 +111,12 @@ fn needs_root_random_policies_agree_with_the_interpreter() {
             let policy =
                 Policy::parse("random", &text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
             let at = MOMENTS[seed as usize % 4].parse().unwrap();
-            let crossed = Tables::build(&policy, at).unwrap();
-            let vectors = Tables::build_within(&policy, at, Limits::NONE).unwrap();
-            let blocks = Tables::build_within(&policy, at, Limits::BLOCKS).unwrap();
-            prop_assert!(matches!(vectors.method, Method::Vectors(_)));
-            prop_assert!(matches!(blocks.method, Method::Blocked(_)));
-            agree(&mut firewall.borrow_mut(), &policy, &crossed, at, seed)?;
-            agree(&mut firewall.borrow_mut(), &policy, &blocks, at, seed.rotate_left(16))?;
-            agree(&mut firewall.borrow_mut(), &policy, &vectors, at, seed.rotate_left(32))
+            for (turn, (name, limits)) in (0..).zip(METHODS) {
+                let tables = Tables::build_within(&policy, at, limits).unwrap();
+                prop_assert_eq!(tables.method.name(), name);
+                agree(&mut firewall.borrow_mut(), &policy, &tables, at, seed.rotate_left(16 * turn))?;
+            }
+            Ok(())
         })
         .unwrap();
 }
@@ -131,7 +138,7 @@ fn needs_root_many_rules_agree_too() {
     let at = MOMENTS[0].parse().unwrap();
     let mut firewall = firewall();
     let mut last_row = 0;
-    for tables in [Tables::build(&policy, at), Tables::build_within(&policy, at, Limits::NONE)] {
+    for tables in [Tables::build(&policy, at), Tables::build_within(&policy, at, Limits::VECTORS)] {
         let tables = tables.unwrap();
         firewall.policies.apply(&tables, &policy).unwrap();
         for i in (0..RULES).step_by(211) {
@@ -156,12 +163,37 @@ fn needs_root_rule_sets_of_the_bench_agree_too() {
     const RULES: u64 = 3_000;
     let policy = Policy::parse("filled", &filled_policy(RULES)).unwrap();
     let at = MOMENTS[0].parse().unwrap();
-    let tables = Tables::build(&policy, at).unwrap();
-    assert!(matches!(tables.method, Method::Blocked(_)));
     let mut firewall = firewall();
-    firewall.policies.apply(&tables, &policy).unwrap();
-    for packet in (0..1_500).flat_map(|i| [matching_packet(i), mixed_packet(&policy, i)]) {
-        let judgement = firewall.judge(&packet).unwrap().unwrap();
-        assert_eq!(in_words(judgement, &tables), decide(&policy, &packet, at), "{packet:?}");
+    for (name, limits) in [METHODS[0], METHODS[2]] {
+        let tables = Tables::build_within(&policy, at, limits).unwrap();
+        assert_eq!(tables.method.name(), name);
+        firewall.policies.apply(&tables, &policy).unwrap();
+        for packet in (0..1_500).flat_map(|i| [matching_packet(i), mixed_packet(&policy, i)]) {
+            let judgement = firewall.judge(&packet).unwrap().unwrap();
+            assert_eq!(in_words(judgement, &tables), decide(&policy, &packet, at), "{packet:?}");
+        }
+    }
+}
+
+/// Series of several trees, several lines a leaf, both families and many pairs of zones.
+#[test]
+fn needs_root_trees_of_rule_sets_agree_too() {
+    let at = MOMENTS[0].parse().unwrap();
+    let mut firewall = firewall();
+    for (name, v6, zones) in
+        [("fw1", false, false), ("fw1", true, false), ("ipc1", true, true), ("fw5", false, true)]
+    {
+        let how = How { rules: 4_000, seed: 11, v6, zones };
+        let policy = Policy::parse(name, &set(name, how)).unwrap();
+        let tables = Tables::build_within(&policy, at, Limits::TREES).unwrap();
+        let Method::Trees(trees) = &tables.method else { panic!("{name}: {}", tables.method.name()) };
+        assert!(trees.series[usize::from(v6)].trees > 1, "{name}: {:?}", trees.series);
+        firewall.policies.apply(&tables, &policy).unwrap();
+        let random = &mut Random(3);
+        for _ in 0..600 {
+            let packet = probe(&policy, random);
+            let judgement = firewall.judge(&packet).unwrap().unwrap();
+            assert_eq!(in_words(judgement, &tables), decide(&policy, &packet, at), "{name}: {packet:?}");
+        }
     }
 }

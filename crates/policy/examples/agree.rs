@@ -13,6 +13,8 @@ use std::process::ExitCode;
 
 const PACKETS_A_POLICY: u64 = 2_000;
 
+const METHODS: [Limits; 4] = [Limits::TREES, Limits::DENSE, Limits::BLOCKS, Limits::VECTORS];
+
 fn main() -> ExitCode {
     let packets: u64 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
     let policies = packets.div_ceil(PACKETS_A_POLICY);
@@ -22,16 +24,14 @@ fn main() -> ExitCode {
         let text = policy_text(&mut Choices(&choices), (seed % 60) as usize);
         let policy = Policy::parse("random", &text).unwrap();
         let at = MOMENTS[seed as usize % 4].parse().unwrap();
-        let chosen = Tables::build(&policy, at).unwrap();
-        let blocks = Tables::build_within(&policy, at, Limits::BLOCKS).unwrap();
-        let vectors = Tables::build_within(&policy, at, Limits::NONE).unwrap();
+        let tables = METHODS.map(|limits| Tables::build_within(&policy, at, limits).unwrap());
         for chunk in bytes(!seed, PACKETS_A_POLICY as usize * 16).chunks(16) {
             let packet = packet(&mut Choices(chunk), &policy);
             let expected = decide(&policy, &packet, at);
-            let found = [&chosen, &blocks, &vectors].map(|tables| tables.look_up(&packet).0);
-            if found != [expected; 3] {
+            let found = tables.each_ref().map(|tables| tables.look_up(&packet).0);
+            if found != [expected; 4] {
                 println!(
-                    "seed {seed}: {packet:?}\ninterpreter {expected:?}\ntables, blocks, vectors {found:?}\n{text}"
+                    "seed {seed}: {packet:?}\ninterpreter {expected:?}\ntrees, tables, blocks, vectors {found:?}\n{text}"
                 );
                 return ExitCode::FAILURE;
             }

@@ -8,7 +8,7 @@ mod random;
 
 use policy::Policy;
 use policy::interpret::Packet;
-use policy::tables::{Method, Tables};
+use policy::tables::Tables;
 use random::bytes;
 use random::fillers::{Fields, filler};
 use std::fmt::Write;
@@ -122,11 +122,7 @@ fn main() -> ExitCode {
             let (_, warning) = timed(|| policy.warnings().len());
             let (tables, building) = built(&policy);
             let bytes: usize = tables.sizes().iter().map(|(_, bytes)| bytes).sum();
-            let method = match tables.method {
-                Method::Crossed(_) => "tables",
-                Method::Blocked(_) => "blocks",
-                Method::Vectors(_) => "vectors",
-            };
+            let method = tables.method.name();
             let (median, most) = accesses(&policy, &tables);
             let note = if building > promised { " **late**" } else { "" };
             late |= building > promised;

@@ -17,6 +17,8 @@ pub struct Form {
     pub zones: usize,
     /// For each row, the rule's place in [`Policy::rules`].
     pub rules: Vec<u32>,
+    /// For each row the zones that packets come from and go to.
+    pub zone_sets: Vec<(ZoneSet, ZoneSet)>,
     /// Pairs of zones that the rules name, each as the number `from * zones + to`.
     pub pair: Field<RangeSet<u32>>,
     /// Source addresses.
@@ -63,6 +65,7 @@ impl Form {
         Self {
             zones,
             rules: rows.iter().map(|(i, _)| *i).collect(),
+            zone_sets: rows.iter().map(|(_, rule)| (rule.from, rule.to)).collect(),
             pair: Field {
                 sets: pairs.sets.iter().map(|(f, t)| pair_set(zones, *f, *t)).collect(),
                 of: pairs.of,

@@ -38,7 +38,7 @@ fn every_row_gets_its_verdict_by_every_way() {
         assert_eq!(format!("{} {decider}", expected.action.name()), cells[7], "{row}");
         let chosen = Tables::build(&policy, at).unwrap();
         let blocks = Tables::build_within(&policy, at, Limits::BLOCKS).unwrap();
-        let vectors = Tables::build_within(&policy, at, Limits::NONE).unwrap();
+        let vectors = Tables::build_within(&policy, at, Limits::VECTORS).unwrap();
         assert_eq!(chosen.look_up(&packet).0, expected, "tables: {row}");
         assert_eq!(blocks.look_up(&packet).0, expected, "blocks: {row}");
         assert_eq!(vectors.look_up(&packet).0, expected, "vectors: {row}");

@@ -79,6 +79,22 @@ fn check_tells_warnings_and_is_strict_when_asked() {
 }
 
 #[test]
+fn check_says_what_a_new_flow_costs() {
+    // A root and a leaf, and the line of the rule's action; IPv6 is the same.
+    let file = Scratch::new("cost.toml", SHADOWED.as_bytes());
+    let run = rampart(&["check", &file.path()]);
+    let line =
+        "a new flow is looked up by decision trees: at most 3 lines of memory with IPv4, 3 with IPv6\n";
+    assert!(run.out.ends_with(line), "{}", run.out);
+    let run = rampart(&["check", "--json", &file.path()]);
+    let json: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    let expected = serde_json::json!({
+        "method": "trees", "most_lines": { "ipv4": 3, "ipv6": 3 }, "keeps_promise": true,
+    });
+    assert_eq!(json["look_up"], expected);
+}
+
+#[test]
 fn files_that_cannot_be_read_are_reported() {
     let run = rampart(&["check", "/nonexistent/policy.toml"]);
     assert_eq!(run.status, 2);

@@ -8,7 +8,9 @@ use policy::Policy;
 use policy::address::AddressSet;
 use policy::model::{Log, Rule};
 use policy::ranges::Point;
-use policy::tables::{AddressTables, BitVectors, Blocked, Blocks, Crossed, Method, Part, Tables};
+use policy::tables::{
+    AddressTables, BitVectors, Blocked, Blocks, Classed, Combination, Crossed, Method, Part, Tables, Trees,
+};
 use std::collections::HashMap;
 
 const PAGE_WORDS: usize = sizes::PAGE_WORDS.0 as usize;
@@ -64,21 +66,13 @@ pub(super) fn pages(tables: &Tables, policy: &Policy, numbers: &Numbers<'_>) -> 
     let mut header = types::table_header {
         generation: numbers.generation,
         zones: tables.zones,
-        services: tables.services,
         rows: tables.rules.len() as u32,
-        pairs: pages.words(&tables.pairs),
-        protocols: pages.words(&tables.protocols),
-        ports: pages.words(&tables.ports),
-        pair_service: pages.words(&tables.pair_service),
         ..Default::default()
     };
-    header.field =
-        [address_tables(&mut pages, &tables.source), address_tables(&mut pages, &tables.destination)];
     effects(&mut pages, &mut header, tables, policy, numbers);
     match &tables.method {
-        Method::Crossed(crossed) => add_crossed(&mut pages, &mut header, crossed),
-        Method::Blocked(blocked) => add_blocked(&mut pages, &mut header, blocked),
-        Method::Vectors(vectors) => add_vectors(&mut pages, &mut header, vectors),
+        Method::Trees(trees) => add_trees(&mut pages, &mut header, trees),
+        Method::Classed(classed) => add_classed(&mut pages, &mut header, classed),
     }
     add_zones(&mut pages, &mut header, policy, numbers.zones);
     header.zone_numbers = zone_numbers(numbers.zones);
@@ -95,6 +89,28 @@ fn zone_numbers(ours: &[u8]) -> [u8; sizes::MAX_ZONES.0 as usize] {
         numbers[usize::from(*ours)] = theirs;
     }
     numbers
+}
+
+fn add_trees(pages: &mut Pages, header: &mut types::table_header, trees: &Trees) {
+    header.method = table_method::METHOD_TREES.0;
+    header.tree_lines = pages.begin(sizes::LINE_WORDS.0 as usize);
+    pages.words(trees.lines.as_flattened());
+    header.series =
+        trees.series.map(|series| types::tree_series { first: series.first, trees: series.trees });
+}
+
+fn add_classed(pages: &mut Pages, header: &mut types::table_header, classed: &Classed) {
+    header.services = classed.services;
+    header.pairs = pages.words(&classed.pairs);
+    header.protocols = pages.words(&classed.protocols);
+    header.ports = pages.words(&classed.ports);
+    header.pair_service = pages.words(&classed.pair_service);
+    header.field = [address_tables(pages, &classed.source), address_tables(pages, &classed.destination)];
+    match &classed.combination {
+        Combination::Crossed(crossed) => add_crossed(pages, header, crossed),
+        Combination::Blocked(blocked) => add_blocked(pages, header, blocked),
+        Combination::Vectors(vectors) => add_vectors(pages, header, vectors),
+    }
 }
 
 fn address_tables(pages: &mut Pages, tables: &AddressTables) -> types::address_tables {

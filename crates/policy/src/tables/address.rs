@@ -53,6 +53,11 @@ impl Trie4 {
         }
     }
 
+    /// The most loads that a look-up takes.
+    pub(super) fn bound(&self) -> u32 {
+        if self.blocks.is_empty() { 1 } else { 3 }
+    }
+
     /// The class of an address, and how many loads it took.
     pub fn class(&self, address: u32) -> (u32, u32) {
         let entry = self.roots[(address >> 16) as usize];
@@ -147,6 +152,19 @@ impl Tree6 {
             let filled = level.len().next_multiple_of(NODE_KEYS);
             self.keys.extend(level.iter().copied().chain(std::iter::repeat(u64::MAX)).take(filled));
         }
+    }
+
+    /// The most loads that a look-up takes.
+    pub(super) fn bound(&self) -> u32 {
+        let most = self
+            .leaves
+            .iter()
+            .map(|[_, start, count]| if *start == WHOLE { 0 } else { *count })
+            .max()
+            .unwrap_or(0);
+        // Halving takes as many steps as the number has bits, and a load for the class.
+        let halvings = if most == 0 { 0 } else { (most - 1).checked_ilog2().map_or(0, |bits| bits + 1) + 1 };
+        self.levels.len() as u32 + 1 + halvings
     }
 
     /// The class of an address, and how many loads it took; a node of eight keys is one.

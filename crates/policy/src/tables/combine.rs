@@ -65,9 +65,9 @@ pub struct BitVectors {
     pub summary_width: u32,
 }
 
-/// How the deciding row is found.
+/// How the classes of a packet's fields lead to its row.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Method {
+pub enum Combination {
     /// Two loads whatever the rules.
     Crossed(Crossed),
     /// Four loads whatever the rules, from smaller tables.
@@ -78,7 +78,7 @@ pub enum Method {
 
 /// How large precomputed tables may become before bit vectors are used instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ClassLimits {
     /// Entries of the first table.
     pub first: usize,
     /// Entries of the last table.
@@ -87,7 +87,7 @@ pub struct Limits {
     pub blocks: usize,
 }
 
-impl Limits {
+impl ClassLimits {
     /// What suits a number of rules. More rules may take longer to build, so the limits grow with them: dense tables to 16
     /// MiB each, tables in blocks to 64 MiB together, and to 20 MiB at 10,000 rules.
     pub fn for_rows(rows: usize) -> Self {
@@ -99,9 +99,11 @@ impl Limits {
     }
 
     /// No tables: always bit vectors.
-    pub const NONE: Limits = Limits { first: 0, last: 0, blocks: 0 };
+    pub const NONE: ClassLimits = Self { first: 0, last: 0, blocks: 0 };
+    /// Dense tables wherever they fit into 16 MiB each.
+    pub const DENSE: ClassLimits = Self { first: 1 << 22, last: 1 << 22, blocks: 0 };
     /// Tables in blocks wherever they fit into 64 MiB.
-    pub const BLOCKS: Limits = Limits { first: 0, last: 0, blocks: 1 << 24 };
+    pub const BLOCKS: ClassLimits = Self { first: 0, last: 0, blocks: 1 << 24 };
 }
 
 /// Combines two fields; `None` when the table would have more entries than the limit.
@@ -127,13 +129,13 @@ pub(super) fn cross(
 }
 
 /// Chooses the method by size: dense tables if they fit, else tables in blocks if those do, or else vectors.
-pub(super) fn choose(store: &mut Store, parts: &[Vectors; 3], limits: Limits) -> Method {
+pub(super) fn choose(store: &mut Store, parts: &[Vectors; 3], limits: ClassLimits) -> Combination {
     if let Some(crossed) = crossed(store, parts, limits) {
-        return Method::Crossed(crossed);
+        return Combination::Crossed(crossed);
     }
     match blocked(store, parts, limits.blocks) {
-        Some(blocked) => Method::Blocked(blocked),
-        None => Method::Vectors(bit_vectors(store, parts)),
+        Some(blocked) => Combination::Blocked(blocked),
+        None => Combination::Vectors(bit_vectors(store, parts)),
     }
 }
 
@@ -141,7 +143,7 @@ pub(super) fn choose(store: &mut Store, parts: &[Vectors; 3], limits: Limits) ->
 const ORDERS: [[usize; 3]; 3] = [[0, 1, 2], [0, 2, 1], [1, 2, 0]];
 
 /// Dense tables, in the order whose first is the smallest of those that fit.
-fn crossed(store: &mut Store, parts: &[Vectors; 3], limits: Limits) -> Option<Crossed> {
+fn crossed(store: &mut Store, parts: &[Vectors; 3], limits: ClassLimits) -> Option<Crossed> {
     let mut orders = ORDERS;
     orders.sort_by_key(|[a, b, _]| parts[*a].len().saturating_mul(parts[*b].len()));
     for [a, b, c] in orders {
@@ -314,6 +316,15 @@ impl Blocked {
 }
 
 impl BitVectors {
+    /// The most loads that a look-up takes: every chunk of the class that has most.
+    pub(super) fn bound(&self) -> u32 {
+        let chunks = |summaries: &Vec<u64>| {
+            let classes = summaries.chunks(self.summary_width.max(1) as usize);
+            classes.map(|words| words.iter().map(|word| word.count_ones()).sum::<u32>()).max().unwrap_or(0)
+        };
+        3 * self.summary_width + 9 * self.summaries.iter().map(chunks).min().unwrap_or(0)
+    }
+
     /// The deciding row and 1, or 0; and how many loads it took. A chunk is one load: a line of the cache.
     pub(super) fn row(&self, classes: [u32; 3]) -> (u32, u32) {
         let mut loads = 0;

@@ -3,64 +3,38 @@
 
 mod address;
 mod blocks;
+mod classed;
 mod classes;
 mod combine;
 mod counters;
+mod trees;
 mod vectors;
 
 pub use address::{DEEPER, MAX_LEVELS, NODE_KEYS, Tree6, Trie4, WHOLE};
 pub use blocks::{BLOCK_CLASSES, Blocks};
-pub use combine::{BitVectors, Blocked, Crossed, Limits, Method, Part};
+pub use classed::{AddressTables, BY_PORT, Classed};
+pub use combine::{BitVectors, Blocked, ClassLimits, Combination, Crossed, Part};
 pub use counters::Counters;
+pub use trees::{LINE_WORDS, Limits as TreeLimits, MOST_LINES, Series, Trees};
 pub use vectors::{BLOCK_BITS, BLOCK_CHUNKS, CHUNK_BITS, CHUNK_WORDS};
 
-pub(crate) use classes::{address_classes, classes_of, pair_classes, service_classes};
+pub(crate) use classes::{address_classes, classes_of, service_classes};
 pub(crate) use vectors::{Store, Vectors};
 
 use crate::form::Form;
 use crate::interpret::{Decider, Packet, Verdict};
 use crate::model::{Action, Policy};
-use classes::Segments;
 use jiff::Timestamp;
-use std::net::IpAddr;
 
-/// In an entry of [`Tables::protocols`]: the rest is the number of a block of ports, not a class.
-pub const BY_PORT: u32 = 1 << 31;
-
-/// Entries of the table of zone pairs and services at most: 64 MiB.
-const PAIR_SERVICE_LIMIT: usize = 1 << 24;
-
-/// The classes of all sets of one address field.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AddressTables {
-    /// Of IPv4 addresses.
-    pub v4: Trie4,
-    /// Of IPv6 addresses.
-    pub v6: Tree6,
-    /// How many classes there are.
-    pub classes: u32,
-}
+/// The most lines that a look-up shall read: of IPv4 and of IPv6.
+pub const PROMISED_LINES: [u32; 2] = [24, 32];
 
 /// The tables of a policy at a moment; they hold until [`Policy::next_change`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tables {
     /// Number of zones.
     pub zones: u32,
-    /// At `from * zones + to`: the class of the pair.
-    pub pairs: Vec<u32>,
-    /// At the protocol: the class of the service, or [`BY_PORT`] with the number of a block.
-    pub protocols: Vec<u32>,
-    /// Blocks of 65,536 classes, by destination port, or ICMP type and code.
-    pub ports: Vec<u32>,
-    /// At `class of the pair * services + class of the service`: the class of both.
-    pub pair_service: Vec<u32>,
-    /// Number of classes of services.
-    pub services: u32,
-    /// Classes of sources.
-    pub source: AddressTables,
-    /// Classes of destinations.
-    pub destination: AddressTables,
-    /// From classes to the deciding row.
+    /// From a packet to the deciding row.
     pub method: Method,
     /// For each row, the place of the rule in the policy.
     pub rules: Vec<u32>,
@@ -70,6 +44,66 @@ pub struct Tables {
     pub defaults: Vec<u32>,
 }
 
+/// How the deciding row is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Method {
+    /// By a series of decision trees.
+    Trees(Trees),
+    /// By the classes of each field.
+    Classed(Box<Classed>),
+}
+
+impl Method {
+    /// For people: "decision trees".
+    pub const fn words(&self) -> &'static str {
+        match self {
+            Method::Trees(_) => "decision trees",
+            Method::Classed(classed) => match classed.combination {
+                Combination::Crossed(_) => "dense tables",
+                Combination::Blocked(_) => "tables in blocks",
+                Combination::Vectors(_) => "bit vectors",
+            },
+        }
+    }
+
+    /// Short identifier: `trees`, `tables`, `blocks` or `vectors`.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Method::Trees(_) => "trees",
+            Method::Classed(classed) => match classed.combination {
+                Combination::Crossed(_) => "tables",
+                Combination::Blocked(_) => "blocks",
+                Combination::Vectors(_) => "vectors",
+            },
+        }
+    }
+}
+
+/// What each method may cost. The first that stays within its limits is taken; bit vectors have none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Of trees; `None` is no trees.
+    pub trees: Option<TreeLimits>,
+    /// Of tables by classes.
+    pub classes: ClassLimits,
+}
+
+impl Limits {
+    /// What suits a number of rules.
+    pub fn for_rows(rows: usize) -> Self {
+        Self { trees: Some(TreeLimits::for_rows(rows)), classes: ClassLimits::for_rows(rows) }
+    }
+
+    /// Trees wherever they can be built and searched at all.
+    pub const TREES: Limits = Limits { trees: Some(TreeLimits::WIDE), classes: ClassLimits::NONE };
+    /// Bit vectors.
+    pub const VECTORS: Limits = Limits { trees: None, classes: ClassLimits::NONE };
+    /// Tables in blocks wherever they fit into 64 MiB.
+    pub const BLOCKS: Limits = Limits { trees: None, classes: ClassLimits::BLOCKS };
+    /// Dense tables wherever they fit into 16 MiB each.
+    pub const DENSE: Limits = Limits { trees: None, classes: ClassLimits::DENSE };
+}
+
 /// Why tables cannot be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
@@ -77,7 +111,7 @@ pub enum BuildError {
     #[error(
         "the rules tell {pairs} kinds of zone pairs and {services} kinds of services apart: together more than {} \
          combinations; use fewer zones, or group services that the same rules name",
-        PAIR_SERVICE_LIMIT
+        classed::PAIR_SERVICE_LIMIT
     )]
     TooManyServices {
         /// Classes of zone pairs.
@@ -107,32 +141,12 @@ impl Tables {
     }
 
     fn of_form(policy: &Policy, form: Form, limits: Limits) -> Result<Self, BuildError> {
-        let mut store = Store::new(form.rules.len());
-        let (pair_segments, pair_vectors) = pair_classes(&form.pair, &mut store);
-        let (service_segments, service_vectors) = service_classes(&form.service, &mut store);
-        let (pairs, services) = (pair_vectors.len(), service_vectors.len());
-        let (pair_service, both) =
-            combine::cross(&mut store, &pair_vectors, &service_vectors, PAIR_SERVICE_LIMIT)
-                .ok_or(BuildError::TooManyServices { pairs, services })?;
-        let (source, sources) = address_tables(&form.source, &mut store);
-        let (destination, destinations) = address_tables(&form.destination, &mut store);
-        let method = combine::choose(&mut store, &[sources, destinations, both], limits);
-        let (protocols, ports) = service_tables(&service_segments);
+        let method = choose(&form, limits)?;
+        let action = |rule: &u32| action_number(policy.rules[*rule as usize].effect.action);
         Ok(Self {
             zones: form.zones as u32,
-            pairs: spread(&pair_segments, form.zones * form.zones),
-            protocols,
-            ports,
-            pair_service,
-            services: services as u32,
-            source,
-            destination,
             method,
-            actions: form
-                .rules
-                .iter()
-                .map(|i| action_number(policy.rules[*i as usize].effect.action))
-                .collect(),
+            actions: form.rules.iter().map(action).collect(),
             rules: form.rules,
             defaults: policy.defaults.iter().map(|default| action_number(default.action)).collect(),
         })
@@ -142,116 +156,68 @@ impl Tables {
     /// chunk), is one.
     pub fn look_up(&self, packet: &Packet) -> (Verdict, u32) {
         let pair = usize::from(packet.from) * self.zones as usize + usize::from(packet.to);
-        let (service, service_loads) = self.service_class(packet.protocol, packet.selector);
-        let pair_service = self.pair_service[(self.pairs[pair] * self.services + service) as usize];
-        let (source, source_loads) = self.source.class(packet.source);
-        let (destination, destination_loads) = self.destination.class(packet.destination);
-        let classes = [source, destination, pair_service];
-        let (row, row_loads) = match &self.method {
-            Method::Crossed(crossed) => crossed.row(classes),
-            Method::Blocked(blocked) => blocked.row(classes),
-            Method::Vectors(vectors) => vectors.row(classes),
+        let (row, loads) = match &self.method {
+            Method::Trees(trees) => trees.look_up(packet),
+            Method::Classed(classed) => classed.look_up(packet, pair),
         };
-        // The pair's class, the class of pair and service, and the action at the end.
-        let loads = 3 + service_loads + source_loads + destination_loads + row_loads;
         let (decider, action) = match row.checked_sub(1) {
             Some(row) => (Decider::Rule(self.rules[row as usize] as usize), self.actions[row as usize]),
             None => (Decider::Default, self.defaults[pair]),
         };
-        (Verdict { decider, action: Action::NAMES[action as usize].1 }, loads)
+        // The action at the end.
+        (Verdict { decider, action: Action::NAMES[action as usize].1 }, loads + 1)
     }
 
-    fn service_class(&self, protocol: u8, selector: u16) -> (u32, u32) {
-        let entry = self.protocols[usize::from(protocol)];
-        if entry & BY_PORT == 0 {
-            return (entry, 1);
-        }
-        (self.ports[((entry & !BY_PORT) << 16 | u32::from(selector)) as usize], 2)
+    /// The most memory accesses that a look-up of an IPv4 packet and of an IPv6 packet takes.
+    pub fn bounds(&self) -> [u32; 2] {
+        let bounds = match &self.method {
+            Method::Trees(trees) => trees.series.map(|series| series.bound),
+            Method::Classed(classed) => classed.bounds(),
+        };
+        bounds.map(|bound| bound + 1)
+    }
+
+    /// Whether no look-up reads more lines than are promised.
+    pub fn keeps_promise(&self) -> bool {
+        // The line of the action is not the look-up's.
+        self.bounds().iter().zip(PROMISED_LINES).all(|(bound, promised)| *bound <= promised + 1)
     }
 
     /// What each table takes, in bytes.
     pub fn sizes(&self) -> Vec<(&'static str, usize)> {
-        let address = |t: &AddressTables| {
-            let v6 = t.v6.keys.len() * 8 + t.v6.leaves.len() * 12 + t.v6.lows.len() * 12;
-            (t.v4.roots.len() + t.v4.blocks.len()) * 4 + v6
+        let mut sizes = match &self.method {
+            Method::Trees(trees) => vec![("trees", trees.bytes())],
+            Method::Classed(classed) => classed.sizes(),
         };
-        let combination = match &self.method {
-            Method::Crossed(c) => (c.first.len() + c.last.len()) * 4,
-            Method::Blocked(b) => (b.first.size() + b.last.size()) * 4,
-            Method::Vectors(v) => {
-                let numbers = v.blocks.len() + v.vectors.iter().map(Vec::len).sum::<usize>();
-                numbers * 4 + (v.chunks.len() + v.summaries.iter().map(Vec::len).sum::<usize>()) * 8
-            }
-        };
-        vec![
-            ("zone pairs", (self.pairs.len() + self.defaults.len()) * 4),
-            ("services", (self.protocols.len() + self.ports.len()) * 4),
-            ("zone pairs x services", self.pair_service.len() * 4),
-            ("sources", address(&self.source)),
-            ("destinations", address(&self.destination)),
-            ("combination", combination),
-            ("rules", (self.rules.len() + self.actions.len()) * 4),
-        ]
+        sizes.push(("rules", (self.rules.len() + self.actions.len() + self.defaults.len()) * 4));
+        sizes
     }
 }
 
-impl AddressTables {
-    /// The class of an address, and how many loads it took.
-    pub fn class(&self, address: IpAddr) -> (u32, u32) {
-        match address {
-            IpAddr::V4(v4) => self.v4.class(v4.into()),
-            IpAddr::V6(v6) => self.v6.class(v6.into()),
+/// Rules beyond which tables by classes are not tried if there are trees: they rarely fit then, and take seconds to try.
+const LARGE: usize = 2_000;
+
+/// Trees if they keep the promise, else tables by classes, unless those come down to vectors and trees can be searched at all.
+fn choose(form: &Form, limits: Limits) -> Result<Method, BuildError> {
+    let trees = limits.trees.and_then(|limits| Trees::of(form, &limits));
+    let keeps_promise = |trees: &Trees| {
+        trees.series.iter().zip(PROMISED_LINES).all(|(series, promised)| series.bound <= promised)
+    };
+    let is_large = form.rules.len() > LARGE;
+    let trees = match trees {
+        Some(trees) if is_large || keeps_promise(&trees) => return Ok(Method::Trees(trees)),
+        other => other,
+    };
+    let classed = Classed::of(form, limits.classes);
+    match (classed, trees) {
+        (Ok(Classed { combination: Combination::Vectors(_), .. }) | Err(_), Some(trees)) => {
+            Ok(Method::Trees(trees))
         }
+        (Ok(classed), _) => Ok(Method::Classed(Box::new(classed))),
+        (Err(many), None) => Err(BuildError::TooManyServices { pairs: many.pairs, services: many.services }),
     }
 }
 
 fn action_number(action: Action) -> u32 {
     (0..).zip(Action::NAMES).find(|(_, (_, a))| *a == action).map_or(0, |(i, _)| i)
-}
-
-fn address_tables(
-    field: &crate::form::Field<std::sync::Arc<crate::address::AddressSet>>,
-    store: &mut Store,
-) -> (AddressTables, Vectors) {
-    let (v4, v6, vectors) = address_classes(field, store);
-    let tables = AddressTables { v4: Trie4::of(&v4), v6: Tree6::of(&v6), classes: vectors.len() as u32 };
-    (tables, vectors)
-}
-
-/// The class of every value below a bound.
-fn spread(segments: &Segments<u32>, values: usize) -> Vec<u32> {
-    let mut classes = vec![0; values];
-    for (i, (first, class)) in segments.iter().enumerate() {
-        let end = segments.get(i + 1).map_or(values, |(next, _)| values.min(*next as usize));
-        classes[values.min(*first as usize)..end].fill(*class);
-    }
-    classes
-}
-
-/// Tables by protocol and by port.
-fn service_tables(segments: &Segments<u32>) -> (Vec<u32>, Vec<u32>) {
-    let mut protocols = vec![0; 256];
-    let mut ports: Vec<u32> = Vec::new();
-    let mut at = 0;
-    for protocol in 0..256u32 {
-        let (first, last) = (protocol << 16, protocol << 16 | 0xffff);
-        while segments.get(at + 1).is_some_and(|(next, _)| *next <= first) {
-            at += 1;
-        }
-        let Some((next, _)) = segments.get(at + 1).filter(|(next, _)| *next <= last) else {
-            protocols[protocol as usize] = segments[at].1;
-            continue;
-        };
-        protocols[protocol as usize] = BY_PORT | (ports.len() >> 16) as u32;
-        let start = ports.len();
-        ports.resize(start + (1 << 16), segments[at].1);
-        let mut next = *next;
-        while next <= last {
-            at += 1;
-            let end = segments.get(at + 1).map_or(last, |(end, _)| last.min(end - 1));
-            ports[start + (next & 0xffff) as usize..=start + (end & 0xffff) as usize].fill(segments[at].1);
-            next = end + 1;
-        }
-    }
-    (protocols, ports)
 }

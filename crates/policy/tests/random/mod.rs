@@ -12,6 +12,7 @@ use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub(crate) mod fillers;
+pub(crate) mod sets;
 
 /// Choices out of bytes; zeros when they have run out.
 pub(crate) struct Choices<'b>(pub(crate) &'b [u8]);

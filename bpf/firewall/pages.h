@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * A generation of the policy's tables as an array of pages, and a question to it with the state of its look-up. What the pages hold, and
+ * how a look-up goes through them, is in tables.h and trees.h.
+ */
+#ifndef RAMPART_FIREWALL_PAGES_H
+#define RAMPART_FIREWALL_PAGES_H
+
+#include <bpf/bpf_endian.h>
+#include "state.h"
+
+struct generation {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	/* Mapped into user space it begins on a page, and so do lines of the cache; inner maps differ in size. */
+	__uint(map_flags, BPF_F_MMAPABLE | BPF_F_INNER_MAP);
+	/* Sizes, because clang does not describe types that only an inner map names. */
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct table_page));
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct generation);
+} generations SEC(".maps");
+
+/* Searches, whose steps bpf_loop() takes, because the verifier would follow the turns of a loop one by one. */
+
+/* What is searched for by halving: the last start that is not above it. The first start is the least number. */
+enum halved {
+	HALVED_LOW = 0,		/* the lower half of an IPv6 address, of source or destination, among pairs of words */
+	HALVED_LOW_DESTINATION = 1,
+	HALVED_V4 = 2,		/* the source among struct zone_start */
+	HALVED_V6 = 3,
+};
+
+struct halving {
+	__u32 at;		/* of the starts */
+	__u32 first;		/* the least that it may be */
+	__u32 size;		/* how many it may be */
+	__u32 what;		/* enum halved */
+};
+
+/* Down the tree of a field's IPv6 addresses. */
+struct descent {
+	__u32 field;		/* 0: source, 1: destination */
+	__u32 place;
+	__u32 key;		/* the place's, among all keys */
+};
+
+/* For the first row that three vectors have in common. */
+struct vector_search {
+	__u64 candidates;	/* chunks of the word before the next */
+	__u32 word;		/* of the summaries, the next one */
+	__u32 row;		/* found, and 1 */
+};
+
+/* For the first row in a series of trees. */
+struct tree_search {
+	__u32 line;
+	__u32 kind;		/* enum tree_line */
+	__u32 tree;		/* of the series */
+	__u32 found;		/* the best row so far, or NO_ROW */
+};
+
+/*
+ * A question and how far its look-up is. What changes is here and never beside the pointers in struct look_up, because the verifier
+ * does not keep in mind what is in memory that a function was given: if it did, it would follow every load with and without its
+ * page, and every turn of a search, through all that comes after.
+ */
+struct question {
+	struct judge_command command;
+	union {
+		__u32 classes[3];	/* of source, destination and service: tables by classes */
+		__u32 zones[2];		/* from and to, as the policy numbers them: trees */
+	};
+	__u32 broken;		/* a table led to where nothing is: the packet is dropped */
+	/* One search at a time: the stack is short. */
+	union {
+		struct halving halving;
+		struct descent descent;
+		struct vector_search vectors;
+		struct tree_search trees;
+	};
+};
+
+struct look_up {
+	void *pages;
+	const struct table_header *header;
+	struct question *question;
+};
+
+/* In the place of a page that is not there the header is read. */
+static __always_inline const __u32 *words_at(const struct look_up *l, __u32 at)
+{
+	const struct table_page *page = lookup(l->pages, at / PAGE_WORDS);
+
+	if (!page) {
+		l->question->broken = 1;
+		page = (const void *)l->header;
+	}
+	return page->words;
+}
+
+static __always_inline __u32 word_at(const struct look_up *l, __u32 at)
+{
+	return words_at(l, at)[at & (PAGE_WORDS - 1)];
+}
+
+/* Pairs of words never lie on two pages. */
+static __always_inline __u64 pair_at(const struct look_up *l, __u32 at)
+{
+	return *(const __u64 *)&words_at(l, at)[at & (PAGE_WORDS - 2)];
+}
+
+#endif
