@@ -282,12 +282,15 @@ fn needs_root_a_datagram_has_as_many_holes_as_are_kept_in_mind() {
     }
 }
 
+/// The address of the n-th host.
+type Hosts = fn(u32) -> String;
+
 /// Whatever one source sends, the datagrams of others stay: all but those that share places with it, which are few.
 #[test]
 fn needs_root_no_source_fills_the_table_of_datagrams_for_others() {
     const OTHERS: u32 = 200;
     const FLOOD: u32 = 10_000;
-    let cases: [(fn(u32) -> String, fn(u32) -> String, &str); 2] = [
+    let cases: [(Hosts, Hosts, &str); 2] = [
         (|i| format!("198.18.1.{}", 2 + i), |_| "198.18.1.250".to_owned(), OUT),
         // An attacker has as many addresses as it likes, in one /64.
         (|i| format!("2001:2:1:{i:x}::2"), |i| format!("2001:2:2:1::{i:x}"), OUT6),

@@ -184,7 +184,7 @@ impl Reference {
     fn meet_datagram(&mut self, from: ZoneId, seen: &Seen) -> Decided<Option<ZoneId>> {
         let part = seen.part.unwrap();
         let bytes = part.to - part.from;
-        if bytes == 0 || part.to > 65_535 || (!part.is_last && bytes % 8 != 0) {
+        if bytes == 0 || part.to > 65_535 || (!part.is_last && !bytes.is_multiple_of(8)) {
             return dropped("length");
         }
         let ends = [seen.source, seen.destination];
