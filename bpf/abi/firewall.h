@@ -40,6 +40,7 @@ enum sizes {
 	LINK_ADDRESSES = 15,		/* Ethernet addresses for which an interface takes frames */
 	LIMIT_BUCKETS = 8192,		/* a power of two */
 	LIMIT_WAYS = 8,
+	SOURCES = 65536,		/* places in which what sources have is counted; flow.source is one */
 	HASH_SECRETS = 12,
 };
 
@@ -88,6 +89,8 @@ enum reason {
 	REASON_TCP_RESET = 31,		/* a reset outside the window */
 	REASON_ICMP_UNRELATED = 32,	/* an ICMP error that quotes a packet of a flow falsely */
 	REASON_TCP_CHECKSUM = 33,	/* a reset or a FIN with a wrong TCP checksum */
+	REASON_UNANSWERED_FULL = 34,	/* as many flows as may be have no answer yet */
+	REASON_SOURCE_FULL = 35,	/* the table is nearly full, and its source has more than a quarter of it */
 	/* forwarding */
 	REASON_TTL = 40,		/* TTL or hop limit used up */
 	REASON_TOO_BIG = 41,		/* larger than the next link takes, and not to be fragmented */
@@ -95,6 +98,7 @@ enum reason {
 	REASON_NOT_A_PORT = 43,		/* the route leads to an interface of no zone */
 	REASON_REDIRECT = 44,		/* the kernel did not take the frame for the next link */
 	REASON_ANSWER = 45,		/* an answer to a packet could not be written */
+	REASON_NEIGHBOURS = 46,		/* its source made the kernel look for too many neighbours within a second */
 	REASON__MAX
 };
 
@@ -124,6 +128,7 @@ enum tally {
 	TALLY_LOG_LOST = 19,		/* events that found the ring full, because nobody read those before in time */
 	TALLY_ALERT_UNCOUNTED = 20,	/* packets that an alert did not count: no room for one more address */
 	TALLY_FRAGMENTED = 21,		/* packets that went to the kernel to be forwarded in fragments */
+	TALLY_EVICTED = 22,		/* flows evicted that nobody had answered, or whose handshake was not complete */
 	TALLY__MAX
 };
 
@@ -157,6 +162,14 @@ enum flow_state {
 	FLOW_TIME_WAIT = 9,	/* both were acknowledged */
 	FLOW_RESET = 10,	/* closed by a reset */
 	FLOW__MAX
+};
+
+/* Of what flows that are not answered yet may take a part. */
+enum budget {
+	BUDGET_HALF_OPEN = 0,	/* TCP before the end of its handshake */
+	BUDGET_UNANSWERED = 1,	/* all else before anything comes back */
+	BUDGETS = 2,
+	NO_BUDGET = 3,		/* of a flow that both ends take part in, or that is closed */
 };
 
 #define FLOW_FIN_OF(end) (1 << (end))		/* in flow.flags: this end sent FIN */
@@ -194,7 +207,7 @@ struct flow {
 	__be32 address_rest[2][3];	/* IPv6: the other words; IPv4: 0 */
 	__u32 opened;		/* tick; in a free record the next free one */
 	__u8 ttl[2];		/* of each end's SYN as it came here, or 0: how far away that end is */
-	__u16 pad;
+	__u16 source;		/* where what its initiator has is counted */
 } __attribute__((aligned(64)));
 
 #define NO_SLOT 0xffffffff
@@ -349,7 +362,7 @@ struct limit_terms {
 struct quota {
 	__u64 until;		/* the moment from which the next flow would come in time; all before it is burst */
 	__u32 concurrent;	/* flows */
-	__u32 pad;
+	__u32 rule;		/* of an entry: the counter of its rule, and 1 */
 };
 
 /* What an alert has counted: new flows and refused packets in this window and in the one before. */
@@ -426,7 +439,8 @@ struct settings {
 	__u32 icmp_timeout;
 	__u32 other_timeout;
 	__u32 doubted_timeout;
-	__u32 half_open_limit;
+	__u32 unanswered_timeout;	/* at most; sooner as the table fills */
+	__u32 budgets[2];	/* enum budget: how many flows may be in it */
 	__u8 check_checksums;
 	__u8 check_tcp_flags;
 	__u8 check_land;
@@ -439,12 +453,21 @@ struct settings {
 	__u64 log_slack;	/* how many moments they may run ahead of that */
 };
 
+/* What a source has: an IPv4 address, or the first 64 bits of an IPv6 address. */
+struct source {
+	__u32 flows;		/* that it opened */
+	__u32 spent[2];		/* of these, in each budget */
+	__u32 neighbours_due;	/* tick from which its next question for a neighbour would come in time */
+};
+
 /* The table's state that all cores share. */
 struct pool {
 	__u64 free_head __attribute__((aligned(64)));	/* uses << 32 | the first free record and 1 */
+	__u32 used;				/* records that hold a flow */
 	__u32 fresh __attribute__((aligned(64)));	/* records that were ever used */
 	__u32 eviction_cursor;			/* where the next eviction scan begins */
-	__u32 half_open __attribute__((aligned(64)));
+	__u32 spent[2] __attribute__((aligned(64)));	/* flows in each budget */
+	__u32 pressure __attribute__((aligned(64)));	/* how often the time of unanswered flows is halved; seldom written */
 };
 
 /* Arguments and answer of the programs that user space runs: sweep, end_flow. */

@@ -47,7 +47,7 @@ static __always_inline bool count_for_alert(struct alert_count *s, const struct 
 }
 
 /* Counts a packet for the alert of its rule, if that has one. */
-static __always_inline void count_alert(struct packet *p, const struct limit_terms *terms)
+__noinline int count_alert(struct packet *p, struct limit_terms *terms)
 {
 	struct limit_bucket *bucket;
 	struct limit_entry *entry;
@@ -56,13 +56,13 @@ static __always_inline void count_alert(struct packet *p, const struct limit_ter
 	__u64 at, key;
 	bool is_raised = false;
 
-	if (!terms->window)
-		return;
+	if (!p || !terms || !terms->window)
+		return 0;
 	at = moment();
 	if (terms->alert_per == PER_RULE) {
 		row = lookup(&limit_rows, p->slot);
 		if (!row)
-			return;
+			return 0;
 		bpf_spin_lock(&row->lock);
 		is_raised = count_for_alert(&row->alert, terms, at, p->tick);
 		copy = row->alert;
@@ -72,9 +72,9 @@ static __always_inline void count_alert(struct packet *p, const struct limit_ter
 				terms->alert_per == PER_SOURCE ? p->source : p->destination);
 		bucket = limit_bucket_of(key);
 		if (!bucket)
-			return;
+			return 0;
 		bpf_spin_lock(&bucket->lock);
-		entry = entry_for(bucket, key, at);
+		entry = entry_for(bucket, key, p->slot, at);
 		if (entry) {
 			is_raised = count_for_alert(&entry->alert, terms, at, p->tick);
 			entry->quota.until = at + 2 * terms->window;
@@ -86,6 +86,7 @@ static __always_inline void count_alert(struct packet *p, const struct limit_ter
 	}
 	if (is_raised)
 		log_alert(p, &copy, terms);
+	return 0;
 }
 
 #endif

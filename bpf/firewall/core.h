@@ -77,7 +77,8 @@ static __always_inline enum verdict follow(void *ctx, struct packet *p, struct f
 
 	if (flow->zone[side] != p->from)
 		return drop(p, REASON_FLOW_ZONE);
-	if (is_expired(flow, p->tick, 0) || (is_closed(flow->state) && is_opening(p) && !ends_before(p, to))) {
+	if ((flow->seen != p->tick && is_expired(flow, p->tick, 0)) ||
+	    (is_closed(flow->state) && (is_opening(p) || flow->protocol != PROTOCOL_TCP) && !ends_before(p, to))) {
 		*over = 1;
 		if (remove_flow(flow, p->record))
 			tally(TALLY_CLOSED, 1);
@@ -91,7 +92,7 @@ static __always_inline enum verdict follow(void *ctx, struct packet *p, struct f
 		if (reason)
 			return drop(p, reason);
 	} else if (flow->state == FLOW_ONE_WAY && side != flow->initiator) {
-		flow->state = FLOW_TWO_WAY;
+		move(flow, FLOW_ONE_WAY, FLOW_TWO_WAY);
 	}
 	if (!is_closed(flow->state) && flow->seen != p->tick)
 		flow->seen = p->tick;

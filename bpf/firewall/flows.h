@@ -17,14 +17,15 @@
 #ifndef RAMPART_FIREWALL_FLOWS_H
 #define RAMPART_FIREWALL_FLOWS_H
 
+#include "budgets.h"
 #include "log.h"
-#include "hash.h"
 
 #define PLACES 3
 #define RECORD_BITS 24
 #define RECORD_MASK ((1u << RECORD_BITS) - 1)
 #define FOUND (1ULL << 32)
 #define SWEEP_GRACE 1024	/* ticks, about a second */
+#define LEAST_WAIT 1024		/* the same: what waits for an answer has so long, however full the table is */
 #define OPEN_TRIES 3
 #define LOOKS 64		/* some microseconds, for another core to withdraw */
 #define POP_TRIES 16
@@ -48,8 +49,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct flow);
 } flows SEC(".maps");
-
-struct pool pool;
 
 /* In limit.h. */
 int release_concurrent(struct flow *flow, __u32 mark);
@@ -205,11 +204,6 @@ static __always_inline struct flow *find_flow(struct packet *p)
 	return lookup(&flows, (__u32)slot & RECORD_MASK);
 }
 
-static __always_inline bool is_half_open(__u8 state)
-{
-	return state >= FLOW_SYN_SENT && state <= FLOW_SYN_RECEIVED;
-}
-
 static __always_inline bool is_closed(__u8 state)
 {
 	return state == FLOW_TIME_WAIT || state == FLOW_RESET;
@@ -217,13 +211,24 @@ static __always_inline bool is_closed(__u8 state)
 
 static __always_inline __u32 timeout_of(const struct flow *flow)
 {
+	__u32 timeout, pressed;
+
 	if (flow->protocol == PROTOCOL_TCP)
 		return flow->flags & FLOW_DOUBTED ? settings.doubted_timeout : settings.timeouts[flow->state & 15];
 	if (flow->protocol == PROTOCOL_UDP)
-		return settings.udp_timeout;
-	if (flow->protocol == PROTOCOL_ICMP || flow->protocol == PROTOCOL_ICMPV6)
-		return settings.icmp_timeout;
-	return settings.other_timeout;
+		timeout = settings.udp_timeout;
+	else if (flow->protocol == PROTOCOL_ICMP || flow->protocol == PROTOCOL_ICMPV6)
+		timeout = settings.icmp_timeout;
+	else
+		timeout = settings.other_timeout;
+	if (flow->state != FLOW_ONE_WAY)
+		return timeout;
+	if (timeout > settings.unanswered_timeout)
+		timeout = settings.unanswered_timeout;
+	pressed = timeout >> (READ_ONCE(pool.pressure) & 3);
+	if (pressed < LEAST_WAIT)
+		pressed = timeout < LEAST_WAIT ? timeout : LEAST_WAIT;
+	return pressed;
 }
 
 /* Whether a flow's time is over, and so many ticks more. */
@@ -281,20 +286,22 @@ static __always_inline __u32 use_of(const struct flow *flow, __u32 record)
 	return (__u32)slot_of(0, READ_ONCE(flow->number), record);
 }
 
-/* The state's word is only changed by swaps once others can see it, so each half-open flow is released once. */
+static __always_inline bool free_state(struct flow *flow)
+{
+	__u64 old = READ_ONCE(*state_word(flow));
+
+	return swap_state(flow, old, old >> STATE_SHIFT, FLOW_FREE);
+}
+
+/* The state's word is only changed by swaps once others can see it, so each flow leaves its budget once. */
 static __always_inline void set_free(struct flow *flow)
 {
-	__u32 *word = (__u32 *)&flow->state, mark;
+	__u32 mark;
 
-	for (int i = 0; i < POP_TRIES; i++) {
-		__u32 old = READ_ONCE(*word);
-
-		if (__sync_val_compare_and_swap(word, old, old & ~0xffu) != old)
-			continue;
-		if (is_half_open(old))
-			__sync_fetch_and_add(&pool.half_open, -1);
-		break;
-	}
+	for (int i = 0; i < POP_TRIES; i++)
+		if (free_state(flow))
+			break;
+	occupy(flow->source, -1);
 	/* Whoever still takes this record for the flow that it was finds another mark, and leaves it alone. */
 	if (settings.keeps_marks) {
 		mark = __sync_lock_test_and_set(&flow->mark, MARK_NONE);
@@ -338,6 +345,26 @@ __noinline int remove_flow(struct flow *flow, __u32 use)
 	return 0;
 }
 
+/*
+ * Removes a flow that is not answered yet, unless it is answered at this moment: it is closed before it goes. A packet that finds it closed
+ * opens another one.
+ */
+static __always_inline int remove_unanswered(struct flow *flow, __u32 use)
+{
+	__u64 old = READ_ONCE(*state_word(flow));
+	__u8 state = old >> STATE_SHIFT;
+
+	if ((__u32)slot_of(0, old, use & RECORD_MASK) != use || budget_of(state) == NO_BUDGET)
+		return 0;
+	return swap_state(flow, old, state, FLOW_RESET) && remove_flow(flow, use);
+}
+
+/* Removes a flow that is closed or expired. How long an unanswered one lives changes as the table fills, so that an answer may just come. */
+static __always_inline int remove_over(struct flow *flow, __u32 use)
+{
+	return flow->state == FLOW_ONE_WAY ? remove_unanswered(flow, use) : remove_flow(flow, use);
+}
+
 /* One step of the eviction scan: evicts the flow of the next record if it is closed or expired. */
 static int evict_closed(__u32 turn __attribute__((unused)), __u32 *tick)
 {
@@ -349,25 +376,25 @@ static int evict_closed(__u32 turn __attribute__((unused)), __u32 *tick)
 		return 0;
 	if (!is_closed(flow->state) && !is_expired(flow, *tick, SWEEP_GRACE))
 		return 0;
-	if (!remove_flow(flow, use))
+	if (!remove_over(flow, use))
 		return 0;
 	tally(TALLY_CLOSED, 1);
 	return 1;
 }
 
-/* A record for a new flow. When none is free, a closed or expired flow is evicted; an open one never is. */
-static __always_inline struct flow *take_record(__u32 *record, __u32 tick)
+/* A record for a new flow, and FOUND; or 0. When none is free, a closed or expired flow is evicted; an open one never is. */
+__noinline __u64 take_record(__u32 tick)
 {
-	for (int i = 0; i < EVICTION_TRIES; i++) {
-		struct flow *flow = pop_free(record);
+	__u32 record = 0;
 
-		if (flow)
-			return flow;
+	for (int i = 0; i < EVICTION_TRIES; i++) {
+		if (pop_free(&record))
+			return FOUND | record;
 		/* All steps: nothing was freed, or the very last. */
 		if (bpf_loop(EVICTION_STEPS, evict_closed, &tick, 0) == EVICTION_STEPS)
 			break;
 	}
-	return pop_free(record);
+	return pop_free(&record) ? FOUND | record : 0;
 }
 
 /* Puts a filled record into a free slot; 0 when there is none. */
@@ -432,20 +459,25 @@ __noinline int others_of(struct packet *p, __u64 our)
 
 /* Whether our slot is the one that stays. A lesser one may be older or as new as ours; a greater one is as new, and gone in a
  * moment, or it is older and stays. */
-static __always_inline bool is_alone(struct packet *p, __u64 our)
+__noinline int is_alone(struct packet *p, __u64 our)
 {
 	int others = OTHERS_GREATER;
 
+	if (!p)
+		return 0;
 	for (int i = 0; i < LOOKS && others == OTHERS_GREATER; i++)
 		others = others_of(p, our);
 	return others == OTHERS_NONE;
 }
 
 /* Gives a record back that was never published: nobody else knows of it. */
-static __always_inline void give_back(struct flow *flow, __u32 record)
+__noinline int give_back(struct flow *flow, __u32 record)
 {
+	if (!flow)
+		return 0;
 	set_free(flow);
 	push_free(record, flow);
+	return 1;
 }
 
 static __always_inline void fill_flow(struct flow *flow, const struct packet *p)
@@ -470,6 +502,7 @@ static __always_inline void fill_flow(struct flow *flow, const struct packet *p)
 	flow->initiator = side;
 	flow->scales = 0;
 	flow->ttl[0] = flow->ttl[1] = 0;
+	flow->source = place_of_source(p->family, p->source);
 	flow->mark = p->mark;
 	flow->bytes[0] = flow->bytes[1] = 0;
 	flow->packets[0] = flow->packets[1] = 0;

@@ -14,6 +14,7 @@
 #define RAMPART_FIREWALL_FORWARD_H
 
 #include "../net/headers.h"
+#include "budgets.h"
 #include "hook.h"
 #include "icmp_error.h"
 #include "route.h"
@@ -132,6 +133,8 @@ static __always_inline enum verdict send_resolved(void *ctx, struct packet *p, e
 	const struct forwarding *now = forwarding_now();
 	__u32 macs[3];
 
+	if ((route->kind & ROUTE_KIND) == ROUTE_UNRESOLVED && !may_ask_neighbour(p))
+		return drop(p, REASON_NEIGHBOURS);
 	tally(TALLY_NO_NEIGHBOUR, 1);
 	if (hook == HOOK_TC) {
 		if (!hook_redirected(hook, bpf_redirect_neigh(route->ifindex, 0, 0, 0)))

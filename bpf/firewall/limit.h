@@ -3,7 +3,8 @@
  * Limits of rules: so many new flows in a time, and so many concurrent flows, for a rule as a whole or for each source or
  * destination address. What is counted for a rule stays with the rule's counter, and so with its name, whatever policies
  * come; what is counted for an address has an entry in a bucket that is found by a hash of rule and address. Entries are
- * there from the start. One that says nothing any more makes room; when none does, a new flow is dropped and counted.
+ * there from the start. One that says nothing any more makes room, or one of a rule that has more than its share; when none does, a new
+ * flow is dropped and counted.
  *
  *  - A rate is the generic cell rate algorithm (ITU-T I.371), which is a token bucket that stores one number: the moment from
  *    which the next flow would come in time at an even rate. A row, or a bucket, has a lock, so all cores together never let
@@ -46,10 +47,14 @@ static __always_inline struct limit_terms *terms_of(__u32 extras)
 	return number ? lookup(&limit_terms, number - 1) : 0;
 }
 
-/* What is counted for an address: by rule, epoch, what for, and the address. */
+/* What is counted for an address: by rule, epoch, what for, and the address. Of an IPv6 source the first 64 bits: one host may have all
+ * addresses behind them. The other words of an IPv4 address are 0. */
 static __always_inline __u64 limit_key(__u32 slot, __u32 epoch, __u32 kind, const __be32 *address)
 {
-	return mix_address(mix(secret[0], (__u64)slot << 32 | epoch << 8 | kind), address) | 1;
+	__u64 host = (kind & 3) == PER_SOURCE ? 0 : (__u64)address[2] << 32 | address[3];
+	__u64 key = mix(secret[0], (__u64)slot << 32 | epoch << 8 | kind);
+
+	return mix(mix(key, (__u64)address[0] << 32 | address[1]), host) | 1;
 }
 
 static __always_inline struct limit_bucket *limit_bucket_of(__u64 key)
@@ -66,24 +71,60 @@ static __always_inline struct limit_entry *known_entry(struct limit_bucket *buck
 	return 0;
 }
 
-/* The same, and if need be a new one in the place of one that says nothing any more. Null: there is none. */
-static __always_inline struct limit_entry *entry_for(struct limit_bucket *bucket, __u64 key, __u64 at)
+/* 1 when a rule has an entry. By arithmetic, as all of this look: the verifier would follow each outcome of each comparison. */
+static __always_inline __u64 is_of_rule(const struct limit_entry *entry, __u32 rule)
+{
+	return ((__u64)(entry->quota.rule ^ rule) - 1) >> 63;
+}
+
+static __always_inline __u64 entries_of(const struct limit_bucket *bucket, __u32 rule)
+{
+	__u64 count = 0;
+
+	for (int way = 0; way < LIMIT_WAYS; way++)
+		count += is_of_rule(&bucket->entries[way], rule);
+	return count;
+}
+
+/*
+ * In a full bucket: an entry of the rule that has most there, if it has at least two more than this one, so that no rule's addresses keep
+ * those of another out. An entry that counts flows never goes, because their ends would be counted for nobody. Null: there is none.
+ */
+static __always_inline struct limit_entry *entry_of_another_rule(struct limit_bucket *bucket, __u32 rule)
+{
+	__u64 own = entries_of(bucket, rule), best = 0;
+
+	for (__u64 way = 0; way < LIMIT_WAYS; way++) {
+		const struct limit_entry *entry = &bucket->entries[way];
+		__u64 is_idle = ((__u64)entry->quota.concurrent - 1) >> 63;
+		__u64 candidate = (entries_of(bucket, entry->quota.rule) << 3 | way) & -is_idle;
+		__u64 is_better = (best - candidate) >> 63;
+
+		best = (candidate & -is_better) | (best & (is_better - 1));
+	}
+	return best >> 3 >= own + 2 ? &bucket->entries[best & (LIMIT_WAYS - 1)] : 0;
+}
+
+/* The entry of an address, if need be a new one in the place of one that says nothing any more. Null: there is none. */
+static __always_inline struct limit_entry *entry_for(struct limit_bucket *bucket, __u64 key, __u32 slot, __u64 at)
 {
 	struct limit_entry *entry = known_entry(bucket, key);
 
 	if (entry)
 		return entry;
-	for (int way = 0; way < LIMIT_WAYS; way++) {
-		entry = &bucket->entries[way];
-		if (entry->quota.concurrent || entry->quota.until > at)
-			continue;
-		entry->key = key;
-		entry->quota.until = 0;
-		entry->alert.since = 0;
-		entry->alert.raised = 0;
-		return entry;
-	}
-	return 0;
+	for (int way = 0; way < LIMIT_WAYS && !entry; way++)
+		if (!bucket->entries[way].quota.concurrent && bucket->entries[way].quota.until <= at)
+			entry = &bucket->entries[way];
+	if (!entry)
+		entry = entry_of_another_rule(bucket, slot + 1);
+	if (!entry)
+		return 0;
+	entry->key = key;
+	entry->quota.rule = slot + 1;
+	entry->quota.until = 0;
+	entry->alert.since = 0;
+	entry->alert.raised = 0;
+	return entry;
 }
 
 /* Takes a new flow's share of the rate. Returns 0, or the reason why it does not fit. The caller holds the lock. */
@@ -133,7 +174,7 @@ static __always_inline int ask_limit(struct packet *p, struct limit_terms *terms
 		if (!bucket)
 			return reason;
 		bpf_spin_lock(&bucket->lock);
-		entry = entry_for(bucket, key, at);
+		entry = entry_for(bucket, key, p->slot, at);
 		if (entry)
 			reason = ask_quota(&entry->quota, terms, at, is_flow);
 		bpf_spin_unlock(&bucket->lock);
@@ -155,7 +196,7 @@ static __always_inline __u64 limit_key_of(const struct flow *flow, __u32 mark)
 
 /* Adds the flow to the count of concurrent flows that its mark names. Returns true if it was counted. With `must`, the limit is not
  * checked. */
-static __always_inline bool count_concurrent(const struct flow *flow, __u32 mark, const struct limit_terms *terms, bool must)
+__noinline int count_concurrent(struct flow *flow, __u32 mark, struct limit_terms *terms, __u32 must)
 {
 	__u32 slot = mark & MARK_SLOT, per = mark >> MARK_PER_SHIFT & 3;
 	bool is_counted = false;
@@ -164,6 +205,8 @@ static __always_inline bool count_concurrent(const struct flow *flow, __u32 mark
 	struct limit_row *row;
 	__u64 at, key;
 
+	if (!flow || !terms)
+		return 0;
 	if (per == PER_RULE) {
 		row = lookup(&limit_rows, slot);
 		if (!row)
@@ -180,7 +223,7 @@ static __always_inline bool count_concurrent(const struct flow *flow, __u32 mark
 	if (!bucket)
 		return 0;
 	bpf_spin_lock(&bucket->lock);
-	entry = entry_for(bucket, key, at);
+	entry = entry_for(bucket, key, slot, at);
 	if (entry)
 		is_counted = take_place(&entry->quota, terms, must);
 	bpf_spin_unlock(&bucket->lock);

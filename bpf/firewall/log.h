@@ -141,7 +141,8 @@ __noinline int log_closed(struct flow *flow)
 	if (event->slot == MARK_SLOT)
 		event->slot = NO_SLOT;
 	event->generation = flow->generation;
-	event->state = flow->state;
+	/* Only what has no answer yet is closed before it goes (remove_unanswered()). */
+	event->state = flow->protocol != PROTOCOL_TCP && flow->state == FLOW_RESET ? FLOW_ONE_WAY : flow->state;
 	event->ticks = tick - flow->opened;
 	event->packets[0] = (__u64)flow->packets_high[from] << 32 | flow->packets[from];
 	event->packets[1] = (__u64)flow->packets_high[to] << 32 | flow->packets[to];

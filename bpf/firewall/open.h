@@ -3,7 +3,7 @@
 #ifndef RAMPART_FIREWALL_OPEN_H
 #define RAMPART_FIREWALL_OPEN_H
 
-#include "tcp.h"
+#include "evict.h"
 
 static __always_inline bool is_opening(const struct packet *p)
 {
@@ -47,77 +47,34 @@ static __always_inline int check_ends(const struct packet *p)
 	return is_no_destination(p) ? REASON_DESTINATION : 0;
 }
 
-#define HALF_OPEN_LEAST 1024	/* ticks, about a second: an honest handshake is done by then, or its SYN comes again */
-#define HALF_OPEN_EVICTION_STEPS 1024	/* records that a scan looks at: about 10 us, at most once a tick in vain */
-
-__u32 half_open_scanned;	/* tick of the last scan that found no half-open flow to evict */
-
-/* One step of the eviction scan: evicts the flow of the next record if its handshake should be done by now. */
-static int evict_half_open(__u32 turn __attribute__((unused)), __u32 *tick)
-{
-	__u32 used = READ_ONCE(pool.fresh), record, use;
-	struct flow *flow;
-	__u8 state;
-
-	/* Records that were never used are not looked at. */
-	if (used > record_count)
-		used = record_count;
-	if (!used)
-		return 0;
-	record = __sync_fetch_and_add(&pool.eviction_cursor, 1) % used;
-	flow = lookup(&flows, record);
-	if (!flow)
-		return 0;
-	use = use_of(flow, record);
-	state = flow->state;
-	if (!is_half_open(state) || (__s32)(*tick - flow->opened) < HALF_OPEN_LEAST)
-		return 0;
-	/* Closed before it goes, so that none goes that is established at this moment. */
-	move(flow, state, FLOW_RESET);
-	if (flow->state != FLOW_RESET || !remove_flow(flow, use))
-		return 0;
-	tally(TALLY_EXPIRED, 1);
-	return 1;
-}
-
-/* Whether there is room for one more half-open flow. A flood that fills the budget evicts its own oldest. */
-static __always_inline bool has_half_open_room(__u32 tick)
-{
-	if (READ_ONCE(pool.half_open) < settings.half_open_limit)
-		return 1;
-	/* A fruitless scan is dear, and the next one would be as fruitless. */
-	if (half_open_scanned == tick)
-		return 0;
-	bpf_loop(HALF_OPEN_EVICTION_STEPS, evict_half_open, &tick, 0);
-	if (READ_ONCE(pool.half_open) < settings.half_open_limit)
-		return 1;
-	half_open_scanned = tick;
-	/* Young flows lie together: the next scan begins somewhere else. */
-	__sync_fetch_and_add(&pool.eviction_cursor, READ_ONCE(pool.fresh) / 8 * 5);
-	return 0;
-}
-
 /* Puts the flow of an allowed packet into the table. 0, or the reason why it cannot be. */
 __noinline int open_flow(struct packet *p)
 {
-	__u32 record = 0;
+	int reason;
 
 	if (!p)
 		return REASON_TABLE_FULL;
-	if (p->protocol == PROTOCOL_TCP && !has_half_open_room(p->tick))
-		return REASON_HALF_OPEN_FULL;
+	reason = ask_room(p);
+	if (reason)
+		return reason;
 	for (int i = 0; i < OPEN_TRIES; i++) {
-		struct flow *flow = take_record(&record, p->tick);
-		__u64 slot;
+		__u8 state = p->protocol == PROTOCOL_TCP ? FLOW_SYN_SENT : FLOW_ONE_WAY;
+		__u64 found = take_record(p->tick), slot;
+		__u32 record;
+		struct flow *flow;
 
+		if (!found && make_room(p, BUDGETS))
+			found = take_record(p->tick);
+		record = found;
+		flow = found ? lookup(&flows, record) : 0;
 		if (!flow)
 			return REASON_TABLE_FULL;
 		fill_flow(flow, p);
-		if (p->protocol == PROTOCOL_TCP) {
+		if (p->protocol == PROTOCOL_TCP)
 			begin_tcp(flow, p);
-			__sync_fetch_and_add(&pool.half_open, 1);
-		}
-		flow->state = p->protocol == PROTOCOL_TCP ? FLOW_SYN_SENT : FLOW_ONE_WAY;
+		occupy(flow->source, 1);
+		recount(flow->source, FLOW_FREE, state);
+		flow->state = state;
 		count_packet(flow, p);
 		slot = slot_of(p->tag, flow->number, record & RECORD_MASK);
 		if (!publish(p, slot)) {

@@ -14,6 +14,7 @@ struct {
 	enum tally tally;
 	enum action action;
 	enum flow_state state;
+	enum budget budget;
 	enum table_method method;
 	enum limit_per per;
 	enum event_kind kind;
@@ -40,7 +41,7 @@ static int sweep_record(__u32 turn, struct sweep *sweep)
 	use = use_of(flow, record);
 	if (flow->state == FLOW_FREE || !is_expired(flow, sweep->tick, SWEEP_GRACE))
 		return 0;
-	if (remove_flow(flow, use)) {
+	if (remove_over(flow, use)) {
 		sweep->done++;
 		tally(TALLY_EXPIRED, 1);
 	}
@@ -133,7 +134,7 @@ int take_flow(struct xdp_md *ctx)
 {
 	struct flow *from = command_of(ctx, sizeof(*from)), *flow;
 	struct packet p = {};
-	__u32 record = 0;
+	__u32 record;
 	__u64 found;
 
 	if (!from)
@@ -148,15 +149,18 @@ int take_flow(struct xdp_md *ctx)
 			catch_up(flow, from);
 		return XDP_TX;
 	}
-	flow = take_record(&record, now());
+	found = take_record(now());
+	record = found;
+	flow = found ? lookup(&flows, record) : 0;
 	if (!flow)
 		return XDP_DROP;
 	from->number = flow->number;
 	*flow = *from;
 	/* No rule counts it yet; the next packet is judged again, and then one does. */
 	flow->mark &= MARK_SLOT;
-	if (is_half_open(flow->state))
-		__sync_fetch_and_add(&pool.half_open, 1);
+	flow->source = place_of_source(p.family, flow->initiator & 1 ? p.destination : p.source);
+	occupy(flow->source, 1);
+	recount(flow->source, FLOW_FREE, flow->state);
 	if (!publish(&p, slot_of(p.tag, flow->number, record & RECORD_MASK))) {
 		give_back(flow, record);
 		return XDP_DROP;

@@ -31,21 +31,14 @@ static __always_inline __u32 end_of(const struct packet *p)
 	return p->sequence + p->data_bytes + !!(p->tcp_flags & TCP_SYN) + !!(p->tcp_flags & TCP_FIN);
 }
 
-/* To another state; counts the half-open ones. Two cores that make the same move count it once. */
+/* To another state. Two cores that make the same move count it once. */
 static __always_inline void move(struct flow *flow, __u8 from, __u8 to)
 {
-	__u32 *word = (__u32 *)&flow->state;
-
 	for (int i = 0; i < MOVE_TRIES; i++) {
-		__u32 old = READ_ONCE(*word);
+		__u64 old = READ_ONCE(*state_word(flow));
 
-		if ((__u8)old != from)
+		if ((__u8)(old >> STATE_SHIFT) != from || swap_state(flow, old, from, to))
 			return;
-		if (__sync_val_compare_and_swap(word, old, (old & ~0xffu) | to) != old)
-			continue;
-		if (is_half_open(from) && !is_half_open(to))
-			__sync_fetch_and_add(&pool.half_open, -1);
-		return;
 	}
 }
 
@@ -264,14 +257,13 @@ static __always_inline bool answers_late_syn(const struct flow *flow, const stru
 static __always_inline bool begins_anew(struct flow *flow, const struct packet *p)
 {
 	const struct late_syn *syn = &late_syns[p->record & (LATE_SYNS - 1)];
-	__u32 *word = (__u32 *)&flow->state, old = READ_ONCE(*word), s = flow->initiator & 1;
+	__u64 old = READ_ONCE(*state_word(flow));
+	__u32 s = flow->initiator & 1;
 
 	if ((p->side & 1) == s || (p->tcp_flags & TCP_KIND) != (TCP_SYN | TCP_ACK) || !answers_late_syn(flow, p))
 		return 0;
-	if (is_closed(old) || __sync_val_compare_and_swap(word, old, (old & ~0xffu) | FLOW_SYN_SENT) != old)
+	if (is_closed(old >> STATE_SHIFT) || !swap_state(flow, old, old >> STATE_SHIFT, FLOW_SYN_SENT))
 		return 0;
-	if (!is_half_open(old))
-		__sync_fetch_and_add(&pool.half_open, 1);
 	flow->flags = syn->scales ? FLOW_SCALES : 0;
 	flow->scales = syn->scale << s * 4;
 	flow->end[s] = flow->reach[s] = syn->end;

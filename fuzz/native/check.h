@@ -68,11 +68,19 @@ static void check_limits(void)
 		fail("flows at once are miscounted");
 }
 
+static const __be32 *ends_of(const struct flow *flow, __u32 end)
+{
+	static __be32 address[4];
+
+	flow_address(flow, end, address);
+	return address;
+}
+
 static void check_table(void)
 {
 	const struct flow *records = (const struct flow *)flow_map->values;
 	const struct bucket *all = (const struct bucket *)bucket_map->values;
-	__u32 used = 0, half_open = 0, slots = 0, elsewhere[BUCKETS] = {};
+	__u32 used = 0, spent[BUDGETS + 2] = {}, of_sources[3] = {}, slots = 0, elsewhere[BUCKETS] = {};
 	__be32 ends[2][4];
 
 	for (__u32 i = 0; i < RECORDS; i++) {
@@ -83,7 +91,9 @@ static void check_table(void)
 		if (flow->state == FLOW_FREE)
 			continue;
 		used++;
-		half_open += is_half_open(flow->state);
+		spent[budget_of(flow->state)]++;
+		if (flow->source != place_of_source(flow->family, ends_of(flow, flow->initiator & 1)))
+			fail("a flow is counted for another source");
 		elsewhere[first] += home_of(flow, i) != first;
 		flow_address(flow, 0, ends[0]);
 		flow_address(flow, 1, ends[1]);
@@ -98,8 +108,18 @@ static void check_table(void)
 	}
 	if (slots != used)
 		fail("slots and flows differ in number");
-	if (pool.half_open != half_open)
-		fail("half-open flows are miscounted");
+	for (__u32 i = 0; i < SOURCES; i++) {
+		const struct source *source = &((const struct source *)source_map->values)[i];
+
+		of_sources[0] += source->spent[0];
+		of_sources[1] += source->spent[1];
+		of_sources[2] += source->flows;
+	}
+	for (int i = 0; i < BUDGETS; i++)
+		if (pool.spent[i] != spent[i] || of_sources[i] != spent[i])
+			fail("a budget is miscounted");
+	if (pool.used != used || of_sources[2] != used)
+		fail("flows are miscounted");
 	check_free_records(used);
 	check_limits();
 }

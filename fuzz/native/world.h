@@ -180,7 +180,7 @@ static struct table_header *policy_of(struct native_map *map, enum table_method 
 	return t;
 }
 
-static struct native_map *row_map, *address_map;
+static struct native_map *row_map, *address_map, *source_map;
 static struct native_map *flow_map, *bucket_map, *datagram_map, *forwarding_map, *room_map, *generation_map, *count_map;
 static struct native_map *policies[3];
 static __u32 policy_words;
@@ -235,6 +235,7 @@ static void world_prepare(void)
 
 	frame_prepare();
 	flow_map = new_map(&flows, RECORDS, 0, sizeof(struct flow));
+	source_map = new_map(&sources, SOURCES, 0, sizeof(struct source));
 	bucket_map = new_map(&buckets, BUCKETS, 0, sizeof(struct bucket));
 	datagram_map = new_map(&datagrams, DATAGRAMS, 0, sizeof(struct datagram));
 	forwarding_map = new_map(&forwarding, 1, 0, sizeof(struct forwarding));
@@ -302,7 +303,7 @@ static void set_switches(__u32 bits)
 	settings.check_zones = bits >> 3 & 1;
 	settings.reverse_path = (bits >> 4 & 3) % 3;
 	settings.strangers_until = bits & 128 ? (__u32)(clock_ns >> TICK_SHIFT) + 2000 : 0;
-	settings.half_open_limit = bits & 64 ? RECORDS / 4 : RECORDS * 2;
+	settings.budgets[0] = settings.budgets[1] = bits & 64 ? RECORDS / 4 : RECORDS * 2;
 }
 
 static void set_settings(void)
@@ -310,6 +311,7 @@ static void set_settings(void)
 	for (int i = 0; i < 16; i++)
 		settings.timeouts[i] = 1000 * (i + 1);
 	settings.udp_timeout = settings.icmp_timeout = settings.other_timeout = settings.doubted_timeout = 2000;
+	settings.unanswered_timeout = 1500;
 	set_switches(any_byte());
 }
 
@@ -329,7 +331,8 @@ static void world_begin(void)
 	memset(count_map->values, 0, sizeof(struct counts));
 	memset(&pool, 0, sizeof(pool));
 	memset(late_syns, 0, sizeof(late_syns));
-	half_open_scanned = 0;
+	memset(scanned, 0, sizeof(scanned));
+	memset(source_map->values, 0, SOURCES * sizeof(struct source));
 	memset(ports, 0, sizeof(ports));
 	/* Whatever was remembered is old. */
 	*now = (struct forwarding){ .generation = ++epoch, .takes_frames = { 0x0c } };

@@ -52,6 +52,8 @@ pub struct Occupancy {
     pub flows: u64,
     /// Of these, TCP handshakes under way.
     pub half_open: u32,
+    /// Of these, flows other than TCP that nobody has answered yet.
+    pub unanswered: u32,
     /// Flows that fit.
     pub capacity: u32,
 }
@@ -195,10 +197,14 @@ impl Firewall {
     pub fn occupancy(&self) -> Result<Occupancy, DataplaneError> {
         let tallies = self.counters.tallies()?;
         let of = |tally: Tally| tallies.get(&tally).copied().unwrap_or(0);
-        let over = [Tally::Expired, Tally::Closed, Tally::Killed, Tally::Revoked].map(of).iter().sum();
+        let over = [Tally::Expired, Tally::Closed, Tally::Evicted, Tally::Killed, Tally::Revoked]
+            .map(of)
+            .iter()
+            .sum();
         Ok(Occupancy {
             flows: of(Tally::Opened).saturating_sub(over),
             half_open: self.flows.half_open(),
+            unanswered: self.flows.unanswered(),
             capacity: self.flows.capacity(),
         })
     }

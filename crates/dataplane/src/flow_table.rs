@@ -98,7 +98,12 @@ impl FlowTable {
 
     /// TCP handshakes under way.
     pub fn half_open(&self) -> u32 {
-        read(&self.pool.half_open)
+        read(&self.pool.spent[types::budget::BUDGET_HALF_OPEN.0 as usize])
+    }
+
+    /// Flows other than TCP that nobody has answered yet.
+    pub fn unanswered(&self) -> u32 {
+        read(&self.pool.spent[types::budget::BUDGET_UNANSWERED.0 as usize])
     }
 
     /// Records that were ever used.

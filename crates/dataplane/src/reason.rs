@@ -75,6 +75,8 @@ Reason of reason {
     LimitFull = REASON_LIMIT_FULL, "limit-full": "no room to count one more address for the limits of rules (65,536 addresses, in buckets of eight)";
     TableFull = REASON_TABLE_FULL, "table-full": "the flow table is full of open flows: raise `flows` in `[settings]`";
     HalfOpenFull = REASON_HALF_OPEN_FULL, "half-open-full": "too many TCP handshakes are under way: a SYN flood, or `half_open` in `[settings]` is too small";
+    UnansweredFull = REASON_UNANSWERED_FULL, "unanswered-full": "too many flows other than TCP have no answer yet: a flood, or `unanswered` in `[settings]` is too small";
+    SourceFull = REASON_SOURCE_FULL, "source-full": "the flow table is nearly full, and the rest of it is for sources that have less than a quarter of it";
     Contended = REASON_CONTENDED, "contended": "several cores opened the same flow again and again";
     FlowZone = REASON_FLOW_ZONE, "flow-zone": "a packet of a known flow from a zone where its sender does not live";
     TcpNoFlow = REASON_TCP_NO_FLOW, "tcp-no-flow": "TCP of no known connection that opens none";
@@ -89,6 +91,7 @@ Reason of reason {
     NotAPort = REASON_NOT_A_PORT, "not-a-port": "its route leads to an interface that belongs to no zone";
     Redirect = REASON_REDIRECT, "redirect": "the kernel did not take the frame for the next link";
     Answer = REASON_ANSWER, "answer": "the reset or ICMP error that answers it could not be written";
+    Neighbours = REASON_NEIGHBOURS, "neighbours": "its source asked for more than 32 unknown neighbours within a second";
 } }
 
 table! {
@@ -114,6 +117,7 @@ Tally of tally {
     Fragments = TALLY_FRAGMENTS, "fragments": "later fragments that were passed";
     LogSuppressed = TALLY_LOG_SUPPRESSED, "log-suppressed": "events that were suppressed because of their rate (`log_rate` in `[settings]`)";
     LogLost = TALLY_LOG_LOST, "log-lost": "events that were lost because the ring was full";
+    Evicted = TALLY_EVICTED, "evicted": "flows evicted before anybody answered, or before their handshake was complete, because a budget or the table was full";
     AlertUncounted = TALLY_ALERT_UNCOUNTED, "alert-uncounted": "packets that no alert counted, for want of room for one more address";
     Fragmented = TALLY_FRAGMENTED, "fragmented": "packets larger than the next link's MTU, left to the kernel to be forwarded in fragments";
 } }

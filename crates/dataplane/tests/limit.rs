@@ -189,21 +189,35 @@ fn needs_root_what_is_beyond_a_limit_is_told_of() {
     assert_eq!(events, [EventKind::Opened, EventKind::Refused(Reason::Rate)]);
 }
 
+/// Sends to so many addresses, and says how often there was no room for one since the beginning.
+fn refused_of(bed: &Bed, port: u16, first: u32, count: u32) -> u64 {
+    bed.within(Side::In, |firewall, index| {
+        for i in first..first + count {
+            let to = format!("2001:2:0:2::{:x}:{:x}", 1 + (i >> 16), i & 0xffff);
+            let frame = Frame::new("2001:2:0:1::2", &to, 17, udp((1, port), 18)).bytes();
+            firewall.test_run(&Side::In.addressed(&frame), index, Hook::Xdp).unwrap();
+        }
+        firewall.counters.drops().unwrap()[&Reason::LimitFull]
+    })
+}
+
+/// A rule whose addresses fill all buckets makes room for those of another rule, and not the other way round for ever.
+#[test]
+fn needs_root_a_rules_addresses_do_not_keep_those_of_another_out() {
+    let rate = "limit = { rate = '1/h', per = 'destination' }";
+    let bed = bed(Hook::Xdp, &policy(&[("a", 53, rate), ("b", 54, rate)]));
+    let full = refused_of(&bed, 53, 0, 100_000);
+    assert!(full > 20_000, "{full}");
+    assert_eq!(refused_of(&bed, 54, 0, 2_000), full, "room for the other rule");
+    assert!(refused_of(&bed, 54, 2_000, 100_000) > full + 20_000, "but not for all it might want");
+}
+
 /// Of more addresses than there is room for some are refused, and room comes back when there is nothing more to remember.
 #[test]
 fn needs_root_a_full_table_of_addresses_fails_closed() {
     const ADDRESSES: u32 = 30_000;
-    let mut bed = bed(Hook::Xdp, &limited("rate = '1/min', per = 'source'"));
-    let from = |bed: &Bed, first: u32, count: u32| {
-        bed.within(Side::In, |firewall, index| {
-            for i in first..first + count {
-                let source = format!("2001:2:0:1::{:x}:{:x}", 1 + (i >> 16), i & 0xffff);
-                let frame = Frame::new(&source, "2001:2:0:2::2", 17, udp((1, 53), 18)).bytes();
-                firewall.test_run(&Side::In.addressed(&frame), index, Hook::Xdp).unwrap();
-            }
-            firewall.counters.drops().unwrap()[&Reason::LimitFull]
-        })
-    };
+    let mut bed = bed(Hook::Xdp, &limited("rate = '1/min', per = 'destination'"));
+    let from = |bed: &Bed, first: u32, count: u32| refused_of(bed, 53, first, count);
     let refused = from(&bed, 0, ADDRESSES);
     assert!((1..u64::from(ADDRESSES) / 20).contains(&refused), "{refused}");
     assert_eq!(bed.firewall().policies.limited_packets().unwrap()["a"], refused);

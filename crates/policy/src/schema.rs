@@ -44,8 +44,8 @@ macro_rules! tables {
 tables! {
     ROOT "" ["settings", "zones", "objects", "services", "schedules", "rules", "defaults",
              "nat", "lists", "gateways", "inspection", "protection"];
-    SETTINGS "[settings]" ["forwarding", "flows", "half_open", "reverse_path", "log_rate", "timeouts", "integrity"];
-    TIMEOUTS "[settings.timeouts]" ["tcp_opening", "tcp_established", "tcp_closing", "tcp_reset", "udp", "icmp", "other"];
+    SETTINGS "[settings]" ["forwarding", "flows", "half_open", "unanswered", "reverse_path", "log_rate", "timeouts", "integrity"];
+    TIMEOUTS "[settings.timeouts]" ["tcp_opening", "tcp_established", "tcp_closing", "tcp_reset", "udp", "icmp", "other", "unanswered"];
     INTEGRITY "[settings.integrity]" ["checksums", "tcp_flags", "land", "zones"];
     ZONE "[zones.NAME]" ["interfaces", "networks", "description"];
     OBJECT "[objects.NAME]" ["members", "except"];

@@ -11,6 +11,8 @@ pub struct Settings {
     pub flows: u32,
     /// How many of these flows may be half-open, 64 to `flows`.
     pub half_open: u32,
+    /// How many of these flows may be other than TCP and not answered yet, 64 to `flows`.
+    pub unanswered: u32,
     /// How the route back to the source of a new flow is checked.
     pub reverse_path: ReversePath,
     /// The most events of rules with `log` that are recorded in a second, over all rules; 0 to 1,000,000.
@@ -81,6 +83,8 @@ pub struct Timeouts {
     pub icmp: Duration,
     /// Every other protocol.
     pub other: Duration,
+    /// All but TCP as long as nothing came back, if that is shorter. A half, a quarter, an eighth of it as the table fills.
+    pub unanswered: Duration,
 }
 
 /// Checks of every packet. The lengths of headers are always checked, because nothing may be read beyond the frame.
@@ -102,6 +106,7 @@ impl Default for Settings {
             forwarding: Forwarding::Fast,
             flows: 1_048_576,
             half_open: 131_072,
+            unanswered: 262_144,
             reverse_path: ReversePath::Loose,
             log_rate: 1_000,
             timeouts: Timeouts::default(),
@@ -121,6 +126,7 @@ impl Default for Timeouts {
             udp: seconds(300),
             icmp: seconds(60),
             other: seconds(600),
+            unanswered: seconds(30),
         }
     }
 }

@@ -168,7 +168,8 @@ fn asks_for_more(policy: &Policy) -> bool {
 }
 
 fn put_settings(to: &mut types::settings, from: &Settings) {
-    let Timeouts { tcp_opening, tcp_established, tcp_closing, tcp_reset, udp, icmp, other } = &from.timeouts;
+    let Timeouts { tcp_opening, tcp_established, tcp_closing, tcp_reset, udp, icmp, other, unanswered } =
+        &from.timeouts;
     let (opening, established, closing) = (ticks(*tcp_opening), ticks(*tcp_established), ticks(*tcp_closing));
     // By `enum flow_state`: free, one way, two ways (not TCP), then TCP's.
     to.timeouts[..11].copy_from_slice(&[
@@ -188,7 +189,9 @@ fn put_settings(to: &mut types::settings, from: &Settings) {
     to.icmp_timeout = ticks(*icmp);
     to.other_timeout = ticks(*other);
     to.doubted_timeout = closing.min(established);
-    to.half_open_limit = from.half_open;
+    to.unanswered_timeout = ticks(*unanswered);
+    // By `enum budget`.
+    to.budgets = [from.half_open, from.unanswered];
     (to.log_interval, to.log_slack) = event_rate(from.log_rate);
     to.check_checksums = from.integrity.checksums.into();
     to.check_tcp_flags = from.integrity.tcp_flags.into();

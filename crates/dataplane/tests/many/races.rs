@@ -72,7 +72,7 @@ pub(crate) fn run(races: u64) -> Run {
         late: AtomicU64::new(0),
     };
     let mut doubles = 0;
-    let mut workers = with_workers(
+    let workers = with_workers(
         &mut bed,
         [0, 0],
         |worker, number| {
@@ -92,7 +92,7 @@ pub(crate) fn run(races: u64) -> Run {
     }
     assert_eq!(doubles, 0, "two flows of the same ends");
     let late = meeting.late.into_inner();
-    let account = settle(&mut bed, &mut workers[0], TABLE, 0);
+    let account = settle(&mut bed, TABLE, 0);
     let dropped: u64 = account.drops.values().sum();
     let as_late = account.drops.get(&Reason::TcpState).copied().unwrap_or(0);
     assert_eq!((dropped, as_late), (late, late), "{account:?}");

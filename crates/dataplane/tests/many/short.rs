@@ -41,7 +41,7 @@ pub(crate) fn run(flows: u64) -> Run {
     let rounds = flows.div_ceil(ROUND * WORKERS as u64);
     let mut bed = bed(TABLE);
     let barrier = Barrier::new(WORKERS + 1);
-    let mut workers = with_workers(
+    let workers = with_workers(
         &mut bed,
         [0, 1],
         |worker, number| {
@@ -65,7 +65,7 @@ pub(crate) fn run(flows: u64) -> Run {
         assert_eq!(worker.fault, None, "{:?}", super::account(&bed));
     }
     let packets = workers.iter().map(|worker| worker.packets).sum();
-    let account = settle(&mut bed, &mut workers[0], TABLE, u64::from(LASTING));
+    let account = settle(&mut bed, TABLE, u64::from(LASTING));
     let flows = rounds * ROUND * WORKERS as u64;
     assert!(account.drops.is_empty(), "{account:?}");
     assert_eq!(account.opened, flows + u64::from(LASTING), "{account:?}");

@@ -15,9 +15,13 @@ pub(super) fn read(root: &Section<'_>, c: &mut Collector<'_>) -> Settings {
     if let Some(flows) = section.integer("flows", FLOWS.0..=FLOWS.1, c) {
         settings.flows = flows;
         settings.half_open = settings.half_open.min(flows / 2);
+        settings.unanswered = settings.unanswered.min(flows / 2);
     }
     if let Some(half_open) = section.integer("half_open", 64..=settings.flows, c) {
         settings.half_open = half_open;
+    }
+    if let Some(unanswered) = section.integer("unanswered", 64..=settings.flows, c) {
+        settings.unanswered = unanswered;
     }
     if let Some(reverse_path) = section.choice("reverse_path", &ReversePath::NAMES, c) {
         settings.reverse_path = reverse_path;
@@ -35,7 +39,7 @@ pub(super) fn read(root: &Section<'_>, c: &mut Collector<'_>) -> Settings {
 }
 
 fn timeouts(section: &Section<'_>, timeouts: &mut Timeouts, c: &mut Collector<'_>) {
-    let keys: [(&'static str, &mut Duration); 7] = [
+    let keys: [(&'static str, &mut Duration); 8] = [
         ("tcp_opening", &mut timeouts.tcp_opening),
         ("tcp_established", &mut timeouts.tcp_established),
         ("tcp_closing", &mut timeouts.tcp_closing),
@@ -43,6 +47,7 @@ fn timeouts(section: &Section<'_>, timeouts: &mut Timeouts, c: &mut Collector<'_
         ("udp", &mut timeouts.udp),
         ("icmp", &mut timeouts.icmp),
         ("other", &mut timeouts.other),
+        ("unanswered", &mut timeouts.unanswered),
     ];
     for (key, timeout) in keys {
         if let Some(found) =

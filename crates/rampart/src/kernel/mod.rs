@@ -353,7 +353,14 @@ impl DataPlane for Kernel {
             reason: reason.name().to_owned(),
             explanation: reason.explanation().to_owned(),
             packets,
-            alarming: matches!(reason, Reason::TableFull | Reason::HalfOpenFull | Reason::NoPolicy),
+            alarming: matches!(
+                reason,
+                Reason::TableFull
+                    | Reason::HalfOpenFull
+                    | Reason::UnansweredFull
+                    | Reason::SourceFull
+                    | Reason::NoPolicy
+            ),
         });
         Ok(drops.collect())
     }
@@ -525,17 +532,22 @@ fn is_icmp(protocol: u8) -> bool {
 
 /// How long a flow stays open without a packet.
 fn lifetime(flow: &dataplane::Flow, timeouts: &Timeouts) -> Duration {
-    use policy::service::{ICMP, ICMPV6, UDP};
     match flow.state {
         State::SynSent | State::SynBoth | State::SynReceived => timeouts.tcp_opening,
         State::Established => timeouts.tcp_established,
         State::Fin | State::LastAck | State::TimeWait => timeouts.tcp_closing,
         State::Reset => timeouts.tcp_reset,
-        State::OneWay | State::TwoWay => match flow.protocol {
-            UDP => timeouts.udp,
-            ICMP | ICMPV6 => timeouts.icmp,
-            _ => timeouts.other,
-        },
+        State::OneWay => by_protocol(flow.protocol, timeouts).min(timeouts.unanswered),
+        State::TwoWay => by_protocol(flow.protocol, timeouts),
+    }
+}
+
+fn by_protocol(protocol: u8, timeouts: &Timeouts) -> Duration {
+    use policy::service::{ICMP, ICMPV6, UDP};
+    match protocol {
+        UDP => timeouts.udp,
+        ICMP | ICMPV6 => timeouts.icmp,
+        _ => timeouts.other,
     }
 }
 

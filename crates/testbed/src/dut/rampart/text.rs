@@ -15,7 +15,8 @@ pub(super) fn render(policy: &PolicySpec, ports: &[ZonePort], forwarding: &str) 
     let flows = FLOWS.max(with_room(policy.connections.into()));
     let half_open = flows / PER_HALF_OPEN;
     let mut text =
-        format!("[settings]\nforwarding = \"{forwarding}\"\nflows = {flows}\nhalf_open = {half_open}\n\n");
+        // Most of the bench's flows of UDP have one direction only.
+        format!("[settings]\nforwarding = \"{forwarding}\"\nflows = {flows}\nhalf_open = {half_open}\nunanswered = {flows}\n\n");
     for port in ports {
         let device = port.firewall.as_ref().map_or("", |end| end.device.as_str());
         // Writing to a string cannot fail.
