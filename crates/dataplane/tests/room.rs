@@ -62,11 +62,14 @@ fn flows_in(bed: &Bed, state: &str) -> usize {
     bed.sessions(&Filter::default()).iter().filter(|flow| flow.state.name() == state).count()
 }
 
+/// A frame from one address to another, with a number.
+type Frames<'a> = dyn Fn(&str, &str, u16) -> Vec<u8> + 'a;
+
 /// A flood of one host, of either kind: its flows make room for the first flow of another host at once, and not for its own.
 #[test]
 fn needs_root_a_host_that_floods_alone_keeps_nobody_out() {
     let udp = |from: &str, to: &str, port| datagram(from, to, (port, 53));
-    let kinds: [(&str, &dyn Fn(&str, &str, u16) -> Vec<u8>); 2] =
+    let kinds: [(&str, &Frames<'_>); 2] =
         [("unanswered-full", &udp), ("half-open-full", &|from, to, port| syn(from, to, port))];
     for hook in HOOKS {
         for hosts in [V4, V6] {

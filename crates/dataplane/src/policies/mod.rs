@@ -204,18 +204,21 @@ fn put_settings(to: &mut types::settings, from: &Settings) {
     };
 }
 
-/// The second settings, with every check that either of the two has, and the shorter of their times. Log rates let nothing pass.
+/// The second settings, with every check that either of the two has, the shorter of their times and the smaller of their budgets. Log rates let nothing pass.
 fn stricter(one: &types::settings, other: &types::settings) -> types::settings {
     let mut both = *other;
     for (time, before) in both.timeouts.iter_mut().zip(one.timeouts) {
         *time = before.min(*time);
+    }
+    for (budget, before) in both.budgets.iter_mut().zip(one.budgets) {
+        *budget = before.min(*budget);
     }
     types::settings {
         udp_timeout: one.udp_timeout.min(other.udp_timeout),
         icmp_timeout: one.icmp_timeout.min(other.icmp_timeout),
         other_timeout: one.other_timeout.min(other.other_timeout),
         doubted_timeout: one.doubted_timeout.min(other.doubted_timeout),
-        half_open_limit: one.half_open_limit.min(other.half_open_limit),
+        unanswered_timeout: one.unanswered_timeout.min(other.unanswered_timeout),
         check_checksums: one.check_checksums.max(other.check_checksums),
         check_tcp_flags: one.check_tcp_flags.max(other.check_tcp_flags),
         check_land: one.check_land.max(other.check_land),
@@ -244,7 +247,12 @@ mod tests {
     #[test]
     fn while_policies_are_exchanged_the_stricter_settings_of_both_hold() {
         let settings = |integrity: bool, reverse_path, minutes: u32| {
-            let mut settings = Settings { reverse_path, half_open: 100 * minutes, ..Settings::default() };
+            let mut settings = Settings {
+                reverse_path,
+                half_open: 100 * minutes,
+                unanswered: 200 * minutes,
+                ..Settings::default()
+            };
             let checks = &mut settings.integrity;
             (checks.checksums, checks.tcp_flags, checks.land, checks.zones) =
                 (integrity, integrity, integrity, integrity);
@@ -257,6 +265,7 @@ mod tests {
                 udp: time,
                 icmp: time,
                 other: time,
+                unanswered: time,
             };
             let mut put = types::settings::default();
             put_settings(&mut put, &settings);
@@ -273,7 +282,8 @@ mod tests {
                 it.icmp_timeout,
                 it.other_timeout,
                 it.doubted_timeout,
-                it.half_open_limit,
+                it.unanswered_timeout,
+                it.budgets,
             )
         };
         for (before, now) in [(lax, strict), (strict, lax), (strict, strict)] {
