@@ -204,7 +204,7 @@ __noinline int route_tc(struct __sk_buff *ctx, struct packet *p)
 
 /*
  * TCP of no known flow that opens none. After a start that could not take all flows of the firewall before it, both ends of
- * what was lost are told, rather than left to wait.
+ * what was lost get a reset, rather than wait.
  */
 static __always_inline enum verdict refuse_stranger(void *ctx, struct packet *p, const enum hook hook)
 {

@@ -97,7 +97,7 @@ static __always_inline bool adds_up(void *ctx, const struct packet *p, enum hook
 }
 
 /* Whether the kernel has still to fill in the checksum (CHECKSUM_PARTIAL), which a program cannot read: bpf_l4_csum_replace()
- * leaves the checksum of such a packet alone, unless it is told that the pseudo header has changed. */
+ * leaves the checksum of such a packet alone, unless a flag says that the pseudo header has changed. */
 static __always_inline bool is_unfilled(struct __sk_buff *ctx, __u32 at, __u16 check)
 {
 	__u16 after = 0;
