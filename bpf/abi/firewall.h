@@ -81,6 +81,8 @@ enum reason {
 	/* flows */
 	REASON_TABLE_FULL = 24,
 	REASON_HALF_OPEN_FULL = 25,
+	REASON_UNANSWERED_FULL = 34,	/* as many flows as may be have no answer yet */
+	REASON_SOURCE_FULL = 35,	/* the table is nearly full, and its source has more than a quarter of it */
 	REASON_CONTENDED = 26,		/* several cores opened the same flow again and again */
 	REASON_FLOW_ZONE = 27,		/* a packet of a flow from a zone where that end does not live */
 	REASON_TCP_NO_FLOW = 28,	/* TCP of no known connection that opens none */
@@ -89,8 +91,6 @@ enum reason {
 	REASON_TCP_RESET = 31,		/* a reset outside the window */
 	REASON_ICMP_UNRELATED = 32,	/* an ICMP error that quotes a packet of a flow falsely */
 	REASON_TCP_CHECKSUM = 33,	/* a reset or a FIN with a wrong TCP checksum */
-	REASON_UNANSWERED_FULL = 34,	/* as many flows as may be have no answer yet */
-	REASON_SOURCE_FULL = 35,	/* the table is nearly full, and its source has more than a quarter of it */
 	/* forwarding */
 	REASON_TTL = 40,		/* TTL or hop limit used up */
 	REASON_TOO_BIG = 41,		/* larger than the next link takes, and not to be fragmented */

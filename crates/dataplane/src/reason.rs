@@ -117,9 +117,9 @@ Tally of tally {
     Fragments = TALLY_FRAGMENTS, "fragments": "later fragments that were passed";
     LogSuppressed = TALLY_LOG_SUPPRESSED, "log-suppressed": "events that were suppressed because of their rate (`log_rate` in `[settings]`)";
     LogLost = TALLY_LOG_LOST, "log-lost": "events that were lost because the ring was full";
-    Evicted = TALLY_EVICTED, "evicted": "flows evicted before anybody answered, or before their handshake was complete, because a budget or the table was full";
     AlertUncounted = TALLY_ALERT_UNCOUNTED, "alert-uncounted": "packets that no alert counted, for want of room for one more address";
     Fragmented = TALLY_FRAGMENTED, "fragmented": "packets larger than the next link's MTU, left to the kernel to be forwarded in fragments";
+    Evicted = TALLY_EVICTED, "evicted": "flows evicted before anybody answered, or before their handshake was complete, because a budget or the table was full";
 } }
 
 table! {
