@@ -291,7 +291,7 @@ fn what_the_engine_cannot_do_is_refused() {
     let dmz = Lane { from: measure::shape::Zone::Dmz, to: measure::shape::Zone::Hostile };
     for (lanes, cores, said) in [
         (vec![(dmz, 1.0)], vec![0], "this bed has no dmz zone"),
-        (vec![], vec![0], "0 lanes: 1 to 8"),
+        (vec![], vec![0], "0 lanes: 1 to 7"),
         (vec![(FORWARD, 1.0)], vec![64], "cores [64]: the bench uses 0 to 63"),
     ] {
         let plan = TrialPlan {
