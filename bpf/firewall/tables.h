@@ -241,6 +241,9 @@ static __always_inline __u32 row_by_classes(struct look_up *l, __u32 pair)
 	classes[0] = class_of(l, 0);
 	classes[1] = class_of(l, 1);
 	classes[2] = word_at(l, t->pair_service + classes[2]);
+	if (t->source_ports)
+		classes[2] = word_at(l, t->with_source_port + classes[2] * t->port_classes +
+					word_at(l, t->source_ports + bpf_ntohs(q->source_port)));
 	return t->method == METHOD_VECTORS ? row_by_vectors(l) : row_by_tables(l, t, classes);
 }
 

@@ -69,12 +69,15 @@ fn needs_root_every_row_gets_its_verdict_in_the_kernel() {
 }
 
 fn row_packet(policy: &Policy, cells: &[&str]) -> Packet {
-    let key = ServiceSet::parse(cells[4]).unwrap().0.ranges()[0].0;
+    // `udp/123 from 123`; a row that says no source port has one that no rule asks for.
+    let (service, source_port) = cells[4].split_once(" from ").unwrap_or((cells[4], "40000"));
+    let key = ServiceSet::parse(service).unwrap().parts()[0].keys.ranges()[0].0;
     Packet {
         from: policy.zone(cells[0]).unwrap(),
         to: policy.zone(cells[1]).unwrap(),
         source: cells[2].parse().unwrap(),
         destination: cells[3].parse().unwrap(),
+        source_port: source_port.parse().unwrap(),
         protocol: (key >> 16) as u8,
         selector: key as u16,
     }
@@ -146,8 +149,15 @@ fn needs_root_many_rules_agree_too() {
             let rule = &policy.rules[i as usize];
             let (source, destination) = (first(&rule.source), first(&rule.destination));
             for selector in [i % 11, (i + 1) % 11] {
-                let packet =
-                    Packet { from: 1, to: 2, source, destination, protocol: 6, selector: selector as u16 };
+                let packet = Packet {
+                    from: 1,
+                    to: 2,
+                    source,
+                    destination,
+                    source_port: 40_000,
+                    protocol: 6,
+                    selector: selector as u16,
+                };
                 let judgement = firewall.judge(&packet).unwrap().unwrap();
                 last_row = last_row.max(judgement.row.unwrap_or(0));
                 assert_eq!(in_words(judgement, &tables), decide(&policy, &packet, at), "{packet:?}");
@@ -183,7 +193,7 @@ fn needs_root_trees_of_rule_sets_agree_too() {
     for (name, v6, zones) in
         [("fw1", false, false), ("fw1", true, false), ("ipc1", true, true), ("fw5", false, true)]
     {
-        let how = How { rules: 4_000, seed: 11, v6, zones };
+        let how = How { rules: 4_000, seed: 11, v6, zones, source_ports: zones };
         let policy = Policy::parse(name, &set(name, how)).unwrap();
         let tables = Tables::build_within(&policy, at, Limits::TREES).unwrap();
         let Method::Trees(trees) = &tables.method else { panic!("{name}: {}", tables.method.name()) };

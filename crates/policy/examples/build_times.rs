@@ -156,12 +156,12 @@ fn accesses(policy: &Policy, tables: &Tables) -> (u32, u32) {
         .map(|i| {
             let rule = &rules[mix(i) as usize % rules.len()];
             let other = if i % 2 == 0 { rule } else { &rules[mix(!i) as usize % rules.len()] };
-            let key = rule.service.0.ranges()[0].0;
+            let key = rule.service.parts()[0].keys.ranges()[0].0;
             let (source, destination) = (first(&rule.source), first(&other.destination));
             let destination = if source.is_ipv4() == destination.is_ipv4() { destination } else { source };
             let (from, to) = (rule.from.trailing_zeros() as u8, rule.to.trailing_zeros() as u8);
-            let packet =
-                Packet { from, to, source, destination, protocol: (key >> 16) as u8, selector: key as u16 };
+            let (protocol, selector) = ((key >> 16) as u8, key as u16);
+            let packet = Packet { from, to, source, destination, source_port: 40_000, protocol, selector };
             tables.look_up(&packet).1
         })
         .collect();

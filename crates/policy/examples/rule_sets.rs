@@ -1,5 +1,5 @@
 //! What rule sets as they are in use cost: how long they take to read and to build, how large the tables are, and how many lines a look-up
-//! reads, at most and as packets near the rules do. `cargo run --release -p policy --example rule_sets -- [RULES] [v6] [zones] [SET...]`.
+//! reads, at most and as packets near the rules do. `cargo run --release -p policy --example rule_sets -- [RULES] [v6] [zones] [ports] [SET...]`.
 //! Packets are held against the interpreter; ends with status 1 at a difference.
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a program for developers")]
 
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     let asked = |word: &str| words.iter().any(|given| given == word);
     let rules = words.iter().find_map(|word| word.parse().ok()).unwrap_or(10_000);
     let seed = words.iter().find_map(|word| word.strip_prefix("seed=")?.parse().ok()).unwrap_or(1);
-    let how = How { rules, seed, v6: asked("v6"), zones: asked("zones") };
+    let how = How { rules, seed, v6: asked("v6"), zones: asked("zones"), source_ports: asked("ports") };
     let named: Vec<&str> = names().into_iter().filter(|name| asked(name)).collect();
     println!("| set | rules | read | build | method | bound | lines: median, p99, most | MiB |");
     println!("|---|---|---|---|---|---|---|---|");

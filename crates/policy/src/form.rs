@@ -4,13 +4,14 @@
 use crate::address::AddressSet;
 use crate::model::{Policy, Rule, ZoneSet};
 use crate::ranges::RangeSet;
-use crate::service::ServiceSet;
+use crate::service::ServicePart;
 use jiff::Timestamp;
 use rustc_hash::FxHashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// The rules of a policy that hold at a moment, in order. A rule's place among them is its *row*.
+/// The rules of a policy that hold at a moment, in order, as *rows*. A rule is one row, or a row for each part of its service, which are
+/// neighbours: no rule has more than one part unless it names services from different source ports.
 #[derive(Debug, Clone)]
 pub struct Form {
     /// How many zones the policy has, with `self`.
@@ -26,7 +27,9 @@ pub struct Form {
     /// Destination addresses.
     pub destination: Field<Arc<AddressSet>>,
     /// Protocols with destination ports, or ICMP types and codes.
-    pub service: Field<Arc<ServiceSet>>,
+    pub service: Field<Arc<RangeSet<u32>>>,
+    /// Source ports.
+    pub source_port: Field<Arc<RangeSet<u32>>>,
 }
 
 /// One field of all rows: the distinct sets, and which of them each row has.
@@ -58,21 +61,24 @@ impl Form {
 
     /// The form of those rules of a policy for which `takes_part` is true.
     pub(crate) fn with(policy: &Policy, takes_part: impl Fn(&Rule) -> bool) -> Self {
-        let rows: Vec<(u32, &Rule)> =
-            (0u32..).zip(&policy.rules).filter(|(_, rule)| takes_part(rule)).collect();
+        let holding = (0u32..).zip(&policy.rules).filter(|(_, rule)| takes_part(rule));
+        let rows: Vec<(u32, &Rule, &ServicePart)> = holding
+            .flat_map(|(place, rule)| rule.service.parts().iter().map(move |part| (place, rule, part)))
+            .collect();
         let zones = policy.zones.len();
-        let pairs = field(rows.iter().map(|(_, rule)| (rule.from, rule.to)));
+        let pairs = field(rows.iter().map(|(_, rule, _)| (rule.from, rule.to)));
         Self {
             zones,
-            rules: rows.iter().map(|(i, _)| *i).collect(),
-            zone_sets: rows.iter().map(|(_, rule)| (rule.from, rule.to)).collect(),
+            rules: rows.iter().map(|(i, ..)| *i).collect(),
+            zone_sets: rows.iter().map(|(_, rule, _)| (rule.from, rule.to)).collect(),
             pair: Field {
                 sets: pairs.sets.iter().map(|(f, t)| pair_set(zones, *f, *t)).collect(),
                 of: pairs.of,
             },
-            source: shared_field(rows.iter().map(|(_, rule)| &rule.source)),
-            destination: shared_field(rows.iter().map(|(_, rule)| &rule.destination)),
-            service: shared_field(rows.iter().map(|(_, rule)| &rule.service)),
+            source: shared_field(rows.iter().map(|(_, rule, _)| &rule.source)),
+            destination: shared_field(rows.iter().map(|(_, rule, _)| &rule.destination)),
+            service: shared_field(rows.iter().map(|(.., part)| &part.keys)),
+            source_port: shared_field(rows.iter().map(|(.., part)| &part.source_ports)),
         }
     }
 }

@@ -16,6 +16,8 @@ pub struct Packet {
     pub source: IpAddr,
     /// Destination address, of the same family as the source.
     pub destination: IpAddr,
+    /// Source port; 0 if the protocol has none.
+    pub source_port: u16,
     /// IP protocol number; in IPv6 the number of the last header.
     pub protocol: u8,
     /// Destination port, or ICMP `type << 8 | code`; 0 if the protocol has neither.
@@ -57,6 +59,8 @@ pub enum Mismatch {
     Destination,
     /// The rule does not name the packet's service.
     Service,
+    /// The rule names the packet's service from other source ports alone.
+    SourcePort,
 }
 
 /// The verdict on a packet at a moment: the first rule that matches decides.
@@ -79,9 +83,18 @@ pub fn mismatch(policy: &Policy, rule: &Rule, packet: &Packet, at: Timestamp) ->
         (rule.to & 1 << packet.to != 0, Mismatch::To),
         (rule.source.contains(packet.source), Mismatch::Source),
         (rule.destination.contains(packet.destination), Mismatch::Destination),
-        (rule.service.contains(packet.protocol, packet.selector), Mismatch::Service),
     ];
-    checks.into_iter().find(|(matches, _)| !matches).map(|(_, mismatch)| mismatch)
+    let found = checks.into_iter().find(|(matches, _)| !matches).map(|(_, mismatch)| mismatch);
+    found.or_else(|| service_mismatch(rule, packet))
+}
+
+fn service_mismatch(rule: &Rule, packet: &Packet) -> Option<Mismatch> {
+    if rule.service.contains(packet.protocol, packet.source_port, packet.selector) {
+        return None;
+    }
+    let key = crate::service::key(packet.protocol, packet.selector);
+    let from_other_ports = rule.service.parts().iter().any(|part| part.keys.contains(key));
+    Some(if from_other_ports { Mismatch::SourcePort } else { Mismatch::Service })
 }
 
 /// The verdict on a packet, and why each rule above the one that decided does not match.
@@ -115,6 +128,7 @@ impl Mismatch {
             Mismatch::Source => "source",
             Mismatch::Destination => "destination",
             Mismatch::Service => "service",
+            Mismatch::SourcePort => "source_port",
         }
     }
 
@@ -138,6 +152,14 @@ impl Mismatch {
             }
             Mismatch::Service => {
                 format!("its service is {}, the packet's {}", written.service, packet.service_words())
+            }
+            Mismatch::SourcePort => {
+                let port = packet.source_port;
+                match written.source_port.as_str() {
+                    // A service that the text defines asks for the port.
+                    "any" => format!("its service {} is not from port {port}", written.service),
+                    ports => format!("its source_port is {ports}, the packet's {port}"),
+                }
             }
         }
     }

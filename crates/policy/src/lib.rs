@@ -27,6 +27,7 @@
 //!     to: policy.zone("outside").ok_or("no zone")?,
 //!     source: "10.0.0.1".parse()?,
 //!     destination: "192.0.2.1".parse()?,
+//!     source_port: 40_000,
 //!     protocol: policy::service::TCP,
 //!     selector: 443,
 //! };

@@ -127,7 +127,7 @@ pub struct Rule {
     pub source: Arc<AddressSet>,
     /// Destination addresses of the packet.
     pub destination: Arc<AddressSet>,
-    /// Protocols and destination ports.
+    /// Protocols, destination ports and source ports.
     pub service: Arc<ServiceSet>,
     /// When the rule holds: a place in [`Policy::schedules`]; `None` is always.
     pub schedule: Option<usize>,
@@ -154,6 +154,8 @@ pub struct Written {
     pub destination: String,
     /// Services.
     pub service: String,
+    /// Source ports.
+    pub source_port: String,
 }
 
 /// What a rule does with the packets that it matches.

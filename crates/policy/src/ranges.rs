@@ -115,6 +115,11 @@ impl<T: Point> RangeSet<T> {
         })
     }
 
+    /// The numbers that both sets have.
+    pub fn common(&self, other: &Self) -> Self {
+        self.without(&self.without(other))
+    }
+
     /// The numbers of this set that the other does not have.
     pub fn without(&self, other: &Self) -> Self {
         let mut left = Vec::with_capacity(self.0.len());
@@ -164,10 +169,11 @@ mod tests {
         fn sets_agree_with_a_row_of_flags((a, in_a) in small(), (b, in_b) in small()) {
             // Between 30 and the top there is a gap that a range reaching the top also fills: compare below it.
             let (set_a, set_b) = (RangeSet::of(a), RangeSet::of(b));
-            let left = set_a.without(&set_b);
+            let (left, common) = (set_a.without(&set_b), set_a.common(&set_b));
             for i in 0..31u32 {
                 prop_assert_eq!(set_a.contains(i), in_a[i as usize]);
                 prop_assert_eq!(left.contains(i), in_a[i as usize] && !in_b[i as usize]);
+                prop_assert_eq!(common.contains(i), in_a[i as usize] && in_b[i as usize]);
             }
             prop_assert_eq!(set_b.covers(&set_a), left.is_empty());
             prop_assert_eq!(set_a.meets(&set_b), set_a.without(&left) != RangeSet::default());

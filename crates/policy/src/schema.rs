@@ -49,9 +49,10 @@ tables! {
     INTEGRITY "[settings.integrity]" ["checksums", "tcp_flags", "land", "zones"];
     ZONE "[zones.NAME]" ["interfaces", "networks", "description"];
     OBJECT "[objects.NAME]" ["members", "except"];
+    SERVICE "[services.NAME]" ["members", "source_port"];
     SCHEDULE "[schedules.NAME]" ["times", "time_zone", "from", "until", "except"];
-    RULE "[[rules]]" ["name", "description", "from", "to", "source", "destination", "service", "schedule", "action",
-                      "log", "limit", "alert", "enabled", "gateway", "inspection"];
+    RULE "[[rules]]" ["name", "description", "from", "to", "source", "destination", "service", "source_port", "schedule",
+                      "action", "log", "limit", "alert", "enabled", "gateway", "inspection"];
     LIMIT "[rules.limit]" ["rate", "burst", "connections", "per"];
     ALERT "[rules.alert]" ["count", "within", "per"];
     DEFAULT "[[defaults]]" ["from", "to", "action", "log"];

@@ -1,11 +1,13 @@
 //! Services: sets of protocols with destination ports, or with ICMP types and codes.
 //!
 //! A service is a set of keys: the IP protocol number above 16 bits that are the destination port, the ICMP type and code
-//! (`type << 8 | code`), or 0 for a protocol that has neither. Source ports are not part of the language: see
-//! `docs/decisions/0011-no-source-ports.md`.
+//! (`type << 8 | code`), or 0 for a protocol that has neither. A service may ask for source ports besides, so a set is several
+//! parts, each of which is keys and the source ports that go with them: see `docs/decisions/0011-source-ports.md`.
 
 use crate::ranges::RangeSet;
 use crate::words::suggestion;
+use rustc_hash::FxHashMap;
+use std::sync::Arc;
 
 /// ICMP, RFC 792.
 pub const ICMP: u8 = 1;
@@ -18,9 +20,26 @@ pub const ICMPV6: u8 = 58;
 /// SCTP, RFC 9260.
 pub const SCTP: u8 = 132;
 
-/// A set of [`key`]s.
+/// Protocols with ports of both sides, or ICMP types and codes: the union of its parts.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct ServiceSet(pub RangeSet<u32>);
+pub struct ServiceSet(Vec<ServicePart>);
+
+/// Some [`key`]s from some source ports.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ServicePart {
+    /// Protocols with destination ports, or ICMP types and codes.
+    pub keys: Arc<RangeSet<u32>>,
+    /// Source ports, 0 to 65,535; [`any_port`] where the text does not ask for them, so that protocols without ports match.
+    pub source_ports: Arc<RangeSet<u32>>,
+}
+
+/// Every source port.
+pub fn any_port() -> RangeSet<u32> {
+    RangeSet::of([(0, LAST_PORT)])
+}
+
+/// The greatest port.
+pub const LAST_PORT: u32 = u16::MAX as u32;
 
 /// The number that stands for a protocol with a destination port, or an ICMP type and code.
 pub const fn key(protocol: u8, selector: u16) -> u32 {
@@ -38,21 +57,85 @@ impl ServiceSet {
 
     /// Whether the set has every protocol and port.
     pub fn is_any(&self) -> bool {
-        self.0.ranges() == [(0, LAST_KEY)]
+        self.parts().iter().any(|part| part.keys.ranges() == [(0, LAST_KEY)] && part.has_any_port())
     }
 
-    /// Whether the set has a protocol with a destination port (or ICMP type and code).
-    pub fn contains(&self, protocol: u8, selector: u16) -> bool {
-        self.0.contains(key(protocol, selector))
+    /// The parts, no two of which have the same source ports. Parts may overlap.
+    pub fn parts(&self) -> &[ServicePart] {
+        &self.0
+    }
+
+    /// Whether the set has a protocol with a source port and a destination port (or ICMP type and code).
+    pub fn contains(&self, protocol: u8, source_port: u16, selector: u16) -> bool {
+        let has = |part: &ServicePart| {
+            part.keys.contains(key(protocol, selector)) && part.source_ports.contains(source_port.into())
+        };
+        self.0.iter().any(has)
+    }
+
+    /// Whether the set has a part for some source ports alone.
+    pub fn asks_for_source_ports(&self) -> bool {
+        !self.0.iter().all(ServicePart::has_any_port)
     }
 
     /// The union of some sets.
     pub fn union<'a>(sets: impl IntoIterator<Item = &'a ServiceSet>) -> Self {
-        Self(RangeSet::of(sets.into_iter().flat_map(|s| s.0.ranges().iter().copied())))
+        Self::of_parts(sets.into_iter().flat_map(|set| set.0.iter().cloned()))
+    }
+
+    /// What of the set is from some source ports.
+    ///
+    /// # Errors
+    /// The first protocol of the set that has no ports.
+    pub fn narrowed_to(&self, ports: &RangeSet<u32>) -> Result<Self, u8> {
+        let without_ports = |part: &ServicePart| part.keys.without(&with_ports()).ranges().first().copied();
+        if let Some((first, _)) = self.0.iter().find_map(without_ports) {
+            return Err((first >> 16) as u8);
+        }
+        let narrowed = self.0.iter().map(|part| ServicePart {
+            keys: part.keys.clone(),
+            source_ports: Arc::new(part.source_ports.common(ports)),
+        });
+        Ok(Self::of_parts(narrowed))
+    }
+
+    /// Whether the set has nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Parts with the same source ports become one, and no part repeats what another has from every port.
+    fn of_parts(parts: impl IntoIterator<Item = ServicePart>) -> Self {
+        let mut places: FxHashMap<Arc<RangeSet<u32>>, usize> = FxHashMap::default();
+        let mut merged: Vec<ServicePart> = Vec::new();
+        for part in parts.into_iter().filter(|part| !part.source_ports.is_empty() && !part.keys.is_empty()) {
+            match places.get(&part.source_ports) {
+                Some(&place) => {
+                    let both = merged[place].keys.ranges().iter().chain(part.keys.ranges()).copied();
+                    merged[place].keys = Arc::new(RangeSet::of(both));
+                }
+                None => {
+                    places.insert(part.source_ports.clone(), merged.len());
+                    merged.push(part);
+                }
+            }
+        }
+        if merged.len() > 1
+            && let Some(any) = merged.iter().find(|part| part.has_any_port()).map(|part| part.keys.clone())
+        {
+            for part in merged.iter_mut().filter(|part| !part.has_any_port()) {
+                part.keys = Arc::new(part.keys.without(&any));
+            }
+            merged.retain(|part| !part.keys.is_empty());
+        }
+        // Equal sets are equal values, whatever the order in which they were written.
+        merged.sort_by(|a, b| a.source_ports.ranges().cmp(b.source_ports.ranges()));
+        Self(merged)
     }
 
     fn between(first: u32, last: u32) -> Self {
-        Self(RangeSet::of([(first, last)]))
+        let keys = Arc::new(RangeSet::of([(first, last)]));
+        Self(vec![ServicePart { keys, source_ports: Arc::new(any_port()) }])
     }
 
     /// Reads `tcp/80`, `udp/5000-5010`, `icmp/echo-request`, `icmp/3/4` (type and code), `protocol/47`.
@@ -88,20 +171,54 @@ impl ServiceSet {
     }
 }
 
+impl ServicePart {
+    /// Whether the source port plays no part.
+    pub fn has_any_port(&self) -> bool {
+        self.source_ports.ranges() == [(0, LAST_PORT)]
+    }
+}
+
+/// The keys of the protocols that have ports.
+fn with_ports() -> RangeSet<u32> {
+    RangeSet::of([TCP, UDP, SCTP].map(|protocol| (key(protocol, 0), key(protocol, u16::MAX))))
+}
+
+/// Reads source ports: `123`, `1024-65535`.
+///
+/// # Errors
+/// A message that says what is wrong, and a help that says what would be right.
+pub fn parse_ports(text: &str) -> Result<RangeSet<u32>, (String, Option<String>)> {
+    let (first, last) = port_range(text).map_err(|help| {
+        let help =
+            help.unwrap_or_else(|| "write a port (\"123\") or ports (\"1024-65535\"), 0 to 65535".to_owned());
+        (format!("`{text}` is not a source port"), Some(help))
+    })?;
+    Ok(RangeSet::of([(first.into(), last.into())]))
+}
+
+/// A port or two with a dash; or a help, if there is one to give.
+fn port_range(text: &str) -> Result<(u16, u16), Option<String>> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.trim().parse::<u16>(), last.trim().parse::<u16>()) {
+        (Ok(first), Ok(last)) if first <= last => Ok((first, last)),
+        (Ok(first), Ok(last)) => Err(Some(format!("the ports end before they begin: write {last}-{first}"))),
+        _ => Err(None),
+    }
+}
+
 fn wrong<T>(text: &str, help: String) -> Result<T, (String, Option<String>)> {
     Err((format!("`{text}` is not a service"), Some(help)))
 }
 
 fn ports(protocol: u8, text: &str, rest: &str) -> Result<ServiceSet, (String, Option<String>)> {
-    let (first, last) = rest.split_once('-').unwrap_or((rest, rest));
-    match (first.trim().parse::<u16>(), last.trim().parse::<u16>()) {
-        (Ok(first), Ok(last)) if first <= last => {
-            Ok(ServiceSet::between(key(protocol, first), key(protocol, last)))
-        }
-        (Ok(first), Ok(last)) => {
-            wrong(text, format!("the ports end before they begin: write {last}-{first}"))
-        }
-        _ => wrong(text, "write a port (\"tcp/80\") or ports (\"tcp/8000-8080\"), 0 to 65535".to_owned()),
+    match port_range(rest) {
+        Ok((first, last)) => Ok(ServiceSet::between(key(protocol, first), key(protocol, last))),
+        Err(help) => wrong(
+            text,
+            help.unwrap_or_else(|| {
+                "write a port (\"tcp/80\") or ports (\"tcp/8000-8080\"), 0 to 65535".to_owned()
+            }),
+        ),
     }
 }
 
@@ -225,9 +342,35 @@ mod tests {
             ("icmpv6/too-big", ICMPV6, 0x0200, 0x0300),
         ] {
             let set = ServiceSet::parse(text).unwrap();
-            assert!(set.contains(protocol, inside) && !set.contains(protocol, outside), "{text}");
+            assert!(set.contains(protocol, 0, inside) && !set.contains(protocol, 0, outside), "{text}");
         }
-        assert!(ServiceSet::parse("protocol/47").unwrap().contains(47, 0));
+        assert!(ServiceSet::parse("protocol/47").unwrap().contains(47, 0, 0));
+    }
+
+    #[test]
+    fn source_ports_narrow_a_set_and_unions_keep_what_they_narrow() {
+        let ports = |text: &str| parse_ports(text).unwrap();
+        let web = ServiceSet::parse("tcp/80").unwrap();
+        let peers = ServiceSet::parse("udp/123").unwrap().narrowed_to(&ports("123")).unwrap();
+        let low = web.narrowed_to(&ports("0-1023")).unwrap();
+        for (sets, packet, inside) in [
+            (vec![&peers], (UDP, 123, 123), true),
+            (vec![&peers], (UDP, 124, 123), false),
+            (vec![&web, &peers], (TCP, 5, 80), true),
+            (vec![&web, &peers], (UDP, 5, 123), false),
+            (vec![&low, &peers], (TCP, 1023, 80), true),
+            (vec![&low, &peers], (TCP, 1024, 80), false),
+            (vec![&low, &web], (TCP, 1024, 80), true),
+        ] {
+            let (protocol, source_port, selector) = packet;
+            let union = ServiceSet::union(sets.iter().copied());
+            assert_eq!(union.contains(protocol, source_port, selector), inside, "{sets:?} {packet:?}");
+        }
+        assert_eq!(ServiceSet::union([&low, &web]), web);
+        assert_eq!(ServiceSet::union([&peers, &low]), ServiceSet::union([&low, &peers]));
+        assert_eq!(low.narrowed_to(&ports("2000")).unwrap(), ServiceSet::default());
+        assert_eq!(ServiceSet::any().narrowed_to(&ports("53")), Err(0));
+        assert_eq!(ServiceSet::parse("icmp/8").unwrap().narrowed_to(&ports("53")), Err(ICMP));
     }
 
     #[test]

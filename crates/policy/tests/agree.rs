@@ -71,8 +71,15 @@ fn many_rules_agree_too() {
         let first = |set: &policy::address::AddressSet| std::net::IpAddr::V4(set.v4.ranges()[0].0.into());
         for selector in [i % 11, (i + 1) % 11] {
             let (source, destination) = (first(&rule.source), first(&rule.destination));
-            let packet =
-                Packet { from: 1, to: 2, source, destination, protocol: 6, selector: selector as u16 };
+            let packet = Packet {
+                from: 1,
+                to: 2,
+                source,
+                destination,
+                source_port: 40_000,
+                protocol: 6,
+                selector: selector as u16,
+            };
             let expected = decide(&policy, &packet, at);
             if let Decider::Rule(row) = expected.decider {
                 last_decider = row;
@@ -115,7 +122,13 @@ fn rule_sets_of_the_bench_agree_too() {
 fn trees_of_rule_sets_agree_too() {
     let at = MOMENTS[0].parse().unwrap();
     for (number, name) in (0..).zip(names()) {
-        let how = How { rules: 400, seed: number, v6: number % 3 == 1, zones: number % 2 == 0 };
+        let how = How {
+            rules: 400,
+            seed: number,
+            v6: number % 3 == 1,
+            zones: number % 2 == 0,
+            source_ports: number % 5 > 1,
+        };
         let policy = Policy::parse(name, &set(name, how)).unwrap();
         let tables = Tables::build_within(&policy, at, Limits::TREES).unwrap();
         assert_eq!(tables.method.name(), "trees", "{name}");
@@ -146,7 +159,7 @@ fn trees_of_rule_sets_agree_too() {
 fn series_of_trees_agree_too() {
     let at = MOMENTS[0].parse().unwrap();
     for (name, v6) in [("fw1", false), ("fw3", true), ("fw5", false)] {
-        let how = How { rules: 5_000, seed: 9, v6, zones: false };
+        let how = How { rules: 5_000, seed: 9, v6, zones: false, source_ports: v6 };
         let policy = Policy::parse(name, &set(name, how)).unwrap();
         let tables = Tables::build_within(&policy, at, Limits::TREES).unwrap();
         let Method::Trees(trees) = &tables.method else { panic!("{name}: {}", tables.method.name()) };
@@ -180,7 +193,8 @@ fn the_better_rule_of_two_trees_decides() {
     assert_eq!(trees.series[0].trees, 2);
     for (i, j) in (0..30).flat_map(|i| (0..30).map(move |j| (i, j))) {
         let (source, destination) = (host(10, i).into(), host(172, j).into());
-        let packet = Packet { from: 1, to: 2, source, destination, protocol: 6, selector: 80 };
+        let packet =
+            Packet { from: 1, to: 2, source, destination, source_port: 0, protocol: 6, selector: 80 };
         let decider = Decider::Rule((2 * i + 1).min(2 * j) as usize);
         assert_eq!(tables.look_up(&packet).0.decider, decider, "{packet:?}");
     }
@@ -190,7 +204,7 @@ fn the_better_rule_of_two_trees_decides() {
 #[test]
 fn sets_that_no_tree_holds_keep_another_method() {
     let at = MOMENTS[0].parse().unwrap();
-    let how = How { rules: 3_000, seed: 1, v6: false, zones: false };
+    let how = How { rules: 3_000, seed: 1, v6: false, zones: false, source_ports: true };
     let policy = Policy::parse("wide", &set("wide free ranges", how)).unwrap();
     let few_lines = TreeLimits { lines: 2_000, ..TreeLimits::WIDE };
     let limits = Limits { trees: Some(few_lines), classes: ClassLimits::NONE };

@@ -13,6 +13,7 @@ fn section(header: &str) -> &'static str {
         "[rules.limit]" => "### `limit`",
         "[rules.alert]" => "### `alert`",
         "[objects.NAME]" => "## `[objects]`",
+        "[services.NAME]" => "## `[services]`",
         "[[nat]]" | "[lists.NAME]" | "[gateways.NAME]" | "[inspection.NAME]" | "[protection]" => {
             "## What is specified and not in this version"
         }

@@ -8,12 +8,15 @@ use policy::tables::{Limits, Tables};
 
 fn packet(policy: &Policy, cells: &[&str]) -> Packet {
     let zone = |name: &str| policy.zone(name).unwrap_or_else(|| panic!("no zone {name}"));
-    let key = ServiceSet::parse(cells[4]).unwrap().0.ranges()[0].0;
+    // `udp/123 from 123`; a row that says no source port has one that no rule asks for.
+    let (service, source_port) = cells[4].split_once(" from ").unwrap_or((cells[4], "40000"));
+    let key = ServiceSet::parse(service).unwrap().parts()[0].keys.ranges()[0].0;
     Packet {
         from: zone(cells[0]),
         to: zone(cells[1]),
         source: cells[2].parse().unwrap(),
         destination: cells[3].parse().unwrap(),
+        source_port: source_port.parse().unwrap(),
         protocol: (key >> 16) as u8,
         selector: key as u16,
     }

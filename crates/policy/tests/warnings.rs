@@ -3,9 +3,9 @@
 
 mod random;
 
-use policy::interpret::{Decider, Packet, decide};
+use policy::interpret::{Decider, Packet, decide, mismatch};
 use policy::ranges::{Point, RangeSet};
-use policy::{Policy, WarningKind};
+use policy::{Policy, Warning, WarningKind};
 use proptest::prelude::*;
 use random::{Choices, policy_text};
 use std::collections::BTreeSet;
@@ -51,6 +51,15 @@ fn rules_that_never_decide() {
             "the exception too late",
             vec![a("y", "'10.0.0.0/8'", "allow"), a("x", "'10.0.0.1'", "deny")],
             Some(("x", WarningKind::Shadowed, &["y"])),
+        ),
+        (
+            "an exception before the rule that has all",
+            vec![
+                a("d", "'10.0.0.1'", "deny"),
+                a("y", "'10.0.0.0/8'", "allow"),
+                a("x", "'10.0.0.0/16'", "allow"),
+            ],
+            Some(("x", WarningKind::Shadowed, &["d", "y"])),
         ),
         (
             "the same action before",
@@ -227,7 +236,10 @@ fn every_kind(policy: &Policy) -> Vec<Packet> {
         v6(representatives(rules.iter().map(|r| &r.source.v6))),
         v6(representatives(rules.iter().map(|r| &r.destination.v6))),
     ));
-    let services = representatives(rules.iter().map(|r| &r.service.0));
+    let parts = || rules.iter().flat_map(|r| r.service.parts());
+    let services = representatives(parts().map(|part| &*part.keys));
+    let ports = representatives(parts().map(|part| &*part.source_ports));
+    let ports: Vec<u16> = ports.into_iter().filter_map(|port| u16::try_from(port).ok()).collect();
     let zones = policy.zones.len() as u8;
     let mut packets = Vec::new();
     for (sources, destinations) in &addresses {
@@ -237,14 +249,15 @@ fn every_kind(policy: &Policy) -> Vec<Packet> {
                     for pair in 1..zones * zones {
                         let (protocol, selector) = ((key >> 16) as u8, *key as u16);
                         let (from, to) = (pair / zones, pair % zones);
-                        packets.push(Packet {
+                        packets.extend(ports.iter().map(|&source_port| Packet {
                             from,
                             to,
                             source: *source,
                             destination: *destination,
+                            source_port,
                             protocol,
                             selector,
-                        });
+                        }));
                     }
                 }
             }
@@ -264,11 +277,18 @@ proptest! {
         let packets = every_kind(&policy);
         prop_assume!(packets.len() < 60_000);
         let mut decides = vec![false; policy.rules.len()];
+        let mut contradicted = vec![false; policy.rules.len()];
         for moment in ALL_MOMENTS {
             let at = moment.parse().unwrap();
             for packet in &packets {
                 if let Decider::Rule(i) = decide(&policy, packet, at).decider {
                     decides[i] = true;
+                    let action = policy.rules[i].effect.action;
+                    let later = policy.rules.iter().enumerate().skip(i + 1);
+                    let other = later.filter(|(_, rule)| rule.effect.action != action);
+                    other
+                        .filter(|(_, rule)| mismatch(&policy, rule, packet, at).is_none())
+                        .for_each(|(place, _)| contradicted[place] = true);
                 }
             }
         }
@@ -277,6 +297,9 @@ proptest! {
             let warning = warnings.iter().find(|w| w.rule.as_ref() == Some(&rule.name));
             let dead = warning.is_some_and(|w| w.by.iter().all(|by| place(by) < i));
             prop_assert_eq!(dead, !decides[i], "{} {:?}\n{}", rule.name, warning, text);
+            // As the guide defines it: earlier rules do something else with some of its packets.
+            let shadowed = warning.is_some_and(|w| w.kind == WarningKind::Shadowed);
+            prop_assert_eq!(shadowed, dead && contradicted[i] && !is_unreachable(warning), "{} {:?}\n{}", rule.name, warning, text);
             if warning.is_some_and(|w| w.kind == WarningKind::Redundant) {
                 unchanged_without(&policy, &[i], &packets)?;
             }
@@ -286,6 +309,10 @@ proptest! {
             .collect();
         unchanged_without(&policy, &named, &packets)?;
     }
+}
+
+fn is_unreachable(warning: Option<&Warning>) -> bool {
+    warning.is_some_and(|w| w.kind == WarningKind::Unreachable)
 }
 
 /// Taking out what a warning says can be taken out, one rule or all of them, changes no verdict.

@@ -3,9 +3,11 @@
 use crate::api::Problem;
 use crate::cli::CheckArgs;
 use crate::failure::Failure;
+use crate::table::grouped;
 use policy::tables::{PROMISED_LINES, Tables};
-use policy::{Policy, Warning};
+use policy::{Policy, Warning, WarningKind};
 use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap};
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &CheckArgs, json: bool) -> Result<ExitCode, Failure> {
@@ -20,6 +22,7 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> Result<ExitCode, Failure> {
     }
     let warnings = policy.warnings();
     if json {
+        let counts = counts(&warnings);
         let warnings: Vec<Value> = warnings.iter().map(warning_json).collect();
         let [ipv4, ipv6] = tables.bounds();
         let look_up = json!({
@@ -28,22 +31,38 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> Result<ExitCode, Failure> {
         println!(
             "{:#}",
             json!({
-                "ok": true, "errors": [], "warnings": warnings, "rules": policy.rules.len(), "look_up": look_up,
+                "ok": true, "errors": [], "warnings": warnings, "warning_counts": counts, "rules": policy.rules.len(), "look_up": look_up,
             })
         );
     } else {
-        print(&policy, &warnings);
+        print(&policy, &warnings, args.all);
         println!("{}", look_up_words(&tables));
     }
     let fails = args.strict && !warnings.is_empty();
     Ok(if fails { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-fn print(policy: &Policy, warnings: &[Warning]) {
-    for warning in warnings {
-        println!("{}: {}", warning.kind.name(), warning.problem);
-        if let Some(help) = &warning.problem.help {
-            println!("  {help}");
+/// Warnings of one kind with the same reason that are printed one by one; of more, the first of them and the number of the others.
+const ALIKE: usize = 3;
+
+fn print(policy: &Policy, warnings: &[Warning], all: bool) {
+    for group in groups(warnings) {
+        let shown = if all || group.len() <= ALIKE + 1 { group.len() } else { ALIKE };
+        for warning in &group[..shown] {
+            println!("{}: {}", warning.kind.name(), warning.problem);
+            if let Some(help) = &warning.problem.help {
+                println!("  {help}");
+            }
+        }
+        if let [.., last] = &group[shown..] {
+            let reason = if last.by.is_empty() { "" } else { " because of the same rules" };
+            println!(
+                "{}: and {} more{reason}, the last at {}:{} (--all shows each)",
+                last.kind.name(),
+                grouped((group.len() - shown) as u64),
+                policy.file,
+                last.problem.line
+            );
         }
     }
     let zones: Vec<&str> = policy.zones.iter().map(|zone| zone.name.as_str()).collect();
@@ -52,12 +71,39 @@ fn print(policy: &Policy, warnings: &[Warning]) {
         policy.file,
         policy.rules.len(),
         zones.join(", "),
-        match warnings.len() {
-            0 => "no warnings".to_owned(),
-            1 => "1 warning".to_owned(),
-            n => format!("{n} warnings"),
-        }
+        counted(warnings)
     );
+}
+
+/// Warnings of the same kind with the same reason together, in the order of the first of each.
+fn groups(warnings: &[Warning]) -> Vec<Vec<&Warning>> {
+    let mut places: HashMap<(WarningKind, &[String]), usize> = HashMap::new();
+    let mut groups: Vec<Vec<&Warning>> = Vec::new();
+    for warning in warnings {
+        let place = *places.entry((warning.kind, &warning.by)).or_insert_with(|| {
+            groups.push(Vec::new());
+            groups.len() - 1
+        });
+        groups[place].push(warning);
+    }
+    groups
+}
+
+/// "3 warnings (2 shadowed, 1 unused)".
+fn counted(warnings: &[Warning]) -> String {
+    let kinds = counts(warnings).into_iter().map(|(kind, count)| format!("{} {kind}", grouped(count)));
+    let kinds = kinds.collect::<Vec<_>>().join(", ");
+    match warnings.len() {
+        0 => "no warnings".to_owned(),
+        1 => format!("1 warning ({kinds})"),
+        n => format!("{} warnings ({kinds})", grouped(n as u64)),
+    }
+}
+
+fn counts(warnings: &[Warning]) -> BTreeMap<&'static str, u64> {
+    let mut counts = BTreeMap::new();
+    warnings.iter().for_each(|warning| *counts.entry(warning.kind.name()).or_default() += 1);
+    counts
 }
 
 /// What a new flow costs under the policy.

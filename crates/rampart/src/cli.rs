@@ -47,6 +47,7 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:
   rampart explain policy.toml --from inside --src 10.0.0.5 --dst 203.0.113.1 --proto tcp --dport 443
   rampart explain policy.toml --from inside --to self --src 10.0.0.5 --dst 10.0.0.1 --proto icmp --type echo-request
+  rampart explain policy.toml --packets packets.jsonl --json
   rampart explain policy.toml --from guests --to outside --src 10.9.0.5 --dst 203.0.113.1 --proto tcp --dport 80 \\
       --at 2026-11-20T22:30[Europe/Berlin]")]
     Explain(Box<ExplainArgs>),
@@ -135,6 +136,9 @@ pub(crate) struct CheckArgs {
     /// Exit with status 1 if there are warnings.
     #[arg(long)]
     pub(crate) strict: bool,
+    /// Print each warning, also where many rules have the same.
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 /// Arguments of `up`.
@@ -250,24 +254,24 @@ pub(crate) struct ExplainArgs {
     /// The policy's file.
     pub(crate) policy: PathBuf,
     /// Zone that the packet comes from.
-    #[arg(long, value_name = "ZONE")]
-    pub(crate) from: String,
+    #[arg(long, value_name = "ZONE", required_unless_present = "packets", conflicts_with = "packets")]
+    pub(crate) from: Option<String>,
     /// Zone that the packet goes to; without it, the zone whose networks hold the destination.
     #[arg(long, value_name = "ZONE")]
     pub(crate) to: Option<String>,
     /// Source address.
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) src: IpAddr,
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "packets", conflicts_with = "packets")]
+    pub(crate) src: Option<IpAddr>,
     /// Destination address.
-    #[arg(long, value_name = "ADDRESS")]
-    pub(crate) dst: IpAddr,
+    #[arg(long, value_name = "ADDRESS", required_unless_present = "packets", conflicts_with = "packets")]
+    pub(crate) dst: Option<IpAddr>,
     /// Protocol: tcp, udp, sctp, icmp, icmpv6, or a number.
-    #[arg(long, value_name = "PROTOCOL")]
-    pub(crate) proto: String,
+    #[arg(long, value_name = "PROTOCOL", required_unless_present = "packets", conflicts_with = "packets")]
+    pub(crate) proto: Option<String>,
     /// Destination port, for tcp, udp and sctp.
     #[arg(long, value_name = "PORT")]
     pub(crate) dport: Option<u16>,
-    /// Source port. It changes nothing, because no rule can name one; it is accepted so that a whole flow can be pasted.
+    /// Source port, for tcp, udp and sctp; 49152 without it. Only rules with `source_port` ask for it.
     #[arg(long, value_name = "PORT")]
     pub(crate) sport: Option<u16>,
     /// ICMP type, by name or number, and code: echo-request, 3/4.
@@ -277,4 +281,11 @@ pub(crate) struct ExplainArgs {
     /// 2026-11-20T22:30; now without it.
     #[arg(long, value_name = "TIME")]
     pub(crate) at: Option<String>,
+    /// File with a packet a line, as JSON with the names of the options: {"from": "inside", "src": "10.0.0.5", "dst": "203.0.113.1",
+    /// "proto": "tcp", "dport": 443}; `-` for standard input. Each is answered in a line, in order.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) packets: Option<PathBuf>,
+    /// Print the action and the rule alone.
+    #[arg(long)]
+    pub(crate) brief: bool,
 }

@@ -1,46 +1,104 @@
 //! `rampart explain`: which rule decides about a packet, and why not those above it.
 
+mod batch;
+
 use crate::cli::ExplainArgs;
 use crate::failure::Failure;
 use jiff::{Timestamp, Zoned};
 use policy::Policy;
-use policy::interpret::{Decider, Explanation, Packet, explain};
+use policy::interpret::{Decider, Explanation, Packet, decide, explain};
 use policy::model::{SELF, ZoneId};
 use policy::service::{ICMP, ICMPV6, SCTP, ServiceSet, TCP, UDP};
+use serde::Deserialize;
 use serde_json::{Value, json};
+use std::net::IpAddr;
 use std::process::ExitCode;
 
 pub(crate) fn now() -> Timestamp {
     Timestamp::now()
 }
 
-pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
-    let policy = crate::read_policy(&args.policy)?;
-    let packet = packet(args, &policy).map_err(Failure::Wrong)?;
-    let at = args.at.as_deref().map_or_else(|| Ok(now()), moment).map_err(Failure::Wrong)?;
-    let explanation = explain(&policy, &packet, at);
-    if json {
-        println!("{:#}", to_json(&policy, &packet, at, &explanation));
-    } else {
-        print(args, &policy, &packet, at, &explanation);
-    }
-    Ok(ExitCode::SUCCESS)
+/// The source port of a packet that says none: the first that a host draws by itself (RFC 6335, section 6).
+const DRAWN_PORT: u16 = 49_152;
+
+/// A packet as a user describes it: by options, or as a line of JSON with the same names.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Question {
+    from: String,
+    to: Option<String>,
+    src: IpAddr,
+    dst: IpAddr,
+    proto: String,
+    dport: Option<u16>,
+    sport: Option<u16>,
+    #[serde(rename = "type")]
+    icmp: Option<String>,
 }
 
-fn packet(args: &ExplainArgs, policy: &Policy) -> Result<Packet, String> {
-    if args.src.is_ipv4() != args.dst.is_ipv4() {
-        return Err(format!("--src {} and --dst {} are of different families", args.src, args.dst));
+impl Question {
+    /// `None` when the options describe no packet, because a file does.
+    fn of(args: &ExplainArgs) -> Option<Self> {
+        Some(Self {
+            from: args.from.clone()?,
+            to: args.to.clone(),
+            src: args.src?,
+            dst: args.dst?,
+            proto: args.proto.clone()?,
+            dport: args.dport,
+            sport: args.sport,
+            icmp: args.icmp.clone(),
+        })
     }
-    let from = zone(policy, "--from", &args.from)?;
-    let to = match &args.to {
+}
+
+pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
+    let policy = crate::read_policy(&args.policy)?;
+    let at = args.at.as_deref().map_or_else(|| Ok(now()), moment).map_err(Failure::Wrong)?;
+    match (&args.packets, Question::of(args)) {
+        (Some(file), _) => batch::run(file, &policy, at, json),
+        (None, Some(question)) => {
+            let packet = packet(&question, &policy).map_err(Failure::Wrong)?;
+            if args.brief {
+                println!("{}", batch::brief(&policy, &decide(&policy, &packet, at), None, json));
+                return Ok(ExitCode::SUCCESS);
+            }
+            let explanation = explain(&policy, &packet, at);
+            if json {
+                println!("{:#}", to_json(&policy, &packet, at, &explanation));
+            } else {
+                print(&question, &policy, &packet, at, &explanation);
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        // The command line asks for one or the other.
+        (None, None) => Err(Failure::Wrong("name a packet, or a file of packets with --packets".to_owned())),
+    }
+}
+
+fn packet(question: &Question, policy: &Policy) -> Result<Packet, String> {
+    if question.src.is_ipv4() != question.dst.is_ipv4() {
+        return Err(format!("--src {} and --dst {} are of different families", question.src, question.dst));
+    }
+    let from = zone(policy, "--from", &question.from)?;
+    let to = match &question.to {
         Some(name) => zone(policy, "--to", name)?,
-        None => zone_of_destination(args, policy)?,
+        None => zone_of_destination(question, policy)?,
     };
     if (from, to) == (SELF, SELF) {
         return Err("what the firewall sends to itself never passes it: name another zone".to_owned());
     }
-    let (protocol, selector) = service(args)?;
-    Ok(Packet { from, to, source: args.src, destination: args.dst, protocol, selector })
+    let (protocol, selector) = service(question)?;
+    let has_ports = has_ports(protocol);
+    if question.sport.is_some() && !has_ports {
+        return Err(format!("--proto {} has no ports: leave --sport out", question.proto));
+    }
+    let source_port = question.sport.unwrap_or(if has_ports { DRAWN_PORT } else { 0 });
+    Ok(Packet { from, to, source: question.src, destination: question.dst, source_port, protocol, selector })
+}
+
+const fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, TCP | UDP | SCTP)
 }
 
 fn zone(policy: &Policy, option: &str, name: &str) -> Result<ZoneId, String> {
@@ -51,25 +109,26 @@ fn zone(policy: &Policy, option: &str, name: &str) -> Result<ZoneId, String> {
 }
 
 /// The zone whose networks hold the destination; or, when none does, the only zone of which the policy names no networks.
-fn zone_of_destination(args: &ExplainArgs, policy: &Policy) -> Result<ZoneId, String> {
+fn zone_of_destination(question: &Question, policy: &Policy) -> Result<ZoneId, String> {
     let pick = |holds: &dyn Fn(&policy::model::Zone) -> bool| -> Vec<ZoneId> {
         (0..).zip(&policy.zones).skip(1).filter(|(_, zone)| holds(zone)).map(|(id, _)| id).collect()
     };
-    let holding = pick(&|zone| zone.networks.contains(args.dst));
+    let holding = pick(&|zone| zone.networks.contains(question.dst));
     let open = pick(&|zone| zone.networks.is_empty());
     match (holding.as_slice(), open.as_slice()) {
         ([one], _) | ([], [one]) => Ok(*one),
         ([], _) => {
-            Err(format!("no zone's networks hold {}: name the zone that it goes to with --to", args.dst))
+            Err(format!("no zone's networks hold {}: name the zone that it goes to with --to", question.dst))
         }
-        _ => {
-            Err(format!("several zones' networks hold {}: name the zone that it goes to with --to", args.dst))
-        }
+        _ => Err(format!(
+            "several zones' networks hold {}: name the zone that it goes to with --to",
+            question.dst
+        )),
     }
 }
 
-fn service(args: &ExplainArgs) -> Result<(u8, u16), String> {
-    let protocol = match args.proto.as_str() {
+fn service(question: &Question) -> Result<(u8, u16), String> {
+    let protocol = match question.proto.as_str() {
         "tcp" => TCP,
         "udp" => UDP,
         "sctp" => SCTP,
@@ -79,20 +138,20 @@ fn service(args: &ExplainArgs) -> Result<(u8, u16), String> {
             format!("--proto {other}: write tcp, udp, sctp, icmp, icmpv6, or a protocol's number (0 to 255)")
         })?,
     };
-    let has_ports = matches!(protocol, TCP | UDP | SCTP);
+    let has_ports = has_ports(protocol);
     let is_icmp = matches!(protocol, ICMP | ICMPV6);
-    if args.dport.is_some() && !has_ports {
-        return Err(format!("--proto {} has no ports: leave --dport out", args.proto));
+    if question.dport.is_some() && !has_ports {
+        return Err(format!("--proto {} has no ports: leave --dport out", question.proto));
     }
-    if args.icmp.is_some() && !is_icmp {
-        return Err(format!("--proto {} has no ICMP type: leave --type out", args.proto));
+    if question.icmp.is_some() && !is_icmp {
+        return Err(format!("--proto {} has no ICMP type: leave --type out", question.proto));
     }
-    match (&args.icmp, args.dport) {
+    match (&question.icmp, question.dport) {
         (Some(written), _) => icmp_selector(protocol, written).map(|selector| (protocol, selector)),
         (None, Some(port)) => Ok((protocol, port)),
-        (None, None) if has_ports => Err(format!("--proto {} needs --dport", args.proto)),
+        (None, None) if has_ports => Err(format!("--proto {} needs --dport", question.proto)),
         (None, None) if is_icmp => {
-            Err(format!("--proto {} needs --type, such as --type echo-request", args.proto))
+            Err(format!("--proto {} needs --type, such as --type echo-request", question.proto))
         }
         (None, None) => Ok((protocol, 0)),
     }
@@ -103,7 +162,8 @@ fn icmp_selector(protocol: u8, written: &str) -> Result<u16, String> {
     let name = if protocol == ICMP { "icmp" } else { "icmpv6" };
     let set = ServiceSet::parse(&format!("{name}/{written}"))
         .map_err(|(message, help)| format!("--type {written}: {message}; {}", help.unwrap_or_default()))?;
-    Ok(set.0.ranges().first().map_or(0, |(first, _)| *first as u16))
+    let first = set.parts().first().and_then(|part| part.keys.ranges().first());
+    Ok(first.map_or(0, |(first, _)| *first as u16))
 }
 
 /// A moment with a time zone, with an offset, or on this machine's clock.
@@ -119,7 +179,7 @@ fn moment(text: &str) -> Result<Timestamp, String> {
     })
 }
 
-fn print(args: &ExplainArgs, policy: &Policy, packet: &Packet, at: Timestamp, explanation: &Explanation) {
+fn print(question: &Question, policy: &Policy, packet: &Packet, at: Timestamp, explanation: &Explanation) {
     let zone = |id: ZoneId| &policy.zones[usize::from(id)].name;
     println!(
         "{} from {} to {}, {}, in zone {} to zone {}, at {at}",
@@ -130,8 +190,9 @@ fn print(args: &ExplainArgs, policy: &Policy, packet: &Packet, at: Timestamp, ex
         zone(packet.from),
         zone(packet.to),
     );
-    if let Some(port) = args.sport {
-        println!("(the source port {port} plays no part: no rule can ask for one)");
+    let asks_for_ports = policy.rules.iter().any(|rule| rule.service.asks_for_source_ports());
+    if question.sport.is_none() && has_ports(packet.protocol) && asks_for_ports {
+        println!("(from port {DRAWN_PORT}, because --sport names none and some rules ask for source ports)");
     }
     for (i, why) in &explanation.passed_over {
         let rule = &policy.rules[*i];
@@ -178,6 +239,7 @@ fn to_json(policy: &Policy, packet: &Packet, at: Timestamp, explanation: &Explan
         "packet": {
             "from": zone(packet.from), "to": zone(packet.to), "source": packet.source, "destination": packet.destination,
             "service": packet.service_words(),
+            "source_port": has_ports(packet.protocol).then_some(packet.source_port),
         },
         "at": at.to_string(),
         "passed_over": passed_over,

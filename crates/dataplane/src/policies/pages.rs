@@ -105,6 +105,11 @@ fn add_classed(pages: &mut Pages, header: &mut types::table_header, classed: &Cl
     header.protocols = pages.words(&classed.protocols);
     header.ports = pages.words(&classed.ports);
     header.pair_service = pages.words(&classed.pair_service);
+    if !classed.source_ports.is_empty() {
+        header.source_ports = pages.words(&classed.source_ports);
+        header.with_source_port = pages.words(&classed.with_source_port);
+        header.port_classes = classed.port_classes;
+    }
     header.field = [address_tables(pages, &classed.source), address_tables(pages, &classed.destination)];
     match &classed.combination {
         Combination::Crossed(crossed) => add_crossed(pages, header, crossed),

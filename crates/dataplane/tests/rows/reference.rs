@@ -264,6 +264,7 @@ impl Reference {
             to,
             source: seen.source,
             destination: seen.destination,
+            source_port: seen.ports.0,
             protocol: seen.protocol,
             selector: seen.selector,
         };

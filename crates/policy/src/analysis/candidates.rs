@@ -36,7 +36,7 @@ impl Candidates {
     pub(super) fn of(form: &Form) -> Self {
         let mut store = Store::new(form.rules.len());
         let (segments, vectors) = service_classes(&form.service, &mut store);
-        let few = form.service.sets.iter().map(|set| classes_of(set.0.ranges(), &segments, FEW));
+        let few = form.service.sets.iter().map(|set| classes_of(set.ranges(), &segments, FEW));
         let service = classed(&form.service, few.collect(), vectors, &store);
         let source = classed_addresses(&form.source, &mut store);
         let destination = classed_addresses(&form.destination, &mut store);

@@ -5,7 +5,7 @@
 //! alone is examined. If no rule is left, a packet was found that no rule takes. If rules are left after the last field, the first
 //! of them takes the packets of the region.
 
-use super::Products;
+use super::{Product, Products};
 use crate::ranges::{Point, RangeSet};
 use std::collections::BTreeSet;
 
@@ -25,14 +25,18 @@ pub(super) enum Cover {
     Unknown,
 }
 
-/// Whether some earlier rows take every packet of a row.
-pub(super) fn covered(products: &Products<'_>, row: usize, earlier: &[usize], budget: &mut u64) -> Cover {
-    let product = &products.rules[row];
+/// Whether some earlier rows take every packet of a row, or of a part of one.
+pub(super) fn covered(
+    products: &Products<'_>,
+    product: &Product<'_>,
+    earlier: &[usize],
+    budget: &mut u64,
+) -> Cover {
     *budget = budget.saturating_sub(earlier.len() as u64);
     if let Some(one) = earlier.iter().find(|other| products.rules[**other].covers(product)) {
         return Cover::Complete(vec![*one]);
     }
-    let mut search = Search { products, row, steps: PER_RULE.min(*budget), by: BTreeSet::new() };
+    let mut search = Search { products, product, steps: PER_RULE.min(*budget), by: BTreeSet::new() };
     let allowed = search.steps;
     let v4 = product.source.v4.is_empty()
         || product.destination.v4.is_empty()
@@ -55,6 +59,7 @@ enum Step {
     Pairs,
     Moments,
     Service,
+    SourcePort,
     Source,
     Destination,
 }
@@ -67,13 +72,13 @@ enum Family {
 
 struct Search<'a, 'p> {
     products: &'a Products<'p>,
-    row: usize,
+    product: &'a Product<'p>,
     /// Steps that are left. When they are 0, no answer counts.
     steps: u64,
     by: BTreeSet<usize>,
 }
 
-impl Search<'_, '_> {
+impl<'p> Search<'_, 'p> {
     /// Whether some of the rows take every packet of one family.
     fn family(&mut self, earlier: &[usize], family: Family) -> bool {
         self.all_taken(earlier, Step::Pairs, family)
@@ -83,41 +88,35 @@ impl Search<'_, '_> {
         if left.is_empty() || self.steps == 0 {
             return false;
         }
-        let products = self.products;
         let next = match step {
             Step::Pairs => Some(Step::Moments),
             Step::Moments => Some(Step::Service),
-            Step::Service => Some(Step::Source),
+            Step::Service => Some(Step::SourcePort),
+            Step::SourcePort => Some(Step::Source),
             Step::Source => Some(Step::Destination),
             Step::Destination => None,
         };
         match (step, family) {
-            (Step::Pairs, _) => self.split(left, |row| products.rules[row].pairs, next, family),
-            (Step::Moments, _) => self.split(left, |row| &products.rules[row].moments, next, family),
-            (Step::Service, _) => self.split(left, |row| &products.rules[row].service.0, next, family),
-            (Step::Source, Family::V4) => {
-                self.split(left, |row| &products.rules[row].source.v4, next, family)
-            }
-            (Step::Source, Family::V6) => {
-                self.split(left, |row| &products.rules[row].source.v6, next, family)
-            }
-            (Step::Destination, Family::V4) => {
-                self.split(left, |row| &products.rules[row].destination.v4, next, family)
-            }
-            (Step::Destination, Family::V6) => {
-                self.split(left, |row| &products.rules[row].destination.v6, next, family)
-            }
+            (Step::Pairs, _) => self.split(left, |p| &*p.pairs, next, family),
+            (Step::Moments, _) => self.split(left, |p| &p.moments, next, family),
+            (Step::Service, _) => self.split(left, |p| &*p.service, next, family),
+            (Step::SourcePort, _) => self.split(left, |p| &*p.source_port, next, family),
+            (Step::Source, Family::V4) => self.split(left, |p| &p.source.v4, next, family),
+            (Step::Source, Family::V6) => self.split(left, |p| &p.source.v6, next, family),
+            (Step::Destination, Family::V4) => self.split(left, |p| &p.destination.v4, next, family),
+            (Step::Destination, Family::V6) => self.split(left, |p| &p.destination.v6, next, family),
         }
     }
 
-    fn split<'s, T: Point + 's>(
+    fn split<T: Point>(
         &mut self,
         left: &[usize],
-        set: impl Fn(usize) -> &'s RangeSet<T>,
+        field: impl for<'x> Fn(&'x Product<'p>) -> &'x RangeSet<T>,
         next: Option<Step>,
         family: Family,
     ) -> bool {
-        let own = set(self.row);
+        let (products, own) = (self.products, field(self.product));
+        let set = |row: usize| field(&products.rules[row]);
         let work: usize = left.iter().map(|row| set(*row).ranges().len() + 1).sum();
         self.steps = self.steps.saturating_sub((work + own.ranges().len()) as u64);
         let (whole, part): (Vec<usize>, Vec<usize>) = left.iter().partition(|row| set(**row).covers(own));

@@ -11,10 +11,11 @@ use crate::address::AddressSet;
 use crate::form::Form;
 use crate::model::{Limit, Policy, Rule};
 use crate::ranges::RangeSet;
-use crate::service::ServiceSet;
 use candidates::Candidates;
 use cover::{Cover, covered};
 use moments::Moments;
+use std::borrow::Cow;
+use std::ops::Range;
 use toml_reader::{Places, Problem};
 
 /// A warning.
@@ -63,14 +64,15 @@ struct Products<'p> {
     rules: Vec<Product<'p>>,
 }
 
-/// The packets and moments of one rule.
+/// The packets and moments of one row: of a rule, or of a part of its service.
 struct Product<'p> {
     rule: &'p Rule,
-    pairs: &'p RangeSet<u32>,
+    pairs: Cow<'p, RangeSet<u32>>,
     moments: RangeSet<u32>,
-    service: &'p ServiceSet,
-    source: &'p AddressSet,
-    destination: &'p AddressSet,
+    service: Cow<'p, RangeSet<u32>>,
+    source_port: Cow<'p, RangeSet<u32>>,
+    source: Cow<'p, AddressSet>,
+    destination: Cow<'p, AddressSet>,
 }
 
 impl Product<'_> {
@@ -83,7 +85,8 @@ impl Product<'_> {
         self.rule.from & other.rule.from != 0
             && self.rule.to & other.rule.to != 0
             && self.moments.meets(&other.moments)
-            && self.service.0.meets(&other.service.0)
+            && self.service.meets(&other.service)
+            && self.source_port.meets(&other.source_port)
             && (source4() || source6())
     }
 
@@ -92,9 +95,10 @@ impl Product<'_> {
         let both = |a: bool, b: bool| a || b;
         let no4 = both(other.source.v4.is_empty(), other.destination.v4.is_empty());
         let no6 = both(other.source.v6.is_empty(), other.destination.v6.is_empty());
-        self.pairs.covers(other.pairs)
+        self.pairs.covers(&other.pairs)
             && self.moments.covers(&other.moments)
-            && self.service.0.covers(&other.service.0)
+            && self.service.covers(&other.service)
+            && self.source_port.covers(&other.source_port)
             && (no4
                 || (self.source.v4.covers(&other.source.v4)
                     && self.destination.v4.covers(&other.destination.v4)))
@@ -129,18 +133,22 @@ impl Policy {
         // From the last to the first: a rule that never decides cannot stand in for an earlier one, or the two would be the
         // reason for one another, and taking both out would change verdicts.
         let mut dead = vec![false; products.rules.len()];
-        for row in (0..products.rules.len()).rev() {
+        let mut end = products.rules.len();
+        while let Some(last) = end.checked_sub(1) {
+            let rows = form.rules.partition_point(|rule| *rule < form.rules[last])..end;
+            end = rows.start;
             if budget == 0 {
-                warnings.push(not_looked_at(&products, row, places));
+                warnings.push(not_looked_at(&products, last, places));
                 break;
             }
-            if let Some((kind, by, why)) = judge(&products, &candidates, row, &dead, &mut budget) {
-                dead[row] = kind != Kind::Undecided && by.iter().all(|other| *other < row);
-                let rule = products.rules[row].rule;
+            if let Some((kind, by, why)) = judge(&products, &candidates, &rows, &dead, &mut budget) {
+                let is_dead = kind != Kind::Undecided && by.iter().all(|other| *other < rows.start);
+                dead[rows.clone()].fill(is_dead);
+                let rule = products.rules[last].rule;
                 warnings.push(Warning {
                     kind,
                     rule: Some(rule.name.clone()),
-                    by: by.iter().map(|row| products.rules[*row].rule.name.clone()).collect(),
+                    by: products.names(&by).map(str::to_owned).collect(),
                     problem: places.problem(rule.span.clone(), why.0, Some(why.1)),
                 });
             }
@@ -155,14 +163,39 @@ impl<'p> Products<'p> {
             let rule = &policy.rules[*i as usize];
             Product {
                 rule,
-                pairs: &form.pair.sets[form.pair.of[row] as usize],
+                pairs: Cow::Borrowed(&form.pair.sets[form.pair.of[row] as usize]),
                 moments: moments.of_rule(rule.schedule),
-                service: &rule.service,
-                source: &rule.source,
-                destination: &rule.destination,
+                service: Cow::Borrowed(&form.service.sets[form.service.of[row] as usize]),
+                source_port: Cow::Borrowed(&form.source_port.sets[form.source_port.of[row] as usize]),
+                source: Cow::Borrowed(&rule.source),
+                destination: Cow::Borrowed(&rule.destination),
             }
         });
         Self { rules: rules.collect() }
+    }
+
+    /// The packets and moments that two rows have in common, as a row of the first one's rule.
+    fn common(&self, row: usize, other: usize) -> Product<'p> {
+        let (a, b) = (&self.rules[row], &self.rules[other]);
+        let addresses = |a: &AddressSet, b: &AddressSet| {
+            Cow::Owned(AddressSet { v4: a.v4.common(&b.v4), v6: a.v6.common(&b.v6) })
+        };
+        Product {
+            rule: a.rule,
+            pairs: Cow::Owned(a.pairs.common(&b.pairs)),
+            moments: a.moments.common(&b.moments),
+            service: Cow::Owned(a.service.common(&b.service)),
+            source_port: Cow::Owned(a.source_port.common(&b.source_port)),
+            source: addresses(&a.source, &b.source),
+            destination: addresses(&a.destination, &b.destination),
+        }
+    }
+
+    /// The names of the rules of some rows, which are in order, each once.
+    fn names<'s>(&'s self, rows: &'s [usize]) -> impl Iterator<Item = &'s str> {
+        let name = move |row: &usize| self.rules[*row].rule.name.as_str();
+        let repeats = move |at: usize| at > 0 && name(&rows[at - 1]) == name(&rows[at]);
+        rows.iter().enumerate().filter(move |(at, _)| !repeats(*at)).map(move |(_, row)| name(row))
     }
 }
 
@@ -180,17 +213,17 @@ fn not_looked_at(products: &Products<'_>, row: usize, places: &Places<'_>) -> Wa
 
 type Judgement = (Kind, Vec<usize>, (String, String));
 
-/// The warning about a rule, if there is one.
+/// The warning about the rule of some rows, if there is one.
 fn judge(
     products: &Products<'_>,
     candidates: &Candidates,
-    row: usize,
+    rows: &Range<usize>,
     dead: &[bool],
     budget: &mut u64,
 ) -> Option<Judgement> {
-    let product = &products.rules[row];
-    let name = &product.rule.name;
-    if let Some(why) = impossible(product) {
+    let first = &products.rules[rows.start];
+    let name = &first.rule.name;
+    if let Some(why) = impossible(first) {
         let message = format!("no packet can match the rule `{name}`: {why}");
         return Some((
             Kind::Unreachable,
@@ -198,20 +231,28 @@ fn judge(
             (message, "correct the rule, or take it out".to_owned()),
         ));
     }
-    let meeting = candidates.of_row(row, budget, |other| product.meets(&products.rules[other]));
-    let later = meeting.partition_point(|other| *other < row);
-    match covered(products, row, &meeting[..later], budget) {
-        Cover::Complete(by) => Some(never_decides(products, row, by)),
-        Cover::Unknown => {
-            let message =
-                format!("whether the rule `{name}` ever decides is not known: too many rules overlap");
-            Some((
-                Kind::Undecided,
-                Vec::new(),
-                (message, "split groups that overlap, so that fewer rules overlap".to_owned()),
-            ))
+    let mut takers = Vec::new();
+    let mut later = Vec::new();
+    for row in rows.clone() {
+        let product = &products.rules[row];
+        let meets = |other: usize| !rows.contains(&other) && product.meets(&products.rules[other]);
+        let meeting = candidates.of_row(row, budget, meets);
+        let (earlier, after) = meeting.split_at(meeting.partition_point(|other| *other < row));
+        match covered(products, product, earlier, budget) {
+            Cover::Complete(by) => takers.push((row, by, earlier.to_vec())),
+            Cover::Partial => later.push((row, after.to_vec())),
+            Cover::Unknown => {
+                let message =
+                    format!("whether the rule `{name}` ever decides is not known: too many rules overlap");
+                let help = "split groups that overlap, so that fewer rules overlap".to_owned();
+                return Some((Kind::Undecided, Vec::new(), (message, help)));
+            }
         }
-        Cover::Partial => changes_nothing(products, row, &meeting[later..], dead),
+    }
+    if later.is_empty() {
+        Some(never_decides(products, &takers, budget))
+    } else {
+        changes_nothing(products, &later, dead)
     }
 }
 
@@ -224,12 +265,22 @@ fn impossible(product: &Product<'_>) -> Option<&'static str> {
     product.moments.is_empty().then_some("its schedule never holds")
 }
 
-fn never_decides(products: &Products<'_>, row: usize, by: Vec<usize>) -> Judgement {
-    let rule = products.rules[row].rule;
+/// Rows of a rule that never decide: each with the rows that take all its packets, and all earlier rows that meet it.
+fn never_decides(
+    products: &Products<'_>,
+    takers: &[(usize, Vec<usize>, Vec<usize>)],
+    budget: &mut u64,
+) -> Judgement {
+    let rule = products.rules[takers[0].0].rule;
+    let mut by: Vec<usize> = takers.iter().flat_map(|(_, by, _)| by.iter().copied()).collect();
+    let other_action =
+        takers.iter().find_map(|(row, _, earlier)| contradicts(products, *row, earlier, budget));
+    by.extend(other_action);
+    by.sort_unstable();
+    by.dedup();
     let by_names = names(products, &by);
-    let take = if by.len() == 1 { "takes" } else { "take" };
-    let same = |other: &usize| products.rules[*other].rule.effect.action == rule.effect.action;
-    if by.iter().all(same) {
+    let take = if products.names(&by).count() == 1 { "takes" } else { "take" };
+    if other_action.is_none() {
         let message = format!(
             "the rule `{}` never decides: {by_names} before it, with the same action, {take} all its packets",
             rule.name
@@ -241,31 +292,53 @@ fn never_decides(products: &Products<'_>, row: usize, by: Vec<usize>) -> Judgeme
     (Kind::Shadowed, by, (message, "move it above them, or take it out".to_owned()))
 }
 
-/// Whether a later rule would do the same with all of the rule's packets, and none in between does anything else.
-fn changes_nothing(products: &Products<'_>, row: usize, later: &[usize], dead: &[bool]) -> Option<Judgement> {
-    let product = &products.rules[row];
-    let effect = &product.rule.effect;
+/// The first earlier row that does something else with some packets of a row, if there is one. An earlier row that may do so, for all that could
+/// be found out within the budget, counts as well.
+fn contradicts(products: &Products<'_>, row: usize, earlier: &[usize], budget: &mut u64) -> Option<usize> {
+    let action = products.rules[row].rule.effect.action;
+    let differing = (0..earlier.len()).filter(|at| products.rules[earlier[*at]].rule.effect.action != action);
+    let mut differing = differing.filter(|at| {
+        let both = products.common(earlier[*at], row);
+        let before: Vec<usize> =
+            earlier[..*at].iter().copied().filter(|other| both.meets(&products.rules[*other])).collect();
+        !matches!(covered(products, &both, &before, budget), Cover::Complete(_))
+    });
+    differing.next().map(|at| earlier[at])
+}
+
+/// Whether for each of some rows of a rule a later one would do the same with all its packets, and none in between does anything else.
+fn changes_nothing(
+    products: &Products<'_>,
+    rows: &[(usize, Vec<usize>)],
+    dead: &[bool],
+) -> Option<Judgement> {
+    let rule = products.rules[rows[0].0].rule;
+    let effect = &rule.effect;
     let counts_apart = effect.limit != Limit::default() || effect.alert.is_some();
     if counts_apart {
         return None;
     }
     let same = |other: &&usize| *effect == products.rules[**other].rule.effect;
-    let by = *later
-        .iter()
-        .take_while(same)
-        .find(|other| !dead[**other] && products.rules[**other].covers(product))?;
+    let stands_in = |(row, later): &(usize, Vec<usize>)| {
+        let covers = |other: &&usize| !dead[**other] && products.rules[**other].covers(&products.rules[*row]);
+        later.iter().take_while(same).find(covers).copied()
+    };
+    let mut by = rows.iter().map(stands_in).collect::<Option<Vec<usize>>>()?;
+    by.sort_unstable();
+    by.dedup();
+    let does = if products.names(&by).count() == 1 { "does" } else { "do" };
     let message = format!(
-        "the rule `{}` changes nothing: {} after it does the same with all its packets",
-        product.rule.name,
-        names(products, &[by])
+        "the rule `{}` changes nothing: {} after it {does} the same with all its packets",
+        rule.name,
+        names(products, &by)
     );
-    Some((Kind::Redundant, vec![by], (message, "take it out, or make it differ".to_owned())))
+    Some((Kind::Redundant, by, (message, "take it out, or make it differ".to_owned())))
 }
 
 fn names(products: &Products<'_>, rows: &[usize]) -> String {
-    let quoted: Vec<String> =
-        rows.iter().take(5).map(|row| format!("`{}`", products.rules[*row].rule.name)).collect();
-    match (quoted.as_slice(), rows.len()) {
+    let all: Vec<&str> = products.names(rows).collect();
+    let quoted: Vec<String> = all.iter().take(5).map(|name| format!("`{name}`")).collect();
+    match (quoted.as_slice(), all.len()) {
         ([one], _) => one.clone(),
         ([first @ .., last], n) if n <= 5 => format!("{} and {last}", first.join(", ")),
         (some, n) => format!("{} and {} more", some.join(", "), n - some.len()),

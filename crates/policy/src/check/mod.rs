@@ -4,6 +4,7 @@ mod names;
 mod rules;
 mod schedules;
 mod settings;
+mod source_ports;
 mod zones;
 
 use crate::address::AddressSet;

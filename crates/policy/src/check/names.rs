@@ -1,13 +1,13 @@
 //! Objects and services: names for sets, made of literals and of other names.
 
-use super::{Defined, check_name, named};
+use super::{Defined, check_name, named, source_ports};
 use crate::address::AddressSet;
 use crate::schema;
 use crate::service::{BUILT_IN, ServiceSet};
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use toml_reader::{Collector, DeValue, Located, Section, Value, shortened, texts, wrong_type};
+use toml_reader::{Collector, DeValue, Located, Section, Value, shortened, texts};
 
 /// The most groups within groups, so that a hostile text cannot exhaust the stack.
 const MAX_NESTING: usize = 16;
@@ -23,8 +23,17 @@ pub(super) trait NamedSet: Sized {
     fn is_literal(word: &str) -> bool;
     fn literal(word: &str) -> Result<Self, (String, Option<String>)>;
     fn union(sets: &[Arc<Self>]) -> Self;
-    fn without(&self, other: &Self) -> Self;
     fn is_empty(&self) -> bool;
+    /// The keys of a definition that is a table: its members, and what narrows them.
+    const KEYS: schema::Table;
+    /// What a definition's members are without what narrows them, and how deep the groups are nested that it names.
+    fn narrowed<'t>(
+        &self,
+        words: &[Located<&'t str>],
+        names: &mut Names<'t, Self>,
+        depth: usize,
+        c: &mut Collector<'_>,
+    ) -> Option<(Self, usize)>;
 }
 
 impl NamedSet for AddressSet {
@@ -58,12 +67,21 @@ impl NamedSet for AddressSet {
         AddressSet::union(sets.iter().map(Arc::as_ref))
     }
 
-    fn without(&self, other: &Self) -> Self {
-        self.without(other)
-    }
-
     fn is_empty(&self) -> bool {
         self.is_empty()
+    }
+
+    const KEYS: schema::Table = schema::OBJECT;
+
+    fn narrowed<'t>(
+        &self,
+        except: &[Located<&'t str>],
+        names: &mut Names<'t, Self>,
+        depth: usize,
+        c: &mut Collector<'_>,
+    ) -> Option<(Self, usize)> {
+        let (taken_out, height) = names.union_of(except, depth, c)?;
+        Some((self.without(&taken_out), height))
     }
 }
 
@@ -90,12 +108,20 @@ impl NamedSet for ServiceSet {
         ServiceSet::union(sets.iter().map(Arc::as_ref))
     }
 
-    fn without(&self, other: &Self) -> Self {
-        ServiceSet(self.0.without(&other.0))
+    fn is_empty(&self) -> bool {
+        self.is_empty()
     }
 
-    fn is_empty(&self) -> bool {
-        self.0.is_empty()
+    const KEYS: schema::Table = schema::SERVICE;
+
+    fn narrowed<'t>(
+        &self,
+        ports: &[Located<&'t str>],
+        _names: &mut Names<'t, Self>,
+        _depth: usize,
+        c: &mut Collector<'_>,
+    ) -> Option<(Self, usize)> {
+        Some((source_ports::narrow(self, ports, c)?, 0))
     }
 }
 
@@ -112,7 +138,8 @@ enum State<S> {
 struct Definition<'t> {
     name: Located<&'t str>,
     members: Vec<Located<&'t str>>,
-    except: Vec<Located<&'t str>>,
+    /// Words of the key that narrows the members; none if it is not there.
+    narrowing: Vec<Located<&'t str>>,
     used: bool,
 }
 
@@ -132,10 +159,12 @@ impl<'t, S: NamedSet> Names<'t, S> {
         let mut definitions = Vec::new();
         let mut by_name = FxHashMap::default();
         for (name, value) in named(root, key, c) {
-            let Some((members, except)) = definition(&name, value, S::WHAT, c) else { continue };
+            let Some((members, narrowing)) = definition(&name, value, (S::WHAT, S::KEYS), c) else {
+                continue;
+            };
             if check_name(S::WHAT, &name, &reserved, c) {
                 by_name.insert(name.value, definitions.len());
-                definitions.push(Definition { name, members, except, used: false });
+                definitions.push(Definition { name, members, narrowing, used: false });
             }
         }
         let states = definitions.iter().map(|_| State::Untouched).collect();
@@ -256,11 +285,11 @@ impl<'t, S: NamedSet> Names<'t, S> {
             return None;
         }
         let members = std::mem::take(&mut self.definitions[i].members);
-        let except = std::mem::take(&mut self.definitions[i].except);
+        let narrowing = std::mem::take(&mut self.definitions[i].narrowing);
         let (mut set, mut height) = self.union_of(&members, depth, c)?;
-        if !except.is_empty() {
-            let (taken_out, other) = self.union_of(&except, depth, c)?;
-            set = Arc::new(set.without(&taken_out));
+        if !narrowing.is_empty() {
+            let (narrowed, other) = set.narrowed(&narrowing, self, depth, c)?;
+            set = Arc::new(narrowed);
             height = height.max(other);
         }
         if set.is_empty() {
@@ -291,29 +320,28 @@ fn shortened_message(message: String) -> String {
 
 type Words<'t> = Vec<Located<&'t str>>;
 
-/// `"literal"`, `["a", "b"]`, or for objects `{ members = [...], except = [...] }`.
+/// `"literal"`, `["a", "b"]`, `{ members = [...], except = [...] }` for an object, `{ members = [...], source_port = [...] }` for a service:
+/// the members, and the words that narrow them.
 fn definition<'t>(
     name: &Located<&str>,
     value: &'t Value<'t>,
-    what: &str,
+    (what, table): (&str, schema::Table),
     c: &mut Collector<'_>,
 ) -> Option<(Words<'t>, Words<'t>)> {
-    let DeValue::Table(table) = value.get_ref() else {
+    let DeValue::Table(entries) = value.get_ref() else {
         return Some((texts(value, name.value, c)?, Vec::new()));
     };
-    if what != AddressSet::WHAT {
-        return wrong_type(c, name.value, value.span(), value.get_ref(), "a string, or strings in [ ]");
-    }
-    let what = format!("the object `{}`", shortened(name.value));
-    let section = Section::new(table, value.span(), what).only(schema::OBJECT.keys, c);
-    let Some(members) = section.value("members") else {
-        section.missing("members", "[\"192.0.2.0/24\", \"another-object\"]", c);
+    let what = format!("the {what} `{}`", shortened(name.value));
+    let section = Section::new(entries, value.span(), what).only(table.keys, c);
+    let [first, narrows] = table.keys else { return None };
+    let Some(members) = section.value(first) else {
+        section.missing(first, "what it is made of, in [ ]", c);
         return None;
     };
-    let members = texts(members, "members", c)?;
-    let except = match section.value("except") {
-        Some(except) => texts(except, "except", c)?,
+    let members = texts(members, first, c)?;
+    let narrowing = match section.value(narrows) {
+        Some(words) => texts(words, narrows, c)?,
         None => Vec::new(),
     };
-    Some((members, except))
+    Some((members, narrowing))
 }

@@ -2,6 +2,7 @@
 
 use super::names::Names;
 use super::settings::duration;
+use super::source_ports;
 use crate::address::AddressSet;
 use crate::model::{
     Action, Alert, Effect, Limit, Log, MAX_RULES, PairDefault, Per, Rule, SELF, Written, Zone, ZoneSet,
@@ -12,6 +13,7 @@ use crate::schema;
 use crate::service::ServiceSet;
 use rustc_hash::FxHashMap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 use toml_reader::{Collector, DeValue, Located, Section, shortened, texts, wrong_type};
 
@@ -36,7 +38,8 @@ pub(super) fn read<'t>(
         return Vec::new();
     }
     let schedule_places = schedules.iter().enumerate().map(|(i, (s, _))| (s.name.as_str(), i)).collect();
-    let mut reader = Reader { zones, schedules: schedule_places, objects, services };
+    let mut reader =
+        Reader { zones, schedules: schedule_places, objects, services, narrowed: FxHashMap::default() };
     let mut names: FxHashMap<&str, usize> = FxHashMap::default();
     let mut rules = Vec::with_capacity(sections.len());
     for (i, section) in sections.iter().enumerate() {
@@ -65,6 +68,8 @@ struct Reader<'a, 't> {
     schedules: FxHashMap<&'a str, usize>,
     objects: &'a mut Names<'t, AddressSet>,
     services: &'a mut Names<'t, ServiceSet>,
+    /// Services from source ports that rules have asked for, by the services and the ports' words.
+    narrowed: FxHashMap<(Arc<ServiceSet>, Vec<&'t str>), Arc<ServiceSet>>,
 }
 
 type Words<'t> = Vec<Located<&'t str>>;
@@ -96,7 +101,10 @@ impl<'t> Reader<'_, 't> {
         let service_words = words(section, "service", c);
         let source = source_words.as_ref().and_then(|words| self.objects.set(or_any(words), c));
         let destination = destination_words.as_ref().and_then(|words| self.objects.set(or_any(words), c));
+        let port_words = words(section, "source_port", c);
         let service = service_words.as_ref().and_then(|words| self.services.set(or_any(words), c));
+        let service =
+            service.zip(port_words.as_ref()).and_then(|(service, ports)| self.narrowed_to(service, ports, c));
         let schedule = self.schedule(section, c);
         let effect = effect(section, c);
         let enabled = section.flag("enabled", c).unwrap_or(true);
@@ -120,8 +128,28 @@ impl<'t> Reader<'_, 't> {
                 source: written(&source_words?),
                 destination: written(&destination_words?),
                 service: written(&service_words?),
+                source_port: written(&port_words?),
             },
         })
+    }
+
+    /// What of some services is from source ports; all of them where the rule asks for none.
+    fn narrowed_to(
+        &mut self,
+        service: Arc<ServiceSet>,
+        ports: &Words<'t>,
+        c: &mut Collector<'_>,
+    ) -> Option<Arc<ServiceSet>> {
+        if ports.is_empty() {
+            return Some(service);
+        }
+        let key = (service.clone(), ports.iter().map(|word| word.value).collect());
+        if let Some(known) = self.narrowed.get(&key) {
+            return Some(known.clone());
+        }
+        let narrowed = Arc::new(source_ports::narrow(&service, ports, c)?);
+        self.narrowed.insert(key, narrowed.clone());
+        Some(narrowed)
     }
 
     fn zone_set(

@@ -1,7 +1,7 @@
 //! Tables by classes: each field leads to a class of its values, and the classes together to the deciding row.
 
 use super::address::{Tree6, Trie4};
-use super::classes::{Segments, address_classes, pair_classes, service_classes};
+use super::classes::{Segments, address_classes, pair_classes, port_classes, service_classes};
 use super::combine::{self, ClassLimits, Combination};
 use super::vectors::{Store, Vectors};
 use crate::address::AddressSet;
@@ -40,6 +40,12 @@ pub struct Classed {
     pub pair_service: Vec<u32>,
     /// Number of classes of services.
     pub services: u32,
+    /// At the source port: its class. Empty if no rule asks for source ports.
+    pub source_ports: Vec<u32>,
+    /// At `class of pair and service * port_classes + class of the source port`: the class of all three. Empty as well.
+    pub with_source_port: Vec<u32>,
+    /// Number of classes of source ports.
+    pub port_classes: u32,
     /// Classes of sources.
     pub source: AddressTables,
     /// Classes of destinations.
@@ -63,6 +69,14 @@ impl Classed {
         let (pair_service, both) =
             combine::cross(&mut store, &pair_vectors, &service_vectors, PAIR_SERVICE_LIMIT)
                 .ok_or(TooManyServices { pairs, services })?;
+        let (ports_segments, port_vectors) = port_classes(&form.source_port, &mut store);
+        let asks_for_ports = ports_segments.len() > 1;
+        let (with_source_port, both) = if asks_for_ports {
+            combine::cross(&mut store, &both, &port_vectors, PAIR_SERVICE_LIMIT)
+                .ok_or(TooManyServices { pairs, services })?
+        } else {
+            (Vec::new(), both)
+        };
         let (source, sources) = address_tables(&form.source, &mut store);
         let (destination, destinations) = address_tables(&form.destination, &mut store);
         let combination = combine::choose(&mut store, &[sources, destinations, both], limits);
@@ -73,6 +87,9 @@ impl Classed {
             ports,
             pair_service,
             services: services as u32,
+            source_ports: if asks_for_ports { spread(&ports_segments, 1 << 16) } else { Vec::new() },
+            with_source_port,
+            port_classes: port_vectors.len() as u32,
             source,
             destination,
             combination,
@@ -83,16 +100,17 @@ impl Classed {
     pub(super) fn look_up(&self, packet: &Packet, pair: usize) -> (u32, u32) {
         let (service, service_loads) = self.service_class(packet.protocol, packet.selector);
         let pair_service = self.pair_service[(self.pairs[pair] * self.services + service) as usize];
+        let (whole_service, port_loads) = self.with_source_port(pair_service, packet.source_port);
         let (source, source_loads) = self.source.class(packet.source);
         let (destination, destination_loads) = self.destination.class(packet.destination);
-        let classes = [source, destination, pair_service];
+        let classes = [source, destination, whole_service];
         let (row, row_loads) = match &self.combination {
             Combination::Crossed(crossed) => crossed.row(classes),
             Combination::Blocked(blocked) => blocked.row(classes),
             Combination::Vectors(vectors) => vectors.row(classes),
         };
         // The pair's class, and the class of pair and service.
-        (row, 2 + service_loads + source_loads + destination_loads + row_loads)
+        (row, 2 + service_loads + port_loads + source_loads + destination_loads + row_loads)
     }
 
     fn service_class(&self, protocol: u8, selector: u16) -> (u32, u32) {
@@ -103,9 +121,18 @@ impl Classed {
         (self.ports[((entry & !BY_PORT) << 16 | u32::from(selector)) as usize], 2)
     }
 
+    /// The class of zone pair, service and source port.
+    fn with_source_port(&self, pair_service: u32, port: u16) -> (u32, u32) {
+        let Some(port_class) = self.source_ports.get(usize::from(port)) else {
+            return (pair_service, 0);
+        };
+        (self.with_source_port[(pair_service * self.port_classes + port_class) as usize], 2)
+    }
+
     /// The most accesses that a packet of IPv4 and one of IPv6 can take.
     pub(super) fn bounds(&self) -> [u32; 2] {
-        let services = 2 + if self.ports.is_empty() { 1 } else { 2 };
+        let services =
+            2 + if self.ports.is_empty() { 1 } else { 2 } + if self.source_ports.is_empty() { 0 } else { 2 };
         let combination = match &self.combination {
             Combination::Crossed(_) => 2,
             Combination::Blocked(_) => 4,
@@ -135,6 +162,7 @@ impl Classed {
             ("zone pairs", self.pairs.len() * 4),
             ("services", (self.protocols.len() + self.ports.len()) * 4),
             ("zone pairs x services", self.pair_service.len() * 4),
+            ("source ports", (self.source_ports.len() + self.with_source_port.len()) * 4),
             ("sources", address(&self.source)),
             ("destinations", address(&self.destination)),
             ("combination", combination),

@@ -6,7 +6,7 @@ use super::vectors::{Changing, Store, Vectors};
 use crate::address::AddressSet;
 use crate::form::Field;
 use crate::ranges::{Point, RangeSet};
-use crate::service::ServiceSet;
+use crate::service::{LAST_KEY, LAST_PORT};
 use std::sync::Arc;
 
 /// Where a class begins, in order of the values; the first begins at the least value. It reaches to the next one.
@@ -20,9 +20,26 @@ pub(crate) fn pair_classes(field: &Field<RangeSet<u32>>, store: &mut Store) -> (
 }
 
 /// The classes of services, and the rows of each.
-pub(crate) fn service_classes(field: &Field<Arc<ServiceSet>>, store: &mut Store) -> (Segments<u32>, Vectors) {
-    let mut sweep = Sweep::new(field, |set| set.is_any(), store);
-    let segments = sweep.segments(|set| set.0.ranges(), store);
+pub(crate) fn service_classes(
+    field: &Field<Arc<RangeSet<u32>>>,
+    store: &mut Store,
+) -> (Segments<u32>, Vectors) {
+    number_classes(field, LAST_KEY, store)
+}
+
+/// The classes of source ports, and the rows of each.
+pub(crate) fn port_classes(field: &Field<Arc<RangeSet<u32>>>, store: &mut Store) -> (Segments<u32>, Vectors) {
+    number_classes(field, LAST_PORT, store)
+}
+
+/// The classes of numbers up to a greatest one, and the rows of each.
+fn number_classes(
+    field: &Field<Arc<RangeSet<u32>>>,
+    last: u32,
+    store: &mut Store,
+) -> (Segments<u32>, Vectors) {
+    let mut sweep = Sweep::new(field, |set| set.ranges() == [(0, last)], store);
+    let segments = sweep.segments(|set| set.ranges(), store);
     (segments, sweep.classes)
 }
 

@@ -109,8 +109,8 @@ impl Limits {
 pub enum BuildError {
     /// Zone pairs times services are too many.
     #[error(
-        "the rules tell {pairs} kinds of zone pairs and {services} kinds of services apart: together more than {} \
-         combinations; use fewer zones, or group services that the same rules name",
+        "the rules tell {pairs} kinds of zone pairs and {services} kinds of services (and of source ports) apart: together more \
+         than {} combinations; use fewer zones, or group services that the same rules name",
         classed::PAIR_SERVICE_LIMIT
     )]
     TooManyServices {

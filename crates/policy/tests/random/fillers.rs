@@ -106,6 +106,7 @@ pub(crate) fn matching_packet(number: u64) -> Packet {
         to: 2,
         source: IpAddr::V4((PRIVATE.v4 | source).into()),
         destination: IpAddr::V4((HOSTILE.v4 | destination).into()),
+        source_port: 40_000,
         protocol: 6,
         selector: 1 + random.below(49_151) as u16,
     }
@@ -118,7 +119,7 @@ pub(crate) fn mixed_packet(policy: &Policy, number: u64) -> Packet {
     let rule = some(random);
     let like = |random: &mut Random| if random.below(4) == 0 { some(random) } else { rule };
     let (source, destination) = (&like(random).source, &like(random).destination);
-    let services = like(random).service.0.ranges();
+    let services = like(random).service.parts()[0].keys.ranges();
     let key = services[random.below(services.len() as u64) as usize].0;
     let v6 = random.below(3) == 0;
     let end = |set: &AddressSet, random: &mut Random| {
@@ -134,7 +135,8 @@ pub(crate) fn mixed_packet(policy: &Policy, number: u64) -> Packet {
         }
     };
     let (source, destination) = (end(source, random), end(destination, random));
-    Packet { from: 1, to: 2, source, destination, protocol: (key >> 16) as u8, selector: key as u16 }
+    let (protocol, selector) = ((key >> 16) as u8, key as u16);
+    Packet { from: 1, to: 2, source, destination, source_port: 40_000, protocol, selector }
 }
 
 fn networks(v4: u32, v4_length: u32, v6: u128, v6_length: u32) -> String {

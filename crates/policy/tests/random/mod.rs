@@ -90,7 +90,11 @@ const SERVICES: &[&str] = &[
     "protocol/255",
     "protocol/0",
     "sctp/0",
+    "peers",
+    "low",
 ];
+const SOURCE_PORTS: &[&str] = &["53", "0", "65535", "0-1023", "1024-65535", "1000-2000", "0-65535"];
+const WITH_PORTS: &[&str] = &["tcp/80", "tcp", "udp", "dns", "udp/1000-2000", "sctp/0", "tcp/0-1023"];
 const ZONES: &[&str] = &["a", "b", "c", "self", "any"];
 
 fn list(c: &mut Choices<'_>, words: &mut dyn FnMut(&mut Choices<'_>) -> String) -> String {
@@ -125,6 +129,8 @@ pub(crate) fn policy_text(c: &mut Choices<'_>, rules: usize) -> String {
     )
     .unwrap();
     writeln!(t, "o3 = [\"o1\", \"{}\"]", c.pick(V6)).unwrap();
+    t += "[services]\npeers = { members = \"udp/53\", source_port = [\"53\", \"1000-2000\"] }\n";
+    t += "low = { members = [\"tcp/80\", \"udp/53\"], source_port = \"0-1023\" }\n";
     for i in 0..rules {
         writeln!(t, "[[rules]]\nname = \"r{i}\"").unwrap();
         let from = c.pick(ZONES);
@@ -136,8 +142,13 @@ pub(crate) fn policy_text(c: &mut Choices<'_>, rules: usize) -> String {
         if c.below(3) > 0 {
             writeln!(t, "destination = {}", list(c, &mut address)).unwrap();
         }
-        if c.below(4) > 0 {
-            writeln!(t, "service = {}", list(c, &mut |c| c.pick(SERVICES).to_owned())).unwrap();
+        match c.below(8) {
+            0 | 1 => {}
+            2..=5 => writeln!(t, "service = {}", list(c, &mut |c| c.pick(SERVICES).to_owned())).unwrap(),
+            _ => {
+                writeln!(t, "service = {}", list(c, &mut |c| c.pick(WITH_PORTS).to_owned())).unwrap();
+                writeln!(t, "source_port = {}", list(c, &mut |c| c.pick(SOURCE_PORTS).to_owned())).unwrap();
+            }
         }
         if c.below(5) == 4 {
             writeln!(t, "schedule = \"{}\"", c.pick(&["day", "night", "year"])).unwrap();
@@ -167,7 +178,8 @@ pub(crate) fn packet(c: &mut Choices<'_>, policy: &Policy) -> Packet {
     let selector =
         [80, 443, 0, 1023, 1024, 53, 65535, 0x0304, 0x0800, 0x0200, 0x8000, 1500, 999, 81][c.below(14)];
     let (from, to) = (c.below(zones) as u8, c.below(zones) as u8);
-    Packet { from, to, source, destination, protocol, selector }
+    let source_port = [40_000, 53, 0, 65_535, 1023, 1024, 999, 1000, 2000, 2001][c.below(10)];
+    Packet { from, to, source, destination, source_port, protocol, selector }
 }
 
 fn near4(c: &mut Choices<'_>) -> Ipv4Addr {

@@ -3,7 +3,8 @@
 //! The twelve families have the traits that D. Taylor and J. Turner published of real filter sets ("ClassBench", IEEE/ACM Transactions
 //! on Networking 15(3), 2007): which prefix lengths come together, how skewed the addresses below a prefix are, which classes of ports
 //! (any, below 1024, from 1024 on, a range, one port) and which protocols occur. The weights are our own, rounded; what the authors'
-//! generator makes of their seeds is not here, and source ports are left out, because rules cannot ask for them.
+//! generator makes of their seeds is not here. Source ports are an option: real sets have them in some rules of firewalls and
+//! chains, and in few of access lists.
 
 use super::fillers::Random;
 use policy::Policy;
@@ -251,6 +252,8 @@ pub(crate) struct How {
     pub(crate) v6: bool,
     /// Rules between three zones, not all from one to one.
     pub(crate) zones: bool,
+    /// Some rules ask for source ports.
+    pub(crate) source_ports: bool,
 }
 
 /// The policy of a set.
@@ -280,8 +283,23 @@ pub(crate) fn set(name: &str, how: How) -> String {
             value(&fields.service),
         )
         .unwrap();
+        if how.source_ports {
+            // Other random numbers, so that the sets are the same otherwise.
+            let mut random = Random(how.seed ^ i << 20 ^ 0x50);
+            let share = if name.starts_with("acl") { 5 } else { 30 };
+            if random.below(100) < share && is_with_ports(&fields.service) {
+                let class = *pick(&mut random, &[(10, Low), (35, High), (15, Range), (40, One)]);
+                let ports = ports(&mut random, class).unwrap_or_default();
+                writeln!(text, "source_port = \"{ports}\"").unwrap();
+            }
+        }
     }
     text
+}
+
+/// Whether a service has source ports that a rule can ask for.
+fn is_with_ports(service: &str) -> bool {
+    ["tcp", "udp"].iter().any(|protocol| service.starts_with(protocol))
 }
 
 impl Family {
@@ -392,13 +410,17 @@ pub(crate) fn probe(policy: &Policy, random: &mut Random) -> Packet {
         true => IpAddr::V6((inside(set.v6.ranges(), random).unwrap_or(0)).into()),
     };
     let (source, destination) = (address(&source, random), address(&destination, random));
-    let key = inside(like(random).service.0.ranges(), random).unwrap_or(0).min(policy::service::LAST_KEY);
+    let parts = like(random).service.parts();
+    let part = &parts[random.below(parts.len() as u64) as usize];
+    let key = inside(part.keys.ranges(), random).unwrap_or(0).min(policy::service::LAST_KEY);
+    let source_port = inside(part.source_ports.ranges(), random).unwrap_or(0) as u16;
     let zone = |set: u64, random: &mut Random| {
         let zones: Vec<u8> = (0..policy.zones.len() as u8).filter(|zone| set >> zone & 1 != 0).collect();
         zones[random.below(zones.len() as u64) as usize]
     };
     let (from, to) = (zone(rule.from, random), zone(rule.to, random));
-    Packet { from, to, source, destination, protocol: (key >> 16) as u8, selector: key as u16 }
+    let (protocol, selector) = ((key >> 16) as u8, key as u16);
+    Packet { from, to, source, destination, source_port, protocol, selector }
 }
 
 /// A value of some ranges: an end, one beside an end, or between.

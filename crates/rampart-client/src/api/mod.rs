@@ -150,6 +150,9 @@ pub struct RuleCount {
     pub destination: String,
     /// Services, as the policy writes them, for example `tcp/443`.
     pub service: String,
+    /// Source ports, as the policy writes them, for example `1024-65535`; `any` if the rule does not ask for them.
+    #[serde(default = "any")]
+    pub source_port: String,
     /// Name of its schedule, for example `office-hours`; null if it has none.
     pub schedule: Option<String>,
     /// Decisions of the rule since a rule of this name came into the policy: new flows that it allowed, and packets that it
@@ -157,6 +160,11 @@ pub struct RuleCount {
     pub hits: u64,
     /// Packets among these that the rule would have allowed, had they not exceeded its limit.
     pub limited: u64,
+}
+
+/// What an older daemon means by saying nothing of source ports.
+fn any() -> String {
+    "any".to_owned()
 }
 
 /// Flows that pass a filter.

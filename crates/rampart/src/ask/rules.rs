@@ -33,8 +33,12 @@ fn text(rules: &Rules) -> String {
         let limited = (rule.limited > 0).then(|| format!("{} beyond its limit", grouped(rule.limited)));
         let notes: Vec<String> =
             [asleep].into_iter().filter(|note| !note.is_empty()).chain(limited).collect();
+        let service = match rule.source_port.as_str() {
+            "any" => rule.service.clone(),
+            ports => format!("{} from port {ports}", rule.service),
+        };
         let words =
-            [&rule.name, &rule.action, &rule.from, &rule.to, &rule.source, &rule.destination, &rule.service];
+            [&rule.name, &rule.action, &rule.from, &rule.to, &rule.source, &rule.destination, &service];
         let words = words.into_iter().cloned();
         table.row(std::iter::once(grouped(rule.hits)).chain(words).chain([notes.join(", ")]));
     }

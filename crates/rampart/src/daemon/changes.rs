@@ -112,12 +112,14 @@ pub(crate) fn listed(changes: &Changes) -> String {
 fn different_keys((old, before): (&Policy, &Rule), (new, after): (&Policy, &Rule)) -> Vec<String> {
     let schedule = |policy: &Policy, rule: &Rule| rule.schedule.map(|s| format!("{:?}", policy.schedules[s]));
     let (was, is) = (&before.effect, &after.effect);
+    let same_words = before.written.service == after.written.service;
+    let service_key = if same_words { "source_port" } else { "service" };
     let keys = [
         ("from", names(old, before.from) != names(new, after.from)),
         ("to", names(old, before.to) != names(new, after.to)),
         ("source", before.source != after.source),
         ("destination", before.destination != after.destination),
-        ("service", before.service != after.service),
+        (service_key, before.service != after.service),
         ("schedule", schedule(old, before) != schedule(new, after)),
         ("action", was.action != is.action),
         ("log", was.log != is.log),

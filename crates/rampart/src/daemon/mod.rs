@@ -602,6 +602,7 @@ fn rule_count(
         source: written.source,
         destination: written.destination,
         service: written.service,
+        source_port: written.source_port,
         schedule: rule.schedule.map(|s| policy.schedules[s].name.clone()),
         hits,
         limited,

@@ -6,7 +6,6 @@ mod bed;
 mod day;
 mod drivers;
 mod example;
-mod fragments;
 mod kernel_forwarding;
 mod patterns;
 mod privileges;

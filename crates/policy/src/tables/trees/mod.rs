@@ -116,8 +116,7 @@ fn keys_of(packet: &Packet) -> (usize, Keys) {
         }
     };
     keys[8] = crate::service::key(packet.protocol, packet.selector);
-    // No rule asks for source ports, so every range of them holds any number.
-    keys[9] = 0;
+    keys[9] = packet.source_port.into();
     keys[10] = packet.from.into();
     keys[11] = packet.to.into();
     (family, keys)

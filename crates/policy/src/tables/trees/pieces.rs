@@ -50,11 +50,12 @@ pub(super) fn words(address: u128) -> [u32; 4] {
 /// What a row asks of the fields that both families have, as products of ranges.
 fn rests(form: &Form, row: usize) -> Vec<[Range; 4]> {
     let mut rests = Vec::new();
-    let services = form.service.sets[form.service.of[row] as usize].0.ranges();
+    let services = form.service.sets[form.service.of[row] as usize].ranges();
+    let ports = form.source_port.sets[form.source_port.of[row] as usize].ranges();
     let pairs = zone_ranges(form, row);
     for service in services {
-        for [from, to] in &pairs {
-            rests.push([*service, (0, 0xffff), *from, *to]);
+        for port in ports {
+            rests.extend(pairs.iter().map(|[from, to]| [*service, *port, *from, *to]));
         }
     }
     rests
