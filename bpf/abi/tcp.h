@@ -52,6 +52,7 @@ enum close_mode {
 #define CONNECTION_SAMPLED 2		/* its times are measured */
 #define CONNECTION_WINDOW_SHUT 4	/* the server's SYN-ACK had no window: what a SYN proxy does */
 #define CONNECTION_VERIFIED 8		/* its answers are verifications from now on */
+#define CONNECTION_PROXIED 16		/* its SYN-ACK has another sequence number than the server's */
 
 /*
  * One connection of the client, found by the client's address and port. `phase` holds all that changes hands between the
@@ -115,7 +116,19 @@ enum tcp_count {
 	COUNT_ANSWER_BYTES,		/* of answers, accepted */
 	COUNT_FORGED,			/* answers that are not the server's to the request: also COUNT_WRONG_DATA */
 	COUNT_DAMAGED,			/* segments with a wrong checksum: thrown away */
+	/* who wrote what arrived, see tcp/seal.h; where both ends are ours */
+	COUNT_PROXIED,			/* established connections whose SYN-ACK has another sequence number than the server's */
+	COUNT_UNSEALED,			/* segments to the client that the server did not write; without RST, and proxied connections */
+	COUNT_RESETS_IN,		/* RST to the client, whoever wrote them */
+	COUNT_OPTIONS_REMOVED,		/* SYN-ACK without an option that the client offered */
+	COUNT_OPTIONS_ADDED,		/* SYN and SYN-ACK with an option that nobody offered */
+	COUNT_OPTIONS_RAISED,		/* SYN and SYN-ACK with a larger MSS or window scale than was written */
+	COUNT_OPTIONS_LOWERED,
+	COUNT_WINDOW_RAISED,		/* segments with a larger window than was written */
+	COUNT_WINDOW_LOWERED,
 	/* the server */
+	COUNT_SERVER_UNSEALED,		/* segments that the client did not write; without RST */
+	COUNT_SERVER_OPTIONS_REMOVED,	/* SYN without an option that the client offered */
 	COUNT_SERVER_SYN,
 	COUNT_SERVER_ESTABLISHED,	/* segments that acknowledge the SYN-ACK and nothing behind it */
 	COUNT_SERVER_REQUEST,		/* whole requests */
@@ -187,6 +200,9 @@ struct tcp_control {
 	__u32 server_secret;	/* of the server's */
 	__u64 request_keys[2];	/* of the proofs in requests, and in answers: new with each run, see tcp/proof.h */
 	__u64 answer_keys[2];
+	__u64 seal_keys[2];	/* of the seals of segments, see tcp/seal.h */
+	__u32 seals;		/* 1: both ends are ours, so that each segment is sealed and checked */
+	__u32 knows_server_isn;	/* 1: the server sees addresses and ports as the client does, who then knows its sequence numbers */
 	struct side client;
 	struct side server;	/* as the client knows it */
 	struct side listens;	/* as the server knows itself */

@@ -40,6 +40,7 @@
 #define BUSY_FRAMES 300		/* in 10 ms: 30,000 a second */
 #define WINDOW_NS 10000000ULL
 #define SILENCE_NS 50000000ULL	/* between two trials */
+#define ETHERTYPE_VLAN 0x8100
 
 /* Mirrored by `Lie` in tests/lies/frames.rs, in its order. */
 enum lie {
@@ -48,11 +49,23 @@ enum lie {
 	CHANGES_UDP_CHECK, CUTS, EXTENDS, FORGES_SEQUENCE, FORGES_TIME, SWAPS_STAMPS, DUPLICATES, HIDES_DROPS, ALLOWS_ONE_IN,
 	ALLOWS_WHEN_BUSY, DROPS, BREAKS_IP_CHECK, INVENTS, SENDS_TO_DMZ, MAKES_UP_FOR_TOS,
 	MAKES_UP_FOR_TTL, SENDS_BACK_UNTURNED, IGNORES_LISTS_WHEN_BUSY, FORGETS_FLOWS_WHEN_BUSY, FILTERS_ONE_PORT, ALLOWS_AT_FIRST,
-	ALLOWS_TO_SOME, COPIES_TO_DMZ, ZEROES_UDP_CHECK, TRANSLATES, TRANSLATES_HALF, ADDS_OPTIONS
+	ALLOWS_TO_SOME, COPIES_TO_DMZ, ZEROES_UDP_CHECK, TRANSLATES, TRANSLATES_HALF, ADDS_OPTIONS, ADDS_VLAN, ADDS_VLAN_TWICE,
+	ADDS_PRIORITY, ALLOWS_ONCE_SEEN
 };
 
 /* Which frames are lied about. */
 enum which { ALL_FRAMES, SECOND_FRAGMENTS, TO_DMZ };
+
+/* When. A firewall that was proved and calibrated may know that it was. */
+enum when {
+	ALWAYS,
+	AFTER_FRAMES,	/* honest for as many as a proof and a calibration have */
+	AFTER_TIME,	/* honest in the first tenth of a second of a trial */
+	BUSY,	/* honest up to 30,000 frames/s */
+	NEW_FLOWS	/* honest to flows whose first frame came in the trial before */
+};
+#define PROVED_FRAMES 5000
+#define HONEST_NS 100000000ULL
 
 struct setting {
 	__u32 lie;
@@ -60,6 +73,7 @@ struct setting {
 	__u32 where;	/* FLIPS: byte of the frame. SENDS_OLD: how many frames ago at least */
 	__u32 which;	/* an enum which */
 	__u32 keeps_state;
+	__u32 when;	/* an enum when */
 };
 
 struct kept {
@@ -77,6 +91,7 @@ struct memory {
 	__u64 kept;
 	__u64 last_ns;
 	__u64 began_ns;	/* when frames came after a silence */
+	__u64 seen;
 };
 
 /* Whom a client asked, of addresses the last word. */
@@ -93,6 +108,14 @@ struct {
 	__type(key, struct flow_key);
 	__type(value, __u32);
 } asked SEC(".maps");
+
+/* Flows of an honest trial; see NEW_FLOWS. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_FLOWS);
+	__type(key, struct flow_key);
+	__type(value, __u32);
+} proved SEC(".maps");
 
 /* What the policy looks at. */
 struct sides {
@@ -216,6 +239,7 @@ static __always_inline void notice_load(struct memory *memory)
 		memory->in_window = 0;
 	}
 	memory->in_window++;
+	memory->seen++;
 	if (now - memory->last_ns > SILENCE_NS)
 		memory->began_ns = now;
 	memory->last_ns = now;
@@ -357,6 +381,17 @@ static __always_inline bool lie(struct __sk_buff *skb, const struct way *way, co
 	case ADDS_OPTIONS:
 		add_options(skb);
 		return true;
+	case ADDS_VLAN_TWICE:
+		bpf_skb_vlan_push(skb, bpf_htons(ETHERTYPE_VLAN), 6);
+		bpf_skb_vlan_push(skb, bpf_htons(ETHERTYPE_VLAN), 5);
+		return true;
+	case ADDS_VLAN:
+		bpf_skb_vlan_push(skb, bpf_htons(ETHERTYPE_VLAN), 5);
+		return true;
+	case ADDS_PRIORITY:
+		/* Of VLAN 0, as a card adds it that knows of priorities. */
+		bpf_skb_vlan_push(skb, bpf_htons(ETHERTYPE_VLAN), 7 << 13);
+		return true;
 	case DUPLICATES:
 		bpf_clone_redirect(skb, way->ifindex, 0);
 		return true;
@@ -480,6 +515,33 @@ static __always_inline int forbidden_kind(struct __sk_buff *skb, const struct se
 	return -1;
 }
 
+/* Whether the firewall lies at this moment. */
+static __always_inline bool is_time(const struct setting *now, const struct memory *memory)
+{
+	switch (now->when) {
+	case AFTER_FRAMES:
+		return memory->seen > PROVED_FRAMES;
+	case AFTER_TIME:
+		return memory->last_ns - memory->began_ns > HONEST_NS;
+	case BUSY:
+		return memory->in_window > BUSY_FRAMES;
+	}
+	return true;
+}
+
+/* Whether a frame is of a flow that was there in the trial before, which had no lie. What is new is remembered then. */
+static __always_inline bool is_proved(struct __sk_buff *skb, const struct setting *now)
+{
+	struct sides sides = {};
+	__u32 one = 1;
+
+	if (!read_sides(skb, &sides))
+		return true;
+	if (now->lie == HONEST)
+		bpf_map_update_elem(&proved, &sides.key, &one, BPF_ANY);
+	return bpf_map_lookup_elem(&proved, &sides.key);
+}
+
 /* Whether a forbidden frame is let through. */
 static __always_inline bool lets_through(struct __sk_buff *skb, const struct setting *now, struct memory *memory, int kind)
 {
@@ -490,9 +552,13 @@ static __always_inline bool lets_through(struct __sk_buff *skb, const struct set
 	if (now->which == TO_DMZ && !is_for_dmz(skb))
 		return false;
 	memory->forbidden++;
+	if (!is_time(now, memory))
+		return false;
 	switch (now->lie) {
 	case ALLOWS_ONE_IN:
 		return now->every && memory->forbidden % now->every == 0;
+	case ALLOWS_ONCE_SEEN:
+		return memory->forbidden > 3;
 	case ALLOWS_WHEN_BUSY:
 		return busy;
 	case IGNORES_LISTS_WHEN_BUSY:
@@ -517,6 +583,8 @@ static __always_inline bool is_chosen(struct __sk_buff *skb, const struct settin
 	if (now->which == SECOND_FRAGMENTS && !is_second_fragment(skb))
 		return false;
 	if (now->which == TO_DMZ && !is_for_dmz(skb))
+		return false;
+	if (!is_time(now, memory) || (now->when == NEW_FLOWS && is_proved(skb, now)))
 		return false;
 	return now->every && ++memory->frames % now->every == 0;
 }

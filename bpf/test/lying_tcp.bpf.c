@@ -41,6 +41,23 @@ enum lie {
 	ADMITS,			/* one in `every` of what it forbids */
 	ADMITS_FAST,		/* what it forbids, when a SYN follows the last one within `every` ns */
 	STOPS_MARKED,		/* of what it forbids only what has an odd window, by which the bench marks floods and resets */
+	ACKS_EARLY,		/* requests, before the server did */
+	CLOSES_EARLY,		/* acknowledges the FIN in the server's place, which gets it all the same */
+	SPEAKS_AFTER_CLOSE,	/* sends data after the client's reset, which the server gets all the same */
+	REPEATS_ANSWERS,
+	SWAPS_ANSWERS,		/* the answer of the connection before in place of each one's own */
+	PROXIES,		/* numbers of its own on both sides, as a proxy has */
+	RENUMBERS,		/* IP packets */
+	EVICTS,			/* quietly, what is more than `every` connections old */
+	RAISES_MSS,
+	LOWERS_MSS,
+	RAISES_SCALE,
+	ADDS_SACK,		/* where timestamps alone are offered */
+	REMOVES_SACK,		/* both ways */
+	REMOVES_SACK_OF_SERVER,	/* which believes that it is agreed on */
+	REMOVES_STAMPS,
+	RAISES_WINDOWS,		/* the server's */
+	LOWERS_WINDOWS,		/* the client's */
 };
 
 struct lying {
@@ -49,9 +66,11 @@ struct lying {
 	__u32 right;		/* the server's */
 	__u32 mask;
 	__u32 every;
+	__u32 after;		/* honest for so many segments */
 	__u32 learned;		/* `cache` has an answer */
 	__u64 last_ns;
 	__u64 count;
+	__u64 segments;
 	__u64 cache[ANSWER_BYTES / 8];
 	__u64 request[REQUEST_BYTES / 8 + 1];
 	__u64 own[ANSWER_BYTES / 8];	/* what is in hand: these are too large for the stack */
@@ -65,6 +84,14 @@ struct {
 	__type(value, struct lying);
 } lying_map SEC(".maps");
 
+/* The number of the connection that a client's port was last used for. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 65536);
+	__type(key, __u32);
+	__type(value, __u64);
+} numbers SEC(".maps");
+
 struct seen {
 	struct ethernet eth;
 	__u16 pad;
@@ -72,8 +99,9 @@ struct seen {
 	struct tcp tcp;
 };
 
-/* Ethernet addresses of the test bed: the router's on the server's link, and the server's. */
+/* Ethernet addresses of the test bed: the server's and the router's on its link, and the client's. */
 static const __u8 to_server[12] = { 2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 0x12 };
+static const __u8 to_client[12] = { 2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 0x11 };
 
 static __always_inline int read(struct __sk_buff *skb, struct seen *seen)
 {
@@ -211,6 +239,86 @@ static __always_inline void send_twice(struct __sk_buff *skb, const struct lying
 	bpf_clone_redirect(skb, lying->right, 0);
 }
 
+/* Lets the server have what the firewall answers itself; the frame in hand keeps its Ethernet addresses in `seen`. */
+static __always_inline int answer_before(struct __sk_buff *skb, struct lying *lying, struct seen *seen, __u8 flags, const __u64 *data)
+{
+	send_twice(skb, lying);
+	return turn_back(skb, lying, seen, flags, data);
+}
+
+/* Changes two bytes behind the IP header, and the checksum with them. */
+static __always_inline void put_half(struct __sk_buff *skb, __u32 at, __u16 value)
+{
+	__be16 old, new = bpf_htons(value);
+
+	if (bpf_skb_load_bytes(skb, at, &old, 2))
+		return;
+	bpf_l4_csum_replace(skb, TCP_FIELD(check), old, new, 2);
+	bpf_skb_store_bytes(skb, at, &new, 2, 0);
+}
+
+/* Adds to a number of the TCP header. */
+static __always_inline void add_to(struct __sk_buff *skb, __u32 at, __be32 old, __u32 more)
+{
+	__be32 new = bpf_htonl(bpf_ntohl(old) + more);
+
+	bpf_l4_csum_replace(skb, TCP_FIELD(check), old, new, 4);
+	bpf_skb_store_bytes(skb, at, &new, 4, 0);
+}
+
+static __always_inline void renumber(struct __sk_buff *skb, const struct seen *seen)
+{
+	__be16 old = seen->ip.id, new = bpf_htons(0x1234);
+
+	bpf_l3_csum_replace(skb, IP_FIELD(check), old, new, 2);
+	bpf_skb_store_bytes(skb, IP_FIELD(id), &new, 2, 0);
+}
+
+/* Changes the options of a SYN or SYN-ACK as Linux lays them out: MSS, SACK permitted, timestamps, one byte of nothing, window scale. */
+static __always_inline void change_options(struct __sk_buff *skb, __u32 lie, bool from_server)
+{
+	switch (lie) {
+	case RAISES_MSS:
+		put_half(skb, DATA_AT + 2, 8960);
+		break;
+	case LOWERS_MSS:
+		put_half(skb, DATA_AT + 2, 1200);
+		break;
+	case RAISES_SCALE:
+		put_half(skb, DATA_AT + 18, 0x030e);
+		break;
+	case ADDS_SACK:
+		put_half(skb, DATA_AT + 4, 0x0402);
+		break;
+	case REMOVES_SACK:
+		put_half(skb, DATA_AT + 4, 0x0101);
+		break;
+	case REMOVES_SACK_OF_SERVER:
+		if (from_server)
+			put_half(skb, DATA_AT + 4, 0x0101);
+		break;
+	case REMOVES_STAMPS:
+		if (from_server)
+			break;
+		_Pragma("unroll") for (__u32 i = 0; i < 10; i += 2)
+			put_half(skb, DATA_AT + 6 + i, 0x0101);
+		break;
+	}
+}
+
+/* Gives a new connection a number, and tells how many came after that of a segment. */
+static __always_inline __u64 age(struct lying *lying, __be16 port, bool opens)
+{
+	__u32 number = bpf_ntohs(port);
+	__u64 *place = bpf_map_lookup_elem(&numbers, &number);
+
+	if (!place)
+		return 0;
+	if (opens)
+		*place = ++lying->count;
+	return lying->count - *place;
+}
+
 static __always_inline int admit(struct __sk_buff *skb, struct lying *lying, const struct seen *seen)
 {
 	__u64 now = bpf_ktime_get_ns(), since = now - lying->last_ns;
@@ -239,6 +347,9 @@ static __always_inline int from_client(struct __sk_buff *skb, struct lying *lyin
 	__u8 flags = seen->tcp.flags;
 	__u32 other[REQUEST_BYTES / 4];
 	bool asks = payload_of(seen) == REQUEST_BYTES;
+
+	if (flags & TCP_SYN)
+		change_options(skb, lying->lie, false);
 
 	switch (lying->lie) {
 	case ANSWERS:
@@ -277,6 +388,32 @@ static __always_inline int from_client(struct __sk_buff *skb, struct lying *lyin
 		if (lying->count++)
 			replace(skb, lying->own, other, REQUEST_BYTES);
 		break;
+	case ACKS_EARLY:
+		if (asks)
+			return answer_before(skb, lying, seen, TCP_ACK, 0);
+		break;
+	case CLOSES_EARLY:
+		if (flags & TCP_FIN)
+			return answer_before(skb, lying, seen, TCP_FIN | TCP_ACK, 0);
+		break;
+	case SPEAKS_AFTER_CLOSE:
+		if (flags & TCP_RST)
+			return answer_before(skb, lying, seen, TCP_ACK | TCP_PSH, lying->cache);
+		break;
+	case PROXIES:
+		add_to(skb, TCP_FIELD(sequence), seen->tcp.sequence, OWN_SEQUENCE);
+		if (flags & TCP_ACK)
+			add_to(skb, TCP_FIELD(acknowledgement), seen->tcp.acknowledgement, -OWN_SEQUENCE);
+		break;
+	case RENUMBERS:
+		renumber(skb, seen);
+		break;
+	case EVICTS:
+		return age(lying, seen->tcp.source, flags & TCP_SYN) > lying->every ? TC_ACT_SHOT : TC_ACT_OK;
+	case LOWERS_WINDOWS:
+		if (!(flags & TCP_RST))
+			put_half(skb, TCP_FIELD(window), 0x4000);
+		break;
 	case ADMITS:
 	case ADMITS_FAST:
 	case STOPS_MARKED:
@@ -291,7 +428,10 @@ static __always_inline int from_server(struct __sk_buff *skb, struct lying *lyin
 {
 	bool answers = payload_of(seen) == ANSWER_BYTES;
 	__u64 *own = lying->own;
+	__u32 other[ANSWER_BYTES / 4];
 
+	if (seen->tcp.flags & TCP_SYN)
+		change_options(skb, lying->lie, true);
 	switch (lying->lie) {
 	case ANSWERS:
 	case REPLAYS:
@@ -303,6 +443,29 @@ static __always_inline int from_server(struct __sk_buff *skb, struct lying *lyin
 		} else if (lying->lie == REPLAYS) {
 			replace(skb, own, lying->cache, ANSWER_BYTES);
 		}
+		break;
+	case CLOSES_EARLY:
+		return seen->tcp.flags & TCP_FIN ? TC_ACT_SHOT : TC_ACT_OK;
+	case REPEATS_ANSWERS:
+		if (!answers)
+			break;
+		bpf_skb_store_bytes(skb, 0, to_client, 12, 0);
+		bpf_clone_redirect(skb, lying->left, 0);
+		return bpf_redirect(lying->left, 0);
+	case SWAPS_ANSWERS:
+		if (!answers || bpf_skb_load_bytes(skb, DATA_AT, own, ANSWER_BYTES))
+			break;
+		copy(other, (const void *)lying->cache, ANSWER_BYTES);
+		copy((void *)lying->cache, (const void *)own, ANSWER_BYTES);
+		if (lying->count++)
+			replace(skb, own, other, ANSWER_BYTES);
+		break;
+	case PROXIES:
+		add_to(skb, TCP_FIELD(sequence), seen->tcp.sequence, OWN_SEQUENCE);
+		add_to(skb, TCP_FIELD(acknowledgement), seen->tcp.acknowledgement, -OWN_SEQUENCE);
+		break;
+	case RAISES_WINDOWS:
+		put_half(skb, TCP_FIELD(window), 0xffff);
 		break;
 	case FLIPS_AND_MENDS:
 	case FLIPS:
@@ -329,6 +492,8 @@ int lying(struct __sk_buff *skb)
 	struct seen seen = {};
 
 	if (!lying || read(skb, &seen))
+		return TC_ACT_OK;
+	if (lying->segments++ < lying->after)
 		return TC_ACT_OK;
 	return skb->ifindex == lying->left ? from_client(skb, lying, &seen) : from_server(skb, lying, &seen);
 }

@@ -154,7 +154,7 @@ fn lies_of_a_box_between_two_ports_cost_its_values() {
     filter.attach("forward", &unknown.inside, &links);
     let mut wrong = Vec::new();
     for row in rows {
-        let words = [row.lie, row.every, 0, row.which, 0].map(u32::to_ne_bytes).concat();
+        let words = [row.lie, row.every, 0, row.which, 0, 0].map(u32::to_ne_bytes).concat();
         filter.map("settings").update(&ONLY, &words, MapFlags::ANY).unwrap();
         let test = format!("procedure = \"latency\"\nloads = [50000]\n{}", row.factors);
         let results = unknown.measured(0.3, &test, row.stated);

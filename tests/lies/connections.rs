@@ -35,6 +35,23 @@ enum Lie {
     Admits,
     AdmitsFast,
     StopsMarked,
+    AcksEarly,
+    ClosesEarly,
+    SpeaksAfterClose,
+    RepeatsAnswers,
+    SwapsAnswers,
+    Proxies,
+    Renumbers,
+    Evicts,
+    RaisesMss,
+    LowersMss,
+    RaisesScale,
+    AddsSack,
+    RemovesSack,
+    RemovesSackOfServer,
+    RemovesStamps,
+    RaisesWindows,
+    LowersWindows,
 }
 
 /// A firewall.
@@ -42,24 +59,27 @@ struct Firewall {
     lie: Lie,
     /// For [`Lie::Answers`]: client ports that have one of these bits.
     mask: u32,
-    /// For the last two.
+    /// What it counts by; see the program.
     every: u32,
+    /// Segments for which it is honest.
+    after: u32,
     /// Whether it knows what an answer looks like before it saw one.
     informed: bool,
 }
 
 impl Firewall {
     const fn of(lie: Lie) -> Self {
-        Self { lie, mask: u32::MAX, every: 1, informed: false }
+        Self { lie, mask: u32::MAX, every: 1, after: 0, informed: false }
     }
 
     /// Stands before the router of the bed from now on.
     fn stand(&self, bed: &Bed) {
         let filter = Filter::load(LYING_TCP);
         let links = ["left", "right"].map(|link| bed.router().ifindex(link));
-        let words = [self.lie as u32, links[0], links[1], self.mask, self.every, u32::from(self.informed)];
+        let informed = u32::from(self.informed);
+        let words = [self.lie as u32, links[0], links[1], self.mask, self.every, self.after, informed, 0];
         let mut bytes = words.map(u32::to_ne_bytes).concat();
-        bytes.extend([0; 16]);
+        bytes.extend([0; 24]);
         bytes.extend(Message::http_answer(1).bytes());
         bytes.resize(filter.map("lying_map").value_size() as usize, 0);
         filter.map("lying_map").update(&ONLY, &bytes, MapFlags::ANY).unwrap();
@@ -104,10 +124,11 @@ fn reasons(reading: &TcpReading) -> Vec<String> {
     found
 }
 
-#[test]
-fn every_lie_about_connections_is_caught_and_named() {
-    type Row = (&'static str, Firewall, fn(&mut TcpPlan), &'static str);
-    let rows: [Row; 25] = [
+/// A name, the firewall, what is changed of the plan, and what is said; nothing of an honest one.
+type Row = (&'static str, Firewall, fn(&mut TcpPlan), &'static str);
+
+fn rows() -> Vec<Row> {
+    vec![
         ("honest", Firewall::of(Lie::Honest), |_| (), ""),
         ("honest, FIN", Firewall::of(Lie::Honest), |p| p.close = Close::ClientFin, ""),
         ("honest, no request", Firewall::of(Lie::Honest), |p| p.transactions = 0, ""),
@@ -243,13 +264,95 @@ fn every_lie_about_connections_is_caught_and_named() {
             with_forbidden,
             "400 forbidden attempts got through",
         ),
-    ];
+        (
+            "answers itself from the 1,000th segment on",
+            Firewall { informed: true, after: 1000, ..Firewall::of(Lie::Answers) },
+            |_| (),
+            "answers were not the server's to that request",
+        ),
+        (
+            "acknowledges requests before the server does",
+            Firewall::of(Lie::AcksEarly),
+            |_| (),
+            "400 segments reached the client that the server did not write",
+        ),
+        (
+            "acknowledges requests before the server does, later",
+            Firewall { after: 1000, ..Firewall::of(Lie::AcksEarly) },
+            |_| (),
+            "segments reached the client that the server did not write",
+        ),
+        (
+            "ends connections before the server does",
+            Firewall::of(Lie::ClosesEarly),
+            |p| p.close = Close::ClientFin,
+            "400 segments reached the client that the server did not write",
+        ),
+        (
+            "sends data after the end",
+            Firewall { informed: true, ..Firewall::of(Lie::SpeaksAfterClose) },
+            |_| (),
+            "400 segments reached the client that the server did not write",
+        ),
+        (
+            "sends answers twice",
+            Firewall::of(Lie::RepeatsAnswers),
+            |_| (),
+            "400 segments more reached the client than the server sent",
+        ),
+        (
+            "gives answers to the next connection",
+            Firewall::of(Lie::SwapsAnswers),
+            |_| (),
+            "answers were not the server's to that request",
+        ),
+        (
+            "writes IP ids of its own",
+            Firewall::of(Lie::Renumbers),
+            |_| (),
+            "segments reached the server that the client did not write",
+        ),
+        (
+            "offers a larger MSS than the ends",
+            Firewall::of(Lie::RaisesMss),
+            |_| (),
+            "800 SYN or SYN-ACK arrived with a larger MSS or window scale",
+        ),
+        (
+            "offers a larger window scale than the ends",
+            Firewall::of(Lie::RaisesScale),
+            |p| p.options = Options::LINUX,
+            "800 SYN or SYN-ACK arrived with a larger MSS or window scale",
+        ),
+        (
+            "offers what no end does",
+            Firewall::of(Lie::AddsSack),
+            |p| p.options = Options { timestamps: true, ..Options::MSS },
+            "800 SYN or SYN-ACK arrived with an option that its sender did not offer",
+        ),
+        (
+            "removes options from one way",
+            Firewall::of(Lie::RemovesSackOfServer),
+            |p| p.options = Options::LINUX,
+            "400 SYN-ACK lost options on their way that the server had agreed to",
+        ),
+        (
+            "opens windows",
+            Firewall::of(Lie::RaisesWindows),
+            |_| (),
+            "segments arrived with a larger window than their sender's",
+        ),
+    ]
+}
+
+#[test]
+fn every_lie_about_connections_is_caught_and_named() {
     let _turn = testkit::turn();
     let bed = Bed::routed();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
     let mut failed = Vec::new();
-    for (name, firewall, change, said) in rows {
+    for (name, firewall, change, said) in rows() {
         firewall.stand(&bed);
         let mut plan = plan();
         change(&mut plan);
@@ -265,4 +368,60 @@ fn every_lie_about_connections_is_caught_and_named() {
         }
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+/// What a firewall may do because its users want it to, the options that are offered, and what a reader of its figures is told.
+const ALLOWED: [(Lie, Options, &str); 5] = [
+    (Lie::Proxies, Options::MSS, "400 of 400 connections were not with the server, but with a proxy"),
+    (Lie::LowersMss, Options::MSS, "800 SYN or SYN-ACK arrived with a smaller MSS or window scale"),
+    (Lie::RemovesSack, Options::LINUX, "400 of 400 SYN reached the server without an option"),
+    (Lie::RemovesStamps, Options::LINUX, "400 of 400 SYN reached the server without an option"),
+    (Lie::LowersWindows, Options::MSS, "segments arrived with a smaller window than their sender's"),
+];
+
+#[test]
+fn what_a_firewall_may_change_stays_valid_and_is_said() {
+    let _turn = testkit::turn();
+    let bed = Bed::routed();
+    let mut engine = Engine::load(70_000).unwrap();
+    let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
+    for (lie, options, said) in ALLOWED {
+        Firewall::of(lie).stand(&bed);
+        let reading = engine.run(&ports, &TcpPlan { options, ..plan() }, &mut ()).unwrap();
+        let remarks = reading.outcome().served.unwrap().remarks().join("; ");
+        assert_eq!(reasons(&reading), Vec::<String>::new(), "{lie:?}");
+        assert!(remarks.contains(said), "{lie:?}: {remarks}");
+        assert_eq!(reading.counts.closed, CONNECTIONS, "{lie:?}: {:?}", reading.counts);
+    }
+}
+
+/// A firewall whose table is full and that forgets old connections without a word: each is asked once more when all are open.
+#[test]
+fn connections_that_are_quietly_evicted_are_not_held() {
+    let _turn = testkit::turn();
+    let bed = Bed::routed();
+    let mut engine = Engine::load(70_000).unwrap();
+    let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
+    for (lie, held) in [(Lie::Honest, CONNECTIONS), (Lie::Evicts, 101)] {
+        Firewall { every: 100, ..Firewall::of(lie) }.stand(&bed);
+        let plan = TcpPlan { close: Close::Never, transactions: 0, ..plan() };
+        let (_, reading) = engine.open_all_and_verify(&ports, &plan, &mut ()).unwrap();
+        let outcome = reading.outcome();
+        assert_eq!(
+            (outcome.established, outcome.verified),
+            (CONNECTIONS, Some(held)),
+            "{:?}",
+            reading.counts
+        );
+    }
+}
+
+#[test]
+fn the_promises_count_the_lies_that_there_are() {
+    let caught = rows().iter().filter(|(.., said)| !said.is_empty()).count();
+    let honest = rows().len() - caught + ALLOWED.len();
+    let said = format!(
+        "{caught} of {caught}, and {honest} honest ones stay valid | any | `cargo test -p traffic --test lies_connections`"
+    );
+    assert!(include_str!("../../SPEC.md").contains(&said), "SPEC.md does not say: {said}");
 }

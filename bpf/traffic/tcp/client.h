@@ -106,7 +106,8 @@ static __always_inline int on_syn_ack(struct tcp_core *core, struct connection *
 				      const struct arrived *seen, struct segment *segment)
 {
 	__u8 state = control.transactions ? CONNECTION_REQUESTED : CONNECTION_HELD;
-	__u8 flags = (seen->has_stamp ? CONNECTION_STAMPS : 0) | (seen->window ? 0 : CONNECTION_WINDOW_SHUT);
+	__u8 flags = (seen->has_stamp ? CONNECTION_STAMPS : 0) | (seen->window ? 0 : CONNECTION_WINDOW_SHUT) |
+		     (seen->proxied ? CONNECTION_PROXIED : 0);
 	__u32 next = next_phase(phase, state, flags);
 
 	if (phase_state(phase) != CONNECTION_SYN_SENT) {
@@ -122,6 +123,8 @@ static __always_inline int on_syn_ack(struct tcp_core *core, struct connection *
 	c->peer_stamp = seen->stamp;
 	c->touched = segment->stamp;
 	count(core, COUNT_ESTABLISHED);
+	if (seen->proxied)
+		count(core, COUNT_PROXIED);
 	if (phase_flags(phase) & CONNECTION_SAMPLED)
 		measure_established(core, c);
 	if (state == CONNECTION_REQUESTED && seen->window) {
@@ -355,6 +358,36 @@ static __always_inline int on_late(struct tcp_core *core, const struct connectio
 	return acknowledge(c, phase, segment);
 }
 
+/* Whether a SYN-ACK has another sequence number than the server's. */
+static __always_inline bool is_of_proxy(const struct arrived *seen)
+{
+	return control.knows_server_isn &&
+	       seen->sequence != server_isn(seen->version, seen->destination, seen->source, seen->destination_port,
+					    seen->source_port);
+}
+
+/* Finds out whether the server wrote a segment, and what of it was changed that a firewall may change, or may not. Of a connection that a
+ * proxy opened for itself no segment is the server's. */
+static __noinline int check_author(struct tcp_core *core, __u32 phase, struct arrived *seen)
+{
+	bool opens = seen && phase_state(phase) == CONNECTION_SYN_SENT && seen->flags & TCP_SYN;
+
+	if (!core || !seen || phase_flags(phase) & CONNECTION_PROXIED)
+		return 0;
+	if (opens && is_of_proxy(seen)) {
+		seen->proxied = 1;
+		return 0;
+	}
+	if (is_unsealed(seen)) {
+		count(core, COUNT_UNSEALED);
+		return 0;
+	}
+	compare_window(core, seen, control.server_window);
+	if (opens)
+		compare_options(core, seen, 0, COUNT_OPTIONS_REMOVED);
+	return 0;
+}
+
 static __always_inline int on_arrival(struct xdp_md *ctx, struct tcp_core *core, __u32 slot, struct arrived *seen,
 				      struct segment *segment)
 {
@@ -370,8 +403,12 @@ static __always_inline int on_arrival(struct xdp_md *ctx, struct tcp_core *core,
 	if (!seen->payload_bytes && !is_whole(seen, 0))
 		return drop_as(core, COUNT_DAMAGED);
 	seen->slot = slot;
-	if (seen->flags & TCP_RST)
+	if (seen->flags & TCP_RST) {
+		count(core, COUNT_RESETS_IN);
 		return on_reset(core, c, phase, seen, segment->stamp);
+	}
+	if (control.seals)
+		check_author(core, phase, seen);
 	if (phase_state(phase) == CONNECTION_CLOSED)
 		return on_late(core, c, phase, seen, segment);
 	if (seen->flags & TCP_SYN)

@@ -67,10 +67,13 @@ struct arrived {
 	__u32 frame_bytes;
 	__u16 window;
 	__u16 mss;		/* of a SYN; 536 when it does not say (RFC 9293 section 3.7.1) */
+	__u16 id;		/* IPv4's identification */
 	__u8 flags;
 	__u8 offers;
 	__u8 has_stamp;
 	__u8 version;
+	__u8 scale;		/* of a SYN */
+	__u8 proxied;		/* at the client: of a SYN-ACK with another sequence number than the server's */
 };
 
 /* A walk through the options of a SYN. */
@@ -81,6 +84,7 @@ struct option_walk {
 	__u32 offers;
 	__u32 stamp;
 	__u32 mss;
+	__u32 scale;
 };
 
 static __always_inline __u8 option_byte(const struct option_walk *walk, __u32 at)
@@ -107,6 +111,7 @@ static long read_option(__u32 turn __attribute__((unused)), struct option_walk *
 		walk->mss = option_byte(walk, at + 2) << 8 | option_byte(walk, at + 3);
 	} else if (kind == 3) {
 		walk->offers |= OFFER_WINDOW_SCALE;
+		walk->scale = option_byte(walk, at + 2);
 	} else if (kind == 4) {
 		walk->offers |= OFFER_SACK;
 	} else if (kind == 8) {
@@ -131,6 +136,7 @@ static __noinline int read_offers(struct xdp_md *ctx, __u32 at, __u32 bytes, str
 	walk.mss = seen->mss;
 	bpf_loop(40, read_option, &walk, 0);
 	seen->mss = walk.mss;
+	seen->scale = walk.scale;
 	seen->stamp = walk.stamp;
 	return walk.offers;
 }
@@ -167,6 +173,7 @@ static __always_inline void read_syn_options(struct xdp_md *ctx, const struct tc
 	seen->mss = 536;
 	seen->offers = 0;
 	seen->stamp = 0;
+	seen->scale = 0;
 	if (bytes == 4 && (void *)(words + 1) <= end && (bpf_ntohl(words[0]) & 0xffff0000) == MSS_OPTION) {
 		seen->mss = bpf_ntohl(words[0]);
 		seen->offers = OFFER_MSS;
@@ -176,6 +183,7 @@ static __always_inline void read_syn_options(struct xdp_md *ctx, const struct tc
 		   (bpf_ntohl(words[4]) & 0xffffff00) == SCALE_OPTION) {
 		seen->mss = bpf_ntohl(words[0]);
 		seen->stamp = bpf_ntohl(words[2]);
+		seen->scale = bpf_ntohl(words[4]);
 		seen->offers = OFFER_MSS | OFFER_SACK | OFFER_TIMESTAMPS | OFFER_WINDOW_SCALE;
 		seen->sum += words_sum(words, 5);
 	} else if (bytes) {
@@ -235,6 +243,12 @@ static __always_inline int read_segment(struct xdp_md *ctx, struct arrived *seen
 	__u32 packet_end;
 
 	seen->frame_bytes = end - data;
+	/* The verifier does not see that these are read only where they were written. */
+	seen->id = 0;
+	seen->offers = 0;
+	seen->scale = 0;
+	seen->mss = 0;
+	seen->proxied = 0;
 	if ((void *)(eth + 1) > end)
 		return -1;
 	if (eth->type == bpf_htons(ETHERTYPE_IPV4)) {
@@ -247,6 +261,7 @@ static __always_inline int read_segment(struct xdp_md *ctx, struct arrived *seen
 		if (packet_end > seen->frame_bytes)
 			return -1;
 		seen->version = 4;
+		seen->id = ip->id;
 		seen->bad_header = checksum_fold(words_sum((const void *)ip, IPV4_BYTES / 4)) != 0;
 		seen->pseudo = words_sum(&ip->source, 2);
 		seen->source[0] = ip->source;

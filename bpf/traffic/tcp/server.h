@@ -39,13 +39,21 @@ static __always_inline bool is_illegal_attempt(const struct arrived *seen)
 	return true;
 }
 
-static __always_inline __u32 server_isn(const struct arrived *seen)
+static __always_inline __u32 own_isn(const struct arrived *seen)
 {
-	__u32 addresses = seen->source[0] * 0x9e3779b1 + seen->destination[0];
+	return server_isn(seen->version, seen->source, seen->destination, seen->source_port, seen->destination_port);
+}
 
-	if (seen->version == 6)
-		addresses += seen->source[3] * 0x85ebca6b + seen->destination[3] * 0xc2b2ae35 + seen->source[1];
-	return mix32(addresses ^ control.server_secret ^ ((__u32)seen->source_port << 16 | seen->destination_port));
+/* Finds out whether the client wrote a segment, as the client does of the server's. */
+static __always_inline void check_client(struct tcp_core *core, const struct arrived *seen)
+{
+	if (is_unsealed(seen)) {
+		count(core, COUNT_SERVER_UNSEALED);
+		return;
+	}
+	compare_window(core, seen, control.window);
+	if (seen->flags & TCP_SYN)
+		compare_options(core, seen, control.window_scale, COUNT_SERVER_OPTIONS_REMOVED);
 }
 
 /* Every answer has the same size, so the place in the stream says which answer it is, and where in it. */
@@ -68,7 +76,7 @@ static __always_inline void say_answer(struct tcp_core *core, struct segment *se
 static __always_inline void say_syn_ack(const struct arrived *seen, struct segment *segment)
 {
 	segment->flags = TCP_SYN | TCP_ACK;
-	segment->sequence = server_isn(seen);
+	segment->sequence = own_isn(seen);
 	segment->acknowledgement = seen->sequence + 1;
 	segment->offers = seen->offers & control.offers;
 	segment->has_stamp = (segment->offers & OFFER_TIMESTAMPS) != 0;
@@ -174,7 +182,7 @@ static __always_inline int serve_request(struct xdp_md *ctx, struct tcp_core *co
 static __always_inline int serve_segment(struct xdp_md *ctx, struct tcp_core *core, const struct arrived *seen,
 					 struct segment *segment)
 {
-	__u32 place = seen->acknowledgement - (server_isn(seen) + 1);
+	__u32 place = seen->acknowledgement - (own_isn(seen) + 1);
 	__u32 all = control.transactions * answer.bytes;
 
 	/* Held connections answer up to 255 rounds of verification more. */
@@ -238,6 +246,8 @@ static __always_inline int server_receive(struct xdp_md *ctx)
 		count(core, COUNT_SERVER_RESET);
 		return XDP_DROP;
 	}
+	if (control.seals)
+		check_client(core, &seen);
 	turn_round(&seen, &segment, tick_now(core));
 	segment.window = control.server_window;
 	reaction = seen.flags & TCP_SYN ? serve_syn(core, &seen, &segment) : serve_segment(ctx, core, &seen, &segment);

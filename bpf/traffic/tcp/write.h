@@ -7,8 +7,7 @@
 #define RAMPART_TRAFFIC_TCP_WRITE_H
 
 #include "../../net/checksum.h"
-#include "proof.h"
-#include "state.h"
+#include "seal.h"
 
 #define TIME_TO_LIVE 64
 #define DONT_FRAGMENT 0x4000
@@ -149,15 +148,24 @@ static __always_inline __u32 address_sum(const struct segment *segment, __u32 wo
 	return sum;
 }
 
-/* The Ethernet type and an IPv4 header before `payload` bytes, in whole words. `fragment` in host byte order; where there is
- * one, the identification is the segment's sequence number. */
+/* The identification of an IPv4 packet: a segment's seal, or the number of a datagram of which this is a fragment. */
+static __always_inline __u16 identification(const struct segment *segment, __u8 protocol, __u16 fragment)
+{
+	if (fragment)
+		return segment->sequence;
+	if (protocol != PROTOCOL_TCP || !control.seals)
+		return 0;
+	return seal(segment->sequence, segment->acknowledgement, segment->payload_bytes, segment->flags);
+}
+
+/* The Ethernet type and an IPv4 header before `payload` bytes, in whole words. `fragment` in host byte order. */
 static __always_inline int write_ipv4(void *data, void *end, const struct segment *segment, __u8 protocol,
 				      __u16 payload, __u16 fragment)
 {
 	struct ethernet *eth = data;
 	struct ipv4 *ip = (void *)(eth + 1);
 	__be16 bytes = bpf_htons(IPV4_BYTES + payload), flags = bpf_htons(fragment ? fragment : DONT_FRAGMENT);
-	__u16 id = fragment ? segment->sequence : 0;
+	__u16 id = identification(segment, protocol, fragment);
 
 	if ((void *)(ip + 1) > end)
 		return -1;

@@ -21,6 +21,10 @@ impl BothEnds {
         Self { client, server }
     }
 
+    const fn plus(self, other: Self) -> Self {
+        Self::new(self.client + other.client, self.server + other.server)
+    }
+
     /// What the client has more than the server.
     const fn missing(&self) -> u64 {
         self.client.saturating_sub(self.server)
@@ -71,7 +75,33 @@ pub struct ServedOutcome {
     pub other_source: u64,
     /// Segments that arrived with a wrong checksum.
     pub damaged: BothEnds,
+    /// Connections that the client established.
+    pub opened: u64,
+    /// Of these, with whom the client spoke was not the server, as the sequence number says: a proxy, or a firewall that changes sequence
+    /// numbers.
+    pub proxied: u64,
+    /// Segments that reached an end and that the other end did not write: the client without those of proxied connections, IPv4.
+    pub unsealed: BothEnds,
+    /// Segments that reached the client, without RST, and that the server sent.
+    pub segments_to_client: BothEnds,
+    /// Segments that the client sent, and that reached the server.
+    pub segments_to_server: BothEnds,
+    /// SYN-ACK, and SYN, that arrived without an option that was offered.
+    pub options_removed: BothEnds,
+    /// SYN and SYN-ACK that arrived with an option that nobody offered.
+    pub options_added: u64,
+    /// SYN and SYN-ACK that arrived with a larger MSS or window scale than was written.
+    pub options_raised: u64,
+    /// With a smaller one.
+    pub options_lowered: u64,
+    /// Segments that arrived with a larger window than was written.
+    pub window_raised: u64,
+    /// With a smaller one.
+    pub window_lowered: u64,
 }
+
+/// Segments that arrive more often than they were sent are tolerated up to this share, as frames are.
+const REPEATED_TOLERANCE: f64 = 1e-4;
 
 impl ServedOutcome {
     /// Connections that the client completed and the server did not serve.
@@ -137,10 +167,89 @@ impl ServedOutcome {
             ),
             (self.damaged.client, "segments reached the client with a wrong checksum"),
             (self.damaged.server, "segments reached the server with a wrong checksum"),
+            (self.unsealed.client, "segments reached the client that the server did not write"),
+            (self.unsealed_by_no_proxy(), "segments reached the server that the client did not write"),
+            (self.repeated_to_client(), "segments more reached the client than the server sent"),
+            (self.repeated_to_server(), "segments more reached the server than the client sent"),
+            (self.options_added, "SYN or SYN-ACK arrived with an option that its sender did not offer"),
+            (self.options_raised, "SYN or SYN-ACK arrived with a larger MSS or window scale"),
+            (
+                self.options_removed.missing(),
+                "SYN-ACK lost options on their way that the server had agreed to",
+            ),
+            (self.window_raised, "segments arrived with a larger window than their sender's"),
         ] {
             say(count, format!("{} {what}", grouped(count)));
         }
         found
+    }
+
+    /// What remarks are made of, over several trials.
+    pub fn sum<'a>(trials: impl Iterator<Item = &'a Self>) -> Self {
+        trials.fold(Self::default(), |sum, trial| Self {
+            opened: sum.opened + trial.opened,
+            proxied: sum.proxied + trial.proxied,
+            syn: sum.syn.plus(trial.syn),
+            options_removed: sum.options_removed.plus(trial.options_removed),
+            options_lowered: sum.options_lowered + trial.options_lowered,
+            window_lowered: sum.window_lowered + trial.window_lowered,
+            ..sum
+        })
+    }
+
+    /// What a firewall may do and a reader should know.
+    pub fn remarks(&self) -> Vec<String> {
+        let of = |count: u64, of: u64| format!("{} of {}", grouped(count), grouped(of));
+        [
+            (
+                self.proxied,
+                format!(
+                    "{} connections were not with the server, but with a proxy (or sequence numbers were changed): times are the \
+                     proxy's, and which segments it wrote cannot be told",
+                    of(self.proxied, self.opened)
+                ),
+            ),
+            (
+                self.options_removed.server,
+                format!(
+                    "{} SYN reached the server without an option that the client offered",
+                    of(self.options_removed.server, self.syn.server)
+                ),
+            ),
+            (
+                self.options_lowered,
+                format!("{} SYN or SYN-ACK arrived with a smaller MSS or window scale", grouped(self.options_lowered)),
+            ),
+            (
+                self.window_lowered,
+                format!("{} segments arrived with a smaller window than their sender's", grouped(self.window_lowered)),
+            ),
+        ]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(_, text)| text)
+        .collect()
+    }
+
+    /// Segments to the server that neither the client nor a proxy wrote: of a proxied connection twice as many are the proxy's as the
+    /// client sends on average, because it opens, asks and ends by itself.
+    fn unsealed_by_no_proxy(&self) -> u64 {
+        let each = (2 * self.segments_to_server.client).div_ceil(self.opened.max(1));
+        self.unsealed.server.saturating_sub(self.proxied.saturating_mul(each))
+    }
+
+    /// A proxy has segments of its own, which are no repetitions.
+    fn repeated_to_client(&self) -> u64 {
+        Self::repeated(self.segments_to_client.client, self.segments_to_client.server, self.proxied)
+    }
+
+    fn repeated_to_server(&self) -> u64 {
+        Self::repeated(self.segments_to_server.server, self.segments_to_server.client, self.proxied)
+    }
+
+    fn repeated(arrived: u64, sent: u64, proxied: u64) -> u64 {
+        let surplus = arrived.saturating_sub(sent);
+        if proxied > 0 || surplus as f64 <= REPEATED_TOLERANCE * arrived as f64 { 0 } else { surplus }
     }
 
     /// Whether what is missing of `part` can be loss of frames: the rest of what the client sent along the same way was lost
@@ -176,6 +285,9 @@ mod tests {
             answers: all,
             answer_bytes: BothEnds::new(64_000, 64_000),
             closes: all,
+            opened: 1000,
+            segments_to_client: BothEnds::new(2000, 2000),
+            segments_to_server: BothEnds::new(3000, 3000),
             ..ServedOutcome::default()
         }
     }
@@ -183,7 +295,7 @@ mod tests {
     #[test]
     fn whatever_only_one_end_saw_is_named() {
         type Row = (&'static str, fn(&mut ServedOutcome));
-        let rows: [Row; 18] = [
+        let rows: [Row; 31] = [
             ("", |_| ()),
             ("", |s| (s.syn, s.requests) = (BothEnds::new(1300, 1000), BothEnds::new(1300, 1000))),
             // A third of everything is lost, ends too, and what the server sent is sent again.
@@ -227,12 +339,61 @@ mod tests {
                 s.other_source = 7;
             }),
             ("7 segments reached the client with a wrong checksum", |s| s.damaged.client = 7),
+            ("7 segments reached the client that the server did not write", |s| s.unsealed.client = 7),
+            ("7 segments reached the server that the client did not write", |s| s.unsealed.server = 7),
+            // A proxy writes its own; but not as many as of all for one connection.
+            ("", |s| (s.proxied, s.unsealed.server) = (1000, 3000)),
+            ("2,994 segments reached the server that the client did not write", |s| {
+                (s.proxied, s.unsealed.server) = (1, 3000);
+            }),
+            ("", |s| (s.proxied, s.segments_to_client.client) = (1000, 4000)),
+            ("1 segments more reached the client than the server sent", |s| {
+                s.segments_to_client.client = 2001
+            }),
+            ("1 segments more reached the server than the client sent", |s| {
+                s.segments_to_server.server = 3001
+            }),
+            // As networks do now and then.
+            ("", |s| s.segments_to_server = BothEnds::new(100_000, 100_010)),
+            ("3 SYN or SYN-ACK arrived with an option that its sender did not offer", |s| {
+                s.options_added = 3
+            }),
+            ("3 SYN or SYN-ACK arrived with a larger MSS or window scale", |s| s.options_raised = 3),
+            ("3 SYN-ACK lost options on their way that the server had agreed to", |s| {
+                s.options_removed = BothEnds::new(8, 5);
+            }),
+            ("", |s| s.options_removed = BothEnds::new(5, 8)),
+            ("3 segments arrived with a larger window than their sender's", |s| s.window_raised = 3),
         ];
         for (said, change) in rows {
             let mut served = honest();
             change(&mut served);
             assert_eq!(served.disagreements().join("; "), said, "{served:?}");
             assert_eq!(agrees(&Some(served)), said.is_empty());
+        }
+    }
+
+    #[test]
+    fn what_a_firewall_may_change_is_said() {
+        type Row = (&'static str, fn(&mut ServedOutcome));
+        let rows: [Row; 5] = [
+            ("", |_| ()),
+            (
+                "2,000 of 2,000 connections were not with the server, but with a proxy (or sequence numbers were changed): times \
+                 are the proxy's, and which segments it wrote cannot be told",
+                |s| s.proxied = 1000,
+            ),
+            ("20 of 2,000 SYN reached the server without an option that the client offered", |s| {
+                s.options_removed = BothEnds::new(10, 10);
+            }),
+            ("6 SYN or SYN-ACK arrived with a smaller MSS or window scale", |s| s.options_lowered = 3),
+            ("6 segments arrived with a smaller window than their sender's", |s| s.window_lowered = 3),
+        ];
+        for (said, change) in rows {
+            let mut served = honest();
+            change(&mut served);
+            assert_eq!(served.disagreements().join("; "), "");
+            assert_eq!(ServedOutcome::sum([served; 2].iter()).remarks().join("; "), said);
         }
     }
 }

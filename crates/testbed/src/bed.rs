@@ -179,7 +179,7 @@ impl Bed {
         let links: Vec<[Device; 2]> = self.links();
         program::run_with_input("ip", &["-batch", "-"], &link_batch(&links, self.layout.mtu))?;
         for namespace in self.namespaces() {
-            self.enable_napi(namespace, &links)?;
+            self.set_offloads(namespace, &links)?;
         }
         for namespace in self.namespaces() {
             self.configure(namespace, &links)?;
@@ -269,13 +269,15 @@ impl Bed {
     /// Makes every end run NAPI, before any is up: a veth end takes redirected frames only if its peer had GRO (or an
     /// XDP program) when the end came up (`veth_set_xdp_features`). Socket buffers go through NAPI only if the
     /// sending end has no TSO (`veth_skb_is_eligible_for_gro`); otherwise they are worked off on the sender's core,
-    /// past the threads of isolated placement.
-    fn enable_napi(&self, namespace: &Namespace, links: &[[Device; 2]]) -> Result<(), TestbedError> {
+    /// past the threads of isolated placement. And makes every end put VLAN tags into the frame: beside it, where they travel on a veth
+    /// pair else, no XDP program sees them, so that a firewall could add one unseen.
+    fn set_offloads(&self, namespace: &Namespace, links: &[[Device; 2]]) -> Result<(), TestbedError> {
         let separate_receivers = self.spec.placement == Placement::Isolated || self.link.is_some();
         let devices: Vec<&str> = devices_in(namespace, links).collect();
         namespace.enter(|| {
             for device in devices {
-                let mut settings = vec!["-K", device, "gro", "on"];
+                let mut settings =
+                    vec!["-K", device, "gro", "on", "txvlan", "off", "tx-vlan-stag-hw-insert", "off"];
                 if separate_receivers {
                     settings.extend(["tso", "off"]);
                 }

@@ -117,6 +117,11 @@ impl Namespace {
     pub fn take_redirected(&self, device: &str) {
         self.run("ethtool", &["-K", device, "gro", "on"]);
     }
+
+    /// Has a device put VLAN tags into the frame. Beside it no XDP program would see them.
+    pub fn put_tags_into_frames(&self, device: &str) {
+        self.run("ethtool", &["-K", device, "txvlan", "off", "tx-vlan-stag-hw-insert", "off"]);
+    }
 }
 
 impl Drop for Namespace {

@@ -4,6 +4,7 @@
 use super::mark;
 use crate::ledger::{FramePlaces, Ledger};
 use crate::results::{Mark, MarkKind};
+use crate::served::ServedOutcome;
 use crate::trial::TrialOutcome;
 
 /// Frames that arrive more than once, and frames of no trial, are tolerated up to this share of those received: a real
@@ -79,7 +80,7 @@ fn extrapolated(ledger: &Ledger, places: &FramePlaces) -> String {
 /// What a reader should know of trials that count: what was within the tolerances, summed over them.
 pub(super) fn remarks(deciding: &[TrialOutcome]) -> Vec<Mark> {
     let sum = Ledger::sum(deciding.iter().map(|trial| &trial.ledger));
-    let Some(FramePlaces { beside, .. }) = sum.frames() else { return Vec::new() };
+    let Some(FramePlaces { beside, .. }) = sum.frames() else { return remarks_of_connections(deciding) };
     let of = |count: u64, what: &str| format!("{count} of {} frames {what}", sum.sent());
     [
         (beside.repeated, of(beside.repeated, REPEATED)),
@@ -90,6 +91,11 @@ pub(super) fn remarks(deciding: &[TrialOutcome]) -> Vec<Mark> {
     .filter(|(count, _)| *count > 0)
     .map(|(_, text)| mark(MarkKind::Note, text))
     .collect()
+}
+
+fn remarks_of_connections(deciding: &[TrialOutcome]) -> Vec<Mark> {
+    let served = deciding.iter().filter_map(|trial| trial.connections()?.served.as_ref());
+    ServedOutcome::sum(served).remarks().into_iter().map(|text| mark(MarkKind::Note, text)).collect()
 }
 
 #[cfg(test)]

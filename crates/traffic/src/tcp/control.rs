@@ -38,6 +38,9 @@ impl Engine {
         control.server_secret = secret.next() as u32;
         control.request_keys = [secret.next(), secret.next()];
         control.answer_keys = [secret.next(), secret.next()];
+        control.seal_keys = [secret.next(), secret.next()];
+        control.seals = u32::from(proves);
+        control.knows_server_isn = u32::from(proves && !plan.translates && plan.listens.is_none());
         control.translates_sources = u32::from(plan.translates || !proves);
         control.client_mac = ports.client.mac;
         control.next_hop_mac = ports.client.next_hop_mac;

@@ -179,6 +179,17 @@ impl TcpReading {
             altered_requests: c.server_wrong_data,
             other_source: c.server_other_source,
             damaged: BothEnds::new(c.damaged, c.server_damaged),
+            opened: c.established,
+            proxied: c.proxied,
+            unsealed: BothEnds::new(c.unsealed, c.server_unsealed),
+            segments_to_client: BothEnds::new(c.frames_in.saturating_sub(c.resets_in), c.server_frames_out),
+            segments_to_server: BothEnds::new(c.frames_out, c.server_frames_in),
+            options_removed: BothEnds::new(c.options_removed, c.server_options_removed),
+            options_added: c.options_added,
+            options_raised: c.options_raised,
+            options_lowered: c.options_lowered,
+            window_raised: c.window_raised,
+            window_lowered: c.window_lowered,
         })
     }
 

@@ -104,6 +104,29 @@ counts! {
     forged,
     /// Segments to the client whose checksum is wrong: thrown away.
     damaged,
+    /// Established connections whose SYN-ACK has another sequence number than the server's: a proxy's, or changed ones. This and the next
+    /// ten are counted where both ends are ours.
+    proxied,
+    /// Segments to the client that the server did not write, without RST and without those of proxied connections. IPv4.
+    unsealed,
+    /// RST that reached the client, whoever wrote them.
+    resets_in,
+    /// SYN-ACK without an option that the client offered.
+    options_removed,
+    /// SYN and SYN-ACK with an option that nobody offered.
+    options_added,
+    /// SYN and SYN-ACK with a larger MSS or window scale than was written.
+    options_raised,
+    /// SYN and SYN-ACK with a smaller MSS or window scale than was written.
+    options_lowered,
+    /// Segments with a larger window than was written.
+    window_raised,
+    /// Segments with a smaller window than was written.
+    window_lowered,
+    /// Segments to the server that the client did not write, without RST. IPv4.
+    server_unsealed,
+    /// SYN that reached the server without an option that the client offered.
+    server_options_removed,
     /// SYN that reached the server.
     server_syn,
     /// Segments that acknowledge the server's SYN-ACK and nothing behind it: at least one of each connection whose first ACK
