@@ -13,7 +13,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),,--config "target.'cfg(unix)'.runner=
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 22
 
-demo: ## Measure seven firewalls side by side, about five minutes: a table and a report
+demo: ## Measure seven firewalls side by side, three to four minutes: a table and a report
 	@scripts/prepare
 	cargo build --release --locked -p rampart-bench -p rampart
 	cargo $(AS_ROOT) run --quiet --release --locked -p rampart-bench -- run demo
