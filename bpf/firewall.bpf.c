@@ -27,7 +27,7 @@ static __always_inline __u16 flags_of(struct __sk_buff *ctx)
 
 static __always_inline enum verdict enter(void *ctx, struct packet *p, const enum hook hook)
 {
-	p->tick = now();
+	set_clock(p, whole_tick());
 	p->to = NO_ZONE;
 	p->from = zone_at(p);
 	return p->from == NO_ZONE ? drop(p, REASON_NO_ZONE) : filter(ctx, p, hook);
@@ -100,7 +100,7 @@ int firewall_out(struct __sk_buff *ctx)
 	pull(ctx);
 	p.ifindex = ctx->ifindex;
 	p.frame_bytes = ctx->len;
-	p.tick = now();
+	set_clock(&p, whole_tick());
 	p.flags |= flags_of(ctx);
 	p.to = zone_at(&p);
 	if (p.to == NO_ZONE)
@@ -109,13 +109,22 @@ int firewall_out(struct __sk_buff *ctx)
 	return verdict == VERDICT_UP ? TCX_NEXT : TCX_DROP;
 }
 
+/* Run by user space: a fragment that was kept comes in once more by its interface (early.h). */
+SEC("tc")
+int return_fragment(struct __sk_buff *ctx)
+{
+	return bpf_clone_redirect(ctx, ctx->ifindex, BPF_F_INGRESS) ? TCX_DROP : TCX_NEXT;
+}
+
 /* Where the kernel forwards, translates and delivers: in place of all of the above. */
 SEC("netfilter")
 int firewall_netfilter(struct bpf_nf_ctx *ctx)
 {
-	struct packet p = { .tick = now() };
-	enum verdict verdict = find_zones(ctx, &p);
+	struct packet p = {};
+	enum verdict verdict;
 
+	set_clock(&p, whole_tick());
+	verdict = find_zones(ctx, &p);
 	if (verdict == VERDICT_NEXT)
 		verdict = filter(ctx, &p, HOOK_NETFILTER);
 	return verdict == VERDICT_UP ? NF_ACCEPT : NF_DROP;

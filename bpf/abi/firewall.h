@@ -3,8 +3,8 @@
  * What the firewall's data plane shares with user space. The only home of these layouts: the Rust types are derived from
  * this file's BTF by the build (crates/dataplane/build.rs). docs/design/dataplane.md explains them.
  *
- * Times are ticks of 2^TICK_SHIFT nanoseconds of the coarse monotonic clock in 32 bits: they wrap after 52 days, so only
- * differences mean something. Moments are sixteenths of a nanosecond of the same clock in 64 bits. Addresses and ports are
+ * Times are ticks of 2^TICK_SHIFT nanoseconds of the monotonic clock. In 32 bits they wrap after 52 days: such a time says less than a
+ * whole one, and nothing that outlives a day is decided by it alone (see flow.initiator). Moments are sixteenths of a nanosecond of the same clock in 64 bits. Addresses and ports are
  * in network byte order, an IPv4 address is the first word of four.
  */
 #ifndef RAMPART_ABI_FIREWALL_H
@@ -42,6 +42,7 @@ enum sizes {
 	LIMIT_WAYS = 8,
 	SOURCES = 65536,		/* places in which what sources have is counted; flow.source is one */
 	HASH_SECRETS = 12,
+	EARLY_BYTES = 2048,		/* of a frame that is kept until the first fragment of its datagram has come */
 };
 
 /* Why a packet was dropped. Never reuse a number; crates/dataplane/src/reason.rs names and explains each. */
@@ -129,6 +130,7 @@ enum tally {
 	TALLY_ALERT_UNCOUNTED = 20,	/* packets that an alert did not count: no room for one more address */
 	TALLY_FRAGMENTED = 21,		/* packets that went to the kernel to be forwarded in fragments */
 	TALLY_EVICTED = 22,		/* flows evicted that nobody had answered, or whose handshake was not complete */
+	TALLY_FRAGMENTS_KEPT = 23,	/* fragments that came before their first, and were kept until it has come */
 	TALLY__MAX
 };
 
@@ -193,7 +195,7 @@ struct flow {
 	__u32 number;		/* how often this record was used: distinguishes a flow from a later one in the same place */
 	__u8 state;		/* enum flow_state */
 	__u8 flags;
-	__u8 initiator;		/* the end that opened it; the other is the responder */
+	__u8 initiator;		/* bit 0: the end that opened it, the other is the responder; above it: era of `seen` */
 	__u8 scales;		/* window scales: of end 0 the lower four bits */
 	__u64 bytes[2];		/* IP bytes from each end */
 	__u32 packets[2];	/* from each end, lower 32 bits */
@@ -209,6 +211,12 @@ struct flow {
 	__u8 ttl[2];		/* of each end's SYN as it came here, or 0: how far away that end is */
 	__u16 source;		/* where what its initiator has is counted */
 } __attribute__((aligned(64)));
+
+/* The upper bits of the tick of a flow's last packet, beside its initiator. 64 eras are nine years. A flow without ERA_KNOWN was carried
+ * over from a build that had none, and has had no packet since. */
+#define ERA_SHIFT 1
+#define ERA_KNOWN 64
+#define ERA_BITS 63
 
 #define NO_SLOT 0xffffffff
 
@@ -373,8 +381,7 @@ struct alert_count {
 	__u64 since;		/* when this window began; 0: nothing was counted yet */
 	__u32 count;
 	__u32 before;
-	__u32 raised;		/* tick at which the alert was recorded last, and 1; 0: never */
-	__u32 pad;
+	__u64 raised;		/* moment at which the alert was recorded last; 0: never */
 };
 
 /* Of a rule as a whole; in the place of its counter. */
@@ -451,7 +458,8 @@ struct settings {
 	__u32 reverse_path;	/* 0 off, 1 loose, 2 strict */
 	__u32 generation;	/* of the tables in force; flows of another one are judged again */
 	__u32 keeps_marks;	/* a policy had rules with more than a verdict: marks of free records are wiped */
-	__u32 strangers_until;	/* tick: until then TCP of no known flow is answered with a reset; 0: never */
+	__u32 pad;
+	__u64 strangers_until;	/* tick, all of it: until then TCP of no known flow is answered with a reset; 0: never */
 	__u64 log_interval;	/* moments from one event to the next on the average; 0: all events are suppressed */
 	__u64 log_slack;	/* how many moments they may run ahead of that */
 };
@@ -461,6 +469,8 @@ struct source {
 	__u32 flows;		/* that it opened */
 	__u32 spent[2];		/* of these, in each budget */
 	__u32 neighbours_due;	/* tick from which its next question for a neighbour would come in time */
+	__u32 early_due;	/* the same of a fragment that comes before its first */
+	__u32 pad;
 };
 
 /* The table's state that all cores share. */
@@ -479,6 +489,28 @@ struct table_command {
 	__u32 count;		/* records to look at */
 	__u32 number;		/* end_flow: of the record; another one means it is another flow by now */
 	__u32 done;		/* answer: flows removed */
+};
+
+/* A datagram as its fragments name it. */
+struct datagram_name {
+	__be32 source[4];
+	__be32 destination[4];
+	__u32 id;
+	__u8 protocol;		/* IPv6: 0, because its numbers do not tell protocols apart */
+	__u8 family;
+	__u8 from;		/* zone */
+	__u8 pad;
+};
+
+/* What the ring `early_fragments` has: a fragment that came before its first, and behind it the frame; or without a frame the news that
+ * the first one of a datagram has come that fragments wait for. */
+struct early_fragment {
+	__u64 time;		/* nanoseconds of the monotonic clock */
+	struct datagram_name datagram;
+	__u32 ifindex;		/* where the frame came in */
+	__u16 bytes;		/* of the frame; 0: the first one has come */
+	__u8 hook;		/* where it was kept: 0 XDP, 1 TC */
+	__u8 pad;
 };
 
 /* Arguments and answer of the program `judge`, which asks the tables about a packet that is not there. */

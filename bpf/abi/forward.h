@@ -12,6 +12,10 @@
 #define FORWARDING_PORTS 256	/* MAX_PORTS of abi/firewall.h */
 #define MAX_OWN_ADDRESSES 256	/* interfaces */
 
+enum forwarding_times {
+	ATTENDED_SHIFT = 10,	/* so that 32 bits last for 146 years */
+};
+
 /* One for all cores; user space writes it. */
 struct forwarding {
 	/* Routes that were remembered under another number are asked for again. User space adds one after every change
@@ -27,7 +31,8 @@ struct forwarding {
 	/* Bit n % 32 of word n / 32: the device of port n takes frames from XDP and is in the device map. The others are
 	 * reached by way of `resolve`. */
 	__u32 takes_frames[FORWARDING_PORTS / 32];
-	/* Tick at which user space last followed the kernel's announcements, about once a second; 0: it does not say. */
+	/* When user space last followed the kernel's announcements, in units of 2^ATTENDED_SHIFT ticks, about a second; 0: it does
+	 * not say. */
 	__u32 attended;
 };
 

@@ -9,15 +9,14 @@
 
 #include "limit.h"
 
-#define ALERT_REPEAT_TICKS 954u	/* repeat a standing alert once a second */
+#define ALERT_REPEAT (1000000000ULL << MOMENT_SHIFT)	/* repeat a standing alert once a second */
 #define KIND_ALERT 4		/* in limit_key(), beside enum limit_per */
 
 /* Counts a packet. Returns true if the alert is to be recorded. The caller holds the lock. */
-static __always_inline bool count_for_alert(struct alert_count *s, const struct limit_terms *terms, __u64 at, __u32 tick)
+static __always_inline bool count_for_alert(struct alert_count *s, const struct limit_terms *terms, __u64 at)
 {
 	/* `at` was read before the lock was taken, and another core may have begun a window since. */
 	__u64 window = terms->window, gone = at > s->since ? at - s->since : 0, left;
-	__u32 passed;
 
 	if (!s->since || gone >= 2 * window) {
 		s->since = at;
@@ -37,12 +36,10 @@ static __always_inline bool count_for_alert(struct alert_count *s, const struct 
 	left = (((window - (gone >> MOMENT_SHIFT)) << 16) + window - 1) / window;
 	if (s->count + (s->before * left >> 16) <= terms->threshold)
 		return false;
-	tick |= 1;	/* so that none is 0 */
-	passed = tick - s->raised;
-	/* `tick` was read before the lock was taken, too, so that the last alert may be a little later. */
-	if (s->raised && (passed < ALERT_REPEAT_TICKS || passed > -ALERT_REPEAT_TICKS))
+	/* For the same reason the last alert may be a little later. */
+	if (s->raised && at < s->raised + ALERT_REPEAT)
 		return false;
-	s->raised = tick;
+	s->raised = at;
 	return true;
 }
 
@@ -64,7 +61,7 @@ __noinline int count_alert(struct packet *p, struct limit_terms *terms)
 		if (!row)
 			return 0;
 		bpf_spin_lock(&row->lock);
-		is_raised = count_for_alert(&row->alert, terms, at, p->tick);
+		is_raised = count_for_alert(&row->alert, terms, at);
 		copy = row->alert;
 		bpf_spin_unlock(&row->lock);
 	} else {
@@ -76,7 +73,7 @@ __noinline int count_alert(struct packet *p, struct limit_terms *terms)
 		bpf_spin_lock(&bucket->lock);
 		entry = entry_for(bucket, key, p->slot, at);
 		if (entry) {
-			is_raised = count_for_alert(&entry->alert, terms, at, p->tick);
+			is_raised = count_for_alert(&entry->alert, terms, at);
 			entry->quota.until = at + 2 * terms->window;
 			copy = entry->alert;
 		}

@@ -77,7 +77,7 @@ static __always_inline enum verdict follow(void *ctx, struct packet *p, struct f
 
 	if (flow->zone[side] != p->from)
 		return drop(p, REASON_FLOW_ZONE);
-	if ((flow->seen != p->tick && is_expired(flow, p->tick, 0)) ||
+	if ((!is_seen_now(flow, p) && is_expired(flow, tick_of(p->era, p->tick), 0)) ||
 	    (is_closed(flow->state) && (is_opening(p) || flow->protocol != PROTOCOL_TCP) && !ends_before(p, to))) {
 		*over = 1;
 		if (remove_flow(flow, p->record))
@@ -91,11 +91,11 @@ static __always_inline enum verdict follow(void *ctx, struct packet *p, struct f
 		reason = track(ctx, p, flow, hook);
 		if (reason)
 			return drop(p, reason);
-	} else if (flow->state == FLOW_ONE_WAY && side != flow->initiator) {
+	} else if (flow->state == FLOW_ONE_WAY && side != (flow->initiator & 1)) {
 		move(flow, FLOW_ONE_WAY, FLOW_TWO_WAY);
 	}
-	if (!is_closed(flow->state) && flow->seen != p->tick)
-		flow->seen = p->tick;
+	if (!is_closed(flow->state) && !is_seen_now(flow, p))
+		note_seen(flow, p);
 	count_packet(flow, p);
 	return VERDICT_NEXT;
 }
@@ -135,7 +135,7 @@ static __always_inline int check_route_back(void *ctx, struct address *source, _
 	struct route route;
 	__u32 kind;
 
-	route_find(ctx, source, now(), &route, hook);
+	route_find(ctx, source, whole_tick(), &route, hook);
 	kind = route.kind & ROUTE_KIND;
 	if (kind == ROUTE_LOCAL)
 		return REASON_SOURCE;
@@ -208,9 +208,7 @@ __noinline int route_tc(struct __sk_buff *ctx, struct packet *p)
  */
 static __always_inline enum verdict refuse_stranger(void *ctx, struct packet *p, const enum hook hook)
 {
-	__u32 until = settings.strangers_until;
-
-	if (hook == HOOK_NETFILTER || !until || (__s32)(until - p->tick) <= 0 || p->flags & PACKET_FROM_SELF)
+	if (hook == HOOK_NETFILTER || whole_tick() >= settings.strangers_until || p->flags & PACKET_FROM_SELF)
 		return drop(p, REASON_TCP_NO_FLOW);
 	return hook == HOOK_XDP ? answer_reset_xdp(ctx, p, REASON_TCP_NO_FLOW)
 				: answer_reset_tc(ctx, p, REASON_TCP_NO_FLOW);
@@ -311,6 +309,11 @@ static __always_inline enum related relate_at(void *ctx, struct packet *p, const
 	return hook == HOOK_XDP ? relate_xdp(ctx, p) : relate_tc(ctx, p);
 }
 
+static __always_inline int keep_fragment_at(void *ctx, struct packet *p, const enum hook hook)
+{
+	return hook == HOOK_XDP ? keep_fragment_xdp(ctx, p) : keep_fragment_tc(ctx, p);
+}
+
 /* An ICMP error or a later fragment. VERDICT_NEXT: it may pass; `judge` is set when the policy must say so. */
 static __always_inline enum verdict accompany(void *ctx, struct packet *p, const enum hook hook, int *judge)
 {
@@ -319,6 +322,12 @@ static __always_inline enum verdict accompany(void *ctx, struct packet *p, const
 	*judge = 0;
 	if (p->flags & PACKET_LATER_FRAGMENT) {
 		reason = meet_datagram(p);
+		if (reason == REASON_FRAGMENT_UNKNOWN && hook != HOOK_NETFILTER && await_first(p)) {
+			/* The first one may have come on another core before it could see that this one waits. */
+			reason = meet_datagram(p);
+			if (reason == REASON_FRAGMENT_UNKNOWN && keep_fragment_at(ctx, p, hook))
+				return VERDICT_KEPT;
+		}
 		return reason ? drop(p, reason) : VERDICT_NEXT;
 	}
 	switch (relate_at(ctx, p, hook)) {

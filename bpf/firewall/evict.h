@@ -15,7 +15,7 @@
 
 /* What a scan looks for. */
 struct eviction {
-	__u32 tick;
+	__u64 tick;
 	__u32 budget;		/* whose flows may go; BUDGETS: those of any, and closed ones; NO_BUDGET: closed ones alone */
 	__u32 is_within;	/* who wants the place has no more than its share */
 };
@@ -45,7 +45,8 @@ static __always_inline bool may_go(const struct flow *flow, __u8 state, const st
 	if (e->budget != BUDGETS && e->budget != budget)
 		return false;
 	/* A handshake that goes on does not become younger; a stream without answers does, because it would only come again. */
-	if ((__s32)(e->tick - (budget == BUDGET_HALF_OPEN ? flow->opened : flow->seen)) >= LEAST_WAIT)
+	if (idle_ticks(flow, e->tick) >= LEAST_WAIT ||
+	    (budget == BUDGET_HALF_OPEN && ticks_since(e->tick, flow->opened) >= LEAST_WAIT))
 		return true;
 	return e->is_within && is_over_share(flow->source, budget);
 }
@@ -92,7 +93,7 @@ __noinline int make_room(struct packet *p, __u32 budget)
 
 	if (!p || budget > NO_BUDGET)
 		return 0;
-	e.tick = p->tick;
+	e.tick = tick_of(p->era, p->tick);
 	e.is_within = !is_over_share(place_of_source(p->family, p->source), own_budget(p));
 	last = &scanned[budget][e.is_within];
 	/* A fruitless scan is dear, and the next one would be as fruitless. */

@@ -231,12 +231,42 @@ static __always_inline __u32 timeout_of(const struct flow *flow)
 	return pressed;
 }
 
-/* Whether a flow's time is over, and so many ticks more. */
-static __always_inline bool is_expired(const struct flow *flow, __u32 tick, __u32 more)
-{
-	__s32 idle = tick - flow->seen;
+#define TICK_BITS ((__u64)(ERA_BITS + 1) << ERA_TICKS)	/* where a tick with its era comes round: after nine years */
 
-	return idle > (__s32)(timeout_of(flow) + more);
+/*
+ * Ticks since a flow's last packet; 0 if another core, whose clock is a little ahead, has just seen one. A flow that was idle for months
+ * because nobody swept the table is as old as it is.
+ */
+static __always_inline __u64 idle_ticks(const struct flow *flow, __u64 tick)
+{
+	__u8 era = READ_ONCE(flow->initiator) >> ERA_SHIFT;
+	__u64 idle;
+
+	if (!(era & ERA_KNOWN))
+		return ticks_since(tick, flow->seen);
+	idle = (tick - tick_of(era, READ_ONCE(flow->seen))) & (TICK_BITS - 1);
+	return idle > TICK_BITS / 2 ? 0 : idle;
+}
+
+/* Whether a flow's time is over, and so many ticks more. */
+static __always_inline bool is_expired(const struct flow *flow, __u64 tick, __u32 more)
+{
+	return idle_ticks(flow, tick) > (__u64)timeout_of(flow) + more;
+}
+
+/* Whether a flow had a packet in this tick. */
+static __always_inline bool is_seen_now(const struct flow *flow, const struct packet *p)
+{
+	return flow->seen == p->tick && flow->initiator >> ERA_SHIFT == p->era;
+}
+
+/* The era first: who reads between the two finds a time to come, which counts as now. It changes once in 52 days; who swaps the flow's state
+ * at that very moment finds its word changed, as if another core had. */
+static __always_inline void note_seen(struct flow *flow, const struct packet *p)
+{
+	if (flow->initiator >> ERA_SHIFT != p->era)
+		WRITE_ONCE(flow->initiator, (flow->initiator & 1) | p->era << ERA_SHIFT);
+	WRITE_ONCE(flow->seen, p->tick);
 }
 
 /* Records that are free form a stack; the count beside its head tells a head from the same one later. */
@@ -366,7 +396,7 @@ static __always_inline int remove_over(struct flow *flow, __u32 use)
 }
 
 /* One step of the eviction scan: evicts the flow of the next record if it is closed or expired. */
-static int evict_closed(__u32 turn __attribute__((unused)), __u32 *tick)
+static int evict_closed(__u32 turn __attribute__((unused)), __u64 *tick)
 {
 	__u32 record = __sync_fetch_and_add(&pool.eviction_cursor, 1) % record_count;
 	struct flow *flow = lookup(&flows, record);
@@ -383,7 +413,7 @@ static int evict_closed(__u32 turn __attribute__((unused)), __u32 *tick)
 }
 
 /* A record for a new flow, and FOUND; or 0. When none is free, a closed or expired flow is evicted; an open one never is. */
-__noinline __u64 take_record(__u32 tick)
+__noinline __u64 take_record(__u64 tick)
 {
 	__u32 record = 0;
 
@@ -499,7 +529,7 @@ static __always_inline void fill_flow(struct flow *flow, const struct packet *p)
 	flow->generation = p->generation;
 	flow->seen = flow->opened = p->tick;
 	flow->flags = 0;
-	flow->initiator = side;
+	flow->initiator = side | p->era << ERA_SHIFT;
 	flow->scales = 0;
 	flow->ttl[0] = flow->ttl[1] = 0;
 	flow->source = place_of_source(p->family, p->source);

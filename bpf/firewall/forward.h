@@ -53,7 +53,7 @@ static __always_inline enum verdict route(void *ctx, struct packet *p, enum hook
 	__u32 kind;
 
 	address_of(p->destination, p->family, &destination);
-	route_find(ctx, &destination, p->tick, &route, hook);
+	route_find(ctx, &destination, tick_of(p->era, p->tick), &route, hook);
 	kind = route.kind & ROUTE_KIND;
 	if (kind == ROUTE_LOCAL) {
 		p->to = ZONE_SELF;
@@ -203,7 +203,7 @@ static __always_inline enum verdict forward(void *ctx, struct packet *p, enum ho
 	if (p->network < ETHERNET_BYTES)
 		return drop(p, REASON_HEADER);
 	address_of(p->destination, p->family, &destination);
-	route_find(ctx, &destination, p->tick, &route, hook);
+	route_find(ctx, &destination, tick_of(p->era, p->tick), &route, hook);
 	kind = route.kind & ROUTE_KIND;
 	if (kind != ROUTE_FORWARD && kind != ROUTE_UNRESOLVED)
 		return no_route(ctx, p, hook, kind);

@@ -5,7 +5,7 @@
  * together finds each byte once, and reads what was judged here (RFC 1858, RFC 3128, RFC 5722). Parts that overlap, or that
  * contradict each other about where the datagram ends, end all of it.
  *
- * Nothing is put together here, and a fragment that comes before its first is dropped.
+ * Nothing is put together here. A fragment that comes before its first is kept until that has come (early.h), or dropped.
  *
  * A source has a share of the table, an IPv6 source with its /64: whatever it sends, most of the table is not its own. Within its
  * share the oldest makes room. What is dropped touches nothing but the datagram that it belongs to.
@@ -13,6 +13,7 @@
 #ifndef RAMPART_FIREWALL_FRAGMENTS_H
 #define RAMPART_FIREWALL_FRAGMENTS_H
 
+#include "early.h"
 #include "parse.h"
 #include "tcp.h"
 
@@ -39,9 +40,9 @@ struct datagram_part {
 struct datagram {
 	struct bpf_spin_lock lock;	/* held while parts are added: fragments of a datagram may come by several cores */
 	__u32 id;
+	__u64 seen;		/* tick of the first fragment */
 	__be32 source[4];
 	__be32 destination[4];
-	__u32 seen;		/* tick of the first fragment */
 	__u32 record;		/* of the flow */
 	__u32 number;		/* of the same, and 1; 0: it is of no flow */
 	__u32 start;		/* TCP: sequence number that the datagram's first byte would have */
@@ -57,7 +58,7 @@ struct datagram {
 	__u16 end;		/* where the last fragment ends; 0: it has not come */
 	__u16 reach;		/* where the farthest part ends */
 	struct datagram_part part[DATAGRAM_PARTS];
-	__u64 pad_line;
+	__u32 pad_line;
 };
 
 _Static_assert(sizeof(struct datagram) == 128, "two cache lines");
@@ -68,20 +69,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct datagram);
 } datagrams SEC(".maps");
-
-/* Where the places of a datagram begin: of its source, and among those of that source. */
-struct datagram_places {
-	__u32 share;
-	__u32 first;
-};
-
-static __always_inline struct datagram_places places_of(const struct packet *p)
-{
-	__u64 source = mix(secret[0], (__u64)p->source[0] << 32 | p->source[1]);
-	__u64 all = mix(mix_address(mix(source, (__u64)p->source[2] << 32 | p->source[3]), p->destination), p->fragment_id);
-
-	return (struct datagram_places){ .share = source >> 32, .first = all >> 32 };
-}
 
 static __always_inline struct datagram *datagram_at(const struct datagram_places *places, __u32 probe)
 {
@@ -96,15 +83,15 @@ static __always_inline bool is_datagram_of(const struct datagram *d, const struc
 	       (p->family == 6 || d->protocol == p->protocol);
 }
 
-static __always_inline bool is_stale(const struct datagram *d, __u32 tick)
+static __always_inline bool is_stale(const struct datagram *d, __u64 tick)
 {
-	return tick - d->seen > (d->family == 6 ? REASSEMBLY_V6_TICKS : REASSEMBLY_V4_TICKS);
+	return tick > d->seen + (d->family == 6 ? REASSEMBLY_V6_TICKS : REASSEMBLY_V4_TICKS);
 }
 
 /* Whether a place has a datagram of which fragments are expected from where this one comes. */
 static __always_inline bool expects(const struct datagram *d, const struct packet *p)
 {
-	return is_datagram_of(d, p) && d->from == p->from && d->state != DATAGRAM_WHOLE && !is_stale(d, p->tick);
+	return is_datagram_of(d, p) && d->from == p->from && d->state != DATAGRAM_WHOLE && !is_stale(d, tick_of(p->era, p->tick));
 }
 
 static __always_inline __u32 part_bytes(const struct packet *p)
@@ -233,13 +220,11 @@ __noinline int meet_datagram(struct packet *p)
 }
 
 /* How much a place is wanted for a new datagram: the oldest most, and before it what needs its place no more. */
-static __always_inline __u32 spare(const struct datagram *d, __u32 tick)
+static __always_inline __u32 spare(const struct datagram *d, __u64 tick)
 {
-	__u32 age = tick - d->seen;
-
 	if (!d->family || d->state == DATAGRAM_WHOLE || is_stale(d, tick))
 		return ~0U;
-	return age;
+	return tick > d->seen ? tick - d->seen : 0;
 }
 
 /* Remembers the datagram of a first fragment that was allowed. */
@@ -259,7 +244,7 @@ __noinline int note_first_fragment(struct packet *p)
 		d = datagram_at(&places, probe);
 		if (!d)
 			return 0;
-		wanted = spare(d, p->tick);
+		wanted = spare(d, tick_of(p->era, p->tick));
 		if (wanted > most) {
 			most = wanted;
 			chosen = probe;
@@ -276,7 +261,7 @@ __noinline int note_first_fragment(struct packet *p)
 		d->destination[word] = p->destination[word];
 	}
 	d->id = p->fragment_id;
-	d->seen = p->tick;
+	d->seen = tick_of(p->era, p->tick);
 	d->record = p->record & RECORD_MASK;
 	d->number = number;
 	d->start = p->sequence + p->data_bytes - part_bytes(p);
@@ -292,6 +277,7 @@ __noinline int note_first_fragment(struct packet *p)
 	d->end = 0;
 	d->reach = part_bytes(p);
 	bpf_spin_unlock(&d->lock);
+	announce_first(p, &places);
 	return 0;
 }
 
@@ -308,7 +294,7 @@ __noinline int find_flow_of_datagram(struct packet *quoted)
 		const struct datagram *d = datagram_at(&places, probe);
 		const struct flow *flow = d ? lookup(&flows, d->record) : 0;
 
-		if (!flow || !is_datagram_of(d, quoted) || is_stale(d, quoted->tick) || !d->number ||
+		if (!flow || !is_datagram_of(d, quoted) || is_stale(d, tick_of(quoted->era, quoted->tick)) || !d->number ||
 		    flow->number + 1 != d->number || flow->protocol == PROTOCOL_TCP)
 			continue;
 		quoted->record = d->record;

@@ -24,24 +24,43 @@
 const volatile __u8 clock_is_held;
 __u64 held_clock;	/* nanoseconds */
 
-/* The cached clock: the tick, and in the upper half the jiffy in which it was read (twice its number and 1, so that 0 is none). The
- * clock moves with the jiffies, and they are read without a call. Cores that write it together write the same or nearly so. */
-__u64 cached_clock;
+/* The cached clock: the tick, and the jiffy in which it was read. The clock moves with the jiffies, and they are read without a call.
+ * The tick is written first, so who finds this jiffy finds a tick that is a jiffy old at most. Cores that write it together write the
+ * same or nearly so. Neither number comes round. */
+struct clock {
+	__u64 tick;
+	__u64 jiffy;
+} cached_clock;
 
-static __always_inline __u32 now(void)
+static __always_inline __u64 whole_tick(void)
 {
-	__u64 jiffy, last;
+	__u64 jiffy, tick;
 
 	if (clock_is_held)
 		return READ_ONCE(held_clock) >> TICK_SHIFT;
-	jiffy = (bpf_jiffies64() << 1 | 1) << 32;
-	last = READ_ONCE(cached_clock);
-	if (last >> 32 != jiffy >> 32) {
-		/* Not the coarse clock, which netfilter programs have not. */
-		last = jiffy | (__u32)(bpf_ktime_get_ns() >> TICK_SHIFT);
-		WRITE_ONCE(cached_clock, last);
-	}
-	return last;
+	jiffy = bpf_jiffies64();
+	if (READ_ONCE(cached_clock.jiffy) == jiffy)
+		return READ_ONCE(cached_clock.tick);
+	/* Not the coarse clock, which netfilter programs have not. */
+	tick = bpf_ktime_get_ns() >> TICK_SHIFT;
+	WRITE_ONCE(cached_clock.tick, tick);
+	WRITE_ONCE(cached_clock.jiffy, jiffy);
+	return tick;
+}
+
+static __always_inline __u32 now(void)
+{
+	return whole_tick();
+}
+
+#define TICK_SLACK 4096	/* by how much a time may be later than now: cores read the clock one after the other */
+
+/* Ticks since one that was written in 32 bits less than 52 days ago. */
+static __always_inline __u32 ticks_since(__u32 tick, __u32 then)
+{
+	__u32 passed = tick - then;
+
+	return passed > -(__u32)TICK_SLACK ? 0 : passed;
 }
 
 /* The fine clock, which costs ten times as much, in sixteenths of a nanosecond. */

@@ -143,7 +143,7 @@ __noinline int log_closed(struct flow *flow)
 	event->generation = flow->generation;
 	/* Only what has no answer yet is closed before it goes (remove_unanswered()). */
 	event->state = flow->protocol != PROTOCOL_TCP && flow->state == FLOW_RESET ? FLOW_ONE_WAY : flow->state;
-	event->ticks = tick - flow->opened;
+	event->ticks = ticks_since(tick, flow->opened);
 	event->packets[0] = (__u64)flow->packets_high[from] << 32 | flow->packets[from];
 	event->packets[1] = (__u64)flow->packets_high[to] << 32 | flow->packets[to];
 	event->bytes[0] = flow->bytes[from];

@@ -59,12 +59,12 @@ __noinline int open_flow(struct packet *p)
 		return reason;
 	for (int i = 0; i < OPEN_TRIES; i++) {
 		__u8 state = p->protocol == PROTOCOL_TCP ? FLOW_SYN_SENT : FLOW_ONE_WAY;
-		__u64 found = take_record(p->tick), slot;
+		__u64 found = take_record(tick_of(p->era, p->tick)), slot;
 		__u32 record;
 		struct flow *flow;
 
 		if (!found && make_room(p, BUDGETS))
-			found = take_record(p->tick);
+			found = take_record(tick_of(p->era, p->tick));
 		record = found;
 		flow = found ? lookup(&flows, record) : 0;
 		if (!flow)

@@ -68,7 +68,8 @@ struct packet {
 	__u16 fragment_offset;	/* in bytes */
 	__u16 fragment_start;	/* where in the frame the part of the datagram begins that a fragment has */
 	__u16 window;		/* as in the header */
-	__u16 pad;
+	__u8 era;		/* of `tick`, as in struct flow */
+	__u8 pad;
 	__u32 hash;		/* of the flow's ends, lower half */
 	__u32 tag;		/* of the same, upper half */
 	__u32 record;		/* the flow's, with which use of it: the lower half of its slot */
@@ -87,6 +88,25 @@ struct packet {
 static __always_inline bool ends_before(const struct packet *p, __u8 zone)
 {
 	return p->ttl <= 1 && zone != ZONE_SELF && !(p->flags & PACKET_FROM_SELF);
+}
+
+#define ERA_TICKS 32	/* bits of a tick that are not its era */
+
+/* The upper bits of a tick, as flows have them. */
+static __always_inline __u8 era_of(__u64 tick)
+{
+	return (tick >> ERA_TICKS & ERA_BITS) | ERA_KNOWN;
+}
+
+static __always_inline __u64 tick_of(__u8 era, __u32 tick)
+{
+	return (__u64)(era & ERA_BITS) << ERA_TICKS | tick;
+}
+
+static __always_inline void set_clock(struct packet *p, __u64 tick)
+{
+	p->tick = tick;
+	p->era = era_of(tick);
 }
 
 /* The address of one end of a flow, as packets have it. */

@@ -123,6 +123,7 @@ static __always_inline struct flow *flow_of_quoted(const struct frame *f, struct
 		return 0;
 	if (quoted->flags & PACKET_LATER_FRAGMENT) {
 		quoted->tick = p->tick;
+		quoted->era = p->era;
 		return find_flow_of_datagram(quoted) ? lookup(&flows, quoted->record & RECORD_MASK) : 0;
 	}
 	if (!quoted_ports(f, quoted, at))

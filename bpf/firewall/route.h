@@ -60,7 +60,8 @@ struct route {
 _Static_assert(sizeof(struct route) == ROUTE_WORDS * 8, "a route is moved as whole words");
 
 #define UNATTENDED (1U << 31)	/* of a number under which routes are remembered: nobody follows the kernel's announcements */
-#define ATTENDED_TICKS 4096	/* so long after the last look of user space, some four seconds, nobody does */
+#define ATTENDED_FOR 5		/* units of 2^ATTENDED_SHIFT ticks: four to five seconds after the last look of user space, nobody does */
+#define ATTENDED_BITS ((1U << (ERA_TICKS + 6 - ATTENDED_SHIFT)) - 1)	/* those that a packet's tick and its era have */
 #define UNATTENDED_SHIFT 10	/* about a second, for which routes are remembered then */
 
 #define HOP_BITS 12
@@ -368,7 +369,7 @@ __noinline int route_learn_tc(struct __sk_buff *ctx, struct address *address, st
  * The number under which routes are remembered now. User space changes it when the kernel announces something. When user space is dead,
  * nobody does, so it changes with the seconds: a route that moves, and a neighbour that has another address, are found again.
  */
-static __always_inline __u32 route_generation(__u32 tick)
+static __always_inline __u32 route_generation(__u64 tick)
 {
 	const struct forwarding *now = forwarding_now();
 	__u32 attended;
@@ -376,16 +377,16 @@ static __always_inline __u32 route_generation(__u32 tick)
 	if (!now)
 		return 0;
 	attended = READ_ONCE(now->attended);
-	if (!attended || tick - attended < ATTENDED_TICKS)
+	if (!attended || ((tick >> ATTENDED_SHIFT) - attended & ATTENDED_BITS) < ATTENDED_FOR)
 		return READ_ONCE(now->generation);
-	return UNATTENDED | (READ_ONCE(now->generation) + (tick >> UNATTENDED_SHIFT));
+	return UNATTENDED | (READ_ONCE(now->generation) + (__u32)(tick >> UNATTENDED_SHIFT));
 }
 
 /*
  * Finds the way to an address. Of a route that nobody attends to, the packet that asks goes through the kernel's neighbours, once a second:
  * so the kernel knows that the neighbour is in use, and asks whether it is still there.
  */
-static __always_inline void route_find(void *ctx, struct address *address, __u32 tick, struct route *route, enum hook hook)
+static __always_inline void route_find(void *ctx, struct address *address, __u64 tick, struct route *route, enum hook hook)
 {
 	/* Read before the kernel is asked: a change in between makes the answer old already. */
 	__u32 generation = route_generation(tick), place;

@@ -22,11 +22,13 @@ struct {
 	struct table_header header;
 	struct table_command command;
 	struct judge_command question;
+	struct early_fragment early;
+	enum forwarding_times times;
 } layouts;
 
 struct sweep {
+	__u64 tick;
 	__u32 first;
-	__u32 tick;
 	__u32 done;
 };
 
@@ -60,7 +62,7 @@ SEC("xdp")
 int sweep_flows(struct xdp_md *ctx)
 {
 	struct table_command *command = command_of(ctx, sizeof(*command));
-	struct sweep sweep = { .tick = now() };
+	struct sweep sweep = { .tick = whole_tick() };
 
 	if (!command)
 		return XDP_ABORTED;
@@ -83,6 +85,19 @@ int end_flow(struct xdp_md *ctx)
 		return XDP_PASS;
 	command->done = remove_flow(flow, (__u32)slot_of(0, command->number, command->first));
 	tally(TALLY_KILLED, command->done);
+	return XDP_PASS;
+}
+
+/* Counts fragments that user space kept in vain: their first did not come, or there was no room for them. */
+SEC("xdp")
+int lose_fragments(struct xdp_md *ctx)
+{
+	struct table_command *command = command_of(ctx, sizeof(*command));
+	struct counts *mine = lookup(&counts, 0);
+
+	if (!command || !mine)
+		return XDP_ABORTED;
+	mine->drops[REASON_FRAGMENT_UNKNOWN] += command->count;
 	return XDP_PASS;
 }
 
@@ -109,7 +124,10 @@ static __always_inline void catch_up(struct flow *to, const struct flow *from)
 {
 	__u8 state = to->state;
 
-	catch_up_number(&to->seen, from->seen);
+	if ((__s32)(from->seen - to->seen) > 0) {
+		to->seen = from->seen;
+		to->initiator = (to->initiator & 1) | (from->initiator & ~1);
+	}
 	if (to->protocol != PROTOCOL_TCP)
 		return;
 	for (int end = 0; end < 2; end++) {
@@ -149,7 +167,7 @@ int take_flow(struct xdp_md *ctx)
 			catch_up(flow, from);
 		return XDP_TX;
 	}
-	found = take_record(now());
+	found = take_record(whole_tick());
 	record = found;
 	flow = found ? lookup(&flows, record) : 0;
 	if (!flow)

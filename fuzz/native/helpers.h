@@ -29,7 +29,7 @@ struct native_map {
 	int is_outer;		/* holds another map */
 };
 
-#define MAX_MAPS 24
+#define MAX_MAPS 32
 static struct native_map maps[MAX_MAPS];
 static __u32 map_count;
 
@@ -84,6 +84,11 @@ void *bpf_ringbuf_reserve(void *ring __attribute__((unused)), __u64 bytes, __u64
 void bpf_ringbuf_submit(void *room, __u64 flags __attribute__((unused)))
 {
 	free(room);
+}
+
+void bpf_ringbuf_discard(void *room, __u64 flags)
+{
+	bpf_ringbuf_submit(room, flags);
 }
 
 /* One thread: what could go wrong is to take one twice, or two. */
@@ -175,6 +180,12 @@ static long redirected(void)
 long bpf_redirect(__u32 ifindex __attribute__((unused)), __u64 flags __attribute__((unused)))
 {
 	return redirected();
+}
+
+long bpf_clone_redirect(struct __sk_buff *ctx __attribute__((unused)), __u32 ifindex __attribute__((unused)),
+			__u64 flags __attribute__((unused)))
+{
+	return 0;
 }
 
 long bpf_redirect_map(void *map __attribute__((unused)), __u64 key, __u64 flags)

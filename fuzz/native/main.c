@@ -72,7 +72,7 @@ static enum verdict run_tc(__u32 ifindex, int is_leaving)
 static void one_packet(void)
 {
 	const struct counts *mine = (const struct counts *)count_map->values;
-	__u64 drops = total_drops(), answered = mine->tallies[TALLY_ANSWERED];
+	__u64 drops = total_drops(), answered = mine->tallies[TALLY_ANSWERED], kept = mine->tallies[TALLY_FRAGMENTS_KEPT];
 	enum verdict verdict;
 	struct talk talk;
 	__u32 ifindex;
@@ -83,7 +83,8 @@ static void one_packet(void)
 	verdict = below(2) ? run_xdp(ifindex) : run_tc(ifindex, once_in(8));
 	drops = total_drops() - drops;
 	answered = mine->tallies[TALLY_ANSWERED] - answered;
-	if (drops != (verdict == VERDICT_DROP || answered) || (answered && verdict != VERDICT_SENT))
+	kept = mine->tallies[TALLY_FRAGMENTS_KEPT] - kept;
+	if (drops + kept != (verdict == VERDICT_DROP || answered) || (answered && verdict != VERDICT_SENT))
 		fail("verdict and counters of a packet differ");
 	seen[verdict]++;
 	seen[4] += answered;

@@ -180,7 +180,7 @@ static struct table_header *policy_of(struct native_map *map, enum table_method 
 	return t;
 }
 
-static struct native_map *row_map, *address_map, *source_map;
+static struct native_map *early_map, *row_map, *address_map, *source_map;
 static struct native_map *flow_map, *bucket_map, *datagram_map, *forwarding_map, *room_map, *generation_map, *count_map;
 static struct native_map *policies[3];
 static __u32 policy_words;
@@ -237,6 +237,7 @@ static void world_prepare(void)
 	flow_map = new_map(&flows, RECORDS, 0, sizeof(struct flow));
 	source_map = new_map(&sources, SOURCES, 0, sizeof(struct source));
 	bucket_map = new_map(&buckets, BUCKETS, 0, sizeof(struct bucket));
+	early_map = new_map(&early_waiting, EARLY_WAITING, 0, sizeof(__u64));
 	datagram_map = new_map(&datagrams, DATAGRAMS, 0, sizeof(struct datagram));
 	forwarding_map = new_map(&forwarding, 1, 0, sizeof(struct forwarding));
 	new_map(&hops, HOPS, 0, sizeof(struct hop));
@@ -302,7 +303,8 @@ static void set_switches(__u32 bits)
 	settings.check_land = bits >> 2 & 1;
 	settings.check_zones = bits >> 3 & 1;
 	settings.reverse_path = (bits >> 4 & 3) % 3;
-	settings.strangers_until = bits & 128 ? (__u32)(clock_ns >> TICK_SHIFT) + 2000 : 0;
+	settings.strangers_until = bits & 128 ? (clock_ns >> TICK_SHIFT) + 2000 : 0;
+	early_until = once_in(2) ? ~0ULL : 0;
 	settings.budgets[0] = settings.budgets[1] = bits & 64 ? RECORDS / 4 : RECORDS * 2;
 }
 
@@ -325,6 +327,7 @@ static void world_begin(void)
 	memset(flow_map->values, 0, RECORDS * sizeof(struct flow));
 	memset(bucket_map->values, 0, BUCKETS * sizeof(struct bucket));
 	memset(datagram_map->values, 0, DATAGRAMS * sizeof(struct datagram));
+	memset(early_map->values, 0, EARLY_WAITING * sizeof(__u64));
 	memset(row_map->values, 0, HIT_SLOTS * sizeof(struct limit_row));
 	memset(address_map->values, 0, LIMIT_BUCKETS * sizeof(struct limit_bucket));
 	memset(room_map->values, 0, sizeof(struct answer_room));
@@ -340,7 +343,7 @@ static void world_begin(void)
 	for (__u32 i = 2; i < NO_ZONE_PORT; i++)
 		ports[i] = (struct port){ i, i - 1, i % 2 ? 0x020100000006 : 0x010100000002 };
 	clock_ns = FIRST_MOMENT;
-	log_due = 0;
+	log_due = early_due = 0;
 	settings.keeps_marks = 1;
 	settings.log_interval = settings.log_slack = 1ull << 33;
 	for (int i = 0; i < HASH_SECRETS; i++)

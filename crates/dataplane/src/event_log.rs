@@ -1,7 +1,8 @@
 //! The event log: what rules with `log` and `alert` record, read from the ring that the programs fill, with names for numbers.
 //! Decides nothing and keeps nothing: an event that was read is gone from the ring.
 
-use crate::flow_table::{address, ticks};
+use crate::clock::ticks;
+use crate::flow_table::address;
 use crate::names::{NO_SLOT, Names, SharedNames};
 use crate::shared::from_bytes;
 use crate::skeleton::types::{self, event_kind};
@@ -116,7 +117,7 @@ fn named(event: &types::event, rule: Option<String>, names: &Names) -> Option<Ev
         event_kind::EVENT_REFUSED => EventKind::Refused(Reason::of(event.reason.into())?),
         event_kind::EVENT_CLOSED => EventKind::Closed {
             state: State::of(event.state.into())?,
-            lasted: ticks(event.ticks),
+            lasted: ticks(event.ticks.into()),
             packets: event.packets.into(),
             bytes: event.bytes.into(),
         },

@@ -2,6 +2,7 @@
 
 use crate::counters::Hits;
 use crate::earlier::Earlier;
+use crate::early::{Early, Keeper};
 use crate::loading::{load, program};
 use crate::names::SharedNames;
 use crate::policies::{Limited, Policies};
@@ -41,6 +42,8 @@ pub struct Firewall {
     /// What was counted.
     pub counters: Counters,
     pub(crate) routes: RouteMaps,
+    /// Until somebody keeps early fragments.
+    pub(crate) early: Option<Early>,
     #[cfg(feature = "testing")]
     pub(crate) testing: crate::testing::Testing,
 }
@@ -131,6 +134,13 @@ impl Firewall {
             (Shared::new(&mut variables.held_clock, skel), Shared::new(&mut variables.held_ports, skel));
         #[cfg(feature = "testing")]
         let testing = crate::testing::Testing::new(&programs, program(&small.judge)?, held)?;
+        let early = Early::new(
+            &maps.early_fragments,
+            Shared::new(&mut variables.early_until, skel),
+            programs.xdp.again().map_err(DataplaneError::system("opening the firewall's programs"))?,
+            program(&small.return_fragment)?,
+            program(&small.lose_fragments)?,
+        )?;
         let names = SharedNames::default();
         let hits = || Ok(Hits::new(handle(&maps.hits)?, cores, settings.rules));
         let flows = FlowTable {
@@ -178,9 +188,21 @@ impl Firewall {
             events: EventLog::new(&maps.events, names.clone())?,
             counters: Counters::new(handle(&maps.counts)?, hits()?, names),
             routes,
+            early: Some(early),
             #[cfg(feature = "testing")]
             testing,
         })
+    }
+
+    /// Keeps fragments that come before their first, on a thread of its own, until it is dropped. Without that they are dropped. To be
+    /// called once, in the network namespace of the interfaces.
+    ///
+    /// # Errors
+    /// It was called before, or no descriptors or threads are left.
+    pub fn keep_early_fragments(&mut self) -> Result<Keeper, DataplaneError> {
+        let doing = "keeping early fragments";
+        let twice = || std::io::Error::other("somebody keeps them already");
+        self.early.take().ok_or_else(twice).map_err(DataplaneError::system(doing))?.keep_in_background()
     }
 
     /// Prepares for what an earlier firewall left, whose maps this one cannot use: zones have the numbers that they had.

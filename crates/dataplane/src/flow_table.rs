@@ -1,5 +1,6 @@
 //! The flow table: which flows are open, and ending them.
 
+use crate::clock::{idle, since, whole_tick};
 use crate::names::{Names, SharedNames, slot_of_mark};
 use crate::shared::{Program, Shared, from_bytes, read};
 use crate::skeleton::types;
@@ -28,7 +29,7 @@ pub struct Flow {
     pub zones: (String, String),
     /// State.
     pub state: State,
-    /// Since it was opened.
+    /// Since it was opened; of a flow that is open for longer than 52 days, without whole times 52 days.
     pub age: Duration,
     /// Since its last packet.
     pub idle: Duration,
@@ -127,7 +128,7 @@ impl FlowTable {
     /// # Errors
     /// The kernel does not let the table be read.
     pub fn each(&self, now: Duration, mut each: impl FnMut(Flow)) -> Result<(), DataplaneError> {
-        let tick = (now.as_nanos() >> types::sizes::TICK_SHIFT.0) as u32;
+        let tick = whole_tick(now);
         let names = self.names.now();
         let rules = names.rules();
         let records = self
@@ -172,7 +173,7 @@ fn done(program: &Program, command: &types::table_command) -> Result<u32, Datapl
 }
 
 /// A record with names for its numbers; `None` for one that is free.
-fn named(record: u32, flow: &types::flow, tick: u32, names: &Names, rules: &[Option<&str>]) -> Option<Flow> {
+fn named(record: u32, flow: &types::flow, tick: u64, names: &Names, rules: &[Option<&str>]) -> Option<Flow> {
     let state = State::of(flow.state.into())?;
     let (initiator, responder) = (usize::from(flow.initiator & 1), usize::from(flow.initiator & 1 ^ 1));
     let end = |end: usize| {
@@ -182,8 +183,6 @@ fn named(record: u32, flow: &types::flow, tick: u32, names: &Names, rules: &[Opt
     let packets = |end: usize| u64::from(flow.packets_high[end]) << 32 | u64::from(flow.packets[end]);
     let zone = |end: usize| names.zone(flow.zone[end]).unwrap_or("?").to_owned();
     let rule = slot_of_mark(flow.mark).and_then(|slot| rules.get(slot as usize).copied().flatten());
-    // 0 when the clock that was read stands a little behind.
-    let since = |then: u32| ticks((tick.wrapping_sub(then) as i32).max(0) as u32);
     Some(Flow {
         id: FlowId { record, use_count: flow.number },
         protocol: flow.protocol,
@@ -191,17 +190,12 @@ fn named(record: u32, flow: &types::flow, tick: u32, names: &Names, rules: &[Opt
         responder: end(responder),
         zones: (zone(initiator), zone(responder)),
         state,
-        age: since(flow.opened),
-        idle: since(flow.seen),
+        age: since(tick, flow.opened),
+        idle: idle(tick, flow.seen, flow.initiator),
         packets: (packets(initiator), packets(responder)),
         bytes: (flow.bytes[initiator], flow.bytes[responder]),
         rule: rule.map(str::to_owned),
     })
-}
-
-/// A number of ticks as time.
-pub(crate) fn ticks(ticks: u32) -> Duration {
-    Duration::from_nanos(u64::from(ticks) << types::sizes::TICK_SHIFT.0)
 }
 
 /// An address as C has it.

@@ -1,7 +1,8 @@
 //! The map `forwarding`, by which the programs learn how to send packets on. Two write it: [`crate::Ports`] when interfaces
 //! come and go, and [`crate::routes::Routes`] when the kernel's routes change.
 
-use crate::skeleton::types::{self, sizes};
+use crate::clock::whole_tick;
+use crate::skeleton::types::{self, forwarding_times};
 use libbpf_rs::{MapCore, MapFlags};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
@@ -43,8 +44,8 @@ pub(crate) fn change(map: &impl MapCore, change: impl FnOnce(&mut [u32; WORDS]))
 /// programs do not rely on what they remember.
 pub(crate) fn attend(map: &impl MapCore, now: Duration) -> libbpf_rs::Result<()> {
     // A little earlier, because the programs' clock may be a jiffy behind ours.
-    let tick = (now.saturating_sub(BEHIND).as_nanos() >> sizes::TICK_SHIFT.0) as u32;
-    rewrite(map, |words| words[ATTENDED] = tick.max(1))
+    let units = whole_tick(now.saturating_sub(BEHIND)) >> forwarding_times::ATTENDED_SHIFT.0;
+    rewrite(map, |words| words[ATTENDED] = (units as u32).max(1))
 }
 
 fn rewrite(map: &impl MapCore, change: impl FnOnce(&mut [u32; WORDS])) -> libbpf_rs::Result<()> {

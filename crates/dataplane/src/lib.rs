@@ -12,8 +12,11 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic))]
 
 mod carrying;
+mod clock;
+mod contexts;
 mod counters;
 mod earlier;
+mod early;
 mod error;
 mod event_log;
 mod firewall;
@@ -43,6 +46,7 @@ mod testing;
 pub use carrying::{Carried, Carrying};
 pub use counters::Counters;
 pub use earlier::{Earlier, take_from};
+pub use early::Keeper;
 pub use error::DataplaneError;
 pub use event_log::{Event, EventKind, EventLog};
 pub use firewall::{Firewall, Occupancy, Settings};

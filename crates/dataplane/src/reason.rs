@@ -120,6 +120,7 @@ Tally of tally {
     AlertUncounted = TALLY_ALERT_UNCOUNTED, "alert-uncounted": "packets that no alert counted, for want of room for one more address";
     Fragmented = TALLY_FRAGMENTED, "fragmented": "packets larger than the next link's MTU, left to the kernel to be forwarded in fragments";
     Evicted = TALLY_EVICTED, "evicted": "flows evicted before anybody answered, or before their handshake was complete, because a budget or the table was full";
+    FragmentsKept = TALLY_FRAGMENTS_KEPT, "fragments-kept": "fragments that came before their first, and were kept for a second at most until it had come";
 } }
 
 table! {

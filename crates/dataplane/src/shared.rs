@@ -1,7 +1,7 @@
 //! Memory that is shared with BPF programs, plain structures as bytes, and programs run by hand: all of this crate's unsafe code.
 
 use crate::skeleton::types;
-use libbpf_rs::{MapCore as _, MapHandle, ProgramMut};
+use libbpf_rs::{MapCore as _, MapHandle, ProgramMut, RingBuffer};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use std::ffi::{CString, c_void};
 use std::mem::{MaybeUninit, size_of, zeroed};
@@ -32,6 +32,10 @@ unsafe impl Plain for types::flow {}
 unsafe impl Plain for types::counts {}
 // SAFETY: as above.
 unsafe impl Plain for types::event {}
+// SAFETY: as above.
+unsafe impl Plain for types::datagram_name {}
+// SAFETY: as above.
+unsafe impl Plain for types::early_fragment {}
 // SAFETY: as above.
 unsafe impl Plain for types::limit_terms {}
 // SAFETY: as above; the lock is a number.
@@ -183,6 +187,12 @@ pub(crate) fn bind_map(program: BorrowedFd<'_>, map: BorrowedFd<'_>) -> std::io:
     if error < 0 { Err(std::io::Error::from_raw_os_error(-error)) } else { Ok(()) }
 }
 
+/// What can be waited for until a ring has something.
+pub(crate) fn descriptor_of<'r>(ring: &'r RingBuffer<'_>) -> BorrowedFd<'r> {
+    // SAFETY: the ring keeps it open for as long as it lives.
+    unsafe { BorrowedFd::borrow_raw(ring.epoll_fd()) }
+}
+
 /// A loaded program that user space runs by itself (`BPF_PROG_TEST_RUN`), also from several threads at once, which libbpf-rs
 /// does not offer.
 #[derive(Debug)]
@@ -216,7 +226,6 @@ impl Program {
     }
 
     /// The same program once more.
-    #[cfg(feature = "testing")]
     pub(crate) fn again(&self) -> std::io::Result<Self> {
         self.0.try_clone().map(Self)
     }
@@ -252,6 +261,22 @@ impl Program {
         }
         let duration = Duration::from_nanos(options.duration.into());
         Ok(Run { value: options.retval, duration, length: options.data_size_out as usize })
+    }
+
+    /// Runs a program of XDP on a frame as the driver of an interface would, which the context names: what it says is done.
+    pub(crate) fn run_live(&self, frame: &[u8], context: &[u8]) -> std::io::Result<()> {
+        // SAFETY: a structure of numbers and pointers, of which all zeros say "nothing given".
+        let mut options = unsafe { zeroed::<libbpf_sys::bpf_test_run_opts>() };
+        options.sz = size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t;
+        options.data_in = frame.as_ptr().cast();
+        options.data_size_in = frame.len() as u32;
+        options.ctx_in = context.as_ptr().cast();
+        options.ctx_size_in = context.len() as u32;
+        options.repeat = 1;
+        options.flags = libbpf_sys::BPF_F_TEST_XDP_LIVE_FRAMES;
+        // SAFETY: the inputs are there for as long as the call takes, with the lengths that go along, and are only read.
+        let error = unsafe { libbpf_sys::bpf_prog_test_run_opts(self.0.as_raw_fd(), &mut options) };
+        if error < 0 { Err(std::io::Error::from_raw_os_error(-error)) } else { Ok(()) }
     }
 
     /// Runs a program whose packet is a command `times` over. Returns the command as the program left it, with its answer.

@@ -2,6 +2,7 @@
 //! and write what otherwise follows the kernel's routes.
 
 use crate::DataplaneError;
+use crate::contexts;
 use crate::firewall::{Firewall, Settings};
 use crate::forwarding::{LocalKind, MARK, change, local_key};
 use crate::ports::{Hook, Programs};
@@ -93,9 +94,6 @@ impl Testing {
 
 /// Room for answers, which may be longer than their packets.
 const ROOM: usize = 2048;
-/// Bytes of `struct xdp_md` and `struct __sk_buff` as the kernel takes them.
-const XDP_CONTEXT: usize = 24;
-const TC_CONTEXT: usize = 192;
 /// Bytes of `struct nf_hook_state`.
 const NETFILTER_CONTEXT: usize = 48;
 
@@ -216,6 +214,13 @@ impl Firewall {
         publish(&mut *self.testing.held_clock, now.as_nanos() as u64);
     }
 
+    /// Fragments that come before their first go to user space until then, as if somebody kept them.
+    pub fn keep_early_until(&mut self, time: Duration) {
+        if let Some(early) = &mut self.early {
+            early.keep_until(time);
+        }
+    }
+
     /// Makes the firewall ask the kernel again where packets go.
     ///
     /// # Errors
@@ -299,8 +304,8 @@ impl Tester {
         times: u32,
     ) -> Result<Run, DataplaneError> {
         let run = match hook {
-            Hook::Xdp => self.xdp.run(frame, &xdp_context(frame.len(), ifindex), left, times),
-            Hook::Tc => self.tc.run(frame, &tc_context(ifindex), left, times),
+            Hook::Xdp => self.xdp.run(frame, &contexts::xdp(frame.len(), ifindex), left, times),
+            Hook::Tc => self.tc.run(frame, &contexts::tc(ifindex), left, times),
             Hook::Netfilter => Err(std::io::Error::other("such a packet has a way: see ask_netfilter")),
         };
         run.map_err(DataplaneError::system("running the firewall on a packet"))
@@ -334,27 +339,11 @@ fn words(address: IpAddr) -> (u8, [u32; 4]) {
     }
 }
 
-/// `struct xdp_md`: data, end, metadata, interface, queue, egress interface.
-fn xdp_context(length: usize, ifindex: u32) -> [u8; XDP_CONTEXT] {
-    let mut context = [0; XDP_CONTEXT];
-    context[4..8].copy_from_slice(&(length as u32).to_ne_bytes());
-    context[12..16].copy_from_slice(&ifindex.to_ne_bytes());
-    context
-}
-
 /// `struct nf_hook_state`: hook, family, and pointers that the kernel fills in.
 fn netfilter_context(frame: &[u8], place: Place) -> [u8; NETFILTER_CONTEXT] {
     let mut context = [0; NETFILTER_CONTEXT];
     let is_v6 = frame.get(12..14) == Some(&[0x86, 0xdd]);
     let family = if is_v6 { libbpf_rs::NFPROTO_IPV6 } else { libbpf_rs::NFPROTO_IPV4 };
     context[..2].copy_from_slice(&[place as u8, family as u8]);
-    context
-}
-
-/// `struct __sk_buff`: `ingress_ifindex` and `ifindex` are its tenth and eleventh word.
-fn tc_context(ifindex: u32) -> [u8; TC_CONTEXT] {
-    let mut context = [0; TC_CONTEXT];
-    context[36..40].copy_from_slice(&ifindex.to_ne_bytes());
-    context[40..44].copy_from_slice(&ifindex.to_ne_bytes());
     context
 }

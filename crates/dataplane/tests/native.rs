@@ -17,7 +17,7 @@ const REASONS: [u32; 39] = [
     40, 41, 42, 43, 44, 45, 14, 48, 49, 50, 51,
 ];
 /// `enum tally` without answers that were suppressed: there is no limit.
-const TALLIES: [u32; 19] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 17, 18, 19];
+const TALLIES: [u32; 20] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 15, 16, 17, 18, 19, 23];
 
 fn said(command: &mut Command) -> String {
     let output = command.output().unwrap();

@@ -393,6 +393,98 @@ fn needs_root_fragments_wait_half_a_minute_and_those_of_ipv6_a_whole_one() {
     }
 }
 
+/// What one source, and all together, may make user space keep; nothing without user space, and nothing that is too large.
+#[test]
+fn needs_root_a_flood_of_early_fragments_is_bounded() {
+    let hosts: [Hosts; 2] =
+        [|i| format!("198.18.{}.{}", 4 + i / 200, 1 + i % 200), |i| format!("2001:2:1:{i:x}::2")];
+    let policy = POLICY.replace(r#", networks = ["198.18.1.0/24", "2001:2:0:1::/64"]"#, "");
+    for (hook, (host, to)) in
+        HOOKS.into_iter().flat_map(|hook| hosts.into_iter().zip([OUT, OUT6]).map(move |case| (hook, case)))
+    {
+        let mut bed = Bed::with(hook, &Settings { flows: 4096, rules: 1024 }, &policy);
+        let send = |bed: &mut Bed, source: u32, id: u32, bytes: usize| {
+            let frame = Frame::new(&host(source), to, 17, vec![0; bytes]).completed();
+            bed.send(Side::In, &part(frame, id, 1008, true).bytes()).words()
+        };
+        assert_eq!(send(&mut bed, 1, 1, 8), "fragment-unknown", "{hook:?}: nobody keeps it");
+        let now = bed.now();
+        bed.firewall_mut().keep_early_until(now + Duration::from_secs(60));
+        assert_eq!(send(&mut bed, 1, 1, 2400), "fragment-unknown", "{hook:?}: it is too large");
+        let flood = |bed: &mut Bed, source: u32, count: u32| {
+            (0..count).filter(|id| send(bed, source, *id, 8) == "kept").count()
+        };
+        assert_eq!(flood(&mut bed, 1, 400), 256, "{hook:?}: of a source at once");
+        assert_eq!(flood(&mut bed, 2, 1), 1, "{hook:?}: others have their own");
+        bed.pass(Duration::from_millis(100));
+        assert_eq!(flood(&mut bed, 1, 400), 95, "{hook:?}: and later as many as ticks went by");
+        let all: usize = (3..20).map(|source| flood(&mut bed, source, 200)).sum();
+        let room = (1 << 22) / (8 + 2104);
+        assert_eq!(all + 256 + 1 + 95, room, "{hook:?}: nobody reads the ring");
+        bed.pass(Duration::from_secs(60));
+        assert_eq!(flood(&mut bed, 30, 1), 0, "{hook:?}: whoever kept them is gone");
+    }
+}
+
+/// After so long the lower 32 bits of a tick come round.
+const ROUND: Duration = Duration::from_nanos(1 << 52);
+
+/// Nobody sweeps: the daemon is dead for months. The ticks come round, and what was over is not young again.
+#[test]
+fn needs_root_what_is_over_stays_over_for_years() {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let second = Duration::from_secs(1);
+    for (hook, make) in HOOKS.into_iter().flat_map(|hook| VERSIONS.map(|make| (hook, make))) {
+        let mut bed = Bed::new(hook);
+        for idle in [DAY, 25 * DAY, 27 * DAY, ROUND - second, ROUND, ROUND + second, 3 * ROUND, 400 * DAY] {
+            let answer = make(Side::Out, 17, udp((6, 5), 8)).bytes();
+            let first = part(make(Side::In, 17, udp((5, 6), 1000)), 1, 0, true).bytes();
+            let later = part(make(Side::In, 17, vec![0; 8]), 1, 1008, false).bytes();
+            assert_eq!(bed.send(Side::In, &first).words(), "pass");
+            assert_eq!(bed.send(Side::Out, &answer).words(), "pass");
+            bed.pass(idle);
+            let shown = bed.sessions(&Filter::default())[0].idle;
+            assert!(idle.abs_diff(shown) < second, "{hook:?}, {idle:?}: {shown:?}");
+            assert_eq!(bed.send(Side::In, &later).words(), "fragment-unknown", "{hook:?}, {idle:?}");
+            assert_eq!(bed.send(Side::Out, &answer).words(), "default-deny", "{hook:?}, {idle:?}");
+            assert_eq!(bed.firewall().flows.sweep().unwrap(), 0, "it made room already");
+        }
+    }
+}
+
+/// And what is not over goes on, also in the moment in which the ticks come round.
+#[test]
+fn needs_root_a_flow_goes_on_while_the_ticks_come_round() {
+    let tick = Duration::from_nanos(1 << 20);
+    for (hook, make) in HOOKS.into_iter().flat_map(|hook| VERSIONS.map(|make| (hook, make))) {
+        let mut bed = Bed::new(hook);
+        bed.pass(ROUND - bed.now() - 2 * tick);
+        for (side, ports) in [(Side::In, (5, 6)), (Side::Out, (6, 5))].into_iter().cycle().take(6) {
+            assert_eq!(bed.send(side, &make(side, 17, udp(ports, 8)).bytes()).words(), "pass", "{hook:?}");
+            assert_eq!(bed.firewall().flows.sweep().unwrap(), 0);
+            bed.pass(tick);
+        }
+        let flows = bed.sessions(&Filter::default());
+        assert_eq!((flows.len(), flows[0].packets), (1, (3, 3)), "{hook:?}");
+    }
+}
+
+#[test]
+fn needs_root_resets_to_strangers_end_and_do_not_begin_anew() {
+    for (hook, make) in HOOKS.into_iter().flat_map(|hook| VERSIONS.map(|make| (hook, make))) {
+        let mut bed = Bed::new(hook);
+        let stranger = Tcp { ports: (5, 80), flags: ACK, sequence: 1, window: 1000, ..Tcp::default() };
+        let stranger = make(Side::In, 6, stranger.bytes()).bytes();
+        let now = bed.now();
+        bed.firewall_mut().policies.end_strangers(now);
+        assert_eq!(bed.send(Side::In, &stranger).words(), "tcp-no-flow!", "{hook:?}");
+        for time in [ROUND / 2 - Duration::from_secs(3600), Duration::from_secs(7200), ROUND / 2, ROUND] {
+            bed.pass(time);
+            assert_eq!(bed.send(Side::In, &stranger).words(), "tcp-no-flow", "{hook:?}, {time:?}");
+        }
+    }
+}
+
 #[test]
 fn needs_root_what_is_forwarded_is_what_came_but_for_the_link_and_a_hop() {
     for hook in HOOKS {

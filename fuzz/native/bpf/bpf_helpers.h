@@ -23,6 +23,7 @@ __u64 bpf_ktime_get_coarse_ns(void);
 __u64 bpf_ktime_get_ns(void);
 void *bpf_ringbuf_reserve(void *ring, __u64 bytes, __u64 flags);
 void bpf_ringbuf_submit(void *room, __u64 flags);
+void bpf_ringbuf_discard(void *room, __u64 flags);
 void bpf_spin_lock(struct bpf_spin_lock *lock);
 void bpf_spin_unlock(struct bpf_spin_lock *lock);
 __u64 bpf_jiffies64(void);
@@ -33,6 +34,7 @@ long bpf_fib_lookup(void *ctx, struct bpf_fib_lookup *query, int bytes, __u32 fl
 long bpf_check_mtu(void *ctx, __u32 ifindex, __u32 *mtu, __s32 difference, __u64 flags);
 long bpf_redirect(__u32 ifindex, __u64 flags);
 long bpf_redirect_map(void *map, __u64 key, __u64 flags);
+long bpf_clone_redirect(struct __sk_buff *ctx, __u32 ifindex, __u64 flags);
 long bpf_redirect_neigh(__u32 ifindex, struct bpf_redir_neigh *neighbour, int bytes, __u64 flags);
 __u64 bpf_xdp_get_buff_len(struct xdp_md *ctx);
 long bpf_xdp_load_bytes(struct xdp_md *ctx, __u32 offset, void *to, __u32 bytes);

@@ -4,6 +4,7 @@ mod limits;
 mod pages;
 
 use crate::DataplaneError;
+use crate::clock::whole_tick;
 use crate::counters::Hits;
 use crate::names::{NO_SLOT, SharedNames};
 use crate::notes::{self, BUILD, Notes};
@@ -106,19 +107,8 @@ impl Policies {
     /// answered with a reset: it may belong to a flow that an earlier firewall knew and this one does not.
     pub fn end_strangers(&mut self, now: Duration) {
         let established = self.settings.timeouts[types::flow_state::FLOW_ESTABLISHED.0 as usize];
-        let tick = (now.as_nanos() >> sizes::TICK_SHIFT.0) as u32;
-        // 0 means never.
-        let until = tick.wrapping_add(established).max(1);
+        let until = whole_tick(now) + u64::from(established);
         publish(&mut self.settings.strangers_until, until);
-    }
-
-    /// Ends that when its time is over: the data plane's ticks come round again.
-    pub fn forget_strangers(&mut self, now: Duration) {
-        let tick = (now.as_nanos() >> sizes::TICK_SHIFT.0) as u32;
-        let until = self.settings.strangers_until;
-        if until != 0 && (until.wrapping_sub(tick) as i32) <= 0 {
-            publish(&mut self.settings.strangers_until, 0);
-        }
     }
 
     /// Goes on from where an earlier firewall was, whose maps these are.

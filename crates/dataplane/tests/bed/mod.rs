@@ -69,6 +69,8 @@ pub(crate) enum Fate {
     Up,
     /// It went to the kernel, which forwards it in fragments.
     Cut,
+    /// It waits in user space for the first fragment of its datagram.
+    Kept,
     /// It was dropped, and nothing was said.
     Dropped(Reason),
     /// It was dropped, and answered.
@@ -76,12 +78,13 @@ pub(crate) enum Fate {
 }
 
 impl Fate {
-    /// `pass`, `up`, `cut`, or the reason's name, with `!` when it was answered.
+    /// `pass`, `up`, `cut`, `kept`, or the reason's name, with `!` when it was answered.
     pub(crate) fn words(self) -> String {
         match self {
             Fate::Sent => "pass".to_owned(),
             Fate::Up => "up".to_owned(),
             Fate::Cut => "cut".to_owned(),
+            Fate::Kept => "kept".to_owned(),
             Fate::Dropped(reason) => reason.name().to_owned(),
             Fate::Answered(reason) => format!("{}!", reason.name()),
         }
@@ -261,13 +264,16 @@ impl Bed {
     /// What the firewall does, and what it counts meanwhile.
     fn fate(&mut self, run: impl FnOnce(&mut Firewall, Hook) -> (Verdict, Vec<u8>)) -> (Fate, Vec<u8>) {
         let before = self.firewall().counters.drops().unwrap();
+        let kept = self.tally(Tally::FragmentsKept);
         let (namespace, hook) = (Arc::clone(&self.namespace), self.hook);
         let (verdict, frame) = namespace.within(|| run(self.firewall_mut(), hook));
         let after = self.firewall().counters.drops().unwrap();
         let mut moved = after.iter().filter(|(reason, count)| before[*reason] != **count);
         let dropped = moved.next().map(|(reason, _)| *reason);
         assert_eq!(moved.next(), None, "one packet, one reason");
+        let is_kept = self.tally(Tally::FragmentsKept) > kept;
         let fate = match (verdict, dropped) {
+            (Verdict::Drop, None) if is_kept => Fate::Kept,
             (Verdict::Sent | Verdict::Up, None) if is_cut(&frame) => Fate::Cut,
             (Verdict::Sent, None) => Fate::Sent,
             (Verdict::Up, None) => Fate::Up,

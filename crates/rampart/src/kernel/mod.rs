@@ -9,10 +9,10 @@ use crate::plane::{
     AlertReading, Attached, DataPlane, FlowKey, Hook, PlaneError, Present, Recorded, Tampering,
 };
 use crate::privileges;
-use dataplane::routes::{AnswerLimits, Follower, Routes, RoutesError};
+use dataplane::routes::{AnswerLimits, Follower, Routes};
 use dataplane::{
-    Carried, Carrying, DataplaneError, Earlier, Event, EventKind, Firewall, FlowId, Interface, Reason, State,
-    Tally,
+    Carried, Carrying, DataplaneError, Earlier, Event, EventKind, Firewall, FlowId, Interface, Keeper,
+    Reason, State, Tally,
 };
 use nix::net::if_::if_nametoindex;
 use policy::model::Per;
@@ -36,6 +36,8 @@ const NO_INTERFACE: u32 = 0;
 pub(crate) struct Kernel {
     firewall: Firewall,
     follower: Follower,
+    /// Keeps fragments that come before their first; where the kernel forwards, it puts datagrams together itself.
+    keeper: Option<Keeper>,
     settings: Settings,
     attached: Vec<AttachedInterface>,
     /// What an earlier firewall left, until this one is settled.
@@ -103,7 +105,12 @@ impl Kernel {
         }
         let maps = firewall.route_maps()?;
         let routes = Routes::start(maps, &[], AnswerLimits::default());
-        let follower = routes.and_then(follow).map_err(|error| PlaneError::Machine(error.to_string()))?;
+        let follower = routes.and_then(|routes| with_the_daemons_rights(|| routes.follow_in_background()));
+        let follower = follower.map_err(|error| PlaneError::Machine(error.to_string()))?;
+        let keeper = match forwarding {
+            Forwarding::Fast => Some(with_the_daemons_rights(|| firewall.keep_early_fragments())?),
+            Forwarding::Kernel => None,
+        };
         if earlier.is_some() {
             follower.take_over_settings();
         }
@@ -114,6 +121,7 @@ impl Kernel {
         let kernel = Self {
             firewall,
             follower,
+            keeper,
             settings,
             attached,
             earlier,
@@ -403,13 +411,13 @@ impl DataPlane for Kernel {
 
     fn sweep(&mut self) -> Result<(), PlaneError> {
         self.firewall.flows.sweep()?;
-        self.firewall.policies.forget_strangers(uptime()?);
         Ok(())
     }
 
     fn check_interfaces(&mut self) -> Result<Vec<String>, PlaneError> {
         let mut found: Vec<String> = (0..self.attached.len()).filter_map(|at| self.reattach(at)).collect();
         found.extend(self.follower.trouble());
+        found.extend(self.keeper.as_ref().and_then(Keeper::trouble));
         if self.kernel_forwards() {
             return Ok(found);
         }
@@ -423,14 +431,14 @@ impl DataPlane for Kernel {
     }
 }
 
-/// Follows the kernel's routes on a thread that has no more rights than the daemon will have: it inherits those of the thread that makes it.
-fn follow(routes: Routes) -> Result<Follower, RoutesError> {
-    let follow = || {
+/// Starts threads that have no more rights than the daemon will have: they inherit those of the thread that makes them.
+fn with_the_daemons_rights<T: Send>(start: impl FnOnce() -> T + Send) -> T {
+    let start = || {
         // What cannot be given up is seen on the daemon's own thread.
         let _ = privileges::keep_the_daemons();
-        routes.follow_in_background()
+        start()
     };
-    std::thread::scope(|scope| scope.spawn(follow).join().unwrap_or_else(|panic| resume_unwind(panic)))
+    std::thread::scope(|scope| scope.spawn(start).join().unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
 fn hook_name(hook: dataplane::Hook) -> HookName {

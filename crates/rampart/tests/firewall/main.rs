@@ -6,6 +6,7 @@ mod bed;
 mod day;
 mod drivers;
 mod example;
+mod fragments;
 mod kernel_forwarding;
 mod patterns;
 mod privileges;
