@@ -186,7 +186,7 @@ impl DataPlane for Memory {
 
     fn occupancy(&mut self) -> Result<Occupancy, PlaneError> {
         let open = self.whole()?.flows.len() as u64;
-        Ok(Occupancy { open, half_open: 0, capacity: 1_048_576 })
+        Ok(Occupancy { open, half_open: 0, unanswered: 0, capacity: 1_048_576 })
     }
 
     fn sweep(&mut self) -> Result<(), PlaneError> {

@@ -107,6 +107,9 @@ pub struct Occupancy {
     pub open: u64,
     /// TCP handshakes under way, which are some of these flows.
     pub half_open: u64,
+    /// Of these, flows other than TCP that nobody has answered yet. Daemons before this field say 0.
+    #[serde(default)]
+    pub unanswered: u64,
     /// Flows that fit, for example 1048576 (`flows` in `[settings]`).
     pub capacity: u64,
 }

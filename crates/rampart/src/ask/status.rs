@@ -42,10 +42,11 @@ fn text(status: &Status) -> String {
         ));
     }
     lines.push(format!(
-        "flows      {} of {}, {} of them half-open",
+        "flows      {} of {}, {} of them half-open, {} unanswered",
         grouped(flows.open),
         grouped(flows.capacity),
-        grouped(flows.half_open)
+        grouped(flows.half_open),
+        grouped(flows.unanswered)
     ));
     let mut counted = Table::new(&[("", Side::Right), ("", Side::Left), ("", Side::Left)]);
     for counter in status.counters.iter().filter(|counter| counter.count > 0) {

@@ -116,9 +116,10 @@ fn grown(before: Vec<(String, u64)>, after: Vec<(String, u64)>, seconds: f64) ->
 fn text(rates: &Rates) -> String {
     let Rates { namespace, generation, flows, flows_change, .. } = rates;
     let mut text = format!(
-        "namespace {namespace}, generation {generation}: {} flows ({flows_change:+.0}/s), {} half-open, {} fit\n",
+        "namespace {namespace}, generation {generation}: {} flows ({flows_change:+.0}/s), {} half-open, {} unanswered, {} fit\n",
         grouped(flows.open),
         grouped(flows.half_open),
+        grouped(flows.unanswered),
         grouped(flows.capacity),
     );
     let quiet = format!("nothing happened in {:.1} s\n", rates.seconds);

@@ -406,7 +406,12 @@ impl DataPlane for Kernel {
 
     fn occupancy(&mut self) -> Result<Occupancy, PlaneError> {
         let now = self.firewall.occupancy()?;
-        Ok(Occupancy { open: now.flows, half_open: now.half_open.into(), capacity: now.capacity.into() })
+        Ok(Occupancy {
+            open: now.flows,
+            half_open: now.half_open.into(),
+            unanswered: now.unanswered.into(),
+            capacity: now.capacity.into(),
+        })
     }
 
     fn sweep(&mut self) -> Result<(), PlaneError> {

@@ -102,7 +102,7 @@ impl<'b> Day<'b> {
 
     /// Until the floods are over, and the daemon is at rest.
     fn settle(&self) {
-        let open = json!({ "open": DOWNLOADS, "half_open": 0, "capacity": FLOWS });
+        let open = json!({ "open": DOWNLOADS, "half_open": 0, "unanswered": 0, "capacity": FLOWS });
         until("what the floods opened is gone, and nothing else", || {
             self.bed.json(&["status"])["flows"] == open
         });

@@ -119,7 +119,7 @@ fn needs_root_an_open_flow_is_judged_again_and_can_be_ended() {
     assert_eq!(bed.json(&["flows", "dport=8081"])["matched"], 0);
     assert_eq!(
         bed.json(&["status"])["flows"],
-        serde_json::json!({ "open": 1, "half_open": 0, "capacity": 1_048_576 })
+        serde_json::json!({ "open": 1, "half_open": 0, "unanswered": 0, "capacity": 1_048_576 })
     );
     assert_eq!(bed.json(&["flows", "rule=web", "--kill"])["killed"], 1);
     assert_eq!(bed.json(&["flows", "rule=web"])["matched"], 0);

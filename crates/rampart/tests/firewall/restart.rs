@@ -276,7 +276,7 @@ fn needs_root_flows_are_carried_into_another_table_under_a_hundred_downloads() {
             bed.expect_of_the_firewall(own, Outcome::Silence, &what);
             downloads.until_all_went_on(&what);
             assert_eq!(flows(&bed).0, ports, "{what}: the same flows, by the same rule");
-            let open = serde_json::json!({ "open": DOWNLOADS, "half_open": 0, "capacity": flows_that_fit });
+            let open = serde_json::json!({ "open": DOWNLOADS, "half_open": 0, "unanswered": 0, "capacity": flows_that_fit });
             assert_eq!(bed.json(&["status"])["flows"], open, "{what}");
         }
         downloads.finish();
