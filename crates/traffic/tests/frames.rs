@@ -263,6 +263,31 @@ fn impossible_probes_are_refused() {
     engine.detach(ports);
 }
 
+/// Each is loaded when a port needs it, so other tests may never see all six.
+#[test]
+fn each_zone_has_its_sink_and_another_for_frames_in_several_pieces() {
+    let _turn = testkit::turn();
+    let mut engine = Engine::load(1).unwrap();
+    let rows = [
+        (1500, Zone::Private, "sink_private"),
+        (1500, Zone::Dmz, "sink_dmz"),
+        (1500, Zone::Hostile, "sink_hostile"),
+        // The kernel keeps 15 characters.
+        (9000, Zone::Private, "jumbo_sink_priv"),
+        (9000, Zone::Dmz, "jumbo_sink_dmz"),
+        (9000, Zone::Hostile, "jumbo_sink_host"),
+    ];
+    for (mtu, zone, expected) in rows {
+        let bed = Bed::new(Middle::Wire, mtu);
+        let port = traffic::Port { zone, ..bed.ports[0].clone() };
+        let ports = engine.attach(&[port]).unwrap();
+        let attached = bed.program_at(0, "z");
+        assert_eq!(attached.as_deref(), Some(expected), "{mtu} {zone:?}");
+        engine.detach(ports);
+        assert_eq!(bed.program_at(0, "z"), None, "{mtu} {zone:?}");
+    }
+}
+
 /// The lane back swaps clients and servers: answers belong to the same flows.
 #[test]
 fn frames_back_are_answers_of_the_same_flows() {

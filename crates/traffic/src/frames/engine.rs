@@ -6,14 +6,16 @@ use super::frame;
 use super::neighbours;
 use super::reading::{self, Reading};
 use super::schedule::{self, Schedule, fastest_per_core};
+use super::sinks::{self, Sinks};
 use super::skeleton::{
     FLOWS_PER_PAGE, FramesSkel, FramesSkelBuilder, MAX_CORES, MAX_LANES, MAX_PORTS, types,
 };
 use crate::TrafficError;
 use crate::harness::{
-    self, LiveSender, Memory, NOT_YET, Port, Run, Watch, attach, send_through, to_schedule, wait_until,
+    self, LiveSender, Memory, NOT_YET, Port, Run, Watch, send_through, to_schedule, wait_until,
 };
 use crate::random::{SplitMix64, secret};
+use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{Link, MapCore, MapFlags};
 use measure::shape::{IpVersion, Lane, Placement, TrafficShape, Zone};
 use measure::trial::{Load, Phase};
@@ -122,6 +124,7 @@ const SEEN_WORDS: usize = 1 << 21;
 #[allow(missing_debug_implementations, reason = "a generated skeleton has none")]
 pub struct Engine {
     pub(super) skel: FramesSkel<'static>,
+    sinks: Sinks,
     pub(super) memory: Memory<types::bss>,
     free_slots: Vec<u32>,
     flow_capacity: u32,
@@ -134,18 +137,21 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Loads the programs with room for `flow_capacity` flows.
+    /// Loads the programs with room for `flow_capacity` flows. Sinks are loaded when ports need them.
     ///
     /// # Errors
     /// The kernel refuses the programs, or there is no room.
     pub fn load(flow_capacity: u32) -> Result<Self, TrafficError> {
         let pages = flow_capacity.max(1).div_ceil(FLOWS_PER_PAGE as u32);
-        let mut skel = harness::load(FramesSkelBuilder::default(), "bpf/traffic/frames", |open| {
-            open.maps.flows.set_max_entries(pages)
-        })?;
+        let is_wanted = |program: &str| !sinks::is_sink(program);
+        let mut skel =
+            harness::load(FramesSkelBuilder::default(), "bpf/traffic/frames", is_wanted, |open| {
+                open.maps.flows.set_max_entries(pages)
+            })?;
         Ok(Self {
             memory: Memory::take(&mut skel.maps.bss_data)?,
             skel,
+            sinks: Sinks::default(),
             free_slots: (0..MAX_PORTS as u32).rev().collect(),
             flow_capacity: pages * FLOWS_PER_PAGE as u32,
             traffic: None,
@@ -158,8 +164,9 @@ impl Engine {
     /// Takes a bed's ports into use: frames can be sent from them, and what arrives there is counted.
     ///
     /// # Errors
-    /// An interface is gone, or its driver has no XDP.
+    /// The kernel refuses a sink, an interface is gone, or its driver has no XDP.
     pub fn attach(&mut self, ports: &[Port]) -> Result<Ports, TrafficError> {
+        self.sinks.load(ports, self.skel.object())?;
         let mut attached = Ports::default();
         for port in ports {
             match self.attach_one(port) {
@@ -178,15 +185,7 @@ impl Engine {
             .free_slots
             .last()
             .ok_or_else(|| TrafficError::Impossible(format!("more than {MAX_PORTS} ports in one run")))?;
-        let programs = &self.skel.progs;
-        let (program, jumbo) = match port.zone {
-            Zone::Private => (&programs.sink_private, &programs.jumbo_sink_private),
-            Zone::Dmz => (&programs.sink_dmz, &programs.jumbo_sink_dmz),
-            Zone::Hostile => (&programs.sink_hostile, &programs.jumbo_sink_hostile),
-        };
-        let mut sink = attach(port, jumbo)?;
-        // The driver refuses the faster one where frames may come in several pieces, and the other stays.
-        let _ = sink.update_prog(program);
+        let sink = self.sinks.attach(port, self.skel.object())?;
         send_through(port, &self.skel.maps.ports, slot)?;
         self.free_slots.pop();
         self.memory.change(|state| state.identities[slot as usize] = neighbours::identity(port));

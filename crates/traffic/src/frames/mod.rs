@@ -15,6 +15,7 @@ mod probe_stream;
 #[allow(unsafe_code, reason = "reading memory that BPF programs write at the same time")]
 mod reading;
 mod schedule;
+mod sinks;
 mod skeleton;
 
 pub use bare::BareLoop;

@@ -2,6 +2,7 @@
 //! attached to, a generator on each core, a schedule that is begun, followed, settled and ended, and the reading of what
 //! the programs count meanwhile. Knows neither frames nor connections.
 
+mod apart;
 mod histogram;
 #[allow(unsafe_code, reason = "the system call that runs live frames, and the signal that ends it")]
 mod live;
@@ -10,6 +11,7 @@ pub(crate) mod memory;
 mod port;
 mod run;
 
+pub(crate) use apart::Apart;
 pub use histogram::Histogram;
 pub(crate) use histogram::{BUCKETS, summary};
 pub(crate) use live::LiveSender;
@@ -49,20 +51,34 @@ pub(crate) fn check_seconds(what: &str, seconds: f64) -> Result<(), TrafficError
     Err(TrafficError::Impossible(format!("a {what} of {seconds} s: it may last up to {MAX_SECONDS} s")))
 }
 
-/// Opens an object, has `size` set how much its maps hold, and loads it.
+/// Opens an object, has `size` set how much its maps hold, and loads those of its programs that are `wanted`, by name.
 ///
 /// # Errors
 /// The kernel refuses the programs, or there is no room.
 pub(crate) fn load<B: SkelBuilder<'static>>(
     builder: B,
     object: &str,
+    wanted: impl Fn(&str) -> bool,
     size: impl FnOnce(&mut B::Output) -> libbpf_rs::Result<()>,
 ) -> Result<<B::Output as OpenSkel<'static>>::Output, TrafficError> {
+    let mut open = open(builder, object)?;
+    size(&mut open).map_err(TrafficError::bpf(format!("sizing the tables of {object}")))?;
+    choose(&mut open, wanted);
+    open.load().map_err(TrafficError::bpf(format!("loading {object}")))
+}
+
+fn open<B: SkelBuilder<'static>>(builder: B, object: &str) -> Result<B::Output, TrafficError> {
     // A skeleton borrows its object for as long as it lives; an engine lives as long as the run.
     let storage = Box::leak(Box::new(MaybeUninit::uninit()));
-    let mut open = builder.open(storage).map_err(TrafficError::bpf(format!("opening {object}")))?;
-    size(&mut open).map_err(TrafficError::bpf(format!("sizing the tables of {object}")))?;
-    open.load().map_err(TrafficError::bpf(format!("loading {object}")))
+    builder.open(storage).map_err(TrafficError::bpf(format!("opening {object}")))
+}
+
+/// Only these programs of an object are loaded.
+fn choose(open: &mut impl OpenSkel<'static>, wanted: impl Fn(&str) -> bool) {
+    for mut program in open.open_object_mut().progs_mut() {
+        let wanted = program.name().to_str().is_some_and(&wanted);
+        program.set_autoload(wanted);
+    }
 }
 
 /// Cores that programs may run on: how many of the objects' parts are to be read.

@@ -9,8 +9,9 @@ use super::reading::{self, TcpCounts, TcpReading};
 use super::skeleton::{SLOTS_PER_PAGE, TcpSkel, TcpSkelBuilder, types};
 use super::steps::{self, Steps};
 use crate::TrafficError;
-use crate::harness::{self, LiveSender, Memory, Port, Run, Watch, attach, send_through, wait_until};
+use crate::harness::{self, Apart, LiveSender, Memory, Port, Run, Watch, attach, send_through, wait_until};
 use crate::random::SplitMix64;
+use libbpf_rs::skel::Skel as _;
 use libbpf_rs::{Link, MapCore, MapFlags, ProgramMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
@@ -34,6 +35,9 @@ pub enum Ends {
     Server,
 }
 
+/// Programs that keep the kernel's verifier so long that they are loaded side by side.
+const LARGE: [&str; 3] = ["client_turn", "client", "server"];
+
 /// The two ports of a run. Detached when dropped.
 #[derive(Debug)]
 pub struct Ports {
@@ -47,6 +51,7 @@ pub struct Ports {
 #[allow(missing_debug_implementations, reason = "a generated skeleton has none")]
 pub struct Engine {
     pub(super) skel: TcpSkel<'static>,
+    large: Apart<TcpSkel<'static>>,
     pub(super) memory: Memory<types::bss>,
     capacity: u32,
 }
@@ -63,11 +68,14 @@ impl Engine {
             )));
         }
         let capacity = capacity.max(1);
-        let mut skel = harness::load(TcpSkelBuilder::default(), "bpf/traffic/tcp", |open| {
+        let is_small = |program: &str| !LARGE.contains(&program);
+        let mut skel = harness::load(TcpSkelBuilder::default(), "bpf/traffic/tcp", is_small, |open| {
             open.maps.connections.set_max_entries(capacity)?;
             open.maps.order.set_max_entries(capacity.div_ceil(SLOTS_PER_PAGE as u32))
         })?;
-        Ok(Self { memory: Memory::take(&mut skel.maps.bss_data)?, skel, capacity })
+        let mut large = Apart::default();
+        large.load(TcpSkelBuilder::default, skel.object(), &LARGE)?;
+        Ok(Self { memory: Memory::take(&mut skel.maps.bss_data)?, skel, large, capacity })
     }
 
     /// Bytes of memory that the kernel holds for the connections, their order and all else that the programs keep.
@@ -81,8 +89,8 @@ impl Engine {
     /// # Errors
     /// An interface is gone, or its driver has no XDP.
     pub fn attach(&mut self, client: &Port, server: &Port, ends: Ends) -> Result<Ports, TrafficError> {
-        let programs = &self.skel.progs;
-        self.attach_as(client, server, ends, &programs.client, &programs.server)
+        let [at_client, at_server] = [self.large.program("client")?, self.large.program("server")?];
+        self.attach_as(client, server, ends, &at_client, &at_server)
     }
 
     pub(super) fn attach_as(
@@ -193,7 +201,8 @@ impl Engine {
         }
         self.write_order(plan)?;
         self.write_control(ports, plan, &schedules)?;
-        let program = self.skel.progs.client_turn.as_fd();
+        let program = self.large.program("client_turn")?;
+        let program = program.as_fd();
         let senders = LiveSender::start_all(program, &[0; RECYCLED_BYTES], &plan.cores, batch_size(plan))?;
         let run = Run::begin(&mut self.memory, &plan.cores, senders)?;
         let offered = match plan.opening {
