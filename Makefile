@@ -20,14 +20,13 @@ demo: ## Measure seven firewalls side by side, three to four minutes: a table an
 
 # Runs of tests are no history of anybody.
 test: export RAMPART_BENCH_HISTORY := off
-# One test at a time: a test that sends frames needs its cores for itself, and the others take seconds in all.
 test: ## Everything that CI runs: formatting, lints, documentation, every test, those that need root included
 	@scripts/prepare test
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	cargo xtask layout
-	cargo $(AS_ROOT) test --workspace --locked --no-fail-fast -- --test-threads=1
+	cargo --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/run-test']" test --workspace --locked --no-fail-fast
 
 test-kernels: ## The tests that load BPF programs again under Debian's oldest and newest kernel, in an emulated machine
 	@scripts/prepare kernels

@@ -7,6 +7,7 @@ mod many;
 
 #[test]
 fn needs_root_short_flows_that_use_ports_again_lose_none() {
+    let _turn = testkit::turn();
     let run = many::short::run(60_000);
     let account = run.account;
     assert_eq!(account.closed + account.expired + account.left, run.flows + 16);
@@ -18,12 +19,14 @@ fn needs_root_short_flows_that_use_ports_again_lose_none() {
 
 #[test]
 fn needs_root_two_cores_that_race_for_the_same_flows_lose_none() {
+    let _turn = testkit::turn();
     let run = many::races::run(10_000);
     assert!(run.account.expired > 0 && run.account.killed > 0, "{:?}", run.account);
 }
 
 #[test]
 fn needs_root_a_million_wrong_resets_close_nothing() {
+    let _turn = testkit::turn();
     let run = many::resets::run(1_000_000);
     assert!(run.inexact >= 250_000 && run.dropped >= 750_000, "{run:?}");
 }

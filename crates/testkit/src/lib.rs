@@ -16,8 +16,9 @@ pub mod rows;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Waits until no other test of this process sends traffic. Trials share cores, so two at the same time would measure each other.
-/// A test that failed does not fail the others.
+/// Waits until no other test of this process has its turn: for tests that send traffic, because trials share cores and two at the same
+/// time would measure each other, and for tests whose threads are to race on cores of their own. Whoever takes a turn takes it first,
+/// because loading programs is work as well. A test that failed does not fail the others.
 pub fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)

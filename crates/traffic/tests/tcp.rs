@@ -29,6 +29,7 @@ fn assert_balanced(name: &str, counts: &TcpCounts) {
 
 #[test]
 fn every_way_to_talk_and_to_close_completes_without_a_retransmission() {
+    let _turn = testkit::turn();
     let bed = Bed::wire();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
@@ -148,6 +149,7 @@ fn every_way_to_talk_and_to_close_completes_without_a_retransmission() {
 /// Receivers on threads of their own, which may run on other cores than the generator's.
 #[test]
 fn connections_complete_where_receivers_have_their_own_threads() {
+    let _turn = testkit::turn();
     let bed = Bed::wire();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();

@@ -48,6 +48,7 @@ fn assert_undisturbed(name: &str, reading: &TcpReading, connections: u64) {
 
 #[test]
 fn a_flood_beside_sessions_is_counted_apart() {
+    let _turn = testkit::turn();
     let bed = Bed::wire();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
@@ -76,6 +77,7 @@ fn a_flood_beside_sessions_is_counted_apart() {
 /// What of a flood arrives through rules, and what comes back.
 #[test]
 fn what_a_firewall_does_to_a_flood_is_seen_at_both_ports() {
+    let _turn = testkit::turn();
     use AttackKind::{Ack, Fragment, Rst, Syn, SynAck, Udp};
     let bed = Bed::routed();
     let mut engine = Engine::load(70_000).unwrap();
@@ -129,6 +131,7 @@ fn what_a_firewall_does_to_a_flood_is_seen_at_both_ports() {
 
 #[test]
 fn a_flood_comes_from_as_many_addresses_as_asked() {
+    let _turn = testkit::turn();
     let bed = Bed::routed();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
@@ -169,6 +172,7 @@ impl Watch<TcpReading> for Seconds {
 
 #[test]
 fn samples_tell_what_happened_between_them() {
+    let _turn = testkit::turn();
     let bed = Bed::wire();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
@@ -203,6 +207,7 @@ fn counting(ip: IpVersion) -> String {
 
 #[test]
 fn illegal_attempts_are_told_apart_and_stopped() {
+    let _turn = testkit::turn();
     let bed = Bed::routed();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
@@ -260,6 +265,7 @@ fn illegal_attempts_are_told_apart_and_stopped() {
 
 #[test]
 fn the_share_of_illegal_attempts_comes_out_even() {
+    let _turn = testkit::turn();
     let bed = Bed::wire();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
@@ -286,6 +292,7 @@ fn the_share_of_illegal_attempts_comes_out_even() {
 
 #[test]
 fn a_firewall_that_answers_forbidden_addresses_lets_them_through() {
+    let _turn = testkit::turn();
     let bed = Bed::routed();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
@@ -312,6 +319,7 @@ fn a_firewall_that_answers_forbidden_addresses_lets_them_through() {
 
 #[test]
 fn without_an_open_connection_another_kind_has_its_turn() {
+    let _turn = testkit::turn();
     let bed = Bed::wire();
     let mut engine = Engine::load(70_000).unwrap();
     // Nobody answers, so that no connection is ever open.
@@ -339,6 +347,7 @@ fn without_an_open_connection_another_kind_has_its_turn() {
 
 #[test]
 fn a_flood_from_the_clients_own_network_is_refused() {
+    let _turn = testkit::turn();
     let bed = Bed::wire();
     let mut engine = Engine::load(70_000).unwrap();
     let inside = traffic::Port { v4_prefix: 0x0a01_0000, ..bed.client.clone() };

@@ -71,6 +71,7 @@ fn plan(ip: IpVersion) -> TcpPlan {
 
 #[test]
 fn the_client_fetches_from_nginx() {
+    let _turn = testkit::turn();
     let bed = Bed::wire();
     bed.give_server_a_stack();
     let _nginx = Nginx::start(&bed);
@@ -106,6 +107,7 @@ fn the_client_fetches_from_nginx() {
 
 #[test]
 fn an_answer_other_than_expected_is_wrong_data() {
+    let _turn = testkit::turn();
     let bed = Bed::wire();
     bed.give_server_a_stack();
     let _nginx = Nginx::start(&bed);
@@ -123,6 +125,7 @@ fn an_answer_other_than_expected_is_wrong_data() {
 
 #[test]
 fn a_closed_port_of_the_kernel_refuses() {
+    let _turn = testkit::turn();
     let bed = Bed::wire();
     bed.give_server_a_stack();
     let mut engine = Engine::load(70_000).unwrap();
@@ -135,6 +138,7 @@ fn a_closed_port_of_the_kernel_refuses() {
 
 #[test]
 fn curl_fetches_from_the_server() {
+    let _turn = testkit::turn();
     let bed = Bed::wire();
     bed.give_client_a_stack();
     let mut engine = Engine::load(1).unwrap();

@@ -24,6 +24,7 @@ impl Watch<TcpReading> for Samples {
 
 #[test]
 fn phases_open_what_they_ask_for_and_samples_add_up() {
+    let _turn = testkit::turn();
     let bed = Bed::wire();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
@@ -69,6 +70,7 @@ fn phases_open_what_they_ask_for_and_samples_add_up() {
 /// No connection waits for its turn unnoticed: while the generator is late, times grow by what it is late.
 #[test]
 fn times_count_from_the_intended_start() {
+    let _turn = testkit::turn();
     let bed = Bed::wire();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
@@ -90,6 +92,7 @@ fn times_count_from_the_intended_start() {
 
 #[test]
 fn a_number_is_kept_open() {
+    let _turn = testkit::turn();
     let bed = Bed::wire();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
@@ -108,6 +111,7 @@ fn a_number_is_kept_open() {
 
 #[test]
 fn capacity_is_proved_on_every_connection() {
+    let _turn = testkit::turn();
     let bed = Bed::wire();
     let mut engine = Engine::load(100_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
@@ -127,6 +131,7 @@ fn capacity_is_proved_on_every_connection() {
 
 #[test]
 fn tuples_in_use_are_not_used_again() {
+    let _turn = testkit::turn();
     let bed = Bed::wire();
     let mut engine = Engine::load(100).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
@@ -141,6 +146,7 @@ fn tuples_in_use_are_not_used_again() {
 
 #[test]
 fn an_interrupted_run_ends() {
+    let _turn = testkit::turn();
     struct Stop;
     impl Watch<TcpReading> for Stop {
         fn interrupted(&self) -> bool {

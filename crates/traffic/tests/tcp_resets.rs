@@ -42,6 +42,7 @@ fn assert_sent(name: &str, kind: ResetKind, check: &ResetCheck) {
 
 #[test]
 fn neither_client_nor_server_is_moved_by_resets() {
+    let _turn = testkit::turn();
     let bed = Bed::wire();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
@@ -69,6 +70,7 @@ fn neither_client_nor_server_is_moved_by_resets() {
 
 #[test]
 fn connection_tracking_believes_exact_resets_alone() {
+    let _turn = testkit::turn();
     let bed = Bed::routed();
     bed.router().run("sysctl", &["-qw", "net.netfilter.nf_conntrack_tcp_be_liberal=0"]);
     let mut engine = Engine::load(70_000).unwrap();
@@ -96,6 +98,7 @@ fn connection_tracking_believes_exact_resets_alone() {
 
 #[test]
 fn a_firewall_that_believes_any_reset_loses_every_connection() {
+    let _turn = testkit::turn();
     for kind in KINDS {
         // A bed each, because that firewall never remembers again.
         let bed = Bed::routed();
@@ -116,6 +119,7 @@ fn a_firewall_that_believes_any_reset_loses_every_connection() {
 
 #[test]
 fn checks_that_cannot_be_are_refused() {
+    let _turn = testkit::turn();
     let bed = Bed::wire();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();

@@ -177,6 +177,7 @@ fn rows() -> Vec<Row> {
 
 #[test]
 fn counts_stay_right_in_bad_weather() {
+    let _turn = testkit::turn();
     let bed = Bed::routed();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
@@ -194,6 +195,7 @@ fn counts_stay_right_in_bad_weather() {
 
 #[test]
 fn ipv6_sessions_complete_through_a_router() {
+    let _turn = testkit::turn();
     let bed = Bed::routed();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
@@ -227,6 +229,7 @@ fn ipv6_sessions_complete_through_a_router() {
 
 #[test]
 fn a_fin_that_overtakes_an_acknowledgement_closes() {
+    let _turn = testkit::turn();
     let bed = Bed::routed();
     let sky = Sky::over(&bed, Weather::FinFirst);
     let mut engine = Engine::load(70_000).unwrap();
@@ -241,6 +244,7 @@ fn a_fin_that_overtakes_an_acknowledgement_closes() {
 
 #[test]
 fn idle_connections_that_a_firewall_resets_are_counted_as_reset() {
+    let _turn = testkit::turn();
     let bed = Bed::routed();
     let sky = Sky::over(&bed, Weather::ResetIdle { ms: 100 });
     let mut engine = Engine::load(70_000).unwrap();
@@ -277,6 +281,7 @@ impl Watch<TcpReading> for Death<'_> {
 
 #[test]
 fn a_firewall_that_dies_is_counted_connection_by_connection() {
+    let _turn = testkit::turn();
     let bed = Bed::routed();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
