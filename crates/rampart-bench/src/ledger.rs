@@ -65,7 +65,8 @@ pub(crate) fn account(
     account
 }
 
-fn link_losses(before: Option<LinkCounters>, site: &Site) -> BTreeMap<String, u64> {
+/// What the links of a bed lost since `before`; nothing of two interfaces that the user named.
+pub(crate) fn link_losses(before: Option<LinkCounters>, site: &Site) -> BTreeMap<String, u64> {
     match (before, site.links()) {
         (Some(before), Some(now)) => now.lost_since(&before),
         _ => BTreeMap::new(),

@@ -4,6 +4,7 @@
 use super::station::{Station, probe_frame};
 use super::{Shared, Site, broken, broken_traffic, clock_step, other_workload, replacement};
 use crate::interrupt::Interrupt;
+use crate::ledger::link_losses;
 use measure::connections::{
     CloseBy, ConnectionOutcome, ConnectionRequest, ConnectionShape, IllegalKind, RatePhase,
     ReplacementOutcome, ResetOutcome, TupleOrder,
@@ -185,6 +186,7 @@ impl ConnectionRig {
         let own_cores = self.station.own_cores();
         let cpu = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?;
         let clocks = (Clock::wall_ns(), Clock::now_ns());
+        let links = self.station.site.links();
         let mut watch = Follower::new(self.station.shared.interrupt.clone());
         let done = self.run(&plan, request, &mut watch)?;
         let cpu_use = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?.since(&cpu);
@@ -194,6 +196,9 @@ impl ConnectionRig {
         }
         let mut connections = done.last.outcome();
         connections.resets = done.resets;
+        if let Some(served) = &mut connections.served {
+            served.lost_on_links = link_losses(links, &self.station.site).values().sum();
+        }
         // What a suite calls illegal, the owner of a box was to forbid: nobody here knows whether the policy does, so what
         // arrived at the server tells.
         let owners = matches!(self.station.site, Site::Named(_));

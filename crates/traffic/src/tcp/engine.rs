@@ -282,8 +282,7 @@ impl Running<'_> {
         }
         // The client does not wait for its last segments to arrive; some may be lost.
         let counts = || reading::counts(self.memory);
-        let arrived = |c: &TcpCounts| c.server_reset + c.server_fin >= c.closed;
-        wait_until(ARRIVING, || self.watch.interrupted(), counts, arrived).map(drop)
+        wait_until(ARRIVING, || self.watch.interrupted(), counts, all_arrived).map(drop)
     }
 
     /// Waits until `done`, at most as long as the plan says after the last time that anything changed.
@@ -293,15 +292,26 @@ impl Running<'_> {
     }
 
     pub(super) fn end(self) -> Result<TcpReading, TrafficError> {
-        let seconds = self.run.seconds();
-        self.run.end()?;
-        let mut last = TcpReading::take(self.memory, &self.asked);
-        if matches!(self.plan.opening, Opening::Fastest(_)) {
+        let Self { memory, run, plan, watch, asked } = self;
+        let seconds = run.seconds();
+        run.end()?;
+        if asked.serves {
+            // The generator has priority over the kernel's thread that receives on its core. What waited for that thread arrives now.
+            let counts = || reading::counts(memory);
+            wait_until(ARRIVING, || false, counts, all_arrived)?;
+        }
+        let mut last = TcpReading::take(memory, &asked);
+        if matches!(plan.opening, Opening::Fastest(_)) {
             last.offered = last.counts.attempted + last.beside.illegal_attempts();
         }
-        self.watch.sample(seconds, &last);
+        watch.sample(seconds, &last);
         Ok(last)
     }
+}
+
+/// Whether every end of a connection that the client sent is at the server.
+const fn all_arrived(counts: &TcpCounts) -> bool {
+    counts.server_reset + counts.server_fin >= counts.closed
 }
 
 /// What the kernel says that a map takes; 0 where it does not say.

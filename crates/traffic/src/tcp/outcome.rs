@@ -184,6 +184,8 @@ impl TcpReading {
             unsealed: BothEnds::new(c.unsealed, c.server_unsealed),
             segments_to_client: BothEnds::new(c.frames_in.saturating_sub(c.resets_in), c.server_frames_out),
             segments_to_server: BothEnds::new(c.frames_out, c.server_frames_in),
+            // Who built the bed knows.
+            lost_on_links: 0,
             options_removed: BothEnds::new(c.options_removed, c.server_options_removed),
             options_added: c.options_added,
             options_raised: c.options_raised,
