@@ -4,6 +4,7 @@
 #include "firewall/gate.h"
 #include "firewall/netfilter.h"
 #include "firewall/table_programs.h"
+#include "firewall/unsent.h"
 
 #define PULLED_BYTES 128	/* of a socket buffer made readable at once: all usual headers */
 
@@ -114,6 +115,29 @@ SEC("tc")
 int return_fragment(struct __sk_buff *ctx)
 {
 	return bpf_clone_redirect(ctx, ctx->ifindex, BPF_F_INGRESS) ? TCX_DROP : TCX_NEXT;
+}
+
+/* The tracepoints of frames that XDP redirected: those that a driver did not send, and those that no driver was asked about. */
+SEC("tp_btf/xdp_devmap_xmit")
+int unsent_by_driver(__u64 *arguments)
+{
+	const struct net_device *from = (void *)arguments[0], *to = (void *)arguments[1];
+	int drops = arguments[3];
+
+	if (drops > 0 && is_ours(from) && is_ours(to))
+		count_unsent(drops, from->ifindex, to->ifindex);
+	return 0;
+}
+
+/* Its last argument is the key in the DEVMAP. */
+SEC("tp_btf/xdp_redirect_err")
+int unsent_at_once(__u64 *arguments)
+{
+	const struct net_device *from = (void *)arguments[0];
+
+	if (is_ours(from))
+		count_unsent(1, from->ifindex, ports[arguments[6] & (MAX_PORTS - 1)].ifindex);
+	return 0;
 }
 
 /* Where the kernel forwards, translates and delivers: in place of all of the above. */

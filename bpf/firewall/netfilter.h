@@ -19,9 +19,22 @@
 #include <bpf/bpf_core_read.h>
 #include "core.h"
 
+struct ns_common {
+	unsigned int inum;
+} __attribute__((preserve_access_index));
+
+struct net {
+	struct ns_common ns;
+} __attribute__((preserve_access_index));
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
 struct net_device {
 	char name[INTERFACE_NAME_BYTES];
 	int ifindex;
+	possible_net_t nd_net;
 } __attribute__((preserve_access_index));
 
 struct dst_entry {

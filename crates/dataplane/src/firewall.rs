@@ -3,15 +3,15 @@
 use crate::counters::Hits;
 use crate::earlier::Earlier;
 use crate::early::{Early, Keeper};
-use crate::loading::{load, program};
+use crate::loading::{UNSENT, load, program};
 use crate::names::SharedNames;
 use crate::policies::{Limited, Policies};
 use crate::ports::{Ports, Programs};
 use crate::routes::{LinkAddresses, RouteMaps};
-use crate::shared::{Mapping, Shared};
-use crate::skeleton::FirewallSkel;
+use crate::shared::{Mapping, Shared, has_tracepoint};
+use crate::skeleton::{FirewallProgs, FirewallSkel};
 use crate::{Counters, DataplaneError, EventLog, FlowTable, Tally};
-use libbpf_rs::{MapHandle, MapMut};
+use libbpf_rs::{Link, MapHandle, MapMut};
 use policy::settings::{FLOWS, Forwarding};
 
 /// What must be known before the programs are loaded.
@@ -42,6 +42,7 @@ pub struct Firewall {
     /// What was counted.
     pub counters: Counters,
     pub(crate) routes: RouteMaps,
+    unsent: Unsent,
     /// Until somebody keeps early fragments.
     pub(crate) early: Option<Early>,
     #[cfg(feature = "testing")]
@@ -188,6 +189,7 @@ impl Firewall {
             events: EventLog::new(&maps.events, names.clone())?,
             counters: Counters::new(handle(&maps.counts)?, hits()?, names),
             routes,
+            unsent: Unsent::attach(small)?,
             early: Some(early),
             #[cfg(feature = "testing")]
             testing,
@@ -210,6 +212,12 @@ impl Firewall {
         if let Some(notes) = earlier.notes() {
             self.policies.names.change(|names| names.set_zones(&notes.zones));
         }
+    }
+
+    /// The kernel's tracepoints without which frames that XDP redirected and that did not leave count as forwarded, if it has none of
+    /// these names.
+    pub fn missing_tracepoints(&self) -> &[&'static str] {
+        &self.unsent.missing
     }
 
     /// How full the flow table is, as far as it was counted: flows open and end meanwhile.
@@ -243,6 +251,29 @@ impl Firewall {
             own_addresses: again(&self.routes.own_addresses)?,
             link_addresses: self.routes.link_addresses.again()?,
         })
+    }
+}
+
+/// The programs at tracepoints that count frames which XDP redirected in vain. They go with this process.
+struct Unsent {
+    _links: Vec<Link>,
+    missing: Vec<&'static str>,
+}
+
+impl Unsent {
+    fn attach(programs: &FirewallProgs<'_>) -> Result<Self, DataplaneError> {
+        let (mut links, mut missing) = (Vec::new(), Vec::new());
+        for (program, (_, tracepoint)) in
+            [&programs.unsent_by_driver, &programs.unsent_at_once].into_iter().zip(UNSENT)
+        {
+            if program.autoload() {
+                let doing = "attaching to the tracepoints of frames that were not sent";
+                links.push(program.attach_trace().map_err(DataplaneError::bpf(doing))?);
+            } else if !has_tracepoint(tracepoint) {
+                missing.push(tracepoint);
+            }
+        }
+        Ok(Self { _links: links, missing })
     }
 }
 

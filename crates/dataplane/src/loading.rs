@@ -5,7 +5,7 @@ use crate::DataplaneError;
 use crate::earlier::{Earlier, RODATA, SECRETS, Secret};
 use crate::firewall::Settings;
 use crate::ports::Programs;
-use crate::shared::{Program, bind_map};
+use crate::shared::{Program, bind_map, has_tracepoint};
 use crate::skeleton::types::sizes;
 use crate::skeleton::{FirewallProgs, FirewallSkel, FirewallSkelBuilder, OpenFirewallSkel};
 use libbpf_rs::skel::{OpenSkel, Skel as _, SkelBuilder};
@@ -15,6 +15,7 @@ use std::fs::File;
 use std::io::Read;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::panic::resume_unwind;
 use std::thread;
 
@@ -33,6 +34,9 @@ const HOOKS: [HookProgram; 3] = [
 const NETFILTER: HookProgram = HookProgram { name: "firewall_netfilter", of: |all| &all.firewall_netfilter };
 /// Beside the firewall's own forwarding; the same kernels have it.
 const GATE: &str = "gate";
+/// The tracepoints of frames that XDP redirected and that did not leave, with their programs.
+pub(crate) const UNSENT: [(&str, &str); 2] =
+    [("unsent_by_driver", "xdp_devmap_xmit"), ("unsent_at_once", "xdp_redirect_err")];
 /// What only tests ask.
 const JUDGE: &str = "judge";
 
@@ -70,12 +74,16 @@ pub(crate) fn load(
         constants.record_count = settings.flows;
         constants.hit_slots = settings.rules;
         constants.clock_is_held = clock_is_held.into();
+        constants.own_namespace = own_namespace()?;
     }
     let has_netfilter = ProgramType::Netfilter.is_supported().unwrap_or(false);
     choose(&mut open, |name| {
         HOOKS.iter().chain([&NETFILTER]).all(|hook| hook.name != name)
             && (cfg!(feature = "testing") || name != JUDGE)
             && (has_netfilter || name != GATE)
+            && UNSENT.iter().all(|(program, tracepoint)| {
+                *program != name || (forwarding == Forwarding::Fast && has_tracepoint(tracepoint))
+            })
     });
     let skel = open.load().map_err(refused)?;
     let maps: Vec<_> = skel.object().maps().collect();
@@ -145,6 +153,13 @@ fn buckets(flows: u32) -> u32 {
     let slots = u64::from(flows) * 3;
     // At most 2^24 flows, so it fits.
     slots.div_ceil(sizes::BUCKET_SLOTS.0.into()).next_power_of_two() as u32
+}
+
+/// The number of this thread's network namespace.
+fn own_namespace() -> Result<u32, DataplaneError> {
+    let of = std::fs::metadata("/proc/thread-self/ns/net")
+        .map_err(DataplaneError::system("asking which network namespace this is"))?;
+    Ok(of.ino() as u32)
 }
 
 /// What makes the places of flows in the table hard to guess.

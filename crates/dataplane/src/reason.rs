@@ -89,7 +89,7 @@ Reason of reason {
     TooBig = REASON_TOO_BIG, "too-big": "larger than the MTU of the next link, and not to be fragmented";
     NoRoute = REASON_NO_ROUTE, "no-route": "no route, or one that says unreachable, prohibited or black hole";
     NotAPort = REASON_NOT_A_PORT, "not-a-port": "its route leads to an interface that belongs to no zone";
-    Redirect = REASON_REDIRECT, "redirect": "the kernel did not take the frame for the next link";
+    Redirect = REASON_REDIRECT, "redirect": "the kernel or the driver did not take the frame for the next link";
     Answer = REASON_ANSWER, "answer": "the reset or ICMP error that answers it could not be written";
     Neighbours = REASON_NEIGHBOURS, "neighbours": "its source asked for more than 32 unknown neighbours within a second";
 } }
@@ -97,7 +97,7 @@ Reason of reason {
 table! {
 /// What is counted besides drops.
 Tally of tally {
-    Forwarded = TALLY_FORWARDED, "forwarded": "packets that the fast path forwarded";
+    Forwarded = TALLY_FORWARDED, "forwarded": "packets that the fast path forwarded; those that a driver then did not send are taken off again";
     ForwardedBytes = TALLY_FORWARDED_BYTES, "forwarded-bytes": "IP bytes of the packets that the fast path forwarded";
     Up = TALLY_UP, "up": "allowed packets that were passed to the kernel";
     Link = TALLY_LINK, "link": "ARP and neighbour discovery packets, passed to the kernel";

@@ -179,6 +179,13 @@ pub(crate) fn pin(link: BorrowedFd<'_>, path: &Path) -> std::io::Result<()> {
     if error < 0 { Err(std::io::Error::from_raw_os_error(-error)) } else { Ok(()) }
 }
 
+/// Whether the kernel has a tracepoint of this name that programs can be attached to.
+pub(crate) fn has_tracepoint(name: &str) -> bool {
+    let Ok(name) = CString::new(name) else { return false };
+    // SAFETY: the name ends with 0 and lives as long as the call.
+    unsafe { libbpf_sys::libbpf_find_vmlinux_btf_id(name.as_ptr(), libbpf_sys::BPF_TRACE_RAW_TP) > 0 }
+}
+
 /// Lets a program hold a map that it does not use.
 pub(crate) fn bind_map(program: BorrowedFd<'_>, map: BorrowedFd<'_>) -> std::io::Result<()> {
     // SAFETY: two descriptors that live as long as the call, and no options.

@@ -423,6 +423,9 @@ impl DataPlane for Kernel {
         let mut found: Vec<String> = (0..self.attached.len()).filter_map(|at| self.reattach(at)).collect();
         found.extend(self.follower.trouble());
         found.extend(self.keeper.as_ref().and_then(Keeper::trouble));
+        found.extend(self.firewall.missing_tracepoints().iter().map(|name| {
+            format!("this kernel has no tracepoint `{name}`: frames that a driver does not send count as forwarded")
+        }));
         if self.kernel_forwards() {
             return Ok(found);
         }

@@ -1,7 +1,7 @@
 //! What goes wrong around a running firewall: a driver without XDP, a full table, a route that vanishes, a neighbour that is not
 //! there. Each is reported to whoever runs it or to the sender, and what can go on goes on.
 
-use crate::bed::{Bed, INSIDE, OUTSIDE, Outcome, expect_echo};
+use crate::bed::{Bed, INSIDE, OUTSIDE, Outcome, expect_echo, until};
 use std::io::ErrorKind;
 use std::net::{TcpStream, UdpSocket};
 use std::time::Duration;
@@ -64,6 +64,40 @@ fn needs_root_a_flood_is_told_and_connections_go_on() {
     assert!(open_flows <= u64::from(SMALLEST) / 2 + 10, "{open_flows}");
     assert!(bed.json(&["flows", "proto=udp", "--kill"])["killed"].as_u64().unwrap() > 0);
     bed.until_call(8080, Outcome::Answered);
+}
+
+/// To a program a redirect succeeds before the driver is asked. Another firewall's interfaces have the same numbers, and the same tracepoints.
+#[test]
+fn needs_root_what_a_driver_does_not_send_is_dropped_and_not_forwarded() {
+    const SENT: u64 = 40;
+    let beds = [Bed::new(), Bed::new()];
+    let _firewalls = beds.each_ref().map(|bed| bed.up(&bed.policy("p.toml", OUT), "xdp"));
+    let forwarded = |bed: &Bed| {
+        let status = bed.json(&["status"]);
+        let counters = status["counters"].as_array().unwrap();
+        counters.iter().find(|it| it["name"] == "forwarded").unwrap()["count"].as_u64().unwrap()
+    };
+    let [bed, other] = &beds;
+    let socket = bed.inside("in", || UdpSocket::bind((INSIDE, 0)).unwrap());
+    let receiver = bed.inside("out", || UdpSocket::bind((OUTSIDE, 9)).unwrap());
+    receiver.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let send = || socket.send_to(b"x", (OUTSIDE, 9)).unwrap();
+    // A veth takes frames from XDP if the other end puts several together.
+    for gro in ["on", "off", "on"] {
+        bed.host_of("out").run("ethtool", &["-K", "x", "gro", gro]);
+        let (before, dropped) = (forwarded(bed), bed.dropped("redirect"));
+        for _ in 0..SENT {
+            send();
+        }
+        if gro == "on" {
+            (0..SENT).for_each(|_| _ = receiver.recv_from(&mut [0]).unwrap());
+            assert_eq!((forwarded(bed) - before, bed.dropped("redirect") - dropped), (SENT, 0));
+        } else {
+            until("frames that were not sent", || bed.dropped("redirect") - dropped >= SENT);
+            assert_eq!((forwarded(bed) - before, bed.dropped("redirect") - dropped), (0, SENT));
+        }
+    }
+    assert_eq!((forwarded(other), other.dropped("redirect")), (0, 0), "they are another's");
 }
 
 #[test]
