@@ -6,7 +6,7 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Tells whoever started this process that it is ready. Nothing is told where nobody asked.
+/// Reports to whoever started this process that it is ready, if that asked to know.
 ///
 /// # Errors
 /// The socket cannot be reached.

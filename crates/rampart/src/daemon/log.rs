@@ -115,7 +115,7 @@ impl Log {
                 match item {
                     // A reader that went away is no reason to stop a firewall.
                     Item::Line(line) => drop(out.write_all(line.as_bytes()).and_then(|()| out.flush())),
-                    Item::Written(tell) => drop(tell.send(())),
+                    Item::Written(done) => drop(done.send(())),
                 }
             }
         });
@@ -128,9 +128,9 @@ impl Log {
             #[cfg(test)]
             Out::Direct(_) => {}
             Out::Behind(behind) => {
-                let (tell, told) = sync_channel(1);
-                if behind.items.try_send(Item::Written(tell)).is_ok() {
-                    let _ = told.recv_timeout(LAST);
+                let (done, is_done) = sync_channel(1);
+                if behind.items.try_send(Item::Written(done)).is_ok() {
+                    let _ = is_done.recv_timeout(LAST);
                 }
             }
         }
@@ -147,7 +147,7 @@ impl Log {
             }
             Out::Behind(behind) => {
                 let lost = behind.lost.swap(0, Ordering::AcqRel);
-                let told = (lost > 0).then(|| {
+                let notice = (lost > 0).then(|| {
                     self.line(
                         at,
                         Kind::Trouble,
@@ -155,7 +155,7 @@ impl Log {
                         &format!("{lost} lines were not printed: nobody read them"),
                     )
                 });
-                if !told.into_iter().chain([line]).all(|line| behind.send(line)) {
+                if !notice.into_iter().chain([line]).all(|line| behind.send(line)) {
                     behind.lost.fetch_add(lost + 1, Ordering::AcqRel);
                 }
             }

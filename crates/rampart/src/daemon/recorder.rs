@@ -57,8 +57,8 @@ impl Recorder {
                 let done = match entry {
                     Entry::Audit(record) => audit.append(&record, true),
                     Entry::Event(event) => events.append(&event, false),
-                    Entry::Written(tell) => {
-                        let _ = tell.send(());
+                    Entry::Written(done) => {
+                        let _ = done.send(());
                         continue;
                     }
                 };
@@ -88,9 +88,9 @@ impl Recorder {
 
     /// Waits a moment until everything is written.
     pub(crate) fn finish(&self) {
-        let (tell, told) = sync_channel(1);
-        if self.entries.try_send(Entry::Written(tell)).is_ok() {
-            let _ = told.recv_timeout(LAST);
+        let (done, is_done) = sync_channel(1);
+        if self.entries.try_send(Entry::Written(done)).is_ok() {
+            let _ = is_done.recv_timeout(LAST);
         }
     }
 

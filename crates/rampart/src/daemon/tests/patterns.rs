@@ -27,7 +27,7 @@ fn interfaces_of_patterns_are_followed() {
     let running = running();
     assert_eq!(running.plane.inside().closed, ["veth*", "e9", "ppp*", "veth7"], "before they come");
     let named = [("e9", "guests"), ("veth7", "vpn")];
-    // What is there: number, name, whether it is ready; which went; what the zones are then, besides those that are named; what is told.
+    // What is there: number, name, whether it is ready; which went; what the zones are then, besides those that are named; what is reported.
     type Row<'r> = (&'r [(u32, &'r str, bool)], &'r [u32], &'r [(&'r str, &'r str)], &'r [&'r str]);
     let rows: &[Row<'_>] = &[
         (&[(1, "lo", false)], &[], &[], &[]),
@@ -72,7 +72,7 @@ fn interfaces_of_patterns_are_followed() {
             &["detached: veth3: it is gone from zone guests", "detached: ppp1: it is gone from zone vpn"],
         ),
     ];
-    for (at, (present, gone, expected, told)) in rows.iter().enumerate() {
+    for (at, (present, gone, expected, reported)) in rows.iter().enumerate() {
         let list = present.iter().map(|(index, name, ready)| (*index, ((*name).to_owned(), *ready)));
         running.plane.inside().present = list.collect();
         running.daemon.links_changed(gone, running.at(1));
@@ -83,7 +83,7 @@ fn interfaces_of_patterns_are_followed() {
         let log = std::mem::take(&mut *running.log.0.lock().unwrap());
         let log = String::from_utf8(log).unwrap();
         let lines: Vec<_> = log.lines().map(|line| line.split_once(' ').unwrap().1).collect();
-        assert_eq!(lines, *told, "row {at}");
+        assert_eq!(lines, *reported, "row {at}");
         assert_eq!(
             running.plane.inside().attached.len(),
             expected.len(),

@@ -49,9 +49,9 @@ fn what_somebody_does_is_in_the_audit_trail_with_who_and_what_came_of_it() {
         assert_eq!(running.ask(method, target, &body).0, wanted, "{method} {target}");
     }
     let trail = running.ask("GET", "/v1/audit", "").1;
-    let told: Vec<_> =
+    let recorded: Vec<_> =
         trail["records"].as_array().unwrap().iter().map(|it| it["event"].as_str().unwrap()).collect();
-    assert_eq!(told, ["killed", "applied", "refused", "confirmed", "refused"], "{trail}");
+    assert_eq!(recorded, ["killed", "applied", "refused", "confirmed", "refused"], "{trail}");
     for record in trail["records"].as_array().unwrap() {
         assert_eq!(record["by"]["pid"], json!(std::process::id()), "{record}");
         assert_eq!(record["by"]["uid"], json!(nix::unistd::getuid().as_raw()), "{record}");
