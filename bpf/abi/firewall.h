@@ -34,6 +34,7 @@ enum sizes {
 	LINE_WORDS = 16,		/* of a tree's line: policy::tables::LINE_WORDS */
 	SEPARATORS = 13,		/* of a tree's inner node */
 	MOST_LINES = 64,		/* that a search in trees reads: policy::tables::MOST_LINES */
+	MAX_LISTS = 32,			/* of addresses in one policy: a bit each */
 	MAX_LIMITED = 16384,		/* rules with a limit or an alert in one policy */
 	INTERFACE_NAME_BYTES = 16,	/* IFNAMSIZ: a name and the zero behind it */
 	MAX_INTERFACE_NAMES = 1024,	/* names and patterns of interfaces that are closed until the firewall is attached to them */
@@ -79,6 +80,7 @@ enum reason {
 	REASON_RATE = 21,		/* beyond its rule's rate of new flows */
 	REASON_CONNECTIONS = 22,	/* beyond its rule's flows at once */
 	REASON_LIMIT_FULL = 23,		/* no room to count one more address for a rule's limit */
+	REASON_LIST = 55,		/* a list of addresses refuses its source or its destination */
 	/* flows */
 	REASON_TABLE_FULL = 24,
 	REASON_HALF_OPEN_FULL = 25,
@@ -331,12 +333,43 @@ struct table_header {
 	/* classes of source ports */
 	__u32 with_source_port;	/* at: the class of pair, service and source port */
 	__u32 port_classes;
-	__u32 more[PAGE_WORDS - 110];
+	/* lists of addresses; a bit each */
+	__u32 lists;		/* their place in the map of lists and 1; 0: no list is bound to anything */
+	__u32 list_effects;	/* at: struct effect of each list */
+	__u32 block[2];		/* lists that refuse what is on them, as source and as destination */
+	__u32 require[2];	/* lists that refuse what is not on them */
+	__u32 more[PAGE_WORDS - 116];
 };
 
 _Static_assert(sizeof(struct table_header) == sizeof(struct table_page), "the header is the first page");
 
-/* What a rule, or a default, does. */
+/*
+ * All lists of addresses of a policy: an array of pages of its own, because a policy changes without its lists. crates/dataplane/src/policies/lists.rs
+ * writes it, firewall/lists.h reads it, policy::lists::ListTable::look_up is what both must agree with.
+ */
+struct list_header {
+	__u32 index_bits;	/* an IPv4 address has its block in so many upper bits, 12 to 22 */
+	__u32 index;		/* at: where the entries of each block begin, and where the last one's end */
+	__u32 entries;		/* at: the rest of the address << index_bits | class << 1 | ENTRY_SINGLE, sorted in each block */
+	__u32 masks;		/* at: by class, the lists that have it */
+	__u32 starts;		/* at: struct list_start, of IPv6 */
+	__u32 start_count;
+	__u32 more[PAGE_WORDS - 6];
+};
+
+_Static_assert(sizeof(struct list_header) == sizeof(struct table_page), "the header is the first page");
+
+#define ENTRY_SINGLE 1	/* of this address alone: those behind it are on no list until the next entry */
+
+/* From this address on, the lists that have it; until the next. In host order. */
+struct list_start {
+	__u64 high;
+	__u64 low;
+	__u64 lists;
+	__u64 pad;
+};
+
+/* What a rule, a default or a list does. */
 struct effect {
 	__u32 action;		/* enum action */
 	__u32 slot;		/* its counter, or NO_SLOT */
@@ -513,6 +546,8 @@ struct early_fragment {
 	__u8 pad;
 };
 
+#define ROW_LIST 0xffffffff	/* in the place of a row: a list refuses it, before any rule is asked */
+
 /* Arguments and answer of the program `judge`, which asks the tables about a packet that is not there. */
 struct judge_command {
 	__be32 source[4];
@@ -523,7 +558,7 @@ struct judge_command {
 	__u8 protocol;
 	__be16 selector;
 	__u16 misplaced;	/* answer: the source belongs to the networks of other zones only */
-	__u32 row;		/* answer: row and 1, or 0 for the default */
+	__u32 row;		/* answer: row and 1, 0 for the default, or ROW_LIST */
 	__u32 action;		/* answer */
 	__u32 generation;	/* answer; 0: there is no policy */
 	__u32 slot;		/* answer */

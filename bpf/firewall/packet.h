@@ -77,8 +77,8 @@ struct packet {
 	__u8 action;		/* enum action, once judged */
 	__u8 scale;		/* window shift of a SYN */
 	__u8 port;		/* the interface's place in `ports` */
-	__u32 row;		/* deciding row and 1; 0: default of the zone pair */
-	__u32 slot;		/* counter of the deciding rule, or NO_SLOT */
+	__u32 row;		/* deciding row and 1; 0: default of the zone pair; ROW_LIST: a list of addresses */
+	__u32 slot;		/* counter of the deciding rule or list, or NO_SLOT */
 	__u32 generation;	/* of the policy that judged it */
 	__u32 extras;		/* of the deciding rule, as in struct effect */
 	__u32 mark;		/* what its flow shall be marked with */

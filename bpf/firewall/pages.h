@@ -65,6 +65,14 @@ struct tree_search {
 	__u32 found;		/* the best row so far, or NO_ROW */
 };
 
+/* Among the entries of a block, or the starts of IPv6, for the last one that is not above an address. */
+struct list_search {
+	__u32 at;		/* of all entries or starts */
+	__u32 first;		/* the least that it may be */
+	__u32 size;		/* how many it may be */
+	__u32 key;		/* of an entry, the greatest that it may be; of a start, 0: the source is looked for, 1: the destination */
+};
+
 /*
  * A question and how far its look-up is. What changes is here and never beside the pointers in struct look_up, because the verifier
  * does not keep in mind what is in memory that a function was given: if it did, it would follow every load with and without its
@@ -75,6 +83,7 @@ struct question {
 	union {
 		__u32 classes[3];	/* of source, destination and service: tables by classes */
 		__u32 zones[2];		/* from and to, as the policy numbers them: trees */
+		__u32 listed[2];	/* the lists that have source and destination: before the others */
 	};
 	__u32 broken;		/* a table led to where nothing is: the packet is dropped */
 	/* One search at a time: the stack is short. */
@@ -83,6 +92,7 @@ struct question {
 		struct descent descent;
 		struct vector_search vectors;
 		struct tree_search trees;
+		struct list_search lists;
 	};
 };
 
@@ -91,6 +101,17 @@ struct look_up {
 	const struct table_header *header;
 	struct question *question;
 };
+
+static __always_inline __u64 host_pair(const __be32 *words)
+{
+	return (__u64)bpf_ntohl(words[0]) << 32 | bpf_ntohl(words[1]);
+}
+
+/* A half of the IPv6 address of a field. */
+static __always_inline __u64 half_of(const struct question *q, __u32 field, __u32 half)
+{
+	return host_pair((field ? q->command.destination : q->command.source) + half * 2);
+}
 
 /* In the place of a page that is not there the header is read. */
 static __always_inline const __u32 *words_at(const struct look_up *l, __u32 at)

@@ -20,6 +20,8 @@ struct {
 	enum event_kind kind;
 	struct event event;
 	struct table_header header;
+	struct list_header list_header;
+	struct list_start list_start;
 	struct table_command command;
 	struct judge_command question;
 	struct early_fragment early;

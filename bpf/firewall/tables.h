@@ -7,6 +7,7 @@
 #ifndef RAMPART_FIREWALL_TABLES_H
 #define RAMPART_FIREWALL_TABLES_H
 
+#include "lists.h"
 #include "pages.h"
 #include "trees.h"
 
@@ -43,17 +44,6 @@ static __always_inline __u32 keys_below(const struct look_up *l, __u32 at, __u64
 	for (int i = 0; i < NODE_KEYS; i++)
 		below += 1 - is_less(number, keys[i]);
 	return below;
-}
-
-static __always_inline __u64 host_pair(const __be32 *words)
-{
-	return (__u64)bpf_ntohl(words[0]) << 32 | bpf_ntohl(words[1]);
-}
-
-/* A half of the IPv6 address of a field. */
-static __always_inline __u64 half_of(const struct question *q, __u32 field, __u32 half)
-{
-	return host_pair((field ? q->command.destination : q->command.source) + half * 2);
 }
 
 static __always_inline bool is_above(struct look_up *l, __u32 what, __u32 at)
@@ -284,6 +274,32 @@ __noinline int is_of_other_zone(struct packet *p)
 	return is_misplaced(l);
 }
 
+/* The list that refuses a question, and 1; or 0. */
+static __always_inline __u32 refusing_list(struct question *q, const struct table_header *t)
+{
+	__u32 refusing;
+
+	find_lists(q, t->lists, 0);
+	find_lists(q, t->lists, 1);
+	refusing = (q->listed[0] & t->block[0]) | (q->listed[1] & t->block[1]) | (~q->listed[0] & t->require[0]) |
+		   (~q->listed[1] & t->require[1]);
+	return refusing ? lowest_bit(refusing) + 1 : 0;
+}
+
+static __always_inline void answer_with(struct look_up *l, __u32 row, __u32 at)
+{
+	const __u32 *effect = words_at(l, at);
+	struct judge_command *q = &l->question->command;
+
+	if (l->question->broken)
+		return;
+	effect += at & (PAGE_WORDS - 4);
+	q->row = row;
+	q->action = effect[0];
+	q->slot = effect[1];
+	q->extras = effect[2];
+}
+
 /* Where the default of a question's zones is. It is worked out from the question again, because the stack is short. */
 static __always_inline __u32 default_at(const struct table_header *t, const struct judge_command *q)
 {
@@ -296,10 +312,9 @@ static __always_inline __u32 default_at(const struct table_header *t, const stru
 __noinline int judge_question(struct question *question)
 {
 	struct look_up look_up = { .question = question }, *l = &look_up;
-	__u32 from, to, at, row;
 	const struct table_header *t;
 	struct judge_command *q;
-	const __u32 *effect;
+	__u32 from, to, row;
 
 	if (!question)
 		return 0;
@@ -317,11 +332,16 @@ __noinline int judge_question(struct question *question)
 	q->action = ACTION_DENY;
 	q->slot = NO_SLOT;
 	q->extras = 0;
+	question->broken = 0;
+	row = t->lists ? refusing_list(question, t) : 0;
+	if (row) {
+		answer_with(l, ROW_LIST, t->list_effects + (row - 1) * 4);
+		return 0;
+	}
 	from = t->zone_numbers[q->from & (MAX_ZONES - 1)];
 	to = t->zone_numbers[q->to & (MAX_ZONES - 1)];
 	if (q->from >= MAX_ZONES || q->to >= MAX_ZONES || from >= t->zones || to >= t->zones)
 		return 0;
-	question->broken = 0;
 	q->misplaced = is_misplaced(l);
 	if (t->method == METHOD_TREES) {
 		question->zones[0] = from;
@@ -330,15 +350,7 @@ __noinline int judge_question(struct question *question)
 	} else {
 		row = row_by_classes(l, from * t->zones + to);
 	}
-	at = row ? t->effects + (row - 1) * 4 : default_at(t, q);
-	effect = words_at(l, at);
-	if (question->broken)
-		return 0;
-	effect += at & (PAGE_WORDS - 4);
-	q->row = row;
-	q->action = effect[0];
-	q->slot = effect[1];
-	q->extras = effect[2];
+	answer_with(l, row, row ? t->effects + (row - 1) * 4 : default_at(t, q));
 	return 0;
 }
 

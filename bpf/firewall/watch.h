@@ -14,9 +14,11 @@ static __always_inline __u32 mark_of(const struct limit_terms *terms)
 	return MARK_LIMITED | (terms->limit_per & 3) << MARK_PER_SHIFT | terms->epoch << MARK_EPOCH_SHIFT;
 }
 
-/* Why a packet is dropped that its rule, or the default of its zones, refuses. */
+/* Why a packet is dropped that its rule, the default of its zones or a list refuses. */
 static __always_inline enum reason refusal_of(const struct packet *p)
 {
+	if (p->row == ROW_LIST)
+		return REASON_LIST;
 	if (p->action == ACTION_REJECT)
 		return p->row ? REASON_RULE_REJECT : REASON_DEFAULT_REJECT;
 	return p->row ? REASON_RULE_DENY : REASON_DEFAULT_DENY;

@@ -158,6 +158,43 @@ static void put_zones(struct table_header *t)
 	t->zone_starts[1] = (struct zone_starts){ put((const __u32 *)v6, sizeof(v6) / 4, 8), 3 };
 }
 
+#define LIST_PAGES 64
+
+/* Two lists: the upper half of 198.18.1.0/24 and one address besides, and hosts of an IPv6 network. */
+static void put_lists(void)
+{
+	static struct generation name;
+	struct native_map *places = new_map(&address_lists, LIST_PLACES, 0, sizeof(void *));
+	struct native_map *map = new_map(&name, LIST_PAGES, 0, sizeof(struct table_page));
+	static const struct list_start starts[] = { { .lists = 0 }, { 0x2001000200000001, 128, 2, 0 }, { 0x2001000200000001, 1 << 20, 0, 0 } };
+	static const __u32 entries[] = { 0x20180u << 12 | 1 << 1, 0x20200u << 12, 0x20207u << 12 | 1 << 1 | ENTRY_SINGLE };
+	struct list_header *h = (void *)map->values;
+	__u32 *words = (__u32 *)map->values;
+
+	*h = (struct list_header){ .index_bits = 12, .index = PAGE_WORDS, .start_count = 3 };
+	h->entries = h->index + 4097;
+	h->masks = h->entries + 3;
+	h->starts = (h->masks + 2 + 7) / 8 * 8;
+	for (__u32 block = 0xc62; block <= 4096; block++)
+		words[h->index + block] = 3;
+	memcpy(words + h->entries, entries, sizeof(entries));
+	words[h->masks + 1] = 1;
+	memcpy(words + h->starts, starts, sizeof(starts));
+	places->is_outer = 1;
+	*(void **)places->values = map->name;
+}
+
+/* Every other policy asks the lists: the first refuses at both ends, the second as a source. */
+static void bind_lists(struct table_header *t)
+{
+	static const struct effect effects[] = { { ACTION_DENY, 0, EXTRA_LOG_OPEN, 0 }, { ACTION_DENY, NO_SLOT, 0, 0 } };
+
+	t->list_effects = put((const __u32 *)effects, sizeof(effects) / 4, 4);
+	t->lists = t->method & 1;
+	t->block[0] = 3;
+	t->block[1] = 1;
+}
+
 static struct table_header *policy_of(struct native_map *map, enum table_method method)
 {
 	struct table_header *t = (void *)map->values;
@@ -175,6 +212,7 @@ static struct table_header *policy_of(struct native_map *map, enum table_method 
 	put_crossed(t);
 	put_vectors(t);
 	put_blocks(t);
+	bind_lists(t);
 	for (__u32 i = 0; i < MAX_ZONES; i++)
 		t->zone_numbers[i] = i < ZONES ? i : NO_ZONE;
 	return t;
@@ -255,6 +293,7 @@ static void world_prepare(void)
 		policy_of(policies[i], i);
 	}
 	policy_words = pages.used;
+	put_lists();
 	add_addresses();
 	add_link_addresses();
 }

@@ -42,6 +42,9 @@ pub enum DataplaneError {
         /// How many there can be.
         most: u32,
     },
+    /// A policy with lists of addresses, and nothing is known of what is on them.
+    #[error("the policy has lists of addresses, and what is on them has not been read")]
+    NoLists,
     /// More interfaces, or zones, than there is room for.
     #[error("no room for {what}: there may be {most}")]
     NoRoom {

@@ -5,7 +5,7 @@ use crate::earlier::Earlier;
 use crate::early::{Early, Keeper};
 use crate::loading::{UNSENT, load, program};
 use crate::names::SharedNames;
-use crate::policies::{Limited, Policies};
+use crate::policies::{Limited, Lists, Policies};
 use crate::ports::{Ports, Programs};
 use crate::routes::{LinkAddresses, RouteMaps};
 use crate::shared::{Mapping, Shared, has_tracepoint};
@@ -174,6 +174,7 @@ impl Firewall {
             hits: hits()?,
             names: names.clone(),
             limited: Limited::default(),
+            lists: Lists::new(handle(&maps.address_lists)?),
             zones: Vec::new(),
         };
         let routes = RouteMaps {

@@ -21,6 +21,8 @@ pub(crate) struct Notes {
     /// Counters in use and free together.
     pub(crate) slots: u32,
     pub(crate) limits: LimitNotes,
+    /// Where its lists of addresses are, and 1; 0: it has none.
+    pub(crate) lists: u32,
 }
 
 /// Whose count is in which row.
@@ -83,6 +85,7 @@ mod tests {
                 rules: (0..names).map(|i| (format!("r{i}"), i)).collect(),
                 slots: names,
                 limits: LimitNotes { second: true, owners: vec![(3, "r3".to_owned(), 1)] },
+                lists: 2,
             };
             let mut pages = vec![1; 1024];
             append(&mut pages, &notes, 512).unwrap();

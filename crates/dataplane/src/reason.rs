@@ -73,6 +73,7 @@ Reason of reason {
     Rate = REASON_RATE, "rate": "beyond its rule's rate of new flows";
     Connections = REASON_CONNECTIONS, "connections": "beyond its rule's number of concurrent flows";
     LimitFull = REASON_LIMIT_FULL, "limit-full": "no room to count one more address for the limits of rules (65,536 addresses, in buckets of eight)";
+    List = REASON_LIST, "list": "a list of addresses refuses its source or its destination: `rampart lists` shows which";
     TableFull = REASON_TABLE_FULL, "table-full": "the flow table is full of open flows: raise `flows` in `[settings]`";
     HalfOpenFull = REASON_HALF_OPEN_FULL, "half-open-full": "too many TCP handshakes are under way: a SYN flood, or `half_open` in `[settings]` is too small";
     UnansweredFull = REASON_UNANSWERED_FULL, "unanswered-full": "too many flows other than TCP have no answer yet: a flood, or `unanswered` in `[settings]` is too small";

@@ -23,6 +23,8 @@ pub(crate) unsafe trait Plain: Default {}
 // SAFETY: integers and arrays of integers; C asserts its size, and its fields leave no gap.
 unsafe impl Plain for types::table_header {}
 // SAFETY: as above.
+unsafe impl Plain for types::list_header {}
+// SAFETY: as above.
 unsafe impl Plain for types::table_command {}
 // SAFETY: as above.
 unsafe impl Plain for types::judge_command {}

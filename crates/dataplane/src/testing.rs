@@ -63,6 +63,8 @@ pub struct TestRun {
 pub struct Judgement {
     /// Place of the deciding row among those of the tables; `None` for the default.
     pub row: Option<u32>,
+    /// A list refused it before any rule was asked; then there is no row.
+    pub is_listed: bool,
     /// The action.
     pub action: Action,
     /// The generation that was asked.
@@ -92,6 +94,8 @@ impl Testing {
     }
 }
 
+/// In the place of a row and 1, as in C: a list decided.
+const ROW_LIST: u32 = u32::MAX;
 /// Room for answers, which may be longer than their packets.
 const ROOM: usize = 2048;
 /// Bytes of `struct nf_hook_state`.
@@ -161,7 +165,9 @@ impl Firewall {
             return Ok(None);
         }
         let action = Action::NAMES.get(answer.action as usize).map_or(Action::Deny, |(_, action)| *action);
-        Ok(Some(Judgement { row: answer.row.checked_sub(1), action, generation: answer.generation }))
+        let is_listed = answer.row == ROW_LIST;
+        let row = answer.row.checked_sub(1).filter(|_| !is_listed);
+        Ok(Some(Judgement { row, is_listed, action, generation: answer.generation }))
     }
 
     /// How long a question to the tables in force takes, on the average of several times over.

@@ -47,6 +47,7 @@ mod analysis;
 mod check;
 pub mod form;
 pub mod interpret;
+pub mod lists;
 pub mod model;
 pub mod quantity;
 pub mod quota;

@@ -1,12 +1,14 @@
 //! The checked policy: names are resolved to what they stand for, and every value is within its range.
 
 use crate::address::AddressSet;
+use crate::lists::List;
 use crate::quantity::Rate;
 use crate::schedule::{self, Schedule};
 use crate::service::ServiceSet;
 use crate::settings::Settings;
 use jiff::Timestamp;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -29,12 +31,16 @@ pub struct Policy {
     pub file: String,
     /// The text.
     pub text: String,
+    /// The folder from which on the text names files; `None` where nobody said it, and files must be named from the root on.
+    pub folder: Option<PathBuf>,
     /// The zones; the first is `self`.
     pub zones: Vec<Zone>,
     /// The objects, in the order of the text.
     pub objects: Vec<Object>,
     /// The services that the text defines, in the order of the text; built-in services are not among them.
     pub services: Vec<Service>,
+    /// The lists of addresses, in the order of the text. A list refuses before any rule is asked.
+    pub lists: Vec<List>,
     /// The schedules, in the order of the text.
     pub schedules: Vec<Schedule>,
     /// The rules; the first that matches decides.
@@ -268,6 +274,18 @@ impl Policy {
     /// Every mistake of the text, with its place and what would be right.
     pub fn parse(file: &str, text: &str) -> Result<Self, crate::Problems> {
         crate::check::policy(file, text)
+    }
+
+    /// The same policy, whose files are in this folder.
+    #[must_use]
+    pub fn in_folder(self, folder: Option<PathBuf>) -> Self {
+        Self { folder, ..self }
+    }
+
+    /// The names of all counters: of the rules, then of the lists.
+    pub fn counters(&self) -> Vec<String> {
+        let rules = self.rules.iter().map(|rule| rule.name.clone());
+        rules.chain(self.lists.iter().map(List::counter)).collect()
     }
 
     /// The number of the zone of a name.

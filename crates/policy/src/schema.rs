@@ -57,7 +57,7 @@ tables! {
     ALERT "[rules.alert]" ["count", "within", "per"];
     DEFAULT "[[defaults]]" ["from", "to", "action", "log"];
     NAT "[[nat]]" ["name", "from", "to", "source", "destination", "service", "new_source", "new_destination", "new_port"];
-    LIST "[lists.NAME]" ["file", "format", "refresh"];
+    LIST "[lists.NAME]" ["file", "entries", "except", "countries", "block", "require", "log", "broken"];
     GATEWAY "[gateways.NAME]" ["protocol", "methods", "hosts", "log"];
     INSPECTION "[inspection.NAME]" ["signatures", "files", "reputation", "action"];
     PROTECTION "[protection]" ["syn_flood", "syn_rate", "scan_ports", "scan_within"];
@@ -65,9 +65,8 @@ tables! {
 
 /// Parts of the language that this version cannot carry out: the key at the top of the file, what messages call the part, and its
 /// table.
-pub(crate) const LATER: [(&str, &str, Table); 5] = [
+pub(crate) const LATER: [(&str, &str, Table); 4] = [
     ("nat", "address translation", NAT),
-    ("lists", "lists of addresses", LIST),
     ("gateways", "application gateways", GATEWAY),
     ("inspection", "inspection", INSPECTION),
     ("protection", "flood and scan protection", PROTECTION),

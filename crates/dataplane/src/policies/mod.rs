@@ -1,6 +1,7 @@
 //! The policy in force. Another one takes its place as a whole.
 
 mod limits;
+mod lists;
 mod pages;
 
 use crate::DataplaneError;
@@ -13,7 +14,9 @@ use crate::skeleton::types::{self, sizes};
 use libbpf_rs::{MapCore, MapFlags, MapHandle, MapType};
 pub(crate) use limits::Limited;
 use limits::SECOND;
+pub(crate) use lists::Lists;
 use pages::{Numbers, PAGE_BYTES, pages};
+use policy::lists::ListTable;
 use policy::model::{Effect, Limit, Log, Policy, Rule};
 use policy::settings::{ReversePath, Settings, Timeouts};
 use policy::tables::Counters as Slots;
@@ -39,6 +42,7 @@ pub struct Policies {
     pub(crate) hits: Hits,
     pub(crate) names: SharedNames,
     pub(crate) limited: Limited,
+    pub(crate) lists: Lists,
     /// For each zone of the policy in force, the data plane's number.
     pub(crate) zones: Vec<u8>,
 }
@@ -51,13 +55,27 @@ impl Policies {
     /// There are more rules than counters, or more limits than there is room for; the kernel has no memory for the tables. The
     /// policy before stays in force then.
     pub fn apply(&mut self, tables: &Tables, policy: &Policy) -> Result<Generation, DataplaneError> {
+        self.apply_with(tables, policy, None)
+    }
+
+    /// The same with what is on the policy's lists; `None`: what was on them before, for the same lists in the same order.
+    ///
+    /// # Errors
+    /// As [`Policies::apply`], and the policy has lists and nothing was ever on them.
+    pub fn apply_with(
+        &mut self,
+        tables: &Tables,
+        policy: &Policy,
+        lists: Option<&ListTable>,
+    ) -> Result<Generation, DataplaneError> {
         let most = self.hits.slots();
-        if policy.rules.len() > most as usize {
-            return Err(DataplaneError::TooManyRules { rules: policy.rules.len() as u32, most });
+        let counters = policy.counters();
+        if counters.len() > most as usize {
+            return Err(DataplaneError::TooManyRules { rules: counters.len() as u32, most });
         }
         let zones: Vec<u8> =
             policy.zones.iter().map(|zone| self.names.zone_number(&zone.name)).collect::<Result<_, _>>()?;
-        let names: Vec<&str> = policy.rules.iter().map(|rule| rule.name.as_str()).collect();
+        let names: Vec<&str> = counters.iter().map(String::as_str).collect();
         let before = self.names.now();
         let (slots, fresh) = before.slots().follow(names.iter().copied());
         if slots.size() > most {
@@ -67,7 +85,9 @@ impl Policies {
         let generation = before.generation().wrapping_add(1).max(1);
         let limits = self.write_limits(policy, &slots, &fresh)?;
         let slot = |name: &str| slots.slot(name).unwrap_or(NO_SLOT);
-        let numbers = Numbers { zones: &zones, slot: &slot, limits: &limits.numbers, generation };
+        let place = self.lists.next_place(policy, lists)?;
+        let numbers =
+            Numbers { zones: &zones, slot: &slot, limits: &limits.numbers, lists: place, generation };
         let mut pages = pages(tables, policy, &numbers);
         let notes = Notes {
             build: BUILD.to_owned(),
@@ -76,10 +96,13 @@ impl Policies {
             rules: slots.names().map(|(name, slot)| (name.to_owned(), slot)).collect(),
             slots: slots.size(),
             limits: limits.limited.notes(),
+            lists: place,
         };
         notes::append(&mut pages, &notes, PAGE_BYTES)
             .map_err(|error| DataplaneError::system("noting what the tables mean")(error.into()))?;
         let array = new_array(&pages)?;
+        // Nobody asks that place before the policy's tables name it.
+        self.lists.write(place, lists)?;
         // Slots of rules that are gone may still count until the swap: a hit or two may remain in a new rule's counter.
         self.hits.clear(&fresh)?;
         self.begin_limits(&limits)?;
@@ -93,8 +116,11 @@ impl Policies {
         *self.settings = stricter(&before, &settings);
         if let Err(error) = self.swap(&array) {
             *self.settings = before;
+            self.lists.forget_but(self.lists.in_force());
             return Err(error);
         }
+        // And nobody asks the place before any more.
+        self.lists.put_in_force(place);
         *self.settings = settings;
         publish(&mut self.settings.generation, generation);
         self.names.change(|names| names.put_in_force(generation, slots));
@@ -116,6 +142,7 @@ impl Policies {
         let slots = Slots::of(notes.rules.iter().cloned(), notes.slots);
         self.names.change(|names| names.put_in_force(notes.generation, slots));
         self.limited = Limited::of(&notes.limits);
+        self.lists.put_in_force(notes.lists);
     }
 
     /// From here on every packet asks the new tables; those that ask the old ones now do so to their end.
@@ -128,24 +155,32 @@ impl Policies {
 }
 
 fn new_array(bytes: &[u8]) -> Result<MapHandle, DataplaneError> {
-    let doing = "making room for the policy's tables";
-    let count = (bytes.len() / PAGE_BYTES) as u32;
+    let array = empty_array(bytes.len() / PAGE_BYTES, "making room for the policy's tables")?;
+    for (batch, values) in (0u32..).zip(bytes.chunks(BATCH * PAGE_BYTES)) {
+        write_pages(&array, batch * BATCH as u32, values)?;
+    }
+    Ok(array)
+}
+
+/// An array of pages that are zero, as the outer maps take them.
+fn empty_array(pages: usize, doing: &str) -> Result<MapHandle, DataplaneError> {
     let options = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
         map_flags: libbpf_sys::BPF_F_MMAPABLE | libbpf_sys::BPF_F_INNER_MAP,
         ..Default::default()
     };
-    let array = MapHandle::create(MapType::Array, Some("tables"), 4, PAGE_BYTES as u32, count, &options)
-        .map_err(DataplaneError::bpf(doing))?;
-    for (batch, values) in (0u32..).zip(bytes.chunks(BATCH * PAGE_BYTES)) {
-        let pages = (values.len() / PAGE_BYTES) as u32;
-        let first = batch * BATCH as u32;
-        let keys: Vec<u8> = (first..first + pages).flat_map(u32::to_ne_bytes).collect();
-        array
-            .update_batch(&keys, values, pages, MapFlags::ANY, MapFlags::ANY)
-            .map_err(DataplaneError::bpf("writing the policy's tables"))?;
-    }
-    Ok(array)
+    // 2^32 pages are 2 TiB.
+    MapHandle::create(MapType::Array, Some("tables"), 4, PAGE_BYTES as u32, pages as u32, &options)
+        .map_err(DataplaneError::bpf(doing))
+}
+
+/// Writes whole pages from one on.
+fn write_pages(array: &MapHandle, first: u32, values: &[u8]) -> Result<(), DataplaneError> {
+    let pages = (values.len() / PAGE_BYTES) as u32;
+    let keys: Vec<u8> = (first..first + pages).flat_map(u32::to_ne_bytes).collect();
+    array
+        .update_batch(&keys, values, pages, MapFlags::ANY, MapFlags::ANY)
+        .map_err(DataplaneError::bpf("writing the policy's tables"))
 }
 
 /// Whether anything is asked for besides verdicts.
@@ -154,7 +189,9 @@ fn asks_for_more(policy: &Policy) -> bool {
         let Effect { log, limit, alert, .. } = rule.effect;
         log != Log::Nothing || limit != Limit::default() || alert.is_some()
     };
-    policy.rules.iter().any(more) || policy.defaults.iter().any(|default| default.log != Log::Nothing)
+    policy.rules.iter().any(more)
+        || policy.lists.iter().any(|list| list.log)
+        || policy.defaults.iter().any(|default| default.log != Log::Nothing)
 }
 
 fn put_settings(to: &mut types::settings, from: &Settings) {

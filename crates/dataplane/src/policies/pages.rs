@@ -6,6 +6,7 @@ use crate::shared::bytes_of;
 use crate::skeleton::types::{self, sizes, table_method};
 use policy::Policy;
 use policy::address::AddressSet;
+use policy::lists::bound;
 use policy::model::{Log, Rule};
 use policy::ranges::Point;
 use policy::tables::{
@@ -27,6 +28,8 @@ pub(super) struct Numbers<'n> {
     pub(super) slot: &'n dyn Fn(&str) -> u32,
     /// By a rule's place in the policy, the number of its limit.
     pub(super) limits: &'n HashMap<usize, u32>,
+    /// Where the lists of addresses are, and 1; or 0.
+    pub(super) lists: u32,
     /// Of the generation.
     pub(super) generation: u32,
 }
@@ -75,6 +78,7 @@ pub(super) fn pages(tables: &Tables, policy: &Policy, numbers: &Numbers<'_>) -> 
         Method::Classed(classed) => add_classed(&mut pages, &mut header, classed),
     }
     add_zones(&mut pages, &mut header, policy, numbers.zones);
+    add_lists(&mut pages, &mut header, policy, numbers);
     header.zone_numbers = zone_numbers(numbers.zones);
     pages.begin(PAGE_WORDS);
     let mut bytes: Vec<u8> = pages.0.iter().flat_map(|word| word.to_ne_bytes()).collect();
@@ -154,6 +158,18 @@ fn effects(
     header.defaults = pages.begin(4);
     for (action, default) in tables.defaults.iter().zip(&policy.defaults) {
         pages.words(&[*action, NO_SLOT, log_bits(default.log), 0]);
+    }
+}
+
+/// What each list refuses, and how it is counted and recorded.
+fn add_lists(pages: &mut Pages, header: &mut types::table_header, policy: &Policy, numbers: &Numbers<'_>) {
+    header.lists = numbers.lists;
+    header.block = bound(&policy.lists, |list| list.block);
+    header.require = bound(&policy.lists, |list| list.require);
+    header.list_effects = pages.begin(4);
+    for list in &policy.lists {
+        let log = if list.log { Log::Open } else { Log::Nothing };
+        pages.words(&[types::action::ACTION_DENY.0, (numbers.slot)(&list.counter()), log_bits(log), 0]);
     }
 }
 

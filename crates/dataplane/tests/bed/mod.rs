@@ -7,6 +7,8 @@
 #![allow(dead_code, clippy::unwrap_used, reason = "a test fails by panicking; each user takes a part")]
 
 use dataplane::{Filter, Firewall, Flow, Hook, Place, Reason, Settings, Tally, TestRun, Verdict};
+use policy::address::AddressSet;
+use policy::lists::ListTable;
 use policy::{Policy, Tables};
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,6 +126,11 @@ service = "tcp/22"
 action = "allow"
 "#;
 
+/// What is on the lists of a policy that have no files.
+pub(crate) fn contents(policy: &Policy) -> Vec<AddressSet> {
+    policy.lists.iter().map(|list| list.contents(AddressSet::default())).collect()
+}
+
 impl Bed {
     pub(crate) fn new(hook: Hook) -> Self {
         Self::with(hook, &Settings { flows: 4096, rules: 1024 }, POLICY)
@@ -211,7 +218,9 @@ impl Bed {
     pub(crate) fn apply_at(&mut self, text: &str, at: jiff::Timestamp) {
         let policy = Policy::parse("bed", text).unwrap_or_else(|problems| panic!("{problems}"));
         let tables = Tables::build(&policy, at).unwrap();
-        self.firewall_mut().policies.apply(&tables, &policy).unwrap();
+        let lists = contents(&policy);
+        let lists = ListTable::build(&lists.iter().collect::<Vec<_>>()).unwrap();
+        self.firewall_mut().policies.apply_with(&tables, &policy, Some(&lists)).unwrap();
     }
 
     /// Sends a frame in at a side.

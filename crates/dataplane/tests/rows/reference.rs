@@ -268,6 +268,10 @@ impl Reference {
             protocol: seen.protocol,
             selector: seen.selector,
         };
+        let lists = crate::bed::contents(&self.policy);
+        if policy::lists::refusing(&self.policy.lists, &lists, seen.source, seen.destination).is_some() {
+            return dropped("list");
+        }
         let verdict = decide(&self.policy, &packet, self.at);
         self.asked.push((packet, verdict));
         self.check_zones(from, seen.source)?;

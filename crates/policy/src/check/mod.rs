@@ -1,5 +1,6 @@
 //! From text to a checked policy. Every part is read even if another part has mistakes, so that all of them are reported together.
 
+mod lists;
 mod names;
 mod rules;
 mod schedules;
@@ -58,9 +59,11 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
     let mut objects = Names::<AddressSet>::read(root, "objects", c);
     let mut services = Names::<ServiceSet>::read(root, "services", c);
     let zones = zones::read(root, &mut objects, c);
+    let lists = lists::read(root, &mut objects, c);
     let schedules = schedules::read(root, c);
     let rules = rules::read(root, &zones, &schedules, &mut objects, &mut services, c);
     let defaults = rules::defaults(root, &zones, c);
+    lists::check_counters(&lists, &rules, c);
     let objects = objects.finish(c);
     let services = services.finish(c);
     if !c.is_empty() {
@@ -80,6 +83,7 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
     Some(Policy {
         file: file.to_owned(),
         text: text.to_owned(),
+        folder: None,
         zones: zones.into_iter().map(|(zone, _)| zone).collect(),
         objects: objects
             .into_iter()
@@ -89,6 +93,7 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
             .into_iter()
             .map(|d| Service { name: d.name.to_owned(), keys: d.set, span: d.span })
             .collect(),
+        lists,
         schedules: schedules.into_iter().map(|(schedule, _)| schedule).collect(),
         rules,
         defaults,

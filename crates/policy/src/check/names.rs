@@ -55,8 +55,8 @@ impl NamedSet for AddressSet {
         let later = ["domain:", "country:", "list:"].into_iter().find(|prefix| word.starts_with(prefix));
         match later {
             Some(prefix) => {
-                let help = "use hosts, networks and ranges; it is specified in docs/guide/policy.md, and comes with a \
-                            later version";
+                let help = "use hosts, networks and ranges, or bind the list itself with `block` or `require`; it is specified in \
+                            docs/guide/policy.md, and comes with a later version";
                 Err((format!("this version has no objects of the kind `{prefix}`"), Some(help.to_owned())))
             }
             None => AddressSet::parse(word),

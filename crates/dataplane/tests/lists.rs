@@ -1,0 +1,226 @@
+//! Lists of addresses in the kernel: which list has which address is what the sets say, known flows are cut when an end of them is
+//! listed, and lists are exchanged as a whole. Needs root.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod bed;
+
+use bed::{Bed, Fate, POLICY, Side, contents};
+use dataplane::{DataplaneError, EventKind, Firewall, Hook, Reason, Settings, Tally};
+use policy::address::AddressSet;
+use policy::interpret::Packet;
+use policy::lists::{ListTable, refusing};
+use policy::model::Action;
+use policy::ranges::RangeSet;
+use policy::{Policy, Tables};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use testkit::packet::{Frame, udp};
+
+const AT: jiff::Timestamp = jiff::Timestamp::UNIX_EPOCH;
+const IN: &str = "198.18.1.2";
+const OUT: &str = "198.18.2.2";
+const OUT_6: &str = "2001:2:0:2::2";
+const HOOKS: [Hook; 2] = [Hook::Xdp, Hook::Tc];
+
+fn policy(text: &str) -> Policy {
+    Policy::parse("lists", text).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// Puts a policy in force with these lists.
+fn apply(firewall: &mut Firewall, policy: &Policy, sets: &[AddressSet]) {
+    let tables = Tables::build(policy, AT).unwrap();
+    let lists = ListTable::build(&sets.iter().collect::<Vec<_>>()).unwrap();
+    firewall.policies.apply_with(&tables, policy, Some(&lists)).unwrap();
+}
+
+/// Two zones, everything allowed, and four lists of which each is bound otherwise.
+const BOUND: &str = "
+[zones]
+a = { interfaces = 'e0' }
+b = { interfaces = 'e1' }
+[lists.bad]
+entries = '192.0.2.1'
+block = 'both'
+[lists.bad-servers]
+entries = '192.0.2.1'
+block = 'destination'
+[lists.clients]
+entries = '192.0.2.1'
+require = 'source'
+[lists.servers]
+entries = '192.0.2.1'
+require = 'destination'
+[[defaults]]
+from = 'any'
+to = 'any'
+action = 'allow'
+";
+
+/// Random ranges of few addresses, so that lists overlap and touch, and addresses around them; of both families.
+fn ranges() -> impl Strategy<Value = Vec<(u32, u32)>> {
+    let end = prop_oneof![0u32..6, (1u32 << 20) - 3..(1 << 20) + 3, u32::MAX - 3..=u32::MAX, any::<u32>()];
+    let length = prop_oneof![Just(0u32), 0u32..3, Just(1u32 << 21)];
+    proptest::collection::vec(
+        (end, length).prop_map(|(first, length)| (first, first.saturating_add(length))),
+        0..10,
+    )
+}
+
+fn address(number: u32, is_v6: bool) -> IpAddr {
+    if is_v6 { Ipv6Addr::from(u128::from(number) << 64 | 7).into() } else { Ipv4Addr::from(number).into() }
+}
+
+#[test]
+fn needs_root_random_lists_refuse_what_the_sets_say() {
+    let firewall = Firewall::load(&Settings { flows: 1024, rules: 64 }).unwrap();
+    let firewall = std::cell::RefCell::new(firewall);
+    let policy = policy(BOUND);
+    let config = ProptestConfig { cases: 150, failure_persistence: None, ..Default::default() };
+    let lists = proptest::collection::vec(ranges(), 4);
+    let (refused, passed) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+    let done = TestRunner::new(config).run(&lists, |lists| {
+        let wide = |(first, last): (u32, u32)| (u128::from(first) << 64 | 7, u128::from(last) << 64 | 7);
+        let set = |ranges: &Vec<(u32, u32)>| AddressSet {
+            v4: RangeSet::of(ranges.iter().copied()),
+            v6: RangeSet::of(ranges.iter().copied().map(wide)),
+        };
+        // Of the lists that something must be on, all but a little: else nothing would pass.
+        let sets: Vec<AddressSet> = lists
+            .iter()
+            .enumerate()
+            .map(|(i, ranges)| if i < 2 { set(ranges) } else { AddressSet::any().without(&set(ranges)) })
+            .collect();
+        let firewall = &mut *firewall.borrow_mut();
+        apply(firewall, &policy, &sets);
+        let table = ListTable::build(&sets.iter().collect::<Vec<_>>()).unwrap();
+        let ends: Vec<u32> = lists
+            .concat()
+            .into_iter()
+            .flat_map(|(first, last)| [first, last])
+            .flat_map(|end| [end.wrapping_sub(1), end, end.wrapping_add(1)])
+            .chain([0, 77])
+            .collect();
+        for (i, source) in ends.iter().enumerate() {
+            for is_v6 in [false, true] {
+                let destination = ends[(i * 7 + 3) % ends.len()];
+                let (source, destination) = (address(*source, is_v6), address(destination, is_v6));
+                let packet = Packet {
+                    from: 1,
+                    to: 2,
+                    source,
+                    destination,
+                    source_port: 5,
+                    protocol: 17,
+                    selector: 53,
+                };
+                let judged = firewall.judge(&packet).unwrap().unwrap();
+                let by = refusing(&policy.lists, &sets, source, destination).map(|by| by.list);
+                prop_assert_eq!(table.refusing(&policy.lists, source, destination), by);
+                let expected = by.is_some();
+                prop_assert_eq!(judged.is_listed, expected, "{} to {}", source, destination);
+                prop_assert_eq!(judged.action == Action::Deny, expected, "{} to {}", source, destination);
+                let count = if expected { &refused } else { &passed };
+                count.set(count.get() + 1);
+            }
+        }
+        Ok(())
+    });
+    done.unwrap();
+    assert!(
+        refused.get() > 1000 && passed.get() > 1000,
+        "{} refused, {} passed",
+        refused.get(),
+        passed.get()
+    );
+}
+
+/// A full cycle through the numbers of 32 bits: no two are the same.
+fn scattered(from: u32, count: u32) -> impl Iterator<Item = u32> {
+    (from..from + count).map(|i| i.wrapping_mul(0x9e37_79b1))
+}
+
+/// A third of a million on three lists, all of which are asked for.
+#[test]
+fn needs_root_of_long_lists_every_address_is_refused_and_no_other() {
+    let text = BOUND.split("[lists.bad-servers]").next().unwrap();
+    let more = "[lists.b]\nentries = '192.0.2.1'\nblock = 'source'\n[lists.c]\nentries = '192.0.2.1'\nblock = 'source'\n";
+    let policy = policy(&format!("{text}{more}[[defaults]]\nfrom = 'any'\nto = 'any'\naction = 'allow'\n"));
+    let part = |from, count| AddressSet {
+        v4: RangeSet::of(scattered(from, count).map(|a| (a, a))),
+        ..AddressSet::default()
+    };
+    let sets = [part(0, 50_000), part(50_000, 100_000), part(150_000, 150_000)];
+    let mut firewall = Firewall::load(&Settings { flows: 1024, rules: 64 }).unwrap();
+    apply(&mut firewall, &policy, &sets);
+    let mut wrong = Vec::new();
+    for (number, address) in scattered(0, 400_000).enumerate() {
+        let source = IpAddr::from(Ipv4Addr::from(address));
+        let destination = Ipv4Addr::new(198, 51, 100, 7).into();
+        let packet =
+            Packet { from: 1, to: 2, source, destination, source_port: 5, protocol: 6, selector: 80 };
+        if firewall.judge(&packet).unwrap().unwrap().is_listed != (number < 300_000) {
+            wrong.push(source);
+        }
+    }
+    assert!(wrong.is_empty(), "{} of 400,000, the first {:?}", wrong.len(), &wrong[..wrong.len().min(5)]);
+}
+
+fn listed(entries: &str) -> String {
+    format!("{POLICY}\n[lists.bad]\nentries = {entries}\nblock = 'both'\nlog = true\n")
+}
+
+#[test]
+fn needs_root_a_known_flow_is_cut_when_an_end_of_it_is_listed() {
+    for hook in HOOKS {
+        for (listed_end, from, to) in
+            [(IN, IN, OUT), (OUT, IN, OUT), ("198.18.2.0/24", IN, OUT), (OUT_6, "2001:2:0:1::2", OUT_6)]
+        {
+            let mut bed = Bed::with(hook, &Settings { flows: 4096, rules: 64 }, &listed("'203.0.113.1'"));
+            let (there, back) = (
+                Frame::new(from, to, 17, udp((5, 6), 18)).bytes(),
+                Frame::new(to, from, 17, udp((6, 5), 18)).bytes(),
+            );
+            assert_eq!(bed.send(Side::In, &there), Fate::Sent, "{hook:?} {listed_end}");
+            assert_eq!(bed.send(Side::Out, &back), Fate::Sent, "{hook:?} {listed_end}");
+            bed.apply(&listed(&format!("'{listed_end}'")));
+            assert_eq!(bed.send(Side::Out, &back), Fate::Dropped(Reason::List), "{hook:?} {listed_end}");
+            assert_eq!(bed.send(Side::In, &there), Fate::Dropped(Reason::List), "{hook:?} {listed_end}");
+            assert_eq!(bed.tally(Tally::Revoked), 1, "{hook:?} {listed_end}");
+            let events = bed.firewall().events.take().unwrap();
+            let named = |event: &dataplane::Event| {
+                event.rule.as_deref() == Some("list:bad") && event.kind == EventKind::Refused(Reason::List)
+            };
+            assert!(events.len() == 2 && events.iter().all(named), "{events:?}");
+            let hits = bed.firewall().counters.rule_hits(["list:bad"]).unwrap();
+            assert_eq!(hits, [("list:bad", 2)], "{hook:?} {listed_end}");
+            // Its counter and everything else go on when it is taken off again.
+            bed.apply(&listed("'203.0.113.1'"));
+            assert_eq!(bed.send(Side::In, &there), Fate::Sent, "{hook:?} {listed_end}");
+            assert_eq!(bed.firewall().counters.rule_hits(["list:bad"]).unwrap(), [("list:bad", 2)]);
+        }
+    }
+}
+
+#[test]
+fn needs_root_lists_stay_until_others_take_their_place_and_are_never_missing() {
+    let mut bed = Bed::new(Hook::Xdp);
+    let frame = Frame::new(IN, OUT, 17, udp((5, 6), 18)).bytes();
+    let with_list = policy(&listed("'198.18.2.2'"));
+    let tables = Tables::build(&with_list, AT).unwrap();
+    // Nothing was ever on it: the policy is refused, and the one before stays.
+    let refused = bed.firewall_mut().policies.apply(&tables, &with_list);
+    assert!(matches!(refused, Err(DataplaneError::NoLists)), "{refused:?}");
+    assert_eq!(bed.send(Side::In, &frame), Fate::Sent);
+    let lists = contents(&with_list);
+    for turn in 0..5 {
+        apply(bed.firewall_mut(), &with_list, &lists);
+        assert_eq!(bed.send(Side::In, &frame), Fate::Dropped(Reason::List), "read again, {turn}");
+        bed.firewall_mut().policies.apply(&tables, &with_list).unwrap();
+        assert_eq!(bed.send(Side::In, &frame), Fate::Dropped(Reason::List), "as they are, {turn}");
+    }
+    bed.apply(POLICY);
+    assert_eq!(bed.send(Side::In, &frame), Fate::Sent, "no lists any more");
+    let refused = bed.firewall_mut().policies.apply(&tables, &with_list);
+    assert!(matches!(refused, Err(DataplaneError::NoLists)), "{refused:?}");
+}

@@ -1,0 +1,140 @@
+//! Lists of addresses: what a policy says about them, what is on them, and the table that the data plane asks. A policy names its
+//! lists and where they come from; what is on them is read by others, because this crate does no IO, and is given to
+//! [`ListTable::build`]. `docs/design/lists.md` describes the table.
+
+pub mod compiled;
+mod table;
+mod text;
+
+pub use table::{BuildError, ListTable, Start6};
+pub use text::{Mistake, Reader, Text};
+
+use crate::address::AddressSet;
+use std::net::IpAddr;
+use std::ops::Range;
+
+/// The most lists of a policy: each has a bit.
+pub const MAX_LISTS: usize = 32;
+
+/// What the counter of a list is called, before its name: no rule has such a name beside such a list.
+pub const COUNTER_PREFIX: &str = "list:";
+
+/// A list as the policy says it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct List {
+    /// Its name.
+    pub name: String,
+    /// The file that it is read from, as the text writes it.
+    pub file: Option<String>,
+    /// Addresses that are on it besides.
+    pub entries: AddressSet,
+    /// Addresses that are not on it, whatever the file says.
+    pub except: AddressSet,
+    /// The countries whose addresses are taken from the file, in upper case; empty where the file is no table of countries.
+    pub countries: Vec<String>,
+    /// Refuses new flows that have an address on it at these ends.
+    pub block: Ends,
+    /// Refuses new flows that have no address on it at these ends.
+    pub require: Ends,
+    /// Whether each packet that it refuses is recorded.
+    pub log: bool,
+    /// What becomes of lines that cannot be read.
+    pub broken: Broken,
+    /// Bytes of the text that name it.
+    pub span: Range<usize>,
+}
+
+/// The ends of a flow that a list is bound to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct Ends {
+    /// Who opens the flow.
+    pub source: bool,
+    /// Who is asked.
+    pub destination: bool,
+}
+
+impl Ends {
+    /// As policies write them.
+    pub const NAMES: [(&'static str, Ends); 3] = [
+        ("both", Ends { source: true, destination: true }),
+        ("source", Ends { source: true, destination: false }),
+        ("destination", Ends { source: false, destination: true }),
+    ];
+
+    /// Whether it is any end at all.
+    pub const fn is_any(self) -> bool {
+        self.source || self.destination
+    }
+
+    /// For people: `both`, `source`, `destination`, or nothing.
+    pub fn name(self) -> Option<&'static str> {
+        Self::NAMES.iter().find(|(_, ends)| *ends == self).map(|(name, _)| *name)
+    }
+}
+
+/// What becomes of lines of a list that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum Broken {
+    /// The list is refused.
+    #[default]
+    Refuse,
+    /// They are left out, and counted.
+    Skip,
+}
+
+impl Broken {
+    /// As policies write them.
+    pub const NAMES: [(&'static str, Broken); 2] = [("refuse", Broken::Refuse), ("skip", Broken::Skip)];
+}
+
+impl List {
+    /// The name of its counter.
+    pub fn counter(&self) -> String {
+        format!("{COUNTER_PREFIX}{}", self.name)
+    }
+
+    /// What is on it, once its file has been read.
+    pub fn contents(&self, read: AddressSet) -> AddressSet {
+        let all = if self.entries.is_empty() { read } else { AddressSet::union([&self.entries, &read]) };
+        if self.except.is_empty() { all } else { all.without(&self.except) }
+    }
+}
+
+/// For each end, source and destination, the lists that are bound to it by `of`: a bit each, in the order of the policy.
+pub fn bound(lists: &[List], of: impl Fn(&List) -> Ends) -> [u32; 2] {
+    let mask = |is: &dyn Fn(Ends) -> bool| {
+        lists.iter().enumerate().filter(|(_, list)| is(of(list))).fold(0, |mask, (i, _)| mask | 1 << i)
+    };
+    [mask(&|ends| ends.source), mask(&|ends| ends.destination)]
+}
+
+/// The first list that refuses a new flow, and why: the reference, which looks at each list in turn. `contents` are the lists' in their
+/// order.
+pub fn refusing(
+    lists: &[List],
+    contents: &[AddressSet],
+    source: IpAddr,
+    destination: IpAddr,
+) -> Option<Refusing> {
+    let end = |ends: Ends, is: &dyn Fn(IpAddr) -> bool| {
+        let (from, to) = (ends.source && is(source), ends.destination && is(destination));
+        from.then_some(source).or(to.then_some(destination))
+    };
+    (0..).zip(lists.iter().zip(contents)).find_map(|(list, (bound, set))| {
+        let blocked = end(bound.block, &|address| set.contains(address));
+        let missing = || end(bound.require, &|address| !set.contains(address));
+        let address = blocked.or_else(missing)?;
+        Some(Refusing { list, address, is_on_it: blocked.is_some() })
+    })
+}
+
+/// That a list refuses a flow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Refusing {
+    /// The list's place in the policy.
+    pub list: usize,
+    /// The address that it looked at.
+    pub address: IpAddr,
+    /// The address is on it; or else it is not, and must be.
+    pub is_on_it: bool,
+}
