@@ -71,7 +71,9 @@ fn chosen(policy: Policy, file: PathBuf, found: &Found, mut notes: Vec<String>) 
 }
 
 fn from_kept(kept: &Kept) -> Result<Policy, Failure> {
-    Policy::parse(&kept.file, &kept.text).map_err(|problems| Failure::Problems(Box::new(problems)))
+    let policy =
+        Policy::parse(&kept.file, &kept.text).map_err(|problems| Failure::Problems(Box::new(problems)))?;
+    Ok(policy.in_folder(kept.folder.clone()))
 }
 
 fn instead(file: &str, why: &Failure, kept: &Kept) -> String {
@@ -107,8 +109,12 @@ mod tests {
         let (good, away, broken) = (file("good", GOOD), file("away", AWAY), file("broken", BROKEN));
         let none = folder.path().join("none");
         let at = "2026-11-22T10:00:00Z".parse().unwrap();
-        let kept =
-            |name: &str, text: &str| Kept { file: name.to_owned(), text: text.to_owned(), applied_at: at };
+        let kept = |name: &str, text: &str| Kept {
+            file: name.to_owned(),
+            text: text.to_owned(),
+            folder: None,
+            applied_at: at,
+        };
         let (k_good, k_away, k_broken) =
             (kept("k-good", GOOD), kept("k-away", AWAY), kept("k-broken", BROKEN));
         let usable = |policy: &Policy| match policy.zones.iter().any(|zone| zone.interfaces == ["e9"]) {

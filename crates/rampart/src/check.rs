@@ -3,7 +3,9 @@
 use crate::api::Problem;
 use crate::cli::CheckArgs;
 use crate::failure::Failure;
+use crate::lists::{Facts, Loaded};
 use crate::table::grouped;
+use policy::lists::List;
 use policy::tables::{PROMISED_LINES, Tables};
 use policy::{Policy, Warning, WarningKind};
 use serde_json::{Value, json};
@@ -15,6 +17,8 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> Result<ExitCode, Failure> {
     // What cannot be built cannot be run: say so here and not when the firewall is started.
     let tables = Tables::build(&policy, crate::explain::now())
         .map_err(|error| Failure::Wrong(format!("{}: {error}", policy.file)))?;
+    let lists =
+        crate::lists::load(&policy, None).map_err(|why| Failure::Wrong(format!("{}: {why}", policy.file)))?;
     crate::kernel::can_forward(&policy).map_err(|error| Failure::Machine(error.to_string()))?;
     // An interface that is not here may be one of another machine.
     if let Some((_, why)) = crate::kernel::unfit(&policy).into_iter().next() {
@@ -37,6 +41,7 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> Result<ExitCode, Failure> {
     } else {
         print(&policy, &warnings, args.all);
         println!("{}", look_up_words(&tables));
+        lists.iter().for_each(|loaded| print!("{}", list_words(&policy, loaded)));
     }
     let fails = args.strict && !warnings.is_empty();
     Ok(if fails { ExitCode::from(1) } else { ExitCode::SUCCESS })
@@ -104,6 +109,19 @@ fn counts(warnings: &[Warning]) -> BTreeMap<&'static str, u64> {
     let mut counts = BTreeMap::new();
     warnings.iter().for_each(|warning| *counts.entry(warning.kind.name()).or_default() += 1);
     counts
+}
+
+/// What is on each list.
+fn list_words(policy: &Policy, loaded: &Loaded) -> String {
+    let line = |(list, facts): (&List, &Facts)| {
+        let broken = match facts.broken_lines {
+            0 => String::new(),
+            lines => format!(", {lines} broken lines left out"),
+        };
+        let (name, v4, v6) = (&list.name, facts.ipv4_addresses, facts.ipv6_ranges);
+        format!("the list `{name}`: {v4} IPv4 addresses, {v6} ranges of IPv6{broken}\n")
+    };
+    policy.lists.iter().zip(&loaded.lists).map(line).collect()
 }
 
 /// What a new flow costs under the policy.

@@ -6,7 +6,9 @@ use crate::cli::ExplainArgs;
 use crate::failure::Failure;
 use jiff::{Timestamp, Zoned};
 use policy::Policy;
+use policy::address::AddressSet;
 use policy::interpret::{Decider, Explanation, Packet, decide, explain};
+use policy::lists::{Refusing, refusing};
 use policy::model::{SELF, ZoneId};
 use policy::service::{ICMP, ICMPV6, SCTP, ServiceSet, TCP, UDP};
 use serde::Deserialize;
@@ -59,6 +61,16 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
         (Some(file), _) => batch::run(file, &policy, at, json),
         (None, Some(question)) => {
             let packet = packet(&question, &policy).map_err(Failure::Wrong)?;
+            let lists = contents(&policy)?;
+            let listed = refusing(&policy.lists, &lists, packet.source, packet.destination);
+            if let Some(by) = listed {
+                if args.brief {
+                    println!("{}", batch::brief_of_list(&policy, by.list, None, json));
+                } else {
+                    show_list(&question, &policy, &packet, at, by, json);
+                }
+                return Ok(ExitCode::SUCCESS);
+            }
             if args.brief {
                 println!("{}", batch::brief(&policy, &decide(&policy, &packet, at), None, json));
                 return Ok(ExitCode::SUCCESS);
@@ -74,6 +86,13 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
         // The command line asks for one or the other.
         (None, None) => Err(Failure::Wrong("name a packet, or a file of packets with --packets".to_owned())),
     }
+}
+
+/// What is on the lists of a policy.
+fn contents(policy: &Policy) -> Result<Vec<AddressSet>, Failure> {
+    let read = crate::lists::read_all(policy);
+    let read = read.map_err(|why| Failure::Wrong(format!("{}: {why}", policy.file)))?;
+    Ok(read.into_iter().map(|(set, _)| set).collect())
 }
 
 fn packet(question: &Question, policy: &Policy) -> Result<Packet, String> {
@@ -179,7 +198,28 @@ fn moment(text: &str) -> Result<Timestamp, String> {
     })
 }
 
-fn print(question: &Question, policy: &Policy, packet: &Packet, at: Timestamp, explanation: &Explanation) {
+/// A list decides before any rule is asked.
+fn show_list(question: &Question, policy: &Policy, packet: &Packet, at: Timestamp, by: Refusing, json: bool) {
+    let list = &policy.lists[by.list];
+    let line = policy.text[..list.span.start].matches('\n').count() + 1;
+    if json {
+        let list = json!({ "name": list.name, "line": line, "address": by.address, "is_on_it": by.is_on_it });
+        let packet = packet_json(policy, packet);
+        let answer = json!({
+            "action": "deny", "rule": null, "list": list, "packet": packet, "at": at.to_string(), "passed_over": [],
+        });
+        println!("{answer:#}");
+        return;
+    }
+    print_packet(question, policy, packet, at);
+    let why = if by.is_on_it { "is on" } else { "is not on" };
+    println!(
+        "deny: {} {why} the list `{}` ({}:{line}), before any rule is asked",
+        by.address, list.name, policy.file
+    );
+}
+
+fn print_packet(question: &Question, policy: &Policy, packet: &Packet, at: Timestamp) {
     let zone = |id: ZoneId| &policy.zones[usize::from(id)].name;
     println!(
         "{} from {} to {}, {}, in zone {} to zone {}, at {at}",
@@ -194,6 +234,11 @@ fn print(question: &Question, policy: &Policy, packet: &Packet, at: Timestamp, e
     if question.sport.is_none() && has_ports(packet.protocol) && asks_for_ports {
         println!("(from port {DRAWN_PORT}, because --sport names none and some rules ask for source ports)");
     }
+}
+
+fn print(question: &Question, policy: &Policy, packet: &Packet, at: Timestamp, explanation: &Explanation) {
+    let zone = |id: ZoneId| &policy.zones[usize::from(id)].name;
+    print_packet(question, policy, packet, at);
     for (i, why) in &explanation.passed_over {
         let rule = &policy.rules[*i];
         println!("  not `{}`: {}", rule.name, why.words(policy, rule, packet));
@@ -219,8 +264,16 @@ fn line(policy: &Policy, rule: usize) -> usize {
     policy.text[..policy.rules[rule].span.start].matches('\n').count() + 1
 }
 
-fn to_json(policy: &Policy, packet: &Packet, at: Timestamp, explanation: &Explanation) -> Value {
+fn packet_json(policy: &Policy, packet: &Packet) -> Value {
     let zone = |id: ZoneId| &policy.zones[usize::from(id)].name;
+    json!({
+        "from": zone(packet.from), "to": zone(packet.to), "source": packet.source, "destination": packet.destination,
+        "service": packet.service_words(),
+        "source_port": has_ports(packet.protocol).then_some(packet.source_port),
+    })
+}
+
+fn to_json(policy: &Policy, packet: &Packet, at: Timestamp, explanation: &Explanation) -> Value {
     let rule = match explanation.verdict.decider {
         Decider::Rule(i) => json!({ "name": policy.rules[i].name, "line": line(policy, i) }),
         Decider::Default => Value::Null,
@@ -236,11 +289,7 @@ fn to_json(policy: &Policy, packet: &Packet, at: Timestamp, explanation: &Explan
     json!({
         "action": explanation.verdict.action.name(),
         "rule": rule,
-        "packet": {
-            "from": zone(packet.from), "to": zone(packet.to), "source": packet.source, "destination": packet.destination,
-            "service": packet.service_words(),
-            "source_port": has_ports(packet.protocol).then_some(packet.source_port),
-        },
+        "packet": packet_json(policy, packet),
         "at": at.to_string(),
         "passed_over": passed_over,
     })

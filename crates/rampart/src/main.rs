@@ -11,6 +11,8 @@ mod explain;
 mod failure;
 mod forwarding;
 mod kernel;
+mod list;
+mod lists;
 #[cfg(test)]
 mod memory;
 mod plane;
@@ -26,7 +28,7 @@ use failure::Failure;
 use policy::Policy;
 use rampart_client::{api, http};
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -48,6 +50,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     let json = cli.json;
     let text = match &cli.command {
         Command::Check(args) => return check::run(args, json),
+        Command::List(command) => return list::run(command, json),
         Command::Explain(args) => return explain::run(args, json),
         Command::Up(args) => return up::run(args, json).map(|()| ExitCode::SUCCESS),
         Command::Top(args) => {
@@ -60,6 +63,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Confirm(args) => ask::confirm(args, json)?,
         Command::Status(args) => ask::status(args, json)?,
         Command::Rules(args) => ask::rules(args, json)?,
+        Command::Lists(args) => ask::lists(args, json)?,
         Command::Flows(args) => ask::flows(args, json)?,
         Command::Drops(args) => ask::drops(args, json)?,
         Command::Down(args) => ask::down(args, json)?,
@@ -77,7 +81,14 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
 /// Reads and checks a policy's file.
 fn read_policy(path: &Path) -> Result<Policy, Failure> {
     let (name, text) = read_text(path)?;
-    Policy::parse(&name, &text).map_err(|problems| Failure::Problems(Box::new(problems)))
+    let policy = Policy::parse(&name, &text).map_err(|problems| Failure::Problems(Box::new(problems)))?;
+    Ok(policy.in_folder(folder_of(path)))
+}
+
+/// The folder of a file, from the root on: from there a policy names other files.
+fn folder_of(path: &Path) -> Option<PathBuf> {
+    let absolute = std::path::absolute(path).ok()?;
+    absolute.parent().map(Path::to_owned)
 }
 
 /// Reads a policy's file: how messages call it, and what it says.

@@ -3,6 +3,7 @@
 
 use crate::api::{Counter, Drop, Flow, HookName, Occupancy};
 use crate::plane::{Attached, DataPlane, FlowKey, Hook, PlaneError, Present, Recorded, Tampering};
+use policy::lists::ListTable;
 use policy::model::Log;
 use policy::{Policy, Tables};
 use std::collections::{BTreeMap, HashMap};
@@ -48,6 +49,8 @@ pub(crate) struct Inside {
     pub(crate) took_over: bool,
     /// How often it was swept.
     pub(crate) swept: u64,
+    /// The lists in force.
+    pub(crate) lists: Option<ListTable>,
     /// What everything fails with from now on.
     pub(crate) broken: Option<String>,
 }
@@ -69,8 +72,20 @@ impl Memory {
 }
 
 impl DataPlane for Memory {
-    fn apply(&mut self, tables: &Tables, policy: &Policy) -> Result<u64, PlaneError> {
+    fn apply(
+        &mut self,
+        tables: &Tables,
+        policy: &Policy,
+        lists: Option<&ListTable>,
+    ) -> Result<u64, PlaneError> {
         let mut inside = self.whole()?;
+        if policy.lists.is_empty() {
+            inside.lists = None;
+        } else if let Some(lists) = lists {
+            inside.lists = Some(lists.clone());
+        } else if inside.lists.is_none() {
+            return Err(PlaneError::Machine("nothing is on the lists".to_owned()));
+        }
         if let Some(rule) = policy.rules.iter().find(|rule| rule.effect.log != Log::Nothing) {
             return Err(PlaneError::Rule {
                 rule: rule.name.clone(),

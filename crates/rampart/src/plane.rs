@@ -1,6 +1,7 @@
 //! What the daemon needs of a data plane. The real one is in `kernel/mod.rs`; tests use one that lives in memory.
 
 use crate::api::{Counter, Drop, EventDetails, Flow, HookName, Occupancy};
+use policy::lists::ListTable;
 use policy::quota::Sliding;
 use policy::{Policy, Tables};
 use std::collections::HashMap;
@@ -10,11 +11,16 @@ use std::time::Duration;
 /// Something that judges packets by tables.
 pub(crate) trait DataPlane: Send {
     /// Puts tables in force, as a whole: no packet sees a part of the old and a part of the new. They are tables of this
-    /// policy. Returns their generation.
+    /// policy. `lists` is what is on its lists of addresses; `None`: what was on them before, for the same lists. Returns their generation.
     ///
     /// # Errors
     /// What the data plane cannot do. The tables before stay in force.
-    fn apply(&mut self, tables: &Tables, policy: &Policy) -> Result<u64, PlaneError>;
+    fn apply(
+        &mut self,
+        tables: &Tables,
+        policy: &Policy,
+        lists: Option<&ListTable>,
+    ) -> Result<u64, PlaneError>;
 
     /// Prepares for the first policy: the interfaces of an earlier firewall that it took over and that belong to another zone under
     /// this policy are closed until they are attached.
@@ -63,7 +69,8 @@ pub(crate) trait DataPlane: Send {
     /// When the kernel refuses.
     fn detach(&mut self, interface: &str) -> Result<(), PlaneError>;
 
-    /// How often each rule of the policy in force decided, by its name. Rules that never did may be missing.
+    /// How often each rule and each list of the policy in force decided, by the names of their counters. Those that never did may be
+    /// missing.
     ///
     /// # Errors
     /// When the kernel refuses to be read.

@@ -31,6 +31,9 @@ pub(crate) struct Kept {
     /// As messages call its file.
     pub(crate) file: String,
     pub(crate) text: String,
+    /// From which on it names the files of its lists.
+    #[serde(default)]
+    pub(crate) folder: Option<PathBuf>,
     pub(crate) applied_at: Timestamp,
 }
 
@@ -62,6 +65,11 @@ impl State {
 
     pub(crate) fn at(folder: &Path) -> Self {
         Self { folder: folder.to_owned() }
+    }
+
+    /// Where copies of lists are kept.
+    pub(crate) fn lists(&self) -> PathBuf {
+        self.folder.join("lists")
     }
 
     /// Where it is kept what happened.
@@ -153,6 +161,7 @@ mod tests {
         Kept {
             file: "p.toml".to_owned(),
             text: text.to_owned(),
+            folder: None,
             applied_at: "2026-11-22T10:00:00Z".parse().unwrap(),
         }
     }

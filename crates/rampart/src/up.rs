@@ -10,6 +10,7 @@ use crate::daemon::{About, Daemon, Moment, Refused, server};
 use crate::failure::Failure;
 use crate::forwarding::{self, SettingError};
 use crate::kernel::{self, Kernel};
+use crate::lists::Copies;
 use crate::plane::{DataPlane, Hook, PlaneError};
 use crate::privileges;
 use crate::state::{FIRST, State};
@@ -64,7 +65,9 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     let plane = Kernel::load(&policy, earlier).map_err(machine);
     let started = plane.and_then(|(plane, note)| {
         notes.extend(note);
-        start(&instance, policy, Box::new(plane), args.hook, log)
+        // Where somebody stands before the machine and names the policy, the files must be right.
+        let lists = Copies { folder: &state.lists(), stand_in: args.boot || args.policy.is_none() };
+        start(&instance, policy, Box::new(plane), args.hook, log, Some(lists))
     });
     let daemon = match started {
         Ok(daemon) => daemon,
@@ -144,10 +147,11 @@ pub(crate) fn start(
     plane: Box<dyn DataPlane>,
     hook: Hook,
     log: Log,
+    lists: Option<Copies<'_>>,
 ) -> Result<Daemon, Failure> {
     let now = Moment::now().wall;
     let about = About { pid: std::process::id(), namespace: instance.namespace.clone(), since: now };
-    Ok(Daemon::start(about, log, policy, plane, hook)?)
+    Ok(Daemon::start(about, log, policy, plane, hook, lists)?)
 }
 
 /// Answers requests until the firewall is down. `file` is what SIGHUP reads.

@@ -13,6 +13,7 @@ use policy::Problem as PolicyProblem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 /// Flows that an answer has unless the question says otherwise.
 pub const FLOWS_SHOWN: u64 = 100;
@@ -168,6 +169,40 @@ pub struct RuleCount {
 /// What an older daemon means by saying nothing of source ports.
 fn any() -> String {
     "any".to_owned()
+}
+
+/// The lists of addresses of the policy in force.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Lists {
+    /// Bytes that all lists take in the kernel together.
+    pub kernel_bytes: u64,
+    /// The lists, in the order in which they are asked.
+    pub lists: Vec<ListCount>,
+}
+
+/// A list of addresses with its counter.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ListCount {
+    /// Name of the list, for example `bad`.
+    pub name: String,
+    /// File that it is read from; null if the policy itself has its entries.
+    pub file: Option<PathBuf>,
+    /// At which ends it refuses addresses that are on it: `both`, `source` or `destination`; null if at none.
+    pub block: Option<String>,
+    /// At which ends it refuses addresses that are not on it; null if at none.
+    pub require: Option<String>,
+    /// IPv4 addresses on it, 0 to 4294967296.
+    pub ipv4_addresses: u64,
+    /// Networks and ranges of IPv6 on it.
+    pub ipv6_ranges: u64,
+    /// Lines of the file that cannot be read and were left out.
+    pub broken_lines: u64,
+    /// When it was read, for example `2026-11-20T10:00:00Z`.
+    pub read_at: Timestamp,
+    /// Why it is not what the file says now; null if it is.
+    pub trouble: Option<String>,
+    /// Packets that it refused since a list of this name came into the policy.
+    pub hits: u64,
 }
 
 /// Flows that pass a filter.
@@ -434,6 +469,10 @@ pub struct Drop {
 pub struct NewPolicy {
     /// Name of the file for messages, for example `policy.toml`. The daemon does not open it.
     pub file: String,
+    /// Folder from which on the policy names the files of its lists, which the daemon opens; for example `/etc/rampart`. Without it, the
+    /// policy must name them from the root on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<PathBuf>,
     /// The policy's text, in TOML.
     pub text: String,
     /// Seconds after which the previous policy comes back unless this one is confirmed, 1 to 86400; without it, the new policy

@@ -2,8 +2,8 @@
 
 use super::filter::KEYS;
 use super::{
-    Applied, AuditTrail, Confirmed, Down, Drops, EVENTS_SHOWN, Events, FLOWS_SHOWN, Flows, Killed, NewPolicy,
-    Refusal, Rules, Status,
+    Applied, AuditTrail, Confirmed, Down, Drops, EVENTS_SHOWN, Events, FLOWS_SHOWN, Flows, Killed, Lists,
+    NewPolicy, Refusal, Rules, Status,
 };
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
@@ -16,6 +16,8 @@ pub enum Operation {
     Status,
     /// List the rules with their counters.
     Rules,
+    /// Show the lists of addresses with their counters.
+    Lists,
     /// List the flows that pass a filter.
     Flows,
     /// End the flows that pass a filter.
@@ -56,7 +58,7 @@ const READER: (u16, &str) =
     (403, "The socket only answers questions: this takes root or the group `rampart`.");
 
 /// Every operation with its path.
-pub const ROUTES: [Route; 10] = [
+pub const ROUTES: [Route; 11] = [
     route::<Status>(
         "GET",
         "/v1/status",
@@ -69,6 +71,13 @@ pub const ROUTES: [Route; 10] = [
         "/v1/rules",
         Operation::Rules,
         "List the rules with their counters",
+        &[WRONG_QUERY, MACHINE, GOING],
+    ),
+    route::<Lists>(
+        "GET",
+        "/v1/lists",
+        Operation::Lists,
+        "Show the lists of addresses with their counters",
         &[WRONG_QUERY, MACHINE, GOING],
     ),
     route::<Flows>(
@@ -174,6 +183,7 @@ impl Operation {
             Operation::EndFlows | Operation::Apply | Operation::Confirm | Operation::Down => true,
             Operation::Status
             | Operation::Rules
+            | Operation::Lists
             | Operation::Flows
             | Operation::Drops
             | Operation::Log

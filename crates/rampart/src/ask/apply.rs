@@ -14,7 +14,8 @@ use std::path::Path;
 /// Puts a policy in force.
 pub(crate) fn apply(args: &ApplyArgs, json: bool) -> Result<String, Failure> {
     let (file, text) = crate::read_text(&args.policy)?;
-    let new = NewPolicy { file, text, confirm_seconds: args.confirm };
+    let folder = crate::folder_of(&args.policy);
+    let new = NewPolicy { file, folder, text, confirm_seconds: args.confirm };
     let applied: Applied = Client::new(args.socket.as_deref())?.send(Operation::Apply, &new)?;
     shown(&applied, json, |applied| {
         let mut text = format!(

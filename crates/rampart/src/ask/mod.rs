@@ -3,6 +3,7 @@
 mod apply;
 mod drops;
 mod flows;
+mod lists;
 pub(crate) mod log;
 mod rules;
 mod status;
@@ -11,6 +12,7 @@ pub(crate) mod top;
 pub(crate) use apply::{apply, confirm, down};
 pub(crate) use drops::drops;
 pub(crate) use flows::flows;
+pub(crate) use lists::lists;
 pub(crate) use rules::rules;
 pub(crate) use status::status;
 

@@ -4,6 +4,7 @@
 use super::log::Kind;
 use super::{Refused, refused};
 use crate::plane::{Attached, DataPlane, Hook, PlaneError, Present};
+use policy::lists::ListTable;
 use policy::{Policy, Tables};
 
 pub(super) struct Attachments {
@@ -34,9 +35,10 @@ impl Attachments {
         &mut self,
         tables: &Tables,
         policy: &Policy,
+        lists: Option<&ListTable>,
     ) -> Result<(u64, Option<String>), Refused> {
         let plane = &mut self.plane;
-        let put = plane.prepare(policy).and_then(|()| plane.apply(tables, policy));
+        let put = plane.prepare(policy).and_then(|()| plane.apply(tables, policy, lists));
         let generation = put.map_err(|error| refused(policy, error))?;
         let closed = self.close(names(policy)).map_err(|error| refused(policy, error));
         let attached = closed.and_then(|note| self.attach_new(policy).map(|()| note));
@@ -56,14 +58,19 @@ impl Attachments {
     ///
     /// # Errors
     /// What the data plane cannot do; then everything is as it was.
-    pub(super) fn put_in_force(&mut self, tables: &Tables, policy: &Policy) -> Result<u64, Refused> {
+    pub(super) fn put_in_force(
+        &mut self,
+        tables: &Tables,
+        policy: &Policy,
+        lists: Option<&ListTable>,
+    ) -> Result<u64, Refused> {
         self.refuse_moves(policy)?;
         let (before, names_before) = (self.attached.len(), self.names.clone());
         let done = self
             .close(names(policy))
             .map_err(|error| refused(policy, error))
             .and_then(|_| self.attach_new(policy))
-            .and_then(|()| self.plane.apply(tables, policy).map_err(|error| refused(policy, error)));
+            .and_then(|()| self.plane.apply(tables, policy, lists).map_err(|error| refused(policy, error)));
         match done {
             Ok(_) => self.detach_where(|at| policy.zone_of_interface(&at.interface).is_none()),
             Err(_) => {

@@ -8,6 +8,7 @@ pub(crate) mod changes;
 mod events;
 pub(crate) mod instance;
 mod journal;
+mod list_facts;
 pub(crate) mod log;
 pub(crate) mod recorder;
 pub(crate) mod run;
@@ -18,14 +19,16 @@ mod tests;
 
 use crate::api::{
     Actor, Applied, AuditRecord, AuditTrail, Confirmed, Down, Drops, Event, EventName, Events, Filter, Flows,
-    Killed, NewPolicy, Problem, Refusal, RuleCount, Rules, Status,
+    Killed, Lists, NewPolicy, Problem, Refusal, RuleCount, Rules, Status,
 };
+use crate::lists::{self, Copies, Loaded};
 use crate::plane::{DataPlane, Hook, PlaneError, Recorded};
 use crate::state::{Kept, State, Waiting};
 use crate::table::alert_words;
 use attachments::Attachments;
 use events::EventBuffer;
 use jiff::{SignedDuration, Timestamp};
+use list_facts::ListsInForce;
 use log::{Kind, Log};
 use policy::{Policy, Tables};
 use recorder::Recorder;
@@ -118,7 +121,7 @@ impl fmt::Display for Refused {
 }
 
 impl Daemon {
-    /// Puts a policy in force and takes the packets of its interfaces.
+    /// Puts a policy in force and takes the packets of its interfaces. `lists` are copies of what is on its lists.
     ///
     /// # Errors
     /// What the data plane cannot do. Nothing is left attached.
@@ -128,15 +131,18 @@ impl Daemon {
         policy: Policy,
         plane: Box<dyn DataPlane>,
         hook: Hook,
+        lists: Option<Copies<'_>>,
     ) -> Result<Self, Refused> {
         let at = about.since;
         let tables = build(&policy, at)?;
+        let loaded = load_lists(&policy, lists)?;
         let mut attachments = Attachments::new(plane, hook);
-        let (generation, note) = attachments.begin(&tables, &policy)?;
+        let (generation, note) = attachments.begin(&tables, &policy, loaded.as_ref().map(|it| &it.table))?;
         if let Some(note) = note {
             log.event(at, Kind::Up, None, note);
         }
-        let running = Running::new(attachments, policy, generation, at);
+        let mut running = Running::new(attachments, policy, generation, at);
+        running.lists = ListsInForce::of(loaded);
         let events = Mutex::new(EventBuffer::default());
         Ok(Self {
             about,
@@ -172,6 +178,7 @@ impl Daemon {
             None => state.keep(&Kept {
                 file: running.policy.file.clone(),
                 text: running.policy.text.to_string(),
+                folder: running.policy.folder.clone(),
                 applied_at: running.applied_at,
             }),
             Some(_) => state
@@ -273,6 +280,14 @@ impl Daemon {
                 rule_count(policy, rule, at, (of(&hits), of(&limited)))
             });
             Ok(Rules { generation: running.generation, rules: rules.collect() })
+        })
+    }
+
+    /// The lists with their counters.
+    pub(crate) fn lists(&self) -> Result<Lists, Refused> {
+        self.with(|running| {
+            let hits = running.attachments.plane.rule_hits(&running.policy)?;
+            Ok(running.lists.shown(&running.policy, &hits))
         })
     }
 
@@ -400,13 +415,17 @@ impl Daemon {
 
     fn replace(&self, new: &NewPolicy, now: Moment) -> Result<Applied, Refused> {
         let policy = Policy::parse(&new.file, &new.text)
-            .map_err(|problems| Refused::problems(problems.list().iter().map(Problem::from).collect()))?;
+            .map_err(|problems| Refused::problems(problems.list().iter().map(Problem::from).collect()))?
+            .in_folder(new.folder.clone());
         let tables = build(&policy, now.wall)?;
+        let loaded = self.load_lists(&policy, false)?;
         let next_change = policy.next_change(now.wall);
         let mut running = self.running();
         let running = running.as_mut().ok_or_else(gone)?;
         can_take_over(&running.policy, &policy)?;
-        let generation = running.attachments.put_in_force(&tables, &policy)?;
+        let table = loaded.as_ref().map(|it| &it.table);
+        let generation = running.attachments.put_in_force(&tables, &policy, table)?;
+        running.lists = ListsInForce::of(loaded);
         let changes = changes::between(&running.policy, &policy);
         let policy = Arc::new(policy);
         // Until somebody confirms, the policy to go back to is the last that was confirmed.
@@ -505,15 +524,30 @@ impl Daemon {
         }
     }
 
+    /// What is on a policy's lists; copies stand in for files that cannot be read where `stand_in` says so.
+    fn load_lists(&self, policy: &Policy, stand_in: bool) -> Result<Option<Loaded>, Refused> {
+        let folder = self.state.as_ref().map(State::lists);
+        load_lists(policy, folder.as_deref().map(|folder| Copies { folder, stand_in }))
+    }
+
     /// Builds what is due without holding the state, and puts it in force.
     fn bring(&self, due: Due, now: Moment) {
-        let tables = build(&due.policy, now.wall);
+        let built = build(&due.policy, now.wall).and_then(|tables| {
+            // A schedule changes nothing of what is on the lists.
+            Ok((tables, if due.back { self.load_lists(&due.policy, true)? } else { None }))
+        });
         let next_change = due.policy.next_change(now.wall);
         let mut slot = self.running();
         let Some(running) = slot.as_mut() else { return };
-        let done = tables.and_then(|tables| running.attachments.put_in_force(&tables, &due.policy));
+        let done = built.and_then(|(tables, loaded)| {
+            let table = loaded.as_ref().map(|it| &it.table);
+            Ok((running.attachments.put_in_force(&tables, &due.policy, table)?, loaded))
+        });
         match done {
-            Ok(generation) => {
+            Ok((generation, loaded)) => {
+                if due.back {
+                    running.lists = ListsInForce::of(loaded);
+                }
                 let message = running.switch(&due, generation, now, next_change);
                 if due.back {
                     self.keep(running);
@@ -538,6 +572,11 @@ impl Daemon {
 
 fn build(policy: &Policy, at: Timestamp) -> Result<Tables, Refused> {
     Tables::build(policy, at).map_err(|error| Refused::new(422, format!("{}: {error}", policy.file)))
+}
+
+/// What is on a policy's lists.
+fn load_lists(policy: &Policy, copies: Option<Copies<'_>>) -> Result<Option<Loaded>, Refused> {
+    lists::load(policy, copies).map_err(|why| Refused::new(422, format!("{}: {why}", policy.file)))
 }
 
 /// The flow table keeps the size that it was made with, and the programs stay where they are.

@@ -155,7 +155,8 @@ pub(crate) fn reload(daemon: &Daemon, file: &Path) {
     let now = Moment::now();
     match std::fs::read_to_string(file) {
         Ok(text) => {
-            let new = NewPolicy { file: file.display().to_string(), text, confirm_seconds: None };
+            let folder = crate::folder_of(file);
+            let new = NewPolicy { file: file.display().to_string(), folder, text, confirm_seconds: None };
             // Both outcomes are in the log.
             let _ = daemon.apply(&new, now, &"SIGHUP".into());
         }

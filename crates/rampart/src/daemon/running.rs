@@ -3,6 +3,7 @@
 use super::alarms::Alarms;
 use super::alerts::Alerts;
 use super::attachments::Attachments;
+use super::list_facts::ListsInForce;
 use super::log::Kind;
 use super::recorder::Recorder;
 use super::{Daemon, Moment};
@@ -35,6 +36,7 @@ pub(super) struct Running {
     pub(super) mended: Vec<(Instant, String)>,
     /// Why the policy in force is not the one that the firewall would come up with.
     pub(super) not_kept: Option<String>,
+    pub(super) lists: ListsInForce,
     pub(super) alarms: Alarms,
     pub(super) alerts: Alerts,
     /// Why the event log could not be read the last time.
@@ -72,6 +74,7 @@ impl Running {
             tampered: Vec::new(),
             mended: Vec::new(),
             not_kept: None,
+            lists: ListsInForce::default(),
             alarms: Alarms::default(),
             alerts: Alerts::default(),
             events_trouble: None,
@@ -134,6 +137,7 @@ impl Running {
         found.extend(self.attachments.troubles.iter().cloned());
         found.extend(self.alarms.take(&self.attachments.plane.drops()?, now.steady));
         found.extend(self.events_trouble.clone());
+        found.extend(self.lists.troubles(&policy));
         found.extend(self.alerts.trouble());
         found.extend(self.tampered.clone());
         self.mended.retain(|(at, _)| now.steady.saturating_duration_since(*at) < SHOWN);

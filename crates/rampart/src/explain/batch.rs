@@ -1,10 +1,11 @@
 //! Many packets: a line of JSON for each, and a line of answer for each.
 
-use super::{Question, line, packet};
+use super::{Question, contents, line, packet};
 use crate::failure::Failure;
 use jiff::Timestamp;
 use policy::Policy;
 use policy::interpret::{Decider, Verdict};
+use policy::lists::ListTable;
 use policy::tables::Tables;
 use serde_json::json;
 use std::fs::File;
@@ -18,6 +19,9 @@ pub(super) fn run(file: &Path, policy: &Policy, at: Timestamp, json: bool) -> Re
     // By the tables, because going through the rules one by one takes a second for some thousand packets and 100,000 rules.
     let tables =
         Tables::build(policy, at).map_err(|error| Failure::Wrong(format!("{}: {error}", policy.file)))?;
+    let lists = contents(policy)?;
+    let lists = ListTable::build(&lists.iter().collect::<Vec<_>>())
+        .map_err(|error| Failure::Wrong(format!("{}: {error}", policy.file)))?;
     let cannot = |error: std::io::Error| Failure::Wrong(format!("{}: {error}", file.display()));
     let input: Box<dyn BufRead> = if file == Path::new("-") {
         Box::new(std::io::stdin().lock())
@@ -35,8 +39,11 @@ pub(super) fn run(file: &Path, policy: &Policy, at: Timestamp, json: bool) -> Re
         let answer = asked.and_then(|question| packet(&question, policy));
         let written = match answer {
             Ok(packet) => {
-                let (verdict, _) = tables.look_up(&packet);
-                writeln!(output, "{}", brief(policy, &verdict, Some(number), json))
+                let answer = match lists.refusing(&policy.lists, packet.source, packet.destination) {
+                    Some(list) => brief_of_list(policy, list, Some(number), json),
+                    None => brief(policy, &tables.look_up(&packet).0, Some(number), json),
+                };
+                writeln!(output, "{answer}")
             }
             Err(error) => {
                 all_answered = false;
@@ -53,6 +60,19 @@ pub(super) fn run(file: &Path, policy: &Policy, at: Timestamp, json: bool) -> Re
         }
     }
     Ok(if all_answered { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// The same where a list decides, by its place: `deny list:bad`.
+pub(super) fn brief_of_list(policy: &Policy, list: usize, asked_in: Option<u64>, json: bool) -> String {
+    let list = &policy.lists[list];
+    if !json {
+        return format!("deny {}", list.counter());
+    }
+    let mut answer = json!({ "action": "deny", "rule": null, "list": list.name });
+    if let Some(number) = asked_in {
+        answer["line"] = number.into();
+    }
+    answer.to_string()
 }
 
 /// The verdict in a line: `allow web`, or as JSON, with the number of the line that asked.

@@ -15,6 +15,7 @@ use dataplane::{
     Reason, State, Tally,
 };
 use nix::net::if_::if_nametoindex;
+use policy::lists::ListTable;
 use policy::model::Per;
 use policy::settings::{Forwarding, Settings, Timeouts};
 use policy::{Policy, Tables};
@@ -70,7 +71,7 @@ impl Kernel {
         policy: &Policy,
         earlier: Option<Earlier>,
     ) -> Result<(Self, Option<String>), PlaneError> {
-        let rules = policy.rules.len() as u32;
+        let rules = policy.counters().len() as u32;
         let wanted = rules.saturating_mul(2).clamp(RULES_AT_LEAST, 1 << 20);
         let sizes = dataplane::Settings { flows: policy.settings.flows, rules: wanted };
         let forwarding = policy.settings.forwarding;
@@ -241,8 +242,13 @@ impl Kernel {
 }
 
 impl DataPlane for Kernel {
-    fn apply(&mut self, tables: &Tables, policy: &Policy) -> Result<u64, PlaneError> {
-        let generation = self.firewall.policies.apply(tables, policy)?;
+    fn apply(
+        &mut self,
+        tables: &Tables,
+        policy: &Policy,
+        lists: Option<&ListTable>,
+    ) -> Result<u64, PlaneError> {
+        let generation = self.firewall.policies.apply_with(tables, policy, lists)?;
         self.settings = policy.settings.clone();
         if let Some(earlier) = self.earlier.as_ref().filter(|_| self.carries) {
             // Once now, so that packets find their flows when the programs change places, and once more when they have.
@@ -346,8 +352,8 @@ impl DataPlane for Kernel {
     }
 
     fn rule_hits(&mut self, policy: &Policy) -> Result<HashMap<String, u64>, PlaneError> {
-        let names = policy.rules.iter().map(|rule| rule.name.as_str());
-        let hits = self.firewall.counters.rule_hits(names)?;
+        let names = policy.counters();
+        let hits = self.firewall.counters.rule_hits(names.iter().map(String::as_str))?;
         Ok(hits.into_iter().map(|(name, hits)| (name.to_owned(), hits)).collect())
     }
 

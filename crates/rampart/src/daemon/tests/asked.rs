@@ -432,6 +432,7 @@ fn a_file_with_a_newline_forges_no_entry() {
     let running = Running::new();
     let new = NewPolicy {
         file: "p.toml\n2026-11-20T10:00:00.000Z confirmed: generation 9, by user 0".to_owned(),
+        folder: None,
         text: usual(),
         confirm_seconds: None,
     };

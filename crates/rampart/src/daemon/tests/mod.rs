@@ -2,6 +2,7 @@
 
 mod asked;
 mod by_itself;
+mod listed;
 mod patterns;
 mod process;
 mod recorded;
@@ -85,7 +86,7 @@ impl Running {
         let about = About { pid: 4711, namespace: "test".to_owned(), since: start.wall };
         let policy = Policy::parse("first.toml", policy).unwrap();
         let events = Log::new(false, Box::new(log.clone()));
-        let daemon = Daemon::start(about, events, policy, Box::new(plane.clone()), Hook::Auto).unwrap();
+        let daemon = Daemon::start(about, events, policy, Box::new(plane.clone()), Hook::Auto, None).unwrap();
         let recorder = Recorder::start(&folder.path().join("log"), || ());
         let daemon = Arc::new(daemon.record_by(recorder));
         // Nobody listens: the process of a test does not end when its daemon goes down.
@@ -126,6 +127,7 @@ impl Running {
             Command::Status(args) => crate::ask::status(args, cli.json),
             Command::Rules(args) => crate::ask::rules(args, cli.json),
             Command::Flows(args) => crate::ask::flows(args, cli.json),
+            Command::Lists(args) => crate::ask::lists(args, cli.json),
             Command::Drops(args) => crate::ask::drops(args, cli.json),
             other => panic!("{other:?} asks no daemon"),
         };
@@ -142,7 +144,8 @@ impl Running {
     }
 
     fn apply(&self, text: &str, confirm_seconds: Option<u32>, at: u32) -> Result<u64, String> {
-        let new = NewPolicy { file: "second.toml".to_owned(), text: text.to_owned(), confirm_seconds };
+        let (file, folder) = ("second.toml".to_owned(), Some(self.folder.path().to_owned()));
+        let new = NewPolicy { file, folder, text: text.to_owned(), confirm_seconds };
         let done = self.daemon.apply(&new, self.at(at), &"a test".into());
         done.map(|applied| applied.generation).map_err(|refused| refused.to_string())
     }

@@ -1,0 +1,59 @@
+//! `rampart lists`: the lists of addresses in force, with their counters.
+
+use super::shown;
+use crate::api::{ListCount, Lists, Operation};
+use crate::cli::AskArgs;
+use crate::failure::Failure;
+use crate::table::{Side, Table, grouped};
+use jiff::{Timestamp, Unit};
+use rampart_client::Client;
+
+pub(crate) fn lists(args: &AskArgs, json: bool) -> Result<String, Failure> {
+    let lists: Lists = Client::new(args.socket.as_deref())?.ask(Operation::Lists, &[])?;
+    shown(&lists, json, |lists| text(lists, Timestamp::now()))
+}
+
+fn text(lists: &Lists, now: Timestamp) -> String {
+    if lists.lists.is_empty() {
+        return "the policy has no lists\n".to_owned();
+    }
+    let mut table = Table::new(&[
+        ("hits", Side::Right),
+        ("list", Side::Left),
+        ("refuses", Side::Left),
+        ("IPv4 addresses", Side::Right),
+        ("IPv6 ranges", Side::Right),
+        ("read", Side::Left),
+        ("", Side::Left),
+    ]);
+    for list in &lists.lists {
+        table.row([
+            grouped(list.hits),
+            list.name.clone(),
+            refuses(list),
+            grouped(list.ipv4_addresses),
+            grouped(list.ipv6_ranges),
+            age(now, list.read_at),
+            notes(list),
+        ]);
+    }
+    format!("{}{} KiB in the kernel\n", table.text(), grouped(lists.kernel_bytes.div_ceil(1024)))
+}
+
+/// "both" of those on it, "source" of those not on it.
+fn refuses(list: &ListCount) -> String {
+    let block = list.block.iter().map(|ends| format!("on it: {ends}"));
+    let require = list.require.iter().map(|ends| format!("not on it: {ends}"));
+    block.chain(require).collect::<Vec<_>>().join(", ")
+}
+
+fn age(now: Timestamp, at: Timestamp) -> String {
+    let since = now.duration_since(at).round(Unit::Second).unwrap_or_default();
+    format!("{since:#} ago")
+}
+
+fn notes(list: &ListCount) -> String {
+    let broken =
+        (list.broken_lines > 0).then(|| format!("{} broken lines left out", grouped(list.broken_lines)));
+    broken.into_iter().chain(list.trouble.clone()).collect::<Vec<_>>().join("; ")
+}

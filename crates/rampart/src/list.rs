@@ -1,0 +1,120 @@
+//! `rampart list`: files of lists, without a firewall.
+
+use crate::cli::{ListArgs, ListCommand};
+use crate::failure::Failure;
+use crate::lists::{Facts, read_one};
+use policy::address::AddressSet;
+use policy::lists::{Broken, Ends, List, compiled};
+use serde_json::json;
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Ranges that `diff` shows of each kind; all are counted.
+const SHOWN: usize = 100;
+
+pub(crate) fn run(command: &ListCommand, json: bool) -> Result<ExitCode, Failure> {
+    match command {
+        ListCommand::Compile { file, to, how } => compile(file, to, how, json),
+        ListCommand::Test { file, addresses, how } => {
+            let (list, _) = read(file, how)?;
+            let on_it: Vec<bool> = addresses.iter().map(|address| list.contains(*address)).collect();
+            if json {
+                let rows = addresses.iter().zip(&on_it);
+                let rows: Vec<_> =
+                    rows.map(|(address, on)| json!({ "address": address, "is_on_it": on })).collect();
+                println!("{:#}", json!(rows));
+            } else {
+                for (address, on) in addresses.iter().zip(&on_it) {
+                    println!("{address} is {}on {}", if *on { "" } else { "not " }, file.display());
+                }
+            }
+            Ok(if on_it.iter().all(|on| *on) { ExitCode::SUCCESS } else { ExitCode::from(1) })
+        }
+        ListCommand::Diff { before, after, how } => {
+            let ((before, _), (after, _)) = (read(before, how)?, read(after, how)?);
+            let (added, removed) = (after.without(&before), before.without(&after));
+            if json {
+                println!("{:#}", json!({ "added": words(&added), "removed": words(&removed) }));
+            } else {
+                show('+', &added);
+                show('-', &removed);
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn read(file: &Path, how: &ListArgs) -> Result<(AddressSet, Facts), Failure> {
+    let absolute = std::path::absolute(file).map_err(|error| Failure::Wrong(error.to_string()))?;
+    let list = List {
+        name: file.display().to_string(),
+        file: Some(absolute.display().to_string()),
+        entries: AddressSet::default(),
+        except: AddressSet::default(),
+        countries: how.countries.iter().map(|code| code.to_ascii_uppercase()).collect(),
+        block: Ends::default(),
+        require: Ends::default(),
+        log: false,
+        broken: if how.skip_broken { Broken::Skip } else { Broken::Refuse },
+        span: 0..0,
+    };
+    read_one(&list).map_err(Failure::Wrong)
+}
+
+fn compile(file: &Path, to: &Path, how: &ListArgs, json: bool) -> Result<ExitCode, Failure> {
+    let (list, facts) = read(file, how)?;
+    let bytes = compiled::encode(&list);
+    write(to, &bytes).map_err(|error| Failure::Wrong(format!("cannot write {}: {error}", to.display())))?;
+    let Facts { ipv4_addresses, ipv6_ranges, broken_lines, .. } = facts;
+    if json {
+        println!(
+            "{:#}",
+            json!({ "ipv4_addresses": ipv4_addresses, "ipv6_ranges": ipv6_ranges, "broken_lines": broken_lines, "bytes": bytes.len() })
+        );
+    } else {
+        let broken =
+            if broken_lines > 0 { format!(", {broken_lines} broken lines left out") } else { String::new() };
+        let (to, bytes) = (to.display(), bytes.len());
+        println!(
+            "{to}: {ipv4_addresses} IPv4 addresses, {ipv6_ranges} ranges of IPv6, {bytes} bytes{broken}"
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Beside the file, and then in its place: whoever reads it finds the one before or this one.
+fn write(to: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut early = to.as_os_str().to_owned();
+    early.push(".new");
+    let mut file = File::create(&early)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&early, to)
+}
+
+/// The ranges as lists have them.
+fn words(set: &AddressSet) -> Vec<String> {
+    let range = |first: String, last: String| if first == last { first } else { format!("{first}-{last}") };
+    let v4 = set
+        .v4
+        .ranges()
+        .iter()
+        .map(|(a, b)| range(Ipv4Addr::from(*a).to_string(), Ipv4Addr::from(*b).to_string()));
+    let v6 = set
+        .v6
+        .ranges()
+        .iter()
+        .map(|(a, b)| range(Ipv6Addr::from(*a).to_string(), Ipv6Addr::from(*b).to_string()));
+    v4.chain(v6).collect()
+}
+
+fn show(sign: char, set: &AddressSet) {
+    let all = words(set);
+    all.iter().take(SHOWN).for_each(|range| println!("{sign} {range}"));
+    if let Some(more) = all.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        println!("{sign} and {more} more, which --json shows");
+    }
+}

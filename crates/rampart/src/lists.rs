@@ -1,0 +1,448 @@
+//! Reads what is on the lists of a policy: text as feeds publish it, compressed or not, and compiled lists. A list that cannot be read as
+//! a whole is refused as a whole. Decides nothing about packets.
+
+use flate2::read::MultiGzDecoder;
+use jiff::Timestamp;
+use policy::Policy;
+use policy::address::AddressSet;
+use policy::lists::{Broken, List, ListTable, MAX_LISTS, Reader, compiled};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Bytes that are read at once.
+const PIECE: usize = 1 << 20;
+/// What a compressed file begins with (RFC 1952).
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// More text than this is no list: a few hundred bytes could be unpacked to it for hours.
+const MOST_TEXT: u64 = 16 << 30;
+/// Of the memory that is free, the part that addresses may take while they are read. Sorting, the table and its copy in the kernel take
+/// the rest.
+const PART_OF_MEMORY: u64 = 3;
+/// Copies that are kept: of the lists of two policies.
+const MOST_COPIES: usize = 2 * MAX_LISTS;
+
+/// What is on the lists of a policy.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    pub(crate) table: ListTable,
+    pub(crate) lists: Vec<Facts>,
+}
+
+/// How a list was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) ipv4_addresses: u64,
+    pub(crate) ipv6_ranges: u64,
+    pub(crate) broken_lines: u64,
+    pub(crate) read_at: Timestamp,
+    /// Why it is a copy of what the file was.
+    pub(crate) trouble: Option<String>,
+}
+
+/// Copies of lists as they were read last, compiled, in a folder of the firewall's own: for a machine that comes up, and for a policy that comes
+/// back, when a file is gone or broken.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Copies<'f> {
+    pub(crate) folder: &'f Path,
+    /// A copy takes the place of a file that cannot be read.
+    pub(crate) stand_in: bool,
+}
+
+impl Copies<'_> {
+    /// Lists of the same name may come from several files, of which each has its copy.
+    fn path(&self, list: &List, file: &Path) -> PathBuf {
+        let mut hasher = DefaultHasher::new();
+        (file, &list.countries).hash(&mut hasher);
+        self.folder.join(format!("{}-{:016x}.list", list.name, hasher.finish()))
+    }
+
+    fn keep(&self, list: &List, file: &Path, set: &AddressSet) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(self.folder)?;
+        let path = self.path(list, file);
+        let early = path.with_extension("new");
+        let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&early)?;
+        out.write_all(&compiled::encode(set))?;
+        out.sync_all()?;
+        fs::rename(early, path)?;
+        self.forget_oldest()
+    }
+
+    /// Keeps the copies that were written last.
+    fn forget_oldest(&self) -> io::Result<()> {
+        let mut all: Vec<_> = fs::read_dir(self.folder)?
+            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+            .filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)))
+            .collect();
+        all.sort();
+        let too_many = all.len().saturating_sub(MOST_COPIES);
+        all.into_iter().take(too_many).try_for_each(|(_, path)| fs::remove_file(path))
+    }
+
+    fn read(&self, list: &List, file: &Path, room: u64) -> Result<AddressSet, String> {
+        let copy = List { countries: Vec::new(), ..list.clone() };
+        read_file(&copy, &self.path(list, file), room).map(|(set, _)| set)
+    }
+}
+
+/// Reads all lists of a policy; `None` if it has none. Keeps copies of them, if there is a place for them.
+///
+/// # Errors
+/// The first list that cannot be read, with what to do.
+pub(crate) fn load(policy: &Policy, copies: Option<Copies<'_>>) -> Result<Option<Loaded>, String> {
+    if policy.lists.is_empty() {
+        return Ok(None);
+    }
+    let (sets, lists): (Vec<_>, Vec<_>) = read_each(policy, copies)?.into_iter().unzip();
+    let table = ListTable::build(&sets.iter().collect::<Vec<_>>()).map_err(|error| error.to_string())?;
+    let (needed, free) = (table.bytes() as u64, free_memory());
+    if needed > free {
+        return Err(format!(
+            "the lists take {} MiB in the kernel, and {} MiB are free: shorten them, or give the machine more memory",
+            needed >> 20,
+            free >> 20
+        ));
+    }
+    Ok(Some(Loaded { table, lists }))
+}
+
+/// Each list of a policy: what is on it, and how it was read.
+///
+/// # Errors
+/// The first list that cannot be read, with what to do.
+pub(crate) fn read_all(policy: &Policy) -> Result<Vec<(AddressSet, Facts)>, String> {
+    read_each(policy, None)
+}
+
+fn read_each(policy: &Policy, copies: Option<Copies<'_>>) -> Result<Vec<(AddressSet, Facts)>, String> {
+    let room = free_memory() / PART_OF_MEMORY;
+    let mut used = 0;
+    let mut all = Vec::with_capacity(policy.lists.len());
+    for list in &policy.lists {
+        let read = read(list, policy.folder.as_deref(), room.saturating_sub(used), copies)
+            .map_err(|why| format!("the list `{}`: {why}", list.name))?;
+        used += bytes_of(&read.0);
+        all.push(read);
+    }
+    Ok(all)
+}
+
+/// A list by itself, whose file is named from the root on.
+///
+/// # Errors
+/// It cannot be read, with what to do.
+pub(crate) fn read_one(list: &List) -> Result<(AddressSet, Facts), String> {
+    read(list, None, free_memory() / PART_OF_MEMORY, None)
+}
+
+fn bytes_of(set: &AddressSet) -> u64 {
+    (size_of_val(set.v4.ranges()) + size_of_val(set.v6.ranges())) as u64
+}
+
+/// Where a list's file is.
+///
+/// # Errors
+/// The policy names it from a folder on, and nobody knows which.
+pub(crate) fn path(list: &List, folder: Option<&Path>) -> Result<Option<PathBuf>, String> {
+    let Some(file) = &list.file else { return Ok(None) };
+    let path = Path::new(file);
+    match folder {
+        _ if path.is_absolute() => Ok(Some(path.to_owned())),
+        Some(folder) => Ok(Some(folder.join(path))),
+        None => {
+            Err(format!("the request does not say in which folder `{file}` is: name it from the root on"))
+        }
+    }
+}
+
+fn read(
+    list: &List,
+    folder: Option<&Path>,
+    room: u64,
+    copies: Option<Copies<'_>>,
+) -> Result<(AddressSet, Facts), String> {
+    let read_at = Timestamp::now();
+    let (read, broken_lines, trouble) = match path(list, folder)? {
+        None => (AddressSet::default(), 0, None),
+        Some(path) => read_or_copy(list, &path, room, copies)?,
+    };
+    let set = list.contents(read);
+    if set.is_empty() {
+        return Err("nothing is on it: `except` takes everything away".to_owned());
+    }
+    let ipv4_addresses = set.v4.ranges().iter().map(|(first, last)| u64::from(last - first) + 1).sum();
+    let ipv6_ranges = set.v6.ranges().len() as u64;
+    Ok((set, Facts { ipv4_addresses, ipv6_ranges, broken_lines, read_at, trouble }))
+}
+
+/// What a file has, or its copy: then third why.
+fn read_or_copy(
+    list: &List,
+    path: &Path,
+    room: u64,
+    copies: Option<Copies<'_>>,
+) -> Result<(AddressSet, u64, Option<String>), String> {
+    match (read_file(list, path, room), copies) {
+        (Ok((set, broken)), Some(copies)) => {
+            // A full disk costs the copy and not the list.
+            let kept = copies.keep(list, path, &set);
+            let trouble = kept.err().map(|error| format!("no copy of it could be kept: {error}"));
+            Ok((set, broken, trouble))
+        }
+        (Ok((set, broken)), None) => Ok((set, broken, None)),
+        (Err(why), Some(copies)) if copies.stand_in => {
+            let why = format!("{}: {why}", path.display());
+            let set = copies.read(list, path, room).map_err(|_| why.clone())?;
+            Ok((set, 0, Some(format!("as it was read last, because {why}"))))
+        }
+        (Err(why), _) => Err(format!("{}: {why}", path.display())),
+    }
+}
+
+fn read_file(list: &List, path: &Path, room: u64) -> Result<(AddressSet, u64), String> {
+    let unreadable = |error: io::Error| format!("cannot be read: {error}");
+    let about = fs::metadata(path).map_err(unreadable)?;
+    // Opening a pipe would wait for whoever writes to it.
+    if !about.is_file() {
+        return Err("is no file".to_owned());
+    }
+    let mut file = File::open(path).map_err(unreadable)?;
+    let mut start = Vec::with_capacity(compiled::MAGIC.len());
+    (&mut file).take(compiled::MAGIC.len() as u64).read_to_end(&mut start).map_err(unreadable)?;
+    if start == compiled::MAGIC {
+        return read_compiled(list, start, file, about.len(), room);
+    }
+    let whole = io::Cursor::new(&start).chain(file);
+    if start.starts_with(&GZIP) {
+        read_text(list, MultiGzDecoder::new(whole), room)
+    } else {
+        read_text(list, whole, room)
+    }
+}
+
+fn read_compiled(
+    list: &List,
+    start: Vec<u8>,
+    mut file: File,
+    length: u64,
+    room: u64,
+) -> Result<(AddressSet, u64), String> {
+    if !list.countries.is_empty() {
+        return Err(
+            "is a compiled list, which knows no countries: name the table that it was made from".to_owned()
+        );
+    }
+    too_large(length, room)?;
+    let mut bytes = start;
+    file.read_to_end(&mut bytes).map_err(|error| format!("cannot be read: {error}"))?;
+    let set = compiled::decode(&bytes).map_err(|why| format!("{why}: compile it again"))?;
+    if set.is_empty() {
+        return Err("nothing is on it".to_owned());
+    }
+    Ok((set, 0))
+}
+
+fn read_text(list: &List, mut from: impl Read, room: u64) -> Result<(AddressSet, u64), String> {
+    let mut reader = Reader::new(&list.countries);
+    let mut piece = vec![0; PIECE];
+    let mut bytes = 0;
+    loop {
+        let length = from.read(&mut piece).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => "stops in the middle: fetch it again".to_owned(),
+            _ => format!("cannot be read to its end: {error}"),
+        })?;
+        if length == 0 {
+            break;
+        }
+        bytes += length as u64;
+        if piece[..length].contains(&0) {
+            let what = "is no text: write an address, a network or a range a line, or make the list with `rampart list compile` \
+                (MaxMind DB files cannot be read in this version: take the table with a network and a code a line)";
+            return Err(what.to_owned());
+        }
+        if bytes > MOST_TEXT {
+            return Err(format!("has more than {} GiB of text, which no list has", MOST_TEXT >> 30));
+        }
+        reader.feed(&piece[..length]);
+        too_large(reader.bytes() as u64, room)?;
+    }
+    let text = reader.finish();
+    if text.broken > 0 && (list.broken == Broken::Refuse || text.entries == 0) {
+        let named: Vec<String> =
+            text.first_broken.iter().map(|(line, why)| format!("line {line} is {why}")).collect();
+        let more = text.broken - named.len() as u64;
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
+        return Err(format!(
+            "{} of {} lines cannot be read ({}{more}): mend them, or write broken = \"skip\"",
+            text.broken,
+            text.lines,
+            named.join("; ")
+        ));
+    }
+    if !text.missing_countries.is_empty() {
+        return Err(format!("no line has the country {}", text.missing_countries.join(", ")));
+    }
+    if text.addresses.is_empty() {
+        return Err("nothing is on it: a list that is to be empty is taken out of the policy".to_owned());
+    }
+    Ok((text.addresses, text.broken))
+}
+
+fn too_large(bytes: u64, room: u64) -> Result<(), String> {
+    if bytes <= room {
+        return Ok(());
+    }
+    Err(format!(
+        "is too large: the addresses may take {} MiB, a third of the memory that is free, with those of other lists: shorten it, or \
+         give the machine more memory",
+        room >> 20
+    ))
+}
+
+/// Memory that can be had; if the kernel does not say, there is no bound.
+fn free_memory() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let row = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kibibytes = row.and_then(|row| row.split_whitespace().next()?.parse::<u64>().ok());
+    kibibytes.map_or(u64::MAX, |kibibytes| kibibytes << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    const ZONES: &str = "[zones]\na = { interfaces = 'e0' }\n";
+
+    fn policy(list: &str, folder: &Path) -> Policy {
+        let text = format!("{ZONES}[lists.bad]\nblock = 'both'\n{list}\n");
+        Policy::parse("p.toml", &text).unwrap().in_folder(Some(folder.to_owned()))
+    }
+
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn a_list_is_read_as_a_whole_or_refused_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = b"192.0.2.1\n# a comment\n10.0.0.0/8\n".as_slice();
+        let long: Vec<u8> = (0..20_000u32)
+            .flat_map(|i| format!("{}\n", std::net::Ipv4Addr::from(i * 7919)).into_bytes())
+            .collect();
+        let packed = gzip(&long);
+        let list = AddressSet::parse("192.0.2.1").unwrap();
+        let mut damaged = compiled::encode(&list);
+        damaged[40] ^= 1;
+        for (name, bytes) in [
+            ("text", text),
+            ("packed", &gzip(text)),
+            ("twice", &[gzip(b"192.0.2.1\n"), gzip(b"10.0.0.0/8\n")].concat()),
+            ("cut", &packed[..packed.len() / 2]),
+            ("compiled", &compiled::encode(&list)),
+            ("damaged", &damaged),
+            ("short", &compiled::encode(&list)[..20]),
+            ("broken", b"192.0.2.1\nx\n192.0.2.2\ny\n"),
+            ("all-broken", b"x\n"),
+            ("empty", b"# nothing\n"),
+            ("countries", b"192.0.2.0/24,CH\n10.0.0.0/8,DE\n"),
+            ("binary", b"\x00\x01MaxMind.com"),
+        ] {
+            fs::write(folder.path().join(name), bytes).unwrap();
+        }
+        nix::unistd::mkfifo(&folder.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        for (list, expected) in [
+            ("file = 'text'", Ok(1 + (1 << 24))),
+            ("file = 'packed'", Ok(1 + (1 << 24))),
+            ("file = 'twice'", Ok(1 + (1 << 24))),
+            ("file = 'compiled'", Ok(1)),
+            ("file = 'compiled'\nentries = '10.0.0.0/30'", Ok(5)),
+            ("entries = '10.0.0.0/30'\nexcept = '10.0.0.1'", Ok(3)),
+            ("file = 'text'\nexcept = '10.0.0.0/8'", Ok(1)),
+            ("file = 'broken'\nbroken = 'skip'", Ok(2)),
+            ("file = 'countries'\ncountries = 'ch'", Ok(256)),
+            ("file = 'cut'", Err("stops in the middle")),
+            ("file = 'damaged'", Err("checksum")),
+            ("file = 'short'", Err("not whole")),
+            ("file = 'compiled'\ncountries = 'CH'", Err("knows no countries")),
+            ("file = 'broken'", Err("2 of 4 lines cannot be read (line 2 is neither")),
+            ("file = 'all-broken'\nbroken = 'skip'", Err("1 of 1 lines")),
+            ("file = 'empty'", Err("nothing is on it")),
+            ("file = 'countries'\ncountries = ['CH', 'FR']", Err("no line has the country FR")),
+            ("file = 'countries'", Err("2 of 2 lines")),
+            ("file = 'text'\ncountries = 'CH'", Err("line 1 is no network and a country's code")),
+            ("file = 'binary'", Err("MaxMind DB files cannot be read")),
+            ("file = 'pipe'", Err("is no file")),
+            ("file = 'none'", Err("No such file")),
+            ("file = 'text'\nexcept = '0.0.0.0/0'", Err("nothing is on it")),
+        ] {
+            let loaded = load(&policy(list, folder.path()), None)
+                .map(|loaded| loaded.unwrap().lists[0].ipv4_addresses);
+            match (loaded, expected) {
+                (Ok(count), Ok(expected)) => assert_eq!(count, expected, "{list}"),
+                (Err(why), Err(words)) => {
+                    assert!(why.contains(words) && why.starts_with("the list `bad`: "), "{list}: {why}");
+                    assert!(!why.contains("192.0.2"), "what a file says is not told: {why}");
+                }
+                (found, _) => panic!("{list}: {found:?}"),
+            }
+        }
+        let nowhere = policy("file = 'text'", folder.path()).in_folder(None);
+        assert!(load(&nowhere, None).unwrap_err().contains("name it from the root on"));
+    }
+
+    #[test]
+    fn what_does_not_fit_into_memory_is_refused_before_it_is_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("long");
+        let lines: String =
+            (0..200_000u32).map(|i| format!("{}\n", std::net::Ipv4Addr::from(i * 7919))).collect();
+        let set = AddressSet::parse("10.0.0.0/8").unwrap();
+        for bytes in [
+            lines.clone().into_bytes(),
+            gzip(lines.as_bytes()),
+            [compiled::encode(&set), vec![0; 1 << 21]].concat(),
+        ] {
+            fs::write(&file, bytes).unwrap();
+            let policy = policy("file = 'long'", folder.path());
+            let why = read(&policy.lists[0], policy.folder.as_deref(), 1 << 20, None).unwrap_err();
+            assert!(why.contains("is too large: the addresses may take 1 MiB"), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_copy_stands_in_for_a_file_where_it_may() {
+        let folder = tempfile::tempdir().unwrap();
+        let copies = folder.path().join("copies");
+        let kept = |stand_in| Some(Copies { folder: &copies, stand_in });
+        let bad = folder.path().join("bad.csv");
+        let asked = |codes: &str, stand_in| {
+            let policy = policy(&format!("file = 'bad.csv'\ncountries = {codes}"), folder.path());
+            load(&policy, kept(stand_in)).map(|loaded| {
+                let facts = loaded.unwrap().lists.remove(0);
+                (facts.ipv4_addresses, facts.trouble)
+            })
+        };
+        assert!(asked("'CH'", true).is_err(), "there is no copy yet");
+        fs::write(&bad, "192.0.2.0/24,CH\n10.0.0.0/8,DE\n").unwrap();
+        assert_eq!(asked("'CH'", false), Ok((256, None)));
+        for broken in [Some("<html>"), None] {
+            match broken {
+                Some(text) => fs::write(&bad, text).unwrap(),
+                None => fs::remove_file(&bad).unwrap(),
+            }
+            assert!(asked("'CH'", false).is_err());
+            let (count, trouble) = asked("'CH'", true).unwrap();
+            assert!(count == 256 && trouble.unwrap().starts_with("as it was read last, because "));
+            assert!(asked("['CH', 'DE']", true).is_err(), "another list of the same file");
+        }
+        let copy = fs::read_dir(&copies).unwrap().next().unwrap().unwrap().path();
+        fs::write(copy, "damaged").unwrap();
+        assert!(asked("'CH'", true).is_err(), "a damaged copy is none");
+    }
+}
