@@ -198,7 +198,8 @@ fn forwarders_know_the_way_to_attackers() {
 
 #[test]
 fn lists_and_tables_forbid_what_rules_would_allow() {
-    for name in ["nftables", "nftables-map", "ipset"] {
+    for name in ["nftables", "nftables-map", "ipset", "rampart", "rampart-tc", "rampart-kernel"] {
+        let capabilities = dut::driver(name).unwrap().capabilities();
         for (rules, lists, allowed_subnets) in [(0, 1, 0), (0, 2, 100), (3, 1, 0), (3, 3, 0), (3, 3, 2000)] {
             for protocol in [TestProtocol::Udp, TestProtocol::Tcp] {
                 let shape = PolicyShape {
@@ -211,6 +212,7 @@ fn lists_and_tables_forbid_what_rules_would_allow() {
                     stateful: rules > 0,
                     ..plain()
                 };
+                let shape = capabilities.as_enforced(&shape);
                 with_firewall(name, ZoneForm::Two, &shape, |_, running, policy, prober| {
                     sets_are_in_force(name, running.as_ref(), policy, prober);
                 });
@@ -229,8 +231,10 @@ fn sets_are_in_force(name: &str, running: &dyn Running, policy: &PolicySpec, pro
         let probe = from_source(allowed, *address, 4000);
         assert_eq!(prober.try_with_fence(&probes, &probe), None, "{name}: from {address}");
     }
-    let all = (policy.listed.len() + sample.len()) as u64;
-    assert_eq!(counter(running, "listed_drop"), all, "{name}: {:?}", policy.shape);
+    // Where the kernel forwards, Rampart looks for a way back before anything else, and there is none to these.
+    let is_counted = name != "rampart-kernel";
+    let all = policy.listed.len() + if is_counted { sample.len() } else { 0 };
+    assert_eq!(counter(running, "listed_drop"), all as u64, "{name}: {:?}", policy.shape);
     if policy.countries.is_empty() {
         return;
     }
@@ -238,19 +242,19 @@ fn sets_are_in_force(name: &str, running: &dyn Running, policy: &PolicySpec, pro
     assert!(before > 0, "{name}: the table's probe is counted");
     let stranger = from_source(allowed, [203, 0, 113, 9], 4000);
     assert_eq!(prober.try_with_fence(&probes, &stranger), None, "{name}");
-    assert_eq!(counter(running, "country_drop"), before + 1, "{name}");
+    assert_eq!(counter(running, "country_drop"), before + u64::from(is_counted), "{name}");
 }
 
 /// Loaded by several runs of nft, with the figure of what they took.
 #[test]
 fn long_lists_are_loaded_whole() {
-    for name in ["nftables", "ipset"] {
+    for (name, least_bytes) in [("nftables", 20_000_000), ("ipset", 20_000_000), ("rampart", 1_300_000 * 4)] {
         let shape = PolicyShape { listed_addresses: 1_300_000, lists: 1, ..tcp() };
         with_firewall(name, ZoneForm::Two, &shape, |_, running, policy, prober| {
             let seconds = running.policy_load_seconds().unwrap();
             let bytes = running.memory_bytes().unwrap();
             eprintln!("{name}: 1.3 M addresses in {seconds:.1} s, {} MB", bytes / 1_000_000);
-            assert!(bytes > 20_000_000, "{name}: {bytes} bytes are too few for 1.3 M addresses");
+            assert!(bytes > least_bytes, "{name}: {bytes} bytes are too few for 1.3 M addresses");
             sets_are_in_force(name, running.as_ref(), policy, prober);
         });
     }

@@ -4,6 +4,7 @@
 mod text;
 
 use super::kernel::{check_links, version_of};
+use super::sets::{Set, sets_of};
 use super::{Capabilities, Driver, Replaced, Requirement, Running, admit, check_replacement};
 use crate::bed::{Bed, FirewallSide};
 use crate::error::TestbedError;
@@ -18,6 +19,8 @@ use std::time::{Duration, Instant};
 /// A large table takes the kernel some seconds to clear.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PROGRAM: &str = "rampart";
+/// The set of countries, as [`Set::name`] has it.
+const COUNTRIES: &str = "countries";
 /// No hook is chosen: the policy says that the kernel forwards.
 const KERNEL_FORWARDS: &str = "auto";
 
@@ -68,7 +71,7 @@ impl Driver for Rampart {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { stateless: false, ..Capabilities::RULES }
+        Capabilities { stateless: false, lists: true, countries: true, ..Capabilities::RULES }
     }
 
     fn versions(&self) -> BTreeMap<String, String> {
@@ -88,6 +91,7 @@ impl Driver for Rampart {
             folder,
             _journal: journal,
             policy: policy.clone(),
+            written: BTreeMap::new(),
             dropped_before: BTreeMap::new(),
             load_seconds: 0.0,
         };
@@ -106,6 +110,8 @@ struct Firewall {
     folder: PathBuf,
     _journal: Journal,
     policy: PolicySpec,
+    /// The sets whose files are written, by their names.
+    written: BTreeMap<String, Set>,
     /// What the daemons before the last reset counted.
     dropped_before: BTreeMap<String, u64>,
     load_seconds: f64,
@@ -121,6 +127,19 @@ struct Drops {
 struct DropRow {
     reason: String,
     packets: u64,
+}
+
+/// Of `rampart lists --json`.
+#[derive(Debug, Deserialize)]
+struct Lists {
+    kernel_bytes: u64,
+    lists: Vec<ListRow>,
+}
+
+#[derive(Debug, Deserialize)]
+struct ListRow {
+    name: String,
+    hits: u64,
 }
 
 /// Of `rampart status --json`.
@@ -145,7 +164,15 @@ impl Firewall {
         self.folder.join("socket")
     }
 
-    fn write_policy(&self) -> Result<(), TestbedError> {
+    /// The policy, and the sets that it names, as far as they are others than before.
+    fn write_policy(&mut self) -> Result<(), TestbedError> {
+        for set in sets_of(&self.policy) {
+            if self.written.get(&set.name()) != Some(&set) {
+                let file = self.folder.join(text::set_file(&set));
+                text::write_set(&set, &file).map_err(TestbedError::io("write", file))?;
+                self.written.insert(set.name(), set);
+            }
+        }
         let file = self.policy_file();
         let forwarding = if self.hook == KERNEL_FORWARDS { "kernel" } else { "fast" };
         std::fs::write(&file, text::render(&self.policy, &self.side.ports, forwarding))
@@ -186,6 +213,10 @@ impl Firewall {
         read(&self.ask("status")?)
     }
 
+    fn lists(&self) -> Result<Lists, TestbedError> {
+        read(&self.ask("lists")?)
+    }
+
     fn stop(&mut self) {
         if let Some(daemon) = self.daemon.take() {
             // The firewall outlives a daemon that is only ended. One that does not answer goes with its namespace.
@@ -218,7 +249,12 @@ impl Running for Firewall {
     fn counters(&self) -> Result<BTreeMap<String, u64>, TestbedError> {
         let drops: Drops = read(&self.ask("drops")?)?;
         let mut counters = self.dropped_before.clone();
-        for row in drops.drops {
+        for list in self.lists()?.lists {
+            let name = if list.name == COUNTRIES { "country_drop" } else { "listed_drop" };
+            *counters.entry(name.to_owned()).or_default() += list.hits;
+        }
+        // What lists refuse is there already.
+        for row in drops.drops.into_iter().filter(|row| row.reason != "list") {
             *counters.entry(row.reason).or_default() += row.packets;
         }
         Ok(counters)
@@ -232,7 +268,9 @@ impl Running for Firewall {
     fn memory_bytes(&self) -> Option<u64> {
         let folder = format!("/proc/{}/fdinfo", self.daemon.as_ref()?.pid());
         let texts = std::fs::read_dir(folder).ok()?.flatten();
-        Some(map_bytes(texts.filter_map(|entry| std::fs::read_to_string(entry.path()).ok())))
+        // No open file leads to the lists.
+        let lists = self.lists().ok()?.kernel_bytes;
+        Some(lists + map_bytes(texts.filter_map(|entry| std::fs::read_to_string(entry.path()).ok())))
     }
 
     fn policy_load_seconds(&self) -> Option<f64> {

@@ -1,9 +1,13 @@
 //! A policy of a test in the firewall's own language, as its users write it.
 
+use super::super::sets::{Set, sets_of};
 use crate::layout::ZonePort;
 use crate::policy::{Action, PolicySpec, Protocol, Rule};
 use crate::tables::with_room;
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::path::Path;
 
 /// Flows that the table holds by itself: the firewall's own default.
 const FLOWS: u64 = 1_048_576;
@@ -22,6 +26,9 @@ pub(super) fn render(policy: &PolicySpec, ports: &[ZonePort], forwarding: &str) 
         // Writing to a string cannot fail.
         let _ = writeln!(text, "[zones.{}]\ninterfaces = [\"{device}\"]\n", port.zone.name());
     }
+    for set in sets_of(policy) {
+        add_list(&mut text, &set);
+    }
     if !policy.has_rules() {
         text += "[[defaults]]\nfrom = \"any\"\nto = \"any\"\naction = \"allow\"\n";
     }
@@ -29,6 +36,27 @@ pub(super) fn render(policy: &PolicySpec, ports: &[ZonePort], forwarding: &str) 
         add_rule(&mut text, number + 1, rule);
     }
     text
+}
+
+/// The bench's sets are of IPv4 and say nothing about IPv6.
+fn add_list(text: &mut String, set: &Set) {
+    let binding = match set {
+        Set::List(_) => "block = \"both\"",
+        Set::Countries(_) => "entries = \"::/0\"\nrequire = \"both\"",
+    };
+    let _ = writeln!(text, "[lists.{}]\nfile = \"{}\"\n{binding}\n", set.name(), set_file(set));
+}
+
+/// The file of a set, beside that of the policy.
+pub(super) fn set_file(set: &Set) -> String {
+    format!("{}.txt", set.name())
+}
+
+/// Writes an element a line.
+pub(super) fn write_set(set: &Set, file: &Path) -> io::Result<()> {
+    let mut out = BufWriter::new(File::create(file)?);
+    set.elements().try_for_each(|element| writeln!(out, "{element}"))?;
+    out.flush()
 }
 
 fn add_rule(text: &mut String, number: usize, rule: &Rule) {
@@ -80,6 +108,14 @@ mod tests {
         assert!(text.find("r1") < text.find("r2") && !text.contains("[[defaults]]"), "{text}");
         let many = render(&PolicySpec { connections: 4_000_000, ..policy }, &[], "fast");
         assert!(text.contains("flows = 1048576\n") && many.contains("flows = 4400000\n"), "{many}");
+        let sets = PolicyShape { listed_addresses: 6, lists: 2, allowed_subnets: 12, ..shape.clone() };
+        let listed = render(&PolicySpec::generate(&sets, ZoneForm::Two).unwrap(), &[], "fast");
+        for list in [
+            "[lists.listed_2]\nfile = \"listed_2.txt\"\nblock = \"both\"\n",
+            "[lists.countries]\nfile = \"countries.txt\"\nentries = \"::/0\"\nrequire = \"both\"\n",
+        ] {
+            assert!(listed.contains(list), "{listed}");
+        }
         let open = render(&PolicySpec::forward_everything(ZoneForm::Two), &[], "fast");
         assert!(open.contains("[[defaults]]") && !open.contains("[[rules]]"), "{open}");
     }
