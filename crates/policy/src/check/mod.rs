@@ -1,6 +1,7 @@
 //! From text to a checked policy. Every part is read even if another part has mistakes, so that all of them are reported together.
 
 mod names;
+mod nat;
 mod rules;
 mod schedules;
 mod settings;
@@ -60,6 +61,7 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
     let zones = zones::read(root, &mut objects, c);
     let schedules = schedules::read(root, c);
     let rules = rules::read(root, &zones, &schedules, &mut objects, &mut services, c);
+    let translations = nat::read(root, settings.forwarding, &zones, &mut objects, &mut services, c);
     let defaults = rules::defaults(root, &zones, c);
     let objects = objects.finish(c);
     let services = services.finish(c);
@@ -91,6 +93,7 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
             .collect(),
         schedules: schedules.into_iter().map(|(schedule, _)| schedule).collect(),
         rules,
+        translations,
         defaults,
         settings,
         unused,

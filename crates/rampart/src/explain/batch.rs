@@ -34,7 +34,7 @@ pub(super) fn run(file: &Path, policy: &Policy, at: Timestamp, json: bool) -> Re
         let asked = serde_json::from_str::<Question>(&text).map_err(|error| error.to_string());
         let answer = asked.and_then(|question| packet(&question, policy));
         let written = match answer {
-            Ok(packet) => {
+            Ok((packet, _)) => {
                 let (verdict, _) = tables.look_up(&packet);
                 writeln!(output, "{}", brief(policy, &verdict, Some(number), json))
             }
