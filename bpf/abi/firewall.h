@@ -44,6 +44,9 @@ enum sizes {
 	SOURCES = 65536,		/* places in which what sources have is counted; flow.source is one */
 	HASH_SECRETS = 12,
 	EARLY_BYTES = 2048,		/* of a frame that is kept until the first fragment of its datagram has come */
+	NAT_ROW_WORDS = 16,		/* of a row of translations */
+	MAX_NAT_ROWS = 1024,		/* of each direction in one policy */
+	ALIAS_TRIES = 16,		/* ports that a new flow asks for before it is refused */
 };
 
 /* Why a packet was dropped. Never reuse a number; crates/dataplane/src/reason.rs names and explains each. */
@@ -94,6 +97,8 @@ enum reason {
 	REASON_TCP_RESET = 31,		/* a reset outside the window */
 	REASON_ICMP_UNRELATED = 32,	/* an ICMP error that quotes a packet of a flow falsely */
 	REASON_TCP_CHECKSUM = 33,	/* a reset or a FIN with a wrong TCP checksum */
+	REASON_NAT_EXHAUSTED = 58,	/* none of the ports that it may have outside is free */
+	REASON_UNTRANSLATABLE = 59,	/* it must be translated and cannot be: no flow, no address, or its translation has ended */
 	/* forwarding */
 	REASON_TTL = 40,		/* TTL or hop limit used up */
 	REASON_TOO_BIG = 41,		/* larger than the next link takes, and not to be fragmented */
@@ -180,6 +185,14 @@ enum budget {
 #define FLOW_ACK_OF(end) (4 << (end))		/* this end acknowledged the other's SYN; simultaneous open only */
 #define FLOW_SCALES 16				/* both ends scale their windows */
 #define FLOW_DOUBTED 32				/* an inexact reset passed: expires sooner unless something follows */
+/* In flow.family. A packet of a translated flow from an end has that end's own address as its source and the other end's alias as its
+ * destination, and leaves with the alias of the one and the own address of the other. */
+#define FLOW_FAMILY 15
+#define FLOW_TRANSLATED 16	/* an end has an alias: the other end knows it by another address or port */
+#define FLOW_MASQUERADED 32	/* the initiator's alias is an address of this machine, and the flow ends with it */
+#define ALIAS_ADDRESS 0		/* in flow.address_rest of an end */
+#define ALIAS_PORT 1
+
 #define FLOW_RESET_OF(end) (64 << (end))	/* this end's reset closed it; its number is in `reach` */
 
 /*
@@ -187,10 +200,10 @@ enum budget {
  * known flow of IPv4 that is not TCP a packet needs only the first.
  */
 struct flow {
-	__be32 address[2];	/* the first words */
+	__be32 address[2];	/* the first words; each end's own, whatever the other end calls it */
 	__be16 port[2];		/* ICMP queries: the identifier, and at the asked end type << 8 | code of the question */
 	__u8 protocol;
-	__u8 family;		/* 4 or 6 */
+	__u8 family;		/* 4 or 6; and FLOW_TRANSLATED, FLOW_MASQUERADED */
 	__u8 zone[2];		/* where each end lives */
 	__u32 generation;	/* of the policy that judged it last */
 	__u32 seen;		/* tick of its last packet */
@@ -208,7 +221,7 @@ struct flow {
 	__u32 reach[2];		/* up to where each end may send: the other's acknowledgement and window */
 	__u32 acked[2];		/* highest acknowledgement that each end sent */
 	__u32 window[2];	/* largest window that each end offered, unscaled bytes */
-	__be32 address_rest[2][3];	/* IPv6: the other words; IPv4: 0 */
+	__be32 address_rest[2][3];	/* IPv6: the other words; IPv4: 0, but of a translated flow ALIAS_ADDRESS and ALIAS_PORT */
 	__u32 opened;		/* tick; in a free record the next free one */
 	__u8 ttl[2];		/* of each end's SYN as it came here, or 0: how far away that end is */
 	__u16 source;		/* where what its initiator has is counted */
@@ -295,6 +308,41 @@ struct zone_starts {
 	__u32 count;		/* 0: no zone has networks */
 };
 
+/* Which end of a packet is translated. */
+enum nat_direction {
+	NAT_DESTINATION = 0,	/* before its route is asked for and the rules are */
+	NAT_SOURCE = 1,		/* after */
+};
+
+enum nat_kind {
+	NAT_EXEMPT = 0,		/* it stays as it is, whatever later rows say */
+	NAT_ADDRESS = 1,	/* one of the row's addresses */
+	NAT_MASQUERADE = 2,	/* the address of the interface that it leaves by */
+	NAT_ONE_TO_ONE = 3,	/* the address as far behind the row's first as the old one is behind the first that it matches */
+	NAT__MAX
+};
+
+/* What is translated, in order; the first row that matches decides. IPv4 alone. Addresses, ports and services are in host order, each the
+ * first and the last; a service is protocol << 16 | selector. */
+struct nat_row {
+	__u64 from;		/* zones, a bit each, by our own numbers */
+	__u64 to;
+	__u32 source[2];
+	__u32 destination[2];
+	__u32 service[2];
+	__u32 kind;		/* enum nat_kind */
+	__u32 address[2];
+	__u32 ports;		/* of a source: the last << 16 | the first; of a destination: the new one; 0: as it was, or of its kind */
+	__u32 pad[2];
+};
+
+_Static_assert(sizeof(struct nat_row) == NAT_ROW_WORDS * 4, "rows do not lie on two pages");
+
+struct nat_rows {
+	__u32 at;
+	__u32 count;
+};
+
 /* The first page. */
 struct table_header {
 	__u32 generation;
@@ -329,6 +377,7 @@ struct table_header {
 	/* trees */
 	__u32 tree_lines;	/* at: lines of LINE_WORDS words */
 	struct tree_series series[2];	/* of IPv4 and IPv6 */
+	struct nat_rows translations[2];	/* enum nat_direction */
 	__u8 zone_numbers[MAX_ZONES];	/* by our own number of a zone, which it keeps, its number in these tables; NO_ZONE */
 	/* classes of source ports */
 	__u32 with_source_port;	/* at: the class of pair, service and source port */
@@ -338,7 +387,7 @@ struct table_header {
 	__u32 list_effects;	/* at: struct effect of each list */
 	__u32 block[2];		/* lists that refuse what is on them, as source and as destination */
 	__u32 require[2];	/* lists that refuse what is not on them */
-	__u32 more[PAGE_WORDS - 116];
+	__u32 more[PAGE_WORDS - 120];
 };
 
 _Static_assert(sizeof(struct table_header) == sizeof(struct table_page), "the header is the first page");
@@ -490,6 +539,7 @@ struct settings {
 	__u8 check_zones;
 	__u32 reverse_path;	/* 0 off, 1 loose, 2 strict */
 	__u32 generation;	/* of the tables in force; flows of another one are judged again */
+	__u32 translates;	/* a policy has rows of translations */
 	__u32 keeps_marks;	/* a policy had rules with more than a verdict: marks of free records are wiped */
 	__u32 pad;
 	__u64 strangers_until;	/* tick, all of it: until then TCP of no known flow is answered with a reset; 0: never */

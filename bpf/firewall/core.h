@@ -3,8 +3,10 @@
 #ifndef RAMPART_FIREWALL_CORE_H
 #define RAMPART_FIREWALL_CORE_H
 
+#include "alias.h"
 #include "forward.h"
 #include "fragments.h"
+#include "nat.h"
 #include "open.h"
 #include "parse.h"
 #include "ports.h"
@@ -38,6 +40,7 @@ static __always_inline void count_hit(__u32 slot)
 static __always_inline enum verdict refuse(void *ctx, struct packet *p, const enum hook hook)
 {
 	count_hit(p->slot);
+	restore_destination(p);
 	if (p->extras)
 		note_refused(p);
 	if (p->action == ACTION_REJECT && !(p->flags & PACKET_FROM_SELF) && hook != HOOK_NETFILTER)
@@ -225,6 +228,8 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 	if (p->protocol == PROTOCOL_TCP && !is_opening(p))
 		return refuse_stranger(ctx, p, hook);
 	if (!(p->flags & PACKET_FROM_SELF) && hook != HOOK_NETFILTER) {
+		if (settings.translates)
+			choose_destination(p);
 		verdict = hook == HOOK_XDP ? route_xdp(ctx, p) : route_tc(ctx, p);
 		if (verdict != VERDICT_NEXT)
 			return verdict;
@@ -244,8 +249,13 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 		if (reason)
 			return exceed(p, reason);
 	}
+	if (settings.translates && !(p->flags & PACKET_FROM_SELF) && hook != HOOK_NETFILTER) {
+		reason = choose_source(p);
+		if (reason)
+			return exceed(p, reason);
+	}
 	if (!(p->flags & PACKET_STATELESS)) {
-		reason = open_flow(p);
+		reason = p->flags & PACKET_TRANSLATED ? open_translated(p) : open_flow(p);
 		if (reason)
 			return drop(p, reason);
 	}
@@ -360,8 +370,12 @@ __noinline int forward_tc(struct __sk_buff *ctx, struct packet *p)
 static __always_inline enum verdict send(void *ctx, struct packet *p, const enum hook hook)
 {
 	enum verdict verdict;
+	int reason;
 
 	if (p->to == ZONE_SELF || p->flags & PACKET_FROM_SELF) {
+		reason = hook != HOOK_NETFILTER && p->flags & PACKET_TRANSLATED ? translate_at(ctx, p, hook) : 0;
+		if (reason)
+			return drop(p, reason);
 		tally(TALLY_UP, 1);
 		return VERDICT_UP;
 	}
@@ -442,6 +456,16 @@ static __always_inline enum verdict send_of_flow(void *ctx, struct packet *p, st
 	return send(ctx, p, hook);
 }
 
+/* A packet whose flow is over opens another. */
+static __always_inline enum verdict begin_anew(void *ctx, struct packet *p, const enum hook hook)
+{
+	if (p->flags & PACKET_TRANSLATED) {
+		p->flags &= ~PACKET_TRANSLATED;
+		find_side(p);
+	}
+	return meet_at(ctx, p, hook);
+}
+
 static __always_inline enum verdict filter(void *ctx, struct packet *p, const enum hook hook)
 {
 	enum verdict verdict = parse_at(ctx, p, hook);
@@ -459,6 +483,10 @@ static __always_inline enum verdict filter(void *ctx, struct packet *p, const en
 	flow = find_flow(p);
 	if (!flow)
 		return meet_at(ctx, p, hook);
+	if (is_translated(flow)) {
+		p->side = sender_of(p, flow);
+		p->flags |= PACKET_TRANSLATED;
+	}
 	if (flow->generation != settings.generation &&
 	    reconsider(p, flow, flow->zone[(p->side & 1) ^ 1]) != VERDICT_NEXT)
 		return refuse_at(ctx, p, hook);
@@ -466,7 +494,7 @@ static __always_inline enum verdict filter(void *ctx, struct packet *p, const en
 	if (verdict != VERDICT_NEXT)
 		return verdict;
 	if (over)
-		return meet_at(ctx, p, hook);
+		return begin_anew(ctx, p, hook);
 	if (p->flags & PACKET_FIRST_FRAGMENT && !ends_before(p, p->to))
 		note_first_fragment(p);
 	return send_of_flow(ctx, p, flow, hook, way);

@@ -11,6 +11,10 @@
  *    record holds another flow by now, that one stays. The sweep removes it only well after its time (SWEEP_GRACE), from
  *    which on packets treat it as gone, so that no packet refreshes what the sweep is about to remove.
  *
+ *  - A translated flow has two slots, one for what the initiator sends and one for what the responder sends, which have different
+ *    ends. The responder's is taken first: whoever has seen it alone has the alias. The flow is removed by whoever swaps the
+ *    initiator's slot to 0, and that one empties the other.
+ *
  * A flow has three buckets to be in: its own, the one beside it (in the same pair of lines) and one far away. The second and
  * third are only looked at while some flow of the first is there.
  */
@@ -116,10 +120,39 @@ static __always_inline bool same_rest(const __be32 *rest, const __be32 *address)
 	return rest[0] == address[1] && rest[1] == address[2] && rest[2] == address[3];
 }
 
+/* 0 if a packet between these ends is what an end of a translated flow of IPv4 sends. */
+static __always_inline __u64 difference_from(const struct flow *flow, __u32 sender, __be32 source, __be16 source_port, __be32 destination,
+					     __be16 destination_port)
+{
+	__u32 r = sender ^ 1;
+	__u32 addresses = (flow->address[sender] ^ source) | (alias_address(flow, r) ^ destination);
+	__u32 ports = (__u16)((flow->port[sender] ^ source_port) | (alias_port(flow, r) ^ destination_port));
+
+	return (__u64)addresses << 32 | ports;
+}
+
+static __always_inline __u64 difference_of(const struct packet *p, const struct flow *flow, __u32 sender)
+{
+	return difference_from(flow, sender, p->source[0], p->source_port, p->destination[0], p->destination_port);
+}
+
+/* The end of a translated flow that sent a packet of it. */
+static __always_inline __u32 sender_of(const struct packet *p, const struct flow *flow)
+{
+	return difference_of(p, flow, 0) != 0;
+}
+
+static __always_inline bool is_of_translated(const struct packet *p, const struct flow *flow)
+{
+	return flow->protocol == p->protocol && p->family == 4 && (!difference_of(p, flow, 0) || !difference_of(p, flow, 1));
+}
+
 static __always_inline bool is_of(const struct packet *p, const struct flow *flow)
 {
 	__u32 side = p->side & 1, to = side ^ 1;
 
+	if (is_translated(flow))
+		return is_of_translated(p, flow);
 	if (flow->protocol != p->protocol || flow->family != p->family || flow->port[side] != p->source_port ||
 	    flow->port[to] != p->destination_port || flow->address[side] != p->source[0] ||
 	    flow->address[to] != p->destination[0])
@@ -128,9 +161,37 @@ static __always_inline bool is_of(const struct packet *p, const struct flow *flo
 				  same_rest(flow->address_rest[to], p->destination));
 }
 
+/* Whether a flow has the ends of a packet, or those of one that goes the other way: one that an end of a translated flow would send if it
+ * knew nothing of the translation. Who has a port of the firewall's own outside may not be whom a flow has as its alias. */
+static __always_inline bool has_ends_of(const struct packet *p, const struct flow *flow)
+{
+	__be32 from = p->source[0], to = p->destination[0];
+
+	if (is_of(p, flow))
+		return true;
+	return is_translated(flow) && flow->protocol == p->protocol && p->family == 4 &&
+	       (!difference_from(flow, 0, to, p->destination_port, from, p->source_port) ||
+		!difference_from(flow, 1, to, p->destination_port, from, p->source_port));
+}
+
+/* Of the packets that an end of a translated flow sends. */
+static __always_inline __u64 hash_of_sender(const struct flow *flow, __u32 s)
+{
+	__be32 own = flow->address[s], other = alias_address(flow, s ^ 1);
+	__be16 own_port = flow->port[s], other_port = alias_port(flow, s ^ 1);
+
+	if (is_greater(4, &own, own_port, &other, other_port))
+		return hash_ends(4, flow->protocol, &other, other_port, &own, own_port);
+	return hash_ends(4, flow->protocol, &own, own_port, &other, other_port);
+}
+
+/* Of a translated flow: of what its initiator sends. */
 static __always_inline __u64 hash_of(const struct flow *flow)
 {
 	__be32 a[4], b[4];
+
+	if (is_translated(flow))
+		return hash_of_sender(flow, flow->initiator & 1);
 
 	flow_address(flow, 0, a);
 	flow_address(flow, 1, b);
@@ -341,18 +402,11 @@ static __always_inline void set_free(struct flow *flow)
 	flow->number++;
 }
 
-/* Takes a flow out of the table. Returns 1 if it was there and this call removed it. `use` is the lower half of its slot. */
-__noinline int remove_flow(struct flow *flow, __u32 use)
+/* Empties the slot of a flow of this hash, wherever it is. Returns 1 if this call did it. `use` is the lower half of the slot. */
+__noinline int empty_slot(__u32 hash, __u32 tag, __u32 use)
 {
-	__u32 hash, tag;
-	__u64 h, slot;
+	__u64 slot = (__u64)tag << 32 | use;
 
-	if (!flow)
-		return 0;
-	h = hash_of(flow);
-	hash = h;
-	tag = tag_of(h);
-	slot = (__u64)tag << 32 | use;
 	for (__u32 i = 0; i < PLACES; i++) {
 		struct bucket *bucket = lookup(&buckets, place(hash, tag, i)), *own;
 
@@ -364,15 +418,46 @@ __noinline int remove_flow(struct flow *flow, __u32 use)
 			own = i ? lookup(&buckets, place(hash, tag, 0)) : 0;
 			if (own)
 				__sync_fetch_and_add(&own->elsewhere, -1);
-			/* Nobody else can see the flow now, so its end is recorded once. */
-			if (flow->mark & MARK_LOG)
-				log_closed(flow);
-			set_free(flow);
-			push_free(use & RECORD_MASK, flow);
 			return 1;
 		}
 	}
 	return 0;
+}
+
+/* The hash of a slot of a flow: its own, or with `is_other` the second one of a translated flow. By itself, because the stack is short. */
+__noinline __u64 hash_of_slot(struct flow *flow, __u32 is_other)
+{
+	if (!flow)
+		return 0;
+	return is_other ? hash_of_sender(flow, (flow->initiator & 1) ^ 1) : hash_of(flow);
+}
+
+/* Empties the slot of what the responder of a translated flow sends. */
+static __always_inline void empty_replies(struct flow *flow, __u32 use)
+{
+	__u64 h = hash_of_slot(flow, 1);
+
+	empty_slot(h, tag_of(h), use);
+}
+
+/* Takes a flow out of the table. Returns 1 if it was there and this call removed it. `use` is the lower half of its slot. */
+__noinline int remove_flow(struct flow *flow, __u32 use)
+{
+	__u64 h;
+
+	if (!flow)
+		return 0;
+	h = hash_of_slot(flow, 0);
+	if (!empty_slot(h, tag_of(h), use))
+		return 0;
+	if (is_translated(flow))
+		empty_replies(flow, use);
+	/* Nobody else can see the flow now, so its end is recorded once. */
+	if (flow->mark & MARK_LOG)
+		log_closed(flow);
+	set_free(flow);
+	push_free(use & RECORD_MASK, flow);
+	return 1;
 }
 
 /*
@@ -478,7 +563,7 @@ __noinline int others_of(struct packet *p, __u64 our)
 			if (slot >> 32 != p->tag || slot == our)
 				continue;
 			flow = lookup(&flows, (__u32)slot & RECORD_MASK);
-			if (flow && is_of(p, flow))
+			if (flow && has_ends_of(p, flow))
 				others |= slot < our ? OTHERS_LESSER : OTHERS_GREATER;
 		}
 		if (i == 0 && !READ_ONCE(bucket->elsewhere))

@@ -18,6 +18,7 @@
 #include "hook.h"
 #include "icmp_error.h"
 #include "route.h"
+#include "translate.h"
 #include "verdict.h"
 
 #define PACKET_FOR_US 0	/* PACKET_HOST of linux/if_packet.h */
@@ -28,6 +29,16 @@ static __always_inline void address_of(const __be32 *words, __u8 family, struct 
 		address->words[i] = words[i];
 	address->ip_version = family;
 	address->zero = 0;
+}
+
+/* Where a packet goes: of a translated flow not to where its header says. */
+static __always_inline void find_destination(const struct packet *p, struct address *destination)
+{
+	const struct flow *flow = p->flags & PACKET_TRANSLATED ? translated_flow(p) : 0;
+
+	address_of(p->destination, p->family, destination);
+	if (flow)
+		destination->words[0] = flow->address[(p->side & 1) ^ 1];
 }
 
 /* What to say about a route that does not forward. */
@@ -52,7 +63,7 @@ static __always_inline enum verdict route(void *ctx, struct packet *p, enum hook
 	struct route route;
 	__u32 kind;
 
-	address_of(p->destination, p->family, &destination);
+	find_destination(p, &destination);
 	route_find(ctx, &destination, tick_of(p->era, p->tick), &route, hook);
 	kind = route.kind & ROUTE_KIND;
 	if (kind == ROUTE_LOCAL) {
@@ -64,6 +75,7 @@ static __always_inline enum verdict route(void *ctx, struct packet *p, enum hook
 	if (!(route.kind & ROUTE_IS_PORT))
 		return drop(p, REASON_NOT_A_PORT);
 	p->to = ports[route.port].zone;
+	p->way = route.port;
 	return VERDICT_NEXT;
 }
 
@@ -198,11 +210,13 @@ static __always_inline enum verdict forward(void *ctx, struct packet *p, enum ho
 {
 	struct address destination;
 	struct route route;
+	bool is_too_long;
 	__u32 kind;
+	int reason;
 
 	if (p->network < ETHERNET_BYTES)
 		return drop(p, REASON_HEADER);
-	address_of(p->destination, p->family, &destination);
+	find_destination(p, &destination);
 	route_find(ctx, &destination, tick_of(p->era, p->tick), &route, hook);
 	kind = route.kind & ROUTE_KIND;
 	if (kind != ROUTE_FORWARD && kind != ROUTE_UNRESOLVED)
@@ -215,11 +229,16 @@ static __always_inline enum verdict forward(void *ctx, struct packet *p, enum ho
 	}
 	if (p->ttl <= 1)
 		return answer_icmp(ctx, p, hook, REASON_TTL, ERROR_EXPIRED, 0);
-	if (longest_packet(ctx, p, hook) > route.mtu && !(p->flags & PACKET_DONT_FRAGMENT))
-		return leave_to_kernel(ctx, p, hook);
-	if (longest_packet(ctx, p, hook) > route.mtu)
+	is_too_long = longest_packet(ctx, p, hook) > route.mtu;
+	if (is_too_long && p->flags & PACKET_DONT_FRAGMENT)
 		return answer_icmp(ctx, p, hook, REASON_TOO_BIG, ERROR_TOO_BIG, route.mtu);
-	return send_on(ctx, p, hook, &route);
+	/* Only now: what is answered is quoted to its sender as it came. */
+	if (p->flags & PACKET_TRANSLATED) {
+		reason = translate_at(ctx, p, hook);
+		if (reason)
+			return drop(p, reason);
+	}
+	return is_too_long ? leave_to_kernel(ctx, p, hook) : send_on(ctx, p, hook, &route);
 }
 
 /* The program beside XDP: sends what XDP handed on, and lets everything else through to the kernel's stack. */

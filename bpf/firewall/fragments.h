@@ -53,7 +53,7 @@ struct datagram {
 	__u8 side;
 	__u8 state;		/* enum datagram_state */
 	__u8 parts;
-	__u8 pad;
+	__u8 is_translated;	/* its flow is: without it nothing more may pass */
 	__u32 passed;		/* bytes of all parts */
 	__u16 end;		/* where the last fragment ends; 0: it has not come */
 	__u16 reach;		/* where the farthest part ends */
@@ -191,7 +191,7 @@ __noinline int meet_datagram(struct packet *p)
 		struct datagram *d = datagram_at(&places, probe);
 		__u32 from = p->fragment_offset, to = from + part_bytes(p), record, number, start;
 		int reason = REASON_FRAGMENT_UNKNOWN;
-		bool ends_here;
+		bool ends_here, is_translated;
 		__u8 side;
 
 		if (!d || !expects(d, p))
@@ -205,10 +205,16 @@ __noinline int meet_datagram(struct packet *p)
 		number = d->number;
 		start = d->start;
 		side = d->side;
+		is_translated = d->is_translated;
 		p->to = d->to;
 		bpf_spin_unlock(&d->lock);
 		if (reason)
 			return reason;
+		if (is_translated && is_later) {
+			p->flags |= PACKET_TRANSLATED;
+			p->record = slot_of(0, number - 1, record);
+			p->side = side;
+		}
 		if (ends_here)
 			return 0;
 		if (number)
@@ -270,6 +276,7 @@ __noinline int note_first_fragment(struct packet *p)
 	d->from = p->from;
 	d->to = p->to;
 	d->side = p->side;
+	d->is_translated = !!(p->flags & PACKET_TRANSLATED);
 	d->state = DATAGRAM_OPEN;
 	d->part[0] = (struct datagram_part){ 0, part_bytes(p) };
 	d->parts = 1;
@@ -295,7 +302,7 @@ __noinline int find_flow_of_datagram(struct packet *quoted)
 		const struct flow *flow = d ? lookup(&flows, d->record) : 0;
 
 		if (!flow || !is_datagram_of(d, quoted) || is_stale(d, tick_of(quoted->era, quoted->tick)) || !d->number ||
-		    flow->number + 1 != d->number || flow->protocol == PROTOCOL_TCP)
+		    flow->number + 1 != d->number || flow->protocol == PROTOCOL_TCP || d->is_translated)
 			continue;
 		quoted->record = d->record;
 		quoted->side = d->side;

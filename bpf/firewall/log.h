@@ -134,7 +134,7 @@ __noinline int log_closed(struct flow *flow)
 	event->port[0] = flow->port[from];
 	event->port[1] = flow->port[to];
 	event->protocol = flow->protocol;
-	event->family = flow->family;
+	event->family = family_of(flow);
 	event->zone[0] = flow->zone[from];
 	event->zone[1] = flow->zone[to];
 	event->slot = flow->mark & MARK_SLOT;

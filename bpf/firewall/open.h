@@ -47,6 +47,29 @@ static __always_inline int check_ends(const struct packet *p)
 	return is_no_destination(p) ? REASON_DESTINATION : 0;
 }
 
+/* A record with the flow that a packet opens, which nobody can see yet; or null. */
+static __always_inline struct flow *new_record(struct packet *p, __u32 *record)
+{
+	__u8 state = p->protocol == PROTOCOL_TCP ? FLOW_SYN_SENT : FLOW_ONE_WAY;
+	__u64 found = take_record(tick_of(p->era, p->tick));
+	struct flow *flow;
+
+	if (!found && make_room(p, BUDGETS))
+		found = take_record(tick_of(p->era, p->tick));
+	*record = found;
+	flow = found ? lookup(&flows, *record) : 0;
+	if (!flow)
+		return 0;
+	fill_flow(flow, p);
+	if (p->protocol == PROTOCOL_TCP)
+		begin_tcp(flow, p);
+	occupy(flow->source, 1);
+	recount(flow->source, FLOW_FREE, state);
+	flow->state = state;
+	count_packet(flow, p);
+	return flow;
+}
+
 /* Puts the flow of an allowed packet into the table. 0, or the reason why it cannot be. */
 __noinline int open_flow(struct packet *p)
 {
@@ -58,24 +81,12 @@ __noinline int open_flow(struct packet *p)
 	if (reason)
 		return reason;
 	for (int i = 0; i < OPEN_TRIES; i++) {
-		__u8 state = p->protocol == PROTOCOL_TCP ? FLOW_SYN_SENT : FLOW_ONE_WAY;
-		__u64 found = take_record(tick_of(p->era, p->tick)), slot;
+		__u64 slot;
 		__u32 record;
-		struct flow *flow;
+		struct flow *flow = new_record(p, &record);
 
-		if (!found && make_room(p, BUDGETS))
-			found = take_record(tick_of(p->era, p->tick));
-		record = found;
-		flow = found ? lookup(&flows, record) : 0;
 		if (!flow)
 			return REASON_TABLE_FULL;
-		fill_flow(flow, p);
-		if (p->protocol == PROTOCOL_TCP)
-			begin_tcp(flow, p);
-		occupy(flow->source, 1);
-		recount(flow->source, FLOW_FREE, state);
-		flow->state = state;
-		count_packet(flow, p);
 		slot = slot_of(p->tag, flow->number, record & RECORD_MASK);
 		if (!publish(p, slot)) {
 			give_back(flow, record);

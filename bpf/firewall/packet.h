@@ -13,6 +13,7 @@
 #include <bpf/bpf_helpers.h>
 #include "../abi/firewall.h"
 #include "../net/headers.h"
+#include "../net/once.h"
 
 #define PROTOCOL_ICMP 1
 
@@ -40,6 +41,8 @@ enum hook {
 #define PACKET_TO_HOST 1024	/* the kernel says that its frame is for this interface */
 #define PACKET_FORWARDED 2048	/* the kernel is forwarding it: at netfilter alone, where "up" would let it through */
 #define PACKET_MORE_FRAGMENTS 4096
+#define PACKET_REDIRECTED 8192	/* `destination` is where the policy sends it, and not what its header says */
+#define PACKET_TRANSLATED 16384	/* its flow, which `record` names, has other ends for its header */
 
 struct packet {
 	__be32 source[4];	/* IPv4: the first word, the others 0 */
@@ -69,7 +72,7 @@ struct packet {
 	__u16 fragment_start;	/* where in the frame the part of the datagram begins that a fragment has */
 	__u16 window;		/* as in the header */
 	__u8 era;		/* of `tick`, as in struct flow */
-	__u8 pad;
+	__u8 way;		/* the place in `ports` of the interface that a new flow leaves by */
 	__u32 hash;		/* of the flow's ends, lower half */
 	__u32 tag;		/* of the same, upper half */
 	__u32 record;		/* the flow's, with which use of it: the lower half of its slot */
@@ -109,12 +112,34 @@ static __always_inline void set_clock(struct packet *p, __u64 tick)
 	p->era = era_of(tick);
 }
 
+/* Read by itself: the verifier of Linux 6.1 would follow what it learns of the byte here through every search of the table. */
+static __always_inline bool is_translated(const struct flow *flow)
+{
+	return READ_ONCE(flow->family) & FLOW_TRANSLATED;
+}
+
+static __always_inline __u8 family_of(const struct flow *flow)
+{
+	return flow->family & FLOW_FAMILY;
+}
+
+/* By which address and port the other end of a translated flow knows this end. */
+static __always_inline __be32 alias_address(const struct flow *flow, __u32 end)
+{
+	return flow->address_rest[end][ALIAS_ADDRESS];
+}
+
+static __always_inline __be16 alias_port(const struct flow *flow, __u32 end)
+{
+	return flow->address_rest[end][ALIAS_PORT];
+}
+
 /* The address of one end of a flow, as packets have it. */
 static __always_inline void flow_address(const struct flow *flow, __u32 end, __be32 *address)
 {
 	address[0] = flow->address[end];
 	for (int word = 0; word < 3; word++)
-		address[word + 1] = flow->address_rest[end][word];
+		address[word + 1] = family_of(flow) == 4 ? 0 : flow->address_rest[end][word];
 }
 
 /* What of a socket buffer is read piece by piece. */

@@ -113,10 +113,30 @@ static __always_inline bool is_from_there(const struct packet *p, const struct f
 	return p->from == flow->zone[sender ^ 1];
 }
 
-/* The flow of a quoted packet, and in it the side that sent the packet; or null. Of a later fragment, which has no ports, by its datagram. */
+/* Turns a packet into one that goes the other way. By itself, because the stack is short. */
+__noinline int turn(struct packet *p)
+{
+	__be16 port;
+
+	if (!p)
+		return 0;
+	port = p->source_port;
+	for (int word = 0; word < 4; word++) {
+		__be32 source = p->source[word];
+
+		p->source[word] = p->destination[word];
+		p->destination[word] = source;
+	}
+	p->source_port = p->destination_port;
+	p->destination_port = port;
+	return 0;
+}
+
+/* The flow of a quoted packet, which is quoted as it left here: the flow of what would answer it. And in it the side that sent the packet; or null. Of a later fragment, which has no ports, by its datagram. */
 static __always_inline struct flow *flow_of_quoted(const struct frame *f, struct packet *p, struct packet *quoted)
 {
 	__u32 at = quoted_addresses(f, p, quoted);
+	struct flow *flow;
 	__u64 slot;
 
 	if (!at)
@@ -128,9 +148,17 @@ static __always_inline struct flow *flow_of_quoted(const struct frame *f, struct
 	}
 	if (!quoted_ports(f, quoted, at))
 		return 0;
+	turn(quoted);
 	find_side(quoted);
 	slot = search_flow(quoted);
-	return slot ? lookup(&flows, (__u32)slot & RECORD_MASK) : 0;
+	flow = slot ? lookup(&flows, (__u32)slot & RECORD_MASK) : 0;
+	if (!flow)
+		return 0;
+	quoted->record = slot;
+	/* Back again: who sent it. */
+	quoted->side = (is_translated(flow) ? sender_of(quoted, flow) : quoted->side) ^ 1;
+	turn(quoted);
+	return flow;
 }
 
 static __always_inline enum related relate(struct packet *p, const struct frame *f)
@@ -149,6 +177,11 @@ static __always_inline enum related relate(struct packet *p, const struct frame 
 					       before(quoted.sequence, flow->end[s] - flow->window[s ^ 1] - 1)))
 		return RELATED_FALSE;
 	p->to = flow->zone[s];
+	if (is_translated(flow)) {
+		p->flags |= PACKET_TRANSLATED;
+		p->record = quoted.record;
+		p->side = s ^ 1;
+	}
 	return RELATED_PASSES;
 }
 

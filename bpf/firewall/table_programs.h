@@ -4,6 +4,7 @@
 #define RAMPART_FIREWALL_TABLE_PROGRAMS_H
 
 #include "flows.h"
+#include "route.h"
 #include "tables.h"
 #include "tcp.h"
 
@@ -18,10 +19,12 @@ struct {
 	enum table_method method;
 	enum limit_per per;
 	enum event_kind kind;
+	enum nat_kind translation;
 	struct event event;
 	struct table_header header;
 	struct list_header list_header;
 	struct list_start list_start;
+	struct nat_row row;
 	struct table_command command;
 	struct judge_command question;
 	struct early_fragment early;
@@ -34,6 +37,14 @@ struct sweep {
 	__u32 done;
 };
 
+/* Whether the address that a masqueraded flow has outside is no address of this machine any more. */
+static __always_inline bool has_lost_its_address(const struct flow *flow)
+{
+	struct address alias = { { alias_address(flow, flow->initiator & 1) }, 4, 0 };
+
+	return flow->family & FLOW_MASQUERADED && !is_local(&alias);
+}
+
 static int sweep_record(__u32 turn, struct sweep *sweep)
 {
 	__u32 record = sweep->first + turn;
@@ -43,7 +54,16 @@ static int sweep_record(__u32 turn, struct sweep *sweep)
 	if (!flow)
 		return 1;
 	use = use_of(flow, record);
-	if (flow->state == FLOW_FREE || !is_expired(flow, sweep->tick, SWEEP_GRACE))
+	if (flow->state == FLOW_FREE)
+		return 0;
+	if (has_lost_its_address(flow)) {
+		if (remove_flow(flow, use)) {
+			sweep->done++;
+			tally(TALLY_EXPIRED, 1);
+		}
+		return 0;
+	}
+	if (!is_expired(flow, sweep->tick, SWEEP_GRACE))
 		return 0;
 	if (remove_over(flow, use)) {
 		sweep->done++;
@@ -103,16 +123,29 @@ int lose_fragments(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
-/* The flow of a record from elsewhere: its packet, as if end 0 had sent it. */
-static __always_inline void find_ends(struct packet *p, const struct flow *from)
+/* The flow of a record from elsewhere: its packet, as if this end had sent it. */
+static __always_inline void find_ends(struct packet *p, const struct flow *from, __u32 sender)
 {
-	p->family = from->family;
+	__u32 r = sender ^ 1;
+
+	p->family = family_of(from);
 	p->protocol = from->protocol;
-	flow_address(from, 0, p->source);
-	flow_address(from, 1, p->destination);
-	p->source_port = from->port[0];
-	p->destination_port = from->port[1];
+	flow_address(from, sender, p->source);
+	flow_address(from, r, p->destination);
+	p->source_port = from->port[sender];
+	p->destination_port = from->port[r];
+	if (is_translated(from)) {
+		p->destination[0] = alias_address(from, r);
+		p->destination_port = alias_port(from, r);
+	}
 	find_side(p);
+}
+
+/* Takes the other slot of a translated flow that came from elsewhere, unless somebody has its alias by now. */
+static __always_inline bool take_replies(struct packet *p, const struct flow *from, __u32 use)
+{
+	find_ends(p, from, (from->initiator & 1) ^ 1);
+	return take_alias(p, use);
 }
 
 static __always_inline void catch_up_number(__u32 *to, __u32 from)
@@ -145,6 +178,14 @@ static __always_inline void catch_up(struct flow *to, const struct flow *from)
 		move(to, state, from->state);
 }
 
+/* A command's flow: the verifier does not let a packet be read at an end that it does not know. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct flow);
+} carried_flow SEC(".maps");
+
 /*
  * Takes a flow from another firewall's table, whose record is the command. XDP_PASS: it is new here; XDP_TX: it was here, and has
  * caught up; XDP_DROP: there is no room for it, or its ends are not in the order of this table.
@@ -152,15 +193,19 @@ static __always_inline void catch_up(struct flow *to, const struct flow *from)
 SEC("xdp")
 int take_flow(struct xdp_md *ctx)
 {
-	struct flow *from = command_of(ctx, sizeof(*from)), *flow;
+	struct flow *command = command_of(ctx, sizeof(*command)), *from = lookup(&carried_flow, 0), *flow;
 	struct packet p = {};
+	__be32 initiator[4];
 	__u32 record;
 	__u64 found;
 
-	if (!from)
+	if (!command || !from)
 		return XDP_ABORTED;
-	find_ends(&p, from);
-	if (p.side)
+	*from = *command;
+	if (is_translated(from) && family_of(from) != 4)
+		return XDP_DROP;
+	find_ends(&p, from, is_translated(from) ? from->initiator & 1 : 0);
+	if (p.side && !is_translated(from))
 		return XDP_DROP;
 	found = search_flow(&p);
 	if (found) {
@@ -178,11 +223,16 @@ int take_flow(struct xdp_md *ctx)
 	*flow = *from;
 	/* No rule counts it yet; the next packet is judged again, and then one does. */
 	flow->mark &= MARK_SLOT;
-	flow->source = place_of_source(p.family, flow->initiator & 1 ? p.destination : p.source);
+	flow_address(flow, flow->initiator & 1, initiator);
+	flow->source = place_of_source(p.family, initiator);
 	occupy(flow->source, 1);
 	recount(flow->source, FLOW_FREE, flow->state);
 	if (!publish(&p, slot_of(p.tag, flow->number, record & RECORD_MASK))) {
 		give_back(flow, record);
+		return XDP_DROP;
+	}
+	if (is_translated(flow) && !take_replies(&p, flow, slot_of(0, flow->number, record & RECORD_MASK))) {
+		remove_flow(flow, slot_of(0, flow->number, record & RECORD_MASK));
 		return XDP_DROP;
 	}
 	tally(TALLY_OPENED, 1);

@@ -393,7 +393,7 @@ __noinline int judge_packet(struct packet *p)
 static __always_inline void judge_flow(struct packet *p, const struct flow *flow, const __u8 *zones)
 {
 	__u32 from = flow->initiator & 1, to = from ^ 1;
-	struct question question = { .command = { .family = flow->family, .from = zones[from], .to = zones[to],
+	struct question question = { .command = { .family = family_of(flow), .from = zones[from], .to = zones[to],
 						  .protocol = flow->protocol, .selector = flow->port[to],
 						  .source_port = flow->port[from] } };
 

@@ -15,10 +15,9 @@ static __u64 total_drops(void)
 	return total;
 }
 
-/* The bucket that a flow is in; fails when that is none of its three, or it is there twice. */
-static __u32 home_of(const struct flow *flow, __u32 record)
+/* The bucket that a flow has a slot of this hash in; fails when that is none of its three, or it is there twice. */
+static __u32 home_of(const struct flow *flow, __u32 record, __u64 h)
 {
-	__u64 h = hash_of(flow);
 	__u64 slot = slot_of(tag_of(h), flow->number, record);
 	__u32 found = 0, home = 0;
 
@@ -80,7 +79,7 @@ static void check_table(void)
 {
 	const struct flow *records = (const struct flow *)flow_map->values;
 	const struct bucket *all = (const struct bucket *)bucket_map->values;
-	__u32 used = 0, spent[BUDGETS + 2] = {}, of_sources[3] = {}, slots = 0, elsewhere[BUCKETS] = {};
+	__u32 used = 0, second = 0, spent[BUDGETS + 2] = {}, of_sources[3] = {}, slots = 0, elsewhere[BUCKETS] = {};
 	__be32 ends[2][4];
 
 	for (__u32 i = 0; i < RECORDS; i++) {
@@ -92,12 +91,18 @@ static void check_table(void)
 			continue;
 		used++;
 		spent[budget_of(flow->state)]++;
-		if (flow->source != place_of_source(flow->family, ends_of(flow, flow->initiator & 1)))
+		if (flow->source != place_of_source(family_of(flow), ends_of(flow, flow->initiator & 1)))
 			fail("a flow is counted for another source");
-		elsewhere[first] += home_of(flow, i) != first;
+		elsewhere[first] += home_of(flow, i, h) != first;
+		if (is_translated(flow)) {
+			h = hash_of_sender(flow, (flow->initiator & 1) ^ 1);
+			first = place(h, tag_of(h), 0);
+			elsewhere[first] += home_of(flow, i, h) != first;
+			second++;
+		}
 		flow_address(flow, 0, ends[0]);
 		flow_address(flow, 1, ends[1]);
-		if (is_greater(flow->family, ends[0], flow->port[0], ends[1], flow->port[1]))
+		if (!is_translated(flow) && is_greater(family_of(flow), ends[0], flow->port[0], ends[1], flow->port[1]))
 			fail("a flow's ends are in the wrong order");
 	}
 	for (__u32 b = 0; b < BUCKETS; b++) {
@@ -106,7 +111,7 @@ static void check_table(void)
 		for (int s = 0; s < BUCKET_SLOTS; s++)
 			slots += all[b].slots[s] != 0;
 	}
-	if (slots != used)
+	if (slots != used + second)
 		fail("slots and flows differ in number");
 	for (__u32 i = 0; i < SOURCES; i++) {
 		const struct source *source = &((const struct source *)source_map->values)[i];

@@ -268,10 +268,11 @@ static int is_partial;
 long bpf_l4_csum_replace(struct __sk_buff *ctx, __u32 offset, __u64 from, __u64 to, __u64 flags)
 {
 	__u8 check[2];
+	bool is_difference = !(flags & BPF_F_HDR_FIELD_MASK);
 
-	if (flags != 4 || once_in(64) || frame_load(offset, check, 2))
+	if ((!is_difference && flags != 4) || (is_difference && from) || once_in(64) || frame_load(offset, check, 2))
 		return FAILED;
-	if (!is_partial && from != to) {
+	if ((!is_partial || flags & BPF_F_PSEUDO_HDR) && from != to) {
 		check[1]++;
 		frame_store(offset, check, 2);
 	}

@@ -78,12 +78,16 @@ static void any_talk(struct talk *talk)
 	if (flow->state != FLOW_FREE && below(4)) {
 		talk->side = below(2);
 		talk->flow = flow;
-		talk->family = flow->family;
+		talk->family = family_of(flow);
 		talk->protocol = flow->protocol;
 		flow_address(flow, talk->side, talk->source);
 		flow_address(flow, talk->side ^ 1, talk->destination);
 		talk->ports[0] = flow->port[talk->side];
 		talk->ports[1] = flow->port[talk->side ^ 1];
+		if (is_translated(flow) && below(16)) {
+			talk->destination[0] = alias_address(flow, talk->side ^ 1);
+			talk->ports[1] = alias_port(flow, talk->side ^ 1);
+		}
 		return;
 	}
 	talk->family = below(3) ? 4 : 6;

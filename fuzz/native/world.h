@@ -195,6 +195,19 @@ static void bind_lists(struct table_header *t)
 	t->block[1] = 1;
 }
 
+/* Some connections from anywhere are sent to one host, and all others leave under the address of the interface, with two ports. */
+static void put_translations(struct table_header *t)
+{
+	static const struct nat_row to = { .from = ~0ull, .to = ~0ull, .source = { 0, ~0u }, .destination = { 0, ~0u },
+					   .service = { PROTOCOL_TCP << 16 | 80, PROTOCOL_UDP << 16 | 81 }, .kind = NAT_ADDRESS,
+					   .address = { 0xc6120202, 0xc6120202 }, .ports = 82 };
+	static const struct nat_row from = { .from = ~0ull, .to = ~0ull, .source = { 0, ~0u }, .destination = { 0, ~0u },
+					     .service = { 0, ~0u }, .kind = NAT_MASQUERADE, .ports = 1001u << 16 | 1000 };
+
+	t->translations[NAT_DESTINATION] = (struct nat_rows){ put((const __u32 *)&to, NAT_ROW_WORDS, NAT_ROW_WORDS), 1 };
+	t->translations[NAT_SOURCE] = (struct nat_rows){ put((const __u32 *)&from, NAT_ROW_WORDS, NAT_ROW_WORDS), 1 };
+}
+
 static struct table_header *policy_of(struct native_map *map, enum table_method method)
 {
 	struct table_header *t = (void *)map->values;
@@ -213,6 +226,8 @@ static struct table_header *policy_of(struct native_map *map, enum table_method 
 	put_vectors(t);
 	put_blocks(t);
 	bind_lists(t);
+	if (method == METHOD_VECTORS)
+		put_translations(t);
 	for (__u32 i = 0; i < MAX_ZONES; i++)
 		t->zone_numbers[i] = i < ZONES ? i : NO_ZONE;
 	return t;
@@ -282,6 +297,8 @@ static void world_prepare(void)
 	new_map(&routes_v4, 1 << V4_BITS, 0, sizeof(__u64));
 	new_map(&routes_v6, 1 << V6_BITS, 0, sizeof(struct route_v6));
 	new_map(&sum_rooms, 1, 0, sizeof(struct sum_room));
+	new_map(&nat_rooms, 1, 0, sizeof(struct nat_room));
+	new_map(&carried_flow, 1, 0, sizeof(struct flow));
 	room_map = new_map(&answer_rooms, 1, 0, sizeof(struct answer_room));
 	count_map = new_map(&counts, 1, 0, sizeof(struct counts));
 	new_map(&hits, HIT_SLOTS, 0, 8);
@@ -351,6 +368,7 @@ static void set_settings(void)
 {
 	for (int i = 0; i < 16; i++)
 		settings.timeouts[i] = 1000 * (i + 1);
+	settings.translates = 1;
 	settings.udp_timeout = settings.icmp_timeout = settings.other_timeout = settings.doubted_timeout = 2000;
 	settings.unanswered_timeout = 1500;
 	set_switches(any_byte());

@@ -11,8 +11,15 @@ use std::time::Duration;
 
 /// Records that are read by one system call: 512 KiB.
 const BATCH: u32 = 4096;
+/// `FLOW_TRANSLATED` in C.
+const TRANSLATED: u8 = 16;
+/// `FLOW_FAMILY` in C.
+const FAMILY: u8 = 15;
 /// Records that one run of the sweep looks at.
 const SWEEP: u32 = 1 << 18;
+
+/// Address and port.
+type End = (IpAddr, u16);
 
 /// A flow: a two-way exchange of packets, and the firewall's record of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +32,9 @@ pub struct Flow {
     pub initiator: (IpAddr, u16),
     /// Address and port of the responder; of an ICMP query type and code of the question.
     pub responder: (IpAddr, u16),
+    /// Of a translated flow, the address and port by which the responder knows the initiator, and the initiator the responder;
+    /// `None` where that is its own.
+    pub aliases: (Option<End>, Option<End>),
     /// Zones of initiator and responder.
     pub zones: (String, String),
     /// State.
@@ -175,10 +185,17 @@ fn done(program: &Program, command: &types::table_command) -> Result<u32, Datapl
 /// A record with names for its numbers; `None` for one that is free.
 fn named(record: u32, flow: &types::flow, tick: u64, names: &Names, rules: &[Option<&str>]) -> Option<Flow> {
     let state = State::of(flow.state.into())?;
+    let family = flow.family & FAMILY;
     let (initiator, responder) = (usize::from(flow.initiator & 1), usize::from(flow.initiator & 1 ^ 1));
     let end = |end: usize| {
-        let [b, c, d] = flow.address_rest[end];
-        (address(flow.family, &[flow.address[end], b, c, d]), u16::from_be(flow.port[end]))
+        let [b, c, d] = if family == 4 { [0; 3] } else { flow.address_rest[end] };
+        (address(family, &[flow.address[end], b, c, d]), u16::from_be(flow.port[end]))
+    };
+    let alias = |end: usize| {
+        let [alias_address, alias_port, _] = flow.address_rest[end];
+        let is_its_own = alias_address == flow.address[end] && alias_port == u32::from(flow.port[end]);
+        let is_translated = flow.family & TRANSLATED != 0 && !is_its_own;
+        is_translated.then(|| (address(4, &[alias_address, 0, 0, 0]), u16::from_be(alias_port as u16)))
     };
     let packets = |end: usize| u64::from(flow.packets_high[end]) << 32 | u64::from(flow.packets[end]);
     let zone = |end: usize| names.zone(flow.zone[end]).unwrap_or("?").to_owned();
@@ -188,6 +205,7 @@ fn named(record: u32, flow: &types::flow, tick: u64, names: &Names, rules: &[Opt
         protocol: flow.protocol,
         initiator: end(initiator),
         responder: end(responder),
+        aliases: (alias(initiator), alias(responder)),
         zones: (zone(initiator), zone(responder)),
         state,
         age: since(tick, flow.opened),

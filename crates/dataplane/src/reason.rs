@@ -86,6 +86,8 @@ Reason of reason {
     TcpReset = REASON_TCP_RESET, "tcp-reset": "a reset outside the window of its connection (RFC 5961)";
     IcmpUnrelated = REASON_ICMP_UNRELATED, "icmp-unrelated": "an ICMP error that quotes a packet which its flow did not send";
     TcpChecksum = REASON_TCP_CHECKSUM, "tcp-checksum": "a reset or a FIN of a known connection with a wrong TCP checksum";
+    NatExhausted = REASON_NAT_EXHAUSTED, "nat-exhausted": "none of the ports that it may have outside is free towards its destination: add addresses or ports to its entry of `[[nat]]`";
+    Untranslatable = REASON_UNTRANSLATABLE, "untranslatable": "it must be translated and cannot be: its interface has no address, it is of no flow, or its flow has ended";
     Ttl = REASON_TTL, "ttl": "its TTL or hop limit is used up";
     TooBig = REASON_TOO_BIG, "too-big": "larger than the MTU of the next link, and not to be fragmented";
     NoRoute = REASON_NO_ROUTE, "no-route": "no route, or one that says unreachable, prohibited or black hole";

@@ -253,6 +253,18 @@ impl Firewall {
         self.add_local(address, LocalKind::Own)
     }
 
+    /// Takes an address of the firewall itself away.
+    ///
+    /// # Errors
+    /// It is not there, or the kernel does not let the map be written.
+    pub fn remove_local_address(&self, address: IpAddr) -> Result<(), DataplaneError> {
+        self.routes
+            .local_addresses
+            .delete(&local_key(address))
+            .map_err(DataplaneError::bpf(format!("forgetting {address} as an address of the firewall")))?;
+        self.forget_routes()
+    }
+
     /// The same for the address of everybody on a link.
     ///
     /// # Errors

@@ -57,6 +57,7 @@ pub mod schema;
 pub mod service;
 pub mod settings;
 pub mod tables;
+pub mod translation;
 mod words;
 
 pub use analysis::{Kind as WarningKind, Warning};

@@ -6,6 +6,7 @@ use crate::quantity::Rate;
 use crate::schedule::{self, Schedule};
 use crate::service::ServiceSet;
 use crate::settings::Settings;
+pub use crate::translation::{Change, Translation};
 use jiff::Timestamp;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -45,6 +46,8 @@ pub struct Policy {
     pub schedules: Vec<Schedule>,
     /// The rules; the first that matches decides.
     pub rules: Vec<Rule>,
+    /// What is translated; of each direction the first that matches decides.
+    pub translations: Vec<Translation>,
     /// What happens when no rule matches: for each pair of zones, at the place `from * zones + to`.
     pub defaults: Vec<PairDefault>,
     /// Settings of the firewall as a whole.

@@ -56,7 +56,8 @@ tables! {
     LIMIT "[rules.limit]" ["rate", "burst", "connections", "per"];
     ALERT "[rules.alert]" ["count", "within", "per"];
     DEFAULT "[[defaults]]" ["from", "to", "action", "log"];
-    NAT "[[nat]]" ["name", "from", "to", "source", "destination", "service", "new_source", "new_destination", "new_port"];
+    NAT "[[nat]]" ["name", "description", "from", "to", "source", "destination", "service", "masquerade", "source_to", "ports",
+                  "destination_to", "one_to_one", "exempt", "enabled", "mapping"];
     LIST "[lists.NAME]" ["file", "entries", "except", "countries", "block", "require", "log", "broken"];
     GATEWAY "[gateways.NAME]" ["protocol", "methods", "hosts", "log"];
     INSPECTION "[inspection.NAME]" ["signatures", "files", "reputation", "action"];
@@ -65,8 +66,7 @@ tables! {
 
 /// Parts of the language that this version cannot carry out: the key at the top of the file, what messages call the part, and its
 /// table.
-pub(crate) const LATER: [(&str, &str, Table); 4] = [
-    ("nat", "address translation", NAT),
+pub(crate) const LATER: [(&str, &str, Table); 3] = [
     ("gateways", "application gateways", GATEWAY),
     ("inspection", "inspection", INSPECTION),
     ("protection", "flood and scan protection", PROTECTION),

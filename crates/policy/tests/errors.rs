@@ -31,6 +31,11 @@ fn rule(extra: &str) -> String {
     format!("[[rules]]\n{extra}\n{usual}")
 }
 
+/// A translation with these keys besides its name and where packets come from.
+fn nat(keys: &str) -> String {
+    format!("[[nat]]\nname = \"n\"\nfrom = \"in\"\n{keys}\n")
+}
+
 #[test]
 fn each_mistake_is_told_with_its_place_and_the_remedy() {
     let rows: Vec<(&str, String, &str)> = vec![
@@ -82,7 +87,32 @@ fn each_mistake_is_told_with_its_place_and_the_remedy() {
         ("a duration", "[settings.timeouts]\nudp = \"soon\"".into(), "2:7 `soon` is not a duration"),
         ("a duration too long", "[settings.timeouts]\nudp = \"31d\"".into(), "`udp` is out of range"),
         ("a switch", "[settings.integrity]\nland = \"yes\"".into(), "`land` must be true or false, not a string"),
-        ("translation", "[[nat]]\nname = \"n\"".into(), "1:3 this version has no address translation | take `nat` out"),
+        ("a translation of nothing", nat(""), "1:1 the translation does not say what it changes | write one of masquerade"),
+        ("two changes", nat("masquerade = true\nexempt = true\nto = \"out\""), "changes several things: masquerade, exempt"),
+        ("a masquerade that is none", nat("masquerade = false\nto = \"out\""), "`masquerade` is false | write masquerade = true"),
+        ("without a zone", nat("masquerade = true"), "has no `to`"),
+        ("to the firewall", nat("masquerade = true\nto = \"self\""), "`to` has the zone `self`"),
+        ("ports backwards", nat("masquerade = true\nto = \"out\"\nports = \"9-8\""), "`9-8` is not a range of ports"),
+        ("port 0", nat("masquerade = true\nto = \"out\"\nports = \"0-8\""), "`0-8` is not a range of ports"),
+        ("ports of a destination", nat("destination_to = \"10.0.0.1\"\ndestination = \"192.0.2.1\"\nports = \"5\""), "`ports` does not go with `destination_to`"),
+        ("IPv6", nat("source_to = \"2001:db8::1\"\nto = \"out\""), "only IPv4 is translated | write IPv4 addresses; IPv6 needs no translation"),
+        ("an IPv6 destination", nat("destination_to = \"2001:db8::1\"\ndestination = \"192.0.2.1\""), "only IPv4 is translated"),
+        ("no IPv4 source", nat("masquerade = true\nto = \"out\"\nsource = \"2001:db8::/32\""), "`source` has no address of IPv4"),
+        ("nobody's address", nat("source_to = \"127.0.0.1\"\nto = \"out\""), "no host can have the address 127.0.0.1"),
+        ("a group's address", nat("destination_to = \"224.0.0.1\"\ndestination = \"192.0.2.1\""), "no host can have the address 224.0.0.1"),
+        ("a host that is a network", nat("source_to = \"192.0.2.1/24\"\nto = \"out\""), "an address inside a network"),
+        ("a destination without one", nat("destination_to = \"10.0.0.1\""), "the translation has no `destination`"),
+        ("a destination with a zone", nat("destination_to = \"10.0.0.1\"\ndestination = \"192.0.2.1\"\nto = \"out\""), "a translation of destinations has no `to`"),
+        ("a port for all protocols", nat("destination_to = \"10.0.0.1:80\"\ndestination = \"192.0.2.1\""), "`service` has services without ports"),
+        ("a port that is none", nat("destination_to = \"10.0.0.1:http\"\ndestination = \"192.0.2.1\""), "`10.0.0.1:http` is not a destination"),
+        ("sizes that differ", nat("one_to_one = \"192.0.2.0/28\"\nsource = \"10.0.0.0/27\"\nto = \"out\""), "not as many addresses"),
+        ("one to one of everything", nat("one_to_one = \"192.0.2.0/28\"\nto = \"out\""), "not as many addresses"),
+        ("one to one of a service", nat("one_to_one = \"192.0.2.0/28\"\nsource = \"10.0.0.0/28\"\nto = \"out\"\nservice = \"tcp/80\""), "`service` does not go with `one_to_one`"),
+        ("a service from ports", format!("[services]\nown = {{ members = \"udp/123\", source_port = \"123\" }}\n{}", nat("masquerade = true\nto = \"out\"\nservice = \"own\"")), "`service` asks for source ports"),
+        ("a choice of mappings", nat("masquerade = true\nto = \"out\"\nmapping = \"endpoint-independent\""), "this version has no choice of mappings"),
+        ("two of a name", format!("{}{}", nat("exempt = true"), nat("exempt = true")), "translation number 1 is called `n` too"),
+        ("where the kernel forwards", format!("[settings]\nforwarding = \"kernel\"\n{}", nat("exempt = true")), "where the kernel forwards, it also translates | take `[[nat]]` out"),
+        ("a key that it has not", nat("new_source = \"192.0.2.1\""), "[[nat]] number 1 has no key `new_source`"),
         ("a key of a later part", "[protection]\nsyn_floo = true".into(), "2:1 [protection] has no key `syn_floo` | did you mean `syn_flood`?"),
         ("a list that is bound to nothing", "[lists.bad]\nfile = \"x\"".into(), "1:8 the list `bad` is bound to nothing | write block"),
         ("a list of nothing", "[lists.bad]\nblock = \"both\"".into(), "1:8 nothing is on the list `bad` | write file"),

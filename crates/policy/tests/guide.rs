@@ -14,7 +14,7 @@ fn section(header: &str) -> &'static str {
         "[rules.alert]" => "### `alert`",
         "[objects.NAME]" => "## `[objects]`",
         "[services.NAME]" => "## `[services]`",
-        "[[nat]]" | "[gateways.NAME]" | "[inspection.NAME]" | "[protection]" => {
+        "[gateways.NAME]" | "[inspection.NAME]" | "[protection]" => {
             "## What is specified and not in this version"
         }
         other => other,

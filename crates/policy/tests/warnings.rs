@@ -328,3 +328,41 @@ fn unchanged_without(policy: &Policy, rules: &[usize], packets: &[Packet]) -> Re
     }
     Ok(())
 }
+
+#[test]
+fn translations_that_never_decide() {
+    let entry = |name: &str, rest: &str| format!("[[nat]]\nname = '{name}'\nfrom = 'in'\n{rest}\n");
+    let lan = |name: &str, source: &str| {
+        entry(name, &format!("to = 'out'\nsource = '{source}'\nmasquerade = true"))
+    };
+    let port = |name: &str, service: &str| {
+        entry(
+            name,
+            &format!("destination = '192.0.2.1'\nservice = '{service}'\ndestination_to = '10.0.0.1:80'"),
+        )
+    };
+    let kept = entry("kept", "exempt = true");
+    for (entries, expected) in [
+        (vec![lan("a", "10.0.0.0/8"), lan("b", "10.1.0.0/16")], &[("b", "a")][..]),
+        (vec![lan("a", "10.1.0.0/16"), lan("b", "10.0.0.0/8")], &[]),
+        (vec![port("a", "tcp/1-9"), port("b", "tcp/9")], &[("b", "a")]),
+        (vec![port("a", "tcp/1-9"), port("b", "tcp/10")], &[]),
+        // The one is about destinations and the other about sources.
+        (vec![port("a", "tcp/1-9"), lan("b", "10.0.0.0/8")], &[]),
+        (vec![kept.clone(), lan("b", "10.0.0.0/8"), port("c", "udp/5")], &[("b", "kept"), ("c", "kept")]),
+        (vec![lan("a", "10.0.0.0/8"), kept], &[]),
+    ] {
+        let zones = "[zones]\nin = { interfaces = 'e1' }\nout = { interfaces = 'e0' }\n";
+        let policy = Policy::parse("w.toml", &format!("{zones}{}", entries.concat())).unwrap();
+        let found: Vec<(String, String)> = (policy.warnings().into_iter())
+            .filter(|warning| warning.kind == WarningKind::Shadowed)
+            .map(|warning| {
+                let name = warning.problem.message.split('`').nth(1).unwrap().to_owned();
+                (name, warning.by.join(","))
+            })
+            .collect();
+        let expected: Vec<(String, String)> =
+            expected.iter().map(|(name, by)| ((*name).to_owned(), (*by).to_owned())).collect();
+        assert_eq!(found, expected, "{entries:?}");
+    }
+}

@@ -1,6 +1,7 @@
 //! `rampart explain`: which rule decides about a packet, and why not those above it.
 
 mod batch;
+mod translated;
 
 use crate::cli::ExplainArgs;
 use crate::failure::Failure;
@@ -15,6 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::process::ExitCode;
+use translated::Translated;
 
 pub(crate) fn now() -> Timestamp {
     Timestamp::now()
@@ -60,7 +62,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
     match (&args.packets, Question::of(args)) {
         (Some(file), _) => batch::run(file, &policy, at, json),
         (None, Some(question)) => {
-            let packet = packet(&question, &policy).map_err(Failure::Wrong)?;
+            let (packet, redirected) = packet(&question, &policy).map_err(Failure::Wrong)?;
             let lists = contents(&policy)?;
             let listed = refusing(&policy.lists, &lists, packet.source, packet.destination);
             if let Some(by) = listed {
@@ -76,10 +78,14 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
                 return Ok(ExitCode::SUCCESS);
             }
             let explanation = explain(&policy, &packet, at);
+            let translated = Translated::of(&policy, &packet, redirected);
             if json {
-                println!("{:#}", to_json(&policy, &packet, at, &explanation));
+                let mut answer = to_json(&policy, &packet, at, &explanation);
+                answer["translation"] = translated.to_json(&policy);
+                println!("{answer:#}");
             } else {
                 print(&question, &policy, &packet, at, &explanation);
+                translated.lines(&policy).iter().for_each(|line| println!("{line}"));
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -95,25 +101,34 @@ fn contents(policy: &Policy) -> Result<Vec<AddressSet>, Failure> {
     Ok(read.into_iter().map(|(set, _)| set).collect())
 }
 
-fn packet(question: &Question, policy: &Policy) -> Result<Packet, String> {
+/// The packet as the rules see it, and if its destination is translated, by which entry and what it was before.
+fn packet(question: &Question, policy: &Policy) -> Result<(Packet, Option<(usize, Packet)>), String> {
     if question.src.is_ipv4() != question.dst.is_ipv4() {
         return Err(format!("--src {} and --dst {} are of different families", question.src, question.dst));
     }
     let from = zone(policy, "--from", &question.from)?;
-    let to = match &question.to {
-        Some(name) => zone(policy, "--to", name)?,
-        None => zone_of_destination(question, policy)?,
-    };
-    if (from, to) == (SELF, SELF) {
-        return Err("what the firewall sends to itself never passes it: name another zone".to_owned());
-    }
     let (protocol, selector) = service(question)?;
     let has_ports = has_ports(protocol);
     if question.sport.is_some() && !has_ports {
         return Err(format!("--proto {} has no ports: leave --sport out", question.proto));
     }
     let source_port = question.sport.unwrap_or(if has_ports { DRAWN_PORT } else { 0 });
-    Ok(Packet { from, to, source: question.src, destination: question.dst, source_port, protocol, selector })
+    let (source, destination) = (question.src, question.dst);
+    let asked = Packet { from, to: SELF, source, destination, source_port, protocol, selector };
+    let (mut packet, mut redirected) = (asked, None);
+    if let Some((place, Some(redirect))) = policy.redirect(&asked).filter(|_| from != SELF) {
+        packet.destination = redirect.address.into();
+        packet.selector = redirect.port.unwrap_or(selector);
+        redirected = Some((place, asked));
+    }
+    packet.to = match &question.to {
+        Some(name) => zone(policy, "--to", name)?,
+        None => zone_of_destination(packet.destination, policy)?,
+    };
+    if (from, packet.to) == (SELF, SELF) {
+        return Err("what the firewall sends to itself never passes it: name another zone".to_owned());
+    }
+    Ok((packet, redirected))
 }
 
 const fn has_ports(protocol: u8) -> bool {
@@ -128,20 +143,20 @@ fn zone(policy: &Policy, option: &str, name: &str) -> Result<ZoneId, String> {
 }
 
 /// The zone whose networks hold the destination; or, when none does, the only zone of which the policy names no networks.
-fn zone_of_destination(question: &Question, policy: &Policy) -> Result<ZoneId, String> {
+fn zone_of_destination(destination: IpAddr, policy: &Policy) -> Result<ZoneId, String> {
     let pick = |holds: &dyn Fn(&policy::model::Zone) -> bool| -> Vec<ZoneId> {
         (0..).zip(&policy.zones).skip(1).filter(|(_, zone)| holds(zone)).map(|(id, _)| id).collect()
     };
-    let holding = pick(&|zone| zone.networks.contains(question.dst));
+    let holding = pick(&|zone| zone.networks.contains(destination));
     let open = pick(&|zone| zone.networks.is_empty());
     match (holding.as_slice(), open.as_slice()) {
         ([one], _) | ([], [one]) => Ok(*one),
         ([], _) => {
-            Err(format!("no zone's networks hold {}: name the zone that it goes to with --to", question.dst))
+            Err(format!("no zone's networks hold {}: name the zone that it goes to with --to", destination))
         }
         _ => Err(format!(
             "several zones' networks hold {}: name the zone that it goes to with --to",
-            question.dst
+            destination
         )),
     }
 }

@@ -3,6 +3,7 @@
 mod limits;
 mod lists;
 mod pages;
+mod translations;
 
 use crate::DataplaneError;
 use crate::clock::whole_tick;
@@ -110,6 +111,7 @@ impl Policies {
         let mut settings = before;
         put_settings(&mut settings, &policy.settings);
         settings.keeps_marks |= u32::from(asks_for_more(policy));
+        settings.translates = u32::from(!policy.translations.is_empty());
         // The tables are exchanged in one step and the settings are not: so that no packet passes by the tables of one policy and the
         // settings of the other, the stricter of both hold meanwhile. The kernel returns from the exchange when no program is at
         // work any more that has the tables before it.
@@ -251,6 +253,7 @@ fn stricter(one: &types::settings, other: &types::settings) -> types::settings {
         check_land: one.check_land.max(other.check_land),
         check_zones: one.check_zones.max(other.check_zones),
         reverse_path: one.reverse_path.max(other.reverse_path),
+        translates: one.translates | other.translates,
         ..both
     }
 }

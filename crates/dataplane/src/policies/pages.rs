@@ -1,6 +1,7 @@
 //! A policy's tables as the pages of words that `bpf/firewall/tables.h` reads. Decides nothing: it copies what
 //! `policy::Tables` holds, and says where it is. Pure: no IO.
 
+use super::translations;
 use crate::names::NO_SLOT;
 use crate::shared::bytes_of;
 use crate::skeleton::types::{self, sizes, table_method};
@@ -34,17 +35,17 @@ pub(super) struct Numbers<'n> {
     pub(super) generation: u32,
 }
 
-struct Pages(Vec<u32>);
+pub(super) struct Pages(Vec<u32>);
 
 impl Pages {
     /// Where the next array will begin.
-    fn begin(&mut self, align: usize) -> u32 {
+    pub(super) fn begin(&mut self, align: usize) -> u32 {
         self.0.resize(self.0.len().next_multiple_of(align), 0);
         // 2^32 words are 16 GiB, and policy bounds its tables far below.
         self.0.len() as u32
     }
 
-    fn words(&mut self, words: &[u32]) -> u32 {
+    pub(super) fn words(&mut self, words: &[u32]) -> u32 {
         let at = self.begin(1);
         self.0.extend_from_slice(words);
         at
@@ -58,7 +59,7 @@ impl Pages {
 }
 
 /// A number of 64 bits as it lies in memory.
-fn halves(number: u64) -> [u32; 2] {
+pub(super) fn halves(number: u64) -> [u32; 2] {
     let b = number.to_ne_bytes();
     [u32::from_ne_bytes([b[0], b[1], b[2], b[3]]), u32::from_ne_bytes([b[4], b[5], b[6], b[7]])]
 }
@@ -79,6 +80,7 @@ pub(super) fn pages(tables: &Tables, policy: &Policy, numbers: &Numbers<'_>) -> 
     }
     add_zones(&mut pages, &mut header, policy, numbers.zones);
     add_lists(&mut pages, &mut header, policy, numbers);
+    header.translations = translations::add(&mut pages, policy, numbers.zones);
     header.zone_numbers = zone_numbers(numbers.zones);
     pages.begin(PAGE_WORDS);
     let mut bytes: Vec<u8> = pages.0.iter().flat_map(|word| word.to_ne_bytes()).collect();

@@ -6,6 +6,7 @@
 mod candidates;
 mod cover;
 mod moments;
+mod translations;
 
 use crate::address::AddressSet;
 use crate::form::Form;
@@ -113,6 +114,7 @@ impl Policy {
     pub fn warnings(&self) -> Vec<Warning> {
         let places = Places::new(&self.file, &self.text);
         let mut warnings = self.rule_warnings(&places);
+        warnings.extend(translations::warnings(self, &places));
         for (what, span) in &self.unused {
             let message = format!("nothing uses {what}");
             let problem =

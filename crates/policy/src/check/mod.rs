@@ -2,6 +2,7 @@
 
 mod lists;
 mod names;
+mod nat;
 mod rules;
 mod schedules;
 mod settings;
@@ -62,6 +63,7 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
     let lists = lists::read(root, &mut objects, c);
     let schedules = schedules::read(root, c);
     let rules = rules::read(root, &zones, &schedules, &mut objects, &mut services, c);
+    let translations = nat::read(root, settings.forwarding, &zones, &mut objects, &mut services, c);
     let defaults = rules::defaults(root, &zones, c);
     lists::check_counters(&lists, &rules, c);
     let objects = objects.finish(c);
@@ -96,6 +98,7 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
         lists,
         schedules: schedules.into_iter().map(|(schedule, _)| schedule).collect(),
         rules,
+        translations,
         defaults,
         settings,
         unused,

@@ -18,7 +18,7 @@ use std::time::Duration;
 use toml_reader::{Collector, DeValue, Located, Section, shortened, texts, wrong_type};
 
 /// A rule's name may have more signs than other names, but no blank, because logs and tables print it.
-fn is_rule_name(name: &str) -> bool {
+pub(super) fn is_rule_name(name: &str) -> bool {
     let good = |ch: char| ch.is_ascii_alphanumeric() || "-_.:/+".contains(ch);
     name.len() <= 63 && name.starts_with(|ch: char| ch.is_ascii_alphanumeric()) && name.chars().all(good)
 }
@@ -72,7 +72,7 @@ struct Reader<'a, 't> {
     narrowed: FxHashMap<(Arc<ServiceSet>, Vec<&'t str>), Arc<ServiceSet>>,
 }
 
-type Words<'t> = Vec<Located<&'t str>>;
+pub(super) type Words<'t> = Vec<Located<&'t str>>;
 
 impl<'t> Reader<'_, 't> {
     fn rule(&mut self, section: &Section<'t>, c: &mut Collector<'_>) -> Option<Rule> {
@@ -183,7 +183,11 @@ impl<'t> Reader<'_, 't> {
 }
 
 /// The words of a key: empty if the key is not there, `None` after reporting a problem.
-fn words<'t>(section: &Section<'t>, key: &'static str, c: &mut Collector<'_>) -> Option<Words<'t>> {
+pub(super) fn words<'t>(
+    section: &Section<'t>,
+    key: &'static str,
+    c: &mut Collector<'_>,
+) -> Option<Words<'t>> {
     match section.value(key) {
         Some(value) => texts(value, key, c),
         None => Some(Vec::new()),
@@ -191,17 +195,21 @@ fn words<'t>(section: &Section<'t>, key: &'static str, c: &mut Collector<'_>) ->
 }
 
 /// A key that is not there means `any`.
-fn or_any<'a, 't>(words: &'a Words<'t>) -> &'a [Located<&'t str>] {
+pub(super) fn or_any<'a, 't>(words: &'a Words<'t>) -> &'a [Located<&'t str>] {
     const ANY: &[Located<&str>] = &[Located { value: "any", span: 0..0 }];
     if words.is_empty() { ANY } else { words }
 }
 
-fn written(words: &Words<'_>) -> String {
+pub(super) fn written(words: &Words<'_>) -> String {
     or_any(words).iter().map(|w| w.value).collect::<Vec<_>>().join(", ")
 }
 
 /// `any` is every zone except `self`, because a rule that opens the firewall itself has to say so.
-fn zone_set(zones: &[(Zone, Range<usize>)], words: &Words<'_>, c: &mut Collector<'_>) -> Option<ZoneSet> {
+pub(super) fn zone_set(
+    zones: &[(Zone, Range<usize>)],
+    words: &Words<'_>,
+    c: &mut Collector<'_>,
+) -> Option<ZoneSet> {
     let all = zones.iter().enumerate().skip(1).fold(0, |set, (i, _)| set | 1 << i);
     let sets = words.iter().map(|word| {
         if word.value == "any" {

@@ -182,6 +182,8 @@ mod tests {
             source_port: 40_000,
             destination: "2001:db8::1".parse().unwrap(),
             destination_port: 443,
+            source_alias: None,
+            destination_alias: None,
             from: "inside".to_owned(),
             to: "outside".to_owned(),
             rule: Some("web".to_owned()),

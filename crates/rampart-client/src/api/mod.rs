@@ -227,6 +227,12 @@ pub struct Flow {
     pub destination: IpAddr,
     /// Port of the responder, for example 443; 0 if there is none.
     pub destination_port: u16,
+    /// By which address and port the responder knows the initiator, if translation changes them.
+    #[serde(default)]
+    pub source_alias: Option<Alias>,
+    /// By which address and port the initiator knows the responder, if translation changes them.
+    #[serde(default)]
+    pub destination_alias: Option<Alias>,
     /// Zone of the initiator, for example `inside`.
     pub from: String,
     /// Zone of the responder, for example `outside`.
@@ -247,6 +253,15 @@ pub struct Flow {
     pub packets_back: u64,
     /// IP bytes from the responder.
     pub bytes_back: u64,
+}
+
+/// How the other end of a translated flow knows an end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Alias {
+    /// The address, for example `203.0.113.7`.
+    pub address: IpAddr,
+    /// The port; of an ICMP query its identifier; 0 if there is neither.
+    pub port: u16,
 }
 
 /// Flows that a user ended.

@@ -1,7 +1,7 @@
 //! `rampart flows`: open flows, and ending them.
 
 use super::shown;
-use crate::api::{Filter, Flow, Flows, Killed, Operation};
+use crate::api::{Alias, Filter, Flow, Flows, Killed, Operation};
 use crate::cli::FlowsArgs;
 use crate::failure::Failure;
 use crate::table::{Side, Table, grouped, span};
@@ -64,8 +64,8 @@ fn counted(flows: u64) -> String {
 fn row(flow: &Flow) -> [String; 12] {
     [
         flow.protocol.clone(),
-        end(flow.source, flow.source_port),
-        end(flow.destination, flow.destination_port),
+        known(flow.source, flow.source_port, flow.source_alias),
+        known(flow.destination, flow.destination_port, flow.destination_alias),
         format!("{} > {}", flow.from, flow.to),
         flow.rule.clone().unwrap_or_else(|| "-".to_owned()),
         flow.state.clone(),
@@ -76,6 +76,12 @@ fn row(flow: &Flow) -> [String; 12] {
         grouped(flow.packets_back),
         grouped(flow.bytes_back),
     ]
+}
+
+/// An end, and how the other end knows it.
+fn known(address: IpAddr, port: u16, alias: Option<Alias>) -> String {
+    let own = end(address, port);
+    alias.map_or_else(|| own.clone(), |alias| format!("{own} as {}", end(alias.address, alias.port)))
 }
 
 /// An address with its port, if it has one.

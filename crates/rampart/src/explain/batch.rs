@@ -38,7 +38,7 @@ pub(super) fn run(file: &Path, policy: &Policy, at: Timestamp, json: bool) -> Re
         let asked = serde_json::from_str::<Question>(&text).map_err(|error| error.to_string());
         let answer = asked.and_then(|question| packet(&question, policy));
         let written = match answer {
-            Ok(packet) => {
+            Ok((packet, _)) => {
                 let answer = match lists.refusing(&policy.lists, packet.source, packet.destination) {
                     Some(list) => brief_of_list(policy, list, Some(number), json),
                     None => brief(policy, &tables.look_up(&packet).0, Some(number), json),

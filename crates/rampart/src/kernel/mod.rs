@@ -2,7 +2,8 @@
 //! packets.
 
 use crate::api::{
-    AlertCount, Closed, Counter, Drop, EventDetails, EventName, Flow, HookName, Occupancy, protocol_name,
+    AlertCount, Alias, Closed, Counter, Drop, EventDetails, EventName, Flow, HookName, Occupancy,
+    protocol_name,
 };
 use crate::forwarding;
 use crate::plane::{
@@ -471,6 +472,11 @@ fn api_flow(flow: dataplane::Flow, timeouts: &Timeouts) -> Flow {
         source_port: flow.initiator.1,
         destination: flow.responder.0,
         destination_port: responder_port(flow.protocol, flow.responder.1),
+        source_alias: flow.aliases.0.map(|(address, port)| Alias { address, port }),
+        destination_alias: flow
+            .aliases
+            .1
+            .map(|(address, port)| Alias { address, port: responder_port(flow.protocol, port) }),
         from: flow.zones.0,
         to: flow.zones.1,
         rule: flow.rule,

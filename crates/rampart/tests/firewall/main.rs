@@ -12,6 +12,7 @@ mod patterns;
 mod privileges;
 mod restart;
 mod tampering;
+mod translation;
 mod troubles;
 mod tunnels;
 mod unattended;

@@ -162,6 +162,8 @@ fn flow(source: &str, destination_port: u16, rule: &str) -> Flow {
         source_port: 40_000,
         destination: "192.0.2.7".parse().unwrap(),
         destination_port,
+        source_alias: None,
+        destination_alias: None,
         from: "in".to_owned(),
         to: "out".to_owned(),
         rule: Some(rule.to_owned()),

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: GPL-2.0 OR MIT */
+/*
+ * Which translation a new flow of IPv4 gets: the policy's rows, one after the other, in the generation's pages. First where it goes,
+ * before its route and the rules are asked; and when both have spoken, where it seems to come from. Only the first packet of a flow
+ * asks: its flow knows afterwards (alias.h), and translate.h writes what the flow knows.
+ *
+ * What is found lies in a room of the core, because the stack is short.
+ */
+#ifndef RAMPART_FIREWALL_NAT_H
+#define RAMPART_FIREWALL_NAT_H
+
+#include "answer.h"
+#include "budgets.h"
+#include "pages.h"
+
+struct nat_room {
+	struct packet reply;	/* alias.h: what the responder would send */
+	/* The search: what a packet says, and where the rows are. */
+	__u32 source;
+	__u32 destination;
+	__u32 service;
+	__u32 from;
+	__u32 to;
+	__u32 at;
+	__u32 count;
+	__u32 row;		/* the place of the row that was found, and 1 */
+	__u32 generation;	/* of the rows that were asked first */
+	/* What the packet's header says while the packet is redirected. */
+	__be32 asked_address;
+	__be16 asked_port;
+	__be16 asked_selector;
+	/* Where it goes. */
+	__be32 address;
+	__be16 port;
+	__be16 pad;
+	/* Where it seems to come from. */
+	__be32 alias;
+	__u16 first_port;	/* that it may have, in host order */
+	__u16 last_port;
+	__u32 kind;		/* enum nat_kind; NAT_EXEMPT: from where it comes */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct nat_room);
+} nat_rooms SEC(".maps");
+
+struct nat_search {
+	void *pages;
+	struct nat_room *room;
+};
+
+static __always_inline bool is_within(__u32 number, const __u32 *range)
+{
+	return number >= range[0] && number <= range[1];
+}
+
+/* The row at this place of the pages, or null. */
+static __always_inline const struct nat_row *nat_row_at(void *pages, __u32 at)
+{
+	const struct table_page *page = lookup(pages, at / PAGE_WORDS);
+
+	return page ? (const struct nat_row *)&page->words[at & (PAGE_WORDS - NAT_ROW_WORDS)] : 0;
+}
+
+/* Looks at one more row. 1 ends the search. */
+static int match_row(__u32 turn, struct nat_search *s)
+{
+	struct nat_room *room = s->room;
+	const struct nat_row *row = nat_row_at(s->pages, room->at + turn * NAT_ROW_WORDS);
+
+	if (!row)
+		return 1;
+	if (!(row->from >> (room->from & 63) & 1) || !(row->to >> (room->to & 63) & 1) ||
+	    !is_within(room->service, row->service) || !is_within(room->source, row->source) ||
+	    !is_within(room->destination, row->destination))
+		return 0;
+	room->row = turn + 1;
+	return 1;
+}
+
+/* The first row that matches a packet, or null. */
+static __always_inline const struct nat_row *find_row(const struct packet *p, struct nat_room *room, enum nat_direction direction)
+{
+	struct nat_search s = { .pages = lookup(&generations, 0), .room = room };
+	const struct table_header *header = s.pages ? lookup(s.pages, 0) : 0;
+
+	if (!header)
+		return 0;
+	if (direction == NAT_DESTINATION)
+		room->generation = header->generation;
+	room->at = header->translations[direction].at;
+	room->count = header->translations[direction].count;
+	room->source = bpf_ntohl(p->source[0]);
+	room->destination = bpf_ntohl(p->destination[0]);
+	room->service = p->protocol << 16 | bpf_ntohs(p->selector);
+	room->from = p->from;
+	room->to = p->to;
+	room->row = 0;
+	bpf_loop(room->count & (2 * MAX_NAT_ROWS - 1), match_row, &s, 0);
+	return room->row ? nat_row_at(s.pages, room->at + (room->row - 1) * NAT_ROW_WORDS) : 0;
+}
+
+static __always_inline bool has_ports(const struct packet *p)
+{
+	return p->protocol == PROTOCOL_TCP || p->protocol == PROTOCOL_UDP;
+}
+
+/* Sends a packet that would open a flow where the policy wants it. Its header still says where it was sent to. */
+__noinline int choose_destination(struct packet *p)
+{
+	struct nat_room *room = lookup(&nat_rooms, 0);
+	const struct nat_row *row;
+	__u32 address;
+
+	if (!p || !room || p->family != 4)
+		return 0;
+	room->asked_address = p->destination[0];
+	room->asked_port = p->destination_port;
+	room->asked_selector = p->selector;
+	/* A row of destinations is from zones to all zones: where it goes is not known yet. */
+	p->to = 0;
+	row = find_row(p, room, NAT_DESTINATION);
+	p->to = NO_ZONE;
+	if (!row || row->kind == NAT_EXEMPT || p->flags & PACKET_STATELESS)
+		return 0;
+	address = row->address[0];
+	if (row->kind == NAT_ONE_TO_ONE)
+		address += room->destination - row->destination[0];
+	p->destination[0] = bpf_htonl(address);
+	if (row->ports && has_ports(p))
+		p->destination_port = p->selector = bpf_htons(row->ports);
+	p->flags |= PACKET_REDIRECTED;
+	return 0;
+}
+
+/* What its header says again. */
+static __always_inline void restore_destination(struct packet *p)
+{
+	const struct nat_room *room = p->flags & PACKET_REDIRECTED ? lookup(&nat_rooms, 0) : 0;
+
+	if (!room)
+		return;
+	p->destination[0] = room->asked_address;
+	p->destination_port = room->asked_port;
+	p->selector = room->asked_selector;
+	p->flags &= ~PACKET_REDIRECTED;
+}
+
+/* One of a row's addresses, always the same one for a source (RFC 4787 REQ-2, "paired"). */
+static __always_inline __u32 paired_address(const struct nat_row *row, __be32 source)
+{
+	__u32 count = row->address[1] - row->address[0] + 1;
+
+	return row->address[0] + (count ? (__u32)(mix(secret[6], source) >> 32) % count : 0);
+}
+
+/* The address under which a row lets the responder know the initiator; 0: there is none. */
+static __always_inline __be32 alias_by(const struct nat_row *row, const struct packet *p, const struct nat_room *room)
+{
+	const struct own_addresses *own;
+	__u32 ifindex;
+
+	if (row->kind == NAT_ONE_TO_ONE)
+		return bpf_htonl(row->address[0] + room->source - row->source[0]);
+	if (row->kind == NAT_ADDRESS)
+		return bpf_htonl(paired_address(row, p->source[0]));
+	ifindex = ports[p->way & (MAX_PORTS - 1)].ifindex;
+	own = bpf_map_lookup_elem(&own_addresses, &ifindex);
+	return own ? own->v4 : 0;
+}
+
+#define LAST_PRIVILEGED 1023
+
+/* Which ports the alias may have: those of the row, or of the same kind as its own (RFC 4787 REQ-3, RFC 5382 REQ-7). */
+static __always_inline void choose_ports(struct nat_room *room, const struct nat_row *row, const struct packet *p)
+{
+	__u16 port = bpf_ntohs(p->source_port);
+
+	if (row->ports) {
+		room->first_port = row->ports;
+		room->last_port = row->ports >> 16;
+	} else if (p->protocol == PROTOCOL_ICMP) {
+		room->first_port = 0;
+		room->last_port = 0xffff;
+	} else {
+		room->first_port = port <= LAST_PRIVILEGED ? 1 : LAST_PRIVILEGED + 1;
+		room->last_port = port <= LAST_PRIVILEGED ? LAST_PRIVILEGED : 0xffff;
+	}
+}
+
+/*
+ * Chooses where a packet that may open a flow seems to come from, and ends its redirection. It is PACKET_TRANSLATED then if any end is
+ * translated. 0, or why it must not pass.
+ */
+__noinline int choose_source(struct packet *p)
+{
+	struct nat_room *room = lookup(&nat_rooms, 0);
+	const struct nat_row *row;
+
+	if (!p || !room)
+		return REASON_UNTRANSLATABLE;
+	if (p->family != 4)
+		return 0;
+	room->address = p->destination[0];
+	room->port = p->destination_port;
+	room->kind = NAT_EXEMPT;
+	row = p->to == ZONE_SELF ? 0 : find_row(p, room, NAT_SOURCE);
+	if (row && row->kind != NAT_EXEMPT) {
+		room->alias = alias_by(row, p, room);
+		if (!room->alias)
+			return REASON_UNTRANSLATABLE;
+		room->kind = row->kind;
+		choose_ports(room, row, p);
+		p->flags |= PACKET_TRANSLATED;
+	}
+	if (p->flags & PACKET_REDIRECTED) {
+		restore_destination(p);
+		p->flags |= PACKET_TRANSLATED;
+	}
+	if (!(p->flags & PACKET_TRANSLATED))
+		return 0;
+	/* Of another policy than the one that allowed it. */
+	if (room->generation != p->generation)
+		return REASON_CONTENDED;
+	return p->flags & PACKET_STATELESS ? REASON_UNTRANSLATABLE : 0;
+}
+
+#endif

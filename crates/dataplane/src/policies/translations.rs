@@ -1,0 +1,92 @@
+//! A policy's translations as the rows of `bpf/firewall/nat.h`. Pure: no IO.
+
+use super::pages::{Pages, halves};
+use crate::skeleton::types::{self, nat_kind, sizes};
+use policy::Policy;
+use policy::model::{Change, ZoneSet};
+use policy::translation::{Direction, Row};
+
+const ROW_WORDS: usize = sizes::NAT_ROW_WORDS.0 as usize;
+
+const _: () = assert!(policy::translation::MAX_ROWS == sizes::MAX_NAT_ROWS.0 as usize);
+const _: () = assert!(
+    size_of::<types::nat_row>() == 4 * ROW_WORDS
+        && std::mem::offset_of!(types::nat_row, source) == 16
+        && std::mem::offset_of!(types::nat_row, service) == 32
+        && std::mem::offset_of!(types::nat_row, kind) == 40
+        && std::mem::offset_of!(types::nat_row, ports) == 52
+);
+
+/// Writes the rows of both directions, by `enum nat_direction`. `zones` are, for each zone of the policy, the data plane's numbers.
+pub(super) fn add(pages: &mut Pages, policy: &Policy, zones: &[u8]) -> [types::nat_rows; 2] {
+    [Direction::Destination, Direction::Source].map(|direction| {
+        let rows = policy.translation_rows(direction);
+        let at = pages.begin(ROW_WORDS);
+        for row in &rows {
+            pages.words(&nat_row(policy, row, direction, zones));
+        }
+        types::nat_rows { at, count: rows.len() as u32 }
+    })
+}
+
+/// The same zones by the data plane's numbers.
+fn our_zones(set: ZoneSet, zones: &[u8]) -> u64 {
+    if set == ZoneSet::MAX {
+        return u64::MAX;
+    }
+    zones
+        .iter()
+        .enumerate()
+        .filter(|(zone, _)| set >> zone & 1 != 0)
+        .fold(0, |all, (_, number)| all | 1 << number)
+}
+
+/// `struct nat_row`, word by word.
+fn nat_row(policy: &Policy, row: &Row, direction: Direction, zones: &[u8]) -> [u32; ROW_WORDS] {
+    let ([from, from_high], [to, to_high]) =
+        (halves(our_zones(row.from, zones)), halves(our_zones(row.to, zones)));
+    let (kind, [first, last], ports) = change(policy, row, direction);
+    let (source, destination, service) = (row.source, row.destination, row.service);
+    [
+        from,
+        from_high,
+        to,
+        to_high,
+        source.0,
+        source.1,
+        destination.0,
+        destination.1,
+        service.0,
+        service.1,
+        kind.0,
+        first,
+        last,
+        ports,
+        0,
+        0,
+    ]
+}
+
+fn change(policy: &Policy, row: &Row, direction: Direction) -> (nat_kind, [u32; 2], u32) {
+    let range =
+        |ports: Option<(u16, u16)>| ports.map_or(0, |(first, last)| u32::from(last) << 16 | u32::from(first));
+    match row.change {
+        Change::Exempt => (nat_kind::NAT_EXEMPT, [0; 2], 0),
+        Change::Masquerade { ports } => (nat_kind::NAT_MASQUERADE, [0; 2], range(ports)),
+        Change::Source { first, last, ports } => {
+            (nat_kind::NAT_ADDRESS, [first.into(), last.into()], range(ports))
+        }
+        Change::Destination { address, port } => {
+            (nat_kind::NAT_ADDRESS, [u32::from(address); 2], port.unwrap_or(0).into())
+        }
+        Change::OneToOne { first } => {
+            // Towards the inside, from the first address there on.
+            let inside = policy.translations[row.translation].source.v4.ranges();
+            let first = match direction {
+                Direction::Source => u32::from(first),
+                Direction::Destination => inside.first().map_or(0, |(first, _)| *first),
+            };
+            (nat_kind::NAT_ONE_TO_ONE, [first; 2], 0)
+        }
+    }
+}

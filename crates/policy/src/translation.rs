@@ -1,0 +1,285 @@
+//! Translation of IPv4 addresses: what an entry of `[[nat]]` says, what it does with a packet, and the rows that the data plane goes
+//! through. [`Policy::redirect`] and [`Policy::disguise`] are the reference: they go through the entries one by one.
+//!
+//! A packet that would open a flow is redirected first, then routed and judged by where it goes now, and last it is disguised.
+
+use crate::address::AddressSet;
+use crate::interpret::Packet;
+use crate::model::{Policy, SELF, Written, ZoneId, ZoneSet};
+use crate::ranges::RangeSet;
+use crate::service::{ServiceSet, TCP, UDP};
+use std::net::{IpAddr, Ipv4Addr};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// The most [`Row`]s of one direction in a policy.
+pub const MAX_ROWS: usize = 1024;
+
+/// An entry of `[[nat]]`: which packets, and what becomes of them.
+#[derive(Debug, Clone)]
+pub struct Translation {
+    /// Its name, which no other entry has.
+    pub name: String,
+    /// A description for people.
+    pub description: Option<String>,
+    /// Zones that the packet comes from.
+    pub from: ZoneSet,
+    /// Zones that it goes to; `None` where the text does not say.
+    pub to: Option<ZoneSet>,
+    /// Its source as it comes.
+    pub source: Arc<AddressSet>,
+    /// Its destination: as it comes where the destination is translated, and as the rules see it where the source is.
+    pub destination: Arc<AddressSet>,
+    /// Protocols and destination ports, in the same sense.
+    pub service: Arc<ServiceSet>,
+    /// What changes.
+    pub change: Change,
+    /// Whether it takes part.
+    pub enabled: bool,
+    /// Bytes of the text that name it.
+    pub span: Range<usize>,
+    /// The fields as the text writes them.
+    pub written: Written,
+}
+
+/// What a translation changes of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing, whatever later entries say.
+    Exempt,
+    /// The source becomes the address of the interface that the packet leaves by, its port one of these.
+    Masquerade {
+        /// First and last port; `None`: of the same kind as before.
+        ports: Option<(u16, u16)>,
+    },
+    /// The source becomes one of these addresses.
+    Source {
+        /// The first.
+        first: Ipv4Addr,
+        /// The last.
+        last: Ipv4Addr,
+        /// As above.
+        ports: Option<(u16, u16)>,
+    },
+    /// The destination becomes this one.
+    Destination {
+        /// The address.
+        address: Ipv4Addr,
+        /// The port; `None`: as before.
+        port: Option<u16>,
+    },
+    /// Each source of the entry, one range, has an address of its own outside, and whoever writes to that is sent to it.
+    OneToOne {
+        /// The address of the first of the range.
+        first: Ipv4Addr,
+    },
+}
+
+/// Where a redirected packet goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Redirect {
+    /// The address.
+    pub address: Ipv4Addr,
+    /// The port; `None`: as before.
+    pub port: Option<u16>,
+}
+
+/// Where a disguised packet seems to come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disguise {
+    /// The address of the interface that it leaves by.
+    Interface,
+    /// One of these addresses, always the same one for the same source.
+    OneOf(Ipv4Addr, Ipv4Addr),
+    /// This one.
+    Address(Ipv4Addr),
+}
+
+/// Which way a row looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// The destination is translated.
+    Destination,
+    /// The source is translated.
+    Source,
+}
+
+/// A part of a translation without holes, as the data plane compares it. All pairs are first and last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Row {
+    /// Its translation's place in [`Policy::translations`].
+    pub translation: usize,
+    /// Zones that the packet comes from.
+    pub from: ZoneSet,
+    /// Zones that it goes to.
+    pub to: ZoneSet,
+    /// Sources.
+    pub source: (u32, u32),
+    /// Destinations.
+    pub destination: (u32, u32),
+    /// Services, as [`crate::service::key`]s.
+    pub service: (u32, u32),
+    /// What changes.
+    pub change: Change,
+}
+
+impl Translation {
+    /// The sets that an entry compares in a direction: zones from and to, source, destination and service; `None` if it says nothing
+    /// about that direction.
+    pub(crate) fn seen(&self, direction: Direction) -> Option<Seen> {
+        let all = ZoneSet::MAX;
+        let forward = |to| Seen {
+            from: self.from,
+            to,
+            source: self.source.v4.clone(),
+            destination: self.destination.v4.clone(),
+            service: keys(&self.service),
+        };
+        match (self.change, direction) {
+            (Change::Exempt, Direction::Destination) if self.to.is_some() => None,
+            (Change::Exempt, Direction::Destination)
+            | (Change::Destination { .. }, Direction::Destination) => Some(forward(all)),
+            (Change::Exempt, Direction::Source) => Some(forward(self.to.unwrap_or(all & !(1 << SELF)))),
+            (
+                Change::Masquerade { .. } | Change::Source { .. } | Change::OneToOne { .. },
+                Direction::Source,
+            ) => Some(forward(self.to.unwrap_or(0))),
+            (Change::OneToOne { .. }, Direction::Destination) => {
+                // From those who know it by its address outside.
+                let (first, last) = self.outside()?;
+                Some(Seen {
+                    from: self.to.unwrap_or(0),
+                    to: all,
+                    source: RangeSet::full(),
+                    destination: RangeSet::of([(first, last)]),
+                    service: keys(&ServiceSet::any()),
+                })
+            }
+            (Change::Destination { .. }, Direction::Source)
+            | (Change::Masquerade { .. } | Change::Source { .. }, Direction::Destination) => None,
+        }
+    }
+
+    /// Of one-to-one: the addresses outside.
+    pub fn outside(&self) -> Option<(u32, u32)> {
+        let Change::OneToOne { first } = self.change else { return None };
+        let (inside_first, inside_last) = *self.source.v4.ranges().first()?;
+        Some((first.into(), u32::from(first).checked_add(inside_last - inside_first)?))
+    }
+
+    fn matches(&self, direction: Direction, packet: &Packet) -> bool {
+        let (IpAddr::V4(source), IpAddr::V4(destination)) = (packet.source, packet.destination) else {
+            return false;
+        };
+        self.enabled
+            && self.seen(direction).is_some_and(|seen| {
+                let zones = |set: ZoneSet, zone: ZoneId| set >> zone & 1 != 0;
+                zones(seen.from, packet.from)
+                    && (direction == Direction::Destination || zones(seen.to, packet.to))
+                    && seen.source.contains(source.into())
+                    && seen.destination.contains(destination.into())
+                    && seen.service.contains(crate::service::key(packet.protocol, packet.selector))
+            })
+    }
+}
+
+/// The keys of a service, whatever the source ports.
+pub(crate) fn keys(service: &ServiceSet) -> RangeSet<u32> {
+    RangeSet::of(service.parts().iter().flat_map(|part| part.keys.ranges().iter().copied()))
+}
+
+/// What a translation compares in one direction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) from: ZoneSet,
+    pub(crate) to: ZoneSet,
+    pub(crate) source: RangeSet<u32>,
+    pub(crate) destination: RangeSet<u32>,
+    pub(crate) service: RangeSet<u32>,
+}
+
+impl Seen {
+    /// Whether every packet of the other is one of this.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        other.from & !self.from == 0
+            && other.to & !self.to == 0
+            && self.source.covers(&other.source)
+            && self.destination.covers(&other.destination)
+            && self.service.covers(&other.service)
+    }
+
+    /// How many rows it takes.
+    pub(crate) fn rows(&self) -> usize {
+        [&self.source, &self.destination, &self.service].map(|set| set.ranges().len()).iter().product()
+    }
+}
+
+impl Policy {
+    /// The entry that decides about a packet's destination, and where it sends the packet; `None`: as the packet says. Where the
+    /// packet goes to is not looked at: it is not known yet.
+    pub fn redirect(&self, packet: &Packet) -> Option<(usize, Option<Redirect>)> {
+        let (place, entry) = self.first(Direction::Destination, packet)?;
+        let redirect = match entry.change {
+            Change::Destination { address, port } => {
+                Some(Redirect { address, port: port.filter(|_| matches!(packet.protocol, TCP | UDP)) })
+            }
+            Change::OneToOne { .. } => {
+                let (IpAddr::V4(destination), Some((outside, _))) = (packet.destination, entry.outside())
+                else {
+                    return None;
+                };
+                let (inside, _) = entry.source.v4.ranges().first()?;
+                let address = Ipv4Addr::from(inside + (u32::from(destination) - outside));
+                Some(Redirect { address, port: None })
+            }
+            Change::Exempt | Change::Masquerade { .. } | Change::Source { .. } => None,
+        };
+        Some((place, redirect))
+    }
+
+    /// The entry that decides about a packet's source, once the packet goes where [`Policy::redirect`] sends it, and where it seems to
+    /// come from; `None`: from where it comes. Packets to the firewall itself stay as they are.
+    pub fn disguise(&self, packet: &Packet) -> Option<(usize, Option<Disguise>)> {
+        if packet.to == SELF || packet.from == SELF {
+            return None;
+        }
+        let (place, entry) = self.first(Direction::Source, packet)?;
+        let disguise = match entry.change {
+            Change::Masquerade { .. } => Some(Disguise::Interface),
+            Change::Source { first, last, .. } => Some(Disguise::OneOf(first, last)),
+            Change::OneToOne { first } => {
+                let IpAddr::V4(source) = packet.source else { return None };
+                let (inside, _) = entry.source.v4.ranges().first()?;
+                Some(Disguise::Address(Ipv4Addr::from(u32::from(first) + (u32::from(source) - inside))))
+            }
+            Change::Exempt | Change::Destination { .. } => None,
+        };
+        Some((place, disguise))
+    }
+
+    fn first(&self, direction: Direction, packet: &Packet) -> Option<(usize, &Translation)> {
+        self.translations.iter().enumerate().find(|(_, entry)| entry.matches(direction, packet))
+    }
+
+    /// The rows of a direction, in order.
+    pub fn translation_rows(&self, direction: Direction) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for (translation, entry) in self.translations.iter().enumerate().filter(|(_, entry)| entry.enabled) {
+            let Some(seen) = entry.seen(direction) else { continue };
+            for source in seen.source.ranges() {
+                for destination in seen.destination.ranges() {
+                    rows.extend(seen.service.ranges().iter().map(|service| Row {
+                        translation,
+                        from: seen.from,
+                        to: seen.to,
+                        source: *source,
+                        destination: *destination,
+                        service: *service,
+                        change: entry.change,
+                    }));
+                }
+            }
+        }
+        rows
+    }
+}

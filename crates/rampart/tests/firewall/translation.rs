@@ -1,0 +1,199 @@
+//! Translated connections between real stacks, on both hooks: out by masquerade, in by port forwarding, from inside back to inside.
+
+use crate::bed::{Bed, INSIDE, OUTSIDE, Outcome, expect_echo, expect_from, expect_no_echo, serve, until};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+use testkit::slowness;
+
+/// Only the firewall's own link is reachable outside: the host outside has no route back to the one inside.
+const POLICY: &str = "
+[[nat]]
+name = 'web'
+from = 'any'
+destination = '10.81.2.1'
+service = 'tcp/80'
+destination_to = '10.81.1.2:8080'
+
+[[nat]]
+name = 'own'
+from = 'outside'
+destination = '10.81.2.1'
+service = 'tcp/2222'
+destination_to = '10.81.1.1:22'
+
+[[nat]]
+name = 'lan'
+from = 'inside'
+to = 'any'
+masquerade = true
+
+[[rules]]
+name = 'out'
+from = 'inside'
+to = 'any'
+action = 'allow'
+
+[[rules]]
+name = 'web'
+from = 'outside'
+to = 'inside'
+service = 'tcp/8080'
+action = 'allow'
+
+[[rules]]
+name = 'own'
+from = 'outside'
+to = 'self'
+service = 'tcp/22'
+action = 'allow'
+";
+
+fn bed() -> Bed {
+    let bed = Bed::new();
+    bed.ip("out", &["route", "del", "default"]);
+    bed
+}
+
+/// A server outside that says who calls.
+fn serve_callers(bed: &Bed, port: u16) -> std::sync::mpsc::Receiver<std::net::SocketAddr> {
+    let listener = bed.inside("out", || TcpListener::bind((OUTSIDE, port)).unwrap());
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            if sender.send(stream.peer_addr().unwrap()).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// The hosts and the firewall leave checksums to the other end of a link. XDP could not translate such packets, and TC can.
+fn leave_checksums_unfinished(bed: &Bed) {
+    for (host, device) in [("in", "x"), ("out", "x"), ("fw", "e0"), ("fw", "e1")] {
+        bed.host_of(host).run("ethtool", &["-K", device, "tx", "on"]);
+    }
+}
+
+fn patience() -> Duration {
+    Duration::from_secs(30) * slowness()
+}
+
+#[test]
+fn needs_root_translated_connections_of_real_stacks_on_both_hooks() {
+    for hook in ["tc", "xdp"] {
+        let bed = bed();
+        if hook == "tc" {
+            leave_checksums_unfinished(&bed);
+        }
+        bed.serve(9000);
+        serve(bed.inside("in", || TcpListener::bind((INSIDE, 8080)).unwrap()));
+        serve(bed.inside("fw", || TcpListener::bind("10.81.1.1:22").unwrap()));
+        let policy = bed.policy("p.toml", POLICY);
+        let _firewall = bed.up(&policy, hook);
+        bed.expect(9000, Outcome::Answered, "out by masquerade");
+        let callers = serve_callers(&bed, 9001);
+        let caller = bed.connect(9001).unwrap();
+        let seen = callers.recv_timeout(patience()).unwrap();
+        assert_eq!(seen.ip().to_string(), "10.81.2.1", "{hook}: outside sees the firewall alone");
+        assert_eq!(seen.port(), caller.local_addr().unwrap().port(), "{hook}: a free port is kept");
+        let flows = bed.json(&["flows", "dport=9001"]);
+        assert_eq!(flows["flows"][0]["source"], INSIDE, "{flows}");
+        assert_eq!(flows["flows"][0]["source_alias"]["address"], "10.81.2.1", "{flows}");
+        expect_from(bed.host_of("out"), "10.81.2.1:80", Outcome::Answered, "in by port forwarding");
+        expect_from(bed.host_of("in"), "10.81.2.1:80", Outcome::Answered, "from inside by the name outside");
+        expect_from(
+            bed.host_of("out"),
+            "10.81.2.1:8080",
+            Outcome::Silence,
+            "the inside port has no name outside",
+        );
+        expect_from(bed.host_of("out"), "10.81.2.1:2222", Outcome::Answered, "in to the firewall itself");
+        datagrams(&bed, hook);
+        bed.host_of("in").run("ping", &["-c", "2", "-W", "10", OUTSIDE]);
+        large_datagrams(&bed, hook);
+    }
+}
+
+/// A datagram and its answer, and the error about a closed port.
+fn datagrams(bed: &Bed, hook: &str) {
+    let server = bed.inside("out", || UdpSocket::bind((OUTSIDE, 5353)).unwrap());
+    let client = bed.inside("in", || UdpSocket::bind((INSIDE, 0)).unwrap());
+    client.set_read_timeout(Some(patience())).unwrap();
+    server.set_read_timeout(Some(patience())).unwrap();
+    client.connect((OUTSIDE, 5353)).unwrap();
+    client.send(b"question").unwrap();
+    let mut bytes = [0; 100];
+    let (count, from) = server.recv_from(&mut bytes).unwrap();
+    assert_eq!((&bytes[..count], from.ip().to_string().as_str()), (&b"question"[..], "10.81.2.1"), "{hook}");
+    server.send_to(b"answer", from).unwrap();
+    let count = client.recv(&mut bytes).unwrap();
+    assert_eq!(&bytes[..count], b"answer", "{hook}");
+    let refused = bed.inside("in", || UdpSocket::bind((INSIDE, 0)).unwrap());
+    refused.set_read_timeout(Some(patience())).unwrap();
+    refused.connect((OUTSIDE, 5354)).unwrap();
+    refused.send(b"x").unwrap();
+    let error = refused.recv(&mut bytes).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused, "{hook}: the error finds its sender");
+}
+
+/// Datagrams that come in fragments, both ways.
+fn large_datagrams(bed: &Bed, hook: &str) {
+    let server = bed.inside("out", || UdpSocket::bind((OUTSIDE, 5355)).unwrap());
+    let client = bed.inside("in", || UdpSocket::bind((INSIDE, 0)).unwrap());
+    client.set_read_timeout(Some(patience())).unwrap();
+    server.set_read_timeout(Some(patience())).unwrap();
+    client.connect((OUTSIDE, 5355)).unwrap();
+    let sent: Vec<u8> = (0..5000u32).map(|i| (i % 251) as u8).collect();
+    client.send(&sent).unwrap();
+    let mut bytes = vec![0; 6000];
+    let (count, from) = server.recv_from(&mut bytes).unwrap();
+    assert_eq!(bytes[..count], sent, "{hook}: there");
+    server.send_to(&sent, from).unwrap();
+    let count = client.recv(&mut bytes).unwrap();
+    assert_eq!(bytes[..count], sent, "{hook}: and back");
+}
+
+/// A daemon that is killed and started again loses no translated connection; the address that a connection has outside may go, and then
+/// it ends.
+#[test]
+fn needs_root_translated_connections_live_as_long_as_their_address() {
+    let bed = bed();
+    bed.serve(9000);
+    let policy = bed.policy("p.toml", POLICY);
+    let mut firewall = bed.up(&policy, "tc");
+    let mut stream = bed.connect(9000).unwrap();
+    expect_echo(&mut stream, "open");
+    firewall.signal(nix::sys::signal::Signal::SIGKILL);
+    firewall.end();
+    expect_echo(&mut stream, "without a daemon");
+    let _firewall = bed.up(&policy, "tc");
+    expect_echo(&mut stream, "under the next daemon");
+    bed.ip("fw", &["address", "add", "10.81.2.3/24", "dev", "e0"]);
+    bed.ip("fw", &["address", "del", "10.81.2.1/24", "dev", "e0"]);
+    bed.ip("out", &["neighbour", "add", "10.81.2.3", "lladdr", "02:00:00:00:02:01", "dev", "x"]);
+    until("the flow is gone with its address", || bed.json(&["flows", "dport=9000"])["matched"] == 0);
+    expect_no_echo(&mut stream, "its address is gone");
+    drop(stream);
+}
+
+#[test]
+fn needs_root_another_build_takes_translated_connections_over() {
+    let bed = bed();
+    bed.serve(9000);
+    serve(bed.inside("in", || TcpListener::bind((INSIDE, 8080)).unwrap()));
+    let policy = bed.policy("p.toml", POLICY);
+    let wider = bed.policy("wider.toml", &format!("[settings]\nflows = 2048\n{POLICY}"));
+    let mut firewall = bed.up(&policy, "tc");
+    let mut out = bed.connect(9000).unwrap();
+    let mut hairpin = bed.inside("in", || TcpStream::connect("10.81.2.1:80").unwrap());
+    expect_echo(&mut out, "open");
+    expect_echo(&mut hairpin, "open");
+    firewall.signal(nix::sys::signal::Signal::SIGTERM);
+    firewall.end();
+    // A table of another size is another table: flows are carried over one by one.
+    let _firewall = bed.up(&wider, "tc");
+    expect_echo(&mut out, "in the next table");
+    expect_echo(&mut hairpin, "in the next table, translated at both ends");
+    assert_eq!(bed.json(&["flows", "dport=9000"])["matched"], 1);
+}
