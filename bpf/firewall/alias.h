@@ -6,7 +6,8 @@
  *
  * The port stays as it is, if it is free and may be used. Otherwise ALIAS_TRIES ports are asked for, which depend on a secret and on the
  * initiator. Those of one source lie in a part of the ports that begins at a place of its own, and a source that has as many
- * flows as such a part has ports does not keep its own ports any more: so one source leaves ports for the others.
+ * flows as such a part has ports does not keep its own ports any more, nor looks beyond its part: so one source leaves ports for
+ * the others.
  */
 #ifndef RAMPART_FIREWALL_ALIAS_H
 #define RAMPART_FIREWALL_ALIAS_H
@@ -45,7 +46,8 @@ __noinline __u32 port_of_turn(struct nat_room *room, struct flow *flow, struct p
 		return turn ? ~0U : port;
 	if (!turn)
 		return port - first < count && !has_its_share(flow, count) ? port : ~0U;
-	share = share_of(count);
+	/* Who has little may look everywhere: its own part may be full of others' ports. */
+	share = turn > ALIAS_TRIES / 2 && !has_its_share(flow, count) ? count : share_of(count);
 	chosen = (mix(secret[7], p->source[0]) >> 32) % count + (mix(secret[8], (__u64)p->source[0] << 32 | port << 8 | turn) >> 32) % share;
 	chosen = first + chosen % count;
 	if (turn > ALIAS_TRIES / 2)
