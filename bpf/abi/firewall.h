@@ -585,7 +585,7 @@ struct datagram_name {
 	__u8 pad;
 };
 
-/* What the ring `early_fragments` has: a fragment that came before its first, and behind it the frame; or without a frame the news that
+/* What the ring `early_fragments` has: a fragment that came before its first, and behind it the frame; or without a frame the sign that
  * the first one of a datagram has come that fragments wait for. */
 struct early_fragment {
 	__u64 time;		/* nanoseconds of the monotonic clock */

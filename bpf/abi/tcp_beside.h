@@ -10,7 +10,7 @@
 
 #define MAX_LISTED 65536	/* addresses of a block list that SYN come from */
 
-/* In the order of measure::sessions::AttackKind::ALL. */
+/* In the order of measure::connections::AttackKind::ALL. */
 enum attack_kind {
 	ATTACK_SYN = 0,
 	ATTACK_SYN_ACK = 1,
@@ -20,7 +20,7 @@ enum attack_kind {
 	ATTACK_FRAGMENT = 5,
 };
 
-/* In the order of measure::sessions::IllegalKind::ALL. */
+/* In the order of measure::connections::IllegalKind::ALL. */
 enum illegal_kind {
 	ILLEGAL_ADDRESS = 0,
 	ILLEGAL_PORT = 1,

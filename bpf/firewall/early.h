@@ -141,7 +141,7 @@ static __always_inline void fill_early(struct early_fragment *head, const struct
 static __always_inline void announce_first(const struct packet *p, const struct datagram_places *places)
 {
 	__u64 *waiting = waiting_at(places), found;
-	struct early_fragment *news;
+	struct early_fragment *sign;
 
 	if (!waiting)
 		return;
@@ -149,11 +149,11 @@ static __always_inline void announce_first(const struct packet *p, const struct 
 	if (found >> 32 != places->tag || !found || ticks_since(p->tick, found) > EARLY_LIFE_TICKS ||
 	    __sync_val_compare_and_swap(waiting, found, 0) != found)
 		return;
-	news = bpf_ringbuf_reserve(&early_fragments, sizeof(*news), 0);
-	if (!news)
+	sign = bpf_ringbuf_reserve(&early_fragments, sizeof(*sign), 0);
+	if (!sign)
 		return;
-	fill_early(news, p);
-	bpf_ringbuf_submit(news, 0);
+	fill_early(sign, p);
+	bpf_ringbuf_submit(sign, 0);
 }
 
 /* Gives the frame to user space. Returns 1 if that was done; then it is not dropped, and counted when it comes in once more or when

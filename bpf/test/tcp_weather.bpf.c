@@ -41,7 +41,7 @@ struct tuple {
 struct known {
 	__be32 client_next;	/* sequence numbers that each side says next */
 	__be32 server_next;
-	__u64 heard_ns;
+	__u64 last_ns;
 	__u32 dead;		/* 1: nothing passes any more */
 	__u32 is_open;
 	__u32 held[2];		/* FIN_FIRST: sequence and acknowledgement number of an ACK held back, by side */
@@ -123,7 +123,7 @@ static __always_inline void learn(struct known *known, const struct seen *seen)
 		known->server_next = next;
 	else
 		known->client_next = next;
-	known->heard_ns = bpf_ktime_get_ns();
+	known->last_ns = bpf_ktime_get_ns();
 	if (flags & (TCP_RST | TCP_FIN))
 		known->is_open = 0;
 	else if (!(flags & TCP_SYN))
@@ -192,7 +192,7 @@ static __always_inline void reset_an_idle_one(struct __sk_buff *skb, const struc
 	if (bpf_map_peek_elem(&opened, &tuple))
 		return;
 	known = bpf_map_lookup_elem(&tuples, &tuple);
-	if (known && known->is_open && bpf_ktime_get_ns() - known->heard_ns < now->idle_ms * 1000000ULL)
+	if (known && known->is_open && bpf_ktime_get_ns() - known->last_ns < now->idle_ms * 1000000ULL)
 		return;
 	bpf_map_pop_elem(&opened, &tuple);
 	if (!known || !known->is_open)

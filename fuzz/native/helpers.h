@@ -167,7 +167,7 @@ long bpf_check_mtu(void *ctx __attribute__((unused)), __u32 ifindex, __u32 *mtu,
 	return ifindex == 77 ? FAILED : 0;
 }
 
-/* Both hooks' redirects: what they return is told by which program runs. */
+/* Both hooks' redirects: which program runs says what they return. */
 static enum hook running;
 
 static long redirected(void)

@@ -107,7 +107,7 @@ const NOT_A_PORT: u32 = 43;
 
 /// The sender gets an ICMP error where RFC 1812 and RFC 4443 want it.
 #[test]
-fn what_cannot_be_forwarded_is_told_to_the_sender() {
+fn what_cannot_be_forwarded_is_answered_with_an_error() {
     let rows = [
         ("198.18.0.9 > 198.19.0.2 ttl=1 udp 5>6", TTL, "icmp 11/0 quote=28"),
         ("198.18.0.9 > 198.19.0.2 ttl=0 udp 5>6", TTL, "icmp 11/0 quote=28"),

@@ -181,13 +181,13 @@ fn routes_are_followed_in_the_background() {
 fn interfaces_that_come_and_go_are_announced() {
     let rows = Rows::load_bare();
     let mut watch = rows.namespace.within(|| LinkWatch::open().unwrap());
-    let (told, hear) = std::sync::mpsc::channel();
-    std::thread::spawn(move || while watch.wait().is_ok() && told.send(()).is_ok() {});
-    assert!(hear.try_recv().is_err(), "nothing has happened yet");
+    let (changed, changes) = std::sync::mpsc::channel();
+    std::thread::spawn(move || while watch.wait().is_ok() && changed.send(()).is_ok() {});
+    assert!(changes.try_recv().is_err(), "nothing has happened yet");
     for change in ["link add come0 type veth peer name come1", "link del come0"] {
         rows.namespace.ip(change);
-        hear.recv_timeout(PATIENCE).unwrap();
+        changes.recv_timeout(PATIENCE).unwrap();
         // One change has several announcements, and all have come by now.
-        while hear.try_recv().is_ok() {}
+        while changes.try_recv().is_ok() {}
     }
 }

@@ -1,4 +1,4 @@
-//! Bad weather between two hosts: dead neighbours, routes that vanish, narrow links, devices without XDP. The sender hears of it,
+//! Bad weather between two hosts: dead neighbours, routes that vanish, narrow links, devices without XDP. The sender gets an error,
 //! and what comes back works again.
 
 use crate::crossing::{Crossing, GATEWAY, HOST_DEVICE, SERVER};
@@ -28,7 +28,7 @@ fn ping_until(crossing: &Crossing, to: &str, wanted: &str) -> String {
 
 /// The kernel's own answer about packets that waited for the neighbour in vain; the firewall never sees the sender's end of it.
 #[test]
-fn a_neighbour_that_was_never_there_is_told_to_the_sender() {
+fn a_neighbour_that_was_never_there_is_answered_with_an_error() {
     for hook in HOOKS {
         let crossing = Crossing::build(hook);
         for ip in ["ipv4", "ipv6"] {
@@ -73,7 +73,7 @@ fn a_neighbour_that_dies_is_noticed_and_found_again() {
 }
 
 #[test]
-fn a_route_that_vanishes_is_told_to_the_sender_and_comes_back() {
+fn a_route_that_vanishes_is_answered_with_an_error_and_comes_back() {
     for hook in HOOKS {
         let crossing = Crossing::build(hook);
         for ((server, gateway), net) in
@@ -92,7 +92,7 @@ fn a_route_that_vanishes_is_told_to_the_sender_and_comes_back() {
 
 /// Path MTU discovery: the sender learns the MTU of the narrow link, and what fits goes through.
 #[test]
-fn a_narrow_link_is_told_to_the_sender() {
+fn a_narrow_link_is_answered_with_an_error() {
     for hook in HOOKS {
         let crossing = Crossing::build(hook);
         crossing.firewall.ip("link set toserver mtu 1400");

@@ -370,7 +370,7 @@ fn every_lie_about_connections_is_caught_and_named() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// What a firewall may do because its users want it to, the options that are offered, and what a reader of its figures is told.
+/// What a firewall may do because its users want it to, the options that are offered, and what a reader of its figures sees.
 const ALLOWED: [(Lie, Options, &str); 5] = [
     (Lie::Proxies, Options::MSS, "400 of 400 connections were not with the server, but with a proxy"),
     (Lie::LowersMss, Options::MSS, "800 SYN or SYN-ACK arrived with a smaller MSS or window scale"),

@@ -79,7 +79,7 @@ static __noinline int on_reset(struct tcp_core *core, struct connection *c, __u3
 	return SILENT;
 }
 
-/* Acknowledges what a connection being opened never sent: the peer still has an older one, and hears that it is gone
+/* Acknowledges what a connection being opened never sent: the peer still has an older one, and learns that it is gone
  * (RFC 9293 section 3.5.2). The SYN comes again. */
 static __always_inline int refuse_old(struct tcp_core *core, const struct arrived *seen, struct segment *segment)
 {

@@ -1,4 +1,4 @@
-//! What the kernel is told about a packet that user space runs a program on: the program's context, by its bytes.
+//! The context of a packet that user space runs a program on, byte by byte as the kernel takes it.
 
 /// Bytes of `struct xdp_md` and `struct __sk_buff` as the kernel takes them.
 const XDP: usize = 24;

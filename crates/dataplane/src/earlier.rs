@@ -59,7 +59,7 @@ impl Earlier {
             // A firewall that goes on with an earlier one's maps has constants of its own, and the same.
             is_mixed |= is_twice && name != RODATA;
         }
-        // Programs of two firewalls, one of which ended while it took over: neither has all flows, and the newer one's cannot be told.
+        // Programs of two firewalls, one of which ended while it took over: neither has all flows, and nothing says which are the newer one's.
         let notes = if is_mixed { None } else { maps.get("generations").and_then(notes_of) };
         Self { interfaces, maps, notes, layout }
     }

@@ -132,7 +132,7 @@ fn needs_root_alerts_are_those_of_the_reference() {
                     prop_assert_eq!(raised(bed, 2, (1, 53)), expected, "{:?} at {:?}", sliding, now);
                 }
             }
-            prop_assert!(bed.sessions(&Filter::default()).is_empty());
+            prop_assert!(bed.flows(&Filter::default()).is_empty());
             Ok(())
         })
         .unwrap();

@@ -44,8 +44,8 @@ fn send(bed: &mut Bed, from: &str, to: &str, port: u16) -> String {
 }
 
 fn kill(bed: &Bed, port: u16) {
-    for session in bed.sessions(&Filter { port: Some(port), ..Filter::default() }) {
-        assert!(bed.firewall().flows.end(session.id).unwrap());
+    for flow in bed.flows(&Filter { port: Some(port), ..Filter::default() }) {
+        assert!(bed.firewall().flows.end(flow.id).unwrap());
     }
 }
 
@@ -75,8 +75,8 @@ fn needs_root_a_rate_for_a_rule_an_address_and_another() {
             assert_eq!(bed.firewall().counters.rule_hits(["a"]).unwrap(), [("a", hits)]);
             let refused = passes.iter().filter(|passed| !**passed).count() as u64;
             assert_eq!(bed.firewall().policies.limited_packets().unwrap()["a"], refused, "{per}");
-            bed.sessions(&Filter::default()).iter().for_each(|session| {
-                assert!(bed.firewall().flows.end(session.id).unwrap());
+            bed.flows(&Filter::default()).iter().for_each(|flow| {
+                assert!(bed.firewall().flows.end(flow.id).unwrap());
             });
         }
     }
@@ -129,8 +129,8 @@ fn needs_root_flows_at_once() {
             assert_eq!(bed.tally(Tally::Revoked) - revoked, 3);
             bed.apply(&limited(&format!("connections = 3, per = '{per}'")));
             assert_eq!(fits(&mut bed, 600), 3, "revoked: {per}, {hook:?}");
-            bed.sessions(&Filter::default()).iter().for_each(|session| {
-                assert!(bed.firewall().flows.end(session.id).unwrap());
+            bed.flows(&Filter::default()).iter().for_each(|flow| {
+                assert!(bed.firewall().flows.end(flow.id).unwrap());
             });
             bed.apply(&policy(&[]));
         }
@@ -180,7 +180,7 @@ fn needs_root_counts_follow_the_name_of_the_rule() {
 }
 
 #[test]
-fn needs_root_what_is_beyond_a_limit_is_told_of() {
+fn needs_root_what_is_beyond_a_limit_is_recorded() {
     let mut bed = bed(Hook::Xdp, &policy(&[("a", 53, "log = true\nlimit = { rate = '1/h' }")]));
     send(&mut bed, IN, OUT, 1);
     send(&mut bed, IN, OUT, 2);

@@ -106,9 +106,9 @@ fn needs_root_what_each_packet_records() {
         }
         // Killed, and expired: recorded once each, with the counts.
         let both = Filter { port: Some(3), ..Filter::default() };
-        for session in bed.sessions(&both) {
-            assert!(bed.firewall().flows.end(session.id).unwrap());
-            assert!(!bed.firewall().flows.end(session.id).unwrap());
+        for flow in bed.flows(&both) {
+            assert!(bed.firewall().flows.end(flow.id).unwrap());
+            assert!(!bed.firewall().flows.end(flow.id).unwrap());
         }
         assert_eq!(recorded(&bed), [out("closed one-way (1, 0) (46, 0): both", 3)]);
         bed.pass(Duration::from_secs(400));
@@ -146,8 +146,8 @@ fn needs_root_a_flow_is_recorded_by_the_rule_that_it_is_under() {
         bed.send(Side::In, &udp_to(1).bytes());
         bed.apply(&after);
         bed.send(Side::In, &udp_to(1).bytes());
-        for session in bed.sessions(&Filter::default()) {
-            bed.firewall().flows.end(session.id).unwrap();
+        for flow in bed.flows(&Filter::default()) {
+            bed.firewall().flows.end(flow.id).unwrap();
         }
         let recorded: Vec<String> = bed
             .firewall()

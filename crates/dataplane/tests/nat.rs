@@ -63,7 +63,7 @@ fn differs(bed: &mut Bed, from: &str, text: &str, expected: &str) -> Option<Stri
 }
 
 fn forget_flows(bed: &Bed) {
-    for flow in bed.sessions(&Filter::default()) {
+    for flow in bed.flows(&Filter::default()) {
         assert!(bed.firewall().flows.end(flow.id).unwrap());
     }
 }
@@ -121,7 +121,7 @@ fn needs_root_a_pool_gives_each_port_once_and_again_when_its_flow_is_over() {
             assert_eq!((fate, left[33]), (Fate::Sent, left[33]), "{answer}");
             assert!((66..=70).contains(&left[33]), "{answer}: to {}", left[33]);
         }
-        let flows = bed.sessions(&Filter::default());
+        let flows = bed.flows(&Filter::default());
         assert_eq!(flows.len(), taken.len());
         assert!(flows.iter().all(|flow| flow.aliases.0.is_some() && flow.aliases.1.is_none()), "{flows:?}");
         bed.pass(Duration::from_secs(3_600));
@@ -156,7 +156,7 @@ fn needs_root_a_masquerade_ends_with_its_address_and_a_pool_does_not() {
         assert_eq!(bed.firewall().flows.sweep().unwrap(), 0, "both addresses are there");
         bed.firewall().remove_local_address("198.18.2.1".parse().unwrap()).unwrap();
         assert_eq!(bed.firewall().flows.sweep().unwrap(), 1, "the address of an interface");
-        let left = bed.sessions(&Filter::default());
+        let left = bed.flows(&Filter::default());
         assert!(left.len() == 1 && left[0].initiator.0.to_string() == "198.18.1.66", "{left:?}");
     }
 }

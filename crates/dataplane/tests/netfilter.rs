@@ -84,7 +84,7 @@ fn is_asked(frame: &[u8]) -> bool {
     }
 }
 
-/// What the kernel is told when these words are what becomes of a packet.
+/// What the program returns to the kernel when these words are what becomes of a packet.
 fn wanted(words: &str, place: Place) -> String {
     let reason = words.split(' ').next().unwrap();
     match reason {
@@ -104,8 +104,8 @@ fn needs_root_every_row_gets_its_verdict_where_the_kernel_forwards() {
     let (mut count, mut met, mut wrong) = (0, BTreeSet::new(), Vec::new());
     for line in ROWS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
         if line.starts_with("==") {
-            for session in bed.sessions(&Filter::default()) {
-                bed.firewall().flows.end(session.id).unwrap();
+            for flow in bed.flows(&Filter::default()) {
+                bed.firewall().flows.end(flow.id).unwrap();
             }
             reference.forget_flows();
             continue;

@@ -335,7 +335,7 @@ fn needs_root_a_fragment_extends_no_connection_but_its_own() {
         let first = [segment((4000, 80), SYN, 5000, 0), vec![0; 4]].concat();
         let first = part(first, 0, true).bytes();
         assert_eq!(bed.send(Side::In, &first).words(), "pass", "{hook:?}");
-        let [old] = &bed.sessions(&Filter::default())[..] else { panic!("one flow") };
+        let [old] = &bed.flows(&Filter::default())[..] else { panic!("one flow") };
         assert!(bed.firewall().flows.end(old.id).unwrap());
         for (side, ports, flags, sequence, acknowledgement) in [
             (Side::In, (4001, 80), SYN, 100, 0),
@@ -345,7 +345,7 @@ fn needs_root_a_fragment_extends_no_connection_but_its_own() {
             let frame = v4(side, 6, segment(ports, flags, sequence, acknowledgement)).bytes();
             assert_eq!(bed.send(side, &frame).words(), "pass", "{hook:?}");
         }
-        let [new] = &bed.sessions(&Filter::default())[..] else { panic!("one flow") };
+        let [new] = &bed.flows(&Filter::default())[..] else { panic!("one flow") };
         assert_eq!(new.id.record, old.id.record, "the test wants the record to be used again");
         let rest = part(vec![0; 1000], 24, false).bytes();
         assert_eq!(bed.send(Side::In, &rest).words(), "pass", "{hook:?}");
@@ -463,7 +463,7 @@ fn needs_root_what_is_over_stays_over_for_years() {
             assert_eq!(bed.send(Side::In, &first).words(), "pass");
             assert_eq!(bed.send(Side::Out, &answer).words(), "pass");
             bed.pass(idle);
-            let shown = bed.sessions(&Filter::default())[0].idle;
+            let shown = bed.flows(&Filter::default())[0].idle;
             assert!(idle.abs_diff(shown) < second, "{hook:?}, {idle:?}: {shown:?}");
             assert_eq!(bed.send(Side::In, &later).words(), "fragment-unknown", "{hook:?}, {idle:?}");
             assert_eq!(bed.send(Side::Out, &answer).words(), "default-deny", "{hook:?}, {idle:?}");
@@ -493,7 +493,7 @@ fn needs_root_a_flow_goes_on_while_the_ticks_come_round() {
             "{hook:?}"
         );
         assert_eq!(bed.firewall().flows.sweep().unwrap(), 0);
-        let flows = bed.sessions(&Filter::default());
+        let flows = bed.flows(&Filter::default());
         assert_eq!((flows.len(), flows[0].packets), (1, (3, 4)), "{hook:?}");
     }
 }
@@ -625,7 +625,7 @@ fn needs_root_short_connections_use_ports_again_and_a_small_table_is_enough() {
     for port in 2000..3000 {
         short_connection(&mut bed, port, 5, port % 2 == 0);
     }
-    let flows = bed.sessions(&Filter::default()).len();
+    let flows = bed.flows(&Filter::default()).len();
     assert!(flows <= 1024, "{flows}");
     assert_eq!(bed.tally(Tally::Opened), 2800);
 }
@@ -651,7 +651,7 @@ fn needs_root_a_full_table_refuses_and_keeps_what_is_open() {
     bed.pass(Duration::from_secs(310));
     assert_eq!(bed.firewall().flows.sweep().unwrap(), 1024);
     assert_eq!(bed.send(Side::In, &asks(2000)).words(), "pass");
-    assert_eq!(bed.sessions(&Filter::default()).len(), 1);
+    assert_eq!(bed.flows(&Filter::default()).len(), 1);
     assert_eq!(bed.tally(Tally::Expired), 1024);
 }
 
@@ -722,7 +722,7 @@ fn needs_root_a_flood_of_syn_pushes_out_its_own_oldest() {
             assert_eq!(bed.state(port), "established", "{hook:?}, {port}");
         }
         assert_eq!(bed.send(Side::In, &to(1, ACK, 2, 8)).words(), "pass", "{hook:?}: it is open still");
-        let half_open = bed.sessions(&Filter::default()).len() - 51;
+        let half_open = bed.flows(&Filter::default()).len() - 51;
         assert!(half_open <= 100, "{hook:?}: {half_open}");
     }
 }
@@ -740,8 +740,8 @@ fn needs_root_a_new_policy_judges_open_flows_again() {
         bed.apply(&narrower);
         assert_eq!(bed.send(Side::Out, &answers).words(), "pass", "still allowed, whoever sends first");
         assert_eq!(bed.send(Side::In, &other).words(), "default-deny");
-        let sessions = bed.sessions(&Filter::default());
-        assert_eq!(sessions.len(), 1, "{sessions:?}");
+        let flows = bed.flows(&Filter::default());
+        assert_eq!(flows.len(), 1, "{flows:?}");
         assert_eq!((bed.tally(Tally::JudgedAgain), bed.tally(Tally::Revoked)), (2, 1));
         bed.apply(POLICY);
         assert_eq!(bed.send(Side::In, &other).words(), "pass");
@@ -806,14 +806,14 @@ fn needs_root_a_flow_whose_route_moves_to_another_zone_is_judged_there() {
             let judged = bed.tally(Tally::JudgedAgain);
             assert_eq!(bed.send(Side::In, &asks(2)).words(), "pass", "{hook:?} {far}");
             assert_eq!(bed.tally(Tally::JudgedAgain), judged, "{hook:?} {far}: it was judged once");
-            let flows = bed.sessions(&Filter::default());
+            let flows = bed.flows(&Filter::default());
             assert_eq!(flows[0].zones, ("inside".to_owned(), "inside".to_owned()), "{flows:?}");
         }
     }
 }
 
 #[test]
-fn needs_root_sessions_are_told_counted_and_killed() {
+fn needs_root_flows_are_listed_counted_and_killed() {
     let mut bed = Bed::new(Hook::Xdp);
     let (asks, answers) =
         (v4(Side::In, 17, udp((5, 53), 8)).bytes(), v4(Side::Out, 17, udp((53, 5), 8)).bytes());
@@ -823,16 +823,16 @@ fn needs_root_sessions_are_told_counted_and_killed() {
     bed.send(Side::In, &asks);
     bed.send(Side::In, &v4(Side::In, 6, syn((6, 80))).bytes());
     let filter = Filter { address: Some(OUT.parse().unwrap()), protocol: Some(17), ..Filter::default() };
-    let sessions = bed.sessions(&filter);
-    let [session] = &sessions[..] else { panic!("{sessions:?}") };
-    assert_eq!(session.initiator, (IN.parse().unwrap(), 5));
-    assert_eq!(session.responder, (OUT.parse().unwrap(), 53));
-    assert_eq!(session.zones, ("inside".to_owned(), "outside".to_owned()));
-    assert_eq!((session.packets, session.bytes), ((2, 1), (72, 36)));
-    assert_eq!((session.rule.as_deref(), session.state.name()), (Some("out"), "two-way"));
-    assert!((19..25).contains(&session.age.as_secs()) && session.idle.as_secs() < 5, "{session:?}");
-    assert!(bed.firewall().flows.end(session.id).unwrap());
-    assert!(!bed.firewall().flows.end(session.id).unwrap(), "it is over");
+    let flows = bed.flows(&filter);
+    let [flow] = &flows[..] else { panic!("{flows:?}") };
+    assert_eq!(flow.initiator, (IN.parse().unwrap(), 5));
+    assert_eq!(flow.responder, (OUT.parse().unwrap(), 53));
+    assert_eq!(flow.zones, ("inside".to_owned(), "outside".to_owned()));
+    assert_eq!((flow.packets, flow.bytes), ((2, 1), (72, 36)));
+    assert_eq!((flow.rule.as_deref(), flow.state.name()), (Some("out"), "two-way"));
+    assert!((19..25).contains(&flow.age.as_secs()) && flow.idle.as_secs() < 5, "{flow:?}");
+    assert!(bed.firewall().flows.end(flow.id).unwrap());
+    assert!(!bed.firewall().flows.end(flow.id).unwrap(), "it is over");
     assert_eq!(bed.send(Side::Out, &answers).words(), "default-deny");
     let hits = bed.firewall().counters.rule_hits(["out", "web", "rejected"]).unwrap();
     assert_eq!(hits, [("out", 2), ("web", 0), ("rejected", 0)]);

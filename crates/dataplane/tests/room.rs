@@ -59,7 +59,7 @@ fn open_answered(bed: &mut Bed, from: &str, to: &str, ports: std::ops::Range<u16
 }
 
 fn flows_in(bed: &Bed, state: &str) -> usize {
-    bed.sessions(&Filter::default()).iter().filter(|flow| flow.state.name() == state).count()
+    bed.flows(&Filter::default()).iter().filter(|flow| flow.state.name() == state).count()
 }
 
 /// A frame from one address to another, with a number.
@@ -90,7 +90,7 @@ fn needs_root_a_host_that_floods_alone_keeps_nobody_out() {
                 assert_eq!(bed.send(Side::In, &frame(hosts.other, hosts.server, 3009)).words(), full);
                 assert_eq!(bed.tally(Tally::Evicted), 9, "{hook:?} {full}");
                 let others = Filter { address: Some(hosts.other.parse().unwrap()), ..Filter::default() };
-                assert_eq!(bed.sessions(&others).len(), 9, "{hook:?} {full}");
+                assert_eq!(bed.flows(&others).len(), 9, "{hook:?} {full}");
                 // After a second also its own make room, and the other kind never did.
                 bed.pass(2 * SECOND);
                 assert_eq!(bed.send(Side::In, &frame(hosts.flood, hosts.server, 2000)).words(), "pass");
@@ -256,7 +256,7 @@ fn needs_root_what_nobody_answers_expires_sooner_as_the_table_fills() {
                     // An answered one lives as long as any.
                     bed.pass(100 * SECOND);
                     assert_eq!(bed.send(Side::Out, &answers).words(), "pass", "{hook:?}: {others}");
-                    for flow in bed.sessions(&Filter { port: Some(7), ..Filter::default() }) {
+                    for flow in bed.flows(&Filter { port: Some(7), ..Filter::default() }) {
                         assert!(bed.firewall().flows.end(flow.id).unwrap());
                     }
                 }

@@ -116,8 +116,8 @@ fn check_tables(reference: &mut Reference, beds: &[Bed], tables: &[Tables; 2]) -
 }
 
 fn forget_flows(bed: &Bed) {
-    for session in bed.sessions(&Filter::default()) {
-        bed.firewall().flows.end(session.id).unwrap();
+    for flow in bed.flows(&Filter::default()) {
+        bed.firewall().flows.end(flow.id).unwrap();
     }
 }
 

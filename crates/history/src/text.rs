@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 /// Signs of a sparkline at most; a longer series has the median of several runs in one sign.
 const SPARKS: usize = 48;
 const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-/// Changes by less than this share of the value are drawn flat, because a sparkline that fills its height with noise looks like news.
+/// Changes by less than this share of the value are drawn flat, because a sparkline that fills its height with noise looks like a change.
 const FLAT: f64 = 0.02;
 
 /// A column of a table.

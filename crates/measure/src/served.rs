@@ -207,7 +207,7 @@ impl ServedOutcome {
                 self.proxied,
                 format!(
                     "{} connections were not with the server, but with a proxy (or sequence numbers were changed): times are the \
-                     proxy's, and which segments it wrote cannot be told",
+                     proxy's, and nobody can say which segments it wrote",
                     of(self.proxied, self.opened)
                 ),
             ),
@@ -395,7 +395,7 @@ mod tests {
             ("", |_| ()),
             (
                 "2,000 of 2,000 connections were not with the server, but with a proxy (or sequence numbers were changed): times \
-                 are the proxy's, and which segments it wrote cannot be told",
+                 are the proxy's, and nobody can say which segments it wrote",
                 |s| s.proxied = 1000,
             ),
             ("20 of 2,000 SYN reached the server without an option that the client offered", |s| {

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_the_remedy() {
+    fn mistakes_are_reported_with_the_remedy() {
         for (text, expected) in [
             ("10.0.0.1/8", "write \"10.0.0.0/8\" for the network"),
             ("10.0.0.9-10.0.0.1", "write \"10.0.0.1-10.0.0.9\""),

@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_the_remedy() {
+    fn mistakes_are_reported_with_the_remedy() {
         for (text, expected) in [
             ("tpc/80", "did you mean `tcp`?"),
             ("tcp/90-80", "80-90"),

@@ -37,7 +37,7 @@ fn nat(keys: &str) -> String {
 }
 
 #[test]
-fn each_mistake_is_told_with_its_place_and_the_remedy() {
+fn each_mistake_is_reported_with_its_place_and_the_remedy() {
     let rows: Vec<(&str, String, &str)> = vec![
         ("a key misspelt", rule("sorce = \"any\""), "2:1 [[rules]] number 1 has no key `sorce` | did you mean `source`?"),
         ("a zone that is not", rule("from = \"inn\""), "2:8 there is no zone `inn` | did you mean `in`?"),
@@ -166,7 +166,7 @@ fn zones_are_checked() {
 }
 
 #[test]
-fn patterns_that_overlap_are_told_at_both_places() {
+fn patterns_that_overlap_are_reported_at_both_places() {
     let text = |a: &str, b: &str| format!("[zones]\na = {{ interfaces = {a} }}\nb = {{ interfaces = {b} }}");
     for (a, b, expected) in [
         (
@@ -184,10 +184,13 @@ fn patterns_that_overlap_are_told_at_both_places() {
     ] {
         let problems = Policy::parse("p.toml", &text(a, b))
             .map_or_else(|problems| problems.list().to_vec(), |_| Vec::new());
-        let told: Vec<String> =
+        let reported: Vec<String> =
             problems.iter().map(|it| format!("{}:{}: {}", it.line, it.column, it.message)).collect();
-        assert_eq!(told.len(), expected.len(), "{a} {b}: {told:?}");
-        assert!(told.iter().zip(expected).all(|(told, expected)| told.starts_with(expected)), "{told:?}");
+        assert_eq!(reported.len(), expected.len(), "{a} {b}: {reported:?}");
+        assert!(
+            reported.iter().zip(expected).all(|(reported, expected)| reported.starts_with(expected)),
+            "{reported:?}"
+        );
     }
 }
 
@@ -211,7 +214,7 @@ fn an_interface_is_in_the_zone_that_names_it_and_else_in_that_of_its_pattern() {
 }
 
 #[test]
-fn several_mistakes_are_told_at_once_in_the_order_of_the_text() {
+fn several_mistakes_are_reported_at_once_in_the_order_of_the_text() {
     let text =
         format!("{}{}", rule("source = \"lan\"\nservice = \"htp\""), rule("name = \"q\"\naction = \"drop\""));
     let lines: Vec<String> = errors(&text).iter().map(|e| e.split(' ').next().unwrap().to_owned()).collect();
@@ -219,7 +222,7 @@ fn several_mistakes_are_told_at_once_in_the_order_of_the_text() {
 }
 
 #[test]
-fn a_mistake_is_told_once() {
+fn a_mistake_is_reported_once() {
     assert_eq!(errors(&rule("name = 5")), ["2:8 `name` must be a string, not an integer | "]);
 }
 

@@ -279,7 +279,7 @@ fn peak_memory() -> Calibration {
     promised(name, &[kib * 1024.0], "bytes", Promise::AtMost(MEMORY_BYTES))
 }
 
-/// What one reading of the clock costs: no two events can be told apart more finely.
+/// What one reading of the clock costs: no two events can be distinguished more finely.
 fn clock_reading() -> Calibration {
     const READINGS: u32 = 100_000;
     let start = Clock::now_ns();

@@ -20,9 +20,9 @@ pub(crate) fn extras(suite: &Suite) -> Result<Extras, Failure> {
 pub(crate) fn terminal_options() -> Options {
     let terminal = std::io::stdout().is_terminal();
     let colour = terminal && std::env::var_os("NO_COLOR").is_none();
-    let told = || std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
+    let set = || std::env::var("COLUMNS").ok().and_then(|c| c.parse().ok());
     let seen = console::Term::stdout().size_checked().map(|(_, columns)| columns);
-    let width = seen.or_else(told).unwrap_or(WIDTH);
+    let width = seen.or_else(set).unwrap_or(WIDTH);
     Options { colour, width, ..Options::default() }
 }
 

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_waits_before_a_large_body_is_told_to_go_on() {
+    fn a_client_that_waits_before_a_large_body_is_asked_to_go_on() {
         let waiting = b"PUT / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nok";
         let head = waiting.len() - 2;
         assert_eq!(request(waiting, head).1, b"HTTP/1.1 100 Continue\r\n\r\n");

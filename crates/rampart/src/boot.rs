@@ -1,6 +1,6 @@
 //! Which policy a firewall comes up with: the one that its user names, or else the last one that was confirmed. Where nobody sits
 //! before the machine, a policy that cannot be used gives way to the last good one, because a machine without a firewall is worse than
-//! one with yesterday's. Who names a file by hand is told its errors instead.
+//! one with yesterday's. Who names a file by hand sees its errors instead.
 
 use crate::failure::Failure;
 use crate::state::{Found, Kept};
@@ -94,7 +94,7 @@ mod tests {
     const AWAY: &str = "[zones]\na = { interfaces = 'e9' }\n";
     const BROKEN: &str = "[zones";
 
-    /// What it is about, the file that is named, what was kept, the file without either; what comes up, and what is told.
+    /// What it is about, the file that is named, what was kept, the file without either; what comes up, and what is reported.
     type Row<'r> =
         (&'r str, Option<&'r Path>, Vec<&'r Kept>, &'r Path, Result<&'r str, &'r str>, &'r [&'r str]);
 
@@ -162,29 +162,29 @@ mod tests {
             ("neither can be used", None, vec![&k_away, &k_broken], &none, Err("no interface `e9`"), &[]),
             ("none is kept", None, vec![], &good, Ok("good"), &[]),
         ];
-        for (what, named, policies, first, expected, told) in rows {
+        for (what, named, policies, first, expected, reported) in rows {
             let found = Found { policies: policies.into_iter().cloned().collect(), ..Found::default() };
             let at_boot = named.map(|file| Named { file, gives_way: true });
             let by_hand = at_boot.map(|named| Named { gives_way: false, ..named });
             match (choose(by_hand, &found, first, usable), named) {
                 (Err(why), Some(_)) => {
-                    assert!(!told.is_empty() || expected.is_err(), "{what}, by hand: {why}");
+                    assert!(!reported.is_empty() || expected.is_err(), "{what}, by hand: {why}");
                     assert!(
-                        told.first().is_none_or(|words| why.to_string().contains(words)),
+                        reported.first().is_none_or(|words| why.to_string().contains(words)),
                         "{what}: {why}"
                     );
                 }
                 (Ok(chosen), Some(file)) => {
-                    assert_eq!((chosen.file.as_path(), told.len()), (file, 0), "{what}")
+                    assert_eq!((chosen.file.as_path(), reported.len()), (file, 0), "{what}")
                 }
                 (_, None) => {}
             }
             match (choose(at_boot, &found, first, usable), expected) {
                 (Ok(chosen), Ok(file)) => {
                     assert!(chosen.policy.file.ends_with(file), "{what}: {}", chosen.policy.file);
-                    assert_eq!(chosen.notes.is_empty(), told.is_empty(), "{what}: {:?}", chosen.notes);
+                    assert_eq!(chosen.notes.is_empty(), reported.is_empty(), "{what}: {:?}", chosen.notes);
                     assert!(
-                        told.iter().all(|words| chosen.notes.concat().contains(words)),
+                        reported.iter().all(|words| chosen.notes.concat().contains(words)),
                         "{what}: {:?}",
                         chosen.notes
                     );

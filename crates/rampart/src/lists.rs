@@ -387,7 +387,7 @@ mod tests {
                 (Ok(count), Ok(expected)) => assert_eq!(count, expected, "{list}"),
                 (Err(why), Err(words)) => {
                     assert!(why.contains(words) && why.starts_with("the list `bad`: "), "{list}: {why}");
-                    assert!(!why.contains("192.0.2"), "what a file says is not told: {why}");
+                    assert!(!why.contains("192.0.2"), "what a file says is not shown: {why}");
                 }
                 (found, _) => panic!("{list}: {found:?}"),
             }

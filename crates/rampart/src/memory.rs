@@ -43,7 +43,7 @@ pub(crate) struct Inside {
     pub(crate) recorded: Vec<(Duration, Recorded)>,
     pub(crate) suppressed: u64,
     pub(crate) flows: BTreeMap<u32, Flow>,
-    /// What somebody did to its programs, and is told next.
+    /// What somebody did to its programs, and is reported next.
     pub(crate) tampering: Tampering,
     /// It goes on with what an earlier one left.
     pub(crate) took_over: bool,

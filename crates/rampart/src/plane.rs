@@ -30,7 +30,7 @@ pub(crate) trait DataPlane: Send {
     fn prepare(&mut self, policy: &Policy) -> Result<(), PlaneError>;
 
     /// The first policy is in force and its interfaces are attached: what else an earlier firewall left goes. Returns what is worth
-    /// telling of that.
+    /// a report of that.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -48,7 +48,7 @@ pub(crate) trait DataPlane: Send {
     fn attach(&mut self, zone: &str, interface: &str, hook: Hook) -> Result<Attached, PlaneError>;
 
     /// From now on interfaces with the names of a policy, patterns included, are closed until they are attached, if the policy has
-    /// patterns. Returns what is worth telling of that.
+    /// patterns. Returns what is worth a report of that.
     ///
     /// # Errors
     /// When the kernel refuses.

@@ -1,4 +1,4 @@
-//! Tells a supervisor that the firewall is up (sd_notify(3)), so that what needs the firewall is started after it and not beside it.
+//! Notifies a supervisor that the firewall is up (sd_notify(3)), so that what needs the firewall is started after it and not beside it.
 
 use std::ffi::OsString;
 use std::io;
@@ -11,10 +11,10 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 /// # Errors
 /// The socket cannot be reached.
 pub(crate) fn ready() -> io::Result<()> {
-    std::env::var_os("NOTIFY_SOCKET").map_or(Ok(()), |address| tell(&address, b"READY=1"))
+    std::env::var_os("NOTIFY_SOCKET").map_or(Ok(()), |address| notify(&address, b"READY=1"))
 }
 
-fn tell(address: &OsString, what: &[u8]) -> io::Result<()> {
+fn notify(address: &OsString, what: &[u8]) -> io::Result<()> {
     let bytes = address.as_bytes();
     let address = match bytes.strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name)?,
@@ -37,7 +37,7 @@ mod tests {
             (path.clone().into_os_string(), UnixDatagram::bind(&path).unwrap()),
             (OsString::from(&name), UnixDatagram::bind_addr(&named).unwrap()),
         ] {
-            tell(&address, b"READY=1").unwrap();
+            notify(&address, b"READY=1").unwrap();
             let mut bytes = [0; 16];
             let length = socket.recv(&mut bytes).unwrap();
             assert_eq!(&bytes[..length], b"READY=1", "{address:?}");

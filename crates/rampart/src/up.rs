@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
-    // What is wrong with the file is told to anybody, and whoever has kept no policy learns it before all else.
+    // What is wrong with the file is shown to anybody, and whoever has kept no policy learns it before all else.
     let instance = Instance::here(args.socket.as_deref())
         .map_err(|error| Failure::Machine(format!("cannot find out the network namespace: {error}")))?;
     let state = args.state.as_deref().map_or_else(|| State::usual(&instance.namespace), State::at);
@@ -116,7 +116,7 @@ fn refuse_others(policy: &Policy) -> Result<(), Failure> {
     )))
 }
 
-/// A kernel that is to forward and does not is worth telling, where there is something to forward to.
+/// A kernel that is to forward and does not is worth a report, where there is something to forward to.
 fn kernel_stands(policy: &Policy, settings: &Path) -> Result<Vec<String>, SettingError> {
     if policy.settings.forwarding == Forwarding::Fast || policy.zones.len() <= 2 {
         return Ok(Vec::new());
@@ -186,7 +186,7 @@ pub(crate) fn stay(
         daemon.report(
             Moment::now().wall,
             Kind::Trouble,
-            format_args!("the supervisor cannot be told: {error}"),
+            format_args!("the supervisor cannot be notified: {error}"),
         );
     }
     let daemon = Arc::new(daemon);

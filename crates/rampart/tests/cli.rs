@@ -46,7 +46,7 @@ const SHADOWED: &str = "[zones]\na = { interfaces = \"e0\" }\nb = { interfaces =
     [[rules]]\nname = \"late\"\nfrom = \"a\"\nto = \"b\"\nservice = \"http\"\naction = \"deny\"\n";
 
 #[test]
-fn check_tells_errors_with_status_2() {
+fn check_reports_errors_with_status_2() {
     let file = Scratch::new("errors.toml", SHADOWED.replace("\"http\"", "\"htpp\"").as_bytes());
     let run = rampart(&["check", &file.path()]);
     assert_eq!((run.status, run.out.as_str()), (2, ""));
@@ -58,7 +58,7 @@ fn check_tells_errors_with_status_2() {
 }
 
 #[test]
-fn check_tells_warnings_and_is_strict_when_asked() {
+fn check_reports_warnings_and_is_strict_when_asked() {
     let file = Scratch::new("warnings.toml", SHADOWED.as_bytes());
     let run = rampart(&["check", &file.path()]);
     assert_eq!(run.status, 0);
@@ -105,7 +105,7 @@ fn files_that_cannot_be_read_are_reported() {
 }
 
 #[test]
-fn explain_tells_who_decides_and_why_not_those_above() {
+fn explain_says_who_decides_and_why_not_those_above() {
     let (school, office) = (example("school.toml"), example("office-dmz.toml"));
     let rows: Vec<(&str, Vec<&str>, &[&str])> = vec![
         (
@@ -323,7 +323,7 @@ fn explain_answers_many_packets_a_line_each() {
 }
 
 #[test]
-fn explain_tells_what_is_wrong_with_the_question() {
+fn explain_says_what_is_wrong_with_the_question() {
     let (office, eantc) = (example("office-dmz.toml"), example("eantc.toml"));
     let ask = |policy: &str, rest: &str| {
         let mut args = vec!["explain", policy];
@@ -419,7 +419,7 @@ fn arguments_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn up_tells_errors_of_the_policy_before_anything_else() {
+fn up_reports_errors_of_the_policy_before_anything_else() {
     let file = Scratch::new("up.toml", SHADOWED.replace("\"http\"", "\"htpp\"").as_bytes());
     let run = rampart(&["up", &file.path()]);
     assert_eq!((run.status, run.out.as_str()), (2, ""));

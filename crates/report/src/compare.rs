@@ -36,7 +36,7 @@ impl Matched<'_> {
         runs.into_iter().find(|(_, point)| view::has(point, MarkKind::ForeignLoad)).map(|(name, _)| name)
     }
 
-    /// Whether the runs cannot be told apart; `None` when a point is invalid.
+    /// Whether the runs cannot be distinguished; `None` when a point is invalid.
     pub fn overlap(&self) -> Option<bool> {
         self.standing().map(|s| matches!(s, Standing::Level | Standing::Open))
     }

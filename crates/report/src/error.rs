@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Faults of this crate. A measured value that is bad news is not an error.
+/// Faults of this crate. A measured value that is bad is not an error.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// A file could not be read.

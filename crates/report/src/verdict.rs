@@ -130,7 +130,7 @@ pub(crate) fn headline(setting: &Setting<'_>, reference: Option<&str>) -> String
         };
     };
     let next = firewalls.get(1).copied();
-    let ahead = firewalls.iter().take_while(|p| view::told_apart(best, p) != Some(true)).count();
+    let ahead = firewalls.iter().take_while(|p| view::distinguished(best, p) != Some(true)).count();
     if ahead > 1 {
         let names: Vec<&str> = firewalls[..ahead].iter().map(|p| name(&p.dut)).collect();
         let (names, values) = (listed(&names), together(&firewalls[..ahead]));

@@ -394,9 +394,9 @@ pub(crate) fn shown_kinds(point: &Point) -> impl Iterator<Item = MarkKind> {
     point.marks.iter().map(|m| m.kind).filter(|kind| *kind != MarkKind::Baseline)
 }
 
-/// Whether two firewalls can be told apart: by their ratio, or, where a metric has none, by their difference; none when
+/// Whether two firewalls can be distinguished: by their ratio, or, where a metric has none, by their difference; none when
 /// either has no value.
-pub(crate) fn told_apart(a: &Point, b: &Point) -> Option<bool> {
+pub(crate) fn distinguished(a: &Point, b: &Point) -> Option<bool> {
     ratio::standing(a, b).map(|s| matches!(s, Standing::More | Standing::Less))
 }
 

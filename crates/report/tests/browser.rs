@@ -1,4 +1,4 @@
-//! The page in a browser: 400 px wide, dark, on paper, and what a screen reader is told. Needs Chromium, which `scripts/prepare
+//! The page in a browser: 400 px wide, dark, on paper, and what a screen reader reads. Needs Chromium, which `scripts/prepare
 //! test` installs.
 #![allow(clippy::unwrap_used, reason = "a test")]
 

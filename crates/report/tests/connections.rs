@@ -55,7 +55,7 @@ fn tcp_layouts_are_those_of_the_reports() {
 }
 
 #[test]
-fn a_flood_is_told_before_during_and_after() {
+fn a_flood_is_shown_before_during_and_after() {
     let run = sample::poliwall(&["nftables"]);
     let flood = sheets(&run, "flood", Layout::Poliwall);
     for needle in [
@@ -124,7 +124,7 @@ fn connections_are_never_called_frames() {
 }
 
 #[test]
-fn what_got_through_is_told_although_the_point_is_invalid() {
+fn what_got_through_is_shown_although_the_point_is_invalid() {
     let run = sample::eantc_tcp(&FIREWALLS);
     let html = page(&run);
     let text = text_of(&html);

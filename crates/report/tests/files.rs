@@ -154,11 +154,11 @@ const INSIDE: &str = "REPORT_TEST_INSIDE_MOUNT_NAMESPACE";
 
 /// Runs itself again in a mount namespace of its own, so that nothing stays mounted, even if it is killed.
 #[test]
-fn a_full_disk_is_told_once_and_loses_nothing_that_was_written() {
+fn a_full_disk_is_reported_once_and_loses_nothing_that_was_written() {
     if std::env::var_os(INSIDE).is_some() {
         return full_disk();
     }
-    let name = "a_full_disk_is_told_once_and_loses_nothing_that_was_written";
+    let name = "a_full_disk_is_reported_once_and_loses_nothing_that_was_written";
     let unshare = Command::new("unshare")
         .args(["--mount", "--propagation", "private", "--"])
         .arg(std::env::current_exe().unwrap())

@@ -84,7 +84,7 @@ fn headings_do_not_skip(page: &str) {
 }
 
 #[test]
-fn invalid_points_are_told_and_never_shown_as_values() {
+fn invalid_points_are_named_and_never_shown_as_values() {
     let mut run = sample::demo();
     for point in &mut run.points {
         if point.dut == "iptables" {

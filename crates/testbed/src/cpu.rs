@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn without_threads_the_firewall_cannot_be_told_apart() {
+    fn without_threads_the_firewall_cannot_be_distinguished() {
         let now = CpuSnapshot::take(&[], &[]).unwrap();
         let later = CpuSnapshot::take(&[], &[]).unwrap();
         assert_eq!(later.since(&now).firewall, None);

@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn the_session_is_told_by_what_divides_the_processor() {
+    fn the_session_is_named_by_what_divides_the_processor() {
         let group = Standing::Autogroup { number: 3, nice: 0 };
         let rows = [
             (Standing::Alone, true, Severity::Good, "not grouped"),

@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listeners_are_told_from_connections() {
+    fn listeners_are_distinguished_from_connections() {
         let rows = [
             ("   0: 0200E3C6:1451 00000000:0000 0A 00000000:00000000 00:00000000 00000000", 5201, true),
             ("   0: 0200E3C6:1451 00000000:0000 0A 00000000:00000000 00:00000000 00000000", 5202, false),

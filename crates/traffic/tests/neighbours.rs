@@ -35,7 +35,7 @@ fn a_router_without_neighbours_finds_the_hosts_by_asking() {
     for ip in [IpVersion::V4, IpVersion::V6] {
         let bed = Bed::new(Middle::AskingRouting, 1500);
         let (mut engine, ports) = bed.engine(100);
-        assert_eq!(arrived(&mut engine, &ports, ip), 0, "{ip:?}: nobody answers unless told to");
+        assert_eq!(arrived(&mut engine, &ports, ip), 0, "{ip:?}: nobody answers unless asked to");
         engine.set_answer_neighbours(true);
         // What the router learnt from the silence must not count.
         bed.middle().ip("neigh flush all nud failed");

@@ -1,5 +1,5 @@
-//! Floods and illegal attempts beside TCP sessions, on a bare wire and through Linux: each is counted for what it is, and
-//! the sessions do not notice. Needs root, iproute2, ethtool, nftables.
+//! Floods and illegal attempts beside TCP connections, on a bare wire and through Linux: each is counted for what it is, and
+//! the connections do not notice. Needs root, iproute2, ethtool, nftables.
 
 #![allow(clippy::unwrap_used, reason = "a test fails where it cannot run")]
 
@@ -47,7 +47,7 @@ fn assert_undisturbed(name: &str, reading: &TcpReading, connections: u64) {
 }
 
 #[test]
-fn a_flood_beside_sessions_is_counted_apart() {
+fn a_flood_beside_connections_is_counted_apart() {
     let _turn = testkit::turn();
     let bed = Bed::wire();
     let mut engine = Engine::load(70_000).unwrap();
@@ -206,7 +206,7 @@ fn counting(ip: IpVersion) -> String {
 }
 
 #[test]
-fn illegal_attempts_are_told_apart_and_stopped() {
+fn illegal_attempts_are_distinguished_and_stopped() {
     let _turn = testkit::turn();
     let bed = Bed::routed();
     let mut engine = Engine::load(70_000).unwrap();

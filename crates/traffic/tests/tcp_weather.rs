@@ -194,7 +194,7 @@ fn counts_stay_right_in_bad_weather() {
 }
 
 #[test]
-fn ipv6_sessions_complete_through_a_router() {
+fn ipv6_connections_complete_through_a_router() {
     let _turn = testkit::turn();
     let bed = Bed::routed();
     let mut engine = Engine::load(70_000).unwrap();

@@ -47,7 +47,7 @@ impl Early {
                 }
             }
             self.keep_until(Duration::ZERO);
-            // What came until then is counted; a failure leaves nobody who could be told.
+            // What came until then is counted; a failure here has nobody left who would read it.
             let _ = self.turn_of_end(kept);
         });
         Ok(Keeper { stop: Some(stop), thread: Some(thread.map_err(DataplaneError::system(doing))?), trouble })

@@ -35,7 +35,7 @@ pub(super) struct Neighbour {
     pub(super) address: IpAddr,
     /// None: packets cannot be sent there.
     pub(super) link_address: Option<Vec<u8>>,
-    /// Nobody has heard of it for a while, and nobody asks.
+    /// It has sent nothing for a while, and nobody asks.
     pub(super) is_doubted: bool,
 }
 

@@ -314,15 +314,15 @@ impl Bed {
         self.now
     }
 
-    pub(crate) fn sessions(&self, filter: &Filter) -> Vec<Flow> {
+    pub(crate) fn flows(&self, filter: &Filter) -> Vec<Flow> {
         self.firewall().flows.matching(filter, self.now).unwrap()
     }
 
-    /// The state of the one session of a port, `none` when there is none.
+    /// The state of the one flow of a port, `none` when there is none.
     pub(crate) fn state(&self, port: u16) -> &'static str {
-        let sessions = self.sessions(&Filter { port: Some(port), ..Filter::default() });
-        assert!(sessions.len() < 2, "{sessions:?}");
-        sessions.first().map_or("none", |session| session.state.name())
+        let flows = self.flows(&Filter { port: Some(port), ..Filter::default() });
+        assert!(flows.len() < 2, "{flows:?}");
+        flows.first().map_or("none", |flow| flow.state.name())
     }
 }
 

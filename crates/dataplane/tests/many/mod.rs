@@ -40,7 +40,7 @@ pub(crate) const WORKERS: usize = 2;
 const CLOSED: Duration = Duration::from_secs(300);
 const SERVER: &str = "198.18.2.2";
 
-/// The client of a worker, by which its flows are told apart.
+/// The client of a worker, by which its flows are distinguished.
 fn client(worker: usize) -> String {
     format!("198.18.1.{}", 10 + worker)
 }
@@ -190,7 +190,7 @@ pub(crate) fn account(bed: &Bed) -> Account {
         expired: bed.tally(Tally::Expired),
         killed: bed.tally(Tally::Killed),
         drops,
-        left: bed.sessions(&Filter::default()).len() as u64,
+        left: bed.flows(&Filter::default()).len() as u64,
         evicted: bed.tally(Tally::Evicted),
         unfinished: [bed.firewall().flows.half_open(), bed.firewall().flows.unanswered()],
     }
@@ -217,6 +217,6 @@ pub(crate) fn settle(bed: &mut Bed, flows: u32, open: u64) -> Account {
         assert_eq!(fits(bed, n), "pass", "record {n} of {room} is lost");
     }
     assert_eq!(fits(bed, room), "table-full", "there is a record too many");
-    assert_eq!(bed.sessions(&Filter::default()).len() as u32, flows, "two flows have the same record");
+    assert_eq!(bed.flows(&Filter::default()).len() as u32, flows, "two flows have the same record");
     account
 }

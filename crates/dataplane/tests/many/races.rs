@@ -180,12 +180,12 @@ fn connections(worker: &mut Worker, number: usize, batch: u64, meeting: &Meeting
 /// What the third thread does in a batch: how many flows there are twice.
 fn accompany(bed: &mut Bed, batch: u64, meeting: &Meeting) -> usize {
     meeting.steps.wait();
-    let sessions = bed.sessions(&Filter::default());
-    let ends: HashSet<_> = sessions
+    let flows = bed.flows(&Filter::default());
+    let ends: HashSet<_> = flows
         .iter()
         .map(|s| (s.protocol, s.initiator.max(s.responder), s.initiator.min(s.responder)))
         .collect();
-    let doubles = sessions.len() - ends.len();
+    let doubles = flows.len() - ends.len();
     // Over, and the sweep comes: just not yet, and at once.
     bed.pass(Duration::from_millis(if batch.is_multiple_of(2) { 5_500 } else { 6_200 }));
     meeting.steps.wait();
@@ -196,8 +196,8 @@ fn accompany(bed: &mut Bed, batch: u64, meeting: &Meeting) -> usize {
     meeting.steps.wait();
     meeting.steps.wait();
     while meeting.is_over.load(Ordering::Acquire) < over(2) {
-        for session in bed.sessions(&Filter { protocol: Some(17), ..Filter::default() }) {
-            bed.firewall().flows.end(session.id).unwrap();
+        for flow in bed.flows(&Filter { protocol: Some(17), ..Filter::default() }) {
+            bed.firewall().flows.end(flow.id).unwrap();
         }
     }
     meeting.steps.wait();

@@ -44,7 +44,7 @@ pub(crate) fn run(resets: u64) -> Run {
     let sent = [Place::Inside, Place::Outside]
         .map(|place| connections * (0..each).filter(|n| place_of(*n) == place).count() as u64);
     assert_eq!([run.inexact, run.dropped], sent, "each is counted as what it is");
-    let closed = bed.sessions(&Filter { state: Some(State::Reset), ..Filter::default() });
+    let closed = bed.flows(&Filter { state: Some(State::Reset), ..Filter::default() });
     assert_eq!(closed.len() as u64, connections, "the right reset closes");
     assert_eq!(bed.tally(Tally::Opened), connections);
     run

@@ -107,7 +107,7 @@ fn connection(worker: &mut Worker, port: u16, number: u32, by_reset: bool) {
     }
 }
 
-/// The connections that stay: opened in the first round, and then each hears of its end once in a while.
+/// The connections that stay: opened in the first round, and then each has a packet of its other end once in a while.
 fn lasting(worker: &mut Worker, round: u64) {
     if round == 0 {
         for port in LASTING_PORT..LASTING_PORT + LASTING {

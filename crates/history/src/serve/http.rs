@@ -227,7 +227,7 @@ fn close(stream: &TcpStream) {
     }
 }
 
-/// Tells a client beyond the bound to come again, without waiting for it.
+/// Asks a client beyond the bound to come again, without waiting for it.
 pub(super) fn turn_away(stream: &TcpStream) {
     let answer = head(503, "text/plain", POLICY, "Retry-After: 1\r\nContent-Length: 0\r\n");
     let _ = stream.set_nonblocking(true);

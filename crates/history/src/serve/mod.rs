@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Where pages are served unless the user says otherwise.
 pub const LISTEN: &str = "127.0.0.1:8021";
 
-/// Clients at once; those beyond are told to come again.
+/// Clients at once; those beyond are asked to come again.
 const MOST_CLIENTS: usize = 32;
 
 /// Of them, streams of live updates.

@@ -154,7 +154,7 @@ fn transactions_and_tear_downs_are_counted_at_the_rate_of_connections() {
 }
 
 #[test]
-fn a_goal_that_no_rate_meets_is_told_in_words() {
+fn a_goal_that_no_rate_meets_is_said_in_words() {
     let spec = RateSpec { p99_establishment_seconds: Some(1e-9), ..rate(RateOf::Connections) };
     let (measured, _) = run(&ProcedureSpec::from(spec), &mut SimulatedConnections::new(Inline, 2e5));
     assert!(measured.iter().all(|m| !m.valid && kinds(m) == [MarkKind::NoLowerBound]), "{measured:?}");

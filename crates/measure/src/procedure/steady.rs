@@ -241,14 +241,14 @@ fn failed(sample: &SecondSample) -> u64 {
 
 /// What the firewall does not tell is said where the reader looks for it.
 fn notes(outcome: &TrialOutcome) -> Vec<Mark> {
-    let untold = match (outcome.policy_load_seconds, outcome.memory_bytes) {
+    let unsaid = match (outcome.policy_load_seconds, outcome.memory_bytes) {
         (None, None) => "neither how long its policy took to load nor how much memory it takes",
         (None, Some(_)) => "how long its policy took to load",
         (Some(_), None) => "how much memory its policy takes",
         (Some(_), Some(_)) => return Vec::new(),
     };
-    let which = if untold.starts_with("neither") { "tells" } else { "does not tell" };
-    vec![mark(MarkKind::Note, format!("the firewall {which} {untold}"))]
+    let which = if unsaid.starts_with("neither") { "tells" } else { "does not tell" };
+    vec![mark(MarkKind::Note, format!("the firewall {which} {unsaid}"))]
 }
 
 fn of_policy(outcome: &TrialOutcome) -> Vec<Measured> {

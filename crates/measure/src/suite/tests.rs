@@ -168,7 +168,7 @@ const ROWS: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn a_suite_is_read_or_every_problem_is_told_with_its_place() {
+fn a_suite_is_read_or_every_problem_is_reported_with_its_place() {
     for (from, to, expected) in ROWS {
         assert!(RIGHT.contains(from), "the row replaces something: {from}");
         let text = RIGHT.replacen(from, to, 1);

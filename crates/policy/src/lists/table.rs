@@ -51,7 +51,7 @@ pub enum BuildError {
         most: u64,
     },
     /// The lists overlap in too many ways.
-    #[error("the lists overlap in {found} ways, and {most} can be told apart: bind fewer lists")]
+    #[error("the lists overlap in {found} ways, and the tables can hold {most}: bind fewer lists")]
     TooManyClasses {
         /// Sets of lists that some address has.
         found: usize,
@@ -356,7 +356,7 @@ mod tests {
 
     #[test]
     fn classes_take_bits_from_the_blocks() {
-        // Every pair of 32 lists: 496 ways, in as many runs; and more ways than the fewest bits can tell apart.
+        // Every pair of 32 lists: 496 ways, in as many runs; and more ways than the fewest bits can distinguish.
         let sets: Vec<AddressSet> = (0..32u32)
             .map(|list| {
                 set(

@@ -1,9 +1,9 @@
 //! Tables of two fields' classes in blocks: what a dense table would hold, with what it repeats kept once.
 //!
-//! A table of thousands by thousands of classes says the same nearly everywhere: two hosts of one network are told apart
+//! A table of thousands by thousands of classes says the same nearly everywhere: two hosts of one network are distinguished
 //! by a few rules, and only at the destinations that these name. So the classes of the second field are cut into blocks of 64;
 //! in each block most classes of the first field are alike, and are worked out once. Never goes through the whole product:
-//! ranges of blocks are looked at first, and inside one only classes that it tells apart.
+//! ranges of blocks are looked at first, and inside one only classes that it distinguishes.
 
 use super::vectors::{Store, Union, Vectors};
 use rustc_hash::FxHashMap;
@@ -140,7 +140,7 @@ impl<'b> Builder<'b> {
         let mut numbers = Vec::new();
         for start in range.clone().step_by(size as usize) {
             let part = start..range.end.min(start + size);
-            let (few, of) = self.told_apart(firsts, part.clone())?;
+            let (few, of) = self.distinguished(firsts, part.clone())?;
             let found = self.range(&few, part, size)?;
             for block in found.chunks(few.len()) {
                 numbers.extend(of.iter().map(|place| block[*place as usize]));
@@ -149,8 +149,8 @@ impl<'b> Builder<'b> {
         Some(numbers)
     }
 
-    /// One of each kind of classes that a range tells apart, and for each class the place of its own kind.
-    fn told_apart(&mut self, firsts: &[u32], range: Range<u32>) -> Option<(Vec<u32>, Vec<u32>)> {
+    /// One of each kind of classes that a range distinguishes, and for each class the place of its own kind.
+    fn distinguished(&mut self, firsts: &[u32], range: Range<u32>) -> Option<(Vec<u32>, Vec<u32>)> {
         let union = self.union(range);
         let mut known: FxHashMap<Box<[(u32, u64)]>, u32> = FxHashMap::default();
         let mut few = Vec::new();

@@ -144,7 +144,7 @@ impl Store {
         });
     }
 
-    /// Visits the words, not 0, that some vectors have in common, each with its first bit, until told to stop. Nothing is
+    /// Visits the words, not 0, that some vectors have in common, each with its first bit, until asked to stop. Nothing is
     /// kept, so this is for what is asked once.
     fn words_in_common(&self, vectors: &[&[u32]], mut visit: impl FnMut(u32, u64) -> bool) {
         for place in 0..self.width() {

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_passes_when_every_part_holds() {
+    fn a_flow_passes_when_every_part_holds() {
         for (words, expected) in [
             ("", true),
             ("src=10.0.0.0/8", true),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_word_that_is_none_is_told_with_what_would_be_right() {
+    fn a_word_that_is_none_is_refused_with_what_would_be_right() {
         for (word, expected) in [
             ("443", "write KEY=VALUE"),
             ("port=443", "there is no filter `port`; there are: src, dst"),

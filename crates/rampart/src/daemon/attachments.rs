@@ -26,7 +26,7 @@ impl Attachments {
     }
 
     /// Puts the first policy's tables in force, and then attaches to the interfaces that it names: each is judged by it from its first
-    /// packet. An interface of an earlier firewall goes on being judged all the time. Returns the generation, and what is worth telling of
+    /// packet. An interface of an earlier firewall goes on being judged all the time. Returns the generation, and what is worth a report of
     /// an earlier firewall.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ impl Attachments {
                 self.attached.push(attached);
             }
         }
-        // What cannot be attached stays closed, and is told.
+        // What cannot be attached stays closed, and is reported.
         self.follow(policy);
         Ok(())
     }

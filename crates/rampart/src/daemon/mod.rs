@@ -490,7 +490,7 @@ impl Daemon {
     }
 
     /// Interfaces came, went or changed; those with the numbers of `gone` went. Attaches to what comes (back) and belongs to a zone. What
-    /// goes wrong is told at the next tick, which tries it again.
+    /// goes wrong is reported at the next tick, which tries it again.
     pub(crate) fn links_changed(&self, gone: &[u32], now: Moment) {
         let mut slot = self.running();
         let Some(running) = slot.as_mut() else { return };

@@ -155,7 +155,7 @@ impl Running {
                 (attached.hook, attached.note) = (hook, Some(why));
             }
         }
-        // Whoever does it again and again is told once.
+        // Whoever does it again and again is reported once.
         self.mended.retain(|(_, what)| !mended.contains(what));
         self.mended.extend(mended.into_iter().map(|what| (now.steady, what)));
         self.tampered = standing;

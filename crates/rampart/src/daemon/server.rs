@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 /// How long a request may take to come in, and its answer to be taken: the client is a program on this machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Connections at once of root, and of all others together on each socket. Beyond that a client is told to try again: whoever else
+/// Connections at once of root, and of all others together on each socket. Beyond that a client is asked to try again: whoever else
 /// is slow, root finds a place, and readers take none from those who may change something.
 const MAX_CONNECTIONS: usize = 32;
 
@@ -100,7 +100,7 @@ impl Drop for Slot {
     }
 }
 
-/// Tells a client that there is no place. Waits for nothing: what does not fit into the socket's buffer is not sent.
+/// Answers a client that there is no place. Waits for nothing: what does not fit into the socket's buffer is not sent.
 fn turn_away(mut stream: UnixStream) {
     let answer = Answer::refused(Refused::new(503, "too many requests at once: try again"));
     if stream.set_nonblocking(true).is_ok() {

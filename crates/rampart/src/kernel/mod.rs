@@ -64,7 +64,7 @@ struct AttachedInterface {
 
 impl Kernel {
     /// Loads the programs, with room for a policy twice as long; over the flows, counters and policy of an earlier firewall where
-    /// they are of the same form. Second: what is worth telling.
+    /// they are of the same form. Second: what is worth a report.
     ///
     /// # Errors
     /// When the kernel does not take them.

@@ -94,7 +94,7 @@ impl<'b> Day<'b> {
         let before = refused(self.bed);
         let socket = self.bed.inside("in", || UdpSocket::bind((INSIDE, 0)).unwrap());
         for port in 1..=FLOOD {
-            // The host may tell of a closed port that was asked before.
+            // The host may answer about a closed port that was asked before.
             let _ = socket.send_to(b"x", (OUTSIDE, port));
         }
         until("a flood finds the table full", || refused(self.bed) > before);
@@ -106,7 +106,7 @@ impl<'b> Day<'b> {
         until("what the floods opened is gone, and nothing else", || {
             self.bed.json(&["status"])["flows"] == open
         });
-        // That packets found no room is told for a minute; of interfaces nothing may be told any more.
+        // That packets found no room is reported for a minute; of interfaces nothing may be reported any more.
         until("the troubles of links are over", || {
             let status = self.bed.json(&["status"]);
             let troubles = status["troubles"].as_array().unwrap();

@@ -329,7 +329,7 @@ fn needs_root_sources_without_a_way_back_are_dropped() {
 }
 
 #[test]
-fn needs_root_the_fast_path_does_not_go_past_translation_unless_told() {
+fn needs_root_the_fast_path_does_not_go_past_translation_unless_forced() {
     let (bed, _container) = bed();
     let fast = write(&bed, "fast.toml", &RULES.replace("forwarding = 'kernel'", ""));
     let (status, said) = bed.rampart(&["up", &fast]);

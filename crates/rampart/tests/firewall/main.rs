@@ -206,7 +206,7 @@ fn needs_root_a_second_firewall_in_the_namespace_is_refused() {
 }
 
 #[test]
-fn needs_root_what_cannot_be_is_told_with_what_to_do() {
+fn needs_root_what_cannot_be_is_refused_with_what_to_do() {
     let bed = Bed::new();
     let missing = bed.policy("missing.toml", "").replace("missing.toml", "e9.toml");
     std::fs::write(&missing, "[zones]\na = { interfaces = 'e1' }\nb = { interfaces = 'e9' }\n").unwrap();
@@ -221,7 +221,7 @@ fn needs_root_what_cannot_be_is_told_with_what_to_do() {
 }
 
 #[test]
-fn needs_root_an_interface_that_goes_is_told_and_taken_again_when_it_is_back() {
+fn needs_root_an_interface_that_goes_is_reported_and_taken_again_when_it_is_back() {
     let bed = Bed::new();
     bed.serve(8080);
     let mut firewall = bed.up(&bed.policy("p.toml", WEB), "auto");
@@ -285,7 +285,7 @@ fn needs_root_log_limit_and_alert_reach_whoever_asks() {
 }
 
 #[test]
-fn needs_root_somebody_else_is_told_that_only_root_can() {
+fn needs_root_somebody_else_is_refused_because_only_root_can() {
     use std::os::unix::fs::PermissionsExt as _;
     use std::os::unix::process::CommandExt as _;
     let folder = tempfile::tempdir().unwrap();

@@ -19,7 +19,7 @@ const PACE: Duration = Duration::from_millis(10);
 /// After so long without a byte a download has failed. TCP itself gives up much later.
 const STUCK: Duration = Duration::from_secs(120);
 
-/// So many bytes of a download from an offset on: every eight tell where they belong. A hundred downloads are compared word by word,
+/// So many bytes of a download from an offset on: every eight say where they belong. A hundred downloads are compared word by word,
 /// because byte by byte they would take a core for themselves.
 fn content(download: u64, offset: u64, length: usize) -> Vec<u8> {
     const WORD: u64 = size_of::<u64>() as u64;
@@ -224,11 +224,11 @@ fn needs_root_the_confirmed_policy_comes_back_and_an_unconfirmed_one_does_not() 
         bed.expect(8080, web, what);
         bed.expect(2525, mail, what);
     };
-    let again = |firewall: &mut crate::bed::Firewall, arguments: &[&str], told: &str| {
+    let again = |firewall: &mut crate::bed::Firewall, arguments: &[&str], reported: &str| {
         firewall.signal(Signal::SIGKILL);
         firewall.end();
         *firewall = bed.up_with(arguments);
-        assert!(firewall.start.contains(told), "{told}: {}", firewall.start);
+        assert!(firewall.start.contains(reported), "{reported}: {}", firewall.start);
     };
     assert_eq!(bed.rampart(&["apply", &mail, "--confirm", "3600"]).0, 0);
     answers(Outcome::Refused, Outcome::Answered, "the policy that waits");
@@ -241,8 +241,8 @@ fn needs_root_the_confirmed_policy_comes_back_and_an_unconfirmed_one_does_not() 
     answers(Outcome::Refused, Outcome::Answered, "it was confirmed");
     // Somebody spoiled the file that the firewall is started with.
     std::fs::write(&web, "[zones").unwrap();
-    let (status, told) = bed.rampart(&["up", &web, "--state", &bed.state().display().to_string()]);
-    assert!(status == 2 && told.contains("web.toml:1:7: "), "by hand: {status}: {told}");
+    let (status, reported) = bed.rampart(&["up", &web, "--state", &bed.state().display().to_string()]);
+    assert!(status == 2 && reported.contains("web.toml:1:7: "), "by hand: {status}: {reported}");
     answers(Outcome::Refused, Outcome::Answered, "nothing changed");
     again(&mut firewall, &[&web, "--boot"], "cannot be used, and the last good policy is in force instead");
     answers(Outcome::Refused, Outcome::Answered, "the last good one");
@@ -303,7 +303,7 @@ fn needs_root_what_cannot_be_carried_is_ended_with_a_reset() {
         expect_echo(&mut early, "the first flow of the table");
         let socket = bed.inside("in", || UdpSocket::bind((INSIDE, 0)).unwrap());
         for port in 1..=SMALLEST {
-            // The host may tell of a closed port that was asked before.
+            // The host may answer about a closed port that was asked before.
             let _ = socket.send_to(b"x", (OUTSIDE, port));
         }
         let mut late = bed.connect(8080).unwrap();

@@ -36,17 +36,17 @@ fn needs_root_somebody_elses_program_in_a_driver_is_named_and_left_alone() {
 }
 
 #[test]
-fn needs_root_what_somebody_takes_away_is_put_back_and_told() {
+fn needs_root_what_somebody_takes_away_is_put_back_and_reported() {
     for hook in ["tc", "xdp"] {
         let bed = Bed::new();
         bed.serve(8080);
         let mut firewall = bed.up(&bed.policy("p.toml", &format!("{WEB}{REJECT}")), hook);
         let own = bed.listen_on_the_firewall();
         bed.inside("fw", || dataplane::take_from("e1").unwrap());
-        let told =
+        let reported =
             firewall.until("trouble: e1: somebody took the firewall's program away where packets go out");
-        assert!(told.contains("where packets come in (TC); it is there again"), "{told}");
-        assert_eq!(told.contains("in the driver (XDP); it is there again"), hook == "xdp", "{told}");
+        assert!(reported.contains("where packets come in (TC); it is there again"), "{reported}");
+        assert_eq!(reported.contains("in the driver (XDP); it is there again"), hook == "xdp", "{reported}");
         assert!(bed.json(&["status"])["troubles"].to_string().contains("took the firewall's program away"));
         bed.expect_of_the_firewall(own, Outcome::Silence, &format!("{hook}: the firewall is closed again"));
         bed.expect(8080, Outcome::Answered, &format!("{hook}: and forwards again"));

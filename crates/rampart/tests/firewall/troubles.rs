@@ -13,7 +13,7 @@ const SMALLEST: u16 = 1024;
 const ASKED: Duration = Duration::from_secs(30);
 
 #[test]
-fn needs_root_a_driver_without_xdp_is_told_and_tc_is_used() {
+fn needs_root_a_driver_without_xdp_is_named_and_tc_is_used() {
     let bed = Bed::new();
     bed.serve(8080);
     bed.ip("fw", &["link", "add", "br0", "type", "bridge"]);
@@ -39,7 +39,7 @@ fn needs_root_a_driver_without_xdp_is_told_and_tc_is_used() {
 }
 
 #[test]
-fn needs_root_a_flood_is_told_and_connections_go_on() {
+fn needs_root_a_flood_is_reported_and_connections_go_on() {
     let bed = Bed::new();
     bed.serve(8080);
     let policy = bed.policy("p.toml", &format!("[settings]\nflows = {SMALLEST}\n{OUT}"));
@@ -48,7 +48,7 @@ fn needs_root_a_flood_is_told_and_connections_go_on() {
     expect_echo(&mut open, "before the flood");
     let socket = bed.inside("in", || UdpSocket::bind((INSIDE, 0)).unwrap());
     for port in 1..=SMALLEST + 100 {
-        // The host may tell of a closed port that was asked before.
+        // The host may answer about a closed port that was asked before.
         let _ = socket.send_to(b"x", (OUTSIDE, port));
     }
     let message = firewall.until("trouble: packets are dropped, unanswered-full");
@@ -101,7 +101,7 @@ fn needs_root_what_a_driver_does_not_send_is_dropped_and_not_forwarded() {
 }
 
 #[test]
-fn needs_root_a_route_that_vanishes_is_told_to_the_sender_and_comes_back() {
+fn needs_root_a_route_that_vanishes_is_answered_with_an_error_and_comes_back() {
     for hook in ["tc", "xdp"] {
         let bed = Bed::new();
         bed.serve(8080);
@@ -118,7 +118,7 @@ fn needs_root_a_route_that_vanishes_is_told_to_the_sender_and_comes_back() {
 }
 
 #[test]
-fn needs_root_a_neighbour_that_is_not_there_is_told_to_the_sender() {
+fn needs_root_a_neighbour_that_is_not_there_is_answered_with_an_error() {
     for hook in ["tc", "xdp"] {
         let bed = Bed::new();
         let _firewall = bed.up(&bed.policy("p.toml", OUT), hook);

@@ -177,7 +177,7 @@ const LONGEST_NAME: usize = 40;
 const UNPROVED: &str = "no policy was proved";
 
 impl External {
-    /// A box with the name that its owner gives it. Where it stands is told, in a report with other firewalls, by `interfaces`.
+    /// A box with the name that its owner gives it. In a report with other firewalls `interfaces` says where it stands.
     ///
     /// # Errors
     /// [`TestbedError::Impossible`]: not a name that reports and expressions can carry.

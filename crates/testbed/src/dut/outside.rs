@@ -34,7 +34,7 @@ const LONGEST_ANSWER: u64 = 1 << 20;
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// What of its standard error is kept.
 const KEPT_ERRORS: usize = 4096;
-/// How long a program may take to end after it was told to.
+/// How long a program may take to end after it was asked to.
 const TO_END: Duration = Duration::from_secs(5);
 
 /// How long each question may take, in seconds.
@@ -395,8 +395,8 @@ impl Talk {
     /// Lets it end by itself: no more questions come.
     fn end(&mut self) {
         self.questions = None;
-        let told = Instant::now();
-        while told.elapsed() < TO_END && matches!(self.child.try_wait(), Ok(None)) {
+        let asked = Instant::now();
+        while asked.elapsed() < TO_END && matches!(self.child.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(2));
         }
         self.kill();
@@ -423,7 +423,7 @@ mod tests {
     use measure::shape::{PolicyShape, TestProtocol, ZoneForm};
 
     #[test]
-    fn a_policy_is_told_as_the_guide_says() {
+    fn a_policy_is_written_as_the_guide_says() {
         let shape = PolicyShape {
             rules: 1,
             match_position: 1,
@@ -433,9 +433,9 @@ mod tests {
         };
         let policy = neutral(&PolicySpec::generate(&shape, ZoneForm::Two).unwrap());
         let guide = include_str!("../../../../docs/guide/your-own-firewall.md");
-        let told = guide.lines().find_map(|line| line.trim().strip_prefix("{\"do\": \"load\"")).unwrap();
-        let told: Value = serde_json::from_str(&format!("{{\"do\": \"load\"{told}")).unwrap();
-        assert_eq!(told["policy"], policy);
+        let example = guide.lines().find_map(|line| line.trim().strip_prefix("{\"do\": \"load\"")).unwrap();
+        let example: Value = serde_json::from_str(&format!("{{\"do\": \"load\"{example}")).unwrap();
+        assert_eq!(example["policy"], policy);
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl Engine {
     /// those from [`crate::FIRST_HOST`] on. They never do for gateways. Off until asked for.
     ///
     /// Only for beds whose ports have interface numbers or prefixes of their own: two ports that share both cannot be
-    /// told apart.
+    /// distinguished.
     pub fn set_answer_neighbours(&mut self, answer: bool) {
         self.memory.change(|state| state.control.answer_neighbours = u32::from(answer));
     }

@@ -285,7 +285,7 @@ fn commands_say_what_they_should_and_end_as_they_should() {
 }
 
 #[test]
-fn a_machine_that_fails_is_told_as_such() {
+fn a_machine_that_fails_is_reported_as_such() {
     let running = Running::new();
     running.plane.inside().broken = Some("the kernel is tired: let it rest".to_owned());
     for words in ["status", "rules", "flows", "drops", "log", "top --once"] {
@@ -307,7 +307,7 @@ fn a_machine_that_fails_is_told_as_such() {
 }
 
 #[test]
-fn what_is_alarming_is_told_once_and_shown_as_long_as_it_stands() {
+fn what_is_alarming_is_reported_once_and_shown_as_long_as_it_stands() {
     let running = Running::new();
     filled(&running);
     running.plane.inside().faults = vec!["the interface `e1` is gone".to_owned()];
@@ -325,15 +325,15 @@ fn what_is_alarming_is_told_once_and_shown_as_long_as_it_stands() {
 }
 
 #[test]
-fn an_alert_is_told_when_it_is_raised_and_when_it_is_over() {
+fn an_alert_is_reported_when_it_is_raised_and_when_it_is_over() {
     let running = Running::new();
-    let tell = |second, count| {
+    let record = |second, count| {
         let recorded = Recorded::Alert(reading("web", 1, u64::from(second), count));
         running.plane.inside().recorded.push((Duration::ZERO, recorded));
         running.daemon.take_events(running.at(second));
     };
-    tell(1, 12);
-    tell(2, 40);
+    record(1, 12);
+    record(2, 40);
     assert_eq!(running.log().matches("alert: web: 12 within 1min from 10.0.0.1, more than 10\n").count(), 1);
     assert!(
         running
@@ -377,7 +377,7 @@ fn whatever_a_client_sends_it_goes_on_answering() {
 }
 
 #[test]
-fn nobody_at_the_socket_is_told_with_what_to_do() {
+fn nobody_at_the_socket_is_reported_with_what_to_do() {
     let running = Running::new();
     running.instance.remove_sockets();
     let (status, text) = running.command("status");
@@ -392,7 +392,7 @@ fn clients_that_say_nothing_keep_no_place_from_those_to_come() {
     let running = Running::new();
     let connect = || UnixStream::connect(&running.instance.socket).unwrap();
     let mut silent: Vec<UnixStream> = (0..32).map(|_| connect()).collect();
-    // There is no place left, and whoever comes is told so at once.
+    // There is no place left, and whoever comes is refused at once.
     let mut turned_away = connect();
     assert_eq!(read_response(&mut turned_away).unwrap().status, 503);
     // A place that is given back is taken.

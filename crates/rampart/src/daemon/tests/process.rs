@@ -40,7 +40,7 @@ impl Process {
         Self { child, out }
     }
 
-    /// Reads what it tells until a line has these words.
+    /// Reads its output until a line has these words.
     fn until(&mut self, words: &str) -> String {
         let mut output = String::new();
         while !output.contains(words) {
@@ -90,7 +90,7 @@ fn a_second_daemon_in_a_namespace_is_refused_with_the_process_of_the_first() {
 fn signals_end_it_in_order_and_read_the_policy_again() {
     let folder = tempfile::tempdir().unwrap();
     let (file, socket) = (folder.path().join("policy.toml"), folder.path().join("test.sock"));
-    for (signal, told) in [
+    for (signal, reported) in [
         (nix::libc::SIGTERM, "left: by SIGTERM: the firewall goes on judging"),
         (nix::libc::SIGINT, "down: by SIGINT"),
     ] {
@@ -107,7 +107,7 @@ fn signals_end_it_in_order_and_read_the_policy_again() {
         process.signal(nix::libc::SIGHUP);
         process.until("the policy in force stays");
         process.signal(signal);
-        process.until(told);
+        process.until(reported);
         assert!(process.end().0);
         assert!(!socket.exists());
     }

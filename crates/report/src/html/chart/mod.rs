@@ -1,5 +1,5 @@
 //! Charts as inline SVG, drawn here so that a report needs no script, font or network. Every chart has a title and a
-//! description, is told apart by shape and direct labels as well as by colour, and never draws an invalid point.
+//! description, is distinguished by shape and direct labels as well as by colour, and never draws an invalid point.
 //! Colours come from the page's style sheet (classes `s0` … `s7`), so that light, dark and print each have their own.
 
 pub(crate) mod bars;
@@ -66,7 +66,7 @@ impl Svg {
         );
     }
 
-    /// A rectangle with a pattern over its colour, so that it can be told apart without colour. Pattern 0 is plain.
+    /// A rectangle with a pattern over its colour, so that it can be distinguished without colour. Pattern 0 is plain.
     pub(crate) fn patterned(
         &mut self,
         class: &str,
