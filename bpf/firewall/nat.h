@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Which translation a new flow of IPv4 gets: the policy's rows, one after the other, in the generation's pages. First where it goes,
- * before its route and the rules are asked; and when both have spoken, where it seems to come from. Only the first packet of a flow
+ * Which translation a new flow of IPv4 gets: the policy's rows, one after the other, in the generation's pages. Its destination
+ * first, before its route and the rules are asked; its source when both have decided. Only the first packet of a flow
  * asks: its flow knows afterwards (alias.h), and translate.h writes what the flow knows.
  *
  * What is found lies in a room of the core, because the stack is short.
@@ -25,7 +25,7 @@ struct nat_room {
 	__u32 count;
 	__u32 row;		/* the place of the row that was found, and 1 */
 	__u32 generation;	/* of the rows that were asked first */
-	/* What the packet's header says while the packet is redirected. */
+	/* What the packet's header says while `destination` is the translated one. */
 	__be32 asked_address;
 	__be16 asked_port;
 	__be16 asked_selector;
@@ -33,11 +33,11 @@ struct nat_room {
 	__be32 address;
 	__be16 port;
 	__be16 pad;
-	/* Where it seems to come from. */
+	/* What its source becomes. */
 	__be32 alias;
 	__u16 first_port;	/* that it may have, in host order */
 	__u16 last_port;
-	__u32 kind;		/* enum nat_kind; NAT_EXEMPT: from where it comes */
+	__u32 kind;		/* enum nat_kind; NAT_EXEMPT: it stays as it is */
 };
 
 struct {
@@ -132,21 +132,21 @@ __noinline int choose_destination(struct packet *p)
 	p->destination[0] = bpf_htonl(address);
 	if (row->ports && has_ports(p))
 		p->destination_port = p->selector = bpf_htons(row->ports);
-	p->flags |= PACKET_REDIRECTED;
+	p->flags |= PACKET_DESTINATION_TRANSLATED;
 	return 0;
 }
 
 /* What its header says again. */
 static __always_inline void restore_destination(struct packet *p)
 {
-	const struct nat_room *room = p->flags & PACKET_REDIRECTED ? lookup(&nat_rooms, 0) : 0;
+	const struct nat_room *room = p->flags & PACKET_DESTINATION_TRANSLATED ? lookup(&nat_rooms, 0) : 0;
 
 	if (!room)
 		return;
 	p->destination[0] = room->asked_address;
 	p->destination_port = room->asked_port;
 	p->selector = room->asked_selector;
-	p->flags &= ~PACKET_REDIRECTED;
+	p->flags &= ~PACKET_DESTINATION_TRANSLATED;
 }
 
 /* One of a row's addresses, always the same one for a source (RFC 4787 REQ-2, "paired"). */
@@ -192,8 +192,8 @@ static __always_inline void choose_ports(struct nat_room *room, const struct nat
 }
 
 /*
- * Chooses where a packet that may open a flow seems to come from, and ends its redirection. It is PACKET_TRANSLATED then if any end is
- * translated. 0, or why it must not pass.
+ * Chooses what the source of a packet that may open a flow becomes, and puts what its header says back into `destination`. It is
+ * PACKET_TRANSLATED then if any end is translated. 0, or why it must not pass.
  */
 __noinline int choose_source(struct packet *p)
 {
@@ -216,7 +216,7 @@ __noinline int choose_source(struct packet *p)
 		choose_ports(room, row, p);
 		p->flags |= PACKET_TRANSLATED;
 	}
-	if (p->flags & PACKET_REDIRECTED) {
+	if (p->flags & PACKET_DESTINATION_TRANSLATED) {
 		restore_destination(p);
 		p->flags |= PACKET_TRANSLATED;
 	}

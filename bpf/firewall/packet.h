@@ -41,7 +41,7 @@ enum hook {
 #define PACKET_TO_HOST 1024	/* the kernel says that its frame is for this interface */
 #define PACKET_FORWARDED 2048	/* the kernel is forwarding it: at netfilter alone, where "up" would let it through */
 #define PACKET_MORE_FRAGMENTS 4096
-#define PACKET_REDIRECTED 8192	/* `destination` is where the policy sends it, and not what its header says */
+#define PACKET_DESTINATION_TRANSLATED 8192	/* `destination` is where the policy sends it, and not what its header says */
 #define PACKET_TRANSLATED 16384	/* its flow, which `record` names, has other ends for its header */
 
 struct packet {

@@ -1,7 +1,8 @@
 //! Translation of IPv4 addresses: what an entry of `[[nat]]` says, what it does with a packet, and the rows that the data plane goes
-//! through. [`Policy::redirect`] and [`Policy::disguise`] are the reference: they go through the entries one by one.
+//! through. [`Policy::translate_destination`] and [`Policy::translate_source`] are the reference: they go through the entries one by one.
 //!
-//! A packet that would open a flow is redirected first, then routed and judged by where it goes now, and last it is disguised.
+//! Of a packet that would open a flow the destination is translated first (DNAT); then the packet is routed and judged by where it goes
+//! now, and last its source is translated (SNAT).
 
 use crate::address::AddressSet;
 use crate::interpret::Packet;
@@ -75,18 +76,18 @@ pub enum Change {
     },
 }
 
-/// Where a redirected packet goes.
+/// Where a packet goes whose destination is translated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Redirect {
+pub struct DestinationTranslation {
     /// The address.
     pub address: Ipv4Addr,
     /// The port; `None`: as before.
     pub port: Option<u16>,
 }
 
-/// Where a disguised packet seems to come from.
+/// Where a packet comes from, for its receiver, once its source is translated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Disguise {
+pub enum SourceTranslation {
     /// The address of the interface that it leaves by.
     Interface,
     /// One of these addresses, always the same one for the same source.
@@ -217,12 +218,13 @@ impl Seen {
 impl Policy {
     /// The entry that decides about a packet's destination, and where it sends the packet; `None`: as the packet says. Where the
     /// packet goes to is not looked at: it is not known yet.
-    pub fn redirect(&self, packet: &Packet) -> Option<(usize, Option<Redirect>)> {
+    pub fn translate_destination(&self, packet: &Packet) -> Option<(usize, Option<DestinationTranslation>)> {
         let (place, entry) = self.first(Direction::Destination, packet)?;
-        let redirect = match entry.change {
-            Change::Destination { address, port } => {
-                Some(Redirect { address, port: port.filter(|_| matches!(packet.protocol, TCP | UDP)) })
-            }
+        let translation = match entry.change {
+            Change::Destination { address, port } => Some(DestinationTranslation {
+                address,
+                port: port.filter(|_| matches!(packet.protocol, TCP | UDP)),
+            }),
             Change::OneToOne { .. } => {
                 let (IpAddr::V4(destination), Some((outside, _))) = (packet.destination, entry.outside())
                 else {
@@ -230,31 +232,33 @@ impl Policy {
                 };
                 let (inside, _) = entry.source.v4.ranges().first()?;
                 let address = Ipv4Addr::from(inside + (u32::from(destination) - outside));
-                Some(Redirect { address, port: None })
+                Some(DestinationTranslation { address, port: None })
             }
             Change::Exempt | Change::Masquerade { .. } | Change::Source { .. } => None,
         };
-        Some((place, redirect))
+        Some((place, translation))
     }
 
-    /// The entry that decides about a packet's source, once the packet goes where [`Policy::redirect`] sends it, and where it seems to
-    /// come from; `None`: from where it comes. Packets to the firewall itself stay as they are.
-    pub fn disguise(&self, packet: &Packet) -> Option<(usize, Option<Disguise>)> {
+    /// The entry that decides about a packet's source, once the packet goes where [`Policy::translate_destination`] sends it, and
+    /// what that source becomes; `None`: it stays as it is. Packets to the firewall itself stay as they are.
+    pub fn translate_source(&self, packet: &Packet) -> Option<(usize, Option<SourceTranslation>)> {
         if packet.to == SELF || packet.from == SELF {
             return None;
         }
         let (place, entry) = self.first(Direction::Source, packet)?;
-        let disguise = match entry.change {
-            Change::Masquerade { .. } => Some(Disguise::Interface),
-            Change::Source { first, last, .. } => Some(Disguise::OneOf(first, last)),
+        let translation = match entry.change {
+            Change::Masquerade { .. } => Some(SourceTranslation::Interface),
+            Change::Source { first, last, .. } => Some(SourceTranslation::OneOf(first, last)),
             Change::OneToOne { first } => {
                 let IpAddr::V4(source) = packet.source else { return None };
                 let (inside, _) = entry.source.v4.ranges().first()?;
-                Some(Disguise::Address(Ipv4Addr::from(u32::from(first) + (u32::from(source) - inside))))
+                Some(SourceTranslation::Address(Ipv4Addr::from(
+                    u32::from(first) + (u32::from(source) - inside),
+                )))
             }
             Change::Exempt | Change::Destination { .. } => None,
         };
-        Some((place, disguise))
+        Some((place, translation))
     }
 
     fn first(&self, direction: Direction, packet: &Packet) -> Option<(usize, &Translation)> {

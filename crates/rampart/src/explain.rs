@@ -62,7 +62,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
     match (&args.packets, Question::of(args)) {
         (Some(file), _) => batch::run(file, &policy, at, json),
         (None, Some(question)) => {
-            let (packet, redirected) = packet(&question, &policy).map_err(Failure::Wrong)?;
+            let (packet, before) = packet(&question, &policy).map_err(Failure::Wrong)?;
             let lists = contents(&policy)?;
             let listed = refusing(&policy.lists, &lists, packet.source, packet.destination);
             if let Some(by) = listed {
@@ -78,7 +78,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
                 return Ok(ExitCode::SUCCESS);
             }
             let explanation = explain(&policy, &packet, at);
-            let translated = Translated::of(&policy, &packet, redirected);
+            let translated = Translated::of(&policy, &packet, before);
             if json {
                 let mut answer = to_json(&policy, &packet, at, &explanation);
                 answer["translation"] = translated.to_json(&policy);
@@ -96,7 +96,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
 
 /// What is on the lists of a policy.
 fn contents(policy: &Policy) -> Result<Vec<AddressSet>, Failure> {
-    let read = crate::lists::read_all(policy);
+    let read = crate::list_files::read_all(policy);
     let read = read.map_err(|why| Failure::Wrong(format!("{}: {why}", policy.file)))?;
     Ok(read.into_iter().map(|(set, _)| set).collect())
 }
@@ -115,11 +115,11 @@ fn packet(question: &Question, policy: &Policy) -> Result<(Packet, Option<(usize
     let source_port = question.sport.unwrap_or(if has_ports { DRAWN_PORT } else { 0 });
     let (source, destination) = (question.src, question.dst);
     let asked = Packet { from, to: SELF, source, destination, source_port, protocol, selector };
-    let (mut packet, mut redirected) = (asked, None);
-    if let Some((place, Some(redirect))) = policy.redirect(&asked).filter(|_| from != SELF) {
-        packet.destination = redirect.address.into();
-        packet.selector = redirect.port.unwrap_or(selector);
-        redirected = Some((place, asked));
+    let (mut packet, mut before) = (asked, None);
+    if let Some((place, Some(translated))) = policy.translate_destination(&asked).filter(|_| from != SELF) {
+        packet.destination = translated.address.into();
+        packet.selector = translated.port.unwrap_or(selector);
+        before = Some((place, asked));
     }
     packet.to = match &question.to {
         Some(name) => zone(policy, "--to", name)?,
@@ -128,7 +128,7 @@ fn packet(question: &Question, policy: &Policy) -> Result<(Packet, Option<(usize
     if (from, packet.to) == (SELF, SELF) {
         return Err("what the firewall sends to itself never passes it: name another zone".to_owned());
     }
-    Ok((packet, redirected))
+    Ok((packet, before))
 }
 
 const fn has_ports(protocol: u8) -> bool {

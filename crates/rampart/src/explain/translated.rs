@@ -2,58 +2,62 @@
 
 use policy::Policy;
 use policy::interpret::Packet;
-use policy::translation::Disguise;
+use policy::translation::SourceTranslation;
 use serde_json::{Value, json};
 
 /// What translation does with a packet.
 pub(super) struct Translated {
-    /// The entry that redirected it, if one did, and where it was sent to.
-    redirected: Option<(usize, Packet)>,
+    /// The entry that translated its destination, if one did, and the packet before that.
+    destination: Option<(usize, Packet)>,
     /// The entry that decides about its source, and what becomes of it.
-    disguise: Option<(usize, Option<Disguise>)>,
+    source: Option<(usize, Option<SourceTranslation>)>,
 }
 
 impl Translated {
-    pub(super) fn of(policy: &Policy, packet: &Packet, asked: Option<(usize, Packet)>) -> Self {
-        Self { redirected: asked, disguise: policy.disguise(packet) }
+    pub(super) fn of(policy: &Policy, packet: &Packet, destination: Option<(usize, Packet)>) -> Self {
+        Self { destination, source: policy.translate_source(packet) }
     }
 
-    fn words(disguise: Option<Disguise>) -> String {
-        match disguise {
+    fn words(source: Option<SourceTranslation>) -> String {
+        match source {
             None => "keeps its source".to_owned(),
-            Some(Disguise::Interface) => {
+            Some(SourceTranslation::Interface) => {
                 "leaves with the address of the interface that it leaves by".to_owned()
             }
-            Some(Disguise::Address(address)) => format!("leaves with the address {address}"),
-            Some(Disguise::OneOf(first, last)) if first == last => format!("leaves with the address {first}"),
-            Some(Disguise::OneOf(first, last)) => format!("leaves with an address of {first}-{last}"),
+            Some(SourceTranslation::Address(address)) => format!("leaves with the address {address}"),
+            Some(SourceTranslation::OneOf(first, last)) if first == last => {
+                format!("leaves with the address {first}")
+            }
+            Some(SourceTranslation::OneOf(first, last)) => {
+                format!("leaves with an address of {first}-{last}")
+            }
         }
     }
 
     pub(super) fn lines(&self, policy: &Policy) -> Vec<String> {
         let name = |place: usize| &policy.translations[place].name;
-        let redirected = self.redirected.iter().map(|(place, asked)| {
+        let destination = self.destination.iter().map(|(place, asked)| {
             format!(
-                "it was for {}, {}: redirected by the translation `{}`",
+                "it was for {}, {}: its destination is translated by `{}`",
                 asked.destination,
                 asked.service_words(),
                 name(*place)
             )
         });
-        let disguised = self.disguise.iter().map(|(place, disguise)| {
-            format!("if it passes, it {}: by the translation `{}`", Self::words(*disguise), name(*place))
+        let source = self.source.iter().map(|(place, source)| {
+            format!("if it passes, it {}: by the translation `{}`", Self::words(*source), name(*place))
         });
-        redirected.chain(disguised).collect()
+        destination.chain(source).collect()
     }
 
     pub(super) fn to_json(&self, policy: &Policy) -> Value {
         let name = |place: usize| &policy.translations[place].name;
-        let redirected = self.redirected.as_ref().map(|(place, asked)| {
+        let destination = self.destination.as_ref().map(|(place, asked)| {
             json!({ "translation": name(*place), "destination": asked.destination, "service": asked.service_words() })
         });
         let source = self
-            .disguise
-            .map(|(place, disguise)| json!({ "translation": name(place), "words": Self::words(disguise) }));
-        json!({ "redirected_from": redirected, "source": source })
+            .source
+            .map(|(place, source)| json!({ "translation": name(place), "words": Self::words(source) }));
+        json!({ "destination_before": destination, "source": source })
     }
 }
