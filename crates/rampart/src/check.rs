@@ -3,7 +3,7 @@
 use crate::api::Problem;
 use crate::cli::CheckArgs;
 use crate::failure::Failure;
-use crate::lists::{Facts, Loaded};
+use crate::list_files::{Facts, Loaded};
 use crate::table::grouped;
 use policy::lists::List;
 use policy::tables::{PROMISED_LINES, Tables};
@@ -17,8 +17,8 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> Result<ExitCode, Failure> {
     // What cannot be built cannot be run: say so here and not when the firewall is started.
     let tables = Tables::build(&policy, crate::explain::now())
         .map_err(|error| Failure::Wrong(format!("{}: {error}", policy.file)))?;
-    let lists =
-        crate::lists::load(&policy, None).map_err(|why| Failure::Wrong(format!("{}: {why}", policy.file)))?;
+    let lists = crate::list_files::load(&policy, None)
+        .map_err(|why| Failure::Wrong(format!("{}: {why}", policy.file)))?;
     crate::kernel::can_forward(&policy).map_err(|error| Failure::Machine(error.to_string()))?;
     // An interface that is not here may be one of another machine.
     if let Some((_, why)) = crate::kernel::unfit(&policy).into_iter().next() {

@@ -2,7 +2,7 @@
 
 use crate::cli::{ListArgs, ListCommand};
 use crate::failure::Failure;
-use crate::lists::{Facts, read_one};
+use crate::list_files::{Facts, read_one};
 use policy::address::AddressSet;
 use policy::lists::{Broken, Ends, List, compiled};
 use serde_json::json;

@@ -11,8 +11,8 @@ mod explain;
 mod failure;
 mod forwarding;
 mod kernel;
-mod list;
-mod lists;
+mod list_command;
+mod list_files;
 #[cfg(test)]
 mod memory;
 mod plane;
@@ -50,7 +50,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     let json = cli.json;
     let text = match &cli.command {
         Command::Check(args) => return check::run(args, json),
-        Command::List(command) => return list::run(command, json),
+        Command::List(command) => return list_command::run(command, json),
         Command::Explain(args) => return explain::run(args, json),
         Command::Up(args) => return up::run(args, json).map(|()| ExitCode::SUCCESS),
         Command::Top(args) => {

@@ -10,7 +10,7 @@ use crate::daemon::{About, Daemon, Moment, Refused, server};
 use crate::failure::Failure;
 use crate::forwarding::{self, SettingError};
 use crate::kernel::{self, Kernel};
-use crate::lists::Copies;
+use crate::list_files::Copies;
 use crate::plane::{DataPlane, Hook, PlaneError};
 use crate::privileges;
 use crate::state::{FIRST, State};

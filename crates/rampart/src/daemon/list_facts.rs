@@ -1,7 +1,7 @@
 //! What is known of the lists in force, for whoever asks. What is on them is in the kernel alone.
 
 use crate::api::{ListCount, Lists};
-use crate::lists::{Facts, Loaded, path};
+use crate::list_files::{Facts, Loaded, path};
 use policy::Policy;
 use std::collections::HashMap;
 

@@ -21,7 +21,7 @@ use crate::api::{
     Actor, Applied, AuditRecord, AuditTrail, Confirmed, Down, Drops, Event, EventName, Events, Filter, Flows,
     Killed, Lists, NewPolicy, Problem, Refusal, RuleCount, Rules, Status,
 };
-use crate::lists::{self, Copies, Loaded};
+use crate::list_files::{self, Copies, Loaded};
 use crate::plane::{DataPlane, Hook, PlaneError, Recorded};
 use crate::state::{Kept, State, Waiting};
 use crate::table::alert_words;
@@ -576,7 +576,7 @@ fn build(policy: &Policy, at: Timestamp) -> Result<Tables, Refused> {
 
 /// What is on a policy's lists.
 fn load_lists(policy: &Policy, copies: Option<Copies<'_>>) -> Result<Option<Loaded>, Refused> {
-    lists::load(policy, copies).map_err(|why| Refused::new(422, format!("{}: {why}", policy.file)))
+    list_files::load(policy, copies).map_err(|why| Refused::new(422, format!("{}: {why}", policy.file)))
 }
 
 /// The flow table keeps the size that it was made with, and the programs stay where they are.

@@ -1,35 +1,32 @@
 //! The data plane in the kernel, as the daemon wants it: words of the API, and interfaces that come and go. Decides nothing about
 //! packets.
 
-use crate::api::{
-    AlertCount, Alias, Closed, Counter, Drop, EventDetails, EventName, Flow, HookName, Occupancy,
-    protocol_name,
-};
+mod machine;
+mod words;
+
+pub(crate) use machine::{all_there, can_forward, unfit};
+
+use crate::api::{Counter, Drop, Flow, Occupancy};
 use crate::forwarding;
-use crate::plane::{
-    AlertReading, Attached, DataPlane, FlowKey, Hook, PlaneError, Present, Recorded, Tampering,
-};
+use crate::plane::{Attached, DataPlane, FlowKey, Hook, PlaneError, Present, Recorded, Tampering};
 use crate::privileges;
 use dataplane::routes::{AnswerLimits, Follower, Routes};
 use dataplane::{
-    Carried, Carrying, DataplaneError, Earlier, Event, EventKind, Firewall, FlowId, Interface, Keeper,
-    Reason, State, Tally,
+    Carried, Carrying, DataplaneError, Earlier, Firewall, FlowId, Interface, Keeper, Reason, Tally,
 };
+use machine::{fit, is_virtual, links, missing};
 use nix::net::if_::if_nametoindex;
 use policy::lists::ListTable;
-use policy::model::Per;
-use policy::settings::{Forwarding, Settings, Timeouts};
+use policy::settings::{Forwarding, Settings};
 use policy::{Policy, Tables};
 use std::collections::HashMap;
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::time::Duration;
+use words::{api_flow, hook_name, recorded};
 
 /// Rules that a firewall is made for at least, however few it begins with: 8 bytes each on every core.
 const RULES_AT_LEAST: u32 = 131_072;
-
-/// The first Linux that has BPF programs at netfilter.
-const KERNEL_FORWARDING: (u32, u32) = (6, 4);
 
 /// The number of no interface.
 const NO_INTERFACE: u32 = 0;
@@ -456,207 +453,6 @@ fn with_the_daemons_rights<T: Send>(start: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(start).join().unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
-fn hook_name(hook: dataplane::Hook) -> HookName {
-    match hook {
-        dataplane::Hook::Xdp => HookName::Xdp,
-        dataplane::Hook::Tc => HookName::Tc,
-        dataplane::Hook::Netfilter => HookName::Netfilter,
-    }
-}
-
-fn api_flow(flow: dataplane::Flow, timeouts: &Timeouts) -> Flow {
-    let lasts = lifetime(&flow, timeouts);
-    Flow {
-        protocol: protocol_name(flow.protocol),
-        source: flow.initiator.0,
-        source_port: flow.initiator.1,
-        destination: flow.responder.0,
-        destination_port: responder_port(flow.protocol, flow.responder.1),
-        source_alias: flow.aliases.0.map(|(address, port)| Alias { address, port }),
-        destination_alias: flow
-            .aliases
-            .1
-            .map(|(address, port)| Alias { address, port: responder_port(flow.protocol, port) }),
-        from: flow.zones.0,
-        to: flow.zones.1,
-        rule: flow.rule,
-        state: flow.state.name().to_owned(),
-        idle_seconds: flow.idle.as_secs(),
-        expires_seconds: lasts.saturating_sub(flow.idle).as_secs(),
-        packets_out: flow.packets.0,
-        bytes_out: flow.bytes.0,
-        packets_back: flow.packets.1,
-        bytes_back: flow.bytes.1,
-    }
-}
-
-/// The responder's port; of an ICMP query the data plane has type and code there.
-fn responder_port(protocol: u8, port: u16) -> u16 {
-    if is_icmp(protocol) { 0 } else { port }
-}
-
-fn recorded(event: Event) -> Recorded {
-    let (what, at) = (event.kind, event.at);
-    let details = details(event);
-    match what {
-        EventKind::Alert { sliding, .. } => Recorded::Alert(AlertReading { details, sliding, at }),
-        _ => Recorded::Event(details),
-    }
-}
-
-fn alert_count(event: &Event) -> Option<AlertCount> {
-    let EventKind::Alert { per, sliding, threshold } = event.kind else { return None };
-    let name = Per::NAMES.iter().find(|(_, known)| *known == per).map_or("", |(name, _)| name);
-    Some(AlertCount {
-        per: name.to_owned(),
-        address: match per {
-            Per::Rule => None,
-            Per::Source => Some(event.source.0),
-            Per::Destination => Some(event.destination.0),
-        },
-        count: sliding.estimate(event.at),
-        threshold: threshold.into(),
-        within_seconds: sliding.window.as_secs(),
-    })
-}
-
-fn details(event: Event) -> EventDetails {
-    let alert = alert_count(&event);
-    let (name, reason, closed) = match event.kind {
-        EventKind::Opened => (EventName::Opened, None, None),
-        EventKind::Alert { .. } => (EventName::Alert, None, None),
-        EventKind::Refused(reason) => (EventName::Refused, Some(reason.name().to_owned()), None),
-        EventKind::Closed { state, lasted, packets, bytes, .. } => {
-            let closed = Closed {
-                state: state.name().to_owned(),
-                seconds: lasted.as_secs(),
-                packets_out: packets.0,
-                bytes_out: bytes.0,
-                packets_back: packets.1,
-                bytes_back: bytes.1,
-            };
-            (EventName::Closed, None, Some(closed))
-        }
-    };
-    EventDetails {
-        event: name,
-        rule: event.rule,
-        protocol: protocol_name(event.protocol),
-        source: event.source.0,
-        source_port: event.source.1,
-        destination: event.destination.0,
-        destination_port: responder_port(event.protocol, event.destination.1),
-        from: event.zones.0,
-        to: event.zones.1,
-        reason,
-        closed,
-        alert,
-    }
-}
-
-fn is_icmp(protocol: u8) -> bool {
-    matches!(protocol, policy::service::ICMP | policy::service::ICMPV6)
-}
-
-/// How long a flow stays open without a packet.
-fn lifetime(flow: &dataplane::Flow, timeouts: &Timeouts) -> Duration {
-    match flow.state {
-        State::SynSent | State::SynBoth | State::SynReceived => timeouts.tcp_opening,
-        State::Established => timeouts.tcp_established,
-        State::Fin | State::LastAck | State::TimeWait => timeouts.tcp_closing,
-        State::Reset => timeouts.tcp_reset,
-        State::OneWay => by_protocol(flow.protocol, timeouts).min(timeouts.unanswered),
-        State::TwoWay => by_protocol(flow.protocol, timeouts),
-    }
-}
-
-fn by_protocol(protocol: u8, timeouts: &Timeouts) -> Duration {
-    use policy::service::{ICMP, ICMPV6, UDP};
-    match protocol {
-        UDP => timeouts.udp,
-        ICMP | ICMPV6 => timeouts.icmp,
-        _ => timeouts.other,
-    }
-}
-
-/// Whether an interface is no network card. Network cards have a device.
-fn is_virtual(interface: &str) -> bool {
-    !Path::new("/sys/class/net").join(interface).join("device").exists()
-}
-
-/// Whether this machine's kernel can do what a policy's `forwarding` asks for.
-///
-/// # Errors
-/// It is too old; complete, with what to do.
-pub(crate) fn can_forward(policy: &Policy) -> Result<(), PlaneError> {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    can_forward_on(policy, release.trim()).map_err(PlaneError::Machine)
-}
-
-/// The same on a release of Linux. One that cannot be read is not refused: loading the programs finds out.
-fn can_forward_on(policy: &Policy, release: &str) -> Result<(), String> {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
-    let (Some(Ok(major)), Some(Ok(minor))) = (numbers.next(), numbers.next()) else { return Ok(()) };
-    if policy.settings.forwarding == Forwarding::Fast || (major, minor) >= KERNEL_FORWARDING {
-        return Ok(());
-    }
-    let ((least, sublevel), file) = (KERNEL_FORWARDING, &policy.file);
-    Err(format!(
-        "{file}: `forwarding = \"kernel\"` needs Linux {least}.{sublevel} or newer (BPF programs at netfilter), and this is \
-         {release}: boot a newer kernel, or leave the setting out, if nothing but this firewall forwards here"
-    ))
-}
-
-/// Checks that every interface of a policy exists, and is one that the firewall can judge.
-///
-/// # Errors
-/// The first that does not or is not.
-pub(crate) fn all_there(policy: &Policy) -> Result<(), PlaneError> {
-    // The kernel forwards from and to links of any kind.
-    let links = if policy.settings.forwarding == Forwarding::Kernel { Vec::new() } else { links()? };
-    for zone in &policy.zones {
-        for interface in zone.named_interfaces() {
-            if if_nametoindex(interface).is_err() {
-                return Err(PlaneError::Machine(format!("zone `{}`: {}", zone.name, missing(interface))));
-            }
-            fit(interface, &links)
-                .map_err(|error| PlaneError::Machine(format!("zone `{}`: {error}", zone.name)))?;
-        }
-    }
-    Ok(())
-}
-
-/// Interfaces of a policy that are here and that the firewall cannot judge: for each its name and why.
-pub(crate) fn unfit(policy: &Policy) -> Vec<(String, String)> {
-    // As in all_there().
-    if policy.settings.forwarding == Forwarding::Kernel {
-        return Vec::new();
-    }
-    // Whoever checks a policy need not be allowed to ask.
-    let links = dataplane::routes::interfaces().unwrap_or_default();
-    let named = |link: &&Interface| policy.zone_of_interface(&link.name).is_some() && !link.is_loopback();
-    links.iter().filter(named).filter_map(|link| Some((link.name.clone(), link.unfit()?))).collect()
-}
-
-fn links() -> Result<Vec<Interface>, PlaneError> {
-    dataplane::routes::interfaces().map_err(|error| PlaneError::Machine(error.to_string()))
-}
-
-fn fit(interface: &str, links: &[Interface]) -> Result<(), PlaneError> {
-    let why = links.iter().find(|link| link.name == interface).and_then(Interface::unfit);
-    why.map_or(Ok(()), |why| Err(PlaneError::Machine(why)))
-}
-
-fn missing(interface: &str) -> PlaneError {
-    let there: Vec<String> = nix::net::if_::if_nameindex()
-        .map(|all| all.iter().filter_map(|it| it.name().to_str().ok().map(str::to_owned)).collect())
-        .unwrap_or_default();
-    PlaneError::Machine(format!(
-        "there is no interface `{interface}` in this network namespace; there are: {}",
-        there.join(", ")
-    ))
-}
-
 /// Since the machine was started, as the data plane's clock goes.
 fn uptime() -> Result<Duration, PlaneError> {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC);
@@ -675,34 +471,6 @@ impl From<DataplaneError> for PlaneError {
                 PlaneError::Policy(error.to_string())
             }
             other => PlaneError::Machine(other.to_string()),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_old_kernel_is_refused_what_it_cannot_do() {
-        let policy = |settings: &str| {
-            let zones = "[zones]\na = { interfaces = 'e0' }\n";
-            Policy::parse("p.toml", &format!("{settings}{zones}")).unwrap()
-        };
-        let kernel = policy("[settings]\nforwarding = 'kernel'\n");
-        for (release, can) in [
-            ("6.1.0-31-amd64", false),
-            ("6.3.13", false),
-            ("5.15.0", false),
-            ("6.4.0", true),
-            ("6.12.9+deb13-amd64", true),
-            ("10.0", true),
-            ("unreadable", true),
-        ] {
-            let said = can_forward_on(&kernel, release);
-            assert_eq!(said.is_ok(), can, "{release}");
-            assert!(said.err().is_none_or(|text| text.contains("6.4") && text.contains(release)));
-            assert_eq!(can_forward_on(&policy(""), release), Ok(()));
         }
     }
 }
