@@ -27,27 +27,34 @@ pub(crate) struct Netfilter {
     folder: Option<Folder>,
 }
 
+/// What a program is asked about.
+pub(super) struct Asked {
+    hooks: &'static [(i32, &'static str)],
+    /// It sees no fragments. Then the kernel puts together whatever comes in to this network namespace, also what the firewall leaves to
+    /// it to be forwarded in fragments, and that never is all of a datagram.
+    whole_packets: bool,
+}
+
+const LOCAL: [(i32, &str); 2] = [(NF_INET_LOCAL_IN, "in"), (NF_INET_LOCAL_OUT, "out")];
+
 impl Netfilter {
-    /// The hooks of a program that is asked about everything.
-    pub(super) const FORWARDING: [(i32, &str); 3] =
-        [(NF_INET_FORWARD, "forward"), Self::LOCAL[0], Self::LOCAL[1]];
-    /// Of one that is asked about the machine's own packets.
-    pub(super) const LOCAL: [(i32, &str); 2] = [(NF_INET_LOCAL_IN, "in"), (NF_INET_LOCAL_OUT, "out")];
+    /// Of a program that is asked about everything.
+    pub(super) const FORWARDING: Asked =
+        Asked { hooks: &[(NF_INET_FORWARD, "forward"), LOCAL[0], LOCAL[1]], whole_packets: true };
+    /// Of one that is asked about the machine's own packets, and by interface alone.
+    pub(super) const LOCAL: Asked = Asked { hooks: &LOCAL, whole_packets: false };
 
     /// Attaches to hooks of this network namespace, and then takes away what an earlier firewall left at any.
-    pub(super) fn open(
-        program: &Program,
-        hooks: &[(i32, &str)],
-        outlives: bool,
-    ) -> Result<Self, DataplaneError> {
+    pub(super) fn open(program: &Program, asked: &Asked, outlives: bool) -> Result<Self, DataplaneError> {
         let mut links = Vec::new();
         for (family, family_name) in FAMILIES {
-            for &(hook, hook_name) in hooks {
-                let (priority, link) =
-                    attach(program, family, hook).map_err(DataplaneError::system(format!(
+            for &(hook, hook_name) in asked.hooks {
+                let (priority, link) = attach(program, family, hook, asked.whole_packets).map_err(
+                    DataplaneError::system(format!(
                         "attaching to netfilter ({hook_name}, {family_name}; the kernel needs \
                          CONFIG_NETFILTER_BPF_LINK)"
-                    )))?;
+                    )),
+                )?;
                 links.push((format!("{family_name}-{hook_name}{priority}"), link));
             }
         }
@@ -70,7 +77,7 @@ pub(crate) fn close_leftovers() -> Result<(), DataplaneError> {
 }
 
 /// At the first priority that is free. Returns it.
-fn attach(program: &Program, family: i32, hook: i32) -> io::Result<(i32, OwnedFd)> {
+fn attach(program: &Program, family: i32, hook: i32, whole_packets: bool) -> io::Result<(i32, OwnedFd)> {
     let is_taken = |error: &io::Error| error.kind() == ErrorKind::ResourceBusy;
     for priority in PRIORITIES {
         let at = |flags| {
@@ -78,7 +85,8 @@ fn attach(program: &Program, family: i32, hook: i32) -> io::Result<(i32, OwnedFd
             attach_netfilter(program.as_fd(), place)
         };
         // A kernel that does not put packets together for us shows their fragments, which follow their first.
-        let done = at(WHOLE_PACKETS).or_else(|error| if is_taken(&error) { Err(error) } else { at(0) });
+        let wanted = if whole_packets { WHOLE_PACKETS } else { 0 };
+        let done = at(wanted).or_else(|error| if is_taken(&error) { Err(error) } else { at(0) });
         match done {
             Err(error) if is_taken(&error) => {}
             done => return done.map(|link| (priority, link)),
