@@ -26,12 +26,34 @@ static __always_inline __u16 flags_of(struct __sk_buff *ctx)
 	       (ctx->vlan_present && ctx->vlan_tci & VLAN_ID ? PACKET_TAGGED : 0);
 }
 
+/*
+ * A packet of a link without Ethernet headers gets one, so that everything behind this knows one kind of frame. It need not be taken off
+ * again: the kernel's stack finds the IP header where it was, and bpf_redirect() to such a link takes off what is before that.
+ */
+static __always_inline bool put_ethernet(struct __sk_buff *ctx, struct packet *p)
+{
+	struct ethernet *ethernet;
+
+	if (bpf_skb_change_head(ctx, ETHERNET_BYTES, 0))
+		return false;
+	ethernet = (void *)(long)ctx->data;
+	if ((void *)(ethernet + 1) > (void *)(long)ctx->data_end)
+		return false;
+	ethernet->type = ctx->protocol;
+	p->frame_bytes = ctx->len;
+	return true;
+}
+
 static __always_inline enum verdict enter(void *ctx, struct packet *p, const enum hook hook)
 {
 	set_clock(p, whole_tick());
 	p->to = NO_ZONE;
 	p->from = zone_at(p);
-	return p->from == NO_ZONE ? drop(p, REASON_NO_ZONE) : filter(ctx, p, hook);
+	if (p->from == NO_ZONE)
+		return drop(p, REASON_NO_ZONE);
+	if (hook == HOOK_TC && ports[p->port].is_layer_3 && !put_ethernet(ctx, p))
+		return drop(p, REASON_LENGTH);
+	return filter(ctx, p, hook);
 }
 
 /* "frags": jumbo frames do not fit one page. Only headers are read, and they are in the first part. */
@@ -106,6 +128,10 @@ int firewall_out(struct __sk_buff *ctx)
 	p.to = zone_at(&p);
 	if (p.to == NO_ZONE)
 		return drop(&p, REASON_NOT_A_PORT) == VERDICT_DROP ? TCX_DROP : TCX_NEXT;
+	if (ports[p.port].is_layer_3) {
+		p.flags |= PACKET_LAYER_3;
+		p.family = family_of_type(ctx->protocol);
+	}
 	verdict = filter(ctx, &p, HOOK_TC);
 	return verdict == VERDICT_UP ? TCX_NEXT : TCX_DROP;
 }

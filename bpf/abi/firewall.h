@@ -636,7 +636,8 @@ _Static_assert(sizeof(struct link_addresses) == 128, "two cache lines, of which 
 /* An interface of a zone; found by the lower bits of its number and those after it. Its place is its key in the DEVMAP. */
 struct port {
 	__u32 ifindex;		/* 0: none */
-	__u32 zone;
+	__u16 zone;
+	__u16 is_layer_3;	/* its packets have no Ethernet header: tun, WireGuard, PPP, tunnels */
 	__u64 address;		/* its own Ethernet address, the first of its struct link_addresses; 0: not known yet */
 };
 

@@ -43,6 +43,7 @@ enum hook {
 #define PACKET_MORE_FRAGMENTS 4096
 #define PACKET_DESTINATION_TRANSLATED 8192	/* `destination` is where the policy sends it, and not what its header says */
 #define PACKET_TRANSLATED 16384	/* its flow, which `record` names, has other ends for its header */
+#define PACKET_LAYER_3 32768	/* it begins with its IP header: on its way out by a link without Ethernet headers */
 
 struct packet {
 	__be32 source[4];	/* IPv4: the first word, the others 0 */

@@ -593,6 +593,14 @@ static __always_inline enum verdict parse_link(struct packet *p, const struct fr
 	return VERDICT_NEXT;
 }
 
+/* 4 or 6; 0 for what is not IP. */
+static __always_inline __u8 family_of_type(__be16 type)
+{
+	if (type == bpf_htons(ETHERTYPE_IPV4))
+		return 4;
+	return type == bpf_htons(ETHERTYPE_IPV6) ? 6 : 0;
+}
+
 static __always_inline enum verdict look_closer(struct packet *p, const struct frame *f, __u32 part, __u32 detail)
 {
 	switch (part) {
@@ -650,7 +658,11 @@ static __always_inline enum verdict parse(struct packet *p, const struct frame *
 	enum verdict verdict;
 
 	p->network = ETHERNET_BYTES;
-	if (type == bpf_htons(ETHERTYPE_IPV4)) {
+	if (f->hook == HOOK_TC && p->flags & PACKET_LAYER_3) {
+		p->network = 0;
+		if (!p->family)
+			return drop(p, REASON_NOT_IP);
+	} else if (type == bpf_htons(ETHERTYPE_IPV4)) {
 		p->family = 4;
 	} else if (type == bpf_htons(ETHERTYPE_IPV6)) {
 		p->family = 6;

@@ -42,7 +42,8 @@ enum route_kind {
 };
 
 /* route.kind: kind and what else is known of the interface. */
-#define ROUTE_KIND 0x3f
+#define ROUTE_KIND 0x1f
+#define ROUTE_LAYER_3 0x20	/* its link has no Ethernet headers, and so no neighbours to be found */
 #define ROUTE_IS_PORT 0x40	/* it belongs to a zone */
 #define ROUTE_TAKES_FRAMES 0x80	/* from XDP; otherwise they go by way of `resolve` */
 
@@ -328,6 +329,11 @@ static __always_inline void route_port(struct route *route)
 	route->kind |= ROUTE_IS_PORT;
 	if (now && now->takes_frames[place / 32] >> place % 32 & 1)
 		route->kind |= ROUTE_TAKES_FRAMES;
+	if (!ports[place].is_layer_3)
+		return;
+	if (route->kind == (ROUTE_UNRESOLVED | ROUTE_IS_PORT))
+		route->kind = ROUTE_FORWARD | ROUTE_IS_PORT;
+	route->kind |= ROUTE_LAYER_3;
 }
 
 /* Asks the kernel, and remembers every answer but "no neighbour", which the kernel is about to change. */
@@ -402,7 +408,7 @@ static __always_inline void route_find(void *ctx, struct address *address, __u64
 		route_learn_xdp(ctx, address, route);
 	else
 		route_learn_tc(ctx, address, route);
-	if (generation & UNATTENDED && (route->kind & ROUTE_KIND) == ROUTE_FORWARD)
+	if (generation & UNATTENDED && (route->kind & (ROUTE_KIND | ROUTE_LAYER_3)) == ROUTE_FORWARD)
 		route->kind += ROUTE_UNRESOLVED - ROUTE_FORWARD;
 }
 

@@ -296,6 +296,18 @@ long bpf_skb_change_tail(struct __sk_buff *ctx, __u32 bytes, __u64 flags __attri
 	return skb_moved(ctx);
 }
 
+/* There is headroom for all that is ever put in front. */
+long bpf_skb_change_head(struct __sk_buff *ctx, __u32 bytes, __u64 flags)
+{
+	if (flags || frame_bytes() + bytes > MAX_FRAME || once_in(128))
+		return FAILED;
+	frame_open();
+	frame.data -= bytes;
+	frame.linear += bytes;
+	memset(frame.data, 0, bytes);
+	return skb_moved(ctx);
+}
+
 long bpf_skb_adjust_room(struct __sk_buff *ctx, __s32 by, __u32 mode, __u64 flags __attribute__((unused)))
 {
 	if (mode != BPF_ADJ_ROOM_MAC || by > 0 || (int)frame_bytes() + by < ETHERNET_BYTES + IPV6_BYTES || once_in(128))

@@ -41,6 +41,16 @@ static enum verdict run_xdp(__u32 ifindex)
 	}
 }
 
+/* A packet of a link without Ethernet headers: the kernel knows its protocol all the same. */
+static void take_ethernet(struct __sk_buff *ctx)
+{
+	__u16 type = 0;
+
+	frame_load(12, (__u8 *)&type, sizeof(type));
+	ctx->protocol = type;
+	frame_cut(0, ETHERNET_BYTES);
+}
+
 static enum verdict run_tc(__u32 ifindex, int is_leaving)
 {
 	struct __sk_buff ctx = { .ifindex = ifindex, .ingress_ifindex = is_leaving ? 0 : ifindex, .vlan_present = once_in(16) };
@@ -52,6 +62,8 @@ static enum verdict run_tc(__u32 ifindex, int is_leaving)
 	if (once_in(16))
 		ctx.gso_size = below(1500);
 	is_partial = below(2);
+	if (ports[ifindex].is_layer_3)
+		take_ethernet(&ctx);
 	running = HOOK_TC;
 	skb_moved(&ctx);
 	if (once_in(64))

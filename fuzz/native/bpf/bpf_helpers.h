@@ -48,6 +48,7 @@ long bpf_skb_store_bytes(struct __sk_buff *ctx, __u32 offset, const void *from, 
 long bpf_l4_csum_replace(struct __sk_buff *ctx, __u32 offset, __u64 from, __u64 to, __u64 flags);
 long bpf_skb_pull_data(struct __sk_buff *ctx, __u32 bytes);
 long bpf_skb_change_tail(struct __sk_buff *ctx, __u32 bytes, __u64 flags);
+long bpf_skb_change_head(struct __sk_buff *ctx, __u32 bytes, __u64 flags);
 long bpf_skb_adjust_room(struct __sk_buff *ctx, __s32 by, __u32 mode, __u64 flags);
 long bpf_skb_vlan_pop(struct __sk_buff *ctx);
 long bpf_skb_change_type(struct __sk_buff *ctx, __u32 type);

@@ -13,7 +13,7 @@ mod programs;
 use crate::DataplaneError;
 use crate::forwarding;
 use crate::names::SharedNames;
-use crate::routes::LinkAddresses;
+use crate::routes::{self, LinkAddresses};
 use crate::shared::{Program, Shared, publish};
 use crate::skeleton::types::{port, sizes};
 use attachment::{Attachment, DriverError, Standing};
@@ -110,7 +110,7 @@ impl Ports {
     /// There is no such interface, there are too many, or the kernel refuses both hooks.
     pub fn attach(&mut self, interface: &str, zone: &str, hook: Hook) -> Result<Attached, DataplaneError> {
         let index = index_of(interface)?;
-        let zone = u32::from(self.names.zone_number(zone)?);
+        let zone = u16::from(self.names.zone_number(zone)?);
         if let Some(known) = self.attached.iter_mut().find(|known| known.index == index) {
             self.places[known.place as usize].zone = zone;
             interface.clone_into(&mut known.name);
@@ -119,15 +119,18 @@ impl Ports {
         // One that an earlier firewall was on keeps its place: its packets go on.
         let (place, is_new) = self.place_for(interface, index)?;
         self.note_addresses(interface, place, index)?;
+        let is_layer_3 = is_layer_3(interface, index)?;
         // Its address is there already.
-        self.places[place as usize].zone = zone;
-        publish(&mut self.places[place as usize].ifindex, index);
+        let written = &mut self.places[place as usize];
+        (written.zone, written.is_layer_3) = (zone, u16::from(is_layer_3));
+        publish(&mut written.ifindex, index);
+        let (hook, note) = if is_layer_3 { without_ethernet(interface, hook) } else { (hook, None) };
         match self.attach_programs(interface, index, place, hook) {
             Ok((attachments, attached)) => {
                 let (name, hook) = (interface.to_owned(), attached.hook);
                 self.attached.push(Port { name, index, place, hook, attachments });
                 self.takes_frames(place, hook == Hook::Xdp)?;
-                Ok(attached)
+                Ok(Attached { note: attached.note.or(note), ..attached })
             }
             Err(error) => {
                 if is_new {
@@ -214,11 +217,11 @@ impl Ports {
         zones: impl Iterator<Item = (&'p str, &'p str)>,
     ) -> Result<(), DataplaneError> {
         for (interface, zone) in zones {
-            let zone = u32::from(self.names.zone_number(zone)?);
+            let zone = u16::from(self.names.zone_number(zone)?);
             let Ok(index) = if_nametoindex(interface) else { continue };
             let moved = self.places.iter_mut().find(|place| place.ifindex == index && place.zone != zone);
             if let Some(place) = moved {
-                place.zone = sizes::NO_ZONE.0;
+                place.zone = sizes::NO_ZONE.0 as u16;
             }
         }
         Ok(())
@@ -387,6 +390,23 @@ fn put_back(attachment: &Attachment) -> (String, bool) {
         Ok(()) => (format!("{what}; it is there again"), true),
         Err(error) => (format!("{what}, and it cannot be put back: {error}"), false),
     }
+}
+
+/// Whether the packets of an interface come without Ethernet headers.
+fn is_layer_3(interface: &str, index: u32) -> Result<bool, DataplaneError> {
+    let all = routes::interfaces().map_err(|error| {
+        let doing = format!("asking what kind of link `{interface}` is");
+        DataplaneError::system(doing)(std::io::Error::other(error.to_string()))
+    })?;
+    Ok(all.iter().any(|it| it.index == index && it.is_layer_3()))
+}
+
+/// Where packets without Ethernet headers can be judged instead of in the driver, and what to say of it.
+fn without_ethernet(interface: &str, hook: Hook) -> (Hook, Option<String>) {
+    if hook != Hook::Xdp {
+        return (hook, None);
+    }
+    (Hook::Tc, Some(format!("`{interface}` has no Ethernet headers, which XDP needs; TC is used instead")))
 }
 
 fn index_of(interface: &str) -> Result<u32, DataplaneError> {

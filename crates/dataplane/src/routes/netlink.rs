@@ -387,7 +387,29 @@ fn interface_of(message: &LinkMessage) -> Option<Interface> {
     let kind = message.header.link_layer_type;
     let (kind, kind_name) = (u16::from(kind), format!("{kind:?}"));
     let is_up = message.header.flags.contains(LinkFlags::Up);
-    Some(Interface { index: message.header.index, name, kind, kind_name, is_up })
+    let made_by = message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::LinkInfo(all) => all.iter().find_map(|info| match info {
+            LinkInfo::Kind(kind) => Some(kind.to_string()),
+            _ => None,
+        }),
+        _ => None,
+    });
+    // A tunnel has its remote where an Ethernet link has its broadcast address.
+    let has_one_remote = message.attributes.iter().any(|attribute| match attribute {
+        LinkAttribute::Broadcast(bytes) => is_one_host(bytes),
+        _ => false,
+    });
+    let index = message.header.index;
+    Some(Interface { index, name, kind, kind_name, made_by, has_one_remote, is_up })
+}
+
+/// Whether the bytes are an address of one host: not the unspecified address, and no group.
+fn is_one_host(bytes: &[u8]) -> bool {
+    let address = bytes
+        .try_into()
+        .map(|bytes: [u8; 4]| IpAddr::from(bytes))
+        .or_else(|_| bytes.try_into().map(|bytes: [u8; 16]| IpAddr::from(bytes)));
+    address.is_ok_and(|address| !address.is_unspecified() && !address.is_multicast())
 }
 
 fn link_of(message: &LinkMessage) -> Link {

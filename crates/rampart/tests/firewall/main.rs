@@ -8,6 +8,7 @@ mod drivers;
 mod example;
 mod fragments;
 mod kernel_forwarding;
+mod layer_3;
 mod patterns;
 mod privileges;
 mod restart;
@@ -300,27 +301,6 @@ fn needs_root_somebody_else_is_refused_because_only_root_can() {
         (done.status.code(), errors.trim_end()),
         (Some(3), "rampart: only root can take packets: run it with sudo, or as a service of root")
     );
-}
-
-#[test]
-fn needs_root_a_link_without_ethernet_headers_is_refused_wherever_it_is_named() {
-    let bed = Bed::new();
-    for (name, mode) in [("t0", "tun"), ("t1", "tap")] {
-        bed.ip("fw", &["tuntap", "add", "dev", name, "mode", mode]);
-        bed.ip("fw", &["link", "set", name, "up"]);
-    }
-    let policy = |name: &str| bed.policy(name, &format!("[zones.vpn]\ninterfaces = '{name}'\n{WEB}"));
-    let why =
-        "`t0` is a link without Ethernet headers (type 65534, None), and the firewall reads only Ethernet";
-    for (command, status) in [("check", 2), ("up", 3)] {
-        let (found, text) = bed.rampart(&[command, &policy("t0")]);
-        assert!(found == status && text.contains(why), "{command}: {found}: {text}");
-        assert_eq!(text.contains("zone `vpn`"), command == "up", "{text}");
-    }
-    let _firewall = bed.up(&policy("t1"), "auto");
-    let (status, text) = bed.rampart(&["apply", &policy("t0")]);
-    assert!(status == 3 && text.contains("zone `vpn`: ") && text.contains(why), "{status}: {text}");
-    assert_eq!(bed.json(&["status"])["policy"]["generation"], 1, "nothing changed");
 }
 
 /// The fast path asks for routes by destination alone: it would send past a VRF, or past a rule that looks at sources.

@@ -8,7 +8,7 @@ use std::net::{TcpListener, UdpSocket};
 use std::process::{Child, Command, Stdio};
 
 /// Behind the tunnel.
-const BEYOND: &str = "10.98.0.1";
+pub(crate) const BEYOND: &str = "10.98.0.1";
 
 const RULES: &str = "
     [settings]
@@ -58,10 +58,14 @@ ends = [tun(namespace) for namespace in sys.argv[1:3]]
 print('ready', flush=True)
 while True:
     for fd in select.select(ends, [], [])[0]:
-        os.write(ends[ends[0] == fd], os.read(fd, 65535))
+        packet = os.read(fd, 65535)
+        try:
+            os.write(ends[ends[0] == fd], packet)
+        except OSError:
+            pass  # the other end is down
 ";
 
-struct Carrier(Child);
+pub(crate) struct Carrier(Child);
 
 impl Carrier {
     fn start(bed: &Bed) -> Self {
@@ -89,7 +93,7 @@ impl Drop for Carrier {
 }
 
 /// Both ends of a tunnel between the firewall and the host outside.
-fn lay(bed: &Bed, kind: &str) -> Option<Carrier> {
+pub(crate) fn lay(bed: &Bed, kind: &str) -> Option<Carrier> {
     let carrier = (kind == "tun").then(|| Carrier::start(bed));
     for (host, own, other, end) in [("fw", "10.81.2.1", "10.81.2.2", 1), ("out", "10.81.2.2", "10.81.2.1", 2)]
     {
@@ -100,7 +104,8 @@ fn lay(bed: &Bed, kind: &str) -> Option<Carrier> {
         }
         at.ip(&format!("address add 10.99.0.{end}/24 dev t0\nlink set t0 up"));
     }
-    bed.host_of("out").ip(&format!("address add {BEYOND}/32 dev lo\nroute add 10.81.1.0/24 via 10.99.0.1"));
+    bed.host_of("out")
+        .ip(&format!("address replace {BEYOND}/32 dev lo\nroute add 10.81.1.0/24 via 10.99.0.1"));
     bed.host_of("fw").ip("route add 10.98.0.0/24 via 10.99.0.2");
     carrier
 }
@@ -109,11 +114,11 @@ fn listen(bed: &Bed, host: &str, address: &str) {
     serve(bed.inside(host, || TcpListener::bind((address, 9000)).unwrap()));
 }
 
-fn kinds() -> String {
+pub(crate) fn kinds() -> String {
     std::env::var("TUNNELS").unwrap_or_else(|_| "tun vxlan".to_owned())
 }
 
-fn write(bed: &Bed, text: &str) -> String {
+pub(crate) fn write(bed: &Bed, text: &str) -> String {
     let path = bed.folder.path().join("kernel.toml");
     fs::write(&path, text).unwrap();
     path.display().to_string()
