@@ -51,6 +51,17 @@ pub(crate) enum Command {
   rampart explain policy.toml --from guests --to outside --src 10.9.0.5 --dst 203.0.113.1 --proto tcp --dport 80 \\
       --at 2026-11-20T22:30[Europe/Berlin]")]
     Explain(Box<ExplainArgs>),
+    /// Make a policy of the rules of another firewall.
+    ///
+    /// The policy goes to standard output, and what could not be carried over to standard error. It never allows what the original
+    /// denies: what is not understood of a rule that accepts leaves the rule out, and of a rule that drops makes it wider.
+    #[command(after_help = "Examples:
+  iptables-save > rules.v4 && ip6tables-save > rules.v6
+  rampart import iptables-save rules.v4 rules.v6 > policy.toml
+  rampart import iptables-save rules.v4 --interface eth1    the machine has eth1 too, and no rule names it
+  rampart import iptables-save rules.v4 --strict            exit with status 1 if the policy allows less than the original
+  rampart import iptables-save rules.v4 --json | jq '.findings[] | {line, kind, why}'")]
+    Import(ImportArgs),
     /// Run the firewall in this network namespace, in the foreground.
     ///
     /// It attaches to the interfaces that the policy names, and takes over from a firewall that runs without its daemon: open
@@ -229,6 +240,33 @@ pub(crate) struct AskArgs {
     /// The firewall's socket, instead of that of this network namespace.
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+}
+
+/// Arguments of `import`.
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// What wrote the rules.
+    #[arg(value_enum)]
+    pub(crate) format: ImportFormat,
+    /// The files with the rules; `-` for standard input.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// An interface of the machine that no rule names, or a pattern (`eth*`). Interfaces in no zone are closed.
+    #[arg(long = "interface", value_name = "NAME")]
+    pub(crate) interfaces: Vec<String>,
+    /// Carry rules over whose answers the original drops. Here answers pass with their flow.
+    #[arg(long)]
+    pub(crate) answers: bool,
+    /// Exit with status 1 if the policy allows less than the original.
+    #[arg(long)]
+    pub(crate) strict: bool,
+}
+
+/// What wrote rules that can be imported.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum ImportFormat {
+    /// iptables-save, and ip6tables-save in a second file.
+    IptablesSave,
 }
 
 /// Arguments of `apply`.

@@ -10,6 +10,7 @@ mod daemon;
 mod explain;
 mod failure;
 mod forwarding;
+mod import;
 mod kernel;
 mod list_command;
 mod list_files;
@@ -51,6 +52,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
     let text = match &cli.command {
         Command::Check(args) => return check::run(args, json),
         Command::List(command) => return list_command::run(command, json),
+        Command::Import(args) => return import::run(args, json),
         Command::Explain(args) => return explain::run(args, json),
         Command::Up(args) => return up::run(args, json).map(|()| ExitCode::SUCCESS),
         Command::Top(args) => {

@@ -432,3 +432,31 @@ fn the_description_of_the_socket_is_printed() {
     let json: serde_json::Value = serde_json::from_str(&run.out).unwrap();
     assert_eq!((run.status, &json["openapi"]), (0, &"3.1.0".into()));
 }
+
+#[test]
+fn import_prints_a_policy_that_checks_and_says_what_is_missing() {
+    let rules = "*filter\n:INPUT DROP [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT ACCEPT [0:0]\n\
+        -A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT\n-A FORWARD -i e1 -o e0 -j ACCEPT\n\
+        -A FORWARD -i e0 -m mark --mark 7 -j ACCEPT\n-A INPUT -m state --state ESTABLISHED -j ACCEPT\nCOMMIT\n";
+    let file = Scratch::new("rules.v4", rules.as_bytes());
+    let run = rampart(&["import", "iptables-save", &file.path()]);
+    assert_eq!(run.status, 0, "{}", run.err);
+    let place =
+        format!("{}:7:26: left out (less is allowed): a policy cannot ask for `--mark 7`", file.path());
+    assert!(run.err.contains(&place) && run.err.contains("1 left out, 0 refuse more"), "{}", run.err);
+    let policy = Scratch::new("imported.toml", run.out.as_bytes());
+    assert_eq!(rampart(&["check", &policy.path()]).status, 0);
+    assert_eq!(rampart(&["import", "iptables-save", &file.path(), "--strict"]).status, 1);
+    let run = rampart(&["import", "iptables-save", &file.path(), "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+    assert_eq!(
+        (&json["exact"], &json["policy"]),
+        (&false.into(), &std::fs::read_to_string(policy.path()).unwrap().into())
+    );
+    let found =
+        json["findings"].as_array().unwrap().iter().find(|finding| finding["kind"] == "left-out").unwrap();
+    assert_eq!((&found["line"], &found["column"]), (&7.into(), &26.into()));
+    let wrong = Scratch::new("wrong", b"table inet filter {}\n");
+    let run = rampart(&["import", "iptables-save", &wrong.path()]);
+    assert!(run.status == 2 && run.err.contains("this looks like nftables"), "{}", run.err);
+}

@@ -1,0 +1,474 @@
+//! The options of a rule of iptables: which packets it matches, and what it does with them.
+
+use super::line::Word;
+use super::{Reader, target};
+use crate::cube::{Cube, kind, state};
+use crate::report::Mistake;
+use crate::ruleset::{InterfaceTest, Limit, Place, Rule, Verdict};
+use crate::words;
+use policy::address::AddressSet;
+use policy::ranges::RangeSet;
+use policy::service::{ICMP, ICMPV6, LAST_KEY, TCP, any_port, key};
+
+/// A rule while its options are read.
+struct Draft {
+    rule: Rule,
+    destination_ports: RangeSet<u32>,
+    has_ports: bool,
+    rate: Option<String>,
+    burst: Option<u32>,
+    per: Option<&'static str>,
+    /// Modules that the rule loads, in order.
+    modules: Vec<String>,
+}
+
+/// Options of modules that match every packet, or that change nothing of what is matched; with the number of their values.
+const IDLE: &[(&str, usize)] = &[
+    ("-c", 2),
+    ("--set-counters", 2),
+    ("--hashlimit-name", 1),
+    ("--hashlimit-htable-size", 1),
+    ("--hashlimit-htable-max", 1),
+    ("--hashlimit-htable-expire", 1),
+    ("--hashlimit-htable-gcinterval", 1),
+    ("--set-xmark", 1),
+];
+
+impl Reader<'_> {
+    /// Reads what stands behind the name of the chain.
+    pub(super) fn rule(
+        &mut self,
+        table: &str,
+        line: usize,
+        text: &str,
+        words: &[Word],
+    ) -> Result<Rule, Mistake> {
+        let family = words::family(self.v4);
+        let mut draft = Draft {
+            rule: Rule {
+                place: Place { source: self.source, line, column: 1 },
+                text: text.to_owned(),
+                number: 0,
+                cube: Cube { source: family.clone(), destination: family, ..Cube::all() },
+                interfaces: Vec::new(),
+                doubts: Vec::new(),
+                verdict: Verdict::Continue,
+                logs: false,
+                limit: None,
+                comment: None,
+            },
+            destination_ports: any_port(),
+            has_ports: false,
+            rate: None,
+            burst: None,
+            per: None,
+            modules: Vec::new(),
+        };
+        let mut rest = words;
+        while let [first, more @ ..] = rest {
+            let not = !first.quoted && first.text == "!";
+            let (option, behind) = match more {
+                [option, behind @ ..] if not => (option, behind),
+                _ => (first, more),
+            };
+            if not && std::ptr::eq(option, first) || option.quoted || !option.text.starts_with('-') {
+                return Err(self.mistake(
+                    line,
+                    option.column,
+                    format!("`{}` should be an option", option.text),
+                ));
+            }
+            if matches!(option.text.as_str(), "-j" | "--jump" | "-g" | "--goto") {
+                let Some((name, options)) = behind.split_first().filter(|_| !not) else {
+                    return Err(self.mistake(
+                        line,
+                        option.column,
+                        format!("`{}` needs a target", option.text),
+                    ));
+                };
+                let goes = matches!(option.text.as_str(), "-g" | "--goto");
+                draft.rule.logs = matches!(name.text.as_str(), "LOG" | "NFLOG" | "ULOG");
+                draft.rule.verdict = target(self, table, &name.text, goes, options);
+                if let Some(again) =
+                    options.iter().find(|word| !word.quoted && matches!(word.text.as_str(), "-j" | "-g"))
+                {
+                    return Err(self.mistake(line, again.column, "this is a second target"));
+                }
+                rest = &[];
+                continue;
+            }
+            let sure = draft.rule.doubts.is_empty();
+            let values = self.option(&mut draft, line, not, option, behind)?;
+            if sure && !draft.rule.doubts.is_empty() {
+                draft.rule.place.column = option.column;
+            }
+            rest = &behind[values..];
+        }
+        self.finish(&mut draft);
+        Ok(draft.rule)
+    }
+
+    /// Reads an option. Returns how many values it has.
+    fn option(
+        &mut self,
+        draft: &mut Draft,
+        line: usize,
+        not: bool,
+        option: &Word,
+        behind: &[Word],
+    ) -> Result<usize, Mistake> {
+        let name = option.text.as_str();
+        if let Some((_, values)) = IDLE.iter().find(|(idle, _)| *idle == name) {
+            return self.enough(line, option, behind, *values);
+        }
+        match name {
+            "-4" | "-6" if self.v4 != (name == "-4") => {
+                draft.rule.cube.states = 0;
+                return Ok(0);
+            }
+            "-4" | "-6" => return Ok(0),
+            // Conntrack puts datagrams together, so no rule sees a later fragment.
+            "-f" | "--fragment" => {
+                if !not {
+                    draft.rule.cube.states = 0;
+                }
+                return Ok(0);
+            }
+            "--syn" => {
+                syn(draft, !not);
+                return Ok(0);
+            }
+            "--tcp-flags" => {
+                self.enough(line, option, behind, 2)?;
+                tcp_flags(draft, not, &behind[0].text, &behind[1].text);
+                return Ok(2);
+            }
+            _ => {}
+        }
+        if !KNOWN.contains(&name) {
+            return Ok(unknown(draft, not, name, behind));
+        }
+        self.enough(line, option, behind, 1)?;
+        let mut value = behind[0].text.as_str();
+        let mut not = not;
+        let mut values = 1;
+        // As iptables wrote it before 1.4.3.
+        if value == "!" && !behind[0].quoted && behind.len() > 1 {
+            (not, value, values) = (true, behind[1].text.as_str(), 2);
+        }
+        if !self.known(draft, not, name, value) {
+            let what = format!("`{}{name} {value}`", if not { "! " } else { "" });
+            draft.rule.doubts.push(what);
+        }
+        Ok(values)
+    }
+
+    fn enough(&self, line: usize, option: &Word, behind: &[Word], values: usize) -> Result<usize, Mistake> {
+        if behind.len() < values {
+            let message =
+                format!("`{}` needs a value, and the line ends here: it may have been cut", option.text);
+            return Err(self.mistake(line, option.column, message));
+        }
+        Ok(values)
+    }
+
+    /// Takes an option with one value into the match. Returns false if its value is not understood.
+    fn known(&mut self, draft: &mut Draft, not: bool, name: &str, value: &str) -> bool {
+        let cube = &mut draft.rule.cube;
+        match name {
+            "-m" | "--match" => {
+                draft.modules.push(value.to_owned());
+                true
+            }
+            "-p" | "--protocol" | "--proto" => {
+                if matches!(value, "all" | "0") {
+                    return !not;
+                }
+                let of = words::protocol(value).map(words::of_protocol);
+                narrow(&mut cube.services, not, of, LAST_KEY)
+            }
+            "-s" | "--source" | "--src" => addresses(&mut cube.source, not, value),
+            "-d" | "--destination" | "--dst" => addresses(&mut cube.destination, not, value),
+            "--src-range" => addresses(&mut cube.source, not, value),
+            "--dst-range" => addresses(&mut cube.destination, not, value),
+            "-i" | "--in-interface" | "-o" | "--out-interface" => {
+                self.interface(draft, not, matches!(name, "-o" | "--out-interface"), value)
+            }
+            "--dport" | "--destination-port" | "--dports" | "--destination-ports" => {
+                draft.has_ports = true;
+                narrow(&mut draft.destination_ports, not, ports(value), u16::MAX.into())
+            }
+            "--sport" | "--source-port" | "--sports" | "--source-ports" => {
+                draft.has_ports = true;
+                narrow(&mut cube.source_ports, not, ports(value), u16::MAX.into())
+            }
+            "--icmp-type" | "--icmpv6-type" => {
+                let protocol = if name == "--icmp-type" { ICMP } else { ICMPV6 };
+                let types = words::icmp(protocol, value);
+                narrow(&mut cube.services, not, types, LAST_KEY)
+            }
+            "--ctstate" | "--state" => states(&mut cube.states, not, value),
+            "--dst-type" => kinds(&mut cube.kinds, not, value),
+            "--pkt-type" => {
+                // A frame for everybody carries a packet for everybody; the firewall drops what lies.
+                match (value, not) {
+                    ("unicast", false) | ("host", false) => cube.kinds &= kind::LOCAL | kind::OTHER,
+                    ("broadcast", false) => cube.kinds &= kind::BROADCAST,
+                    ("multicast", false) => cube.kinds &= kind::MULTICAST,
+                    _ => {}
+                }
+                false
+            }
+            "--comment" => {
+                draft.rule.comment = Some(value.to_owned());
+                true
+            }
+            "--limit" | "--hashlimit-upto" => {
+                draft.rate = words::rate(value).filter(|_| !not);
+                draft.rate.is_some()
+            }
+            "--limit-burst" | "--hashlimit-burst" => {
+                draft.burst = value.parse().ok().filter(|burst| *burst > 0);
+                draft.burst.is_some()
+            }
+            "--hashlimit-mode" => {
+                draft.per = match value {
+                    "srcip" => Some("source"),
+                    "dstip" => Some("destination"),
+                    _ => None,
+                };
+                draft.per.is_some()
+            }
+            _ => false,
+        }
+    }
+
+    fn interface(&mut self, draft: &mut Draft, not: bool, outside: bool, value: &str) -> bool {
+        let name = match value.strip_suffix('+') {
+            Some(begin) => format!("{begin}*"),
+            None => value.to_owned(),
+        };
+        let names = if name == "*" {
+            self.ruleset.interfaces.all().map(|(name, _)| name.to_owned()).collect()
+        } else {
+            vec![name]
+        };
+        if value == "+" && !not {
+            return true;
+        }
+        let fits = names.iter().all(|name| self.ruleset.interfaces.add(name));
+        draft.rule.interfaces.push(InterfaceTest { outside, not, names });
+        fits
+    }
+
+    /// What only the whole of the options says.
+    fn finish(&self, draft: &mut Draft) {
+        let rule = &mut draft.rule;
+        if draft.has_ports {
+            let protocols: Vec<u8> = words::protocols(&rule.cube.services).collect();
+            let knows = protocols.iter().all(|protocol| words::has_ports(*protocol));
+            if knows {
+                let ports = draft.destination_ports.ranges();
+                let keys = protocols.iter().flat_map(|protocol| {
+                    ports
+                        .iter()
+                        .map(|(first, last)| (key(*protocol, *first as u16), key(*protocol, *last as u16)))
+                });
+                rule.cube.services = rule.cube.services.common(&RangeSet::of(keys));
+            } else {
+                rule.cube.source_ports = any_port();
+                rule.doubts.push("ports of a protocol whose ports a policy does not know".to_owned());
+            }
+        }
+        if let Some(rate) = draft.rate.take() {
+            let hash = draft.modules.iter().any(|module| module == "hashlimit");
+            let burst = draft.burst.unwrap_or(5);
+            if rule.verdict == Verdict::Accept && (!hash || draft.per.is_some()) {
+                rule.limit = Some(Limit { rate, burst, per: draft.per });
+            } else if !rule.logs {
+                rule.doubts.push(format!("a limit of {rate}"));
+            }
+        }
+        // Other modules match something by being loaded.
+        let unknown = draft.modules.iter().filter(|module| !MODULES.contains(&module.as_str()));
+        let unknown: Vec<String> = unknown.map(|module| format!("the match `{module}`")).collect();
+        if rule.doubts.is_empty() {
+            rule.doubts.extend(unknown);
+        }
+    }
+}
+
+/// Options with one value that [`Reader::known`] reads.
+const KNOWN: &[&str] = &[
+    "-m",
+    "--match",
+    "-p",
+    "--protocol",
+    "--proto",
+    "-s",
+    "--source",
+    "--src",
+    "-d",
+    "--destination",
+    "--dst",
+    "--src-range",
+    "--dst-range",
+    "-i",
+    "--in-interface",
+    "-o",
+    "--out-interface",
+    "--dport",
+    "--destination-port",
+    "--dports",
+    "--destination-ports",
+    "--sport",
+    "--source-port",
+    "--sports",
+    "--source-ports",
+    "--icmp-type",
+    "--icmpv6-type",
+    "--ctstate",
+    "--state",
+    "--dst-type",
+    "--pkt-type",
+    "--comment",
+    "--limit",
+    "--limit-burst",
+    "--hashlimit-upto",
+    "--hashlimit-burst",
+    "--hashlimit-mode",
+];
+
+/// Modules that match nothing but what their options say.
+const MODULES: &[&str] = &[
+    "tcp",
+    "udp",
+    "sctp",
+    "icmp",
+    "icmp6",
+    "icmpv6",
+    "conntrack",
+    "state",
+    "multiport",
+    "iprange",
+    "addrtype",
+    "comment",
+    "limit",
+    "hashlimit",
+    "pkttype",
+];
+
+/// An option that this program does not know matches some of the packets. Its values go up to the next option.
+fn unknown(draft: &mut Draft, not: bool, name: &str, behind: &[Word]) -> usize {
+    let is_option =
+        |word: &Word| !word.quoted && (word.text == "!" || word.text.starts_with('-') && word.text.len() > 1);
+    let values = behind.iter().take_while(|word| !is_option(word)).count();
+    let all: Vec<&str> = behind[..values].iter().map(|word| word.text.as_str()).collect();
+    let what =
+        [if not { "! " } else { "" }, name, if all.is_empty() { "" } else { " " }, &all.join(" ")].concat();
+    draft.rule.doubts.push(format!("`{what}`"));
+    values
+}
+
+/// Takes what a set does not name out of a field, or what it names. Returns false if there is no set.
+fn narrow(field: &mut RangeSet<u32>, not: bool, set: Option<RangeSet<u32>>, last: u32) -> bool {
+    let Some(set) = set else { return false };
+    let set = if not { RangeSet::of([(0, last)]).without(&set) } else { set };
+    *field = field.common(&set);
+    true
+}
+
+fn addresses(field: &mut AddressSet, not: bool, value: &str) -> bool {
+    let sets: Option<Vec<AddressSet>> = value.split(',').map(words::addresses).collect();
+    let Some(sets) = sets else { return false };
+    let named = AddressSet::union(&sets);
+    let named = if not { AddressSet::any().without(&named) } else { named };
+    *field = AddressSet { v4: field.v4.common(&named.v4), v6: field.v6.common(&named.v6) };
+    true
+}
+
+/// `22`, `ssh`, `1024:65535`, `22,80,8000:8080`.
+fn ports(value: &str) -> Option<RangeSet<u32>> {
+    let ranges: Option<Vec<(u32, u32)>> = value.split(',').map(|part| words::ports(part, ':')).collect();
+    ranges.map(RangeSet::of)
+}
+
+fn states(field: &mut u8, not: bool, value: &str) -> bool {
+    let mut named = 0;
+    let mut all_known = true;
+    for name in value.split(',') {
+        named |= match name {
+            "NEW" => state::NEW,
+            "ESTABLISHED" => state::ESTABLISHED,
+            "RELATED" => state::RELATED,
+            "INVALID" => state::INVALID,
+            "UNTRACKED" => state::UNTRACKED,
+            // SNAT and DNAT are of translated packets, of any state.
+            _ => {
+                all_known = false;
+                state::ALL
+            }
+        };
+    }
+    if all_known {
+        *field &= if not { state::ALL & !named } else { named };
+    }
+    all_known
+}
+
+fn kinds(field: &mut u8, not: bool, value: &str) -> bool {
+    let mut named = 0;
+    for name in value.split(',') {
+        named |= match name {
+            "LOCAL" => kind::LOCAL,
+            "BROADCAST" => kind::BROADCAST,
+            "MULTICAST" => kind::MULTICAST,
+            "UNICAST" => kind::OTHER,
+            _ => return false,
+        };
+    }
+    *field &= if not { kind::ALL & !named } else { named };
+    true
+}
+
+/// Of TCP only a SYN opens a flow here.
+fn syn(draft: &mut Draft, is: bool) {
+    let cube = &mut draft.rule.cube;
+    cube.services = cube.services.common(&words::of_protocol(TCP));
+    if is {
+        cube.states &= state::NEW;
+    } else {
+        cube.states &= state::ALL & !state::NEW;
+    }
+}
+
+/// Flags of a packet that opens a connection: SYN without these others. URG, PSH and what ECN uses it may have.
+fn tcp_flags(draft: &mut Draft, not: bool, mask: &str, set: &str) {
+    let list = |text: &str| -> Vec<String> {
+        match text {
+            "ALL" => ["FIN", "SYN", "RST", "PSH", "ACK", "URG"].map(str::to_owned).to_vec(),
+            "NONE" => Vec::new(),
+            _ => text.split(',').map(str::to_owned).collect(),
+        }
+    };
+    let (mask, set) = (list(mask), list(set));
+    // A first packet has SYN, and none of FIN, RST and ACK.
+    let contradicts = mask.iter().any(|flag| match flag.as_str() {
+        "SYN" => !set.contains(flag),
+        "FIN" | "RST" | "ACK" => set.contains(flag),
+        _ => false,
+    }) || set.iter().any(|flag| !mask.contains(flag));
+    let known = mask.iter().all(|flag| matches!(flag.as_str(), "SYN" | "FIN" | "RST" | "ACK"));
+    let cube = &mut draft.rule.cube;
+    cube.services = cube.services.common(&words::of_protocol(TCP));
+    match (contradicts, known, not) {
+        (true, _, false) | (false, true, true) => cube.states &= state::ALL & !state::NEW,
+        (false, true, false) if mask.iter().any(|flag| matches!(flag.as_str(), "SYN" | "ACK")) => {
+            return cube.states &= state::NEW;
+        }
+        (true, _, true) => return,
+        (false, true, false) => {}
+        (false, false, _) => {}
+    }
+    draft.rule.doubts.push("TCP flags".to_owned());
+}

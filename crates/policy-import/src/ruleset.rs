@@ -1,0 +1,209 @@
+//! What the readers of all formats make of a text: tables are gone, chains and rules are left, and of each rule which packets it matches
+//! as far as that was understood.
+
+use crate::cube::{Cube, Interfaces};
+use policy::model::pattern;
+use std::collections::BTreeMap;
+
+/// Where something stands, counted from 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) struct Place {
+    /// The text's place among the sources, from 0.
+    pub(crate) source: usize,
+    pub(crate) line: usize,
+    pub(crate) column: usize,
+}
+
+/// What is wrong, and where.
+pub(crate) type Wrong = (Place, String);
+
+/// Number of a chain: its place in [`Ruleset::chains`].
+pub(crate) type ChainId = usize;
+
+/// All chains of all texts.
+#[derive(Debug, Default)]
+pub(crate) struct Ruleset {
+    pub(crate) chains: Vec<Chain>,
+    /// Chains that the kernel calls, in no order.
+    pub(crate) bases: Vec<Base>,
+    /// The interfaces that rules name.
+    pub(crate) interfaces: Names,
+    /// What was seen beside the rules.
+    pub(crate) remarks: Vec<(Place, String, String)>,
+    /// Families and hooks that have a word in the texts, besides those with a chain: IPv4 and IPv6.
+    pub(crate) families: [bool; 2],
+    /// Whether a hook without a chain means that everything passes, as in the list of a whole rule set.
+    pub(crate) is_whole: bool,
+}
+
+/// A list of rules.
+#[derive(Debug, Default)]
+pub(crate) struct Chain {
+    /// As the text calls it, without its table.
+    pub(crate) name: String,
+    pub(crate) rules: Vec<Rule>,
+}
+
+/// Where the kernel calls a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Hook {
+    Prerouting,
+    Input,
+    Forward,
+    Output,
+    Postrouting,
+}
+
+/// A chain that the kernel calls.
+#[derive(Debug, Clone)]
+pub(crate) struct Base {
+    pub(crate) chain: ChainId,
+    pub(crate) hook: Hook,
+    pub(crate) priority: i32,
+    /// Whether it translates instead of filtering.
+    pub(crate) translates: bool,
+    /// Packets that it sees: of one family, or of one interface (netdev).
+    pub(crate) sees: Cube,
+    /// Whether what its rules leave is dropped.
+    pub(crate) drops: bool,
+    pub(crate) place: Place,
+    /// The line that says so.
+    pub(crate) text: String,
+}
+
+/// One rule, or one element of a map of verdicts.
+#[derive(Debug, Clone)]
+pub(crate) struct Rule {
+    pub(crate) place: Place,
+    /// The original's line.
+    pub(crate) text: String,
+    /// Its number in its chain, from 1.
+    pub(crate) number: usize,
+    /// The packets that it matches; where `doubts` has something, the rule matches only some of them.
+    pub(crate) cube: Cube,
+    pub(crate) interfaces: Vec<InterfaceTest>,
+    /// What of the match was not understood, or has no place in a policy.
+    pub(crate) doubts: Vec<String>,
+    pub(crate) verdict: Verdict,
+    pub(crate) logs: bool,
+    pub(crate) limit: Option<Limit>,
+    /// What people wrote about it.
+    pub(crate) comment: Option<String>,
+}
+
+/// Interfaces by name, of one direction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InterfaceTest {
+    pub(crate) outside: bool,
+    pub(crate) not: bool,
+    /// Names, and patterns that end with `*`.
+    pub(crate) names: Vec<String>,
+}
+
+/// How many flows an accepting rule lets open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Limit {
+    /// As policies write it.
+    pub(crate) rate: String,
+    pub(crate) burst: u32,
+    /// `source` or `destination`.
+    pub(crate) per: Option<&'static str>,
+}
+
+/// What a rule does with the packets that it matches.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Nothing that decides: the packet goes on.
+    Continue,
+    Accept,
+    Drop,
+    Reject,
+    Jump(ChainId),
+    Goto(ChainId),
+    Return,
+    /// Something that this program does not know, with its words. Treated as drop.
+    Unknown(String),
+    Translate(Translate),
+}
+
+/// A translation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Translate {
+    /// Ports outside, first and last.
+    Masquerade(Option<(u16, u16)>),
+    /// As [`policy::model::Change::Source`], in words.
+    Source { addresses: String, ports: Option<(u16, u16)> },
+    /// `10.0.0.5` or `10.0.0.5:80`.
+    Destination(String),
+}
+
+/// Interfaces that rules name, each with its bit. The loopback interface has none: its packets never pass the firewall.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    bits: BTreeMap<String, u32>,
+}
+
+/// The most interfaces and patterns that texts can name.
+pub(crate) const MAX_INTERFACES: usize = 127;
+
+impl Names {
+    /// Adds a name or a pattern. Returns false if there are too many.
+    pub(crate) fn add(&mut self, name: &str) -> bool {
+        if name != "lo" && name != "*" && !self.bits.contains_key(name) {
+            let bit = self.bits.len();
+            self.bits.insert(name.to_owned(), bit as u32);
+        }
+        self.bits.len() <= MAX_INTERFACES
+    }
+
+    /// Names and patterns with their bits, by name.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&str, Interfaces)> {
+        self.bits.iter().map(|(name, bit)| (name.as_str(), 1 << bit))
+    }
+
+    /// Every interface that has a bit.
+    pub(crate) fn every(&self) -> Interfaces {
+        self.all().fold(0, |set, (_, bit)| set | bit)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bits.is_empty()
+    }
+
+    pub(crate) fn remove(&mut self, name: &str) {
+        self.bits.remove(name);
+    }
+
+    /// The interfaces that a name or a pattern means.
+    pub(crate) fn matched(&self, name: &str) -> Interfaces {
+        let takes = |other: &str| match pattern(name) {
+            Some(begin) => pattern(other).unwrap_or(other).starts_with(begin),
+            None => other == name,
+        };
+        self.all().filter(|(other, _)| takes(other)).fold(0, |set, (_, bit)| set | bit)
+    }
+
+    /// The interfaces that satisfy a test.
+    pub(crate) fn tested(&self, test: &InterfaceTest) -> Interfaces {
+        let named = test.names.iter().fold(0, |set, name| set | self.matched(name));
+        if test.not { self.every() & !named } else { named }
+    }
+}
+
+impl Ruleset {
+    /// The packets that a rule matches at most, where the kernel calls its chain; `None`: none at all.
+    pub(crate) fn cube(&self, rule: &Rule, hook: Hook) -> Option<Cube> {
+        let mut cube = rule.cube.clone();
+        for test in &rule.interfaces {
+            // A packet that has no such interface yet, or no more, matches neither the name nor anything but the name.
+            let known = match test.outside {
+                true => matches!(hook, Hook::Forward | Hook::Output | Hook::Postrouting),
+                false => matches!(hook, Hook::Prerouting | Hook::Input | Hook::Forward),
+            };
+            let set = self.interfaces.tested(test);
+            let side = if test.outside { &mut cube.outside } else { &mut cube.inside };
+            *side &= if known { set } else { 0 };
+        }
+        (!cube.is_empty()).then_some(cube)
+    }
+}

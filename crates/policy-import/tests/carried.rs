@@ -1,0 +1,208 @@
+//! Rule sets as people write them, and the policies and findings that become of them: text in, text out. The texts are in
+//! `tests/data`; `RAMPART_WRITE_EXPECTED=1` writes what comes out in place of what is expected, for a reader to judge.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use policy_import::{Format, Options, Source, import};
+use std::path::{Path, PathBuf};
+
+fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
+
+fn sources(files: &[&str]) -> Vec<Source> {
+    let read =
+        |name: &&str| Source { name: (*name).to_owned(), text: std::fs::read_to_string(data(name)).unwrap() };
+    files.iter().map(read).collect()
+}
+
+/// The policy of some files, with what was not carried over behind it, is in the file `NAME.expected`.
+fn check(name: &str, format: Format, files: &[&str], options: &Options) {
+    let imported = import(format, &sources(files), options).unwrap();
+    let mut out = imported.policy;
+    for finding in &imported.findings {
+        out.push_str(&format!("\n## {}", finding.to_string().replace('\n', "\n## ")));
+    }
+    out.push('\n');
+    let expected = data(&format!("{name}.expected"));
+    if std::env::var_os("RAMPART_WRITE_EXPECTED").is_some() {
+        std::fs::write(&expected, &out).unwrap();
+    }
+    let expected = std::fs::read_to_string(&expected).unwrap_or_default();
+    for (number, (is, should)) in out.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(is, should, "{name}, line {}", number + 1);
+    }
+    assert_eq!(out.lines().count(), expected.lines().count(), "{name}");
+}
+
+#[test]
+fn a_router_of_iptables() {
+    check("router", Format::IptablesSave, &["router.iptables"], &Options::default());
+}
+
+/// What makes a text unreadable, with its place.
+fn refused(format: Format, text: &str, expected: &str) {
+    let source = Source { name: "rules".to_owned(), text: text.to_owned() };
+    let mistake = import(format, &[source], &Options::default()).map(|imported| imported.policy).unwrap_err();
+    assert!(mistake.to_string().contains(expected), "{text:?}: {mistake}, and not {expected}");
+}
+
+#[test]
+fn texts_that_are_no_iptables_save() {
+    for (text, expected) in [
+        ("", "rules: there is no table in it"),
+        ("table inet filter {\n}\n", "this looks like nftables: rampart import nft FILE"),
+        ("Chain INPUT (policy ACCEPT)\n", "this looks like `iptables -L`"),
+        ("-P INPUT DROP\n-A INPUT -j ACCEPT\n", "this looks like `iptables -S`"),
+        ("Status: active\n", "this looks like `ufw status`"),
+        ("*filter\n:INPUT DROP [0:0]\n-A INPUT -j ACC", "rules:3:1: the text ends within the table `filter`"),
+        ("*filter\n:INPUT DROP [0:0]\n-A INPUT -p\nCOMMIT\n", "rules:3:10: `-p` needs a value"),
+        ("*filter\n-A INPUT -j ACCEPT\nCOMMIT\n", "rules:2:1: the table `filter` has no chain `INPUT`"),
+        (
+            "*filter\n:INPUT DROP [0:0]\n-A INPUT -s \"10.0.0.1 -j DROP\nCOMMIT\n",
+            "rules:3:13: these quotation marks",
+        ),
+        (
+            "*filter\n:INPUT DROP [0:0]\n-A INPUT -j ACCEPT -j DROP\nCOMMIT\n",
+            "rules:3:20: this is a second target",
+        ),
+        ("*nonsense\nCOMMIT\n", "rules:1:2: there is no table `nonsense`"),
+        ("hello\n", "rules:1:1: this line stands in no table"),
+        (
+            "*filter\n:INPUT DROP [0:0]\n:a - [0:0]\n:b - [0:0]\n-A INPUT -j a\n-A a -j b\n-A b -j a\nCOMMIT\n",
+            "rules:7:1: a loop of jumps, or more than 16 of them: `a` is called here again",
+        ),
+    ] {
+        refused(Format::IptablesSave, text, expected);
+    }
+}
+
+/// A filter table with these lines in FORWARD, and what the policy should have or not have.
+fn forward(lines: &str, has: &[&str], has_not: &[&str]) {
+    let text = format!(
+        "*filter\n:INPUT DROP [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT DROP [0:0]\n:mine - [0:0]\n\
+         -A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT\n-A FORWARD -i a -o b -s 192.0.2.99 -j DROP\n{lines}\nCOMMIT\n"
+    );
+    let source = Source { name: "rules".to_owned(), text };
+    let imported = import(Format::IptablesSave, &[source], &Options::default()).unwrap();
+    let findings: Vec<String> = imported.findings.iter().map(ToString::to_string).collect();
+    let all = format!("{}\n{}", imported.policy, findings.join("\n"));
+    for words in has {
+        assert!(all.contains(words), "{lines}: no {words} in\n{all}");
+    }
+    for words in has_not {
+        assert!(!all.contains(words), "{lines}: {words} in\n{all}");
+    }
+}
+
+#[test]
+fn what_is_not_understood_allows_nothing() {
+    let allows = ["action = \"allow\""];
+    for (lines, has, has_not) in [
+        // A rule that accepts some of what it says.
+        ("-A FORWARD -p tcp -m owner --uid-owner 0 -j ACCEPT", &["left out"][..], &allows[..]),
+        ("-A FORWARD -m unheard -j ACCEPT", &["left out"], &allows),
+        ("-A FORWARD -p tcp --dport nobody-knows -j ACCEPT", &["left out"], &allows),
+        ("-A FORWARD -s host.example -j ACCEPT", &["left out"], &allows),
+        ("-A FORWARD -m addrtype --dst-type LOCAL -j ACCEPT", &[], &allows),
+        // A rule that drops some of it stands before one that accepts.
+        (
+            "-A FORWARD -p tcp -m string --string x --algo bm -j DROP\n-A FORWARD -p tcp -j ACCEPT",
+            &["refuses more", "service = \"tcp\"\naction = \"deny\""],
+            &[],
+        ),
+        ("-A FORWARD -j TARPIT\n-A FORWARD -j ACCEPT", &["TARPIT", "action = \"deny\""], &[]),
+        // A jump that is taken sometimes: what the chain accepts is not carried over, what it drops is.
+        (
+            "-A mine -p udp -j ACCEPT\n-A mine -p sctp -j DROP\n-A FORWARD -m mark --mark 1 -j mine",
+            &["left out", "service = \"sctp\"\naction = \"deny\""],
+            &allows,
+        ),
+        // Some packets return, and whether those that stay were accepted nobody knows.
+        (
+            "-A mine -m mark --mark 1 -j RETURN\n-A mine -p udp -j ACCEPT\n-A FORWARD -j mine",
+            &["left out"],
+            &allows,
+        ),
+        (
+            "-A mine -m mark --mark 1 -g mine2\n-A mine -p udp -j ACCEPT\n-A FORWARD -j mine",
+            &["not known"],
+            &[],
+        ),
+        // The same, with a return that is understood.
+        (
+            "-A mine -s 10.0.0.0/8 -j RETURN\n-A mine -p udp -j ACCEPT\n-A FORWARD -j mine",
+            &[
+                "source = [\"0.0.0.0-9.255.255.255\", \"11.0.0.0-255.255.255.255\"]\nservice = \"udp\"\naction = \"allow\"",
+            ],
+            &[],
+        ),
+    ] {
+        forward(lines, has, has_not);
+    }
+}
+
+#[test]
+fn comments_and_names_cannot_forge_lines() {
+    forward(
+        "-A FORWARD -m comment --comment \"x\u{2028}\u{85}\r\u{1b}[2J \\\"]\u{7f}\" -j ACCEPT",
+        &["description = \"x\\\\u{2028}\\\\u{85}\\\\u{d}\\\\u{1b}[2J \\\"]\\\\u{7f}\""],
+        &["\u{2028}", "\u{1b}", "\r", "\u{85}"],
+    );
+    forward("-A FORWARD -i \"e\\\"]\\n\" -j ACCEPT", &["interfaces = [\"e\\\"]n\"]"], &[]);
+    forward(
+        "-A FORWARD -i e/0 -p tcp -j ACCEPT",
+        &["the interfaces `e/0` are in no zone"],
+        &["action = \"allow\""],
+    );
+}
+
+#[test]
+fn answers_that_the_original_drops() {
+    let table = |lines: &str| Source {
+        name: "rules".to_owned(),
+        text: format!(
+            "*filter\n:INPUT DROP [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT DROP [0:0]\n{lines}\nCOMMIT\n"
+        ),
+    };
+    for (lines, answers, allowed) in [
+        ("-A FORWARD -p tcp --dport 80 -j ACCEPT", false, 0),
+        ("-A FORWARD -p tcp --dport 80 -j ACCEPT", true, 1),
+        ("-A FORWARD -p tcp --dport 80 -j ACCEPT\n-A FORWARD -p tcp --sport 80 -j ACCEPT", false, 2),
+        ("-A FORWARD -s 10.0.0.0/8 -j ACCEPT\n-A FORWARD -d 10.0.0.0/8 -j ACCEPT", false, 2),
+        ("-A FORWARD -p icmp --icmp-type 8 -j ACCEPT\n-A FORWARD -p icmp --icmp-type 0 -j ACCEPT", false, 2),
+        ("-A FORWARD -p icmp --icmp-type 8 -j ACCEPT", false, 0),
+        ("-A OUTPUT -m state --state ESTABLISHED -j ACCEPT\n-A INPUT -p tcp --dport 22 -j ACCEPT", false, 1),
+        ("-A INPUT -m state --state ESTABLISHED -j ACCEPT\n-A INPUT -p tcp --dport 22 -j ACCEPT", false, 0),
+    ] {
+        let options = Options { answers, ..Options::default() };
+        let imported = import(Format::IptablesSave, &[table(lines)], &options).unwrap();
+        let count = imported.policy.matches("action = \"allow\"").count();
+        assert_eq!(count, allowed, "{lines}\n{}", imported.policy);
+        assert_eq!(
+            imported.findings.iter().any(|finding| finding.why.contains("answers")),
+            !answers && allowed == 0,
+            "{lines}"
+        );
+    }
+}
+
+#[test]
+fn a_hundred_thousand_rules_in_a_moment() {
+    let mut text = "*filter\n:INPUT DROP [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT DROP [0:0]\n\
+                    -A FORWARD -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n"
+        .to_owned();
+    for i in 0..100_000_u32 {
+        let (a, b, target) = (i >> 8, i & 0xff, if i % 3 == 0 { "DROP" } else { "ACCEPT" });
+        text += &format!(
+            "-A FORWARD -s 10.{}.{}.{b}/32 -p tcp -m tcp --dport {} -j {target}\n",
+            a >> 8,
+            a & 0xff,
+            i % 60_000
+        );
+    }
+    text += "COMMIT\n";
+    let source = Source { name: "rules".to_owned(), text };
+    let imported = import(Format::IptablesSave, &[source], &Options::default()).unwrap();
+    assert_eq!(imported.policy.matches("[[rules]]").count(), 100_000);
+    assert!(imported.is_exact(), "{:?}", &imported.findings[..3]);
+}

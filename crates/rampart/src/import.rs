@@ -1,0 +1,62 @@
+//! `rampart import`: the rules of another firewall as a policy.
+
+use crate::cli::{ImportArgs, ImportFormat};
+use crate::failure::Failure;
+use policy_import::{Format, Imported, Kind, Options, Source};
+use serde_json::{Value, json};
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(crate) fn run(args: &ImportArgs, json: bool) -> Result<ExitCode, Failure> {
+    let sources = args.files.iter().map(|file| read(file)).collect::<Result<Vec<_>, _>>()?;
+    let format = match args.format {
+        ImportFormat::IptablesSave => Format::IptablesSave,
+    };
+    let options = Options { interfaces: args.interfaces.clone(), answers: args.answers };
+    let imported = policy_import::import(format, &sources, &options)
+        .map_err(|mistake| Failure::Wrong(mistake.to_string()))?;
+    let out = if json { format!("{:#}\n", as_json(&imported)) } else { imported.policy.clone() };
+    if !json {
+        imported.findings.iter().for_each(|finding| eprintln!("{finding}"));
+        eprintln!("{}", summary(&imported));
+    }
+    // A reader that went away is no fault of ours.
+    let _ = std::io::stdout().write_all(out.as_bytes());
+    Ok(if args.strict && !imported.is_exact() { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+fn read(file: &Path) -> Result<Source, Failure> {
+    if file != Path::new("-") {
+        let (name, text) = crate::read_text(file)?;
+        return Ok(Source { name, text });
+    }
+    let mut text = String::new();
+    let read = std::io::stdin().read_to_string(&mut text);
+    read.map_err(|error| Failure::Wrong(format!("cannot read standard input: {error}")))?;
+    Ok(Source { name: "standard input".to_owned(), text })
+}
+
+fn summary(imported: &Imported) -> String {
+    let count = |kind| imported.findings.iter().filter(|finding| finding.kind == kind).count();
+    let (left_out, wider, notes) = (count(Kind::LeftOut), count(Kind::Wider), count(Kind::Note));
+    let less = match left_out + wider {
+        0 => "all was carried over".to_owned(),
+        _ => format!("less is allowed than before: {left_out} left out, {wider} refuse more"),
+    };
+    format!("{less}; {notes} notes")
+}
+
+fn as_json(imported: &Imported) -> Value {
+    let findings: Vec<Value> = imported
+        .findings
+        .iter()
+        .map(|finding| {
+            json!({
+                "file": finding.file, "line": finding.line, "column": finding.column, "kind": finding.kind.name(),
+                "text": finding.text, "why": finding.why,
+            })
+        })
+        .collect();
+    json!({ "ok": true, "exact": imported.is_exact(), "policy": imported.policy, "findings": findings })
+}
