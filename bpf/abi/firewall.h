@@ -187,9 +187,12 @@ enum budget {
 #define FLOW_DOUBTED 32				/* an inexact reset passed: expires sooner unless something follows */
 /* In flow.family. A packet of a translated flow from an end has that end's own address as its source and the other end's alias as its
  * destination, and leaves with the alias of the one and the own address of the other. */
-#define FLOW_FAMILY 15
-#define FLOW_TRANSLATED 16	/* an end has an alias: the other end knows it by another address or port */
-#define FLOW_MASQUERADED 32	/* the initiator's alias is an address of this machine, and the flow ends with it */
+enum family_bits {
+	FLOW_FAMILY = 15,
+	FLOW_TRANSLATED = 16,	/* an end has an alias: the other end knows it by another address or port */
+	FLOW_MASQUERADED = 32,	/* the initiator's alias is an address of this machine, and the flow ends with it */
+};
+
 #define ALIAS_ADDRESS 0		/* in flow.address_rest of an end */
 #define ALIAS_PORT 1
 
@@ -203,7 +206,7 @@ struct flow {
 	__be32 address[2];	/* the first words; each end's own, whatever the other end calls it */
 	__be16 port[2];		/* ICMP queries: the identifier, and at the asked end type << 8 | code of the question */
 	__u8 protocol;
-	__u8 family;		/* 4 or 6; and FLOW_TRANSLATED, FLOW_MASQUERADED */
+	__u8 family;		/* 4 or 6; and enum family_bits */
 	__u8 zone[2];		/* where each end lives */
 	__u32 generation;	/* of the policy that judged it last */
 	__u32 seen;		/* tick of its last packet */
@@ -215,7 +218,7 @@ struct flow {
 	__u64 bytes[2];		/* IP bytes from each end */
 	__u32 packets[2];	/* from each end, lower 32 bits */
 	__u16 packets_high[2];	/* the upper 16 */
-	__u32 mark;		/* MARK_*: counter of the rule that allowed it, and what else is kept of the rule */
+	__u32 mark;		/* enum mark_bits: counter of the rule that allowed it, and what else is kept of the rule */
 	/* second line */
 	__u32 end[2];		/* highest sequence number that each end sent, and 1 */
 	__u32 reach[2];		/* up to where each end may send: the other's acknowledgement and window */
@@ -229,20 +232,27 @@ struct flow {
 
 /* The upper bits of the tick of a flow's last packet, beside its initiator. 64 eras are nine years. A flow without ERA_KNOWN was carried
  * over from a build that had none, and has had no packet since. */
-#define ERA_SHIFT 1
-#define ERA_KNOWN 64
-#define ERA_BITS 63
+enum era {
+	ERA_SHIFT = 1,
+	ERA_BITS = 63,
+	ERA_KNOWN = 64,
+	ERA_TICKS = 32,		/* bits of a tick that are not its era */
+	TICK_SLACK = 4096,	/* by how much a time may be later than now: cores read the clock one after the other */
+};
 
 #define NO_SLOT 0xffffffff
 
 /* flow.mark. One word, so that whoever swaps it knows alone what it held. */
-#define MARK_SLOT 0x1fffff		/* the lower bits of a slot; all of them: NO_SLOT */
-#define MARK_LOG (1 << 21)		/* its end is recorded in the event log */
-#define MARK_LIMITED (1 << 22)		/* its rule limits concurrent flows */
-#define MARK_COUNTED (1 << 23)	/* it is one of those that its rule counts */
-#define MARK_PER_SHIFT 24		/* enum limit_per: with what it is counted; two bits */
-#define MARK_EPOCH_SHIFT 26		/* of its rule's count; six bits */
-#define MARK_EPOCHS 63
+enum mark_bits {
+	MARK_SLOT = 0x1fffff,		/* the lower bits of a slot; all of them: NO_SLOT */
+	MARK_LOG = 1 << 21,		/* its end is recorded in the event log */
+	MARK_LIMITED = 1 << 22,		/* its rule limits concurrent flows */
+	MARK_COUNTED = 1 << 23,		/* it is one of those that its rule counts */
+	MARK_PER_SHIFT = 24,		/* enum limit_per: with what it is counted; two bits */
+	MARK_EPOCH_SHIFT = 26,		/* of its rule's count; six bits */
+	MARK_EPOCHS = 63,
+};
+
 #define MARK_SPECIAL (MARK_LOG | MARK_LIMITED | MARK_COUNTED)
 #define MARK_NONE 0xffffffff		/* of a record that is free */
 
@@ -422,13 +432,15 @@ struct list_start {
 struct effect {
 	__u32 action;		/* enum action */
 	__u32 slot;		/* its counter, or NO_SLOT */
-	__u32 extras;		/* EXTRA_*; 0: nothing more is asked, and nothing more is done */
+	__u32 extras;		/* enum extra_bits; 0: nothing more is asked, and nothing more is done */
 	__u32 pad;
 };
 
-#define EXTRA_TERMS 0x3fffffff		/* the place of its struct limit_terms and 1, or 0 */
-#define EXTRA_LOG_OPEN (1u << 30)	/* records each flow as it opens, and each packet that is refused */
-#define EXTRA_LOG_CLOSE (1u << 31)	/* records each flow as it ends */
+enum extra_bits {
+	EXTRA_TERMS = 0x3fffffff,	/* the place of its struct limit_terms and 1, or 0 */
+	EXTRA_LOG_OPEN = 1u << 30,	/* records each flow as it opens, and each packet that is refused */
+	EXTRA_LOG_CLOSE = 1u << 31,	/* records each flow as it ends */
+};
 
 /* As the places in policy::model::Per::NAMES. */
 enum limit_per {
@@ -574,6 +586,13 @@ struct table_command {
 	__u32 done;		/* answer: flows removed */
 };
 
+/* Which hook runs. In the programs always a constant where it is used, so that each program has only its own half. */
+enum hook {
+	HOOK_XDP = 0,
+	HOOK_TC = 1,
+	HOOK_NETFILTER = 2,	/* forwarding = "kernel": firewall/netfilter.h */
+};
+
 /* A datagram as its fragments name it. */
 struct datagram_name {
 	__be32 source[4];
@@ -592,7 +611,7 @@ struct early_fragment {
 	struct datagram_name datagram;
 	__u32 ifindex;		/* where the frame came in */
 	__u16 bytes;		/* of the frame; 0: the first one has come */
-	__u8 hook;		/* where it was kept: 0 XDP, 1 TC */
+	__u8 hook;		/* enum hook: where it was kept */
 	__u8 pad;
 };
 

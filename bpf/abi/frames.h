@@ -14,13 +14,22 @@
 #define ARRIVAL_BYTES 60		/* Ethernet, IPv4 or IPv6, and both ports */
 #define FILLING_BYTES 4096	/* at least what the largest live frame carries behind its stamp */
 #define FLOWS_PER_PAGE 512	/* flows in one value of the flow table: 4 KiB */
-#define SEEN_WORDS (1 << 21)	/* words of 32 frames each that the sink remembers, all streams together: 16 MiB; a power of two */
 #define SEEN_FRAMES 32		/* frames that a word remembers */
 #define MAX_FORBIDDEN_SOURCES 1024	/* addresses that the policy forbids as sources, a sample; a power of two */
 #define HEADER_TEMPLATE_BYTES 64
 #define HEAD_OFFSET 12		/* of eight bytes in which only the length changes: Ethernet type, and IPv4 up to the id or IPv6 up to the length */
-#define LARGEST_LIVE_BYTES 3408	/* of a frame in one piece, without FCS; see MAX_LIVE_FRAME_BYTES in frame.rs */
 #define NO_FRAME_LEFT (~0ULL)
+
+/* An enumeration, so that Rust has these numbers too. */
+enum frame_sizes {
+	STAMP_BYTES = 18,
+	SEEN_WORDS = 1 << 21,	/* words of 32 frames each that the sink remembers, all streams together: 16 MiB; a power of two */
+	/*
+	 * Of the largest live frame, without FCS: a page of 4,096 bytes less 256 of headroom, 320 of the kernel's fragment table and 112 of
+	 * struct xdp_page_head (net/bpf/test_run.c). Larger frames take the packet socket's path.
+	 */
+	LARGEST_LIVE_BYTES = 3408,
+};
 
 /* One flow: host numbers within the client's and the server's prefix, and both ports, as they lie in a frame. */
 struct flow {
@@ -48,8 +57,6 @@ struct stamp {
 	__u64 what;
 	__u16 check;
 };
-
-#define STAMP_BYTES 18
 
 _Static_assert(sizeof(struct flow) == 8, "a flow page is one memory page");
 

@@ -10,22 +10,28 @@
 
 #include "traffic.h"
 
-#define TICK_SHIFT 20
 #define MAX_STEPS 256		/* stretches of constant rate in one run; a power of two */
-#define MAX_MESSAGE_BYTES 65536	/* a request or an answer */
 #define MAX_SEGMENTS 128	/* of one message; a power of two */
-#define MAX_SEGMENT_BYTES 1460
 #define DEFERRED 256		/* frames that wait for the generator on one core; a power of two */
 #define SLOTS_PER_PAGE 1024
 #define COUNTED_SECONDS 256	/* of a run, whose starts are counted one by one */
-#define PROOF_BYTES 16		/* letters of a proof in a message, see tcp/proof.h */
 #define NO_PROOF 0xffffffffU	/* offset of the proof in a message that has none */
 
+/* An enumeration, so that Rust has these numbers too. */
+enum tcp_sizes {
+	TICK_SHIFT = 20,
+	MAX_MESSAGE_BYTES = 65536,	/* a request or an answer */
+	MAX_SEGMENT_BYTES = 1460,
+	PROOF_BYTES = 16,		/* letters of a proof in a message, see tcp/proof.h */
+};
+
 /* Options of a SYN that we offer, or accept when offered. */
-#define OFFER_MSS 1
-#define OFFER_WINDOW_SCALE 2
-#define OFFER_SACK 4
-#define OFFER_TIMESTAMPS 8
+enum offer {
+	OFFER_MSS = 1,
+	OFFER_WINDOW_SCALE = 2,
+	OFFER_SACK = 4,
+	OFFER_TIMESTAMPS = 8,
+};
 
 enum connection_state {
 	CONNECTION_FREE = 0,

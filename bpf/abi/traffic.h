@@ -13,11 +13,14 @@
 
 #define MAX_CORES 64		/* generating cores and receiving cores; a power of two */
 #define MAX_PORTS 256		/* zones' links of all beds that one object serves */
-#define SCHEDULE_SHIFT 20
 
-/* Log-linear buckets: exact below 128 ns, then 128 a power of two, so an edge is at most 0.8 % away. */
-#define BUCKET_BITS 7
-#define BUCKETS 4096		/* up to 2^38 ns, 4 minutes; a power of two */
+/* An enumeration, so that Rust has these numbers too. */
+enum traffic_sizes {
+	SCHEDULE_SHIFT = 20,
+	/* Log-linear buckets: exact below 128 ns, then 128 a power of two, so an edge is at most 0.8 % away. */
+	BUCKET_BITS = 7,
+	BUCKETS = 4096,		/* up to 2^38 ns, 4 minutes; a power of two */
+};
 
 struct histogram {
 	__u64 count[BUCKETS];

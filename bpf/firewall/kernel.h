@@ -53,7 +53,6 @@ static __always_inline __u32 now(void)
 	return whole_tick();
 }
 
-#define TICK_SLACK 4096	/* by how much a time may be later than now: cores read the clock one after the other */
 
 /* Ticks since one that was written in 32 bits less than 52 days ago. */
 static __always_inline __u32 ticks_since(__u32 tick, __u32 then)

@@ -20,13 +20,6 @@
 /* Headers end within this many bytes of the frame, or the packet is dropped. */
 #define MAX_HEADER_BYTES 1023
 
-/* Which hook runs. Always a constant where it is used, so that each program has only its own half. */
-enum hook {
-	HOOK_XDP = 0,
-	HOOK_TC = 1,
-	HOOK_NETFILTER = 2,	/* forwarding = "kernel": netfilter.h */
-};
-
 /* packet.flags */
 #define PACKET_FIRST_FRAGMENT 1	/* has the transport header; more follow */
 #define PACKET_LATER_FRAGMENT 2	/* has no transport header */
@@ -93,8 +86,6 @@ static __always_inline bool ends_before(const struct packet *p, __u8 zone)
 {
 	return p->ttl <= 1 && zone != ZONE_SELF && !(p->flags & PACKET_FROM_SELF);
 }
-
-#define ERA_TICKS 32	/* bits of a tick that are not its era */
 
 /* The upper bits of a tick, as flows have them. */
 static __always_inline __u8 era_of(__u64 tick)

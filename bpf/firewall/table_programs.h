@@ -29,6 +29,12 @@ struct {
 	struct judge_command question;
 	struct early_fragment early;
 	enum forwarding_times times;
+	enum family_bits family;
+	enum era era;
+	enum mark_bits mark;
+	enum extra_bits extras;
+	enum hook hook;
+	enum xdp_action returned;
 } layouts;
 
 struct sweep {

@@ -74,4 +74,10 @@ int count_drop(struct bpf_raw_tracepoint_args *ctx)
 	return count_freed_frame(ctx);
 }
 
+/* Never used: makes the build derive Rust types of what no map names. */
+struct {
+	enum traffic_sizes shared;
+	enum frame_sizes own;
+} layouts;
+
 char _license[] SEC("license") = "Dual MIT/GPL";

@@ -39,4 +39,11 @@ int bare_server(struct xdp_md *ctx)
 	return bare_answer(ctx, 1);
 }
 
+/* Never used: makes the build derive Rust types of what no map names. */
+struct {
+	enum traffic_sizes shared;
+	enum tcp_sizes own;
+	enum offer offer;
+} layouts;
+
 char _license[] SEC("license") = "Dual MIT/GPL";

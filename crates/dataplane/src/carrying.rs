@@ -4,7 +4,7 @@
 
 use crate::earlier::Earlier;
 use crate::layout::{Layout, Translation, is_in_use};
-use crate::names::slot_of_mark;
+use crate::names::{MARK_SLOT, slot_of_mark};
 use crate::shared::{Program, from_bytes};
 use crate::skeleton::types;
 use crate::{DataplaneError, Firewall};
@@ -16,8 +16,8 @@ use std::hash::{Hash as _, Hasher as _};
 /// Records that are read by one system call: 512 KiB.
 const BATCH: u32 = 4096;
 /// What the program `take_flow` returns.
-const TAKEN: u32 = 2;
-const CAUGHT_UP: u32 = 3;
+const TAKEN: u32 = types::xdp_action::XDP_PASS.0;
+const CAUGHT_UP: u32 = types::xdp_action::XDP_TX.0;
 
 /// What became of an earlier firewall's flows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -100,9 +100,7 @@ impl Carrying {
 
 /// A flow as a rule of this firewall allowed it, or none; judged again at its next packet.
 fn with_rule(flow: types::flow, slot: impl Fn(u32) -> Option<u32>) -> types::flow {
-    /// The lower bits of a mark: the slot, and no more. `MARK_SLOT` in C.
-    const NO_RULE: u32 = 0x1f_ffff;
-    let mark = slot(flow.mark).map_or(NO_RULE, |slot| slot & NO_RULE);
+    let mark = slot(flow.mark).map_or(MARK_SLOT, |slot| slot & MARK_SLOT);
     types::flow { generation: 0, mark, ..flow }
 }
 

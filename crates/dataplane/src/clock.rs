@@ -1,15 +1,10 @@
 //! The data plane's clock in user space: ticks of the monotonic clock.
 
-use crate::skeleton::types::sizes;
+use crate::skeleton::types::{era, sizes};
 use std::time::Duration;
 
-/// Bits of a tick beside its era, and of an era: `ERA_TICKS` and `ERA_BITS` in C.
-const TICK_BITS: u32 = 32;
-const ERA_BITS: u8 = 63;
-/// Of a flow whose era is known: `ERA_KNOWN` in C.
-const ERA_KNOWN: u8 = 64;
-/// By how much a time may be later than now: `TICK_SLACK` in C.
-const SLACK: u32 = 4096;
+const ERA_BITS: u8 = era::ERA_BITS.0 as u8;
+const ERA_KNOWN: u8 = era::ERA_KNOWN.0 as u8;
 
 /// The tick at a time since the machine was started.
 pub(crate) fn whole_tick(now: Duration) -> u64 {
@@ -25,17 +20,17 @@ pub(crate) fn ticks(ticks: u64) -> Duration {
 pub(crate) fn since(now: u64, then: u32) -> Duration {
     let passed = (now as u32).wrapping_sub(then);
     // 0 when the clock that was read stands a little behind.
-    ticks(if passed > u32::MAX - SLACK { 0 } else { passed.into() })
+    ticks(if passed > u32::MAX - era::TICK_SLACK.0 { 0 } else { passed.into() })
 }
 
 /// Time since the last packet of a flow, whose era stands above the bit of its initiator: `idle_ticks()` in C.
 pub(crate) fn idle(now: u64, seen: u32, initiator: u8) -> Duration {
-    const ROUND: u64 = (ERA_BITS as u64 + 1) << TICK_BITS;
-    let era = initiator >> 1;
-    if era & ERA_KNOWN == 0 {
+    const ROUND: u64 = (ERA_BITS as u64 + 1) << era::ERA_TICKS.0;
+    let known = initiator >> era::ERA_SHIFT.0;
+    if known & ERA_KNOWN == 0 {
         return since(now, seen);
     }
-    let then = u64::from(era & ERA_BITS) << TICK_BITS | u64::from(seen);
+    let then = u64::from(known & ERA_BITS) << era::ERA_TICKS.0 | u64::from(seen);
     let passed = now.wrapping_sub(then) & (ROUND - 1);
     ticks(if passed > ROUND / 2 { 0 } else { passed })
 }
@@ -46,7 +41,7 @@ mod tests {
 
     #[test]
     fn a_flow_is_idle_for_as_long_as_it_is() {
-        let known = |era: u8| (era | ERA_KNOWN) << 1;
+        let known = |number: u8| (number | ERA_KNOWN) << era::ERA_SHIFT.0;
         for (now, seen, initiator, expected) in [
             (100, 40, known(0), 60),
             (40, 100, known(0), 0),

@@ -11,10 +11,8 @@ use std::time::Duration;
 
 /// Records that are read by one system call: 512 KiB.
 const BATCH: u32 = 4096;
-/// `FLOW_TRANSLATED` in C.
-const TRANSLATED: u8 = 16;
-/// `FLOW_FAMILY` in C.
-const FAMILY: u8 = 15;
+const TRANSLATED: u8 = types::family_bits::FLOW_TRANSLATED.0 as u8;
+const FAMILY: u8 = types::family_bits::FLOW_FAMILY.0 as u8;
 /// Records that one run of the sweep looks at.
 const SWEEP: u32 = 1 << 18;
 

@@ -1,7 +1,7 @@
 //! What the numbers in the maps mean: zones, and the counters of rules. The parts of the firewall share them.
 
 use crate::DataplaneError;
-use crate::skeleton::types::sizes;
+use crate::skeleton::types::{mark_bits, sizes};
 use policy::tables::Counters as Slots;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -103,9 +103,11 @@ fn by_slot(slots: &Slots) -> Vec<Option<&str>> {
     by_slot
 }
 
-/// The slot in a flow's mark, unless it has none (`MARK_SLOT` in C).
+/// The lower bits of a flow's mark: the slot, and no more.
+pub(crate) const MARK_SLOT: u32 = mark_bits::MARK_SLOT.0;
+
+/// The slot in a flow's mark, unless it has none.
 pub(crate) fn slot_of_mark(mark: u32) -> Option<u32> {
-    const MARK_SLOT: u32 = 0x1f_ffff;
     Some(mark & MARK_SLOT).filter(|slot| *slot != MARK_SLOT)
 }
 

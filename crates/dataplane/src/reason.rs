@@ -145,10 +145,12 @@ State of flow_state {
 mod tests {
     use super::*;
 
-    /// The names of an enumeration in the C header, with their numbers.
-    fn in_c(prefix: &str) -> Vec<(u32, String)> {
+    /// The names of an enumeration in the C header without their prefix, with their numbers.
+    fn in_c(enumeration: &str, prefix: &str) -> Vec<(u32, String)> {
         let header = include_str!("../../../bpf/abi/firewall.h");
-        let lines = header.lines().filter_map(|line| line.trim().strip_prefix(prefix));
+        let (_, from) = header.split_once(&format!("\nenum {enumeration} {{\n")).unwrap();
+        let (members, _) = from.split_once("\n};").unwrap();
+        let lines = members.lines().filter_map(|line| line.trim().strip_prefix(prefix));
         lines
             .filter_map(|line| {
                 let (name, rest) = line.split_once(" = ")?;
@@ -161,11 +163,11 @@ mod tests {
     #[test]
     fn every_number_of_the_header_has_its_name() {
         let reasons: Vec<_> = Reason::ALL.iter().map(|r| (r.number(), r.name().to_owned())).collect();
-        assert_eq!(reasons, in_c("REASON_"));
+        assert_eq!(reasons, in_c("reason", "REASON_"));
         let tallies: Vec<_> = Tally::ALL.iter().map(|t| (t.number(), t.name().to_owned())).collect();
-        assert_eq!(tallies, in_c("TALLY_"));
+        assert_eq!(tallies, in_c("tally", "TALLY_"));
         let states: Vec<_> = State::ALL.iter().map(|s| (s.number(), s.name().to_owned())).collect();
-        assert_eq!(states, in_c("FLOW_"));
+        assert_eq!(states, in_c("flow_state", "FLOW_"));
         assert_eq!(Reason::of(30), Some(Reason::TcpWindow));
         assert_eq!(Reason::of(0), None);
     }

@@ -16,9 +16,6 @@ use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The value of `struct early_fragment`'s `hook` for XDP.
-const AT_XDP: u8 = 0;
-
 /// What the ring has.
 #[derive(Debug)]
 enum Arrived {
@@ -104,7 +101,7 @@ fn arrived(bytes: &[u8]) -> Option<Arrived> {
         at: Duration::from_nanos(head.time),
         name,
         ifindex: head.ifindex,
-        is_at_xdp: head.hook == AT_XDP,
+        is_at_xdp: u32::from(head.hook) == types::hook::HOOK_XDP.0,
         frame: frame.to_vec(),
     }))
 }

@@ -12,8 +12,8 @@ use policy::model::{Effect, Policy};
 use policy::tables::Counters as Slots;
 use std::collections::HashMap;
 
-/// Epochs that a flow's mark can hold: `MARK_EPOCHS` and 1 in C.
-const EPOCHS: u32 = 64;
+/// Epochs that a flow's mark can hold.
+const EPOCHS: u32 = types::mark_bits::MARK_EPOCHS.0 + 1;
 /// A second in moments.
 pub(super) const SECOND: u64 = 1_000_000_000 << sizes::MOMENT_SHIFT.0;
 

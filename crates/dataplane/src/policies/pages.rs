@@ -175,10 +175,9 @@ fn add_lists(pages: &mut Pages, header: &mut types::table_header, policy: &Polic
     }
 }
 
-/// `EXTRA_LOG_OPEN` and `EXTRA_LOG_CLOSE` in C.
 const fn log_bits(log: Log) -> u32 {
-    const OPEN: u32 = 1 << 30;
-    const CLOSE: u32 = 1 << 31;
+    const OPEN: u32 = types::extra_bits::EXTRA_LOG_OPEN.0;
+    const CLOSE: u32 = types::extra_bits::EXTRA_LOG_CLOSE.0;
     match log {
         Log::Nothing => 0,
         Log::Open => OPEN,

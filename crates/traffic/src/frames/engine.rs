@@ -117,8 +117,8 @@ impl TrialPlan<'_> {
     }
 }
 
-/// Words of `SEEN_WORDS` in `bpf/abi/frames.h`.
-const SEEN_WORDS: usize = 1 << 21;
+/// Words that remember which frames arrived, all streams together.
+const SEEN_WORDS: usize = types::frame_sizes::SEEN_WORDS.0 as usize;
 
 /// The loaded generator and sink.
 #[allow(missing_debug_implementations, reason = "a generated skeleton has none")]

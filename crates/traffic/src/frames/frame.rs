@@ -9,14 +9,13 @@ use measure::shape::{IpVersion, Lane, TrafficShape, UdpChecksum, Zone};
 pub(super) const ETHERNET_BYTES: usize = 14;
 pub(super) const UDP_BYTES: usize = 8;
 /// Bytes of the stamp behind the UDP header (`struct stamp`).
-pub const STAMP_BYTES: usize = 18;
+pub const STAMP_BYTES: usize = types::frame_sizes::STAMP_BYTES.0 as usize;
 pub(super) const PROTOCOL_UDP: u8 = 17;
 const PROTOCOL_FRAGMENT: u8 = 44;
 const FRAGMENT_HEADER_BYTES: usize = 8;
 pub(super) const TTL: u8 = 64;
-/// The largest live frame, without FCS: a page of 4,096 bytes less 256 of headroom, 320 of the kernel's fragment table
-/// and 112 of `struct xdp_page_head` (net/bpf/test_run.c). Larger frames take the packet socket's path.
-pub const MAX_LIVE_FRAME_BYTES: u16 = 3_408;
+/// Bytes of the largest live frame, without FCS. Larger frames take the packet socket's path.
+pub const MAX_LIVE_FRAME_BYTES: u16 = types::frame_sizes::LARGEST_LIVE_BYTES.0 as u16;
 
 pub(crate) fn word_sum(bytes: &[u8]) -> u32 {
     bytes.chunks(2).map(|pair| u32::from(u16::from_ne_bytes([pair[0], *pair.get(1).unwrap_or(&0)]))).sum()

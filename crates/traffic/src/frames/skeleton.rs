@@ -1,6 +1,6 @@
 //! The generated skeleton of `bpf/traffic/frames.bpf.c`: programs, maps and the Rust types of `bpf/abi/frames.h`.
 
-use crate::harness::{BUCKETS, length};
+use crate::harness::{BUCKET_BITS, BUCKETS, SCHEDULE_SHIFT, length};
 
 include!(concat!(env!("OUT_DIR"), "/frames.skel.rs"));
 
@@ -19,3 +19,7 @@ pub(crate) const FIELDS: usize = length(|receiver: &types::receiver| &receiver.a
 pub(crate) const ARRIVAL_BYTES: usize = length(|arrival: &types::arrival| &arrival.head);
 
 const _: fn(&types::histogram) -> &[u64; BUCKETS] = |histogram| &histogram.count;
+const _: () = assert!(
+    types::traffic_sizes::BUCKET_BITS.0 == BUCKET_BITS
+        && types::traffic_sizes::SCHEDULE_SHIFT.0 == SCHEDULE_SHIFT
+);

@@ -3,8 +3,8 @@
 use measure::latency::Distribution;
 use measure::results::LatencySummary;
 
-/// `BUCKET_BITS` and `BUCKETS` of `bpf/abi/traffic.h`.
-const BUCKET_BITS: u32 = 7;
+/// As in `bpf/abi/traffic.h`, to which each engine's skeleton holds them.
+pub(crate) const BUCKET_BITS: u32 = 7;
 pub(crate) const BUCKETS: usize = 4096;
 
 /// Times that the programs entered, at one moment or between two.

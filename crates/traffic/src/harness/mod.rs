@@ -13,7 +13,7 @@ mod run;
 
 pub(crate) use apart::Apart;
 pub use histogram::Histogram;
-pub(crate) use histogram::{BUCKETS, summary};
+pub(crate) use histogram::{BUCKET_BITS, BUCKETS, summary};
 pub(crate) use live::LiveSender;
 pub(crate) use memory::Memory;
 pub use port::Port;

@@ -2,7 +2,8 @@
 
 use super::engine::{Ends, Engine, Ports};
 use super::plan::{Answer, Close, Opening, Side, TcpPlan};
-use super::skeleton::{MAX_CORES, MAX_SEGMENT_BYTES, NO_PROOF, TICK_SHIFT, types};
+use super::skeleton::types::{self, offer};
+use super::skeleton::{MAX_CORES, MAX_SEGMENT_BYTES, NO_PROOF, TICK_SHIFT};
 use super::steps::Steps;
 use super::{attack, illegal, reading};
 use crate::TrafficError;
@@ -113,10 +114,13 @@ fn ticks(duration: Duration) -> u32 {
 
 fn offers(plan: &TcpPlan) -> u32 {
     let options = plan.options;
-    u32::from(options.mss)
-        | u32::from(options.window_scale.is_some()) << 1
-        | u32::from(options.sack) << 2
-        | u32::from(options.timestamps) << 3
+    let offered = [
+        (options.mss, offer::OFFER_MSS),
+        (options.window_scale.is_some(), offer::OFFER_WINDOW_SCALE),
+        (options.sack, offer::OFFER_SACK),
+        (options.timestamps, offer::OFFER_TIMESTAMPS),
+    ];
+    offered.iter().filter(|(is_offered, _)| *is_offered).fold(0, |bits, (_, option)| bits | option.0)
 }
 
 /// All of the control block that follows from the plan alone.
