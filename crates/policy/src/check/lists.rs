@@ -1,12 +1,20 @@
 //! Lists of addresses: where each comes from and what it is bound to. What is on them is not known here.
 
+use super::Kind;
 use super::names::Names;
-use super::{check_name, named};
 use crate::address::AddressSet;
 use crate::lists::{Broken, Ends, List, MAX_LISTS};
 use crate::model::Rule;
 use crate::schema;
-use toml_reader::{Collector, DeValue, Located, Section, shortened, texts, wrong_type};
+use toml_reader::{Collector, Located, Section, shortened, texts};
+
+const KIND: Kind = Kind {
+    key: "lists",
+    one: "list",
+    form: "a table with `file` or `entries`",
+    reserved: &[],
+    keys: schema::LIST,
+};
 
 pub(super) fn read<'t>(
     root: &Section<'t>,
@@ -14,17 +22,7 @@ pub(super) fn read<'t>(
     c: &mut Collector<'_>,
 ) -> Vec<List> {
     let mut lists = Vec::new();
-    for (name, value) in named(root, "lists", c) {
-        let DeValue::Table(table) = value.get_ref() else {
-            wrong_type(c, name.value, value.span(), value.get_ref(), "a table with `file` or `entries`")
-                .unwrap_or(());
-            continue;
-        };
-        if !check_name("list", &name, &[], c) {
-            continue;
-        }
-        let what = format!("the list `{}`", name.value);
-        let section = Section::new(table, name.span.clone(), what).only(schema::LIST.keys, c);
+    for (name, section) in KIND.sections(root, c) {
         lists.extend(list(&name, &section, objects, c));
     }
     if let Some(one_too_many) = lists.get(MAX_LISTS) {

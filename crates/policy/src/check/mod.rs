@@ -105,6 +105,42 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
     })
 }
 
+/// What the user names in a table of tables, such as `[zones]`.
+struct Kind {
+    /// The table of tables.
+    key: &'static str,
+    /// One of it, in a message.
+    one: &'static str,
+    /// What one is written as, in a message.
+    form: &'static str,
+    /// Names that nobody may choose.
+    reserved: &'static [&'static str],
+    keys: schema::Table,
+}
+
+impl Kind {
+    /// Those whose name and form are right, in the order of the text.
+    fn sections<'t>(
+        &self,
+        root: &Section<'t>,
+        c: &mut Collector<'_>,
+    ) -> Vec<(Located<&'t str>, Section<'t>)> {
+        let mut found = Vec::new();
+        for (name, value) in named(root, self.key, c) {
+            let DeValue::Table(table) = value.get_ref() else {
+                wrong_type(c, name.value, value.span(), value.get_ref(), self.form).unwrap_or(());
+                continue;
+            };
+            if check_name(self.one, &name, self.reserved, c) {
+                let what = format!("the {} `{}`", self.one, name.value);
+                let section = Section::new(table, name.span.clone(), what).only(self.keys.keys, c);
+                found.push((name, section));
+            }
+        }
+        found
+    }
+}
+
 /// The entries of a table whose keys the user chooses, such as `[zones]`, in the order of the text.
 fn named<'t>(
     root: &Section<'t>,

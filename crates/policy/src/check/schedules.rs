@@ -1,12 +1,20 @@
 //! Schedules: from text to windows, dates and a time zone.
 
-use super::{check_name, named};
+use super::Kind;
 use crate::schedule::{Schedule, Window};
 use crate::schema;
 use jiff::civil::Date;
 use jiff::tz::{TimeZone, TimeZoneDatabase};
 use std::ops::Range;
 use toml_reader::{Collector, DeValue, Located, Section, Value, shortened, texts, wrong_type};
+
+const KIND: Kind = Kind {
+    key: "schedules",
+    one: "schedule",
+    form: "a table with `times`",
+    reserved: &["always"],
+    keys: schema::SCHEDULE,
+};
 
 /// The most schedules of a policy, because each change of one of them builds new tables.
 const MAX_SCHEDULES: usize = 256;
@@ -17,16 +25,7 @@ const MAX_PARTS: usize = 400;
 pub(super) fn read(root: &Section<'_>, c: &mut Collector<'_>) -> Vec<(Schedule, Range<usize>)> {
     let mut schedules = Vec::new();
     let zones = TimeZoneDatabase::bundled();
-    for (name, value) in named(root, "schedules", c) {
-        let DeValue::Table(table) = value.get_ref() else {
-            wrong_type(c, name.value, value.span(), value.get_ref(), "a table with `times`").unwrap_or(());
-            continue;
-        };
-        if !check_name("schedule", &name, &["always"], c) {
-            continue;
-        }
-        let what = format!("the schedule `{}`", name.value);
-        let section = Section::new(table, name.span.clone(), what).only(schema::SCHEDULE.keys, c);
+    for (name, section) in KIND.sections(root, c) {
         if let Some(schedule) = schedule(&name, &section, &zones, c) {
             schedules.push((schedule, name.span));
         }

@@ -1,14 +1,22 @@
 //! Zones and their interfaces.
 
+use super::Kind;
 use super::names::Names;
-use super::{check_name, named};
 use crate::address::AddressSet;
 use crate::model::{MAX_ZONES, Zone, pattern};
 use crate::schema;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use toml_reader::{Collector, DeValue, Located, Section, shortened, texts, wrong_type};
+use toml_reader::{Collector, Located, Section, shortened, texts};
+
+const KIND: Kind = Kind {
+    key: "zones",
+    one: "zone",
+    form: "a table with `interfaces`",
+    reserved: &["any", "self"],
+    keys: schema::ZONE,
+};
 
 /// The zones, `self` first, each with the bytes that name it.
 pub(super) fn read<'t>(
@@ -24,17 +32,7 @@ pub(super) fn read<'t>(
     };
     let mut zones = vec![(itself, 0..0)];
     let mut owners = Owners::default();
-    for (name, value) in named(root, "zones", c) {
-        let DeValue::Table(table) = value.get_ref() else {
-            wrong_type(c, name.value, value.span(), value.get_ref(), "a table with `interfaces`")
-                .unwrap_or(());
-            continue;
-        };
-        if !check_name("zone", &name, &["any", "self"], c) {
-            continue;
-        }
-        let what = format!("the zone `{}`", name.value);
-        let section = Section::new(table, name.span.clone(), what).only(schema::ZONE.keys, c);
+    for (name, section) in KIND.sections(root, c) {
         zones.push((zone(&name, &section, objects, &mut owners, c), name.span));
     }
     if root.value("zones").is_none() {
