@@ -604,6 +604,14 @@ fn trial(engine: &mut Engine, ports: &Ports, row: &Row, flows: u32) -> (TrialOut
     (outcome, marks)
 }
 
+/// Whether a mark says what a row asks for. A stamp's check has 16 bits: of 20 frames whose stamp or addresses were changed, one fits by
+/// accident in one trial of 3,000, and there are a dozen such rows.
+fn says(text: &str, words: &str) -> bool {
+    text.contains(words)
+        || text.contains(&words.replace(" 20", " 19"))
+        || text.contains(&words.replacen("20 frames", "19 frames", 1))
+}
+
 #[test]
 fn every_lie_about_frames_costs_the_value_and_is_named() {
     let _turn = testkit::turn();
@@ -624,7 +632,7 @@ fn every_lie_about_frames_costs_the_value_and_is_named() {
         let said: Vec<(MarkKind, &str)> = marks.iter().map(|mark| (mark.kind, mark.text.as_str())).collect();
         let right = match row.found {
             Some((kind, words)) => {
-                said.iter().any(|(found, text)| *found == kind && text.contains(words) && kind.invalidates())
+                said.iter().any(|(found, text)| *found == kind && says(text, words) && kind.invalidates())
             }
             None => said.is_empty(),
         };
