@@ -10,7 +10,7 @@ use crate::{REJECT, WEB};
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::net::UdpSocket;
-use testkit::held::{Counts, Family, descriptors, maps_called, resident_kib};
+use testkit::held::{Counts, Family, descriptors, maps_called, written_kib};
 
 /// Flaps and policies in the life of the first daemon, which is the longest, because a leak of memory shows in one process alone.
 const FIRST_LIFE: (u32, u32) = (600, 50);
@@ -183,13 +183,13 @@ fn needs_root_a_day_leaves_nothing_behind() {
             (round * policies / rounds..(round + 1) * policies / rounds).for_each(|_| day.apply());
             // What grows to its bound has done so by then: logs, caches, the heap.
             if round == rounds / 4 {
-                memory = Some(resident_kib(day.firewall.child.id()));
+                memory = Some(written_kib(day.firewall.child.id()));
             }
         }
         day.flood();
         day.settle();
         downloads.until_all_went_on(&what);
-        let (memory, now) = (memory.unwrap(), resident_kib(day.firewall.child.id()));
+        let (memory, now) = (memory.unwrap(), written_kib(day.firewall.child.id()));
         assert!(number > 0 || now < memory + MEMORY_KIB, "{what}: {memory} KiB grew to {now} KiB");
         let wanted = first[hook].get_or_insert_with(|| day.holdings());
         until(&format!("{what} holds {:?} and not {wanted:?}", day.holdings()), || day.holdings() == *wanted);
