@@ -604,6 +604,26 @@ fn trial(engine: &mut Engine, ports: &Ports, row: &Row, flows: u32) -> (TrialOut
     (outcome, marks)
 }
 
+/// A trial of a row. On a busy machine the generator leaves frames of a schedule unsent, which the bench marks: the load is then not what
+/// the lie waits for, or hardly any forbidden frame was due, so the trial is done again.
+fn whole_trial(engine: &mut Engine, ports: &Ports, liar: &Liar, row: &Row) -> (TrialOutcome, Vec<Mark>) {
+    const TRIES: usize = 50;
+    for _ in 1..TRIES {
+        if row.lie == Lie::Replays || row.when == When::NewFlows {
+            // An honest trial before it, whose frames or flows the liar keeps.
+            liar.lies(Lie::Honest, row);
+            let flows = if row.when == When::NewFlows { PROVED_FLOWS } else { FLOWS };
+            trial(engine, ports, row, flows);
+        }
+        liar.lies(row.lie, row);
+        let found = trial(engine, ports, row, FLOWS);
+        if matches!(row.load, Load::Burst(_)) || found.0.ledger.not_sent * 100 <= found.0.ledger.offered {
+            return found;
+        }
+    }
+    panic!("{}: no trial of {TRIES} was sent whole", row.name);
+}
+
 /// Whether a mark says what a row asks for. A stamp's check has 16 bits: of 20 frames whose stamp or addresses were changed, one fits by
 /// accident in one trial of 3,000, and there are a dozen such rows.
 fn says(text: &str, words: &str) -> bool {
@@ -621,14 +641,7 @@ fn every_lie_about_frames_costs_the_value_and_is_named() {
     let (mut engine, ports) = bed.engine(100);
     let mut wrong = Vec::new();
     for row in rows() {
-        if row.lie == Lie::Replays || row.when == When::NewFlows {
-            // An honest trial before it, whose frames or flows the liar keeps.
-            liar.lies(Lie::Honest, &row);
-            let flows = if row.when == When::NewFlows { PROVED_FLOWS } else { FLOWS };
-            trial(&mut engine, &ports, &row, flows);
-        }
-        liar.lies(row.lie, &row);
-        let (outcome, marks) = trial(&mut engine, &ports, &row, FLOWS);
+        let (outcome, marks) = whole_trial(&mut engine, &ports, &liar, &row);
         let said: Vec<(MarkKind, &str)> = marks.iter().map(|mark| (mark.kind, mark.text.as_str())).collect();
         let right = match row.found {
             Some((kind, words)) => {
