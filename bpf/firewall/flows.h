@@ -545,30 +545,42 @@ enum others {
 	OTHERS_LESSER = 2,	/* at least one */
 };
 
+/* Those in one bucket. Global, because the verifier would go through it again for every bucket and all that could be in those before. */
+__noinline int others_in(struct packet *p, __u32 at, __u64 our)
+{
+	struct bucket *bucket = lookup(&buckets, at);
+	int others = OTHERS_NONE;
+
+	if (!p || !bucket)
+		return OTHERS_NONE;
+	for (int s = 0; s < BUCKET_SLOTS; s++) {
+		__u64 slot = READ_ONCE(bucket->slots[s]);
+		struct flow *flow;
+
+		if (slot >> 32 != p->tag || slot == our)
+			continue;
+		flow = lookup(&flows, (__u32)slot & RECORD_MASK);
+		if (flow && has_ends_of(p, flow))
+			others |= slot < our ? OTHERS_LESSER : OTHERS_GREATER;
+	}
+	return others;
+}
+
 __noinline int others_of(struct packet *p, __u64 our)
 {
-	int others = OTHERS_NONE;
+	struct bucket *own;
+	int others;
 
 	if (!p)
 		return 0;
-	for (__u32 i = 0; i < PLACES; i++) {
-		struct bucket *bucket = lookup(&buckets, place(p->hash, p->tag, i));
-
-		if (!bucket)
-			return 0;
-		for (int s = 0; s < BUCKET_SLOTS; s++) {
-			__u64 slot = READ_ONCE(bucket->slots[s]);
-			struct flow *flow;
-
-			if (slot >> 32 != p->tag || slot == our)
-				continue;
-			flow = lookup(&flows, (__u32)slot & RECORD_MASK);
-			if (flow && has_ends_of(p, flow))
-				others |= slot < our ? OTHERS_LESSER : OTHERS_GREATER;
-		}
-		if (i == 0 && !READ_ONCE(bucket->elsewhere))
-			break;
-	}
+	own = lookup(&buckets, place(p->hash, p->tag, 0));
+	if (!own)
+		return 0;
+	others = others_in(p, place(p->hash, p->tag, 0), our);
+	if (!READ_ONCE(own->elsewhere))
+		return others;
+	for (__u32 i = 1; i < PLACES; i++)
+		others |= others_in(p, place(p->hash, p->tag, i), our);
 	return others;
 }
 
