@@ -56,6 +56,7 @@ const GOING: (u16, &str) = (503, "The firewall is being taken down.");
 const WRONG_QUERY: (u16, &str) = (400, "The operation takes no query.");
 const READER: (u16, &str) =
     (403, "The socket only answers questions: this takes root or the group `rampart`.");
+const TOO_OFTEN: (u16, &str) = (429, "A user other than root changes the firewall too often.");
 
 /// Every operation with its path.
 pub const ROUTES: [Route; 11] = [
@@ -92,7 +93,7 @@ pub const ROUTES: [Route; 11] = [
         "/v1/flows",
         Operation::EndFlows,
         "End the flows that pass a filter",
-        &[WRONG_FILTER, READER, MACHINE, GOING],
+        &[WRONG_FILTER, READER, TOO_OFTEN, MACHINE, GOING],
     ),
     route::<Drops>(
         "GET",
@@ -129,6 +130,7 @@ pub const ROUTES: [Route; 11] = [
             ),
             (413, "The body is too large."),
             (422, "The policy has errors, or the data plane cannot do what it says."),
+            TOO_OFTEN,
             MACHINE,
             GOING,
         ],
@@ -138,14 +140,14 @@ pub const ROUTES: [Route; 11] = [
         "/v1/policy/confirm",
         Operation::Confirm,
         "Confirm the policy in force, in place of which the previous one would come back",
-        &[WRONG_QUERY, READER, (409, "No policy needs to be confirmed."), GOING],
+        &[WRONG_QUERY, READER, (409, "No policy needs to be confirmed."), TOO_OFTEN, GOING],
     ),
     route::<Down>(
         "POST",
         "/v1/down",
         Operation::Down,
         "Take the firewall down",
-        &[WRONG_QUERY, READER, MACHINE, GOING],
+        &[WRONG_QUERY, READER, TOO_OFTEN, MACHINE, GOING],
     ),
 ];
 

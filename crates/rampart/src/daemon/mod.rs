@@ -10,6 +10,7 @@ pub(crate) mod instance;
 mod journal;
 mod list_facts;
 pub(crate) mod log;
+mod pace;
 pub(crate) mod recorder;
 pub(crate) mod run;
 mod running;
@@ -30,16 +31,14 @@ use events::EventBuffer;
 use jiff::{SignedDuration, Timestamp};
 use list_facts::ListsInForce;
 use log::{Kind, Log};
+use pace::Pace;
 use policy::{Policy, Tables};
-use recorder::Recorder;
+use recorder::{Recorder, cut};
 use running::{Due, Running, Unconfirmed};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-/// How often a denied request is recorded at most.
-const DENIALS: Duration = Duration::from_secs(1);
 
 /// How long after a failure something that was due is tried again.
 const RETRY: Duration = Duration::from_secs(60);
@@ -76,8 +75,8 @@ pub(crate) struct Daemon {
     state: Option<State>,
     /// What keeps on disk what happens, if anything.
     recorder: Option<Recorder>,
-    /// Denied requests since one was recorded, and when that was.
-    denied: Mutex<(u64, Option<Instant>)>,
+    /// How often users have changed something.
+    pace: Mutex<Pace>,
 }
 
 /// What does not change as long as it runs.
@@ -152,7 +151,7 @@ impl Daemon {
             events,
             state: None,
             recorder: None,
-            denied: Mutex::default(),
+            pace: Mutex::default(),
         })
     }
 
@@ -223,23 +222,42 @@ impl Daemon {
         let message = message.to_string();
         self.log.event(at, kind, Some(&by.to_string()), &message);
         if let Some(recorder) = &self.recorder {
-            recorder.audit(AuditRecord { at, event: kind.name().to_owned(), by: by.clone(), message });
+            recorder.audit(AuditRecord {
+                at,
+                event: kind.name().to_owned(),
+                by: by.clone(),
+                message: cut(message),
+            });
         }
     }
 
-    /// Somebody asked for what is not allowed. One such request a second is recorded, so that nobody can fill the audit trail with them.
+    /// Whether a user may change something now; who does so too often could make old records of the audit trail go.
+    pub(crate) fn admit_change(&self, now: Moment, by: &Actor) -> Result<(), Refused> {
+        let admitted = self.pace().change(now, by);
+        admitted.map_err(|wait| {
+            let why = format!(
+                "{by} changes the firewall too often: the next change may come in {} s; root may always",
+                wait.as_secs() + 1
+            );
+            self.deny(now, by, &why);
+            Refused::new(429, why)
+        })
+    }
+
+    fn pace(&self) -> MutexGuard<'_, Pace> {
+        self.pace.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Somebody asked for what is not allowed. One such request of a user a minute is recorded, so that nobody can fill the audit trail with
+    /// them.
     pub(crate) fn deny(&self, now: Moment, by: &Actor, why: &str) {
-        let mut denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
-        if denied.1.is_some_and(|last| now.steady.saturating_duration_since(last) < DENIALS) {
-            denied.0 += 1;
-            return;
-        }
-        let more = match std::mem::take(&mut denied.0) {
-            0 => String::new(),
-            more => format!("; {more} other requests were denied before, and are not recorded one by one"),
+        let more = match self.pace().denial(now, by) {
+            None => return,
+            Some(0) => String::new(),
+            Some(more) => {
+                format!("; {more} other requests were denied before, and are not recorded one by one")
+            }
         };
-        denied.1 = Some(now.steady);
-        drop(denied);
         self.report_by(now.wall, Kind::Denied, by, format_args!("{by}: {why}{more}"));
     }
 

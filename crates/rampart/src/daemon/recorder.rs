@@ -20,8 +20,25 @@ const REST: Duration = Duration::from_secs(1);
 
 /// The journals, each with the bytes of one of its two files. What anybody can cause by sending packets must not displace what
 /// operators did, so it has another file.
-const AUDIT: (&str, u64) = ("audit.jsonl", 4 << 20);
+pub(super) const AUDIT: (&str, u64) = ("audit.jsonl", 16 << 20);
 const EVENTS: (&str, u64) = ("events.jsonl", 32 << 20);
+
+/// Bytes of a message of the audit trail, as it is written: names that clients choose are in it.
+const LONGEST_MESSAGE: usize = 1_000;
+
+/// A message that is no longer than may be, as it is written.
+pub(super) fn cut(message: String) -> String {
+    let mut bytes = 0;
+    let too_long = message.char_indices().find(|(_, character)| {
+        bytes += match character {
+            '"' | '\\' => 2,
+            character if character.is_ascii_control() => 6,
+            character => character.len_utf8(),
+        };
+        bytes > LONGEST_MESSAGE
+    });
+    too_long.map_or_else(|| message.clone(), |(end, _)| format!("{} ... (cut)", &message[..end]))
+}
 
 /// Writes both journals of a folder.
 pub(crate) struct Recorder {

@@ -240,6 +240,9 @@ pub(crate) fn dispatch(daemon: &Daemon, request: &Request, by: &Actor) -> Answer
 
 fn handle(daemon: &Daemon, operation: Operation, request: &Request, by: &Actor) -> Result<Answer, Refused> {
     let now = Moment::now();
+    if operation.changes() {
+        daemon.admit_change(now, by)?;
+    }
     let (filter, own) = match operation {
         Operation::Log | Operation::Audit => (Filter::default(), None),
         _ => question(operation, &request.query)?,

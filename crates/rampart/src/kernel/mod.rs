@@ -2,6 +2,7 @@
 //! packets.
 
 mod machine;
+mod passed;
 mod words;
 
 pub(crate) use machine::{all_there, can_forward, unfit};
@@ -16,6 +17,7 @@ use dataplane::{
 };
 use machine::{fit, is_virtual, links, missing};
 use nix::net::if_::if_nametoindex;
+use passed::Passed;
 use policy::lists::ListTable;
 use policy::settings::{Forwarding, Settings};
 use policy::{Policy, Tables};
@@ -48,6 +50,8 @@ pub(crate) struct Kernel {
     took_over: bool,
     /// Nothing closes an interface that is not attached yet, so it is attached before it is up.
     takes_what_is_down: bool,
+    /// What others set up meanwhile.
+    passed: Passed,
 }
 
 /// An interface as it was when it was attached.
@@ -128,6 +132,7 @@ impl Kernel {
             carries,
             took_over,
             takes_what_is_down: false,
+            passed: Passed::start(),
         };
         Ok((kernel, note))
     }
@@ -435,6 +440,7 @@ impl DataPlane for Kernel {
         }
         let on = forwarding::opened(Path::new(forwarding::SETTINGS))
             .map_err(|e| PlaneError::Machine(e.to_string()))?;
+        found.extend_from_slice(self.passed.troubles());
         found.extend(on.into_iter().map(|switch| {
             let name = forwarding::dotted(switch);
             format!("{name} was turned on: if the firewall dies, the kernel forwards everything; `sysctl -w {name}=0`")

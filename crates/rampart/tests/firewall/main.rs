@@ -18,7 +18,7 @@ mod troubles;
 mod tunnels;
 mod unattended;
 
-use bed::{Bed, INSIDE, Outcome, expect_echo, expect_no_echo};
+use bed::{Bed, INSIDE, Outcome, expect_echo, expect_no_echo, until};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -337,4 +337,29 @@ fn needs_root_policy_routes_and_vrfs_are_refused_unless_the_kernel_forwards_or_t
         assert_eq!(bed.rampart(&["down"]).0, 0, "{why}");
         bed.host("fw").ip(undo);
     }
+}
+
+/// What is set up while the firewall runs is named as what is there before is, for as long as it is there; what `--force` went past is not.
+#[test]
+fn needs_root_policy_routes_and_translation_that_come_later_are_a_trouble() {
+    let bed = Bed::new();
+    bed.host("fw").ip("rule add from 198.18.1.0/24 table 100 priority 5");
+    let mut firewall = bed.up_with(&[&bed.policy("fast", WEB), "--force"]);
+    let nft = |rules: &str| bed.host("fw").nft(rules);
+    let masquerade = "table ip nat { chain c { type nat hook postrouting priority 100; masquerade; }; }";
+    bed.host("fw").ip("rule add from 198.18.2.0/24 table 100 priority 6");
+    nft(masquerade);
+    let troubles = [
+        "a policy route (`ip rule`, IPv4, priority 6): it was set up since `up`",
+        "the chain `c` of the table `nat` (nftables) masquerades: it was set up since `up`",
+    ];
+    let is_said = |words: &str| bed.json(&["status"])["troubles"].to_string().contains(words);
+    for words in troubles {
+        until(words, || is_said(&words.replace('"', "\\\"")));
+    }
+    assert!(!is_said("priority 5)"), "{}", bed.json(&["status"]));
+    assert!(firewall.until("trouble: a policy route").contains("priority 6"));
+    bed.host("fw").ip("rule del priority 6");
+    nft("delete table ip nat");
+    until("what is gone is no trouble any more", || !troubles.iter().any(|words| is_said(words)));
 }

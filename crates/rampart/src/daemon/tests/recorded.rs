@@ -3,6 +3,7 @@
 use super::*;
 use crate::daemon::recorder;
 use rampart_client::api::{Actor, ROUTES};
+use rampart_client::http::Request;
 use rampart_client::socket::reading;
 use std::time::Instant;
 
@@ -72,7 +73,7 @@ fn what_somebody_does_is_in_the_audit_trail_with_who_and_what_came_of_it() {
 #[test]
 fn denied_requests_do_not_fill_the_audit_trail() {
     let running = Running::new();
-    for (second, message) in [(0, "first"), (0, "lost"), (0, "lost"), (1, "second"), (5, "third")] {
+    for (second, message) in [(0, "first"), (0, "lost"), (59, "lost"), (60, "second"), (500, "third")] {
         running.daemon.deny(running.at(second), &"a reader".into(), message);
     }
     let trail = running.daemon.audit_trail(9).unwrap();
@@ -86,6 +87,30 @@ fn denied_requests_do_not_fill_the_audit_trail() {
         ]
     );
     assert!(trail.records.iter().all(|it| it.by == Actor::from("a reader") && it.event == "denied"));
+}
+
+/// Whoever may change the policy cannot do it so often that the record of his first change goes.
+#[test]
+fn a_user_who_changes_too_often_is_refused_and_his_first_change_stays_recorded() {
+    let running = Running::new();
+    let change = |uid| {
+        let request = Request {
+            method: "POST".to_owned(),
+            path: "/v1/policy/confirm".to_owned(),
+            query: String::new(),
+            body: Vec::new(),
+        };
+        let by = Actor::Process { uid, pid: 7, command: "curl".to_owned() };
+        server::dispatch(&running.daemon, &request, &by).status
+    };
+    let statuses: Vec<u16> = (0..100).map(|_| change(3_999_999_999)).collect();
+    assert!(statuses[..60].iter().all(|status| *status == 409), "nothing waits: {statuses:?}");
+    assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 40, "{statuses:?}");
+    let trail = running.daemon.audit_trail(u64::MAX).unwrap();
+    let events: Vec<_> = trail.records.iter().map(|it| it.event.as_str()).collect();
+    assert_eq!((events.len(), events[0], events[60]), (61, "refused", "denied"), "{events:?}");
+    assert!(trail.records[60].message.contains("changes the firewall too often"), "{:?}", trail.records[60]);
+    assert_eq!(change(0), 409, "root may always");
 }
 
 #[test]
