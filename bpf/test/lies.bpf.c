@@ -11,6 +11,7 @@
 #include "../net/headers.h"
 #include "../traffic/frames/stamp.h"
 #include "hop.h"
+#include "only.h"
 
 #define TOS_AT (ETHERNET_BYTES + 1)
 #define ID_AT (ETHERNET_BYTES + 4)
@@ -124,19 +125,9 @@ struct sides {
 	bool has_ports;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct setting);
-} settings SEC(".maps");
+ONLY(struct setting, settings);
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct memory);
-} memories SEC(".maps");
+ONLY(struct memory, memories);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -592,9 +583,9 @@ static __always_inline bool is_chosen(struct __sk_buff *skb, const struct settin
 SEC("tc")
 int forward(struct __sk_buff *skb)
 {
-	__u32 zero = 0, from = is_for_dmz(skb) ? DMZ_WAY : skb->ingress_ifindex, dmz = DMZ_WAY;
-	struct setting *now = bpf_map_lookup_elem(&settings, &zero);
-	struct memory *memory = bpf_map_lookup_elem(&memories, &zero);
+	__u32 from = is_for_dmz(skb) ? DMZ_WAY : skb->ingress_ifindex, dmz = DMZ_WAY;
+	struct setting *now = only(&settings);
+	struct memory *memory = only(&memories);
 	int kind;
 	bool chosen;
 	struct way *way = bpf_map_lookup_elem(&ways, &from);

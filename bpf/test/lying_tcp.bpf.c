@@ -9,6 +9,7 @@
 #include <bpf/bpf_helpers.h>
 #include "../net/checksum.h"
 #include "../net/headers.h"
+#include "only.h"
 
 /* linux/pkt_cls.h, which bpf/include has not. */
 #define TC_ACT_OK 0
@@ -77,12 +78,7 @@ struct lying {
 	struct segment { struct tcp tcp; __u32 rest[ANSWER_BYTES / 4]; } made;
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct lying);
-} lying_map SEC(".maps");
+ONLY(struct lying, settings);
 
 /* The number of the connection that a client's port was last used for. */
 struct {
@@ -487,8 +483,7 @@ static __always_inline int from_server(struct __sk_buff *skb, struct lying *lyin
 SEC("tc")
 int lying(struct __sk_buff *skb)
 {
-	__u32 zero = 0;
-	struct lying *lying = bpf_map_lookup_elem(&lying_map, &zero);
+	struct lying *lying = only(&settings);
 	struct seen seen = {};
 
 	if (!lying || read(skb, &seen))

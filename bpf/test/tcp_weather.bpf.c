@@ -7,6 +7,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include "../net/headers.h"
+#include "only.h"
 
 /* linux/pkt_cls.h, which bpf/include has not. */
 #define TC_ACT_OK 0
@@ -49,12 +50,7 @@ struct known {
 	__u32 is_held[2];
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct weather);
-} weather_map SEC(".maps");
+ONLY(struct weather, settings);
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -71,12 +67,7 @@ struct {
 } opened SEC(".maps");
 
 /* Connections (FORGET_ON_RESET, RESET_IDLE) or pairs of frames (FIN_FIRST) hit. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} hits SEC(".maps");
+ONLY(__u64, hits);
 
 /* A TCP segment without IP options. */
 struct seen {
@@ -88,8 +79,7 @@ struct seen {
 
 static __always_inline void count_hit(void)
 {
-	__u32 zero = 0;
-	__u64 *count = bpf_map_lookup_elem(&hits, &zero);
+	__u64 *count = only(&hits);
 
 	if (count)
 		__sync_fetch_and_add(count, 1);
@@ -250,9 +240,9 @@ int filter(struct __sk_buff *skb)
 	struct known *known, fresh = {};
 	struct tuple tuple = {};
 	struct seen seen = {};
-	__u32 zero = 0, was_open;
+	__u32 was_open;
 
-	now = bpf_map_lookup_elem(&weather_map, &zero);
+	now = only(&settings);
 	if (!now || now->kind == FAIR || skb->mark == OURS || read(skb, &seen, &tuple, now->left))
 		return TC_ACT_OK;
 	known = bpf_map_lookup_elem(&tuples, &tuple);

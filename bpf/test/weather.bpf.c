@@ -11,6 +11,7 @@
 #include "../traffic/histogram.h"
 #include "../traffic/frames/stamp.h"
 #include "hop.h"
+#include "only.h"
 
 #define STAMP_OFFSET_V4 (ETHERNET_BYTES + IPV4_BYTES + UDP_BYTES)
 #define STAMP_OFFSET_V6 (ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES)
@@ -44,20 +45,10 @@ struct weather {
 	__u32 what;	/* FLIP: bit 0 to 7 */
 };
 
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct weather);
-} weather_map SEC(".maps");
+ONLY(struct weather, settings);
 
 /* Frames hit. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} hits SEC(".maps");
+ONLY(__u64, hits);
 
 static __always_inline int stamp_offset(struct __sk_buff *skb)
 {
@@ -68,8 +59,7 @@ static __always_inline int stamp_offset(struct __sk_buff *skb)
 
 static __always_inline void count_hit(void)
 {
-	__u32 zero = 0;
-	__u64 *count = bpf_map_lookup_elem(&hits, &zero);
+	__u64 *count = only(&hits);
 
 	if (count)
 		__sync_fetch_and_add(count, 1);
@@ -183,8 +173,8 @@ static __always_inline int suffer(struct __sk_buff *skb, const struct way *way, 
 SEC("tc")
 int forward(struct __sk_buff *skb)
 {
-	__u32 zero = 0, from = skb->ingress_ifindex;
-	struct weather *now = bpf_map_lookup_elem(&weather_map, &zero);
+	__u32 from = skb->ingress_ifindex;
+	struct weather *now = only(&settings);
 	struct way *way = bpf_map_lookup_elem(&ways, &from);
 	int offset = stamp_offset(skb);
 

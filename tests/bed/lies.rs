@@ -2,9 +2,8 @@
 
 use super::external::Unknown;
 use super::{shown, suite, turn};
-use libbpf_rs::{MapCore as _, MapFlags};
 use measure::results::{MarkKind, Reading, Results};
-use testkit::filter::{Filter, HIDDEN_WORK, LIES, ONLY};
+use testkit::filter::{Filter, HIDDEN_WORK, LIES};
 
 /// `enum lie` of `bpf/test/lies.bpf.c`.
 const HONEST: u32 = 0;
@@ -154,8 +153,7 @@ fn lies_of_a_box_between_two_ports_cost_its_values() {
     filter.attach("forward", &unknown.inside, &links);
     let mut wrong = Vec::new();
     for row in rows {
-        let words = [row.lie, row.every, 0, row.which, 0, 0].map(u32::to_ne_bytes).concat();
-        filter.map("settings").update(&ONLY, &words, MapFlags::ANY).unwrap();
+        filter.only("settings").set(&[row.lie, row.every, 0, row.which]);
         let test = format!("procedure = \"latency\"\nloads = [50000]\n{}", row.factors);
         let results = unknown.measured(0.3, &test, row.stated);
         let points = of_box(&results);

@@ -7,10 +7,9 @@
 mod bed;
 
 use bed::{Bed, PATIENCE};
-use libbpf_rs::{MapCore, MapFlags};
 use measure::connections::IllegalKind;
 use std::time::Duration;
-use testkit::filter::{Filter, LYING_TCP, ONLY};
+use testkit::filter::{Filter, LYING_TCP};
 use traffic::tcp::{
     Close, Ends, Engine, FORBIDDEN_PORT, IllegalPlan, Message, Opening, Options, TcpPhase, TcpPlan,
     TcpReading,
@@ -81,8 +80,7 @@ impl Firewall {
         let mut bytes = words.map(u32::to_ne_bytes).concat();
         bytes.extend([0; 24]);
         bytes.extend(Message::http_answer(1).bytes());
-        bytes.resize(filter.map("lying_map").value_size() as usize, 0);
-        filter.map("lying_map").update(&ONLY, &bytes, MapFlags::ANY).unwrap();
+        filter.only("settings").set_bytes(bytes);
         filter.attach("lying", bed.router(), &links);
     }
 }

@@ -7,13 +7,12 @@ use fixture::{
     BACK, Bed, FORWARD, HOSTILE_MAC, MIDDLE_HOSTILE_MAC, MIDDLE_PRIVATE_MAC, Middle, PRIVATE_MAC, fixed,
     shape,
 };
-use libbpf_rs::{MapCore as _, MapFlags, MapHandle};
 use measure::procedure::judge;
 use measure::results::{CpuUse, Mark, MarkKind};
 use measure::shape::{IpVersion, Lane, Placement, TrafficShape, UdpChecksum, Zone};
 use measure::trial::{FrameOutcome, FrameRequest, Load, TrialOutcome, TrialRequest, WorkloadOutcome};
 use std::net::Ipv4Addr;
-use testkit::filter::{Filter, LIES, ONLY};
+use testkit::filter::{Filter, LIES, Only};
 use testkit::namespace::Namespace;
 use traffic::{Engine, Forbidden, Port, Ports, SETTLE, TrialPlan};
 
@@ -501,8 +500,8 @@ fn delayed() -> Vec<Row> {
 
 /// A firewall whose lie can be chosen.
 struct Liar {
-    settings: MapHandle,
-    memories: MapHandle,
+    settings: Only,
+    memories: Only,
 }
 
 const DMZ_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0c];
@@ -545,14 +544,13 @@ impl Liar {
         filter.way(hostile, private, PRIVATE_MAC, MIDDLE_PRIVATE_MAC);
         filter.way(DMZ_WAY, dmz, DMZ_MAC, MIDDLE_DMZ_MAC);
         filter.attach("forward", bed.middle(), &[private, dmz, hostile]);
-        Self { settings: filter.map("settings"), memories: filter.map("memories") }
+        Self { settings: filter.only("settings"), memories: filter.only("memories") }
     }
 
     fn lies(&self, lie: Lie, row: &Row) {
         let words = [lie as u32, row.every, row.at, row.which as u32, row.stateful.into(), row.when as u32];
-        self.settings.update(&ONLY, &words.map(u32::to_ne_bytes).concat(), MapFlags::ANY).unwrap();
-        let nothing = vec![0; self.memories.value_size() as usize];
-        self.memories.update(&ONLY, &nothing, MapFlags::ANY).unwrap();
+        self.settings.set(&words);
+        self.memories.set(&[]);
     }
 }
 

@@ -7,9 +7,6 @@ use libbpf_rs::{
 };
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The only key of maps with one entry.
-pub const ONLY: [u8; 4] = 0u32.to_ne_bytes();
-
 /// `bpf/test/weather.bpf.c`: a forwarder that loses, doubles, reorders and damages frames.
 pub const WEATHER: &str = concat!(env!("OUT_DIR"), "/weather.bpf.o");
 /// `bpf/test/tcp_weather.bpf.c`: what bad firewalls do to connections.
@@ -40,6 +37,11 @@ impl Filter {
     pub fn map(&self, name: &str) -> MapHandle {
         let found = self.0.maps().find(|map| map.name() == name).unwrap();
         MapHandle::try_from(&found).unwrap()
+    }
+
+    /// A map with one entry by its name.
+    pub fn only(&self, name: &str) -> Only {
+        Only(self.map(name))
     }
 
     /// Frames that came in on interface `from` go on by interface `to` with these Ethernet addresses, in programs that include
@@ -96,8 +98,30 @@ impl Filter {
     }
 }
 
-/// The number in a map with one entry.
-pub fn count(map: &MapHandle) -> u64 {
-    let bytes = map.lookup(&ONLY, MapFlags::ANY).unwrap().unwrap();
-    u64::from_ne_bytes(bytes.try_into().unwrap())
+/// A map with one entry (`bpf/test/only.h`).
+#[derive(Debug)]
+pub struct Only(MapHandle);
+
+impl Only {
+    const KEY: [u8; 4] = 0u32.to_ne_bytes();
+
+    /// Writes these numbers, and zeros behind them.
+    pub fn set(&self, numbers: &[u32]) {
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
+        self.set_bytes(bytes);
+    }
+
+    /// The same with bytes.
+    pub fn set_bytes(&self, mut bytes: Vec<u8>) {
+        let room = self.0.value_size() as usize;
+        assert!(bytes.len() <= room, "{} bytes for an entry of {room}", bytes.len());
+        bytes.resize(room, 0);
+        self.0.update(&Self::KEY, &bytes, MapFlags::ANY).unwrap();
+    }
+
+    /// The number in it.
+    pub fn count(&self) -> u64 {
+        let bytes = self.0.lookup(&Self::KEY, MapFlags::ANY).unwrap().unwrap();
+        u64::from_ne_bytes(bytes.try_into().unwrap())
+    }
 }

@@ -1,8 +1,7 @@
 //! A filter before the bed's router that does to connections what bad firewalls do (`bpf/test/tcp_weather.bpf.c`).
 
 use super::bed::Bed;
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
-use testkit::filter::{Filter, ONLY, TCP_WEATHER, count};
+use testkit::filter::{Filter, Only, TCP_WEATHER};
 
 /// What happens to connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +19,7 @@ pub(crate) enum Weather {
 }
 
 /// The filter, attached. It goes with the bed.
-pub(crate) struct Sky(MapHandle);
+pub(crate) struct Sky(Only);
 
 impl Sky {
     pub(crate) fn over(bed: &Bed, weather: Weather) -> Self {
@@ -34,13 +33,13 @@ impl Sky {
         };
         let mut bytes = [kind, ms, links[0], links[1]].map(u32::to_ne_bytes).concat();
         bytes.extend([2, 0, 0, 0, 0, 0x11, 0, 0, 2, 0, 0, 0, 0, 0x12, 0, 0]);
-        filter.map("weather_map").update(&ONLY, &bytes, MapFlags::ANY).unwrap();
+        filter.only("settings").set_bytes(bytes);
         filter.attach("filter", bed.router(), &links);
-        Self(filter.map("hits"))
+        Self(filter.only("hits"))
     }
 
     /// Connections or pairs of frames hit.
     pub(crate) fn hits(&self) -> u64 {
-        count(&self.0)
+        self.0.count()
     }
 }
