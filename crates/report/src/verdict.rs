@@ -389,29 +389,39 @@ pub(crate) fn ratios(view: &View<'_>) -> Option<TrustLine> {
     (total > 0).then(|| line("Ratios", found, state))
 }
 
-/// Share of unsteady points from which the machine is the likely reason, and not a firewall.
-const BUSY: f64 = 0.25;
-
 /// Rounds that differ by no more than this share of their median are steady (EANTC).
 const STEADY: f64 = 0.1;
 
 /// Whether the rounds agree, so that a rate stands for itself: by the rounds, because `unstable` marks only what the noise of the
-/// run does not explain.
+/// run does not explain. That the machine was busy is said only where somebody else's processor time was measured at half of the points
+/// whose rounds differ: rounds of a firewall differ on an idle machine as well.
 pub(crate) fn rates(results: &Results) -> TrustLine {
-    let measured: Vec<&Point> =
-        results.points.iter().filter(|p| p.valid && !p.metric.row().derived).collect();
-    let differs = |p: &&&Point| p.metric.scale() == Scale::Ratio && spread(&p.rounds) > STEADY;
-    let (unsteady, total) = (measured.iter().filter(differs).count(), measured.len());
-    let differ = "the rounds differ by more than 10 %";
-    let (found, state) = match unsteady {
+    let measured = results.points.iter().filter(|p| p.valid && !p.metric.row().derived);
+    let measured: Vec<&Point> = measured.filter(|p| p.metric.scale() == Scale::Ratio).collect();
+    let unsteady: Vec<&Point> = measured.iter().copied().filter(|p| spread(&p.rounds) > STEADY).collect();
+    let most = unsteady.iter().map(|p| spread(&p.rounds)).filter(|s| s.is_finite()).fold(0.0, f64::max);
+    let disturbed = unsteady.iter().filter(|p| DISTURBED.iter().any(|kind| view::has(p, *kind))).count();
+    let (count, total) = (unsteady.len(), measured.len());
+    let differ = format!(
+        "the rounds of the same point differ by up to {:.0} %, by more than 10 % at {count} of {total} points",
+        most * 100.0
+    );
+    let (found, state) = match count {
         0 => ("steady (the rounds differ by 10 % at most)".into(), "good"),
-        n if n as f64 >= BUSY * total as f64 => {
-            (format!("this machine was busy ({differ} at {n} of {total} points)"), "careful")
-        }
-        n => (format!("unsteady at {n} of {total} points ({differ})"), "careful"),
+        _ if disturbed * 2 >= count => (format!("this machine was busy ({differ})"), "careful"),
+        _ => (
+            format!(
+                "unsteady at {count} of {total} points ({differ}; others took no time at {})",
+                count - disturbed
+            ),
+            "careful",
+        ),
     };
     line("Absolute rates", found, state)
 }
+
+/// Marks that measured time which others took.
+const DISTURBED: [MarkKind; 2] = [MarkKind::ForeignLoad, MarkKind::StolenTime];
 
 /// Whether what the policy forbids was stopped; nothing where nothing forbidden was sent. Attempts through a firewall that was
 /// given no policy do not count. Several values may rest on one trial, whose attempts are counted once.

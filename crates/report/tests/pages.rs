@@ -183,6 +183,40 @@ fn trust_is_not_claimed_where_it_is_not_due() {
     assert_eq!(good(|r| r.complete = false), (8, 9), "an unfinished run says so");
 }
 
+/// Rounds of a firewall differ on an idle machine as well: that the machine was busy is said where other programs' time was measured.
+#[test]
+fn a_machine_is_called_busy_only_where_others_took_its_time() {
+    let (foreign, stolen) = (MarkKind::ForeignLoad, MarkKind::StolenTime);
+    // How much the rounds of each point differ; what is marked; what is said.
+    let rows: [(f64, &[MarkKind], &str); 5] = [
+        (0.04, &[], "Absolute rates: steady."),
+        (0.04, &[foreign], "Absolute rates: steady."),
+        (0.3, &[], "Absolute rates: unsteady at 6 of 6 points."),
+        (0.3, &[foreign], "Absolute rates: this machine was busy."),
+        (0.3, &[stolen], "Absolute rates: this machine was busy."),
+    ];
+    for (differ, marks, said) in rows {
+        let mut run = sample::demo();
+        run.points.retain(|p| p.valid && p.metric == Metric::Throughput);
+        run.points.truncate(6);
+        for point in &mut run.points {
+            point.rounds =
+                vec![point.value * (1.0 - differ / 2.0), point.value, point.value * (1.0 + differ / 2.0)];
+            point.marks = marks.iter().map(|kind| Mark::new(*kind, "")).collect();
+        }
+        let text = report::terminal::ending(&run, &Options::default());
+        assert!(text.contains(said), "{differ} {marks:?}: {text}");
+        let page = page(&run);
+        let (words, shown) = (format!("differ by up to {:.0} %", differ * 100.0), differ > 0.1);
+        assert_eq!(page.contains(&words), shown, "{differ} {marks:?}");
+        assert_eq!(
+            page.contains("others took no time at 6"),
+            shown && marks.is_empty(),
+            "{differ} {marks:?}"
+        );
+    }
+}
+
 #[test]
 fn original_layouts_have_their_rows_columns_and_printed_figures() {
     let rows = [
