@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /* A box that does exactly one known thing to what it forwards, so that what a bench reports of it can be held against the truth. The
- * things are those that a bench measures: a rate, a delay, losses, a buffer, a table of connections, and resets. IPv4 alone where TCP
+ * things are those that a bench measures: a rate of frames or connections, a delay, losses, a buffer, a table of connections, and resets. IPv4 alone where TCP
  * headers are read.
  */
 #ifndef RAMPART_REDIRECT_KNOWN_H
@@ -13,17 +13,18 @@
 #define MAX_ENTRIES 65536
 #define MAX_WAITS (1 << 16)	/* readings of the clock: some milliseconds */
 
-enum behaviour { ONLY_FORWARDS, BUCKET, DELAY, LOSES, TABLE, RESETS };
+enum behaviour { ONLY_FORWARDS, BUCKET, DELAY, LOSES, TABLE, RESETS, OPENS };
 
 /* `what` is one of enum behaviour; what the numbers mean it decides. Written by crates/testbed/src/dut/known.rs. */
 const volatile __u32 what;
-const volatile __u64 interval_ns;	/* BUCKET: from one frame to the next. DELAY: how long a frame waits */
+const volatile __u64 interval_ns;	/* BUCKET: from one frame to the next. DELAY: how long a frame waits. OPENS: from one
+					 * connection to the next */
 const volatile __u64 depth;		/* BUCKET: frames that may come at once. TABLE: entries */
 const volatile __u64 one_in;		/* LOSES, RESETS: frames or connections */
 
 /* What the box remembers. All cores share it. */
 struct memory {
-	__u64 full_at_ns;	/* BUCKET: when it will be full again */
+	__u64 full_at_ns;	/* BUCKET: when it will be full again. OPENS: when the last connection was opened */
 	__u64 count;		/* LOSES: frames. RESETS: connections. TABLE: open connections */
 	struct bpf_spin_lock lock;
 };
@@ -73,11 +74,23 @@ static long is_past(__u32 turn __attribute__((unused)), __u64 *until_ns)
 }
 
 /* Holds the core, and with it the frame, so that no timer's precision matters. */
-static __always_inline void wait(void)
+static __always_inline void wait_until(__u64 until_ns)
 {
-	__u64 until_ns = bpf_ktime_get_ns() + interval_ns;
-
 	bpf_loop(MAX_WAITS, is_past, &until_ns, 0);
+}
+
+/* When the next connection may be opened. As with the bucket, no fraction of an interval is lost, whoever waits. */
+static __always_inline __u64 next_opening(struct memory *memory)
+{
+	__u64 now = bpf_ktime_get_ns(), opens_at;
+
+	bpf_spin_lock(&memory->lock);
+	opens_at = memory->full_at_ns + interval_ns;
+	if (opens_at < now)
+		opens_at = now;
+	memory->full_at_ns = opens_at;
+	bpf_spin_unlock(&memory->lock);
+	return opens_at;
 }
 
 /* Whether this is the last of `one_in`. */
@@ -133,7 +146,7 @@ static __always_inline void forget(struct memory *memory, const struct tuple *tu
 		__sync_fetch_and_add(&memory->count, -1);
 }
 
-/* TABLE and RESETS: what becomes of a TCP segment from a client. */
+/* TABLE, RESETS and OPENS: what becomes of a TCP segment from a client. */
 static __always_inline int behave_to_tcp(struct xdp_md *context, struct memory *memory)
 {
 	struct ethernet *ethernet = (void *)(long)context->data;
@@ -146,6 +159,11 @@ static __always_inline int behave_to_tcp(struct xdp_md *context, struct memory *
 		return GOES_ON;
 	if (what == RESETS)
 		return tcp->flags == TCP_SYN && is_chosen(memory) ? refuse(context, ethernet, ip, tcp) : GOES_ON;
+	if (what == OPENS) {
+		if (tcp->flags == TCP_SYN)
+			wait_until(next_opening(memory));
+		return GOES_ON;
+	}
 	tuple = (struct tuple){ ip->source, ip->destination, tcp->source, tcp->destination };
 	if (tcp->flags & TCP_RST)
 		forget(memory, &tuple);
@@ -165,10 +183,10 @@ static __always_inline int behave(struct xdp_md *context)
 	if (what == BUCKET && !has_token(memory))
 		return drop(DROP_KNOWN);
 	if (what == DELAY)
-		wait();
+		wait_until(bpf_ktime_get_ns() + interval_ns);
 	if (what == LOSES && is_chosen(memory))
 		return drop(DROP_KNOWN);
-	if (what == TABLE || what == RESETS)
+	if (what == TABLE || what == RESETS || what == OPENS)
 		return behave_to_tcp(context, memory);
 	return GOES_ON;
 }

@@ -3,6 +3,7 @@
 //!
 //! Loads are connections a second, the ledger's entries are connections, and a loss is a connection that failed.
 
+use crate::pace::InTime;
 use crate::results::{LatencySummary, is_default};
 use crate::served::{ServedOutcome, agrees};
 use schemars::JsonSchema;
@@ -333,6 +334,9 @@ pub struct ConnectionOutcome {
     pub bits: u64,
     /// Times.
     pub times: ConnectionTimes,
+    /// What ended in time; `None` where the load is not constant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_time: Option<InTime>,
     /// What both ends counted, where they disagree; also `None` where the server is not the bench's.
     #[serde(default, skip_serializing_if = "agrees")]
     pub served: Option<ServedOutcome>,

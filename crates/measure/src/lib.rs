@@ -14,6 +14,7 @@ pub mod ledger;
 pub mod level;
 mod mark;
 mod metric;
+pub mod pace;
 pub mod plan;
 pub mod procedure;
 pub mod process;

@@ -308,6 +308,12 @@ impl TrialOutcome {
     pub fn forwarding_rate(&self) -> f64 {
         if self.seconds <= 0.0 { 0.0 } else { self.ledger.received as f64 / self.seconds }
     }
+
+    /// The same without connections that a queue took in and that ended after the load ([`InTime`](crate::pace::InTime)).
+    pub fn held_rate(&self) -> f64 {
+        let in_time = self.connections().and_then(|connections| connections.in_time);
+        in_time.map_or(f64::INFINITY, |in_time| in_time.rate()).min(self.forwarding_rate())
+    }
 }
 
 /// Why a rig could not run a trial.

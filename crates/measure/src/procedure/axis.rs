@@ -17,8 +17,8 @@ const LEAST_CONNECTIONS: f64 = 10.0;
 /// search may look this many times higher without a further trial: room enough for a first trial that the machine disturbed.
 const HEADROOM: f64 = 4.0;
 
-/// A generator that catches up on late connections after the end of its schedule fails none of them, but has not held the
-/// rate either. So much less than the load is the tail of the last connections; more counts as failed.
+/// A generator that catches up on late connections after the end of its schedule fails none of them, nor does a firewall whose queue
+/// takes them in, but the rate is not held. So much less than the load is the tail of the last connections; more counts as failed.
 const TAIL_SHARE: f64 = 0.1;
 
 /// What a search varies.
@@ -147,7 +147,7 @@ impl Axis {
     pub(super) fn value(&self, outcome: &TrialOutcome) -> f64 {
         match self {
             Axis::Open { .. } => outcome.ledger.received as f64,
-            _ => outcome.forwarding_rate(),
+            _ => outcome.held_rate(),
         }
     }
 

@@ -4,7 +4,8 @@ use super::simulated_connections::{FRAMES, SimulatedConnections};
 use super::*;
 use crate::connections::{AttackKind, AttackSources, ConnectionRequest, RatePhase, ReplacementOutcome};
 use crate::ledger::{ConnectionPlaces, Places};
-use crate::trial::Rig;
+use crate::pace::InTime;
+use crate::trial::{Rig, WorkloadOutcome};
 use Placement::{Inline, Isolated};
 
 fn search() -> SearchSpec {
@@ -123,6 +124,43 @@ fn a_rate_that_is_only_caught_up_on_is_not_held() {
         _ => None,
     });
     assert!(fastest.fold(0.0, f64::max) < 2.6e5, "the search stays near what is held");
+}
+
+#[test]
+fn a_rate_that_only_a_queue_takes_in_is_not_held() {
+    let counted = [
+        (RateOf::Connections, Metric::ConnectionRate, 850.0),
+        (RateOf::Transactions, Metric::TransactionRate, 2550.0),
+        (RateOf::Teardowns, Metric::TeardownRate, 850.0),
+    ];
+    for (of, metric, expected) in counted {
+        let mut rig = SimulatedConnections::new(Isolated, 850.0);
+        rig.script = Box::new(|_, outcome| {
+            // All that is offered succeeds, some of it after the end of the load.
+            let in_time = InTime { seconds: outcome.seconds, ended: outcome.ledger.received as f64 };
+            let ledger = &mut outcome.ledger;
+            let more = ledger.offered as f64 / ledger.received as f64;
+            (ledger.received, ledger.places) =
+                (ledger.offered, Places::Connections(ConnectionPlaces::default()));
+            let WorkloadOutcome::Connections(connections) = &mut outcome.workload else {
+                panic!("{outcome:?}")
+            };
+            connections.failed.clear();
+            connections.in_time = Some(in_time);
+            for count in [&mut connections.transactions, &mut connections.closed] {
+                *count = (*count as f64 * more) as u64;
+            }
+        });
+        let (measured, requests) = run(&ProcedureSpec::from(rate(of)), &mut rig);
+        let found = &measured[0];
+        assert!(found.valid && found.metric == metric, "{found:?}");
+        assert!(near(found.value, expected, 0.011), "{metric:?}: {}", found.value);
+        let fastest = requests.iter().filter_map(|request| match request {
+            ConnectionRequest::Scheduled { phases, .. } => Some(phases[0].from),
+            _ => None,
+        });
+        assert!(fastest.fold(0.0, f64::max) < 1500.0, "the search stays near what is held: {requests:?}");
+    }
 }
 
 #[test]

@@ -117,7 +117,7 @@ impl Rate {
             let rates = found
                 .deciding
                 .iter()
-                .filter_map(|outcome| Some(count(outcome.connections()?) as f64 / outcome.seconds));
+                .filter_map(|outcome| Some(held(count(outcome.connections()?), outcome)));
             median(&rates.collect::<Vec<f64>>())
         };
         let values = match self.of {
@@ -135,6 +135,11 @@ impl Rate {
         };
         metrics(self.of).iter().zip(values).map(measured).collect()
     }
+}
+
+/// A count a second at the rate that the firewall holds, which is lower than that of the trial where a queue took connections in.
+fn held(count: u64, outcome: &TrialOutcome) -> f64 {
+    count as f64 * outcome.held_rate() / outcome.ledger.received.max(1) as f64
 }
 
 /// What is measured, in the order in which it is given.

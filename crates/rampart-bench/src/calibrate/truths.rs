@@ -1,5 +1,5 @@
-//! The bench against boxes of which the truth is known ([`PlainForwarder`]): what it reports of their rate, delay, losses, buffer, table and
-//! resets, by the same procedures, searches and statistics as of any firewall.
+//! The bench against boxes of which the truth is known ([`PlainForwarder`]): what it reports of their rate, delay, losses, buffer, table,
+//! resets and queue, by the same procedures, searches and statistics as of any firewall.
 
 use crate::cli::CalibrateArgs;
 use crate::failure::Failure;
@@ -38,7 +38,7 @@ struct Truth {
 
 const BUCKET_DEPTH: u64 = 100;
 
-const TRUTHS: [Truth; 6] = [
+const TRUTHS: [Truth; 7] = [
     Truth {
         test: "rate",
         name: "throughput of a bucket of 200,000 frames/s that is 100 deep",
@@ -93,6 +93,15 @@ const TRUTHS: [Truth; 6] = [
         metric: Metric::Failures,
         truth: |_| 0.01,
         allowed: 0.001,
+    },
+    Truth {
+        test: "openings",
+        name: "connections/s of a box that opens 1,000, in front of which 256 wait",
+        behaviour: Behaviour::OpensOneEach { ns: 1_000_000 },
+        beside_none: false,
+        metric: Metric::ConnectionRate,
+        truth: |_| 1000.0,
+        allowed: 0.02,
     },
 ];
 

@@ -33,6 +33,11 @@ const RETRIES: u8 = 3;
 /// Longest wait without any progress for open connections after the last phase.
 const SETTLE: Duration = Duration::from_secs(3);
 
+/// How often a trial is looked at, so that it is known when its connections ended.
+const TICKS: f64 = 100.0;
+const SHORTEST_TICK: Duration = Duration::from_millis(2);
+const LONGEST_TICK: Duration = Duration::from_millis(20);
+
 /// A round of probes while a policy is replaced.
 const PROBE_EVERY: Duration = Duration::from_millis(1);
 /// The share of forbidden attempts that the bench adds to a trial, and how many it adds at least.
@@ -187,7 +192,7 @@ impl ConnectionRig {
         let cpu = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?;
         let clocks = (Clock::wall_ns(), Clock::now_ns());
         let links = self.station.site.links();
-        let mut watch = Follower::new(self.station.shared.interrupt.clone());
+        let mut watch = Follower::new(self.station.shared.interrupt.clone(), &plan);
         let done = self.run(&plan, request, &mut watch)?;
         let cpu_use = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?.since(&cpu);
         let mut faults = Vec::new();
@@ -418,17 +423,23 @@ struct Follower {
     last: Option<TcpReading>,
     samples: Vec<SecondSample>,
     seconds: f64,
+    tick_every: Duration,
 }
 
 impl Follower {
-    fn new(interrupt: Interrupt) -> Self {
-        Self { interrupt, last: None, samples: Vec::new(), seconds: 0.0 }
+    fn new(interrupt: Interrupt, plan: &TcpPlan) -> Self {
+        let tick_every = Duration::from_secs_f64(plan.seconds() / TICKS).clamp(SHORTEST_TICK, LONGEST_TICK);
+        Self { interrupt, last: None, samples: Vec::new(), seconds: 0.0, tick_every }
     }
 }
 
 impl Watch<TcpReading> for Follower {
     fn interrupted(&self) -> bool {
         self.interrupt.asked()
+    }
+
+    fn tick_every(&self) -> Duration {
+        self.tick_every
     }
 
     fn sample(&mut self, at_seconds: f64, reading: &TcpReading) {

@@ -27,6 +27,12 @@ pub enum Behaviour {
     },
     /// The last of so many connections over IPv4 is refused by a reset, at least 1.
     ResetsOneIn(u64),
+    /// A connection over IPv4 is opened so many nanoseconds after the one before, up to 1,000,000. Its SYN holds the core meanwhile, and what
+    /// comes behind it waits in the queue of the link.
+    OpensOneEach {
+        /// Nanoseconds.
+        ns: u64,
+    },
 }
 
 impl Behaviour {
@@ -39,6 +45,7 @@ impl Behaviour {
             Self::LosesOneIn(one_in) => (3, 0, 0, one_in),
             Self::Table { entries } => (4, 0, entries, 0),
             Self::ResetsOneIn(one_in) => (5, 0, 0, one_in),
+            Self::OpensOneEach { ns } => (6, ns, 0, 0),
         }
     }
 }

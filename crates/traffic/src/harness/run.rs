@@ -82,9 +82,9 @@ impl<S: Generators> Run<S> {
     ) -> Result<Self, TrafficError> {
         let mut run = Self { memory: *memory, cores: cores.to_vec(), senders, start: Instant::now() };
         run.wait_for_turns()?;
+        run.start = Instant::now() + START_DELAY;
         let start_ns = Clock::now_ns() + START_DELAY.as_nanos() as u64;
         memory.change(|state| state.set_start(start_ns));
-        run.start = Instant::now() + START_DELAY;
         Ok(run)
     }
 
@@ -118,9 +118,9 @@ impl<S: Generators> Run<S> {
         seconds: f64,
         patience: f64,
         watch: &mut dyn Watch<R>,
-        look: impl Fn(&mut dyn Watch<R>, f64, bool),
+        mut look: impl FnMut(&mut dyn Watch<R>, f64, bool),
     ) -> Result<(), TrafficError> {
-        let elapsed = || Instant::now().saturating_duration_since(self.start).as_secs_f64();
+        let elapsed = || self.elapsed().as_secs_f64();
         let every = watch.sample_every().as_secs_f64().max(0.001);
         let mut next_sample = every;
         loop {
@@ -151,6 +151,11 @@ impl<S: Generators> Run<S> {
         self.cores.iter().map(|&core| to_seconds(S::finished(self.memory, core))).fold(0.0, f64::max)
     }
 
+    /// Time since the start of the schedule.
+    pub(crate) fn elapsed(&self) -> Duration {
+        Instant::now().saturating_duration_since(self.start)
+    }
+
     /// Ends the generators.
     ///
     /// # Errors
@@ -167,7 +172,7 @@ impl<S: Generators> Run<S> {
 pub(crate) fn wait_until<P: PartialEq>(
     longest: Duration,
     interrupted: impl Fn() -> bool,
-    read: impl Fn() -> P,
+    mut read: impl FnMut() -> P,
     done: impl Fn(&P) -> bool,
 ) -> Result<P, TrafficError> {
     let mut last = (Instant::now(), read());

@@ -3,6 +3,7 @@
 use super::attack;
 use super::check::check;
 use super::control::{CLIENT_PORT, MAX_CONNECTIONS, SERVER_PORT, fastest_per_core, slice};
+use super::looks::Looks;
 use super::outcome::Asked;
 use super::plan::{Close, Opening, Order, TcpPlan};
 use super::reading::{self, TcpCounts, TcpReading};
@@ -210,7 +211,7 @@ impl Engine {
             _ => schedules.iter().map(Steps::offered).sum(),
         };
         let asked = Asked::of(plan, offered, ports.ends == Ends::Both);
-        Ok(Running { memory: self.memory, run, plan, watch, asked })
+        Ok(Running { memory: self.memory, run, plan, watch, asked, looks: Looks::at(plan) })
     }
 
     fn write_order(&mut self, plan: &TcpPlan) -> Result<(), TrafficError> {
@@ -242,16 +243,18 @@ pub(super) struct Running<'a> {
     pub(super) plan: &'a TcpPlan,
     pub(super) watch: &'a mut dyn Watch<TcpReading>,
     asked: Asked,
+    looks: Looks,
 }
 
 impl Running<'_> {
     /// Waits for the schedule to end.
     pub(super) fn follow(&mut self) -> Result<(), TrafficError> {
-        let (memory, asked) = (self.memory, &self.asked);
-        let grace = self.plan.grace.as_secs_f64();
-        self.run.follow(self.plan.seconds(), grace, &mut *self.watch, |watch, at, samples| {
+        let Self { memory, run, plan, watch, asked, looks } = self;
+        let grace = plan.grace.as_secs_f64();
+        run.follow(plan.seconds(), grace, &mut **watch, |watch, at, samples| {
+            looks.look(|| run.elapsed(), || reading::counts(*memory));
             if samples {
-                watch.sample(at, &TcpReading::take(memory, asked));
+                watch.sample(at, &TcpReading::take(*memory, asked));
             }
         })
     }
@@ -259,9 +262,8 @@ impl Running<'_> {
     /// Opens all connections and waits until nothing is under way on them.
     pub(super) fn open_all(&mut self) -> Result<TcpReading, TrafficError> {
         self.follow()?;
-        let silent = self.plan.transactions == 0;
-        let idle = |c: &TcpCounts| c.completed.max(if silent { c.established } else { 0 });
-        self.wait_until(|c| idle(c) + c.failed() >= c.opened)?;
+        let done = self.looks.done;
+        self.wait_until(|c| done.count(c) + c.failed() >= c.opened)?;
         Ok(TcpReading::take(self.memory, &self.asked))
     }
 
@@ -286,14 +288,15 @@ impl Running<'_> {
     }
 
     /// Waits until `done`, at most as long as the plan says after the last time that anything changed.
-    fn wait_until(&self, done: impl Fn(&TcpCounts) -> bool) -> Result<(), TrafficError> {
-        let counts = || reading::counts(self.memory);
-        wait_until(self.plan.settle, || self.watch.interrupted(), counts, done).map(drop)
+    fn wait_until(&mut self, done: impl Fn(&TcpCounts) -> bool) -> Result<(), TrafficError> {
+        let Self { memory, run, plan, watch, looks, .. } = self;
+        let counts = || looks.look(|| run.elapsed(), || reading::counts(*memory));
+        wait_until(plan.settle, || watch.interrupted(), counts, done).map(drop)
     }
 
     pub(super) fn end(self) -> Result<TcpReading, TrafficError> {
-        let Self { memory, run, plan, watch, asked } = self;
-        let seconds = run.seconds();
+        let Self { memory, run, plan, watch, asked, mut looks } = self;
+        let (seconds, elapsed) = (run.seconds(), run.elapsed());
         run.end()?;
         if asked.serves {
             // The generator has priority over the kernel's thread that receives on its core. What waited for that thread arrives now.
@@ -304,6 +307,8 @@ impl Running<'_> {
         if matches!(plan.opening, Opening::Fastest(_)) {
             last.offered = last.counts.attempted + last.beside.illegal_attempts();
         }
+        looks.keep(elapsed, &last.counts);
+        last.looks = looks.seen;
         watch.sample(seconds, &last);
         Ok(last)
     }

@@ -11,6 +11,7 @@ mod control;
 mod engine;
 mod even;
 mod illegal;
+mod looks;
 mod message;
 mod outcome;
 mod plan;

@@ -2,6 +2,7 @@
 
 use super::attack;
 use super::illegal::number_of;
+use super::looks::{self, Done};
 use super::plan::{Answer, Close, TcpPlan};
 use super::reading::{TcpCounts, TcpReading, TcpTime};
 use super::skeleton::ILLEGAL_KINDS;
@@ -9,8 +10,10 @@ use measure::connections::{
     AttackOutcome, ConnectionOutcome, ConnectionSecond, ConnectionTimes, IllegalKind, IllegalOutcome,
 };
 use measure::frame::FCS_BYTES;
+use measure::pace::InTime;
 use measure::served::{BothEnds, ServedOutcome};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// What a run was asked for, as far as its outcome says so.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,6 +33,9 @@ pub(crate) struct Asked {
     close: Option<Close>,
     /// Whether the illegal attempts are the bench's own.
     watches: bool,
+    /// The length of the load, if it does not change.
+    constant_load: Option<Duration>,
+    done: Done,
 }
 
 impl Asked {
@@ -47,6 +53,8 @@ impl Asked {
             },
             close: Some(plan.close),
             watches: plan.illegal.as_ref().is_some_and(|illegal| illegal.watches),
+            constant_load: looks::constant_load(plan),
+            done: Done::of(plan),
         }
     }
 }
@@ -220,6 +228,7 @@ impl TcpReading {
             frames: counts.frames(),
             bits: counts.bits(),
             times: self.times(),
+            in_time: self.in_time(),
             served: self.served(),
             illegal: self.illegal().filter(|_| !self.asked.watches),
             forbidden: self.illegal().filter(|_| self.asked.watches),
@@ -227,6 +236,14 @@ impl TcpReading {
             resets: None,
             replacement: None,
         }
+    }
+
+    /// What ended within a constant load; `None` where connections were opened to be held.
+    fn in_time(&self) -> Option<InTime> {
+        let seconds = self.asked.constant_load.filter(|_| !self.asked.verified)?.as_secs_f64();
+        let legal = self.offered.saturating_sub(self.beside.illegal_attempts());
+        let shortest_seconds = self.time_ns(self.asked.done.time())?.min / 1e9;
+        InTime::of(legal as f64 / seconds, seconds, shortest_seconds, &self.looks)
     }
 
     fn times(&self) -> ConnectionTimes {

@@ -4,6 +4,7 @@ use super::outcome::{Asked, BesideCounts};
 use super::skeleton::{COUNTED_SECONDS, ILLEGAL_KINDS, MAX_CORES, TCP_COUNTS, TCP_TIMES, types};
 use crate::harness::memory::{clear, peek};
 use crate::harness::{self, Generators, Histogram, Memory, SCHEDULE_SHIFT};
+use measure::pace::Look;
 use measure::results::LatencySummary;
 
 macro_rules! counts {
@@ -222,6 +223,8 @@ pub struct TcpReading {
     pub foreign: u64,
     pub(super) asked: Asked,
     pub(super) beside: BesideCounts,
+    /// What had ended when, of the last reading of a run alone.
+    pub(super) looks: Vec<Look>,
     times: Vec<Histogram>,
 }
 
@@ -311,6 +314,7 @@ impl TcpReading {
             offered: asked.offered,
             asked: asked.clone(),
             beside: beside(memory),
+            looks: Vec::new(),
             counts: counts(memory),
             largest_lag_ns: cores()
                 .map(|core| peek!(memory => cores[core].largest_lag) >> SCHEDULE_SHIFT)
@@ -367,6 +371,7 @@ impl Default for TcpReading {
             foreign: 0,
             asked: Asked::default(),
             beside: BesideCounts::default(),
+            looks: Vec::new(),
             times: vec![Histogram::default(); TCP_TIMES],
         }
     }
