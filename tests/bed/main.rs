@@ -159,6 +159,23 @@ fn what_ovs_loses_has_its_place() {
     }
 }
 
+/// What a firewall cannot do is said before a trial, and not found as its loss.
+#[test]
+fn ovs_is_asked_to_forward_fragments_and_not_to_judge_them() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let test = "procedure = \"loss-curve\"\nstep = 0.5\nfactors.frame = [512]\nfactors.fragments = [2]\nfactors.rules = [0, 4]";
+    let results = results(&suite(dir.path(), &["ovs"], 0.2, test), &dir.path().join("out"), &[]);
+    for point in of(&results, "ovs") {
+        let judges = point.cell.factors["rules"].text == "4";
+        let refused = point
+            .marks
+            .iter()
+            .any(|m| m.kind == MarkKind::NotSupported && m.text.contains("rules about ports for fragments"));
+        assert_eq!((point.valid, refused), (!judges, judges), "{:?}", point.marks);
+    }
+}
+
 #[test]
 fn three_zones_and_latency_and_lists() {
     let _turn = turn();

@@ -6,6 +6,7 @@ use crate::between::Between;
 use measure::shape::{Placement, Setup, TestProtocol};
 use measure::trial::RigError;
 use std::ops::RangeInclusive;
+use testbed::TestbedError;
 use testbed::bed::{Bed, BedSpec, CoreSplit};
 use testbed::dut::{self, Driver, Running};
 use testbed::policy::{Expect, PolicySpec, Probe};
@@ -40,6 +41,9 @@ impl Station {
             return Self::external(&between, setup, shared);
         }
         let driver = dut::driver(dut).map_err(broken)?;
+        if let Some(what) = driver.cannot_handle(&setup.traffic, &setup.policy) {
+            return Err(broken(TestbedError::Unsupported { dut: driver.name(), what }));
+        }
         let split = cores_for(setup)?;
         let spec = BedSpec {
             zones: setup.zones,

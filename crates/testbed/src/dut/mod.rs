@@ -7,7 +7,7 @@ use crate::error::TestbedError;
 use crate::policy::PolicySpec;
 use crate::program;
 use measure::results::Role;
-use measure::shape::{PolicyShape, TestProtocol, ZoneForm};
+use measure::shape::{PolicyShape, TestProtocol, TrafficShape, ZoneForm};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -272,6 +272,11 @@ pub trait Driver: Sync {
                 "{name} keeps state of every flow, which this test does not ask for: the others go without"
             )
         })
+    }
+
+    /// What a test sends that the firewall cannot handle under a policy, in words; `None` when it can handle all of it.
+    fn cannot_handle(&self, _traffic: &TrafficShape, _policy: &PolicyShape) -> Option<String> {
+        None
     }
 
     /// Sets the firewall up with a policy.

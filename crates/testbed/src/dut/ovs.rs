@@ -4,6 +4,9 @@
 //!
 //! Table 0 sends frames through connection tracking, table 1 has the rules in the order of their priorities, table 2 routes. A range
 //! of ports is as many flows as it has aligned blocks, because OpenFlow matches ports under masks.
+//!
+//! Connection tracking puts fragments together to look at them, and hands each on as it came. The flows behind it therefore see ports in
+//! first fragments alone, and the others meet no rule about ports.
 
 use super::kernel::{BOTH, check_links, gone, version_of};
 use super::{Capabilities, Driver, Replaced, Requirement, Running, admit, check_replacement, packet_sockets};
@@ -14,7 +17,7 @@ use crate::journal::Journal;
 use crate::layout::{ATTACKERS_V4, ATTACKERS_V6, Mac};
 use crate::policy::{Action, PolicySpec, Protocol, Rule};
 use ipnet::IpNet;
-use measure::shape::{IpVersion, PolicyShape, Zone};
+use measure::shape::{IpVersion, PolicyShape, TrafficShape, Zone};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -71,6 +74,10 @@ impl Driver for Ovs {
              waits; isolated, it has cores of its own"
                 .to_owned(),
         )
+    }
+
+    fn cannot_handle(&self, traffic: &TrafficShape, policy: &PolicyShape) -> Option<String> {
+        (traffic.fragments > 1 && policy.rules > 0).then(|| "rules about ports for fragments".to_owned())
     }
 
     fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
