@@ -107,11 +107,32 @@ struct Part<'a> {
     row: Row,
 }
 
+/// Firewalls of which the same is said are named together: `each of linux, nftables and iptables closes 0 % of the connections`.
+fn joined(parts: &[&Part<'_>]) -> String {
+    let mut said: Vec<(&str, Vec<&str>)> = Vec::new();
+    for part in parts {
+        let name = verdict::name(part.dut);
+        // Words that do not begin with the firewall's name stand for themselves.
+        let (rest, name) =
+            part.words.strip_prefix(name).map_or((part.words.as_str(), None), |rest| (rest, Some(name)));
+        match said.iter_mut().find(|(known, names)| *known == rest && !names.is_empty()) {
+            Some((_, names)) => names.extend(name),
+            None => said.push((rest, name.into_iter().collect())),
+        }
+    }
+    let words = |(rest, names): &(&str, Vec<&str>)| match names[..] {
+        [] => (*rest).to_owned(),
+        [name] => format!("{name}{rest}"),
+        _ => format!("each of {}{rest}", verdict::listed(names)),
+    };
+    said.iter().map(words).collect::<Vec<_>>().join("; ")
+}
+
 /// `Yes: iptables lets 3.2 % of the connections fail; not for nftables.`
 fn together(parts: &[Part<'_>]) -> String {
     let of = |says: Says| parts.iter().filter(move |p| p.says == says);
     let names = |says: Says| listed(of(says).map(|p| verdict::name(p.dut)));
-    let worst: Vec<&str> = of(Says::Yes).map(|p| p.words.as_str()).collect();
+    let worst = joined(&of(Says::Yes).collect::<Vec<_>>());
     let mut said = match (of(Says::Yes).count(), of(Says::No).count()) {
         (0, 0) => match of(Says::Open).next() {
             Some(open) => format!("Open: {}", open.words),
@@ -119,8 +140,8 @@ fn together(parts: &[Part<'_>]) -> String {
         },
         (0, 1) => format!("No: {}", of(Says::No).next().map_or("", |p| &p.words)),
         (0, n) => format!("No, for none of {n} firewalls"),
-        (_, 0) => format!("Yes: {}", worst.join("; ")),
-        _ => format!("Yes: {}; not for {}", worst.join("; "), names(Says::No)),
+        (_, 0) => format!("Yes: {worst}"),
+        _ => format!("Yes: {worst}; not for {}", names(Says::No)),
     };
     let decided = of(Says::Yes).count() + of(Says::No).count() > 0;
     if decided && of(Says::Open).count() > 0 {
@@ -258,7 +279,9 @@ fn best<'v, 'a>(of: &Expression, view: &'v View<'a>) -> Found<'v, 'a> {
     if setting.is_apart() {
         return unanswered("the times were measured at loads of each firewall's own");
     }
-    let place = verdict::place(setting);
+    // What all settings that were asked about share stands in their tables.
+    let varying = view::differing(asked.iter().map(|(setting, _)| &setting.levels));
+    let place = verdict::place_among(setting, &varying);
     let place = if place.is_empty() { String::new() } else { format!(" ({place})") };
     let headline = verdict::headline(setting, view.reference);
     let sentence = format!("{}{place}.", headline.trim_end_matches('.'));
@@ -340,4 +363,44 @@ fn words(dut: &str, pair: &Pair<'_, '_>, ratio: &Ratio) -> String {
     let noun = pair.weak.0.metric.row().title.to_lowercase();
     let times = units::times(ratio.value);
     format!("{name} has {times} times the {noun} with {} that it has with {}", pair.weak.1, pair.strong.1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_of_several_firewalls_is_said_once() {
+        use Says::{No, NoValue, Open, Yes};
+        let rows: [(&[(&str, Says, &str)], &str); 5] = [
+            (
+                &[
+                    ("linux", Yes, "linux closes 0 % upon a reset"),
+                    ("nftables", Yes, "nftables closes 0 % upon a reset"),
+                    ("iptables", Yes, "iptables closes 2 % upon a reset"),
+                    ("rampart", No, "Rampart closes 100 % upon a reset"),
+                ],
+                "Yes: each of linux and nftables closes 0 % upon a reset; iptables closes 2 % upon a reset; not for Rampart.",
+            ),
+            (
+                &[("rampart", Yes, "Rampart loses 1 %"), ("rampart-tc", Yes, "Rampart at TC loses 1 %")],
+                "Yes: each of Rampart and Rampart at TC loses 1 %.",
+            ),
+            (&[("linux", No, "linux loses 0 %")], "No: linux loses 0 %."),
+            (&[("linux", No, ""), ("nftables", No, "")], "No, for none of 2 firewalls."),
+            (
+                &[("linux", Yes, "linux loses 1 %"), ("ipset", Open, ""), ("iptables", NoValue, "")],
+                "Yes: linux loses 1 %; open for ipset, whose intervals are too wide; not known for iptables, without a valid value.",
+            ),
+        ];
+        for (parts, said) in rows {
+            let part = |&(dut, says, words): &(&'static str, Says, &str)| Part {
+                dut,
+                says,
+                words: words.to_owned(),
+                row: Row { heads: Vec::new(), cells: Vec::new() },
+            };
+            assert_eq!(together(&parts.iter().map(part).collect::<Vec<_>>()), said);
+        }
+    }
 }

@@ -8,7 +8,7 @@ use crate::view::{self, Block, Setting, Test, View};
 use measure::connections::IllegalOutcome;
 use measure::level;
 use measure::results::{MarkKind, Metric, Point, Reading, Results, Role, Trial};
-use measure::stats::{Scale, spread};
+use measure::stats::{Scale, median, spread};
 use std::cmp::Ordering;
 
 /// The settings that the summary shows: of every test with throughput, the one with the smallest frames, and the one
@@ -95,13 +95,12 @@ pub(crate) fn summary(results: &Results, view: &View<'_>) -> Summary {
     let Some((_, setting)) = main.iter().find(differs).or(main.first()) else {
         return said("Nothing was measured at one load for all firewalls.");
     };
-    let firewalls = view.duts.iter().filter_map(|dut| sentence(setting, dut, view.reference)).collect();
-    Summary {
-        headline: headline(setting, view.reference),
-        setting: place(setting),
-        firewalls,
-        more: tallies(view),
-    }
+    let headline = headline(setting, view.reference);
+    let sentences = view.duts.iter().filter_map(|dut| sentence(setting, dut, view.reference));
+    // What the headline says is not said again.
+    let firewalls =
+        sentences.filter(|sentence| !headline.starts_with(sentence.trim_end_matches('.'))).collect();
+    Summary { headline, setting: place(setting), firewalls, more: tallies(view) }
 }
 
 /// One firewall in one sentence.
@@ -134,6 +133,10 @@ pub(crate) fn headline(setting: &Setting<'_>, reference: Option<&str>) -> String
     if ahead > 1 {
         let names: Vec<&str> = firewalls[..ahead].iter().map(|p| name(&p.dut)).collect();
         let (names, values) = (listed(&names), together(&firewalls[..ahead]));
+        // No round more would tell apart who met the most that was tried.
+        if firewalls[..ahead].iter().all(|p| view::has(p, MarkKind::NoUpperBound) && p.value == best.value) {
+            return format!("{names} reach the most that was tried: {values}.");
+        }
         let level = |p: &&Reading<'_>| ratio::standing(best, p) == Some(Standing::Level);
         if firewalls[1..ahead].iter().all(level) {
             return format!("{names} are level: {values}.");
@@ -147,7 +150,10 @@ pub(crate) fn headline(setting: &Setting<'_>, reference: Option<&str>) -> String
         _ => next.or_else(forwarder).map(|p| p.dut.as_str()),
     };
     let Some((ratio, other)) = other.and_then(|other| Some((setting.ratio(&best.dut, other)?, other))) else {
-        return format!("{}.", does(best, Some(setting)));
+        // To a value of 0 there is no ratio.
+        let other = other.and_then(|other| setting.point(other)).filter(|p| p.valid);
+        let beside = other.map_or(String::new(), |p| format!(", {} {}", name(&p.dut), shown(&p)));
+        return format!("{}{beside}.", does(best, Some(setting)));
     };
     let bare = if setting.point(other).is_some_and(|p| p.role == Role::Forwarder) {
         ", which has no policy"
@@ -399,12 +405,12 @@ pub(crate) fn rates(results: &Results) -> TrustLine {
     let measured = results.points.iter().filter(|p| p.valid && !p.metric.row().derived);
     let measured: Vec<&Point> = measured.filter(|p| p.metric.scale() == Scale::Ratio).collect();
     let unsteady: Vec<&Point> = measured.iter().copied().filter(|p| spread(&p.rounds) > STEADY).collect();
-    let most = unsteady.iter().map(|p| spread(&p.rounds)).filter(|s| s.is_finite()).fold(0.0, f64::max);
+    let typical = median(&unsteady.iter().map(|p| spread(&p.rounds)).collect::<Vec<f64>>()).unwrap_or(0.0);
     let disturbed = unsteady.iter().filter(|p| DISTURBED.iter().any(|kind| view::has(p, *kind))).count();
     let (count, total) = (unsteady.len(), measured.len());
     let differ = format!(
-        "the rounds of the same point differ by up to {:.0} %, by more than 10 % at {count} of {total} points",
-        most * 100.0
+        "the rounds of the same point differ by more than 10 % at {count} of {total} points, there by {:.0} % in the median",
+        typical * 100.0
     );
     let (found, state) = match count {
         0 => ("steady (the rounds differ by 10 % at most)".into(), "good"),

@@ -183,6 +183,37 @@ fn trust_is_not_claimed_where_it_is_not_due() {
     assert_eq!(good(|r| r.complete = false), (8, 9), "an unfinished run says so");
 }
 
+#[test]
+fn a_summary_says_each_thing_once_and_what_ended_the_search() {
+    let edited = |edit: &dyn Fn(&mut Results)| {
+        let mut run = sample::demo();
+        run.points.retain(|p| p.valid && p.metric == Metric::Throughput);
+        edit(&mut run);
+        report::terminal::ending(&run, &Options { reference: Some("nftables".into()), ..Options::default() })
+    };
+    let at_the_most = edited(&|run| {
+        for point in &mut run.points {
+            point.rounds = vec![1e6; 3];
+            (point.value, point.low, point.high) = (1e6, 1e6, 1e6);
+            point.marks = vec![Mark::new(MarkKind::NoUpperBound, "")];
+        }
+    });
+    assert!(
+        at_the_most.contains("reach the most that was tried: at least 1 million frames a second each."),
+        "{at_the_most}"
+    );
+    let alone = edited(&|run| {
+        for point in run.points.iter_mut().filter(|p| p.dut == "nftables") {
+            point.rounds = vec![0.0; 3];
+            (point.value, point.low, point.high) = (0.0, 0.0, 0.0);
+        }
+    });
+    assert!(alone.contains(" (280 Mbit/s), nftables 0 frames a second."), "{alone}");
+    let lines: Vec<&str> = alone.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let headline = lines[0].split(", nftables 0").next().unwrap();
+    assert_eq!(lines.iter().filter(|line| line.starts_with(headline)).count(), 1, "{alone}");
+}
+
 /// Rounds of a firewall differ on an idle machine as well: that the machine was busy is said where other programs' time was measured.
 #[test]
 fn a_machine_is_called_busy_only_where_others_took_its_time() {
@@ -207,7 +238,7 @@ fn a_machine_is_called_busy_only_where_others_took_its_time() {
         let text = report::terminal::ending(&run, &Options::default());
         assert!(text.contains(said), "{differ} {marks:?}: {text}");
         let page = page(&run);
-        let (words, shown) = (format!("differ by up to {:.0} %", differ * 100.0), differ > 0.1);
+        let (words, shown) = (format!("there by {:.0} % in the median", differ * 100.0), differ > 0.1);
         assert_eq!(page.contains(&words), shown, "{differ} {marks:?}");
         assert_eq!(
             page.contains("others took no time at 6"),
