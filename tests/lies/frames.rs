@@ -672,13 +672,17 @@ fn what_is_held_back_until_the_trial_is_over_is_lost() {
         &["qdisc", "add", "dev", "mh", "root", "tbf", "rate", "80mbit", "burst", "20kb", "limit", "50mb"],
     );
     let (mut engine, ports) = bed.engine(100);
-    for (rate, is_held) in [(10_000.0, false), (50_000.0, true)] {
+    for rate in [10_000.0, 50_000.0] {
         let slow = row("holds back", Lie::Honest, 0, (MarkKind::Note, ""));
         let slow = Row { load: Load::PerSecond(rate), bytes: 512, ..slow };
         liar.lies(slow.lie, &slow);
         let (outcome, marks) = trial(&mut engine, &ports, &slow, FLOWS);
-        let lost = outcome.ledger.sent() - outcome.ledger.received;
-        assert_eq!(lost > outcome.ledger.sent() / 4, is_held, "{rate}: {:?}", outcome.ledger);
+        // What the link carries until a tenth of a second after the load, and what it lets through at once. A generator that was kept from its
+        // core sends for longer than it was asked to.
+        let most = (20_500.0 * (outcome.seconds + 0.15)) as u64 + 100;
+        let (sent, received) = (outcome.ledger.sent(), outcome.ledger.received);
+        assert!(received <= most, "{rate}: {} s, {:?}", outcome.seconds, outcome.ledger);
+        assert!(received * 4 > sent.min(most) * 3, "{rate}: {} s, {:?}", outcome.seconds, outcome.ledger);
         assert!(marks.is_empty(), "{marks:?}");
     }
     engine.detach(ports);
