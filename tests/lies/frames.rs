@@ -677,8 +677,7 @@ fn what_is_held_back_until_the_trial_is_over_is_lost() {
         let slow = Row { load: Load::PerSecond(rate), bytes: 512, ..slow };
         liar.lies(slow.lie, &slow);
         let (outcome, marks) = trial(&mut engine, &ports, &slow, FLOWS);
-        // What the link carries until a tenth of a second after the load, and what it lets through at once. A generator that was kept from its
-        // core sends for longer than it was asked to.
+        // What the link carries until a tenth of a second after the load. A generator kept from its core sends for longer.
         let most = (20_500.0 * (outcome.seconds + 0.15)) as u64 + 100;
         let (sent, received) = (outcome.ledger.sent(), outcome.ledger.received);
         assert!(received <= most, "{rate}: {} s, {:?}", outcome.seconds, outcome.ledger);

@@ -372,7 +372,8 @@ mod tests {
     #[test]
     fn what_is_said_of_several_firewalls_is_said_once() {
         use Says::{No, NoValue, Open, Yes};
-        let rows: [(&[(&str, Says, &str)], &str); 5] = [
+        type Said = (&'static str, Says, &'static str);
+        let rows: [(&[Said], &str); 5] = [
             (
                 &[
                     ("linux", Yes, "linux closes 0 % upon a reset"),
@@ -394,7 +395,7 @@ mod tests {
             ),
         ];
         for (parts, said) in rows {
-            let part = |&(dut, says, words): &(&'static str, Says, &str)| Part {
+            let part = |&(dut, says, words): &Said| Part {
                 dut,
                 says,
                 words: words.to_owned(),
