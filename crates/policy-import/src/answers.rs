@@ -47,6 +47,13 @@ pub(crate) fn kept(
             }
             match exceptions(row, answers) {
                 Ok(exceptions) => {
+                    if let Some(exception) = exceptions.first() {
+                        let why = format!(
+                            "the original drops the answers to some of its packets ({}), so these are denied here",
+                            place(ruleset, exception.decider)
+                        );
+                        flatten::add(ruleset, report, row.decider, Kind::Wider, why);
+                    }
                     rows.extend(exceptions);
                     rows.push(row.clone());
                 }

@@ -118,7 +118,36 @@ pub(crate) fn hooks(ruleset: &Ruleset, zones: &Zones, report: &mut Report<'_>) -
         lists.push(Lists { way, new: without_idle_rows(flat.rows, ruleset), established: answers.rows });
     }
     note_rules_without_rows(ruleset, &seen, report);
+    note_translations(ruleset, report)?;
     Ok(lists)
+}
+
+/// Translations are not carried over. Chains that translate and drop as well are refused: what they drop, the policy would have to.
+fn note_translations(ruleset: &Ruleset, report: &mut Report<'_>) -> Result<(), Wrong> {
+    if let Some(base) = ruleset.bases.iter().find(|base| base.translates && base.drops) {
+        return Err((
+            base.place,
+            "a chain that translates drops what its rules leave, which cannot be carried over".to_owned(),
+        ));
+    }
+    let translating = reached(ruleset, true);
+    for rule in translating.iter().flat_map(|id| &ruleset.chains[*id].rules) {
+        match rule.verdict {
+            Verdict::Translate(_) | Verdict::Unknown(_) => {
+                let why = "translation is not carried over in this version: write it as [[nat]] by hand; the rules above name the true ends, as \
+                           those of the policy do";
+                report.add(rule.place, Kind::Note, &rule.text, why);
+            }
+            Verdict::Drop | Verdict::Reject => {
+                return Err((
+                    rule.place,
+                    "a chain that translates drops packets, which cannot be carried over".to_owned(),
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Reports at the place of a rule or of a chain's policy.

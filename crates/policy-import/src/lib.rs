@@ -14,6 +14,7 @@ mod answers;
 mod cube;
 mod flatten;
 mod iptables;
+mod nft;
 mod report;
 mod ruleset;
 mod words;
@@ -36,6 +37,8 @@ pub struct Source {
 /// In which language the rule set is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
+    /// `nft list ruleset`.
+    Nft,
     /// `iptables-save`, and `ip6tables-save` beside it.
     IptablesSave,
 }
@@ -55,6 +58,7 @@ pub struct Options {
 /// The first mistake that makes the whole unreadable: a wrong format, a truncated file, chains that jump in a circle.
 pub fn import(format: Format, sources: &[Source], options: &Options) -> Result<Imported, Mistake> {
     let mut ruleset = match format {
+        Format::Nft => nft::read(sources)?,
         Format::IptablesSave => iptables::read(sources)?,
     };
     add_interfaces(&mut ruleset, options);

@@ -166,6 +166,11 @@ impl Names {
         self.all().fold(0, |set, (_, bit)| set | bit)
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.bits.len()
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.bits.is_empty()
     }

@@ -21,6 +21,10 @@ pub(crate) struct Zones(pub(crate) Vec<Zone>);
 impl Zones {
     /// The zones of a rule set. Patterns that a policy cannot have are taken out of it.
     pub(crate) fn of(ruleset: &mut Ruleset, report: &mut Report<'_>) -> Result<Self, Wrong> {
+        if ruleset.interfaces.count() > MAX_INTERFACES {
+            let message = format!("the rules name more than {MAX_INTERFACES} interfaces and patterns");
+            return Err((Place::default(), message));
+        }
         take_out_wide_patterns(ruleset, report);
         let mut tests = BTreeSet::new();
         for rule in ruleset.chains.iter().flat_map(|chain| &chain.rules) {
@@ -33,7 +37,7 @@ impl Zones {
         }
         let mut groups: Vec<_> = alike.into_values().collect();
         groups.sort();
-        if groups.len() >= MAX_ZONES || ruleset.interfaces.all().count() > MAX_INTERFACES {
+        if groups.len() >= MAX_ZONES {
             let message = format!(
                 "the rules tell {} interfaces or groups of them apart, and a policy has at most {} zones",
                 groups.len(),

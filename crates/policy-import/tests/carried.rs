@@ -76,6 +76,85 @@ fn texts_that_are_no_iptables_save() {
     }
 }
 
+#[test]
+fn texts_that_are_no_list_of_nftables() {
+    let chain = |rule: &str| {
+        format!(
+            "table inet t {{\n chain c {{\n  type filter hook input priority 0; policy drop;\n  {rule}\n }}\n}}\n"
+        )
+    };
+    for (text, expected) in [
+        (String::new(), "rules: there is no table in it"),
+        ("*filter\nCOMMIT\n".to_owned(), "this looks like iptables: rampart import iptables-save FILE"),
+        ("{\"nftables\": []}".to_owned(), "this looks like JSON of `nft -j`"),
+        ("table inet t {\n chain c {\n".to_owned(), "the text ends within a table"),
+        ("include \"/etc/x\"\n".to_owned(), "rules:1:1: `include` is nothing that"),
+        ("add rule inet t c accept\n".to_owned(), "`add` is nothing that"),
+        ("table bridge t {\n chain c {\n type filter hook input priority 0; policy accept;\n drop\n }\n}\n".to_owned(), "family bridge"),
+        (chain("jump nowhere"), "rules:4:3: the table has no chain `nowhere`"),
+        (chain("jump c"), "rules:4:3: a loop of jumps"),
+        (chain("ip saddr @gone drop"), "rules:4:12: the table has no set `gone`"),
+        (chain("accept drop"), "rules:4:10: this is a second verdict"),
+        (chain("log prefix \"x"), "rules:4:14: these quotation marks"),
+        (chain("").replace("hook input priority 0", "hook nowhere priority 0"), "this hook is not known"),
+        (chain("").replace("filter hook input", "nat hook prerouting"), "a chain that translates drops"),
+    ] {
+        refused(Format::Nft, &text, expected);
+    }
+}
+
+/// A chain of nftables with this rule, and whether something is allowed and denied by a rule.
+fn nft(rule: &str, allows: bool, denies: bool) {
+    let text = format!(
+        "table inet t {{\n set fleeting {{\n type ipv4_addr\n flags dynamic,timeout\n elements = {{ 10.0.0.1 timeout 5m }}\n }}\n \
+         chain other {{\n udp dport 53 accept\n }}\n chain c {{\n  type filter hook forward priority 0; policy drop;\n  \
+         ct state established accept\n  iifname \"a\" oifname \"b\" tcp dport 1 continue\n  {rule}\n }}\n}}\n"
+    );
+    let source = Source { name: "rules".to_owned(), text };
+    let imported = import(Format::Nft, &[source], &Options::default()).unwrap();
+    let through = imported.policy.split("# What comes to").next().unwrap();
+    let has = |action: &str| through.contains(&format!("action = \"{action}\""));
+    assert_eq!(
+        (has("allow"), has("deny")),
+        (allows, denies),
+        "{rule}\n{}\n{:?}",
+        imported.policy,
+        imported.findings
+    );
+}
+
+#[test]
+fn what_is_not_understood_of_nftables_allows_nothing() {
+    for (rule, allows, denies) in [
+        ("tcp dport 80 accept", true, false),
+        ("tcp dport 80 meta skuid 0 accept", false, false),
+        ("tcp dport 80 meta mark 7 drop", false, true),
+        ("ip saddr @fleeting accept", false, false),
+        ("ip saddr @fleeting drop", false, true),
+        ("ip saddr != @fleeting accept", false, false),
+        ("ip ttl < 5 drop", false, true),
+        ("tcp dport 80 ct count over 10 reject", false, false),
+        ("udp dport 53 limit rate over 10/second accept", false, false),
+        ("udp dport 53 limit rate 10/second accept", true, false),
+        ("udp dport 53 limit rate 10/second drop", false, true),
+        ("udp dport > 1024 accept", false, false),
+        ("ip daddr & 255.0.0.0 == 10.0.0.0 accept", false, false),
+        ("iifname . tcp dport != { \"a\" . 80 } accept", false, false),
+        ("meta mark 7 jump other", false, false),
+        ("meta mark 7 goto other", false, false),
+        ("jump other", true, false),
+        ("queue to 1", false, true),
+        ("tcp dport vmap { 80 : accept, 81 : drop }", true, true),
+        ("meta mark vmap { 1 : accept }", false, true),
+        ("tcp dport nobody-knows accept", false, false),
+        ("counter packets 5 bytes 7 log prefix \"accept\" drop", false, true),
+        ("meta mark set 0x00000001 accept", true, false),
+        ("ip saddr 10.0.0.1 ip daddr set 10.0.0.2 accept", false, false),
+    ] {
+        nft(rule, allows, denies);
+    }
+}
+
 /// A filter table with these lines in FORWARD, and what the policy should have or not have.
 fn forward(lines: &str, has: &[&str], has_not: &[&str]) {
     let text = format!(
@@ -138,6 +217,16 @@ fn what_is_not_understood_allows_nothing() {
         ),
     ] {
         forward(lines, has, has_not);
+    }
+}
+
+#[test]
+fn more_interfaces_than_a_policy_can_tell_apart() {
+    for (interfaces, expected) in [(100, "at most 63 zones"), (200, "more than 127 interfaces")] {
+        let lines: String =
+            (0..interfaces).map(|i| format!("-A FORWARD -i e{i} -s 10.0.0.{i} -j ACCEPT\n")).collect();
+        let text = format!("*filter\n:FORWARD DROP [0:0]\n{lines}COMMIT\n");
+        refused(Format::IptablesSave, &text, expected);
     }
 }
 
@@ -205,4 +294,19 @@ fn a_hundred_thousand_rules_in_a_moment() {
     let imported = import(Format::IptablesSave, &[source], &Options::default()).unwrap();
     assert_eq!(imported.policy.matches("[[rules]]").count(), 100_000);
     assert!(imported.is_exact(), "{:?}", &imported.findings[..3]);
+}
+
+#[test]
+fn a_host_of_containers_and_virtual_machines() {
+    check("docker", Format::IptablesSave, &["docker.iptables"], &Options::default());
+}
+
+#[test]
+fn a_machine_with_ufw() {
+    check("ufw", Format::IptablesSave, &["ufw.iptables"], &Options::default());
+}
+
+#[test]
+fn a_router_of_nftables() {
+    check("router_nft", Format::Nft, &["router.nft"], &Options::default());
 }

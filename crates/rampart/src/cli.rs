@@ -56,6 +56,7 @@ pub(crate) enum Command {
     /// The policy goes to standard output, and what could not be carried over to standard error. It never allows what the original
     /// denies: what is not understood of a rule that accepts leaves the rule out, and of a rule that drops makes it wider.
     #[command(after_help = "Examples:
+  nft list ruleset | rampart import nft - > policy.toml
   iptables-save > rules.v4 && ip6tables-save > rules.v6
   rampart import iptables-save rules.v4 rules.v6 > policy.toml
   rampart import iptables-save rules.v4 --interface eth1    the machine has eth1 too, and no rule names it
@@ -265,6 +266,8 @@ pub(crate) struct ImportArgs {
 /// What wrote rules that can be imported.
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 pub(crate) enum ImportFormat {
+    /// nft list ruleset.
+    Nft,
     /// iptables-save, and ip6tables-save in a second file.
     IptablesSave,
 }

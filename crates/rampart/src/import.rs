@@ -11,6 +11,7 @@ use std::process::ExitCode;
 pub(crate) fn run(args: &ImportArgs, json: bool) -> Result<ExitCode, Failure> {
     let sources = args.files.iter().map(|file| read(file)).collect::<Result<Vec<_>, _>>()?;
     let format = match args.format {
+        ImportFormat::Nft => Format::Nft,
         ImportFormat::IptablesSave => Format::IptablesSave,
     };
     let options = Options { interfaces: args.interfaces.clone(), answers: args.answers };

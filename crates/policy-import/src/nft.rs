@@ -1,0 +1,352 @@
+//! What `nft list ruleset` and files for `nft -f` say.
+
+mod fields;
+mod rule;
+mod token;
+
+use crate::Source;
+use crate::cube::Cube;
+use crate::report::{Mistake, mistake};
+use crate::ruleset::{Base, Chain, ChainId, Hook, Place, Ruleset};
+use crate::words;
+use std::collections::HashMap;
+use token::Token;
+
+/// Reads texts as one rule set.
+pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
+    let mut ruleset = Ruleset { families: [true, true], is_whole: true, ..Ruleset::default() };
+    for (number, source) in sources.iter().enumerate() {
+        let wrong = |(line, column, message): (usize, usize, String)| {
+            mistake(sources, Place { source: number, line, column }, message)
+        };
+        if let Some(message) = other_format(&source.text) {
+            return Err(wrong((0, 0, message)));
+        }
+        let tokens = token::tokens(&source.text).map_err(wrong)?;
+        let lines: Vec<&str> = source.text.lines().collect();
+        let mut reader = Reader {
+            source: number,
+            lines,
+            tokens,
+            at: 0,
+            ruleset: &mut ruleset,
+            table: Table::default(),
+            has_tables: false,
+        };
+        reader.read().map_err(wrong)?;
+    }
+    Ok(ruleset)
+}
+
+fn other_format(text: &str) -> Option<String> {
+    let first = text.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with('#'))?;
+    if first.starts_with('*') || first.starts_with("-A ") || first.starts_with("-P ") {
+        return Some("this looks like iptables: rampart import iptables-save FILE".to_owned());
+    }
+    first.starts_with('{').then(|| {
+        "this looks like JSON of `nft -j`; give what `nft list ruleset` prints, whose lines can be shown"
+            .to_owned()
+    })
+}
+
+/// What is wrong, with its line and column.
+type Wrong = (usize, usize, String);
+
+/// A set or a map that a table names.
+#[derive(Debug, Clone, Default)]
+struct NamedSet {
+    elements: Vec<Token>,
+    /// Whether packets and time change it.
+    changes: bool,
+}
+
+/// The table that is read.
+#[derive(Debug, Default)]
+struct Table {
+    family: String,
+    sets: HashMap<String, NamedSet>,
+    chains: HashMap<String, ChainId>,
+    /// Rules that are read when all sets are known: chain, words.
+    rules: Vec<(ChainId, Vec<Token>)>,
+}
+
+/// A text as it is read.
+struct Reader<'r> {
+    source: usize,
+    lines: Vec<&'r str>,
+    tokens: Vec<Token>,
+    at: usize,
+    ruleset: &'r mut Ruleset,
+    table: Table,
+    has_tables: bool,
+}
+
+impl Reader<'_> {
+    fn wrong(&self, message: impl Into<String>) -> Wrong {
+        let token = self.tokens.get(self.at).or_else(|| self.tokens.last());
+        token
+            .map_or((0, 0, String::new()), |token| (token.line, token.column, String::new()))
+            .with(message.into())
+    }
+
+    fn next(&mut self) -> Result<Token, Wrong> {
+        let token = self.tokens.get(self.at).cloned();
+        let token =
+            token.ok_or_else(|| self.wrong("the text ends within a table: something may be missing"))?;
+        self.at += 1;
+        Ok(token)
+    }
+
+    /// The next word that is no end of a line and no semicolon.
+    fn next_word(&mut self) -> Result<Token, Wrong> {
+        loop {
+            let token = self.next()?;
+            if !token.is("\n") && !token.is(";") {
+                return Ok(token);
+            }
+        }
+    }
+
+    fn expect(&mut self, text: &str) -> Result<(), Wrong> {
+        let token = self.next_word()?;
+        if token.is(text) {
+            return Ok(());
+        }
+        Err((token.line, token.column, format!("`{text}` should stand here, and not `{}`", token.text)))
+    }
+
+    /// Words up to the end of the line or a semicolon, outside of braces.
+    fn statement(&mut self) -> Result<Vec<Token>, Wrong> {
+        let (mut words, mut depth) = (Vec::new(), 0);
+        loop {
+            let Some(token) = self.tokens.get(self.at).cloned() else { return Ok(words) };
+            if depth == 0 && (token.is("\n") || token.is(";") || token.is("}")) {
+                return Ok(words);
+            }
+            self.at += 1;
+            depth += i32::from(token.is("{")) - i32::from(token.is("}"));
+            if !token.is("\n") {
+                words.push(token);
+            }
+        }
+    }
+
+    fn read(&mut self) -> Result<(), Wrong> {
+        while self.tokens[self.at..].iter().any(|token| !token.is("\n") && !token.is(";")) {
+            let word = self.next_word()?;
+            match word.text.as_str() {
+                "table" if !word.quoted => self.table()?,
+                "define" => self.define()?,
+                "flush" | "delete" | "destroy" if !self.has_tables => drop(self.statement()?),
+                other => {
+                    let message =
+                        format!("`{other}` is nothing that `nft list ruleset` prints; give what it prints");
+                    return Err((word.line, word.column, message));
+                }
+            }
+        }
+        if !self.has_tables {
+            return Err((0, 0, "there is no table in it; give what `nft list ruleset` prints".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// `define NAME = words`: the words take the name's place wherever it stands behind.
+    fn define(&mut self) -> Result<(), Wrong> {
+        let name = format!("${}", self.next()?.text);
+        self.expect("=")?;
+        let words = self.statement()?;
+        let behind = self.tokens.split_off(self.at);
+        for token in behind {
+            match token.is(&name) {
+                true => self.tokens.extend(words.iter().map(|word| Token {
+                    line: token.line,
+                    column: token.column,
+                    ..word.clone()
+                })),
+                false => self.tokens.push(token),
+            }
+        }
+        Ok(())
+    }
+
+    fn table(&mut self) -> Result<(), Wrong> {
+        self.has_tables = true;
+        let first = self.next()?;
+        let families = ["ip", "ip6", "inet", "arp", "bridge", "netdev"];
+        let family = if families.iter().any(|family| first.is(family)) {
+            self.next()?;
+            first.text.clone()
+        } else {
+            "ip".to_owned()
+        };
+        // A table that is only made, before it is deleted and made again.
+        if self.tokens.get(self.at).is_none_or(|token| token.is("\n") || token.is(";")) {
+            return Ok(());
+        }
+        self.expect("{")?;
+        self.table = Table { family, ..Table::default() };
+        loop {
+            let word = self.next_word()?;
+            match word.text.as_str() {
+                "}" => break,
+                "chain" => self.chain()?,
+                "set" | "map" => self.set()?,
+                _ => self.skip()?,
+            }
+        }
+        for (chain, words) in std::mem::take(&mut self.table.rules) {
+            if self.table.family != "arp" {
+                self.rule(chain, &words)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Something else in a table: up to the end of its line, its braces included.
+    fn skip(&mut self) -> Result<(), Wrong> {
+        self.statement().map(drop)
+    }
+
+    fn chain_id(&mut self, name: &str) -> ChainId {
+        let chains = &mut self.ruleset.chains;
+        *self.table.chains.entry(name.to_owned()).or_insert_with(|| {
+            chains.push(Chain { name: name.to_owned(), rules: Vec::new() });
+            chains.len() - 1
+        })
+    }
+
+    fn chain(&mut self) -> Result<(), Wrong> {
+        let name = self.next()?.text;
+        let chain = self.chain_id(&name);
+        self.expect("{")?;
+        let mut base: Option<usize> = None;
+        loop {
+            let word = self.next_word()?;
+            match word.text.as_str() {
+                "}" if !word.quoted => return Ok(()),
+                "type" => base = self.base(chain, &word)?,
+                "policy" => {
+                    let drops = self.next()?.is("drop");
+                    if let Some(base) = base {
+                        self.ruleset.bases[base].drops = drops;
+                    }
+                }
+                "comment" | "flags" | "devices" => self.skip()?,
+                _ => {
+                    self.at -= 1;
+                    let words = self.statement()?;
+                    self.table.rules.push((chain, words));
+                }
+            }
+        }
+    }
+
+    /// `type filter hook input priority filter + 10`.
+    fn base(&mut self, chain: ChainId, word: &Token) -> Result<Option<usize>, Wrong> {
+        let words = self.statement()?;
+        if self.table.family == "arp" {
+            return Ok(None);
+        }
+        if matches!(self.table.family.as_str(), "bridge" | "netdev") {
+            let message = format!(
+                "the table is of the family {}, whose packets no policy sees as it does: take it out, and the packets that it drops with it",
+                self.table.family
+            );
+            return Err((word.line, word.column, message));
+        }
+        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+        let wrong = |message: &str| (word.line, word.column, message.to_owned());
+        let after = |key: &str| texts.iter().position(|word| *word == key).map(|place| &texts[place + 1..]);
+        let hook = match after("hook").and_then(|words| words.first().copied()) {
+            Some("prerouting") => Hook::Prerouting,
+            Some("input") => Hook::Input,
+            Some("forward") => Hook::Forward,
+            Some("output") => Hook::Output,
+            Some("postrouting") => Hook::Postrouting,
+            _ => return Err(wrong("this hook is not known")),
+        };
+        let priority =
+            after("priority").and_then(priority).ok_or_else(|| wrong("this priority is not known"))?;
+        let mut sees = Cube::all();
+        if let Some(v4) = match self.table.family.as_str() {
+            "ip" => Some(true),
+            "ip6" => Some(false),
+            _ => None,
+        } {
+            (sees.source, sees.destination) = (words::family(v4), words::family(v4));
+        }
+        self.ruleset.bases.push(Base {
+            chain,
+            hook,
+            priority,
+            translates: texts.first() == Some(&"nat"),
+            sees,
+            drops: false,
+            place: Place { source: self.source, line: word.line, column: word.column },
+            text: self.line(word.line),
+        });
+        Ok(Some(self.ruleset.bases.len() - 1))
+    }
+
+    fn line(&self, line: usize) -> String {
+        self.lines.get(line - 1).map_or_else(String::new, |line| line.trim().to_owned())
+    }
+
+    fn set(&mut self) -> Result<(), Wrong> {
+        let name = self.next()?.text;
+        self.expect("{")?;
+        let mut set = NamedSet::default();
+        loop {
+            let word = self.next_word()?;
+            match word.text.as_str() {
+                "}" => break,
+                "elements" => {
+                    self.expect("=")?;
+                    set.elements = self.statement()?;
+                }
+                "timeout" => {
+                    set.changes = true;
+                    self.skip()?;
+                }
+                "flags" => {
+                    set.changes |=
+                        self.statement()?.iter().any(|word| word.is("dynamic") || word.is("timeout"))
+                }
+                _ => self.skip()?,
+            }
+        }
+        self.table.sets.insert(name, set);
+        Ok(())
+    }
+}
+
+trait With {
+    fn with(self, message: String) -> Self;
+}
+
+impl With for Wrong {
+    fn with(self, message: String) -> Self {
+        (self.0, self.1, message)
+    }
+}
+
+/// `filter`, `dstnat - 5`, `-150`.
+fn priority(words: &[&str]) -> Option<i32> {
+    let named = |name: &str| match name {
+        "raw" => Some(-300),
+        "mangle" => Some(-150),
+        "dstnat" => Some(-100),
+        "filter" => Some(0),
+        "security" => Some(50),
+        "srcnat" => Some(100),
+        number => number.parse().ok(),
+    };
+    match words {
+        [name] => named(name),
+        [name, "+", number, ..] => Some(named(name)? + number.parse::<i32>().ok()?),
+        [name, "-", number, ..] => Some(named(name)? - number.parse::<i32>().ok()?),
+        [name, ..] => named(name),
+        [] => None,
+    }
+}

@@ -1,0 +1,504 @@
+//! One rule of nftables. An element of a map of verdicts, and one of a set of tuples, is a rule of its own.
+
+use super::fields::{Field, Narrowed, field};
+use super::token::Token;
+use super::{Reader, Wrong};
+use crate::cube::{Cube, state};
+use crate::ruleset::{ChainId, InterfaceTest, Limit, Place, Rule, Verdict};
+use crate::words;
+
+/// Elements of maps and tuples that one rule may become.
+const MOST_ELEMENTS: usize = 200_000;
+
+/// Some of the packets of a rule.
+#[derive(Clone)]
+struct Part {
+    cube: Cube,
+    interfaces: Vec<InterfaceTest>,
+    doubts: Vec<String>,
+    /// What an element of a map does.
+    verdict: Option<Verdict>,
+}
+
+/// A rule while its words are read.
+struct Draft {
+    parts: Vec<Part>,
+    verdict: Verdict,
+    logs: bool,
+    limit: Option<Limit>,
+    comment: Option<String>,
+    /// Words that are not understood: what follows them is searched for verdicts alone.
+    is_lost: bool,
+    /// Where the first doubt is.
+    doubt_column: Option<usize>,
+}
+
+impl Draft {
+    fn doubt(&mut self, column: usize, what: String) {
+        self.doubt_column.get_or_insert(column);
+        self.parts.iter_mut().for_each(|part| part.doubts.push(what.clone()));
+    }
+}
+
+/// Statements that decide nothing; behind them come words of their own.
+const IDLE: &[&str] = &["counter", "log", "notrack", "quota", "flow", "last"];
+
+/// Words that begin a statement.
+const STATEMENTS: &[&str] = &[
+    "accept",
+    "drop",
+    "reject",
+    "return",
+    "continue",
+    "jump",
+    "goto",
+    "queue",
+    "counter",
+    "log",
+    "limit",
+    "comment",
+    "masquerade",
+    "snat",
+    "dnat",
+    "redirect",
+    "notrack",
+    "meta",
+    "ct",
+    "ip",
+    "ip6",
+    "tcp",
+    "udp",
+    "sctp",
+    "th",
+    "icmp",
+    "icmpv6",
+    "iif",
+    "iifname",
+    "oif",
+    "oifname",
+    "fib",
+    "add",
+    "update",
+    "set",
+    "xt",
+    "quota",
+    "flow",
+    "tproxy",
+    "dup",
+    "fwd",
+    "synproxy",
+    "last",
+];
+
+impl Reader<'_> {
+    /// Reads a rule into its chain.
+    pub(super) fn rule(&mut self, chain: ChainId, words: &[Token]) -> Result<(), Wrong> {
+        let Some(first) = words.first() else { return Ok(()) };
+        let part = Part { cube: Cube::all(), interfaces: Vec::new(), doubts: Vec::new(), verdict: None };
+        let mut draft = Draft {
+            parts: vec![part],
+            verdict: Verdict::Continue,
+            logs: false,
+            limit: None,
+            comment: None,
+            is_lost: false,
+            doubt_column: None,
+        };
+        let mut rest = words;
+        while !rest.is_empty() {
+            let taken = self.part_of_rule(&mut draft, rest)?;
+            rest = &rest[taken.clamp(1, rest.len())..];
+        }
+        if let Verdict::Accept = draft.verdict {
+        } else if draft.limit.take().is_some() && !draft.logs_only() {
+            draft.doubt(first.column, "a limit".to_owned());
+        }
+        let place = Place {
+            source: self.source,
+            line: first.line,
+            column: draft.doubt_column.unwrap_or(first.column),
+        };
+        let text = self.line(first.line);
+        let number = self.ruleset.chains[chain].rules.last().map_or(0, |rule| rule.number) + 1;
+        for part in draft.parts {
+            for name in part.interfaces.iter().flat_map(|test| &test.names) {
+                self.ruleset.interfaces.add(name);
+            }
+            let limit = draft.limit.clone();
+            let verdict = part.verdict.unwrap_or_else(|| draft.verdict.clone());
+            self.ruleset.chains[chain].rules.push(Rule {
+                place,
+                text: text.clone(),
+                number,
+                cube: part.cube,
+                interfaces: part.interfaces,
+                doubts: part.doubts,
+                verdict,
+                logs: draft.logs,
+                limit,
+                comment: draft.comment.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Reads the first match or statement of some words. Returns how many words it has.
+    fn part_of_rule(&mut self, draft: &mut Draft, words: &[Token]) -> Result<usize, Wrong> {
+        let first = &words[0];
+        if let Some(taken) = self.verdict(draft, words)? {
+            return Ok(taken);
+        }
+        if draft.is_lost {
+            return Ok(1);
+        }
+        if let Some(taken) = self.comparison(draft, words)? {
+            return Ok(taken);
+        }
+        if let Some(taken) = syn(draft, words) {
+            return Ok(taken);
+        }
+        let second = words.get(1).map_or("", |word| word.text.as_str());
+        let third = words.get(2).map_or("", |word| word.text.as_str());
+        let options = words[1..]
+            .iter()
+            .take_while(|word| word.quoted || !STATEMENTS.contains(&word.text.as_str()))
+            .count();
+        match (first.text.as_str(), second, third) {
+            _ if first.quoted => {}
+            ("limit", "rate", _) => return Ok(limit(draft, words, options + 1)),
+            // `log flags tcp options`, `log flags ip options`, `flow add @name` have words that begin statements elsewhere.
+            ("log", "flags", "ip" | "tcp") => {
+                draft.logs = true;
+                return Ok(4);
+            }
+            ("flow", "add", _) => return Ok(3),
+            (idle, ..) if IDLE.contains(&idle) => {
+                draft.logs |= idle == "log";
+                return Ok(options + 1);
+            }
+            // What a packet is marked with, and how it is queued, changes nothing for a policy.
+            ("meta", "mark" | "priority" | "nftrace" | "secmark", "set")
+            | ("ct", "mark" | "helper" | "secmark" | "label" | "zone", "set") => {
+                return Ok(3 + words[3..]
+                    .iter()
+                    .take_while(|word| word.quoted || !is_decision(word))
+                    .count());
+            }
+            ("tcp", "option", "maxseg")
+                if words.get(3).is_some_and(|word| word.is("size"))
+                    && words.get(4).is_some_and(|word| word.is("set")) =>
+            {
+                return Ok(words.len().min(if words.get(5).is_some_and(|word| word.is("rt")) {
+                    7
+                } else {
+                    6
+                }));
+            }
+            ("add" | "update", set, "{")
+                if set.starts_with('@')
+                    && !braces(&words[2..]).iter().any(|word| word.is("limit") || word.is("ct")) =>
+            {
+                return Ok(2 + braces(&words[2..]).len());
+            }
+            _ => {}
+        }
+        draft.doubt(first.column, format!("`{}`", [first.text.as_str(), second].join(" ").trim()));
+        draft.is_lost = true;
+        Ok(1)
+    }
+
+    fn verdict(&mut self, draft: &mut Draft, words: &[Token]) -> Result<Option<usize>, Wrong> {
+        let first = &words[0];
+        if first.quoted {
+            return Ok(None);
+        }
+        let name = words.get(1).map_or("", |word| word.text.as_str());
+        let (verdict, taken) = match first.text.as_str() {
+            "accept" => (Verdict::Accept, 1),
+            "drop" => (Verdict::Drop, 1),
+            "reject" => (Verdict::Reject, words.iter().take_while(|word| !word.is("comment")).count()),
+            "return" => (Verdict::Return, 1),
+            "continue" => (Verdict::Continue, 1),
+            "jump" => (Verdict::Jump(self.declared(first, name)?), 2),
+            "goto" => (Verdict::Goto(self.declared(first, name)?), 2),
+            "comment" => {
+                draft.comment = Some(name.to_owned());
+                return Ok(Some(2));
+            }
+            what @ ("queue" | "masquerade" | "snat" | "dnat" | "redirect" | "tproxy" | "synproxy" | "fwd"
+            | "dup") => (
+                Verdict::Unknown(format!("the statement {what}")),
+                words.iter().take_while(|word| !word.is("comment")).count(),
+            ),
+            "vmap" if draft.is_lost => (Verdict::Unknown("a map".to_owned()), words.len()),
+            _ => return Ok(None),
+        };
+        if draft.verdict != Verdict::Continue {
+            return Err((first.line, first.column, "this is a second verdict".to_owned()));
+        }
+        draft.verdict = verdict;
+        Ok(Some(taken))
+    }
+
+    fn declared(&mut self, word: &Token, name: &str) -> Result<ChainId, Wrong> {
+        let found = self.table.chains.get(name).copied();
+        found.ok_or_else(|| (word.line, word.column, format!("the table has no chain `{name}`")))
+    }
+
+    /// A comparison of fields with values, or a map of verdicts; `None` if the words are none that this program knows.
+    fn comparison(&mut self, draft: &mut Draft, words: &[Token]) -> Result<Option<usize>, Wrong> {
+        let (mut fields, mut at) = (Vec::new(), 0);
+        loop {
+            let Some((field, taken)) = field(&words[at..]) else { return Ok(None) };
+            fields.push(field);
+            at += taken;
+            if !words.get(at).is_some_and(|word| word.is(".")) {
+                break;
+            }
+            at += 1;
+        }
+        let Some(next) = words.get(at) else { return Ok(None) };
+        let maps = next.is("vmap");
+        let not = next.is("!=");
+        if maps || not || next.is("=") {
+            at += 1 + usize::from(next.is("=") && words.get(at + 1).is_some_and(|word| word.is("=")));
+        } else if ["<", ">", "&", "|", "(", "and", "or", "set", "{"].iter().any(|mark| next.is(mark))
+            && !next.is("{")
+        {
+            return Ok(None);
+        }
+        let Some(value) = words.get(at) else { return Ok(None) };
+        let (elements, taken, changes) = self.values(value, &words[at..])?;
+        at += taken;
+        // An operation on the value behind it.
+        if words.get(at).is_some_and(|word| ["&", "|", "<", ">", "/"].iter().any(|mark| word.is(mark))) {
+            return Ok(None);
+        }
+        if changes {
+            let what = format!("the set `{}`, which packets or time change", value.text);
+            draft.doubt(value.column, what);
+            if maps {
+                draft.verdict = Verdict::Unknown("a map that changes".to_owned());
+            }
+            return Ok(Some(at));
+        }
+        if maps {
+            self.map(draft, &fields, &elements, value)?;
+        } else {
+            compare(draft, &fields, not, &elements, value)?;
+        }
+        Ok(Some(at))
+    }
+
+    /// The values at the beginning of some words: elements, how many words they take, and whether they change.
+    fn values(&mut self, first: &Token, words: &[Token]) -> Result<(Vec<Vec<Token>>, usize, bool), Wrong> {
+        if let Some(name) = first.text.strip_prefix('@').filter(|_| !first.quoted) {
+            let Some(set) = self.table.sets.get(name) else {
+                return Err((first.line, first.column, format!("the table has no set `{name}`")));
+            };
+            return Ok((elements(&set.elements), 1, set.changes));
+        }
+        if first.is("{") {
+            let inside = braces(words);
+            return Ok((elements(inside), inside.len(), false));
+        }
+        // `established,related` without braces.
+        let (mut all, mut taken) = (vec![vec![first.clone()]], 1);
+        while words.get(taken).is_some_and(|word| word.is(",")) {
+            let Some(value) = words.get(taken + 1) else { break };
+            all.push(vec![value.clone()]);
+            taken += 2;
+        }
+        Ok((all, taken, false))
+    }
+
+    fn map(
+        &mut self,
+        draft: &mut Draft,
+        fields: &[Field],
+        elements: &[Vec<Token>],
+        at: &Token,
+    ) -> Result<(), Wrong> {
+        let before = std::mem::take(&mut draft.parts);
+        if before.len() * elements.len() > MOST_ELEMENTS {
+            return Err((
+                at.line,
+                at.column,
+                format!("the map would become more than {MOST_ELEMENTS} rules"),
+            ));
+        }
+        for element in elements {
+            let colon = element.iter().position(|word| word.is(":"));
+            let colon = colon
+                .ok_or_else(|| (at.line, at.column, "an element of this map has no verdict".to_owned()))?;
+            let mut verdict = Draft {
+                parts: Vec::new(),
+                verdict: Verdict::Continue,
+                logs: false,
+                limit: None,
+                comment: None,
+                is_lost: false,
+                doubt_column: None,
+            };
+            if self
+                .verdict(
+                    &mut verdict,
+                    element.get(colon + 1..).filter(|words| !words.is_empty()).unwrap_or(&element[colon..]),
+                )?
+                .is_none()
+            {
+                verdict.verdict = Verdict::Unknown("an element of a map".to_owned());
+            }
+            let keys = tuple(&element[..colon]);
+            for part in &before {
+                let mut part = part.clone();
+                narrow(&mut part, fields, false, &keys, at);
+                part.verdict = Some(verdict.verdict.clone());
+                draft.parts.push(part);
+            }
+        }
+        // Nothing else may follow a map; whatever does must not decide again.
+        draft.is_lost = true;
+        Ok(())
+    }
+}
+
+impl Draft {
+    fn logs_only(&self) -> bool {
+        self.logs && self.verdict == Verdict::Continue
+    }
+}
+
+/// `tcp flags & (fin | syn | rst | ack) == syn`, or `!=`: of TCP only a SYN opens a flow here.
+fn syn(draft: &mut Draft, words: &[Token]) -> Option<usize> {
+    let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+    let ["tcp", "flags", "&", "(", rest @ ..] = &texts[..] else { return None };
+    let end = rest.iter().position(|word| *word == ")")?;
+    let mask: Vec<&str> = rest[..end].iter().copied().filter(|word| *word != "|").collect();
+    if !mask.contains(&"syn") || mask.iter().any(|flag| !matches!(*flag, "fin" | "syn" | "rst" | "ack")) {
+        return None;
+    }
+    let (is, taken) = match &rest[end + 1..] {
+        ["=", "=", "syn", ..] => (true, 3),
+        ["!=", "syn", ..] => (false, 2),
+        _ => return None,
+    };
+    for part in &mut draft.parts {
+        part.cube.services = part.cube.services.common(&words::of_protocol(policy::service::TCP));
+        part.cube.states &= if is { state::NEW } else { state::ALL & !state::NEW };
+    }
+    Some(4 + end + 1 + taken)
+}
+
+fn is_decision(word: &Token) -> bool {
+    ["accept", "drop", "reject", "return", "jump", "goto", "comment", "counter", "log"]
+        .iter()
+        .any(|decision| word.is(decision))
+}
+
+/// `limit rate [over] 5/second [burst 10 packets]`.
+fn limit(draft: &mut Draft, words: &[Token], taken: usize) -> usize {
+    let texts: Vec<&str> = words[..taken].iter().map(|word| word.text.as_str()).collect();
+    let (rate, burst) = match &texts[2..] {
+        [rate] => (words::rate(rate), Some(5)),
+        [rate, "burst", burst, "packets"] => (words::rate(rate), burst.parse().ok()),
+        _ => (None, None),
+    };
+    match (rate, burst) {
+        (Some(rate), Some(burst)) if burst > 0 && draft.limit.is_none() => {
+            draft.limit = Some(Limit { rate, burst, per: None })
+        }
+        _ => draft.doubt(words[0].column, format!("`{}`", texts.join(" "))),
+    }
+    taken
+}
+
+/// The words from an opening brace to its closing one.
+fn braces(words: &[Token]) -> &[Token] {
+    let mut depth = 0;
+    for (place, word) in words.iter().enumerate() {
+        depth += i32::from(word.is("{")) - i32::from(word.is("}"));
+        if depth == 0 {
+            return &words[..=place];
+        }
+    }
+    words
+}
+
+/// What commas part within braces.
+fn elements(words: &[Token]) -> Vec<Vec<Token>> {
+    let inside = words.strip_prefix(&words[..1]).filter(|_| words[0].is("{")).unwrap_or(words);
+    let inside = inside.split_last().filter(|(last, _)| last.is("}")).map_or(inside, |(_, before)| before);
+    inside.split(|word| word.is(",")).filter(|element| !element.is_empty()).map(<[Token]>::to_vec).collect()
+}
+
+/// What dots part in an element; its comment, counter and so on are left out.
+fn tuple(element: &[Token]) -> Vec<Option<String>> {
+    element
+        .split(|word| word.is("."))
+        .map(|words| match words {
+            [one] => Some(one.text.clone()),
+            [one, behind, ..] if behind.is("comment") || behind.is("counter") => Some(one.text.clone()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn compare(
+    draft: &mut Draft,
+    fields: &[Field],
+    not: bool,
+    elements: &[Vec<Token>],
+    at: &Token,
+) -> Result<(), Wrong> {
+    let column = at.column;
+    if let [field] = fields {
+        let values: Option<Vec<String>> =
+            elements.iter().map(|element| tuple(element).pop().flatten()).collect();
+        let all = values.filter(|_| elements.iter().all(|element| tuple(element).len() == 1));
+        let mut doubts = false;
+        for part in &mut draft.parts {
+            let understood = all.as_ref().is_some_and(|values| {
+                Narrowed { cube: &mut part.cube, interfaces: &mut part.interfaces }
+                    .narrow(*field, not, values)
+            });
+            if !understood {
+                part.doubts.push(format!("`{}`", at.text));
+                doubts = true;
+            }
+        }
+        if doubts {
+            draft.doubt_column.get_or_insert(column);
+        }
+        return Ok(());
+    }
+    if not {
+        draft.doubt(column, "what is not among tuples".to_owned());
+        return Ok(());
+    }
+    let before = std::mem::take(&mut draft.parts);
+    if before.len() * elements.len() > MOST_ELEMENTS {
+        return Err((at.line, at.column, format!("the set would become more than {MOST_ELEMENTS} rules")));
+    }
+    for element in elements {
+        let keys = tuple(element);
+        for part in &before {
+            let mut part = part.clone();
+            narrow(&mut part, fields, false, &keys, at);
+            draft.parts.push(part);
+        }
+    }
+    Ok(())
+}
+
+fn narrow(part: &mut Part, fields: &[Field], not: bool, keys: &[Option<String>], at: &Token) {
+    let mut understood = fields.len() == keys.len();
+    for (field, key) in fields.iter().zip(keys) {
+        let value: Vec<String> = key.iter().cloned().collect();
+        let mut narrowed = Narrowed { cube: &mut part.cube, interfaces: &mut part.interfaces };
+        understood &= !value.is_empty() && narrowed.narrow(*field, not, &value);
+    }
+    if !understood {
+        part.doubts.push(format!("an element of `{}`", at.text));
+    }
+}
