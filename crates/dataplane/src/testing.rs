@@ -74,6 +74,7 @@ pub struct Judgement {
 /// What of the programs nothing but this module needs.
 pub(crate) struct Testing {
     pub(crate) hooks: Tester,
+    pub(crate) gate: Option<Program>,
     pub(crate) judge: Program,
     pub(crate) held_clock: Shared<u64>,
     pub(crate) held_ports: Shared<[u32; 2]>,
@@ -89,8 +90,10 @@ impl Testing {
             program.again().map(Arc::new).map_err(DataplaneError::system("opening the firewall's programs"))
         };
         let netfilter = programs.netfilter.as_ref().map(again).transpose()?;
+        let gate = programs.gate.as_ref().map(Program::again).transpose();
+        let gate = gate.map_err(DataplaneError::system("opening the firewall's programs"))?;
         let hooks = Tester { xdp: again(&programs.xdp)?, tc: again(&programs.tc)?, netfilter };
-        Ok(Self { hooks, judge, held_clock, held_ports })
+        Ok(Self { hooks, gate, judge, held_clock, held_ports })
     }
 }
 
@@ -127,6 +130,20 @@ impl Firewall {
         let run = self.testing.hooks.run_times(frame, ifindex, hook, &mut left, times)?;
         left.truncate(run.length);
         Ok(TestRun { verdict: verdict_of(hook, run.value), frame: left, duration: run.duration })
+    }
+
+    /// Asks the program that keeps interfaces closed until they are attached about a packet of this machine, which comes in or goes out by
+    /// the loopback interface.
+    ///
+    /// # Errors
+    /// The kernel does not run the program.
+    pub fn ask_gate(&self, frame: &[u8], place: Place) -> Result<Verdict, DataplaneError> {
+        let program = self.testing.gate.as_ref();
+        let done = program
+            .ok_or_else(|| std::io::Error::other("this kernel has no such programs"))
+            .and_then(|program| program.run(frame, &netfilter_context(frame, place), &mut [], 1));
+        done.map(|run| verdict_of(Hook::Netfilter, run.value))
+            .map_err(DataplaneError::system("asking about an interface that is yet to come"))
     }
 
     /// Asks the program at a netfilter hook about a packet as the kernel would. The kernel takes the frame's Ethernet header off, and

@@ -7,6 +7,7 @@ mod bed;
 use bed::{Bed, Fate, Side};
 use dataplane::{Filter, Hook, Reason, Settings};
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 const POLICY: &str = include_str!("nat/nat.toml");
@@ -97,6 +98,34 @@ fn open(bed: &mut Bed, host: u8, port: u16) -> Result<u16, Fate> {
     match bed.send_and_see(Side::In, &frame(&text)) {
         (Fate::Sent, left) => Ok(u16::from_be_bytes([left[34], left[35]])),
         (fate, _) => Err(fate),
+    }
+}
+
+/// RFC 4787 REQ-2: a host has one address of a pool, whatever it talks to; hosts share the addresses.
+#[test]
+fn needs_root_a_host_keeps_its_address_of_a_pool() {
+    for hook in HOOKS {
+        let mut bed = bed(hook);
+        let pool = "source_to = \"192.0.2.16\"\nports = \"40000-40003\"\n";
+        assert!(POLICY.contains(pool));
+        bed.apply(&POLICY.replace(pool, "source_to = \"192.0.2.16-192.0.2.19\"\n"));
+        let mut used = BTreeSet::new();
+        for host in 64..128 {
+            let mut address = |port: u16| {
+                let text = format!("198.18.1.{host} > 198.18.2.2 udp {port}>9");
+                let (fate, left) = bed.send_and_see(Side::In, &frame(&text));
+                assert_eq!(fate, Fate::Sent, "{hook:?}, {text}");
+                Ipv4Addr::from(*left[26..].first_chunk::<4>().unwrap())
+            };
+            let first = address(1_000);
+            assert!((1_001..1_004).all(|port| address(port) == first), "{hook:?}, host {host}");
+            used.insert(first);
+        }
+        // That 64 hosts have two addresses of four happens once in 2^60 times.
+        assert!(
+            used.len() >= 3 && used.iter().all(|address| (16..20).contains(&address.octets()[3])),
+            "{used:?}"
+        );
     }
 }
 

@@ -12,7 +12,7 @@ mod reference;
 mod seen;
 
 use bed::Bed;
-use dataplane::{Filter, Hook, Place, Settings};
+use dataplane::{Filter, Hook, Place, Settings, Verdict};
 use policy::Policy;
 use reference::{Reference, Way};
 use seen::Seen;
@@ -149,6 +149,39 @@ fn needs_root_every_row_gets_its_verdict_where_the_kernel_forwards() {
     let seldom = ["no-zone", "not-a-port", "flow-zone", "zone-source", "land", "source", "fragment-unknown"];
     let missing: Vec<_> = seldom.iter().filter(|reason| !met.contains(*reason)).collect();
     assert!(missing.is_empty() && count >= 200, "{count} rows; none of {missing:?}");
+}
+
+/// An interface is closed until it is attached if its whole name is a policy's, or if it begins as a pattern does.
+#[test]
+fn needs_root_an_interface_yet_to_come_is_closed_by_its_name() {
+    let mut bed = Bed::with(Hook::Tc, &Settings { flows: 4096, rules: 1024 }, POLICY);
+    let namespace = Arc::clone(bed.namespace());
+    let frame = testkit::packet::frame("198.18.1.2 > 198.18.1.1 udp 5>6");
+    namespace.within(|| {
+        for (names, is_closed) in [
+            (&["lo"][..], true),
+            (&["l*"], true),
+            (&["lo*"], true),
+            (&["*"], true),
+            (&["eth0", "lo"], true),
+            (&["l"], false),
+            (&["lo0"], false),
+            (&["loo*"], false),
+            (&["o*"], false),
+            (&[], false),
+        ] {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            assert!(bed.firewall_mut().ports.close_until_attached(&names).unwrap());
+            let wanted = if is_closed { Verdict::Drop } else { Verdict::Up };
+            for place in [Place::In, Place::Out] {
+                let found = bed.firewall().ask_gate(&frame, place).unwrap();
+                assert_eq!(found, wanted, "{names:?}, {place:?}");
+            }
+        }
+        bed.firewall_mut().ports.close_until_attached(&["lo".to_owned()]).unwrap();
+        bed.firewall_mut().ports.attach("lo", "inside", Hook::Tc).unwrap();
+        assert_eq!(bed.firewall().ask_gate(&frame, Place::In).unwrap(), Verdict::Up, "it is attached");
+    });
 }
 
 /// A way through a tunnel, and one around it.

@@ -1,6 +1,6 @@
 //! A firewall whose daemon ends, however it ends, and is started again: what runs across it goes on, what is closed stays closed.
 
-use crate::bed::{Bed, INSIDE, OUTSIDE, Outcome, expect_echo, expect_no_echo};
+use crate::bed::{Bed, INSIDE, OUTSIDE, Outcome, expect_echo, expect_no_echo, until};
 use crate::{REJECT, WEB};
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
@@ -322,4 +322,36 @@ fn needs_root_what_cannot_be_carried_is_ended_with_a_reset() {
         let ended = late.read(&mut [0]).unwrap_err();
         assert_eq!(ended.kind(), std::io::ErrorKind::ConnectionReset, "{hook}: not left to wait");
     }
+}
+
+/// What flows without an answer have used of their budget is not forgotten: not by a daemon that goes on with the table, and not by one that
+/// carries the flows into another.
+#[test]
+fn needs_root_budgets_are_as_full_after_a_restart_as_before() {
+    const ALL: &str = "[[rules]]\nname = 'out'\nfrom = 'inside'\nto = 'outside'\naction = 'allow'\n";
+    // Flows live for an hour, and one source may fill the budget alone.
+    const BUDGET: &str = "unanswered = 64\ntimeouts = { udp = '1h', unanswered = '1h' }\n";
+    const SENT: u64 = 50;
+    let bed = Bed::new();
+    let policy = |flows: u32| bed.policy("p.toml", &format!("[settings]\nflows = {flows}\n{BUDGET}{ALL}"));
+    let mut firewall = bed.up(&policy(65_536), "tc");
+    let silent = bed.inside("out", || UdpSocket::bind((OUTSIDE, 7)).unwrap());
+    let unanswered = || bed.json(&["status"])["flows"]["unanswered"].as_u64().unwrap();
+    let ask = |count: u64| {
+        for _ in 0..count {
+            let socket = bed.inside("in", || UdpSocket::bind((INSIDE, 0)).unwrap());
+            socket.send_to(b"x", silent.local_addr().unwrap()).unwrap();
+        }
+    };
+    ask(SENT);
+    until("flows are open", || unanswered() == SENT);
+    for (flows, words) in [(65_536, "is taken over with its flows"), (32_768, "50 flows were carried over")] {
+        firewall.signal(Signal::SIGKILL);
+        firewall.end();
+        firewall = bed.up(&policy(flows), "tc");
+        assert!(firewall.start.contains(words), "{}", firewall.start);
+        assert_eq!(unanswered(), SENT, "{words}");
+    }
+    ask(200);
+    until("the budget is full", || unanswered() == 64);
 }
