@@ -11,7 +11,7 @@
 
 #define GOES_ON -1	/* no action of XDP has this number */
 #define MAX_ENTRIES 65536
-#define MAX_WAITS (1 << 18)	/* readings of the clock: more than a millisecond of the fastest */
+#define MAX_WAITS (1 << 18)	/* readings of the clock: some milliseconds */
 
 enum behaviour { ONLY_FORWARDS, BUCKET, DELAY, LOSES, TABLE, RESETS, OPENS };
 

@@ -16,7 +16,7 @@ const BOUNDS: [(&str, f64); 7] = [
     ("connections that a table", 0.0),
     ("failures where one connection", 0.001),
     // The queue alone would make it 1.8 times as much.
-    ("connections/s of a box", 0.2),
+    ("connections/s of a box", 0.3),
 ];
 
 #[test]
