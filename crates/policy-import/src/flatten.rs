@@ -640,8 +640,8 @@ fn without_idle_rows(rows: Vec<Row>, ruleset: &Ruleset) -> Vec<Row> {
 
 /// Rules that no first packet comes to, or that match none.
 fn note_rules_without_rows(ruleset: &Ruleset, seen: &Seen, report: &mut Report<'_>) {
-    let filters: HashSet<ChainId> = reached(ruleset, false);
-    let translates: HashSet<ChainId> = reached(ruleset, true);
+    let filters = reached(ruleset, false);
+    let translates = reached(ruleset, true);
     for (id, chain) in ruleset.chains.iter().enumerate() {
         for (at, rule) in chain.rules.iter().enumerate() {
             if seen.matched.contains(&(id, at)) || translates.contains(&id) {
@@ -669,17 +669,6 @@ fn note_rules_without_rows(ruleset: &Ruleset, seen: &Seen, report: &mut Report<'
     }
 }
 
-fn reached(ruleset: &Ruleset, translates: bool) -> HashSet<ChainId> {
-    let mut to_see: Vec<ChainId> =
-        ruleset.bases.iter().filter(|base| base.translates == translates).map(|base| base.chain).collect();
-    let mut seen = HashSet::new();
-    while let Some(chain) = to_see.pop() {
-        if seen.insert(chain) {
-            to_see.extend(ruleset.chains[chain].rules.iter().filter_map(|rule| match rule.verdict {
-                Verdict::Jump(to) | Verdict::Goto(to) => Some(to),
-                _ => None,
-            }));
-        }
-    }
-    seen
+fn reached(ruleset: &Ruleset, translates: bool) -> BTreeSet<ChainId> {
+    ruleset.reached(ruleset.bases.iter().filter(|base| base.translates == translates).map(|base| base.chain))
 }

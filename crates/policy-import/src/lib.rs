@@ -74,6 +74,7 @@ fn carried(
     options: &Options,
     report: &mut report::Report<'_>,
 ) -> Result<String, Wrong> {
+    ruleset.doubt_ends_that_are_translated();
     let zones = zones::Zones::of(ruleset, report)?;
     for (place, text, why) in std::mem::take(&mut ruleset.remarks) {
         report.add(place, Kind::Note, &text, why);

@@ -2,8 +2,11 @@
 //! as far as that was understood.
 
 use crate::cube::{Cube, Interfaces};
+use crate::words;
+use policy::address::AddressSet;
 use policy::model::pattern;
-use std::collections::BTreeMap;
+use policy::ranges::RangeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Where something stands, counted from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -210,5 +213,69 @@ impl Ruleset {
             *side &= if known { set } else { 0 };
         }
         (!cube.is_empty()).then_some(cube)
+    }
+}
+
+/// Priorities at which nftables and iptables translate destinations and sources.
+const DESTINATIONS: i32 = -100;
+const SOURCES: i32 = 100;
+
+impl Ruleset {
+    /// Rules that see packets before their destination is translated, or after their source is, name other ends than a policy does: what they
+    /// ask of those ends becomes a doubt.
+    pub(crate) fn doubt_ends_that_are_translated(&mut self) {
+        let translating = self.bases.iter().filter(|base| base.translates).map(|base| base.chain);
+        let translates = |rule: &Rule| matches!(rule.verdict, Verdict::Translate(_) | Verdict::Unknown(_));
+        if !self.reached(translating).iter().any(|id| self.chains[*id].rules.iter().any(translates)) {
+            return;
+        }
+        let early = |base: &Base| {
+            matches!(base.hook, Hook::Prerouting | Hook::Output) && base.priority <= DESTINATIONS
+        };
+        let late = |base: &Base| base.hook == Hook::Postrouting && base.priority >= SOURCES;
+        for (is_at, before) in [(&early as &dyn Fn(&Base) -> bool, true), (&late, false)] {
+            let bases =
+                self.bases.iter().filter(|base| !base.translates && is_at(base)).map(|base| base.chain);
+            for id in self.reached(bases) {
+                self.chains[id].rules.iter_mut().for_each(|rule| doubt_ends(rule, before));
+            }
+        }
+    }
+
+    /// Chains, and those that they lead to.
+    pub(crate) fn reached(&self, from: impl Iterator<Item = ChainId>) -> BTreeSet<ChainId> {
+        let mut to_see: Vec<ChainId> = from.collect();
+        let mut seen = BTreeSet::new();
+        while let Some(chain) = to_see.pop() {
+            if seen.insert(chain) {
+                to_see.extend(self.chains[chain].rules.iter().filter_map(|rule| match rule.verdict {
+                    Verdict::Jump(to) | Verdict::Goto(to) => Some(to),
+                    _ => None,
+                }));
+            }
+        }
+        seen
+    }
+}
+
+fn doubt_ends(rule: &mut Rule, before: bool) {
+    let cube = rule.cube.clone();
+    let family = |set: &AddressSet| AddressSet {
+        v4: if set.v4.is_empty() { set.v4.clone() } else { RangeSet::full() },
+        v6: if set.v6.is_empty() { set.v6.clone() } else { RangeSet::full() },
+    };
+    if before {
+        rule.cube.destination = family(&cube.destination);
+        let whole = words::protocols(&cube.services).map(words::of_protocol).collect::<Vec<_>>();
+        rule.cube.services = RangeSet::of(whole.iter().flat_map(|of| of.ranges().iter().copied()));
+        rule.cube.kinds = crate::cube::kind::ALL;
+    } else {
+        rule.cube.source = family(&cube.source);
+        rule.cube.source_ports = policy::service::any_port();
+    }
+    if rule.cube != cube {
+        let end =
+            if before { "a destination before it is translated" } else { "a source after it is translated" };
+        rule.doubts.push(end.to_owned());
     }
 }

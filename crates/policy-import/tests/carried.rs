@@ -221,6 +221,34 @@ fn what_is_not_understood_allows_nothing() {
 }
 
 #[test]
+fn a_drop_before_translation_is_of_every_destination() {
+    let text = |nat: &str| {
+        format!(
+            "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -s 198.51.100.0/24 -d 203.0.113.7/32 -p tcp --dport 8080 -j DROP\nCOMMIT\n\
+             *nat\n:PREROUTING ACCEPT [0:0]\n{nat}COMMIT\n*filter\n:FORWARD ACCEPT [0:0]\nCOMMIT\n"
+        )
+    };
+    for (nat, is_exact, expected) in [
+        (
+            "",
+            true,
+            "source = \"198.51.100.0/24\"\ndestination = \"203.0.113.7\"\nservice = \"tcp/8080\"\naction = \"deny\"",
+        ),
+        (
+            "-A PREROUTING -d 203.0.113.7/32 -p tcp --dport 8080 -j DNAT --to-destination 10.0.0.5:80\n",
+            false,
+            "source = \"198.51.100.0/24\"\nservice = \"tcp\"\naction = \"deny\"",
+        ),
+    ] {
+        let source = Source { name: "rules".to_owned(), text: text(nat) };
+        let options = Options { answers: true, ..Options::default() };
+        let imported = import(Format::IptablesSave, &[source], &options).unwrap();
+        assert!(imported.policy.contains(expected), "{nat}\n{}", imported.policy);
+        assert_eq!(imported.is_exact(), is_exact, "{nat}\n{:?}", imported.findings);
+    }
+}
+
+#[test]
 fn more_interfaces_than_a_policy_can_tell_apart() {
     for (interfaces, expected) in [(100, "at most 63 zones"), (200, "more than 127 interfaces")] {
         let lines: String =
