@@ -9,7 +9,7 @@ const EACH: Duration = Duration::from_secs(5);
 
 /// What is gone past.
 pub(super) struct Passed {
-    /// When the firewall started; `up` went past it because it was told to.
+    /// When the firewall started; `up` went past it because of `--force`.
     accepted: Vec<String>,
     since: Vec<String>,
     looked: Instant,
