@@ -38,7 +38,7 @@ impl Interface {
         self.kind == LOOPBACK
     }
 
-    /// Whether its packets begin with their IP header, where the firewall is asked. Others of [`NONE`] (xfrm, for one) leave the headers
+    /// Whether its packets begin with their IP header, where the firewall is asked. Others of `ARPHRD_NONE` (xfrm, for one) leave the headers
     /// of what a packet came in before it, and gre does so without a remote.
     pub fn is_layer_3(&self) -> bool {
         let made_by = self.made_by.as_deref();
