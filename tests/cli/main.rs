@@ -158,7 +158,7 @@ fn without_root_the_bench_says_so() {
     // The build's folder may be closed to others, so a copy is run.
     let dir = tempfile::tempdir().unwrap();
     let copy = dir.path().join("rampart-bench");
-    std::fs::copy(env!("CARGO_BIN_EXE_rampart-bench"), &copy).unwrap();
+    testkit::namespace::copy_program(env!("CARGO_BIN_EXE_rampart-bench"), &copy);
     let open = <std::fs::Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o755);
     std::fs::set_permissions(dir.path(), open).unwrap();
     let output = Command::new("setpriv")

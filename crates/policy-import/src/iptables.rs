@@ -23,9 +23,20 @@ pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
             );
             return Err(mistake(sources, place, message));
         }
-        Reader::new(sources, number, v4, &mut ruleset).read(&source.text)?;
+        read_one(sources, number, v4, &source.text, &mut ruleset)?;
     }
     Ok(ruleset)
+}
+
+/// Adds a text of one family, which stands for a source.
+pub(crate) fn read_one(
+    sources: &[Source],
+    source: usize,
+    v4: bool,
+    text: &str,
+    ruleset: &mut Ruleset,
+) -> Result<(), Mistake> {
+    Reader::new(sources, source, v4, ruleset).read(text)
 }
 
 /// Whether a text is of IPv6, by what programs write at its top or by its addresses.
@@ -233,7 +244,9 @@ pub(crate) fn other_format(text: &str) -> Option<String> {
         );
     }
     if first.starts_with("Status: ") {
-        return Some("this looks like `ufw status`, which leaves things out; give what iptables-save prints on that machine".to_owned());
+        return Some("this looks like `ufw status`, which leaves things out; give what iptables-save prints on that machine, or ufw's files: \
+             rampart import ufw /etc/default/ufw /etc/ufw/user.rules /etc/ufw/user6.rules"
+            .to_owned());
     }
     if first.starts_with('{') {
         return Some("this looks like JSON; give what iptables-save prints".to_owned());

@@ -17,6 +17,7 @@ mod iptables;
 mod nft;
 mod report;
 mod ruleset;
+mod ufw;
 mod words;
 mod write;
 mod zones;
@@ -41,6 +42,8 @@ pub enum Format {
     Nft,
     /// `iptables-save`, and `ip6tables-save` beside it.
     IptablesSave,
+    /// `/etc/ufw/user.rules`, `/etc/ufw/user6.rules` and `/etc/default/ufw`.
+    Ufw,
 }
 
 /// What the texts do not say.
@@ -60,6 +63,7 @@ pub fn import(format: Format, sources: &[Source], options: &Options) -> Result<I
     let mut ruleset = match format {
         Format::Nft => nft::read(sources)?,
         Format::IptablesSave => iptables::read(sources)?,
+        Format::Ufw => ufw::read(sources)?,
     };
     add_interfaces(&mut ruleset, options);
     let mut report = report::Report::new(sources);

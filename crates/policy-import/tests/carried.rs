@@ -39,6 +39,45 @@ fn a_router_of_iptables() {
     check("router", Format::IptablesSave, &["router.iptables"], &Options::default());
 }
 
+#[test]
+fn the_files_of_ufw() {
+    let all = ["ufw_default", "ufw_user.rules", "ufw_user6.rules"];
+    check("ufw_files", Format::Ufw, &all, &Options::default());
+    // In any order, and without the defaults nothing passes that no rule allows, not even out.
+    let imported = |files: &[&str]| import(Format::Ufw, &sources(files), &Options::default()).unwrap();
+    let denied = imported(&["ufw_user.rules"]);
+    let findings: Vec<String> = denied.findings.iter().map(ToString::to_string).collect();
+    assert!(
+        findings.iter().any(|finding| finding.contains("which was not given: they are denied")),
+        "{findings:?}"
+    );
+    assert!(
+        !denied.policy.contains("from = \"self\"\nto = \"any\"\naction = \"allow\""),
+        "{}",
+        denied.policy
+    );
+}
+
+#[test]
+fn texts_that_are_no_files_of_ufw() {
+    let rules = "*filter\n:ufw-user-input - [0:0]\n:ufw-user-output - [0:0]\n:ufw-user-forward - [0:0]\n";
+    for (text, expected) in [
+        (String::new(), "rules: this is no file of ufw"),
+        ("Status: active\n".to_owned(), "this looks like `ufw status`"),
+        ("table inet t {\n}\n".to_owned(), "this looks like nftables"),
+        ("DEFAULT_INPUT_POLICY=DROP\n".to_owned(), "there are no rules in it"),
+        (rules.to_owned(), "the text has no COMMIT"),
+        (
+            format!("{rules}-A ufw-user-input -j ACC\nCOMMIT\n-A INPUT -j ACCEPT\n"),
+            "lines behind the last COMMIT",
+        ),
+        (format!("*nat\nCOMMIT\n{rules}COMMIT\n"), "there is another table than `filter`"),
+        (format!("{rules}-A ufw-user-input -p\nCOMMIT\n"), "rules:5:"),
+    ] {
+        refused(Format::Ufw, &text, expected);
+    }
+}
+
 /// What makes a text unreadable, with its place.
 fn refused(format: Format, text: &str, expected: &str) {
     let source = Source { name: "rules".to_owned(), text: text.to_owned() };

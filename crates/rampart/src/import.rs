@@ -13,6 +13,7 @@ pub(crate) fn run(args: &ImportArgs, json: bool) -> Result<ExitCode, Failure> {
     let format = match args.format {
         ImportFormat::Nft => Format::Nft,
         ImportFormat::IptablesSave => Format::IptablesSave,
+        ImportFormat::Ufw => Format::Ufw,
     };
     let options = Options { interfaces: args.interfaces.clone(), answers: args.answers };
     let imported = policy_import::import(format, &sources, &options)

@@ -3,6 +3,7 @@
 use nix::sched::{CloneFlags, setns};
 use std::fs::File;
 use std::io::Write as _;
+use std::path::Path;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -139,6 +140,15 @@ pub fn run(program: &str, arguments: &[&str]) -> String {
     let output = attempt(program, arguments);
     assert!(output.status.success(), "{program} {}: {}", arguments.join(" "), said(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Copies a program that is to be started. Not by this process: whatever another test starts at that moment has the copy open for writing, and
+/// a file that somebody writes cannot be started.
+///
+/// # Panics
+/// If it cannot be copied.
+pub fn copy_program(from: &str, to: &Path) {
+    run("cp", &[from, to.to_str().unwrap()]);
 }
 
 /// Runs a program that may fail.

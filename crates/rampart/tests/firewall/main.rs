@@ -292,7 +292,7 @@ fn needs_root_somebody_else_is_refused_because_only_root_can() {
     let folder = tempfile::tempdir().unwrap();
     let (program, policy) = (folder.path().join("rampart"), folder.path().join("p.toml"));
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    std::fs::copy(env!("CARGO_BIN_EXE_rampart"), &program).unwrap();
+    testkit::namespace::copy_program(env!("CARGO_BIN_EXE_rampart"), &program);
     std::fs::write(&policy, "[zones]\na = { interfaces = 'e1' }\n").unwrap();
     let done =
         std::process::Command::new(&program).arg("up").arg(&policy).uid(65_534).gid(65_534).output().unwrap();

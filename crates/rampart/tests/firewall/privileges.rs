@@ -144,7 +144,7 @@ fn needs_root_readers_may_ask_and_change_nothing() {
     let folder = bed.folder.path();
     let program = folder.join("rampart");
     std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o755)).unwrap();
-    std::fs::copy(env!("CARGO_BIN_EXE_rampart"), &program).unwrap();
+    testkit::namespace::copy_program(env!("CARGO_BIN_EXE_rampart"), &program);
     let run = |group: &str, arguments: &[&str]| {
         let (namespace, group) = (bed.namespace("fw"), format!("--regid={group}"));
         let mut command = Command::new("ip");
