@@ -624,10 +624,12 @@ fn whole_trial(engine: &mut Engine, ports: &Ports, liar: &Liar, row: &Row) -> (T
 
 /// Whether a mark says what a row asks for. A stamp's check has 16 bits: of 20 frames whose stamp or addresses were changed, one fits by
 /// accident in one trial of 3,000, and there are a dozen such rows.
-fn says(text: &str, words: &str) -> bool {
-    text.contains(words)
-        || text.contains(&words.replace(" 20", " 19"))
-        || text.contains(&words.replacen("20 frames", "19 frames", 1))
+fn says(kind: MarkKind, text: &str, words: &str) -> bool {
+    if text.contains(words) {
+        return true;
+    }
+    let one_less: Vec<&str> = words.split(' ').map(|word| if word == "20" { "19" } else { word }).collect();
+    matches!(kind, MarkKind::Altered | MarkKind::Forged) && text.contains(&one_less.join(" "))
 }
 
 #[test]
@@ -642,9 +644,9 @@ fn every_lie_about_frames_costs_the_value_and_is_named() {
         let (outcome, marks) = whole_trial(&mut engine, &ports, &liar, &row);
         let said: Vec<(MarkKind, &str)> = marks.iter().map(|mark| (mark.kind, mark.text.as_str())).collect();
         let right = match row.found {
-            Some((kind, words)) => {
-                said.iter().any(|(found, text)| *found == kind && says(text, words) && kind.invalidates())
-            }
+            Some((kind, words)) => said
+                .iter()
+                .any(|(found, text)| *found == kind && says(kind, text, words) && kind.invalidates()),
             None => said.is_empty(),
         };
         let beside = &outcome.ledger.frames().unwrap().beside;

@@ -145,27 +145,34 @@ fn dropped(back: &Cube, answers: &[Row]) -> Result<Vec<(Decider, Cube)>, Decider
 
 /// The answers to packets; `None` if nothing answers them.
 fn reversed(cube: &Cube) -> Option<Cube> {
+    Some(turned(cube, replies)).filter(|cube| !cube.is_empty())
+}
+
+/// All packets that may have these answers: at least those.
+fn reversed_back(answers: &Cube) -> Cube {
+    turned(answers, |protocol, _| words::of_protocol(protocol).ranges().to_vec())
+}
+
+/// The packets of the other direction, those of ICMP as they are given.
+fn turned(cube: &Cube, icmp: impl Fn(u8, &RangeSet<u32>) -> Vec<(u32, u32)>) -> Cube {
     let mut services = Vec::new();
     let mut ports = Vec::new();
     for protocol in words::protocols(&cube.services) {
         let of = cube.services.common(&words::of_protocol(protocol));
         if words::has_ports(protocol) {
-            services.extend(
-                cube.source_ports
-                    .ranges()
-                    .iter()
-                    .map(|(a, b)| (key(protocol, *a as u16), key(protocol, *b as u16))),
-            );
+            let sources = cube.source_ports.ranges();
+            services
+                .extend(sources.iter().map(|(a, b)| (key(protocol, *a as u16), key(protocol, *b as u16))));
             ports.extend(of.ranges().iter().map(|(a, b)| (a & 0xffff, b & 0xffff)));
-        } else if matches!(protocol, ICMP | ICMPV6) {
-            services.extend(replies(protocol, &of));
-            ports.push((0, u16::MAX.into()));
-        } else {
-            services.push((key(protocol, 0), key(protocol, u16::MAX)));
-            ports.push((0, u16::MAX.into()));
+            continue;
+        }
+        ports.extend(any_port().ranges());
+        match protocol {
+            ICMP | ICMPV6 => services.extend(icmp(protocol, &of)),
+            _ => services.extend(words::of_protocol(protocol).ranges()),
         }
     }
-    let cube = Cube {
+    Cube {
         source: cube.destination.clone(),
         destination: cube.source.clone(),
         inside: cube.outside,
@@ -173,8 +180,7 @@ fn reversed(cube: &Cube) -> Option<Cube> {
         services: RangeSet::of(services),
         source_ports: RangeSet::of(ports),
         ..cube.clone()
-    };
-    (!cube.is_empty()).then_some(cube)
+    }
 }
 
 /// The replies to queries of ICMP.
@@ -187,31 +193,4 @@ fn replies(protocol: u8, of: &RangeSet<u32>) -> Vec<(u32, u32)> {
         .filter(|(query, _)| of.meets(&RangeSet::of([types(*query)])))
         .map(|(_, reply)| types(*reply))
         .collect()
-}
-
-/// All packets that may have these answers: at least those.
-fn reversed_back(answers: &Cube) -> Cube {
-    let mut services = Vec::new();
-    let mut ports = Vec::new();
-    for protocol in words::protocols(&answers.services) {
-        let of = answers.services.common(&words::of_protocol(protocol));
-        if words::has_ports(protocol) {
-            let sources = answers.source_ports.ranges();
-            services
-                .extend(sources.iter().map(|(a, b)| (key(protocol, *a as u16), key(protocol, *b as u16))));
-            ports.extend(of.ranges().iter().map(|(a, b)| (a & 0xffff, b & 0xffff)));
-        } else {
-            services.push((key(protocol, 0), key(protocol, u16::MAX)));
-            ports.extend(any_port().ranges());
-        }
-    }
-    Cube {
-        source: answers.destination.clone(),
-        destination: answers.source.clone(),
-        inside: answers.outside,
-        outside: answers.inside,
-        services: RangeSet::of(services),
-        source_ports: RangeSet::of(ports),
-        ..answers.clone()
-    }
 }

@@ -133,7 +133,7 @@ fn note_translations(ruleset: &Ruleset, report: &mut Report<'_>) -> Result<(), W
     let translating = reached(ruleset, true);
     for rule in translating.iter().flat_map(|id| &ruleset.chains[*id].rules) {
         match rule.verdict {
-            Verdict::Translate(_) | Verdict::Unknown(_) => {
+            Verdict::Unknown(_) => {
                 let why = "translation is not carried over in this version: write it as [[nat]] by hand; the rules above name the true ends, as \
                            those of the policy do";
                 report.add(rule.place, Kind::Note, &rule.text, why);
@@ -200,6 +200,8 @@ struct Flat<'r> {
     ruleset: &'r Ruleset,
     way: Way,
     bases: Vec<usize>,
+    /// Of each of them, whether it can drop something.
+    can_drop: Vec<bool>,
     rows: Vec<Row>,
     findings: Vec<(Decider, Kind, String)>,
     seen: Seen,
@@ -222,6 +224,16 @@ struct Standing {
     gone: Vec<Cube>,
 }
 
+/// A rule that decides, and the packets that it decides about.
+struct Met<'r> {
+    decider: Decider,
+    rule: &'r Rule,
+    packets: Vec<Cube>,
+    /// Why it may be about only some of them.
+    doubts: Vec<String>,
+    logs: bool,
+}
+
 /// What of a chain's packets is where.
 struct Walk {
     /// Those that come to the next rule.
@@ -240,10 +252,12 @@ impl<'r> Flat<'r> {
             })
             .collect();
         bases.sort_by_key(|at| (ruleset.bases[*at].hook, ruleset.bases[*at].priority));
+        let can_drop = bases.iter().map(|at| can_drop(ruleset, &ruleset.bases[*at])).collect();
         Self {
             ruleset,
             way,
             bases,
+            can_drop,
             rows: Vec::new(),
             findings: Vec::new(),
             seen: Seen::default(),
@@ -284,7 +298,8 @@ impl<'r> Flat<'r> {
             return Ok(());
         }
         // A chain that lets everything pass is not asked, unless nothing else says why the packets pass.
-        if !self.can_drop(base) && (decider != Decider::Nobody || self.is_judged_later(&sees, standing.base))
+        if !self.can_drop[standing.base]
+            && (decider != Decider::Nobody || self.is_judged_later(&sees, standing.base))
         {
             return self.base(sees, decider, &after, limit, logs);
         }
@@ -313,24 +328,6 @@ impl<'r> Flat<'r> {
         }
         let after = Standing { base: standing.base + 1, ..standing.clone() };
         self.base(left, Decider::Policy(at), &after, None, false)
-    }
-
-    fn can_drop(&self, base: &Base) -> bool {
-        let mut to_see = vec![base.chain];
-        let mut seen = HashSet::new();
-        while let Some(chain) = to_see.pop() {
-            if !seen.insert(chain) {
-                continue;
-            }
-            for rule in &self.ruleset.chains[chain].rules {
-                match rule.verdict {
-                    Verdict::Drop | Verdict::Reject | Verdict::Unknown(_) => return true,
-                    Verdict::Jump(to) | Verdict::Goto(to) => to_see.push(to),
-                    _ => {}
-                }
-            }
-        }
-        base.drops
     }
 
     /// Goes through a chain. Returns the packets that its end is reached by, or that return; those that a rule decided about may be
@@ -379,16 +376,16 @@ impl<'r> Flat<'r> {
         logs: bool,
     ) -> Result<(), Wrong> {
         let decider = Decider::Rule(id.0, id.1);
-        let mut doubts = walk.standing.doubts.clone();
-        doubts.extend(rule.doubts.iter().cloned());
+        let doubts = [&walk.standing.doubts[..], &rule.doubts].concat();
+        let met = |packets, doubts| Met { decider, rule, packets, doubts, logs };
         match &rule.verdict {
-            Verdict::Continue | Verdict::Translate(_) => {}
+            Verdict::Continue => {}
             Verdict::Accept => {
-                self.accept(decider, rule, matched, &doubts, &walk.standing, logs)?;
+                self.accept(met(matched, doubts), &walk.standing)?;
                 drop(self.decided(rule, walk));
             }
             Verdict::Drop | Verdict::Reject | Verdict::Unknown(_) => {
-                self.refuse(decider, rule, matched, &doubts, &walk.standing, logs)?;
+                self.refuse(met(matched, doubts), &walk.standing)?;
                 let refused = self.decided(rule, walk);
                 walk.standing.refused.extend(refused);
             }
@@ -413,7 +410,7 @@ impl<'r> Flat<'r> {
             }
             Verdict::Return if rule.doubts.is_empty() => self.leave(&matched, matched.clone(), walk)?,
             Verdict::Return if walk.standing.trail.is_empty() && self.base_of(&walk.standing).drops => {
-                self.refuse(decider, rule, matched, &doubts, &walk.standing, logs)?;
+                self.refuse(met(matched, doubts), &walk.standing)?;
             }
             Verdict::Return => walk.standing.gone.extend(matched),
         }
@@ -450,61 +447,38 @@ impl<'r> Flat<'r> {
         self.check_size()
     }
 
-    fn accept(
-        &mut self,
-        decider: Decider,
-        rule: &Rule,
-        matched: Vec<Cube>,
-        doubts: &[String],
-        standing: &Standing,
-        logs: bool,
-    ) -> Result<(), Wrong> {
-        if !doubts.is_empty() {
-            self.find(decider, Kind::LeftOut, format!("a policy cannot ask for {}", doubts.join(", ")));
-            return Ok(());
-        }
+    fn accept(&mut self, met: Met<'_>, standing: &Standing) -> Result<(), Wrong> {
         let is_gone = |cube: &Cube| standing.gone.iter().any(|gone| gone.meets(cube));
-        if matched.iter().any(is_gone) {
-            let why = "a rule before it, which is not understood, may take some of its packets away";
-            self.find(decider, Kind::LeftOut, why.to_owned());
-            return Ok(());
-        }
-        if rule.limit.is_some() && self.is_seen_later(&matched, standing.base) {
-            let why = "its limit would have to hold together with the rules of another chain, which judges its packets later";
-            self.find(decider, Kind::LeftOut, why.to_owned());
-            return Ok(());
-        }
-        let after = Standing { base: standing.base + 1, ..standing.clone() };
-        self.base(matched, decider, &after, rule.limit.as_ref(), logs)
+        let why = if !met.doubts.is_empty() {
+            format!("a policy cannot ask for {}", met.doubts.join(", "))
+        } else if met.packets.iter().any(is_gone) {
+            "a rule before it, which is not understood, may take some of its packets away".to_owned()
+        } else if met.rule.limit.is_some() && self.is_seen_later(&met.packets, standing.base) {
+            "its limit would have to hold together with the rules of another chain, which judges its packets later".to_owned()
+        } else {
+            let after = Standing { base: standing.base + 1, ..standing.clone() };
+            return self.base(met.packets, met.decider, &after, met.rule.limit.as_ref(), met.logs);
+        };
+        self.find(met.decider, Kind::LeftOut, why);
+        Ok(())
     }
 
-    fn refuse(
-        &mut self,
-        decider: Decider,
-        rule: &Rule,
-        matched: Vec<Cube>,
-        doubts: &[String],
-        standing: &Standing,
-        logs: bool,
-    ) -> Result<(), Wrong> {
-        if self.is_about_answers && !doubts.is_empty() {
+    fn refuse(&mut self, met: Met<'_>, standing: &Standing) -> Result<(), Wrong> {
+        if self.is_about_answers && !met.doubts.is_empty() {
             return Ok(());
         }
-        if let Verdict::Unknown(what) = &rule.verdict {
-            self.find(
-                decider,
-                Kind::Wider,
-                format!("what becomes of its packets is not known ({what}), so they are denied"),
-            );
-        } else if !doubts.is_empty() {
+        if let Verdict::Unknown(what) = &met.rule.verdict {
+            let why = format!("what becomes of its packets is not known ({what}), so they are denied");
+            self.find(met.decider, Kind::Wider, why);
+        } else if !met.doubts.is_empty() {
             let why = format!(
                 "a policy cannot ask for {}, so the packets are denied with and without it; write a narrower rule by hand",
-                doubts.join(", ")
+                met.doubts.join(", ")
             );
-            self.find(decider, Kind::Wider, why);
+            self.find(met.decider, Kind::Wider, why);
         }
-        let action = if rule.verdict == Verdict::Reject { Action::Reject } else { Action::Deny };
-        self.row(matched, action, decider, standing, None, logs)
+        let action = if met.rule.verdict == Verdict::Reject { Action::Reject } else { Action::Deny };
+        self.row(met.packets, action, met.decider, standing, None, met.logs)
     }
 
     fn find(&mut self, decider: Decider, kind: Kind, why: String) {
@@ -667,6 +641,12 @@ fn note_rules_without_rows(ruleset: &Ruleset, seen: &Seen, report: &mut Report<'
             report.add(rule.place, Kind::Note, &rule.text, why);
         }
     }
+}
+
+fn can_drop(ruleset: &Ruleset, base: &Base) -> bool {
+    let drops = |rule: &Rule| matches!(rule.verdict, Verdict::Drop | Verdict::Reject | Verdict::Unknown(_));
+    let reached = ruleset.reached(std::iter::once(base.chain));
+    base.drops || reached.iter().any(|chain| ruleset.chains[*chain].rules.iter().any(drops))
 }
 
 fn reached(ruleset: &Ruleset, translates: bool) -> BTreeSet<ChainId> {

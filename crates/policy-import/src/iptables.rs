@@ -5,7 +5,7 @@ mod options;
 
 use crate::cube::Cube;
 use crate::report::{Mistake, mistake};
-use crate::ruleset::{Base, Chain, ChainId, Hook, Place, Ruleset, Translate, Verdict};
+use crate::ruleset::{Base, Chain, ChainId, Hook, Place, Ruleset, Verdict};
 use crate::{Source, words};
 use line::Word;
 use std::collections::HashMap;
@@ -285,51 +285,17 @@ const HARMLESS: &[&str] = &[
     "NOTRACK",
 ];
 
-/// What a target does, its options being those behind it.
-fn target(reader: &Reader<'_>, table: &str, name: &str, goes: bool, options: &[Word]) -> Verdict {
+/// What a target does, whatever its options say.
+fn target(reader: &Reader<'_>, table: &str, name: &str, goes: bool) -> Verdict {
     if let Some(chain) = reader.chain_of(table, name) {
         return if goes { Verdict::Goto(chain) } else { Verdict::Jump(chain) };
     }
-    let option = |name: &str| {
-        let place = options.iter().position(|word| !word.quoted && word.text == name)?;
-        options.get(place + 1).map(|word| word.text.as_str())
-    };
     match name {
         "ACCEPT" => Verdict::Accept,
         "DROP" => Verdict::Drop,
         "REJECT" => Verdict::Reject,
         "RETURN" => Verdict::Return,
-        "MASQUERADE" => match option("--to-ports").map(port_pair) {
-            Some(None) => Verdict::Unknown("the ports of MASQUERADE".to_owned()),
-            ports => Verdict::Translate(Translate::Masquerade(ports.flatten())),
-        },
-        "SNAT" => {
-            option("--to-source").and_then(source_to).unwrap_or_else(|| Verdict::Unknown("SNAT".to_owned()))
-        }
-        "DNAT" => {
-            let to = option("--to-destination").filter(|to| !to.contains('-'));
-            let to = to.filter(|to| to.split(':').count() <= 2 && !to.contains('/'));
-            to.map_or_else(
-                || Verdict::Unknown("DNAT to several addresses or ports".to_owned()),
-                |to| Verdict::Translate(Translate::Destination(to.to_owned())),
-            )
-        }
         known if HARMLESS.contains(&known) => Verdict::Continue,
         other => Verdict::Unknown(format!("the target {other}")),
     }
-}
-
-fn port_pair(text: &str) -> Option<(u16, u16)> {
-    let (first, last) = words::ports(text, '-')?;
-    Some((u16::try_from(first).ok()?, u16::try_from(last).ok()?))
-}
-
-/// `203.0.113.7`, `203.0.113.7-203.0.113.9`, `203.0.113.7:1024-65535`.
-fn source_to(text: &str) -> Option<Verdict> {
-    let (addresses, ports) = match text.split_once(':') {
-        Some((addresses, ports)) => (addresses, Some(port_pair(ports)?)),
-        None => (text, None),
-    };
-    words::addresses(addresses).filter(|set| set.v6.is_empty())?;
-    Some(Verdict::Translate(Translate::Source { addresses: addresses.to_owned(), ports }))
 }

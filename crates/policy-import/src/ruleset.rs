@@ -114,9 +114,10 @@ pub(crate) struct Limit {
 }
 
 /// What a rule does with the packets that it matches.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing that decides: the packet goes on.
+    #[default]
     Continue,
     Accept,
     Drop,
@@ -124,20 +125,8 @@ pub(crate) enum Verdict {
     Jump(ChainId),
     Goto(ChainId),
     Return,
-    /// Something that this program does not know, with its words. Treated as drop.
+    /// Something that this program does not know, or a translation, with its words. Treated as drop where packets are filtered.
     Unknown(String),
-    Translate(Translate),
-}
-
-/// A translation.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Translate {
-    /// Ports outside, first and last.
-    Masquerade(Option<(u16, u16)>),
-    /// As [`policy::model::Change::Source`], in words.
-    Source { addresses: String, ports: Option<(u16, u16)> },
-    /// `10.0.0.5` or `10.0.0.5:80`.
-    Destination(String),
 }
 
 /// Interfaces that rules name, each with its bit. The loopback interface has none: its packets never pass the firewall.
@@ -225,7 +214,7 @@ impl Ruleset {
     /// ask of those ends becomes a doubt.
     pub(crate) fn doubt_ends_that_are_translated(&mut self) {
         let translating = self.bases.iter().filter(|base| base.translates).map(|base| base.chain);
-        let translates = |rule: &Rule| matches!(rule.verdict, Verdict::Translate(_) | Verdict::Unknown(_));
+        let translates = |rule: &Rule| matches!(rule.verdict, Verdict::Unknown(_));
         if !self.reached(translating).iter().any(|id| self.chains[*id].rules.iter().any(translates)) {
             return;
         }

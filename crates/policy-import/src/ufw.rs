@@ -16,6 +16,7 @@ const WAYS: [(&str, &str, &str); 3] = [
 
 /// The beginning of the names of the user's chains, of IPv4 and of IPv6.
 const USER: [&str; 2] = ["ufw-user-", "ufw6-user-"];
+const V6: usize = 1;
 
 /// Reads the files, in any order.
 pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
@@ -36,6 +37,13 @@ pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
                 |message| wrong(&message),
             ));
         };
+        if family == V6 && defaults.is_some() && !is_yes(&values, "IPV6") {
+            let why =
+                "/etc/default/ufw does not say IPV6=yes, so ufw drops all IPv6 and asks none of these rules";
+            let place = Place { source: number, ..Place::default() };
+            ruleset.remarks.push((place, String::new(), why.to_owned()));
+            continue;
+        }
         if std::mem::replace(&mut ruleset.families[family], true) {
             return Err(wrong("these rules are of the same family as those of another file"));
         }
@@ -45,7 +53,7 @@ pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
             ruleset.remarks.push((place, lines[line - 1].clone(), LIMITED.to_owned()));
         }
         add_framework(&mut lines, USER[family], &values).map_err(|message| wrong(&message))?;
-        iptables::read_one(sources, number, family == 0, &(lines.join("\n") + "\n"), &mut ruleset)?;
+        iptables::read_one(sources, number, family != V6, &(lines.join("\n") + "\n"), &mut ruleset)?;
     }
     if ruleset.bases.is_empty() {
         return Err(mistake(
@@ -80,6 +88,10 @@ fn family(text: &str) -> Option<usize> {
 fn values(text: &str) -> HashMap<&str, &str> {
     let assignments = text.lines().filter_map(|line| line.trim().split_once('='));
     assignments.map(|(name, value)| (name, value.trim_matches(['"', '\'']))).collect()
+}
+
+fn is_yes(values: &HashMap<&str, &str>, setting: &str) -> bool {
+    values.get(setting).is_some_and(|value| value.eq_ignore_ascii_case("yes"))
 }
 
 /// What `ufw limit` becomes. Two at once and one every 10 s are five within 30 s at most, as ufw has it.

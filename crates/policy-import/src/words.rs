@@ -3,6 +3,7 @@
 use policy::address::AddressSet;
 use policy::ranges::RangeSet;
 use policy::service::{ICMP, ICMPV6, SCTP, TCP, UDP, key};
+use std::collections::BTreeSet;
 
 /// Names of services as `/etc/services` has them, those that firewalls name.
 const PORTS: &[(&str, u16)] = &[
@@ -289,6 +290,13 @@ pub(crate) fn unlike_new() -> [RangeSet<u32>; 2] {
     let invalid6 = of_protocol(ICMPV6).without(&opens6).without(&untracked);
     let invalid = RangeSet::of(invalid4.ranges().iter().chain(invalid6.ranges()).copied());
     [invalid, untracked]
+}
+
+/// The first of a name, and of the name with a number behind it, that is not taken. It is taken then.
+pub(crate) fn unique(name: &str, separator: &str, taken: &mut BTreeSet<String>) -> String {
+    let numbered = (2..).map(|number: u32| format!("{name}{separator}{number}"));
+    let mut names = std::iter::once(name.to_owned()).chain(numbered);
+    names.find(|name| taken.insert(name.clone())).unwrap_or_default()
 }
 
 #[cfg(test)]

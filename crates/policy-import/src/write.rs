@@ -242,14 +242,7 @@ impl Policy<'_, '_> {
         if !chain.starts_with(|c: char| c.is_ascii_alphanumeric()) {
             chain.insert(0, 'c');
         }
-        let base = format!("{chain}/{number}");
-        let mut name = base.clone();
-        let mut again = 2;
-        while !self.names.insert(name.clone()) {
-            name = format!("{base}:{again}");
-            again += 1;
-        }
-        name
+        words::unique(&format!("{chain}/{number}"), ":", &mut self.names)
     }
 
     fn ends(&self, cube: &Cube, way: Way) -> (String, String) {

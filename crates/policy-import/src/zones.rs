@@ -3,6 +3,7 @@
 use crate::cube::Interfaces;
 use crate::report::{Kind, Report};
 use crate::ruleset::{MAX_INTERFACES, Place, Ruleset, Wrong};
+use crate::words;
 use policy::model::{MAX_ZONES, pattern};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -99,11 +100,5 @@ fn zone_name(interface: &str, taken: &mut BTreeSet<String>) -> String {
     if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
         name.insert(0, 'z');
     }
-    let mut unique = name.clone();
-    let mut number = 2;
-    while !taken.insert(unique.clone()) {
-        unique = format!("{name}-{number}");
-        number += 1;
-    }
-    unique
+    words::unique(&name, "-", taken)
 }

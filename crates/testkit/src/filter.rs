@@ -39,7 +39,7 @@ impl Filter {
         MapHandle::try_from(&found).unwrap()
     }
 
-    /// A map with one entry by its name.
+    /// Finds a map that has one entry. `name` is that of the map in the program.
     pub fn only(&self, name: &str) -> Only {
         Only(self.map(name))
     }
@@ -98,7 +98,7 @@ impl Filter {
     }
 }
 
-/// A map with one entry (`bpf/test/only.h`).
+/// A map that has one entry (`bpf/test/only.h`).
 #[derive(Debug)]
 pub struct Only(MapHandle);
 

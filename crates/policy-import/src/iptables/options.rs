@@ -88,7 +88,7 @@ impl Reader<'_> {
                 };
                 let goes = matches!(option.text.as_str(), "-g" | "--goto");
                 draft.rule.logs = matches!(name.text.as_str(), "LOG" | "NFLOG" | "ULOG");
-                draft.rule.verdict = target(self, table, &name.text, goes, options);
+                draft.rule.verdict = target(self, table, &name.text, goes);
                 if let Some(again) =
                     options.iter().find(|word| !word.quoted && matches!(word.text.as_str(), "-j" | "-g"))
                 {
@@ -145,19 +145,17 @@ impl Reader<'_> {
             }
             _ => {}
         }
-        if !KNOWN.contains(&name) {
-            return Ok(unknown(draft, not, name, behind));
-        }
-        self.enough(line, option, behind, 1)?;
-        let mut value = behind[0].text.as_str();
-        let mut not = not;
-        let mut values = 1;
         // As iptables wrote it before 1.4.3.
-        if value == "!" && !behind[0].quoted && behind.len() > 1 {
-            (not, value, values) = (true, behind[1].text.as_str(), 2);
-        }
-        if !self.known(draft, not, name, value) {
-            let what = format!("`{}{name} {value}`", if not { "! " } else { "" });
+        let (is_not, value, values) = match behind {
+            [mark, value, ..] if mark.text == "!" && !mark.quoted => (true, value.text.as_str(), 2),
+            _ => (not, behind.first().map_or("", |value| value.text.as_str()), 1),
+        };
+        let Some(is_understood) = self.known(draft, is_not, name, value) else {
+            return Ok(unknown(draft, not, name, behind));
+        };
+        self.enough(line, option, behind, 1)?;
+        if !is_understood {
+            let what = format!("`{}{name} {value}`", if is_not { "! " } else { "" });
             draft.rule.doubts.push(what);
         }
         Ok(values)
@@ -172,17 +170,17 @@ impl Reader<'_> {
         Ok(values)
     }
 
-    /// Takes an option with one value into the match. Returns false if its value is not understood.
-    fn known(&mut self, draft: &mut Draft, not: bool, name: &str, value: &str) -> bool {
+    /// Takes an option with one value into the match. Returns whether its value is understood; `None` if the option is not known.
+    fn known(&mut self, draft: &mut Draft, not: bool, name: &str, value: &str) -> Option<bool> {
         let cube = &mut draft.rule.cube;
-        match name {
+        let is_understood = match name {
             "-m" | "--match" => {
                 draft.modules.push(value.to_owned());
                 true
             }
             "-p" | "--protocol" | "--proto" => {
                 if matches!(value, "all" | "0") {
-                    return !not;
+                    return Some(!not);
                 }
                 let of = words::protocol(value).map(words::of_protocol);
                 narrow(&mut cube.services, not, of, LAST_KEY)
@@ -239,8 +237,9 @@ impl Reader<'_> {
                 };
                 draft.per.is_some()
             }
-            _ => false,
-        }
+            _ => return None,
+        };
+        Some(is_understood)
     }
 
     fn interface(&mut self, draft: &mut Draft, not: bool, outside: bool, value: &str) -> bool {
@@ -297,47 +296,6 @@ impl Reader<'_> {
         }
     }
 }
-
-/// Options with one value that [`Reader::known`] reads.
-const KNOWN: &[&str] = &[
-    "-m",
-    "--match",
-    "-p",
-    "--protocol",
-    "--proto",
-    "-s",
-    "--source",
-    "--src",
-    "-d",
-    "--destination",
-    "--dst",
-    "--src-range",
-    "--dst-range",
-    "-i",
-    "--in-interface",
-    "-o",
-    "--out-interface",
-    "--dport",
-    "--destination-port",
-    "--dports",
-    "--destination-ports",
-    "--sport",
-    "--source-port",
-    "--sports",
-    "--source-ports",
-    "--icmp-type",
-    "--icmpv6-type",
-    "--ctstate",
-    "--state",
-    "--dst-type",
-    "--pkt-type",
-    "--comment",
-    "--limit",
-    "--limit-burst",
-    "--hashlimit-upto",
-    "--hashlimit-burst",
-    "--hashlimit-mode",
-];
 
 /// Modules that match nothing but what their options say.
 const MODULES: &[&str] = &[

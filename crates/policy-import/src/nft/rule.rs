@@ -21,6 +21,7 @@ struct Part {
 }
 
 /// A rule while its words are read.
+#[derive(Default)]
 struct Draft {
     parts: Vec<Part>,
     verdict: Verdict,
@@ -95,15 +96,7 @@ impl Reader<'_> {
     pub(super) fn rule(&mut self, chain: ChainId, words: &[Token]) -> Result<(), Wrong> {
         let Some(first) = words.first() else { return Ok(()) };
         let part = Part { cube: Cube::all(), interfaces: Vec::new(), doubts: Vec::new(), verdict: None };
-        let mut draft = Draft {
-            parts: vec![part],
-            verdict: Verdict::Continue,
-            logs: false,
-            limit: None,
-            comment: None,
-            is_lost: false,
-            doubt_column: None,
-        };
+        let mut draft = Draft { parts: vec![part], ..Draft::default() };
         let mut rest = words;
         while !rest.is_empty() {
             let taken = self.part_of_rule(&mut draft, rest)?;
@@ -331,22 +324,10 @@ impl Reader<'_> {
             let colon = element.iter().position(|word| word.is(":"));
             let colon = colon
                 .ok_or_else(|| (at.line, at.column, "an element of this map has no verdict".to_owned()))?;
-            let mut verdict = Draft {
-                parts: Vec::new(),
-                verdict: Verdict::Continue,
-                logs: false,
-                limit: None,
-                comment: None,
-                is_lost: false,
-                doubt_column: None,
-            };
-            if self
-                .verdict(
-                    &mut verdict,
-                    element.get(colon + 1..).filter(|words| !words.is_empty()).unwrap_or(&element[colon..]),
-                )?
-                .is_none()
-            {
+            let mut verdict = Draft::default();
+            let words =
+                element.get(colon + 1..).filter(|words| !words.is_empty()).unwrap_or(&element[colon..]);
+            if self.verdict(&mut verdict, words)?.is_none() {
                 verdict.verdict = Verdict::Unknown("an element of a map".to_owned());
             }
             let keys = tuple(&element[..colon]);

@@ -37,7 +37,10 @@ pub(super) fn cut(message: String) -> String {
         };
         bytes > LONGEST_MESSAGE
     });
-    too_long.map_or_else(|| message.clone(), |(end, _)| format!("{} ... (cut)", &message[..end]))
+    match too_long.map(|(end, _)| end) {
+        Some(end) => format!("{} ... (cut)", &message[..end]),
+        None => message,
+    }
 }
 
 /// Writes both journals of a folder.
