@@ -1,7 +1,7 @@
 //! Boxes between `--ports` that lie, in whole runs of the bench: each loses its values, and the mark says why.
 
 use super::external::Unknown;
-use super::{shown, suite, turn};
+use super::{is_disturbed, shown, suite, turn};
 use measure::results::{MarkKind, Reading, Results};
 use testkit::filter::{Filter, HIDDEN_WORK, LIES};
 
@@ -158,8 +158,7 @@ fn lies_of_a_box_between_two_ports_cost_its_values() {
         let results = unknown.measured(0.3, &test, row.stated);
         let points = of_box(&results);
         let fits = |point: &Reading<'_>| match row.found {
-            // A busy machine may take the generator's core.
-            None => point.valid || point.marks.iter().any(|mark| mark.kind == MarkKind::GeneratorBehind),
+            None => point.valid || is_disturbed(point),
             Some((kind, words)) => {
                 !point.valid && point.marks.iter().any(|mark| mark.kind == kind && mark.text.contains(words))
             }

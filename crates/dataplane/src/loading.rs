@@ -9,7 +9,7 @@ use crate::shared::{Program, bind_map, has_tracepoint};
 use crate::skeleton::types::sizes;
 use crate::skeleton::{FirewallProgs, FirewallSkel, FirewallSkelBuilder, OpenFirewallSkel};
 use libbpf_rs::skel::{OpenSkel, Skel as _, SkelBuilder};
-use libbpf_rs::{ProgramMut, ProgramType};
+use libbpf_rs::{ErrorKind, ProgramMut, ProgramType};
 use policy::settings::Forwarding;
 use std::fs::File;
 use std::io::Read;
@@ -18,6 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::panic::resume_unwind;
 use std::thread;
+use std::time::{Duration, Instant};
 
 /// A program that packets meet.
 struct HookProgram {
@@ -39,6 +40,8 @@ pub(crate) const UNSENT: [(&str, &str); 2] =
     [("unsent_by_driver", "xdp_devmap_xmit"), ("unsent_at_once", "xdp_redirect_err")];
 /// What only tests ask.
 const JUDGE: &str = "judge";
+/// How long a load that is interrupted is tried again.
+const INTERRUPTED: Duration = Duration::from_secs(60);
 
 /// Makes the maps, or takes those of an earlier firewall of the same build, and loads all programs.
 pub(crate) fn load(
@@ -48,6 +51,58 @@ pub(crate) fn load(
     earlier: Option<&Earlier>,
     forwarding: Forwarding,
 ) -> Result<(FirewallSkel<'static>, Programs), DataplaneError> {
+    let skel = while_interrupted(|| load_maps(settings, cores, clock_is_held, earlier, forwarding))?;
+    let maps: Vec<_> = skel.object().maps().collect();
+    let maps: Vec<BorrowedFd<'_>> = maps.iter().map(AsFd::as_fd).collect();
+    let netfilter = (forwarding == Forwarding::Kernel).then_some(&NETFILTER);
+    let load_hook = |hook| while_interrupted(|| load_hook(hook, &maps));
+    let ([xdp, tc, out], netfilter) = thread::scope(|scope| {
+        let netfilter = netfilter.map(|hook| scope.spawn(|| load_hook(hook)));
+        let fast = HOOKS.each_ref().map(|hook| scope.spawn(|| load_hook(hook)));
+        let fast = fast.map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+        (fast, netfilter.map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))))
+    });
+    let programs = Programs {
+        xdp: xdp?,
+        resolve: program(&skel.progs.resolve)?,
+        tc: tc?,
+        out: out?,
+        netfilter: netfilter.transpose()?,
+        way_back: program(&skel.progs.way_back)?,
+        gate: if has_netfilter() { Some(program(&skel.progs.gate)?) } else { None },
+    };
+    if programs.netfilter.is_some() {
+        hold_all(&programs.way_back, &maps)?;
+    }
+    Ok((skel, programs))
+}
+
+/// The kernel gives up a load (`EAGAIN`) when the process gets a signal meanwhile: when it is stopped and continued, frozen, or traced.
+/// libbpf tries a few times; this tries until the time is up.
+fn while_interrupted<T>(load: impl Fn() -> Result<T, DataplaneError>) -> Result<T, DataplaneError> {
+    let start = Instant::now();
+    loop {
+        match load() {
+            Err(DataplaneError::Bpf { source, .. })
+                if source.kind() == ErrorKind::WouldBlock && start.elapsed() < INTERRUPTED => {}
+            result => return result,
+        }
+    }
+}
+
+/// Whether the kernel has netfilter programs: since 6.4.
+fn has_netfilter() -> bool {
+    ProgramType::Netfilter.is_supported().unwrap_or(false)
+}
+
+/// Makes the maps, or takes those of an earlier firewall of the same build, and loads the programs that are quickly verified.
+fn load_maps(
+    settings: &Settings,
+    cores: u32,
+    clock_is_held: bool,
+    earlier: Option<&Earlier>,
+    forwarding: Forwarding,
+) -> Result<FirewallSkel<'static>, DataplaneError> {
     // The skeleton borrows its object for as long as it lives; a firewall lives as long as its process.
     let storage = Box::leak(Box::new(MaybeUninit::uninit()));
     let mut open =
@@ -76,7 +131,7 @@ pub(crate) fn load(
         constants.clock_is_held = clock_is_held.into();
         constants.own_namespace = own_namespace()?;
     }
-    let has_netfilter = ProgramType::Netfilter.is_supported().unwrap_or(false);
+    let has_netfilter = has_netfilter();
     choose(&mut open, |name| {
         HOOKS.iter().chain([&NETFILTER]).all(|hook| hook.name != name)
             && (cfg!(feature = "testing") || name != JUDGE)
@@ -85,29 +140,7 @@ pub(crate) fn load(
                 *program != name || (forwarding == Forwarding::Fast && has_tracepoint(tracepoint))
             })
     });
-    let skel = open.load().map_err(refused)?;
-    let maps: Vec<_> = skel.object().maps().collect();
-    let maps: Vec<BorrowedFd<'_>> = maps.iter().map(AsFd::as_fd).collect();
-    let netfilter = (forwarding == Forwarding::Kernel).then_some(&NETFILTER);
-    let ([xdp, tc, out], netfilter) = thread::scope(|scope| {
-        let netfilter = netfilter.map(|hook| scope.spawn(|| load_hook(hook, &maps)));
-        let fast = HOOKS.each_ref().map(|hook| scope.spawn(|| load_hook(hook, &maps)));
-        let fast = fast.map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        (fast, netfilter.map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))))
-    });
-    let programs = Programs {
-        xdp: xdp?,
-        resolve: program(&skel.progs.resolve)?,
-        tc: tc?,
-        out: out?,
-        netfilter: netfilter.transpose()?,
-        way_back: program(&skel.progs.way_back)?,
-        gate: if has_netfilter { Some(program(&skel.progs.gate)?) } else { None },
-    };
-    if programs.netfilter.is_some() {
-        hold_all(&programs.way_back, &maps)?;
-    }
-    Ok((skel, programs))
+    open.load().map_err(refused)
 }
 
 /// Loads one program that packets meet, which shares these maps, all that there are in their order.

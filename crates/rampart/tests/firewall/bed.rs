@@ -1,7 +1,7 @@
 //! Two hosts and a firewall between them, in namespaces that go away with the value; programs in them, and connections.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -12,6 +12,9 @@ use testkit::slowness;
 pub(crate) const INSIDE: &str = "10.81.1.2";
 /// The host outside.
 pub(crate) const OUTSIDE: &str = "10.81.2.2";
+
+/// What a daemon prints when it is up.
+pub(crate) const ANSWERS: &str = "answers on";
 
 /// How long what must come may take on a busy machine: the kernel alone takes some seconds to look a firewall through.
 fn patience() -> Duration {
@@ -225,6 +228,13 @@ impl Bed {
 
     /// The same with other arguments. Policies are kept in the bed's folder.
     pub(crate) fn up_with(&self, arguments: &[&str]) -> Firewall {
+        let mut firewall = self.start_up(arguments);
+        firewall.start = firewall.until(ANSWERS);
+        firewall
+    }
+
+    /// The same, before it answers.
+    pub(crate) fn start_up(&self, arguments: &[&str]) -> Firewall {
         let namespace = self.namespace("fw");
         let state = self.state();
         let mut child = Command::new("ip")
@@ -236,9 +246,7 @@ impl Bed {
             .spawn()
             .unwrap();
         let out = child.stdout.take().unwrap();
-        let mut firewall = Firewall { child, output: lines(out), start: String::new() };
-        firewall.start = firewall.until("answers on");
-        firewall
+        Firewall { child, output: lines(out), start: String::new() }
     }
 }
 
@@ -283,6 +291,23 @@ pub(crate) fn expect_from(from: &Namespace, to: &str, wanted: Outcome, what: &st
         Err(_) => Outcome::Refused,
     };
     assert_eq!(outcome, wanted, "{what}: {to}");
+}
+
+/// A host's socket of the family of an address.
+pub(crate) fn socket_for(host: &Namespace, to: SocketAddr) -> UdpSocket {
+    let any: SocketAddr = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" }.parse().unwrap();
+    host.enter(|| UdpSocket::bind(any).unwrap())
+}
+
+/// A datagram that no rule allows: it is dropped, and nothing comes back.
+pub(crate) fn expect_denied(bed: &Bed, from: &Namespace, to: SocketAddr, what: &str) {
+    let before = bed.dropped("default-deny");
+    let socket = socket_for(from, to);
+    // The firewall's own is refused in its own stack.
+    let _ = socket.send_to(b"x", to);
+    until(&format!("{what}: {to} is dropped"), || bed.dropped("default-deny") > before);
+    socket.set_nonblocking(true).unwrap();
+    assert_eq!(socket.recv(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "{what}: {to}");
 }
 
 fn echo_within(stream: &mut TcpStream, within: Duration) -> Outcome {

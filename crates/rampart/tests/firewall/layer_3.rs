@@ -1,7 +1,7 @@
 //! Links without Ethernet headers where the firewall forwards: real stacks on both sides of tun, and of the tunnels that `TUNNELS` names.
 //! A policy that allows udp/53 delivers udp/53 and nothing else: read as Ethernet, it would deliver udp/8209.
 
-use crate::bed::{Bed, INSIDE, Outcome, expect_from, serve, until};
+use crate::bed::{Bed, INSIDE, Outcome, expect_denied, expect_from, serve, socket_for};
 use crate::tunnels::{BEYOND, Carrier, kinds, lay, write};
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -79,8 +79,7 @@ fn echo_datagrams(host: &Namespace, address: &str) {
 
 /// Sends a datagram until something comes back: it may be lost while the path's MTU is found.
 fn ask(from: &Namespace, to: SocketAddr, bytes: usize, wanted: Outcome, what: &str) {
-    let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let socket = from.enter(|| UdpSocket::bind(any).unwrap());
+    let socket = socket_for(from, to);
     socket.connect(to).unwrap();
     socket.set_read_timeout(Some(patience() / 10)).unwrap();
     let mut answer = vec![0; 65_535];
@@ -97,18 +96,6 @@ fn ask(from: &Namespace, to: SocketAddr, bytes: usize, wanted: Outcome, what: &s
         return;
     }
     panic!("{what}: {to}: nothing came back and not {wanted:?}");
-}
-
-/// A datagram that no rule allows: it is dropped, and nothing comes back.
-fn expect_denied(bed: &Bed, from: &Namespace, to: SocketAddr, what: &str) {
-    let any = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
-    let before = bed.dropped("default-deny");
-    let socket = from.enter(|| UdpSocket::bind(any).unwrap());
-    // The firewall's own is refused in its own stack.
-    let _ = socket.send_to(b"x", to);
-    until(&format!("{what}: {to} is dropped"), || bed.dropped("default-deny") > before);
-    socket.set_nonblocking(true).unwrap();
-    assert_eq!(socket.recv(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock, "{what}: {to}");
 }
 
 /// Many segments there and back, in which nothing may be lost or changed.

@@ -7,6 +7,7 @@ mod day;
 mod drivers;
 mod example;
 mod fragments;
+mod interrupted;
 mod kernel_forwarding;
 mod layer_3;
 mod patterns;

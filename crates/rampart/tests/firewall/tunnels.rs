@@ -2,9 +2,9 @@
 //! differs: here it is tun, whose other end a script holds, and VXLAN; `scripts/test-kernels` names in `TUNNELS` those that its kernel
 //! has besides.
 
-use crate::bed::{Bed, Outcome, expect_from, serve, until};
+use crate::bed::{Bed, Outcome, expect_denied, expect_from, serve};
 use std::fs;
-use std::net::{TcpListener, UdpSocket};
+use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
 /// Behind the tunnel.
@@ -147,12 +147,7 @@ fn needs_root_tunnels_are_judged_where_the_kernel_forwards() {
         let firewall = bed.up(&write(&bed, rules), "auto");
         for (from, to) in [(inside, far), (beyond, "10.81.1.2")] {
             expect_from(from, &format!("{to}:9000"), Outcome::Answered, kind);
-            let before = bed.dropped("default-deny");
-            let client = from.enter(|| UdpSocket::bind("0.0.0.0:0").unwrap());
-            client.send_to(b"x", (to, 9000)).unwrap();
-            until(&format!("{kind}: what no rule allows to {to} is dropped"), || {
-                bed.dropped("default-deny") > before
-            });
+            expect_denied(&bed, from, format!("{to}:9000").parse().unwrap(), kind);
         }
         drop(firewall);
         let (status, said) = bed.rampart(&["down"]);
