@@ -46,6 +46,7 @@ enum sizes {
 	EARLY_BYTES = 2048,		/* of a frame that is kept until the first fragment of its datagram has come */
 	NAT_ROW_WORDS = 16,		/* of a row of translations */
 	MAX_NAT_ROWS = 1024,		/* of each direction in one policy */
+	ANSWERED_ROW_WORDS = 4,		/* of a row of addresses that ARP is answered for */
 	ALIAS_TRIES = 16,		/* ports that a new flow asks for before it is refused */
 };
 
@@ -117,7 +118,7 @@ enum tally {
 	TALLY_FORWARDED = 0,		/* packets sent on by the fast path */
 	TALLY_FORWARDED_BYTES = 1,	/* their IP bytes */
 	TALLY_UP = 2,			/* packets that went up to the kernel, allowed */
-	TALLY_LINK = 3,			/* ARP, neighbour discovery: up to the kernel without being judged */
+	TALLY_LINK = 3,			/* ARP, neighbour discovery: answered, or up to the kernel without being judged */
 	TALLY_OPENED = 4,		/* flows */
 	TALLY_EXPIRED = 5,		/* flows that expired */
 	TALLY_CLOSED = 6,		/* flows evicted: they were closed, and their place or ports were wanted */
@@ -138,6 +139,7 @@ enum tally {
 	TALLY_FRAGMENTED = 21,		/* packets that went to the kernel to be forwarded in fragments */
 	TALLY_EVICTED = 22,		/* flows evicted that nobody had answered, or whose handshake was not complete */
 	TALLY_FRAGMENTS_KEPT = 23,	/* fragments that came before their first, and were kept until it has come */
+	TALLY_ARP_ANSWERED = 24,	/* ARP requests that the firewall answered for addresses of translations */
 	TALLY__MAX
 };
 
@@ -353,6 +355,15 @@ struct nat_rows {
 	__u32 count;
 };
 
+/* Addresses, the first and the last in host order, for which ARP from some zones is answered. */
+struct answered_row {
+	__u64 zones;		/* a bit each, by our own numbers */
+	__u32 first;
+	__u32 last;
+};
+
+_Static_assert(sizeof(struct answered_row) == ANSWERED_ROW_WORDS * 4, "rows do not lie on two pages");
+
 /* The first page. */
 struct table_header {
 	__u32 generation;
@@ -397,7 +408,8 @@ struct table_header {
 	__u32 list_effects;	/* at: struct effect of each list */
 	__u32 block[2];		/* lists that refuse what is on them, as source and as destination */
 	__u32 require[2];	/* lists that refuse what is not on them */
-	__u32 more[PAGE_WORDS - 120];
+	struct nat_rows answered;	/* struct answered_row */
+	__u32 more[PAGE_WORDS - 122];
 };
 
 _Static_assert(sizeof(struct table_header) == sizeof(struct table_page), "the header is the first page");

@@ -8,6 +8,7 @@
 
 #include <bpf/bpf_endian.h>
 #include "../net/checksum.h"
+#include "arp.h"
 #include "hook.h"
 #include "ports.h"
 #include "route.h"
@@ -565,8 +566,8 @@ static __always_inline enum verdict skip_tags(struct packet *p, const struct fra
 	return VERDICT_NEXT;
 }
 
-/* Whose frame it is and where its IP header begins, of any frame. VERDICT_NEXT: `network` and `family` say so. ARP goes up to the
- * kernel at once. */
+/* Whose frame it is and where its IP header begins, of any frame. VERDICT_NEXT: `network` and `family` say so. ARP is
+ * answered or goes up to the kernel at once. */
 static __always_inline enum verdict parse_link(struct packet *p, const struct frame *f)
 {
 	struct ethernet *ethernet = bytes_at(f, 0, ETHERNET_BYTES);
@@ -585,10 +586,8 @@ static __always_inline enum verdict parse_link(struct packet *p, const struct fr
 		return drop(p, REASON_NOT_IP);
 	if (p->flags & PACKET_TO_GROUP && !is_group_of(ethernet, type))
 		return drop(p, REASON_NOT_OURS);
-	if (type == bpf_htons(ETHERTYPE_ARP)) {
-		tally(TALLY_LINK, 1);
-		return VERDICT_UP;
-	}
+	if (type == bpf_htons(ETHERTYPE_ARP))
+		return meet_arp(f->ctx, p, f->hook);
 	p->family = type == bpf_htons(ETHERTYPE_IPV4) ? 4 : 6;
 	return VERDICT_NEXT;
 }

@@ -25,6 +25,7 @@ struct {
 	struct list_header list_header;
 	struct list_start list_start;
 	struct nat_row row;
+	struct answered_row answered;
 	struct table_command command;
 	struct judge_command question;
 	struct early_fragment early;

@@ -103,7 +103,7 @@ Tally of tally {
     Forwarded = TALLY_FORWARDED, "forwarded": "packets that the fast path forwarded; those that a driver then did not send are taken off again";
     ForwardedBytes = TALLY_FORWARDED_BYTES, "forwarded-bytes": "IP bytes of the packets that the fast path forwarded";
     Up = TALLY_UP, "up": "allowed packets that were passed to the kernel";
-    Link = TALLY_LINK, "link": "ARP and neighbour discovery packets, passed to the kernel";
+    Link = TALLY_LINK, "link": "ARP and neighbour discovery packets, answered or passed to the kernel without being judged";
     Opened = TALLY_OPENED, "opened": "flows opened";
     Expired = TALLY_EXPIRED, "expired": "flows that expired: no packet came for too long";
     Closed = TALLY_CLOSED, "closed": "flows evicted: they were closed, and their place or ports were needed";
@@ -124,6 +124,7 @@ Tally of tally {
     Fragmented = TALLY_FRAGMENTED, "fragmented": "packets larger than the next link's MTU, left to the kernel to be forwarded in fragments";
     Evicted = TALLY_EVICTED, "evicted": "flows evicted before anybody answered, or before their handshake was complete, because a budget or the table was full";
     FragmentsKept = TALLY_FRAGMENTS_KEPT, "fragments-kept": "fragments that came before their first, and were kept for a second at most until it had come";
+    ArpAnswered = TALLY_ARP_ANSWERED, "arp-answered": "ARP requests for addresses of `[[nat]]` that the firewall answered";
 } }
 
 table! {

@@ -44,6 +44,7 @@
 
 pub mod address;
 mod analysis;
+pub mod answered;
 mod check;
 pub mod form;
 pub mod interpret;

@@ -57,7 +57,7 @@ tables! {
     ALERT "[rules.alert]" ["count", "within", "per"];
     DEFAULT "[[defaults]]" ["from", "to", "action", "log"];
     NAT "[[nat]]" ["name", "description", "from", "to", "source", "destination", "service", "masquerade", "source_to", "ports",
-                  "destination_to", "one_to_one", "exempt", "enabled", "mapping"];
+                  "destination_to", "one_to_one", "exempt", "answer_arp", "enabled", "mapping"];
     LIST "[lists.NAME]" ["file", "entries", "except", "countries", "block", "require", "log", "broken"];
     GATEWAY "[gateways.NAME]" ["protocol", "methods", "hosts", "log"];
     INSPECTION "[inspection.NAME]" ["signatures", "files", "reputation", "action"];

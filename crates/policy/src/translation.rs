@@ -35,6 +35,8 @@ pub struct Translation {
     pub service: Arc<ServiceSet>,
     /// What changes.
     pub change: Change,
+    /// Whether the firewall answers ARP for its addresses; `None`: for those that can be nobody else's.
+    pub answer_arp: Option<bool>,
     /// Whether it takes part.
     pub enabled: bool,
     /// Bytes of the text that name it.

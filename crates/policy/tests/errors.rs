@@ -95,6 +95,7 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("ports backwards", nat("masquerade = true\nto = \"out\"\nports = \"9-8\""), "`9-8` is not a range of ports"),
         ("port 0", nat("masquerade = true\nto = \"out\"\nports = \"0-8\""), "`0-8` is not a range of ports"),
         ("ports of a destination", nat("destination_to = \"10.0.0.1\"\ndestination = \"192.0.2.1\"\nports = \"5\""), "`ports` does not go with `destination_to`"),
+        ("ARP for the interface's own address", nat("masquerade = true\nto = \"out\"\nanswer_arp = true"), "`answer_arp` does not go with `masquerade` | take it out"),
         ("IPv6", nat("source_to = \"2001:db8::1\"\nto = \"out\""), "only IPv4 is translated | write IPv4 addresses; IPv6 needs no translation"),
         ("an IPv6 destination", nat("destination_to = \"2001:db8::1\"\ndestination = \"192.0.2.1\""), "only IPv4 is translated"),
         ("no IPv4 source", nat("masquerade = true\nto = \"out\"\nsource = \"2001:db8::/32\""), "`source` has no address of IPv4"),

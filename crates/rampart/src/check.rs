@@ -7,9 +7,11 @@ use crate::list_files::{Facts, Loaded};
 use crate::table::grouped;
 use policy::lists::List;
 use policy::tables::{PROMISED_LINES, Tables};
+use policy::translation::Translation;
 use policy::{Policy, Warning, WarningKind};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
+use std::net::Ipv4Addr;
 use std::process::ExitCode;
 
 pub(crate) fn run(args: &CheckArgs, json: bool) -> Result<ExitCode, Failure> {
@@ -36,11 +38,13 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> Result<ExitCode, Failure> {
             "{:#}",
             json!({
                 "ok": true, "errors": [], "warnings": warnings, "warning_counts": counts, "rules": policy.rules.len(), "look_up": look_up,
+                "answers_arp": answered_json(&policy),
             })
         );
     } else {
         print(&policy, &warnings, args.all);
         println!("{}", look_up_words(&tables));
+        print!("{}", answered_words(&policy));
         lists.iter().for_each(|loaded| print!("{}", list_words(&policy, loaded)));
     }
     let fails = args.strict && !warnings.is_empty();
@@ -122,6 +126,46 @@ fn list_words(policy: &Policy, loaded: &Loaded) -> String {
         format!("the list `{name}`: {v4} IPv4 addresses, {v6} ranges of IPv6{broken}\n")
     };
     policy.lists.iter().zip(&loaded.lists).map(line).collect()
+}
+
+/// Zones, and addresses of a translation of which the firewall answers ARP there.
+fn answered(policy: &Policy) -> Vec<(&str, Vec<&str>, Vec<String>)> {
+    let of = |entry: &'_ Translation| {
+        let (zones, addresses) = entry.answered();
+        let has = |zone: &usize| zones >> zone & 1 != 0;
+        let names =
+            (0..policy.zones.len()).filter(has).map(|zone| policy.zones[zone].name.as_str()).collect();
+        let range = |&(first, last): &(u32, u32)| match [first, last].map(Ipv4Addr::from) {
+            [first, last] if first == last => first.to_string(),
+            [first, last] => format!("{first}-{last}"),
+        };
+        let ranges: Vec<String> = addresses.ranges().iter().map(range).collect();
+        (names, ranges)
+    };
+    let all = policy.translations.iter().map(|entry| (entry, of(entry)));
+    all.filter(|(_, (_, ranges))| !ranges.is_empty())
+        .map(|(entry, (zones, ranges))| (entry.name.as_str(), zones, ranges))
+        .collect()
+}
+
+fn answered_words(policy: &Policy) -> String {
+    let line = |(name, zones, addresses): (&str, Vec<&str>, Vec<String>)| {
+        format!(
+            "the translation `{name}`: ARP from {} is answered for {}, on links that a route to it ends on, if no interface has it\n",
+            zones.join(", "),
+            addresses.join(", ")
+        )
+    };
+    answered(policy).into_iter().map(line).collect()
+}
+
+fn answered_json(policy: &Policy) -> Value {
+    answered(policy)
+        .into_iter()
+        .map(
+            |(name, zones, addresses)| json!({ "translation": name, "zones": zones, "addresses": addresses }),
+        )
+        .collect()
 }
 
 /// What a new flow costs under the policy.

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 
 const LIST: &str = "crates/dataplane/tests/mutants.txt";
 /// The tests that send packets and which of their functions, the quickest first. Those of whole hosts take minutes and are not asked.
-const TESTS: [(&str, &str); 11] = [
+const TESTS: [(&str, &str); 12] = [
     ("rows", ""),
     ("tcp", ""),
     ("nat", ""),
+    ("arp", ""),
     ("packets", ""),
     ("native", "no_difference"),
     ("log", ""),

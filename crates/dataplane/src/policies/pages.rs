@@ -81,6 +81,7 @@ pub(super) fn pages(tables: &Tables, policy: &Policy, numbers: &Numbers<'_>) -> 
     add_zones(&mut pages, &mut header, policy, numbers.zones);
     add_lists(&mut pages, &mut header, policy, numbers);
     header.translations = translations::add(&mut pages, policy, numbers.zones);
+    header.answered = translations::add_answered(&mut pages, policy, numbers.zones);
     header.zone_numbers = zone_numbers(numbers.zones);
     pages.begin(PAGE_WORDS);
     let mut bytes: Vec<u8> = pages.0.iter().flat_map(|word| word.to_ne_bytes()).collect();

@@ -8,6 +8,12 @@ use policy::translation::{Direction, Row};
 
 const ROW_WORDS: usize = sizes::NAT_ROW_WORDS.0 as usize;
 
+const ANSWERED_WORDS: usize = sizes::ANSWERED_ROW_WORDS.0 as usize;
+const _: () = assert!(
+    size_of::<types::answered_row>() == 4 * ANSWERED_WORDS
+        && std::mem::offset_of!(types::answered_row, first) == 8
+        && std::mem::offset_of!(types::answered_row, last) == 12
+);
 const _: () = assert!(policy::translation::MAX_ROWS == sizes::MAX_NAT_ROWS.0 as usize);
 const _: () = assert!(
     size_of::<types::nat_row>() == 4 * ROW_WORDS
@@ -27,6 +33,17 @@ pub(super) fn add(pages: &mut Pages, policy: &Policy, zones: &[u8]) -> [types::n
         }
         types::nat_rows { at, count: rows.len() as u32 }
     })
+}
+
+/// Writes the addresses for which ARP is answered.
+pub(super) fn add_answered(pages: &mut Pages, policy: &Policy, zones: &[u8]) -> types::nat_rows {
+    let rows = policy.answered();
+    let at = pages.begin(ANSWERED_WORDS);
+    for row in &rows {
+        let [low, high] = halves(our_zones(row.zones, zones));
+        pages.words(&[low, high, row.addresses.0, row.addresses.1]);
+    }
+    types::nat_rows { at, count: rows.len() as u32 }
 }
 
 /// The same zones by the data plane's numbers.

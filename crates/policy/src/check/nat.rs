@@ -98,6 +98,7 @@ fn entry<'t>(
     let description = section.text("description", c).map(|d| d.value.to_owned());
     let (name, fields, change) = (name?, fields?, change?);
     check(section, &fields, change, c)?;
+    let answer_arp = answer_arp(section, change, c)?;
     let [from, to, source, destination, service] = fields.words.each_ref().map(written);
     Some(Translation {
         name: name.value.to_owned(),
@@ -108,6 +109,7 @@ fn entry<'t>(
         destination: fields.destination,
         service: fields.service,
         change,
+        answer_arp,
         enabled,
         span: name.span,
         written: Written { from, to, source, destination, service, source_port: "any".to_owned() },
@@ -199,6 +201,21 @@ fn flag(section: &Section<'_>, key: &'static str, c: &mut Collector<'_>) -> Opti
         c.report(section.key_span(key), format!("`{key}` is false"), Some(help));
     }
     is_set.then_some(())
+}
+
+/// Whether ARP is answered; inner `None`: the text does not say.
+fn answer_arp(section: &Section<'_>, change: Change, c: &mut Collector<'_>) -> Option<Option<bool>> {
+    if section.value("answer_arp").is_none() {
+        return Some(None);
+    }
+    let what = match change {
+        Change::Masquerade { .. } => "masquerade",
+        Change::Exempt => "exempt",
+        _ => return section.flag("answer_arp", c).map(Some),
+    };
+    let help = "take it out: the entry has no addresses of its own".to_owned();
+    c.report(section.key_span("answer_arp"), format!("`answer_arp` does not go with `{what}`"), Some(help));
+    None
 }
 
 /// The ports that a source may have outside; inner `None`: the text does not say.

@@ -221,6 +221,13 @@ impl Bed {
         drops["drops"].as_array().unwrap().iter().find_map(of).unwrap_or(0)
     }
 
+    /// What the data plane has counted under a name, as `status` says.
+    pub(crate) fn counted(&self, name: &str) -> u64 {
+        let status = self.json(&["status"]);
+        let of = |it: &serde_json::Value| (it["name"] == name).then(|| it["count"].as_u64().unwrap());
+        status["counters"].as_array().unwrap().iter().find_map(of).unwrap()
+    }
+
     /// `rampart up`, once it answers.
     pub(crate) fn up(&self, policy: &str, hook: &str) -> Firewall {
         self.up_with(&[policy, "--hook", hook])

@@ -84,9 +84,7 @@ fn expect_nothing(socket: &UdpSocket, what: &str) {
 }
 
 fn kept(bed: &Bed) -> u64 {
-    let counters = bed.json(&["status"]);
-    let of = |it: &serde_json::Value| (it["name"] == "fragments-kept").then(|| it["count"].as_u64().unwrap());
-    counters["counters"].as_array().unwrap().iter().find_map(of).unwrap()
+    bed.counted("fragments-kept")
 }
 
 #[test]

@@ -197,3 +197,59 @@ fn needs_root_another_build_takes_translated_connections_over() {
     expect_echo(&mut hairpin, "in the next table, translated at both ends");
     assert_eq!(bed.json(&["flows", "dport=9000"])["matched"], 1);
 }
+
+/// Addresses on the outer network that no interface has.
+const POOLS: &str = "
+[[nat]]
+name = 'web'
+from = 'outside'
+destination = '10.81.2.60'
+service = 'tcp/80'
+destination_to = '10.81.1.2:8080'
+
+[[nat]]
+name = 'pool'
+from = 'inside'
+to = 'outside'
+source_to = '10.81.2.50-10.81.2.51'
+
+[[rules]]
+name = 'out'
+from = 'inside'
+to = 'outside'
+action = 'allow'
+
+[[rules]]
+name = 'web'
+from = 'outside'
+to = 'inside'
+service = 'tcp/8080'
+action = 'allow'
+";
+
+/// The host outside asks for them by ARP, also while no daemon is there.
+#[test]
+fn needs_root_addresses_of_pools_are_found_on_both_hooks() {
+    for hook in ["tc", "xdp"] {
+        let bed = bed();
+        bed.serve(9000);
+        serve(bed.inside("in", || TcpListener::bind((INSIDE, 8080)).unwrap()));
+        let policy = bed.policy("p.toml", POOLS);
+        let (_, checked) = bed.rampart(&["check", &policy]);
+        assert!(
+            checked.contains("`pool`: ARP from outside is answered for 10.81.2.50-10.81.2.51"),
+            "{checked}"
+        );
+        let mut firewall = bed.up(&policy, hook);
+        bed.expect(9000, Outcome::Answered, "out by a pool");
+        expect_from(bed.host_of("out"), "10.81.2.60:80", Outcome::Answered, "in by an address of nobody");
+        assert!(bed.counted("arp-answered") >= 2, "{hook}");
+        firewall.signal(nix::sys::signal::Signal::SIGKILL);
+        firewall.end();
+        bed.ip(
+            "out",
+            &["neighbour", "flush", "dev", "x", "nud", "reachable", "nud", "stale", "nud", "delay"],
+        );
+        expect_from(bed.host_of("out"), "10.81.2.60:80", Outcome::Answered, "without a daemon");
+    }
+}

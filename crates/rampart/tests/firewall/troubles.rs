@@ -72,11 +72,7 @@ fn needs_root_what_a_driver_does_not_send_is_dropped_and_not_forwarded() {
     const SENT: u64 = 40;
     let beds = [Bed::new(), Bed::new()];
     let _firewalls = beds.each_ref().map(|bed| bed.up(&bed.policy("p.toml", OUT), "xdp"));
-    let forwarded = |bed: &Bed| {
-        let status = bed.json(&["status"]);
-        let counters = status["counters"].as_array().unwrap();
-        counters.iter().find(|it| it["name"] == "forwarded").unwrap()["count"].as_u64().unwrap()
-    };
+    let forwarded = |bed: &Bed| bed.counted("forwarded");
     let [bed, other] = &beds;
     let socket = bed.inside("in", || UdpSocket::bind((INSIDE, 0)).unwrap());
     let receiver = bed.inside("out", || UdpSocket::bind((OUTSIDE, 9)).unwrap());
