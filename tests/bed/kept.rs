@@ -8,7 +8,7 @@ use testkit::turn;
 fn a_run_that_ends_is_kept_and_none_fails_because_it_cannot_be() {
     let _turn = turn();
     let dir = tempfile::tempdir().unwrap();
-    let suite = suite(dir.path(), &["wire"], 0.05, "procedure = \"throughput\"");
+    let suite = suite(dir.path(), &["wire"], 0.05, "procedure = \"latency\"\nloads = [1000]");
     let damaged = dir.path().join("damaged.sqlite");
     std::fs::write(&damaged, "no database ".repeat(500)).unwrap();
     let whole = dir.path().join("state/history.sqlite");

@@ -213,7 +213,7 @@ fn a_disk_that_fills_leaves_the_run_so_far_readable() {
     let small = dir.path().join("small");
     std::fs::create_dir(&small).unwrap();
     let levels: Vec<String> = (0..12).map(|n| (64 + n).to_string()).collect();
-    let test = format!("procedure = \"throughput\"\nfactors.frame = [{}]", levels.join(", "));
+    let test = format!("procedure = \"latency\"\nloads = [1000]\nfactors.frame = [{}]", levels.join(", "));
     let suite = suite(dir.path(), &["wire"], 0.05, &test);
     // The mount is of a namespace of its own, which ends with the run; what was written is copied out before.
     let kept = dir.path().join("kept");

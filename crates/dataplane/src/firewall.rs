@@ -3,16 +3,16 @@
 use crate::counters::Hits;
 use crate::earlier::Earlier;
 use crate::early::{Early, Keeper};
-use crate::loading::{UNSENT, load, program};
+use crate::loading::{UNSENT, again, load, program};
 use crate::names::SharedNames;
 use crate::policies::{Limited, Lists, Policies};
-use crate::ports::{Ports, Programs};
+use crate::ports::{Hook, Ports, Programs};
 use crate::routes::{LinkAddresses, RouteMaps};
 use crate::shared::{Mapping, Shared, has_tracepoint};
 use crate::skeleton::{FirewallProgs, FirewallSkel};
 use crate::{Counters, DataplaneError, EventLog, FlowTable, Tally};
 use libbpf_rs::{Link, MapHandle, MapMut};
-use policy::settings::{FLOWS, Forwarding};
+use policy::settings::FLOWS;
 
 /// What must be known before the programs are loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,15 +69,16 @@ impl Firewall {
     /// # Errors
     /// A size out of bounds, or the kernel refuses the programs.
     pub fn load(settings: &Settings) -> Result<Self, DataplaneError> {
-        Self::load_with(settings, false, None, Forwarding::Fast)
+        Self::load_for(settings, &[Hook::Xdp, Hook::Tc])
     }
 
-    /// The same, with what [`Ports::open_netfilter`] needs.
+    /// The same for these hooks alone, which takes less time: [`Ports::attach`] refuses others, and an interface whose driver has no XDP
+    /// needs TC. [`Ports::open_netfilter`] needs [`Hook::Netfilter`].
     ///
     /// # Errors
-    /// Those of [`Firewall::load`], and the kernel is older than 6.4.
-    pub fn load_for(settings: &Settings, forwarding: Forwarding) -> Result<Self, DataplaneError> {
-        Self::load_with(settings, false, None, forwarding)
+    /// Those of [`Firewall::load`]; and of the hook at netfilter, the kernel is older than 6.4.
+    pub fn load_for(settings: &Settings, hooks: &[Hook]) -> Result<Self, DataplaneError> {
+        Self::load_with(settings, false, None, hooks)
     }
 
     /// Loads the programs over the maps of an earlier firewall, whose flows, counters and policy they go on with. The earlier
@@ -85,11 +86,7 @@ impl Firewall {
     ///
     /// # Errors
     /// Those of [`Firewall::load`]; and [`Earlier::difference`] said that its maps are not ours.
-    pub fn take_over(
-        settings: &Settings,
-        earlier: &Earlier,
-        forwarding: Forwarding,
-    ) -> Result<Self, DataplaneError> {
+    pub fn take_over(settings: &Settings, earlier: &Earlier, hooks: &[Hook]) -> Result<Self, DataplaneError> {
         if let Some(why) = earlier.difference(settings) {
             let source = std::io::Error::other(why);
             return Err(DataplaneError::System {
@@ -99,7 +96,7 @@ impl Firewall {
         }
         let rules = earlier.constants().map_or(settings.rules, |constants| constants.hit_slots);
         let sizes = Settings { rules, ..*settings };
-        let mut firewall = Self::load_with(&sizes, false, Some(earlier), forwarding)?;
+        let mut firewall = Self::load_with(&sizes, false, Some(earlier), hooks)?;
         if let Some(notes) = earlier.notes() {
             firewall.policies.names.change(|names| names.set_zones(&notes.zones));
             firewall.policies.go_on(notes);
@@ -111,12 +108,12 @@ impl Firewall {
         settings: &Settings,
         clock_is_held: bool,
         earlier: Option<&Earlier>,
-        forwarding: Forwarding,
+        hooks: &[Hook],
     ) -> Result<Self, DataplaneError> {
         check_size("the number of flows", settings.flows, FLOWS)?;
         check_size("the number of rules", settings.rules, (1, 1 << 20))?;
         let cores = libbpf_rs::num_possible_cpus().map_err(DataplaneError::bpf("counting cores"))? as u32;
-        let (skel, programs) = load(settings, cores, clock_is_held, earlier, forwarding)?;
+        let (skel, programs) = load(settings, cores, clock_is_held, earlier, hooks)?;
         Self::of(skel, programs, settings, cores)
     }
 
@@ -138,7 +135,7 @@ impl Firewall {
         let early = Early::new(
             &maps.early_fragments,
             Shared::new(&mut variables.early_until, skel),
-            programs.xdp.again().map_err(DataplaneError::system("opening the firewall's programs"))?,
+            again(programs.xdp.as_ref())?,
             program(&small.return_fragment)?,
             program(&small.lose_fragments)?,
         )?;

@@ -1,16 +1,15 @@
-//! Loads the programs into the kernel. Verifying the three programs that packets meet takes nearly all of the time, and the kernel
-//! verifies programs side by side, so each of the three is loaded by a thread of its own.
+//! Loads the programs into the kernel. Verifying the programs that packets meet takes nearly all of the time, and the kernel verifies
+//! programs side by side: only those of the hooks in use are loaded, each by a thread of its own.
 
 use crate::DataplaneError;
 use crate::earlier::{Earlier, RODATA, SECRETS, Secret};
 use crate::firewall::Settings;
-use crate::ports::Programs;
+use crate::ports::{Hook, Programs};
 use crate::shared::{Program, bind_map, has_tracepoint};
 use crate::skeleton::types::sizes;
 use crate::skeleton::{FirewallProgs, FirewallSkel, FirewallSkelBuilder, OpenFirewallSkel};
 use libbpf_rs::skel::{OpenSkel, Skel as _, SkelBuilder};
 use libbpf_rs::{ErrorKind, ProgramMut, ProgramType};
-use policy::settings::Forwarding;
 use std::fs::File;
 use std::io::Read;
 use std::mem::MaybeUninit;
@@ -26,13 +25,12 @@ struct HookProgram {
     of: for<'a, 'o> fn(&'a FirewallProgs<'o>) -> &'a ProgramMut<'o>,
 }
 
-const HOOKS: [HookProgram; 3] = [
-    HookProgram { name: "firewall_xdp", of: |all| &all.firewall_xdp },
-    HookProgram { name: "firewall_tc", of: |all| &all.firewall_tc },
-    HookProgram { name: "firewall_out", of: |all| &all.firewall_out },
-];
+const XDP: HookProgram = HookProgram { name: "firewall_xdp", of: |all| &all.firewall_xdp };
+const TC: HookProgram = HookProgram { name: "firewall_tc", of: |all| &all.firewall_tc };
+const OUT: HookProgram = HookProgram { name: "firewall_out", of: |all| &all.firewall_out };
 /// Asked by the kernel's own forwarding, which Linux before 6.4 does not do.
 const NETFILTER: HookProgram = HookProgram { name: "firewall_netfilter", of: |all| &all.firewall_netfilter };
+const HOOKS: [HookProgram; 4] = [XDP, TC, OUT, NETFILTER];
 /// Beside the firewall's own forwarding; the same kernels have it.
 const GATE: &str = "gate";
 /// The tracepoints of frames that XDP redirected and that did not leave, with their programs.
@@ -43,36 +41,40 @@ const JUDGE: &str = "judge";
 /// How long a load that is interrupted is tried again.
 const INTERRUPTED: Duration = Duration::from_secs(60);
 
-/// Makes the maps, or takes those of an earlier firewall of the same build, and loads all programs.
+/// Makes the maps, or takes those of an earlier firewall of the same build, and loads what these hooks need.
 pub(crate) fn load(
     settings: &Settings,
     cores: u32,
     clock_is_held: bool,
     earlier: Option<&Earlier>,
-    forwarding: Forwarding,
+    hooks: &[Hook],
 ) -> Result<(FirewallSkel<'static>, Programs), DataplaneError> {
-    let skel = while_interrupted(|| load_maps(settings, cores, clock_is_held, earlier, forwarding))?;
+    let skel = while_interrupted(|| load_maps(settings, cores, clock_is_held, earlier, hooks))?;
     let maps: Vec<_> = skel.object().maps().collect();
     let maps: Vec<BorrowedFd<'_>> = maps.iter().map(AsFd::as_fd).collect();
-    let netfilter = (forwarding == Forwarding::Kernel).then_some(&NETFILTER);
-    let load_hook = |hook| while_interrupted(|| load_hook(hook, &maps));
-    let ([xdp, tc, out], netfilter) = thread::scope(|scope| {
-        let netfilter = netfilter.map(|hook| scope.spawn(|| load_hook(hook)));
-        let fast = HOOKS.each_ref().map(|hook| scope.spawn(|| load_hook(hook)));
-        let fast = fast.map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
-        (fast, netfilter.map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))))
+    let maps = &maps;
+    let load_hook = |hook: &HookProgram| while_interrupted(|| load_hook(hook, maps));
+    let (has_xdp, has_tc) = (hooks.contains(&Hook::Xdp), hooks.contains(&Hook::Tc));
+    let wanted =
+        [(&XDP, has_xdp), (&TC, has_tc), (&OUT, has_xdp || has_tc), (&NETFILTER, asks_netfilter(hooks))];
+    let [xdp, tc, out, netfilter] = thread::scope(|scope| {
+        let threads = wanted.map(|(hook, wanted)| wanted.then(|| scope.spawn(move || load_hook(hook))));
+        threads.map(|thread| {
+            let loaded = thread.map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            loaded.transpose()
+        })
     });
     let programs = Programs {
         xdp: xdp?,
         resolve: program(&skel.progs.resolve)?,
         tc: tc?,
         out: out?,
-        netfilter: netfilter.transpose()?,
+        netfilter: netfilter?,
         way_back: program(&skel.progs.way_back)?,
         gate: if has_netfilter() { Some(program(&skel.progs.gate)?) } else { None },
     };
     if programs.netfilter.is_some() {
-        hold_all(&programs.way_back, &maps)?;
+        hold_all(&programs.way_back, maps)?;
     }
     Ok((skel, programs))
 }
@@ -90,6 +92,10 @@ fn while_interrupted<T>(load: impl Fn() -> Result<T, DataplaneError>) -> Result<
     }
 }
 
+fn asks_netfilter(hooks: &[Hook]) -> bool {
+    hooks.contains(&Hook::Netfilter)
+}
+
 /// Whether the kernel has netfilter programs: since 6.4.
 fn has_netfilter() -> bool {
     ProgramType::Netfilter.is_supported().unwrap_or(false)
@@ -101,7 +107,7 @@ fn load_maps(
     cores: u32,
     clock_is_held: bool,
     earlier: Option<&Earlier>,
-    forwarding: Forwarding,
+    hooks: &[Hook],
 ) -> Result<FirewallSkel<'static>, DataplaneError> {
     // The skeleton borrows its object for as long as it lives; a firewall lives as long as its process.
     let storage = Box::leak(Box::new(MaybeUninit::uninit()));
@@ -133,11 +139,11 @@ fn load_maps(
     }
     let has_netfilter = has_netfilter();
     choose(&mut open, |name| {
-        HOOKS.iter().chain([&NETFILTER]).all(|hook| hook.name != name)
+        HOOKS.iter().all(|hook| hook.name != name)
             && (cfg!(feature = "testing") || name != JUDGE)
             && (has_netfilter || name != GATE)
             && UNSENT.iter().all(|(program, tracepoint)| {
-                *program != name || (forwarding == Forwarding::Fast && has_tracepoint(tracepoint))
+                *program != name || (!asks_netfilter(hooks) && has_tracepoint(tracepoint))
             })
     });
     open.load().map_err(refused)
@@ -178,6 +184,11 @@ fn refused(error: libbpf_rs::Error) -> DataplaneError {
 
 pub(crate) fn program(program: &ProgramMut<'_>) -> Result<Program, DataplaneError> {
     Program::of(program).map_err(DataplaneError::system("opening the firewall's programs"))
+}
+
+/// A program once more, if it was loaded.
+pub(crate) fn again(program: Option<&Program>) -> Result<Option<Program>, DataplaneError> {
+    program.map(Program::again).transpose().map_err(DataplaneError::system("opening the firewall's programs"))
 }
 
 /// Buckets for so many flows, a power of two: at least three slots for each flow. With fewer, new flows find no place long before

@@ -5,13 +5,13 @@ use crate::DataplaneError;
 use crate::contexts;
 use crate::firewall::{Firewall, Settings};
 use crate::forwarding::{LocalKind, MARK, change, local_key};
+use crate::loading::again;
 use crate::ports::{Hook, Programs};
 use crate::shared::{Program, Run, Shared, publish};
 use crate::skeleton::types::{self, sizes};
 use libbpf_rs::{MapCore, MapFlags};
 use policy::interpret::Packet;
 use policy::model::Action;
-use policy::settings::Forwarding;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -86,13 +86,14 @@ impl Testing {
         judge: Program,
         (held_clock, held_ports): (Shared<u64>, Shared<[u32; 2]>),
     ) -> Result<Self, DataplaneError> {
-        let again = |program: &Program| {
-            program.again().map(Arc::new).map_err(DataplaneError::system("opening the firewall's programs"))
+        let again = |program: &Option<Program>| again(program.as_ref());
+        let shared = |program| again(program).map(|program| program.map(Arc::new));
+        let hooks = Tester {
+            xdp: shared(&programs.xdp)?,
+            tc: shared(&programs.tc)?,
+            netfilter: shared(&programs.netfilter)?,
         };
-        let netfilter = programs.netfilter.as_ref().map(again).transpose()?;
-        let gate = programs.gate.as_ref().map(Program::again).transpose();
-        let gate = gate.map_err(DataplaneError::system("opening the firewall's programs"))?;
-        let hooks = Tester { xdp: again(&programs.xdp)?, tc: again(&programs.tc)?, netfilter };
+        let gate = again(&programs.gate)?;
         Ok(Self { hooks, gate, judge, held_clock, held_ports })
     }
 }
@@ -159,9 +160,7 @@ impl Firewall {
         interfaces: [u32; 2],
     ) -> Result<Verdict, DataplaneError> {
         publish(&mut *self.testing.held_ports, interfaces);
-        let program = self.testing.hooks.netfilter.as_ref();
-        let done = program
-            .ok_or_else(|| std::io::Error::other("it was not loaded"))
+        let done = loaded(&self.testing.hooks.netfilter)
             .and_then(|program| program.run(frame, &netfilter_context(frame, place), &mut [], 1));
         done.map(|run| verdict_of(Hook::Netfilter, run.value))
             .map_err(DataplaneError::system("asking the firewall at netfilter"))
@@ -215,21 +214,13 @@ impl Firewall {
         run.map_err(DataplaneError::system("asking the policy's tables"))
     }
 
-    /// Loads the programs as [`Firewall::load`] does, with a clock that stands still until [`Firewall::set_clock`] moves it. What a
+    /// Loads the programs as [`Firewall::load_for`] does, with a clock that stands still until [`Firewall::set_clock`] moves it. What a
     /// test finds then depends neither on the machine's speed nor on what else the machine does.
     ///
     /// # Errors
-    /// Those of [`Firewall::load`].
-    pub fn load_with_held_clock(settings: &Settings) -> Result<Self, DataplaneError> {
-        Self::load_with(settings, true, None, Forwarding::Fast)
-    }
-
-    /// The same with the program at netfilter.
-    ///
-    /// # Errors
     /// Those of [`Firewall::load_for`].
-    pub fn load_for_kernel_with_held_clock(settings: &Settings) -> Result<Self, DataplaneError> {
-        Self::load_with(settings, true, None, Forwarding::Kernel)
+    pub fn load_with_held_clock(settings: &Settings, hooks: &[Hook]) -> Result<Self, DataplaneError> {
+        Self::load_with(settings, true, None, hooks)
     }
 
     /// Sets a held clock, in time since the machine was started.
@@ -316,8 +307,8 @@ impl Firewall {
 /// times faster. A thread runs it in the network namespace whose interfaces it names.
 #[derive(Debug, Clone)]
 pub struct Tester {
-    pub(crate) xdp: Arc<Program>,
-    pub(crate) tc: Arc<Program>,
+    pub(crate) xdp: Option<Arc<Program>>,
+    pub(crate) tc: Option<Arc<Program>>,
     pub(crate) netfilter: Option<Arc<Program>>,
 }
 
@@ -339,12 +330,17 @@ impl Tester {
         times: u32,
     ) -> Result<Run, DataplaneError> {
         let run = match hook {
-            Hook::Xdp => self.xdp.run(frame, &contexts::xdp(frame.len(), ifindex), left, times),
-            Hook::Tc => self.tc.run(frame, &contexts::tc(ifindex), left, times),
+            Hook::Xdp => loaded(&self.xdp)
+                .and_then(|xdp| xdp.run(frame, &contexts::xdp(frame.len(), ifindex), left, times)),
+            Hook::Tc => loaded(&self.tc).and_then(|tc| tc.run(frame, &contexts::tc(ifindex), left, times)),
             Hook::Netfilter => Err(std::io::Error::other("such a packet has a way: see ask_netfilter")),
         };
         run.map_err(DataplaneError::system("running the firewall on a packet"))
     }
+}
+
+fn loaded(program: &Option<Arc<Program>>) -> std::io::Result<&Program> {
+    program.as_deref().ok_or_else(|| std::io::Error::other("the firewall was loaded for other hooks"))
 }
 
 /// `TCX_NEXT`, as an unsigned number.

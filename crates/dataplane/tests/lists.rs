@@ -73,7 +73,7 @@ fn address(number: u32, is_v6: bool) -> IpAddr {
 
 #[test]
 fn needs_root_random_lists_refuse_what_the_sets_say() {
-    let firewall = Firewall::load(&Settings { flows: 1024, rules: 64 }).unwrap();
+    let firewall = Firewall::load_for(&Settings { flows: 1024, rules: 64 }, &[]).unwrap();
     let firewall = std::cell::RefCell::new(firewall);
     let policy = policy(BOUND);
     let config = ProptestConfig { cases: 150, failure_persistence: None, ..Default::default() };
@@ -151,7 +151,7 @@ fn needs_root_of_long_lists_every_address_is_refused_and_no_other() {
         ..AddressSet::default()
     };
     let sets = [part(0, 50_000), part(50_000, 100_000), part(150_000, 150_000)];
-    let mut firewall = Firewall::load(&Settings { flows: 1024, rules: 64 }).unwrap();
+    let mut firewall = Firewall::load_for(&Settings { flows: 1024, rules: 64 }, &[]).unwrap();
     apply(&mut firewall, &policy, &sets);
     let mut wrong = Vec::new();
     for (number, address) in scattered(0, 400_000).enumerate() {

@@ -465,7 +465,7 @@ fn needs_root_flows_are_listed_counted_and_killed() {
 
 #[test]
 fn needs_root_nothing_passes_before_a_policy() {
-    let firewall = dataplane::Firewall::load(&Settings { flows: 1024, rules: 1 }).unwrap();
+    let firewall = dataplane::Firewall::load_for(&Settings { flows: 1024, rules: 1 }, &[]).unwrap();
     let packet = policy::interpret::Packet {
         from: 0,
         to: 0,

@@ -29,7 +29,7 @@ const METHODS: [(&str, Limits); 4] = [
 ];
 
 fn firewall() -> Firewall {
-    Firewall::load(&Settings { flows: 1024, rules: 65_536 }).unwrap()
+    Firewall::load_for(&Settings { flows: 1024, rules: 65_536 }, &[]).unwrap()
 }
 
 /// The verdict in the interpreter's words.

@@ -62,7 +62,7 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
         Forwarding::Kernel => Vec::new(),
     };
     notes.extend(kernel_stands(&policy, settings).map_err(setting)?);
-    let plane = Kernel::load(&policy, earlier).map_err(machine);
+    let plane = Kernel::load(&policy, args.hook, earlier).map_err(machine);
     let started = plane.and_then(|(plane, note)| {
         notes.extend(note);
         // Where somebody stands before the machine and names the policy, the files must be right.

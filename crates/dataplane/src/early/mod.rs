@@ -29,7 +29,7 @@ pub(crate) struct Early {
     ring: RingBuffer<'static>,
     read: Arc<Mutex<Vec<Arrived>>>,
     until: Shared<u64>,
-    xdp: Program,
+    xdp: Option<Program>,
     return_fragment: Program,
     lose_fragments: Program,
 }
@@ -38,7 +38,7 @@ impl Early {
     pub(crate) fn new(
         map: &dyn MapCore,
         until: Shared<u64>,
-        xdp: Program,
+        xdp: Option<Program>,
         return_fragment: Program,
         lose_fragments: Program,
     ) -> Result<Self, DataplaneError> {
@@ -72,10 +72,10 @@ impl Early {
     /// Sends a frame in by the interface where it came in before.
     fn send_in(&self, fragment: &Fragment) -> std::io::Result<()> {
         let (frame, ifindex) = (&fragment.frame, fragment.ifindex);
-        if fragment.is_at_xdp {
-            return self.xdp.run_live(frame, &contexts::xdp(frame.len(), ifindex));
+        match &self.xdp {
+            Some(xdp) if fragment.is_at_xdp => xdp.run_live(frame, &contexts::xdp(frame.len(), ifindex)),
+            _ => self.return_fragment.run(frame, &contexts::tc(ifindex), &mut [], 1).map(drop),
         }
-        self.return_fragment.run(frame, &contexts::tc(ifindex), &mut [], 1).map(drop)
     }
 
     /// Counts fragments that are not sent in again.

@@ -77,14 +77,14 @@ pub struct Meddling {
     pub moved_to: Option<Hook>,
 }
 
-/// The programs that interfaces need.
+/// The programs that interfaces need; of those that packets meet, what the hooks in use need.
 pub(crate) struct Programs {
-    pub(crate) xdp: Program,
+    pub(crate) xdp: Option<Program>,
     /// Beside XDP, for packets whose next hop the kernel has to find.
     pub(crate) resolve: Program,
-    pub(crate) tc: Program,
+    pub(crate) tc: Option<Program>,
     /// Beside either, for what the firewall itself sends.
-    pub(crate) out: Program,
+    pub(crate) out: Option<Program>,
     /// Asked by the kernel's own forwarding; only there if it is to be asked.
     pub(crate) netfilter: Option<Program>,
     /// Beside it, on each interface.
@@ -333,11 +333,12 @@ impl Ports {
     ) -> Result<(Vec<Attachment>, Attached), DataplaneError> {
         let Programs { xdp, resolve, tc, out, way_back, .. } = &self.programs;
         let behind = |program, direction| {
-            let siblings: &[&Program] = match direction {
-                Direction::In => &[tc, resolve, way_back],
-                Direction::Out => &[out],
+            let siblings = match direction {
+                Direction::In => [Some(resolve), Some(way_back), tc.as_ref()],
+                Direction::Out => [out.as_ref(), None, None],
             };
-            Attachment::behind(program, siblings, index, direction, name)
+            let siblings: Vec<&Program> = siblings.into_iter().flatten().collect();
+            Attachment::behind(program, &siblings, index, direction, name)
         };
         let mut note = None;
         if hook == Hook::Netfilter {
@@ -348,13 +349,16 @@ impl Ports {
             return Ok((vec![way_back], Attached { hook, note: None }));
         }
         if hook == Hook::Xdp {
-            match Attachment::driver(xdp, index) {
+            match Attachment::driver(loaded(xdp, name)?, index) {
                 Ok(driver) => {
                     self.devices
                         .update(&place.to_ne_bytes(), &index.to_ne_bytes(), MapFlags::ANY)
                         .map_err(DataplaneError::bpf(format!("entering `{name}` into the device map")))?;
-                    let attachments =
-                        vec![driver, behind(resolve, Direction::In)?, behind(out, Direction::Out)?];
+                    let attachments = vec![
+                        driver,
+                        behind(resolve, Direction::In)?,
+                        behind(loaded(out, name)?, Direction::Out)?,
+                    ];
                     return Ok((attachments, Attached { hook, note: None }));
                 }
                 Err(DriverError::Occupied(who)) => {
@@ -367,8 +371,8 @@ impl Ports {
                 }
             }
         }
-        let enter = behind(tc, Direction::In)?;
-        let leave = behind(out, Direction::Out)?;
+        let enter = behind(loaded(tc, name)?, Direction::In)?;
+        let leave = behind(loaded(out, name)?, Direction::Out)?;
         // One of our own that an earlier firewall left in the driver would judge packets first, by its own maps or by ours.
         let _ = attachment::take_driver(index);
         Ok((vec![enter, leave], Attached { hook: Hook::Tc, note }))
@@ -381,6 +385,14 @@ impl Drop for Ports {
             self.attached.drain(..).flat_map(|port| port.attachments).for_each(Attachment::detach);
         }
     }
+}
+
+/// The program of a hook, if the firewall was loaded for that.
+fn loaded<'p>(program: &'p Option<Program>, interface: &str) -> Result<&'p Program, DataplaneError> {
+    program.as_ref().ok_or_else(|| {
+        let why = "the firewall was loaded for other hooks";
+        DataplaneError::system(format!("putting the firewall on `{interface}`"))(std::io::Error::other(why))
+    })
 }
 
 /// Puts a program back that somebody took away; what to say of it, and whether it is there again.

@@ -160,13 +160,11 @@ impl Bed {
              route add 198.51.100.0/24 via 198.18.2.2");
         let indices = [namespace.ifindex("in0"), namespace.ifindex("out0")];
         let firewall = namespace.within(|| {
-            let mut firewall = match clock {
-                Clock::Held if hook == Hook::Netfilter => {
-                    Firewall::load_for_kernel_with_held_clock(settings).unwrap()
-                }
-                Clock::Held => Firewall::load_with_held_clock(settings).unwrap(),
-                Clock::Kernel => Firewall::load(settings).unwrap(),
+            let firewall = match clock {
+                Clock::Held => Firewall::load_with_held_clock(settings, &[hook]),
+                Clock::Kernel => Firewall::load_for(settings, &[hook]),
             };
+            let mut firewall = firewall.unwrap();
             firewall.set_clock(START);
             firewall.set_mark(MARK).unwrap();
             for (interface, zone) in [("in0", "inside"), ("out0", "outside")] {

@@ -64,27 +64,34 @@ struct AttachedInterface {
 }
 
 impl Kernel {
-    /// Loads the programs, with room for a policy twice as long; over the flows, counters and policy of an earlier firewall where
+    /// Loads the programs that a hook needs, with room for a policy twice as long; over the flows, counters and policy of an earlier firewall where
     /// they are of the same form. Second: what is worth a report.
     ///
     /// # Errors
     /// When the kernel does not take them.
     pub(crate) fn load(
         policy: &Policy,
+        hook: Hook,
         earlier: Option<Earlier>,
     ) -> Result<(Self, Option<String>), PlaneError> {
         let rules = policy.counters().len() as u32;
         let wanted = rules.saturating_mul(2).clamp(RULES_AT_LEAST, 1 << 20);
         let sizes = dataplane::Settings { flows: policy.settings.flows, rules: wanted };
         let forwarding = policy.settings.forwarding;
+        let hooks: &[dataplane::Hook] = match (forwarding, hook) {
+            (Forwarding::Kernel, _) => &[dataplane::Hook::Netfilter],
+            (Forwarding::Fast, Hook::Tc) => &[dataplane::Hook::Tc],
+            // Interfaces may come that have no XDP.
+            (Forwarding::Fast, Hook::Auto | Hook::Xdp) => &[dataplane::Hook::Xdp, dataplane::Hook::Tc],
+        };
         let mut carries = false;
         let (mut firewall, note) = match &earlier {
-            None => (Firewall::load_for(&sizes, forwarding)?, None),
+            None => (Firewall::load_for(&sizes, hooks)?, None),
             // Fewer counters than would be made now are enough, if they are enough for the policy.
             Some(earlier) => match earlier.difference(&dataplane::Settings { rules, ..sizes }) {
                 None => {
                     let sizes = dataplane::Settings { rules, ..sizes };
-                    let firewall = Firewall::take_over(&sizes, earlier, forwarding)?;
+                    let firewall = Firewall::take_over(&sizes, earlier, hooks)?;
                     (
                         firewall,
                         Some("an earlier firewall is taken over with its flows and counters".to_owned()),
@@ -94,7 +101,7 @@ impl Kernel {
                     let note = format!(
                         "an earlier firewall is taken over, and its flows are carried over one by one: {why}"
                     );
-                    let mut firewall = Firewall::load_for(&sizes, forwarding)?;
+                    let mut firewall = Firewall::load_for(&sizes, hooks)?;
                     firewall.follow(earlier);
                     carries = true;
                     (firewall, Some(note))
