@@ -121,9 +121,18 @@ fn every_firewall_gives_valid_points() {
     let duts = ["wire", "xdp-redirect", "linux", "nftables", "iptables", "ipset"];
     for (name, test) in [
         ("stateful", "procedure = \"throughput\"\nfactors.rules = [10]\nfactors.match = [\"last\"]"),
-        ("two-way", "procedure = \"latency\"\nloads = [20000]\nfactors.rules = [3]\nfactors.directions = [\"two-way\"]"),
-        ("v6", "procedure = \"latency\"\nloads = [20000]\nfactors.rules = [3]\nfactors.ip = [6]\nfactors.frame = [128]"),
-        ("none", "procedure = \"latency\"\nloads = [20000]\nfactors.rules = [0]\nfactors.frame = [\"imix:tolly\"]"),
+        (
+            "two-way",
+            "procedure = \"latency\"\nloads = [20000]\nfactors.rules = [3]\nfactors.directions = [\"two-way\"]",
+        ),
+        (
+            "v6",
+            "procedure = \"latency\"\nloads = [20000]\nfactors.rules = [3]\nfactors.ip = [6]\nfactors.frame = [128]",
+        ),
+        (
+            "none",
+            "procedure = \"latency\"\nloads = [20000]\nfactors.rules = [0]\nfactors.frame = [\"imix:tolly\"]",
+        ),
     ] {
         let suite = suite(dir.path(), &duts, 0.05, test);
         let results = results(&suite, &dir.path().join(name), &[]);
