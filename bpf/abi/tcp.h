@@ -125,6 +125,8 @@ enum tcp_count {
 	/* who wrote what arrived, see tcp/seal.h; where both ends are ours */
 	COUNT_PROXIED,			/* established connections whose SYN-ACK has another sequence number than the server's */
 	COUNT_UNSEALED,			/* segments to the client that the server did not write; without RST, and proxied connections */
+	COUNT_SEAL_CLEARED,		/* of these, with 0 in place of the seal; this and the next with IPv6 alone */
+	COUNT_SEALED,			/* segments to the client that the server wrote */
 	COUNT_RESETS_IN,		/* RST to the client, whoever wrote them */
 	COUNT_OPTIONS_REMOVED,		/* SYN-ACK without an option that the client offered */
 	COUNT_OPTIONS_ADDED,		/* SYN and SYN-ACK with an option that nobody offered */
@@ -134,6 +136,8 @@ enum tcp_count {
 	COUNT_WINDOW_LOWERED,
 	/* the server */
 	COUNT_SERVER_UNSEALED,		/* segments that the client did not write; without RST */
+	COUNT_SERVER_SEAL_CLEARED,	/* of these, with 0 in place of the seal; this and the next with IPv6 alone */
+	COUNT_SERVER_SEALED,		/* segments that the client wrote */
 	COUNT_SERVER_OPTIONS_REMOVED,	/* SYN without an option that the client offered */
 	COUNT_SERVER_SYN,
 	COUNT_SERVER_ESTABLISHED,	/* segments that acknowledge the SYN-ACK and nothing behind it */

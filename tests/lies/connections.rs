@@ -8,10 +8,11 @@ mod bed;
 
 use bed::{Bed, PATIENCE};
 use measure::connections::IllegalKind;
+use measure::shape::IpVersion;
 use std::time::Duration;
 use testkit::filter::{Filter, LYING_TCP};
 use traffic::tcp::{
-    Close, Ends, Engine, FORBIDDEN_PORT, IllegalPlan, Message, Opening, Options, TcpPhase, TcpPlan,
+    Answer, Close, Ends, Engine, FORBIDDEN_PORT, IllegalPlan, Message, Opening, Options, TcpPhase, TcpPlan,
     TcpReading,
 };
 
@@ -51,6 +52,9 @@ enum Lie {
     RemovesStamps,
     RaisesWindows,
     LowersWindows,
+    InventsRest,
+    Completes,
+    ClearsUrgent,
 }
 
 /// A firewall.
@@ -71,21 +75,24 @@ impl Firewall {
         Self { lie, mask: u32::MAX, every: 1, after: 0, informed: false }
     }
 
-    /// Stands before the router of the bed from now on.
-    fn stand(&self, bed: &Bed) {
+    /// Stands before the router of the bed from now on, where connections are as planned.
+    fn stand(&self, bed: &Bed, plan: &TcpPlan) {
         let filter = Filter::load(LYING_TCP);
         let links = ["left", "right"].map(|link| bed.router().ifindex(link));
         let informed = u32::from(self.informed);
         let words = [self.lie as u32, links[0], links[1], self.mask, self.every, self.after, informed, 0];
         let mut bytes = words.map(u32::to_ne_bytes).concat();
         bytes.extend([0; 24]);
-        bytes.extend(Message::http_answer(1).bytes());
+        let Answer::Exactly(answer) = &plan.answer else { unreachable!("all servers are the bench's") };
+        bytes.extend(&answer.bytes()[answer.bytes().len() - ANSWER_BYTES..]);
         filter.only("settings").set_bytes(bytes);
         filter.attach("lying", bed.router(), &links);
     }
 }
 
 const CONNECTIONS: u64 = 400;
+/// `ANSWER_BYTES` of the program: of the answer to a request, or of the last segment of one.
+const ANSWER_BYTES: usize = 64;
 
 fn plan() -> TcpPlan {
     TcpPlan {
@@ -126,6 +133,99 @@ fn reasons(reading: &TcpReading) -> Vec<String> {
 type Row = (&'static str, Firewall, fn(&mut TcpPlan), &'static str);
 
 fn rows() -> Vec<Row> {
+    let mut rows = common_rows();
+    rows.extend(rows_of_seals());
+    rows
+}
+
+/// An answer of two segments, the second of which is as long as what the firewall makes up.
+fn answers_in_two(plan: &mut TcpPlan) {
+    let bytes = plan.segment_bytes() as usize + ANSWER_BYTES;
+    plan.answer = Answer::Exactly(Message::filling(bytes, 7).unwrap().proved_at(0).unwrap());
+}
+
+/// A policy translates sources, so that the client cannot know the server's sequence numbers.
+fn translates(plan: &mut TcpPlan) {
+    (plan.transactions, plan.translates) = (0, true);
+}
+
+/// Lies that seals alone show, in both versions.
+fn rows_of_seals() -> Vec<Row> {
+    const V6: fn(&mut TcpPlan) = |plan| plan.ip = IpVersion::V6;
+    vec![
+        ("IPv6, honest", Firewall::of(Lie::Honest), V6, ""),
+        (
+            "IPv6, honest, FIN, all options, an answer of two segments",
+            Firewall::of(Lie::Honest),
+            |p| {
+                V6(p);
+                (p.close, p.options) = (Close::ClientFin, Options::LINUX);
+                answers_in_two(p);
+            },
+            "",
+        ),
+        (
+            "IPv6, acknowledges requests before the server does",
+            Firewall::of(Lie::AcksEarly),
+            V6,
+            "400 segments reached the client that the server did not write",
+        ),
+        (
+            "IPv6, ends connections before the server does",
+            Firewall::of(Lie::ClosesEarly),
+            |p| {
+                V6(p);
+                p.close = Close::ClientFin;
+            },
+            "400 segments reached the client that the server did not write",
+        ),
+        (
+            "IPv6, sends data after the end",
+            Firewall { informed: true, ..Firewall::of(Lie::SpeaksAfterClose) },
+            V6,
+            "400 segments reached the client that the server did not write",
+        ),
+        (
+            "makes up the end of answers",
+            Firewall::of(Lie::InventsRest),
+            answers_in_two,
+            "400 segments reached the client that the server did not write",
+        ),
+        (
+            "IPv6, makes up the end of answers",
+            Firewall::of(Lie::InventsRest),
+            |p| {
+                V6(p);
+                answers_in_two(p);
+            },
+            "400 segments reached the client that the server did not write",
+        ),
+        (
+            "completes connections itself and opens as many with the server",
+            Firewall::of(Lie::Completes),
+            translates,
+            "400 segments reached the client that the server did not write; 400 segments reached the server",
+        ),
+        (
+            "IPv6, completes connections itself and opens as many with the server",
+            Firewall::of(Lie::Completes),
+            |p| {
+                V6(p);
+                translates(p);
+            },
+            // All that reaches the client is the firewall's, so that at this end it looks like one that clears urgent pointers.
+            "400 segments reached the server that the client did not write",
+        ),
+        (
+            "IPv6, writes urgent pointers of its own",
+            Firewall::of(Lie::Renumbers),
+            V6,
+            "segments reached the server that the client did not write",
+        ),
+    ]
+}
+
+fn common_rows() -> Vec<Row> {
     vec![
         ("honest", Firewall::of(Lie::Honest), |_| (), ""),
         ("honest, FIN", Firewall::of(Lie::Honest), |p| p.close = Close::ClientFin, ""),
@@ -351,9 +451,9 @@ fn every_lie_about_connections_is_caught_and_named() {
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
     let mut failed = Vec::new();
     for (name, firewall, change, said) in rows() {
-        firewall.stand(&bed);
         let mut plan = plan();
         change(&mut plan);
+        firewall.stand(&bed, &plan);
         let reading = engine.run(&ports, &plan, &mut ()).unwrap();
         let found = reasons(&reading).join("; ");
         let fits = if said.is_empty() {
@@ -369,13 +469,20 @@ fn every_lie_about_connections_is_caught_and_named() {
 }
 
 /// What a firewall may do because its users want it to, the options that are offered, and what a reader of its figures sees.
-const ALLOWED: [(Lie, Options, &str); 5] = [
-    (Lie::Proxies, Options::MSS, "400 of 400 connections were not with the server, but with a proxy"),
-    (Lie::LowersMss, Options::MSS, "800 SYN or SYN-ACK arrived with a smaller MSS or window scale"),
-    (Lie::RemovesSack, Options::LINUX, "400 of 400 SYN reached the server without an option"),
-    (Lie::RemovesStamps, Options::LINUX, "400 of 400 SYN reached the server without an option"),
-    (Lie::LowersWindows, Options::MSS, "segments arrived with a smaller window than their sender's"),
-];
+const ALLOWED: [(Lie, IpVersion, Options, &str); 7] = {
+    use IpVersion::{V4, V6};
+    [
+        (Lie::Proxies, V4, Options::MSS, PROXY),
+        (Lie::Proxies, V6, Options::MSS, PROXY),
+        (Lie::LowersMss, V4, Options::MSS, "800 SYN or SYN-ACK arrived with a smaller MSS or window scale"),
+        (Lie::RemovesSack, V4, Options::LINUX, "400 of 400 SYN reached the server without an option"),
+        (Lie::RemovesStamps, V4, Options::LINUX, "400 of 400 SYN reached the server without an option"),
+        (Lie::LowersWindows, V4, Options::MSS, "segments arrived with a smaller window than their sender's"),
+        // To the client a SYN-ACK and an answer each; to the server a SYN, a request, and in the end a reset, which is not looked at.
+        (Lie::ClearsUrgent, V6, Options::MSS, "1,600 segments arrived with an urgent pointer of 0"),
+    ]
+};
+const PROXY: &str = "400 of 400 connections were not with the server, but with a proxy";
 
 #[test]
 fn what_a_firewall_may_change_stays_valid_and_is_said() {
@@ -383,9 +490,10 @@ fn what_a_firewall_may_change_stays_valid_and_is_said() {
     let bed = Bed::routed();
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
-    for (lie, options, said) in ALLOWED {
-        Firewall::of(lie).stand(&bed);
-        let reading = engine.run(&ports, &TcpPlan { options, ..plan() }, &mut ()).unwrap();
+    for (lie, ip, options, said) in ALLOWED {
+        let plan = TcpPlan { ip, options, ..plan() };
+        Firewall::of(lie).stand(&bed, &plan);
+        let reading = engine.run(&ports, &plan, &mut ()).unwrap();
         let remarks = reading.outcome().served.unwrap().remarks().join("; ");
         assert_eq!(reasons(&reading), Vec::<String>::new(), "{lie:?}");
         assert!(remarks.contains(said), "{lie:?}: {remarks}");
@@ -401,8 +509,8 @@ fn connections_that_are_quietly_evicted_are_not_held() {
     let mut engine = Engine::load(70_000).unwrap();
     let ports = engine.attach(&bed.client, &bed.server, Ends::Both).unwrap();
     for (lie, held) in [(Lie::Honest, CONNECTIONS), (Lie::Evicts, 101)] {
-        Firewall { every: 100, ..Firewall::of(lie) }.stand(&bed);
         let plan = TcpPlan { close: Close::Never, transactions: 0, ..plan() };
+        Firewall { every: 100, ..Firewall::of(lie) }.stand(&bed, &plan);
         let (_, reading) = engine.open_all_and_verify(&ports, &plan, &mut ()).unwrap();
         let outcome = reading.outcome();
         assert_eq!(

@@ -378,10 +378,8 @@ static __noinline int check_author(struct tcp_core *core, __u32 phase, struct ar
 		seen->proxied = 1;
 		return 0;
 	}
-	if (is_unsealed(seen)) {
-		count(core, COUNT_UNSEALED);
+	if (!check_seal(core, seen, COUNT_UNSEALED, COUNT_SEAL_CLEARED, COUNT_SEALED))
 		return 0;
-	}
 	compare_window(core, seen, control.server_window);
 	if (opens)
 		compare_options(core, seen, 0, COUNT_OPTIONS_REMOVED);

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Seals: 16 bits in the IPv4 identification of each segment that only the two ends can write, because keys that user space draws anew
- * for each run go into them. A packet that may not be fragmented needs no identification (RFC 6864), and no forwarder has a reason to
- * change it. So a segment that a firewall wrote itself, in the name of either end, is known whatever it says. What a firewall may change is
- * not under the seal: addresses and ports (NAT), MSS, options, windows. Proofs (proof.h) say more, but only a payload has room for one.
- * IPv6 has no such field: another flow label a segment would send the segments of one connection to different cores.
+ * Seals: 16 bits in each segment that only the two ends can write, because keys that user space draws anew for each run go into them. So a
+ * segment that a firewall wrote itself, in the name of either end, is known whatever it says. What a firewall may change is not under the
+ * seal: addresses and ports (NAT), MSS, options, windows. Proofs (proof.h) say more, but only a payload has room for one.
+ *
+ * With IPv4 the seal is the identification, which a packet that may not be fragmented does not need (RFC 6864). IPv6 has no such field, so
+ * there the seal is TCP's urgent pointer, which nobody reads where URG is not set (RFC 9293 section 3.1). Of the fields that no end needs it
+ * is the only one that is in no flow key: a flow label or a hop limit that changes from segment to segment would send the segments of
+ * one connection to different cores, or past a switch's cache of flows.
  */
 #ifndef RAMPART_TRAFFIC_TCP_SEAL_H
 #define RAMPART_TRAFFIC_TCP_SEAL_H
@@ -12,7 +15,7 @@
 #include "proof.h"
 #include "state.h"
 
-/* Of the two multiplications of scramble() the upper bits are the best mixed. */
+/* Of the two multiplications of scramble() the upper bits are the best mixed. Never 0, which is what a cleared field has. */
 static __always_inline __u16 seal(__u32 sequence, __u32 acknowledgement, __u32 payload_bytes, __u8 flags)
 {
 	__u64 value = (__u64)sequence << 32 | acknowledgement;
@@ -20,14 +23,34 @@ static __always_inline __u16 seal(__u32 sequence, __u32 acknowledgement, __u32 p
 	value = (value ^ control.seal_keys[0]) * PROOF_FACTOR_1;
 	value ^= value >> 32;
 	value = (value + (control.seal_keys[1] ^ (payload_bytes << 8 | flags))) * PROOF_FACTOR_2;
-	return value >> 48;
+	value >>= 48;
+	return value ? value : 1;
 }
 
-/* Whether neither end of ours wrote the segment. */
-static __always_inline bool is_unsealed(const struct arrived *seen)
+/* The seal of a segment that is to be sent; 0 where one end is a stranger, who writes none. */
+static __always_inline __u16 seal_of(const struct segment *segment)
 {
-	return seen->version == 4 &&
-	       seen->id != seal(seen->sequence, seen->acknowledgement, seen->payload_bytes, seen->flags);
+	if (!control.seals)
+		return 0;
+	return seal(segment->sequence, segment->acknowledgement, segment->payload_bytes, segment->flags);
+}
+
+/*
+ * Whether the other end of ours wrote the segment; if not, counts it. Some firewalls clear urgent pointers without URG (pf's scrub), so those
+ * without a seal, and those with one, are counted too: user space sees whether all were cleared, or only what the firewall wrote.
+ */
+static __always_inline bool check_seal(struct tcp_core *core, const struct arrived *seen, enum tcp_count unsealed,
+				       enum tcp_count cleared, enum tcp_count sealed)
+{
+	if (seen->seal == seal(seen->sequence, seen->acknowledgement, seen->payload_bytes, seen->flags)) {
+		if (seen->version == 6)
+			count(core, sealed);
+		return true;
+	}
+	count(core, unsealed);
+	if (seen->version == 6 && !seen->seal)
+		count(core, cleared);
+	return false;
 }
 
 /* Compares the options of a SYN or SYN-ACK with those that were written. `removed` is where it counts that some are missing. */

@@ -67,7 +67,7 @@ struct arrived {
 	__u32 frame_bytes;
 	__u16 window;
 	__u16 mss;		/* of a SYN; 536 when it does not say (RFC 9293 section 3.7.1) */
-	__u16 id;		/* IPv4's identification */
+	__u16 seal;		/* where seal.h has it */
 	__u8 flags;
 	__u8 offers;
 	__u8 has_stamp;
@@ -211,6 +211,8 @@ static __always_inline int read_tcp(struct xdp_md *ctx, const struct tcp *tcp, v
 	seen->acknowledgement = bpf_ntohl(tcp->acknowledgement);
 	seen->flags = tcp->flags;
 	seen->window = bpf_ntohs(tcp->window);
+	if (seen->version == 6)
+		seen->seal = tcp->urgent;
 	seen->payload_at = at + header;
 	seen->payload_bytes = packet_end - at - header;
 	seen->has_stamp = 0;
@@ -244,7 +246,7 @@ static __always_inline int read_segment(struct xdp_md *ctx, struct arrived *seen
 
 	seen->frame_bytes = end - data;
 	/* The verifier does not see that these are read only where they were written. */
-	seen->id = 0;
+	seen->seal = 0;
 	seen->offers = 0;
 	seen->scale = 0;
 	seen->mss = 0;
@@ -261,7 +263,7 @@ static __always_inline int read_segment(struct xdp_md *ctx, struct arrived *seen
 		if (packet_end > seen->frame_bytes)
 			return -1;
 		seen->version = 4;
-		seen->id = ip->id;
+		seen->seal = ip->id;
 		seen->bad_header = checksum_fold(words_sum((const void *)ip, IPV4_BYTES / 4)) != 0;
 		seen->pseudo = words_sum(&ip->source, 2);
 		seen->source[0] = ip->source;

@@ -47,10 +47,8 @@ static __always_inline __u32 own_isn(const struct arrived *seen)
 /* Finds out whether the client wrote a segment, as the client does of the server's. */
 static __always_inline void check_client(struct tcp_core *core, const struct arrived *seen)
 {
-	if (is_unsealed(seen)) {
-		count(core, COUNT_SERVER_UNSEALED);
+	if (!check_seal(core, seen, COUNT_SERVER_UNSEALED, COUNT_SERVER_SEAL_CLEARED, COUNT_SERVER_SEALED))
 		return;
-	}
 	compare_window(core, seen, control.window);
 	if (seen->flags & TCP_SYN)
 		compare_options(core, seen, control.window_scale, COUNT_SERVER_OPTIONS_REMOVED);

@@ -153,9 +153,7 @@ static __always_inline __u16 identification(const struct segment *segment, __u8 
 {
 	if (fragment)
 		return segment->sequence;
-	if (protocol != PROTOCOL_TCP || !control.seals)
-		return 0;
-	return seal(segment->sequence, segment->acknowledgement, segment->payload_bytes, segment->flags);
+	return protocol == PROTOCOL_TCP ? seal_of(segment) : 0;
 }
 
 /* The Ethernet type and an IPv4 header before `payload` bytes, in whole words. `fragment` in host byte order. */
@@ -262,7 +260,7 @@ static __always_inline int write_payload(struct xdp_md *ctx, const struct segmen
 {
 	__u32 bytes = segment->payload_bytes, offset = segment->payload_offset;
 	__u32 at = segment_frame_bytes(segment) - bytes;
-	__u64 last = (__u64)bytes - 1;
+	__u64 last = (__u64)bytes - 1, begin = offset;
 	void *from;
 
 	if (bytes == 0)
@@ -271,10 +269,10 @@ static __always_inline int write_payload(struct xdp_md *ctx, const struct segmen
 		return -1;
 	/* In 64 bits and less one: Linux 6.1 forgets bounds of half a register, and learns nothing from "not 0". */
 	barrier_var(last);
-	barrier_var(offset);
-	if (last >= MAX_SEGMENT_BYTES || offset >= MAX_MESSAGE_BYTES)
+	barrier_var(begin);
+	if (last >= MAX_SEGMENT_BYTES || begin >= MAX_MESSAGE_BYTES)
 		return -1;
-	from = segment->payload == PAYLOAD_REQUEST ? &request.data[offset] : &answer.data[offset];
+	from = segment->payload == PAYLOAD_REQUEST ? &request.data[begin] : &answer.data[begin];
 	if (bytes <= SHORT_BYTES) {
 		if (copy_short((void *)(long)ctx->data + (at & 0x7f), (void *)(long)ctx->data_end, from, bytes))
 			return -1;
@@ -282,6 +280,20 @@ static __always_inline int write_payload(struct xdp_md *ctx, const struct segmen
 		return -1;
 	}
 	return proof ? put_proof(ctx, at + message_of(segment->payload)->proof_at - offset, proof) : 0;
+}
+
+/* Writes the seal of a segment over IPv6 that is written but for it, and adds it to the checksum (RFC 1624). Not inline, because on Linux
+ * 6.1 the callers have no stack left. */
+static __noinline int put_seal(struct xdp_md *ctx, const struct segment *segment)
+{
+	struct tcp *tcp = (void *)(long)ctx->data + ETHERNET_BYTES + IPV6_BYTES;
+	__u16 seal = seal_of(segment);
+
+	if ((void *)(tcp + 1) > (void *)(long)ctx->data_end)
+		return -1;
+	tcp->urgent = seal;
+	tcp->check = checksum_fold((__u16)~tcp->check + seal);
+	return 0;
 }
 
 /* Makes the frame in hand, which has the right length, into `segment`; its MAC addresses are already there. */
@@ -304,7 +316,8 @@ static __always_inline int write_segment(struct xdp_md *ctx, const struct segmen
 			 write_tcp(data + ETHERNET_BYTES + IPV4_BYTES, end, segment, sum + address_sum(segment, 1));
 	else
 		failed = write_ipv6(data, end, segment, PROTOCOL_TCP, bytes) ||
-			 write_tcp(data + ETHERNET_BYTES + IPV6_BYTES, end, segment, sum + address_sum(segment, 4));
+			 write_tcp(data + ETHERNET_BYTES + IPV6_BYTES, end, segment, sum + address_sum(segment, 4)) ||
+			 put_seal(ctx, segment);
 	return failed ? -1 : write_payload(ctx, segment, proof);
 }
 

@@ -80,8 +80,10 @@ pub struct ServedOutcome {
     /// Of these, with whom the client spoke was not the server, as the sequence number says: a proxy, or a firewall that changes sequence
     /// numbers.
     pub proxied: u64,
-    /// Segments that reached an end and that the other end did not write: the client without those of proxied connections, IPv4.
+    /// Segments that reached an end and that the other end did not write: the client without those of proxied connections.
     pub unsealed: BothEnds,
+    /// Segments that reached an end when the firewall had cleared the seals of all, so that nobody knows who wrote them.
+    pub seal_cleared: BothEnds,
     /// Segments that reached the client, without RST, and that the server sent.
     pub segments_to_client: BothEnds,
     /// Segments that the client sent, and that reached the server.
@@ -192,6 +194,7 @@ impl ServedOutcome {
             opened: sum.opened + trial.opened,
             proxied: sum.proxied + trial.proxied,
             syn: sum.syn.plus(trial.syn),
+            seal_cleared: sum.seal_cleared.plus(trial.seal_cleared),
             options_removed: sum.options_removed.plus(trial.options_removed),
             options_lowered: sum.options_lowered + trial.options_lowered,
             window_lowered: sum.window_lowered + trial.window_lowered,
@@ -202,6 +205,7 @@ impl ServedOutcome {
     /// What a firewall may do and a reader should know.
     pub fn remarks(&self) -> Vec<String> {
         let of = |count: u64, of: u64| format!("{} of {}", grouped(count), grouped(of));
+        let cleared = self.seal_cleared.client + self.seal_cleared.server;
         [
             (
                 self.proxied,
@@ -209,6 +213,14 @@ impl ServedOutcome {
                     "{} connections were not with the server, but with a proxy (or sequence numbers were changed): times are the \
                      proxy's, and nobody can say which segments it wrote",
                     of(self.proxied, self.opened)
+                ),
+            ),
+            (
+                cleared,
+                format!(
+                    "{} segments arrived with an urgent pointer of 0, because the firewall clears it: nobody can say which of \
+                     them it wrote, nor whether it changed their windows and options",
+                    grouped(cleared)
                 ),
             ),
             (
@@ -391,8 +403,13 @@ mod tests {
     #[test]
     fn what_a_firewall_may_change_is_said() {
         type Row = (&'static str, fn(&mut ServedOutcome));
-        let rows: [Row; 5] = [
+        let rows: [Row; 6] = [
             ("", |_| ()),
+            (
+                "14 segments arrived with an urgent pointer of 0, because the firewall clears it: nobody can say which of them it \
+                 wrote, nor whether it changed their windows and options",
+                |s| s.seal_cleared = BothEnds::new(7, 0),
+            ),
             (
                 "2,000 of 2,000 connections were not with the server, but with a proxy (or sequence numbers were changed): times \
                  are the proxy's, and nobody can say which segments it wrote",

@@ -169,6 +169,10 @@ impl TcpReading {
             Some(Close::Reset) => BothEnds::new(c.closed, c.server_reset),
             Some(Close::ClientFin | Close::ServerFin) => BothEnds::new(c.closed, c.server_fin),
         };
+        let [(unsealed, seal_cleared), (server_unsealed, server_seal_cleared)] = [
+            unsealed_or_cleared(c.unsealed, c.seal_cleared, c.sealed),
+            unsealed_or_cleared(c.server_unsealed, c.server_seal_cleared, c.server_sealed),
+        ];
         asked.serves.then(|| ServedOutcome {
             completed: c.closed,
             requests_each: asked.transactions,
@@ -189,7 +193,8 @@ impl TcpReading {
             damaged: BothEnds::new(c.damaged, c.server_damaged),
             opened: c.established,
             proxied: c.proxied,
-            unsealed: BothEnds::new(c.unsealed, c.server_unsealed),
+            unsealed: BothEnds::new(unsealed, server_unsealed),
+            seal_cleared: BothEnds::new(seal_cleared, server_seal_cleared),
             segments_to_client: BothEnds::new(c.frames_in.saturating_sub(c.resets_in), c.server_frames_out),
             segments_to_server: BothEnds::new(c.frames_out, c.server_frames_in),
             // Who built the bed knows.
@@ -275,6 +280,12 @@ impl TcpReading {
     }
 }
 
+/// Segments that the firewall wrote, and segments whose seal it cleared. Where no segment has a seal, the firewall clears them all, and nobody
+/// knows who wrote which. Where some have one, the others are the firewall's.
+const fn unsealed_or_cleared(unsealed: u64, cleared: u64, sealed: u64) -> (u64, u64) {
+    if sealed == 0 && cleared == unsealed { (0, cleared) } else { (unsealed, 0) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -296,6 +307,27 @@ mod tests {
         assert_eq!(enumerators("ILLEGAL_")[..ILLEGAL_KINDS], IllegalKind::ALL.map(IllegalKind::name));
         let resets = [ResetKind::OutsideWindow, ResetKind::InsideWindow, ResetKind::Legitimate];
         assert_eq!(enumerators("RESET_")[1..4], resets.map(ResetKind::name));
+    }
+
+    /// What a firewall wrote without a seal must not look like seals that it cleared.
+    #[test]
+    fn seals_are_cleared_when_no_segment_has_one() {
+        // Unsealed, of these cleared, sealed; then unsealed and cleared.
+        let rows = [
+            ((0, 0, 0), (0, 0)),
+            ((0, 0, 500), (0, 0)),
+            ((500, 500, 0), (0, 500)),
+            ((500, 500, 1), (500, 0)),
+            ((500, 499, 0), (500, 0)),
+            ((500, 0, 0), (500, 0)),
+        ];
+        for ((unsealed, cleared, sealed), found) in rows {
+            assert_eq!(
+                unsealed_or_cleared(unsealed, cleared, sealed),
+                found,
+                "{unsealed} {cleared} {sealed}"
+            );
+        }
     }
 
     #[test]

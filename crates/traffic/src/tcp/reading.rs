@@ -106,10 +106,14 @@ counts! {
     /// Segments to the client whose checksum is wrong: thrown away.
     damaged,
     /// Established connections whose SYN-ACK has another sequence number than the server's: a proxy's, or changed ones. This and the next
-    /// ten are counted where both ends are ours.
+    /// twelve are counted where both ends are ours.
     proxied,
-    /// Segments to the client that the server did not write, without RST and without those of proxied connections. IPv4.
+    /// Segments to the client that the server did not write, without RST and without those of proxied connections.
     unsealed,
+    /// Of these, with IPv6, segments whose seal is 0, as some firewalls leave an urgent pointer.
+    seal_cleared,
+    /// With IPv6, segments to the client that the server wrote.
+    sealed,
     /// RST that reached the client, whoever wrote them.
     resets_in,
     /// SYN-ACK without an option that the client offered.
@@ -124,8 +128,12 @@ counts! {
     window_raised,
     /// Segments with a smaller window than was written.
     window_lowered,
-    /// Segments to the server that the client did not write, without RST. IPv4.
+    /// Segments to the server that the client did not write, without RST.
     server_unsealed,
+    /// Of these, with IPv6, segments whose seal is 0.
+    server_seal_cleared,
+    /// With IPv6, segments to the server that the client wrote.
+    server_sealed,
     /// SYN that reached the server without an option that the client offered.
     server_options_removed,
     /// SYN that reached the server.
