@@ -43,7 +43,7 @@
 #define SILENCE_NS 50000000ULL	/* between two trials */
 #define ETHERTYPE_VLAN 0x8100
 
-/* Mirrored by `Lie` in tests/lies/frames.rs, in its order. */
+/* Mirrored by `Lie` in tests/lies/rows.rs, in its order. */
 enum lie {
 	HONEST, SENDS_BACK, ECHOES, SENDS_OLD, SENDS_OTHER_CORES, REPLAYS, FLIPS, LEAVES_TTL, TAKES_TWO_TTL, CHANGES_TOS,
 	CHANGES_SOURCE, CHANGES_DESTINATION, CHANGES_SOURCE_PORT, CHANGES_DESTINATION_PORT, CHANGES_ID, CLEARS_FLAGS,
