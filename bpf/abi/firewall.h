@@ -47,6 +47,8 @@ enum sizes {
 	NAT_ROW_WORDS = 16,		/* of a row of translations */
 	MAX_NAT_ROWS = 1024,		/* of each direction in one policy */
 	ANSWERED_ROW_WORDS = 4,		/* of a row of addresses that ARP is answered for */
+	MAX_LISTED_SERIES = 64,		/* of rules that ask for lists of addresses: a bit each */
+	LISTED_SERIES_WORDS = 8,
 	ALIAS_TRIES = 16,		/* ports that a new flow asks for before it is refused */
 };
 
@@ -409,10 +411,21 @@ struct table_header {
 	__u32 block[2];		/* lists that refuse what is on them, as source and as destination */
 	__u32 require[2];	/* lists that refuse what is not on them */
 	struct nat_rows answered;	/* struct answered_row */
-	__u32 more[PAGE_WORDS - 122];
+	__u32 listed_series;	/* at: struct listed_series */
+	__u32 listed_series_count;
+	__u32 more[PAGE_WORDS - 124];
 };
 
 _Static_assert(sizeof(struct table_header) == sizeof(struct table_page), "the header is the first page");
+
+/* The rows of rules that ask for these lists: trees of their own, which only packets with such ends ask. */
+struct listed_series {
+	__u32 lists[2];		/* the list that must have the source, and the destination, as a bit; 0: none need have it */
+	struct tree_series series[2];	/* of IPv4 and IPv6 */
+	__u32 slots[2];		/* the counters of these lists and 1, or 0 */
+};
+
+_Static_assert(sizeof(struct listed_series) == LISTED_SERIES_WORDS * 4, "they do not lie on two pages");
 
 /*
  * All lists of addresses of a policy: an array of pages of its own, because a policy changes without its lists. crates/dataplane/src/policies/lists.rs
@@ -445,7 +458,7 @@ struct effect {
 	__u32 action;		/* enum action */
 	__u32 slot;		/* its counter, or NO_SLOT */
 	__u32 extras;		/* enum extra_bits; 0: nothing more is asked, and nothing more is done */
-	__u32 pad;
+	__u32 listed;		/* of a row, the struct listed_series that it is in and 1, or 0 */
 };
 
 enum extra_bits {
@@ -536,6 +549,8 @@ struct event {
 	__u8 per;		/* enum limit_per, of an alert */
 	__u32 ticks;		/* since a flow that ended was opened */
 	__u32 threshold;	/* of an alert */
+	__u32 lists[2];		/* counters of the lists that the rule found its ends on, and 1; or 0. Not of a flow that ended */
+	__u32 pad;
 	__u64 packets[2];	/* from each end of a flow that ended; of an alert, in its window and in the one before */
 	__u64 bytes[2];		/* of an alert, when its window began and how long it is, in nanoseconds */
 };

@@ -7,7 +7,7 @@
 #ifndef RAMPART_FIREWALL_LOG_H
 #define RAMPART_FIREWALL_LOG_H
 
-#include "state.h"
+#include "pages.h"
 
 #define EVENT_ROOM (1 << 22)	/* bytes of the ring: 30,000 events */
 #define LOG_TRIES 8
@@ -84,6 +84,32 @@ static __always_inline void fill_event(struct event *event, const struct packet 
 	event->generation = p->generation;
 }
 
+static __always_inline const __u32 *page_words(void *pages, __u32 at, __u32 size)
+{
+	const struct table_page *page = lookup(pages, at / PAGE_WORDS);
+
+	return page ? &page->words[at & (PAGE_WORDS - size)] : 0;
+}
+
+/* On which lists the row that decided found the ends. Unknown when the policy has changed since. */
+static __always_inline void fill_lists(struct event *event, const struct packet *p)
+{
+	void *pages = lookup(&generations, 0);
+	const struct table_header *t = pages ? lookup(pages, 0) : 0;
+	const __u32 *words;
+
+	if (!t || t->generation != p->generation || !t->listed_series_count || p->row - 1 >= t->rows)
+		return;
+	words = page_words(pages, t->effects + (p->row - 1) * 4, 4);
+	if (!words || !words[3])
+		return;
+	words = page_words(pages, t->listed_series + (words[3] - 1) * LISTED_SERIES_WORDS, LISTED_SERIES_WORDS);
+	if (!words)
+		return;
+	event->lists[0] = words[6];
+	event->lists[1] = words[7];
+}
+
 /* Records a packet that opened a flow, or that was refused for a reason. */
 __noinline int log_packet(struct packet *p, __u32 kind, __u32 reason)
 {
@@ -95,6 +121,7 @@ __noinline int log_packet(struct packet *p, __u32 kind, __u32 reason)
 	if (!event)
 		return 0;
 	fill_event(event, p);
+	fill_lists(event, p);
 	event->reason = reason;
 	end_event(event);
 	return 0;

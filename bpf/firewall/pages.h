@@ -57,11 +57,12 @@ struct vector_search {
 	__u32 row;		/* found, and 1 */
 };
 
-/* For the first row in a series of trees. */
+/* For the first row in some series of trees. */
 struct tree_search {
 	__u32 line;
-	__u32 kind;		/* enum tree_line */
-	__u32 tree;		/* of the series */
+	__u16 kind;		/* enum tree_line */
+	__u16 trees;		/* of the series, from this one on */
+	__u32 root;		/* of this tree; those of a series lie one after the other */
 	__u32 found;		/* the best row so far, or NO_ROW */
 };
 
@@ -79,7 +80,17 @@ struct list_search {
  * page, and every turn of a search, through all that comes after.
  */
 struct question {
-	struct judge_command command;
+	union {
+		struct judge_command command;
+		struct {
+			__u8 asked[__builtin_offsetof(struct judge_command, row)];
+			/*
+			 * Numbers of struct listed_series whose lists have the ends, and which are yet to be searched. In the place of row and
+			 * action, which are answers: the stack is short.
+			 */
+			__u64 holding;
+		};
+	};
 	union {
 		__u32 classes[3];	/* of source, destination and service: tables by classes */
 		__u32 zones[2];		/* from and to, as the policy numbers them: trees */
@@ -96,11 +107,26 @@ struct question {
 	};
 };
 
+_Static_assert(__builtin_offsetof(struct question, holding) == __builtin_offsetof(struct question, command.row), "it is aligned");
+
 struct look_up {
 	void *pages;
 	const struct table_header *header;
 	struct question *question;
 };
+
+/* The number of a single bit is where its product with this number has its upper six bits (a de Bruijn sequence). */
+#define SEQUENCE 0x03f79d71b4cb0a89ull
+static const __u8 bit_numbers[64] = {
+	0, 1, 48, 2, 57, 49, 28, 3, 61, 58, 50, 42, 38, 29, 17, 4, 62, 55, 59, 36, 53, 51, 43, 22, 45, 39, 33, 30, 24, 18, 12, 5,
+	63, 47, 56, 27, 60, 41, 37, 16, 54, 35, 52, 21, 44, 32, 23, 11, 46, 26, 40, 15, 34, 20, 31, 10, 25, 14, 19, 9, 13, 8, 7, 6,
+};
+
+/* The number of the lowest bit. Not __builtin_ctzll, which makes clang's BPF back end run out of memory. */
+static __always_inline __u32 lowest_bit(__u64 word)
+{
+	return bit_numbers[(word & -word) * SEQUENCE >> 58];
+}
 
 static __always_inline __u64 host_pair(const __be32 *words)
 {

@@ -23,6 +23,7 @@ struct {
 	struct event event;
 	struct table_header header;
 	struct list_header list_header;
+	struct listed_series listed_series;
 	struct list_start list_start;
 	struct nat_row row;
 	struct answered_row answered;

@@ -116,19 +116,6 @@ static __always_inline __u32 class_of(struct look_up *l, __u32 field)
 	return class_v6(l, field);
 }
 
-/* The number of a single bit is where its product with this number has its upper six bits (a de Bruijn sequence). */
-#define SEQUENCE 0x03f79d71b4cb0a89ull
-static const __u8 bit_numbers[64] = {
-	0, 1, 48, 2, 57, 49, 28, 3, 61, 58, 50, 42, 38, 29, 17, 4, 62, 55, 59, 36, 53, 51, 43, 22, 45, 39, 33, 30, 24, 18, 12, 5,
-	63, 47, 56, 27, 60, 41, 37, 16, 54, 35, 52, 21, 44, 32, 23, 11, 46, 26, 40, 15, 34, 20, 31, 10, 25, 14, 19, 9, 13, 8, 7, 6,
-};
-
-/* The number of the lowest bit. Not __builtin_ctzll, which makes clang's BPF back end run out of memory. */
-static __always_inline __u32 lowest_bit(__u64 word)
-{
-	return bit_numbers[(word & -word) * SEQUENCE >> 58];
-}
-
 static __always_inline const __u64 *chunk_of(const struct look_up *l, int part, __u32 chunk)
 {
 	const struct table_header *t = l->header;
@@ -274,16 +261,38 @@ __noinline int is_of_other_zone(struct packet *p)
 	return is_misplaced(l);
 }
 
-/* The list that refuses a question, and 1; or 0. */
-static __always_inline __u32 refusing_list(struct question *q, const struct table_header *t)
+/* Notes whether the lists of a series have the ends. */
+static int note_holding(__u32 turn, struct look_up *l)
 {
+	struct question *q = l->question;
+	const __u32 *wanted = listed_series_at(l, turn)->lists;
+	bool has_source = !wanted[0] || wanted[0] & q->listed[0];
+	bool has_destination = !wanted[1] || wanted[1] & q->listed[1];
+
+	q->holding |= (__u64)(has_source && has_destination) << (turn & (MAX_LISTED_SERIES - 1));
+	return 0;
+}
+
+/* Looks for both ends on the lists. The list that refuses them, and 1; or 0. */
+static __always_inline __u32 refusing_list(struct look_up *l)
+{
+	struct question *q = l->question;
+	const struct table_header *t = l->header;
 	__u32 refusing;
 
 	find_lists(q, t->lists, 0);
 	find_lists(q, t->lists, 1);
+	bpf_loop(t->listed_series_count & (2 * MAX_LISTED_SERIES - 1), note_holding, l, 0);
 	refusing = (q->listed[0] & t->block[0]) | (q->listed[1] & t->block[1]) | (~q->listed[0] & t->require[0]) |
 		   (~q->listed[1] & t->require[1]);
 	return refusing ? lowest_bit(refusing) + 1 : 0;
+}
+
+/* The answer unless another follows. */
+static __always_inline void deny(struct judge_command *q)
+{
+	q->row = 0;
+	q->action = ACTION_DENY;
 }
 
 static __always_inline void answer_with(struct look_up *l, __u32 row, __u32 at)
@@ -328,28 +337,27 @@ __noinline int judge_question(struct question *question)
 		return 0;
 	/* A zone that this policy does not know any more: denied. */
 	q->generation = t->generation;
-	q->row = 0;
-	q->action = ACTION_DENY;
 	q->slot = NO_SLOT;
 	q->extras = 0;
 	question->broken = 0;
-	row = t->lists ? refusing_list(question, t) : 0;
+	question->holding = 0;
+	row = t->lists ? refusing_list(l) : 0;
 	if (row) {
+		deny(q);
 		answer_with(l, ROW_LIST, t->list_effects + (row - 1) * 4);
 		return 0;
 	}
 	from = t->zone_numbers[q->from & (MAX_ZONES - 1)];
 	to = t->zone_numbers[q->to & (MAX_ZONES - 1)];
-	if (q->from >= MAX_ZONES || q->to >= MAX_ZONES || from >= t->zones || to >= t->zones)
+	if (q->from >= MAX_ZONES || q->to >= MAX_ZONES || from >= t->zones || to >= t->zones) {
+		deny(q);
 		return 0;
-	q->misplaced = is_misplaced(l);
-	if (t->method == METHOD_TREES) {
-		question->zones[0] = from;
-		question->zones[1] = to;
-		row = row_by_trees(l);
-	} else {
-		row = row_by_classes(l, from * t->zones + to);
 	}
+	q->misplaced = is_misplaced(l);
+	row = t->method == METHOD_TREES ? 0 : row_by_classes(l, from * t->zones + to);
+	if (t->method == METHOD_TREES || question->holding)
+		row = row_by_trees(l, row);
+	deny(q);
 	answer_with(l, row, row ? t->effects + (row - 1) * 4 : default_at(t, q));
 	return 0;
 }

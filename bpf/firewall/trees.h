@@ -2,7 +2,8 @@
 /*
  * The first matching row of a packet by a series of decision trees: does exactly what policy::tables::Trees does
  * (docs/design/tables.md, crates/policy/src/tables/trees/lines.rs for the lines). One step reads one line of the cache, and the
- * policy's tables say beforehand that no search takes more than MOST_LINES.
+ * policy's tables say beforehand that no search of a series takes more than MOST_LINES. Rules that ask for lists of addresses have series of their
+ * own, of which a packet searches those whose lists have its ends.
  */
 #ifndef RAMPART_FIREWALL_TREES_H
 #define RAMPART_FIREWALL_TREES_H
@@ -113,21 +114,47 @@ static __always_inline bool leaf_ends(struct question *q, const __u32 *line)
 	return false;
 }
 
-static __always_inline const struct tree_series *series_of(const struct look_up *l)
+static __always_inline const struct listed_series *listed_series_at(const struct look_up *l, __u32 number)
 {
-	return &l->header->series[l->question->command.family != 4];
+	__u32 at = l->header->listed_series + number * LISTED_SERIES_WORDS;
+
+	return (const struct listed_series *)&words_at(l, at)[at & (PAGE_WORDS - LISTED_SERIES_WORDS)];
+}
+
+/* The trees of a series come next. There is one always. */
+static __always_inline void begin_series(struct tree_search *s, const struct tree_series *series)
+{
+	s->root = series->first;
+	s->trees = series->trees;
+	s->line = s->root;
+	s->kind = LINE_ROOT;
+}
+
+/* Goes to the first tree of the next series. 1 when there is none. */
+static __always_inline int next_series(struct look_up *l)
+{
+	struct question *q = l->question;
+	__u64 holding = q->holding;
+
+	if (!holding)
+		return 1;
+	q->holding = holding & (holding - 1);
+	begin_series(&q->trees, &listed_series_at(l, lowest_bit(holding))->series[q->command.family != 4]);
+	return 0;
 }
 
 /* Goes to the root of the next tree. 1 when there is none. */
 static __always_inline int next_tree(struct look_up *l)
 {
 	struct tree_search *s = &l->question->trees;
-	const struct tree_series *series = series_of(l);
 
-	s->tree++;
-	s->line = series->first + s->tree;
+	if (s->trees <= 1)
+		return next_series(l);
+	s->trees--;
+	s->root++;
+	s->line = s->root;
 	s->kind = LINE_ROOT;
-	return s->tree >= series->trees;
+	return 0;
 }
 
 /* Goes from an inner node to a child, if one is there and may hold a better row. 1 ends the search. */
@@ -137,9 +164,12 @@ static __always_inline int go_down(struct look_up *l, const __u32 *node)
 	__u64 key = key_of(l->question, node[0] & 15);
 	__u32 child = 0, kind;
 
-	/* Trees are in the order of their best rows. */
-	if (node[2] >= s->found)
-		return s->kind == LINE_ROOT ? 1 : next_tree(l);
+	/* Trees of a series are in the order of their best rows. */
+	if (node[2] >= s->found) {
+		if (s->kind == LINE_ROOT)
+			s->trees = 0;
+		return next_tree(l);
+	}
 	for (int i = 0; i < SEPARATORS; i++) {
 		child += (node[3 + i] - key) >> 63;
 		barrier_var(child);
@@ -168,13 +198,22 @@ static int search_line(__u32 turn __attribute__((unused)), struct look_up *l)
 	return 0;
 }
 
-/* The row and 1, or 0. There is a tree always. */
-static __always_inline __u32 row_by_trees(struct look_up *l)
+/* The row and 1, or 0: the first of the rules without lists, if those are in trees, of what another method found (`row`), and of the rules whose lists
+ * have the ends. */
+static __always_inline __u32 row_by_trees(struct look_up *l, __u32 row)
 {
-	struct tree_search *s = &l->question->trees;
+	struct question *q = l->question;
+	struct tree_search *s = &q->trees;
 
-	*s = (struct tree_search){ .line = series_of(l)->first, .kind = LINE_ROOT, .found = NO_ROW };
-	bpf_loop(MOST_LINES, search_line, l, 0);
+	/* Looked up again, because the stack of who asks is short. */
+	q->zones[0] = l->header->zone_numbers[q->command.from & (MAX_ZONES - 1)];
+	q->zones[1] = l->header->zone_numbers[q->command.to & (MAX_ZONES - 1)];
+	*s = (struct tree_search){ .found = row ? row - 1 : NO_ROW };
+	if (l->header->method == METHOD_TREES)
+		begin_series(s, &l->header->series[q->command.family != 4]);
+	else
+		next_series(l);
+	bpf_loop(MOST_LINES * (1 + MAX_LISTED_SERIES), search_line, l, 0);
 	return s->found == NO_ROW ? 0 : s->found + 1;
 }
 

@@ -8,6 +8,7 @@ use crate::shared::from_bytes;
 use crate::skeleton::types::{self, event_kind};
 use crate::{DataplaneError, Reason, State};
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+use policy::lists::COUNTER_PREFIX;
 use policy::model::Per;
 use policy::quota::Sliding;
 use std::net::IpAddr;
@@ -31,6 +32,9 @@ pub struct Event {
     pub zones: (String, Option<String>),
     /// Name of the rule; none for the default of its zones, and for a rule that is gone since more than one policy.
     pub rule: Option<String>,
+    /// The lists on which the rule found the source and the destination, if it asked for lists. Not of a flow that ended, and not while the
+    /// policy is exchanged.
+    pub lists: [Option<String>; 2],
 }
 
 /// What happened.
@@ -101,17 +105,30 @@ impl EventLog {
         }
         let names = self.names.now();
         let rules = names.rules_by_generation();
-        let rule = |event: &types::event| {
+        let counter = |event: &types::event, slot: u32| {
             let (_, rules) = rules.iter().find(|(generation, _)| *generation == event.generation)?;
-            let slot = Some(event.slot).filter(|slot| *slot != NO_SLOT)?;
             rules.get(slot as usize).copied().flatten().map(str::to_owned)
         };
-        Ok(events.iter().filter_map(|event| named(event, rule(event), &names)).collect())
+        let list = |event: &types::event, end: usize| {
+            let name = counter(event, event.lists[end].checked_sub(1)?)?;
+            Some(name.strip_prefix(COUNTER_PREFIX)?.to_owned())
+        };
+        let of_policy = |event: &types::event| OfPolicy {
+            rule: Some(event.slot).filter(|slot| *slot != NO_SLOT).and_then(|slot| counter(event, slot)),
+            lists: [list(event, 0), list(event, 1)],
+        };
+        Ok(events.iter().filter_map(|event| named(event, of_policy(event), &names)).collect())
     }
 }
 
+/// What an event names of its policy.
+struct OfPolicy {
+    rule: Option<String>,
+    lists: [Option<String>; 2],
+}
+
 /// An event with names for its numbers.
-fn named(event: &types::event, rule: Option<String>, names: &Names) -> Option<Event> {
+fn named(event: &types::event, of_policy: OfPolicy, names: &Names) -> Option<Event> {
     let kind = match event_kind(event.kind.into()) {
         event_kind::EVENT_OPENED => EventKind::Opened,
         event_kind::EVENT_REFUSED => EventKind::Refused(Reason::of(event.reason.into())?),
@@ -142,6 +159,7 @@ fn named(event: &types::event, rule: Option<String>, names: &Names) -> Option<Ev
         source: end(0),
         destination: end(1),
         zones: (zone(0).unwrap_or_default(), zone(1)),
-        rule,
+        rule: of_policy.rule,
+        lists: of_policy.lists,
     })
 }

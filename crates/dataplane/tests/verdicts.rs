@@ -7,14 +7,15 @@ mod random;
 
 use dataplane::{Firewall, Judgement, Settings};
 use policy::Policy;
-use policy::interpret::{Decider, Packet, decide};
+use policy::interpret::{Decider, Packet, decide, decide_listed};
+use policy::lists::{ListTable, OnLists};
 use policy::service::ServiceSet;
 use policy::tables::{Limits, Method, Tables};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use random::fillers::{Random, filled_policy, matching_packet, mixed_packet};
 use random::sets::{How, probe, set};
-use random::{Choices, MOMENTS, bytes, packet, policy_text};
+use random::{Choices, MOMENTS, bytes, contents, listed_policy_text, packet, policy_text};
 
 /// Packets for each policy; with the cases below and all methods, more than 1.5 x 10^5.
 const PACKETS: usize = 250;
@@ -99,6 +100,46 @@ fn agree(
         prop_assert_eq!(in_words(judgement, tables), decide(policy, &packet, at), "{:?}", packet);
     }
     Ok(())
+}
+
+/// Rules that name lists, on lists that overlap, by each method for the other rules.
+#[test]
+fn needs_root_rules_that_name_lists_agree_with_the_interpreter() {
+    let firewall = std::cell::RefCell::new(firewall());
+    let choices = (proptest::collection::vec(any::<u8>(), 0..500), 0usize..16, any::<u64>());
+    let mut runner =
+        TestRunner::new(ProptestConfig { cases: 60, failure_persistence: None, ..Default::default() });
+    let by_lists = std::cell::Cell::new(0);
+    let done = runner.run(&choices, |(choices, rules, seed)| {
+        let text = listed_policy_text(&mut Choices(&choices), rules);
+        let policy = Policy::parse("random", &text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
+        let sets = contents(&policy);
+        let lists = ListTable::build(&sets.iter().collect::<Vec<_>>()).unwrap();
+        let at = MOMENTS[seed as usize % 4].parse().unwrap();
+        for (name, limits) in METHODS {
+            let tables = Tables::build_within(&policy, at, limits).unwrap();
+            let firewall = &mut *firewall.borrow_mut();
+            firewall.policies.apply_with(&tables, &policy, Some(&lists)).unwrap();
+            for chunk in bytes(seed, PACKETS * 16).chunks(16) {
+                let packet = packet(&mut Choices(chunk), &policy);
+                let on = OnLists::of(&sets, packet.source, packet.destination);
+                let judged = in_words(firewall.judge(&packet).unwrap().unwrap(), &tables);
+                prop_assert_eq!(
+                    judged,
+                    decide_listed(&policy, &packet, on, at),
+                    "{}: {:?}\n{}",
+                    name,
+                    packet,
+                    text
+                );
+                let by_a_list = tables.asked_by_decider(&packet, on) != [None; 2];
+                by_lists.set(by_lists.get() + u32::from(by_a_list));
+            }
+        }
+        Ok(())
+    });
+    done.unwrap();
+    assert!(by_lists.get() > 1000, "{}", by_lists.get());
 }
 
 #[test]

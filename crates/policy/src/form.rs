@@ -2,6 +2,7 @@
 //! rules share sets, so all later steps work on sets and not on rules.
 
 use crate::address::AddressSet;
+use crate::lists::ListSet;
 use crate::model::{Policy, Rule, ZoneSet};
 use crate::ranges::RangeSet;
 use crate::service::ServicePart;
@@ -11,7 +12,8 @@ use std::hash::Hash;
 use std::sync::Arc;
 
 /// The rules of a policy that hold at a moment, in order, as *rows*. A rule is one row, or a row for each part of its service, which are
-/// neighbours: no rule has more than one part unless it names services from different source ports.
+/// neighbours: no rule has more than one part unless it names services from different source ports. A rule that names lists of addresses has
+/// such rows for its other addresses, and for each list or pair of lists.
 #[derive(Debug, Clone)]
 pub struct Form {
     /// How many zones the policy has, with `self`.
@@ -30,6 +32,43 @@ pub struct Form {
     pub service: Field<Arc<RangeSet<u32>>>,
     /// Source ports.
     pub source_port: Field<Arc<RangeSet<u32>>>,
+    /// For each row, the list that must have the source and the one that must have the destination; a row that asks for a list has every
+    /// address in the field.
+    pub asked_lists: Vec<AskedLists>,
+}
+
+/// The lists that must have the source and the destination; `None` where none need have it.
+pub type AskedLists = [Option<u8>; 2];
+
+/// A row while the form is made.
+struct Row<'p> {
+    place: u32,
+    rule: &'p Rule,
+    part: &'p ServicePart,
+    source: Arc<AddressSet>,
+    destination: Arc<AddressSet>,
+    asked: AskedLists,
+}
+
+/// Addresses of a field or, in their place, a list.
+type End = (Arc<AddressSet>, Option<u8>);
+
+/// What rows of a rule have in one field: its own addresses, if there are any, and each list.
+fn ends(own: &Arc<AddressSet>, lists: ListSet, any: &Arc<AddressSet>) -> Vec<End> {
+    let own = (lists == 0 || !own.is_empty()).then(|| (own.clone(), None));
+    let lists = (0..ListSet::BITS as u8).filter(|list| lists >> list & 1 != 0);
+    own.into_iter().chain(lists.map(|list| (any.clone(), Some(list)))).collect()
+}
+
+/// The pairs of lists that a rule asks for.
+pub(crate) fn asked_lists(rule: &Rule) -> impl Iterator<Item = AskedLists> {
+    let any = Arc::new(AddressSet::any());
+    let destinations = ends(&rule.destination, rule.destination_lists, &any);
+    let sources = ends(&rule.source, rule.source_lists, &any);
+    let pairs = sources
+        .into_iter()
+        .flat_map(move |(_, source)| destinations.clone().into_iter().map(move |(_, to)| [source, to]));
+    pairs.filter(|asked| *asked != [None; 2])
 }
 
 /// One field of all rows: the distinct sets, and which of them each row has.
@@ -62,25 +101,67 @@ impl Form {
     /// The form of those rules of a policy for which `takes_part` is true.
     pub(crate) fn with(policy: &Policy, takes_part: impl Fn(&Rule) -> bool) -> Self {
         let holding = (0u32..).zip(&policy.rules).filter(|(_, rule)| takes_part(rule));
-        let rows: Vec<(u32, &Rule, &ServicePart)> = holding
-            .flat_map(|(place, rule)| rule.service.parts().iter().map(move |part| (place, rule, part)))
-            .collect();
+        let any = Arc::new(AddressSet::any());
+        let rows: Vec<Row<'_>> = holding.flat_map(|(place, rule)| rows_of(place, rule, &any)).collect();
         let zones = policy.zones.len();
-        let pairs = field(rows.iter().map(|(_, rule, _)| (rule.from, rule.to)));
+        let pairs = field(rows.iter().map(|row| (row.rule.from, row.rule.to)));
         Self {
             zones,
-            rules: rows.iter().map(|(i, ..)| *i).collect(),
-            zone_sets: rows.iter().map(|(_, rule, _)| (rule.from, rule.to)).collect(),
+            rules: rows.iter().map(|row| row.place).collect(),
+            zone_sets: rows.iter().map(|row| (row.rule.from, row.rule.to)).collect(),
             pair: Field {
                 sets: pairs.sets.iter().map(|(f, t)| pair_set(zones, *f, *t)).collect(),
                 of: pairs.of,
             },
-            source: shared_field(rows.iter().map(|(_, rule, _)| &rule.source)),
-            destination: shared_field(rows.iter().map(|(_, rule, _)| &rule.destination)),
-            service: shared_field(rows.iter().map(|(.., part)| &part.keys)),
-            source_port: shared_field(rows.iter().map(|(.., part)| &part.source_ports)),
+            source: shared_field(rows.iter().map(|row| &row.source)),
+            destination: shared_field(rows.iter().map(|row| &row.destination)),
+            service: shared_field(rows.iter().map(|row| &row.part.keys)),
+            source_port: shared_field(rows.iter().map(|row| &row.part.source_ports)),
+            asked_lists: rows.iter().map(|row| row.asked).collect(),
         }
     }
+
+    /// Whether any row asks for a list.
+    pub(crate) fn has_listed(&self) -> bool {
+        self.asked_lists.iter().any(|asked| *asked != [None; 2])
+    }
+
+    /// Whether a row asks for a list.
+    pub(crate) fn is_listed(&self, row: usize) -> bool {
+        self.asked_lists[row] != [None; 2]
+    }
+
+    /// The same rows, of which those that ask for lists match no packet.
+    pub(crate) fn without_listed(mut self) -> Self {
+        let none = self.source.sets.len() as u32;
+        self.source.sets.push(Arc::default());
+        for (set, asked) in self.source.of.iter_mut().zip(&self.asked_lists) {
+            if *asked != [None; 2] {
+                *set = none;
+            }
+        }
+        self
+    }
+}
+
+/// A rule that names no lists has a row for each part of its service.
+fn rows_of<'p>(place: u32, rule: &'p Rule, any: &Arc<AddressSet>) -> Vec<Row<'p>> {
+    let sources = ends(&rule.source, rule.source_lists, any);
+    let destinations = ends(&rule.destination, rule.destination_lists, any);
+    let mut rows = Vec::with_capacity(rule.service.parts().len());
+    for (source, from) in &sources {
+        for (destination, to) in &destinations {
+            rows.extend(rule.service.parts().iter().map(|part| Row {
+                place,
+                rule,
+                part,
+                source: source.clone(),
+                destination: destination.clone(),
+                asked: [*from, *to],
+            }));
+        }
+    }
+    rows
 }
 
 fn pair_set(zones: usize, from: ZoneSet, to: ZoneSet) -> RangeSet<u32> {

@@ -1,6 +1,7 @@
 //! The reference interpreter goes through the rules one by one and compares every field. It is slow and obvious. Tests compare
 //! the tables and the data plane with it.
 
+use crate::lists::OnLists;
 use crate::model::{Action, Policy, Rule, ZoneId};
 use jiff::Timestamp;
 use std::net::IpAddr;
@@ -65,8 +66,13 @@ pub enum Mismatch {
 
 /// The verdict on a packet at a moment: the first rule that matches decides.
 pub fn decide(policy: &Policy, packet: &Packet, at: Timestamp) -> Verdict {
+    decide_listed(policy, packet, OnLists::default(), at)
+}
+
+/// The same of a packet whose ends are on some lists. What lists are bound to is not asked.
+pub fn decide_listed(policy: &Policy, packet: &Packet, on: OnLists, at: Timestamp) -> Verdict {
     for (i, rule) in policy.rules.iter().enumerate() {
-        if mismatch(policy, rule, packet, at).is_none() {
+        if mismatch(policy, rule, packet, on, at).is_none() {
             return Verdict { decider: Decider::Rule(i), action: rule.effect.action };
         }
     }
@@ -75,14 +81,23 @@ pub fn decide(policy: &Policy, packet: &Packet, at: Timestamp) -> Verdict {
 }
 
 /// Why a rule does not match a packet; `None` when it does.
-pub fn mismatch(policy: &Policy, rule: &Rule, packet: &Packet, at: Timestamp) -> Option<Mismatch> {
+pub fn mismatch(
+    policy: &Policy,
+    rule: &Rule,
+    packet: &Packet,
+    on: OnLists,
+    at: Timestamp,
+) -> Option<Mismatch> {
+    let source = rule.source.contains(packet.source) || rule.source_lists & on.source != 0;
+    let destination =
+        rule.destination.contains(packet.destination) || rule.destination_lists & on.destination != 0;
     let checks = [
         (rule.enabled, Mismatch::Disabled),
         (rule.schedule.is_none_or(|s| policy.schedules[s].holds(at)), Mismatch::Schedule),
         (rule.from & 1 << packet.from != 0, Mismatch::From),
         (rule.to & 1 << packet.to != 0, Mismatch::To),
-        (rule.source.contains(packet.source), Mismatch::Source),
-        (rule.destination.contains(packet.destination), Mismatch::Destination),
+        (source, Mismatch::Source),
+        (destination, Mismatch::Destination),
     ];
     let found = checks.into_iter().find(|(matches, _)| !matches).map(|(_, mismatch)| mismatch);
     found.or_else(|| service_mismatch(rule, packet))
@@ -106,14 +121,14 @@ pub struct Explanation {
     pub passed_over: Vec<(usize, Mismatch)>,
 }
 
-/// Explains the verdict on a packet at a moment.
-pub fn explain(policy: &Policy, packet: &Packet, at: Timestamp) -> Explanation {
-    let verdict = decide(policy, packet, at);
+/// Explains the verdict on a packet, whose ends are on some lists, at a moment.
+pub fn explain(policy: &Policy, packet: &Packet, on: OnLists, at: Timestamp) -> Explanation {
+    let verdict = decide_listed(policy, packet, on, at);
     let above = match verdict.decider {
         Decider::Rule(i) => &policy.rules[..i],
         Decider::Default => &policy.rules[..],
     };
-    let reason = |(i, rule): (usize, &Rule)| Some((i, mismatch(policy, rule, packet, at)?));
+    let reason = |(i, rule): (usize, &Rule)| Some((i, mismatch(policy, rule, packet, on, at)?));
     Explanation { verdict, passed_over: above.iter().enumerate().filter_map(reason).collect() }
 }
 

@@ -1,7 +1,7 @@
 //! The checked policy: names are resolved to what they stand for, and every value is within its range.
 
 use crate::address::AddressSet;
-use crate::lists::List;
+use crate::lists::{List, ListSet};
 use crate::quantity::Rate;
 use crate::schedule::{self, Schedule};
 use crate::service::ServiceSet;
@@ -40,7 +40,8 @@ pub struct Policy {
     pub objects: Vec<Object>,
     /// The services that the text defines, in the order of the text; built-in services are not among them.
     pub services: Vec<Service>,
-    /// The lists of addresses, in the order of the text. A list refuses before any rule is asked.
+    /// The lists of addresses, in the order of the text, then the countries that the text names, each as a list. What a list is bound to refuses
+    /// before any rule is asked.
     pub lists: Vec<List>,
     /// The schedules, in the order of the text.
     pub schedules: Vec<Schedule>,
@@ -103,6 +104,8 @@ pub struct Object {
     pub name: String,
     /// The addresses.
     pub addresses: Arc<AddressSet>,
+    /// Lists whose addresses it has besides.
+    pub lists: ListSet,
     /// Bytes of the text that name it.
     pub span: Range<usize>,
 }
@@ -134,8 +137,12 @@ pub struct Rule {
     pub to: ZoneSet,
     /// Source addresses of the packet.
     pub source: Arc<AddressSet>,
+    /// Lists whose addresses are sources of the packet besides.
+    pub source_lists: ListSet,
     /// Destination addresses of the packet.
     pub destination: Arc<AddressSet>,
+    /// Lists whose addresses are destinations of the packet besides.
+    pub destination_lists: ListSet,
     /// Protocols, destination ports and source ports.
     pub service: Arc<ServiceSet>,
     /// When the rule holds: a place in [`Policy::schedules`]; `None` is always.

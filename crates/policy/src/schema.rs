@@ -43,7 +43,7 @@ macro_rules! tables {
 
 tables! {
     ROOT "" ["settings", "zones", "objects", "services", "schedules", "rules", "defaults",
-             "nat", "lists", "gateways", "inspection", "protection"];
+             "nat", "lists", "countries", "gateways", "inspection", "protection"];
     SETTINGS "[settings]" ["forwarding", "flows", "half_open", "unanswered", "reverse_path", "log_rate", "timeouts", "integrity"];
     TIMEOUTS "[settings.timeouts]" ["tcp_opening", "tcp_established", "tcp_closing", "tcp_reset", "udp", "icmp", "other", "unanswered"];
     INTEGRITY "[settings.integrity]" ["checksums", "tcp_flags", "land", "zones"];
@@ -59,6 +59,7 @@ tables! {
     NAT "[[nat]]" ["name", "description", "from", "to", "source", "destination", "service", "masquerade", "source_to", "ports",
                   "destination_to", "one_to_one", "exempt", "answer_arp", "enabled", "mapping"];
     LIST "[lists.NAME]" ["file", "entries", "except", "countries", "block", "require", "log", "broken"];
+    COUNTRIES "[countries]" ["file", "broken"];
     GATEWAY "[gateways.NAME]" ["protocol", "methods", "hosts", "log"];
     INSPECTION "[inspection.NAME]" ["signatures", "files", "reputation", "action"];
     PROTECTION "[protection]" ["syn_flood", "syn_rate", "scan_ports", "scan_within"];

@@ -3,12 +3,13 @@
 mod random;
 
 use policy::Policy;
-use policy::interpret::{Decider, Packet, decide};
+use policy::interpret::{Decider, Packet, decide, decide_listed};
+use policy::lists::{ListTable, OnLists};
 use policy::tables::{ClassLimits, Limits, Method, Tables, TreeLimits};
 use proptest::prelude::*;
 use random::fillers::{Random, filled_policy, matching_packet, mixed_packet};
 use random::sets::{How, names, probe, set};
-use random::{Choices, MOMENTS, bytes, packet, policy_text};
+use random::{Choices, MOMENTS, bytes, contents, listed_policy_text, packet, policy_text};
 
 /// Packets for each policy; with the cases below, more than 10^5.
 const PACKETS: usize = 500;
@@ -43,6 +44,34 @@ proptest! {
                 prop_assert_eq!(verdict, expected, "{}, {:?}", tables.method.name(), packet);
                 let bound = tables.bounds()[usize::from(packet.source.is_ipv6())];
                 prop_assert!(accesses <= bound, "{}: {accesses} of {bound}", tables.method.name());
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rules_that_name_lists_agree_too(choices in proptest::collection::vec(any::<u8>(), 0..500), rules in 0usize..16, seed: u64) {
+        let text = listed_policy_text(&mut Choices(&choices), rules);
+        let policy = Policy::parse("random", &text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
+        let sets = contents(&policy);
+        let lists = ListTable::build(&sets.iter().collect::<Vec<_>>()).unwrap();
+        let at = MOMENTS[seed as usize % 4].parse().unwrap();
+        let tables = METHODS.map(|(_, limits)| Tables::build_within(&policy, at, limits).unwrap());
+        for chunk in bytes(seed, 200 * 16).chunks(16) {
+            let packet = packet(&mut Choices(chunk), &policy);
+            let on = lists.on_lists(packet.source, packet.destination);
+            prop_assert_eq!(on, OnLists::of(&sets, packet.source, packet.destination));
+            let expected = decide_listed(&policy, &packet, on, at);
+            for tables in &tables {
+                let (verdict, accesses) = tables.look_up_listed(&packet, on);
+                prop_assert_eq!(verdict, expected, "{}, {:?}\n{}", tables.method.name(), packet, text);
+                prop_assert!(accesses <= tables.bounds()[usize::from(packet.source.is_ipv6())]);
+                let asked = tables.asked_by_decider(&packet, on);
+                let is_on = |list: Option<u8>, on: u32| list.is_none_or(|list| on >> list & 1 == 1);
+                prop_assert!(is_on(asked[0], on.source) && is_on(asked[1], on.destination), "{:?} of {:?}", asked, on);
             }
         }
     }

@@ -4,6 +4,15 @@ use policy::Policy;
 
 const ZONES: &str = "[zones]\nin = { interfaces = \"e1\" }\nout = { interfaces = \"e0\" }\n";
 
+const BAD: &str = "[lists.bad]\nfile = \"x\"\nblock = \"both\"\n";
+const COUNTRIES: &str = "[countries]\nfile = \"x\"\n";
+
+fn countries(count: u8) -> String {
+    let codes =
+        (0..count).map(|i| format!("\"country:{}{}\"", char::from(b'A' + i / 26), char::from(b'A' + i % 26)));
+    codes.collect::<Vec<_>>().join(", ")
+}
+
 /// The errors of a policy, the zones above before it: lines count from the text's own first.
 fn errors(text: &str) -> Vec<String> {
     let with_zones = format!("{ZONES}{text}");
@@ -129,9 +138,21 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("protection", "[protection]\nsyn_flood = true".into(), "this version has no flood and scan protection"),
         ("a gateway", rule("gateway = \"http\""), "2:1 this version has no application gateways"),
         ("inspection", rule("inspection = \"all\""), "this version has no inspection"),
-        ("a country", rule("source = \"country:US\""), "2:10 this version has no objects of the kind `country:`"),
+        ("a country from nowhere", rule("source = \"country:US\""), "2:10 the policy does not say where countries are from | write [countries]"),
+        ("a country that is none", format!("{COUNTRIES}{}", rule("source = \"country:USA\"")), "4:10 `USA` is not the code of a country"),
+        ("countries without a file", "[countries]\nbroken = \"skip\"".into(), "1:1 [countries] has no `file` | write file"),
+        ("an empty code", format!("{COUNTRIES}{}", rule("source = \"country:\"")), "`` is not the code of a country"),
+        ("a list of addresses in a zone", format!("{BAD}[zones.z]\ninterfaces = \"z0\"\nnetworks = \"list:bad\""), "6:12 lists of addresses and countries can stand in rules alone"),
+        ("a list in a list", format!("{BAD}[lists.l]\nentries = \"list:bad\"\nblock = \"both\""), "lists of addresses and countries can stand in rules alone"),
+        ("a list in a translation", format!("{BAD}{}", nat("to = \"out\"\nsource = \"list:bad\"\nmasquerade = true")), "lists of addresses and countries can stand in rules alone"),
+        ("an exception of a list", format!("{BAD}[objects]\na = {{ members = \"list:bad\", except = \"10.0.0.1\" }}"), "5:38 `except` takes nothing out of a list"),
+        ("a list as an exception", format!("{BAD}[objects]\na = {{ members = \"any\", except = \"list:bad\" }}"), "`except` takes nothing out of a list of addresses, and no list out of addresses"),
+        ("a list misspelt", format!("{BAD}{}", rule("source = \"list:bat\"")), "5:10 there is no list `bat` | there are: bad"),
+        ("33 countries", format!("{COUNTRIES}{}", rule(&format!("source = [{}]", countries(33)))), "the policy has more than 32 lists and countries | give countries"),
+        ("32 countries and a list", format!("{BAD}{COUNTRIES}{}", rule(&format!("source = [\"list:bad\", {}]", countries(32)))), "the policy has more than 32 lists and countries"),
+        ("too many pairs of lists", format!("{COUNTRIES}{}", rule(&format!("source = [{0}]\ndestination = [{0}]", countries(9)))), "more than 64 pairs of lists"),
         ("a domain", "[objects]\na = \"domain:example.org\"".into(), "this version has no objects of the kind `domain:`"),
-        ("a list", "[objects]\na = \"list:bad\"".into(), "this version has no objects of the kind `list:`"),
+        ("a list of none", "[objects]\na = \"list:bad\"".into(), "2:5 there is no list `bad` | the policy has no lists"),
         ("a part that is not", "[rule]\nname = \"r\"".into(), "1:2 a policy has no key `rule` | did you mean `rules`?"),
         ("not TOML", "[[rules]\n".into(), "this is not TOML: "),
     ];

@@ -3,11 +3,12 @@
 
 mod random;
 
-use policy::interpret::{Decider, Packet, decide, mismatch};
+use policy::interpret::{Decider, Packet, decide, decide_listed, mismatch};
+use policy::lists::OnLists;
 use policy::ranges::{Point, RangeSet};
 use policy::{Policy, Warning, WarningKind};
 use proptest::prelude::*;
-use random::{Choices, policy_text};
+use random::{Choices, bytes, contents, listed_policy_text, packet, policy_text};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -287,7 +288,7 @@ proptest! {
                     let later = policy.rules.iter().enumerate().skip(i + 1);
                     let other = later.filter(|(_, rule)| rule.effect.action != action);
                     other
-                        .filter(|(_, rule)| mismatch(&policy, rule, packet, at).is_none())
+                        .filter(|(_, rule)| mismatch(&policy, rule, packet, OnLists::default(), at).is_none())
                         .for_each(|(place, _)| contradicted[place] = true);
                 }
             }
@@ -308,6 +309,35 @@ proptest! {
             .filter(|i| warnings.iter().any(|w| w.rule.as_ref() == Some(&policy.rules[*i].name)))
             .collect();
         unchanged_without(&policy, &named, &packets)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    /// What is on a list is not known, so a rule that names one never stands in for another.
+    #[test]
+    fn without_rules_that_never_decide_nothing_changes_whatever_is_on_the_lists(
+        choices in proptest::collection::vec(any::<u8>(), 0..200), rules in 0usize..8, seed: u64
+    ) {
+        let text = listed_policy_text(&mut Choices(&choices), rules);
+        let policy = Policy::parse("random", &text).unwrap();
+        let warnings = policy.warnings();
+        let named = |name: &str| warnings.iter().any(|w| w.rule.as_deref() == Some(name));
+        let mut without = policy.clone();
+        without.rules.retain(|rule| !named(&rule.name));
+        let sets = contents(&policy);
+        for chunk in bytes(seed, 300 * 16).chunks(16) {
+            let packet = packet(&mut Choices(chunk), &policy);
+            let on = OnLists::of(&sets, packet.source, packet.destination);
+            for on in [on, OnLists::default(), OnLists { source: !0, destination: !0 }, OnLists { source: 2, destination: 5 }] {
+                for moment in ALL_MOMENTS {
+                    let at = moment.parse().unwrap();
+                    let (before, after) = (decide_listed(&policy, &packet, on, at), decide_listed(&without, &packet, on, at));
+                    prop_assert_eq!(before.action, after.action, "{:?} {:?} without {:?}\n{}", packet, on, warnings, text);
+                }
+            }
+        }
     }
 }
 

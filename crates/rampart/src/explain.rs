@@ -8,8 +8,8 @@ use crate::failure::Failure;
 use jiff::{Timestamp, Zoned};
 use policy::Policy;
 use policy::address::AddressSet;
-use policy::interpret::{Decider, Explanation, Packet, decide, explain};
-use policy::lists::{Refusing, refusing};
+use policy::interpret::{Decider, Explanation, Packet, decide_listed, explain};
+use policy::lists::{OnLists, Refusing, refusing};
 use policy::model::{SELF, ZoneId};
 use policy::service::{ICMP, ICMPV6, SCTP, ServiceSet, TCP, UDP};
 use serde::Deserialize;
@@ -73,18 +73,19 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
                 }
                 return Ok(ExitCode::SUCCESS);
             }
+            let on = OnLists::of(&lists, packet.source, packet.destination);
             if args.brief {
-                println!("{}", batch::brief(&policy, &decide(&policy, &packet, at), None, json));
+                println!("{}", batch::brief(&policy, &decide_listed(&policy, &packet, on, at), None, json));
                 return Ok(ExitCode::SUCCESS);
             }
-            let explanation = explain(&policy, &packet, at);
+            let explanation = explain(&policy, &packet, on, at);
             let translated = Translated::of(&policy, &packet, before);
             if json {
-                let mut answer = to_json(&policy, &packet, at, &explanation);
+                let mut answer = to_json(&policy, &packet, on, at, &explanation);
                 answer["translation"] = translated.to_json(&policy);
                 println!("{answer:#}");
             } else {
-                print(&question, &policy, &packet, at, &explanation);
+                print(&question, &policy, &packet, on, at, &explanation);
                 translated.lines(&policy).iter().for_each(|line| println!("{line}"));
             }
             Ok(ExitCode::SUCCESS)
@@ -251,7 +252,27 @@ fn print_packet(question: &Question, policy: &Policy, packet: &Packet, at: Times
     }
 }
 
-fn print(question: &Question, policy: &Policy, packet: &Packet, at: Timestamp, explanation: &Explanation) {
+/// The lists on which a rule finds an end that it does not name otherwise; for the source and for the destination.
+fn found_on<'p>(policy: &'p Policy, rule: usize, packet: &Packet, on: OnLists) -> [Option<&'p str>; 2] {
+    let rule = &policy.rules[rule];
+    let ends = [
+        (rule.source.contains(packet.source), rule.source_lists & on.source),
+        (rule.destination.contains(packet.destination), rule.destination_lists & on.destination),
+    ];
+    ends.map(|(is_named, lists)| {
+        let first = (!is_named && lists != 0).then(|| lists.trailing_zeros() as usize)?;
+        Some(policy.lists[first].name.as_str())
+    })
+}
+
+fn print(
+    question: &Question,
+    policy: &Policy,
+    packet: &Packet,
+    on: OnLists,
+    at: Timestamp,
+    explanation: &Explanation,
+) {
     let zone = |id: ZoneId| &policy.zones[usize::from(id)].name;
     print_packet(question, policy, packet, at);
     for (i, why) in &explanation.passed_over {
@@ -263,6 +284,12 @@ fn print(question: &Question, policy: &Policy, packet: &Packet, at: Timestamp, e
         Decider::Rule(i) => {
             let (line, name) = (line(policy, i), &policy.rules[i].name);
             println!("{action}: by the rule `{name}` ({}:{line})", policy.file);
+            let ends = [packet.source, packet.destination];
+            for (list, address) in found_on(policy, i, packet, on).into_iter().zip(ends) {
+                if let Some(list) = list {
+                    println!("  {address} is on the list `{list}`");
+                }
+            }
         }
         Decider::Default => {
             println!(
@@ -288,9 +315,14 @@ fn packet_json(policy: &Policy, packet: &Packet) -> Value {
     })
 }
 
-fn to_json(policy: &Policy, packet: &Packet, at: Timestamp, explanation: &Explanation) -> Value {
+fn to_json(policy: &Policy, packet: &Packet, on: OnLists, at: Timestamp, explanation: &Explanation) -> Value {
     let rule = match explanation.verdict.decider {
-        Decider::Rule(i) => json!({ "name": policy.rules[i].name, "line": line(policy, i) }),
+        Decider::Rule(i) => {
+            let [source, destination] = found_on(policy, i, packet, on);
+            json!({
+                "name": policy.rules[i].name, "line": line(policy, i), "source_list": source, "destination_list": destination,
+            })
+        }
         Decider::Default => Value::Null,
     };
     let passed_over: Vec<Value> = explanation

@@ -11,13 +11,24 @@ use policy::lists::bound;
 use policy::model::{Log, Rule};
 use policy::ranges::Point;
 use policy::tables::{
-    AddressTables, BitVectors, Blocked, Blocks, Classed, Combination, Crossed, Method, Part, Tables, Trees,
+    AddressTables, BitVectors, Blocked, Blocks, Classed, Combination, Crossed, LINE_WORDS, Listed, Method,
+    Part, Series, Tables, Trees,
 };
 use std::collections::HashMap;
 
 const PAGE_WORDS: usize = sizes::PAGE_WORDS.0 as usize;
 /// Bytes of a page.
 pub(super) const PAGE_BYTES: usize = PAGE_WORDS * 4;
+/// Words of `struct listed_series`.
+const LISTED_SERIES_WORDS: usize = sizes::LISTED_SERIES_WORDS.0 as usize;
+
+const _: () = assert!(LINE_WORDS == sizes::LINE_WORDS.0 as usize);
+const _: () = assert!(policy::tables::MAX_LISTED_SERIES == sizes::MAX_LISTED_SERIES.0 as usize);
+const _: () = assert!(
+    std::mem::offset_of!(types::listed_series, series) == 8
+        && std::mem::offset_of!(types::listed_series, slots) == 24
+);
+
 /// Words of a node of a tree, and of a chunk of bit vectors.
 const NODE_WORDS: usize = 2 * sizes::NODE_KEYS.0 as usize;
 
@@ -75,9 +86,13 @@ pub(super) fn pages(tables: &Tables, policy: &Policy, numbers: &Numbers<'_>) -> 
     };
     effects(&mut pages, &mut header, tables, policy, numbers);
     match &tables.method {
-        Method::Trees(trees) => add_trees(&mut pages, &mut header, trees),
-        Method::Classed(classed) => add_classed(&mut pages, &mut header, classed),
+        Method::Trees(trees) => add_trees(&mut pages, &mut header, trees, &tables.listed),
+        Method::Classed(classed) => {
+            add_classed(&mut pages, &mut header, classed);
+            header.tree_lines = add_lines(&mut pages, &[], &tables.listed.lines);
+        }
     }
+    add_listed(&mut pages, &mut header, &tables.listed, policy, numbers);
     add_zones(&mut pages, &mut header, policy, numbers.zones);
     add_lists(&mut pages, &mut header, policy, numbers);
     header.translations = translations::add(&mut pages, policy, numbers.zones);
@@ -98,12 +113,44 @@ fn zone_numbers(ours: &[u8]) -> [u8; sizes::MAX_ZONES.0 as usize] {
     numbers
 }
 
-fn add_trees(pages: &mut Pages, header: &mut types::table_header, trees: &Trees) {
+fn add_trees(pages: &mut Pages, header: &mut types::table_header, trees: &Trees, listed: &Listed) {
     header.method = table_method::METHOD_TREES.0;
-    header.tree_lines = pages.begin(sizes::LINE_WORDS.0 as usize);
-    pages.words(trees.lines.as_flattened());
-    header.series =
-        trees.series.map(|series| types::tree_series { first: series.first, trees: series.trees });
+    header.tree_lines = add_lines(pages, &trees.lines, &listed.lines);
+    header.series = trees.series.map(tree_series);
+}
+
+/// Lines of trees, and behind them those of the rules that ask for lists, as these count.
+fn add_lines(pages: &mut Pages, lines: &[[u32; LINE_WORDS]], listed: &[[u32; LINE_WORDS]]) -> u32 {
+    let at = pages.begin(LINE_WORDS);
+    pages.words(lines.as_flattened());
+    pages.words(listed.as_flattened());
+    at
+}
+
+fn tree_series(series: Series) -> types::tree_series {
+    types::tree_series { first: series.first, trees: series.trees }
+}
+
+/// The trees of rules that ask for lists: `struct listed_series`, word by word.
+fn add_listed(
+    pages: &mut Pages,
+    header: &mut types::table_header,
+    listed: &Listed,
+    policy: &Policy,
+    numbers: &Numbers<'_>,
+) {
+    header.listed_series = pages.begin(LISTED_SERIES_WORDS);
+    header.listed_series_count = listed.series.len() as u32;
+    for series in &listed.series {
+        let [source, destination] = series.bits();
+        let [v4, v6] = series.trees;
+        let counter = |list: Option<u8>| {
+            let list = &policy.lists[usize::from(list?)];
+            Some((numbers.slot)(&list.counter()).wrapping_add(1))
+        };
+        let slots = series.asked.map(|list| counter(list).unwrap_or(0));
+        pages.words(&[source, destination, v4.first, v4.trees, v6.first, v6.trees, slots[0], slots[1]]);
+    }
 }
 
 fn add_classed(pages: &mut Pages, header: &mut types::table_header, classed: &Classed) {
@@ -153,10 +200,11 @@ fn effects(
     numbers: &Numbers<'_>,
 ) {
     header.effects = pages.begin(4);
-    for (place, action) in tables.rules.iter().zip(&tables.actions) {
+    let listed = |row: usize| tables.listed.of_rows.get(row).copied().unwrap_or(0);
+    for (row, (place, action)) in tables.rules.iter().zip(&tables.actions).enumerate() {
         let rule: &Rule = &policy.rules[*place as usize];
         let terms = numbers.limits.get(&(*place as usize)).copied().unwrap_or(0);
-        pages.words(&[*action, (numbers.slot)(&rule.name), terms | log_bits(rule.effect.log), 0]);
+        pages.words(&[*action, (numbers.slot)(&rule.name), terms | log_bits(rule.effect.log), listed(row)]);
     }
     header.defaults = pages.begin(4);
     for (action, default) in tables.defaults.iter().zip(&policy.defaults) {

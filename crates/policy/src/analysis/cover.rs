@@ -33,6 +33,9 @@ pub(super) fn covered(
     budget: &mut u64,
 ) -> Cover {
     *budget = budget.saturating_sub(earlier.len() as u64);
+    // What may match nothing takes nothing.
+    let earlier: Vec<usize> =
+        earlier.iter().copied().filter(|other| !products.rules[*other].is_listed).collect();
     if let Some(one) = earlier.iter().find(|other| products.rules[**other].covers(product)) {
         return Cover::Complete(vec![*one]);
     }
@@ -40,11 +43,11 @@ pub(super) fn covered(
     let allowed = search.steps;
     let v4 = product.source.v4.is_empty()
         || product.destination.v4.is_empty()
-        || search.family(earlier, Family::V4);
+        || search.family(&earlier, Family::V4);
     let v6 = v4
         && (product.source.v6.is_empty()
             || product.destination.v6.is_empty()
-            || search.family(earlier, Family::V6));
+            || search.family(&earlier, Family::V6));
     *budget = budget.saturating_sub(allowed - search.steps);
     match (v4 && v6, search.steps) {
         (_, 0) => Cover::Unknown,

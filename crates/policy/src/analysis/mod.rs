@@ -74,6 +74,8 @@ struct Product<'p> {
     source_port: Cow<'p, RangeSet<u32>>,
     source: Cow<'p, AddressSet>,
     destination: Cow<'p, AddressSet>,
+    /// It matches only what is on a list, and what that is, is not known here: it may be nothing.
+    is_listed: bool,
 }
 
 impl Product<'_> {
@@ -93,6 +95,9 @@ impl Product<'_> {
 
     /// Whether every packet of the other at its every moment is in this one.
     fn covers(&self, other: &Self) -> bool {
+        if self.is_listed {
+            return false;
+        }
         let both = |a: bool, b: bool| a || b;
         let no4 = both(other.source.v4.is_empty(), other.destination.v4.is_empty());
         let no6 = both(other.source.v6.is_empty(), other.destination.v6.is_empty());
@@ -169,8 +174,9 @@ impl<'p> Products<'p> {
                 moments: moments.of_rule(rule.schedule),
                 service: Cow::Borrowed(&form.service.sets[form.service.of[row] as usize]),
                 source_port: Cow::Borrowed(&form.source_port.sets[form.source_port.of[row] as usize]),
-                source: Cow::Borrowed(&rule.source),
-                destination: Cow::Borrowed(&rule.destination),
+                source: Cow::Borrowed(&*form.source.sets[form.source.of[row] as usize]),
+                destination: Cow::Borrowed(&*form.destination.sets[form.destination.of[row] as usize]),
+                is_listed: form.is_listed(row),
             }
         });
         Self { rules: rules.collect() }
@@ -190,6 +196,7 @@ impl<'p> Products<'p> {
             source_port: Cow::Owned(a.source_port.common(&b.source_port)),
             source: addresses(&a.source, &b.source),
             destination: addresses(&a.destination, &b.destination),
+            is_listed: a.is_listed || b.is_listed,
         }
     }
 

@@ -1,11 +1,15 @@
 //! Lists of addresses: where each comes from and what it is bound to. What is on them is not known here.
 
-use super::Kind;
-use super::names::Names;
+use super::names::{Addresses, Names};
+use super::{Kind, named};
 use crate::address::AddressSet;
-use crate::lists::{Broken, Ends, List, MAX_LISTS};
+use crate::form::asked_lists;
+use crate::lists::{Broken, COUNTRY_PREFIX, Ends, LIST_PREFIX, List, ListSet, MAX_LISTS};
 use crate::model::Rule;
 use crate::schema;
+use crate::tables::MAX_LISTED_SERIES;
+use std::collections::BTreeSet;
+use std::ops::Range;
 use toml_reader::{Collector, Located, Section, shortened, texts};
 
 const KIND: Kind = Kind {
@@ -18,7 +22,7 @@ const KIND: Kind = Kind {
 
 pub(super) fn read<'t>(
     root: &Section<'t>,
-    objects: &mut Names<'t, AddressSet>,
+    objects: &mut Names<'t, Addresses>,
     c: &mut Collector<'_>,
 ) -> Vec<List> {
     let mut lists = Vec::new();
@@ -36,7 +40,7 @@ pub(super) fn read<'t>(
 fn list<'t>(
     name: &Located<&'t str>,
     section: &Section<'t>,
-    objects: &mut Names<'t, AddressSet>,
+    objects: &mut Names<'t, Addresses>,
     c: &mut Collector<'_>,
 ) -> Option<List> {
     let file = section.text("file", c);
@@ -54,13 +58,6 @@ fn list<'t>(
     if section.value("file").is_none() && entries.is_empty() {
         let help = "write file = \"bad.txt\", or entries = [\"192.0.2.0/24\"]".to_owned();
         c.report(name.span.clone(), format!("nothing is on the list `{}`", name.value), Some(help));
-    }
-    let has = |key| section.value(key).is_some();
-    if !has("block") && !has("require") {
-        let help =
-            "write block = \"both\" to refuse what is on it, or require = \"source\" to refuse what is not"
-                .to_owned();
-        c.report(name.span.clone(), format!("the list `{}` is bound to nothing", name.value), Some(help));
     }
     if (block.source && require.source) || (block.destination && require.destination) {
         let help = "take one of `block` and `require` out, or give each its own end".to_owned();
@@ -87,12 +84,12 @@ fn list<'t>(
 fn addresses<'t>(
     section: &Section<'t>,
     key: &'static str,
-    objects: &mut Names<'t, AddressSet>,
+    objects: &mut Names<'t, Addresses>,
     c: &mut Collector<'_>,
 ) -> Option<AddressSet> {
     let Some(value) = section.value(key) else { return Some(AddressSet::default()) };
     let words = texts(value, key, c)?;
-    objects.set(&words, c).map(|set| (*set).clone())
+    objects.written_out(&words, c).map(|set| (*set).clone())
 }
 
 /// Codes of countries, in upper case.
@@ -105,7 +102,7 @@ fn countries(section: &Section<'_>, has_file: bool, c: &mut Collector<'_>) -> Op
     }
     let codes = texts(value, "countries", c)?;
     for code in &codes {
-        if code.value.len() != 2 || !code.value.bytes().all(|byte| byte.is_ascii_alphabetic()) {
+        if !is_country(code.value) {
             let help = "write two letters (ISO 3166): \"CH\"".to_owned();
             c.report(
                 code.span.clone(),
@@ -115,6 +112,147 @@ fn countries(section: &Section<'_>, has_file: bool, c: &mut Collector<'_>) -> Op
         }
     }
     Some(codes.iter().map(|code| code.value.to_ascii_uppercase()).collect())
+}
+
+/// Lists and countries as rules name them.
+#[derive(Default)]
+pub(super) struct ListNames<'t> {
+    /// Of the text, in its order.
+    names: Vec<&'t str>,
+    /// Those that something has named, by their places.
+    named: ListSet,
+    /// Countries that something has named, in upper case; their lists are behind those of the text.
+    countries: Vec<(String, Range<usize>)>,
+    /// Where they are from.
+    source: Option<Countries>,
+}
+
+/// The table of countries.
+struct Countries {
+    file: String,
+    broken: Broken,
+}
+
+type Mistake = (String, Option<String>);
+
+impl<'t> ListNames<'t> {
+    pub(super) fn read(root: &Section<'t>, c: &mut Collector<'_>) -> Self {
+        let names = named(root, KIND.key, c).into_iter().map(|(name, _)| name.value).collect();
+        let source = schema::COUNTRIES.section(root, "countries", c).and_then(|section| {
+            if section.value("file").is_none() {
+                section.missing("file", "\"countries.mmdb\", or a table such as \"countries.csv\"", c);
+            }
+            let file = section.text("file", c)?;
+            let broken = section.choice("broken", &Broken::NAMES, c).unwrap_or_default();
+            Some(Countries { file: file.value.to_owned(), broken })
+        });
+        Self { names, source, ..Self::default() }
+    }
+
+    /// The place of the list of a word such as `list:bad` or `country:CH`; `None` if it is no such word.
+    pub(super) fn number_of(&mut self, word: &Located<&'t str>) -> Option<Result<u8, Mistake>> {
+        if let Some(name) = word.value.strip_prefix(LIST_PREFIX) {
+            return Some(self.list(name));
+        }
+        let code = word.value.strip_prefix(COUNTRY_PREFIX)?;
+        Some(self.country(code, &word.span))
+    }
+
+    fn list(&mut self, name: &str) -> Result<u8, Mistake> {
+        let place = self.names.iter().position(|other| *other == name).filter(|place| *place < MAX_LISTS);
+        let place = place.ok_or_else(|| {
+            let help = match self.names.as_slice() {
+                [] => "the policy has no lists: write [lists.NAME]".to_owned(),
+                names => format!("there are: {}", names.join(", ")),
+            };
+            (format!("there is no list `{}`", shortened(name)), Some(help))
+        })?;
+        self.named |= 1 << place;
+        Ok(place as u8)
+    }
+
+    fn country(&mut self, code: &str, span: &Range<usize>) -> Result<u8, Mistake> {
+        if !is_country(code) {
+            let help = "write two letters (ISO 3166): \"country:CH\"".to_owned();
+            return Err((format!("`{}` is not the code of a country", shortened(code)), Some(help)));
+        }
+        if self.source.is_none() {
+            let help = "write [countries] and below it file = \"countries.mmdb\": a MaxMind DB file, or a table with a network and a code a line";
+            return Err((
+                "the policy does not say where countries are from".to_owned(),
+                Some(help.to_owned()),
+            ));
+        }
+        let code = code.to_ascii_uppercase();
+        let place = self.countries.iter().position(|(other, _)| *other == code).unwrap_or_else(|| {
+            self.countries.push((code, span.clone()));
+            self.countries.len() - 1
+        });
+        let place = self.names.len() + place;
+        if place >= MAX_LISTS {
+            let help = "give countries that rules treat alike one list: [lists.europe] with file = \"...\" and countries = [\"AT\", \"BE\"], and name it \
+                        with \"list:europe\"";
+            let message = format!("the policy has more than {MAX_LISTS} lists and countries");
+            return Err((message, Some(help.to_owned())));
+        }
+        Ok(place as u8)
+    }
+
+    /// The lists of the countries that were named.
+    pub(super) fn countries(&self) -> impl Iterator<Item = List> {
+        let source = self.source.iter();
+        source.flat_map(|source| {
+            self.countries.iter().map(|(code, span)| List {
+                name: format!("{COUNTRY_PREFIX}{code}"),
+                file: Some(source.file.clone()),
+                entries: AddressSet::default(),
+                except: AddressSet::default(),
+                countries: vec![code.clone()],
+                block: Ends::default(),
+                require: Ends::default(),
+                log: false,
+                broken: source.broken,
+                span: span.clone(),
+            })
+        })
+    }
+
+    /// Whether a list of the text does anything: it is bound to everything, or something names it.
+    pub(super) fn check_bound(&self, lists: &[List], c: &mut Collector<'_>) {
+        for (place, list) in lists.iter().enumerate() {
+            if !list.block.is_any() && !list.require.is_any() && self.named >> place & 1 == 0 {
+                let help = format!(
+                    "write block = \"both\" to refuse what is on it, require = \"source\" to refuse what is not, or \"{LIST_PREFIX}{}\" in a rule",
+                    list.name
+                );
+                c.report(
+                    list.span.clone(),
+                    format!("the list `{}` is bound to nothing", list.name),
+                    Some(help),
+                );
+            }
+        }
+    }
+}
+
+/// Rules may ask for so many pairs of lists.
+pub(super) fn check_pairs(rules: &[Rule], c: &mut Collector<'_>) {
+    let mut pairs = BTreeSet::new();
+    for rule in rules.iter().filter(|rule| rule.source_lists | rule.destination_lists != 0) {
+        pairs.extend(asked_lists(rule));
+        if pairs.len() > MAX_LISTED_SERIES {
+            let help = "put lists that rules treat alike together into one: a rule that names two lists of sources and three of destinations asks \
+                        for six pairs";
+            let message =
+                format!("up to this rule the policy asks for more than {MAX_LISTED_SERIES} pairs of lists");
+            c.report(rule.span.clone(), message, Some(help.to_owned()));
+            return;
+        }
+    }
+}
+
+fn is_country(code: &str) -> bool {
+    code.len() == 2 && code.bytes().all(|byte| byte.is_ascii_alphabetic())
 }
 
 /// Counters go by names, and a list has one too.

@@ -9,12 +9,12 @@ mod settings;
 mod source_ports;
 mod zones;
 
-use crate::address::AddressSet;
 use crate::model::{Object, Policy, Service};
 use crate::schema;
 use crate::service::ServiceSet;
 use crate::words::ELSEWHERE;
-use names::Names;
+use lists::ListNames;
+use names::{Addresses, Names};
 use std::ops::Range;
 use std::sync::Arc;
 use toml_reader::{Collector, DeValue, Located, Problems, Section, Value, parse, shortened, wrong_type};
@@ -57,17 +57,21 @@ fn check_name(what: &str, name: &Located<&str>, reserved: &[&str], c: &mut Colle
 
 fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Option<Policy> {
     let settings = settings::read(root, c);
-    let mut objects = Names::<AddressSet>::read(root, "objects", c);
+    let mut objects = Names::<Addresses>::read(root, "objects", c);
+    objects.lists = ListNames::read(root, c);
     let mut services = Names::<ServiceSet>::read(root, "services", c);
     let zones = zones::read(root, &mut objects, c);
-    let lists = lists::read(root, &mut objects, c);
+    let mut lists = lists::read(root, &mut objects, c);
     let schedules = schedules::read(root, c);
     let rules = rules::read(root, &zones, &schedules, &mut objects, &mut services, c);
     let translations = nat::read(root, settings.forwarding, &zones, &mut objects, &mut services, c);
     let defaults = rules::defaults(root, &zones, c);
+    let (objects, list_names) = objects.finish(c);
+    let (services, _) = services.finish(c);
+    list_names.check_bound(&lists, c);
+    lists.extend(list_names.countries());
     lists::check_counters(&lists, &rules, c);
-    let objects = objects.finish(c);
-    let services = services.finish(c);
+    lists::check_pairs(&rules, c);
     if !c.is_empty() {
         return None;
     }
@@ -89,7 +93,12 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
         zones: zones.into_iter().map(|(zone, _)| zone).collect(),
         objects: objects
             .into_iter()
-            .map(|d| Object { name: d.name.to_owned(), addresses: d.set, span: d.span })
+            .map(|d| Object {
+                name: d.name.to_owned(),
+                addresses: d.set.own.clone(),
+                lists: d.set.lists,
+                span: d.span,
+            })
             .collect(),
         services: services
             .into_iter()

@@ -1,7 +1,9 @@
 //! Objects and services: names for sets, made of literals and of other names.
 
+use super::lists::ListNames;
 use super::{Defined, check_name, named, source_ports};
 use crate::address::AddressSet;
+use crate::lists::ListSet;
 use crate::schema;
 use crate::service::{BUILT_IN, ServiceSet};
 use rustc_hash::FxHashMap;
@@ -21,7 +23,10 @@ pub(super) trait NamedSet: Sized {
     /// The set that a name stands for in every policy.
     fn built_in(name: &str) -> Option<Self>;
     fn is_literal(word: &str) -> bool;
-    fn literal(word: &str) -> Result<Self, (String, Option<String>)>;
+    fn literal<'t>(
+        word: &Located<&'t str>,
+        lists: &mut ListNames<'t>,
+    ) -> Result<Self, (String, Option<String>)>;
     fn union(sets: &[Arc<Self>]) -> Self;
     fn is_empty(&self) -> bool;
     /// The keys of a definition that is a table: its members, and what narrows them.
@@ -36,7 +41,22 @@ pub(super) trait NamedSet: Sized {
     ) -> Option<(Self, usize)>;
 }
 
-impl NamedSet for AddressSet {
+/// What may stand where addresses may: addresses, and lists of them.
+#[derive(Default)]
+pub(super) struct Addresses {
+    /// Those that the text writes out.
+    pub(super) own: Arc<AddressSet>,
+    /// Lists, whose addresses are not known here.
+    pub(super) lists: ListSet,
+}
+
+impl From<AddressSet> for Addresses {
+    fn from(own: AddressSet) -> Self {
+        Self { own: Arc::new(own), lists: 0 }
+    }
+}
+
+impl NamedSet for Addresses {
     const WHAT: &'static str = "object";
 
     fn reserved() -> Vec<&'static str> {
@@ -44,31 +64,37 @@ impl NamedSet for AddressSet {
     }
 
     fn built_in(name: &str) -> Option<Self> {
-        (name == "any").then(AddressSet::any)
+        (name == "any").then(|| AddressSet::any().into())
     }
 
     fn is_literal(word: &str) -> bool {
         word.contains(['.', ':', '/']) || word.starts_with(|ch: char| ch.is_ascii_digit())
     }
 
-    fn literal(word: &str) -> Result<Self, (String, Option<String>)> {
-        let later = ["domain:", "country:", "list:"].into_iter().find(|prefix| word.starts_with(prefix));
-        match later {
-            Some(prefix) => {
-                let help = "use hosts, networks and ranges, or bind the list itself with `block` or `require`; it is specified in \
-                            docs/guide/policy.md, and comes with a later version";
-                Err((format!("this version has no objects of the kind `{prefix}`"), Some(help.to_owned())))
-            }
-            None => AddressSet::parse(word),
+    fn literal<'t>(
+        word: &Located<&'t str>,
+        lists: &mut ListNames<'t>,
+    ) -> Result<Self, (String, Option<String>)> {
+        if let Some(list) = lists.number_of(word) {
+            return Ok(Self { own: Arc::default(), lists: 1 << list? });
         }
+        if word.value.starts_with("domain:") {
+            let help = "use hosts, networks and ranges; it is specified in docs/guide/policy.md, and comes with a later version";
+            return Err((
+                "this version has no objects of the kind `domain:`".to_owned(),
+                Some(help.to_owned()),
+            ));
+        }
+        AddressSet::parse(word.value).map(Self::from)
     }
 
     fn union(sets: &[Arc<Self>]) -> Self {
-        AddressSet::union(sets.iter().map(Arc::as_ref))
+        let own = AddressSet::union(sets.iter().map(|set| set.own.as_ref()));
+        Self { own: Arc::new(own), lists: sets.iter().fold(0, |all, set| all | set.lists) }
     }
 
     fn is_empty(&self) -> bool {
-        self.is_empty()
+        self.own.is_empty() && self.lists == 0
     }
 
     const KEYS: schema::Table = schema::OBJECT;
@@ -81,7 +107,14 @@ impl NamedSet for AddressSet {
         c: &mut Collector<'_>,
     ) -> Option<(Self, usize)> {
         let (taken_out, height) = names.union_of(except, depth, c)?;
-        Some((self.without(&taken_out), height))
+        if self.lists | taken_out.lists != 0 {
+            let help = "what is on a list is not known here: give the list itself its `except`, or write a rule above the others that \
+                        names what is to be an exception";
+            let message = "`except` takes nothing out of a list of addresses, and no list out of addresses";
+            c.report(except[0].span.clone(), message, Some(help.to_owned()));
+            return None;
+        }
+        Some((self.own.without(&taken_out.own).into(), height))
     }
 }
 
@@ -100,8 +133,11 @@ impl NamedSet for ServiceSet {
         word.contains('/')
     }
 
-    fn literal(word: &str) -> Result<Self, (String, Option<String>)> {
-        ServiceSet::parse(word)
+    fn literal<'t>(
+        word: &Located<&'t str>,
+        _lists: &mut ListNames<'t>,
+    ) -> Result<Self, (String, Option<String>)> {
+        ServiceSet::parse(word.value)
     }
 
     fn union(sets: &[Arc<Self>]) -> Self {
@@ -122,6 +158,24 @@ impl NamedSet for ServiceSet {
         c: &mut Collector<'_>,
     ) -> Option<(Self, usize)> {
         Some((source_ports::narrow(self, ports, c)?, 0))
+    }
+}
+
+impl<'t> Names<'t, Addresses> {
+    /// The addresses of some words where no list may stand.
+    pub(super) fn written_out(
+        &mut self,
+        words: &[Located<&'t str>],
+        c: &mut Collector<'_>,
+    ) -> Option<Arc<AddressSet>> {
+        let set = self.set(words, c)?;
+        if set.lists != 0 {
+            let help = "write the addresses, or name the list in a rule";
+            let message = "lists of addresses and countries can stand in rules alone";
+            c.report(words[0].span.clone(), message, Some(help.to_owned()));
+            return None;
+        }
+        Some(set.own.clone())
     }
 }
 
@@ -151,6 +205,7 @@ pub(super) struct Names<'t, S> {
     /// The sets that rules have asked for, by their words, because many rules ask for the same.
     asked: FxHashMap<Vec<&'t str>, Arc<S>>,
     built_in: FxHashMap<&'static str, Arc<S>>,
+    pub(super) lists: ListNames<'t>,
 }
 
 impl<'t, S: NamedSet> Names<'t, S> {
@@ -170,7 +225,14 @@ impl<'t, S: NamedSet> Names<'t, S> {
         let states = definitions.iter().map(|_| State::Untouched).collect();
         let built_in =
             reserved.into_iter().filter_map(|name| Some((name, Arc::new(S::built_in(name)?)))).collect();
-        Self { definitions, states, by_name, asked: FxHashMap::default(), built_in }
+        Self {
+            definitions,
+            states,
+            by_name,
+            asked: FxHashMap::default(),
+            built_in,
+            lists: ListNames::default(),
+        }
     }
 
     /// The set of some words of the text, or `None` after reporting what is wrong with them.
@@ -185,19 +247,20 @@ impl<'t, S: NamedSet> Names<'t, S> {
     }
 
     /// Resolves what no rule asked for as well, so that its mistakes are reported, and returns all definitions.
-    pub(super) fn finish(mut self, c: &mut Collector<'_>) -> Vec<Defined<'t, S>> {
+    pub(super) fn finish(mut self, c: &mut Collector<'_>) -> (Vec<Defined<'t, S>>, ListNames<'t>) {
         for i in 0..self.definitions.len() {
             self.resolve(i, 0, c);
         }
         let resolved = self.definitions.into_iter().zip(self.states);
-        resolved
+        let defined = resolved
             .filter_map(|(d, state)| match state {
                 State::Done(set, _) => {
                     Some(Defined { name: d.name.value, set, span: d.name.span, used: d.used })
                 }
                 _ => None,
             })
-            .collect()
+            .collect();
+        (defined, self.lists)
     }
 
     fn union_of(
@@ -225,7 +288,7 @@ impl<'t, S: NamedSet> Names<'t, S> {
         c: &mut Collector<'_>,
     ) -> Option<(Arc<S>, usize)> {
         if S::is_literal(word.value) {
-            return match S::literal(word.value) {
+            return match S::literal(word, &mut self.lists) {
                 Ok(set) => Some((Arc::new(set), 0)),
                 Err((message, help)) => {
                     c.report(word.span.clone(), shortened_message(message), help);

@@ -1,6 +1,6 @@
 //! `[[nat]]`: which addresses are translated.
 
-use super::names::Names;
+use super::names::{Addresses, Names};
 use super::rules::{Words, is_rule_name, or_any, words, written, zone_set};
 use crate::address::AddressSet;
 use crate::model::{SELF, Written, Zone, ZoneSet};
@@ -20,7 +20,7 @@ pub(super) fn read<'t>(
     root: &Section<'t>,
     forwarding: Forwarding,
     zones: &[(Zone, Range<usize>)],
-    objects: &mut Names<'t, AddressSet>,
+    objects: &mut Names<'t, Addresses>,
     services: &mut Names<'t, ServiceSet>,
     c: &mut Collector<'_>,
 ) -> Vec<Translation> {
@@ -81,7 +81,7 @@ struct Fields<'t> {
 fn entry<'t>(
     section: &Section<'t>,
     zones: &[(Zone, Range<usize>)],
-    objects: &mut Names<'t, AddressSet>,
+    objects: &mut Names<'t, Addresses>,
     services: &mut Names<'t, ServiceSet>,
     c: &mut Collector<'_>,
 ) -> Option<Translation> {
@@ -131,7 +131,7 @@ fn refuse_later_keys(section: &Section<'_>, c: &mut Collector<'_>) {
 fn fields<'t>(
     section: &Section<'t>,
     zones: &[(Zone, Range<usize>)],
-    objects: &mut Names<'t, AddressSet>,
+    objects: &mut Names<'t, Addresses>,
     services: &mut Names<'t, ServiceSet>,
     c: &mut Collector<'_>,
 ) -> Option<Fields<'t>> {
@@ -151,8 +151,8 @@ fn fields<'t>(
     };
     let from = zones_of(0, "from", c);
     let to = zones_of(1, "to", c);
-    let source = all[2].as_ref().and_then(|words| objects.set(or_any(words), c));
-    let destination = all[3].as_ref().and_then(|words| objects.set(or_any(words), c));
+    let source = all[2].as_ref().and_then(|words| objects.written_out(or_any(words), c));
+    let destination = all[3].as_ref().and_then(|words| objects.written_out(or_any(words), c));
     let service = all[4].as_ref().and_then(|words| services.set(or_any(words), c));
     let has_to = section.value("to").is_some();
     let [a, b, d, e, f] = all;

@@ -1,9 +1,8 @@
 //! Rules, and what happens where none matches.
 
-use super::names::Names;
+use super::names::{Addresses, Names};
 use super::settings::duration;
 use super::source_ports;
-use crate::address::AddressSet;
 use crate::model::{
     Action, Alert, Effect, Limit, Log, MAX_RULES, PairDefault, Per, Rule, SELF, Written, Zone, ZoneSet,
 };
@@ -27,7 +26,7 @@ pub(super) fn read<'t>(
     root: &Section<'t>,
     zones: &[(Zone, Range<usize>)],
     schedules: &[(Schedule, Range<usize>)],
-    objects: &mut Names<'t, AddressSet>,
+    objects: &mut Names<'t, Addresses>,
     services: &mut Names<'t, ServiceSet>,
     c: &mut Collector<'_>,
 ) -> Vec<Rule> {
@@ -66,7 +65,7 @@ pub(super) fn read<'t>(
 struct Reader<'a, 't> {
     zones: &'a [(Zone, Range<usize>)],
     schedules: FxHashMap<&'a str, usize>,
-    objects: &'a mut Names<'t, AddressSet>,
+    objects: &'a mut Names<'t, Addresses>,
     services: &'a mut Names<'t, ServiceSet>,
     /// Services from source ports that rules have asked for, by the services and the ports' words.
     narrowed: FxHashMap<(Arc<ServiceSet>, Vec<&'t str>), Arc<ServiceSet>>,
@@ -109,14 +108,16 @@ impl<'t> Reader<'_, 't> {
         let effect = effect(section, c);
         let enabled = section.flag("enabled", c).unwrap_or(true);
         let description = section.text("description", c).map(|d| d.value.to_owned());
-        let name = name?;
+        let (name, source, destination) = (name?, source?, destination?);
         Some(Rule {
             name: name.value.to_owned(),
             description,
             from: from?,
             to: to?,
-            source: source?,
-            destination: destination?,
+            source: source.own.clone(),
+            source_lists: source.lists,
+            destination: destination.own.clone(),
+            destination_lists: destination.lists,
             service: service?,
             schedule: schedule?,
             effect: effect?,

@@ -1,7 +1,7 @@
 //! Zones and their interfaces.
 
 use super::Kind;
-use super::names::Names;
+use super::names::{Addresses, Names};
 use crate::address::AddressSet;
 use crate::model::{MAX_ZONES, Zone, pattern};
 use crate::schema;
@@ -21,7 +21,7 @@ const KIND: Kind = Kind {
 /// The zones, `self` first, each with the bytes that name it.
 pub(super) fn read<'t>(
     root: &Section<'t>,
-    objects: &mut Names<'t, AddressSet>,
+    objects: &mut Names<'t, Addresses>,
     c: &mut Collector<'_>,
 ) -> Vec<(Zone, Range<usize>)> {
     let itself = Zone {
@@ -50,7 +50,7 @@ pub(super) fn read<'t>(
 fn zone<'t>(
     name: &Located<&'t str>,
     section: &Section<'t>,
-    objects: &mut Names<'t, AddressSet>,
+    objects: &mut Names<'t, Addresses>,
     owners: &mut Owners<'t>,
     c: &mut Collector<'_>,
 ) -> Zone {
@@ -65,7 +65,7 @@ fn zone<'t>(
         check_interface(name, interface, owners, c);
     }
     let networks = section.value("networks").and_then(|value| texts(value, "networks", c));
-    let networks = networks.and_then(|words| objects.set(&words, c));
+    let networks = networks.and_then(|words| objects.written_out(&words, c));
     Zone {
         name: name.value.to_owned(),
         interfaces: interfaces.iter().map(|i| i.value.to_owned()).collect(),

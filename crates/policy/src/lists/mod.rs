@@ -16,6 +16,15 @@ use std::ops::Range;
 /// The most lists of a policy: each has a bit.
 pub const MAX_LISTS: usize = 32;
 
+/// Lists of a policy: a bit each, in its order.
+pub type ListSet = u32;
+
+/// What stands before the name of a list where a rule names it instead of addresses.
+pub const LIST_PREFIX: &str = "list:";
+
+/// What stands before the code of a country there. Such a country is a list of this name.
+pub const COUNTRY_PREFIX: &str = "country:";
+
 /// What the counter of a list is called, before its name: no rule has such a name beside such a list.
 pub const COUNTER_PREFIX: &str = "list:";
 
@@ -126,6 +135,29 @@ pub fn refusing(
         let address = blocked.or_else(missing)?;
         Some(Refusing { list, address, is_on_it: blocked.is_some() })
     })
+}
+
+/// The lists that have the ends of a packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct OnLists {
+    /// Those with its source.
+    pub source: ListSet,
+    /// Those with its destination.
+    pub destination: ListSet,
+}
+
+impl OnLists {
+    /// The reference, which looks at each list in turn. `contents` are the lists' in their order.
+    pub fn of(contents: &[AddressSet], source: IpAddr, destination: IpAddr) -> Self {
+        let with = |address| {
+            contents
+                .iter()
+                .enumerate()
+                .filter(|(_, set)| set.contains(address))
+                .fold(0, |all, (i, _)| all | 1 << i)
+        };
+        Self { source: with(source), destination: with(destination) }
+    }
 }
 
 /// That a list refuses a flow.

@@ -4,7 +4,7 @@
 //! IPv4: the upper bits of an address choose a block, whose entries are sorted. An entry says that from its address on the lists of its
 //! class have all addresses until the next entry, or that they have its address alone. IPv6: starts of the same kind, all in one row.
 
-use super::{List, bound};
+use super::{List, OnLists, bound};
 use crate::address::AddressSet;
 use crate::ranges::Point;
 use rustc_hash::FxHashMap;
@@ -98,6 +98,11 @@ impl ListTable {
                 behind.checked_sub(1).map_or(0, |at| self.starts[at].lists)
             }
         }
+    }
+
+    /// The lists that have the ends of a packet.
+    pub fn on_lists(&self, source: IpAddr, destination: IpAddr) -> OnLists {
+        OnLists { source: self.look_up(source), destination: self.look_up(destination) }
     }
 
     /// The place of the first list that refuses a new flow, of the lists that the table was built of.

@@ -7,6 +7,7 @@ mod classed;
 mod classes;
 mod combine;
 mod counters;
+mod listed;
 mod trees;
 mod vectors;
 
@@ -15,6 +16,7 @@ pub use blocks::{BLOCK_CLASSES, Blocks};
 pub use classed::{AddressTables, BY_PORT, Classed};
 pub use combine::{BitVectors, Blocked, ClassLimits, Combination, Crossed, Part};
 pub use counters::Counters;
+pub use listed::{Listed, ListedSeries, MAX_SERIES as MAX_LISTED_SERIES};
 pub use trees::{LINE_WORDS, Limits as TreeLimits, MOST_LINES, Series, Trees};
 pub use vectors::{BLOCK_BITS, BLOCK_CHUNKS, CHUNK_BITS, CHUNK_WORDS};
 
@@ -23,6 +25,7 @@ pub(crate) use vectors::{Store, Vectors};
 
 use crate::form::Form;
 use crate::interpret::{Decider, Packet, Verdict};
+use crate::lists::OnLists;
 use crate::model::{Action, Policy};
 use jiff::Timestamp;
 
@@ -36,6 +39,8 @@ pub struct Tables {
     pub zones: u32,
     /// From a packet to the deciding row.
     pub method: Method,
+    /// The same of the rows that ask for lists of addresses, which the method does not know.
+    pub listed: Listed,
     /// For each row, the place of the rule in the policy.
     pub rules: Vec<u32>,
     /// For each row, the action: its place in [`Action::NAMES`].
@@ -119,6 +124,11 @@ pub enum BuildError {
         /// Classes of services.
         services: usize,
     },
+    /// The rules that ask for lists are too many, or too tangled.
+    #[error(
+        "the rules that name lists of addresses overlap too much to be searched: name fewer lists, or fewer addresses beside them"
+    )]
+    TooManyListed,
 }
 
 impl Tables {
@@ -141,11 +151,18 @@ impl Tables {
     }
 
     fn of_form(policy: &Policy, form: Form, limits: Limits) -> Result<Self, BuildError> {
-        let method = choose(&form, limits)?;
+        let others = form.has_listed().then(|| form.clone().without_listed());
+        let method = choose(others.as_ref().unwrap_or(&form), limits)?;
+        let first_line = match &method {
+            Method::Trees(trees) => trees.lines.len() as u32,
+            Method::Classed(_) => 0,
+        };
+        let listed = Listed::of(&form, first_line).ok_or(BuildError::TooManyListed)?;
         let action = |rule: &u32| action_number(policy.rules[*rule as usize].effect.action);
         Ok(Self {
             zones: form.zones as u32,
             method,
+            listed,
             actions: form.rules.iter().map(action).collect(),
             rules: form.rules,
             defaults: policy.defaults.iter().map(|default| action_number(default.action)).collect(),
@@ -155,11 +172,13 @@ impl Tables {
     /// The verdict on a packet, and how many memory accesses it took: a number, or 64 bytes that lie together (a node, a
     /// chunk), is one.
     pub fn look_up(&self, packet: &Packet) -> (Verdict, u32) {
+        self.look_up_listed(packet, OnLists::default())
+    }
+
+    /// The same of a packet whose ends are on some lists. What lists are bound to is not asked.
+    pub fn look_up_listed(&self, packet: &Packet, on: OnLists) -> (Verdict, u32) {
+        let (row, loads) = self.row(packet, on);
         let pair = usize::from(packet.from) * self.zones as usize + usize::from(packet.to);
-        let (row, loads) = match &self.method {
-            Method::Trees(trees) => trees.look_up(packet),
-            Method::Classed(classed) => classed.look_up(packet, pair),
-        };
         let (decider, action) = match row.checked_sub(1) {
             Some(row) => (Decider::Rule(self.rules[row as usize] as usize), self.actions[row as usize]),
             None => (Decider::Default, self.defaults[pair]),
@@ -168,13 +187,31 @@ impl Tables {
         (Verdict { decider, action: Action::NAMES[action as usize].1 }, loads + 1)
     }
 
+    /// The deciding row and 1, or 0; and how many memory accesses it took.
+    fn row(&self, packet: &Packet, on: OnLists) -> (u32, u32) {
+        let pair = usize::from(packet.from) * self.zones as usize + usize::from(packet.to);
+        let (row, loads) = match &self.method {
+            Method::Trees(trees) => trees.look_up(packet),
+            Method::Classed(classed) => classed.look_up(packet, pair),
+        };
+        let (row, more) = self.listed.look_up(packet, on, row);
+        (row, loads + more)
+    }
+
+    /// The lists on which the rule that decides found the source and the destination of a packet, as places in the policy.
+    pub fn asked_by_decider(&self, packet: &Packet, on: OnLists) -> [Option<u8>; 2] {
+        let (row, _) = self.row(packet, on);
+        row.checked_sub(1).map_or([None; 2], |row| self.listed.asked_by(row))
+    }
+
     /// The most memory accesses that a look-up of an IPv4 packet and of an IPv6 packet takes.
     pub fn bounds(&self) -> [u32; 2] {
         let bounds = match &self.method {
             Method::Trees(trees) => trees.series.map(|series| series.bound),
             Method::Classed(classed) => classed.bounds(),
         };
-        bounds.map(|bound| bound + 1)
+        let listed = self.listed.bounds();
+        [bounds[0] + listed[0] + 1, bounds[1] + listed[1] + 1]
     }
 
     /// Whether no look-up reads more lines than are promised.
@@ -189,6 +226,9 @@ impl Tables {
             Method::Trees(trees) => vec![("trees", trees.bytes())],
             Method::Classed(classed) => classed.sizes(),
         };
+        if !self.listed.lines.is_empty() {
+            sizes.push(("trees of rules with lists", self.listed.lines.len() * LINE_WORDS * 4));
+        }
         sizes.push(("rules", (self.rules.len() + self.actions.len() + self.defaults.len()) * 4));
         sizes
     }

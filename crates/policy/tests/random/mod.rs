@@ -7,6 +7,7 @@
 )]
 
 use policy::Policy;
+use policy::address::AddressSet;
 use policy::interpret::Packet;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -162,6 +163,33 @@ pub(crate) fn policy_text(c: &mut Choices<'_>, rules: usize) -> String {
         t += "[[defaults]]\nfrom = \"a\"\nto = [\"b\", \"self\"]\naction = \"allow\"\n";
     }
     t
+}
+
+/// A policy without errors whose rules name lists where another's name some addresses.
+pub(crate) fn listed_policy_text(c: &mut Choices<'_>, rules: usize) -> String {
+    let text = policy_text(c, rules);
+    let (before, rules) = text.split_once("[services]").unwrap();
+    let rules = LISTED.iter().fold(rules.to_owned(), |rules, (addresses, list)| {
+        rules.replace(&format!("\"{addresses}\""), &format!("\"{list}\""))
+    });
+    format!(
+        "{LISTS}{before}all = [\"list:l0\", \"list:l1\", \"list:l2\"]\nsome = [\"list:l1\", \"10.1.2.3\", \"2001:db8:1:2::5\"]\n[services]{rules}"
+    )
+}
+
+const LISTS: &str = "[lists]\nl0 = { entries = [\"10.1.0.0/16\", \"2001:db8:1:2::/64\"] }\nl1 = { entries = [\"192.0.2.255\", \"::/1\"] }\n\
+     l2 = { entries = \"0.0.0.0/1\" }\n";
+const LISTED: [(&str, &str); 5] = [
+    ("10.1.2.0/24", "list:l0"),
+    ("2001:db8::/32", "list:l1"),
+    ("0.0.0.0/0", "list:l2"),
+    ("192.0.2.0/24", "list:l1"),
+    ("2001:db8:1::/48", "some"),
+];
+
+/// What is on the lists of such a policy.
+pub(crate) fn contents(policy: &Policy) -> Vec<AddressSet> {
+    policy.lists.iter().map(|list| list.contents(AddressSet::default())).collect()
 }
 
 /// Moments at which the schedules differ: Wednesday by day and night, in and out of the year.

@@ -183,7 +183,7 @@ pub struct Lists {
 /// A list of addresses with its counter.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ListCount {
-    /// Name of the list, for example `bad`.
+    /// Name of the list, for example `bad`; of a country that rules name, `country:CH`.
     pub name: String,
     /// File that it is read from; null if the policy itself has its entries.
     pub file: Option<PathBuf>,
@@ -191,6 +191,9 @@ pub struct ListCount {
     pub block: Option<String>,
     /// At which ends it refuses addresses that are not on it; null if at none.
     pub require: Option<String>,
+    /// Rules that name it.
+    #[serde(default)]
+    pub rules: Vec<String>,
     /// IPv4 addresses on it, 0 to 4294967296.
     pub ipv4_addresses: u64,
     /// Networks and ranges of IPv6 on it.
@@ -201,7 +204,7 @@ pub struct ListCount {
     pub read_at: Timestamp,
     /// Why it is not what the file says now; null if it is.
     pub trouble: Option<String>,
-    /// Packets that it refused since a list of this name came into the policy.
+    /// Packets that it refused by itself since a list of this name came into the policy; what rules that name it decide is counted with the rules.
     pub hits: u64,
 }
 
@@ -358,6 +361,12 @@ pub struct EventDetails {
     pub event: EventName,
     /// Name of the rule; null if it was the default of the two zones, or if the rule is gone.
     pub rule: Option<String>,
+    /// The list, or the country, on which the rule found the source (`bad`, `country:CH`); of rules that ask for one, and not of `closed` events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_list: Option<String>,
+    /// The same of the destination.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destination_list: Option<String>,
     /// `tcp`, `udp`, `sctp`, `icmp`, `icmpv6`, or the protocol's number, for example `47`.
     pub protocol: String,
     /// Address of the sender of the packet, or of the initiator of the flow.

@@ -40,11 +40,16 @@ fn text(lists: &Lists, now: Timestamp) -> String {
     format!("{}{} KiB in the kernel\n", table.text(), grouped(lists.kernel_bytes.div_ceil(1024)))
 }
 
-/// "both" of those on it, "source" of those not on it.
+/// "both" of those on it, "source" of those not on it, and the rules that name it.
 fn refuses(list: &ListCount) -> String {
     let block = list.block.iter().map(|ends| format!("on it: {ends}"));
     let require = list.require.iter().map(|ends| format!("not on it: {ends}"));
-    block.chain(require).collect::<Vec<_>>().join(", ")
+    let rules = match list.rules.as_slice() {
+        [] => None,
+        [one] => Some(format!("in the rule {one}")),
+        [one, more @ ..] => Some(format!("in the rule {one} and {} more", more.len())),
+    };
+    block.chain(require).chain(rules).collect::<Vec<_>>().join(", ")
 }
 
 fn age(now: Timestamp, at: Timestamp) -> String {

@@ -166,6 +166,11 @@ fn line(event: &Event) -> String {
         details.event.name(),
         details.protocol
     );
+    for (list, end) in [(&details.source_list, "source"), (&details.destination_list, "destination")] {
+        if let Some(list) = list {
+            line += &format!("  {end} on {list}");
+        }
+    }
     if let Some(reason) = &details.reason {
         line += &format!("  {reason}");
     }

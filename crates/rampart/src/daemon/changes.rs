@@ -3,8 +3,9 @@
 use crate::api::{ChangedRule, Changes};
 use policy::Policy;
 use policy::address::AddressSet;
+use policy::lists::ListSet;
 use policy::model::{Action, Log, PairDefault, Rule, ZoneSet};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// From one policy to the next. Rules are the same when they have the same name.
 pub(crate) fn between(old: &Policy, new: &Policy) -> Changes {
@@ -111,14 +112,19 @@ pub(crate) fn listed(changes: &Changes) -> String {
 /// Keys of a rule by which two say something else. Names of objects may differ as long as they mean the same.
 fn different_keys((old, before): (&Policy, &Rule), (new, after): (&Policy, &Rule)) -> Vec<String> {
     let schedule = |policy: &Policy, rule: &Rule| rule.schedule.map(|s| format!("{:?}", policy.schedules[s]));
+    let source = |policy, rule: &Rule| lists(policy, rule.source_lists);
+    let destination = |policy, rule: &Rule| lists(policy, rule.destination_lists);
     let (was, is) = (&before.effect, &after.effect);
     let same_words = before.written.service == after.written.service;
     let service_key = if same_words { "source_port" } else { "service" };
     let keys = [
         ("from", names(old, before.from) != names(new, after.from)),
         ("to", names(old, before.to) != names(new, after.to)),
-        ("source", before.source != after.source),
-        ("destination", before.destination != after.destination),
+        ("source", before.source != after.source || source(old, before) != source(new, after)),
+        (
+            "destination",
+            before.destination != after.destination || destination(old, before) != destination(new, after),
+        ),
         (service_key, before.service != after.service),
         ("schedule", schedule(old, before) != schedule(new, after)),
         ("action", was.action != is.action),
@@ -128,6 +134,12 @@ fn different_keys((old, before): (&Policy, &Rule), (new, after): (&Policy, &Rule
         ("enabled", before.enabled != after.enabled),
     ];
     keys.into_iter().filter(|(_, different)| *different).map(|(key, _)| key.to_owned()).collect()
+}
+
+/// The names of lists, in order.
+fn lists(policy: &Policy, set: ListSet) -> BTreeSet<&str> {
+    let named = policy.lists.iter().enumerate().filter(|(place, _)| set >> place & 1 != 0);
+    named.map(|(_, list)| list.name.as_str()).collect()
 }
 
 #[cfg(test)]

@@ -66,6 +66,8 @@ pub(super) mod tests {
         EventDetails {
             event: EventName::Opened,
             rule: Some(rule.to_owned()),
+            source_list: None,
+            destination_list: None,
             protocol: "tcp".to_owned(),
             source: "10.0.0.5".parse().unwrap(),
             source_port: 40_000,

@@ -41,7 +41,10 @@ pub(super) fn run(file: &Path, policy: &Policy, at: Timestamp, json: bool) -> Re
             Ok((packet, _)) => {
                 let answer = match lists.refusing(&policy.lists, packet.source, packet.destination) {
                     Some(list) => brief_of_list(policy, list, Some(number), json),
-                    None => brief(policy, &tables.look_up(&packet).0, Some(number), json),
+                    None => {
+                        let on = lists.on_lists(packet.source, packet.destination);
+                        brief(policy, &tables.look_up_listed(&packet, on).0, Some(number), json)
+                    }
                 };
                 writeln!(output, "{answer}")
             }

@@ -73,6 +73,7 @@ fn alert_count(event: &Event) -> Option<AlertCount> {
 
 fn details(event: Event) -> EventDetails {
     let alert = alert_count(&event);
+    let [source_list, destination_list] = event.lists;
     let (name, reason, closed) = match event.kind {
         EventKind::Opened => (EventName::Opened, None, None),
         EventKind::Alert { .. } => (EventName::Alert, None, None),
@@ -92,6 +93,8 @@ fn details(event: Event) -> EventDetails {
     EventDetails {
         event: name,
         rule: event.rule,
+        source_list,
+        destination_list,
         protocol: protocol_name(event.protocol),
         source: event.source.0,
         source_port: event.source.1,

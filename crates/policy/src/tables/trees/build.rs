@@ -55,30 +55,53 @@ const FEW: usize = 64;
 const MOST_TREES: usize = 16;
 
 pub(super) fn build(form: &Form, limits: &Limits) -> Option<Trees> {
+    let mut lines = Lines { first: 0, lines: Vec::new() };
+    let series = series_of(form, &|_| true, limits, &mut limits.work.clone(), &mut lines)?;
+    Some(Trees { lines: lines.lines, series })
+}
+
+/// The lines so far, of which the first has a number.
+pub(in crate::tables) struct Lines {
+    pub(in crate::tables) first: u32,
+    pub(in crate::tables) lines: Vec<Line>,
+}
+
+impl Lines {
+    fn next(&self) -> u32 {
+        self.first + self.lines.len() as u32
+    }
+}
+
+/// The trees of some rows of a form, behind the lines that are there.
+pub(in crate::tables) fn series_of(
+    form: &Form,
+    takes: &dyn Fn(usize) -> bool,
+    limits: &Limits,
+    work: &mut usize,
+    lines: &mut Lines,
+) -> Option<[Series; 2]> {
     if form.rules.len() >= NO_ROW as usize {
         return None;
     }
-    let mut trees = Trees { lines: Vec::new(), series: [Series::default(); 2] };
-    let mut work = limits.work;
-    trees.series[0] = Builder::family(
-        pieces_v4(form, limits.pieces)?,
+    let v4 = Builder::family(
+        pieces_v4(form, takes, limits.pieces)?,
         Space::of(form),
         (Family::V4, NUMBERS_V4),
         PROMISED_LINES[0],
         limits.lines,
-        &mut work,
-        &mut trees.lines,
+        work,
+        lines,
     )?;
-    trees.series[1] = Builder::family(
-        pieces_v6(form, limits.pieces)?,
+    let v6 = Builder::family(
+        pieces_v6(form, takes, limits.pieces)?,
         Space::of(form),
         (Family::V6, NUMBERS_V6),
         PROMISED_LINES[1],
         limits.lines,
-        &mut work,
-        &mut trees.lines,
+        work,
+        lines,
     )?;
-    Some(trees)
+    Some([v4, v6])
 }
 
 /// A node whose children are in their place, and which is not in its own yet.
@@ -105,7 +128,7 @@ struct Builder<'b, const F: usize> {
     way: Way,
     most_lines: usize,
     work: &'b mut usize,
-    lines: &'b mut Vec<Line>,
+    lines: &'b mut Lines,
     kicked: Vec<u32>,
 }
 
@@ -118,10 +141,10 @@ impl<'b, const F: usize> Builder<'b, F> {
         promised: u32,
         most_lines: usize,
         work: &mut usize,
-        lines: &mut Vec<Line>,
+        lines: &mut Lines,
     ) -> Option<Series> {
         drop_shadowed(&mut pieces);
-        let start = lines.len();
+        let start = lines.lines.len();
         let mut best: Option<(Series, Vec<Line>)> = None;
         for way in WAYS {
             let (pieces, work, lines) = (pieces.as_slice(), &mut *work, &mut *lines);
@@ -129,7 +152,7 @@ impl<'b, const F: usize> Builder<'b, F> {
                 Builder { pieces, space, family, numbers, way, most_lines, work, lines, kicked: Vec::new() };
             let found = builder.series().filter(|series| series.bound <= MOST_LINES);
             let is_out_of_work = *builder.work == 0;
-            let built = lines.split_off(start);
+            let built = lines.lines.split_off(start);
             if let Some(series) = found
                 && best.as_ref().is_none_or(|(other, _)| series.bound < other.bound)
             {
@@ -140,7 +163,7 @@ impl<'b, const F: usize> Builder<'b, F> {
             }
         }
         let (series, built) = best?;
-        lines.extend(built);
+        lines.lines.extend(built);
         Some(series)
     }
 
@@ -160,8 +183,8 @@ impl<'b, const F: usize> Builder<'b, F> {
         roots.sort_by_key(|root| root.best);
         // Behind the last tree nothing is read; the line of a tree that cannot win any more is.
         let bound = roots.iter().map(|root| root.depth).sum();
-        let series = Series { first: self.lines.len() as u32, trees: roots.len() as u32, bound };
-        self.lines.extend(roots.into_iter().flat_map(|root| root.lines));
+        let series = Series { first: self.lines.next(), trees: roots.len() as u32, bound };
+        self.lines.lines.extend(roots.into_iter().flat_map(|root| root.lines));
         Some(series)
     }
 
@@ -178,7 +201,7 @@ impl<'b, const F: usize> Builder<'b, F> {
     /// The node for the pieces of a list, in order, in a space; `None` when it takes more than the limits.
     fn node(&mut self, mut list: Vec<u32>, space: &Space<F>) -> Option<Node> {
         *self.work = self.work.saturating_sub(list.len() + 1);
-        if *self.work == 0 || self.lines.len() > self.most_lines {
+        if *self.work == 0 || self.lines.lines.len() > self.most_lines {
             return None;
         }
         self.drop_hidden(&mut list, space);
@@ -254,12 +277,12 @@ impl<'b, const F: usize> Builder<'b, F> {
     fn place(&mut self, children: Vec<Node>) -> (Vec<u32>, u32, u32) {
         let most = children.iter().map(|child| child.lines.len()).max().unwrap_or(0);
         let shift = most.max(1).next_power_of_two().trailing_zeros();
-        let base = self.lines.len();
+        let (start, base) = (self.lines.lines.len(), self.lines.next());
         let kinds = children.iter().map(|child| child.kind).collect();
         for (number, child) in (1..).zip(children) {
-            self.lines.extend(child.lines);
-            self.lines.resize(base + (number << shift), [0; LINE_WORDS]);
+            self.lines.lines.extend(child.lines);
+            self.lines.lines.resize(start + (number << shift), [0; LINE_WORDS]);
         }
-        (kinds, base as u32, shift)
+        (kinds, base, shift)
     }
 }

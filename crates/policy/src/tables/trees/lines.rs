@@ -17,7 +17,7 @@ pub(super) type Line = [u32; LINE_WORDS];
 /// Separators of a node.
 pub(super) const SEPARATORS: usize = 13;
 /// Rows are less.
-pub(super) const NO_ROW: u32 = (1 << 23) - 1;
+pub(in crate::tables) const NO_ROW: u32 = (1 << 23) - 1;
 /// In the zones of a rule: the leaf ends here.
 pub(super) const LAST: u32 = 1 << 31;
 

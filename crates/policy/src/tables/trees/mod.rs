@@ -11,10 +11,12 @@ mod lines;
 mod pieces;
 
 pub use build::Limits;
+pub(super) use build::{Lines, series_of};
+pub(super) use lines::NO_ROW;
 
 use crate::form::Form;
 use crate::interpret::Packet;
-use lines::{EMPTY, INNER, Inner, NO_ROW};
+use lines::{EMPTY, INNER, Inner, Line};
 use std::net::IpAddr;
 
 /// Words of a line: 64 bytes, a line of the cache.
@@ -54,50 +56,70 @@ impl Trees {
 
     /// The deciding row and 1, or 0; and how many lines it took.
     pub(super) fn look_up(&self, packet: &Packet) -> (u32, u32) {
-        let (family, keys) = keys_of(packet);
-        let series = self.series[family];
-        let (mut found, mut loads) = (NO_ROW, 0);
-        for tree in 0..series.trees {
-            let root = series.first + tree;
-            if Inner(&self.lines[root as usize]).best() >= found {
-                // The trees after it are no better.
-                loads += 1;
-                break;
-            }
-            let (row, lines) = self.search(root, family, &keys, found);
-            found = found.min(row);
-            loads += lines;
-        }
+        let (found, loads) = search(&self.lines, 0, &self.series, packet, NO_ROW);
         (if found == NO_ROW { 0 } else { found + 1 }, loads)
-    }
-
-    /// The row of a tree that is better than what was found, or [`NO_ROW`]; and how many lines it took.
-    fn search(&self, root: u32, family: usize, keys: &Keys, found: u32) -> (u32, u32) {
-        let (mut at, mut kind, mut loads) = (root, INNER, 0);
-        loop {
-            let line = &self.lines[at as usize];
-            loads += 1;
-            if kind == INNER {
-                if Inner(line).best() >= found {
-                    return (NO_ROW, loads);
-                }
-                (kind, at) = Inner(line).child(keys);
-                if kind == EMPTY {
-                    return (NO_ROW, loads);
-                }
-            } else {
-                let (row, ends) = lines::search_leaf(line, family, keys, found);
-                if ends {
-                    return (row, loads);
-                }
-                at += 1;
-            }
-        }
     }
 
     /// Bytes of all lines.
     pub fn bytes(&self) -> usize {
         self.lines.len() * LINE_WORDS * 4
+    }
+}
+
+/// The first row of the trees of a packet's family that is better than what was found, or else what was found; and how many lines it took. The
+/// first of the lines has a number.
+pub(super) fn search(
+    lines: &[Line],
+    first: u32,
+    series: &[Series; 2],
+    packet: &Packet,
+    mut found: u32,
+) -> (u32, u32) {
+    let (family, keys) = keys_of(packet);
+    let series = series[family];
+    let mut loads = 0;
+    for tree in 0..series.trees {
+        let root = series.first - first + tree;
+        if Inner(&lines[root as usize]).best() >= found {
+            // The trees after it are no better.
+            loads += 1;
+            break;
+        }
+        let (row, read) = search_tree(lines, (first, root), family, &keys, found);
+        found = found.min(row);
+        loads += read;
+    }
+    (found, loads)
+}
+
+/// The row of a tree that is better than what was found, or [`NO_ROW`]; and how many lines it took. `root` is its place among the lines.
+fn search_tree(
+    lines: &[Line],
+    (first, root): (u32, u32),
+    family: usize,
+    keys: &Keys,
+    found: u32,
+) -> (u32, u32) {
+    let (mut at, mut kind, mut loads) = (root, INNER, 0);
+    loop {
+        let line = &lines[at as usize];
+        loads += 1;
+        if kind == INNER {
+            if Inner(line).best() >= found {
+                return (NO_ROW, loads);
+            }
+            let child = Inner(line).child(keys);
+            if child.0 == EMPTY {
+                return (NO_ROW, loads);
+            }
+            (kind, at) = (child.0, child.1 - first);
+        } else {
+            let (row, ends) = lines::search_leaf(line, family, keys, found);
+            if ends {
+                return (row, loads);
+            }
+            at += 1;
+        }
     }
 }
 

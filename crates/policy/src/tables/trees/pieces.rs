@@ -73,10 +73,14 @@ fn zone_ranges(form: &Form, row: usize) -> Vec<[Range; 2]> {
     ranges(from).ranges().iter().flat_map(product).collect()
 }
 
-/// The pieces of all rows of a family in the order of the rows; `None` when there are more than a number.
-pub(super) fn pieces_v4(form: &Form, most: usize) -> Option<Vec<Piece<FIELDS_V4>>> {
+/// The pieces of those rows of a family that are to be taken, in the order of the rows; `None` when there are more than a number.
+pub(super) fn pieces_v4(
+    form: &Form,
+    takes: &dyn Fn(usize) -> bool,
+    most: usize,
+) -> Option<Vec<Piece<FIELDS_V4>>> {
     let mut pieces = Vec::new();
-    for row in 0..form.rules.len() {
+    for row in (0..form.rules.len()).filter(|row| takes(*row)) {
         let sources = form.source.sets[form.source.of[row] as usize].v4.ranges();
         let destinations = form.destination.sets[form.destination.of[row] as usize].v4.ranges();
         if sources.is_empty() || destinations.is_empty() {
@@ -98,9 +102,13 @@ pub(super) fn pieces_v4(form: &Form, most: usize) -> Option<Vec<Piece<FIELDS_V4>
 }
 
 /// The same of IPv6.
-pub(super) fn pieces_v6(form: &Form, most: usize) -> Option<Vec<Piece<FIELDS_V6>>> {
+pub(super) fn pieces_v6(
+    form: &Form,
+    takes: &dyn Fn(usize) -> bool,
+    most: usize,
+) -> Option<Vec<Piece<FIELDS_V6>>> {
     let mut pieces = Vec::new();
-    for row in 0..form.rules.len() {
+    for row in (0..form.rules.len()).filter(|row| takes(*row)) {
         let sources = form.source.sets[form.source.of[row] as usize].v6.ranges();
         let destinations = form.destination.sets[form.destination.of[row] as usize].v6.ranges();
         if sources.is_empty() || destinations.is_empty() {
