@@ -63,6 +63,15 @@ impl Way {
     }
 }
 
+impl Way {
+    /// The packets of a cube that go this way, said by addresses alone: all of them, and more where a policy cannot tell.
+    pub(crate) fn denied(self, cube: Cube) -> Option<Cube> {
+        let kinds = cube.kinds & self.kinds();
+        let (cube, _) = without_kinds(self, Cube { kinds, ..cube });
+        cube.filter(|cube| kinds != 0 && !cube.is_empty())
+    }
+}
+
 /// What decided about a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Decider {
@@ -118,36 +127,7 @@ pub(crate) fn hooks(ruleset: &Ruleset, zones: &Zones, report: &mut Report<'_>) -
         lists.push(Lists { way, new: without_idle_rows(flat.rows, ruleset), established: answers.rows });
     }
     note_rules_without_rows(ruleset, &seen, report);
-    note_translations(ruleset, report)?;
     Ok(lists)
-}
-
-/// Translations are not carried over. Chains that translate and drop as well are refused: what they drop, the policy would have to.
-fn note_translations(ruleset: &Ruleset, report: &mut Report<'_>) -> Result<(), Wrong> {
-    if let Some(base) = ruleset.bases.iter().find(|base| base.translates && base.drops) {
-        return Err((
-            base.place,
-            "a chain that translates drops what its rules leave, which cannot be carried over".to_owned(),
-        ));
-    }
-    let translating = reached(ruleset, true);
-    for rule in translating.iter().flat_map(|id| &ruleset.chains[*id].rules) {
-        match rule.verdict {
-            Verdict::Unknown(_) => {
-                let why = "translation is not carried over in this version: write it as [[nat]] by hand; the rules above name the true ends, as \
-                           those of the policy do";
-                report.add(rule.place, Kind::Note, &rule.text, why);
-            }
-            Verdict::Drop | Verdict::Reject => {
-                return Err((
-                    rule.place,
-                    "a chain that translates drops packets, which cannot be carried over".to_owned(),
-                ));
-            }
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 /// Reports at the place of a rule or of a chain's policy.
@@ -384,7 +364,7 @@ impl<'r> Flat<'r> {
                 self.accept(met(matched, doubts), &walk.standing)?;
                 drop(self.decided(rule, walk));
             }
-            Verdict::Drop | Verdict::Reject | Verdict::Unknown(_) => {
+            Verdict::Drop | Verdict::Reject | Verdict::Unknown(_) | Verdict::Translate(_) => {
                 self.refuse(met(matched, doubts), &walk.standing)?;
                 let refused = self.decided(rule, walk);
                 walk.standing.refused.extend(refused);
@@ -500,7 +480,7 @@ impl<'r> Flat<'r> {
     ) -> Result<(), Wrong> {
         let mut cubes = Vec::new();
         for cube in packets {
-            let (cube, is_exact) = self.without_kinds(cube);
+            let (cube, is_exact) = without_kinds(self.way, cube);
             if !is_exact && action == Action::Allow {
                 let why =
                     "which addresses are the machine's own, and which are broadcasts, is not in the rule set";
@@ -525,32 +505,32 @@ impl<'r> Flat<'r> {
         Ok(())
     }
 
-    /// A cube that says by addresses what it said by kinds of destinations, and whether it is the same.
-    fn without_kinds(&self, cube: Cube) -> (Option<Cube>, bool) {
-        let all = self.way.kinds();
-        let kinds = cube.kinds & all;
-        if kinds == all {
-            return (Some(Cube { kinds: kind::ALL, ..cube }), true);
-        }
-        let groups = words::groups();
-        let single = all & !kind::MULTICAST;
-        let addresses = match (kinds & kind::MULTICAST != 0, kinds & single) {
-            (false, 0) => return (None, true),
-            (true, 0) => groups,
-            (false, _) => policy::address::AddressSet::any().without(&groups),
-            (true, _) => policy::address::AddressSet::any(),
-        };
-        let is_exact = kinds & single == 0 || kinds & single == single;
-        let only = Cube { destination: addresses, ..Cube::all() };
-        (Cube { kinds: kind::ALL, ..cube }.common(&only), is_exact)
-    }
-
     fn check_size(&self) -> Result<(), Wrong> {
         if self.cubes <= 2 * MAX_RULES {
             return Ok(());
         }
         Err((Place::default(), format!("written out, the chains have more than {MAX_RULES} rules")))
     }
+}
+
+/// A cube that says by addresses what it said by kinds of destinations, and whether it is the same.
+fn without_kinds(way: Way, cube: Cube) -> (Option<Cube>, bool) {
+    let all = way.kinds();
+    let kinds = cube.kinds & all;
+    if kinds == all {
+        return (Some(Cube { kinds: kind::ALL, ..cube }), true);
+    }
+    let groups = words::groups();
+    let single = all & !kind::MULTICAST;
+    let addresses = match (kinds & kind::MULTICAST != 0, kinds & single) {
+        (false, 0) => return (None, true),
+        (true, 0) => groups,
+        (false, _) => policy::address::AddressSet::any().without(&groups),
+        (true, _) => policy::address::AddressSet::any(),
+    };
+    let is_exact = kinds & single == 0 || kinds & single == single;
+    let only = Cube { destination: addresses, ..Cube::all() };
+    (Cube { kinds: kind::ALL, ..cube }.common(&only), is_exact)
 }
 
 /// Cubes that differ in services alone become one, and states play no part any more.
@@ -644,7 +624,9 @@ fn note_rules_without_rows(ruleset: &Ruleset, seen: &Seen, report: &mut Report<'
 }
 
 fn can_drop(ruleset: &Ruleset, base: &Base) -> bool {
-    let drops = |rule: &Rule| matches!(rule.verdict, Verdict::Drop | Verdict::Reject | Verdict::Unknown(_));
+    let drops = |rule: &Rule| {
+        matches!(rule.verdict, Verdict::Drop | Verdict::Reject | Verdict::Unknown(_) | Verdict::Translate(_))
+    };
     let reached = ruleset.reached(std::iter::once(base.chain));
     base.drops || reached.iter().any(|chain| ruleset.chains[*chain].rules.iter().any(drops))
 }

@@ -17,6 +17,7 @@ mod iptables;
 mod nft;
 mod report;
 mod ruleset;
+mod translation;
 mod ufw;
 mod words;
 mod write;
@@ -83,9 +84,15 @@ fn carried(
     for (place, text, why) in std::mem::take(&mut ruleset.remarks) {
         report.add(place, Kind::Note, &text, why);
     }
-    let lists = flatten::hooks(ruleset, &zones, report)?;
+    let mut lists = flatten::hooks(ruleset, &zones, report)?;
+    let translations = translation::entries(ruleset, &zones, report)?;
+    for list in &mut lists {
+        let denied =
+            translations.denied.iter().filter(|(way, _)| *way == list.way).map(|(_, row)| row.clone());
+        list.new.splice(0..0, denied);
+    }
     let ways = answers::kept(ruleset, &lists, options, report);
-    let policy = write::policy(ruleset, &zones, &ways, sources, report);
+    let policy = write::policy(ruleset, &zones, &ways, &translations, sources, report);
     // What is written is read again: a rule set may have what no policy can, such as a limit of billions.
     match policy::Policy::parse("the policy", &policy) {
         Ok(_) => Ok(policy),

@@ -2,6 +2,7 @@
 //! as far as that was understood.
 
 use crate::cube::{Cube, Interfaces};
+use crate::translation::Change;
 use crate::words;
 use policy::address::AddressSet;
 use policy::model::pattern;
@@ -125,7 +126,10 @@ pub(crate) enum Verdict {
     Jump(ChainId),
     Goto(ChainId),
     Return,
-    /// Something that this program does not know, or a translation, with its words. Treated as drop where packets are filtered.
+    /// Other ends.
+    Translate(Change),
+    /// Something that this program does not know, or a translation that a policy cannot say, with its words. Treated as drop where packets
+    /// are filtered.
     Unknown(String),
 }
 
@@ -214,7 +218,7 @@ impl Ruleset {
     /// ask of those ends becomes a doubt.
     pub(crate) fn doubt_ends_that_are_translated(&mut self) {
         let translating = self.bases.iter().filter(|base| base.translates).map(|base| base.chain);
-        let translates = |rule: &Rule| matches!(rule.verdict, Verdict::Unknown(_));
+        let translates = |rule: &Rule| matches!(rule.verdict, Verdict::Unknown(_) | Verdict::Translate(_));
         if !self.reached(translating).iter().any(|id| self.chains[*id].rules.iter().any(translates)) {
             return;
         }

@@ -6,6 +6,7 @@ use crate::cube::Cube;
 use crate::flatten::{self, Decider, Row, Way};
 use crate::report::{Kind, Report, printable};
 use crate::ruleset::{Place, Ruleset};
+use crate::translation::{Change, Entry, Translations};
 use crate::words;
 use crate::zones::Zones;
 use policy::address::AddressSet;
@@ -41,6 +42,7 @@ pub(crate) fn policy(
     ruleset: &Ruleset,
     zones: &Zones,
     ways: &[Written],
+    translations: &Translations,
     sources: &[Source],
     report: &mut Report<'_>,
 ) -> String {
@@ -58,6 +60,9 @@ pub(crate) fn policy(
     for written in ways {
         policy.way(written, report);
     }
+    let rules = std::mem::take(&mut policy.rules);
+    policy.translations(translations);
+    policy.rules.push_str(&rules);
     let mut text = String::from("# Imported from ");
     let names: Vec<String> = sources.iter().map(|source| printable(&source.name)).collect();
     let _ = writeln!(text, "{}. Above each rule stands the line that it comes from.\n", names.join(", "));
@@ -104,6 +109,56 @@ impl Policy<'_, '_> {
                 _ => self.row(row, written.way, report),
             }
         }
+    }
+
+    /// `[[nat]]`, in the order of the original.
+    fn translations(&mut self, translations: &Translations) {
+        if !translations.entries.is_empty() {
+            self.rules.push_str("# What is translated, the first entry that matches deciding.\n\n");
+        }
+        for entry in &translations.entries {
+            for (chain, at) in entry.trail.iter().chain([&(entry.chain, entry.at)]) {
+                let rule = &self.ruleset.chains[*chain].rules[*at];
+                self.line(rule.place, &rule.text);
+            }
+            self.translation(entry);
+        }
+    }
+
+    fn translation(&mut self, entry: &Entry) {
+        let (cube, name) = (&entry.cube, self.name(Decider::Rule(entry.chain, entry.at), Way::Through));
+        let (from, to) = self.ends(cube, Way::Through);
+        let _ = writeln!(self.rules, "[[nat]]\nname = {}", quoted(&name));
+        if let Some(comment) = &self.ruleset.chains[entry.chain].rules[entry.at].comment {
+            let _ = writeln!(self.rules, "description = {}", quoted(comment));
+        }
+        let _ = writeln!(self.rules, "from = {from}");
+        if entry.is_of_source {
+            let _ = writeln!(self.rules, "to = {to}");
+        }
+        let must = matches!(entry.change, Some(Change::Destination { .. }));
+        let v4 = |set: &AddressSet| AddressSet { v4: set.v4.clone(), v6: RangeSet::default() };
+        for (key, set, must) in [("source", &cube.source, false), ("destination", &cube.destination, must)] {
+            if must || !set.v4.is_full() {
+                let words = self.address_words(&v4(set));
+                let _ = writeln!(self.rules, "{key} = {words}");
+            }
+        }
+        if let Some(services) = services(&cube.services) {
+            let _ = writeln!(self.rules, "service = {}", list(&services));
+        }
+        let changed = match entry.change {
+            None => "exempt = true".to_owned(),
+            Some(Change::Masquerade { ports }) => format!("masquerade = true{}", port_words(ports)),
+            Some(Change::Source { addresses: (first, last), ports }) => {
+                format!("source_to = \"{}\"{}", range(&first, &last), port_words(ports))
+            }
+            Some(Change::Destination { address, port }) => {
+                let port = port.map_or_else(String::new, |port| format!(":{port}"));
+                format!("destination_to = \"{address}{port}\"")
+            }
+        };
+        let _ = writeln!(self.rules, "{changed}\n");
     }
 
     fn is_all(&self, row: &Row, way: Way) -> bool {
@@ -296,6 +351,11 @@ impl Policy<'_, '_> {
         self.objects.insert(set.clone(), name);
         words
     }
+}
+
+/// The ports that an entry of `[[nat]]` names.
+fn port_words(ports: Option<(u16, u16)>) -> String {
+    ports.map_or_else(String::new, |(first, last)| format!("\nports = \"{}\"", range(&first, &last)))
 }
 
 /// A string of TOML, whatever is in it.

@@ -3,10 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use policy::Policy;
+use policy::address::AddressSet;
 use policy::interpret::{Decider, Packet, decide};
 use policy::model::{Action, ZoneId};
+use policy::service::ServiceSet;
+use policy::translation::SourceTranslation;
 use policy_import::{Format, Options, Source, import};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
@@ -16,11 +19,17 @@ use testkit::packet::{Frame, SYN, Tcp, icmp, udp};
 /// Packets of one rule set; each has its number in the identification of its header.
 const PACKETS: u16 = 6_000;
 
-/// Counts what came past every other chain.
+/// Notes what came past every other chain: where it goes, and where it comes from for its receiver. What the machine itself sends has no mark.
 const PROBE: &str = "table ip probe {
-    set seen { typeof ip id; flags dynamic; size 65536; }
-    chain forward { type filter hook forward priority 900; add @seen { ip id }; }
-    chain input { type filter hook input priority 900; add @seen { ip id }; }
+    set seen { typeof ip id . ip daddr; flags dynamic; size 65536; }
+    set ports { typeof ip id . th dport; flags dynamic; size 65536; }
+    set sources { typeof ip id . ip saddr; flags dynamic; size 65536; }
+    set answers { typeof ip id; flags dynamic; size 65536; }
+    chain prerouting { type filter hook prerouting priority -140; ct direction reply add @answers { ip id }; }
+    chain note { add @seen { ip id . ip daddr }; ip protocol { tcp, udp } add @ports { ip id . th dport }; }
+    chain forward { type filter hook forward priority 900; jump note; meta mark set 0x77; }
+    chain input { type filter hook input priority 900; jump note; }
+    chain postrouting { type filter hook postrouting priority 900; meta mark 0x77 add @sources { ip id . ip saddr }; }
 }";
 
 const SEND: &str = "
@@ -125,7 +134,7 @@ impl Drop for Scratch {
 }
 
 fn first_of(network: &str) -> (u32, u32) {
-    let set = policy::address::AddressSet::parse(network).unwrap();
+    let set = AddressSet::parse(network).unwrap();
     set.v4.ranges()[0]
 }
 
@@ -148,28 +157,51 @@ fn is_a_hosts(address: u32) -> bool {
     first != 0 && first != 127 && first < 224
 }
 
-/// A packet that the rules of the policy tell from others, and its link; `None` if no host sends it.
-fn packet(case: &Case<'_>, policy: &Policy, random: &mut Random) -> Option<(usize, Packet)> {
+/// What an entry of a policy says of packets: source, destination, service, and whether they are for the machine itself.
+type Asked<'p> = (&'p AddressSet, &'p AddressSet, &'p ServiceSet, bool);
+
+/// Of every second packet a translation, if there are some.
+fn asked<'p>(policy: &'p Policy, random: &mut Random) -> Asked<'p> {
+    let translations = &policy.translations;
+    if !translations.is_empty() && random.below(2) == 0 {
+        let entry = &translations[random.below(translations.len() as u64) as usize];
+        return (&entry.source, &entry.destination, &entry.service, false);
+    }
     let rule = &policy.rules[random.below(policy.rules.len() as u64) as usize];
-    let address =
-        |set: &policy::address::AddressSet, random: &mut Random| match (random.below(4), set.v4.ranges()) {
-            (0, _) | (_, []) => match random.below(4) {
-                0 => u32::from(own(random.below(case.links.len() as u64) as usize)),
-                1 => random.below(1 << 32) as u32,
-                _ => {
-                    let (_, networks) = case.links[random.below(case.links.len() as u64) as usize];
-                    networks.first().map_or(0xc633_6407, |network| random.near(first_of(network)))
-                }
-            },
-            (_, ranges) => random.near_one_of(ranges),
-        };
-    let source = address(&rule.source, random);
-    let mut destination = address(&rule.destination, random);
+    (&rule.source, &rule.destination, &rule.service, rule.to == 1)
+}
+
+/// The zone behind which an address is.
+fn zone_of(case: &Case<'_>, policy: &Policy, address: Ipv4Addr) -> ZoneId {
+    link_of(case, address).map_or(policy::model::SELF, |link| zone_of_link(case, policy, link))
+}
+
+fn zone_of_link(case: &Case<'_>, policy: &Policy, link: usize) -> ZoneId {
+    let zone = policy.zone_of_interface(case.links[link].0).unwrap();
+    policy.zone(&zone.name).unwrap()
+}
+
+/// A packet that the policy tells from others, and its link; `None` if no host sends it.
+fn packet(case: &Case<'_>, policy: &Policy, random: &mut Random) -> Option<(usize, Packet)> {
+    let (sources, destinations, services, is_to_self) = asked(policy, random);
+    let address = |set: &AddressSet, random: &mut Random| match (random.below(4), set.v4.ranges()) {
+        (0, _) | (_, []) => match random.below(4) {
+            0 => u32::from(own(random.below(case.links.len() as u64) as usize)),
+            1 => random.below(1 << 32) as u32,
+            _ => {
+                let (_, networks) = case.links[random.below(case.links.len() as u64) as usize];
+                networks.first().map_or(0xc633_6407, |network| random.near(first_of(network)))
+            }
+        },
+        (_, ranges) => random.near_one_of(ranges),
+    };
+    let source = address(sources, random);
+    let mut destination = address(destinations, random);
     // Most packets to the machine itself would not be made by chance.
-    if rule.to == 1 && random.below(4) > 0 {
+    if is_to_self && random.below(4) > 0 {
         destination = u32::from(own(random.below(case.links.len() as u64) as usize));
     }
-    let part = random.one_of(&rule.service.parts().iter().collect::<Vec<_>>());
+    let part = random.one_of(&services.parts().iter().collect::<Vec<_>>());
     let key = match random.below(4) {
         0 => random.one_of(&[
             6 << 16 | 22,
@@ -200,14 +232,10 @@ fn packet(case: &Case<'_>, policy: &Policy, random: &mut Random) -> Option<(usiz
         return None;
     }
     let link = random.below(case.links.len() as u64) as usize;
-    let zone = |link: usize| -> ZoneId {
-        let zone = policy.zone_of_interface(case.links[link].0).unwrap();
-        policy.zone(&zone.name).unwrap()
-    };
-    let to = link_of(case, destination).map_or(policy::model::SELF, zone);
+    let (from, to) = (zone_of_link(case, policy, link), zone_of(case, policy, destination));
     let source_port = if matches!(protocol, 6 | 17) { source_port } else { 0 };
     let (source, destination) = (IpAddr::V4(source), IpAddr::V4(destination));
-    Some((link, Packet { from: zone(link), to, source, destination, source_port, protocol, selector }))
+    Some((link, Packet { from, to, source, destination, source_port, protocol, selector }))
 }
 
 fn frame(packet: &Packet, number: u16) -> Vec<u8> {
@@ -226,11 +254,80 @@ fn frame(packet: &Packet, number: u16) -> Vec<u8> {
     bytes
 }
 
-/// The numbers of the packets that passed.
-fn passed(router: &Namespace) -> HashSet<u16> {
-    let list = router.run("nft", &["list", "set", "ip", "probe", "seen"]);
-    let elements = list.split("elements = {").nth(1).unwrap_or_default();
-    elements.split([',', '}', ' ', '\n', '\t']).filter_map(|word| word.parse().ok()).collect()
+/// What the kernel made of the packets that passed, by their numbers.
+struct Seen {
+    destinations: HashMap<u16, Ipv4Addr>,
+    ports: HashMap<u16, u16>,
+    sources: HashMap<u16, Ipv4Addr>,
+    /// Those that a translation has made answers to an earlier one, by chance: they open nothing.
+    answers: HashSet<u16>,
+}
+
+fn seen(router: &Namespace) -> Seen {
+    fn elements(router: &Namespace, name: &str) -> Vec<String> {
+        let list = router.run("nft", &["-n", "list", "set", "ip", "probe", name]);
+        let elements = list.split("elements = {").nth(1).unwrap_or_default();
+        elements.split([',', '}']).map(|words| words.trim().to_owned()).collect()
+    }
+    fn set<T: std::str::FromStr>(router: &Namespace, name: &str) -> HashMap<u16, T> {
+        let pair = |words: &String| {
+            let (number, value) = words.split_once(" . ")?;
+            Some((number.parse().ok()?, value.parse().ok()?))
+        };
+        elements(router, name).iter().filter_map(pair).collect()
+    }
+    let answers = elements(router, "answers").iter().filter_map(|number| number.parse().ok()).collect();
+    Seen {
+        destinations: set(router, "seen"),
+        ports: set(router, "ports"),
+        sources: set(router, "sources"),
+        answers,
+    }
+}
+
+/// ICMP that is no query and that nobody asked for: neither side translates it.
+fn opens_nothing(packet: &Packet) -> bool {
+    packet.protocol == 1 && !matches!(packet.selector >> 8, 8 | 13 | 15 | 17)
+}
+
+/// A packet as the rules see it.
+fn judged(case: &Case<'_>, policy: &Policy, packet: &Packet) -> Packet {
+    if opens_nothing(packet) {
+        return *packet;
+    }
+    let Some((_, Some(new))) = policy.translate_destination(packet) else { return *packet };
+    let (destination, selector) = (new.address.into(), new.port.unwrap_or(packet.selector));
+    Packet { destination, selector, to: zone_of(case, policy, new.address), ..*packet }
+}
+
+/// Whether the kernel sends a packet where the policy does, and from where the policy says. An entry that was not carried over says nothing.
+fn assert_same_ends(case: &Case<'_>, policy: &Policy, seen: &Seen, number: u16, packet: &Packet) -> bool {
+    let is = |address: Ipv4Addr, expected: IpAddr| expected == IpAddr::V4(address);
+    assert!(
+        is(seen.destinations[&number], packet.destination),
+        "{}: to {}: {packet:?}",
+        case.file,
+        seen.destinations[&number]
+    );
+    if let Some(port) = seen.ports.get(&number) {
+        assert_eq!(*port, packet.selector, "{}: {packet:?}", case.file);
+    }
+    // Conntrack leaves it as it is; Rampart drops what is to be translated and opens no flow.
+    if opens_nothing(packet) {
+        return false;
+    }
+    let (Some(source), IpAddr::V4(destination)) = (seen.sources.get(&number), packet.destination) else {
+        return false;
+    };
+    let translation = policy.translate_source(packet).and_then(|(_, translation)| translation);
+    let is_right = match translation {
+        None => is(*source, packet.source) || !case.is_exact,
+        Some(SourceTranslation::Interface) => Some(*source) == link_of(case, destination).map(own),
+        Some(SourceTranslation::OneOf(first, last)) => (first..=last).contains(source),
+        Some(SourceTranslation::Address(address)) => *source == address,
+    };
+    assert!(is_right, "{}: from {source}, and not {translation:?}: {packet:?}", case.file);
+    translation.is_some()
 }
 
 fn check(case: &Case<'_>) {
@@ -242,8 +339,13 @@ fn check(case: &Case<'_>) {
     let policy = Policy::parse("imported", &imported.policy).unwrap();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut sent = Vec::new();
+    let mut flows = HashSet::new();
     while sent.len() < usize::from(PACKETS) {
-        sent.extend(packet(case, &policy, &mut random));
+        // The second packet of a flow opens none, whatever interface it comes in by.
+        let flow = |packet: &Packet| {
+            (packet.source, packet.destination, packet.source_port, packet.protocol, packet.selector)
+        };
+        sent.extend(packet(case, &policy, &mut random).filter(|(_, packet)| flows.insert(flow(packet))));
     }
     let (router, far) = router(case, &text);
     let mut lines = String::new();
@@ -256,26 +358,42 @@ fn check(case: &Case<'_>) {
     }
     let file = tempfile(&lines);
     far.run("python3", &["-c", SEND, &file.0]);
-    let passed = passed(&router);
+    let seen = seen(&router);
     let (mut both, mut neither, mut less) = (0, 0, Vec::new());
-    for (number, (_, packet)) in sent.iter().enumerate() {
+    // Packets that passed with another destination, and with another source.
+    let mut translated = [0, 0];
+    for (number, (_, original)) in (1..).zip(&sent) {
+        if seen.answers.contains(&number) {
+            continue;
+        }
+        let packet = &judged(case, &policy, original);
         let verdict = decide(&policy, packet, jiff::Timestamp::UNIX_EPOCH);
         let limited =
             matches!(verdict.decider, Decider::Rule(at) if policy.rules[at].effect.limit.rate.is_some());
         let allows = verdict.action == Action::Allow;
-        let passes = passed.contains(&(number as u16 + 1));
+        let passes = seen.destinations.contains_key(&number);
         assert!(
             passes || !allows || limited,
-            "{}: allowed, and dropped by the kernel: {packet:?}",
+            "{}: allowed, and dropped by the kernel: {original:?} as {packet:?}",
             case.file
         );
         match (allows, passes) {
-            (true, true) => both += 1,
+            (true, true) => {
+                both += 1;
+                translated[0] += usize::from(packet.destination != original.destination);
+                translated[1] += usize::from(assert_same_ends(case, &policy, &seen, number, packet));
+            }
             (false, false) => neither += 1,
             _ if limited => {}
-            _ => less.push(packet),
+            _ => less.push(original),
         }
     }
+    let has_translations = !policy.translations.is_empty();
+    assert!(
+        !has_translations || translated[1] > 50 && (translated[0] > 50 || case.file == "docker.iptables"),
+        "{}: {translated:?} passed translated",
+        case.file
+    );
     assert!(both > 100 && neither > 100, "{}: {both} passed, {neither} did not", case.file);
     let limits = policy.rules.iter().any(|rule| rule.effect.limit.rate.is_some());
     assert!(less.is_empty() || !case.is_exact || limits, "{}: denied, and passes: {:?}", case.file, less[0]);
@@ -315,6 +433,18 @@ fn needs_root_the_kernel_drops_nothing_that_imported_policies_allow() {
         Case {
             format: Format::Nft,
             file: "router.nft",
+            links: &[("lan0", LAN), ("dmz0", DMZ), ("wan0", &[])],
+            is_exact: true,
+        },
+        Case {
+            format: Format::IptablesSave,
+            file: "translated.iptables",
+            links: &[("eth1", LAN), ("eth0", &[])],
+            is_exact: false,
+        },
+        Case {
+            format: Format::Nft,
+            file: "translated.nft",
             links: &[("lan0", LAN), ("dmz0", DMZ), ("wan0", &[])],
             is_exact: true,
         },

@@ -5,7 +5,7 @@ use super::{Reader, target};
 use crate::cube::{Cube, kind, state};
 use crate::report::Mistake;
 use crate::ruleset::{InterfaceTest, Limit, Place, Rule, Verdict};
-use crate::words;
+use crate::{translation, words};
 use policy::address::AddressSet;
 use policy::ranges::RangeSet;
 use policy::service::{ICMP, ICMPV6, LAST_KEY, TCP, any_port, key};
@@ -89,6 +89,9 @@ impl Reader<'_> {
                 let goes = matches!(option.text.as_str(), "-g" | "--goto");
                 draft.rule.logs = matches!(name.text.as_str(), "LOG" | "NFLOG" | "ULOG");
                 draft.rule.verdict = target(self, table, &name.text, goes);
+                if let Some(translation) = self.translation(table, &name.text, options) {
+                    draft.rule.verdict = translation;
+                }
                 if let Some(again) =
                     options.iter().find(|word| !word.quoted && matches!(word.text.as_str(), "-j" | "-g"))
                 {
@@ -106,6 +109,17 @@ impl Reader<'_> {
         }
         self.finish(&mut draft);
         Ok(draft.rule)
+    }
+
+    /// What a target of the table `nat` changes; `None` if it is another one.
+    fn translation(&self, table: &str, name: &str, options: &[Word]) -> Option<Verdict> {
+        if table != "nat" || !["SNAT", "MASQUERADE", "DNAT", "REDIRECT", "NETMAP"].contains(&name) {
+            return None;
+        }
+        let words: Vec<&str> = options.iter().map(|word| word.text.as_str()).collect();
+        let change = translation::change(name, &words).filter(|_| self.v4);
+        let said = || Verdict::Unknown(format!("{name} {}", words.join(" ")).trim().to_owned());
+        Some(change.map_or_else(said, Verdict::Translate))
     }
 
     /// Reads an option. Returns how many values it has.

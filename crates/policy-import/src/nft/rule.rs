@@ -5,7 +5,7 @@ use super::token::Token;
 use super::{Reader, Wrong};
 use crate::cube::{Cube, state};
 use crate::ruleset::{ChainId, InterfaceTest, Limit, Place, Rule, Verdict};
-use crate::words;
+use crate::{translation, words};
 
 /// Elements of maps and tuples that one rule may become.
 const MOST_ELEMENTS: usize = 200_000;
@@ -218,8 +218,8 @@ impl Reader<'_> {
                 draft.comment = Some(name.to_owned());
                 return Ok(Some(2));
             }
-            what @ ("queue" | "masquerade" | "snat" | "dnat" | "redirect" | "tproxy" | "synproxy" | "fwd"
-            | "dup") => (
+            what @ ("masquerade" | "snat" | "dnat") => translation(draft, what, words),
+            what @ ("queue" | "redirect" | "tproxy" | "synproxy" | "fwd" | "dup") => (
                 Verdict::Unknown(format!("the statement {what}")),
                 words.iter().take_while(|word| !word.is("comment")).count(),
             ),
@@ -348,6 +348,22 @@ impl Draft {
     fn logs_only(&self) -> bool {
         self.logs && self.verdict == Verdict::Continue
     }
+}
+
+/// `snat ip to 203.0.113.7`; a translation to an address of IPv4 is of packets of IPv4.
+fn translation(draft: &mut Draft, what: &str, words: &[Token]) -> (Verdict, usize) {
+    let taken = words.iter().take_while(|word| !word.is("comment")).count();
+    let texts: Vec<&str> = words[1..taken].iter().map(|word| word.text.as_str()).collect();
+    let Some(change) = translation::change(what, &texts) else {
+        return (Verdict::Unknown(format!("{what} {}", texts.join(" "))), taken);
+    };
+    if !matches!(change, translation::Change::Masquerade { .. }) {
+        let v4 = words::family(true);
+        for cube in draft.parts.iter_mut().map(|part| &mut part.cube) {
+            (cube.source.v6, cube.destination.v6) = (v4.v6.clone(), v4.v6.clone());
+        }
+    }
+    (Verdict::Translate(change), taken)
 }
 
 /// `tcp flags & (fin | syn | rst | ack) == syn`, or `!=`: of TCP only a SYN opens a flow here.
