@@ -147,6 +147,8 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("a list in a translation", format!("{BAD}{}", nat("to = \"out\"\nsource = \"list:bad\"\nmasquerade = true")), "lists of addresses and countries can stand in rules alone"),
         ("an exception of a list", format!("{BAD}[objects]\na = {{ members = \"list:bad\", except = \"10.0.0.1\" }}"), "5:38 `except` takes nothing out of a list"),
         ("a list as an exception", format!("{BAD}[objects]\na = {{ members = \"any\", except = \"list:bad\" }}"), "`except` takes nothing out of a list of addresses, and no list out of addresses"),
+        ("a list that is looked at too often", "[lists.bad]\nfile = \"x\"\nblock = \"both\"\nrefresh = \"1s\"".into(), "4:11 `refresh` is out of range"),
+        ("a list without a file that is looked at", "[lists.bad]\nentries = \"10.0.0.1\"\nblock = \"both\"\nrefresh = \"1min\"".into(), "4:1 `refresh` needs a `file`"),
         ("a list misspelt", format!("{BAD}{}", rule("source = \"list:bat\"")), "5:10 there is no list `bat` | there are: bad"),
         ("33 countries", format!("{COUNTRIES}{}", rule(&format!("source = [{}]", countries(33)))), "the policy has more than 32 lists and countries | give countries"),
         ("32 countries and a list", format!("{BAD}{COUNTRIES}{}", rule(&format!("source = [\"list:bad\", {}]", countries(32)))), "the policy has more than 32 lists and countries"),

@@ -59,6 +59,7 @@ fn read(file: &Path, how: &ListArgs) -> Result<(AddressSet, Facts), Failure> {
         require: Ends::default(),
         log: false,
         broken: if how.skip_broken { Broken::Skip } else { Broken::Refuse },
+        refresh: None,
         span: 0..0,
     };
     read_one(&list).map_err(Failure::Wrong)

@@ -1,6 +1,7 @@
 //! Reads what is on the lists of a policy: text as feeds publish it, compressed or not, and compiled lists. A list that cannot be read as
 //! a whole is refused as a whole. Decides nothing about packets.
 
+use crate::country_files;
 use flate2::read::MultiGzDecoder;
 use jiff::Timestamp;
 use policy::Policy;
@@ -8,8 +9,8 @@ use policy::address::AddressSet;
 use policy::lists::{Broken, List, ListTable, MAX_LISTS, Reader, compiled};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io::{self, Read, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// Bytes that are read at once.
@@ -38,8 +39,33 @@ pub(crate) struct Facts {
     pub(crate) ipv6_ranges: u64,
     pub(crate) broken_lines: u64,
     pub(crate) read_at: Timestamp,
+    /// The file as it was before it was read.
+    pub(crate) mark: Option<Mark>,
     /// Why it is a copy of what the file was.
     pub(crate) trouble: Option<String>,
+}
+
+/// What distinguishes a file from what it was before, without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Mark {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    /// When its content changed, and when anything of it did, which nobody can set back: seconds and nanoseconds.
+    changed: [(i64, i64); 2],
+}
+
+impl Mark {
+    /// `None` if the file cannot be seen.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let about = fs::metadata(path).ok()?;
+        Some(Self {
+            device: about.dev(),
+            inode: about.ino(),
+            bytes: about.len(),
+            changed: [(about.mtime(), about.mtime_nsec()), (about.ctime(), about.ctime_nsec())],
+        })
+    }
 }
 
 /// Copies of lists as they were read last, compiled, in a folder of the firewall's own: for a machine that comes up, and for a policy that comes
@@ -164,7 +190,9 @@ fn read(
     copies: Option<Copies<'_>>,
 ) -> Result<(AddressSet, Facts), String> {
     let read_at = Timestamp::now();
-    let (read, broken_lines, trouble) = match path(list, folder)? {
+    let path = path(list, folder)?;
+    let mark = path.as_deref().and_then(Mark::of);
+    let (read, broken_lines, trouble) = match path {
         None => (AddressSet::default(), 0, None),
         Some(path) => read_or_copy(list, &path, room, copies)?,
     };
@@ -174,7 +202,7 @@ fn read(
     }
     let ipv4_addresses = set.v4.ranges().iter().map(|(first, last)| u64::from(last - first) + 1).sum();
     let ipv6_ranges = set.v6.ranges().len() as u64;
-    Ok((set, Facts { ipv4_addresses, ipv6_ranges, broken_lines, read_at, trouble }))
+    Ok((set, Facts { ipv4_addresses, ipv6_ranges, broken_lines, read_at, mark, trouble }))
 }
 
 /// What a file has, or its copy: then third why.
@@ -214,12 +242,29 @@ fn read_file(list: &List, path: &Path, room: u64) -> Result<(AddressSet, u64), S
     if start == compiled::MAGIC {
         return read_compiled(list, start, file, about.len(), room);
     }
+    if is_database(&mut file, about.len()).map_err(unreadable)? {
+        too_large(about.len(), room)?;
+        file.rewind().map_err(unreadable)?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).map_err(unreadable)?;
+        return country_files::read(bytes, &list.countries).map(|set| (set, 0));
+    }
     let whole = io::Cursor::new(&start).chain(file);
     if start.starts_with(&GZIP) {
         read_text(list, MultiGzDecoder::new(whole), room)
     } else {
         read_text(list, whole, room)
     }
+}
+
+/// Whether a file is a MaxMind DB; leaves it behind what all files begin with.
+fn is_database(file: &mut File, length: u64) -> io::Result<bool> {
+    let here = file.stream_position()?;
+    file.seek(SeekFrom::Start(length.saturating_sub(country_files::LAST_PART)))?;
+    let mut last_part = Vec::new();
+    (&mut *file).take(country_files::LAST_PART).read_to_end(&mut last_part)?;
+    file.seek(SeekFrom::Start(here))?;
+    Ok(country_files::is_database(&last_part))
 }
 
 fn read_compiled(
@@ -258,8 +303,7 @@ fn read_text(list: &List, mut from: impl Read, room: u64) -> Result<(AddressSet,
         }
         bytes += length as u64;
         if piece[..length].contains(&0) {
-            let what = "is no text: write an address, a network or a range a line, or make the list with `rampart list compile` \
-                (MaxMind DB files cannot be read in this version: take the table with a network and a code a line)";
+            let what = "is no text: write an address, a network or a range a line, or make the list with `rampart list compile`";
             return Err(what.to_owned());
         }
         if bytes > MOST_TEXT {
@@ -312,6 +356,7 @@ fn free_memory() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::country_files::tests::database;
     use flate2::Compression;
     use flate2::write::GzEncoder;
 
@@ -352,6 +397,8 @@ mod tests {
             ("empty", b"# nothing\n"),
             ("countries", b"192.0.2.0/24,CH\n10.0.0.0/8,DE\n"),
             ("binary", b"\x00\x01MaxMind.com"),
+            ("database", &database("country", &[("192.0.2.0/24", "CH"), ("2001:db8::/32", "DE")])),
+            ("cities", &database("city", &[("192.0.2.0/24", "CH")])),
         ] {
             fs::write(folder.path().join(name), bytes).unwrap();
         }
@@ -376,7 +423,11 @@ mod tests {
             ("file = 'countries'\ncountries = ['CH', 'FR']", Err("no line has the country FR")),
             ("file = 'countries'", Err("2 of 2 lines")),
             ("file = 'text'\ncountries = 'CH'", Err("line 1 is no network and a country's code")),
-            ("file = 'binary'", Err("MaxMind DB files cannot be read")),
+            ("file = 'binary'", Err("is no text")),
+            ("file = 'database'\ncountries = 'ch'", Ok(256)),
+            ("file = 'database'\ncountries = ['CH', 'FR']", Err("no network has the country FR")),
+            ("file = 'database'", Err("write which countries are meant")),
+            ("file = 'cities'\ncountries = 'CH'", Err("knows no countries (Test-Country)")),
             ("file = 'pipe'", Err("is no file")),
             ("file = 'none'", Err("No such file")),
             ("file = 'text'\nexcept = '0.0.0.0/0'", Err("nothing is on it")),

@@ -6,6 +6,7 @@ mod ask;
 mod boot;
 mod check;
 mod cli;
+mod country_files;
 mod daemon;
 mod explain;
 mod failure;

@@ -6,7 +6,7 @@ use crate::daemon::instance::{Instance, InstanceError, Lock};
 use crate::daemon::log::{Kind, Log};
 use crate::daemon::recorder::Recorder;
 use crate::daemon::run::{Wake, Waker, until_down};
-use crate::daemon::{About, Daemon, Moment, Refused, server};
+use crate::daemon::{About, Daemon, Moment, Refused, refresh, server};
 use crate::failure::Failure;
 use crate::forwarding::{self, SettingError};
 use crate::kernel::{self, Kernel};
@@ -191,6 +191,7 @@ pub(crate) fn stay(
     }
     let daemon = Arc::new(daemon);
     server::serve(listeners, &daemon, &waker);
+    refresh::watch(&daemon);
     let waiting = until_down(&daemon, &arriving, file);
     daemon.finish_reports();
     let waiting = waiting?;

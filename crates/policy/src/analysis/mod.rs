@@ -232,7 +232,9 @@ fn judge(
 ) -> Option<Judgement> {
     let first = &products.rules[rows.start];
     let name = &first.rule.name;
-    if let Some(why) = impossible(first) {
+    // Of a rule that names lists, the row of its other addresses alone may be impossible.
+    let reasons: Option<Vec<&str>> = rows.clone().map(|row| impossible(&products.rules[row])).collect();
+    if let Some(why) = reasons.and_then(|reasons| reasons.first().copied()) {
         let message = format!("no packet can match the rule `{name}`: {why}");
         return Some((
             Kind::Unreachable,

@@ -1,6 +1,7 @@
 //! Lists of addresses: where each comes from and what it is bound to. What is on them is not known here.
 
 use super::names::{Addresses, Names};
+use super::settings::duration;
 use super::{Kind, named};
 use crate::address::AddressSet;
 use crate::form::asked_lists;
@@ -10,6 +11,7 @@ use crate::schema;
 use crate::tables::MAX_LISTED_SERIES;
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::time::Duration;
 use toml_reader::{Collector, Located, Section, shortened, texts};
 
 const KIND: Kind = Kind {
@@ -55,6 +57,11 @@ fn list<'t>(
     let (block, require) = (ends("block"), ends("require"));
     let log = section.flag("log", c).unwrap_or(false);
     let broken = section.choice("broken", &Broken::NAMES, c).unwrap_or_default();
+    let refresh = refresh(section, c);
+    if section.value("file").is_none() && refresh.is_some() {
+        let help = "take `refresh` out: what the policy itself writes changes with the policy".to_owned();
+        c.report(section.key_span("refresh"), "`refresh` needs a `file`", Some(help));
+    }
     if section.value("file").is_none() && entries.is_empty() {
         let help = "write file = \"bad.txt\", or entries = [\"192.0.2.0/24\"]".to_owned();
         c.report(name.span.clone(), format!("nothing is on the list `{}`", name.value), Some(help));
@@ -77,6 +84,7 @@ fn list<'t>(
         require,
         log,
         broken,
+        refresh,
         span: name.span.clone(),
     })
 }
@@ -90,6 +98,11 @@ fn addresses<'t>(
     let Some(value) = section.value(key) else { return Some(AddressSet::default()) };
     let words = texts(value, key, c)?;
     objects.written_out(&words, c).map(|set| (*set).clone())
+}
+
+/// How often a file is looked at.
+fn refresh(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Duration> {
+    duration(section, "refresh", Duration::from_secs(5)..=Duration::from_secs(30 * 86_400), c)
 }
 
 /// Codes of countries, in upper case.
@@ -131,6 +144,7 @@ pub(super) struct ListNames<'t> {
 struct Countries {
     file: String,
     broken: Broken,
+    refresh: Option<Duration>,
 }
 
 type Mistake = (String, Option<String>);
@@ -144,7 +158,7 @@ impl<'t> ListNames<'t> {
             }
             let file = section.text("file", c)?;
             let broken = section.choice("broken", &Broken::NAMES, c).unwrap_or_default();
-            Some(Countries { file: file.value.to_owned(), broken })
+            Some(Countries { file: file.value.to_owned(), broken, refresh: refresh(&section, c) })
         });
         Self { names, source, ..Self::default() }
     }
@@ -212,6 +226,7 @@ impl<'t> ListNames<'t> {
                 require: Ends::default(),
                 log: false,
                 broken: source.broken,
+                refresh: source.refresh,
                 span: span.clone(),
             })
         })

@@ -12,6 +12,7 @@ pub use text::{Mistake, Reader, Text};
 use crate::address::AddressSet;
 use std::net::IpAddr;
 use std::ops::Range;
+use std::time::Duration;
 
 /// The most lists of a policy: each has a bit.
 pub const MAX_LISTS: usize = 32;
@@ -49,6 +50,8 @@ pub struct List {
     pub log: bool,
     /// What becomes of lines that cannot be read.
     pub broken: Broken,
+    /// How often its file is looked at, and read again if it has changed; `None`: it is read when a policy is applied.
+    pub refresh: Option<Duration>,
     /// Bytes of the text that name it.
     pub span: Range<usize>,
 }

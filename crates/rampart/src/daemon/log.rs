@@ -64,6 +64,8 @@ pub(crate) enum Kind {
     Detached,
     /// A schedule began or ended.
     Scheduled,
+    /// Lists of addresses were read again by themselves.
+    Refreshed,
     /// A user ended flows.
     Killed,
     /// An alert was raised.
@@ -90,6 +92,7 @@ impl Kind {
             Kind::Attached => "attached",
             Kind::Detached => "detached",
             Kind::Scheduled => "scheduled",
+            Kind::Refreshed => "refreshed",
             Kind::Killed => "killed",
             Kind::Alert => "alert",
             Kind::Left => "left",

@@ -12,6 +12,7 @@ mod list_facts;
 pub(crate) mod log;
 mod pace;
 pub(crate) mod recorder;
+pub(crate) mod refresh;
 pub(crate) mod run;
 mod running;
 pub(crate) mod server;

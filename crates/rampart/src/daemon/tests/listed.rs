@@ -80,3 +80,80 @@ fn lists_are_shown_with_what_they_refused() {
     assert_eq!((&list["require"], &list["block"]), (&json!("source"), &Value::Null));
     assert_eq!(list["file"], json!(running.folder.path().join("bad.txt")));
 }
+
+/// Looks at the clock, and reads what has changed.
+fn look(running: &Running, seconds: u32) {
+    assert!(running.daemon.refresh_lists(running.at(seconds)));
+}
+
+#[test]
+fn a_file_that_changes_is_read_again_and_what_fails_leaves_the_last_good_one() {
+    let running = Running::new();
+    running.file("bad.txt", "192.0.2.1\n");
+    running.apply(&listed("block = 'both'\nrefresh = '10s'"), None, 1).unwrap();
+    let on = || [1, 2, 3].map(|end| on_lists(&running, &format!("192.0.2.{end}")));
+    let generation = || running.daemon.status().unwrap().policy.generation;
+    look(&running, 2);
+    let first = generation();
+    running.file("bad.txt", "192.0.2.2\n192.0.2.3\n");
+    look(&running, 11);
+    assert_eq!(on(), [Some(1), Some(0), Some(0)], "not looked at yet");
+    look(&running, 12);
+    assert_eq!((on(), generation()), ([Some(0), Some(1), Some(1)], first + 1));
+    look(&running, 22);
+    assert_eq!(generation(), first + 1, "a file that has not changed is not read");
+    // Broken, then gone, then as good as before.
+    let troubles = |seconds| {
+        running.daemon.tick(running.at(seconds));
+        running.daemon.status().unwrap().troubles.join("; ")
+    };
+    running.file("bad.txt", "192.0.2.1\n<html>\n");
+    look(&running, 32);
+    assert!(
+        troubles(32).contains("stay as they were") && troubles(33).contains("line 2"),
+        "{}",
+        troubles(33)
+    );
+    fs::remove_file(running.folder.path().join("bad.txt")).unwrap();
+    look(&running, 42);
+    look(&running, 52);
+    assert!(troubles(52).contains("cannot be read"), "{}", troubles(52));
+    assert_eq!((on(), generation()), ([Some(0), Some(1), Some(1)], first + 1));
+    // Each when it begins, and when it is over.
+    let said = |event: &str, what: &str| {
+        running.log().lines().filter(|line| line.contains(event) && line.contains(what)).count()
+    };
+    assert_eq!(said(" trouble: ", "stay as they were"), 2, "{}", running.log());
+    running.file("bad.txt", "192.0.2.3\n");
+    look(&running, 62);
+    assert_eq!((on(), generation()), ([Some(0), Some(0), Some(1)], first + 2));
+    assert!(!troubles(62).contains("stay as they were"), "{}", troubles(62));
+    assert_eq!(
+        (said(" over: ", "stay as they were"), said(" refreshed: ", "has changed")),
+        (2, 2),
+        "{}",
+        running.log()
+    );
+}
+
+#[test]
+fn only_lists_that_say_so_are_read_again_and_none_of_a_policy_that_is_gone() {
+    let running = Running::new();
+    running.file("bad.txt", "192.0.2.1\n");
+    running.apply(&listed("block = 'both'"), None, 1).unwrap();
+    look(&running, 2);
+    running.file("bad.txt", "192.0.2.2\n");
+    look(&running, 100_000);
+    assert_eq!(on_lists(&running, "192.0.2.1"), Some(1));
+    running.apply(&listed("block = 'both'\nrefresh = '10s'"), None, 100_001).unwrap();
+    look(&running, 100_002);
+    running.file("bad.txt", "192.0.2.3\n");
+    running.apply(&usual(), None, 100_003).unwrap();
+    look(&running, 100_020);
+    assert_eq!(on_lists(&running, "192.0.2.3"), None);
+    running.daemon.down(running.at(100_021).wall, &"a test".into()).unwrap();
+    assert!(
+        !running.daemon.refresh_lists(running.at(100_022)),
+        "nothing is looked after when the firewall is down"
+    );
+}

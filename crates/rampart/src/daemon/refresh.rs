@@ -1,0 +1,84 @@
+//! Lists of addresses whose files are read again by themselves when they have changed. Reading takes as long as it takes: it has a thread of
+//! its own, and what is in force stays until all lists were read as a whole.
+
+use super::list_facts::Look;
+use super::log::Kind;
+use super::{Daemon, Moment, build};
+use crate::list_files::Loaded;
+use policy::Policy;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+/// How often the clock is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Looks after the lists until the firewall is down.
+pub(crate) fn watch(daemon: &Arc<Daemon>) {
+    let daemon = Arc::clone(daemon);
+    std::thread::spawn(move || {
+        while daemon.refresh_lists(Moment::now()) {
+            std::thread::park_timeout(LOOK);
+        }
+    });
+}
+
+impl Daemon {
+    /// Reads the lists again if a file has changed that is to be looked at by now. False once the firewall is down.
+    pub(crate) fn refresh_lists(&self, now: Moment) -> bool {
+        let (policy, looks) = {
+            let mut slot = self.running();
+            let Some(running) = slot.as_mut() else { return false };
+            let policy = Arc::clone(&running.policy);
+            let looks = running.lists.due(&policy, now.steady);
+            (policy, looks)
+        };
+        // The state is not held while a disk may be slow.
+        if looks.is_empty() {
+            return true;
+        }
+        let failure = if looks.iter().any(Look::finds_change) {
+            let loaded = self.load_lists(&policy, false);
+            loaded.and_then(|loaded| self.exchange_lists(&policy, loaded, now)).err()
+        } else {
+            None
+        };
+        self.note_refresh(&policy, failure.map(|why| why.to_string()));
+        true
+    }
+
+    /// Puts what was read in force, with the policy that it was read for. If another one is in force by now, that one has read its lists.
+    fn exchange_lists(
+        &self,
+        policy: &Arc<Policy>,
+        loaded: Option<Loaded>,
+        now: Moment,
+    ) -> Result<(), super::Refused> {
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let tables = build(policy, now.wall)?;
+        let next_change = policy.next_change(now.wall);
+        let mut slot = self.running();
+        let Some(running) = slot.as_mut().filter(|running| Arc::ptr_eq(&running.policy, policy)) else {
+            return Ok(());
+        };
+        let table = loaded.as_ref().map(|it| &it.table);
+        let generation = running.attachments.put_in_force(&tables, policy, table)?;
+        running.lists.take(loaded);
+        running.in_force(generation, now.wall, next_change);
+        drop(slot);
+        self.report(
+            now.wall,
+            Kind::Refreshed,
+            format_args!("generation {generation}: lists were read again, because a file has changed"),
+        );
+        Ok(())
+    }
+
+    /// Notes what is wrong, or that nothing is any more. The next tick reports it.
+    fn note_refresh(&self, policy: &Arc<Policy>, failure: Option<String>) {
+        let mut slot = self.running();
+        if let Some(running) = slot.as_mut().filter(|running| Arc::ptr_eq(&running.policy, policy)) {
+            running.lists.not_read =
+                failure.map(|why| format!("the lists could not be read again, and stay as they were: {why}"));
+        }
+    }
+}
