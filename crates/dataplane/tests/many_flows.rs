@@ -30,3 +30,11 @@ fn needs_root_a_million_wrong_resets_close_nothing() {
     let run = many::resets::run(1_000_000);
     assert!(run.inexact >= 250_000 && run.dropped >= 750_000, "{run:?}");
 }
+
+/// RFC 4787, RFC 5382: two flows that had one name outside would each get the other's answers.
+#[test]
+fn needs_root_two_cores_never_give_one_port_to_two_flows() {
+    let _turn = testkit::turn();
+    let run = many::aliases::run(20);
+    assert!((3_000..=4_000).contains(&run.flows) && run.moved > 1_000, "{run:?}");
+}

@@ -5,6 +5,7 @@
 //! Whatever is done, nothing may be lost: [`account`] holds what was counted against what is in the table.
 #![allow(dead_code, reason = "each user takes a part")]
 
+pub(crate) mod aliases;
 pub(crate) mod races;
 pub(crate) mod resets;
 pub(crate) mod short;
@@ -15,6 +16,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use testkit::packet::{Frame, Tcp, complete, udp};
 
@@ -94,6 +96,29 @@ pub(crate) fn with_workers(
         meanwhile(bed);
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
+}
+
+/// Moments at which all workers do something, as close together as it gets.
+#[derive(Default)]
+pub(crate) struct Moments(AtomicU64);
+
+/// Turns around before a thread lets others have its core.
+const SPINS: u32 = 2_000;
+
+impl Moments {
+    /// Waits until the others are at the same moment, whose number is one more each time.
+    pub(crate) fn now(&self, moment: &mut u64) {
+        *moment += 1;
+        self.0.fetch_add(1, Ordering::AcqRel);
+        let mut turns = 0;
+        while self.0.load(Ordering::Acquire) < *moment * WORKERS as u64 {
+            turns += 1;
+            if turns % SPINS == 0 {
+                std::thread::yield_now();
+            }
+            std::hint::spin_loop();
+        }
+    }
 }
 
 /// Takes this thread to a core; on a machine that has no such core it stays where it is.

@@ -2,7 +2,7 @@
 //! other uses; both find one expired while the sweep takes it; both open one anew where another was closed; a third ends
 //! what they use. Whatever comes first, a packet that the policy allows passes, and nothing is lost.
 
-use super::{Account, WORKERS, Worker, account, bed, settle, with_workers};
+use super::{Account, Moments, WORKERS, Worker, account, bed, settle, with_workers};
 use crate::bed::{Bed, Side};
 use dataplane::{Filter, Reason, Verdict};
 use std::collections::HashSet;
@@ -19,8 +19,6 @@ const MOMENTS: u64 = 7 * BATCH as u64;
 const TWICE_PORT: u16 = 1_024;
 const ENDS_PORT: u16 = 2_048;
 const TCP_PORT: u16 = 4_096;
-/// Turns around before a thread lets others have its core.
-const SPINS: u32 = 2_000;
 
 /// What came of a run.
 pub(crate) struct Run {
@@ -36,26 +34,10 @@ struct Meeting {
     /// All, the third one too.
     steps: Barrier,
     /// The two, as close together as it gets.
-    moments: AtomicU64,
+    moments: Moments,
     /// The two are through with what the third accompanies.
     is_over: AtomicU64,
     late: AtomicU64,
-}
-
-impl Meeting {
-    /// Waits until the other thread is at the same moment, whose number is one more each time.
-    fn now(&self, moment: &mut u64) {
-        *moment += 1;
-        self.moments.fetch_add(1, Ordering::AcqRel);
-        let mut turns = 0;
-        while self.moments.load(Ordering::Acquire) < *moment * WORKERS as u64 {
-            turns += 1;
-            if turns % SPINS == 0 {
-                std::thread::yield_now();
-            }
-            std::hint::spin_loop();
-        }
-    }
 }
 
 /// Runs so many races, rounded up to whole batches.
@@ -67,7 +49,7 @@ pub(crate) fn run(races: u64) -> Run {
     let mut bed = bed(TABLE);
     let meeting = Meeting {
         steps: Barrier::new(WORKERS + 1),
-        moments: AtomicU64::new(0),
+        moments: Moments::default(),
         is_over: AtomicU64::new(0),
         late: AtomicU64::new(0),
     };
@@ -107,16 +89,16 @@ fn race(worker: &mut Worker, number: usize, batch: u64, meeting: &Meeting, momen
         worker.passes(verdict, what, ports.0);
     };
     for n in 0..BATCH {
-        meeting.now(moment);
+        meeting.moments.now(moment);
         tries(worker, Side::In, (TWICE_PORT + n, 53), "opening a flow twice");
-        meeting.now(moment);
+        meeting.moments.now(moment);
         tries(worker, own_side, (ENDS_PORT + n, 53), "opening a flow from both ends");
     }
     // The third one looks at the table, and lets them expire.
     meeting.steps.wait();
     meeting.steps.wait();
     for n in 0..BATCH {
-        meeting.now(moment);
+        meeting.moments.now(moment);
         tries(worker, own_side, (TWICE_PORT + n, 53), "what has expired");
         tries(worker, own_side, (ENDS_PORT + n, 53), "what has expired, of both ends");
     }
@@ -125,7 +107,7 @@ fn race(worker: &mut Worker, number: usize, batch: u64, meeting: &Meeting, momen
     // The third one ends them all meanwhile.
     meeting.steps.wait();
     for n in 0..BATCH {
-        meeting.now(moment);
+        meeting.moments.now(moment);
         tries(worker, Side::In, (TWICE_PORT + n, 53), "what is ended");
     }
     leave(meeting);
@@ -151,15 +133,15 @@ fn connections(worker: &mut Worker, number: usize, batch: u64, meeting: &Meeting
         segment(worker, n, (Side::In, ACK, first.wrapping_add(1), 8), "an ACK");
     }
     for n in 0..BATCH {
-        meeting.now(moment);
+        meeting.moments.now(moment);
         if number == 0 {
             segment(worker, n, (Side::In, RST, first.wrapping_add(1), 0), "the right reset");
         } else if worker.segment(Side::Out, TCP_PORT + n, ACK, 8, first.wrapping_add(1)) != Verdict::Sent {
             meeting.late.fetch_add(1, Ordering::Relaxed);
         }
-        meeting.now(moment);
+        meeting.moments.now(moment);
         segment(worker, n, (Side::In, SYN, second, 0), "a SYN where another connection was");
-        meeting.now(moment);
+        meeting.moments.now(moment);
         if number == 0 {
             segment(
                 worker,
@@ -168,7 +150,7 @@ fn connections(worker: &mut Worker, number: usize, batch: u64, meeting: &Meeting
                 "the answer to a raced SYN",
             );
         }
-        meeting.now(moment);
+        meeting.moments.now(moment);
         if number == 0 {
             segment(worker, n, (Side::In, RST, second.wrapping_add(1), 0), "the reset of a raced SYN");
         } else {

@@ -1,0 +1,79 @@
+//! Two threads on two cores whose flows ask for the same port outside at the same moment: no two may have it.
+
+use super::{Moments, client, with_workers};
+use crate::bed::{Bed, Side};
+use dataplane::{Filter, Hook, Settings, Verdict};
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Ports of the pool, so few that a source may have all of them; half are for each client.
+const PORTS: u16 = 200;
+const FIRST: u16 = 40_000;
+const POOL: &str = r#"
+[zones]
+inside = { interfaces = "in0" }
+outside = { interfaces = "out0" }
+
+[[nat]]
+name = "pool"
+from = "inside"
+to = "outside"
+source_to = "192.0.2.16"
+ports = "40000-40199"
+
+[[rules]]
+name = "all"
+from = "any"
+to = "any"
+action = "allow"
+"#;
+
+/// What came of a run.
+#[derive(Debug, Default)]
+pub(crate) struct Run {
+    /// Flows that were opened.
+    pub(crate) flows: u64,
+    /// Those whose port outside is not the one that they asked for first.
+    pub(crate) moved: u64,
+}
+
+/// Opens the same ports from two hosts at once, again and again in an empty table. Panics if two flows have one name outside.
+pub(crate) fn run(rounds: u64) -> Run {
+    let mut bed = Bed::with(Hook::Xdp, &Settings { flows: 4096, rules: 64 }, POOL);
+    for worker in 0..super::WORKERS {
+        bed.namespace().ip(&format!("neighbour add {} lladdr 02:00:00:00:01:02 dev in0", client(worker)));
+    }
+    bed.firewall().forget_routes().unwrap();
+    let mut run = Run::default();
+    for round in 0..rounds {
+        let (moments, sent) = (Moments::default(), AtomicU64::new(0));
+        let open = |worker: &mut super::Worker, _| {
+            let mut moment = 0;
+            for port in 0..PORTS / 2 {
+                moments.now(&mut moment);
+                // The last ports are hard to find, and whoever finds none is refused.
+                let is_sent = worker.datagram(Side::In, (FIRST + port, 9)) == Verdict::Sent;
+                sent.fetch_add(u64::from(is_sent), Ordering::Relaxed);
+            }
+        };
+        let workers = with_workers(&mut bed, [0, 1], open, |_| ());
+        for worker in &workers {
+            assert_eq!(worker.fault, None, "round {round}");
+        }
+        check(&bed, &mut run, (round, sent.into_inner()));
+    }
+    run
+}
+
+fn check(bed: &Bed, run: &mut Run, (round, sent): (u64, u64)) {
+    let flows = bed.flows(&Filter::default());
+    assert_eq!(flows.len() as u64, sent, "round {round}");
+    let mut names = HashSet::new();
+    for flow in flows {
+        let (_, port) = flow.aliases.0.unwrap();
+        assert!(names.insert(port), "round {round}: two flows have port {port} outside");
+        run.flows += 1;
+        run.moved += u64::from(port != flow.initiator.1);
+        assert!(bed.firewall().flows.end(flow.id).unwrap());
+    }
+}
