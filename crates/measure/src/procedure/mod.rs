@@ -18,6 +18,8 @@ mod conduct;
 mod connection_tests;
 mod establishment;
 mod guard;
+#[cfg(test)]
+mod held_tests;
 mod latency;
 mod load_search;
 mod loss_curve;

@@ -166,6 +166,21 @@ fn rounds(noise: Noise, count: usize, random: &mut SplitMix) -> Vec<f64> {
     (0..count).map(|_| (0.03 * noise(random)).exp()).collect()
 }
 
+/// Losses of rounds, as shares of what is lost on average: so many frames of a great number.
+fn losses(mean: f64, count: usize, random: &mut SplitMix) -> Vec<f64> {
+    let mut one = || {
+        let (mut left, mut lost) = ((-mean).exp(), 0);
+        let mut chance = random.unit();
+        while chance > left {
+            lost += 1;
+            chance -= left;
+            left *= mean / f64::from(lost);
+        }
+        f64::from(lost) / mean
+    };
+    (0..count).map(|_| one()).collect()
+}
+
 /// The share of the runs in which `interval` holds 1.
 fn coverage(mut interval: impl FnMut(&mut SplitMix) -> Estimate) -> f64 {
     let mut random = SplitMix::new(11);
@@ -206,6 +221,15 @@ fn coverage_is_what_the_intervals_name() {
             if !page.contains(&row) {
                 others += &row;
             }
+        }
+    }
+    for mean in [2.0, 20.0, 200.0] {
+        let shares = ROUNDS
+            .map(|n| coverage(|r| Estimate::of(&losses(mean, n, r), Scale::Difference, ERROR).unwrap()));
+        let cells = shares.map(|s| format!("{:.1} %", s * 100.0)).join(" | ");
+        let row = format!("| {mean} frames lost a round on average | a share of losses | {cells} |\n");
+        if !page.contains(&row) {
+            others += &row;
         }
     }
     assert!(others.is_empty(), "{others}");

@@ -247,8 +247,8 @@ impl TcpReading {
     fn in_time(&self) -> Option<InTime> {
         let seconds = self.asked.constant_load.filter(|_| !self.asked.verified)?.as_secs_f64();
         let legal = self.offered.saturating_sub(self.beside.illegal_attempts());
-        let shortest_seconds = self.time_ns(self.asked.done.time())?.min / 1e9;
-        InTime::of(legal as f64 / seconds, seconds, shortest_seconds, &self.looks)
+        let times = self.time_ns(self.asked.done.time())?;
+        InTime::of(legal as f64 / seconds, seconds, [times.min, times.p50].map(|ns| ns / 1e9), &self.looks)
     }
 
     fn times(&self) -> ConnectionTimes {
