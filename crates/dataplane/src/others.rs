@@ -18,8 +18,8 @@ const RULE_CHAIN: u16 = 2;
 const RULE_EXPRESSIONS: u16 = 4;
 const EXPRESSION_NAME: u16 = 1;
 const EXPRESSION_DATA: u16 = 2;
-/// Of the expression `target`, by which iptables puts its own into nftables.
-const TARGET_NAME: u16 = 1;
+/// Of the expressions `target` and `match`, by which iptables puts its own into nftables.
+const EXTENSION_NAME: u16 = 1;
 const GET_FIB_RULE: u16 = 34;
 const FIB_PRIORITY: u16 = 6;
 const FIB_L3MDEV: u16 = 19;
@@ -49,6 +49,25 @@ const TARGETS: [(&str, &str); 6] = [
     ("TPROXY", "hands packets to a proxy"),
 ];
 
+/// What needs connections to be tracked: expressions of nftables, and matches and targets of iptables.
+const TRACKING: [&str; 5] = ["ct", "connlimit", "nat", "masq", "redir"];
+const TRACKING_EXTENSIONS: [&str; 14] = [
+    "conntrack",
+    "state",
+    "connmark",
+    "connlimit",
+    "connlabel",
+    "connbytes",
+    "helper",
+    "CT",
+    "CONNMARK",
+    "MASQUERADE",
+    "SNAT",
+    "DNAT",
+    "NETMAP",
+    "REDIRECT",
+];
+
 /// What was found in the calling thread's network namespace, each in words, and each once.
 ///
 /// # Errors
@@ -56,7 +75,9 @@ const TARGETS: [(&str, &str); 6] = [
 pub fn found() -> io::Result<Vec<String>> {
     let mut found = BTreeSet::new();
     match dump(NETLINK_NETFILTER, GET_NFT_RULE, &[0; NFT_HEADER]) {
-        Ok(rules) => found.extend(rules.iter().filter_map(|rule| of_nft_rule(rule.get(NFT_HEADER..)?))),
+        Ok(rules) => {
+            found.extend(rules.iter().filter_map(|rule| of_nft_rule(rule.get(NFT_HEADER..)?, translates)))
+        }
         // A kernel without nftables has no rules of it.
         Err(error) if is_unknown(&error) => {}
         Err(error) => return Err(error),
@@ -83,6 +104,31 @@ pub fn found() -> io::Result<Vec<String>> {
         found.insert("a load balancer in the kernel (ip_vs)".to_owned());
     }
     Ok(found.into_iter().collect())
+}
+
+/// The first thing in the calling thread's network namespace that tracks connections, in words. For it the kernel puts fragments together
+/// before it forwards them. Rules of the legacy iptables cannot be listed here; they are known once a connection is tracked.
+///
+/// # Errors
+/// The kernel does not answer.
+pub fn tracking() -> io::Result<Option<String>> {
+    let rules = match dump(NETLINK_NETFILTER, GET_NFT_RULE, &[0; NFT_HEADER]) {
+        Ok(rules) => rules,
+        Err(error) if is_unknown(&error) => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let of_rule = |rule: &Vec<u8>| of_nft_rule(rule.get(NFT_HEADER..)?, tracks);
+    Ok(rules.iter().find_map(of_rule).or_else(legacy_tracking))
+}
+
+fn legacy_tracking() -> Option<String> {
+    let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
+    let is_there = ["ip_tables_names", "ip6_tables_names"]
+        .iter()
+        .any(|list| !read(&format!("/proc/thread-self/net/{list}")).is_empty());
+    let count = read("/proc/sys/net/netfilter/nf_conntrack_count");
+    let tracks = is_there && count.trim().parse::<u64>().is_ok_and(|count| count > 0);
+    tracks.then(|| "iptables (legacy) is there, and connections are tracked".to_owned())
 }
 
 /// The kernel has no such subsystem, or was built without it.
@@ -152,15 +198,27 @@ fn text(bytes: Option<&[u8]>) -> String {
     String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
 }
 
-fn of_nft_rule(rule: &[u8]) -> Option<String> {
+/// In words, the first of a rule's expressions of which it is known what it does. An expression is its name, and that of its extension if it
+/// is one of iptables.
+fn of_nft_rule(rule: &[u8], does: impl Fn(&str, &str) -> Option<&'static str>) -> Option<String> {
     let does = attributes(attribute(rule, RULE_EXPRESSIONS)?).find_map(|(_, expression)| {
         let name = text(attribute(expression, EXPRESSION_NAME));
-        let target = attribute(expression, EXPRESSION_DATA).filter(|_| name == "target");
-        let target = text(target.and_then(|data| attribute(data, TARGET_NAME)));
-        EXPRESSIONS.iter().chain(&TARGETS).find(|(it, _)| *it == name || *it == target).map(|(_, does)| does)
+        let extension =
+            attribute(expression, EXPRESSION_DATA).filter(|_| name == "target" || name == "match");
+        does(&name, &text(extension.and_then(|data| attribute(data, EXTENSION_NAME))))
     })?;
     let (table, chain) = (text(attribute(rule, RULE_TABLE)), text(attribute(rule, RULE_CHAIN)));
     Some(format!("the chain `{chain}` of the table `{table}` (nftables) {does}"))
+}
+
+fn translates(expression: &str, extension: &str) -> Option<&'static str> {
+    let known = |(name, _): &&(&str, &str)| *name == expression || *name == extension;
+    EXPRESSIONS.iter().chain(&TARGETS).find(known).map(|(_, does)| *does)
+}
+
+fn tracks(expression: &str, extension: &str) -> Option<&'static str> {
+    (TRACKING.contains(&expression) || TRACKING_EXTENSIONS.contains(&extension))
+        .then_some("tracks connections")
 }
 
 fn of_fib_rule(family: u8, rule: &[u8]) -> Option<String> {
@@ -201,6 +259,38 @@ mod tests {
             nft("table ip nat {\n chain post {\n type nat hook postrouting priority 100;\n }\n}"),
             [""; 0]
         );
+    }
+
+    #[test]
+    fn needs_root_what_tracks_connections_is_named() {
+        let in_namespace = |make: &dyn Fn(&Namespace)| {
+            let namespace = Namespace::create("tracking");
+            make(&namespace);
+            namespace.enter(|| tracking().unwrap())
+        };
+        let chain = |rule: &str| {
+            format!("table inet f {{ chain c {{ type filter hook forward priority 0; {rule}\n}}\n}}\n")
+        };
+        let wanted = Some("the chain `c` of the table `f` (nftables) tracks connections".to_owned());
+        for (rule, wanted) in [
+            ("", &None),
+            ("tcp dport 22 counter drop", &None),
+            ("tcp dport 22 accept; ct state established accept", &wanted),
+            ("ct mark set 7", &wanted),
+        ] {
+            assert_eq!(
+                &in_namespace(&|namespace| drop(namespace.run("nft", &[&chain(rule)]))),
+                wanted,
+                "{rule}"
+            );
+        }
+        let iptables = |rule: &[&str]| in_namespace(&|namespace| drop(namespace.run("iptables-nft", rule)));
+        let state = ["-w", "-A", "FORWARD", "-m", "conntrack", "--ctstate", "INVALID", "-j", "DROP"];
+        assert_eq!(
+            iptables(&state),
+            Some("the chain `FORWARD` of the table `filter` (nftables) tracks connections".to_owned())
+        );
+        assert_eq!(iptables(&["-w", "-A", "FORWARD", "-m", "limit", "-j", "DROP"]), None);
     }
 
     #[test]

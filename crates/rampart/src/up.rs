@@ -62,6 +62,8 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
         Forwarding::Kernel => Vec::new(),
     };
     notes.extend(kernel_stands(&policy, settings).map_err(setting)?);
+    notes.extend(policy.unanswered_rejects());
+    notes.extend(fragments_lost(&policy));
     let plane = Kernel::load(&policy, args.hook, earlier).map_err(machine);
     let started = plane.and_then(|(plane, note)| {
         notes.extend(note);
@@ -125,6 +127,17 @@ fn kernel_stands(policy: &Policy, settings: &Path) -> Result<Vec<String>, Settin
     Ok(off
         .map(|name| format!("{name} is off, so the kernel forwards nothing of it: `sysctl -w {name}=1`"))
         .collect())
+}
+
+/// What else in this network namespace makes the kernel put fragments together, which costs some where the firewall forwards.
+fn fragments_lost(policy: &Policy) -> Option<String> {
+    if policy.settings.forwarding == Forwarding::Kernel {
+        return None;
+    }
+    match dataplane::others::tracking() {
+        Ok(found) => found.map(|what| format!("{what}: {}", kernel::FRAGMENTS_LOST)),
+        Err(error) => Some(format!("cannot find out who tracks connections here: {error}")),
+    }
 }
 
 /// Signals, from now on.

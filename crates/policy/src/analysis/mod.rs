@@ -6,6 +6,7 @@
 mod candidates;
 mod cover;
 mod moments;
+mod rejects;
 mod translations;
 
 use crate::address::AddressSet;
@@ -45,6 +46,8 @@ pub enum Kind {
     Unused,
     /// Whether the rule ever decides could not be found out with a reasonable amount of work.
     Undecided,
+    /// What is rejected gets no answer, because the kernel forwards.
+    Unanswered,
 }
 
 impl Kind {
@@ -56,6 +59,7 @@ impl Kind {
             Kind::Unreachable => "unreachable",
             Kind::Unused => "unused",
             Kind::Undecided => "undecided",
+            Kind::Unanswered => "unanswered",
         }
     }
 }
@@ -120,6 +124,7 @@ impl Policy {
         let places = Places::new(&self.file, &self.text);
         let mut warnings = self.rule_warnings(&places);
         warnings.extend(translations::warnings(self, &places));
+        warnings.extend(rejects::warning(self, &places));
         for (what, span) in &self.unused {
             let message = format!("nothing uses {what}");
             let problem =

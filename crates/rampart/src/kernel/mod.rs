@@ -6,6 +6,7 @@ mod passed;
 mod words;
 
 pub(crate) use machine::{all_there, can_forward, unfit};
+pub(crate) use passed::FRAGMENTS_LOST;
 
 use crate::api::{Counter, Drop, Flow, Occupancy};
 use crate::forwarding;

@@ -302,12 +302,21 @@ fn needs_root_a_server_guards_itself() {
         to = 'net'
         service = 'tcp/9000'
         action = 'allow'
+        [[rules]]
+        name = 'ident'
+        from = 'net'
+        to = 'self'
+        service = 'tcp/113'
+        action = 'reject'
     ";
-    let _firewall = up(&bed, &write(&bed, "server.toml", policy));
+    let firewall = up(&bed, &write(&bed, "server.toml", policy));
+    let said = "`reject` drops without an answer, as `deny` does: the rule `ident` would send one";
+    assert!(firewall.daemon.start.contains(said), "{}", firewall.daemon.start);
     for Addresses { outside, own, .. } in FAMILIES {
         let (out, fw) = (bed.host_of("out"), bed.host_of("fw"));
         expect_from(out, &format!("{own}:22"), Outcome::Answered, "allowed in");
         expect_from(out, &format!("{own}:23"), Outcome::Silence, "not allowed in");
+        expect_from(out, &format!("{own}:113"), Outcome::Silence, "rejected without an answer");
         expect_from(fw, &format!("{outside}:9000"), Outcome::Answered, "allowed out");
         expect_from(fw, &format!("{outside}:9001"), Outcome::Silence, "not allowed out");
         expect_from(fw, &format!("{own}:23"), Outcome::Answered, "to itself");

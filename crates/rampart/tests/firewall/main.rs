@@ -340,6 +340,17 @@ fn needs_root_policy_routes_and_vrfs_are_refused_unless_the_kernel_forwards_or_t
     }
 }
 
+#[test]
+fn needs_root_connection_tracking_beside_the_fast_path_is_said_once() {
+    let bed = Bed::new();
+    bed.host("fw")
+        .nft("table inet f { chain c { type filter hook input priority 0; ct state established accept; }; }");
+    let firewall = bed.up(&bed.policy("fast", WEB), "auto");
+    let said = "the chain `c` of the table `f` (nftables) tracks connections: the kernel puts fragments together for it";
+    assert!(firewall.start.contains(said), "{}", firewall.start);
+    assert_eq!(bed.json(&["status"])["troubles"].as_array().unwrap().len(), 0, "who starts it knows");
+}
+
 /// What is set up while the firewall runs is named as what is there before is, for as long as it is there; what `--force` went past is not.
 #[test]
 fn needs_root_policy_routes_and_translation_that_come_later_are_a_trouble() {
@@ -353,6 +364,7 @@ fn needs_root_policy_routes_and_translation_that_come_later_are_a_trouble() {
     let troubles = [
         "a policy route (`ip rule`, IPv4, priority 6): it was set up since `up`",
         "the chain `c` of the table `nat` (nftables) masquerades: it was set up since `up`",
+        "(nftables) tracks connections: it was set up since `up`, and the kernel puts fragments together for it",
     ];
     let is_said = |words: &str| bed.json(&["status"])["troubles"].to_string().contains(words);
     for words in troubles {
