@@ -39,8 +39,8 @@ enum sizes {
 	INTERFACE_NAME_BYTES = 16,	/* IFNAMSIZ: a name and the zero behind it */
 	MAX_INTERFACE_NAMES = 1024,	/* names and patterns of interfaces that are closed until the firewall is attached to them */
 	LINK_ADDRESSES = 15,		/* Ethernet addresses for which an interface takes frames */
-	LIMIT_BUCKETS = 8192,		/* a power of two */
-	LIMIT_WAYS = 8,
+	LIMIT_WAYS = 8,			/* entries of addresses in a bucket */
+	LIMIT_MOST = 524288,		/* such entries in all, 32 MiB; a power of two */
 	SOURCES = 65536,		/* places in which what sources have is counted; flow.source is one */
 	HASH_SECRETS = 12,
 	EARLY_BYTES = 2048,		/* of a frame that is kept until the first fragment of its datagram has come */
@@ -252,7 +252,7 @@ enum mark_bits {
 	MARK_LOG = 1 << 21,		/* its end is recorded in the event log */
 	MARK_LIMITED = 1 << 22,		/* its rule limits concurrent flows */
 	MARK_COUNTED = 1 << 23,		/* it is one of those that its rule counts */
-	MARK_PER_SHIFT = 24,		/* enum limit_per: with what it is counted; two bits */
+	MARK_PER_SHIFT = 24,		/* enum limit_per: what its rule limits, flows at once or their rate; two bits */
 	MARK_EPOCH_SHIFT = 26,		/* of its rule's count; six bits */
 	MARK_EPOCHS = 63,
 };
@@ -492,7 +492,7 @@ struct limit_terms {
 struct quota {
 	__u64 until;		/* the moment from which the next flow would come in time; all before it is burst */
 	__u32 concurrent;	/* flows */
-	__u32 rule;		/* of an entry: the counter of its rule, and 1 */
+	__u32 owner;		/* of an entry: slot, epoch and kind of the count that it is of, as owner_of() has them; 0: of none yet */
 };
 
 /* What an alert has counted: new flows and refused packets in this window and in the one before. */
@@ -516,6 +516,8 @@ struct limit_row {
 struct limit_entry {
 	__u64 key;
 	struct quota quota;	/* of an entry for an alert, only `until`: then it says nothing any more */
+	__u32 networks;		/* hashes of the wide and of the narrow network that the address is in, 16 bits each */
+	__u32 is_answered;	/* a flow of this address has been answered; of TCP, its handshake is complete */
 	struct alert_count alert;
 };
 

@@ -10,7 +10,6 @@
 #include "limit.h"
 
 #define ALERT_REPEAT (1000000000ULL << MOMENT_SHIFT)	/* repeat a standing alert once a second */
-#define KIND_ALERT 4		/* in limit_key(), beside enum limit_per */
 
 /* Counts a packet. Returns true if the alert is to be recorded. The caller holds the lock. */
 static __always_inline bool count_for_alert(struct alert_count *s, const struct limit_terms *terms, __u64 at)
@@ -49,9 +48,10 @@ __noinline int count_alert(struct packet *p, struct limit_terms *terms)
 	struct limit_bucket *bucket;
 	struct limit_entry *entry;
 	struct alert_count copy = {};
+	struct counted counted;
 	struct limit_row *row;
-	__u64 at, key;
 	bool is_raised = false;
+	__u64 at;
 
 	if (!p || !terms || !terms->window)
 		return 0;
@@ -65,13 +65,13 @@ __noinline int count_alert(struct packet *p, struct limit_terms *terms)
 		copy = row->alert;
 		bpf_spin_unlock(&row->lock);
 	} else {
-		key = limit_key(p->slot, terms->epoch, terms->alert_per | KIND_ALERT,
-				terms->alert_per == PER_SOURCE ? p->source : p->destination);
-		bucket = limit_bucket_of(key);
+		count_as(&counted, owner_of(p->slot, terms->epoch, (terms->alert_per & 3) | KIND_ALERT),
+			 terms->alert_per == PER_SOURCE ? p->source : p->destination);
+		bucket = limit_bucket_of(&counted);
 		if (!bucket)
 			return 0;
 		bpf_spin_lock(&bucket->lock);
-		entry = entry_for(bucket, key, p->slot, at);
+		entry = entry_for(bucket, &counted, at);
 		if (entry) {
 			is_raised = count_for_alert(&entry->alert, terms, at);
 			entry->quota.until = at + 2 * terms->window;

@@ -96,6 +96,7 @@ static __always_inline enum verdict follow(void *ctx, struct packet *p, struct f
 			return drop(p, reason);
 	} else if (flow->state == FLOW_ONE_WAY && side != (flow->initiator & 1)) {
 		move(flow, FLOW_ONE_WAY, FLOW_TWO_WAY);
+		note_answered(flow);
 	}
 	if (!is_closed(flow->state) && !is_seen_now(flow, p))
 		note_seen(flow, p);

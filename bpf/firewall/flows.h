@@ -56,6 +56,7 @@ struct {
 
 /* In limit.h. */
 int release_concurrent(struct flow *flow, __u32 mark);
+int note_answered(struct flow *flow);
 
 static __always_inline __u64 words_of(const __be32 *pair)
 {

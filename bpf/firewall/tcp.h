@@ -174,8 +174,10 @@ static __always_inline int track_syn_both(struct flow *flow, const struct packet
 		return REASON_TCP_WINDOW;
 	update_windows(flow, p);
 	flow->flags |= FLOW_ACK_OF(s);
-	if ((flow->flags & (FLOW_ACK_OF(0) | FLOW_ACK_OF(1))) == (FLOW_ACK_OF(0) | FLOW_ACK_OF(1)))
+	if ((flow->flags & (FLOW_ACK_OF(0) | FLOW_ACK_OF(1))) == (FLOW_ACK_OF(0) | FLOW_ACK_OF(1))) {
 		move(flow, FLOW_SYN_BOTH, FLOW_ESTABLISHED);
+		note_answered(flow);
+	}
 	return 0;
 }
 
@@ -294,6 +296,7 @@ static __always_inline int track_syn_received(struct flow *flow, const struct pa
 	if (!in_window(flow, p) || before(p->acknowledgement, flow->acked[p->side & 1]))
 		return REASON_TCP_WINDOW;
 	move(flow, FLOW_SYN_RECEIVED, FLOW_ESTABLISHED);
+	note_answered(flow);
 	return track_open(flow, p);
 }
 

@@ -8,10 +8,10 @@
 
 #include "alert.h"
 
-/* What a flow says in its mark that is to be counted by these terms. */
+/* What a flow says in its mark of these terms: whether it is to be counted, and by which address. */
 static __always_inline __u32 mark_of(const struct limit_terms *terms)
 {
-	return MARK_LIMITED | (terms->limit_per & 3) << MARK_PER_SHIFT | terms->epoch << MARK_EPOCH_SHIFT;
+	return (terms->connections ? MARK_LIMITED : 0) | (terms->limit_per & 3) << MARK_PER_SHIFT | terms->epoch << MARK_EPOCH_SHIFT;
 }
 
 /* Why a packet is dropped that its rule, the default of its zones or a list refuses. */
@@ -62,8 +62,7 @@ __noinline int ask_rule(struct packet *p)
 	if (!terms->interval && !terms->connections)
 		return 0;
 	reason = ask_limit(p, terms);
-	if (terms->connections)
-		p->mark |= mark_of(terms);
+	p->mark |= mark_of(terms);
 	if (reason && p->extras & EXTRA_LOG_OPEN)
 		log_packet(p, EVENT_REFUSED, reason);
 	return reason;

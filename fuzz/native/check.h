@@ -60,7 +60,7 @@ static void check_limits(void)
 		held += records[i].state != FLOW_FREE && records[i].mark & MARK_COUNTED;
 	for (__u32 i = 0; i < HIT_SLOTS; i++)
 		counted += ((const struct limit_row *)row_map->values)[i].quota.concurrent;
-	for (__u32 i = 0; i < LIMIT_BUCKETS; i++)
+	for (__u32 i = 0; i < LIMIT_ROOM; i++)
 		for (int way = 0; way < LIMIT_WAYS; way++)
 			counted += ((const struct limit_bucket *)address_map->values)[i].entries[way].quota.concurrent;
 	if (held != counted || is_locked)

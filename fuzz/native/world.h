@@ -10,6 +10,7 @@
 
 #define BUCKETS 4
 #define RECORDS 24
+#define LIMIT_ROOM 2	/* buckets of addresses that rules count: so few that they are full */
 #define HIT_SLOTS 6
 #define ZONES 4
 #define SERVICES 4
@@ -279,7 +280,7 @@ static void put_limits(void)
 					.alert_per = PER_SOURCE, .window = 1ull << 36, .threshold = 1 };
 	terms[2] = (struct limit_terms){ .connections = 2, .limit_per = PER_DESTINATION };
 	row_map = new_map(&limit_rows, HIT_SLOTS, 0, sizeof(struct limit_row));
-	address_map = new_map(&limit_addresses, LIMIT_BUCKETS, 0, sizeof(struct limit_bucket));
+	address_map = new_map(&limit_addresses, LIMIT_ROOM, 0, sizeof(struct limit_bucket));
 }
 
 /* Once in the life of the process. */
@@ -387,7 +388,7 @@ static void world_begin(void)
 	memset(datagram_map->values, 0, DATAGRAMS * sizeof(struct datagram));
 	memset(early_map->values, 0, EARLY_WAITING * sizeof(__u64));
 	memset(row_map->values, 0, HIT_SLOTS * sizeof(struct limit_row));
-	memset(address_map->values, 0, LIMIT_BUCKETS * sizeof(struct limit_bucket));
+	memset(address_map->values, 0, LIMIT_ROOM * sizeof(struct limit_bucket));
 	memset(room_map->values, 0, sizeof(struct answer_room));
 	memset(count_map->values, 0, sizeof(struct counts));
 	memset(&pool, 0, sizeof(pool));
@@ -408,6 +409,7 @@ static void world_begin(void)
 	for (int i = 0; i < HASH_SECRETS; i++)
 		secret[i] = 0x9e3779b97f4a7c15 * (i + 1) ^ 0xd6e8feb86659fd93;
 	bucket_mask = BUCKETS - 1;
+	limit_bucket_mask = LIMIT_ROOM - 1;
 	record_count = RECORDS;
 	hit_slots = HIT_SLOTS;
 	set_settings();

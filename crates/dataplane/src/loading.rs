@@ -114,10 +114,12 @@ fn load_maps(
     let mut open =
         FirewallSkelBuilder::default().open(storage).map_err(DataplaneError::bpf("opening bpf/firewall"))?;
     let buckets = buckets(settings.flows);
+    let limit_buckets = limit_buckets(settings.flows);
     for (map, entries) in [
         (&mut open.maps.buckets, buckets),
         (&mut open.maps.flows, settings.flows),
         (&mut open.maps.limit_rows, settings.rules),
+        (&mut open.maps.limit_addresses, limit_buckets),
         (&mut open.maps.hits, settings.rules.saturating_mul(cores)),
     ] {
         map.set_max_entries(entries).map_err(DataplaneError::bpf("sizing the maps"))?;
@@ -132,6 +134,7 @@ fn load_maps(
     if let Some(constants) = open.maps.rodata_data.as_mut() {
         constants.secret = before.map_or_else(secret, |before| Ok(before.secret))?;
         constants.bucket_mask = buckets - 1;
+        constants.limit_bucket_mask = limit_buckets - 1;
         constants.record_count = settings.flows;
         constants.hit_slots = settings.rules;
         constants.clock_is_held = clock_is_held.into();
@@ -197,6 +200,11 @@ fn buckets(flows: u32) -> u32 {
     let slots = u64::from(flows) * 3;
     // At most 2^24 flows, so it fits.
     slots.div_ceil(sizes::BUCKET_SLOTS.0.into()).next_power_of_two() as u32
+}
+
+/// Buckets for the addresses that rules count, a power of two: as many entries as flows, up to a bound.
+fn limit_buckets(flows: u32) -> u32 {
+    (flows.next_power_of_two().min(sizes::LIMIT_MOST.0) / sizes::LIMIT_WAYS.0).max(1)
 }
 
 /// The number of this thread's network namespace.

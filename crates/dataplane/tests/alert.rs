@@ -4,7 +4,7 @@
 mod bed;
 
 use bed::{Bed, POLICY, Side};
-use dataplane::{EventKind, Filter, Hook, Settings};
+use dataplane::{EventKind, Filter, Hook, Settings, Tally};
 use policy::model::Per;
 use policy::quota::Sliding;
 use proptest::prelude::*;
@@ -77,6 +77,29 @@ fn needs_root_what_raises_an_alert() {
     // After twice its time nothing is left of it.
     bed.pass(Duration::from_secs(1_200));
     assert_eq!(raised(&mut bed, 2, (7, 53)), None);
+}
+
+/// More addresses than there is room for do not hide who raises an alert.
+#[test]
+fn needs_root_a_flood_of_addresses_hides_no_alert() {
+    let rule = "action = 'deny'\nalert = { count = 3, within = '1d', per = 'source' }";
+    let policy = policy(&[("each", 53, rule)]);
+    let mut bed = bed(Hook::Tc, &policy.replace(", networks = [\"198.18.1.0/24\", \"2001:2:0:1::/64\"]", ""));
+    bed.namespace().ip("route add 10.0.0.0/8 via 198.18.1.2");
+    bed.firewall().forget_routes().unwrap();
+    let hosts = 2..12;
+    for host in hosts.clone() {
+        assert_eq!([1, 2, 3].map(|port| raised(&mut bed, host, (port, 53))), [None, None, None]);
+    }
+    for n in 0..12_288 {
+        let from = format!("10.{}.{}.{}", n % 199, n / 199, n % 251);
+        let frame = Side::In.addressed(&Frame::new(&from, "198.18.2.2", 17, udp((1, 53), 18)).bytes());
+        bed.within(Side::In, |firewall, index| firewall.test_run(&frame, index, Hook::Tc).unwrap());
+    }
+    assert!(bed.tally(Tally::AlertUncounted) > 0);
+    for host in hosts {
+        assert_eq!(raised(&mut bed, host, (4, 53)), Some(("each".to_owned(), Per::Source, 4)), "{host}");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use std::cell::RefCell;
 use std::time::Duration;
-use testkit::packet::{Frame, icmp, udp};
+use testkit::packet::{ACK, Frame, SYN, Tcp, icmp, udp};
 
 const IN: &str = "198.18.1.2";
 const OUT: &str = "198.18.2.2";
@@ -189,40 +189,232 @@ fn needs_root_what_is_beyond_a_limit_is_recorded() {
     assert_eq!(events, [EventKind::Opened, EventKind::Refused(Reason::Rate)]);
 }
 
-/// Sends to so many addresses, and says how often there was no room for one since the beginning.
-fn refused_of(bed: &Bed, port: u16, first: u32, count: u32) -> u64 {
-    bed.within(Side::In, |firewall, index| {
-        for i in first..first + count {
-            let to = format!("2001:2:0:2::{:x}:{:x}", 1 + (i >> 16), i & 0xffff);
-            let frame = Frame::new("2001:2:0:1::2", &to, 17, udp((1, port), 18)).bytes();
-            firewall.test_run(&Side::In.addressed(&frame), index, Hook::Xdp).unwrap();
+/// Hosts inside, by number: in which wide and in which narrow network they are, and which of it they are.
+#[derive(Clone, Copy)]
+struct Inside {
+    host: fn((u16, u16, u16)) -> String,
+    server: &'static str,
+}
+
+const V4: Inside = Inside { host: |(wide, narrow, n)| format!("10.{wide}.{narrow}.{n}"), server: OUT };
+const V6: Inside = Inside {
+    host: |(wide, narrow, n)| format!("2001:{:x}:{narrow:x}:{n:x}::9", 0xd00 + wide),
+    server: "2001:2:0:2::2",
+};
+
+/// How a flow opens, and how much of that others see. TCP is answered when its handshake is complete.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Exchange {
+    Datagrams,
+    Handshake,
+}
+
+/// Entries for addresses that this table has, as many as flows.
+const ENTRIES: u16 = 4096;
+const DAY: &str = "limit = { rate = '1/d', burst = 2, per = 'source' }";
+
+/// Behind the inside are many networks, and rules for some ports.
+fn roomy(hook: Hook, rules: &[(u16, &str)]) -> Bed {
+    let (zones, _) = POLICY.split_once("[[rules]]").unwrap();
+    let zones = zones.replace(", networks = [\"198.18.1.0/24\", \"2001:2:0:1::/64\"]", "");
+    let rule = |(port, rest): &(u16, &str)| {
+        format!(
+            "[[rules]]\nname = 'r{port}'\nfrom = 'inside'\nto = 'outside'\nservice = ['udp/{port}', 'tcp/{port}']\n\
+             action = 'allow'\n{rest}\n"
+        )
+    };
+    let bed = bed(hook, &format!("{zones}{}", rules.iter().map(rule).collect::<String>()));
+    bed.namespace().ip("route add 10.0.0.0/8 via 198.18.1.2\nroute add 2001:d00::/24 via 2001:2:0:1::2");
+    bed.firewall().forget_routes().unwrap();
+    bed
+}
+
+/// The packets by which a host opens a flow, with the sides that they come from.
+fn exchange(kind: Exchange, from: &str, to: &str, ports: (u16, u16)) -> Vec<(Side, Vec<u8>)> {
+    let back = (ports.1, ports.0);
+    let tcp = |ports, flags, sequence, acknowledgement| {
+        Tcp { ports, flags, sequence, acknowledgement, window: 999, ..Tcp::default() }.bytes()
+    };
+    let (protocol, packets) = match kind {
+        Exchange::Datagrams => (17, vec![(Side::In, udp(ports, 18)), (Side::Out, udp(back, 18))]),
+        Exchange::Handshake => {
+            let answer = (Side::Out, tcp(back, SYN | ACK, 70, 2));
+            (6, vec![(Side::In, tcp(ports, SYN, 1, 0)), answer, (Side::In, tcp(ports, ACK, 2, 71))])
         }
-        firewall.counters.drops().unwrap()[&Reason::LimitFull]
+    };
+    let frame = |(side, bytes)| match side {
+        Side::In => (side, Frame::new(from, to, protocol, bytes).bytes()),
+        Side::Out => (side, Frame::new(to, from, protocol, bytes).bytes()),
+    };
+    packets.into_iter().map(frame).collect()
+}
+
+/// Many hosts open a flow each and go on with it as long as `packets` says. Then all of their flows are over, or may be.
+fn flood(
+    bed: &mut Bed,
+    kind: Exchange,
+    packets: usize,
+    flows: impl Iterator<Item = (String, &'static str, u16)>,
+) {
+    let frames: Vec<_> = flows
+        .flat_map(|(from, to, port)| exchange(kind, &from, to, (7, port)).into_iter().take(packets))
+        .collect();
+    for part in frames.chunks(1_000) {
+        bed.within(Side::In, |firewall, _| {
+            for (side, frame) in part {
+                let index = bed.indices()[*side as usize];
+                firewall.test_run(&side.addressed(frame), index, bed.hook()).unwrap();
+            }
+        });
+        bed.pass(Duration::from_secs(400));
+        for _ in 0..2 {
+            bed.firewall().flows.sweep().unwrap();
+        }
+    }
+}
+
+/// What becomes of the first packets of flows from a host, each of which goes on to its end if it passes.
+fn fates<const N: usize>(
+    bed: &mut Bed,
+    kind: Exchange,
+    from: &str,
+    to: &str,
+    ports: [(u16, u16); N],
+) -> [String; N] {
+    ports.map(|ports| {
+        let mut packets = exchange(kind, from, to, ports).into_iter();
+        let (side, first) = packets.next().unwrap();
+        let fate = bed.send(side, &first).words();
+        for (side, frame) in packets.filter(|_| fate == "pass") {
+            assert_eq!(bed.send(side, &frame).words(), "pass");
+        }
+        fate
     })
+}
+
+/// Lets so much time pass that no rate remembers anything.
+fn forget_all(bed: &mut Bed) {
+    bed.pass(Duration::from_secs(3 * 86_400));
+    for _ in 0..2 {
+        bed.firewall().flows.sweep().unwrap();
+    }
+}
+
+fn limit_full(bed: &Bed) -> u64 {
+    bed.firewall().counters.drops().unwrap()[&Reason::LimitFull]
+}
+
+/// More addresses than there is room for, forged, so that nobody completes what they begin: a host that comes afterwards has its whole
+/// limit, and one that was there before has what it left of it.
+#[test]
+fn needs_root_forged_addresses_keep_no_host_from_its_limit() {
+    let mut beds = HOOKS.map(|hook| roomy(hook, &[(53, DAY)]));
+    for (bed, Inside { host, server }, kind) in [
+        (0, V4, Exchange::Handshake),
+        (1, V6, Exchange::Handshake),
+        (0, V6, Exchange::Datagrams),
+        (1, V4, Exchange::Datagrams),
+    ] {
+        let bed = &mut beds[bed];
+        let hook = bed.hook();
+        forget_all(bed);
+        let hosts = (1..17).map(|n| (host((200, 0, n)), host((201, 0, n))));
+        for (known, _) in hosts.clone() {
+            assert_eq!(fates(bed, kind, &known, server, [(1, 53)]), ["pass"]);
+        }
+        // Of TCP, a server answers them.
+        let seen = if kind == Exchange::Handshake { 2 } else { 1 };
+        flood(
+            bed,
+            kind,
+            seen,
+            (0..3 * ENTRIES).map(|n| (host((n % 199, n / 199 % 256, n % 251)), server, 53)),
+        );
+        assert_eq!(limit_full(bed), 0, "{hook:?} {server}");
+        for (known, new) in hosts {
+            assert_eq!(
+                fates(bed, kind, &known, server, [(2, 53), (3, 53)]),
+                ["pass", "rate"],
+                "{hook:?} {known}"
+            );
+            let ports = [(1, 53), (2, 53), (3, 53)];
+            assert_eq!(fates(bed, kind, &new, server, ports), ["pass", "pass", "rate"], "{hook:?} {new}");
+        }
+    }
+}
+
+/// Who really has all addresses of a network, a wide or a narrow one, uses its own room up, and not that of others.
+#[test]
+fn needs_root_hosts_of_one_network_keep_no_host_of_another_out() {
+    const WIDE: fn(u16) -> (u16, u16, u16) = |n| (1, n / 250, n % 250);
+    const NARROW: fn(u16) -> (u16, u16, u16) = |n| (1, 1, n);
+    let mut beds = HOOKS.map(|hook| roomy(hook, &[(53, DAY)]));
+    for (bed, Inside { host, server }, crowd, other) in
+        [(0, V4, WIDE, (2, 0)), (1, V6, WIDE, (2, 0)), (0, V6, NARROW, (1, 2)), (1, V6, NARROW, (1, 2))]
+    {
+        let bed = &mut beds[bed];
+        let hook = bed.hook();
+        forget_all(bed);
+        let before = limit_full(bed);
+        flood(bed, Exchange::Datagrams, 2, (0..2 * ENTRIES).map(|n| (host(crowd(n)), server, 53)));
+        let full = limit_full(bed);
+        assert!(full > before, "all of its own room");
+        for n in 1..17 {
+            let from = host((other.0, other.1, n));
+            let ports = [(1, 53), (2, 53), (3, 53)];
+            assert_eq!(
+                fates(bed, Exchange::Datagrams, &from, server, ports),
+                ["pass", "pass", "rate"],
+                "{hook:?} {from}"
+            );
+            // All addresses of a network of 64 bits are one source.
+            let beside = from.replace("::9", "::a");
+            let same = fates(bed, Exchange::Datagrams, &beside, server, [(4, 53)]);
+            assert!(server != V6.server || same == ["rate"], "{hook:?} {beside}");
+        }
+        let fellows = (2 * ENTRIES..3 * ENTRIES).map(|n| (host(crowd(n)), server, 53));
+        flood(bed, Exchange::Datagrams, 1, fellows);
+        assert!(limit_full(bed) > full, "and no more, {hook:?}");
+        forget_all(bed);
+        let full = limit_full(bed);
+        flood(bed, Exchange::Datagrams, 1, (0..500).map(|n| (host(crowd(n)), server, 53)));
+        assert_eq!(limit_full(bed), full, "nothing is left to remember");
+    }
 }
 
 /// A rule whose addresses fill all buckets makes room for those of another rule, and not the other way round for ever.
 #[test]
 fn needs_root_a_rules_addresses_do_not_keep_those_of_another_out() {
-    let rate = "limit = { rate = '1/h', per = 'destination' }";
-    let bed = bed(Hook::Xdp, &policy(&[("a", 53, rate), ("b", 54, rate)]));
-    let full = refused_of(&bed, 53, 0, 100_000);
-    assert!(full > 20_000, "{full}");
-    assert_eq!(refused_of(&bed, 54, 0, 2_000), full, "room for the other rule");
-    assert!(refused_of(&bed, 54, 2_000, 100_000) > full + 20_000, "but not for all it might want");
+    let mut bed = roomy(Hook::Xdp, &[(53, DAY), (54, DAY)]);
+    let hosts = |first: u16, count: u16, port| {
+        (first..first + count).map(move |n| ((V4.host)((1, n / 250, n % 250)), OUT, port))
+    };
+    flood(&mut bed, Exchange::Datagrams, 2, hosts(0, 2 * ENTRIES, 53));
+    let full = limit_full(&bed);
+    assert_eq!(bed.firewall().policies.limited_packets().unwrap()["r53"], full);
+    flood(&mut bed, Exchange::Datagrams, 2, hosts(0, 100, 54));
+    assert_eq!(limit_full(&bed), full, "room for the other rule");
+    flood(&mut bed, Exchange::Datagrams, 2, hosts(100, 2 * ENTRIES, 54));
+    assert!(limit_full(&bed) > full, "but not for all it might want");
 }
 
-/// Of more addresses than there is room for some are refused, and room comes back when there is nothing more to remember.
+/// Who counts flows at once keeps its count, whoever comes: here a second flow does not fit, before a flood and after it.
 #[test]
-fn needs_root_a_full_table_of_addresses_fails_closed() {
-    const ADDRESSES: u32 = 30_000;
-    let mut bed = bed(Hook::Xdp, &limited("rate = '1/min', per = 'destination'"));
-    let from = |bed: &Bed, first: u32, count: u32| refused_of(bed, 53, first, count);
-    let refused = from(&bed, 0, ADDRESSES);
-    assert!((1..u64::from(ADDRESSES) / 20).contains(&refused), "{refused}");
-    assert_eq!(bed.firewall().policies.limited_packets().unwrap()["a"], refused);
-    bed.pass(Duration::from_secs(61));
-    assert_eq!(from(&bed, ADDRESSES, 500), refused, "nothing is left to remember");
+fn needs_root_an_entry_that_counts_flows_stays() {
+    let limit = "limit = { rate = '1/d', burst = 9, connections = 1, per = 'source' }";
+    let mut bed = roomy(Hook::Xdp, &[(53, limit)]);
+    let opens = |from: &str| Frame::new(from, OUT, 17, udp((1, 53), 18)).bytes();
+    let hosts = (1..9).map(|n| (V4.host)((200, 0, n)));
+    for from in hosts.clone() {
+        assert_eq!(bed.send(Side::In, &opens(&from)).words(), "pass");
+    }
+    for n in 0..3 * ENTRIES {
+        let frame = Side::In.addressed(&opens(&(V4.host)((n % 199, n / 199 % 256, n % 251))));
+        bed.within(Side::In, |firewall, index| firewall.test_run(&frame, index, Hook::Xdp).unwrap());
+    }
+    for from in hosts {
+        assert_eq!(fates(&mut bed, Exchange::Datagrams, &from, OUT, [(2, 53)]), ["connections"]);
+    }
 }
 
 const PER_HOUR: [u32; 11] = [1, 2, 3, 4, 5, 6, 10, 12, 15, 20, 30];
