@@ -262,73 +262,59 @@ log = true
 
 #[test]
 fn needs_root_rules_go_by_lists_and_events_name_them() {
+    HOOKS.into_iter().for_each(rules_go_by_lists);
+}
+
+#[test]
+fn needs_root_rules_go_by_lists_at_netfilter() {
+    rules_go_by_lists(Hook::Netfilter);
+    known_flows_follow_lists(Hook::Netfilter);
+}
+
+fn rules_go_by_lists(hook: Hook) {
     let nobody = "'203.0.113.200'";
     let both = |one: &str, other: &str| format!("['{one}', '{other}']");
     let in_6 = "2001:2:0:1::2";
-    for hook in HOOKS {
-        for (from, to) in [(IN, OUT), (in_6, OUT_6)] {
-            let text = |bad: &str, friends: &str| RULES.replace("BAD", bad).replace("FRIENDS", friends);
-            let mut bed = Bed::with(hook, &Settings { flows: 4096, rules: 64 }, &text(nobody, nobody));
-            let opened = EventKind::Opened;
-            let refused = EventKind::Refused(Reason::RuleDeny);
-            let friends = || both(from, to);
-            for (number, (bad, friends, port, fate, event)) in (0u16..).zip([
-                // On no list: no rule that names one matches.
-                (nobody, nobody.to_owned(), 7, Fate::Sent, Some((opened, "others", [None, None]))),
-                (nobody, nobody.to_owned(), 6, Fate::Dropped(Reason::DefaultDeny), None),
-                // At one end alone: not what the rule asks for.
-                (nobody, format!("'{from}'"), 6, Fate::Dropped(Reason::DefaultDeny), None),
-                (nobody, format!("'{to}'"), 6, Fate::Dropped(Reason::DefaultDeny), None),
-                (nobody, format!("'{from}'"), 7, Fate::Sent, Some((opened, "others", [None, None]))),
-                (
-                    nobody,
-                    friends(),
-                    6,
-                    Fate::Sent,
-                    Some((opened, "friends", [Some("friends"), Some("friends")])),
-                ),
-                (
-                    nobody,
-                    friends(),
-                    7,
-                    Fate::Sent,
-                    Some((opened, "friends", [Some("friends"), Some("friends")])),
-                ),
-                (nobody, friends(), 8, Fate::Dropped(Reason::DefaultDeny), None),
-                // The rule above decides, whatever else matches.
-                (
-                    &format!("'{from}'"),
-                    friends(),
-                    6,
-                    Fate::Dropped(Reason::RuleDeny),
-                    Some((refused, "bad", [Some("bad"), None])),
-                ),
-                // A destination is no source.
-                (
-                    &format!("'{to}'"),
-                    nobody.to_owned(),
-                    7,
-                    Fate::Sent,
-                    Some((opened, "others", [None, None])),
-                ),
-            ]) {
-                bed.apply(&text(bad, &friends));
-                let frame = Frame::new(from, to, 17, udp((5 + 100 * number, port), 18)).bytes();
-                let what = format!("{hook:?} {bad} {friends} {port}");
-                assert_eq!(bed.send(Side::In, &frame), fate, "{what}");
-                let events = bed.firewall().events.take().unwrap();
-                let seen: Vec<_> = events
-                    .iter()
-                    .map(|it| {
-                        (
-                            it.kind,
-                            it.rule.as_deref().unwrap_or("?"),
-                            it.lists.each_ref().map(Option::as_deref),
-                        )
-                    })
-                    .collect();
-                assert_eq!(seen, event.into_iter().collect::<Vec<_>>(), "{what}");
-            }
+    for (from, to) in [(IN, OUT), (in_6, OUT_6)] {
+        let text = |bad: &str, friends: &str| RULES.replace("BAD", bad).replace("FRIENDS", friends);
+        let mut bed = Bed::with(hook, &Settings { flows: 4096, rules: 64 }, &text(nobody, nobody));
+        let opened = EventKind::Opened;
+        let refused = EventKind::Refused(Reason::RuleDeny);
+        let friends = || both(from, to);
+        for (number, (bad, friends, port, fate, event)) in (0u16..).zip([
+            // On no list: no rule that names one matches.
+            (nobody, nobody.to_owned(), 7, Fate::Sent, Some((opened, "others", [None, None]))),
+            (nobody, nobody.to_owned(), 6, Fate::Dropped(Reason::DefaultDeny), None),
+            // At one end alone: not what the rule asks for.
+            (nobody, format!("'{from}'"), 6, Fate::Dropped(Reason::DefaultDeny), None),
+            (nobody, format!("'{to}'"), 6, Fate::Dropped(Reason::DefaultDeny), None),
+            (nobody, format!("'{from}'"), 7, Fate::Sent, Some((opened, "others", [None, None]))),
+            (nobody, friends(), 6, Fate::Sent, Some((opened, "friends", [Some("friends"), Some("friends")]))),
+            (nobody, friends(), 7, Fate::Sent, Some((opened, "friends", [Some("friends"), Some("friends")]))),
+            (nobody, friends(), 8, Fate::Dropped(Reason::DefaultDeny), None),
+            // The rule above decides, whatever else matches.
+            (
+                &format!("'{from}'"),
+                friends(),
+                6,
+                Fate::Dropped(Reason::RuleDeny),
+                Some((refused, "bad", [Some("bad"), None])),
+            ),
+            // A destination is no source.
+            (&format!("'{to}'"), nobody.to_owned(), 7, Fate::Sent, Some((opened, "others", [None, None]))),
+        ]) {
+            bed.apply(&text(bad, &friends));
+            let frame = Frame::new(from, to, 17, udp((5 + 100 * number, port), 18)).bytes();
+            let what = format!("{hook:?} {bad} {friends} {port}");
+            assert_eq!(bed.send(Side::In, &frame), fate, "{what}");
+            let events = bed.firewall().events.take().unwrap();
+            let seen: Vec<_> = events
+                .iter()
+                .map(|it| {
+                    (it.kind, it.rule.as_deref().unwrap_or("?"), it.lists.each_ref().map(Option::as_deref))
+                })
+                .collect();
+            assert_eq!(seen, event.into_iter().collect::<Vec<_>>(), "{what}");
         }
     }
 }
@@ -336,23 +322,25 @@ fn needs_root_rules_go_by_lists_and_events_name_them() {
 /// A flow that a list let in ends when its end is no longer on the list, and one that a rule let in when a rule above comes to have it.
 #[test]
 fn needs_root_known_flows_follow_what_is_on_the_lists_of_rules() {
+    HOOKS.into_iter().for_each(known_flows_follow_lists);
+}
+
+fn known_flows_follow_lists(hook: Hook) {
     let text = |bad: &str, friends: &str| RULES.replace("BAD", bad).replace("FRIENDS", friends);
     let (nobody, friends) = ("'203.0.113.200'", &format!("['{IN}', '{OUT}']"));
-    for hook in HOOKS {
-        for (before, after, port) in [
-            (text(nobody, friends), text(nobody, nobody), 6),
-            (text(nobody, nobody), text(&format!("'{IN}'"), nobody), 7),
-        ] {
-            let mut bed = Bed::with(hook, &Settings { flows: 4096, rules: 64 }, &before);
-            let there = Frame::new(IN, OUT, 17, udp((5, port), 18)).bytes();
-            let back = Frame::new(OUT, IN, 17, udp((port, 5), 18)).bytes();
-            assert_eq!(bed.send(Side::In, &there), Fate::Sent, "{hook:?}");
-            assert_eq!(bed.send(Side::Out, &back), Fate::Sent, "{hook:?}");
-            // Nothing but a new policy asks the lists again.
-            assert_eq!(bed.send(Side::In, &there), Fate::Sent, "{hook:?}");
-            bed.apply(&after);
-            assert!(matches!(bed.send(Side::Out, &back), Fate::Dropped(_)), "{hook:?}");
-            assert_eq!(bed.tally(Tally::Revoked), 1, "{hook:?}");
-        }
+    for (before, after, port) in [
+        (text(nobody, friends), text(nobody, nobody), 6),
+        (text(nobody, nobody), text(&format!("'{IN}'"), nobody), 7),
+    ] {
+        let mut bed = Bed::with(hook, &Settings { flows: 4096, rules: 64 }, &before);
+        let there = Frame::new(IN, OUT, 17, udp((5, port), 18)).bytes();
+        let back = Frame::new(OUT, IN, 17, udp((port, 5), 18)).bytes();
+        assert_eq!(bed.send(Side::In, &there), Fate::Sent, "{hook:?}");
+        assert_eq!(bed.send(Side::Out, &back), Fate::Sent, "{hook:?}");
+        // Nothing but a new policy asks the lists again.
+        assert_eq!(bed.send(Side::In, &there), Fate::Sent, "{hook:?}");
+        bed.apply(&after);
+        assert!(matches!(bed.send(Side::Out, &back), Fate::Dropped(_)), "{hook:?}");
+        assert_eq!(bed.tally(Tally::Revoked), 1, "{hook:?}");
     }
 }

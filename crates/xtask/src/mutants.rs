@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const LIST: &str = "crates/dataplane/tests/mutants.txt";
 /// The tests that send packets and which of their functions, the quickest first. Those of whole hosts take minutes and are not asked.
-const TESTS: [(&str, &str); 12] = [
+const TESTS: [(&str, &str); 13] = [
     ("rows", ""),
     ("tcp", ""),
     ("nat", ""),
@@ -22,6 +22,7 @@ const TESTS: [(&str, &str); 12] = [
     ("alert", ""),
     ("limit", ""),
     ("netfilter", ""),
+    ("lists", "needs_root_rules_go_by_lists"),
     ("many_flows", ""),
     ("verdicts", ""),
 ];
