@@ -213,8 +213,8 @@ enum Exchange {
 const ENTRIES: u16 = 4096;
 const DAY: &str = "limit = { rate = '1/d', burst = 2, per = 'source' }";
 
-/// Behind the inside are many networks, and rules for some ports.
-fn roomy(hook: Hook, rules: &[(u16, &str)]) -> Bed {
+/// Rules for some ports, for hosts of many networks inside.
+fn roomy_policy(rules: &[(u16, &str)]) -> String {
     let (zones, _) = POLICY.split_once("[[rules]]").unwrap();
     let zones = zones.replace(", networks = [\"198.18.1.0/24\", \"2001:2:0:1::/64\"]", "");
     let rule = |(port, rest): &(u16, &str)| {
@@ -223,7 +223,12 @@ fn roomy(hook: Hook, rules: &[(u16, &str)]) -> Bed {
              action = 'allow'\n{rest}\n"
         )
     };
-    let bed = bed(hook, &format!("{zones}{}", rules.iter().map(rule).collect::<String>()));
+    format!("{zones}{}", rules.iter().map(rule).collect::<String>())
+}
+
+/// Behind the inside are many networks.
+fn roomy(hook: Hook, rules: &[(u16, &str)]) -> Bed {
+    let bed = bed(hook, &roomy_policy(rules));
     bed.namespace().ip("route add 10.0.0.0/8 via 198.18.1.2\nroute add 2001:d00::/24 via 2001:2:0:1::2");
     bed.firewall().forget_routes().unwrap();
     bed
@@ -398,20 +403,26 @@ fn needs_root_a_rules_addresses_do_not_keep_those_of_another_out() {
     assert!(limit_full(&bed) > full, "but not for all it might want");
 }
 
-/// Who counts flows at once keeps its count, whoever comes: here a second flow does not fit, before a flood and after it.
+/// Who counts flows at once keeps its count, whoever comes: a second flow does not fit, before a flood and after it. The flood finds no room,
+/// and never a place that somebody else's flow has.
 #[test]
 fn needs_root_an_entry_that_counts_flows_stays() {
     let limit = "limit = { rate = '1/d', burst = 9, connections = 1, per = 'source' }";
     let mut bed = roomy(Hook::Xdp, &[(53, limit)]);
+    bed.apply(&format!("[settings]\nunanswered = {ENTRIES}\n{}", roomy_policy(&[(53, limit)])));
     let opens = |from: &str| Frame::new(from, OUT, 17, udp((1, 53), 18)).bytes();
     let hosts = (1..9).map(|n| (V4.host)((200, 0, n)));
     for from in hosts.clone() {
         assert_eq!(bed.send(Side::In, &opens(&from)).words(), "pass");
     }
-    for n in 0..3 * ENTRIES {
+    // Fewer than the flow table has room for, and more than many buckets have.
+    for n in 0..ENTRIES - 96 {
         let frame = Side::In.addressed(&opens(&(V4.host)((n % 199, n / 199 % 256, n % 251))));
         bed.within(Side::In, |firewall, index| firewall.test_run(&frame, index, Hook::Xdp).unwrap());
     }
+    let drops = bed.firewall().counters.drops().unwrap();
+    assert_eq!(drops[&Reason::Connections], 0, "each of the flood has one flow");
+    assert!(drops[&Reason::LimitFull] > 0, "no entry made room");
     for from in hosts {
         assert_eq!(fates(&mut bed, Exchange::Datagrams, &from, OUT, [(2, 53)]), ["connections"]);
     }
