@@ -136,9 +136,9 @@ fn iperf3_moves_bytes_both_ways() {
                 let end = &report["end"];
                 let moved =
                     end["sum_received"]["bytes"].as_u64().or(end["sum"]["bytes"].as_u64()).unwrap_or(0);
-                // It stops counting when the sender is done, while the last windows are on their way. Datagrams are lost in the
-                // receiver's buffer while it waits for its core.
-                let least = if more[0] == "-u" { 1 } else { bytes / 2 };
+                // It stops counting when the sender is done, and on a busy machine nearly all may be in buffers then: Linux 6.18 gives each
+                // of four connections up to 32 MiB. Datagrams are lost in the receiver's buffer while it waits for its core.
+                let least = if more[0] == "-u" { 1 } else { bytes / 64 };
                 assert!(moved >= least, "{hook:?} {server} {more:?}: {moved} of {bytes}: {end}");
             }
         }
