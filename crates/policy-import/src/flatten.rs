@@ -342,7 +342,7 @@ impl<'r> Flat<'r> {
     /// The packets that come to a rule and that it may match.
     fn matched(&self, rule: &Rule, packets: &[Cube], standing: &Standing) -> Option<Vec<Cube>> {
         let hook = self.ruleset.bases[self.bases[standing.base]].hook;
-        let cube = self.ruleset.cube(rule, hook)?;
+        let cube = self.ruleset.cube(rule, hook, self.way)?;
         let matched: Vec<Cube> = packets.iter().filter_map(|packets| packets.common(&cube)).collect();
         (!matched.is_empty()).then_some(matched)
     }
@@ -403,7 +403,7 @@ impl<'r> Flat<'r> {
 
     /// No packet goes on that a rule decided about for sure, where it takes a cube as a whole.
     fn decided(&self, rule: &Rule, walk: &mut Walk) -> Vec<Cube> {
-        let whole = self.ruleset.cube(rule, self.base_of(&walk.standing).hook);
+        let whole = self.ruleset.cube(rule, self.base_of(&walk.standing).hook, self.way);
         let Some(whole) = whole.filter(|_| rule.doubts.is_empty() && rule.limit.is_none()) else {
             return Vec::new();
         };

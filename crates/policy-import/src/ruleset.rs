@@ -2,6 +2,7 @@
 //! as far as that was understood.
 
 use crate::cube::{Cube, Interfaces};
+use crate::flatten::Way;
 use crate::translation::Change;
 use crate::words;
 use policy::address::AddressSet;
@@ -192,18 +193,22 @@ impl Names {
 }
 
 impl Ruleset {
-    /// The packets that a rule matches at most, where the kernel calls its chain; `None`: none at all.
-    pub(crate) fn cube(&self, rule: &Rule, hook: Hook) -> Option<Cube> {
+    /// The packets of a way that a rule matches at most, where the kernel calls its chain; `None`: none at all.
+    pub(crate) fn cube(&self, rule: &Rule, hook: Hook, way: Way) -> Option<Cube> {
         let mut cube = rule.cube.clone();
         for test in &rule.interfaces {
-            // A packet that has no such interface yet, or no more, matches neither the name nor anything but the name.
-            let known = match test.outside {
-                true => matches!(hook, Hook::Forward | Hook::Output | Hook::Postrouting),
-                false => matches!(hook, Hook::Prerouting | Hook::Input | Hook::Forward),
+            // A forwarded packet is known by both interfaces at its end (Linux 5.7).
+            let is_known = match test.outside {
+                true => !matches!(hook, Hook::Prerouting | Hook::Input),
+                false => way != Way::Out,
             };
-            let set = self.interfaces.tested(test);
             let side = if test.outside { &mut cube.outside } else { &mut cube.inside };
-            *side &= if known { set } else { 0 };
+            match is_known {
+                true => *side &= self.interfaces.tested(test),
+                // The name of an interface that a packet does not have, or not yet, is empty, and so is not the one that is named.
+                false if test.not => {}
+                false => return None,
+            }
         }
         (!cube.is_empty()).then_some(cube)
     }

@@ -350,19 +350,6 @@ impl<'r> Walk<'r> {
         Ok(walk.entries)
     }
 
-    /// The packets that a rule matches at most. A forwarded packet is known by both interfaces at its end (Linux 5.7).
-    fn cube(&self, rule: &Rule) -> Option<Cube> {
-        if self.hook != Hook::Postrouting {
-            return self.ruleset.cube(rule, self.hook);
-        }
-        let mut cube = rule.cube.clone();
-        for test in &rule.interfaces {
-            let side = if test.outside { &mut cube.outside } else { &mut cube.inside };
-            *side &= self.ruleset.interfaces.tested(test);
-        }
-        (!cube.is_empty()).then_some(cube)
-    }
-
     /// Goes through a chain. Returns the packets that come to its end, or return.
     fn chain(&mut self, id: ChainId, mut packets: Vec<Cube>) -> Result<Vec<Cube>, Wrong> {
         let mut returned = Vec::new();
@@ -372,7 +359,7 @@ impl<'r> Walk<'r> {
                 let message = "the chains that translate are so many that they cannot be written out";
                 return Err((rule.place, message.to_owned()));
             }
-            let Some(cube) = self.cube(rule) else { continue };
+            let Some(cube) = self.ruleset.cube(rule, self.hook, Way::Through) else { continue };
             let matched: Vec<Cube> = packets.iter().filter_map(|packets| packets.common(&cube)).collect();
             if matched.is_empty() {
                 continue;

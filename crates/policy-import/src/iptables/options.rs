@@ -257,20 +257,16 @@ impl Reader<'_> {
     }
 
     fn interface(&mut self, draft: &mut Draft, not: bool, outside: bool, value: &str) -> bool {
+        // Any, and none.
+        if value == "+" {
+            return !not;
+        }
         let name = match value.strip_suffix('+') {
             Some(begin) => format!("{begin}*"),
             None => value.to_owned(),
         };
-        let names = if name == "*" {
-            self.ruleset.interfaces.all().map(|(name, _)| name.to_owned()).collect()
-        } else {
-            vec![name]
-        };
-        if value == "+" && !not {
-            return true;
-        }
-        let fits = names.iter().all(|name| self.ruleset.interfaces.add(name));
-        draft.rule.interfaces.push(InterfaceTest { outside, not, names });
+        let fits = self.ruleset.interfaces.add(&name);
+        draft.rule.interfaces.push(InterfaceTest { outside, not, names: vec![name] });
         fits
     }
 
