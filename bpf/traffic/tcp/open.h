@@ -251,6 +251,7 @@ static __always_inline int say_again(struct tcp_core *core, struct connection *c
 			say(c, phase, segment, TCP_ACK);
 		return SPEAK;
 	case CONNECTION_FIN_SENT:
+	case CONNECTION_FIN_ACKED:	/* The server keeps nothing: only our FIN has it say its own again. */
 	case CONNECTION_LAST_ACK:
 		count(core, COUNT_CLOSE_AGAIN);
 		say(c, phase, segment, TCP_FIN | TCP_ACK);

@@ -65,6 +65,21 @@ const CLEAN: &[(&str, u64)] = &[
     ("stray", 0),
 ];
 
+const ALL_CLOSED: &[(&str, u64)] =
+    &[("opened", 200), ("completed", 200), ("closed", 200), ("wrong_data", 0), ("server_wrong_data", 0)];
+
+fn one_in_ten() -> String {
+    forward("numgen random mod 10 == 0 drop")
+}
+
+/// For rows in which any frame may be lost, several times in a row: enough tries, the first of them soon.
+fn lossy(plan: &mut TcpPlan) {
+    plan.request = Message::filling(3000, 1).unwrap();
+    plan.answer = Answer::Exactly(Message::filling(5000, 2).unwrap());
+    plan.retries = 15;
+    plan.retry = Duration::from_millis(10);
+}
+
 fn rows() -> Vec<Row> {
     let row = |name, rules, change, expected| Row { name, rules, change, expected };
     vec![
@@ -129,15 +144,43 @@ fn rows() -> Vec<Row> {
             &[("closed", 200), ("completed", 200), ("syn_again", 200), ("request_again", 0)],
         ),
         row(
-            "one packet in ten lost",
-            forward("numgen random mod 10 == 0 drop"),
+            "the server's FIN dropped once, after its acknowledgement of the client's",
+            format!(
+                "set s {{ type ipv4_addr . inet_service ; flags dynamic ; size 65535 ; }} {}",
+                forward(
+                    "iifname right tcp flags & fin == fin ip daddr . tcp dport != @s add @s { ip daddr . tcp dport }drop"
+                )
+            ),
+            |p| p.four_way = true,
+            &[("closed", 200), ("completed", 200), ("close_again", 200), ("server_fin", 400)],
+        ),
+        row("one packet in ten lost, client's FIN", one_in_ten(), lossy, ALL_CLOSED),
+        row(
+            "one packet in ten lost, client's FIN, four-way",
+            one_in_ten(),
             |p| {
-                p.request = Message::filling(3000, 1).unwrap();
-                p.answer = Answer::Exactly(Message::filling(5000, 2).unwrap());
-                p.retries = 15;
-                p.retry = Duration::from_millis(10);
+                lossy(p);
+                p.four_way = true;
             },
-            &[("opened", 200), ("completed", 200), ("wrong_data", 0), ("server_wrong_data", 0)],
+            ALL_CLOSED,
+        ),
+        row(
+            "one packet in ten lost, server's FIN",
+            one_in_ten(),
+            |p| {
+                lossy(p);
+                p.close = Close::ServerFin;
+            },
+            ALL_CLOSED,
+        ),
+        row(
+            "one packet in ten lost, server's FIN, four-way",
+            one_in_ten(),
+            |p| {
+                lossy(p);
+                (p.close, p.four_way) = (Close::ServerFin, true);
+            },
+            ALL_CLOSED,
         ),
         row(
             "SYN refused by RST",
