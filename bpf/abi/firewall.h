@@ -40,7 +40,7 @@ enum sizes {
 	MAX_INTERFACE_NAMES = 1024,	/* names and patterns of interfaces that are closed until the firewall is attached to them */
 	LINK_ADDRESSES = 15,		/* Ethernet addresses for which an interface takes frames */
 	LIMIT_WAYS = 8,			/* entries of addresses in a bucket */
-	LIMIT_MOST = 524288,		/* such entries in all, 32 MiB; a power of two */
+	LIMIT_MOST = 524288,		/* such entries in all, 28.5 MiB; a power of two */
 	SOURCES = 65536,		/* places in which what sources have is counted; flow.source is one */
 	HASH_SECRETS = 12,
 	EARLY_BYTES = 2048,		/* of a frame that is kept until the first fragment of its datagram has come */
@@ -49,6 +49,7 @@ enum sizes {
 	ANSWERED_ROW_WORDS = 4,		/* of a row of addresses that ARP is answered for */
 	MAX_LISTED_SERIES = 64,		/* of rules that ask for lists of addresses: a bit each */
 	LISTED_SERIES_WORDS = 8,
+	EFFECT_WORDS = 4,
 	ALIAS_TRIES = 16,		/* ports that a new flow asks for before it is refused */
 };
 
@@ -460,6 +461,8 @@ struct effect {
 	__u32 extras;		/* enum extra_bits; 0: nothing more is asked, and nothing more is done */
 	__u32 listed;		/* of a row, the struct listed_series that it is in and 1, or 0 */
 };
+
+_Static_assert(sizeof(struct effect) == EFFECT_WORDS * 4, "they do not lie on two pages");
 
 enum extra_bits {
 	EXTRA_TERMS = 0x3fffffff,	/* the place of its struct limit_terms and 1, or 0 */

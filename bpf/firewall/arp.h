@@ -43,13 +43,10 @@ struct answered_search {
 /* Looks at one more row. 1 ends the search. */
 static int match_answered(__u32 turn, struct answered_search *s)
 {
-	__u32 at = s->at + turn * ANSWERED_ROW_WORDS;
-	const struct table_page *page = lookup(s->pages, at / PAGE_WORDS);
-	const struct answered_row *row;
+	const struct answered_row *row = row_at(s->pages, s->at + turn * ANSWERED_ROW_WORDS, ANSWERED_ROW_WORDS);
 
-	if (!page)
+	if (!row)
 		return 1;
-	row = (const void *)&page->words[at & (PAGE_WORDS - ANSWERED_ROW_WORDS)];
 	if (!(row->zones >> (s->zone & 63) & 1) || s->address < row->first || s->address > row->last)
 		return 0;
 	s->found = 1;

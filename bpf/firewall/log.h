@@ -84,30 +84,24 @@ static __always_inline void fill_event(struct event *event, const struct packet 
 	event->generation = p->generation;
 }
 
-static __always_inline const __u32 *page_words(void *pages, __u32 at, __u32 size)
-{
-	const struct table_page *page = lookup(pages, at / PAGE_WORDS);
-
-	return page ? &page->words[at & (PAGE_WORDS - size)] : 0;
-}
-
 /* On which lists the row that decided found the ends. Unknown when the policy has changed since. */
 static __always_inline void fill_lists(struct event *event, const struct packet *p)
 {
 	void *pages = lookup(&generations, 0);
 	const struct table_header *t = pages ? lookup(pages, 0) : 0;
-	const __u32 *words;
+	const struct listed_series *series;
+	const struct effect *effect;
 
 	if (!t || t->generation != p->generation || !t->listed_series_count || p->row - 1 >= t->rows)
 		return;
-	words = page_words(pages, t->effects + (p->row - 1) * 4, 4);
-	if (!words || !words[3])
+	effect = row_at(pages, t->effects + (p->row - 1) * EFFECT_WORDS, EFFECT_WORDS);
+	if (!effect || !effect->listed)
 		return;
-	words = page_words(pages, t->listed_series + (words[3] - 1) * LISTED_SERIES_WORDS, LISTED_SERIES_WORDS);
-	if (!words)
+	series = row_at(pages, t->listed_series + (effect->listed - 1) * LISTED_SERIES_WORDS, LISTED_SERIES_WORDS);
+	if (!series)
 		return;
-	event->lists[0] = words[6];
-	event->lists[1] = words[7];
+	event->lists[0] = series->slots[0];
+	event->lists[1] = series->slots[1];
 }
 
 /* Records a packet that opened a flow, or that was refused for a reason. */

@@ -57,19 +57,11 @@ static __always_inline bool is_within(__u32 number, const __u32 *range)
 	return number >= range[0] && number <= range[1];
 }
 
-/* The row at this place of the pages, or null. */
-static __always_inline const struct nat_row *nat_row_at(void *pages, __u32 at)
-{
-	const struct table_page *page = lookup(pages, at / PAGE_WORDS);
-
-	return page ? (const struct nat_row *)&page->words[at & (PAGE_WORDS - NAT_ROW_WORDS)] : 0;
-}
-
 /* Looks at one more row. 1 ends the search. */
 static int match_row(__u32 turn, struct nat_search *s)
 {
 	struct nat_room *room = s->room;
-	const struct nat_row *row = nat_row_at(s->pages, room->at + turn * NAT_ROW_WORDS);
+	const struct nat_row *row = row_at(s->pages, room->at + turn * NAT_ROW_WORDS, NAT_ROW_WORDS);
 
 	if (!row)
 		return 1;
@@ -100,7 +92,7 @@ static __always_inline const struct nat_row *find_row(const struct packet *p, st
 	room->to = p->to;
 	room->row = 0;
 	bpf_loop(room->count & (2 * MAX_NAT_ROWS - 1), match_row, &s, 0);
-	return room->row ? nat_row_at(s.pages, room->at + (room->row - 1) * NAT_ROW_WORDS) : 0;
+	return room->row ? row_at(s.pages, room->at + (room->row - 1) * NAT_ROW_WORDS, NAT_ROW_WORDS) : 0;
 }
 
 static __always_inline bool has_ports(const struct packet *p)

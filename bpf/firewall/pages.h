@@ -139,6 +139,14 @@ static __always_inline __u64 half_of(const struct question *q, __u32 field, __u3
 	return host_pair((field ? q->command.destination : q->command.source) + half * 2);
 }
 
+/* So many words at a place of a policy's pages, a power of two that never lies on two of them; or null. */
+static __always_inline const void *row_at(void *pages, __u32 at, __u32 words)
+{
+	const struct table_page *page = lookup(pages, at / PAGE_WORDS);
+
+	return page ? &page->words[at & (PAGE_WORDS - words)] : 0;
+}
+
 /* In the place of a page that is not there the header is read. */
 static __always_inline const __u32 *words_at(const struct look_up *l, __u32 at)
 {

@@ -297,16 +297,15 @@ static __always_inline void deny(struct judge_command *q)
 
 static __always_inline void answer_with(struct look_up *l, __u32 row, __u32 at)
 {
-	const __u32 *effect = words_at(l, at);
+	const struct effect *effect = (const struct effect *)&words_at(l, at)[at & (PAGE_WORDS - EFFECT_WORDS)];
 	struct judge_command *q = &l->question->command;
 
 	if (l->question->broken)
 		return;
-	effect += at & (PAGE_WORDS - 4);
 	q->row = row;
-	q->action = effect[0];
-	q->slot = effect[1];
-	q->extras = effect[2];
+	q->action = effect->action;
+	q->slot = effect->slot;
+	q->extras = effect->extras;
 }
 
 /* Where the default of a question's zones is. It is worked out from the question again, because the stack is short. */
@@ -314,7 +313,7 @@ static __always_inline __u32 default_at(const struct table_header *t, const stru
 {
 	__u32 from = t->zone_numbers[q->from & (MAX_ZONES - 1)], to = t->zone_numbers[q->to & (MAX_ZONES - 1)];
 
-	return t->defaults + (from * t->zones + to) * 4;
+	return t->defaults + (from * t->zones + to) * EFFECT_WORDS;
 }
 
 /* Fills in the answer: a denial unless the tables say otherwise. Its generation is 0 when there is no policy. */
@@ -344,7 +343,7 @@ __noinline int judge_question(struct question *question)
 	row = t->lists ? refusing_list(l) : 0;
 	if (row) {
 		deny(q);
-		answer_with(l, ROW_LIST, t->list_effects + (row - 1) * 4);
+		answer_with(l, ROW_LIST, t->list_effects + (row - 1) * EFFECT_WORDS);
 		return 0;
 	}
 	from = t->zone_numbers[q->from & (MAX_ZONES - 1)];
@@ -358,7 +357,7 @@ __noinline int judge_question(struct question *question)
 	if (t->method == METHOD_TREES || question->holding)
 		row = row_by_trees(l, row);
 	deny(q);
-	answer_with(l, row, row ? t->effects + (row - 1) * 4 : default_at(t, q));
+	answer_with(l, row, row ? t->effects + (row - 1) * EFFECT_WORDS : default_at(t, q));
 	return 0;
 }
 

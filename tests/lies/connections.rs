@@ -134,6 +134,7 @@ type Row = (&'static str, Firewall, fn(&mut TcpPlan), &'static str);
 
 fn rows() -> Vec<Row> {
     let mut rows = common_rows();
+    rows.extend(rows_of_ipv6_addresses());
     rows.extend(rows_of_seals());
     rows
 }
@@ -149,9 +150,40 @@ fn translates(plan: &mut TcpPlan) {
     (plan.transactions, plan.translates) = (0, true);
 }
 
+const V6: fn(&mut TcpPlan) = |plan| plan.ip = IpVersion::V6;
+
+/// Lies about addresses, which are others with IPv6.
+fn rows_of_ipv6_addresses() -> Vec<Row> {
+    vec![
+        (
+            "IPv6, changes the source address",
+            Firewall::of(Lie::ChangesAddress),
+            V6,
+            "segments reached the server from another address or port than their client's",
+        ),
+        (
+            "IPv6, honest, forbidden attempts",
+            Firewall { every: u32::MAX, ..Firewall::of(Lie::Admits) },
+            |p| {
+                V6(p);
+                with_forbidden(p);
+            },
+            "",
+        ),
+        (
+            "IPv6, admits one forbidden attempt in a hundred",
+            Firewall { every: 100, ..Firewall::of(Lie::Admits) },
+            |p| {
+                V6(p);
+                with_forbidden(p);
+            },
+            "4 forbidden attempts got through",
+        ),
+    ]
+}
+
 /// Lies that seals alone show, in both versions.
 fn rows_of_seals() -> Vec<Row> {
-    const V6: fn(&mut TcpPlan) = |plan| plan.ip = IpVersion::V6;
     vec![
         ("IPv6, honest", Firewall::of(Lie::Honest), V6, ""),
         (

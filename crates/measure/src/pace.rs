@@ -105,7 +105,7 @@ pub(crate) mod tests {
         seconds: f64,
         rate: f64,
         capacity: f64,
-        delay: impl Fn(usize) -> f64,
+        mut delay: impl FnMut(usize) -> f64,
     ) -> Vec<f64> {
         let mut free_at = 0.0f64;
         let connections = 0..(rate * seconds) as usize;

@@ -12,7 +12,7 @@ fn search() -> SearchSpec {
     SearchSpec { preset: Preset::Mlr, trial_seconds: 0.25, loss_ratio: None, width: None, max_load: None }
 }
 
-fn rate(of: RateOf) -> RateSpec {
+pub(super) fn rate(of: RateOf) -> RateSpec {
     RateSpec {
         of,
         search: search(),
@@ -28,7 +28,10 @@ fn flood(frames_per_second: f64) -> Flood {
     Flood { kind: AttackKind::Syn, frames_per_second, sources: AttackSources::Random }
 }
 
-fn run(spec: &ProcedureSpec, rig: &mut SimulatedConnections) -> (Vec<Measured>, Vec<ConnectionRequest>) {
+pub(super) fn run(
+    spec: &ProcedureSpec,
+    rig: &mut SimulatedConnections,
+) -> (Vec<Measured>, Vec<ConnectionRequest>) {
     let mut procedure = spec.start(rig.placement);
     let mut requests = Vec::new();
     loop {

@@ -1,14 +1,16 @@
 //! Rates of connections that the search finds for firewalls with a queue that takes everything in, against what they can do.
 
+use super::connection_tests::{rate, run};
 use super::simulated_connections::SimulatedConnections;
 use super::*;
 use crate::ledger::{ConnectionPlaces, Places};
 use crate::pace::tests::{ends_within, in_time};
-use crate::trial::{Rig, WorkloadOutcome};
+use crate::stats::SplitMix;
+use crate::trial::WorkloadOutcome;
 
 /// A firewall on paper: whatever comes waits in its queue until it is done.
+#[derive(Clone, Copy)]
 struct Queue {
-    name: &'static str,
     /// Connections that are handed on at once.
     burst: f64,
     /// Seconds that a connection takes beyond its turn, at most; any time up to it is as likely.
@@ -17,36 +19,29 @@ struct Queue {
     stalls: u64,
 }
 
-/// A number from 0 to 1 that looks random.
-fn random(seed: u64) -> f64 {
-    let mixed = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    ((mixed ^ (mixed >> 32)) >> 11) as f64 / (1u64 << 53) as f64
-}
-
 impl Queue {
     /// When the connections of a load end.
     fn ends(&self, rate: f64, seconds: f64, capacity: f64, seed: u64) -> Vec<f64> {
-        let uneven = |number: usize| random(seed * 100_003 + number as u64) * self.uneven_seconds;
-        let mut ends = ends_within(seconds, rate, capacity, uneven);
+        let mut random = SplitMix::new(seed);
+        let mut ends = ends_within(seconds, rate, capacity, |_| random.unit() * self.uneven_seconds);
         let period = self.burst / capacity;
-        let phase = random(seed) * period;
+        let phase = random.unit() * period;
         if self.burst > 1.0 {
             ends.iter_mut().for_each(|end| *end = ((*end - phase) / period).ceil() * period + phase);
         }
-        if ((random(seed + 77) * 10.0) as u64) < self.stalls {
-            let from = random(seed + 99) * seconds * 1.1;
+        if (random.below(10) as u64) < self.stalls {
+            let from = random.unit() * seconds * 1.1;
             let to = from + seconds / 10.0;
             ends.iter_mut().filter(|end| (from..to).contains(*end)).for_each(|end| *end = to);
         }
         ends
     }
 
-    /// The load that met the goal and the value, as shares of the capacity.
+    /// The load that met the goal and the value, as shares of the capacity, and how many trials the search took.
     fn found(&self, capacity: f64, trial_seconds: f64, seed: u64) -> (f64, f64, usize) {
         let mut rig = SimulatedConnections::new(Placement::Isolated, capacity);
         let mut trial = seed * 1000;
-        let queue = Queue { ..*self };
+        let queue = *self;
         rig.script = Box::new(move |_, outcome| {
             trial += 1;
             let (offered, seconds) = (outcome.ledger.offered, outcome.seconds);
@@ -60,32 +55,12 @@ impl Queue {
             outcome.ledger.received = offered;
             outcome.ledger.places = Places::Connections(ConnectionPlaces::default());
         });
-        let search =
-            SearchSpec { preset: Preset::Mlr, trial_seconds, loss_ratio: None, width: None, max_load: None };
-        let spec = ProcedureSpec::from(RateSpec {
-            of: RateOf::Connections,
-            search,
-            p99_establishment_seconds: None,
-            pairs: 64_512,
-            pair_taken_seconds: 0.0,
-            legal_share: 1.0,
-            flood: None,
-        });
-        let mut procedure = spec.start(Placement::Isolated);
-        let mut trials = 0;
-        loop {
-            match procedure.next() {
-                Step::Done(measured) => {
-                    let lower = measured[0].search.as_ref().map_or(0.0, |search| search.lower);
-                    return (lower / capacity, measured[0].value / capacity, trials);
-                }
-                Step::Trial(request) => {
-                    trials += 1;
-                    let outcome = rig.trial(&request).unwrap();
-                    procedure.record(&request, &outcome);
-                }
-            }
-        }
+        let of = rate(RateOf::Connections);
+        let search = SearchSpec { trial_seconds, ..of.search.clone() };
+        let spec = ProcedureSpec::from(RateSpec { search, ..of });
+        let (measured, requests) = run(&spec, &mut rig);
+        let lower = measured[0].search.as_ref().map_or(0.0, |search| search.lower);
+        (lower / capacity, measured[0].value / capacity, requests.len())
     }
 }
 
@@ -103,7 +78,7 @@ fn held_table() {
     for (capacity, seconds) in [(1000.0, 0.25), (1000.0, 2.0)] {
         for (name, burst, uneven_seconds, stalls) in queues {
             let burst = if burst < 1.0 { burst * capacity * seconds } else { burst };
-            let queue = Queue { name, burst, uneven_seconds, stalls };
+            let queue = Queue { burst, uneven_seconds, stalls };
             let seeds = 0..41;
             let (mut loads, mut values, mut trials) = (Vec::new(), Vec::new(), 0);
             for seed in seeds {
@@ -121,7 +96,7 @@ fn held_table() {
             };
             let row = format!(
                 "| {capacity} in {seconds} s | {} | {} | {} | {:.1} |\n",
-                queue.name,
+                name,
                 shown(&loads),
                 shown(&values),
                 f64::from(trials as u32) / 41.0
