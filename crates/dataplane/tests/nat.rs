@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bed;
+#[path = "nat/reference.rs"]
+mod reference;
 
 use bed::{Bed, Fate, Side};
 use dataplane::{Filter, Hook, Reason, Settings};

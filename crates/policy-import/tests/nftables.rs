@@ -285,16 +285,8 @@ fn seen(router: &Namespace) -> Seen {
     }
 }
 
-/// ICMP that is no query and that nobody asked for: neither side translates it.
-fn opens_nothing(packet: &Packet) -> bool {
-    packet.protocol == 1 && !matches!(packet.selector >> 8, 8 | 13 | 15 | 17)
-}
-
 /// A packet as the rules see it.
 fn judged(case: &Case<'_>, policy: &Policy, packet: &Packet) -> Packet {
-    if opens_nothing(packet) {
-        return *packet;
-    }
     let Some((_, Some(new))) = policy.translate_destination(packet) else { return *packet };
     let (destination, selector) = (new.address.into(), new.port.unwrap_or(packet.selector));
     Packet { destination, selector, to: zone_of(case, policy, new.address), ..*packet }
@@ -312,10 +304,6 @@ fn assert_same_ends(case: &Case<'_>, policy: &Policy, seen: &Seen, number: u16, 
     if let Some(port) = seen.ports.get(&number) {
         assert_eq!(*port, packet.selector, "{}: {packet:?}", case.file);
     }
-    // Conntrack leaves it as it is; Rampart drops what is to be translated and opens no flow.
-    if opens_nothing(packet) {
-        return false;
-    }
     let (Some(source), IpAddr::V4(destination)) = (seen.sources.get(&number), packet.destination) else {
         return false;
     };
@@ -325,6 +313,8 @@ fn assert_same_ends(case: &Case<'_>, policy: &Policy, seen: &Seen, number: u16, 
         Some(SourceTranslation::Interface) => Some(*source) == link_of(case, destination).map(own),
         Some(SourceTranslation::OneOf(first, last)) => (first..=last).contains(source),
         Some(SourceTranslation::Address(address)) => *source == address,
+        // Conntrack leaves it as it is.
+        Some(SourceTranslation::Untranslatable) => return false,
     };
     assert!(is_right, "{}: from {source}, and not {translation:?}: {packet:?}", case.file);
     translation.is_some()

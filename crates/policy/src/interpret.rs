@@ -2,7 +2,7 @@
 //! the tables and the data plane with it.
 
 use crate::lists::OnLists;
-use crate::model::{Action, Policy, Rule, ZoneId};
+use crate::model::{Action, Policy, Rule, SELF, ZoneId};
 use jiff::Timestamp;
 use std::net::IpAddr;
 
@@ -150,15 +150,23 @@ impl Mismatch {
     /// The reason as a sentence: "its service is http, the packet's tcp/443".
     pub fn words(self, policy: &Policy, rule: &Rule, packet: &Packet) -> String {
         let written = &rule.written;
-        let zone = |id: ZoneId| &policy.zones[usize::from(id)].name;
+        let zone = |written: &str, id: ZoneId| match (written, id) {
+            ("any", SELF) => "self, which `any` leaves out",
+            _ => &policy.zones[usize::from(id)].name,
+        };
         match self {
             Mismatch::Disabled => "it is not enabled".to_owned(),
             Mismatch::Schedule => {
                 let name = rule.schedule.map_or("", |s| &policy.schedules[s].name);
                 format!("its schedule `{name}` does not hold at that time")
             }
-            Mismatch::From => format!("it is from {}, the packet from {}", written.from, zone(packet.from)),
-            Mismatch::To => format!("it is to {}, the packet to {}", written.to, zone(packet.to)),
+            Mismatch::From => {
+                let from = &written.from;
+                format!("it is from {from}, the packet from {}", zone(from, packet.from))
+            }
+            Mismatch::To => {
+                format!("it is to {}, the packet to {}", written.to, zone(&written.to, packet.to))
+            }
             Mismatch::Source => {
                 format!("its source is {}, and {} is not in it", written.source, packet.source)
             }
@@ -181,6 +189,16 @@ impl Mismatch {
 }
 
 impl Packet {
+    /// Whether a flow can come of it: all but ICMP that is neither a query (echo, timestamp) nor an answer to one.
+    pub fn opens_flow(&self) -> bool {
+        use crate::service::{ICMP, ICMPV6};
+        match self.protocol {
+            ICMP => matches!(self.selector, 0x0800 | 0 | 0x0d00 | 0x0e00),
+            ICMPV6 => matches!(self.selector, 0x8000 | 0x8100),
+            _ => true,
+        }
+    }
+
     /// The service as policies write it: `tcp/80`.
     pub fn service_words(&self) -> String {
         use crate::service::{ICMP, ICMPV6, SCTP, TCP, UDP};

@@ -96,6 +96,8 @@ pub enum SourceTranslation {
     OneOf(Ipv4Addr, Ipv4Addr),
     /// This one.
     Address(Ipv4Addr),
+    /// None, because no flow can come of the packet: it is dropped as `untranslatable`.
+    Untranslatable,
 }
 
 /// Which way a row looks.
@@ -219,8 +221,11 @@ impl Seen {
 
 impl Policy {
     /// The entry that decides about a packet's destination, and where it sends the packet; `None`: as the packet says. Where the
-    /// packet goes to is not looked at: it is not known yet.
+    /// packet goes to is not looked at: it is not known yet. What the firewall itself sends, and what opens no flow, stays as it is.
     pub fn translate_destination(&self, packet: &Packet) -> Option<(usize, Option<DestinationTranslation>)> {
+        if packet.from == SELF || !packet.opens_flow() {
+            return None;
+        }
         let (place, entry) = self.first(Direction::Destination, packet)?;
         let translation = match entry.change {
             Change::Destination { address, port } => Some(DestinationTranslation {
@@ -242,13 +247,15 @@ impl Policy {
     }
 
     /// The entry that decides about a packet's source, once the packet goes where [`Policy::translate_destination`] sends it, and
-    /// what that source becomes; `None`: it stays as it is. Packets to the firewall itself stay as they are.
+    /// what that source becomes; `None`: it stays as it is. Packets from and to the firewall itself stay as they are.
     pub fn translate_source(&self, packet: &Packet) -> Option<(usize, Option<SourceTranslation>)> {
         if packet.to == SELF || packet.from == SELF {
             return None;
         }
         let (place, entry) = self.first(Direction::Source, packet)?;
         let translation = match entry.change {
+            Change::Exempt | Change::Destination { .. } => None,
+            _ if !packet.opens_flow() => Some(SourceTranslation::Untranslatable),
             Change::Masquerade { .. } => Some(SourceTranslation::Interface),
             Change::Source { first, last, .. } => Some(SourceTranslation::OneOf(first, last)),
             Change::OneToOne { first } => {
@@ -258,7 +265,6 @@ impl Policy {
                     u32::from(first) + (u32::from(source) - inside),
                 )))
             }
-            Change::Exempt | Change::Destination { .. } => None,
         };
         Some((place, translation))
     }

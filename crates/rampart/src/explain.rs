@@ -79,7 +79,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
                 return Ok(ExitCode::SUCCESS);
             }
             let explanation = explain(&policy, &packet, on, at);
-            let translated = Translated::of(&policy, &packet, before);
+            let translated = Translated::of(&policy, &packet, before, explanation.verdict.action);
             if json {
                 let mut answer = to_json(&policy, &packet, on, at, &explanation);
                 answer["translation"] = translated.to_json(&policy);
@@ -117,7 +117,7 @@ fn packet(question: &Question, policy: &Policy) -> Result<(Packet, Option<(usize
     let (source, destination) = (question.src, question.dst);
     let asked = Packet { from, to: SELF, source, destination, source_port, protocol, selector };
     let (mut packet, mut before) = (asked, None);
-    if let Some((place, Some(translated))) = policy.translate_destination(&asked).filter(|_| from != SELF) {
+    if let Some((place, Some(translated))) = policy.translate_destination(&asked) {
         packet.destination = translated.address.into();
         packet.selector = translated.port.unwrap_or(selector);
         before = Some((place, asked));

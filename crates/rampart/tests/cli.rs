@@ -219,6 +219,45 @@ fn explain_says_who_decides_and_why_not_those_above() {
     }
 }
 
+const TRANSLATED: &str = "[zones]\nlan = { interfaces = 'e1', networks = '192.168.1.0/24' }\nwan = { interfaces = 'e0' }\n\
+    [[nat]]\nname = 'ping'\nfrom = 'wan'\ndestination = '203.0.113.1'\nservice = 'icmp'\ndestination_to = '192.168.1.10'\n\
+    [[nat]]\nname = 'out'\nfrom = 'lan'\nto = 'wan'\nmasquerade = true\n\
+    [[rules]]\nname = 'out'\nfrom = 'lan'\nto = 'wan'\naction = 'allow'\n\
+    [[rules]]\nname = 'in'\nfrom = 'wan'\nto = 'any'\nservice = 'icmp'\naction = 'allow'\n";
+
+#[test]
+fn explain_says_what_is_translated() {
+    let file = Scratch::new("translated.toml", TRANSLATED.as_bytes());
+    let out = ["--from", "lan", "--src", "192.168.1.9", "--dst", "198.51.100.7"];
+    let back = ["--from", "wan", "--src", "198.51.100.7", "--dst", "203.0.113.1"];
+    for (ends, service, has, has_not) in [
+        (out, "udp --dport 53", "it leaves with the address of the interface", "it was for"),
+        // ICMP that is no query opens no flow, and only flows are translated.
+        (out, "icmp --type 9", "it is dropped as untranslatable", "leaves with"),
+        (back, "icmp --type echo-request", "it was for 203.0.113.1, icmp/8/0", "to zone wan"),
+        (back, "icmp --type 9", "in zone wan to zone wan", "it was for"),
+        (back, "udp --dport 53", "deny: no rule", "it was for"),
+        (
+            ["--from", "self", out[2], "192.168.1.1", out[4], out[5]],
+            "udp --dport 53",
+            "the packet from self",
+            "it leaves",
+        ),
+        // What is denied leaves with nothing.
+        (
+            ["--from", "lan", out[2], out[3], out[4], "192.168.1.8"],
+            "udp --dport 53",
+            "deny: no rule",
+            "it leaves",
+        ),
+    ] {
+        let service: Vec<&str> = service.split(' ').collect();
+        let run = rampart(&[&["explain", &file.path()], &ends[..], &["--proto"], &service].concat());
+        let is_right = run.status == 0 && run.out.contains(has) && !run.out.contains(has_not);
+        assert!(is_right, "{ends:?} {service:?}: {has:?}, not {has_not:?} in {}{}", run.out, run.err);
+    }
+}
+
 #[test]
 fn warnings_that_many_rules_share_are_printed_once_and_counted() {
     let rules = |i: u32| SHADOWED.replace("late", &format!("late{i}"));

@@ -2,6 +2,7 @@
 
 use policy::Policy;
 use policy::interpret::Packet;
+use policy::model::Action;
 use policy::translation::SourceTranslation;
 use serde_json::{Value, json};
 
@@ -9,13 +10,19 @@ use serde_json::{Value, json};
 pub(super) struct Translated {
     /// The entry that translated its destination, if one did, and the packet before that.
     destination: Option<(usize, Packet)>,
-    /// The entry that decides about its source, and what becomes of it.
+    /// If the packet is allowed: the entry that decides about its source, and what becomes of it.
     source: Option<(usize, Option<SourceTranslation>)>,
 }
 
 impl Translated {
-    pub(super) fn of(policy: &Policy, packet: &Packet, destination: Option<(usize, Packet)>) -> Self {
-        Self { destination, source: policy.translate_source(packet) }
+    pub(super) fn of(
+        policy: &Policy,
+        packet: &Packet,
+        destination: Option<(usize, Packet)>,
+        action: Action,
+    ) -> Self {
+        let source = (action == Action::Allow).then(|| policy.translate_source(packet));
+        Self { destination, source: source.flatten() }
     }
 
     fn words(source: Option<SourceTranslation>) -> String {
@@ -31,6 +38,9 @@ impl Translated {
             Some(SourceTranslation::OneOf(first, last)) => {
                 format!("leaves with an address of {first}-{last}")
             }
+            Some(SourceTranslation::Untranslatable) => {
+                "is dropped as untranslatable, because it is ICMP that is no query".to_owned()
+            }
         }
     }
 
@@ -45,7 +55,7 @@ impl Translated {
             )
         });
         let source = self.source.iter().map(|(place, source)| {
-            format!("if it passes, it {}: by the translation `{}`", Self::words(*source), name(*place))
+            format!("it {}: by the translation `{}`", Self::words(*source), name(*place))
         });
         destination.chain(source).collect()
     }
