@@ -235,15 +235,20 @@ fn forward(lines: &str, has: &[&str], has_not: &[&str]) {
         "*filter\n:INPUT DROP [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT DROP [0:0]\n:mine - [0:0]\n\
          -A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT\n-A FORWARD -i a -o b -s 192.0.2.99 -j DROP\n{lines}\nCOMMIT\n"
     );
+    becomes(text, lines, has, has_not);
+}
+
+/// What the policy and the findings of a text should have or not have.
+fn becomes(text: String, what: &str, has: &[&str], has_not: &[&str]) {
     let source = Source { name: "rules".to_owned(), text };
     let imported = import(Format::IptablesSave, &[source], &Options::default()).unwrap();
     let findings: Vec<String> = imported.findings.iter().map(ToString::to_string).collect();
     let all = format!("{}\n{}", imported.policy, findings.join("\n"));
     for words in has {
-        assert!(all.contains(words), "{lines}: no {words} in\n{all}");
+        assert!(all.contains(words), "{what}: no {words} in\n{all}");
     }
     for words in has_not {
-        assert!(!all.contains(words), "{lines}: {words} in\n{all}");
+        assert!(!all.contains(words), "{what}: {words} in\n{all}");
     }
 }
 
@@ -300,16 +305,7 @@ fn translated(lines: &str, has: &[&str], has_not: &[&str]) {
         "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n:mine - [0:0]\n{lines}\nCOMMIT\n\
          *filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n-A FORWARD -i a -o b -s 192.0.2.99 -j DROP\nCOMMIT\n"
     );
-    let source = Source { name: "rules".to_owned(), text };
-    let imported = import(Format::IptablesSave, &[source], &Options::default()).unwrap();
-    let findings: Vec<String> = imported.findings.iter().map(ToString::to_string).collect();
-    let all = format!("{}\n{}", imported.policy, findings.join("\n"));
-    for words in has {
-        assert!(all.contains(words), "{lines}: no {words} in\n{all}");
-    }
-    for words in has_not {
-        assert!(!all.contains(words), "{lines}: {words} in\n{all}");
-    }
+    becomes(text, lines, has, has_not);
 }
 
 #[test]
