@@ -46,17 +46,13 @@ struct Running {
 
 impl Crossing {
     pub(crate) fn build(hook: Hook) -> Self {
-        let [client, firewall, server] = ["client", "firewall", "server"].map(Namespace::create);
-        join(&firewall, &client, "toclient", "198.18.0", "2001:2:0:1", hook);
-        join(&firewall, &server, "toserver", "198.19.0", "2001:2:0:2", hook);
+        let [client, firewall, server] = joined("toclient", hook);
         Self::start(client, firewall, server, "toclient", hook)
     }
 
     /// The client's side is a bridge, which is a device without XDP.
     pub(crate) fn build_with_bridge() -> Self {
-        let [client, firewall, server] = ["client", "firewall", "server"].map(Namespace::create);
-        join(&firewall, &client, "port", "198.18.0", "2001:2:0:1", Hook::Xdp);
-        join(&firewall, &server, "toserver", "198.19.0", "2001:2:0:2", Hook::Xdp);
+        let [client, firewall, server] = joined("port", Hook::Xdp);
         firewall.ip("address flush dev port
              link add bridge type bridge
              link set port master bridge
@@ -68,9 +64,7 @@ impl Crossing {
 
     /// nftables in Rampart's place, with the same policy.
     pub(crate) fn build_with_nftables() -> Self {
-        let [client, firewall, server] = ["client", "firewall", "server"].map(Namespace::create);
-        join(&firewall, &client, "toclient", "198.18.0", "2001:2:0:1", Hook::Tc);
-        join(&firewall, &server, "toserver", "198.19.0", "2001:2:0:2", Hook::Tc);
+        let [client, firewall, server] = joined("toclient", Hook::Tc);
         firewall.set(&[("ipv4/ip_forward", "1"), ("ipv6/conf/all/forwarding", "1")]);
         firewall.nft(
             "table inet rules { chain forward {
@@ -153,6 +147,15 @@ fn apply(firewall: &mut Firewall, policy: &str) {
 
 /// A host's only interface.
 pub(crate) const HOST_DEVICE: &str = "eth0";
+
+/// The client, the firewall and the server. The firewall's device on the client's side has the name that is given.
+fn joined(device: &str, hook: Hook) -> [Namespace; 3] {
+    let all = ["client", "firewall", "server"].map(Namespace::create);
+    let [client, firewall, server] = &all;
+    join(firewall, client, device, "198.18.0", "2001:2:0:1", hook);
+    join(firewall, server, "toserver", "198.19.0", "2001:2:0:2", hook);
+    all
+}
 
 fn join(firewall: &Namespace, host: &Namespace, device: &str, v4: &str, v6: &str, hook: Hook) {
     let peer = host.name();

@@ -1,8 +1,8 @@
 //! Two threads on two cores whose flows ask for the same port outside at the same moment: no two may have it.
 
-use super::{Moments, client, with_workers};
+use super::{Moments, bed_under, with_workers};
 use crate::bed::{Bed, Side};
-use dataplane::{Filter, Hook, Settings, Verdict};
+use dataplane::{Filter, Verdict};
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,11 +39,7 @@ pub(crate) struct Run {
 
 /// Opens the same ports from two hosts at once, again and again in an empty table. Panics if two flows have one name outside.
 pub(crate) fn run(rounds: u64) -> Run {
-    let mut bed = Bed::with(Hook::Xdp, &Settings { flows: 4096, rules: 64 }, POOL);
-    for worker in 0..super::WORKERS {
-        bed.namespace().ip(&format!("neighbour add {} lladdr 02:00:00:00:01:02 dev in0", client(worker)));
-    }
-    bed.firewall().forget_routes().unwrap();
+    let mut bed = bed_under(POOL, 4096);
     let mut run = Run::default();
     for round in 0..rounds {
         let (moments, sent) = (Moments::default(), AtomicU64::new(0));

@@ -48,7 +48,12 @@ fn client(worker: usize) -> String {
 }
 
 pub(crate) fn bed(flows: u32) -> Bed {
-    let bed = Bed::with(Hook::Xdp, &Settings { flows, rules: 64 }, POLICY);
+    bed_under(POLICY, flows)
+}
+
+/// A bed that knows the workers' clients as neighbours.
+fn bed_under(policy: &str, flows: u32) -> Bed {
+    let bed = Bed::with(Hook::Xdp, &Settings { flows, rules: 64 }, policy);
     for worker in 0..WORKERS {
         bed.namespace().ip(&format!("neighbour add {} lladdr 02:00:00:00:01:02 dev in0", client(worker)));
     }
