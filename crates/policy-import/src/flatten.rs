@@ -204,6 +204,12 @@ struct Standing {
     gone: Vec<Cube>,
 }
 
+impl Standing {
+    fn may_be_gone(&self, packets: &[Cube]) -> bool {
+        packets.iter().any(|cube| self.gone.iter().any(|gone| gone.meets(cube)))
+    }
+}
+
 /// A rule that decides, and the packets that it decides about.
 struct Met<'r> {
     decider: Decider,
@@ -288,10 +294,11 @@ impl<'r> Flat<'r> {
         self.policy(at, left, &inner)
     }
 
-    /// Whether a chain behind the one at a place sees some of the packets.
-    fn is_seen_later(&self, packets: &[Cube], place: usize) -> bool {
-        let mut later = self.bases[place + 1..].iter().map(|base| &self.ruleset.bases[*base].sees);
-        later.any(|sees| packets.iter().any(|cube| cube.meets(sees)))
+    /// Whether a chain behind the one at a place may drop some of the packets.
+    fn is_asked_later(&self, packets: &[Cube], place: usize) -> bool {
+        let later = (place + 1..self.bases.len()).filter(|later| self.can_drop[*later]);
+        let mut sees = later.map(|later| &self.ruleset.bases[self.bases[later]].sees);
+        sees.any(|sees| packets.iter().any(|cube| cube.meets(sees)))
     }
 
     /// Whether the way's own hook has such a chain.
@@ -428,12 +435,11 @@ impl<'r> Flat<'r> {
     }
 
     fn accept(&mut self, met: Met<'_>, standing: &Standing) -> Result<(), Wrong> {
-        let is_gone = |cube: &Cube| standing.gone.iter().any(|gone| gone.meets(cube));
         let why = if !met.doubts.is_empty() {
             format!("a policy cannot ask for {}", met.doubts.join(", "))
-        } else if met.packets.iter().any(is_gone) {
+        } else if standing.may_be_gone(&met.packets) {
             "a rule before it, which is not understood, may take some of its packets away".to_owned()
-        } else if met.rule.limit.is_some() && self.is_seen_later(&met.packets, standing.base) {
+        } else if met.rule.limit.is_some() && self.is_asked_later(&met.packets, standing.base) {
             "its limit would have to hold together with the rules of another chain, which judges its packets later".to_owned()
         } else {
             let after = Standing { base: standing.base + 1, ..standing.clone() };
@@ -456,6 +462,9 @@ impl<'r> Flat<'r> {
                 met.doubts.join(", ")
             );
             self.find(met.decider, Kind::Wider, why);
+        } else if standing.may_be_gone(&met.packets) {
+            let why = "a rule before it, which is not understood, may take some of its packets away, and here all are denied";
+            self.find(met.decider, Kind::Wider, why.to_owned());
         }
         let action = if met.rule.verdict == Verdict::Reject { Action::Reject } else { Action::Deny };
         self.row(met.packets, action, met.decider, standing, None, met.logs)

@@ -181,6 +181,7 @@ fn interfaces_that_a_packet_does_not_have() {
 fn nft(rule: &str, allows: bool, denies: bool) {
     let text = format!(
         "table inet t {{\n set fleeting {{\n type ipv4_addr\n flags dynamic,timeout\n elements = {{ 10.0.0.1 timeout 5m }}\n }}\n \
+         set none {{\n type ipv4_addr\n }}\n set no-pairs {{\n type ipv4_addr . inet_service\n }}\n map no-verdicts {{\n type ipv4_addr : verdict\n }}\n \
          chain other {{\n udp dport 53 accept\n }}\n chain c {{\n  type filter hook forward priority 0; policy drop;\n  \
          ct state established accept\n  iifname \"a\" oifname \"b\" tcp dport 1 continue\n  {rule}\n }}\n}}\n"
     );
@@ -206,6 +207,19 @@ fn what_is_not_understood_of_nftables_allows_nothing() {
         ("ip saddr @fleeting accept", false, false),
         ("ip saddr @fleeting drop", false, true),
         ("ip saddr != @fleeting accept", false, false),
+        // Values that are verdicts and translations elsewhere.
+        ("ct status dnat accept", false, false),
+        ("ct status { dnat, snat } accept", false, false),
+        ("ct status & (dnat | assured) == dnat drop", false, true),
+        ("icmp type . icmp code { redirect . 0, echo-request . 0 } accept", false, false),
+        ("tcp dport 80 ct status dnat accept", false, false),
+        // What has nothing in it when it is read, as Debian's example `sets_and_maps.nft` has.
+        ("ip saddr @none accept", false, false),
+        ("ip saddr @none drop", false, false),
+        ("ip saddr != @none accept", true, false),
+        ("ip saddr . tcp dport @no-pairs accept", false, false),
+        ("ip saddr vmap @no-verdicts", false, false),
+        ("ip saddr { } accept", false, false),
         ("ip ttl < 5 drop", false, true),
         ("tcp dport 80 ct count over 10 reject", false, false),
         ("udp dport 53 limit rate over 10/second accept", false, false),
@@ -286,6 +300,12 @@ fn what_is_not_understood_allows_nothing() {
             &["not known"],
             &[],
         ),
+        // The same before a drop, as OpenWrt limits handshakes: it is said that all are denied.
+        (
+            "-A mine -m limit --limit 25/second -j RETURN\n-A mine -j DROP\n-A FORWARD -p tcp -j mine",
+            &["refuses more than the original: a rule before it", "service = \"tcp\"\naction = \"deny\""],
+            &[],
+        ),
         // The same, with a return that is understood.
         (
             "-A mine -s 10.0.0.0/8 -j RETURN\n-A mine -p udp -j ACCEPT\n-A FORWARD -j mine",
@@ -297,6 +317,18 @@ fn what_is_not_understood_allows_nothing() {
     ] {
         forward(lines, has, has_not);
     }
+}
+
+#[test]
+fn a_limit_holds_if_no_later_chain_can_drop() {
+    let later = |rule: &str| {
+        format!(
+            "-A FORWARD -p icmp -m limit --limit 5/second -j ACCEPT\nCOMMIT\n*mangle\n:POSTROUTING ACCEPT [0:0]\n{rule}"
+        )
+    };
+    let (kept, lost) = ("limit = { rate = \"5/s\"", "together with the rules of another chain");
+    forward(&later("-A POSTROUTING -p tcp -j MARK --set-mark 1"), &[kept], &[lost]);
+    forward(&later("-A POSTROUTING -s 192.0.2.1 -j DROP"), &[lost], &[kept]);
 }
 
 /// A table of translations with these lines behind a filter that lets everything pass, and what the import should have or not have.

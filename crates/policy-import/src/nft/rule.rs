@@ -138,6 +138,10 @@ impl Reader<'_> {
     /// Reads the first match or statement of some words. Returns how many words it has.
     fn part_of_rule(&mut self, draft: &mut Draft, words: &[Token]) -> Result<usize, Wrong> {
         let first = &words[0];
+        if draft.is_lost && first.is("{") {
+            // Values, among which `redirect` is a type of ICMP.
+            return Ok(braces(words).len());
+        }
         if let Some(taken) = self.verdict(draft, words)? {
             return Ok(taken);
         }
@@ -165,6 +169,11 @@ impl Reader<'_> {
                 return Ok(4);
             }
             ("flow", "add", _) => return Ok(3),
+            // Its values are words that translate elsewhere.
+            ("ct", "status", _) => {
+                draft.doubt(first.column, "`ct status`".to_owned());
+                return Ok(2 + words[2..].iter().take_while(|word| is_status(word)).count());
+            }
             (idle, ..) if IDLE.contains(&idle) => {
                 draft.logs |= idle == "log";
                 return Ok(options + 1);
@@ -387,6 +396,15 @@ fn syn(draft: &mut Draft, words: &[Token]) -> Option<usize> {
     Some(4 + end + 1 + taken)
 }
 
+/// A value of `ct status`, or what stands before and between them.
+fn is_status(word: &Token) -> bool {
+    let values = ["expected", "seen-reply", "assured", "confirmed", "snat", "dnat", "dying"];
+    values
+        .iter()
+        .chain(&["=", "!=", "!", "&", "|", "(", ")", ",", "{", "}", "and", "or"])
+        .any(|text| word.is(text))
+}
+
 fn is_decision(word: &Token) -> bool {
     ["accept", "drop", "reject", "return", "jump", "goto", "comment", "counter", "log"]
         .iter()
@@ -424,7 +442,10 @@ fn braces(words: &[Token]) -> &[Token] {
 
 /// What commas part within braces.
 fn elements(words: &[Token]) -> Vec<Vec<Token>> {
-    let inside = words.strip_prefix(&words[..1]).filter(|_| words[0].is("{")).unwrap_or(words);
+    let inside = match words {
+        [open, inside @ ..] if open.is("{") => inside,
+        _ => words,
+    };
     let inside = inside.split_last().filter(|(last, _)| last.is("}")).map_or(inside, |(_, before)| before);
     inside.split(|word| word.is(",")).filter(|element| !element.is_empty()).map(<[Token]>::to_vec).collect()
 }
