@@ -1,7 +1,7 @@
 //! Boxes between `--ports` that lie, in whole runs of the bench: each loses its values, and the mark says why.
 
 use super::external::Unknown;
-use super::{is_disturbed, shown, suite, turn};
+use super::{ATTEMPTS, is_disturbed, shown, suite, turn};
 use measure::results::{MarkKind, Reading, Results};
 use testkit::filter::{Filter, HIDDEN_WORK, LIES};
 
@@ -155,14 +155,21 @@ fn lies_of_a_box_between_two_ports_cost_its_values() {
     for row in rows {
         filter.only("settings").set(&[row.lie, row.every, 0, row.which]);
         let test = format!("procedure = \"latency\"\nloads = [50000]\n{}", row.factors);
-        let results = unknown.measured(0.3, &test, row.stated);
-        let points = of_box(&results);
         let fits = |point: &Reading<'_>| match row.found {
             None => point.valid || is_disturbed(point),
             Some((kind, words)) => {
                 !point.valid && point.marks.iter().any(|mark| mark.kind == kind && mark.text.contains(words))
             }
         };
+        // What the machine took from the generator hides the lie: that run is made again, a few times.
+        let hidden = |results: &Results| of_box(results).iter().any(|p| is_disturbed(p) && !fits(p));
+        let mut results = unknown.measured(0.3, &test, row.stated);
+        for _ in 1..ATTEMPTS {
+            if hidden(&results) {
+                results = unknown.measured(0.3, &test, row.stated);
+            }
+        }
+        let points = of_box(&results);
         if points.is_empty() || !points.iter().all(fits) {
             wrong.push(format!("{}: {:?}", row.name, points.iter().map(|p| &p.marks).collect::<Vec<_>>()));
         }

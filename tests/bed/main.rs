@@ -57,9 +57,11 @@ fn is_disturbed(point: &Reading<'_>) -> bool {
     !point.valid && point.marks.iter().any(|mark| by_machine.contains(&mark.kind))
 }
 
+/// How often a run is made that the machine disturbs.
+const ATTEMPTS: usize = 3;
+
 /// Runs the bench to its end and reads its results. A run that the machine disturbed is made again, a few times.
 fn undisturbed(out: &Path, run: impl Fn() -> Output) -> (Output, Result<Results, report::ReportError>) {
-    const ATTEMPTS: usize = 3;
     for _ in 1..ATTEMPTS {
         let output = run();
         match report::load(out) {
