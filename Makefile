@@ -2,7 +2,7 @@
 # Building runs as you; what needs root (the bench, and the tests that make namespaces) runs through sudo.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-beds test-traffic test-others test-kernels mutants check bench prepare clean
+.PHONY: help demo test test-beds test-traffic test-others test-alone test-kernels mutants check bench prepare clean
 
 # Debian keeps ip, nft and ethtool in sbin, which an ordinary user's PATH leaves out.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -28,10 +28,11 @@ test: ## Everything that CI runs: formatting, lints, documentation, every test, 
 	cargo xtask layout
 	cargo test --workspace --lib --bins --tests --locked --no-run
 	$(MAKE) --no-print-directory --keep-going --jobs=3 test-beds test-traffic test-others
+	$(MAKE) --no-print-directory test-alone
 	cargo test --workspace --locked --doc --quiet
 
-# Three lanes side by side, because most tests wait: see scripts/run-test.
-test-beds test-traffic test-others: test-%:
+# Three lanes side by side, because most tests wait, and one alone: see scripts/run-test.
+test-beds test-traffic test-others test-alone: test-%:
 	LANE=$* cargo --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/run-test']" test \
 		--workspace --lib --bins --tests --locked --no-fail-fast
 

@@ -156,12 +156,12 @@ fn lies_of_a_box_between_two_ports_cost_its_values() {
         filter.only("settings").set(&[row.lie, row.every, 0, row.which]);
         let test = format!("procedure = \"latency\"\nloads = [50000]\n{}", row.factors);
         let fits = |point: &Reading<'_>| match row.found {
-            None => point.valid || is_disturbed(point),
+            None => point.valid,
             Some((kind, words)) => {
                 !point.valid && point.marks.iter().any(|mark| mark.kind == kind && mark.text.contains(words))
             }
         };
-        // What the machine took from the generator hides the lie: that run is made again, a few times.
+        // What the machine took from the generator hides what the box does: that run is made again, a few times.
         let hidden = |results: &Results| of_box(results).iter().any(|p| is_disturbed(p) && !fits(p));
         let mut results = unknown.measured(0.3, &test, row.stated);
         for _ in 1..ATTEMPTS {
@@ -170,7 +170,8 @@ fn lies_of_a_box_between_two_ports_cost_its_values() {
             }
         }
         let points = of_box(&results);
-        if points.is_empty() || !points.iter().all(fits) {
+        let may_be = |point: &Reading<'_>| fits(point) || row.found.is_none() && is_disturbed(point);
+        if points.is_empty() || !points.iter().all(may_be) {
             wrong.push(format!("{}: {:?}", row.name, points.iter().map(|p| &p.marks).collect::<Vec<_>>()));
         }
         let beside = |p: &Reading<'_>| p.ledger().frames().map_or(0, |places| places.beside.forbidden_sent);

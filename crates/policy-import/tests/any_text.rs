@@ -1,24 +1,15 @@
 //! Whatever a text says, it is imported or refused, and nothing panics: rule sets as people write them, with words left out, written twice or
 //! exchanged, and cut anywhere.
 
+mod random;
+
 use policy_import::{Format, Options, Source, import};
+use random::Random;
 use std::panic::catch_unwind;
 use std::path::Path;
 
 /// Texts that are made of each file, unless the environment says another number (`TEXTS`).
 const TEXTS: usize = 400;
-
-/// Numbers that look random and are the same in each run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % end.max(1) as u64) as usize
-    }
-}
 
 /// The words of a text, and what stands between them.
 fn words(text: &str) -> Vec<&str> {
@@ -27,9 +18,9 @@ fn words(text: &str) -> Vec<&str> {
 
 fn changed(words: &[&str], random: &mut Random) -> String {
     let mut words = words.to_vec();
-    for _ in 0..=random.below(3) {
-        let (at, other) = (random.below(words.len()), random.below(words.len()));
-        match random.below(5) {
+    for _ in 0..=random.place(3) {
+        let (at, other) = (random.place(words.len()), random.place(words.len()));
+        match random.place(5) {
             0 => drop(words.remove(at)),
             1 => words.insert(at, words[other]),
             2 => words.swap(at, other),
@@ -38,8 +29,8 @@ fn changed(words: &[&str], random: &mut Random) -> String {
         }
     }
     let mut text = words.concat();
-    if random.below(8) == 0 {
-        let end = random.below(text.len());
+    if random.place(8) == 0 {
+        let end = random.place(text.len());
         text.truncate((0..=end).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0));
     }
     text

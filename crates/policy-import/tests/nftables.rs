@@ -2,6 +2,8 @@
 //! passed is compared with what the policy says. Half of the packets stand at the ends of ranges that the policy names.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod random;
+
 use policy::Policy;
 use policy::address::AddressSet;
 use policy::interpret::{Decider, Packet, decide};
@@ -9,6 +11,7 @@ use policy::model::{Action, ZoneId};
 use policy::service::ServiceSet;
 use policy::translation::SourceTranslation;
 use policy_import::{Format, Options, Source, import};
+use random::Random;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
@@ -40,19 +43,9 @@ for line in open(sys.argv[1]):
     link.sendto(bytes.fromhex(frame), (name, 0))
 ";
 
-/// Numbers that look random and are the same in each run.
-struct Random(u64);
-
 impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % end
-    }
-
     fn one_of<T: Copy>(&mut self, of: &[T]) -> T {
-        of[self.below(of.len() as u64) as usize]
+        of[self.place(of.len())]
     }
 
     fn near_one_of(&mut self, ranges: &[(u32, u32)]) -> u32 {

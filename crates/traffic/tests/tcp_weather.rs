@@ -68,6 +68,12 @@ const CLEAN: &[(&str, u64)] = &[
 const ALL_CLOSED: &[(&str, u64)] =
     &[("opened", 200), ("completed", 200), ("closed", 200), ("wrong_data", 0), ("server_wrong_data", 0)];
 
+/// Drops the first packet of each connection that is meant; `client` are the words for its client's address and port.
+fn once(meant: &str, client: &str) -> String {
+    let rule = format!("{meant} {client} != @s add @s {{ {client} }}drop");
+    format!("set s {{ type ipv4_addr . inet_service ; flags dynamic ; size 65535 ; }} {}", forward(&rule))
+}
+
 fn one_in_ten() -> String {
     forward("numgen random mod 10 == 0 drop")
 }
@@ -134,23 +140,13 @@ fn rows() -> Vec<Row> {
         ),
         row(
             "every SYN dropped once",
-            format!(
-                "set s {{ type ipv4_addr . inet_service ; flags dynamic ; size 65535 ; }} {}",
-                forward(
-                    "tcp flags syn / syn,ack ip saddr . tcp sport != @s add @s { ip saddr . tcp sport }drop"
-                )
-            ),
+            once("tcp flags syn / syn,ack", "ip saddr . tcp sport"),
             |_| (),
             &[("closed", 200), ("completed", 200), ("syn_again", 200), ("request_again", 0)],
         ),
         row(
             "the server's FIN dropped once, after its acknowledgement of the client's",
-            format!(
-                "set s {{ type ipv4_addr . inet_service ; flags dynamic ; size 65535 ; }} {}",
-                forward(
-                    "iifname right tcp flags & fin == fin ip daddr . tcp dport != @s add @s { ip daddr . tcp dport }drop"
-                )
-            ),
+            once("iifname right tcp flags & fin == fin", "ip daddr . tcp dport"),
             |p| p.four_way = true,
             &[("closed", 200), ("completed", 200), ("close_again", 200), ("server_fin", 400)],
         ),

@@ -64,7 +64,8 @@ fn frame(packet: &Packet) -> Vec<u8> {
         .bytes()
 }
 
-/// What the policy says of a packet: its fate in a word, and the packet that leaves with the sources that it may have.
+/// What `policy` decides about a packet: the name of its fate, the packet after its destination is translated, and the first and last source that it
+/// may leave with.
 fn expected(policy: &Policy, asked: &Packet) -> (String, Packet, (Ipv4Addr, Ipv4Addr)) {
     let mut packet = *asked;
     if let Some((_, Some(new))) = policy.translate_destination(asked) {
@@ -133,9 +134,9 @@ fn needs_root_the_policy_says_what_becomes_of_first_packets() {
             let from = policy.zone(if side == Side::In { "inside" } else { "outside" }).unwrap();
             for (source, destination) in sources.iter().flat_map(|source| DESTINATIONS.map(|to| (source, to)))
             {
-                // That is `land`.
                 let (source, destination): (IpAddr, IpAddr) =
                     (source.parse().unwrap(), destination.parse().unwrap());
+                // That is `land`.
                 if source == destination {
                     continue;
                 }
