@@ -20,6 +20,7 @@ demo: ## Measure seven firewalls side by side, three to four minutes: a table an
 
 # Runs of tests are no history of anybody.
 test: export RAMPART_BENCH_HISTORY := off
+test: export FAILED_TESTS := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)/failed-tests
 test: ## Everything that CI runs: formatting, lints, documentation, every test, those that need root included
 	@scripts/prepare test
 	cargo fmt --all --check
@@ -27,11 +28,14 @@ test: ## Everything that CI runs: formatting, lints, documentation, every test, 
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked --quiet
 	cargo xtask layout
 	cargo test --workspace --lib --bins --tests --locked --no-run
-	$(MAKE) --no-print-directory --keep-going --jobs=3 test-beds test-traffic test-others
-	$(MAKE) --no-print-directory test-alone
+	@rm -rf "$(FAILED_TESTS)" && mkdir -p "$(FAILED_TESTS)"
+	@failed=0; $(MAKE) --no-print-directory --keep-going --jobs=3 test-beds test-traffic test-others || failed=1; \
+	$(MAKE) --no-print-directory test-alone || failed=1; \
+	cat "$(FAILED_TESTS)"/* 2>/dev/null; exit $$failed
 	cargo test --workspace --locked --doc --quiet
 
-# Three lanes side by side, because most tests wait, and one alone: see scripts/run-test.
+# Three lanes side by side, because most tests wait, and one alone: see scripts/run-test. What failed is said again at the end, where
+# whoever has but the last lines of a long log finds it.
 test-beds test-traffic test-others test-alone: test-%:
 	LANE=$* cargo --config "target.'cfg(unix)'.runner=['$(CURDIR)/scripts/run-test']" test \
 		--workspace --lib --bins --tests --locked --no-fail-fast

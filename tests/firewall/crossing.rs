@@ -47,7 +47,7 @@ struct Running {
 impl Crossing {
     pub(crate) fn build(hook: Hook) -> Self {
         let [client, firewall, server] = joined("toclient", hook);
-        Self::start(client, firewall, server, "toclient", hook)
+        Self::start([client, firewall, server], "toclient", hook, &[hook])
     }
 
     /// The client's side is a bridge, which is a device without XDP.
@@ -59,7 +59,7 @@ impl Crossing {
              address add 198.18.0.1/24 dev bridge
              address add 2001:2:0:1::1/64 dev bridge nodad
              link set bridge up");
-        Self::start(client, firewall, server, "bridge", Hook::Xdp)
+        Self::start([client, firewall, server], "bridge", Hook::Xdp, &[Hook::Xdp, Hook::Tc])
     }
 
     /// nftables in Rampart's place, with the same policy.
@@ -77,10 +77,11 @@ impl Crossing {
         Self { running: None, client, firewall, server }
     }
 
-    fn start(client: Namespace, firewall: Namespace, server: Namespace, device: &str, hook: Hook) -> Self {
+    fn start(namespaces: [Namespace; 3], device: &str, hook: Hook, loaded: &[Hook]) -> Self {
+        let [client, firewall, server] = namespaces;
         let interfaces = [device, "toserver"].map(|device| firewall.ifindex(device));
         let running = firewall.within(|| {
-            let mut running = Firewall::load(&Settings { flows: 65_536, rules: 1_024 }).unwrap();
+            let mut running = Firewall::load_for(&Settings { flows: 65_536, rules: 1_024 }, loaded).unwrap();
             let maps = running.route_maps().unwrap();
             let routes = Routes::start(maps, &interfaces, AnswerLimits::default()).unwrap();
             let follower = routes.follow_in_background().unwrap();

@@ -12,6 +12,7 @@ import time
 
 CLONE_NEWNET = 0x40000000
 TCP_REPAIR = 19
+TCP_CLOSE = 7
 CLIENT_PORT, SERVER_PORT = 4000, 8000
 # Shorter than what each of these took when a firewall did not understand the ends: 20 s and more.
 PATIENCE = 15
@@ -129,7 +130,13 @@ def closed():
     other.close()
     while mine.recv(10000):
         pass
-    mine.close()
+    # The last acknowledgement has crossed the firewall when the socket is closed.
+    mine.shutdown(socket.SHUT_WR)
+    end = time.monotonic() + PATIENCE
+    while mine.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != TCP_CLOSE:
+        if time.monotonic() > end:
+            raise TimeoutError("no acknowledgement")
+        time.sleep(0.001)
 
 
 def aborted():

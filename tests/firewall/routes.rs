@@ -176,18 +176,19 @@ fn routes_are_followed_in_the_background() {
     assert_eq!(setting, "0\n", "what was changed is put back");
 }
 
-/// Whoever waits for interfaces is woken by the kernel when one comes and when one goes.
+/// Whoever waits for interfaces is woken by the kernel when one comes and when one goes, and not without end. How often is up to the
+/// kernel, which also announces, up to a second later, that links of the bed have come up.
 #[test]
 fn interfaces_that_come_and_go_are_announced() {
+    const MOST: usize = 100;
     let rows = Rows::load_bare();
     let mut watch = rows.namespace.within(|| LinkWatch::open().unwrap());
     let (changed, changes) = std::sync::mpsc::channel();
     std::thread::spawn(move || while watch.wait().is_ok() && changed.send(()).is_ok() {});
-    assert!(changes.try_recv().is_err(), "nothing has happened yet");
     for change in ["link add come0 type veth peer name come1", "link del come0"] {
         rows.namespace.ip(change);
         changes.recv_timeout(PATIENCE).unwrap();
-        // One change has several announcements, and all have come by now.
-        while changes.try_recv().is_ok() {}
+        let more = changes.try_iter().take(MOST).count();
+        assert!(more < MOST, "{change}: it is woken without a reason");
     }
 }
