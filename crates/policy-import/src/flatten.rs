@@ -4,12 +4,12 @@
 //! calls. What a rule may match but need not (it has doubts) never becomes an allowing row, and becomes a denying row as a whole.
 
 use crate::cube::{Cube, kind, state};
+use crate::fates::Fates;
 use crate::report::{Kind, Report};
 use crate::ruleset::{Base, ChainId, Hook, Limit, Place, Rule, Ruleset, Verdict, Wrong};
 use crate::words;
 use crate::zones::Zones;
 use policy::model::{Action, MAX_RULES};
-use std::collections::{BTreeSet, HashSet};
 
 /// A way of packets through the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,8 +110,12 @@ const MOST_STEPS: usize = 5_000_000;
 const MOST_JUMPS: usize = 16;
 
 /// The lists of all ways.
-pub(crate) fn hooks(ruleset: &Ruleset, zones: &Zones, report: &mut Report<'_>) -> Result<Vec<Lists>, Wrong> {
-    let mut seen = Seen::default();
+pub(crate) fn hooks(
+    ruleset: &Ruleset,
+    zones: &Zones,
+    fates: &mut Fates,
+    report: &mut Report<'_>,
+) -> Result<Vec<Lists>, Wrong> {
     let mut lists = Vec::new();
     for way in WAYS {
         let mut flat = Flat::new(ruleset, way);
@@ -122,21 +126,16 @@ pub(crate) fn hooks(ruleset: &Ruleset, zones: &Zones, report: &mut Report<'_>) -
         for (decider, kind, why) in flat.findings.drain(..) {
             add(ruleset, report, decider, kind, why);
         }
-        seen.visited.extend(flat.seen.visited);
-        seen.matched.extend(flat.seen.matched);
+        fates.add(flat.seen);
         lists.push(Lists { way, new: without_idle_rows(flat.rows, ruleset), established: answers.rows });
     }
-    note_rules_without_rows(ruleset, &seen, report);
     Ok(lists)
 }
 
 /// Reports at the place of a rule or of a chain's policy.
 pub(crate) fn add(ruleset: &Ruleset, report: &mut Report<'_>, decider: Decider, kind: Kind, why: String) {
     match decider {
-        Decider::Rule(chain, at) => {
-            let rule = &ruleset.chains[chain].rules[at];
-            report.add(rule.place, kind, &rule.text, why);
-        }
+        Decider::Rule(chain, at) => report.say(ruleset, (chain, at), kind, why),
         Decider::Policy(base) => {
             let base = &ruleset.bases[base];
             report.add(base.place, kind, &base.text, why);
@@ -168,13 +167,6 @@ fn first_packets(way: Way, zones: &Zones) -> Vec<Cube> {
     ]
 }
 
-/// Rules that were gone through, and those that had packets.
-#[derive(Debug, Default)]
-struct Seen {
-    visited: BTreeSet<(ChainId, usize)>,
-    matched: HashSet<(ChainId, usize)>,
-}
-
 /// One way as it is gone along.
 struct Flat<'r> {
     ruleset: &'r Ruleset,
@@ -184,7 +176,7 @@ struct Flat<'r> {
     can_drop: Vec<bool>,
     rows: Vec<Row>,
     findings: Vec<(Decider, Kind, String)>,
-    seen: Seen,
+    seen: Fates,
     steps: usize,
     cubes: usize,
     is_about_answers: bool,
@@ -246,7 +238,7 @@ impl<'r> Flat<'r> {
             can_drop,
             rows: Vec::new(),
             findings: Vec::new(),
-            seen: Seen::default(),
+            seen: Fates::default(),
             steps: 0,
             cubes: 0,
             is_about_answers: false,
@@ -321,7 +313,8 @@ impl<'r> Flat<'r> {
     /// among them.
     fn chain(&mut self, id: ChainId, packets: Vec<Cube>, standing: &Standing) -> Result<Vec<Cube>, Wrong> {
         let mut walk = Walk { packets, returned: Vec::new(), standing: standing.clone() };
-        let mut logged: Option<Vec<Cube>> = None;
+        let mut logged: Option<(usize, Vec<Cube>)> = None;
+        self.seen.entered.insert(id);
         let ruleset = self.ruleset;
         for (at, rule) in ruleset.chains[id].rules.iter().enumerate() {
             self.steps += 1;
@@ -329,14 +322,14 @@ impl<'r> Flat<'r> {
                 let message = "the chains jump to each other so often that they cannot be written out";
                 return Err((rule.place, message.to_owned()));
             }
-            self.seen.visited.insert((id, at));
             let Some(matched) = self.matched(rule, &walk.packets, standing) else { continue };
             self.seen.matched.insert((id, at));
-            let logs = rule.logs || logged.take().is_some_and(|cubes| cubes == matched);
+            let log = logged.take().filter(|(_, cubes)| *cubes == matched).map(|(log, _)| (id, log));
             if rule.verdict != Verdict::Continue {
-                self.verdict((id, at), rule, matched, &mut walk, logs)?;
+                self.seen.logged_by.extend(log.map(|log| (log, (id, at))));
+                self.verdict((id, at), rule, matched, &mut walk, rule.logs || log.is_some())?;
             } else if rule.logs {
-                logged = Some(matched);
+                logged = Some((at, matched));
             }
             if walk.packets.is_empty() {
                 break;
@@ -395,7 +388,10 @@ impl<'r> Flat<'r> {
                     _ => {}
                 }
             }
-            Verdict::Return if rule.doubts.is_empty() => self.leave(&matched, matched.clone(), walk)?,
+            Verdict::Return if rule.doubts.is_empty() => {
+                self.seen.narrows.insert(id);
+                self.leave(&matched, matched.clone(), walk)?;
+            }
             Verdict::Return if walk.standing.trail.is_empty() && self.base_of(&walk.standing).drops => {
                 self.refuse(met(matched, doubts), &walk.standing)?;
             }
@@ -601,45 +597,11 @@ fn without_idle_rows(rows: Vec<Row>, ruleset: &Ruleset) -> Vec<Row> {
     rows.into_iter().zip(idle).filter(|(_, idle)| !idle).map(|(row, _)| row).collect()
 }
 
-/// Rules that no first packet comes to, or that match none.
-fn note_rules_without_rows(ruleset: &Ruleset, seen: &Seen, report: &mut Report<'_>) {
-    let filters = reached(ruleset, false);
-    let translates = reached(ruleset, true);
-    for (id, chain) in ruleset.chains.iter().enumerate() {
-        for (at, rule) in chain.rules.iter().enumerate() {
-            if seen.matched.contains(&(id, at)) || translates.contains(&id) {
-                continue;
-            }
-            let open = state::ESTABLISHED | state::RELATED;
-            let why = match () {
-                () if !filters.contains(&id) => "nothing jumps to this chain",
-                () if rule.verdict == Verdict::Continue => continue,
-                () if rule.interfaces.iter().any(|test| !test.not && test.names == ["lo"]) => {
-                    "the loopback interface is always open, and no zone has it"
-                }
-                () if rule.cube.states & (state::NEW | state::UNTRACKED) == 0
-                    && rule.cube.states & open != 0 =>
-                {
-                    "packets of known flows, and errors about them, pass without a rule"
-                }
-                () if rule.cube.states & (state::NEW | state::UNTRACKED) == 0 => {
-                    "packets that fit to no flow open none"
-                }
-                () => "no packet that opens a flow comes to it",
-            };
-            report.add(rule.place, Kind::Note, &rule.text, why);
-        }
-    }
-}
-
-fn can_drop(ruleset: &Ruleset, base: &Base) -> bool {
+/// Whether a chain that the kernel calls may drop something.
+pub(crate) fn can_drop(ruleset: &Ruleset, base: &Base) -> bool {
     let drops = |rule: &Rule| {
         matches!(rule.verdict, Verdict::Drop | Verdict::Reject | Verdict::Unknown(_) | Verdict::Translate(_))
     };
     let reached = ruleset.reached(std::iter::once(base.chain));
     base.drops || reached.iter().any(|chain| ruleset.chains[*chain].rules.iter().any(drops))
-}
-
-fn reached(ruleset: &Ruleset, translates: bool) -> BTreeSet<ChainId> {
-    ruleset.reached(ruleset.bases.iter().filter(|base| base.translates == translates).map(|base| base.chain))
 }

@@ -36,7 +36,19 @@ pub(crate) fn read_one(
     text: &str,
     ruleset: &mut Ruleset,
 ) -> Result<(), Mistake> {
-    Reader::new(sources, source, v4, ruleset).read(text)
+    read_with_implied(sources, source, v4, text, usize::MAX, ruleset)
+}
+
+/// The same, of a text whose lines from `implied` on stand in no file.
+pub(crate) fn read_with_implied(
+    sources: &[Source],
+    source: usize,
+    v4: bool,
+    text: &str,
+    implied: usize,
+    ruleset: &mut Ruleset,
+) -> Result<(), Mistake> {
+    Reader { implied, ..Reader::new(sources, source, v4, ruleset) }.read(text)
 }
 
 /// Whether a text is of IPv6, by what programs write at its top or by its addresses.
@@ -77,6 +89,8 @@ pub(crate) struct Reader<'r> {
     sources: &'r [Source],
     source: usize,
     v4: bool,
+    /// The first line that stands in no file.
+    implied: usize,
     ruleset: &'r mut Ruleset,
     table: Option<String>,
     chains: HashMap<(String, String), ChainId>,
@@ -84,7 +98,7 @@ pub(crate) struct Reader<'r> {
 
 impl<'r> Reader<'r> {
     fn new(sources: &'r [Source], source: usize, v4: bool, ruleset: &'r mut Ruleset) -> Self {
-        Self { sources, source, v4, ruleset, table: None, chains: HashMap::new() }
+        Self { sources, source, v4, implied: usize::MAX, ruleset, table: None, chains: HashMap::new() }
     }
 
     fn mistake(&self, line: usize, column: usize, message: impl Into<String>) -> Mistake {
@@ -207,6 +221,8 @@ impl<'r> Reader<'r> {
                     (at, rest) = (place, &rest[1..]);
                 }
                 let mut rule = self.rule(table, number, line, rest)?;
+                rule.is_implied = number >= self.implied;
+                self.ruleset.read += usize::from(!rule.is_implied);
                 let rules = &mut self.ruleset.chains[chain].rules;
                 rule.number = rules.len() + 1;
                 let end = rules.len();

@@ -12,6 +12,7 @@
 
 mod answers;
 mod cube;
+mod fates;
 mod flatten;
 mod iptables;
 mod nft;
@@ -23,7 +24,7 @@ mod words;
 mod write;
 mod zones;
 
-pub use report::{Finding, Imported, Kind, Mistake};
+pub use report::{Finding, Imported, Kind, Mistake, Rules};
 
 use ruleset::{Place, Ruleset, Wrong};
 
@@ -68,9 +69,9 @@ pub fn import(format: Format, sources: &[Source], options: &Options) -> Result<I
     };
     add_interfaces(&mut ruleset, options);
     let mut report = report::Report::new(sources);
-    let policy = carried(&mut ruleset, sources, options, &mut report)
+    let (policy, rules) = carried(&mut ruleset, sources, options, &mut report)
         .map_err(|(place, message)| report::mistake(sources, place, message))?;
-    Ok(report.imported(policy))
+    Ok(report.imported(policy, rules))
 }
 
 fn carried(
@@ -78,24 +79,26 @@ fn carried(
     sources: &[Source],
     options: &Options,
     report: &mut report::Report<'_>,
-) -> Result<String, Wrong> {
+) -> Result<(String, Rules), Wrong> {
     ruleset.doubt_ends_that_are_translated();
     let zones = zones::Zones::of(ruleset, report)?;
     for (place, text, why) in std::mem::take(&mut ruleset.remarks) {
         report.add(place, Kind::Note, &text, why);
     }
-    let mut lists = flatten::hooks(ruleset, &zones, report)?;
-    let translations = translation::entries(ruleset, &zones, report)?;
+    let mut fates = fates::Fates::default();
+    let mut lists = flatten::hooks(ruleset, &zones, &mut fates, report)?;
+    let translations = translation::entries(ruleset, &zones, &mut fates, report)?;
     for list in &mut lists {
         let denied =
             translations.denied.iter().filter(|(way, _)| *way == list.way).map(|(_, row)| row.clone());
         list.new.splice(0..0, denied);
     }
     let ways = answers::kept(ruleset, &lists, options, report);
-    let policy = write::policy(ruleset, &zones, &ways, &translations, sources, report);
+    let policy = write::policy(ruleset, &zones, &ways, &translations, sources, &mut fates, report);
+    let rules = fates::account(ruleset, &fates, report);
     // What is written is read again: a rule set may have what no policy can, such as a limit of billions.
     match policy::Policy::parse("the policy", &policy) {
-        Ok(_) => Ok(policy),
+        Ok(_) => Ok((policy, rules)),
         Err(problems) => Err((Place::default(), format!("a policy cannot say this: {problems}"))),
     }
 }

@@ -196,8 +196,9 @@ impl Reader<'_> {
             }
         }
         for (chain, words) in std::mem::take(&mut self.table.rules) {
-            if self.table.family != "arp" {
-                self.rule(chain, &words)?;
+            match self.table.family.as_str() {
+                "arp" => self.rule_of_arp(chain, &words),
+                _ => self.rule(chain, &words)?,
             }
         }
         Ok(())

@@ -1,7 +1,8 @@
 //! What is said about an import besides the policy.
 
 use crate::Source;
-use crate::ruleset::Place;
+use crate::ruleset::{Place, RuleId, Ruleset};
+use std::collections::HashSet;
 use std::fmt;
 
 /// What became of something that was not carried over as it is.
@@ -39,6 +40,19 @@ pub struct Imported {
     pub policy: String,
     /// What was not carried over as it is, in the order of the texts.
     pub findings: Vec<Finding>,
+    /// How many rules there were, and what became of them.
+    pub rules: Rules,
+}
+
+/// Counts of rules. None vanishes: `read` is `carried` and `said`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// Those that stand in the texts.
+    pub read: usize,
+    /// Those that are in the policy, also if wider, or that say which packets others of it are about.
+    pub carried: usize,
+    /// Those of which nothing is in the policy. A finding says why, for each.
+    pub said: usize,
 }
 
 impl Imported {
@@ -98,11 +112,13 @@ impl fmt::Display for Finding {
 pub(crate) struct Report<'s> {
     sources: &'s [Source],
     findings: Vec<(Place, Finding)>,
+    /// Rules with a finding.
+    said: HashSet<RuleId>,
 }
 
 impl<'s> Report<'s> {
     pub(crate) fn new(sources: &'s [Source]) -> Self {
-        Self { sources, findings: Vec::new() }
+        Self { sources, findings: Vec::new(), said: HashSet::new() }
     }
 
     pub(crate) fn add(&mut self, place: Place, kind: Kind, text: &str, why: impl Into<String>) {
@@ -112,10 +128,22 @@ impl<'s> Report<'s> {
             .push((place, Finding { file, line: place.line, column: place.column, kind, text, why }));
     }
 
-    pub(crate) fn imported(mut self, policy: String) -> Imported {
+    /// Adds a finding about a rule.
+    pub(crate) fn say(&mut self, ruleset: &Ruleset, id: RuleId, kind: Kind, why: impl Into<String>) {
+        let rule = &ruleset.chains[id.0].rules[id.1];
+        self.said.insert(id);
+        self.add(rule.place, kind, &rule.text, why);
+    }
+
+    pub(crate) fn has_said(&self, id: RuleId) -> bool {
+        self.said.contains(&id)
+    }
+
+    pub(crate) fn imported(mut self, policy: String, rules: Rules) -> Imported {
         self.findings.sort_by(|(a, x), (b, y)| (a, x.kind, &x.why).cmp(&(b, y.kind, &y.why)));
         self.findings.dedup();
-        Imported { policy, findings: self.findings.into_iter().map(|(_, finding)| finding).collect() }
+        let findings = self.findings.into_iter().map(|(_, finding)| finding).collect();
+        Imported { policy, findings, rules }
     }
 }
 

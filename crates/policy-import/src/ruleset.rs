@@ -25,6 +25,9 @@ pub(crate) type Wrong = (Place, String);
 /// Number of a chain: its place in [`Ruleset::chains`].
 pub(crate) type ChainId = usize;
 
+/// A rule: its chain, and its place there.
+pub(crate) type RuleId = (ChainId, usize);
+
 /// All chains of all texts.
 #[derive(Debug, Default)]
 pub(crate) struct Ruleset {
@@ -37,6 +40,8 @@ pub(crate) struct Ruleset {
     pub(crate) remarks: Vec<(Place, String, String)>,
     /// Families and hooks that have a word in the texts, besides those with a chain: IPv4 and IPv6.
     pub(crate) families: [bool; 2],
+    /// Rules that the readers have met in the texts.
+    pub(crate) read: usize,
     /// Whether a hook without a chain means that everything passes, as in the list of a whole rule set.
     pub(crate) is_whole: bool,
 }
@@ -94,6 +99,10 @@ pub(crate) struct Rule {
     pub(crate) limit: Option<Limit>,
     /// What people wrote about it.
     pub(crate) comment: Option<String>,
+    /// Why no packet that a policy judges can match it, where its words say so.
+    pub(crate) never: Option<&'static str>,
+    /// Whether it stands in no text: a chain that a program makes around its user's rules.
+    pub(crate) is_implied: bool,
 }
 
 /// Interfaces by name, of one direction.

@@ -5,6 +5,7 @@
 //! nothing is known of packets that go to another place than in the original.
 
 use crate::cube::{Cube, kind, state};
+use crate::fates::Fates;
 use crate::flatten::{Decider, Row, Way};
 use crate::report::{Kind, Report};
 use crate::ruleset::{ChainId, Hook, Rule, Ruleset, Verdict, Wrong};
@@ -124,6 +125,7 @@ pub(crate) struct Translations {
 pub(crate) fn entries(
     ruleset: &Ruleset,
     zones: &Zones,
+    fates: &mut Fates,
     report: &mut Report<'_>,
 ) -> Result<Translations, Wrong> {
     refuse_what_drops(ruleset)?;
@@ -131,19 +133,20 @@ pub(crate) fn entries(
     let inside = zones.0.iter().fold(0, |bits, zone| bits | zone.bits);
     let start = Cube { states: state::NEW, inside, ..Cube::all() };
     let forwarded = Cube { outside: inside, kinds: kinds_at(Hook::Postrouting), ..start.clone() };
-    let sources = bounded(Walk::of(ruleset, Hook::Postrouting, forwarded)?);
+    let sources = bounded(Walk::of(ruleset, Hook::Postrouting, forwarded, fates)?);
     for entry in sources.iter().filter(|entry| entry.lost.is_some()) {
         note(ruleset, entry, report);
     }
     let sources = without_idle(sources);
-    let found = Walk::of(ruleset, Hook::Prerouting, start.clone())?;
+    let found = Walk::of(ruleset, Hook::Prerouting, start.clone(), fates)?;
     let destinations = bounded(found);
     for (place, entry) in destinations.iter().enumerate().filter(|(_, entry)| entry.lost.is_some()) {
         let wide = is_met_later(&destinations, place);
         let cubes = elsewhere(&destinations, place, wide);
         all.deny(ruleset, entry, &cubes, &[Way::Through, Way::In], report);
     }
-    let of_self = Walk::of(ruleset, Hook::Output, Cube { inside: crate::cube::Interfaces::MAX, ..start })?;
+    let sent = Cube { inside: crate::cube::Interfaces::MAX, ..start };
+    let of_self = Walk::of(ruleset, Hook::Output, sent, fates)?;
     for (place, entry) in of_self.iter().enumerate() {
         if entry.change.is_some() || entry.lost.is_some() {
             all.deny(ruleset, entry, &elsewhere(&of_self, place, false), &[Way::Out], report);
@@ -151,13 +154,8 @@ pub(crate) fn entries(
     }
     for entry in &sources {
         if matches!(entry.change, Some(Change::Masquerade { .. })) && has_v6(&entry.cube) {
-            let rule = &ruleset.chains[entry.chain].rules[entry.at];
-            report.add(
-                rule.place,
-                Kind::Note,
-                &rule.text,
-                "of IPv6 nothing is translated, because a policy cannot say it",
-            );
+            let why = "of IPv6 nothing is translated, because a policy cannot say it";
+            report.say(ruleset, (entry.chain, entry.at), Kind::Note, why);
         }
     }
     all.entries.extend(sources);
@@ -176,7 +174,7 @@ impl Translations {
         ways: &[Way],
         report: &mut Report<'_>,
     ) {
-        let rule = &ruleset.chains[entry.chain].rules[entry.at];
+        let id = (entry.chain, entry.at);
         let why = entry.lost.as_deref().unwrap_or("of what the machine itself sends nothing is translated");
         let before = self.denied.len();
         for way in ways {
@@ -192,28 +190,23 @@ impl Translations {
             self.denied.extend((!row.cubes.is_empty()).then_some((*way, row)));
         }
         if self.denied.len() == before {
-            return report.add(
-                rule.place,
-                Kind::Note,
-                &rule.text,
-                format!("this translation is not carried over: {why}"),
-            );
+            let why = format!("this translation is not carried over: {why}");
+            return report.say(ruleset, id, Kind::Note, why);
         }
         let why = format!(
             "this translation is not carried over ({why}), so what it translates is denied: write it as [[nat]] by hand, and take the rule that \
              denies it out"
         );
-        report.add(rule.place, Kind::Wider, &rule.text, why);
+        report.say(ruleset, id, Kind::Wider, why);
     }
 }
 
 fn note(ruleset: &Ruleset, entry: &Entry, report: &mut Report<'_>) {
-    let rule = &ruleset.chains[entry.chain].rules[entry.at];
     let why = entry.lost.as_deref().unwrap_or_default();
     let why = format!(
         "this translation is not carried over ({why}), so sources stay as they are: write it as [[nat]] by hand"
     );
-    report.add(rule.place, Kind::Note, &rule.text, why);
+    report.say(ruleset, (entry.chain, entry.at), Kind::Note, why);
 }
 
 /// What an entry that is lost translates: without what earlier entries exempt, and if it is `wide`, all that an exemption in its place takes.
@@ -315,6 +308,7 @@ struct Walk<'r> {
     accepted: Vec<Cube>,
     trail: Vec<(ChainId, usize)>,
     steps: usize,
+    fates: &'r mut Fates,
 }
 
 /// Rules that are gone through, and sets of packets at once, at most.
@@ -324,7 +318,7 @@ const MOST_STEPS: usize = 200_000;
 const MOST_JUMPS: usize = 16;
 
 impl<'r> Walk<'r> {
-    fn of(ruleset: &'r Ruleset, hook: Hook, start: Cube) -> Result<Vec<Entry>, Wrong> {
+    fn of(ruleset: &'r Ruleset, hook: Hook, start: Cube, fates: &'r mut Fates) -> Result<Vec<Entry>, Wrong> {
         let mut bases: Vec<_> =
             ruleset.bases.iter().filter(|base| base.translates && base.hook == hook).collect();
         bases.sort_by_key(|base| base.priority);
@@ -336,6 +330,7 @@ impl<'r> Walk<'r> {
             accepted: Vec::new(),
             trail: Vec::new(),
             steps: 0,
+            fates,
         };
         let mut packets = vec![start];
         for (place, base) in bases.iter().enumerate() {
@@ -378,6 +373,7 @@ impl<'r> Walk<'r> {
                     self.accepted.extend(matched);
                 }
                 Verdict::Return if is_sure => {
+                    self.fates.narrows.insert((id, at));
                     packets = without(packets, &matched);
                     returned.extend(matched);
                 }

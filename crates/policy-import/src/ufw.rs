@@ -52,8 +52,9 @@ pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
             let place = Place { source: number, line, column: 1 };
             ruleset.remarks.push((place, lines[line - 1].clone(), LIMITED.to_owned()));
         }
-        add_framework(&mut lines, USER[family], &values).map_err(|message| wrong(&message))?;
-        iptables::read_one(sources, number, family != V6, &(lines.join("\n") + "\n"), &mut ruleset)?;
+        let implied = add_framework(&mut lines, USER[family], &values).map_err(|message| wrong(&message))?;
+        let text = lines.join("\n") + "\n";
+        iptables::read_with_implied(sources, number, family != V6, &text, implied, &mut ruleset)?;
     }
     if ruleset.bases.is_empty() {
         return Err(mistake(
@@ -121,8 +122,9 @@ fn write_limits(lines: &mut [String], user: &str) -> Vec<usize> {
     limited
 }
 
-/// Puts the chains that ufw makes around the user's in place of the last COMMIT and behind it, so that all rules keep their lines.
-fn add_framework(lines: &mut Vec<String>, user: &str, values: &HashMap<&str, &str>) -> Result<(), String> {
+/// Puts the chains that ufw makes around the user's in place of the last COMMIT and behind it, so that all rules keep their lines. Returns the
+/// number of the first line of those.
+fn add_framework(lines: &mut Vec<String>, user: &str, values: &HashMap<&str, &str>) -> Result<usize, String> {
     let Some(commit) = lines.iter().rposition(|line| line == "COMMIT") else {
         return Err("the text has no COMMIT, so something may be missing".to_owned());
     };
@@ -159,5 +161,5 @@ fn add_framework(lines: &mut Vec<String>, user: &str, values: &HashMap<&str, &st
         }
     }
     lines.push("COMMIT".to_owned());
-    Ok(())
+    Ok(commit + 1)
 }

@@ -113,6 +113,27 @@ const ICMP_CODES: &[(&str, u8, u8)] = &[
     ("ttl-zero-during-reassembly", 11, 1),
 ];
 
+/// Codes of ICMP as nftables calls them, whatever the type is.
+const CODES: &[(&str, u8)] = &[
+    ("net-unreachable", 0),
+    ("host-unreachable", 1),
+    ("prot-unreachable", 2),
+    ("port-unreachable", 3),
+    ("frag-needed", 4),
+    ("net-prohibited", 9),
+    ("host-prohibited", 10),
+    ("admin-prohibited", 13),
+];
+
+const CODES_V6: &[(&str, u8)] = &[
+    ("no-route", 0),
+    ("admin-prohibited", 1),
+    ("addr-unreachable", 3),
+    ("port-unreachable", 4),
+    ("policy-fail", 5),
+    ("reject-route", 6),
+];
+
 const ICMPV6_TYPES: &[(&str, u8)] = &[
     ("destination-unreachable", 1),
     ("packet-too-big", 2),
@@ -211,6 +232,14 @@ pub(crate) fn icmp(protocol: u8, text: &str) -> Option<RangeSet<u32>> {
         }
     };
     Some(RangeSet::of([(key(protocol, first), key(protocol, last))]))
+}
+
+/// A code of ICMP by number or as nftables calls it, with every type.
+pub(crate) fn icmp_code(protocol: u8, text: &str) -> Option<RangeSet<u32>> {
+    let codes = if protocol == ICMP { CODES } else { CODES_V6 };
+    let code: u8 = text.parse().ok().or_else(|| named(codes, text))?;
+    let of = |kind: u16| key(protocol, kind << 8 | u16::from(code));
+    Some(RangeSet::of((0..=u16::from(u8::MAX)).map(|kind| (of(kind), of(kind)))))
 }
 
 /// Addresses as rule sets write them: host bits of a network may be set, a mask may be written out (`/255.255.255.0`), and a host may

@@ -3,9 +3,10 @@
 use crate::Source;
 use crate::answers::Written;
 use crate::cube::Cube;
+use crate::fates::Fates;
 use crate::flatten::{self, Decider, Row, Way};
 use crate::report::{Kind, Report, printable};
-use crate::ruleset::{Place, Ruleset};
+use crate::ruleset::{ChainId, Place, RuleId, Ruleset};
 use crate::translation::{Change, Entry, Translations};
 use crate::words;
 use crate::zones::Zones;
@@ -32,9 +33,11 @@ struct Policy<'p, 's> {
     names: BTreeSet<String>,
     objects: HashMap<AddressSet, String>,
     object_lines: String,
-    limited: HashSet<(usize, usize)>,
+    /// Rules with a limit that are written, by their chains and numbers.
+    limited: HashSet<(ChainId, usize)>,
     /// Services with a name, and what they are.
     services: BTreeMap<&'static str, Vec<String>>,
+    fates: &'p mut Fates,
 }
 
 /// Writes all ways.
@@ -44,6 +47,7 @@ pub(crate) fn policy(
     ways: &[Written],
     translations: &Translations,
     sources: &[Source],
+    fates: &mut Fates,
     report: &mut Report<'_>,
 ) -> String {
     let mut policy = Policy {
@@ -56,6 +60,7 @@ pub(crate) fn policy(
         object_lines: String::new(),
         limited: HashSet::new(),
         services: BTreeMap::new(),
+        fates,
     };
     for written in ways {
         policy.way(written, report);
@@ -117,10 +122,7 @@ impl Policy<'_, '_> {
             self.rules.push_str("# What is translated, the first entry that matches deciding.\n\n");
         }
         for entry in &translations.entries {
-            for (chain, at) in entry.trail.iter().chain([&(entry.chain, entry.at)]) {
-                let rule = &self.ruleset.chains[*chain].rules[*at];
-                self.line(rule.place, &rule.text);
-            }
+            entry.trail.iter().chain([&(entry.chain, entry.at)]).for_each(|id| self.rule_line(*id));
             self.translation(entry);
         }
     }
@@ -170,8 +172,10 @@ impl Policy<'_, '_> {
     }
 
     fn row(&mut self, row: &Row, way: Way, report: &mut Report<'_>) {
+        // Elements of a set are rules of their own here, and had one limit together.
+        let number = |(chain, at): RuleId| (chain, self.ruleset.chains[chain].rules[at].number);
         if let (Some(_), Decider::Rule(chain, at)) = (&row.limit, row.decider)
-            && (row.cubes.len() > 1 || !self.limited.insert((chain, at)))
+            && (row.cubes.len() > 1 || !self.limited.insert(number((chain, at))))
         {
             let why = "it would take several rules, each with a limit of its own, and so allow more";
             flatten::add(self.ruleset, report, row.decider, Kind::LeftOut, why.to_owned());
@@ -185,21 +189,21 @@ impl Policy<'_, '_> {
 
     /// The original's lines: those that lead to the one that decided, and itself.
     fn comment(&mut self, row: &Row) {
-        for (chain, at) in &row.trail {
-            let rule = &self.ruleset.chains[*chain].rules[*at];
-            self.line(rule.place, &rule.text);
-        }
+        row.trail.iter().for_each(|id| self.rule_line(*id));
         match row.decider {
-            Decider::Rule(chain, at) => {
-                let rule = &self.ruleset.chains[chain].rules[at];
-                self.line(rule.place, &rule.text);
-            }
+            Decider::Rule(chain, at) => self.rule_line((chain, at)),
             Decider::Policy(base) => {
                 let base = &self.ruleset.bases[base];
                 self.line(base.place, &base.text);
             }
             Decider::Nobody => self.rules.push_str("# No chain sees these packets.\n"),
         }
+    }
+
+    fn rule_line(&mut self, id: RuleId) {
+        let rule = &self.ruleset.chains[id.0].rules[id.1];
+        self.fates.written.insert(id);
+        self.line(rule.place, &rule.text);
     }
 
     fn line(&mut self, place: Place, text: &str) {
@@ -432,7 +436,7 @@ fn services(set: &RangeSet<u32>) -> Option<Vec<String>> {
     Some(all)
 }
 
-/// Whole types where all codes are meant, by name if they have one.
+/// Whole types where all codes are meant, one by name if it has one, several in a row as a range.
 fn icmp_types(name: &str, first: u32, last: u32) -> Vec<String> {
     let mut all = Vec::new();
     let names = if name == "icmp" { ICMP_TYPES } else { ICMPV6_TYPES };
@@ -442,9 +446,11 @@ fn icmp_types(name: &str, first: u32, last: u32) -> Vec<String> {
     };
     let mut at = first;
     while at <= last {
-        if at & 0xff == 0 && at + 0xff <= last {
-            all.push(format!("{name}/{}", of(at >> 8)));
-            at += 0x100;
+        let whole = if at & 0xff == 0 { (last + 1 - at) >> 8 } else { 0 };
+        if whole > 0 {
+            let (kind, end) = (at >> 8, (at >> 8) + whole - 1);
+            all.push(format!("{name}/{}", if whole == 1 { of(kind) } else { range(&kind, &end) }));
+            at += whole << 8;
         } else {
             all.push(format!("{name}/{}/{}", at >> 8, at & 0xff));
             at += 1;

@@ -2,8 +2,14 @@
 //! `tests/data`; `RAMPART_WRITE_EXPECTED=1` writes what comes out in place of what is expected, for a reader to judge.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use policy_import::{Format, Imported, Options, Source, import};
+mod accounts;
+
+use policy_import::{Format, Imported, Mistake, Options, Source};
 use std::path::{Path, PathBuf};
+
+fn import(format: Format, sources: &[Source], options: &Options) -> Result<Imported, Mistake> {
+    accounts::import(format, sources, options, true)
+}
 
 fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
@@ -211,7 +217,10 @@ fn what_is_not_understood_of_nftables_allows_nothing() {
         ("ct status dnat accept", false, false),
         ("ct status { dnat, snat } accept", false, false),
         ("ct status & (dnat | assured) == dnat drop", false, true),
-        ("icmp type . icmp code { redirect . 0, echo-request . 0 } accept", false, false),
+        ("icmp type . icmp mtu { redirect . 0, echo-request . 0 } accept", false, false),
+        ("icmp type . icmp code { redirect . 0, echo-request . 0 } accept", true, false),
+        ("icmpv6 type . icmpv6 code { packet-too-big . no-route, 4 . 7 } drop", false, true),
+        ("icmp code net-unreachable accept", false, false),
         ("tcp dport 80 ct status dnat accept", false, false),
         // What has nothing in it when it is read, as Debian's example `sets_and_maps.nft` has.
         ("ip saddr @none accept", false, false),
@@ -249,13 +258,13 @@ fn forward(lines: &str, has: &[&str], has_not: &[&str]) {
         "*filter\n:INPUT DROP [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT DROP [0:0]\n:mine - [0:0]\n\
          -A FORWARD -m conntrack --ctstate ESTABLISHED -j ACCEPT\n-A FORWARD -i a -o b -s 192.0.2.99 -j DROP\n{lines}\nCOMMIT\n"
     );
-    becomes(text, lines, has, has_not);
+    becomes(Format::IptablesSave, text, lines, has, has_not);
 }
 
 /// What the policy and the findings of a text should have or not have.
-fn becomes(text: String, what: &str, has: &[&str], has_not: &[&str]) {
+fn becomes(format: Format, text: String, what: &str, has: &[&str], has_not: &[&str]) {
     let source = Source { name: "rules".to_owned(), text };
-    let imported = import(Format::IptablesSave, &[source], &Options::default()).unwrap();
+    let imported = import(format, &[source], &Options::default()).unwrap();
     let findings: Vec<String> = imported.findings.iter().map(ToString::to_string).collect();
     let all = format!("{}\n{}", imported.policy, findings.join("\n"));
     for words in has {
@@ -263,6 +272,99 @@ fn becomes(text: String, what: &str, has: &[&str], has_not: &[&str]) {
     }
     for words in has_not {
         assert!(!all.contains(words), "{what}: {words} in\n{all}");
+    }
+}
+
+/// What the policy and the findings of a rule set of nftables should have or not have: this rule stands in the chain of what passes through.
+fn passes(rule: &str, has: &[&str], has_not: &[&str]) {
+    let text = format!(
+        "table inet t {{\n chain c {{\n  type filter hook forward priority 0; policy drop;\n  ct state established accept\n  \
+         iifname \"a\" oifname \"b\" tcp dport 1 continue\n  {rule}\n }}\n}}\n"
+    );
+    becomes(Format::Nft, text, rule, has, has_not);
+}
+
+#[test]
+fn types_of_icmp_with_their_codes() {
+    // As OpenWrt has it: one rule, whose limit holds for all of its elements together.
+    let of_fw4 = "icmpv6 type . icmpv6 code { packet-too-big . no-route, parameter-problem . admin-prohibited } limit rate 1000/second accept";
+    let service =
+        "service = [\"icmpv6/2/0\", \"icmpv6/4/1\"]\naction = \"allow\"\nlimit = { rate = \"1000/s\"";
+    passes(of_fw4, &[service], &["it would take"]);
+    // Elements that are no single rule would have a limit each.
+    let of_hosts = "ip saddr . tcp dport { 10.0.0.1 . 80, 10.0.0.2 . 81 } limit rate 10/second accept";
+    passes(
+        of_hosts,
+        &["source = \"10.0.0.1\"", "left out (less is allowed): it would take several rules"],
+        &["10.0.0.2\""],
+    );
+    // What conntrack calls invalid is five ranges of types, where a later rule would let it in.
+    let invalid = "ct state invalid drop\n  meta l4proto icmp accept";
+    let types = "icmp-no-query = [\"icmp/0-7\", \"icmp/9-12\", \"icmp/timestamp-reply\", \"icmp/16\", \"icmp/18-255\"]";
+    passes(invalid, &[types, "service = [\"icmp-no-query\", \"icmpv6-no-query\"]\naction = \"deny\""], &[]);
+    passes("ct state invalid drop", &["the firewall drops what fits to no flow by itself"], &["no-query"]);
+}
+
+/// A rule that gives nothing in the policy has a finding that says why.
+#[test]
+fn rules_that_give_nothing() {
+    let alone = "*nat\n:PREROUTING ACCEPT [0:0]\n:INPUT ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n@\nCOMMIT\n\
+                 *filter\n:FORWARD DROP [0:0]\n#\nCOMMIT\n";
+    let none = "no interface is left for it, because the rule set names none but docker0";
+    for (nat, filter, expected) in [
+        // Docker's, where no other interface is named: nothing of it was said.
+        (
+            "-A POSTROUTING -s 172.17.0.0/16 ! -o docker0 -j MASQUERADE",
+            "",
+            &["note: no interface is left", none][..],
+        ),
+        (
+            "-A PREROUTING ! -i docker0 -p tcp --dport 80 -j DNAT --to-destination 172.17.0.2",
+            "",
+            &["note", none],
+        ),
+        (
+            "-A POSTROUTING -o docker0 -j ACCEPT",
+            "",
+            &["it exempts packets that no rule behind it translates"],
+        ),
+        (
+            "-A INPUT -s 10.0.0.0/8 -j SNAT --to-source 10.0.0.1",
+            "",
+            &["of packets to the machine itself no source"],
+        ),
+        (
+            "",
+            "-A FORWARD -i docker0 ! -o docker0 -j ACCEPT",
+            &["left out (less is allowed): no interface", none],
+        ),
+        ("", "-A FORWARD -i docker0 ! -o docker0 -j DROP", &["note: no interface is left"]),
+        ("", "-A FORWARD -i docker0 -p tcp -j MARK --set-mark 1", &["it decides nothing"]),
+        ("", "-A FORWARD -i docker0 -p tcp -j LOG", &["it is not logged here"]),
+        ("", "-A FORWARD -i docker0 -m state --state INVALID -j DROP", &["drops what fits to no flow"]),
+        ("", "-A FORWARD -i docker0 -m state --state ESTABLISHED -j DROP", &["answers pass with their flow"]),
+        ("", "-A FORWARD -i docker0 -f -j DROP", &["no later fragment"]),
+        ("", "-A FORWARD -6 -i docker0 -j ACCEPT", &["the other family"]),
+        (
+            "",
+            ":own - [0:0]\n-A own -j LOG\n-A FORWARD -i docker0 -j own",
+            &["the chain that it leads to decides"],
+        ),
+        ("", ":own - [0:0]\n-A own -i docker0 -j ACCEPT", &["nothing jumps to this chain"]),
+    ] {
+        let text = alone.replace('@', nat).replace('#', filter);
+        becomes(Format::IptablesSave, text, &format!("{nat}{filter}"), expected, &["[[rules]]", "[[nat]]"]);
+    }
+    for (rule, expected) in [
+        ("ip saddr { } accept", "a set has nothing in it"),
+        ("flow add @f", "it decides nothing"),
+        ("jump c2\n }\n chain c2 {\n  counter", "the chain that it leads to decides nothing"),
+        (
+            "counter\n }\n}\ntable arp a {\n chain c {\n  type filter hook input priority 0\n  arp operation request drop",
+            "judge ARP",
+        ),
+    ] {
+        passes(rule, &[expected], &["[[rules]]"]);
     }
 }
 
@@ -337,7 +439,7 @@ fn translated(lines: &str, has: &[&str], has_not: &[&str]) {
         "*nat\n:PREROUTING ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n:POSTROUTING ACCEPT [0:0]\n:mine - [0:0]\n{lines}\nCOMMIT\n\
          *filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n:OUTPUT ACCEPT [0:0]\n-A FORWARD -i a -o b -s 192.0.2.99 -j DROP\nCOMMIT\n"
     );
-    becomes(text, lines, has, has_not);
+    becomes(Format::IptablesSave, text, lines, has, has_not);
 }
 
 #[test]

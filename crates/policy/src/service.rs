@@ -138,7 +138,7 @@ impl ServiceSet {
         Self(vec![ServicePart { keys, source_ports: Arc::new(any_port()) }])
     }
 
-    /// Reads `tcp/80`, `udp/5000-5010`, `icmp/echo-request`, `icmp/3/4` (type and code), `protocol/47`.
+    /// Reads `tcp/80`, `udp/5000-5010`, `icmp/echo-request`, `icmp/3/4` (type and code), `icmp/16-255` (types), `protocol/47`.
     ///
     /// # Errors
     /// A message that says what is wrong, and a help that says what would be right.
@@ -222,6 +222,11 @@ fn ports(protocol: u8, text: &str, rest: &str) -> Result<ServiceSet, (String, Op
     }
 }
 
+/// Two types of ICMP by number.
+fn numbers((first, last): (&str, &str)) -> Option<(u8, u8)> {
+    Some((first.parse().ok()?, last.parse().ok()?))
+}
+
 fn icmp(
     protocol: u8,
     types: &[(&str, u8)],
@@ -232,6 +237,13 @@ fn icmp(
         Some((kind, code)) => (kind, Some(code)),
         None => (rest, None),
     };
+    let of = |kind: u8| key(protocol, u16::from(kind) << 8);
+    if let (Some((first, last)), None) = (kind.split_once('-').and_then(numbers), code) {
+        return match first <= last {
+            true => Ok(ServiceSet::between(of(first), of(last) | 0xff)),
+            false => wrong(text, format!("the types end before they begin: write {last}-{first}")),
+        };
+    }
     let number = types.iter().find(|(name, _)| *name == kind).map(|(_, n)| *n).or_else(|| kind.parse().ok());
     let Some(number) = number else {
         return wrong(
@@ -339,6 +351,8 @@ mod tests {
             ("udp/5000-5010", UDP, 5010, 5011),
             ("icmp/echo-request", ICMP, 0x0800, 0x0000),
             ("icmp/3/4", ICMP, 0x0304, 0x0303),
+            ("icmp/16-255", ICMP, 0xffff, 0x0fff),
+            ("icmpv6/0-127", ICMPV6, 0x7fff, 0x8000),
             ("icmpv6/too-big", ICMPV6, 0x0200, 0x0300),
         ] {
             let set = ServiceSet::parse(text).unwrap();
@@ -391,6 +405,8 @@ mod tests {
             ("tcp/70000", "0 to 65535"),
             ("icmp/echo-requst", "did you mean `echo-request`?"),
             ("icmp/3/900", "0 to 255"),
+            ("icmp/9-3", "write 3-9"),
+            ("icmp/3-900", "an ICMP type"),
             ("protocol/256", "0 to 255"),
         ] {
             let (_, help) = ServiceSet::parse(text).unwrap_err();

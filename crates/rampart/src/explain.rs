@@ -10,7 +10,7 @@ use policy::Policy;
 use policy::address::AddressSet;
 use policy::interpret::{Decider, Explanation, Packet, decide_listed, explain};
 use policy::lists::{OnLists, Refusing, refusing};
-use policy::model::{SELF, ZoneId};
+use policy::model::{Action, SELF, ZoneId};
 use policy::service::{ICMP, ICMPV6, SCTP, ServiceSet, TCP, UDP};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -75,13 +75,17 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
             }
             let on = OnLists::of(&lists, packet.source, packet.destination);
             if args.brief {
-                println!("{}", batch::brief(&policy, &decide_listed(&policy, &packet, on, at), None, json));
+                let verdict = decide_listed(&policy, &packet, on, at);
+                println!("{}", batch::brief(&policy, &packet, &verdict, None, json));
                 return Ok(ExitCode::SUCCESS);
             }
             let explanation = explain(&policy, &packet, on, at);
             let translated = Translated::of(&policy, &packet, before, explanation.verdict.action);
             if json {
                 let mut answer = to_json(&policy, &packet, on, at, &explanation);
+                if translated::untranslatable(&policy, &packet, explanation.verdict.action).is_some() {
+                    answer["action"] = Action::Deny.name().into();
+                }
                 answer["translation"] = translated.to_json(&policy);
                 println!("{answer:#}");
             } else {
@@ -197,8 +201,13 @@ fn icmp_selector(protocol: u8, written: &str) -> Result<u16, String> {
     let name = if protocol == ICMP { "icmp" } else { "icmpv6" };
     let set = ServiceSet::parse(&format!("{name}/{written}"))
         .map_err(|(message, help)| format!("--type {written}: {message}; {}", help.unwrap_or_default()))?;
-    let first = set.parts().first().and_then(|part| part.keys.ranges().first());
-    Ok(first.map_or(0, |(first, _)| *first as u16))
+    let keys = set.parts().first().and_then(|part| part.keys.ranges().first()).copied();
+    match keys.unwrap_or_default() {
+        (first, last) if last - first > 0xff => {
+            Err(format!("--type {written}: a packet has one type, and not several"))
+        }
+        (first, _) => Ok(first as u16),
+    }
 }
 
 /// A moment with a time zone, with an offset, or on this machine's clock.

@@ -43,10 +43,14 @@ fn summary(imported: &Imported) -> String {
     let count = |kind| imported.findings.iter().filter(|finding| finding.kind == kind).count();
     let (left_out, wider, notes) = (count(Kind::LeftOut), count(Kind::Wider), count(Kind::Note));
     let less = match left_out + wider {
-        0 => "all was carried over".to_owned(),
+        0 => "the policy allows what they allow".to_owned(),
         _ => format!("less is allowed than before: {left_out} left out, {wider} refuse more"),
     };
-    format!("{less}; {notes} notes")
+    let rules = imported.rules;
+    format!(
+        "{} rules: {} carried over, {} that give nothing in the policy, each named above; {less}; {notes} notes",
+        rules.read, rules.carried, rules.said
+    )
 }
 
 fn as_json(imported: &Imported) -> Value {
@@ -60,5 +64,9 @@ fn as_json(imported: &Imported) -> Value {
             })
         })
         .collect();
-    json!({ "ok": true, "exact": imported.is_exact(), "policy": imported.policy, "findings": findings })
+    let rules = imported.rules;
+    json!({
+        "ok": true, "exact": imported.is_exact(), "policy": imported.policy, "findings": findings,
+        "rules": { "read": rules.read, "carried": rules.carried, "not_carried": rules.said },
+    })
 }

@@ -1,6 +1,7 @@
 //! The commands as a user runs them: what they print, and their exit status.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -88,7 +89,7 @@ fn check_says_what_a_new_flow_costs() {
     assert!(run.out.ends_with(line), "{}", run.out);
     let run = rampart(&["check", "--json", &file.path()]);
     let json: serde_json::Value = serde_json::from_str(&run.out).unwrap();
-    let expected = serde_json::json!({
+    let expected = json!({
         "method": "trees", "most_lines": { "ipv4": 3, "ipv6": 3 }, "keeps_promise": true,
     });
     assert_eq!(json["look_up"], expected);
@@ -258,6 +259,33 @@ fn explain_says_what_is_translated() {
     }
 }
 
+/// A packet that rules allow and that cannot be translated is dropped, and every way to ask says so.
+#[test]
+fn explain_says_in_brief_what_cannot_be_translated() {
+    let policy = Scratch::new("untranslatable.toml", TRANSLATED.as_bytes());
+    for (kind, text, json) in [
+        ("echo-request", "allow out", json!({ "action": "allow", "rule": "out" })),
+        ("9", "deny nat:out", json!({ "action": "deny", "rule": null, "translation": "out" })),
+    ] {
+        let ends = ["--from", "lan", "--src", "192.168.1.9", "--dst", "198.51.100.7", "--proto", "icmp"];
+        let packet = json!({ "from": "lan", "src": ends[3], "dst": ends[5], "proto": "icmp", "type": kind });
+        let packets = Scratch::new("untranslatable.jsonl", packet.to_string().as_bytes());
+        let brief = [&["--brief"], &ends[..], &["--type", kind]].concat();
+        let in_file = packets.path();
+        for asked in [&brief[..], &["--packets", &in_file]] {
+            let said = |more: &[&str]| rampart(&[&["explain", &policy.path()], asked, more].concat()).out;
+            assert_eq!(said(&[]).trim_end(), text, "{asked:?}");
+            let answer: serde_json::Value = serde_json::from_str(&said(&["--json"])).unwrap();
+            let of_answer = |key: &str| answer[key].clone();
+            let keys = ["action", "rule", "translation"].map(|key| (of_answer(key), json[key].clone()));
+            assert!(keys.iter().all(|(is, should)| is == should), "{asked:?}: {answer}");
+        }
+        let whole = rampart(&[&["explain", &policy.path(), "--json"], &brief[1..]].concat()).out;
+        let whole: serde_json::Value = serde_json::from_str(&whole).unwrap();
+        assert_eq!(whole["action"], json["action"], "{whole}");
+    }
+}
+
 #[test]
 fn warnings_that_many_rules_share_are_printed_once_and_counted() {
     let rules = |i: u32| SHADOWED.replace("late", &format!("late{i}"));
@@ -272,7 +300,7 @@ fn warnings_that_many_rules_share_are_printed_once_and_counted() {
     assert_eq!(all.out.matches("never decides").count(), 20, "{}", all.out);
     let json: serde_json::Value =
         serde_json::from_str(&rampart(&["check", "--json", &file.path()]).out).unwrap();
-    assert_eq!(json["warning_counts"], serde_json::json!({ "shadowed": 20 }));
+    assert_eq!(json["warning_counts"], json!({ "shadowed": 20 }));
 }
 
 #[test]
@@ -348,7 +376,7 @@ fn explain_answers_many_packets_a_line_each() {
     let run = rampart(&["explain", &policy.path(), "--packets", &packets.path(), "--json"]);
     let answers: Vec<serde_json::Value> =
         run.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let expected = serde_json::json!({ "line": 1, "action": "allow", "rule": "peers" });
+    let expected = json!({ "line": 1, "action": "allow", "rule": "peers" });
     assert_eq!((&answers[0], &answers[1]["line"], answers.len()), (&expected, &3.into(), 4));
     let brief = [
         "--from", "a", "--to", "b", "--src", "10.0.0.1", "--dst", "10.0.0.2", "--proto", "udp", "--dport",
@@ -383,6 +411,11 @@ fn explain_says_what_is_wrong_with_the_question() {
             &office,
             "--from office --src 10.0.0.1 --dst 8.8.8.8 --proto icmp --type eco",
             "--type eco: `icmp/eco` is not a service",
+        ),
+        (
+            &office,
+            "--from office --src 10.0.0.1 --dst 8.8.8.8 --proto icmp --type 9-12",
+            "--type 9-12: a packet has one type",
         ),
         (
             &office,
@@ -483,6 +516,7 @@ fn import_prints_a_policy_that_checks_and_says_what_is_missing() {
     let place =
         format!("{}:7:26: left out (less is allowed): a policy cannot ask for `--mark 7`", file.path());
     assert!(run.err.contains(&place) && run.err.contains("1 left out, 0 refuse more"), "{}", run.err);
+    assert!(run.err.contains("4 rules: 1 carried over, 3 that give nothing"), "{}", run.err);
     let policy = Scratch::new("imported.toml", run.out.as_bytes());
     assert_eq!(rampart(&["check", &policy.path()]).status, 0);
     assert_eq!(rampart(&["import", "iptables-save", &file.path(), "--strict"]).status, 1);
@@ -492,6 +526,7 @@ fn import_prints_a_policy_that_checks_and_says_what_is_missing() {
         (&json["exact"], &json["policy"]),
         (&false.into(), &std::fs::read_to_string(policy.path()).unwrap().into())
     );
+    assert_eq!(json["rules"], json!({ "read": 4, "carried": 1, "not_carried": 3 }));
     let found =
         json["findings"].as_array().unwrap().iter().find(|finding| finding["kind"] == "left-out").unwrap();
     assert_eq!((&found["line"], &found["column"]), (&7.into(), &26.into()));

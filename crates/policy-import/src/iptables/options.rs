@@ -56,6 +56,8 @@ impl Reader<'_> {
                 logs: false,
                 limit: None,
                 comment: None,
+                never: None,
+                is_implied: false,
             },
             destination_ports: any_port(),
             has_ports: false,
@@ -138,6 +140,7 @@ impl Reader<'_> {
         match name {
             "-4" | "-6" if self.v4 != (name == "-4") => {
                 draft.rule.cube.states = 0;
+                draft.rule.never = Some("it is about the other family");
                 return Ok(0);
             }
             "-4" | "-6" => return Ok(0),
@@ -145,6 +148,7 @@ impl Reader<'_> {
             "-f" | "--fragment" => {
                 if !not {
                     draft.rule.cube.states = 0;
+                    draft.rule.never = Some("a rule sees datagrams as a whole, and no later fragment");
                 }
                 return Ok(0);
             }

@@ -27,6 +27,7 @@ pub(super) enum Field {
         source: bool,
     },
     IcmpType(u8),
+    IcmpCode(u8),
     Family,
     Interface {
         outside: bool,
@@ -67,6 +68,8 @@ pub(super) fn field(words: &[Token]) -> Option<(Field, usize)> {
         ("th", _) => port(None),
         ("icmp", "type") => Some((Field::IcmpType(ICMP), 2)),
         ("icmpv6", "type") => Some((Field::IcmpType(ICMPV6), 2)),
+        ("icmp", "code") => Some((Field::IcmpCode(ICMP), 2)),
+        ("icmpv6", "code") => Some((Field::IcmpCode(ICMPV6), 2)),
         ("meta", "nfproto" | "protocol") => Some((Field::Family, 2)),
         ("ct", "state") => Some((Field::State, 2)),
         ("fib", "daddr") if word(2) == "type" => Some((Field::Kind, 3)),
@@ -105,6 +108,14 @@ impl Narrowed<'_> {
             Field::IcmpType(protocol) => {
                 cube.services = cube.services.common(&words::of_protocol(protocol));
                 keys(cube, not, LAST_KEY, union(values, |value| words::icmp(protocol, value)))
+            }
+            Field::IcmpCode(protocol) => {
+                cube.services = cube.services.common(&words::of_protocol(protocol));
+                // A policy names a code with its type: of all types it would be hundreds of services.
+                if cube.services.ranges().iter().any(|(first, last)| last - first > 0xff) {
+                    return false;
+                }
+                keys(cube, not, LAST_KEY, union(values, |value| words::icmp_code(protocol, value)))
             }
             Field::Family => match (values, not) {
                 ([one], false) if matches!(one.as_str(), "ipv4" | "ip") => {

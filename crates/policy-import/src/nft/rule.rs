@@ -6,6 +6,7 @@ use super::{Reader, Wrong};
 use crate::cube::{Cube, state};
 use crate::ruleset::{ChainId, InterfaceTest, Limit, Place, Rule, Verdict};
 use crate::{translation, words};
+use policy::ranges::RangeSet;
 
 /// Elements of maps and tuples that one rule may become.
 const MOST_ELEMENTS: usize = 200_000;
@@ -18,6 +19,14 @@ struct Part {
     doubts: Vec<String>,
     /// What an element of a map does.
     verdict: Option<Verdict>,
+}
+
+impl Part {
+    /// No packets at all.
+    fn nothing() -> Self {
+        let cube = Cube { states: 0, ..Cube::all() };
+        Self { cube, interfaces: Vec::new(), doubts: Vec::new(), verdict: None }
+    }
 }
 
 /// A rule while its words are read.
@@ -92,9 +101,32 @@ const STATEMENTS: &[&str] = &[
 ];
 
 impl Reader<'_> {
+    /// Keeps a rule about frames of ARP, which no policy judges.
+    pub(super) fn rule_of_arp(&mut self, chain: ChainId, words: &[Token]) {
+        let Some(first) = words.first() else { return };
+        self.ruleset.read += 1;
+        let rules = &self.ruleset.chains[chain].rules;
+        let rule = Rule {
+            place: Place { source: self.source, line: first.line, column: first.column },
+            text: self.line(first.line),
+            number: rules.len() + 1,
+            cube: Part::nothing().cube,
+            interfaces: Vec::new(),
+            doubts: Vec::new(),
+            verdict: Verdict::Continue,
+            logs: false,
+            limit: None,
+            comment: None,
+            never: Some("a policy does not judge ARP"),
+            is_implied: false,
+        };
+        self.ruleset.chains[chain].rules.push(rule);
+    }
+
     /// Reads a rule into its chain.
     pub(super) fn rule(&mut self, chain: ChainId, words: &[Token]) -> Result<(), Wrong> {
         let Some(first) = words.first() else { return Ok(()) };
+        self.ruleset.read += 1;
         let part = Part { cube: Cube::all(), interfaces: Vec::new(), doubts: Vec::new(), verdict: None };
         let mut draft = Draft { parts: vec![part], ..Draft::default() };
         let mut rest = words;
@@ -113,6 +145,10 @@ impl Reader<'_> {
         };
         let text = self.line(first.line);
         let number = self.ruleset.chains[chain].rules.last().map_or(0, |rule| rule.number) + 1;
+        // A set of tuples without elements.
+        if draft.parts.is_empty() {
+            draft.parts.push(Part::nothing());
+        }
         for part in draft.parts {
             for name in part.interfaces.iter().flat_map(|test| &test.names) {
                 self.ruleset.interfaces.add(name);
@@ -130,6 +166,8 @@ impl Reader<'_> {
                 logs: draft.logs,
                 limit,
                 comment: draft.comment.clone(),
+                never: None,
+                is_implied: false,
             });
         }
         Ok(())
@@ -354,6 +392,22 @@ impl Reader<'_> {
 }
 
 impl Draft {
+    /// Adds some packets; those that differ from others in services alone are one part, so that a limit of the rule can be theirs together.
+    fn add(&mut self, part: Part) {
+        let services = |other: &Part| other.cube.services.clone();
+        let is_alike = |other: &&mut Part| {
+            let cube = Cube { services: services(&part), ..other.cube.clone() };
+            cube == part.cube && other.interfaces == part.interfaces && other.doubts == part.doubts
+        };
+        match self.parts.last_mut().filter(is_alike) {
+            Some(other) if part.verdict.is_none() && other.verdict.is_none() => {
+                let both = other.cube.services.ranges().iter().chain(part.cube.services.ranges()).copied();
+                other.cube.services = RangeSet::of(both);
+            }
+            _ => self.parts.push(part),
+        }
+    }
+
     fn logs_only(&self) -> bool {
         self.logs && self.verdict == Verdict::Continue
     }
@@ -503,7 +557,7 @@ fn compare(
         for part in &before {
             let mut part = part.clone();
             narrow(&mut part, fields, false, &keys, at);
-            draft.parts.push(part);
+            draft.add(part);
         }
     }
     Ok(())

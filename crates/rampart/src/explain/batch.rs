@@ -1,11 +1,13 @@
 //! Many packets: a line of JSON for each, and a line of answer for each.
 
+use super::translated::untranslatable;
 use super::{Question, contents, line, packet};
 use crate::failure::Failure;
 use jiff::Timestamp;
 use policy::Policy;
-use policy::interpret::{Decider, Verdict};
+use policy::interpret::{Decider, Packet, Verdict};
 use policy::lists::ListTable;
+use policy::model::Action;
 use policy::tables::Tables;
 use serde_json::json;
 use std::fs::File;
@@ -43,7 +45,7 @@ pub(super) fn run(file: &Path, policy: &Policy, at: Timestamp, json: bool) -> Re
                     Some(list) => brief_of_list(policy, list, Some(number), json),
                     None => {
                         let on = lists.on_lists(packet.source, packet.destination);
-                        brief(policy, &tables.look_up_listed(&packet, on).0, Some(number), json)
+                        brief(policy, &packet, &tables.look_up_listed(&packet, on).0, Some(number), json)
                     }
                 };
                 writeln!(output, "{answer}")
@@ -78,18 +80,33 @@ pub(super) fn brief_of_list(policy: &Policy, list: usize, asked_in: Option<u64>,
     answer.to_string()
 }
 
-/// The verdict in a line: `allow web`, or as JSON, with the number of the line that asked.
-pub(super) fn brief(policy: &Policy, verdict: &Verdict, asked_in: Option<u64>, json: bool) -> String {
-    let action = verdict.action.name();
-    let rule = match verdict.decider {
-        Decider::Rule(place) => Some(place),
-        Decider::Default => None,
+/// What becomes of a packet in a line: `allow web`, or as JSON, with the number of the line that asked. Where a rule allows it and no translation can
+/// be made of it, the translation decides: `deny nat:out`.
+pub(super) fn brief(
+    policy: &Policy,
+    packet: &Packet,
+    verdict: &Verdict,
+    asked_in: Option<u64>,
+    json: bool,
+) -> String {
+    let dropped_by = untranslatable(policy, packet, verdict.action);
+    let action = if dropped_by.is_some() { Action::Deny } else { verdict.action }.name();
+    let rule = match (dropped_by, verdict.decider) {
+        (None, Decider::Rule(place)) => Some(place),
+        _ => None,
     };
     let name = rule.map(|place| policy.rules[place].name.as_str());
+    let translation = dropped_by.map(|place| policy.translations[place].name.as_str());
     if !json {
-        return format!("{action} {}", name.unwrap_or("(default)"));
+        return match translation {
+            Some(translation) => format!("{action} nat:{translation}"),
+            None => format!("{action} {}", name.unwrap_or("(default)")),
+        };
     }
     let mut answer = json!({ "action": action, "rule": name });
+    if let Some(translation) = translation {
+        answer["translation"] = translation.into();
+    }
     if let Some(number) = asked_in {
         answer["line"] = number.into();
     } else {

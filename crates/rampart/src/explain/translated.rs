@@ -6,6 +6,14 @@ use policy::model::Action;
 use policy::translation::SourceTranslation;
 use serde_json::{Value, json};
 
+/// The entry for which a packet is dropped that the rules allow: its source must be translated, and cannot be.
+pub(super) fn untranslatable(policy: &Policy, packet: &Packet, action: Action) -> Option<usize> {
+    match policy.translate_source(packet) {
+        Some((place, Some(SourceTranslation::Untranslatable))) if action == Action::Allow => Some(place),
+        _ => None,
+    }
+}
+
 /// What translation does with a packet.
 pub(super) struct Translated {
     /// The entry that translated its destination, if one did, and the packet before that.
