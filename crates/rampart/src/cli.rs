@@ -224,7 +224,8 @@ pub(crate) struct UpArgs {
     /// Where to attach to interfaces. Not for policies with `forwarding = "kernel"`.
     #[arg(long, value_enum, default_value_t = Hook::Auto)]
     pub(crate) hook: Hook,
-    /// Forward past translation, policy routes and VRFs that are set up here, which `up` refuses otherwise.
+    /// Forward past translation, policy routes and VRFs that are set up here, and cut the SSH session that the command is given in;
+    /// `up` refuses both otherwise.
     #[arg(long)]
     pub(crate) force: bool,
     /// Folder in which the confirmed policy is kept, instead of /var/lib/rampart, or of /run/rampart/state/NAMESPACE in other
@@ -283,6 +284,9 @@ pub(crate) struct ApplyArgs {
     /// Seconds after which the previous policy comes back unless `rampart confirm` is run: 1 to 86400.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     pub(crate) confirm: Option<u32>,
+    /// Apply it though it would cut the SSH session that the command is given in.
+    #[arg(long)]
+    pub(crate) force: bool,
     /// The firewall's socket, instead of that of this network namespace.
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,

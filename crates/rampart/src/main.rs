@@ -17,6 +17,7 @@ mod list_command;
 mod list_files;
 #[cfg(test)]
 mod memory;
+mod own_session;
 mod plane;
 mod privileges;
 mod state;

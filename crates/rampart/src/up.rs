@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::forwarding::{self, SettingError};
 use crate::kernel::{self, Kernel};
 use crate::list_files::Copies;
+use crate::own_session;
 use crate::plane::{DataPlane, Hook, PlaneError};
 use crate::privileges;
 use crate::state::{FIRST, State};
@@ -44,6 +45,9 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     let lock = instance.lock()?;
     let Chosen { policy, file, mut notes } = chosen;
     check_hook(&policy, args.hook)?;
+    if !args.force {
+        own_session::refuse_to_cut(&policy)?;
+    }
     if policy.settings.forwarding == Forwarding::Fast && !args.force {
         refuse_others(&policy)?;
     }

@@ -6,8 +6,9 @@ use crate::cli::{ApplyArgs, AskArgs};
 use crate::daemon::changes;
 use crate::daemon::instance::Instance;
 use crate::failure::Failure;
-use crate::forwarding;
+use crate::{forwarding, own_session};
 use dataplane::Earlier;
+use policy::Policy;
 use rampart_client::{Client, ClientError};
 use std::path::Path;
 
@@ -15,6 +16,10 @@ use std::path::Path;
 pub(crate) fn apply(args: &ApplyArgs, json: bool) -> Result<String, Failure> {
     let (file, text) = crate::read_text(&args.policy)?;
     let folder = crate::folder_of(&args.policy);
+    // What is wrong with the text is for the daemon to say.
+    if let (false, Ok(policy)) = (args.force, Policy::parse(&file, &text)) {
+        own_session::refuse_to_cut(&policy.in_folder(folder.clone()))?;
+    }
     let new = NewPolicy { file, folder, text, confirm_seconds: args.confirm };
     let applied: Applied = Client::new(args.socket.as_deref())?.send(Operation::Apply, &new)?;
     shown(&applied, json, |applied| {

@@ -10,6 +10,7 @@ mod fragments;
 mod interrupted;
 mod kernel_forwarding;
 mod layer_3;
+mod own_session;
 mod patterns;
 mod privileges;
 mod restart;
