@@ -1,4 +1,5 @@
-//! Links without Ethernet headers where the firewall forwards: real stacks on both sides of tun, and of the tunnels that `TUNNELS` names.
+//! Links without Ethernet headers where the firewall forwards: real stacks on both sides of tun, and of the tunnels that an emulated
+//! machine's kernel has (`scripts/test-kernels`).
 //! A policy that allows udp/53 delivers udp/53 and nothing else: read as Ethernet, it would deliver udp/8209.
 
 use crate::bed::{Bed, INSIDE, Outcome, expect_denied, expect_from, serve, socket_for};
@@ -178,32 +179,42 @@ fn judge(bed: &Bed, what: &str, [inside_address, beyond_address, own]: [&str; 3]
     expect_denied(bed, beyond, at(own, 53), what);
 }
 
+/// Links that the firewall meets one after the other, and the hook of those beside them.
+const HERE: &[(&[&str], &str)] = &[(&["tun"], "tc"), (&["tun"], "xdp")];
+/// An emulated machine has other kinds, and its kernel looks a firewall through for a minute.
+const EMULATED: &[(&[&str], &str)] = &[(&["gre", "ipip", "sit", "ip6tnl", "ip6gre", "wireguard"], "xdp")];
+
 #[test]
 fn needs_root_links_without_ethernet_headers_are_judged_and_forwarded() {
-    // An emulated machine has other kinds, and its kernel looks a firewall through for a minute.
-    let turns: &[_] =
-        if kinds().contains("tun") { &[("tun", "tc"), ("tun", "xdp")] } else { &[("gre", "xdp")] };
-    for &(kind, hook) in turns {
-        let what = format!("{kind} beside {hook}");
+    for &(kinds, hook) in if kinds().contains("tun") { HERE } else { EMULATED } {
         let bed = Bed::new();
         address_v6(&bed);
         let mut firewall = bed.up(&write(&bed, RULES), hook);
         // It comes, goes and comes again.
-        take_away(&bed, lay_all(&bed, kind));
+        take_away(&bed, lay_all(&bed, kinds[0]));
         firewall.until("t0: it is gone from zone vpn");
-        let carrier = lay_all(&bed, kind);
-        firewall.until("t0: zone vpn, tc");
-        serve_all(&bed);
-        judge(&bed, &what, [INSIDE, BEYOND, "10.99.0.1"]);
-        judge(&bed, &what, [INSIDE_V6, BEYOND_V6, "fd99::1"]);
-        // The emulated machine, which has other kinds, has no Python.
-        if kind == "tun" {
-            expect_reversed(&bed, &what);
+        for (number, kind) in kinds.iter().enumerate() {
+            let what = format!("{kind} beside {hook}");
+            let carrier = lay_all(&bed, kind);
+            firewall.until("t0: zone vpn, tc");
+            if number == 0 {
+                serve_all(&bed);
+            }
+            judge(&bed, &what, [INSIDE, BEYOND, "10.99.0.1"]);
+            // The kernel has IPv6 within IPv4 carried by a link of another kind, sit.
+            if *kind != "ipip" {
+                judge(&bed, &what, [INSIDE_V6, BEYOND_V6, "fd99::1"]);
+            }
+            // The emulated machine, which has other kinds, has no Python.
+            if *kind == "tun" {
+                expect_reversed(&bed, &what);
+            }
+            take_away(&bed, carrier);
+            firewall.until("t0: it is gone from zone vpn");
         }
         drop(firewall);
         let (status, said) = bed.rampart(&["down"]);
-        assert_eq!(status, 0, "{what}: {said}");
-        drop(carrier);
+        assert_eq!(status, 0, "{hook}: {said}");
     }
 }
 

@@ -4,6 +4,7 @@
 
 use crate::bed::{Bed, Outcome, expect_denied, expect_from, serve};
 use std::fs;
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
 
@@ -92,17 +93,59 @@ impl Drop for Carrier {
     }
 }
 
+/// What `ip link add` says of one end of a tunnel; those over IPv6 need addresses of it outside.
+fn link_of(kind: &str, end: usize) -> String {
+    let [v4, v6] = [["10.81.2.1", "10.81.2.2"], ["fd82::1", "fd82::2"]]
+        .map(|ends| format!("local {} remote {}", ends[end], ends[1 - end]));
+    match kind {
+        "vxlan" => format!("vxlan {v4} id 7 dstport 4789"),
+        "sit" => format!("sit mode any {v4}"),
+        "ip6tnl" => format!("ip6tnl mode any {v6}"),
+        "ip6gre" => format!("ip6gre {v6}"),
+        _ => format!("{kind} {v4}"),
+    }
+}
+
+/// Private keys of the two ends of a WireGuard tunnel, in base64.
+const KEYS: [&str; 2] =
+    ["CAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHl8=", "EAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHl8="];
+
+/// Runs `wg`, which gets a key, and gives what it says.
+fn wg(bed: &Bed, host: &str, key: &str, arguments: &[&str]) -> String {
+    let mut child = bed.inside(host, || {
+        Command::new("wg").args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+    });
+    writeln!(child.stdin.take().unwrap(), "{key}").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "wg {arguments:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn lay_wireguard(bed: &Bed, host: &str, end: usize) {
+    let public = wg(bed, host, KEYS[1 - end], &["pubkey"]);
+    let other = ["10.81.2.2:51820", "10.81.2.1:51820"][end];
+    let arguments = ["set", "t0", "private-key", "/dev/fd/0", "listen-port", "51820"];
+    let peer = ["peer", &public, "endpoint", other, "allowed-ips", "0.0.0.0/0,::/0"];
+    bed.host_of(host).ip("link add t0 type wireguard");
+    wg(bed, host, KEYS[end], &[&arguments[..], &peer].concat());
+}
+
 /// Both ends of a tunnel between the firewall and the host outside.
 pub(crate) fn lay(bed: &Bed, kind: &str) -> Option<Carrier> {
     let carrier = (kind == "tun").then(|| Carrier::start(bed));
-    for (host, own, other, end) in [("fw", "10.81.2.1", "10.81.2.2", 1), ("out", "10.81.2.2", "10.81.2.1", 2)]
-    {
+    for (end, host, outside) in [(0, "fw", "e0"), (1, "out", "x")] {
         let at = bed.host_of(host);
-        if carrier.is_none() {
-            let more = if kind == "vxlan" { "id 7 dstport 4789" } else { "" };
-            at.ip(&format!("link add t0 type {kind} local {own} remote {other} {more}"));
+        match kind {
+            "tun" => {}
+            "wireguard" => lay_wireguard(bed, host, end),
+            _ => {
+                if kind.starts_with("ip6") {
+                    at.ip(&format!("address replace fd82::{}/64 dev {outside} nodad", end + 1));
+                }
+                at.ip(&format!("link add t0 type {}", link_of(kind, end)));
+            }
         }
-        at.ip(&format!("address add 10.99.0.{end}/24 dev t0\nlink set t0 up"));
+        at.ip(&format!("address add 10.99.0.{}/24 dev t0\nlink set t0 up", end + 1));
     }
     bed.host_of("out")
         .ip(&format!("address replace {BEYOND}/32 dev lo\nroute add 10.81.1.0/24 via 10.99.0.1"));
