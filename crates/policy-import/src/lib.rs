@@ -16,6 +16,7 @@ mod fates;
 mod flatten;
 mod iptables;
 mod nft;
+mod own;
 mod report;
 mod ruleset;
 mod translation;
@@ -24,6 +25,7 @@ mod words;
 mod write;
 mod zones;
 
+pub use own::Own;
 pub use report::{Finding, Imported, Kind, Mistake, Rules};
 
 use ruleset::{Place, Ruleset, Wrong};
@@ -53,6 +55,8 @@ pub enum Format {
 pub struct Options {
     /// Further interfaces of the machine, which the texts do not name; patterns too (`eth*`).
     pub interfaces: Vec<String>,
+    /// All addresses of the machine, by which `--dst-type LOCAL` and the like are carried over.
+    pub addresses: Vec<Own>,
     /// Carry rules over whose answers the original drops.
     pub answers: bool,
 }
@@ -80,6 +84,7 @@ fn carried(
     options: &Options,
     report: &mut report::Report<'_>,
 ) -> Result<(String, Rules), Wrong> {
+    own::say_kinds_by_addresses(ruleset, &options.addresses);
     ruleset.doubt_ends_that_are_translated();
     let zones = zones::Zones::of(ruleset, report)?;
     for (place, text, why) in std::mem::take(&mut ruleset.remarks) {

@@ -305,6 +305,43 @@ fn types_of_icmp_with_their_codes() {
     passes("ct state invalid drop", &["the firewall drops what fits to no flow by itself"], &["no-query"]);
 }
 
+/// With the machine's addresses, a kind of destinations is addresses; of a family without one nothing is known.
+#[test]
+fn kinds_of_destinations_by_addresses() {
+    let own = |text: &str| (text.parse().unwrap(), 24);
+    for (words, addresses, expected) in [
+        ("LOCAL", vec![own("192.0.2.7")], "destination = \"192.0.2.7\"\naction = \"allow\""),
+        (
+            "BROADCAST",
+            vec![own("192.0.2.7")],
+            "destination = [\"192.0.2.255\", \"255.255.255.255\"]\naction = \"allow\"",
+        ),
+        (
+            "LOCAL,BROADCAST,MULTICAST,UNICAST",
+            vec![own("192.0.2.7")],
+            "destination = \"0.0.0.0/0\"\naction = \"allow\"",
+        ),
+        (
+            "UNICAST",
+            vec![own("192.0.2.7")],
+            "\"128.0.0.0-192.0.2.6\", \"192.0.2.8-192.0.2.254\", \"192.0.3.0-",
+        ),
+        ("LOCAL", vec![own("2001:db8::1")], "left out (less is allowed): which addresses"),
+        ("LOCAL", vec![], "left out (less is allowed): which addresses"),
+    ] {
+        let text = format!(
+            "*filter\n:INPUT DROP [0:0]\n:OUTPUT ACCEPT [0:0]\n-A INPUT -m state --state ESTABLISHED -j ACCEPT\n\
+             -A INPUT -i a -m addrtype --dst-type {words} -j ACCEPT\nCOMMIT\n"
+        );
+        let source = Source { name: "rules".to_owned(), text };
+        let options = Options { addresses, ..Options::default() };
+        let imported = import(Format::IptablesSave, &[source], &options).unwrap();
+        let findings: Vec<String> = imported.findings.iter().map(ToString::to_string).collect();
+        let all = format!("{}\n{}", imported.policy, findings.join("\n"));
+        assert!(all.contains(expected), "{words}: {all}");
+    }
+}
+
 /// A rule that gives nothing in the policy has a finding that says why.
 #[test]
 fn rules_that_give_nothing() {
@@ -651,6 +688,10 @@ fn a_hundred_thousand_rules_in_a_moment() {
 #[test]
 fn a_host_of_containers_and_virtual_machines() {
     check("docker", Format::IptablesSave, &["docker.iptables"], &Options::default());
+    // With its addresses, what is forwarded to containers is translated, and not denied.
+    let addresses = vec![("203.0.113.7".parse().unwrap(), 24), ("172.17.0.1".parse().unwrap(), 16)];
+    let options = Options { addresses, ..Options::default() };
+    check("docker_addresses", Format::IptablesSave, &["docker.iptables"], &options);
 }
 
 #[test]

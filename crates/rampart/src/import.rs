@@ -15,7 +15,11 @@ pub(crate) fn run(args: &ImportArgs, json: bool) -> Result<ExitCode, Failure> {
         ImportFormat::IptablesSave => Format::IptablesSave,
         ImportFormat::Ufw => Format::Ufw,
     };
-    let options = Options { interfaces: args.interfaces.clone(), answers: args.answers };
+    let options = Options {
+        interfaces: args.interfaces.clone(),
+        addresses: args.addresses.clone(),
+        answers: args.answers,
+    };
     let imported = policy_import::import(format, &sources, &options)
         .map_err(|mistake| Failure::Wrong(mistake.to_string()))?;
     let out = if json { format!("{:#}\n", as_json(&imported)) } else { imported.policy.clone() };
