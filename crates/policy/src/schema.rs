@@ -58,8 +58,8 @@ tables! {
     DEFAULT "[[defaults]]" ["from", "to", "action", "log"];
     NAT "[[nat]]" ["name", "description", "from", "to", "source", "destination", "service", "masquerade", "source_to", "ports",
                   "destination_to", "one_to_one", "exempt", "answer_arp", "enabled", "mapping"];
-    LIST "[lists.NAME]" ["file", "entries", "except", "countries", "block", "require", "log", "broken", "refresh"];
-    COUNTRIES "[countries]" ["file", "broken", "refresh"];
+    LIST "[lists.NAME]" ["file", "command", "url", "entries", "except", "countries", "block", "require", "log", "broken", "refresh"];
+    COUNTRIES "[countries]" ["file", "command", "url", "broken", "refresh"];
     GATEWAY "[gateways.NAME]" ["protocol", "methods", "hosts", "log"];
     INSPECTION "[inspection.NAME]" ["signatures", "files", "reputation", "action"];
     PROTECTION "[protection]" ["syn_flood", "syn_rate", "scan_ports", "scan_within"];

@@ -45,6 +45,11 @@ fn nat(keys: &str) -> String {
     format!("[[nat]]\nname = \"n\"\nfrom = \"in\"\n{keys}\n")
 }
 
+/// A list that is fetched.
+fn fetched(from: &str) -> String {
+    format!("[lists.bad]\n{from}\nblock = \"both\"\nrefresh = \"1h\"")
+}
+
 #[test]
 fn each_mistake_is_reported_with_its_place_and_the_remedy() {
     let rows: Vec<(&str, String, &str)> = vec![
@@ -149,6 +154,19 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("a list as an exception", format!("{BAD}[objects]\na = {{ members = \"any\", except = \"list:bad\" }}"), "`except` takes nothing out of a list of addresses, and no list out of addresses"),
         ("a list that is looked at too often", "[lists.bad]\nfile = \"x\"\nblock = \"both\"\nrefresh = \"1s\"".into(), "4:11 `refresh` is out of range"),
         ("a list without a file that is looked at", "[lists.bad]\nentries = \"10.0.0.1\"\nblock = \"both\"\nrefresh = \"1min\"".into(), "4:1 `refresh` needs a `file`"),
+        ("a list of two places", "[lists.bad]\nfile = \"x\"\nurl = \"https://a.example/b\"\nblock = \"both\"".into(), "3:1 a list comes from one place | take one out"),
+        ("a command for a shell", fetched("command = \"curl https://a.example\""), "2:11 `command` is run without a shell, and this is one word | write each word"),
+        ("a command of nothing", fetched("command = [\"\", \"x\"]"), "2:12 `command` names no program"),
+        ("a command from a folder on", fetched("command = [\"./fetch\"]"), "2:12 the program of `command` is neither a plain name nor named from the root on"),
+        ("a command with a zero", fetched("command = [\"fetch\", \"a\\u0000b\"]"), "2:12 `command` has a byte that no argument can have"),
+        ("a long command", fetched(&format!("command = [\"fetch\"{}]", ", \"x\"".repeat(64))), "2:12 `command` is too long"),
+        ("a command of long words", fetched(&format!("command = [\"fetch\", \"{}\"]", "x".repeat(4096))), "2:12 `command` is too long"),
+        ("a command once", "[lists.bad]\ncommand = [\"fetch\"]\nblock = \"both\"".into(), "has no `refresh` | write refresh = \"1h\""),
+        ("a url that anybody can change", fetched("url = \"http://a.example/bad.txt\""), "2:7 `url` is no address that begins with https:// | write url"),
+        ("a url of no host", fetched("url = \"https:///bad.txt\""), "2:7 `url` is no address"),
+        ("a url with a space", fetched("url = \"https://a.example/b c\""), "2:7 `url` is no address"),
+        ("a file as a url", fetched("url = \"file:///etc/passwd\""), "2:7 `url` is no address"),
+        ("countries of two places", "[countries]\nfile = \"x\"\ncommand = [\"fetch\"]\nrefresh = \"1h\"".into(), "3:1 a list comes from one place"),
         ("a list misspelt", format!("{BAD}{}", rule("source = \"list:bat\"")), "5:10 there is no list `bat` | there are: bad"),
         ("33 countries", format!("{COUNTRIES}{}", rule(&format!("source = [{}]", countries(33)))), "the policy has more than 32 lists and countries | give countries"),
         ("32 countries and a list", format!("{BAD}{COUNTRIES}{}", rule(&format!("source = [\"list:bad\", {}]", countries(32)))), "the policy has more than 32 lists and countries"),

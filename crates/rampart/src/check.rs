@@ -123,6 +123,9 @@ fn list_words(policy: &Policy, loaded: &Loaded) -> String {
             lines => format!(", {lines} broken lines left out"),
         };
         let (name, v4, v6) = (&list.name, facts.ipv4_addresses, facts.ipv6_ranges);
+        if let Some(trouble) = &facts.trouble {
+            return format!("the list `{name}`: {trouble}\n");
+        }
         format!("the list `{name}`: {v4} IPv4 addresses, {v6} ranges of IPv6{broken}\n")
     };
     policy.lists.iter().zip(&loaded.lists).map(line).collect()

@@ -142,6 +142,9 @@ Filters, all of which must hold: src, dst, host (an address or a network; host i
   rampart openapi > rampart-api.json
   curl --unix-socket /run/rampart/default.sock http://rampart/v1/status")]
     Openapi,
+    /// What `rampart up` starts to run commands of lists.
+    #[command(hide = true, name = crate::fetch::WORKER)]
+    FetchLists,
     /// Print a completion script for a shell.
     Completion {
         /// The shell.

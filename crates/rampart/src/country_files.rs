@@ -24,7 +24,7 @@ pub(crate) fn is_database(last_part: &[u8]) -> bool {
 /// The addresses of some countries, whose codes are in upper case.
 ///
 /// # Errors
-/// What is wrong with the file, for behind its name.
+/// A phrase that says what is wrong with the file; callers write the name of the file before it.
 pub(crate) fn read(bytes: Vec<u8>, codes: &[String]) -> Result<AddressSet, String> {
     if codes.is_empty() {
         let what = "is a MaxMind DB file: write which countries are meant (countries = [\"CH\"], or \"country:CH\" in a rule)";

@@ -4,7 +4,10 @@ mod batch;
 mod translated;
 
 use crate::cli::ExplainArgs;
+use crate::daemon::instance::Instance;
 use crate::failure::Failure;
+use crate::list_copies::Copies;
+use crate::state::State;
 use jiff::{Timestamp, Zoned};
 use policy::Policy;
 use policy::address::AddressSet;
@@ -101,7 +104,12 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
 
 /// What is on the lists of a policy.
 fn contents(policy: &Policy) -> Result<Vec<AddressSet>, Failure> {
-    let read = crate::list_files::read_all(policy);
+    // Of lists that are fetched, the running firewall has copies, which root can read.
+    let state = Instance::here(None).map(|instance| State::usual(&instance.namespace).lists());
+    let folder =
+        state.map_err(|error| Failure::Machine(format!("cannot find out the network namespace: {error}")))?;
+    let copies = Copies { folder: &folder, stand_in: false, fetcher: None, keep: false };
+    let read = crate::list_files::read_all(policy, copies);
     let read = read.map_err(|why| Failure::Wrong(format!("{}: {why}", policy.file)))?;
     Ok(read.into_iter().map(|(set, _)| set).collect())
 }

@@ -4,7 +4,7 @@ use crate::cli::{ListArgs, ListCommand};
 use crate::failure::Failure;
 use crate::list_files::{Facts, read_one};
 use policy::address::AddressSet;
-use policy::lists::{Broken, Ends, List, compiled};
+use policy::lists::{Broken, Ends, List, Origin, compiled};
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -51,7 +51,7 @@ fn read(file: &Path, how: &ListArgs) -> Result<(AddressSet, Facts), Failure> {
     let absolute = std::path::absolute(file).map_err(|error| Failure::Wrong(error.to_string()))?;
     let list = List {
         name: file.display().to_string(),
-        file: Some(absolute.display().to_string()),
+        origin: Origin::File(absolute.display().to_string()),
         entries: AddressSet::default(),
         except: AddressSet::default(),
         countries: how.countries.iter().map(|code| code.to_ascii_uppercase()).collect(),

@@ -2,16 +2,16 @@
 //! a whole is refused as a whole. Decides nothing about packets.
 
 use crate::country_files;
+use crate::list_copies::{Copies, Source, source};
 use flate2::read::MultiGzDecoder;
 use jiff::Timestamp;
 use policy::Policy;
 use policy::address::AddressSet;
-use policy::lists::{Broken, List, ListTable, MAX_LISTS, Reader, compiled};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io::{self, Read, Seek as _, SeekFrom, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use policy::lists::{Broken, List, ListTable, Reader, compiled};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Seek as _, SeekFrom};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 20;
@@ -22,8 +22,6 @@ const MOST_TEXT: u64 = 16 << 30;
 /// Of the memory that is free, the part that addresses may take while they are read. Sorting, the table and its copy in the kernel take
 /// the rest.
 const PART_OF_MEMORY: u64 = 3;
-/// Copies that are kept: of the lists of two policies.
-const MOST_COPIES: usize = 2 * MAX_LISTS;
 
 /// What is on the lists of a policy.
 #[derive(Debug)]
@@ -41,7 +39,7 @@ pub(crate) struct Facts {
     pub(crate) read_at: Timestamp,
     /// The file as it was before it was read.
     pub(crate) mark: Option<Mark>,
-    /// Why it is a copy of what the file was.
+    /// Why it is a copy of what the file was, or nothing.
     pub(crate) trouble: Option<String>,
 }
 
@@ -66,50 +64,10 @@ impl Mark {
             changed: [(about.mtime(), about.mtime_nsec()), (about.ctime(), about.ctime_nsec())],
         })
     }
-}
 
-/// Copies of lists as they were read last, compiled, in a folder of the firewall's own: for a machine that comes up, and for a policy that comes
-/// back, when a file is gone or broken.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Copies<'f> {
-    pub(crate) folder: &'f Path,
-    /// A copy takes the place of a file that cannot be read.
-    pub(crate) stand_in: bool,
-}
-
-impl Copies<'_> {
-    /// Lists of the same name may come from several files, of which each has its copy.
-    fn path(&self, list: &List, file: &Path) -> PathBuf {
-        let mut hasher = DefaultHasher::new();
-        (file, &list.countries).hash(&mut hasher);
-        self.folder.join(format!("{}-{:016x}.list", list.name, hasher.finish()))
-    }
-
-    fn keep(&self, list: &List, file: &Path, set: &AddressSet) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(self.folder)?;
-        let path = self.path(list, file);
-        let early = path.with_extension("new");
-        let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&early)?;
-        out.write_all(&compiled::encode(set))?;
-        out.sync_all()?;
-        fs::rename(early, path)?;
-        self.forget_oldest()
-    }
-
-    /// Keeps the copies that were written last.
-    fn forget_oldest(&self) -> io::Result<()> {
-        let mut all: Vec<_> = fs::read_dir(self.folder)?
-            .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-            .filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)))
-            .collect();
-        all.sort();
-        let too_many = all.len().saturating_sub(MOST_COPIES);
-        all.into_iter().take(too_many).try_for_each(|(_, path)| fs::remove_file(path))
-    }
-
-    fn read(&self, list: &List, file: &Path, room: u64) -> Result<AddressSet, String> {
-        let copy = List { countries: Vec::new(), ..list.clone() };
-        read_file(&copy, &self.path(list, file), room).map(|(set, _)| set)
+    /// When its content was written.
+    pub(crate) fn written_at(&self) -> Option<Timestamp> {
+        Timestamp::new(self.changed[0].0, self.changed[0].1 as i32).ok()
     }
 }
 
@@ -134,12 +92,12 @@ pub(crate) fn load(policy: &Policy, copies: Option<Copies<'_>>) -> Result<Option
     Ok(Some(Loaded { table, lists }))
 }
 
-/// Each list of a policy: what is on it, and how it was read.
+/// Each list of a policy: what is on it, and how it was read. What is fetched is in the copies alone.
 ///
 /// # Errors
 /// The first list that cannot be read, with what to do.
-pub(crate) fn read_all(policy: &Policy) -> Result<Vec<(AddressSet, Facts)>, String> {
-    read_each(policy, None)
+pub(crate) fn read_all(policy: &Policy, copies: Copies<'_>) -> Result<Vec<(AddressSet, Facts)>, String> {
+    read_each(policy, Some(copies))
 }
 
 fn read_each(policy: &Policy, copies: Option<Copies<'_>>) -> Result<Vec<(AddressSet, Facts)>, String> {
@@ -151,6 +109,13 @@ fn read_each(policy: &Policy, copies: Option<Copies<'_>>) -> Result<Vec<(Address
             .map_err(|why| format!("the list `{}`: {why}", list.name))?;
         used += bytes_of(&read.0);
         all.push(read);
+    }
+    if let Some(copies) = copies {
+        let sources = policy.lists.iter().map(|list| (list, source(list, policy.folder.as_deref())));
+        let used: Vec<_> =
+            sources.filter_map(|(list, source)| Some(copies.path(list, &source.ok()?))).collect();
+        // Old copies take some space, and no list is the worse for it.
+        let _ = copies.forget_oldest(&used);
     }
     Ok(all)
 }
@@ -167,22 +132,6 @@ fn bytes_of(set: &AddressSet) -> u64 {
     (size_of_val(set.v4.ranges()) + size_of_val(set.v6.ranges())) as u64
 }
 
-/// Where a list's file is.
-///
-/// # Errors
-/// The policy names it from a folder on, and nobody knows which.
-pub(crate) fn path(list: &List, folder: Option<&Path>) -> Result<Option<PathBuf>, String> {
-    let Some(file) = &list.file else { return Ok(None) };
-    let path = Path::new(file);
-    match folder {
-        _ if path.is_absolute() => Ok(Some(path.to_owned())),
-        Some(folder) => Ok(Some(folder.join(path))),
-        None => {
-            Err(format!("the request does not say in which folder `{file}` is: name it from the root on"))
-        }
-    }
-}
-
 fn read(
     list: &List,
     folder: Option<&Path>,
@@ -190,14 +139,29 @@ fn read(
     copies: Option<Copies<'_>>,
 ) -> Result<(AddressSet, Facts), String> {
     let read_at = Timestamp::now();
-    let path = path(list, folder)?;
-    let mark = path.as_deref().and_then(Mark::of);
-    let (read, broken_lines, trouble) = match path {
-        None => (AddressSet::default(), 0, None),
-        Some(path) => read_or_copy(list, &path, room, copies)?,
+    let source = source(list, folder)?;
+    let watched = || source.watched(list, copies.map(|copies| copies.folder));
+    let mut mark = watched().as_deref().and_then(Mark::of);
+    let (read, broken_lines, trouble) = match &source {
+        Source::Policy => (AddressSet::default(), 0, None),
+        Source::File(path) => read_or_copy(list, &source, path, room, copies)?,
+        Source::Fetched(_) => match copies {
+            // Whoever only checks a policy runs none of its commands.
+            None => (AddressSet::default(), 0, Some("what its command prints is not known here".to_owned())),
+            Some(copies) => {
+                let copy = copies_set(list, &source, copies, room);
+                let set = copy.or_else(|_| {
+                    fetch(list, copies)?;
+                    mark = watched().as_deref().and_then(Mark::of);
+                    copies_set(list, &source, copies, room)
+                });
+                (set?, 0, None)
+            }
+        },
     };
+    let is_known = trouble.is_none() || copies.is_some();
     let set = list.contents(read);
-    if set.is_empty() {
+    if set.is_empty() && is_known {
         return Err("nothing is on it: `except` takes everything away".to_owned());
     }
     let ipv4_addresses = set.v4.ranges().iter().map(|(first, last)| u64::from(last - first) + 1).sum();
@@ -205,9 +169,54 @@ fn read(
     Ok((set, Facts { ipv4_addresses, ipv6_ranges, broken_lines, read_at, mark, trouble }))
 }
 
+fn copies_set(list: &List, source: &Source, copies: Copies<'_>, room: u64) -> Result<AddressSet, String> {
+    let copy = List { countries: Vec::new(), ..list.clone() };
+    let path = copies.path(list, source);
+    read_file(&copy, &path, room)
+        .map(|(set, _)| set)
+        .map_err(|why| format!("its copy {}: {why}", path.display()))
+}
+
+/// What was fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Fetched {
+    /// The copy has changed.
+    pub(crate) is_other: bool,
+    pub(crate) broken_lines: u64,
+}
+
+/// Fetches a list into its copy, if it can be read as a whole; or else the copy stays as it is.
+///
+/// # Errors
+/// It cannot be fetched or read, with what to do.
+pub(crate) fn fetch(list: &List, copies: Copies<'_>) -> Result<Fetched, String> {
+    let source = source(list, None)?;
+    let Source::Fetched(words) = &source else { return Err("it is not fetched".to_owned()) };
+    let unkept =
+        |error: io::Error| format!("what is fetched cannot be kept in {}: {error}", copies.folder.display());
+    let fetcher = copies.fetcher.ok_or_else(|| {
+        format!(
+            "it is fetched by the firewall while it runs, and no copy of it is in {}",
+            copies.folder.display()
+        )
+    })?;
+    let (unread, file) = copies.unread(list, &source).map_err(unkept)?;
+    let printed = fetcher.fetch(words, &mut BufWriter::with_capacity(PIECE, file));
+    let read = printed.and_then(|()| {
+        let read = read_file(list, &unread, free_memory() / PART_OF_MEMORY);
+        read.map_err(|why| format!("what `{}` printed {why}", words.first().map_or("", String::as_str)))
+    });
+    // What is left there is overwritten the next time.
+    let _ = fs::remove_file(&unread);
+    let (set, broken_lines) = read?;
+    let is_other = copies.keep_another(list, &source, &set).map_err(unkept)?;
+    Ok(Fetched { is_other, broken_lines })
+}
+
 /// What a file has, or its copy: then third why.
 fn read_or_copy(
     list: &List,
+    source: &Source,
     path: &Path,
     room: u64,
     copies: Option<Copies<'_>>,
@@ -215,14 +224,14 @@ fn read_or_copy(
     match (read_file(list, path, room), copies) {
         (Ok((set, broken)), Some(copies)) => {
             // A full disk costs the copy and not the list.
-            let kept = copies.keep(list, path, &set);
+            let kept = copies.keep(list, source, &set);
             let trouble = kept.err().map(|error| format!("no copy of it could be kept: {error}"));
             Ok((set, broken, trouble))
         }
         (Ok((set, broken)), None) => Ok((set, broken, None)),
         (Err(why), Some(copies)) if copies.stand_in => {
             let why = format!("{}: {why}", path.display());
-            let set = copies.read(list, path, room).map_err(|_| why.clone())?;
+            let set = copies_set(list, source, copies, room).map_err(|_| why.clone())?;
             Ok((set, 0, Some(format!("as it was read last, because {why}"))))
         }
         (Err(why), _) => Err(format!("{}: {why}", path.display())),
@@ -359,6 +368,7 @@ mod tests {
     use crate::country_files::tests::database;
     use flate2::Compression;
     use flate2::write::GzEncoder;
+    use std::io::Write as _;
 
     const ZONES: &str = "[zones]\na = { interfaces = 'e0' }\n";
 
@@ -470,7 +480,7 @@ mod tests {
     fn a_copy_stands_in_for_a_file_where_it_may() {
         let folder = tempfile::tempdir().unwrap();
         let copies = folder.path().join("copies");
-        let kept = |stand_in| Some(Copies { folder: &copies, stand_in });
+        let kept = |stand_in| Some(Copies { folder: &copies, stand_in, fetcher: None, keep: true });
         let bad = folder.path().join("bad.csv");
         let asked = |codes: &str, stand_in| {
             let policy = policy(&format!("file = 'bad.csv'\ncountries = {codes}"), folder.path());

@@ -10,10 +10,12 @@ mod country_files;
 mod daemon;
 mod explain;
 mod failure;
+mod fetch;
 mod forwarding;
 mod import;
 mod kernel;
 mod list_command;
+mod list_copies;
 mod list_files;
 #[cfg(test)]
 mod memory;
@@ -72,6 +74,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Drops(args) => ask::drops(args, json)?,
         Command::Down(args) => ask::down(args, json)?,
         Command::Openapi => format!("{:#}\n", api::description()),
+        Command::FetchLists => return fetch::worker::run().map(|()| ExitCode::SUCCESS),
         Command::Completion { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "rampart", &mut std::io::stdout());
             String::new()

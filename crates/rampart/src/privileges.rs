@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 
 /// Maps, and running the sweep; interfaces, neighbours, and attaching to what comes back.
 const DAEMON: [Capability; 2] = [Capability::CAP_BPF, Capability::CAP_NET_ADMIN];
+/// Becoming the user that commands of lists run as, and ending what that user runs.
+const FETCHER: [Capability; 3] = [Capability::CAP_SETUID, Capability::CAP_SETGID, Capability::CAP_KILL];
 /// `BPF_PROG_LOAD` of bpf(2).
 const LOAD_PROGRAM: u64 = 5;
 
@@ -36,6 +38,14 @@ pub(crate) fn keep_the_daemons() -> Result<(), Kept> {
         keep.insert(Capability::CAP_SYS_ADMIN);
     }
     limit(&keep)
+}
+
+/// The process that runs commands of lists keeps what it needs for that.
+///
+/// # Errors
+/// The kernel does not let go of a right.
+pub(crate) fn keep_the_fetchers() -> Result<(), Kept> {
+    limit(&FETCHER.into_iter().collect())
 }
 
 /// The calling thread, and threads that it makes from now on, keep nothing. What it fails with is seen on the thread that matters.

@@ -8,9 +8,10 @@ use crate::daemon::recorder::Recorder;
 use crate::daemon::run::{Wake, Waker, until_down};
 use crate::daemon::{About, Daemon, Moment, Refused, refresh, server};
 use crate::failure::Failure;
+use crate::fetch::{Fetch, Fetcher};
 use crate::forwarding::{self, SettingError};
 use crate::kernel::{self, Kernel};
-use crate::list_files::Copies;
+use crate::list_copies::Copies;
 use crate::own_session;
 use crate::plane::{DataPlane, Hook, PlaneError};
 use crate::privileges;
@@ -43,6 +44,8 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     }
     let log = Log::behind(json, Box::new(std::io::stdout()));
     let lock = instance.lock()?;
+    // While this process may still start another.
+    let fetcher = Fetcher::start().map(|fetcher| Arc::new(fetcher) as Arc<dyn Fetch>);
     let Chosen { policy, file, mut notes } = chosen;
     check_hook(&policy, args.hook)?;
     if !args.force {
@@ -68,11 +71,16 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     notes.extend(kernel_stands(&policy, settings).map_err(setting)?);
     notes.extend(policy.unanswered_rejects());
     notes.extend(fragments_lost(&policy));
+    if let Err(error) = &fetcher {
+        notes.push(format!("commands of lists cannot be run: {error}"));
+    }
+    let fetcher = fetcher.ok();
     let plane = Kernel::load(&policy, args.hook, earlier).map_err(machine);
     let started = plane.and_then(|(plane, note)| {
         notes.extend(note);
         // Where somebody stands before the machine and names the policy, the files must be right.
-        let lists = Copies { folder: &state.lists(), stand_in: args.boot || args.policy.is_none() };
+        let stand_in = args.boot || args.policy.is_none();
+        let lists = Copies { folder: &state.lists(), stand_in, fetcher: fetcher.as_deref(), keep: true };
         start(&instance, policy, Box::new(plane), args.hook, log, Some(lists))
     });
     let daemon = match started {
@@ -84,7 +92,7 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
         }
     };
     let recorder = Recorder::start(&state.log(), privileges::keep_nothing);
-    let daemon = daemon.keep_in(state).record_by(recorder);
+    let daemon = daemon.keep_in(state).record_by(recorder).fetch_by(fetcher);
     for note in notes {
         daemon.report(Moment::now().wall, Kind::Up, note);
     }

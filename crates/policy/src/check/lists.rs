@@ -5,7 +5,7 @@ use super::settings::duration;
 use super::{Kind, named};
 use crate::address::AddressSet;
 use crate::form::asked_lists;
-use crate::lists::{Broken, COUNTRY_PREFIX, Ends, LIST_PREFIX, List, ListSet, MAX_LISTS};
+use crate::lists::{Broken, COUNTRY_PREFIX, Ends, HTTPS, LIST_PREFIX, List, ListSet, MAX_LISTS, Origin};
 use crate::model::Rule;
 use crate::schema;
 use crate::tables::MAX_LISTED_SERIES;
@@ -17,7 +17,7 @@ use toml_reader::{Collector, Located, Section, shortened, texts};
 const KIND: Kind = Kind {
     key: "lists",
     one: "list",
-    form: "a table with `file` or `entries`",
+    form: "a table with `file`, `command`, `url` or `entries`",
     reserved: &[],
     keys: schema::LIST,
 };
@@ -45,24 +45,22 @@ fn list<'t>(
     objects: &mut Names<'t, Addresses>,
     c: &mut Collector<'_>,
 ) -> Option<List> {
-    let file = section.text("file", c);
-    if let Some(empty) = file.as_ref().filter(|file| file.value.is_empty()) {
-        let help = "write the file's name, from the folder of the policy on: \"feeds/bad.txt\"".to_owned();
-        c.report(empty.span.clone(), "`file` is empty", Some(help));
-    }
-    let countries = countries(section, file.is_some(), c)?;
+    let origin = origin(section, c)?;
+    let is_read = origin != Origin::Policy;
+    let countries = countries(section, is_read, c)?;
     let entries = addresses(section, "entries", objects, c)?;
     let except = addresses(section, "except", objects, c)?;
     let mut ends = |key| section.choice(key, &Ends::NAMES, c).unwrap_or_default();
     let (block, require) = (ends("block"), ends("require"));
     let log = section.flag("log", c).unwrap_or(false);
     let broken = section.choice("broken", &Broken::NAMES, c).unwrap_or_default();
-    let refresh = refresh(section, c);
-    if section.value("file").is_none() && refresh.is_some() {
+    let refresh = refresh(section, &origin, c);
+    if !is_read && refresh.is_some() {
         let help = "take `refresh` out: what the policy itself writes changes with the policy".to_owned();
-        c.report(section.key_span("refresh"), "`refresh` needs a `file`", Some(help));
+        let message = "`refresh` needs a `file`, a `command` or a `url`";
+        c.report(section.key_span("refresh"), message, Some(help));
     }
-    if section.value("file").is_none() && entries.is_empty() {
+    if !is_read && entries.is_empty() {
         let help = "write file = \"bad.txt\", or entries = [\"192.0.2.0/24\"]".to_owned();
         c.report(name.span.clone(), format!("nothing is on the list `{}`", name.value), Some(help));
     }
@@ -76,7 +74,7 @@ fn list<'t>(
     }
     Some(List {
         name: name.value.to_owned(),
-        file: file.map(|file| file.value.to_owned()),
+        origin,
         entries,
         except,
         countries,
@@ -100,18 +98,97 @@ fn addresses<'t>(
     objects.written_out(&words, c).map(|set| (*set).clone())
 }
 
-/// How often a file is looked at.
-fn refresh(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Duration> {
+/// Keys that say where a list comes from, of which it has one.
+const ORIGINS: [&str; 3] = ["file", "command", "url"];
+
+/// Words and bytes that a command may have: more is no command, and the kernel has limits, too.
+const MOST_WORDS: usize = 64;
+const MOST_BYTES: usize = 4096;
+
+/// Where a list comes from; `None` if what is written there cannot be read.
+fn origin(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Origin> {
+    let written: Vec<_> = ORIGINS.into_iter().filter(|key| section.value(key).is_some()).collect();
+    if let [first, second, ..] = written.as_slice() {
+        let help = format!("take one out, or make two lists: `{first}` and `{second}` are two sources");
+        c.report(section.key_span(second), "a list comes from one place", Some(help));
+        return None;
+    }
+    match written.first().copied() {
+        Some("command") => command(section, c).map(Origin::Command),
+        Some("url") => url(section, c).map(Origin::Url),
+        Some(_) => {
+            let file = section.text("file", c)?;
+            if file.value.is_empty() {
+                let help =
+                    "write the file's name, from the folder of the policy on: \"feeds/bad.txt\"".to_owned();
+                c.report(file.span, "`file` is empty", Some(help));
+            }
+            Some(Origin::File(file.value.to_owned()))
+        }
+        None => Some(Origin::Policy),
+    }
+}
+
+/// A program and its arguments: no shell reads them.
+fn command(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Vec<String>> {
+    const HELP: &str = "write each word as a string of its own: command = [\"curl\", \"--fail\", \"https://example.org/bad.txt\"]";
+    let words = texts(section.value("command")?, "command", c)?;
+    let program = words.first()?;
+    let bytes: usize = words.iter().map(|word| word.value.len() + 1).sum();
+    let wrong = if words.len() == 1 && program.value.contains(char::is_whitespace) {
+        Some("`command` is run without a shell, and this is one word")
+    } else if program.value.is_empty() {
+        Some("`command` names no program")
+    } else if program.value.contains('/') && !program.value.starts_with('/') {
+        Some("the program of `command` is neither a plain name nor named from the root on")
+    } else if words.iter().any(|word| word.value.contains('\0')) {
+        Some("`command` has a byte that no argument can have")
+    } else if words.len() > MOST_WORDS || bytes > MOST_BYTES {
+        Some("`command` is too long: it may have 64 words and 4096 bytes")
+    } else {
+        None
+    };
+    if let Some(wrong) = wrong {
+        c.report(program.span.clone(), wrong, Some(HELP.to_owned()));
+        return None;
+    }
+    Some(words.iter().map(|word| word.value.to_owned()).collect())
+}
+
+/// An address of the web.
+fn url(section: &Section<'_>, c: &mut Collector<'_>) -> Option<String> {
+    let url = section.text("url", c)?;
+    let is_plain = url.value.bytes().all(|byte| byte.is_ascii_graphic()) && url.value.len() <= MOST_BYTES / 2;
+    let host = url.value.strip_prefix(HTTPS).filter(|rest| !rest.is_empty() && !rest.starts_with('/'));
+    if host.is_none() || !is_plain {
+        let help = "write url = \"https://example.org/bad.txt\"; whoever fetches in another way writes the command: \
+                    command = [\"curl\", \"--fail\", \"http://192.0.2.1/bad.txt\"]";
+        let message = "`url` is no address that begins with https://".to_owned();
+        c.report(url.span, message, Some(help.to_owned()));
+        return None;
+    }
+    Some(url.value.to_owned())
+}
+
+/// How often a file is looked at, or a list is fetched, which must be said.
+fn refresh(section: &Section<'_>, origin: &Origin, c: &mut Collector<'_>) -> Option<Duration> {
+    if origin.command().is_some() && section.value("refresh").is_none() {
+        section.missing("refresh", "\"1h\": what a command prints is fetched so often", c);
+    }
     duration(section, "refresh", Duration::from_secs(5)..=Duration::from_secs(30 * 86_400), c)
 }
 
 /// Codes of countries, in upper case.
-fn countries(section: &Section<'_>, has_file: bool, c: &mut Collector<'_>) -> Option<Vec<String>> {
+fn countries(section: &Section<'_>, is_read: bool, c: &mut Collector<'_>) -> Option<Vec<String>> {
     let Some(value) = section.value("countries") else { return Some(Vec::new()) };
-    if !has_file {
+    if !is_read {
         let help =
             "write file = \"countries.csv\", with a network and a code a line: 192.0.2.0/24,CH".to_owned();
-        c.report(section.key_span("countries"), "`countries` needs a `file` that knows them", Some(help));
+        c.report(
+            section.key_span("countries"),
+            "`countries` needs a `file`, a `command` or a `url` that knows them",
+            Some(help),
+        );
     }
     let codes = texts(value, "countries", c)?;
     for code in &codes {
@@ -142,7 +219,7 @@ pub(super) struct ListNames<'t> {
 
 /// The table of countries.
 struct Countries {
-    file: String,
+    origin: Origin,
     broken: Broken,
     refresh: Option<Duration>,
 }
@@ -153,12 +230,14 @@ impl<'t> ListNames<'t> {
     pub(super) fn read(root: &Section<'t>, c: &mut Collector<'_>) -> Self {
         let names = named(root, KIND.key, c).into_iter().map(|(name, _)| name.value).collect();
         let source = schema::COUNTRIES.section(root, "countries", c).and_then(|section| {
-            if section.value("file").is_none() {
+            let origin = origin(&section, c)?;
+            if origin == Origin::Policy {
                 section.missing("file", "\"countries.mmdb\", or a table such as \"countries.csv\"", c);
+                return None;
             }
-            let file = section.text("file", c)?;
             let broken = section.choice("broken", &Broken::NAMES, c).unwrap_or_default();
-            Some(Countries { file: file.value.to_owned(), broken, refresh: refresh(&section, c) })
+            let refresh = refresh(&section, &origin, c);
+            Some(Countries { origin, broken, refresh })
         });
         Self { names, source, ..Self::default() }
     }
@@ -218,7 +297,7 @@ impl<'t> ListNames<'t> {
         source.flat_map(|source| {
             self.countries.iter().map(|(code, span)| List {
                 name: format!("{COUNTRY_PREFIX}{code}"),
-                file: Some(source.file.clone()),
+                origin: source.origin.clone(),
                 entries: AddressSet::default(),
                 except: AddressSet::default(),
                 countries: vec![code.clone()],

@@ -34,8 +34,8 @@ pub const COUNTER_PREFIX: &str = "list:";
 pub struct List {
     /// Its name.
     pub name: String,
-    /// The file that it is read from, as the text writes it.
-    pub file: Option<String>,
+    /// Where what is on it comes from.
+    pub origin: Origin,
     /// Addresses that are on it besides.
     pub entries: AddressSet,
     /// Addresses that are not on it, whatever the file says.
@@ -50,10 +50,43 @@ pub struct List {
     pub log: bool,
     /// What becomes of lines that cannot be read.
     pub broken: Broken,
-    /// How often its file is looked at, and read again if it has changed; `None`: it is read when a policy is applied.
+    /// How often its file is looked at, and read again if it has changed, or how often it is fetched; `None`, which only files may have: it is
+    /// read when a policy is applied.
     pub refresh: Option<Duration>,
     /// Bytes of the text that name it.
     pub span: Range<usize>,
+}
+
+/// Where a list comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// The policy itself, which writes its entries.
+    Policy,
+    /// A file, as the text writes it.
+    File(String),
+    /// What a command prints: the program and its arguments.
+    Command(Vec<String>),
+    /// What curl fetches from an address that begins with [`HTTPS`].
+    Url(String),
+}
+
+/// What the addresses of lists begin with: who could change a list on its way could open the firewall.
+pub const HTTPS: &str = "https://";
+
+impl Origin {
+    /// The program that fetches the list, and its arguments; `None` if it is not fetched.
+    pub fn command(&self) -> Option<Vec<String>> {
+        match self {
+            Self::Policy | Self::File(_) => None,
+            Self::Command(words) => Some(words.clone()),
+            Self::Url(url) => {
+                // `-q` keeps settings of a user out, `--globoff` takes brackets as they are; a status of 400 and above is a failure, and so is an
+                // answer that stops before its end.
+                let curl = "curl -q --fail --silent --show-error --location --globoff --proto =https --proto-redir =https --max-redirs 5 --url";
+                Some(curl.split(' ').map(str::to_owned).chain([url.clone()]).collect())
+            }
+        }
+    }
 }
 
 /// The ends of a flow that a list is bound to.
@@ -172,4 +205,20 @@ pub struct Refusing {
     pub address: IpAddr,
     /// The address is on it; or else it is not, and must be.
     pub is_on_it: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_fetches_a_list() {
+        assert_eq!((Origin::Policy.command(), Origin::File("x".to_owned()).command()), (None, None));
+        let words = ["fetch", "a b", "$(c)"].map(str::to_owned).to_vec();
+        assert_eq!(Origin::Command(words.clone()).command(), Some(words));
+        let curl = Origin::Url("https://example.org/a?b=[c]".to_owned()).command().unwrap();
+        assert_eq!((curl[0].as_str(), curl[1].as_str()), ("curl", "-q"));
+        assert_eq!(curl[curl.len() - 2..], ["--url", "https://example.org/a?b=[c]"]);
+        assert!(curl.contains(&"--proto-redir".to_owned()), "no answer leads away from https");
+    }
 }

@@ -185,8 +185,11 @@ pub struct Lists {
 pub struct ListCount {
     /// Name of the list, for example `bad`; of a country that rules name, `country:CH`.
     pub name: String,
-    /// File that it is read from; null if the policy itself has its entries.
+    /// File that it is read from; null if there is none.
     pub file: Option<PathBuf>,
+    /// Program that fetches it, for example `curl`; null if none does.
+    #[serde(default)]
+    pub command: Option<String>,
     /// At which ends it refuses addresses that are on it: `both`, `source` or `destination`; null if at none.
     pub block: Option<String>,
     /// At which ends it refuses addresses that are not on it; null if at none.
@@ -200,9 +203,12 @@ pub struct ListCount {
     pub ipv6_ranges: u64,
     /// Lines of the file that cannot be read and were left out.
     pub broken_lines: u64,
-    /// When it was read, for example `2026-11-20T10:00:00Z`.
+    /// When it was read or fetched, for example `2026-11-20T10:00:00Z`.
     pub read_at: Timestamp,
-    /// Why it is not what the file says now; null if it is.
+    /// How often it could not be fetched since the policy was applied.
+    #[serde(default)]
+    pub failures: u64,
+    /// Why it is not what its file or its command says now; null if it is.
     pub trouble: Option<String>,
     /// Packets that it refused by itself since a list of this name came into the policy; what rules that name it decide is counted with the rules.
     pub hits: u64,

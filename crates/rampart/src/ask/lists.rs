@@ -60,5 +60,6 @@ fn age(now: Timestamp, at: Timestamp) -> String {
 fn notes(list: &ListCount) -> String {
     let broken =
         (list.broken_lines > 0).then(|| format!("{} broken lines left out", grouped(list.broken_lines)));
-    broken.into_iter().chain(list.trouble.clone()).collect::<Vec<_>>().join("; ")
+    let failures = (list.failures > 0).then(|| format!("{} failures", grouped(list.failures)));
+    broken.into_iter().chain(failures).chain(list.trouble.clone()).collect::<Vec<_>>().join("; ")
 }

@@ -1,13 +1,21 @@
 //! What is known of the lists in force, for whoever asks. What is on them is in the kernel alone.
 
+use super::Moment;
 use crate::api::{ListCount, Lists};
-use crate::list_files::{Facts, Loaded, Mark, path};
+use crate::list_copies::{Source, source};
+use crate::list_files::{Facts, Fetched, Loaded, Mark};
+use jiff::Timestamp;
 use policy::Policy;
 use policy::lists::List;
 use policy::model::Rule;
 use std::collections::HashMap;
-use std::path::PathBuf;
-use std::time::Instant;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How often the copy of a list that is fetched is looked at, if it could not be read when it was new.
+const LOOK_AT_COPY: Duration = Duration::from_secs(10);
+/// How long after a failure a list is fetched again, at most.
+const FETCH_AGAIN: Duration = Duration::from_secs(300);
 
 /// The lists in force.
 #[derive(Debug, Default)]
@@ -17,8 +25,32 @@ pub(super) struct ListsInForce {
     facts: Vec<Facts>,
     /// When each list's file is looked at next; empty until the first look at the clock.
     next_looks: Vec<Option<Instant>>,
+    /// In the order of the policy; empty until the first look at the clock, and `None` for what is not fetched.
+    fetches: Vec<Option<Fetches>>,
     /// Why the lists could not be read again.
     pub(super) not_read: Option<String>,
+}
+
+/// When a list is fetched, and how it went.
+#[derive(Debug)]
+struct Fetches {
+    next: Instant,
+    /// When it was fetched last, and how many of its lines could not be read then.
+    last: Option<(Timestamp, u64)>,
+    failed: Option<String>,
+    failures: u64,
+}
+
+impl Fetches {
+    /// A copy from before is as good as its age.
+    fn of(list: &List, facts: &Facts, now: Moment) -> Option<Self> {
+        let time = list.refresh.filter(|_| list.origin.command().is_some())?;
+        let age = facts.mark.and_then(|mark| mark.written_at()).map(|at| now.wall.duration_since(at));
+        // A clock that was put back makes no list young.
+        let age = age.and_then(|age| Duration::try_from(age).ok()).unwrap_or(time);
+        let next = now.steady.checked_add(time.saturating_sub(age))?;
+        Some(Self { next, last: None, failed: None, failures: 0 })
+    }
 }
 
 /// A file that is to be looked at, and how it was when it was read.
@@ -44,9 +76,11 @@ impl ListsInForce {
         })
     }
 
-    /// The files that are to be looked at by now.
-    pub(super) fn due(&mut self, policy: &Policy, now: Instant) -> Vec<Look> {
-        let next = |list: &List| list.refresh.and_then(|time| now.checked_add(time));
+    /// The files that are to be looked at by now; `copies` is the folder of the copies.
+    pub(super) fn due(&mut self, policy: &Policy, now: Instant, copies: Option<&Path>) -> Vec<Look> {
+        let is_fetched = |list: &List| list.origin.command().is_some();
+        let time = |list: &List| list.refresh.map(|time| if is_fetched(list) { LOOK_AT_COPY } else { time });
+        let next = |list: &List| time(list).and_then(|time| now.checked_add(time));
         if self.next_looks.len() != policy.lists.len() {
             self.next_looks = policy.lists.iter().map(next).collect();
         }
@@ -54,17 +88,58 @@ impl ListsInForce {
         for ((list, facts), look_at) in policy.lists.iter().zip(&self.facts).zip(&mut self.next_looks) {
             if look_at.is_some_and(|at| at <= now) {
                 *look_at = next(list);
-                let path = path(list, policy.folder.as_deref()).ok().flatten();
+                let source = source(list, policy.folder.as_deref()).ok();
+                let path = source.and_then(|source| source.watched(list, copies));
                 looks.extend(path.map(|path| Look { path, before: facts.mark }));
             }
         }
         looks
     }
 
+    /// The places of the lists that are to be fetched by now.
+    pub(super) fn due_fetches(&mut self, policy: &Policy, now: Moment) -> Vec<usize> {
+        if self.fetches.len() != policy.lists.len() {
+            let lists = policy.lists.iter().zip(&self.facts);
+            self.fetches = lists.map(|(list, facts)| Fetches::of(list, facts, now)).collect();
+        }
+        let is_due = |fetches: &Option<Fetches>| fetches.as_ref().is_some_and(|it| it.next <= now.steady);
+        // Who has waited longest comes first, so that one that hangs each time keeps no other from its turn.
+        let mut due: Vec<usize> =
+            (0..self.fetches.len()).filter(|place| is_due(&self.fetches[*place])).collect();
+        due.sort_by_key(|place| self.fetches[*place].as_ref().map(|fetches| fetches.next));
+        due
+    }
+
+    /// Notes what came of fetching a list; its copy is looked at next if it is another.
+    pub(super) fn note_fetch(
+        &mut self,
+        place: usize,
+        list: &List,
+        done: Result<Fetched, String>,
+        now: Moment,
+    ) {
+        let (Some(Some(fetches)), Some(time)) = (self.fetches.get_mut(place), list.refresh) else { return };
+        match done {
+            Ok(fetched) => {
+                fetches.next = now.steady + time;
+                fetches.last = Some((now.wall, fetched.broken_lines));
+                fetches.failed = None;
+                if let Some(look_at) = self.next_looks.get_mut(place).filter(|_| fetched.is_other) {
+                    *look_at = Some(now.steady);
+                }
+            }
+            Err(why) => {
+                fetches.next = now.steady + time.min(FETCH_AGAIN);
+                fetches.failures += 1;
+                fetches.failed = Some(format!("could not be fetched, and stays as it was: {why}"));
+            }
+        }
+    }
+
     /// What was read takes the place of what was known, and looks are due when they were.
     pub(super) fn take(&mut self, loaded: Option<Loaded>) {
-        let next_looks = std::mem::take(&mut self.next_looks);
-        *self = Self { next_looks, ..Self::of(loaded) };
+        let (next_looks, fetches) = (std::mem::take(&mut self.next_looks), std::mem::take(&mut self.fetches));
+        *self = Self { next_looks, fetches, ..Self::of(loaded) };
     }
 
     /// What is wrong with them, each as a sentence.
@@ -73,7 +148,11 @@ impl ListsInForce {
         let of_lists = lists.filter_map(|(list, facts)| {
             Some(format!("the list `{}`: {}", list.name, facts.trouble.as_ref()?))
         });
-        of_lists.chain(self.not_read.clone())
+        let fetches = policy.lists.iter().zip(&self.fetches);
+        let of_fetches = fetches.filter_map(|(list, fetches)| {
+            Some(format!("the list `{}` {}", list.name, fetches.as_ref()?.failed.as_ref()?))
+        });
+        of_lists.chain(of_fetches).chain(self.not_read.clone())
     }
 
     /// As the API has them; `hits` are by the names of counters.
@@ -82,18 +161,31 @@ impl ListsInForce {
             let names = |rule: &&Rule| (rule.source_lists | rule.destination_lists) >> place & 1 != 0;
             policy.rules.iter().filter(names).map(|rule| rule.name.clone()).collect()
         };
+        let fetches = |place: usize| self.fetches.get(place).and_then(Option::as_ref);
+        let last = |place: usize| fetches(place).and_then(|fetches| fetches.last);
+        // What was fetched before is as old as its copy.
+        let at_first = |list: &List, facts: &Facts| {
+            let written_at =
+                facts.mark.filter(|_| list.origin.command().is_some()).and_then(|mark| mark.written_at());
+            written_at.unwrap_or(facts.read_at)
+        };
         let lists =
             policy.lists.iter().zip(&self.facts).enumerate().map(|(place, (list, facts))| ListCount {
                 name: list.name.clone(),
-                file: path(list, policy.folder.as_deref()).ok().flatten(),
+                file: match source(list, policy.folder.as_deref()) {
+                    Ok(Source::File(path)) => Some(path),
+                    _ => None,
+                },
+                command: list.origin.command().and_then(|words| words.into_iter().next()),
                 block: list.block.name().map(str::to_owned),
                 require: list.require.name().map(str::to_owned),
                 rules: rules(place),
                 ipv4_addresses: facts.ipv4_addresses,
                 ipv6_ranges: facts.ipv6_ranges,
-                broken_lines: facts.broken_lines,
-                read_at: facts.read_at,
-                trouble: facts.trouble.clone(),
+                broken_lines: facts.broken_lines + last(place).map_or(0, |(_, broken)| broken),
+                read_at: last(place).map_or_else(|| at_first(list, facts), |(at, _)| at),
+                trouble: facts.trouble.clone().or_else(|| fetches(place)?.failed.clone()),
+                failures: fetches(place).map_or(0, |fetches| fetches.failures),
                 hits: hits.get(&list.counter()).copied().unwrap_or(0),
             });
         Lists { kernel_bytes: self.kernel_bytes, lists: lists.collect() }

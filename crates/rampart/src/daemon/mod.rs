@@ -23,7 +23,9 @@ use crate::api::{
     Actor, Applied, AuditRecord, AuditTrail, Confirmed, Down, Drops, Event, EventName, Events, Filter, Flows,
     Killed, Lists, NewPolicy, Problem, Refusal, RuleCount, Rules, Status,
 };
-use crate::list_files::{self, Copies, Loaded};
+use crate::fetch::Fetch;
+use crate::list_copies::Copies;
+use crate::list_files::{self, Loaded};
 use crate::plane::{DataPlane, Hook, PlaneError, Recorded};
 use crate::state::{Kept, State, Waiting};
 use crate::table::alert_words;
@@ -38,6 +40,7 @@ use recorder::{Recorder, cut};
 use running::{Due, Running, Unconfirmed};
 use std::collections::HashMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -76,6 +79,8 @@ pub(crate) struct Daemon {
     state: Option<State>,
     /// What keeps on disk what happens, if anything.
     recorder: Option<Recorder>,
+    /// Who runs commands of lists, if anybody.
+    fetcher: Option<Arc<dyn Fetch>>,
     /// How often users have changed something.
     pace: Mutex<Pace>,
 }
@@ -152,6 +157,7 @@ impl Daemon {
             events,
             state: None,
             recorder: None,
+            fetcher: None,
             pace: Mutex::default(),
         })
     }
@@ -159,6 +165,12 @@ impl Daemon {
     /// Keeps on disk what happens from now on.
     pub(crate) fn record_by(mut self, recorder: Recorder) -> Self {
         self.recorder = Some(recorder);
+        self
+    }
+
+    /// Has somebody who runs commands of lists from now on.
+    pub(crate) fn fetch_by(mut self, fetcher: Option<Arc<dyn Fetch>>) -> Self {
+        self.fetcher = fetcher;
         self
     }
 
@@ -545,8 +557,16 @@ impl Daemon {
 
     /// What is on a policy's lists; copies stand in for files that cannot be read where `stand_in` says so.
     fn load_lists(&self, policy: &Policy, stand_in: bool) -> Result<Option<Loaded>, Refused> {
-        let folder = self.state.as_ref().map(State::lists);
-        load_lists(policy, folder.as_deref().map(|folder| Copies { folder, stand_in }))
+        self.with_copies(stand_in, |copies| load_lists(policy, copies))
+    }
+
+    fn copies_folder(&self) -> Option<PathBuf> {
+        self.state.as_ref().map(State::lists)
+    }
+
+    fn with_copies<T>(&self, stand_in: bool, ask: impl FnOnce(Option<Copies<'_>>) -> T) -> T {
+        let (folder, fetcher) = (self.copies_folder(), self.fetcher.as_deref());
+        ask(folder.as_deref().map(|folder| Copies { folder, stand_in, fetcher, keep: true }))
     }
 
     /// Builds what is due without holding the state, and puts it in force.
@@ -595,6 +615,11 @@ fn build(policy: &Policy, at: Timestamp) -> Result<Tables, Refused> {
 
 /// What is on a policy's lists.
 fn load_lists(policy: &Policy, copies: Option<Copies<'_>>) -> Result<Option<Loaded>, Refused> {
+    let fetched = policy.lists.iter().find(|list| list.origin.command().is_some());
+    if let (Some(list), None) = (fetched, copies) {
+        let why = "a command fetches it, and the firewall has no folder for what is fetched";
+        return Err(Refused::new(422, format!("{}: the list `{}`: {why}", policy.file, list.name)));
+    }
     list_files::load(policy, copies).map_err(|why| Refused::new(422, format!("{}: {why}", policy.file)))
 }
 

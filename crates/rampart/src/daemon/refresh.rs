@@ -1,10 +1,13 @@
-//! Lists of addresses whose files are read again by themselves when they have changed. Reading takes as long as it takes: it has a thread of
-//! its own, and what is in force stays until all lists were read as a whole.
+//! Lists of addresses whose files are read again by themselves when they have changed, and lists that commands fetch. Reading and fetching take as
+//! long as they take: each has a thread of its own, and what is in force stays until all lists were read as a whole.
+//!
+//! Fetching ends in a copy on disk. That the copy has changed is found like that of any file, so whatever happens in between, the newest copy comes
+//! into force.
 
 use super::list_facts::Look;
 use super::log::Kind;
 use super::{Daemon, Moment, build};
-use crate::list_files::Loaded;
+use crate::list_files::{self, Loaded};
 use policy::Policy;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -14,12 +17,14 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Looks after the lists until the firewall is down.
 pub(crate) fn watch(daemon: &Arc<Daemon>) {
-    let daemon = Arc::clone(daemon);
-    std::thread::spawn(move || {
-        while daemon.refresh_lists(Moment::now()) {
-            std::thread::park_timeout(LOOK);
-        }
-    });
+    for step in [Daemon::refresh_lists, Daemon::fetch_lists] {
+        let daemon = Arc::clone(daemon);
+        std::thread::spawn(move || {
+            while step(&daemon, Moment::now()) {
+                std::thread::park_timeout(LOOK);
+            }
+        });
+    }
 }
 
 impl Daemon {
@@ -29,7 +34,7 @@ impl Daemon {
             let mut slot = self.running();
             let Some(running) = slot.as_mut() else { return false };
             let policy = Arc::clone(&running.policy);
-            let looks = running.lists.due(&policy, now.steady);
+            let looks = running.lists.due(&policy, now.steady, self.copies_folder().as_deref());
             (policy, looks)
         };
         // The state is not held while a disk may be slow.
@@ -43,6 +48,31 @@ impl Daemon {
             None
         };
         self.note_refresh(&policy, failure.map(|why| why.to_string()));
+        true
+    }
+
+    /// Fetches the lists that are due, one after the other. False once the firewall is down.
+    pub(crate) fn fetch_lists(&self, now: Moment) -> bool {
+        let (policy, due) = {
+            let mut slot = self.running();
+            let Some(running) = slot.as_mut() else { return false };
+            let policy = Arc::clone(&running.policy);
+            let due = running.lists.due_fetches(&policy, now);
+            (policy, due)
+        };
+        for place in due {
+            let list = &policy.lists[place];
+            let done = self.with_copies(false, |copies| match copies {
+                Some(copies) => list_files::fetch(list, copies),
+                None => Err("there is no folder for its copy".to_owned()),
+            });
+            let mut slot = self.running();
+            let Some(running) = slot.as_mut() else { return false };
+            if !Arc::ptr_eq(&running.policy, &policy) {
+                break;
+            }
+            running.lists.note_fetch(place, list, done, now);
+        }
         true
     }
 
@@ -68,7 +98,9 @@ impl Daemon {
         self.report(
             now.wall,
             Kind::Refreshed,
-            format_args!("generation {generation}: lists were read again, because a file has changed"),
+            format_args!(
+                "generation {generation}: lists were read again, because what is on one has changed"
+            ),
         );
         Ok(())
     }

@@ -6,6 +6,7 @@ mod bed;
 mod day;
 mod drivers;
 mod example;
+mod fetched;
 mod fragments;
 mod interrupted;
 mod kernel_forwarding;

@@ -2,6 +2,7 @@
 
 mod asked;
 mod by_itself;
+mod fetched;
 mod listed;
 mod patterns;
 mod process;
@@ -79,6 +80,10 @@ impl Running {
     }
 
     fn with(policy: &str, at: &str) -> Self {
+        Self::prepared(policy, at, |daemon| daemon)
+    }
+
+    fn prepared(policy: &str, at: &str, prepare: impl FnOnce(Daemon) -> Daemon) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let instance = instance_in(folder.path());
         let (plane, log) = (Memory::default(), Kept::default());
@@ -88,7 +93,7 @@ impl Running {
         let events = Log::new(false, Box::new(log.clone()));
         let daemon = Daemon::start(about, events, policy, Box::new(plane.clone()), Hook::Auto, None).unwrap();
         let recorder = Recorder::start(&folder.path().join("log"), || ());
-        let daemon = Arc::new(daemon.record_by(recorder));
+        let daemon = Arc::new(prepare(daemon.record_by(recorder)));
         // Nobody listens: the process of a test does not end when its daemon goes down.
         server::serve(instance.listen().unwrap(), &daemon, &Waker::new().0);
         Self { folder, instance, daemon, plane, log, start }
