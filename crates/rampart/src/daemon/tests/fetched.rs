@@ -103,9 +103,10 @@ fn what_a_command_prints_is_a_list_and_what_fails_leaves_the_last_good_one() {
     assert_eq!((it.has("192.0.2.1"), it.has("192.0.2.2")), (Some(1), Some(0)));
     // From here on by the clock. The copy is from the future, or the past, as the machine has it: the first step fetches or does not.
     it.step(3);
-    it.step(3 + HOUR);
     it.web.asked();
     let first = it.generation();
+    it.step(3 + HOUR);
+    assert_eq!((it.web.asked().len(), it.generation()), (1, first), "what says the same changes nothing");
     it.step(4 + HOUR);
     assert_eq!(it.web.asked(), [""; 0], "not yet");
     it.web.says("feed", Ok("192.0.2.2\n?\n?\n"));
