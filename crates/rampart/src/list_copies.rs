@@ -6,11 +6,18 @@ use policy::address::AddressSet;
 use policy::lists::{List, MAX_LISTS, compiled};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 /// Copies that are kept: of the lists of two policies.
 const MOST_COPIES: usize = 2 * MAX_LISTS;
+
+/// What a copy is called before it is whole.
+const UNFINISHED: &str = "new";
+/// After this time nobody writes an unfinished copy any more: whoever did was killed.
+const LONG_AGO: Duration = Duration::from_secs(3_600);
 
 /// Where copies are, and what may be done with them.
 #[derive(Debug, Clone, Copy)]
@@ -93,16 +100,39 @@ impl Copies<'_> {
         copy_of(self.folder, list, source)
     }
 
-    /// Where what a command prints is kept until it has been read as a whole.
-    pub(crate) fn unread(&self, list: &List, source: &Source) -> io::Result<(PathBuf, File)> {
-        let path = self.path(list, source).with_extension("fetched");
-        let file = self.open(&path)?;
-        Ok((path, file))
+    /// A file for what a command prints, until it has been read as a whole. It has no name, so nothing of it is left when it is closed.
+    pub(crate) fn nameless(&self) -> io::Result<File> {
+        let path = self.unique("fetched");
+        let file = self.make(&path)?;
+        fs::remove_file(path)?;
+        Ok(file)
     }
 
-    fn open(&self, path: &Path) -> io::Result<File> {
+    /// A name that no other thread and no other daemon takes: several may write the copy of one list.
+    fn unique(&self, name: &str) -> PathBuf {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.folder.join(format!("{name}.{}.{number}.{UNFINISHED}", std::process::id()))
+    }
+
+    fn make(&self, path: &Path) -> io::Result<File> {
         DirBuilder::new().recursive(true).mode(0o700).create(self.folder)?;
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+        self.check_folder()?;
+        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
+    }
+
+    /// Whoever else could write there would say what is on the lists.
+    ///
+    /// # Errors
+    /// Others can write there, or there is no such folder.
+    pub(crate) fn check_folder(&self) -> io::Result<()> {
+        let about = fs::symlink_metadata(self.folder)?;
+        let is_ours = about.uid() == 0 || about.uid() == nix::unistd::geteuid().as_raw();
+        if about.is_dir() && is_ours && about.mode() & 0o022 == 0 {
+            return Ok(());
+        }
+        let what = "users other than root can change it: give it to root, with mode 0700";
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
     }
 
     /// Keeps a list in place of its last copy.
@@ -120,25 +150,84 @@ impl Copies<'_> {
     }
 
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let early = path.with_extension("new");
-        let mut out = self.open(&early)?;
-        out.write_all(bytes)?;
-        out.sync_all()?;
-        fs::rename(early, path)
+        let early = self.unique("copy");
+        let mut out = self.make(&early)?;
+        let written =
+            out.write_all(bytes).and_then(|()| out.sync_all()).and_then(|()| fs::rename(&early, path));
+        if written.is_err() {
+            // A disk that is full is not to stay so.
+            let _ = fs::remove_file(early);
+        }
+        written
     }
 
-    /// Forgets the copies that were written first, but none of these lists.
+    /// Forgets what a daemon that was killed has not finished, and the copies that were written first, but none of these lists.
     pub(crate) fn forget_oldest(&self, but: &[PathBuf]) -> io::Result<()> {
         if !self.keep || !self.folder.exists() {
             return Ok(());
         }
-        let mut all: Vec<_> = fs::read_dir(self.folder)?
+        let all = fs::read_dir(self.folder)?
             .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-            .filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)))
-            .collect();
-        all.sort();
-        let too_many = all.len().saturating_sub(MOST_COPIES);
-        let old = all.into_iter().filter(|(_, path)| !but.contains(path)).take(too_many);
-        old.map(|(_, path)| path).try_for_each(fs::remove_file)
+            .filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)));
+        let is_unfinished = |path: &Path| path.extension().is_some_and(|end| end == UNFINISHED);
+        let (unfinished, mut copies): (Vec<_>, Vec<_>) = all.partition(|(_, path)| is_unfinished(path));
+        copies.sort();
+        let too_many = copies.len().saturating_sub(MOST_COPIES);
+        let old = copies.into_iter().filter(|(_, path)| !but.contains(path)).take(too_many);
+        let before = SystemTime::now() - LONG_AGO;
+        let left = unfinished.into_iter().filter(|(written_at, _)| *written_at < before);
+        old.chain(left).map(|(_, path)| path).try_for_each(fs::remove_file)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    fn copies(folder: &Path) -> Copies<'_> {
+        Copies { folder, stand_in: true, fetcher: None, keep: true }
+    }
+
+    #[test]
+    fn only_a_folder_that_nobody_else_can_write_to_has_copies() {
+        let outside = tempfile::tempdir().unwrap();
+        let folder = outside.path().join("lists");
+        assert_eq!(copies(&folder).check_folder().unwrap_err().kind(), io::ErrorKind::NotFound);
+        copies(&folder).nameless().unwrap();
+        assert_eq!(fs::metadata(&folder).unwrap().mode() & 0o777, 0o700);
+        for mode in [0o770, 0o707, 0o777] {
+            fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+            let made = copies(&folder).nameless().map(drop).map_err(|error| error.kind());
+            assert_eq!(made, Err(io::ErrorKind::PermissionDenied), "{mode:o}");
+        }
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(copies(&folder).check_folder().is_ok(), "others may read it");
+        let link = outside.path().join("link");
+        symlink(&folder, &link).unwrap();
+        assert!(copies(&link).check_folder().is_err(), "a link leads where somebody else wants it");
+    }
+
+    #[test]
+    fn what_a_killed_daemon_left_is_removed_and_what_another_writes_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, age: u64| {
+            let file = File::create(folder.path().join(name)).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
+        };
+        file("copy.17.1.new", 2 * 3_600);
+        file("copy.17.2.new", 60);
+        (0..MOST_COPIES as u64 + 2).for_each(|place| file(&format!("bad-{place}.list"), 9_000 - place));
+        let oldest = folder.path().join("bad-0.list");
+        copies(folder.path()).forget_oldest(std::slice::from_ref(&oldest)).unwrap();
+        let is_there = |name: &str| folder.path().join(name).exists();
+        let there =
+            ["copy.17.1.new", "copy.17.2.new", "bad-0.list", "bad-1.list", "bad-2.list", "bad-3.list"];
+        assert_eq!(there.map(is_there), [false, true, true, false, false, true]);
+        // A copy is whole or not there at all.
+        let path = folder.path().join("bad-0.list/none.list");
+        assert!(copies(folder.path()).write(&path, b"x").is_err());
+        let left = fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(left, MOST_COPIES + 1, "what could not be finished is removed");
     }
 }

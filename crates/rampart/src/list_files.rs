@@ -8,9 +8,9 @@ use jiff::Timestamp;
 use policy::Policy;
 use policy::address::AddressSet;
 use policy::lists::{Broken, List, ListTable, Reader, compiled};
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek as _, SeekFrom};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::Path;
 
 /// Bytes that are read at once.
@@ -172,9 +172,30 @@ fn read(
 fn copies_set(list: &List, source: &Source, copies: Copies<'_>, room: u64) -> Result<AddressSet, String> {
     let copy = List { countries: Vec::new(), ..list.clone() };
     let path = copies.path(list, source);
-    read_file(&copy, &path, room)
+    copies
+        .check_folder()
+        .map_err(|error| format!("its folder: {error}"))
+        .and_then(|()| read_file(&copy, &path, room))
         .map(|(set, _)| set)
         .map_err(|why| format!("its copy {}: {why}", path.display()))
+}
+
+/// Fetches the lists of a policy that were never fetched before. Returns whether there were any.
+///
+/// # Errors
+/// The first that cannot be fetched, with what to do.
+pub(crate) fn fetch_missing(policy: &Policy, copies: Copies<'_>) -> Result<bool, String> {
+    let mut any = false;
+    for list in &policy.lists {
+        let source = source(list, policy.folder.as_deref());
+        let is_missing = source
+            .is_ok_and(|source| matches!(source, Source::Fetched(_)) && !copies.path(list, &source).exists());
+        if is_missing {
+            fetch(list, copies).map_err(|why| format!("the list `{}`: {why}", list.name))?;
+            any = true;
+        }
+    }
+    Ok(any)
 }
 
 /// What was fetched.
@@ -200,15 +221,12 @@ pub(crate) fn fetch(list: &List, copies: Copies<'_>) -> Result<Fetched, String> 
             copies.folder.display()
         )
     })?;
-    let (unread, file) = copies.unread(list, &source).map_err(unkept)?;
-    let printed = fetcher.fetch(words, &mut BufWriter::with_capacity(PIECE, file));
-    let read = printed.and_then(|()| {
-        let read = read_file(list, &unread, free_memory() / PART_OF_MEMORY);
-        read.map_err(|why| format!("what `{}` printed {why}", words.first().map_or("", String::as_str)))
-    });
-    // What is left there is overwritten the next time.
-    let _ = fs::remove_file(&unread);
-    let (set, broken_lines) = read?;
+    let mut file = copies.nameless().map_err(unkept)?;
+    fetcher.fetch(words, &mut BufWriter::with_capacity(PIECE, &file))?;
+    file.rewind().map_err(unkept)?;
+    let read = read_open(list, file, free_memory() / PART_OF_MEMORY);
+    let program = words.first().map_or("", String::as_str);
+    let (set, broken_lines) = read.map_err(|why| format!("what `{program}` printed {why}"))?;
     let is_other = copies.keep_another(list, &source, &set).map_err(unkept)?;
     Ok(Fetched { is_other, broken_lines })
 }
@@ -240,12 +258,21 @@ fn read_or_copy(
 
 fn read_file(list: &List, path: &Path, room: u64) -> Result<(AddressSet, u64), String> {
     let unreadable = |error: io::Error| format!("cannot be read: {error}");
-    let about = fs::metadata(path).map_err(unreadable)?;
-    // Opening a pipe would wait for whoever writes to it.
+    // Some devices do something when they are opened.
+    if !fs::metadata(path).map_err(unreadable)?.is_file() {
+        return Err("is no file".to_owned());
+    }
+    // Opening a pipe, which may have come there meanwhile, would wait for whoever writes to it.
+    let file = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(path);
+    read_open(list, file.map_err(unreadable)?, room)
+}
+
+fn read_open(list: &List, mut file: File, room: u64) -> Result<(AddressSet, u64), String> {
+    let unreadable = |error: io::Error| format!("cannot be read: {error}");
+    let about = file.metadata().map_err(unreadable)?;
     if !about.is_file() {
         return Err("is no file".to_owned());
     }
-    let mut file = File::open(path).map_err(unreadable)?;
     let mut start = Vec::with_capacity(compiled::MAGIC.len());
     (&mut file).take(compiled::MAGIC.len() as u64).read_to_end(&mut start).map_err(unreadable)?;
     if start == compiled::MAGIC {

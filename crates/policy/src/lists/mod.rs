@@ -82,7 +82,7 @@ impl Origin {
             Self::Url(url) => {
                 // `-q` keeps settings of a user out, `--globoff` takes brackets as they are; a status of 400 and above is a failure, and so is an
                 // answer that stops before its end.
-                let curl = "curl -q --fail --silent --show-error --location --globoff --proto =https --proto-redir =https --max-redirs 5 --url";
+                let curl = "curl -q --fail --silent --show-error --location --globoff --proto =https --proto-redir =https --max-redirs 5 --connect-timeout 30 --url";
                 Some(curl.split(' ').map(str::to_owned).chain([url.clone()]).collect())
             }
         }

@@ -25,7 +25,6 @@ use crate::api::{
 };
 use crate::fetch::Fetch;
 use crate::list_copies::Copies;
-use crate::list_files::{self, Loaded};
 use crate::plane::{DataPlane, Hook, PlaneError, Recorded};
 use crate::state::{Kept, State, Waiting};
 use crate::table::alert_words;
@@ -40,7 +39,6 @@ use recorder::{Recorder, cut};
 use running::{Due, Running, Unconfirmed};
 use std::collections::HashMap;
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -61,6 +59,12 @@ impl Moment {
         // Milliseconds are enough for people, and schedules begin with a minute.
         let wall = Timestamp::now();
         Self { wall: wall.round(jiff::Unit::Millisecond).unwrap_or(wall), steady: Instant::now() }
+    }
+
+    /// So much later.
+    fn later(self, time: Duration) -> Self {
+        let wall = SignedDuration::try_from(time).unwrap_or_default();
+        Self { wall: self.wall.saturating_add(wall).unwrap_or(self.wall), steady: self.steady + time }
     }
 }
 
@@ -140,7 +144,7 @@ impl Daemon {
     ) -> Result<Self, Refused> {
         let at = about.since;
         let tables = build(&policy, at)?;
-        let loaded = load_lists(&policy, lists)?;
+        let loaded = refresh::load_lists(&policy, lists)?;
         let mut attachments = Attachments::new(plane, hook);
         let (generation, note) = attachments.begin(&tables, &policy, loaded.as_ref().map(|it| &it.table))?;
         if let Some(note) = note {
@@ -420,8 +424,12 @@ impl Daemon {
 
     /// Puts a policy in force in place of the one that is.
     pub(crate) fn apply(&self, new: &NewPolicy, now: Moment, by: &Actor) -> Result<Applied, Refused> {
+        // A command may take minutes. Meanwhile the firewall goes by the clock and can be taken down.
+        let began = Instant::now();
+        let read = self.read(new);
+        let now = if matches!(read, Ok((_, true))) { now.later(began.elapsed()) } else { now };
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let done = self.replace(new, now);
+        let done = read.and_then(|(policy, _)| self.replace(policy, new.confirm_seconds, now));
         match &done {
             Ok(applied) => {
                 let until = applied.rolls_back_at.map(|t| format!(", to be confirmed until {t}"));
@@ -444,10 +452,16 @@ impl Daemon {
         done
     }
 
-    fn replace(&self, new: &NewPolicy, now: Moment) -> Result<Applied, Refused> {
+    /// Reads a policy and fetches what was never fetched; second, whether there was anything to fetch.
+    fn read(&self, new: &NewPolicy) -> Result<(Policy, bool), Refused> {
         let policy = Policy::parse(&new.file, &new.text)
             .map_err(|problems| Refused::problems(problems.list().iter().map(Problem::from).collect()))?
             .in_folder(new.folder.clone());
+        let any = self.fetch_missing(&policy)?;
+        Ok((policy, any))
+    }
+
+    fn replace(&self, policy: Policy, confirm: Option<u32>, now: Moment) -> Result<Applied, Refused> {
         let tables = build(&policy, now.wall)?;
         let loaded = self.load_lists(&policy, false)?;
         let next_change = policy.next_change(now.wall);
@@ -462,7 +476,7 @@ impl Daemon {
         // Until somebody confirms, the policy to go back to is the last that was confirmed.
         let before = std::mem::replace(&mut running.policy, Arc::clone(&policy));
         let confirmed = running.unconfirmed.take().map_or(before, |waiting| waiting.previous);
-        running.unconfirmed = new.confirm_seconds.map(|seconds| Unconfirmed {
+        running.unconfirmed = confirm.map(|seconds| Unconfirmed {
             previous: confirmed,
             until: now.steady + Duration::from_secs(seconds.into()),
             rolls_back_at: now.wall + SignedDuration::from_secs(seconds.into()),
@@ -555,20 +569,6 @@ impl Daemon {
         }
     }
 
-    /// What is on a policy's lists; copies stand in for files that cannot be read where `stand_in` says so.
-    fn load_lists(&self, policy: &Policy, stand_in: bool) -> Result<Option<Loaded>, Refused> {
-        self.with_copies(stand_in, |copies| load_lists(policy, copies))
-    }
-
-    fn copies_folder(&self) -> Option<PathBuf> {
-        self.state.as_ref().map(State::lists)
-    }
-
-    fn with_copies<T>(&self, stand_in: bool, ask: impl FnOnce(Option<Copies<'_>>) -> T) -> T {
-        let (folder, fetcher) = (self.copies_folder(), self.fetcher.as_deref());
-        ask(folder.as_deref().map(|folder| Copies { folder, stand_in, fetcher, keep: true }))
-    }
-
     /// Builds what is due without holding the state, and puts it in force.
     fn bring(&self, due: Due, now: Moment) {
         let built = build(&due.policy, now.wall).and_then(|tables| {
@@ -611,16 +611,6 @@ impl Daemon {
 
 fn build(policy: &Policy, at: Timestamp) -> Result<Tables, Refused> {
     Tables::build(policy, at).map_err(|error| Refused::new(422, format!("{}: {error}", policy.file)))
-}
-
-/// What is on a policy's lists.
-fn load_lists(policy: &Policy, copies: Option<Copies<'_>>) -> Result<Option<Loaded>, Refused> {
-    let fetched = policy.lists.iter().find(|list| list.origin.command().is_some());
-    if let (Some(list), None) = (fetched, copies) {
-        let why = "a command fetches it, and the firewall has no folder for what is fetched";
-        return Err(Refused::new(422, format!("{}: the list `{}`: {why}", policy.file, list.name)));
-    }
-    list_files::load(policy, copies).map_err(|why| Refused::new(422, format!("{}: {why}", policy.file)))
 }
 
 /// The flow table keeps the size that it was made with, and the programs stay where they are.

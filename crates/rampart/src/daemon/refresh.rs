@@ -6,9 +6,12 @@
 
 use super::list_facts::Look;
 use super::log::Kind;
-use super::{Daemon, Moment, build};
+use super::{Daemon, Moment, Refused, build};
+use crate::list_copies::Copies;
 use crate::list_files::{self, Loaded};
+use crate::state::State;
 use policy::Policy;
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -28,6 +31,28 @@ pub(crate) fn watch(daemon: &Arc<Daemon>) {
 }
 
 impl Daemon {
+    /// What is on a policy's lists; copies stand in for files that cannot be read where `stand_in` says so.
+    pub(super) fn load_lists(&self, policy: &Policy, stand_in: bool) -> Result<Option<Loaded>, Refused> {
+        self.with_copies(stand_in, |copies| load_lists(policy, copies))
+    }
+
+    fn copies_folder(&self) -> Option<PathBuf> {
+        self.state.as_ref().map(State::lists)
+    }
+
+    fn with_copies<T>(&self, stand_in: bool, ask: impl FnOnce(Option<Copies<'_>>) -> T) -> T {
+        let (folder, fetcher) = (self.copies_folder(), self.fetcher.as_deref());
+        ask(folder.as_deref().map(|folder| Copies { folder, stand_in, fetcher, keep: true }))
+    }
+
+    /// Fetches those of a policy's lists that were never fetched. Returns whether there were any.
+    pub(super) fn fetch_missing(&self, policy: &Policy) -> Result<bool, Refused> {
+        self.with_copies(false, |copies| {
+            copies.map_or(Ok(false), |copies| list_files::fetch_missing(policy, copies))
+        })
+        .map_err(|why| Refused::new(422, format!("{}: {why}", policy.file)))
+    }
+
     /// Reads the lists again if a file has changed that is to be looked at by now. False once the firewall is down.
     pub(crate) fn refresh_lists(&self, now: Moment) -> bool {
         let (policy, looks) = {
@@ -82,7 +107,7 @@ impl Daemon {
         policy: &Arc<Policy>,
         loaded: Option<Loaded>,
         now: Moment,
-    ) -> Result<(), super::Refused> {
+    ) -> Result<(), Refused> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let tables = build(policy, now.wall)?;
         let next_change = policy.next_change(now.wall);
@@ -113,4 +138,14 @@ impl Daemon {
                 failure.map(|why| format!("the lists could not be read again, and stay as they were: {why}"));
         }
     }
+}
+
+/// What is on a policy's lists.
+pub(super) fn load_lists(policy: &Policy, copies: Option<Copies<'_>>) -> Result<Option<Loaded>, Refused> {
+    let fetched = policy.lists.iter().find(|list| list.origin.command().is_some());
+    if let (Some(list), None) = (fetched, copies) {
+        let why = "a command fetches it, and the firewall has no folder for what is fetched";
+        return Err(Refused::new(422, format!("{}: the list `{}`: {why}", policy.file, list.name)));
+    }
+    list_files::load(policy, copies).map_err(|why| Refused::new(422, format!("{}: {why}", policy.file)))
 }

@@ -10,7 +10,8 @@ use signal_hook::iterator::Signals;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// How often the daemon looks after itself.
@@ -103,13 +104,14 @@ impl Waker {
 /// # Errors
 /// When it could not be taken down.
 pub(crate) fn until_down(
-    daemon: &Daemon,
+    daemon: &Arc<Daemon>,
     arriving: &Receiver<Wake>,
     file: &Path,
 ) -> Result<Option<UnixStream>, Refused> {
     let mut tick = Instant::now() + TICK;
     let mut reading = Instant::now() + READING;
     let mut held = None;
+    let reload = reloads(daemon, file);
     loop {
         let until = tick.min(reading).saturating_duration_since(Instant::now());
         match held.take().map_or_else(|| arriving.recv_timeout(until), Ok) {
@@ -130,7 +132,8 @@ pub(crate) fn until_down(
                 });
                 daemon.links_changed(&gone, Moment::now());
             }
-            Ok(Wake::Reload) => reload(daemon, file),
+            // If one waits already, that one reads what the file says by then.
+            Ok(Wake::Reload) => drop(reload.try_send(())),
             Err(RecvTimeoutError::Timeout) => {}
             // Nobody is left who could say anything: not even a signal.
             Err(RecvTimeoutError::Disconnected) => {
@@ -150,8 +153,16 @@ pub(crate) fn until_down(
     }
 }
 
+/// Reads the policy's file again whenever it is told to, on a thread of its own: lists that are new there may take minutes to fetch.
+fn reloads(daemon: &Arc<Daemon>, file: &Path) -> SyncSender<()> {
+    let (sender, wanted) = sync_channel(1);
+    let (daemon, file) = (Arc::clone(daemon), file.to_owned());
+    std::thread::spawn(move || wanted.iter().for_each(|()| reload(&daemon, &file)));
+    sender
+}
+
 /// Reads the policy's file again. What is wrong with it is reported, and the policy in force stays.
-pub(crate) fn reload(daemon: &Daemon, file: &Path) {
+fn reload(daemon: &Daemon, file: &Path) {
     let now = Moment::now();
     match std::fs::read_to_string(file) {
         Ok(text) => {

@@ -4,15 +4,15 @@
 
 pub(crate) mod worker;
 
+use nix::sched::{CloneFlags, unshare};
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The subcommand that is the other process.
 pub(crate) const WORKER: &str = "fetch-lists";
@@ -22,6 +22,8 @@ const USUAL: Limits = Limits { time: Duration::from_secs(300), bytes: 1 << 30 };
 const GRACE: Duration = Duration::from_secs(30);
 /// Bytes of a frame between the two, at most.
 const MOST_OF_A_FRAME: usize = 64 << 10;
+/// Characters of what went wrong that are shown.
+const SHOWN: usize = 300;
 
 /// Runs commands of lists.
 pub(crate) trait Fetch: Send + Sync + Debug {
@@ -48,7 +50,8 @@ struct Request {
     bytes: u64,
 }
 
-/// The process that runs the commands; it ends when this is dropped, or when the daemon dies.
+/// The process that runs the commands; it ends when this is dropped, or when the daemon dies. What it answers is checked like what a stranger
+/// says: it has talked with commands.
 #[derive(Debug)]
 pub(crate) struct Fetcher {
     /// `None` once the process has ended or does not answer.
@@ -62,21 +65,15 @@ impl Fetcher {
     pub(crate) fn start() -> io::Result<Self> {
         let mut command = Command::new("/proc/self/exe");
         command.arg(WORKER);
-        Self::start_as(command, USUAL)
+        Self::start_as(command, USUAL).map(|(fetcher, _)| fetcher)
     }
 
-    fn start_as(mut command: Command, limits: Limits) -> io::Result<Self> {
+    fn start_as(mut command: Command, limits: Limits) -> io::Result<(Self, Child)> {
         let (ours, theirs) = UnixStream::pair()?;
-        ours.set_read_timeout(Some(limits.time + GRACE))?;
         ours.set_write_timeout(Some(GRACE))?;
-        // A group of its own: Ctrl-C is for the daemon, which ends the worker.
-        command
-            .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()?;
-        Ok(Self { stream: Mutex::new(Some(ours)), limits })
+        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = spawn_apart(command)?;
+        Ok((Self { stream: Mutex::new(Some(ours)), limits }, child))
     }
 
     fn ask(
@@ -88,20 +85,22 @@ impl Fetcher {
         let Limits { time, bytes } = self.limits;
         let request = Request { words: words.to_vec(), milliseconds: time.as_millis() as u64, bytes };
         write_frame(stream, &serde_json::to_vec(&request)?)?;
+        // A worker that the disk of this process has kept waiting may take its time once more.
+        let mut answer = Timed { stream, until: Instant::now() + 2 * time + GRACE };
         // What cannot be kept is read to its end all the same: the next answer begins behind it.
         let mut kept = Ok(());
         let mut left = bytes;
         loop {
-            let piece = read_frame(stream)?;
+            let piece = read_frame(&mut answer)?;
             if piece.is_empty() {
                 break;
             }
             left = left.checked_sub(piece.len() as u64).ok_or(io::ErrorKind::InvalidData)?;
             kept = kept.and_then(|()| into.write_all(&piece));
         }
-        let complaint = String::from_utf8_lossy(&read_frame(stream)?).into_owned();
+        let complaint = read_frame(&mut answer)?;
         if !complaint.is_empty() {
-            return Ok(Err(complaint));
+            return Ok(Err(one_line(&complaint)));
         }
         Ok(kept
             .and_then(|()| into.flush())
@@ -119,6 +118,38 @@ impl Fetch for Fetcher {
             *slot = None;
             Err(format!("{ENDED} ({error})"))
         })
+    }
+}
+
+/// Starts a program as the first process of a PID namespace, with mounts of its own. The kernel ends all processes of the namespace with it.
+fn spawn_apart(mut command: Command) -> io::Result<Child> {
+    // Namespaces belong to threads. One that has such a namespace for its children can start no other threads, so it is one that ends.
+    let thread = std::thread::Builder::new().spawn(move || {
+        unshare(CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWNS)?;
+        command.spawn()
+    })?;
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that starts it has failed")))
+}
+
+/// What a policy and a program wrote, for the log: it makes no line of its own there.
+fn one_line(text: &[u8]) -> String {
+    String::from_utf8_lossy(text).chars().filter(|c| !c.is_control()).take(SHOWN).collect()
+}
+
+/// A stream from which everything must have been read at a moment, however many small pieces it comes in.
+struct Timed<'s> {
+    stream: &'s UnixStream,
+    until: Instant,
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        (&mut &*self.stream).read(bytes)
     }
 }
 

@@ -1,9 +1,13 @@
 //! The worker as a process of its own, which is this test's binary once more.
 
 use super::*;
-use std::fs;
-use std::path::Path;
-use std::time::Instant;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::PathBuf;
+use tempfile::TempDir;
 
 const MARK: &str = "RAMPART_TEST_WORKER";
 
@@ -16,12 +20,62 @@ fn process_of_other_tests() {
 }
 
 fn fetcher(milliseconds: u64, bytes: u64) -> Fetcher {
+    started(milliseconds, bytes).0
+}
+
+fn started(milliseconds: u64, bytes: u64) -> (Fetcher, Child) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", "fetch::tests::process_of_other_tests", "--nocapture"])
         .env(MARK, "1")
         .env("SECRET", "x");
     Fetcher::start_as(command, Limits { time: Duration::from_millis(milliseconds), bytes }).unwrap()
+}
+
+/// A pipe that scripts hold open for writing, so that its end says that all of them, and all that they have started, have ended.
+struct Held {
+    _folder: TempDir,
+    path: PathBuf,
+    end: File,
+}
+
+impl Held {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        // The user of commands can enter, and write.
+        for path in [folder.path(), &path] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        let end = OpenOptions::new().read(true).custom_flags(nix::libc::O_NONBLOCK).open(&path).unwrap();
+        Self { _folder: folder, path, end }
+    }
+
+    /// A script that holds the pipe, and has written to it before it goes on.
+    fn by(&self, script: &str) -> String {
+        format!("exec 9>{}; echo >&9; {script}", self.path.display())
+    }
+
+    /// Waits for what a script writes to it.
+    fn wait_for_a_script(&mut self) {
+        self.wait();
+        let mut line = [0; 1];
+        assert_eq!(self.end.read(&mut line).unwrap(), 1, "a script has written");
+    }
+
+    fn wait(&self) {
+        let mut asked = [PollFd::new(self.end.as_fd(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut asked, PollTimeout::from(60_000u16)), Ok(1), "nothing comes");
+    }
+
+    /// Nobody holds it any more.
+    #[track_caller]
+    fn is_free(&mut self, what: &str) {
+        let mut text = Vec::new();
+        // Whoever holds it without a word makes this fail: the read would have to wait.
+        assert!(self.end.read_to_end(&mut text).is_ok() && !text.is_empty(), "{what}: somebody goes on");
+    }
 }
 
 /// What a script prints, or what is wrong with it.
@@ -35,7 +89,7 @@ fn run(fetcher: &Fetcher, script: &str) -> Result<String, String> {
 /// A program that prints more than a pipe holds without a word, one that complains more than a pipe holds, and so on: one after the other, in one
 /// process.
 #[test]
-fn what_a_command_prints_comes_back_or_why_not() {
+fn needs_root_what_a_command_prints_comes_back_or_why_not() {
     let fetcher = fetcher(60_000, 1 << 20);
     for (script, expected) in [
         ("echo 192.0.2.1", Ok("192.0.2.1\n")),
@@ -44,6 +98,7 @@ fn what_a_command_prints_comes_back_or_why_not() {
             "echo 192.0.2.1; echo first >&2; printf 'no \\033[1msuch file\\n\\n' >&2; exit 1",
             Err("`sh` failed (exit status: 1): no [1msuch file"),
         ),
+        ("head -c 2000000 /dev/zero | tr '\\0' x >&2; exit 1", Err("`sh` failed (exit status: 1): xxx")),
         ("echo 192.0.2.1; kill -9 $$", Err("`sh` failed (signal: 9 (SIGKILL))")),
         ("head -c 2000000 /dev/zero", Err("`sh` printed more than 1 MiB and was ended")),
         ("head -c 2000000 /dev/zero >&2; echo 192.0.2.2", Ok("192.0.2.2\n")),
@@ -60,73 +115,80 @@ fn what_a_command_prints_comes_back_or_why_not() {
             }
         }
     }
+    let odd = fetcher.fetch(&["no\nsuch\u{1b}[1m".to_owned()], &mut Vec::new()).unwrap_err();
+    assert!(odd.starts_with("`nosuch[1m` cannot be run: "), "a line of its own in the log: {odd}");
     let missing = fetcher.fetch(&["no-such-program".to_owned()], &mut Vec::new()).unwrap_err();
     assert!(missing.starts_with("`no-such-program` cannot be run: No such file"), "{missing}");
     assert_eq!(run(&fetcher, "echo still here").as_deref(), Ok("still here\n"));
 }
 
 #[test]
-fn a_command_that_hangs_is_ended_with_all_that_it_started() {
-    let fetcher = fetcher(300, 1 << 20);
-    let folder = open_folder();
-    let pids = folder.path().join("pids");
+fn needs_root_a_command_that_hangs_is_ended_with_all_that_it_started() {
+    let fetcher = fetcher(1_000, 1 << 20);
     for script in [
-        "echo $$ >>PIDS; echo 192.0.2.1; sleep 1000 & echo $! >>PIDS; wait",
+        "echo 192.0.2.1; sleep 1000 & wait",
         // In a session of its own, and with its output closed.
-        "setsid sh -c 'echo $$ >>PIDS; sleep 1000 & echo $! >>PIDS; wait' & exec >&- 2>&-; wait",
+        "setsid sh -c 'sleep 1000 & wait' & exec >&- 2>&-; wait",
         // It ends at once, and leaves somebody behind who keeps its output open.
-        "setsid sh -c 'echo $$ >>PIDS; sleep 1000' &",
+        "setsid sleep 1000 &",
+        "trap '' TERM INT HUP; while :; do sleep 1000; done",
     ] {
-        fs::write(&pids, "").unwrap();
-        make_writable(&pids);
-        let script = script.replace("PIDS", &pids.display().to_string());
-        assert_eq!(
-            run(&fetcher, &script),
-            Err("`sh` took longer than 0 s and was ended".to_owned()),
-            "{script}"
-        );
-        let started = fs::read_to_string(&pids).unwrap();
-        for pid in started.split_whitespace() {
-            assert!(!Path::new("/proc").join(pid).exists(), "{script}: {pid} goes on");
-        }
+        let mut held = Held::new();
+        let why = Err("`sh` took longer than 1 s and was ended".to_owned());
+        assert_eq!(run(&fetcher, &held.by(script)), why, "{script}");
+        held.is_free(script);
     }
 }
 
 /// What is left in the background when a command has succeeded is ended, too.
 #[test]
-fn nothing_outlives_a_command_that_succeeded() {
+fn needs_root_nothing_outlives_a_command_that_succeeded() {
     let fetcher = fetcher(60_000, 1 << 20);
-    let started = run(&fetcher, "setsid sleep 1000 >/dev/null 2>&1 & echo $!").unwrap();
-    assert!(!Path::new("/proc").join(started.trim()).exists());
+    for script in [
+        "setsid sleep 1000 >/dev/null 2>&1 &",
+        // One starts the other, and none is there for long.
+        "again() { again & }; again >/dev/null 2>&1 &",
+        "unshare --user --pid --fork sleep 1000 >/dev/null 2>&1 &",
+    ] {
+        let mut held = Held::new();
+        assert_eq!(
+            run(&fetcher, &held.by(&format!("{script}\necho 192.0.2.1"))).as_deref(),
+            Ok("192.0.2.1\n")
+        );
+        held.is_free(script);
+    }
 }
 
+/// The daemon is killed, or the worker, while a command runs.
 #[test]
-fn a_daemon_that_dies_takes_commands_with_it() {
+fn needs_root_whoever_dies_takes_commands_along() {
+    const HANGS: &str = "setsid sleep 1000 & wait";
+    let mut held = Held::new();
     let fetcher = fetcher(600_000, 1 << 20);
-    let folder = open_folder();
-    let (pipe, pid) = (folder.path().join("pipe"), folder.path().join("pid"));
-    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    fs::write(&pid, "").unwrap();
-    [&pipe, &pid].into_iter().for_each(|path| make_writable(path));
-    let script = format!("echo $$ >{}; echo ready >{}; sleep 1000", pid.display(), pipe.display());
     let stream = fetcher.stream.lock().unwrap().take().unwrap();
-    let words = ["sh", "-c", &script].map(str::to_owned).to_vec();
+    let words = ["sh", "-c", &held.by(HANGS)].map(str::to_owned).to_vec();
     let request = Request { words, milliseconds: 600_000, bytes: 1 };
     write_frame(&stream, &serde_json::to_vec(&request).unwrap()).unwrap();
-    assert_eq!(fs::read_to_string(&pipe).unwrap(), "ready\n");
-    let command = Path::new("/proc").join(fs::read_to_string(&pid).unwrap().trim());
-    assert!(command.exists());
+    held.wait_for_a_script();
     drop(stream);
-    let deadline = Instant::now() + Duration::from_secs(60);
-    while command.exists() {
-        assert!(Instant::now() < deadline, "the command goes on");
-        std::thread::yield_now();
-    }
-    let why = run(&fetcher, "echo 192.0.2.1").unwrap_err();
+    held.wait();
+    assert_eq!(held.end.read(&mut [0]).unwrap(), 0, "a command goes on without a daemon");
+
+    let mut held = Held::new();
+    let (fetcher, mut worker) = started(600_000, 1 << 20);
+    let why = std::thread::scope(|scope| {
+        let running = scope.spawn(|| run(&fetcher, &held.by(HANGS)));
+        held.wait();
+        worker.kill().unwrap();
+        running.join().unwrap().unwrap_err()
+    });
+    worker.wait().unwrap();
+    held.is_free("the worker was killed");
     assert!(
         why.starts_with("the process that runs commands of lists has ended: start the daemon again"),
         "{why}"
     );
+    assert!(run(&fetcher, "echo 192.0.2.1").is_err(), "and stays so");
 }
 
 /// A worker that was killed, and one that answers nonsense.
@@ -136,11 +198,12 @@ fn a_worker_that_is_gone_or_mad_is_no_list() {
         (Vec::new(), "nothing"),
         (vec![0xff; 64], "a frame that is too long"),
         (vec![0, 0, 0, 0, 9], "half of a frame"),
+        ([&[0, 0, 1, 0], vec![b'x'; 1 << 16].as_slice()].concat().repeat(2), "more than was asked for"),
     ] {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
         theirs.write_all(&answer).unwrap();
         theirs.shutdown(std::net::Shutdown::Write).unwrap();
-        let limits = Limits { time: Duration::from_secs(60), bytes: 1 << 20 };
+        let limits = Limits { time: Duration::from_secs(60), bytes: 1 << 16 };
         let fetcher = Fetcher { stream: Mutex::new(Some(ours)), limits };
         for _ in 0..2 {
             let why = run(&fetcher, "true").unwrap_err();
@@ -149,9 +212,29 @@ fn a_worker_that_is_gone_or_mad_is_no_list() {
     }
 }
 
+/// One byte after the other, and never a whole frame.
+#[test]
+fn a_worker_that_says_little_for_long_is_given_up() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    theirs.write_all(&[0, 0, 1, 0, b'x']).unwrap();
+    let until = Instant::now() + Duration::from_millis(300);
+    let talker = std::thread::spawn(move || {
+        while theirs.write_all(b"x").is_ok() {
+            std::thread::yield_now()
+        }
+    });
+    let mut answer = Timed { stream: &ours, until };
+    while let Ok(length) = answer.read(&mut [0]) {
+        assert_eq!(length, 1);
+    }
+    assert!(Instant::now() >= until);
+    drop(ours);
+    talker.join().unwrap();
+}
+
 /// A full disk costs this list, and not the ones after it.
 #[test]
-fn what_cannot_be_kept_does_not_disturb_the_next() {
+fn needs_root_what_cannot_be_kept_does_not_disturb_the_next() {
     struct Full;
     impl Write for Full {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -170,13 +253,15 @@ fn what_cannot_be_kept_does_not_disturb_the_next() {
 
 #[test]
 fn needs_root_commands_have_no_rights() {
-    if !nix::unistd::geteuid().is_root() {
-        panic!("run this test as root");
-    }
+    // As whoever starts the daemon may have left it: a file that programs inherit.
+    let secret = tempfile::tempfile().unwrap();
+    fcntl(&secret, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
     let fetcher = fetcher(60_000, 1 << 20);
     let status = run(
         &fetcher,
-        "cat /proc/self/status; id -u; id -G; cat /etc/shadow 2>&1; kill -9 $PPID 2>&1; echo $?",
+        "cat /proc/self/status; id -u; id -G; cat /etc/shadow 2>&1; kill -9 $PPID 2>&1; echo files $(ls /proc/self/fd); \
+         echo processes $(ls -d /proc/[0-9]*); cat /proc/self/stat; echo score $(cat /proc/self/oom_score_adj); ulimit -f; \
+         cat /proc/1/environ 2>&1; ls -l /proc/1/fd 2>&1; true",
     )
     .unwrap();
     let of = |name: &str| {
@@ -186,21 +271,29 @@ fn needs_root_commands_have_no_rights() {
         assert_eq!(of(name), "0000000000000000", "{name}: {status}");
     }
     // CAP_KILL, CAP_SETGID, CAP_SETUID: nothing that is executed can have them, because there are no new privileges.
-    assert_eq!((of("CapBnd"), of("NoNewPrivs")), ("00000000000000e0", "1"), "{status}");
+    assert_eq!((of("CapBnd"), of("NoNewPrivs"), of("Groups")), ("00000000000000e0", "1", " "), "{status}");
     let of_user = nix::unistd::User::from_name("nobody").unwrap().unwrap();
     assert!(status.contains(&format!("\n{}\n{}\n", of_user.uid, of_user.gid)), "{status}");
-    assert!(status.contains("Permission denied") && status.contains("not permitted"), "{status}");
+    assert_eq!(status.matches("Permission denied").count(), 3, "{status}");
+    assert!(status.contains("not permitted"), "it cannot end the worker: {status}");
+    assert!(status.contains("\nfiles 0 1 2 3\n"), "the last is the folder that is listed: {status}");
+    let processes = status.lines().find_map(|line| line.strip_prefix("processes ")).unwrap();
+    assert!(
+        processes.split(' ').count() <= 4,
+        "the worker, the shell, and what it has just started: {processes}"
+    );
+    // Behind the name of the program: state, parent, group, session, terminal.
+    let stat: Vec<&str> =
+        status.lines().find_map(|line| line.split_once(" (cat) ")).unwrap().1.split(' ').collect();
+    assert_eq!((stat[3], stat[4]), ("1", "0"), "a session and no terminal of the daemon's: {status}");
+    assert!(status.contains("\nscore 1000\n"), "{status}");
+    let score = fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+    assert_ne!(score.trim(), "1000", "the daemon's own");
     assert_eq!(run(&fetcher, "echo 192.0.2.1").as_deref(), Ok("192.0.2.1\n"), "the worker goes on");
 }
 
-/// A folder that the user of commands can enter.
-fn open_folder() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    make_writable(folder.path());
-    folder
-}
-
-fn make_writable(path: &Path) {
-    use std::os::unix::fs::PermissionsExt as _;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+/// Who starts the worker by hand has no daemon, and would lose all processes that it can see.
+#[test]
+fn a_worker_that_is_not_the_first_process_does_nothing() {
+    assert!(worker::run().unwrap_err().to_string().contains("by a process that `rampart up` starts"));
 }

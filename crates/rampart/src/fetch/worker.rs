@@ -1,15 +1,17 @@
 //! The process that runs commands of lists, one after the other, until the daemon is gone. It keeps the rights to become another user and to end that
-//! user's processes, and no others; commands have none at all. It reads nothing of what they print and decides nothing about it.
+//! user's processes, and no others; commands have none at all. It is the first process of a PID namespace: commands see no processes but
+//! their own, and whatever they start ends with it. It reads nothing of what they print and decides nothing about it.
 
 use super::{MOST_OF_A_FRAME, Request, read_frame, write_frame};
 use crate::failure::Failure;
 use crate::privileges;
+use nix::mount::{MsFlags, mount};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
-use nix::unistd::{Pid, User, geteuid};
+use nix::unistd::{Pid, User, getpid, setsid};
 use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Read};
@@ -31,9 +33,10 @@ const SHOWN: usize = 200;
 /// How often a command is looked at that has printed everything and goes on.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What commands may have at once: memory of a process, open files, processes of the user, and no dumps.
-const RESOURCES: [(Resource, u64); 4] = [
-    (Resource::RLIMIT_DATA, 2 << 30),
+/// What commands may have at once: memory of a process, bytes of a file that they write, open files, processes of the user, and no dumps.
+const RESOURCES: [(Resource, u64); 5] = [
+    (Resource::RLIMIT_DATA, 512 << 20),
+    (Resource::RLIMIT_FSIZE, 1 << 30),
     (Resource::RLIMIT_NOFILE, 1024),
     (Resource::RLIMIT_NPROC, 256),
     (Resource::RLIMIT_CORE, 0),
@@ -48,14 +51,19 @@ impl From<io::Error> for Gone {
     }
 }
 
-/// Who commands run as; `None` if this process has no other user to become.
-type Runs = Option<(u32, u32)>;
+/// User and group that commands run as.
+type RunsAs = (u32, u32);
 
 /// Answers the daemon's requests until it ends.
 ///
 /// # Errors
-/// Standard input is no socket.
+/// No daemon has started it.
 pub(crate) fn run() -> Result<(), Failure> {
+    // What a command leaves behind is ended with all else that this process can see.
+    if getpid().as_raw() != 1 {
+        let what = "commands of lists are run by a process that `rampart up` starts, and by no other";
+        return Err(Failure::Wrong(what.to_owned()));
+    }
     let input = io::stdin().as_fd().try_clone_to_owned();
     let input =
         input.map_err(|error| Failure::Machine(format!("no daemon is at standard input: {error}")))?;
@@ -70,31 +78,42 @@ pub(crate) fn run() -> Result<(), Failure> {
 }
 
 /// Gives up what neither this process nor its commands need.
-fn prepare() -> Result<Runs, String> {
-    let wrong = |what: &str, error: nix::Error| format!("commands of lists cannot be run: {what}: {error}");
-    prctl::set_no_new_privs().map_err(|error| wrong("no new privileges", error))?;
-    // Who leaves its parents becomes a child of this process, so that nothing outlives its command.
-    prctl::set_child_subreaper(true).map_err(|error| wrong("becoming the reaper", error))?;
+fn prepare() -> Result<RunsAs, String> {
+    let wrong = |what: &str, error: &dyn std::fmt::Display| {
+        format!("commands of lists cannot be run: {what}: {error}")
+    };
+    prctl::set_no_new_privs().map_err(|error| wrong("no new privileges", &error))?;
+    // Commands could type into the terminal of whoever started the daemon.
+    setsid().map_err(|error| wrong("a session of its own", &error))?;
+    own_processes_alone().map_err(|error| wrong("a /proc of its own", &error))?;
+    dataplane::system_calls::keep_files_from_programs()
+        .map_err(|error| wrong("files that the daemon was started with", &error))?;
     for (resource, most) in RESOURCES {
-        let (_, hard) = getrlimit(resource).map_err(|error| wrong("limits", error))?;
+        let (_, hard) = getrlimit(resource).map_err(|error| wrong("limits", &error))?;
         let most = most.min(hard);
-        setrlimit(resource, most, most).map_err(|error| wrong("limits", error))?;
-    }
-    if !geteuid().is_root() {
-        return Ok(None);
+        setrlimit(resource, most, most).map_err(|error| wrong("limits", &error))?;
     }
     let user = USERS.iter().find_map(|name| User::from_name(name).ok().flatten());
-    let user = user.filter(|user| !user.uid.is_root());
-    let user = user
-        .ok_or_else(|| format!("commands of lists cannot be run: this machine has no user `{}`", USERS[1]))?;
-    privileges::keep_the_fetchers().map_err(|kept| format!("commands of lists cannot be run: {kept}"))?;
-    Ok(Some((user.uid.as_raw(), user.gid.as_raw())))
+    let user = user.filter(|user| !user.uid.is_root() && user.gid.as_raw() != 0);
+    let user = user.ok_or_else(|| {
+        wrong("whom they run as", &format_args!("no user `{}` that is not root's", USERS.join("` or `")))
+    })?;
+    privileges::keep_the_fetchers().map_err(|kept| wrong("rights", &kept))?;
+    Ok((user.uid.as_raw(), user.gid.as_raw()))
 }
 
-fn answer(stream: &UnixStream, request: &[u8], ready: &Result<Runs, String>) -> Result<(), Gone> {
+/// Other programs may run as the same user, and their memory would be in `/proc`.
+fn own_processes_alone() -> nix::Result<()> {
+    let nothing: Option<&str> = None;
+    mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_PRIVATE, nothing)?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mount(Some("proc"), "/proc", Some("proc"), flags, nothing)
+}
+
+fn answer(stream: &UnixStream, request: &[u8], ready: &Result<RunsAs, String>) -> Result<(), Gone> {
     let request: Request = serde_json::from_slice(request).map_err(|_| Gone)?;
     let done = match ready {
-        Ok(runs) => fetch(stream, &request, *runs)?,
+        Ok(runs_as) => fetch(stream, &request, *runs_as)?,
         Err(why) => Err(why.clone()),
     };
     write_frame(stream, &[])?;
@@ -102,22 +121,30 @@ fn answer(stream: &UnixStream, request: &[u8], ready: &Result<Runs, String>) -> 
     Ok(write_frame(stream, complaint.as_bytes())?)
 }
 
-fn fetch(stream: &UnixStream, request: &Request, runs: Runs) -> Result<Result<(), String>, Gone> {
+fn fetch(stream: &UnixStream, request: &Request, (user, group): RunsAs) -> Result<Result<(), String>, Gone> {
     let Some((program, arguments)) = request.words.split_first() else { return Err(Gone) };
     let environment = KEPT.iter().filter_map(|name| Some((OsString::from(name), std::env::var_os(name)?)));
     let mut command = Command::new(program);
     command.args(arguments).env_clear().envs(environment).env("PATH", PATH).current_dir("/").process_group(0);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    if let Some((user, group)) = runs {
-        command.uid(user).gid(group);
-    }
-    let mut child = match command.spawn() {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).uid(user).gid(group);
+    let mut child = match first_to_go(|| command.spawn()) {
         Ok(child) => child,
         Err(error) => return Ok(Err(format!("`{program}` cannot be run: {error}"))),
     };
     let done = pass_on(stream, request, &mut child);
-    end_all(&child);
+    end_all();
     Ok(done?.map_err(|why| format!("`{program}` {why}")))
+}
+
+/// What starts meanwhile is the first that the kernel ends when memory runs out, before the daemon and all else.
+fn first_to_go<T>(start: impl FnOnce() -> T) -> T {
+    const SCORE: &str = "/proc/self/oom_score_adj";
+    let before = fs::read_to_string(SCORE);
+    // Where the kernel does not let us, commands are as any other process.
+    let _ = fs::write(SCORE, "1000");
+    let started = start();
+    let _ = before.and_then(|before| fs::write(SCORE, before));
+    started
 }
 
 /// Passes on what a command prints, until it has ended or takes more than it may.
@@ -235,28 +262,11 @@ impl Complaints {
     }
 }
 
-/// Ends a command with all that it has started, whatever group or session that is in by now.
-fn end_all(child: &Child) {
-    let pid = Pid::from_raw(child.id() as i32);
-    let _ = killpg(pid, Signal::SIGKILL);
-    while let Some(left) = children().filter(|left| !left.is_empty()) {
-        for process in left {
-            let _ = kill(process, Signal::SIGKILL);
-        }
-        // Whoever ends leaves its own children to this process.
-        let _ = waitpid(None, None);
-    }
-    // Where the kernel does not list children.
-    let _ = waitpid(pid, None);
-}
-
-/// The processes that this one has to wait for; `None` if the kernel does not say.
-fn children() -> Option<Vec<Pid>> {
-    // The kernel lists them by the thread that they belong to.
-    let mut found = Vec::new();
-    for task in fs::read_dir("/proc/self/task").ok()?.flatten() {
-        let text = fs::read_to_string(task.path().join("children")).ok()?;
-        found.extend(text.split_whitespace().filter_map(|pid| pid.parse().ok()).map(Pid::from_raw));
-    }
-    Some(found)
+/// Ends a command with all that it has started, whatever group or session that is in by now, and however fast it starts others: the kernel
+/// signals all processes of the namespace at once.
+fn end_all() {
+    let everybody = Pid::from_raw(-1);
+    let _ = kill(everybody, Signal::SIGKILL);
+    // Those whose parents have ended are children of this process.
+    while !matches!(waitpid(None, None), Err(nix::Error::ECHILD)) {}
 }

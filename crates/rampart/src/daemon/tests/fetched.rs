@@ -4,12 +4,15 @@ use super::*;
 use crate::fetch::Fetch;
 use crate::state::State;
 use std::net::IpAddr;
+use std::time::Instant;
 
 /// What each program prints, or why it fails; and the programs in the order in which they were run.
 #[derive(Debug, Default)]
 struct Web {
     answers: Mutex<Vec<(&'static str, Result<String, String>)>>,
     asked: Mutex<Vec<String>>,
+    /// Whoever has it keeps programs from answering.
+    hold: Mutex<()>,
 }
 
 impl Web {
@@ -27,6 +30,7 @@ impl Web {
 impl Fetch for Web {
     fn fetch(&self, words: &[String], into: &mut dyn Write) -> Result<(), String> {
         self.asked.lock().unwrap().push(words[0].clone());
+        let _held = self.hold.lock().unwrap();
         let answers = self.answers.lock().unwrap();
         let (_, answer) =
             answers.iter().find(|(program, _)| *program == words[0]).expect("a program that answers");
@@ -235,6 +239,27 @@ fn what_was_fetched_for_another_policy_comes_into_force_as_well() {
     it.step(3 + 2 * HOUR + 20);
     it.step(3 + 2 * HOUR + 40);
     assert_eq!((other.has("192.0.2.3"), it.has("192.0.2.3")), (Some(1), Some(1)));
+}
+
+/// Schedules, the end of what nobody confirms, and `rampart down` wait for no server of lists.
+#[test]
+fn a_policy_whose_list_takes_long_to_fetch_keeps_nobody_waiting() {
+    let it = Fetching::new();
+    it.web.says("feed", Ok("192.0.2.1\n"));
+    let policy = format!("{}{}", usual(), listed("feed", ""));
+    std::thread::scope(|scope| {
+        let held = it.web.hold.lock().unwrap();
+        let applying = scope.spawn(|| it.running.apply(&policy, None, 1));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while it.web.asked.lock().unwrap().is_empty() {
+            assert!(Instant::now() < deadline, "nothing is fetched");
+            std::thread::yield_now();
+        }
+        assert!(it.running.daemon.turn.try_lock().is_ok() && it.running.daemon.running.try_lock().is_ok());
+        drop(held);
+        applying.join().unwrap().unwrap();
+    });
+    assert_eq!((it.has("192.0.2.1"), it.web.asked()), (Some(1), vec!["feed".to_owned()]));
 }
 
 #[test]
