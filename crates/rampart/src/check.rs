@@ -17,9 +17,10 @@ use std::process::ExitCode;
 pub(crate) fn run(args: &CheckArgs, json: bool) -> Result<ExitCode, Failure> {
     let policy = crate::read_policy(&args.policy)?;
     // What cannot be built cannot be run: say so here and not when the firewall is started.
-    let tables = Tables::build(&policy, crate::explain::now())
-        .map_err(|error| Failure::Wrong(format!("{}: {error}", policy.file)))?;
-    let lists = crate::list_files::load(&policy, None)
+    let now = crate::explain::now();
+    let tables =
+        Tables::build(&policy, now).map_err(|error| Failure::Wrong(format!("{}: {error}", policy.file)))?;
+    let lists = crate::list_files::load(&policy, None, now)
         .map_err(|why| Failure::Wrong(format!("{}: {why}", policy.file)))?;
     crate::kernel::can_forward(&policy).map_err(|error| Failure::Machine(error.to_string()))?;
     // An interface that is not here may be one of another machine.

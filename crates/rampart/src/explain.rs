@@ -66,7 +66,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
         (Some(file), _) => batch::run(file, &policy, at, json),
         (None, Some(question)) => {
             let (packet, before) = packet(&question, &policy).map_err(Failure::Wrong)?;
-            let lists = contents(&policy)?;
+            let lists = contents(&policy, at)?;
             let listed = refusing(&policy.lists, &lists, packet.source, packet.destination);
             if let Some(by) = listed {
                 if args.brief {
@@ -102,14 +102,14 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
     }
 }
 
-/// What is on the lists of a policy.
-fn contents(policy: &Policy) -> Result<Vec<AddressSet>, Failure> {
+/// What is on the lists of a policy at a moment.
+pub(crate) fn contents(policy: &Policy, at: Timestamp) -> Result<Vec<AddressSet>, Failure> {
     // Of lists that are fetched, the running firewall has copies, which root can read.
     let state = Instance::here(None).map(|instance| State::usual(&instance.namespace).lists());
     let folder =
         state.map_err(|error| Failure::Machine(format!("cannot find out the network namespace: {error}")))?;
     let copies = Copies { folder: &folder, stand_in: false, fetcher: None, keep: false };
-    let read = crate::list_files::read_all(policy, copies);
+    let read = crate::list_files::read_all(policy, copies, at);
     let read = read.map_err(|why| Failure::Wrong(format!("{}: {why}", policy.file)))?;
     Ok(read.into_iter().map(|(set, _)| set).collect())
 }

@@ -2,9 +2,10 @@
 
 use crate::cli::{ListArgs, ListCommand};
 use crate::failure::Failure;
-use crate::list_files::{Facts, read_one};
+use crate::list_files::{counts, entries_of};
+use jiff::Timestamp;
 use policy::address::AddressSet;
-use policy::lists::{Broken, Ends, List, Origin, compiled};
+use policy::lists::{Broken, Contents, Ends, List, Origin, compiled};
 use serde_json::json;
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -19,7 +20,7 @@ pub(crate) fn run(command: &ListCommand, json: bool) -> Result<ExitCode, Failure
     match command {
         ListCommand::Compile { file, to, how } => compile(file, to, how, json),
         ListCommand::Test { file, addresses, how } => {
-            let (list, _) = read(file, how)?;
+            let list = read(file, how)?.0.at(Timestamp::now());
             let on_it: Vec<bool> = addresses.iter().map(|address| list.contains(*address)).collect();
             if json {
                 let rows = addresses.iter().zip(&on_it);
@@ -34,7 +35,8 @@ pub(crate) fn run(command: &ListCommand, json: bool) -> Result<ExitCode, Failure
             Ok(if on_it.iter().all(|on| *on) { ExitCode::SUCCESS } else { ExitCode::from(1) })
         }
         ListCommand::Diff { before, after, how } => {
-            let ((before, _), (after, _)) = (read(before, how)?, read(after, how)?);
+            let now = Timestamp::now();
+            let (before, after) = (read(before, how)?.0.at(now), read(after, how)?.0.at(now));
             let (added, removed) = (after.without(&before), before.without(&after));
             if json {
                 println!("{:#}", json!({ "added": words(&added), "removed": words(&removed) }));
@@ -47,11 +49,11 @@ pub(crate) fn run(command: &ListCommand, json: bool) -> Result<ExitCode, Failure
     }
 }
 
-fn read(file: &Path, how: &ListArgs) -> Result<(AddressSet, Facts), Failure> {
-    let absolute = std::path::absolute(file).map_err(|error| Failure::Wrong(error.to_string()))?;
+/// The entries of a file, and how many lines cannot be read.
+fn read(file: &Path, how: &ListArgs) -> Result<(Contents, u64), Failure> {
     let list = List {
         name: file.display().to_string(),
-        origin: Origin::File(absolute.display().to_string()),
+        origin: Origin::File(file.display().to_string()),
         entries: AddressSet::default(),
         except: AddressSet::default(),
         countries: how.countries.iter().map(|code| code.to_ascii_uppercase()).collect(),
@@ -62,14 +64,14 @@ fn read(file: &Path, how: &ListArgs) -> Result<(AddressSet, Facts), Failure> {
         refresh: None,
         span: 0..0,
     };
-    read_one(&list).map_err(Failure::Wrong)
+    entries_of(&list, file).map_err(Failure::Wrong)
 }
 
 fn compile(file: &Path, to: &Path, how: &ListArgs, json: bool) -> Result<ExitCode, Failure> {
-    let (list, facts) = read(file, how)?;
-    let bytes = compiled::encode(&list);
+    let (contents, broken_lines) = read(file, how)?;
+    let bytes = compiled::encode(&contents);
     write(to, &bytes).map_err(|error| Failure::Wrong(format!("cannot write {}: {error}", to.display())))?;
-    let Facts { ipv4_addresses, ipv6_ranges, broken_lines, .. } = facts;
+    let (ipv4_addresses, ipv6_ranges) = counts(&contents.at(Timestamp::now()));
     if json {
         println!(
             "{:#}",

@@ -2,8 +2,7 @@
 //! that comes back, when a file is gone or broken. What is fetched is read from its copy alone.
 
 use crate::fetch::Fetch;
-use policy::address::AddressSet;
-use policy::lists::{List, MAX_LISTS, compiled};
+use policy::lists::{Contents, List, MAX_LISTS, compiled};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
@@ -136,13 +135,13 @@ impl Copies<'_> {
     }
 
     /// Keeps a list in place of its last copy.
-    pub(crate) fn keep(&self, list: &List, source: &Source, set: &AddressSet) -> io::Result<()> {
-        if self.keep { self.write(&self.path(list, source), &compiled::encode(set)) } else { Ok(()) }
+    pub(crate) fn keep(&self, list: &List, source: &Source, contents: &Contents) -> io::Result<()> {
+        if self.keep { self.write(&self.path(list, source), &compiled::encode(contents)) } else { Ok(()) }
     }
 
     /// The same, unless the last copy says the same. Returns whether it was another.
-    pub(crate) fn keep_another(&self, list: &List, source: &Source, set: &AddressSet) -> io::Result<bool> {
-        let (path, bytes) = (self.path(list, source), compiled::encode(set));
+    pub(crate) fn keep_another(&self, list: &List, source: &Source, contents: &Contents) -> io::Result<bool> {
+        let (path, bytes) = (self.path(list, source), compiled::encode(contents));
         if fs::read(&path).is_ok_and(|before| before == bytes) {
             return Ok(false);
         }

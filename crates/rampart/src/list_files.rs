@@ -4,10 +4,10 @@
 use crate::country_files;
 use crate::list_copies::{Copies, Source, source};
 use flate2::read::MultiGzDecoder;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use policy::Policy;
 use policy::address::AddressSet;
-use policy::lists::{Broken, List, ListTable, Reader, compiled};
+use policy::lists::{Broken, Contents, List, ListTable, Reader, compiled};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek as _, SeekFrom};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
@@ -23,6 +23,9 @@ const MOST_TEXT: u64 = 16 << 30;
 /// the rest.
 const PART_OF_MEMORY: u64 = 3;
 
+/// How often entries end at most: each time, all lists are read again.
+pub(crate) const BETWEEN_ENDS: SignedDuration = SignedDuration::from_secs(10);
+
 /// What is on the lists of a policy.
 #[derive(Debug)]
 pub(crate) struct Loaded {
@@ -37,6 +40,8 @@ pub(crate) struct Facts {
     pub(crate) ipv6_ranges: u64,
     pub(crate) broken_lines: u64,
     pub(crate) read_at: Timestamp,
+    /// When it is to be read again because entries have ended by then.
+    pub(crate) next_end: Option<Timestamp>,
     /// The file as it was before it was read.
     pub(crate) mark: Option<Mark>,
     /// Why it is a copy of what the file was, or nothing.
@@ -71,15 +76,19 @@ impl Mark {
     }
 }
 
-/// Reads all lists of a policy; `None` if it has none. Keeps copies of them, if there is a place for them.
+/// Reads all lists of a policy as they are at a moment; `None` if it has none. Keeps copies of them, if there is a place for them.
 ///
 /// # Errors
 /// The first list that cannot be read, with what to do.
-pub(crate) fn load(policy: &Policy, copies: Option<Copies<'_>>) -> Result<Option<Loaded>, String> {
+pub(crate) fn load(
+    policy: &Policy,
+    copies: Option<Copies<'_>>,
+    at: Timestamp,
+) -> Result<Option<Loaded>, String> {
     if policy.lists.is_empty() {
         return Ok(None);
     }
-    let (sets, lists): (Vec<_>, Vec<_>) = read_each(policy, copies)?.into_iter().unzip();
+    let (sets, lists): (Vec<_>, Vec<_>) = read_each(policy, copies, at)?.into_iter().unzip();
     let table = ListTable::build(&sets.iter().collect::<Vec<_>>()).map_err(|error| error.to_string())?;
     let (needed, free) = (table.bytes() as u64, free_memory());
     if needed > free {
@@ -96,16 +105,24 @@ pub(crate) fn load(policy: &Policy, copies: Option<Copies<'_>>) -> Result<Option
 ///
 /// # Errors
 /// The first list that cannot be read, with what to do.
-pub(crate) fn read_all(policy: &Policy, copies: Copies<'_>) -> Result<Vec<(AddressSet, Facts)>, String> {
-    read_each(policy, Some(copies))
+pub(crate) fn read_all(
+    policy: &Policy,
+    copies: Copies<'_>,
+    at: Timestamp,
+) -> Result<Vec<(AddressSet, Facts)>, String> {
+    read_each(policy, Some(copies), at)
 }
 
-fn read_each(policy: &Policy, copies: Option<Copies<'_>>) -> Result<Vec<(AddressSet, Facts)>, String> {
+fn read_each(
+    policy: &Policy,
+    copies: Option<Copies<'_>>,
+    at: Timestamp,
+) -> Result<Vec<(AddressSet, Facts)>, String> {
     let room = free_memory() / PART_OF_MEMORY;
     let mut used = 0;
     let mut all = Vec::with_capacity(policy.lists.len());
     for list in &policy.lists {
-        let read = read(list, policy.folder.as_deref(), room.saturating_sub(used), copies)
+        let read = read(list, policy.folder.as_deref(), room.saturating_sub(used), copies, at)
             .map_err(|why| format!("the list `{}`: {why}", list.name))?;
         used += bytes_of(&read.0);
         all.push(read);
@@ -120,12 +137,18 @@ fn read_each(policy: &Policy, copies: Option<Copies<'_>>) -> Result<Vec<(Address
     Ok(all)
 }
 
-/// A list by itself, whose file is named from the root on.
+/// The entries of a file by itself, with those that end, and how many lines cannot be read.
 ///
 /// # Errors
 /// It cannot be read, with what to do.
-pub(crate) fn read_one(list: &List) -> Result<(AddressSet, Facts), String> {
-    read(list, None, free_memory() / PART_OF_MEMORY, None)
+pub(crate) fn entries_of(list: &List, path: &Path) -> Result<(Contents, u64), String> {
+    read_file(list, path, free_memory() / PART_OF_MEMORY).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+/// IPv4 addresses, and ranges of IPv6.
+pub(crate) fn counts(set: &AddressSet) -> (u64, u64) {
+    let v4 = set.v4.ranges().iter().map(|(first, last)| u64::from(last - first) + 1).sum();
+    (v4, set.v6.ranges().len() as u64)
 }
 
 fn bytes_of(set: &AddressSet) -> u64 {
@@ -137,17 +160,17 @@ fn read(
     folder: Option<&Path>,
     room: u64,
     copies: Option<Copies<'_>>,
+    at: Timestamp,
 ) -> Result<(AddressSet, Facts), String> {
-    let read_at = Timestamp::now();
     let source = source(list, folder)?;
     let watched = || source.watched(list, copies.map(|copies| copies.folder));
     let mut mark = watched().as_deref().and_then(Mark::of);
     let (read, broken_lines, trouble) = match &source {
-        Source::Policy => (AddressSet::default(), 0, None),
+        Source::Policy => (Contents::default(), 0, None),
         Source::File(path) => read_or_copy(list, &source, path, room, copies)?,
         Source::Fetched(_) => match copies {
             // Whoever only checks a policy runs none of its commands.
-            None => (AddressSet::default(), 0, Some("what its command prints is not known here".to_owned())),
+            None => (Contents::default(), 0, Some("what its command prints is not known here".to_owned())),
             Some(copies) => {
                 let copy = copies_set(list, &source, copies, room);
                 let set = copy.or_else(|_| {
@@ -160,16 +183,17 @@ fn read(
         },
     };
     let is_known = trouble.is_none() || copies.is_some();
-    let set = list.contents(read);
-    if set.is_empty() && is_known {
+    let has_ends = read.has_ends();
+    let next_end = read.next_end(at).map(|end| end.max(at.saturating_add(BETWEEN_ENDS).unwrap_or(end)));
+    let set = list.contents(read.at(at));
+    if set.is_empty() && is_known && !has_ends {
         return Err("nothing is on it: `except` takes everything away".to_owned());
     }
-    let ipv4_addresses = set.v4.ranges().iter().map(|(first, last)| u64::from(last - first) + 1).sum();
-    let ipv6_ranges = set.v6.ranges().len() as u64;
-    Ok((set, Facts { ipv4_addresses, ipv6_ranges, broken_lines, read_at, mark, trouble }))
+    let (ipv4_addresses, ipv6_ranges) = counts(&set);
+    Ok((set, Facts { ipv4_addresses, ipv6_ranges, broken_lines, read_at: at, next_end, mark, trouble }))
 }
 
-fn copies_set(list: &List, source: &Source, copies: Copies<'_>, room: u64) -> Result<AddressSet, String> {
+fn copies_set(list: &List, source: &Source, copies: Copies<'_>, room: u64) -> Result<Contents, String> {
     let copy = List { countries: Vec::new(), ..list.clone() };
     let path = copies.path(list, source);
     copies
@@ -238,7 +262,7 @@ fn read_or_copy(
     path: &Path,
     room: u64,
     copies: Option<Copies<'_>>,
-) -> Result<(AddressSet, u64, Option<String>), String> {
+) -> Result<(Contents, u64, Option<String>), String> {
     match (read_file(list, path, room), copies) {
         (Ok((set, broken)), Some(copies)) => {
             // A full disk costs the copy and not the list.
@@ -256,7 +280,7 @@ fn read_or_copy(
     }
 }
 
-fn read_file(list: &List, path: &Path, room: u64) -> Result<(AddressSet, u64), String> {
+fn read_file(list: &List, path: &Path, room: u64) -> Result<(Contents, u64), String> {
     let unreadable = |error: io::Error| format!("cannot be read: {error}");
     // Some devices do something when they are opened.
     if !fs::metadata(path).map_err(unreadable)?.is_file() {
@@ -267,15 +291,15 @@ fn read_file(list: &List, path: &Path, room: u64) -> Result<(AddressSet, u64), S
     read_open(list, file.map_err(unreadable)?, room)
 }
 
-fn read_open(list: &List, mut file: File, room: u64) -> Result<(AddressSet, u64), String> {
+fn read_open(list: &List, mut file: File, room: u64) -> Result<(Contents, u64), String> {
     let unreadable = |error: io::Error| format!("cannot be read: {error}");
     let about = file.metadata().map_err(unreadable)?;
     if !about.is_file() {
         return Err("is no file".to_owned());
     }
-    let mut start = Vec::with_capacity(compiled::MAGIC.len());
-    (&mut file).take(compiled::MAGIC.len() as u64).read_to_end(&mut start).map_err(unreadable)?;
-    if start == compiled::MAGIC {
+    let mut start = Vec::with_capacity(compiled::MARK);
+    (&mut file).take(compiled::MARK as u64).read_to_end(&mut start).map_err(unreadable)?;
+    if compiled::is_compiled(&start) {
         return read_compiled(list, start, file, about.len(), room);
     }
     if is_database(&mut file, about.len()).map_err(unreadable)? {
@@ -283,7 +307,7 @@ fn read_open(list: &List, mut file: File, room: u64) -> Result<(AddressSet, u64)
         file.rewind().map_err(unreadable)?;
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(unreadable)?;
-        return country_files::read(bytes, &list.countries).map(|set| (set, 0));
+        return country_files::read(bytes, &list.countries).map(|set| (set.into(), 0));
     }
     let whole = io::Cursor::new(&start).chain(file);
     if start.starts_with(&GZIP) {
@@ -309,7 +333,7 @@ fn read_compiled(
     mut file: File,
     length: u64,
     room: u64,
-) -> Result<(AddressSet, u64), String> {
+) -> Result<(Contents, u64), String> {
     if !list.countries.is_empty() {
         return Err(
             "is a compiled list, which knows no countries: name the table that it was made from".to_owned()
@@ -325,7 +349,7 @@ fn read_compiled(
     Ok((set, 0))
 }
 
-fn read_text(list: &List, mut from: impl Read, room: u64) -> Result<(AddressSet, u64), String> {
+fn read_text(list: &List, mut from: impl Read, room: u64) -> Result<(Contents, u64), String> {
     let mut reader = Reader::new(&list.countries);
     let mut piece = vec![0; PIECE];
     let mut bytes = 0;
@@ -364,10 +388,10 @@ fn read_text(list: &List, mut from: impl Read, room: u64) -> Result<(AddressSet,
     if !text.missing_countries.is_empty() {
         return Err(format!("no line has the country {}", text.missing_countries.join(", ")));
     }
-    if text.addresses.is_empty() {
+    if text.contents.is_empty() {
         return Err("nothing is on it: a list that is to be empty is taken out of the policy".to_owned());
     }
-    Ok((text.addresses, text.broken))
+    Ok((text.contents, text.broken))
 }
 
 fn too_large(bytes: u64, room: u64) -> Result<(), String> {
@@ -397,6 +421,7 @@ mod tests {
     use flate2::write::GzEncoder;
     use std::io::Write as _;
 
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
     const ZONES: &str = "[zones]\na = { interfaces = 'e0' }\n";
 
     fn policy(list: &str, folder: &Path) -> Policy {
@@ -419,20 +444,25 @@ mod tests {
             .collect();
         let packed = gzip(&long);
         let list = AddressSet::parse("192.0.2.1").unwrap();
-        let mut damaged = compiled::encode(&list);
+        let mut damaged = compiled::encode(&list.clone().into());
         damaged[40] ^= 1;
         for (name, bytes) in [
             ("text", text),
             ("packed", &gzip(text)),
             ("twice", &[gzip(b"192.0.2.1\n"), gzip(b"10.0.0.0/8\n")].concat()),
             ("cut", &packed[..packed.len() / 2]),
-            ("compiled", &compiled::encode(&list)),
+            ("compiled", &compiled::encode(&list.clone().into())),
             ("damaged", &damaged),
-            ("short", &compiled::encode(&list)[..20]),
+            ("short", &compiled::encode(&list.clone().into())[..20]),
             ("broken", b"192.0.2.1\nx\n192.0.2.2\ny\n"),
             ("all-broken", b"x\n"),
             ("empty", b"# nothing\n"),
             ("countries", b"192.0.2.0/24,CH\n10.0.0.0/8,DE\n"),
+            (
+                "ending",
+                b"192.0.2.1\n192.0.2.2 until 1970-01-01T00:00:01Z\n192.0.2.3 until 1970-01-01T00:00:00Z\n",
+            ),
+            ("ended", b"192.0.2.3 until 1970-01-01T00:00:00Z\n"),
             ("binary", b"\x00\x01MaxMind.com"),
             ("database", &database("country", &[("192.0.2.0/24", "CH"), ("2001:db8::/32", "DE")])),
             ("cities", &database("city", &[("192.0.2.0/24", "CH")])),
@@ -450,6 +480,9 @@ mod tests {
             ("file = 'text'\nexcept = '10.0.0.0/8'", Ok(1)),
             ("file = 'broken'\nbroken = 'skip'", Ok(2)),
             ("file = 'countries'\ncountries = 'ch'", Ok(256)),
+            ("file = 'ending'", Ok(2)),
+            ("file = 'ended'", Ok(0)),
+            ("file = 'ending'\nexcept = '192.0.2.2'", Ok(1)),
             ("file = 'cut'", Err("stops in the middle")),
             ("file = 'damaged'", Err("checksum")),
             ("file = 'short'", Err("not whole")),
@@ -469,7 +502,7 @@ mod tests {
             ("file = 'none'", Err("No such file")),
             ("file = 'text'\nexcept = '0.0.0.0/0'", Err("nothing is on it")),
         ] {
-            let loaded = load(&policy(list, folder.path()), None)
+            let loaded = load(&policy(list, folder.path()), None, NOW)
                 .map(|loaded| loaded.unwrap().lists[0].ipv4_addresses);
             match (loaded, expected) {
                 (Ok(count), Ok(expected)) => assert_eq!(count, expected, "{list}"),
@@ -481,7 +514,7 @@ mod tests {
             }
         }
         let nowhere = policy("file = 'text'", folder.path()).in_folder(None);
-        assert!(load(&nowhere, None).unwrap_err().contains("name it from the root on"));
+        assert!(load(&nowhere, None, NOW).unwrap_err().contains("name it from the root on"));
     }
 
     #[test]
@@ -494,11 +527,11 @@ mod tests {
         for bytes in [
             lines.clone().into_bytes(),
             gzip(lines.as_bytes()),
-            [compiled::encode(&set), vec![0; 1 << 21]].concat(),
+            [compiled::encode(&set.clone().into()), vec![0; 1 << 21]].concat(),
         ] {
             fs::write(&file, bytes).unwrap();
             let policy = policy("file = 'long'", folder.path());
-            let why = read(&policy.lists[0], policy.folder.as_deref(), 1 << 20, None).unwrap_err();
+            let why = read(&policy.lists[0], policy.folder.as_deref(), 1 << 20, None, NOW).unwrap_err();
             assert!(why.contains("is too large: the addresses may take 1 MiB"), "{why}");
         }
     }
@@ -511,7 +544,7 @@ mod tests {
         let bad = folder.path().join("bad.csv");
         let asked = |codes: &str, stand_in| {
             let policy = policy(&format!("file = 'bad.csv'\ncountries = {codes}"), folder.path());
-            load(&policy, kept(stand_in)).map(|loaded| {
+            load(&policy, kept(stand_in), NOW).map(|loaded| {
                 let facts = loaded.unwrap().lists.remove(0);
                 (facts.ipv4_addresses, facts.trouble)
             })

@@ -36,12 +36,10 @@ pub(crate) fn refuse_to_cut(policy: &Policy) -> Result<(), Failure> {
     else {
         return Ok(());
     };
-    let lists = || {
-        let read = crate::list_files::read_all(policy);
-        // What is wrong with a list is for whoever puts it in force to say.
-        read.map(|lists| lists.into_iter().map(|(set, _)| set).collect()).unwrap_or_default()
-    };
-    let Some(why) = cut_by(policy, session, &interface, lists, Timestamp::now()) else { return Ok(()) };
+    let now = Timestamp::now();
+    // What is wrong with a list is for whoever puts it in force to say.
+    let lists = || crate::explain::contents(policy, now).unwrap_or_default();
+    let Some(why) = cut_by(policy, session, &interface, lists, now) else { return Ok(()) };
     let Session { client, server } = session;
     Err(Failure::Wrong(format!(
         "{}: this policy would cut the SSH session that the command is given in, from {client} to {server} on {interface}: {why}\n  \

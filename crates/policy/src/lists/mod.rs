@@ -3,9 +3,11 @@
 //! [`ListTable::build`]. `docs/design/lists.md` describes the table.
 
 pub mod compiled;
+mod ending;
 mod table;
 mod text;
 
+pub use ending::Contents;
 pub use table::{BuildError, ListTable, Start6};
 pub use text::{Mistake, Reader, Text};
 

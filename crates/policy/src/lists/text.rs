@@ -1,6 +1,7 @@
-//! Lists as people publish them: one address, network or range a line, comments behind `#` and `;`; or tables of countries, a network
-//! and a code a line. Pure: bytes come in pieces of any size, and lines may lie across them.
+//! Lists as people publish them: one address, network or range a line, comments behind `#` and `;`, and ` until ` a time for an entry that ends;
+//! or tables of countries, a network and a code a line. Pure: bytes come in pieces of any size, and lines may lie across them.
 
+use super::ending::{Contents, Ending, second_of};
 use crate::address::AddressSet;
 use crate::ranges::RangeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,12 +11,16 @@ const NAMED: usize = 10;
 /// Longer lines are broken: no entry takes as many bytes.
 const LONGEST_LINE: usize = 1024;
 
+/// What stands between an entry and the time at which it ends.
+const UNTIL: &str = " until ";
+
 /// Reads a list piece by piece.
 #[derive(Debug)]
 pub struct Reader {
     countries: Vec<String>,
     v4: Vec<(u32, u32)>,
     v6: Vec<(u128, u128)>,
+    ending: Ending,
     lines: u64,
     broken: u64,
     first_broken: Vec<(u64, Mistake)>,
@@ -29,8 +34,8 @@ pub struct Reader {
 /// What a text had.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text {
-    /// The addresses.
-    pub addresses: AddressSet,
+    /// The entries.
+    pub contents: Contents,
     /// Lines that had an entry.
     pub entries: u64,
     /// Lines in all.
@@ -58,6 +63,9 @@ pub enum Mistake {
     /// No code of a country.
     #[error("no network and a country's code of two letters, with a comma between")]
     NoCountry,
+    /// No time at which an entry ends.
+    #[error("an entry whose end is no time such as 2026-11-24T10:00:00Z")]
+    NoTime,
     /// Longer than any entry.
     #[error("longer than {LONGEST_LINE} bytes")]
     TooLong,
@@ -70,6 +78,7 @@ impl Reader {
             countries: countries.to_vec(),
             v4: Vec::new(),
             v6: Vec::new(),
+            ending: Ending::default(),
             lines: 0,
             broken: 0,
             first_broken: Vec::new(),
@@ -97,7 +106,9 @@ impl Reader {
 
     /// Bytes that it takes in memory by now.
     pub fn bytes(&self) -> usize {
-        self.v4.len() * size_of::<(u32, u32)>() + self.v6.len() * size_of::<(u128, u128)>()
+        self.v4.len() * size_of::<(u32, u32)>()
+            + self.v6.len() * size_of::<(u128, u128)>()
+            + self.ending.bytes()
     }
 
     /// The text is over.
@@ -105,14 +116,17 @@ impl Reader {
         if !self.rest.is_empty() || self.is_too_long {
             self.end_line();
         }
+        let Ending { v4, v6 } = self.ending;
+        let entries = (self.v4.len() + self.v6.len() + v4.len() + v6.len()) as u64;
+        let lasting = AddressSet { v4: RangeSet::of(self.v4), v6: RangeSet::of(self.v6) };
         let missing = self.countries.iter().zip(&self.found).filter(|(_, found)| !**found);
         Text {
-            entries: (self.v4.len() + self.v6.len()) as u64,
+            entries,
             lines: self.lines,
             broken: self.broken,
             missing_countries: missing.map(|(code, _)| code.clone()).collect(),
             first_broken: self.first_broken,
-            addresses: AddressSet { v4: RangeSet::of(self.v4), v6: RangeSet::of(self.v6) },
+            contents: Contents::with_ending(lasting, v4, v6),
         }
     }
 
@@ -146,13 +160,24 @@ impl Reader {
             return;
         }
         let Ok(entry) = std::str::from_utf8(entry) else { return self.note(Mistake::NotAnEntry) };
-        let read = if self.countries.is_empty() { entry_of(entry).map(Some) } else { self.of_country(entry) };
+        let read = if self.countries.is_empty() { self.of_list(entry) } else { self.of_country(entry) };
         match read {
             Ok(Some((IpAddr::V4(first), IpAddr::V4(last)))) => self.v4.push((first.into(), last.into())),
             Ok(Some((IpAddr::V6(first), IpAddr::V6(last)))) => self.v6.push((first.into(), last.into())),
             Ok(_) => {}
             Err(mistake) => self.note(mistake),
         }
+    }
+
+    /// An entry for good. One that ends is kept here.
+    fn of_list(&mut self, line: &str) -> Result<Option<(IpAddr, IpAddr)>, Mistake> {
+        let mistake = match entry_of(line) {
+            Ok(entry) => return Ok(Some(entry)),
+            Err(mistake) => mistake,
+        };
+        let (entry, end) = line.split_once(UNTIL).ok_or(mistake)?;
+        self.ending.add(entry_of(entry.trim_end())?, second_of(end.trim_start()).ok_or(Mistake::NoTime)?);
+        Ok(None)
     }
 
     /// The entry of a line `network,code` or `first,last,code`, if its country is wanted.
@@ -251,14 +276,13 @@ mod tests {
     /// As ranges, and what is wrong with the line.
     fn one(line: &str, countries: &[&str]) -> String {
         let text = read(line, countries, 1 << 20);
-        let v4 = text
-            .addresses
+        let addresses = text.contents.at(jiff::Timestamp::UNIX_EPOCH);
+        let v4 = addresses
             .v4
             .ranges()
             .iter()
             .map(|(a, b)| (Ipv4Addr::from(*a).to_string(), Ipv4Addr::from(*b).to_string()));
-        let v6 = text
-            .addresses
+        let v6 = addresses
             .v6
             .ranges()
             .iter()
@@ -283,6 +307,16 @@ mod tests {
             ("::/0", "::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
             ("", ""),
             ("# nothing", ""),
+            ("192.0.2.1 until 2026-11-24T10:00:00Z", "192.0.2.1"),
+            ("192.0.2.0/24  until  2026-11-24T10:00:00+01:00 # for a day", "192.0.2.0-192.0.2.255"),
+            ("2001:db8::1 until 2026-11-24T10:00:00Z", "2001:db8::1"),
+            ("192.0.2.1-192.0.2.9 until 2026-11-24T10:00:00Z", "192.0.2.1-192.0.2.9"),
+            ("192.0.2.1 until 1969-12-31T23:59:59Z", ""),
+            ("192.0.2.1 until 2026-11-24T10:00:00", "NoTime"),
+            ("192.0.2.1 until tomorrow", "NoTime"),
+            ("192.0.2.1 until", "NotAnEntry"),
+            ("192.0.2.1/24 until 2026-11-24T10:00:00Z", "HostBits"),
+            ("until 2026-11-24T10:00:00Z", "NotAnEntry"),
             ("192.0.2.1/24", "HostBits"),
             ("2001:db8::1/32", "HostBits"),
             ("192.0.2.9-192.0.2.1", "Backwards"),
@@ -317,6 +351,7 @@ mod tests {
             ),
             ("192.0.2.0/24", "NoCountry"),
             ("192.0.2.0/24,Switzerland", "NoCountry"),
+            ("192.0.2.0/24,CH until 2026-11-24T10:00:00Z", "NoCountry"),
             ("192.0.2.1/24,CH", "HostBits"),
             ("16777471,16777216,CH", "Backwards"),
         ] {

@@ -205,6 +205,9 @@ pub struct ListCount {
     pub broken_lines: u64,
     /// When it was read or fetched, for example `2026-11-20T10:00:00Z`.
     pub read_at: Timestamp,
+    /// When the next of its entries ends, for example `2026-11-24T10:00:00Z`; null if none does.
+    #[serde(default)]
+    pub next_end: Option<Timestamp>,
     /// How often it could not be fetched since the policy was applied.
     #[serde(default)]
     pub failures: u64,

@@ -61,5 +61,12 @@ fn notes(list: &ListCount) -> String {
     let broken =
         (list.broken_lines > 0).then(|| format!("{} broken lines left out", grouped(list.broken_lines)));
     let failures = (list.failures > 0).then(|| format!("{} failures", grouped(list.failures)));
-    broken.into_iter().chain(failures).chain(list.trouble.clone()).collect::<Vec<_>>().join("; ")
+    let next_end = list.next_end.map(|at| format!("the next entry ends at {at}"));
+    broken
+        .into_iter()
+        .chain(next_end)
+        .chain(failures)
+        .chain(list.trouble.clone())
+        .collect::<Vec<_>>()
+        .join("; ")
 }

@@ -3,7 +3,7 @@
 use super::Moment;
 use crate::api::{ListCount, Lists};
 use crate::list_copies::{Source, source};
-use crate::list_files::{Facts, Fetched, Loaded, Mark};
+use crate::list_files::{BETWEEN_ENDS, Facts, Fetched, Loaded, Mark};
 use jiff::Timestamp;
 use policy::Policy;
 use policy::lists::List;
@@ -96,6 +96,18 @@ impl ListsInForce {
         looks
     }
 
+    /// Whether an entry has ended since the lists were read. If they cannot be read again, that is tried after some seconds.
+    pub(super) fn has_ended(&mut self, now: Timestamp) -> bool {
+        let mut any = false;
+        for end in
+            self.facts.iter_mut().filter_map(|facts| facts.next_end.as_mut()).filter(|end| **end <= now)
+        {
+            *end = now.saturating_add(BETWEEN_ENDS).unwrap_or(now);
+            any = true;
+        }
+        any
+    }
+
     /// The places of the lists that are to be fetched by now.
     pub(super) fn due_fetches(&mut self, policy: &Policy, now: Moment) -> Vec<usize> {
         if self.fetches.len() != policy.lists.len() {
@@ -184,6 +196,7 @@ impl ListsInForce {
                 ipv6_ranges: facts.ipv6_ranges,
                 broken_lines: facts.broken_lines + last(place).map_or(0, |(_, broken)| broken),
                 read_at: last(place).map_or_else(|| at_first(list, facts), |(at, _)| at),
+                next_end: facts.next_end,
                 trouble: facts.trouble.clone().or_else(|| fetches(place)?.failed.clone()),
                 failures: fetches(place).map_or(0, |fetches| fetches.failures),
                 hits: hits.get(&list.counter()).copied().unwrap_or(0),

@@ -144,7 +144,7 @@ impl Daemon {
     ) -> Result<Self, Refused> {
         let at = about.since;
         let tables = build(&policy, at)?;
-        let loaded = refresh::load_lists(&policy, lists)?;
+        let loaded = refresh::load_lists(&policy, lists, at)?;
         let mut attachments = Attachments::new(plane, hook);
         let (generation, note) = attachments.begin(&tables, &policy, loaded.as_ref().map(|it| &it.table))?;
         if let Some(note) = note {
@@ -463,7 +463,7 @@ impl Daemon {
 
     fn replace(&self, policy: Policy, confirm: Option<u32>, now: Moment) -> Result<Applied, Refused> {
         let tables = build(&policy, now.wall)?;
-        let loaded = self.load_lists(&policy, false)?;
+        let loaded = self.load_lists(&policy, false, now.wall)?;
         let next_change = policy.next_change(now.wall);
         let mut running = self.running();
         let running = running.as_mut().ok_or_else(gone)?;
@@ -573,7 +573,7 @@ impl Daemon {
     fn bring(&self, due: Due, now: Moment) {
         let built = build(&due.policy, now.wall).and_then(|tables| {
             // A schedule changes nothing of what is on the lists.
-            Ok((tables, if due.back { self.load_lists(&due.policy, true)? } else { None }))
+            Ok((tables, if due.back { self.load_lists(&due.policy, true, now.wall)? } else { None }))
         });
         let next_change = due.policy.next_change(now.wall);
         let mut slot = self.running();

@@ -1,4 +1,4 @@
-//! Lists of addresses whose files are read again by themselves when they have changed, and lists that commands fetch. Reading and fetching take as
+//! Lists of addresses whose files are read again by themselves when they have changed or an entry has ended, and lists that commands fetch. Reading and fetching take as
 //! long as they take: each has a thread of its own, and what is in force stays until all lists were read as a whole.
 //!
 //! Fetching ends in a copy on disk. That the copy has changed is found like that of any file, so whatever happens in between, the newest copy comes
@@ -10,6 +10,7 @@ use super::{Daemon, Moment, Refused, build};
 use crate::list_copies::Copies;
 use crate::list_files::{self, Loaded};
 use crate::state::State;
+use jiff::Timestamp;
 use policy::Policy;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
@@ -32,8 +33,13 @@ pub(crate) fn watch(daemon: &Arc<Daemon>) {
 
 impl Daemon {
     /// What is on a policy's lists; copies stand in for files that cannot be read where `stand_in` says so.
-    pub(super) fn load_lists(&self, policy: &Policy, stand_in: bool) -> Result<Option<Loaded>, Refused> {
-        self.with_copies(stand_in, |copies| load_lists(policy, copies))
+    pub(super) fn load_lists(
+        &self,
+        policy: &Policy,
+        stand_in: bool,
+        at: Timestamp,
+    ) -> Result<Option<Loaded>, Refused> {
+        self.with_copies(stand_in, |copies| load_lists(policy, copies, at))
     }
 
     fn copies_folder(&self) -> Option<PathBuf> {
@@ -53,22 +59,24 @@ impl Daemon {
         .map_err(|why| Refused::new(422, format!("{}: {why}", policy.file)))
     }
 
-    /// Reads the lists again if a file has changed that is to be looked at by now. False once the firewall is down.
+    /// Reads the lists again if a file has changed that is to be looked at by now, or an entry has ended. False once the firewall is down.
     pub(crate) fn refresh_lists(&self, now: Moment) -> bool {
-        let (policy, looks) = {
+        let (policy, looks, has_ended) = {
             let mut slot = self.running();
             let Some(running) = slot.as_mut() else { return false };
             let policy = Arc::clone(&running.policy);
             let looks = running.lists.due(&policy, now.steady, self.copies_folder().as_deref());
-            (policy, looks)
+            let has_ended = running.lists.has_ended(now.wall);
+            (policy, looks, has_ended)
         };
         // The state is not held while a disk may be slow.
-        if looks.is_empty() {
+        if looks.is_empty() && !has_ended {
             return true;
         }
-        let failure = if looks.iter().any(Look::finds_change) {
-            let loaded = self.load_lists(&policy, false);
-            loaded.and_then(|loaded| self.exchange_lists(&policy, loaded, now)).err()
+        let failure = if has_ended || looks.iter().any(Look::finds_change) {
+            // An entry ends also where its file is gone: the copy has the end, too.
+            let loaded = self.load_lists(&policy, has_ended, now.wall);
+            loaded.and_then(|loaded| self.exchange_lists(&policy, loaded, now, has_ended)).err()
         } else {
             None
         };
@@ -107,6 +115,7 @@ impl Daemon {
         policy: &Arc<Policy>,
         loaded: Option<Loaded>,
         now: Moment,
+        has_ended: bool,
     ) -> Result<(), Refused> {
         let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
         let tables = build(policy, now.wall)?;
@@ -120,12 +129,11 @@ impl Daemon {
         running.lists.take(loaded);
         running.in_force(generation, now.wall, next_change);
         drop(slot);
+        let why = if has_ended { "entries have ended" } else { "what is on one has changed" };
         self.report(
             now.wall,
             Kind::Refreshed,
-            format_args!(
-                "generation {generation}: lists were read again, because what is on one has changed"
-            ),
+            format_args!("generation {generation}: lists were read again, because {why}"),
         );
         Ok(())
     }
@@ -141,11 +149,15 @@ impl Daemon {
 }
 
 /// What is on a policy's lists.
-pub(super) fn load_lists(policy: &Policy, copies: Option<Copies<'_>>) -> Result<Option<Loaded>, Refused> {
+pub(super) fn load_lists(
+    policy: &Policy,
+    copies: Option<Copies<'_>>,
+    at: Timestamp,
+) -> Result<Option<Loaded>, Refused> {
     let fetched = policy.lists.iter().find(|list| list.origin.command().is_some());
     if let (Some(list), None) = (fetched, copies) {
         let why = "a command fetches it, and the firewall has no folder for what is fetched";
         return Err(Refused::new(422, format!("{}: the list `{}`: {why}", policy.file, list.name)));
     }
-    list_files::load(policy, copies).map_err(|why| Refused::new(422, format!("{}: {why}", policy.file)))
+    list_files::load(policy, copies, at).map_err(|why| Refused::new(422, format!("{}: {why}", policy.file)))
 }

@@ -21,7 +21,7 @@ pub(super) fn run(file: &Path, policy: &Policy, at: Timestamp, json: bool) -> Re
     // By the tables, because going through the rules one by one takes a second for some thousand packets and 100,000 rules.
     let tables =
         Tables::build(policy, at).map_err(|error| Failure::Wrong(format!("{}: {error}", policy.file)))?;
-    let lists = contents(policy)?;
+    let lists = contents(policy, at)?;
     let lists = ListTable::build(&lists.iter().collect::<Vec<_>>())
         .map_err(|error| Failure::Wrong(format!("{}: {error}", policy.file)))?;
     let cannot = |error: std::io::Error| Failure::Wrong(format!("{}: {error}", file.display()));

@@ -241,6 +241,20 @@ fn what_was_fetched_for_another_policy_comes_into_force_as_well() {
     assert_eq!((other.has("192.0.2.3"), it.has("192.0.2.3")), (Some(1), Some(1)));
 }
 
+/// Ends are kept in the copy: no command is run for them.
+#[test]
+fn entries_of_a_fetched_list_end_without_fetching_it() {
+    let it = Fetching::new();
+    it.web.says("feed", Ok("192.0.2.1\n192.0.2.2 until 2026-11-20T10:00:30Z\n"));
+    it.running.apply(&format!("{}{}", usual(), listed("feed", "")), None, 1).unwrap();
+    it.web.says("feed", Err("`feed` failed (exit status: 6)"));
+    it.web.asked();
+    assert!(it.running.daemon.refresh_lists(it.running.at(29)));
+    assert_eq!(it.has("192.0.2.2"), Some(1));
+    assert!(it.running.daemon.refresh_lists(it.running.at(30)));
+    assert_eq!((it.has("192.0.2.1"), it.has("192.0.2.2"), it.web.asked().len()), (Some(1), Some(0), 0));
+}
+
 /// Schedules, the end of what nobody confirms, and `rampart down` wait for no server of lists.
 #[test]
 fn a_policy_whose_list_takes_long_to_fetch_keeps_nobody_waiting() {

@@ -157,3 +157,65 @@ fn only_lists_that_say_so_are_read_again_and_none_of_a_policy_that_is_gone() {
         "nothing is looked after when the firewall is down"
     );
 }
+
+/// By the clock alone: nobody applies anything, the file has no `refresh`, and in the end it is gone.
+#[test]
+fn entries_end_without_a_reload_also_when_their_file_is_gone() {
+    let state = tempfile::tempdir().unwrap();
+    let start =
+        |at| Running::prepared(&usual(), at, |daemon| daemon.keep_in(crate::state::State::at(state.path())));
+    let running = start("2026-11-20T10:00:00Z");
+    let text = "192.0.2.1\n192.0.2.2 until 2026-11-20T10:01:00Z\n192.0.2.3 until 2026-11-20T10:01:01Z\n\
+                2001:db8::/64 until 2026-11-20T10:02:00Z\n192.0.2.4 until 2026-11-20T09:59:59Z\n";
+    running.file("bad.txt", text);
+    running.apply(&listed("block = 'both'"), None, 1).unwrap();
+    let addresses = ["192.0.2.1", "192.0.2.2", "192.0.2.3", "2001:db8::9", "192.0.2.4"];
+    let on = |running: &Running| addresses.map(|address| on_lists(running, address).unwrap());
+    let step = |seconds: u32| {
+        assert!(running.daemon.refresh_lists(running.at(seconds)));
+        running.daemon.tick(running.at(seconds));
+        on(&running)
+    };
+    assert_eq!(step(59), [1, 1, 1, 1, 0]);
+    assert!(running.command("lists").1.contains("the next entry ends at 2026-11-20T10:01:00Z"));
+    assert_eq!(step(60), [1, 0, 1, 1, 0]);
+    assert!(running.log().contains("lists were read again, because entries have ended"), "{}", running.log());
+    // All lists are read for it, so that comes ten seconds later at the earliest.
+    assert_eq!((step(61), step(69)), ([1, 0, 1, 1, 0], [1, 0, 1, 1, 0]));
+    assert_eq!(step(70), [1, 0, 0, 1, 0]);
+    fs::remove_file(running.folder.path().join("bad.txt")).unwrap();
+    assert_eq!(step(119), [1, 0, 0, 1, 0]);
+    assert_eq!(step(120), [1, 0, 0, 0, 0], "{}", running.log());
+    let troubles = running.daemon.status().unwrap().troubles.join("; ");
+    assert!(troubles.contains("as it was read last, because"), "{troubles}");
+    let generation = running.daemon.status().unwrap().policy.generation;
+    step(4_000);
+    assert_eq!(running.daemon.status().unwrap().policy.generation, generation, "nothing ends any more");
+    // While no daemon ran, the rest has ended.
+    let later = start("2026-11-20T10:01:30Z");
+    later.file("bad.txt", text);
+    later.apply(&listed("block = 'both'"), None, 1).unwrap();
+    assert_eq!(on(&later), [1, 0, 0, 1, 0]);
+}
+
+/// Without a copy, an end that cannot be carried out is a trouble, and is tried again.
+#[test]
+fn an_end_that_cannot_be_carried_out_is_tried_again() {
+    let running = Running::with(&usual(), "2026-11-20T10:00:00Z");
+    running.file("bad.txt", "192.0.2.1 until 2026-11-20T10:01:00Z\n");
+    running.apply(&listed("require = 'source'"), None, 1).unwrap();
+    fs::remove_file(running.folder.path().join("bad.txt")).unwrap();
+    let step = |seconds: u32| {
+        assert!(running.daemon.refresh_lists(running.at(seconds)));
+        running.daemon.tick(running.at(seconds));
+    };
+    step(60);
+    let troubles = || running.daemon.status().unwrap().troubles.join("; ");
+    assert!(troubles().contains("the lists could not be read again"), "{}", troubles());
+    assert_eq!(on_lists(&running, "192.0.2.1"), Some(1));
+    running.file("bad.txt", "192.0.2.1 until 2026-11-20T10:01:00Z\n");
+    step(69);
+    assert_eq!(on_lists(&running, "192.0.2.1"), Some(1), "not yet");
+    step(70);
+    assert_eq!((on_lists(&running, "192.0.2.1"), troubles().as_str()), (Some(0), ""), "nobody is on it");
+}
