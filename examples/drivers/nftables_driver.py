@@ -31,7 +31,8 @@ def setting(name, value):
 def rule_text(rule, version):
     family, number = ("ip", 0) if version == "v4" else ("ip6", 1)
     words = [f"{family} saddr {rule['source'][version]} {family} daddr {rule['destination'][version]}"]
-    words.append(f"meta l4proto {NUMBERS[rule['protocol']][number]}")
+    if rule["protocol"] != "any":
+        words.append(f"meta l4proto {NUMBERS[rule['protocol']][number]}")
     for field, ports in (("sport", rule["source_ports"]), ("dport", rule["destination_ports"])):
         if ports:
             words.append(f"th {field} {ports[0]}-{ports[1]}")
@@ -59,7 +60,7 @@ def hello(_question):
         "protocol": 1,
         "name": "example-driver",
         "version": version,
-        "can": ["rules", "stateful", "stateless", "replace", "three-zones"],
+        "can": ["rules", "stateful", "stateless", "replace", "three-zones", "any-protocol"],
     }
 
 

@@ -149,6 +149,35 @@ fn every_firewall_gives_valid_points() {
     }
 }
 
+/// Families of rule sets are measured like other rules: the policy is proved before, and a firewall that cannot have it says so. Of
+/// 300 rules `fw1` has too many that cross each other for a map; of 50 it does not.
+#[test]
+fn families_of_rules_are_measured_or_refused() {
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    let test = "procedure = \"latency\"\nloads = [2000]\nfactors.rules = [300]\n\
+                factors.rule_family = [\"acl1\", \"fw1\"]";
+    let suite = suite(dir.path(), &["nftables", "nftables-map"], 0.05, test);
+    let results = results(&suite, &dir.path().join("out"), &[]);
+    for (dut, family, can) in [
+        ("nftables", "acl1", true),
+        ("nftables", "fw1", true),
+        ("nftables-map", "acl1", true),
+        ("nftables-map", "fw1", false),
+    ] {
+        let of_family = |p: &Reading<'_>| p.cell.factors["rule_family"].text == family;
+        let points: Vec<Reading<'_>> = of(&results, dut).into_iter().filter(of_family).collect();
+        assert!(!points.is_empty(), "{dut} {family}");
+        for point in points {
+            let marks: Vec<MarkKind> = point.marks.iter().map(|mark| mark.kind).collect();
+            let what = format!("{dut} {family} {:?}: {marks:?}", point.metric);
+            assert_eq!(marks.contains(&MarkKind::NotSupported), !can, "{what}");
+            assert!(point.valid == can && (point.value > 0.0) == can, "{what}");
+            assert_eq!(point.ledger().residual(), 0, "{what}");
+        }
+    }
+}
+
 /// A firewall in a program loses frames where the kernel names no reason, in its sockets, and takes them from the kernel's stack, which
 /// would name one for each.
 #[test]

@@ -13,9 +13,10 @@ use policy::service::ServiceSet;
 use policy::tables::{Limits, Method, Tables};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use random::fillers::{Random, filled_policy, matching_packet, mixed_packet};
+use random::fillers::{filled_policy, matching_packet, mixed_packet};
 use random::sets::{How, probe, set};
 use random::{Choices, MOMENTS, bytes, contents, listed_policy_text, packet, policy_text};
+use rule_sets::Random;
 
 /// Packets for each policy; with the cases below and all methods, more than 1.5 x 10^5.
 const PACKETS: usize = 250;

@@ -4,6 +4,7 @@
 use crate::bulk::BulkShape;
 use crate::connections::ConnectionShape;
 use crate::frame::{FrameMix, PREAMBLE_AND_GAP_BYTES, fragment_frames};
+use rule_sets::Family;
 use serde::{Deserialize, Serialize};
 
 /// A network zone of the five reports' test beds.
@@ -136,6 +137,8 @@ pub struct PolicyShape {
     pub rules: u32,
     /// 1-based position of the rule that allows the test traffic; 1..=rules, or 0 when there are no rules.
     pub match_position: u32,
+    /// The family of rule sets that the other rules are as; `None`: rules of the bench's own.
+    pub rule_family: Option<Family>,
     /// Track connections; replies are allowed by state.
     pub stateful: bool,
     /// Translate source addresses of private to hostile traffic.
@@ -162,6 +165,7 @@ impl PolicyShape {
         Self {
             rules: 0,
             match_position: 0,
+            rule_family: None,
             stateful: false,
             nat: false,
             listed_addresses: 0,

@@ -9,8 +9,8 @@ mod random;
 use policy::Policy;
 use policy::interpret::decide;
 use policy::tables::Tables;
-use random::fillers::Random;
 use random::sets::{How, names, probe, set};
+use rule_sets::Random;
 use std::process::ExitCode;
 use std::time::Instant;
 

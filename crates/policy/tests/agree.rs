@@ -7,9 +7,10 @@ use policy::interpret::{Decider, Packet, decide, decide_listed};
 use policy::lists::{ListTable, OnLists};
 use policy::tables::{ClassLimits, Limits, Method, Tables, TreeLimits};
 use proptest::prelude::*;
-use random::fillers::{Random, filled_policy, matching_packet, mixed_packet};
+use random::fillers::{filled_policy, matching_packet, mixed_packet};
 use random::sets::{How, names, probe, set};
 use random::{Choices, MOMENTS, bytes, contents, listed_policy_text, packet, policy_text};
+use rule_sets::Random;
 
 /// Packets for each policy; with the cases below, more than 10^5.
 const PACKETS: usize = 500;

@@ -1,5 +1,5 @@
-//! The policy of a test as data, from a seed: filler rules that the test traffic does not match, the rule that
-//! allows it, a default that denies all else, block lists, a country table, source translation; and the probes that prove
+//! The policy of a test as data, from a seed: filler rules that the test traffic does not match, of the bench's own or of a family of
+//! rule sets as they are in use; the rule that allows it, a default that denies all else, block lists, a country table, source translation; and the probes that prove
 //! a firewall enforces it. Every driver renders the same value. Pure.
 //!
 //! What the policy means, for every firewall, in the order in which a frame meets it:
@@ -27,12 +27,14 @@ use crate::layout::{
     ATTACKERS_V4, ATTACKERS_V6, OUTSIDE_COUNTRIES, STRANGERS_V4, STRANGERS_V6, TEST_V4, TEST_V6,
     TRANSLATED_V4, TRANSLATED_V6, ZoneAddresses, forward_lanes_of,
 };
-use crate::policy::random::Random;
+use crate::policy::family::FamilyRules;
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use measure::shape::{IpVersion, Lane, PolicyShape, TestProtocol, Zone, ZoneForm};
+use rule_sets::Random;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 
+mod family;
 mod filler;
 mod lists;
 mod probe;
@@ -61,6 +63,8 @@ pub enum Protocol {
     Tcp,
     /// ICMP in IPv4, ICMPv6 in IPv6.
     Icmp,
+    /// Whatever it is; always with any ports.
+    Any,
 }
 
 /// What a rule does.
@@ -90,9 +94,9 @@ pub struct Rule {
     pub source: Network,
     /// Destination network.
     pub destination: Network,
-    /// Source ports, or any; always any for ICMP.
+    /// Source ports, or any; always any but for UDP and TCP.
     pub source_ports: Option<(u16, u16)>,
-    /// Destination ports, or any; always any for ICMP.
+    /// Destination ports, or any; always any but for UDP and TCP.
     pub destination_ports: Option<(u16, u16)>,
     /// What happens to a frame that matches.
     pub action: Action,
@@ -244,23 +248,25 @@ impl From<TestProtocol> for Protocol {
 }
 
 impl Protocol {
-    /// Its name in an IP version, as nftables, iptables and `/etc/protocols` know it.
+    /// Its name in an IP version, as nftables, iptables and `/etc/protocols` know it. Of any protocol it is iptables' word.
     pub const fn name(self, ip: IpVersion) -> &'static str {
         match (self, ip) {
             (Self::Udp, _) => "udp",
             (Self::Tcp, _) => "tcp",
             (Self::Icmp, IpVersion::V4) => "icmp",
             (Self::Icmp, IpVersion::V6) => "icmpv6",
+            (Self::Any, _) => "all",
         }
     }
 
-    /// Its number in an IP version (IANA).
-    pub const fn number(self, ip: IpVersion) -> u8 {
+    /// Its numbers in an IP version (IANA), first and last.
+    pub const fn numbers(self, ip: IpVersion) -> (u8, u8) {
         match (self, ip) {
-            (Self::Udp, _) => 17,
-            (Self::Tcp, _) => 6,
-            (Self::Icmp, IpVersion::V4) => 1,
-            (Self::Icmp, IpVersion::V6) => 58,
+            (Self::Udp, _) => (17, 17),
+            (Self::Tcp, _) => (6, 6),
+            (Self::Icmp, IpVersion::V4) => (1, 1),
+            (Self::Icmp, IpVersion::V6) => (58, 58),
+            (Self::Any, _) => (0, u8::MAX),
         }
     }
 }
@@ -279,6 +285,7 @@ impl Rule {
         let probed = |port| self.destination_ports.is_none_or(|(low, high)| (low..=high).contains(&port));
         let protocol = match self.protocol {
             Protocol::Icmp => false,
+            Protocol::Any => true,
             protocol => protocol == tested.into() || (FORBIDDEN_PORT..=replacement::LAST_PORT).any(probed),
         };
         protocol && self.source.touches_tests() && self.destination.touches_tests()
@@ -286,14 +293,23 @@ impl Rule {
 }
 
 fn rules_of(shape: &PolicyShape, zones: ZoneForm, generation: Option<Generation>) -> Vec<Rule> {
-    let mut random = Random::new(shape.seed);
+    let random = &mut Random(shape.seed);
+    let of_family = shape.rule_family.map(|family| FamilyRules {
+        family,
+        rules: shape.rules,
+        seed: shape.seed,
+        tested: shape.protocol,
+    });
     let mut rules = Vec::with_capacity(shape.rules as usize + 12);
     for position in 1..=shape.rules {
         if position == shape.match_position {
             rules.extend(matching_rules(shape, zones));
             rules.extend(generation.into_iter().flat_map(|generation| generation.rules(zones)));
         } else {
-            rules.push(filler::filler(&mut random, shape.protocol));
+            rules.push(match &of_family {
+                Some(family) => family.rule(random, position),
+                None => filler::filler(random, shape.protocol),
+            });
         }
     }
     rules

@@ -11,6 +11,7 @@ mod common;
 
 use common::{must_be_root, plain, spec, with_firewall};
 use measure::shape::{PolicyShape, TestProtocol, Zone, ZoneForm};
+use rule_sets::Family;
 use testbed::TestbedError;
 use testbed::bed::Bed;
 use testbed::dut::{self, Behaviour, PlainForwarder, Running};
@@ -133,6 +134,32 @@ fn iptables_enforces_its_rules() {
 #[test]
 fn ipset_enforces_its_rules() {
     prove("ipset", ZoneForm::Two, &PolicyShape { rules: 10, match_position: 10, stateful: true, ..plain() });
+}
+
+/// They have rules of any protocol, from anywhere, and with source ports, which every driver writes in its own way.
+#[test]
+fn rules_of_families_are_enforced() {
+    for (name, family) in [
+        ("nftables", "fw1"),
+        ("nftables-map", "acl1"),
+        ("iptables", "fw1"),
+        ("ovs", "ipc1"),
+        ("rampart", "fw1"),
+        ("rampart-kernel", "ipc2"),
+    ] {
+        for (zones, protocol) in [(ZoneForm::Two, TestProtocol::Udp), (ZoneForm::Three, TestProtocol::Tcp)] {
+            let rule_family = Family::named(family);
+            let asked = PolicyShape {
+                rules: 100,
+                match_position: 60,
+                stateful: true,
+                rule_family,
+                protocol,
+                ..plain()
+            };
+            prove(name, zones, &asked);
+        }
+    }
 }
 
 /// It keeps state with any policy; without rules it lets everything open.

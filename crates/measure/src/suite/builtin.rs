@@ -12,6 +12,7 @@ const SUITES: &[(&str, &str)] = &[
     ("under-load", include_str!("../../../../suites/under-load.toml")),
     ("core", include_str!("../../../../suites/core.toml")),
     ("kernel-forwarding", include_str!("../../../../suites/kernel-forwarding.toml")),
+    ("classbench", include_str!("../../../../suites/classbench.toml")),
     ("bulk-tcp", include_str!("../../../../suites/bulk-tcp.toml")),
 ];
 

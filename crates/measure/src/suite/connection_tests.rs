@@ -110,6 +110,14 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
             "procedure = \"connection-rate\"\nfactors.countries = 12\nfactors.ip = 6",
             "country tables hold IPv4 subnets in this version",
         ),
+        (
+            "procedure = \"connection-rate\"\nfactors.rule_family = \"acl1\"",
+            "rule_family says what the rules are like, and rules = 0 is no filter at all",
+        ),
+        (
+            "procedure = \"connection-rate\"\nfactors.rules = 5\nfactors.rule_family = \"acl6\"",
+            "`acl6` is no level of `rule_family`: it takes `bench`",
+        ),
         ("procedure = \"connection-rate\"\nfactors.countries = 11", "`11` is no level of `countries`"),
         (
             "procedure = \"steady\"\nconnection_rate = 20_000\nfactors.hold = 1\nfactors.reuse = 9",

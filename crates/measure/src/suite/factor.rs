@@ -2,7 +2,7 @@
 //! stands where a suite says nothing, and how reports call it.
 
 use super::levels::{Levels, MAX_CLIENTS, MAX_CONNECTIONS, MAX_HOSTS};
-use super::text::{count, directions, flag, flood, illegal, link, matching, one_of, seconds};
+use super::text::{count, directions, family, flag, flood, illegal, link, matching, one_of, seconds};
 use super::value::{CHECKSUMS, CLOSES, IPS, ORDERS, PLACEMENTS, Value, ZONES};
 use crate::connections::{CloseBy, MOST_ANSWER_BYTES, TupleOrder};
 use crate::frame::{FrameMix, FrameSize};
@@ -233,6 +233,18 @@ factors! {
         short: level::text, phrase: |l| match l.number {
             Some(_) => format!("match at rule {}", l.text),
             None => format!("match at the {} rule", l.text),
+        },
+    }
+
+    /// What the rules beside the matching one are like.
+    RuleFamily {
+        key: "rule_family", title: "Family of rules", rank: 5, telling: true,
+        takes: "`bench` (rules of the bench's own), or a family of ClassBench's: acl1 to acl5, fw1 to fw5, ipc1, ipc2",
+        matters: always,
+        read: |t| family(t).map(Value::Family), default: |_| Value::Family(None),
+        short: level::text, phrase: |l| match l.text.as_str() {
+            "bench" => "rules of the bench".into(),
+            _ => format!("rules as in {}", l.text),
         },
     }
 

@@ -13,6 +13,7 @@ use crate::shape::{
     Directions, IpVersion, Placement, PolicyShape, Setup, TestProtocol, TrafficShape, UdpChecksum, Workload,
     Zone, ZoneForm,
 };
+use rule_sets::Family;
 use std::collections::BTreeMap;
 
 /// Most flows that the generator of frames can keep apart.
@@ -64,11 +65,13 @@ impl Levels {
         self.given.get(&factor).cloned().unwrap_or_else(|| factor.default(self))
     }
 
-    /// Every factor that matters to the procedure, but placement and cores, which results keep apart. Of frames, factors
-    /// that came with connections stand only where the suite or the user names them, so that results remain comparable.
+    /// Every factor that matters to the procedure, but placement and cores, which results keep apart. Factors that came after there
+    /// were results stand only where the suite or the user names them, so that results remain comparable: families of rules, and of
+    /// frames those that came with connections.
     pub(crate) fn factors<T>(&self, named: &BTreeMap<Factor, T>) -> BTreeMap<String, Level> {
         let shown = |factor: &Factor| match factor {
             Factor::Placement | Factor::Cores => false,
+            Factor::RuleFamily => named.contains_key(factor),
             Factor::ListSets | Factor::Countries | Factor::Fragments => {
                 named.contains_key(factor) || !self.kind.sends_frames()
             }
@@ -183,6 +186,7 @@ impl Levels {
         Ok(PolicyShape {
             rules: self.rules(),
             match_position: self.match_position()?,
+            rule_family: self.rule_family(),
             stateful: self.stateful(),
             nat: self.nat(),
             listed_addresses: self.lists(),
@@ -198,6 +202,9 @@ impl Levels {
     fn check_policy(&self) -> Result<(), SetupProblem> {
         if self.rules() == 0 && self.stateful() {
             return Err(SetupProblem::StateWithoutRules);
+        }
+        if self.rules() == 0 && self.rule_family().is_some() {
+            return Err(SetupProblem::FamilyWithoutRules);
         }
         if self.nat() && self.directions() != Directions::OneWay {
             return Err(SetupProblem::NatTwoWay);
@@ -310,6 +317,7 @@ levels! {
     pub(super) ip: Ip is Ip(IpVersion),
     pub(super) rules: Rules is Count(u32),
     matching: Match is Match(Match),
+    rule_family: RuleFamily is Family(Option<Family>),
     stateful: Stateful is Flag(bool),
     nat: Nat is Flag(bool),
     lists: Lists is Count(u32),

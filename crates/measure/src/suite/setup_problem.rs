@@ -59,6 +59,9 @@ pub enum SetupProblem {
     /// NAT among stateless rules.
     #[error("nat = true with rules needs stateful = true: translation keeps state by its nature")]
     NatWithoutState,
+    /// A family of no rules.
+    #[error("rule_family says what the rules are like, and rules = 0 is no filter at all: give it rules")]
+    FamilyWithoutRules,
     /// A block list that the traffic cannot meet.
     #[error("block lists hold IPv4 addresses in this version: use ip = 4 with lists")]
     ListsInV6,

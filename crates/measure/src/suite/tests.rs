@@ -216,6 +216,7 @@ const BUILTIN: &[(&str, [usize; 3], f64)] = &[
     ("under-load", [4, 4, 4], 6.5),
     ("core", [8, 8, 8], 4.3),
     ("kernel-forwarding", [4, 4, 4], 3.0),
+    ("classbench", [9, 26, 26], 5.5),
     ("bulk-tcp", [4, 4, 4], 3.6),
 ];
 

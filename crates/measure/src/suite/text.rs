@@ -3,9 +3,10 @@
 use crate::connections::{AttackKind, AttackSources, Illegal, IllegalKind};
 use crate::procedure::Flood;
 use crate::shape::Directions;
+use rule_sets::Family;
 use std::ops::RangeInclusive;
 
-use super::value::{Match, Value};
+use super::value::{Match, OWN_RULES, Value};
 
 /// Addresses of the attackers' range (`10.0.0.0/8`).
 const ATTACKERS: u32 = 1 << 24;
@@ -59,6 +60,11 @@ pub(super) fn matching(text: &str) -> Option<Value> {
         "last" => Match::Last,
         _ => Match::At(whole(text, 1..=100_000)?),
     }))
+}
+
+/// `bench`, or the name of a family.
+pub(super) fn family(text: &str) -> Option<Option<Family>> {
+    if text == OWN_RULES { Some(None) } else { Family::named(text).map(Some) }
 }
 
 pub(super) fn directions(text: &str) -> Option<Value> {

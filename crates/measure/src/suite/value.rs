@@ -6,6 +6,7 @@ use crate::connections::{CloseBy, Illegal, TupleOrder};
 use crate::frame::FrameMix;
 use crate::procedure::Flood;
 use crate::shape::{Directions, IpVersion, Placement, UdpChecksum, ZoneForm};
+use rule_sets::Family;
 use std::fmt;
 
 /// Position of the rule that allows the test traffic.
@@ -38,6 +39,8 @@ pub enum Value {
     Ip(IpVersion),
     /// Position of the rule that matches.
     Match(Match),
+    /// What rules are like; `None`: the bench's own.
+    Family(Option<Family>),
     /// How connections end.
     Close(CloseBy),
     /// The order of client addresses and ports.
@@ -54,6 +57,8 @@ pub enum Value {
     Placement(Placement),
 }
 
+/// How rules of the bench's own are written, beside the names of families.
+pub(super) const OWN_RULES: &str = "bench";
 pub(super) const ZONES: [(&str, ZoneForm); 2] = [("two", ZoneForm::Two), ("three", ZoneForm::Three)];
 pub(super) const IPS: [(&str, IpVersion); 2] = [("4", IpVersion::V4), ("6", IpVersion::V6)];
 pub(super) const ORDERS: [(&str, TupleOrder); 2] =
@@ -104,6 +109,7 @@ impl fmt::Display for Value {
             Value::Directions(Directions::TwoWay { reverse_share }) => write!(f, "two-way:{reverse_share}"),
             Value::Match(Match::First) => f.write_str("first"),
             Value::Match(Match::Last) => f.write_str("last"),
+            Value::Family(family) => f.write_str(family.map_or(OWN_RULES, Family::name)),
             Value::Zones(zones) => f.write_str(name_of(zones, &ZONES)),
             Value::Ip(ip) => f.write_str(name_of(ip, &IPS)),
             Value::Close(close) => f.write_str(name_of(close, &CLOSES)),

@@ -30,15 +30,10 @@ impl Choices<'_> {
     }
 }
 
-/// Bytes from a number: splitmix64.
-pub(crate) fn bytes(mut seed: u64, length: usize) -> Vec<u8> {
-    let mut next = || {
-        seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = (seed ^ seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ z >> 31
-    };
-    (0..length.div_ceil(8)).flat_map(|_| next().to_le_bytes()).take(length).collect()
+/// Bytes from a number.
+pub(crate) fn bytes(seed: u64, length: usize) -> Vec<u8> {
+    let mut random = rule_sets::Random(seed);
+    (0..length.div_ceil(8)).flat_map(|_| random.next().to_le_bytes()).take(length).collect()
 }
 
 // Few values, nested and overlapping, so that rules meet.

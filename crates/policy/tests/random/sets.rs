@@ -1,17 +1,11 @@
-//! Rule sets as they are in use and sets that are hard to search, out of a seed.
-//!
-//! The twelve families have the traits that D. Taylor and J. Turner published of real filter sets ("ClassBench", IEEE/ACM Transactions
-//! on Networking 15(3), 2007): which prefix lengths come together, how skewed the addresses below a prefix are, which classes of ports
-//! (any, below 1024, from 1024 on, a range, one port) and which protocols occur. The weights are our own, rounded; what the authors'
-//! generator makes of their seeds is not here. Source ports are an option: real sets have them in some rules of firewalls and
-//! chains, and in few of access lists.
+//! Rule sets as they are in use (`crates/rule-sets`) in Rampart's language, and sets that are hard to search, out of a seed.
 
-use super::fillers::Random;
 use policy::Policy;
 use policy::address::AddressSet;
 use policy::interpret::Packet;
+use rule_sets::{Base, Family, Filter, PortRange, Prefix, Protocol, Random, source_ports};
 use std::fmt::Write;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 
 /// A rule's fields as the language has them.
 pub(crate) struct Fields {
@@ -20,163 +14,8 @@ pub(crate) struct Fields {
     pub(crate) service: String,
 }
 
-/// A weight and what has it.
-type Weighted<T> = &'static [(u32, T)];
-
-#[derive(Clone, Copy)]
-enum Ports {
-    Any,
-    Low,
-    High,
-    Range,
-    One,
-}
-use Ports::{Any, High, Low, One, Range};
-
-struct Family {
-    name: &'static str,
-    /// Lengths of source and destination prefixes.
-    lengths: Weighted<(u32, u32)>,
-    ports: Weighted<Ports>,
-    /// TCP, UDP, ICMP, any.
-    protocols: [u32; 4],
-    /// Networks of /16 that sources and destinations of 1,000 rules lie in; of more rules they are more, by the square root.
-    networks: [u32; 2],
-}
-
-const SOME: Weighted<Ports> = &[(55, Any), (12, High), (3, Low), (8, Range), (22, One)];
-const SERVICES: Weighted<Ports> = &[(15, Any), (4, High), (16, Range), (65, One)];
-const MIXED: Weighted<Ports> = &[(40, Any), (12, High), (2, Low), (10, Range), (36, One)];
-
-const FAMILIES: [Family; 12] = [
-    Family {
-        name: "acl1",
-        lengths: &[
-            (30, (32, 32)),
-            (25, (24, 32)),
-            (15, (0, 32)),
-            (12, (28, 32)),
-            (10, (21, 28)),
-            (8, (32, 24)),
-        ],
-        ports: SERVICES,
-        protocols: [75, 15, 5, 5],
-        networks: [60, 12],
-    },
-    Family {
-        name: "acl2",
-        lengths: &[
-            (22, (0, 32)),
-            (20, (32, 32)),
-            (18, (16, 32)),
-            (15, (32, 0)),
-            (13, (24, 24)),
-            (12, (8, 28)),
-        ],
-        ports: MIXED,
-        protocols: [55, 20, 8, 17],
-        networks: [25, 20],
-    },
-    Family {
-        name: "acl3",
-        lengths: &[
-            (30, (32, 32)),
-            (14, (0, 32)),
-            (18, (24, 32)),
-            (12, (32, 24)),
-            (14, (16, 24)),
-            (12, (30, 30)),
-        ],
-        ports: SERVICES,
-        protocols: [65, 20, 6, 9],
-        networks: [200, 150],
-    },
-    Family {
-        name: "acl4",
-        lengths: &[
-            (24, (32, 32)),
-            (20, (24, 32)),
-            (18, (16, 32)),
-            (14, (0, 32)),
-            (12, (24, 24)),
-            (12, (32, 16)),
-        ],
-        ports: SERVICES,
-        protocols: [62, 22, 8, 8],
-        networks: [150, 100],
-    },
-    Family {
-        name: "acl5",
-        lengths: &[(60, (32, 32)), (20, (24, 32)), (10, (30, 32)), (10, (32, 28))],
-        ports: &[(10, Any), (30, Range), (60, One)],
-        protocols: [80, 14, 6, 0],
-        networks: [10, 8],
-    },
-    Family {
-        name: "fw1",
-        lengths: &[
-            (28, (0, 32)),
-            (24, (32, 0)),
-            (16, (32, 32)),
-            (12, (16, 32)),
-            (10, (0, 24)),
-            (8, (24, 0)),
-            (2, (0, 0)),
-        ],
-        ports: MIXED,
-        protocols: [60, 22, 6, 12],
-        networks: [30, 30],
-    },
-    Family {
-        name: "fw2",
-        lengths: &[(45, (32, 0)), (25, (24, 0)), (12, (32, 32)), (10, (16, 32)), (8, (0, 32))],
-        ports: &[(85, Any), (5, Range), (10, One)],
-        protocols: [55, 25, 8, 12],
-        networks: [40, 20],
-    },
-    Family {
-        name: "fw3",
-        lengths: &[(36, (0, 32)), (20, (32, 0)), (18, (32, 32)), (14, (0, 28)), (10, (24, 32)), (2, (0, 0))],
-        ports: MIXED,
-        protocols: [65, 20, 5, 10],
-        networks: [20, 20],
-    },
-    Family {
-        name: "fw4",
-        lengths: &[(26, (0, 32)), (22, (32, 0)), (20, (16, 16)), (16, (24, 24)), (14, (32, 32)), (2, (0, 0))],
-        ports: SOME,
-        protocols: [50, 25, 8, 17],
-        networks: [12, 12],
-    },
-    Family {
-        name: "fw5",
-        lengths: &[(30, (0, 32)), (26, (32, 0)), (14, (24, 32)), (16, (32, 24)), (12, (32, 32)), (2, (0, 0))],
-        ports: MIXED,
-        protocols: [60, 20, 8, 12],
-        networks: [18, 18],
-    },
-    Family {
-        name: "ipc1",
-        lengths: &[
-            (28, (32, 32)),
-            (16, (24, 24)),
-            (14, (0, 32)),
-            (12, (32, 0)),
-            (16, (16, 32)),
-            (14, (24, 32)),
-        ],
-        ports: MIXED,
-        protocols: [55, 25, 8, 12],
-        networks: [80, 80],
-    },
-    Family {
-        name: "ipc2",
-        lengths: &[(40, (32, 32)), (25, (0, 32)), (25, (32, 0)), (10, (0, 0))],
-        ports: &[(100, Any)],
-        protocols: [20, 10, 5, 65],
-        networks: [50, 50],
-    },
-];
+/// Where the families' addresses lie.
+const BASE: Base = Base { source: 10, destination: 140 };
 
 /// The rule of a number.
 type Rule = fn(u64, &mut Random) -> Fields;
@@ -235,12 +74,12 @@ const HARD: [(&str, Rule); 6] = [
 
 /// All names of sets.
 pub(crate) fn names() -> Vec<&'static str> {
-    FAMILIES.iter().map(|family| family.name).chain(HARD.iter().map(|(name, _)| *name)).collect()
+    Family::all().map(Family::name).chain(HARD.iter().map(|(name, _)| *name)).collect()
 }
 
 /// The names of the families.
 pub(crate) fn families() -> Vec<&'static str> {
-    FAMILIES.iter().map(|family| family.name).collect()
+    Family::all().map(Family::name).collect()
 }
 
 /// What a set is made with besides its name.
@@ -262,11 +101,11 @@ pub(crate) fn set(name: &str, how: How) -> String {
     let mut text = String::from(
         "[zones]\nin = { interfaces = \"e0\" }\nout = { interfaces = \"e1\" }\ndmz = { interfaces = \"e2\" }\n",
     );
-    let family = FAMILIES.iter().find(|family| family.name == name);
+    let family = Family::named(name);
     let hard = HARD.iter().find(|(known, _)| *known == name);
     for i in 0..how.rules as u64 {
         let fields = match (family, hard) {
-            (Some(family), _) => family.rule(&mut random, how),
+            (Some(family), _) => fields(&family.filter(&mut random, how.rules, BASE), how.v6),
             (_, Some((_, rule))) => rule(i, &mut random),
             _ => panic!("there is no set {name}"),
         };
@@ -283,14 +122,10 @@ pub(crate) fn set(name: &str, how: How) -> String {
             value(&fields.service),
         )
         .unwrap();
-        if how.source_ports {
-            // Other random numbers, so that the sets are the same otherwise.
-            let mut random = Random(how.seed ^ i << 20 ^ 0x50);
-            let share = if name.starts_with("acl") { 5 } else { 30 };
-            if random.below(100) < share && is_with_ports(&fields.service) {
-                let class = *pick(&mut random, &[(10, Low), (35, High), (15, Range), (40, One)]);
-                let ports = ports(&mut random, class).unwrap_or_default();
-                writeln!(text, "source_port = \"{ports}\"").unwrap();
+        if how.source_ports && is_with_ports(&fields.service) {
+            let percent = family.map_or(30, Family::percent_with_source_ports);
+            if let Some(ports) = source_ports(how.seed, i, percent) {
+                writeln!(text, "source_port = \"{}\"", range(ports)).unwrap();
             }
         }
     }
@@ -302,84 +137,30 @@ fn is_with_ports(service: &str) -> bool {
     ["tcp", "udp"].iter().any(|protocol| service.starts_with(protocol))
 }
 
-impl Family {
-    fn rule(&self, random: &mut Random, how: How) -> Fields {
-        let (source, destination) = *pick(random, self.lengths);
-        // From any to any there are single ports alone, or everything behind such a rule would be shadowed.
-        let is_anywhere = (source, destination) == (0, 0);
-        let growth = (how.rules as f64 / 1000.0).sqrt().max(1.0);
-        let [sources, destinations] = self.networks.map(|networks| (f64::from(networks) * growth) as u32);
-        let source = skewed(random, source, sources, 10, how.v6);
-        let destination = skewed(random, destination, destinations, 140, how.v6);
-        let mut at = random.below(self.protocols.iter().sum::<u32>().into()) as u32;
-        let mut protocol = 0;
-        while at >= self.protocols[protocol] {
-            at -= self.protocols[protocol];
-            protocol += 1;
+/// A filter's fields in one IP version.
+fn fields(filter: &Filter, v6: bool) -> Fields {
+    let network = |prefix: Prefix| match (prefix.is_any(), v6) {
+        (true, _) => "any".to_owned(),
+        (_, false) => prefix.to_string(),
+        (_, true) => {
+            let (address, length) = prefix.v6(0x2001_0db8);
+            format!("{address}/{length}")
         }
-        if is_anywhere {
-            protocol %= 2;
-        }
-        let name = ["tcp", "udp", "icmp", "any"][protocol];
-        if protocol > 1 {
-            return Fields { source, destination, service: name.to_owned() };
-        }
-        let class = if is_anywhere { One } else { *pick(random, self.ports) };
-        let ports = ports(random, class);
-        let service = ports.map_or_else(|| name.to_owned(), |ports| format!("{name}/{ports}"));
-        Fields { source, destination, service }
-    }
+    };
+    let name = match filter.protocol {
+        Protocol::Tcp => "tcp",
+        Protocol::Udp => "udp",
+        Protocol::Icmp => "icmp",
+        Protocol::Any => "any",
+    };
+    let ports = filter.destination_ports.map(range);
+    let service = ports.map_or_else(|| name.to_owned(), |ports| format!("{name}/{ports}"));
+    Fields { source: network(filter.source), destination: network(filter.destination), service }
 }
 
-fn pick<'w, T>(random: &mut Random, weighted: &'w [(u32, T)]) -> &'w T {
-    let mut at = random.below(weighted.iter().map(|(weight, _)| u64::from(*weight)).sum()) as u32;
-    for (weight, value) in weighted {
-        if at < *weight {
-            return value;
-        }
-        at -= weight;
-    }
-    &weighted[0].1
-}
-
-/// `None` is any.
-fn ports(random: &mut Random, class: Ports) -> Option<String> {
-    const KNOWN: [u16; 24] = [
-        20, 21, 22, 23, 25, 53, 67, 80, 110, 123, 135, 137, 139, 143, 161, 389, 443, 445, 993, 1433, 1521,
-        3306, 3389, 8080,
-    ];
-    match class {
-        Any => None,
-        Low => Some("0-1023".to_owned()),
-        High => Some("1024-65535".to_owned()),
-        One if random.below(3) > 0 => Some(KNOWN[random.below(24) as usize].to_string()),
-        One => Some(random.below(65_536).to_string()),
-        Range => {
-            let first = random.below(60_000);
-            let bits = random.below(13);
-            Some(format!("{first}-{}", first + 1 + random.below(1 << bits)))
-        }
-    }
-}
-
-/// A prefix below one of some networks of /16; near ones are more likely than far ones, at each byte.
-fn skewed(random: &mut Random, length: u32, networks: u32, first: u32, v6: bool) -> String {
-    if length == 0 {
-        return "any".to_owned();
-    }
-    let near =
-        |random: &mut Random, values: u64| (random.below(values) * random.below(values) / values) as u32;
-    let second = near(random, networks.into());
-    let address =
-        (first + second / 256) << 24 | (second % 256) << 16 | near(random, 256) << 8 | near(random, 256);
-    if !v6 {
-        return v4(address, length);
-    }
-    // A /16 becomes a /48, a host a /128 with random words before.
-    let high = 0x2001_0db8u128 << 96 | u128::from(address) << 64;
-    let length = if length == 32 { 128 } else { length + 32 };
-    let host = if length == 128 { u128::from(address & 0xffff) } else { 0 };
-    format!("{}/{length}", Ipv6Addr::from((high | host) >> (128 - length) << (128 - length)))
+/// Ports as the language has them.
+fn range((first, last): PortRange) -> String {
+    if first == last { first.to_string() } else { format!("{first}-{last}") }
 }
 
 fn v4(address: u32, length: u32) -> String {

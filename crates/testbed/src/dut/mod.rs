@@ -98,6 +98,8 @@ pub struct Capabilities {
     pub stateless: bool,
     /// Translate source addresses.
     pub nat: bool,
+    /// Rules of whatever protocol, which families of rule sets have.
+    pub any_protocol: bool,
     /// Block lists of addresses.
     pub lists: bool,
     /// A table of subnets that alone may come in and go out.
@@ -117,6 +119,7 @@ impl Capabilities {
         stateful: false,
         stateless: false,
         nat: false,
+        any_protocol: false,
         lists: false,
         countries: false,
         replacement: false,
@@ -124,8 +127,14 @@ impl Capabilities {
         three_zones: true,
     };
     /// Rules with and without state, which can be replaced under load.
-    const RULES: Self =
-        Self { rules: true, stateful: true, stateless: true, replacement: true, ..Self::FORWARDING };
+    const RULES: Self = Self {
+        rules: true,
+        stateful: true,
+        stateless: true,
+        any_protocol: true,
+        replacement: true,
+        ..Self::FORWARDING
+    };
     /// Everything.
     const FIREWALL: Self = Self { nat: true, lists: true, countries: true, ..Self::RULES };
 
@@ -149,7 +158,7 @@ impl Capabilities {
 
     /// The first thing that a policy wants and this firewall cannot do, in words; `None` when it can do all.
     pub fn lacks(&self, shape: &PolicyShape, zones: ZoneForm) -> Option<String> {
-        let wants: [(bool, bool, &str); 9] = [
+        let wants: [(bool, bool, &str); 10] = [
             (zones == ZoneForm::Three, self.three_zones, "a bed with three zones"),
             (shape.rules > 0, self.rules, "rules"),
             (shape.rules > 0 && shape.stateful, self.stateful, "stateful inspection"),
@@ -159,6 +168,11 @@ impl Capabilities {
                 shape.rules == 0 && shape.protocol == TestProtocol::Tcp && !shape.stateful,
                 !self.always_keeps_state(),
                 "forwarding TCP without state",
+            ),
+            (
+                shape.rule_family.is_some(),
+                self.any_protocol,
+                "rules of any protocol, which families of rules have",
             ),
             (shape.nat, self.nat, "address translation"),
             // The kernel's translation is part of its connection tracking: without one there is no other.

@@ -9,7 +9,7 @@ use super::{Capabilities, Driver, Replaced, Requirement, Running, admit, check_r
 use crate::bed::Bed;
 use crate::error::TestbedError;
 use crate::layout::{TRANSLATED_V4, TRANSLATED_V6, ZoneAddresses};
-use crate::policy::{Action, PolicySpec, Rule};
+use crate::policy::{Action, PolicySpec, Protocol, Rule};
 use measure::shape::{IpVersion, PolicyShape, TestProtocol, Zone};
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -194,9 +194,9 @@ impl Filter {
 
     /// Replaces whatever table there was. The rules come last, so that nobody meets half a list.
     fn load(&self) -> Result<Loaded, TestbedError> {
-        let started = Instant::now();
         let (policy, names) = (&self.policy, self.set_names);
         let rules = self.rules(policy)?;
+        let started = Instant::now();
         self.feed(|out| {
             writeln!(out, "table inet {TABLE}\ndelete table inet {TABLE}")?;
             declarations(policy, names, out)
@@ -255,8 +255,8 @@ impl Running for Filter {
     /// New sets are filled beside the old ones; then one transaction exchanges the rules that name them.
     fn replace(&mut self, policy: &PolicySpec) -> Result<Replaced, TestbedError> {
         check_replacement(&self.policy, policy)?;
-        let started = Instant::now();
         let rules = self.rules(policy)?;
+        let started = Instant::now();
         let old_names = self.set_names;
         let (old_sets, new_sets) = (sets_of(&self.policy), sets_of(policy));
         let other_sets = old_sets != new_sets;
@@ -487,19 +487,24 @@ pub(super) const fn family(ip: IpVersion) -> &'static str {
 fn rule_text(rule: &Rule, ip: IpVersion) -> String {
     let ([source, destination], protocol) = (rule.networks(ip), rule.protocol.name(ip));
     let family = family(ip);
-    let mut text = format!("{family} saddr {source} {family} daddr {destination}");
+    let mut text = String::new();
+    for (field, network) in [("saddr", source), ("daddr", destination)] {
+        if network.prefix_len() > 0 {
+            text += &format!("{family} {field} {network} ");
+        }
+    }
     let ports = [("sport", rule.source_ports), ("dport", rule.destination_ports)];
-    if ports.iter().all(|(_, range)| range.is_none()) {
-        text += &format!(" meta l4proto {protocol}");
+    if rule.protocol != Protocol::Any && ports.iter().all(|(_, range)| range.is_none()) {
+        text += &format!("meta l4proto {protocol} ");
     }
     for (field, range) in ports {
         match range {
-            Some((low, high)) if low == high => text += &format!(" {protocol} {field} {low}"),
-            Some((low, high)) => text += &format!(" {protocol} {field} {low}-{high}"),
+            Some((low, high)) if low == high => text += &format!("{protocol} {field} {low} "),
+            Some((low, high)) => text += &format!("{protocol} {field} {low}-{high} "),
             None => {}
         }
     }
-    format!("{text} {}", verdict(rule.action))
+    text + verdict(rule.action)
 }
 
 pub(super) const fn verdict(action: Action) -> &'static str {
@@ -522,6 +527,7 @@ fn parse_counters(text: &str) -> BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Network;
     use measure::shape::ZoneForm;
 
     #[test]
@@ -531,6 +537,40 @@ mod tests {
         let counters = parse_counters(text);
         assert_eq!(counters["default_drop"], 12);
         assert_eq!(counters["listed_drop"], 0);
+    }
+
+    #[test]
+    fn a_rule_names_only_what_it_asks_for() {
+        let of = |source: &str, protocol, source_ports, destination_ports| {
+            let network = |v4: &str, v6: &str| Network { v4: v4.parse().unwrap(), v6: v6.parse().unwrap() };
+            let (source, destination) = (network(source, "::/0"), network("10.1.0.0/16", "fd00::/8"));
+            let rule =
+                Rule { protocol, source, destination, source_ports, destination_ports, action: Action::Drop };
+            BOTH.map(|ip| rule_text(&rule, ip))
+        };
+        let rows = [
+            (
+                of("0.0.0.0/0", Protocol::Any, None, None),
+                ["ip daddr 10.1.0.0/16 drop", "ip6 daddr fd00::/8 drop"],
+            ),
+            (
+                of("10.2.0.0/16", Protocol::Icmp, None, None),
+                [
+                    "ip saddr 10.2.0.0/16 ip daddr 10.1.0.0/16 meta l4proto icmp drop",
+                    "ip6 daddr fd00::/8 meta l4proto icmpv6 drop",
+                ],
+            ),
+            (
+                of("0.0.0.0/0", Protocol::Udp, Some((1024, 65535)), Some((53, 53))),
+                [
+                    "ip daddr 10.1.0.0/16 udp sport 1024-65535 udp dport 53 drop",
+                    "ip6 daddr fd00::/8 udp sport 1024-65535 udp dport 53 drop",
+                ],
+            ),
+        ];
+        for (written, expected) in rows {
+            assert_eq!(written, expected);
+        }
     }
 
     #[test]

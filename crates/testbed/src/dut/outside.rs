@@ -107,9 +107,11 @@ fn capabilities(words: &[String]) -> Result<Capabilities, String> {
             "stateless" => can.stateless = true,
             "replace" => can.replacement = true,
             "three-zones" => can.three_zones = true,
+            "any-protocol" => can.any_protocol = true,
             other => {
                 return Err(format!(
-                    "it can «{other}», which this bench does not know: known are rules, stateful, stateless, replace, three-zones"
+                    "it can «{other}», which this bench does not know: known are rules, stateful, stateless, replace, three-zones, \
+                     any-protocol"
                 ));
             }
         }
@@ -243,6 +245,7 @@ fn neutral(policy: &PolicySpec) -> Value {
         let [[s4, d4], [s6, d6]] = BOTH.map(|ip| rule.networks(ip).map(|network| network.to_string()));
         let protocol = match rule.protocol {
             Protocol::Icmp => "icmp",
+            Protocol::Any => "any",
             other => other.name(IpVersion::V4),
         };
         json!({

@@ -429,6 +429,9 @@ const fn family(ip: IpVersion) -> &'static str {
 }
 
 fn protocol(protocol: Protocol, ip: IpVersion) -> String {
+    if protocol == Protocol::Any {
+        return family(ip).to_owned();
+    }
     let suffix = if ip == IpVersion::V6 { "6" } else { "" };
     format!("{}{suffix}", protocol.name(IpVersion::V4))
 }

@@ -1,10 +1,10 @@
 //! Filler rules: rules as rule sets have them, from a seed, which no frame of a test matches. Pure.
 
 use super::lists::may_be_listed;
-use super::random::Random;
 use super::{Action, Network, Protocol, Rule, TEST_DESTINATION_PORTS};
 use ipnet::{Ipv4Net, Ipv6Net};
 use measure::shape::{TestProtocol, Zone};
+use rule_sets::Random;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// A rule as rule sets have them, which no test traffic matches.

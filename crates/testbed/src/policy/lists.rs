@@ -2,13 +2,14 @@
 //! 30 million addresses take no memory here. Pure.
 
 use super::PolicySpec;
-use super::random::{Permutation, Random};
+use super::random::Permutation;
 use crate::error::TestbedError;
 use crate::layout::{
     ATTACKERS_V4, COUNTRY_CANARY, LISTED_CANARIES, OUTSIDE_COUNTRIES, STRANGERS_V4, TEST_V4,
 };
 use ipnet::Ipv4Net;
 use measure::shape::PolicyShape;
+use rule_sets::Random;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -132,7 +133,7 @@ impl CountryTable {
         }
         let mut table: BTreeMap<u32, Ipv4Net> =
             fixed_subnets().into_iter().map(|net| (u32::from(net.network()), net)).collect();
-        let mut random = Random::new(self.seed ^ 0x0063_6f75_6e74_7279);
+        let mut random = Random(self.seed ^ 0x0063_6f75_6e74_7279);
         // Most subnets are small, so even a full table leaves room for more: this ends.
         while table.len() < self.count as usize {
             let length = subnet_length(&mut random);

@@ -1,31 +1,6 @@
-//! Seeded pseudorandom numbers for policies: the same seed gives the same policy on every machine and for ever, which
-//! is why no library's generator is used.
+//! A seeded order of numbers: the same seed gives the same lists on every machine and for ever.
 
-/// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
-#[derive(Debug, Clone)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
-
-    /// A number below `bound`, which is small here: the bias of the remainder does not matter.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
-
-const fn mix(mut z: u64) -> u64 {
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
-}
+use rule_sets::{Random, mix};
 
 /// A seeded order of all 32-bit numbers: a Feistel network of four rounds, so no number comes twice.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +10,7 @@ pub(crate) struct Permutation {
 
 impl Permutation {
     pub(crate) fn new(seed: u64) -> Self {
-        let mut random = Random::new(seed ^ 0x6c69_7374);
+        let mut random = Random(seed ^ 0x6c69_7374);
         Self { keys: std::array::from_fn(|_| random.next()) }
     }
 

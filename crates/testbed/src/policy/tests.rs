@@ -4,6 +4,7 @@ use super::*;
 use crate::layout::{LISTED_CANARIES, OUTSIDE_COUNTRIES};
 use measure::shape::IpVersion;
 use proptest::prelude::*;
+use rule_sets::{Family, Random};
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -295,10 +296,118 @@ fn translated_probes_say_how_they_arrive() {
     }
 }
 
+/// Whether a rule asks for this packet: protocol, source, destination and their ports.
+fn asks_for(
+    rule: &Rule,
+    (protocol, source, destination, ports): (Protocol, IpAddr, IpAddr, (u16, u16)),
+) -> bool {
+    let ip = if source.is_ipv4() { IpVersion::V4 } else { IpVersion::V6 };
+    let [from, to] = rule.networks(ip);
+    let inside =
+        |range: Option<(u16, u16)>, port| range.is_none_or(|(low, high)| (low..=high).contains(&port));
+    (rule.protocol == protocol || rule.protocol == Protocol::Any)
+        && from.contains(&source)
+        && to.contains(&destination)
+        && inside(rule.source_ports, ports.0)
+        && inside(rule.destination_ports, ports.1)
+}
+
+/// What tests send, legal or not: between zones, from attackers and strangers, to any port of the test's protocol, and probes of the
+/// other one.
+fn sent_by_tests(tested: TestProtocol) -> Vec<(Protocol, IpAddr, IpAddr, (u16, u16))> {
+    let mut random = Random(9);
+    let mut sent = Vec::new();
+    let [private, hostile, dmz] = [Zone::Private, Zone::Hostile, Zone::Dmz].map(ZoneAddresses::of);
+    let other = if tested == TestProtocol::Udp { Protocol::Tcp } else { Protocol::Udp };
+    for number in 0..12 {
+        let host = |zone: ZoneAddresses, ip| zone.host(ip, number * 2711);
+        let outside = |ip| match (ip, number % 3) {
+            (IpVersion::V4, 0) => ATTACKERS_V4.addr().into(),
+            (IpVersion::V6, 0) => ATTACKERS_V6.addr().into(),
+            (IpVersion::V4, 1) => STRANGERS_V4.broadcast().into(),
+            (IpVersion::V6, 1) => STRANGERS_V6.broadcast().into(),
+            (_, _) => crate::layout::translated(host(private, ip)),
+        };
+        for ip in [IpVersion::V4, IpVersion::V6] {
+            let (client, server) = (host(private, ip), host(if number % 2 == 0 { hostile } else { dmz }, ip));
+            for (source, destination) in [(client, server), (server, client), (outside(ip), server)] {
+                let ports = (1024 + random.below(64_512) as u16, 1 + random.below(60_004) as u16);
+                sent.push((tested.into(), source, destination, ports));
+                sent.push((other, source, destination, (ports.0, FORBIDDEN_PORT + number as u16 % 5)));
+            }
+        }
+    }
+    sent
+}
+
+#[test]
+fn rules_of_families_match_nothing_that_tests_send() {
+    for family in Family::all() {
+        for tested in [TestProtocol::Udp, TestProtocol::Tcp] {
+            let shape = PolicyShape { rule_family: Some(family), protocol: tested, ..shape(400, 400) };
+            let policy = PolicySpec::generate(&shape, ZoneForm::Two).unwrap();
+            let (matching, fillers) = policy.rules.split_last().unwrap();
+            assert_eq!(fillers.len(), 399, "{family:?}");
+            for packet in sent_by_tests(tested) {
+                let wrong = fillers.iter().find(|rule| asks_for(rule, packet));
+                assert_eq!(wrong, None, "{family:?} {packet:?}");
+            }
+            let allows = |port| {
+                let ends =
+                    [Zone::Private, Zone::Hostile].map(|zone| ZoneAddresses::of(zone).host(IpVersion::V4, 3));
+                asks_for(matching, (tested.into(), ends[0], ends[1], (5000, port)))
+            };
+            assert!(allows(*TEST_DESTINATION_PORTS.end()) && !allows(FORBIDDEN_PORT), "{family:?}");
+        }
+    }
+}
+
+#[test]
+fn rules_of_families_have_what_rule_sets_have() {
+    let policy = |name: &str, seed| {
+        let family = Family::named(name);
+        let shape = PolicyShape { rule_family: family, seed, ..shape(2000, 1) };
+        PolicySpec::generate(&shape, ZoneForm::Two).unwrap().rules
+    };
+    for family in Family::all() {
+        let rules = &policy(family.name(), 1)[1..];
+        assert_ne!(rules, &policy(family.name(), 2)[1..], "{family:?}: another seed");
+        assert_ne!(rules, &policy("fillers of the bench", 1)[1..], "{family:?}: the bench's own");
+        let share =
+            |has: &dyn Fn(&Rule) -> bool| rules.iter().filter(|rule| has(rule)).count() as f64 / 1999.0;
+        for (end, zone) in [Zone::Private, Zone::Hostile].map(ZoneAddresses::of).iter().enumerate() {
+            // A /16 holds the zone, what is narrower lies in it.
+            let near = |zone: IpNet, end: IpNet| {
+                end.prefix_len() > 0 && (zone.contains(&end) || end.contains(&zone))
+            };
+            let v4 = share(&|rule| near(zone.v4.into(), rule.networks(IpVersion::V4)[end]));
+            let v6 = share(&|rule| near(zone.v6.into(), rule.networks(IpVersion::V6)[end]));
+            assert!(v4 > 0.005 && v6 >= v4, "{family:?}: {v4} and {v6} are about hosts of {zone:?}");
+        }
+        let dropped = share(&|rule| rule.action == Action::Drop);
+        assert!((0.45..0.55).contains(&dropped), "{family:?}: {dropped} are dropped");
+        let has_ports = |rule: &Rule| matches!(rule.protocol, Protocol::Tcp | Protocol::Udp);
+        assert!(
+            rules
+                .iter()
+                .all(|rule| has_ports(rule) || rule.source_ports.or(rule.destination_ports).is_none())
+        );
+        let with_source_ports = share(&|rule| rule.source_ports.is_some()) / share(&has_ports);
+        let expected = family.percent_with_source_ports() as f64 / 100.0;
+        assert!(
+            (with_source_ports - expected).abs() < 0.05,
+            "{family:?}: {with_source_ports} have source ports"
+        );
+    }
+    // All rules of this family have any ports, and most any protocol.
+    let ipc2 = policy("ipc2", 1);
+    assert!(ipc2.iter().filter(|rule| rule.protocol == Protocol::Any).count() > 1000);
+}
+
 proptest! {
     #[test]
     fn fillers_never_touch_test_traffic(seed: u64) {
-        let mut random = Random::new(seed);
+        let mut random = Random(seed);
         for _ in 0..200 {
             let tested = if seed % 2 == 0 { TestProtocol::Udp } else { TestProtocol::Tcp };
             let rule = filler(&mut random, tested);

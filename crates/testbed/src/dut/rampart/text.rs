@@ -68,12 +68,13 @@ fn add_rule(text: &mut String, number: usize, rule: &Rule) {
     let _ = writeln!(
         text,
         "[[rules]]\nname = \"r{number}\"\nfrom = \"any\"\nto = \"any\"\nsource = [\"{}\", \"{}\"]\n\
-         destination = [\"{}\", \"{}\"]\nservice = {}\naction = \"{action}\"\n",
+         destination = [\"{}\", \"{}\"]\nservice = {}\n{}action = \"{action}\"\n",
         source.v4,
         source.v6,
         destination.v4,
         destination.v6,
-        service(rule)
+        service(rule),
+        rule.source_ports.map_or_else(String::new, |ports| format!("source_port = \"{}\"\n", range(ports)))
     );
 }
 
@@ -82,12 +83,16 @@ fn service(rule: &Rule) -> String {
         Protocol::Udp => "udp",
         Protocol::Tcp => "tcp",
         Protocol::Icmp => return "[\"icmp\", \"icmpv6\"]".to_owned(),
+        Protocol::Any => return "\"any\"".to_owned(),
     };
     match rule.destination_ports {
         None => format!("\"{protocol}\""),
-        Some((low, high)) if low == high => format!("\"{protocol}/{low}\""),
-        Some((low, high)) => format!("\"{protocol}/{low}-{high}\""),
+        Some(ports) => format!("\"{protocol}/{}\"", range(ports)),
     }
+}
+
+fn range((low, high): (u16, u16)) -> String {
+    if low == high { low.to_string() } else { format!("{low}-{high}") }
 }
 
 #[cfg(test)]
@@ -115,6 +120,16 @@ mod tests {
             "[lists.countries]\nfile = \"countries.txt\"\nentries = \"::/0\"\nrequire = \"both\"\n",
         ] {
             assert!(listed.contains(list), "{listed}");
+        }
+        let family = rule_sets::Family::named("fw1");
+        let family = PolicyShape { rules: 300, match_position: 300, rule_family: family, ..shape };
+        let family = render(&PolicySpec::generate(&family, ZoneForm::Two).unwrap(), &[], "fast");
+        for part in [
+            "service = \"any\"\naction",
+            "source_port = \"1024-65535\"\naction",
+            "source = [\"0.0.0.0/0\", \"::/0\"]\n",
+        ] {
+            assert!(family.contains(part), "{part} is not in\n{family}");
         }
         let open = render(&PolicySpec::forward_everything(ZoneForm::Two), &[], "fast");
         assert!(open.contains("[[defaults]]") && !open.contains("[[rules]]"), "{open}");
