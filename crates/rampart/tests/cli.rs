@@ -95,6 +95,37 @@ fn check_says_what_a_new_flow_costs() {
     assert_eq!(json["look_up"], expected);
 }
 
+/// Lists that rules ask for cost lines too: the bound counts them, and the reason names them.
+#[test]
+fn check_says_that_lists_make_a_new_flow_cost_more_than_most() {
+    let zones = "[zones]\ninside = { interfaces = \"e0\" }\noutside = { interfaces = \"e1\" }\n";
+    let lists = |count: usize| -> String {
+        (0..count).map(|n| format!("[lists.l{n}]\nentries = \"192.0.2.{n}\"\n")).collect()
+    };
+    let rule = |from: usize, to: usize| {
+        format!(
+            "[[rules]]\nname = \"r{from}-{to}\"\nfrom = \"any\"\nto = \"any\"\nsource = \"list:l{from}\"\n\
+             destination = \"list:l{to}\"\naction = \"allow\"\n"
+        )
+    };
+    for (count, keeps_promise) in [(2, true), (5, false)] {
+        let rules: String = (0..count)
+            .flat_map(|from| (0..count).map(move |to| (from, to)))
+            .map(|(from, to)| rule(from, to))
+            .collect();
+        let file = Scratch::new("pairs.toml", format!("{zones}{}{rules}", lists(count)).as_bytes());
+        let run = rampart(&["check", "--json", &file.path()]);
+        let json: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+        assert_eq!(json["look_up"]["keeps_promise"], keeps_promise, "{}", json["look_up"]);
+        let run = rampart(&["check", &file.path()]);
+        let why = format!(
+            "because the rules for each of {} pairs of lists are searched by themselves",
+            count * count
+        );
+        assert_eq!(run.out.contains(&why), !keeps_promise, "{}", run.out);
+    }
+}
+
 #[test]
 fn files_that_cannot_be_read_are_reported() {
     let run = rampart(&["check", "/nonexistent/policy.toml"]);

@@ -97,7 +97,7 @@ impl Listed {
     }
 
     /// The most lines that a packet of each family reads: one on all lists.
-    pub(super) fn bounds(&self) -> [u32; 2] {
+    pub fn bounds(&self) -> [u32; 2] {
         [0, 1].map(|family| self.series.iter().map(|series| series.trees[family].bound).sum())
     }
 }

@@ -82,6 +82,14 @@ impl Method {
             },
         }
     }
+
+    /// The most lines that a look-up of each family reads, without that of the action.
+    fn bounds(&self) -> [u32; 2] {
+        match self {
+            Method::Trees(trees) => trees.bounds(),
+            Method::Classed(classed) => classed.bounds(),
+        }
+    }
 }
 
 /// What each method may cost. The first that stays within its limits is taken; bit vectors have none.
@@ -206,18 +214,19 @@ impl Tables {
 
     /// The most memory accesses that a look-up of an IPv4 packet and of an IPv6 packet takes.
     pub fn bounds(&self) -> [u32; 2] {
-        let bounds = match &self.method {
-            Method::Trees(trees) => trees.series.map(|series| series.bound),
-            Method::Classed(classed) => classed.bounds(),
-        };
-        let listed = self.listed.bounds();
+        let (bounds, listed) = (self.method.bounds(), self.listed.bounds());
         [bounds[0] + listed[0] + 1, bounds[1] + listed[1] + 1]
     }
 
     /// Whether no look-up reads more lines than are promised.
     pub fn keeps_promise(&self) -> bool {
         // The line of the action is not the look-up's.
-        self.bounds().iter().zip(PROMISED_LINES).all(|(bound, promised)| *bound <= promised + 1)
+        are_kept(self.bounds().map(|bound| bound - 1))
+    }
+
+    /// The same if no rule asked for lists.
+    pub fn keeps_promise_without_lists(&self) -> bool {
+        are_kept(self.method.bounds())
     }
 
     /// What each table takes, in bytes.
@@ -234,15 +243,17 @@ impl Tables {
     }
 }
 
+fn are_kept(bounds: [u32; 2]) -> bool {
+    bounds.iter().zip(PROMISED_LINES).all(|(bound, promised)| *bound <= promised)
+}
+
 /// Rules beyond which tables by classes are not tried if there are trees: they rarely fit then, and take seconds to try.
 const LARGE: usize = 2_000;
 
 /// Trees if they keep the promise, else tables by classes, unless those come down to vectors and trees can be searched at all.
 fn choose(form: &Form, limits: Limits) -> Result<Method, BuildError> {
     let trees = limits.trees.and_then(|limits| Trees::of(form, &limits));
-    let keeps_promise = |trees: &Trees| {
-        trees.series.iter().zip(PROMISED_LINES).all(|(series, promised)| series.bound <= promised)
-    };
+    let keeps_promise = |trees: &Trees| are_kept(trees.bounds());
     let is_large = form.rules.len() > LARGE;
     let trees = match trees {
         Some(trees) if is_large || keeps_promise(&trees) => return Ok(Method::Trees(trees)),

@@ -60,6 +60,11 @@ impl Trees {
         (if found == NO_ROW { 0 } else { found + 1 }, loads)
     }
 
+    /// The most lines that a look-up of each family reads.
+    pub(super) fn bounds(&self) -> [u32; 2] {
+        self.series.map(|series| series.bound)
+    }
+
     /// Bytes of all lines.
     pub fn bytes(&self) -> usize {
         self.lines.len() * LINE_WORDS * 4
