@@ -537,6 +537,22 @@ mod tests {
     }
 
     #[test]
+    fn a_million_broken_lines_are_counted_and_ten_are_named() {
+        const BROKEN: u64 = 1_000_000;
+        let folder = tempfile::tempdir().unwrap();
+        let text = ["192.0.2.1\n", &"x\n".repeat(BROKEN as usize), "192.0.2.2\n"].concat();
+        for (name, bytes) in [("text", text.clone().into_bytes()), ("packed", gzip(text.as_bytes()))] {
+            fs::write(folder.path().join(name), bytes).unwrap();
+            let why = load(&policy(&format!("file = '{name}'"), folder.path()), None, NOW).unwrap_err();
+            assert!(why.contains("1000000 of 1000002 lines cannot be read (line 2 is "), "{why}");
+            assert!(why.contains("; and 999990 more): mend them") && why.len() < 1_000, "{why}");
+            let list = format!("file = '{name}'\nbroken = 'skip'");
+            let facts = load(&policy(&list, folder.path()), None, NOW).unwrap().unwrap().lists.remove(0);
+            assert_eq!((facts.ipv4_addresses, facts.broken_lines), (2, BROKEN), "{name}");
+        }
+    }
+
+    #[test]
     fn a_copy_stands_in_for_a_file_where_it_may() {
         let folder = tempfile::tempdir().unwrap();
         let copies = folder.path().join("copies");

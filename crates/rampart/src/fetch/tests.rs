@@ -69,12 +69,13 @@ impl Held {
         assert_eq!(poll(&mut asked, PollTimeout::from(60_000u16)), Ok(1), "nothing comes");
     }
 
-    /// Nobody holds it any more.
+    /// Nobody holds it any more. Returns whether a script ever did.
     #[track_caller]
-    fn is_free(&mut self, what: &str) {
+    fn is_free(&mut self, what: &str) -> bool {
         let mut text = Vec::new();
         // Whoever holds it without a word makes this fail: the read would have to wait.
-        assert!(self.end.read_to_end(&mut text).is_ok() && !text.is_empty(), "{what}: somebody goes on");
+        assert!(self.end.read_to_end(&mut text).is_ok(), "{what}: somebody goes on");
+        !text.is_empty()
     }
 }
 
@@ -124,7 +125,6 @@ fn needs_root_what_a_command_prints_comes_back_or_why_not() {
 
 #[test]
 fn needs_root_a_command_that_hangs_is_ended_with_all_that_it_started() {
-    let fetcher = fetcher(1_000, 1 << 20);
     for script in [
         "echo 192.0.2.1; sleep 1000 & wait",
         // In a session of its own, and with its output closed.
@@ -133,10 +133,14 @@ fn needs_root_a_command_that_hangs_is_ended_with_all_that_it_started() {
         "setsid sleep 1000 &",
         "trap '' TERM INT HUP; while :; do sleep 1000; done",
     ] {
-        let mut held = Held::new();
-        let why = Err("`sh` took longer than 1 s and was ended".to_owned());
-        assert_eq!(run(&fetcher, &held.by(script)), why, "{script}");
-        held.is_free(script);
+        // On a busy machine a script may not have begun when its time is over.
+        let has_begun = [1, 5, 25].into_iter().any(|seconds| {
+            let mut held = Held::new();
+            let why = Err(format!("`sh` took longer than {seconds} s and was ended"));
+            assert_eq!(run(&fetcher(seconds * 1_000, 1 << 20), &held.by(script)), why, "{script}");
+            held.is_free(script)
+        });
+        assert!(has_begun, "{script}");
     }
 }
 
@@ -155,7 +159,7 @@ fn needs_root_nothing_outlives_a_command_that_succeeded() {
             run(&fetcher, &held.by(&format!("{script}\necho 192.0.2.1"))).as_deref(),
             Ok("192.0.2.1\n")
         );
-        held.is_free(script);
+        assert!(held.is_free(script), "{script}");
     }
 }
 
@@ -183,7 +187,7 @@ fn needs_root_whoever_dies_takes_commands_along() {
         running.join().unwrap().unwrap_err()
     });
     worker.wait().unwrap();
-    held.is_free("the worker was killed");
+    assert!(held.is_free("the worker was killed"));
     assert!(
         why.starts_with("the process that runs commands of lists has ended: start the daemon again"),
         "{why}"
