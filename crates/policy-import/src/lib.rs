@@ -55,7 +55,7 @@ pub enum Format {
 pub struct Options {
     /// Further interfaces of the machine, which the texts do not name; patterns too (`eth*`).
     pub interfaces: Vec<String>,
-    /// All addresses of the machine, by which `--dst-type LOCAL` and the like are carried over.
+    /// All addresses of the machine, by which `--dst-type LOCAL`, `REDIRECT` and the like are carried over.
     pub addresses: Vec<Own>,
     /// Carry rules over whose answers the original drops.
     pub answers: bool,
@@ -85,6 +85,7 @@ fn carried(
     report: &mut report::Report<'_>,
 ) -> Result<(String, Rules), Wrong> {
     own::say_kinds_by_addresses(ruleset, &options.addresses);
+    own::say_where_redirected(ruleset, &options.addresses);
     ruleset.doubt_ends_that_are_translated();
     let zones = zones::Zones::of(ruleset, report)?;
     for (place, text, why) in std::mem::take(&mut ruleset.remarks) {

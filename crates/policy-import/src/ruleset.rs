@@ -99,6 +99,8 @@ pub(crate) struct Rule {
     pub(crate) limit: Option<Limit>,
     /// What people wrote about it.
     pub(crate) comment: Option<String>,
+    /// If it sends packets to the machine itself: to which port, or to the one that they are for.
+    pub(crate) redirects: Option<Option<u16>>,
     /// Why no packet that a policy judges can match it, where its words say so.
     pub(crate) never: Option<&'static str>,
     /// Whether it stands in no text: a chain that a program makes around its user's rules.

@@ -4,7 +4,7 @@
 
 mod accounts;
 
-use policy_import::{Format, Imported, Mistake, Options, Source};
+use policy_import::{Format, Imported, Mistake, Options, Own, Source};
 use std::path::{Path, PathBuf};
 
 fn import(format: Format, sources: &[Source], options: &Options) -> Result<Imported, Mistake> {
@@ -308,7 +308,7 @@ fn types_of_icmp_with_their_codes() {
 /// With the machine's addresses, a kind of destinations is addresses; of a family without one nothing is known.
 #[test]
 fn kinds_of_destinations_by_addresses() {
-    let own = |text: &str| (text.parse().unwrap(), 24);
+    let own = |text: &str| Own { interface: None, address: text.parse().unwrap(), length: 24 };
     for (words, addresses, expected) in [
         ("LOCAL", vec![own("192.0.2.7")], "destination = \"192.0.2.7\"\naction = \"allow\""),
         (
@@ -339,6 +339,40 @@ fn kinds_of_destinations_by_addresses() {
         let findings: Vec<String> = imported.findings.iter().map(ToString::to_string).collect();
         let all = format!("{}\n{}", imported.policy, findings.join("\n"));
         assert!(all.contains(expected), "{words}: {all}");
+    }
+}
+
+/// Redirects go to the address of the interface that a packet comes by; what comes by one without a known address is denied.
+#[test]
+fn redirects_by_addresses() {
+    let own = |interface: &str, last| Own {
+        interface: Some(interface.to_owned()),
+        address: std::net::Ipv4Addr::new(192, 0, 2, last).into(),
+        length: 24,
+    };
+    let to_a =
+        "from = \"a\"\ndestination = \"any\"\nservice = \"tcp/80\"\ndestination_to = \"192.0.2.1:3128\"";
+    let to_b =
+        "from = \"b\"\ndestination = \"any\"\nservice = \"tcp/80\"\ndestination_to = \"192.0.2.2:3128\"";
+    let denied = "this translation is not carried over";
+    for (test, addresses, has, has_not) in [
+        ("-i a", vec![own("a", 1)], &[to_a][..], &[denied, "no interface is left"][..]),
+        ("", vec![own("a", 1), own("b", 2), own("a", 9)], &[to_a, to_b], &[denied, "192.0.2.9"]),
+        ("", vec![own("a", 1)], &[to_a, denied, "from = \"b\"\nto = \"self\""], &[]),
+        ("-i b", vec![own("a", 1)], &[denied], &["destination_to"]),
+        ("-i b", vec![], &[denied], &["destination_to"]),
+    ] {
+        let text = format!(
+            "*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING {test} -p tcp --dport 80 -j REDIRECT --to-ports 3128\nCOMMIT\n\
+             *filter\n:INPUT ACCEPT [0:0]\n:FORWARD ACCEPT [0:0]\n-A FORWARD -i a -o b -j DROP\nCOMMIT\n"
+        );
+        let source = Source { name: "rules".to_owned(), text };
+        let options = Options { addresses, ..Options::default() };
+        let imported = import(Format::IptablesSave, &[source], &options).unwrap();
+        let findings: Vec<String> = imported.findings.iter().map(ToString::to_string).collect();
+        let all = format!("{}\n{}", imported.policy, findings.join("\n")).replace("0.0.0.0/0", "any");
+        assert!(has.iter().all(|words| all.contains(words)), "{test}: {has:?} in\n{all}");
+        assert!(!has_not.iter().any(|words| all.contains(words)), "{test}: {has_not:?} in\n{all}");
     }
 }
 
@@ -689,7 +723,8 @@ fn a_hundred_thousand_rules_in_a_moment() {
 fn a_host_of_containers_and_virtual_machines() {
     check("docker", Format::IptablesSave, &["docker.iptables"], &Options::default());
     // With its addresses, what is forwarded to containers is translated, and not denied.
-    let addresses = vec![("203.0.113.7".parse().unwrap(), 24), ("172.17.0.1".parse().unwrap(), 16)];
+    let own = |address: &str, length| Own { interface: None, address: address.parse().unwrap(), length };
+    let addresses = vec![own("203.0.113.7", 24), own("172.17.0.1", 16)];
     let options = Options { addresses, ..Options::default() };
     check("docker_addresses", Format::IptablesSave, &["docker.iptables"], &options);
 }

@@ -10,7 +10,7 @@ use policy::interpret::{Decider, Packet, decide};
 use policy::model::{Action, ZoneId};
 use policy::service::ServiceSet;
 use policy::translation::SourceTranslation;
-use policy_import::{Format, Options, Source, import};
+use policy_import::{Format, Options, Own, Source, import};
 use random::Random;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
@@ -332,8 +332,13 @@ fn check(case: &Case<'_>) {
     let text = text(case.file);
     let source = Source { name: case.file.to_owned(), text: text.clone() };
     let interfaces = case.links.iter().map(|(name, _)| (*name).to_owned()).collect();
-    let addresses =
-        (0..case.links.len()).map(|link| (IpAddr::V4(own(link)), 32)).filter(|_| case.has_addresses);
+    let addresses = (0..case.links.len())
+        .map(|link| Own {
+            interface: Some(case.links[link].0.to_owned()),
+            address: IpAddr::V4(own(link)),
+            length: 32,
+        })
+        .filter(|_| case.has_addresses);
     let options = Options { interfaces, addresses: addresses.collect(), answers: false };
     let imported = import(case.format, &[source], &options).unwrap();
     assert_eq!(imported.is_exact(), case.is_exact, "{}: {:?}", case.file, imported.findings);
@@ -458,6 +463,13 @@ fn needs_root_the_kernel_drops_nothing_that_imported_policies_allow() {
             links: &[("eth1", LAN), ("eth0", &[])],
             is_exact: false,
             has_addresses: false,
+        },
+        Case {
+            format: Format::IptablesSave,
+            file: "translated.iptables",
+            links: &[("eth1", LAN), ("eth0", &[])],
+            is_exact: false,
+            has_addresses: true,
         },
         Case {
             format: Format::Nft,

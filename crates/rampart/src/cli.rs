@@ -260,10 +260,10 @@ pub(crate) struct ImportArgs {
     /// An interface of the machine that no rule names, or a pattern (`eth*`). Interfaces in no zone are closed.
     #[arg(long = "interface", value_name = "NAME")]
     pub(crate) interfaces: Vec<String>,
-    /// An address of the machine with the length of its network (`192.168.1.1/24`): what rules say of its own addresses (`--dst-type LOCAL`) is carried
-    /// over. Give all of them.
-    #[arg(long = "address", value_name = "ADDRESS/LENGTH", value_parser = own_address)]
-    pub(crate) addresses: Vec<(std::net::IpAddr, u8)>,
+    /// An address of the machine with its interface and the length of its network (`eth1=192.168.1.1/24`): what rules say of its own addresses
+    /// (`--dst-type LOCAL`, `REDIRECT`) is carried over. Give all of them; the interface may be left out where nothing is redirected.
+    #[arg(long = "address", value_name = "[INTERFACE=]ADDRESS/LENGTH", value_parser = own_address)]
+    pub(crate) addresses: Vec<policy_import::Own>,
     /// Carry rules over whose answers the original drops. Here answers pass with their flow.
     #[arg(long)]
     pub(crate) answers: bool,
@@ -272,13 +272,18 @@ pub(crate) struct ImportArgs {
     pub(crate) strict: bool,
 }
 
-fn own_address(text: &str) -> Result<(std::net::IpAddr, u8), String> {
-    let help = || "write an address and the length of its network: 192.168.1.1/24".to_owned();
+fn own_address(text: &str) -> Result<policy_import::Own, String> {
+    let help = || {
+        "write an address and the length of its network, with its interface or without: eth1=192.168.1.1/24"
+            .to_owned()
+    };
+    let (interface, text) =
+        text.split_once('=').map_or((None, text), |(name, text)| (Some(name.to_owned()), text));
     let (address, length) = text.split_once('/').ok_or_else(help)?;
     let address: std::net::IpAddr = address.parse().map_err(|_| help())?;
     let longest = if address.is_ipv4() { 32 } else { 128 };
     let length = length.parse().ok().filter(|length| *length <= longest).ok_or_else(help)?;
-    Ok((address, length))
+    Ok(policy_import::Own { interface, address, length })
 }
 
 /// What wrote rules that can be imported.

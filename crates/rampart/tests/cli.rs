@@ -561,9 +561,13 @@ fn import_prints_a_policy_that_checks_and_says_what_is_missing() {
     let found =
         json["findings"].as_array().unwrap().iter().find(|finding| finding["kind"] == "left-out").unwrap();
     assert_eq!((&found["line"], &found["column"]), (&7.into(), &26.into()));
-    for (address, status) in
-        [("192.0.2.7/24", 0), ("2001:db8::7/64", 0), ("192.0.2.7", 2), ("192.0.2.7/33", 2)]
-    {
+    for (address, status) in [
+        ("192.0.2.7/24", 0),
+        ("2001:db8::7/64", 0),
+        ("eth1=192.0.2.7/24", 0),
+        ("192.0.2.7", 2),
+        ("192.0.2.7/33", 2),
+    ] {
         let run = rampart(&["import", "iptables-save", &file.path(), "--address", address]);
         assert_eq!(run.status, status, "{address}: {}", run.err);
     }

@@ -56,6 +56,7 @@ impl Reader<'_> {
                 logs: false,
                 limit: None,
                 comment: None,
+                redirects: None,
                 never: None,
                 is_implied: false,
             },
@@ -94,6 +95,7 @@ impl Reader<'_> {
                 if let Some(translation) = self.translation(table, &name.text, options) {
                     draft.rule.verdict = translation;
                 }
+                draft.rule.redirects = self.redirects(table, &name.text, options);
                 if let Some(again) =
                     options.iter().find(|word| !word.quoted && matches!(word.text.as_str(), "-j" | "-g"))
                 {
@@ -122,6 +124,17 @@ impl Reader<'_> {
         let change = translation::change(name, &words).filter(|_| self.v4);
         let said = || Verdict::Unknown(format!("{name} {}", words.join(" ")).trim().to_owned());
         Some(change.map_or_else(said, Verdict::Translate))
+    }
+
+    /// The port that `REDIRECT` sends packets to; of IPv6 and with ranges of ports nothing is said.
+    fn redirects(&self, table: &str, name: &str, options: &[Word]) -> Option<Option<u16>> {
+        let words: Vec<&str> = options.iter().map(|word| word.text.as_str()).collect();
+        match words[..] {
+            _ if (table, name, self.v4) != ("nat", "REDIRECT", true) => None,
+            [] => Some(None),
+            ["--to-ports", port] => port.parse().ok().filter(|port| *port > 0).map(Some),
+            _ => None,
+        }
     }
 
     /// Reads an option. Returns how many values it has.

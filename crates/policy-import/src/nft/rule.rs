@@ -117,6 +117,7 @@ impl Reader<'_> {
             logs: false,
             limit: None,
             comment: None,
+            redirects: None,
             never: Some("a policy does not judge ARP"),
             is_implied: false,
         };
@@ -166,6 +167,7 @@ impl Reader<'_> {
                 logs: draft.logs,
                 limit,
                 comment: draft.comment.clone(),
+                redirects: None,
                 never: None,
                 is_implied: false,
             });
