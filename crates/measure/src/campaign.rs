@@ -352,6 +352,7 @@ fn detail(outcome: &TrialOutcome) -> Detail {
         lanes: outcome.frames().map_or_else(Vec::new, |frames| frames.lanes.clone()),
         connections: outcome.connections().cloned(),
         bulk: outcome.bulk().cloned(),
+        application: outcome.application().cloned(),
     }
 }
 
@@ -370,11 +371,13 @@ fn load(request: &TrialRequest) -> Option<(LoadKind, f64)> {
         TrialRequest::Connections(ConnectionRequest::Held { connections, .. }) => {
             Some((LoadKind::Open, *connections as f64))
         }
-        TrialRequest::Connections(ConnectionRequest::Fastest { .. }) | TrialRequest::Bulk(_) => None,
+        TrialRequest::Connections(ConnectionRequest::Fastest { .. })
+        | TrialRequest::Bulk(_)
+        | TrialRequest::Application(_) => None,
     }
 }
 
-/// Frames (connections, bytes) offered a second, on the average of all phases.
+/// Frames (connections, bytes, transactions) offered a second, on the average of all phases.
 fn rate(outcome: &TrialOutcome) -> f64 {
     if outcome.seconds > 0.0 { outcome.ledger.offered as f64 / outcome.seconds } else { 0.0 }
 }

@@ -1,6 +1,7 @@
 //! The loss ledger: everything that a trial offered has exactly one place in it, or the trial does not count. What the
 //! places are depends on the workload, so each has its own.
 
+use crate::application::ApplicationPlaces;
 use crate::results::is_default;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -8,11 +9,11 @@ use std::collections::BTreeMap;
 /// Counts by name, for example frames by the link whose ring was full. A name that is absent counts 0.
 pub type Named = BTreeMap<String, u64>;
 
-/// Where went what a trial offered: frames, connections, or bytes of a bulk transfer.
+/// Where went what a trial offered: frames, connections, bytes of a bulk transfer, or transactions of applications.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Entries", into = "Entries")]
 pub struct Ledger {
-    /// Frames, connections or bytes that the schedule asked for.
+    /// Frames, connections or bytes that the schedule asked for; transactions begun.
     pub offered: u64,
     /// Of these, how many the generator did not get round to.
     pub not_sent: u64,
@@ -32,6 +33,8 @@ pub enum Places {
     Connections(ConnectionPlaces),
     /// Of the bytes of a bulk transfer.
     Bulk(BulkPlaces),
+    /// Of transactions of applications.
+    Application(ApplicationPlaces),
 }
 
 /// Where frames went that were sent and not received as they should be.
@@ -142,6 +145,7 @@ impl Ledger {
                     + places.not_received
             }
             Places::Connections(places) => total(&places.failed),
+            Places::Application(places) => total(&places.failed),
             Places::Bulk(places) => places.under_way,
         };
         self.offered as i64 - (self.not_sent + self.received + placed) as i64
@@ -191,7 +195,7 @@ pub struct Entries {
     /// Frames that the kernel freed on the way, by `kfree_skb` reason.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub lost_in_stack: Named,
-    /// Connections that failed, by how; none in a trial of frames.
+    /// Connections or transactions that failed, by how; none in a trial of frames.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub failed: Named,
     /// Frames that arrived damaged.
@@ -229,6 +233,8 @@ pub enum Counted {
     Connections,
     /// Bytes of a bulk transfer.
     Bulk,
+    /// Transactions of applications.
+    Transactions,
 }
 
 impl Counted {
@@ -275,6 +281,7 @@ impl From<Entries> for Ledger {
     fn from(entries: Entries) -> Self {
         let places = match entries.counted() {
             Counted::Connections => Places::Connections(ConnectionPlaces { failed: entries.failed }),
+            Counted::Transactions => Places::Application(ApplicationPlaces { failed: entries.failed }),
             Counted::Bulk => Places::Bulk(BulkPlaces { under_way: entries.under_way }),
             Counted::Frames => Places::Frames(FramePlaces {
                 ring_full: entries.ring_full,
@@ -311,6 +318,9 @@ impl From<&Ledger> for Entries {
             Places::Connections(places) => {
                 Self { counts: Counted::Connections, failed: places.failed, ..common }
             }
+            Places::Application(places) => {
+                Self { counts: Counted::Transactions, failed: places.failed, ..common }
+            }
             Places::Bulk(places) => Self { counts: Counted::Bulk, under_way: places.under_way, ..common },
         }
     }
@@ -337,6 +347,10 @@ mod tests {
             (
                 Places::Connections(ConnectionPlaces { failed }),
                 r#"{"counts":"connections","offered":9,"not_sent":1,"failed":{"reset":2},"received":6}"#,
+            ),
+            (
+                Places::Application(ApplicationPlaces { failed: [("timeout".to_owned(), 2)].into() }),
+                r#"{"counts":"transactions","offered":9,"not_sent":1,"failed":{"timeout":2},"received":6}"#,
             ),
             (
                 Places::Bulk(BulkPlaces { under_way: 2 }),

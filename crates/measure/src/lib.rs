@@ -4,6 +4,7 @@
 //! Data flows one way: [`suite`] text becomes a [`plan`], a plan's cells are run as trials ([`trial`]) by a
 //! [`campaign`] on rigs that somebody else built, and what comes back becomes [`results`].
 
+pub mod application;
 pub mod bulk;
 pub mod campaign;
 pub mod change;

@@ -130,7 +130,7 @@ metrics! {
     }
 
     /// Received bits a second: of frames at the throughput rate, frame check sequence included; of bulk transfers
-    /// what the receiving applications got (RFC 2647 section 3.7).
+    /// and of files what the receiving applications got (RFC 2647 section 3.7).
     Goodput {
         key: "goodput", unit: "bit/s", title: "Goodput", does: "passes {}",
         better: More, counts: AsTrials, rate: true, ratio: true,
@@ -194,6 +194,32 @@ metrics! {
     TeardownRate {
         key: "teardown_rate", unit: "teardowns/s", title: "Teardown rate", does: "closes {}",
         better: More, counts: Connections, rate: true, ratio: true,
+    }
+
+    /// Transactions of applications that completed in a minute: a connection opened, a file asked for, read and compared with
+    /// what the server has, the connection closed (NSTL). Clients begin the next one when the one before has ended.
+    TransactionsPerMinute {
+        key: "transactions_per_minute", unit: "transactions/min", title: "Transactions a minute", does: "completes {}",
+        better: More, counts: AsTrials, rate: true, ratio: true,
+    }
+
+    /// The share of the transactions of applications that failed, however they did.
+    FailedTransactions {
+        key: "failed_transactions", unit: "ratio", title: "Failed transactions", does: "lets {} of the transactions fail",
+        better: Less, counts: AsTrials, rate: false, ratio: false,
+    }
+
+    /// The time of a completed transaction, from opening its connection to closing it; the value is the median.
+    TransactionTime {
+        key: "transaction_time", unit: "ns", title: "Transaction time", does: "completes a transaction in {}",
+        better: Less, counts: AsTrials, rate: false, ratio: true,
+    }
+
+    /// The time within which 99 of 100 completed transactions ended.
+    TransactionTimeP99 {
+        key: "transaction_time_p99", unit: "ns", title: "Transaction time, 99th percentile",
+        does: "completes 99 of 100 transactions in {}",
+        better: Less, counts: AsTrials, rate: false, ratio: true,
     }
 
     /// The most TCP connections that were open at once; each answered a request after all were open (RFC 3511 section

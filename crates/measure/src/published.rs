@@ -117,6 +117,7 @@ impl Row {
             ("concurrent-connections", "connections") => Some((Metric::ConcurrentConnections, self.value)),
             ("connection-time", "µs") => Some((Metric::EstablishmentTime, self.value * 1e3)),
             ("frame-rate", "frames/s") => Some((Metric::FrameRate, self.value)),
+            ("transaction-rate", "transactions/min") => Some((Metric::TransactionsPerMinute, self.value)),
             ("failures", "%") => Some((Metric::Failures, self.value / 100.0)),
             _ => None,
         }

@@ -8,6 +8,7 @@ mod reading;
 
 pub use reading::Reading;
 
+use crate::application::ApplicationOutcome;
 use crate::bulk::BulkOutcome;
 use crate::connections::ConnectionOutcome;
 use crate::ledger::Ledger;
@@ -109,6 +110,8 @@ pub enum Sent {
     Connections,
     /// Bulk transfers over the kernel's own TCP: loads and ledgers count bytes.
     Bulk,
+    /// Virtual clients that fetch files over the kernel's own TCP: loads and ledgers count transactions.
+    Application,
 }
 
 impl Sent {
@@ -118,6 +121,7 @@ impl Sent {
             Workload::Frames => Sent::Frames,
             Workload::Connections(_) => Sent::Connections,
             Workload::Bulk(_) => Sent::Bulk,
+            Workload::Application(_) => Sent::Application,
         }
     }
 }
@@ -328,6 +332,9 @@ pub struct Detail {
     /// What became of the bulk transfer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bulk: Option<BulkOutcome>,
+    /// What became of the application traffic.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub application: Option<ApplicationOutcome>,
 }
 
 pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {

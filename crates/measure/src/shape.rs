@@ -1,6 +1,7 @@
 //! The vocabulary of an experiment: zones, lanes, flows, and the policy that a firewall under test is given.
 //! These are plain values; `testbed` builds beds from them and `traffic` builds frames from them.
 
+use crate::application::ApplicationShape;
 use crate::bulk::BulkShape;
 use crate::connections::ConnectionShape;
 use crate::frame::{FrameMix, PREAMBLE_AND_GAP_BYTES, fragment_frames};
@@ -216,6 +217,8 @@ pub enum Workload {
     Connections(ConnectionShape),
     /// A bulk transfer over the kernel's own TCP.
     Bulk(BulkShape),
+    /// Virtual clients that fetch files over the kernel's own TCP.
+    Application(ApplicationShape),
 }
 
 /// Everything that makes two trials comparable: the levels of all factors of one cell of a plan.

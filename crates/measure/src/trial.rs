@@ -3,6 +3,7 @@
 //!
 //! Each workload has a request and an outcome of its own. What every trial has, whatever it carries, is in [`TrialOutcome`].
 
+use crate::application::{ApplicationOutcome, ApplicationRequest};
 use crate::bulk::{BulkOutcome, BulkRequest};
 use crate::connections::{ConnectionOutcome, ConnectionRequest, ConnectionSecond};
 use crate::ledger::{Ledger, Places};
@@ -40,6 +41,8 @@ pub enum TrialRequest {
     Connections(ConnectionRequest),
     /// Transfer as many bytes as the connections can carry.
     Bulk(BulkRequest),
+    /// Let virtual clients fetch files.
+    Application(ApplicationRequest),
 }
 
 /// A trial of frames. Phases follow one another without a pause.
@@ -94,6 +97,12 @@ impl From<BulkRequest> for TrialRequest {
     }
 }
 
+impl From<ApplicationRequest> for TrialRequest {
+    fn from(request: ApplicationRequest) -> Self {
+        Self::Application(request)
+    }
+}
+
 /// Seconds to set a trial up and to collect what it counted.
 const SETTING_UP_SECONDS: f64 = 0.1;
 
@@ -104,6 +113,7 @@ impl TrialRequest {
             Self::Frames(frames) => frames.phases.iter().map(|phase| phase.seconds).sum(),
             Self::Connections(connections) => connections.seconds(),
             Self::Bulk(bulk) => bulk.seconds,
+            Self::Application(application) => application.seconds,
         }
     }
 
@@ -116,7 +126,7 @@ impl TrialRequest {
                 self.seconds() - frames.phases.iter().filter(bursts).map(|phase| phase.seconds).sum::<f64>()
             }
             Self::Connections(connections) => connections.typical_seconds(),
-            Self::Bulk(_) => self.seconds(),
+            Self::Bulk(_) | Self::Application(_) => self.seconds(),
         };
         trials(1.0, load)
     }
@@ -128,7 +138,7 @@ impl TrialRequest {
             Self::Connections(ConnectionRequest::Scheduled { replace_after_seconds, .. }) => {
                 replace_after_seconds.is_some()
             }
-            Self::Connections(_) | Self::Bulk(_) => false,
+            Self::Connections(_) | Self::Bulk(_) | Self::Application(_) => false,
         }
     }
 
@@ -137,7 +147,7 @@ impl TrialRequest {
         match self {
             Self::Frames(frames) => frames.is_paced(),
             Self::Connections(connections) => !matches!(connections, ConnectionRequest::Fastest { .. }),
-            Self::Bulk(_) => false,
+            Self::Bulk(_) | Self::Application(_) => false,
         }
     }
 }
@@ -181,9 +191,9 @@ pub struct LaneOutcome {
 pub struct SecondSample {
     /// Seconds from the start of the trial to the end of this sample.
     pub at_seconds: f64,
-    /// Frames sent within it; connections attempted.
+    /// Frames sent within it; connections attempted; transactions begun.
     pub sent: u64,
-    /// Frames received within it; connections completed.
+    /// Frames received within it; connections or transactions completed.
     pub received: u64,
     /// Latency of the frames received within it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -200,7 +210,7 @@ pub struct TrialOutcome {
     pub id: u32,
     /// Seconds of load, measured.
     pub seconds: f64,
-    /// Where every frame, connection or byte went.
+    /// Where every frame, connection, byte or transaction went.
     pub ledger: Ledger,
     /// Per second; empty for a bulk transfer.
     pub per_second: Vec<SecondSample>,
@@ -220,7 +230,7 @@ pub struct TrialOutcome {
     pub workload: WorkloadOutcome,
 }
 
-/// What became of the frames, the connections or the transfer of a trial.
+/// What became of the frames, the connections, the transfer or the transactions of a trial.
 #[derive(Debug, Clone, PartialEq)]
 pub enum WorkloadOutcome {
     /// Of frames.
@@ -229,6 +239,8 @@ pub enum WorkloadOutcome {
     Connections(Box<ConnectionOutcome>),
     /// Of a bulk transfer.
     Bulk(BulkOutcome),
+    /// Of application traffic.
+    Application(ApplicationOutcome),
 }
 
 /// What became of the frames of a trial.
@@ -273,21 +285,32 @@ impl TrialOutcome {
         }
     }
 
-    /// Bits received: of frames, FCS included; of a bulk transfer, those that the server's application read.
+    /// What became of the application traffic; `None` of another workload.
+    pub fn application(&self) -> Option<&ApplicationOutcome> {
+        match &self.workload {
+            WorkloadOutcome::Application(application) => Some(application),
+            _ => None,
+        }
+    }
+
+    /// Bits received: of frames, FCS included; of a bulk transfer, those that the server's application read; of files, those of
+    /// completed transactions.
     pub fn received_bits(&self) -> u64 {
         match &self.workload {
             WorkloadOutcome::Frames(frames) => frames.received_bits,
             WorkloadOutcome::Connections(connections) => connections.bits,
             WorkloadOutcome::Bulk(bulk) => bulk.received_bytes * 8,
+            WorkloadOutcome::Application(application) => application.client_bytes * 8,
         }
     }
 
-    /// One-way latency of frames, establishment time of connections, where it was sampled.
+    /// One-way latency of frames, establishment time of connections, times of transactions, where they were sampled.
     pub fn latency_ns(&self) -> Option<LatencySummary> {
         match &self.workload {
             WorkloadOutcome::Frames(frames) => frames.latency_ns,
             WorkloadOutcome::Connections(connections) => connections.times.established_ns,
             WorkloadOutcome::Bulk(_) => None,
+            WorkloadOutcome::Application(application) => application.times_ns,
         }
     }
 

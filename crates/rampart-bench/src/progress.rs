@@ -238,9 +238,9 @@ fn load(request: &TrialRequest) -> String {
         TrialRequest::Connections(ConnectionRequest::Held { connections, .. }) => {
             format!("{connections} connections open")
         }
-        TrialRequest::Connections(ConnectionRequest::Fastest { .. }) | TrialRequest::Bulk(_) => {
-            "as fast as possible".to_owned()
-        }
+        TrialRequest::Connections(ConnectionRequest::Fastest { .. })
+        | TrialRequest::Bulk(_)
+        | TrialRequest::Application(_) => "as fast as possible".to_owned(),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::rig::{self, Shared};
 use crate::{calibrate, dry_run, expectations, output};
 use measure::campaign::{self, Outcome};
 use measure::plan::{Options, Plan, PlannedCell};
-use measure::results::{Environment, Firewall, Mark, MarkKind, Point, Results, Role, SCHEMA};
+use measure::results::{Environment, Firewall, Mark, MarkKind, Point, Results, Role, SCHEMA, Sent};
 use measure::shape::{Placement, Setup, Workload};
 use measure::suite::{Profile, Suite};
 use measure::trial::{Rig, RigError, TrialOutcome, TrialRequest};
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &RunArgs, json: bool, interrupt: &Interrupt) -> Result<(
         return dry_run::show(&plan, json);
     }
     check_needs(&plan)?;
-    check_bulk(&plan, args)?;
+    check_own_stacks(&plan, args)?;
     check_root()?;
     let _alone = machine::alone(interrupt)?;
     for change in testbed::leftovers::remove()? {
@@ -174,20 +174,25 @@ fn check_validity(results: &Results) -> Result<(), Failure> {
     Err(Failure::Machine(format!("no value of this run is valid:\n  {}", reasons.join("\n  "))))
 }
 
-/// Bulk transfers need a program, and network stacks of their own at both ends.
-fn check_bulk(plan: &Plan, args: &RunArgs) -> Result<(), Failure> {
-    let Some(cell) = plan.cells.iter().find(|c| matches!(c.setup.workload, Workload::Bulk(_))) else {
-        return Ok(());
-    };
-    if let Some(ports) = &args.ports {
-        return Err(Failure::Wrong(format!(
-            "--ports {}: test {} is of bulk transfers, which need a network stack at each end; between two interfaces of one \
-             machine they are not in this version",
-            ports.join(","),
-            cell.cell.test
-        )));
+/// Bulk transfers and applications need network stacks of their own at both ends, and bulk transfers a program.
+fn check_own_stacks(plan: &Plan, args: &RunArgs) -> Result<(), Failure> {
+    for cell in &plan.cells {
+        let (what, program) = match cell.setup.workload {
+            Workload::Bulk(_) => ("bulk transfers", Some(rig::BULK_PROGRAM)),
+            Workload::Application(_) => ("application traffic", None),
+            Workload::Frames | Workload::Connections(_) => continue,
+        };
+        if let Some(ports) = &args.ports {
+            return Err(Failure::Wrong(format!(
+                "--ports {}: test {} is of {what}, which needs a network stack at each end; between two interfaces of one \
+                 machine it is not in this version",
+                ports.join(","),
+                cell.cell.test
+            )));
+        }
+        program.map_or(Ok(()), |program| Requirement::Program(program).check())?;
     }
-    Ok(Requirement::Program(rig::BULK_PROGRAM).check()?)
+    Ok(())
 }
 
 fn check_root() -> Result<(), Failure> {
@@ -237,14 +242,14 @@ impl Run {
     ) -> Result<Self, Failure> {
         let tables = tracked_connections(plan).map(ConntrackSize::raise).transpose()?;
         let priority = SessionPriority::raise();
-        let most = |connections: bool| {
-            let cells = plan.cells.iter().filter(|c| c.setup.connections().is_some() == connections);
+        let most = |of: Sent| {
+            let cells = plan.cells.iter().filter(|c| c.cell.workload == of);
             cells.map(|c| c.setup.traffic.flows).max()
         };
-        let flows = most(false).unwrap_or(1);
+        let flows = most(Sent::Frames).unwrap_or(1);
         let mut shared = Shared::new(Engine::load(flows.max(calibrate::PACED_FLOWS))?, interrupt);
         shared.between = between.map(Rc::new);
-        if let Some(connections) = most(true) {
+        if let Some(connections) = most(Sent::Connections) {
             shared = shared.with_connections(connections)?;
         }
         let mut environment = environment(plan, &priority);

@@ -3,6 +3,7 @@
 
 mod checkpoint;
 mod eantc_tcp;
+mod nstl;
 pub(crate) mod poliwall;
 
 use crate::table::{Cell, Head, Row, Table};
@@ -23,7 +24,7 @@ struct Shape {
 
 const fn shape(layout: Layout) -> Option<Shape> {
     match layout {
-        Layout::Plain | Layout::EantcTcp | Layout::Poliwall | Layout::Checkpoint => None,
+        Layout::Plain | Layout::EantcTcp | Layout::Poliwall | Layout::Checkpoint | Layout::Nstl => None,
         Layout::Eantc => Some(Shape {
             rows: &["frame"],
             columns: &["directions", "rules"],
@@ -59,6 +60,7 @@ pub(crate) fn sheets(
         Layout::EantcTcp => return eantc_tcp::sheets(view, test, published),
         Layout::Poliwall => return poliwall::sheets(view, test, published),
         Layout::Checkpoint => return checkpoint::sheets(view, test, published),
+        Layout::Nstl => return nstl::sheets(view, test, published),
         _ => {}
     }
     let Some(shape) = shape(layout) else { return Vec::new() };

@@ -274,6 +274,7 @@ fn typical(old: &Point1, first: u32, run: &mut Run) -> Option<u32> {
         lanes: old.lanes.clone(),
         connections: old.sessions.clone(),
         bulk: old.bulk.clone(),
+        application: None,
     };
     if detail.ledger.offered == 0 && old.trials.is_empty() {
         return None;

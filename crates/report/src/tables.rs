@@ -195,7 +195,7 @@ pub(crate) const LEDGER_PARTS: [&str; 10] = [
     "under way",
 ];
 
-/// The same of a ledger of connections.
+/// The same of a ledger of connections or transactions.
 pub(crate) const CONNECTION_PARTS: [&str; 10] = [
     "completed",
     "dropped by the firewall",
@@ -213,7 +213,7 @@ pub(crate) const CONNECTION_PARTS: [&str; 10] = [
 pub(crate) const fn ledger_names(counted: Sent) -> &'static [&'static str; 10] {
     match counted {
         Sent::Frames | Sent::Bulk => &LEDGER_PARTS,
-        Sent::Connections => &CONNECTION_PARTS,
+        Sent::Connections | Sent::Application => &CONNECTION_PARTS,
     }
 }
 
@@ -272,6 +272,7 @@ pub(crate) fn ledger(view: &View<'_>, test: &str) -> Table {
     let caption = match counted {
         Sent::Connections => "connections of the deciding trials, by what became of them",
         Sent::Frames => "frames of the deciding trials, by where they went",
+        Sent::Application => "transactions of the deciding trials, by what became of them",
         Sent::Bulk => {
             "bytes of the deciding trials: written by the client's application, read by the server's, and under way at the end"
         }
@@ -293,7 +294,7 @@ fn ledger_columns(counted: Sent, ledgers: &[Ledger]) -> Vec<usize> {
     match counted {
         Sent::Frames => return (0..8).collect(),
         Sent::Bulk => return vec![0, 9, 7],
-        Sent::Connections => {}
+        Sent::Connections | Sent::Application => {}
     }
     let used = |place: &usize| ledgers.iter().any(|l| ledger_parts(l)[*place] > 0);
     [0, 8, 4].into_iter().chain([1, 2, 3, 5, 6].into_iter().filter(used)).chain([7]).collect()
@@ -498,7 +499,7 @@ pub(crate) fn apart(view: &View<'_>, block: &Block<'_>) -> Vec<Table> {
 /// own.
 fn timed<'s, 'a>(setting: &'s Setting<'a>) -> impl Iterator<Item = Reading<'a>> + 's {
     let has = |p: &Reading<'_>| match p.sent() {
-        Sent::Connections => setting.is_timed() && setting.is_apart(),
+        Sent::Connections | Sent::Application => setting.is_timed() && setting.is_apart(),
         Sent::Frames | Sent::Bulk => p.latency_ns().is_some() || setting.is_timed() && setting.is_apart(),
     };
     setting.points.iter().copied().filter(move |p| p.valid && has(p))

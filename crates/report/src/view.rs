@@ -359,6 +359,12 @@ pub(crate) fn hints(results: &Results) -> Vec<&'static str> {
             "Bits of bulk transfers are those that the receiving applications read, headers and what was sent again left out.",
         );
     }
+    if any(Sent::Application) {
+        hints.push(
+            "A transaction is a connection of its own: opened, a file asked for, read and compared byte by byte with the server's, \
+             closed. Clients begin the next one when the one before has ended, so a slow firewall is asked less often.",
+        );
+    }
     for point in results.readings() {
         let sentence = placement_sentence(point.cell.placement);
         if !hints.contains(&sentence) {
@@ -420,16 +426,18 @@ pub(crate) const fn load_unit(sent: Sent, trial: &Trial) -> &'static str {
         (Sent::Connections, LoadKind::Rate) => "connections/s",
         (Sent::Connections, _) => "connections",
         (Sent::Bulk, _) => "bytes/s",
+        (Sent::Application, _) => "transactions/s",
     }
 }
 
-/// The times that belong to a point's value: of connections, from the intended start to the SYN-ACK, or the teardown.
+/// The times that belong to a point's value: of transactions from SYN to close, of connections from the intended start to the SYN-ACK, or the teardown.
 pub(crate) fn times(point: &Reading<'_>) -> Option<LatencySummary> {
     let of = |times: fn(&ConnectionTimes) -> Option<LatencySummary>| {
         point.connections().and_then(|s| times(&s.times))
     };
     match point.metric {
         Metric::TeardownTime => of(|t| t.teardown_ns),
+        Metric::TransactionTime | Metric::TransactionTimeP99 => point.transaction_times(),
         _ => point.latency_ns().or_else(|| of(|t| t.established_ns)),
     }
 }

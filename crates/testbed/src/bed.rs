@@ -336,7 +336,8 @@ impl Bed {
         }
     }
 
-    fn link_devices(&self) -> Vec<(Namespace, String)> {
+    /// The ends in the namespace of the rate-limited links.
+    pub(crate) fn link_devices(&self) -> Vec<(Namespace, String)> {
         let Some(namespace) = &self.link else { return Vec::new() };
         self.link_pairs().into_iter().flat_map(|(a, b)| [a, b]).map(|d| (namespace.clone(), d)).collect()
     }

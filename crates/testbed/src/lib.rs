@@ -4,6 +4,7 @@
 //! Never touches the host's own interfaces, routes or firewall unless the user names them, and leaves nothing
 //! behind: [`bed::Bed`] removes itself when dropped, [`leftovers`] removes what a killed run left.
 
+pub mod applications;
 pub mod bed;
 pub mod counters;
 pub mod cpu;

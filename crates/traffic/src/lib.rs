@@ -5,6 +5,7 @@
 //! what both need to load, start, follow and end a run is `harness`. The bench's unsafe code lives here. This crate knows
 //! nothing of firewalls, suites or reports.
 
+pub mod app;
 mod clock;
 mod error;
 mod frames;

@@ -54,14 +54,20 @@ fn counted(outcome: &TrialOutcome) -> &'static str {
         WorkloadOutcome::Frames(_) => "frames",
         WorkloadOutcome::Connections(_) => "connections",
         WorkloadOutcome::Bulk(_) => "bytes",
+        WorkloadOutcome::Application(_) => "transactions",
     }
 }
 
-/// What the two ends of the connections do not agree about.
+/// What clients and servers do not agree about.
 fn disagreements(outcome: &TrialOutcome) -> Vec<Mark> {
     let served = outcome.connections().and_then(|connections| connections.served);
     let found = served.map(|served| served.disagreements()).unwrap_or_default();
-    found.into_iter().map(|text| mark(MarkKind::NotServed, text)).collect()
+    let of_application = outcome.application().map(|application| application.disagreements(&outcome.ledger));
+    found
+        .into_iter()
+        .chain(of_application.unwrap_or_default())
+        .map(|text| mark(MarkKind::NotServed, text))
+        .collect()
 }
 
 /// `7 of 4000 illegal attempts got through: address 5, port 2`, and the same of those that the bench adds by itself.

@@ -41,6 +41,9 @@ mod steady;
 mod tests;
 mod throughput;
 mod times;
+mod transactions;
+#[cfg(test)]
+mod transactions_tests;
 
 pub use back_to_back::BackToBackSpec;
 pub use bulk::BulkSpec;
@@ -60,6 +63,7 @@ pub use resets::ResetsSpec;
 pub use spec::{Flood, Preset, SearchSpec};
 pub use steady::{FloodTime, SteadySpec};
 pub use throughput::ThroughputSpec;
+pub use transactions::TransactionsSpec;
 
 use crate::connections::{CloseBy, ConnectionShape};
 use crate::level::Level;
@@ -75,7 +79,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// Every procedure, in the order in which messages list them.
-pub static PROCEDURES: [&ProcedureRow; 15] = [
+pub static PROCEDURES: [&ProcedureRow; 16] = [
     &throughput::ROW,
     &latency::ROW,
     &loss_curve::ROW,
@@ -91,6 +95,7 @@ pub static PROCEDURES: [&ProcedureRow; 15] = [
     &resets::ROW,
     &replacement::ROW,
     &bulk::ROW,
+    &transactions::ROW,
 ];
 
 /// A procedure: what suites call it, what it sends, and which parameters it takes.
@@ -125,6 +130,8 @@ pub enum Sends {
     },
     /// Bulk transfers.
     Bulk,
+    /// Application traffic.
+    Application,
 }
 
 /// What a suite asks of a procedure in one cell.
@@ -155,6 +162,11 @@ impl ProcedureRow {
     /// Whether it makes TCP connections of its own.
     pub const fn has_connections(&self) -> bool {
         matches!(self.sends, Sends::Connections { .. })
+    }
+
+    /// Whether virtual clients fetch files.
+    pub const fn has_virtual_clients(&self) -> bool {
+        matches!(self.sends, Sends::Application)
     }
 
     /// Whether it sends frames of its own.

@@ -3,6 +3,7 @@
 use super::{
     Cell, CoreUse, CpuUse, Detail, LatencySummary, Point, Results, Role, Run, SearchOutcome, Sent, Trial,
 };
+use crate::application::ApplicationOutcome;
 use crate::bulk::BulkOutcome;
 use crate::connections::ConnectionOutcome;
 use crate::ledger::Ledger;
@@ -144,6 +145,19 @@ impl<'a> Reading<'a> {
         let mut sum = of_trials.next()?.clone();
         of_trials.for_each(|other| sum.add(other));
         Some(sum)
+    }
+
+    /// What became of the application traffic of the deciding trials, together.
+    pub fn application(&self) -> Option<ApplicationOutcome> {
+        let mut of_trials = self.details().filter_map(|detail| detail.application.as_ref());
+        let mut sum = of_trials.next()?.clone();
+        of_trials.for_each(|other| sum.add(other));
+        Some(sum)
+    }
+
+    /// Times of the transactions of the typical trial.
+    pub fn transaction_times(&self) -> Option<LatencySummary> {
+        self.typical()?.detail.as_deref()?.application.as_ref()?.times_ns
     }
 
     /// Mean processor time of the deciding trials.

@@ -58,12 +58,12 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
         ("procedure = \"bulk\"\nfactors.frame = 64", "`frame` means nothing to the procedure `bulk`"),
         (
             "procedure = \"bulk\"\nfactors.zones = \"three\"",
-            "connections run between two zones in this version: use zones = \"two\"",
+            "connections and applications run between two zones in this version: use zones = \"two\"",
         ),
         ("procedure = \"steady\"", "profile quick: a steady test needs `connection_rate`"),
         (
             "procedure = \"connection-rate\"\nfactors.zones = \"three\"",
-            "connections run between two zones in this version: use zones = \"two\"",
+            "connections and applications run between two zones in this version: use zones = \"two\"",
         ),
         (
             "procedure = \"connection-rate\"\nfactors.clients = 1\nfactors.flows = 64513",
@@ -139,6 +139,19 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
             "procedure = \"replacement\"\nconnection_rate = 10\nreplace_after_seconds = 9",
             "the policy is replaced after 9 s of a trial of 9 s",
         ),
+        (
+            "procedure = \"transactions\"\nfactors.clients = 1025",
+            "application traffic has 1 to 1024 virtual clients, not 1025",
+        ),
+        (
+            "procedure = \"transactions\"\nfactors.zones = \"three\"",
+            "connections and applications run between two zones in this version",
+        ),
+        (
+            "procedure = \"transactions\"\nfactors.flows = 5",
+            "`flows` means nothing to the procedure `transactions`",
+        ),
+        ("procedure = \"transactions\"\nfactors.protocol = \"ftp\"", "it takes `http/1.0` or `http/1.1`"),
         (
             "procedure = \"connection-rate\"\nconnection_rate = 10",
             "`connection_rate` means nothing to the procedure `connection-rate`\n  it belongs to steady, replacement",

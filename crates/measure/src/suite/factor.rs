@@ -3,7 +3,8 @@
 
 use super::levels::{Levels, MAX_CLIENTS, MAX_CONNECTIONS, MAX_HOSTS};
 use super::text::{count, directions, family, flag, flood, illegal, link, matching, one_of, seconds};
-use super::value::{CHECKSUMS, CLOSES, IPS, ORDERS, PLACEMENTS, Value, ZONES};
+use super::value::{CHECKSUMS, CLOSES, IPS, ORDERS, PLACEMENTS, PROTOCOLS, Value, ZONES};
+use crate::application::{self, Protocol};
 use crate::connections::{CloseBy, MOST_ANSWER_BYTES, TupleOrder};
 use crate::frame::{FrameMix, FrameSize};
 use crate::level::{self, LATE, Words};
@@ -119,9 +120,14 @@ const fn always(_: &P) -> bool {
     true
 }
 
-/// A bulk transfer is between the zones' own addresses, and the kernel chooses the ports.
+/// A bulk transfer is between the zones' own addresses and the kernel chooses the ports; applications have addresses of their
+/// own bed.
 const fn has_addresses(kind: &P) -> bool {
-    !matches!(kind.sends, Sends::Bulk)
+    !matches!(kind.sends, Sends::Bulk | Sends::Application)
+}
+
+const fn has_clients(kind: &P) -> bool {
+    has_addresses(kind) || kind.has_virtual_clients()
 }
 
 const fn ends_connections(kind: &P) -> bool {
@@ -133,10 +139,19 @@ fn smallest_frame(_: &Levels) -> Value {
     Value::Frame(FrameMix::fixed(FrameSize::new(FrameSize::MIN_BYTES).unwrap()))
 }
 
+/// Of applications the pairs that can be, for which firewalls have room made.
+fn default_flows(levels: &Levels) -> Value {
+    Value::Count(match levels.kind.sends {
+        Sends::Connections { .. } => DEFAULT_PAIRS,
+        Sends::Application => application::PAIRS,
+        Sends::Frames | Sends::Bulk => DEFAULT_FLOWS,
+    })
+}
+
 fn default_close(levels: &Levels) -> Value {
     Value::Close(match levels.kind.sends {
         Sends::Connections { close } => close,
-        Sends::Frames | Sends::Bulk => CloseBy::Reset,
+        Sends::Frames | Sends::Bulk | Sends::Application => CloseBy::Reset,
     })
 }
 
@@ -166,15 +181,15 @@ factors! {
         takes: "1 to 10,000,000; `100k` and `1M` may be written",
         matters: has_addresses,
         read: |t| count(t, 1..=MAX_CONNECTIONS),
-        default: |l| Value::Count(if l.kind.has_connections() { DEFAULT_PAIRS } else { DEFAULT_FLOWS }),
+        default: default_flows,
         short: level::counted, phrase: level::flows,
     }
 
-    /// Source addresses.
+    /// Source addresses; of applications, virtual clients.
     Clients {
         key: "clients", title: "Clients", rank: LATE, telling: true,
-        takes: "1 to 65,536 addresses",
-        matters: has_addresses,
+        takes: "1 to 65,536 addresses; of applications 1 to 1,024 virtual clients",
+        matters: has_clients,
         read: |t| count(t, 1..=MAX_CLIENTS), default: |l| Value::Count(l.default_clients()),
         short: level::text, phrase: level::clients,
     }
@@ -363,6 +378,15 @@ factors! {
         short: level::counted_from_1e5, phrase: level::connections,
     }
 
+    /// How applications fetch files.
+    Protocol {
+        key: "protocol", title: "Protocol", rank: LATE, telling: false,
+        takes: "`http/1.0` or `http/1.1`",
+        matters: |p| p.factors.contains(&Factor::Protocol),
+        read: |t| one_of(t, &PROTOCOLS).map(Value::Protocol), default: |_| Value::Protocol(Protocol::Http10),
+        short: level::text, phrase: |l| l.text.to_uppercase(),
+    }
+
     /// Connections that the policy forbids.
     Illegal {
         key: "illegal", title: "Illegal traffic", rank: 9, telling: true,
@@ -399,7 +423,7 @@ factors! {
     Link {
         key: "link", title: "Link", rank: LATE, telling: false,
         takes: "`none`, or a rate in bits a second from `1M` to `100G`, as in `100M`",
-        matters: P::sends_frames,
+        matters: |p| p.sends_frames() || p.has_virtual_clients(),
         read: |t| link(t).map(Value::Link), default: |_| Value::Link(None),
         short: level::text, phrase: |l| match l.text.as_str() {
             "none" => "links without a rate limit".into(),

@@ -4,6 +4,7 @@ use super::connections::ConnectionLevels;
 use super::factor::Factor;
 use super::setup_problem::SetupProblem;
 use super::value::{Match, Value};
+use crate::application::{ApplicationShape, MOST_CLIENTS, Protocol};
 use crate::bulk::{BulkShape, MOST_CONNECTIONS};
 use crate::connections::{CloseBy, Illegal, TupleOrder};
 use crate::frame::FrameMix;
@@ -28,6 +29,8 @@ pub const MAX_CLIENTS: u32 = 65_536;
 pub const CLIENT_PORTS: u32 = 64_512;
 /// Source addresses by default, if the flows divide into so many (EANTC's number of clients).
 const DEFAULT_CLIENTS: u32 = 20;
+/// Virtual clients by default: half of the most that the NSTL report used.
+const DEFAULT_VIRTUAL_CLIENTS: u32 = 36;
 /// Destination addresses by default, if the flows of a client divide into so many.
 const DEFAULT_SERVERS: u32 = 10;
 
@@ -92,6 +95,9 @@ impl Levels {
     }
 
     pub(super) fn default_clients(&self) -> u32 {
+        if self.kind.has_virtual_clients() {
+            return DEFAULT_VIRTUAL_CLIENTS;
+        }
         if self.kind.has_connections() {
             return DEFAULT_CLIENTS.min(self.flows());
         }
@@ -151,6 +157,7 @@ impl Levels {
             Sends::Frames => self.check_frames()?,
             Sends::Connections { .. } => self.check_opened()?,
             Sends::Bulk => self.check_bulk()?,
+            Sends::Application => self.check_application()?,
         }
         self.check_policy()?;
         Ok(Setup {
@@ -160,6 +167,10 @@ impl Levels {
                 Sends::Frames => Workload::Frames,
                 Sends::Connections { .. } => Workload::Connections(self.connection_levels().shape(self.kind)),
                 Sends::Bulk => Workload::Bulk(BulkShape { connections: self.connections() }),
+                Sends::Application => Workload::Application(ApplicationShape {
+                    clients: self.clients(),
+                    protocol: self.protocol(),
+                }),
             },
             policy: self.policy(seed)?,
             placement: self.placement(),
@@ -230,6 +241,16 @@ impl Levels {
         }
         if self.connections() > MOST_CONNECTIONS {
             return Err(SetupProblem::TooManyTransfers(self.connections()));
+        }
+        Ok(())
+    }
+
+    fn check_application(&self) -> Result<(), SetupProblem> {
+        if self.zones() == ZoneForm::Three {
+            return Err(SetupProblem::ConnectionsInThreeZones);
+        }
+        if self.clients() > MOST_CLIENTS {
+            return Err(SetupProblem::TooManyVirtualClients(self.clients()));
         }
         Ok(())
     }
@@ -333,6 +354,7 @@ levels! {
     illegal: Illegal is Illegal(Option<Illegal>),
     flood: Attack is Flood(Option<Flood>),
     fragments: Fragments is Count(u32),
+    protocol: Protocol is Protocol(Protocol),
     link: Link is Link(Option<u64>),
     udp_checksum: UdpChecksum is UdpChecksum(UdpChecksum),
     pub(crate) placement: Placement is Placement(Placement),

@@ -74,11 +74,13 @@ pub enum Layout {
     Poliwall,
     /// As the Check Point article did: connections and sequences down, firewalls across.
     Checkpoint,
+    /// As Compaq did in 1997: virtual clients down, firewalls across.
+    Nstl,
 }
 
 impl Layout {
     /// All of them.
-    pub const ALL: [Layout; 7] = [
+    pub const ALL: [Layout; 8] = [
         Layout::Plain,
         Layout::Eantc,
         Layout::Tolly,
@@ -86,6 +88,7 @@ impl Layout {
         Layout::EantcTcp,
         Layout::Poliwall,
         Layout::Checkpoint,
+        Layout::Nstl,
     ];
 
     /// As suites write it.
@@ -98,6 +101,7 @@ impl Layout {
             Layout::EantcTcp => "eantc-tcp",
             Layout::Poliwall => "poliwall",
             Layout::Checkpoint => "checkpoint",
+            Layout::Nstl => "nstl",
         }
     }
 

@@ -1,6 +1,7 @@
 //! Why levels that are right by themselves cannot go together.
 
 use super::levels::{CLIENT_PORTS, MAX_FLOWS, MAX_HOSTS};
+use crate::application::MOST_CLIENTS;
 use crate::bulk::MOST_CONNECTIONS;
 use crate::frame::FrameError;
 use crate::shape::Setup;
@@ -80,7 +81,7 @@ pub enum SetupProblem {
     #[error("udp_checksum = \"zero\" is not allowed with ip = 6 (RFC 8200 section 8.1): use \"valid\"")]
     ZeroChecksumInV6,
     /// Connections over three zones.
-    #[error("connections run between two zones in this version: use zones = \"two\"")]
+    #[error("connections and applications run between two zones in this version: use zones = \"two\"")]
     ConnectionsInThreeZones,
     /// Clients without a connection, or with more than they have ports.
     #[error("{flows} pairs of client address and port (`flows`) cannot be made of {clients} clients: each has 1 to {CLIENT_PORTS} ports, so that {clients} to {} pairs can be", u64::from(*clients) * u64::from(CLIENT_PORTS))]
@@ -173,6 +174,9 @@ pub enum SetupProblem {
     /// More connections than iperf3 makes.
     #[error("a bulk transfer has 1 to {MOST_CONNECTIONS} connections, not {0}: iperf3 makes no more")]
     TooManyTransfers(u32),
+    /// More virtual clients than there are ports for.
+    #[error("application traffic has 1 to {MOST_CLIENTS} virtual clients, not {0}")]
+    TooManyVirtualClients(u32),
     /// iperf3 counts whole seconds.
     #[error("a bulk transfer lasts whole seconds, not {0} s: iperf3 counts no less; change trial_seconds")]
     PartOfSecond(f64),

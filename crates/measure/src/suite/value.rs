@@ -2,6 +2,7 @@
 //! written `1000000`.
 
 use super::text::{flood_text, illegal_text, name_of, rate_text};
+use crate::application::Protocol;
 use crate::connections::{CloseBy, Illegal, TupleOrder};
 use crate::frame::FrameMix;
 use crate::procedure::Flood;
@@ -49,6 +50,8 @@ pub enum Value {
     Illegal(Option<Illegal>),
     /// A flood, if any.
     Flood(Option<Flood>),
+    /// How applications fetch files.
+    Protocol(Protocol),
     /// Rate limit of the links in bits a second, if any.
     Link(Option<u64>),
     /// UDP checksum of the test frames.
@@ -67,6 +70,8 @@ pub(super) const CHECKSUMS: [(&str, UdpChecksum); 2] =
     [("zero", UdpChecksum::Zero), ("valid", UdpChecksum::Valid)];
 pub(super) const PLACEMENTS: [(&str, Placement); 2] =
     [("inline", Placement::Inline), ("isolated", Placement::Isolated)];
+pub(super) const PROTOCOLS: [(&str, Protocol); 2] =
+    [("http/1.0", Protocol::Http10), ("http/1.1", Protocol::Http11)];
 /// Connections that are held open to the end of the trial are a matter of the procedure.
 pub(super) const CLOSES: [(&str, CloseBy); 4] = [
     ("reset", CloseBy::Reset),
@@ -115,6 +120,7 @@ impl fmt::Display for Value {
             Value::Close(close) => f.write_str(name_of(close, &CLOSES)),
             Value::Order(order) => f.write_str(name_of(order, &ORDERS)),
             Value::UdpChecksum(checksum) => f.write_str(name_of(checksum, &CHECKSUMS)),
+            Value::Protocol(protocol) => f.write_str(name_of(protocol, &PROTOCOLS)),
             Value::Placement(placement) => f.write_str(name_of(placement, &PLACEMENTS)),
             Value::Illegal(None) | Value::Flood(None) | Value::Link(None) => f.write_str("none"),
             Value::Illegal(Some(illegal)) => f.write_str(&illegal_text(illegal)),

@@ -1,6 +1,7 @@
 //! Rigs of real parts: a bed, a firewall under test in it, and the run's generators. They answer the campaign's trials
 //! and proofs; what they observe goes into the outcome and is judged elsewhere.
 
+mod application;
 mod bulk;
 mod connections;
 mod frames;
@@ -13,6 +14,7 @@ pub(crate) use frames::FrameRig;
 
 use crate::between::Between;
 use crate::interrupt::Interrupt;
+use application::ApplicationRig;
 use bulk::BulkRig;
 use connections::ConnectionRig;
 use measure::plan::PlannedCell;
@@ -88,7 +90,7 @@ impl Shared {
     }
 }
 
-/// The rig of one firewall for a cell: for frames, for connections or for bulk transfers, in a bed or between named interfaces.
+/// The rig of one firewall for a cell: for frames, connections, bulk transfers or application traffic, in a bed or between named interfaces.
 pub(crate) fn build(name: &str, planned: &PlannedCell, shared: &Shared) -> Result<Box<dyn Rig>, RigError> {
     let setup = &planned.setup;
     Ok(match &setup.workload {
@@ -98,6 +100,7 @@ pub(crate) fn build(name: &str, planned: &PlannedCell, shared: &Shared) -> Resul
             Box::new(ConnectionRig::build(name, setup, shape, replaceable, shared)?)
         }
         Workload::Bulk(shape) => Box::new(BulkRig::build(name, setup, *shape, shared)?),
+        Workload::Application(shape) => Box::new(ApplicationRig::build(name, setup, *shape, shared)?),
     })
 }
 

@@ -335,7 +335,7 @@ fn ladder_of(view: &View<'_>, setting: &Setting<'_>, place: &str, ids: &mut Ids)
     Some(Figure { caption: title, svg, notes: not_drawn(&[setting], "frame"), wide: false })
 }
 
-/// Where the frames or connections of a test went, a row a firewall.
+/// Where the frames, connections, bytes or transactions of a test went, a row a firewall.
 pub(crate) fn ledger(view: &View<'_>, test: &str, ids: &mut Ids) -> Option<Figure> {
     let counted = tables::counted(view, test);
     let names = tables::ledger_names(counted);
@@ -343,6 +343,7 @@ pub(crate) fn ledger(view: &View<'_>, test: &str, ids: &mut Ids) -> Option<Figur
         Sent::Connections => ("What became of the connections", "attempted connections"),
         Sent::Frames => ("Where the frames went", "offered frames"),
         Sent::Bulk => ("Where the bytes went", "bytes sent"),
+        Sent::Application => ("What became of the transactions", "transactions begun"),
     };
     let rows = view
         .duts

@@ -67,7 +67,7 @@ fn unseen(point: &Reading<'_>, trial: &Trial) -> String {
 fn shown(point: &Reading<'_>, trial: &Trial) -> Shown {
     let mut text = units::value(view::load_unit(point.sent(), trial), trial.offered);
     let (none, lost) = match point.sent() {
-        Sent::Connections => ("no failure", "failed"),
+        Sent::Connections | Sent::Application => ("no failure", "failed"),
         Sent::Frames | Sent::Bulk => ("no loss", "lost"),
     };
     text += &match trial.loss {

@@ -145,7 +145,8 @@ fn take_precedence() {
     let _ = unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, -20) };
 }
 
-fn pin(core: usize) -> io::Result<()> {
+/// Keeps the calling thread on a core.
+pub(crate) fn pin(core: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(core)?;
     Ok(sched_setaffinity(Pid::from_raw(0), &set)?)

@@ -14,7 +14,7 @@ mod run;
 pub(crate) use apart::Apart;
 pub use histogram::Histogram;
 pub(crate) use histogram::{BUCKET_BITS, BUCKETS, summary};
-pub(crate) use live::LiveSender;
+pub(crate) use live::{LiveSender, pin};
 pub(crate) use memory::Memory;
 pub use port::Port;
 pub(crate) use port::{attach, send_through, words};

@@ -1,0 +1,238 @@
+//! The vocabulary of application traffic: virtual clients that fetch files from servers, one connection a transaction, in a
+//! closed loop: each begins its next transaction when the one before has ended. Plain values.
+//!
+//! The ledger's entries are transactions: begun, completed, and failed by how.
+
+use crate::ledger::{Ledger, Named, Places};
+use crate::results::LatencySummary;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The most virtual clients that one trial may have.
+pub const MOST_CLIENTS: u32 = 1024;
+/// Machines that virtual clients share, each with an address of its own: the NSTL bed's `client01` to `client08`.
+pub const CLIENT_MACHINES: u32 = 8;
+/// Servers, each with an address of its own: the NSTL bed's `server01` to `server06`.
+pub const SERVERS: u32 = 6;
+/// Ports that the connections of a client machine come from.
+pub const PORTS_OF_MACHINE: u32 = 8192;
+/// Pairs of addresses and ports that a trial can have: what a firewall that remembers ended connections has to hold.
+pub const PAIRS: u32 = CLIENT_MACHINES * PORTS_OF_MACHINE * SERVERS;
+
+/// How files are fetched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// HTTP/1.0 (RFC 1945).
+    Http10,
+    /// HTTP/1.1 (RFC 9112), `Connection: close`.
+    Http11,
+}
+
+/// What application traffic is like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ApplicationShape {
+    /// Virtual clients at work at once, 1 to [`MOST_CLIENTS`].
+    pub clients: u32,
+    /// How they fetch files.
+    pub protocol: Protocol,
+}
+
+/// What is asked of a trial of application traffic.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ApplicationRequest {
+    /// Seconds in which transactions begin. Those that are under way then may end.
+    pub seconds: f64,
+    /// Seconds from its SYN after which a transaction has failed.
+    pub limit_seconds: f64,
+}
+
+/// How a transaction failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Failure {
+    /// The connection was refused by a reset.
+    Refused,
+    /// No answer to the SYN in time.
+    ConnectTimeout,
+    /// An ICMP error said that there is no way.
+    Unreachable,
+    /// Connected, and then not all came in time.
+    Timeout,
+    /// Reset after it was connected.
+    Reset,
+    /// The answer ended before it was whole.
+    Short,
+    /// The answer is not what the file holds.
+    Content,
+    /// Something else than HTTP came back.
+    Protocol,
+    /// The answer has another status than 200.
+    Status,
+}
+
+impl Failure {
+    /// All of them.
+    pub const ALL: [Failure; 9] = [
+        Failure::Refused,
+        Failure::ConnectTimeout,
+        Failure::Unreachable,
+        Failure::Timeout,
+        Failure::Reset,
+        Failure::Short,
+        Failure::Content,
+        Failure::Protocol,
+        Failure::Status,
+    ];
+
+    /// As ledgers name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Failure::Refused => "refused",
+            Failure::ConnectTimeout => "connect-timeout",
+            Failure::Unreachable => "unreachable",
+            Failure::Timeout => "timeout",
+            Failure::Reset => "reset",
+            Failure::Short => "short",
+            Failure::Content => "content",
+            Failure::Protocol => "protocol",
+            Failure::Status => "status",
+        }
+    }
+
+    /// What a firewall did that answers in a server's name; `None` where it may have been openly in the way.
+    const fn as_lie(self) -> Option<&'static str> {
+        match self {
+            Failure::Short => Some("answers ended early, though the servers sent them whole"),
+            Failure::Content => Some("answers were not what the servers sent"),
+            Failure::Protocol => Some("answers were no HTTP, which the servers speak"),
+            _ => None,
+        }
+    }
+}
+
+/// What became of a trial's application traffic.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ApplicationOutcome {
+    /// Virtual clients at work at once.
+    pub clients: u32,
+    /// Transactions completed within the seconds of load; those that were under way at the end completed after it.
+    pub in_time: u64,
+    /// Bytes of files that these brought.
+    pub bytes_in_time: u64,
+    /// Requests that reached the servers.
+    pub requests: u64,
+    /// Answers that the servers wrote whole.
+    pub answers: u64,
+    /// Bytes of files that the clients read in completed transactions.
+    pub client_bytes: u64,
+    /// Bytes of files in the servers' whole answers.
+    pub server_bytes: u64,
+    /// From the SYN to the end of the connection, of completed transactions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub times_ns: Option<LatencySummary>,
+}
+
+impl ApplicationOutcome {
+    /// What clients and servers do not agree about, in words; nothing for an honest firewall.
+    pub fn disagreements(&self, ledger: &Ledger) -> Vec<String> {
+        let Places::Application(places) = &ledger.places else { return Vec::new() };
+        let count = |failure: Failure| places.failed.get(failure.name()).copied().unwrap_or(0);
+        let lies = Failure::ALL.into_iter().filter_map(|failure| Some((count(failure), failure.as_lie()?)));
+        let of_begun = |(count, what)| format!("{count} of {} {what}", ledger.sent());
+        let mut found: Vec<String> = lies.filter(|(count, _)| *count > 0).map(of_begun).collect();
+        let completed = ledger.received;
+        if completed > self.answers {
+            found.push(format!(
+                "clients read {completed} whole answers and the servers wrote {}: somebody else answered",
+                self.answers
+            ));
+        }
+        if self.requests > ledger.sent() {
+            found.push(format!(
+                "{} requests reached the servers and the clients made {}",
+                self.requests,
+                ledger.sent()
+            ));
+        }
+        // An answer that the client gave up is in the servers' sum alone.
+        let differ = self.client_bytes != self.server_bytes && completed == self.answers;
+        if differ || self.client_bytes > self.server_bytes {
+            found.push(format!(
+                "clients read {} bytes of files and the servers wrote {}",
+                self.client_bytes, self.server_bytes
+            ));
+        }
+        found
+    }
+
+    /// Adds another trial of the same setup. Times, which cannot be added, go.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.in_time += other.in_time;
+        self.bytes_in_time += other.bytes_in_time;
+        self.requests += other.requests;
+        self.answers += other.answers;
+        self.client_bytes += other.client_bytes;
+        self.server_bytes += other.server_bytes;
+        self.times_ns = None;
+    }
+}
+
+/// Where transactions went that did not complete.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ApplicationPlaces {
+    /// Failed, by [`Failure::name`].
+    pub failed: Named,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten transactions of 100 bytes, of which these failed.
+    fn outcome(failed: &[(Failure, u64)]) -> (ApplicationOutcome, Ledger) {
+        let failed: Named = failed.iter().map(|(f, count)| (f.name().to_owned(), *count)).collect();
+        let completed = 10 - failed.values().sum::<u64>();
+        let outcome = ApplicationOutcome {
+            clients: 2,
+            in_time: completed,
+            bytes_in_time: completed * 100,
+            requests: 10,
+            answers: completed,
+            client_bytes: completed * 100,
+            server_bytes: completed * 100,
+            times_ns: None,
+        };
+        let places = Places::Application(ApplicationPlaces { failed });
+        (outcome, Ledger { offered: 10, not_sent: 0, received: completed, places })
+    }
+
+    #[test]
+    fn what_somebody_between_did_in_a_servers_name_is_named() {
+        type Row = (&'static [(Failure, u64)], fn(&mut ApplicationOutcome), &'static str);
+        let rows: [Row; 9] = [
+            (&[], |_| (), ""),
+            (&[(Failure::Timeout, 2), (Failure::Status, 1), (Failure::Refused, 1)], |_| (), ""),
+            // The servers wrote what the clients gave up.
+            (&[(Failure::Timeout, 2)], |o| (o.answers, o.server_bytes) = (10, 1000), ""),
+            (&[(Failure::Content, 1)], |_| (), "1 of 10 answers were not what the servers sent"),
+            (
+                &[(Failure::Short, 3)],
+                |_| (),
+                "3 of 10 answers ended early, though the servers sent them whole",
+            ),
+            (&[(Failure::Protocol, 3)], |_| (), "3 of 10 answers were no HTTP, which the servers speak"),
+            (
+                &[],
+                |o| (o.answers, o.server_bytes, o.client_bytes) = (4, 400, 400),
+                "clients read 10 whole answers and the servers wrote 4: somebody else answered",
+            ),
+            (&[], |o| o.requests = 11, "11 requests reached the servers and the clients made 10"),
+            (&[], |o| o.server_bytes = 999, "clients read 1000 bytes of files and the servers wrote 999"),
+        ];
+        for (failed, change, said) in rows {
+            let (mut outcome, ledger) = outcome(failed);
+            change(&mut outcome);
+            assert_eq!(ledger.residual(), 0);
+            assert_eq!(outcome.disagreements(&ledger).join("; "), said, "{outcome:?}");
+        }
+    }
+}

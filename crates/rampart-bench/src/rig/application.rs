@@ -1,0 +1,130 @@
+//! A rig whose trials are application traffic: virtual clients in the private zone fetch files from servers in the hostile zone,
+//! through the kernel's own TCP at both ends. No program of the bench is on a zone's end meanwhile. The frame engine has the ports
+//! only while it proves.
+
+use super::station::Station;
+use super::{Shared, Site, broken, broken_traffic, clock_step, other_workload};
+use measure::application::{
+    ApplicationRequest, ApplicationShape, CLIENT_MACHINES, PORTS_OF_MACHINE, SERVERS,
+};
+use measure::shape::{Setup, Zone};
+use measure::trial::{Rig, RigError, TrialOutcome, TrialRequest, WorkloadOutcome};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use testbed::applications;
+use testbed::cpu::CpuSnapshot;
+use testbed::layout::ZonePort;
+use traffic::Clock;
+use traffic::app::{self, FileSet, Load, Side};
+
+/// The servers' port.
+const HTTP: u16 = 80;
+/// First port that connections come from.
+const FIRST_PORT: u16 = 32_768;
+
+/// One firewall under test, ready for application traffic.
+pub(crate) struct ApplicationRig {
+    shape: ApplicationShape,
+    station: Station,
+    clients: Side,
+    servers: Side,
+    files: Arc<FileSet>,
+}
+
+impl ApplicationRig {
+    /// Builds the bed with its hosts and sets the firewall up.
+    pub(crate) fn build(
+        dut: &str,
+        setup: &Setup,
+        shape: ApplicationShape,
+        shared: &Shared,
+    ) -> Result<Self, RigError> {
+        let station = Station::build(dut, setup, false, shared)?;
+        let Site::Built(bed) = &station.site else {
+            return Err(RigError::Broken("application traffic needs a bed of its own".to_owned()));
+        };
+        let port = |zone| {
+            let missing = || RigError::Broken("a bed without two zones".to_owned());
+            bed.layout().port(zone).cloned().ok_or_else(missing)
+        };
+        let (private, hostile) = (port(Zone::Private)?, port(Zone::Hostile)?);
+        applications::send_whole_checksums(bed).map_err(broken)?;
+        let last = FIRST_PORT + (PORTS_OF_MACHINE - 1) as u16;
+        applications::choose_ports(&private, &(FIRST_PORT..=last)).map_err(broken)?;
+        let hosts =
+            |port: &ZonePort, count| applications::add_hosts(port, setup.traffic.ip, count).map_err(broken);
+        let (machines, servers) = (hosts(&private, CLIENT_MACHINES)?, hosts(&hostile, SERVERS)?);
+        let files = Arc::new(FileSet::nstl_http(setup.traffic.seed));
+        Ok(Self {
+            shape,
+            station,
+            clients: side(&private, machines),
+            servers: side(&hostile, servers),
+            files,
+        })
+    }
+
+    fn run_trial(&mut self, request: ApplicationRequest) -> Result<TrialOutcome, RigError> {
+        self.station.take_from_frames();
+        self.station.place()?;
+        let threads = self.station.running.firewall_threads();
+        let own_cores = self.station.own_cores();
+        let cpu = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?;
+        let clocks = (Clock::wall_ns(), Clock::now_ns());
+        let interrupt = &self.station.shared.interrupt;
+        let load = self.load(request);
+        let run = app::run(&self.clients, &self.servers, &load, &self.files, &|| interrupt.asked());
+        let cpu = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?.since(&cpu);
+        let run = run.map_err(broken_traffic)?;
+        let dead = self.station.running.check_alive().err().map(|dead| dead.to_string());
+        Ok(TrialOutcome {
+            id: 0,
+            seconds: request.seconds,
+            ledger: run.ledger,
+            per_second: run.per_second,
+            cpu,
+            flow_entries: self.station.running.flow_entries().ok().flatten(),
+            memory_bytes: self.station.running.memory_bytes(),
+            policy_load_seconds: self.station.running.policy_load_seconds(),
+            faults: run.fault.into_iter().chain(dead).collect(),
+            remarks: clock_step(clocks).into_iter().collect(),
+            workload: WorkloadOutcome::Application(run.application),
+        })
+    }
+
+    fn load(&self, request: ApplicationRequest) -> Load {
+        Load {
+            clients: self.shape.clients,
+            protocol: self.shape.protocol,
+            seconds: request.seconds,
+            transaction_limit: Duration::from_secs_f64(request.limit_seconds),
+            port: HTTP,
+            cores: self.station.cores.clone(),
+            seed: self.station.setup.traffic.seed,
+        }
+    }
+}
+
+fn side(port: &ZonePort, addresses: Vec<IpAddr>) -> Side {
+    Side { namespace: Some(port.end.namespace.path()), addresses }
+}
+
+impl Rig for ApplicationRig {
+    fn dut(&self) -> &str {
+        &self.station.dut
+    }
+
+    fn prove(&mut self) -> Result<(), RigError> {
+        self.station.lend_to_frames()?;
+        self.station.place()?;
+        self.station.prove()
+    }
+
+    fn trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
+        match request {
+            TrialRequest::Application(request) => self.run_trial(*request),
+            _ => Err(other_workload()),
+        }
+    }
+}

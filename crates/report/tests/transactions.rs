@@ -1,0 +1,144 @@
+//! What a reader gets of application traffic: the NSTL report's layout, transactions, and no word of frames.
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod reader;
+mod sample;
+
+use measure::application::{ApplicationOutcome, ApplicationPlaces};
+use measure::ledger::{Ledger, Places};
+use measure::level::Level;
+use measure::results::{Cell, Detail, LatencySummary, Metric, Point, Results, Run, Sent, Trial};
+use measure::suite::Layout;
+use reader::{page, text_of};
+use report::terminal::Options;
+use report::{Extras, Format, TestExtras, render};
+
+/// Seconds of each trial.
+const SECONDS: f64 = 6.0;
+
+/// A run of two firewalls with 1 and 72 clients, in which one of a hundred transactions through nftables fails.
+fn run() -> Results {
+    let mut run = sample::bulk_tcp(&["linux", "nftables"]);
+    let cells = ["1", "72"].into_iter().zip(0..).map(|(clients, id)| Cell {
+        id,
+        test: "http".into(),
+        workload: Sent::Application,
+        factors: [("clients", clients), ("rules", "4")]
+            .map(|(factor, level)| (factor.to_owned(), Level::read(factor, level)))
+            .into(),
+        ..run.cells[0].clone()
+    });
+    let cells: Vec<Cell> = cells.collect();
+    (run.runs, run.points) = (Vec::new(), Vec::new());
+    for cell in &cells {
+        for (dut, failed) in [("linux", 0), ("nftables", 10)] {
+            let trial = trial(failed);
+            let values = [
+                (Metric::TransactionsPerMinute, 9_900.0),
+                (Metric::FailedTransactions, trial.loss),
+                (Metric::TransactionTime, 2e6),
+            ];
+            run.points.extend(values.map(|(metric, value)| point(cell.id, dut, metric, value)));
+            run.runs.push(Run {
+                cell: cell.id,
+                dut: dut.into(),
+                policy_load_seconds: None,
+                trials: vec![trial],
+                searches: Vec::new(),
+            });
+        }
+    }
+    run.cells = cells;
+    run
+}
+
+/// 1,000 transactions, of which so many timed out.
+fn trial(failed: u64) -> Trial {
+    let completed = 1000 - failed;
+    let application = ApplicationOutcome {
+        in_time: 990,
+        requests: 1000,
+        answers: completed,
+        times_ns: Some(LatencySummary { p50: 2e6, count: completed, ..LatencySummary::default() }),
+        ..ApplicationOutcome::default()
+    };
+    let failed_by = [("timeout".to_owned(), failed)].into_iter().filter(|(_, count)| *count > 0).collect();
+    let ledger = Ledger {
+        offered: 1000,
+        not_sent: 0,
+        received: completed,
+        places: Places::Application(ApplicationPlaces { failed: failed_by }),
+    };
+    Trial {
+        offered: 1000.0 / SECONDS,
+        seconds: SECONDS,
+        received: completed as f64 / SECONDS,
+        loss: failed as f64 / 1000.0,
+        detail: Some(Box::new(Detail { ledger, application: Some(application), ..Detail::default() })),
+        ..Trial::default()
+    }
+}
+
+fn point(cell: u32, dut: &str, metric: Metric, value: f64) -> Point {
+    Point {
+        cell,
+        dut: dut.into(),
+        at: Default::default(),
+        metric,
+        unit: metric.unit().into(),
+        value,
+        low: value,
+        high: value,
+        rounds: vec![value],
+        valid: true,
+        marks: Vec::new(),
+        deciding: vec![0],
+        typical: Some(0),
+    }
+}
+
+#[test]
+fn the_layout_is_that_of_the_report_beside_its_printed_runs() {
+    let test = TestExtras { title: "HTTP".into(), layout: Layout::Nstl };
+    let published = measure::published::load("compaq").ok();
+    let extras = Extras { tests: [("http".to_owned(), test)].into(), published, ..Extras::default() };
+    let markdown = render(&run(), Format::Markdown, &extras).unwrap();
+    let sheets = markdown.split("### In the layout of the original report").nth(1).unwrap();
+    for needle in [
+        "| Clients | linux | nftables |",
+        "0 % failed",
+        "1.00 % failed",
+        "| Clients | base system | DNS look-ups for HTTP off | HTTP cache off | 100 rules |",
+        "| 72 | 2145.73 transactions/min (0 % failed) | 2557.15 transactions/min (0 % failed) |",
+        "another machine, not comparable",
+    ] {
+        assert!(sheets.contains(needle), "{needle} in {sheets}");
+    }
+    assert_eq!(sheets.matches("| 60 | ").count(), 1, "eight rows of printed figures, two measured");
+}
+
+#[test]
+fn transactions_are_called_transactions_everywhere() {
+    let text = text_of(&page(&run()));
+    for needle in [
+        "What became of the transactions: http",
+        "transactions of the deciding trials, by what became of them",
+        "A transaction is a connection of its own",
+        "9.90 k/min",
+    ] {
+        assert!(text.contains(needle), "{needle} in {text}");
+    }
+    for needle in ["frames of the deciding trials", "Frame sizes count", "connections of the deciding trials"]
+    {
+        assert!(!text.contains(needle), "{needle} in {text}");
+    }
+    let shown = report::terminal::table(&run(), &Options::default());
+    assert!(shown.contains("http: transactions a minute"), "{shown}");
+    let csv = render(&run(), Format::Csv, &Extras::default()).unwrap();
+    let mut rows = csv::Reader::from_reader(csv.as_bytes());
+    let header = rows.headers().unwrap().clone();
+    let row =
+        rows.records().map(Result::unwrap).find(|row| row.iter().any(|cell| cell == "nftables")).unwrap();
+    let cell = |name: &str| row[header.iter().position(|h| h == name).unwrap()].to_string();
+    assert_eq!(["offered", "received", "residual"].map(cell), ["1000", "990", "0"]);
+}

@@ -1,0 +1,236 @@
+//! The files that servers have: made from a seed, of exact sizes, and really of the kind that their names say, so that a gateway
+//! that looks inside finds nothing wrong.
+
+use super::nstl;
+use crate::random::SplitMix64;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Kinds of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Html,
+    Gif,
+}
+
+impl Kind {
+    pub(super) const fn mime(self) -> &'static str {
+        match self {
+            Kind::Html => "text/html",
+            Kind::Gif => "image/gif",
+        }
+    }
+
+    const fn extension(self) -> &'static str {
+        match self {
+            Kind::Html => "html",
+            Kind::Gif => "gif",
+        }
+    }
+}
+
+/// One file.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) kind: Kind,
+    /// As clients ask for it, for example `/html/10240.html`.
+    pub(super) path: String,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// All files, which every server has.
+#[derive(Debug)]
+pub struct FileSet {
+    files: Vec<Arc<File>>,
+    by_path: HashMap<String, usize>,
+}
+
+impl FileSet {
+    /// The NSTL benchmark's HTML and GIF files.
+    pub fn nstl_http(seed: u64) -> Self {
+        let mut random = SplitMix64::new(seed);
+        let sizes = nstl::HTTP_FILES.iter().flat_map(|(kind, sizes)| sizes.iter().map(|size| (*kind, *size)));
+        let files: Vec<Arc<File>> =
+            sizes.map(|(kind, size)| Arc::new(File::make(kind, size, &mut random))).collect();
+        let by_path = files.iter().enumerate().map(|(at, file)| (file.path.clone(), at)).collect();
+        Self { files, by_path }
+    }
+
+    pub(super) fn any(&self, random: &mut SplitMix64) -> &Arc<File> {
+        &self.files[random.below(self.files.len() as u64) as usize]
+    }
+
+    pub(super) fn named(&self, path: &str) -> Option<&Arc<File>> {
+        self.by_path.get(path).map(|at| &self.files[*at])
+    }
+}
+
+impl File {
+    fn make(kind: Kind, size: usize, random: &mut SplitMix64) -> Self {
+        let bytes = match kind {
+            Kind::Html => html(size, random),
+            Kind::Gif => picture(size, random),
+        };
+        let folder = kind.extension();
+        Self { kind, path: format!("/{folder}/{size}.{}", kind.extension()), bytes }
+    }
+}
+
+const HTML_HEAD: &str = "<!DOCTYPE html>\n<html><head><title>NSTL</title></head><body><p>\n";
+const HTML_END: &str = "\n</p></body></html>\n";
+
+/// A page of words.
+fn html(size: usize, random: &mut SplitMix64) -> Vec<u8> {
+    const WORDS: [&str; 8] = ["gateway", "packet", "zone", "rule", "server", "client", "network", "policy"];
+    let mut page = HTML_HEAD.to_owned();
+    let end = size - HTML_END.len();
+    while page.len() < end {
+        page += WORDS[random.below(WORDS.len() as u64) as usize];
+        page += if random.below(8) == 0 { "</p>\n<p>" } else { " " };
+    }
+    // A tag that was cut would be wrong, blanks are not.
+    let cut = page[..end].rfind([' ', '>']).map_or(end, |at| at + 1);
+    page.truncate(cut);
+    page += &" ".repeat(end - cut);
+    page += HTML_END;
+    page.into_bytes()
+}
+
+/// Code that empties a decoder's table, and the one that ends the image, of images with four colours.
+const GIF_CLEAR: u8 = 4;
+const GIF_END: u8 = 5;
+/// Bits of a code as long as the table is emptied in time.
+const GIF_CODE_BITS: u32 = 3;
+/// Most bytes of a block.
+const GIF_BLOCK: usize = 255;
+
+/// A picture of random pixels in four colours (GIF89a). The table of its LZW codes is emptied after every second pixel, so that
+/// all codes keep their length and the size is known before; a comment fills what is missing.
+fn picture(size: usize, random: &mut SplitMix64) -> Vec<u8> {
+    const FRAME: usize = 13 + 12 + 10 + 1 + 1 + 1;
+    // A comment takes at least five bytes.
+    let room = size - FRAME - 5;
+    let data_bytes = room - room.div_ceil(GIF_BLOCK + 1);
+    // Nine bits for two pixels, and a code for the end.
+    let rows = (data_bytes * 8 - 2 * GIF_CODE_BITS as usize) / 9 / 8;
+    let (width, height) = (16, rows.min(usize::from(u16::MAX)));
+    let mut picture = b"GIF89a".to_vec();
+    picture.extend((width as u16).to_le_bytes());
+    picture.extend((height as u16).to_le_bytes());
+    // A table of four colours for all images; background 0; pixels as wide as high.
+    picture.extend([0x81, 0, 0]);
+    picture.extend([0, 0, 0, 0xff, 0, 0, 0, 0xff, 0, 0xff, 0xff, 0xff]);
+    let comment = size - FRAME - blocks_bytes(gif_bytes(width * height));
+    picture.extend(gif_comment(comment));
+    // The image: at 0, 0; no table of its own.
+    picture.extend([0x2c, 0, 0, 0, 0]);
+    picture.extend((width as u16).to_le_bytes());
+    picture.extend((height as u16).to_le_bytes());
+    picture.extend([0, 2]);
+    for block in gif_codes(width * height, random).chunks(GIF_BLOCK) {
+        picture.push(block.len() as u8);
+        picture.extend(block);
+    }
+    picture.extend([0, 0x3b]);
+    picture
+}
+
+/// Bytes of the codes of an even number of pixels.
+const fn gif_bytes(pixels: usize) -> usize {
+    ((pixels / 2 * 3 + 1) * GIF_CODE_BITS as usize).div_ceil(8)
+}
+
+/// Bytes with the length before each block.
+const fn blocks_bytes(bytes: usize) -> usize {
+    bytes + bytes.div_ceil(GIF_BLOCK)
+}
+
+fn gif_codes(pixels: usize, random: &mut SplitMix64) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(gif_bytes(pixels));
+    let (mut bits, mut held) = (0u32, 0u32);
+    let mut push = |code: u8| {
+        bits |= u32::from(code) << held;
+        held += GIF_CODE_BITS;
+        while held >= 8 {
+            bytes.push(bits as u8);
+            bits >>= 8;
+            held -= 8;
+        }
+    };
+    for _ in 0..pixels / 2 {
+        push(GIF_CLEAR);
+        push(random.below(4) as u8);
+        push(random.below(4) as u8);
+    }
+    push(GIF_END);
+    // The last bits fill a byte.
+    push(0);
+    push(0);
+    bytes.truncate(gif_bytes(pixels));
+    bytes
+}
+
+/// A comment extension of so many bytes in all; at least five.
+fn gif_comment(size: usize) -> Vec<u8> {
+    let mut comment = vec![0x21, 0xfe];
+    // What is left beside the two before and the 0 behind: blocks of a length and at least a byte.
+    let mut left = size - 3;
+    while left > 0 {
+        let mut block = left.min(GIF_BLOCK + 1);
+        if left - block == 1 {
+            block -= 1;
+        }
+        comment.push((block - 1) as u8);
+        comment.extend(std::iter::repeat_n(b'.', block - 1));
+        left -= block;
+    }
+    comment.push(0);
+    comment
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_have_their_sizes_and_depend_on_the_seed_alone() {
+        let (set, same, other) = (FileSet::nstl_http(7), FileSet::nstl_http(7), FileSet::nstl_http(8));
+        assert_eq!(set.files.len(), 17);
+        for (file, (same, other)) in set.files.iter().zip(same.files.iter().zip(&other.files)) {
+            let name = file.path.rsplit('/').next().unwrap();
+            assert_eq!(name, format!("{}.{}", file.bytes.len(), file.kind.extension()));
+            assert!(file.bytes == same.bytes && file.bytes != other.bytes, "{name}");
+            assert!(Arc::ptr_eq(set.named(&file.path).unwrap(), file));
+        }
+        assert!(set.named("/html/../html/1024.html").is_none());
+    }
+
+    #[test]
+    fn pages_are_whole_html() {
+        for size in [1024, 2048, 40 * 1024] {
+            let page = String::from_utf8(html(size, &mut SplitMix64::new(1))).unwrap();
+            assert!(page.starts_with(HTML_HEAD) && page.ends_with(HTML_END));
+            assert_eq!(page.matches("<p>").count(), page.matches("</p>").count(), "{size}");
+            assert_eq!(page.matches('<').count(), page.matches('>').count(), "{size}");
+        }
+    }
+
+    #[test]
+    fn pictures_are_decoded_by_somebody_elses_decoder() {
+        for size in [512, 513, 514, 1024, 2048, 4096, 10_240, 26_624, 212_992] {
+            let picture = picture(size, &mut SplitMix64::new(size as u64));
+            assert_eq!(picture.len(), size);
+            let mut options = gif::DecodeOptions::new();
+            options.check_lzw_end_code(true);
+            options.check_frame_consistency(true);
+            let mut decoder = options.read_info(&picture[..]).unwrap();
+            let frame = decoder.read_next_frame().unwrap().unwrap();
+            let pixels = usize::from(frame.width) * usize::from(frame.height);
+            assert_eq!(frame.buffer.len(), pixels);
+            assert!(pixels * 9 / 16 > size * 3 / 4, "{size}: most of it is the picture, {pixels} pixels");
+            let colours: std::collections::BTreeSet<u8> = frame.buffer.iter().copied().collect();
+            assert_eq!(colours.len(), 4);
+            assert!(decoder.read_next_frame().unwrap().is_none());
+        }
+    }
+}

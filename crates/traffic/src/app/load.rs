@@ -1,0 +1,220 @@
+//! A virtual client: one transaction after the other until the time is over, and what became of them.
+
+use super::client::{Order, Stop, fetch};
+use super::content::FileSet;
+use super::nstl::{CLIENT_MACHINES, HITS_PER_THOUSAND, SERVERS};
+use super::run::Load;
+use crate::random::{SplitMix64, mix};
+use measure::application::Failure;
+use measure::latency::Distribution;
+use measure::trial::SecondSample;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+use tokio::time::{Duration, Instant};
+
+/// What is read at once.
+const BUFFER_BYTES: usize = 32 * 1024;
+/// Seconds that are kept apart.
+const SECOND: f64 = 1.0;
+
+/// What became of the transactions of some virtual clients.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) begun: u64,
+    pub(super) failed: BTreeMap<Failure, u64>,
+    pub(super) completed: u64,
+    pub(super) bytes: u64,
+    /// Completed before the load ended.
+    pub(super) in_time: u64,
+    pub(super) bytes_in_time: u64,
+    pub(super) times: Distribution,
+    /// Begun and completed in each second of load.
+    pub(super) per_second: Vec<(u64, u64)>,
+}
+
+impl Tally {
+    pub(super) fn add(&mut self, other: &Tally) {
+        self.begun += other.begun;
+        self.completed += other.completed;
+        self.bytes += other.bytes;
+        self.in_time += other.in_time;
+        self.bytes_in_time += other.bytes_in_time;
+        self.times.merge(&other.times);
+        for (failure, count) in &other.failed {
+            *self.failed.entry(*failure).or_default() += count;
+        }
+        for (second, (begun, completed)) in other.per_second.iter().enumerate() {
+            let here = self.second(second as f64 * SECOND);
+            (here.0, here.1) = (here.0 + begun, here.1 + completed);
+        }
+    }
+
+    fn second(&mut self, at_seconds: f64) -> &mut (u64, u64) {
+        let number = (at_seconds / SECOND) as usize;
+        if self.per_second.len() <= number {
+            self.per_second.resize(number + 1, (0, 0));
+        }
+        &mut self.per_second[number]
+    }
+
+    /// The seconds of a load, of which the last may be a part of one.
+    pub(super) fn samples(&self, load_seconds: f64) -> Vec<SecondSample> {
+        let sample = |(second, &(sent, received)): (usize, &(u64, u64))| SecondSample {
+            at_seconds: ((second + 1) as f64 * SECOND).min(load_seconds),
+            sent,
+            received,
+            latency_ns: None,
+            connections: None,
+        };
+        self.per_second.iter().enumerate().map(sample).collect()
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        *self.failed.entry(failure).or_default() += 1;
+    }
+
+    /// A transaction that this machine could not begin after all.
+    fn take_back(&mut self) {
+        self.begun -= 1;
+    }
+
+    fn begin(&mut self, at_seconds: f64) {
+        self.begun += 1;
+        self.second(at_seconds).0 += 1;
+    }
+
+    fn complete(&mut self, at_seconds: f64, load_seconds: f64, took: Duration, bytes: usize) {
+        self.completed += 1;
+        self.bytes += bytes as u64;
+        self.times.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), 1);
+        if at_seconds < load_seconds {
+            self.in_time += 1;
+            self.bytes_in_time += bytes as u64;
+            self.second(at_seconds).1 += 1;
+        }
+    }
+}
+
+/// What all virtual clients of a thread share.
+#[derive(Debug)]
+pub(super) struct World {
+    /// Addresses of the clients' machines.
+    pub(super) machines: Vec<IpAddr>,
+    pub(super) servers: Vec<SocketAddr>,
+    pub(super) files: Arc<FileSet>,
+    pub(super) load: Load,
+}
+
+/// A virtual client's number decides its machine, and with the seed what it asks for.
+pub(super) struct VirtualClient {
+    pub(super) number: u32,
+    pub(super) world: Rc<World>,
+    /// Of all clients of the thread, so that a run that is ended early has it.
+    pub(super) tally: Rc<RefCell<Tally>>,
+}
+
+impl VirtualClient {
+    /// Works from `start` to the end of the load.
+    ///
+    /// # Errors
+    /// This machine cannot make another connection.
+    pub(super) async fn work(self, start: Instant) -> io::Result<()> {
+        let load = &self.world.load;
+        let mut random = SplitMix64::new(mix(load.seed ^ u64::from(self.number)));
+        let mut buffer = vec![0; BUFFER_BYTES];
+        tokio::time::sleep_until(start).await;
+        loop {
+            let begun = Instant::now();
+            let at = (begun - start).as_secs_f64();
+            if at >= load.seconds {
+                return Ok(());
+            }
+            let order = self.next(&mut random);
+            self.tally.borrow_mut().begin(at);
+            let result = fetch(&order, &mut buffer).await;
+            let ended = Instant::now();
+            let at = (ended - start).as_secs_f64();
+            let mut tally = self.tally.borrow_mut();
+            match result {
+                Ok(()) => tally.complete(at, load.seconds, ended - begun, order.file.bytes.len()),
+                Err(Stop::Failed(failure)) => tally.fail(failure),
+                Err(Stop::Own(error)) => {
+                    tally.take_back();
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// What to fetch next.
+    fn next(&self, random: &mut SplitMix64) -> Order<'_> {
+        let World { machines, servers, files, load } = &*self.world;
+        let machine = self.number as usize % CLIENT_MACHINES;
+        let server = choose(&HITS_PER_THOUSAND[machine], random);
+        Order {
+            from: machines[machine % machines.len()],
+            to: servers[server % servers.len()],
+            host: HOSTS[server],
+            file: files.any(random),
+            protocol: load.protocol,
+            limit: load.transaction_limit,
+        }
+    }
+}
+
+/// The servers' names.
+const HOSTS: [&str; SERVERS] = ["server01", "server02", "server03", "server04", "server05", "server06"];
+
+/// One of the servers, each as often as its share.
+fn choose(per_thousand: &[u16; SERVERS], random: &mut SplitMix64) -> usize {
+    let mut at = random.below(1000);
+    for (server, share) in per_thousand.iter().enumerate() {
+        match at.checked_sub(u64::from(*share)) {
+            Some(rest) => at = rest,
+            None => return server,
+        }
+    }
+    SERVERS - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_server_is_chosen_as_often_as_the_report_says() {
+        for (machine, shares) in HITS_PER_THOUSAND.iter().enumerate() {
+            assert_eq!(shares.iter().sum::<u16>(), 1000, "client{:02}", machine + 1);
+            let mut random = SplitMix64::new(machine as u64);
+            let mut hits = [0u32; SERVERS];
+            for _ in 0..100_000 {
+                hits[choose(shares, &mut random)] += 1;
+            }
+            for (hits, share) in hits.iter().zip(shares) {
+                let expected = f64::from(*share) * 100.0;
+                // Six times the spread of the square root; the seed decides, so it is the same every time.
+                assert!((f64::from(*hits) - expected).abs() < 6.0 * expected.sqrt(), "{hits} of {expected}");
+            }
+        }
+    }
+
+    #[test]
+    fn tallies_are_added_and_keep_their_seconds() {
+        let mut tally = Tally::default();
+        tally.begin(0.1);
+        tally.begin(2.9);
+        tally.complete(2.95, 3.0, Duration::from_millis(50), 100);
+        tally.complete(3.1, 3.0, Duration::from_millis(3000), 1000);
+        let mut sum = Tally::default();
+        sum.add(&tally);
+        sum.add(&tally);
+        assert_eq!((sum.begun, sum.completed, sum.in_time), (4, 4, 2));
+        assert_eq!((sum.bytes, sum.bytes_in_time), (2200, 200));
+        assert_eq!(sum.per_second, [(2, 0), (0, 0), (2, 2)]);
+        assert_eq!(sum.times.count(), 4);
+    }
+}

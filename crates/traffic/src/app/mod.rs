@@ -1,0 +1,18 @@
+//! Application traffic over real sockets: virtual clients in one namespace fetch files from servers in another, each over a TCP
+//! connection of its own, and compare every byte with what the server has. Unlike the other engines, this one lets the kernel's
+//! own TCP work, as the applications behind a firewall do.
+//!
+//! Clients are tasks of one thread a core, servers of another, so that a thousand clients cost no thousand threads. Every
+//! transaction has a limit of time, so that a run ends when the firewall dies in its middle.
+
+mod client;
+mod content;
+mod load;
+mod nstl;
+mod run;
+mod server;
+#[cfg(test)]
+mod tests;
+
+pub use content::FileSet;
+pub use run::{Load, Outcome, Side, run};

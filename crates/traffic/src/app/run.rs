@@ -1,0 +1,334 @@
+//! A run of application traffic: threads enter the namespaces, the servers listen, the clients begin together, and what both
+//! counted is put together.
+
+use super::content::FileSet;
+use super::load::{Tally, VirtualClient, World};
+use super::server::{self, Served};
+use crate::TrafficError;
+use crate::harness::pin;
+use crate::namespace::inside;
+use measure::application::{ApplicationOutcome, ApplicationPlaces, Protocol};
+use measure::ledger::{Ledger, Named, Places};
+use measure::trial::SecondSample;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::cell::RefCell;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::Instant;
+
+/// From the moment when all threads are ready to the first transaction.
+const START_DELAY: Duration = Duration::from_millis(10);
+/// How long threads may take until they are ready.
+const SETUP_LIMIT: Duration = Duration::from_secs(20);
+/// How often the user is asked whether to go on.
+const ASK_EVERY: Duration = Duration::from_millis(50);
+/// Beside the time of the load and of a last transaction, after which threads that did not end are given up.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// File descriptors beside a connection's two.
+const OTHER_FILES: u64 = 256;
+
+/// Where the applications of one side are.
+#[derive(Debug, Clone)]
+pub struct Side {
+    /// Path of its network namespace; `None` is this thread's own.
+    pub namespace: Option<PathBuf>,
+    /// Addresses that sockets there can be bound to, at least one: of machines or of servers.
+    pub addresses: Vec<IpAddr>,
+}
+
+/// What a run is to be.
+#[derive(Debug, Clone)]
+pub struct Load {
+    /// Virtual clients, at least 1.
+    pub clients: u32,
+    /// How they fetch files.
+    pub protocol: Protocol,
+    /// Seconds in which transactions begin.
+    pub seconds: f64,
+    /// How long a transaction may take.
+    pub transaction_limit: Duration,
+    /// The servers' port.
+    pub port: u16,
+    /// Cores on which clients and servers work, at least one.
+    pub cores: Vec<usize>,
+    /// Seed of what clients ask for.
+    pub seed: u64,
+}
+
+/// What became of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Where every transaction went.
+    pub ledger: Ledger,
+    /// What else is known of them.
+    pub application: ApplicationOutcome,
+    /// Second by second.
+    pub per_second: Vec<SecondSample>,
+    /// What kept this machine from doing what was asked, where something did: the run must not count.
+    pub fault: Option<String>,
+}
+
+/// Runs clients and servers and waits for their end, which comes at the latest the limit of a transaction and some seconds after
+/// that of the load. `interrupted` is asked now and then.
+///
+/// # Errors
+/// A namespace cannot be entered, a server cannot listen, a thread does not end; or the user interrupts.
+pub fn run(
+    clients: &Side,
+    servers: &Side,
+    load: &Load,
+    files: &Arc<FileSet>,
+    interrupted: &dyn Fn() -> bool,
+) -> Result<Outcome, TrafficError> {
+    allow_files(u64::from(load.clients) * 2 + OTHER_FILES)?;
+    let addresses: Vec<SocketAddr> =
+        servers.addresses.iter().map(|ip| SocketAddr::new(*ip, load.port)).collect();
+    let serving = Threads::start("server", &load.cores, |core, ready| {
+        let (side, addresses, files) = (servers.clone(), addresses.clone(), files.clone());
+        move |phase| serve(&side, core, &addresses, files, phase, &ready)
+    })?;
+    let mut asking = Threads::start("client", &load.cores, |core, ready| {
+        let world = World {
+            machines: clients.addresses.clone(),
+            servers: addresses.clone(),
+            files: files.clone(),
+            load: load.clone(),
+        };
+        let side = clients.clone();
+        move |phase| ask(&side, core, world, phase, &ready)
+    })?;
+    asking.go();
+    let longest = Duration::from_secs_f64(load.seconds) + load.transaction_limit + PATIENCE;
+    let asked = asking.wait(longest, interrupted)?;
+    let served = serving.end(interrupted)?;
+    Ok(outcome(load, asked, served))
+}
+
+/// Each open connection has a file descriptor at each end.
+fn allow_files(needed: u64) -> Result<(), TrafficError> {
+    let refused = |errno: nix::Error| TrafficError::System {
+        doing: format!("allowing {needed} open files"),
+        source: errno.into(),
+    };
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(refused)?;
+    if soft >= needed {
+        return Ok(());
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, needed, hard.max(needed)).map_err(refused)
+}
+
+/// Whether to go on: first wait, then work, then end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Wait,
+    /// From this moment.
+    Work(Instant),
+    End,
+}
+
+/// One thread a core, which say when they are ready and answer when they end.
+struct Threads<T> {
+    phase: watch::Sender<Phase>,
+    answers: Receiver<io::Result<T>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// A thread that is ready says so.
+type Ready = Sender<()>;
+
+/// A core that one of the threads works on.
+#[derive(Debug, Clone, Copy)]
+struct Core {
+    number: usize,
+    /// Its place among those of the run, from 0.
+    place: usize,
+    of: usize,
+}
+
+impl<T: Send + 'static> Threads<T> {
+    fn start<W>(what: &str, cores: &[usize], make: impl Fn(Core, Ready) -> W) -> Result<Self, TrafficError>
+    where
+        W: FnOnce(watch::Receiver<Phase>) -> io::Result<T> + Send + 'static,
+    {
+        let (phase, watched) = watch::channel(Phase::Wait);
+        let (ready, readiness) = mpsc::channel();
+        let (answer, answers) = mpsc::channel();
+        let mut threads = Vec::new();
+        for (place, &number) in cores.iter().enumerate() {
+            let core = Core { number, place, of: cores.len() };
+            let (work, watched, answer) = (make(core, ready.clone()), watched.clone(), answer.clone());
+            let start = std::thread::Builder::new().name(format!("{what}-{place}"));
+            let thread = start.spawn(move || {
+                // Nobody waits any more after an interruption.
+                let _ = answer.send(work(watched));
+            });
+            threads.push(thread.map_err(TrafficError::system(format!("starting a {what} thread")))?);
+        }
+        drop(ready);
+        for _ in cores {
+            if readiness.recv_timeout(SETUP_LIMIT).is_err() {
+                let why = match answers.try_recv() {
+                    Ok(Err(error)) => error.to_string(),
+                    _ => format!("not ready within {} s", SETUP_LIMIT.as_secs()),
+                };
+                return Err(TrafficError::Impossible(format!("the {what}s could not begin: {why}")));
+            }
+        }
+        Ok(Self { phase, answers, threads })
+    }
+
+    fn go(&mut self) {
+        self.phase.send_replace(Phase::Work(Instant::now() + START_DELAY));
+    }
+
+    /// Ends the threads and returns their answers.
+    fn end(mut self, interrupted: &dyn Fn() -> bool) -> Result<Vec<T>, TrafficError> {
+        self.phase.send_replace(Phase::End);
+        self.wait(PATIENCE, interrupted)
+    }
+
+    /// The threads' answers, once they have ended by themselves.
+    fn wait(&mut self, longest: Duration, interrupted: &dyn Fn() -> bool) -> Result<Vec<T>, TrafficError> {
+        let begun = Instant::now();
+        let mut answers = Vec::new();
+        while answers.len() < self.threads.len() {
+            match self.answers.recv_timeout(ASK_EVERY) {
+                Ok(answer) => answers.push(answer.map_err(TrafficError::system("application traffic"))?),
+                Err(RecvTimeoutError::Timeout) if interrupted() => return Err(TrafficError::Interrupted),
+                Err(RecvTimeoutError::Timeout) if begun.elapsed() < longest => (),
+                Err(RecvTimeoutError::Timeout) => {
+                    let why = format!("application traffic did not end within {longest:?}");
+                    return Err(TrafficError::Impossible(why));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(TrafficError::Impossible("a thread of application traffic broke".into()));
+                }
+            }
+        }
+        Ok(answers)
+    }
+}
+
+impl<T> Drop for Threads<T> {
+    /// On every way out the threads end; their runtimes close all sockets.
+    fn drop(&mut self) {
+        self.phase.send_replace(Phase::End);
+        for thread in self.threads.drain(..) {
+            // A panic was seen as a missing answer.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Runs a future on this thread, inside a side's namespace and on one core. What it left open is closed then.
+fn on_core<T>(side: &Side, core: Core, work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    pin(core.number)?;
+    let here = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        LocalSet::new().block_on(&runtime, work)
+    };
+    inside(side.namespace.as_deref(), here).map_err(io::Error::other)?
+}
+
+fn serve(
+    side: &Side,
+    core: Core,
+    addresses: &[SocketAddr],
+    files: Arc<FileSet>,
+    mut phase: watch::Receiver<Phase>,
+    ready: &Ready,
+) -> io::Result<Served> {
+    on_core(side, core, async {
+        let listeners =
+            addresses.iter().map(|address| server::listen(*address)).collect::<io::Result<_>>()?;
+        // Nobody waits any more after an interruption.
+        let _ = ready.send(());
+        Ok(server::serve(listeners, files, phase.wait_for(|phase| *phase == Phase::End)).await)
+    })
+}
+
+/// What the virtual clients of a thread did, and what kept this machine from doing more.
+struct Asked {
+    tally: Tally,
+    fault: Option<io::Error>,
+}
+
+fn ask(
+    side: &Side,
+    core: Core,
+    world: World,
+    phase: watch::Receiver<Phase>,
+    ready: &Ready,
+) -> io::Result<Asked> {
+    let numbers = (0..world.load.clients).filter(|number| *number as usize % core.of == core.place);
+    let (world, tally) = (Rc::new(world), Rc::new(RefCell::new(Tally::default())));
+    let clients: Vec<VirtualClient> =
+        numbers.map(|number| VirtualClient { number, world: world.clone(), tally: tally.clone() }).collect();
+    let fault = on_core(side, core, work_until_the_end(clients, phase, ready))?;
+    Ok(Asked { tally: tally.take(), fault })
+}
+
+async fn work_until_the_end(
+    clients: Vec<VirtualClient>,
+    mut phase: watch::Receiver<Phase>,
+    ready: &Ready,
+) -> io::Result<Option<io::Error>> {
+    let _ = ready.send(());
+    let begun = phase.wait_for(|phase| *phase != Phase::Wait).await.map(|phase| *phase);
+    let Ok(Phase::Work(start)) = begun else { return Ok(None) };
+    let mut working = JoinSet::new();
+    for client in clients {
+        working.spawn_local(client.work(start));
+    }
+    let all = async {
+        while let Some(ended) = working.join_next().await {
+            // A client that panicked is an answer that cannot be had.
+            if let Err(error) = ended.unwrap_or_else(|broken| Err(io::Error::other(broken))) {
+                return Some(error);
+            }
+        }
+        None
+    };
+    tokio::select! {
+        fault = all => Ok(fault),
+        _ = phase.wait_for(|phase| *phase == Phase::End) => Ok(None),
+    }
+}
+
+/// Puts together what both sides counted.
+fn outcome(load: &Load, asked: Vec<Asked>, served: Vec<Served>) -> Outcome {
+    let mut tally = Tally::default();
+    asked.iter().for_each(|asked| tally.add(&asked.tally));
+    let served = served.into_iter().fold(Served::default(), Served::plus);
+    let failed: Named =
+        tally.failed.iter().map(|(failure, count)| (failure.name().to_owned(), *count)).collect();
+    let fault = asked.into_iter().find_map(|asked| asked.fault);
+    Outcome {
+        ledger: Ledger {
+            offered: tally.begun,
+            not_sent: 0,
+            received: tally.completed,
+            places: Places::Application(ApplicationPlaces { failed }),
+        },
+        application: ApplicationOutcome {
+            clients: load.clients,
+            in_time: tally.in_time,
+            bytes_in_time: tally.bytes_in_time,
+            requests: served.requests,
+            answers: served.answers,
+            client_bytes: tally.bytes,
+            server_bytes: served.bytes,
+            times_ns: tally.times.summary(),
+        },
+        per_second: tally.samples(load.seconds),
+        fault: fault.map(|error| format!("the bench could not make another connection: {error}")),
+    }
+}

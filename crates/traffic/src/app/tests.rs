@@ -1,0 +1,179 @@
+//! Clients and servers on one machine, and servers that do not do what they should.
+
+use super::client::{Order, Stop, fetch};
+use super::content::FileSet;
+use super::nstl::{CLIENT_MACHINES, SERVERS};
+use super::{Load, Outcome, Side, run};
+use crate::TrafficError;
+use measure::application::{Failure, Protocol};
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::Linger;
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Addresses of loopback, of which each test has its own, so that tests do not meet.
+fn side(test: u8, first: u8, count: usize) -> Side {
+    let address = |host: usize| IpAddr::V4(Ipv4Addr::new(127, 77, test, first + host as u8));
+    Side { namespace: None, addresses: (0..count).map(address).collect() }
+}
+
+fn load(clients: u32, protocol: Protocol) -> Load {
+    Load {
+        clients,
+        protocol,
+        seconds: 0.2,
+        transaction_limit: MINUTE,
+        port: free_port(),
+        cores: vec![0],
+        seed: 1,
+    }
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.77.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn run_here(test: u8, load: &Load, interrupted: bool) -> Result<Outcome, TrafficError> {
+    let (clients, servers) = (side(test, 1, CLIENT_MACHINES), side(test, 101, SERVERS));
+    run(&clients, &servers, load, &Arc::new(FileSet::nstl_http(7)), &|| interrupted)
+}
+
+#[test]
+fn every_transaction_and_every_byte_has_its_place() {
+    for (test, clients, protocol) in
+        [(1, 1, Protocol::Http10), (2, 12, Protocol::Http11), (3, 1000, Protocol::Http10)]
+    {
+        let load = load(clients, protocol);
+        let outcome = run_here(test, &load, false).unwrap();
+        let (ledger, application) = (&outcome.ledger, &outcome.application);
+        assert_eq!(outcome.fault, None);
+        assert!(ledger.offered >= u64::from(clients), "each has begun one: {ledger:?}");
+        assert_eq!((ledger.received, ledger.residual()), (ledger.offered, 0), "{ledger:?}");
+        assert_eq!((application.requests, application.answers), (ledger.received, ledger.received));
+        assert_eq!(application.client_bytes, application.server_bytes);
+        assert!(application.client_bytes >= ledger.received * 512);
+        assert_eq!(application.disagreements(ledger), [""; 0]);
+        assert_eq!(application.times_ns.unwrap().count, ledger.received);
+        let seconds = outcome.per_second.iter().fold((0, 0), |(b, e), s| (b + s.sent, e + s.received));
+        assert_eq!(seconds, (ledger.offered, application.in_time));
+        assert!(application.in_time <= ledger.received);
+    }
+}
+
+#[test]
+fn a_run_ends_when_the_user_asks_and_when_it_cannot_begin() {
+    let mut endless = load(12, Protocol::Http10);
+    endless.seconds = 3600.0;
+    assert!(matches!(run_here(4, &endless, true), Err(TrafficError::Interrupted)));
+    let taken = TcpListener::bind(("127.77.5.101", 0)).unwrap();
+    endless.port = taken.local_addr().unwrap().port();
+    let error = run_here(5, &endless, false).unwrap_err().to_string();
+    assert!(error.starts_with("the servers could not begin: ") && error.contains("in use"), "{error}");
+}
+
+/// What a server of one connection does once the request was read.
+type Deed = fn(&mut TcpStream, &[u8]);
+
+fn head(length: usize) -> String {
+    format!("HTTP/1.0 200 OK\r\nContent-Length: {length}\r\n\r\n")
+}
+
+fn answer(stream: &mut TcpStream, head: &str, body: &[u8]) {
+    // The client may have gone away by then, which is what it is to do.
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body));
+}
+
+/// What a client makes of a server that does this; with no deed, of a port where nobody listens.
+fn met(deed: Option<Deed>, limit: Duration) -> Result<(), Stop> {
+    let set = FileSet::nstl_http(7);
+    let file = set.named("/html/20480.html").unwrap().clone();
+    let listener = TcpListener::bind("127.77.6.1:0").unwrap();
+    let to = listener.local_addr().unwrap();
+    let content = file.bytes.clone();
+    let serving = match deed {
+        Some(deed) => Some(std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            assert!(stream.read(&mut request).unwrap() > 0);
+            deed(&mut stream, &content);
+        })),
+        None => {
+            drop(listener);
+            None
+        }
+    };
+    let order = Order {
+        from: "127.77.6.2".parse().unwrap(),
+        to,
+        host: "server01",
+        file: &file,
+        protocol: Protocol::Http10,
+        limit,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let result = runtime.block_on(fetch(&order, &mut [0; 1000]));
+    if let Some(serving) = serving {
+        serving.join().unwrap();
+    }
+    result
+}
+
+#[test]
+fn every_failure_is_told_by_what_the_client_saw() {
+    let honest: Deed = |stream, body| answer(stream, &head(body.len()), body);
+    assert!(met(Some(honest), MINUTE).is_ok());
+    let without_length: Deed = |stream, body| answer(stream, "HTTP/1.1 200 OK\r\n\r\n", body);
+    assert!(met(Some(without_length), MINUTE).is_ok());
+    let rows: [(Option<Deed>, Failure); 13] = [
+        (None, Failure::Refused),
+        (
+            Some(|stream, _| {
+                let now = nix::libc::linger { l_onoff: 1, l_linger: 0 };
+                setsockopt(stream, Linger, &now).unwrap();
+            }),
+            Failure::Reset,
+        ),
+        (Some(|_, _| ()), Failure::Short),
+        (Some(|stream, body| answer(stream, &head(body.len()), &body[..body.len() - 1])), Failure::Short),
+        (Some(|stream, _| answer(stream, "HTTP/1.0 200 OK\r\nContent-Le", b"")), Failure::Short),
+        (
+            Some(|stream, body| {
+                let mut changed = body.to_vec();
+                *changed.last_mut().unwrap() ^= 1;
+                answer(stream, &head(changed.len()), &changed);
+            }),
+            Failure::Content,
+        ),
+        (Some(|stream, body| answer(stream, &head(body.len()), &[body, b"\n"].concat())), Failure::Content),
+        (Some(|stream, _| answer(stream, &head(3), b"<p>")), Failure::Content),
+        (Some(|stream, _| answer(stream, "HTTP/1.0 403 Forbidden\r\n\r\n", b"no")), Failure::Status),
+        (Some(|stream, _| answer(stream, "220 welcome\r\n", b"")), Failure::Protocol),
+        (
+            Some(|stream, _| {
+                let field = format!("X-Filler: {}\r\n", "x".repeat(1_000_000));
+                answer(stream, &format!("HTTP/1.0 200 OK\r\n{field}\r\n"), b"");
+            }),
+            Failure::Protocol,
+        ),
+        (
+            Some(|stream, body| {
+                let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n";
+                answer(stream, chunked, body);
+            }),
+            Failure::Protocol,
+        ),
+        // As long as the client waits, nothing comes; the read ends when the client closes.
+        (Some(|stream, _| assert_eq!(stream.read(&mut [0; 10]).unwrap_or(0), 0)), Failure::Timeout),
+    ];
+    for (number, (deed, expected)) in rows.into_iter().enumerate() {
+        let limit = if expected == Failure::Timeout { Duration::from_millis(500) } else { MINUTE };
+        match met(deed, limit) {
+            Err(Stop::Failed(failure)) => assert_eq!(failure, expected, "row {number}"),
+            other => panic!("row {number}: {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! Firewalls that lie about applications: proxies between real clients and real servers that answer in the servers' name. What they
+//! change must be named, and an honest proxy must not be. Needs root.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use measure::application::Protocol;
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::OriginalDst;
+use std::collections::HashMap;
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use testkit::namespace::Namespace;
+use traffic::app::{FileSet, Load, Outcome, Side, run};
+
+/// Where the proxy listens.
+const PROXY: u16 = 8080;
+/// Every so many answers the proxy lies.
+const EVERY: u64 = 7;
+
+/// Clients, a machine with a proxy that takes every connection to port 80, and servers.
+struct Bed {
+    clients: Namespace,
+    proxy: Namespace,
+    servers: Namespace,
+}
+
+impl Bed {
+    fn build() -> Self {
+        let bed = Self {
+            clients: Namespace::create("clients"),
+            proxy: Namespace::create("proxy"),
+            servers: Namespace::create("servers"),
+        };
+        let (clients, servers) = (bed.clients.name(), bed.servers.name());
+        bed.proxy.ip(&format!(
+            "link add p0 type veth peer name c0 netns {clients}
+             link add p1 type veth peer name s0 netns {servers}
+             address add 10.7.0.1/24 dev p0
+             address add 10.8.0.1/24 dev p1
+             link set p0 up
+             link set p1 up"
+        ));
+        let end = |namespace: &Namespace, device: &str, net: u8| {
+            let hosts: String =
+                (2..10).map(|host| format!("address add 10.{net}.0.{host}/24 dev {device}\n")).collect();
+            namespace.ip(&format!("{hosts}link set {device} up\nroute add default via 10.{net}.0.1"));
+        };
+        end(&bed.clients, "c0", 7);
+        end(&bed.servers, "s0", 8);
+        bed.proxy.nft(&format!(
+            "table ip lie {{
+               chain answers {{
+                 type nat hook prerouting priority dstnat
+                 iifname p0 tcp dport 80 redirect to :{PROXY}
+               }}
+             }}"
+        ));
+        bed
+    }
+
+    fn side(namespace: &Namespace, net: u8, count: u8) -> Side {
+        let address = |host| IpAddr::V4(Ipv4Addr::new(10, net, 0, 2 + host));
+        Side { namespace: Some(namespace.path()), addresses: (0..count).map(address).collect() }
+    }
+
+    /// Clients fetch files through a proxy of this kind.
+    fn run(&self, lie: Lie) -> Outcome {
+        let listener = self.proxy.enter(|| TcpListener::bind(("0.0.0.0", PROXY))).unwrap();
+        let proxy = Proxy {
+            lie,
+            lied: Mutex::new(HashMap::new()),
+            answers: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+        };
+        let load = Load {
+            clients: 4,
+            protocol: Protocol::Http10,
+            seconds: 0.3,
+            transaction_limit: Duration::from_secs(60),
+            port: 80,
+            cores: vec![0],
+            seed: 3,
+        };
+        let (clients, servers) = (Self::side(&self.clients, 7, 8), Self::side(&self.servers, 8, 6));
+        let files = Arc::new(FileSet::nstl_http(5));
+        std::thread::scope(|scope| {
+            scope.spawn(|| proxy.serve(scope, self, &listener));
+            let outcome = run(&clients, &servers, &load, &files, &|| false);
+            proxy.ended.store(true, Ordering::Relaxed);
+            // The listener looks whether the run has ended when somebody comes.
+            let _ = self.proxy.enter(|| TcpStream::connect(("127.0.0.1", PROXY)));
+            outcome.unwrap()
+        })
+    }
+}
+
+/// What a proxy does with an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lie {
+    /// Hands on everything.
+    Honest,
+    /// Turns a bit of the file.
+    Flips,
+    /// Ends the file before its end.
+    Cuts,
+    /// Writes more behind the file.
+    Adds,
+    /// Keeps answers, and gives them without asking the server again.
+    Answers,
+    /// Gives a page of its own.
+    MakesUp,
+    /// Asks the server twice.
+    AsksTwice,
+}
+
+struct Proxy {
+    lie: Lie,
+    /// Answers kept, by the request's first line.
+    lied: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
+    answers: AtomicU64,
+    ended: AtomicBool,
+}
+
+impl Proxy {
+    fn serve<'scope>(
+        &'scope self,
+        scope: &'scope std::thread::Scope<'scope, '_>,
+        bed: &'scope Bed,
+        listener: &TcpListener,
+    ) {
+        for client in listener.incoming() {
+            if self.ended.load(Ordering::Relaxed) {
+                return;
+            }
+            // A client that went away is none of the test's business.
+            scope.spawn(move || client.and_then(|client| self.pass(bed, client)));
+        }
+    }
+
+    fn pass(&self, bed: &Bed, mut client: TcpStream) -> io::Result<()> {
+        let request = read_head(&mut client)?;
+        let to = getsockopt(&client, OriginalDst).map_err(io::Error::from)?;
+        let server = SocketAddrV4::new(u32::from_be(to.sin_addr.s_addr).into(), u16::from_be(to.sin_port));
+        let line = request.split(|byte| *byte == b'\n').next().unwrap_or_default().to_vec();
+        let mut kept = self.lied.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = match kept.get(&line) {
+            Some(answer) if self.lie == Lie::Answers => answer.clone(),
+            _ => {
+                drop(kept);
+                let answer = bed.ask(server.into(), &request)?;
+                kept = self.lied.lock().unwrap_or_else(PoisonError::into_inner);
+                kept.insert(line, answer.clone());
+                answer
+            }
+        };
+        drop(kept);
+        let is_turn = self.answers.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY);
+        let changed = if is_turn { self.change(bed, server.into(), &request, answer)? } else { answer };
+        client.write_all(&changed)?;
+        client.shutdown(Shutdown::Write)
+    }
+
+    fn change(
+        &self,
+        bed: &Bed,
+        server: SocketAddr,
+        request: &[u8],
+        mut answer: Vec<u8>,
+    ) -> io::Result<Vec<u8>> {
+        let last = answer.len() - 1;
+        match self.lie {
+            Lie::Honest | Lie::Answers => {}
+            Lie::Flips => answer[last] ^= 1,
+            Lie::Cuts => answer.truncate(last),
+            Lie::Adds => answer.push(b' '),
+            Lie::MakesUp => answer = b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\n<p>".to_vec(),
+            Lie::AsksTwice => drop(bed.ask(server, request)?),
+        }
+        Ok(answer)
+    }
+}
+
+impl Bed {
+    /// The whole answer of a server.
+    fn ask(&self, server: SocketAddr, request: &[u8]) -> io::Result<Vec<u8>> {
+        let mut stream = self.proxy.enter(|| TcpStream::connect(server))?;
+        stream.write_all(request)?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        Ok(answer)
+    }
+}
+
+fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+    let (mut head, mut piece) = (Vec::new(), [0; 1024]);
+    while !head.ends_with(b"\r\n\r\n") {
+        match stream.read(&mut piece)? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            count => head.extend(&piece[..count]),
+        }
+    }
+    Ok(head)
+}
+
+#[test]
+fn what_a_proxy_does_in_the_servers_name_is_named() {
+    let bed = Bed::build();
+    for (lie, said) in [
+        (Lie::Honest, ""),
+        (Lie::Flips, "answers were not what the servers sent"),
+        (Lie::Cuts, "answers ended early, though the servers sent them whole"),
+        (Lie::Adds, "answers were not what the servers sent"),
+        (Lie::Answers, "somebody else answered"),
+        (Lie::MakesUp, "answers were not what the servers sent"),
+        (Lie::AsksTwice, "requests reached the servers and the clients made"),
+    ] {
+        let outcome = bed.run(lie);
+        let found = outcome.application.disagreements(&outcome.ledger).join("; ");
+        let what = format!("{lie:?}: {found}; {:?} {:?}", outcome.ledger, outcome.application);
+        assert_eq!((outcome.fault, outcome.ledger.residual()), (None, 0), "{what}");
+        assert!(outcome.ledger.offered > EVERY, "{what}");
+        assert!(if said.is_empty() { found.is_empty() } else { found.contains(said) }, "{what}");
+    }
+}
