@@ -17,8 +17,10 @@ use traffic::app::{FileSet, Load, Outcome, Side, run};
 
 /// Where the proxy listens.
 const PROXY: u16 = 8080;
-/// Every so many answers the proxy lies.
+/// Every so many answers the proxy lies, the first time in the first one.
 const EVERY: u64 = 7;
+/// More than there are files, so that some file is asked for twice however slow the machine is.
+const CLIENTS: u32 = 24;
 
 /// Clients, a machine with a proxy that takes every connection to port 80, and servers.
 struct Bed {
@@ -71,14 +73,14 @@ impl Bed {
         let listener = self.proxy.enter(|| TcpListener::bind(("0.0.0.0", PROXY))).unwrap();
         let proxy = Proxy {
             lie,
-            lied: Mutex::new(HashMap::new()),
+            kept: Mutex::new(HashMap::new()),
             answers: AtomicU64::new(0),
             ended: AtomicBool::new(false),
         };
         let load = Load {
-            clients: 4,
+            clients: CLIENTS,
             protocol: Protocol::Http10,
-            seconds: 0.3,
+            seconds: 0.15,
             transaction_limit: Duration::from_secs(60),
             port: 80,
             cores: vec![0],
@@ -119,7 +121,7 @@ enum Lie {
 struct Proxy {
     lie: Lie,
     /// Answers kept, by the request's first line.
-    lied: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
+    kept: Mutex<HashMap<Vec<u8>, Vec<u8>>>,
     answers: AtomicU64,
     ended: AtomicBool,
 }
@@ -145,22 +147,26 @@ impl Proxy {
         let to = getsockopt(&client, OriginalDst).map_err(io::Error::from)?;
         let server = SocketAddrV4::new(u32::from_be(to.sin_addr.s_addr).into(), u16::from_be(to.sin_port));
         let line = request.split(|byte| *byte == b'\n').next().unwrap_or_default().to_vec();
-        let mut kept = self.lied.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = match kept.get(&line) {
-            Some(answer) if self.lie == Lie::Answers => answer.clone(),
-            _ => {
-                drop(kept);
-                let answer = bed.ask(server.into(), &request)?;
-                kept = self.lied.lock().unwrap_or_else(PoisonError::into_inner);
-                kept.insert(line, answer.clone());
-                answer
-            }
+        let answer = if self.lie == Lie::Answers {
+            self.kept_answer(line, || bed.ask(server.into(), &request))?
+        } else {
+            bed.ask(server.into(), &request)?
         };
-        drop(kept);
         let is_turn = self.answers.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY);
         let changed = if is_turn { self.change(bed, server.into(), &request, answer)? } else { answer };
         client.write_all(&changed)?;
         client.shutdown(Shutdown::Write)
+    }
+
+    /// Asks once for each line; meanwhile the others wait.
+    fn kept_answer(&self, line: Vec<u8>, ask: impl Fn() -> io::Result<Vec<u8>>) -> io::Result<Vec<u8>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(answer) = kept.get(&line) {
+            return Ok(answer.clone());
+        }
+        let answer = ask()?;
+        kept.insert(line, answer.clone());
+        Ok(answer)
     }
 
     fn change(
@@ -221,7 +227,6 @@ fn what_a_proxy_does_in_the_servers_name_is_named() {
         let found = outcome.application.disagreements(&outcome.ledger).join("; ");
         let what = format!("{lie:?}: {found}; {:?} {:?}", outcome.ledger, outcome.application);
         assert_eq!((outcome.fault, outcome.ledger.residual()), (None, 0), "{what}");
-        assert!(outcome.ledger.offered > EVERY, "{what}");
         assert!(if said.is_empty() { found.is_empty() } else { found.contains(said) }, "{what}");
     }
 }

@@ -430,7 +430,8 @@ pub(crate) const fn load_unit(sent: Sent, trial: &Trial) -> &'static str {
     }
 }
 
-/// The times that belong to a point's value: of transactions from SYN to close, of connections from the intended start to the SYN-ACK, or the teardown.
+/// The times that belong to a point's value: of transactions from SYN to close, of connections from the intended start to the
+/// SYN-ACK, or the teardown.
 pub(crate) fn times(point: &Reading<'_>) -> Option<LatencySummary> {
     let of = |times: fn(&ConnectionTimes) -> Option<LatencySummary>| {
         point.connections().and_then(|s| times(&s.times))

@@ -90,7 +90,8 @@ impl Shared {
     }
 }
 
-/// The rig of one firewall for a cell: for frames, connections, bulk transfers or application traffic, in a bed or between named interfaces.
+/// The rig of one firewall for a cell: for frames, connections, bulk transfers or application traffic, in a bed or between named
+/// interfaces.
 pub(crate) fn build(name: &str, planned: &PlannedCell, shared: &Shared) -> Result<Box<dyn Rig>, RigError> {
     let setup = &planned.setup;
     Ok(match &setup.workload {

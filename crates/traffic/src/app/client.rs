@@ -2,6 +2,7 @@
 
 use super::content::File;
 use measure::application::{Failure, Protocol};
+use nix::errno::Errno;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::IpBindAddressNoPort;
 use std::io::{self, ErrorKind};
@@ -64,9 +65,26 @@ async fn connect(order: &Order<'_>) -> Result<TcpStream, Stop> {
     socket.connect(order.to).await.map_err(|error| match error.kind() {
         ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => Failure::Refused.into(),
         ErrorKind::TimedOut => Failure::ConnectTimeout.into(),
-        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => Failure::Unreachable.into(),
+        _ if is_icmp(&error) => Failure::Unreachable.into(),
         _ => Stop::Own(error),
     })
+}
+
+/// Whether an ICMP error ended the connection: the kernel gives each of its codes an error number (`icmp_err_convert` and
+/// `tab_unreach` of Linux). An ICMPv6 error "administratively prohibited" is `EACCES`.
+fn is_icmp(error: &io::Error) -> bool {
+    const OF_ICMP: [Errno; 9] = [
+        Errno::ENETUNREACH,
+        Errno::EHOSTUNREACH,
+        Errno::ENETDOWN,
+        Errno::EHOSTDOWN,
+        Errno::ENONET,
+        Errno::ENOPROTOOPT,
+        Errno::EOPNOTSUPP,
+        Errno::EACCES,
+        Errno::EPROTO,
+    ];
+    error.raw_os_error().is_some_and(|number| OF_ICMP.contains(&Errno::from_raw(number)))
 }
 
 /// What an error of an open connection means.
@@ -76,7 +94,7 @@ fn broken(error: io::Error) -> Stop {
             Failure::Reset.into()
         }
         ErrorKind::TimedOut => Failure::Timeout.into(),
-        ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => Failure::Unreachable.into(),
+        _ if is_icmp(&error) => Failure::Unreachable.into(),
         _ => Stop::Own(error),
     }
 }

@@ -126,7 +126,6 @@ impl VirtualClient {
         let load = &self.world.load;
         let mut random = SplitMix64::new(mix(load.seed ^ u64::from(self.number)));
         let mut buffer = vec![0; BUFFER_BYTES];
-        tokio::time::sleep_until(start).await;
         loop {
             let begun = Instant::now();
             let at = (begun - start).as_secs_f64();

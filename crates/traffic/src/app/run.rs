@@ -24,14 +24,14 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, LocalSet};
 use tokio::time::Instant;
 
-/// From the moment when all threads are ready to the first transaction.
-const START_DELAY: Duration = Duration::from_millis(10);
 /// How long threads may take until they are ready.
 const SETUP_LIMIT: Duration = Duration::from_secs(20);
 /// How often the user is asked whether to go on.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 /// Beside the time of the load and of a last transaction, after which threads that did not end are given up.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How much longer than its client's transaction a server keeps a connection, so that the client is who gives up.
+const SERVER_LONGER: Duration = Duration::from_secs(5);
 /// File descriptors beside a connection's two.
 const OTHER_FILES: u64 = 256;
 
@@ -93,7 +93,8 @@ pub fn run(
         servers.addresses.iter().map(|ip| SocketAddr::new(*ip, load.port)).collect();
     let serving = Threads::start("server", &load.cores, |core, ready| {
         let (side, addresses, files) = (servers.clone(), addresses.clone(), files.clone());
-        move |phase| serve(&side, core, &addresses, files, phase, &ready)
+        let longest = load.transaction_limit + SERVER_LONGER;
+        move |phase| serve(&side, core, &addresses, files, longest, phase, &ready)
     })?;
     let mut asking = Threads::start("client", &load.cores, |core, ready| {
         let world = World {
@@ -129,8 +130,7 @@ fn allow_files(needed: u64) -> Result<(), TrafficError> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Wait,
-    /// From this moment.
-    Work(Instant),
+    Work,
     End,
 }
 
@@ -186,7 +186,7 @@ impl<T: Send + 'static> Threads<T> {
     }
 
     fn go(&mut self) {
-        self.phase.send_replace(Phase::Work(Instant::now() + START_DELAY));
+        self.phase.send_replace(Phase::Work);
     }
 
     /// Ends the threads and returns their answers.
@@ -243,6 +243,7 @@ fn serve(
     core: Core,
     addresses: &[SocketAddr],
     files: Arc<FileSet>,
+    longest: Duration,
     mut phase: watch::Receiver<Phase>,
     ready: &Ready,
 ) -> io::Result<Served> {
@@ -251,7 +252,7 @@ fn serve(
             addresses.iter().map(|address| server::listen(*address)).collect::<io::Result<_>>()?;
         // Nobody waits any more after an interruption.
         let _ = ready.send(());
-        Ok(server::serve(listeners, files, phase.wait_for(|phase| *phase == Phase::End)).await)
+        Ok(server::serve(listeners, files, longest, phase.wait_for(|phase| *phase == Phase::End)).await)
     })
 }
 
@@ -283,7 +284,9 @@ async fn work_until_the_end(
 ) -> io::Result<Option<io::Error>> {
     let _ = ready.send(());
     let begun = phase.wait_for(|phase| *phase != Phase::Wait).await.map(|phase| *phase);
-    let Ok(Phase::Work(start)) = begun else { return Ok(None) };
+    let Ok(Phase::Work) = begun else { return Ok(None) };
+    // A busy machine may run one thread later than another. Each has the whole time of the load, from when it runs.
+    let start = Instant::now();
     let mut working = JoinSet::new();
     for client in clients {
         working.spawn_local(client.work(start));
@@ -310,7 +313,7 @@ fn outcome(load: &Load, asked: Vec<Asked>, served: Vec<Served>) -> Outcome {
     let served = served.into_iter().fold(Served::default(), Served::plus);
     let failed: Named =
         tally.failed.iter().map(|(failure, count)| (failure.name().to_owned(), *count)).collect();
-    let fault = asked.into_iter().find_map(|asked| asked.fault);
+    let mut faults = asked.into_iter().filter_map(|asked| asked.fault).chain(served.fault);
     Outcome {
         ledger: Ledger {
             offered: tally.begun,
@@ -329,6 +332,6 @@ fn outcome(load: &Load, asked: Vec<Asked>, served: Vec<Served>) -> Outcome {
             times_ns: tally.times.summary(),
         },
         per_second: tally.samples(load.seconds),
-        fault: fault.map(|error| format!("the bench could not make another connection: {error}")),
+        fault: faults.next().map(|error| format!("the bench could not make another connection: {error}")),
     }
 }

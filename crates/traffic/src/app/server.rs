@@ -2,8 +2,8 @@
 //! held against.
 
 use super::content::{File, FileSet};
-use std::cell::Cell;
-use std::io;
+use std::cell::RefCell;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use tokio::time::{Duration, timeout};
 const LONGEST_REQUEST: usize = 8 * 1024;
 /// The most fields of a request.
 const MOST_FIELDS: usize = 32;
-/// How long a client may take for its request and to take the answer; longer than a client waits.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Connections that wait to be accepted: more than there are virtual clients.
 const BACKLOG: u32 = 4096;
+/// After a connection could not be accepted.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(1);
 
 /// What the servers of a thread did.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 pub(super) struct Served {
     /// Requests that could be read.
     pub(super) requests: u64,
@@ -29,6 +29,8 @@ pub(super) struct Served {
     pub(super) answers: u64,
     /// Bytes of these files.
     pub(super) bytes: u64,
+    /// What kept this machine from accepting a connection.
+    pub(super) fault: Option<io::Error>,
 }
 
 impl Served {
@@ -37,8 +39,18 @@ impl Served {
             requests: self.requests + other.requests,
             answers: self.answers + other.answers,
             bytes: self.bytes + other.bytes,
+            fault: self.fault.or(other.fault),
         }
     }
+}
+
+/// What all connections of a thread share.
+struct World {
+    files: Arc<FileSet>,
+    /// How long a connection may last: a client that a firewall has cut off from its server would otherwise leave one for each of its
+    /// transactions.
+    longest: Duration,
+    served: RefCell<Served>,
 }
 
 /// Opens a listener that several threads may have one of.
@@ -50,37 +62,47 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves until `stop` ends; then every connection ends with the thread's runtime.
-pub(super) async fn serve(listeners: Vec<TcpListener>, files: Arc<FileSet>, stop: impl Future) -> Served {
-    let served = Rc::new(Cell::new(Served::default()));
+/// Serves until `stop` ends; then every connection ends with the thread's runtime. A connection ends after `longest` in any case.
+pub(super) async fn serve(
+    listeners: Vec<TcpListener>,
+    files: Arc<FileSet>,
+    longest: Duration,
+    stop: impl Future,
+) -> Served {
+    let world = Rc::new(World { files, longest, served: RefCell::default() });
     for listener in listeners {
-        tokio::task::spawn_local(accept(listener, files.clone(), served.clone()));
+        tokio::task::spawn_local(accept(listener, world.clone()));
     }
     stop.await;
-    served.get()
+    world.served.take()
 }
 
-async fn accept(listener: TcpListener, files: Arc<FileSet>, served: Rc<Cell<Served>>) {
+async fn accept(listener: TcpListener, world: Rc<World>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let (files, served) = (files.clone(), served.clone());
+                let world = world.clone();
                 tokio::task::spawn_local(async move {
                     // A client that went away, or a firewall that cut the connection: the client counts it.
-                    let _ = timeout(PATIENCE, answer(stream, &files, &served)).await;
+                    let _ = timeout(world.longest, answer(stream, &world)).await;
                 });
             }
-            // A connection that ended before it was accepted, or no file descriptor: the next one may come.
-            Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+            // The other end has closed the connection before it was accepted.
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => (),
+            // No file descriptor or no memory. Connections end meanwhile, and the next one may be accepted.
+            Err(error) => {
+                world.served.borrow_mut().fault.get_or_insert(error);
+                tokio::time::sleep(ACCEPT_AGAIN).await;
+            }
         }
     }
 }
 
-async fn answer(mut stream: TcpStream, files: &FileSet, served: &Cell<Served>) -> io::Result<()> {
+async fn answer(mut stream: TcpStream, world: &World) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let Some(request) = read_request(&mut stream).await? else { return Ok(()) };
-    served.set(served.get().plus(Served { requests: 1, ..Served::default() }));
-    let Some(file) = files.named(&request.path) else {
+    world.served.borrow_mut().requests += 1;
+    let Some(file) = world.files.named(&request.path) else {
         let head = format!(
             "HTTP/1.{} 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
             request.version
@@ -89,7 +111,12 @@ async fn answer(mut stream: TcpStream, files: &FileSet, served: &Cell<Served>) -
     };
     stream.write_all(&head(file, request.version)).await?;
     stream.write_all(&file.bytes).await?;
-    served.set(served.get().plus(Served { answers: 1, bytes: file.bytes.len() as u64, ..Served::default() }));
+    // The client has its end after this count, so that it never counts an answer before the server does.
+    {
+        let mut served = world.served.borrow_mut();
+        served.answers += 1;
+        served.bytes += file.bytes.len() as u64;
+    }
     stream.shutdown().await
 }
 
