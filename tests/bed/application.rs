@@ -2,7 +2,6 @@
 
 use super::{bench, left_behind, of, results, shown, suite, turn};
 use measure::results::{Metric, Results};
-use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -66,49 +65,30 @@ fn a_machine_of_others_between_two_cards_is_refused_before_anything_is_built() {
     assert!(!out.exists());
 }
 
-/// A run of one firewall in whose middle something happens.
-fn run_with(dir: &Path, seconds: f64, happens: impl FnOnce(u32)) -> (Option<i32>, String) {
-    let suite = suite(dir, &["linux"], seconds, "procedure = \"transactions\"");
-    let out = dir.join("out");
-    let run = bench(&["run", suite.to_str().unwrap(), "--out", out.to_str().unwrap()]).spawn().unwrap();
-    let pid = run.id();
-    until("clients are connected", || connections(pid) > 0);
-    happens(pid);
-    let output = run.wait_with_output().unwrap();
-    (output.status.code(), shown(&output))
-}
-
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn namespace(pid: u32, role: &str) -> Option<String> {
-    left_behind(pid).into_iter().find(|name| name.ends_with(role))
-}
-
-/// Connections that the clients have opened, and that the other end has answered.
-fn connections(pid: u32) -> usize {
-    let Some(name) = namespace(pid, "private") else { return 0 };
-    let shown = Command::new("ip")
-        .args(["netns", "exec", &name, "ss", "-Htn", "state", "established"])
-        .output()
-        .unwrap();
-    String::from_utf8_lossy(&shown.stdout).lines().count()
-}
-
 #[test]
 fn an_interrupted_run_leaves_nothing() {
     let _turn = turn();
     let dir = tempfile::tempdir().unwrap();
-    let mut bench_pid = 0;
-    let (status, said) = run_with(dir.path(), 600.0, |pid| {
-        bench_pid = pid;
-        Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap();
-    });
-    assert_eq!(status, Some(130), "{said}");
-    assert_eq!(left_behind(bench_pid), Vec::<String>::new());
+    let suite = suite(dir.path(), &["linux"], 600.0, "procedure = \"transactions\"");
+    let out = dir.path().join("out");
+    let run = bench(&["run", suite.to_str().unwrap(), "--out", out.to_str().unwrap()]).spawn().unwrap();
+    let pid = run.id();
+    let begun = Instant::now();
+    while !servers_listen(pid) {
+        assert!(begun.elapsed() < PATIENCE, "waited in vain until servers listen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap();
+    let output = run.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", shown(&output));
+    assert_eq!(left_behind(pid), Vec::<String>::new());
+}
+
+/// Whether a trial is under way: its servers listen from its start to its end.
+fn servers_listen(pid: u32) -> bool {
+    let Some(name) = left_behind(pid).into_iter().find(|name| name.ends_with("hostile")) else {
+        return false;
+    };
+    let shown = Command::new("ip").args(["netns", "exec", &name, "ss", "-Htln"]).output().unwrap();
+    !shown.stdout.is_empty()
 }
