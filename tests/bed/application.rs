@@ -43,7 +43,21 @@ fn every_firewall_gives_valid_points() {
             &["nftables", "rampart"],
             "factors.clients = 1\nfactors.ip = 6\nfactors.rules = 4\nfactors.protocol = \"http/1.1\"",
         ),
-        ("nat", &["nftables"], "factors.clients = 12\nfactors.rules = 4\nfactors.nat = true"),
+        (
+            "mix",
+            &["iptables", "rampart"],
+            "factors.clients = 12\nfactors.rules = 4\nfactors.protocol = \"nstl\"",
+        ),
+        (
+            "active",
+            &["linux"],
+            "factors.clients = 4\nfactors.rules = 0\nfactors.protocol = \"ftp:active-put\"",
+        ),
+        (
+            "nat",
+            &["nftables"],
+            "factors.clients = 12\nfactors.rules = 4\nfactors.nat = true\nfactors.protocol = \"ftp:get\"",
+        ),
         ("link", &["rampart"], "factors.clients = 12\nfactors.rules = 4\nfactors.link = \"100M\""),
     ] {
         let suite = suite(dir.path(), duts, 0.2, &format!("procedure = \"transactions\"\n{test}"));

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use measure::application::Protocol;
+use measure::application::{Protocol, ProtocolMix};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::OriginalDst;
 use std::collections::HashMap;
@@ -79,15 +79,16 @@ impl Bed {
         };
         let load = Load {
             clients: CLIENTS,
-            protocol: Protocol::Http10,
+            protocol: ProtocolMix::Only(Protocol::Http10),
             seconds: 0.15,
             transaction_limit: Duration::from_secs(60),
-            port: 80,
+            http_port: 80,
+            ftp_port: 21,
             cores: vec![0],
             seed: 3,
         };
         let (clients, servers) = (Self::side(&self.clients, 7, 8), Self::side(&self.servers, 8, 6));
-        let files = Arc::new(FileSet::nstl_http(5));
+        let files = Arc::new(FileSet::nstl(5));
         std::thread::scope(|scope| {
             scope.spawn(|| proxy.serve(scope, self, &listener));
             let outcome = run(&clients, &servers, &load, &files, &|| false);
@@ -216,11 +217,11 @@ fn what_a_proxy_does_in_the_servers_name_is_named() {
     let bed = Bed::build();
     for (lie, said) in [
         (Lie::Honest, ""),
-        (Lie::Flips, "answers were not what the servers sent"),
-        (Lie::Cuts, "answers ended early, though the servers sent them whole"),
-        (Lie::Adds, "answers were not what the servers sent"),
+        (Lie::Flips, "files came otherwise than they were sent"),
+        (Lie::Cuts, "files ended early, though they were sent whole"),
+        (Lie::Adds, "files came otherwise than they were sent"),
         (Lie::Answers, "somebody else answered"),
-        (Lie::MakesUp, "answers were not what the servers sent"),
+        (Lie::MakesUp, "files came otherwise than they were sent"),
         (Lie::AsksTwice, "requests reached the servers and the clients made"),
     ] {
         let outcome = bed.run(lie);

@@ -19,13 +19,58 @@ pub const PORTS_OF_MACHINE: u32 = 8192;
 /// Pairs of addresses and ports that a trial can have: what a firewall that remembers ended connections has to hold.
 pub const PAIRS: u32 = CLIENT_MACHINES * PORTS_OF_MACHINE * SERVERS;
 
-/// How files are fetched.
+/// What a transaction speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Protocol {
     /// HTTP/1.0 (RFC 1945).
     Http10,
     /// HTTP/1.1 (RFC 9112), `Connection: close`.
     Http11,
+    /// FTP (RFC 959, RFC 2428): login, a file, and the end of the session.
+    Ftp(FtpTransfer),
+}
+
+/// How FTP transfers a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FtpTransfer {
+    /// Who opens the data connection.
+    pub mode: FtpMode,
+    /// Which way the file goes.
+    pub verb: FtpVerb,
+}
+
+/// Who opens a data connection of FTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FtpMode {
+    /// The client, to a port that the server names.
+    Passive,
+    /// The server, to a port that the client names.
+    Active,
+}
+
+/// Which way a file goes by FTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum FtpVerb {
+    /// To the client.
+    Get,
+    /// To the server, which compares it with its own.
+    Put,
+}
+
+/// What the transactions of a trial speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ProtocolMix {
+    /// All the same.
+    Only(Protocol),
+    /// HTTP/1.0 and FTP, passive, each as often with a server as the NSTL benchmark has it.
+    Nstl,
+}
+
+impl ProtocolMix {
+    /// Whether servers open connections to clients.
+    pub const fn calls_back(self) -> bool {
+        matches!(self, Self::Only(Protocol::Ftp(FtpTransfer { mode: FtpMode::Active, .. })))
+    }
 }
 
 /// What application traffic is like.
@@ -34,7 +79,7 @@ pub struct ApplicationShape {
     /// Virtual clients at work at once, 1 to [`MOST_CLIENTS`].
     pub clients: u32,
     /// How they fetch files.
-    pub protocol: Protocol,
+    pub protocol: ProtocolMix,
 }
 
 /// What is asked of a trial of application traffic.
@@ -63,9 +108,9 @@ pub enum Failure {
     Short,
     /// The answer is not what the file holds.
     Content,
-    /// Something else than HTTP came back.
+    /// Something else than the protocol came back.
     Protocol,
-    /// The answer has another status than 200.
+    /// The answer has another status than 200, or an FTP reply another code than the one that goes on.
     Status,
 }
 
@@ -101,9 +146,9 @@ impl Failure {
     /// What a firewall did that answers in a server's name; `None` where it may have been openly in the way.
     const fn as_lie(self) -> Option<&'static str> {
         match self {
-            Failure::Short => Some("answers ended early, though the servers sent them whole"),
-            Failure::Content => Some("answers were not what the servers sent"),
-            Failure::Protocol => Some("answers were no HTTP, which the servers speak"),
+            Failure::Short => Some("files ended early, though they were sent whole"),
+            Failure::Content => Some("files came otherwise than they were sent"),
+            Failure::Protocol => Some("answers were not of the protocol that the servers speak"),
             _ => None,
         }
     }
@@ -213,13 +258,13 @@ mod tests {
             (&[(Failure::Timeout, 2), (Failure::Status, 1), (Failure::Refused, 1)], |_| (), ""),
             // The servers wrote what the clients gave up.
             (&[(Failure::Timeout, 2)], |o| (o.answers, o.server_bytes) = (10, 1000), ""),
-            (&[(Failure::Content, 1)], |_| (), "1 of 10 answers were not what the servers sent"),
+            (&[(Failure::Content, 1)], |_| (), "1 of 10 files came otherwise than they were sent"),
+            (&[(Failure::Short, 3)], |_| (), "3 of 10 files ended early, though they were sent whole"),
             (
-                &[(Failure::Short, 3)],
+                &[(Failure::Protocol, 3)],
                 |_| (),
-                "3 of 10 answers ended early, though the servers sent them whole",
+                "3 of 10 answers were not of the protocol that the servers speak",
             ),
-            (&[(Failure::Protocol, 3)], |_| (), "3 of 10 answers were no HTTP, which the servers speak"),
             (
                 &[],
                 |o| (o.answers, o.server_bytes, o.client_bytes) = (4, 400, 400),

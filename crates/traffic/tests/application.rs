@@ -1,7 +1,7 @@
 //! Application traffic through a router that stops in the middle: transactions fail, each in its way, and the run ends. Needs root.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use measure::application::Protocol;
+use measure::application::{Protocol, ProtocolMix};
 use measure::ledger::Places;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -80,16 +80,17 @@ fn transactions_fail_as_the_router_stops_and_the_run_ends() {
     for (rule, is_v6, transaction_limit, possible) in ROWS {
         let load = Load {
             clients: 12,
-            protocol: Protocol::Http11,
+            protocol: ProtocolMix::Only(Protocol::Http11),
             seconds: 0.2,
             transaction_limit,
-            port: 80,
+            http_port: 80,
+            ftp_port: 21,
             cores: vec![0],
             seed: 1,
         };
         let bed = Bed::build(rule);
         let [client, server] = if is_v6 { ["fd00:7::2", "fd00:8::2"] } else { ["10.7.0.2", "10.8.0.2"] };
-        let files = Arc::new(FileSet::nstl_http(7));
+        let files = Arc::new(FileSet::nstl(7));
         let (clients, servers) = (side(&bed.clients, client), side(&bed.servers, server));
         let outcome = run(&clients, &servers, &load, &files, &|| false).unwrap();
         let Places::Application(places) = &outcome.ledger.places else { panic!("transactions") };

@@ -106,7 +106,7 @@ fn what_nobody_can_place_and_what_the_servers_did_not_send_cost_the_values() {
     };
     for (outcome, said) in [
         (unbalanced, "3 of 103 offered transactions are unaccounted for"),
-        (trial(100, "content", 1), "1 of 101 answers were not what the servers sent"),
+        (trial(100, "content", 1), "1 of 101 files came otherwise than they were sent"),
         (trial(0, "", 0), "no transaction was offered"),
     ] {
         let (values, marks) = run(outcome);

@@ -14,6 +14,7 @@ const SUITES: &[(&str, &str)] = &[
     ("kernel-forwarding", include_str!("../../../../suites/kernel-forwarding.toml")),
     ("classbench", include_str!("../../../../suites/classbench.toml")),
     ("bulk-tcp", include_str!("../../../../suites/bulk-tcp.toml")),
+    ("nstl", include_str!("../../../../suites/nstl.toml")),
     ("nstl-http", include_str!("../../../../suites/nstl-http.toml")),
 ];
 

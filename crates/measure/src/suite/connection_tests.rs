@@ -151,7 +151,14 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
             "procedure = \"transactions\"\nfactors.flows = 5",
             "`flows` means nothing to the procedure `transactions`",
         ),
-        ("procedure = \"transactions\"\nfactors.protocol = \"ftp\"", "it takes `http/1.0` or `http/1.1`"),
+        (
+            "procedure = \"transactions\"\nfactors.protocol = \"gopher\"",
+            "it takes `http/1.0`, `http/1.1`, `ftp:get`, ",
+        ),
+        (
+            "procedure = \"transactions\"\nfactors.protocol = \"ftp:active-get\"\nfactors.rules = 4",
+            "active FTP opens data connections from the server: no policy of this version allows them",
+        ),
         (
             "procedure = \"connection-rate\"\nconnection_rate = 10",
             "`connection_rate` means nothing to the procedure `connection-rate`\n  it belongs to steady, replacement",

@@ -4,7 +4,7 @@
 use super::levels::{Levels, MAX_CLIENTS, MAX_CONNECTIONS, MAX_HOSTS};
 use super::text::{count, directions, family, flag, flood, illegal, link, matching, one_of, seconds};
 use super::value::{CHECKSUMS, CLOSES, IPS, ORDERS, PLACEMENTS, PROTOCOLS, Value, ZONES};
-use crate::application::{self, Protocol};
+use crate::application::{self, Protocol, ProtocolMix};
 use crate::connections::{CloseBy, MOST_ANSWER_BYTES, TupleOrder};
 use crate::frame::{FrameMix, FrameSize};
 use crate::level::{self, LATE, Words};
@@ -381,9 +381,9 @@ factors! {
     /// How applications fetch files.
     Protocol {
         key: "protocol", title: "Protocol", rank: LATE, telling: false,
-        takes: "`http/1.0` or `http/1.1`",
+        takes: "`http/1.0`, `http/1.1`, `ftp:get`, `ftp:put`, `ftp:active-get`, `ftp:active-put` or `nstl`",
         matters: |p| p.factors.contains(&Factor::Protocol),
-        read: |t| one_of(t, &PROTOCOLS).map(Value::Protocol), default: |_| Value::Protocol(Protocol::Http10),
+        read: |t| one_of(t, &PROTOCOLS).map(Value::Protocol), default: |_| Value::Protocol(ProtocolMix::Only(Protocol::Http10)),
         short: level::text, phrase: |l| l.text.to_uppercase(),
     }
 

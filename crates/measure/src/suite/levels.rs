@@ -4,7 +4,7 @@ use super::connections::ConnectionLevels;
 use super::factor::Factor;
 use super::setup_problem::SetupProblem;
 use super::value::{Match, Value};
-use crate::application::{ApplicationShape, MOST_CLIENTS, Protocol};
+use crate::application::{ApplicationShape, MOST_CLIENTS, ProtocolMix};
 use crate::bulk::{BulkShape, MOST_CONNECTIONS};
 use crate::connections::{CloseBy, Illegal, TupleOrder};
 use crate::frame::FrameMix;
@@ -252,6 +252,9 @@ impl Levels {
         if self.clients() > MOST_CLIENTS {
             return Err(SetupProblem::TooManyVirtualClients(self.clients()));
         }
+        if self.protocol().calls_back() && (self.rules() > 0 || self.nat()) {
+            return Err(SetupProblem::CallsBack);
+        }
         Ok(())
     }
 
@@ -354,7 +357,7 @@ levels! {
     illegal: Illegal is Illegal(Option<Illegal>),
     flood: Attack is Flood(Option<Flood>),
     fragments: Fragments is Count(u32),
-    protocol: Protocol is Protocol(Protocol),
+    protocol: Protocol is Protocol(ProtocolMix),
     link: Link is Link(Option<u64>),
     udp_checksum: UdpChecksum is UdpChecksum(UdpChecksum),
     pub(crate) placement: Placement is Placement(Placement),

@@ -177,6 +177,12 @@ pub enum SetupProblem {
     /// More virtual clients than there are ports for.
     #[error("application traffic has 1 to {MOST_CLIENTS} virtual clients, not {0}")]
     TooManyVirtualClients(u32),
+    /// Active FTP, whose data connections the policies do not allow.
+    #[error(
+        "active FTP opens data connections from the server: no policy of this version allows them; use `ftp:get` or `ftp:put`, or \
+         rules = 0 without nat"
+    )]
+    CallsBack,
     /// iperf3 counts whole seconds.
     #[error("a bulk transfer lasts whole seconds, not {0} s: iperf3 counts no less; change trial_seconds")]
     PartOfSecond(f64),

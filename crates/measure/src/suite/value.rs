@@ -2,7 +2,7 @@
 //! written `1000000`.
 
 use super::text::{flood_text, illegal_text, name_of, rate_text};
-use crate::application::Protocol;
+use crate::application::{FtpMode, FtpTransfer, FtpVerb, Protocol, ProtocolMix};
 use crate::connections::{CloseBy, Illegal, TupleOrder};
 use crate::frame::FrameMix;
 use crate::procedure::Flood;
@@ -51,7 +51,7 @@ pub enum Value {
     /// A flood, if any.
     Flood(Option<Flood>),
     /// How applications fetch files.
-    Protocol(Protocol),
+    Protocol(ProtocolMix),
     /// Rate limit of the links in bits a second, if any.
     Link(Option<u64>),
     /// UDP checksum of the test frames.
@@ -70,8 +70,19 @@ pub(super) const CHECKSUMS: [(&str, UdpChecksum); 2] =
     [("zero", UdpChecksum::Zero), ("valid", UdpChecksum::Valid)];
 pub(super) const PLACEMENTS: [(&str, Placement); 2] =
     [("inline", Placement::Inline), ("isolated", Placement::Isolated)];
-pub(super) const PROTOCOLS: [(&str, Protocol); 2] =
-    [("http/1.0", Protocol::Http10), ("http/1.1", Protocol::Http11)];
+pub(super) const PROTOCOLS: [(&str, ProtocolMix); 7] = [
+    ("http/1.0", ProtocolMix::Only(Protocol::Http10)),
+    ("http/1.1", ProtocolMix::Only(Protocol::Http11)),
+    ("ftp:get", ftp(FtpMode::Passive, FtpVerb::Get)),
+    ("ftp:put", ftp(FtpMode::Passive, FtpVerb::Put)),
+    ("ftp:active-get", ftp(FtpMode::Active, FtpVerb::Get)),
+    ("ftp:active-put", ftp(FtpMode::Active, FtpVerb::Put)),
+    ("nstl", ProtocolMix::Nstl),
+];
+
+const fn ftp(mode: FtpMode, verb: FtpVerb) -> ProtocolMix {
+    ProtocolMix::Only(Protocol::Ftp(FtpTransfer { mode, verb }))
+}
 /// Connections that are held open to the end of the trial are a matter of the procedure.
 pub(super) const CLOSES: [(&str, CloseBy); 4] = [
     ("reset", CloseBy::Reset),

@@ -10,18 +10,23 @@ use measure::application::{
 use measure::shape::{Setup, Zone};
 use measure::trial::{Rig, RigError, TrialOutcome, TrialRequest, WorkloadOutcome};
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 use testbed::applications;
 use testbed::cpu::CpuSnapshot;
 use testbed::layout::ZonePort;
+use testbed::policy::TEST_DESTINATION_PORTS;
 use traffic::Clock;
 use traffic::app::{self, FileSet, Load, Side};
 
-/// The servers' port.
+/// The servers' ports.
 const HTTP: u16 = 80;
+const FTP: u16 = 21;
 /// First port that connections come from.
 const FIRST_PORT: u16 = 32_768;
+/// Ports of the servers' data connections: up to the last that every policy of the bench allows.
+const DATA_PORTS: RangeInclusive<u16> = *TEST_DESTINATION_PORTS.end() - 8191..=*TEST_DESTINATION_PORTS.end();
 
 /// One firewall under test, ready for application traffic.
 pub(crate) struct ApplicationRig {
@@ -52,10 +57,11 @@ impl ApplicationRig {
         applications::send_whole_checksums(bed).map_err(broken)?;
         let last = FIRST_PORT + (PORTS_OF_MACHINE - 1) as u16;
         applications::choose_ports(&private, &(FIRST_PORT..=last)).map_err(broken)?;
+        applications::choose_ports(&hostile, &DATA_PORTS).map_err(broken)?;
         let hosts =
             |port: &ZonePort, count| applications::add_hosts(port, setup.traffic.ip, count).map_err(broken);
         let (machines, servers) = (hosts(&private, CLIENT_MACHINES)?, hosts(&hostile, SERVERS)?);
-        let files = Arc::new(FileSet::nstl_http(setup.traffic.seed));
+        let files = Arc::new(FileSet::nstl(setup.traffic.seed));
         Ok(Self {
             shape,
             station,
@@ -99,7 +105,8 @@ impl ApplicationRig {
             protocol: self.shape.protocol,
             seconds: request.seconds,
             transaction_limit: Duration::from_secs_f64(request.limit_seconds),
-            port: HTTP,
+            http_port: HTTP,
+            ftp_port: FTP,
             cores: self.station.cores.clone(),
             seed: self.station.setup.traffic.seed,
         }

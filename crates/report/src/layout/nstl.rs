@@ -78,6 +78,7 @@ fn printed(published: &Published, test: &str) -> Option<Sheet> {
         }
         found
     };
+    let traffic = first.factors.get("traffic").map_or("", String::as_str);
     let changes = distinct(|row| row.factors.get("change"));
     let figure = |clients: &str, change: &str, metric: &str| {
         rows.iter().find(|row| {
@@ -97,7 +98,7 @@ fn printed(published: &Published, test: &str) -> Option<Sheet> {
     let lines: Vec<Row> = distinct(|row| row.factors.get(CLIENTS)).into_iter().map(line).collect();
     Some(Sheet {
         table: Table {
-            caption: printed_caption(published, &first.firewall, "appendix B, HTTP only"),
+            caption: printed_caption(published, &first.firewall, &format!("appendix B, {traffic}")),
             corner: vec![level::title(CLIENTS)],
             head: changes.iter().map(|change| Head::one(change.as_str())).collect(),
             rows: lines,

@@ -1,6 +1,8 @@
-//! One transaction: a connection is opened, a file asked for, read and compared byte by byte, and the connection closed.
+//! One transaction: a connection is opened, a file asked for, read and compared byte by byte, and the connection closed. What FTP
+//! does in between is in [`super::ftp`].
 
 use super::content::File;
+use super::ftp;
 use measure::application::{Failure, Protocol};
 use nix::errno::Errno;
 use nix::sys::socket::setsockopt;
@@ -46,14 +48,15 @@ impl From<Failure> for Stop {
 /// Carries a transaction out; `buffer` is what answers are read into.
 pub(super) async fn fetch(order: &Order<'_>, buffer: &mut [u8]) -> Result<(), Stop> {
     let deadline = Instant::now() + order.limit;
-    let connecting = timeout_at(deadline, connect(order));
+    let connecting = timeout_at(deadline, connect(order.from, order.to));
     let mut stream = connecting.await.unwrap_or(Err(Failure::ConnectTimeout.into()))?;
     let exchange = timeout_at(deadline, exchange(order, &mut stream, buffer));
     exchange.await.unwrap_or(Err(Failure::Timeout.into()))
 }
 
-async fn connect(order: &Order<'_>) -> Result<TcpStream, Stop> {
-    let socket = match order.to {
+/// Opens a connection from an address, from a port that the kernel chooses.
+pub(super) async fn connect(from: IpAddr, to: SocketAddr) -> Result<TcpStream, Stop> {
+    let socket = match to {
         SocketAddr::V4(_) => TcpSocket::new_v4(),
         SocketAddr::V6(_) => TcpSocket::new_v6(),
     };
@@ -61,8 +64,8 @@ async fn connect(order: &Order<'_>) -> Result<TcpStream, Stop> {
     // The kernel chooses the port when it knows the server, so that one port serves for each server at the same time.
     setsockopt(&socket, IpBindAddressNoPort, &true).map_err(|errno| Stop::Own(errno.into()))?;
     socket.set_nodelay(true).map_err(Stop::Own)?;
-    socket.bind(SocketAddr::new(order.from, 0)).map_err(Stop::Own)?;
-    socket.connect(order.to).await.map_err(|error| match error.kind() {
+    socket.bind(SocketAddr::new(from, 0)).map_err(Stop::Own)?;
+    socket.connect(to).await.map_err(|error| match error.kind() {
         ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => Failure::Refused.into(),
         ErrorKind::TimedOut => Failure::ConnectTimeout.into(),
         _ if is_icmp(&error) => Failure::Unreachable.into(),
@@ -88,7 +91,7 @@ fn is_icmp(error: &io::Error) -> bool {
 }
 
 /// What an error of an open connection means.
-fn broken(error: io::Error) -> Stop {
+pub(super) fn broken(error: io::Error) -> Stop {
     match error.kind() {
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => {
             Failure::Reset.into()
@@ -100,7 +103,12 @@ fn broken(error: io::Error) -> Stop {
 }
 
 async fn exchange(order: &Order<'_>, stream: &mut TcpStream, buffer: &mut [u8]) -> Result<(), Stop> {
-    stream.write_all(request(order).as_bytes()).await.map_err(broken)?;
+    let version = match order.protocol {
+        Protocol::Http10 => "1.0",
+        Protocol::Http11 => "1.1",
+        Protocol::Ftp(how) => return ftp::client::transfer(order, stream, how, buffer).await,
+    };
+    stream.write_all(request(order, version).as_bytes()).await.map_err(broken)?;
     let mut answer = Answer::new(&order.file.bytes);
     loop {
         match stream.read(buffer).await.map_err(broken)? {
@@ -110,13 +118,12 @@ async fn exchange(order: &Order<'_>, stream: &mut TcpStream, buffer: &mut [u8]) 
     }
 }
 
-fn request(order: &Order<'_>) -> String {
+fn request(order: &Order<'_>, version: &str) -> String {
     let (path, host) = (&order.file.path, order.host);
-    let fields = format!("Host: {host}\r\nUser-Agent: rampart-bench\r\nAccept: */*\r\n");
-    match order.protocol {
-        Protocol::Http10 => format!("GET {path} HTTP/1.0\r\n{fields}\r\n"),
-        Protocol::Http11 => format!("GET {path} HTTP/1.1\r\n{fields}Connection: close\r\n\r\n"),
-    }
+    let close = if version == "1.1" { "Connection: close\r\n" } else { "" };
+    format!(
+        "GET {path} HTTP/{version}\r\nHost: {host}\r\nUser-Agent: rampart-bench\r\nAccept: */*\r\n{close}\r\n"
+    )
 }
 
 /// An answer as far as it was read, held against what it should hold.

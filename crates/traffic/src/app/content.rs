@@ -3,6 +3,7 @@
 
 use super::nstl;
 use crate::random::SplitMix64;
+use measure::application::Protocol;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use std::sync::Arc;
 pub(super) enum Kind {
     Html,
     Gif,
+    Zip,
 }
 
 impl Kind {
@@ -18,6 +20,7 @@ impl Kind {
         match self {
             Kind::Html => "text/html",
             Kind::Gif => "image/gif",
+            Kind::Zip => "application/zip",
         }
     }
 
@@ -25,6 +28,7 @@ impl Kind {
         match self {
             Kind::Html => "html",
             Kind::Gif => "gif",
+            Kind::Zip => "zip",
         }
     }
 }
@@ -41,27 +45,36 @@ pub(super) struct File {
 /// All files, which every server has.
 #[derive(Debug)]
 pub struct FileSet {
-    files: Vec<Arc<File>>,
-    by_path: HashMap<String, usize>,
+    /// For HTTP.
+    pages: Vec<Arc<File>>,
+    /// For FTP.
+    archives: Vec<Arc<File>>,
+    by_path: HashMap<String, Arc<File>>,
 }
 
 impl FileSet {
-    /// The NSTL benchmark's HTML and GIF files.
-    pub fn nstl_http(seed: u64) -> Self {
+    /// The NSTL benchmark's files: HTML and GIF for HTTP, ZIP for FTP.
+    pub fn nstl(seed: u64) -> Self {
         let mut random = SplitMix64::new(seed);
         let sizes = nstl::HTTP_FILES.iter().flat_map(|(kind, sizes)| sizes.iter().map(|size| (*kind, *size)));
-        let files: Vec<Arc<File>> =
-            sizes.map(|(kind, size)| Arc::new(File::make(kind, size, &mut random))).collect();
-        let by_path = files.iter().enumerate().map(|(at, file)| (file.path.clone(), at)).collect();
-        Self { files, by_path }
+        let mut make = |(kind, size)| Arc::new(File::make(kind, size, &mut random));
+        let pages: Vec<Arc<File>> = sizes.map(&mut make).collect();
+        let archives: Vec<Arc<File>> = nstl::ZIP_BYTES.iter().map(|size| make((Kind::Zip, *size))).collect();
+        let by_path = pages.iter().chain(&archives).map(|file| (file.path.clone(), file.clone())).collect();
+        Self { pages, archives, by_path }
     }
 
-    pub(super) fn any(&self, random: &mut SplitMix64) -> &Arc<File> {
-        &self.files[random.below(self.files.len() as u64) as usize]
+    /// One of the files that are fetched with this protocol.
+    pub(super) fn any(&self, protocol: Protocol, random: &mut SplitMix64) -> &Arc<File> {
+        let files = match protocol {
+            Protocol::Http10 | Protocol::Http11 => &self.pages,
+            Protocol::Ftp(_) => &self.archives,
+        };
+        &files[random.below(files.len() as u64) as usize]
     }
 
     pub(super) fn named(&self, path: &str) -> Option<&Arc<File>> {
-        self.by_path.get(path).map(|at| &self.files[*at])
+        self.by_path.get(path)
     }
 }
 
@@ -70,6 +83,7 @@ impl File {
         let bytes = match kind {
             Kind::Html => html(size, random),
             Kind::Gif => picture(size, random),
+            Kind::Zip => archive(size, random),
         };
         let folder = kind.extension();
         Self { kind, path: format!("/{folder}/{size}.{}", kind.extension()), bytes }
@@ -188,15 +202,74 @@ fn gif_comment(size: usize) -> Vec<u8> {
     comment
 }
 
+/// The only file in an archive.
+const ZIP_ENTRY: &[u8; 8] = b"data.bin";
+
+/// An archive with one stored file of random bytes (APPNOTE.TXT of PKWARE, sections 4.3.7, 4.3.12 and 4.3.16).
+fn archive(size: usize, random: &mut SplitMix64) -> Vec<u8> {
+    const LOCAL_HEADER: usize = 30;
+    const DIRECTORY_HEADER: usize = 46;
+    const END: usize = 22;
+    let length = size - (LOCAL_HEADER + DIRECTORY_HEADER + END + 2 * ZIP_ENTRY.len());
+    let data: Vec<u8> = (0..length).map(|_| random.next() as u8).collect();
+    // Version 1.0, no flags, stored, 1 April 1997.
+    let mut facts = Vec::new();
+    for field in [10, 0, 0, 0, (1997 - 1980) << 9 | 4 << 5 | 1] {
+        facts.extend(u16::to_le_bytes(field));
+    }
+    for field in [crc32fast::hash(&data), length as u32, length as u32] {
+        facts.extend(field.to_le_bytes());
+    }
+    facts.extend((ZIP_ENTRY.len() as u16).to_le_bytes());
+    // No extra field.
+    facts.extend([0; 2]);
+    let mut archive = Vec::with_capacity(size);
+    let whole = [&b"PK\x03\x04"[..], &facts, ZIP_ENTRY, &data];
+    whole.into_iter().for_each(|part| archive.extend(part));
+    let directory = archive.len() as u32;
+    // The directory: made by version 1.0; no comment, first disk, no attributes, and where the file begins.
+    let entry = [&b"PK\x01\x02"[..], &10u16.to_le_bytes(), &facts, &[0; 14], ZIP_ENTRY];
+    entry.into_iter().for_each(|part| archive.extend(part));
+    let directory_bytes = archive.len() as u32 - directory;
+    // The end: one disk, one entry, no comment.
+    archive.extend(b"PK\x05\x06\0\0\0\0\x01\0\x01\0");
+    archive.extend(directory_bytes.to_le_bytes());
+    archive.extend(directory.to_le_bytes());
+    archive.extend([0; 2]);
+    archive
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn archives_are_unpacked_by_somebody_elses_program() {
+        const UNPACK: &str = "import io, sys, zipfile
+archive = zipfile.ZipFile(io.BytesIO(sys.stdin.buffer.read()))
+assert archive.testzip() is None
+print(*archive.namelist(), len(archive.read('data.bin')))";
+        for size in nstl::ZIP_BYTES {
+            let archive = archive(size, &mut SplitMix64::new(size as u64));
+            assert_eq!(archive.len(), size);
+            let mut python = Command::new("python3");
+            python.args(["-c", UNPACK]).stdin(Stdio::piped()).stdout(Stdio::piped());
+            let mut python = python.spawn().unwrap();
+            python.stdin.take().unwrap().write_all(&archive).unwrap();
+            let output = python.wait_with_output().unwrap();
+            assert!(output.status.success());
+            assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("data.bin {}\n", size - 114));
+        }
+    }
 
     #[test]
     fn files_have_their_sizes_and_depend_on_the_seed_alone() {
-        let (set, same, other) = (FileSet::nstl_http(7), FileSet::nstl_http(7), FileSet::nstl_http(8));
-        assert_eq!(set.files.len(), 17);
-        for (file, (same, other)) in set.files.iter().zip(same.files.iter().zip(&other.files)) {
+        let [set, same, other] = [7, 7, 8].map(FileSet::nstl);
+        assert_eq!((set.pages.len(), set.archives.len()), (17, 4));
+        for (path, file) in &set.by_path {
+            let (same, other) = (&same.by_path[path], &other.by_path[path]);
             let name = file.path.rsplit('/').next().unwrap();
             assert_eq!(name, format!("{}.{}", file.bytes.len(), file.kind.extension()));
             assert!(file.bytes == same.bytes && file.bytes != other.bytes, "{name}");

@@ -2,10 +2,10 @@
 
 use super::client::{Order, Stop, fetch};
 use super::content::FileSet;
-use super::nstl::{CLIENT_MACHINES, HITS_PER_THOUSAND, SERVERS};
+use super::nstl::{CLIENT_MACHINES, FTP_PER_THOUSAND, HITS_PER_THOUSAND, SERVERS};
 use super::run::Load;
 use crate::random::{SplitMix64, mix};
-use measure::application::Failure;
+use measure::application::{Failure, FtpMode, FtpTransfer, FtpVerb, Protocol, ProtocolMix};
 use measure::latency::Distribution;
 use measure::trial::SecondSample;
 use std::cell::RefCell;
@@ -104,7 +104,7 @@ impl Tally {
 pub(super) struct World {
     /// Addresses of the clients' machines.
     pub(super) machines: Vec<IpAddr>,
-    pub(super) servers: Vec<SocketAddr>,
+    pub(super) servers: Vec<IpAddr>,
     pub(super) files: Arc<FileSet>,
     pub(super) load: Load,
 }
@@ -154,12 +154,17 @@ impl VirtualClient {
         let World { machines, servers, files, load } = &*self.world;
         let machine = self.number as usize % CLIENT_MACHINES;
         let server = choose(&HITS_PER_THOUSAND[machine], random);
+        let protocol = protocol_of(load.protocol, server, random);
+        let port = match protocol {
+            Protocol::Http10 | Protocol::Http11 => load.http_port,
+            Protocol::Ftp(_) => load.ftp_port,
+        };
         Order {
             from: machines[machine % machines.len()],
-            to: servers[server % servers.len()],
+            to: SocketAddr::new(servers[server % servers.len()], port),
             host: HOSTS[server],
-            file: files.any(random),
-            protocol: load.protocol,
+            file: files.any(protocol, random),
+            protocol,
             limit: load.transaction_limit,
         }
     }
@@ -167,6 +172,17 @@ impl VirtualClient {
 
 /// The servers' names.
 const HOSTS: [&str; SERVERS] = ["server01", "server02", "server03", "server04", "server05", "server06"];
+
+/// What a transaction with a server speaks.
+fn protocol_of(mix: ProtocolMix, server: usize, random: &mut SplitMix64) -> Protocol {
+    match mix {
+        ProtocolMix::Only(protocol) => protocol,
+        ProtocolMix::Nstl if random.below(1000) < u64::from(FTP_PER_THOUSAND[server]) => {
+            Protocol::Ftp(FtpTransfer { mode: FtpMode::Passive, verb: FtpVerb::Get })
+        }
+        ProtocolMix::Nstl => Protocol::Http10,
+    }
+}
 
 /// One of the servers, each as often as its share.
 fn choose(per_thousand: &[u16; SERVERS], random: &mut SplitMix64) -> usize {
@@ -193,11 +209,22 @@ mod tests {
             for _ in 0..100_000 {
                 hits[choose(shares, &mut random)] += 1;
             }
-            for (hits, share) in hits.iter().zip(shares) {
-                let expected = f64::from(*share) * 100.0;
-                // Six times the spread of the square root; the seed decides, so it is the same every time.
-                assert!((f64::from(*hits) - expected).abs() < 6.0 * expected.sqrt(), "{hits} of {expected}");
-            }
+            check(&hits, shares);
+        }
+        let mut random = SplitMix64::new(1);
+        let mut ftp = [0; SERVERS];
+        for (server, count) in ftp.iter_mut().enumerate() {
+            let is_ftp = |_: &u32| protocol_of(ProtocolMix::Nstl, server, &mut random) != Protocol::Http10;
+            *count = (0..100_000).filter(is_ftp).count() as u32;
+        }
+        check(&ftp, &FTP_PER_THOUSAND);
+    }
+
+    /// Of 100,000; six times the spread of the square root. The seed decides, so it is the same every time.
+    fn check(counts: &[u32; SERVERS], per_thousand: &[u16; SERVERS]) {
+        for (count, share) in counts.iter().zip(per_thousand) {
+            let expected = f64::from(*share) * 100.0;
+            assert!((f64::from(*count) - expected).abs() < 6.0 * expected.sqrt(), "{count} of {expected}");
         }
     }
 

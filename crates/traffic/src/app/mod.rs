@@ -7,6 +7,7 @@
 
 mod client;
 mod content;
+mod ftp;
 mod load;
 mod nstl;
 mod run;

@@ -24,6 +24,12 @@ pub(super) const HITS_PER_THOUSAND: [[u16; SERVERS]; CLIENT_MACHINES] = {
     ]
 };
 
+/// How many of the requests of a server are FTP's, per thousand (table 1); the others are HTTP's.
+pub(super) const FTP_PER_THOUSAND: [u16; SERVERS] = [100, 900, 100, 900, 100, 900];
+
+/// Bytes of the ZIP files that are transferred by FTP.
+pub(super) const ZIP_BYTES: [usize; 4] = [32 * KIB, 64 * KIB, 128 * KIB, 256 * KIB];
+
 /// The files that are fetched by HTTP, by their kinds and sizes in bytes. All are one directory deep.
 pub(super) const HTTP_FILES: [(Kind, &[usize]); 2] = [(Kind::Html, &HTML_BYTES), (Kind::Gif, &GIF_BYTES)];
 

@@ -3,11 +3,11 @@
 
 use super::content::FileSet;
 use super::load::{Tally, VirtualClient, World};
-use super::server::{self, Served};
+use super::server::{self, Served, Service};
 use crate::TrafficError;
 use crate::harness::pin;
 use crate::namespace::inside;
-use measure::application::{ApplicationOutcome, ApplicationPlaces, Protocol};
+use measure::application::{ApplicationOutcome, ApplicationPlaces, ProtocolMix};
 use measure::ledger::{Ledger, Named, Places};
 use measure::trial::SecondSample;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -32,7 +32,9 @@ const ASK_EVERY: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(20);
 /// How much longer than its client's transaction a server keeps a connection, so that the client is who gives up.
 const SERVER_LONGER: Duration = Duration::from_secs(5);
-/// File descriptors beside a connection's two.
+/// Of FTP: a control and a data connection, and a listener, at each end.
+const FILES_OF_CLIENT: u64 = 6;
+/// File descriptors beside those.
 const OTHER_FILES: u64 = 256;
 
 /// Where the applications of one side are.
@@ -50,13 +52,15 @@ pub struct Load {
     /// Virtual clients, at least 1.
     pub clients: u32,
     /// How they fetch files.
-    pub protocol: Protocol,
+    pub protocol: ProtocolMix,
     /// Seconds in which transactions begin.
     pub seconds: f64,
     /// How long a transaction may take.
     pub transaction_limit: Duration,
-    /// The servers' port.
-    pub port: u16,
+    /// The servers' port for HTTP.
+    pub http_port: u16,
+    /// The servers' port for FTP's control connections.
+    pub ftp_port: u16,
     /// Cores on which clients and servers work, at least one.
     pub cores: Vec<usize>,
     /// Seed of what clients ask for.
@@ -88,18 +92,17 @@ pub fn run(
     files: &Arc<FileSet>,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Outcome, TrafficError> {
-    allow_files(u64::from(load.clients) * 2 + OTHER_FILES)?;
-    let addresses: Vec<SocketAddr> =
-        servers.addresses.iter().map(|ip| SocketAddr::new(*ip, load.port)).collect();
+    allow_files(u64::from(load.clients) * FILES_OF_CLIENT + OTHER_FILES)?;
     let serving = Threads::start("server", &load.cores, |core, ready| {
-        let (side, addresses, files) = (servers.clone(), addresses.clone(), files.clone());
+        let (side, files) = (servers.clone(), files.clone());
+        let ports = [(load.http_port, Service::Http), (load.ftp_port, Service::Ftp)];
         let longest = load.transaction_limit + SERVER_LONGER;
-        move |phase| serve(&side, core, &addresses, files, longest, phase, &ready)
+        move |phase| serve(&side, core, ports, files, longest, phase, &ready)
     })?;
     let mut asking = Threads::start("client", &load.cores, |core, ready| {
         let world = World {
             machines: clients.addresses.clone(),
-            servers: addresses.clone(),
+            servers: servers.addresses.clone(),
             files: files.clone(),
             load: load.clone(),
         };
@@ -113,7 +116,6 @@ pub fn run(
     Ok(outcome(load, asked, served))
 }
 
-/// Each open connection has a file descriptor at each end.
 fn allow_files(needed: u64) -> Result<(), TrafficError> {
     let refused = |errno: nix::Error| TrafficError::System {
         doing: format!("allowing {needed} open files"),
@@ -241,15 +243,17 @@ fn on_core<T>(side: &Side, core: Core, work: impl Future<Output = io::Result<T>>
 fn serve(
     side: &Side,
     core: Core,
-    addresses: &[SocketAddr],
+    ports: [(u16, Service); 2],
     files: Arc<FileSet>,
     longest: Duration,
     mut phase: watch::Receiver<Phase>,
     ready: &Ready,
 ) -> io::Result<Served> {
     on_core(side, core, async {
-        let listeners =
-            addresses.iter().map(|address| server::listen(*address)).collect::<io::Result<_>>()?;
+        let mut listeners = Vec::new();
+        for (address, (port, service)) in side.addresses.iter().flat_map(|a| ports.map(|port| (a, port))) {
+            listeners.push((server::listen(SocketAddr::new(*address, port))?, service));
+        }
         // Nobody waits any more after an interruption.
         let _ = ready.send(());
         Ok(server::serve(listeners, files, longest, phase.wait_for(|phase| *phase == Phase::End)).await)

@@ -1,7 +1,8 @@
-//! The servers: each request is answered with a file and the connection closed. What they count is what the clients' counts are
-//! held against.
+//! The servers: each request is answered with a file and the connection closed, of HTTP here and of FTP in [`super::ftp`]. What
+//! they count is what the clients' counts are held against.
 
 use super::content::{File, FileSet};
+use super::ftp;
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -45,12 +46,33 @@ impl Served {
 }
 
 /// What all connections of a thread share.
-struct World {
-    files: Arc<FileSet>,
+pub(super) struct World {
+    pub(super) files: Arc<FileSet>,
     /// How long a connection may last: a client that a firewall has cut off from its server would otherwise leave one for each of its
     /// transactions.
     longest: Duration,
-    served: RefCell<Served>,
+    pub(super) served: RefCell<Served>,
+}
+
+impl World {
+    /// A file of so many bytes that was sent or taken whole.
+    pub(super) fn count(&self, bytes: usize) {
+        let mut served = self.served.borrow_mut();
+        served.answers += 1;
+        served.bytes += bytes as u64;
+    }
+
+    /// Something that this machine cannot do.
+    pub(super) fn fault(&self, error: io::Error) {
+        self.served.borrow_mut().fault.get_or_insert(error);
+    }
+}
+
+/// What a listener's connections speak.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Service {
+    Http,
+    Ftp,
 }
 
 /// Opens a listener that several threads may have one of.
@@ -64,34 +86,40 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 
 /// Serves until `stop` ends; then every connection ends with the thread's runtime. A connection ends after `longest` in any case.
 pub(super) async fn serve(
-    listeners: Vec<TcpListener>,
+    listeners: Vec<(TcpListener, Service)>,
     files: Arc<FileSet>,
     longest: Duration,
     stop: impl Future,
 ) -> Served {
     let world = Rc::new(World { files, longest, served: RefCell::default() });
-    for listener in listeners {
-        tokio::task::spawn_local(accept(listener, world.clone()));
+    for (listener, service) in listeners {
+        tokio::task::spawn_local(accept(listener, service, world.clone()));
     }
     stop.await;
     world.served.take()
 }
 
-async fn accept(listener: TcpListener, world: Rc<World>) {
+async fn accept(listener: TcpListener, service: Service, world: Rc<World>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let world = world.clone();
                 tokio::task::spawn_local(async move {
                     // A client that went away, or a firewall that cut the connection: the client counts it.
-                    let _ = timeout(world.longest, answer(stream, &world)).await;
+                    let serving = async {
+                        match service {
+                            Service::Http => answer(stream, &world).await,
+                            Service::Ftp => ftp::server::session(stream, &world).await,
+                        }
+                    };
+                    let _ = timeout(world.longest, serving).await;
                 });
             }
             // The other end has closed the connection before it was accepted.
             Err(error) if error.kind() == ErrorKind::ConnectionAborted => (),
             // No file descriptor or no memory. Connections end meanwhile, and the next one may be accepted.
             Err(error) => {
-                world.served.borrow_mut().fault.get_or_insert(error);
+                world.fault(error);
                 tokio::time::sleep(ACCEPT_AGAIN).await;
             }
         }
@@ -112,11 +140,7 @@ async fn answer(mut stream: TcpStream, world: &World) -> io::Result<()> {
     stream.write_all(&head(file, request.version)).await?;
     stream.write_all(&file.bytes).await?;
     // The client has its end after this count, so that it never counts an answer before the server does.
-    {
-        let mut served = world.served.borrow_mut();
-        served.answers += 1;
-        served.bytes += file.bytes.len() as u64;
-    }
+    world.count(file.bytes.len());
     stream.shutdown().await
 }
 

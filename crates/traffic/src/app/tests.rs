@@ -5,11 +5,11 @@ use super::content::FileSet;
 use super::nstl::{CLIENT_MACHINES, SERVERS};
 use super::{Load, Outcome, Side, run};
 use crate::TrafficError;
-use measure::application::{Failure, Protocol};
+use measure::application::{Failure, FtpMode, FtpTransfer, FtpVerb, Protocol, ProtocolMix};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::Linger;
 use std::io::{Read as _, Write as _};
-use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,57 +21,88 @@ fn side(test: u8, first: u8, count: usize) -> Side {
     Side { namespace: None, addresses: (0..count).map(address).collect() }
 }
 
-fn load(clients: u32, protocol: Protocol) -> Load {
+fn load(clients: u32, protocol: ProtocolMix) -> Load {
+    let [http_port, ftp_port] = free_ports();
     Load {
         clients,
         protocol,
         seconds: 0.2,
         transaction_limit: MINUTE,
-        port: free_port(),
+        http_port,
+        ftp_port,
         cores: vec![0],
         seed: 1,
     }
 }
 
-fn free_port() -> u16 {
-    TcpListener::bind("127.77.0.1:0").unwrap().local_addr().unwrap().port()
+fn free_ports() -> [u16; 2] {
+    let held = [(); 2].map(|()| TcpListener::bind("127.77.0.1:0").unwrap());
+    held.each_ref().map(|listener| listener.local_addr().unwrap().port())
+}
+
+const HTTP: ProtocolMix = ProtocolMix::Only(Protocol::Http10);
+const ACTIVE_GET: FtpTransfer = FtpTransfer { mode: FtpMode::Active, verb: FtpVerb::Get };
+const ACTIVE_PUT: FtpTransfer = FtpTransfer { mode: FtpMode::Active, verb: FtpVerb::Put };
+const GET: FtpTransfer = FtpTransfer { mode: FtpMode::Passive, verb: FtpVerb::Get };
+const PUT: FtpTransfer = FtpTransfer { mode: FtpMode::Passive, verb: FtpVerb::Put };
+
+const fn ftp(transfer: FtpTransfer) -> ProtocolMix {
+    ProtocolMix::Only(Protocol::Ftp(transfer))
 }
 
 fn run_here(test: u8, load: &Load, interrupted: bool) -> Result<Outcome, TrafficError> {
     let (clients, servers) = (side(test, 1, CLIENT_MACHINES), side(test, 101, SERVERS));
-    run(&clients, &servers, load, &Arc::new(FileSet::nstl_http(7)), &|| interrupted)
+    run(&clients, &servers, load, &Arc::new(FileSet::nstl(7)), &|| interrupted)
 }
 
 #[test]
 fn every_transaction_and_every_byte_has_its_place() {
     // A busy machine may not begin all of a thousand in so short a time.
-    for (test, clients, protocol, least) in
-        [(1, 1, Protocol::Http10, 1), (2, 12, Protocol::Http11, 12), (3, 1000, Protocol::Http10, 100)]
-    {
+    for (test, clients, protocol, least) in [
+        (1, 1, HTTP, 1),
+        (2, 12, ProtocolMix::Only(Protocol::Http11), 12),
+        (3, 1000, HTTP, 100),
+        (10, 4, ftp(GET), 4),
+        (11, 4, ftp(PUT), 4),
+        (12, 4, ftp(ACTIVE_GET), 4),
+        (13, 4, ftp(ACTIVE_PUT), 4),
+        (14, 144, ProtocolMix::Nstl, 12),
+    ] {
         let load = load(clients, protocol);
         let outcome = run_here(test, &load, false).unwrap();
-        let (ledger, application) = (&outcome.ledger, &outcome.application);
-        assert_eq!(outcome.fault, None);
-        assert!(ledger.offered >= least, "{clients} clients: {ledger:?}");
-        assert_eq!((ledger.received, ledger.residual()), (ledger.offered, 0), "{ledger:?}");
-        assert_eq!((application.requests, application.answers), (ledger.received, ledger.received));
-        assert_eq!(application.client_bytes, application.server_bytes);
-        assert!(application.client_bytes >= ledger.received * 512);
-        assert_eq!(application.disagreements(ledger), [""; 0]);
-        assert_eq!(application.times_ns.unwrap().count, ledger.received);
-        let seconds = outcome.per_second.iter().fold((0, 0), |(b, e), s| (b + s.sent, e + s.received));
-        assert_eq!(seconds, (ledger.offered, application.in_time));
-        assert!(application.in_time <= ledger.received);
+        check(&load, &outcome, least);
     }
+    let loopback = Side { namespace: None, addresses: vec![Ipv6Addr::LOCALHOST.into()] };
+    for transfer in [GET, PUT, ACTIVE_GET, ACTIVE_PUT] {
+        let load = load(4, ftp(transfer));
+        let files = Arc::new(FileSet::nstl(7));
+        let outcome = run(&loopback, &loopback, &load, &files, &|| false).unwrap();
+        check(&load, &outcome, 4);
+    }
+}
+
+fn check(load: &Load, outcome: &Outcome, least: u64) {
+    let (ledger, application) = (&outcome.ledger, &outcome.application);
+    assert_eq!(outcome.fault, None);
+    assert!(ledger.offered >= least, "{load:?}: {ledger:?}");
+    assert_eq!((ledger.received, ledger.residual()), (ledger.offered, 0), "{ledger:?}");
+    assert_eq!((application.requests, application.answers), (ledger.received, ledger.received));
+    assert_eq!(application.client_bytes, application.server_bytes);
+    assert!(application.client_bytes >= ledger.received * 512);
+    assert_eq!(application.disagreements(ledger), [""; 0]);
+    assert_eq!(application.times_ns.unwrap().count, ledger.received);
+    let seconds = outcome.per_second.iter().fold((0, 0), |(b, e), s| (b + s.sent, e + s.received));
+    assert_eq!(seconds, (ledger.offered, application.in_time));
+    assert!(application.in_time <= ledger.received);
 }
 
 #[test]
 fn a_run_ends_when_the_user_asks_and_when_it_cannot_begin() {
-    let mut endless = load(12, Protocol::Http10);
+    let mut endless = load(12, HTTP);
     endless.seconds = 3600.0;
     assert!(matches!(run_here(4, &endless, true), Err(TrafficError::Interrupted)));
     let taken = TcpListener::bind(("127.77.5.101", 0)).unwrap();
-    endless.port = taken.local_addr().unwrap().port();
+    endless.http_port = taken.local_addr().unwrap().port();
     let error = run_here(5, &endless, false).unwrap_err().to_string();
     assert!(error.starts_with("the servers could not begin: ") && error.contains("in use"), "{error}");
 }
@@ -90,7 +121,7 @@ fn answer(stream: &mut TcpStream, head: &str, body: &[u8]) {
 
 /// What a client makes of a server that does this; with no deed, of a port where nobody listens.
 fn met(deed: Option<Deed>, limit: Duration) -> Result<(), Stop> {
-    let set = FileSet::nstl_http(7);
+    let set = FileSet::nstl(7);
     let file = set.named("/html/20480.html").unwrap().clone();
     let listener = TcpListener::bind("127.77.6.1:0").unwrap();
     let to = listener.local_addr().unwrap();
