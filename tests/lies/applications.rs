@@ -19,7 +19,7 @@ use traffic::app::{FileSet, Load, Outcome, Side, run};
 const PROXY: u16 = 8080;
 /// Every so many answers the proxy lies, the first time in the first one.
 const EVERY: u64 = 7;
-/// More than there are files, so that some file is asked for twice however slow the machine is.
+/// More than there are files, so that some file is soon asked for twice.
 const CLIENTS: u32 = 24;
 
 /// Clients, a machine with a proxy that takes every connection to port 80, and servers.
@@ -80,7 +80,7 @@ impl Bed {
         let load = Load {
             clients: CLIENTS,
             protocol: ProtocolMix::Only(Protocol::Http10),
-            seconds: 0.15,
+            seconds: if lie == Lie::Answers { 1.0 } else { 0.15 },
             transaction_limit: Duration::from_secs(60),
             http_port: 80,
             ftp_port: 21,
