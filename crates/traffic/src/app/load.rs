@@ -8,7 +8,7 @@ use crate::random::{SplitMix64, mix};
 use measure::application::{Failure, FtpMode, FtpTransfer, FtpVerb, Protocol, ProtocolMix};
 use measure::latency::Distribution;
 use measure::trial::SecondSample;
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -107,6 +107,8 @@ pub(super) struct World {
     pub(super) servers: Vec<IpAddr>,
     pub(super) files: Arc<FileSet>,
     pub(super) load: Load,
+    /// When the first client of the thread began. A busy machine may run the thread late; it has the whole time of the load from then.
+    pub(super) start: OnceCell<Instant>,
 }
 
 /// A virtual client's number decides its machine, and with the seed what it asks for.
@@ -118,16 +120,17 @@ pub(super) struct VirtualClient {
 }
 
 impl VirtualClient {
-    /// Works from `start` to the end of the load.
+    /// Works to the end of the load.
     ///
     /// # Errors
     /// This machine cannot make another connection.
-    pub(super) async fn work(self, start: Instant) -> io::Result<()> {
+    pub(super) async fn work(self) -> io::Result<()> {
         let load = &self.world.load;
         let mut random = SplitMix64::new(mix(load.seed ^ u64::from(self.number)));
         let mut buffer = vec![0; BUFFER_BYTES];
+        let mut begun = Instant::now();
+        let start = *self.world.start.get_or_init(|| begun);
         loop {
-            let begun = Instant::now();
             let at = (begun - start).as_secs_f64();
             if at >= load.seconds {
                 return Ok(());
@@ -146,12 +149,13 @@ impl VirtualClient {
                     return Err(error);
                 }
             }
+            begun = ended;
         }
     }
 
     /// What to fetch next.
     fn next(&self, random: &mut SplitMix64) -> Order<'_> {
-        let World { machines, servers, files, load } = &*self.world;
+        let World { machines, servers, files, load, .. } = &*self.world;
         let machine = self.number as usize % CLIENT_MACHINES;
         let server = choose(&HITS_PER_THOUSAND[machine], random);
         let protocol = protocol_of(load.protocol, server, random);

@@ -11,7 +11,7 @@ use measure::application::{ApplicationOutcome, ApplicationPlaces, ProtocolMix};
 use measure::ledger::{Ledger, Named, Places};
 use measure::trial::SecondSample;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -105,6 +105,7 @@ pub fn run(
             servers: servers.addresses.clone(),
             files: files.clone(),
             load: load.clone(),
+            start: OnceCell::new(),
         };
         let side = clients.clone();
         move |phase| ask(&side, core, world, phase, &ready)
@@ -146,6 +147,21 @@ struct Threads<T> {
 /// A thread that is ready says so.
 type Ready = Sender<()>;
 
+/// Waits until one more thread is ready, or says why none will be. A thread that cannot begin answers a moment after the others could
+/// have seen it end.
+fn await_one<T>(readiness: &Receiver<()>, answers: &Receiver<io::Result<T>>) -> Result<(), String> {
+    let begun = Instant::now();
+    while readiness.recv_timeout(ASK_EVERY).is_err() {
+        if let Ok(Err(error)) = answers.recv_timeout(ASK_EVERY) {
+            return Err(error.to_string());
+        }
+        if begun.elapsed() > SETUP_LIMIT {
+            return Err(format!("not ready within {} s", SETUP_LIMIT.as_secs()));
+        }
+    }
+    Ok(())
+}
+
 /// A core that one of the threads works on.
 #[derive(Debug, Clone, Copy)]
 struct Core {
@@ -176,13 +192,8 @@ impl<T: Send + 'static> Threads<T> {
         }
         drop(ready);
         for _ in cores {
-            if readiness.recv_timeout(SETUP_LIMIT).is_err() {
-                let why = match answers.try_recv() {
-                    Ok(Err(error)) => error.to_string(),
-                    _ => format!("not ready within {} s", SETUP_LIMIT.as_secs()),
-                };
-                return Err(TrafficError::Impossible(format!("the {what}s could not begin: {why}")));
-            }
+            await_one(&readiness, &answers)
+                .map_err(|why| TrafficError::Impossible(format!("the {what}s could not begin: {why}")))?;
         }
         Ok(Self { phase, answers, threads })
     }
@@ -289,11 +300,9 @@ async fn work_until_the_end(
     let _ = ready.send(());
     let begun = phase.wait_for(|phase| *phase != Phase::Wait).await.map(|phase| *phase);
     let Ok(Phase::Work) = begun else { return Ok(None) };
-    // A busy machine may run one thread later than another. Each has the whole time of the load, from when it runs.
-    let start = Instant::now();
     let mut working = JoinSet::new();
     for client in clients {
-        working.spawn_local(client.work(start));
+        working.spawn_local(client.work());
     }
     let all = async {
         while let Some(ended) = working.join_next().await {

@@ -16,7 +16,7 @@ pub(in crate::app) async fn transfer(
     how: FtpTransfer,
     buffer: &mut [u8],
 ) -> Result<(), Stop> {
-    let mut session = Session { order, control: Control::new(stream) };
+    let mut session = Session { order, control: Control::new(stream), early: None };
     session.expect(220).await?;
     session.command(&format!("USER {USER}"), 331).await?;
     session.command(&format!("PASS {PASSWORD}"), 230).await?;
@@ -67,6 +67,8 @@ async fn put(bytes: &[u8], data: &mut TcpStream) -> Result<(), Stop> {
 struct Session<'a> {
     order: &'a Order<'a>,
     control: Control<'a>,
+    /// The reply after the transfer, where it was read before the data connection.
+    early: Option<(u16, String)>,
 }
 
 impl Session<'_> {
@@ -83,6 +85,9 @@ impl Session<'_> {
 
     /// A reply, which ends with the first line that has a blank behind its code (RFC 959 section 4.2).
     async fn reply(&mut self) -> Result<(u16, String), Stop> {
+        if let Some(early) = self.early.take() {
+            return Ok(early);
+        }
         loop {
             let line = self.control.line().await.map_err(|error| match error.kind() {
                 ErrorKind::InvalidData => Failure::Protocol.into(),
@@ -123,15 +128,22 @@ impl Session<'_> {
         Ok(listener)
     }
 
-    /// The server's data connection, or what the server says instead.
+    /// The server's data connection, or what the server says instead. The server may have done everything before this task runs again;
+    /// then the reply after the transfer can be seen first.
     async fn accept_data(&mut self, listener: &TcpListener) -> Result<TcpStream, Stop> {
-        tokio::select! {
-            biased;
-            accepted = listener.accept() => {
-                let (stream, from) = accepted.map_err(Stop::Own)?;
-                if from.ip() == self.order.to.ip() { Ok(stream) } else { Err(Failure::Protocol.into()) }
+        loop {
+            tokio::select! {
+                biased;
+                accepted = listener.accept() => {
+                    let (stream, from) = accepted.map_err(Stop::Own)?;
+                    let is_server = from.ip() == self.order.to.ip();
+                    return if is_server { Ok(stream) } else { Err(Failure::Protocol.into()) };
+                }
+                said = self.reply(), if self.early.is_none() => match said? {
+                    done @ (226, _) => self.early = Some(done),
+                    (code, _) => return Err(failure(code).into()),
+                },
             }
-            said = self.reply() => Err(failure(said?.0).into()),
         }
     }
 

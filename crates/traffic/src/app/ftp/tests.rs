@@ -37,17 +37,19 @@ const HONEST: Server = Server {
 };
 
 /// What a client makes of such a server.
-fn met(server: Server) -> Result<(), Stop> {
+fn met(server: Server, mode: FtpMode) -> Result<(), Stop> {
     let set = FileSet::nstl(7);
     let file = set.named(PATH).unwrap().clone();
-    let [control, data] = [(); 2].map(|()| TcpListener::bind("127.77.8.1:0").unwrap());
+    // An active server calls from 127.0.0.1, which the kernel chooses.
+    let own = if mode == FtpMode::Active { "127.0.0.1:0" } else { "127.77.8.1:0" };
+    let [control, data] = [(); 2].map(|()| TcpListener::bind(own).unwrap());
     let to = control.local_addr().unwrap();
     let bytes = file.bytes.clone();
     let serving = std::thread::spawn(move || {
         // A client that has found fault goes away.
         let _ = act(server, &control, &data, &bytes);
     });
-    let transfer = FtpTransfer { mode: FtpMode::Passive, verb: FtpVerb::Get };
+    let transfer = FtpTransfer { mode, verb: FtpVerb::Get };
     let order = Order {
         from: "127.77.8.2".parse().unwrap(),
         to,
@@ -66,6 +68,7 @@ fn act(server: Server, control: &TcpListener, data: &TcpListener, bytes: &[u8]) 
     let (stream, _) = control.accept()?;
     let mut lines = BufReader::new(stream.try_clone()?).lines();
     let say = |text: &str| (&stream).write_all(format!("{text}\r\n").as_bytes());
+    let mut port = None;
     say(server.greeting)?;
     while let Some(line) = lines.next().transpose()? {
         match line.split(' ').next().unwrap_or_default() {
@@ -73,6 +76,16 @@ fn act(server: Server, control: &TcpListener, data: &TcpListener, bytes: &[u8]) 
             "PASS" => say(server.password)?,
             "TYPE" => say("200 so be it")?,
             "PASV" => say(&(server.passive)(data.local_addr()?.port()))?,
+            "PORT" => {
+                port = of_six_numbers(line.split(' ').next_back().unwrap_or_default());
+                say("200 I shall call")?;
+            }
+            // Active; the last reply comes before the data connection.
+            "RETR" if port.is_some() => {
+                say(&format!("{}\r\n{}", server.transfer, server.last))?;
+                let calls: Vec<SocketAddr> = port.into_iter().collect();
+                TcpStream::connect(&calls[..])?.write_all(&(server.sends)(bytes))?;
+            }
             "RETR" => {
                 say(server.transfer)?;
                 if server.transfer.starts_with("150") {
@@ -88,7 +101,8 @@ fn act(server: Server, control: &TcpListener, data: &TcpListener, bytes: &[u8]) 
 
 #[test]
 fn what_a_server_does_wrong_is_named() {
-    assert!(met(HONEST).is_ok());
+    assert!(met(HONEST, FtpMode::Passive).is_ok());
+    assert!(met(HONEST, FtpMode::Active).is_ok());
     let changed: fn(&[u8]) -> Vec<u8> = |bytes| bytes.iter().map(|byte| byte ^ 1).collect();
     let rows = [
         (Server { greeting: "421 not now", ..HONEST }, Failure::Status),
@@ -107,7 +121,7 @@ fn what_a_server_does_wrong_is_named() {
         (Server { last: "451 not my file", ..HONEST }, Failure::Content),
     ];
     for (number, (server, expected)) in rows.into_iter().enumerate() {
-        match met(server) {
+        match met(server, FtpMode::Passive) {
             Err(Stop::Failed(failure)) => assert_eq!(failure, expected, "row {number}"),
             other => panic!("row {number}: {other:?}"),
         }
