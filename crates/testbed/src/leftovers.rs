@@ -1,5 +1,5 @@
-//! Removes what killed runs left behind: namespaces, and settings that they had changed. Never touches anything
-//! of a run that is alive, nor anything that no journal names.
+//! Removes what killed runs left behind: namespaces with all programs in them, and settings that they had changed. Never touches anything
+//! of a run that is alive, nor anything else that no journal names.
 
 use crate::error::TestbedError;
 use crate::journal::{self, Change};
@@ -19,7 +19,7 @@ pub fn remove() -> Result<Vec<Change>, TestbedError> {
         }
         let mut clean = true;
         for change in journal::read(&path).into_iter().rev() {
-            match change.undo() {
+            match undo(&change) {
                 Ok(()) => undone.push(change),
                 Err(error) => {
                     clean = false;
@@ -34,12 +34,20 @@ pub fn remove() -> Result<Vec<Change>, TestbedError> {
     }
     for name in orphans() {
         let change = Change::Namespace(name);
-        match change.undo() {
+        match undo(&change) {
             Ok(()) => undone.push(change),
             Err(error) => drop(first_error.get_or_insert(error)),
         }
     }
     first_error.map_or(Ok(undone), Err)
+}
+
+/// A program is written to the journal once it runs, so a run that is killed in between has one that only its namespace tells.
+fn undo(change: &Change) -> Result<(), TestbedError> {
+    if let Change::Namespace(name) = change {
+        netns::end_processes(name);
+    }
+    change.undo()
 }
 
 /// Namespaces with a bed's name whose process does not exist at all and which no journal names: of a run whose
@@ -76,5 +84,21 @@ mod tests {
         for (name, expected) in rows {
             assert_eq!(owner_pid(name), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn needs_root_a_program_that_no_journal_names_ends_with_its_namespace() {
+        let mut owner = std::process::Command::new("true").spawn().unwrap();
+        owner.wait().unwrap();
+        let name = format!("rb-{}-0-link", owner.id());
+        let start = || std::process::Command::new("sleep").arg("1000").spawn();
+        let mut lost = netns::Namespace::create(&name).unwrap().enter(start).unwrap().unwrap();
+        let mut outside = start().unwrap();
+        assert!(remove().unwrap().contains(&Change::Namespace(name.clone())));
+        assert!(lost.try_wait().unwrap().is_some_and(|status| !status.success()));
+        assert!(!netns::names().contains(&name));
+        assert_eq!(outside.try_wait().unwrap(), None);
+        outside.kill().unwrap();
+        outside.wait().unwrap();
     }
 }

@@ -4,10 +4,14 @@
 use crate::error::TestbedError;
 use crate::program;
 use nix::sched::{CloneFlags, setns};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs::File;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where iproute2 keeps named namespaces.
 pub const NAMESPACE_FOLDER: &str = "/run/netns";
@@ -153,6 +157,34 @@ impl Namespace {
     pub(crate) fn remove(name: &str) -> Result<(), TestbedError> {
         program::run("ip", &["netns", "del", name]).map(drop)
     }
+}
+
+/// Ends all processes in a namespace that `ip netns` knows, and waits for their end, but not for one that the kernel does not let go.
+pub(crate) fn end_processes(name: &str) {
+    const LOOKS: u32 = 200;
+    const LOOK_EVERY: Duration = Duration::from_millis(10);
+    for _ in 0..LOOKS {
+        let found = processes_in(name);
+        if found.is_empty() {
+            return;
+        }
+        for process in found {
+            // It may have ended by itself.
+            let _ = kill(process, Signal::SIGKILL);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Processes whose first thread is in a namespace.
+fn processes_in(name: &str) -> Vec<Pid> {
+    let identity = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
+    let Some(here) = identity(&Namespace::path_of(name)) else { return Vec::new() };
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let is_there =
+        |number: &i32| identity(&Path::new("/proc").join(format!("{number}/ns/net"))) == Some(here);
+    numbers.filter(is_there).map(Pid::from_raw).collect()
 }
 
 /// Runs `work` in a namespace that has no name and is gone afterwards.

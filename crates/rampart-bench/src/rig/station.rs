@@ -16,6 +16,9 @@ use traffic::{Arrival, Port, Ports, ProbeFrame, Transport};
 /// of a trial with many flows and a low rate, and the trial would measure something else.
 const FLOW_SECONDS: &str = "600";
 
+/// How often a probe that must arrive is sent at most.
+const PROBE_ATTEMPTS: usize = 5;
+
 /// One firewall under test in its place. Fields are dropped in order: the firewall before its bed.
 pub(super) struct Station {
     pub(super) dut: String,
@@ -141,12 +144,12 @@ impl Station {
         }
         let probes = self.probes();
         let together = self.setup.placement == Placement::Inline && matches!(self.site, Site::Built(_));
-        if together && self.check_probes(&probes).is_ok() {
+        if together && self.check_probes(&probes, 1).is_ok() {
             return Ok(());
         }
         // Where the ways are not one core's, an answer could overtake what it answers: one direction at a time.
         for direction in probes.chunk_by(|a, b| a.lane == b.lane) {
-            self.check_probes(direction)?;
+            self.check_probes(direction, PROBE_ATTEMPTS)?;
         }
         self.running.check_alive().map_err(broken)
     }
@@ -174,21 +177,38 @@ impl Station {
         stated.get(trial as usize % stated.len()).filter(|_| !answered).map(|&port| port..=port)
     }
 
-    fn check_probes(&self, probes: &[Probe]) -> Result<(), RigError> {
+    /// Sends probes, so often at most. What is wrong with one that arrived is wrong the first time; what did not arrive is asked again:
+    /// losses are measured, not proved, and a box may drop the first packet to a neighbour while it looks for it.
+    fn check_probes(&self, probes: &[Probe], attempts: usize) -> Result<(), RigError> {
         let frames: Vec<ProbeFrame> = probes.iter().map(probe_frame).collect();
         let expected = probes.iter().filter(|p| p.expect == Expect::Arrives).count();
-        let arrivals = self
-            .shared
-            .engine
-            .borrow_mut()
-            .probe(lent(&self.frame_ports)?, &frames, expected)
-            .map_err(broken_traffic)?;
-        let wrong: Vec<String> = probes
-            .iter()
-            .zip(&arrivals)
-            .filter_map(|(probe, arrival)| self.misbehaviour(probe, arrival.as_ref()))
-            .collect();
-        if wrong.is_empty() { Ok(()) } else { Err(RigError::Broken(wrong.join("; "))) }
+        let mut left = attempts;
+        loop {
+            left -= 1;
+            let arrivals = self
+                .shared
+                .engine
+                .borrow_mut()
+                .probe(lent(&self.frame_ports)?, &frames, expected)
+                .map_err(broken_traffic)?;
+            let is_lost = |probe: &Probe, arrival: &Option<Arrival>| {
+                probe.expect == Expect::Arrives && arrival.is_none()
+            };
+            let wrong: Vec<(bool, String)> = probes
+                .iter()
+                .zip(&arrivals)
+                .filter_map(|(probe, arrival)| {
+                    Some((is_lost(probe, arrival), self.misbehaviour(probe, arrival.as_ref())?))
+                })
+                .collect();
+            if wrong.is_empty() {
+                return Ok(());
+            }
+            if left == 0 || wrong.iter().any(|(is_lost, _)| !is_lost) {
+                let texts: Vec<String> = wrong.into_iter().map(|(_, text)| text).collect();
+                return Err(RigError::Broken(texts.join("; ")));
+            }
+        }
     }
 
     /// What is wrong with what became of a probe, if anything.
