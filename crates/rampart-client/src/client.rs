@@ -54,13 +54,30 @@ impl Client {
         operation: Operation,
         query: &[(String, String)],
     ) -> Result<A, ClientError> {
-        let route = operation.route();
-        let mut target = route.path.to_owned();
-        if !query.is_empty() {
-            let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
-            target = format!("{target}?{query}");
-        }
-        self.call(route.method, &target, &[]).map(|(answer, _)| answer)
+        self.send_bytes(operation, query, &[])
+    }
+
+    /// Requests an operation, with a query and a body as it is.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub fn send_bytes<A: DeserializeOwned>(
+        &self,
+        operation: Operation,
+        query: &[(String, String)],
+        body: &[u8],
+    ) -> Result<A, ClientError> {
+        let (method, target) = request(operation, query);
+        self.call(method, &target, body).map(|(answer, _)| answer)
+    }
+
+    /// Requests an operation whose answer is no JSON.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub fn fetch(&self, operation: Operation) -> Result<Vec<u8>, ClientError> {
+        let (method, target) = request(operation, &[]);
+        self.call_raw(method, &target, &[]).map(|(answer, _)| answer)
     }
 
     /// Requests an operation, with a body.
@@ -94,13 +111,22 @@ impl Client {
         target: &str,
         body: &[u8],
     ) -> Result<(A, UnixStream), ClientError> {
+        let (answer, stream) = self.call_raw(method, target, body)?;
+        serde_json::from_slice(&answer).map(|answer| (answer, stream)).map_err(|error| self.strange(&error))
+    }
+
+    fn call_raw(
+        &self,
+        method: &str,
+        target: &str,
+        body: &[u8],
+    ) -> Result<(Vec<u8>, UnixStream), ClientError> {
         let mut stream = self.connect()?;
         // A server that refuses a body answers before it has read all of it: then the answer says more than the error.
         let written = write_request(&mut stream, method, target, body);
         let response = read_response(&mut stream).map_err(|error| self.no_answer(error, written))?;
         if response.status == 200 {
-            let answer = serde_json::from_slice(&response.body);
-            return answer.map(|answer| (answer, stream)).map_err(|error| self.strange(&error));
+            return Ok((response.body, stream));
         }
         let refusal: Refusal =
             serde_json::from_slice(&response.body).map_err(|error| self.strange(&error))?;
@@ -152,4 +178,14 @@ impl Client {
             "the answer on {socket} is not what this version expects: {why}; is it a daemon of another version?"
         ))
     }
+}
+
+/// The method and the target of a request.
+fn request(operation: Operation, query: &[(String, String)]) -> (&'static str, String) {
+    let route = operation.route();
+    if query.is_empty() {
+        return (route.method, route.path.to_owned());
+    }
+    let query = form_urlencoded::Serializer::new(String::new()).extend_pairs(query).finish();
+    (route.method, format!("{}?{query}", route.path))
 }

@@ -139,7 +139,10 @@ pub fn read_response(stream: &mut impl Read) -> Result<Response, ReadError> {
     Ok(Response { status, body })
 }
 
-/// Writes a response with a body of JSON. `allow` names the methods of a path where the status is 405.
+/// Content type of bodies unless another is said.
+pub const JSON: &str = "application/json";
+
+/// Writes a response with a body of a content type. `allow` names the methods of a path where the status is 405.
 ///
 /// # Errors
 /// When the other end went away.
@@ -147,12 +150,12 @@ pub fn write_response(
     stream: &mut impl Write,
     status: u16,
     allow: Option<&str>,
-    body: &[u8],
+    (content, body): (&str, &[u8]),
 ) -> io::Result<()> {
     let allow = allow.map(|methods| format!("Allow: {methods}\r\n")).unwrap_or_default();
     let (reason, length) = (reason(status), body.len());
     let head = format!(
-        "HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\n{allow}Connection: close\r\nContent-Length: {length}\r\n\r\n"
+        "HTTP/1.1 {status} {reason}\r\nContent-Type: {content}\r\n{allow}Connection: close\r\nContent-Length: {length}\r\n\r\n"
     );
     stream.write_all(head.as_bytes())?;
     stream.write_all(body)?;
@@ -170,6 +173,7 @@ const fn reason(status: u16) -> &'static str {
         411 => "Length Required",
         413 => "Content Too Large",
         422 => "Unprocessable Content",
+        429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         408 => "Request Timeout",
         503 => "Service Unavailable",
@@ -344,7 +348,8 @@ mod tests {
         assert_eq!(request(&bytes, 7).0, "PUT /v1/policy ?x=y {}");
         for status in [200, 405, 500] {
             let mut bytes = Vec::new();
-            write_response(&mut bytes, status, (status == 405).then_some("GET"), b"{\"a\":1}").unwrap();
+            write_response(&mut bytes, status, (status == 405).then_some("GET"), (JSON, b"{\"a\":1}"))
+                .unwrap();
             let response = read_response(&mut bytes.as_slice()).unwrap();
             assert_eq!(response, Response { status, body: b"{\"a\":1}".to_vec() });
         }

@@ -60,6 +60,42 @@ pub(crate) fn choose(
         .map_or_else(|| Failure::Wrong("there is no policy to come up with".to_owned()), |(_, why)| why))
 }
 
+/// The policy that a firewall goes back to if nobody confirms the one that it comes up with: the last that was confirmed; `None` if there never
+/// was one, and then it goes down again.
+///
+/// # Errors
+/// It is the same policy, cannot be used, or cannot take the place of `new` while the firewall runs.
+pub(crate) fn previous(
+    new: &Policy,
+    found: &Found,
+    usable: impl Fn(&Policy) -> Result<(), Failure>,
+) -> Result<Option<Policy>, Failure> {
+    let Some(kept) = found.policies.first() else { return Ok(None) };
+    let wrong = |why: String| {
+        let file = &kept.file;
+        Failure::Wrong(format!("--confirm could not go back to {file}, which was confirmed last: {why}"))
+    };
+    if kept.text == new.text {
+        return Err(wrong(
+            "it is this very policy, so there is nothing to confirm; leave --confirm out".to_owned(),
+        ));
+    }
+    let previous = from_kept(kept).and_then(|policy| usable(&policy).map(|()| policy));
+    let previous = previous.map_err(|error| wrong(error.to_string()))?;
+    crate::daemon::can_take_over(new, &previous).map_err(|refused| wrong(refused.to_string()))?;
+    let interfaces = new.zones.iter().flat_map(|zone| zone.interfaces.iter().map(move |name| (zone, name)));
+    for (zone, name) in interfaces {
+        let name = policy::model::pattern(name).unwrap_or(name);
+        if let Some(other) = previous.zone_of_interface(name).filter(|other| other.name != zone.name) {
+            let (from, to) = (&zone.name, &other.name);
+            return Err(wrong(format!(
+                "`{name}` would go from zone `{from}` to zone `{to}` while the firewall runs"
+            )));
+        }
+    }
+    Ok(Some(previous))
+}
+
 fn chosen(policy: Policy, file: PathBuf, found: &Found, mut notes: Vec<String>) -> Chosen {
     notes.extend(found.waiting.as_ref().map(|waiting| {
         format!(
@@ -202,5 +238,39 @@ mod tests {
             notes[1].starts_with("new.toml, applied at 2026-11-22T10:00:00Z, was not confirmed"),
             "{notes:?}"
         );
+    }
+
+    #[test]
+    fn what_waits_to_be_confirmed_has_somewhere_to_go_back_to() {
+        let other = format!("{GOOD}# another\n");
+        let moved = "[zones]\nb = { interfaces = 'e1' }\n";
+        let size = format!("[settings]\nflows = 2048\n{GOOD}");
+        let gone = |policy: &Policy| match policy.zones.iter().any(|zone| zone.interfaces == ["e9"]) {
+            true => Err(Failure::Machine("there is no interface `e9`".to_owned())),
+            false => Ok(()),
+        };
+        for (what, kept, expected) in [
+            ("nothing was ever confirmed", None, Ok(None)),
+            ("another", Some(other.as_str()), Ok(Some(other.clone()))),
+            ("the same", Some(GOOD), Err("nothing to confirm")),
+            ("broken", Some(BROKEN), Err("kept:1:7")),
+            ("its interface is missing", Some(AWAY), Err("no interface `e9`")),
+            ("another size", Some(size.as_str()), Err("`flows` of [settings] is 2048")),
+            ("another zone", Some(moved), Err("`e1` would go from zone `a` to zone `b`")),
+        ] {
+            let kept = kept.map(|text| Kept {
+                file: "kept".to_owned(),
+                text: text.to_owned(),
+                folder: None,
+                applied_at: "2026-11-22T10:00:00Z".parse().unwrap(),
+            });
+            let found = Found { policies: kept.into_iter().collect(), ..Found::default() };
+            let new = Policy::parse("new", GOOD).unwrap();
+            match (previous(&new, &found, gone), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found.map(|policy| policy.text), expected, "{what}"),
+                (Err(why), Err(words)) => assert!(why.to_string().contains(words), "{what}: {why}"),
+                (other, _) => panic!("{what}: {other:?}"),
+            }
+        }
     }
 }

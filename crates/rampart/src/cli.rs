@@ -74,6 +74,7 @@ pub(crate) enum Command {
   rampart up                                   come up with the last policy that was confirmed
   rampart up policy.toml --boot                the same if policy.toml has errors, where a service names the file
   rampart up policy.toml --hook tc
+  rampart up policy.toml --confirm 60          go back to the policy before it, or down, unless `rampart confirm` is run
   rampart up policy.toml --force               although nftables translates here: what the firewall forwards is not
   ip netns exec edge rampart up edge.toml")]
     Up(UpArgs),
@@ -86,6 +87,46 @@ pub(crate) enum Command {
     #[command(after_help = "Examples:
   rampart confirm")]
     Confirm(AskArgs),
+    /// List the policies that were put in force, by whom and what came of them; or show one of them.
+    #[command(after_help = "Examples:
+  rampart history
+  rampart history 7                           show who applied the policy with the number 7, and its text
+  rampart history --kept                      read the disk, also when no daemon runs
+  rampart history --json | jq '.entries[] | {number, at, way, outcome}'")]
+    History(HistoryArgs),
+    /// Show how policies differ.
+    #[command(after_help = "Examples:
+  rampart diff                                what the policy in force has changed
+  rampart diff 7                              what is in force now, and was not with the policy with the number 7
+  rampart diff 7 9                            from one to the other
+  rampart diff policy.toml                    what `rampart apply policy.toml` would change
+  rampart diff 7 --text                       line by line")]
+    Diff(DiffArgs),
+    /// Go back to a policy of the history.
+    #[command(after_help = "Examples:
+  rampart rollback 7
+  rampart rollback 7 --confirm 60 && rampart confirm")]
+    Rollback(RollbackArgs),
+    /// Print the text of the policy in force, or of one of the history, as it was.
+    #[command(after_help = "Examples:
+  rampart export > policy.toml
+  rampart export 7 > policy.toml")]
+    Export(HistoryArgs),
+    /// Write the policy in force, the history and copies of lists into a file, for root alone.
+    #[command(after_help = "Examples:
+  rampart backup /root/firewall.backup")]
+    Backup(BackupArgs),
+    /// Put the policy of a backup in force, and add its history and its copies of lists.
+    #[command(after_help = "Examples:
+  rampart restore /root/firewall.backup
+  rampart restore /root/firewall.backup --confirm 60 && rampart confirm")]
+    Restore(RestoreArgs),
+    /// Put the policy of a new firewall in force: the zones stay, SSH and ping to the firewall are allowed, and nothing is forwarded. The
+    /// history stays, and `rampart rollback` brings back what was.
+    #[command(after_help = "Examples:
+  rampart factory-reset
+  rampart factory-reset --yes --confirm 60")]
+    FactoryReset(ResetArgs),
     /// Show the state of the firewall.
     #[command(after_help = "Examples:
   rampart status
@@ -231,6 +272,10 @@ pub(crate) struct UpArgs {
     /// `up` refuses both otherwise.
     #[arg(long)]
     pub(crate) force: bool,
+    /// Seconds after which the policy that was confirmed last comes back unless `rampart confirm` is run, or the firewall goes down if there is
+    /// none: 1 to 86400.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400), conflicts_with = "boot")]
+    pub(crate) confirm: Option<u32>,
     /// Folder in which the confirmed policy is kept, instead of /var/lib/rampart, or of /run/rampart/state/NAMESPACE in other
     /// network namespaces than the machine's own.
     #[arg(long, value_name = "DIR")]
@@ -311,6 +356,95 @@ pub(crate) struct ApplyArgs {
     /// The firewall's socket, instead of that of this network namespace.
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+}
+
+/// Arguments of `history` and `export`.
+#[derive(Debug, Args)]
+pub(crate) struct HistoryArgs {
+    /// Number of an entry.
+    pub(crate) number: Option<u64>,
+    #[command(flatten)]
+    pub(crate) from: HistoryFrom,
+}
+
+/// Where the history is read.
+#[derive(Debug, Args)]
+pub(crate) struct HistoryFrom {
+    /// Read the disk and ask no daemon: for root, also when none runs.
+    #[arg(long)]
+    pub(crate) kept: bool,
+    /// Folder in which the firewall keeps its policy and its history, if `rampart up` was given one.
+    #[arg(long, value_name = "DIR", requires = "kept")]
+    pub(crate) state: Option<PathBuf>,
+    /// The firewall's socket, instead of that of this network namespace.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+/// Arguments of `diff`.
+#[derive(Debug, Args)]
+pub(crate) struct DiffArgs {
+    /// A number of the history, or a policy's file (`./7` is a file); without it, the policy before the one in force.
+    pub(crate) from: Option<String>,
+    /// The same; without it, the policy in force.
+    pub(crate) to: Option<String>,
+    /// Compare line by line.
+    #[arg(long)]
+    pub(crate) text: bool,
+    #[command(flatten)]
+    pub(crate) at: HistoryFrom,
+}
+
+/// How long a policy may wait, and whether it may cut the own session.
+#[derive(Debug, Args)]
+pub(crate) struct Caution {
+    /// Seconds after which the previous policy comes back unless `rampart confirm` is run: 1 to 86400.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    pub(crate) confirm: Option<u32>,
+    /// Do it though it would cut the SSH session that the command is given in.
+    #[arg(long)]
+    pub(crate) force: bool,
+    /// The firewall's socket, instead of that of this network namespace.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+/// Arguments of `rollback`.
+#[derive(Debug, Args)]
+pub(crate) struct RollbackArgs {
+    /// Number of an entry of the history.
+    pub(crate) number: u64,
+    #[command(flatten)]
+    pub(crate) caution: Caution,
+}
+
+/// Arguments of `backup`.
+#[derive(Debug, Args)]
+pub(crate) struct BackupArgs {
+    /// The file; replaced as a whole.
+    pub(crate) file: PathBuf,
+    /// The firewall's socket, instead of that of this network namespace.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+/// Arguments of `restore`.
+#[derive(Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// The backup.
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) caution: Caution,
+}
+
+/// Arguments of `factory-reset`.
+#[derive(Debug, Args)]
+pub(crate) struct ResetArgs {
+    /// Do not ask.
+    #[arg(long)]
+    pub(crate) yes: bool,
+    #[command(flatten)]
+    pub(crate) caution: Caution,
 }
 
 /// Arguments of `flows`.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// Copies that are kept: of the lists of two policies.
-const MOST_COPIES: usize = 2 * MAX_LISTS;
+pub(crate) const MOST_COPIES: usize = 2 * MAX_LISTS;
 
 /// What a copy is called before it is whole.
 const UNFINISHED: &str = "new";
@@ -146,6 +146,25 @@ impl Copies<'_> {
             return Ok(false);
         }
         self.write(&path, &bytes).map(|()| true)
+    }
+
+    /// Names of the copies that are there.
+    pub(crate) fn names(&self) -> io::Result<Vec<String>> {
+        match fs::read_dir(self.folder) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            files => {
+                let mut names: Vec<String> =
+                    files?.flatten().filter_map(|file| file.file_name().into_string().ok()).collect();
+                names.sort();
+                Ok(names)
+            }
+        }
+    }
+
+    /// Keeps a copy that another machine has made, unless there is one of the same list. Returns the file if it is new.
+    pub(crate) fn import(&self, name: &str, bytes: &[u8]) -> io::Result<Option<PathBuf>> {
+        let path = self.folder.join(name);
+        if path.exists() { Ok(None) } else { self.write(&path, bytes).map(|()| Some(path)) }
     }
 
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {

@@ -3,6 +3,7 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line prints")]
 
 mod ask;
+mod backup;
 mod boot;
 mod check;
 mod cli;
@@ -12,6 +13,7 @@ mod explain;
 mod failure;
 mod fetch;
 mod forwarding;
+mod history;
 mod import;
 mod kernel;
 mod list_command;
@@ -67,6 +69,13 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         }
         Command::Apply(args) => ask::apply(args, json)?,
         Command::Confirm(args) => ask::confirm(args, json)?,
+        Command::History(args) => ask::history::history(args, json)?,
+        Command::Diff(args) => ask::history::diff(args, json)?,
+        Command::Export(args) => ask::history::export(args, json)?,
+        Command::Rollback(args) => ask::apply::rollback(args, json)?,
+        Command::FactoryReset(args) => ask::apply::factory_reset(args, json)?,
+        Command::Backup(args) => ask::backup::backup(args, json)?,
+        Command::Restore(args) => ask::backup::restore(args, json)?,
         Command::Status(args) => ask::status(args, json)?,
         Command::Rules(args) => ask::rules(args, json)?,
         Command::Lists(args) => ask::lists(args, json)?,

@@ -1,6 +1,7 @@
 //! The confirmed policy on disk, by which a firewall comes up again. A file is replaced as a whole: whoever reads it, after a crash
 //! of the machine too, finds the policy before or the one after it. Decides nothing about policies.
 
+use crate::history::Store;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -70,6 +71,11 @@ impl State {
     /// Where copies of lists are kept.
     pub(crate) fn lists(&self) -> PathBuf {
         self.folder.join("lists")
+    }
+
+    /// Where policies are kept that were put in force.
+    pub(crate) fn history(&self) -> Store {
+        Store::at(self.folder.join("history"))
     }
 
     /// Where it is kept what happened.

@@ -37,7 +37,12 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
         if is_root { kernel::all_there(policy).map_err(machine) } else { Ok(()) }
     };
     let named = args.policy.as_deref().map(|file| Named { file, gives_way: args.boot });
-    let chosen = boot::choose(named, &state.find(), Path::new(FIRST), usable)?;
+    let found = state.find();
+    let chosen = boot::choose(named, &found, Path::new(FIRST), usable)?;
+    let previous = match args.confirm {
+        Some(_) => boot::previous(&chosen.policy, &found, usable)?,
+        None => None,
+    };
     if !is_root {
         let what = "only root can take packets: run it with sudo, or as a service of root";
         return Err(Failure::Machine(what.to_owned()));
@@ -92,7 +97,12 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
         }
     };
     let recorder = Recorder::start(&state.log(), privileges::keep_nothing);
-    let daemon = daemon.keep_in(state).record_by(recorder).fetch_by(fetcher);
+    let daemon = match args.confirm {
+        Some(seconds) => daemon.confirm_within(seconds, previous, Moment::now()),
+        None => daemon,
+    };
+    let by = server::process(nix::unistd::getuid().as_raw(), std::process::id() as i32);
+    let daemon = daemon.keep_in(state, &by).record_by(recorder).fetch_by(fetcher);
     for note in notes {
         daemon.report(Moment::now().wall, Kind::Up, note);
     }
@@ -244,11 +254,13 @@ fn report_up(daemon: &Daemon, instance: &Instance) -> Result<(), Failure> {
     }
     let (rules, file, socket) = (status.policy.rules, &status.policy.file, instance.socket.display());
     let namespace = &instance.namespace;
+    let until = status.policy.rolls_back_at.map(|t| format!(", to be confirmed until {t}"));
+    let until = until.unwrap_or_default();
     daemon.report_by(
         at,
         Kind::Up,
         &server::process(nix::unistd::getuid().as_raw(), std::process::id() as i32),
-        format_args!("{file}: {rules} rules, in namespace {namespace}, answers on {socket}"),
+        format_args!("{file}: {rules} rules, in namespace {namespace}{until}, answers on {socket}"),
     );
     Ok(())
 }

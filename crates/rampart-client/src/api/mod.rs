@@ -3,9 +3,11 @@
 //! what users read there.
 
 mod filter;
+mod history;
 mod openapi;
 
 pub use filter::{Filter, FilterError, protocol_name};
+pub use history::{History, HistoryEntry, KeptPolicy, Outcome, Restored, Way};
 pub use openapi::{Operation, ROUTES, Route, description, find};
 
 use jiff::Timestamp;
@@ -327,6 +329,12 @@ pub enum Actor {
     Process {
         /// Its user ID.
         uid: u32,
+        /// The name of that user; absent if /etc/passwd has none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        user: Option<String>,
+        /// Who logged in, by name or number, if that is another user: sudo and su do not change it. Absent if the machine does not keep it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        login: Option<String>,
         /// Its process ID.
         pid: i32,
         /// The beginning of its command line, as the process itself states it; empty if it was gone already.
@@ -339,7 +347,12 @@ pub enum Actor {
 impl std::fmt::Display for Actor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Actor::Process { uid, pid, .. } => write!(f, "user {uid} (process {pid})"),
+            Actor::Process { uid, pid, user, login, .. } => {
+                write!(f, "user {uid} (")?;
+                user.iter().try_for_each(|user| write!(f, "{user}, "))?;
+                login.iter().try_for_each(|login| write!(f, "logged in as {login}, "))?;
+                write!(f, "process {pid})")
+            }
             Actor::Other(name) => f.write_str(name),
         }
     }
@@ -520,6 +533,9 @@ pub struct NewPolicy {
 pub struct Applied {
     /// Number of the tables now in force.
     pub generation: u64,
+    /// Number of its entry in the history; null if it could not be kept. What is in force already gets no new entry.
+    #[serde(default)]
+    pub number: Option<u64>,
     /// Number of rules now.
     pub rules: usize,
     /// How it differs from the previous policy.

@@ -2,8 +2,8 @@
 
 use super::filter::KEYS;
 use super::{
-    Applied, AuditTrail, Confirmed, Down, Drops, EVENTS_SHOWN, Events, FLOWS_SHOWN, Flows, Killed, Lists,
-    NewPolicy, Refusal, Rules, Status,
+    Applied, AuditTrail, Confirmed, Down, Drops, EVENTS_SHOWN, Events, FLOWS_SHOWN, Flows, History,
+    KeptPolicy, Killed, Lists, NewPolicy, Refusal, Restored, Rules, Status,
 };
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
@@ -32,6 +32,18 @@ pub enum Operation {
     Apply,
     /// Confirm the policy in force.
     Confirm,
+    /// List the policies that were put in force.
+    History,
+    /// Read the policy in force, or one of the history.
+    Policy,
+    /// Go back to a policy of the history.
+    Rollback,
+    /// Put the policy of a new firewall in force.
+    FactoryReset,
+    /// Make a backup.
+    Backup,
+    /// Restore a backup.
+    Restore,
     /// Take the firewall down.
     Down,
 }
@@ -48,6 +60,19 @@ pub struct Route {
     summary: &'static str,
     answer: fn(&mut SchemaGenerator) -> Schema,
     refusals: &'static [(u16, &'static str)],
+    /// What the body of a request is, and that of an answer.
+    bodies: (Body, Body),
+}
+
+/// What a body is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Body {
+    /// JSON; of a request, a policy to apply.
+    Json,
+    /// A backup.
+    Backup,
+    /// There is none.
+    Nothing,
 }
 
 const WRONG_FILTER: (u16, &str) = (400, "A filter is wrong.");
@@ -59,7 +84,7 @@ const READER: (u16, &str) =
 const TOO_OFTEN: (u16, &str) = (429, "A user other than root changes the firewall too often.");
 
 /// Every operation with its path.
-pub const ROUTES: [Route; 11] = [
+pub const ROUTES: [Route; 17] = [
     route::<Status>(
         "GET",
         "/v1/status",
@@ -116,25 +141,7 @@ pub const ROUTES: [Route; 11] = [
         "Read the audit trail: who changed the firewall, or tried to",
         &[(400, "A number is wrong."), (500, "The files cannot be read."), GOING],
     ),
-    route::<Applied>(
-        "PUT",
-        "/v1/policy",
-        Operation::Apply,
-        "Apply a policy: it takes the place of the one in force at once and as a whole",
-        &[
-            (400, "The body is no policy to apply."),
-            READER,
-            (
-                409,
-                "A running firewall cannot take this policy over: it has other zones, or another size of table.",
-            ),
-            (413, "The body is too large."),
-            (422, "The policy has errors, or the data plane cannot do what it says."),
-            TOO_OFTEN,
-            MACHINE,
-            GOING,
-        ],
-    ),
+    Route { bodies: (Body::Json, Body::Json), ..APPLY },
     route::<Confirmed>(
         "POST",
         "/v1/policy/confirm",
@@ -142,6 +149,69 @@ pub const ROUTES: [Route; 11] = [
         "Confirm the policy in force, in place of which the previous one would come back",
         &[WRONG_QUERY, READER, (409, "No policy needs to be confirmed."), TOO_OFTEN, GOING],
     ),
+    route::<History>(
+        "GET",
+        "/v1/history",
+        Operation::History,
+        "List the policies that were put in force, with who did it and what came of them",
+        &[WRONG_QUERY, (500, "The files cannot be read."), GOING],
+    ),
+    route::<KeptPolicy>(
+        "GET",
+        "/v1/policy",
+        Operation::Policy,
+        "Read the policy in force, or one of the history, as it was",
+        &[WRONG_NUMBER, NO_ENTRY, (500, "The files cannot be read."), GOING],
+    ),
+    route::<Applied>(
+        "POST",
+        "/v1/policy/rollback",
+        Operation::Rollback,
+        "Go back to a policy of the history",
+        &[WRONG_NUMBER, READER, NO_ENTRY, CANNOT_TAKE_OVER, CANNOT_APPLY, TOO_OFTEN, MACHINE, GOING],
+    ),
+    route::<Applied>(
+        "POST",
+        "/v1/policy/factory-reset",
+        Operation::FactoryReset,
+        "Put the policy of a new firewall in force: the zones stay, SSH and ping to the firewall are allowed, and nothing is forwarded",
+        &[WRONG_NUMBER, READER, CANNOT_TAKE_OVER, CANNOT_APPLY, TOO_OFTEN, MACHINE, GOING],
+    ),
+    Route {
+        bodies: (Body::Nothing, Body::Backup),
+        ..route::<()>(
+            "GET",
+            "/v1/backup",
+            Operation::Backup,
+            "Make a backup: the policy in force, the history, and copies of lists",
+            &[
+                WRONG_QUERY,
+                READER,
+                (413, "The policy in force alone is larger than a backup."),
+                (500, "The files cannot be read."),
+                GOING,
+            ],
+        )
+    },
+    Route {
+        bodies: (Body::Backup, Body::Json),
+        ..route::<Restored>(
+            "PUT",
+            "/v1/backup",
+            Operation::Restore,
+            "Restore a backup, which is checked as a whole before anything is changed",
+            &[
+                (400, "The body is no backup that this version reads."),
+                READER,
+                CANNOT_TAKE_OVER,
+                (413, "The body is too large."),
+                CANNOT_APPLY,
+                TOO_OFTEN,
+                MACHINE,
+                GOING,
+            ],
+        )
+    },
     route::<Down>(
         "POST",
         "/v1/down",
@@ -151,6 +221,29 @@ pub const ROUTES: [Route; 11] = [
     ),
 ];
 
+const WRONG_NUMBER: (u16, &str) = (400, "A number is wrong.");
+const NO_ENTRY: (u16, &str) = (404, "The history has no such entry.");
+const CANNOT_TAKE_OVER: (u16, &str) =
+    (409, "A running firewall cannot take this policy over: it has other zones, or another size of table.");
+const CANNOT_APPLY: (u16, &str) = (422, "The policy has errors, or the data plane cannot do what it says.");
+
+const APPLY: Route = route::<Applied>(
+    "PUT",
+    "/v1/policy",
+    Operation::Apply,
+    "Apply a policy: it takes the place of the one in force at once and as a whole",
+    &[
+        (400, "The body is no policy to apply."),
+        READER,
+        CANNOT_TAKE_OVER,
+        (413, "The body is too large."),
+        CANNOT_APPLY,
+        TOO_OFTEN,
+        MACHINE,
+        GOING,
+    ],
+);
+
 const fn route<A: JsonSchema>(
     method: &'static str,
     path: &'static str,
@@ -158,8 +251,14 @@ const fn route<A: JsonSchema>(
     summary: &'static str,
     refusals: &'static [(u16, &'static str)],
 ) -> Route {
-    Route { method, path, operation, summary, answer: SchemaGenerator::subschema_for::<A>, refusals }
+    let answer = SchemaGenerator::subschema_for::<A>;
+    Route { method, path, operation, summary, answer, refusals, bodies: (Body::Nothing, Body::Json) }
 }
+
+const CONFIRM: (&str, &str) = (
+    "confirm_seconds",
+    "Seconds after which the previous policy comes back unless this one is confirmed, 1 to 86400.",
+);
 
 /// The path that an older name of it stands for.
 fn today(path: &str) -> &str {
@@ -182,15 +281,34 @@ impl Operation {
     /// Whether it changes the firewall. What does not may be requested by readers.
     pub const fn changes(self) -> bool {
         match self {
-            Operation::EndFlows | Operation::Apply | Operation::Confirm | Operation::Down => true,
+            Operation::EndFlows
+            | Operation::Apply
+            | Operation::Confirm
+            | Operation::Rollback
+            | Operation::FactoryReset
+            | Operation::Restore
+            | Operation::Down => true,
             Operation::Status
             | Operation::Rules
             | Operation::Lists
             | Operation::Flows
             | Operation::Drops
             | Operation::Log
-            | Operation::Audit => false,
+            | Operation::Audit
+            | Operation::History
+            | Operation::Policy
+            | Operation::Backup => false,
         }
+    }
+
+    /// Whether readers may request it. A backup is for those who may restore it.
+    pub const fn is_for_readers(self) -> bool {
+        !self.changes() && !matches!(self, Operation::Backup)
+    }
+
+    /// Whether its request has a body.
+    pub fn takes_body(self) -> bool {
+        self.route().bodies.0 != Body::Nothing
     }
 
     /// What may stand in its query where that takes no filter.
@@ -204,6 +322,11 @@ impl Operation {
                 ("limit", "Greatest number of events in the answer."),
             ],
             Operation::Audit => &[("limit", "Greatest number of records in the answer, the newest ones.")],
+            Operation::Policy => {
+                &[("number", "Number of an entry of the history; without it, the policy in force.")]
+            }
+            Operation::Rollback => &[("number", "Number of an entry of the history."), CONFIRM],
+            Operation::FactoryReset | Operation::Restore => &[CONFIRM],
             _ => &[],
         }
     }
@@ -246,9 +369,14 @@ pub fn description() -> Value {
 
 fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let body = |schema: Schema| json!({ "application/json": { "schema": schema } });
+    let backup =
+        || json!({ "application/octet-stream": { "schema": { "type": "string", "format": "binary" } } });
     let mut responses = Map::new();
-    let answer = (route.answer)(generator);
-    responses.insert("200".to_owned(), json!({ "description": "Done.", "content": body(answer) }));
+    let content = match route.bodies.1 {
+        Body::Backup => backup(),
+        _ => body((route.answer)(generator)),
+    };
+    responses.insert("200".to_owned(), json!({ "description": "Done.", "content": content }));
     for (status, description) in route.refusals {
         let refusal = generator.subschema_for::<Refusal>();
         let response = json!({ "description": description, "content": body(refusal) });
@@ -266,15 +394,18 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     if !own.is_empty() {
         let number = |name: &str| match name {
             "limit" => json!({ "type": "integer", "minimum": 0, "default": EVENTS_SHOWN }),
+            "confirm_seconds" => json!({ "type": "integer", "minimum": 1, "maximum": 86_400 }),
             _ => json!({ "type": "integer", "minimum": 0 }),
         };
         let parameter = |(name, takes): &(&str, &str)| json!({ "name": name, "in": "query", "description": takes, "schema": number(name) });
         described["parameters"] = own.iter().map(parameter).collect();
     }
-    if route.operation == Operation::Apply {
-        let schema = generator.subschema_for::<NewPolicy>();
-        described["requestBody"] = json!({ "required": true, "content": body(schema) });
-    }
+    let request = match route.bodies.0 {
+        Body::Nothing => return described,
+        Body::Json => body(generator.subschema_for::<NewPolicy>()),
+        Body::Backup => backup(),
+    };
+    described["requestBody"] = json!({ "required": true, "content": request });
     described
 }
 

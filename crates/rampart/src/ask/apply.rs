@@ -1,8 +1,8 @@
-//! `rampart apply`, `confirm` and `down`: the commands that change what runs.
+//! `rampart apply`, `rollback`, `factory-reset`, `confirm` and `down`: the commands that change what runs.
 
 use super::shown;
-use crate::api::{Applied, Confirmed, Down, NewPolicy, Operation};
-use crate::cli::{ApplyArgs, AskArgs};
+use crate::api::{Applied, Confirmed, Down, KeptPolicy, NewPolicy, Operation};
+use crate::cli::{ApplyArgs, AskArgs, Caution, ResetArgs, RollbackArgs};
 use crate::daemon::changes;
 use crate::daemon::instance::Instance;
 use crate::failure::Failure;
@@ -10,7 +10,8 @@ use crate::{forwarding, own_session};
 use dataplane::Earlier;
 use policy::Policy;
 use rampart_client::{Client, ClientError};
-use std::path::Path;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
 
 /// Puts a policy in force.
 pub(crate) fn apply(args: &ApplyArgs, json: bool) -> Result<String, Failure> {
@@ -22,19 +23,83 @@ pub(crate) fn apply(args: &ApplyArgs, json: bool) -> Result<String, Failure> {
     }
     let new = NewPolicy { file, folder, text, confirm_seconds: args.confirm };
     let applied: Applied = Client::new(args.socket.as_deref())?.send(Operation::Apply, &new)?;
-    shown(&applied, json, |applied| {
-        let mut text = format!(
-            "{} is in force as generation {}, {} rules\n{}",
-            new.file,
-            applied.generation,
-            applied.rules,
-            changes::listed(&applied.changes)
-        );
-        if let Some(back) = applied.rolls_back_at {
-            text += &format!("goes back at {back} unless `rampart confirm` comes\n");
-        }
-        text
-    })
+    shown(&applied, json, |applied| in_force(&new.file, applied))
+}
+
+/// What came into force.
+pub(super) fn in_force(what: &str, applied: &Applied) -> String {
+    let Applied { generation, rules, .. } = applied;
+    let changes = changes::listed(&applied.changes);
+    let mut text = format!("{what} is in force as generation {generation}, {rules} rules\n{changes}");
+    if let Some(number) = applied.number {
+        text += &format!("number {number} of the history\n");
+    }
+    if let Some(back) = applied.rolls_back_at {
+        text += &format!("goes back at {back} unless `rampart confirm` comes\n");
+    }
+    text
+}
+
+/// Goes back to a policy of the history.
+pub(crate) fn rollback(args: &RollbackArgs, json: bool) -> Result<String, Failure> {
+    let (caution, number) = (&args.caution, args.number);
+    let client = Client::new(caution.socket.as_deref())?;
+    let wanted = ("number".to_owned(), number.to_string());
+    let KeptPolicy { file, folder, text: old, .. } =
+        client.ask(Operation::Policy, std::slice::from_ref(&wanted))?;
+    refuse_to_cut(caution, &file, folder, &old)?;
+    let query: Vec<_> = std::iter::once(wanted).chain(confirm_of(caution)).collect();
+    let applied: Applied = client.ask(Operation::Rollback, &query)?;
+    shown(&applied, json, |applied| in_force(&format!("{file}, number {number},"), applied))
+}
+
+/// Puts the policy of a new firewall in force.
+pub(crate) fn factory_reset(args: &ResetArgs, json: bool) -> Result<String, Failure> {
+    let caution = &args.caution;
+    let client = Client::new(caution.socket.as_deref())?;
+    if !args.yes {
+        ask_at_terminal()?;
+    }
+    let applied: Applied = client.send_bytes(Operation::FactoryReset, &confirm_of(caution), &[])?;
+    shown(&applied, json, |applied| in_force("the policy of a new firewall", applied))
+}
+
+/// Nobody takes the rules of a firewall away by mistake.
+fn ask_at_terminal() -> Result<(), Failure> {
+    let stdin = std::io::stdin();
+    if !stdin.is_terminal() {
+        return Err(Failure::Wrong(
+            "this takes every rule away: say --yes where there is no terminal to ask at".to_owned(),
+        ));
+    }
+    eprint!(
+        "Every rule of the policy in force goes, and nothing is forwarded any more. Write `yes` to go on: "
+    );
+    let mut answer = String::new();
+    let read = stdin.read_line(&mut answer);
+    if read.is_ok() && answer.trim() == "yes" {
+        return Ok(());
+    }
+    Err(Failure::Wrong("nothing is changed".to_owned()))
+}
+
+/// How long the policy may wait to be confirmed, for a query.
+pub(super) fn confirm_of(caution: &Caution) -> Vec<(String, String)> {
+    caution.confirm.iter().map(|seconds| ("confirm_seconds".to_owned(), seconds.to_string())).collect()
+}
+
+/// Refuses a policy that would cut the session that the command is given in, unless that is forced.
+pub(super) fn refuse_to_cut(
+    caution: &Caution,
+    file: &str,
+    folder: Option<PathBuf>,
+    text: &str,
+) -> Result<(), Failure> {
+    match Policy::parse(file, text) {
+        Ok(policy) if !caution.force => own_session::refuse_to_cut(&policy.in_folder(folder)),
+        // What is wrong with the text is for the daemon to say.
+        _ => Ok(()),
+    }
 }
 
 /// Keeps a policy that waits for it.

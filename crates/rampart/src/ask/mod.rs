@@ -1,8 +1,10 @@
 //! The commands that ask a running firewall. Each gives the text to print.
 
-mod apply;
+pub(crate) mod apply;
+pub(crate) mod backup;
 mod drops;
 mod flows;
+pub(crate) mod history;
 mod lists;
 pub(crate) mod log;
 mod rules;

@@ -11,6 +11,7 @@ mod journal;
 mod list_facts;
 pub(crate) mod log;
 mod pace;
+mod past;
 pub(crate) mod recorder;
 pub(crate) mod refresh;
 pub(crate) mod run;
@@ -20,8 +21,8 @@ pub(crate) mod server;
 mod tests;
 
 use crate::api::{
-    Actor, Applied, AuditRecord, AuditTrail, Confirmed, Down, Drops, Event, EventName, Events, Filter, Flows,
-    Killed, Lists, NewPolicy, Problem, Refusal, RuleCount, Rules, Status,
+    Actor, AuditRecord, AuditTrail, Down, Drops, Event, EventName, Events, Filter, Flows, Killed, Lists,
+    Outcome, Problem, Refusal, RuleCount, Rules, Status,
 };
 use crate::fetch::Fetch;
 use crate::list_copies::Copies;
@@ -34,6 +35,7 @@ use jiff::{SignedDuration, Timestamp};
 use list_facts::ListsInForce;
 use log::{Kind, Log};
 use pace::Pace;
+use past::Past;
 use policy::{Policy, Tables};
 use recorder::{Recorder, cut};
 use running::{Due, Running, Unconfirmed};
@@ -81,6 +83,8 @@ pub(crate) struct Daemon {
     events: Mutex<EventBuffer>,
     /// Where the confirmed policy is kept, if anywhere.
     state: Option<State>,
+    /// Which policies were in force, if that is kept.
+    past: Option<Past>,
     /// What keeps on disk what happens, if anything.
     recorder: Option<Recorder>,
     /// Who runs commands of lists, if anybody.
@@ -160,6 +164,7 @@ impl Daemon {
             running: Mutex::new(Some(running)),
             events,
             state: None,
+            past: None,
             recorder: None,
             fetcher: None,
             pace: Mutex::default(),
@@ -178,11 +183,22 @@ impl Daemon {
         self
     }
 
-    /// Keeps the policy in force, and each that is confirmed from now on, on disk.
-    pub(crate) fn keep_in(mut self, state: State) -> Self {
+    /// Keeps the policy in force, and each that is confirmed from now on, on disk, and all of them in the history. `by` is who brought the
+    /// firewall up.
+    pub(crate) fn keep_in(mut self, state: State, by: &Actor) -> Self {
+        self.past = Some(Past::new(state.history()));
         self.state = Some(state);
         if let Some(running) = self.running().as_mut() {
             self.keep(running);
+        }
+        self.record_start(by);
+        self
+    }
+
+    /// Goes back to `previous` after so many seconds, or down if there is none, unless somebody confirms the policy in force.
+    pub(crate) fn confirm_within(self, seconds: u32, previous: Option<Policy>, now: Moment) -> Self {
+        if let Some(running) = self.running().as_mut() {
+            running.unconfirmed = Some(Unconfirmed::new(previous.map(Arc::new), seconds, now));
         }
         self
     }
@@ -422,91 +438,6 @@ impl Daemon {
         })
     }
 
-    /// Puts a policy in force in place of the one that is.
-    pub(crate) fn apply(&self, new: &NewPolicy, now: Moment, by: &Actor) -> Result<Applied, Refused> {
-        // A command may take minutes. Meanwhile the firewall goes by the clock and can be taken down.
-        let began = Instant::now();
-        let read = self.read(new);
-        let now = if matches!(read, Ok((_, true))) { now.later(began.elapsed()) } else { now };
-        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
-        let done = read.and_then(|(policy, _)| self.replace(policy, new.confirm_seconds, now));
-        match &done {
-            Ok(applied) => {
-                let until = applied.rolls_back_at.map(|t| format!(", to be confirmed until {t}"));
-                let until = until.unwrap_or_default();
-                let words = changes::words(&applied.changes);
-                self.report_by(
-                    now.wall,
-                    Kind::Applied,
-                    by,
-                    format_args!(
-                        "{} as generation {}, by {by}{until}: {words}",
-                        new.file, applied.generation
-                    ),
-                );
-            }
-            Err(why) => {
-                self.report_by(now.wall, Kind::Refused, by, format_args!("{}, by {by}: {why}", new.file))
-            }
-        }
-        done
-    }
-
-    /// Reads a policy and fetches what was never fetched; second, whether there was anything to fetch.
-    fn read(&self, new: &NewPolicy) -> Result<(Policy, bool), Refused> {
-        let policy = Policy::parse(&new.file, &new.text)
-            .map_err(|problems| Refused::problems(problems.list().iter().map(Problem::from).collect()))?
-            .in_folder(new.folder.clone());
-        let any = self.fetch_missing(&policy)?;
-        Ok((policy, any))
-    }
-
-    fn replace(&self, policy: Policy, confirm: Option<u32>, now: Moment) -> Result<Applied, Refused> {
-        let tables = build(&policy, now.wall)?;
-        let loaded = self.load_lists(&policy, false, now.wall)?;
-        let next_change = policy.next_change(now.wall);
-        let mut running = self.running();
-        let running = running.as_mut().ok_or_else(gone)?;
-        can_take_over(&running.policy, &policy)?;
-        let table = loaded.as_ref().map(|it| &it.table);
-        let generation = running.attachments.put_in_force(&tables, &policy, table)?;
-        running.lists = ListsInForce::of(loaded);
-        let changes = changes::between(&running.policy, &policy);
-        let policy = Arc::new(policy);
-        // Until somebody confirms, the policy to go back to is the last that was confirmed.
-        let before = std::mem::replace(&mut running.policy, Arc::clone(&policy));
-        let confirmed = running.unconfirmed.take().map_or(before, |waiting| waiting.previous);
-        running.unconfirmed = confirm.map(|seconds| Unconfirmed {
-            previous: confirmed,
-            until: now.steady + Duration::from_secs(seconds.into()),
-            rolls_back_at: now.wall + SignedDuration::from_secs(seconds.into()),
-        });
-        running.in_force(generation, now.wall, next_change);
-        running.applied_at = now.wall;
-        self.keep(running);
-        let rolls_back_at = running.unconfirmed.as_ref().map(|waiting| waiting.rolls_back_at);
-        Ok(Applied { generation, rules: policy.rules.len(), changes, rolls_back_at })
-    }
-
-    /// Keeps a policy that waits for it.
-    pub(crate) fn confirm(&self, at: Timestamp, by: &Actor) -> Result<Confirmed, Refused> {
-        let mut slot = self.running();
-        let running = slot.as_mut().ok_or_else(gone)?;
-        let none =
-            "no policy waits to be confirmed: it was applied without --confirm, or has gone back already";
-        if running.unconfirmed.take().is_none() {
-            // The state is not held while the disk may be slow.
-            drop(slot);
-            self.report_by(at, Kind::Refused, by, format_args!("confirm, by {by}: {none}"));
-            return Err(Refused::new(409, none));
-        }
-        self.keep(running);
-        let generation = running.generation;
-        drop(slot);
-        self.report_by(at, Kind::Confirmed, by, format_args!("generation {generation}, by {by}"));
-        Ok(Confirmed { generation })
-    }
-
     /// Detaches from every interface. Later requests are refused. Returns `None` when the firewall was down already.
     ///
     /// # Errors
@@ -555,18 +486,29 @@ impl Daemon {
     }
 
     /// What happens by itself, about once a second: expired flows are missed, schedules begin and end, and a policy
-    /// that nobody confirmed goes.
-    pub(crate) fn tick(&self, now: Moment) {
+    /// that nobody confirmed goes. Returns whether the firewall is to go down with it, because there was none before.
+    pub(crate) fn tick(&self, now: Moment) -> bool {
         // While a policy is being built, whatever is due comes right after it.
-        let Ok(_turn) = self.turn.try_lock() else { return };
+        let Ok(_turn) = self.turn.try_lock() else { return false };
         let mut slot = self.running();
-        let Some(running) = slot.as_mut() else { return };
+        let Some(running) = slot.as_mut() else { return false };
         running.maintain(now, self);
+        if let Some(waiting) =
+            running.unconfirmed.take_if(|it| it.until <= now.steady && it.previous.is_none())
+        {
+            let message =
+                format!("{} was not confirmed, and there was no firewall before it", running.policy.file);
+            drop(slot);
+            self.settle(&waiting, Outcome::RolledBack);
+            self.report_by(now.wall, Kind::RolledBack, &"itself".into(), message);
+            return true;
+        }
         let due = running.due(now);
         drop(slot);
         if let Some(due) = due {
             self.bring(due, now);
         }
+        false
     }
 
     /// Builds what is due without holding the state, and puts it in force.
@@ -587,10 +529,12 @@ impl Daemon {
                 if due.back {
                     running.lists = ListsInForce::of(loaded);
                 }
+                let waited = running.unconfirmed.clone().filter(|_| due.back);
                 let message = running.switch(&due, generation, now, next_change);
-                if due.back {
+                if let Some(waited) = waited {
                     self.keep(running);
                     drop(slot);
+                    self.settle(&waited, Outcome::RolledBack);
                     self.report_by(now.wall, Kind::RolledBack, &"itself".into(), message);
                 } else {
                     self.report(now.wall, Kind::Scheduled, message);
@@ -614,7 +558,7 @@ fn build(policy: &Policy, at: Timestamp) -> Result<Tables, Refused> {
 }
 
 /// The flow table keeps the size that it was made with, and the programs stay where they are.
-fn can_take_over(old: &Policy, new: &Policy) -> Result<(), Refused> {
+pub(crate) fn can_take_over(old: &Policy, new: &Policy) -> Result<(), Refused> {
     let file = &new.file;
     let what = |key: &str, is: &str, was: &str| {
         format!("`{key}` of [settings] is {is}, and the firewall was started with {was}")

@@ -80,11 +80,11 @@ mod tests {
     use jiff::Timestamp;
 
     const SOMEBODY: u32 = 3_999_999_999;
-    /// Bytes of a record: its message, 256 bytes of a command line with six for each as it is written, and the rest.
+    /// Bytes of a record: its message, 224 bytes of a command line with six for each as it is written, and the rest.
     const LONGEST_RECORD: u64 = 2_800;
 
     fn user(uid: u32) -> Actor {
-        Actor::Process { uid, pid: 1, command: String::new() }
+        Actor::Process { uid, user: None, login: None, pid: 1, command: String::new() }
     }
 
     #[test]
@@ -122,7 +122,13 @@ mod tests {
             let record = AuditRecord {
                 at: Timestamp::MAX,
                 event: "rolled-back".to_owned(),
-                by: Actor::Process { uid: u32::MAX, pid: i32::MIN, command: "\u{1}".repeat(256) },
+                by: Actor::Process {
+                    uid: u32::MAX,
+                    user: Some("u".repeat(32)),
+                    login: Some("l".repeat(32)),
+                    pid: i32::MIN,
+                    command: "\u{1}".repeat(224),
+                },
                 message: cut(character.to_string().repeat(100_000)),
             };
             let bytes = serde_json::to_vec(&record).unwrap().len() as u64;

@@ -147,7 +147,9 @@ pub(crate) fn until_down(
             reading = Instant::now() + READING;
         }
         if Instant::now() >= tick {
-            daemon.tick(Moment::now());
+            if daemon.tick(Moment::now()) {
+                return daemon.down(Moment::now().wall, &"itself".into()).map(|_| None);
+            }
             tick = Instant::now() + TICK;
         }
     }
@@ -169,7 +171,7 @@ fn reload(daemon: &Daemon, file: &Path) {
             let folder = crate::folder_of(file);
             let new = NewPolicy { file: file.display().to_string(), folder, text, confirm_seconds: None };
             // Both outcomes are in the log.
-            let _ = daemon.apply(&new, now, &"SIGHUP".into());
+            let _ = daemon.reload(&new, now, &"SIGHUP".into());
         }
         Err(error) => {
             let message = format!("cannot read {}: {error}; the policy in force stays", file.display());

@@ -5,6 +5,7 @@ use super::alerts::Alerts;
 use super::attachments::Attachments;
 use super::list_facts::ListsInForce;
 use super::log::Kind;
+use super::past::Past;
 use super::recorder::Recorder;
 use super::{Daemon, Moment};
 use crate::api::{Interface, PolicyStatus};
@@ -46,10 +47,12 @@ pub(super) struct Running {
 /// A policy that waits to be confirmed.
 #[derive(Clone)]
 pub(super) struct Unconfirmed {
-    /// The last that was confirmed.
-    pub(super) previous: Arc<Policy>,
+    /// The last that was confirmed; if there is none, the firewall goes down.
+    pub(super) previous: Option<Arc<Policy>>,
     pub(super) until: Instant,
     pub(super) rolls_back_at: Timestamp,
+    /// Of its entry in the history.
+    pub(super) number: Option<u64>,
 }
 
 /// A policy that is due.
@@ -118,6 +121,7 @@ impl Running {
     pub(super) fn maintain(&mut self, now: Moment, daemon: &Daemon) {
         let mut found = self.find_troubles(now, daemon).unwrap_or_else(|error| vec![error.to_string()]);
         found.extend(daemon.recorder.as_ref().and_then(Recorder::trouble));
+        found.extend(daemon.past.as_ref().and_then(Past::trouble));
         for trouble in found.iter().filter(|trouble| !self.troubles.contains(trouble)) {
             daemon.report(now.wall, Kind::Trouble, trouble);
         }
@@ -165,8 +169,9 @@ impl Running {
         if self.failed.as_ref().is_some_and(|(_, again)| now.steady < *again) {
             return None;
         }
-        if let Some(waiting) = self.unconfirmed.as_ref().filter(|waiting| now.steady >= waiting.until) {
-            return Some(Due { policy: Arc::clone(&waiting.previous), back: true });
+        let waiting = self.unconfirmed.as_ref().filter(|waiting| now.steady >= waiting.until);
+        if let Some(previous) = waiting.and_then(|waiting| waiting.previous.as_ref()) {
+            return Some(Due { policy: Arc::clone(previous), back: true });
         }
         // A clock that was put back may have put a schedule back too.
         let over = self.next_change.is_some_and(|change| now.wall >= change) || now.wall < self.built_at;

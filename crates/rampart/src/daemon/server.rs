@@ -5,12 +5,13 @@ use super::instance::{Listeners, Role};
 use super::run::{Wake, Waker};
 use super::{Daemon, Moment, Refused};
 use crate::api::{self, Actor, EVENTS_SHOWN, FLOWS_SHOWN, Filter, NewPolicy, Operation, Refusal};
-use crate::http::{ReadError, Request, read_admitted, write_response};
+use crate::http::{JSON, ReadError, Request, read_admitted, write_response};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use rampart_client::socket::GROUP;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
+use std::ops::RangeInclusive;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -29,8 +30,15 @@ const FORBIDDEN: u16 = 403;
 /// Bodies up to this size are read side by side; larger ones, which only a policy of many rules is, one after the other.
 const SMALL_BODY: usize = 1 << 20;
 
+/// How long a policy may wait to be confirmed.
+const CONFIRM_SECONDS: RangeInclusive<u32> = 1..=86_400;
+
 /// Bytes of a command line that are recorded.
-const COMMAND: u64 = 256;
+const COMMAND: u64 = 224;
+/// Characters of a user's name that are recorded.
+const NAME: usize = 32;
+/// Bytes of /etc/passwd that are looked through.
+const USERS: u64 = 1 << 20;
 
 /// What clients of one kind share: root, or all others.
 #[derive(Default)]
@@ -81,14 +89,32 @@ struct Client<'s> {
     share: &'s Share,
 }
 
-/// A process as it is now. It states its command line itself, so that says nothing for certain.
+/// A process as it is now. It states its command line itself, so that says nothing for certain; who logged in it cannot change.
 pub(crate) fn process(uid: u32, pid: i32) -> Actor {
     let mut command = Vec::new();
     // A process that has gone has none.
     let _ = File::open(format!("/proc/{pid}/cmdline"))
         .and_then(|file| file.take(COMMAND).read_to_end(&mut command));
     let command = String::from_utf8_lossy(&command).replace('\0', " ").trim_end().to_owned();
-    Actor::Process { uid, pid, command }
+    let login = std::fs::read_to_string(format!("/proc/{pid}/loginuid"));
+    let login = login.ok().and_then(|text| text.trim().parse().ok());
+    // The kernel says -1 where nobody has logged in.
+    let login = login.filter(|login| ![uid, u32::MAX].contains(login));
+    let login = login.map(|login| name_of(login).unwrap_or_else(|| login.to_string()));
+    Actor::Process { uid, user: name_of(uid), login, pid, command }
+}
+
+/// The name of a user of this machine. No library is asked, because those that ask a network have no place in this process.
+fn name_of(uid: u32) -> Option<String> {
+    let mut users = String::new();
+    File::open("/etc/passwd").ok()?.take(USERS).read_to_string(&mut users).ok()?;
+    let of = |line: &str| {
+        let mut words = line.split(':');
+        let (name, number) = (words.next()?, words.nth(1)?);
+        (number.parse() == Ok(uid))
+            .then(|| name.chars().filter(|c| c.is_ascii_graphic()).take(NAME).collect())
+    };
+    users.lines().find_map(of)
 }
 
 /// One of the connections at once; released also by a thread that panics.
@@ -104,7 +130,7 @@ impl Drop for Slot {
 fn turn_away(mut stream: UnixStream) {
     let answer = Answer::refused(Refused::new(503, "too many requests at once: try again"));
     if stream.set_nonblocking(true).is_ok() {
-        let _ = write_response(&mut stream, answer.status, None, &answer.body);
+        let _ = write_response(&mut stream, answer.status, None, (JSON, &answer.body));
     }
 }
 
@@ -166,7 +192,8 @@ fn connection(daemon: &Daemon, waker: &Waker, stream: UnixStream, client: &Clien
         }
     };
     // A client that went away meanwhile has had what it asked for done.
-    let _ = write_response(&mut Timed::new(&stream), answer.status, answer.allow.as_deref(), &answer.body);
+    let content = (answer.content, answer.body.as_slice());
+    let _ = write_response(&mut Timed::new(&stream), answer.status, answer.allow.as_deref(), content);
     if answer.ends {
         waker.wake(Wake::Ended(stream));
     }
@@ -184,16 +211,16 @@ fn admit<'s>(
     length: usize,
 ) -> Result<Option<MutexGuard<'s, ()>>, ReadError> {
     let operation = api::find(path).find(|route| route.method == method).map(|route| route.operation);
-    if client.role == Role::Ask && operation.is_some_and(Operation::changes) {
+    if client.role == Role::Ask && operation.is_some_and(|it| !it.is_for_readers()) {
         let why = format!(
-            "{method} {path} changes the firewall, and you may only ask: it takes root or the group `{GROUP}`"
+            "{method} {path} is for those who may change the firewall, and you may only ask: it takes root or the group `{GROUP}`"
         );
         return Err(ReadError::Wrong(FORBIDDEN, why));
     }
     if length == 0 {
         return Ok(None);
     }
-    let takes_body = operation == Some(Operation::Apply);
+    let takes_body = operation.is_some_and(Operation::takes_body);
     if !takes_body && length > SMALL_BODY {
         return Err(ReadError::Wrong(413, format!("{method} {path} takes no body")));
     }
@@ -204,6 +231,8 @@ fn admit<'s>(
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
+    /// What the body is.
+    content: &'static str,
     allow: Option<String>,
     /// Whether the firewall is down now.
     ends: bool,
@@ -224,7 +253,7 @@ impl Answer {
             body
         });
         // The shapes of the API have string keys only, and so can always be written.
-        Self { status, body: body.unwrap_or_default(), allow: None, ends: false }
+        Self { status, body: body.unwrap_or_default(), content: JSON, allow: None, ends: false }
     }
 }
 
@@ -244,7 +273,12 @@ fn handle(daemon: &Daemon, operation: Operation, request: &Request, by: &Actor) 
         daemon.admit_change(now, by)?;
     }
     let (filter, own) = match operation {
-        Operation::Log | Operation::Audit => (Filter::default(), None),
+        Operation::Log
+        | Operation::Audit
+        | Operation::Policy
+        | Operation::Rollback
+        | Operation::FactoryReset
+        | Operation::Restore => (Filter::default(), None),
         _ => question(operation, &request.query)?,
     };
     Ok(match operation {
@@ -265,6 +299,25 @@ fn handle(daemon: &Daemon, operation: Operation, request: &Request, by: &Actor) 
         Operation::Audit => Answer::of(&daemon.audit_trail(records_wanted(&request.query)?)?),
         Operation::Apply => Answer::of(&daemon.apply(&new_policy(&request.body)?, now, by)?),
         Operation::Confirm => Answer::of(&daemon.confirm(now.wall, by)?),
+        Operation::History => Answer::of(&daemon.history()?),
+        Operation::Policy => Answer::of(&daemon.policy(Numbers::of(operation, &request.query)?.number)?),
+        Operation::Rollback => {
+            let Numbers { number, confirm_seconds } = Numbers::of(operation, &request.query)?;
+            let which = || Refused::new(400, "number=N says to which entry of the history");
+            Answer::of(&daemon.roll_back(number.ok_or_else(which)?, confirm_seconds, now, by)?)
+        }
+        Operation::FactoryReset => {
+            let confirm = Numbers::of(operation, &request.query)?.confirm_seconds;
+            Answer::of(&daemon.reset(confirm, now, by)?)
+        }
+        Operation::Backup => {
+            let content = "application/octet-stream";
+            Answer { body: daemon.back_up(now.wall)?, content, ..Answer::of(&()) }
+        }
+        Operation::Restore => {
+            let confirm = Numbers::of(operation, &request.query)?.confirm_seconds;
+            Answer::of(&daemon.restore(&request.body, confirm, now, by)?)
+        }
         Operation::Down => {
             let down = daemon.down(now.wall, by)?.ok_or_else(super::gone)?;
             Answer { ends: true, ..Answer::of(&down) }
@@ -325,6 +378,35 @@ fn records_wanted(query: &str) -> Result<u64, Refused> {
     Ok(limit)
 }
 
+/// Which entry of the history is wanted, and how long a policy may wait to be confirmed.
+#[derive(Default)]
+struct Numbers {
+    number: Option<u64>,
+    confirm_seconds: Option<u32>,
+}
+
+impl Numbers {
+    fn of(operation: Operation, query: &str) -> Result<Self, Refused> {
+        let path = operation.route().path;
+        let mut numbers = Self::default();
+        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+            let wrong = |takes: &str| Refused::new(400, format!("{key}={value}: {key} takes {takes}"));
+            match key.as_ref() {
+                "number" if matches!(operation, Operation::Policy | Operation::Rollback) => {
+                    let number = value.parse().map_err(|_| wrong("the number of an entry of the history"))?;
+                    numbers.number = Some(number);
+                }
+                "confirm_seconds" if operation.changes() => {
+                    let seconds = value.parse().ok().filter(|seconds| CONFIRM_SECONDS.contains(seconds));
+                    numbers.confirm_seconds = Some(seconds.ok_or_else(|| wrong("1 to 86400 seconds"))?);
+                }
+                _ => return Err(Refused::new(400, format!("{path} takes no `{key}`"))),
+            }
+        }
+        Ok(numbers)
+    }
+}
+
 fn limit(written: Option<&str>) -> Result<u64, Refused> {
     written.map_or(Ok(FLOWS_SHOWN), |value| {
         value.parse().map_err(|_| Refused::new(400, format!("limit={value}: limit takes a number of flows")))
@@ -334,12 +416,10 @@ fn limit(written: Option<&str>) -> Result<u64, Refused> {
 fn new_policy(body: &[u8]) -> Result<NewPolicy, Refused> {
     let new: NewPolicy = serde_json::from_slice(body)
         .map_err(|error| Refused::new(400, format!("the body is no policy to apply: {error}")))?;
-    match new.confirm_seconds {
-        Some(0) | Some(86_401..) => {
-            Err(Refused::new(400, "confirm_seconds: 1 to 86400, or leave it out".to_owned()))
-        }
-        _ => Ok(new),
+    if new.confirm_seconds.is_some_and(|seconds| !CONFIRM_SECONDS.contains(&seconds)) {
+        return Err(Refused::new(400, "confirm_seconds: 1 to 86400, or leave it out"));
     }
+    Ok(new)
 }
 
 #[cfg(test)]
@@ -398,7 +478,7 @@ mod tests {
         for route in &api::ROUTES {
             for role in [Role::Change, Role::Ask] {
                 let client = Client { by: "a test".into(), role, share: &share };
-                let may = role == Role::Change || route.method == "GET";
+                let may = role == Role::Change || route.method == "GET" && route.path != "/v1/backup";
                 let admitted = admit(&client, route.method, route.path, 0);
                 assert_eq!(admitted.is_ok(), may, "{role:?} {} {}", route.method, route.path);
                 if let Err(ReadError::Wrong(status, why)) = admitted {

@@ -57,7 +57,9 @@ impl Fetching {
     fn again(state: Arc<TempDir>, at: &str) -> Self {
         let web = Arc::new(Web::default());
         let running = Running::prepared(&usual(), at, |daemon| {
-            daemon.keep_in(State::at(state.path())).fetch_by(Some(Arc::clone(&web) as Arc<dyn Fetch>))
+            daemon
+                .keep_in(State::at(state.path()), &"a test".into())
+                .fetch_by(Some(Arc::clone(&web) as Arc<dyn Fetch>))
         });
         Self { running, web, state }
     }

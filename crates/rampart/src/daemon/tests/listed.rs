@@ -162,8 +162,11 @@ fn only_lists_that_say_so_are_read_again_and_none_of_a_policy_that_is_gone() {
 #[test]
 fn entries_end_without_a_reload_also_when_their_file_is_gone() {
     let state = tempfile::tempdir().unwrap();
-    let start =
-        |at| Running::prepared(&usual(), at, |daemon| daemon.keep_in(crate::state::State::at(state.path())));
+    let start = |at| {
+        Running::prepared(&usual(), at, |daemon| {
+            daemon.keep_in(crate::state::State::at(state.path()), &"a test".into())
+        })
+    };
     let running = start("2026-11-20T10:00:00Z");
     let text = "192.0.2.1\n192.0.2.2 until 2026-11-20T10:01:00Z\n192.0.2.3 until 2026-11-20T10:01:01Z\n\
                 2001:db8::/64 until 2026-11-20T10:02:00Z\n192.0.2.4 until 2026-11-20T09:59:59Z\n";

@@ -4,6 +4,7 @@ mod asked;
 mod by_itself;
 mod fetched;
 mod listed;
+mod past;
 mod patterns;
 mod process;
 mod recorded;
@@ -129,6 +130,13 @@ impl Running {
             Command::Log(args) => crate::ask::log::log(args, cli.json, &mut out).map(|()| String::new()),
             Command::Apply(args) => crate::ask::apply(args, cli.json),
             Command::Confirm(args) => crate::ask::confirm(args, cli.json),
+            Command::History(args) => crate::ask::history::history(args, cli.json),
+            Command::Diff(args) => crate::ask::history::diff(args, cli.json),
+            Command::Export(args) => crate::ask::history::export(args, cli.json),
+            Command::Rollback(args) => crate::ask::apply::rollback(args, cli.json),
+            Command::FactoryReset(args) => crate::ask::apply::factory_reset(args, cli.json),
+            Command::Backup(args) => crate::ask::backup::backup(args, cli.json),
+            Command::Restore(args) => crate::ask::backup::restore(args, cli.json),
             Command::Status(args) => crate::ask::status(args, cli.json),
             Command::Rules(args) => crate::ask::rules(args, cli.json),
             Command::Flows(args) => crate::ask::flows(args, cli.json),

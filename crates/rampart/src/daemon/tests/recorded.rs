@@ -10,7 +10,8 @@ use std::time::Instant;
 /// A request over the socket for readers: the status and the body.
 fn ask_as_reader(running: &Running, method: &str, target: &str, body: &str) -> (u16, Value) {
     let mut stream = UnixStream::connect(reading(&running.instance.socket)).unwrap();
-    write_request(&mut stream, method, target, body.as_bytes()).unwrap();
+    // The answer may have been there before the body.
+    let _ = write_request(&mut stream, method, target, body.as_bytes());
     let response = read_response(&mut stream).unwrap();
     (response.status, serde_json::from_slice(&response.body).unwrap())
 }
@@ -21,7 +22,7 @@ fn by_the_socket_for_readers_everything_can_be_asked_and_nothing_changed() {
     filled(&running);
     for route in &ROUTES {
         let (status, answer) = ask_as_reader(&running, route.method, route.path, "");
-        let wanted = if route.operation.changes() { 403 } else { 200 };
+        let wanted = if route.operation.is_for_readers() { 200 } else { 403 };
         assert_eq!(status, wanted, "{} {}: {answer}", route.method, route.path);
     }
     let body = json!({ "file": "p.toml", "text": usual() }).to_string();
@@ -100,7 +101,7 @@ fn a_user_who_changes_too_often_is_refused_and_his_first_change_stays_recorded()
             query: String::new(),
             body: Vec::new(),
         };
-        let by = Actor::Process { uid, pid: 7, command: "curl".to_owned() };
+        let by = Actor::Process { uid, user: None, login: None, pid: 7, command: "curl".to_owned() };
         server::dispatch(&running.daemon, &request, &by).status
     };
     let statuses: Vec<u16> = (0..100).map(|_| change(3_999_999_999)).collect();

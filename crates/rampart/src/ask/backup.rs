@@ -1,0 +1,120 @@
+//! `rampart backup` and `restore`: a firewall as a file, and back.
+
+use super::apply::{confirm_of, in_force, refuse_to_cut};
+use super::shown;
+use crate::api::{Operation, Restored};
+use crate::backup::{self, About, Backup};
+use crate::cli::{BackupArgs, RestoreArgs};
+use crate::failure::Failure;
+use crate::table::grouped;
+use rampart_client::Client;
+use rampart_client::http::MAX_BODY;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// Writes a backup.
+pub(crate) fn backup(args: &BackupArgs, json: bool) -> Result<String, Failure> {
+    let bytes = Client::new(args.socket.as_deref())?.fetch(Operation::Backup)?;
+    // What cannot be restored is no backup.
+    let backup = backup::decode(&bytes)
+        .map_err(|why| Failure::Machine(format!("the daemon's backup cannot be read: {why}")))?;
+    write(&args.file, &bytes).map_err(|error| {
+        Failure::Machine(format!(
+            "cannot write {}: {error}; what was there before is as it was",
+            args.file.display()
+        ))
+    })?;
+    let Backup { about, policy, entries, copies } = backup;
+    let value = serde_json::json!({
+        "file": args.file, "bytes": bytes.len(), "policy": policy.file, "entries": entries.len(), "lists": copies.len(),
+        "entries_left_out": about.entries_left_out, "lists_left_out": about.lists_left_out,
+    });
+    shown(&value, json, |_| {
+        let (file, entries, lists) = (args.file.display(), counted(entries.len() as u64), copies.len());
+        format!(
+            "{file}: {} bytes, with {}, {entries} of the history and {lists} copies of lists\n{}",
+            grouped(bytes.len() as u64),
+            policy.file,
+            left_out(&about)
+        )
+    })
+}
+
+fn counted(entries: u64) -> String {
+    format!("{} {}", grouped(entries), if entries == 1 { "entry" } else { "entries" })
+}
+
+/// What had no place.
+fn left_out(about: &About) -> String {
+    let (entries, lists) = (about.entries_left_out, about.lists_left_out);
+    match (entries, lists) {
+        (0, 0) => String::new(),
+        _ => format!(
+            "left out, because a backup has no place for them or they cannot be read: {} of the history, {lists} copies of lists\n",
+            counted(entries)
+        ),
+    }
+}
+
+/// Replaces a file as a whole by one that only its owner can read.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut early = path.as_os_str().to_owned();
+    early.push(format!(".{}.new", std::process::id()));
+    let early = PathBuf::from(early);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&early)?;
+    let done = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&early, path));
+    done.inspect_err(|_| drop(fs::remove_file(&early)))
+}
+
+/// Restores a backup.
+pub(crate) fn restore(args: &RestoreArgs, json: bool) -> Result<String, Failure> {
+    let name = args.file.display();
+    let bytes = read(&args.file).map_err(|error| Failure::Wrong(format!("cannot read {name}: {error}")))?;
+    let refused =
+        |why: String| Failure::Wrong(format!("{name} is not restored, and nothing is changed: {why}"));
+    let Backup { policy, .. } = backup::decode(&bytes).map_err(refused)?;
+    refuse_to_cut(&args.caution, &policy.file, policy.folder, &policy.text)?;
+    let client = Client::new(args.caution.socket.as_deref())?;
+    let restored: Restored = client.send_bytes(Operation::Restore, &confirm_of(&args.caution), &bytes)?;
+    shown(&restored, json, |restored| {
+        let Restored { applied, entries, lists } = restored;
+        let entries = counted(*entries);
+        in_force(&policy.file, applied)
+            + &format!("new here: {entries} of the history, {lists} copies of lists\n")
+    })
+}
+
+/// A file, unless it is too large for a backup.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MAX_BODY as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > MAX_BODY {
+        return Err(io::Error::other(format!("it is larger than {MAX_BODY} bytes, which no backup is")));
+    }
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    #[test]
+    fn a_backup_is_its_owners_and_goes_through_no_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, precious) = (folder.path().join("backup"), folder.path().join("precious"));
+        fs::write(&precious, "precious").unwrap();
+        fs::set_permissions(&precious, fs::Permissions::from_mode(0o644)).unwrap();
+        symlink(&precious, &file).unwrap();
+        write(&file, b"secret").unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(
+            (fs::read(&file).unwrap(), fs::read(&precious).unwrap()),
+            (b"secret".to_vec(), b"precious".to_vec())
+        );
+        assert!(write(&folder.path().join("none/backup"), b"x").is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing unfinished is left");
+    }
+}
