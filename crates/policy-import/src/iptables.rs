@@ -8,7 +8,7 @@ use crate::report::{Mistake, mistake};
 use crate::ruleset::{Base, Chain, ChainId, Hook, Place, Ruleset, Verdict};
 use crate::{Source, words};
 use line::Word;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// Reads texts, one for IPv4 and one for IPv6 at most.
 pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
@@ -93,12 +93,23 @@ pub(crate) struct Reader<'r> {
     implied: usize,
     ruleset: &'r mut Ruleset,
     table: Option<String>,
+    /// The tables so far.
+    tables: HashSet<String>,
     chains: HashMap<(String, String), ChainId>,
 }
 
 impl<'r> Reader<'r> {
     fn new(sources: &'r [Source], source: usize, v4: bool, ruleset: &'r mut Ruleset) -> Self {
-        Self { sources, source, v4, implied: usize::MAX, ruleset, table: None, chains: HashMap::new() }
+        Self {
+            sources,
+            source,
+            v4,
+            implied: usize::MAX,
+            ruleset,
+            table: None,
+            tables: HashSet::new(),
+            chains: HashMap::new(),
+        }
     }
 
     fn mistake(&self, line: usize, column: usize, message: impl Into<String>) -> Mistake {
@@ -141,6 +152,12 @@ impl<'r> Reader<'r> {
             }
             if !BUILT_IN.iter().any(|(table, ..)| *table == name) {
                 return Err(self.mistake(number, 2, format!("there is no table `{name}` in iptables")));
+            }
+            if !self.tables.insert(name.to_owned()) {
+                let message = format!(
+                    "the table `{name}` stands above already, and iptables-restore would empty it here; give what iptables-save prints"
+                );
+                return Err(self.mistake(number, 2, message));
             }
             self.table = Some(name.to_owned());
             return Ok(());
@@ -273,7 +290,7 @@ pub(crate) fn other_format(text: &str) -> Option<String> {
 }
 
 /// What a target does that this program knows: nothing that decides.
-const HARMLESS: &[&str] = &[
+pub(crate) const HARMLESS: &[&str] = &[
     "LOG",
     "NFLOG",
     "ULOG",

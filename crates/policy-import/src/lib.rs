@@ -86,6 +86,7 @@ fn carried(
 ) -> Result<(String, Rules), Wrong> {
     own::say_kinds_by_addresses(ruleset, &options.addresses);
     own::say_where_redirected(ruleset, &options.addresses);
+    ruleset.doubt_what_is_not_tracked();
     ruleset.doubt_ends_that_are_translated();
     let zones = zones::Zones::of(ruleset, report)?;
     for (place, text, why) in std::mem::take(&mut ruleset.remarks) {

@@ -2,6 +2,7 @@
 
 mod fields;
 mod rule;
+mod statements;
 mod token;
 
 use crate::Source;
@@ -15,6 +16,7 @@ use token::Token;
 /// Reads texts as one rule set.
 pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
     let mut ruleset = Ruleset { families: [true, true], is_whole: true, ..Ruleset::default() };
+    let mut tables = HashMap::new();
     for (number, source) in sources.iter().enumerate() {
         let wrong = |(line, column, message): (usize, usize, String)| {
             mistake(sources, Place { source: number, line, column }, message)
@@ -31,7 +33,7 @@ pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
             at: 0,
             ruleset: &mut ruleset,
             table: Table::default(),
-            has_tables: false,
+            tables: &mut tables,
         };
         reader.read().map_err(wrong)?;
     }
@@ -60,7 +62,7 @@ struct NamedSet {
     changes: bool,
 }
 
-/// The table that is read.
+/// A table. It may be opened several times, and then goes on where it ended.
 #[derive(Debug, Default)]
 struct Table {
     family: String,
@@ -77,8 +79,10 @@ struct Reader<'r> {
     tokens: Vec<Token>,
     at: usize,
     ruleset: &'r mut Ruleset,
+    /// The one that is read.
     table: Table,
-    has_tables: bool,
+    /// Those before it, by family and name.
+    tables: &'r mut HashMap<(String, String), Table>,
 }
 
 impl Reader<'_> {
@@ -137,7 +141,8 @@ impl Reader<'_> {
             match word.text.as_str() {
                 "table" if !word.quoted => self.table()?,
                 "define" => self.define()?,
-                "flush" | "delete" | "destroy" if !self.has_tables => drop(self.statement()?),
+                "add" | "create" if self.tokens.get(self.at).is_some_and(|next| next.is("table")) => {}
+                "flush" | "delete" | "destroy" => self.removal(&word)?,
                 other => {
                     let message =
                         format!("`{other}` is nothing that `nft list ruleset` prints; give what it prints");
@@ -145,8 +150,33 @@ impl Reader<'_> {
                 }
             }
         }
-        if !self.has_tables {
+        if self.tables.is_empty() {
             return Err((0, 0, "there is no table in it; give what `nft list ruleset` prints".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// `flush ruleset`, `delete table inet filter`: nothing, if what it takes away was not in the text.
+    fn removal(&mut self, word: &Token) -> Result<(), Wrong> {
+        let words = self.statement()?;
+        let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
+        let is_there = |(family, name): (&str, &str)| {
+            self.tables
+                .get(&(family.to_owned(), name.to_owned()))
+                .is_some_and(|table| !table.chains.is_empty() || !table.sets.is_empty())
+        };
+        let takes = match texts[..] {
+            ["table", family, name] => is_there((family, name)),
+            ["table", name] => is_there(("ip", name)),
+            _ => self.tables.values().any(|table| !table.chains.is_empty() || !table.sets.is_empty()),
+        };
+        if takes {
+            let message = format!(
+                "`{} {}` takes away what stands above it; give what `nft list ruleset` prints",
+                word.text,
+                texts.join(" ")
+            );
+            return Err((word.line, word.column, message));
         }
         Ok(())
     }
@@ -171,27 +201,38 @@ impl Reader<'_> {
     }
 
     fn table(&mut self) -> Result<(), Wrong> {
-        self.has_tables = true;
         let first = self.next()?;
         let families = ["ip", "ip6", "inet", "arp", "bridge", "netdev"];
-        let family = if families.iter().any(|family| first.is(family)) {
-            self.next()?;
-            first.text.clone()
-        } else {
-            "ip".to_owned()
+        let (family, name) = match families.iter().any(|family| first.is(family)) {
+            true => (first.text, self.next()?.text),
+            false => ("ip".to_owned(), first.text),
         };
-        // A table that is only made, before it is deleted and made again.
-        if self.tokens.get(self.at).is_none_or(|token| token.is("\n") || token.is(";")) {
-            return Ok(());
+        let key = (family.clone(), name);
+        self.table = self.tables.remove(&key).unwrap_or_else(|| Table { family, ..Table::default() });
+        // A table that is only made, before it is deleted and made again, has no braces.
+        if self.tokens.get(self.at).is_some_and(|token| !token.is("\n") && !token.is(";")) {
+            self.content()?;
         }
+        self.tables.insert(key, std::mem::take(&mut self.table));
+        Ok(())
+    }
+
+    /// What stands between a table's braces.
+    fn content(&mut self) -> Result<(), Wrong> {
         self.expect("{")?;
-        self.table = Table { family, ..Table::default() };
         loop {
             let word = self.next_word()?;
             match word.text.as_str() {
                 "}" => break,
                 "chain" => self.chain()?,
                 "set" | "map" => self.set()?,
+                "flags" => {
+                    if self.statement()?.iter().any(|flag| flag.is("dormant")) {
+                        let message =
+                            "the table is dormant, so the kernel asks none of its rules: take it out";
+                        return Err((word.line, word.column, message.to_owned()));
+                    }
+                }
                 _ => self.skip()?,
             }
         }
@@ -221,7 +262,7 @@ impl Reader<'_> {
         let name = self.next()?.text;
         let chain = self.chain_id(&name);
         self.expect("{")?;
-        let mut base: Option<usize> = None;
+        let mut base = self.ruleset.bases.iter().position(|base| base.chain == chain);
         loop {
             let word = self.next_word()?;
             match word.text.as_str() {
@@ -277,6 +318,13 @@ impl Reader<'_> {
         } {
             (sees.source, sees.destination) = (words::family(v4), words::family(v4));
         }
+        if let Some(at) = self.ruleset.bases.iter().position(|base| base.chain == chain) {
+            let base = &self.ruleset.bases[at];
+            return match (base.hook, base.priority) == (hook, priority) {
+                true => Ok(Some(at)),
+                false => Err(wrong("this chain stands above with another hook or priority")),
+            };
+        }
         self.ruleset.bases.push(Base {
             chain,
             hook,
@@ -297,14 +345,18 @@ impl Reader<'_> {
     fn set(&mut self) -> Result<(), Wrong> {
         let name = self.next()?.text;
         self.expect("{")?;
-        let mut set = NamedSet::default();
+        let mut set = self.table.sets.remove(&name).unwrap_or_default();
         loop {
             let word = self.next_word()?;
             match word.text.as_str() {
                 "}" => break,
                 "elements" => {
                     self.expect("=")?;
-                    set.elements = self.statement()?;
+                    // A set that is opened again has these besides.
+                    let inside = self.statement()?;
+                    let between = Token { text: ",".to_owned(), quoted: false, ..word.clone() };
+                    let before = std::mem::take(&mut set.elements);
+                    set.elements = [without_braces(before), vec![between], without_braces(inside)].concat();
                 }
                 "timeout" => {
                     set.changes = true;
@@ -320,6 +372,15 @@ impl Reader<'_> {
         self.table.sets.insert(name, set);
         Ok(())
     }
+}
+
+/// The words between braces.
+fn without_braces(mut words: Vec<Token>) -> Vec<Token> {
+    if words.first().is_some_and(|word| word.is("{")) && words.last().is_some_and(|word| word.is("}")) {
+        words.pop();
+        words.remove(0);
+    }
+    words
 }
 
 trait With {

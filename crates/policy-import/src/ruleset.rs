@@ -1,7 +1,7 @@
 //! What the readers of all formats make of a text: tables are gone, chains and rules are left, and of each rule which packets it matches
 //! as far as that was understood.
 
-use crate::cube::{Cube, Interfaces};
+use crate::cube::{Cube, Interfaces, kind, state};
 use crate::flatten::Way;
 use crate::translation::Change;
 use crate::words;
@@ -96,6 +96,8 @@ pub(crate) struct Rule {
     pub(crate) doubts: Vec<String>,
     pub(crate) verdict: Verdict,
     pub(crate) logs: bool,
+    /// Whether conntrack does not see its packets.
+    pub(crate) untracks: bool,
     pub(crate) limit: Option<Limit>,
     /// What people wrote about it.
     pub(crate) comment: Option<String>,
@@ -251,6 +253,28 @@ impl Ruleset {
         }
     }
 
+    /// Packets that a rule exempts from tracking are not new, and nothing translates them: rules that could be about those are in doubt where
+    /// that matters.
+    pub(crate) fn doubt_what_is_not_tracked(&mut self) {
+        let whole = |cube: &Cube| Cube { states: state::ALL, kinds: kind::ALL, ..cube.clone() };
+        let rules = || self.chains.iter().flat_map(|chain| &chain.rules);
+        let untracked: Vec<Cube> =
+            rules().filter(|rule| rule.untracks).map(|rule| whole(&rule.cube)).collect();
+        if untracked.is_empty() {
+            return;
+        }
+        let first = state::NEW | state::UNTRACKED;
+        for rule in self.chains.iter_mut().flat_map(|chain| &mut chain.rules) {
+            let asks = ![0, first].contains(&(rule.cube.states & first));
+            let depends = asks || matches!(rule.verdict, Verdict::Translate(_));
+            let own = whole(&rule.cube);
+            if depends && untracked.iter().any(|cube| cube.meets(&own)) {
+                rule.cube.states |= first;
+                rule.doubts.push("packets that are tracked, or that are not".to_owned());
+            }
+        }
+    }
+
     /// Chains, and those that they lead to.
     pub(crate) fn reached(&self, from: impl Iterator<Item = ChainId>) -> BTreeSet<ChainId> {
         let mut to_see: Vec<ChainId> = from.collect();
@@ -277,7 +301,7 @@ fn doubt_ends(rule: &mut Rule, before: bool) {
         rule.cube.destination = family(&cube.destination);
         let whole = words::protocols(&cube.services).map(words::of_protocol).collect::<Vec<_>>();
         rule.cube.services = RangeSet::of(whole.iter().flat_map(|of| of.ranges().iter().copied()));
-        rule.cube.kinds = crate::cube::kind::ALL;
+        rule.cube.kinds = kind::ALL;
     } else {
         rule.cube.source = family(&cube.source);
         rule.cube.source_ports = policy::service::any_port();

@@ -54,6 +54,7 @@ impl Reader<'_> {
                 doubts: Vec::new(),
                 verdict: Verdict::Continue,
                 logs: false,
+                untracks: false,
                 limit: None,
                 comment: None,
                 redirects: None,
@@ -91,6 +92,8 @@ impl Reader<'_> {
                 };
                 let goes = matches!(option.text.as_str(), "-g" | "--goto");
                 draft.rule.logs = matches!(name.text.as_str(), "LOG" | "NFLOG" | "ULOG");
+                draft.rule.untracks = name.text == "NOTRACK"
+                    || name.text == "CT" && options.iter().any(|word| word.text == "--notrack");
                 draft.rule.verdict = target(self, table, &name.text, goes);
                 if let Some(translation) = self.translation(table, &name.text, options) {
                     draft.rule.verdict = translation;
@@ -253,7 +256,9 @@ impl Reader<'_> {
                 true
             }
             "--limit" | "--hashlimit-upto" => {
-                draft.rate = words::rate(value).filter(|_| !not);
+                // Of two limits one would be lost.
+                let is_second = draft.rate.is_some();
+                draft.rate = words::rate(value).filter(|_| !not && !is_second);
                 draft.rate.is_some()
             }
             "--limit-burst" | "--hashlimit-burst" => {
@@ -305,6 +310,14 @@ impl Reader<'_> {
                 rule.cube.source_ports = any_port();
                 rule.doubts.push("ports of a protocol whose ports a policy does not know".to_owned());
             }
+        }
+        let loads = |name: &str| draft.modules.iter().any(|module| module == name);
+        if loads("limit") && loads("hashlimit") {
+            rule.doubts.push("two limits".to_owned());
+        }
+        // What the module `limit` does without options.
+        if draft.rate.is_none() && loads("limit") {
+            draft.rate = Some("3/h".to_owned());
         }
         if let Some(rate) = draft.rate.take() {
             let hash = draft.modules.iter().any(|module| module == "hashlimit");

@@ -2,10 +2,10 @@
 
 use super::fields::{Field, Narrowed, field};
 use super::token::Token;
-use super::{Reader, Wrong};
+use super::{Reader, Wrong, statements};
 use crate::cube::{Cube, state};
 use crate::ruleset::{ChainId, InterfaceTest, Limit, Place, Rule, Verdict};
-use crate::{translation, words};
+use crate::{iptables, translation, words};
 use policy::ranges::RangeSet;
 
 /// Elements of maps and tuples that one rule may become.
@@ -35,6 +35,7 @@ struct Draft {
     parts: Vec<Part>,
     verdict: Verdict,
     logs: bool,
+    untracks: bool,
     limit: Option<Limit>,
     comment: Option<String>,
     /// Words that are not understood: what follows them is searched for verdicts alone.
@@ -49,56 +50,6 @@ impl Draft {
         self.parts.iter_mut().for_each(|part| part.doubts.push(what.clone()));
     }
 }
-
-/// Statements that decide nothing; behind them come words of their own.
-const IDLE: &[&str] = &["counter", "log", "notrack", "quota", "flow", "last"];
-
-/// Words that begin a statement.
-const STATEMENTS: &[&str] = &[
-    "accept",
-    "drop",
-    "reject",
-    "return",
-    "continue",
-    "jump",
-    "goto",
-    "queue",
-    "counter",
-    "log",
-    "limit",
-    "comment",
-    "masquerade",
-    "snat",
-    "dnat",
-    "redirect",
-    "notrack",
-    "meta",
-    "ct",
-    "ip",
-    "ip6",
-    "tcp",
-    "udp",
-    "sctp",
-    "th",
-    "icmp",
-    "icmpv6",
-    "iif",
-    "iifname",
-    "oif",
-    "oifname",
-    "fib",
-    "add",
-    "update",
-    "set",
-    "xt",
-    "quota",
-    "flow",
-    "tproxy",
-    "dup",
-    "fwd",
-    "synproxy",
-    "last",
-];
 
 impl Reader<'_> {
     /// Keeps a rule about frames of ARP, which no policy judges.
@@ -115,6 +66,7 @@ impl Reader<'_> {
             doubts: Vec::new(),
             verdict: Verdict::Continue,
             logs: false,
+            untracks: false,
             limit: None,
             comment: None,
             redirects: None,
@@ -165,6 +117,7 @@ impl Reader<'_> {
                 doubts: part.doubts,
                 verdict,
                 logs: draft.logs,
+                untracks: draft.untracks,
                 limit,
                 comment: draft.comment.clone(),
                 redirects: None,
@@ -195,54 +148,21 @@ impl Reader<'_> {
             return Ok(taken);
         }
         let second = words.get(1).map_or("", |word| word.text.as_str());
-        let third = words.get(2).map_or("", |word| word.text.as_str());
-        let options = words[1..]
-            .iter()
-            .take_while(|word| word.quoted || !STATEMENTS.contains(&word.text.as_str()))
-            .count();
-        match (first.text.as_str(), second, third) {
+        match (first.text.as_str(), second) {
             _ if first.quoted => {}
-            ("limit", "rate", _) => return Ok(limit(draft, words, options + 1)),
-            // `log flags tcp options`, `log flags ip options`, `flow add @name` have words that begin statements elsewhere.
-            ("log", "flags", "ip" | "tcp") => {
-                draft.logs = true;
-                return Ok(4);
-            }
-            ("flow", "add", _) => return Ok(3),
+            ("limit", "rate") => return Ok(limit(draft, words)),
             // Its values are words that translate elsewhere.
-            ("ct", "status", _) => {
+            ("ct", "status") => {
                 draft.doubt(first.column, "`ct status`".to_owned());
                 return Ok(2 + words[2..].iter().take_while(|word| is_status(word)).count());
             }
-            (idle, ..) if IDLE.contains(&idle) => {
-                draft.logs |= idle == "log";
-                return Ok(options + 1);
+            (name, _) => {
+                if let Some(taken) = statements::idle(words) {
+                    draft.logs |= name == "log";
+                    draft.untracks |= name == "notrack";
+                    return Ok(taken);
+                }
             }
-            // What a packet is marked with, and how it is queued, changes nothing for a policy.
-            ("meta", "mark" | "priority" | "nftrace" | "secmark", "set")
-            | ("ct", "mark" | "helper" | "secmark" | "label" | "zone", "set") => {
-                return Ok(3 + words[3..]
-                    .iter()
-                    .take_while(|word| word.quoted || !is_decision(word))
-                    .count());
-            }
-            ("tcp", "option", "maxseg")
-                if words.get(3).is_some_and(|word| word.is("size"))
-                    && words.get(4).is_some_and(|word| word.is("set")) =>
-            {
-                return Ok(words.len().min(if words.get(5).is_some_and(|word| word.is("rt")) {
-                    7
-                } else {
-                    6
-                }));
-            }
-            ("add" | "update", set, "{")
-                if set.starts_with('@')
-                    && !braces(&words[2..]).iter().any(|word| word.is("limit") || word.is("ct")) =>
-            {
-                return Ok(2 + braces(&words[2..]).len());
-            }
-            _ => {}
         }
         draft.doubt(first.column, format!("`{}`", [first.text.as_str(), second].join(" ").trim()));
         draft.is_lost = true;
@@ -273,6 +193,19 @@ impl Reader<'_> {
                 words.iter().take_while(|word| !word.is("comment")).count(),
             ),
             "vmap" if draft.is_lost => (Verdict::Unknown("a map".to_owned()), words.len()),
+            // How nft lists what iptables-nft wrote and nft has no words for.
+            "xt" if name == "target" => {
+                let target = words.get(2).map_or("", |word| word.text.as_str());
+                let is_idle = iptables::HARMLESS.contains(&target);
+                draft.untracks |= matches!(target, "CT" | "NOTRACK");
+                let unknown = || Verdict::Unknown(format!("the target {target}"));
+                (if is_idle { Verdict::Continue } else { unknown() }, 3)
+            }
+            _ if statements::rewrites(words) => {
+                let rest = words.iter().take_while(|word| !word.is("comment"));
+                let said: Vec<&str> = rest.map(|word| word.text.as_str()).collect();
+                (Verdict::Unknown(format!("the statement {}", said.join(" "))), said.len())
+            }
             _ => return Ok(None),
         };
         if draft.verdict != Verdict::Continue {
@@ -369,7 +302,10 @@ impl Reader<'_> {
                 format!("the map would become more than {MOST_ELEMENTS} rules"),
             ));
         }
-        for element in elements {
+        // What is for all other values comes last, wherever it stands.
+        let (others, named): (Vec<_>, Vec<_>) =
+            elements.iter().partition(|element| element.first().is_some_and(|word| word.is("*")));
+        for element in named.into_iter().chain(others) {
             let colon = element.iter().position(|word| word.is(":"));
             let colon = colon
                 .ok_or_else(|| (at.line, at.column, "an element of this map has no verdict".to_owned()))?;
@@ -461,14 +397,14 @@ fn is_status(word: &Token) -> bool {
         .any(|text| word.is(text))
 }
 
-fn is_decision(word: &Token) -> bool {
-    ["accept", "drop", "reject", "return", "jump", "goto", "comment", "counter", "log"]
-        .iter()
-        .any(|decision| word.is(decision))
-}
-
-/// `limit rate [over] 5/second [burst 10 packets]`.
-fn limit(draft: &mut Draft, words: &[Token], taken: usize) -> usize {
+/// `limit rate [over] 5/second [burst 10 packets]`, `limit rate 10 mbytes/second burst 5 mbytes`. Returns how many words it has.
+fn limit(draft: &mut Draft, words: &[Token]) -> usize {
+    let is = |place: usize, text: &str| words.get(place).is_some_and(|word| word.is(text));
+    let mut taken = if is(2, "over") { 4 } else { 3 };
+    // A count of bytes has its unit behind it.
+    taken += usize::from(words.get(taken).is_some_and(|word| word.text.contains("bytes/")));
+    taken += if is(taken, "burst") { 3 } else { 0 };
+    taken = taken.min(words.len());
     let texts: Vec<&str> = words[..taken].iter().map(|word| word.text.as_str()).collect();
     let (rate, burst) = match &texts[2..] {
         [rate] => (words::rate(rate), Some(5)),
@@ -485,7 +421,7 @@ fn limit(draft: &mut Draft, words: &[Token], taken: usize) -> usize {
 }
 
 /// The words from an opening brace to its closing one.
-fn braces(words: &[Token]) -> &[Token] {
+pub(super) fn braces(words: &[Token]) -> &[Token] {
     let mut depth = 0;
     for (place, word) in words.iter().enumerate() {
         depth += i32::from(word.is("{")) - i32::from(word.is("}"));

@@ -58,7 +58,18 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token>, (usize, usize, String)> {
                 }
                 tokens.push(token);
             }
-            '#' => while chars.next_if(|c| *c != '\n').is_some() {},
+            '#' => {
+                let mut comment = String::new();
+                while let Some(c) = chars.next_if(|c| *c != '\n') {
+                    comment.push(c);
+                }
+                // The rest of the rule is in the comment, and may be what drops.
+                if comment.trim_start().starts_with("xt_") {
+                    let message = "nft has no words for what stands here, and the rest of the rule is missing; give what iptables-save \
+                                   prints on that machine";
+                    return Err((line, column, message.to_owned()));
+                }
+            }
             '\\' if chars.peek() == Some(&'\n') => {
                 chars.next();
                 (line, column) = (line + 1, 0);

@@ -1,0 +1,237 @@
+//! Rule sets that people write and that mean less than a hasty reader takes them for: what they deny, no policy may allow.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod accounts;
+
+use policy_import::{Format, Options, Source};
+
+fn source(text: &str) -> Source {
+    Source { name: "rules".to_owned(), text: text.to_owned() }
+}
+
+/// What a text becomes has these words, in the policy or in what is said of it, and the policy has not those.
+fn becomes(format: Format, texts: &[&str], has: &[&str], has_not: &[&str]) {
+    let sources: Vec<Source> = texts.iter().map(|text| source(text)).collect();
+    let options = Options { interfaces: vec!["eth0".to_owned()], answers: true, ..Options::default() };
+    let imported = accounts::import(format, &sources, &options, false).unwrap();
+    let said: String = imported.findings.iter().map(|finding| format!("{finding}\n")).collect();
+    for words in has {
+        assert!(
+            imported.policy.contains(words) || said.contains(words),
+            "{words}\n{texts:?}\n{}{said}",
+            imported.policy
+        );
+    }
+    for words in has_not {
+        let written = imported.policy.lines().filter(|line| !line.starts_with('#'));
+        let written: Vec<&str> = written.collect();
+        assert!(!written.join("\n").contains(words), "{words}\n{texts:?}\n{}{said}", imported.policy);
+    }
+}
+
+fn refused(format: Format, text: &str, expected: &str) {
+    let mistake = policy_import::import(format, &[source(text)], &Options::default()).unwrap_err();
+    assert!(mistake.to_string().contains(expected), "{text}\n{mistake}");
+}
+
+const ALLOW: &str = "action = \"allow\"";
+const DENY: &str = "action = \"deny\"";
+
+/// A rule of a chain that drops what its rules leave.
+fn forward(rule: &str) -> String {
+    format!(
+        "table inet t {{\nchain c {{\ntype filter hook forward priority 0; policy drop;\n{rule}\n}}\nchain i {{ type filter hook input priority 0; policy drop; }}\nchain o {{ type filter hook output priority 0; policy drop; }}\n}}\n"
+    )
+}
+
+/// The same of one that accepts it.
+fn open(rule: &str) -> String {
+    forward(rule).replace("forward priority 0; policy drop", "forward priority 0; policy accept")
+}
+
+#[test]
+fn a_match_behind_a_statement() {
+    for statement in [
+        "counter packets 0 bytes 0",
+        "counter",
+        "log prefix \"x\" level warn",
+        "log flags tcp sequence,options",
+        "limit rate 5/second burst 5 packets",
+        "last used never",
+        "meta mark set 0x1",
+        "ct mark set mark",
+    ] {
+        // What is understood narrows the rule, and what is not leaves it out.
+        becomes(
+            Format::Nft,
+            &[&forward(&format!("{statement} ip saddr 10.0.0.1 accept"))],
+            if statement == "ct mark set mark" {
+                &["source = \"10.0.0.1\""]
+            } else {
+                &["source = \"10.0.0.1\"", ALLOW]
+            },
+            &[],
+        );
+        for unknown in ["ether saddr 00:11:22:33:44:55", "@th,16,16 22", "iifgroup 5", "socket mark 1"] {
+            let rule = format!("{statement} {unknown} accept");
+            becomes(Format::Nft, &[&forward(&rule)], &["left out"], &[ALLOW]);
+        }
+    }
+    becomes(Format::Nft, &[&forward("quota until 5 mbytes accept")], &["quota until"], &[ALLOW]);
+}
+
+#[test]
+fn what_nftables_does_by_other_means() {
+    for (rule, said) in [
+        ("tcp dport 22 counter packets 0 bytes 0 xt target \"REJECT\"", "the target REJECT"),
+        ("xt match \"string\" counter xt target \"DNAT\"", "the target DNAT"),
+        ("ip daddr set 10.0.0.5", "the statement ip daddr set 10.0.0.5"),
+        ("mark 5 tcp dport set 80", "the statement tcp dport set 80"),
+        ("@nh,128,32 set 0x0a000001", "the statement @nh , 128 , 32 set"),
+    ] {
+        becomes(Format::Nft, &[&open(rule)], &[said, DENY], &[]);
+    }
+    becomes(Format::Nft, &[&open("tcp dport 22 xt target \"LOG\"")], &[ALLOW], &[DENY]);
+    refused(
+        Format::Nft,
+        &open("tcp dport 22 # xt_comment counter packets 0 bytes 0 drop"),
+        "rules:4:14: nft has no words for what stands here",
+    );
+    // People's own comments are none of nft's.
+    becomes(Format::Nft, &[&open("tcp dport 22 drop # about xt_comment")], &[DENY], &[]);
+}
+
+#[test]
+fn tables_that_are_opened_again() {
+    let first = "table inet t {\nset s { type ipv4_addr; elements = { 10.0.0.1 } }\nchain c {\ntype filter hook forward priority 0; policy accept;\n}\n}\n";
+    let second = "table inet t {\nset s { type ipv4_addr; elements = { 10.0.0.3 } }\nchain c {\nip saddr @s drop\n}\n}\n";
+    let both = "source = [\"10.0.0.1\", \"10.0.0.3\"]";
+    becomes(Format::Nft, &[&[first, second].concat()], &[both, DENY], &[]);
+    becomes(Format::Nft, &[first, second], &[both, DENY], &[]);
+    // The hook again, with another policy.
+    let closed = "table inet t {\nchain c {\ntype filter hook forward priority 0; policy drop;\n}\n}\n";
+    becomes(
+        Format::Nft,
+        &[&[first, closed].concat()],
+        &["is denied"],
+        &["from = \"any\"\nto = \"any\"\naction = \"allow\""],
+    );
+    // A table of another family is another one.
+    becomes(
+        Format::Nft,
+        &[&[
+            first,
+            &second
+                .replace("inet", "ip")
+                .replace("chain c {", "chain c { type filter hook forward priority 1;"),
+        ]
+        .concat()],
+        &["source = \"10.0.0.3\""],
+        &["10.0.0.1"],
+    );
+    for (text, expected) in [
+        (
+            first.replace("policy accept", "policy accept;\n}\nchain c {\ntype filter hook input priority 0"),
+            "rules:7:1: this chain stands above with another hook",
+        ),
+        (
+            [first, "flush table inet t\n"].concat(),
+            "rules:7:1: `flush table inet t` takes away what stands above it",
+        ),
+        ([first, "delete table inet t\n"].concat(), "takes away what stands above it"),
+        ([first, "flush ruleset\n"].concat(), "takes away what stands above it"),
+        ([first, "flush chain inet t c\n"].concat(), "takes away what stands above it"),
+        (first.replace("set s", "flags dormant;\nset s"), "rules:2:1: the table is dormant"),
+    ] {
+        refused(Format::Nft, &text, expected);
+    }
+    // The ways of beginning anew.
+    for before in [
+        "flush ruleset\n",
+        "table inet t\ndelete table inet t\n",
+        "table inet t {}\nflush table inet t;\n",
+        "add table inet t\ndelete table inet t\n",
+        "table ip x { chain y { } }\nflush table inet t\n",
+    ] {
+        becomes(Format::Nft, &[&[before, first, second].concat()], &[both, DENY], &[]);
+    }
+}
+
+#[test]
+fn what_a_map_says_of_all_others() {
+    for elements in ["\"eth0\" : drop, * : accept", "* : accept, \"eth0\" : drop"] {
+        let policy = forward(&format!("iifname vmap {{ {elements} }}"));
+        let options = Options { answers: true, interfaces: vec!["eth1".to_owned()], ..Options::default() };
+        let imported = accounts::import(Format::Nft, &[source(&policy)], &options, false).unwrap();
+        let denied = imported.policy.find(DENY).unwrap();
+        assert!(denied < imported.policy.find(ALLOW).unwrap(), "{elements}\n{}", imported.policy);
+    }
+}
+
+#[test]
+fn what_is_not_tracked_is_not_new() {
+    let table = |raw: &str, filter: &str, policy: &str| {
+        format!(
+            "*raw\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING {raw}\nCOMMIT\n*nat\n:PREROUTING ACCEPT [0:0]\n-A PREROUTING -p tcp --dport 25 -j DNAT --to-destination 10.0.0.5\nCOMMIT\n\
+             *filter\n:INPUT DROP [0:0]\n:FORWARD {policy} [0:0]\n:OUTPUT DROP [0:0]\n-A FORWARD {filter}\nCOMMIT\n"
+        )
+    };
+    let new = "-p udp --dport 53 -m conntrack --ctstate NEW -j ACCEPT";
+    let untracked = "-p udp --dport 53 -m conntrack --ctstate UNTRACKED -j DROP";
+    for (raw, filter, policy, has, has_not) in [
+        ("-p udp --dport 53 -j NOTRACK", new, "DROP", "left out", ALLOW),
+        ("-p udp --dport 53 -j CT --notrack", new, "DROP", "left out", ALLOW),
+        ("-p udp -j CT --notrack", new, "DROP", "left out", ALLOW),
+        ("-p udp --dport 53 -j CT --helper tftp", new, "DROP", ALLOW, "left out"),
+        ("-p udp --dport 54 -j NOTRACK", new, "DROP", ALLOW, "left out"),
+        (
+            "-p udp --dport 53 -j NOTRACK",
+            untracked,
+            "ACCEPT",
+            "service = \"udp/53\"\naction = \"deny\"",
+            "left out",
+        ),
+        (
+            "-p tcp --dport 25 -j NOTRACK",
+            new,
+            "DROP",
+            "this translation is not carried over",
+            "destination_to",
+        ),
+    ] {
+        becomes(Format::IptablesSave, &[&table(raw, filter, policy)], &[has], &[has_not]);
+    }
+    let nft =
+        "table ip r {\nchain p {\ntype filter hook prerouting priority raw;\nudp dport 53 notrack\n}\n}\n";
+    let accepts = forward("udp dport 53 ct state new accept");
+    becomes(Format::Nft, &[&[nft, &accepts].concat()], &["left out"], &[ALLOW]);
+    becomes(Format::Nft, &[&accepts], &[ALLOW], &[]);
+}
+
+#[test]
+fn limits_that_nobody_wrote_or_wrote_twice() {
+    let table = |rule: &str| {
+        format!(
+            "*filter\n:INPUT DROP [0:0]\n:FORWARD DROP [0:0]\n:OUTPUT DROP [0:0]\n-A FORWARD {rule}\nCOMMIT\n"
+        )
+    };
+    let per_source = "-m hashlimit --hashlimit-upto 9/sec --hashlimit-mode srcip --hashlimit-name x";
+    for (rule, has, has_not) in [
+        // iptables' own: three an hour.
+        ("-m limit -j ACCEPT".to_owned(), "3/h", "left out"),
+        ("-m limit --limit 5/sec -j ACCEPT".to_owned(), "5/s", "left out"),
+        (format!("{per_source} -j ACCEPT"), "9/s", "left out"),
+        (format!("-m limit --limit 1/min {per_source} -j ACCEPT"), "two limits", ALLOW),
+        (format!("-m limit {per_source} -j ACCEPT"), "two limits", ALLOW),
+        ("-m limit --limit 1/min -m limit --limit 9/sec -j ACCEPT".to_owned(), "left out", ALLOW),
+    ] {
+        becomes(Format::IptablesSave, &[&table(&rule)], &[has], &[has_not]);
+    }
+}
+
+#[test]
+fn a_table_of_iptables_that_is_restored_twice() {
+    let table = "*filter\n:INPUT DROP [0:0]\n-A INPUT -p tcp --dport 22 -j ACCEPT\nCOMMIT\n";
+    let text = [table, "*filter\n:INPUT DROP [0:0]\nCOMMIT\n"].concat();
+    refused(Format::IptablesSave, &text, "rules:5:2: the table `filter` stands above already");
+}
