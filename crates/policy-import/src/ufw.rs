@@ -65,8 +65,8 @@ pub(crate) fn read(sources: &[Source]) -> Result<Ruleset, Mistake> {
     }
     let mut remark = |why: &str| ruleset.remarks.push((Place::default(), String::new(), why.to_owned()));
     remark(
-        "what ufw allows before its user's rules (/etc/ufw/before.rules: pings, answers of DHCP, multicast) is not in these files; add what \
-         is needed, or import what iptables-save prints on that machine",
+        "what ufw does before its user's rules (/etc/ufw/before.rules: pings, answers of DHCP, multicast) is not in these files; add what is \
+         needed, and if somebody denies something there, import what iptables-save prints on that machine",
     );
     if defaults.is_none() {
         remark(

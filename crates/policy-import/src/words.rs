@@ -58,7 +58,8 @@ const PROTOCOLS: &[(&str, u8)] = &[
     ("icmp", ICMP),
     ("igmp", 2),
     ("ipencap", 4),
-    ("ipip", 4),
+    // Not 4, which is "ipencap" (/etc/protocols).
+    ("ipip", 94),
     ("tcp", TCP),
     ("udp", UDP),
     ("dccp", 33),

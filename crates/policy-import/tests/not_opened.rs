@@ -235,3 +235,16 @@ fn a_table_of_iptables_that_is_restored_twice() {
     let text = [table, "*filter\n:INPUT DROP [0:0]\nCOMMIT\n"].concat();
     refused(Format::IptablesSave, &text, "rules:5:2: the table `filter` stands above already");
 }
+
+/// As /etc/protocols has it, by which iptables and nft write the names.
+#[test]
+fn protocols_whose_names_are_alike() {
+    for (name, number) in [("ipencap", 4), ("ipip", 94), ("ipv6", 41), ("ipv6-icmp", 58)] {
+        let rule = format!("meta l4proto {name} accept");
+        let service = match number {
+            58 => "service = \"icmpv6\"".to_owned(),
+            number => format!("service = \"protocol/{number}\""),
+        };
+        becomes(Format::Nft, &[&forward(&rule)], &[&service], &[]);
+    }
+}
