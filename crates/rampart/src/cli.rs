@@ -161,6 +161,12 @@ Filters, all of which must hold: src, dst, host (an address or a network; host i
   rampart drops
   rampart drops --json | jq '.drops[] | {reason, packets}'")]
     Drops(AskArgs),
+    /// Print the metrics, in Prometheus' text format.
+    #[command(after_help = "Examples:
+  rampart metrics
+  rampart metrics | grep rampart_flows_open
+  rampart up policy.toml --metrics 127.0.0.1:9469      let Prometheus read them")]
+    Metrics(AskArgs),
     /// Show the event log of rules with `log` or `alert`.
     #[command(after_help = "Examples:
   rampart log                                 show the newest events
@@ -280,6 +286,10 @@ pub(crate) struct UpArgs {
     /// network namespaces than the machine's own.
     #[arg(long, value_name = "DIR")]
     pub(crate) state: Option<PathBuf>,
+    /// Address and port by which Prometheus reads the metrics, for example 127.0.0.1:9469. One that others can reach takes a rule of the policy that
+    /// lets them in.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) metrics: Option<std::net::SocketAddr>,
     /// The socket to listen on, instead of /run/rampart/NAMESPACE.sock.
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,

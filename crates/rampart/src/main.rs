@@ -79,6 +79,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Status(args) => ask::status(args, json)?,
         Command::Rules(args) => ask::rules(args, json)?,
         Command::Lists(args) => ask::lists(args, json)?,
+        Command::Metrics(args) => ask::metrics(args, json)?,
         Command::Flows(args) => ask::flows(args, json)?,
         Command::Drops(args) => ask::drops(args, json)?,
         Command::Down(args) => ask::down(args, json)?,

@@ -6,7 +6,7 @@ use crate::daemon::instance::{Instance, InstanceError, Lock};
 use crate::daemon::log::{Kind, Log};
 use crate::daemon::recorder::Recorder;
 use crate::daemon::run::{Wake, Waker, until_down};
-use crate::daemon::{About, Daemon, Moment, Refused, refresh, server};
+use crate::daemon::{About, Daemon, Moment, Refused, refresh, scrapes, server};
 use crate::failure::Failure;
 use crate::fetch::{Fetch, Fetcher};
 use crate::forwarding::{self, SettingError};
@@ -20,6 +20,7 @@ use crate::supervisor;
 use dataplane::Earlier;
 use policy::Policy;
 use policy::settings::Forwarding;
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -65,6 +66,8 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     let settings = Path::new(forwarding::SETTINGS);
     let setting = |error: SettingError| Failure::Machine(error.to_string());
     let earlier = Earlier::find().map_err(|error| Failure::Machine(error.to_string()))?;
+    // While this process may still have a socket of the network.
+    let scrapes = args.metrics.map(|address| scrapes::listen(address, &policy)).transpose()?;
     // From now on what the firewall does not forward is not forwarded.
     let were_on = match policy.settings.forwarding {
         Forwarding::Fast => {
@@ -113,7 +116,7 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
         );
         daemon.report(Moment::now().wall, Kind::Up, message);
     }
-    stay(&instance, lock, daemon, &file, waking)
+    stay(&instance, lock, daemon, &file, (waking, scrapes))
 }
 
 /// A hook is chosen for the firewall's own forwarding alone.
@@ -189,7 +192,10 @@ pub(crate) fn start(
     Ok(Daemon::start(about, log, policy, plane, hook, lists)?)
 }
 
-/// Answers requests until the firewall is down. `file` is what SIGHUP reads.
+/// Who wakes the daemon.
+type Waking = (Waker, Receiver<Wake>);
+
+/// Answers requests until the firewall is down. `file` is what SIGHUP reads; readers of metrics come by the listener.
 ///
 /// # Errors
 /// When the socket cannot be had; then the firewall is taken down.
@@ -198,7 +204,7 @@ pub(crate) fn stay(
     lock: Lock,
     daemon: Daemon,
     file: &Path,
-    waking: (Waker, Receiver<Wake>),
+    (waking, scrapes): (Waking, Option<TcpListener>),
 ) -> Result<(), Failure> {
     let (waker, arriving) = waking;
     let listeners = match instance.listen().map_err(Failure::from) {
@@ -226,6 +232,9 @@ pub(crate) fn stay(
     }
     let daemon = Arc::new(daemon);
     server::serve(listeners, &daemon, &waker);
+    if let Some(listener) = scrapes {
+        scrapes::serve(listener, &daemon);
+    }
     refresh::watch(&daemon);
     let waiting = until_down(&daemon, &arriving, file);
     daemon.finish_reports();

@@ -40,6 +40,8 @@ pub enum Operation {
     Rollback,
     /// Put the policy of a new firewall in force.
     FactoryReset,
+    /// Read the metrics.
+    Metrics,
     /// Make a backup.
     Backup,
     /// Restore a backup.
@@ -71,6 +73,8 @@ enum Body {
     Json,
     /// A backup.
     Backup,
+    /// Metrics in Prometheus' text format.
+    Metrics,
     /// There is none.
     Nothing,
 }
@@ -84,7 +88,7 @@ const READER: (u16, &str) =
 const TOO_OFTEN: (u16, &str) = (429, "A user other than root changes the firewall too often.");
 
 /// Every operation with its path.
-pub const ROUTES: [Route; 17] = [
+pub const ROUTES: [Route; 18] = [
     route::<Status>(
         "GET",
         "/v1/status",
@@ -177,6 +181,16 @@ pub const ROUTES: [Route; 17] = [
         "Put the policy of a new firewall in force: the zones stay, SSH and ping to the firewall are allowed, and nothing is forwarded",
         &[WRONG_NUMBER, READER, CANNOT_TAKE_OVER, CANNOT_APPLY, TOO_OFTEN, MACHINE, GOING],
     ),
+    Route {
+        bodies: (Body::Nothing, Body::Metrics),
+        ..route::<()>(
+            "GET",
+            "/metrics",
+            Operation::Metrics,
+            "Read the metrics, in Prometheus' text format",
+            &[WRONG_QUERY, MACHINE, GOING],
+        )
+    },
     Route {
         bodies: (Body::Nothing, Body::Backup),
         ..route::<()>(
@@ -297,6 +311,7 @@ impl Operation {
             | Operation::Audit
             | Operation::History
             | Operation::Policy
+            | Operation::Metrics
             | Operation::Backup => false,
         }
     }
@@ -374,6 +389,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let mut responses = Map::new();
     let content = match route.bodies.1 {
         Body::Backup => backup(),
+        Body::Metrics => json!({ "text/plain": { "schema": { "type": "string" } } }),
         _ => body((route.answer)(generator)),
     };
     responses.insert("200".to_owned(), json!({ "description": "Done.", "content": content }));
@@ -401,7 +417,7 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         described["parameters"] = own.iter().map(parameter).collect();
     }
     let request = match route.bodies.0 {
-        Body::Nothing => return described,
+        Body::Nothing | Body::Metrics => return described,
         Body::Json => body(generator.subschema_for::<NewPolicy>()),
         Body::Backup => backup(),
     };

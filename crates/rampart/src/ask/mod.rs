@@ -7,6 +7,7 @@ mod flows;
 pub(crate) mod history;
 mod lists;
 pub(crate) mod log;
+mod metrics;
 mod rules;
 mod status;
 pub(crate) mod top;
@@ -15,6 +16,7 @@ pub(crate) use apply::{apply, confirm, down};
 pub(crate) use drops::drops;
 pub(crate) use flows::flows;
 pub(crate) use lists::lists;
+pub(crate) use metrics::metrics;
 pub(crate) use rules::rules;
 pub(crate) use status::status;
 

@@ -10,12 +10,14 @@ pub(crate) mod instance;
 mod journal;
 mod list_facts;
 pub(crate) mod log;
+mod metrics;
 mod pace;
 mod past;
 pub(crate) mod recorder;
 pub(crate) mod refresh;
 pub(crate) mod run;
 mod running;
+pub(crate) mod scrapes;
 pub(crate) mod server;
 #[cfg(test)]
 mod tests;
@@ -89,6 +91,8 @@ pub(crate) struct Daemon {
     recorder: Option<Recorder>,
     /// Who runs commands of lists, if anybody.
     fetcher: Option<Arc<dyn Fetch>>,
+    /// The metrics as they were asked for last.
+    rendered: metrics::Rendered,
     /// How often users have changed something.
     pace: Mutex<Pace>,
 }
@@ -167,6 +171,7 @@ impl Daemon {
             past: None,
             recorder: None,
             fetcher: None,
+            rendered: metrics::Rendered::default(),
             pace: Mutex::default(),
         })
     }

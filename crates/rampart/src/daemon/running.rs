@@ -40,6 +40,8 @@ pub(super) struct Running {
     pub(super) lists: ListsInForce,
     pub(super) alarms: Alarms,
     pub(super) alerts: Alerts,
+    /// When expired flows were swept last.
+    pub(super) swept: Option<Instant>,
     /// Why the event log could not be read the last time.
     pub(super) events_trouble: Option<String>,
 }
@@ -80,6 +82,7 @@ impl Running {
             lists: ListsInForce::default(),
             alarms: Alarms::default(),
             alerts: Alerts::default(),
+            swept: None,
             events_trouble: None,
         }
     }
@@ -133,6 +136,7 @@ impl Running {
 
     fn find_troubles(&mut self, now: Moment, daemon: &Daemon) -> Result<Vec<String>, PlaneError> {
         self.attachments.plane.sweep()?;
+        self.swept = Some(now.steady);
         let policy = Arc::clone(&self.policy);
         for (kind, what) in self.attachments.follow(&policy) {
             daemon.report(now.wall, kind, what);

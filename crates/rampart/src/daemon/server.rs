@@ -3,7 +3,7 @@
 
 use super::instance::{Listeners, Role};
 use super::run::{Wake, Waker};
-use super::{Daemon, Moment, Refused};
+use super::{Daemon, Moment, Refused, metrics};
 use crate::api::{self, Actor, EVENTS_SHOWN, FLOWS_SHOWN, Filter, NewPolicy, Operation, Refusal};
 use crate::http::{JSON, ReadError, Request, read_admitted, write_response};
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
@@ -11,6 +11,7 @@ use rampart_client::socket::GROUP;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::ops::RangeInclusive;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -135,14 +136,40 @@ fn turn_away(mut stream: UnixStream) {
 }
 
 /// A stream with a moment by which everything must have been read or written, however many small pieces it comes in.
-struct Timed<'s> {
-    stream: &'s UnixStream,
+pub(super) struct Timed<'s, S> {
+    stream: &'s S,
     until: Instant,
 }
 
-impl<'s> Timed<'s> {
-    fn new(stream: &'s UnixStream) -> Self {
-        Self { stream, until: Instant::now() + PATIENCE }
+/// A stream on which nobody waits longer than he wants.
+pub(super) trait Stream {
+    fn wait_to_read(&self, time: Option<Duration>) -> io::Result<()>;
+    fn wait_to_write(&self, time: Option<Duration>) -> io::Result<()>;
+}
+
+impl Stream for UnixStream {
+    fn wait_to_read(&self, time: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(time)
+    }
+
+    fn wait_to_write(&self, time: Option<Duration>) -> io::Result<()> {
+        self.set_write_timeout(time)
+    }
+}
+
+impl Stream for TcpStream {
+    fn wait_to_read(&self, time: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(time)
+    }
+
+    fn wait_to_write(&self, time: Option<Duration>) -> io::Result<()> {
+        self.set_write_timeout(time)
+    }
+}
+
+impl<'s, S> Timed<'s, S> {
+    pub(super) fn new(stream: &'s S, patience: Duration) -> Self {
+        Self { stream, until: Instant::now() + patience }
     }
 
     fn left(&self) -> io::Result<Option<Duration>> {
@@ -151,27 +178,36 @@ impl<'s> Timed<'s> {
     }
 }
 
-impl Read for Timed<'_> {
+impl<S: Stream> Read for Timed<'_, S>
+where
+    for<'r> &'r S: Read,
+{
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        self.stream.set_read_timeout(self.left()?)?;
-        self.stream.read(bytes)
+        self.stream.wait_to_read(self.left()?)?;
+        let mut stream = self.stream;
+        stream.read(bytes)
     }
 }
 
-impl Write for Timed<'_> {
+impl<S: Stream> Write for Timed<'_, S>
+where
+    for<'r> &'r S: Write,
+{
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.set_write_timeout(self.left()?)?;
-        self.stream.write(bytes)
+        self.stream.wait_to_write(self.left()?)?;
+        let mut stream = self.stream;
+        stream.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.stream.flush()
+        let mut stream = self.stream;
+        stream.flush()
     }
 }
 
 fn connection(daemon: &Daemon, waker: &Waker, stream: UnixStream, client: &Client<'_>) {
     let admit = |method: &str, path: &str, length: usize| admit(client, method, path, length);
-    let answer = match read_admitted(&mut Timed::new(&stream), admit) {
+    let answer = match read_admitted(&mut Timed::new(&stream, PATIENCE), admit) {
         Ok(Some((request, turn))) => {
             let answer = dispatch(daemon, &request, &client.by);
             // The body is gone before the next one comes.
@@ -193,7 +229,8 @@ fn connection(daemon: &Daemon, waker: &Waker, stream: UnixStream, client: &Clien
     };
     // A client that went away meanwhile has had what it asked for done.
     let content = (answer.content, answer.body.as_slice());
-    let _ = write_response(&mut Timed::new(&stream), answer.status, answer.allow.as_deref(), content);
+    let _ =
+        write_response(&mut Timed::new(&stream, PATIENCE), answer.status, answer.allow.as_deref(), content);
     if answer.ends {
         waker.wake(Wake::Ended(stream));
     }
@@ -309,6 +346,10 @@ fn handle(daemon: &Daemon, operation: Operation, request: &Request, by: &Actor) 
         Operation::FactoryReset => {
             let confirm = Numbers::of(operation, &request.query)?.confirm_seconds;
             Answer::of(&daemon.reset(confirm, now, by)?)
+        }
+        Operation::Metrics => {
+            let body = daemon.metrics(now)?.as_bytes().to_vec();
+            Answer { body, content: metrics::CONTENT, ..Answer::of(&()) }
         }
         Operation::Backup => {
             let content = "application/octet-stream";

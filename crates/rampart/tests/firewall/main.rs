@@ -12,6 +12,7 @@ mod history;
 mod interrupted;
 mod kernel_forwarding;
 mod layer_3;
+mod metrics;
 mod own_session;
 mod patterns;
 mod privileges;

@@ -4,6 +4,7 @@ mod asked;
 mod by_itself;
 mod fetched;
 mod listed;
+mod metrics;
 mod past;
 mod patterns;
 mod process;
@@ -140,6 +141,7 @@ impl Running {
             Command::Status(args) => crate::ask::status(args, cli.json),
             Command::Rules(args) => crate::ask::rules(args, cli.json),
             Command::Flows(args) => crate::ask::flows(args, cli.json),
+            Command::Metrics(args) => crate::ask::metrics(args, cli.json),
             Command::Lists(args) => crate::ask::lists(args, cli.json),
             Command::Drops(args) => crate::ask::drops(args, cli.json),
             other => panic!("{other:?} asks no daemon"),

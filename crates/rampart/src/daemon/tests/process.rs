@@ -14,7 +14,7 @@ fn process_of_other_tests() {
     let plane = Box::new(Memory::default());
     let done = instance.lock().map_err(crate::failure::Failure::from).and_then(|lock| {
         let daemon = crate::up::start(&instance, policy, plane, Hook::Tc, log, None)?;
-        crate::up::stay(&instance, lock, daemon, &file, crate::up::waker()?)
+        crate::up::stay(&instance, lock, daemon, &file, (crate::up::waker()?, None))
     });
     if let Err(failure) = done {
         panic!("{failure}");
