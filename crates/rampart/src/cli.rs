@@ -171,9 +171,13 @@ Filters, all of which must hold: src, dst, host (an address or a network; host i
     #[command(after_help = "Examples:
   rampart log                                 show the newest events
   rampart log --follow                        keep showing new events, until Ctrl-C
+  rampart log --follow event=refused dport=22 show refused packets to port 22 as they come
   rampart log --audit                         show who changed the firewall, or tried to
   rampart log --kept --limit 1000             show events from the disk, also of daemons that have ended
-  rampart log --follow --json | jq -c 'select(.rule == \"web\")'")]
+  rampart log --follow --json rule=web | jq -c .source
+
+Filters, all of which must hold: event (opened, refused, closed, alert, over), reason (as `rampart drops` names it), list, and those of
+`rampart flows` but state: src, dst, host, proto, sport, dport, rule, from, to, zone.")]
     Log(LogArgs),
     /// Show current rates, until Ctrl-C.
     #[command(after_help = "Examples:
@@ -480,6 +484,9 @@ pub(crate) struct FlowsArgs {
 /// Arguments of `log`.
 #[derive(Debug, Args)]
 pub(crate) struct LogArgs {
+    /// Filters, all of which must hold; without any, every event.
+    #[arg(value_name = "FILTER", conflicts_with = "audit")]
+    pub(crate) filter: Vec<String>,
     /// Keep showing new events, until Ctrl-C; with --json, an object per line.
     #[arg(long, short)]
     pub(crate) follow: bool,

@@ -2,6 +2,7 @@
 
 use super::flows::end;
 use super::shown;
+use super::wanted::Wanted;
 use crate::api::{Actor, AuditRecord, AuditTrail, Event, Events, Operation};
 use crate::cli::LogArgs;
 use crate::daemon::log::escaped;
@@ -27,8 +28,11 @@ const AT_ONCE: u64 = 4_096;
 /// # Errors
 /// When the firewall does not answer.
 pub(crate) fn log(args: &LogArgs, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let wanted = Wanted::parse(&args.filter).map_err(|error| Failure::Wrong(error.to_string()))?;
+    // What is left out was looked at, too.
+    let looked_at = if wanted.is_all() { args.limit } else { u64::MAX };
     if args.audit || args.kept {
-        let text = if args.audit { audit(args, json)? } else { kept(args, json)? };
+        let text = if args.audit { audit(args, json)? } else { kept(args, looked_at, &wanted, json)? };
         let _ = out.write_all(text.as_bytes());
         return Ok(());
     }
@@ -37,23 +41,26 @@ pub(crate) fn log(args: &LogArgs, json: bool, out: &mut dyn Write) -> Result<(),
         let query: Vec<_> = query.iter().map(|(key, value)| ((*key).to_owned(), value.to_string())).collect();
         Ok(client.ask(Operation::Log, &query)?)
     };
-    let mut events = ask(&[("limit", args.limit)])?;
+    let mut events = ask(&[("limit", looked_at)])?;
+    wanted.keep(&mut events.events, args.limit);
     if !args.follow {
         // A reader that went away is no fault of ours.
         let _ = out.write_all(shown(&events, json, text)?.as_bytes());
         return Ok(());
     }
-    let mut suppressed = events.suppressed;
+    let (mut suppressed, mut is_all_read) = (events.suppressed, true);
     loop {
         let text = lines(&events, json, events.suppressed.saturating_sub(suppressed))?;
         if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
             return Ok(());
         }
         suppressed = events.suppressed;
-        if (events.events.len() as u64) < AT_ONCE {
+        if is_all_read {
             std::thread::sleep(PATIENCE);
         }
         events = ask(&[("after", events.next), ("limit", AT_ONCE)])?;
+        is_all_read = (events.events.len() as u64) < AT_ONCE;
+        wanted.keep(&mut events.events, u64::MAX);
     }
 }
 
@@ -84,8 +91,9 @@ fn record_line(record: &AuditRecord) -> String {
 }
 
 /// Events from the disk.
-fn kept(args: &LogArgs, json: bool) -> Result<String, Failure> {
-    let kept = recorder::events(&folder(args)?, args.limit).map_err(unreadable)?;
+fn kept(args: &LogArgs, looked_at: u64, wanted: &Wanted, json: bool) -> Result<String, Failure> {
+    let mut kept = recorder::events(&folder(args)?, looked_at).map_err(unreadable)?;
+    wanted.keep(&mut kept.values, args.limit);
     let value = serde_json::json!({ "events": &kept.values, "broken": kept.broken });
     shown(&value, json, |_| {
         let lines: String = kept.values.iter().map(line).collect();

@@ -11,6 +11,7 @@ mod metrics;
 mod rules;
 mod status;
 pub(crate) mod top;
+mod wanted;
 
 pub(crate) use apply::{apply, confirm, down};
 pub(crate) use drops::drops;

@@ -58,7 +58,7 @@ impl EventBuffer {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::api::EventName;
 

@@ -5,7 +5,7 @@ mod alarms;
 mod alerts;
 mod attachments;
 pub(crate) mod changes;
-mod events;
+pub(crate) mod events;
 pub(crate) mod instance;
 mod journal;
 mod list_facts;

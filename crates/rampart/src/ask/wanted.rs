@@ -1,0 +1,169 @@
+//! Which events `rampart log` shows: `event=refused dport=22 reason=default-deny`. All parts must hold. Pure.
+
+use crate::api::{Event, EventDetails, Filter, FilterError, Flow};
+
+/// Keys that events have and flows have not.
+const OWN: [(&str, &str); 3] = [
+    ("event", "opened, refused, closed, alert or over"),
+    ("reason", "why a packet was refused, as `rampart drops` names it"),
+    ("list", "the list on which an end was found, for example bad or country:CH"),
+];
+const EVENTS: [&str; 5] = ["opened", "refused", "closed", "alert", "over"];
+
+/// Events that are shown; without parts, all of them.
+#[derive(Debug, Default)]
+pub(super) struct Wanted {
+    flows: Filter,
+    own: Vec<(&'static str, String)>,
+    is_all: bool,
+}
+
+impl Wanted {
+    /// Reads words such as `event=refused`.
+    ///
+    /// # Errors
+    /// The first word that is no part of a filter.
+    pub(super) fn parse(words: &[String]) -> Result<Self, FilterError> {
+        let (mut own, mut of_flows) = (Vec::new(), Vec::new());
+        for word in words {
+            let (key, value) = word.split_once('=').unwrap_or((word, ""));
+            match OWN.iter().find(|(name, _)| *name == key) {
+                Some((name, takes)) => {
+                    let is_right = !value.is_empty() && (*name != "event" || EVENTS.contains(&value));
+                    if !is_right {
+                        return Err(FilterError(format!("{word}: {key} takes {takes}")));
+                    }
+                    own.push((*name, value.to_owned()));
+                }
+                None if key == "state" => {
+                    let why = "`state` is of flows: events have `event`, `reason` and `list` besides the other filters of flows";
+                    return Err(FilterError(why.to_owned()));
+                }
+                None => of_flows.push(word.as_str()),
+            }
+        }
+        Ok(Self { flows: Filter::parse(of_flows)?, own, is_all: words.is_empty() })
+    }
+
+    pub(super) fn is_all(&self) -> bool {
+        self.is_all
+    }
+
+    /// Leaves those that are wanted, the newest, as many as that.
+    pub(super) fn keep(&self, events: &mut Vec<Event>, limit: u64) {
+        events.retain(|event| self.accepts(&event.details));
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        events.drain(..events.len().saturating_sub(limit));
+    }
+
+    fn accepts(&self, details: &EventDetails) -> bool {
+        let own = self.own.iter().all(|(key, value)| {
+            let is = |it: &Option<String>| it.as_ref() == Some(value);
+            match *key {
+                "event" => details.event.name() == value,
+                "reason" => is(&details.reason),
+                _ => is(&details.source_list) || is(&details.destination_list),
+            }
+        });
+        own && self.flows.accepts(&as_flow(details))
+    }
+}
+
+/// An event's packet as if it were a flow: the filters of flows look at ends, zones and the rule.
+fn as_flow(details: &EventDetails) -> Flow {
+    Flow {
+        protocol: details.protocol.clone(),
+        source: details.source,
+        source_port: details.source_port,
+        destination: details.destination,
+        destination_port: details.destination_port,
+        source_alias: None,
+        destination_alias: None,
+        from: details.from.clone(),
+        to: details.to.clone().unwrap_or_default(),
+        rule: details.rule.clone(),
+        state: String::new(),
+        idle_seconds: 0,
+        expires_seconds: 0,
+        packets_out: 0,
+        bytes_out: 0,
+        packets_back: 0,
+        bytes_back: 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::EventName;
+
+    #[test]
+    fn events_are_filtered_by_what_they_say() {
+        let refused = EventDetails {
+            event: EventName::Refused,
+            rule: Some("web".to_owned()),
+            source_list: Some("bad".to_owned()),
+            destination_list: None,
+            protocol: "tcp".to_owned(),
+            source: "10.0.0.5".parse().unwrap(),
+            source_port: 40_000,
+            destination: "192.0.2.7".parse().unwrap(),
+            destination_port: 22,
+            from: "in".to_owned(),
+            to: None,
+            reason: Some("rule-deny".to_owned()),
+            closed: None,
+            alert: None,
+        };
+        for (words, expected) in [
+            ("", Ok(true)),
+            ("event=refused", Ok(true)),
+            ("event=opened", Ok(false)),
+            ("reason=rule-deny list=bad", Ok(true)),
+            ("reason=rule-deny list=good", Ok(false)),
+            ("reason=default-deny", Ok(false)),
+            ("src=10.0.0.0/8 dport=20-25 proto=tcp zone=in rule=web", Ok(true)),
+            ("host=192.0.2.8", Ok(false)),
+            ("to=out", Ok(false)),
+            ("event=denied", Err("event=denied: event takes opened, refused")),
+            ("list=", Err("list=: list takes the list")),
+            ("reason", Err("reason takes why")),
+            ("state=established", Err("`state` is of flows")),
+            ("port=22", Err("there is no filter `port`")),
+            ("22", Err("`22` is no filter")),
+        ] {
+            let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+            match (Wanted::parse(&words), expected) {
+                (Ok(wanted), Ok(expected)) => {
+                    assert_eq!(wanted.accepts(&refused), expected, "{words:?}");
+                    assert_eq!(wanted.is_all(), words.is_empty());
+                }
+                (Err(why), Err(text)) => assert!(why.0.contains(text), "{words:?}: {why}"),
+                (other, _) => panic!("{words:?}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn of_those_that_are_wanted_the_newest_are_shown() {
+        let event = |number: u64| Event {
+            number,
+            at: "2026-11-22T10:00:00Z".parse().unwrap(),
+            details: EventDetails {
+                rule: Some(if number.is_multiple_of(2) { "even" } else { "odd" }.to_owned()),
+                ..crate::daemon::events::tests::details("")
+            },
+        };
+        for (words, limit, expected) in [
+            ("rule=odd", 2, vec![7, 9]),
+            ("rule=odd", 99, vec![1, 3, 5, 7, 9]),
+            ("rule=none", 9, vec![]),
+            ("", 1, vec![9]),
+        ] {
+            let mut events: Vec<Event> = (1..10).map(event).collect();
+            let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+            Wanted::parse(&words).unwrap().keep(&mut events, limit);
+            assert_eq!(events.iter().map(|event| event.number).collect::<Vec<_>>(), expected, "{words:?}");
+        }
+    }
+}
