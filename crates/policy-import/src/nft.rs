@@ -393,7 +393,7 @@ impl With for Wrong {
     }
 }
 
-/// `filter`, `dstnat - 5`, `-150`.
+/// `filter`, `dstnat - 5`, `dstnat -5`, `-150`.
 fn priority(words: &[&str]) -> Option<i32> {
     let named = |name: &str| match name {
         "raw" => Some(-300),
@@ -408,6 +408,10 @@ fn priority(words: &[&str]) -> Option<i32> {
         [name] => named(name),
         [name, "+", number, ..] => Some(named(name)? + number.parse::<i32>().ok()?),
         [name, "-", number, ..] => Some(named(name)? - number.parse::<i32>().ok()?),
+        // Without a blank behind the sign.
+        [name, number, ..] if number.starts_with(['+', '-']) => {
+            Some(named(name)? + number.parse::<i32>().ok()?)
+        }
         [name, ..] => named(name),
         [] => None,
     }

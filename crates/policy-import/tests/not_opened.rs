@@ -248,3 +248,23 @@ fn protocols_whose_names_are_alike() {
         becomes(Format::Nft, &[&forward(&rule)], &[&service], &[]);
     }
 }
+
+#[test]
+fn priorities_before_a_translation() {
+    for (priority, is_before) in [
+        ("filter -110", true),
+        ("filter - 110", true),
+        ("-110", true),
+        ("filter -90", false),
+        ("dstnat +1", false),
+    ] {
+        let nat = "table ip n {\nchain p {\ntype nat hook prerouting priority dstnat;\ntcp dport 80 dnat to 10.0.0.5\n}\n}\n";
+        let drops = format!(
+            "table ip r {{\nchain r {{\ntype filter hook prerouting priority {priority};\nip daddr 203.0.113.7 drop\n}}\n}}\n"
+        );
+        let text = [nat, &drops, &open("tcp dport 80 accept")].concat();
+        let said =
+            if is_before { "a destination before it is translated" } else { "destination = \"203.0.113.7\"" };
+        becomes(Format::Nft, &[&text], &[said], &[]);
+    }
+}
