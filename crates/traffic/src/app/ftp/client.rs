@@ -83,17 +83,21 @@ impl Session<'_> {
         if found == code { Ok(text) } else { Err(failure(found).into()) }
     }
 
+    /// The next line, or none where the server has closed. What is no text is no FTP.
+    async fn line(&mut self) -> Result<Option<String>, Stop> {
+        self.control.line().await.map_err(|error| match error.kind() {
+            ErrorKind::InvalidData => Failure::Protocol.into(),
+            _ => broken(error),
+        })
+    }
+
     /// A reply, which ends with the first line that has a blank behind its code (RFC 959 section 4.2).
     async fn reply(&mut self) -> Result<(u16, String), Stop> {
         if let Some(early) = self.early.take() {
             return Ok(early);
         }
         loop {
-            let line = self.control.line().await.map_err(|error| match error.kind() {
-                ErrorKind::InvalidData => Failure::Protocol.into(),
-                _ => broken(error),
-            })?;
-            let line = line.ok_or(Failure::Short)?;
+            let line = self.line().await?.ok_or(Failure::Short)?;
             match line.split_at_checked(3).and_then(|(code, text)| Some((code.parse().ok()?, text))) {
                 Some((code @ 100..600, text)) if text.is_empty() || text.starts_with(' ') => {
                     return Ok((code, text.trim_start().to_owned()));
@@ -149,7 +153,7 @@ impl Session<'_> {
 
     /// The server closes the control connection.
     async fn end(&mut self) -> Result<(), Stop> {
-        match self.control.line().await.map_err(broken)? {
+        match self.line().await? {
             None => Ok(()),
             Some(_) => Err(Failure::Protocol.into()),
         }

@@ -25,6 +25,7 @@ struct Server {
     /// What it sends of the file.
     sends: fn(&[u8]) -> Vec<u8>,
     last: &'static str,
+    bye: &'static [u8],
 }
 
 const HONEST: Server = Server {
@@ -34,6 +35,7 @@ const HONEST: Server = Server {
     transfer: "150 now",
     sends: <[u8]>::to_vec,
     last: "226 done",
+    bye: b"221 bye",
 };
 
 /// What a client makes of such a server.
@@ -93,7 +95,7 @@ fn act(server: Server, control: &TcpListener, data: &TcpListener, bytes: &[u8]) 
                     say(server.last)?;
                 }
             }
-            _ => return say("221 bye"),
+            _ => return (&stream).write_all(&[server.bye, b"\r\n"].concat()),
         }
     }
     Ok(())
@@ -119,6 +121,9 @@ fn what_a_server_does_wrong_is_named() {
         (Server { sends: |bytes| bytes[..bytes.len() - 1].to_vec(), ..HONEST }, Failure::Short),
         (Server { last: "426 ended early", ..HONEST }, Failure::Short),
         (Server { last: "451 not my file", ..HONEST }, Failure::Content),
+        (Server { bye: b"221 bye\r\n221 bye", ..HONEST }, Failure::Protocol),
+        // No text, which is no fault of this machine.
+        (Server { bye: b"221 bye\r\n\xff", ..HONEST }, Failure::Protocol),
     ];
     for (number, (server, expected)) in rows.into_iter().enumerate() {
         match met(server, FtpMode::Passive) {
