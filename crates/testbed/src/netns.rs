@@ -176,10 +176,13 @@ pub(crate) fn end_processes(name: &str) {
     }
 }
 
-/// Processes whose first thread is in a namespace.
+/// Processes whose first thread is in a namespace. None of this process's own namespace: whatever is called like that, a bed is not.
 fn processes_in(name: &str) -> Vec<Pid> {
     let identity = |path: &Path| std::fs::metadata(path).map(|file| (file.dev(), file.ino())).ok();
     let Some(here) = identity(&Namespace::path_of(name)) else { return Vec::new() };
+    if identity(Path::new("/proc/self/ns/net")) == Some(here) {
+        return Vec::new();
+    }
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let is_there =
@@ -205,4 +208,18 @@ pub fn names() -> Vec<String> {
         entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort();
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn needs_root_processes_of_our_own_namespace_are_no_beds() {
+        let name = format!("own-{}", std::process::id());
+        program::run("ip", &["netns", "attach", &name, &std::process::id().to_string()]).unwrap();
+        let found = processes_in(&name);
+        program::run("ip", &["netns", "delete", &name]).unwrap();
+        assert_eq!(found, []);
+    }
 }
