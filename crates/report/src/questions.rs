@@ -289,16 +289,20 @@ fn best<'v, 'a>(of: &Expression, view: &'v View<'a>) -> Found<'v, 'a> {
     (sentence, Some(table), Some(setting))
 }
 
+/// Factors of policies. What only forwards has none, so its figures differ by chance.
+const OF_POLICIES: [&str; 7] = ["rules", "match", "rule_family", "stateful", "nat", "lists", "countries"];
+
 /// Whether the first level of a factor is worse than its last, firewall by firewall.
 fn by<'v, 'a>(of: &Expression, factor: &str, view: &'v View<'a>) -> Found<'v, 'a> {
     let blocks = view.tests.iter().flat_map(|t| &t.blocks);
     let pairs: Vec<Pair<'_, '_>> = blocks.flat_map(|b| contrast::pairs(b, factor)).collect();
-    let parts: Vec<Part<'_>> = view
-        .duts
-        .iter()
-        .filter(|dut| view.role(dut) != Role::Calibration)
-        .filter_map(|dut| contrasted(of, dut, &pairs))
-        .collect();
+    let has_it = |dut: &&&str| match view.role(dut) {
+        Role::Calibration => false,
+        Role::Forwarder => !OF_POLICIES.contains(&factor),
+        Role::Firewall => true,
+    };
+    let parts: Vec<Part<'_>> =
+        view.duts.iter().filter(has_it).filter_map(|dut| contrasted(of, dut, &pairs)).collect();
     if parts.is_empty() {
         let all: Vec<Reading<'a>> = asked(of, view).into_iter().flat_map(|(_, points)| points).collect();
         return unanswered(match all.is_empty() {

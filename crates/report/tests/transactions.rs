@@ -8,7 +8,7 @@ use measure::application::{ApplicationOutcome, ApplicationPlaces};
 use measure::ledger::{Ledger, Places};
 use measure::level::Level;
 use measure::results::{Cell, Detail, LatencySummary, Metric, Point, Results, Run, Sent, Trial};
-use measure::suite::Layout;
+use measure::suite::{Layout, Suite, builtin};
 use reader::{page, text_of};
 use report::terminal::Options;
 use report::{Extras, Format, TestExtras, render};
@@ -115,6 +115,24 @@ fn the_layout_is_that_of_the_report_beside_its_printed_runs() {
         assert!(sheets.contains(needle), "{needle} in {sheets}");
     }
     assert_eq!(sheets.matches("| 60 | ").count(), 1, "eight rows of printed figures, two measured");
+}
+
+#[test]
+fn what_has_no_policy_is_not_asked_what_rules_cost() {
+    let mut run = run();
+    for (cell, rules) in run.cells.iter_mut().zip(["4", "100"]) {
+        let levels = [("clients", "1"), ("rules", rules)];
+        cell.factors = levels.map(|(factor, level)| (factor.to_owned(), Level::read(factor, level))).into();
+    }
+    for point in run.points.iter_mut().filter(|point| point.metric == Metric::TransactionsPerMinute) {
+        let value = if point.cell == 0 { 9_900.0 } else { 4_950.0 };
+        (point.value, point.low, point.high) = (value, value * 0.99, value * 1.01);
+        point.rounds = [0.99, 1.0, 1.01, 1.0, 1.0].map(|noise| value * noise).into();
+    }
+    let suite = Suite::parse("nstl-http", builtin("nstl-http").unwrap()).unwrap();
+    let markdown = render(&run, Format::Markdown, &Extras::of_suite(&suite).unwrap()).unwrap();
+    let answer = "Yes: nftables has 0.50 times the transactions a minute with 100 rules";
+    assert!(markdown.contains(answer), "{markdown}");
 }
 
 #[test]
