@@ -1,6 +1,7 @@
 //! Bulk transfers by iperf3: what is counted, and that nothing of it stays.
 
 use super::{bench, bench_program, left_behind, results, shown, suite, turn};
+use measure::results::{Metric, Reading};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -21,22 +22,32 @@ fn every_byte_of_a_transfer_has_its_place() {
     let _turn = turn();
     let dir = tempfile::tempdir().unwrap();
     let duts = ["wire", "linux", "nftables", "iptables"];
-    for (name, test) in [
-        ("two", "procedure = \"bulk\"\nfactors.connections = [1, 10]\nfactors.rules = 1"),
-        ("v6", "procedure = \"bulk\"\nfactors.connections = 2\nfactors.rules = 1\nfactors.ip = 6"),
+    // Programs at XDP forward whole checksums only.
+    let at_xdp = ["wire", "xdp-redirect"];
+    for (name, duts, points, test) in [
+        ("two", &duts[..], 30, "procedure = \"bulk\"\nfactors.connections = [1, 10]\nfactors.rules = 1"),
+        (
+            "v6",
+            &duts[..],
+            15,
+            "procedure = \"bulk\"\nfactors.connections = 2\nfactors.rules = 1\nfactors.ip = 6",
+        ),
+        ("apart", &at_xdp[..], 7, "procedure = \"bulk\"\nfactors.connections = 2\nfactors.offloads = false"),
     ] {
-        let suite = suite(dir.path(), &duts, 1.0, test);
+        let suite = suite(dir.path(), duts, 1.0, test);
         let results = results(&suite, &dir.path().join(name), &[]);
-        assert_eq!(results.points.len(), if name == "two" { 8 } else { 4 });
+        assert_eq!(results.points.len(), points);
         super::all_good(&results);
         assert!(results.environment.versions["iperf3"].starts_with("iperf 3"));
-        for point in results.readings() {
+        let by_trials = |point: &Reading<'_>| point.metric != Metric::TransferTimeRatio;
+        for point in results.readings().filter(by_trials) {
             let bulk = point.bulk().unwrap();
             assert_eq!(bulk.connections.to_string(), point.level("connections").unwrap().text);
             let ledger = point.ledger();
             assert_eq!((ledger.offered, ledger.received), (bulk.sent_bytes, bulk.received_bytes));
             assert_eq!((ledger.residual(), ledger.not_sent), (0, 0));
             assert!(!bulk.congestion_control.is_empty());
+            assert!((1200..1461).contains(&bulk.segment_bytes), "{bulk:?}");
         }
     }
 }

@@ -222,6 +222,27 @@ metrics! {
         better: Less, counts: AsTrials, rate: false, ratio: true,
     }
 
+    /// How much longer a bulk transfer takes than the same without a firewall, which stands for the ideal (RFC 6349 section 4.1):
+    /// the goodput of `wire` over the firewall's, round by round.
+    TransferTimeRatio {
+        key: "transfer_time_ratio", unit: "times", title: "TCP transfer time ratio", does: "makes transfers take {} as long",
+        better: Less, counts: AsTrials, rate: false, ratio: true,
+        derived: true,
+    }
+
+    /// The share of the bytes that a sender's TCP transmitted and did not have to send again (RFC 6349 section 4.2).
+    TcpEfficiency {
+        key: "tcp_efficiency", unit: "ratio", title: "TCP efficiency", does: "passes {} of the bytes the first time",
+        better: More, counts: AsTrials, rate: false, ratio: false,
+    }
+
+    /// By how much the round trip grew during a bulk transfer, as a share of the idle one (RFC 6349 section 4.3): the time that
+    /// data wait in buffers, those of the sender's own machine among them.
+    BufferDelay {
+        key: "buffer_delay", unit: "ratio", title: "Buffer delay", does: "lengthens the round trip by {}",
+        better: Less, counts: AsTrials, rate: false, ratio: false,
+    }
+
     /// The most TCP connections that were open at once; each answered a request after all were open (RFC 3511 section
     /// 5.2).
     ConcurrentConnections {

@@ -236,6 +236,9 @@ pub struct Setup {
     pub placement: Placement,
     /// Rate limit of every link in bits a second (TBF), or none.
     pub link_bits_per_second: Option<u64>,
+    /// Whether links carry TCP segments put together and with unfinished checksums, as between cards that do such work themselves.
+    /// Without, each segment passes the firewall by itself, and whole.
+    pub offloads: bool,
 }
 
 impl Setup {

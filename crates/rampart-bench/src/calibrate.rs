@@ -197,6 +197,7 @@ fn setup(flows: u32) -> Setup {
         workload: Workload::Frames,
         placement: Placement::Inline,
         link_bits_per_second: None,
+        offloads: true,
     }
 }
 

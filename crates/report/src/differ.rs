@@ -4,7 +4,7 @@
 use crate::ratio;
 use crate::units;
 use crate::view::{Block, Setting, Test};
-use measure::results::{Metric, Reading, Role};
+use measure::results::{Metric, Reading, Role, Sent};
 use std::cmp::Ordering;
 
 /// Shares that differ by no more than this are the same, for the reader: half a per cent of all frames or connections.
@@ -107,7 +107,7 @@ pub(crate) fn sort(tests: &mut [Test<'_>]) {
     for test in tests.iter_mut() {
         let key = |b: &Block<'_>| {
             let difference = of_block(b);
-            (difference, matches!(difference, Difference::By(_)) && restates(b.metric))
+            (difference, matches!(difference, Difference::By(_)) && stands_behind(b))
         };
         test.blocks.sort_by(|a, b| match (key(a), key(b)) {
             // Of what differs, first what was measured.
@@ -119,9 +119,20 @@ pub(crate) fn sort(tests: &mut [Test<'_>]) {
     tests.sort_by(|a, b| of_test(b).compare(of_test(a)));
 }
 
-/// Whether a metric says again, in another unit, what other values of the same trials say.
-fn restates(metric: Metric) -> bool {
-    matches!(metric, Metric::Cost | Metric::Goodput | Metric::BufferTime | Metric::FrameRate)
+/// Whether a metric says again, in another unit, what other values of the same trials say, or describes what they rest on. Virtual
+/// clients that wait for each answer complete fewer transactions the longer each takes.
+fn stands_behind(block: &Block<'_>) -> bool {
+    use Metric::{
+        BufferDelay, BufferTime, Cost, FrameRate, Goodput, TcpEfficiency, TransactionTime,
+        TransactionTimeP99, TransferTimeRatio,
+    };
+    match block.metric {
+        // What bulk transfers are measured for.
+        Goodput => !block.settings.iter().flat_map(|s| &s.points).any(|point| point.sent() == Sent::Bulk),
+        Cost | BufferTime | FrameRate | TransactionTime | TransactionTimeP99 => true,
+        TransferTimeRatio | TcpEfficiency | BufferDelay => true,
+        _ => false,
+    }
 }
 
 /// What is the same for all firewalls of these settings, in one sentence; none where anything differs or is not known.

@@ -39,6 +39,7 @@ impl Scale {
             "ns" => time(value),
             "s" => Scale { by: time(value * 1e9).by / 1e9, unit: time(value * 1e9).unit },
             "ratio" => Scale { by: 0.01, unit: ("", "%") },
+            "times" => Scale { by: 1.0, unit: ("", "times") },
             "ns/frame" => Scale { by: 1.0, unit: ("", "ns") },
             "frames" => prefixed(value, "frames"),
             "connections/s" | "transactions/s" | "teardowns/s" => prefixed(value, "/s"),

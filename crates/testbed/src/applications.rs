@@ -1,5 +1,5 @@
 //! What a bed needs beside its zones' own addresses so that applications can run in it: hosts with addresses of their own, ports
-//! for their connections, and whole checksums in what they send.
+//! for their connections, whole checksums in what they send, and segments that stay apart.
 
 use crate::bed::Bed;
 use crate::error::TestbedError;
@@ -44,6 +44,21 @@ pub fn send_whole_checksums(bed: &Bed) -> Result<(), TestbedError> {
     let zones = bed.layout().ports.iter().map(|port| (port.end.namespace.clone(), port.end.device.clone()));
     for (namespace, device) in zones.chain(bed.link_devices()) {
         namespace.run("ethtool", &["-K", &device, "tx", "off"])?;
+    }
+    Ok(())
+}
+
+/// Lets no segments travel put together: whoever sends cuts them and computes their checksums, as in [`send_whole_checksums`], and the
+/// firewall's ends leave those apart that come in. The zones' ends put together what they receive, which is behind the firewall.
+///
+/// GRO stays on with room for nothing: without it an end of a veth pair would take no redirected frames, and probes are such.
+///
+/// # Errors
+/// What `ethtool` and `ip` say.
+pub fn keep_segments_apart(bed: &Bed) -> Result<(), TestbedError> {
+    send_whole_checksums(bed)?;
+    for end in bed.layout().ports.iter().filter_map(|port| port.firewall.as_ref()) {
+        end.namespace.run("ip", &["link", "set", "dev", &end.device, "gro_max_size", "1"])?;
     }
     Ok(())
 }

@@ -242,7 +242,7 @@ fn programs() -> Vec<Check> {
         ("ipset", "ipset cannot be tested", false),
         ("ovs-vswitchd", "ovs cannot be tested", false),
         ("conntrack", "firewalls with state cannot be reset (RFC 2544 section 26.6)", false),
-        ("iperf3", "bulk transfers cannot be measured (suite bulk-tcp)", false),
+        ("iperf3", "bulk transfers cannot be measured (suite checkpoint)", false),
     ];
     let check = |(name, effect, needed): (&'static str, &str, bool)| {
         let remedy = format!("apt-get install {}", program::package_of(name));

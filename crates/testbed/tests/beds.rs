@@ -10,8 +10,8 @@ mod common;
 
 use common::{Prober, assert_gone, must_be_root, namespaces_of, plain, spec};
 use measure::shape::{Placement, Zone, ZoneForm};
-use std::io::{BufRead, BufReader, Read};
-use std::net::UdpSocket;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use testbed::TestbedError;
@@ -23,7 +23,7 @@ use testbed::placement::{cores_online, napi_threads};
 use testbed::policy::PolicySpec;
 use testbed::priority::{SessionPriority, Standing};
 use testbed::tables::{ConntrackSize, conntrack_max};
-use testbed::{layout, leftovers};
+use testbed::{applications, layout, leftovers};
 
 #[test]
 fn beds_are_built_in_every_form_and_removed() {
@@ -116,6 +116,44 @@ fn send_datagrams(bed: &Bed, count: usize, payload: usize) {
             let _ = (0..count).filter(|_| socket.send_to(&bytes, (hostile, 4000)).is_err()).count();
         })
         .unwrap();
+}
+
+#[test]
+fn segments_that_are_to_stay_apart_pass_the_firewall_one_by_one() {
+    must_be_root();
+    for apart in [false, true] {
+        let bed = Bed::build(&spec(ZoneForm::Two, Wiring::Firewall)).unwrap();
+        let policy = PolicySpec::forward_everything(ZoneForm::Two);
+        let running = dut::driver("linux").unwrap().set_up(&bed, &policy).unwrap();
+        if apart {
+            applications::keep_segments_apart(&bed).unwrap();
+        }
+        let firewall = bed.firewall().unwrap();
+        const COUNT: &str = "table ip count { chain forward { type filter hook forward priority 0; ip length > 1500 counter; }; }";
+        firewall.run_with_input("nft", &["-f", "-"], COUNT).unwrap();
+        send_stream(&bed, 1_000_000);
+        let counted = firewall.run("nft", &["list", "table", "ip", "count"]).unwrap();
+        assert_eq!(counted.contains("counter packets 0 "), apart, "{counted}");
+        // Probes are redirected frames, which an end without GRO would not take.
+        assert!(Prober::new(bed.layout()).failures(&policy.probes()).is_empty());
+        drop(running);
+    }
+}
+
+/// Sends so many bytes by TCP from the private to the hostile zone.
+fn send_stream(bed: &Bed, bytes: usize) {
+    let namespace = |zone| &bed.layout().port(zone).unwrap().end.namespace;
+    let address = (layout::ZoneAddresses::of(Zone::Hostile).own_v4(), 4000);
+    let listener = namespace(Zone::Hostile).enter(|| TcpListener::bind(address).unwrap()).unwrap();
+    let reading = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        listener.accept().unwrap().0.read_to_end(&mut all).unwrap();
+        all.len()
+    });
+    let mut stream = namespace(Zone::Private).enter(|| TcpStream::connect(address).unwrap()).unwrap();
+    stream.write_all(&vec![0; bytes]).unwrap();
+    drop(stream);
+    assert_eq!(reading.join().unwrap(), bytes);
 }
 
 /// IPv4 packets that came to a zone: the kernel's own multicast reports, which are IPv6, are not among them.

@@ -1,9 +1,9 @@
-//! Makes points of what the rounds measured: medians, intervals, marks, and the costs against `wire`.
+//! Makes points of what the rounds measured: medians, intervals, marks, and what follows from a comparison with `wire`.
 
 use super::{Cell, Track, WIRE};
 use crate::level::Level;
 use crate::procedure::Measured;
-use crate::results::{Counts, Mark, MarkKind, Metric, Point, Run, SearchOutcome};
+use crate::results::{Counts, Mark, MarkKind, Metric, Point, Run, SearchOutcome, Sent};
 use crate::shape::Placement;
 use crate::stats::{ERROR, Estimate, outlier, spread};
 use crate::trial::TrialOutcome;
@@ -28,7 +28,22 @@ const ELSEWHERE_COSTS: f64 = 0.25;
 /// What tells a firewall's values apart.
 type Key = (Metric, BTreeMap<String, Level>);
 
-/// The points of a campaign: firewall by firewall, then costs.
+/// A metric that follows from another one of a firewall and of `wire`.
+struct AgainstWire {
+    metric: Metric,
+    from: Metric,
+    /// Of the firewall's value and that of `wire`.
+    value: fn(f64, f64) -> f64,
+}
+
+/// What the firewall adds to each frame: the difference of the reciprocal rates.
+const COST: AgainstWire =
+    AgainstWire { metric: Metric::Cost, from: Metric::Throughput, value: |dut, wire| 1e9 / dut - 1e9 / wire };
+/// Of bulk transfers only: what applications get depends on much beside the way.
+const TRANSFER_TIME_RATIO: AgainstWire =
+    AgainstWire { metric: Metric::TransferTimeRatio, from: Metric::Goodput, value: |dut, wire| wire / dut };
+
+/// The points of a campaign: firewall by firewall, then what follows from a comparison with `wire`.
 pub(super) fn of(cell: &Cell, tracks: &[Track]) -> Vec<Point> {
     let wire = tracks.iter().find(|track| track.dut == WIRE);
     let without_firewall = wire.map_or(0.0, |wire| elsewhere(&deciding_of(wire)));
@@ -36,10 +51,12 @@ pub(super) fn of(cell: &Cell, tracks: &[Track]) -> Vec<Point> {
         tracks.iter().flat_map(|track| points_of(cell, track, without_firewall)).collect();
     mark_unstable(&mut points);
     mark_generator_limited(cell, &mut points);
-    if tracks.iter().any(|track| track.dut == WIRE) {
-        let throughputs = points.iter().filter(|p| p.metric == Metric::Throughput && p.dut != WIRE);
-        let costs: Vec<Point> = throughputs.map(|point| cost(cell, point, &points)).collect();
-        points.extend(costs);
+    if wire.is_some() {
+        let derived = if cell.workload == Sent::Bulk { TRANSFER_TIME_RATIO } else { COST };
+        let sources = points.iter().filter(|p| p.metric == derived.from && p.dut != WIRE);
+        let compared: Vec<Point> =
+            sources.map(|point| against_wire(cell, &derived, point, &points)).collect();
+        points.extend(compared);
     }
     points.iter_mut().for_each(Point::round);
     points
@@ -311,31 +328,31 @@ fn mark_generator_limited(cell: &Cell, points: &mut [Point]) {
     }
 }
 
-/// What the firewall adds to each frame: the difference of the reciprocal rates, round by round. Trials decided the
-/// throughputs that it is derived from, not the cost itself.
-fn cost(cell: &Cell, throughput: &Point, points: &[Point]) -> Point {
-    let is_wire = |p: &&Point| p.dut == WIRE && p.metric == Metric::Throughput && p.at == throughput.at;
-    let mut cost = empty_point(cell, &throughput.dut, &(Metric::Cost, throughput.at.clone()));
+/// What follows from a firewall's value and that of `wire`, round by round. Trials decided the values that it is derived from, not
+/// this one.
+fn against_wire(cell: &Cell, derived: &AgainstWire, source: &Point, points: &[Point]) -> Point {
+    let is_wire = |p: &&Point| p.dut == WIRE && p.metric == derived.from && p.at == source.at;
+    let mut point = empty_point(cell, &source.dut, &(derived.metric, source.at.clone()));
     let Some(wire) = points.iter().find(is_wire) else {
-        cost.marks.push(note(format!("`{WIRE}` was not measured in this cell")));
-        return cost;
+        point.marks.push(note(format!("`{WIRE}` was not measured in this cell")));
+        return point;
     };
-    for (name, point) in [(throughput.dut.as_str(), throughput), (WIRE, wire)] {
-        let carried = point.marks.iter().filter(|m| !point.valid || m.kind == MarkKind::GeneratorLimited);
-        cost.marks.extend(carried.map(|m| Mark { text: format!("{name}: {}", m.text), ..m.clone() }));
+    for (name, of) in [(source.dut.as_str(), source), (WIRE, wire)] {
+        let carried = of.marks.iter().filter(|m| !of.valid || m.kind == MarkKind::GeneratorLimited);
+        point.marks.extend(carried.map(|m| Mark { text: format!("{name}: {}", m.text), ..m.clone() }));
     }
-    if throughput.valid && wire.valid {
-        let pairs = throughput.rounds.iter().zip(&wire.rounds);
-        cost.rounds = pairs.map(|(dut, wire)| 1e9 / dut - 1e9 / wire).collect();
-        let rounds = cost.rounds.clone();
-        set_estimate(&mut cost, &rounds);
-        cost.marks.extend(marks_of_values(cell, &rounds, rounds.len()));
-        if cost.low <= 0.0 {
-            cost.marks.push(note("the interval reaches to 0: the cost is lost in the noise".into()));
+    if source.valid && wire.valid {
+        let pairs = source.rounds.iter().zip(&wire.rounds);
+        point.rounds = pairs.map(|(dut, wire)| (derived.value)(*dut, *wire)).collect();
+        let rounds = point.rounds.clone();
+        set_estimate(&mut point, &rounds);
+        point.marks.extend(marks_of_values(cell, &rounds, rounds.len()));
+        if derived.metric == Metric::Cost && point.low <= 0.0 {
+            point.marks.push(note("the interval reaches to 0: the cost is lost in the noise".into()));
         }
-        cost.valid = true;
+        point.valid = true;
     }
-    cost
+    point
 }
 
 fn note(text: String) -> Mark {

@@ -2,9 +2,9 @@
 //! applications got. One trial a round: the rounds are the report's sequences.
 
 use super::once::{Once, OneTrial};
-use super::{Guarded, Measured, Procedure, ProcedureRow, Sends, Spec, all_lost};
+use super::{Guarded, Measured, Procedure, ProcedureRow, Sends, Spec, all_lost, mark};
 use crate::bulk::BulkRequest;
-use crate::results::{Mark, Metric};
+use crate::results::{Mark, MarkKind, Metric};
 use crate::shape::{Placement, Setup};
 use crate::suite::{Factor, SetupProblem};
 use crate::trial::{TrialOutcome, TrialRequest, trials};
@@ -13,17 +13,20 @@ pub(super) const ROW: ProcedureRow = ProcedureRow {
     name: "bulk",
     older_name: None,
     sends: Sends::Bulk,
-    factors: &[Factor::Connections],
+    factors: &[Factor::Connections, Factor::Offloads],
     keys: &[],
     make: |asked| BulkSpec { trial_seconds: asked.given.trial_seconds() }.into(),
 };
 
-/// Bulk TCP (Check Point 2021). Yields `Goodput`, of what applications received.
+/// Bulk TCP (Check Point 2021). Yields `Goodput`, of what applications received, `TcpEfficiency` and `BufferDelay` (RFC 6349); the
+/// transfer time ratio follows from the goodput of `wire`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BulkSpec {
     /// Seconds of each trial, a whole number of at least 1.
     pub trial_seconds: f64,
 }
+
+const METRICS: [Metric; 3] = [Metric::Goodput, Metric::TcpEfficiency, Metric::BufferDelay];
 
 impl Spec for BulkSpec {
     fn start(&self, placement: Placement) -> Box<dyn Procedure> {
@@ -31,7 +34,7 @@ impl Spec for BulkSpec {
     }
 
     fn lost(&self, marks: &[Mark]) -> Vec<Measured> {
-        all_lost(&[Metric::Goodput], marks)
+        all_lost(&METRICS, marks)
     }
 
     fn typical_seconds(&self) -> f64 {
@@ -52,7 +55,16 @@ impl OneTrial for BulkSpec {
     }
 
     fn values(&self, outcome: &TrialOutcome) -> Vec<Measured> {
+        let Some(bulk) = outcome.bulk() else { return self.lost(&[]) };
+        let found = |metric, value: Option<f64>, unknown: &str| match value {
+            Some(value) => Measured::found(metric, value, vec![outcome.clone()], Vec::new()),
+            None => Measured::lost(metric, vec![mark(MarkKind::Note, unknown)]),
+        };
         let bits = outcome.received_bits() as f64 / outcome.seconds;
-        vec![Measured::found(Metric::Goodput, bits, vec![outcome.clone()], Vec::new())]
+        vec![
+            found(Metric::Goodput, Some(bits), ""),
+            found(Metric::TcpEfficiency, bulk.efficiency(), "iperf3 did not say how large segments are"),
+            found(Metric::BufferDelay, bulk.buffer_delay(), "a round trip is not known"),
+        ]
     }
 }

@@ -22,6 +22,9 @@ fn transfer(received: u64, under_way: u64, seconds: f64) -> TrialOutcome {
         sent_bytes: sent,
         received_bytes: received,
         retransmitted: 3,
+        segment_bytes: 1448,
+        idle_round_trip_ns: Some(20_000),
+        loaded_round_trip_ns: Some(50_000),
         congestion_control: "cubic".into(),
     };
     TrialOutcome {
@@ -82,7 +85,8 @@ fn what_applications_received_is_the_value_and_what_is_under_way_is_no_loss() {
         vec![transfer(1_000_000, 5_000, 2.0), transfer(3_000_000, 0, 2.5), transfer(2_000_000, 9_000, 2.0)];
     let outcome = run(3, vec![Bulk("wire", rounds, 0), Bulk("nftables", vec![transfer(500, 0, 2.0)], 0)]);
     let points = outcome.readings();
-    let [wire, nftables] = &points[..] else { panic!("one point each: {points:?}") };
+    let of = |dut: &str, metric| points.iter().find(|p| p.dut == dut && p.metric == metric).unwrap();
+    let (wire, nftables) = (of("wire", Metric::Goodput), of("nftables", Metric::Goodput));
     assert_eq!((wire.metric, wire.unit.as_str()), (Metric::Goodput, "bit/s"));
     assert_eq!(wire.rounds, [4e6, 9.6e6, 8e6]);
     assert_eq!((wire.value, nftables.value, wire.valid), (8e6, 2000.0, true));
@@ -94,6 +98,12 @@ fn what_applications_received_is_the_value_and_what_is_under_way_is_no_loss() {
     );
     assert!(wire.trials().iter().all(|trial| trial.loss == 0.0), "{:?}", wire.trials());
     assert!(!nftables.marks.iter().any(|m| m.kind == MarkKind::GeneratorLimited), "far from the wire");
+    assert_eq!(of("nftables", Metric::BufferDelay).value, 1.5);
+    let efficiency = of("wire", Metric::TcpEfficiency).value;
+    assert!(efficiency > 0.99 && efficiency < 1.0, "{efficiency}");
+    let ratio = of("nftables", Metric::TransferTimeRatio);
+    assert_eq!((&ratio.rounds[..], ratio.value, ratio.valid), (&[2000.0, 4800.0, 4000.0][..], 4000.0, true));
+    assert_eq!(points.len(), 7, "no ratio of the wire to itself: {points:?}");
 }
 
 #[test]
@@ -101,6 +111,7 @@ fn a_transfer_that_fails_is_tried_again_and_then_given_up() {
     let once = run(1, vec![Bulk("linux", vec![failing(), transfer(1000, 0, 2.0)], 0)]);
     let once = once.readings();
     assert!(once[0].valid && once[0].value == 4000.0, "{:?}", once[0]);
+    assert!(once.iter().all(|point| point.metric != Metric::TransferTimeRatio), "no wire, no ratio");
     assert_eq!(once[0].trials().len(), 2);
     let never = run(1, vec![Bulk("linux", vec![failing()], 0)]);
     let never = never.readings();

@@ -20,7 +20,7 @@ pub(super) const ROW: ProcedureRow = ProcedureRow {
     name: "transactions",
     older_name: None,
     sends: Sends::Application,
-    factors: &[Factor::Protocol],
+    factors: &[Factor::Protocol, Factor::Offloads],
     keys: &[&TRANSACTION_LIMIT],
     make: |asked| {
         TransactionsSpec {

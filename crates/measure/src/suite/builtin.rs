@@ -13,7 +13,7 @@ const SUITES: &[(&str, &str)] = &[
     ("core", include_str!("../../../../suites/core.toml")),
     ("kernel-forwarding", include_str!("../../../../suites/kernel-forwarding.toml")),
     ("classbench", include_str!("../../../../suites/classbench.toml")),
-    ("bulk-tcp", include_str!("../../../../suites/bulk-tcp.toml")),
+    ("checkpoint", include_str!("../../../../suites/checkpoint.toml")),
     ("nstl", include_str!("../../../../suites/nstl.toml")),
     ("nstl-http", include_str!("../../../../suites/nstl-http.toml")),
 ];

@@ -431,6 +431,15 @@ factors! {
         },
     }
 
+    /// Whether TCP segments travel put together (TSO, GSO, GRO).
+    Offloads {
+        key: "offloads", title: "Offloads", rank: LATE, telling: true,
+        takes: "true or false",
+        matters: |p| p.factors.contains(&Factor::Offloads),
+        read: |t| flag(t).map(Value::Flag), default: |_| Value::Flag(true),
+        short: level::text, phrase: |l| if l.text == "true" { "with offloads" } else { "without offloads" }.into(),
+    }
+
     /// UDP checksum of the test frames.
     UdpChecksum {
         key: "udp_checksum", title: "Udp checksum", rank: LATE, telling: false,

@@ -69,12 +69,12 @@ impl Levels {
     }
 
     /// Every factor that matters to the procedure, but placement and cores, which results keep apart. Factors that came after there
-    /// were results stand only where the suite or the user names them, so that results remain comparable: families of rules, and of
-    /// frames those that came with connections.
+    /// were results stand only where the suite or the user names them, so that results remain comparable: families of rules, offloads, and
+    /// of frames those that came with connections.
     pub(crate) fn factors<T>(&self, named: &BTreeMap<Factor, T>) -> BTreeMap<String, Level> {
         let shown = |factor: &Factor| match factor {
             Factor::Placement | Factor::Cores => false,
-            Factor::RuleFamily => named.contains_key(factor),
+            Factor::RuleFamily | Factor::Offloads => named.contains_key(factor),
             Factor::ListSets | Factor::Countries | Factor::Fragments => {
                 named.contains_key(factor) || !self.kind.sends_frames()
             }
@@ -175,6 +175,7 @@ impl Levels {
             policy: self.policy(seed)?,
             placement: self.placement(),
             link_bits_per_second: self.link(),
+            offloads: self.offloads(),
         })
     }
 
@@ -359,6 +360,7 @@ levels! {
     fragments: Fragments is Count(u32),
     protocol: Protocol is Protocol(ProtocolMix),
     link: Link is Link(Option<u64>),
+    offloads: Offloads is Flag(bool),
     udp_checksum: UdpChecksum is UdpChecksum(UdpChecksum),
     pub(crate) placement: Placement is Placement(Placement),
     pub(crate) cores: Cores is Count(u32),

@@ -217,7 +217,7 @@ const BUILTIN: &[(&str, [usize; 3], f64)] = &[
     ("core", [8, 8, 8], 4.3),
     ("kernel-forwarding", [4, 4, 4], 3.0),
     ("classbench", [9, 26, 26], 5.5),
-    ("bulk-tcp", [4, 4, 4], 3.6),
+    ("checkpoint", [16, 44, 44], 5.9),
     ("nstl", [18, 18, 18], 5.5),
     ("nstl-http", [18, 18, 18], 5.5),
 ];

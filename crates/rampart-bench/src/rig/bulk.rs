@@ -4,7 +4,7 @@
 
 use super::iperf3::{self, Transfer};
 use super::station::Station;
-use super::{Shared, broken, clock_step, other_workload};
+use super::{Shared, broken, clock_step, other_workload, round_trip};
 use measure::bulk::{BulkOutcome, BulkRequest, BulkShape};
 use measure::ledger::{BulkPlaces, Ledger, Places};
 use measure::shape::{IpVersion, Setup, Zone};
@@ -20,6 +20,11 @@ use traffic::Clock;
 pub(crate) const PROGRAM: &str = "iperf3";
 /// Its usual port.
 const PORT: u16 = 5201;
+/// Where the idle round trip is measured.
+const ROUND_TRIP_PORT: u16 = 5202;
+/// Reports of each connection's round trip that iperf3 makes in the time of a transfer, and the times between two that it can keep.
+const REPORTS: f64 = 10.0;
+const REPORT_SECONDS: std::ops::RangeInclusive<f64> = 0.1..=60.0;
 /// Milliseconds in which the first connection must be made.
 const CONNECT_MS: &str = "5000";
 /// How long both ends may take beside the transfer: to connect, to exchange results, to end.
@@ -69,13 +74,15 @@ impl BulkRig {
         let seconds = request.seconds.max(1.0).round() as u64;
         self.station.take_from_frames();
         self.station.place()?;
+        // Where nothing connects, iperf3 says so.
+        let idle = self.ends()?.idle_round_trip().ok();
         let threads = self.station.running.firewall_threads();
         let own_cores = self.station.own_cores();
         let cpu = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?;
         let clocks = (Clock::wall_ns(), Clock::now_ns());
         let transfer = self.transfer(seconds)?;
         let cpu_use = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?.since(&cpu);
-        let mut outcome = self.outcome(transfer, request.seconds);
+        let mut outcome = self.outcome(transfer, idle, request.seconds);
         outcome.cpu = cpu_use;
         outcome.flow_entries = self.station.running.flow_entries().ok().flatten();
         outcome.remarks.extend(clock_step(clocks));
@@ -125,7 +132,12 @@ impl BulkRig {
         }
     }
 
-    fn outcome(&self, transfer: Result<Transfer, String>, asked_seconds: f64) -> TrialOutcome {
+    fn outcome(
+        &self,
+        transfer: Result<Transfer, String>,
+        idle: Option<Duration>,
+        asked_seconds: f64,
+    ) -> TrialOutcome {
         let (bulk, seconds, faults) = match transfer {
             Ok(t) => (
                 BulkOutcome {
@@ -133,6 +145,9 @@ impl BulkRig {
                     sent_bytes: t.sent_bytes,
                     received_bytes: t.received_bytes,
                     retransmitted: t.retransmitted,
+                    segment_bytes: t.segment_bytes,
+                    idle_round_trip_ns: idle.and_then(|idle| u64::try_from(idle.as_nanos()).ok()),
+                    loaded_round_trip_ns: t.round_trip_ns,
                     congestion_control: t.congestion_control,
                 },
                 t.seconds,
@@ -157,23 +172,29 @@ impl BulkRig {
 }
 
 impl Ends {
-    fn address(&self, port: &ZonePort) -> String {
-        let address: IpAddr = match self.ip {
+    fn address(&self, port: &ZonePort) -> IpAddr {
+        match self.ip {
             IpVersion::V4 => port.addresses.own_v4().into(),
             IpVersion::V6 => port.addresses.own_v6().into(),
-        };
-        address.to_string()
+        }
+    }
+
+    fn idle_round_trip(&self) -> std::io::Result<Duration> {
+        let [client, server] = [&self.client, &self.server].map(|port| &port.end.namespace);
+        round_trip::least(client, server, self.address(&self.server), ROUND_TRIP_PORT)
     }
 
     /// One client, then it ends.
     fn server_words(&self) -> Vec<String> {
-        let (address, port) = (self.address(&self.server), PORT.to_string());
+        let (address, port) = (self.address(&self.server).to_string(), PORT.to_string());
         ["--server", "--one-off", "--bind", &address, "--port", &port].map(str::to_owned).into()
     }
 
-    /// No reports in between: with many connections and a long time they would be most of the output.
+    /// Few reports in between: with many connections and a long time they would be most of the output.
     fn client_words(&self, seconds: u64, connections: u32) -> Vec<String> {
-        let (from, to) = (self.address(&self.client), self.address(&self.server));
+        let [from, to] = [&self.client, &self.server].map(|port| self.address(port).to_string());
+        let every =
+            (seconds as f64 / REPORTS).clamp(*REPORT_SECONDS.start(), *REPORT_SECONDS.end()).to_string();
         let (port, seconds, connections) = (PORT.to_string(), seconds.to_string(), connections.to_string());
         [
             "--client",
@@ -184,7 +205,7 @@ impl Ends {
             &port,
             "--json",
             "--interval",
-            "0",
+            &every,
             "--time",
             &seconds,
             "--parallel",

@@ -13,6 +13,10 @@ pub(super) struct Transfer {
     pub(super) seconds: f64,
     /// Segments that the client's kernel sent again.
     pub(super) retransmitted: u64,
+    /// Bytes of data in the client's largest segment; 0 where it does not say.
+    pub(super) segment_bytes: u32,
+    /// The mean of the connections' mean round trips as the client's kernel saw them, in ns, where it told.
+    pub(super) round_trip_ns: Option<u64>,
     /// The client's congestion control.
     pub(super) congestion_control: String,
 }
@@ -27,6 +31,8 @@ struct Report {
 #[derive(Debug, Deserialize)]
 struct Start {
     connected: Vec<serde::de::IgnoredAny>,
+    #[serde(default)]
+    tcp_mss_default: u32,
 }
 
 /// Empty after an error.
@@ -42,6 +48,7 @@ struct End {
 
 #[derive(Debug, Deserialize)]
 struct Stream {
+    sender: Sum,
     receiver: Sum,
 }
 
@@ -52,6 +59,9 @@ struct Sum {
     /// Only the sender has it, and only where the kernel tells.
     #[serde(default)]
     retransmits: u64,
+    /// In µs; of single connections only, and 0 where the kernel does not tell.
+    #[serde(default)]
+    mean_rtt: u64,
 }
 
 /// Reads the report of a client that was asked for so many connections.
@@ -86,8 +96,17 @@ pub(super) fn parse(text: &str, connections: u32) -> Result<Transfer, String> {
         received_bytes: received.bytes,
         seconds: received.seconds,
         retransmitted: sent.retransmits,
+        segment_bytes: report.start.tcp_mss_default,
+        round_trip_ns: mean_round_trip(&report.end.streams),
         congestion_control: report.end.sender_tcp_congestion,
     })
+}
+
+/// None where a connection has none.
+fn mean_round_trip(streams: &[Stream]) -> Option<u64> {
+    let times: Vec<u64> = streams.iter().map(|stream| stream.sender.mean_rtt).filter(|us| *us > 0).collect();
+    let all = !streams.is_empty() && times.len() == streams.len();
+    all.then(|| times.iter().sum::<u64>() * 1000 / times.len() as u64)
 }
 
 /// Enough of a text to see what it is.
@@ -108,18 +127,18 @@ mod tests {
             ],
             "version": "iperf 3.12",
             "sock_bufsize": 0, "sndbuf_actual": 16384, "rcvbuf_actual": 131072,
-            "sock_bufsize": 0, "sndbuf_actual": 16384, "rcvbuf_actual": 131072,
+            "tcp_mss_default": 32768,
             "test_start": {"protocol": "TCP", "num_streams": 2, "blksize": 131072, "omit": 0, "duration": 1}
         },
         "intervals": [{"streams": [], "sum": {"start": 0, "end": 1.005133, "bytes": 1201930240, "retransmits": 6}}],
         "end": {
             "streams": [
                 {
-                    "sender": {"socket": 5, "seconds": 1.005133, "bytes": 616038400, "retransmits": 2, "sender": true},
+                    "sender": {"socket": 5, "seconds": 1.005133, "bytes": 616038400, "retransmits": 2, "mean_rtt": 500, "sender": true},
                     "receiver": {"socket": 5, "end": 1.014124, "seconds": 1.005133, "bytes": 616038400, "sender": true}
                 },
                 {
-                    "sender": {"socket": 7, "seconds": 1.005133, "bytes": 585891840, "retransmits": 4, "sender": true},
+                    "sender": {"socket": 7, "seconds": 1.005133, "bytes": 585891840, "retransmits": 4, "mean_rtt": 301, "sender": true},
                     "receiver": {"socket": 7, "end": 1.014124, "seconds": 1.005133, "bytes": 585891840, "sender": true}
                 }
             ],
@@ -151,11 +170,21 @@ mod tests {
             received_bytes: 1_201_930_240,
             seconds: 1.014124,
             retransmitted: 6,
+            segment_bytes: 32_768,
+            round_trip_ns: Some(400_500),
             congestion_control: "bbr".to_owned(),
         };
         assert_eq!(transfer, expected);
         let bits = transfer.received_bytes as f64 * 8.0 / transfer.seconds;
         assert!((bits - 9_481_524_862.8).abs() < 1.0, "iperf3 counts as we do: {bits}");
+    }
+
+    #[test]
+    fn a_round_trip_that_one_connection_lacks_is_not_made_up() {
+        for (from, to) in [("\"mean_rtt\": 301, ", ""), ("\"mean_rtt\": 500", "\"mean_rtt\": 0")] {
+            assert_eq!(parse(&GOOD.replacen(from, to, 1), 2).unwrap().round_trip_ns, None, "{from}");
+        }
+        assert_eq!(parse(&GOOD.replacen("\"tcp_mss_default\": 32768,", "", 1), 2).unwrap().segment_bytes, 0);
     }
 
     #[test]

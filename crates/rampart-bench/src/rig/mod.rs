@@ -7,6 +7,7 @@ mod connections;
 mod frames;
 mod iperf3;
 mod replacement;
+mod round_trip;
 mod station;
 
 pub(crate) use bulk::PROGRAM as BULK_PROGRAM;

@@ -60,6 +60,9 @@ impl Station {
         let policy = policy_for(driver, setup, replaceable)?;
         let running = driver.set_up(&bed, &policy).map_err(broken)?;
         keep_flows(&bed, setup);
+        if !setup.offloads {
+            testbed::applications::keep_segments_apart(&bed).map_err(broken)?;
+        }
         Ok(Self {
             dut: dut.to_owned(),
             shared: shared.clone(),

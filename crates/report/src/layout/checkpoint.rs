@@ -1,5 +1,5 @@
 //! The Check Point article's series (bulk TCP with iperf3): connections down, and below each its sequences, which are our
-//! rounds; firewalls across, the one without a firewall first.
+//! rounds; firewalls across, the one without a firewall first. Then what RFC 6349 asks of such transfers, and the use of each core.
 
 use super::{Sheet, printed_caption, printed_cell};
 use crate::table::{Cell, Head, Row, Table};
@@ -17,14 +17,14 @@ const CONNECTIONS: &str = "connections";
 /// The tables of a test in the article's way, as far as it has bulk transfers.
 pub(super) fn sheets(view: &View<'_>, test: &Test<'_>, published: Option<&Published>) -> Vec<Sheet> {
     let Some(block) = test.blocks.iter().find(|b| b.metric == Metric::Goodput) else { return Vec::new() };
-    let mut sheets: Vec<Sheet> = measured(view, block).into_iter().collect();
+    let mut sheets: Vec<Sheet> =
+        [measured(view, block), transfers(view, test, block)].into_iter().flatten().collect();
     sheets.extend(published.and_then(|p| printed(p, test.name)));
     sheets
 }
 
 fn measured(view: &View<'_>, block: &Block<'_>) -> Option<Sheet> {
-    let mut factors = vec![CONNECTIONS.to_string()];
-    factors.extend(block.factors().into_iter().filter(|name| name != CONNECTIONS));
+    let factors = factors(block);
     let duts = tables::duts_of(view, block);
     let rows: Vec<Row> = block.settings.iter().flat_map(|s| of_setting(s, &duts, &factors)).collect();
     let mut corner: Vec<String> = factors.iter().map(|f| level::title(f)).collect();
@@ -43,6 +43,76 @@ fn measured(view: &View<'_>, block: &Block<'_>) -> Option<Sheet> {
         printed: false,
         wide: false,
     })
+}
+
+/// Metrics of RFC 6349, in its order.
+const OF_RFC_6349: [Metric; 3] = [Metric::TransferTimeRatio, Metric::TcpEfficiency, Metric::BufferDelay];
+
+/// How the transfers went, firewall by firewall below each setting.
+fn transfers(view: &View<'_>, test: &Test<'_>, block: &Block<'_>) -> Option<Sheet> {
+    let factors = factors(block);
+    let duts = tables::duts_of(view, block);
+    let metrics: Vec<&Block<'_>> =
+        OF_RFC_6349.iter().filter_map(|metric| test.blocks.iter().find(|b| b.metric == *metric)).collect();
+    let points = || block.settings.iter().flat_map(|s| s.points.iter().filter(|point| point.valid));
+    let cores: BTreeSet<u32> = points().flat_map(|p| p.cpu().cores).map(|core| core.core).collect();
+    let row = |setting: &Setting<'_>, dut: &str| -> Option<Row> {
+        let point = setting.point(dut)?;
+        let mut heads = tables::row_heads(setting, &factors);
+        heads.push(dut.to_owned());
+        let figure = |block: &&Block<'_>| {
+            let same = block.settings.iter().find(|s| s.levels == setting.levels);
+            same.and_then(|s| s.point(dut)).map_or_else(Cell::none, |point| figure(&point))
+        };
+        let mut cells: Vec<Cell> = metrics.iter().map(figure).collect();
+        cells.push(point.bulk().map_or_else(Cell::none, |bulk| {
+            Cell::number(units::count(bulk.retransmitted), bulk.retransmitted as f64)
+        }));
+        let used = point.cpu().cores;
+        cells.extend(cores.iter().map(|number| {
+            let core = used.iter().find(|core| core.core == *number);
+            core.map_or_else(Cell::none, |core| share(1.0 - core.idle))
+        }));
+        Some(Row { heads, cells })
+    };
+    let rows: Vec<Row> = block
+        .settings
+        .iter()
+        .flat_map(|s| duts.iter().filter_map(|dut| row(s, dut)).collect::<Vec<_>>())
+        .collect();
+    let mut corner: Vec<String> = factors.iter().map(|f| level::title(f)).collect();
+    corner.push("Firewall".into());
+    let titles =
+        metrics.iter().map(|b| b.metric.row().title.to_owned()).chain(["Segments sent again".to_owned()]);
+    let busy = cores.iter().map(|core| format!("Core {core} busy"));
+    (!rows.is_empty()).then(|| Sheet {
+        table: Table {
+            caption: "Measured here: the transfers by RFC 6349, medians of the sequences; segments sent again in all of them; the share of \
+                      each core's time that was used"
+                .into(),
+            corner,
+            head: titles.chain(busy).map(Head::one).collect(),
+            rows,
+            notes: metrics.iter().map(|b| format!("{}: {}", b.metric.row().title, b.metric.row().sentence())).collect(),
+            ..Table::default()
+        },
+        printed: false,
+        wide: true,
+    })
+}
+
+fn figure(point: &Reading<'_>) -> Cell {
+    if point.valid { Cell::number(units::value(&point.unit, point.value), point.value) } else { Cell::none() }
+}
+
+fn share(of_time: f64) -> Cell {
+    Cell::number(units::value("ratio", of_time), of_time)
+}
+
+/// The article's factor first.
+fn factors(block: &Block<'_>) -> Vec<String> {
+    let others = block.factors().into_iter().filter(|name| name != CONNECTIONS);
+    std::iter::once(CONNECTIONS.to_owned()).chain(others).collect()
 }
 
 /// What the marks' letters mean, and how the client's kernel decided what to send.
