@@ -5,6 +5,7 @@ use crate::api::{Applied, Confirmed, Down, KeptPolicy, NewPolicy, Operation};
 use crate::cli::{ApplyArgs, AskArgs, Caution, ResetArgs, RollbackArgs};
 use crate::daemon::changes;
 use crate::daemon::instance::Instance;
+use crate::daemon::past::factory_text;
 use crate::failure::Failure;
 use crate::{forwarding, own_session};
 use dataplane::Earlier;
@@ -57,6 +58,11 @@ pub(crate) fn rollback(args: &RollbackArgs, json: bool) -> Result<String, Failur
 pub(crate) fn factory_reset(args: &ResetArgs, json: bool) -> Result<String, Failure> {
     let caution = &args.caution;
     let client = Client::new(caution.socket.as_deref())?;
+    // A session to another port than SSH's would be cut.
+    let KeptPolicy { file, folder, text, .. } = client.ask(Operation::Policy, &[])?;
+    if let Ok(policy) = Policy::parse(&file, &text) {
+        refuse_to_cut(caution, "factory-reset", folder, &factory_text(&policy))?;
+    }
     if !args.yes {
         ask_at_terminal()?;
     }

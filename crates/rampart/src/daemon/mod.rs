@@ -12,7 +12,7 @@ mod list_facts;
 pub(crate) mod log;
 mod metrics;
 mod pace;
-mod past;
+pub(crate) mod past;
 pub(crate) mod recorder;
 pub(crate) mod refresh;
 pub(crate) mod run;

@@ -379,7 +379,7 @@ impl Unconfirmed {
 }
 
 /// The policy of a new firewall, with the zones of the one in force, because nobody else knows which interface leads where.
-fn factory_text(policy: &Policy) -> String {
+pub(crate) fn factory_text(policy: &Policy) -> String {
     let quoted = |texts: &mut dyn Iterator<Item = &str>| {
         texts.map(|text| format!("\"{text}\"")).collect::<Vec<_>>().join(", ")
     };
