@@ -19,6 +19,36 @@ const FLOW_SECONDS: &str = "600";
 /// How often a probe that must arrive is sent at most.
 const PROBE_ATTEMPTS: usize = 5;
 
+/// In which order probes are sent.
+#[derive(Debug, Clone, Copy)]
+enum Order {
+    /// Of all directions, one after the other at once: what an answer should meet may come behind it.
+    AllTogether,
+    /// Of one direction, so often at most.
+    OneWay { left: usize },
+}
+
+/// What is wrong with what became of a probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    /// It did not arrive. Losses are measured and not proved, and a box may drop the first packet to a neighbour while it looks for it.
+    Lost,
+    /// The policy forbids it, and it arrived: once is enough.
+    Passed,
+    /// It arrived elsewhere, or otherwise.
+    Changed,
+}
+
+impl Order {
+    /// Whether probes of which these are wrong say nothing yet of the firewall.
+    fn allows_another_try(self, mut wrong: impl Iterator<Item = Wrong>) -> bool {
+        match self {
+            Order::AllTogether => wrong.all(|wrong| wrong != Wrong::Passed),
+            Order::OneWay { left } => wrong.all(|wrong| wrong == Wrong::Lost && left > 1),
+        }
+    }
+}
+
 /// One firewall under test in its place. Fields are dropped in order: the firewall before its bed.
 pub(super) struct Station {
     pub(super) dut: String,
@@ -147,12 +177,15 @@ impl Station {
         }
         let probes = self.probes();
         let together = self.setup.placement == Placement::Inline && matches!(self.site, Site::Built(_));
-        if together && self.check_probes(&probes, 1).is_ok() {
+        if together && self.are_right(&probes, Order::AllTogether)? {
             return Ok(());
         }
         // Where the ways are not one core's, an answer could overtake what it answers: one direction at a time.
         for direction in probes.chunk_by(|a, b| a.lane == b.lane) {
-            self.check_probes(direction, PROBE_ATTEMPTS)?;
+            let mut left = PROBE_ATTEMPTS;
+            while !self.are_right(direction, Order::OneWay { left })? {
+                left -= 1;
+            }
         }
         self.running.check_alive().map_err(broken)
     }
@@ -180,47 +213,36 @@ impl Station {
         stated.get(trial as usize % stated.len()).filter(|_| !answered).map(|&port| port..=port)
     }
 
-    /// Sends probes, so often at most. What is wrong with one that arrived is wrong the first time; what did not arrive is asked again:
-    /// losses are measured, not proved, and a box may drop the first packet to a neighbour while it looks for it.
-    fn check_probes(&self, probes: &[Probe], attempts: usize) -> Result<(), RigError> {
+    /// Sends probes. Returns whether all that became of them is right, or else whether it may be asked again.
+    ///
+    /// # Errors
+    /// The policy is not enforced.
+    fn are_right(&self, probes: &[Probe], order: Order) -> Result<bool, RigError> {
         let frames: Vec<ProbeFrame> = probes.iter().map(probe_frame).collect();
         let expected = probes.iter().filter(|p| p.expect == Expect::Arrives).count();
-        let mut left = attempts;
-        loop {
-            left -= 1;
-            let arrivals = self
-                .shared
-                .engine
-                .borrow_mut()
-                .probe(lent(&self.frame_ports)?, &frames, expected)
-                .map_err(broken_traffic)?;
-            let is_lost = |probe: &Probe, arrival: &Option<Arrival>| {
-                probe.expect == Expect::Arrives && arrival.is_none()
-            };
-            let wrong: Vec<(bool, String)> = probes
-                .iter()
-                .zip(&arrivals)
-                .filter_map(|(probe, arrival)| {
-                    Some((is_lost(probe, arrival), self.misbehaviour(probe, arrival.as_ref())?))
-                })
-                .collect();
-            if wrong.is_empty() {
-                return Ok(());
-            }
-            if left == 0 || wrong.iter().any(|(is_lost, _)| !is_lost) {
-                let texts: Vec<String> = wrong.into_iter().map(|(_, text)| text).collect();
-                return Err(RigError::Broken(texts.join("; ")));
-            }
+        let arrivals = self
+            .shared
+            .engine
+            .borrow_mut()
+            .probe(lent(&self.frame_ports)?, &frames, expected)
+            .map_err(broken_traffic)?;
+        let pairs = probes.iter().zip(&arrivals);
+        let wrong: Vec<(Wrong, String)> =
+            pairs.filter_map(|(probe, arrival)| self.misbehaviour(probe, arrival.as_ref())).collect();
+        if order.allows_another_try(wrong.iter().map(|(wrong, _)| *wrong)) {
+            return Ok(wrong.is_empty());
         }
+        let texts: Vec<String> = wrong.into_iter().map(|(_, text)| text).collect();
+        Err(RigError::Broken(texts.join("; ")))
     }
 
     /// What is wrong with what became of a probe, if anything.
-    fn misbehaviour(&self, probe: &Probe, arrival: Option<&Arrival>) -> Option<String> {
+    fn misbehaviour(&self, probe: &Probe, arrival: Option<&Arrival>) -> Option<(Wrong, String)> {
         let name = &probe.name;
         let arrival = match (probe.expect, arrival) {
-            (Expect::Arrives, None) => return Some(format!("probe «{name}» did not arrive")),
+            (Expect::Arrives, None) => return Some((Wrong::Lost, format!("probe «{name}» did not arrive"))),
             (Expect::Dropped, Some(_)) => {
-                return Some(format!("probe «{name}» arrived, but the policy forbids it"));
+                return Some((Wrong::Passed, format!("probe «{name}» arrived, but the policy forbids it")));
             }
             (Expect::Dropped, None) => return None,
             (Expect::Arrives, Some(arrival)) => arrival,
@@ -228,16 +250,17 @@ impl Station {
         let zone =
             self.site.layout().ports.iter().find(|p| p.end.mac.0 == arrival.destination_mac).map(|p| p.zone);
         if zone != Some(probe.lane.to) {
-            return Some(format!("probe «{name}» arrived at the wrong port"));
+            return Some((Wrong::Changed, format!("probe «{name}» arrived at the wrong port")));
         }
         let (source, destination) = (probe.source_on_arrival, probe.destination_on_arrival);
         // A translation may choose another port when the one that the host used is taken.
         let same = arrival.source.ip() == source.ip() && arrival.destination == destination;
         (!same).then(|| {
-            format!(
+            let text = format!(
                 "probe «{name}» arrived as {} to {} instead of {source} to {destination}",
                 arrival.source, arrival.destination
-            )
+            );
+            (Wrong::Changed, text)
         })
     }
 }
@@ -306,5 +329,28 @@ pub(super) fn probe_frame(probe: &Probe) -> ProbeFrame {
         },
         source_port: probe.source.port(),
         destination_port: probe.destination.port(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_forbidden_and_arrives_is_never_asked_again() {
+        use Wrong::{Changed, Lost, Passed};
+        let last = Order::OneWay { left: 1 };
+        for (wrong, allowed) in [
+            (&[][..], [true, true, true]),
+            (&[Lost, Lost], [true, true, false]),
+            (&[Changed], [true, false, false]),
+            (&[Lost, Changed], [true, false, false]),
+            (&[Passed], [false, false, false]),
+            (&[Lost, Passed, Changed], [false, false, false]),
+        ] {
+            let orders = [Order::AllTogether, Order::OneWay { left: PROBE_ATTEMPTS }, last];
+            let found = orders.map(|order| order.allows_another_try(wrong.iter().copied()));
+            assert_eq!(found, allowed, "{wrong:?}");
+        }
     }
 }
