@@ -228,6 +228,8 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 		return drop(p, reason);
 	if (p->protocol == PROTOCOL_TCP && !is_opening(p))
 		return refuse_stranger(ctx, p, hook);
+	if (p->flags & PACKET_ICMP_REPLY)
+		return drop(p, REASON_ICMP_UNASKED);
 	if (!(p->flags & PACKET_FROM_SELF) && hook != HOOK_NETFILTER) {
 		if (settings.translates)
 			choose_destination(p);

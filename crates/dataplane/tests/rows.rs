@@ -24,7 +24,7 @@ const ROWS: &str = include_str!("rows/rows.txt");
 /// What every segment offers, so that data may come.
 const WINDOW: &str = "window=1000";
 /// Drops that these rows must show; the others want a full table, a connection, several cores or a rule's limits.
-const REASONS: [&str; 32] = [
+const REASONS: [&str; 33] = [
     "truncated",
     "length",
     "header",
@@ -53,6 +53,7 @@ const REASONS: [&str; 32] = [
     "flow-zone",
     "tcp-no-flow",
     "icmp-unrelated",
+    "icmp-unasked",
     "ttl",
     "too-big",
     "no-route",

@@ -199,6 +199,12 @@ impl Packet {
         }
     }
 
+    /// Whether it answers a query of ICMP. It passes with the flow of its question alone, whatever the rules say.
+    pub fn answers_query(&self) -> bool {
+        use crate::service::{ICMP, ICMPV6};
+        matches!((self.protocol, self.selector), (ICMP, 0 | 0x0e00) | (ICMPV6, 0x8100))
+    }
+
     /// The service as policies write it: `tcp/80`.
     pub fn service_words(&self) -> String {
         use crate::service::{ICMP, ICMPV6, SCTP, TCP, UDP};

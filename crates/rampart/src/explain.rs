@@ -59,6 +59,9 @@ impl Question {
     }
 }
 
+/// Why answers to ICMP queries are dropped that belong to no flow.
+const UNASKED: &str = "icmp-unasked";
+
 pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
     let policy = crate::read_policy(&args.policy)?;
     let at = args.at.as_deref().map_or_else(|| Ok(now()), moment).map_err(Failure::Wrong)?;
@@ -86,14 +89,21 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
             let translated = Translated::of(&policy, &packet, before, explanation.verdict.action);
             if json {
                 let mut answer = to_json(&policy, &packet, on, at, &explanation);
-                if translated::untranslatable(&policy, &packet, explanation.verdict.action).is_some() {
+                if packet.answers_query() {
+                    answer["action"] = Action::Deny.name().into();
+                    answer["reason"] = UNASKED.into();
+                } else if translated::untranslatable(&policy, &packet, explanation.verdict.action).is_some() {
                     answer["action"] = Action::Deny.name().into();
                 }
                 answer["translation"] = translated.to_json(&policy);
                 println!("{answer:#}");
             } else {
                 print(&question, &policy, &packet, on, at, &explanation);
-                translated.lines(&policy).iter().for_each(|line| println!("{line}"));
+                if packet.answers_query() {
+                    println!("it answers a query of ICMP: it passes with the flow of its question, and otherwise it is dropped as {UNASKED}");
+                } else {
+                    translated.lines(&policy).iter().for_each(|line| println!("{line}"));
+                }
             }
             Ok(ExitCode::SUCCESS)
         }

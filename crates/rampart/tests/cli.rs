@@ -266,6 +266,7 @@ fn explain_says_what_is_translated() {
         (out, "udp --dport 53", "it leaves with the address of the interface", "it was for"),
         // ICMP that is no query opens no flow, and only flows are translated.
         (out, "icmp --type 9", "it is dropped as untranslatable", "leaves with"),
+        (out, "icmp --type timestamp-reply", "it is dropped as icmp-unasked", "leaves with"),
         (back, "icmp --type echo-request", "it was for 203.0.113.1, icmp/8/0", "to zone wan"),
         (back, "icmp --type 9", "in zone wan to zone wan", "it was for"),
         (back, "udp --dport 53", "deny: no rule", "it was for"),
@@ -297,6 +298,7 @@ fn explain_says_in_brief_what_cannot_be_translated() {
     for (kind, text, json) in [
         ("echo-request", "allow out", json!({ "action": "allow", "rule": "out" })),
         ("9", "deny nat:out", json!({ "action": "deny", "rule": null, "translation": "out" })),
+        ("echo-reply", "deny icmp-unasked", json!({ "action": "deny", "rule": null, "reason": "icmp-unasked" })),
     ] {
         let ends = ["--from", "lan", "--src", "192.168.1.9", "--dst", "198.51.100.7", "--proto", "icmp"];
         let packet = json!({ "from": "lan", "src": ends[3], "dst": ends[5], "proto": "icmp", "type": kind });
@@ -308,7 +310,7 @@ fn explain_says_in_brief_what_cannot_be_translated() {
             assert_eq!(said(&[]).trim_end(), text, "{asked:?}");
             let answer: serde_json::Value = serde_json::from_str(&said(&["--json"])).unwrap();
             let of_answer = |key: &str| answer[key].clone();
-            let keys = ["action", "rule", "translation"].map(|key| (of_answer(key), json[key].clone()));
+            let keys = ["action", "rule", "translation", "reason"].map(|key| (of_answer(key), json[key].clone()));
             assert!(keys.iter().all(|(is, should)| is == should), "{asked:?}: {answer}");
         }
         let whole = rampart(&[&["explain", &policy.path(), "--json"], &brief[1..]].concat()).out;

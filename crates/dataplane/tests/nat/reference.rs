@@ -93,6 +93,7 @@ fn expected(policy: &Policy, asked: &Packet) -> (String, Packet, (Ipv4Addr, Ipv4
     };
     let is_nowhere = packet.destination.to_string().starts_with("192.0.2.");
     let fate = match (refused, translation) {
+        _ if packet.answers_query() => Reason::IcmpUnasked.name().to_owned(),
         _ if is_nowhere => Reason::NoRoute.name().to_owned(),
         (Some(refused), _) => refused,
         (None, Some(SourceTranslation::Untranslatable)) => Reason::Untranslatable.name().to_owned(),

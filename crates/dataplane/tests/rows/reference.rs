@@ -253,6 +253,9 @@ impl Reference {
         if seen.protocol == 6 && seen.tcp_flags & TCP_KIND != SYN {
             return dropped("tcp-no-flow");
         }
+        if seen.icmp == Some(Icmp::Answer) {
+            return dropped("icmp-unasked");
+        }
         let to = match self.way(seen.destination) {
             Way::Own => 0,
             Way::Link { zone, .. } => zone,

@@ -1,5 +1,6 @@
 //! Many packets: a line of JSON for each, and a line of answer for each.
 
+use super::UNASKED;
 use super::translated::untranslatable;
 use super::{Question, contents, line, packet};
 use crate::failure::Failure;
@@ -89,6 +90,9 @@ pub(super) fn brief(
     asked_in: Option<u64>,
     json: bool,
 ) -> String {
+    if packet.answers_query() {
+        return brief_of_answer(asked_in, json);
+    }
     let dropped_by = untranslatable(policy, packet, verdict.action);
     let action = if dropped_by.is_some() { Action::Deny } else { verdict.action }.name();
     let rule = match (dropped_by, verdict.decider) {
@@ -111,6 +115,18 @@ pub(super) fn brief(
         answer["line"] = number.into();
     } else {
         answer["rule_line"] = rule.map(|place| line(policy, place)).into();
+    }
+    answer.to_string()
+}
+
+/// Of an answer to an ICMP query, which opens no flow whatever the rules say.
+fn brief_of_answer(asked_in: Option<u64>, json: bool) -> String {
+    if !json {
+        return format!("deny {UNASKED}");
+    }
+    let mut answer = json!({ "action": Action::Deny.name(), "rule": null, "reason": UNASKED });
+    if let Some(number) = asked_in {
+        answer["line"] = number.into();
     }
     answer.to_string()
 }
