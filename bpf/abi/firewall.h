@@ -100,8 +100,8 @@ enum reason {
 	REASON_TCP_WINDOW = 30,		/* TCP outside the window */
 	REASON_TCP_RESET = 31,		/* a reset outside the window */
 	REASON_ICMP_UNRELATED = 32,	/* an ICMP error that quotes a packet of a flow falsely */
-	REASON_TCP_CHECKSUM = 33,	/* a reset or a FIN with a wrong TCP checksum */
 	REASON_ICMP_UNASKED = 60,	/* an answer to an ICMP query that nobody asked */
+	REASON_TCP_CHECKSUM = 33,	/* a reset or a FIN with a wrong TCP checksum */
 	REASON_NAT_EXHAUSTED = 58,	/* none of the ports that it may have outside is free */
 	REASON_UNTRANSLATABLE = 59,	/* it must be translated and cannot be: no flow, no address, or its translation has ended */
 	/* forwarding */
@@ -176,6 +176,7 @@ enum flow_state {
 	FLOW_LAST_ACK = 8,	/* both did */
 	FLOW_TIME_WAIT = 9,	/* both were acknowledged */
 	FLOW_RESET = 10,	/* closed by a reset */
+	FLOW_MAPPING = 11,	/* no flow: a mapping, once a flow of it was answered; FLOW_ONE_WAY before */
 	FLOW__MAX
 };
 
@@ -197,6 +198,8 @@ enum family_bits {
 	FLOW_FAMILY = 15,
 	FLOW_TRANSLATED = 16,	/* an end has an alias: the other end knows it by another address or port */
 	FLOW_MASQUERADED = 32,	/* the initiator's alias is an address of this machine, and the flow ends with it */
+	FLOW_IS_MAPPING = 64,	/* no flow: its initiator keeps its alias, for everybody or for the responder's address (firewall/mapping.h) */
+	FLOW_MAPPED = 128,	/* an end has its alias by a mapping */
 };
 
 #define ALIAS_ADDRESS 0		/* in flow.address_rest of an end */
@@ -338,6 +341,26 @@ enum nat_kind {
 	NAT__MAX
 };
 
+/* Whether a row keeps mappings, and who may begin a flow to one (RFC 4787). */
+enum nat_mapping {
+	MAPPING_BY_FLOW = 0,		/* none: each flow has a port of its own */
+	MAPPING_FILTERED = 1,		/* nobody: filtering by address and port */
+	MAPPING_FILTERED_BY_ADDRESS = 2,	/* whose address its end has sent to */
+	MAPPING_OPEN = 3,		/* anybody: endpoint-independent filtering */
+	MAPPING__MAX
+};
+
+/* The protocols of mappings' records: two that nobody uses (RFC 3692). */
+enum mapping_protocol {
+	MAPPING_OF_UDP = 253,
+	MAPPING_OF_TCP = 254,
+};
+
+enum translates {
+	TRANSLATES = 1,			/* a policy has rows of translations */
+	TRANSLATES_TO_MAPPINGS = 2,	/* and some by which others may begin a flow to a mapping */
+};
+
 /* What is translated, in order; the first row that matches decides. IPv4 alone. Addresses, ports and services are in host order, each the
  * first and the last; a service is protocol << 16 | selector. */
 struct nat_row {
@@ -349,7 +372,8 @@ struct nat_row {
 	__u32 kind;		/* enum nat_kind */
 	__u32 address[2];
 	__u32 ports;		/* of a source: the last << 16 | the first; of a destination: the new one; 0: as it was, or of its kind */
-	__u32 pad[2];
+	__u32 mapping;		/* enum nat_mapping, of a source */
+	__u32 pad;
 };
 
 _Static_assert(sizeof(struct nat_row) == NAT_ROW_WORDS * 4, "rows do not lie on two pages");
@@ -584,7 +608,7 @@ struct settings {
 	__u8 check_zones;
 	__u32 reverse_path;	/* 0 off, 1 loose, 2 strict */
 	__u32 generation;	/* of the tables in force; flows of another one are judged again */
-	__u32 translates;	/* a policy has rows of translations */
+	__u32 translates;	/* enum translates */
 	__u32 keeps_marks;	/* a policy had rules with more than a verdict: marks of free records are wiped */
 	__u32 pad;
 	__u64 strangers_until;	/* tick, all of it: until then TCP of no known flow is answered with a reset; 0: never */

@@ -42,7 +42,10 @@ __noinline __u32 port_of_turn(struct nat_room *room, struct flow *flow, struct p
 	port = bpf_ntohs(p->source_port);
 	first = room->first_port;
 	count = room->last_port - first + 1;
-	if (room->kind == NAT_EXEMPT || room->kind == NAT_ONE_TO_ONE || !(has_ports(p) || p->protocol == PROTOCOL_ICMP))
+	if (room->is_bound)
+		return turn ? ~0U : first;
+	if (room->kind == NAT_EXEMPT || room->kind == NAT_ONE_TO_ONE ||
+	    !(has_ports(p) || p->protocol == PROTOCOL_ICMP || room->opens_mapping))
 		return turn ? ~0U : port;
 	if (!turn)
 		return port - first < count && !has_its_share(flow, count) ? port : ~0U;
@@ -85,6 +88,10 @@ static __always_inline void fill_aliases(struct flow *flow, const struct packet 
 		flow->family |= FLOW_MASQUERADED;
 	else if (room->kind == NAT_EXEMPT)
 		room->alias = p->source[0];
+	if (room->opens_mapping)
+		flow->family |= FLOW_IS_MAPPING;
+	else if (room->mapping || room->outer_zone != NO_ZONE)
+		flow->family |= FLOW_MAPPED;
 	flow->address_rest[r][ALIAS_ADDRESS] = p->destination[0];
 	flow->address_rest[r][ALIAS_PORT] = p->destination_port;
 	flow->address[r] = room->address;

@@ -6,6 +6,7 @@
 #include "alias.h"
 #include "forward.h"
 #include "fragments.h"
+#include "mapping.h"
 #include "nat.h"
 #include "open.h"
 #include "parse.h"
@@ -98,8 +99,11 @@ static __always_inline enum verdict follow(void *ctx, struct packet *p, struct f
 		move(flow, FLOW_ONE_WAY, FLOW_TWO_WAY);
 		note_answered(flow);
 	}
-	if (!is_closed(flow->state) && !is_seen_now(flow, p))
+	if (!is_closed(flow->state) && !is_seen_now(flow, p)) {
+		if ((flow->seen ^ p->tick) >> MAPPING_SHIFT && READ_ONCE(flow->family) & FLOW_MAPPED)
+			refresh_mapping(p, flow);
 		note_seen(flow, p);
+	}
 	count_packet(flow, p);
 	return VERDICT_NEXT;
 }
@@ -258,6 +262,11 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 			return exceed(p, reason);
 	}
 	if (!(p->flags & PACKET_STATELESS)) {
+		if (p->flags & PACKET_TRANSLATED) {
+			reason = open_mapping(p, 0) ?: open_mapping(p, 1);
+			if (reason)
+				return drop(p, reason);
+		}
 		reason = p->flags & PACKET_TRANSLATED ? open_translated(p) : open_flow(p);
 		if (reason)
 			return drop(p, reason);

@@ -35,6 +35,8 @@
 #define POP_TRIES 16
 #define PUSH_TRIES 128		/* more, because a record that is not given back is lost */
 #define EVICTION_STEPS 64	/* records that a scan looks at for a closed one, when none is free */
+#define MAPPING_SHIFT 14	/* about 17 s: known flows refresh their mapping once in MAPPING_REFRESH ticks */
+#define MAPPING_REFRESH (1u << MAPPING_SHIFT)
 #define EVICTION_TRIES 4	/* another core may take the record that was just freed */
 
 struct {
@@ -281,6 +283,8 @@ static __always_inline __u32 timeout_of(const struct flow *flow)
 		timeout = settings.udp_timeout;
 	else if (flow->protocol == PROTOCOL_ICMP || flow->protocol == PROTOCOL_ICMPV6)
 		timeout = settings.icmp_timeout;
+	else if (READ_ONCE(flow->family) & FLOW_IS_MAPPING)
+		return settings.udp_timeout + MAPPING_REFRESH;
 	else
 		timeout = settings.other_timeout;
 	if (flow->state != FLOW_ONE_WAY)

@@ -403,6 +403,9 @@ __noinline int release_concurrent(struct flow *flow, __u32 mark)
 	return 0;
 }
 
+/* In mapping.h. */
+int answer_mapping(struct flow *flow);
+
 /* The flow has been answered, so the address that its rule counts is that of a host. */
 __noinline int note_answered(struct flow *flow)
 {
@@ -413,6 +416,8 @@ __noinline int note_answered(struct flow *flow)
 
 	if (!flow)
 		return 0;
+	if (READ_ONCE(flow->family) & FLOW_MAPPED)
+		answer_mapping(flow);
 	mark = READ_ONCE(flow->mark);
 	if (mark == MARK_NONE || !(mark >> MARK_PER_SHIFT & 3))
 		return 0;

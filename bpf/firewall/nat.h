@@ -15,6 +15,7 @@
 
 struct nat_room {
 	struct packet reply;	/* alias.h: what the responder would send */
+	struct packet probe;	/* mapping.h: what would find a mapping, or open it */
 	/* The search: what a packet says, and where the rows are. */
 	__u32 source;
 	__u32 destination;
@@ -38,6 +39,14 @@ struct nat_room {
 	__u16 first_port;	/* that it may have, in host order */
 	__u16 last_port;
 	__u32 kind;		/* enum nat_kind; NAT_EXEMPT: it stays as it is */
+	/* Mappings: mapping.h. */
+	__u32 mapping;		/* enum nat_mapping, of the row */
+	__u32 outer_zone;	/* of the mapping that a packet is for, where the mapping leads; or NO_ZONE */
+	__u32 opens_mapping;	/* what is being opened is a mapping */
+	__u32 is_bound;		/* the flow has the port of its mapping, or none */
+	__be32 flow_address;	/* address and port, while a mapping is opened */
+	__be16 flow_port;
+	__u16 flow_pad;
 };
 
 struct {
@@ -95,10 +104,18 @@ static __always_inline const struct nat_row *find_row(const struct packet *p, st
 	return room->row ? row_at(s.pages, room->at + (room->row - 1) * NAT_ROW_WORDS, NAT_ROW_WORDS) : 0;
 }
 
+static __always_inline __u8 mapping_protocol(__u8 protocol)
+{
+	return protocol == PROTOCOL_TCP ? MAPPING_OF_TCP : MAPPING_OF_UDP;
+}
+
 static __always_inline bool has_ports(const struct packet *p)
 {
 	return p->protocol == PROTOCOL_TCP || p->protocol == PROTOCOL_UDP;
 }
+
+/* In mapping.h. */
+int meet_mapping(struct packet *p);
 
 /* Sends a packet that would open a flow where the policy wants it. Its header still says where it was sent to. */
 __noinline int choose_destination(struct packet *p)
@@ -112,10 +129,14 @@ __noinline int choose_destination(struct packet *p)
 	room->asked_address = p->destination[0];
 	room->asked_port = p->destination_port;
 	room->asked_selector = p->selector;
+	room->outer_zone = NO_ZONE;
 	/* A row of destinations is from zones to all zones: where it goes is not known yet. */
 	p->to = 0;
 	row = find_row(p, room, NAT_DESTINATION);
 	p->to = NO_ZONE;
+	/* Whoever forwards a port outside by an entry does not lose it to a mapping. */
+	if (!row && settings.translates & TRANSLATES_TO_MAPPINGS)
+		return meet_mapping(p);
 	if (!row || row->kind == NAT_EXEMPT || p->flags & PACKET_STATELESS)
 		return 0;
 	address = row->address[0];
@@ -183,6 +204,30 @@ static __always_inline void choose_ports(struct nat_room *room, const struct nat
 	}
 }
 
+/* Whether a packet goes to a mapping from another zone than the mapping leads to. */
+static __always_inline bool is_hairpin(const struct packet *p, const struct nat_room *room)
+{
+	return room->outer_zone != NO_ZONE && room->outer_zone != p->from;
+}
+
+/* The row about a source. Of a hairpin it is the one by which the sender would reach the mapping from outside, so that it comes by the name that everybody
+ * outside knows (RFC 4787 REQ-9), if that one has mappings. */
+static __always_inline const struct nat_row *find_source_row(struct packet *p, struct nat_room *room)
+{
+	const struct nat_row *row;
+	__be32 inside = p->destination[0];
+	__u8 to = p->to;
+
+	if (!is_hairpin(p, room))
+		return find_row(p, room, NAT_SOURCE);
+	p->to = room->outer_zone;
+	p->destination[0] = room->asked_address;
+	row = find_row(p, room, NAT_SOURCE);
+	p->to = to;
+	p->destination[0] = inside;
+	return row && row->mapping ? row : find_row(p, room, NAT_SOURCE);
+}
+
 /*
  * Chooses what the source of a packet that may open a flow becomes, and puts what its header says back into `destination`. It is
  * PACKET_TRANSLATED then if any end is translated. 0, or why it must not pass.
@@ -199,12 +244,17 @@ __noinline int choose_source(struct packet *p)
 	room->address = p->destination[0];
 	room->port = p->destination_port;
 	room->kind = NAT_EXEMPT;
-	row = p->to == ZONE_SELF ? 0 : find_row(p, room, NAT_SOURCE);
+	room->mapping = MAPPING_BY_FLOW;
+	room->is_bound = 0;
+	row = p->to == ZONE_SELF ? 0 : find_source_row(p, room);
 	if (row && row->kind != NAT_EXEMPT) {
-		room->alias = alias_by(row, p, room);
+		room->alias = is_hairpin(p, room) && row->mapping && row->kind == NAT_MASQUERADE ? room->asked_address
+												  : alias_by(row, p, room);
 		if (!room->alias)
 			return REASON_UNTRANSLATABLE;
 		room->kind = row->kind;
+		if (has_ports(p) && p->source_port)
+			room->mapping = row->mapping;
 		choose_ports(room, row, p);
 		p->flags |= PACKET_TRANSLATED;
 	}

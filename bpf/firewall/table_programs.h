@@ -20,6 +20,9 @@ struct {
 	enum limit_per per;
 	enum event_kind kind;
 	enum nat_kind translation;
+	enum nat_mapping mapping;
+	enum mapping_protocol mapping_protocol;
+	enum translates translates;
 	struct event event;
 	struct table_header header;
 	struct list_header list_header;

@@ -6,6 +6,7 @@
 #include "../net/headers.h"
 #include "../firewall/forward.h"
 #include "../firewall/limit.h"
+#include "../firewall/mapping.h"
 #include "../firewall/reject.h"
 
 enum deed { DEED_FORWARD = 0, DEED_RESET = 1, DEED_ERROR = 2, DEED_REJECT = 3 };

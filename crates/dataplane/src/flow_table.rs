@@ -12,6 +12,8 @@ use std::time::Duration;
 /// Records that are read by one system call: 512 KiB.
 const BATCH: u32 = 4096;
 const TRANSLATED: u8 = types::family_bits::FLOW_TRANSLATED.0 as u8;
+const IS_MAPPING: u8 = types::family_bits::FLOW_IS_MAPPING.0 as u8;
+const MAPPING_OF_TCP: u8 = types::mapping_protocol::MAPPING_OF_TCP.0 as u8;
 const FAMILY: u8 = types::family_bits::FLOW_FAMILY.0 as u8;
 /// Records that one run of the sweep looks at.
 const SWEEP: u32 = 1 << 18;
@@ -19,7 +21,8 @@ const SWEEP: u32 = 1 << 18;
 /// Address and port.
 type End = (IpAddr, u16);
 
-/// A flow: a two-way exchange of packets, and the firewall's record of it.
+/// A flow: a two-way exchange of packets, and the firewall's record of it. Or in the state [`State::Mapping`] what a mapping keeps: its initiator is
+/// known to everybody, or to the responder's address, by its alias.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Flow {
     /// Identifies it as long as it lives.
@@ -183,6 +186,12 @@ fn done(program: &Program, command: &types::table_command) -> Result<u32, Datapl
 /// A record with names for its numbers; `None` for one that is free.
 fn named(record: u32, flow: &types::flow, tick: u64, names: &Names, rules: &[Option<&str>]) -> Option<Flow> {
     let state = State::of(flow.state.into())?;
+    let is_mapping = flow.family & IS_MAPPING != 0;
+    let protocol = match (is_mapping, flow.protocol) {
+        (false, protocol) => protocol,
+        (true, MAPPING_OF_TCP) => policy::service::TCP,
+        (true, _) => policy::service::UDP,
+    };
     let family = flow.family & FAMILY;
     let (initiator, responder) = (usize::from(flow.initiator & 1), usize::from(flow.initiator & 1 ^ 1));
     let end = |end: usize| {
@@ -200,12 +209,12 @@ fn named(record: u32, flow: &types::flow, tick: u64, names: &Names, rules: &[Opt
     let rule = slot_of_mark(flow.mark).and_then(|slot| rules.get(slot as usize).copied().flatten());
     Some(Flow {
         id: FlowId { record, use_count: flow.number },
-        protocol: flow.protocol,
+        protocol,
         initiator: end(initiator),
         responder: end(responder),
         aliases: (alias(initiator), alias(responder)),
         zones: (zone(initiator), zone(responder)),
-        state,
+        state: if is_mapping { State::Mapping } else { state },
         age: since(tick, flow.opened),
         idle: idle(tick, flow.seen, flow.initiator),
         packets: (packets(initiator), packets(responder)),

@@ -141,6 +141,7 @@ State of flow_state {
     LastAck = FLOW_LAST_ACK, "last-ack": "both ends sent FIN";
     TimeWait = FLOW_TIME_WAIT, "time-wait": "both FINs were acknowledged";
     Reset = FLOW_RESET, "reset": "closed by a reset";
+    Mapping = FLOW_MAPPING, "mapping": "no flow: an address and port outside that an end inside keeps for all whom it talks to";
 } }
 
 #[cfg(test)]

@@ -38,3 +38,11 @@ fn needs_root_two_cores_never_give_one_port_to_two_flows() {
     let run = many::aliases::run(20);
     assert!((3_000..=4_000).contains(&run.flows) && run.moved > 1_000, "{run:?}");
 }
+
+/// RFC 4787 REQ-1 and REQ-3, where two cores open a mapping at the same moment.
+#[test]
+fn needs_root_two_cores_give_an_end_one_mapping_and_no_mapping_to_two_ends() {
+    let _turn = testkit::turn();
+    let mappings = many::aliases::run_mapped(20);
+    assert!((2_000..=3_000).contains(&mappings), "{mappings}");
+}

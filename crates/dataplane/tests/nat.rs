@@ -7,18 +7,24 @@ mod bed;
 mod reference;
 
 use bed::{Bed, Fate, Side};
-use dataplane::{Filter, Hook, Reason, Settings};
+use dataplane::{Filter, Hook, Reason, Settings, State};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
 const POLICY: &str = include_str!("nat/nat.toml");
 const ROWS: &str = include_str!("nat/nat.txt");
+const MAPPING_POLICY: &str = include_str!("nat/mapping.toml");
+const MAPPING_ROWS: &str = include_str!("nat/mapping.txt");
 const HOOKS: [Hook; 2] = [Hook::Xdp, Hook::Tc];
 
 /// The bed with the hosts of the rows, and each interface's own address.
 fn bed(hook: Hook) -> Bed {
-    let bed = Bed::with(hook, &Settings { flows: 4096, rules: 1024 }, POLICY);
+    bed_under(hook, POLICY)
+}
+
+fn bed_under(hook: Hook, policy: &str) -> Bed {
+    let bed = Bed::with(hook, &Settings { flows: 4096, rules: 1024 }, policy);
     for host in [8, 9, 11, 12, 66, 67, 68, 69, 70] {
         bed.namespace().ip(&format!("neighbour add 198.18.1.{host} lladdr 02:00:00:00:01:02 dev in0"));
     }
@@ -71,27 +77,149 @@ fn forget_flows(bed: &Bed) {
     }
 }
 
-#[test]
-fn needs_root_every_row_leaves_as_it_says() {
+/// Runs rows on both hooks; returns the first words of what they say.
+fn run_rows<'r>(policy: &str, rows: &'r str) -> BTreeSet<&'r str> {
+    let (mut wrong, mut met) = (Vec::new(), BTreeSet::new());
     for hook in HOOKS {
-        let mut bed = bed(hook);
-        let (mut wrong, mut count, mut met) = (Vec::new(), 0, BTreeSet::new());
-        for line in ROWS.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let mut bed = bed_under(hook, policy);
+        for line in rows.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
             if line.starts_with("==") {
                 forget_flows(&bed);
                 continue;
             }
+            if let Some(seconds) = line.strip_prefix("wait ") {
+                bed.pass(Duration::from_secs(seconds.parse().unwrap()));
+                continue;
+            }
             let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-            let [_, from, text, expected] = cells[..] else { panic!("four cells: {line}") };
-            wrong.extend(differs(&mut bed, from, text, expected));
+            let [what, from, text, expected] = cells[..] else { panic!("four cells: {line}") };
+            wrong.extend(differs(&mut bed, from, text, expected).map(|how| format!("{what}: {how}")));
             met.insert(expected.split(' ').next().unwrap());
-            count += 1;
         }
-        assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
-        assert!(count >= 75 && met.contains("nat-exhausted") && met.contains("untranslatable"));
         forget_flows(&bed);
         assert_eq!(bed.firewall().flows.half_open() + bed.firewall().flows.unanswered(), 0);
     }
+    assert!(wrong.is_empty(), "{} rows:\n{}", wrong.len(), wrong.join("\n"));
+    met
+}
+
+#[test]
+fn needs_root_every_row_leaves_as_it_says() {
+    let met = run_rows(POLICY, ROWS);
+    assert!(ROWS.lines().count() >= 75 && met.contains("nat-exhausted") && met.contains("untranslatable"));
+}
+
+#[test]
+fn needs_root_mappings_are_as_the_rows_say() {
+    let met = run_rows(MAPPING_POLICY, MAPPING_ROWS);
+    assert!(["no-route!", "nat-exhausted", "rule-deny"].iter().all(|fate| met.contains(fate)), "{met:?}");
+}
+
+/// RFC 4787 REQ-1, where the port has to change: it is the same for all destinations, nobody else has it, and who begins from outside reaches its
+/// end. Both end with the mapping's time, and leave nothing behind.
+#[test]
+fn needs_root_a_mapping_whose_port_has_changed_is_one_for_all() {
+    const ENDS: [(u8, u16); 4] = [(2, 5_000), (9, 5_000), (11, 5_000), (9, 4_999)];
+    for hook in HOOKS {
+        let mut bed = bed_under(hook, MAPPING_POLICY);
+        let mut outside = BTreeSet::new();
+        for (host, port) in ENDS {
+            let mut name = |to: &str| {
+                let (fate, left) =
+                    bed.send_and_see(Side::In, &frame(&format!("198.18.1.{host} > {to} udp {port}>9")));
+                assert_eq!(fate, Fate::Sent, "{hook:?}, host {host}");
+                u16::from_be_bytes([left[34], left[35]])
+            };
+            let first = name("198.18.2.2");
+            assert!((5_000..6_000).contains(&first), "{first}");
+            assert!((1..9).all(|to| name(&format!("198.51.100.{to}")) == first), "{hook:?}, host {host}");
+            assert!(outside.insert(first), "{hook:?}: two ends have the port {first}");
+            let stranger = format!("198.51.100.77 > 198.18.2.1 udp 77>{first}");
+            let (fate, left) = bed.send_and_see(Side::Out, &frame(&stranger));
+            let reached = (left[33], u16::from_be_bytes([left[36], left[37]]));
+            assert_eq!((fate, reached), (Fate::Sent, (host, port)), "{hook:?}");
+        }
+        assert!(outside.contains(&5_000), "the first keeps its port: {outside:?}");
+        let mappings = bed.flows(&Filter { state: Some(State::Mapping), ..Filter::default() });
+        assert_eq!(mappings.len(), ENDS.len(), "{mappings:?}");
+        bed.pass(Duration::from_secs(3_600));
+        bed.firewall().flows.sweep().unwrap();
+        assert_eq!((bed.flows(&Filter::default()).len(), bed.firewall().flows.unanswered()), (0, 0));
+    }
+}
+
+/// What becomes of mappings when the policy changes: an entry that says something else makes a new one, one that lets nobody begin keeps
+/// others out at once, and a lost address ends those that have it.
+#[test]
+fn needs_root_mappings_follow_the_policy_in_force() {
+    let filtered = "filtering = \"endpoint-independent\"";
+    for hook in HOOKS {
+        let mut bed = bed_under(hook, MAPPING_POLICY);
+        let sent = |bed: &mut Bed, side: Side, text: &str| {
+            let (fate, left) = bed.send_and_see(side, &frame(text));
+            let ports = left
+                .get(34..38)
+                .map(|p| (u16::from_be_bytes([p[0], p[1]]), u16::from_be_bytes([p[2], p[3]])));
+            (fate, ports.unwrap_or_default())
+        };
+        let (inside, stranger) =
+            ("198.18.1.12 > 198.18.2.2 udp 1234>53", "198.51.100.7 > 192.0.2.20 udp 99>7000");
+        assert_eq!(sent(&mut bed, Side::In, inside), (Fate::Sent, (7_000, 53)));
+        bed.apply(&MAPPING_POLICY.replace(filtered, ""));
+        assert_eq!(sent(&mut bed, Side::Out, stranger).0, Fate::Answered(Reason::NoRoute), "{hook:?}");
+        bed.apply(MAPPING_POLICY);
+        assert_eq!(sent(&mut bed, Side::Out, stranger), (Fate::Sent, (99, 1_234)), "{hook:?}");
+        // The same end by another port, in new flows.
+        bed.apply(&MAPPING_POLICY.replace("ports = \"7000\"", "ports = \"7100\""));
+        assert_eq!(
+            sent(&mut bed, Side::Out, &stranger.replace("99>", "98>")).0,
+            Fate::Answered(Reason::NoRoute)
+        );
+        assert_eq!(
+            sent(&mut bed, Side::In, &inside.replace(">53", ">54")),
+            (Fate::Sent, (7_100, 54)),
+            "{hook:?}"
+        );
+        assert_eq!(
+            sent(&mut bed, Side::In, inside),
+            (Fate::Sent, (7_000, 53)),
+            "the open flow stays as it is"
+        );
+        // Ended by a user, a mapping is made anew.
+        let mapping = Filter { state: Some(State::Mapping), ..Filter::default() };
+        for found in bed.flows(&mapping) {
+            assert!(bed.firewall().flows.end(found.id).unwrap());
+        }
+        assert_eq!(
+            sent(&mut bed, Side::Out, "198.51.100.7 > 192.0.2.20 udp 97>7100").0,
+            Fate::Answered(Reason::NoRoute)
+        );
+        // A masquerade's mapping ends with its address.
+        assert_eq!(
+            sent(&mut bed, Side::In, "198.18.1.2 > 198.18.2.2 udp 5001>53"),
+            (Fate::Sent, (5_001, 53))
+        );
+        assert_eq!(bed.flows(&mapping).len(), 1);
+        bed.firewall().remove_local_address("198.18.2.1".parse().unwrap()).unwrap();
+        bed.firewall().flows.sweep().unwrap();
+        assert_eq!(bed.flows(&mapping), vec![], "{hook:?}");
+    }
+}
+
+/// A host that opens flows from all of its ports does not have all ports outside, and leaves none behind.
+#[test]
+fn needs_root_one_source_does_not_map_all_ports() {
+    let mut bed = bed_under(Hook::Tc, MAPPING_POLICY);
+    let mut opened = |host: u8, ports: std::ops::Range<u16>| {
+        let mut is_sent = |port| {
+            bed.send(Side::In, &frame(&format!("198.18.1.{host} > 198.18.2.2 udp {port}>9"))) == Fate::Sent
+        };
+        ports.filter(|port| is_sent(*port)).count()
+    };
+    // Two records a flow: its own ports up to half of its quarter, and a quarter at a place of its own.
+    let greedy = opened(2, 4_600..6_200);
+    assert!((200..=500).contains(&greedy), "{greedy} of 1,000");
+    assert_eq!(opened(9, 30_000..30_040), 40, "of another host, after one that wants all");
 }
 
 /// Opens a flow of UDP from a host inside, whose port is one of the pool's; what became of it, and the port that it has outside.

@@ -35,6 +35,9 @@ pub struct Translation {
     pub service: Arc<ServiceSet>,
     /// What changes.
     pub change: Change,
+    /// Where one port outside serves all whom an end inside talks to (RFC 4787 section 4.1): who outside may begin by it. `None`: each
+    /// flow has a port of its own.
+    pub mapping: Option<Filtering>,
     /// Whether the firewall answers ARP for its addresses; `None`: for those that can be nobody else's.
     pub answer_arp: Option<bool>,
     /// Whether it takes part.
@@ -76,6 +79,31 @@ pub enum Change {
         /// The address of the first of the range.
         first: Ipv4Addr,
     },
+}
+
+/// Who may begin a flow to a mapping (RFC 4787 section 5). The rules judge all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Filtering {
+    /// Nobody: only whom the end inside has sent to reaches it, from the port that it has sent to.
+    AddressAndPort,
+    /// Whose address the end inside has sent to, from any port.
+    Address,
+    /// Anybody.
+    EndpointIndependent,
+}
+
+impl Filtering {
+    /// As `filtering` writes them.
+    pub const NAMES: [(&str, Self); 3] = [
+        ("address-and-port", Self::AddressAndPort),
+        ("address", Self::Address),
+        ("endpoint-independent", Self::EndpointIndependent),
+    ];
+
+    /// As `filtering` writes it.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(_, known)| *known == self).map_or("", |(name, _)| name)
+    }
 }
 
 /// Where a packet goes whose destination is translated.
@@ -126,6 +154,8 @@ pub struct Row {
     pub service: (u32, u32),
     /// What changes.
     pub change: Change,
+    /// As in [`Translation`].
+    pub mapping: Option<Filtering>,
 }
 
 impl Translation {
@@ -170,6 +200,11 @@ impl Translation {
         let Change::OneToOne { first } = self.change else { return None };
         let (inside_first, inside_last) = *self.source.v4.ranges().first()?;
         Some((first.into(), u32::from(first).checked_add(inside_last - inside_first)?))
+    }
+
+    /// Whether others than those that its ends talk to may begin flows by its mappings.
+    pub fn lets_others_begin(&self) -> bool {
+        self.enabled && matches!(self.mapping, Some(Filtering::Address | Filtering::EndpointIndependent))
     }
 
     fn matches(&self, direction: Direction, packet: &Packet) -> bool {
@@ -288,6 +323,7 @@ impl Policy {
                         destination: *destination,
                         service: *service,
                         change: entry.change,
+                        mapping: entry.mapping,
                     }));
                 }
             }

@@ -100,7 +100,9 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
             } else {
                 print(&question, &policy, &packet, on, at, &explanation);
                 if packet.answers_query() {
-                    println!("it answers a query of ICMP: it passes with the flow of its question, and otherwise it is dropped as {UNASKED}");
+                    println!(
+                        "it answers a query of ICMP: it passes with the flow of its question, and otherwise it is dropped as {UNASKED}"
+                    );
                 } else {
                     translated.lines(&policy).iter().for_each(|line| println!("{line}"));
                 }

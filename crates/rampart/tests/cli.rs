@@ -291,6 +291,27 @@ fn explain_says_what_is_translated() {
     }
 }
 
+/// What a mapping lets in depends on which there are; explain says by which entry it may be.
+#[test]
+fn explain_says_what_may_come_by_a_mapping() {
+    let mapping =
+        "masquerade = true\nports = '20000-29999'\nmapping = 'endpoint-independent'\nfiltering = 'address'";
+    let policy = Scratch::new("mapping.toml", TRANSLATED.replace("masquerade = true", mapping).as_bytes());
+    let may = "by the translation `out`, the packet goes to that host";
+    for (ends, proto, has, has_not) in [
+        ("lan 192.168.1.9 198.51.100.7", "udp", "filtering = \"address\"", may),
+        ("wan 198.51.100.7 203.0.113.1", "udp", may, "filtering ="),
+        ("wan 198.51.100.7 203.0.113.1", "sctp", "deny: no rule", may),
+    ] {
+        let ends: Vec<&str> = ends.split(' ').collect();
+        let packet =
+            ["--from", ends[0], "--src", ends[1], "--dst", ends[2], "--proto", proto, "--dport", "20000"];
+        let run = rampart(&[&["explain", &policy.path()], &packet[..]].concat());
+        let is_right = run.status == 0 && run.out.contains(has) && !run.out.contains(has_not);
+        assert!(is_right, "{ends:?} {proto}: {has:?}, not {has_not:?} in {}{}", run.out, run.err);
+    }
+}
+
 /// A packet that rules allow and that cannot be translated is dropped, and every way to ask says so.
 #[test]
 fn explain_says_in_brief_what_cannot_be_translated() {
@@ -298,7 +319,11 @@ fn explain_says_in_brief_what_cannot_be_translated() {
     for (kind, text, json) in [
         ("echo-request", "allow out", json!({ "action": "allow", "rule": "out" })),
         ("9", "deny nat:out", json!({ "action": "deny", "rule": null, "translation": "out" })),
-        ("echo-reply", "deny icmp-unasked", json!({ "action": "deny", "rule": null, "reason": "icmp-unasked" })),
+        (
+            "echo-reply",
+            "deny icmp-unasked",
+            json!({ "action": "deny", "rule": null, "reason": "icmp-unasked" }),
+        ),
     ] {
         let ends = ["--from", "lan", "--src", "192.168.1.9", "--dst", "198.51.100.7", "--proto", "icmp"];
         let packet = json!({ "from": "lan", "src": ends[3], "dst": ends[5], "proto": "icmp", "type": kind });
@@ -310,7 +335,8 @@ fn explain_says_in_brief_what_cannot_be_translated() {
             assert_eq!(said(&[]).trim_end(), text, "{asked:?}");
             let answer: serde_json::Value = serde_json::from_str(&said(&["--json"])).unwrap();
             let of_answer = |key: &str| answer[key].clone();
-            let keys = ["action", "rule", "translation", "reason"].map(|key| (of_answer(key), json[key].clone()));
+            let keys =
+                ["action", "rule", "translation", "reason"].map(|key| (of_answer(key), json[key].clone()));
             assert!(keys.iter().all(|(is, should)| is == should), "{asked:?}: {answer}");
         }
         let whole = rampart(&[&["explain", &policy.path(), "--json"], &brief[1..]].concat()).out;

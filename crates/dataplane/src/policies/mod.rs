@@ -111,7 +111,7 @@ impl Policies {
         let mut settings = before;
         put_settings(&mut settings, &policy.settings);
         settings.keeps_marks |= u32::from(asks_for_more(policy));
-        settings.translates = u32::from(!policy.translations.is_empty());
+        settings.translates = translations::translates(policy);
         // The tables are exchanged in one step and the settings are not: so that no packet passes by the tables of one policy and the
         // settings of the other, the stricter of both hold meanwhile. The kernel returns from the exchange when no program is at
         // work any more that has the tables before it.

@@ -1,10 +1,10 @@
 //! A policy's translations as the rows of `bpf/firewall/nat.h`. Pure: no IO.
 
 use super::pages::{Pages, halves};
-use crate::skeleton::types::{self, nat_kind, sizes};
+use crate::skeleton::types::{self, nat_kind, nat_mapping, sizes};
 use policy::Policy;
 use policy::model::{Change, ZoneSet};
-use policy::translation::{Direction, Row};
+use policy::translation::{Direction, Filtering, Row};
 
 const ROW_WORDS: usize = sizes::NAT_ROW_WORDS.0 as usize;
 
@@ -21,6 +21,7 @@ const _: () = assert!(
         && std::mem::offset_of!(types::nat_row, service) == 32
         && std::mem::offset_of!(types::nat_row, kind) == 40
         && std::mem::offset_of!(types::nat_row, ports) == 52
+        && std::mem::offset_of!(types::nat_row, mapping) == 56
 );
 
 /// Writes the rows of both directions, by `enum nat_direction`. `zones` are, for each zone of the policy, the data plane's numbers.
@@ -79,9 +80,25 @@ fn nat_row(policy: &Policy, row: &Row, direction: Direction, zones: &[u8]) -> [u
         first,
         last,
         ports,
-        0,
+        mapping(row.mapping).0,
         0,
     ]
+}
+
+fn mapping(filtering: Option<Filtering>) -> nat_mapping {
+    match filtering {
+        None => nat_mapping::MAPPING_BY_FLOW,
+        Some(Filtering::AddressAndPort) => nat_mapping::MAPPING_FILTERED,
+        Some(Filtering::Address) => nat_mapping::MAPPING_FILTERED_BY_ADDRESS,
+        Some(Filtering::EndpointIndependent) => nat_mapping::MAPPING_OPEN,
+    }
+}
+
+/// What `settings.translates` says of a policy, as `enum translates`.
+pub(super) fn translates(policy: &Policy) -> u32 {
+    let translates = u32::from(!policy.translations.is_empty()) * types::translates::TRANSLATES.0;
+    let others_begin = policy.translations.iter().any(policy::translation::Translation::lets_others_begin);
+    translates | (u32::from(others_begin) * types::translates::TRANSLATES_TO_MAPPINGS.0)
 }
 
 fn change(policy: &Policy, row: &Row, direction: Direction) -> (nat_kind, [u32; 2], u32) {

@@ -2,8 +2,8 @@
 
 use super::{Moments, bed_under, with_workers};
 use crate::bed::{Bed, Side};
-use dataplane::{Filter, Verdict};
-use std::collections::HashSet;
+use dataplane::{Filter, State, Verdict};
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Ports of the pool, so few that a source may have all of them; half are for each client.
@@ -72,4 +72,52 @@ fn check(bed: &Bed, run: &mut Run, (round, sent): (u64, u64)) {
         run.moved += u64::from(port != flow.initiator.1);
         assert!(bed.firewall().flows.end(flow.id).unwrap());
     }
+}
+
+/// The same pool with endpoint-independent mappings: rounds of two hosts that want the same ports, and of one end that begins two flows at the same
+/// moment on two cores. Panics if an end has two mappings, two ends have one, or a flow has another name than its end's mapping. Returns the number of
+/// mappings.
+pub(crate) fn run_mapped(rounds: u64) -> u64 {
+    let ports = "ports = \"40000-40199\"";
+    let mut bed =
+        bed_under(&POOL.replace(ports, &format!("{ports}\nmapping = \"endpoint-independent\"")), 4096);
+    let mut mappings = 0;
+    for round in 0..rounds {
+        let clients = if round % 2 == 0 { [0, 0] } else { [0, 1] };
+        let moments = Moments::default();
+        let open = |worker: &mut super::Worker, number: usize| {
+            let mut moment = 0;
+            for port in 0..PORTS / 2 {
+                moments.now(&mut moment);
+                worker.datagram(Side::In, (FIRST + port, 9 + number as u16));
+            }
+        };
+        let workers = with_workers(&mut bed, clients, open, |_| ());
+        assert!(workers.iter().all(|worker| worker.fault.is_none()), "round {round}");
+        mappings += check_mapped(&bed, round);
+    }
+    mappings
+}
+
+fn check_mapped(bed: &Bed, round: u64) -> u64 {
+    let (mappings, flows): (Vec<_>, Vec<_>) =
+        bed.flows(&Filter::default()).into_iter().partition(|flow| flow.state == State::Mapping);
+    let mut names = HashMap::new();
+    for mapping in &mappings {
+        let before = names.insert(mapping.initiator, mapping.aliases.0);
+        assert_eq!(before, None, "round {round}: {:?} has two mappings", mapping.initiator);
+    }
+    assert_eq!(
+        names.values().collect::<HashSet<_>>().len(),
+        names.len(),
+        "round {round}: two ends have one name"
+    );
+    for flow in &flows {
+        assert_eq!(names.get(&flow.initiator), Some(&flow.aliases.0), "round {round}: {flow:?}");
+    }
+    assert!(flows.len() >= mappings.len(), "round {round}");
+    for flow in mappings.iter().chain(&flows) {
+        assert!(bed.firewall().flows.end(flow.id).unwrap());
+    }
+    mappings.len() as u64
 }

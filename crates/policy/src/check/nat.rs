@@ -7,7 +7,7 @@ use crate::model::{SELF, Written, Zone, ZoneSet};
 use crate::schema;
 use crate::service::{ServiceSet, TCP, UDP, key};
 use crate::settings::Forwarding;
-use crate::translation::{Change, Direction, MAX_ROWS, Translation, keys};
+use crate::translation::{Change, Direction, Filtering, MAX_ROWS, Translation, keys};
 use rustc_hash::FxHashMap;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
@@ -85,7 +85,6 @@ fn entry<'t>(
     services: &mut Names<'t, ServiceSet>,
     c: &mut Collector<'_>,
 ) -> Option<Translation> {
-    refuse_later_keys(section, c);
     let name = section.required_text("name", "\"lan-out\"", c);
     if let Some(name) = name.as_ref().filter(|name| !is_rule_name(name.value)) {
         let help = "letters, digits and - _ . : / +, a letter or digit first, at most 63".to_owned();
@@ -99,6 +98,7 @@ fn entry<'t>(
     let (name, fields, change) = (name?, fields?, change?);
     check(section, &fields, change, c)?;
     let answer_arp = answer_arp(section, change, c)?;
+    let mapping = mapping(section, change, c)?;
     let [from, to, source, destination, service] = fields.words.each_ref().map(written);
     Some(Translation {
         name: name.value.to_owned(),
@@ -109,6 +109,7 @@ fn entry<'t>(
         destination: fields.destination,
         service: fields.service,
         change,
+        mapping,
         answer_arp,
         enabled,
         span: name.span,
@@ -116,16 +117,60 @@ fn entry<'t>(
     })
 }
 
-fn refuse_later_keys(section: &Section<'_>, c: &mut Collector<'_>) {
-    if section.value("mapping").is_some() {
-        let help =
-            "take `mapping` out: a port stays as it is wherever it is free, for all destinations alike";
-        c.report(
-            section.key_span("mapping"),
-            "this version has no choice of mappings",
-            Some(help.to_owned()),
+/// One port outside for all whom an end inside talks to, or one a flow.
+#[derive(Clone, Copy, PartialEq)]
+enum Mapping {
+    EndpointIndependent,
+    ByFlow,
+}
+
+/// Whether an entry keeps mappings, and who may begin by them; inner `None`: it keeps none.
+fn mapping(section: &Section<'_>, change: Change, c: &mut Collector<'_>) -> Option<Option<Filtering>> {
+    const MAPPINGS: [(&str, Mapping); 2] =
+        [("endpoint-independent", Mapping::EndpointIndependent), ("address-and-port", Mapping::ByFlow)];
+    let has = |key: &'static str| section.value(key).is_some();
+    let mut wrong = |key: &'static str, message: String, help: &str| {
+        c.report(section.key_span(key), message, Some(help.to_owned()));
+    };
+    let ports = match change {
+        Change::Masquerade { ports } | Change::Source { ports, .. } => ports,
+        Change::Exempt | Change::Destination { .. } | Change::OneToOne { .. } => {
+            let Some(key) = ["mapping", "filtering"].into_iter().find(|key| has(key)) else {
+                return Some(None);
+            };
+            wrong(
+                key,
+                format!("`{key}` goes with `masquerade` and `source_to` alone"),
+                "take it out: no port is chosen here",
+            );
+            return None;
+        }
+    };
+    let mapping = if has("mapping") { section.choice("mapping", &MAPPINGS, c)? } else { Mapping::ByFlow };
+    let filtering = if has("filtering") {
+        section.choice("filtering", &Filtering::NAMES, c)?
+    } else {
+        Filtering::AddressAndPort
+    };
+    let mut wrong = |key: &'static str, message: &str, help: &str| {
+        c.report(section.key_span(key), message, Some(help.to_owned()));
+        None
+    };
+    if filtering != Filtering::AddressAndPort && mapping == Mapping::ByFlow {
+        let help = "write mapping = \"endpoint-independent\" beside it, or take `filtering` out";
+        return wrong("filtering", "without a mapping others have no port to begin by", help);
+    }
+    // The firewall's own programs may listen on these addresses.
+    if filtering != Filtering::AddressAndPort && ports.is_none() {
+        let help = "name ports on which nothing of the firewall itself listens, for example ports = \"16384-32767\": a host inside may \
+                    have each of them, and gets what is sent to it";
+        return wrong(
+            "filtering",
+            "`filtering` lets others begin, and `ports` does not say by which ports",
+            help,
         );
     }
+    Some((mapping == Mapping::EndpointIndependent).then_some(filtering))
 }
 
 fn fields<'t>(

@@ -2,8 +2,9 @@
 
 use policy::Policy;
 use policy::interpret::Packet;
-use policy::model::Action;
-use policy::translation::SourceTranslation;
+use policy::model::{Action, SELF};
+use policy::service::{TCP, UDP};
+use policy::translation::{SourceTranslation, Translation};
 use serde_json::{Value, json};
 
 /// The entry for which a packet is dropped that the rules allow: its source must be translated, and cannot be.
@@ -14,12 +15,22 @@ pub(super) fn untranslatable(policy: &Policy, packet: &Packet, action: Action) -
     }
 }
 
+/// The first entry by whose mappings a packet from outside may begin a flow.
+fn may_come_by_mapping(policy: &Policy, packet: &Packet) -> Option<usize> {
+    let is_of = |entry: &Translation| entry.to.is_some_and(|to| to >> packet.from & 1 != 0);
+    let has_ports = matches!(packet.protocol, TCP | UDP) && packet.source.is_ipv4() && packet.from != SELF;
+    let mut entries = policy.translations.iter();
+    entries.position(|entry| has_ports && entry.lets_others_begin() && is_of(entry))
+}
+
 /// What translation does with a packet.
 pub(super) struct Translated {
     /// The entry that translated its destination, if one did, and the packet before that.
     destination: Option<(usize, Packet)>,
     /// If the packet is allowed: the entry that decides about its source, and what becomes of it.
     source: Option<(usize, Option<SourceTranslation>)>,
+    /// The entry by whose mappings the packet may come in, if there is one. Which mappings there are, the policy does not know.
+    by_mapping: Option<usize>,
 }
 
 impl Translated {
@@ -30,7 +41,8 @@ impl Translated {
         action: Action,
     ) -> Self {
         let source = (action == Action::Allow).then(|| policy.translate_source(packet));
-        Self { destination, source: source.flatten() }
+        let by_mapping = if destination.is_none() { may_come_by_mapping(policy, packet) } else { None };
+        Self { destination, source: source.flatten(), by_mapping }
     }
 
     fn words(source: Option<SourceTranslation>) -> String {
@@ -65,7 +77,20 @@ impl Translated {
         let source = self.source.iter().map(|(place, source)| {
             format!("it {}: by the translation `{}`", Self::words(*source), name(*place))
         });
-        destination.chain(source).collect()
+        let mapping = self.source.iter().filter_map(|(place, _)| {
+            let filtering = policy.translations[*place].mapping?;
+            Some(format!(
+                "its port outside is one for all whom it talks to (mapping = \"endpoint-independent\", filtering = \"{}\")",
+                filtering.name()
+            ))
+        });
+        let by_mapping = self.by_mapping.iter().map(|place| {
+            format!(
+                "if a host has this port outside by the translation `{}`, the packet goes to that host, and the rules judge it by that",
+                name(*place)
+            )
+        });
+        destination.chain(source).chain(mapping).chain(by_mapping).collect()
     }
 
     pub(super) fn to_json(&self, policy: &Policy) -> Value {
@@ -76,6 +101,12 @@ impl Translated {
         let source = self
             .source
             .map(|(place, source)| json!({ "translation": name(place), "words": Self::words(source) }));
-        json!({ "destination_before": destination, "source": source })
+        let mapping = self.source.and_then(|(place, _)| policy.translations[place].mapping);
+        json!({
+            "destination_before": destination,
+            "source": source,
+            "filtering": mapping.map(policy::translation::Filtering::name),
+            "by_mapping": self.by_mapping.map(name),
+        })
     }
 }

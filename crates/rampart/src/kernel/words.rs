@@ -120,6 +120,7 @@ fn lifetime(flow: &dataplane::Flow, timeouts: &Timeouts) -> Duration {
         State::Fin | State::LastAck | State::TimeWait => timeouts.tcp_closing,
         State::Reset => timeouts.tcp_reset,
         State::OneWay => by_protocol(flow.protocol, timeouts).min(timeouts.unanswered),
+        State::Mapping => timeouts.udp,
         State::TwoWay => by_protocol(flow.protocol, timeouts),
     }
 }

@@ -1,7 +1,7 @@
 //! Translated connections between real stacks, on both hooks: out by masquerade, in by port forwarding, from inside back to inside.
 
 use crate::bed::{Bed, INSIDE, OUTSIDE, Outcome, expect_echo, expect_from, expect_no_echo, serve, until};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 use testkit::slowness;
 
@@ -196,6 +196,54 @@ fn needs_root_another_build_takes_translated_connections_over() {
     expect_echo(&mut out, "in the next table");
     expect_echo(&mut hairpin, "in the next table, translated at both ends");
     assert_eq!(bed.json(&["flows", "dport=9000"])["matched"], 1);
+}
+
+/// Sends from one socket to an address until another one has it, and returns whom that one has it from. The first of a new neighbour may be lost.
+fn reach(from: &UdpSocket, to: SocketAddr, receiver: &UdpSocket, what: &str) -> SocketAddr {
+    receiver.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let mut bytes = [0; 64];
+    for _ in 0..100 {
+        from.send_to(what.as_bytes(), to).unwrap();
+        while let Ok((count, sender)) = receiver.recv_from(&mut bytes) {
+            if &bytes[..count] == what.as_bytes() {
+                return sender;
+            }
+        }
+    }
+    panic!("{what}: {to} has nothing");
+}
+
+/// Who has sent nothing before begins by a mapping, also while no daemon is there, and by the same one under the next daemon in a table of another size.
+#[test]
+fn needs_root_others_begin_by_a_mapping_with_and_without_a_daemon() {
+    let bed = bed();
+    let mapping = "masquerade = true\nports = '20000-29999'\nmapping = 'endpoint-independent'\nfiltering = 'endpoint-independent'";
+    let rule = "[[rules]]\nname = 'begin'\nfrom = 'outside'\nto = 'inside'\nservice = 'udp/20000-29999'\naction = 'allow'\n";
+    let text = format!("{}{rule}", POLICY.replace("masquerade = true", mapping));
+    let policy = bed.policy("p.toml", &text);
+    let wider = bed.policy("wider.toml", &format!("[settings]\nflows = 2048\n{text}"));
+    let inside = bed.inside("in", || UdpSocket::bind((INSIDE, 20_000)).unwrap());
+    let outside = |port: u16| bed.inside("out", || UdpSocket::bind((OUTSIDE, port)).unwrap());
+    let mut firewall = bed.up(&policy, "tc");
+    let first = outside(9_100);
+    let name = reach(&inside, first.local_addr().unwrap(), &first, "out");
+    assert_eq!(name.to_string(), "10.81.2.1:20000");
+    let begin = |port: u16, what: &str| {
+        let stranger = outside(port);
+        assert_eq!(reach(&stranger, name, &inside, what), stranger.local_addr().unwrap(), "{what}");
+        assert_eq!(reach(&inside, stranger.local_addr().unwrap(), &stranger, "answer"), name, "{what}");
+    };
+    begin(9_101, "with its daemon");
+    assert_eq!(bed.json(&["flows", "state=mapping"])["matched"], 1);
+    firewall.signal(nix::sys::signal::Signal::SIGKILL);
+    firewall.end();
+    begin(9_102, "without a daemon");
+    let mut firewall = bed.up(&policy, "tc");
+    begin(9_103, "under the next one");
+    firewall.signal(nix::sys::signal::Signal::SIGTERM);
+    firewall.end();
+    let _firewall = bed.up(&wider, "tc");
+    begin(9_104, "in another table");
 }
 
 /// Addresses on the outer network that no interface has.
