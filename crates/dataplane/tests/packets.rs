@@ -178,10 +178,10 @@ fn needs_root_the_firewall_itself() {
 fn needs_root_icmp_queries_and_their_answers() {
     use Side::{In, Out};
     check(&[
-        ("an answer to nothing", Out, v4(Out, 1, icmp(0, 0, 77)), "default-deny"),
+        ("an answer to nothing", Out, v4(Out, 1, icmp(0, 0, 77)), "icmp-unasked"),
         ("a question", In, v4(In, 1, icmp(8, 0, 77)), "pass"),
         ("its answer", Out, v4(Out, 1, icmp(0, 0, 77)), "pass"),
-        ("an answer of another number", Out, v4(Out, 1, icmp(0, 0, 78)), "default-deny"),
+        ("an answer of another number", Out, v4(Out, 1, icmp(0, 0, 78)), "icmp-unasked"),
         ("a question of the same number is no answer", Out, v4(Out, 1, icmp(13, 0, 77)), "default-deny"),
         ("time stamps", In, v4(In, 1, icmp(13, 0, 5)), "pass"),
         ("their answer", Out, v4(Out, 1, icmp(14, 0, 5)), "pass"),
