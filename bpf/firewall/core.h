@@ -161,6 +161,7 @@ static __always_inline int check_route_back(void *ctx, struct address *source, _
 static __always_inline int check_way_back(void *ctx, const struct packet *p, const enum hook hook)
 {
 	struct address source;
+	int reason;
 
 	if (p->flags & PACKET_FROM_SELF || (p->family == 4 && !p->source[0]))
 		return 0;
@@ -168,7 +169,11 @@ static __always_inline int check_way_back(void *ctx, const struct packet *p, con
 	/* Of its own link, and no further. */
 	if (is_link_local(&source))
 		return p->to == ZONE_SELF ? 0 : REASON_SOURCE;
-	return hook == HOOK_NETFILTER ? 0 : check_route_back(ctx, &source, p->from, hook);
+	if (hook == HOOK_NETFILTER)
+		return 0;
+	reason = check_route_back(ctx, &source, p->from, hook);
+	/* Who has no address has no routes. */
+	return reason == REASON_REVERSE_PATH && p->to == ZONE_SELF && is_dhcp_answer(p) ? 0 : reason;
 }
 
 __noinline int check_way_back_xdp(struct xdp_md *ctx, struct packet *p)

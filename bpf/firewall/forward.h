@@ -56,6 +56,21 @@ static __always_inline enum verdict no_route(void *ctx, struct packet *p, enum h
 	}
 }
 
+/* An answer of a DHCP server (RFC 2131 section 4.1). It may go to the address that is offered, which no interface has yet, and there may
+ * be no route back to the server. */
+static __always_inline bool is_dhcp_answer(const struct packet *p)
+{
+	return p->family == 4 && p->protocol == PROTOCOL_UDP && p->source_port == bpf_htons(67) &&
+	       p->destination_port == bpf_htons(68);
+}
+
+/* Whether a packet has to leave by another zone than the one that it came from. */
+static __always_inline bool leads_on(const struct packet *p, const struct route *route, __u32 kind)
+{
+	return (kind == ROUTE_FORWARD || kind == ROUTE_UNRESOLVED) &&
+	       !(route->kind & ROUTE_IS_PORT && ports[route->port].zone == p->from);
+}
+
 /* Where the packet goes: fills in `to`. */
 static __always_inline enum verdict route(void *ctx, struct packet *p, enum hook hook)
 {
@@ -66,7 +81,8 @@ static __always_inline enum verdict route(void *ctx, struct packet *p, enum hook
 	find_destination(p, &destination);
 	route_find(ctx, &destination, tick_of(p->era, p->tick), &route, hook);
 	kind = route.kind & ROUTE_KIND;
-	if (kind == ROUTE_LOCAL) {
+	/* An offer that leads nowhere else is for whoever asks here: it is judged as if the address were there. */
+	if (kind == ROUTE_LOCAL || (is_dhcp_answer(p) && !leads_on(p, &route, kind))) {
 		p->to = ZONE_SELF;
 		return VERDICT_NEXT;
 	}

@@ -79,6 +79,35 @@ fn needs_root_flows_and_the_policy() {
     ]);
 }
 
+/// RFC 2131 section 4.1: an offer may go to the address that is offered, which nobody has yet, and who has no address has no routes.
+#[test]
+fn needs_root_offers_of_addresses_reach_who_asked_here_and_lead_nowhere_else() {
+    let rule = "[[rules]]\nname = \"addresses\"\nfrom = \"outside\"\nto = \"self\"\nservice = \"dhcp\"\naction = \"allow\"\n";
+    // Neither has a route here.
+    let (server, offered) = ("203.0.113.9", "203.0.113.200");
+    for hook in HOOKS {
+        let mut bed = Bed::new(hook);
+        bed.apply(&format!("{POLICY}{rule}"));
+        for (title, source, destination, ports, expected) in [
+            ("an offer", server, offered, (67, 68), "up"),
+            ("the answer to the request", server, offered, (67, 68), "up"),
+            ("an offer to everybody", server, "255.255.255.255", (67, 68), "up"),
+            ("an offer by a server on the link", OUT, offered, (67, 68), "up"),
+            ("of an address that the way out leads to", server, "198.18.2.77", (67, 68), "up"),
+            ("to a host inside", OUT, "198.18.1.9", (67, 68), "default-deny"),
+            ("from another port", server, "203.0.113.201", (66, 68), "no-route!"),
+            ("to another port", server, "203.0.113.202", (67, 69), "no-route!"),
+            ("from this machine's own address", "198.18.1.1", "203.0.113.203", (67, 68), "zone-source"),
+        ] {
+            let frame = Frame::new(source, destination, 17, udp(ports, 18));
+            assert_eq!(bed.send(Side::Out, &frame.bytes()).words(), expected, "{title}, {hook:?}");
+        }
+        bed.apply(POLICY);
+        let frame = Frame::new(server, "203.0.113.204", 17, udp((67, 68), 18));
+        assert_eq!(bed.send(Side::Out, &frame.bytes()).words(), "default-deny", "no rule, {hook:?}");
+    }
+}
+
 #[test]
 fn needs_root_forms() {
     use Side::{In, Out};

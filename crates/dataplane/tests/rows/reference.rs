@@ -258,6 +258,8 @@ impl Reference {
         }
         let to = match self.way(seen.destination) {
             Way::Own => 0,
+            Way::Link { zone, .. } if zone == from && is_dhcp_answer(seen) => 0,
+            Way::Nowhere(_) if is_dhcp_answer(seen) => 0,
             Way::Link { zone, .. } => zone,
             Way::NoZone => return dropped("not-a-port"),
             Way::Nowhere(kind) => return refused("no-route", kind, seen, frame),
@@ -288,7 +290,11 @@ impl Reference {
                 return refused(&format!("{who}-reject"), Some(kind), seen, frame);
             }
         }
-        self.check_way_back(from, to, seen.source)?;
+        match self.check_way_back(from, to, seen.source) {
+            // Who has no address has no routes.
+            Err(Outcome { words, .. }) if words == "reverse-path" && to == 0 && is_dhcp_answer(seen) => {}
+            checked => checked?,
+        }
         self.open(from, to, seen, frame);
         Ok(to)
     }
@@ -403,6 +409,11 @@ fn is_for_us(frame: &[u8], own: &[u8]) -> bool {
 fn is_for_many(destination: IpAddr) -> bool {
     let links = ["198.18.1.255", "198.18.2.255", "255.255.255.255"].map(|a| a.parse::<IpAddr>().unwrap());
     destination.is_multicast() || links.contains(&destination)
+}
+
+/// RFC 2131 section 4.1: it may be for an address that nobody has yet.
+fn is_dhcp_answer(seen: &Seen) -> bool {
+    seen.source.is_ipv4() && seen.protocol == 17 && seen.ports == (67, 68)
 }
 
 fn check_ends(seen: &Seen) -> Decided<()> {
