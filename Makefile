@@ -2,7 +2,7 @@
 # Building runs as you; what needs root (the bench, and the tests that make namespaces) runs through sudo.
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-beds test-traffic test-others test-alone test-kernels mutants check bench prepare clean
+.PHONY: help demo test test-beds test-traffic test-others test-alone test-kernels package test-package mutants check bench prepare clean
 
 # Debian keeps ip, nft and ethtool in sbin, which an ordinary user's PATH leaves out.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -43,6 +43,14 @@ test-beds test-traffic test-others test-alone: test-%:
 test-kernels: ## The tests that load BPF programs again under Debian's oldest and newest kernel, in an emulated machine
 	@scripts/prepare kernels
 	scripts/test-kernels
+
+package: ## The Debian packages rampart and rampart-bench, from a release build, in target/debian
+	@scripts/prepare package
+	scripts/package
+
+test-package: ## Install, start, upgrade, remove and purge the package in a virtual machine of Debian 12; needs root
+	@scripts/prepare package
+	$(if $(filter 0,$(shell id -u)),,sudo -E )scripts/test-package
 
 mutants: ## Make one line of the firewall's data plane wrong at a time, some eighty, and see that tests find out: about half an hour
 	@scripts/prepare
