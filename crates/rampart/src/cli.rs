@@ -1,6 +1,7 @@
 //! The command line: what can be said, and its help.
 
 use crate::api::{EVENTS_SHOWN, FLOWS_SHOWN};
+use crate::init::Role;
 use crate::plane::Hook;
 use clap::{Args, Parser, Subcommand};
 use std::net::IpAddr;
@@ -51,6 +52,16 @@ pub(crate) enum Command {
   rampart explain policy.toml --from guests --to outside --src 10.9.0.5 --dst 203.0.113.1 --proto tcp --dport 80 \\
       --at 2026-11-20T22:30[Europe/Berlin]")]
     Explain(Box<ExplainArgs>),
+    /// Write a first policy for this machine.
+    ///
+    /// At a terminal it asks for what the options leave open. It looks at interfaces, addresses, the default route, the ports of sshd and the
+    /// SSH session that it is given in. The policy goes to standard output unless there is an --output; nothing is put in force.
+    #[command(after_help = "Examples:
+  rampart init                                                                    asks, and prints the policy
+  rampart init --role host --output /etc/rampart/policy.toml
+  rampart init --role home-gateway --wan eth0 --lan eth1 --output /etc/rampart/policy.toml --force
+  rampart init --role office-dmz --wan eth0 --lan eth1 --dmz eth2 | rampart check /dev/stdin")]
+    Init(InitArgs),
     /// Make a policy of the rules of another firewall.
     ///
     /// The policy goes to standard output, and what could not be carried over to standard error. It never allows what the original
@@ -196,6 +207,11 @@ Filters, all of which must hold: event (opened, refused, closed, alert, over), r
     /// What `rampart up` starts to run commands of lists.
     #[command(hide = true, name = crate::fetch::WORKER)]
     FetchLists,
+    /// Write the manual pages, one for each command, into a folder.
+    Man {
+        /// The folder; made if it is not there.
+        dir: PathBuf,
+    },
     /// Print a completion script for a shell.
     Completion {
         /// The shell.
@@ -275,6 +291,9 @@ pub(crate) struct UpArgs {
     /// For services, which nobody watches: if the file cannot be used, come up with the last policy that was confirmed, and say so.
     #[arg(long)]
     pub(crate) boot: bool,
+    /// Wait so long for interfaces that the policy names and that are not there yet, as while a machine starts: 0 to 600.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=600))]
+    pub(crate) wait: u64,
     /// Where to attach to interfaces. Not for policies with `forwarding = "kernel"`.
     #[arg(long, value_enum, default_value_t = Hook::Auto)]
     pub(crate) hook: Hook,
@@ -305,6 +324,29 @@ pub(crate) struct AskArgs {
     /// The firewall's socket, instead of that of this network namespace.
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
+}
+
+/// Arguments of `init`.
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// What this machine is.
+    #[arg(long, value_enum)]
+    pub(crate) role: Option<Role>,
+    /// An interface that leads outside; without it that of the default route, and of a host every interface. May be given again.
+    #[arg(long, value_name = "INTERFACE")]
+    pub(crate) wan: Vec<String>,
+    /// An interface that leads to the network inside. May be given again.
+    #[arg(long, value_name = "INTERFACE")]
+    pub(crate) lan: Vec<String>,
+    /// An interface that leads to servers. May be given again.
+    #[arg(long, value_name = "INTERFACE")]
+    pub(crate) dmz: Vec<String>,
+    /// The file to write, readable for root alone.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Replace the file if it is there.
+    #[arg(long, requires = "output")]
+    pub(crate) force: bool,
 }
 
 /// Arguments of `import`.

@@ -15,10 +15,12 @@ mod fetch;
 mod forwarding;
 mod history;
 mod import;
+mod init;
 mod kernel;
 mod list_command;
 mod list_copies;
 mod list_files;
+mod manual;
 #[cfg(test)]
 mod memory;
 mod own_session;
@@ -59,6 +61,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Check(args) => return check::run(args, json),
         Command::List(command) => return list_command::run(command, json),
         Command::Import(args) => return import::run(args, json),
+        Command::Init(args) => return init::run(args).map(|()| ExitCode::SUCCESS),
         Command::Explain(args) => return explain::run(args, json),
         Command::Up(args) => return up::run(args, json).map(|()| ExitCode::SUCCESS),
         Command::Top(args) => {
@@ -85,6 +88,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Down(args) => ask::down(args, json)?,
         Command::Openapi => format!("{:#}\n", api::description()),
         Command::FetchLists => return fetch::worker::run().map(|()| ExitCode::SUCCESS),
+        Command::Man { dir } => return manual::write(Cli::command(), dir).map(|()| ExitCode::SUCCESS),
         Command::Completion { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "rampart", &mut std::io::stdout());
             String::new()

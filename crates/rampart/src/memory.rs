@@ -28,6 +28,8 @@ pub(crate) struct Inside {
     pub(crate) present: BTreeMap<u32, (String, bool)>,
     /// Of these, by which names they are attached.
     pub(crate) indices: BTreeMap<u32, String>,
+    /// Interfaces that went to other zones since the last policy was prepared for, with these.
+    pub(crate) moved: Vec<(String, String)>,
     /// Names that are closed until they are attached.
     pub(crate) closed: Vec<String>,
     /// What rules counted.
@@ -101,7 +103,12 @@ impl DataPlane for Memory {
     }
 
     fn prepare(&mut self, _: &Policy) -> Result<(), PlaneError> {
+        self.inside().moved.clear();
         Ok(())
+    }
+
+    fn move_to(&mut self, interface: &str, zone: &str) {
+        self.inside().moved.push((interface.to_owned(), zone.to_owned()));
     }
 
     fn settle(&mut self) -> Result<Option<String>, PlaneError> {

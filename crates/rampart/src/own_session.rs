@@ -48,6 +48,24 @@ pub(crate) fn refuse_to_cut(policy: &Policy) -> Result<(), Failure> {
     )))
 }
 
+/// The session of this command as a policy sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Who is at the other end.
+    pub(crate) client: IpAddr,
+    /// The server's port.
+    pub(crate) port: u16,
+    /// The interface that has the server's address.
+    pub(crate) interface: String,
+}
+
+/// The session of this command, if there is one.
+pub(crate) fn here() -> Option<Seen> {
+    let session = Session::here()?;
+    let interface = interface_with(session.server.ip())?;
+    Some(Seen { client: session.client.ip(), port: session.server.port(), interface })
+}
+
 impl Session {
     /// The session of this process, or of the nearest of its ancestors that has one: sudo(8) hides it from what it starts.
     fn here() -> Option<Self> {

@@ -22,12 +22,15 @@ pub(crate) trait DataPlane: Send {
         lists: Option<&ListTable>,
     ) -> Result<u64, PlaneError>;
 
-    /// Prepares for the first policy: the interfaces of an earlier firewall that it took over and that belong to another zone under
-    /// this policy are closed until they are attached.
+    /// Prepares for a policy: interfaces that belong to another zone under it, of this firewall and of an earlier one that it took
+    /// over, are closed until they are attached or moved.
     ///
     /// # Errors
     /// What the data plane cannot do.
     fn prepare(&mut self, policy: &Policy) -> Result<(), PlaneError>;
+
+    /// An interface that it is attached to belongs to another zone from now on; one that is gone does when it is back.
+    fn move_to(&mut self, interface: &str, zone: &str);
 
     /// The first policy is in force and its interfaces are attached: what else an earlier firewall left goes. Returns what is worth
     /// a report of that.

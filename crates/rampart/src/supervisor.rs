@@ -1,4 +1,5 @@
-//! Notifies a supervisor that the firewall is up (sd_notify(3)), so that what needs the firewall is started after it and not beside it.
+//! Notifies a supervisor (sd_notify(3)) that the firewall is up, so that what needs the firewall is started after it and not beside it, and
+//! from then on that the daemon still looks after the firewall, so that one that hangs is replaced. Its flows go on meanwhile.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,6 +13,15 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 /// The socket cannot be reached.
 pub(crate) fn ready() -> io::Result<()> {
     std::env::var_os("NOTIFY_SOCKET").map_or(Ok(()), |address| notify(&address, b"READY=1"))
+}
+
+/// Reports to the supervisor that the daemon is alive, if that watches it (`WatchdogSec=`). A supervisor that cannot be reached notices by
+/// itself.
+pub(crate) fn alive() {
+    let watched = std::env::var_os("WATCHDOG_USEC").and_then(|_| std::env::var_os("NOTIFY_SOCKET"));
+    if let Some(address) = watched {
+        let _ = notify(&address, b"WATCHDOG=1");
+    }
 }
 
 fn notify(address: &OsString, what: &[u8]) -> io::Result<()> {

@@ -20,10 +20,15 @@ use crate::supervisor;
 use dataplane::Earlier;
 use policy::Policy;
 use policy::settings::Forwarding;
+use std::cell::Cell;
 use std::net::TcpListener;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
+use std::time::{Duration, Instant};
+
+/// How often `--wait` looks whether interfaces have come.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     // What is wrong with the file is shown to anybody, and whoever has kept no policy learns it before all else.
@@ -33,13 +38,25 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     let machine = |error: PlaneError| Failure::Machine(error.to_string());
     let is_root = nix::unistd::geteuid().is_root();
     // Looked at before anything is changed: a mistyped name must not stop a router.
+    let is_missing = Cell::new(false);
     let usable = |policy: &Policy| {
         kernel::can_forward(policy).map_err(machine)?;
-        if is_root { kernel::all_there(policy).map_err(machine) } else { Ok(()) }
+        let all_there = if is_root { kernel::all_there(policy).map_err(machine) } else { Ok(()) };
+        is_missing.set(is_missing.get() || all_there.is_err());
+        all_there
     };
     let named = args.policy.as_deref().map(|file| Named { file, gives_way: args.boot });
     let found = state.find();
-    let chosen = boot::choose(named, &found, Path::new(FIRST), usable)?;
+    let deadline = Instant::now() + Duration::from_secs(args.wait);
+    let chosen = loop {
+        is_missing.set(false);
+        let chosen = boot::choose(named, &found, Path::new(FIRST), usable);
+        // While a machine starts, its interfaces come one by one and get their names late.
+        if !is_missing.get() || Instant::now() >= deadline {
+            break chosen?;
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    };
     let previous = match args.confirm {
         Some(_) => boot::previous(&chosen.policy, &found, usable)?,
         None => None,

@@ -53,8 +53,9 @@ impl Attachments {
     }
 
     /// Puts a policy's tables in force, attaches to the interfaces that it names, and detaches from the others. New interfaces are
-    /// attached first: until the tables are in force they drop everything, and nothing ever passes them unjudged. Returns the
-    /// generation.
+    /// attached first: until the tables are in force they drop everything, and nothing ever passes them unjudged. Interfaces that go from
+    /// zone to zone drop everything meanwhile, so that no packet is judged by the zone of one policy and the rules of the other. Returns
+    /// the generation.
     ///
     /// # Errors
     /// What the data plane cannot do; then everything is as it was.
@@ -64,24 +65,48 @@ impl Attachments {
         policy: &Policy,
         lists: Option<&ListTable>,
     ) -> Result<u64, Refused> {
-        self.refuse_moves(policy)?;
         let (before, names_before) = (self.attached.len(), self.names.clone());
+        let moved = self.moved(policy);
         let done = self
             .close(names(policy))
             .map_err(|error| refused(policy, error))
             .and_then(|_| self.attach_new(policy))
+            .and_then(|()| self.plane.prepare(policy).map_err(|error| refused(policy, error)))
             .and_then(|()| self.plane.apply(tables, policy, lists).map_err(|error| refused(policy, error)));
         match done {
-            Ok(_) => self.detach_where(|at| policy.zone_of_interface(&at.interface).is_none()),
+            Ok(_) => {
+                for (interface, zone) in moved {
+                    self.plane.move_to(&interface, &zone);
+                    self.attached
+                        .iter_mut()
+                        .filter(|at| at.interface == interface)
+                        .for_each(|at| at.zone.clone_from(&zone));
+                }
+                self.detach_where(|at| policy.zone_of_interface(&at.interface).is_none());
+            }
             Err(_) => {
                 let new: Vec<String> =
                     self.attached[before..].iter().map(|at| at.interface.clone()).collect();
                 self.detach_where(|at| new.contains(&at.interface));
+                for at in
+                    self.attached.iter().filter(|at| moved.iter().any(|(name, _)| *name == at.interface))
+                {
+                    self.plane.move_to(&at.interface, &at.zone);
+                }
                 // They were closed a moment ago, and the kernel had the room.
                 let _ = self.close(names_before);
             }
         }
         done
+    }
+
+    /// Interfaces that belong to another zone under a policy, with that zone.
+    fn moved(&self, policy: &Policy) -> Vec<(String, String)> {
+        let moves = self.attached.iter().filter_map(|at| {
+            let zone = policy.zone_of_interface(&at.interface).filter(|zone| zone.name != at.zone)?;
+            Some((at.interface.clone(), zone.name.clone()))
+        });
+        moves.collect()
     }
 
     /// Detaches from every interface.
@@ -94,26 +119,6 @@ impl Attachments {
         // What could not be detached is tried once more, to know why.
         let why = self.attached.first().map(|at| at.interface.clone()).map(|name| self.plane.detach(&name));
         why.unwrap_or(Ok(())).map(|()| all).map_err(|error| refused(policy, error))
-    }
-
-    /// An interface cannot go from zone to zone: for a moment its packets would be judged by the zone of one policy and the
-    /// rules of the other.
-    fn refuse_moves(&self, policy: &Policy) -> Result<(), Refused> {
-        for moved in &self.attached {
-            let zone = policy.zone_of_interface(&moved.interface).filter(|zone| zone.name != moved.zone);
-            if let Some(zone) = zone {
-                let (interface, from, to) = (&moved.interface, &moved.zone, &zone.name);
-                return Err(Refused::new(
-                    409,
-                    format!(
-                        "{}: the interface `{interface}` would go from zone `{from}` to zone `{to}`, which cannot be done in \
-                         one step: apply a policy without it first",
-                        policy.file
-                    ),
-                ));
-            }
-        }
-        Ok(())
     }
 
     fn attach_new(&mut self, policy: &Policy) -> Result<(), Refused> {

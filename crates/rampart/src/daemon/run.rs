@@ -4,6 +4,7 @@ use super::log::Kind;
 use super::{Daemon, Moment, Refused};
 use crate::api::NewPolicy;
 use crate::privileges;
+use crate::supervisor;
 use dataplane::routes::{LinkWatch, RoutesError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -150,6 +151,7 @@ pub(crate) fn until_down(
             if daemon.tick(Moment::now()) {
                 return daemon.down(Moment::now().wall, &"itself".into()).map(|_| None);
             }
+            supervisor::alive();
             tick = Instant::now() + TICK;
         }
     }

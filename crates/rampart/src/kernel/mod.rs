@@ -283,6 +283,16 @@ impl DataPlane for Kernel {
             .close_moved(zones.iter().map(|(name, zone)| (name.as_str(), zone.as_str())))?)
     }
 
+    fn move_to(&mut self, interface: &str, zone: &str) {
+        for at in self.attached.iter_mut().filter(|at| at.interface == interface) {
+            zone.clone_into(&mut at.zone);
+            if if_nametoindex(interface).ok() == Some(at.index) {
+                // Of an interface that it is attached to, only the zone changes; the zone has its number since it was prepared for.
+                let _ = self.firewall.ports.attach(interface, zone, dataplane::Hook::Tc);
+            }
+        }
+    }
+
     fn settle(&mut self) -> Result<Option<String>, PlaneError> {
         if !self.kernel_forwards() && !self.firewall.ports.has_gate() {
             self.firewall.ports.close_netfilter()?;

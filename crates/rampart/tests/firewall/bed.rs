@@ -81,7 +81,7 @@ impl Bed {
         for (at, dev, end, other, mac) in [("fw", interface, "1", "2", far), (host, "x", "2", "1", own)] {
             self.ip(at, &["address", "add", &format!("{net}.{end}/24"), "dev", dev]);
             self.ip(at, &["link", "set", dev, "up"]);
-            self.ip(at, &["neighbour", "add", &format!("{net}.{other}"), "lladdr", mac, "dev", dev]);
+            self.ip(at, &["neighbour", "replace", &format!("{net}.{other}"), "lladdr", mac, "dev", dev]);
         }
         self.ip(host, &["route", "add", "default", "via", &format!("{net}.1")]);
     }

@@ -8,6 +8,7 @@ mod drivers;
 mod example;
 mod fetched;
 mod fragments;
+mod gateway;
 mod history;
 mod interrupted;
 mod kernel_forwarding;

@@ -144,3 +144,36 @@ fn needs_root_an_interface_is_closed_before_anybody_attaches_to_it() {
         bed.expect_of_the_firewall(own, Outcome::Answered, &format!("{what}: nothing is left of it"));
     }
 }
+
+#[test]
+fn needs_root_interfaces_move_between_zones_with_a_policy() {
+    for hook in ["tc", "xdp"] {
+        let bed = Bed::new();
+        bed.serve(8080);
+        let usual = bed.policy("p.toml", &format!("{WEB}{REJECT}"));
+        // What is inside is by a pattern, so it may also be the zone of whatever comes.
+        let turned = bed.folder.path().join("turned.toml");
+        let zones = "[zones]\ninside = { interfaces = 'e0' }\noutside = { interfaces = 'e*' }\n";
+        std::fs::write(&turned, format!("{zones}{WEB}{REJECT}")).unwrap();
+        let turned = turned.display().to_string();
+        let _firewall = bed.up(&usual, hook);
+        let own = bed.listen_on_the_firewall();
+        bed.expect(8080, Outcome::Answered, hook);
+        for (policy, zones, wanted) in [
+            (&turned, [("e0", "inside"), ("e1", "outside")], Outcome::Silence),
+            (&usual, [("e0", "outside"), ("e1", "inside")], Outcome::Answered),
+        ] {
+            bed.json(&["apply", policy]);
+            until_attached(&bed, &zones, hook);
+            bed.expect(8080, wanted, &format!("{hook}: {policy}"));
+            bed.expect_of_the_firewall(own, Outcome::Silence, &format!("{hook}: nothing opened"));
+        }
+        // A policy that the kernel does not take leaves every interface open where it was.
+        let wrong = bed.folder.path().join("wrong.toml");
+        let text = std::fs::read_to_string(&turned).unwrap().replace("'e*'", "['e*', 'not-there']");
+        std::fs::write(&wrong, text).unwrap();
+        let (status, said) = bed.rampart(&["apply", &wrong.display().to_string()]);
+        assert_ne!(status, 0, "{said}");
+        bed.expect(8080, Outcome::Answered, &format!("{hook}: as before"));
+    }
+}

@@ -13,7 +13,6 @@ fn requests_over_the_socket_get_the_status_and_the_body_they_should() {
     filled(&running);
     let changed = format!("{ZONES}{}", rule("web", "service = 'https'"));
     let logging = format!("{ZONES}{}", rule("web", "log = true"));
-    let other_zones = usual().replace("'e1'", "'e7'").replace("'e2'", "'e1'");
     let other_size = format!("[settings]\nflows = 2048\n{}", usual());
     let misspelt = usual().replace("'http'", "'htpp'");
     let rows: Vec<(&str, &str, String, u16, &str, Value)> = vec![
@@ -121,16 +120,6 @@ fn requests_over_the_socket_get_the_status_and_the_body_they_should() {
         ),
         ("PUT", "/v1/policy", body(&logging), 422, "/problems/0/line", json!(8)),
         ("PUT", "/v1/policy", body(&logging), 422, "/problems/0/column", json!(8)),
-        (
-            "PUT",
-            "/v1/policy",
-            body(&other_zones),
-            409,
-            "/error",
-            json!(
-                "second.toml: the interface `e1` would go from zone `in` to zone `out`, which cannot be done in one step: apply a policy without it first"
-            ),
-        ),
         (
             "PUT",
             "/v1/policy",

@@ -110,15 +110,24 @@ fn what_cannot_be_attached_stays_closed_and_is_a_trouble_until_it_can() {
 }
 
 #[test]
-fn a_policy_that_names_what_a_pattern_took_must_leave_it_in_its_zone() {
+fn a_policy_that_names_what_a_pattern_took_moves_it_to_its_zone() {
     let running = running();
     running.plane.inside().present = [(5, ("veth1".to_owned(), true))].into();
     running.daemon.tick(running.at(1));
     let rules = rule("x", "").replace("'in'", "'guests'").replace("'out'", "'vpn'");
     let moved = PATTERNS.replace("'veth7'", "'veth7', 'veth1'");
-    let refused = running.apply(&format!("{moved}{rules}"), None, 2).unwrap_err();
-    assert!(refused.contains("`veth1` would go from zone `guests` to zone `vpn`"), "{refused}");
+    let of_veth1 = || zones(&running).into_iter().find(|(name, _)| name == "veth1").unwrap().1;
+    running.plane.inside().broken = Some("no room".to_owned());
+    running.apply(&format!("{moved}{rules}"), None, 2).unwrap_err();
+    running.plane.inside().broken = None;
+    assert_eq!(of_veth1(), "guests");
     assert_eq!(running.plane.inside().closed, ["veth*", "e9", "ppp*", "veth7"], "as before");
+    running.apply(&format!("{moved}{rules}"), Some(60), 2).unwrap();
+    assert_eq!(running.plane.inside().moved, [("veth1".to_owned(), "vpn".to_owned())]);
+    assert_eq!(of_veth1(), "vpn");
+    running.daemon.tick(running.at(70));
+    assert_eq!(running.plane.inside().moved, [("veth1".to_owned(), "guests".to_owned())], "and back");
+    assert_eq!(of_veth1(), "guests");
     let same = PATTERNS.replace("'e9'", "'e9', 'veth1'");
     running.apply(&format!("{same}{rules}"), None, 3).unwrap();
     let without = PATTERNS.replace("'veth*', ", "");

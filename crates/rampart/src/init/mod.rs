@@ -1,0 +1,106 @@
+//! `rampart init`: a first policy for this machine. It asks at a terminal and takes options otherwise, looks at the interfaces that are here,
+//! and writes text that people go on with. It puts nothing in force.
+
+mod answers;
+mod machine;
+mod text;
+
+use crate::cli::InitArgs;
+use crate::failure::Failure;
+use machine::Machine;
+use policy::Policy;
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+/// What a machine is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Role {
+    /// A machine that forwards nothing: a server, a workstation.
+    Host,
+    /// A network inside, which goes out by translation; nobody outside gets in.
+    HomeGateway,
+    /// The same with servers in a network of their own, which reach neither the office nor the firewall.
+    OfficeDmz,
+    /// A bridge that nobody sees: not in this version.
+    Bridge,
+}
+
+/// What the policy is to be about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Plan {
+    role: Role,
+    /// Interfaces to the world; of a host all of its interfaces.
+    wan: Vec<String>,
+    lan: Vec<String>,
+    dmz: Vec<String>,
+}
+
+pub(crate) fn run(args: &InitArgs) -> Result<(), Failure> {
+    let machine =
+        Machine::look().map_err(|error| Failure::Machine(format!("cannot look at this machine: {error}")))?;
+    let interactive = io::stdin().is_terminal() && io::stderr().is_terminal();
+    let plan = if interactive {
+        answers::ask(args, &machine, &mut io::stdin().lock(), &mut io::stderr())?
+    } else {
+        answers::of_options(args, &machine)?
+    };
+    let policy = text::write(&plan, &machine);
+    let name = args.output.as_ref().map_or_else(|| "policy".to_owned(), |path| path.display().to_string());
+    // What it writes is right, or the mistake is ours and nothing is written.
+    Policy::parse(&name, &policy).map_err(|problems| Failure::Problems(Box::new(problems)))?;
+    match &args.output {
+        None => {
+            // A reader that went away is no fault of ours.
+            let _ = io::stdout().write_all(policy.as_bytes());
+        }
+        Some(path) => {
+            write(path, &policy, args.force)?;
+            say_what_is_next(path, &machine);
+        }
+    }
+    Ok(())
+}
+
+/// Writes the policy's file, as a whole or not at all.
+fn write(path: &Path, policy: &str, force: bool) -> Result<(), Failure> {
+    let cannot = |error: io::Error| {
+        Failure::Machine(format!("cannot write {}: {error}; the file is as it was", path.display()))
+    };
+    let exists = || {
+        let what = "is there already, and init replaces no file: say --force, or another --output";
+        Failure::Wrong(format!("{} {what}", path.display()))
+    };
+    if !force && path.symlink_metadata().is_ok() {
+        return Err(exists());
+    }
+    let mut early = path.as_os_str().to_owned();
+    early.push(".new");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&early)
+        .map_err(cannot)?;
+    file.write_all(policy.as_bytes()).and_then(|()| file.sync_all()).map_err(cannot)?;
+    // A link fails where a file has come meanwhile; a new name replaces it.
+    let done = if force { std::fs::rename(&early, path) } else { std::fs::hard_link(&early, path) };
+    let _ = std::fs::remove_file(&early);
+    done.map_err(|error| if error.kind() == ErrorKind::AlreadyExists { exists() } else { cannot(error) })
+}
+
+#[expect(clippy::print_stderr, reason = "standard output is for policies")]
+fn say_what_is_next(path: &Path, machine: &Machine) {
+    let path = path.display();
+    eprintln!("{path} is written. Read it, and then");
+    eprintln!("  rampart apply {path} --confirm 60 && rampart confirm    where the firewall runs already");
+    eprintln!("  rampart up {path}                                       where it does not");
+    for note in &machine.notes {
+        eprintln!("note: {note}");
+    }
+}
+
+#[cfg(test)]
+mod tests;
