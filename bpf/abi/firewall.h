@@ -20,6 +20,8 @@ enum sizes {
 	MAX_PORTS = 256,		/* interfaces that belong to a zone; a power of two */
 	PORT_PROBES = 8,		/* places in which an interface may be, from its number on */
 	MAX_ZONES = 64,
+	BRIDGED_TO_NONE = 0xffff,
+	VLAN_WORDS = 64,
 	ZONE_SELF = 0,
 	NO_ZONE = 255,
 	MAX_REASONS = 64,		/* a power of two */
@@ -712,9 +714,24 @@ _Static_assert(sizeof(struct link_addresses) == 128, "two cache lines, of which 
 /* An interface of a zone; found by the lower bits of its number and those after it. Its place is its key in the DEVMAP. */
 struct port {
 	__u32 ifindex;		/* 0: none */
-	__u16 zone;
-	__u16 is_layer_3;	/* its packets have no Ethernet header: tun, WireGuard, PPP, tunnels */
+	__u8 zone;
+	__u8 is_layer_3;	/* its packets have no Ethernet header: tun, WireGuard, PPP, tunnels */
+	__u16 bridged_to;	/* the place of the other interface of its bridge, and 1; BRIDGED_TO_NONE: that is not there; 0: no bridge */
 	__u64 address;		/* its own Ethernet address, the first of its struct link_addresses; 0: not known yet */
+};
+
+/* What crosses a bridge without being judged, besides IP: struct bridge. */
+enum bridge_passes {
+	BRIDGE_ARP = 1,
+	BRIDGE_NEIGHBOURS = 2,		/* neighbour discovery and multicast listeners of IPv6 */
+	BRIDGE_SPANNING_TREE = 4,
+	BRIDGE_OTHER = 8,		/* every other protocol that is not IP */
+};
+
+/* The bridge of an interface, which has one other. */
+struct bridge {
+	__u64 vlans[VLAN_WORDS];	/* bit n % 64 of word n / 64: frames of the VLAN n cross, and are judged like those of none */
+	__u64 passes;			/* of enum bridge_passes */
 };
 
 #endif

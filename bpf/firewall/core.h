@@ -163,7 +163,8 @@ static __always_inline int check_way_back(void *ctx, const struct packet *p, con
 	struct address source;
 	int reason;
 
-	if (p->flags & PACKET_FROM_SELF || (p->family == 4 && !p->source[0]))
+	/* A bridge has no routes. */
+	if (p->flags & PACKET_FROM_SELF || (p->family == 4 && !p->source[0]) || across(p))
 		return 0;
 	address_of(p->source, p->family, &source);
 	/* Of its own link, and no further. */
@@ -240,7 +241,8 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 	if (p->flags & PACKET_ICMP_REPLY)
 		return drop(p, REASON_ICMP_UNASKED);
 	if (!(p->flags & PACKET_FROM_SELF) && hook != HOOK_NETFILTER) {
-		if (settings.translates)
+		/* What crosses a bridge keeps its ends. */
+		if (settings.translates && !across(p))
 			choose_destination(p);
 		verdict = hook == HOOK_XDP ? route_xdp(ctx, p) : route_tc(ctx, p);
 		if (verdict != VERDICT_NEXT)
@@ -261,7 +263,7 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 		if (reason)
 			return exceed(p, reason);
 	}
-	if (settings.translates && !(p->flags & PACKET_FROM_SELF) && hook != HOOK_NETFILTER) {
+	if (settings.translates && !(p->flags & PACKET_FROM_SELF) && hook != HOOK_NETFILTER && !across(p)) {
 		reason = choose_source(p);
 		if (reason)
 			return exceed(p, reason);

@@ -14,6 +14,7 @@
 #define RAMPART_FIREWALL_FORWARD_H
 
 #include "../net/headers.h"
+#include "bridge.h"
 #include "budgets.h"
 #include "hook.h"
 #include "icmp_error.h"
@@ -78,6 +79,8 @@ static __always_inline enum verdict route(void *ctx, struct packet *p, enum hook
 	struct route route;
 	__u32 kind;
 
+	if (across(p))
+		return find_across(p);
 	find_destination(p, &destination);
 	route_find(ctx, &destination, tick_of(p->era, p->tick), &route, hook);
 	kind = route.kind & ROUTE_KIND;
@@ -230,6 +233,8 @@ static __always_inline enum verdict forward(void *ctx, struct packet *p, enum ho
 	__u32 kind;
 	int reason;
 
+	if (across(p))
+		return send_across(p, hook);
 	if (p->network < ETHERNET_BYTES)
 		return drop(p, REASON_HEADER);
 	find_destination(p, &destination);

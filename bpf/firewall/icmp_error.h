@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * ICMP and ICMPv6 errors about the packet in hand (RFC 792, RFC 1812 section 4.3, RFC 4443), from the firewall's own address
- * on the interface where it came in.
+ * on the interface where it came in. A bridge has no address and answers by that of the host that the packet was for.
  */
 #ifndef RAMPART_FIREWALL_ICMP_ERROR_H
 #define RAMPART_FIREWALL_ICMP_ERROR_H
 
 #include "answer.h"
+#include "bridge.h"
 
 /* What is said, in either version's numbers. */
 enum icmp_error {
@@ -83,27 +84,27 @@ static __always_inline void write_icmp(struct answer_room *room, __u32 quote, __
 	words[1] = rest;
 }
 
-static __always_inline int write_error_v4(struct answer_room *room, const struct packet *p,
-					  const struct own_addresses *own, __u32 quote, enum icmp_error error, __u32 mtu)
+static __always_inline int write_error_v4(struct answer_room *room, const struct packet *p, __be32 own, __u32 quote,
+					  enum icmp_error error, __u32 mtu)
 {
-	if (!own->v4)
+	if (!own)
 		return -1;
 	/* The traffic class of network control: RFC 1812 section 4.3.2.5. */
 	write_ipv4((void *)room->head + HEAD_BYTES - ICMP_BYTES - IPV4_BYTES, 0xc0, IPV4_BYTES + ICMP_BYTES + quote,
-		   PROTOCOL_ICMP, own->v4, p->source[0]);
+		   PROTOCOL_ICMP, own, p->source[0]);
 	write_icmp(room, quote, icmp_v4_code(error), error == ERROR_TOO_BIG ? bpf_htonl(mtu & 0xffff) : 0, 0);
 	return 0;
 }
 
-static __always_inline int write_error_v6(struct answer_room *room, const struct packet *p,
-					  const struct own_addresses *own, __u32 quote, enum icmp_error error, __u32 mtu)
+static __always_inline int write_error_v6(struct answer_room *room, const struct packet *p, const __be32 *own, __u32 quote,
+					  enum icmp_error error, __u32 mtu)
 {
-	if (!own->v6[0])
+	if (!own[0])
 		return -1;
-	write_ipv6((void *)room->head + HEAD_BYTES - ICMP_BYTES - IPV6_BYTES, ICMP_BYTES + quote, PROTOCOL_ICMPV6,
-		   own->v6, p->source);
+	write_ipv6((void *)room->head + HEAD_BYTES - ICMP_BYTES - IPV6_BYTES, ICMP_BYTES + quote, PROTOCOL_ICMPV6, own,
+		   p->source);
 	write_icmp(room, quote, icmp_v6_code(error), error == ERROR_TOO_BIG ? bpf_htonl(mtu) : 0,
-		   pseudo_sum(own->v6, p->source, PROTOCOL_ICMPV6, ICMP_BYTES + quote));
+		   pseudo_sum(own, p->source, PROTOCOL_ICMPV6, ICMP_BYTES + quote));
 	return 0;
 }
 
@@ -112,13 +113,21 @@ static __always_inline enum answered send_error(void *ctx, struct packet *p, enu
 {
 	__u32 headers = (p->family == 4 ? IPV4_BYTES : IPV6_BYTES) + ICMP_BYTES;
 	__u32 start = (HEAD_BYTES - headers - p->network) & 0x7f;
-	const struct own_addresses *own = lookup(&own_addresses, p->ifindex);
+	const struct own_addresses *found = lookup(&own_addresses, p->ifindex);
 	__u32 quote = answer_begin(ctx, p, hook, room, start);
+	struct own_addresses own = {};
 
 	if (!quote)
 		return ANSWER_FORBIDDEN;
-	if (!own || (p->family == 4 ? write_error_v4(room, p, own, quote, error, mtu)
-				    : write_error_v6(room, p, own, quote, error, mtu)))
+	if (across(p)) {
+		own.v4 = p->destination[0];
+		for (int i = 0; i < 4; i++)
+			own.v6[i] = p->destination[i];
+	} else if (found) {
+		own = *found;
+	}
+	if (p->family == 4 ? write_error_v4(room, p, own.v4, quote, error, mtu)
+			   : write_error_v6(room, p, own.v6, quote, error, mtu))
 		return ANSWER_FAILED;
 	return answer_send(ctx, p, hook, room, start, p->network + headers + quote);
 }

@@ -9,6 +9,7 @@
 #include <bpf/bpf_endian.h>
 #include "../net/checksum.h"
 #include "arp.h"
+#include "bridge.h"
 #include "hook.h"
 #include "ports.h"
 #include "route.h"
@@ -204,7 +205,7 @@ static __always_inline bool is_link_business(const struct packet *p, __u8 type)
 	return ((type >= ICMPV6_MLD_FIRST && type <= ICMPV6_MLD_LAST) || type == ICMPV6_MLD2) && p->ttl == 1;
 }
 
-static __always_inline enum verdict classify_icmpv6(struct packet *p, const struct icmp *icmp)
+static __always_inline enum verdict classify_icmpv6(struct packet *p, const struct frame *f, const struct icmp *icmp)
 {
 	__u8 type = icmp->type;
 
@@ -214,6 +215,8 @@ static __always_inline enum verdict classify_icmpv6(struct packet *p, const stru
 	}
 	/* Of its own link, and no further: what is being forwarded is judged. */
 	if (is_link_business(p, type) && !(p->flags & PACKET_FORWARDED)) {
+		if (f->hook != HOOK_NETFILTER && across(p))
+			return pass_unjudged(p, f->hook, BRIDGE_NEIGHBOURS);
 		tally(TALLY_LINK, 1);
 		return VERDICT_UP;
 	}
@@ -233,7 +236,7 @@ static __always_inline enum verdict parse_icmp(struct packet *p, const struct fr
 		return drop(p, REASON_ICMP_REDIRECT);
 	p->selector = bpf_htons(icmp->type << 8 | icmp->code);
 	if (p->protocol == PROTOCOL_ICMPV6)
-		return classify_icmpv6(p, icmp);
+		return classify_icmpv6(p, f, icmp);
 	classify_icmp(p, icmp);
 	return VERDICT_NEXT;
 }
@@ -545,10 +548,17 @@ __noinline int is_for_group(struct packet *p)
 	return first >> 28 == 0xe || first == ~0U || is_link_broadcast(p->destination[0]);
 }
 
-/* Looks through the tags. One that names a VLAN says that the frame came from elsewhere than the interface's zone. */
+/* The VLAN of the tag that the kernel has taken out of a frame. */
+static __always_inline __u16 taken_tag(const struct frame *f)
+{
+	return f->hook == HOOK_TC ? ((struct __sk_buff *)f->ctx)->vlan_tci & VLAN_ID : 0;
+}
+
+/* Looks through the tags. One that names a VLAN says that the frame came from elsewhere than the interface's zone, unless it crosses a
+ * bridge that is for this VLAN too. */
 static __always_inline enum verdict skip_tags(struct packet *p, const struct frame *f, __be16 *type)
 {
-	if (p->flags & PACKET_TAGGED)
+	if (p->flags & PACKET_TAGGED && !is_bridged_vlan(p, taken_tag(f)))
 		return drop(p, REASON_VLAN);
 	for (int i = 0; i < MAX_VLANS; i++) {
 		__be16 *tag;
@@ -558,7 +568,7 @@ static __always_inline enum verdict skip_tags(struct packet *p, const struct fra
 		tag = bytes_at(f, p->network, VLAN_BYTES);
 		if (!tag)
 			return drop(p, REASON_TRUNCATED);
-		if (tag[0] & bpf_htons(VLAN_ID))
+		if (tag[0] & bpf_htons(VLAN_ID) && !is_bridged_vlan(p, bpf_ntohs(tag[0]) & VLAN_ID))
 			return drop(p, REASON_VLAN);
 		*type = tag[1];
 		p->network += VLAN_BYTES;
@@ -600,12 +610,33 @@ static __always_inline __u8 family_of_type(__be16 type)
 	return type == bpf_htons(ETHERTYPE_IPV6) ? 6 : 0;
 }
 
+/* The same of a frame on a bridge, whomever it is for. What is not judged crosses at once. */
+static __always_inline enum verdict parse_bridged(struct packet *p, const struct frame *f)
+{
+	struct ethernet *ethernet = bytes_at(f, 0, ETHERNET_BYTES);
+	enum verdict verdict;
+	__u64 destination;
+	__be16 type;
+
+	if (!ethernet)
+		return drop(p, REASON_TRUNCATED);
+	type = ethernet->type;
+	destination = link_destination(ethernet);
+	verdict = skip_tags(p, f, &type);
+	if (verdict != VERDICT_NEXT)
+		return verdict;
+	p->family = family_of_type(type);
+	return p->family ? VERDICT_NEXT : pass_unjudged(p, f->hook, kind_across(destination, type));
+}
+
 static __always_inline enum verdict look_closer(struct packet *p, const struct frame *f, __u32 part, __u32 detail)
 {
 	switch (part) {
 	case PART_LINK:
 		/* At netfilter there is none. */
-		return f->hook == HOOK_NETFILTER ? VERDICT_DROP : parse_link(p, f);
+		if (f->hook == HOOK_NETFILTER)
+			return VERDICT_DROP;
+		return across(p) ? parse_bridged(p, f) : parse_link(p, f);
 	case PART_OPTIONS:
 		return check_options(p, f, detail);
 	case PART_EXTENSIONS:
@@ -641,12 +672,16 @@ static __always_inline enum verdict look_closer_at(struct packet *p, const struc
 	return f->hook == HOOK_XDP ? look_closer_xdp(f->ctx, p, part, detail) : look_closer_tc(f->ctx, p, part, detail);
 }
 
-/* Whether a frame is for the interface's own address and carries no tag, as nearly all are. */
+/* Whether a frame is for the interface's own address, or for one host across a bridge, and carries no tag, as nearly all are. */
 static __always_inline bool is_plain(const struct packet *p, const struct frame *f, const struct ethernet *ethernet)
 {
+	const struct port *port = &ports[p->port & (MAX_PORTS - 1)];
+
 	if (f->hook == HOOK_XDP)
-		return ports[p->port & (MAX_PORTS - 1)].address == link_destination(ethernet);
-	return p->flags & (PACKET_FROM_SELF | PACKET_TO_HOST) && !(p->flags & PACKET_TAGGED);
+		return port->address == link_destination(ethernet) || (port->bridged_to && !(ethernet->destination[0] & 1));
+	if (p->flags & PACKET_TAGGED)
+		return 0;
+	return p->flags & (PACKET_FROM_SELF | PACKET_TO_HOST) || (port->bridged_to && !(ethernet->destination[0] & 1));
 }
 
 /* Everything up to the transport header's fields. */
@@ -675,7 +710,11 @@ static __always_inline enum verdict parse(struct packet *p, const struct frame *
 		return verdict;
 	if (p->flags & PACKET_TO_GROUP && !is_for_group(p))
 		return drop(p, REASON_NOT_OURS);
-	return parse_transport(p, f);
+	verdict = parse_transport(p, f);
+	/* A bridge takes no hop, so no packet ends before it. */
+	if (p->ttl == 1 && across(p))
+		p->ttl = 2;
+	return verdict;
 }
 
 #endif

@@ -13,6 +13,7 @@ struct {
 	enum sizes sizes;
 	enum reason reason;
 	enum tally tally;
+	enum bridge_passes bridge_passes;
 	enum action action;
 	enum flow_state state;
 	enum budget budget;

@@ -400,7 +400,7 @@ static void world_begin(void)
 	*now = (struct forwarding){ .generation = ++epoch, .takes_frames = { 0x0c } };
 	now->mark[0] = below(4) ? 0x01020304 : 0;
 	for (__u32 i = 2; i < NO_ZONE_PORT; i++)
-		ports[i] = (struct port){ i, i - 1, 0, i % 2 ? 0x020100000006 : 0x010100000002 };
+		ports[i] = (struct port){ .ifindex = i, .zone = i - 1, .address = i % 2 ? 0x020100000006 : 0x010100000002 };
 	ports[LAYER_3_PORT].is_layer_3 = below(2);
 	clock_ns = FIRST_MOMENT;
 	log_due = early_due = 0;

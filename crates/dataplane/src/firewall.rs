@@ -154,6 +154,8 @@ impl Firewall {
             places: Shared::new(&mut variables.ports, skel),
             devices: handle(&maps.port_devices)?,
             forwarding: handle(&maps.forwarding)?,
+            bridge_map: handle(&maps.bridges)?,
+            bridges: Vec::new(),
             link_addresses: LinkAddresses::of(handle(&maps.link_addresses)?, handle(&maps.bss)?)?,
             programs,
             names: names.clone(),

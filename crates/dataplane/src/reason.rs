@@ -104,7 +104,7 @@ Tally of tally {
     Forwarded = TALLY_FORWARDED, "forwarded": "packets that the fast path forwarded; those that a driver then did not send are taken off again";
     ForwardedBytes = TALLY_FORWARDED_BYTES, "forwarded-bytes": "IP bytes of the packets that the fast path forwarded";
     Up = TALLY_UP, "up": "allowed packets that were passed to the kernel";
-    Link = TALLY_LINK, "link": "ARP and neighbour discovery packets, answered or passed to the kernel without being judged";
+    Link = TALLY_LINK, "link": "ARP and neighbour discovery packets, answered or passed on without being judged";
     Opened = TALLY_OPENED, "opened": "flows opened";
     Expired = TALLY_EXPIRED, "expired": "flows that expired: no packet came for too long";
     Closed = TALLY_CLOSED, "closed": "flows evicted: they were closed, and their place or ports were needed";

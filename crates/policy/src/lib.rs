@@ -45,6 +45,7 @@
 pub mod address;
 mod analysis;
 pub mod answered;
+pub mod bridge;
 mod check;
 pub mod form;
 pub mod interpret;
@@ -62,6 +63,7 @@ pub mod translation;
 mod words;
 
 pub use analysis::{Kind as WarningKind, Warning};
+pub use bridge::Bridge;
 pub use model::Policy;
 pub use tables::Tables;
 pub use toml_reader::{Problem, Problems};

@@ -1,6 +1,7 @@
 //! The checked policy: names are resolved to what they stand for, and every value is within its range.
 
 use crate::address::AddressSet;
+pub use crate::bridge::Bridge;
 use crate::lists::{List, ListSet};
 use crate::quantity::Rate;
 use crate::schedule::{self, Schedule};
@@ -36,6 +37,8 @@ pub struct Policy {
     pub folder: Option<PathBuf>,
     /// The zones; the first is `self`.
     pub zones: Vec<Zone>,
+    /// The transparent bridges, in the order of the text.
+    pub bridges: Vec<Bridge>,
     /// The objects, in the order of the text.
     pub objects: Vec<Object>,
     /// The services that the text defines, in the order of the text; built-in services are not among them.

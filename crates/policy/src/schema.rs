@@ -42,12 +42,13 @@ macro_rules! tables {
 }
 
 tables! {
-    ROOT "" ["settings", "zones", "objects", "services", "schedules", "rules", "defaults",
+    ROOT "" ["settings", "zones", "bridges", "objects", "services", "schedules", "rules", "defaults",
              "nat", "lists", "countries", "gateways", "inspection", "protection"];
     SETTINGS "[settings]" ["forwarding", "flows", "half_open", "unanswered", "reverse_path", "log_rate", "timeouts", "integrity"];
     TIMEOUTS "[settings.timeouts]" ["tcp_opening", "tcp_established", "tcp_closing", "tcp_reset", "udp", "icmp", "other", "unanswered"];
     INTEGRITY "[settings.integrity]" ["checksums", "tcp_flags", "land", "zones"];
     ZONE "[zones.NAME]" ["interfaces", "networks", "description"];
+    BRIDGE "[bridges.NAME]" ["interfaces", "pass", "vlans"];
     OBJECT "[objects.NAME]" ["members", "except"];
     SERVICE "[services.NAME]" ["members", "source_port"];
     SCHEDULE "[schedules.NAME]" ["times", "time_zone", "from", "until", "except"];

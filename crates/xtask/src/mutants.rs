@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 
 const LIST: &str = "crates/dataplane/tests/mutants.txt";
 /// The tests that send packets and which of their functions, the quickest first. Those of whole hosts take minutes and are not asked.
-const TESTS: [(&str, &str); 13] = [
+const TESTS: [(&str, &str); 14] = [
     ("rows", ""),
     ("tcp", ""),
     ("nat", ""),
     ("arp", ""),
+    ("bridge", ""),
     ("packets", ""),
     ("native", "no_difference"),
     ("log", ""),

@@ -1,6 +1,7 @@
 //! The interfaces that the firewall is attached to, and their zones.
 
 mod attachment;
+mod bridging;
 mod gate;
 mod netfilter;
 mod pins;
@@ -21,6 +22,7 @@ pub(crate) use attachment::{ours, take_ours};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 pub(crate) use netfilter::{Netfilter, close_leftovers};
 use nix::net::if_::if_nametoindex;
+use policy::Bridge;
 use programs::Direction;
 pub(crate) use programs::Listed;
 use std::collections::HashSet;
@@ -50,6 +52,9 @@ pub struct Attached {
 pub struct Ports {
     pub(crate) places: Shared<[port; sizes::MAX_PORTS.0 as usize]>,
     pub(crate) devices: MapHandle,
+    pub(crate) bridge_map: MapHandle,
+    /// Those of the policy.
+    pub(crate) bridges: Vec<Bridge>,
     pub(crate) forwarding: MapHandle,
     pub(crate) link_addresses: LinkAddresses,
     pub(crate) programs: Programs,
@@ -110,19 +115,22 @@ impl Ports {
     /// There is no such interface, there are too many, or the kernel refuses both hooks.
     pub fn attach(&mut self, interface: &str, zone: &str, hook: Hook) -> Result<Attached, DataplaneError> {
         let index = index_of(interface)?;
-        let zone = u16::from(self.names.zone_number(zone)?);
+        let zone = self.names.zone_number(zone)?;
         if let Some(known) = self.attached.iter_mut().find(|known| known.index == index) {
             self.places[known.place as usize].zone = zone;
             interface.clone_into(&mut known.name);
-            return Ok(Attached { hook: known.hook, note: None });
+            let hook = known.hook;
+            self.join()?;
+            return Ok(Attached { hook, note: None });
         }
         // One that an earlier firewall was on keeps its place: its packets go on.
         let (place, is_new) = self.place_for(interface, index)?;
         self.note_addresses(interface, place, index)?;
         let is_layer_3 = is_layer_3(interface, index)?;
+        let bridged_to = self.note_bridge(interface, place)?;
         // Its address is there already.
         let written = &mut self.places[place as usize];
-        (written.zone, written.is_layer_3) = (zone, u16::from(is_layer_3));
+        (written.zone, written.is_layer_3, written.bridged_to) = (zone, u8::from(is_layer_3), bridged_to);
         publish(&mut written.ifindex, index);
         let (hook, note) = if is_layer_3 { without_ethernet(interface, hook) } else { (hook, None) };
         match self.attach_programs(interface, index, place, hook) {
@@ -130,6 +138,7 @@ impl Ports {
                 let (name, hook) = (interface.to_owned(), attached.hook);
                 self.attached.push(Port { name, index, place, hook, attachments });
                 self.takes_frames(place, hook == Hook::Xdp)?;
+                self.join()?;
                 Ok(Attached { note: attached.note.or(note), ..attached })
             }
             Err(error) => {
@@ -140,6 +149,11 @@ impl Ports {
                 Err(error)
             }
         }
+    }
+
+    /// Where packets of an interface meet the firewall; `None` if it is not attached.
+    pub fn hook_of(&self, interface: &str) -> Option<Hook> {
+        self.attached.iter().find(|port| port.name == interface).map(|port| port.hook)
     }
 
     /// Detaches the firewall from an interface. Returns false if it was not attached there.
@@ -217,11 +231,11 @@ impl Ports {
         zones: impl Iterator<Item = (&'p str, &'p str)>,
     ) -> Result<(), DataplaneError> {
         for (interface, zone) in zones {
-            let zone = u16::from(self.names.zone_number(zone)?);
+            let zone = self.names.zone_number(zone)?;
             let Ok(index) = if_nametoindex(interface) else { continue };
             let moved = self.places.iter_mut().find(|place| place.ifindex == index && place.zone != zone);
             if let Some(place) = moved {
-                place.zone = sizes::NO_ZONE.0 as u16;
+                place.zone = sizes::NO_ZONE.0 as u8;
             }
         }
         Ok(())
@@ -292,6 +306,7 @@ impl Ports {
     }
 
     fn clear(&mut self, place: u32) -> Result<(), DataplaneError> {
+        self.part(place);
         self.places[place as usize] = port::default();
         // An entry that is not there is as good as one that was removed.
         let _ = self.devices.delete(&place.to_ne_bytes());

@@ -218,7 +218,9 @@ impl Bed {
         let tables = Tables::build(&policy, at).unwrap();
         let lists = contents(&policy);
         let lists = ListTable::build(&lists.iter().collect::<Vec<_>>()).unwrap();
-        self.firewall_mut().policies.apply_with(&tables, &policy, Some(&lists)).unwrap();
+        let firewall = self.firewall_mut();
+        firewall.policies.apply_with(&tables, &policy, Some(&lists)).unwrap();
+        firewall.ports.set_bridges(&policy.bridges).unwrap();
     }
 
     /// Sends a frame in at a side.

@@ -1,5 +1,6 @@
 //! From text to a checked policy. Every part is read even if another part has mistakes, so that all of them are reported together.
 
+mod bridges;
 mod lists;
 mod names;
 mod nat;
@@ -61,6 +62,7 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
     objects.lists = ListNames::read(root, c);
     let mut services = Names::<ServiceSet>::read(root, "services", c);
     let zones = zones::read(root, &mut objects, c);
+    let bridges = bridges::read(root, settings.forwarding, &zones, c);
     let mut lists = lists::read(root, &mut objects, c);
     let schedules = schedules::read(root, c);
     let rules = rules::read(root, &zones, &schedules, &mut objects, &mut services, c);
@@ -91,6 +93,7 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
         text: text.to_owned(),
         folder: None,
         zones: zones.into_iter().map(|(zone, _)| zone).collect(),
+        bridges,
         objects: objects
             .into_iter()
             .map(|d| Object {

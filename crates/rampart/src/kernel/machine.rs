@@ -1,5 +1,6 @@
 //! What the machine must have for a policy: a kernel that is new enough, and interfaces that exist and that the firewall can judge.
 
+use super::bridging;
 use crate::plane::PlaneError;
 use dataplane::Interface;
 use nix::net::if_::if_nametoindex;
@@ -54,7 +55,7 @@ pub(crate) fn all_there(policy: &Policy) -> Result<(), PlaneError> {
                 .map_err(|error| PlaneError::Machine(format!("zone `{}`: {error}", zone.name)))?;
         }
     }
-    Ok(())
+    bridging::refuse_unfit(policy, &links)
 }
 
 /// Interfaces of a policy that are here and that the firewall cannot judge: for each its name and why.

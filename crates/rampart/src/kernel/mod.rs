@@ -1,6 +1,7 @@
 //! The data plane in the kernel, as the daemon wants it: words of the API, and interfaces that come and go. Decides nothing about
 //! packets.
 
+mod bridging;
 mod machine;
 mod passed;
 mod words;
@@ -21,8 +22,8 @@ use nix::net::if_::if_nametoindex;
 use passed::Passed;
 use policy::lists::ListTable;
 use policy::settings::{Forwarding, Settings};
-use policy::{Policy, Tables};
-use std::collections::HashMap;
+use policy::{Bridge, Policy, Tables};
+use std::collections::{HashMap, HashSet};
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::time::Duration;
@@ -42,6 +43,10 @@ pub(crate) struct Kernel {
     keeper: Option<Keeper>,
     settings: Settings,
     attached: Vec<AttachedInterface>,
+    /// Those of the policy in force.
+    bridges: Vec<Bridge>,
+    /// Interfaces that this daemon has made hear frames for other machines.
+    hears_all: HashSet<String>,
     /// What an earlier firewall left, until this one is settled.
     earlier: Option<Earlier>,
     /// Its flows, if they are in maps that this one cannot use.
@@ -135,6 +140,8 @@ impl Kernel {
             keeper,
             settings,
             attached,
+            bridges: policy.bridges.clone(),
+            hears_all: HashSet::new(),
             earlier,
             carrying: None,
             carries,
@@ -152,6 +159,7 @@ impl Kernel {
     /// Detaches from an interface. Its packets are dropped where the kernel forwards.
     fn let_go(&mut self, interface: &str) -> Result<(), PlaneError> {
         self.firewall.ports.detach(interface)?;
+        self.hear(interface, false)?;
         self.attached.retain(|it| it.interface != interface);
         self.follow_neighbours();
         Ok(())
@@ -169,11 +177,15 @@ impl Kernel {
         }
         let wanted = match hook {
             _ if self.kernel_forwards() => dataplane::Hook::Netfilter,
-            Hook::Auto if is_virtual(interface) => dataplane::Hook::Tc,
+            // Frames that one end takes at XDP the other must take there too.
+            Hook::Auto if is_virtual(interface) || self.other_end(interface).is_some_and(is_virtual) => {
+                dataplane::Hook::Tc
+            }
             Hook::Auto | Hook::Xdp => dataplane::Hook::Xdp,
             Hook::Tc => dataplane::Hook::Tc,
         };
         let attached = self.attach_programs(interface, zone, hook, wanted)?;
+        self.hear(interface, self.other_end(interface).is_some())?;
         // From now on the programs need what they need even if this process ends.
         self.follower.outlive(true);
         if !self.kernel_forwards() {
@@ -189,8 +201,70 @@ impl Kernel {
             index,
         });
         self.follow_neighbours();
+        let attached = self.level_hooks(interface, attached)?;
         let hook = hook_name(attached.hook);
         Ok(Attached { interface: interface.to_owned(), zone: zone.to_owned(), hook, note: attached.note })
+    }
+
+    /// The interface at the other end of an interface's bridge.
+    fn other_end(&self, interface: &str) -> Option<&str> {
+        bridging::bridge_of(&self.bridges, interface).map(|(_, other)| other)
+    }
+
+    /// An interface hears frames for other machines if it is to; what was so before this daemon stays.
+    fn hear(&mut self, interface: &str, hears: bool) -> Result<(), PlaneError> {
+        if hears {
+            // An earlier daemon made them hear it, or somebody else did, which nobody can tell any more.
+            if bridging::hear_all(interface, true)? || self.took_over {
+                self.hears_all.insert(interface.to_owned());
+            }
+        } else if self.hears_all.remove(interface) && if_nametoindex(interface).is_ok() {
+            bridging::hear_all(interface, false)?;
+        }
+        Ok(())
+    }
+
+    fn set_bridges(&mut self, bridges: &[Bridge]) -> Result<(), PlaneError> {
+        self.bridges = bridges.to_vec();
+        self.firewall.ports.set_bridges(bridges)?;
+        let attached: Vec<String> = self.attached.iter().map(|it| it.interface.clone()).collect();
+        for interface in attached.iter().filter(|it| if_nametoindex(it.as_str()).is_ok()) {
+            self.hear(interface, self.other_end(interface).is_some())?;
+            if let Some(hook) = self.firewall.ports.hook_of(interface) {
+                self.level_hooks(interface, dataplane::Attached { hook, note: None })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What XDP takes at one end of a bridge it cannot send by an end that takes no frames from XDP: then both are judged at TC.
+    fn level_hooks(
+        &mut self,
+        interface: &str,
+        attached: dataplane::Attached,
+    ) -> Result<dataplane::Attached, PlaneError> {
+        let Some(other) = self.other_end(interface).map(str::to_owned) else { return Ok(attached) };
+        let Some(other_hook) = self.firewall.ports.hook_of(&other) else { return Ok(attached) };
+        let at_xdp = match (attached.hook, other_hook) {
+            (dataplane::Hook::Xdp, dataplane::Hook::Tc) => interface,
+            (dataplane::Hook::Tc, dataplane::Hook::Xdp) => &other,
+            _ => return Ok(attached),
+        };
+        let Some(zone) = self.attached.iter().find(|it| it.interface == at_xdp).map(|it| it.zone.clone())
+        else {
+            return Ok(attached);
+        };
+        self.firewall.ports.detach(at_xdp)?;
+        let again = self.firewall.ports.attach(at_xdp, &zone, dataplane::Hook::Tc)?;
+        let note = format!(
+            "the other end of its bridge, `{}`, takes no XDP program",
+            if at_xdp == interface { &other } else { interface }
+        );
+        Ok(if at_xdp == interface {
+            dataplane::Attached { note: again.note.or(Some(note)), ..again }
+        } else {
+            attached
+        })
     }
 
     /// Carries over what happened while the programs changed places, and ends what cannot be carried. Returns what became of it.
@@ -261,6 +335,7 @@ impl DataPlane for Kernel {
     ) -> Result<u64, PlaneError> {
         let generation = self.firewall.policies.apply_with(tables, policy, lists)?;
         self.settings = policy.settings.clone();
+        self.set_bridges(&policy.bridges)?;
         if let Some(earlier) = self.earlier.as_ref().filter(|_| self.carries) {
             // Once now, so that packets find their flows when the programs change places, and once more when they have.
             let mut carrying = Carrying::of(&self.firewall, earlier)?;
@@ -274,6 +349,7 @@ impl DataPlane for Kernel {
 
     fn prepare(&mut self, policy: &Policy) -> Result<(), PlaneError> {
         let present = links()?;
+        bridging::refuse_unfit(policy, &present)?;
         let zone_of =
             |link: &Interface| Some((link.name.clone(), policy.zone_of_interface(&link.name)?.name.clone()));
         let zones: Vec<_> = present.iter().filter_map(zone_of).collect();

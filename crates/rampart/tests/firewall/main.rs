@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod bed;
+mod bridge;
 mod day;
 mod drivers;
 mod example;
