@@ -15,7 +15,7 @@ const ROLES: [(Role, &str, &str); 4] = [
         "a network inside that goes out by translation; nobody outside gets in",
     ),
     (Role::OfficeDmz, "office-dmz", "the same, and servers in a network of their own"),
-    (Role::Bridge, "bridge", "a bridge that nobody sees: not in this version"),
+    (Role::Bridge, "bridge", "a bridge between two interfaces of one network, which nobody sees"),
 ];
 
 /// Zones that a plan has interfaces for: the option, and what is asked.
@@ -51,13 +51,17 @@ pub(super) fn ask(
         Some(role) => role,
         None => terminal.role()?,
     };
-    refuse_what_is_not_there(role)?;
     let mut interfaces = [args.wan.clone(), args.lan.clone(), args.dmz.clone()];
     for (at, (_, question)) in ZONES.iter().enumerate().filter(|(at, _)| *at > 0 || role != Role::Host) {
         if interfaces[at].is_empty() && has_zone(role, at) {
             let taken: Vec<&String> = interfaces.iter().flatten().collect();
             let left: Vec<&Link> = machine.links.iter().filter(|link| !taken.contains(&&link.name)).collect();
-            let usual = if at == 0 { machine.way_out.clone() } else { only(&left) };
+            let usual = match (at, role) {
+                // What leads out of this machine is how a bridge is managed.
+                (_, Role::Bridge) => Vec::new(),
+                (0, _) => machine.way_out.clone(),
+                _ => only(&left),
+            };
             interfaces[at] = terminal.interfaces(question, &left, &usual)?;
         }
     }
@@ -73,27 +77,17 @@ fn only(links: &[&Link]) -> Vec<String> {
 fn has_zone(role: Role, zone: usize) -> bool {
     match role {
         Role::Host => zone == 0,
-        Role::HomeGateway => zone < 2,
+        Role::HomeGateway | Role::Bridge => zone < 2,
         Role::OfficeDmz => true,
-        Role::Bridge => false,
     }
-}
-
-fn refuse_what_is_not_there(role: Role) -> Result<(), Failure> {
-    if role != Role::Bridge {
-        return Ok(());
-    }
-    let why = "this version of the firewall forwards between networks and does not bridge within one: give each interface a network of its \
-               own, and take home-gateway or office-dmz";
-    Err(Failure::Wrong(why.to_owned()))
 }
 
 fn finish(role: Role, mut interfaces: [Vec<String>; 3], machine: &Machine) -> Result<Plan, Failure> {
-    refuse_what_is_not_there(role)?;
     let here = || machine.links.iter().map(|link| link.name.as_str()).collect::<Vec<_>>().join(", ");
     if interfaces[0].is_empty() {
         interfaces[0] = match role {
             Role::Host => machine.links.iter().map(|link| link.name.clone()).collect(),
+            Role::Bridge => Vec::new(),
             _ => machine.way_out.clone(),
         };
     }
@@ -101,6 +95,9 @@ fn finish(role: Role, mut interfaces: [Vec<String>; 3], machine: &Machine) -> Re
         let named = &interfaces[at];
         if has_zone(role, at) && named.is_empty() {
             return Err(Failure::Wrong(format!("say {option} INTERFACE; here are: {}", here())));
+        }
+        if role == Role::Bridge && named.len() > 1 {
+            return Err(Failure::Wrong(format!("{option}: a bridge has one interface on each side")));
         }
         if !has_zone(role, at) && !named.is_empty() {
             return Err(Failure::Wrong(format!("{option} is not for this role")));

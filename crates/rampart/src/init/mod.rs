@@ -23,7 +23,7 @@ pub(crate) enum Role {
     HomeGateway,
     /// The same with servers in a network of their own, which reach neither the office nor the firewall.
     OfficeDmz,
-    /// A bridge that nobody sees: not in this version.
+    /// A bridge between two interfaces of one network, which nobody sees.
     Bridge,
 }
 

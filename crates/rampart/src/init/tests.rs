@@ -61,11 +61,18 @@ fn allows(policy: &Policy, packet: &str) -> bool {
 
 const HOST: &str = "--role host";
 const HOME: &str = "--role home-gateway --lan eth1";
+const BRIDGE: &str = "--role bridge --wan eth1 --lan eth2";
 const OFFICE: &str = "--role office-dmz --lan eth1 --dmz eth2";
 
 #[test]
 fn policies_are_right_without_warnings_and_let_in_what_they_say() {
-    let rows: [(&str, &str, bool); 24] = [
+    let rows: [(&str, &str, bool); 30] = [
+        (BRIDGE, "inside outside 10.9.0.5 203.0.113.9 6 443", true),
+        (BRIDGE, "outside inside 203.0.113.9 10.9.0.5 6 443", false),
+        (BRIDGE, "outside inside 10.9.0.1 255.255.255.255 17 68", true),
+        (BRIDGE, "management self 198.51.100.9 198.51.100.2 6 22", true),
+        (BRIDGE, "inside self 10.9.0.5 10.9.0.1 6 22", false),
+        (BRIDGE, "self management 198.51.100.2 203.0.113.9 6 443", true),
         (HOST, "network self 203.0.113.9 198.51.100.2 6 22", true),
         (HOST, "network self 203.0.113.9 198.51.100.2 6 80", false),
         (HOST, "network self 198.51.100.1 198.51.100.2 17 68", true),
@@ -171,7 +178,9 @@ fn the_examples_in_its_comments_are_right_too() {
 fn options_that_cannot_be_are_refused_with_what_to_say() {
     let rows = [
         ("", "--role host|home-gateway|office-dmz|bridge"),
-        ("--role bridge", "does not bridge"),
+        ("--role bridge", "say --wan INTERFACE"),
+        ("--role bridge --wan eth1", "say --lan INTERFACE"),
+        ("--role bridge --wan eth1 --lan eth2 --lan ppp0", "one interface on each side"),
         ("--role home-gateway", "say --lan INTERFACE; here are: eth0, eth1, eth2, ppp0"),
         ("--role office-dmz --lan eth1", "say --dmz INTERFACE"),
         ("--role home-gateway --lan eth9", "--lan eth9: there is no such interface"),
@@ -211,7 +220,7 @@ fn whoever_sits_at_a_terminal_is_asked_for_what_is_left_open() {
         assert_eq!(plan, expected, "{options}, {answers:?}: {}", String::from_utf8(said).unwrap());
     }
     for (answers, expected) in
-        [("", "nobody answered"), ("2\n\n", "nobody answered"), ("4\n", "does not bridge")]
+        [("", "nobody answered"), ("2\n\n", "nobody answered"), ("4\n", "nobody answered")]
     {
         let refused =
             ask(&args(""), &machine(), &mut answers.as_bytes(), &mut Vec::new()).unwrap_err().to_string();

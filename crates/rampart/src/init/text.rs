@@ -11,7 +11,8 @@ pub(super) fn write(plan: &Plan, machine: &Machine) -> String {
     let mut text = String::new();
     match plan.role {
         Role::Host => host(plan, machine, &mut text),
-        Role::HomeGateway | Role::OfficeDmz | Role::Bridge => gateway(plan, machine, &mut text),
+        Role::HomeGateway | Role::OfficeDmz => gateway(plan, machine, &mut text),
+        Role::Bridge => bridge(plan, machine, &mut text),
     }
     text
 }
@@ -136,6 +137,51 @@ fn gateway(plan: &Plan, machine: &Machine, text: &mut String) {
         );
         text.push_str("to = [\"outside\", \"inside\", \"self\"]\naction = \"deny\"\nlog = true\n");
     }
+}
+
+fn bridge(plan: &Plan, machine: &Machine, text: &mut String) {
+    text.push_str(
+        "# A bridge that nobody sees, written by `rampart init`: who is inside gets out, and nobody outside gets in. Hosts on both sides are of one\n\
+         # network, and need no change. Both interfaces must have the same MTU, and need no address.\n",
+    );
+    zone(text, "outside", &plan.wan, &[], "Towards the router.");
+    zone(text, "inside", &plan.lan, &[], "Towards the hosts that are protected.");
+    let bridged = [&plan.wan, &plan.lan];
+    let others: Vec<String> = machine
+        .links
+        .iter()
+        .map(|link| link.name.clone())
+        .filter(|name| !bridged.iter().any(|side| side.contains(name)))
+        .collect();
+    if !others.is_empty() {
+        zone(
+            text,
+            "management",
+            &others,
+            &[],
+            "How this machine is reached; nothing is forwarded from or to here.",
+        );
+    }
+    let ends = [&plan.lan[..], &plan.wan[..]].concat();
+    let _ = write!(
+        text,
+        "\n# One wire. ARP, neighbour discovery and spanning tree cross as they are.\n[bridges.wire]\ninterfaces = {}\n",
+        strings(ends.iter())
+    );
+    let rule = |comment, name, from, to, services| Rule { comment, name, from, to, source: None, services };
+    rule("Who is inside may go out.", "inside-out", &["inside"], &["outside"], &[]).write(text);
+    let comment = "What the network tells its hosts: addresses by DHCP and router advertisements.";
+    rule(comment, "addresses", &["outside"], &["inside"], &LEARN).write(text);
+    if others.is_empty() {
+        text.push_str("\n# This machine has no other interface: it is managed at its console.\n");
+        return;
+    }
+    let ssh = ssh(machine);
+    let ssh: Vec<&str> = ssh.iter().map(String::as_str).collect();
+    rule("Management.", "manage", &["management"], &["self"], &ssh).write(text);
+    rule("Whether it is there may be asked.", "reachable", &["management"], &["self"], &["ping"]).write(text);
+    rule(DISCOVERY, "our-addresses", &["management"], &["self"], &LEARN).write(text);
+    rule("What this machine asks for.", "firewall-out", &["self"], &["management"], &[]).write(text);
 }
 
 fn is_private(net: &IpNet) -> bool {
