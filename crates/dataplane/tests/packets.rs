@@ -488,8 +488,9 @@ fn needs_root_flows_are_listed_counted_and_killed() {
     assert!(bed.firewall().flows.end(flow.id).unwrap());
     assert!(!bed.firewall().flows.end(flow.id).unwrap(), "it is over");
     assert_eq!(bed.send(Side::Out, &answers).words(), "default-deny");
+    assert_eq!(bed.send(Side::Out, &v4(Side::Out, 6, syn((6, 7))).bytes()).words(), "rule-reject!");
     let hits = bed.firewall().counters.rule_hits(["out", "web", "rejected"]).unwrap();
-    assert_eq!(hits, [("out", 2), ("web", 0), ("rejected", 0)]);
+    assert_eq!(hits, [("out", 2), ("web", 0), ("rejected", 1)]);
 }
 
 #[test]
