@@ -4,7 +4,7 @@ use crate::bed::{Bed, INSIDE, OUTSIDE, Outcome, expect_echo, expect_no_echo, unt
 use crate::{REJECT, WEB};
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -109,10 +109,13 @@ fn receive(mut stream: TcpStream, download: u64, count: &AtomicU64) -> u64 {
     stream.write_all(&download.to_le_bytes()).unwrap();
     let (mut received, mut chunk) = (0, [0; CHUNK]);
     loop {
-        let length = stream.read(&mut chunk).unwrap();
-        if length == 0 {
-            return received;
-        }
+        let length = match stream.read(&mut chunk) {
+            Ok(0) => return received,
+            Ok(length) => length,
+            // A read with a time limit is not begun again by the kernel when the process was stopped or traced meanwhile.
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => panic!("download {download}: {error}"),
+        };
         let is_right = chunk[..length] == content(download, received, length);
         assert!(is_right, "download {download}: {length} bytes at {received} are wrong");
         received += length as u64;
