@@ -59,6 +59,11 @@ fn every_firewall_gives_valid_points() {
             &["nftables"],
             "factors.clients = 1\nfactors.rules = 4\nfactors.nat = true\nfactors.protocol = \"ftp:get\"",
         ),
+        (
+            "https",
+            &["wire", "linux", "nftables", "rampart", "rampart-tc"],
+            "factors.clients = 4\nfactors.rules = 4\nfactors.protocol = \"https\"\nfactors.object = 16\nfactors.transactions = 3",
+        ),
         ("link", &["rampart"], "factors.clients = 12\nfactors.rules = 4\nfactors.link = \"100M\""),
     ] {
         let suite = suite(dir.path(), duts, SECONDS, &format!("procedure = \"transactions\"\n{test}"));

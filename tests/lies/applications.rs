@@ -1,11 +1,14 @@
 //! Firewalls that lie about applications: proxies between real clients and real servers that answer in the servers' name. What they
-//! change must be named, and an honest proxy must not be. Needs root.
+//! change must be named, and an honest proxy must not be. Of HTTPS a proxy sees sealed records: it hands them on, or spoils them, or takes the
+//! server's place with a certificate of its own. Needs root.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 use measure::application::{Protocol, ProtocolMix};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::OriginalDst;
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::{ServerConfig, ServerConnection};
 use std::collections::HashMap;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
@@ -17,6 +20,10 @@ use traffic::app::{FileSet, Load, Outcome, Side, run};
 
 /// Where the proxy listens.
 const PROXY: u16 = 8080;
+/// The servers' port for HTTPS.
+const HTTPS: u16 = 443;
+/// The byte of a sealed answer that is spoiled, or at which it ends: behind the handshake, within the smallest file.
+const SPOILED: usize = 1_300;
 /// Every so many answers the proxy lies, the first time in the first one.
 const EVERY: u64 = 7;
 /// More than there are files, so that some file is soon asked for twice.
@@ -56,7 +63,7 @@ impl Bed {
             "table ip lie {{
                chain answers {{
                  type nat hook prerouting priority dstnat
-                 iifname p0 tcp dport 80 redirect to :{PROXY}
+                 iifname p0 tcp dport {{ 80, 443 }} redirect to :{PROXY}
                }}
              }}"
         ));
@@ -69,7 +76,7 @@ impl Bed {
     }
 
     /// Clients fetch files through a proxy of this kind.
-    fn run(&self, lie: Lie) -> Outcome {
+    fn run(&self, lie: Lie, protocol: Protocol) -> Outcome {
         let listener = self.proxy.enter(|| TcpListener::bind(("0.0.0.0", PROXY))).unwrap();
         let proxy = Proxy {
             lie,
@@ -79,10 +86,12 @@ impl Bed {
         };
         let load = Load {
             clients: CLIENTS,
-            protocol: ProtocolMix::Only(Protocol::Http10),
+            protocol: ProtocolMix::Only(protocol),
             seconds: if lie == Lie::Answers { 1.0 } else { 0.15 },
+            transactions: 1,
             transaction_limit: Duration::from_secs(60),
             http_port: 80,
+            https_port: 443,
             ftp_port: 21,
             cores: vec![0],
             seed: 3,
@@ -117,6 +126,8 @@ enum Lie {
     MakesUp,
     /// Asks the server twice.
     AsksTwice,
+    /// Ends TLS itself, with a certificate of its own.
+    Terminates,
 }
 
 struct Proxy {
@@ -144,9 +155,17 @@ impl Proxy {
     }
 
     fn pass(&self, bed: &Bed, mut client: TcpStream) -> io::Result<()> {
-        let request = read_head(&mut client)?;
         let to = getsockopt(&client, OriginalDst).map_err(io::Error::from)?;
         let server = SocketAddrV4::new(u32::from_be(to.sin_addr.s_addr).into(), u16::from_be(to.sin_port));
+        if server.port() == HTTPS {
+            let is_turn = self.answers.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY);
+            return if self.lie == Lie::Terminates {
+                terminate(client)
+            } else {
+                self.relay(bed, client, server, is_turn)
+            };
+        }
+        let request = read_head(&mut client)?;
         let line = request.split(|byte| *byte == b'\n').next().unwrap_or_default().to_vec();
         let answer = if self.lie == Lie::Answers {
             self.kept_answer(line, || bed.ask(server.into(), &request))?
@@ -157,6 +176,35 @@ impl Proxy {
         let changed = if is_turn { self.change(bed, server.into(), &request, answer)? } else { answer };
         client.write_all(&changed)?;
         client.shutdown(Shutdown::Write)
+    }
+
+    /// Hands sealed records on, and spoils one of the answer where it is the lie's turn.
+    fn relay(&self, bed: &Bed, mut client: TcpStream, server: SocketAddrV4, is_turn: bool) -> io::Result<()> {
+        let mut server = bed.proxy.enter(|| TcpStream::connect(server))?;
+        let (mut from_client, mut to_server) = (client.try_clone()?, server.try_clone()?);
+        std::thread::spawn(move || {
+            // Whoever went away ends the other direction too.
+            let _ = io::copy(&mut from_client, &mut to_server);
+            let _ = to_server.shutdown(Shutdown::Write);
+        });
+        let (mut piece, mut handed_on) = ([0; 1024], 0);
+        loop {
+            let count = server.read(&mut piece)?;
+            if count == 0 {
+                return client.shutdown(Shutdown::Both);
+            }
+            let place = SPOILED.checked_sub(handed_on).filter(|place| is_turn && *place < count);
+            handed_on += count;
+            match (self.lie, place) {
+                (Lie::Flips, Some(place)) => piece[place] ^= 1,
+                (Lie::Cuts, Some(place)) => {
+                    client.write_all(&piece[..place])?;
+                    return client.shutdown(Shutdown::Both);
+                }
+                _ => {}
+            }
+            client.write_all(&piece[..count])?;
+        }
     }
 
     /// Asks once for each line; meanwhile the others wait.
@@ -179,7 +227,7 @@ impl Proxy {
     ) -> io::Result<Vec<u8>> {
         let last = answer.len() - 1;
         match self.lie {
-            Lie::Honest | Lie::Answers => {}
+            Lie::Honest | Lie::Answers | Lie::Terminates => {}
             Lie::Flips => answer[last] ^= 1,
             Lie::Cuts => answer.truncate(last),
             Lie::Adds => answer.push(b' '),
@@ -201,6 +249,23 @@ impl Bed {
     }
 }
 
+/// Greets a client in the server's place.
+fn terminate(mut client: TcpStream) -> io::Result<()> {
+    let own = rcgen::generate_simple_self_signed(["server01".to_owned()]).unwrap();
+    let key = PrivatePkcs8KeyDer::from(own.signing_key.serialize_der());
+    let config = ServerConfig::builder_with_provider(rustls::crypto::ring::default_provider().into())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![own.cert.der().clone()], key.into())
+        .unwrap();
+    let mut tls = ServerConnection::new(Arc::new(config)).unwrap();
+    while tls.is_handshaking() {
+        tls.complete_io(&mut client)?;
+    }
+    Ok(())
+}
+
 fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let (mut head, mut piece) = (Vec::new(), [0; 1024]);
     while !head.ends_with(b"\r\n\r\n") {
@@ -215,18 +280,27 @@ fn read_head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 #[test]
 fn what_a_proxy_does_in_the_servers_name_is_named() {
     let bed = Bed::build();
-    for (lie, said) in [
-        (Lie::Honest, ""),
-        (Lie::Flips, "files came otherwise than they were sent"),
-        (Lie::Cuts, "files ended early, though they were sent whole"),
-        (Lie::Adds, "files came otherwise than they were sent"),
-        (Lie::Answers, "somebody else answered"),
-        (Lie::MakesUp, "files came otherwise than they were sent"),
-        (Lie::AsksTwice, "requests reached the servers and the clients made"),
+    let (http, https) = (Protocol::Http10, Protocol::Https);
+    for (protocol, lie, said) in [
+        (http, Lie::Honest, ""),
+        (http, Lie::Flips, "files came otherwise than they were sent"),
+        (http, Lie::Cuts, "files ended early, though they were sent whole"),
+        (http, Lie::Adds, "files came otherwise than they were sent"),
+        (http, Lie::Answers, "somebody else answered"),
+        (http, Lie::MakesUp, "files came otherwise than they were sent"),
+        (http, Lie::AsksTwice, "requests reached the servers and the clients made"),
+        (https, Lie::Honest, ""),
+        (https, Lie::Flips, "TLS records came otherwise than they were sealed"),
+        (https, Lie::Cuts, "files ended early, though they were sent whole"),
+        (
+            https,
+            Lie::Terminates,
+            "answered by somebody without the server's key: the firewall answered itself",
+        ),
     ] {
-        let outcome = bed.run(lie);
+        let outcome = bed.run(lie, protocol);
         let found = outcome.application.disagreements(&outcome.ledger).join("; ");
-        let what = format!("{lie:?}: {found}; {:?} {:?}", outcome.ledger, outcome.application);
+        let what = format!("{protocol:?} {lie:?}: {found}; {:?} {:?}", outcome.ledger, outcome.application);
         assert_eq!((outcome.fault, outcome.ledger.residual()), (None, 0), "{what}");
         assert!(if said.is_empty() { found.is_empty() } else { found.contains(said) }, "{what}");
     }

@@ -1,4 +1,4 @@
-//! The vocabulary of application traffic: virtual clients that fetch files from servers, one connection a transaction, in a
+//! The vocabulary of application traffic: virtual clients that fetch files from servers, one or several over a connection, in a
 //! closed loop: each begins its next transaction when the one before has ended. Plain values.
 //!
 //! The ledger's entries are transactions: begun, completed, and failed by how.
@@ -16,6 +16,10 @@ pub const CLIENT_MACHINES: u32 = 8;
 pub const SERVERS: u32 = 6;
 /// Ports that the connections of a client machine come from.
 pub const PORTS_OF_MACHINE: u32 = 8192;
+/// The most transactions of a connection.
+pub const MOST_TRANSACTIONS: u32 = 1000;
+/// The largest file that may be asked for, in KB of 1,024 bytes.
+pub const MOST_OBJECT_KB: u32 = 1024;
 /// Pairs of addresses and ports that a trial can have: what a firewall that remembers ended connections has to hold.
 pub const PAIRS: u32 = CLIENT_MACHINES * PORTS_OF_MACHINE * SERVERS;
 
@@ -24,8 +28,10 @@ pub const PAIRS: u32 = CLIENT_MACHINES * PORTS_OF_MACHINE * SERVERS;
 pub enum Protocol {
     /// HTTP/1.0 (RFC 1945).
     Http10,
-    /// HTTP/1.1 (RFC 9112), `Connection: close`.
+    /// HTTP/1.1 (RFC 9112).
     Http11,
+    /// HTTP/1.1 over TLS 1.3 (RFC 8446), every connection with a handshake of its own.
+    Https,
     /// FTP (RFC 959, RFC 2428): login, a file, and the end of the session.
     Ftp(FtpTransfer),
 }
@@ -71,6 +77,27 @@ impl ProtocolMix {
     pub const fn calls_back(self) -> bool {
         matches!(self, Self::Only(Protocol::Ftp(FtpTransfer { mode: FtpMode::Active, .. })))
     }
+
+    /// Whether a connection may have several transactions.
+    pub const fn keeps_alive(self) -> bool {
+        matches!(self, Self::Only(Protocol::Http11 | Protocol::Https))
+    }
+
+    /// Whether it fetches files by HTTP alone, so that their sizes can be chosen.
+    pub const fn is_http(self) -> bool {
+        matches!(self, Self::Only(Protocol::Http10 | Protocol::Http11 | Protocol::Https))
+    }
+}
+
+/// Which files are fetched by HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Object {
+    /// Those of the NSTL benchmark, each as often as another.
+    Nstl,
+    /// One of so many KB of 1,024 bytes, 1 to [`MOST_OBJECT_KB`].
+    Kb(u32),
+    /// Ten objects, each as often as another: RFC 9411's mixed traffic profile for throughput (section 7.3.3.2, table 4).
+    Mixed,
 }
 
 /// What application traffic is like.
@@ -80,6 +107,10 @@ pub struct ApplicationShape {
     pub clients: u32,
     /// How they fetch files.
     pub protocol: ProtocolMix,
+    /// Which files they fetch by HTTP.
+    pub object: Object,
+    /// Transactions of a connection, one after the other: 1 to [`MOST_TRANSACTIONS`].
+    pub transactions: u32,
 }
 
 /// What is asked of a trial of application traffic.
@@ -100,6 +131,14 @@ pub enum Failure {
     ConnectTimeout,
     /// An ICMP error said that there is no way.
     Unreachable,
+    /// Connected, and the TLS handshake did not end in time.
+    HandshakeTimeout,
+    /// Reset during the TLS handshake.
+    HandshakeReset,
+    /// The TLS handshake ended otherwise: by an alert, early, or because what came is no TLS 1.3.
+    Handshake,
+    /// Whoever answered has not the server's certificate and key.
+    Certificate,
     /// Connected, and then not all came in time.
     Timeout,
     /// Reset after it was connected.
@@ -108,6 +147,8 @@ pub enum Failure {
     Short,
     /// The answer is not what the file holds.
     Content,
+    /// A TLS record is not as its sender sealed it.
+    Record,
     /// Something else than the protocol came back.
     Protocol,
     /// The answer has another status than 200, or an FTP reply another code than the one that goes on.
@@ -116,14 +157,19 @@ pub enum Failure {
 
 impl Failure {
     /// All of them.
-    pub const ALL: [Failure; 9] = [
+    pub const ALL: [Failure; 14] = [
         Failure::Refused,
         Failure::ConnectTimeout,
         Failure::Unreachable,
+        Failure::HandshakeTimeout,
+        Failure::HandshakeReset,
+        Failure::Handshake,
+        Failure::Certificate,
         Failure::Timeout,
         Failure::Reset,
         Failure::Short,
         Failure::Content,
+        Failure::Record,
         Failure::Protocol,
         Failure::Status,
     ];
@@ -134,10 +180,15 @@ impl Failure {
             Failure::Refused => "refused",
             Failure::ConnectTimeout => "connect-timeout",
             Failure::Unreachable => "unreachable",
+            Failure::HandshakeTimeout => "handshake-timeout",
+            Failure::HandshakeReset => "handshake-reset",
+            Failure::Handshake => "handshake",
+            Failure::Certificate => "certificate",
             Failure::Timeout => "timeout",
             Failure::Reset => "reset",
             Failure::Short => "short",
             Failure::Content => "content",
+            Failure::Record => "record",
             Failure::Protocol => "protocol",
             Failure::Status => "status",
         }
@@ -148,6 +199,10 @@ impl Failure {
         match self {
             Failure::Short => Some("files ended early, though they were sent whole"),
             Failure::Content => Some("files came otherwise than they were sent"),
+            Failure::Record => Some("TLS records came otherwise than they were sealed"),
+            Failure::Certificate => Some(
+                "TLS connections were answered by somebody without the server's key: the firewall answered itself",
+            ),
             Failure::Protocol => Some("answers were not of the protocol that the servers speak"),
             _ => None,
         }
@@ -171,9 +226,16 @@ pub struct ApplicationOutcome {
     pub client_bytes: u64,
     /// Bytes of files in the servers' whole answers.
     pub server_bytes: u64,
-    /// From the SYN to the end of the connection, of completed transactions.
+    /// From the SYN to the end of the connection, of completed transactions. Of several over a connection: from the SYN, or from the
+    /// request, to the end of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times_ns: Option<LatencySummary>,
+    /// To the first byte of the answer (TTFB): from the SYN, of later transactions of a connection from their request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_byte_ns: Option<LatencySummary>,
+    /// To the last byte of the answer (TTLB), from the same moment.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_byte_ns: Option<LatencySummary>,
 }
 
 impl ApplicationOutcome {
@@ -218,6 +280,8 @@ impl ApplicationOutcome {
         self.client_bytes += other.client_bytes;
         self.server_bytes += other.server_bytes;
         self.times_ns = None;
+        self.first_byte_ns = None;
+        self.last_byte_ns = None;
     }
 }
 
@@ -244,7 +308,7 @@ mod tests {
             answers: completed,
             client_bytes: completed * 100,
             server_bytes: completed * 100,
-            times_ns: None,
+            ..ApplicationOutcome::default()
         };
         let places = Places::Application(ApplicationPlaces { failed });
         (outcome, Ledger { offered: 10, not_sent: 0, received: completed, places })
@@ -253,13 +317,24 @@ mod tests {
     #[test]
     fn what_somebody_between_did_in_a_servers_name_is_named() {
         type Row = (&'static [(Failure, u64)], fn(&mut ApplicationOutcome), &'static str);
-        let rows: [Row; 9] = [
+        let rows: [Row; 12] = [
             (&[], |_| (), ""),
             (&[(Failure::Timeout, 2), (Failure::Status, 1), (Failure::Refused, 1)], |_| (), ""),
             // The servers wrote what the clients gave up.
             (&[(Failure::Timeout, 2)], |o| (o.answers, o.server_bytes) = (10, 1000), ""),
             (&[(Failure::Content, 1)], |_| (), "1 of 10 files came otherwise than they were sent"),
             (&[(Failure::Short, 3)], |_| (), "3 of 10 files ended early, though they were sent whole"),
+            (
+                &[(Failure::Handshake, 1), (Failure::HandshakeReset, 1), (Failure::HandshakeTimeout, 1)],
+                |_| (),
+                "",
+            ),
+            (&[(Failure::Record, 1)], |_| (), "1 of 10 TLS records came otherwise than they were sealed"),
+            (
+                &[(Failure::Certificate, 3)],
+                |_| (),
+                "3 of 10 TLS connections were answered by somebody without the server's key: the firewall answered itself",
+            ),
             (
                 &[(Failure::Protocol, 3)],
                 |_| (),

@@ -222,6 +222,20 @@ metrics! {
         better: Less, counts: AsTrials, rate: false, ratio: true,
     }
 
+    /// The time from opening a connection to the first byte of the answer (TTFB, RFC 9411), of later transactions of a connection from
+    /// their request; the value is the median.
+    TimeToFirstByte {
+        key: "time_to_first_byte", unit: "ns", title: "Time to first byte", does: "lets the first byte of an answer through in {}",
+        better: Less, counts: AsTrials, rate: false, ratio: true,
+    }
+
+    /// The time from opening a connection to the last byte of the answer (TTLB, RFC 9411), of later transactions of a connection from
+    /// their request; the value is the median.
+    TimeToLastByte {
+        key: "time_to_last_byte", unit: "ns", title: "Time to last byte", does: "lets the last byte of an answer through in {}",
+        better: Less, counts: AsTrials, rate: false, ratio: true,
+    }
+
     /// How much longer a bulk transfer takes than the same without a firewall, which stands for the ideal (RFC 6349 section 4.1):
     /// the goodput of `wire` over the firewall's, round by round.
     TransferTimeRatio {

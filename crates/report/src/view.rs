@@ -367,8 +367,9 @@ pub(crate) fn hints(results: &Results) -> Vec<&'static str> {
     }
     if any(Sent::Application) {
         hints.push(
-            "A transaction is a connection of its own: opened, a file asked for, read and compared byte by byte with the server's, \
-             closed. Clients begin the next one when the one before has ended, so a slow firewall is asked less often.",
+            "A transaction asks for a file, which is read and compared byte by byte with the server's, over a connection of its own \
+             unless the factor `transactions` has more. Clients begin the next one when the one before has ended, so a slow firewall is \
+             asked less often.",
         );
     }
     for point in results.readings() {
@@ -444,7 +445,9 @@ pub(crate) fn times(point: &Reading<'_>) -> Option<LatencySummary> {
     };
     match point.metric {
         Metric::TeardownTime => of(|t| t.teardown_ns),
-        Metric::TransactionTime | Metric::TransactionTimeP99 => point.transaction_times(),
+        Metric::TransactionTime | Metric::TransactionTimeP99 => point.application_times(|a| a.times_ns),
+        Metric::TimeToFirstByte => point.application_times(|a| a.first_byte_ns),
+        Metric::TimeToLastByte => point.application_times(|a| a.last_byte_ns),
         _ => point.latency_ns().or_else(|| of(|t| t.established_ns)),
     }
 }

@@ -141,7 +141,7 @@ fn transactions_are_called_transactions_everywhere() {
     for needle in [
         "What became of the transactions: http",
         "transactions of the deciding trials, by what became of them",
-        "A transaction is a connection of its own",
+        "A transaction asks for a file",
         "9.90 k/min",
     ] {
         assert!(text.contains(needle), "{needle} in {text}");

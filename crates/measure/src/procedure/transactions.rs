@@ -20,7 +20,7 @@ pub(super) const ROW: ProcedureRow = ProcedureRow {
     name: "transactions",
     older_name: None,
     sends: Sends::Application,
-    factors: &[Factor::Protocol, Factor::Offloads],
+    factors: &[Factor::Protocol, Factor::Object, Factor::Transactions, Factor::Offloads],
     keys: &[&TRANSACTION_LIMIT],
     make: |asked| {
         TransactionsSpec {
@@ -31,8 +31,8 @@ pub(super) const ROW: ProcedureRow = ProcedureRow {
     },
 };
 
-/// Transactions of applications. Yields `TransactionsPerMinute`, `FailedTransactions`, `TransactionTime`, `TransactionTimeP99`
-/// and `Goodput`, of the files' bytes.
+/// Transactions of applications. Yields `TransactionsPerMinute`, `FailedTransactions`, `TransactionTime`, `TransactionTimeP99`,
+/// `TimeToFirstByte`, `TimeToLastByte` and `Goodput`, of the files' bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransactionsSpec {
     /// Seconds of each trial in which transactions begin.
@@ -41,11 +41,13 @@ pub struct TransactionsSpec {
     pub limit_seconds: f64,
 }
 
-const METRICS: [Metric; 5] = [
+const METRICS: [Metric; 7] = [
     Metric::TransactionsPerMinute,
     Metric::FailedTransactions,
     Metric::TransactionTime,
     Metric::TransactionTimeP99,
+    Metric::TimeToFirstByte,
+    Metric::TimeToLastByte,
     Metric::Goodput,
 ];
 
@@ -82,6 +84,8 @@ impl OneTrial for TransactionsSpec {
             found(Metric::FailedTransactions, outcome.loss_ratio()),
             timed(Metric::TransactionTime, times.map(|times| times.p50)),
             timed(Metric::TransactionTimeP99, times.map(|times| times.p99)),
+            timed(Metric::TimeToFirstByte, application.first_byte_ns.map(|times| times.p50)),
+            timed(Metric::TimeToLastByte, application.last_byte_ns.map(|times| times.p50)),
             found(Metric::Goodput, per_second(application.bytes_in_time) * 8.0),
         ]
     }

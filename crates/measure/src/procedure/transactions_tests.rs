@@ -14,6 +14,7 @@ const SECONDS: f64 = 2.0;
 /// failed in this way.
 fn trial(completed: u64, failed: &str, count: u64) -> TrialOutcome {
     let in_time = completed.saturating_sub(5);
+    let times = |p50, p99| (completed > 0).then(|| LatencySummary { p50, p99, ..LatencySummary::default() });
     let application = ApplicationOutcome {
         clients: 12,
         in_time,
@@ -22,7 +23,9 @@ fn trial(completed: u64, failed: &str, count: u64) -> TrialOutcome {
         answers: completed,
         client_bytes: completed * 1000,
         server_bytes: completed * 1000,
-        times_ns: (completed > 0).then(|| LatencySummary { p50: 3e6, p99: 9e6, ..LatencySummary::default() }),
+        times_ns: times(3e6, 9e6),
+        first_byte_ns: times(1e6, 2e6),
+        last_byte_ns: times(2e6, 8e6),
     };
     let failures = [(failed.to_owned(), count)].into_iter().filter(|(_, count)| *count > 0).collect();
     TrialOutcome {
@@ -76,13 +79,18 @@ fn run(outcome: TrialOutcome) -> (Vec<(Metric, f64, bool)>, String) {
 
 #[test]
 fn transactions_a_minute_are_of_those_that_ended_in_time() {
-    use Metric::{FailedTransactions, Goodput, TransactionTime, TransactionTimeP99, TransactionsPerMinute};
+    use Metric::{
+        FailedTransactions, Goodput, TimeToFirstByte, TimeToLastByte, TransactionTime, TransactionTimeP99,
+        TransactionsPerMinute,
+    };
     let (values, _) = run(trial(405, "timeout", 95));
     let expected = [
         (TransactionsPerMinute, 400.0 / SECONDS * 60.0),
         (FailedTransactions, 0.19),
         (TransactionTime, 3e6),
         (TransactionTimeP99, 9e6),
+        (TimeToFirstByte, 1e6),
+        (TimeToLastByte, 2e6),
         (Goodput, 400_000.0 * 8.0 / SECONDS),
     ];
     assert_eq!(values, expected.map(|(metric, value)| (metric, value, true)));
@@ -92,7 +100,7 @@ fn transactions_a_minute_are_of_those_that_ended_in_time() {
 fn a_firewall_through_which_nothing_comes_has_no_times() {
     let (values, said) = run(trial(0, "timeout", 12));
     let valid: Vec<bool> = values.iter().map(|(_, _, valid)| *valid).collect();
-    assert_eq!(valid, [true, true, false, false, true], "{said}");
+    assert_eq!(valid, [true, true, false, false, false, false, true], "{said}");
     assert_eq!((values[0].1, values[1].1), (0.0, 1.0));
     assert!(said.contains("no transaction completed"), "{said}");
 }

@@ -155,9 +155,12 @@ impl<'a> Reading<'a> {
         Some(sum)
     }
 
-    /// Times of the transactions of the typical trial.
-    pub fn transaction_times(&self) -> Option<LatencySummary> {
-        self.typical()?.detail.as_deref()?.application.as_ref()?.times_ns
+    /// Times of the application traffic of the typical trial.
+    pub fn application_times(
+        &self,
+        times: impl FnOnce(&ApplicationOutcome) -> Option<LatencySummary>,
+    ) -> Option<LatencySummary> {
+        times(self.typical()?.detail.as_deref()?.application.as_ref()?)
     }
 
     /// Mean processor time of the deciding trials.

@@ -153,7 +153,23 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
         ),
         (
             "procedure = \"transactions\"\nfactors.protocol = \"gopher\"",
-            "it takes `http/1.0`, `http/1.1`, `ftp:get`, ",
+            "it takes `http/1.0`, `http/1.1`, `https`, `ftp:get`, ",
+        ),
+        (
+            "procedure = \"transactions\"\nfactors.transactions = 2",
+            "a connection has several transactions with protocol = \"http/1.1\" or \"https\" alone",
+        ),
+        (
+            "procedure = \"transactions\"\nfactors.transactions = 0",
+            "a connection of applications has 1 to 1000 transactions, not 0",
+        ),
+        (
+            "procedure = \"transactions\"\nfactors.protocol = \"ftp:get\"\nfactors.object = 16",
+            "`object` chooses the files of HTTP",
+        ),
+        (
+            "procedure = \"transactions\"\nfactors.object = 1025",
+            "`1025` is no level of `object`: it takes 1 to 1,024 KB",
         ),
         (
             "procedure = \"transactions\"\nfactors.protocol = \"ftp:active-get\"\nfactors.rules = 4",

@@ -2,9 +2,9 @@
 //! stands where a suite says nothing, and how reports call it.
 
 use super::levels::{Levels, MAX_CLIENTS, MAX_CONNECTIONS, MAX_HOSTS};
-use super::text::{count, directions, family, flag, flood, illegal, link, matching, one_of, seconds};
+use super::text::{count, directions, family, flag, flood, illegal, link, matching, object, one_of, seconds};
 use super::value::{CHECKSUMS, CLOSES, IPS, ORDERS, PLACEMENTS, PROTOCOLS, Value, ZONES};
-use crate::application::{self, Protocol, ProtocolMix};
+use crate::application::{self, Object, Protocol, ProtocolMix};
 use crate::connections::{CloseBy, MOST_ANSWER_BYTES, TupleOrder};
 use crate::frame::{FrameMix, FrameSize};
 use crate::level::{self, LATE, Words};
@@ -317,8 +317,8 @@ factors! {
     /// Requests a connection.
     Transactions {
         key: "transactions", title: "Transactions", rank: LATE, telling: false,
-        takes: "0 to 65,535 requests",
-        matters: P::has_connections,
+        takes: "0 to 65,535 requests; of applications 1 to 1,000",
+        matters: |p| p.has_connections() || p.factors.contains(&Factor::Transactions),
         read: |t| count(t, 0..=65_535), default: |_| Value::Count(1),
         short: level::text, phrase: level::transactions,
     }
@@ -381,10 +381,23 @@ factors! {
     /// How applications fetch files.
     Protocol {
         key: "protocol", title: "Protocol", rank: LATE, telling: false,
-        takes: "`http/1.0`, `http/1.1`, `ftp:get`, `ftp:put`, `ftp:active-get`, `ftp:active-put` or `nstl`",
+        takes: "`http/1.0`, `http/1.1`, `https`, `ftp:get`, `ftp:put`, `ftp:active-get`, `ftp:active-put` or `nstl`",
         matters: |p| p.factors.contains(&Factor::Protocol),
         read: |t| one_of(t, &PROTOCOLS).map(Value::Protocol), default: |_| Value::Protocol(ProtocolMix::Only(Protocol::Http10)),
         short: level::text, phrase: |l| l.text.to_uppercase(),
+    }
+
+    /// Files that are fetched by HTTP.
+    Object {
+        key: "object", title: "Object, KB", rank: 3, telling: true,
+        takes: "1 to 1,024 KB (of 1,024 bytes), `mixed` (the ten objects of RFC 9411's table 4) or `nstl`",
+        matters: |p| p.factors.contains(&Factor::Object),
+        read: |t| object(t).map(Value::Object), default: |_| Value::Object(Object::Nstl),
+        short: level::text, phrase: |l| match l.number {
+            Some(_) => format!("objects of {} KB", l.text),
+            None if l.text == "mixed" => "mixed objects".into(),
+            None => "files as NSTL's".into(),
+        },
     }
 
     /// Connections that the policy forbids.

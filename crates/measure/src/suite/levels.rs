@@ -4,7 +4,7 @@ use super::connections::ConnectionLevels;
 use super::factor::Factor;
 use super::setup_problem::SetupProblem;
 use super::value::{Match, Value};
-use crate::application::{ApplicationShape, MOST_CLIENTS, ProtocolMix};
+use crate::application::{ApplicationShape, MOST_CLIENTS, MOST_TRANSACTIONS, Object, ProtocolMix};
 use crate::bulk::{BulkShape, MOST_CONNECTIONS};
 use crate::connections::{CloseBy, Illegal, TupleOrder};
 use crate::frame::FrameMix;
@@ -74,7 +74,8 @@ impl Levels {
     pub(crate) fn factors<T>(&self, named: &BTreeMap<Factor, T>) -> BTreeMap<String, Level> {
         let shown = |factor: &Factor| match factor {
             Factor::Placement | Factor::Cores => false,
-            Factor::RuleFamily | Factor::Offloads => named.contains_key(factor),
+            Factor::RuleFamily | Factor::Offloads | Factor::Object => named.contains_key(factor),
+            Factor::Transactions if self.kind.has_virtual_clients() => named.contains_key(factor),
             Factor::ListSets | Factor::Countries | Factor::Fragments => {
                 named.contains_key(factor) || !self.kind.sends_frames()
             }
@@ -170,6 +171,8 @@ impl Levels {
                 Sends::Application => Workload::Application(ApplicationShape {
                     clients: self.clients(),
                     protocol: self.protocol(),
+                    object: self.object(),
+                    transactions: self.transactions(),
                 }),
             },
             policy: self.policy(seed)?,
@@ -255,6 +258,15 @@ impl Levels {
         }
         if self.protocol().calls_back() && (self.rules() > 0 || self.nat()) {
             return Err(SetupProblem::CallsBack);
+        }
+        if !(1..=MOST_TRANSACTIONS).contains(&self.transactions()) {
+            return Err(SetupProblem::TransactionsOfConnection(self.transactions()));
+        }
+        if self.transactions() > 1 && !self.protocol().keeps_alive() {
+            return Err(SetupProblem::NotKeptAlive);
+        }
+        if self.object() != Object::Nstl && !self.protocol().is_http() {
+            return Err(SetupProblem::ObjectWithoutHttp);
         }
         Ok(())
     }
@@ -359,6 +371,7 @@ levels! {
     flood: Attack is Flood(Option<Flood>),
     fragments: Fragments is Count(u32),
     protocol: Protocol is Protocol(ProtocolMix),
+    object: Object is Object(Object),
     link: Link is Link(Option<u64>),
     offloads: Offloads is Flag(bool),
     udp_checksum: UdpChecksum is UdpChecksum(UdpChecksum),

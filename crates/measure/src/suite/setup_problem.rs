@@ -1,7 +1,7 @@
 //! Why levels that are right by themselves cannot go together.
 
 use super::levels::{CLIENT_PORTS, MAX_FLOWS, MAX_HOSTS};
-use crate::application::MOST_CLIENTS;
+use crate::application::{MOST_CLIENTS, MOST_TRANSACTIONS};
 use crate::bulk::MOST_CONNECTIONS;
 use crate::frame::FrameError;
 use crate::shape::Setup;
@@ -177,6 +177,20 @@ pub enum SetupProblem {
     /// More virtual clients than there are ports for.
     #[error("application traffic has 1 to {MOST_CLIENTS} virtual clients, not {0}")]
     TooManyVirtualClients(u32),
+    /// A connection with no transaction, or with more than servers answer.
+    #[error("a connection of applications has 1 to {MOST_TRANSACTIONS} transactions, not {0}")]
+    TransactionsOfConnection(u32),
+    /// Several transactions where each connection ends with its file.
+    #[error(
+        "a connection has several transactions with protocol = \"http/1.1\" or \"https\" alone: the others end with the file; \
+         use transactions = 1"
+    )]
+    NotKeptAlive,
+    /// Sizes of files that are not fetched by HTTP.
+    #[error(
+        "`object` chooses the files of HTTP: use protocol = \"http/1.0\", \"http/1.1\" or \"https\", or object = \"nstl\""
+    )]
+    ObjectWithoutHttp,
     /// Active FTP, whose data connections the policies do not allow.
     #[error(
         "active FTP opens data connections from the server: no policy of this version allows them; use `ftp:get` or `ftp:put`, or \

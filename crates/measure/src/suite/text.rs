@@ -1,12 +1,13 @@
 //! How levels are written: each function reads one form, or says `None`.
 
+use crate::application::{MOST_OBJECT_KB, Object};
 use crate::connections::{AttackKind, AttackSources, Illegal, IllegalKind};
 use crate::procedure::Flood;
 use crate::shape::Directions;
 use rule_sets::Family;
 use std::ops::RangeInclusive;
 
-use super::value::{Match, OWN_RULES, Value};
+use super::value::{Match, OBJECTS, OWN_RULES, Value};
 
 /// Addresses of the attackers' range (`10.0.0.0/8`).
 const ATTACKERS: u32 = 1 << 24;
@@ -65,6 +66,11 @@ pub(super) fn matching(text: &str) -> Option<Value> {
 /// `bench`, or the name of a family.
 pub(super) fn family(text: &str) -> Option<Option<Family>> {
     if text == OWN_RULES { Some(None) } else { Family::named(text).map(Some) }
+}
+
+/// A size in KB, or a word for several files.
+pub(super) fn object(text: &str) -> Option<Object> {
+    one_of(text, &OBJECTS).or_else(|| whole(text, 1..=MOST_OBJECT_KB).map(Object::Kb))
 }
 
 pub(super) fn directions(text: &str) -> Option<Value> {

@@ -2,7 +2,7 @@
 //! written `1000000`.
 
 use super::text::{flood_text, illegal_text, name_of, rate_text};
-use crate::application::{FtpMode, FtpTransfer, FtpVerb, Protocol, ProtocolMix};
+use crate::application::{FtpMode, FtpTransfer, FtpVerb, Object, Protocol, ProtocolMix};
 use crate::connections::{CloseBy, Illegal, TupleOrder};
 use crate::frame::FrameMix;
 use crate::procedure::Flood;
@@ -52,6 +52,8 @@ pub enum Value {
     Flood(Option<Flood>),
     /// How applications fetch files.
     Protocol(ProtocolMix),
+    /// Which files they fetch by HTTP.
+    Object(Object),
     /// Rate limit of the links in bits a second, if any.
     Link(Option<u64>),
     /// UDP checksum of the test frames.
@@ -70,15 +72,19 @@ pub(super) const CHECKSUMS: [(&str, UdpChecksum); 2] =
     [("zero", UdpChecksum::Zero), ("valid", UdpChecksum::Valid)];
 pub(super) const PLACEMENTS: [(&str, Placement); 2] =
     [("inline", Placement::Inline), ("isolated", Placement::Isolated)];
-pub(super) const PROTOCOLS: [(&str, ProtocolMix); 7] = [
+pub(super) const PROTOCOLS: [(&str, ProtocolMix); 8] = [
     ("http/1.0", ProtocolMix::Only(Protocol::Http10)),
     ("http/1.1", ProtocolMix::Only(Protocol::Http11)),
+    ("https", ProtocolMix::Only(Protocol::Https)),
     ("ftp:get", ftp(FtpMode::Passive, FtpVerb::Get)),
     ("ftp:put", ftp(FtpMode::Passive, FtpVerb::Put)),
     ("ftp:active-get", ftp(FtpMode::Active, FtpVerb::Get)),
     ("ftp:active-put", ftp(FtpMode::Active, FtpVerb::Put)),
     ("nstl", ProtocolMix::Nstl),
 ];
+
+/// Files that are called by a word; others are by their KB.
+pub(super) const OBJECTS: [(&str, Object); 2] = [("nstl", Object::Nstl), ("mixed", Object::Mixed)];
 
 const fn ftp(mode: FtpMode, verb: FtpVerb) -> ProtocolMix {
     ProtocolMix::Only(Protocol::Ftp(FtpTransfer { mode, verb }))
@@ -99,6 +105,7 @@ impl Value {
             Value::Seconds(seconds) => Some(*seconds),
             Value::Frame(mix) => mix.fixed_size().map(|size| f64::from(size.bytes())),
             Value::Ip(ip) => Some(if *ip == IpVersion::V4 { 4.0 } else { 6.0 }),
+            Value::Object(Object::Kb(kb)) => Some(f64::from(*kb)),
             Value::Link(rate) => rate.map(|bits| bits as f64),
             _ => None,
         }
@@ -132,6 +139,8 @@ impl fmt::Display for Value {
             Value::Order(order) => f.write_str(name_of(order, &ORDERS)),
             Value::UdpChecksum(checksum) => f.write_str(name_of(checksum, &CHECKSUMS)),
             Value::Protocol(protocol) => f.write_str(name_of(protocol, &PROTOCOLS)),
+            Value::Object(Object::Kb(kb)) => write!(f, "{kb}"),
+            Value::Object(object) => f.write_str(name_of(object, &OBJECTS)),
             Value::Placement(placement) => f.write_str(name_of(placement, &PLACEMENTS)),
             Value::Illegal(None) | Value::Flood(None) | Value::Link(None) => f.write_str("none"),
             Value::Illegal(Some(illegal)) => f.write_str(&illegal_text(illegal)),

@@ -22,6 +22,7 @@ use traffic::app::{self, FileSet, Load, Side};
 
 /// The servers' ports.
 const HTTP: u16 = 80;
+const HTTPS: u16 = 443;
 const FTP: u16 = 21;
 /// First port that connections come from.
 const FIRST_PORT: u16 = 32_768;
@@ -61,7 +62,7 @@ impl ApplicationRig {
         let hosts =
             |port: &ZonePort, count| applications::add_hosts(port, setup.traffic.ip, count).map_err(broken);
         let (machines, servers) = (hosts(&private, CLIENT_MACHINES)?, hosts(&hostile, SERVERS)?);
-        let files = Arc::new(FileSet::nstl(setup.traffic.seed));
+        let files = Arc::new(FileSet::new(shape.object, setup.traffic.seed));
         Ok(Self {
             shape,
             station,
@@ -103,9 +104,11 @@ impl ApplicationRig {
         Load {
             clients: self.shape.clients,
             protocol: self.shape.protocol,
+            transactions: self.shape.transactions,
             seconds: request.seconds,
             transaction_limit: Duration::from_secs_f64(request.limit_seconds),
             http_port: HTTP,
+            https_port: HTTPS,
             ftp_port: FTP,
             cores: self.station.cores.clone(),
             seed: self.station.setup.traffic.seed,

@@ -1,17 +1,20 @@
-//! One transaction: a connection is opened, a file asked for, read and compared byte by byte, and the connection closed. What FTP
-//! does in between is in [`super::ftp`].
+//! One transaction: a file is asked for, read and compared byte by byte, over a connection that is opened for it or that an earlier one
+//! left open. What FTP does in between is in [`super::ftp`], what errors of TLS mean in [`super::tls`].
 
 use super::content::File;
-use super::ftp;
+use super::{ftp, tls};
 use measure::application::{Failure, Protocol};
 use nix::errno::Errno;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::IpBindAddressNoPort;
+use rustls::pki_types::ServerName;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Duration, Instant, timeout_at};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 /// The longest answer head that a client reads; longer ones are no HTTP that a client would put up with.
 const LONGEST_HEAD: usize = 16 * 1024;
@@ -28,6 +31,19 @@ pub(super) struct Order<'a> {
     pub(super) protocol: Protocol,
     /// How long the transaction may take.
     pub(super) limit: Duration,
+    /// Whom to believe; of HTTPS alone.
+    pub(super) tls: Option<&'a TlsConnector>,
+    /// Whether the connection ends with the transaction.
+    pub(super) is_last: bool,
+}
+
+/// When the answer came; of FTP nobody looks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Arrival {
+    /// Its first byte, that of its head.
+    pub(super) first: Option<Instant>,
+    /// Its last byte.
+    pub(super) last: Option<Instant>,
 }
 
 /// Why a transaction did not complete.
@@ -45,13 +61,47 @@ impl From<Failure> for Stop {
     }
 }
 
-/// Carries a transaction out; `buffer` is what answers are read into.
-pub(super) async fn fetch(order: &Order<'_>, buffer: &mut [u8]) -> Result<(), Stop> {
+/// A connection on which transactions follow one another.
+pub(super) enum Connection {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// Carries a transaction out over the connection, which is opened where there is none; `buffer` is what answers are read into.
+pub(super) async fn transact(
+    connection: &mut Option<Connection>,
+    order: &Order<'_>,
+    buffer: &mut [u8],
+) -> Result<Arrival, Stop> {
     let deadline = Instant::now() + order.limit;
+    let open = match connection {
+        Some(open) => open,
+        None => connection.insert(open(order, deadline).await?),
+    };
+    timeout_at(deadline, exchange(order, open, buffer)).await.unwrap_or(Err(Failure::Timeout.into()))
+}
+
+async fn open(order: &Order<'_>, deadline: Instant) -> Result<Connection, Stop> {
     let connecting = timeout_at(deadline, connect(order.from, order.to));
-    let mut stream = connecting.await.unwrap_or(Err(Failure::ConnectTimeout.into()))?;
-    let exchange = timeout_at(deadline, exchange(order, &mut stream, buffer));
-    exchange.await.unwrap_or(Err(Failure::Timeout.into()))
+    let stream = connecting.await.unwrap_or(Err(Failure::ConnectTimeout.into()))?;
+    let Some(connector) = order.tls else { return Ok(Connection::Plain(stream)) };
+    let name = ServerName::try_from(order.host.to_owned()).map_err(|bad| Stop::Own(io::Error::other(bad)))?;
+    let shaking = timeout_at(deadline, connector.connect(name, stream)).await;
+    let stream = shaking.map_err(|_| Failure::HandshakeTimeout)?.map_err(not_greeted)?;
+    Ok(Connection::Tls(Box::new(stream)))
+}
+
+/// What an error of a handshake means.
+fn not_greeted(error: io::Error) -> Stop {
+    match (tls::handshake_failure(&error), error.kind()) {
+        (Some(failure), _) => failure.into(),
+        (None, ErrorKind::UnexpectedEof) => Failure::Handshake.into(),
+        _ => match broken(error) {
+            Stop::Failed(Failure::Reset) => Failure::HandshakeReset.into(),
+            Stop::Failed(Failure::Timeout) => Failure::HandshakeTimeout.into(),
+            other => other,
+        },
+    }
 }
 
 /// Opens a connection from an address, from a port that the kernel chooses.
@@ -92,7 +142,12 @@ fn is_icmp(error: &io::Error) -> bool {
 
 /// What an error of an open connection means.
 pub(super) fn broken(error: io::Error) -> Stop {
+    if let Some(failure) = tls::failure(&error) {
+        return failure.into();
+    }
     match error.kind() {
+        // TLS whose end was not said.
+        ErrorKind::UnexpectedEof => Failure::Short.into(),
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => {
             Failure::Reset.into()
         }
@@ -102,25 +157,52 @@ pub(super) fn broken(error: io::Error) -> Stop {
     }
 }
 
-async fn exchange(order: &Order<'_>, stream: &mut TcpStream, buffer: &mut [u8]) -> Result<(), Stop> {
-    let version = match order.protocol {
-        Protocol::Http10 => "1.0",
-        Protocol::Http11 => "1.1",
-        Protocol::Ftp(how) => return ftp::client::transfer(order, stream, how, buffer).await,
-    };
-    stream.write_all(request(order, version).as_bytes()).await.map_err(broken)?;
-    let mut answer = Answer::new(&order.file.bytes);
+async fn exchange(
+    order: &Order<'_>,
+    connection: &mut Connection,
+    buffer: &mut [u8],
+) -> Result<Arrival, Stop> {
+    match (connection, order.protocol) {
+        (Connection::Plain(stream), Protocol::Ftp(how)) => {
+            ftp::client::transfer(order, stream, how, buffer).await.map(|()| Arrival::default())
+        }
+        (Connection::Plain(stream), _) => get(order, stream, buffer).await,
+        (Connection::Tls(stream), _) => get(order, stream, buffer).await,
+    }
+}
+
+/// Asks for the file by HTTP and reads the answer: to the end of the connection if this is its last one, else to the file's end.
+async fn get<S: AsyncRead + AsyncWrite + Unpin>(
+    order: &Order<'_>,
+    stream: &mut S,
+    buffer: &mut [u8],
+) -> Result<Arrival, Stop> {
+    stream.write_all(request(order).as_bytes()).await.map_err(broken)?;
+    stream.flush().await.map_err(broken)?;
+    let mut answer = Answer::new(&order.file.bytes, order.is_last);
+    let mut arrival = Arrival::default();
     loop {
-        match stream.read(buffer).await.map_err(broken)? {
-            0 => return Ok(answer.end()?),
-            count => answer.take(&buffer[..count])?,
+        let count = stream.read(buffer).await.map_err(broken)?;
+        let now = Instant::now();
+        if count == 0 {
+            answer.end()?;
+            return Ok(arrival);
+        }
+        arrival.first.get_or_insert(now);
+        answer.take(&buffer[..count])?;
+        if answer.is_whole() {
+            arrival.last.get_or_insert(now);
+            if !order.is_last {
+                return Ok(arrival);
+            }
         }
     }
 }
 
-fn request(order: &Order<'_>, version: &str) -> String {
+fn request(order: &Order<'_>) -> String {
     let (path, host) = (&order.file.path, order.host);
-    let close = if version == "1.1" { "Connection: close\r\n" } else { "" };
+    let version = if order.protocol == Protocol::Http10 { "1.0" } else { "1.1" };
+    let close = if version == "1.1" && order.is_last { "Connection: close\r\n" } else { "" };
     format!(
         "GET {path} HTTP/{version}\r\nHost: {host}\r\nUser-Agent: rampart-bench\r\nAccept: */*\r\n{close}\r\n"
     )
@@ -133,17 +215,19 @@ struct Answer<'a> {
     head: Option<Vec<u8>>,
     /// Bytes of the file that came and were right.
     compared: usize,
+    /// Whether the end of the connection says where the answer ends, so that its length need not be stated.
+    is_last: bool,
 }
 
 impl<'a> Answer<'a> {
-    fn new(expected: &'a [u8]) -> Self {
-        Self { expected, head: Some(Vec::new()), compared: 0 }
+    fn new(expected: &'a [u8], is_last: bool) -> Self {
+        Self { expected, head: Some(Vec::new()), compared: 0, is_last }
     }
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let Some(mut head) = self.head.take() else { return self.compare(bytes) };
         head.extend(bytes);
-        match head_length(&head, self.expected.len())? {
+        match head_length(&head, self.expected.len(), self.is_last)? {
             Some(length) => self.compare(&head[length..]),
             None if head.len() > LONGEST_HEAD => Err(Failure::Protocol),
             None => {
@@ -164,12 +248,16 @@ impl<'a> Answer<'a> {
 
     /// The other end has closed.
     fn end(&self) -> Result<(), Failure> {
-        if self.head.is_none() && self.compared == self.expected.len() { Ok(()) } else { Err(Failure::Short) }
+        if self.is_whole() { Ok(()) } else { Err(Failure::Short) }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.head.is_none() && self.compared == self.expected.len()
     }
 }
 
-/// Bytes of a head that is whole, and right for a file of so many bytes.
-fn head_length(head: &[u8], file_bytes: usize) -> Result<Option<usize>, Failure> {
+/// Bytes of a head that is whole, and right for a file of so many bytes. Before the last answer of a connection it states the length.
+fn head_length(head: &[u8], file_bytes: usize, is_last: bool) -> Result<Option<usize>, Failure> {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut response = httparse::Response::new(&mut fields);
     let length = match response.parse(head).map_err(|_| Failure::Protocol)? {
@@ -188,6 +276,7 @@ fn head_length(head: &[u8], file_bytes: usize) -> Result<Option<usize>, Failure>
     }
     match values("content-length") {
         Some(stated) if stated != file_bytes.to_string().as_bytes() => Err(Failure::Content),
+        None if !is_last => Err(Failure::Protocol),
         _ => Ok(Some(length)),
     }
 }

@@ -3,7 +3,7 @@
 
 use super::nstl;
 use crate::random::SplitMix64;
-use measure::application::Protocol;
+use measure::application::{Object, Protocol};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -33,6 +33,11 @@ impl Kind {
     }
 }
 
+const KIB: usize = 1024;
+/// RFC 9411 section 7.3.3.2, table 4: 0.2, 6, 8, 9, 10, 25, 26, 35, 59 and 347 KB, each as often as another.
+const MIXED_BYTES: [usize; 10] =
+    [205, 6 * KIB, 8 * KIB, 9 * KIB, 10 * KIB, 25 * KIB, 26 * KIB, 35 * KIB, 59 * KIB, 347 * KIB];
+
 /// One file.
 #[derive(Debug)]
 pub(super) struct File {
@@ -60,6 +65,26 @@ impl FileSet {
         let mut make = |(kind, size)| Arc::new(File::make(kind, size, &mut random));
         let pages: Vec<Arc<File>> = sizes.map(&mut make).collect();
         let archives: Vec<Arc<File>> = nstl::ZIP_BYTES.iter().map(|size| make((Kind::Zip, *size))).collect();
+        Self::of(pages, archives)
+    }
+
+    /// The files of an experiment.
+    pub fn new(object: Object, seed: u64) -> Self {
+        match object {
+            Object::Nstl => Self::nstl(seed),
+            Object::Kb(kb) => Self::pages(&[kb as usize * KIB], seed),
+            Object::Mixed => Self::pages(&MIXED_BYTES, seed),
+        }
+    }
+
+    /// HTML of these sizes.
+    fn pages(sizes: &[usize], seed: u64) -> Self {
+        let mut random = SplitMix64::new(seed);
+        let page = |size: &usize| Arc::new(File::make(Kind::Html, *size, &mut random));
+        Self::of(sizes.iter().map(page).collect(), Vec::new())
+    }
+
+    fn of(pages: Vec<Arc<File>>, archives: Vec<Arc<File>>) -> Self {
         let by_path = pages.iter().chain(&archives).map(|file| (file.path.clone(), file.clone())).collect();
         Self { pages, archives, by_path }
     }
@@ -67,7 +92,7 @@ impl FileSet {
     /// One of the files that are fetched with this protocol.
     pub(super) fn any(&self, protocol: Protocol, random: &mut SplitMix64) -> &Arc<File> {
         let files = match protocol {
-            Protocol::Http10 | Protocol::Http11 => &self.pages,
+            Protocol::Http10 | Protocol::Http11 | Protocol::Https => &self.pages,
             Protocol::Ftp(_) => &self.archives,
         };
         &files[random.below(files.len() as u64) as usize]
@@ -279,8 +304,20 @@ print(*archive.namelist(), len(archive.read('data.bin')))";
     }
 
     #[test]
+    fn objects_are_as_large_as_they_are_asked_for() {
+        for (object, bytes) in
+            [(Object::Kb(1), &[1024][..]), (Object::Kb(1024), &[1 << 20]), (Object::Mixed, &MIXED_BYTES)]
+        {
+            let set = FileSet::new(object, 3);
+            let sizes: Vec<usize> = set.pages.iter().map(|file| file.bytes.len()).collect();
+            assert_eq!((sizes.as_slice(), set.by_path.len()), (bytes, bytes.len()));
+        }
+        assert_eq!(FileSet::new(Object::Nstl, 3).by_path.len(), FileSet::nstl(3).by_path.len());
+    }
+
+    #[test]
     fn pages_are_whole_html() {
-        for size in [1024, 2048, 40 * 1024] {
+        for size in [205, 1024, 2048, 40 * 1024] {
             let page = String::from_utf8(html(size, &mut SplitMix64::new(1))).unwrap();
             assert!(page.starts_with(HTML_HEAD) && page.ends_with(HTML_END));
             assert_eq!(page.matches("<p>").count(), page.matches("</p>").count(), "{size}");

@@ -1,9 +1,10 @@
 //! A virtual client: one transaction after the other until the time is over, and what became of them.
 
-use super::client::{Order, Stop, fetch};
+use super::client::{Arrival, Order, Stop, transact};
 use super::content::FileSet;
 use super::nstl::{CLIENT_MACHINES, FTP_PER_THOUSAND, HITS_PER_THOUSAND, SERVERS};
 use super::run::Load;
+use super::tls::Identity;
 use crate::random::{SplitMix64, mix};
 use measure::application::{Failure, FtpMode, FtpTransfer, FtpVerb, Protocol, ProtocolMix};
 use measure::latency::Distribution;
@@ -32,6 +33,9 @@ pub(super) struct Tally {
     pub(super) in_time: u64,
     pub(super) bytes_in_time: u64,
     pub(super) times: Distribution,
+    /// To the first and to the last byte of the answer, where they were seen.
+    pub(super) first_byte: Distribution,
+    pub(super) last_byte: Distribution,
     /// Begun and completed in each second of load.
     pub(super) per_second: Vec<(u64, u64)>,
 }
@@ -44,6 +48,8 @@ impl Tally {
         self.in_time += other.in_time;
         self.bytes_in_time += other.bytes_in_time;
         self.times.merge(&other.times);
+        self.first_byte.merge(&other.first_byte);
+        self.last_byte.merge(&other.last_byte);
         for (failure, count) in &other.failed {
             *self.failed.entry(*failure).or_default() += count;
         }
@@ -87,14 +93,35 @@ impl Tally {
         self.second(at_seconds).0 += 1;
     }
 
-    fn complete(&mut self, at_seconds: f64, load_seconds: f64, took: Duration, bytes: usize) {
+    fn complete(&mut self, at_seconds: f64, load_seconds: f64, took: Took, bytes: usize) {
         self.completed += 1;
         self.bytes += bytes as u64;
-        self.times.add(u64::try_from(took.as_nanos()).unwrap_or(u64::MAX), 1);
+        let ns = |took: Duration| u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.times.add(ns(took.whole), 1);
+        took.first_byte.into_iter().for_each(|took| self.first_byte.add(ns(took), 1));
+        took.last_byte.into_iter().for_each(|took| self.last_byte.add(ns(took), 1));
         if at_seconds < load_seconds {
             self.in_time += 1;
             self.bytes_in_time += bytes as u64;
             self.second(at_seconds).1 += 1;
+        }
+    }
+}
+
+/// How long a completed transaction took.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Took {
+    whole: Duration,
+    first_byte: Option<Duration>,
+    last_byte: Option<Duration>,
+}
+
+impl Took {
+    fn of(begun: Instant, arrival: Arrival, ended: Instant) -> Self {
+        Self {
+            whole: ended - begun,
+            first_byte: arrival.first.map(|at| at - begun),
+            last_byte: arrival.last.map(|at| at - begun),
         }
     }
 }
@@ -107,6 +134,8 @@ pub(super) struct World {
     pub(super) servers: Vec<IpAddr>,
     pub(super) files: Arc<FileSet>,
     pub(super) load: Load,
+    /// Whom clients believe; of HTTPS alone.
+    pub(super) identity: Option<Identity>,
     /// When the first client of the thread began. A busy machine may run the thread late; it has the whole time of the load from then.
     pub(super) start: OnceCell<Instant>,
 }
@@ -130,37 +159,65 @@ impl VirtualClient {
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut begun = Instant::now();
         let start = *self.world.start.get_or_init(|| begun);
-        loop {
+        while (begun - start).as_secs_f64() < load.seconds {
+            begun = self.connect(start, begun, &mut random, &mut buffer).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the transactions of one connection, to the first that fails, or that would begin after the load. Answers when the last one ended.
+    async fn connect(
+        &self,
+        start: Instant,
+        mut begun: Instant,
+        random: &mut SplitMix64,
+        buffer: &mut [u8],
+    ) -> io::Result<Instant> {
+        let load = &self.world.load;
+        let mut connection = None;
+        let mut order = self.next(random);
+        for left in (0..load.transactions).rev() {
             let at = (begun - start).as_secs_f64();
             if at >= load.seconds {
-                return Ok(());
+                break;
             }
-            let order = self.next(&mut random);
+            order.is_last = left == 0;
             self.tally.borrow_mut().begin(at);
-            let result = fetch(&order, &mut buffer).await;
+            let result = transact(&mut connection, &order, buffer).await;
             let ended = Instant::now();
             let at = (ended - start).as_secs_f64();
             let mut tally = self.tally.borrow_mut();
             match result {
-                Ok(()) => tally.complete(at, load.seconds, ended - begun, order.file.bytes.len()),
-                Err(Stop::Failed(failure)) => tally.fail(failure),
+                Ok(arrival) => {
+                    let took = Took::of(begun, arrival, ended);
+                    tally.complete(at, load.seconds, took, order.file.bytes.len());
+                }
+                Err(Stop::Failed(failure)) => {
+                    tally.fail(failure);
+                    return Ok(ended);
+                }
                 Err(Stop::Own(error)) => {
                     tally.take_back();
                     return Err(error);
                 }
             }
             begun = ended;
+            if left > 0 {
+                order.file = self.world.files.any(order.protocol, random);
+            }
         }
+        Ok(begun)
     }
 
     /// What to fetch next.
     fn next(&self, random: &mut SplitMix64) -> Order<'_> {
-        let World { machines, servers, files, load, .. } = &*self.world;
+        let World { machines, servers, files, load, identity, .. } = &*self.world;
         let machine = self.number as usize % CLIENT_MACHINES;
         let server = choose(&HITS_PER_THOUSAND[machine], random);
         let protocol = protocol_of(load.protocol, server, random);
         let port = match protocol {
             Protocol::Http10 | Protocol::Http11 => load.http_port,
+            Protocol::Https => load.https_port,
             Protocol::Ftp(_) => load.ftp_port,
         };
         Order {
@@ -170,12 +227,18 @@ impl VirtualClient {
             file: files.any(protocol, random),
             protocol,
             limit: load.transaction_limit,
+            tls: identity
+                .as_ref()
+                .map(|identity| &identity.connector)
+                .filter(|_| protocol == Protocol::Https),
+            is_last: true,
         }
     }
 }
 
 /// The servers' names.
-const HOSTS: [&str; SERVERS] = ["server01", "server02", "server03", "server04", "server05", "server06"];
+pub(super) const HOSTS: [&str; SERVERS] =
+    ["server01", "server02", "server03", "server04", "server05", "server06"];
 
 /// What a transaction with a server speaks.
 fn protocol_of(mix: ProtocolMix, server: usize, random: &mut SplitMix64) -> Protocol {
@@ -237,8 +300,9 @@ mod tests {
         let mut tally = Tally::default();
         tally.begin(0.1);
         tally.begin(2.9);
-        tally.complete(2.95, 3.0, Duration::from_millis(50), 100);
-        tally.complete(3.1, 3.0, Duration::from_millis(3000), 1000);
+        let took = |ms| Took { whole: Duration::from_millis(ms), ..Took::default() };
+        tally.complete(2.95, 3.0, took(50), 100);
+        tally.complete(3.1, 3.0, took(3000), 1000);
         let mut sum = Tally::default();
         sum.add(&tally);
         sum.add(&tally);

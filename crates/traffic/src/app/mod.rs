@@ -1,5 +1,5 @@
-//! Application traffic over real sockets: virtual clients in one namespace fetch files from servers in another, each over a TCP
-//! connection of its own, and compare every byte with what the server has. Unlike the other engines, this one lets the kernel's
+//! Application traffic over real sockets: virtual clients in one namespace fetch files from servers in another, over TCP
+//! connections of their own, and compare every byte with what the server has. Unlike the other engines, this one lets the kernel's
 //! own TCP work, as the applications behind a firewall do.
 //!
 //! Clients are tasks of one thread a core, servers of another, so that a thousand clients cost no thousand threads. Every
@@ -14,6 +14,7 @@ mod run;
 mod server;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 pub use content::FileSet;
 pub use run::{Load, Outcome, Side, run};

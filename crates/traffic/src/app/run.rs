@@ -2,12 +2,13 @@
 //! counted is put together.
 
 use super::content::FileSet;
-use super::load::{Tally, VirtualClient, World};
+use super::load::{HOSTS, Tally, VirtualClient, World};
 use super::server::{self, Served, Service};
+use super::tls::Identity;
 use crate::TrafficError;
 use crate::harness::pin;
 use crate::namespace::inside;
-use measure::application::{ApplicationOutcome, ApplicationPlaces, ProtocolMix};
+use measure::application::{ApplicationOutcome, ApplicationPlaces, Protocol, ProtocolMix};
 use measure::ledger::{Ledger, Named, Places};
 use measure::trial::SecondSample;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -53,12 +54,16 @@ pub struct Load {
     pub clients: u32,
     /// How they fetch files.
     pub protocol: ProtocolMix,
+    /// Transactions of a connection, at least 1; more than 1 of HTTP/1.1 and HTTPS alone.
+    pub transactions: u32,
     /// Seconds in which transactions begin.
     pub seconds: f64,
     /// How long a transaction may take.
     pub transaction_limit: Duration,
     /// The servers' port for HTTP.
     pub http_port: u16,
+    /// The servers' port for HTTPS.
+    pub https_port: u16,
     /// The servers' port for FTP's control connections.
     pub ftp_port: u16,
     /// Cores on which clients and servers work, at least one.
@@ -93,9 +98,14 @@ pub fn run(
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Outcome, TrafficError> {
     allow_files(u64::from(load.clients) * FILES_OF_CLIENT + OTHER_FILES)?;
+    let is_https = load.protocol == ProtocolMix::Only(Protocol::Https);
+    let identity = is_https.then(|| Identity::new(&HOSTS)).transpose();
+    let identity = identity.map_err(TrafficError::system("making a certificate"))?;
     let serving = Threads::start("server", &load.cores, |core, ready| {
         let (side, files) = (servers.clone(), files.clone());
-        let ports = [(load.http_port, Service::Http), (load.ftp_port, Service::Ftp)];
+        let mut ports = vec![(load.http_port, Service::Http), (load.ftp_port, Service::Ftp)];
+        let https = identity.as_ref().map(|identity| Service::Https(identity.acceptor.clone()));
+        ports.extend(https.map(|service| (load.https_port, service)));
         let longest = load.transaction_limit + SERVER_LONGER;
         move |phase| serve(&side, core, ports, files, longest, phase, &ready)
     })?;
@@ -105,6 +115,7 @@ pub fn run(
             servers: servers.addresses.clone(),
             files: files.clone(),
             load: load.clone(),
+            identity: identity.clone(),
             start: OnceCell::new(),
         };
         let side = clients.clone();
@@ -254,7 +265,7 @@ fn on_core<T>(side: &Side, core: Core, work: impl Future<Output = io::Result<T>>
 fn serve(
     side: &Side,
     core: Core,
-    ports: [(u16, Service); 2],
+    ports: Vec<(u16, Service)>,
     files: Arc<FileSet>,
     longest: Duration,
     mut phase: watch::Receiver<Phase>,
@@ -262,8 +273,10 @@ fn serve(
 ) -> io::Result<Served> {
     on_core(side, core, async {
         let mut listeners = Vec::new();
-        for (address, (port, service)) in side.addresses.iter().flat_map(|a| ports.map(|port| (a, port))) {
-            listeners.push((server::listen(SocketAddr::new(*address, port))?, service));
+        for (address, (port, service)) in
+            side.addresses.iter().flat_map(|a| ports.iter().map(move |p| (a, p)))
+        {
+            listeners.push((server::listen(SocketAddr::new(*address, *port))?, service.clone()));
         }
         // Nobody waits any more after an interruption.
         let _ = ready.send(());
@@ -343,6 +356,8 @@ fn outcome(load: &Load, asked: Vec<Asked>, served: Vec<Served>) -> Outcome {
             client_bytes: tally.bytes,
             server_bytes: served.bytes,
             times_ns: tally.times.summary(),
+            first_byte_ns: tally.first_byte.summary(),
+            last_byte_ns: tally.last_byte.summary(),
         },
         per_second: tally.samples(load.seconds),
         fault: faults.next().map(|error| format!("the bench could not make another connection: {error}")),

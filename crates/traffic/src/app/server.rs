@@ -1,5 +1,5 @@
-//! The servers: each request is answered with a file and the connection closed, of HTTP here and of FTP in [`super::ftp`]. What
-//! they count is what the clients' counts are held against.
+//! The servers: each request is answered with a file, and the connection closed where the client asks for it; of HTTP and HTTPS here and
+//! of FTP in [`super::ftp`]. What they count is what the clients' counts are held against.
 
 use super::content::{File, FileSet};
 use super::ftp;
@@ -8,9 +8,10 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Duration, timeout};
+use tokio_rustls::TlsAcceptor;
 
 /// The longest request that a server reads.
 const LONGEST_REQUEST: usize = 8 * 1024;
@@ -69,9 +70,10 @@ impl World {
 }
 
 /// What a listener's connections speak.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone)]
 pub(super) enum Service {
     Http,
+    Https(TlsAcceptor),
     Ftp,
 }
 
@@ -103,16 +105,10 @@ async fn accept(listener: TcpListener, service: Service, world: Rc<World>) {
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                let world = world.clone();
+                let (world, service) = (world.clone(), service.clone());
                 tokio::task::spawn_local(async move {
                     // A client that went away, or a firewall that cut the connection: the client counts it.
-                    let serving = async {
-                        match service {
-                            Service::Http => answer(stream, &world).await,
-                            Service::Ftp => ftp::server::session(stream, &world).await,
-                        }
-                    };
-                    let _ = timeout(world.longest, serving).await;
+                    let _ = timeout(world.longest, converse(stream, service, &world)).await;
                 });
             }
             // The other end has closed the connection before it was accepted.
@@ -126,29 +122,47 @@ async fn accept(listener: TcpListener, service: Service, world: Rc<World>) {
     }
 }
 
-async fn answer(mut stream: TcpStream, world: &World) -> io::Result<()> {
+async fn converse(stream: TcpStream, service: Service, world: &World) -> io::Result<()> {
     stream.set_nodelay(true)?;
-    let Some(request) = read_request(&mut stream).await? else { return Ok(()) };
-    world.served.borrow_mut().requests += 1;
-    let Some(file) = world.files.named(&request.path) else {
-        let head = format!(
-            "HTTP/1.{} 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-            request.version
-        );
-        return stream.write_all(head.as_bytes()).await;
-    };
-    stream.write_all(&head(file, request.version)).await?;
-    stream.write_all(&file.bytes).await?;
-    // The client has its end after this count, so that it never counts an answer before the server does.
-    world.count(file.bytes.len());
-    stream.shutdown().await
+    match service {
+        Service::Http => answer(stream, world).await,
+        Service::Https(acceptor) => answer(acceptor.accept(stream).await?, world).await,
+        Service::Ftp => ftp::server::session(stream, world).await,
+    }
 }
 
-fn head(file: &File, version: u8) -> Vec<u8> {
+async fn answer<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, world: &World) -> io::Result<()> {
+    let mut text = Vec::with_capacity(512);
+    while let Some(request) = read_request(&mut stream, &mut text).await? {
+        world.served.borrow_mut().requests += 1;
+        let Some(file) = world.files.named(&request.path) else {
+            let head = format!(
+                "HTTP/1.{} 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+                request.version
+            );
+            stream.write_all(head.as_bytes()).await?;
+            return stream.shutdown().await;
+        };
+        stream.write_all(&head(file, &request)).await?;
+        stream.write_all(&file.bytes).await?;
+        stream.flush().await?;
+        // The last byte was handed to the kernel without a pause before this count, and the thread ends behind it: a client never counts
+        // an answer that the server does not.
+        world.count(file.bytes.len());
+        if request.closes {
+            return stream.shutdown().await;
+        }
+    }
+    Ok(())
+}
+
+fn head(file: &File, request: &Request) -> Vec<u8> {
     format!(
-        "HTTP/1.{version} 200 OK\r\nServer: rampart-bench\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.{} 200 OK\r\nServer: rampart-bench\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}\r\n",
+        request.version,
         file.kind.mime(),
-        file.bytes.len()
+        file.bytes.len(),
+        if request.closes { "Connection: close\r\n" } else { "" }
     )
     .into_bytes()
 }
@@ -157,25 +171,38 @@ struct Request {
     path: String,
     /// The minor version: 0 or 1.
     version: u8,
+    /// Whether the connection ends with the answer.
+    closes: bool,
 }
 
-/// The request, or none where what came is no GET.
-async fn read_request(stream: &mut TcpStream) -> io::Result<Option<Request>> {
-    let mut text = Vec::with_capacity(512);
+/// The next request, or none where what came is no GET. `text` keeps what came behind it.
+async fn read_request<S: AsyncRead + Unpin>(
+    stream: &mut S,
+    text: &mut Vec<u8>,
+) -> io::Result<Option<Request>> {
     loop {
-        if stream.read_buf(&mut text).await? == 0 || text.len() > LONGEST_REQUEST {
-            return Ok(None);
-        }
         let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
         let mut request = httparse::Request::new(&mut fields);
-        match request.parse(&text) {
+        match request.parse(text) {
             Ok(httparse::Status::Partial) => (),
-            Ok(httparse::Status::Complete(_)) if request.method == Some("GET") => {
-                let (path, version) =
-                    (request.path.unwrap_or_default().to_owned(), request.version.unwrap_or(0));
-                return Ok(Some(Request { path, version }));
+            Ok(httparse::Status::Complete(length)) if request.method == Some("GET") => {
+                let read = Request {
+                    path: request.path.unwrap_or_default().to_owned(),
+                    version: request.version.unwrap_or(0),
+                    closes: request.version != Some(1) || asks_to_close(request.headers),
+                };
+                text.drain(..length);
+                return Ok(Some(read));
             }
             _ => return Ok(None),
         }
+        if stream.read_buf(text).await? == 0 || text.len() > LONGEST_REQUEST {
+            return Ok(None);
+        }
     }
+}
+
+fn asks_to_close(fields: &[httparse::Header<'_>]) -> bool {
+    let says = |field: &&httparse::Header<'_>| field.name.eq_ignore_ascii_case("connection");
+    fields.iter().find(says).is_some_and(|field| field.value.eq_ignore_ascii_case(b"close"))
 }

@@ -1,6 +1,6 @@
 //! Clients and servers on one machine, and servers that do not do what they should.
 
-use super::client::{Order, Stop, fetch};
+use super::client::{Order, Stop, transact};
 use super::content::FileSet;
 use super::nstl::{CLIENT_MACHINES, SERVERS};
 use super::{Load, Outcome, Side, run};
@@ -22,25 +22,29 @@ fn side(test: u8, first: u8, count: usize) -> Side {
 }
 
 fn load(clients: u32, protocol: ProtocolMix) -> Load {
-    let [http_port, ftp_port] = free_ports();
+    let [http_port, https_port, ftp_port] = free_ports();
     Load {
         clients,
         protocol,
+        transactions: 1,
         seconds: 0.1,
         transaction_limit: MINUTE,
         http_port,
+        https_port,
         ftp_port,
         cores: vec![0],
         seed: 1,
     }
 }
 
-fn free_ports() -> [u16; 2] {
-    let held = [(); 2].map(|()| TcpListener::bind("127.77.0.1:0").unwrap());
+fn free_ports() -> [u16; 3] {
+    let held = [(); 3].map(|()| TcpListener::bind("127.77.0.1:0").unwrap());
     held.each_ref().map(|listener| listener.local_addr().unwrap().port())
 }
 
 const HTTP: ProtocolMix = ProtocolMix::Only(Protocol::Http10);
+const HTTP11: ProtocolMix = ProtocolMix::Only(Protocol::Http11);
+const HTTPS: ProtocolMix = ProtocolMix::Only(Protocol::Https);
 const ACTIVE_GET: FtpTransfer = FtpTransfer { mode: FtpMode::Active, verb: FtpVerb::Get };
 const ACTIVE_PUT: FtpTransfer = FtpTransfer { mode: FtpMode::Active, verb: FtpVerb::Put };
 const GET: FtpTransfer = FtpTransfer { mode: FtpMode::Passive, verb: FtpVerb::Get };
@@ -57,17 +61,20 @@ fn run_here(test: u8, load: &Load, interrupted: bool) -> Result<Outcome, Traffic
 
 #[test]
 fn every_transaction_and_every_byte_has_its_place() {
-    for (test, clients, protocol) in [
-        (1, 1, HTTP),
-        (2, 12, ProtocolMix::Only(Protocol::Http11)),
-        (3, 1000, HTTP),
-        (10, 4, ftp(GET)),
-        (11, 4, ftp(PUT)),
-        (12, 4, ftp(ACTIVE_GET)),
-        (13, 4, ftp(ACTIVE_PUT)),
-        (14, 144, ProtocolMix::Nstl),
+    for (test, clients, protocol, transactions) in [
+        (1, 1, HTTP, 1),
+        (2, 12, HTTP11, 1),
+        (3, 1000, HTTP, 1),
+        (10, 4, ftp(GET), 1),
+        (11, 4, ftp(PUT), 1),
+        (12, 4, ftp(ACTIVE_GET), 1),
+        (13, 4, ftp(ACTIVE_PUT), 1),
+        (14, 144, ProtocolMix::Nstl, 1),
+        (15, 4, HTTPS, 1),
+        (16, 4, HTTPS, 3),
+        (17, 12, HTTP11, 7),
     ] {
-        let load = load(clients, protocol);
+        let load = Load { transactions, ..load(clients, protocol) };
         let outcome = run_here(test, &load, false).unwrap();
         check(&load, &outcome);
     }
@@ -91,6 +98,10 @@ fn check(load: &Load, outcome: &Outcome) {
     assert!(application.client_bytes >= ledger.received * 512);
     assert_eq!(application.disagreements(ledger), [""; 0]);
     assert_eq!(application.times_ns.unwrap().count, ledger.received);
+    let seen =
+        [application.first_byte_ns, application.last_byte_ns].map(|times| times.map_or(0, |t| t.count));
+    let by_http = if load.protocol.is_http() { ledger.received } else { 0 };
+    assert!(seen == [by_http; 2] || load.protocol == ProtocolMix::Nstl, "{seen:?} of {ledger:?}");
     let seconds = outcome.per_second.iter().fold((0, 0), |(b, e), s| (b + s.sent, e + s.received));
     assert_eq!(seconds, (ledger.offered, application.in_time));
     assert!(application.in_time <= ledger.received);
@@ -121,6 +132,10 @@ fn answer(stream: &mut TcpStream, head: &str, body: &[u8]) {
 
 /// What a client makes of a server that does this; with no deed, of a port where nobody listens.
 fn met(deed: Option<Deed>, limit: Duration) -> Result<(), Stop> {
+    met_by(Protocol::Http10, true, deed, limit)
+}
+
+fn met_by(protocol: Protocol, is_last: bool, deed: Option<Deed>, limit: Duration) -> Result<(), Stop> {
     let set = FileSet::nstl(7);
     let file = set.named("/html/20480.html").unwrap().clone();
     let listener = TcpListener::bind("127.77.6.1:0").unwrap();
@@ -143,11 +158,13 @@ fn met(deed: Option<Deed>, limit: Duration) -> Result<(), Stop> {
         to,
         host: "server01",
         file: &file,
-        protocol: Protocol::Http10,
+        protocol,
         limit,
+        tls: None,
+        is_last,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let result = runtime.block_on(fetch(&order, &mut [0; 1000]));
+    let result = runtime.block_on(transact(&mut None, &order, &mut [0; 1000])).map(drop);
     if let Some(serving) = serving {
         serving.join().unwrap();
     }
@@ -204,6 +221,24 @@ fn every_failure_is_told_by_what_the_client_saw() {
     for (number, (deed, expected)) in rows.into_iter().enumerate() {
         let limit = if expected == Failure::Timeout { Duration::from_millis(500) } else { MINUTE };
         match met(deed, limit) {
+            Err(Stop::Failed(failure)) => assert_eq!(failure, expected, "row {number}"),
+            other => panic!("row {number}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_leaves_the_connection_open_says_its_length_and_holds_no_more() {
+    let kept = |deed| met_by(Protocol::Http11, false, Some(deed), MINUTE);
+    assert!(kept(|stream, body| answer(stream, &head(body.len()), body)).is_ok());
+    let rows: [(Deed, Failure); 4] = [
+        (|stream, body| answer(stream, "HTTP/1.1 200 OK\r\n\r\n", body), Failure::Protocol),
+        (|stream, body| answer(stream, &head(body.len()), &body[1..]), Failure::Content),
+        (|stream, body| answer(stream, &head(body.len()), &body[..9]), Failure::Short),
+        (|stream, body| answer(stream, &head(body.len() + 1), body), Failure::Content),
+    ];
+    for (number, (deed, expected)) in rows.into_iter().enumerate() {
+        match kept(deed) {
             Err(Stop::Failed(failure)) => assert_eq!(failure, expected, "row {number}"),
             other => panic!("row {number}: {other:?}"),
         }

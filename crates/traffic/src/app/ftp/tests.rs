@@ -1,7 +1,7 @@
 //! A client of FTP servers that do not do what they should, and a server with such clients.
 
 use super::{extended, of_epsv, of_extended, of_pasv, of_six_numbers, six_numbers};
-use crate::app::client::{Order, Stop, fetch};
+use crate::app::client::{Order, Stop, transact};
 use crate::app::content::FileSet;
 use crate::app::server::{Service, listen, serve};
 use measure::application::{Failure, FtpMode, FtpTransfer, FtpVerb, Protocol};
@@ -59,9 +59,11 @@ fn met(server: Server, mode: FtpMode) -> Result<(), Stop> {
         file: &file,
         protocol: Protocol::Ftp(transfer),
         limit: MINUTE,
+        tls: None,
+        is_last: true,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let result = runtime.block_on(fetch(&order, &mut [0; 1000]));
+    let result = runtime.block_on(transact(&mut None, &order, &mut [0; 1000])).map(drop);
     serving.join().unwrap();
     result
 }

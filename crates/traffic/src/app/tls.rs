@@ -1,0 +1,97 @@
+//! TLS 1.3 for HTTPS: an authority and a server's certificate of their own for every run, and what its errors mean. The authority's key
+//! ends with the making of the certificate, so nobody else can have one that clients believe: whoever terminates TLS between clients
+//! and servers is found out. No session is ever resumed, so that every connection has a whole handshake.
+
+use measure::application::Failure;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{AlertDescription, ClientConfig, Error, RootCertStore, ServerConfig, client::Resumption};
+use std::io;
+use std::sync::Arc;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+/// Both ends of a run's TLS.
+#[derive(Clone)]
+pub(super) struct Identity {
+    pub(super) connector: TlsConnector,
+    pub(super) acceptor: TlsAcceptor,
+}
+
+impl Identity {
+    /// A new authority, and a certificate by it for servers of these names.
+    pub(super) fn new(names: &[&str]) -> io::Result<Self> {
+        let (authority, chain, key) = certificate(names).map_err(io::Error::other)?;
+        Self::of(authority, chain, key).map_err(io::Error::other)
+    }
+
+    fn of(
+        authority: CertificateDer<'static>,
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Self, Error> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(authority)?;
+        let builder = ClientConfig::builder_with_provider(provider.clone());
+        let versions = [&rustls::version::TLS13];
+        let mut client =
+            builder.with_protocol_versions(&versions)?.with_root_certificates(roots).with_no_client_auth();
+        client.resumption = Resumption::disabled();
+        let builder = ServerConfig::builder_with_provider(provider);
+        let mut server =
+            builder.with_protocol_versions(&versions)?.with_no_client_auth().with_single_cert(chain, key)?;
+        server.send_tls13_tickets = 0;
+        Ok(Self {
+            connector: TlsConnector::from(Arc::new(client)),
+            acceptor: TlsAcceptor::from(Arc::new(server)),
+        })
+    }
+}
+
+impl std::fmt::Debug for Identity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Identity")
+    }
+}
+
+/// An authority, and a server's certificate by it with its key. Keys are of the curve P-256.
+fn certificate(
+    names: &[&str],
+) -> Result<(CertificateDer<'static>, Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), rcgen::Error> {
+    let mut params = CertificateParams::new(Vec::new())?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+    let key = KeyPair::generate()?;
+    let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+    let certificate = CertificateParams::new(names)?.signed_by(&key, &authority)?;
+    let key = PrivatePkcs8KeyDer::from(key.serialize_der());
+    Ok((authority.der().clone(), vec![certificate.der().clone()], key.into()))
+}
+
+/// What an error of TLS says; `None` of an error that is not TLS's.
+fn of_tls(error: &io::Error) -> Option<&Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// What an error of TLS in a handshake means.
+pub(super) fn handshake_failure(error: &io::Error) -> Option<Failure> {
+    Some(match of_tls(error)? {
+        Error::InvalidCertificate(_) => Failure::Certificate,
+        error if is_altered(error) => Failure::Record,
+        _ => Failure::Handshake,
+    })
+}
+
+/// What an error of TLS after its handshake means.
+pub(super) fn failure(error: &io::Error) -> Option<Failure> {
+    let error = of_tls(error)?;
+    Some(if is_altered(error) { Failure::Record } else { Failure::Protocol })
+}
+
+/// Whether one of the ends got a record that its sender did not seal so.
+fn is_altered(error: &Error) -> bool {
+    matches!(error, Error::DecryptError | Error::AlertReceived(AlertDescription::BadRecordMac))
+}
+
+#[cfg(test)]
+mod tests;
