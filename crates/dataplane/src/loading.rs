@@ -55,8 +55,12 @@ pub(crate) fn load(
     let maps = &maps;
     let load_hook = |hook: &HookProgram| while_interrupted(|| load_hook(hook, maps));
     let (has_xdp, has_tc) = (hooks.contains(&Hook::Xdp), hooks.contains(&Hook::Tc));
-    let wanted =
-        [(&XDP, has_xdp), (&TC, has_tc), (&OUT, has_xdp || has_tc), (&NETFILTER, asks_netfilter(hooks))];
+    let wanted = [
+        (&XDP, has_xdp),
+        (&TC, has_tc),
+        (&OUT, (has_xdp || has_tc) && !clock_is_held),
+        (&NETFILTER, asks_netfilter(hooks)),
+    ];
     let [xdp, tc, out, netfilter] = thread::scope(|scope| {
         let threads = wanted.map(|(hook, wanted)| wanted.then(|| scope.spawn(move || load_hook(hook))));
         threads.map(|thread| {
@@ -69,6 +73,7 @@ pub(crate) fn load(
         resolve: program(&skel.progs.resolve)?,
         tc: tc?,
         out: out?,
+        stand_still: clock_is_held,
         netfilter: netfilter?,
         way_back: program(&skel.progs.way_back)?,
         gate: if has_netfilter() { Some(program(&skel.progs.gate)?) } else { None },

@@ -215,7 +215,8 @@ impl Firewall {
     }
 
     /// Loads the programs as [`Firewall::load_for`] does, with a clock that stands still until [`Firewall::set_clock`] moves it. What a
-    /// test finds then depends neither on the machine's speed nor on what else the machine does.
+    /// test finds then depends neither on the machine's speed nor on what else the machine does. Such a firewall is only handed packets:
+    /// interfaces get no program for what the machine sends, because verifying it would take half of the time that loading takes.
     ///
     /// # Errors
     /// Those of [`Firewall::load_for`].

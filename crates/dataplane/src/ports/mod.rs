@@ -90,6 +90,8 @@ pub(crate) struct Programs {
     pub(crate) tc: Option<Program>,
     /// Beside either, for what the firewall itself sends.
     pub(crate) out: Option<Program>,
+    /// Only handed packets, with a clock that is held: nothing leaves, and `out` is not there.
+    pub(crate) stand_still: bool,
     /// Asked by the kernel's own forwarding; only there if it is to be asked.
     pub(crate) netfilter: Option<Program>,
     /// Beside it, on each interface.
@@ -355,6 +357,10 @@ impl Ports {
             let siblings: Vec<&Program> = siblings.into_iter().flatten().collect();
             Attachment::behind(program, &siblings, index, direction, name)
         };
+        let leave = || match out {
+            None if self.programs.stand_still => Ok(None),
+            out => behind(loaded(out, name)?, Direction::Out).map(Some),
+        };
         let mut note = None;
         if hook == Hook::Netfilter {
             let way_back = behind(way_back, Direction::In)?;
@@ -369,11 +375,8 @@ impl Ports {
                     self.devices
                         .update(&place.to_ne_bytes(), &index.to_ne_bytes(), MapFlags::ANY)
                         .map_err(DataplaneError::bpf(format!("entering `{name}` into the device map")))?;
-                    let attachments = vec![
-                        driver,
-                        behind(resolve, Direction::In)?,
-                        behind(loaded(out, name)?, Direction::Out)?,
-                    ];
+                    let mut attachments = vec![driver, behind(resolve, Direction::In)?];
+                    attachments.extend(leave()?);
                     return Ok((attachments, Attached { hook, note: None }));
                 }
                 Err(DriverError::Occupied(who)) => {
@@ -386,11 +389,11 @@ impl Ports {
                 }
             }
         }
-        let enter = behind(loaded(tc, name)?, Direction::In)?;
-        let leave = behind(loaded(out, name)?, Direction::Out)?;
+        let mut attachments = vec![behind(loaded(tc, name)?, Direction::In)?];
+        attachments.extend(leave()?);
         // One of our own that an earlier firewall left in the driver would judge packets first, by its own maps or by ours.
         let _ = attachment::take_driver(index);
-        Ok((vec![enter, leave], Attached { hook: Hook::Tc, note }))
+        Ok((attachments, Attached { hook: Hook::Tc, note }))
     }
 }
 
