@@ -123,7 +123,10 @@ fn every_firewall_gives_valid_points() {
     let dir = tempfile::tempdir().unwrap();
     let duts = ["wire", "xdp-redirect", "linux", "nftables", "iptables", "ipset"];
     for (name, test) in [
-        ("stateful", "procedure = \"throughput\"\nfactors.rules = [10]\nfactors.match = [\"last\"]"),
+        (
+            "stateful",
+            "procedure = \"throughput\"\nwidth = 0.1\nfactors.rules = [10]\nfactors.match = [\"last\"]",
+        ),
         (
             "two-way",
             "procedure = \"latency\"\nloads = [20000]\nfactors.rules = [3]\nfactors.directions = [\"two-way\"]",
@@ -249,7 +252,7 @@ fn three_zones_and_latency_and_lists() {
 fn what_a_firewall_cannot_do_is_said_and_the_others_go_on() {
     let _turn = turn();
     let dir = tempfile::tempdir().unwrap();
-    let test = "procedure = \"throughput\"\nfactors.rules = [2]\nfactors.lists = [50]";
+    let test = "procedure = \"throughput\"\nwidth = 0.1\nfactors.rules = [2]\nfactors.lists = [50]";
     let suite = suite(dir.path(), &["nftables", "iptables"], 0.05, test);
     let results = results(&suite, &dir.path().join("out"), &[]);
     for (dut, valid) in [("nftables", true), ("iptables", false)] {
