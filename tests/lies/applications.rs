@@ -92,6 +92,7 @@ impl Bed {
             transaction_limit: Duration::from_secs(60),
             http_port: 80,
             https_port: 443,
+            open: None,
             ftp_port: 21,
             cores: vec![0],
             seed: 3,

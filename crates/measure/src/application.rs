@@ -1,9 +1,11 @@
-//! The vocabulary of application traffic: virtual clients that fetch files from servers, one or several over a connection, in a
-//! closed loop: each begins its next transaction when the one before has ended. Plain values.
+//! The vocabulary of application traffic: virtual clients that fetch files from servers, one or several over a connection.
+//! In a closed loop each begins its next transaction when the one before has ended; in an open loop ([`crate::open_loop`]) connections
+//! begin at their times. Plain values.
 //!
 //! The ledger's entries are transactions: begun, completed, and failed by how.
 
 use crate::ledger::{Ledger, Named, Places};
+use crate::open_loop::{OpenLoop, Sustained};
 use crate::results::LatencySummary;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -120,6 +122,8 @@ pub struct ApplicationRequest {
     pub seconds: f64,
     /// Seconds from its SYN after which a transaction has failed.
     pub limit_seconds: f64,
+    /// When connections begin; `None`: in a closed loop, by the virtual clients. Its phases sum up to `seconds`.
+    pub open: Option<OpenLoop>,
 }
 
 /// How a transaction failed.
@@ -236,6 +240,9 @@ pub struct ApplicationOutcome {
     /// To the last byte of the answer (TTLB), from the same moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_byte_ns: Option<LatencySummary>,
+    /// What became of the sustained load; of an open loop alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sustained: Option<Box<Sustained>>,
 }
 
 impl ApplicationOutcome {
@@ -271,7 +278,7 @@ impl ApplicationOutcome {
         found
     }
 
-    /// Adds another trial of the same setup. Times, which cannot be added, go.
+    /// Adds another trial of the same setup. Times and rates, which cannot be added, go.
     pub(crate) fn add(&mut self, other: &Self) {
         self.in_time += other.in_time;
         self.bytes_in_time += other.bytes_in_time;
@@ -282,6 +289,7 @@ impl ApplicationOutcome {
         self.times_ns = None;
         self.first_byte_ns = None;
         self.last_byte_ns = None;
+        self.sustained = None;
     }
 }
 

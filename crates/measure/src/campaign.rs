@@ -371,9 +371,10 @@ fn load(request: &TrialRequest) -> Option<(LoadKind, f64)> {
         TrialRequest::Connections(ConnectionRequest::Held { connections, .. }) => {
             Some((LoadKind::Open, *connections as f64))
         }
-        TrialRequest::Connections(ConnectionRequest::Fastest { .. })
-        | TrialRequest::Bulk(_)
-        | TrialRequest::Application(_) => None,
+        TrialRequest::Application(application) => {
+            application.open.map(|open| (LoadKind::Rate, open.connection_rate))
+        }
+        TrialRequest::Connections(ConnectionRequest::Fastest { .. }) | TrialRequest::Bulk(_) => None,
     }
 }
 

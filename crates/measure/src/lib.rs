@@ -15,6 +15,7 @@ pub mod ledger;
 pub mod level;
 mod mark;
 mod metric;
+pub mod open_loop;
 pub mod pace;
 pub mod plan;
 pub mod procedure;

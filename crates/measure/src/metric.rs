@@ -176,7 +176,7 @@ metrics! {
     }
 
     /// The highest rate at which TCP connections were opened, used and closed with no more failures than the goal
-    /// allows (RFC 3511 section 5.3).
+    /// allows (RFC 3511 section 5.3; of applications RFC 9411 section 7.2).
     ConnectionRate {
         key: "connection_rate", unit: "connections/s", title: "Connection rate", does: "opens {}",
         better: More, counts: Connections, rate: true, ratio: true,

@@ -147,7 +147,8 @@ impl TrialRequest {
         match self {
             Self::Frames(frames) => frames.is_paced(),
             Self::Connections(connections) => !matches!(connections, ConnectionRequest::Fastest { .. }),
-            Self::Bulk(_) | Self::Application(_) => false,
+            Self::Application(application) => application.open.is_some(),
+            Self::Bulk(_) => false,
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use measure::application::ApplicationRequest;
 use measure::campaign::{Observer, Outcome, Progress};
 use measure::connections::{ConnectionRequest, RatePhase};
 use measure::results::Mark;
@@ -237,6 +238,9 @@ fn load(request: &TrialRequest) -> String {
         },
         TrialRequest::Connections(ConnectionRequest::Held { connections, .. }) => {
             format!("{connections} connections open")
+        }
+        TrialRequest::Application(ApplicationRequest { open: Some(open), .. }) => {
+            rate_text(open.connection_rate, "connections/s")
         }
         TrialRequest::Connections(ConnectionRequest::Fastest { .. })
         | TrialRequest::Bulk(_)

@@ -369,7 +369,7 @@ pub(crate) fn hints(results: &Results) -> Vec<&'static str> {
         hints.push(
             "A transaction asks for a file, which is read and compared byte by byte with the server's, over a connection of its own \
              unless the factor `transactions` has more. Clients begin the next one when the one before has ended, so a slow firewall is \
-             asked less often.",
+             asked less often; where a rate of connections is measured, connections begin at their times instead, and times count from there.",
         );
     }
     for point in results.readings() {
@@ -433,6 +433,7 @@ pub(crate) const fn load_unit(sent: Sent, trial: &Trial) -> &'static str {
         (Sent::Connections, LoadKind::Rate) => "connections/s",
         (Sent::Connections, _) => "connections",
         (Sent::Bulk, _) => "bytes/s",
+        (Sent::Application, LoadKind::Rate) => "connections/s",
         (Sent::Application, _) => "transactions/s",
     }
 }
@@ -446,8 +447,12 @@ pub(crate) fn times(point: &Reading<'_>) -> Option<LatencySummary> {
     match point.metric {
         Metric::TeardownTime => of(|t| t.teardown_ns),
         Metric::TransactionTime | Metric::TransactionTimeP99 => point.application_times(|a| a.times_ns),
-        Metric::TimeToFirstByte => point.application_times(|a| a.first_byte_ns),
-        Metric::TimeToLastByte => point.application_times(|a| a.last_byte_ns),
+        Metric::TimeToFirstByte => {
+            point.application_times(|a| a.sustained.as_ref().map_or(a.first_byte_ns, |s| s.first_byte_ns))
+        }
+        Metric::TimeToLastByte => {
+            point.application_times(|a| a.sustained.as_ref().map_or(a.last_byte_ns, |s| s.last_byte_ns))
+        }
         _ => point.latency_ns().or_else(|| of(|t| t.established_ns)),
     }
 }

@@ -99,6 +99,7 @@ fn transactions_fail_as_the_router_stops_and_the_run_ends() {
             transaction_limit,
             http_port: 80,
             https_port: 443,
+            open: None,
             ftp_port: 21,
             cores: vec![0],
             seed: 1,

@@ -2,8 +2,10 @@
 //! loads count legal and illegal attempts together, and values only the legal ones.
 
 use super::guard::{counted_loss, sent_rate};
-use super::{CapacitySpec, Flood, RateSpec, SearchSpec};
+use super::{ApplicationRateSpec, CapacitySpec, Flood, RateSpec, SearchSpec};
+use crate::application::ApplicationRequest;
 use crate::connections::{ConnectionRequest, RatePhase};
+use crate::open_loop::OpenLoop;
 use crate::search::Goal;
 use crate::shape::Placement;
 use crate::trial::{FrameRequest, Load, TrialOutcome, TrialRequest};
@@ -40,6 +42,8 @@ pub(super) enum Axis {
     },
     /// Connections open at once.
     Open { opening_rate: f64, hold_seconds: f64 },
+    /// Connections of applications a second.
+    Applications { ramp_up_seconds: f64, ramp_down_seconds: f64, limit_seconds: f64, transactions: u32 },
 }
 
 impl Axis {
@@ -64,11 +68,20 @@ impl Axis {
         Self::Open { opening_rate: spec.opening_rate, hold_seconds: spec.hold_seconds }
     }
 
+    pub(super) fn of_applications(spec: &ApplicationRateSpec) -> Self {
+        Self::Applications {
+            ramp_up_seconds: spec.ramp_up_seconds,
+            ramp_down_seconds: spec.ramp_down_seconds,
+            limit_seconds: spec.limit_seconds,
+            transactions: spec.transactions,
+        }
+    }
+
     /// The highest load, where it is known before the first trial.
     pub(super) fn known_maximum(&self, search: &SearchSpec) -> Option<f64> {
         match self {
             Axis::Frames | Axis::Open { .. } => search.max_load,
-            Axis::Connections { .. } => None,
+            Axis::Connections { .. } | Axis::Applications { .. } => None,
         }
     }
 
@@ -76,7 +89,7 @@ impl Axis {
     pub(super) fn least(&self, max_load: f64) -> f64 {
         let least = match self {
             Axis::Frames => LEAST_FRAMES,
-            Axis::Connections { .. } => LEAST_CONNECTIONS,
+            Axis::Connections { .. } | Axis::Applications { .. } => LEAST_CONNECTIONS,
             Axis::Open { .. } => 1.0,
         };
         least.min(max_load / 2.0)
@@ -114,6 +127,16 @@ impl Axis {
                 resets: None,
             }
             .into(),
+            Axis::Applications { ramp_up_seconds, ramp_down_seconds, limit_seconds, .. } => {
+                let open = OpenLoop {
+                    connection_rate: load,
+                    ramp_up_seconds: *ramp_up_seconds,
+                    sustain_seconds: seconds,
+                    ramp_down_seconds: *ramp_down_seconds,
+                };
+                let limit_seconds = *limit_seconds;
+                ApplicationRequest { seconds: open.seconds(), limit_seconds, open: Some(open) }.into()
+            }
         }
     }
 
@@ -124,6 +147,9 @@ impl Axis {
                 let attack = flood.map(|flood| flood.during(0.0, seconds));
                 ConnectionRequest::Fastest { seconds, attack }.into()
             }
+            Axis::Applications { limit_seconds, .. } => {
+                ApplicationRequest { seconds, limit_seconds: *limit_seconds, open: None }.into()
+            }
             _ => FrameRequest::constant(Load::Maximum, seconds).into(),
         }
     }
@@ -133,7 +159,7 @@ impl Axis {
         let lost = counted_loss(outcome);
         match self {
             _ if self.is_late(outcome) => 1.0,
-            Axis::Connections { .. } => {
+            Axis::Connections { .. } | Axis::Applications { .. } => {
                 let missing = 1.0 - self.achieved(outcome) / load;
                 let few = TAIL_CONNECTIONS / outcome.ledger.offered.max(1) as f64;
                 if missing > TAIL_SHARE.max(few) { lost.max(missing) } else { lost }
@@ -152,6 +178,7 @@ impl Axis {
     pub(super) fn value(&self, outcome: &TrialOutcome) -> f64 {
         match self {
             Axis::Open { .. } => outcome.ledger.received as f64,
+            Axis::Applications { transactions, .. } => applications(outcome, *transactions),
             _ => outcome.held_rate(),
         }
     }
@@ -179,14 +206,17 @@ impl Axis {
 
     /// What was sent in a trial, as loads are given.
     pub(super) fn sent(&self, outcome: &TrialOutcome) -> f64 {
-        self.whole(sent_rate(outcome))
+        match self {
+            Axis::Applications { transactions, .. } => sent_rate(outcome) / f64::from(*transactions),
+            _ => self.whole(sent_rate(outcome)),
+        }
     }
 
     /// What loads are of.
     pub(super) const fn unit(&self) -> &'static str {
         match self {
             Axis::Frames => "frames/s",
-            Axis::Connections { .. } => "connections/s",
+            Axis::Connections { .. } | Axis::Applications { .. } => "connections/s",
             Axis::Open { .. } => "connections",
         }
     }
@@ -209,5 +239,17 @@ impl Axis {
             Axis::Connections { most: Some((most, why)), .. } if *most <= max_load => Some(why),
             _ => None,
         }
+    }
+}
+
+/// Connections of applications a second: those that the sustained load held, or, of a closed loop, those that ended within it.
+fn applications(outcome: &TrialOutcome, transactions: u32) -> f64 {
+    let Some(application) = outcome.application() else { return 0.0 };
+    match &application.sustained {
+        Some(sustained) => sustained.held_rate(),
+        None if outcome.seconds > 0.0 => {
+            application.in_time as f64 / f64::from(transactions) / outcome.seconds
+        }
+        None => 0.0,
     }
 }

@@ -7,6 +7,9 @@
 //! A trial that must not count ([`judge`]) never reaches a procedure's method: it is repeated, up to
 //! [`MOST_ATTEMPTS`] in all, and then the value is given up and says why.
 
+mod application_rate;
+#[cfg(test)]
+mod application_rate_tests;
 mod axis;
 mod back_to_back;
 mod bulk;
@@ -45,6 +48,7 @@ mod transactions;
 #[cfg(test)]
 mod transactions_tests;
 
+pub use application_rate::ApplicationRateSpec;
 pub use back_to_back::BackToBackSpec;
 pub use bulk::BulkSpec;
 pub use capacity::CapacitySpec;
@@ -79,7 +83,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// Every procedure, in the order in which messages list them.
-pub static PROCEDURES: [&ProcedureRow; 16] = [
+pub static PROCEDURES: [&ProcedureRow; 17] = [
     &throughput::ROW,
     &latency::ROW,
     &loss_curve::ROW,
@@ -96,6 +100,7 @@ pub static PROCEDURES: [&ProcedureRow; 16] = [
     &replacement::ROW,
     &bulk::ROW,
     &transactions::ROW,
+    &application_rate::ROW,
 ];
 
 /// A procedure: what suites call it, what it sends, and which parameters it takes.

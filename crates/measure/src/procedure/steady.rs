@@ -23,9 +23,9 @@ const RECOVERED_SHARE: f64 = 0.99;
 /// Seconds of load that must stand before a flood and after it, to compare with.
 const SECONDS_BESIDE_FLOOD: f64 = 1.0;
 
-const RAMP_UP_SECONDS: Key = Key::number("ramp_up_seconds", 0.0, MAX_SECONDS);
+pub(super) const RAMP_UP_SECONDS: Key = Key::number("ramp_up_seconds", 0.0, MAX_SECONDS);
 const SUSTAIN_SECONDS: Key = Key::seconds("sustain_seconds");
-const RAMP_DOWN_SECONDS: Key = Key::number("ramp_down_seconds", 0.0, MAX_SECONDS);
+pub(super) const RAMP_DOWN_SECONDS: Key = Key::number("ramp_down_seconds", 0.0, MAX_SECONDS);
 const ATTACK_AFTER_SECONDS: Key = Key::seconds("attack_after_seconds");
 const ATTACK_SECONDS: Key = Key::seconds("attack_seconds");
 

@@ -10,9 +10,9 @@ use crate::shape::Placement;
 use crate::suite::Factor;
 use crate::trial::{TrialOutcome, TrialRequest, trials};
 
-const TRANSACTION_LIMIT: Key = Key::number("transaction_limit", 0.05, 600.0);
+pub(super) const TRANSACTION_LIMIT: Key = Key::number("transaction_limit", 0.05, 600.0);
 /// What a user waits.
-const DEFAULT_LIMIT_SECONDS: f64 = 10.0;
+pub(super) const DEFAULT_LIMIT_SECONDS: f64 = 10.0;
 /// Seconds of a minute.
 const MINUTE: f64 = 60.0;
 
@@ -67,7 +67,8 @@ impl Spec for TransactionsSpec {
 
 impl OneTrial for TransactionsSpec {
     fn request(&self) -> TrialRequest {
-        ApplicationRequest { seconds: self.trial_seconds, limit_seconds: self.limit_seconds }.into()
+        ApplicationRequest { seconds: self.trial_seconds, limit_seconds: self.limit_seconds, open: None }
+            .into()
     }
 
     fn values(&self, outcome: &TrialOutcome) -> Vec<Measured> {

@@ -26,6 +26,7 @@ fn trial(completed: u64, failed: &str, count: u64) -> TrialOutcome {
         times_ns: times(3e6, 9e6),
         first_byte_ns: times(1e6, 2e6),
         last_byte_ns: times(2e6, 8e6),
+        sustained: None,
     };
     let failures = [(failed.to_owned(), count)].into_iter().filter(|(_, count)| *count > 0).collect();
     TrialOutcome {
@@ -52,7 +53,7 @@ impl Rig for Application {
     }
 
     fn trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
-        let asked = ApplicationRequest { seconds: SECONDS, limit_seconds: 10.0 };
+        let asked = ApplicationRequest { seconds: SECONDS, limit_seconds: 10.0, open: None };
         assert_eq!(*request, TrialRequest::Application(asked));
         Ok(self.1.clone())
     }

@@ -103,6 +103,7 @@ impl ApplicationRig {
     fn load(&self, request: ApplicationRequest) -> Load {
         Load {
             clients: self.shape.clients,
+            open: request.open,
             protocol: self.shape.protocol,
             transactions: self.shape.transactions,
             seconds: request.seconds,

@@ -1,4 +1,5 @@
-//! A virtual client: one transaction after the other until the time is over, and what became of them.
+//! A virtual client: one transaction after the other until the time is over, or, in an open loop, those of one connection that is due;
+//! and what became of them.
 
 use super::client::{Arrival, Order, Stop, transact};
 use super::content::FileSet;
@@ -8,6 +9,7 @@ use super::tls::Identity;
 use crate::random::{SplitMix64, mix};
 use measure::application::{Failure, FtpMode, FtpTransfer, FtpVerb, Protocol, ProtocolMix};
 use measure::latency::Distribution;
+use measure::open_loop::Moments;
 use measure::trial::SecondSample;
 use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -38,6 +40,50 @@ pub(super) struct Tally {
     pub(super) last_byte: Distribution,
     /// Begun and completed in each second of load.
     pub(super) per_second: Vec<(u64, u64)>,
+    /// Of an open loop alone.
+    pub(super) open: OpenTally,
+}
+
+/// What became of the connections of an open loop.
+#[derive(Debug, Default)]
+pub(super) struct OpenTally {
+    /// Transactions of connections that were due and not made.
+    pub(super) left_out: u64,
+    pub(super) moments: Moments,
+    /// From the intended start of a connection to its end.
+    pub(super) connections: Distribution,
+    /// To the first and to the last byte of answers over connections that were due in the sustained load.
+    pub(super) first_byte: Distribution,
+    pub(super) last_byte: Distribution,
+}
+
+impl OpenTally {
+    fn add(&mut self, other: &Self) {
+        self.left_out += other.left_out;
+        self.moments.add(&other.moments);
+        self.connections.merge(&other.connections);
+        self.first_byte.merge(&other.first_byte);
+        self.last_byte.merge(&other.last_byte);
+    }
+
+    fn complete(&mut self, at_seconds: f64, is_sustained: bool, took: Took, bytes: usize) {
+        self.moments.transact(at_seconds, bytes as u64);
+        if is_sustained {
+            took.first_byte.into_iter().for_each(|took| self.first_byte.add(nanos(took), 1));
+            took.last_byte.into_iter().for_each(|took| self.last_byte.add(nanos(took), 1));
+        }
+    }
+
+    fn end(&mut self, at_seconds: f64, took: Duration, is_whole: bool) {
+        self.moments.end(at_seconds, is_whole);
+        if is_whole {
+            self.connections.add(nanos(took), 1);
+        }
+    }
+}
+
+fn nanos(took: Duration) -> u64 {
+    u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Tally {
@@ -50,6 +96,7 @@ impl Tally {
         self.times.merge(&other.times);
         self.first_byte.merge(&other.first_byte);
         self.last_byte.merge(&other.last_byte);
+        self.open.add(&other.open);
         for (failure, count) in &other.failed {
             *self.failed.entry(*failure).or_default() += count;
         }
@@ -83,6 +130,11 @@ impl Tally {
         *self.failed.entry(failure).or_default() += 1;
     }
 
+    /// So many transactions that were due and could not be begun.
+    pub(super) fn leave_out(&mut self, transactions: u64) {
+        self.open.left_out += transactions;
+    }
+
     /// A transaction that this machine could not begin after all.
     fn take_back(&mut self) {
         self.begun -= 1;
@@ -96,10 +148,9 @@ impl Tally {
     fn complete(&mut self, at_seconds: f64, load_seconds: f64, took: Took, bytes: usize) {
         self.completed += 1;
         self.bytes += bytes as u64;
-        let ns = |took: Duration| u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.times.add(ns(took.whole), 1);
-        took.first_byte.into_iter().for_each(|took| self.first_byte.add(ns(took), 1));
-        took.last_byte.into_iter().for_each(|took| self.last_byte.add(ns(took), 1));
+        self.times.add(nanos(took.whole), 1);
+        took.first_byte.into_iter().for_each(|took| self.first_byte.add(nanos(took), 1));
+        took.last_byte.into_iter().for_each(|took| self.last_byte.add(nanos(took), 1));
         if at_seconds < load_seconds {
             self.in_time += 1;
             self.bytes_in_time += bytes as u64;
@@ -138,11 +189,20 @@ pub(super) struct World {
     pub(super) identity: Option<Identity>,
     /// When the first client of the thread began. A busy machine may run the thread late; it has the whole time of the load from then.
     pub(super) start: OnceCell<Instant>,
+    /// Buffers of connections that have ended.
+    pub(super) buffers: RefCell<Vec<Vec<u8>>>,
 }
 
-/// A virtual client's number decides its machine, and with the seed what it asks for.
+/// When a connection of an open loop is due.
+#[derive(Debug, Clone, Copy)]
+struct Due {
+    at: Instant,
+    is_sustained: bool,
+}
+
+/// A virtual client's number decides its machine, and with the seed what it asks for. In an open loop every connection has its own.
 pub(super) struct VirtualClient {
-    pub(super) number: u32,
+    pub(super) number: u64,
     pub(super) world: Rc<World>,
     /// Of all clients of the thread, so that a run that is ended early has it.
     pub(super) tally: Rc<RefCell<Tally>>,
@@ -155,30 +215,52 @@ impl VirtualClient {
     /// This machine cannot make another connection.
     pub(super) async fn work(self) -> io::Result<()> {
         let load = &self.world.load;
-        let mut random = SplitMix64::new(mix(load.seed ^ u64::from(self.number)));
+        let mut random = self.random();
         let mut buffer = vec![0; BUFFER_BYTES];
         let mut begun = Instant::now();
         let start = *self.world.start.get_or_init(|| begun);
         while (begun - start).as_secs_f64() < load.seconds {
-            begun = self.connect(start, begun, &mut random, &mut buffer).await?;
+            begun = self.connect(start, begun, None, &mut random, &mut buffer).await?;
         }
         Ok(())
     }
 
-    /// Makes the transactions of one connection, to the first that fails, or that would begin after the load. Answers when the last one ended.
+    /// Makes one connection that is due at a moment, with its transactions.
+    ///
+    /// # Errors
+    /// This machine cannot make another connection.
+    pub(super) async fn connect_at(self, start: Instant, at: Instant, is_sustained: bool) -> io::Result<()> {
+        let kept = self.world.buffers.borrow_mut().pop();
+        let mut buffer = kept.unwrap_or_else(|| vec![0; BUFFER_BYTES]);
+        let due = Some(Due { at, is_sustained });
+        let result = self.connect(start, at, due, &mut self.random(), &mut buffer).await;
+        self.world.buffers.borrow_mut().push(buffer);
+        result.map(drop)
+    }
+
+    fn random(&self) -> SplitMix64 {
+        SplitMix64::new(mix(self.world.load.seed ^ self.number))
+    }
+
+    /// Makes the transactions of one connection, to the first that fails; of a closed loop none begins after the load. Answers when the last
+    /// one ended. In an open loop the first one began when it was due, whatever it had to wait for since.
     async fn connect(
         &self,
         start: Instant,
         mut begun: Instant,
+        due: Option<Due>,
         random: &mut SplitMix64,
         buffer: &mut [u8],
     ) -> io::Result<Instant> {
         let load = &self.world.load;
         let mut connection = None;
         let mut order = self.next(random);
+        if due.is_some() {
+            self.tally.borrow_mut().open.moments.begin((begun - start).as_secs_f64());
+        }
         for left in (0..load.transactions).rev() {
             let at = (begun - start).as_secs_f64();
-            if at >= load.seconds {
+            if due.is_none() && at >= load.seconds {
                 break;
             }
             order.is_last = left == 0;
@@ -189,19 +271,26 @@ impl VirtualClient {
             let mut tally = self.tally.borrow_mut();
             match result {
                 Ok(arrival) => {
-                    let took = Took::of(begun, arrival, ended);
-                    tally.complete(at, load.seconds, took, order.file.bytes.len());
+                    let (took, bytes) = (Took::of(begun, arrival, ended), order.file.bytes.len());
+                    tally.complete(at, load.seconds, took, bytes);
+                    if let Some(due) = due {
+                        tally.open.complete(at, due.is_sustained, took, bytes);
+                    }
                 }
-                Err(Stop::Failed(failure)) => {
-                    tally.fail(failure);
-                    return Ok(ended);
-                }
+                Err(Stop::Failed(failure)) => tally.fail(failure),
                 Err(Stop::Own(error)) => {
                     tally.take_back();
                     return Err(error);
                 }
             }
+            let is_whole = result.is_ok();
+            if let Some(due) = due.filter(|_| left == 0 || !is_whole) {
+                tally.open.end(at, ended - due.at, is_whole);
+            }
             begun = ended;
+            if !is_whole {
+                break;
+            }
             if left > 0 {
                 order.file = self.world.files.any(order.protocol, random);
             }
@@ -212,7 +301,7 @@ impl VirtualClient {
     /// What to fetch next.
     fn next(&self, random: &mut SplitMix64) -> Order<'_> {
         let World { machines, servers, files, load, identity, .. } = &*self.world;
-        let machine = self.number as usize % CLIENT_MACHINES;
+        let machine = (self.number % CLIENT_MACHINES as u64) as usize;
         let server = choose(&HITS_PER_THOUSAND[machine], random);
         let protocol = protocol_of(load.protocol, server, random);
         let port = match protocol {

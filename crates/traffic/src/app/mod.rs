@@ -10,6 +10,7 @@ mod content;
 mod ftp;
 mod load;
 mod nstl;
+mod open;
 mod run;
 mod server;
 #[cfg(test)]

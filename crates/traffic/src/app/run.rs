@@ -2,7 +2,8 @@
 //! counted is put together.
 
 use super::content::FileSet;
-use super::load::{HOSTS, Tally, VirtualClient, World};
+use super::load::{HOSTS, OpenTally, Tally, VirtualClient, World};
+use super::open::{self, MOST_OPEN};
 use super::server::{self, Served, Service};
 use super::tls::Identity;
 use crate::TrafficError;
@@ -10,6 +11,7 @@ use crate::harness::pin;
 use crate::namespace::inside;
 use measure::application::{ApplicationOutcome, ApplicationPlaces, Protocol, ProtocolMix};
 use measure::ledger::{Ledger, Named, Places};
+use measure::open_loop::{OpenLoop, Sustained};
 use measure::trial::SecondSample;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use std::cell::{OnceCell, RefCell};
@@ -50,13 +52,15 @@ pub struct Side {
 /// What a run is to be.
 #[derive(Debug, Clone)]
 pub struct Load {
-    /// Virtual clients, at least 1.
+    /// Virtual clients, at least 1; of a closed loop alone.
     pub clients: u32,
+    /// When connections begin, of an open loop.
+    pub open: Option<OpenLoop>,
     /// How they fetch files.
     pub protocol: ProtocolMix,
     /// Transactions of a connection, at least 1; more than 1 of HTTP/1.1 and HTTPS alone.
     pub transactions: u32,
-    /// Seconds in which transactions begin.
+    /// Seconds in which transactions begin: of an open loop, all of its phases.
     pub seconds: f64,
     /// How long a transaction may take.
     pub transaction_limit: Duration,
@@ -97,7 +101,12 @@ pub fn run(
     files: &Arc<FileSet>,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Outcome, TrafficError> {
-    allow_files(u64::from(load.clients) * FILES_OF_CLIENT + OTHER_FILES)?;
+    allow_files(match load.open {
+        None => u64::from(load.clients) * FILES_OF_CLIENT + OTHER_FILES,
+        // One at each end.
+        Some(_) => 2 * MOST_OPEN as u64 + OTHER_FILES,
+    })?;
+    let connection_limit = load.transaction_limit * load.transactions;
     let is_https = load.protocol == ProtocolMix::Only(Protocol::Https);
     let identity = is_https.then(|| Identity::new(&HOSTS)).transpose();
     let identity = identity.map_err(TrafficError::system("making a certificate"))?;
@@ -106,7 +115,7 @@ pub fn run(
         let mut ports = vec![(load.http_port, Service::Http), (load.ftp_port, Service::Ftp)];
         let https = identity.as_ref().map(|identity| Service::Https(identity.acceptor.clone()));
         ports.extend(https.map(|service| (load.https_port, service)));
-        let longest = load.transaction_limit + SERVER_LONGER;
+        let longest = connection_limit + SERVER_LONGER;
         move |phase| serve(&side, core, ports, files, longest, phase, &ready)
     })?;
     let mut asking = Threads::start("client", &load.cores, |core, ready| {
@@ -117,12 +126,13 @@ pub fn run(
             load: load.clone(),
             identity: identity.clone(),
             start: OnceCell::new(),
+            buffers: RefCell::default(),
         };
         let side = clients.clone();
         move |phase| ask(&side, core, world, phase, &ready)
     })?;
     asking.go();
-    let longest = Duration::from_secs_f64(load.seconds) + load.transaction_limit + PATIENCE;
+    let longest = Duration::from_secs_f64(load.seconds) + connection_limit + PATIENCE;
     let asked = asking.wait(longest, interrupted)?;
     let served = serving.end(interrupted)?;
     Ok(outcome(load, asked, served))
@@ -297,39 +307,50 @@ fn ask(
     phase: watch::Receiver<Phase>,
     ready: &Ready,
 ) -> io::Result<Asked> {
-    let numbers = (0..world.load.clients).filter(|number| *number as usize % core.of == core.place);
     let (world, tally) = (Rc::new(world), Rc::new(RefCell::new(Tally::default())));
-    let clients: Vec<VirtualClient> =
-        numbers.map(|number| VirtualClient { number, world: world.clone(), tally: tally.clone() }).collect();
-    let fault = on_core(side, core, work_until_the_end(clients, phase, ready))?;
+    let fault = match world.load.open {
+        None => {
+            let numbers = (core.place as u64..world.load.clients.into()).step_by(core.of);
+            let client = |number| VirtualClient { number, world: world.clone(), tally: tally.clone() };
+            let clients: Vec<VirtualClient> = numbers.map(client).collect();
+            on_core(side, core, until_the_end(work(clients), phase, ready))?
+        }
+        Some(open) => {
+            let work = open::keep_time(world.clone(), tally.clone(), open, core.place, core.of);
+            on_core(side, core, until_the_end(async { work.await.err() }, phase, ready))?
+        }
+    };
     Ok(Asked { tally: tally.take(), fault })
 }
 
-async fn work_until_the_end(
-    clients: Vec<VirtualClient>,
+/// Waits for the start, and does the work, which answers with what this machine could not do.
+async fn until_the_end(
+    work: impl Future<Output = Option<io::Error>>,
     mut phase: watch::Receiver<Phase>,
     ready: &Ready,
 ) -> io::Result<Option<io::Error>> {
     let _ = ready.send(());
     let begun = phase.wait_for(|phase| *phase != Phase::Wait).await.map(|phase| *phase);
     let Ok(Phase::Work) = begun else { return Ok(None) };
+    tokio::select! {
+        fault = work => Ok(fault),
+        _ = phase.wait_for(|phase| *phase == Phase::End) => Ok(None),
+    }
+}
+
+/// Lets virtual clients work to their end.
+async fn work(clients: Vec<VirtualClient>) -> Option<io::Error> {
     let mut working = JoinSet::new();
     for client in clients {
         working.spawn_local(client.work());
     }
-    let all = async {
-        while let Some(ended) = working.join_next().await {
-            // A client that panicked is an answer that cannot be had.
-            if let Err(error) = ended.unwrap_or_else(|broken| Err(io::Error::other(broken))) {
-                return Some(error);
-            }
+    while let Some(ended) = working.join_next().await {
+        // A client that panicked is an answer that cannot be had.
+        if let Err(error) = ended.unwrap_or_else(|broken| Err(io::Error::other(broken))) {
+            return Some(error);
         }
-        None
-    };
-    tokio::select! {
-        fault = all => Ok(fault),
-        _ = phase.wait_for(|phase| *phase == Phase::End) => Ok(None),
     }
+    None
 }
 
 /// Puts together what both sides counted.
@@ -342,13 +363,13 @@ fn outcome(load: &Load, asked: Vec<Asked>, served: Vec<Served>) -> Outcome {
     let mut faults = asked.into_iter().filter_map(|asked| asked.fault).chain(served.fault);
     Outcome {
         ledger: Ledger {
-            offered: tally.begun,
-            not_sent: 0,
+            offered: tally.begun + tally.open.left_out,
+            not_sent: tally.open.left_out,
             received: tally.completed,
             places: Places::Application(ApplicationPlaces { failed }),
         },
         application: ApplicationOutcome {
-            clients: load.clients,
+            clients: if load.open.is_some() { 0 } else { load.clients },
             in_time: tally.in_time,
             bytes_in_time: tally.bytes_in_time,
             requests: served.requests,
@@ -358,8 +379,17 @@ fn outcome(load: &Load, asked: Vec<Asked>, served: Vec<Served>) -> Outcome {
             times_ns: tally.times.summary(),
             first_byte_ns: tally.first_byte.summary(),
             last_byte_ns: tally.last_byte.summary(),
+            sustained: load.open.map(|open| Box::new(sustained(&open, &tally.open))),
         },
         per_second: tally.samples(load.seconds),
         fault: faults.next().map(|error| format!("the bench could not make another connection: {error}")),
+    }
+}
+
+fn sustained(load: &OpenLoop, tally: &OpenTally) -> Sustained {
+    Sustained {
+        first_byte_ns: tally.first_byte.summary(),
+        last_byte_ns: tally.last_byte.summary(),
+        ..Sustained::of(load, &tally.moments, tally.connections.summary())
     }
 }

@@ -2,14 +2,18 @@
 
 use super::client::{Order, Stop, transact};
 use super::content::FileSet;
+use super::load::{Tally, VirtualClient, World};
 use super::nstl::{CLIENT_MACHINES, SERVERS};
 use super::{Load, Outcome, Side, run};
 use crate::TrafficError;
 use measure::application::{Failure, FtpMode, FtpTransfer, FtpVerb, Protocol, ProtocolMix};
+use measure::open_loop::OpenLoop;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::Linger;
+use std::cell::{OnceCell, RefCell};
 use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +31,7 @@ fn load(clients: u32, protocol: ProtocolMix) -> Load {
         clients,
         protocol,
         transactions: 1,
+        open: None,
         seconds: 0.1,
         transaction_limit: MINUTE,
         http_port,
@@ -242,5 +247,65 @@ fn an_answer_that_leaves_the_connection_open_says_its_length_and_holds_no_more()
             Err(Stop::Failed(failure)) => assert_eq!(failure, expected, "row {number}"),
             other => panic!("row {number}: {other:?}"),
         }
+    }
+}
+
+#[test]
+fn what_a_connection_of_an_open_loop_waited_for_its_turn_counts() {
+    let files = Arc::new(FileSet::nstl(7));
+    let listener = TcpListener::bind("127.77.21.1:0").unwrap();
+    let load = Load { http_port: listener.local_addr().unwrap().port(), ..load(1, HTTP) };
+    let served = files.clone();
+    let serving = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut request = [0; 4096];
+        let count = stream.read(&mut request).unwrap();
+        let line = String::from_utf8_lossy(&request[..count]).into_owned();
+        let file = served.named(line.split(' ').nth(1).unwrap()).unwrap();
+        answer(&mut stream, &head(file.bytes.len()), &file.bytes);
+    });
+    let world = World {
+        machines: vec!["127.77.21.2".parse().unwrap()],
+        servers: vec!["127.77.21.1".parse().unwrap()],
+        files,
+        load,
+        identity: None,
+        start: OnceCell::new(),
+        buffers: RefCell::default(),
+    };
+    let tally = Rc::new(RefCell::new(Tally::default()));
+    let client = VirtualClient { number: 0, world: Rc::new(world), tally: tally.clone() };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let late = Duration::from_secs(5);
+    runtime.block_on(async {
+        let due = tokio::time::Instant::now() - late;
+        client.connect_at(due, due, true).await.unwrap();
+    });
+    serving.join().unwrap();
+    let open = &tally.borrow().open;
+    for times in [&open.connections, &open.first_byte, &open.last_byte] {
+        let times = times.summary().unwrap();
+        assert!(times.count == 1 && times.min >= late.as_nanos() as f64 * 0.999, "{times:?}");
+    }
+}
+
+#[test]
+fn an_open_loop_makes_every_connection_that_is_due() {
+    for (test, protocol, transactions, ramps) in [(18, HTTP11, 3, [0.1, 0.05]), (19, HTTPS, 1, [0.0; 2])] {
+        let open = OpenLoop {
+            connection_rate: 100.0,
+            ramp_up_seconds: ramps[0],
+            sustain_seconds: 0.3,
+            ramp_down_seconds: ramps[1],
+        };
+        let load = Load { open: Some(open), transactions, seconds: open.seconds(), ..load(1, protocol) };
+        let outcome = run_here(test, &load, false).unwrap();
+        check(&load, &outcome);
+        assert_eq!(outcome.ledger.offered, open.connections() * u64::from(transactions));
+        let sustained = outcome.application.sustained.unwrap();
+        assert_eq!(sustained.due, 30, "{sustained:?}");
+        let times = sustained.first_byte_ns.unwrap();
+        assert_eq!(times.count, 30 * u64::from(transactions));
+        assert!(times.min <= sustained.last_byte_ns.unwrap().min);
     }
 }
