@@ -53,6 +53,9 @@ enum sizes {
 	LISTED_SERIES_WORDS = 8,
 	EFFECT_WORDS = 4,
 	ALIAS_TRIES = 16,		/* ports that a new flow asks for before it is refused */
+	SCAN_BUCKETS = 4096,		/* of sources that asked in vain, 5 MiB; a power of two */
+	SCAN_WAYS = 4,			/* sources in a bucket */
+	SCAN_WORDS = 8,			/* of a sketch: policy::scans::SKETCH_BITS */
 };
 
 /* Why a packet was dropped. Never reuse a number; crates/dataplane/src/reason.rs names and explains each. */
@@ -90,6 +93,7 @@ enum reason {
 	REASON_CONNECTIONS = 22,	/* beyond its rule's flows at once */
 	REASON_LIMIT_FULL = 23,		/* no room to count one more address for a rule's limit */
 	REASON_LIST = 55,		/* a list of addresses refuses its source or its destination */
+	REASON_SCAN_BLOCKED = 61,	/* its source scanned, and may open no flow for a time */
 	/* flows */
 	REASON_TABLE_FULL = 24,
 	REASON_HALF_OPEN_FULL = 25,
@@ -146,6 +150,8 @@ enum tally {
 	TALLY_EVICTED = 22,		/* flows evicted that nobody had answered, or whose handshake was not complete */
 	TALLY_FRAGMENTS_KEPT = 23,	/* fragments that came before their first, and were kept until it has come */
 	TALLY_ARP_ANSWERED = 24,	/* ARP requests that the firewall answered for addresses of translations */
+	TALLY_SCANS = 25,		/* scans that were found */
+	TALLY_SCAN_UNCOUNTED = 26,	/* sources that are not, or no longer, counted for scans: their bucket was full */
 	TALLY__MAX
 };
 
@@ -562,6 +568,7 @@ enum event_kind {
 	EVENT_REFUSED = 2,
 	EVENT_CLOSED = 3,
 	EVENT_ALERT = 4,	/* a rule's alert passed its threshold; repeated once a second while it stands and packets come */
+	EVENT_SCAN = 5,		/* the packet's source scanned; at most once a window */
 	EVENT__MAX
 };
 
@@ -580,11 +587,48 @@ struct event {
 	__u8 state;		/* enum flow_state, of a flow that ended */
 	__u8 per;		/* enum limit_per, of an alert */
 	__u32 ticks;		/* since a flow that ended was opened */
-	__u32 threshold;	/* of an alert */
+	__u32 threshold;	/* of an alert; of a scan, 1: it is blocked */
 	__u32 lists[2];		/* counters of the lists that the rule found its ends on, and 1; or 0. Not of a flow that ended */
 	__u32 pad;
-	__u64 packets[2];	/* from each end of a flow that ended; of an alert, in its window and in the one before */
+	__u64 packets[2];	/* from each end of a flow that ended; of an alert, in its window and in the one before; of a scan, the bits of
+				 * its ports and of its hosts */
 	__u64 bytes[2];		/* of an alert, when its window began and how long it is, in nanoseconds */
+};
+
+/* In settings.scan_bits and scan_entry.found, and among the packets of an event. */
+enum scan_field {
+	SCAN_PORTS = 0,
+	SCAN_HOSTS = 1,
+};
+
+/* How many different things were seen: a bit each, found by a hash with a secret. Several may share one. */
+struct scan_sketch {
+	__u64 now[SCAN_WORDS];		/* in this window */
+	__u64 before[SCAN_WORDS];	/* in the one before */
+	__u16 fresh;			/* bits in `now` */
+	__u16 distinct;			/* bits in either */
+	__u32 pad;
+};
+
+/* A source that asked in vain, in one zone: an IPv4 address, or the first 64 bits of an IPv6 address. Times are whole ticks. */
+struct scan_entry {
+	__u64 key;			/* hash of the source and its zone; 0: nothing is here */
+	__be32 address[2];
+	__u8 family;
+	__u8 zone;
+	__u16 found[2];			/* bits of ports and hosts when a scan was found last */
+	__u16 pad;
+	__u64 since;			/* when this window began */
+	__u64 detected;			/* when a scan was found last; 0: never */
+	__u64 blocked_until;		/* 0: it is not blocked */
+	struct scan_sketch ports;	/* protocol and destination port */
+	struct scan_sketch hosts;	/* destinations */
+};
+
+struct scan_bucket {
+	struct bpf_spin_lock lock;
+	__u32 pad;
+	struct scan_entry entries[SCAN_WAYS];
 };
 
 /* From this address on, the zones whose networks it is in; until the next. In host order; an IPv4 address is the upper 64 bits. */
@@ -592,7 +636,8 @@ struct zone_start {
 	__u64 high;
 	__u64 low;
 	__u64 zones;
-	__u64 pad;
+	__u32 is_excepted;	/* 1: never counted or blocked as a source of scans */
+	__u32 pad;
 };
 
 /* What the policy's settings say, besides the tables: changed at any time. Timeouts in ticks. */
@@ -616,6 +661,9 @@ struct settings {
 	__u64 strangers_until;	/* tick, all of it: until then TCP of no known flow is answered with a reset; 0: never */
 	__u64 log_interval;	/* moments from one event to the next on the average; 0: all events are suppressed */
 	__u64 log_slack;	/* how many moments they may run ahead of that */
+	__u64 scan_window;	/* ticks in which a source may not ask in vain for more than so much; 0: nobody is counted */
+	__u64 scan_block;	/* ticks for which it may open no flow then; 0: it is recorded alone */
+	__u32 scan_bits[2];	/* of its sketches of ports and hosts: so many are a scan; 0: none are */
 };
 
 /* What a source has: an IPv4 address, or the first 64 bits of an IPv6 address. */
@@ -635,6 +683,13 @@ struct pool {
 	__u32 eviction_cursor;			/* where the next eviction scan begins */
 	__u32 spent[2] __attribute__((aligned(64)));	/* flows in each budget */
 	__u32 pressure __attribute__((aligned(64)));	/* how often the time of unanswered flows is halved; seldom written */
+};
+
+/* Arguments and answer of the program `end_block`. */
+struct block_command {
+	__u64 key;
+	__u32 done;		/* answer: blocks ended */
+	__u32 pad;
 };
 
 /* Arguments and answer of the programs that user space runs: sweep, end_flow. */

@@ -13,6 +13,7 @@
 #include "ports.h"
 #include "reject.h"
 #include "related.h"
+#include "scan.h"
 #include "tables.h"
 #include "tcp_proof.h"
 #include "watch.h"
@@ -199,7 +200,8 @@ static __always_inline int check_source(void *ctx, struct packet *p, const enum 
 {
 	int reason = check_ends(p);
 
-	if (!reason && settings.check_zones && !(p->flags & PACKET_FROM_SELF) && is_of_other_zone(p))
+	if (!reason && settings.check_zones && !(p->flags & PACKET_FROM_SELF) &&
+	    facts_of_source(p) & SOURCE_MISPLACED)
 		reason = REASON_ZONE_SOURCE;
 	if (!reason)
 		reason = check_way_back_at(ctx, p, hook);
@@ -228,6 +230,13 @@ static __always_inline enum verdict refuse_stranger(void *ctx, struct packet *p,
 				: answer_reset_tc(ctx, p, REASON_TCP_NO_FLOW);
 }
 
+/* Counts what the policy refuses for its source, if the source may be whom it says it is. */
+static __always_inline void note_in_vain(void *ctx, struct packet *p, const enum hook hook)
+{
+	if (settings.scan_window && is_asking(p) && !check_way_back_at(ctx, p, hook))
+		count_in_vain(p);
+}
+
 /* A packet that the policy decides about. VERDICT_NEXT: it may pass. */
 static __always_inline enum verdict admit(void *ctx, struct packet *p, const enum hook hook)
 {
@@ -240,6 +249,8 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 		return refuse_stranger(ctx, p, hook);
 	if (p->flags & PACKET_ICMP_REPLY)
 		return drop(p, REASON_ICMP_UNASKED);
+	if (settings.scan_block && !(p->flags & PACKET_FROM_SELF) && is_blocked(p))
+		return drop(p, REASON_SCAN_BLOCKED);
 	if (!(p->flags & PACKET_FROM_SELF) && hook != HOOK_NETFILTER) {
 		/* What crosses a bridge keeps its ends. */
 		if (settings.translates && !across(p))
@@ -251,8 +262,10 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 	reason = judge_packet(p);
 	if (reason)
 		return drop(p, reason);
-	if (p->action != ACTION_ALLOW)
+	if (p->action != ACTION_ALLOW) {
+		note_in_vain(ctx, p, hook);
 		return refuse_at(ctx, p, hook);
+	}
 	reason = check_way_back_at(ctx, p, hook);
 	if (reason)
 		return drop(p, reason);

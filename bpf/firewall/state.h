@@ -11,6 +11,7 @@ struct settings settings;
 const volatile __u64 secret[HASH_SECRETS];
 const volatile __u32 bucket_mask;
 const volatile __u32 limit_bucket_mask;
+const volatile __u32 scan_bucket_mask;
 const volatile __u32 record_count;
 const volatile __u32 hit_slots;		/* counters of rules on each core */
 

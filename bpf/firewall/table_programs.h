@@ -5,6 +5,7 @@
 
 #include "flows.h"
 #include "route.h"
+#include "scan.h"
 #include "tables.h"
 #include "tcp.h"
 
@@ -25,6 +26,7 @@ struct {
 	enum mapping_protocol mapping_protocol;
 	enum translates translates;
 	struct event event;
+	struct block_command block;
 	struct table_header header;
 	struct list_header list_header;
 	struct listed_series listed_series;
@@ -49,12 +51,74 @@ struct sweep {
 	__u32 done;
 };
 
+/* The packet that an end of a flow sends. */
+static __always_inline void find_ends(struct packet *p, const struct flow *from, __u32 sender)
+{
+	__u32 r = sender ^ 1;
+
+	p->family = family_of(from);
+	p->protocol = from->protocol;
+	flow_address(from, sender, p->source);
+	flow_address(from, r, p->destination);
+	p->source_port = from->port[sender];
+	p->destination_port = from->port[r];
+	if (is_translated(from)) {
+		p->destination[0] = alias_address(from, r);
+		p->destination_port = alias_port(from, r);
+	}
+	find_side(p);
+}
+
 /* Whether the address that a masqueraded flow has outside is no address of this machine any more. */
 static __always_inline bool has_lost_its_address(const struct flow *flow)
 {
 	struct address alias = { { alias_address(flow, flow->initiator & 1) }, 4, 0 };
 
 	return flow->family & FLOW_MASQUERADED && !is_local(&alias);
+}
+
+/* A flow that expired, as its first packet was: kept beside the stack, which is short. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct packet);
+} expired_packet SEC(".maps");
+
+/* Whether nobody answered a flow, or what was answered never became a connection: a handshake that did not end, or that a reset ended. */
+static __always_inline bool was_in_vain(const struct flow *flow)
+{
+	__u32 r = (flow->initiator & 1) ^ 1;
+	__u8 state = flow->state;
+
+	if (READ_ONCE(flow->family) & FLOW_IS_MAPPING)
+		return false;
+	return budget_of(state) != NO_BUDGET || (state == FLOW_RESET && flow->packets[r] <= 1 && !flow->packets_high[r]);
+}
+
+/* Removes a flow that expired. What its initiator asked for in vain is counted: it is read before the record may be another's. */
+__noinline int remove_expired(struct flow *flow, __u32 use, __u64 tick)
+{
+	struct packet *p = 0;
+
+	if (!flow)
+		return 0;
+	if (settings.scan_window && was_in_vain(flow))
+		p = lookup(&expired_packet, 0);
+	if (p) {
+		p->flags = 0;
+		p->from = flow->zone[flow->initiator & 1];
+		p->to = flow->zone[(flow->initiator & 1) ^ 1];
+		p->slot = NO_SLOT;
+		p->generation = flow->generation;
+		set_clock(p, tick);
+		find_ends(p, flow, flow->initiator & 1);
+	}
+	if (!remove_over(flow, use))
+		return 0;
+	if (p && p->from != ZONE_SELF && is_asking(p))
+		count_in_vain(p);
+	return 1;
 }
 
 static int sweep_record(__u32 turn, struct sweep *sweep)
@@ -77,7 +141,7 @@ static int sweep_record(__u32 turn, struct sweep *sweep)
 	}
 	if (!is_expired(flow, sweep->tick, SWEEP_GRACE))
 		return 0;
-	if (remove_over(flow, use)) {
+	if (remove_expired(flow, use, sweep->tick)) {
 		sweep->done++;
 		tally(TALLY_EXPIRED, 1);
 	}
@@ -122,6 +186,18 @@ int end_flow(struct xdp_md *ctx)
 	return XDP_PASS;
 }
 
+/* Ends the block of a source, and forgets what was counted for it. */
+SEC("xdp")
+int end_block(struct xdp_md *ctx)
+{
+	struct block_command *command = command_of(ctx, sizeof(*command));
+
+	if (!command)
+		return XDP_ABORTED;
+	command->done = forget_source(command->key, whole_tick());
+	return XDP_PASS;
+}
+
 /* Counts fragments that user space kept in vain: their first did not come, or there was no room for them. */
 SEC("xdp")
 int lose_fragments(struct xdp_md *ctx)
@@ -133,24 +209,6 @@ int lose_fragments(struct xdp_md *ctx)
 		return XDP_ABORTED;
 	mine->drops[REASON_FRAGMENT_UNKNOWN] += command->count;
 	return XDP_PASS;
-}
-
-/* The flow of a record from elsewhere: its packet, as if this end had sent it. */
-static __always_inline void find_ends(struct packet *p, const struct flow *from, __u32 sender)
-{
-	__u32 r = sender ^ 1;
-
-	p->family = family_of(from);
-	p->protocol = from->protocol;
-	flow_address(from, sender, p->source);
-	flow_address(from, r, p->destination);
-	p->source_port = from->port[sender];
-	p->destination_port = from->port[r];
-	if (is_translated(from)) {
-		p->destination[0] = alias_address(from, r);
-		p->destination_port = alias_port(from, r);
-	}
-	find_side(p);
 }
 
 /* Takes the other slot of a translated flow that came from elsewhere, unless somebody has its alias by now. */

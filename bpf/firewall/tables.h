@@ -224,41 +224,58 @@ static __always_inline __u32 row_by_classes(struct look_up *l, __u32 pair)
 	return t->method == METHOD_VECTORS ? row_by_vectors(l) : row_by_tables(l, t, classes);
 }
 
-/* Whether the source lives in other zones and not in this one, as far as zones say who lives there. */
-static __always_inline bool is_misplaced(struct look_up *l)
+/* Where the struct zone_start of the source is; 0: no address has any. */
+static __always_inline __u32 start_of_source(struct look_up *l)
 {
 	struct question *q = l->question;
 	bool is_v6 = q->command.family != 4;
 	const struct zone_starts *starts = &l->header->zone_starts[is_v6];
-	__u64 zones;
 
 	if (!starts->count)
-		return false;
+		return 0;
 	q->halving = (struct halving){ .at = starts->at, .size = starts->count, .what = is_v6 ? HALVED_V6 : HALVED_V4 };
 	bpf_loop(MAX_HALVINGS, halve, l, 0);
-	zones = pair_at(l, starts->at + q->halving.first * ZONE_START_WORDS + 4);
-	return zones && !(zones >> (q->command.from & 63) & 1);
+	return starts->at + q->halving.first * ZONE_START_WORDS;
 }
 
-/* Whether the source of a packet belongs to the networks of other zones only. */
-__noinline int is_of_other_zone(struct packet *p)
+/* Whether the source lives in other zones and not in this one, as far as zones say who lives there. */
+static __always_inline bool is_misplaced(struct look_up *l)
+{
+	__u32 start = start_of_source(l);
+	__u64 zones = start ? pair_at(l, start + 4) : 0;
+
+	return zones && !(zones >> (l->question->command.from & 63) & 1);
+}
+
+enum source_fact {
+	SOURCE_MISPLACED = 1,	/* it belongs to the networks of other zones only; or there is no policy that knows */
+	SOURCE_EXCEPTED = 2,	/* what it does is no scan */
+};
+
+/* What the policy knows of the source of a packet, besides its rules: enum source_fact. */
+__noinline int facts_of_source(struct packet *p)
 {
 	struct question question = {};
 	struct look_up look_up = { .question = &question }, *l = &look_up;
+	__u32 start;
 
 	if (!p)
-		return 1;
+		return SOURCE_MISPLACED;
 	l->pages = lookup(&generations, 0);
 	if (!l->pages)
-		return 1;
+		return SOURCE_MISPLACED;
 	l->header = lookup(l->pages, 0);
 	if (!l->header)
-		return 1;
+		return SOURCE_MISPLACED;
 	question.command.family = p->family;
 	question.command.from = p->from;
 	for (int word = 0; word < 4; word++)
 		question.command.source[word] = p->source[word];
-	return is_misplaced(l);
+	if (is_misplaced(l))
+		return SOURCE_MISPLACED;
+	/* The search has left its place. */
+	start = l->header->zone_starts[p->family != 4].count ? question.halving.at + question.halving.first * ZONE_START_WORDS : 0;
+	return start && word_at(l, start + 6) & 1 ? SOURCE_EXCEPTED : 0;
 }
 
 /* Notes whether the lists of a series have the ends. */

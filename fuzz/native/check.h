@@ -74,6 +74,32 @@ static void check_limits(void)
 		fail("flows at once are miscounted");
 }
 
+static __u32 bits_in(const __u64 *now, const __u64 *before)
+{
+	__u32 bits = 0;
+
+	for (int word = 0; word < SCAN_WORDS; word++)
+		bits += __builtin_popcountll(now[word] | before[word]);
+	return bits;
+}
+
+/* The numbers of a sketch are those of its bits. */
+static void check_scans(void)
+{
+	const struct scan_bucket *all = (const struct scan_bucket *)scan_map->values;
+
+	for (int i = 0; i < SCAN_ROOM * SCAN_WAYS; i++) {
+		const struct scan_entry *entry = &all[i / SCAN_WAYS].entries[i % SCAN_WAYS];
+
+		for (int kind = 0; kind < 2; kind++) {
+			const struct scan_sketch *s = kind ? &entry->hosts : &entry->ports;
+
+			if (s->fresh != bits_in(s->now, s->now) || s->distinct != bits_in(s->now, s->before))
+				fail("a sketch miscounts its bits");
+		}
+	}
+}
+
 static const __be32 *ends_of(const struct flow *flow, __u32 end)
 {
 	static __be32 address[4];
@@ -134,6 +160,7 @@ static void check_table(void)
 		fail("flows are miscounted");
 	check_free_records(used);
 	check_limits();
+	check_scans();
 }
 
 #endif

@@ -29,7 +29,7 @@ struct native_map {
 	int is_outer;		/* holds another map */
 };
 
-#define MAX_MAPS 32
+#define MAX_MAPS 40
 static struct native_map maps[MAX_MAPS];
 static __u32 map_count;
 

@@ -127,6 +127,7 @@ static void user_space(void)
 	struct flow flow;
 
 	struct table_command all = { .count = RECORDS }, one = { .first = below(RECORDS + 2) };
+	struct block_command blocked = {};
 	struct judge_command question = { .family = below(2) ? 4 : 6, .from = below(6), .to = below(6), .protocol = below(256),
 					  .selector = below(65536) };
 
@@ -142,6 +143,9 @@ static void user_space(void)
 		break;
 	case 3:
 		run_command(sweep_flows, &all, sizeof(all));
+		blocked.key = ((struct scan_bucket *)scan_map->values)->entries[below(SCAN_WAYS)].key;
+		if (once_in(4))
+			run_command(end_block, &blocked, sizeof(blocked));
 		break;
 	case 4:
 		one.number = one.first < RECORDS ? ((struct flow *)flow_map->values)[one.first].number + once_in(4) : 0;

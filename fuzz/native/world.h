@@ -10,6 +10,7 @@
 
 #define BUCKETS 4
 #define RECORDS 24
+#define SCAN_ROOM 1	/* buckets of sources that asked in vain */
 #define LIMIT_ROOM 2	/* buckets of addresses that rules count: so few that they are full */
 #define HIT_SLOTS 6
 #define ZONES 4
@@ -153,10 +154,11 @@ static void put_effects(struct table_header *t)
 
 static void put_zones(struct table_header *t)
 {
-	static const struct zone_start v4[] = { { .zones = 0 }, { .high = 0xc6120100, .zones = 2 }, { .high = 0xc6120200 } };
+	static const struct zone_start v4[] = { { .zones = 0 }, { .high = 0xc6120100, .zones = 2 }, { .high = 0xc6120200 },
+					       { .high = 0xc6120207, .is_excepted = 1 }, { .high = 0xc6120208 } };
 	static const struct zone_start v6[] = { { .zones = 0 }, { .high = 0x2001000200000001, .zones = 2 }, { .high = 0x2001000200000002 } };
 
-	t->zone_starts[0] = (struct zone_starts){ put((const __u32 *)v4, sizeof(v4) / 4, 8), 3 };
+	t->zone_starts[0] = (struct zone_starts){ put((const __u32 *)v4, sizeof(v4) / 4, 8), 5 };
 	t->zone_starts[1] = (struct zone_starts){ put((const __u32 *)v6, sizeof(v6) / 4, 8), 3 };
 }
 
@@ -235,7 +237,7 @@ static struct table_header *policy_of(struct native_map *map, enum table_method 
 	return t;
 }
 
-static struct native_map *early_map, *row_map, *address_map, *source_map;
+static struct native_map *early_map, *row_map, *address_map, *source_map, *scan_map;
 static struct native_map *flow_map, *bucket_map, *datagram_map, *forwarding_map, *room_map, *generation_map, *count_map;
 static struct native_map *policies[3];
 static __u32 policy_words;
@@ -301,6 +303,8 @@ static void world_prepare(void)
 	new_map(&sum_rooms, 1, 0, sizeof(struct sum_room));
 	new_map(&nat_rooms, 1, 0, sizeof(struct nat_room));
 	new_map(&carried_flow, 1, 0, sizeof(struct flow));
+	new_map(&expired_packet, 1, 0, sizeof(struct packet));
+	scan_map = new_map(&scan_sources, SCAN_ROOM, 0, sizeof(struct scan_bucket));
 	room_map = new_map(&answer_rooms, 1, 0, sizeof(struct answer_room));
 	count_map = new_map(&counts, 1, 0, sizeof(struct counts));
 	new_map(&hits, HIT_SLOTS, 0, 8);
@@ -361,6 +365,10 @@ static void set_switches(__u32 bits)
 	settings.check_land = bits >> 2 & 1;
 	settings.check_zones = bits >> 3 & 1;
 	settings.reverse_path = (bits >> 4 & 3) % 3;
+	settings.scan_window = bits & 32 ? 1 + bits * 8 : 0;
+	settings.scan_block = bits & 1 ? 700 : 0;
+	settings.scan_bits[SCAN_PORTS] = bits & 2 ? 3 : 0;
+	settings.scan_bits[SCAN_HOSTS] = 2;
 	settings.strangers_until = bits & 128 ? (clock_ns >> TICK_SHIFT) + 2000 : 0;
 	early_until = once_in(2) ? ~0ULL : 0;
 	settings.budgets[0] = settings.budgets[1] = bits & 64 ? RECORDS / 4 : RECORDS * 2;
@@ -389,6 +397,7 @@ static void world_begin(void)
 	memset(early_map->values, 0, EARLY_WAITING * sizeof(__u64));
 	memset(row_map->values, 0, HIT_SLOTS * sizeof(struct limit_row));
 	memset(address_map->values, 0, LIMIT_ROOM * sizeof(struct limit_bucket));
+	memset(scan_map->values, 0, SCAN_ROOM * sizeof(struct scan_bucket));
 	memset(room_map->values, 0, sizeof(struct answer_room));
 	memset(count_map->values, 0, sizeof(struct counts));
 	memset(&pool, 0, sizeof(pool));
@@ -410,6 +419,7 @@ static void world_begin(void)
 		secret[i] = 0x9e3779b97f4a7c15 * (i + 1) ^ 0xd6e8feb86659fd93;
 	bucket_mask = BUCKETS - 1;
 	limit_bucket_mask = LIMIT_ROOM - 1;
+	scan_bucket_mask = SCAN_ROOM - 1;
 	record_count = RECORDS;
 	hit_slots = HIT_SLOTS;
 	set_settings();

@@ -11,6 +11,7 @@ use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use policy::lists::COUNTER_PREFIX;
 use policy::model::Per;
 use policy::quota::Sliding;
+use policy::scans::estimate;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -63,6 +64,15 @@ pub enum EventKind {
         sliding: Sliding,
         /// The greatest count that raises no alert.
         threshold: u32,
+    },
+    /// The source of the packet scanned. At most once a window.
+    Scan {
+        /// Different ports that it had asked for in vain, estimated.
+        ports: u32,
+        /// Different hosts that it had asked, estimated.
+        hosts: u32,
+        /// Whether it is blocked for that.
+        is_blocked: bool,
     },
 }
 
@@ -147,6 +157,12 @@ fn named(event: &types::event, of_policy: OfPolicy, names: &Names) -> Option<Eve
                 before: event.packets[1],
             },
             threshold: event.threshold,
+        },
+        event_kind::EVENT_SCAN => EventKind::Scan {
+            // They are no more than the bits of a sketch.
+            ports: estimate(event.packets[0] as u32),
+            hosts: estimate(event.packets[1] as u32),
+            is_blocked: event.threshold != 0,
         },
         _ => return None,
     };

@@ -10,7 +10,7 @@ use crate::ports::{Hook, Ports, Programs};
 use crate::routes::{LinkAddresses, RouteMaps};
 use crate::shared::{Mapping, Shared, has_tracepoint};
 use crate::skeleton::{FirewallProgs, FirewallSkel};
-use crate::{Counters, DataplaneError, EventLog, FlowTable, Tally};
+use crate::{Counters, DataplaneError, EventLog, FlowTable, Scans, Tally};
 use libbpf_rs::{Link, MapHandle, MapMut};
 use policy::settings::FLOWS;
 
@@ -41,6 +41,8 @@ pub struct Firewall {
     pub events: EventLog,
     /// What was counted.
     pub counters: Counters,
+    /// Who scanned and is blocked.
+    pub scans: Scans,
     pub(crate) routes: RouteMaps,
     unsent: Unsent,
     /// Until somebody keeps early fragments.
@@ -176,6 +178,11 @@ impl Firewall {
             lists: Lists::new(handle(&maps.address_lists)?),
             zones: Vec::new(),
         };
+        let scans = Scans {
+            sources: handle(&maps.scan_sources)?,
+            end_block: program(&small.end_block)?,
+            names: names.clone(),
+        };
         let routes = RouteMaps {
             forwarding: handle(&maps.forwarding)?,
             local_addresses: handle(&maps.local_addresses)?,
@@ -188,6 +195,7 @@ impl Firewall {
             policies,
             events: EventLog::new(&maps.events, names.clone())?,
             counters: Counters::new(handle(&maps.counts)?, hits()?, names),
+            scans,
             routes,
             unsent: Unsent::attach(small)?,
             early: Some(early),

@@ -4,8 +4,8 @@
 //! Policy --Tables::build--> Tables --Policies::apply--> maps <-- bpf/firewall.bpf.c, for each packet
 //! ```
 //!
-//! A [`Firewall`] has parts, each with the maps that it owns: [`FlowTable`], [`Ports`], [`Policies`], [`EventLog`] and
-//! [`Counters`]. Decides nothing about packets; that is done in C (`docs/design/dataplane.md`), by the tables that `policy`
+//! A [`Firewall`] has parts, each with the maps that it owns: [`FlowTable`], [`Ports`], [`Policies`], [`EventLog`],
+//! [`Counters`] and [`Scans`]. Decides nothing about packets; that is done in C (`docs/design/dataplane.md`), by the tables that `policy`
 //! builds. Reads no clock: the user calls [`FlowTable::sweep`] about once a second, and keeps a [`routes::Follower`] beside the
 //! [`Firewall`], which follows the kernel's routes, neighbours and addresses. The firewall's unsafe code is here.
 
@@ -32,6 +32,7 @@ mod policies;
 mod ports;
 mod reason;
 pub mod routes;
+mod scans;
 #[allow(
     unsafe_code,
     reason = "memory shared with BPF programs, plain structures as bytes, programs run by hand"
@@ -55,5 +56,6 @@ pub use interface::Interface;
 pub use policies::{Generation, Policies};
 pub use ports::{Attached, Hook, Meddling, Ports};
 pub use reason::{Reason, State, Tally};
+pub use scans::{Blocked, Scans};
 #[cfg(feature = "testing")]
 pub use testing::{Judgement, Place, TestRun, Tester, Verdict};

@@ -120,11 +120,13 @@ fn load_maps(
         FirewallSkelBuilder::default().open(storage).map_err(DataplaneError::bpf("opening bpf/firewall"))?;
     let buckets = buckets(settings.flows);
     let limit_buckets = limit_buckets(settings.flows);
+    let scan_buckets = sizes::SCAN_BUCKETS.0;
     for (map, entries) in [
         (&mut open.maps.buckets, buckets),
         (&mut open.maps.flows, settings.flows),
         (&mut open.maps.limit_rows, settings.rules),
         (&mut open.maps.limit_addresses, limit_buckets),
+        (&mut open.maps.scan_sources, scan_buckets),
         (&mut open.maps.hits, settings.rules.saturating_mul(cores)),
     ] {
         map.set_max_entries(entries).map_err(DataplaneError::bpf("sizing the maps"))?;
@@ -140,6 +142,7 @@ fn load_maps(
         constants.secret = before.map_or_else(secret, |before| Ok(before.secret))?;
         constants.bucket_mask = buckets - 1;
         constants.limit_bucket_mask = limit_buckets - 1;
+        constants.scan_bucket_mask = scan_buckets - 1;
         constants.record_count = settings.flows;
         constants.hit_slots = settings.rules;
         constants.clock_is_held = clock_is_held.into();

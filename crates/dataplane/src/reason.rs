@@ -74,6 +74,7 @@ Reason of reason {
     Connections = REASON_CONNECTIONS, "connections": "beyond its rule's number of concurrent flows";
     LimitFull = REASON_LIMIT_FULL, "limit-full": "no room to count one more address for the limits of rules (65,536 addresses, in buckets of eight)";
     List = REASON_LIST, "list": "a list of addresses refuses its source or its destination: `rampart lists` shows which";
+    ScanBlocked = REASON_SCAN_BLOCKED, "scan-blocked": "its source asked in vain for too many ports or hosts, and may open no flow for a time: `rampart blocks` shows it and ends it";
     TableFull = REASON_TABLE_FULL, "table-full": "the flow table is full of open flows: raise `flows` in `[settings]`";
     HalfOpenFull = REASON_HALF_OPEN_FULL, "half-open-full": "too many TCP handshakes are under way: a SYN flood, or `half_open` in `[settings]` is too small";
     UnansweredFull = REASON_UNANSWERED_FULL, "unanswered-full": "too many flows other than TCP have no answer yet: a flood, or `unanswered` in `[settings]` is too small";
@@ -126,6 +127,8 @@ Tally of tally {
     Evicted = TALLY_EVICTED, "evicted": "flows evicted before anybody answered, or before their handshake was complete, because a budget or the table was full";
     FragmentsKept = TALLY_FRAGMENTS_KEPT, "fragments-kept": "fragments that came before their first, and were kept for a second at most until it had come";
     ArpAnswered = TALLY_ARP_ANSWERED, "arp-answered": "ARP requests for addresses of `[[nat]]` that the firewall answered";
+    Scans = TALLY_SCANS, "scans": "sources found to scan (`[scans]`), at most once a window each";
+    ScanUncounted = TALLY_SCAN_UNCOUNTED, "scan-uncounted": "sources that were not, or no longer, counted for scans, for want of room for one more";
 } }
 
 table! {

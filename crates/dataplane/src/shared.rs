@@ -42,6 +42,10 @@ unsafe impl Plain for types::early_fragment {}
 unsafe impl Plain for types::limit_terms {}
 // SAFETY: as above; the lock is a number.
 unsafe impl Plain for types::limit_row {}
+// SAFETY: as above.
+unsafe impl Plain for types::scan_bucket {}
+// SAFETY: as above.
+unsafe impl Plain for types::block_command {}
 
 /// The bytes of a structure.
 pub(crate) fn bytes_of<T: Plain>(value: &T) -> &[u8] {

@@ -38,6 +38,7 @@ fn words(event: &Event) -> String {
         EventKind::Opened => "opened".to_owned(),
         EventKind::Refused(reason) => format!("refused {}", reason.name()),
         EventKind::Alert { .. } => "alert".to_owned(),
+        EventKind::Scan { .. } => "scan".to_owned(),
         EventKind::Closed { state, packets, bytes, .. } => {
             format!("closed {} {packets:?} {bytes:?}", state.name())
         }

@@ -54,6 +54,7 @@ pub mod model;
 pub mod quantity;
 pub mod quota;
 pub mod ranges;
+pub mod scans;
 pub mod schedule;
 pub mod schema;
 pub mod service;

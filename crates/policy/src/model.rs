@@ -4,6 +4,7 @@ use crate::address::AddressSet;
 pub use crate::bridge::Bridge;
 use crate::lists::{List, ListSet};
 use crate::quantity::Rate;
+use crate::scans::Scans;
 use crate::schedule::{self, Schedule};
 use crate::service::ServiceSet;
 use crate::settings::Settings;
@@ -54,6 +55,8 @@ pub struct Policy {
     pub translations: Vec<Translation>,
     /// What happens when no rule matches: for each pair of zones, at the place `from * zones + to`.
     pub defaults: Vec<PairDefault>,
+    /// What is a scan; `None`: nobody looks for scans.
+    pub scans: Option<Scans>,
     /// Settings of the firewall as a whole.
     pub settings: Settings,
     /// What the text defines and nothing refers to: how messages call it, and the bytes of its name.

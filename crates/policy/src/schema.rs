@@ -43,7 +43,7 @@ macro_rules! tables {
 
 tables! {
     ROOT "" ["settings", "zones", "bridges", "objects", "services", "schedules", "rules", "defaults",
-             "nat", "lists", "countries", "gateways", "inspection", "protection"];
+             "nat", "lists", "countries", "scans", "gateways", "inspection", "protection"];
     SETTINGS "[settings]" ["forwarding", "flows", "half_open", "unanswered", "reverse_path", "log_rate", "timeouts", "integrity"];
     TIMEOUTS "[settings.timeouts]" ["tcp_opening", "tcp_established", "tcp_closing", "tcp_reset", "udp", "icmp", "other", "unanswered"];
     INTEGRITY "[settings.integrity]" ["checksums", "tcp_flags", "land", "zones"];
@@ -61,9 +61,10 @@ tables! {
                   "destination_to", "one_to_one", "exempt", "answer_arp", "enabled", "mapping", "filtering"];
     LIST "[lists.NAME]" ["file", "command", "url", "entries", "except", "countries", "block", "require", "log", "broken", "refresh"];
     COUNTRIES "[countries]" ["file", "command", "url", "broken", "refresh"];
+    SCANS "[scans]" ["ports", "hosts", "window", "block", "except"];
     GATEWAY "[gateways.NAME]" ["protocol", "methods", "hosts", "log"];
     INSPECTION "[inspection.NAME]" ["signatures", "files", "reputation", "action"];
-    PROTECTION "[protection]" ["syn_flood", "syn_rate", "scan_ports", "scan_within"];
+    PROTECTION "[protection]" ["syn_flood", "syn_rate"];
 }
 
 /// Parts of the language that this version cannot carry out: the key at the top of the file, what messages call the part, and its
@@ -71,5 +72,5 @@ tables! {
 pub(crate) const LATER: [(&str, &str, Table); 3] = [
     ("gateways", "application gateways", GATEWAY),
     ("inspection", "inspection", INSPECTION),
-    ("protection", "flood and scan protection", PROTECTION),
+    ("protection", "flood protection", PROTECTION),
 ];

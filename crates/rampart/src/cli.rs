@@ -167,6 +167,13 @@ Filters, all of which must hold: src, dst, host (an address or a network; host i
 (a port, or ports as 80-443), rule, from, to, zone (zone is either side), state.")]
     #[command(alias = "sessions")]
     Flows(FlowsArgs),
+    /// List the sources that may open no flow because they scanned, or end that.
+    #[command(after_help = "Examples:
+  rampart blocks
+  rampart blocks --end 198.51.100.7           let it open flows again; of IPv6 all of its /64
+  rampart blocks --end-all --zone outside
+  rampart blocks --json | jq '.blocks[] | {source, ports, hosts}'")]
+    Blocks(BlocksArgs),
     /// Show why packets were dropped.
     #[command(after_help = "Examples:
   rampart drops
@@ -178,7 +185,7 @@ Filters, all of which must hold: src, dst, host (an address or a network; host i
   rampart metrics | grep rampart_flows_open
   rampart up policy.toml --metrics 127.0.0.1:9469      let Prometheus read them")]
     Metrics(AskArgs),
-    /// Show the event log of rules with `log` or `alert`.
+    /// Show the event log of rules with `log` or `alert`, and of scans.
     #[command(after_help = "Examples:
   rampart log                                 show the newest events
   rampart log --follow                        keep showing new events, until Ctrl-C
@@ -187,7 +194,7 @@ Filters, all of which must hold: src, dst, host (an address or a network; host i
   rampart log --kept --limit 1000             show events from the disk, also of daemons that have ended
   rampart log --follow --json rule=web | jq -c .source
 
-Filters, all of which must hold: event (opened, refused, closed, alert, over), reason (as `rampart drops` names it), list, and those of
+Filters, all of which must hold: event (opened, refused, closed, alert, over, scan), reason (as `rampart drops` names it), list, and those of
 `rampart flows` but state: src, dst, host, proto, sport, dport, rule, from, to, zone.")]
     Log(LogArgs),
     /// Show current rates, until Ctrl-C.
@@ -518,6 +525,23 @@ pub(crate) struct FlowsArgs {
     /// Show all flows, however many; with --kill, end every flow.
     #[arg(long, conflicts_with = "limit")]
     pub(crate) all: bool,
+    /// The firewall's socket, instead of that of this network namespace.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+/// Arguments of `blocks`.
+#[derive(Debug, Args)]
+pub(crate) struct BlocksArgs {
+    /// End the blocks of an address instead of listing all.
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "end_all")]
+    pub(crate) end: Option<IpAddr>,
+    /// End every block.
+    #[arg(long)]
+    pub(crate) end_all: bool,
+    /// End only those of sources that came from this zone.
+    #[arg(long, value_name = "ZONE")]
+    pub(crate) zone: Option<String>,
     /// The firewall's socket, instead of that of this network namespace.
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,

@@ -59,6 +59,8 @@ impl Question {
     }
 }
 
+/// Why flows of a source that scanned do not open.
+const SCAN_BLOCKED: &str = "scan-blocked";
 /// Why answers to ICMP queries are dropped that belong to no flow.
 const UNASKED: &str = "icmp-unasked";
 
@@ -106,12 +108,33 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
                 } else {
                     translated.lines(&policy).iter().for_each(|line| println!("{line}"));
                 }
+                scan_lines(&policy, &packet, explanation.verdict.action)
+                    .iter()
+                    .for_each(|line| println!("{line}"));
             }
             Ok(ExitCode::SUCCESS)
         }
         // The command line asks for one or the other.
         (None, None) => Err(Failure::Wrong("name a packet, or a file of packets with --packets".to_owned())),
     }
+}
+
+/// What a packet's source has to do with scans.
+fn scan_lines(policy: &Policy, packet: &Packet, action: Action) -> Vec<String> {
+    let Some(scans) = &policy.scans else { return Vec::new() };
+    if packet.from == SELF || packet.answers_query() {
+        return Vec::new();
+    }
+    let source = packet.source;
+    if scans.except.contains(source) {
+        return vec![format!("{source} is excepted in [scans]: it is neither counted nor blocked")];
+    }
+    let counted = (action != Action::Allow && packet.opens_flow())
+        .then(|| format!("it counts as asked in vain by {source} ([scans])"));
+    let blocked = scans.block.map(|_| {
+        format!("if {source} is blocked for a scan, it is dropped as {SCAN_BLOCKED} instead: `rampart blocks` says so")
+    });
+    counted.into_iter().chain(blocked).collect()
 }
 
 /// What is on the lists of a policy at a moment.

@@ -84,6 +84,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Lists(args) => ask::lists(args, json)?,
         Command::Metrics(args) => ask::metrics(args, json)?,
         Command::Flows(args) => ask::flows(args, json)?,
+        Command::Blocks(args) => ask::blocks(args, json)?,
         Command::Drops(args) => ask::drops(args, json)?,
         Command::Down(args) => ask::down(args, json)?,
         Command::Openapi => format!("{:#}\n", api::description()),

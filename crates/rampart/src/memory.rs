@@ -1,8 +1,8 @@
 //! A data plane that lives in memory and judges nothing, for tests of all that stands before it. Tests keep a handle to
 //! it: they set its flows and counters, and look at what it was asked to do.
 
-use crate::api::{Counter, Drop, Flow, HookName, Occupancy};
-use crate::plane::{Attached, DataPlane, FlowKey, Hook, PlaneError, Present, Recorded, Tampering};
+use crate::api::{Block, Counter, Drop, Flow, HookName, Occupancy};
+use crate::plane::{Attached, BlockKey, DataPlane, FlowKey, Hook, PlaneError, Present, Recorded, Tampering};
 use policy::lists::ListTable;
 use policy::model::Log;
 use policy::{Policy, Tables};
@@ -45,6 +45,8 @@ pub(crate) struct Inside {
     pub(crate) recorded: Vec<(Duration, Recorded)>,
     pub(crate) suppressed: u64,
     pub(crate) flows: BTreeMap<u32, Flow>,
+    /// Sources that are blocked.
+    pub(crate) blocks: BTreeMap<u64, Block>,
     /// What somebody did to its programs, and is reported next.
     pub(crate) tampering: Tampering,
     /// It goes on with what an earlier one left.
@@ -204,6 +206,14 @@ impl DataPlane for Memory {
 
     fn kill(&mut self, flow: FlowKey) -> Result<bool, PlaneError> {
         Ok(self.whole()?.flows.remove(&flow.0).is_some())
+    }
+
+    fn blocked(&mut self) -> Result<Vec<(BlockKey, Block)>, PlaneError> {
+        Ok(self.whole()?.blocks.iter().map(|(key, block)| (BlockKey(*key), block.clone())).collect())
+    }
+
+    fn unblock(&mut self, block: BlockKey) -> Result<bool, PlaneError> {
+        Ok(self.whole()?.blocks.remove(&block.0).is_some())
     }
 
     fn occupancy(&mut self) -> Result<Occupancy, PlaneError> {

@@ -1,6 +1,6 @@
 //! What the daemon needs of a data plane. The real one is in `kernel/mod.rs`; tests use one that lives in memory.
 
-use crate::api::{Counter, Drop, EventDetails, Flow, HookName, Occupancy};
+use crate::api::{Block, Counter, Drop, EventDetails, Flow, HookName, Occupancy};
 use policy::lists::ListTable;
 use policy::quota::Sliding;
 use policy::{Policy, Tables};
@@ -117,6 +117,18 @@ pub(crate) trait DataPlane: Send {
     /// When the kernel does not do it.
     fn kill(&mut self, flow: FlowKey) -> Result<bool, PlaneError>;
 
+    /// Sources that are blocked because they scanned, those that are longest first, each with what [`DataPlane::unblock`] knows it by.
+    ///
+    /// # Errors
+    /// When the kernel refuses to be read.
+    fn blocked(&mut self) -> Result<Vec<(BlockKey, Block)>, PlaneError>;
+
+    /// Ends a block. `false` when it was over by itself.
+    ///
+    /// # Errors
+    /// When the kernel does not do it.
+    fn unblock(&mut self, block: BlockKey) -> Result<bool, PlaneError>;
+
     /// How full the flow table is.
     ///
     /// # Errors
@@ -174,6 +186,10 @@ pub(crate) struct AlertReading {
 /// Identifies a flow in the data plane: its record, and how often that record was used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct FlowKey(pub(crate) u32, pub(crate) u32);
+
+/// Identifies a blocked source in the data plane.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct BlockKey(pub(crate) u64);
 
 /// Where to attach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -19,6 +19,7 @@ pub(crate) use lists::Lists;
 use pages::{Numbers, PAGE_BYTES, pages};
 use policy::lists::ListTable;
 use policy::model::{Effect, Limit, Log, Policy, Rule};
+use policy::scans::{Scans, bits_of};
 use policy::settings::{ReversePath, Settings, Timeouts};
 use policy::tables::Counters as Slots;
 use policy::tables::Tables;
@@ -112,6 +113,7 @@ impl Policies {
         put_settings(&mut settings, &policy.settings);
         settings.keeps_marks |= u32::from(asks_for_more(policy));
         settings.translates = translations::translates(policy);
+        put_scans(&mut settings, policy.scans.as_ref());
         // The tables are exchanged in one step and the settings are not: so that no packet passes by the tables of one policy and the
         // settings of the other, the stricter of both hold meanwhile. The kernel returns from the exchange when no program is at
         // work any more that has the tables before it.
@@ -231,6 +233,15 @@ fn put_settings(to: &mut types::settings, from: &Settings) {
         ReversePath::Loose => 1,
         ReversePath::Strict => 2,
     };
+}
+
+/// What is a scan; without any nobody is counted, and nobody is blocked any more.
+fn put_scans(to: &mut types::settings, from: Option<&Scans>) {
+    let bits = |different: Option<u32>| different.map_or(0, bits_of);
+    to.scan_window = from.map_or(0, |scans| u64::from(ticks(scans.window)));
+    to.scan_block = from.and_then(|scans| scans.block).map_or(0, |time| u64::from(ticks(time)));
+    // In the order of `enum scan_field`.
+    to.scan_bits = from.map_or([0; 2], |scans| [bits(scans.ports), bits(scans.hosts)]);
 }
 
 /// The second settings, with every check that either of the two has, the shorter of their times and the smaller of their budgets. Log rates let nothing pass.

@@ -272,31 +272,37 @@ fn add_vectors(pages: &mut Pages, header: &mut types::table_header, vectors: &Bi
     }
 }
 
-/// Where the set of zones whose networks hold an address changes, and to what.
+/// An address from which on something else is known of sources: the zones whose networks hold them, a bit each, and whether what they do is no
+/// scan.
+type Start<T> = (T, [u64; 2]);
+
+/// Where what is known of sources changes, and to what.
 fn zone_starts<T: Point>(
     policy: &Policy,
     ours: &[u8],
     ranges: impl Fn(&AddressSet) -> &[(T, T)],
-) -> Vec<(T, u64)> {
-    let mut changes: Vec<(T, u64)> = Vec::new();
-    for (zone, number) in policy.zones.iter().zip(ours) {
-        for (first, last) in ranges(&zone.networks) {
-            changes.push((*first, 1 << number));
-            changes.extend(last.next().map(|after| (after, 1 << number)));
+) -> Vec<Start<T>> {
+    let mut changes: Vec<Start<T>> = Vec::new();
+    let zones = policy.zones.iter().zip(ours).map(|(zone, number)| (&zone.networks, [1 << number, 0]));
+    let excepted = policy.scans.iter().map(|scans| (&scans.except, [0, 1]));
+    for (set, bits) in zones.chain(excepted) {
+        for (first, last) in ranges(set) {
+            changes.push((*first, bits));
+            changes.extend(last.next().map(|after| (after, bits)));
         }
     }
     if changes.is_empty() {
         return Vec::new();
     }
-    changes.push((T::MIN, 0));
+    changes.push((T::MIN, [0; 2]));
     changes.sort_unstable();
-    let mut starts: Vec<(T, u64)> = Vec::new();
-    let mut zones = 0;
-    for (at, bit) in changes {
-        zones ^= bit;
+    let mut starts: Vec<Start<T>> = Vec::new();
+    let mut known = [0; 2];
+    for (at, bits) in changes {
+        known = [known[0] ^ bits[0], known[1] ^ bits[1]];
         match starts.last_mut() {
-            Some((last, set)) if *last == at => *set = zones,
-            _ => starts.push((at, zones)),
+            Some((last, set)) if *last == at => *set = known,
+            _ => starts.push((at, known)),
         }
     }
     starts
@@ -305,9 +311,15 @@ fn zone_starts<T: Point>(
 fn add_zones(pages: &mut Pages, header: &mut types::table_header, policy: &Policy, ours: &[u8]) {
     let v4 = zone_starts(policy, ours, |set| set.v4.ranges());
     let v6 = zone_starts(policy, ours, |set| set.v6.ranges());
-    let v4 = v4.iter().map(|(address, zones)| [u64::from(*address), 0, *zones, 0]).collect();
-    let v6 =
-        v6.iter().map(|(address, zones)| [(*address >> 64) as u64, *address as u64, *zones, 0]).collect();
+    // Whether they are excepted is the lower half of the last word: `struct zone_start`.
+    let v4 =
+        v4.iter().map(|(address, [zones, excepted])| [u64::from(*address), 0, *zones, *excepted]).collect();
+    let halves = |address: &u128| [(*address >> 64) as u64, *address as u64];
+    let v6 = v6.iter().map(|(address, [zones, excepted])| {
+        let [high, low] = halves(address);
+        [high, low, *zones, *excepted]
+    });
+    let v6 = v6.collect();
     header.zone_starts = [v4, v6].map(|starts: Vec<[u64; 4]>| types::zone_starts {
         at: pages.pairs(starts.as_flattened(), 8),
         count: starts.len() as u32,

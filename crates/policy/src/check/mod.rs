@@ -5,6 +5,7 @@ mod lists;
 mod names;
 mod nat;
 mod rules;
+mod scans;
 mod schedules;
 mod settings;
 mod source_ports;
@@ -64,6 +65,7 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
     let zones = zones::read(root, &mut objects, c);
     let bridges = bridges::read(root, settings.forwarding, &zones, c);
     let mut lists = lists::read(root, &mut objects, c);
+    let scans = scans::read(root, &mut objects, c);
     let schedules = schedules::read(root, c);
     let rules = rules::read(root, &zones, &schedules, &mut objects, &mut services, c);
     let translations = nat::read(root, settings.forwarding, &zones, &mut objects, &mut services, c);
@@ -112,6 +114,7 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
         rules,
         translations,
         defaults,
+        scans,
         settings,
         unused,
     })

@@ -45,6 +45,9 @@ pub struct Status {
     pub counters: Vec<Counter>,
     /// Alerts that stand, by rule.
     pub alerts: Vec<Alert>,
+    /// Number of sources that may open no flow because they scanned. Daemons before this field say 0.
+    #[serde(default)]
+    pub blocked_sources: u64,
     /// What needs attention, each as a sentence with what to do; empty when all is well.
     pub troubles: Vec<String>,
 }
@@ -285,6 +288,39 @@ pub struct Killed {
     pub killed: u64,
 }
 
+/// Sources that may open no flow because they scanned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Blocks {
+    /// The blocks, the oldest first.
+    pub blocks: Vec<Block>,
+}
+
+/// A source that asked in vain for too many ports or hosts (`[scans]` with `block`). It opens no flow in the zone that it came from; flows that it has go on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Block {
+    /// The source, for example `198.51.100.7`; of IPv6 the first address of its network of 64 bits.
+    pub source: IpAddr,
+    /// Bits that all blocked addresses begin with: 32 of IPv4, 64 of IPv6.
+    pub prefix: u8,
+    /// Zone that it came from, for example `outside`.
+    pub zone: String,
+    /// Seconds since it was blocked.
+    pub seconds: u64,
+    /// Seconds until it may open flows again.
+    pub left_seconds: u64,
+    /// Different ports that it had asked for in vain, estimated.
+    pub ports: u64,
+    /// Different hosts that it had asked in vain, estimated.
+    pub hosts: u64,
+}
+
+/// Blocks that a user ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Unblocked {
+    /// Number of blocks that were ended.
+    pub ended: u64,
+}
+
 /// A part of the event log, the oldest event first.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Events {
@@ -313,7 +349,7 @@ pub struct AuditTrail {
 pub struct AuditRecord {
     /// When, for example `2026-11-20T10:00:00.125Z`.
     pub at: Timestamp,
-    /// What was done: `up`, `applied`, `refused`, `confirmed`, `rolled-back`, `killed`, `left`, `down` or `denied`.
+    /// What was done: `up`, `applied`, `refused`, `confirmed`, `rolled-back`, `killed`, `unblocked`, `left`, `down` or `denied`.
     pub event: String,
     /// Who did it.
     pub by: Actor,
@@ -364,7 +400,7 @@ impl From<&str> for Actor {
     }
 }
 
-/// An event that a rule recorded.
+/// An event that a rule, or a scan, recorded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Event {
     /// Number of the event: 1 for the first since the firewall was started, and one more for each.
@@ -381,7 +417,7 @@ pub struct Event {
 pub struct EventDetails {
     /// Kind of event.
     pub event: EventName,
-    /// Name of the rule; null if it was the default of the two zones, or if the rule is gone.
+    /// Name of the rule; null if it was the default of the two zones, if the rule is gone, and of `scan` events.
     pub rule: Option<String>,
     /// The list, or the country, on which the rule found the source (`bad`, `country:CH`); of rules that ask for one, and not of `closed` events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -412,6 +448,20 @@ pub struct EventDetails {
     /// What the alert counted; of `alert` and `over` events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub alert: Option<AlertCount>,
+    /// What the source had done; of `scan` events.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scan: Option<ScanCount>,
+}
+
+/// What a source that scanned had asked for in vain within the window, the last of it in the event's packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ScanCount {
+    /// Different ports, estimated; of the packet's protocol and others.
+    pub ports: u64,
+    /// Different hosts, estimated.
+    pub hosts: u64,
+    /// Whether it is blocked for that.
+    pub blocked: bool,
 }
 
 /// Kind of event.
@@ -428,6 +478,8 @@ pub enum EventName {
     Alert,
     /// An alert that stood is over.
     Over,
+    /// A source scanned.
+    Scan,
 }
 
 impl EventName {
@@ -439,6 +491,7 @@ impl EventName {
             EventName::Closed => "closed",
             EventName::Alert => "alert",
             EventName::Over => "over",
+            EventName::Scan => "scan",
         }
     }
 }

@@ -2,8 +2,8 @@
 
 use super::filter::KEYS;
 use super::{
-    Applied, AuditTrail, Confirmed, Down, Drops, EVENTS_SHOWN, Events, FLOWS_SHOWN, Flows, History,
-    KeptPolicy, Killed, Lists, NewPolicy, Refusal, Restored, Rules, Status,
+    Applied, AuditTrail, Blocks, Confirmed, Down, Drops, EVENTS_SHOWN, Events, FLOWS_SHOWN, Flows, History,
+    KeptPolicy, Killed, Lists, NewPolicy, Refusal, Restored, Rules, Status, Unblocked,
 };
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::{JsonSchema, Schema};
@@ -22,6 +22,10 @@ pub enum Operation {
     Flows,
     /// End the flows that pass a filter.
     EndFlows,
+    /// List the sources that are blocked because they scanned.
+    Blocks,
+    /// End blocks.
+    EndBlocks,
     /// Count dropped packets by reason.
     Drops,
     /// Read the event log.
@@ -88,7 +92,7 @@ const READER: (u16, &str) =
 const TOO_OFTEN: (u16, &str) = (429, "A user other than root changes the firewall too often.");
 
 /// Every operation with its path.
-pub const ROUTES: [Route; 18] = [
+pub const ROUTES: [Route; 20] = [
     route::<Status>(
         "GET",
         "/v1/status",
@@ -123,6 +127,20 @@ pub const ROUTES: [Route; 18] = [
         Operation::EndFlows,
         "End the flows that pass a filter",
         &[WRONG_FILTER, READER, TOO_OFTEN, MACHINE, GOING],
+    ),
+    route::<Blocks>(
+        "GET",
+        "/v1/blocks",
+        Operation::Blocks,
+        "List the sources that are blocked because they scanned",
+        &[WRONG_QUERY, MACHINE, GOING],
+    ),
+    route::<Unblocked>(
+        "DELETE",
+        "/v1/blocks",
+        Operation::EndBlocks,
+        "End blocks",
+        &[(400, "An address is wrong, or nothing says which blocks."), READER, TOO_OFTEN, MACHINE, GOING],
     ),
     route::<Drops>(
         "GET",
@@ -296,6 +314,7 @@ impl Operation {
     pub const fn changes(self) -> bool {
         match self {
             Operation::EndFlows
+            | Operation::EndBlocks
             | Operation::Apply
             | Operation::Confirm
             | Operation::Rollback
@@ -306,6 +325,7 @@ impl Operation {
             | Operation::Rules
             | Operation::Lists
             | Operation::Flows
+            | Operation::Blocks
             | Operation::Drops
             | Operation::Log
             | Operation::Audit
@@ -335,6 +355,11 @@ impl Operation {
                     "Number of an event: the answer has later events only. Without it, the answer has the newest.",
                 ),
                 ("limit", "Greatest number of events in the answer."),
+            ],
+            Operation::EndBlocks => &[
+                ("source", "An address that is blocked."),
+                ("zone", "Name of the zone that it came from."),
+                ("all", "`true` to end every block; needed if there is neither a source nor a zone."),
             ],
             Operation::Audit => &[("limit", "Greatest number of records in the answer, the newest ones.")],
             Operation::Policy => {
@@ -411,6 +436,8 @@ fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
         let number = |name: &str| match name {
             "limit" => json!({ "type": "integer", "minimum": 0, "default": EVENTS_SHOWN }),
             "confirm_seconds" => json!({ "type": "integer", "minimum": 1, "maximum": 86_400 }),
+            "source" | "zone" => json!({ "type": "string" }),
+            "all" => json!({ "type": "boolean", "default": false }),
             _ => json!({ "type": "integer", "minimum": 0 }),
         };
         let parameter = |(name, takes): &(&str, &str)| json!({ "name": name, "in": "query", "description": takes, "schema": number(name) });

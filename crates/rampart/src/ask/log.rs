@@ -3,7 +3,7 @@
 use super::flows::end;
 use super::shown;
 use super::wanted::Wanted;
-use crate::api::{Actor, AuditRecord, AuditTrail, Event, Events, Operation};
+use crate::api::{Actor, AuditRecord, AuditTrail, Event, Events, Operation, ScanCount};
 use crate::cli::LogArgs;
 use crate::daemon::log::escaped;
 use crate::daemon::recorder;
@@ -164,7 +164,11 @@ fn lines_of(events: &Events, suppressed: u64) -> String {
 
 fn line(event: &Event) -> String {
     let details = &event.details;
-    let rule = details.rule.as_deref().unwrap_or("(default)");
+    let rule = match (&details.rule, &details.scan) {
+        (Some(rule), _) => rule,
+        (None, None) => "(default)",
+        (None, Some(_)) => "[scans]",
+    };
     let (source, destination) =
         (end(details.source, details.source_port), end(details.destination, details.destination_port));
     let zones = format!("{} > {}", details.from, details.to.as_deref().unwrap_or("?"));
@@ -195,6 +199,14 @@ fn line(event: &Event) -> String {
     }
     if let Some(alert) = &details.alert {
         line += &format!("  {}", alert_words(alert));
+    }
+    if let Some(ScanCount { ports, hosts, blocked }) = details.scan {
+        let so = if blocked { ", and is blocked" } else { "" };
+        line += &format!(
+            "  had asked in vain for about {} ports of {} hosts{so}",
+            grouped(ports),
+            grouped(hosts)
+        );
     }
     escaped(&line) + "\n"
 }

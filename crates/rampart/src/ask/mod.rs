@@ -2,6 +2,7 @@
 
 pub(crate) mod apply;
 pub(crate) mod backup;
+mod blocks;
 mod drops;
 mod flows;
 pub(crate) mod history;
@@ -14,6 +15,7 @@ pub(crate) mod top;
 mod wanted;
 
 pub(crate) use apply::{apply, confirm, down};
+pub(crate) use blocks::blocks;
 pub(crate) use drops::drops;
 pub(crate) use flows::flows;
 pub(crate) use lists::lists;

@@ -57,6 +57,10 @@ fn text(status: &Status) -> String {
         format!("alert      {}: {}, since {}", alert.rule, alert_words(&alert.counted), alert.since)
     };
     lines.extend(status.alerts.iter().map(alert));
+    if status.blocked_sources > 0 {
+        let sources = grouped(status.blocked_sources);
+        lines.push(format!("blocked    {sources} of the sources that scanned: `rampart blocks` lists them"));
+    }
     lines.extend(status.troubles.iter().map(|trouble| format!("trouble    {trouble}")));
     lines.join("\n") + "\n"
 }

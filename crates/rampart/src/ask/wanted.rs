@@ -4,11 +4,11 @@ use crate::api::{Event, EventDetails, Filter, FilterError, Flow};
 
 /// Keys that events have and flows have not.
 const OWN: [(&str, &str); 3] = [
-    ("event", "opened, refused, closed, alert or over"),
+    ("event", "opened, refused, closed, alert, over or scan"),
     ("reason", "why a packet was refused, as `rampart drops` names it"),
     ("list", "the list on which an end was found, for example bad or country:CH"),
 ];
-const EVENTS: [&str; 5] = ["opened", "refused", "closed", "alert", "over"];
+const EVENTS: [&str; 6] = ["opened", "refused", "closed", "alert", "over", "scan"];
 
 /// Events that are shown; without parts, all of them.
 #[derive(Debug, Default)]
@@ -114,6 +114,7 @@ mod tests {
             reason: Some("rule-deny".to_owned()),
             closed: None,
             alert: None,
+            scan: None,
         };
         for (words, expected) in [
             ("", Ok(true)),

@@ -30,7 +30,7 @@ pub(crate) fn between(old: &Policy, new: &Policy) -> Changes {
         zones: zones(old) != zones(new),
         // Between the same zones, whatever their order.
         defaults: defaults(old) != defaults(new),
-        settings: old.settings != new.settings,
+        settings: old.settings != new.settings || old.scans != new.scans,
     }
 }
 

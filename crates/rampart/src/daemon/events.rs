@@ -78,6 +78,7 @@ pub(crate) mod tests {
             reason: None,
             closed: None,
             alert: None,
+            scan: None,
         }
     }
 

@@ -68,6 +68,8 @@ pub(crate) enum Kind {
     Refreshed,
     /// A user ended flows.
     Killed,
+    /// A user ended blocks.
+    Unblocked,
     /// An alert was raised.
     Alert,
     /// The daemon ends, and the firewall goes on without it.
@@ -94,6 +96,7 @@ impl Kind {
             Kind::Scheduled => "scheduled",
             Kind::Refreshed => "refreshed",
             Kind::Killed => "killed",
+            Kind::Unblocked => "unblocked",
             Kind::Alert => "alert",
             Kind::Left => "left",
             Kind::Trouble => "trouble",

@@ -166,6 +166,11 @@ fn of_status(text: &mut Text, status: &Status) {
         ),
         ("rampart_flows_capacity", "Flows that fit into the table.", flows.capacity),
         ("rampart_alerts", "Alerts that stand.", status.alerts.len() as u64),
+        (
+            "rampart_blocked_sources",
+            "Sources that may open no flow because they scanned.",
+            status.blocked_sources,
+        ),
         ("rampart_troubles", "What needs attention, as `rampart status` says.", status.troubles.len() as u64),
     ];
     for (name, help, value) in rows {

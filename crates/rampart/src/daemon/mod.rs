@@ -4,6 +4,7 @@
 mod alarms;
 mod alerts;
 mod attachments;
+pub(crate) mod blocks;
 pub(crate) mod changes;
 pub(crate) mod events;
 pub(crate) mod instance;
@@ -320,6 +321,7 @@ impl Daemon {
                 flows,
                 counters: running.attachments.plane.counters()?,
                 alerts: running.alerts.standing(),
+                blocked_sources: blocks::in_force(running)?.len() as u64,
                 troubles: running.troubles(),
             })
         })

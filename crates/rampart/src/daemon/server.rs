@@ -1,6 +1,7 @@
 //! Answers requests on the sockets: a thread per connection, one request each. [`Daemon`] does what they ask. By which socket a request
 //! came says what it may do: the kernel has looked at the groups of whoever connected.
 
+use super::blocks::WhichBlocks;
 use super::instance::{Listeners, Role};
 use super::run::{Wake, Waker};
 use super::{Daemon, Moment, Refused, metrics};
@@ -312,6 +313,7 @@ fn handle(daemon: &Daemon, operation: Operation, request: &Request, by: &Actor) 
     let (filter, own) = match operation {
         Operation::Log
         | Operation::Audit
+        | Operation::EndBlocks
         | Operation::Policy
         | Operation::Rollback
         | Operation::FactoryReset
@@ -328,6 +330,10 @@ fn handle(daemon: &Daemon, operation: Operation, request: &Request, by: &Actor) 
             return Err(Refused::new(400, error));
         }
         Operation::EndFlows => Answer::of(&daemon.kill(&filter, &request.query, now.wall, by)?),
+        Operation::Blocks => Answer::of(&daemon.blocks()?),
+        Operation::EndBlocks => {
+            Answer::of(&daemon.end_blocks(&blocks_wanted(&request.query)?, &request.query, now.wall, by)?)
+        }
         Operation::Drops => Answer::of(&daemon.drops()?),
         Operation::Log => {
             let (after, limit) = events_wanted(&request.query)?;
@@ -403,6 +409,30 @@ fn events_wanted(query: &str) -> Result<(Option<u64>, u64), Refused> {
         }
     }
     Ok((after, limit))
+}
+
+/// Which blocks are to end.
+fn blocks_wanted(query: &str) -> Result<WhichBlocks, Refused> {
+    let (mut which, mut all) = (WhichBlocks::default(), false);
+    for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+        let wrong = |takes: &str| Refused::new(400, format!("{key}={value}: {key} takes {takes}"));
+        match key.as_ref() {
+            "source" => which.source = Some(value.parse().map_err(|_| wrong("an address"))?),
+            "zone" => which.zone = Some(value.into_owned()),
+            "all" => all = value.parse().map_err(|_| wrong("true or false"))?,
+            _ => {
+                return Err(Refused::new(
+                    400,
+                    format!("/v1/blocks takes `source`, `zone` and `all`, no `{key}`"),
+                ));
+            }
+        }
+    }
+    if which == WhichBlocks::default() && !all {
+        let error = "this would end every block: name a source or a zone, or all=true if that is meant";
+        return Err(Refused::new(400, error));
+    }
+    Ok(which)
 }
 
 /// How many records of the audit trail are wanted.

@@ -9,9 +9,9 @@ mod words;
 pub(crate) use machine::{all_there, can_forward, unfit};
 pub(crate) use passed::FRAGMENTS_LOST;
 
-use crate::api::{Counter, Drop, Flow, Occupancy};
+use crate::api::{Block, Counter, Drop, Flow, Occupancy};
 use crate::forwarding;
-use crate::plane::{Attached, DataPlane, FlowKey, Hook, PlaneError, Present, Recorded, Tampering};
+use crate::plane::{Attached, BlockKey, DataPlane, FlowKey, Hook, PlaneError, Present, Recorded, Tampering};
 use crate::privileges;
 use dataplane::routes::{AnswerLimits, Follower, Routes};
 use dataplane::{
@@ -27,7 +27,7 @@ use std::collections::{HashMap, HashSet};
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::time::Duration;
-use words::{api_flow, hook_name, recorded};
+use words::{api_block, api_flow, hook_name, recorded};
 
 /// Rules that a firewall is made for at least, however few it begins with: 8 bytes each on every core.
 const RULES_AT_LEAST: u32 = 131_072;
@@ -505,6 +505,15 @@ impl DataPlane for Kernel {
 
     fn kill(&mut self, flow: FlowKey) -> Result<bool, PlaneError> {
         Ok(self.firewall.flows.end(FlowId { record: flow.0, use_count: flow.1 })?)
+    }
+
+    fn blocked(&mut self) -> Result<Vec<(BlockKey, Block)>, PlaneError> {
+        let blocked = self.firewall.scans.blocked(uptime()?)?;
+        Ok(blocked.into_iter().map(|blocked| (BlockKey(blocked.key), api_block(blocked))).collect())
+    }
+
+    fn unblock(&mut self, block: BlockKey) -> Result<bool, PlaneError> {
+        Ok(self.firewall.scans.end(block.0)?)
     }
 
     fn occupancy(&mut self) -> Result<Occupancy, PlaneError> {

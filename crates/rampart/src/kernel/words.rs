@@ -1,6 +1,8 @@
 //! What the data plane knows of flows and events, in the words of the API.
 
-use crate::api::{AlertCount, Alias, Closed, EventDetails, EventName, Flow, HookName, protocol_name};
+use crate::api::{
+    AlertCount, Alias, Block, Closed, EventDetails, EventName, Flow, HookName, ScanCount, protocol_name,
+};
 use crate::plane::{AlertReading, Recorded};
 use dataplane::{Event, EventKind, State};
 use policy::model::Per;
@@ -41,6 +43,19 @@ pub(super) fn api_flow(flow: dataplane::Flow, timeouts: &Timeouts) -> Flow {
     }
 }
 
+pub(super) fn api_block(blocked: dataplane::Blocked) -> Block {
+    let dataplane::Blocked { source, prefix, zone, age, left, ports, hosts, .. } = blocked;
+    Block {
+        source,
+        prefix,
+        zone,
+        seconds: age.as_secs(),
+        left_seconds: left.as_secs(),
+        ports: ports.into(),
+        hosts: hosts.into(),
+    }
+}
+
 /// The responder's port; of an ICMP query the data plane has type and code there.
 fn responder_port(protocol: u8, port: u16) -> u16 {
     if is_icmp(protocol) { 0 } else { port }
@@ -73,10 +88,17 @@ fn alert_count(event: &Event) -> Option<AlertCount> {
 
 fn details(event: Event) -> EventDetails {
     let alert = alert_count(&event);
+    let scan = match event.kind {
+        EventKind::Scan { ports, hosts, is_blocked } => {
+            Some(ScanCount { ports: ports.into(), hosts: hosts.into(), blocked: is_blocked })
+        }
+        _ => None,
+    };
     let [source_list, destination_list] = event.lists;
     let (name, reason, closed) = match event.kind {
         EventKind::Opened => (EventName::Opened, None, None),
         EventKind::Alert { .. } => (EventName::Alert, None, None),
+        EventKind::Scan { .. } => (EventName::Scan, None, None),
         EventKind::Refused(reason) => (EventName::Refused, Some(reason.name().to_owned()), None),
         EventKind::Closed { state, lasted, packets, bytes, .. } => {
             let closed = Closed {
@@ -105,6 +127,7 @@ fn details(event: Event) -> EventDetails {
         reason,
         closed,
         alert,
+        scan,
     }
 }
 

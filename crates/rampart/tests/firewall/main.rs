@@ -19,6 +19,7 @@ mod own_session;
 mod patterns;
 mod privileges;
 mod restart;
+mod scans;
 mod tampering;
 mod translation;
 mod troubles;

@@ -1,6 +1,7 @@
 //! The daemon over the data plane in memory: through its socket, by the clock, and as a process with signals.
 
 mod asked;
+mod blocks;
 mod by_itself;
 mod fetched;
 mod listed;
@@ -143,6 +144,7 @@ impl Running {
             Command::Flows(args) => crate::ask::flows(args, cli.json),
             Command::Metrics(args) => crate::ask::metrics(args, cli.json),
             Command::Lists(args) => crate::ask::lists(args, cli.json),
+            Command::Blocks(args) => crate::ask::blocks(args, cli.json),
             Command::Drops(args) => crate::ask::drops(args, cli.json),
             other => panic!("{other:?} asks no daemon"),
         };
