@@ -85,6 +85,11 @@ impl ProtocolMix {
         matches!(self, Self::Only(Protocol::Http11 | Protocol::Https))
     }
 
+    /// Whether some files come by HTTP, whose answers have a first and a last byte.
+    pub const fn has_http(self) -> bool {
+        !matches!(self, Self::Only(Protocol::Ftp(_)))
+    }
+
     /// Whether it fetches files by HTTP alone, so that their sizes can be chosen.
     pub const fn is_http(self) -> bool {
         matches!(self, Self::Only(Protocol::Http10 | Protocol::Http11 | Protocol::Https))

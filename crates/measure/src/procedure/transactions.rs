@@ -5,8 +5,8 @@ use super::once::{Once, OneTrial};
 use super::parameters::Key;
 use super::{Guarded, Measured, Procedure, ProcedureRow, Sends, Spec, all_lost, mark};
 use crate::application::ApplicationRequest;
-use crate::results::{Mark, MarkKind, Metric};
-use crate::shape::Placement;
+use crate::results::{LatencySummary, Mark, MarkKind, Metric};
+use crate::shape::{Placement, Workload};
 use crate::suite::Factor;
 use crate::trial::{TrialOutcome, TrialRequest, trials};
 
@@ -26,30 +26,35 @@ pub(super) const ROW: ProcedureRow = ProcedureRow {
         TransactionsSpec {
             trial_seconds: asked.given.trial_seconds(),
             limit_seconds: asked.given.number(&TRANSACTION_LIMIT).unwrap_or(DEFAULT_LIMIT_SECONDS),
+            has_http: match &asked.setup.workload {
+                Workload::Application(shape) => shape.protocol.has_http(),
+                _ => false,
+            },
         }
         .into()
     },
 };
 
 /// Transactions of applications. Yields `TransactionsPerMinute`, `FailedTransactions`, `TransactionTime`, `TransactionTimeP99`,
-/// `TimeToFirstByte`, `TimeToLastByte` and `Goodput`, of the files' bytes.
+/// `Goodput`, of the files' bytes, and, of HTTP, `TimeToFirstByte` and `TimeToLastByte`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TransactionsSpec {
     /// Seconds of each trial in which transactions begin.
     pub trial_seconds: f64,
     /// Seconds after which a transaction has failed, > 0.
     pub limit_seconds: f64,
+    /// Whether some transactions are HTTP's; of FTP's answers nobody takes the times.
+    pub has_http: bool,
 }
 
-const METRICS: [Metric; 7] = [
+const METRICS: [Metric; 5] = [
     Metric::TransactionsPerMinute,
     Metric::FailedTransactions,
     Metric::TransactionTime,
     Metric::TransactionTimeP99,
-    Metric::TimeToFirstByte,
-    Metric::TimeToLastByte,
     Metric::Goodput,
 ];
+const OF_HTTP: [Metric; 2] = [Metric::TimeToFirstByte, Metric::TimeToLastByte];
 
 impl Spec for TransactionsSpec {
     fn start(&self, placement: Placement) -> Box<dyn Procedure> {
@@ -57,7 +62,9 @@ impl Spec for TransactionsSpec {
     }
 
     fn lost(&self, marks: &[Mark]) -> Vec<Measured> {
-        all_lost(&METRICS, marks)
+        let mut all = all_lost(&METRICS, marks);
+        all.extend(if self.has_http { all_lost(&OF_HTTP, marks) } else { Vec::new() });
+        all
     }
 
     fn typical_seconds(&self) -> f64 {
@@ -80,14 +87,20 @@ impl OneTrial for TransactionsSpec {
             None => Measured::lost(metric, vec![mark(MarkKind::Note, "no transaction completed")]),
         };
         let times = application.times_ns;
-        vec![
+        let mut all = vec![
             found(Metric::TransactionsPerMinute, per_second(application.in_time) * MINUTE),
             found(Metric::FailedTransactions, outcome.loss_ratio()),
             timed(Metric::TransactionTime, times.map(|times| times.p50)),
             timed(Metric::TransactionTimeP99, times.map(|times| times.p99)),
-            timed(Metric::TimeToFirstByte, application.first_byte_ns.map(|times| times.p50)),
-            timed(Metric::TimeToLastByte, application.last_byte_ns.map(|times| times.p50)),
             found(Metric::Goodput, per_second(application.bytes_in_time) * 8.0),
-        ]
+        ];
+        if self.has_http {
+            let answers = [application.first_byte_ns, application.last_byte_ns];
+            let answered = |(metric, times): (Metric, Option<LatencySummary>)| {
+                timed(metric, times.map(|times| times.p50))
+            };
+            all.extend(OF_HTTP.into_iter().zip(answers).map(answered));
+        }
+        all
     }
 }

@@ -61,6 +61,10 @@ impl Rig for Application {
 
 /// Every value with whether it is valid, and all that its marks say.
 fn run(outcome: TrialOutcome) -> (Vec<(Metric, f64, bool)>, String) {
+    run_by(true, outcome)
+}
+
+fn run_by(has_http: bool, outcome: TrialOutcome) -> (Vec<(Metric, f64, bool)>, String) {
     let cell = Cell {
         id: 0,
         workload: Sent::Application,
@@ -68,7 +72,7 @@ fn run(outcome: TrialOutcome) -> (Vec<(Metric, f64, bool)>, String) {
         factors: BTreeMap::from([("clients".into(), Level::read("clients", "12"))]),
         cores: 1,
         placement: Placement::Inline,
-        procedure: TransactionsSpec { trial_seconds: SECONDS, limit_seconds: 10.0 }.into(),
+        procedure: TransactionsSpec { trial_seconds: SECONDS, limit_seconds: 10.0, has_http }.into(),
         rounds: 2,
     };
     let mut rigs: Vec<Box<dyn Rig>> = vec![Box::new(Application("linux", outcome))];
@@ -90,18 +94,28 @@ fn transactions_a_minute_are_of_those_that_ended_in_time() {
         (FailedTransactions, 0.19),
         (TransactionTime, 3e6),
         (TransactionTimeP99, 9e6),
+        (Goodput, 400_000.0 * 8.0 / SECONDS),
         (TimeToFirstByte, 1e6),
         (TimeToLastByte, 2e6),
-        (Goodput, 400_000.0 * 8.0 / SECONDS),
     ];
     assert_eq!(values, expected.map(|(metric, value)| (metric, value, true)));
+}
+
+/// Points of FTP had no value, because nobody takes the time to the first byte of its answers.
+#[test]
+fn ftp_has_no_times_of_answers_and_is_valid_without_them() {
+    let mut outcome = trial(405, "timeout", 95);
+    let WorkloadOutcome::Application(application) = &mut outcome.workload else { panic!("transactions") };
+    (application.first_byte_ns, application.last_byte_ns) = (None, None);
+    let (values, said) = run_by(false, outcome);
+    assert_eq!((values.len(), values.iter().all(|(_, _, valid)| *valid)), (5, true), "{said}");
 }
 
 #[test]
 fn a_firewall_through_which_nothing_comes_has_no_times() {
     let (values, said) = run(trial(0, "timeout", 12));
     let valid: Vec<bool> = values.iter().map(|(_, _, valid)| *valid).collect();
-    assert_eq!(valid, [true, true, false, false, false, false, true], "{said}");
+    assert_eq!(valid, [true, true, false, false, true, false, false], "{said}");
     assert_eq!((values[0].1, values[1].1), (0.0, 1.0));
     assert!(said.contains("no transaction completed"), "{said}");
 }
