@@ -19,7 +19,7 @@ fn main() {
         ("tolly-http", sample::tolly_http(&FIREWALLS), Layout::TollyHttp),
         ("eantc-tcp", sample::eantc_tcp(&FIREWALLS), Layout::EantcTcp),
         ("poliwall", sample::poliwall(&FIREWALLS), Layout::Poliwall),
-        ("checkpoint", sample::bulk_tcp(&FIREWALLS), Layout::Checkpoint),
+        ("checkpoint", sample::checkpoint(&FIREWALLS), Layout::Checkpoint),
     ];
     for (name, results, layout) in runs {
         let dir = dir.join(name);

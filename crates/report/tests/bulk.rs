@@ -14,7 +14,7 @@ const DUTS: [&str; 3] = ["wire", "linux", "nftables"];
 
 #[test]
 fn the_layout_has_every_sequence_and_the_median_beside_the_printed_figures() {
-    let mut run = sample::bulk_tcp(&DUTS);
+    let mut run = sample::checkpoint(&DUTS);
     let first = run.points.iter_mut().find(|point| point.metric == Metric::Goodput).unwrap();
     first.rounds = vec![11.1e9, 12.2e9, 0.0, 14.4e9, 15.5e9];
     let markdown = render(&run, Format::Markdown, &with_layout("x", Layout::Checkpoint)).unwrap();
@@ -42,7 +42,7 @@ fn the_layout_has_every_sequence_and_the_median_beside_the_printed_figures() {
 
 #[test]
 fn bytes_are_called_bytes_everywhere() {
-    let run = sample::bulk_tcp(&DUTS);
+    let run = sample::checkpoint(&DUTS);
     let text = text_of(&page(&run));
     for needle in [
         "bytes of the deciding trials: written by the client",

@@ -18,7 +18,7 @@ const SECONDS: f64 = 6.0;
 
 /// A run of two firewalls with 1 and 72 clients, in which one of a hundred transactions through nftables fails.
 fn run() -> Results {
-    let mut run = sample::bulk_tcp(&["linux", "nftables"]);
+    let mut run = sample::checkpoint(&["linux", "nftables"]);
     let cells = ["1", "72"].into_iter().zip(0..).map(|(clients, id)| Cell {
         id,
         test: "http".into(),

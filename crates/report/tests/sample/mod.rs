@@ -7,16 +7,17 @@
 #![allow(dead_code, reason = "each test binary that includes this module uses its own part of it")]
 
 mod connections;
+mod machine;
 
 #[allow(unused_imports, reason = "each test binary that includes this module uses its own part of it")]
 pub(crate) use connections::{eantc_tcp, poliwall, tolly_http};
+use machine::{calibration, environment, tick_sheet};
 
 use measure::bulk::BulkOutcome;
 use measure::connections::ConnectionOutcome;
 use measure::ledger::{BulkPlaces, FramePlaces, Ledger, Places};
 use measure::results::{
     Calibration, CoreUse, CpuUse, Environment, LatencySummary, MarkKind, Metric, Reading, Results, Tick,
-    TickStatus,
 };
 use measure::shape::{Lane, Placement, Zone};
 use measure::trial::{LaneOutcome, SecondSample};
@@ -184,7 +185,7 @@ pub(crate) fn tolly(duts: usize) -> Results {
 }
 
 /// The Check Point article's series: bulk transfers by connections, in five sequences.
-pub(crate) fn bulk_tcp(duts: &[&str]) -> Results {
+pub(crate) fn checkpoint(duts: &[&str]) -> Results {
     let mut run = Builder::new("checkpoint", "standard");
     for dut in duts {
         for connections in ["1", "10", "50", "100"] {
@@ -634,76 +635,4 @@ fn spoil(points: &mut [Point]) {
             _ => {}
         }
     }
-}
-
-fn environment() -> Environment {
-    let map = |rows: &[(&str, &str)]| -> BTreeMap<String, String> {
-        rows.iter().map(|&(k, v)| (k.into(), v.into())).collect()
-    };
-    Environment {
-        cpu: "Sample CPU (made up, nothing was measured)".into(),
-        cores: 2,
-        memory_bytes: 8 << 30,
-        kernel: "6.18.5 #1 SMP PREEMPT_DYNAMIC".into(),
-        clock: "tsc".into(),
-        virtualization: "kvm".into(),
-        mitigations: map(&[
-            (
-                "spectre_v2",
-                "Mitigation: Enhanced / Automatic IBRS; IBPB: conditional; PBRSB-eIBRS: SW sequence",
-            ),
-            ("meltdown", "Not affected"),
-            ("retbleed", "Not affected"),
-        ]),
-        versions: map(&[
-            ("rampart-bench", "0.1.0"),
-            ("nft", "1.0.6"),
-            ("iptables", "1.8.9 (nf_tables)"),
-            ("clang", "16.0.6"),
-        ]),
-        settings: map(&[("net.netfilter.nf_conntrack_max", "4194304"), ("net.core.bpf_jit_enable", "1")]),
-        load_before: 1.42,
-        load_after: 2.61,
-        stolen: 0.012,
-        remarks: vec!["Other work ran beside the bench: expect about 10 % of noise.".into()],
-    }
-}
-
-fn calibration() -> Vec<Calibration> {
-    let row = |name: &str, value: f64, unit: &str, target: Option<f64>, met: Option<bool>| Calibration {
-        name: name.into(),
-        value,
-        unit: unit.into(),
-        target,
-        met,
-    };
-    vec![
-        row("bare live-frame loop, 64 bytes, 1 core", 15.0e6, "frames/s", None, None),
-        row("generator and sink, 64 bytes, 1 M flows, 1 core", 11.4e6, "frames/s", Some(10.5e6), Some(true)),
-        row("gaps within 5 µs of the schedule at 100 k frames/s", 0.982, "ratio", Some(0.99), Some(false)),
-    ]
-}
-
-fn tick_sheet() -> Vec<Tick> {
-    let row = |section: &str, asks: &str, status: TickStatus, detail: &str| Tick {
-        section: section.into(),
-        asks: asks.into(),
-        status,
-        detail: detail.into(),
-    };
-    vec![
-        row(
-            "RFC 2544 section 26.1",
-            "Throughput",
-            TickStatus::Met,
-            "zero loss, MLRsearch with the rfc2544 preset",
-        ),
-        row(
-            "RFC 2544 section 24",
-            "Trials of at least 60 s",
-            TickStatus::Deviated,
-            "1 s in the quick profile",
-        ),
-        row("RFC 2544 section 26.5", "System recovery", TickStatus::NotRun, "not part of this suite"),
-    ]
 }
