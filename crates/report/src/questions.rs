@@ -9,7 +9,7 @@ use crate::table::{Cell, Head, Row, Table};
 use crate::view::{self, Setting, View};
 use crate::{expectations, tables, units, verdict};
 use measure::results::{MarkKind, Point, Reading, Role};
-use measure::suite::{Asks, Suite};
+use measure::suite::{Asks, Factor, Suite};
 
 /// A question of a suite, its expressions read.
 #[derive(Debug, Clone, PartialEq)]
@@ -289,16 +289,14 @@ fn best<'v, 'a>(of: &Expression, view: &'v View<'a>) -> Found<'v, 'a> {
     (sentence, Some(table), Some(setting))
 }
 
-/// Factors of policies. What only forwards has none, so its figures differ by chance.
-const OF_POLICIES: [&str; 7] = ["rules", "match", "rule_family", "stateful", "nat", "lists", "countries"];
-
 /// Whether the first level of a factor is worse than its last, firewall by firewall.
 fn by<'v, 'a>(of: &Expression, factor: &str, view: &'v View<'a>) -> Found<'v, 'a> {
     let blocks = view.tests.iter().flat_map(|t| &t.blocks);
     let pairs: Vec<Pair<'_, '_>> = blocks.flat_map(|b| contrast::pairs(b, factor)).collect();
+    let is_of_policy = Factor::named(factor).is_some_and(|factor| factor.row().of_policy);
     let has_it = |dut: &&&str| match view.role(dut) {
         Role::Calibration => false,
-        Role::Forwarder => !OF_POLICIES.contains(&factor),
+        Role::Forwarder => !is_of_policy,
         Role::Firewall => true,
     };
     let parts: Vec<Part<'_>> =

@@ -347,7 +347,7 @@ pub(crate) fn hints(results: &Results) -> Vec<&'static str> {
     let any = |sent: Sent| results.readings().any(|p| p.sent() == sent);
     if results.points.is_empty() || any(Sent::Frames) {
         hints.push("Frame sizes count the 4-byte frame check sequence, as RFC 1242 and RFC 2544 count them.");
-        // RFC 9971 section 4.4.3 has every difference from RFC 2544's trial reported.
+        // RFC 9971, under "Trial", has every difference from RFC 2544's trial reported.
         hints.push(
             "Trials differ from those of RFC 2544 section 23 in what they wait for: in place of learning frames the neighbours are \
              known and the flows that a firewall keeps are open before a trial, and it ends when every frame has arrived or none \

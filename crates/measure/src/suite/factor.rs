@@ -18,6 +18,8 @@ pub struct FactorRow {
     pub words: Words,
     /// What a level may be, for messages and `FORMAT.md`.
     pub takes: &'static str,
+    /// It is about the policy: what only forwards has none, so there the factor's figures differ by chance.
+    pub of_policy: bool,
     matters: fn(ProcedureKind) -> bool,
     read: fn(&str) -> Option<Value>,
     default: fn(&Levels) -> Value,
@@ -29,6 +31,7 @@ macro_rules! factors {
         $(#[doc = $line:literal])+
         $name:ident {
             key: $key:literal, title: $title:literal, rank: $rank:expr, telling: $telling:literal,
+            of_policy: $of_policy:literal,
             takes: $takes:literal,
             matters: $matters:expr,
             read: $read:expr, default: $default:expr,
@@ -52,6 +55,7 @@ macro_rules! factors {
                 key: $key, title: $title, rank: $rank, telling: $telling, short: $short, phrase: $phrase,
             },
             takes: $takes,
+            of_policy: $of_policy,
             matters: $matters,
             read: $read,
             default: $default,
@@ -166,7 +170,7 @@ fn default_checksum(levels: &Levels) -> Value {
 factors! {
     /// Frame size or mix.
     Frame {
-        key: "frame", title: "Frame size, bytes with FCS", rank: 0, telling: true,
+        key: "frame", title: "Frame size, bytes with FCS", rank: 0, telling: true, of_policy: false,
         takes: "64 to 9216 bytes with FCS, `imix:tolly`, `imix:simple` or `genome:…` (RFC 6985)",
         matters: P::sends_frames,
         read: |t| FrameMix::parse(t).ok().map(Value::Frame), default: smallest_frame,
@@ -177,7 +181,7 @@ factors! {
 
     /// Distinct 5-tuples.
     Flows {
-        key: "flows", title: "Concurrent flows", rank: 2, telling: true,
+        key: "flows", title: "Concurrent flows", rank: 2, telling: true, of_policy: false,
         takes: "1 to 10,000,000; `100k` and `1M` may be written",
         matters: has_addresses,
         read: |t| count(t, 1..=MAX_CONNECTIONS),
@@ -187,7 +191,7 @@ factors! {
 
     /// Source addresses; of applications, virtual clients.
     Clients {
-        key: "clients", title: "Clients", rank: LATE, telling: true,
+        key: "clients", title: "Clients", rank: LATE, telling: true, of_policy: false,
         takes: "1 to 65,536 addresses; of applications 1 to 1,024 virtual clients",
         matters: has_clients,
         read: |t| count(t, 1..=MAX_CLIENTS), default: |l| Value::Count(l.default_clients()),
@@ -196,7 +200,7 @@ factors! {
 
     /// Destination addresses.
     Servers {
-        key: "servers", title: "Servers", rank: LATE, telling: false,
+        key: "servers", title: "Servers", rank: LATE, telling: false, of_policy: false,
         takes: "1 to 32,256 addresses",
         matters: has_addresses,
         read: |t| count(t, 1..=MAX_HOSTS), default: |l| Value::Count(l.default_servers()),
@@ -205,7 +209,7 @@ factors! {
 
     /// One- or two-way traffic.
     Directions {
-        key: "directions", title: "Directions", rank: 4, telling: true,
+        key: "directions", title: "Directions", rank: 4, telling: true, of_policy: false,
         takes: "`one-way`, `two-way`, or `two-way:SHARE` with the share of frames that flow back, as in `two-way:0.3`",
         matters: P::sends_frames,
         read: directions, default: |_| Value::Directions(Directions::OneWay),
@@ -214,7 +218,7 @@ factors! {
 
     /// Zones of the bed.
     Zones {
-        key: "zones", title: "Zones", rank: LATE, telling: false,
+        key: "zones", title: "Zones", rank: LATE, telling: false, of_policy: false,
         takes: "`two` or `three`",
         matters: always,
         read: |t| one_of(t, &ZONES).map(Value::Zones), default: |_| Value::Zones(ZoneForm::Two),
@@ -223,7 +227,7 @@ factors! {
 
     /// IP version.
     Ip {
-        key: "ip", title: "Ip", rank: LATE, telling: false,
+        key: "ip", title: "Ip", rank: LATE, telling: false, of_policy: false,
         takes: "4 or 6",
         matters: always,
         read: |t| one_of(t, &IPS).map(Value::Ip), default: |_| Value::Ip(IpVersion::V4),
@@ -232,7 +236,7 @@ factors! {
 
     /// Rules of the policy.
     Rules {
-        key: "rules", title: "Rules", rank: 5, telling: true,
+        key: "rules", title: "Rules", rank: 5, telling: true, of_policy: true,
         takes: "0 (no filter) to 100,000",
         matters: always,
         read: |t| count(t, 0..=100_000), default: |_| Value::Count(0),
@@ -241,7 +245,7 @@ factors! {
 
     /// Position of the rule that matches.
     Match {
-        key: "match", title: "Matching rule", rank: LATE, telling: true,
+        key: "match", title: "Matching rule", rank: LATE, telling: true, of_policy: true,
         takes: "`first`, `last`, or a position from 1",
         matters: always,
         read: matching, default: |_| Value::Match(super::value::Match::Last),
@@ -253,7 +257,7 @@ factors! {
 
     /// What the rules beside the matching one are like.
     RuleFamily {
-        key: "rule_family", title: "Family of rules", rank: 5, telling: true,
+        key: "rule_family", title: "Family of rules", rank: 5, telling: true, of_policy: true,
         takes: "`bench` (rules of the bench's own), or a family of ClassBench's: acl1 to acl5, fw1 to fw5, ipc1, ipc2",
         matters: always,
         read: |t| family(t).map(Value::Family), default: |_| Value::Family(None),
@@ -265,7 +269,7 @@ factors! {
 
     /// Connection tracking.
     Stateful {
-        key: "stateful", title: "Stateful", rank: LATE, telling: false,
+        key: "stateful", title: "Stateful", rank: LATE, telling: false, of_policy: true,
         takes: "true or false",
         matters: always,
         read: |t| flag(t).map(Value::Flag), default: |l| Value::Flag(l.rules() > 0),
@@ -274,7 +278,7 @@ factors! {
 
     /// Source address translation.
     Nat {
-        key: "nat", title: "Nat", rank: LATE, telling: false,
+        key: "nat", title: "Nat", rank: LATE, telling: false, of_policy: true,
         takes: "true or false",
         matters: always,
         read: |t| flag(t).map(Value::Flag), default: |_| Value::Flag(false),
@@ -283,7 +287,7 @@ factors! {
 
     /// Addresses on the block lists.
     Lists {
-        key: "lists", title: "Listed addresses", rank: LATE, telling: true,
+        key: "lists", title: "Listed addresses", rank: LATE, telling: true, of_policy: true,
         takes: "0 to 100,000,000 addresses",
         matters: always,
         read: |t| count(t, 0..=100_000_000), default: |_| Value::Count(0),
@@ -295,7 +299,7 @@ factors! {
 
     /// Lists that they are spread over.
     ListSets {
-        key: "list_sets", title: "List sets", rank: LATE, telling: false,
+        key: "list_sets", title: "List sets", rank: LATE, telling: false, of_policy: true,
         takes: "1 to 3 lists",
         matters: always,
         read: |t| count(t, 1..=3), default: |_| Value::Count(1),
@@ -304,7 +308,7 @@ factors! {
 
     /// Subnets of the country table.
     Countries {
-        key: "countries", title: "Countries", rank: LATE, telling: true,
+        key: "countries", title: "Countries", rank: LATE, telling: true, of_policy: true,
         takes: "0 (no country table), or 12 to 65,536 subnets",
         matters: always,
         read: |t| count(t, 0..=0).or_else(|| count(t, 12..=65_536)), default: |_| Value::Count(0),
@@ -316,7 +320,7 @@ factors! {
 
     /// Requests a connection.
     Transactions {
-        key: "transactions", title: "Transactions", rank: LATE, telling: false,
+        key: "transactions", title: "Transactions", rank: LATE, telling: false, of_policy: false,
         takes: "0 to 65,535 requests; of applications 1 to 1,000",
         matters: |p| p.has_connections() || p.factors.contains(&Factor::Transactions),
         read: |t| count(t, 0..=65_535), default: |_| Value::Count(1),
@@ -325,7 +329,7 @@ factors! {
 
     /// Bytes of each answer.
     Answer {
-        key: "answer", title: "Answer", rank: LATE, telling: false,
+        key: "answer", title: "Answer", rank: LATE, telling: false, of_policy: false,
         takes: "1 to 65,000 bytes",
         matters: P::has_connections,
         read: |t| count(t, 1..=MOST_ANSWER_BYTES), default: |_| Value::Count(1),
@@ -334,7 +338,7 @@ factors! {
 
     /// How connections end.
     Close {
-        key: "close", title: "Close", rank: LATE, telling: false,
+        key: "close", title: "Close", rank: LATE, telling: false, of_policy: false,
         takes: "`reset`, `client`, `server` or `client-four-way`",
         matters: ends_connections,
         read: |t| one_of(t, &CLOSES).map(Value::Close), default: default_close,
@@ -343,7 +347,7 @@ factors! {
 
     /// The order of client addresses and ports.
     Order {
-        key: "order", title: "Order of address and port", rank: 8, telling: true,
+        key: "order", title: "Order of address and port", rank: 8, telling: true, of_policy: false,
         takes: "`random` or `sequential`",
         matters: P::has_connections,
         read: |t| one_of(t, &ORDERS).map(Value::Order), default: |_| Value::Order(TupleOrder::Random),
@@ -352,7 +356,7 @@ factors! {
 
     /// Seconds that connections stay idle.
     Hold {
-        key: "hold", title: "Hold", rank: LATE, telling: false,
+        key: "hold", title: "Hold", rank: LATE, telling: false, of_policy: false,
         takes: "0 to 86,400 seconds; `\"0.5\"` may be written",
         matters: |p| p.factors.contains(&Factor::Hold),
         read: |t| seconds(t).map(Value::Seconds), default: |_| Value::Seconds(0.0),
@@ -361,7 +365,7 @@ factors! {
 
     /// Seconds that a client address and port rest.
     Reuse {
-        key: "reuse", title: "Reuse", rank: LATE, telling: false,
+        key: "reuse", title: "Reuse", rank: LATE, telling: false, of_policy: false,
         takes: "0 to 86,400 seconds; `\"0.5\"` may be written",
         matters: ends_connections,
         read: |t| seconds(t).map(Value::Seconds), default: |_| Value::Seconds(0.0),
@@ -370,7 +374,7 @@ factors! {
 
     /// Connections opened.
     Connections {
-        key: "connections", title: "Connections", rank: 1, telling: true,
+        key: "connections", title: "Connections", rank: 1, telling: true, of_policy: false,
         takes: "1 to 10,000,000 connections; of bulk transfers 1 to 128",
         matters: |p| p.factors.contains(&Factor::Connections),
         read: |t| count(t, 1..=MAX_CONNECTIONS),
@@ -380,7 +384,7 @@ factors! {
 
     /// How applications fetch files.
     Protocol {
-        key: "protocol", title: "Protocol", rank: LATE, telling: false,
+        key: "protocol", title: "Protocol", rank: LATE, telling: false, of_policy: false,
         takes: "`http/1.0`, `http/1.1`, `https`, `ftp:get`, `ftp:put`, `ftp:active-get`, `ftp:active-put` or `nstl`",
         matters: |p| p.factors.contains(&Factor::Protocol),
         read: |t| one_of(t, &PROTOCOLS).map(Value::Protocol), default: |_| Value::Protocol(ProtocolMix::Only(Protocol::Http10)),
@@ -389,7 +393,7 @@ factors! {
 
     /// Files that are fetched by HTTP.
     Object {
-        key: "object", title: "Object, KB", rank: 3, telling: true,
+        key: "object", title: "Object, KB", rank: 3, telling: true, of_policy: false,
         takes: "1 to 1,024 KB (of 1,024 bytes), `mixed` (the ten objects of RFC 9411's table 4) or `nstl`",
         matters: |p| p.factors.contains(&Factor::Object),
         read: |t| object(t).map(Value::Object), default: |_| Value::Object(Object::Nstl),
@@ -402,7 +406,7 @@ factors! {
 
     /// Connections that the policy forbids.
     Illegal {
-        key: "illegal", title: "Illegal traffic", rank: 9, telling: true,
+        key: "illegal", title: "Illegal traffic", rank: 9, telling: true, of_policy: false,
         takes: "`none`, or a share of all attempts from 0.01% to 99.99% and what is wrong with them, as in `80%:address,port`: \
                 address, port, protocol, ack, rst, fin, out-of-window, listed",
         matters: |p| p.factors.contains(&Factor::Illegal),
@@ -412,7 +416,7 @@ factors! {
 
     /// A flood beside the connections.
     Attack {
-        key: "attack", title: "Flood", rank: 10, telling: true,
+        key: "attack", title: "Flood", rank: 10, telling: true, of_policy: false,
         takes: "`none`, or what, how many a second and from how many addresses, as in `syn:66485` (any of 16.7 million) or \
                 `udp:50k:1M`: syn, syn-ack, ack, rst, udp, fragment",
         matters: |p| p.factors.contains(&Factor::Attack),
@@ -422,7 +426,7 @@ factors! {
 
     /// Fragments of each datagram.
     Fragments {
-        key: "fragments", title: "Fragments", rank: LATE, telling: false,
+        key: "fragments", title: "Fragments", rank: LATE, telling: false, of_policy: false,
         takes: "1 (whole) or 2",
         matters: P::sends_frames,
         read: |t| count(t, 1..=2), default: |_| Value::Count(1),
@@ -434,7 +438,7 @@ factors! {
 
     /// Rate limit of the links.
     Link {
-        key: "link", title: "Link", rank: LATE, telling: false,
+        key: "link", title: "Link", rank: LATE, telling: false, of_policy: false,
         takes: "`none`, or a rate in bits a second from `1M` to `100G`, as in `100M`",
         matters: |p| p.sends_frames() || p.has_virtual_clients(),
         read: |t| link(t).map(Value::Link), default: |_| Value::Link(None),
@@ -446,7 +450,7 @@ factors! {
 
     /// Whether TCP segments travel put together (TSO, GSO, GRO).
     Offloads {
-        key: "offloads", title: "Offloads", rank: LATE, telling: true,
+        key: "offloads", title: "Offloads", rank: LATE, telling: true, of_policy: false,
         takes: "true or false",
         matters: |p| p.factors.contains(&Factor::Offloads),
         read: |t| flag(t).map(Value::Flag), default: |_| Value::Flag(true),
@@ -455,7 +459,7 @@ factors! {
 
     /// UDP checksum of the test frames.
     UdpChecksum {
-        key: "udp_checksum", title: "Udp checksum", rank: LATE, telling: false,
+        key: "udp_checksum", title: "Udp checksum", rank: LATE, telling: false, of_policy: false,
         takes: "`zero` or `valid`",
         matters: P::sends_frames,
         read: |t| one_of(t, &CHECKSUMS).map(Value::UdpChecksum), default: default_checksum,
@@ -464,7 +468,7 @@ factors! {
 
     /// Where the work is done.
     Placement {
-        key: "placement", title: "Placement", rank: 99, telling: true,
+        key: "placement", title: "Placement", rank: 99, telling: true, of_policy: false,
         takes: "`inline` or `isolated`",
         matters: always,
         read: |t| one_of(t, &PLACEMENTS).map(Value::Placement), default: |_| Value::Placement(Placement::Inline),
@@ -473,7 +477,7 @@ factors! {
 
     /// Cores that generate traffic.
     Cores {
-        key: "cores", title: "Cores", rank: 7, telling: true,
+        key: "cores", title: "Cores", rank: 7, telling: true, of_policy: false,
         takes: "1 to 1024",
         matters: always,
         read: |t| count(t, 1..=1024), default: |_| Value::Count(1),
