@@ -696,7 +696,9 @@ struct block_command {
 struct table_command {
 	__u32 first;		/* record */
 	__u32 count;		/* records to look at */
-	__u32 number;		/* end_flow: of the record; another one means it is another flow by now */
+	/* end_flow: of the record, another one means it is another flow by now; sweep_flows: of the sweep; end_moved: the zone that an interface
+	 * belonged to << 16 | its place in `ports` */
+	__u32 number;
 	__u32 done;		/* answer: flows removed */
 };
 
@@ -727,6 +729,9 @@ struct early_fragment {
 	__u16 bytes;		/* of the frame; 0: the first one has come */
 	__u8 hook;		/* enum hook: where it was kept */
 	__u8 pad;
+	__be16 tag_type;	/* of the VLAN tag that the kernel had taken out of the frame; 0: none */
+	__be16 tag;
+	__u32 more_pad;
 };
 
 #define ROW_LIST 0xffffffff	/* in the place of a row: a list refuses it, before any rule is asked */
@@ -756,37 +761,6 @@ struct interface_name {
 	__u8 name[INTERFACE_NAME_BYTES];
 };
 
-/* The Ethernet addresses for which an interface takes frames, as words: the first four bytes, then the other two. Its own is the first;
- * the others are of the bridge or bond that it belongs to and of interfaces on top of it. Unused places repeat the first. */
-struct link_addresses {
-	__u64 address[LINK_ADDRESSES];
-	__u32 ifindex;		/* 0: nothing is here */
-	__u32 pad;
-};
-
-_Static_assert(sizeof(struct link_addresses) == 128, "two cache lines, of which the first is nearly always enough");
-
-/* An interface of a zone; found by the lower bits of its number and those after it. Its place is its key in the DEVMAP. */
-struct port {
-	__u32 ifindex;		/* 0: none */
-	__u8 zone;
-	__u8 is_layer_3;	/* its packets have no Ethernet header: tun, WireGuard, PPP, tunnels */
-	__u16 bridged_to;	/* the place of the other interface of its bridge, and 1; BRIDGED_TO_NONE: that is not there; 0: no bridge */
-	__u64 address;		/* its own Ethernet address, the first of its struct link_addresses; 0: not known yet */
-};
-
-/* What crosses a bridge without being judged, besides IP: struct bridge. */
-enum bridge_passes {
-	BRIDGE_ARP = 1,
-	BRIDGE_NEIGHBOURS = 2,		/* neighbour discovery and multicast listeners of IPv6 */
-	BRIDGE_SPANNING_TREE = 4,
-	BRIDGE_OTHER = 8,		/* every other protocol that is not IP */
-};
-
-/* The bridge of an interface, which has one other. */
-struct bridge {
-	__u64 vlans[VLAN_WORDS];	/* bit n % 64 of word n / 64: frames of the VLAN n cross, and are judged like those of none */
-	__u64 passes;			/* of enum bridge_passes */
-};
+#include "ports.h"
 
 #endif

@@ -134,6 +134,18 @@ static __always_inline void fill_early(struct early_fragment *head, const struct
 	head->bytes = 0;
 	head->hook = 0;
 	head->pad = 0;
+	head->tag_type = 0;
+	head->tag = 0;
+	head->more_pad = 0;
+}
+
+/* A frame that crosses a bridge keeps its tag, also when it waits. */
+static __always_inline void note_tag(struct early_fragment *head, const struct __sk_buff *ctx)
+{
+	if (!ctx->vlan_present)
+		return;
+	head->tag_type = ctx->vlan_proto;
+	head->tag = bpf_htons(ctx->vlan_tci);
 }
 
 /* Says that the first fragment of a datagram was allowed, if others wait for it. The datagram is remembered already: who looks for it
@@ -176,6 +188,8 @@ static __always_inline int keep_fragment(void *ctx, struct packet *p, const enum
 	}
 	kept->head.bytes = bytes;
 	kept->head.hook = hook;
+	if (hook == HOOK_TC)
+		note_tag(&kept->head, ctx);
 	bpf_ringbuf_submit(kept, 0);
 	tally(TALLY_FRAGMENTS_KEPT, 1);
 	return 1;

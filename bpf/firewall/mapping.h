@@ -8,31 +8,54 @@
  * sweep and a new daemon know nothing of it. Its protocol is a number of its own, by which no packet finds it: packets of that number have no
  * ports, and a mapping always has. Filtering by address keeps one more such record for each address that the end has sent to.
  *
- * Known flows do not ask for their mapping, but for once in MAPPING_REFRESH ticks.
+ * Known flows do not ask for their mapping, but for once in MAPPING_REFRESH ticks; the sweep does for connections that are idle.
  */
 #ifndef RAMPART_FIREWALL_MAPPING_H
 #define RAMPART_FIREWALL_MAPPING_H
 
 #include "alias.h"
 
-/* The record of a mapping as `room->probe` asks for it, or null. A mapping that has expired and is not swept yet is still there. */
-static __always_inline struct flow *find_probed(struct nat_room *room)
+/* The record of a mapping as a probe asks for it, or null. A mapping that has expired and is not swept yet is still there. */
+static __always_inline struct flow *find_mapping(struct packet *probe)
 {
 	__u64 slot;
 
-	find_side(&room->probe);
-	slot = search_flow(&room->probe);
-	room->probe.record = slot;
+	find_side(probe);
+	slot = search_flow(probe);
+	probe->record = slot;
 	return slot ? lookup(&flows, (__u32)slot & RECORD_MASK) : 0;
 }
 
+static __always_inline struct flow *find_probed(struct nat_room *room)
+{
+	return find_mapping(&room->probe);
+}
+
 /* Prepares the look for what an end inside has: its mapping, or with an address the permission of that address. */
+static __always_inline void probe_end(struct packet *probe, __u8 protocol, __be32 inside, __be16 port, __be32 address)
+{
+	*probe = (struct packet){ .protocol = mapping_protocol(protocol), .family = 4 };
+	probe->source[0] = inside;
+	probe->source_port = port;
+	probe->destination[0] = address;
+}
+
+#define MAPPINGS_OF_FLOW 4	/* of each end its mapping, and the permission of the other end */
+
+/* The same of what the ends of a flow have, one after the other. */
+static __always_inline void probe_of_flow(struct packet *probe, const struct flow *flow, __u32 turn)
+{
+	__u32 end = turn & 1;
+
+	probe_end(probe, flow->protocol, flow->address[end], flow->port[end], turn > 1 ? alias_address(flow, end ^ 1) : 0);
+}
+
+/* The same at the time of a packet, which may open what is not there. */
 static __always_inline void probe_inside(struct nat_room *room, const struct packet *p, __be32 inside, __be16 port, __be32 address)
 {
-	room->probe = (struct packet){ .protocol = mapping_protocol(p->protocol), .family = 4, .tick = p->tick, .era = p->era };
-	room->probe.source[0] = inside;
-	room->probe.source_port = port;
-	room->probe.destination[0] = address;
+	probe_end(&room->probe, p->protocol, inside, port, address);
+	room->probe.tick = p->tick;
+	room->probe.era = p->era;
 }
 
 /* The same by the alias, as somebody outside has it. */
@@ -241,18 +264,36 @@ __noinline int answer_mapping(struct flow *flow)
 
 	if (!flow || !room)
 		return 0;
-	for (__u32 turn = 0; turn < 4; turn++) {
-		__u32 end = turn & 1;
+	for (__u32 turn = 0; turn < MAPPINGS_OF_FLOW; turn++) {
 		struct flow *mapping;
 
-		room->probe = (struct packet){ .protocol = mapping_protocol(flow->protocol), .family = 4 };
-		room->probe.source[0] = flow->address[end];
-		room->probe.source_port = flow->port[end];
-		if (turn > 1)
-			room->probe.destination[0] = alias_address(flow, end ^ 1);
+		probe_of_flow(&room->probe, flow, turn);
 		mapping = find_probed(room);
 		if (mapping)
 			move(mapping, FLOW_ONE_WAY, FLOW_MAPPING);
+	}
+	return 0;
+}
+
+/*
+ * The mappings of the ends of a connection live as long as it does, also while nobody sends what would refresh them (RFC 5382 REQ-5). The
+ * sweep asks, on its own stack: a packet may come in between and use the room.
+ */
+__noinline int keep_mappings(struct flow *flow, __u64 tick)
+{
+	struct packet probe;
+
+	if (!flow || flow->protocol != PROTOCOL_TCP || !(READ_ONCE(flow->family) & FLOW_MAPPED) || is_half_open(flow->state) ||
+	    is_closed(flow->state))
+		return 0;
+	for (__u32 turn = 0; turn < MAPPINGS_OF_FLOW; turn++) {
+		struct flow *mapping;
+
+		probe_of_flow(&probe, flow, turn);
+		mapping = find_mapping(&probe);
+		set_clock(&probe, tick);
+		if (mapping)
+			note_seen(mapping, &probe);
 	}
 	return 0;
 }

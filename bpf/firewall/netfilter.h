@@ -236,6 +236,28 @@ static __always_inline bool claimed_source(struct __sk_buff *ctx, struct address
 	       !(v6.next_header == PROTOCOL_TCP && begins_no_connection(ctx, IPV6_BYTES));
 }
 
+/* Whether a packet is the answer of a DHCP server for whoever asks here, as in route(): who has no address has no routes either. */
+static __always_inline bool answers_dhcp_here(struct __sk_buff *ctx)
+{
+	struct packet p = { .family = 4, .protocol = PROTOCOL_UDP, .from = zone_of(ctx->ifindex) };
+	struct address destination = { .ip_version = 4 };
+	struct route route;
+	struct ipv4 ip;
+	struct udp udp;
+
+	if (ctx->protocol != bpf_htons(ETHERTYPE_IPV4) || bpf_skb_load_bytes_relative(ctx, 0, &ip, sizeof(ip), BPF_HDR_START_NET) ||
+	    ip.protocol != PROTOCOL_UDP || ip.fragment & bpf_htons(IPV4_OFFSET) ||
+	    bpf_skb_load_bytes_relative(ctx, (ip.version_words & 15) << 2, &udp, sizeof(udp), BPF_HDR_START_NET))
+		return false;
+	p.source_port = udp.source;
+	p.destination_port = udp.destination;
+	if (!is_dhcp_answer(&p))
+		return false;
+	destination.words[0] = ip.destination;
+	route_find(ctx, &destination, whole_tick(), &route, HOOK_TC);
+	return !leads_on(&p, &route, route.kind & ROUTE_KIND);
+}
+
 /* The way back, which netfilter programs have no helper for: asked at TC, of every packet but TCP that begins no connection, because
  * without a flow that passes nowhere. */
 static __always_inline int ask_way_back(struct __sk_buff *ctx)
@@ -247,7 +269,7 @@ static __always_inline int ask_way_back(struct __sk_buff *ctx)
 	if (!claimed_source(ctx, &source))
 		return TCX_NEXT;
 	reason = check_route_back(ctx, &source, zone_of(ctx->ifindex), HOOK_TC);
-	if (!reason)
+	if (!reason || (reason == REASON_REVERSE_PATH && answers_dhcp_here(ctx)))
 		return TCX_NEXT;
 	drop(&p, reason);
 	return TCX_DROP;

@@ -4,6 +4,7 @@
 #define RAMPART_FIREWALL_TABLE_PROGRAMS_H
 
 #include "flows.h"
+#include "mapping.h"
 #include "route.h"
 #include "scan.h"
 #include "tables.h"
@@ -45,10 +46,14 @@ struct {
 	enum xdp_action returned;
 } layouts;
 
+#define SWEEPS_OF_MAPPINGS 8	/* one of so many sweeps looks after the mappings of a connection: at least twice in MAPPING_REFRESH */
+
 struct sweep {
 	__u64 tick;
 	__u32 first;
+	__u32 number;
 	__u32 done;
+	__u32 pad;
 };
 
 /* The packet that an end of a flow sends. */
@@ -139,8 +144,11 @@ static int sweep_record(__u32 turn, struct sweep *sweep)
 		}
 		return 0;
 	}
-	if (!is_expired(flow, sweep->tick, SWEEP_GRACE))
+	if (!is_expired(flow, sweep->tick, SWEEP_GRACE)) {
+		if ((record + sweep->number) % SWEEPS_OF_MAPPINGS == 0)
+			keep_mappings(flow, sweep->tick);
 		return 0;
+	}
 	if (remove_expired(flow, use, sweep->tick)) {
 		sweep->done++;
 		tally(TALLY_EXPIRED, 1);
@@ -165,6 +173,7 @@ int sweep_flows(struct xdp_md *ctx)
 	if (!command)
 		return XDP_ABORTED;
 	sweep.first = command->first;
+	sweep.number = command->number;
 	bpf_loop(command->count, sweep_record, &sweep, 0);
 	command->done = sweep.done;
 	return XDP_PASS;
@@ -195,6 +204,67 @@ int end_block(struct xdp_md *ctx)
 	if (!command)
 		return XDP_ABORTED;
 	command->done = forget_source(command->key, whole_tick());
+	return XDP_PASS;
+}
+
+struct moved {
+	struct xdp_md *ctx;
+	__u64 tick;
+	__u32 first;
+	__u32 place;
+	__u32 zone;
+	__u32 done;
+};
+
+/* Whether an end of a flow lives at an interface that belonged to the end's zone. A bridge has no routes: there all of the zone's do that cross it. */
+static __always_inline bool lives_there(const struct moved *m, const struct flow *flow, __u32 end)
+{
+	struct address address;
+	struct route route;
+	__be32 words[4];
+
+	if (flow->zone[end & 1] != m->zone)
+		return false;
+	if (ports[m->place & (MAX_PORTS - 1)].bridged_to)
+		return flow->zone[(end & 1) ^ 1] != ZONE_SELF;
+	flow_address(flow, end & 1, words);
+	address_of(words, family_of(flow), &address);
+	route_find(m->ctx, &address, m->tick, &route, HOOK_XDP);
+	return route.kind & ROUTE_IS_PORT && route.port == m->place;
+}
+
+static int end_moved_record(__u32 turn, struct moved *m)
+{
+	__u32 record = m->first + turn, use;
+	struct flow *flow = lookup(&flows, record);
+
+	if (!flow)
+		return 1;
+	use = use_of(flow, record);
+	if (flow->state == FLOW_FREE || READ_ONCE(flow->family) & FLOW_IS_MAPPING || !(lives_there(m, flow, 0) || lives_there(m, flow, 1)))
+		return 0;
+	if (remove_flow(flow, use)) {
+		m->done++;
+		tally(TALLY_REVOKED, 1);
+	}
+	return 0;
+}
+
+/* Ends the flows of an interface that belongs to another zone now. Their packets would be dropped as those of strangers, and while the other end goes on
+ * sending, nobody could open them anew. */
+SEC("xdp")
+int end_moved(struct xdp_md *ctx)
+{
+	struct table_command *command = command_of(ctx, sizeof(*command));
+	struct moved moved = { .ctx = ctx, .tick = whole_tick() };
+
+	if (!command)
+		return XDP_ABORTED;
+	moved.first = command->first;
+	moved.place = command->number & 0xffff;
+	moved.zone = command->number >> 16;
+	bpf_loop(command->count, end_moved_record, &moved, 0);
+	command->done = moved.done;
 	return XDP_PASS;
 }
 

@@ -13,6 +13,7 @@ use crate::skeleton::{FirewallProgs, FirewallSkel};
 use crate::{Counters, DataplaneError, EventLog, FlowTable, Scans, Tally};
 use libbpf_rs::{Link, MapHandle, MapMut};
 use policy::settings::FLOWS;
+use std::sync::atomic::AtomicU32;
 
 /// What must be known before the programs are loaded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,7 +150,9 @@ impl Firewall {
             capacity: settings.flows,
             end_flow: program(&small.end_flow)?,
             sweep_flows: program(&small.sweep_flows)?,
+            end_moved: program(&small.end_moved)?,
             take_flow: program(&small.take_flow)?,
+            sweeps: AtomicU32::new(0),
             names: names.clone(),
         };
         let ports = Ports {

@@ -7,6 +7,7 @@ use crate::skeleton::types;
 use crate::{DataplaneError, State};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Records that are read by one system call: 512 KiB.
@@ -20,6 +21,17 @@ const SWEEP: u32 = 1 << 18;
 
 /// Address and port.
 type End = (IpAddr, u16);
+
+/// An interface that belongs to another zone now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Moved {
+    /// Its name.
+    pub interface: String,
+    /// Its place in the data plane.
+    pub(crate) place: u32,
+    /// The number of the zone that it belonged to.
+    pub(crate) zone: u8,
+}
 
 /// A flow: a two-way exchange of packets, and the firewall's record of it. Or in the state [`State::Mapping`] what a mapping keeps: its initiator is
 /// known to everybody, or to the responder's address, by its alias.
@@ -98,7 +110,10 @@ pub struct FlowTable {
     pub(crate) capacity: u32,
     pub(crate) end_flow: Program,
     pub(crate) sweep_flows: Program,
+    pub(crate) end_moved: Program,
     pub(crate) take_flow: Program,
+    /// How often the table was swept.
+    pub(crate) sweeps: AtomicU32,
     pub(crate) names: SharedNames,
 }
 
@@ -163,17 +178,32 @@ impl FlowTable {
         Ok(done(&self.end_flow, &command)? != 0)
     }
 
-    /// Removes expired flows; returns how many. About once a second is often enough: an expired flow is treated as gone whether
+    /// Removes expired flows, and keeps the mappings of connections that are idle; returns how many were removed. About once a second is often enough: an expired flow is treated as gone whether
     /// it was swept or not.
     ///
     /// # Errors
     /// The kernel does not run the program.
     pub fn sweep(&self) -> Result<u32, DataplaneError> {
+        self.all_over(&self.sweep_flows, self.sweeps.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Ends the flows of interfaces that belong to another zone now; returns how many.
+    ///
+    /// # Errors
+    /// The kernel does not run the program.
+    pub fn end_moved(&self, moved: &[Moved]) -> Result<u32, DataplaneError> {
+        moved.iter().try_fold(0, |ended, moved| {
+            Ok(ended + self.all_over(&self.end_moved, u32::from(moved.zone) << 16 | moved.place)?)
+        })
+    }
+
+    /// Runs a program over all records. Returns how many flows it removed.
+    fn all_over(&self, program: &Program, number: u32) -> Result<u32, DataplaneError> {
         let used = self.used();
-        (0..used).step_by(SWEEP as usize).try_fold(0, |swept, first| {
-            let command =
-                types::table_command { first, count: SWEEP.min(used - first), ..Default::default() };
-            Ok(swept + done(&self.sweep_flows, &command)?)
+        (0..used).step_by(SWEEP as usize).try_fold(0, |removed, first| {
+            let count = SWEEP.min(used - first);
+            let command = types::table_command { first, count, number, ..Default::default() };
+            Ok(removed + done(program, &command)?)
         })
     }
 }

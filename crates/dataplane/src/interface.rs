@@ -18,6 +18,11 @@ pub struct Interface {
     pub has_one_remote: bool,
     /// Whether it is up, and so can receive.
     pub is_up: bool,
+    /// Whether somebody has made it hear frames for other machines, by its flag (`IFF_PROMISC`). Programs that look on (tcpdump) do so without the
+    /// flag, and only for as long as they run.
+    pub hears_all: bool,
+    /// The longest packet that it sends, in bytes with the IP header; `None` if the kernel does not say.
+    pub mtu: Option<u32>,
 }
 
 /// `ARPHRD_ETHER`.
@@ -113,6 +118,8 @@ mod tests {
                 made_by: Some(made_by).filter(|name| !name.is_empty()).map(str::to_owned),
                 has_one_remote,
                 is_up: true,
+                hears_all: false,
+                mtu: None,
             };
             let found = match (link.unfit(), link.is_layer_3()) {
                 (Some(_), false) => "unfit",

@@ -51,7 +51,7 @@ pub use early::Keeper;
 pub use error::DataplaneError;
 pub use event_log::{Event, EventKind, EventLog};
 pub use firewall::{Firewall, Occupancy, Settings};
-pub use flow_table::{Filter, Flow, FlowId, FlowTable};
+pub use flow_table::{Filter, Flow, FlowId, FlowTable, Moved};
 pub use interface::Interface;
 pub use policies::{Generation, Policies};
 pub use ports::{Attached, Hook, Meddling, Ports};

@@ -148,6 +148,44 @@ fn needs_root_a_mapping_whose_port_has_changed_is_one_for_all() {
     }
 }
 
+/// RFC 5382 REQ-5: a connection may be idle for two hours, and whoever was told its name outside reaches its end all the time.
+#[test]
+fn needs_root_a_connection_that_is_idle_keeps_its_mapping_until_it_ends() {
+    for hook in HOOKS {
+        let mut bed = bed_under(hook, MAPPING_POLICY);
+        let send = |bed: &mut Bed, side: Side, text: &str| bed.send(side, &frame(text)).words();
+        for (side, text) in [
+            (Side::In, "198.18.1.12 > 198.18.2.2 tcp 4321>80 S seq=1"),
+            (Side::Out, "198.18.2.2 > 192.0.2.20 tcp 80>7000 SA seq=7 ack=2"),
+            (Side::In, "198.18.1.12 > 198.18.2.2 tcp 4321>80 A seq=2 ack=8"),
+        ] {
+            assert_eq!(send(&mut bed, side, text), "pass", "{hook:?}: {text}");
+        }
+        let mapping = Filter { state: Some(State::Mapping), ..Filter::default() };
+        let idle = |bed: &mut Bed, seconds: u64| {
+            for _ in 0..seconds / 30 {
+                bed.pass(Duration::from_secs(30));
+                bed.firewall().flows.sweep().unwrap();
+            }
+            bed.flows(&mapping).len()
+        };
+        assert_eq!(idle(&mut bed, 7_080), 1, "{hook:?}");
+        let stranger = "198.51.100.7 > 192.0.2.20 tcp 99>7000 S seq=1";
+        assert_eq!(send(&mut bed, Side::Out, stranger), "pass", "{hook:?}");
+        assert_eq!(send(&mut bed, Side::In, "198.18.1.12 > 198.51.100.7 tcp 4321>99 R seq=0 ack=2"), "pass");
+        assert_eq!(
+            send(&mut bed, Side::In, "198.18.1.12 > 198.18.2.2 tcp 4321>80 R seq=2"),
+            "pass",
+            "{hook:?}"
+        );
+        assert_eq!(
+            (idle(&mut bed, 900), bed.flows(&Filter::default()).len()),
+            (0, 0),
+            "{hook:?}: it has ended"
+        );
+    }
+}
+
 /// What becomes of mappings when the policy changes: an entry that says something else makes a new one, one that lets nobody begin keeps
 /// others out at once, and a lost address ends those that have it.
 #[test]

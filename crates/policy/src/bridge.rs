@@ -82,3 +82,8 @@ impl Bridge {
         }
     }
 }
+
+/// The bridge of an interface, and the interface at its other end.
+pub fn of<'b>(bridges: &'b [Bridge], interface: &str) -> Option<(&'b Bridge, &'b str)> {
+    bridges.iter().find_map(|bridge| Some((bridge, bridge.other(interface)?)))
+}

@@ -410,15 +410,8 @@ pub(crate) enum ImportFormat {
 pub(crate) struct ApplyArgs {
     /// The policy's file.
     pub(crate) policy: PathBuf,
-    /// Seconds after which the previous policy comes back unless `rampart confirm` is run: 1 to 86400.
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    pub(crate) confirm: Option<u32>,
-    /// Apply it though it would cut the SSH session that the command is given in.
-    #[arg(long)]
-    pub(crate) force: bool,
-    /// The firewall's socket, instead of that of this network namespace.
-    #[arg(long, value_name = "PATH")]
-    pub(crate) socket: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) caution: Caution,
 }
 
 /// Arguments of `history` and `export`.

@@ -3,6 +3,7 @@
 //! what is in force, and never removes the policy that a firewall would come up with.
 
 use crate::api::{Actor, History, HistoryEntry, Outcome, Way};
+use crate::whole_file;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
@@ -11,9 +12,9 @@ use rampart_client::http::MAX_BODY;
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 /// Entries that are kept, besides the policy in force.
@@ -23,7 +24,8 @@ const MOST_BYTES: u64 = 512 << 20;
 
 const ENTRY: &str = "json";
 const TEXT: &str = "toml.gz";
-const UNFINISHED: &str = "new";
+/// Of every file: for root alone.
+const MODE: u32 = 0o600;
 
 /// A folder with a history.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,7 +164,8 @@ impl Store {
     /// As [`Store::add`]; then it is as it was.
     pub(crate) fn settle(&self, number: u64, outcome: Outcome) -> io::Result<()> {
         let entry = self.entry(&self.entry_path(number))?;
-        self.write(&self.entry_path(number), &serde_json::to_vec_pretty(&HistoryEntry { outcome, ..entry })?)
+        let settled = serde_json::to_vec_pretty(&HistoryEntry { outcome, ..entry })?;
+        whole_file::replace(&self.entry_path(number), MODE, &settled)
     }
 
     /// Notes what came of all entries before a number that wait to be confirmed.
@@ -210,7 +213,7 @@ impl Store {
         // Texts only after the entries that named them.
         for file in fs::read_dir(&self.folder)?.flatten() {
             let name = file.file_name().to_string_lossy().into_owned();
-            let is_left = name.ends_with(&format!(".{UNFINISHED}"))
+            let is_left = whole_file::is_unfinished(&file.path())
                 || name.strip_suffix(&format!(".{TEXT}")).is_some_and(|digest| !texts.contains(digest));
             if is_left {
                 fs::remove_file(file.path())?;
@@ -258,25 +261,9 @@ impl Store {
         if self.text(entry).is_err() {
             let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
             packed.write_all(text.as_bytes())?;
-            self.write(&self.text_path(&entry.sha256)?, &packed.finish()?)?;
+            whole_file::replace(&self.text_path(&entry.sha256)?, MODE, &packed.finish()?)?;
         }
-        self.write(&self.entry_path(entry.number), &serde_json::to_vec_pretty(entry)?)
-    }
-
-    fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let mut early = path.as_os_str().to_owned();
-        early.push(format!(".{UNFINISHED}"));
-        let early = PathBuf::from(early);
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&early)?;
-        let written =
-            file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&early, path));
-        if written.is_err() {
-            // A disk that is full is not to stay so.
-            let _ = fs::remove_file(&early);
-        }
-        written?;
-        // The new name itself is on the disk only when the folder is.
-        File::open(&self.folder)?.sync_all()
+        whole_file::replace(&self.entry_path(entry.number), MODE, &serde_json::to_vec_pretty(entry)?)
     }
 }
 
@@ -368,7 +355,7 @@ pub(crate) mod tests {
         let (_folder, store) = store();
         store.add(&new("a", Outcome::Applied)).unwrap();
         let (text, entry) = (store.text_path(&sha256(b"b")).unwrap(), store.entry_path(2));
-        let early = |path: &Path| PathBuf::from(format!("{}.{UNFINISHED}", path.display()));
+        let early = |path: &Path| PathBuf::from(format!("{}.17.0.new", path.display()));
         for (left, bytes) in [(early(&text), "half"), (text.clone(), "damaged"), (early(&entry), "{")] {
             fs::write(&left, bytes).unwrap();
             assert_eq!(shown(&store), ("1a".to_owned(), Some(1)), "{left:?}");
@@ -380,7 +367,7 @@ pub(crate) mod tests {
             "b",
             "the damaged text was mended"
         );
-        let is_left = |file: fs::DirEntry| file.path().extension().is_some_and(|end| end == UNFINISHED);
+        let is_left = |file: fs::DirEntry| whole_file::is_unfinished(&file.path());
         assert!(!fs::read_dir(&store.folder).unwrap().flatten().any(is_left));
     }
 

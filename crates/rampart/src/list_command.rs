@@ -3,12 +3,11 @@
 use crate::cli::{ListArgs, ListCommand};
 use crate::failure::Failure;
 use crate::list_files::{counts, entries_of};
+use crate::whole_file;
 use jiff::Timestamp;
 use policy::address::AddressSet;
 use policy::lists::{Broken, Contents, Ends, List, Origin, compiled};
 use serde_json::json;
-use std::fs::{self, File};
-use std::io::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::process::ExitCode;
@@ -70,7 +69,8 @@ fn read(file: &Path, how: &ListArgs) -> Result<(Contents, u64), Failure> {
 fn compile(file: &Path, to: &Path, how: &ListArgs, json: bool) -> Result<ExitCode, Failure> {
     let (contents, broken_lines) = read(file, how)?;
     let bytes = compiled::encode(&contents);
-    write(to, &bytes).map_err(|error| Failure::Wrong(format!("cannot write {}: {error}", to.display())))?;
+    whole_file::replace(to, 0o666, &bytes)
+        .map_err(|error| Failure::Wrong(format!("cannot write {}: {error}", to.display())))?;
     let (ipv4_addresses, ipv6_ranges) = counts(&contents.at(Timestamp::now()));
     if json {
         println!(
@@ -86,16 +86,6 @@ fn compile(file: &Path, to: &Path, how: &ListArgs, json: bool) -> Result<ExitCod
         );
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Beside the file, and then in its place: whoever reads it finds the one before or this one.
-fn write(to: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut early = to.as_os_str().to_owned();
-    early.push(".new");
-    let mut file = File::create(&early)?;
-    file.write_all(bytes)?;
-    file.sync_all()?;
-    fs::rename(&early, to)
 }
 
 /// The ranges as lists have them.

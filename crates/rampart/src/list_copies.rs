@@ -2,21 +2,15 @@
 //! that comes back, when a file is gone or broken. What is fetched is read from its copy alone.
 
 use crate::fetch::Fetch;
+use crate::whole_file;
 use policy::lists::{Contents, List, MAX_LISTS, compiled};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::fs::{self, DirBuilder, File};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime};
 
 /// Copies that are kept: of the lists of two policies.
 pub(crate) const MOST_COPIES: usize = 2 * MAX_LISTS;
-
-/// What a copy is called before it is whole.
-const UNFINISHED: &str = "new";
-/// After this time nobody writes an unfinished copy any more: whoever did was killed.
-const LONG_AGO: Duration = Duration::from_secs(3_600);
 
 /// Where copies are, and what may be done with them.
 #[derive(Debug, Clone, Copy)]
@@ -101,23 +95,15 @@ impl Copies<'_> {
 
     /// A file for what a command prints, until it has been read as a whole. It has no name, so nothing of it is left when it is closed.
     pub(crate) fn nameless(&self) -> io::Result<File> {
-        let path = self.unique("fetched");
-        let file = self.make(&path)?;
+        self.make_folder()?;
+        let (path, file) = whole_file::begin(&self.folder.join("fetched"), 0o600)?;
         fs::remove_file(path)?;
         Ok(file)
     }
 
-    /// A name that no other thread and no other daemon takes: several may write the copy of one list.
-    fn unique(&self, name: &str) -> PathBuf {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        self.folder.join(format!("{name}.{}.{number}.{UNFINISHED}", std::process::id()))
-    }
-
-    fn make(&self, path: &Path) -> io::Result<File> {
+    fn make_folder(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(self.folder)?;
-        self.check_folder()?;
-        OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
+        self.check_folder()
     }
 
     /// Whoever else could write there would say what is on the lists.
@@ -168,15 +154,8 @@ impl Copies<'_> {
     }
 
     fn write(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let early = self.unique("copy");
-        let mut out = self.make(&early)?;
-        let written =
-            out.write_all(bytes).and_then(|()| out.sync_all()).and_then(|()| fs::rename(&early, path));
-        if written.is_err() {
-            // A disk that is full is not to stay so.
-            let _ = fs::remove_file(early);
-        }
-        written
+        self.make_folder()?;
+        whole_file::replace(path, 0o600, bytes)
     }
 
     /// Forgets what a daemon that was killed has not finished, and the copies that were written first, but none of these lists.
@@ -184,17 +163,16 @@ impl Copies<'_> {
         if !self.keep || !self.folder.exists() {
             return Ok(());
         }
-        let all = fs::read_dir(self.folder)?
+        let mut copies: Vec<_> = fs::read_dir(self.folder)?
             .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-            .filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)));
-        let is_unfinished = |path: &Path| path.extension().is_some_and(|end| end == UNFINISHED);
-        let (unfinished, mut copies): (Vec<_>, Vec<_>) = all.partition(|(_, path)| is_unfinished(path));
+            .filter(|path| !whole_file::is_unfinished(path))
+            .filter_map(|path| Some((fs::metadata(&path).ok()?.modified().ok()?, path)))
+            .collect();
         copies.sort();
         let too_many = copies.len().saturating_sub(MOST_COPIES);
         let old = copies.into_iter().filter(|(_, path)| !but.contains(path)).take(too_many);
-        let before = SystemTime::now() - LONG_AGO;
-        let left = unfinished.into_iter().filter(|(written_at, _)| *written_at < before);
-        old.chain(left).map(|(_, path)| path).try_for_each(fs::remove_file)
+        old.map(|(_, path)| path).try_for_each(fs::remove_file)?;
+        whole_file::forget_unfinished(self.folder)
     }
 }
 
@@ -202,6 +180,7 @@ impl Copies<'_> {
 mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::time::{Duration, SystemTime};
 
     fn copies(folder: &Path) -> Copies<'_> {
         Copies { folder, stand_in: true, fetcher: None, keep: true }

@@ -204,6 +204,14 @@ fn copies_set(list: &List, source: &Source, copies: Copies<'_>, room: u64) -> Re
         .map_err(|why| format!("its copy {}: {why}", path.display()))
 }
 
+/// Whether a list is fetched and what was fetched cannot be read any more.
+pub(crate) fn has_lost_its_copy(list: &List, copies: Copies<'_>) -> bool {
+    let room = free_memory() / PART_OF_MEMORY;
+    source(list, None).is_ok_and(|source| {
+        matches!(source, Source::Fetched(_)) && copies_set(list, &source, copies, room).is_err()
+    })
+}
+
 /// Fetches the lists of a policy that were never fetched before. Returns whether there were any.
 ///
 /// # Errors

@@ -23,6 +23,7 @@ mod list_files;
 mod manual;
 #[cfg(test)]
 mod memory;
+mod own_rules;
 mod own_session;
 mod plane;
 mod privileges;
@@ -30,6 +31,7 @@ mod state;
 mod supervisor;
 mod table;
 mod up;
+mod whole_file;
 
 use clap::{CommandFactory, Parser};
 use cli::{Cli, Command};

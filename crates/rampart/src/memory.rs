@@ -113,6 +113,10 @@ impl DataPlane for Memory {
         self.inside().moved.push((interface.to_owned(), zone.to_owned()));
     }
 
+    fn end_moved(&mut self) -> Result<(), PlaneError> {
+        Ok(())
+    }
+
     fn settle(&mut self) -> Result<Option<String>, PlaneError> {
         Ok(None)
     }

@@ -32,6 +32,12 @@ pub(crate) trait DataPlane: Send {
     /// An interface that it is attached to belongs to another zone from now on; one that is gone does when it is back.
     fn move_to(&mut self, interface: &str, zone: &str);
 
+    /// Ends the flows of the interfaces that belong to another zone since the last [`DataPlane::prepare`]: their ends do not live there any more.
+    ///
+    /// # Errors
+    /// What the data plane cannot do. Then they end when nothing passes for their time.
+    fn end_moved(&mut self) -> Result<(), PlaneError>;
+
     /// The first policy is in force and its interfaces are attached: what else an earlier firewall left goes. Returns what is worth
     /// a report of that.
     ///

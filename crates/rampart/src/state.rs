@@ -2,11 +2,12 @@
 //! of the machine too, finds the policy before or the one after it. Decides nothing about policies.
 
 use crate::history::Store;
+use crate::whole_file;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 /// Where policies are kept that outlive the machine's boot.
@@ -111,12 +112,15 @@ impl State {
     /// The disk is full or cannot be written; what was kept before stays.
     pub(crate) fn keep(&self, policy: &Kept) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        // Kept once more as it is: no restart makes the policy its own predecessor.
-        if self.read::<Kept>(CURRENT).is_ok_and(|kept| kept.is_some_and(|kept| kept.text == policy.text)) {
+        // What daemons that were killed have left takes some space, and no policy is the worse for it.
+        let _ = whole_file::forget_unfinished(&self.folder);
+        let kept = self.read::<Kept>(CURRENT).ok().flatten();
+        if kept.as_ref().is_some_and(|kept| is_same(kept, policy)) {
             return self.forget_waiting();
         }
         let (current, previous) = (self.folder.join(CURRENT), self.folder.join(PREVIOUS));
-        if self.read::<Kept>(CURRENT).is_ok_and(|kept| kept.is_some()) {
+        // No restart, and no other name of the file, makes the policy its own predecessor.
+        if kept.is_some_and(|kept| kept.text != policy.text) {
             // Under a second name before the first one goes to the new policy, so that there always is one.
             let early = self.folder.join(format!("{PREVIOUS}.new"));
             let _ = fs::remove_file(&early);
@@ -148,15 +152,13 @@ impl State {
     }
 
     fn write(&self, name: &str, value: &impl Serialize) -> io::Result<()> {
-        let early = self.folder.join(format!("{name}.new"));
-        let mut options = OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&early)?;
-        file.write_all(&serde_json::to_vec_pretty(value)?)?;
-        file.sync_all()?;
-        fs::rename(&early, self.folder.join(name))?;
-        // The new name itself is on the disk only when the folder is.
-        File::open(&self.folder)?.sync_all()
+        whole_file::replace(&self.folder.join(name), 0o600, &serde_json::to_vec_pretty(value)?)
     }
+}
+
+/// Whether a machine would come up with the same by either.
+fn is_same(one: &Kept, other: &Kept) -> bool {
+    (&one.text, &one.file, &one.folder) == (&other.text, &other.file, &other.folder)
 }
 
 #[cfg(test)]
@@ -196,6 +198,20 @@ mod tests {
         }
         state.keep(&kept("d")).unwrap();
         assert_eq!(texts(&state), (vec!["d".to_owned(), "b".to_owned()], 0), "what is broken takes no place");
+    }
+
+    /// Its lists are files beside it, so a machine must come up with the one that was applied last.
+    #[test]
+    fn the_same_text_from_another_folder_is_kept_and_is_no_predecessor() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = State::at(folder.path());
+        state.keep(&kept("a")).unwrap();
+        state.keep(&kept("b")).unwrap();
+        for from in ["/etc/one", "/etc/other"] {
+            let b = Kept { folder: Some(from.into()), ..kept("b") };
+            state.keep(&b).unwrap();
+            assert_eq!(state.find().policies, [b, kept("a")], "{from}");
+        }
     }
 
     #[test]

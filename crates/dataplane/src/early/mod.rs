@@ -16,6 +16,9 @@ use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+/// Of an Ethernet header, before the tag.
+const ADDRESSES_BYTES: usize = 12;
+
 /// What the ring has.
 #[derive(Debug)]
 enum Arrived {
@@ -102,6 +105,13 @@ fn arrived(bytes: &[u8]) -> Option<Arrived> {
         name,
         ifindex: head.ifindex,
         is_at_xdp: u32::from(head.hook) == types::hook::HOOK_XDP.0,
-        frame: frame.to_vec(),
+        frame: with_tag(frame, head.tag_type, head.tag),
     }))
+}
+
+/// A frame with the tag that the kernel had taken out of it; it takes it out again when the frame comes in.
+fn with_tag(frame: &[u8], tag_type: u16, tag: u16) -> Vec<u8> {
+    let (addresses, rest) = frame.split_at(frame.len().min(ADDRESSES_BYTES));
+    let tag = if tag_type == 0 { Vec::new() } else { [tag_type.to_ne_bytes(), tag.to_ne_bytes()].concat() };
+    [addresses, &tag, rest].concat()
 }

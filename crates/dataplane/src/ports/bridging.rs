@@ -6,7 +6,7 @@ use crate::skeleton::types::{bridge_passes, sizes};
 use libbpf_rs::{MapCore, MapFlags};
 use nix::net::if_::if_nametoindex;
 use policy::Bridge;
-use policy::bridge::Passes;
+use policy::bridge::{self, Passes};
 
 impl Ports {
     /// From now on these interfaces are bridged, and no others. Interfaces that are attached are joined at once, others when they are.
@@ -38,8 +38,7 @@ impl Ports {
     /// Notes what crosses the bridge of an interface besides IP, and says where the interface at the other end is, as `port.bridged_to`
     /// has it.
     pub(super) fn note_bridge(&self, interface: &str, place: u32) -> Result<u16, DataplaneError> {
-        let found = self.bridges.iter().find_map(|bridge| Some((bridge, bridge.other(interface)?)));
-        let Some((bridge, other)) = found else { return Ok(0) };
+        let Some((bridge, other)) = bridge::of(&self.bridges, interface) else { return Ok(0) };
         self.bridge_map
             .update(&place.to_ne_bytes(), &value(bridge), MapFlags::ANY)
             .map_err(DataplaneError::bpf(format!("noting what crosses the bridge `{}`", bridge.name)))?;

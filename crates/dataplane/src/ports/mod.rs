@@ -12,6 +12,7 @@ mod pins;
 mod programs;
 
 use crate::DataplaneError;
+use crate::flow_table::Moved;
 use crate::forwarding;
 use crate::names::SharedNames;
 use crate::routes::{self, LinkAddresses};
@@ -158,6 +159,19 @@ impl Ports {
         self.attached.iter().find(|port| port.name == interface).map(|port| port.hook)
     }
 
+    /// Judges an interface behind its driver from now on, if the firewall is in that. The program there is taken away when those behind it are
+    /// there, so nothing passes unjudged in between. Returns whether it was in the driver.
+    ///
+    /// # Errors
+    /// The kernel does not let us.
+    pub fn go_behind(&mut self, interface: &str) -> Result<bool, DataplaneError> {
+        let is_in_driver = |port: &Port| port.name == interface && port.hook == Hook::Xdp;
+        let Some(at) = self.attached.iter().position(is_in_driver) else { return Ok(false) };
+        let before = self.put_behind(at)?;
+        before.into_iter().filter(Attachment::is_driver).for_each(Attachment::detach);
+        Ok(true)
+    }
+
     /// Detaches the firewall from an interface. Returns false if it was not attached there.
     ///
     /// # Errors
@@ -223,24 +237,28 @@ impl Ports {
         others.into_iter().try_for_each(|place| self.clear(place))
     }
 
-    /// Closes the interfaces of an earlier firewall, whose maps these are, that belong to another zone now, until they are attached:
-    /// no packet is judged by the zone of one policy and the rules of another.
+    /// Closes the interfaces, of this firewall or of an earlier one whose maps these are, that belong to another zone now, until they are attached:
+    /// no packet is judged by the zone of one policy and the rules of another. Returns those, for [`crate::FlowTable::end_moved`].
     ///
     /// # Errors
     /// There are too many zones.
     pub fn close_moved<'p>(
         &mut self,
         zones: impl Iterator<Item = (&'p str, &'p str)>,
-    ) -> Result<(), DataplaneError> {
+    ) -> Result<Vec<Moved>, DataplaneError> {
+        let mut all = Vec::new();
         for (interface, zone) in zones {
             let zone = self.names.zone_number(zone)?;
             let Ok(index) = if_nametoindex(interface) else { continue };
-            let moved = self.places.iter_mut().find(|place| place.ifindex == index && place.zone != zone);
-            if let Some(place) = moved {
-                place.zone = sizes::NO_ZONE.0 as u8;
-            }
+            let mut places = self.places.iter_mut().enumerate();
+            let Some((at, place)) = places.find(|(_, place)| place.ifindex == index && place.zone != zone)
+            else {
+                continue;
+            };
+            all.push(Moved { interface: interface.to_owned(), place: at as u32, zone: place.zone });
+            place.zone = sizes::NO_ZONE.0 as u8;
         }
-        Ok(())
+        Ok(all)
     }
 
     /// Looks whether the programs are where they were attached, and puts back what somebody took away. Cheap enough to be asked
@@ -289,22 +307,27 @@ impl Ports {
 
     /// Somebody else's program is in the driver in our place: the interface is judged behind it.
     fn leave_driver(&mut self, at: usize, who: &str) -> Meddling {
-        let (interface, index, place) =
-            (self.attached[at].name.clone(), self.attached[at].index, self.attached[at].place);
-        let done =
-            self.attach_programs(&interface, index, place, Hook::Tc).and_then(|(attachments, attached)| {
-                self.attached[at].attachments = attachments;
-                self.attached[at].hook = attached.hook;
-                let _ = self.devices.delete(&place.to_ne_bytes());
-                self.takes_frames(place, false)
-            });
+        let interface = self.attached[at].name.clone();
+        let done = self.put_behind(at);
         let is_mended = done.is_ok();
         let then = match done {
-            Ok(()) => "packets are judged behind it (TC) from now on".to_owned(),
+            Ok(_) => "packets are judged behind it (TC) from now on".to_owned(),
             Err(error) => format!("and the firewall cannot judge behind it: {error}"),
         };
         let what = format!("{who} was put in the firewall's place in the driver (XDP): {then}");
         Meddling { interface, what, is_mended, moved_to: is_mended.then_some(Hook::Tc) }
+    }
+
+    /// Attaches behind the driver. Returns what was attached before.
+    fn put_behind(&mut self, at: usize) -> Result<Vec<Attachment>, DataplaneError> {
+        let Port { name, index, place, .. } = &self.attached[at];
+        let place = *place;
+        let (attachments, attached) = self.attach_programs(name, *index, place, Hook::Tc)?;
+        let port = &mut self.attached[at];
+        port.hook = attached.hook;
+        let before = std::mem::replace(&mut port.attachments, attachments);
+        let _ = self.devices.delete(&place.to_ne_bytes());
+        self.takes_frames(place, false).map(|()| before)
     }
 
     fn clear(&mut self, place: u32) -> Result<(), DataplaneError> {

@@ -239,6 +239,16 @@ impl Queries {
         Ok(all)
     }
 
+    /// Makes an interface hear frames for other machines, or not any more. No other flag of it is touched, whoever changes those meanwhile.
+    pub(super) fn hear_all(&mut self, index: u32, hears: bool) -> Result<(), RoutesError> {
+        let mut request = LinkMessage::default();
+        request.header.index = index;
+        request.header.change_mask = LinkFlags::Promisc;
+        request.header.flags = if hears { LinkFlags::Promisc } else { LinkFlags::empty() };
+        let doing = "making an interface hear frames for other machines";
+        self.ask(RouteNetlinkMessage::SetLink(request), NLM_F_ACK, doing, |_| ())
+    }
+
     /// All neighbours.
     pub(super) fn neighbours(&mut self) -> Result<Vec<Neighbour>, RoutesError> {
         let mut all = Vec::new();
@@ -386,7 +396,12 @@ fn interface_of(message: &LinkMessage) -> Option<Interface> {
     })?;
     let kind = message.header.link_layer_type;
     let (kind, kind_name) = (u16::from(kind), format!("{kind:?}"));
-    let is_up = message.header.flags.contains(LinkFlags::Up);
+    let has = |flag| message.header.flags.contains(flag);
+    let (is_up, hears_all) = (has(LinkFlags::Up), has(LinkFlags::Promisc));
+    let mtu = message.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::Mtu(mtu) => Some(*mtu),
+        _ => None,
+    });
     let made_by = message.attributes.iter().find_map(|attribute| match attribute {
         LinkAttribute::LinkInfo(all) => all.iter().find_map(|info| match info {
             LinkInfo::Kind(kind) => Some(kind.to_string()),
@@ -400,7 +415,7 @@ fn interface_of(message: &LinkMessage) -> Option<Interface> {
         _ => false,
     });
     let index = message.header.index;
-    Some(Interface { index, name, kind, kind_name, made_by, has_one_remote, is_up })
+    Some(Interface { index, name, kind, kind_name, made_by, has_one_remote, is_up, hears_all, mtu })
 }
 
 /// Whether the bytes are an address of one host: not the unspecified address, and no group.

@@ -483,6 +483,16 @@ pub enum EventName {
 }
 
 impl EventName {
+    /// All of them.
+    pub const ALL: [EventName; 6] = [
+        EventName::Opened,
+        EventName::Refused,
+        EventName::Closed,
+        EventName::Alert,
+        EventName::Over,
+        EventName::Scan,
+    ];
+
     /// Short identifier, for example `opened`.
     pub const fn name(self) -> &'static str {
         match self {

@@ -163,7 +163,25 @@ pub const ROUTES: [Route; 20] = [
         "Read the audit trail: who changed the firewall, or tried to",
         &[(400, "A number is wrong."), (500, "The files cannot be read."), GOING],
     ),
-    Route { bodies: (Body::Json, Body::Json), ..APPLY },
+    Route {
+        bodies: (Body::Json, Body::Json),
+        ..route::<Applied>(
+            "PUT",
+            "/v1/policy",
+            Operation::Apply,
+            "Apply a policy: it takes the place of the one in force at once and as a whole",
+            &[
+                (400, "The body is no policy to apply."),
+                READER,
+                CANNOT_TAKE_OVER,
+                (413, "The body is too large."),
+                CANNOT_APPLY,
+                TOO_OFTEN,
+                MACHINE,
+                GOING,
+            ],
+        )
+    },
     route::<Confirmed>(
         "POST",
         "/v1/policy/confirm",
@@ -255,26 +273,11 @@ pub const ROUTES: [Route; 20] = [
 
 const WRONG_NUMBER: (u16, &str) = (400, "A number is wrong.");
 const NO_ENTRY: (u16, &str) = (404, "The history has no such entry.");
-const CANNOT_TAKE_OVER: (u16, &str) =
-    (409, "A running firewall cannot take this policy over: it has other zones, or another size of table.");
-const CANNOT_APPLY: (u16, &str) = (422, "The policy has errors, or the data plane cannot do what it says.");
-
-const APPLY: Route = route::<Applied>(
-    "PUT",
-    "/v1/policy",
-    Operation::Apply,
-    "Apply a policy: it takes the place of the one in force at once and as a whole",
-    &[
-        (400, "The body is no policy to apply."),
-        READER,
-        CANNOT_TAKE_OVER,
-        (413, "The body is too large."),
-        CANNOT_APPLY,
-        TOO_OFTEN,
-        MACHINE,
-        GOING,
-    ],
+const CANNOT_TAKE_OVER: (u16, &str) = (
+    409,
+    "A running firewall cannot take this policy over: it has another size of flow table (`flows`), or another `forwarding`.",
 );
+const CANNOT_APPLY: (u16, &str) = (422, "The policy has errors, or the data plane cannot do what it says.");
 
 const fn route<A: JsonSchema>(
     method: &'static str,

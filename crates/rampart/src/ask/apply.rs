@@ -18,12 +18,10 @@ use std::path::{Path, PathBuf};
 pub(crate) fn apply(args: &ApplyArgs, json: bool) -> Result<String, Failure> {
     let (file, text) = crate::read_text(&args.policy)?;
     let folder = crate::folder_of(&args.policy);
-    // What is wrong with the text is for the daemon to say.
-    if let (false, Ok(policy)) = (args.force, Policy::parse(&file, &text)) {
-        own_session::refuse_to_cut(&policy.in_folder(folder.clone()))?;
-    }
-    let new = NewPolicy { file, folder, text, confirm_seconds: args.confirm };
-    let applied: Applied = Client::new(args.socket.as_deref())?.send(Operation::Apply, &new)?;
+    let caution = &args.caution;
+    refuse_to_cut(caution, &file, folder.clone(), &text)?;
+    let new = NewPolicy { file, folder, text, confirm_seconds: caution.confirm };
+    let applied: Applied = Client::new(caution.socket.as_deref())?.send(Operation::Apply, &new)?;
     shown(&applied, json, |applied| in_force(&new.file, applied))
 }
 

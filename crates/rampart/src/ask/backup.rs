@@ -7,12 +7,12 @@ use crate::backup::{self, About, Backup};
 use crate::cli::{BackupArgs, RestoreArgs};
 use crate::failure::Failure;
 use crate::table::grouped;
+use crate::whole_file;
 use rampart_client::Client;
 use rampart_client::http::MAX_BODY;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
 
 /// Writes a backup.
 pub(crate) fn backup(args: &BackupArgs, json: bool) -> Result<String, Failure> {
@@ -20,7 +20,7 @@ pub(crate) fn backup(args: &BackupArgs, json: bool) -> Result<String, Failure> {
     // What cannot be restored is no backup.
     let backup = backup::decode(&bytes)
         .map_err(|why| Failure::Machine(format!("the daemon's backup cannot be read: {why}")))?;
-    write(&args.file, &bytes).map_err(|error| {
+    whole_file::replace(&args.file, 0o600, &bytes).map_err(|error| {
         Failure::Machine(format!(
             "cannot write {}: {error}; what was there before is as it was",
             args.file.display()
@@ -58,16 +58,6 @@ fn left_out(about: &About) -> String {
     }
 }
 
-/// Replaces a file as a whole by one that only its owner can read.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut early = path.as_os_str().to_owned();
-    early.push(format!(".{}.new", std::process::id()));
-    let early = PathBuf::from(early);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&early)?;
-    let done = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| fs::rename(&early, path));
-    done.inspect_err(|_| drop(fs::remove_file(&early)))
-}
-
 /// Restores a backup.
 pub(crate) fn restore(args: &RestoreArgs, json: bool) -> Result<String, Failure> {
     let name = args.file.display();
@@ -94,27 +84,4 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
         return Err(io::Error::other(format!("it is larger than {MAX_BODY} bytes, which no backup is")));
     }
     Ok(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
-
-    #[test]
-    fn a_backup_is_its_owners_and_goes_through_no_link() {
-        let folder = tempfile::tempdir().unwrap();
-        let (file, precious) = (folder.path().join("backup"), folder.path().join("precious"));
-        fs::write(&precious, "precious").unwrap();
-        fs::set_permissions(&precious, fs::Permissions::from_mode(0o644)).unwrap();
-        symlink(&precious, &file).unwrap();
-        write(&file, b"secret").unwrap();
-        assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(
-            (fs::read(&file).unwrap(), fs::read(&precious).unwrap()),
-            (b"secret".to_vec(), b"precious".to_vec())
-        );
-        assert!(write(&folder.path().join("none/backup"), b"x").is_err());
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "nothing unfinished is left");
-    }
 }

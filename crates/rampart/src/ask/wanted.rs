@@ -1,6 +1,6 @@
 //! Which events `rampart log` shows: `event=refused dport=22 reason=default-deny`. All parts must hold. Pure.
 
-use crate::api::{Event, EventDetails, Filter, FilterError, Flow};
+use crate::api::{Event, EventDetails, EventName, Filter, FilterError, Flow};
 
 /// Keys that events have and flows have not.
 const OWN: [(&str, &str); 3] = [
@@ -8,7 +8,6 @@ const OWN: [(&str, &str); 3] = [
     ("reason", "why a packet was refused, as `rampart drops` names it"),
     ("list", "the list on which an end was found, for example bad or country:CH"),
 ];
-const EVENTS: [&str; 6] = ["opened", "refused", "closed", "alert", "over", "scan"];
 
 /// Events that are shown; without parts, all of them.
 #[derive(Debug, Default)]
@@ -29,7 +28,8 @@ impl Wanted {
             let (key, value) = word.split_once('=').unwrap_or((word, ""));
             match OWN.iter().find(|(name, _)| *name == key) {
                 Some((name, takes)) => {
-                    let is_right = !value.is_empty() && (*name != "event" || EVENTS.contains(&value));
+                    let is_event = || EventName::ALL.iter().any(|event| event.name() == value);
+                    let is_right = !value.is_empty() && (*name != "event" || is_event());
                     if !is_right {
                         return Err(FilterError(format!("{word}: {key} takes {takes}")));
                     }
@@ -95,7 +95,6 @@ fn as_flow(details: &EventDetails) -> Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::EventName;
 
     #[test]
     fn events_are_filtered_by_what_they_say() {

@@ -82,6 +82,8 @@ impl Attachments {
                         .filter(|at| at.interface == interface)
                         .for_each(|at| at.zone.clone_from(&zone));
                 }
+                // The policy is in force either way.
+                let _ = self.plane.end_moved();
                 self.detach_where(|at| policy.zone_of_interface(&at.interface).is_none());
             }
             Err(_) => {

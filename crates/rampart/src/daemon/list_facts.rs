@@ -55,6 +55,8 @@ impl Fetches {
 
 /// A file that is to be looked at, and how it was when it was read.
 pub(super) struct Look {
+    /// The list's, in the order of the policy.
+    pub(super) place: usize,
     path: PathBuf,
     before: Option<Mark>,
 }
@@ -85,12 +87,13 @@ impl ListsInForce {
             self.next_looks = policy.lists.iter().map(next).collect();
         }
         let mut looks = Vec::new();
-        for ((list, facts), look_at) in policy.lists.iter().zip(&self.facts).zip(&mut self.next_looks) {
+        let lists = policy.lists.iter().zip(&self.facts).zip(&mut self.next_looks);
+        for (place, ((list, facts), look_at)) in lists.enumerate() {
             if look_at.is_some_and(|at| at <= now) {
                 *look_at = next(list);
                 let source = source(list, policy.folder.as_deref()).ok();
                 let path = source.and_then(|source| source.watched(list, copies));
-                looks.extend(path.map(|path| Look { path, before: facts.mark }));
+                looks.extend(path.map(|path| Look { place, path, before: facts.mark }));
             }
         }
         looks
@@ -120,6 +123,15 @@ impl ListsInForce {
             (0..self.fetches.len()).filter(|place| is_due(&self.fetches[*place])).collect();
         due.sort_by_key(|place| self.fetches[*place].as_ref().map(|fetches| fetches.next));
         due
+    }
+
+    /// A list is to be fetched by now, unless it was tried and failed: then that is tried again in its time.
+    pub(super) fn fetch_soon(&mut self, place: usize, now: Moment) {
+        if let Some(Some(fetches)) = self.fetches.get_mut(place)
+            && fetches.failed.is_none()
+        {
+            fetches.next = fetches.next.min(now.steady);
+        }
     }
 
     /// Notes what came of fetching a list; its copy is looked at next if it is another.

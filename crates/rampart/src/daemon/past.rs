@@ -9,6 +9,7 @@ use crate::api::{
 use crate::backup::{self, Backup, MOST_UNPACKED, Parts};
 use crate::history::{New, Store, sha256, standing};
 use crate::list_copies::Copies;
+use crate::own_rules::{self, strings};
 use jiff::{SignedDuration, Timestamp};
 use policy::Policy;
 use policy::model::SELF;
@@ -380,27 +381,18 @@ impl Unconfirmed {
 
 /// The policy of a new firewall, with the zones of the one in force, because nobody else knows which interface leads where.
 pub(crate) fn factory_text(policy: &Policy) -> String {
-    let quoted = |texts: &mut dyn Iterator<Item = &str>| {
-        texts.map(|text| format!("\"{text}\"")).collect::<Vec<_>>().join(", ")
-    };
     let zones = || policy.zones.iter().skip(SELF as usize + 1);
-    let names = quoted(&mut zones().map(|zone| zone.name.as_str()));
     let (flows, forwarding) = (policy.settings.flows, policy.settings.forwarding.name());
     let mut text = format!(
         "# The policy of a new firewall, by `rampart factory-reset`: the machine can be reached by SSH, and nothing is forwarded.\n\
          [settings]\nflows = {flows}\nforwarding = \"{forwarding}\"\n"
     );
     for zone in zones() {
-        let interfaces = quoted(&mut zone.interfaces.iter().map(String::as_str));
-        text += &format!("\n[zones.\"{}\"]\ninterfaces = [{interfaces}]\n", zone.name);
+        text += &format!("\n[zones.\"{}\"]\ninterfaces = {}\n", zone.name, strings(&zone.interfaces));
     }
+    let names: Vec<&str> = zones().map(|zone| zone.name.as_str()).collect();
     if !names.is_empty() {
-        text += &format!(
-            "\n[[rules]]\nname = \"manage\"\nfrom = [{names}]\nto = \"self\"\nservice = [\"ssh\", \"ping\"]\naction = \"allow\"\n\
-             \n[[rules]]\nname = \"our-address\"\nfrom = [{names}]\nto = \"self\"\n\
-             service = [\"dhcp\", \"dhcpv6\", \"icmpv6/router-advertisement\"]\naction = \"allow\"\n\
-             \n[[rules]]\nname = \"firewall-out\"\nfrom = \"self\"\nto = [{names}]\naction = \"allow\"\n"
-        );
+        own_rules::write(&names, &["ssh"], &mut text);
     }
     text
 }

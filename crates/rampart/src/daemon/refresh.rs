@@ -74,14 +74,36 @@ impl Daemon {
             return true;
         }
         let failure = if has_ended || looks.iter().any(Look::finds_change) {
-            // An entry ends also where its file is gone: the copy has the end, too.
-            let loaded = self.load_lists(&policy, has_ended, now.wall);
+            // An entry ends also where its file is gone: the copy has the end, too. Commands are run by the clock alone, so that one that fails is
+            // not run again at each look.
+            let loaded = self.with_copies(has_ended, |copies| {
+                let kept = copies.map(|copies| Copies { fetcher: None, ..copies });
+                load_lists(&policy, kept, now.wall)
+            });
             loaded.and_then(|loaded| self.exchange_lists(&policy, loaded, now, has_ended)).err()
         } else {
             None
         };
+        if failure.is_some() {
+            self.fetch_lost(&policy, &looks, now);
+        }
         self.note_refresh(&policy, failure.map(|why| why.to_string()));
         true
+    }
+
+    /// Fetches lists at once whose copies are gone or damaged, unless that failed before.
+    fn fetch_lost(&self, policy: &Arc<Policy>, looks: &[Look], now: Moment) {
+        let lost = |place: &usize| {
+            self.with_copies(false, |copies| {
+                copies.is_some_and(|copies| list_files::has_lost_its_copy(&policy.lists[*place], copies))
+            })
+        };
+        let changed = looks.iter().filter(|look| look.finds_change()).map(|look| look.place);
+        let lost: Vec<usize> = changed.filter(lost).collect();
+        let mut slot = self.running();
+        if let Some(running) = slot.as_mut().filter(|running| Arc::ptr_eq(&running.policy, policy)) {
+            lost.into_iter().for_each(|place| running.lists.fetch_soon(place, now));
+        }
     }
 
     /// Fetches the lists that are due, one after the other. False once the firewall is down.

@@ -7,11 +7,10 @@ mod text;
 
 use crate::cli::InitArgs;
 use crate::failure::Failure;
+use crate::whole_file;
 use machine::Machine;
 use policy::Policy;
-use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 /// What a machine is.
@@ -75,20 +74,9 @@ fn write(path: &Path, policy: &str, force: bool) -> Result<(), Failure> {
     if !force && path.symlink_metadata().is_ok() {
         return Err(exists());
     }
-    let mut early = path.as_os_str().to_owned();
-    early.push(".new");
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&early)
-        .map_err(cannot)?;
-    file.write_all(policy.as_bytes()).and_then(|()| file.sync_all()).map_err(cannot)?;
-    // A link fails where a file has come meanwhile; a new name replaces it.
-    let done = if force { std::fs::rename(&early, path) } else { std::fs::hard_link(&early, path) };
-    let _ = std::fs::remove_file(&early);
-    done.map_err(|error| if error.kind() == ErrorKind::AlreadyExists { exists() } else { cannot(error) })
+    let put = if force { whole_file::replace } else { whole_file::create };
+    put(path, 0o600, policy.as_bytes())
+        .map_err(|error| if error.kind() == ErrorKind::AlreadyExists { exists() } else { cannot(error) })
 }
 
 #[expect(clippy::print_stderr, reason = "standard output is for policies")]

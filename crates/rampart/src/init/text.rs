@@ -2,6 +2,7 @@
 
 use super::machine::Machine;
 use super::{Plan, Role};
+use crate::own_rules::{self, LEARN, Rule, strings};
 use ipnet::IpNet;
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -17,45 +18,10 @@ pub(super) fn write(plan: &Plan, machine: &Machine) -> String {
     text
 }
 
-/// Strings as TOML has them: names of interfaces and networks have nothing that would need an escape.
-fn strings(all: impl IntoIterator<Item = impl ToString>) -> String {
-    let quoted: Vec<String> = all.into_iter().map(|it| format!("\"{}\"", it.to_string())).collect();
-    match quoted.as_slice() {
-        [one] => one.clone(),
-        many => format!("[{}]", many.join(", ")),
-    }
-}
-
 fn zone(text: &mut String, name: &str, interfaces: &[String], networks: &[IpNet], comment: &str) {
     let _ = write!(text, "\n# {comment}\n[zones.{name}]\ninterfaces = {}\n", strings(interfaces));
     if !networks.is_empty() {
         let _ = writeln!(text, "networks = {}", strings(networks));
-    }
-}
-
-/// A rule, with a comment that says why.
-struct Rule<'r> {
-    comment: &'r str,
-    name: &'r str,
-    from: &'r [&'r str],
-    to: &'r [&'r str],
-    source: Option<String>,
-    /// Empty for every service.
-    services: &'r [&'r str],
-}
-
-impl Rule<'_> {
-    fn write(&self, text: &mut String) {
-        let Self { comment, name, from, to, source, services } = self;
-        let (from, to) = (strings(from.iter()), strings(to.iter()));
-        let _ = write!(text, "\n# {comment}\n[[rules]]\nname = \"{name}\"\nfrom = {from}\nto = {to}\n");
-        if let Some(source) = source {
-            let _ = writeln!(text, "source = \"{source}\"");
-        }
-        if !services.is_empty() {
-            let _ = writeln!(text, "service = {}", strings(services.iter()));
-        }
-        text.push_str("action = \"allow\"\n");
     }
 }
 
@@ -68,9 +34,6 @@ fn ssh(machine: &Machine) -> Vec<String> {
         .collect()
 }
 
-const DISCOVERY: &str = "What IPv6 needs on every link, router advertisements included, and DHCP: the network gives this machine its addresses.";
-const LEARN: [&str; 3] = ["dhcp", "dhcpv6", "neighbour-discovery"];
-
 fn host(plan: &Plan, machine: &Machine, text: &mut String) {
     text.push_str("# A host, written by `rampart init`: SSH and pings come in, everything goes out, and the answers to it come back.\n");
     zone(
@@ -82,20 +45,7 @@ fn host(plan: &Plan, machine: &Machine, text: &mut String) {
     );
     let ssh = ssh(machine);
     let ssh: Vec<&str> = ssh.iter().map(String::as_str).collect();
-    let services = |comment, name, services| Rule {
-        comment,
-        name,
-        from: &["network"],
-        to: &["self"],
-        source: None,
-        services,
-    };
-    let manage = "Management. If you know from where, say so: source = [\"192.0.2.0/24\"]";
-    services(manage, "manage", &ssh).write(text);
-    services("Whether it is there may be asked.", "reachable", &["ping"]).write(text);
-    services(DISCOVERY, "addresses", &LEARN).write(text);
-    let comment = "What this machine asks for.";
-    Rule { comment, name: "out", from: &["self"], to: &["network"], source: None, services: &[] }.write(text);
+    own_rules::write(&["network"], &ssh, text);
     text.push_str("\n# A service of this machine gets a rule like this one.\n# [[rules]]\n# name = \"web\"\n# from = \"network\"\n");
     text.push_str("# to = \"self\"\n# service = [\"http\", \"https\"]\n# action = \"allow\"\n");
 }
@@ -168,20 +118,16 @@ fn bridge(plan: &Plan, machine: &Machine, text: &mut String) {
         "\n# One wire. ARP, neighbour discovery and spanning tree cross as they are.\n[bridges.wire]\ninterfaces = {}\n",
         strings(ends.iter())
     );
-    let rule = |comment, name, from, to, services| Rule { comment, name, from, to, source: None, services };
-    rule("Who is inside may go out.", "inside-out", &["inside"], &["outside"], &[]).write(text);
+    Rule::new("Who is inside may go out.", "inside-out", &["inside"], &["outside"], &[]).write(text);
     let comment = "What the network tells its hosts: addresses by DHCP and router advertisements.";
-    rule(comment, "addresses", &["outside"], &["inside"], &LEARN).write(text);
+    Rule::new(comment, "addresses", &["outside"], &["inside"], &LEARN).write(text);
     if others.is_empty() {
         text.push_str("\n# This machine has no other interface: it is managed at its console.\n");
         return;
     }
     let ssh = ssh(machine);
     let ssh: Vec<&str> = ssh.iter().map(String::as_str).collect();
-    rule("Management.", "manage", &["management"], &["self"], &ssh).write(text);
-    rule("Whether it is there may be asked.", "reachable", &["management"], &["self"], &["ping"]).write(text);
-    rule(DISCOVERY, "our-addresses", &["management"], &["self"], &LEARN).write(text);
-    rule("What this machine asks for.", "firewall-out", &["self"], &["management"], &[]).write(text);
+    own_rules::write(&["management"], &ssh, text);
 }
 
 fn is_private(net: &IpNet) -> bool {
@@ -225,34 +171,32 @@ fn gateway_rules(plan: &Plan, machine: &Machine, text: &mut String) {
     let has_dmz = plan.role == Role::OfficeDmz;
     let ssh = ssh(machine);
     let ssh: Vec<&str> = ssh.iter().map(String::as_str).collect();
-    let rule = |comment, name, from, to, services| Rule { comment, name, from, to, source: None, services };
     let to: &[&str] = if has_dmz { &["outside", "dmz"] } else { &["outside"] };
-    rule("Who is inside may go out.", "inside-out", &["inside"], to, &[]).write(text);
+    Rule::new("Who is inside may go out.", "inside-out", &["inside"], to, &[]).write(text);
     if has_dmz {
         let services: &[&str] = &["dns", "ntp", "http", "https", "ping"];
-        rule("Servers ask for names, the time and updates.", "servers-out", &["dmz"], &["outside"], services)
-            .write(text);
+        Rule::new(
+            "Servers ask for names, the time and updates.",
+            "servers-out",
+            &["dmz"],
+            &["outside"],
+            services,
+        )
+        .write(text);
     }
     let near: &[&str] = if has_dmz { &["inside", "dmz"] } else { &["inside"] };
     let services: &[&str] = &["dns", "ntp", "dhcp", "dhcpv6", "ping", "neighbour-discovery"];
     let comment = "What this machine may be asked by those it serves: names, the time, addresses.";
-    rule(comment, "names-and-addresses", near, &["self"], services).write(text);
-    rule("Management, from inside alone.", "manage", &["inside"], &["self"], &ssh).write(text);
+    Rule::new(comment, "names-and-addresses", near, &["self"], services).write(text);
+    Rule::manage(&["inside"], &ssh).write(text);
     // Whoever sets the machine up may sit on the other side of it.
     if let Some((client, _)) = machine.session.as_ref().filter(|(_, by)| plan.wan.contains(by)) {
         let comment = "This policy was written in an SSH session from here. Take the rule out when you manage the machine from inside.";
         let source = Some(client.to_string());
-        Rule {
-            comment,
-            name: "manage-from-outside",
-            from: &["outside"],
-            to: &["self"],
-            source,
-            services: &ssh,
-        }
-        .write(text);
+        let rule = Rule::new(comment, "manage-from-outside", &["outside"], &["self"], &ssh);
+        Rule { source, ..rule }.write(text);
     }
-    rule(DISCOVERY, "our-addresses", &["outside"], &["self"], &LEARN).write(text);
+    Rule::learn(&["outside"]).write(text);
     let all: &[&str] = if has_dmz { &["outside", "inside", "dmz"] } else { &["outside", "inside"] };
-    rule("What this machine asks for itself.", "firewall-out", &["self"], all, &[]).write(text);
+    Rule::ask(all).write(text);
 }

@@ -1,18 +1,79 @@
-//! What interfaces of a transparent bridge need of the kernel: they hear every frame, and carry frames of the same size.
+//! What interfaces of a transparent bridge need of the kernel: they hear every frame, carry packets of the same size, and meet the firewall at
+//! the same hook.
 
+use super::Kernel;
+use super::machine::links;
+use super::words::hook_name;
 use crate::plane::PlaneError;
-use dataplane::Interface;
+use dataplane::{Hook, Interface, routes};
+use nix::net::if_::if_nametoindex;
+use policy::bridge;
 use policy::{Bridge, Policy};
-use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
 
-/// IFF_PROMISC of netdevice(7).
-const PROMISCUOUS: u32 = 0x100;
+impl Kernel {
+    /// Puts the bridges of a policy in force.
+    ///
+    /// # Errors
+    /// The kernel does not let us.
+    pub(super) fn set_bridges(&mut self, bridges: &[Bridge]) -> Result<(), PlaneError> {
+        self.bridges = bridges.to_vec();
+        self.firewall.ports.set_bridges(bridges)?;
+        let attached: Vec<String> = self.attached.iter().map(|it| it.interface.clone()).collect();
+        for interface in attached {
+            self.hear(&interface, self.other_end(&interface).is_some())?;
+            self.level_hooks(&interface)?;
+        }
+        Ok(())
+    }
 
-/// The bridge of an interface, and the interface at its other end.
-pub(super) fn bridge_of<'b>(bridges: &'b [Bridge], interface: &str) -> Option<(&'b Bridge, &'b str)> {
-    bridges.iter().find_map(|bridge| Some((bridge, bridge.other(interface)?)))
+    /// The interface at the other end of an interface's bridge.
+    pub(super) fn other_end(&self, interface: &str) -> Option<&str> {
+        bridge::of(&self.bridges, interface).map(|(_, other)| other)
+    }
+
+    /// An interface hears frames for other machines if it is to; what was so before this daemon stays. One that is gone hears nothing.
+    ///
+    /// # Errors
+    /// The kernel does not let us.
+    pub(super) fn hear(&mut self, interface: &str, hears: bool) -> Result<(), PlaneError> {
+        if !hears && !self.hears_all.remove(interface) {
+            return Ok(());
+        }
+        let links = links()?;
+        let Some(link) = links.iter().find(|link| link.name == interface) else { return Ok(()) };
+        // An earlier daemon made them hear it, or somebody else did, which nobody can tell any more.
+        if hears && (!link.hears_all || self.took_over) {
+            self.hears_all.insert(interface.to_owned());
+        }
+        if link.hears_all == hears {
+            return Ok(());
+        }
+        routes::hear_all(link.index, hears)
+            .map_err(|error| PlaneError::Machine(format!("`{interface}`: {error}")))
+    }
+
+    /// What XDP takes at one end of a bridge it cannot send by an end that takes no frames from XDP: then both are judged at TC.
+    ///
+    /// # Errors
+    /// The kernel does not let us.
+    pub(super) fn level_hooks(&mut self, interface: &str) -> Result<(), PlaneError> {
+        let Some(other) = self.other_end(interface).map(str::to_owned) else { return Ok(()) };
+        let ports = &mut self.firewall.ports;
+        let (at_xdp, at_tc) = match (ports.hook_of(interface), ports.hook_of(&other)) {
+            (Some(Hook::Xdp), Some(Hook::Tc)) => (interface, other.as_str()),
+            (Some(Hook::Tc), Some(Hook::Xdp)) => (other.as_str(), interface),
+            _ => return Ok(()),
+        };
+        match ports.go_behind(at_xdp) {
+            // It has just gone, and is taken again when it is back.
+            Err(_) if if_nametoindex(at_xdp).is_err() => return Ok(()),
+            other => other?,
+        };
+        let note =
+            format!("`{at_tc}`, the other end of its bridge, takes no frames from XDP; TC is used instead");
+        self.leveled.push((at_xdp.to_owned(), hook_name(Hook::Tc), note));
+        Ok(())
+    }
 }
 
 /// Refuses bridges of interfaces between which frames cannot cross. One that is not there is for others to refuse.
@@ -22,15 +83,15 @@ pub(super) fn bridge_of<'b>(bridges: &'b [Bridge], interface: &str) -> Option<(&
 pub(super) fn refuse_unfit(policy: &Policy, links: &[Interface]) -> Result<(), PlaneError> {
     for bridge in &policy.bridges {
         let refused = |why: String| Err(PlaneError::Machine(format!("bridge `{}`: {why}", bridge.name)));
-        for interface in &bridge.interfaces {
-            if links.iter().any(|link| link.name == *interface && (link.is_layer_3() || link.is_loopback())) {
-                return refused(format!(
-                    "`{interface}` has no Ethernet headers, and a bridge forwards by those"
-                ));
+        let ends = bridge.interfaces.each_ref().map(|name| links.iter().find(|link| link.name == *name));
+        for link in ends.into_iter().flatten() {
+            if link.is_layer_3() || link.is_loopback() {
+                let name = &link.name;
+                return refused(format!("`{name}` has no Ethernet headers, and a bridge forwards by those"));
             }
         }
-        let [first, second] = &bridge.interfaces;
-        if let (Some(one), Some(other)) = (mtu(first), mtu(second))
+        let [first, second] = ends.map(|link| link.and_then(|link| Some((&link.name, link.mtu?))));
+        if let (Some((first, one)), Some((second, other))) = (first, second)
             && one != other
         {
             return refused(format!(
@@ -40,34 +101,4 @@ pub(super) fn refuse_unfit(policy: &Policy, links: &[Interface]) -> Result<(), P
         }
     }
     Ok(())
-}
-
-fn attribute(interface: &str, name: &str) -> PathBuf {
-    Path::new("/sys/class/net").join(interface).join(name)
-}
-
-fn mtu(interface: &str) -> Option<u32> {
-    fs::read_to_string(attribute(interface, "mtu")).ok()?.trim().parse().ok()
-}
-
-/// Makes an interface hear frames for other machines, or not any more. Returns whether that changed anything.
-///
-/// # Errors
-/// The kernel does not let its flags be read or written.
-pub(super) fn hear_all(interface: &str, hears: bool) -> Result<bool, PlaneError> {
-    let path = attribute(interface, "flags");
-    let failed = |error: io::Error| {
-        PlaneError::Machine(format!(
-            "cannot make `{interface}` hear frames for other machines: {}: {error}",
-            path.display()
-        ))
-    };
-    let text = fs::read_to_string(&path).map_err(failed)?;
-    let digits = text.trim().trim_start_matches("0x");
-    let flags = u32::from_str_radix(digits, 16).map_err(|error| failed(io::Error::other(error)))?;
-    let wanted = if hears { flags | PROMISCUOUS } else { flags & !PROMISCUOUS };
-    if wanted != flags {
-        fs::write(&path, format!("{wanted:#x}")).map_err(failed)?;
-    }
-    Ok(wanted != flags)
 }

@@ -9,17 +9,18 @@ mod words;
 pub(crate) use machine::{all_there, can_forward, unfit};
 pub(crate) use passed::FRAGMENTS_LOST;
 
-use crate::api::{Block, Counter, Drop, Flow, Occupancy};
+use crate::api::{Block, Counter, Drop, Flow, HookName, Occupancy};
 use crate::forwarding;
 use crate::plane::{Attached, BlockKey, DataPlane, FlowKey, Hook, PlaneError, Present, Recorded, Tampering};
 use crate::privileges;
 use dataplane::routes::{AnswerLimits, Follower, Routes};
 use dataplane::{
-    Carried, Carrying, DataplaneError, Earlier, Firewall, FlowId, Interface, Keeper, Reason, Tally,
+    Carried, Carrying, DataplaneError, Earlier, Firewall, FlowId, Interface, Keeper, Moved, Reason, Tally,
 };
 use machine::{fit, is_virtual, links, missing};
 use nix::net::if_::if_nametoindex;
 use passed::Passed;
+use policy::bridge;
 use policy::lists::ListTable;
 use policy::settings::{Forwarding, Settings};
 use policy::{Bridge, Policy, Tables};
@@ -47,6 +48,10 @@ pub(crate) struct Kernel {
     bridges: Vec<Bridge>,
     /// Interfaces that this daemon has made hear frames for other machines.
     hears_all: HashSet<String>,
+    /// Interfaces that belong to another zone than those whose flows are still there.
+    moved: Vec<Moved>,
+    /// Interfaces that went to the hook of the other end of their bridge, until somebody asks.
+    leveled: Vec<(String, HookName, String)>,
     /// What an earlier firewall left, until this one is settled.
     earlier: Option<Earlier>,
     /// Its flows, if they are in maps that this one cannot use.
@@ -142,6 +147,8 @@ impl Kernel {
             attached,
             bridges: policy.bridges.clone(),
             hears_all: HashSet::new(),
+            moved: Vec::new(),
+            leveled: Vec::new(),
             earlier,
             carrying: None,
             carries,
@@ -201,70 +208,11 @@ impl Kernel {
             index,
         });
         self.follow_neighbours();
-        let attached = self.level_hooks(interface, attached)?;
-        let hook = hook_name(attached.hook);
-        Ok(Attached { interface: interface.to_owned(), zone: zone.to_owned(), hook, note: attached.note })
-    }
-
-    /// The interface at the other end of an interface's bridge.
-    fn other_end(&self, interface: &str) -> Option<&str> {
-        bridging::bridge_of(&self.bridges, interface).map(|(_, other)| other)
-    }
-
-    /// An interface hears frames for other machines if it is to; what was so before this daemon stays.
-    fn hear(&mut self, interface: &str, hears: bool) -> Result<(), PlaneError> {
-        if hears {
-            // An earlier daemon made them hear it, or somebody else did, which nobody can tell any more.
-            if bridging::hear_all(interface, true)? || self.took_over {
-                self.hears_all.insert(interface.to_owned());
-            }
-        } else if self.hears_all.remove(interface) && if_nametoindex(interface).is_ok() {
-            bridging::hear_all(interface, false)?;
-        }
-        Ok(())
-    }
-
-    fn set_bridges(&mut self, bridges: &[Bridge]) -> Result<(), PlaneError> {
-        self.bridges = bridges.to_vec();
-        self.firewall.ports.set_bridges(bridges)?;
-        let attached: Vec<String> = self.attached.iter().map(|it| it.interface.clone()).collect();
-        for interface in attached.iter().filter(|it| if_nametoindex(it.as_str()).is_ok()) {
-            self.hear(interface, self.other_end(interface).is_some())?;
-            if let Some(hook) = self.firewall.ports.hook_of(interface) {
-                self.level_hooks(interface, dataplane::Attached { hook, note: None })?;
-            }
-        }
-        Ok(())
-    }
-
-    /// What XDP takes at one end of a bridge it cannot send by an end that takes no frames from XDP: then both are judged at TC.
-    fn level_hooks(
-        &mut self,
-        interface: &str,
-        attached: dataplane::Attached,
-    ) -> Result<dataplane::Attached, PlaneError> {
-        let Some(other) = self.other_end(interface).map(str::to_owned) else { return Ok(attached) };
-        let Some(other_hook) = self.firewall.ports.hook_of(&other) else { return Ok(attached) };
-        let at_xdp = match (attached.hook, other_hook) {
-            (dataplane::Hook::Xdp, dataplane::Hook::Tc) => interface,
-            (dataplane::Hook::Tc, dataplane::Hook::Xdp) => &other,
-            _ => return Ok(attached),
-        };
-        let Some(zone) = self.attached.iter().find(|it| it.interface == at_xdp).map(|it| it.zone.clone())
-        else {
-            return Ok(attached);
-        };
-        self.firewall.ports.detach(at_xdp)?;
-        let again = self.firewall.ports.attach(at_xdp, &zone, dataplane::Hook::Tc)?;
-        let note = format!(
-            "the other end of its bridge, `{}`, takes no XDP program",
-            if at_xdp == interface { &other } else { interface }
-        );
-        Ok(if at_xdp == interface {
-            dataplane::Attached { note: again.note.or(Some(note)), ..again }
-        } else {
-            attached
-        })
+        self.level_hooks(interface)?;
+        let hook = hook_name(self.firewall.ports.hook_of(interface).unwrap_or(attached.hook));
+        let leveled = self.leveled.iter().find(|(leveled, ..)| leveled == interface);
+        let note = leveled.map(|(.., note)| note.clone()).or(attached.note);
+        Ok(Attached { interface: interface.to_owned(), zone: zone.to_owned(), hook, note })
     }
 
     /// Carries over what happened while the programs changed places, and ends what cannot be carried. Returns what became of it.
@@ -350,13 +298,17 @@ impl DataPlane for Kernel {
     fn prepare(&mut self, policy: &Policy) -> Result<(), PlaneError> {
         let present = links()?;
         bridging::refuse_unfit(policy, &present)?;
+        // What can go wrong goes wrong before the policy is in force; hearing more does no harm until then.
+        let ends: Vec<String> = self.attached.iter().map(|it| it.interface.clone()).collect();
+        for interface in ends.iter().filter(|it| bridge::of(&policy.bridges, it).is_some()) {
+            self.hear(interface, true)?;
+        }
         let zone_of =
             |link: &Interface| Some((link.name.clone(), policy.zone_of_interface(&link.name)?.name.clone()));
         let zones: Vec<_> = present.iter().filter_map(zone_of).collect();
-        Ok(self
-            .firewall
-            .ports
-            .close_moved(zones.iter().map(|(name, zone)| (name.as_str(), zone.as_str())))?)
+        let zones = zones.iter().map(|(name, zone)| (name.as_str(), zone.as_str()));
+        self.moved = self.firewall.ports.close_moved(zones)?;
+        Ok(())
     }
 
     fn move_to(&mut self, interface: &str, zone: &str) {
@@ -367,6 +319,11 @@ impl DataPlane for Kernel {
                 let _ = self.firewall.ports.attach(interface, zone, dataplane::Hook::Tc);
             }
         }
+    }
+
+    fn end_moved(&mut self) -> Result<(), PlaneError> {
+        self.firewall.flows.end_moved(&std::mem::take(&mut self.moved))?;
+        Ok(())
     }
 
     fn settle(&mut self) -> Result<Option<String>, PlaneError> {
@@ -381,6 +338,7 @@ impl DataPlane for Kernel {
             }
         }
         self.firewall.ports.forget_others()?;
+        self.end_moved()?;
         Ok(note)
     }
 
@@ -389,7 +347,7 @@ impl DataPlane for Kernel {
     }
 
     fn check_programs(&mut self) -> Tampering {
-        let mut tampering = Tampering::default();
+        let mut tampering = Tampering { moved: std::mem::take(&mut self.leveled), ..Tampering::default() };
         for found in self.firewall.ports.check() {
             let text = format!("{}: {}", found.interface, found.what);
             if let Some(hook) = found.moved_to {

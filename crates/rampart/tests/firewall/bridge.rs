@@ -2,6 +2,7 @@
 
 use crate::bed::{Bed, Outcome, expect_echo, expect_from, serve, until};
 use nix::sys::signal::Signal;
+use std::io::BufRead as _;
 use std::net::TcpListener;
 
 const INSIDE: &str = "10.82.0.2";
@@ -90,6 +91,86 @@ fn needs_root_hosts_of_one_network_meet_through_a_bridge_and_its_policy() {
         for interface in ["e1", "e0"] {
             assert!(!hears_all(&bed, interface), "{hook}: {interface}");
         }
+    }
+}
+
+/// Whoever looks on while the firewall starts makes the interface hear everything for as long as that takes, without its flag.
+#[test]
+fn needs_root_a_bridge_goes_on_when_whoever_looked_on_has_ended() {
+    let bed = one_network();
+    let looks_on = ["link", "add", "link", "e1", "name", "look", "type", "macvlan", "mode", "passthru"];
+    bed.ip("fw", &looks_on);
+    bed.ip("fw", &["link", "set", "look", "up"]);
+    let policy = bed.policy("bridge.toml", RULES);
+    let firewall = bed.up(&policy, "tc");
+    bed.ip("fw", &["link", "del", "look"]);
+    assert!(hears_all(&bed, "e1"), "its own flag is set");
+    assert!(attempt(&bed, "in", &["-n", "-c", "1", "-W", "60", OUTSIDE]));
+    // What somebody else had set stays.
+    assert_eq!(bed.rampart(&["down"]).0, 0);
+    drop(firewall);
+    bed.ip("fw", &["link", "set", "e0", "promisc", "on"]);
+    let firewall = bed.up(&policy, "tc");
+    assert_eq!(bed.rampart(&["down"]).0, 0);
+    drop(firewall);
+    assert_eq!((hears_all(&bed, "e1"), hears_all(&bed, "e0")), (false, true));
+}
+
+/// Sends the second fragment of a datagram of VLAN 10 before the first one.
+const FRAGMENTS: &str = r#"
+import socket, struct
+link = bytes.fromhex("020000000099" "020000000098" "8100000a" "0800")
+source, destination = socket.inet_aton("10.82.0.2"), socket.inet_aton("10.82.0.3")
+def fragment(offset, more, part):
+    header = struct.pack("!BBHHHBBH", 0x45, 0, 20 + len(part), 0x1234, offset // 8 | more << 13, 64, 17, 0) + source + destination
+    total = sum(struct.unpack("!10H", header))
+    while total >> 16: total = (total & 0xffff) + (total >> 16)
+    return link + header[:10] + struct.pack("!H", ~total & 0xffff) + header[12:] + part
+out = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+out.bind(("x", 0))
+out.send(fragment(64, 0, bytes(64)))
+out.send(fragment(0, 1, struct.pack("!HHHH", 7, 8080, 128, 0) + bytes(56)))
+"#;
+
+/// Says of which VLANs the two fragments are that arrive, by what the kernel says beside them (packet(7), PACKET_AUXDATA).
+const TAGS: &str = r#"
+import socket, struct
+link = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+link.bind(("x", 3))
+link.setsockopt(263, 8, 1)
+print("ready", flush=True)
+seen = 0
+while seen < 2:
+    frame, beside, _, where = link.recvmsg(2048, 256)
+    if where[2] == 4 or frame[12:14] != b"\x08\x00" or frame[18:20] != b"\x12\x34":
+        continue
+    tags = [struct.unpack("=IIIHHHH", data)[5] & 0xfff for _, _, data in beside]
+    print(*tags, flush=True)
+    seen += 1
+"#;
+
+/// The kernel takes tags out of frames before TC sees them: one that waits for its first fragment gets its own back.
+#[test]
+fn needs_root_fragments_that_come_early_stay_in_their_vlan() {
+    for hook in ["tc", "xdp"] {
+        let bed = one_network();
+        let rules =
+            RULES.replace("['e1', 'e0']\n", "['e1', 'e0']\nvlans = [10]\n").replace("'ping'", "'udp/8080'");
+        let _firewall = bed.up(&bed.policy("bridge.toml", &rules), hook);
+        let namespace = bed.namespace("out");
+        let mut command = std::process::Command::new("ip");
+        command
+            .args(["netns", "exec", &namespace, "python3", "-c", TAGS])
+            .stdout(std::process::Stdio::piped());
+        let mut listening = command.spawn().unwrap();
+        let mut lines = std::io::BufReader::new(listening.stdout.take().unwrap()).lines();
+        let mut next = || lines.next().unwrap().unwrap();
+        assert_eq!(next(), "ready");
+        bed.host("in").run("python3", &["-c", FRAGMENTS]);
+        until("the fragments cross", || bed.counted("forwarded") >= 2);
+        let tags = [next(), next()];
+        let _ = listening.wait();
+        assert_eq!(tags, ["10", "10"], "{hook}");
     }
 }
 

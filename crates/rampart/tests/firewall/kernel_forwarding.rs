@@ -337,6 +337,33 @@ fn needs_root_sources_without_a_way_back_are_dropped() {
     }
 }
 
+/// Who has no address has no routes: the answer of a DHCP server reaches this machine whatever the way back, and no other one.
+#[test]
+fn needs_root_answers_of_dhcp_servers_need_no_way_back() {
+    let (bed, _container) = bed();
+    let dhcp =
+        "[[rules]]\nname = 'addresses'\nfrom = 'outside'\nto = 'self'\nservice = 'dhcp'\naction = 'allow'\n";
+    let _firewall = up(&bed, &write(&bed, "kernel.toml", &format!("{RULES}{dhcp}")));
+    // A frame to an address that nobody has goes to the firewall, as an offer does.
+    bed.host_of("out").ip("address add 203.0.113.7/32 dev x
+         route add 10.81.1.0/24 via 10.81.2.1
+         neighbour replace 10.81.2.99 lladdr 02:00:00:00:02:01 dev x");
+    for (port, to, is_dropped) in [
+        (67, "10.81.2.1:68", false),
+        (67, "255.255.255.255:68", false),
+        (67, "10.81.2.99:68", false),
+        (67, "10.81.1.2:68", true),
+        (66, "10.81.2.1:68", true),
+        (67, "10.81.2.1:69", true),
+    ] {
+        let before = bed.dropped("reverse-path");
+        let socket = bed.inside("out", || std::net::UdpSocket::bind(("203.0.113.7", port)).unwrap());
+        socket.set_broadcast(true).unwrap();
+        bed.inside("out", || socket.send_to(b"x", to).unwrap());
+        assert_eq!(bed.dropped("reverse-path") > before, is_dropped, "{port}, {to}");
+    }
+}
+
 #[test]
 fn needs_root_the_fast_path_does_not_go_past_translation_unless_forced() {
     let (bed, _container) = bed();

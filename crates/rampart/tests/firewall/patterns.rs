@@ -177,3 +177,60 @@ fn needs_root_interfaces_move_between_zones_with_a_policy() {
         bed.expect(8080, Outcome::Answered, &format!("{hook}: as before"));
     }
 }
+
+/// An interface goes to another zone while connections are open, by a policy that is applied and by one that a daemon starts with: they end, and whoever
+/// uses the same ports again is known by the new zone at once.
+#[test]
+fn needs_root_flows_of_an_interface_that_moves_end() {
+    let rules = |from: &str| {
+        format!(
+            "[[rules]]\nname = 'web'\nfrom = [{from}]\nto = ['outside', 'self']\nservice = ['tcp/8080', 'udp/7']\naction = 'allow'\n"
+        )
+    };
+    for hook in ["tc", "xdp"] {
+        let bed = Bed::new();
+        bed.serve(8080);
+        bed.ip("fw", &["link", "add", "e2", "type", "veth", "peer", "name", "e3"]);
+        bed.ip("fw", &["link", "set", "e2", "up"]);
+        let write = |name: &str, zones: &str, from: &str| {
+            let path = bed.folder.path().join(name);
+            std::fs::write(
+                &path,
+                format!("[zones]\noutside = {{ interfaces = 'e0' }}\n{zones}{}", rules(from)),
+            )
+            .unwrap();
+            path.display().to_string()
+        };
+        let one = write("one.toml", "inside = { interfaces = ['e1', 'e2'] }\n", "'inside'");
+        let both = "inside = { interfaces = 'e2' }\nguests = { interfaces = 'e1' }\n";
+        let other = write("other.toml", both, "'inside', 'guests'");
+        let mut firewall = bed.up(&one, hook);
+        for applies in [true, false] {
+            let web = bed.connect(8080).unwrap();
+            let asks = bed.inside("in", || std::net::UdpSocket::bind("10.81.1.2:7777").unwrap());
+            let answers = bed.inside("out", || std::net::UdpSocket::bind("10.81.2.2:7").unwrap());
+            answers.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+            let ask = || {
+                bed.inside("in", || asks.send_to(b"x", "10.81.2.2:7").unwrap());
+                answers.recv_from(&mut [0]).unwrap()
+            };
+            let (_, back) = ask();
+            assert_eq!(bed.json(&["flows", "host=10.81.2.2"])["matched"], 2, "{hook}");
+            let moved = if applies { &other } else { &one };
+            if applies {
+                bed.json(&["apply", moved]);
+            } else {
+                firewall.signal(nix::sys::signal::Signal::SIGKILL);
+                firewall.end();
+                firewall = bed.up(moved, hook);
+            }
+            assert_eq!(bed.json(&["flows", "host=10.81.2.2"])["matched"], 0, "{hook}: {moved}");
+            // Somebody outside who goes on sending opens nothing, and is in nobody's way.
+            answers.send_to(b"y", back).unwrap();
+            ask();
+            drop(web);
+            bed.expect(8080, Outcome::Answered, &format!("{hook}: {moved}"));
+            bed.json(&["flows", "host=10.81.2.2", "--kill"]);
+        }
+    }
+}

@@ -257,6 +257,33 @@ fn entries_of_a_fetched_list_end_without_fetching_it() {
     assert_eq!((it.has("192.0.2.1"), it.has("192.0.2.2"), it.web.asked().len()), (Some(1), Some(0), 0));
 }
 
+/// A copy is deleted or damaged, and its command fails: it is run at once, and then as often as any that fails, not at each look at the copy.
+#[test]
+fn a_list_whose_copy_is_lost_is_fetched_at_once_and_then_in_its_time() {
+    for damage in [None, Some("damaged")] {
+        let it = Fetching::new();
+        it.web.says("feed", Ok("192.0.2.1\n"));
+        it.running.apply(&format!("{}{}", usual(), listed("feed", "")), None, 1).unwrap();
+        it.step(2);
+        it.step(2 + HOUR);
+        it.web.asked();
+        let copy = fs::read_dir(it.state.path().join("lists")).unwrap().next().unwrap().unwrap().path();
+        match damage {
+            None => fs::remove_file(copy).unwrap(),
+            Some(text) => fs::write(copy, text).unwrap(),
+        }
+        it.web.says("feed", Err("`feed` failed (exit status: 7)"));
+        (0..30).for_each(|look| it.step(20 + HOUR + 10 * look));
+        assert_eq!((it.web.asked().len(), it.has("192.0.2.1")), (1, Some(1)), "{damage:?}");
+        assert!(it.troubles().contains("could not be read again"), "{damage:?}: {}", it.troubles());
+        it.web.says("feed", Ok("192.0.2.7\n"));
+        it.step(20 + HOUR + 400);
+        assert_eq!((it.web.asked().len(), it.has("192.0.2.7")), (1, Some(1)), "{damage:?}");
+        it.step(20 + HOUR + 410);
+        assert_eq!(it.troubles(), "", "{damage:?}");
+    }
+}
+
 /// Schedules, the end of what nobody confirms, and `rampart down` wait for no server of lists.
 #[test]
 fn a_policy_whose_list_takes_long_to_fetch_keeps_nobody_waiting() {

@@ -122,7 +122,7 @@ fn the_way_back_can_be_asked_for_and_taken() {
             assert!(text.contains(&expected), "{words}: {expected:?} in\n{text}");
         }
     }
-    assert_eq!(running.rows(), ["manage", "our-address", "firewall-out"]);
+    assert_eq!(running.rows(), ["manage", "reachable", "our-addresses", "firewall-out"]);
     assert_eq!(running.plane.inside().attached, ["e1", "e0", "e2"], "the zones stay");
     for (target, status) in [
         ("POST /v1/policy/rollback", 400),

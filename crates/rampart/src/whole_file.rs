@@ -1,0 +1,138 @@
+//! Puts a file in place as a whole: whoever reads it, after a crash of the machine too, finds the one before or this one. It is written under
+//! another name beside its own, goes through no link that somebody put there, and leaves that other name behind only if it is killed.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+/// How the name of a file ends before it is whole.
+const UNFINISHED: &str = "new";
+/// After this time nobody writes an unfinished file any more: whoever did was killed.
+const LONG_AGO: Duration = Duration::from_secs(3_600);
+/// Names that are tried: a process that was killed may have had the same number.
+const TRIES: u32 = 64;
+
+/// Replaces a file, or makes it, with a mode that the umask may take from.
+///
+/// # Errors
+/// It cannot be written. It is as it was, unless the folder alone cannot be written to the disk.
+pub(crate) fn replace(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
+    put(path, mode, bytes, |early, path| fs::rename(early, path))
+}
+
+/// The same where there is no file yet.
+///
+/// # Errors
+/// As [`replace`]; [`ErrorKind::AlreadyExists`] if there is one, whenever it came.
+pub(crate) fn create(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
+    put(path, mode, bytes, |early, path| fs::hard_link(early, path))
+}
+
+fn put(path: &Path, mode: u32, bytes: &[u8], place: fn(&Path, &Path) -> io::Result<()>) -> io::Result<()> {
+    let (early, mut file) = begin(path, mode)?;
+    let placed = file.write_all(bytes).and_then(|()| file.sync_all()).and_then(|()| place(&early, path));
+    // A disk that is full is not to stay so. After a rename there is none.
+    let _ = fs::remove_file(&early);
+    placed?;
+    // The new name itself is on the disk only when the folder is.
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// An empty file beside another one, by a name that no other thread and no other process takes.
+///
+/// # Errors
+/// There can be none.
+pub(crate) fn begin(path: &Path, mode: u32) -> io::Result<(PathBuf, File)> {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let mut last = None;
+    for _ in 0..TRIES {
+        let mut early = path.as_os_str().to_owned();
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        early.push(format!(".{}.{number}.{UNFINISHED}", std::process::id()));
+        let early = PathBuf::from(early);
+        match OpenOptions::new().read(true).write(true).create_new(true).mode(mode).open(&early) {
+            Ok(file) => return Ok((early, file)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => last = Some(error),
+            Err(error) => return Err(error),
+        }
+    }
+    Err(last.unwrap_or_else(|| ErrorKind::AlreadyExists.into()))
+}
+
+/// Whether a name is one of a file that is not whole.
+pub(crate) fn is_unfinished(path: &Path) -> bool {
+    path.extension().is_some_and(|end| end == UNFINISHED)
+}
+
+/// Removes what processes that were killed a while ago have left in a folder.
+///
+/// # Errors
+/// The folder cannot be read, or a file cannot be removed.
+pub(crate) fn forget_unfinished(folder: &Path) -> io::Result<()> {
+    let before = SystemTime::now() - LONG_AGO;
+    for path in fs::read_dir(folder)?.flatten().map(|file| file.path()).filter(|path| is_unfinished(path)) {
+        // Whoever still writes it may be done by now.
+        let written_at = fs::symlink_metadata(&path).and_then(|about| about.modified());
+        if written_at.is_ok_and(|at| at < before) {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    fn names(folder: &Path) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(folder)
+            .unwrap()
+            .flatten()
+            .map(|file| file.file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_through_no_link() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, precious) = (folder.path().join("file"), folder.path().join("precious"));
+        fs::write(&precious, "precious").unwrap();
+        symlink(&precious, &file).unwrap();
+        assert_eq!(create(&file, 0o600, b"x").unwrap_err().kind(), ErrorKind::AlreadyExists);
+        replace(&file, 0o640, b"secret").unwrap();
+        assert_eq!(fs::symlink_metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+        assert_eq!(create(&file, 0o600, b"x").unwrap_err().kind(), ErrorKind::AlreadyExists);
+        let texts = [&file, &precious].map(|path| fs::read_to_string(path).unwrap());
+        assert_eq!(texts, ["secret", "precious"]);
+        let other = folder.path().join("other");
+        create(&other, 0o600, b"first").unwrap();
+        assert!(replace(&folder.path().join("none/file"), 0o600, b"x").is_err());
+        assert!(replace(folder.path(), 0o600, b"x").is_err(), "a folder is no file");
+        assert_eq!(names(folder.path()), ["file", "other", "precious"], "nothing unfinished is left");
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_in_nobodys_way_and_goes_in_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        let (left, open) = begin(&file, 0o600).unwrap();
+        // Of a process that had our number, under the names that come next.
+        let number: u64 = left.to_str().unwrap().rsplit('.').nth(1).unwrap().parse().unwrap();
+        for next in number + 1..number + 9 {
+            let _ = File::create_new(folder.path().join(format!("file.{}.{next}.new", std::process::id())));
+        }
+        replace(&file, 0o600, b"x").unwrap();
+        forget_unfinished(folder.path()).unwrap();
+        assert!(left.exists(), "somebody may be writing it");
+        open.set_modified(SystemTime::now() - LONG_AGO - LONG_AGO).unwrap();
+        forget_unfinished(folder.path()).unwrap();
+        assert!(!left.exists() && file.exists());
+    }
+}
