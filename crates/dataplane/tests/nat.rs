@@ -172,7 +172,7 @@ fn needs_root_a_connection_that_is_idle_keeps_its_mapping_until_it_ends() {
         assert_eq!(idle(&mut bed, 7_080), 1, "{hook:?}");
         let stranger = "198.51.100.7 > 192.0.2.20 tcp 99>7000 S seq=1";
         assert_eq!(send(&mut bed, Side::Out, stranger), "pass", "{hook:?}");
-        assert_eq!(send(&mut bed, Side::In, "198.18.1.12 > 198.51.100.7 tcp 4321>99 R seq=0 ack=2"), "pass");
+        assert_eq!(send(&mut bed, Side::In, "198.18.1.12 > 198.51.100.7 tcp 4321>99 RA seq=0 ack=2"), "pass");
         assert_eq!(
             send(&mut bed, Side::In, "198.18.1.12 > 198.18.2.2 tcp 4321>80 R seq=2"),
             "pass",

@@ -31,7 +31,7 @@ impl<'r> Rule<'r> {
 
     /// Those who manage the machine from these zones get in; `ssh` is what sshd's ports are called.
     pub(crate) fn manage(zones: &'r [&'r str], ssh: &'r [&'r str]) -> Self {
-        let comment = "Management. If you know from where, say so: source = [\"192.0.2.0/24\"]";
+        let comment = "Management. If you know from where, name those addresses in a `source` of this rule.";
         Self::new(comment, "manage", zones, SELF, ssh)
     }
 

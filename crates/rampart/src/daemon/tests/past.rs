@@ -113,7 +113,7 @@ fn the_way_back_can_be_asked_for_and_taken() {
         ("confirm".into(), 0, vec!["generation 4 stays\n".into()]),
         ("history".into(), 0, vec!["rollback to 1".into(), "rollback to 2".into(), "confirmed, in force\n".into()]),
         ("factory-reset".into(), 2, vec!["say --yes where there is no terminal to ask at".into()]),
-        ("factory-reset --yes --confirm 60".into(), 0, vec!["the policy of a new firewall is in force as generation 5, 3 rules\n+ manage\n".into()]),
+        ("factory-reset --yes --confirm 60".into(), 0, vec!["the policy of a new firewall is in force as generation 5, 4 rules\n+ manage\n".into()]),
     ];
     for (words, status, expected) in rows {
         let (found, text) = running.command(&words);
@@ -147,9 +147,9 @@ fn the_way_back_can_be_asked_for_and_taken() {
 #[test]
 fn the_policy_of_a_new_firewall_is_one() {
     for (policy, rules) in [
-        (usual(), 3),
-        (format!("[settings]\nflows = 2048\nforwarding = 'kernel'\n{ZONES}"), 3),
-        ("[zones]\nmodem = { interfaces = ['ppp*', 'e0'], networks = '192.0.2.0/24' }\n".to_owned(), 3),
+        (usual(), 4),
+        (format!("[settings]\nflows = 2048\nforwarding = 'kernel'\n{ZONES}"), 4),
+        ("[zones]\nmodem = { interfaces = ['ppp*', 'e0'], networks = '192.0.2.0/24' }\n".to_owned(), 4),
     ] {
         let running = Running::with(&policy, "2026-11-20T10:00:00Z");
         let (status, answer) = running.ask("POST", "/v1/policy/factory-reset", "");
