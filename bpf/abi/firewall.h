@@ -52,6 +52,7 @@ enum sizes {
 	MAX_LISTED_SERIES = 64,		/* of rules that ask for lists of addresses: a bit each */
 	LISTED_SERIES_WORDS = 8,
 	EFFECT_WORDS = 4,
+	FLOW_WORDS = 16,		/* of 64 bits, in a struct flow */
 	ALIAS_TRIES = 16,		/* ports that a new flow asks for before it is refused */
 	SCAN_BUCKETS = 4096,		/* of sources that asked in vain, 5 MiB; a power of two */
 	SCAN_WAYS = 4,			/* sources in a bucket */
@@ -152,6 +153,8 @@ enum tally {
 	TALLY_ARP_ANSWERED = 24,	/* ARP requests that the firewall answered for addresses of translations */
 	TALLY_SCANS = 25,		/* scans that were found */
 	TALLY_SCAN_UNCOUNTED = 26,	/* sources that are not, or no longer, counted for scans: their bucket was full */
+	TALLY_RECORDS_SUPPRESSED = 27,	/* flows that ended without a record, because of the rate of records */
+	TALLY_RECORDS_LOST = 28,	/* the same, because the ring of records was full */
 	TALLY__MAX
 };
 
@@ -631,6 +634,25 @@ struct scan_bucket {
 	struct scan_entry entries[SCAN_WAYS];
 };
 
+/* Why a flow ended: flowEndReason of IPFIX (RFC 5102 section 5.11.3). */
+enum flow_end {
+	END_UNSEEN = 0,		/* no packet was ever allowed by it: it has no record */
+	END_IDLE = 1,		/* it expired */
+	END_CLOSED = 3,		/* its ends have closed it */
+	END_FORCED = 4,		/* a user or another policy ended it, or its address or interface is gone */
+	END_EVICTED = 5,	/* its place was needed */
+};
+
+/* A flow that has ended, as the ring of records has it. */
+struct flow_record {
+	__u64 time;		/* nanoseconds of the monotonic clock */
+	__u32 end;		/* enum flow_end */
+	__u32 pad;
+	__u64 flow[FLOW_WORDS];	/* its struct flow as it was last; as words, because a ring has no lines */
+};
+
+_Static_assert(FLOW_WORDS * 8 == sizeof(struct flow), "a record has all of a flow");
+
 /* From this address on, the zones whose networks it is in; until the next. In host order; an IPv4 address is the upper 64 bits. */
 struct zone_start {
 	__u64 high;
@@ -661,6 +683,8 @@ struct settings {
 	__u64 strangers_until;	/* tick, all of it: until then TCP of no known flow is answered with a reset; 0: never */
 	__u64 log_interval;	/* moments from one event to the next on the average; 0: all events are suppressed */
 	__u64 log_slack;	/* how many moments they may run ahead of that */
+	__u64 record_interval;	/* the same of records of flows that end; 0: nobody wants any */
+	__u64 record_slack;
 	__u64 scan_window;	/* ticks in which a source may not ask in vain for more than so much; 0: nobody is counted */
 	__u64 scan_block;	/* ticks for which it may open no flow then; 0: it is recorded alone */
 	__u32 scan_bits[2];	/* of its sketches of ports and hosts: so many are a scan; 0: none are */

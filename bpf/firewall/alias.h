@@ -161,7 +161,7 @@ __noinline int open_translated(struct packet *p)
 		return REASON_TABLE_FULL;
 	}
 	if (!is_alone(p, slot)) {
-		remove_flow(flow, use);
+		remove_flow(flow, use, END_UNSEEN);
 		slot = search_flow(p);
 		if (!slot)
 			return REASON_CONTENDED;

@@ -85,7 +85,7 @@ static __always_inline enum verdict follow(void *ctx, struct packet *p, struct f
 	if ((!is_seen_now(flow, p) && is_expired(flow, tick_of(p->era, p->tick), 0)) ||
 	    (is_closed(flow->state) && (is_opening(p) || flow->protocol != PROTOCOL_TCP) && !ends_before(p, to))) {
 		*over = 1;
-		if (remove_flow(flow, p->record))
+		if (remove_flow(flow, p->record, END_IDLE))
 			tally(TALLY_CLOSED, 1);
 		return VERDICT_NEXT;
 	}
@@ -132,7 +132,7 @@ __noinline int reconsider(struct packet *p, struct flow *flow, __u32 zone)
 	}
 	/* Whoever reads of it wants to know where it went. */
 	p->to = zone;
-	if (remove_flow(flow, p->record))
+	if (remove_flow(flow, p->record, END_FORCED))
 		tally(TALLY_REVOKED, 1);
 	return VERDICT_DROP;
 }

@@ -72,7 +72,7 @@ static int evict_unfinished(__u32 turn __attribute__((unused)), struct eviction 
 	if (state == FLOW_FREE || !may_go(flow, state, e))
 		return 0;
 	/* TCP that is closed is not in a budget. */
-	if (!(budget_of(state) == NO_BUDGET ? remove_flow(flow, use) : remove_unanswered(flow, use)))
+	if (!(budget_of(state) == NO_BUDGET ? remove_flow(flow, use, END_IDLE) : remove_unanswered(flow, use, END_EVICTED)))
 		return 0;
 	tally(budget_of(state) == NO_BUDGET ? TALLY_CLOSED : TALLY_EVICTED, 1);
 	return 1;

@@ -445,8 +445,9 @@ static __always_inline void empty_replies(struct flow *flow, __u32 use)
 	empty_slot(h, tag_of(h), use);
 }
 
-/* Takes a flow out of the table. Returns 1 if it was there and this call removed it. `use` is the lower half of its slot. */
-__noinline int remove_flow(struct flow *flow, __u32 use)
+/* Takes a flow out of the table. Returns 1 if it was there and this call removed it. `use` is the lower half of its slot, `end` why it goes
+ * (enum flow_end). */
+__noinline int remove_flow(struct flow *flow, __u32 use, __u32 end)
 {
 	__u64 h;
 
@@ -460,6 +461,8 @@ __noinline int remove_flow(struct flow *flow, __u32 use)
 	/* Nobody else can see the flow now, so its end is recorded once. */
 	if (flow->mark & MARK_LOG)
 		log_closed(flow);
+	if (end && settings.record_interval)
+		record_ended(flow, end);
 	set_free(flow);
 	push_free(use & RECORD_MASK, flow);
 	return 1;
@@ -469,20 +472,20 @@ __noinline int remove_flow(struct flow *flow, __u32 use)
  * Removes a flow that is not answered yet, unless it is answered at this moment: it is closed before it goes. A packet that finds it closed
  * opens another one.
  */
-static __always_inline int remove_unanswered(struct flow *flow, __u32 use)
+static __always_inline int remove_unanswered(struct flow *flow, __u32 use, __u32 end)
 {
 	__u64 old = READ_ONCE(*state_word(flow));
 	__u8 state = old >> STATE_SHIFT;
 
 	if ((__u32)slot_of(0, old, use & RECORD_MASK) != use || budget_of(state) == NO_BUDGET)
 		return 0;
-	return swap_state(flow, old, state, FLOW_RESET) && remove_flow(flow, use);
+	return swap_state(flow, old, state, FLOW_RESET) && remove_flow(flow, use, end);
 }
 
 /* Removes a flow that is closed or expired. How long an unanswered one lives changes as the table fills, so that an answer may just come. */
 static __always_inline int remove_over(struct flow *flow, __u32 use)
 {
-	return flow->state == FLOW_ONE_WAY ? remove_unanswered(flow, use) : remove_flow(flow, use);
+	return flow->state == FLOW_ONE_WAY ? remove_unanswered(flow, use, END_IDLE) : remove_flow(flow, use, END_IDLE);
 }
 
 /* One step of the eviction scan: evicts the flow of the next record if it is closed or expired. */

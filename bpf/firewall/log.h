@@ -17,28 +17,40 @@ struct {
 	__uint(max_entries, EVENT_ROOM);
 } events SEC(".maps");
 
-/* The moment from which the next event would come in time at an even rate. */
+#define RECORD_ROOM (1 << 22)	/* bytes of the ring: 27,000 records */
+
+/* Flows that have ended, for whoever exports them. A ring of its own, and a rate of its own: however many flows end, no event is lost. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, RECORD_ROOM);
+} flow_records SEC(".maps");
+
+/* The moments from which the next event and the next record would come in time at an even rate. */
 __u64 log_due;
+__u64 record_due;
 
 /*
  * Whether one more event may be recorded: the generic cell rate algorithm (ITU-T I.371), by compare-and-swap, so that all cores
  * together never exceed the rate. A core that loses against others LOG_TRIES times suppresses its event.
  */
-static __always_inline bool may_log(__u64 at)
+static __always_inline bool is_in_time(__u64 *next, __u64 at, __u64 interval, __u64 slack)
 {
-	__u64 interval = settings.log_interval;
-
 	if (!interval)
 		return false;
 	for (int i = 0; i < LOG_TRIES; i++) {
-		__u64 old = READ_ONCE(log_due), due = old > at ? old : at;
+		__u64 old = READ_ONCE(*next), due = old > at ? old : at;
 
-		if (due - at > settings.log_slack)
+		if (due - at > slack)
 			return false;
-		if (__sync_val_compare_and_swap(&log_due, old, due + interval) == old)
+		if (__sync_val_compare_and_swap(next, old, due + interval) == old)
 			return true;
 	}
 	return false;
+}
+
+static __always_inline bool may_log(__u64 at)
+{
+	return is_in_time(&log_due, at, settings.log_interval, settings.log_slack);
 }
 
 /* Room for an event, all zero but its time and kind; null when it is suppressed or lost. Readers look by themselves, so none is woken. */
@@ -135,6 +147,34 @@ static __always_inline void log_alert(const struct packet *p, const struct alert
 	event->bytes[0] = alert->since >> MOMENT_SHIFT;
 	event->bytes[1] = terms->window >> MOMENT_SHIFT;
 	end_event(event);
+}
+
+/* Makes a record of a flow that has ended. As below. */
+__noinline int record_ended(struct flow *flow, __u32 end)
+{
+	struct flow_record *record;
+	__u64 at = moment();
+
+	/* A mapping is no flow. */
+	if (!flow || flow->family & FLOW_IS_MAPPING)
+		return 0;
+	if (!is_in_time(&record_due, at, settings.record_interval, settings.record_slack)) {
+		tally(TALLY_RECORDS_SUPPRESSED, 1);
+		return 0;
+	}
+	record = bpf_ringbuf_reserve(&flow_records, sizeof(*record), 0);
+	if (!record) {
+		tally(TALLY_RECORDS_LOST, 1);
+		return 0;
+	}
+	__builtin_memcpy(record->flow, flow, sizeof(record->flow));
+	record->time = at >> MOMENT_SHIFT;
+	/* Closed by its ends, and nobody wanted its place until it expired. Of other protocols, only what has no answer is closed before it goes. */
+	record->end = end == END_IDLE && flow->protocol == PROTOCOL_TCP &&
+			(flow->state == FLOW_TIME_WAIT || flow->state == FLOW_RESET) ? END_CLOSED : end;
+	record->pad = 0;
+	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+	return 0;
 }
 
 /* Records a flow that has ended. Its record must not have been given back yet. */

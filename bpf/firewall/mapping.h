@@ -105,7 +105,7 @@ __noinline int ask_mapping(struct packet *p, __u32 by_address)
 	}
 	/* Of an entry that says something else by now. */
 	if (mapping)
-		remove_flow(mapping, room->probe.record);
+		remove_flow(mapping, room->probe.record, END_UNSEEN);
 	room->probe.from = p->from;
 	room->probe.to = room->outer_zone == NO_ZONE ? p->to : room->outer_zone;
 	room->probe.generation = p->generation;

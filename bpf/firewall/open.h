@@ -98,7 +98,7 @@ __noinline int open_flow(struct packet *p)
 			return 0;
 		}
 		/* Another core may have removed it meanwhile, and given the record back; then it is not ours any more. */
-		remove_flow(flow, slot);
+		remove_flow(flow, slot, END_UNSEEN);
 		slot = search_flow(p);
 		if (slot) {
 			p->record = slot;

@@ -22,6 +22,8 @@ struct {
 	enum table_method method;
 	enum limit_per per;
 	enum event_kind kind;
+	enum flow_end end;
+	struct flow_record ended;
 	enum nat_kind translation;
 	enum nat_mapping mapping;
 	enum mapping_protocol mapping_protocol;
@@ -138,7 +140,7 @@ static int sweep_record(__u32 turn, struct sweep *sweep)
 	if (flow->state == FLOW_FREE)
 		return 0;
 	if (has_lost_its_address(flow)) {
-		if (remove_flow(flow, use)) {
+		if (remove_flow(flow, use, END_FORCED)) {
 			sweep->done++;
 			tally(TALLY_EXPIRED, 1);
 		}
@@ -190,7 +192,7 @@ int end_flow(struct xdp_md *ctx)
 	command->done = 0;
 	if (!flow || flow->number != command->number || flow->state == FLOW_FREE)
 		return XDP_PASS;
-	command->done = remove_flow(flow, (__u32)slot_of(0, command->number, command->first));
+	command->done = remove_flow(flow, (__u32)slot_of(0, command->number, command->first), END_FORCED);
 	tally(TALLY_KILLED, command->done);
 	return XDP_PASS;
 }
@@ -243,7 +245,7 @@ static int end_moved_record(__u32 turn, struct moved *m)
 	use = use_of(flow, record);
 	if (flow->state == FLOW_FREE || READ_ONCE(flow->family) & FLOW_IS_MAPPING || !(lives_there(m, flow, 0) || lives_there(m, flow, 1)))
 		return 0;
-	if (remove_flow(flow, use)) {
+	if (remove_flow(flow, use, END_FORCED)) {
 		m->done++;
 		tally(TALLY_REVOKED, 1);
 	}
@@ -372,7 +374,7 @@ int take_flow(struct xdp_md *ctx)
 		return XDP_DROP;
 	}
 	if (is_translated(flow) && !take_replies(&p, flow, slot_of(0, flow->number, record & RECORD_MASK))) {
-		remove_flow(flow, slot_of(0, flow->number, record & RECORD_MASK));
+		remove_flow(flow, slot_of(0, flow->number, record & RECORD_MASK), END_UNSEEN);
 		return XDP_DROP;
 	}
 	tally(TALLY_OPENED, 1);

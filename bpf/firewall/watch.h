@@ -103,7 +103,7 @@ __noinline int note_opened(struct packet *p)
 	if (flow)
 		reason = mark_opened(p, flow);
 	/* It fitted when it was asked for, and other cores were faster. */
-	if (reason && remove_flow(flow, p->record))
+	if (reason && remove_flow(flow, p->record, END_UNSEEN))
 		tally(TALLY_CLOSED, 1);
 	if (p->extras & EXTRA_LOG_OPEN)
 		log_packet(p, reason ? EVENT_REFUSED : EVENT_OPENED, reason);

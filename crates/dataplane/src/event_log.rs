@@ -4,16 +4,15 @@
 use crate::clock::ticks;
 use crate::flow_table::address;
 use crate::names::{NO_SLOT, Names, SharedNames};
-use crate::shared::from_bytes;
+use crate::ring::Ring;
 use crate::skeleton::types::{self, event_kind};
 use crate::{DataplaneError, Reason, State};
-use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+use libbpf_rs::MapCore;
 use policy::lists::COUNTER_PREFIX;
 use policy::model::Per;
 use policy::quota::Sliding;
 use policy::scans::estimate;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Something that a rule, or a default, recorded.
@@ -78,24 +77,13 @@ pub enum EventKind {
 
 /// The reading end of the ring.
 pub struct EventLog {
-    ring: RingBuffer<'static>,
-    read: Arc<Mutex<Vec<types::event>>>,
+    ring: Ring<types::event>,
     names: SharedNames,
 }
 
 impl EventLog {
     pub(crate) fn new(map: &dyn MapCore, names: SharedNames) -> Result<Self, DataplaneError> {
-        let doing = "reaching the ring of events";
-        let read = Arc::new(Mutex::new(Vec::new()));
-        let to = Arc::clone(&read);
-        let mut builder = RingBufferBuilder::new();
-        builder
-            .add(map, move |bytes| {
-                to.lock().unwrap_or_else(PoisonError::into_inner).extend(from_bytes::<types::event>(bytes));
-                0
-            })
-            .map_err(DataplaneError::bpf(doing))?;
-        Ok(Self { ring: builder.build().map_err(DataplaneError::bpf(doing))?, read, names })
+        Ok(Self { ring: Ring::new(map, "the ring of events")?, names })
     }
 
     /// The events since the last call, in the order in which they happened on each core. The ring holds some 30,000; beyond
@@ -104,12 +92,7 @@ impl EventLog {
     /// # Errors
     /// The kernel does not let the ring be read.
     pub fn take(&self) -> Result<Vec<Event>, DataplaneError> {
-        let taken = self.ring.consume_raw();
-        if taken < 0 {
-            let source = std::io::Error::from_raw_os_error(-taken);
-            return Err(DataplaneError::System { doing: "reading the ring of events".to_owned(), source });
-        }
-        let events = std::mem::take(&mut *self.read.lock().unwrap_or_else(PoisonError::into_inner));
+        let events = self.ring.take()?;
         if events.is_empty() {
             return Ok(Vec::new());
         }

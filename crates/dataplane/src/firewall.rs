@@ -10,7 +10,7 @@ use crate::ports::{Hook, Ports, Programs};
 use crate::routes::{LinkAddresses, RouteMaps};
 use crate::shared::{Mapping, Shared, has_tracepoint};
 use crate::skeleton::{FirewallProgs, FirewallSkel};
-use crate::{Counters, DataplaneError, EventLog, FlowTable, Scans, Tally};
+use crate::{Counters, DataplaneError, EventLog, FlowRecords, FlowTable, Scans, Tally};
 use libbpf_rs::{Link, MapHandle, MapMut};
 use policy::settings::FLOWS;
 use std::sync::atomic::AtomicU32;
@@ -40,6 +40,8 @@ pub struct Firewall {
     pub policies: Policies,
     /// What rules recorded.
     pub events: EventLog,
+    /// Flows that have ended.
+    pub ended: FlowRecords,
     /// What was counted.
     pub counters: Counters,
     /// Who scanned and is blocked.
@@ -197,6 +199,7 @@ impl Firewall {
             ports,
             policies,
             events: EventLog::new(&maps.events, names.clone())?,
+            ended: FlowRecords::new(&maps.flow_records, names.clone())?,
             counters: Counters::new(handle(&maps.counts)?, hits()?, names),
             scans,
             routes,

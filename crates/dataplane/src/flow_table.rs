@@ -214,7 +214,13 @@ fn done(program: &Program, command: &types::table_command) -> Result<u32, Datapl
 }
 
 /// A record with names for its numbers; `None` for one that is free.
-fn named(record: u32, flow: &types::flow, tick: u64, names: &Names, rules: &[Option<&str>]) -> Option<Flow> {
+pub(crate) fn named(
+    record: u32,
+    flow: &types::flow,
+    tick: u64,
+    names: &Names,
+    rules: &[Option<&str>],
+) -> Option<Flow> {
     let state = State::of(flow.state.into())?;
     let is_mapping = flow.family & IS_MAPPING != 0;
     let protocol = match (is_mapping, flow.protocol) {

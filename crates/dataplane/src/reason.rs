@@ -129,6 +129,8 @@ Tally of tally {
     ArpAnswered = TALLY_ARP_ANSWERED, "arp-answered": "ARP requests for addresses of `[[nat]]` that the firewall answered";
     Scans = TALLY_SCANS, "scans": "sources found to scan (`[scans]`), at most once a window each";
     ScanUncounted = TALLY_SCAN_UNCOUNTED, "scan-uncounted": "sources that were not, or no longer, counted for scans, for want of room for one more";
+    RecordsSuppressed = TALLY_RECORDS_SUPPRESSED, "records-suppressed": "flows that ended without a record, because of the rate of records (`rate` in `[log.ipfix]`)";
+    RecordsLost = TALLY_RECORDS_LOST, "records-lost": "flows that ended without a record, because the ring of records was full";
 } }
 
 table! {

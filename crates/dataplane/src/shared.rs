@@ -25,6 +25,8 @@ unsafe impl Plain for types::table_header {}
 // SAFETY: as above.
 unsafe impl Plain for types::list_header {}
 // SAFETY: as above.
+unsafe impl Plain for types::flow_record {}
+// SAFETY: as above.
 unsafe impl Plain for types::table_command {}
 // SAFETY: as above.
 unsafe impl Plain for types::judge_command {}

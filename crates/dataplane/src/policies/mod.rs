@@ -224,6 +224,8 @@ fn put_settings(to: &mut types::settings, from: &Settings) {
     // By `enum budget`.
     to.budgets = [from.half_open, from.unanswered];
     (to.log_interval, to.log_slack) = event_rate(from.log_rate);
+    (to.record_interval, to.record_slack) =
+        event_rate(from.exports.ipfix.as_ref().map_or(0, |ipfix| ipfix.rate));
     to.check_checksums = from.integrity.checksums.into();
     to.check_tcp_flags = from.integrity.tcp_flags.into();
     to.check_land = from.integrity.land.into();
