@@ -47,6 +47,7 @@ mod analysis;
 pub mod answered;
 pub mod bridge;
 mod check;
+pub mod exports;
 pub mod form;
 pub mod interpret;
 pub mod lists;

@@ -43,7 +43,7 @@ macro_rules! tables {
 
 tables! {
     ROOT "" ["settings", "zones", "bridges", "objects", "services", "schedules", "rules", "defaults",
-             "nat", "lists", "countries", "scans", "gateways", "inspection", "protection"];
+             "nat", "lists", "countries", "scans", "log", "gateways", "inspection", "protection"];
     SETTINGS "[settings]" ["forwarding", "flows", "half_open", "unanswered", "reverse_path", "log_rate", "timeouts", "integrity"];
     TIMEOUTS "[settings.timeouts]" ["tcp_opening", "tcp_established", "tcp_closing", "tcp_reset", "udp", "icmp", "other", "unanswered"];
     INTEGRITY "[settings.integrity]" ["checksums", "tcp_flags", "land", "zones"];
@@ -62,6 +62,8 @@ tables! {
     LIST "[lists.NAME]" ["file", "command", "url", "entries", "except", "countries", "block", "require", "log", "broken", "refresh"];
     COUNTRIES "[countries]" ["file", "command", "url", "broken", "refresh"];
     SCANS "[scans]" ["ports", "hosts", "window", "block", "except"];
+    LOG "[log]" ["journald", "syslog", "facility", "enterprise", "ipfix"];
+    IPFIX "[log.ipfix]" ["to", "domain", "rate", "templates"];
     GATEWAY "[gateways.NAME]" ["protocol", "methods", "hosts", "log"];
     INSPECTION "[inspection.NAME]" ["signatures", "files", "reputation", "action"];
     PROTECTION "[protection]" ["syn_flood", "syn_rate"];

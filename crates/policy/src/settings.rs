@@ -1,5 +1,6 @@
 //! Settings of the firewall as a whole: the flow table, timeouts, integrity checks.
 
+use crate::exports::Exports;
 use std::time::Duration;
 
 /// Settings, each with its default.
@@ -21,6 +22,8 @@ pub struct Settings {
     pub timeouts: Timeouts,
     /// What is checked of every packet, besides the rules.
     pub integrity: Integrity,
+    /// Where events and records of flows are sent.
+    pub exports: Exports,
 }
 
 /// Least and greatest size of the flow table, in flows.
@@ -111,6 +114,7 @@ impl Default for Settings {
             log_rate: 1_000,
             timeouts: Timeouts::default(),
             integrity: Integrity { checksums: true, tcp_flags: true, land: true, zones: true },
+            exports: Exports::default(),
         }
     }
 }

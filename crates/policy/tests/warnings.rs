@@ -446,3 +446,42 @@ fn translations_that_never_decide() {
         assert_eq!(found, expected, "{entries:?}");
     }
 }
+
+/// A collector that the firewall's own packets cannot reach.
+#[test]
+fn collectors_that_no_rule_lets_out() {
+    let rule = |rest: &str| {
+        format!(
+            "[[rules]]\nname = 'r'\nfrom = 'self'\nto = 'in'\nservice = 'udp/514'\naction = 'allow'\n{rest}"
+        )
+    };
+    let allowed = "[[defaults]]\nfrom = 'self'\nto = 'in'\naction = 'allow'\n";
+    let udp = "[log]\nsyslog = 'udp://192.0.2.1:514'\n";
+    for (what, log, rules, expected) in [
+        ("nothing", udp, String::new(), Some("5:11")),
+        ("a rule", udp, rule(""), None),
+        ("to that address", udp, rule("destination = '192.0.2.0/24'"), None),
+        ("to another", udp, rule("destination = '192.0.3.0/24'"), Some("5:11")),
+        ("disabled", udp, rule("enabled = false"), Some("5:11")),
+        ("refused", udp, rule("").replace("allow", "deny"), Some("5:11")),
+        ("for others", udp, rule("").replace("'self'", "'in'"), Some("5:11")),
+        ("by another protocol", "[log]\nsyslog = 'tcp://192.0.2.1:514'\n", rule(""), Some("5:11")),
+        ("at another port", "[log.ipfix]\nto = 'udp://192.0.2.1:4739'\n", rule(""), Some("5:7")),
+        ("by the default", "[log.ipfix]\nto = 'udp://192.0.2.1:4739'\n", allowed.to_owned(), None),
+        ("on this machine", "[log]\nsyslog = 'udp://[::1]:514'\n", String::new(), None),
+        (
+            "once, however often it is named",
+            "[log]\nsyslog = 'udp://192.0.2.1:9'\n[log.ipfix]\nto = 'udp://192.0.2.1:9'\n",
+            String::new(),
+            Some("5:11"),
+        ),
+    ] {
+        let text =
+            format!("[zones]\nin = {{ interfaces = 'e1' }}\nout = {{ interfaces = 'e0' }}\n{log}{rules}");
+        let policy = Policy::parse("w.toml", &text).unwrap_or_else(|problems| panic!("{problems}"));
+        let found: Vec<_> = policy.warnings().into_iter().filter(|w| w.kind == WarningKind::Cut).collect();
+        let places: Vec<_> =
+            found.iter().map(|w| format!("{}:{}", w.problem.line, w.problem.column)).collect();
+        assert_eq!(places, expected.into_iter().collect::<Vec<_>>(), "{what}");
+    }
+}

@@ -214,6 +214,9 @@ Filters, all of which must hold: event (opened, refused, closed, alert, over, sc
     /// What `rampart up` starts to run commands of lists.
     #[command(hide = true, name = crate::fetch::WORKER)]
     FetchLists,
+    /// What `rampart up` starts to send events to collectors.
+    #[command(hide = true, name = crate::export::WORKER)]
+    ExportEvents,
     /// Write the manual pages, one for each command, into a folder.
     Man {
         /// The folder; made if it is not there.

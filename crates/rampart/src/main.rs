@@ -10,6 +10,7 @@ mod cli;
 mod country_files;
 mod daemon;
 mod explain;
+mod export;
 mod failure;
 mod fetch;
 mod forwarding;
@@ -91,6 +92,7 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Down(args) => ask::down(args, json)?,
         Command::Openapi => format!("{:#}\n", api::description()),
         Command::FetchLists => return fetch::worker::run().map(|()| ExitCode::SUCCESS),
+        Command::ExportEvents => return export::worker::run().map(|()| ExitCode::SUCCESS),
         Command::Man { dir } => return manual::write(Cli::command(), dir).map(|()| ExitCode::SUCCESS),
         Command::Completion { shell } => {
             clap_complete::generate(*shell, &mut Cli::command(), "rampart", &mut std::io::stdout());

@@ -33,6 +33,8 @@ mod tests {
             assert_eq!(help.contains("Examples:"), text.contains("Examples:"), "{}", shown.get_name());
         }
         assert!(page("rampart.1").unwrap().contains("Exit status"));
-        assert!(page(&format!("rampart-{}.1", crate::fetch::WORKER)).is_err(), "what is hidden has no page");
+        for hidden in [crate::fetch::WORKER, crate::export::WORKER] {
+            assert!(page(&format!("rampart-{hidden}.1")).is_err(), "what is hidden has no page");
+        }
     }
 }

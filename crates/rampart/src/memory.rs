@@ -2,7 +2,9 @@
 //! it: they set its flows and counters, and look at what it was asked to do.
 
 use crate::api::{Block, Counter, Drop, Flow, HookName, Occupancy};
+use crate::export::FlowRecord;
 use crate::plane::{Attached, BlockKey, DataPlane, FlowKey, Hook, PlaneError, Present, Recorded, Tampering};
+use jiff::Timestamp;
 use policy::lists::ListTable;
 use policy::model::Log;
 use policy::{Policy, Tables};
@@ -44,6 +46,8 @@ pub(crate) struct Inside {
     /// What rules record next, and how long ago it was.
     pub(crate) recorded: Vec<(Duration, Recorded)>,
     pub(crate) suppressed: u64,
+    /// Flows that end next, and how many ended without a record.
+    pub(crate) ended: (Vec<FlowRecord>, u64),
     pub(crate) flows: BTreeMap<u32, Flow>,
     /// Sources that are blocked.
     pub(crate) blocks: BTreeMap<u64, Block>,
@@ -200,6 +204,11 @@ impl DataPlane for Memory {
         let mut inside = self.whole()?;
         inside.recorded.drain(..).for_each(|(ago, recorded)| each(ago, recorded));
         Ok(inside.suppressed)
+    }
+
+    fn ended(&mut self, _: Timestamp) -> Result<(Vec<FlowRecord>, u64), PlaneError> {
+        let mut inside = self.whole()?;
+        Ok((std::mem::take(&mut inside.ended.0), inside.ended.1))
     }
 
     fn flows(&mut self, each: &mut dyn FnMut(FlowKey, Flow)) -> Result<(), PlaneError> {

@@ -1,6 +1,8 @@
 //! What the daemon needs of a data plane. The real one is in `kernel/mod.rs`; tests use one that lives in memory.
 
 use crate::api::{Block, Counter, Drop, EventDetails, Flow, HookName, Occupancy};
+use crate::export::FlowRecord;
+use jiff::Timestamp;
 use policy::lists::ListTable;
 use policy::quota::Sliding;
 use policy::{Policy, Tables};
@@ -110,6 +112,13 @@ pub(crate) trait DataPlane: Send {
     /// # Errors
     /// When the kernel refuses to be read.
     fn events(&mut self, each: &mut dyn FnMut(Duration, Recorded)) -> Result<u64, PlaneError>;
+
+    /// Flows that have ended since the last call, if the policy in force wants records of them, and how many have without one since the data plane
+    /// was loaded. Called several times a second. `now` is on the wall.
+    ///
+    /// # Errors
+    /// When the kernel refuses to be read.
+    fn ended(&mut self, now: Timestamp) -> Result<(Vec<FlowRecord>, u64), PlaneError>;
 
     /// Shows every flow to `each`, with what [`DataPlane::kill`] knows it by.
     ///

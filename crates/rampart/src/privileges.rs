@@ -75,27 +75,69 @@ fn limit(keep: &CapsHashSet) -> Result<(), Kept> {
 /// # Errors
 /// The kernel does not filter.
 pub(crate) fn filter_system_calls() -> Result<(), Kept> {
+    filter(program())
+}
+
+/// The same for the process that exports, which needs far less.
+///
+/// # Errors
+/// The kernel does not filter.
+pub(crate) fn filter_system_calls_of_the_exporter() -> Result<(), Kept> {
+    // Collectors, and journald.
+    filter(program_of(EXPORTERS_CALLS, &[libc::AF_INET, libc::AF_INET6, libc::AF_UNIX], Vec::new()))
+}
+
+fn filter(program: Result<BpfProgram, seccompiler::BackendError>) -> Result<(), Kept> {
     let wrong = |what: &dyn std::fmt::Display| Kept(format!("system calls are not filtered: {what}"));
-    let program = program().map_err(|error| wrong(&error))?;
+    let program = program.map_err(|error| wrong(&error))?;
     let instructions: Vec<_> = program.iter().map(|it| (it.code, it.jt, it.jf, it.k)).collect();
     dataplane::system_calls::filter(&instructions).map_err(|error| wrong(&error))
 }
 
 fn program() -> Result<BpfProgram, seccompiler::BackendError> {
-    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = CALLS.iter().map(|call| (*call, Vec::new())).collect();
-    let compare = |argument, operator, value| {
-        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
-            .and_then(|condition| SeccompRule::new(vec![condition]))
-    };
-    rules.insert(libc::SYS_bpf, vec![compare(0, SeccompCmpOp::Ne, LOAD_PROGRAM)?]);
+    let all_but_loading = compare(0, SeccompCmpOp::Ne, LOAD_PROGRAM)?;
     // Of the kernel and of this machine: the daemon talks to no network.
-    let families =
-        [libc::AF_UNIX, libc::AF_NETLINK].map(|family| compare(0, SeccompCmpOp::Eq, family as u64));
-    rules.insert(libc::SYS_socket, families.into_iter().collect::<Result<_, _>>()?);
+    program_of(CALLS, &[libc::AF_UNIX, libc::AF_NETLINK], vec![(libc::SYS_bpf, vec![all_but_loading])])
+}
+
+fn compare(
+    argument: u8,
+    operator: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompRule, seccompiler::BackendError> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
+        .and_then(|condition| SeccompRule::new(vec![condition]))
+}
+
+/// Calls, sockets of families, and calls under conditions.
+fn program_of(
+    calls: &[i64],
+    families: &[libc::c_int],
+    conditions: Vec<(i64, Vec<SeccompRule>)>,
+) -> Result<BpfProgram, seccompiler::BackendError> {
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = calls.iter().map(|call| (*call, Vec::new())).collect();
+    rules.extend(conditions);
+    let families = families.iter().map(|family| compare(0, SeccompCmpOp::Eq, *family as u64));
+    rules.insert(libc::SYS_socket, families.collect::<Result<_, _>>()?);
     let refused = SeccompAction::Errno(libc::EPERM as u32);
     let here = std::env::consts::ARCH.try_into()?;
     SeccompFilter::new(rules, refused, SeccompAction::Allow, here)?.try_into()
 }
+
+/// What the process that exports calls: memory and threads, clocks, and sockets. It opens no file.
+#[rustfmt::skip]
+const EXPORTERS_CALLS: &[i64] = &[
+    libc::SYS_brk, libc::SYS_clone, libc::SYS_clone3, libc::SYS_exit, libc::SYS_exit_group, libc::SYS_futex,
+    libc::SYS_getpid, libc::SYS_gettid, libc::SYS_madvise, libc::SYS_membarrier, libc::SYS_mmap, libc::SYS_mprotect,
+    libc::SYS_mremap, libc::SYS_munmap, libc::SYS_prctl, libc::SYS_restart_syscall, libc::SYS_rseq,
+    libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield, libc::SYS_set_robust_list, libc::SYS_sigaltstack, libc::SYS_tgkill,
+    libc::SYS_clock_gettime, libc::SYS_clock_nanosleep, libc::SYS_getrandom, libc::SYS_gettimeofday, libc::SYS_nanosleep,
+    libc::SYS_close, libc::SYS_fcntl, libc::SYS_ioctl, libc::SYS_read, libc::SYS_readv, libc::SYS_write, libc::SYS_writev,
+    libc::SYS_bind, libc::SYS_connect, libc::SYS_getpeername, libc::SYS_getsockname, libc::SYS_getsockopt,
+    libc::SYS_ppoll, libc::SYS_recvfrom, libc::SYS_sendto, libc::SYS_setsockopt, libc::SYS_shutdown,
+    #[cfg(target_arch = "x86_64")] libc::SYS_poll,
+];
 
 /// What the daemon calls: memory and threads, clocks, files, its sockets, and waiting. It executes nothing, mounts nothing, traces nobody
 /// and changes no namespace.

@@ -7,6 +7,7 @@ use crate::daemon::log::{Kind, Log};
 use crate::daemon::recorder::Recorder;
 use crate::daemon::run::{Wake, Waker, until_down};
 use crate::daemon::{About, Daemon, Moment, Refused, refresh, scrapes, server};
+use crate::export::Exporter;
 use crate::failure::Failure;
 use crate::fetch::{Fetch, Fetcher};
 use crate::forwarding::{self, SettingError};
@@ -69,6 +70,7 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     let lock = instance.lock()?;
     // While this process may still start another.
     let fetcher = Fetcher::start().map(|fetcher| Arc::new(fetcher) as Arc<dyn Fetch>);
+    let exporter = Exporter::start(&instance.namespace).map_err(|error| error.to_string());
     let Chosen { policy, file, mut notes } = chosen;
     check_hook(&policy, args.hook)?;
     if !args.force {
@@ -122,7 +124,7 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
         None => daemon,
     };
     let by = server::process(nix::unistd::getuid().as_raw(), std::process::id() as i32);
-    let daemon = daemon.keep_in(state, &by).record_by(recorder).fetch_by(fetcher);
+    let daemon = daemon.keep_in(state, &by).record_by(recorder).fetch_by(fetcher).export_by(exporter);
     for note in notes {
         daemon.report(Moment::now().wall, Kind::Up, note);
     }

@@ -4,6 +4,7 @@
 //! take every packet of a rule is decided exactly ([`cover`]), not rule against rule only.
 
 mod candidates;
+mod collectors;
 mod cover;
 mod moments;
 mod rejects;
@@ -48,6 +49,8 @@ pub enum Kind {
     Undecided,
     /// What is rejected gets no answer, because the kernel forwards.
     Unanswered,
+    /// A collector of `[log]` cannot be reached, because no rule lets it out.
+    Cut,
 }
 
 impl Kind {
@@ -60,6 +63,7 @@ impl Kind {
             Kind::Unused => "unused",
             Kind::Undecided => "undecided",
             Kind::Unanswered => "unanswered",
+            Kind::Cut => "cut",
         }
     }
 }
@@ -125,6 +129,7 @@ impl Policy {
         let mut warnings = self.rule_warnings(&places);
         warnings.extend(translations::warnings(self, &places));
         warnings.extend(rejects::warning(self, &places));
+        warnings.extend(collectors::warnings(self, &places));
         for (what, span) in &self.unused {
             let message = format!("nothing uses {what}");
             let problem =

@@ -1,6 +1,7 @@
 //! From text to a checked policy. Every part is read even if another part has mistakes, so that all of them are reported together.
 
 mod bridges;
+mod exports;
 mod lists;
 mod names;
 mod nat;
@@ -58,7 +59,8 @@ fn check_name(what: &str, name: &Located<&str>, reserved: &[&str], c: &mut Colle
 }
 
 fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Option<Policy> {
-    let settings = settings::read(root, c);
+    let mut settings = settings::read(root, c);
+    settings.exports = exports::read(root, c);
     let mut objects = Names::<Addresses>::read(root, "objects", c);
     objects.lists = ListNames::read(root, c);
     let mut services = Names::<ServiceSet>::read(root, "services", c);

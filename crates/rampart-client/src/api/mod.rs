@@ -48,8 +48,26 @@ pub struct Status {
     /// Number of sources that may open no flow because they scanned. Daemons before this field say 0.
     #[serde(default)]
     pub blocked_sources: u64,
+    /// Where events and records of flows are sent. Daemons before this field send nothing.
+    #[serde(default)]
+    pub exports: Vec<Export>,
     /// What needs attention, each as a sentence with what to do; empty when all is well.
     pub troubles: Vec<String>,
+}
+
+/// A place to which events or records of flows are sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Export {
+    /// In which form: `syslog`, `journald` or `ipfix`.
+    pub form: String,
+    /// Where to, for example `udp://192.0.2.1:514`.
+    pub to: String,
+    /// Messages or records that were handed to the kernel since this was begun.
+    pub sent: u64,
+    /// Messages or records that found no place while the collector was away or slow, or were cut off on their way.
+    pub lost: u64,
+    /// Why nothing reaches it, with what to do; null if all is well.
+    pub trouble: Option<String>,
 }
 
 /// The policy in force.

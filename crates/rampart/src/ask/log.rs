@@ -3,7 +3,7 @@
 use super::flows::end;
 use super::shown;
 use super::wanted::Wanted;
-use crate::api::{Actor, AuditRecord, AuditTrail, Event, Events, Operation, ScanCount};
+use crate::api::{Actor, AuditRecord, AuditTrail, Event, EventDetails, Events, Operation, ScanCount};
 use crate::cli::LogArgs;
 use crate::daemon::log::escaped;
 use crate::daemon::recorder;
@@ -163,7 +163,12 @@ fn lines_of(events: &Events, suppressed: u64) -> String {
 }
 
 fn line(event: &Event) -> String {
-    let details = &event.details;
+    let line = format!("{:.3} {:<7}  {}", event.at, event.details.event.name(), words(&event.details));
+    escaped(&line) + "\n"
+}
+
+/// What happened, without its kind and its time.
+pub(crate) fn words(details: &EventDetails) -> String {
     let rule = match (&details.rule, &details.scan) {
         (Some(rule), _) => rule,
         (None, None) => "(default)",
@@ -172,12 +177,7 @@ fn line(event: &Event) -> String {
     let (source, destination) =
         (end(details.source, details.source_port), end(details.destination, details.destination_port));
     let zones = format!("{} > {}", details.from, details.to.as_deref().unwrap_or("?"));
-    let mut line = format!(
-        "{:.3} {:<7}  {rule}  {} {source} > {destination}  {zones}",
-        event.at,
-        details.event.name(),
-        details.protocol
-    );
+    let mut line = format!("{rule}  {} {source} > {destination}  {zones}", details.protocol);
     for (list, end) in [(&details.source_list, "source"), (&details.destination_list, "destination")] {
         if let Some(list) = list {
             line += &format!("  {end} on {list}");
@@ -208,5 +208,5 @@ fn line(event: &Event) -> String {
             grouped(hosts)
         );
     }
-    escaped(&line) + "\n"
+    line
 }

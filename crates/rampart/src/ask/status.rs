@@ -1,7 +1,7 @@
 //! `rampart status`: the state of the firewall.
 
 use super::shown;
-use crate::api::{Alert, Operation, Status};
+use crate::api::{Alert, Export, Operation, Status};
 use crate::cli::AskArgs;
 use crate::failure::Failure;
 use crate::table::{Side, Table, alert_words, grouped};
@@ -61,6 +61,11 @@ fn text(status: &Status) -> String {
         let sources = grouped(status.blocked_sources);
         lines.push(format!("blocked    {sources} of the sources that scanned: `rampart blocks` lists them"));
     }
+    let export = |export: &Export| {
+        let (sent, lost) = (grouped(export.sent), grouped(export.lost));
+        format!("export     {} {}: {sent} sent, {lost} lost", export.form, export.to)
+    };
+    lines.extend(status.exports.iter().map(export));
     lines.extend(status.troubles.iter().map(|trouble| format!("trouble    {trouble}")));
     lines.join("\n") + "\n"
 }

@@ -2,7 +2,7 @@
 //! value now is still named, so that whoever writes a query finds it. Flows are not gone through: a scrape costs a few reads of counters.
 
 use super::{Daemon, Moment, Refused};
-use crate::api::{Drops, Lists, RuleCount, Rules, Status};
+use crate::api::{Drops, Export, Lists, RuleCount, Rules, Status};
 use jiff::Timestamp;
 use std::fmt::{Display, Write as _};
 use std::fs;
@@ -189,6 +189,7 @@ fn of_status(text: &mut Text, status: &Status) {
         ];
         attached.add(&labels, 1);
     }
+    of_exports(text, &status.exports);
     let mut counted = text.metric(
         "rampart_counted_total",
         Counter,
@@ -196,6 +197,34 @@ fn of_status(text: &mut Text, status: &Status) {
     );
     for counter in &status.counters {
         counted.add(&[("counter", &counter.name)], counter.count);
+    }
+}
+
+fn of_exports(text: &mut Text, exports: &[Export]) {
+    use Kind::{Counter, Gauge};
+    type Value = fn(&Export) -> u64;
+    let rows: [(&str, Kind, &str, Value); 3] = [
+        (
+            "rampart_export_sent_total",
+            Counter,
+            "Messages or records that were sent to a collector since this was begun.",
+            |export| export.sent,
+        ),
+        (
+            "rampart_export_lost_total",
+            Counter,
+            "Messages or records that a collector that was away or slow did not get.",
+            |export| export.lost,
+        ),
+        ("rampart_export_trouble", Gauge, "1 if nothing reaches the collector.", |export| {
+            u64::from(export.trouble.is_some())
+        }),
+    ];
+    for (name, kind, help, value) in rows {
+        let mut samples = text.metric(name, kind, help);
+        for export in exports {
+            samples.add(&[("form", &export.form), ("to", &export.to)], value(export));
+        }
     }
 }
 

@@ -7,6 +7,7 @@ mod attachments;
 pub(crate) mod blocks;
 pub(crate) mod changes;
 pub(crate) mod events;
+mod exports;
 pub(crate) mod instance;
 mod journal;
 mod list_facts;
@@ -27,6 +28,7 @@ use crate::api::{
     Actor, AuditRecord, AuditTrail, Down, Drops, Event, EventName, Events, Filter, Flows, Killed, Lists,
     Outcome, Problem, Refusal, RuleCount, Rules, Status,
 };
+use crate::export::Exporter;
 use crate::fetch::Fetch;
 use crate::list_copies::Copies;
 use crate::plane::{DataPlane, Hook, PlaneError, Recorded};
@@ -90,6 +92,8 @@ pub(crate) struct Daemon {
     past: Option<Past>,
     /// What keeps on disk what happens, if anything.
     recorder: Option<Recorder>,
+    /// Who exports what happens, or why nobody does.
+    exporter: Result<Exporter, String>,
     /// Who runs commands of lists, if anybody.
     fetcher: Option<Arc<dyn Fetch>>,
     /// The metrics as they were asked for last.
@@ -171,6 +175,7 @@ impl Daemon {
             state: None,
             past: None,
             recorder: None,
+            exporter: Err("nobody asked for it".to_owned()),
             fetcher: None,
             rendered: metrics::Rendered::default(),
             pace: Mutex::default(),
@@ -245,7 +250,9 @@ impl Daemon {
     }
 
     pub(crate) fn report(&self, at: Timestamp, kind: Kind, message: impl fmt::Display) {
-        self.log.event(at, kind, None, message);
+        let message = message.to_string();
+        self.log.event(at, kind, None, &message);
+        self.export_report(at, kind, None, &message);
     }
 
     /// Waits a moment until everything that was reported is written.
@@ -254,12 +261,14 @@ impl Daemon {
         if let Some(recorder) = &self.recorder {
             recorder.finish();
         }
+        self.finish_exports();
     }
 
     /// What somebody did, or tried to do: it is printed, and goes into the audit trail.
     pub(crate) fn report_by(&self, at: Timestamp, kind: Kind, by: &Actor, message: impl fmt::Display) {
         let message = message.to_string();
         self.log.event(at, kind, Some(&by.to_string()), &message);
+        self.export_report(at, kind, Some(by), &message);
         if let Some(recorder) = &self.recorder {
             recorder.audit(AuditRecord {
                 at,
@@ -322,6 +331,7 @@ impl Daemon {
                 counters: running.attachments.plane.counters()?,
                 alerts: running.alerts.standing(),
                 blocked_sources: blocks::in_force(running)?.len() as u64,
+                exports: self.exports(),
                 troubles: running.troubles(),
             })
         })
@@ -415,7 +425,8 @@ impl Daemon {
             let kind = if details.event == EventName::Over { Kind::Over } else { Kind::Alert };
             let rule = details.rule.as_deref().unwrap_or("?");
             let words = details.alert.as_ref().map(alert_words).unwrap_or_default();
-            self.report(now.wall, kind, format_args!("{rule}: {words}"));
+            // It is exported as the event that it is.
+            self.log.event(now.wall, kind, None, format_args!("{rule}: {words}"));
             self.keep_event(buffer.add(now.wall, ago, details));
         }
         Ok(())
@@ -425,12 +436,17 @@ impl Daemon {
         if let Some(recorder) = &self.recorder {
             recorder.event(event);
         }
+        self.export_event(event);
     }
 
     /// Reads the event log, several times a second: the data plane has only so much room for events.
     pub(crate) fn take_events(&self, now: Moment) {
         if let Some(running) = self.running().as_mut() {
-            let done = self.read_events(running, now);
+            let done = self.read_events(running, now).and_then(|()| {
+                let (ended, not_recorded) = running.attachments.plane.ended(now.wall)?;
+                self.export_flows(&ended, not_recorded);
+                Ok(())
+            });
             running.events_trouble = done.err().map(|error| format!("the event log cannot be read: {error}"));
         }
     }
@@ -538,6 +554,7 @@ impl Daemon {
                 }
                 let waited = running.unconfirmed.clone().filter(|_| due.back);
                 let message = running.switch(&due, generation, now, next_change);
+                self.export_as(&running.policy);
                 if let Some(waited) = waited {
                     self.keep(running);
                     drop(slot);

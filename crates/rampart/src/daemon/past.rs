@@ -146,6 +146,10 @@ impl Daemon {
                 let words = changes::words(&applied.changes);
                 let message = format_args!("{file}{way} as generation {generation}, by {by}{until}: {words}");
                 self.report_by(now.wall, Kind::Applied, by, message);
+                // Only now: the collector that a policy takes away learns who took it away.
+                if let Ok(policy) = self.policy_in_force() {
+                    self.export_as(&policy);
+                }
             }
             Err(why) => {
                 self.report_by(now.wall, Kind::Refused, by, format_args!("{file}{way}, by {by}: {why}"));

@@ -125,6 +125,7 @@ impl Running {
         let mut found = self.find_troubles(now, daemon).unwrap_or_else(|error| vec![error.to_string()]);
         found.extend(daemon.recorder.as_ref().and_then(Recorder::trouble));
         found.extend(daemon.past.as_ref().and_then(Past::trouble));
+        found.extend(daemon.export_troubles(&self.policy));
         for trouble in found.iter().filter(|trouble| !self.troubles.contains(trouble)) {
             daemon.report(now.wall, Kind::Trouble, trouble);
         }

@@ -10,6 +10,7 @@ pub(crate) use machine::{all_there, can_forward, unfit};
 pub(crate) use passed::FRAGMENTS_LOST;
 
 use crate::api::{Block, Counter, Drop, Flow, HookName, Occupancy};
+use crate::export::FlowRecord;
 use crate::forwarding;
 use crate::plane::{Attached, BlockKey, DataPlane, FlowKey, Hook, PlaneError, Present, Recorded, Tampering};
 use crate::privileges;
@@ -17,6 +18,7 @@ use dataplane::routes::{AnswerLimits, Follower, Routes};
 use dataplane::{
     Carried, Carrying, DataplaneError, Earlier, Firewall, FlowId, Interface, Keeper, Moved, Reason, Tally,
 };
+use jiff::Timestamp;
 use machine::{fit, is_virtual, links, missing};
 use nix::net::if_::if_nametoindex;
 use passed::Passed;
@@ -28,7 +30,7 @@ use std::collections::{HashMap, HashSet};
 use std::panic::resume_unwind;
 use std::path::Path;
 use std::time::Duration;
-use words::{api_block, api_flow, hook_name, recorded};
+use words::{api_block, api_flow, flow_record, hook_name, recorded};
 
 /// Rules that a firewall is made for at least, however few it begins with: 8 bytes each on every core.
 const RULES_AT_LEAST: u32 = 131_072;
@@ -451,6 +453,15 @@ impl DataPlane for Kernel {
         }
         let tallies = self.firewall.counters.tallies()?;
         Ok([Tally::LogSuppressed, Tally::LogLost].iter().filter_map(|tally| tallies.get(tally)).sum())
+    }
+
+    fn ended(&mut self, now: Timestamp) -> Result<(Vec<FlowRecord>, u64), PlaneError> {
+        let ended = self.firewall.ended.take()?;
+        let uptime = uptime()?;
+        let records = ended.into_iter().map(|ended| flow_record(ended, uptime, now)).collect();
+        let tallies = self.firewall.counters.tallies()?;
+        let of = |tally| tallies.get(&tally).copied().unwrap_or(0);
+        Ok((records, of(Tally::RecordsSuppressed) + of(Tally::RecordsLost)))
     }
 
     fn flows(&mut self, each: &mut dyn FnMut(FlowKey, Flow)) -> Result<(), PlaneError> {

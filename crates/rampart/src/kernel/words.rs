@@ -3,10 +3,13 @@
 use crate::api::{
     AlertCount, Alias, Block, Closed, EventDetails, EventName, Flow, HookName, ScanCount, protocol_name,
 };
+use crate::export::FlowRecord;
 use crate::plane::{AlertReading, Recorded};
 use dataplane::{Event, EventKind, State};
+use jiff::{SignedDuration, Timestamp};
 use policy::model::Per;
 use policy::settings::Timeouts;
+use std::net::IpAddr;
 use std::time::Duration;
 
 pub(super) fn hook_name(hook: dataplane::Hook) -> HookName {
@@ -53,6 +56,31 @@ pub(super) fn api_block(blocked: dataplane::Blocked) -> Block {
         left_seconds: left.as_secs(),
         ports: ports.into(),
         hosts: hosts.into(),
+    }
+}
+
+/// A flow that has ended, as it is exported. `uptime` is now on the data plane's clock.
+pub(super) fn flow_record(ended: dataplane::EndedFlow, uptime: Duration, now: Timestamp) -> FlowRecord {
+    let dataplane::EndedFlow { at, flow, end } = ended;
+    let ago = uptime.saturating_sub(at);
+    let before = |time: Duration| {
+        let time = SignedDuration::try_from(ago + time).unwrap_or_default();
+        now.checked_sub(time).unwrap_or(now)
+    };
+    let is_query = is_icmp(flow.protocol);
+    let port = |(address, port): (IpAddr, u16)| (address, responder_port(flow.protocol, port));
+    FlowRecord {
+        first: before(flow.age),
+        last: before(flow.idle),
+        protocol: flow.protocol,
+        ends: [flow.initiator, port(flow.responder)],
+        aliases: [flow.aliases.0, flow.aliases.1.map(port)],
+        icmp: if is_query { flow.responder.1 } else { 0 },
+        packets: flow.packets.into(),
+        bytes: flow.bytes.into(),
+        end,
+        rule: flow.rule,
+        zones: flow.zones.into(),
     }
 }
 

@@ -7,6 +7,7 @@ mod bridge;
 mod day;
 mod drivers;
 mod example;
+mod export;
 mod fetched;
 mod fragments;
 mod gateway;

@@ -1,0 +1,121 @@
+//! `[log]`: where events and records of flows are sent. Collectors are named by their addresses, because the firewall asks no name server.
+
+use super::settings::duration;
+use crate::exports::{Collector, Exports, FACILITIES, Ipfix, JOURNALD, MOST_COLLECTORS, Transport};
+use crate::schema;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use toml_reader::{Collector as Problems, DeValue, Located, Section, shortened, texts, wrong_type};
+
+/// Records of flows a second, where the policy does not say.
+const USUAL_RATE: u32 = 10_000;
+/// How often templates are sent again, where the policy does not say: RFC 7011 section 8.4 leaves it to the user, RFC 6728 has 600 s.
+const USUAL_TEMPLATES: Duration = Duration::from_secs(600);
+/// Bytes of the name of a Unix socket (unix(7)).
+const LONGEST_SOCKET: usize = 107;
+
+pub(super) fn read(root: &Section<'_>, c: &mut Problems<'_>) -> Exports {
+    let mut exports = Exports::default();
+    let Some(section) = schema::LOG.section(root, "log", c) else { return exports };
+    exports.journald = journald(&section, c);
+    exports.syslog = collectors(&section, "syslog", "udp://192.0.2.1:514", c);
+    let names: Vec<(&'static str, u8)> = FACILITIES.into_iter().zip(0..).collect();
+    if let Some(facility) = section.choice("facility", &names, c) {
+        exports.facility = facility;
+    }
+    exports.enterprise = section.integer("enterprise", 1..=u32::MAX, c);
+    if let Some(section) = schema::IPFIX.section(&section, "ipfix", c) {
+        exports.ipfix = ipfix(&section, c);
+    }
+    exports
+}
+
+fn journald(section: &Section<'_>, c: &mut Problems<'_>) -> Option<PathBuf> {
+    let value = section.value("journald")?;
+    match value.get_ref() {
+        DeValue::Boolean(is_wanted) => is_wanted.then(|| PathBuf::from(JOURNALD)),
+        DeValue::String(path)
+            if path.starts_with('/') && path.len() <= LONGEST_SOCKET && !path.contains('\0') =>
+        {
+            Some(PathBuf::from(path.as_ref()))
+        }
+        DeValue::String(_) => {
+            let help = format!("write true, or the socket from the root on, such as \"{JOURNALD}\"");
+            c.report(
+                value.span(),
+                "`journald` must name a socket from the root on, in at most 107 bytes",
+                Some(help),
+            );
+            None
+        }
+        other => wrong_type(c, "journald", value.span(), other, "true, false or a socket's name"),
+    }
+}
+
+fn ipfix(section: &Section<'_>, c: &mut Problems<'_>) -> Option<Ipfix> {
+    const EXAMPLE: &str = "udp://192.0.2.1:4739";
+    if section.value("to").is_none() {
+        section.missing("to", &format!("\"{EXAMPLE}\""), c);
+    }
+    let seconds = Duration::from_secs;
+    let collectors = collectors(section, "to", EXAMPLE, c);
+    let domain = section.integer("domain", 1..=u32::MAX, c).unwrap_or(1);
+    let rate = section.integer("rate", 1..=1_000_000, c).unwrap_or(USUAL_RATE);
+    let templates =
+        duration(section, "templates", seconds(1)..=seconds(86_400), c).unwrap_or(USUAL_TEMPLATES);
+    (!collectors.is_empty()).then_some(Ipfix { collectors, domain, rate, templates })
+}
+
+fn collectors(
+    section: &Section<'_>,
+    key: &'static str,
+    example: &str,
+    c: &mut Problems<'_>,
+) -> Vec<Collector> {
+    let Some(written) = section.value(key).and_then(|value| texts(value, key, c)) else { return Vec::new() };
+    let mut found: Vec<Collector> = Vec::new();
+    for text in &written {
+        let Some(collector) = collector(text, example, c) else { continue };
+        if found.contains(&collector) {
+            let help = Some("take one of them out".to_owned());
+            c.report(text.span.clone(), format!("`{}` is named twice", shortened(text.value)), help);
+        } else if found.len() == MOST_COLLECTORS {
+            let help = format!("name {MOST_COLLECTORS}, and let one of them pass on what it gets");
+            c.report(text.span.clone(), format!("`{key}` has too many collectors"), Some(help));
+            break;
+        } else {
+            found.push(collector);
+        }
+    }
+    found
+}
+
+fn collector(text: &Located<&str>, example: &str, c: &mut Problems<'_>) -> Option<Collector> {
+    let usual = || format!("write the protocol, the address and the port: \"{example}\"");
+    let shown = shortened(text.value);
+    let mut wrong = |message: String, help: String| {
+        c.report(text.span.clone(), message, Some(help));
+        None
+    };
+    let Some((transport, address)) = text.value.split_once("://") else {
+        return wrong(format!("`{shown}` is no collector"), usual());
+    };
+    if transport == "tls" {
+        let help =
+            "write tcp:// through a network that nobody else reads, or to a relay on this machine".to_owned();
+        return wrong("this version has no TLS to collectors".to_owned(), help);
+    }
+    let Some((_, transport)) = Transport::NAMES.into_iter().find(|(name, _)| *name == transport) else {
+        return wrong(format!("`{shown}` is reached neither by udp:// nor by tcp://"), usual());
+    };
+    let Ok(address) = address.parse::<SocketAddr>() else {
+        let help = format!("{}; names of hosts are not looked up", usual());
+        return wrong(format!("`{shown}` has no address with a port"), help);
+    };
+    let is_one = !address.ip().is_unspecified() && !address.ip().is_multicast() && address.port() != 0;
+    if !is_one {
+        return wrong(format!("nobody can listen at `{shown}`"), usual());
+    }
+    Some(Collector { transport, address })
+}
