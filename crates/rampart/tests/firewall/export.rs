@@ -165,7 +165,7 @@ fn needs_root_nfdump_reads_the_flows_that_ended() {
     assert_eq!(bed.json(&["flows", "dport=8080", "--kill"])["killed"], 1);
     assert_eq!(bed.json(&["flows", "proto=icmpv6", "--kill"])["killed"], 1);
     let exports = || bed.json(&["status"])["exports"].as_array().unwrap().clone();
-    until("two records are sent", || exports()[0]["sent"].as_u64() >= Some(2));
+    until("two records are sent", || exports().first().is_some_and(|it| it["sent"].as_u64() >= Some(2)));
     let events = bed.json(&["log"]);
     assert_eq!(events["events"], serde_json::json!([]), "no rule has `log`: {events}");
     drop(firewall);
