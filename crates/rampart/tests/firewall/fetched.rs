@@ -47,10 +47,11 @@ fn needs_root_a_command_fetches_a_list_of_a_running_firewall() {
     );
     bed.expect(8080, Outcome::Silence, "the last good one");
     let workers = children(firewall.child.id());
-    assert_eq!(workers.len(), 1, "{workers:?}");
+    assert_eq!(workers.len(), 2, "one fetches lists, one sends events to collectors: {workers:?}");
     firewall.child.kill().unwrap();
     firewall.child.wait().unwrap();
-    until("the worker ends with its daemon", || !Path::new("/proc").join(&workers[0]).exists());
+    let is_gone = |worker: &String| !Path::new("/proc").join(worker).exists();
+    until("the workers end with their daemon", || workers.iter().all(is_gone));
     bed.expect(8080, Outcome::Silence, "without a daemon");
     let _firewall = bed.up_with(&[]);
     bed.expect(8080, Outcome::Silence, "without a feed, after a restart");
