@@ -216,15 +216,16 @@ fn needs_root_flows_of_an_interface_that_moves_end() {
         let both = "inside = { interfaces = 'e2' }\nguests = { interfaces = 'e1' }\n";
         let other = write("other.toml", both, "'inside', 'guests'");
         let mut firewall = bed.up(&one, hook);
+        // Bound once: a child that another test's thread has just forked keeps a socket's address taken for a moment after it was closed here.
+        let asks = bed.inside("in", || std::net::UdpSocket::bind("10.81.1.2:7777").unwrap());
+        let answers = bed.inside("out", || std::net::UdpSocket::bind("10.81.2.2:7").unwrap());
+        answers.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
+        let ask = || {
+            bed.inside("in", || asks.send_to(b"x", "10.81.2.2:7").unwrap());
+            answers.recv_from(&mut [0]).unwrap()
+        };
         for applies in [true, false] {
             let web = bed.connect(8080).unwrap();
-            let asks = bed.inside("in", || std::net::UdpSocket::bind("10.81.1.2:7777").unwrap());
-            let answers = bed.inside("out", || std::net::UdpSocket::bind("10.81.2.2:7").unwrap());
-            answers.set_read_timeout(Some(std::time::Duration::from_secs(60))).unwrap();
-            let ask = || {
-                bed.inside("in", || asks.send_to(b"x", "10.81.2.2:7").unwrap());
-                answers.recv_from(&mut [0]).unwrap()
-            };
             let (_, back) = ask();
             assert_eq!(bed.json(&["flows", "host=10.81.2.2"])["matched"], 2, "{hook}");
             let moved = if applies { &other } else { &one };
