@@ -87,7 +87,7 @@ impl Bed {
         let load = Load {
             clients: CLIENTS,
             protocol: ProtocolMix::Only(protocol),
-            seconds: if lie == Lie::Answers { 1.0 } else { 0.15 },
+            seconds: if matches!(lie, Lie::Answers | Lie::Replays) { 1.0 } else { 0.15 },
             transactions: 1,
             transaction_limit: Duration::from_secs(60),
             http_port: 80,
@@ -123,6 +123,8 @@ enum Lie {
     Adds,
     /// Keeps answers, and gives them without asking the server again.
     Answers,
+    /// Keeps answers, and gives them again; the server is asked each time, so that both ends count the same.
+    Replays,
     /// Gives a page of its own.
     MakesUp,
     /// Asks the server twice.
@@ -168,10 +170,14 @@ impl Proxy {
         }
         let request = read_head(&mut client)?;
         let line = request.split(|byte| *byte == b'\n').next().unwrap_or_default().to_vec();
-        let answer = if self.lie == Lie::Answers {
-            self.kept_answer(line, || bed.ask(server.into(), &request))?
-        } else {
-            bed.ask(server.into(), &request)?
+        let ask = || bed.ask(server.into(), &request);
+        let answer = match self.lie {
+            Lie::Answers => self.kept_answer(line, ask)?,
+            Lie::Replays => {
+                let fresh = ask()?;
+                self.kept_answer(line, || Ok(fresh))?
+            }
+            _ => ask()?,
         };
         let is_turn = self.answers.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY);
         let changed = if is_turn { self.change(bed, server.into(), &request, answer)? } else { answer };
@@ -209,7 +215,7 @@ impl Proxy {
     }
 
     /// Asks once for each line; meanwhile the others wait.
-    fn kept_answer(&self, line: Vec<u8>, ask: impl Fn() -> io::Result<Vec<u8>>) -> io::Result<Vec<u8>> {
+    fn kept_answer(&self, line: Vec<u8>, ask: impl FnOnce() -> io::Result<Vec<u8>>) -> io::Result<Vec<u8>> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(answer) = kept.get(&line) {
             return Ok(answer.clone());
@@ -228,7 +234,7 @@ impl Proxy {
     ) -> io::Result<Vec<u8>> {
         let last = answer.len() - 1;
         match self.lie {
-            Lie::Honest | Lie::Answers | Lie::Terminates => {}
+            Lie::Honest | Lie::Answers | Lie::Replays | Lie::Terminates => {}
             Lie::Flips => answer[last] ^= 1,
             Lie::Cuts => answer.truncate(last),
             Lie::Adds => answer.push(b' '),
@@ -287,7 +293,8 @@ fn what_a_proxy_does_in_the_servers_name_is_named() {
         (http, Lie::Flips, "files came otherwise than they were sent"),
         (http, Lie::Cuts, "files ended early, though they were sent whole"),
         (http, Lie::Adds, "files came otherwise than they were sent"),
-        (http, Lie::Answers, "somebody else answered"),
+        (http, Lie::Answers, "seal for their request: somebody else answered"),
+        (http, Lie::Replays, "seal for their request: somebody else answered"),
         (http, Lie::MakesUp, "files came otherwise than they were sent"),
         (http, Lie::AsksTwice, "requests reached the servers and the clients made"),
         (https, Lie::Honest, ""),

@@ -156,6 +156,8 @@ pub enum Failure {
     Short,
     /// The answer is not what the file holds.
     Content,
+    /// The answer was not made for its request: it has not the server's seal.
+    Seal,
     /// A TLS record is not as its sender sealed it.
     Record,
     /// Something else than the protocol came back.
@@ -166,7 +168,7 @@ pub enum Failure {
 
 impl Failure {
     /// All of them.
-    pub const ALL: [Failure; 14] = [
+    pub const ALL: [Failure; 15] = [
         Failure::Refused,
         Failure::ConnectTimeout,
         Failure::Unreachable,
@@ -178,6 +180,7 @@ impl Failure {
         Failure::Reset,
         Failure::Short,
         Failure::Content,
+        Failure::Seal,
         Failure::Record,
         Failure::Protocol,
         Failure::Status,
@@ -197,6 +200,7 @@ impl Failure {
             Failure::Reset => "reset",
             Failure::Short => "short",
             Failure::Content => "content",
+            Failure::Seal => "seal",
             Failure::Record => "record",
             Failure::Protocol => "protocol",
             Failure::Status => "status",
@@ -208,6 +212,9 @@ impl Failure {
         match self {
             Failure::Short => Some("files ended early, though they were sent whole"),
             Failure::Content => Some("files came otherwise than they were sent"),
+            Failure::Seal => {
+                Some("answers had not the server's seal for their request: somebody else answered")
+            }
             Failure::Record => Some("TLS records came otherwise than they were sealed"),
             Failure::Certificate => Some(
                 "TLS connections were answered by somebody without the server's key: the firewall answered itself",
@@ -330,7 +337,7 @@ mod tests {
     #[test]
     fn what_somebody_between_did_in_a_servers_name_is_named() {
         type Row = (&'static [(Failure, u64)], fn(&mut ApplicationOutcome), &'static str);
-        let rows: [Row; 12] = [
+        let rows: [Row; 13] = [
             (&[], |_| (), ""),
             (&[(Failure::Timeout, 2), (Failure::Status, 1), (Failure::Refused, 1)], |_| (), ""),
             // The servers wrote what the clients gave up.
@@ -341,6 +348,11 @@ mod tests {
                 &[(Failure::Handshake, 1), (Failure::HandshakeReset, 1), (Failure::HandshakeTimeout, 1)],
                 |_| (),
                 "",
+            ),
+            (
+                &[(Failure::Seal, 2)],
+                |o| (o.answers, o.server_bytes) = (10, 1000),
+                "2 of 10 answers had not the server's seal for their request: somebody else answered",
             ),
             (&[(Failure::Record, 1)], |_| (), "1 of 10 TLS records came otherwise than they were sealed"),
             (

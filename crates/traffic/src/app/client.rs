@@ -2,6 +2,7 @@
 //! left open. What FTP does in between is in [`super::ftp`], what errors of TLS mean in [`super::tls`].
 
 use super::content::File;
+use super::seal::{Asked, REQUEST, Requests, SEAL};
 use super::{ftp, tls};
 use measure::application::{Failure, Protocol};
 use nix::errno::Errno;
@@ -33,6 +34,8 @@ pub(super) struct Order<'a> {
     pub(super) limit: Duration,
     /// Whom to believe; of HTTPS alone.
     pub(super) tls: Option<&'a TlsConnector>,
+    /// Who numbers the requests, where answers are to be sealed: of HTTP without TLS.
+    pub(super) requests: Option<&'a Requests>,
     /// Whether the connection ends with the transaction.
     pub(super) is_last: bool,
 }
@@ -177,9 +180,14 @@ async fn get<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut S,
     buffer: &mut [u8],
 ) -> Result<Arrival, Stop> {
-    stream.write_all(request(order).as_bytes()).await.map_err(broken)?;
+    let asked = order.requests.map(|requests| requests.ask(&order.file.path));
+    stream.write_all(request(order, asked.as_ref()).as_bytes()).await.map_err(broken)?;
     stream.flush().await.map_err(broken)?;
-    let mut answer = Answer::new(&order.file.bytes, order.is_last);
+    let mut answer = Answer::new(Expected {
+        file: &order.file.bytes,
+        seal: asked.as_ref().map(|asked| asked.seal.as_str()),
+        is_last: order.is_last,
+    });
     let mut arrival = Arrival::default();
     loop {
         let count = stream.read(buffer).await.map_err(broken)?;
@@ -199,35 +207,44 @@ async fn get<S: AsyncRead + AsyncWrite + Unpin>(
     }
 }
 
-fn request(order: &Order<'_>) -> String {
+fn request(order: &Order<'_>, asked: Option<&Asked>) -> String {
     let (path, host) = (&order.file.path, order.host);
     let version = if order.protocol == Protocol::Http10 { "1.0" } else { "1.1" };
     let close = if version == "1.1" && order.is_last { "Connection: close\r\n" } else { "" };
+    let number = asked.map(|asked| format!("{REQUEST}: {}\r\n", asked.number)).unwrap_or_default();
     format!(
-        "GET {path} HTTP/{version}\r\nHost: {host}\r\nUser-Agent: rampart-bench\r\nAccept: */*\r\n{close}\r\n"
+        "GET {path} HTTP/{version}\r\nHost: {host}\r\nUser-Agent: rampart-bench\r\nAccept: */*\r\n{number}{close}\r\n"
     )
 }
 
-/// An answer as far as it was read, held against what it should hold.
-struct Answer<'a> {
-    expected: &'a [u8],
-    /// What was read of the head; `None` once it was whole.
-    head: Option<Vec<u8>>,
-    /// Bytes of the file that came and were right.
-    compared: usize,
+/// What an answer must be.
+#[derive(Clone, Copy)]
+struct Expected<'a> {
+    file: &'a [u8],
+    /// The server's, where one was asked for.
+    seal: Option<&'a str>,
     /// Whether the end of the connection says where the answer ends, so that its length need not be stated.
     is_last: bool,
 }
 
+/// An answer as far as it was read, held against what it should hold.
+struct Answer<'a> {
+    expected: Expected<'a>,
+    /// What was read of the head; `None` once it was whole.
+    head: Option<Vec<u8>>,
+    /// Bytes of the file that came and were right.
+    compared: usize,
+}
+
 impl<'a> Answer<'a> {
-    fn new(expected: &'a [u8], is_last: bool) -> Self {
-        Self { expected, head: Some(Vec::new()), compared: 0, is_last }
+    fn new(expected: Expected<'a>) -> Self {
+        Self { expected, head: Some(Vec::new()), compared: 0 }
     }
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let Some(mut head) = self.head.take() else { return self.compare(bytes) };
         head.extend(bytes);
-        match head_length(&head, self.expected.len(), self.is_last)? {
+        match head_length(&head, self.expected)? {
             Some(length) => self.compare(&head[length..]),
             None if head.len() > LONGEST_HEAD => Err(Failure::Protocol),
             None => {
@@ -238,7 +255,7 @@ impl<'a> Answer<'a> {
     }
 
     fn compare(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        let rest = &self.expected[self.compared..];
+        let rest = &self.expected.file[self.compared..];
         if !rest.starts_with(bytes) {
             return Err(Failure::Content);
         }
@@ -252,12 +269,12 @@ impl<'a> Answer<'a> {
     }
 
     fn is_whole(&self) -> bool {
-        self.head.is_none() && self.compared == self.expected.len()
+        self.head.is_none() && self.compared == self.expected.file.len()
     }
 }
 
-/// Bytes of a head that is whole, and right for a file of so many bytes. Before the last answer of a connection it states the length.
-fn head_length(head: &[u8], file_bytes: usize, is_last: bool) -> Result<Option<usize>, Failure> {
+/// Bytes of a head that is whole and right. Before the last answer of a connection it states the length.
+fn head_length(head: &[u8], expected: Expected<'_>) -> Result<Option<usize>, Failure> {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut response = httparse::Response::new(&mut fields);
     let length = match response.parse(head).map_err(|_| Failure::Protocol)? {
@@ -275,8 +292,11 @@ fn head_length(head: &[u8], file_bytes: usize, is_last: bool) -> Result<Option<u
         return Err(Failure::Protocol);
     }
     match values("content-length") {
-        Some(stated) if stated != file_bytes.to_string().as_bytes() => Err(Failure::Content),
-        None if !is_last => Err(Failure::Protocol),
+        Some(stated) if stated != expected.file.len().to_string().as_bytes() => Err(Failure::Content),
+        None if !expected.is_last => Err(Failure::Protocol),
+        _ if expected.seal.is_some_and(|seal| values(SEAL).is_none_or(|said| said != seal.as_bytes())) => {
+            Err(Failure::Seal)
+        }
         _ => Ok(Some(length)),
     }
 }

@@ -5,6 +5,7 @@ use super::client::{Arrival, Order, Stop, transact};
 use super::content::FileSet;
 use super::nstl::{CLIENT_MACHINES, FTP_PER_THOUSAND, HITS_PER_THOUSAND, SERVERS};
 use super::run::Load;
+use super::seal::Requests;
 use super::tls::Identity;
 use crate::random::{SplitMix64, mix};
 use measure::application::{Failure, FtpMode, FtpTransfer, FtpVerb, Protocol, ProtocolMix};
@@ -187,6 +188,7 @@ pub(super) struct World {
     pub(super) load: Load,
     /// Whom clients believe; of HTTPS alone.
     pub(super) identity: Option<Identity>,
+    pub(super) requests: Requests,
     /// When the first client of the thread began. A busy machine may run the thread late; it has the whole time of the load from then.
     pub(super) start: OnceCell<Instant>,
     /// Buffers of connections that have ended.
@@ -300,7 +302,7 @@ impl VirtualClient {
 
     /// What to fetch next.
     fn next(&self, random: &mut SplitMix64) -> Order<'_> {
-        let World { machines, servers, files, load, identity, .. } = &*self.world;
+        let World { machines, servers, files, load, identity, requests, .. } = &*self.world;
         let machine = (self.number % CLIENT_MACHINES as u64) as usize;
         let server = choose(&HITS_PER_THOUSAND[machine], random);
         let protocol = protocol_of(load.protocol, server, random);
@@ -320,6 +322,7 @@ impl VirtualClient {
                 .as_ref()
                 .map(|identity| &identity.connector)
                 .filter(|_| protocol == Protocol::Https),
+            requests: matches!(protocol, Protocol::Http10 | Protocol::Http11).then_some(requests),
             is_last: true,
         }
     }

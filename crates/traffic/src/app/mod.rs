@@ -12,6 +12,7 @@ mod load;
 mod nstl;
 mod open;
 mod run;
+mod seal;
 mod server;
 #[cfg(test)]
 mod tests;

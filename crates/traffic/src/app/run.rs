@@ -4,7 +4,8 @@
 use super::content::FileSet;
 use super::load::{HOSTS, OpenTally, Tally, VirtualClient, World};
 use super::open::{self, MOST_OPEN};
-use super::server::{self, Served, Service};
+use super::seal::{Requests, Secret};
+use super::server::{self, Kept, Served, Service};
 use super::tls::Identity;
 use crate::TrafficError;
 use crate::harness::pin;
@@ -110,13 +111,14 @@ pub fn run(
     let is_https = load.protocol == ProtocolMix::Only(Protocol::Https);
     let identity = is_https.then(|| Identity::new(&HOSTS)).transpose();
     let identity = identity.map_err(TrafficError::system("making a certificate"))?;
+    let secret = Secret::default();
     let serving = Threads::start("server", &load.cores, |core, ready| {
-        let (side, files) = (servers.clone(), files.clone());
+        let (side, files, secret) = (servers.clone(), files.clone(), secret.clone());
         let mut ports = vec![(load.http_port, Service::Http), (load.ftp_port, Service::Ftp)];
         let https = identity.as_ref().map(|identity| Service::Https(identity.acceptor.clone()));
         ports.extend(https.map(|service| (load.https_port, service)));
         let longest = connection_limit + SERVER_LONGER;
-        move |phase| serve(&side, core, ports, files, longest, phase, &ready)
+        move |phase| serve(&side, core, ports, Kept { files, secret, longest }, phase, &ready)
     })?;
     let mut asking = Threads::start("client", &load.cores, |core, ready| {
         let world = World {
@@ -125,6 +127,7 @@ pub fn run(
             files: files.clone(),
             load: load.clone(),
             identity: identity.clone(),
+            requests: Requests::new(secret.clone()),
             start: OnceCell::new(),
             buffers: RefCell::default(),
         };
@@ -276,8 +279,7 @@ fn serve(
     side: &Side,
     core: Core,
     ports: Vec<(u16, Service)>,
-    files: Arc<FileSet>,
-    longest: Duration,
+    kept: Kept,
     mut phase: watch::Receiver<Phase>,
     ready: &Ready,
 ) -> io::Result<Served> {
@@ -290,7 +292,7 @@ fn serve(
         }
         // Nobody waits any more after an interruption.
         let _ = ready.send(());
-        Ok(server::serve(listeners, files, longest, phase.wait_for(|phase| *phase == Phase::End)).await)
+        Ok(server::serve(listeners, kept, phase.wait_for(|phase| *phase == Phase::End)).await)
     })
 }
 

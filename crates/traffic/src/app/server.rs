@@ -3,6 +3,7 @@
 
 use super::content::{File, FileSet};
 use super::ftp;
+use super::seal::{REQUEST, SEAL, Secret};
 use std::cell::RefCell;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -46,12 +47,19 @@ impl Served {
     }
 }
 
-/// What all connections of a thread share.
-pub(super) struct World {
+/// What servers have.
+pub(super) struct Kept {
     pub(super) files: Arc<FileSet>,
+    /// With which answers are sealed.
+    pub(super) secret: Secret,
     /// How long a connection may last: a client that a firewall has cut off from its server would otherwise leave one for each of its
     /// transactions.
-    longest: Duration,
+    pub(super) longest: Duration,
+}
+
+/// What all connections of a thread share.
+pub(super) struct World {
+    pub(super) kept: Kept,
     pub(super) served: RefCell<Served>,
 }
 
@@ -86,14 +94,9 @@ pub(super) fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Serves until `stop` ends; then every connection ends with the thread's runtime. A connection ends after `longest` in any case.
-pub(super) async fn serve(
-    listeners: Vec<(TcpListener, Service)>,
-    files: Arc<FileSet>,
-    longest: Duration,
-    stop: impl Future,
-) -> Served {
-    let world = Rc::new(World { files, longest, served: RefCell::default() });
+/// Serves until `stop` ends; then every connection ends with the thread's runtime. A connection ends after `longest` of `kept` in any case.
+pub(super) async fn serve(listeners: Vec<(TcpListener, Service)>, kept: Kept, stop: impl Future) -> Served {
+    let world = Rc::new(World { kept, served: RefCell::default() });
     for (listener, service) in listeners {
         tokio::task::spawn_local(accept(listener, service, world.clone()));
     }
@@ -108,7 +111,7 @@ async fn accept(listener: TcpListener, service: Service, world: Rc<World>) {
                 let (world, service) = (world.clone(), service.clone());
                 tokio::task::spawn_local(async move {
                     // A client that went away, or a firewall that cut the connection: the client counts it.
-                    let _ = timeout(world.longest, converse(stream, service, &world)).await;
+                    let _ = timeout(world.kept.longest, converse(stream, service, &world)).await;
                 });
             }
             // The other end has closed the connection before it was accepted.
@@ -135,7 +138,7 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, world: &World)
     let mut text = Vec::with_capacity(512);
     while let Some(request) = read_request(&mut stream, &mut text).await? {
         world.served.borrow_mut().requests += 1;
-        let Some(file) = world.files.named(&request.path) else {
+        let Some(file) = world.kept.files.named(&request.path) else {
             let head = format!(
                 "HTTP/1.{} 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
                 request.version
@@ -143,7 +146,8 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, world: &World)
             stream.write_all(head.as_bytes()).await?;
             return stream.shutdown().await;
         };
-        stream.write_all(&head(file, &request)).await?;
+        let seal = request.number.as_ref().map(|number| world.kept.secret.seal(number, &request.path));
+        stream.write_all(&head(file, &request, seal)).await?;
         stream.write_all(&file.bytes).await?;
         stream.flush().await?;
         // The last byte was handed to the kernel without a pause before this count, and the thread ends behind it: a client never counts
@@ -156,9 +160,10 @@ async fn answer<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S, world: &World)
     Ok(())
 }
 
-fn head(file: &File, request: &Request) -> Vec<u8> {
+fn head(file: &File, request: &Request, seal: Option<String>) -> Vec<u8> {
+    let seal = seal.map(|seal| format!("{SEAL}: {seal}\r\n")).unwrap_or_default();
     format!(
-        "HTTP/1.{} 200 OK\r\nServer: rampart-bench\r\nContent-Type: {}\r\nContent-Length: {}\r\n{}\r\n",
+        "HTTP/1.{} 200 OK\r\nServer: rampart-bench\r\nContent-Type: {}\r\nContent-Length: {}\r\n{seal}{}\r\n",
         request.version,
         file.kind.mime(),
         file.bytes.len(),
@@ -171,6 +176,8 @@ struct Request {
     path: String,
     /// The minor version: 0 or 1.
     version: u8,
+    /// Its number, where it asks for a seal.
+    number: Option<Vec<u8>>,
     /// Whether the connection ends with the answer.
     closes: bool,
 }
@@ -189,6 +196,7 @@ async fn read_request<S: AsyncRead + Unpin>(
                 let read = Request {
                     path: request.path.unwrap_or_default().to_owned(),
                     version: request.version.unwrap_or(0),
+                    number: field(request.headers, REQUEST).map(<[u8]>::to_vec),
                     closes: request.version != Some(1) || asks_to_close(request.headers),
                 };
                 text.drain(..length);
@@ -202,7 +210,10 @@ async fn read_request<S: AsyncRead + Unpin>(
     }
 }
 
+fn field<'a>(fields: &[httparse::Header<'a>], name: &str) -> Option<&'a [u8]> {
+    fields.iter().find(|field| field.name.eq_ignore_ascii_case(name)).map(|field| field.value)
+}
+
 fn asks_to_close(fields: &[httparse::Header<'_>]) -> bool {
-    let says = |field: &&httparse::Header<'_>| field.name.eq_ignore_ascii_case("connection");
-    fields.iter().find(says).is_some_and(|field| field.value.eq_ignore_ascii_case(b"close"))
+    field(fields, "connection").is_some_and(|value| value.eq_ignore_ascii_case(b"close"))
 }

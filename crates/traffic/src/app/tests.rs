@@ -4,6 +4,7 @@ use super::client::{Order, Stop, transact};
 use super::content::FileSet;
 use super::load::{Tally, VirtualClient, World};
 use super::nstl::{CLIENT_MACHINES, SERVERS};
+use super::seal::{REQUEST, Requests, SEAL, Secret};
 use super::{Load, Outcome, Side, run};
 use crate::TrafficError;
 use measure::application::{Failure, FtpMode, FtpTransfer, FtpVerb, Protocol, ProtocolMix};
@@ -166,6 +167,7 @@ fn met_by(protocol: Protocol, is_last: bool, deed: Option<Deed>, limit: Duration
         protocol,
         limit,
         tls: None,
+        requests: None,
         is_last,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -250,19 +252,80 @@ fn an_answer_that_leaves_the_connection_open_says_its_length_and_holds_no_more()
     }
 }
 
+/// The path and the number of a request.
+fn asked(request: &str) -> (&str, &str) {
+    let number = request.lines().find_map(|line| line.strip_prefix(REQUEST)?.strip_prefix(": "));
+    (request.split(' ').nth(1).unwrap(), number.unwrap())
+}
+
+fn sealed_head(length: usize, seal: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n{SEAL}: {seal}\r\n\r\n")
+}
+
+#[test]
+fn an_answer_that_was_made_for_another_request_is_not_taken() {
+    type Seals = fn(&Secret, &str, &str) -> String;
+    let rows: [(&str, Seals, bool); 6] = [
+        ("the server's", |secret, path, number| secret.seal(number.as_bytes(), path), true),
+        ("of an earlier request", |secret, path, _| Requests::new(secret.clone()).ask(path).seal, false),
+        ("of another file", |secret, _, number| secret.seal(number.as_bytes(), "/html/1024.html"), false),
+        ("of another run", |_, path, number| Secret::default().seal(number.as_bytes(), path), false),
+        ("cut", |secret, path, number| secret.seal(number.as_bytes(), path)[1..].to_owned(), false),
+        ("none", |_, _, _| String::new(), false),
+    ];
+    let set = FileSet::nstl(7);
+    let file = set.named("/html/20480.html").unwrap().clone();
+    for (whose, seal, is_taken) in rows {
+        let secret = Secret::default();
+        let requests = Requests::new(secret.clone());
+        let listener = TcpListener::bind("127.77.22.1:0").unwrap();
+        let order = Order {
+            from: "127.77.22.2".parse().unwrap(),
+            to: listener.local_addr().unwrap(),
+            host: "server01",
+            file: &file,
+            protocol: Protocol::Http11,
+            limit: MINUTE,
+            tls: None,
+            requests: Some(&requests),
+            is_last: true,
+        };
+        let body = file.bytes.clone();
+        let serving = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut request = [0; 4096];
+            let count = stream.read(&mut request).unwrap();
+            let request = String::from_utf8_lossy(&request[..count]);
+            let (path, number) = asked(&request);
+            answer(&mut stream, &sealed_head(body.len(), &seal(&secret, path, number)), &body);
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let result = runtime.block_on(transact(&mut None, &order, &mut [0; 1000])).map(drop);
+        serving.join().unwrap();
+        match result {
+            Ok(()) => assert!(is_taken, "{whose}"),
+            Err(Stop::Failed(Failure::Seal)) => assert!(!is_taken, "{whose}"),
+            other => panic!("{whose}: {other:?}"),
+        }
+    }
+}
+
 #[test]
 fn what_a_connection_of_an_open_loop_waited_for_its_turn_counts() {
     let files = Arc::new(FileSet::nstl(7));
     let listener = TcpListener::bind("127.77.21.1:0").unwrap();
     let load = Load { http_port: listener.local_addr().unwrap().port(), ..load(1, HTTP) };
-    let served = files.clone();
+    let (served, secret) = (files.clone(), Secret::default());
+    let requests = Requests::new(secret.clone());
     let serving = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut request = [0; 4096];
         let count = stream.read(&mut request).unwrap();
-        let line = String::from_utf8_lossy(&request[..count]).into_owned();
-        let file = served.named(line.split(' ').nth(1).unwrap()).unwrap();
-        answer(&mut stream, &head(file.bytes.len()), &file.bytes);
+        let request = String::from_utf8_lossy(&request[..count]);
+        let (path, number) = asked(&request);
+        let file = served.named(path).unwrap();
+        let seal = secret.seal(number.as_bytes(), path);
+        answer(&mut stream, &sealed_head(file.bytes.len(), &seal), &file.bytes);
     });
     let world = World {
         machines: vec!["127.77.21.2".parse().unwrap()],
@@ -270,6 +333,7 @@ fn what_a_connection_of_an_open_loop_waited_for_its_turn_counts() {
         files,
         load,
         identity: None,
+        requests,
         start: OnceCell::new(),
         buffers: RefCell::default(),
     };

@@ -107,7 +107,7 @@ impl Session<'_> {
     /// Sends or takes a file; the last reply.
     async fn transfer(&mut self, sends: bool, path: &str) -> io::Result<String> {
         self.world.served.borrow_mut().requests += 1;
-        let files = self.world.files.clone();
+        let files = self.world.kept.files.clone();
         let (Some(file), Some(data)) = (files.named(path), self.data.take()) else {
             return Ok("550 No such file, or no data connection".into());
         };

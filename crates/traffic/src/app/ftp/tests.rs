@@ -3,7 +3,8 @@
 use super::{extended, of_epsv, of_extended, of_pasv, of_six_numbers, six_numbers};
 use crate::app::client::{Order, Stop, transact};
 use crate::app::content::FileSet;
-use crate::app::server::{Service, listen, serve};
+use crate::app::seal::Secret;
+use crate::app::server::{Kept, Service, listen, serve};
 use measure::application::{Failure, FtpMode, FtpTransfer, FtpVerb, Protocol};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -60,6 +61,7 @@ fn met(server: Server, mode: FtpMode) -> Result<(), Stop> {
         protocol: Protocol::Ftp(transfer),
         limit: MINUTE,
         tls: None,
+        requests: None,
         is_last: true,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -147,7 +149,8 @@ fn answers(lines: &[&str]) -> Vec<String> {
         tokio::task::LocalSet::new().block_on(&runtime, async {
             let listeners = vec![(listen(at).unwrap(), Service::Ftp)];
             ready.send(()).unwrap();
-            serve(listeners, Arc::new(FileSet::nstl(7)), MINUTE, ended).await
+            let files = Arc::new(FileSet::nstl(7));
+            serve(listeners, Kept { files, secret: Secret::default(), longest: MINUTE }, ended).await
         })
     });
     is_ready.recv().unwrap();

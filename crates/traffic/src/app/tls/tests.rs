@@ -155,6 +155,7 @@ fn met(deed: Deed, limit: Duration) -> Result<Arrival, Stop> {
             protocol: Protocol::Https,
             limit,
             tls: Some(&connector),
+            requests: None,
             is_last: true,
         };
         let served = async {
