@@ -716,13 +716,20 @@ struct block_command {
 	__u32 pad;
 };
 
-/* Arguments and answer of the programs that user space runs: sweep, end_flow. */
+/* What sweep_flows does with all records. */
+enum table_task {
+	TASK_SWEEP = 0,		/* remove what expired */
+	TASK_END_MOVED = 1,	/* end the flows of an interface that belongs to another zone now */
+};
+
+/* Arguments and answer of the programs that user space runs: sweep_flows, end_flow. */
 struct table_command {
 	__u32 first;		/* record */
 	__u32 count;		/* records to look at */
-	/* end_flow: of the record, another one means it is another flow by now; sweep_flows: of the sweep; end_moved: the zone that an interface
-	 * belonged to << 16 | its place in `ports` */
+	/* end_flow: of the record, another one means it is another flow by now; TASK_SWEEP: of the sweep; TASK_END_MOVED: the zone that an
+	 * interface belonged to << 16 | its place in `ports` */
 	__u32 number;
+	__u32 task;		/* enum table_task, of sweep_flows */
 	__u32 done;		/* answer: flows removed */
 };
 

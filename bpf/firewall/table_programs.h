@@ -37,6 +37,7 @@ struct {
 	struct nat_row row;
 	struct answered_row answered;
 	struct table_command command;
+	enum table_task task;
 	struct judge_command question;
 	struct early_fragment early;
 	enum forwarding_times times;
@@ -167,21 +168,6 @@ static __always_inline void *command_of(struct xdp_md *ctx, __u32 bytes)
 }
 
 SEC("xdp")
-int sweep_flows(struct xdp_md *ctx)
-{
-	struct table_command *command = command_of(ctx, sizeof(*command));
-	struct sweep sweep = { .tick = whole_tick() };
-
-	if (!command)
-		return XDP_ABORTED;
-	sweep.first = command->first;
-	sweep.number = command->number;
-	bpf_loop(command->count, sweep_record, &sweep, 0);
-	command->done = sweep.done;
-	return XDP_PASS;
-}
-
-SEC("xdp")
 int end_flow(struct xdp_md *ctx)
 {
 	struct table_command *command = command_of(ctx, sizeof(*command));
@@ -252,21 +238,35 @@ static int end_moved_record(__u32 turn, struct moved *m)
 	return 0;
 }
 
+static __always_inline __u32 sweep_all(const struct table_command *command)
+{
+	struct sweep sweep = { .tick = whole_tick(), .first = command->first, .number = command->number };
+
+	bpf_loop(command->count, sweep_record, &sweep, 0);
+	return sweep.done;
+}
+
 /* Ends the flows of an interface that belongs to another zone now. Their packets would be dropped as those of strangers, and while the other end goes on
  * sending, nobody could open them anew. */
-SEC("xdp")
-int end_moved(struct xdp_md *ctx)
+static __always_inline __u32 end_moved(struct xdp_md *ctx, const struct table_command *command)
 {
-	struct table_command *command = command_of(ctx, sizeof(*command));
-	struct moved moved = { .ctx = ctx, .tick = whole_tick() };
+	struct moved moved = { .ctx = ctx, .tick = whole_tick(), .first = command->first };
 
-	if (!command)
-		return XDP_ABORTED;
-	moved.first = command->first;
 	moved.place = command->number & 0xffff;
 	moved.zone = command->number >> 16;
 	bpf_loop(command->count, end_moved_record, &moved, 0);
-	command->done = moved.done;
+	return moved.done;
+}
+
+/* Both tasks in one program: what removes a flow is most of it, and is verified once. */
+SEC("xdp")
+int sweep_flows(struct xdp_md *ctx)
+{
+	struct table_command *command = command_of(ctx, sizeof(*command));
+
+	if (!command)
+		return XDP_ABORTED;
+	command->done = command->task == TASK_END_MOVED ? end_moved(ctx, command) : sweep_all(command);
 	return XDP_PASS;
 }
 

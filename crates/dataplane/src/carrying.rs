@@ -43,10 +43,9 @@ impl Carrying {
     /// Prepares for the flows of an earlier firewall. `None` if it has no table of flows that can be read at all.
     ///
     /// # Errors
-    /// The kernel does not describe our own programs.
+    /// The kernel does not describe our own programs, or the firewall was not loaded by [`Firewall::load_after`].
     pub fn of(firewall: &Firewall, earlier: &Earlier) -> Result<Option<Self>, DataplaneError> {
-        let own =
-            firewall.flows.take_flow.id().map_err(DataplaneError::bpf("looking at our own programs"))?;
+        let own = program_of(firewall)?.id().map_err(DataplaneError::bpf("looking at our own programs"))?;
         let Some(layout) = earlier.layout() else { return Ok(None) };
         let own = Layout::of_program(own);
         // Without its notes nobody knows what the numbers of its zones mean.
@@ -84,7 +83,7 @@ impl Carrying {
             let translated = self.translation.as_ref().and_then(|translation| translation.apply(&bytes));
             let slot = |mark| names.slots().slot(self.rules.get(&slot_of_mark(mark)?)?);
             let taken = match translated.and_then(|bytes| from_bytes::<types::flow>(&bytes)) {
-                Some(flow) => take(&firewall.flows.take_flow, with_rule(flow, slot)),
+                Some(flow) => take(program_of(firewall)?, with_rule(flow, slot)),
                 None => Ok(None),
             };
             match taken.map_err(DataplaneError::system("taking flows over"))? {
@@ -96,6 +95,12 @@ impl Carrying {
         }
         Ok(self.carried)
     }
+}
+
+/// The program that puts flows into a firewall's table.
+fn program_of(firewall: &Firewall) -> Result<&Program, DataplaneError> {
+    let missing = || std::io::Error::other("this firewall was loaded without the program for it");
+    firewall.flows.take_flow.as_ref().ok_or_else(missing).map_err(DataplaneError::system("taking flows over"))
 }
 
 /// A flow as a rule of this firewall allowed it, or none; judged again at its next packet.

@@ -3,13 +3,13 @@
 use crate::counters::Hits;
 use crate::earlier::Earlier;
 use crate::early::{Early, Keeper};
-use crate::loading::{UNSENT, again, load, program};
+use crate::loading::{Before, Loaded, UNSENT, again, load, program};
 use crate::names::SharedNames;
 use crate::policies::{Limited, Lists, Policies};
-use crate::ports::{Hook, Ports, Programs};
+use crate::ports::{Hook, Ports};
 use crate::routes::{LinkAddresses, RouteMaps};
 use crate::shared::{Mapping, Shared, has_tracepoint};
-use crate::skeleton::{FirewallProgs, FirewallSkel};
+use crate::skeleton::FirewallProgs;
 use crate::{Counters, DataplaneError, EventLog, FlowRecords, FlowTable, Scans, Tally};
 use libbpf_rs::{Link, MapHandle, MapMut};
 use policy::settings::FLOWS;
@@ -83,7 +83,18 @@ impl Firewall {
     /// # Errors
     /// Those of [`Firewall::load`]; and of the hook at netfilter, the kernel is older than 6.4.
     pub fn load_for(settings: &Settings, hooks: &[Hook]) -> Result<Self, DataplaneError> {
-        Self::load_with(settings, false, None, hooks)
+        Self::load_with(settings, false, Before::Nothing, hooks)
+    }
+
+    /// The same in place of an earlier firewall whose maps these programs cannot use: zones have the numbers that they had, and
+    /// [`crate::Carrying`] can take its flows.
+    ///
+    /// # Errors
+    /// Those of [`Firewall::load_for`].
+    pub fn load_after(settings: &Settings, earlier: &Earlier, hooks: &[Hook]) -> Result<Self, DataplaneError> {
+        let firewall = Self::load_with(settings, false, Before::Flows, hooks)?;
+        firewall.number_zones_as(earlier);
+        Ok(firewall)
     }
 
     /// Loads the programs over the maps of an earlier firewall, whose flows, counters and policy they go on with. The earlier
@@ -101,9 +112,9 @@ impl Firewall {
         }
         let rules = earlier.constants().map_or(settings.rules, |constants| constants.hit_slots);
         let sizes = Settings { rules, ..*settings };
-        let mut firewall = Self::load_with(&sizes, false, Some(earlier), hooks)?;
+        let mut firewall = Self::load_with(&sizes, false, Before::Maps(earlier), hooks)?;
+        firewall.number_zones_as(earlier);
         if let Some(notes) = earlier.notes() {
-            firewall.policies.names.change(|names| names.set_zones(&notes.zones));
             firewall.policies.go_on(notes);
         }
         Ok(firewall)
@@ -112,23 +123,18 @@ impl Firewall {
     pub(crate) fn load_with(
         settings: &Settings,
         clock_is_held: bool,
-        earlier: Option<&Earlier>,
+        before: Before<'_>,
         hooks: &[Hook],
     ) -> Result<Self, DataplaneError> {
         check_size("the number of flows", settings.flows, FLOWS)?;
         check_size("the number of rules", settings.rules, (1, 1 << 20))?;
         let cores = libbpf_rs::num_possible_cpus().map_err(DataplaneError::bpf("counting cores"))? as u32;
-        let (skel, programs) = load(settings, cores, clock_is_held, earlier, hooks)?;
-        Self::of(skel, programs, settings, cores)
+        Self::of(load(settings, cores, clock_is_held, before, hooks)?, settings, cores)
     }
 
-    fn of(
-        loaded: FirewallSkel<'static>,
-        programs: Programs,
-        settings: &Settings,
-        cores: u32,
-    ) -> Result<Self, DataplaneError> {
-        let (maps, small) = (&loaded.maps, &loaded.progs);
+    fn of(loaded: Loaded, settings: &Settings, cores: u32) -> Result<Self, DataplaneError> {
+        let Loaded { skel: object, programs, sweep_flows, take_flow } = loaded;
+        let (maps, small) = (&object.maps, &object.progs);
         let (mapping, variables) = Mapping::of(&handle(&maps.bss)?)
             .map_err(DataplaneError::system("reaching the firewall's variables"))?;
         let skel = &mapping;
@@ -151,9 +157,8 @@ impl Firewall {
             pool: Shared::new(&mut variables.pool, skel),
             capacity: settings.flows,
             end_flow: program(&small.end_flow)?,
-            sweep_flows: program(&small.sweep_flows)?,
-            end_moved: program(&small.end_moved)?,
-            take_flow: program(&small.take_flow)?,
+            sweep_flows,
+            take_flow,
             sweeps: AtomicU32::new(0),
             names: names.clone(),
         };
@@ -221,8 +226,8 @@ impl Firewall {
         self.early.take().ok_or_else(twice).map_err(DataplaneError::system(doing))?.keep_in_background()
     }
 
-    /// Prepares for what an earlier firewall left, whose maps this one cannot use: zones have the numbers that they had.
-    pub fn follow(&mut self, earlier: &Earlier) {
+    /// Records of flows have the numbers of their zones.
+    fn number_zones_as(&self, earlier: &Earlier) {
         if let Some(notes) = earlier.notes() {
             self.policies.names.change(|names| names.set_zones(&notes.zones));
         }

@@ -110,8 +110,8 @@ pub struct FlowTable {
     pub(crate) capacity: u32,
     pub(crate) end_flow: Program,
     pub(crate) sweep_flows: Program,
-    pub(crate) end_moved: Program,
-    pub(crate) take_flow: Program,
+    /// Of a firewall that came after one whose table it cannot use.
+    pub(crate) take_flow: Option<Program>,
     /// How often the table was swept.
     pub(crate) sweeps: AtomicU32,
     pub(crate) names: SharedNames,
@@ -184,7 +184,7 @@ impl FlowTable {
     /// # Errors
     /// The kernel does not run the program.
     pub fn sweep(&self) -> Result<u32, DataplaneError> {
-        self.all_over(&self.sweep_flows, self.sweeps.fetch_add(1, Ordering::Relaxed))
+        self.all_over(types::table_task::TASK_SWEEP, self.sweeps.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Ends the flows of interfaces that belong to another zone now; returns how many.
@@ -193,17 +193,18 @@ impl FlowTable {
     /// The kernel does not run the program.
     pub fn end_moved(&self, moved: &[Moved]) -> Result<u32, DataplaneError> {
         moved.iter().try_fold(0, |ended, moved| {
-            Ok(ended + self.all_over(&self.end_moved, u32::from(moved.zone) << 16 | moved.place)?)
+            let number = u32::from(moved.zone) << 16 | moved.place;
+            Ok(ended + self.all_over(types::table_task::TASK_END_MOVED, number)?)
         })
     }
 
-    /// Runs a program over all records. Returns how many flows it removed.
-    fn all_over(&self, program: &Program, number: u32) -> Result<u32, DataplaneError> {
+    /// Goes over all records. Returns how many flows were removed.
+    fn all_over(&self, task: types::table_task, number: u32) -> Result<u32, DataplaneError> {
         let used = self.used();
         (0..used).step_by(SWEEP as usize).try_fold(0, |removed, first| {
             let count = SWEEP.min(used - first);
-            let command = types::table_command { first, count, number, ..Default::default() };
-            Ok(removed + done(program, &command)?)
+            let command = types::table_command { first, count, task: task.0, number, ..Default::default() };
+            Ok(removed + done(&self.sweep_flows, &command)?)
         })
     }
 }

@@ -1,5 +1,5 @@
-//! Loads the programs into the kernel. Verifying the programs that packets meet takes nearly all of the time, and the kernel verifies
-//! programs side by side: only those of the hooks in use are loaded, each by a thread of its own.
+//! Loads the programs into the kernel. Verifying the large programs takes nearly all of the time, and the kernel verifies programs side
+//! by side: only those in use are loaded, each by a thread of its own.
 
 use crate::DataplaneError;
 use crate::earlier::{Earlier, RODATA, SECRETS, Secret};
@@ -19,18 +19,22 @@ use std::panic::resume_unwind;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A program that packets meet.
-struct HookProgram {
+/// A program that takes long to verify.
+struct Large {
     name: &'static str,
     of: for<'a, 'o> fn(&'a FirewallProgs<'o>) -> &'a ProgramMut<'o>,
 }
 
-const XDP: HookProgram = HookProgram { name: "firewall_xdp", of: |all| &all.firewall_xdp };
-const TC: HookProgram = HookProgram { name: "firewall_tc", of: |all| &all.firewall_tc };
-const OUT: HookProgram = HookProgram { name: "firewall_out", of: |all| &all.firewall_out };
+const XDP: Large = Large { name: "firewall_xdp", of: |all| &all.firewall_xdp };
+const TC: Large = Large { name: "firewall_tc", of: |all| &all.firewall_tc };
+const OUT: Large = Large { name: "firewall_out", of: |all| &all.firewall_out };
 /// Asked by the kernel's own forwarding, which Linux before 6.4 does not do.
-const NETFILTER: HookProgram = HookProgram { name: "firewall_netfilter", of: |all| &all.firewall_netfilter };
-const HOOKS: [HookProgram; 4] = [XDP, TC, OUT, NETFILTER];
+const NETFILTER: Large = Large { name: "firewall_netfilter", of: |all| &all.firewall_netfilter };
+/// Run on the flow table by user space.
+const SWEEP: Large = Large { name: "sweep_flows", of: |all| &all.sweep_flows };
+/// The same, when flows are carried over from another firewall's table.
+const TAKE: Large = Large { name: "take_flow", of: |all| &all.take_flow };
+const LARGE: [Large; 6] = [XDP, TC, OUT, NETFILTER, SWEEP, TAKE];
 /// Beside the firewall's own forwarding; the same kernels have it.
 const GATE: &str = "gate";
 /// The tracepoints of frames that XDP redirected and that did not leave, with their programs.
@@ -41,32 +45,61 @@ const JUDGE: &str = "judge";
 /// How long a load that is interrupted is tried again.
 const INTERRUPTED: Duration = Duration::from_secs(60);
 
+/// What a firewall that is loaded has to do with an earlier one.
+#[derive(Clone, Copy)]
+pub(crate) enum Before<'e> {
+    /// Nothing.
+    Nothing,
+    /// It goes on with the earlier one's maps, which are of the same build.
+    Maps(&'e Earlier),
+    /// It takes flows from a table that it cannot use.
+    Flows,
+}
+
+/// What was loaded.
+pub(crate) struct Loaded {
+    /// The maps, and the programs that are quickly verified.
+    pub(crate) skel: FirewallSkel<'static>,
+    /// Those that packets meet.
+    pub(crate) programs: Programs,
+    pub(crate) sweep_flows: Program,
+    /// For [`Before::Flows`].
+    pub(crate) take_flow: Option<Program>,
+}
+
 /// Makes the maps, or takes those of an earlier firewall of the same build, and loads what these hooks need.
 pub(crate) fn load(
     settings: &Settings,
     cores: u32,
     clock_is_held: bool,
-    earlier: Option<&Earlier>,
+    before: Before<'_>,
     hooks: &[Hook],
-) -> Result<(FirewallSkel<'static>, Programs), DataplaneError> {
+) -> Result<Loaded, DataplaneError> {
+    let earlier = match before {
+        Before::Maps(earlier) => Some(earlier),
+        Before::Nothing | Before::Flows => None,
+    };
     let skel = while_interrupted(|| load_maps(settings, cores, clock_is_held, earlier, hooks))?;
     let maps: Vec<_> = skel.object().maps().collect();
     let maps: Vec<BorrowedFd<'_>> = maps.iter().map(AsFd::as_fd).collect();
     let maps = &maps;
-    let load_hook = |hook: &HookProgram| while_interrupted(|| load_hook(hook, maps));
+    let load = |large: &Large| while_interrupted(|| load_large(large, maps));
     let (has_xdp, has_tc) = (hooks.contains(&Hook::Xdp), hooks.contains(&Hook::Tc));
     let wanted = [
         (&XDP, has_xdp),
         (&TC, has_tc),
         (&OUT, (has_xdp || has_tc) && !clock_is_held),
         (&NETFILTER, asks_netfilter(hooks)),
+        (&TAKE, matches!(before, Before::Flows)),
     ];
-    let [xdp, tc, out, netfilter] = thread::scope(|scope| {
-        let threads = wanted.map(|(hook, wanted)| wanted.then(|| scope.spawn(move || load_hook(hook))));
-        threads.map(|thread| {
+    let ([xdp, tc, out, netfilter, take_flow], sweep_flows) = thread::scope(|scope| {
+        let threads = wanted.map(|(large, wanted)| wanted.then(|| scope.spawn(move || load(large))));
+        let sweep_flows = load(&SWEEP);
+        let others = threads.map(|thread| {
             let loaded = thread.map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
             loaded.transpose()
-        })
+        });
+        (others, sweep_flows)
     });
     let programs = Programs {
         xdp: xdp?,
@@ -81,7 +114,7 @@ pub(crate) fn load(
     if programs.netfilter.is_some() {
         hold_all(&programs.way_back, maps)?;
     }
-    Ok((skel, programs))
+    Ok(Loaded { skel, programs, sweep_flows: sweep_flows?, take_flow: take_flow? })
 }
 
 /// The kernel gives up a load (`EAGAIN`) when the process gets a signal meanwhile: when it is stopped and continued, frozen, or traced.
@@ -150,7 +183,7 @@ fn load_maps(
     }
     let has_netfilter = has_netfilter();
     choose(&mut open, |name| {
-        HOOKS.iter().all(|hook| hook.name != name)
+        LARGE.iter().all(|large| large.name != name)
             && (cfg!(feature = "testing") || name != JUDGE)
             && (has_netfilter || name != GATE)
             && UNSENT.iter().all(|(program, tracepoint)| {
@@ -160,8 +193,8 @@ fn load_maps(
     open.load().map_err(refused)
 }
 
-/// Loads one program that packets meet, which shares these maps, all that there are in their order.
-fn load_hook(hook: &HookProgram, maps: &[BorrowedFd<'_>]) -> Result<Program, DataplaneError> {
+/// Loads one program, which shares these maps, all that there are in their order.
+fn load_large(large: &Large, maps: &[BorrowedFd<'_>]) -> Result<Program, DataplaneError> {
     let mut storage = MaybeUninit::uninit();
     let mut open = FirewallSkelBuilder::default()
         .open(&mut storage)
@@ -169,8 +202,8 @@ fn load_hook(hook: &HookProgram, maps: &[BorrowedFd<'_>]) -> Result<Program, Dat
     for (mut map, shared) in open.open_object_mut().maps_mut().zip(maps) {
         map.reuse_fd(*shared).map_err(refused)?;
     }
-    choose(&mut open, |name| name == hook.name);
-    program((hook.of)(&open.load().map_err(refused)?.progs))
+    choose(&mut open, |name| name == large.name);
+    program((large.of)(&open.load().map_err(refused)?.progs))
 }
 
 /// Beside netfilter a small program is all that interfaces have, and an interface's programs are how the next firewall finds the maps.

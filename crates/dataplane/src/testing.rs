@@ -5,7 +5,7 @@ use crate::DataplaneError;
 use crate::contexts;
 use crate::firewall::{Firewall, Settings};
 use crate::forwarding::{LocalKind, MARK, change, local_key};
-use crate::loading::again;
+use crate::loading::{Before, again};
 use crate::ports::{Hook, Programs};
 use crate::shared::{Program, Run, Shared, publish};
 use crate::skeleton::types::{self, sizes};
@@ -221,7 +221,7 @@ impl Firewall {
     /// # Errors
     /// Those of [`Firewall::load_for`].
     pub fn load_with_held_clock(settings: &Settings, hooks: &[Hook]) -> Result<Self, DataplaneError> {
-        Self::load_with(settings, true, None, hooks)
+        Self::load_with(settings, true, Before::Nothing, hooks)
     }
 
     /// Sets a held clock, in time since the machine was started.

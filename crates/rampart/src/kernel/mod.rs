@@ -114,10 +114,8 @@ impl Kernel {
                     let note = format!(
                         "an earlier firewall is taken over, and its flows are carried over one by one: {why}"
                     );
-                    let mut firewall = Firewall::load_for(&sizes, hooks)?;
-                    firewall.follow(earlier);
                     carries = true;
-                    (firewall, Some(note))
+                    (Firewall::load_after(&sizes, earlier, hooks)?, Some(note))
                 }
             },
         };
