@@ -91,7 +91,11 @@ impl Firewall {
     ///
     /// # Errors
     /// Those of [`Firewall::load_for`].
-    pub fn load_after(settings: &Settings, earlier: &Earlier, hooks: &[Hook]) -> Result<Self, DataplaneError> {
+    pub fn load_after(
+        settings: &Settings,
+        earlier: &Earlier,
+        hooks: &[Hook],
+    ) -> Result<Self, DataplaneError> {
         let firewall = Self::load_with(settings, false, Before::Flows, hooks)?;
         firewall.number_zones_as(earlier);
         Ok(firewall)
