@@ -33,6 +33,7 @@ mod supervisor;
 mod table;
 mod up;
 mod whole_file;
+mod worker_stream;
 
 use clap::{CommandFactory, Parser};
 use cli::{Cli, Command};

@@ -4,13 +4,13 @@
 
 pub(crate) mod worker;
 
+use crate::worker_stream::{command, connect, one_line, read_frame, write_frame};
 use nix::sched::{CloneFlags, unshare};
 use serde::{Deserialize, Serialize};
 use std::fmt::Debug;
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -22,8 +22,6 @@ const USUAL: Limits = Limits { time: Duration::from_secs(300), bytes: 1 << 30 };
 const GRACE: Duration = Duration::from_secs(30);
 /// Bytes of a frame between the two, at most.
 const MOST_OF_A_FRAME: usize = 64 << 10;
-/// Characters of what went wrong that are shown.
-const SHOWN: usize = 300;
 
 /// Runs commands of lists.
 pub(crate) trait Fetch: Send + Sync + Debug {
@@ -63,15 +61,12 @@ impl Fetcher {
     /// # Errors
     /// The process cannot be started.
     pub(crate) fn start() -> io::Result<Self> {
-        let mut command = Command::new("/proc/self/exe");
-        command.arg(WORKER);
-        Self::start_as(command, USUAL).map(|(fetcher, _)| fetcher)
+        Self::start_as(command(WORKER), USUAL).map(|(fetcher, _)| fetcher)
     }
 
     fn start_as(mut command: Command, limits: Limits) -> io::Result<(Self, Child)> {
-        let (ours, theirs) = UnixStream::pair()?;
+        let ours = connect(&mut command)?;
         ours.set_write_timeout(Some(GRACE))?;
-        command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
         let child = spawn_apart(command)?;
         Ok((Self { stream: Mutex::new(Some(ours)), limits }, child))
     }
@@ -91,16 +86,16 @@ impl Fetcher {
         let mut kept = Ok(());
         let mut left = bytes;
         loop {
-            let piece = read_frame(&mut answer)?;
+            let piece = read_frame(&mut answer, MOST_OF_A_FRAME)?;
             if piece.is_empty() {
                 break;
             }
             left = left.checked_sub(piece.len() as u64).ok_or(io::ErrorKind::InvalidData)?;
             kept = kept.and_then(|()| into.write_all(&piece));
         }
-        let complaint = read_frame(&mut answer)?;
+        let complaint = read_frame(&mut answer, MOST_OF_A_FRAME)?;
         if !complaint.is_empty() {
-            return Ok(Err(one_line(&complaint)));
+            return Ok(Err(one_line(&String::from_utf8_lossy(&complaint))));
         }
         Ok(kept
             .and_then(|()| into.flush())
@@ -131,11 +126,6 @@ fn spawn_apart(mut command: Command) -> io::Result<Child> {
     thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread that starts it has failed")))
 }
 
-/// What a policy and a program wrote, for the log: it makes no line of its own there.
-fn one_line(text: &[u8]) -> String {
-    String::from_utf8_lossy(text).chars().filter(|c| !c.is_control()).take(SHOWN).collect()
-}
-
 /// A stream from which everything must have been read at a moment, however many small pieces it comes in.
 struct Timed<'s> {
     stream: &'s UnixStream,
@@ -151,23 +141,6 @@ impl Read for Timed<'_> {
         self.stream.set_read_timeout(Some(left))?;
         (&mut &*self.stream).read(bytes)
     }
-}
-
-fn write_frame(mut to: impl Write, bytes: &[u8]) -> io::Result<()> {
-    to.write_all(&(bytes.len() as u32).to_le_bytes())?;
-    to.write_all(bytes)
-}
-
-fn read_frame(mut from: impl Read) -> io::Result<Vec<u8>> {
-    let mut length = [0; 4];
-    from.read_exact(&mut length)?;
-    let length = u32::from_le_bytes(length) as usize;
-    if length > MOST_OF_A_FRAME {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
-    let mut bytes = vec![0; length];
-    from.read_exact(&mut bytes)?;
-    Ok(bytes)
 }
 
 #[cfg(test)]

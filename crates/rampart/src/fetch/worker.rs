@@ -2,9 +2,10 @@
 //! user's processes, and no others; commands have none at all. It is the first process of a PID namespace: commands see no processes but
 //! their own, and whatever they start ends with it. It reads nothing of what they print and decides nothing about it.
 
-use super::{MOST_OF_A_FRAME, Request, read_frame, write_frame};
+use super::{MOST_OF_A_FRAME, Request};
 use crate::failure::Failure;
 use crate::privileges;
+use crate::worker_stream::{daemon_at_standard_input, read_frame, write_frame};
 use nix::mount::{MsFlags, mount};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::prctl;
@@ -25,7 +26,7 @@ use std::time::{Duration, Instant};
 const USERS: [&str; 2] = ["rampart-lists", "nobody"];
 /// Where programs are looked for.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/// What commands are told of the daemon's environment: how to reach the web.
+/// What commands get of the daemon's environment: how to reach the web.
 const KEPT: [&str; 6] = ["http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"];
 /// Bytes of what a command complains about that are kept, and characters that are shown.
 const COMPLAINT: usize = 4096;
@@ -64,12 +65,9 @@ pub(crate) fn run() -> Result<(), Failure> {
         let what = "commands of lists are run by a process that `rampart up` starts, and by no other";
         return Err(Failure::Wrong(what.to_owned()));
     }
-    let input = io::stdin().as_fd().try_clone_to_owned();
-    let input =
-        input.map_err(|error| Failure::Machine(format!("no daemon is at standard input: {error}")))?;
-    let stream = UnixStream::from(input);
+    let stream = daemon_at_standard_input()?;
     let ready = prepare();
-    while let Ok(request) = read_frame(&stream) {
+    while let Ok(request) = read_frame(&stream, MOST_OF_A_FRAME) {
         if answer(&stream, &request, &ready).is_err() {
             break;
         }
