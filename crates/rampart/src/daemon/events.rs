@@ -60,7 +60,7 @@ impl EventBuffer {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::api::EventName;
+    use crate::api::{Closed, EventName};
 
     pub(crate) fn details(rule: &str) -> EventDetails {
         EventDetails {
@@ -80,6 +80,23 @@ pub(crate) mod tests {
             alert: None,
             scan: None,
         }
+    }
+
+    pub(crate) fn refused() -> EventDetails {
+        let reason = Some("default-deny".to_owned());
+        EventDetails { event: EventName::Refused, rule: None, to: None, reason, ..details("") }
+    }
+
+    pub(crate) fn closed() -> EventDetails {
+        let closed = Closed {
+            state: "time-wait".to_owned(),
+            seconds: 250,
+            packets_out: 6,
+            bytes_out: 1_395,
+            packets_back: 5,
+            bytes_back: 783,
+        };
+        EventDetails { event: EventName::Closed, closed: Some(closed), ..details("web") }
     }
 
     #[test]

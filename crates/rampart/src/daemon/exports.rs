@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use policy::Policy;
 
 impl Daemon {
-    /// Has somebody who exports what happens from now on, as the policy in force says; or why there is nobody.
+    /// Exports what happens from now on as the policy in force says, by this process; or why it was not started.
     pub(crate) fn export_by(mut self, exporter: Result<Exporter, String>) -> Self {
         self.exporter = exporter;
         if let Some(running) = self.running().as_ref() {

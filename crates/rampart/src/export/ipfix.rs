@@ -1,8 +1,8 @@
 //! IPFIX (RFC 7011): a record of each flow that has ended, with both directions in one (RFC 5103), as the initiator sees it. A flow that was
 //! translated has the other addresses and ports too (RFC 8158). Pure: the time is an argument.
 
-use super::outlet::{Message, Voice};
-use super::{FlowRecord, Saying, cut};
+use super::outlet::{Encoder, Message};
+use super::{FlowRecord, Item, cut};
 use jiff::{SignedDuration, Timestamp};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -261,16 +261,16 @@ impl<'i> Packing<'i> {
     }
 }
 
-impl Voice for Ipfix {
+impl Encoder for Ipfix {
     fn begin(&mut self) {
         self.templates_at = None;
         self.sequence = 0;
     }
 
-    fn say(&mut self, saying: &Saying, from: u64, now: Timestamp) -> Vec<Message> {
-        let flows = match saying {
-            Saying::Flows(flows) => flows,
-            Saying::FlowsNotRecorded(count) => {
+    fn encode(&mut self, item: &Item, from: u64, now: Timestamp) -> Vec<Message> {
+        let flows = match item {
+            Item::Flows(flows) => flows,
+            Item::FlowsNotRecorded(count) => {
                 self.not_recorded = *count;
                 return self.statistics(now);
             }
@@ -292,7 +292,7 @@ impl Voice for Ipfix {
         messages
     }
 
-    fn confess(&mut self, _: u64, in_all: u64, now: Timestamp) -> Vec<Message> {
+    fn encode_loss(&mut self, _: u64, in_all: u64, now: Timestamp) -> Vec<Message> {
         self.lost = in_all;
         self.statistics(now)
     }

@@ -2,8 +2,8 @@
 //! before it. Pure.
 
 use super::notice::Notice;
-use super::outlet::{Message, Voice};
-use super::{Origin, Saying, cut};
+use super::outlet::{Encoder, Message};
+use super::{Item, Origin, cut};
 use crate::daemon::log::escaped;
 use jiff::Timestamp;
 use sha2::{Digest as _, Sha256};
@@ -57,12 +57,12 @@ fn field(to: &mut Vec<u8>, name: &str, value: &str) {
     to.push(b'\n');
 }
 
-impl Voice for Journald {
-    fn say(&mut self, saying: &Saying, _: u64, _: Timestamp) -> Vec<Message> {
-        Notice::of(saying).map(|notice| self.message(&notice)).into_iter().collect()
+impl Encoder for Journald {
+    fn encode(&mut self, item: &Item, _: u64, _: Timestamp) -> Vec<Message> {
+        Notice::of(item).map(|notice| self.message(&notice)).into_iter().collect()
     }
 
-    fn confess(&mut self, lost: u64, _: u64, now: Timestamp) -> Vec<Message> {
+    fn encode_loss(&mut self, lost: u64, _: u64, now: Timestamp) -> Vec<Message> {
         vec![self.message(&Notice::lost(lost, now))]
     }
 }

@@ -105,15 +105,15 @@ fn write_within(mut stream: &TcpStream, message: &[u8], time: Duration) -> io::R
     Ok(())
 }
 
-/// Whether the other end has closed the connection, or reset it: what is written after that is gone without an error at first. What it says
-/// is read and means nothing; who says too much is not listened to.
+/// Whether the other end has closed the connection, or reset it: what is written after that is gone without an error at first. What it sends
+/// is read and means nothing; a connection on which much came is not read to its end.
 fn is_open(mut stream: &TcpStream) -> io::Result<()> {
-    const LISTENED: usize = 16;
-    let mut heard = [0; 512];
+    const READS: usize = 16;
+    let mut bytes = [0; 512];
     stream.set_nonblocking(true)?;
     let mut is_open = Ok(());
-    for _ in 0..LISTENED {
-        match stream.read(&mut heard) {
+    for _ in 0..READS {
+        match stream.read(&mut bytes) {
             Ok(0) => {
                 is_open = Err(io::Error::new(ErrorKind::ConnectionAborted, "it has closed the connection"));
                 break;

@@ -1,6 +1,6 @@
 //! An event or a report as syslog and journald have it: a severity, a sentence, and fields. Pure.
 
-use super::{Report, Saying};
+use super::{Item, Report};
 use crate::api::{Event, EventDetails, EventName};
 use crate::ask::log::words;
 use jiff::Timestamp;
@@ -23,11 +23,11 @@ pub(super) struct Notice {
 }
 
 impl Notice {
-    /// What there is to be told of a saying, if it is not of flows.
-    pub(super) fn of(saying: &Saying) -> Option<Self> {
-        match saying {
-            Saying::Event(event) => Some(of_event(event)),
-            Saying::Report(report) => Some(of_report(report)),
+    /// The notice of an item: an event or a report.
+    pub(super) fn of(item: &Item) -> Option<Self> {
+        match item {
+            Item::Event(event) => Some(of_event(event)),
+            Item::Report(report) => Some(of_report(report)),
             _ => None,
         }
     }

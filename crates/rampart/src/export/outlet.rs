@@ -2,7 +2,7 @@
 //! place in the queue, which is counted, and holds nobody.
 
 use super::line::{Broken, Line};
-use super::{Saying, Target, To};
+use super::{Item, Target, To};
 use crate::api::Export;
 use jiff::Timestamp;
 use std::collections::VecDeque;
@@ -17,16 +17,16 @@ const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// How long what waits may take to be sent when the target goes.
 const LAST: Duration = Duration::from_secs(1);
 
-/// A form in which things are said. Has no IO, and no clock.
-pub(super) trait Voice: Send {
-    /// What begins on a new line.
+/// Makes messages of a form. Has no IO, and no clock.
+pub(super) trait Encoder: Send {
+    /// A new line begins.
     fn begin(&mut self) {}
 
-    /// A saying as messages, each with the units that are said with it; its first units are left out.
-    fn say(&mut self, saying: &Saying, from: u64, now: Timestamp) -> Vec<Message>;
+    /// An item as messages, each with the units that are in it; the first `from` units of the item are left out.
+    fn encode(&mut self, item: &Item, from: u64, now: Timestamp) -> Vec<Message>;
 
-    /// That so many units were lost since it last said so, if it has a word for that; `in_all` with those before.
-    fn confess(&mut self, lost: u64, in_all: u64, now: Timestamp) -> Vec<Message>;
+    /// A message that so many units were lost since the last one; `in_all` with those before.
+    fn encode_loss(&mut self, lost: u64, in_all: u64, now: Timestamp) -> Vec<Message>;
 }
 
 /// What is sent at once.
@@ -51,13 +51,13 @@ struct Queue {
 
 #[derive(Default)]
 struct Inside {
-    waiting: VecDeque<(Arc<Saying>, u64)>,
+    waiting: VecDeque<(Arc<Item>, u64)>,
     /// Units of all that wait.
     units: u64,
     sent: u64,
     lost: u64,
-    /// How many of these the collector knows of.
-    confessed: u64,
+    /// How many of these were reported to the collector.
+    reported: u64,
     trouble: Option<String>,
     /// Nothing more comes, and until then what waits may be sent.
     ends: Option<Instant>,
@@ -68,16 +68,16 @@ impl Queue {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next saying with its units; `None` at the end.
-    fn next(&self) -> Option<(Arc<Saying>, u64)> {
+    /// The next item with its units; `None` at the end.
+    fn next(&self) -> Option<(Arc<Item>, u64)> {
         let mut inside = self.inside();
         loop {
             if inside.ends.is_some_and(|until| Instant::now() >= until) {
                 return None;
             }
-            if let Some((saying, units)) = inside.waiting.pop_front() {
+            if let Some((item, units)) = inside.waiting.pop_front() {
                 inside.units -= units;
-                return Some((saying, units));
+                return Some((item, units));
             }
             if inside.ends.is_some() {
                 return None;
@@ -110,12 +110,12 @@ impl Queue {
 }
 
 impl Outlet {
-    pub(super) fn start(target: Target, voice: Box<dyn Voice>) -> Self {
+    pub(super) fn start(target: Target, encoder: Box<dyn Encoder>) -> Self {
         let queue = Arc::new(Queue::default());
         let mut sending = Sending {
             queue: Arc::clone(&queue),
             to: target.to.clone(),
-            voice,
+            encoder,
             line: None,
             left: 0,
             pause: PAUSE.0,
@@ -124,20 +124,20 @@ impl Outlet {
         Self { target, queue, thread: Some(thread) }
     }
 
-    /// Hands a saying over, if it is the target's business. Never waits.
-    pub(super) fn push(&self, saying: &Arc<Saying>) {
-        let units = self.target.form.units(saying);
+    /// Queues an item, if its form has messages for it. Never waits.
+    pub(super) fn push(&self, item: &Arc<Item>) {
+        let units = self.target.form.units(item);
         if units == 0 {
             return;
         }
         let mut inside = self.queue.inside();
-        // A single saying always fits into an empty queue.
+        // A single item always fits into an empty queue.
         if inside.units > 0 && inside.units + units > WAITING {
             inside.lost += units;
             return;
         }
         inside.units += units;
-        inside.waiting.push_back((Arc::clone(saying), units));
+        inside.waiting.push_back((Arc::clone(item), units));
         drop(inside);
         self.queue.changed.notify_all();
     }
@@ -177,7 +177,7 @@ impl Drop for Outlet {
 struct Sending {
     queue: Arc<Queue>,
     to: To,
-    voice: Box<dyn Voice>,
+    encoder: Box<dyn Encoder>,
     /// Since when it is there.
     line: Option<(Line, Instant)>,
     /// Messages that have left over it.
@@ -187,11 +187,11 @@ struct Sending {
 
 impl Sending {
     fn run(&mut self) {
-        // At once: whoever looks at the state learns whether the collector is there.
+        // At once: the state shows whether the collector is there.
         let mut goes_on = self.is_open();
         while goes_on {
-            let Some((saying, units)) = self.queue.next() else { break };
-            goes_on = self.confess() && self.say(&saying, units);
+            let Some((item, units)) = self.queue.next() else { break };
+            goes_on = self.report_loss() && self.send_item(&item, units);
         }
         self.queue.give_up();
     }
@@ -203,7 +203,7 @@ impl Sending {
                 Ok(line) => {
                     self.line = Some((line, Instant::now()));
                     self.left = 0;
-                    self.voice.begin();
+                    self.encoder.begin();
                     if !matches!(self.to, To::Udp(_)) {
                         self.queue.inside().trouble = None;
                     }
@@ -223,7 +223,7 @@ impl Sending {
         self.queue.rest(pause)
     }
 
-    /// Takes note of a line that broke.
+    /// Notes that a line broke.
     fn broke(&mut self, error: &io::Error) -> bool {
         // One that has held for a while was good.
         if self.line.take().is_some_and(|(_, since)| since.elapsed() > PAUSE.1) {
@@ -232,29 +232,30 @@ impl Sending {
         self.rest_after(error)
     }
 
-    fn say(&mut self, saying: &Saying, units: u64) -> bool {
+    fn send_item(&mut self, item: &Item, units: u64) -> bool {
         let mut gone = Gone::default();
-        let goes_on = self.send_all(&mut gone, units, |voice, from, now| voice.say(saying, from, now));
+        let goes_on = self.send_all(&mut gone, units, |encoder, from, now| encoder.encode(item, from, now));
         let mut inside = self.queue.inside();
         inside.sent += gone.sent;
-        // What a voice has no words for is as good as lost.
+        // What an encoder makes no message of is as good as lost.
         inside.lost += units.saturating_sub(gone.sent);
         goes_on
     }
 
-    /// Says how many were lost, if some were; a notice that is lost itself is given again. Returns false when the end has come.
-    fn confess(&mut self) -> bool {
-        let (lost, confessed) = {
+    /// Reports how many were lost, if some were; a report that is lost itself is sent again. Returns false when the end has come.
+    fn report_loss(&mut self) -> bool {
+        let (lost, reported) = {
             let inside = self.queue.inside();
-            (inside.lost, inside.confessed)
+            (inside.lost, inside.reported)
         };
-        if lost == confessed {
+        if lost == reported {
             return true;
         }
         let mut gone = Gone::default();
-        let goes_on = self.send_all(&mut gone, 1, |voice, _, now| voice.confess(lost - confessed, lost, now));
+        let goes_on =
+            self.send_all(&mut gone, 1, |encoder, _, now| encoder.encode_loss(lost - reported, lost, now));
         if gone.lost == 0 {
-            self.queue.inside().confessed = lost;
+            self.queue.inside().reported = lost;
         }
         goes_on
     }
@@ -264,13 +265,13 @@ impl Sending {
         &mut self,
         gone: &mut Gone,
         units: u64,
-        mut make: impl FnMut(&mut dyn Voice, u64, Timestamp) -> Vec<Message>,
+        mut make: impl FnMut(&mut dyn Encoder, u64, Timestamp) -> Vec<Message>,
     ) -> bool {
         while gone.sent + gone.lost < units {
             if !self.is_open() {
                 return false;
             }
-            let messages = make(&mut *self.voice, gone.sent + gone.lost, Timestamp::now());
+            let messages = make(&mut *self.encoder, gone.sent + gone.lost, Timestamp::now());
             if messages.iter().all(|message| message.units == 0) {
                 return true;
             }

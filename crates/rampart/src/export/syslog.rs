@@ -1,14 +1,14 @@
 //! Syslog: messages of RFC 5424 with structured data, in datagrams (RFC 5426) or counted in a stream (RFC 6587 section 3.4.1). Pure.
 
 use super::notice::Notice;
-use super::outlet::{Message, Voice};
-use super::{Origin, Saying, cut};
+use super::outlet::{Encoder, Message};
+use super::{Item, Origin, cut};
 use crate::daemon::log::escaped;
 use jiff::Timestamp;
 use std::fmt::Write as _;
 
 /// Bytes of a message at most: in a datagram what every receiver takes over IPv6 (RFC 5426 section 3.2), in a stream what those of rsyslog and syslog-ng
-/// take unless they were told otherwise.
+/// take unless they are configured otherwise.
 const MOST: (usize, usize) = (1_180, 8_000);
 /// Bytes that fields leave for the sentence behind them.
 const SENTENCE: usize = 200;
@@ -88,12 +88,12 @@ fn quoted(value: &str) -> String {
     quoted
 }
 
-impl Voice for Syslog {
-    fn say(&mut self, saying: &Saying, _: u64, _: Timestamp) -> Vec<Message> {
-        Notice::of(saying).map(|notice| self.message(&notice)).into_iter().collect()
+impl Encoder for Syslog {
+    fn encode(&mut self, item: &Item, _: u64, _: Timestamp) -> Vec<Message> {
+        Notice::of(item).map(|notice| self.message(&notice)).into_iter().collect()
     }
 
-    fn confess(&mut self, lost: u64, _: u64, now: Timestamp) -> Vec<Message> {
+    fn encode_loss(&mut self, lost: u64, _: u64, now: Timestamp) -> Vec<Message> {
         vec![self.message(&Notice::lost(lost, now))]
     }
 }

@@ -1,11 +1,12 @@
 use super::ipfix::Ipfix;
 use super::journald::Journald;
-use super::outlet::{Message, Outlet, Voice};
+use super::outlet::{Encoder, Message, Outlet};
 use super::syslog::Syslog;
 use super::*;
-use crate::api::{Closed, EventDetails, EventName, ScanCount};
-use crate::daemon::events::tests::details;
+use crate::api::{EventDetails, EventName, ScanCount};
+use crate::daemon::events::tests::{closed, details, refused};
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixDatagram;
 use std::time::Instant;
@@ -21,30 +22,13 @@ fn origin() -> Origin {
     Origin { host: "fw.example".to_owned(), namespace: "default".to_owned(), pid: 4711 }
 }
 
-fn report(message: &str) -> Saying {
+fn report(message: &str) -> Item {
     let by = Some("user 0 (root, process 7)".to_owned());
-    Saying::Report(Report { at: at(0), event: "applied".to_owned(), by, message: message.to_owned() })
+    Item::Report(Report { at: at(0), event: "applied".to_owned(), by, message: message.to_owned() })
 }
 
-fn event(details: EventDetails) -> Saying {
-    Saying::Event(Box::new(Event { number: 7, at: at(0), details }))
-}
-
-fn closed() -> EventDetails {
-    let closed = Closed {
-        state: "time-wait".to_owned(),
-        seconds: 250,
-        packets_out: 6,
-        bytes_out: 1_395,
-        packets_back: 5,
-        bytes_back: 783,
-    };
-    EventDetails { event: EventName::Closed, closed: Some(closed), ..details("web") }
-}
-
-fn refused() -> EventDetails {
-    let reason = Some("default-deny".to_owned());
-    EventDetails { event: EventName::Refused, rule: None, to: None, reason, ..details("") }
+fn event(details: EventDetails) -> Item {
+    Item::Event(Box::new(Event { number: 7, at: at(0), details }))
 }
 
 fn scanned() -> EventDetails {
@@ -60,7 +44,7 @@ fn only(messages: Vec<Message>) -> Vec<u8> {
 #[test]
 fn a_message_of_syslog_is_what_rfc_5424_says() {
     let flow = "number=\"7\" protocol=\"tcp\" source=\"10.0.0.5\" source_port=\"40000\" destination=\"2001:db8::1\" destination_port=\"443\" from=\"in\"";
-    for (saying, expected) in [
+    for (item, expected) in [
         (
             event(details("web")),
             format!(
@@ -94,23 +78,26 @@ fn a_message_of_syslog_is_what_rfc_5424_says() {
             "<133>1 2026-11-20T10:00:00.000Z fw.example rampart 4711 applied [rampart@32473 namespace=\"default\" by=\"user 0 (root, process 7)\"] \u{feff}applied: Zürich\\n<0>1 - - - - - -".to_owned(),
         ),
     ] {
-        let said = only(Syslog::new(16, &origin(), None, false).say(&saying, 0, at(1)));
-        assert_eq!(String::from_utf8(said).unwrap(), expected);
-        let counted = only(Syslog::new(16, &origin(), None, true).say(&saying, 0, at(1)));
+        let message = only(Syslog::new(16, &origin(), None, false).encode(&item, 0, at(1)));
+        assert_eq!(String::from_utf8(message).unwrap(), expected);
+        let counted = only(Syslog::new(16, &origin(), None, true).encode(&item, 0, at(1)));
         assert_eq!(String::from_utf8(counted).unwrap(), format!("{} {expected}", expected.len()));
     }
-    let own = only(Syslog::new(10, &origin(), Some(9), false).say(&report("x"), 0, at(1)));
+    let own = only(Syslog::new(10, &origin(), Some(9), false).encode(&report("x"), 0, at(1)));
     assert!(
         String::from_utf8(own)
             .unwrap()
             .starts_with("<85>1 2026-11-20T10:00:00.000Z fw.example rampart 4711 applied [rampart@9 ")
     );
-    let nobody = Syslog::new(16, &Origin { host: " \n".to_owned(), ..origin() }, None, false).say(
+    let nameless = Syslog::new(16, &Origin { host: " \n".to_owned(), ..origin() }, None, false).encode(
         &report("x"),
         0,
         at(1),
     );
-    assert!(String::from_utf8(only(nobody)).unwrap().contains("Z - rampart 4711 "), "a host without a name");
+    assert!(
+        String::from_utf8(only(nameless)).unwrap().contains("Z - rampart 4711 "),
+        "a host without a name"
+    );
 }
 
 /// Names and messages that would end a value, a message or a line, or that are too long.
@@ -125,31 +112,31 @@ fn whatever_is_in_a_message_it_stays_one_message() {
         ("\u{2028}", "\\\\u{2028}"),
         ("東京", "東京"),
     ] {
-        let saying = Saying::Report(Report {
+        let item = Item::Report(Report {
             at: at(0),
             event: "applied".to_owned(),
             by: Some(text.to_owned()),
             message: text.to_owned(),
         });
-        let said =
-            String::from_utf8(only(Syslog::new(16, &origin(), None, false).say(&saying, 0, at(1)))).unwrap();
-        assert!(said.contains(&format!(" by=\"{in_value}\"] ")), "{said}");
-        assert!(!said.chars().any(char::is_control), "{said}");
+        let message =
+            String::from_utf8(only(Syslog::new(16, &origin(), None, false).encode(&item, 0, at(1)))).unwrap();
+        assert!(message.contains(&format!(" by=\"{in_value}\"] ")), "{message}");
+        assert!(!message.chars().any(char::is_control), "{message}");
     }
     let long = "ü]".repeat(20_000);
-    let saying = Saying::Report(Report {
+    let item = Item::Report(Report {
         at: at(0),
         event: "trouble".to_owned(),
         by: Some(long.clone()),
         message: long,
     });
-    let datagram = only(Syslog::new(16, &origin(), None, false).say(&saying, 0, at(1)));
+    let datagram = only(Syslog::new(16, &origin(), None, false).encode(&item, 0, at(1)));
     assert!((1_170..=1_180).contains(&datagram.len()), "{}", datagram.len());
     let text = String::from_utf8(datagram).unwrap();
     assert!(text.ends_with("...") && text.contains("...\"] "), "{text}");
-    let stream = only(Syslog::new(16, &origin(), None, true).say(&saying, 0, at(1)));
+    let stream = only(Syslog::new(16, &origin(), None, true).encode(&item, 0, at(1)));
     assert!((7_990..=8_005).contains(&stream.len()), "{}", stream.len());
-    assert!(only(Journald::new(16, &origin()).say(&saying, 0, at(1))).len() < 20_000);
+    assert!(only(Journald::new(16, &origin()).encode(&item, 0, at(1))).len() < 20_000);
 }
 
 /// The native protocol, as journald reads it.
@@ -178,8 +165,8 @@ fn journald_fields(mut bytes: &[u8]) -> BTreeMap<String, String> {
 
 #[test]
 fn journald_gets_fields_whatever_is_in_them() {
-    let mut voice = Journald::new(16, &origin());
-    let fields = journald_fields(&only(voice.say(&event(closed()), 0, at(1))));
+    let mut encoder = Journald::new(16, &origin());
+    let fields = journald_fields(&only(encoder.encode(&event(closed()), 0, at(1))));
     for (name, value) in [
         ("PRIORITY", "6"),
         ("SYSLOG_IDENTIFIER", "rampart"),
@@ -194,16 +181,16 @@ fn journald_gets_fields_whatever_is_in_them() {
     }
     let id = &fields["MESSAGE_ID"];
     assert!(id.len() == 32 && id.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f')), "{id}");
-    let other = journald_fields(&only(voice.say(&event(refused()), 0, at(1))));
+    let other = journald_fields(&only(encoder.encode(&event(refused()), 0, at(1))));
     assert_ne!(*id, other["MESSAGE_ID"]);
     let hostile = "x\n_UID=0\nMESSAGE=forged\n=";
-    let saying = Saying::Report(Report {
+    let item = Item::Report(Report {
         at: at(0),
         event: "denied".to_owned(),
         by: Some(hostile.to_owned()),
         message: hostile.to_owned(),
     });
-    let fields = journald_fields(&only(voice.say(&saying, 0, at(1))));
+    let fields = journald_fields(&only(encoder.encode(&item, 0, at(1))));
     assert_eq!(fields["RAMPART_BY"], hostile);
     assert_eq!(fields["MESSAGE"], "denied: x\\n_UID=0\\nMESSAGE=forged\\n=");
 }
@@ -213,8 +200,8 @@ fn syslog_to(to: To) -> Target {
 }
 
 fn outlet(to: To) -> Outlet {
-    let voice = Syslog::new(16, &origin(), None, matches!(to, To::Tcp(_)));
-    Outlet::start(syslog_to(to), Box::new(voice))
+    let encoder = Syslog::new(16, &origin(), None, matches!(to, To::Tcp(_)));
+    Outlet::start(syslog_to(to), Box::new(encoder))
 }
 
 fn until<T>(mut what: impl FnMut() -> Option<T>) -> T {
@@ -251,7 +238,7 @@ fn accept(listener: &TcpListener) -> TcpStream {
 }
 
 #[test]
-fn collectors_get_what_is_said_by_every_way() {
+fn collectors_get_what_is_sent_by_every_way() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("journal");
     let (udp, unix) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UnixDatagram::bind(&path).unwrap());
@@ -310,18 +297,18 @@ fn a_collector_that_goes_and_comes_gets_what_waited() {
     assert_eq!(state.lost, 0);
 }
 
-/// Window 0: the kernel takes some, the queue a bounded number, and the rest is lost, counted and confessed. Nobody waits.
+/// Window 0: the kernel takes some, the queue a bounded number, and the rest is lost, counted and reported. Nobody waits.
 #[test]
 fn a_collector_that_never_reads_costs_a_bounded_number_and_holds_nobody() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let outlet = outlet(To::Tcp(listener.local_addr().unwrap()));
     let mut stream = accept(&listener);
-    let said = Arc::new(report(&"x".repeat(900)));
-    const SAID: u64 = 200_000;
+    let message = Arc::new(report(&"x".repeat(900)));
+    const SENT: u64 = 200_000;
     let began = Instant::now();
-    (0..SAID).for_each(|_| outlet.push(&said));
+    (0..SENT).for_each(|_| outlet.push(&message));
     assert!(began.elapsed() < PATIENCE);
-    assert!(outlet.state().lost >= SAID - 65_536 - 40_000, "{:?}", outlet.state());
+    assert!(outlet.state().lost >= SENT - 65_536 - 40_000, "{:?}", outlet.state());
     let trouble = until(|| outlet.state().trouble);
     assert!(trouble.contains("does not read"), "{trouble}");
     // It reads again, over another connection, and learns what it has missed.
@@ -420,8 +407,8 @@ fn a_flow_is_one_record_with_both_directions() {
     ];
     for enterprise in [None, Some(9)] {
         let mut decoder = Decoder::default();
-        let mut voice = Ipfix::new(77, enterprise, None);
-        for message in voice.say(&Saying::Flows(flows.clone()), 0, at(10)) {
+        let mut encoder = Ipfix::new(77, enterprise, None);
+        for message in encoder.encode(&Item::Flows(flows.clone()), 0, at(10)) {
             decoder.read(&message.bytes);
         }
         assert_eq!(decoder.records.len(), 4);
@@ -466,8 +453,8 @@ fn a_flow_is_one_record_with_both_directions() {
 #[test]
 fn records_are_numbered_packed_and_made_anew_for_another_line() {
     let flows: Vec<FlowRecord> = (0..100).map(|i| flow(&format!("10.0.0.{i}"), [None, None])).collect();
-    let saying = Saying::Flows(flows);
-    let mut voice = Ipfix::new(77, None, Some(Duration::from_secs(600)));
+    let item = Item::Flows(flows);
+    let mut encoder = Ipfix::new(77, None, Some(Duration::from_secs(600)));
     let mut decoder = Decoder::default();
     let mut records = 0;
     for (from, second, templates, is_new) in [
@@ -479,10 +466,10 @@ fn records_are_numbered_packed_and_made_anew_for_another_line() {
         (0, 100, true, false),
     ] {
         if is_new {
-            voice.begin();
+            encoder.begin();
             records = 0;
         }
-        let messages = voice.say(&saying, from, at(second));
+        let messages = encoder.encode(&item, from, at(second));
         assert_eq!(messages[0].units == 0, templates, "{second}");
         assert_eq!(messages.iter().map(|message| message.units).sum::<u64>(), 100 - from, "{second}");
         for message in messages {
@@ -493,7 +480,9 @@ fn records_are_numbered_packed_and_made_anew_for_another_line() {
     }
     // What was not recorded, and what was lost later: a record of options.
     let before = decoder.records.len();
-    for messages in [voice.say(&Saying::FlowsNotRecorded(5), 0, at(101)), voice.confess(1, 2, at(102))] {
+    for messages in
+        [encoder.encode(&Item::FlowsNotRecorded(5), 0, at(101)), encoder.encode_loss(1, 2, at(102))]
+    {
         decoder.read(&only(messages));
     }
     assert_eq!([before, before + 1].map(|record| decoder.number(record, (0, 166))), [5, 7]);
@@ -518,19 +507,19 @@ fn targets_of_a_policy_get_what_happens_and_another_policy_moves_them() {
         let length = socket.recv(&mut bytes).unwrap();
         String::from_utf8_lossy(&bytes[..length]).into_owned()
     };
-    let say = |message: &str| {
+    let send = |message: &str| {
         exporter.report(|| match report(message) {
-            Saying::Report(report) => report,
+            Item::Report(report) => report,
             other => panic!("{other:?}"),
         });
     };
-    say("nobody is there");
+    send("to nowhere");
     let to = |socket: &UdpSocket| format!("'udp://{}'", socket.local_addr().unwrap());
     exporter.set(&exports(&format!("[log]\nsyslog = {}", to(&first))));
-    say("one");
+    send("one");
     assert!(next(&first).ends_with("applied: one"));
     exporter.set(&exports(&format!("[log]\nsyslog = [{}, {}]", to(&first), to(&second))));
-    say("both");
+    send("both");
     assert!(next(&first).ends_with("applied: both") && next(&second).ends_with("applied: both"));
     // The first goes on with its counters.
     let state =
@@ -541,16 +530,16 @@ fn targets_of_a_policy_get_what_happens_and_another_policy_moves_them() {
     );
     assert_eq!(exporter.troubles(), Vec::<String>::new());
     exporter.set(&exports(&format!("[log]\nsyslog = {}", to(&second))));
-    say("the second");
+    send("the second");
     assert!(next(&second).ends_with("applied: the second"));
     exporter.set(&exports(""));
-    say("nobody again");
+    send("nowhere again");
     assert_eq!((exporter.targets(), exporter.troubles()), (vec![], vec![]));
     exporter.set(&exports(&format!("[log]\nsyslog = {}\n[log.ipfix]\nto = {}", to(&first), to(&first))));
-    say("last words");
+    send("the last");
     exporter.finish();
     process.join().unwrap();
-    assert!(next(&first).ends_with("applied: last words"));
+    assert!(next(&first).ends_with("applied: the last"));
     first.set_nonblocking(true).unwrap();
     assert!(first.recv(&mut [0; 9]).is_err(), "nothing else came");
     until(|| exporter.troubles().first().cloned().filter(|it| it.contains("start the daemon again")));
@@ -564,7 +553,7 @@ fn a_process_that_does_not_read_holds_nobody() {
     let wanted = exports("[log]\nsyslog = 'udp://127.0.0.1:9'\n[log.ipfix]\nto = 'udp://127.0.0.1:9'");
     exporter.set(&wanted);
     let flows: Vec<FlowRecord> = vec![flow("10.0.0.1", [None, None]); 10_000];
-    let Saying::Event(one) = event(details("web")) else { panic!() };
+    let Item::Event(one) = event(details("web")) else { panic!() };
     for _ in 0..30 {
         exporter.flows(&flows, 0);
         (0..1_000).for_each(|_| exporter.event(&one));
@@ -573,4 +562,98 @@ fn a_process_that_does_not_read_holds_nobody() {
     assert!(exporter.lost() >= 300_000 - FLOWS_WAITING - 20_000, "{}", exporter.lost());
     assert!(exporter.troubles()[0].contains("does not keep up"));
     assert_eq!(exporter.troubles(), Vec::<String>::new(), "once, until more is lost");
+}
+
+/// Targets are there with the policy, before the process knows of them, and answers about an earlier set change nothing.
+#[test]
+fn targets_are_shown_from_the_moment_that_they_are_set() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let exporter = Exporter::over(ours, "default").unwrap();
+    let shown = |exporter: &Exporter| -> Vec<(String, u64, u64)> {
+        exporter.targets().into_iter().map(|it| (it.to, it.sent, it.lost)).collect()
+    };
+    let answer = |number, states: &[(&str, u64)]| {
+        let state = |(to, sent): &(&str, u64)| Export {
+            form: "syslog".to_owned(),
+            to: (*to).to_owned(),
+            sent: *sent,
+            lost: 0,
+            trouble: Some("why\nnot".to_owned()),
+        };
+        let states = states.iter().map(state).collect();
+        write_frame(&theirs, &serde_json::to_vec(&Answer::Targets { number, states }).unwrap()).unwrap();
+    };
+    let at = |to: &str, sent| (to.to_owned(), sent, 0);
+    let [one, two] = ["udp://192.0.2.1:514", "udp://192.0.2.2:514"];
+    assert_eq!(shown(&exporter), []);
+    exporter.set(&exports(&format!("[log]\nsyslog = '{one}'")));
+    assert_eq!(shown(&exporter), [at(one, 0)]);
+    // None yet, and then the first; an address of its own the process cannot show.
+    answer(0, &[]);
+    answer(1, &[("udp://203.0.113.9:9", 7), (two, 9)]);
+    until(|| (exporter.targets()[0].sent == 7).then_some(()));
+    assert_eq!(shown(&exporter), [at(one, 7)]);
+    assert_eq!(exporter.troubles(), [format!("syslog {one}: whynot")]);
+    exporter.set(&exports(&format!("[log]\nsyslog = ['{two}', '{one}']")));
+    assert_eq!(shown(&exporter), [at(two, 0), at(one, 7)], "what stays keeps its state");
+    let late = Export { sent: 99, ..exporter.targets()[1].clone() };
+    exporter.shared.state().update(1, vec![late]);
+    assert_eq!(shown(&exporter), [at(two, 0), at(one, 7)], "an answer about the set before");
+    answer(2, &[(two, 1), (one, 8)]);
+    until(|| (exporter.targets()[1].sent == 8).then_some(()));
+    assert_eq!(shown(&exporter), [at(two, 1), at(one, 8)]);
+    exporter.set(&exports(""));
+    assert_eq!(shown(&exporter), []);
+}
+
+/// The collector that a policy takes away learns who took it away, however many items wait.
+#[test]
+fn what_happened_before_a_policy_goes_to_the_targets_before_it() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let exporter = Exporter::over(ours, "default").unwrap();
+    exporter.set(&exports("[log]\nsyslog = 'udp://192.0.2.1:514'"));
+    // Far more than the stream holds, so that items wait.
+    for number in 0..1_000 {
+        exporter.report(|| Report {
+            at: at(0),
+            event: "applied".to_owned(),
+            by: None,
+            message: format!("{number}{}", "x".repeat(5_000)),
+        });
+    }
+    exporter.set(&exports("[log]\nsyslog = 'udp://192.0.2.2:514'"));
+    theirs.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut sets = Vec::new();
+    for place in 0..1_002 {
+        let frame = read_frame(&theirs, MOST_OF_A_FRAME).unwrap();
+        if let Item::Targets { number, .. } = serde_json::from_slice(&frame).unwrap() {
+            sets.push((place, number));
+        }
+    }
+    assert_eq!(sets, [(0, 1), (1_001, 2)]);
+}
+
+/// Requests name files, and policies have any number of mistakes: a report may be longer than what the two exchange at once.
+#[test]
+fn a_report_of_any_length_is_sent() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let process = std::thread::spawn(move || worker::serve(&theirs));
+    let exporter = Exporter::over(ours, "default").unwrap();
+    let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
+    collector.set_read_timeout(Some(PATIENCE)).unwrap();
+    exporter.set(&exports(&format!("[log]\nsyslog = 'udp://{}'", collector.local_addr().unwrap())));
+    let long = "ü".repeat(3 << 20);
+    for (by, message) in
+        [(None, long.clone()), (Some(long), "short".to_owned()), (None, "the last".to_owned())]
+    {
+        exporter.report(|| Report { at: at(0), event: "refused".to_owned(), by, message });
+    }
+    let mut bytes = [0; 2_000];
+    for end in ["...", "short", "the last"] {
+        let length = collector.recv(&mut bytes).unwrap();
+        assert!(String::from_utf8_lossy(&bytes[..length]).ends_with(end), "{end}");
+    }
+    assert_eq!(exporter.troubles(), Vec::<String>::new());
+    exporter.finish();
+    process.join().unwrap();
 }

@@ -1,38 +1,34 @@
-//! The process that exports, until the daemon is gone: it reads what the daemon says, and hands it to a thread for each target. It is another
+//! The process that exports, until the daemon is gone: it reads what the daemon sends, and hands it to a thread for each target. It is another
 //! user than root, has no capability, and can open no file and execute nothing: what a collector makes of it stays in it.
 
 use super::ipfix::Ipfix;
 use super::journald::Journald;
-use super::outlet::{Outlet, Voice};
+use super::outlet::{Encoder, Outlet};
 use super::syslog::Syslog;
-use super::{Form, Heard, Saying, Target, To, read_frame, write_frame};
+use super::{Answer, Form, Item, MOST_OF_A_FRAME, Target, To};
 use crate::api::Export;
 use crate::failure::Failure;
 use crate::privileges;
+use crate::worker_stream::{daemon_at_standard_input, read_frame, write_frame};
 use nix::sys::prctl;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::{User, setgroups, setresgid, setresuid, setsid};
-use std::io;
 use std::net::Shutdown;
-use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 /// Who this process is: the first of these that the machine knows.
 const USERS: [&str; 2] = ["rampart-export", "nobody"];
-/// How often the daemon is told what came of it.
-const TELLING: Duration = Duration::from_millis(500);
+/// How often the daemon gets the states of the targets, if they have changed.
+const STATES: Duration = Duration::from_millis(500);
 
-/// Exports what the daemon at standard input says, until it ends.
+/// Exports what the daemon at standard input sends, until it ends.
 ///
 /// # Errors
 /// No daemon has started it.
 pub(crate) fn run() -> Result<(), Failure> {
-    let input = io::stdin().as_fd().try_clone_to_owned();
-    let input =
-        input.map_err(|error| Failure::Machine(format!("no daemon is at standard input: {error}")))?;
-    let stream = UnixStream::from(input);
+    let stream = daemon_at_standard_input()?;
     if stream.peer_addr().is_err() {
         let what = "events are exported by a process that `rampart up` starts, and by no other";
         return Err(Failure::Wrong(what.to_owned()));
@@ -40,8 +36,8 @@ pub(crate) fn run() -> Result<(), Failure> {
     match prepare() {
         Ok(()) => serve(&stream),
         Err(why) => {
-            let heard = serde_json::to_vec(&Heard::Failed(why)).unwrap_or_default();
-            let _ = write_frame(&stream, &heard);
+            let answer = serde_json::to_vec(&Answer::Failed(why)).unwrap_or_default();
+            let _ = write_frame(&stream, &answer);
         }
     }
     Ok(())
@@ -50,7 +46,7 @@ pub(crate) fn run() -> Result<(), Failure> {
 /// Gives up what it does not need, and that is nearly all.
 fn prepare() -> Result<(), String> {
     let wrong = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
-    // Whoever stops a service signals all its processes at once, and the daemon's last words are yet to come.
+    // A service is stopped by a signal to all its processes at once, and the daemon's last messages are yet to come.
     let mut signals = SigSet::empty();
     [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().for_each(|signal| signals.add(signal));
     signals.thread_block().map_err(|error| wrong("signals", &error))?;
@@ -67,53 +63,64 @@ fn prepare() -> Result<(), String> {
 }
 
 /// The targets, each with its thread.
-type Outlets = Arc<Mutex<Vec<Outlet>>>;
+#[derive(Default)]
+struct Outlets {
+    /// Which of the daemon's sets of targets they are; 0 before the first.
+    number: u64,
+    all: Vec<Outlet>,
+}
 
-/// Does what the daemon at the other end says until it has said all.
+/// Exports until the daemon at the other end has sent its last, or is gone.
 pub(super) fn serve(stream: &UnixStream) {
-    let outlets = Outlets::default();
-    let of_teller = Arc::downgrade(&outlets);
-    if let Ok(telling) = stream.try_clone() {
-        std::thread::spawn(move || tell(&telling, &of_teller));
+    let outlets = Arc::new(Mutex::new(Outlets::default()));
+    let shown = Arc::downgrade(&outlets);
+    if let Ok(answers) = stream.try_clone() {
+        std::thread::spawn(move || show_states(&answers, &shown));
     }
-    while let Ok(frame) = read_frame(stream) {
+    while let Ok(frame) = read_frame(stream, MOST_OF_A_FRAME) {
         match serde_json::from_slice(&frame) {
-            Ok(Saying::Targets(targets)) => set(&mut lock(&outlets), targets),
-            Ok(Saying::End) => break,
-            Ok(saying) => {
-                let saying = Arc::new(saying);
-                lock(&outlets).iter().for_each(|outlet| outlet.push(&saying));
+            Ok(Item::Targets { number, targets }) => lock(&outlets).set(number, targets),
+            Ok(Item::End) => break,
+            Ok(item) => {
+                let item = Arc::new(item);
+                lock(&outlets).all.iter().for_each(|outlet| outlet.push(&item));
             }
             // Of another build, which is not there long.
             Err(_) => {}
         }
     }
-    let ending: Vec<_> = lock(&outlets).drain(..).collect();
+    let ending: Vec<_> = lock(&outlets).all.drain(..).collect();
     ending.iter().for_each(Outlet::end);
     ending.into_iter().for_each(Outlet::join);
     let _ = stream.shutdown(Shutdown::Both);
 }
 
-fn lock(outlets: &Mutex<Vec<Outlet>>) -> MutexGuard<'_, Vec<Outlet>> {
+fn lock(outlets: &Mutex<Outlets>) -> MutexGuard<'_, Outlets> {
     outlets.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Begins to send to new targets, and ends with those that are gone. The others go on as they are.
-fn set(outlets: &mut Vec<Outlet>, targets: Vec<Target>) {
-    let mut before = std::mem::take(outlets);
-    for target in targets {
-        let place = before.iter().position(|outlet| outlet.target == target);
-        outlets.push(match place {
-            Some(place) => before.swap_remove(place),
-            None => {
-                let voice = voice(&target);
-                Outlet::start(target, voice)
-            }
-        });
+impl Outlets {
+    /// Begins to send to new targets, and ends with those that are gone. The others go on as they are.
+    fn set(&mut self, number: u64, targets: Vec<Target>) {
+        if number <= self.number {
+            return;
+        }
+        self.number = number;
+        let mut before = std::mem::take(&mut self.all);
+        for target in targets {
+            let place = before.iter().position(|outlet| outlet.target == target);
+            self.all.push(match place {
+                Some(place) => before.swap_remove(place),
+                None => {
+                    let encoder = encoder(&target);
+                    Outlet::start(target, encoder)
+                }
+            });
+        }
     }
 }
 
-fn voice(target: &Target) -> Box<dyn Voice> {
+fn encoder(target: &Target) -> Box<dyn Encoder> {
     let Target { form, to, from, enterprise } = target;
     let is_stream = matches!(to, To::Tcp(_));
     match form {
@@ -125,20 +132,22 @@ fn voice(target: &Target) -> Box<dyn Voice> {
     }
 }
 
-/// Tells the daemon of the targets whenever something has changed, until they are gone.
-fn tell(stream: &UnixStream, outlets: &Weak<Mutex<Vec<Outlet>>>) {
-    let mut before: Option<Vec<Export>> = None;
+/// Sends the daemon the states of the targets whenever something has changed, until they are gone.
+fn show_states(stream: &UnixStream, outlets: &Weak<Mutex<Outlets>>) {
+    let mut before: (u64, Vec<Export>) = Default::default();
     while let Some(outlets) = outlets.upgrade() {
-        let now: Vec<Export> = lock(&outlets).iter().map(Outlet::state).collect();
+        let now = {
+            let outlets = lock(&outlets);
+            (outlets.number, outlets.all.iter().map(Outlet::state).collect())
+        };
         drop(outlets);
-        if before.as_ref() != Some(&now) {
-            let heard = Heard::Targets(now);
-            if write_frame(stream, &serde_json::to_vec(&heard).unwrap_or_default()).is_err() {
+        if before != now {
+            let answer = Answer::Targets { number: now.0, states: now.1.clone() };
+            if write_frame(stream, &serde_json::to_vec(&answer).unwrap_or_default()).is_err() {
                 return;
             }
-            let Heard::Targets(now) = heard else { return };
-            before = Some(now);
+            before = now;
         }
-        std::thread::sleep(TELLING);
+        std::thread::sleep(STATES);
     }
 }

@@ -12,13 +12,13 @@ mod process;
 mod recorded;
 
 use super::alerts::tests::reading;
-use super::events::tests::details;
+use super::events::tests::{closed, details, refused};
 use super::instance::Instance;
 use super::log::Log;
 use super::recorder::Recorder;
 use super::run::Waker;
 use super::{About, Daemon, Moment, server};
-use crate::api::{Closed, Counter, Drop as Dropped, EventDetails, EventName, Flow, NewPolicy, description};
+use crate::api::{Counter, Drop as Dropped, EventDetails, EventName, Flow, NewPolicy, description};
 use crate::cli::{Cli, Command};
 use crate::http::{read_response, write_request};
 use crate::memory::Memory;
@@ -214,23 +214,7 @@ fn filled(running: &Running) {
     let count =
         |name: &str, count| Counter { name: name.to_owned(), explanation: "what it is".to_owned(), count };
     inside.suppressed = 7;
-    let closed = Closed {
-        state: "time-wait".to_owned(),
-        seconds: 250,
-        packets_out: 6,
-        bytes_out: 1_395,
-        packets_back: 5,
-        bytes_back: 783,
-    };
-    let refused = EventDetails {
-        event: EventName::Refused,
-        rule: None,
-        to: None,
-        reason: Some("default-deny".to_owned()),
-        ..details("")
-    };
-    let ended = EventDetails { event: EventName::Closed, closed: Some(closed), ..details("web") };
-    inside.recorded = [details("web"), refused, ended]
+    inside.recorded = [details("web"), refused(), closed()]
         .map(|details| (Duration::from_secs(5), Recorded::Event(details)))
         .into();
     inside.counters = vec![count("forwarded", 1_000), count("nothing", 0)];
