@@ -1,6 +1,7 @@
 //! `rampart explain`: which rule decides about a packet, and why not those above it.
 
 mod batch;
+mod scanned;
 mod translated;
 
 use crate::cli::ExplainArgs;
@@ -15,6 +16,7 @@ use policy::interpret::{Decider, Explanation, Packet, decide_listed, explain};
 use policy::lists::{OnLists, Refusing, refusing};
 use policy::model::{Action, SELF, ZoneId};
 use policy::service::{ICMP, ICMPV6, SCTP, ServiceSet, TCP, UDP};
+use scanned::Scanned;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::net::IpAddr;
@@ -59,8 +61,6 @@ impl Question {
     }
 }
 
-/// Why flows of a source that scanned do not open.
-const SCAN_BLOCKED: &str = "scan-blocked";
 /// Why answers to ICMP queries are dropped that belong to no flow.
 const UNASKED: &str = "icmp-unasked";
 
@@ -89,6 +89,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
             }
             let explanation = explain(&policy, &packet, on, at);
             let translated = Translated::of(&policy, &packet, before, explanation.verdict.action);
+            let scanned = Scanned::of(&policy, &packet, explanation.verdict.action);
             if json {
                 let mut answer = to_json(&policy, &packet, on, at, &explanation);
                 if packet.answers_query() {
@@ -98,6 +99,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
                     answer["action"] = Action::Deny.name().into();
                 }
                 answer["translation"] = translated.to_json(&policy);
+                answer["scans"] = scanned.map(Scanned::to_json).into();
                 println!("{answer:#}");
             } else {
                 print(&question, &policy, &packet, on, at, &explanation);
@@ -108,33 +110,13 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
                 } else {
                     translated.lines(&policy).iter().for_each(|line| println!("{line}"));
                 }
-                scan_lines(&policy, &packet, explanation.verdict.action)
-                    .iter()
-                    .for_each(|line| println!("{line}"));
+                scanned.iter().flat_map(|it| it.lines()).for_each(|line| println!("{line}"));
             }
             Ok(ExitCode::SUCCESS)
         }
         // The command line asks for one or the other.
         (None, None) => Err(Failure::Wrong("name a packet, or a file of packets with --packets".to_owned())),
     }
-}
-
-/// What a packet's source has to do with scans.
-fn scan_lines(policy: &Policy, packet: &Packet, action: Action) -> Vec<String> {
-    let Some(scans) = &policy.scans else { return Vec::new() };
-    if packet.from == SELF || packet.answers_query() {
-        return Vec::new();
-    }
-    let source = packet.source;
-    if scans.except.contains(source) {
-        return vec![format!("{source} is excepted in [scans]: it is neither counted nor blocked")];
-    }
-    let counted = (action != Action::Allow && packet.opens_flow())
-        .then(|| format!("it counts as asked in vain by {source} ([scans])"));
-    let blocked = scans.block.map(|_| {
-        format!("if {source} is blocked for a scan, it is dropped as {SCAN_BLOCKED} instead: `rampart blocks` says so")
-    });
-    counted.into_iter().chain(blocked).collect()
 }
 
 /// What is on the lists of a policy at a moment.
@@ -270,11 +252,13 @@ fn moment(text: &str) -> Result<Timestamp, String> {
 fn show_list(question: &Question, policy: &Policy, packet: &Packet, at: Timestamp, by: Refusing, json: bool) {
     let list = &policy.lists[by.list];
     let line = policy.text[..list.span.start].matches('\n').count() + 1;
+    let scanned = Scanned::of(policy, packet, Action::Deny);
     if json {
         let list = json!({ "name": list.name, "line": line, "address": by.address, "is_on_it": by.is_on_it });
         let packet = packet_json(policy, packet);
         let answer = json!({
             "action": "deny", "rule": null, "list": list, "packet": packet, "at": at.to_string(), "passed_over": [],
+            "scans": scanned.map(Scanned::to_json),
         });
         println!("{answer:#}");
         return;
@@ -285,6 +269,7 @@ fn show_list(question: &Question, policy: &Policy, packet: &Packet, at: Timestam
         "deny: {} {why} the list `{}` ({}:{line}), before any rule is asked",
         by.address, list.name, policy.file
     );
+    scanned.iter().flat_map(|it| it.lines()).for_each(|line| println!("{line}"));
 }
 
 fn print_packet(question: &Question, policy: &Policy, packet: &Packet, at: Timestamp) {

@@ -312,6 +312,64 @@ fn explain_says_what_may_come_by_a_mapping() {
     }
 }
 
+/// What counts as asked in vain, and who may be blocked: in words and as JSON.
+#[test]
+fn explain_says_what_scans_have_to_do_with_it() {
+    let list = Scratch::new("listed.txt", b"198.51.100.66\n");
+    let text = |scans: &str| {
+        format!(
+            "[zones]\nout = {{ interfaces = 'e0' }}\nin = {{ interfaces = 'e1' }}\n{scans}\
+             [lists.bad]\nfile = '{}'\nblock = 'source'\n\
+             [[rules]]\nname = 'web'\nfrom = 'out'\nto = 'in'\nservice = 'tcp/80'\naction = 'allow'\n",
+            list.path()
+        )
+    };
+    let scans = "[scans]\nports = 20\nexcept = '198.51.100.9'\n";
+    let blocking = Scratch::new("blocking.toml", text(&format!("{scans}block = '1h'\n")).as_bytes());
+    let recording = Scratch::new("recording.toml", text(scans).as_bytes());
+    let nothing = Scratch::new("no-scans.toml", text("").as_bytes());
+    let [excepted, in_vain, blocked] = ["is excepted in [scans]", "counts as asked in vain", "scan-blocked"];
+    // Source, destination and protocol of a packet from outside, and what applies to it: excepted, in vain, may be blocked.
+    for (policy, packet, expected) in [
+        (&blocking, "198.51.100.7 192.0.2.1 tcp --dport 80", Some([false, false, true])),
+        (&blocking, "198.51.100.7 192.0.2.1 tcp --dport 81", Some([false, true, true])),
+        (&blocking, "198.51.100.9 192.0.2.1 tcp --dport 81", Some([true, false, false])),
+        (&blocking, "198.51.100.66 192.0.2.1 tcp --dport 80", Some([false, true, true])),
+        (&recording, "198.51.100.7 192.0.2.1 tcp --dport 81", Some([false, true, false])),
+        (&recording, "198.51.100.66 192.0.2.1 tcp --dport 80", Some([false, true, false])),
+        (&blocking, "198.51.100.7 192.0.2.1 icmp --type echo-request", Some([false, true, true])),
+        (&blocking, "198.51.100.7 192.0.2.1 icmp --type 3", Some([false, false, true])),
+        (&blocking, "198.51.100.7 192.0.2.1 icmp --type echo-reply", None),
+        (&blocking, "198.51.100.7 192.0.2.1 udp --sport 53 --dport 40000", Some([false, false, true])),
+        (&blocking, "198.51.100.7 192.0.2.1 udp --sport 53 --dport 100", Some([false, true, true])),
+        (&blocking, "198.51.100.7 239.0.0.1 udp --dport 5353", Some([false, false, true])),
+        (&blocking, "0.0.0.0 192.0.2.1 udp --dport 67", Some([false, false, true])),
+        (&blocking, "fe80::1 2001:db8::1 udp --dport 67", Some([false, false, true])),
+        (&blocking, "2001:db8:1::1 2001:db8::1 udp --dport 67", Some([false, true, true])),
+        (&nothing, "198.51.100.7 192.0.2.1 tcp --dport 81", None),
+    ] {
+        let words: Vec<&str> = packet.split(' ').collect();
+        let ends = ["--from", "out", "--to", "in", "--src", words[0], "--dst", words[1], "--proto"];
+        let run = rampart(&[&["explain", &policy.path()], &ends[..], &words[2..]].concat());
+        let found = [excepted, in_vain, blocked].map(|what| run.out.contains(what));
+        assert_eq!(
+            (run.status, found),
+            (0, expected.unwrap_or_default()),
+            "{packet}: {}{}",
+            run.out,
+            run.err
+        );
+        let run = rampart(&[&["explain", &policy.path(), "--json"], &ends[..], &words[2..]].concat());
+        let answer: serde_json::Value = serde_json::from_str(&run.out).unwrap();
+        let expected = expected.map(|[excepted, in_vain, blocked]| {
+            json!({
+                "source": words[0], "is_excepted": excepted, "is_in_vain": in_vain, "may_be_blocked": blocked,
+            })
+        });
+        assert_eq!(answer["scans"], expected.unwrap_or_default(), "{packet}: {}", run.out);
+    }
+}
+
 /// A packet that rules allow and that cannot be translated is dropped, and every way to ask says so.
 #[test]
 fn explain_says_in_brief_what_cannot_be_translated() {
