@@ -170,16 +170,7 @@ pub const ROUTES: [Route; 20] = [
             "/v1/policy",
             Operation::Apply,
             "Apply a policy: it takes the place of the one in force at once and as a whole",
-            &[
-                (400, "The body is no policy to apply."),
-                READER,
-                CANNOT_TAKE_OVER,
-                (413, "The body is too large."),
-                CANNOT_APPLY,
-                TOO_OFTEN,
-                MACHINE,
-                GOING,
-            ],
+            &REFUSED_POLICY,
         )
     },
     route::<Confirmed>(
@@ -250,16 +241,7 @@ pub const ROUTES: [Route; 20] = [
             "/v1/backup",
             Operation::Restore,
             "Restore a backup, which is checked as a whole before anything is changed",
-            &[
-                (400, "The body is no backup that this version reads."),
-                READER,
-                CANNOT_TAKE_OVER,
-                (413, "The body is too large."),
-                CANNOT_APPLY,
-                TOO_OFTEN,
-                MACHINE,
-                GOING,
-            ],
+            &REFUSED_BACKUP,
         )
     },
     route::<Down>(
@@ -278,6 +260,15 @@ const CANNOT_TAKE_OVER: (u16, &str) = (
     "A running firewall cannot take this policy over: it has another size of flow table (`flows`), or another `forwarding`.",
 );
 const CANNOT_APPLY: (u16, &str) = (422, "The policy has errors, or the data plane cannot do what it says.");
+
+const REFUSED_POLICY: [(u16, &str); 8] = refused_body("The body is no policy to apply.");
+const REFUSED_BACKUP: [(u16, &str); 8] = refused_body("The body is no backup that this version reads.");
+
+/// Why a body whose policy is to be put in force is refused.
+const fn refused_body(wrong: &'static str) -> [(u16, &'static str); 8] {
+    let large = (413, "The body is too large.");
+    [(400, wrong), READER, CANNOT_TAKE_OVER, large, CANNOT_APPLY, TOO_OFTEN, MACHINE, GOING]
+}
 
 const fn route<A: JsonSchema>(
     method: &'static str,
