@@ -230,7 +230,7 @@ static __always_inline enum verdict refuse_stranger(void *ctx, struct packet *p,
 				: answer_reset_tc(ctx, p, REASON_TCP_NO_FLOW);
 }
 
-/* Counts what the policy refuses for its source, if the source may be whom it says it is. */
+/* Counts what the policy refuses for its source, unless the way back shows that the source is forged. */
 static __always_inline void note_in_vain(void *ctx, struct packet *p, const enum hook hook)
 {
 	if (settings.scan_window && is_asking(p) && !check_way_back_at(ctx, p, hook))

@@ -28,7 +28,7 @@ static __always_inline bool is_among(const struct link_addresses *own, __u64 add
 	return found;
 }
 
-/* The first six bytes of a frame, as a word: whom it is for. */
+/* The first six bytes of a frame, as a word: its destination. */
 static __always_inline __u64 link_destination(const struct ethernet *ethernet)
 {
 	return *(const __u64 *)ethernet & 0xffffffffffff;

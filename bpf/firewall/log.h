@@ -19,7 +19,7 @@ struct {
 
 #define RECORD_ROOM (1 << 22)	/* bytes of the ring: 27,000 records */
 
-/* Flows that have ended, for whoever exports them. A ring of its own, and a rate of its own: however many flows end, no event is lost. */
+/* Flows that have ended, for the exporter. A ring of its own, and a rate of its own: however many flows end, no event is lost. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, RECORD_ROOM);

@@ -236,7 +236,7 @@ static __always_inline bool claimed_source(struct __sk_buff *ctx, struct address
 	       !(v6.next_header == PROTOCOL_TCP && begins_no_connection(ctx, IPV6_BYTES));
 }
 
-/* Whether a packet is the answer of a DHCP server for whoever asks here, as in route(): who has no address has no routes either. */
+/* Whether a packet is the answer of a DHCP server for a client on this machine, as in route(): a client without an address has no routes either. */
 static __always_inline bool answers_dhcp_here(struct __sk_buff *ctx)
 {
 	struct packet p = { .family = 4, .protocol = PROTOCOL_UDP, .from = zone_of(ctx->ifindex) };

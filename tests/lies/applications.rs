@@ -300,11 +300,7 @@ fn what_a_proxy_does_in_the_servers_name_is_named() {
         (https, Lie::Honest, ""),
         (https, Lie::Flips, "TLS records came otherwise than they were sealed"),
         (https, Lie::Cuts, "files ended early, though they were sent whole"),
-        (
-            https,
-            Lie::Terminates,
-            "answered by somebody without the server's key: the firewall answered itself",
-        ),
+        (https, Lie::Terminates, "answered without the server's key: the firewall answered itself"),
     ] {
         let outcome = bed.run(lie, protocol);
         let found = outcome.application.disagreements(&outcome.ledger).join("; ");

@@ -1,4 +1,4 @@
-//! Flows that have ended, for whoever exports them, read from the ring that the programs fill. Decides nothing and keeps nothing.
+//! Flows that have ended, for the exporter, read from the ring that the programs fill. Decides nothing and keeps nothing.
 
 use crate::clock::whole_tick;
 use crate::flow_table::named;

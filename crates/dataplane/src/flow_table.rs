@@ -25,9 +25,9 @@ type End = (IpAddr, u16);
 /// An interface that belongs to another zone now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Moved {
-    /// Its name.
+    /// Name of the interface.
     pub interface: String,
-    /// Its place in the data plane.
+    /// Place of the interface in the data plane.
     pub(crate) place: u32,
     /// The number of the zone that it belonged to.
     pub(crate) zone: u8,

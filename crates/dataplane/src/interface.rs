@@ -18,9 +18,9 @@ pub struct Interface {
     pub has_one_remote: bool,
     /// Whether it is up, and so can receive.
     pub is_up: bool,
-    /// Whether somebody has made it hear frames for other machines, by its flag (`IFF_PROMISC`). Programs that look on (tcpdump) do so without the
+    /// Whether it was made to receive frames for other machines, by its flag (`IFF_PROMISC`). Programs that look on (tcpdump) do so without the
     /// flag, and only for as long as they run.
-    pub hears_all: bool,
+    pub receives_all: bool,
     /// The longest packet that it sends, in bytes with the IP header; `None` if the kernel does not say.
     pub mtu: Option<u32>,
 }
@@ -118,7 +118,7 @@ mod tests {
                 made_by: Some(made_by).filter(|name| !name.is_empty()).map(str::to_owned),
                 has_one_remote,
                 is_up: true,
-                hears_all: false,
+                receives_all: false,
                 mtu: None,
             };
             let found = match (link.unfit(), link.is_layer_3()) {

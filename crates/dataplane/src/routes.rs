@@ -98,12 +98,12 @@ pub fn interfaces() -> Result<Vec<Interface>, RoutesError> {
     Queries::open()?.interfaces()
 }
 
-/// Makes an interface of this network namespace hear frames for other machines, or not any more. What programs that look on want of it stays.
+/// Makes an interface of this network namespace receive frames for other machines, or not any more. What programs that look on want of it stays.
 ///
 /// # Errors
 /// There is no such interface, or the kernel does not let its flags be changed.
-pub fn hear_all(index: u32, hears: bool) -> Result<(), RoutesError> {
-    Queries::open()?.hear_all(index, hears)
+pub fn receive_all(index: u32, receives: bool) -> Result<(), RoutesError> {
+    Queries::open()?.receive_all(index, receives)
 }
 
 /// How many answers a core may send.

@@ -148,7 +148,7 @@ fn needs_root_a_mapping_whose_port_has_changed_is_one_for_all() {
     }
 }
 
-/// RFC 5382 REQ-5: a connection may be idle for two hours, and whoever was told its name outside reaches its end all the time.
+/// RFC 5382 REQ-5: a connection may be idle for two hours, and who knows its alias reaches its end all the time.
 #[test]
 fn needs_root_a_connection_that_is_idle_keeps_its_mapping_until_it_ends() {
     for hook in HOOKS {

@@ -170,7 +170,7 @@ fn needs_root_a_record_has_the_names_of_a_translated_flow() {
     }
 }
 
-/// Nobody wants records, and then nothing is counted either; or somebody does, and not so many.
+/// Without records nothing is counted either, and with a lower rate the rest is suppressed.
 #[test]
 fn needs_root_every_flow_has_a_record_or_is_counted() {
     for (log, recorded, suppressed) in [(String::new(), 0, 0), (ipfix(20), 20, 80), (ipfix(100), 100, 0)] {

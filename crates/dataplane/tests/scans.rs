@@ -182,7 +182,7 @@ fn needs_root_a_block_refuses_new_flows_alone() {
             ("the flow that it has, the other way", Side::In, segment(IN, OUT, (80, 7), ACK), Fate::Sent),
             ("a flow to it", Side::In, of_inside, Fate::Sent),
             ("its answer", Side::Out, segment(OUT, IN, (443, 9), SYN | ACK), Fate::Sent),
-            ("somebody else", Side::Out, web("198.18.2.3", 8), Fate::Sent),
+            ("another source", Side::Out, web("198.18.2.3", 8), Fate::Sent),
         ] {
             assert_eq!(bed.send(side, &frame), expected, "{what}, {hook:?}");
         }
@@ -357,7 +357,7 @@ fn needs_root_a_connection_that_was_one_is_no_scan() {
 /// More sources than there is room for: who is blocked stays so, and who is forgotten is counted.
 #[test]
 fn needs_root_many_forged_sources_end_no_block() {
-    // A million addresses are somebody's out there.
+    // These addresses have no route back.
     let mut bed = bed(Hook::Tc, &format!("{}[settings]\nreverse_path = 'off'\n", blocking()));
     send(&mut bed, to_port, 0..SURE);
     for n in 0..30_000u32 {

@@ -146,7 +146,7 @@ pub enum Failure {
     HandshakeReset,
     /// The TLS handshake ended otherwise: by an alert, early, or because what came is no TLS 1.3.
     Handshake,
-    /// Whoever answered has not the server's certificate and key.
+    /// The answer did not come from the holder of the server's certificate and key.
     Certificate,
     /// Connected, and then not all came in time.
     Timeout,
@@ -216,9 +216,9 @@ impl Failure {
                 Some("answers had not the server's seal for their request: somebody else answered")
             }
             Failure::Record => Some("TLS records came otherwise than they were sealed"),
-            Failure::Certificate => Some(
-                "TLS connections were answered by somebody without the server's key: the firewall answered itself",
-            ),
+            Failure::Certificate => {
+                Some("TLS connections were answered without the server's key: the firewall answered itself")
+            }
             Failure::Protocol => Some("answers were not of the protocol that the servers speak"),
             _ => None,
         }
@@ -358,7 +358,7 @@ mod tests {
             (
                 &[(Failure::Certificate, 3)],
                 |_| (),
-                "3 of 10 TLS connections were answered by somebody without the server's key: the firewall answered itself",
+                "3 of 10 TLS connections were answered without the server's key: the firewall answered itself",
             ),
             (
                 &[(Failure::Protocol, 3)],

@@ -1,4 +1,4 @@
-//! The rules of the machine itself in the policies that the firewall writes (`rampart init`, `factory-reset`): whoever manages it gets in, it gets its
+//! The rules of the machine itself in the policies that the firewall writes (`rampart init`, `factory-reset`): its administrators get in, it gets its
 //! addresses, and it may ask. Text alone; decides nothing about who that is.
 
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ pub(crate) struct Rule<'r> {
     pub(crate) services: &'r [&'r str],
 }
 
-/// What a network tells its hosts.
+/// What a network announces to its hosts.
 pub(crate) const LEARN: [&str; 3] = ["dhcp", "dhcpv6", "neighbour-discovery"];
 const SELF: &[&str] = &["self"];
 

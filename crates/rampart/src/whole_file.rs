@@ -1,5 +1,5 @@
-//! Puts a file in place as a whole: whoever reads it, after a crash of the machine too, finds the one before or this one. It is written under
-//! another name beside its own, goes through no link that somebody put there, and leaves that other name behind only if it is killed.
+//! Puts a file in place as a whole: a reader, after a crash of the machine too, finds the one before or this one. It is written under
+//! another name beside its own, goes through no link that was put there, and leaves that other name behind only if it is killed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 /// How the name of a file ends before it is whole.
 const UNFINISHED: &str = "new";
-/// After this time nobody writes an unfinished file any more: whoever did was killed.
+/// After this time an unfinished file is written no more: its writer was killed.
 const LONG_AGO: Duration = Duration::from_secs(3_600);
 /// Names that are tried: a process that was killed may have had the same number.
 const TRIES: u32 = 64;
@@ -75,7 +75,7 @@ pub(crate) fn is_unfinished(path: &Path) -> bool {
 pub(crate) fn forget_unfinished(folder: &Path) -> io::Result<()> {
     let before = SystemTime::now() - LONG_AGO;
     for path in fs::read_dir(folder)?.flatten().map(|file| file.path()).filter(|path| is_unfinished(path)) {
-        // Whoever still writes it may be done by now.
+        // A process that still wrote it may be done by now.
         let written_at = fs::symlink_metadata(&path).and_then(|about| about.modified());
         if written_at.is_ok_and(|at| at < before) {
             fs::remove_file(path)?;
@@ -130,7 +130,7 @@ mod tests {
         }
         replace(&file, 0o600, b"x").unwrap();
         forget_unfinished(folder.path()).unwrap();
-        assert!(left.exists(), "somebody may be writing it");
+        assert!(left.exists(), "another process may be writing it");
         open.set_modified(SystemTime::now() - LONG_AGO - LONG_AGO).unwrap();
         forget_unfinished(folder.path()).unwrap();
         assert!(!left.exists() && file.exists());

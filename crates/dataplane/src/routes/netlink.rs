@@ -239,13 +239,13 @@ impl Queries {
         Ok(all)
     }
 
-    /// Makes an interface hear frames for other machines, or not any more. No other flag of it is touched, whoever changes those meanwhile.
-    pub(super) fn hear_all(&mut self, index: u32, hears: bool) -> Result<(), RoutesError> {
+    /// Makes an interface receive frames for other machines, or not any more. Its other flags stay as they are, even if they change meanwhile.
+    pub(super) fn receive_all(&mut self, index: u32, receives: bool) -> Result<(), RoutesError> {
         let mut request = LinkMessage::default();
         request.header.index = index;
         request.header.change_mask = LinkFlags::Promisc;
-        request.header.flags = if hears { LinkFlags::Promisc } else { LinkFlags::empty() };
-        let doing = "making an interface hear frames for other machines";
+        request.header.flags = if receives { LinkFlags::Promisc } else { LinkFlags::empty() };
+        let doing = "making an interface receive frames for other machines";
         self.ask(RouteNetlinkMessage::SetLink(request), NLM_F_ACK, doing, |_| ())
     }
 
@@ -397,7 +397,7 @@ fn interface_of(message: &LinkMessage) -> Option<Interface> {
     let kind = message.header.link_layer_type;
     let (kind, kind_name) = (u16::from(kind), format!("{kind:?}"));
     let has = |flag| message.header.flags.contains(flag);
-    let (is_up, hears_all) = (has(LinkFlags::Up), has(LinkFlags::Promisc));
+    let (is_up, receives_all) = (has(LinkFlags::Up), has(LinkFlags::Promisc));
     let mtu = message.attributes.iter().find_map(|attribute| match attribute {
         LinkAttribute::Mtu(mtu) => Some(*mtu),
         _ => None,
@@ -415,7 +415,7 @@ fn interface_of(message: &LinkMessage) -> Option<Interface> {
         _ => false,
     });
     let index = message.header.index;
-    Some(Interface { index, name, kind, kind_name, made_by, has_one_remote, is_up, hears_all, mtu })
+    Some(Interface { index, name, kind, kind_name, made_by, has_one_remote, is_up, receives_all, mtu })
 }
 
 /// Whether the bytes are an address of one host: not the unspecified address, and no group.

@@ -1,4 +1,4 @@
-//! What interfaces of a transparent bridge need of the kernel: they hear every frame, carry packets of the same size, and meet the firewall at
+//! What interfaces of a transparent bridge need of the kernel: they receive every frame, carry packets of the same size, and meet the firewall at
 //! the same hook.
 
 use super::Kernel;
@@ -20,7 +20,7 @@ impl Kernel {
         self.firewall.ports.set_bridges(bridges)?;
         let attached: Vec<String> = self.attached.iter().map(|it| it.interface.clone()).collect();
         for interface in attached {
-            self.hear(&interface, self.other_end(&interface).is_some())?;
+            self.receive_all(&interface, self.other_end(&interface).is_some())?;
             self.level_hooks(&interface)?;
         }
         Ok(())
@@ -31,24 +31,24 @@ impl Kernel {
         bridge::of(&self.bridges, interface).map(|(_, other)| other)
     }
 
-    /// An interface hears frames for other machines if it is to; what was so before this daemon stays. One that is gone hears nothing.
+    /// An interface receives frames for other machines if it is to; what was so before this daemon stays. One that is gone receives nothing.
     ///
     /// # Errors
     /// The kernel does not let us.
-    pub(super) fn hear(&mut self, interface: &str, hears: bool) -> Result<(), PlaneError> {
-        if !hears && !self.hears_all.remove(interface) {
+    pub(super) fn receive_all(&mut self, interface: &str, receives: bool) -> Result<(), PlaneError> {
+        if !receives && !self.receives_all.remove(interface) {
             return Ok(());
         }
         let links = links()?;
         let Some(link) = links.iter().find(|link| link.name == interface) else { return Ok(()) };
-        // An earlier daemon made them hear it, or somebody else did, which nobody can tell any more.
-        if hears && (!link.hears_all || self.took_over) {
-            self.hears_all.insert(interface.to_owned());
+        // An earlier daemon or another program made them receive it, and nothing shows which.
+        if receives && (!link.receives_all || self.took_over) {
+            self.receives_all.insert(interface.to_owned());
         }
-        if link.hears_all == hears {
+        if link.receives_all == receives {
             return Ok(());
         }
-        routes::hear_all(link.index, hears)
+        routes::receive_all(link.index, receives)
             .map_err(|error| PlaneError::Machine(format!("`{interface}`: {error}")))
     }
 

@@ -49,10 +49,10 @@ pub(crate) struct Kernel {
     /// Those of the policy in force.
     bridges: Vec<Bridge>,
     /// Interfaces that this daemon has made hear frames for other machines.
-    hears_all: HashSet<String>,
+    receives_all: HashSet<String>,
     /// Interfaces that belong to another zone than those whose flows are still there.
     moved: Vec<Moved>,
-    /// Interfaces that went to the hook of the other end of their bridge, until somebody asks.
+    /// Interfaces that went to the hook of the other end of their bridge, until they are asked for.
     leveled: Vec<(String, HookName, String)>,
     /// What an earlier firewall left, until this one is settled.
     earlier: Option<Earlier>,
@@ -146,7 +146,7 @@ impl Kernel {
             settings,
             attached,
             bridges: policy.bridges.clone(),
-            hears_all: HashSet::new(),
+            receives_all: HashSet::new(),
             moved: Vec::new(),
             leveled: Vec::new(),
             earlier,
@@ -166,7 +166,7 @@ impl Kernel {
     /// Detaches from an interface. Its packets are dropped where the kernel forwards.
     fn let_go(&mut self, interface: &str) -> Result<(), PlaneError> {
         self.firewall.ports.detach(interface)?;
-        self.hear(interface, false)?;
+        self.receive_all(interface, false)?;
         self.attached.retain(|it| it.interface != interface);
         self.follow_neighbours();
         Ok(())
@@ -192,7 +192,7 @@ impl Kernel {
             Hook::Tc => dataplane::Hook::Tc,
         };
         let attached = self.attach_programs(interface, zone, hook, wanted)?;
-        self.hear(interface, self.other_end(interface).is_some())?;
+        self.receive_all(interface, self.other_end(interface).is_some())?;
         // From now on the programs need what they need even if this process ends.
         self.follower.outlive(true);
         if !self.kernel_forwards() {
@@ -301,7 +301,7 @@ impl DataPlane for Kernel {
         // What can go wrong goes wrong before the policy is in force; hearing more does no harm until then.
         let ends: Vec<String> = self.attached.iter().map(|it| it.interface.clone()).collect();
         for interface in ends.iter().filter(|it| bridge::of(&policy.bridges, it).is_some()) {
-            self.hear(interface, true)?;
+            self.receive_all(interface, true)?;
         }
         let zone_of =
             |link: &Interface| Some((link.name.clone(), policy.zone_of_interface(&link.name)?.name.clone()));

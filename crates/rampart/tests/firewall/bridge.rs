@@ -30,8 +30,8 @@ fn one_network() -> Bed {
     bed
 }
 
-/// Whether an interface of the firewall hears frames for other machines.
-fn hears_all(bed: &Bed, interface: &str) -> bool {
+/// Whether an interface of the firewall receives frames for other machines.
+fn receives_all(bed: &Bed, interface: &str) -> bool {
     bed.host("fw").run("ip", &["-o", "link", "show", "dev", interface]).contains(",PROMISC,")
 }
 
@@ -51,7 +51,7 @@ fn needs_root_hosts_of_one_network_meet_through_a_bridge_and_its_policy() {
         let policy = bed.policy("bridge.toml", RULES);
         let mut firewall = bed.up(&policy, hook);
         for interface in ["e1", "e0"] {
-            assert!(hears_all(&bed, interface), "{hook}: {interface}");
+            assert!(receives_all(&bed, interface), "{hook}: {interface}");
         }
         // The hosts ask for each other's Ethernet address across the bridge.
         for address in [OUTSIDE, OUTSIDE_V6] {
@@ -89,14 +89,14 @@ fn needs_root_hosts_of_one_network_meet_through_a_bridge_and_its_policy() {
         assert_eq!(bed.rampart(&["down"]).0, 0, "{hook}");
         drop(firewall);
         for interface in ["e1", "e0"] {
-            assert!(!hears_all(&bed, interface), "{hook}: {interface}");
+            assert!(!receives_all(&bed, interface), "{hook}: {interface}");
         }
     }
 }
 
-/// Whoever looks on while the firewall starts makes the interface hear everything for as long as that takes, without its flag.
+/// A capture that runs while the firewall starts makes the interface receive everything for as long as it runs, without the interface's flag.
 #[test]
-fn needs_root_a_bridge_goes_on_when_whoever_looked_on_has_ended() {
+fn needs_root_a_bridge_goes_on_when_a_capture_has_ended() {
     let bed = one_network();
     let looks_on = ["link", "add", "link", "e1", "name", "look", "type", "macvlan", "mode", "passthru"];
     bed.ip("fw", &looks_on);
@@ -104,16 +104,16 @@ fn needs_root_a_bridge_goes_on_when_whoever_looked_on_has_ended() {
     let policy = bed.policy("bridge.toml", RULES);
     let firewall = bed.up(&policy, "tc");
     bed.ip("fw", &["link", "del", "look"]);
-    assert!(hears_all(&bed, "e1"), "its own flag is set");
+    assert!(receives_all(&bed, "e1"), "its own flag is set");
     assert!(attempt(&bed, "in", &["-n", "-c", "1", "-W", "60", OUTSIDE]));
-    // What somebody else had set stays.
+    // What another program had set stays.
     assert_eq!(bed.rampart(&["down"]).0, 0);
     drop(firewall);
     bed.ip("fw", &["link", "set", "e0", "promisc", "on"]);
     let firewall = bed.up(&policy, "tc");
     assert_eq!(bed.rampart(&["down"]).0, 0);
     drop(firewall);
-    assert_eq!((hears_all(&bed, "e1"), hears_all(&bed, "e0")), (false, true));
+    assert_eq!((receives_all(&bed, "e1"), receives_all(&bed, "e0")), (false, true));
 }
 
 /// Sends the second fragment of a datagram of VLAN 10 before the first one.

@@ -83,15 +83,15 @@ fn needs_root_rsyslog_and_the_journal_get_what_happens() {
         until(&format!("{with:?}"), || lines(&out, with).len() >= 2);
     }
     let mut bytes = [0; 10_000];
-    let mut heard = Vec::new();
-    while !(heard.iter().any(|it: &String| it.contains("\nRAMPART_EVENT=opened\n"))
-        && heard.iter().any(|it| it.contains("\nRAMPART_REASON=default-deny\n"))
-        && heard.iter().any(|it| it.contains("\nRAMPART_EVENT=killed\n")))
+    let mut entries = Vec::new();
+    while !(entries.iter().any(|it: &String| it.contains("\nRAMPART_EVENT=opened\n"))
+        && entries.iter().any(|it| it.contains("\nRAMPART_REASON=default-deny\n"))
+        && entries.iter().any(|it| it.contains("\nRAMPART_EVENT=killed\n")))
     {
         let length = socket.recv(&mut bytes).unwrap();
-        heard.push(String::from_utf8(bytes[..length].to_vec()).unwrap());
+        entries.push(String::from_utf8(bytes[..length].to_vec()).unwrap());
     }
-    assert!(heard.iter().all(|it| it.contains("\nSYSLOG_IDENTIFIER=rampart\n")), "{heard:?}");
+    assert!(entries.iter().all(|it| it.contains("\nSYSLOG_IDENTIFIER=rampart\n")), "{entries:?}");
     let status = bed.json(&["status"]);
     let exports = status["exports"].as_array().unwrap();
     assert_eq!(exports.len(), 3, "{status}");
@@ -102,12 +102,12 @@ fn needs_root_rsyslog_and_the_journal_get_what_happens() {
             .contains("\nrampart_export_sent_total{form=\"syslog\",to=\"udp://10.81.2.2:514\"} ")
     );
     expect_no_rights(&firewall);
-    // The policy that takes the collectors away is the last that they hear of.
+    // The policy that takes the collectors away is the last that they get.
     let silent = bed.policy("silent.toml", &format!("{COLLECTING}{WEB}{DENY}"));
     bed.json(&["apply", &silent]);
-    until("the last words", || lines(&out, &["|applied|", "silent.toml"]).len() == 2);
+    until("the last messages", || lines(&out, &["|applied|", "silent.toml"]).len() == 2);
     assert_eq!(bed.json(&["status"])["exports"], serde_json::json!([]));
-    bed.expect(2525, Outcome::Silence, "nobody hears of it");
+    bed.expect(2525, Outcome::Silence, "exported nowhere");
     bed.json(&["apply", &policy]);
     drop(firewall);
     until("the daemon's end", || lines(&out, &["|left|"]).len() == 2);
@@ -211,33 +211,33 @@ fn expect_no_rights(firewall: &crate::bed::Firewall) {
     assert_eq!((value("NoNewPrivs:"), value("Seccomp:")), (vec!["1".to_owned()], vec!["2".to_owned()]));
 }
 
-/// A policy without a rule for the firewall's own packets, a collector that is not there, and the end of the process: each is said.
+/// A policy without a rule for the firewall's own packets, a collector that is not there, and the end of the process: each is a trouble.
 #[test]
-fn needs_root_what_reaches_no_collector_is_said() {
+fn needs_root_what_reaches_no_collector_is_a_trouble() {
     let bed = Bed::new();
     let log = "[log]\nsyslog = ['udp://10.81.2.2:514', 'tcp://10.81.2.2:601']\n";
     let cut = bed.policy("cut.toml", &format!("{log}{DENY}"));
-    let (_, said) = bed.rampart(&["check", &cut]);
-    assert!(said.contains("cut: ") && said.contains("no rule lets it out"), "{said}");
+    let (_, found) = bed.rampart(&["check", &cut]);
+    assert!(found.contains("cut: ") && found.contains("no rule lets it out"), "{found}");
     let mut firewall = bed.up(&cut, "auto");
     let troubles = || {
         let status = bed.json(&["status"]);
         let found = status["troubles"].as_array().unwrap().iter().map(|it| it.as_str().unwrap().to_owned());
         found.collect::<Vec<_>>()
     };
-    let is_said = |form: &str, why: &str| {
+    let is_shown = |form: &str, why: &str| {
         bed.call(2525);
         troubles().iter().any(|it| it.starts_with(form) && it.contains(why))
     };
     until("its own policy", || {
-        is_said("syslog udp://10.81.2.2:514: ", "write a rule that allows it from `self`")
+        is_shown("syslog udp://10.81.2.2:514: ", "write a rule that allows it from `self`")
     });
     let nobody = bed.policy("nobody.toml", &format!("{log}{COLLECTING}{DENY}"));
     bed.json(&["apply", &nobody]);
     let away = "start the collector's program";
-    until("nobody listens", || is_said("syslog tcp://10.81.2.2:601: ", away));
-    until("nobody takes datagrams", || is_said("syslog udp://10.81.2.2:514: ", away));
-    // Whoever comes late hears of what waited.
+    until("nobody listens", || is_shown("syslog tcp://10.81.2.2:601: ", away));
+    until("nobody takes datagrams", || is_shown("syslog udp://10.81.2.2:514: ", away));
+    // A collector that comes late gets what waited.
     let (_rsyslog, out) = rsyslog(&bed);
     until("what waited", || !lines(&out, &["|refused|", "destination_port=\"2525\""]).is_empty());
     until("all is well", || {

@@ -189,8 +189,8 @@ fn needs_root_interfaces_move_between_zones_with_a_policy() {
     }
 }
 
-/// An interface goes to another zone while connections are open, by a policy that is applied and by one that a daemon starts with: they end, and whoever
-/// uses the same ports again is known by the new zone at once.
+/// An interface goes to another zone while connections are open, by a policy that is applied and by one that a daemon starts with: they end, and a flow
+/// of the same ports is judged by the new zone at once.
 #[test]
 fn needs_root_flows_of_an_interface_that_moves_end() {
     let rules = |from: &str| {
@@ -237,7 +237,7 @@ fn needs_root_flows_of_an_interface_that_moves_end() {
                 firewall = bed.up(moved, hook);
             }
             assert_eq!(bed.json(&["flows", "host=10.81.2.2"])["matched"], 0, "{hook}: {moved}");
-            // Somebody outside who goes on sending opens nothing, and is in nobody's way.
+            // A host outside that goes on sending opens nothing, and hinders no other.
             answers.send_to(b"y", back).unwrap();
             ask();
             drop(web);

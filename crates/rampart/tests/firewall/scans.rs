@@ -63,7 +63,7 @@ fn needs_root_scans_are_found_blocked_and_remembered() {
         bed.expect(8080, Outcome::Answered, "a user ended it");
         bed.json(&["apply", &policy("except.toml", &format!("{SCANS}except = '10.81.1.0/24'\n"))]);
         scan(&bed);
-        bed.expect(8080, Outcome::Answered, "whoever is excepted");
+        bed.expect(8080, Outcome::Answered, "a source that is excepted");
         expect_echo(&mut known, "after all that");
         drop(firewall);
     }

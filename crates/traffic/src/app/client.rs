@@ -32,7 +32,7 @@ pub(super) struct Order<'a> {
     pub(super) protocol: Protocol,
     /// How long the transaction may take.
     pub(super) limit: Duration,
-    /// Whom to believe; of HTTPS alone.
+    /// The authority that is trusted; of HTTPS alone.
     pub(super) tls: Option<&'a TlsConnector>,
     /// Who numbers the requests, where answers are to be sealed: of HTTP without TLS.
     pub(super) requests: Option<&'a Requests>,
@@ -149,7 +149,7 @@ pub(super) fn broken(error: io::Error) -> Stop {
         return failure.into();
     }
     match error.kind() {
-        // TLS whose end was not said.
+        // TLS that ended without a close_notify.
         ErrorKind::UnexpectedEof => Failure::Short.into(),
         ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::ConnectionAborted => {
             Failure::Reset.into()

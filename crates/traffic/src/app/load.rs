@@ -186,7 +186,7 @@ pub(super) struct World {
     pub(super) servers: Vec<IpAddr>,
     pub(super) files: Arc<FileSet>,
     pub(super) load: Load,
-    /// Whom clients believe; of HTTPS alone.
+    /// The authority that clients trust; of HTTPS alone.
     pub(super) identity: Option<Identity>,
     pub(super) requests: Requests,
     /// When the first client of the thread began. A busy machine may run the thread late; it has the whole time of the load from then.

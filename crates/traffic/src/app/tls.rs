@@ -1,5 +1,5 @@
 //! TLS 1.3 for HTTPS: an authority and a server's certificate of their own for every run, and what its errors mean. The authority's key
-//! ends with the making of the certificate, so nobody else can have one that clients believe: whoever terminates TLS between clients
+//! ends with the making of the certificate, so no other program has one that clients trust: a firewall that terminates TLS between clients
 //! and servers is found out. No session is ever resumed, so that every connection has a whole handshake.
 
 use measure::application::Failure;

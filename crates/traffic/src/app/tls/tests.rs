@@ -34,11 +34,11 @@ enum Deed {
     ResetsAtOnce,
     /// Reads the request and resets.
     Resets,
-    /// Ends within the file without saying so.
+    /// Ends within the file without a close_notify.
     Cuts,
     /// Ends within the file and says so.
     CutsOpenly,
-    /// Ends behind the file without saying so.
+    /// Ends behind the file without a close_notify.
     EndsUnsaid,
     Changes,
     WrongLength,
@@ -85,7 +85,7 @@ fn ends(deed: Deed) -> (TlsConnector, TlsAcceptor) {
     }
 }
 
-/// What the server says to a client that has connected. What the client no longer wants to hear is no fault.
+/// What the server sends to a client that has connected. That the client no longer reads is no fault.
 async fn act(deed: Deed, mut stream: TcpStream, acceptor: TlsAcceptor, file: &[u8]) -> io::Result<()> {
     let mut hello = [0; 4096];
     match deed {
