@@ -72,6 +72,41 @@ fn every_firewall_gives_valid_points() {
 }
 
 #[test]
+fn every_firewall_holds_connections_of_applications() {
+    const MOST: u64 = 200;
+    let _turn = turn();
+    let dir = tempfile::tempdir().unwrap();
+    for (name, duts, test) in [
+        (
+            "http",
+            &["wire", "xdp-redirect", "linux", "nftables", "iptables", "rampart", "rampart-tc"][..],
+            "\"http/1.1\"",
+        ),
+        ("https", &["wire", "nftables", "rampart-tc"], "\"https\"\nfactors.ip = 6"),
+    ] {
+        let test = format!(
+            "procedure = \"application-capacity\"\nmax_connections = {MOST}\nfactors.rules = 4\nfactors.object = 1\nfactors.protocol = {test}"
+        );
+        let results = results(&suite(dir.path(), duts, SECONDS, &test), &dir.path().join(name), &[]);
+        for dut in duts {
+            let points = of(&results, dut);
+            assert_eq!(points.len(), 1, "{dut}");
+            let (point, held) = (&points[0], points[0].application().unwrap().held.clone().unwrap());
+            let what = format!("{name} {dut}: {} {held:?} {:?}", point.value, point.marks);
+            assert!(point.valid && point.metric == Metric::ConcurrentConnections, "{what}");
+            assert_eq!((point.value, held.alive, held.open_at_servers), (MOST as f64, MOST, MOST), "{what}");
+            let said = "200 connections: the suite asks for no more (`max_connections`)";
+            assert!(point.marks.iter().any(|mark| mark.text.contains(said)), "{what}");
+            assert_eq!(
+                (point.ledger().residual(), point.ledger().received),
+                (0, point.ledger().offered),
+                "{what}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_machine_of_others_between_two_cards_is_refused_before_anything_is_built() {
     let dir = tempfile::tempdir().unwrap();
     let suite = suite(dir.path(), &["wire"], 1.0, "procedure = \"transactions\"");

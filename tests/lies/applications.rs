@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use measure::application::{Protocol, ProtocolMix};
+use measure::application::{Arrivals, Protocol, ProtocolMix};
 use nix::sys::socket::getsockopt;
 use nix::sys::socket::sockopt::OriginalDst;
 use rustls::pki_types::PrivatePkcs8KeyDer;
@@ -92,7 +92,7 @@ impl Bed {
             transaction_limit: Duration::from_secs(60),
             http_port: 80,
             https_port: 443,
-            open: None,
+            arrivals: Arrivals::ClosedLoop,
             ftp_port: 21,
             cores: vec![0],
             seed: 3,

@@ -8,12 +8,14 @@ use std::process::Command;
 
 /// By the beginning of its name, how far what is reported may be off, as a share of the truth. What is counted is exact on any machine;
 /// what is timed is not.
-const BOUNDS: [(&str, f64); 7] = [
+const BOUNDS: [(&str, f64); 9] = [
     ("throughput of a bucket", 0.1),
     ("latency that a delay", 0.1),
     ("loss of one frame", 0.02),
     ("burst that a buffer", 0.05),
     ("connections that a table", 0.0),
+    ("HTTP connections that a table", 0.0),
+    ("HTTPS connections that a table", 0.0),
     ("failures where one connection", 0.001),
     // The queue alone would make it 1.8 times as much.
     ("connections/s of a box", 0.3),

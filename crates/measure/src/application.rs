@@ -1,9 +1,10 @@
 //! The vocabulary of application traffic: virtual clients that fetch files from servers, one or several over a connection.
 //! In a closed loop each begins its next transaction when the one before has ended; in an open loop ([`crate::open_loop`]) connections
-//! begin at their times. Plain values.
+//! begin at their times; or connections are kept open together ([`crate::held_open`]). Plain values.
 //!
 //! The ledger's entries are transactions: begun, completed, and failed by how.
 
+use crate::held_open::{HeldOpen, HeldOutcome};
 use crate::ledger::{Ledger, Named, Places};
 use crate::open_loop::{OpenLoop, Sustained};
 use crate::results::LatencySummary;
@@ -127,8 +128,29 @@ pub struct ApplicationRequest {
     pub seconds: f64,
     /// Seconds from its SYN after which a transaction has failed.
     pub limit_seconds: f64,
-    /// When connections begin; `None`: in a closed loop, by the virtual clients. Its phases sum up to `seconds`.
-    pub open: Option<OpenLoop>,
+    /// When connections begin. Its phases sum up to `seconds`.
+    pub arrivals: Arrivals,
+}
+
+/// When the connections of a trial begin.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Arrivals {
+    /// In a closed loop: a virtual client begins the next when the one before has ended.
+    ClosedLoop,
+    /// At their times, whatever becomes of the others.
+    OpenLoop(OpenLoop),
+    /// At their times, and they stay open together.
+    Held(HeldOpen),
+}
+
+impl Arrivals {
+    /// The open loop, if it is one.
+    pub const fn open_loop(&self) -> Option<OpenLoop> {
+        match self {
+            Self::OpenLoop(open) => Some(*open),
+            _ => None,
+        }
+    }
 }
 
 /// How a transaction failed.
@@ -255,6 +277,9 @@ pub struct ApplicationOutcome {
     /// What became of the sustained load; of an open loop alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sustained: Option<Box<Sustained>>,
+    /// What became of connections that were to be open at once; of a trial that holds them alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held: Option<HeldOutcome>,
 }
 
 impl ApplicationOutcome {
@@ -287,6 +312,7 @@ impl ApplicationOutcome {
                 self.client_bytes, self.server_bytes
             ));
         }
+        found.extend(self.held.iter().flat_map(HeldOutcome::disagreements));
         found
     }
 
@@ -302,6 +328,7 @@ impl ApplicationOutcome {
         self.first_byte_ns = None;
         self.last_byte_ns = None;
         self.sustained = None;
+        self.held = None;
     }
 }
 

@@ -10,6 +10,7 @@ mod points;
 #[cfg(test)]
 pub(crate) mod tests;
 
+use crate::application::Arrivals;
 use crate::connections::{ConnectionRequest, RatePhase};
 use crate::level::Level;
 use crate::procedure::{Measured, Procedure, ProcedureSpec, Step, judge};
@@ -371,9 +372,11 @@ fn load(request: &TrialRequest) -> Option<(LoadKind, f64)> {
         TrialRequest::Connections(ConnectionRequest::Held { connections, .. }) => {
             Some((LoadKind::Open, *connections as f64))
         }
-        TrialRequest::Application(application) => {
-            application.open.map(|open| (LoadKind::Rate, open.connection_rate))
-        }
+        TrialRequest::Application(application) => match application.arrivals {
+            Arrivals::ClosedLoop => None,
+            Arrivals::OpenLoop(open) => Some((LoadKind::Rate, open.connection_rate)),
+            Arrivals::Held(held) => Some((LoadKind::Open, held.connections as f64)),
+        },
         TrialRequest::Connections(ConnectionRequest::Fastest { .. }) | TrialRequest::Bulk(_) => None,
     }
 }

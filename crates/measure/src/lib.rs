@@ -10,6 +10,7 @@ pub mod campaign;
 pub mod change;
 pub mod connections;
 pub mod frame;
+pub mod held_open;
 pub mod latency;
 pub mod ledger;
 pub mod level;

@@ -3,7 +3,7 @@
 //!
 //! Each workload has a request and an outcome of its own. What every trial has, whatever it carries, is in [`TrialOutcome`].
 
-use crate::application::{ApplicationOutcome, ApplicationRequest};
+use crate::application::{ApplicationOutcome, ApplicationRequest, Arrivals};
 use crate::bulk::{BulkOutcome, BulkRequest};
 use crate::connections::{ConnectionOutcome, ConnectionRequest, ConnectionSecond};
 use crate::ledger::{Ledger, Places};
@@ -147,7 +147,7 @@ impl TrialRequest {
         match self {
             Self::Frames(frames) => frames.is_paced(),
             Self::Connections(connections) => !matches!(connections, ConnectionRequest::Fastest { .. }),
-            Self::Application(application) => application.open.is_some(),
+            Self::Application(application) => application.arrivals != Arrivals::ClosedLoop,
             Self::Bulk(_) => false,
         }
     }

@@ -3,9 +3,10 @@
 
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use measure::application::ApplicationRequest;
+use measure::application::{ApplicationRequest, Arrivals};
 use measure::campaign::{Observer, Outcome, Progress};
 use measure::connections::{ConnectionRequest, RatePhase};
+use measure::held_open::HeldOpen;
 use measure::results::Mark;
 use measure::trial::{Load, TrialRequest};
 use std::collections::BTreeMap;
@@ -236,10 +237,12 @@ fn load(request: &TrialRequest) -> String {
             [RatePhase { from, to, .. }, ..] => format!("from {from:.0} to {to:.0} connections/s"),
             [] => String::new(),
         },
-        TrialRequest::Connections(ConnectionRequest::Held { connections, .. }) => {
-            format!("{connections} connections open")
-        }
-        TrialRequest::Application(ApplicationRequest { open: Some(open), .. }) => {
+        TrialRequest::Connections(ConnectionRequest::Held { connections, .. })
+        | TrialRequest::Application(ApplicationRequest {
+            arrivals: Arrivals::Held(HeldOpen { connections, .. }),
+            ..
+        }) => format!("{connections} connections open"),
+        TrialRequest::Application(ApplicationRequest { arrivals: Arrivals::OpenLoop(open), .. }) => {
             rate_text(open.connection_rate, "connections/s")
         }
         TrialRequest::Connections(ConnectionRequest::Fastest { .. })

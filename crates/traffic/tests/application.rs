@@ -1,7 +1,7 @@
 //! Application traffic through a router that stops in the middle: transactions fail, each in its way, and the run ends. Needs root.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use measure::application::{Protocol, ProtocolMix};
+use measure::application::{Arrivals, Protocol, ProtocolMix};
 use measure::ledger::Places;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -99,7 +99,7 @@ fn transactions_fail_as_the_router_stops_and_the_run_ends() {
             transaction_limit,
             http_port: 80,
             https_port: 443,
-            open: None,
+            arrivals: Arrivals::ClosedLoop,
             ftp_port: 21,
             cores: vec![0],
             seed: 1,

@@ -26,7 +26,7 @@ impl Firewall {
     fn answers(&self, request: &TrialRequest) -> TrialOutcome {
         let TrialRequest::Application(request) = request else { panic!("{request:?}") };
         assert_eq!(request.limit_seconds, LIMIT);
-        let open = request.open.unwrap_or(OpenLoop {
+        let open = request.arrivals.open_loop().unwrap_or(OpenLoop {
             connection_rate: CAPACITY,
             ramp_up_seconds: 0.0,
             sustain_seconds: request.seconds,
@@ -65,7 +65,7 @@ impl Firewall {
             client_bytes: completed * BYTES,
             server_bytes: completed * BYTES,
             times_ns: summary,
-            sustained: request.open.map(|_| Box::new(sustained)),
+            sustained: request.arrivals.open_loop().map(|_| Box::new(sustained)),
             ..ApplicationOutcome::default()
         };
         TrialOutcome {
@@ -136,7 +136,7 @@ fn the_rate_is_what_the_firewall_holds_and_times_are_at_half_of_it() {
             assert!(time.valid && (time.value - 1e9 / CAPACITY).abs() < 1e4, "{}", time.value);
         }
         let open = |request: &TrialRequest| match request {
-            TrialRequest::Application(request) => request.open,
+            TrialRequest::Application(request) => request.arrivals.open_loop(),
             _ => None,
         };
         assert_eq!(open(&asked[0]), None, "the first trial shows what there is to offer");

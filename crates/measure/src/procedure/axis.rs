@@ -2,9 +2,10 @@
 //! loads count legal and illegal attempts together, and values only the legal ones.
 
 use super::guard::{counted_loss, sent_rate};
-use super::{ApplicationRateSpec, CapacitySpec, Flood, RateSpec, SearchSpec};
-use crate::application::ApplicationRequest;
+use super::{ApplicationCapacitySpec, ApplicationRateSpec, CapacitySpec, Flood, RateSpec, SearchSpec};
+use crate::application::{ApplicationRequest, Arrivals};
 use crate::connections::{ConnectionRequest, RatePhase};
+use crate::held_open::{HeldOpen, HeldOutcome};
 use crate::open_loop::OpenLoop;
 use crate::search::Goal;
 use crate::shape::Placement;
@@ -44,6 +45,15 @@ pub(super) enum Axis {
     Open { opening_rate: f64, hold_seconds: f64 },
     /// Connections of applications a second.
     Applications { ramp_up_seconds: f64, ramp_down_seconds: f64, limit_seconds: f64, transactions: u32 },
+    /// Connections of applications open at once.
+    HeldApplications {
+        opening_rate: f64,
+        hold_seconds: f64,
+        think_seconds: Option<f64>,
+        limit_seconds: f64,
+        /// Why no more are tried.
+        why_no_more: String,
+    },
 }
 
 impl Axis {
@@ -77,10 +87,20 @@ impl Axis {
         }
     }
 
+    pub(super) fn of_held_applications(spec: &ApplicationCapacitySpec) -> Self {
+        Self::HeldApplications {
+            opening_rate: spec.opening_rate,
+            hold_seconds: spec.hold_seconds,
+            think_seconds: spec.think_seconds,
+            limit_seconds: spec.limit_seconds,
+            why_no_more: spec.why_no_more(),
+        }
+    }
+
     /// The highest load, where it is known before the first trial.
     pub(super) fn known_maximum(&self, search: &SearchSpec) -> Option<f64> {
         match self {
-            Axis::Frames | Axis::Open { .. } => search.max_load,
+            Axis::Frames | Axis::Open { .. } | Axis::HeldApplications { .. } => search.max_load,
             Axis::Connections { .. } | Axis::Applications { .. } => None,
         }
     }
@@ -90,7 +110,7 @@ impl Axis {
         let least = match self {
             Axis::Frames => LEAST_FRAMES,
             Axis::Connections { .. } | Axis::Applications { .. } => LEAST_CONNECTIONS,
-            Axis::Open { .. } => 1.0,
+            Axis::Open { .. } | Axis::HeldApplications { .. } => 1.0,
         };
         least.min(max_load / 2.0)
     }
@@ -135,7 +155,18 @@ impl Axis {
                     ramp_down_seconds: *ramp_down_seconds,
                 };
                 let limit_seconds = *limit_seconds;
-                ApplicationRequest { seconds: open.seconds(), limit_seconds, open: Some(open) }.into()
+                let arrivals = Arrivals::OpenLoop(open);
+                ApplicationRequest { seconds: open.seconds(), limit_seconds, arrivals }.into()
+            }
+            Axis::HeldApplications { opening_rate, hold_seconds, think_seconds, limit_seconds, .. } => {
+                let held = HeldOpen {
+                    connections: (load.floor() as u64).max(1),
+                    opening_rate: *opening_rate,
+                    hold_seconds: *hold_seconds,
+                    think_seconds: *think_seconds,
+                };
+                let (limit_seconds, arrivals) = (*limit_seconds, Arrivals::Held(held));
+                ApplicationRequest { seconds: held.seconds(), limit_seconds, arrivals }.into()
             }
         }
     }
@@ -148,7 +179,8 @@ impl Axis {
                 ConnectionRequest::Fastest { seconds, attack }.into()
             }
             Axis::Applications { limit_seconds, .. } => {
-                ApplicationRequest { seconds, limit_seconds: *limit_seconds, open: None }.into()
+                let arrivals = Arrivals::ClosedLoop;
+                ApplicationRequest { seconds, limit_seconds: *limit_seconds, arrivals }.into()
             }
             _ => FrameRequest::constant(Load::Maximum, seconds).into(),
         }
@@ -164,6 +196,8 @@ impl Axis {
                 let few = TAIL_CONNECTIONS / outcome.ledger.offered.max(1) as f64;
                 if missing > TAIL_SHARE.max(few) { lost.max(missing) } else { lost }
             }
+            // A connection that does not hold is one, however many transactions it had.
+            Axis::HeldApplications { .. } => held(outcome).map_or(1.0, |held| held.lost_share()),
             _ => lost,
         }
     }
@@ -179,6 +213,7 @@ impl Axis {
         match self {
             Axis::Open { .. } => outcome.ledger.received as f64,
             Axis::Applications { transactions, .. } => applications(outcome, *transactions),
+            Axis::HeldApplications { .. } => held(outcome).map_or(0.0, |held| held.alive as f64),
             _ => outcome.held_rate(),
         }
     }
@@ -217,7 +252,7 @@ impl Axis {
         match self {
             Axis::Frames => "frames/s",
             Axis::Connections { .. } | Axis::Applications { .. } => "connections/s",
-            Axis::Open { .. } => "connections",
+            Axis::Open { .. } | Axis::HeldApplications { .. } => "connections",
         }
     }
 
@@ -233,13 +268,25 @@ impl Axis {
         }
     }
 
+    /// Takes another reason why no more connections are tried.
+    pub(super) fn bound_by(&mut self, why: String) {
+        if let Axis::HeldApplications { why_no_more, .. } = self {
+            *why_no_more = why;
+        }
+    }
+
     /// Why no more than the highest load was offered, where the axis itself is the reason.
     pub(super) fn why_no_more(&self, max_load: f64) -> Option<&str> {
         match self {
             Axis::Connections { most: Some((most, why)), .. } if *most <= max_load => Some(why),
+            Axis::HeldApplications { why_no_more, .. } => Some(why_no_more),
             _ => None,
         }
     }
+}
+
+fn held(outcome: &TrialOutcome) -> Option<&HeldOutcome> {
+    outcome.application()?.held.as_ref()
 }
 
 /// Connections of applications a second: those that the sustained load held, or, of a closed loop, those that ended within it.

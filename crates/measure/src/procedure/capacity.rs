@@ -10,7 +10,7 @@ use crate::shape::Placement;
 use crate::suite::{Factor, MAX_CONNECTIONS as MOST};
 use crate::trial::{TrialOutcome, TrialRequest, trials};
 
-const MAX_CONNECTIONS: Key = Key::integer("max_connections", 2, MOST as u64);
+pub(super) const MAX_CONNECTIONS: Key = Key::integer("max_connections", 2, MOST as u64);
 
 pub(super) const ROW: ProcedureRow = ProcedureRow {
     name: "connection-capacity",

@@ -137,6 +137,13 @@ impl LoadSearch {
         true
     }
 
+    /// Begins again below what the bench itself can offer, for this reason.
+    pub(super) fn bound_by_bench(&mut self, max_load: f64, why: String) {
+        self.axis.bound_by(why);
+        self.search = Some(search_up_to(&self.axis, self.goal, max_load));
+        self.outcomes.clear();
+    }
+
     /// Ends without a throughput; false when the search had ended before.
     pub(super) fn give_up(&mut self, marks: Vec<Mark>) -> bool {
         let searching = self.ended.is_none();

@@ -7,6 +7,9 @@
 //! A trial that must not count ([`judge`]) never reaches a procedure's method: it is repeated, up to
 //! [`MOST_ATTEMPTS`] in all, and then the value is given up and says why.
 
+mod application_capacity;
+#[cfg(test)]
+mod application_capacity_tests;
 mod application_rate;
 #[cfg(test)]
 mod application_rate_tests;
@@ -48,6 +51,7 @@ mod transactions;
 #[cfg(test)]
 mod transactions_tests;
 
+pub use application_capacity::ApplicationCapacitySpec;
 pub use application_rate::ApplicationRateSpec;
 pub use back_to_back::BackToBackSpec;
 pub use bulk::BulkSpec;
@@ -83,7 +87,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 /// Every procedure, in the order in which messages list them.
-pub static PROCEDURES: [&ProcedureRow; 17] = [
+pub static PROCEDURES: [&ProcedureRow; 18] = [
     &throughput::ROW,
     &latency::ROW,
     &loss_curve::ROW,
@@ -101,6 +105,7 @@ pub static PROCEDURES: [&ProcedureRow; 17] = [
     &bulk::ROW,
     &transactions::ROW,
     &application_rate::ROW,
+    &application_capacity::ROW,
 ];
 
 /// A procedure: what suites call it, what it sends, and which parameters it takes.

@@ -4,7 +4,7 @@
 use super::once::{Once, OneTrial};
 use super::parameters::Key;
 use super::{Guarded, Measured, Procedure, ProcedureRow, Sends, Spec, all_lost, mark};
-use crate::application::ApplicationRequest;
+use crate::application::{ApplicationRequest, Arrivals};
 use crate::results::{LatencySummary, Mark, MarkKind, Metric};
 use crate::shape::{Placement, Workload};
 use crate::suite::Factor;
@@ -74,8 +74,12 @@ impl Spec for TransactionsSpec {
 
 impl OneTrial for TransactionsSpec {
     fn request(&self) -> TrialRequest {
-        ApplicationRequest { seconds: self.trial_seconds, limit_seconds: self.limit_seconds, open: None }
-            .into()
+        ApplicationRequest {
+            seconds: self.trial_seconds,
+            limit_seconds: self.limit_seconds,
+            arrivals: Arrivals::ClosedLoop,
+        }
+        .into()
     }
 
     fn values(&self, outcome: &TrialOutcome) -> Vec<Measured> {

@@ -2,7 +2,7 @@
 
 use super::simulated::nothing;
 use super::*;
-use crate::application::{ApplicationOutcome, ApplicationPlaces, ApplicationRequest};
+use crate::application::{ApplicationOutcome, ApplicationPlaces, ApplicationRequest, Arrivals};
 use crate::campaign::{self, Cell};
 use crate::ledger::{Ledger, Places};
 use crate::results::{LatencySummary, Sent};
@@ -27,6 +27,7 @@ fn trial(completed: u64, failed: &str, count: u64) -> TrialOutcome {
         first_byte_ns: times(1e6, 2e6),
         last_byte_ns: times(2e6, 8e6),
         sustained: None,
+        held: None,
     };
     let failures = [(failed.to_owned(), count)].into_iter().filter(|(_, count)| *count > 0).collect();
     TrialOutcome {
@@ -53,7 +54,8 @@ impl Rig for Application {
     }
 
     fn trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {
-        let asked = ApplicationRequest { seconds: SECONDS, limit_seconds: 10.0, open: None };
+        let asked =
+            ApplicationRequest { seconds: SECONDS, limit_seconds: 10.0, arrivals: Arrivals::ClosedLoop };
         assert_eq!(*request, TrialRequest::Application(asked));
         Ok(self.1.clone())
     }

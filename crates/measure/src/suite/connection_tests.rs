@@ -160,6 +160,18 @@ fn what_cannot_be_is_refused_with_what_would_be_right() {
             "a connection has several transactions with protocol = \"http/1.1\" or \"https\" alone",
         ),
         (
+            "procedure = \"application-capacity\"\nfactors.protocol = \"http/1.0\"",
+            "connections stay open with protocol = \"http/1.1\" or \"https\" alone",
+        ),
+        (
+            "procedure = \"application-capacity\"\nfactors.protocol = \"https\"\nmax_connections = 393217",
+            "393217 connections of applications cannot be open at once: the clients have addresses and ports for 393216",
+        ),
+        (
+            "procedure = \"application-capacity\"\nfactors.protocol = \"https\"\nfactors.transactions = 2",
+            "`transactions` means nothing to the procedure `application-capacity`",
+        ),
+        (
             "procedure = \"transactions\"\nfactors.transactions = 0",
             "a connection of applications has 1 to 1000 transactions, not 0",
         ),

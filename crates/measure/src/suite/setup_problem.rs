@@ -1,7 +1,7 @@
 //! Why levels that are right by themselves cannot go together.
 
 use super::levels::{CLIENT_PORTS, MAX_FLOWS, MAX_HOSTS};
-use crate::application::{MOST_CLIENTS, MOST_TRANSACTIONS};
+use crate::application::{MOST_CLIENTS, MOST_TRANSACTIONS, PAIRS};
 use crate::bulk::MOST_CONNECTIONS;
 use crate::frame::FrameError;
 use crate::shape::Setup;
@@ -186,6 +186,16 @@ pub enum SetupProblem {
          use transactions = 1"
     )]
     NotKeptAlive,
+    /// Connections held open by a protocol that closes them.
+    #[error(
+        "connections stay open with protocol = \"http/1.1\" or \"https\" alone: the others end with the file"
+    )]
+    NotHeldOpen,
+    /// More connections of applications than clients have ports for.
+    #[error(
+        "{0} connections of applications cannot be open at once: the clients have addresses and ports for {PAIRS}"
+    )]
+    HeldBeyondPorts(u64),
     /// Sizes of files that are not fetched by HTTP.
     #[error(
         "`object` chooses the files of HTTP: use protocol = \"http/1.0\", \"http/1.1\" or \"https\", or object = \"nstl\""

@@ -38,7 +38,7 @@ struct Truth {
 
 const BUCKET_DEPTH: u64 = 100;
 
-const TRUTHS: [Truth; 7] = [
+const TRUTHS: [Truth; 9] = [
     Truth {
         test: "rate",
         name: "throughput of a bucket of 200,000 frames/s that is 100 deep",
@@ -83,6 +83,24 @@ const TRUTHS: [Truth; 7] = [
         beside_none: false,
         metric: Metric::ConcurrentConnections,
         truth: |_| 1000.0,
+        allowed: 0.0,
+    },
+    Truth {
+        test: "http-table",
+        name: "HTTP connections that a table of 1,000 entries holds",
+        behaviour: Behaviour::Table { entries: 1000 },
+        beside_none: false,
+        metric: Metric::ConcurrentConnections,
+        truth: |_| 1000.0,
+        allowed: 0.0,
+    },
+    Truth {
+        test: "https-table",
+        name: "HTTPS connections that a table of 100 entries holds",
+        behaviour: Behaviour::Table { entries: 100 },
+        beside_none: false,
+        metric: Metric::ConcurrentConnections,
+        truth: |_| 100.0,
         allowed: 0.0,
     },
     Truth {

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use tokio::time::{Duration, Instant};
 
 /// What is read at once.
-const BUFFER_BYTES: usize = 32 * 1024;
+pub(super) const BUFFER_BYTES: usize = 32 * 1024;
 /// Seconds that are kept apart.
 const SECOND: f64 = 1.0;
 
@@ -43,6 +43,17 @@ pub(super) struct Tally {
     pub(super) per_second: Vec<(u64, u64)>,
     /// Of an open loop alone.
     pub(super) open: OpenTally,
+    /// Of connections that are held alone.
+    pub(super) held: HeldTally,
+}
+
+/// What became of connections that are held.
+#[derive(Debug, Default)]
+pub(super) struct HeldTally {
+    /// Whose first transaction completed.
+    pub(super) opened: u64,
+    /// All of whose transactions completed.
+    pub(super) alive: u64,
 }
 
 /// What became of the connections of an open loop.
@@ -98,6 +109,8 @@ impl Tally {
         self.first_byte.merge(&other.first_byte);
         self.last_byte.merge(&other.last_byte);
         self.open.add(&other.open);
+        self.held.opened += other.held.opened;
+        self.held.alive += other.held.alive;
         for (failure, count) in &other.failed {
             *self.failed.entry(*failure).or_default() += count;
         }
@@ -127,7 +140,7 @@ impl Tally {
         self.per_second.iter().enumerate().map(sample).collect()
     }
 
-    fn fail(&mut self, failure: Failure) {
+    pub(super) fn fail(&mut self, failure: Failure) {
         *self.failed.entry(failure).or_default() += 1;
     }
 
@@ -137,16 +150,16 @@ impl Tally {
     }
 
     /// A transaction that this machine could not begin after all.
-    fn take_back(&mut self) {
+    pub(super) fn take_back(&mut self) {
         self.begun -= 1;
     }
 
-    fn begin(&mut self, at_seconds: f64) {
+    pub(super) fn begin(&mut self, at_seconds: f64) {
         self.begun += 1;
         self.second(at_seconds).0 += 1;
     }
 
-    fn complete(&mut self, at_seconds: f64, load_seconds: f64, took: Took, bytes: usize) {
+    pub(super) fn complete(&mut self, at_seconds: f64, load_seconds: f64, took: Took, bytes: usize) {
         self.completed += 1;
         self.bytes += bytes as u64;
         self.times.add(nanos(took.whole), 1);
@@ -169,7 +182,7 @@ pub(super) struct Took {
 }
 
 impl Took {
-    fn of(begun: Instant, arrival: Arrival, ended: Instant) -> Self {
+    pub(super) fn of(begun: Instant, arrival: Arrival, ended: Instant) -> Self {
         Self {
             whole: ended - begun,
             first_byte: arrival.first.map(|at| at - begun),
@@ -240,7 +253,7 @@ impl VirtualClient {
         result.map(drop)
     }
 
-    fn random(&self) -> SplitMix64 {
+    pub(super) fn random(&self) -> SplitMix64 {
         SplitMix64::new(mix(self.world.load.seed ^ self.number))
     }
 
@@ -300,11 +313,21 @@ impl VirtualClient {
         Ok(begun)
     }
 
-    /// What to fetch next.
+    /// What to fetch next, from a server as often as the NSTL benchmark has it.
     fn next(&self, random: &mut SplitMix64) -> Order<'_> {
-        let World { machines, servers, files, load, identity, requests, .. } = &*self.world;
         let machine = (self.number % CLIENT_MACHINES as u64) as usize;
-        let server = choose(&HITS_PER_THOUSAND[machine], random);
+        self.order(machine, choose(&HITS_PER_THOUSAND[machine], random), random)
+    }
+
+    /// What to fetch next where every machine asks every server as often as another, so that there are ports for all.
+    pub(super) fn next_in_turn(&self, random: &mut SplitMix64) -> Order<'_> {
+        let machine = (self.number % CLIENT_MACHINES as u64) as usize;
+        let server = (self.number / CLIENT_MACHINES as u64 % SERVERS as u64) as usize;
+        self.order(machine, server, random)
+    }
+
+    fn order(&self, machine: usize, server: usize, random: &mut SplitMix64) -> Order<'_> {
+        let World { machines, servers, files, load, identity, requests, .. } = &*self.world;
         let protocol = protocol_of(load.protocol, server, random);
         let port = match protocol {
             Protocol::Http10 | Protocol::Http11 => load.http_port,

@@ -8,6 +8,7 @@
 mod client;
 mod content;
 mod ftp;
+mod held;
 mod load;
 mod nstl;
 mod open;

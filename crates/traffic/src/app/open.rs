@@ -52,14 +52,14 @@ pub(super) async fn keep_time(
     Ok(())
 }
 
-fn settle(ended: Result<io::Result<()>, JoinError>) -> io::Result<()> {
+pub(super) fn settle(ended: Result<io::Result<()>, JoinError>) -> io::Result<()> {
     ended.unwrap_or_else(|broken| Err(io::Error::other(broken)))
 }
 
 /// A timer of the kernel, which is exact to some microseconds where the runtime's own one is to a millisecond.
-struct Alarm(AsyncFd<Timer>);
+pub(super) struct Alarm(AsyncFd<Timer>);
 
-struct Timer(TimerFd);
+pub(super) struct Timer(TimerFd);
 
 impl AsRawFd for Timer {
     fn as_raw_fd(&self) -> RawFd {
@@ -72,13 +72,13 @@ impl Alarm {
         deprecated,
         reason = "its successor is unsafe, for files whose number may change: a timer's does not"
     )]
-    fn new() -> io::Result<Self> {
+    pub(super) fn new() -> io::Result<Self> {
         let flags = TimerFlags::TFD_NONBLOCK | TimerFlags::TFD_CLOEXEC;
         Ok(Self(AsyncFd::new(Timer(TimerFd::new(ClockId::CLOCK_MONOTONIC, flags)?))?))
     }
 
     /// Waits until a moment; at least once everybody else has a turn.
-    async fn until(&self, due: Instant) -> io::Result<()> {
+    pub(super) async fn until(&self, due: Instant) -> io::Result<()> {
         loop {
             let left = due.saturating_duration_since(Instant::now());
             if left <= SOON {

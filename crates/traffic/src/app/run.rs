@@ -2,15 +2,17 @@
 //! counted is put together.
 
 use super::content::FileSet;
+use super::held::{self, Together};
 use super::load::{HOSTS, OpenTally, Tally, VirtualClient, World};
 use super::open::{self, MOST_OPEN};
 use super::seal::{Requests, Secret};
-use super::server::{self, Kept, Served, Service};
+use super::server::{self, Kept, OpenCount, Served, Service};
 use super::tls::Identity;
 use crate::TrafficError;
 use crate::harness::pin;
 use crate::namespace::inside;
-use measure::application::{ApplicationOutcome, ApplicationPlaces, Protocol, ProtocolMix};
+use measure::application::{ApplicationOutcome, ApplicationPlaces, Arrivals, Protocol, ProtocolMix};
+use measure::held_open::HeldOutcome;
 use measure::ledger::{Ledger, Named, Places};
 use measure::open_loop::{OpenLoop, Sustained};
 use measure::trial::SecondSample;
@@ -55,13 +57,14 @@ pub struct Side {
 pub struct Load {
     /// Virtual clients, at least 1; of a closed loop alone.
     pub clients: u32,
-    /// When connections begin, of an open loop.
-    pub open: Option<OpenLoop>,
+    /// When connections begin.
+    pub arrivals: Arrivals,
     /// How they fetch files.
     pub protocol: ProtocolMix,
-    /// Transactions of a connection, at least 1; more than 1 of HTTP/1.1 and HTTPS alone.
+    /// Transactions of a connection, at least 1; more than 1 of HTTP/1.1 and HTTPS alone. Connections that are held have as many as their
+    /// think time allows.
     pub transactions: u32,
-    /// Seconds in which transactions begin: of an open loop, all of its phases.
+    /// Seconds in which transactions begin: where connections have their times, all phases.
     pub seconds: f64,
     /// How long a transaction may take.
     pub transaction_limit: Duration,
@@ -102,12 +105,22 @@ pub fn run(
     files: &Arc<FileSet>,
     interrupted: &dyn Fn() -> bool,
 ) -> Result<Outcome, TrafficError> {
-    allow_files(match load.open {
-        None => u64::from(load.clients) * FILES_OF_CLIENT + OTHER_FILES,
+    let (load, limited_by) = &held::as_many_as_can_be(load)?;
+    allow_files(match load.arrivals {
+        Arrivals::ClosedLoop => u64::from(load.clients) * FILES_OF_CLIENT + OTHER_FILES,
         // One at each end.
-        Some(_) => 2 * MOST_OPEN as u64 + OTHER_FILES,
+        Arrivals::OpenLoop(_) => 2 * MOST_OPEN as u64 + OTHER_FILES,
+        Arrivals::Held(held) => files_of_held(held.connections),
     })?;
-    let connection_limit = load.transaction_limit * load.transactions;
+    let together = match load.arrivals {
+        Arrivals::Held(held) => Some(Together::new(held, load.transaction_limit)),
+        _ => None,
+    };
+    let connection_limit = match &together {
+        Some(together) => together.longest(),
+        None => load.transaction_limit * load.transactions,
+    };
+    let open_at_servers = Arc::new(OpenCount::default());
     let is_https = load.protocol == ProtocolMix::Only(Protocol::Https);
     let identity = is_https.then(|| Identity::new(&HOSTS)).transpose();
     let identity = identity.map_err(TrafficError::system("making a certificate"))?;
@@ -118,7 +131,8 @@ pub fn run(
         let https = identity.as_ref().map(|identity| Service::Https(identity.acceptor.clone()));
         ports.extend(https.map(|service| (load.https_port, service)));
         let longest = connection_limit + SERVER_LONGER;
-        move |phase| serve(&side, core, ports, Kept { files, secret, longest }, phase, &ready)
+        let open = open_at_servers.clone();
+        move |phase| serve(&side, core, ports, Kept { files, secret, longest, open }, phase, &ready)
     })?;
     let mut asking = Threads::start("client", &load.cores, |core, ready| {
         let world = World {
@@ -131,17 +145,28 @@ pub fn run(
             start: OnceCell::new(),
             buffers: RefCell::default(),
         };
-        let side = clients.clone();
-        move |phase| ask(&side, core, world, phase, &ready)
+        let (side, together) = (clients.clone(), together.clone());
+        move |phase| ask(&side, core, (world, together), phase, &ready)
     })?;
     asking.go();
     let longest = Duration::from_secs_f64(load.seconds) + connection_limit + PATIENCE;
     let asked = asking.wait(longest, interrupted)?;
     let served = serving.end(interrupted)?;
-    Ok(outcome(load, asked, served))
+    let mut outcome = outcome(load, asked, served);
+    if let (Some(held), Some(together)) = (&mut outcome.application.held, together) {
+        held.open_at_servers = open_at_servers.most();
+        held.limited_by.clone_from(limited_by);
+        outcome.fault = outcome.fault.or(together.why_late());
+    }
+    Ok(outcome)
 }
 
-fn allow_files(needed: u64) -> Result<(), TrafficError> {
+/// Open files of a run that holds so many connections: one at each end, and others.
+pub(super) fn files_of_held(connections: u64) -> u64 {
+    2 * connections + OTHER_FILES
+}
+
+pub(super) fn allow_files(needed: u64) -> Result<(), TrafficError> {
     let refused = |errno: nix::Error| TrafficError::System {
         doing: format!("allowing {needed} open files"),
         source: errno.into(),
@@ -305,20 +330,26 @@ struct Asked {
 fn ask(
     side: &Side,
     core: Core,
-    world: World,
+    (world, together): (World, Option<Arc<Together>>),
     phase: watch::Receiver<Phase>,
     ready: &Ready,
 ) -> io::Result<Asked> {
     let (world, tally) = (Rc::new(world), Rc::new(RefCell::new(Tally::default())));
-    let fault = match world.load.open {
-        None => {
+    let fault = match world.load.arrivals {
+        Arrivals::ClosedLoop => {
             let numbers = (core.place as u64..world.load.clients.into()).step_by(core.of);
             let client = |number| VirtualClient { number, world: world.clone(), tally: tally.clone() };
             let clients: Vec<VirtualClient> = numbers.map(client).collect();
             on_core(side, core, until_the_end(work(clients), phase, ready))?
         }
-        Some(open) => {
+        Arrivals::OpenLoop(open) => {
             let work = open::keep_time(world.clone(), tally.clone(), open, core.place, core.of);
+            on_core(side, core, until_the_end(async { work.await.err() }, phase, ready))?
+        }
+        Arrivals::Held(_) => {
+            let together =
+                together.ok_or_else(|| io::Error::other("connections to hold without their plan"))?;
+            let work = held::keep_open(world.clone(), tally.clone(), together, core.place, core.of);
             on_core(side, core, until_the_end(async { work.await.err() }, phase, ready))?
         }
     };
@@ -362,6 +393,17 @@ fn outcome(load: &Load, asked: Vec<Asked>, served: Vec<Served>) -> Outcome {
     let served = served.into_iter().fold(Served::default(), Served::plus);
     let failed: Named =
         tally.failed.iter().map(|(failure, count)| (failure.name().to_owned(), *count)).collect();
+    let held = match load.arrivals {
+        Arrivals::Held(asked) => Some(HeldOutcome {
+            asked: asked.connections,
+            opened: tally.held.opened,
+            alive: tally.held.alive,
+            accepted: served.accepted,
+            ..HeldOutcome::default()
+        }),
+        _ => None,
+    };
+    let open = load.arrivals.open_loop();
     let mut faults = asked.into_iter().filter_map(|asked| asked.fault).chain(served.fault);
     Outcome {
         ledger: Ledger {
@@ -371,7 +413,7 @@ fn outcome(load: &Load, asked: Vec<Asked>, served: Vec<Served>) -> Outcome {
             places: Places::Application(ApplicationPlaces { failed }),
         },
         application: ApplicationOutcome {
-            clients: if load.open.is_some() { 0 } else { load.clients },
+            clients: if load.arrivals == Arrivals::ClosedLoop { load.clients } else { 0 },
             in_time: tally.in_time,
             bytes_in_time: tally.bytes_in_time,
             requests: served.requests,
@@ -381,7 +423,8 @@ fn outcome(load: &Load, asked: Vec<Asked>, served: Vec<Served>) -> Outcome {
             times_ns: tally.times.summary(),
             first_byte_ns: tally.first_byte.summary(),
             last_byte_ns: tally.last_byte.summary(),
-            sustained: load.open.map(|open| Box::new(sustained(&open, &tally.open))),
+            sustained: open.map(|open| Box::new(sustained(&open, &tally.open))),
+            held,
         },
         per_second: tally.samples(load.seconds),
         fault: faults.next().map(|error| format!("the bench could not make another connection: {error}")),

@@ -9,6 +9,7 @@ use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::time::{Duration, timeout};
@@ -32,8 +33,40 @@ pub(super) struct Served {
     pub(super) answers: u64,
     /// Bytes of these files.
     pub(super) bytes: u64,
+    /// Connections accepted.
+    pub(super) accepted: u64,
     /// What kept this machine from accepting a connection.
     pub(super) fault: Option<io::Error>,
+}
+
+/// Connections that all servers of a run have open together.
+#[derive(Debug, Default)]
+pub(super) struct OpenCount {
+    now: AtomicU64,
+    most: AtomicU64,
+}
+
+impl OpenCount {
+    /// The most that were open at once.
+    pub(super) fn most(&self) -> u64 {
+        self.most.load(Ordering::Relaxed)
+    }
+
+    /// One more, until what is returned goes.
+    fn enter(self: &Arc<Self>) -> OpenNow {
+        let now = self.now.fetch_add(1, Ordering::Relaxed) + 1;
+        self.most.fetch_max(now, Ordering::Relaxed);
+        OpenNow(self.clone())
+    }
+}
+
+/// An open connection.
+struct OpenNow(Arc<OpenCount>);
+
+impl Drop for OpenNow {
+    fn drop(&mut self) {
+        self.0.now.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Served {
@@ -42,6 +75,7 @@ impl Served {
             requests: self.requests + other.requests,
             answers: self.answers + other.answers,
             bytes: self.bytes + other.bytes,
+            accepted: self.accepted + other.accepted,
             fault: self.fault.or(other.fault),
         }
     }
@@ -55,6 +89,8 @@ pub(super) struct Kept {
     /// How long a connection may last: a client that a firewall has cut off from its server would otherwise leave one for each of its
     /// transactions.
     pub(super) longest: Duration,
+    /// Where all threads count the connections that are open.
+    pub(super) open: Arc<OpenCount>,
 }
 
 /// What all connections of a thread share.
@@ -109,9 +145,12 @@ async fn accept(listener: TcpListener, service: Service, world: Rc<World>) {
         match listener.accept().await {
             Ok((stream, _)) => {
                 let (world, service) = (world.clone(), service.clone());
+                world.served.borrow_mut().accepted += 1;
+                let now = world.kept.open.enter();
                 tokio::task::spawn_local(async move {
                     // A client that went away, or a firewall that cut the connection: the client counts it.
                     let _ = timeout(world.kept.longest, converse(stream, service, &world)).await;
+                    drop(now);
                 });
             }
             // The other end has closed the connection before it was accepted.

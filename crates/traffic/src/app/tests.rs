@@ -7,7 +7,8 @@ use super::nstl::{CLIENT_MACHINES, SERVERS};
 use super::seal::{REQUEST, Requests, SEAL, Secret};
 use super::{Load, Outcome, Side, run};
 use crate::TrafficError;
-use measure::application::{Failure, FtpMode, FtpTransfer, FtpVerb, Protocol, ProtocolMix};
+use measure::application::{Arrivals, Failure, FtpMode, FtpTransfer, FtpVerb, Protocol, ProtocolMix};
+use measure::held_open::{HeldOpen, HeldOutcome};
 use measure::open_loop::OpenLoop;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::Linger;
@@ -32,7 +33,7 @@ fn load(clients: u32, protocol: ProtocolMix) -> Load {
         clients,
         protocol,
         transactions: 1,
-        open: None,
+        arrivals: Arrivals::ClosedLoop,
         seconds: 0.1,
         transaction_limit: MINUTE,
         http_port,
@@ -362,7 +363,12 @@ fn an_open_loop_makes_every_connection_that_is_due() {
             sustain_seconds: 0.3,
             ramp_down_seconds: ramps[1],
         };
-        let load = Load { open: Some(open), transactions, seconds: open.seconds(), ..load(1, protocol) };
+        let load = Load {
+            arrivals: Arrivals::OpenLoop(open),
+            transactions,
+            seconds: open.seconds(),
+            ..load(1, protocol)
+        };
         let outcome = run_here(test, &load, false).unwrap();
         check(&load, &outcome);
         assert_eq!(outcome.ledger.offered, open.connections() * u64::from(transactions));
@@ -372,4 +378,50 @@ fn an_open_loop_makes_every_connection_that_is_due() {
         assert_eq!(times.count, 30 * u64::from(transactions));
         assert!(times.min <= sustained.last_byte_ns.unwrap().min);
     }
+}
+
+/// Connections that are held: what the plan is, with so little time to think that each has several transactions.
+fn held(connections: u64, opening_rate: f64) -> HeldOpen {
+    HeldOpen { connections, opening_rate, hold_seconds: 0.05, think_seconds: Some(0.05) }
+}
+
+fn load_of_held(held: HeldOpen, protocol: ProtocolMix, cores: Vec<usize>) -> Load {
+    Load { arrivals: Arrivals::Held(held), seconds: held.seconds(), cores, ..load(1, protocol) }
+}
+
+#[test]
+fn connections_that_are_held_are_open_together_and_each_is_used_after_that() {
+    for (test, protocol, plan, cores) in [
+        (31, HTTP11, held(1, 1000.0), vec![0]),
+        (32, HTTP11, held(2000, 4000.0), vec![0]),
+        (33, HTTP11, HeldOpen { hold_seconds: 0.0, ..held(101, 500.0) }, vec![0, 0]),
+        (34, HTTPS, held(100, 500.0), vec![0]),
+    ] {
+        let load = load_of_held(plan, protocol, cores);
+        let outcome = run_here(test, &load, false).unwrap();
+        check(&load, &outcome);
+        let held = outcome.application.held.unwrap();
+        let all = plan.connections;
+        let expected = HeldOutcome {
+            asked: all,
+            opened: all,
+            alive: all,
+            accepted: all,
+            open_at_servers: all,
+            limited_by: None,
+        };
+        assert_eq!(held, expected, "{plan:?}");
+        assert!(outcome.ledger.received >= 2 * all, "{plan:?}: {:?}", outcome.ledger);
+    }
+}
+
+#[test]
+fn a_machine_that_opens_connections_too_late_says_so() {
+    // They may take no time at all.
+    let late = Load { transaction_limit: Duration::ZERO, ..load_of_held(held(100, 1e15), HTTP11, vec![0]) };
+    let outcome = run_here(36, &late, false).unwrap();
+    let fault = outcome.fault.unwrap();
+    assert!(fault.starts_with("the bench opened 0 of 100 connections in 0.0 s: "), "{fault}");
+    assert!(fault.ends_with("lower opening_rate"), "{fault}");
+    assert_eq!((outcome.ledger.not_sent, outcome.ledger.residual()), (100, 0), "{:?}", outcome.ledger);
 }

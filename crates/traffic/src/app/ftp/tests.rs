@@ -150,7 +150,8 @@ fn answers(lines: &[&str]) -> Vec<String> {
             let listeners = vec![(listen(at).unwrap(), Service::Ftp)];
             ready.send(()).unwrap();
             let files = Arc::new(FileSet::nstl(7));
-            serve(listeners, Kept { files, secret: Secret::default(), longest: MINUTE }, ended).await
+            let kept = Kept { files, secret: Secret::default(), longest: MINUTE, open: Arc::default() };
+            serve(listeners, kept, ended).await
         })
     });
     is_ready.recv().unwrap();

@@ -1,0 +1,266 @@
+//! Firewalls that lie about connections that are held open: proxies that keep fewer connections with the servers than clients have with
+//! them, open them again in silence, answer themselves, or forget idle ones. The first three must be named; the last one holds nothing, and
+//! must not be counted as if it did. An honest proxy, and a router that has room for a known number, get what they hold. Needs root.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use measure::application::{Arrivals, Object, Protocol, ProtocolMix};
+use measure::held_open::{HeldOpen, HeldOutcome};
+use measure::ledger::Places;
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::OriginalDst;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use testkit::namespace::Namespace;
+use traffic::app::{FileSet, Load, Outcome, Side, run};
+
+/// Where the proxy listens.
+const PROXY: u16 = 8080;
+/// Connections that clients open.
+const CONNECTIONS: u64 = 60;
+/// Bytes of the object that clients fetch.
+const OBJECT: usize = 1024;
+const MINUTE: Duration = Duration::from_secs(60);
+/// How long clients wait for what never comes.
+const SHORT: Duration = Duration::from_millis(700);
+
+/// Clients, a machine between, and servers.
+struct Bed {
+    clients: Namespace,
+    between: Namespace,
+    servers: Namespace,
+}
+
+impl Bed {
+    /// `rules` is what the machine between does, besides forwarding.
+    fn build(rules: &str) -> Self {
+        let [clients, between, servers] = ["clients", "between", "servers"].map(Namespace::create);
+        for (end, net) in [(&clients, 7), (&servers, 8)] {
+            let hosts: String =
+                (2..10).map(|host| format!("address add 10.{net}.0.{host}/24 dev e{net}\n")).collect();
+            between.ip(&format!(
+                "link add b{net} type veth peer name e{net} netns {}
+                 address add 10.{net}.0.1/24 dev b{net}
+                 link set b{net} up",
+                end.name()
+            ));
+            end.ip(&format!("{hosts}link set e{net} up\nroute add default via 10.{net}.0.1"));
+        }
+        between.set(&[("ipv4/ip_forward", "1")]);
+        between.nft(&format!("table ip lie {{\n{rules}\n}}"));
+        // A question for a neighbour that is lost while the links come up is asked again after a second.
+        clients.run("ping", &["-n", "-c", "1", "-W", "30", "10.8.0.2"]);
+        Self { clients, between, servers }
+    }
+
+    fn run(&self, transaction_limit: Duration) -> Outcome {
+        let held = HeldOpen {
+            connections: CONNECTIONS,
+            opening_rate: 500.0,
+            hold_seconds: 0.1,
+            think_seconds: Some(0.05),
+        };
+        let load = Load {
+            clients: 1,
+            protocol: ProtocolMix::Only(Protocol::Http11),
+            seconds: held.seconds(),
+            transactions: 1,
+            transaction_limit,
+            http_port: 80,
+            https_port: 443,
+            arrivals: Arrivals::Held(held),
+            ftp_port: 21,
+            cores: vec![0],
+            seed: 3,
+        };
+        let (clients, servers) = (side(&self.clients, 7, 8), side(&self.servers, 8, 6));
+        run(&clients, &servers, &load, &Arc::new(FileSet::new(Object::Kb(1), 5)), &|| false).unwrap()
+    }
+}
+
+fn side(namespace: &Namespace, net: u8, count: u8) -> Side {
+    let address = |host| IpAddr::V4(Ipv4Addr::new(10, net, 0, 2 + host));
+    Side { namespace: Some(namespace.path()), addresses: (0..count).map(address).collect() }
+}
+
+/// What a proxy does with connections that stay open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lie {
+    /// One of its own for each of a client.
+    Honest,
+    /// One of its own for each server, which all clients share.
+    Shares,
+    /// A new one of its own for each request.
+    OpensAgain,
+    /// Gives answers that it kept, but to the first request of a connection.
+    Answers,
+    /// Forgets a connection after its first answer, and says nothing.
+    Forgets,
+}
+
+struct Proxy<'a> {
+    lie: Lie,
+    bed: &'a Bed,
+    /// The connections that all clients share.
+    shared: Mutex<HashMap<SocketAddrV4, TcpStream>>,
+    ended: AtomicBool,
+}
+
+impl Proxy<'_> {
+    fn serve<'scope>(&'scope self, scope: &'scope std::thread::Scope<'scope, '_>, listener: &TcpListener) {
+        for client in listener.incoming() {
+            if self.ended.load(Ordering::Relaxed) {
+                return;
+            }
+            // A client that went away is none of the test's business.
+            scope.spawn(move || client.and_then(|client| self.pass(client)));
+        }
+    }
+
+    fn pass(&self, mut client: TcpStream) -> io::Result<()> {
+        let to = getsockopt(&client, OriginalDst).map_err(io::Error::from)?;
+        let server = SocketAddrV4::new(u32::from_be(to.sin_addr.s_addr).into(), u16::from_be(to.sin_port));
+        let mut own = None;
+        let mut kept: Option<Vec<u8>> = None;
+        while let Some(request) = read_head(&mut client)? {
+            let closes = request.windows(5).any(|word| word == b"close");
+            let answer = match (self.lie, kept.take()) {
+                (Lie::Forgets, Some(_)) => {
+                    // Whatever comes is read, and nothing said, until the client gives up.
+                    while client.read(&mut [0; 1024])? > 0 {}
+                    return Ok(());
+                }
+                (Lie::Answers, Some(answer)) => answer,
+                (Lie::Shares, _) => self.ask_together(server, &request)?,
+                (Lie::OpensAgain, _) => ask(&mut self.connect(server)?, &request)?,
+                _ => {
+                    if own.is_none() {
+                        own = Some(self.connect(server)?);
+                    }
+                    ask(own.as_mut().unwrap(), &request)?
+                }
+            };
+            client.write_all(&answer)?;
+            kept = Some(answer);
+            if closes {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn connect(&self, server: SocketAddrV4) -> io::Result<TcpStream> {
+        self.bed.between.enter(|| TcpStream::connect(server))
+    }
+
+    /// Asks over the one connection with a server, which is never closed.
+    fn ask_together(&self, server: SocketAddrV4, request: &[u8]) -> io::Result<Vec<u8>> {
+        let request = String::from_utf8_lossy(request).replace("Connection: close\r\n", "");
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        match shared.entry(server) {
+            Entry::Occupied(mut open) => ask(open.get_mut(), request.as_bytes()),
+            Entry::Vacant(none) => ask(none.insert(self.connect(server)?), request.as_bytes()),
+        }
+    }
+}
+
+/// The whole answer of a server, which has one object.
+fn ask(server: &mut TcpStream, request: &[u8]) -> io::Result<Vec<u8>> {
+    server.write_all(request)?;
+    let mut answer = read_head(server)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    let mut file = vec![0; OBJECT];
+    server.read_exact(&mut file)?;
+    answer.extend(file);
+    Ok(answer)
+}
+
+/// A head and no byte more; nothing where the other end has closed.
+fn read_head(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
+    let (mut head, mut byte) = (Vec::new(), [0]);
+    while !head.ends_with(b"\r\n\r\n") {
+        if stream.read(&mut byte)? == 0 {
+            return Ok(None);
+        }
+        head.push(byte[0]);
+    }
+    Ok(Some(head))
+}
+
+fn through(lie: Lie) -> Outcome {
+    let bed = Bed::build(&format!(
+        "chain answers {{
+           type nat hook prerouting priority dstnat
+           iifname b7 tcp dport 80 redirect to :{PROXY}
+         }}"
+    ));
+    let listener = bed.between.enter(|| TcpListener::bind(("0.0.0.0", PROXY))).unwrap();
+    let proxy = Proxy { lie, bed: &bed, shared: Mutex::default(), ended: AtomicBool::new(false) };
+    std::thread::scope(|scope| {
+        scope.spawn(|| proxy.serve(scope, &listener));
+        let outcome = bed.run(if lie == Lie::Forgets { SHORT } else { MINUTE });
+        proxy.ended.store(true, Ordering::Relaxed);
+        // The listener looks whether the run has ended when somebody comes.
+        let _ = bed.between.enter(|| TcpStream::connect(("127.0.0.1", PROXY)));
+        outcome
+    })
+}
+
+#[test]
+fn what_a_proxy_holds_in_the_servers_place_is_named() {
+    for (lie, alive, said) in [
+        (Lie::Honest, CONNECTIONS, ""),
+        (
+            Lie::Shares,
+            CONNECTIONS,
+            "clients had 60 connections open at once and the servers 6: somebody else held",
+        ),
+        (
+            Lie::OpensAgain,
+            CONNECTIONS,
+            "connections reached the servers and the clients opened 60: somebody opened",
+        ),
+        (Lie::Answers, 0, "answers had not the server's seal for their request: somebody else answered"),
+        (Lie::Forgets, 0, ""),
+    ] {
+        let outcome = through(lie);
+        let found = outcome.application.disagreements(&outcome.ledger).join("; ");
+        let what = format!("{lie:?}: {found}; {:?} {:?}", outcome.ledger, outcome.application);
+        assert_eq!((&outcome.fault, outcome.ledger.residual()), (&None, 0), "{what}");
+        let held = outcome.application.held.clone().unwrap();
+        assert_eq!((held.opened, held.alive), (CONNECTIONS, alive), "{what}");
+        assert!(if said.is_empty() { found.is_empty() } else { found.contains(said) }, "{what}");
+    }
+}
+
+#[test]
+fn a_router_with_room_for_some_holds_those_and_no_others() {
+    const ROOM: u64 = 25;
+    for (verdict, failure) in [("drop", "connect-timeout"), ("reject with tcp reset", "refused")] {
+        let bed = Bed::build(&format!(
+            "chain forwarded {{
+               type filter hook forward priority 0
+               tcp flags syn / syn,ack limit rate over 1/hour burst {ROOM} packets {verdict}
+             }}"
+        ));
+        let outcome = bed.run(SHORT);
+        let what = format!("{verdict}: {:?} {:?}", outcome.ledger, outcome.application);
+        let held = outcome.application.held.clone().unwrap();
+        let expected = HeldOutcome {
+            asked: CONNECTIONS,
+            opened: ROOM,
+            alive: ROOM,
+            accepted: ROOM,
+            open_at_servers: ROOM,
+            limited_by: None,
+        };
+        assert_eq!((held, &outcome.fault, outcome.ledger.residual()), (expected, &None, 0), "{what}");
+        let Places::Application(places) = &outcome.ledger.places else { panic!("transactions") };
+        assert_eq!(places.failed.get(failure), Some(&(CONNECTIONS - ROOM)), "{what}");
+        assert_eq!(outcome.application.disagreements(&outcome.ledger), [""; 0], "{what}");
+    }
+}
