@@ -287,18 +287,35 @@ fn overrides(options: &Options) -> Result<BTreeMap<Factor, Vec<Value>>, PlanErro
     let mut found = BTreeMap::new();
     for written in &options.set {
         let (factor, levels) = set_option(written)?;
-        found.insert(factor, levels);
+        if found.insert(factor, levels).is_some() {
+            return Err(set_before(format!("--set {written}"), factor));
+        }
     }
     if let Some(cores) = options.cores {
         let level = cores.to_string();
         let level =
             Factor::Cores.parse(&level).map_err(|why| option_error(format!("--cores {cores}"), why))?;
-        found.insert(Factor::Cores, vec![level]);
+        if found.insert(Factor::Cores, vec![level]).is_some() {
+            return Err(set_before(format!("--cores {cores}"), Factor::Cores));
+        }
     }
     if let Some(placement) = options.placement {
-        found.insert(Factor::Placement, vec![Value::Placement(placement)]);
+        let level = Value::Placement(placement);
+        let option = format!("--placement {level}");
+        if found.insert(Factor::Placement, vec![level]).is_some() {
+            return Err(set_before(option, Factor::Placement));
+        }
     }
     Ok(found)
+}
+
+/// The later one would take the place of the earlier one in silence.
+fn set_before(option: String, factor: Factor) -> PlanError {
+    let name = factor.name();
+    option_error(
+        option,
+        format!("`{name}` is set already: write its levels together, as in --set {name}=A,B"),
+    )
 }
 
 /// An override that no test of the run takes up would be a silent slip.

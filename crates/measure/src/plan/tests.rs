@@ -117,6 +117,18 @@ fn options_make_the_plan_or_say_why_not() {
             Options { cores: Some(0), ..Options::default() },
             "exit 2: --cores 0: `0` is no level of `cores`: it takes 1 to 1024".into(),
         ),
+        (
+            with(&["frame=64", "frame=128"]),
+            "exit 2: --set frame=128: `frame` is set already: write its levels together, as in --set frame=A,B".into(),
+        ),
+        (
+            Options { cores: Some(2), ..with(&["cores=1"]) },
+            "exit 2: --cores 2: `cores` is set already: write its levels together, as in --set cores=A,B".into(),
+        ),
+        (
+            Options { placement: Some(Placement::Isolated), ..with(&["placement=inline"]) },
+            "exit 2: --placement isolated: `placement` is set already: write its levels together, as in --set placement=A,B".into(),
+        ),
         (with(&["frame"]), "exit 2: --set frame: write FACTOR=V[,V…], as in --set frame=64,1518".into()),
         (with(&["flow=2"]), "exit 2: --set flow=2: no factor is called `flow`; did you mean `flows`?".into()),
         (

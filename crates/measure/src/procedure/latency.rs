@@ -207,7 +207,16 @@ impl WrittenLoad {
 
 fn loads(s: &Section<'_>, c: &mut Collector<'_>) -> Option<Given> {
     let value = s.value(LOADS.name)?;
-    let read: Vec<WrittenLoad> = items(value).into_iter().filter_map(|item| load(item, c)).collect();
+    let mut read: Vec<WrittenLoad> = Vec::new();
+    for item in items(value) {
+        let Some(load) = load(item, c) else { continue };
+        if read.contains(&load) {
+            // Two points would have the same name, and the report one of them.
+            let help = "take one of them out; `latency_repeats` repeats trials";
+            c.report(item.span(), "`loads` has this load twice", Some(help.into()));
+        }
+        read.push(load);
+    }
     if items(value).is_empty() {
         c.report(value.span(), "`loads` is empty", Some("write loads = [\"40%\"]".into()));
     }

@@ -106,6 +106,11 @@ const ROWS: &[(&str, &str, &str)] = &[
     ),
     (
         "procedure = \"throughput\"",
+        "procedure = \"latency\"\nloads = [\"40%\", 1000, \"40.0%\", 1e3]",
+        "small.toml:13:23: `loads` has this load twice\n  take one of them out; `latency_repeats` repeats trials\nsmall.toml:13:32: `loads` has this load twice\n  take one of them out; `latency_repeats` repeats trials",
+    ),
+    (
+        "procedure = \"throughput\"",
         "procedure = \"latency\"\nloads = [\"40% of link\"]",
         "small.toml:10:8: profile quick: a load is a share of the link, but the link has no rate\n  give the factor `link` a rate such as \"100M\"",
     ),
