@@ -82,6 +82,22 @@ impl Filter {
         self.parts.is_empty()
     }
 
+    /// The zones that the filter asks for.
+    pub fn zones(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::From(zone) | Part::To(zone) | Part::Zone(zone) => Some(zone.as_str()),
+            _ => None,
+        })
+    }
+
+    /// The states that the filter asks for.
+    pub fn states(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::State(state) => Some(state.as_str()),
+            _ => None,
+        })
+    }
+
     /// Whether a flow passes the filter.
     pub fn accepts(&self, flow: &Flow) -> bool {
         self.parts.iter().all(|part| part.accepts(flow))

@@ -29,7 +29,12 @@ impl Wanted {
             match OWN.iter().find(|(name, _)| *name == key) {
                 Some((name, takes)) => {
                     let is_event = || EventName::ALL.iter().any(|event| event.name() == value);
-                    let is_right = !value.is_empty() && (*name != "event" || is_event());
+                    let is_reason = || dataplane::Reason::ALL.iter().any(|reason| reason.name() == value);
+                    let is_right = match *name {
+                        "event" => is_event(),
+                        "reason" => is_reason(),
+                        _ => !value.is_empty(),
+                    };
                     if !is_right {
                         return Err(FilterError(format!("{word}: {key} takes {takes}")));
                     }
@@ -128,6 +133,7 @@ mod tests {
             ("event=denied", Err("event=denied: event takes opened, refused")),
             ("list=", Err("list=: list takes the list")),
             ("reason", Err("reason takes why")),
+            ("reason=rule-denied", Err("reason takes why")),
             ("state=established", Err("`state` is of flows")),
             ("port=22", Err("there is no filter `port`")),
             ("22", Err("`22` is no filter")),

@@ -1,11 +1,12 @@
 //! Sources that are blocked because they scanned: which they are, and ending that. Decides nothing about who scans.
 
 use super::log::Kind;
-use super::{Daemon, Refused};
+use super::{Daemon, Refused, known};
 use crate::api::{Actor, Block, Blocks, Unblocked};
 use crate::daemon::running::Running;
 use crate::plane::{BlockKey, PlaneError};
 use jiff::Timestamp;
+use policy::Policy;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Which blocks are to end; all parts must hold.
@@ -59,6 +60,9 @@ impl Daemon {
         at: Timestamp,
         by: &Actor,
     ) -> Result<Unblocked, Refused> {
+        let known =
+            |policy: &Policy| which.zone.iter().try_for_each(|zone| known::zone_is_known(zone, policy));
+        self.with(|running| Ok(known(&running.policy)))??;
         let ended = self.with(|running| {
             let blocked = in_force(running)?;
             let mut keys = blocked.iter().filter(|(_, block)| which.has(block)).map(|(key, _)| *key);

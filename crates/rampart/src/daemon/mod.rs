@@ -10,6 +10,7 @@ pub(crate) mod events;
 mod exports;
 pub(crate) mod instance;
 mod journal;
+mod known;
 mod list_facts;
 pub(crate) mod log;
 mod metrics;
@@ -361,6 +362,7 @@ impl Daemon {
 
     /// Flows that pass a filter, `limit` of them at most.
     pub(crate) fn flows(&self, filter: &Filter, limit: u64) -> Result<Flows, Refused> {
+        self.with(|running| Ok(known::check(filter, &running.policy)))??;
         self.with(|running| {
             let mut found = Flows { matched: 0, flows: Vec::new() };
             running.attachments.plane.flows(&mut |_, flow| {
@@ -383,6 +385,7 @@ impl Daemon {
         at: Timestamp,
         by: &Actor,
     ) -> Result<Killed, Refused> {
+        self.with(|running| Ok(known::check(filter, &running.policy)))??;
         let killed = self.with(|running| {
             let mut keys = Vec::new();
             running.attachments.plane.flows(&mut |key, flow| {

@@ -57,6 +57,33 @@ fn requests_over_the_socket_get_the_status_and_the_body_they_should() {
         ),
         (
             "GET",
+            "/v1/flows?zone=nowhere",
+            String::new(),
+            400,
+            "/error",
+            json!("there is no zone `nowhere`; there are: self, in, out"),
+        ),
+        (
+            "GET",
+            "/v1/flows?state=closing",
+            String::new(),
+            400,
+            "/error",
+            json!(
+                "there is no state of flows `closing`; there are: one-way, two-way, syn-sent, syn-both, syn-received, established, fin, last-ack, time-wait, reset, mapping"
+            ),
+        ),
+        ("GET", "/v1/flows?state=time-wait&from=self", String::new(), 200, "/matched", json!(0)),
+        (
+            "DELETE",
+            "/v1/flows?from=nowhere",
+            String::new(),
+            400,
+            "/error",
+            json!("there is no zone `nowhere`; there are: self, in, out"),
+        ),
+        (
+            "GET",
             "/v1/flows?limit=many",
             String::new(),
             400,

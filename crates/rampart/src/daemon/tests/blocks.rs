@@ -48,7 +48,6 @@ source              zone  blocked for  ends in  ports  hosts
     for (words, expected, left) in [
         ("blocks --end 203.0.113.1", "0 blocks ended\n", 4),
         ("blocks --end 2001:db8:1:2::99", "1 block ended\n", 3),
-        ("blocks --end 198.51.100.7 --zone nowhere", "0 blocks ended\n", 3),
         ("blocks --end 198.51.100.7 --zone in", "1 block ended\n", 2),
         ("blocks --end-all --zone in", "1 block ended\n", 1),
         ("blocks --end-all", "1 block ended\n", 0),
@@ -69,6 +68,8 @@ fn what_is_to_end_is_said() {
         ("?all=maybe", 400, "all=maybe: all takes true or false"),
         ("?source=nobody", 400, "source=nobody: source takes an address"),
         ("?src=192.0.2.1", 400, "no `src`"),
+        ("?source=198.51.100.7&zone=nowhere", 400, "there is no zone `nowhere`; there are: self, in, out"),
+        ("?all=true&zone=nowhere", 400, "there is no zone `nowhere`"),
         ("?source=192.0.2.1", 200, ""),
     ] {
         let (found, answer) = running.ask("DELETE", &format!("/v1/blocks{query}"), "");
