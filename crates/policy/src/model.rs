@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use toml_reader::Places;
 
 /// Number of a zone: its place in [`Policy::zones`], 0 to 63.
 pub type ZoneId = u8;
@@ -296,6 +297,12 @@ impl Policy {
     #[must_use]
     pub fn in_folder(self, folder: Option<PathBuf>) -> Self {
         Self { folder, ..self }
+    }
+
+    /// Where something of the text begins, as messages write it: `FILE:LINE:COLUMN`.
+    pub fn place(&self, span: &Range<usize>) -> String {
+        let problem = Places::new(&self.file, &self.text).problem(span.clone(), String::new(), None);
+        format!("{}:{}:{}", problem.file, problem.line, problem.column)
     }
 
     /// The names of all counters: of the rules, then of the lists.

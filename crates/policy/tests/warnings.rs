@@ -194,7 +194,8 @@ fn many_rules_together_take_a_network() {
 #[test]
 fn what_nothing_uses_is_reported() {
     let text = "[zones]\na = { interfaces = \"e0\" }\n[objects]\nx = \"10.0.0.1\"\ny = [\"x\"]\n\
-                [services]\nw = \"tcp/1\"\n[schedules]\ns = { times = \"daily\", time_zone = \"UTC\" }\n";
+                [services]\nw = \"tcp/1\"\n[schedules]\ns = { times = \"daily\", time_zone = \"UTC\" }\n\
+                [countries]\nfile = \"c\"\n";
     let policy = Policy::parse("u.toml", text).unwrap();
     let messages: Vec<String> = policy.warnings().iter().map(|w| w.problem.to_string()).collect();
     assert_eq!(
@@ -202,7 +203,8 @@ fn what_nothing_uses_is_reported() {
         [
             "u.toml:5:1: nothing uses the object `y`",
             "u.toml:7:1: nothing uses the service `w`",
-            "u.toml:9:1: nothing uses the schedule `s`"
+            "u.toml:9:1: nothing uses the schedule `s`",
+            "u.toml:10:1: nothing uses `[countries]`: no rule names a country, such as \"country:CH\""
         ]
     );
 }

@@ -127,7 +127,7 @@ pub(crate) fn contents(policy: &Policy, at: Timestamp) -> Result<Vec<AddressSet>
         state.map_err(|error| Failure::Machine(format!("cannot find out the network namespace: {error}")))?;
     let copies = Copies { folder: &folder, stand_in: false, fetcher: None, keep: false };
     let read = crate::list_files::read_all(policy, copies, at);
-    let read = read.map_err(|why| Failure::Wrong(format!("{}: {why}", policy.file)))?;
+    let read = read.map_err(Failure::Wrong)?;
     Ok(read.into_iter().map(|(set, _)| set).collect())
 }
 

@@ -79,7 +79,7 @@ impl Mark {
 /// Reads all lists of a policy as they are at a moment; `None` if it has none. Keeps copies of them, if there is a place for them.
 ///
 /// # Errors
-/// The first list that cannot be read, with what to do.
+/// The first list that cannot be read, with its place and what to do.
 pub(crate) fn load(
     policy: &Policy,
     copies: Option<Copies<'_>>,
@@ -89,11 +89,13 @@ pub(crate) fn load(
         return Ok(None);
     }
     let (sets, lists): (Vec<_>, Vec<_>) = read_each(policy, copies, at)?.into_iter().unzip();
-    let table = ListTable::build(&sets.iter().collect::<Vec<_>>()).map_err(|error| error.to_string())?;
+    let table = ListTable::build(&sets.iter().collect::<Vec<_>>());
+    let table = table.map_err(|error| format!("{}: {error}", policy.file))?;
     let (needed, free) = (table.bytes() as u64, free_memory());
     if needed > free {
         return Err(format!(
-            "the lists take {} MiB in the kernel, and {} MiB are free: shorten them, or give the machine more memory",
+            "{}: the lists take {} MiB in the kernel, and {} MiB are free: shorten them, or give the machine more memory",
+            policy.file,
             needed >> 20,
             free >> 20
         ));
@@ -113,6 +115,11 @@ pub(crate) fn read_all(
     read_each(policy, Some(copies), at)
 }
 
+/// What is wrong with a list, with its place in the policy.
+pub(crate) fn of_list(policy: &Policy, list: &List, why: &str) -> String {
+    format!("{}: the list `{}`: {why}", policy.place(&list.span), list.name)
+}
+
 fn read_each(
     policy: &Policy,
     copies: Option<Copies<'_>>,
@@ -123,7 +130,7 @@ fn read_each(
     let mut all = Vec::with_capacity(policy.lists.len());
     for list in &policy.lists {
         let read = read(list, policy.folder.as_deref(), room.saturating_sub(used), copies, at)
-            .map_err(|why| format!("the list `{}`: {why}", list.name))?;
+            .map_err(|why| of_list(policy, list, &why))?;
         used += bytes_of(&read.0);
         all.push(read);
     }
@@ -223,7 +230,7 @@ pub(crate) fn fetch_missing(policy: &Policy, copies: Copies<'_>) -> Result<bool,
         let is_missing = source
             .is_ok_and(|source| matches!(source, Source::Fetched(_)) && !copies.path(list, &source).exists());
         if is_missing {
-            fetch(list, copies).map_err(|why| format!("the list `{}`: {why}", list.name))?;
+            fetch(list, copies).map_err(|why| of_list(policy, list, &why))?;
             any = true;
         }
     }
@@ -515,7 +522,7 @@ mod tests {
             match (loaded, expected) {
                 (Ok(count), Ok(expected)) => assert_eq!(count, expected, "{list}"),
                 (Err(why), Err(words)) => {
-                    assert!(why.contains(words) && why.starts_with("the list `bad`: "), "{list}: {why}");
+                    assert!(why.contains(words) && why.starts_with("p.toml:4:8: the list `bad`: "), "{list}: {why}");
                     assert!(!why.contains("192.0.2"), "what a file says is not shown: {why}");
                 }
                 (found, _) => panic!("{list}: {found:?}"),

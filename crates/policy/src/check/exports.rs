@@ -3,7 +3,7 @@
 use super::settings::duration;
 use crate::exports::{Collector, Exports, FACILITIES, Ipfix, JOURNALD, MOST_COLLECTORS, Transport};
 use crate::schema;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 use toml_reader::{Collector as Problems, DeValue, Located, Section, shortened, texts, wrong_type};
@@ -28,7 +28,20 @@ pub(super) fn read(root: &Section<'_>, c: &mut Problems<'_>) -> Exports {
     if let Some(section) = schema::IPFIX.section(&section, "ipfix", c) {
         exports.ipfix = ipfix(&section, c);
     }
+    refuse_nobody(&section, c);
     exports
+}
+
+/// What is said of messages that nobody is to get would be ignored in silence. Who wrote `journald = false` said that nobody is to get them.
+fn refuse_nobody(section: &Section<'_>, c: &mut Problems<'_>) {
+    let has = |keys: &[&'static str]| keys.iter().any(|key| section.value(key).is_some());
+    if !has(&["journald", "syslog", "ipfix"]) {
+        let help = "write journald = true, or syslog = \"udp://192.0.2.1:514\", or take [log] out".to_owned();
+        c.report(section.span.clone(), "[log] sends nothing", Some(help));
+    } else if has(&["facility"]) && !has(&["journald", "syslog"]) {
+        let help = "take `facility` out: records of IPFIX have none".to_owned();
+        c.report(section.key_span("facility"), "`facility` needs `syslog` or `journald`", Some(help));
+    }
 }
 
 fn journald(section: &Section<'_>, c: &mut Problems<'_>) -> Option<PathBuf> {
@@ -113,9 +126,26 @@ fn collector(text: &Located<&str>, example: &str, c: &mut Problems<'_>) -> Optio
         let help = format!("{}; names of hosts are not looked up", usual());
         return wrong(format!("`{shown}` has no address with a port"), help);
     };
-    let is_one = !address.ip().is_unspecified() && !address.ip().is_multicast() && address.port() != 0;
-    if !is_one {
+    if address.port() == 0 || !is_a_hosts(address.ip()) {
         return wrong(format!("nobody can listen at `{shown}`"), usual());
     }
+    if let IpAddr::V6(v6) = address.ip()
+        && let Some(v4) = v6.to_ipv4_mapped()
+    {
+        let help =
+            format!("write the address as what it is: \"{}://{v4}:{}\"", transport.name(), address.port());
+        return wrong(format!("`{shown}` is an address of IPv4"), help);
+    }
+    if matches!(address.ip(), IpAddr::V6(v6) if v6.is_unicast_link_local()) {
+        let help =
+            "write an address that routes lead to: a link's own addresses say not which link".to_owned();
+        return wrong(format!("`{shown}` is on a link, and nobody knows on which"), help);
+    }
     Some(Collector { transport, address })
+}
+
+/// Whether one host can have the address.
+fn is_a_hosts(address: IpAddr) -> bool {
+    let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
+    !address.is_unspecified() && !address.is_multicast() && !is_broadcast
 }

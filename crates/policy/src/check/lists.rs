@@ -55,10 +55,8 @@ fn list<'t>(
     let log = section.flag("log", c).unwrap_or(false);
     let broken = section.choice("broken", &Broken::NAMES, c).unwrap_or_default();
     let refresh = refresh(section, &origin, c);
-    if !is_read && refresh.is_some() {
-        let help = "take `refresh` out: what the policy itself writes changes with the policy".to_owned();
-        let message = "`refresh` needs a `file`, a `command` or a `url`";
-        c.report(section.key_span("refresh"), message, Some(help));
+    if !is_read {
+        refuse_keys_of_sources(section, c);
     }
     if !is_read && entries.is_empty() {
         let help = "write file = \"bad.txt\", or entries = [\"192.0.2.0/24\"]".to_owned();
@@ -85,6 +83,19 @@ fn list<'t>(
         refresh,
         span: name.span.clone(),
     })
+}
+
+/// Of a list that the policy itself writes nothing is read again, and no line is broken.
+fn refuse_keys_of_sources(section: &Section<'_>, c: &mut Collector<'_>) {
+    for (key, why) in [
+        ("broken", "what the policy itself writes is refused where it cannot be read"),
+        ("refresh", "what the policy itself writes changes with the policy"),
+    ] {
+        if section.value(key).is_some() {
+            let message = format!("`{key}` needs a `file`, a `command` or a `url`");
+            c.report(section.key_span(key), message, Some(format!("take `{key}` out: {why}")));
+        }
+    }
 }
 
 fn addresses<'t>(
@@ -222,6 +233,7 @@ struct Countries {
     origin: Origin,
     broken: Broken,
     refresh: Option<Duration>,
+    span: Range<usize>,
 }
 
 type Mistake = (String, Option<String>);
@@ -237,7 +249,7 @@ impl<'t> ListNames<'t> {
             }
             let broken = section.choice("broken", &Broken::NAMES, c).unwrap_or_default();
             let refresh = refresh(&section, &origin, c);
-            Some(Countries { origin, broken, refresh })
+            Some(Countries { origin, broken, refresh, span: section.span.clone() })
         });
         Self { names, source, ..Self::default() }
     }
@@ -309,6 +321,11 @@ impl<'t> ListNames<'t> {
                 span: span.clone(),
             })
         })
+    }
+
+    /// Where countries are said to be from, if no rule asks for one.
+    pub(super) fn unused_countries(&self) -> Option<&Range<usize>> {
+        self.source.as_ref().filter(|_| self.countries.is_empty()).map(|source| &source.span)
     }
 
     /// Whether a list of the text does anything: it is bound to everything, or something names it.

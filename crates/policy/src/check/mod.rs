@@ -92,6 +92,12 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
             note("schedule", &schedule.name, span);
         }
     }
+    if let Some(span) = list_names.unused_countries() {
+        unused.push((
+            "`[countries]`: no rule names a country, such as \"country:CH\"".to_owned(),
+            span.clone(),
+        ));
+    }
     Some(Policy {
         file: file.to_owned(),
         text: text.to_owned(),

@@ -56,7 +56,7 @@ impl Daemon {
         self.with_copies(false, |copies| {
             copies.map_or(Ok(false), |copies| list_files::fetch_missing(policy, copies))
         })
-        .map_err(|why| Refused::new(422, format!("{}: {why}", policy.file)))
+        .map_err(|why| Refused::new(422, why))
     }
 
     /// Reads the lists again if a file has changed that is to be looked at by now, or an entry has ended. False once the firewall is down.
@@ -179,7 +179,7 @@ pub(super) fn load_lists(
     let fetched = policy.lists.iter().find(|list| list.origin.command().is_some());
     if let (Some(list), None) = (fetched, copies) {
         let why = "a command fetches it, and the firewall has no folder for what is fetched";
-        return Err(Refused::new(422, format!("{}: the list `{}`: {why}", policy.file, list.name)));
+        return Err(Refused::new(422, list_files::of_list(policy, list, why)));
     }
-    list_files::load(policy, copies, at).map_err(|why| Refused::new(422, format!("{}: {why}", policy.file)))
+    list_files::load(policy, copies, at).map_err(|why| Refused::new(422, why))
 }

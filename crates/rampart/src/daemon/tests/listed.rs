@@ -17,7 +17,12 @@ fn a_list_that_cannot_be_read_leaves_the_one_before_in_force() {
     let running = Running::new();
     let policy = listed("block = 'both'");
     let why = running.apply(&policy, None, 1).unwrap_err();
-    assert!(why.contains("second.toml: the list `bad`: ") && why.contains("cannot be read"), "{why}");
+    assert!(
+        why.contains("second.toml:")
+            && why.contains(":8: the list `bad`: ")
+            && why.contains("cannot be read"),
+        "{why}"
+    );
     assert_eq!(on_lists(&running, "192.0.2.1"), None);
     running.file("bad.txt", "192.0.2.1\n");
     running.apply(&policy, None, 2).unwrap();
