@@ -170,3 +170,25 @@ fn without_root_the_bench_says_so() {
         .unwrap();
     check(&arguments, &output, 3, &["needs root"]);
 }
+
+#[test]
+fn output_that_finds_no_room_is_an_error_and_a_reader_that_went_away_is_none() {
+    let rows: [&[&str]; 4] = [&["list"], &["list", "--json"], &["completion", "bash"], &["doctor", "--json"]];
+    for arguments in rows {
+        let run = |out: std::process::Stdio| {
+            command(arguments)
+                .stdout(out)
+                .stderr(std::process::Stdio::piped())
+                .spawn()
+                .unwrap()
+                .wait_with_output()
+                .unwrap()
+        };
+        let full = run(std::fs::File::create("/dev/full").unwrap().into());
+        check(arguments, &full, 3, &["what was printed is not whole: No space left on device"]);
+        let (nobody, pipe) = std::io::pipe().unwrap();
+        drop(nobody);
+        let unread = run(pipe.into());
+        check(arguments, &unread, 0, &[]);
+    }
+}

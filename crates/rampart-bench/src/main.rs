@@ -31,7 +31,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match dispatch(&cli) {
+    match dispatch(&cli).and_then(|()| output::finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             say(&format!("rampart-bench: {}", failure.message()));
@@ -58,7 +58,9 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Serve(args) => serve::serve(args, &interrupt()?),
         Command::Completion { shell } => {
             let mut command = manual::with_names(Cli::command());
-            clap_complete::generate(*shell, &mut command, "rampart-bench", &mut std::io::stdout());
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut command, "rampart-bench", &mut script);
+            output::out_bytes(&script);
             Ok(())
         }
         Command::Man { dir } => manual::write(Cli::command(), dir),

@@ -5,8 +5,9 @@ use measure::results::Results;
 use measure::suite::Suite;
 use report::Extras;
 use report::terminal::{self, Options};
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 /// Columns where the terminal does not say.
 const WIDTH: u16 = 110;
@@ -48,9 +49,36 @@ pub(crate) fn print_ending(results: &Results, extras: Extras, json: bool) {
     }
 }
 
-/// Writes to standard output; a reader that went away is no fault of ours.
+/// Why something that was printed is lost, the first time.
+static LOST: OnceLock<String> = OnceLock::new();
+
+/// Writes to standard output; whether all of it found its place, [`finish`] says.
 pub(crate) fn out(text: &str) {
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    out_bytes(text.as_bytes());
+}
+
+/// The same of bytes.
+pub(crate) fn out_bytes(bytes: &[u8]) {
+    note(std::io::stdout().write_all(bytes));
+}
+
+/// A reader that went away is no fault of ours; a disk without room is one that the user must know of.
+fn note(result: std::io::Result<()>) {
+    if let Some(error) = result.err().filter(|error| error.kind() != ErrorKind::BrokenPipe) {
+        let _ = LOST.set(error.to_string());
+    }
+}
+
+/// Hands on what still waits.
+///
+/// # Errors
+/// Something was lost that somebody still reads.
+pub(crate) fn finish() -> Result<(), Failure> {
+    note(std::io::stdout().flush());
+    match LOST.get() {
+        None => Ok(()),
+        Some(why) => Err(Failure::Machine(format!("what was printed is not whole: {why}"))),
+    }
 }
 
 /// A value as pretty JSON on standard output.

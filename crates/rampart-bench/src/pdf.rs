@@ -3,7 +3,7 @@
 
 use crate::failure::Failure;
 use ::history::place::Caller;
-use std::io::{IsTerminal as _, Read as _, Seek as _, Write as _};
+use std::io::{IsTerminal as _, Read as _, Seek as _};
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -24,7 +24,7 @@ const NOBODY: (u32, u32) = (65_534, 65_534);
 pub(crate) fn print(dir: &Path, html: &str) -> Result<(), Failure> {
     let pdf = of_page(html)?;
     if !std::io::stdout().is_terminal() {
-        let _ = std::io::stdout().write_all(&pdf);
+        crate::output::out_bytes(&pdf);
         return Ok(());
     }
     let path = dir.join("report.pdf");

@@ -4,6 +4,7 @@ use crate::api::Problem;
 use crate::cli::CheckArgs;
 use crate::failure::Failure;
 use crate::list_files::{Facts, Loaded};
+use crate::output::outln;
 use crate::table::grouped;
 use policy::lists::List;
 use policy::tables::{PROMISED_LINES, Tables};
@@ -34,7 +35,7 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> Result<ExitCode, Failure> {
         let look_up = json!({
             "method": tables.method.name(), "most_lines": { "ipv4": ipv4, "ipv6": ipv6 }, "keeps_promise": tables.keeps_promise(),
         });
-        println!(
+        outln!(
             "{:#}",
             json!({
                 "ok": true, "errors": [], "warnings": warnings, "warning_counts": counts, "rules": policy.rules.len(), "look_up": look_up,
@@ -43,9 +44,9 @@ pub(crate) fn run(args: &CheckArgs, json: bool) -> Result<ExitCode, Failure> {
         );
     } else {
         print(&policy, &warnings, args.all);
-        println!("{}", look_up_words(&tables));
-        print!("{}", answered_words(&policy));
-        lists.iter().for_each(|loaded| print!("{}", list_words(&policy, loaded)));
+        outln!("{}", look_up_words(&tables));
+        crate::output::print(&answered_words(&policy));
+        lists.iter().for_each(|loaded| crate::output::print(&list_words(&policy, loaded)));
     }
     let fails = args.strict && !warnings.is_empty();
     Ok(if fails { ExitCode::from(1) } else { ExitCode::SUCCESS })
@@ -58,14 +59,14 @@ fn print(policy: &Policy, warnings: &[Warning], all: bool) {
     for group in groups(warnings) {
         let shown = if all || group.len() <= ALIKE + 1 { group.len() } else { ALIKE };
         for warning in &group[..shown] {
-            println!("{}: {}", warning.kind.name(), warning.problem);
+            outln!("{}: {}", warning.kind.name(), warning.problem);
             if let Some(help) = &warning.problem.help {
-                println!("  {help}");
+                outln!("  {help}");
             }
         }
         if let [.., last] = &group[shown..] {
             let reason = if last.by.is_empty() { "" } else { " because of the same rules" };
-            println!(
+            outln!(
                 "{}: and {} more{reason}, the last at {}:{} (--all shows each)",
                 last.kind.name(),
                 grouped((group.len() - shown) as u64),
@@ -75,7 +76,7 @@ fn print(policy: &Policy, warnings: &[Warning], all: bool) {
         }
     }
     let zones: Vec<&str> = policy.zones.iter().map(|zone| zone.name.as_str()).collect();
-    println!(
+    outln!(
         "{}: {} rules between the zones {}: no errors, {}",
         policy.file,
         policy.rules.len(),

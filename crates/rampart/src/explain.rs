@@ -8,6 +8,7 @@ use crate::cli::ExplainArgs;
 use crate::daemon::instance::Instance;
 use crate::failure::Failure;
 use crate::list_copies::Copies;
+use crate::output::outln;
 use crate::state::State;
 use jiff::{Timestamp, Zoned};
 use policy::Policy;
@@ -75,7 +76,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
             let listed = refusing(&policy.lists, &lists, packet.source, packet.destination);
             if let Some(by) = listed {
                 if args.brief {
-                    println!("{}", batch::brief_of_list(&policy, by.list, None, json));
+                    outln!("{}", batch::brief_of_list(&policy, by.list, None, json));
                 } else {
                     show_list(&question, &policy, &packet, at, by, json);
                 }
@@ -84,7 +85,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
             let on = OnLists::of(&lists, packet.source, packet.destination);
             if args.brief {
                 let verdict = decide_listed(&policy, &packet, on, at);
-                println!("{}", batch::brief(&policy, &packet, &verdict, None, json));
+                outln!("{}", batch::brief(&policy, &packet, &verdict, None, json));
                 return Ok(ExitCode::SUCCESS);
             }
             let explanation = explain(&policy, &packet, on, at);
@@ -100,17 +101,17 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
                 }
                 answer["translation"] = translated.to_json(&policy);
                 answer["scans"] = scanned.map(Scanned::to_json).into();
-                println!("{answer:#}");
+                outln!("{answer:#}");
             } else {
                 print(&question, &policy, &packet, on, at, &explanation);
                 if packet.answers_query() {
-                    println!(
+                    outln!(
                         "it answers a query of ICMP: it passes with the flow of its question, and otherwise it is dropped as {UNASKED}"
                     );
                 } else {
-                    translated.lines(&policy).iter().for_each(|line| println!("{line}"));
+                    translated.lines(&policy).iter().for_each(|line| outln!("{line}"));
                 }
-                scanned.iter().flat_map(|it| it.lines()).for_each(|line| println!("{line}"));
+                scanned.iter().flat_map(|it| it.lines()).for_each(|line| outln!("{line}"));
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -260,21 +261,23 @@ fn show_list(question: &Question, policy: &Policy, packet: &Packet, at: Timestam
             "action": "deny", "rule": null, "list": list, "packet": packet, "at": at.to_string(), "passed_over": [],
             "scans": scanned.map(Scanned::to_json),
         });
-        println!("{answer:#}");
+        outln!("{answer:#}");
         return;
     }
     print_packet(question, policy, packet, at);
     let why = if by.is_on_it { "is on" } else { "is not on" };
-    println!(
+    outln!(
         "deny: {} {why} the list `{}` ({}:{line}), before any rule is asked",
-        by.address, list.name, policy.file
+        by.address,
+        list.name,
+        policy.file
     );
-    scanned.iter().flat_map(|it| it.lines()).for_each(|line| println!("{line}"));
+    scanned.iter().flat_map(|it| it.lines()).for_each(|line| outln!("{line}"));
 }
 
 fn print_packet(question: &Question, policy: &Policy, packet: &Packet, at: Timestamp) {
     let zone = |id: ZoneId| &policy.zones[usize::from(id)].name;
-    println!(
+    outln!(
         "{} from {} to {}, {}, in zone {} to zone {}, at {at}",
         packet.service_words(),
         packet.source,
@@ -285,7 +288,7 @@ fn print_packet(question: &Question, policy: &Policy, packet: &Packet, at: Times
     );
     let asks_for_ports = policy.rules.iter().any(|rule| rule.service.asks_for_source_ports());
     if question.sport.is_none() && has_ports(packet.protocol) && asks_for_ports {
-        println!("(from port {DRAWN_PORT}, because --sport names none and some rules ask for source ports)");
+        outln!("(from port {DRAWN_PORT}, because --sport names none and some rules ask for source ports)");
     }
 }
 
@@ -314,22 +317,22 @@ fn print(
     print_packet(question, policy, packet, at);
     for (i, why) in &explanation.passed_over {
         let rule = &policy.rules[*i];
-        println!("  not `{}`: {}", rule.name, why.words(policy, rule, packet));
+        outln!("  not `{}`: {}", rule.name, why.words(policy, rule, packet));
     }
     let action = explanation.verdict.action.name();
     match explanation.verdict.decider {
         Decider::Rule(i) => {
             let (line, name) = (line(policy, i), &policy.rules[i].name);
-            println!("{action}: by the rule `{name}` ({}:{line})", policy.file);
+            outln!("{action}: by the rule `{name}` ({}:{line})", policy.file);
             let ends = [packet.source, packet.destination];
             for (list, address) in found_on(policy, i, packet, on).into_iter().zip(ends) {
                 if let Some(list) = list {
-                    println!("  {address} is on the list `{list}`");
+                    outln!("  {address} is on the list `{list}`");
                 }
             }
         }
         Decider::Default => {
-            println!(
+            outln!(
                 "{action}: no rule matches, and that is the default from {} to {}",
                 zone(packet.from),
                 zone(packet.to)

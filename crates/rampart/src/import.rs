@@ -4,7 +4,7 @@ use crate::cli::{ImportArgs, ImportFormat};
 use crate::failure::Failure;
 use policy_import::{Format, Imported, Kind, Options, Source};
 use serde_json::{Value, json};
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -27,8 +27,7 @@ pub(crate) fn run(args: &ImportArgs, json: bool) -> Result<ExitCode, Failure> {
         imported.findings.iter().for_each(|finding| eprintln!("{finding}"));
         eprintln!("{}", summary(&imported));
     }
-    // A reader that went away is no fault of ours.
-    let _ = std::io::stdout().write_all(out.as_bytes());
+    crate::output::print(&out);
     Ok(if args.strict && !imported.is_exact() { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 

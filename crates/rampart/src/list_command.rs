@@ -3,6 +3,7 @@
 use crate::cli::{ListArgs, ListCommand};
 use crate::failure::Failure;
 use crate::list_files::{counts, entries_of};
+use crate::output::outln;
 use crate::whole_file;
 use jiff::Timestamp;
 use policy::address::AddressSet;
@@ -25,10 +26,10 @@ pub(crate) fn run(command: &ListCommand, json: bool) -> Result<ExitCode, Failure
                 let rows = addresses.iter().zip(&on_it);
                 let rows: Vec<_> =
                     rows.map(|(address, on)| json!({ "address": address, "is_on_it": on })).collect();
-                println!("{:#}", json!(rows));
+                outln!("{:#}", json!(rows));
             } else {
                 for (address, on) in addresses.iter().zip(&on_it) {
-                    println!("{address} is {}on {}", if *on { "" } else { "not " }, file.display());
+                    outln!("{address} is {}on {}", if *on { "" } else { "not " }, file.display());
                 }
             }
             Ok(if on_it.iter().all(|on| *on) { ExitCode::SUCCESS } else { ExitCode::from(1) })
@@ -38,7 +39,7 @@ pub(crate) fn run(command: &ListCommand, json: bool) -> Result<ExitCode, Failure
             let (before, after) = (read(before, how)?.0.at(now), read(after, how)?.0.at(now));
             let (added, removed) = (after.without(&before), before.without(&after));
             if json {
-                println!("{:#}", json!({ "added": words(&added), "removed": words(&removed) }));
+                outln!("{:#}", json!({ "added": words(&added), "removed": words(&removed) }));
             } else {
                 show('+', &added);
                 show('-', &removed);
@@ -73,7 +74,7 @@ fn compile(file: &Path, to: &Path, how: &ListArgs, json: bool) -> Result<ExitCod
         .map_err(|error| Failure::Wrong(format!("cannot write {}: {error}", to.display())))?;
     let (ipv4_addresses, ipv6_ranges) = counts(&contents.at(Timestamp::now()));
     if json {
-        println!(
+        outln!(
             "{:#}",
             json!({ "ipv4_addresses": ipv4_addresses, "ipv6_ranges": ipv6_ranges, "broken_lines": broken_lines, "bytes": bytes.len() })
         );
@@ -81,9 +82,7 @@ fn compile(file: &Path, to: &Path, how: &ListArgs, json: bool) -> Result<ExitCod
         let broken =
             if broken_lines > 0 { format!(", {broken_lines} broken lines left out") } else { String::new() };
         let (to, bytes) = (to.display(), bytes.len());
-        println!(
-            "{to}: {ipv4_addresses} IPv4 addresses, {ipv6_ranges} ranges of IPv6, {bytes} bytes{broken}"
-        );
+        outln!("{to}: {ipv4_addresses} IPv4 addresses, {ipv6_ranges} ranges of IPv6, {bytes} bytes{broken}");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -106,8 +105,8 @@ fn words(set: &AddressSet) -> Vec<String> {
 
 fn show(sign: char, set: &AddressSet) {
     let all = words(set);
-    all.iter().take(SHOWN).for_each(|range| println!("{sign} {range}"));
+    all.iter().take(SHOWN).for_each(|range| outln!("{sign} {range}"));
     if let Some(more) = all.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-        println!("{sign} and {more} more, which --json shows");
+        outln!("{sign} and {more} more, which --json shows");
     }
 }

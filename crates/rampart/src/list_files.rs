@@ -522,7 +522,10 @@ mod tests {
             match (loaded, expected) {
                 (Ok(count), Ok(expected)) => assert_eq!(count, expected, "{list}"),
                 (Err(why), Err(words)) => {
-                    assert!(why.contains(words) && why.starts_with("p.toml:4:8: the list `bad`: "), "{list}: {why}");
+                    assert!(
+                        why.contains(words) && why.starts_with("p.toml:3:8: the list `bad`: "),
+                        "{list}: {why}"
+                    );
                     assert!(!why.contains("192.0.2"), "what a file says is not shown: {why}");
                 }
                 (found, _) => panic!("{list}: {found:?}"),

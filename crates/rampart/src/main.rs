@@ -1,6 +1,6 @@
 //! The command line of the firewall and its daemon: reads files and the clock, calls the libraries, prints. Decides nothing
 //! about packets.
-#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line prints")]
+#![expect(clippy::print_stderr, reason = "a command line prints")]
 
 mod ask;
 mod backup;
@@ -24,6 +24,7 @@ mod list_files;
 mod manual;
 #[cfg(test)]
 mod memory;
+mod output;
 mod own_rules;
 mod own_session;
 mod plane;
@@ -40,18 +41,20 @@ use cli::{Cli, Command};
 use failure::Failure;
 use policy::Policy;
 use rampart_client::{api, http};
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    match run(&cli) {
+    let done = run(&cli).and_then(|status| output::finish().map(|()| status));
+    match done {
         Ok(status) => status,
         Err(failure) => {
             if cli.json {
-                println!("{:#}", failure.json());
-            } else {
+                output::line(format_args!("{:#}", failure.json()));
+            }
+            // Where JSON finds no room, somebody still has to hear of it.
+            if !cli.json || output::finish().is_err() {
                 eprintln!("{failure}");
             }
             failure.exit_code()
@@ -69,10 +72,10 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Explain(args) => return explain::run(args, json),
         Command::Up(args) => return up::run(args, json).map(|()| ExitCode::SUCCESS),
         Command::Top(args) => {
-            return ask::top::top(args, json, &mut std::io::stdout()).map(|()| ExitCode::SUCCESS);
+            return ask::top::top(args, json, &mut output::Output).map(|()| ExitCode::SUCCESS);
         }
         Command::Log(args) => {
-            return ask::log::log(args, json, &mut std::io::stdout()).map(|()| ExitCode::SUCCESS);
+            return ask::log::log(args, json, &mut output::Output).map(|()| ExitCode::SUCCESS);
         }
         Command::Apply(args) => ask::apply(args, json)?,
         Command::Confirm(args) => ask::confirm(args, json)?,
@@ -96,12 +99,12 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::ExportEvents => return export::worker::run().map(|()| ExitCode::SUCCESS),
         Command::Man { dir } => return manual::write(Cli::command(), dir).map(|()| ExitCode::SUCCESS),
         Command::Completion { shell } => {
-            clap_complete::generate(*shell, &mut Cli::command(), "rampart", &mut std::io::stdout());
-            String::new()
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut Cli::command(), "rampart", &mut script);
+            String::from_utf8_lossy(&script).into_owned()
         }
     };
-    // A reader that went away is no fault of ours.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    output::print(&text);
     Ok(ExitCode::SUCCESS)
 }
 

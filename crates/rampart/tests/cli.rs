@@ -661,3 +661,42 @@ fn import_prints_a_policy_that_checks_and_says_what_is_missing() {
     let run = rampart(&["import", "iptables-save", &wrong.path()]);
     assert!(run.status == 2 && run.err.contains("this looks like nftables"), "{}", run.err);
 }
+
+#[test]
+fn output_that_finds_no_room_is_an_error_and_a_reader_that_went_away_is_none() {
+    let policy = example("home.toml");
+    let rules =
+        Scratch::new("room.nft", b"table inet f { chain i { type filter hook input priority 0; } }\n");
+    let (rules, list) = (rules.path(), Scratch::new("room.txt", b"192.0.2.1\n"));
+    let packet: Vec<&str> =
+        "--from inside --src 192.168.1.9 --dst 192.0.2.1 --proto tcp --dport 443".split(' ').collect();
+    let rows: [(&[&str], &[&str]); 9] = [
+        (&["check", &policy], &[]),
+        (&["check", "--json", &policy], &[]),
+        (&["explain", &policy], &packet),
+        (&["explain", &policy, "--json"], &packet),
+        (&["import", "nft", &rules], &[]),
+        (&["import", "nft", &rules, "--json"], &[]),
+        (&["list", "test", &list.path(), "192.0.2.1"], &[]),
+        (&["openapi"], &[]),
+        (&["completion", "bash"], &[]),
+    ];
+    for (words, more) in rows {
+        let run = |out: std::process::Stdio| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_rampart"));
+            command.args(words).args(more).stdout(out).stderr(std::process::Stdio::piped());
+            let done = command.spawn().unwrap().wait_with_output().unwrap();
+            (done.status.code(), String::from_utf8(done.stderr).unwrap())
+        };
+        let (status, said) = run(std::fs::File::create("/dev/full").unwrap().into());
+        assert_eq!(status, Some(3), "{words:?}: {said}");
+        assert!(
+            said.ends_with("rampart: what was printed is not whole: No space left on device (os error 28)\n"),
+            "{said}"
+        );
+        let (nobody, pipe) = std::io::pipe().unwrap();
+        drop(nobody);
+        let (status, said) = run(pipe.into());
+        assert!(status == Some(0) && !said.contains("panicked"), "{words:?}: {status:?} {said}");
+    }
+}

@@ -31,7 +31,7 @@ pub(super) fn run(file: &Path, policy: &Policy, at: Timestamp, json: bool) -> Re
     } else {
         Box::new(BufReader::new(File::open(file).map_err(cannot)?))
     };
-    let mut output = std::io::stdout().lock();
+    let mut output = crate::output::Output;
     let mut all_answered = true;
     for (number, text) in (1..).zip(input.lines()) {
         let text = text.map_err(cannot)?;

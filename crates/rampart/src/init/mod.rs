@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::whole_file;
 use machine::Machine;
 use policy::Policy;
-use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
+use std::io::{self, ErrorKind, IsTerminal as _};
 use std::path::Path;
 
 /// What a machine is.
@@ -50,10 +50,7 @@ pub(crate) fn run(args: &InitArgs) -> Result<(), Failure> {
     // What it writes is right, or the mistake is ours and nothing is written.
     Policy::parse(&name, &policy).map_err(|problems| Failure::Problems(Box::new(problems)))?;
     match &args.output {
-        None => {
-            // A reader that went away is no fault of ours.
-            let _ = io::stdout().write_all(policy.as_bytes());
-        }
+        None => crate::output::print(&policy),
         Some(path) => {
             write(path, &policy, args.force)?;
             say_what_is_next(path, &machine);
