@@ -70,12 +70,12 @@ impl Firewall {
     }
 
     /// What the procedure finds, and how many trials it asked for.
-    fn measured(&self, max_connections: u64) -> (Measured, usize) {
+    fn measured(&self, max_connections: u64, loss_ratio: Option<f64>) -> (Measured, usize) {
         let spec = ApplicationCapacitySpec {
             search: SearchSpec {
                 preset: Preset::Rfc2544,
                 trial_seconds: 1.0,
-                loss_ratio: None,
+                loss_ratio,
                 width: Some(0.0001),
                 max_load: None,
             },
@@ -155,12 +155,24 @@ fn the_capacity_is_what_holds_and_the_end_of_the_search_has_its_reason() {
         ),
     ];
     for (firewall, most, value, trials, said) in rows {
-        let (measured, made) = firewall.measured(most);
+        let (measured, made) = firewall.measured(most, None);
         let marks: Vec<&str> = measured.marks.iter().map(|mark| mark.text.as_str()).collect();
         let what = format!("{firewall:?}: {} {marks:?} after {made}", measured.value);
         assert_eq!(measured.metric, Metric::ConcurrentConnections);
         assert_eq!(measured.valid.then_some(measured.value), value, "{what}");
         assert!(made <= trials, "{what}");
         assert!(if said.is_empty() { marks.is_empty() } else { marks.concat().contains(said) }, "{what}");
+    }
+}
+
+#[test]
+fn a_loss_ratio_is_a_share_of_connections() {
+    // Each that fails is one transaction of four, and one connection of two.
+    let firewall = Firewall { room: 500, ..HONEST };
+    for (ratio, holds) in [(0.49, false), (0.5, true)] {
+        let (measured, made) = firewall.measured(1000, Some(ratio));
+        let what = format!("{ratio}: {} after {made}", measured.value);
+        assert_eq!(made == 1, holds, "{what}");
+        assert!(measured.valid && measured.value <= 500.0, "{what}");
     }
 }

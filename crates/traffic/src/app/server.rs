@@ -256,3 +256,19 @@ fn field<'a>(fields: &[httparse::Header<'a>], name: &str) -> Option<&'a [u8]> {
 fn asks_to_close(fields: &[httparse::Header<'_>]) -> bool {
     field(fields, "connection").is_some_and(|value| value.eq_ignore_ascii_case(b"close"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_that_have_ended_are_open_no_more() {
+        let open: Arc<OpenCount> = Arc::default();
+        let first = open.enter();
+        drop(first);
+        let both = [open.enter(), open.enter()];
+        drop(both);
+        drop(open.enter());
+        assert_eq!((open.most(), open.now.load(Ordering::Relaxed)), (2, 0));
+    }
+}
