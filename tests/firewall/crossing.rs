@@ -102,6 +102,12 @@ impl Crossing {
         apply(self.running(), &OPEN.replace("allow", "reject"));
     }
 
+    /// From now on the client goes out by the firewall's address.
+    pub(crate) fn masquerade(&mut self) {
+        let entry = "[[nat]]\nname = \"client\"\nfrom = \"client\"\nto = \"server\"\nmasquerade = true\n";
+        apply(self.running(), &format!("{OPEN}\n{entry}"));
+    }
+
     /// How its interfaces are held: the client's, then the server's.
     pub(crate) fn attached(&self) -> &[Attached; 2] {
         &self.running.as_ref().unwrap().attached

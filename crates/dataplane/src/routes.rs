@@ -7,8 +7,9 @@
 //!
 //! It also keeps the Ethernet addresses of the interfaces that the firewall is attached to, because XDP cannot ask for them.
 //!
-//! It changes no route, neighbour or address. It changes two settings of the loopback interface, and puts them back when [`Routes`] is
-//! dropped: its forwarding, without which the kernel answers no question about routes and fragments nothing for the data plane; and
+//! It changes no route, neighbour or address. It changes three settings of the loopback interface, and puts them back when [`Routes`] is
+//! dropped: its forwarding, without which the kernel answers no question about routes and fragments nothing for the data plane;
+//! that it takes packets with an address of this machine as their source, which those have that a masquerade translated; and
 //! its reverse-path filter if that is strict, because all that comes by it then seems to come the wrong way.
 
 mod follower;
@@ -168,6 +169,9 @@ impl Routes {
         let mut settings = vec![
             Setting::change("/proc/sys/net/ipv4/conf/lo/forwarding", ON)?,
             Setting::change("/proc/sys/net/ipv6/conf/lo/forwarding", ON)?,
+            // What the kernel is to fragment comes in by there, and has an address of this machine as its source once a
+            // masquerade has translated it.
+            Setting::change("/proc/sys/net/ipv4/conf/lo/accept_local", ON)?,
         ];
         // The greater of both counts: loose is more than strict.
         if [OF_LOOPBACK, OF_ALL].iter().any(|path| std::fs::read(path).is_ok_and(|is| is.starts_with(STRICT)))
