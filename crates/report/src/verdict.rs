@@ -191,6 +191,9 @@ pub(crate) fn name(dut: &str) -> &str {
     match dut {
         "rampart" => "Rampart",
         "rampart-tc" => "Rampart at TC",
+        "rampart-kernel" => "Rampart at netfilter",
+        "rampart-bridge" => "Rampart as a bridge",
+        "rampart-tc-bridge" => "Rampart as a bridge at TC",
         other => other,
     }
 }

@@ -7,6 +7,8 @@
 //!                 ║                          rate-limited: one `link` namespace               `Wiring::Direct`
 //!                dmz
 //! ```
+//!
+//! With `Wiring::Bridge` the firewall stands where it is on the left, and the zones' ends know each other as on the right.
 
 use crate::error::TestbedError;
 use crate::journal::{Change, Journal};
@@ -24,8 +26,18 @@ use std::time::{Duration, Instant};
 pub enum Wiring {
     /// A firewall namespace that a driver configures.
     Firewall,
+    /// A firewall namespace that a driver makes a bridge of: the zones' hosts are of one network, their frames are addressed to each
+    /// other, and the firewall's ends have no addresses.
+    Bridge,
     /// Nothing: the private zone's end is directly peered with the hostile zone's.
     Direct,
+}
+
+impl Wiring {
+    /// Whether nobody between the zones has an address, so that at most two zones can be joined.
+    fn is_one_network(self) -> bool {
+        self != Wiring::Firewall
+    }
 }
 
 /// Which bed to build.
@@ -108,7 +120,7 @@ impl Bed {
             zones.push((zone, make(zone.name())?));
         }
         let firewall = match spec.wiring {
-            Wiring::Firewall => Some(make("firewall")?),
+            Wiring::Firewall | Wiring::Bridge => Some(make("firewall")?),
             Wiring::Direct => None,
         };
         let link = spec.link_bits_per_second.map(|_| make("link")).transpose()?;
@@ -169,7 +181,13 @@ impl Bed {
             Some((there.clone(), near.name.clone()))
         });
         let peers = peers.collect();
-        Ok(FirewallSide { namespace, ports: self.layout.ports.clone(), peers, cores })
+        Ok(FirewallSide {
+            namespace,
+            wiring: self.spec.wiring,
+            ports: self.layout.ports.clone(),
+            peers,
+            cores,
+        })
     }
 
     fn wire_up(&mut self) -> Result<(), TestbedError> {
@@ -210,10 +228,10 @@ impl Bed {
             (Wiring::Direct, Some(_)) => {
                 zones.map(|zone| [end(zone, End::Zone), end(zone, End::LinkToZone)]).collect()
             }
-            (Wiring::Firewall, None) => {
+            (Wiring::Firewall | Wiring::Bridge, None) => {
                 zones.map(|zone| [end(zone, End::Zone), end(zone, End::Firewall)]).collect()
             }
-            (Wiring::Firewall, Some(_)) => zones
+            (Wiring::Firewall | Wiring::Bridge, Some(_)) => zones
                 .flat_map(|zone| {
                     [
                         [end(zone, End::Zone), end(zone, End::LinkToZone)],
@@ -258,7 +276,8 @@ impl Bed {
                 let gateway = self.gateway_mac(zone);
                 batch += &zone_batch(&addresses, &self.device(zone, End::Zone), gateway);
             }
-            if self.firewall.as_ref().is_some_and(|f| f.name() == namespace.name()) {
+            let is_router = self.spec.wiring == Wiring::Firewall;
+            if is_router && self.firewall.as_ref().is_some_and(|f| f.name() == namespace.name()) {
                 batch += &firewall_batch(&addresses, &self.device(zone, End::Firewall));
             }
         }
@@ -298,8 +317,8 @@ impl Bed {
     fn gateway_mac(&self, zone: Zone) -> Mac {
         match (self.spec.wiring, zone) {
             (Wiring::Firewall, zone) => Mac::of_end(zone, End::Firewall),
-            (Wiring::Direct, Zone::Hostile) => Mac::of_end(Zone::Private, End::Zone),
-            (Wiring::Direct, _) => Mac::of_end(Zone::Hostile, End::Zone),
+            (Wiring::Bridge | Wiring::Direct, Zone::Hostile) => Mac::of_end(Zone::Private, End::Zone),
+            (Wiring::Bridge | Wiring::Direct, _) => Mac::of_end(Zone::Hostile, End::Zone),
         }
     }
 
@@ -329,7 +348,7 @@ impl Bed {
         let near = |zone| self.device(zone, End::LinkToZone);
         match self.spec.wiring {
             Wiring::Direct => vec![(near(Zone::Private), near(Zone::Hostile))],
-            Wiring::Firewall => {
+            Wiring::Firewall | Wiring::Bridge => {
                 let far = |zone| self.device(zone, End::LinkToFirewall);
                 self.zones.iter().map(|&(zone, _)| (near(zone), far(zone))).collect()
             }
@@ -347,6 +366,7 @@ impl Bed {
 #[derive(Debug, Clone)]
 pub(crate) struct FirewallSide {
     pub(crate) namespace: Namespace,
+    wiring: Wiring,
     pub(crate) ports: Vec<ZonePort>,
     /// The ends that its links lead to.
     peers: Vec<(Namespace, String)>,
@@ -368,7 +388,7 @@ impl FirewallSide {
     /// Brings every link up again as it was built.
     pub(crate) fn links_up(&self) -> Result<(), TestbedError> {
         let mut batch: String = self.ends().map(|end| format!("link set dev {} up\n", end.device)).collect();
-        for port in &self.ports {
+        for port in self.ports.iter().filter(|_| self.wiring == Wiring::Firewall) {
             if let Some(end) = &port.firewall {
                 batch += &firewall_batch(&port.addresses, &end.device);
             }
@@ -444,9 +464,10 @@ fn check(spec: &BedSpec) -> Result<(), TestbedError> {
     if !nix::unistd::geteuid().is_root() {
         return Err(TestbedError::NotRoot);
     }
-    if spec.wiring == Wiring::Direct && spec.zones == ZoneForm::Three {
+    if spec.wiring.is_one_network() && spec.zones == ZoneForm::Three {
         return Err(TestbedError::Impossible(
-            "a bare wire joins two zones: a test with a DMZ needs a firewall".to_owned(),
+            "a bare wire and a bridge join two zones: a test with a DMZ needs a firewall that routes"
+                .to_owned(),
         ));
     }
     if spec.placement == Placement::Isolated {

@@ -216,7 +216,7 @@ pub struct ZonePort {
     pub end: PortEnd,
     /// The firewall's end, where the bed has a firewall of its own.
     pub firewall: Option<PortEnd>,
-    /// Destination of the frames that the zone sends: the firewall's end, or the other zone's for a bare wire.
+    /// Destination of the frames that the zone sends: the firewall's end, or the other zone's for a bare wire or a bridge.
     pub gateway_mac: Mac,
 }
 

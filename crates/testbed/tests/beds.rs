@@ -31,6 +31,7 @@ fn beds_are_built_in_every_form_and_removed() {
     let rows = [
         (ZoneForm::Two, Wiring::Firewall, 3),
         (ZoneForm::Three, Wiring::Firewall, 4),
+        (ZoneForm::Two, Wiring::Bridge, 3),
         (ZoneForm::Two, Wiring::Direct, 2),
     ];
     for (zones, wiring, namespaces) in rows {
@@ -51,10 +52,12 @@ fn beds_are_built_in_every_form_and_removed() {
 }
 
 #[test]
-fn a_wire_between_three_zones_is_refused() {
+fn wires_and_bridges_between_three_zones_are_refused() {
     must_be_root();
-    let error = Bed::build(&spec(ZoneForm::Three, Wiring::Direct)).unwrap_err();
-    assert!(error.to_string().contains("two zones"), "{error}");
+    for wiring in [Wiring::Direct, Wiring::Bridge] {
+        let error = Bed::build(&spec(ZoneForm::Three, wiring)).unwrap_err();
+        assert!(error.to_string().contains("two zones"), "{wiring:?}: {error}");
+    }
 }
 
 #[test]

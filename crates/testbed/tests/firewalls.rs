@@ -34,6 +34,7 @@ fn forwarders_forward_everything() {
         ("xdp-redirect", ZoneForm::Three),
         ("linux", ZoneForm::Two),
         ("linux", ZoneForm::Three),
+        ("linux-bridge", ZoneForm::Two),
         ("nftables", ZoneForm::Two),
         ("iptables", ZoneForm::Two),
     ] {
@@ -177,6 +178,20 @@ fn rampart_enforces_its_rules_and_keeps_state_without_them() {
     }
 }
 
+/// The same rules on a bridge, whose ends have no addresses.
+#[test]
+fn rampart_enforces_its_rules_as_a_bridge() {
+    for name in ["rampart-bridge", "rampart-tc-bridge"] {
+        let driver = dut::driver(name).unwrap();
+        for (rules, protocol) in [(0, TestProtocol::Udp), (10, TestProtocol::Tcp), (1000, TestProtocol::Udp)]
+        {
+            let asked = PolicyShape { rules, match_position: rules, protocol, ..plain() };
+            prove(name, ZoneForm::Two, &driver.capabilities().as_enforced(&asked));
+        }
+        assert!(driver.capabilities().lacks(&plain(), ZoneForm::Three).is_some(), "{name}");
+    }
+}
+
 #[test]
 fn translation_maps_the_private_prefix_both_ways() {
     for name in ["nftables", "nftables-map", "iptables", "ipset"] {
@@ -235,6 +250,8 @@ fn a_reset_forgets_connections_and_keeps_the_policy() {
         ("iptables", PolicyShape { rules: 10, match_position: 3, stateful: true, ..plain() }),
         ("ovs", PolicyShape { rules: 10, match_position: 3, stateful: true, ..plain() }),
         ("linux", plain()),
+        ("linux-bridge", plain()),
+        ("rampart-bridge", PolicyShape { rules: 10, match_position: 3, stateful: true, ..plain() }),
         ("xdp-redirect", plain()),
     ] {
         with_firewall(name, ZoneForm::Two, &shape, |_, running, policy, prober| {
@@ -249,10 +266,19 @@ fn a_reset_forgets_connections_and_keeps_the_policy() {
 }
 
 #[test]
-fn forwarders_count_one_hop() {
+fn forwarders_count_one_hop_and_bridges_none() {
     static KNOWN: PlainForwarder = PlainForwarder::known("known", Behaviour::OnlyForwards);
     dut::add(&KNOWN).unwrap();
-    for (name, ttl) in [("wire", 64), ("xdp-redirect", 63), ("known", 63), ("linux", 63)] {
+    let rows = [
+        ("wire", 64),
+        ("linux-bridge", 64),
+        ("rampart-bridge", 64),
+        ("rampart-tc-bridge", 64),
+        ("xdp-redirect", 63),
+        ("known", 63),
+        ("linux", 63),
+    ];
+    for (name, ttl) in rows {
         with_firewall(name, ZoneForm::Two, &plain(), |_, _, policy, prober| {
             for probe in policy.probes() {
                 assert_eq!(prober.wait_for(&probe).map(|a| a.ttl), Some(ttl), "{name} {}", probe.name);

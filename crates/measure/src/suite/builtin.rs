@@ -12,6 +12,7 @@ const SUITES: &[(&str, &str)] = &[
     ("under-load", include_str!("../../../../suites/under-load.toml")),
     ("core", include_str!("../../../../suites/core.toml")),
     ("kernel-forwarding", include_str!("../../../../suites/kernel-forwarding.toml")),
+    ("layer-2", include_str!("../../../../suites/layer-2.toml")),
     ("classbench", include_str!("../../../../suites/classbench.toml")),
     ("checkpoint", include_str!("../../../../suites/checkpoint.toml")),
     ("nstl", include_str!("../../../../suites/nstl.toml")),

@@ -221,6 +221,7 @@ const BUILTIN: &[(&str, [usize; 3], f64)] = &[
     ("under-load", [4, 4, 4], 6.5),
     ("core", [8, 8, 8], 4.3),
     ("kernel-forwarding", [4, 4, 4], 3.0),
+    ("layer-2", [4, 4, 4], 2.5),
     ("classbench", [9, 26, 26], 5.5),
     ("checkpoint", [16, 44, 44], 5.9),
     ("nstl", [18, 18, 18], 5.5),

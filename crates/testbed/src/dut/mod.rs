@@ -16,6 +16,7 @@ mod iptables;
 mod kernel;
 mod known;
 mod linux;
+mod linux_bridge;
 mod nftables;
 mod nftables_map;
 mod outside;
@@ -36,6 +37,7 @@ pub const DRIVERS: &[&dyn Driver] = &[
     &wire::Wire,
     &PlainForwarder::XDP_REDIRECT,
     &linux::Linux,
+    &linux_bridge::LinuxBridge,
     &nftables::CHAIN,
     &nftables::MAP,
     &nftables::FLOWTABLE,
@@ -45,6 +47,8 @@ pub const DRIVERS: &[&dyn Driver] = &[
     &rampart::XDP,
     &rampart::TC,
     &rampart::KERNEL,
+    &rampart::XDP_BRIDGE,
+    &rampart::TC_BRIDGE,
     &external::UNKNOWN,
 ];
 

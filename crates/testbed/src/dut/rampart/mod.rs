@@ -6,7 +6,7 @@ mod text;
 use super::kernel::{check_links, version_of};
 use super::sets::{Set, sets_of};
 use super::{Capabilities, Driver, Replaced, Requirement, Running, admit, check_replacement};
-use crate::bed::{Bed, FirewallSide};
+use crate::bed::{Bed, FirewallSide, Wiring};
 use crate::error::TestbedError;
 use crate::guest::Guest;
 use crate::journal::Journal;
@@ -15,6 +15,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use text::Means;
 
 /// A large table takes the kernel some seconds to clear.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -32,11 +33,18 @@ pub(super) struct Rampart {
     hook: &'static str,
     /// What `ip link` shows of an interface that it is on.
     mark: &'static str,
+    /// What it is between the zones: a router, or a bridge.
+    wiring: Wiring,
 }
 
 /// In the driver.
-pub(super) const XDP: Rampart =
-    Rampart { name: "rampart", summary: "Rampart at the XDP hook", hook: "xdp", mark: " xdp " };
+pub(super) const XDP: Rampart = Rampart {
+    name: "rampart",
+    summary: "Rampart at the XDP hook",
+    hook: "xdp",
+    mark: " xdp ",
+    wiring: Wiring::Firewall,
+};
 
 /// In the traffic control layer.
 pub(super) const TC: Rampart = Rampart {
@@ -44,6 +52,7 @@ pub(super) const TC: Rampart = Rampart {
     summary: "Rampart at the TC hook, for virtual links",
     hook: "tc",
     mark: "",
+    wiring: Wiring::Firewall,
 };
 
 /// Where the kernel forwards, and asks.
@@ -52,6 +61,23 @@ pub(super) const KERNEL: Rampart = Rampart {
     summary: "Rampart at netfilter, where the kernel forwards (`forwarding = \"kernel\"`)",
     hook: KERNEL_FORWARDS,
     mark: "",
+    wiring: Wiring::Firewall,
+};
+
+/// A transparent bridge in the driver.
+pub(super) const XDP_BRIDGE: Rampart = Rampart {
+    name: "rampart-bridge",
+    summary: "Rampart as a transparent bridge, at the XDP hook (layer 2)",
+    wiring: Wiring::Bridge,
+    ..XDP
+};
+
+/// A transparent bridge in the traffic control layer.
+pub(super) const TC_BRIDGE: Rampart = Rampart {
+    name: "rampart-tc-bridge",
+    summary: "Rampart as a transparent bridge, at the TC hook (layer 2)",
+    wiring: Wiring::Bridge,
+    ..TC
 };
 
 impl Driver for Rampart {
@@ -71,7 +97,12 @@ impl Driver for Rampart {
     }
 
     fn capabilities(&self) -> Capabilities {
-        Capabilities { stateless: false, lists: true, countries: true, ..Capabilities::RULES }
+        let three_zones = self.wiring != Wiring::Bridge;
+        Capabilities { stateless: false, lists: true, countries: true, three_zones, ..Capabilities::RULES }
+    }
+
+    fn wiring(&self) -> Wiring {
+        self.wiring
     }
 
     fn versions(&self) -> BTreeMap<String, String> {
@@ -86,6 +117,7 @@ impl Driver for Rampart {
         let mut running = Firewall {
             hook: self.hook,
             mark: self.mark,
+            wiring: self.wiring,
             daemon: None,
             side,
             folder,
@@ -105,6 +137,7 @@ impl Driver for Rampart {
 struct Firewall {
     hook: &'static str,
     mark: &'static str,
+    wiring: Wiring,
     daemon: Option<Guest>,
     side: FirewallSide,
     folder: PathBuf,
@@ -174,8 +207,12 @@ impl Firewall {
             }
         }
         let file = self.policy_file();
-        let forwarding = if self.hook == KERNEL_FORWARDS { "kernel" } else { "fast" };
-        std::fs::write(&file, text::render(&self.policy, &self.side.ports, forwarding))
+        let means = match (self.hook, self.wiring) {
+            (KERNEL_FORWARDS, _) => Means::Kernel,
+            (_, Wiring::Bridge) => Means::Bridge,
+            _ => Means::Routes,
+        };
+        std::fs::write(&file, text::render(&self.policy, &self.side.ports, means))
             .map_err(TestbedError::io("write", file))
     }
 

@@ -14,17 +14,34 @@ const FLOWS: u64 = 1_048_576;
 /// Of these, one in so many may be half-open.
 const PER_HALF_OPEN: u64 = 4;
 
+/// By what packets come from one zone to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Means {
+    /// Rampart routes them.
+    Routes,
+    /// Rampart's bridge carries them.
+    Bridge,
+    /// The kernel routes them.
+    Kernel,
+}
+
 /// The whole policy, and who forwards. Zones are those of `ports`; every rule is for all of them, as in the other firewalls.
-pub(super) fn render(policy: &PolicySpec, ports: &[ZonePort], forwarding: &str) -> String {
+pub(super) fn render(policy: &PolicySpec, ports: &[ZonePort], means: Means) -> String {
+    let forwarding = if means == Means::Kernel { "kernel" } else { "fast" };
     let flows = FLOWS.max(with_room(policy.connections.into()));
     let half_open = flows / PER_HALF_OPEN;
     let mut text =
         // Most of the bench's flows of UDP have one direction only.
         format!("[settings]\nforwarding = \"{forwarding}\"\nflows = {flows}\nhalf_open = {half_open}\nunanswered = {flows}\n\n");
+    let device =
+        |port: &ZonePort| port.firewall.as_ref().map_or(String::new(), |end| format!("\"{}\"", end.device));
     for port in ports {
-        let device = port.firewall.as_ref().map_or("", |end| end.device.as_str());
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "[zones.{}]\ninterfaces = [\"{device}\"]\n", port.zone.name());
+        let _ = writeln!(text, "[zones.{}]\ninterfaces = [{}]\n", port.zone.name(), device(port));
+    }
+    if means == Means::Bridge {
+        let devices: Vec<String> = ports.iter().map(device).collect();
+        let _ = writeln!(text, "[bridges.zones]\ninterfaces = [{}]\n", devices.join(", "));
     }
     for set in sets_of(policy) {
         add_list(&mut text, &set);
@@ -105,16 +122,16 @@ mod tests {
         let shape =
             PolicyShape { rules: 2, match_position: 2, stateful: true, ..PolicyShape::forward_everything(1) };
         let policy = PolicySpec::generate(&shape, ZoneForm::Two).unwrap();
-        let text = render(&policy, &[], "fast");
+        let text = render(&policy, &[], Means::Routes);
         let rule = "name = \"r2\"\nfrom = \"any\"\nto = \"any\"\nsource = [\"198.18.0.0/16\", \"2001:2:0:1::/64\"]\n\
                     destination = [\"198.19.0.0/17\", \"2001:2:0:2::/64\"]\nservice = \"udp/1-49151\"\n\
                     action = \"allow\"";
         assert!(text.contains(rule), "{text}");
         assert!(text.find("r1") < text.find("r2") && !text.contains("[[defaults]]"), "{text}");
-        let many = render(&PolicySpec { connections: 4_000_000, ..policy }, &[], "fast");
+        let many = render(&PolicySpec { connections: 4_000_000, ..policy }, &[], Means::Routes);
         assert!(text.contains("flows = 1048576\n") && many.contains("flows = 4400000\n"), "{many}");
         let sets = PolicyShape { listed_addresses: 6, lists: 2, allowed_subnets: 12, ..shape.clone() };
-        let listed = render(&PolicySpec::generate(&sets, ZoneForm::Two).unwrap(), &[], "fast");
+        let listed = render(&PolicySpec::generate(&sets, ZoneForm::Two).unwrap(), &[], Means::Routes);
         for list in [
             "[lists.listed_2]\nfile = \"listed_2.txt\"\nblock = \"both\"\n",
             "[lists.countries]\nfile = \"countries.txt\"\nentries = \"::/0\"\nrequire = \"both\"\n",
@@ -123,7 +140,7 @@ mod tests {
         }
         let family = rule_sets::Family::named("fw1");
         let family = PolicyShape { rules: 300, match_position: 300, rule_family: family, ..shape };
-        let family = render(&PolicySpec::generate(&family, ZoneForm::Two).unwrap(), &[], "fast");
+        let family = render(&PolicySpec::generate(&family, ZoneForm::Two).unwrap(), &[], Means::Routes);
         for part in [
             "service = \"any\"\naction",
             "source_port = \"1024-65535\"\naction",
@@ -131,7 +148,7 @@ mod tests {
         ] {
             assert!(family.contains(part), "{part} is not in\n{family}");
         }
-        let open = render(&PolicySpec::forward_everything(ZoneForm::Two), &[], "fast");
+        let open = render(&PolicySpec::forward_everything(ZoneForm::Two), &[], Means::Routes);
         assert!(open.contains("[[defaults]]") && !open.contains("[[rules]]"), "{open}");
     }
 }
