@@ -68,7 +68,7 @@ pub fn with_policy(
     let names = namespaces_of(&bed);
     let mut running =
         driver.set_up(&bed, policy).unwrap_or_else(|e| panic!("{name} {:?}: {e}", policy.shape));
-    let mut prober = Prober::new(bed.layout());
+    let mut prober = Prober { through: name.to_owned(), ..Prober::new(bed.layout()) };
     test(&bed, &mut running, policy, &mut prober);
     drop((running, bed, prober));
     assert_gone(&names);
@@ -82,8 +82,13 @@ pub struct Arrival {
     pub ttl: u8,
 }
 
+/// A frame that does not come in this time is lost, however busy the machine: firewalls in user space wait for their turn.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 pub struct Prober {
     layout: BedLayout,
+    /// The firewall's name, for messages.
+    through: String,
     receivers: Vec<(Zone, Socket)>,
     next_id: u32,
 }
@@ -96,11 +101,11 @@ impl Prober {
             let socket = namespace
                 .enter(|| Socket::new(Domain::PACKET, Type::RAW, Some(every_protocol.into())).unwrap())
                 .unwrap();
-            socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            socket.set_read_timeout(Some(PATIENCE)).unwrap();
             (zone, socket)
         };
         let receivers = layout.ports.iter().map(|p| receiver(p.zone)).collect();
-        Self { layout: layout.clone(), receivers, next_id: 1 }
+        Self { layout: layout.clone(), through: "the bed".to_owned(), receivers, next_id: 1 }
     }
 
     /// Sends every probe in order and returns those that did not do as expected, in words.
@@ -153,7 +158,13 @@ impl Prober {
         };
         let fence_id = self.send(fence);
         let seen = self.receive_until(probe.lane.to, fence_id);
-        assert!(seen.iter().any(|(seen, _)| *seen == fence_id), "{}: the fence is lost", fence.name);
+        let numbers: Vec<u32> = seen.iter().map(|(number, _)| *number).collect();
+        let (through, lost) = (&self.through, &fence.name);
+        assert!(
+            numbers.contains(&fence_id),
+            "{through}: after {} ({id}) the fence {lost} ({fence_id}) is lost: {numbers:?}",
+            probe.name
+        );
         seen.into_iter().find(|(seen, _)| *seen == id).map(|(_, arrival)| arrival)
     }
 
