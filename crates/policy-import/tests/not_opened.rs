@@ -80,6 +80,49 @@ fn a_match_behind_a_statement() {
     becomes(Format::Nft, &[&forward("quota until 5 mbytes accept")], &["quota until"], &[ALLOW]);
 }
 
+/// `add @seen { ip saddr }` is for IPv4, and for what finds room in the set.
+#[test]
+fn a_statement_at_which_a_rule_may_end() {
+    let sets = "table inet t {\nset seen { type ipv4_addr; flags dynamic; size 5; }\nset pairs { type ipv4_addr . inet_service; flags dynamic; }\n\
+                map marks { type ipv4_addr : mark; elements = { 10.0.0.1 : 2 } }\nflowtable f { hook ingress priority 0; devices = { eth0 }; }\n";
+    for statement in [
+        "add @seen { ip saddr }",
+        "update @seen { ip saddr timeout 1m }",
+        "delete @seen { ip saddr }",
+        "add @pairs { ip saddr . tcp dport }",
+        "add @seen { ip saddr limit rate 5/second }",
+        "flow add @f",
+        "meta mark set ip saddr map { 10.0.0.1 : 2 }",
+        "meta mark set ip saddr map @marks",
+        "ct mark set ip saddr map @marks",
+        "meta mark set ip dscp",
+        "meta mark set jhash ip saddr mod 4",
+        "meta mark set ct mark",
+        "ct zone set iif map { \"eth0\" : 1 }",
+        "meta priority set ip dscp map { af11 : 1:2 }",
+        "tcp option maxseg size set 1400",
+    ] {
+        let text = |rule: &str| forward(&format!("{statement} {rule}")).replace("table inet t {\n", sets);
+        becomes(Format::Nft, &[&text("accept")], &["left out"], &[ALLOW]);
+        becomes(Format::Nft, &[&text("ip saddr 10.0.0.1 accept")], &["left out"], &[ALLOW]);
+        // What is dropped may be more.
+        let open = |rule: &str| {
+            text(rule).replace("forward priority 0; policy drop", "forward priority 0; policy accept")
+        };
+        becomes(Format::Nft, &[&open("udp dport 53 drop")], &[DENY, "refuses more"], &[]);
+        // Without a verdict nothing hangs on it.
+        becomes(Format::Nft, &[&open("")], &[ALLOW], &[DENY]);
+    }
+    for statement in [
+        "meta mark set 0x1",
+        "meta mark set meta mark | 0x1",
+        "meta priority set 1:2",
+        "ct helper set \"ftp\"",
+    ] {
+        becomes(Format::Nft, &[&forward(&format!("{statement} accept"))], &[ALLOW], &["left out"]);
+    }
+}
+
 #[test]
 fn what_nftables_does_by_other_means() {
     for (rule, said) in [

@@ -160,6 +160,9 @@ impl Reader<'_> {
                 if let Some(taken) = statements::idle(words) {
                     draft.logs |= name == "log";
                     draft.untracks |= name == "notrack";
+                    if let Some(why) = statements::ends_the_rule(&words[..taken]) {
+                        draft.doubt(first.column, why.to_owned());
+                    }
                     return Ok(taken);
                 }
             }

@@ -21,17 +21,34 @@ pub(super) fn idle(words: &[Token]) -> Option<usize> {
         | ["ct", "mark" | "helper" | "secmark" | "label" | "zone", "set", ..] => 3 + assigned(&words[3..]),
         ["tcp", "option", "maxseg", "size", "set", "rt", ..] => 7,
         ["tcp", "option", "maxseg", "size", "set", ..] => 6,
-        ["add" | "update", set, "{", ..] if set.starts_with('@') => {
-            let inside = braces(&words[2..]);
-            // These are matches too.
-            if inside.iter().any(|word| word.is("limit") || word.is("ct")) {
-                return None;
-            }
-            2 + inside.len()
-        }
+        ["add" | "update" | "delete", set, "{", ..] if set.starts_with('@') => 2 + braces(&words[2..]).len(),
         _ => return None,
     };
     Some(taken.min(words.len()))
+}
+
+/// Why a rule may end at a statement, so that its verdict is not for all packets that come to it; `None` if it goes on behind it. `words` are the
+/// statement's. What reads a field asks without a word for the protocol that the field is of.
+pub(super) fn ends_the_rule(words: &[Token]) -> Option<&'static str> {
+    let texts: Vec<&str> = words.iter().map(text).collect();
+    let is_constant = |word: &&str| {
+        let is_number = word.starts_with(|c: char| c.is_ascii_digit());
+        is_number
+            || matches!(*word, "\"" | "meta" | "mark" | "&" | "|" | "^" | "and" | "or" | "xor" | "<<" | ">>")
+    };
+    match texts[..] {
+        // Where the set is full, and where a limit in it is passed.
+        ["add" | "update" | "delete", ..] => Some("a set that packets change"),
+        // At the first packet of each flow: the table takes what is established (net/netfilter/nft_flow_offload.c).
+        ["flow", ..] => Some("`flow`"),
+        ["tcp", "option", ..] => Some("`tcp option`, which is of TCP alone"),
+        ["meta" | "ct", "mark", "set", ref value @ ..] if !value.iter().all(is_constant) => {
+            Some("a value that not every packet has")
+        }
+        // Of helpers, zones, labels: a name, or a map of something.
+        ["meta" | "ct", name, "set", _, _, ..] if name != "mark" => Some("a value that not every packet has"),
+        _ => None,
+    }
 }
 
 /// A word without quotation marks; what had them is a value, and equal to no word.
@@ -110,14 +127,14 @@ mod tests {
             ("tcp option maxseg size set rt mtu", "accept"),
             ("tcp option maxseg size set 1400", "accept"),
             ("add @s { ip saddr }", "ether saddr 0"),
+            ("add @s { ip saddr limit rate 5/second }", "ether saddr 0"),
+            ("delete @s { ip saddr . tcp dport }", "ether saddr 0"),
         ] {
             let count = |text: &str| super::super::token::tokens(text).map(|words| words.len());
             let all = super::super::token::tokens(&format!("{statement} {behind}"));
             assert_eq!(all.map(|all| idle(&all)), count(statement).map(Some), "{statement} | {behind}");
         }
-        for words in
-            ["quota until 5 mbytes", "add @s { ip saddr limit rate 5/second }", "\"counter\"", "log", ""]
-        {
+        for words in ["quota until 5 mbytes", "\"counter\"", "log", ""] {
             let taken = super::super::token::tokens(words).map(|all| idle(&all));
             assert_eq!(taken, Ok((words == "log").then_some(1)), "{words}");
         }
