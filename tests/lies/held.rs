@@ -256,9 +256,10 @@ fn a_router_with_room_for_some_holds_those_and_no_others() {
             alive: ROOM,
             accepted: ROOM,
             open_at_servers: ROOM,
+            relayed: false,
             limited_by: None,
         };
-        assert_eq!((held, &outcome.fault, outcome.ledger.residual()), (expected, &None, 0), "{what}");
+        assert_eq!((*held, &outcome.fault, outcome.ledger.residual()), (expected, &None, 0), "{what}");
         let Places::Application(places) = &outcome.ledger.places else { panic!("transactions") };
         assert_eq!(places.failed.get(failure), Some(&(CONNECTIONS - ROOM)), "{what}");
         assert_eq!(outcome.application.disagreements(&outcome.ledger), [""; 0], "{what}");

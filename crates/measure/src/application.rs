@@ -17,6 +17,9 @@ pub const MOST_CLIENTS: u32 = 1024;
 pub const CLIENT_MACHINES: u32 = 8;
 /// Servers, each with an address of its own: the NSTL bed's `server01` to `server06`.
 pub const SERVERS: u32 = 6;
+/// Their names, which requests carry.
+pub const SERVER_NAMES: [&str; SERVERS as usize] =
+    ["server01", "server02", "server03", "server04", "server05", "server06"];
 /// Ports that the connections of a client machine come from.
 pub const PORTS_OF_MACHINE: u32 = 8192;
 /// The most transactions of a connection.
@@ -76,6 +79,17 @@ pub enum ProtocolMix {
 }
 
 impl ProtocolMix {
+    /// What transactions of the mix speak.
+    pub fn protocols(self) -> Vec<Protocol> {
+        match self {
+            Self::Only(protocol) => vec![protocol],
+            Self::Nstl => vec![
+                Protocol::Http10,
+                Protocol::Ftp(FtpTransfer { mode: FtpMode::Passive, verb: FtpVerb::Get }),
+            ],
+        }
+    }
+
     /// Whether servers open connections to clients.
     pub const fn calls_back(self) -> bool {
         matches!(self, Self::Only(Protocol::Ftp(FtpTransfer { mode: FtpMode::Active, .. })))
@@ -279,7 +293,7 @@ pub struct ApplicationOutcome {
     pub sustained: Option<Box<Sustained>>,
     /// What became of connections that were to be open at once; of a trial that holds them alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub held: Option<HeldOutcome>,
+    pub held: Option<Box<HeldOutcome>>,
 }
 
 impl ApplicationOutcome {
@@ -312,7 +326,7 @@ impl ApplicationOutcome {
                 self.client_bytes, self.server_bytes
             ));
         }
-        found.extend(self.held.iter().flat_map(HeldOutcome::disagreements));
+        found.extend(self.held.iter().flat_map(|held| held.disagreements()));
         found
     }
 

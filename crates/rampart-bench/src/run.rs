@@ -341,7 +341,17 @@ impl Run {
 /// table's size, and the beds of a cell hold their connections at the same time.
 fn tracked_connections(plan: &Plan) -> Option<u64> {
     let tracked = plan.cells.iter().filter(|c| c.setup.policy.stateful || c.setup.policy.nat);
-    tracked.map(|c| u64::from(c.setup.traffic.flows) * c.duts.len() as u64).max()
+    tracked
+        .map(|c| u64::from(c.setup.traffic.flows) * c.duts.iter().map(|dut| ends(dut, &c.setup)).sum::<u64>())
+        .max()
+}
+
+/// Connections in the table for each that a client opens: a proxy has another one to the server.
+fn ends(dut: &str, setup: &Setup) -> u64 {
+    let Workload::Application(shape) = &setup.workload else { return 1 };
+    let driver = dut::driver(dut).ok();
+    let relays = |protocol| driver.is_some_and(|driver| driver.relays(protocol).is_some());
+    1 + u64::from(shape.protocol.protocols().into_iter().any(relays))
 }
 
 /// A firewall that could not be set up: it has no value, and the others go on.

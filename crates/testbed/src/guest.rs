@@ -206,6 +206,20 @@ pub fn version(name: &str) -> Option<String> {
     program::version_line(name, "--version")
 }
 
+/// Bytes of the machine's memory that a program has; `None` when it has ended.
+pub(crate) fn resident_bytes(pid: u32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let kilobytes = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(kilobytes.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
+}
+
+/// The threads of a program; none when it has ended.
+pub(crate) fn threads_of(pid: u32) -> impl Iterator<Item = i32> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task"));
+    let numbers = tasks.into_iter().flatten().flatten();
+    numbers.filter_map(|task| task.file_name().to_str()?.parse::<i32>().ok())
+}
+
 fn pin(cores: &[usize]) -> Result<(), TestbedError> {
     if cores.is_empty() {
         return Ok(());

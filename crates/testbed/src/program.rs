@@ -105,6 +105,8 @@ pub(crate) fn package_of(program: &str) -> &'static str {
             "openvswitch-switch"
         }
         "iperf3" => "iperf3",
+        "haproxy" => "haproxy",
+        "squid" => "squid",
         "rampart" => "none: it is built beside rampart-bench by `make`",
         _ => "iptables",
     }

@@ -134,7 +134,7 @@ impl Method for ApplicationCapacity {
     }
 
     fn record(&mut self, _request: &TrialRequest, outcome: &TrialOutcome) {
-        let held = outcome.application().and_then(|application| application.held.as_ref());
+        let held = outcome.application().and_then(|application| application.held.as_deref());
         // A trial of fewer than were asked for is one of as many as this machine can have.
         if let Some(HeldOutcome { asked, limited_by: Some(why), .. }) = held {
             self.search.bound_by_bench(*asked as f64, why.clone());

@@ -47,14 +47,15 @@ impl Firewall {
             in_time: completed,
             requests: completed,
             answers: completed,
-            held: Some(HeldOutcome {
+            held: Some(Box::new(HeldOutcome {
                 asked: connections,
                 opened,
                 alive,
                 accepted: servers,
                 open_at_servers: servers,
+                relayed: false,
                 limited_by,
-            }),
+            })),
             ..ApplicationOutcome::default()
         };
         TrialOutcome {

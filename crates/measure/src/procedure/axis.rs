@@ -286,7 +286,7 @@ impl Axis {
 }
 
 fn held(outcome: &TrialOutcome) -> Option<&HeldOutcome> {
-    outcome.application()?.held.as_ref()
+    outcome.application()?.held.as_deref()
 }
 
 /// Connections of applications a second: those that the sustained load held, or, of a closed loop, those that ended within it.

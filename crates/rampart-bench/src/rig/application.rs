@@ -5,20 +5,22 @@
 use super::station::Station;
 use super::{Shared, Site, broken, broken_traffic, clock_step, other_workload};
 use measure::application::{
-    ApplicationRequest, ApplicationShape, Arrivals, CLIENT_MACHINES, PORTS_OF_MACHINE, SERVERS,
+    ApplicationRequest, ApplicationShape, Arrivals, CLIENT_MACHINES, PORTS_OF_MACHINE, Protocol, ProtocolMix,
+    SERVERS,
 };
 use measure::shape::{Setup, Zone};
 use measure::trial::{Rig, RigError, TrialOutcome, TrialRequest, WorkloadOutcome};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use testbed::applications;
 use testbed::cpu::CpuSnapshot;
+use testbed::dut::{Driver, Relay};
 use testbed::layout::ZonePort;
 use testbed::policy::TEST_DESTINATION_PORTS;
 use traffic::Clock;
-use traffic::app::{self, FileSet, Load, Side};
+use traffic::app::{self, FileSet, Load, Reached, Side};
 
 /// The servers' ports.
 const HTTP: u16 = 80;
@@ -28,6 +30,11 @@ const FTP: u16 = 21;
 const FIRST_PORT: u16 = 32_768;
 /// Ports of the servers' data connections: up to the last that every policy of the bench allows.
 const DATA_PORTS: RangeInclusive<u16> = *TEST_DESTINATION_PORTS.end() - 8191..=*TEST_DESTINATION_PORTS.end();
+
+/// How long a proxy may take to answer to a connection that is allowed.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long one that is forbidden is waited for at least.
+const SHORT_WAIT: Duration = Duration::from_millis(200);
 
 /// One firewall under test, ready for application traffic.
 pub(crate) struct ApplicationRig {
@@ -80,6 +87,36 @@ impl ApplicationRig {
         Ok(outcome)
     }
 
+    /// Shows what the proofs by frames cannot, where a proxy answers in the servers' place: that it takes what the policy allows, and not what
+    /// the policy forbids. Nobody listens behind it yet, so a connection that went past it would be refused.
+    fn prove_proxy(&mut self) -> Result<(), RigError> {
+        let ports = proxied(self.station.driver, self.shape.protocol);
+        if ports.is_empty() {
+            return Ok(());
+        }
+        self.station.take_from_frames();
+        for port in ports {
+            let to = |side: &Side| SocketAddr::new(side.addresses[0], port);
+            let begun = Instant::now();
+            let allowed = app::reach(&self.clients, to(&self.servers), PATIENCE).map_err(broken_traffic)?;
+            if allowed != Reached::Taken {
+                return Err(RigError::Broken(not_taken(port, allowed)));
+            }
+            if !self.station.policy.has_rules() {
+                continue;
+            }
+            // As long as would be long enough for one that is allowed.
+            let limit = SHORT_WAIT.max(begun.elapsed() * 20);
+            if app::reach(&self.servers, to(&self.clients), limit).map_err(broken_traffic)? == Reached::Taken
+            {
+                return Err(RigError::Broken(format!(
+                    "the proxy took a connection from the hostile to the private zone, port {port}, but the policy forbids it"
+                )));
+            }
+        }
+        Ok(())
+    }
+
     fn run_trial(&mut self, request: ApplicationRequest) -> Result<TrialOutcome, RigError> {
         self.station.take_from_frames();
         self.station.place()?;
@@ -91,7 +128,10 @@ impl ApplicationRig {
         let load = self.load(request);
         let run = app::run(&self.clients, &self.servers, &load, &self.files, &|| interrupt.asked());
         let cpu = CpuSnapshot::take(&threads, &own_cores).map_err(broken)?.since(&cpu);
-        let run = run.map_err(broken_traffic)?;
+        let mut run = run.map_err(broken_traffic)?;
+        if let (Some(held), ProtocolMix::Only(protocol)) = (&mut run.application.held, self.shape.protocol) {
+            held.relayed = self.station.driver.relays(protocol) == Some(Relay::Requests);
+        }
         let dead = self.station.running.check_alive().err().map(|dead| dead.to_string());
         Ok(TrialOutcome {
             id: 0,
@@ -125,6 +165,28 @@ impl ApplicationRig {
     }
 }
 
+/// The servers' ports at which a proxy answers.
+fn proxied(driver: &dyn Driver, mix: ProtocolMix) -> Vec<u16> {
+    let protocols = mix.protocols().into_iter().filter(|protocol| driver.relays(*protocol).is_some());
+    protocols.map(port_of).collect()
+}
+
+const fn port_of(protocol: Protocol) -> u16 {
+    match protocol {
+        Protocol::Http10 | Protocol::Http11 => HTTP,
+        Protocol::Https => HTTPS,
+        Protocol::Ftp(_) => FTP,
+    }
+}
+
+fn not_taken(port: u16, reached: Reached) -> String {
+    let what = match reached {
+        Reached::Refused => "was refused: the proxy does not take it, or it went past the proxy",
+        _ => "was not answered",
+    };
+    format!("a connection from the private to the hostile zone, port {port}, which the policy allows, {what}")
+}
+
 fn side(port: &ZonePort, addresses: Vec<IpAddr>) -> Side {
     Side { namespace: Some(port.end.namespace.path()), addresses }
 }
@@ -137,7 +199,8 @@ impl Rig for ApplicationRig {
     fn prove(&mut self) -> Result<(), RigError> {
         self.station.lend_to_frames()?;
         self.station.place()?;
-        self.station.prove()
+        self.station.prove()?;
+        self.prove_proxy()
     }
 
     fn trial(&mut self, request: &TrialRequest) -> Result<TrialOutcome, RigError> {

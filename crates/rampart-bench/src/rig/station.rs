@@ -52,6 +52,7 @@ impl Order {
 /// One firewall under test in its place. Fields are dropped in order: the firewall before its bed.
 pub(super) struct Station {
     pub(super) dut: String,
+    pub(super) driver: &'static dyn Driver,
     pub(super) shared: Shared,
     /// The frame engine's ports, while it has them.
     pub(super) frame_ports: Option<Ports>,
@@ -74,7 +75,7 @@ impl Station {
             return Self::external(&between, setup, shared);
         }
         let driver = dut::driver(dut).map_err(broken)?;
-        if let Some(what) = driver.cannot_handle(&setup.traffic, &setup.policy) {
+        if let Some(what) = driver.cannot_handle(setup) {
             return Err(broken(TestbedError::Unsupported { dut: driver.name(), what }));
         }
         let split = cores_for(setup)?;
@@ -95,6 +96,7 @@ impl Station {
         }
         Ok(Self {
             dut: dut.to_owned(),
+            driver,
             shared: shared.clone(),
             frame_ports: None,
             running,
@@ -119,6 +121,7 @@ impl Station {
         shared.engine.borrow_mut().set_answer_neighbours(true);
         Ok(Self {
             dut: firewall.name().to_owned(),
+            driver: firewall,
             shared: shared.clone(),
             frame_ports: None,
             running: bed.running(),

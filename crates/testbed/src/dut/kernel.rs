@@ -21,7 +21,16 @@ pub(super) struct Forwarding {
 
 impl Forwarding {
     pub(super) fn start(bed: &Bed, dut: &'static str, policy: &PolicySpec) -> Result<Self, TestbedError> {
-        let started = Self { side: bed.firewall_side(dut)?, tracks_connections: policy.tracks_connections() };
+        Self::with(bed, dut, policy.tracks_connections())
+    }
+
+    /// Of a firewall that remembers connections whatever its policy.
+    pub(super) fn that_tracks(bed: &Bed, dut: &'static str) -> Result<Self, TestbedError> {
+        Self::with(bed, dut, true)
+    }
+
+    fn with(bed: &Bed, dut: &'static str, tracks_connections: bool) -> Result<Self, TestbedError> {
+        let started = Self { side: bed.firewall_side(dut)?, tracks_connections };
         started.turn_on()?;
         Ok(started)
     }
@@ -84,6 +93,11 @@ impl Forwarding {
     /// Has the connection table, where it is needed, inspect TCP as strictly as the policy says.
     pub(super) fn inspect_as(&self, policy: &PolicySpec) -> Result<(), TestbedError> {
         if self.tracks_connections { self.pick_up_midstream(!policy.is_strict()) } else { Ok(()) }
+    }
+
+    /// The same, as strictly as can be.
+    pub(super) fn inspect_strictly(&self) -> Result<(), TestbedError> {
+        self.pick_up_midstream(false)
     }
 
     /// Whether the connection table takes a TCP segment that is no SYN for the beginning of a connection, as it does by
@@ -150,7 +164,11 @@ pub(super) fn gone(what: String) -> TestbedError {
 
 /// First line of a program's version, for `Driver::versions`.
 pub(super) fn version_of(name: &str) -> Vec<(String, String)> {
-    let argument = if name == "ipset" { "--version" } else { "-V" };
+    let argument = match name {
+        "ipset" => "--version",
+        "haproxy" | "squid" => "-v",
+        _ => "-V",
+    };
     program::version_line(name, argument).map(|line| (name.to_owned(), line)).into_iter().collect()
 }
 

@@ -6,8 +6,9 @@ use crate::bed::{Bed, Wiring};
 use crate::error::TestbedError;
 use crate::policy::PolicySpec;
 use crate::program;
+use measure::application::Protocol;
 use measure::results::Role;
-use measure::shape::{PolicyShape, TestProtocol, TrafficShape, ZoneForm};
+use measure::shape::{PolicyShape, Setup, TestProtocol, ZoneForm};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
@@ -22,6 +23,7 @@ mod nftables_map;
 mod outside;
 mod ovs;
 mod packet_sockets;
+mod proxy;
 mod rampart;
 mod sets;
 mod wire;
@@ -44,6 +46,8 @@ pub const DRIVERS: &[&dyn Driver] = &[
     &iptables::Iptables,
     &iptables::Ipset,
     &ovs::Ovs,
+    &proxy::HAPROXY,
+    &proxy::SQUID,
     &rampart::XDP,
     &rampart::TC,
     &rampart::KERNEL,
@@ -248,6 +252,15 @@ impl Requirement {
     }
 }
 
+/// How a proxy carries what it takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Relay {
+    /// Each connection over one of its own.
+    Connections,
+    /// Requests, over as many connections as it likes: it may keep them open and share them.
+    Requests,
+}
+
 /// A kind of firewall.
 pub trait Driver: Sync {
     /// The name in suites and results.
@@ -292,8 +305,14 @@ pub trait Driver: Sync {
         })
     }
 
-    /// What a test sends that the firewall cannot handle under a policy, in words; `None` when it can handle all of it.
-    fn cannot_handle(&self, _traffic: &TrafficShape, _policy: &PolicyShape) -> Option<String> {
+    /// What of a test the firewall cannot handle, in words; `None` when it can handle all of it.
+    fn cannot_handle(&self, _setup: &Setup) -> Option<String> {
+        None
+    }
+
+    /// What a proxy does with connections of applications that speak this: it ends them, and servers see its own. `None` of a firewall
+    /// through which segments pass.
+    fn relays(&self, _protocol: Protocol) -> Option<Relay> {
         None
     }
 

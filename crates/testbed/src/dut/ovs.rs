@@ -12,12 +12,12 @@ use super::kernel::{BOTH, check_links, gone, version_of};
 use super::{Capabilities, Driver, Replaced, Requirement, Running, admit, check_replacement, packet_sockets};
 use crate::bed::{Bed, FirewallSide};
 use crate::error::TestbedError;
-use crate::guest::Guest;
+use crate::guest::{Guest, resident_bytes, threads_of};
 use crate::journal::Journal;
 use crate::layout::{ATTACKERS_V4, ATTACKERS_V6, Mac};
 use crate::policy::{Action, PolicySpec, Protocol, Rule};
 use ipnet::IpNet;
-use measure::shape::{IpVersion, PolicyShape, TrafficShape, Zone};
+use measure::shape::{IpVersion, PolicyShape, Setup, Zone};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -76,8 +76,9 @@ impl Driver for Ovs {
         )
     }
 
-    fn cannot_handle(&self, traffic: &TrafficShape, policy: &PolicyShape) -> Option<String> {
-        (traffic.fragments > 1 && policy.rules > 0).then(|| "rules about ports for fragments".to_owned())
+    fn cannot_handle(&self, setup: &Setup) -> Option<String> {
+        (setup.traffic.fragments > 1 && setup.policy.rules > 0)
+            .then(|| "rules about ports for fragments".to_owned())
     }
 
     fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
@@ -258,9 +259,7 @@ impl Running for Switch {
 
     /// What the switch has of the machine's memory.
     fn memory_bytes(&self) -> Option<u64> {
-        let pid = self.daemons.as_ref()?.switch.pid();
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        Some(number_after(&status, "VmRSS:")? * 1024)
+        resident_bytes(self.daemons.as_ref()?.switch.pid())
     }
 
     fn policy_load_seconds(&self) -> Option<f64> {
@@ -283,9 +282,7 @@ impl Running for Switch {
     fn firewall_threads(&self) -> Vec<i32> {
         let mut threads = self.side.threads();
         if let (false, Some(daemons)) = (threads.is_empty(), &self.daemons) {
-            let tasks = std::fs::read_dir(format!("/proc/{}/task", daemons.switch.pid()));
-            let numbers = tasks.into_iter().flatten().flatten();
-            threads.extend(numbers.filter_map(|task| task.file_name().to_str()?.parse::<i32>().ok()));
+            threads.extend(threads_of(daemons.switch.pid()));
         }
         threads
     }
@@ -486,7 +483,7 @@ mod tests {
     #[test]
     fn numbers_are_read() {
         assert_eq!(number_after(" cookie=0x1, n_packets=42, n_bytes=0", "n_packets="), Some(42));
-        assert_eq!(number_after("VmRSS:\t   1200 kB\n", "VmRSS:"), Some(1200));
+        assert_eq!(number_after("lost:\t   1200 \n", "lost:"), Some(1200));
         assert_eq!(number_after("nothing", "lost:"), None);
     }
 }

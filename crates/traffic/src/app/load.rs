@@ -8,7 +8,7 @@ use super::run::Load;
 use super::seal::Requests;
 use super::tls::Identity;
 use crate::random::{SplitMix64, mix};
-use measure::application::{Failure, FtpMode, FtpTransfer, FtpVerb, Protocol, ProtocolMix};
+use measure::application::{Failure, FtpMode, FtpTransfer, FtpVerb, Protocol, ProtocolMix, SERVER_NAMES};
 use measure::latency::Distribution;
 use measure::open_loop::Moments;
 use measure::trial::SecondSample;
@@ -337,7 +337,7 @@ impl VirtualClient {
         Order {
             from: machines[machine % machines.len()],
             to: SocketAddr::new(servers[server % servers.len()], port),
-            host: HOSTS[server],
+            host: SERVER_NAMES[server],
             file: files.any(protocol, random),
             protocol,
             limit: load.transaction_limit,
@@ -350,10 +350,6 @@ impl VirtualClient {
         }
     }
 }
-
-/// The servers' names.
-pub(super) const HOSTS: [&str; SERVERS] =
-    ["server01", "server02", "server03", "server04", "server05", "server06"];
 
 /// What a transaction with a server speaks.
 fn protocol_of(mix: ProtocolMix, server: usize, random: &mut SplitMix64) -> Protocol {

@@ -12,6 +12,7 @@ mod held;
 mod load;
 mod nstl;
 mod open;
+mod reach;
 mod run;
 mod seal;
 mod server;
@@ -20,4 +21,5 @@ mod tests;
 mod tls;
 
 pub use content::FileSet;
+pub use reach::{Reached, reach};
 pub use run::{Load, Outcome, Side, run};

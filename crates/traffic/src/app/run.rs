@@ -3,7 +3,7 @@
 
 use super::content::FileSet;
 use super::held::{self, Together};
-use super::load::{HOSTS, OpenTally, Tally, VirtualClient, World};
+use super::load::{OpenTally, Tally, VirtualClient, World};
 use super::open::{self, MOST_OPEN};
 use super::seal::{Requests, Secret};
 use super::server::{self, Kept, OpenCount, Served, Service};
@@ -11,7 +11,9 @@ use super::tls::Identity;
 use crate::TrafficError;
 use crate::harness::pin;
 use crate::namespace::inside;
-use measure::application::{ApplicationOutcome, ApplicationPlaces, Arrivals, Protocol, ProtocolMix};
+use measure::application::{
+    ApplicationOutcome, ApplicationPlaces, Arrivals, Protocol, ProtocolMix, SERVER_NAMES,
+};
 use measure::held_open::HeldOutcome;
 use measure::ledger::{Ledger, Named, Places};
 use measure::open_loop::{OpenLoop, Sustained};
@@ -122,7 +124,7 @@ pub fn run(
     };
     let open_at_servers = Arc::new(OpenCount::default());
     let is_https = load.protocol == ProtocolMix::Only(Protocol::Https);
-    let identity = is_https.then(|| Identity::new(&HOSTS)).transpose();
+    let identity = is_https.then(|| Identity::new(&SERVER_NAMES)).transpose();
     let identity = identity.map_err(TrafficError::system("making a certificate"))?;
     let secret = Secret::default();
     let serving = Threads::start("server", &load.cores, |core, ready| {
@@ -394,13 +396,13 @@ fn outcome(load: &Load, asked: Vec<Asked>, served: Vec<Served>) -> Outcome {
     let failed: Named =
         tally.failed.iter().map(|(failure, count)| (failure.name().to_owned(), *count)).collect();
     let held = match load.arrivals {
-        Arrivals::Held(asked) => Some(HeldOutcome {
+        Arrivals::Held(asked) => Some(Box::new(HeldOutcome {
             asked: asked.connections,
             opened: tally.held.opened,
             alive: tally.held.alive,
             accepted: served.accepted,
             ..HeldOutcome::default()
-        }),
+        })),
         _ => None,
     };
     let open = load.arrivals.open_loop();

@@ -408,9 +408,10 @@ fn connections_that_are_held_are_open_together_and_each_is_used_after_that() {
             alive: all,
             accepted: all,
             open_at_servers: all,
+            relayed: false,
             limited_by: None,
         };
-        assert_eq!(held, expected, "{plan:?}");
+        assert_eq!(*held, expected, "{plan:?}");
         assert!(outcome.ledger.received >= 2 * all, "{plan:?}: {:?}", outcome.ledger);
     }
 }

@@ -1,0 +1,86 @@
+//! Squid: HTTP as requests, to the destination that the client asked for. Its cache is off.
+
+use super::intercept::{INTERCEPTION, INTERCEPTION_ALONE, Taken};
+use super::{Place, Proxy};
+use crate::dut::kernel::BOTH;
+use crate::dut::{Relay, Requirement};
+use crate::error::TestbedError;
+use crate::layout::ZoneAddresses;
+use measure::application::{Protocol, SERVER_NAMES};
+use measure::shape::Zone;
+use nix::sys::resource::{Resource, getrlimit};
+
+const HTTP: Taken = Taken { port: 80, proxy_port: 3129 };
+/// Squid does not start without a port for those who ask it as a proxy. This one is for this machine alone.
+const OWN_PORT: u16 = 3128;
+/// The most open files that Debian's Squid is built for.
+const MOST_FILES: u64 = 65_536;
+
+pub(in crate::dut) const SQUID: Proxy = Proxy {
+    name: "squid",
+    summary: "Squid as a transparent proxy of HTTP without its cache, behind nftables' rules",
+    requirements: &[
+        Requirement::Program("nft"),
+        Requirement::Program("squid"),
+        Requirement::NftAccepts { table: INTERCEPTION_ALONE, feature: INTERCEPTION },
+    ],
+    takes: &[HTTP],
+    remark: "squid keeps no answers (`cache deny all`): its forwarding is measured. It ends connections and opens its own to the servers, several \
+             requests over one where it can: that each arrived is judged by transactions, their bytes and their seals, not by connections",
+    relays,
+    prepare,
+};
+
+fn relays(protocol: Protocol) -> Result<Relay, &'static str> {
+    match protocol {
+        Protocol::Http10 | Protocol::Http11 => Ok(Relay::Requests),
+        Protocol::Https => Err(
+            "HTTPS of clients that do not ask for it by CONNECT: for that it would have to be built with OpenSSL, and Debian's package \
+             squid is not",
+        ),
+        Protocol::Ftp(_) => Err("FTP of clients that do not know of it: its driver hands it HTTP alone"),
+    }
+}
+
+fn prepare(place: &Place<'_>) -> Result<Vec<String>, TestbedError> {
+    let hosts = place.write("hosts", &hosts())?;
+    let files = getrlimit(Resource::RLIMIT_NOFILE).map_or(MOST_FILES, |(_, hard)| hard.min(MOST_FILES));
+    let file = place.write("squid.conf", &configuration(&hosts, files))?;
+    // In the foreground and in one process; what it complains about, it writes to standard error.
+    Ok(["-N", "-d", "0", "-f", &file].map(str::to_owned).to_vec())
+}
+
+/// Squid asks whether the server that a request names has the address that the client asked for. Where a network has a name server, the
+/// bed has this file.
+fn hosts() -> String {
+    let servers = ZoneAddresses::of(Zone::Hostile);
+    let of = |ip| {
+        let named = (0..).zip(SERVER_NAMES);
+        named.map(move |(index, name)| format!("{} {name}\n", servers.host(ip, index)))
+    };
+    BOTH.into_iter().flat_map(of).collect()
+}
+
+fn configuration(hosts: &str, files: u64) -> String {
+    format!(
+        "http_port {} tproxy
+http_port 127.0.0.1:{OWN_PORT}
+spoof_client_ip deny all
+http_access allow all
+cache deny all
+hosts_file {hosts}
+dns_nameservers 127.0.0.1
+visible_hostname firewall
+max_filedescriptors {files}
+client_idle_pconn_timeout 10 minutes
+shutdown_lifetime 0 seconds
+access_log none
+cache_store_log none
+cache_log /dev/null
+pid_filename none
+coredump_dir none
+pinger_enable off
+",
+        HTTP.proxy_port
+    )
+}
