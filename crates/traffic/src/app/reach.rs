@@ -58,9 +58,15 @@ mod tests {
         let taken = listener.local_addr().unwrap();
         let minute = Duration::from_secs(60);
         assert_eq!(reach(&here, taken, minute).unwrap(), Reached::Taken);
-        assert_eq!(reach(&here, taken, Duration::ZERO).unwrap(), Reached::Nothing);
         drop(listener);
         assert_eq!(reach(&here, taken, minute).unwrap(), Reached::Refused);
+        for (failure, reached) in [
+            (Failure::ConnectTimeout, Reached::Nothing),
+            (Failure::Refused, Reached::Refused),
+            (Failure::Unreachable, Reached::Refused),
+        ] {
+            assert_eq!(judged(Ok(Err(failure.into()))).unwrap(), reached, "{failure:?}");
+        }
         let nobody = Side { namespace: None, addresses: Vec::new() };
         assert!(reach(&nobody, taken, minute).is_err());
     }
