@@ -246,6 +246,11 @@ pub(crate) fn icmp_code(protocol: u8, text: &str) -> Option<RangeSet<u32>> {
 /// Addresses as rule sets write them: host bits of a network may be set, a mask may be written out (`/255.255.255.0`), and a host may
 /// have the length of an address.
 pub(crate) fn addresses(text: &str) -> Option<AddressSet> {
+    // Of IPv4 addresses written as IPv6 there are no packets, and a policy may not name them.
+    written(text).map(|set| if set.mapped().is_some() { AddressSet::default() } else { set })
+}
+
+fn written(text: &str) -> Option<AddressSet> {
     let Some((address, mask)) = text.split_once('/') else { return AddressSet::parse(text).ok() };
     let length = match mask.parse::<u8>() {
         Ok(length) => length,

@@ -412,28 +412,52 @@ fn services(set: &RangeSet<u32>) -> Option<Vec<String>> {
         return None;
     }
     let mut all = Vec::new();
+    // All of several protocols in a row are one range, as what `! -p tcp` leaves.
+    let is_whole = |protocol: u8| words::of_protocol(protocol).without(set).is_empty();
+    let mut rows: Vec<(u8, u8)> = Vec::new();
     for protocol in words::protocols(set) {
-        let of = set.common(&words::of_protocol(protocol));
-        let name = match protocol {
-            policy::service::TCP => "tcp",
-            policy::service::UDP => "udp",
-            policy::service::SCTP => "sctp",
-            ICMP => "icmp",
-            ICMPV6 => "icmpv6",
-            _ => "",
-        };
-        let is_whole = of == words::of_protocol(protocol);
-        for (first, last) in of.ranges() {
-            let (first, last) = (first & 0xffff, last & 0xffff);
-            match protocol {
-                _ if is_whole && !name.is_empty() => all.push(name.to_owned()),
-                ICMP | ICMPV6 => all.extend(icmp_types(name, first, last)),
-                _ if name.is_empty() => all.push(format!("protocol/{protocol}")),
-                _ => all.push(format!("{name}/{}", range(&first, &last))),
+        match rows.last_mut() {
+            Some((first, last))
+                if last.checked_add(1) == Some(protocol) && is_whole(*first) && is_whole(protocol) =>
+            {
+                *last = protocol
             }
+            _ => rows.push((protocol, protocol)),
         }
     }
+    for (protocol, last) in rows {
+        if last - protocol > 1 {
+            all.push(format!("protocol/{}", range(&protocol, &last)));
+            continue;
+        }
+        (protocol..=last).for_each(|protocol| all.extend(of_protocol(set, protocol)));
+    }
     Some(all)
+}
+
+/// Services of one protocol.
+fn of_protocol(set: &RangeSet<u32>, protocol: u8) -> Vec<String> {
+    let mut all = Vec::new();
+    let of = set.common(&words::of_protocol(protocol));
+    let name = match protocol {
+        policy::service::TCP => "tcp",
+        policy::service::UDP => "udp",
+        policy::service::SCTP => "sctp",
+        ICMP => "icmp",
+        ICMPV6 => "icmpv6",
+        _ => "",
+    };
+    let is_whole = of == words::of_protocol(protocol);
+    for (first, last) in of.ranges() {
+        let (first, last) = (first & 0xffff, last & 0xffff);
+        match protocol {
+            _ if is_whole && !name.is_empty() => all.push(name.to_owned()),
+            ICMP | ICMPV6 => all.extend(icmp_types(name, first, last)),
+            _ if name.is_empty() => all.push(format!("protocol/{protocol}")),
+            _ => all.push(format!("{name}/{}", range(&first, &last))),
+        }
+    }
+    all
 }
 
 /// Whole types where all codes are meant, one by name if it has one, several in a row as a range.

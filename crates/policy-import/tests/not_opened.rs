@@ -80,6 +80,38 @@ fn a_match_behind_a_statement() {
     becomes(Format::Nft, &[&forward("quota until 5 mbytes accept")], &["quota until"], &[ALLOW]);
 }
 
+#[test]
+fn all_protocols_but_some_are_ranges() {
+    for (rule, has) in [
+        ("meta l4proto != tcp drop", "[\"protocol/0-5\", \"protocol/7-255\"]"),
+        ("meta l4proto != { 0, 2, 254, 255 } drop", "[\"icmp\", \"protocol/3-253\"]"),
+        ("meta l4proto { 41, 42 } drop", "[\"protocol/41\", \"protocol/42\"]"),
+        ("tcp dport != 22 drop", "[\"tcp/0-21\", \"tcp/23-65535\"]"),
+    ] {
+        becomes(Format::Nft, &[&open(rule)], &[has, DENY], &[]);
+    }
+}
+
+/// No policy may name them, because no packet has them.
+#[test]
+fn addresses_of_ipv4_written_as_ipv6() {
+    for text in ["::ffff:10.0.0.1", "::ffff:10.0.0.0/104", "{ ::ffff:10.0.0.1, 2001:db8::1 }"] {
+        becomes(
+            Format::Nft,
+            &[&forward(&format!("ip6 saddr {text} accept"))],
+            &["::ffff:10"],
+            &["= \"::ffff"],
+        );
+        becomes(
+            Format::Nft,
+            &[&open(&format!("ip6 saddr {text} drop"))],
+            &[ALLOW],
+            &["\"::ffff", "from = \"any\"\nto = \"any\"\naction = \"deny\""],
+        );
+    }
+    becomes(Format::Nft, &[&open("ip6 saddr ::ffff:0:0/96 drop")], &[DENY, "::ffff:0:0/96"], &[]);
+}
+
 /// `add @seen { ip saddr }` is for IPv4, and for what finds room in the set.
 #[test]
 fn a_statement_at_which_a_rule_may_end() {

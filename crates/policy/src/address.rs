@@ -2,7 +2,7 @@
 
 use crate::ranges::RangeSet;
 use ipnet::IpNet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// A set of addresses of both families.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
@@ -35,6 +35,16 @@ impl AddressSet {
             IpAddr::V4(v4) => self.v4.contains(v4.into()),
             IpAddr::V6(v6) => self.v6.contains(v6.into()),
         }
+    }
+
+    /// The IPv4 addresses that are meant, if the set has none but IPv4 addresses written as IPv6 (`::ffff:192.0.2.1`), and all of them between two.
+    /// The network of all such addresses (`::ffff:0:0/96`), which lists of what nobody may have name, is not meant for IPv4.
+    pub fn mapped(&self) -> Option<(Ipv4Addr, Ipv4Addr)> {
+        let &[(first, last)] = self.v6.ranges() else { return None };
+        let [first, last] = [first, last].map(|number| Ipv6Addr::from(number).to_ipv4_mapped());
+        let (first, last) = (first?, last?);
+        let is_all = first.is_unspecified() && last.is_broadcast();
+        (self.v4.is_empty() && !is_all).then_some((first, last))
     }
 
     /// The union of some sets.

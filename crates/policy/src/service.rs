@@ -138,7 +138,8 @@ impl ServiceSet {
         Self(vec![ServicePart { keys, source_ports: Arc::new(any_port()) }])
     }
 
-    /// Reads `tcp/80`, `udp/5000-5010`, `icmp/echo-request`, `icmp/3/4` (type and code), `icmp/16-255` (types), `protocol/47`.
+    /// Reads `tcp/80`, `udp/5000-5010`, `icmp/echo-request`, `icmp/3/4` (type and code), `icmp/16-255` (types), `protocol/47`,
+    /// `protocol/8-16`.
     ///
     /// # Errors
     /// A message that says what is wrong, and a help that says what would be right.
@@ -150,12 +151,7 @@ impl ServiceSet {
             "sctp" => ports(SCTP, text, rest),
             "icmp" => icmp(ICMP, ICMP_TYPES, text, rest),
             "icmpv6" => icmp(ICMPV6, ICMPV6_TYPES, text, rest),
-            "protocol" => match rest.parse::<u8>() {
-                Ok(number) => Ok(Self::between(key(number, 0), key(number, u16::MAX))),
-                Err(_) => {
-                    wrong(text, "write an IP protocol by its number: \"protocol/47\" (0 to 255)".to_owned())
-                }
-            },
+            "protocol" => protocols(text, rest),
             _ => wrong(text, suggestion(name, ["tcp", "udp", "sctp", "icmp", "icmpv6", "protocol"])),
         }
     }
@@ -222,7 +218,21 @@ fn ports(protocol: u8, text: &str, rest: &str) -> Result<ServiceSet, (String, Op
     }
 }
 
-/// Two types of ICMP by number.
+fn protocols(text: &str, rest: &str) -> Result<ServiceSet, (String, Option<String>)> {
+    match numbers(rest.split_once('-').unwrap_or((rest, rest))) {
+        Some((first, last)) if first <= last => {
+            Ok(ServiceSet::between(key(first, 0), key(last, u16::MAX)))
+        }
+        Some((first, last)) => wrong(text, format!("write \"protocol/{last}-{first}\"")),
+        None => wrong(
+            text,
+            "write an IP protocol by its number (\"protocol/47\"), or several in a row (\"protocol/8-16\"), 0 to 255"
+                .to_owned(),
+        ),
+    }
+}
+
+/// Two types of ICMP, or two protocols, by number.
 fn numbers((first, last): (&str, &str)) -> Option<(u8, u8)> {
     Some((first.parse().ok()?, last.parse().ok()?))
 }
@@ -359,6 +369,11 @@ mod tests {
             assert!(set.contains(protocol, 0, inside) && !set.contains(protocol, 0, outside), "{text}");
         }
         assert!(ServiceSet::parse("protocol/47").unwrap().contains(47, 0, 0));
+        for (protocol, is_in) in [(6, false), (7, true), (47, true), (254, true), (255, false)] {
+            let several = ServiceSet::parse("protocol/7-254").unwrap();
+            assert_eq!(several.contains(protocol, 9, 0), is_in, "{protocol}");
+            assert_eq!(several.contains(protocol, 9, u16::MAX), is_in, "{protocol}");
+        }
     }
 
     #[test]
@@ -408,6 +423,9 @@ mod tests {
             ("icmp/9-3", "write 3-9"),
             ("icmp/3-900", "an ICMP type"),
             ("protocol/256", "0 to 255"),
+            ("protocol/7-256", "0 to 255"),
+            ("protocol/7-", "0 to 255"),
+            ("protocol/9-7", "write \"protocol/7-9\""),
         ] {
             let (_, help) = ServiceSet::parse(text).unwrap_err();
             assert!(help.as_deref().unwrap_or_default().contains(expected), "{text}: {help:?}");

@@ -99,6 +99,9 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("a name twice", rule("") + &rule(""), "rule number 1 is called `r` too | give each rule a name of its own"),
         ("a name with a space", rule("name = \"a b\""), "`a b` cannot be the name of a rule"),
         ("a schedule that is not", rule("schedule = \"nights\""), "there is no schedule `nights` | there are none"),
+        ("IPv4 written as IPv6", rule("source = \"::ffff:10.0.0.1\""), "2:10 no packet has `::ffff:10.0.0.1`: it is a way for programs to write an address of IPv4 | write \"10.0.0.1\""),
+        ("a network of IPv4 written as IPv6", rule("source = [\"10.0.0.1\", \"::ffff:10.0.0.0/104\"]"), "2:23 no packet has `::ffff:10.0.0.0/104`: it is a way for programs to write an address of IPv4 | write \"10.0.0.0/8\""),
+        ("a range of IPv4 written as IPv6", "[objects]\na = \"::ffff:10.0.0.1-::ffff:10.0.0.9\"".into(), "2:5 no packet has `::ffff:10.0.0.1-::ffff:10.0.0.9`: it is a way for programs to write an address of IPv4 | write \"10.0.0.1-10.0.0.9\""),
         ("a number for a string", rule("source = 10"), "2:10 `source` must be a string, or strings in [ ], not an integer"),
         ("an empty list", rule("source = []"), "`source` is empty | leave the key out"),
         ("log of a closing that never is", rule("action = \"deny\"\nlog = \"close\""), "3:7 a rule that refuses has no flows whose end could be logged"),
@@ -157,7 +160,7 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("where the kernel forwards", format!("[settings]\nforwarding = \"kernel\"\n{}", nat("exempt = true")), "where the kernel forwards, it also translates | take `[[nat]]` out"),
         ("a key that it has not", nat("new_source = \"192.0.2.1\""), "[[nat]] number 1 has no key `new_source`"),
         ("a key of a later part", "[protection]\nsyn_floo = true".into(), "2:1 [protection] has no key `syn_floo` | did you mean `syn_flood`?"),
-        ("scans of nothing", "[scans]\nblock = \"10min\"".into(), "1:1 [scans] has no `ports` | write ports = 100"),
+        ("scans of nothing", "[scans]\nblock = \"10min\"".into(), "1:1 [scans] has neither `ports` nor `hosts` | write ports = 100, hosts = 100, or both"),
         ("scans of a few ports", "[scans]\nports = 4".into(), "2:9 `ports` must lie between 5 and 1000"),
         ("scans of too many hosts", "[scans]\nhosts = 1001".into(), "2:9 `hosts` must lie between 5 and 1000"),
         ("scans in no time", "[scans]\nports = 100\nwindow = \"0s\"".into(), "3:10 `window` is out of range"),
@@ -303,7 +306,20 @@ fn several_mistakes_are_reported_at_once_in_the_order_of_the_text() {
 
 #[test]
 fn a_mistake_is_reported_once() {
-    assert_eq!(errors(&rule("name = 5")), ["2:8 `name` must be a string, not an integer | "]);
+    for (text, once) in [
+        (rule("name = 5"), "2:8 `name` must be a string, not an integer | "),
+        (rule("limit = { rate = 5 }"), "2:18 `rate` must be a string, not an integer | "),
+        (rule("limit = { rate = 5, burst = 2 }"), "2:18 `rate` must be a string, not an integer | "),
+        (rule("limit = { connections = 0 }"), "2:25 `connections` must lie between 1 and 16777216 | "),
+        (
+            format!("{}[schedules.night]\ntimes = \"daily\"\ntime_zone = 5\n", rule("schedule = \"night\"")),
+            "9:13 `time_zone` must be a string, not an integer | ",
+        ),
+    ] {
+        assert_eq!(errors(&text), [once], "{text}");
+    }
+    // Of all such addresses, which lists of what nobody may have name, nothing is wrong.
+    assert!(errors(&rule("source = [\"::ffff:0:0/96\", \"::/8\"]")).is_empty());
 }
 
 #[test]

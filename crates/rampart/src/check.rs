@@ -77,9 +77,9 @@ fn print(policy: &Policy, warnings: &[Warning], all: bool) {
     }
     let zones: Vec<&str> = policy.zones.iter().map(|zone| zone.name.as_str()).collect();
     outln!(
-        "{}: {} rules between the zones {}: no errors, {}",
+        "{}: {} between the zones {}: no errors, {}",
         policy.file,
-        policy.rules.len(),
+        crate::table::rules(policy.rules.len() as u64),
         zones.join(", "),
         counted(warnings)
     );

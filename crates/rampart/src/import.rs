@@ -51,8 +51,11 @@ fn summary(imported: &Imported) -> String {
     };
     let rules = imported.rules;
     format!(
-        "{} rules: {} carried over, {} that give nothing in the policy, each named above; {less}; {notes} notes",
-        rules.read, rules.carried, rules.said
+        "{}: {} carried over, {} that give nothing in the policy, each named above; {less}; {}",
+        crate::table::rules(rules.read as u64),
+        rules.carried,
+        rules.said,
+        crate::table::of(notes as u64, "note")
     )
 }
 

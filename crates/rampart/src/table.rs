@@ -53,6 +53,16 @@ impl Table {
     }
 }
 
+/// "1 rule", "2 rules".
+pub(crate) fn rules(count: u64) -> String {
+    of(count, "rule")
+}
+
+/// "1 note", "2,000 notes", "0 notes".
+pub(crate) fn of(count: u64, what: &str) -> String {
+    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
+}
+
 /// A number with its thousands apart: 1,048,576.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();

@@ -280,7 +280,8 @@ fn report_up(daemon: &Daemon, instance: &Instance) -> Result<(), Failure> {
         let (name, zone, hook) = (&interface.name, &interface.zone, interface.hook.name());
         daemon.report(at, Kind::Up, format_args!("{name}: zone {zone}, {hook}{note}"));
     }
-    let (rules, file, socket) = (status.policy.rules, &status.policy.file, instance.socket.display());
+    let (rules, file, socket) =
+        (crate::table::rules(status.policy.rules as u64), &status.policy.file, instance.socket.display());
     let namespace = &instance.namespace;
     let until = status.policy.rolls_back_at.map(|t| format!(", to be confirmed until {t}"));
     let until = until.unwrap_or_default();
@@ -288,7 +289,7 @@ fn report_up(daemon: &Daemon, instance: &Instance) -> Result<(), Failure> {
         at,
         Kind::Up,
         &server::process(nix::unistd::getuid().as_raw(), std::process::id() as i32),
-        format_args!("{file}: {rules} rules, in namespace {namespace}{until}, answers on {socket}"),
+        format_args!("{file}: {rules}, in namespace {namespace}{until}, answers on {socket}"),
     );
     Ok(())
 }

@@ -6,7 +6,9 @@ use crate::address::AddressSet;
 use crate::lists::ListSet;
 use crate::schema;
 use crate::service::{BUILT_IN, ServiceSet};
+use ipnet::Ipv4Subnets;
 use rustc_hash::FxHashMap;
+use std::net::Ipv4Addr;
 use std::ops::Range;
 use std::sync::Arc;
 use toml_reader::{Collector, DeValue, Located, Section, Value, shortened, texts};
@@ -85,7 +87,11 @@ impl NamedSet for Addresses {
                 Some(help.to_owned()),
             ));
         }
-        AddressSet::parse(word.value).map(Self::from)
+        let set = AddressSet::parse(word.value)?;
+        match set.mapped() {
+            Some((first, last)) => Err(never_on_a_wire(word.value, first, last)),
+            None => Ok(set.into()),
+        }
     }
 
     fn union(sets: &[Arc<Self>]) -> Self {
@@ -116,6 +122,17 @@ impl NamedSet for Addresses {
         }
         Some((self.own.without(&taken_out.own).into(), height))
     }
+}
+
+/// A packet with such an address is dropped whatever the rules say (RFC 4291 section 2.5.5.2): who writes one means IPv4.
+fn never_on_a_wire(text: &str, first: Ipv4Addr, last: Ipv4Addr) -> (String, Option<String>) {
+    let ipv4 = match Ipv4Subnets::new(first, last, 0).collect::<Vec<_>>()[..] {
+        [network] if network.prefix_len() == 32 => first.to_string(),
+        [network] => network.to_string(),
+        _ => format!("{first}-{last}"),
+    };
+    let message = format!("no packet has `{text}`: it is a way for programs to write an address of IPv4");
+    (message, Some(format!("write \"{ipv4}\"")))
 }
 
 impl NamedSet for ServiceSet {

@@ -36,7 +36,12 @@ pub(super) fn read<'t>(
         c.report(one_too_many.span.clone(), "the policy has too many rules", Some(help));
         return Vec::new();
     }
-    let schedule_places = schedules.iter().enumerate().map(|(i, (s, _))| (s.name.as_str(), i)).collect();
+    // What is wrong with a schedule was reported where it stands.
+    let written = super::named(root, "schedules", &mut Collector::new("", ""))
+        .into_iter()
+        .map(|(name, _)| (name.value, None));
+    let right = schedules.iter().enumerate().map(|(i, (s, _))| (s.name.as_str(), Some(i)));
+    let schedule_places = written.chain(right).collect();
     let mut reader =
         Reader { zones, schedules: schedule_places, objects, services, narrowed: FxHashMap::default() };
     let mut names: FxHashMap<&str, usize> = FxHashMap::default();
@@ -64,7 +69,8 @@ pub(super) fn read<'t>(
 
 struct Reader<'a, 't> {
     zones: &'a [(Zone, Range<usize>)],
-    schedules: FxHashMap<&'a str, usize>,
+    /// Those with a mistake have no number.
+    schedules: FxHashMap<&'a str, Option<usize>>,
     objects: &'a mut Names<'t, Addresses>,
     services: &'a mut Names<'t, ServiceSet>,
     /// Services from source ports that rules have asked for, by the services and the ports' words.
@@ -179,7 +185,7 @@ impl<'t> Reader<'_, 't> {
             let help = c.suggestion(name.value, self.schedules.keys().copied());
             c.report(name.span, format!("there is no schedule `{}`", shortened(name.value)), help);
         }
-        found.map(Some)
+        found?.map(Some)
     }
 }
 
@@ -282,8 +288,8 @@ fn limit(section: &Section<'_>, action: Option<Action>, c: &mut Collector<'_>) -
         return None;
     }
     let limits = schema::LIMIT.section(section, "limit", c)?;
-    let rate = match limits.text("rate", c) {
-        Some(text) => Some(rate(&text, c)?),
+    let rate = match limits.value("rate") {
+        Some(_) => Some(rate(&limits.text("rate", c)?, c)?),
         None => None,
     };
     let burst = limits.integer("burst", 1..=10_000_000, c);
@@ -300,7 +306,7 @@ fn limit(section: &Section<'_>, action: Option<Action>, c: &mut Collector<'_>) -
         let message = format!("a burst of {burst} takes longer than ten years to come back at {rate}");
         c.report(limits.key_span("burst"), message, Some(help));
     }
-    if rate.is_none() && connections.is_none() {
+    if rate.is_none() && limits.value("connections").is_none() {
         let help = "write rate = \"100/s\" or connections = 1000".to_owned();
         c.report(value.span(), "the limit has neither `rate` nor `connections`", Some(help));
     }

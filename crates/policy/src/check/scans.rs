@@ -20,7 +20,8 @@ pub(super) fn read<'t>(
     let mut different = |key| section.integer(key, DIFFERENT.0..=DIFFERENT.1, c);
     let (ports, hosts) = (different("ports"), different("hosts"));
     if section.value("ports").is_none() && section.value("hosts").is_none() {
-        section.missing("ports", "100", c);
+        let help = "write ports = 100, hosts = 100, or both: how many different ones are a scan".to_owned();
+        c.report(section.span.clone(), "[scans] has neither `ports` nor `hosts`", Some(help));
     }
     let window = duration(&section, "window", WINDOW.0..=WINDOW.1, c).unwrap_or(USUAL_WINDOW);
     let block = duration(&section, "block", BLOCK.0..=BLOCK.1, c);

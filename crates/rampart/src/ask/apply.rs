@@ -29,7 +29,10 @@ pub(crate) fn apply(args: &ApplyArgs, json: bool) -> Result<String, Failure> {
 pub(super) fn in_force(what: &str, applied: &Applied) -> String {
     let Applied { generation, rules, .. } = applied;
     let changes = changes::listed(&applied.changes);
-    let mut text = format!("{what} is in force as generation {generation}, {rules} rules\n{changes}");
+    let mut text = format!(
+        "{what} is in force as generation {generation}, {}\n{changes}",
+        crate::table::rules(*rules as u64)
+    );
     if let Some(number) = applied.number {
         text += &format!("number {number} of the history\n");
     }

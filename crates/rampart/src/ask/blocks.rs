@@ -54,5 +54,5 @@ fn source(block: &Block) -> String {
 }
 
 fn counted(blocks: u64) -> String {
-    format!("{} block{}", grouped(blocks), if blocks == 1 { "" } else { "s" })
+    crate::table::of(blocks, "block")
 }

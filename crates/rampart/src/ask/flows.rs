@@ -58,7 +58,7 @@ fn text(flows: &Flows) -> String {
 }
 
 fn counted(flows: u64) -> String {
-    format!("{} flow{}", grouped(flows), if flows == 1 { "" } else { "s" })
+    crate::table::of(flows, "flow")
 }
 
 fn row(flow: &Flow) -> [String; 12] {

@@ -216,7 +216,7 @@ fn described(entry: &HistoryEntry, history: &History) -> String {
         _ => String::new(),
     };
     [
-        format!("number {}: {}, {} rules", entry.number, entry.file, grouped(entry.rules)),
+        format!("number {}: {}, {}", entry.number, entry.file, crate::table::rules(entry.rules)),
         format!(
             "{}{in_force}; {} at {} by {}{command}",
             entry.outcome.name(),

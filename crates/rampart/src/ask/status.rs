@@ -17,9 +17,9 @@ fn text(status: &Status) -> String {
     let mut lines = vec![
         format!("rampart {version}, process {pid}, namespace {namespace}, up since {since}"),
         format!(
-            "policy     {}: {} rules, generation {}, applied at {}",
+            "policy     {}: {}, generation {}, applied at {}",
             policy.file,
-            grouped(policy.rules as u64),
+            crate::table::rules(policy.rules as u64),
             policy.generation,
             policy.applied_at
         ),

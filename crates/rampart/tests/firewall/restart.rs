@@ -240,7 +240,7 @@ fn needs_root_the_confirmed_policy_comes_back_and_an_unconfirmed_one_does_not() 
     assert_eq!(bed.rampart(&["confirm"]).0, 2, "nothing waits any more");
     assert_eq!(bed.rampart(&["apply", &mail, "--confirm", "3600"]).0, 0);
     assert_eq!(bed.rampart(&["confirm"]).0, 0);
-    again(&mut firewall, &[], "mail.toml: 1 rules");
+    again(&mut firewall, &[], "mail.toml: 1 rule");
     answers(Outcome::Refused, Outcome::Answered, "it was confirmed");
     // Somebody spoiled the file that the firewall is started with.
     std::fs::write(&web, "[zones").unwrap();
