@@ -1,6 +1,7 @@
 //! How a command ends when it does not end well. Each kind is one exit status.
 
 use crate::api::{Problem, Refusal};
+use crate::daemon::log::escaped;
 use policy::Problems;
 use rampart_client::ClientError;
 use serde_json::{Value, json};
@@ -28,7 +29,11 @@ pub(crate) enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Wrong(text) | Failure::Machine(text) => write!(f, "rampart: {text}"),
+            // The text has lines of its own; names of files in it may have anything.
+            Failure::Wrong(text) | Failure::Machine(text) => {
+                let lines: Vec<String> = text.split('\n').map(escaped).collect();
+                write!(f, "rampart: {}", lines.join("\n"))
+            }
             Failure::Problems(problems) => {
                 writeln!(f, "{problems}")?;
                 write_count(f, problems.list().len())

@@ -1,6 +1,6 @@
 //! What is wrong with a text: where, what, and what would be right.
 
-use crate::words::suggestion_from;
+use crate::words::{printable, suggestion_from};
 use miette::{Diagnostic, NamedSource, SourceSpan};
 use std::fmt;
 use std::ops::Range;
@@ -48,7 +48,7 @@ impl Problems {
     /// [`Display`]: fmt::Display
     pub fn reports(&self) -> impl Iterator<Item = miette::Report> {
         self.list.iter().map(|problem| {
-            let text = NamedSource::new(&problem.file, self.source_text.inner().clone());
+            let text = NamedSource::new(&problem.file, drawn(self.source_text.inner()));
             miette::Report::new(problem.clone()).with_source_code(text)
         })
     }
@@ -57,6 +57,22 @@ impl Problems {
     pub fn list(&self) -> &[Problem] {
         &self.list
     }
+}
+
+/// A text for a terminal, with every byte where it was: what would move the cursor is another character of the same length.
+fn drawn(text: &str) -> String {
+    let stand_in = |c: char| match c {
+        '\n' | '\t' => c,
+        _ if c.is_control() => {
+            if c.len_utf8() == 1 {
+                '?'
+            } else {
+                '·'
+            }
+        }
+        _ => c,
+    };
+    text.chars().map(stand_in).collect()
 }
 
 impl fmt::Display for Problems {
@@ -153,10 +169,12 @@ impl<'t> Places<'t> {
     }
 
     /// A problem at some bytes of the text. A byte beyond the end, or inside a character, counts as the nearest place before
-    /// it.
+    /// it. Words of the text in the message, which may be hostile, begin no line and move no cursor.
     pub fn problem(&self, span: Range<usize>, message: String, help: Option<String>) -> Problem {
         let (line, column) = self.line_and_column(span.start);
-        Problem { file: self.file.to_owned(), line, column, message, help, span: span.into() }
+        let (file, message, help) =
+            (printable(self.file), printable(&message), help.as_deref().map(printable));
+        Problem { file, line, column, message, help, span: span.into() }
     }
 
     fn line_and_column(&self, byte: usize) -> (usize, usize) {
@@ -173,6 +191,19 @@ impl<'t> Places<'t> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hostile_words_begin_no_line_and_move_no_cursor() {
+        let text = "\u{1b}[31m\u{85}x\ny";
+        let help = Some("did you mean `\u{202e}`?".to_owned());
+        let problems = Problems::one("a\nb", text, 0..1, format!("`{text}` is wrong"), help);
+        let shown = problems.to_string();
+        assert_eq!(shown, "a\\u{a}b:1:1: `\\u{1b}[31m\\u{85}x\\u{a}y` is wrong\n  did you mean `\\u{202e}`?");
+        for report in problems.reports() {
+            assert!(!format!("{report:?}").contains(['\u{1b}', '\u{85}', '\u{202e}']), "{report:?}");
+        }
+        assert_eq!(drawn(text).len(), text.len());
+    }
 
     #[test]
     fn places_count_characters_and_never_fall_outside() {

@@ -41,6 +41,22 @@ pub fn shortened(word: &str) -> String {
     }
 }
 
+/// Text that begins no new line and moves no cursor, whatever was in it; nor does it turn the direction of writing.
+pub fn printable(text: &str) -> String {
+    let is_harmful = |c: char| {
+        let turns = matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}')
+    };
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_harmful(c) {
+            true => out.extend(c.escape_unicode()),
+            false => out.push(c),
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
