@@ -61,12 +61,25 @@ pub(crate) struct Inside {
     pub(crate) lists: Option<ListTable>,
     /// What everything fails with from now on.
     pub(crate) broken: Option<String>,
+    /// So many flows and blocks come to their end before everything fails; without it, all.
+    pub(crate) ends_left: Option<u32>,
 }
 
 impl Memory {
     /// Looks inside.
     pub(crate) fn inside(&self) -> MutexGuard<'_, Inside> {
         self.0.lock().unwrap()
+    }
+
+    /// Looks inside to end a flow or a block.
+    fn ending(&self) -> Result<MutexGuard<'_, Inside>, PlaneError> {
+        let mut inside = self.whole()?;
+        match inside.ends_left {
+            Some(0) => return Err(PlaneError::Machine("the kernel has no more".to_owned())),
+            Some(left) => inside.ends_left = Some(left - 1),
+            None => {}
+        }
+        Ok(inside)
     }
 
     /// Looks inside unless it is broken.
@@ -218,7 +231,7 @@ impl DataPlane for Memory {
     }
 
     fn kill(&mut self, flow: FlowKey) -> Result<bool, PlaneError> {
-        Ok(self.whole()?.flows.remove(&flow.0).is_some())
+        Ok(self.ending()?.flows.remove(&flow.0).is_some())
     }
 
     fn blocked(&mut self) -> Result<Vec<(BlockKey, Block)>, PlaneError> {
@@ -226,7 +239,7 @@ impl DataPlane for Memory {
     }
 
     fn unblock(&mut self, block: BlockKey) -> Result<bool, PlaneError> {
-        Ok(self.whole()?.blocks.remove(&block.0).is_some())
+        Ok(self.ending()?.blocks.remove(&block.0).is_some())
     }
 
     fn occupancy(&mut self) -> Result<Occupancy, PlaneError> {

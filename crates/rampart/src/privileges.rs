@@ -149,7 +149,7 @@ const CALLS: &[i64] = &[
     libc::SYS_mremap, libc::SYS_munmap, libc::SYS_prctl, libc::SYS_prlimit64, libc::SYS_restart_syscall, libc::SYS_rseq,
     libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sched_getaffinity,
     libc::SYS_sched_yield, libc::SYS_set_robust_list, libc::SYS_sigaltstack, libc::SYS_sysinfo, libc::SYS_tgkill,
-    libc::SYS_uname,
+    libc::SYS_uname, libc::SYS_wait4,
     // Clocks and random numbers.
     libc::SYS_clock_getres, libc::SYS_clock_gettime, libc::SYS_clock_nanosleep, libc::SYS_getrandom, libc::SYS_gettimeofday,
     libc::SYS_nanosleep,

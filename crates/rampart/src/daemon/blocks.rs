@@ -1,7 +1,7 @@
 //! Sources that are blocked because they scanned: which they are, and ending that. Decides nothing about who scans.
 
 use super::log::Kind;
-use super::{Daemon, Refused, known};
+use super::{Daemon, Refused, each, known};
 use crate::api::{Actor, Block, Blocks, Unblocked};
 use crate::daemon::running::Running;
 use crate::plane::{BlockKey, PlaneError};
@@ -63,12 +63,12 @@ impl Daemon {
         let known =
             |policy: &Policy| which.zone.iter().try_for_each(|zone| known::zone_is_known(zone, policy));
         self.with(|running| Ok(known(&running.policy)))??;
-        let ended = self.with(|running| {
+        let done = self.with(|running| {
             let blocked = in_force(running)?;
-            let mut keys = blocked.iter().filter(|(_, block)| which.has(block)).map(|(key, _)| *key);
-            keys.try_fold(0, |ended, key| Ok(ended + u64::from(running.attachments.plane.unblock(key)?)))
+            let keys = blocked.iter().filter(|(_, block)| which.has(block)).map(|(key, _)| *key);
+            Ok(each(keys, |key| running.attachments.plane.unblock(key)))
         })?;
-        self.report_by(at, Kind::Unblocked, by, format_args!("blocks: {ended}, by {by}: {asked}"));
+        let ended = self.report_ended(at, Kind::Unblocked, by, "blocks", asked, done)?;
         Ok(Unblocked { ended })
     }
 }

@@ -386,18 +386,40 @@ impl Daemon {
         by: &Actor,
     ) -> Result<Killed, Refused> {
         self.with(|running| Ok(known::check(filter, &running.policy)))??;
-        let killed = self.with(|running| {
+        let done = self.with(|running| {
             let mut keys = Vec::new();
             running.attachments.plane.flows(&mut |key, flow| {
                 if filter.accepts(&flow) {
                     keys.push(key);
                 }
             })?;
-            keys.into_iter()
-                .try_fold(0, |killed, key| Ok(killed + u64::from(running.attachments.plane.kill(key)?)))
+            Ok(each(keys, |key| running.attachments.plane.kill(key)))
         })?;
-        self.report_by(at, Kind::Killed, by, format_args!("flows: {killed}, by {by}: {asked}"));
+        let killed = self.report_ended(at, Kind::Killed, by, "flows", asked, done)?;
         Ok(Killed { killed })
+    }
+
+    /// Records how many flows or blocks somebody ended, also where the kernel refused to go on: what is gone is gone.
+    fn report_ended(
+        &self,
+        at: Timestamp,
+        kind: Kind,
+        by: &Actor,
+        what: &str,
+        asked: &str,
+        (ended, refused): (u64, Option<PlaneError>),
+    ) -> Result<u64, Refused> {
+        let Some(error) = refused else {
+            self.report_by(at, kind, by, format_args!("{what}: {ended}, by {by}: {asked}"));
+            return Ok(ended);
+        };
+        self.report_by(
+            at,
+            kind,
+            by,
+            format_args!("{what}: {ended}, and not the others ({error}), by {by}: {asked}"),
+        );
+        self.with(|_| Err(error))
     }
 
     /// Events that rules recorded: those after an event, or the newest; `limit` of them at most.
@@ -582,6 +604,21 @@ impl Daemon {
 
 fn build(policy: &Policy, at: Timestamp) -> Result<Tables, Refused> {
     Tables::build(policy, at).map_err(|error| Refused::new(422, format!("{}: {error}", policy.file)))
+}
+
+/// How many of some things came to their end, and why it was not gone on with.
+fn each<K>(
+    keys: impl IntoIterator<Item = K>,
+    mut end: impl FnMut(K) -> Result<bool, PlaneError>,
+) -> (u64, Option<PlaneError>) {
+    let mut ended = 0;
+    for key in keys {
+        match end(key) {
+            Ok(is_ended) => ended += u64::from(is_ended),
+            Err(error) => return (ended, Some(error)),
+        }
+    }
+    (ended, None)
 }
 
 /// The flow table keeps the size that it was made with, and the programs stay where they are.

@@ -197,8 +197,6 @@ pub(crate) struct Exporter {
     shared: Arc<Shared>,
     from: Origin,
     flows_not_recorded: AtomicU64,
-    /// The process, unless it is a thread of a test.
-    _process: Option<Child>,
 }
 
 /// What the writing thread is given.
@@ -297,11 +295,11 @@ impl Exporter {
         command.env_clear().current_dir("/");
         let ours = connect(&mut command)?;
         let process = command.spawn()?;
-        Ok(Self { _process: Some(process), ..Self::over(ours, namespace)? })
+        Self::over(ours, namespace, Some(process))
     }
 
-    /// Over a stream at whose other end the process is.
-    fn over(stream: UnixStream, namespace: &str) -> io::Result<Self> {
+    /// Over a stream at whose other end the process is, unless it is a thread of a test.
+    fn over(stream: UnixStream, namespace: &str, process: Option<Child>) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let (items, waiting) = sync_channel(WAITING);
         let (reading, of_reader, of_writer) = (stream.try_clone()?, Arc::clone(&shared), Arc::clone(&shared));
@@ -315,20 +313,23 @@ impl Exporter {
         });
         std::thread::spawn(move || {
             privileges::keep_nothing();
-            loop {
+            let why = loop {
                 let answer = read_frame(&reading, MOST_OF_A_FRAME)
                     .and_then(|frame| serde_json::from_slice(&frame).map_err(io::Error::from));
                 match answer {
                     Ok(Answer::Targets { number, states }) => of_reader.state().update(number, states),
-                    Ok(Answer::Failed(why)) => return of_reader.has_ended(&one_line(&why)),
-                    Err(error) => return of_reader.has_ended(&error.to_string()),
+                    Ok(Answer::Failed(why)) => break one_line(&why),
+                    Err(error) => break error.to_string(),
                 }
-            }
+            };
+            of_reader.has_ended(&why);
+            // A process that nobody waits for stays in the list of processes.
+            let _ = process.map(|mut process| process.wait());
         });
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let from =
             Origin { host: host.trim().to_owned(), namespace: namespace.to_owned(), pid: std::process::id() };
-        Ok(Self { items, shared, from, flows_not_recorded: AtomicU64::new(0), _process: None })
+        Ok(Self { items, shared, from, flows_not_recorded: AtomicU64::new(0) })
     }
 
     /// Sends what happens from now on where a policy says. Targets that stay keep their connections and counters.

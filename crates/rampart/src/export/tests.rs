@@ -499,7 +499,7 @@ fn exports(text: &str) -> Exports {
 fn targets_of_a_policy_get_what_happens_and_another_policy_moves_them() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let process = std::thread::spawn(move || worker::serve(&theirs));
-    let exporter = Exporter::over(ours, "default").unwrap();
+    let exporter = Exporter::over(ours, "default", None).unwrap();
     let [first, second] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
     let next = |socket: &UdpSocket| {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -549,7 +549,7 @@ fn targets_of_a_policy_get_what_happens_and_another_policy_moves_them() {
 #[test]
 fn a_process_that_does_not_read_holds_nobody() {
     let (ours, _theirs) = UnixStream::pair().unwrap();
-    let exporter = Exporter::over(ours, "default").unwrap();
+    let exporter = Exporter::over(ours, "default", None).unwrap();
     let wanted = exports("[log]\nsyslog = 'udp://127.0.0.1:9'\n[log.ipfix]\nto = 'udp://127.0.0.1:9'");
     exporter.set(&wanted);
     let flows: Vec<FlowRecord> = vec![flow("10.0.0.1", [None, None]); 10_000];
@@ -568,7 +568,7 @@ fn a_process_that_does_not_read_holds_nobody() {
 #[test]
 fn targets_are_shown_from_the_moment_that_they_are_set() {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let exporter = Exporter::over(ours, "default").unwrap();
+    let exporter = Exporter::over(ours, "default", None).unwrap();
     let shown = |exporter: &Exporter| -> Vec<(String, u64, u64)> {
         exporter.targets().into_iter().map(|it| (it.to, it.sent, it.lost)).collect()
     };
@@ -610,7 +610,7 @@ fn targets_are_shown_from_the_moment_that_they_are_set() {
 #[test]
 fn what_happened_before_a_policy_goes_to_the_targets_before_it() {
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let exporter = Exporter::over(ours, "default").unwrap();
+    let exporter = Exporter::over(ours, "default", None).unwrap();
     exporter.set(&exports("[log]\nsyslog = 'udp://192.0.2.1:514'"));
     // Far more than the stream holds, so that items wait.
     for number in 0..1_000 {
@@ -638,7 +638,7 @@ fn what_happened_before_a_policy_goes_to_the_targets_before_it() {
 fn a_report_of_any_length_is_sent() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let process = std::thread::spawn(move || worker::serve(&theirs));
-    let exporter = Exporter::over(ours, "default").unwrap();
+    let exporter = Exporter::over(ours, "default", None).unwrap();
     let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
     collector.set_read_timeout(Some(PATIENCE)).unwrap();
     exporter.set(&exports(&format!("[log]\nsyslog = 'udp://{}'", collector.local_addr().unwrap())));

@@ -61,7 +61,13 @@ impl Fetcher {
     /// # Errors
     /// The process cannot be started.
     pub(crate) fn start() -> io::Result<Self> {
-        Self::start_as(command(WORKER), USUAL).map(|(fetcher, _)| fetcher)
+        let (fetcher, mut process) = Self::start_as(command(WORKER), USUAL)?;
+        std::thread::spawn(move || {
+            crate::privileges::keep_nothing();
+            // A process that nobody waits for stays in the list of processes.
+            let _ = process.wait();
+        });
+        Ok(fetcher)
     }
 
     fn start_as(mut command: Command, limits: Limits) -> io::Result<(Self, Child)> {

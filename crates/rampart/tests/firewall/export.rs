@@ -252,5 +252,6 @@ fn needs_root_what_reaches_no_collector_is_a_trouble() {
     let pid = nix::unistd::Pid::from_raw(exporter.unwrap().parse().unwrap());
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
     firewall.until("nothing is sent to collectors, because the process that does it has ended");
+    until("nothing is left of it", || !std::path::Path::new(&format!("/proc/{pid}")).exists());
     bed.expect(2525, Outcome::Silence, "the firewall goes on");
 }

@@ -34,6 +34,25 @@ fn by_the_socket_for_readers_everything_can_be_asked_and_nothing_changed() {
 }
 
 #[test]
+fn what_was_ended_before_the_kernel_refused_is_in_the_audit_trail() {
+    let running = Running::new();
+    filled(&running);
+    running.plane.inside().ends_left = Some(2);
+    let (status, refused) = running.ask("DELETE", "/v1/flows?all=true", "");
+    assert_eq!(status, 500, "{refused}");
+    assert!(refused["error"].as_str().unwrap().contains("the kernel has no more"), "{refused}");
+    assert_eq!(running.plane.inside().flows.len(), 1);
+    let trail = running.ask("GET", "/v1/audit", "").1;
+    let record = &trail["records"][0];
+    assert_eq!(record["event"], json!("killed"), "{trail}");
+    let message = record["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("flows: 2, and not the others (") && message.ends_with(": all=true"),
+        "{message}"
+    );
+}
+
+#[test]
 fn what_somebody_does_is_in_the_audit_trail_with_who_and_what_came_of_it() {
     let running = Running::new();
     filled(&running);
