@@ -1,7 +1,7 @@
 //! Application traffic through each firewall: every transaction and every byte has its place, and nothing of a run stays.
 
 use super::{bench, left_behind, of, results, shown, suite, turn};
-use measure::results::{MarkKind, Metric, Results};
+use measure::results::{Metric, Results};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -125,43 +125,6 @@ fn every_firewall_holds_connections_of_applications() {
                 (point.ledger().residual(), point.ledger().received),
                 (0, point.ledger().offered),
                 "{what}"
-            );
-        }
-    }
-}
-
-/// What a proxy does not carry is no failure of it.
-#[test]
-fn what_a_proxy_does_not_carry_is_not_supported_and_says_why() {
-    let _turn = turn();
-    let dir = tempfile::tempdir().unwrap();
-    for (number, (dut, test, said)) in [
-        ("haproxy", "procedure = \"transactions\"\nfactors.protocol = \"nstl\"", "haproxy cannot do FTP"),
-        ("squid", "procedure = \"transactions\"\nfactors.protocol = \"https\"", "squid cannot do HTTPS"),
-        (
-            "squid",
-            "procedure = \"latency\"\nloads = [2000]",
-            "squid cannot do traffic other than of applications",
-        ),
-        (
-            "haproxy",
-            "procedure = \"connection-rate\"",
-            "haproxy cannot do traffic other than of applications",
-        ),
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let suite = suite(dir.path(), &["linux", dut], 0.05, test);
-        let results = results(&suite, &dir.path().join(number.to_string()), &[]);
-        let points = of(&results, dut);
-        assert!(!points.is_empty(), "{dut}: {test}");
-        for point in points {
-            let mark = point.marks.iter().find(|mark| mark.kind == MarkKind::NotSupported);
-            assert!(
-                !point.valid && mark.is_some_and(|mark| mark.text.contains(said)),
-                "{dut}: {:?}",
-                point.marks
             );
         }
     }

@@ -11,6 +11,7 @@ mod connections;
 mod external;
 mod kept;
 mod lies;
+mod proxies;
 mod weather;
 
 use measure::results::{MarkKind, Reading, Results};

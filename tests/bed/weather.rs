@@ -142,29 +142,66 @@ fn a_killed_run_leaves_only_what_the_next_removes() {
 struct Mischief {
     name: &'static str,
     dut: &'static str,
+    /// What is measured.
+    test: &'static str,
     /// A shell command inside the firewall's namespace.
     command: &'static str,
     said: &'static [&'static str],
 }
 
+const FRAMES: &str = "procedure = \"latency\"\nloads = [1000]\nfactors.rules = [3]";
+const HTTP: &str = "procedure = \"transactions\"\nfactors.rules = [3]";
+
 const MISCHIEF: &[Mischief] = &[
     Mischief {
         name: "forwards everything",
         dut: "nftables",
+        test: FRAMES,
         command: "nft flush ruleset",
         said: &["forbid", "not loaded"],
     },
     Mischief {
         name: "stops forwarding",
         dut: "linux",
+        test: FRAMES,
         command: "sysctl -qw net.ipv4.ip_forward=0",
         said: &["did not arrive", "forwarding"],
     },
     Mischief {
         name: "crashes: its links are gone",
         dut: "linux",
+        test: FRAMES,
         command: "for link in $(ls /sys/class/net); do ip link set $link down; done",
         said: &["down", "did not arrive", "stopped forwarding"],
+    },
+    Mischief {
+        name: "takes what the policy forbids",
+        dut: "haproxy",
+        test: HTTP,
+        command: "nft insert rule inet rampart_bench input meta mark 0x1 accept",
+        said: &["the proxy took a connection from the hostile to the private zone, port 80"],
+    },
+    Mischief {
+        name: "hands nothing to its proxy",
+        dut: "squid",
+        test: HTTP,
+        command: "nft flush chain inet rampart_bench intercept",
+        said: &["port 80, which the policy allows, was not answered"],
+    },
+    Mischief {
+        name: "is a router without its proxy",
+        dut: "squid",
+        test: HTTP,
+        command: "nft flush chain inet rampart_bench intercept; nft flush chain inet rampart_bench forward",
+        said: &["port 80, which the policy allows, was refused", "forbid"],
+    },
+    Mischief {
+        name: "its proxy is killed",
+        dut: "haproxy",
+        test: HTTP,
+        command: "for p in /proc/[0-9]*; do [ \"$(readlink $p/ns/net)\" = \"$(readlink /proc/$$/ns/net)\" ] && \
+                  [ \"$(cat $p/comm)\" = haproxy ] && kill -9 ${p#/proc/}; done; true",
+        said: &["signal: 9", "was not answered"],
     },
 ];
 
@@ -173,8 +210,7 @@ fn a_firewall_that_changes_in_a_trial_gets_no_value() {
     let _turn = turn();
     for mischief in MISCHIEF {
         let dir = tempfile::tempdir().unwrap();
-        let test = "procedure = \"latency\"\nloads = [1000]\nfactors.rules = [3]";
-        let suite = suite(dir.path(), &[mischief.dut], 3.0, test);
+        let suite = suite(dir.path(), &[mischief.dut], 3.0, mischief.test);
         let out = dir.path().join("out");
         let run = running(&suite, &out);
         let firewall = firewall_of(&run.child);
