@@ -355,3 +355,15 @@ pub(crate) struct CalibrateArgs {
     #[arg(long, default_value_t = 5, value_name = "N")]
     pub(crate) rounds: u32,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn every_command_that_documents_and_help_show_is_taken() {
+        let wrong = testkit::documents::not_taken(Cli::command());
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}

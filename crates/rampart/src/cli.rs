@@ -630,3 +630,15 @@ pub(crate) struct ExplainArgs {
     #[arg(long)]
     pub(crate) brief: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn every_command_that_documents_and_help_show_is_taken() {
+        let wrong = testkit::documents::not_taken(Cli::command());
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}

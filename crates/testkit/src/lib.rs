@@ -1,4 +1,4 @@
-//! What tests of several crates need: network namespaces that remove themselves, packets as text and as bytes, BPF objects
+//! What tests of several crates need: network namespaces that remove themselves, packets as text and as bytes, commands that documents show, BPF objects
 //! that only tests load, and turns for tests that send traffic. Every crate uses it as a dev-dependency and nothing else, which
 //! `cargo xtask layout` checks; it depends on no other crate of ours.
 
@@ -8,6 +8,7 @@
     reason = "whatever is wrong here fails the test that asked for it"
 )]
 
+pub mod documents;
 pub mod filter;
 pub mod held;
 pub mod namespace;
