@@ -56,8 +56,19 @@ pub(crate) fn choose(
             Err(why) => failure = failure.or(Some((kept.file.clone(), why))),
         }
     }
-    Err(failure
-        .map_or_else(|| Failure::Wrong("there is no policy to come up with".to_owned()), |(_, why)| why))
+    let why = failure
+        .map_or_else(|| Failure::Wrong("there is no policy to come up with".to_owned()), |(_, why)| why);
+    Err(beside(&found.broken, why))
+}
+
+/// A failure with what is wrong with the policies that were kept, which is why it came to that.
+fn beside(broken: &[String], why: Failure) -> Failure {
+    let all = |text: String| broken.iter().cloned().chain([text]).collect::<Vec<_>>().join("; ");
+    match why {
+        Failure::Wrong(text) => Failure::Wrong(all(text)),
+        Failure::Machine(text) => Failure::Machine(all(text)),
+        other => other,
+    }
 }
 
 /// The policy that a firewall goes back to if nobody confirms the one that it comes up with: the last that was confirmed; `None` if there never
@@ -123,6 +134,24 @@ mod tests {
     /// What it is about, the file that is named, what was kept, the file without either; what comes up, and what is reported.
     type Row<'r> =
         (&'r str, Option<&'r Path>, Vec<&'r Kept>, &'r Path, Result<&'r str, &'r str>, &'r [&'r str]);
+
+    #[test]
+    fn kept_policies_that_cannot_be_read_are_named_where_nothing_comes_up() {
+        let found = Found {
+            broken: vec!["policy.json cannot be read: it ends early".to_owned()],
+            ..Found::default()
+        };
+        let none = Path::new("no/such/file");
+        for named in [None, Some(Named { file: none, gives_way: true })] {
+            let why = choose(named, &found, none, |_| Ok(())).unwrap_err().to_string();
+            assert!(
+                why.starts_with(
+                    "rampart: policy.json cannot be read: it ends early; cannot read no/such/file"
+                ),
+                "{why}"
+            );
+        }
+    }
 
     #[test]
     fn what_cannot_be_used_gives_way_to_the_last_good_policy() {
