@@ -94,7 +94,7 @@ Reason of reason {
     TooBig = REASON_TOO_BIG, "too-big": "larger than the MTU of the next link, and not to be fragmented";
     NoRoute = REASON_NO_ROUTE, "no-route": "no route, or one that says unreachable, prohibited or black hole";
     NotAPort = REASON_NOT_A_PORT, "not-a-port": "its route leads to an interface that belongs to no zone";
-    Redirect = REASON_REDIRECT, "redirect": "the kernel or the driver did not take the frame for the next link";
+    Redirect = REASON_REDIRECT, "redirect": "the kernel or the driver did not take the frame for the next link; a veth takes frames from XDP if its peer has XDP or GRO";
     Answer = REASON_ANSWER, "answer": "the reset or ICMP error that answers it could not be written";
     Neighbours = REASON_NEIGHBOURS, "neighbours": "its source asked for more than 32 unknown neighbours within a second";
 } }
