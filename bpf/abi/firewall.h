@@ -44,7 +44,8 @@ enum sizes {
 	LIMIT_WAYS = 8,			/* entries of addresses in a bucket */
 	LIMIT_MOST = 524288,		/* such entries in all, 28.5 MiB; a power of two */
 	SOURCES = 65536,		/* places in which what sources have is counted; flow.source is one */
-	HASH_SECRETS = 12,
+	HASH_SECRETS = 14,
+	COOKIE_KEY = 11,		/* the first of two secrets that hashes have no part in */
 	EARLY_BYTES = 2048,		/* of a frame that is kept until the first fragment of its datagram has come */
 	NAT_ROW_WORDS = 16,		/* of a row of translations */
 	MAX_NAT_ROWS = 1024,		/* of each direction in one policy */
@@ -105,6 +106,7 @@ enum reason {
 	REASON_TCP_NO_FLOW = 28,	/* TCP of no known connection that opens none */
 	REASON_TCP_STATE = 29,		/* TCP that does not fit the state of its connection */
 	REASON_TCP_WINDOW = 30,		/* TCP outside the window */
+	REASON_COOKIE = 62,		/* TCP of no known connection, with a cookie that is wrong or too old */
 	REASON_TCP_RESET = 31,		/* a reset outside the window */
 	REASON_ICMP_UNRELATED = 32,	/* an ICMP error that quotes a packet of a flow falsely */
 	REASON_ICMP_UNASKED = 60,	/* an answer to an ICMP query that nobody asked */
@@ -155,6 +157,9 @@ enum tally {
 	TALLY_SCAN_UNCOUNTED = 26,	/* sources that are not, or no longer, counted for scans: their bucket was full */
 	TALLY_RECORDS_SUPPRESSED = 27,	/* flows that ended without a record, because of the rate of records */
 	TALLY_RECORDS_LOST = 28,	/* the same, because the ring of records was full */
+	TALLY_COOKIES = 29,		/* SYNs that the firewall answered with a cookie */
+	TALLY_COOKIES_TAKEN = 30,	/* flows that the acknowledgement of a cookie opened */
+	TALLY_PROXY_CALLED = 31,	/* how often half-open flows switched cookies on */
 	TALLY__MAX
 };
 
@@ -206,7 +211,8 @@ enum budget {
 /* In flow.family. A packet of a translated flow from an end has that end's own address as its source and the other end's alias as its
  * destination, and leaves with the alias of the one and the own address of the other. */
 enum family_bits {
-	FLOW_FAMILY = 15,
+	FLOW_FAMILY = 7,
+	FLOW_PROXIED = 8,	/* a cookie opened it, and the ends know each other by different numbers (firewall/renumber.h) */
 	FLOW_TRANSLATED = 16,	/* an end has an alias: the other end knows it by another address or port */
 	FLOW_MASQUERADED = 32,	/* the initiator's alias is an address of this machine, and the flow ends with it */
 	FLOW_IS_MAPPING = 64,	/* no flow: its initiator keeps its alias, for everybody or for the responder's address (firewall/mapping.h) */
@@ -430,7 +436,7 @@ struct settings {
 	__u32 generation;	/* of the tables in force; flows of another one are judged again */
 	__u32 translates;	/* enum translates */
 	__u32 keeps_marks;	/* a policy had rules with more than a verdict: marks of free records are wiped */
-	__u32 pad;
+	__u32 syn_proxy;	/* enum syn_proxy */
 	__u64 strangers_until;	/* tick, all of it: until then TCP of no known flow is answered with a reset; 0: never */
 	__u64 log_interval;	/* moments from one event to the next on the average; 0: all events are suppressed */
 	__u64 log_slack;	/* how many moments they may run ahead of that */
@@ -439,6 +445,20 @@ struct settings {
 	__u64 scan_window;	/* ticks in which a source may not ask in vain for more than so much; 0: nobody is counted */
 	__u64 scan_block;	/* ticks for which it may open no flow then; 0: it is recorded alone */
 	__u32 scan_bits[2];	/* of its sketches of ports and hosts: so many are a scan; 0: none are */
+};
+
+/* Whether the firewall answers SYNs for servers (firewall/proxy.h). As the places in policy::settings::SynProxy::NAMES. */
+enum syn_proxy {
+	SYN_PROXY_OFF = 0,
+	SYN_PROXY_ON = 1,
+	SYN_PROXY_WHEN_FULL = 2,	/* while half-open flows fill their budget */
+};
+
+struct proxy_state {
+	__u32 is_on;		/* by half-open flows */
+	__u32 crowded;		/* tick at which they last had a quarter of their budget */
+	__u32 sent;		/* tick of the last cookie */
+	__u32 has_sent;
 };
 
 /* What a source has: an IPv4 address, or the first 64 bits of an IPv6 address. */

@@ -24,7 +24,7 @@
 #define ICMP_BYTES 8
 #define ANSWER_HOPS 64
 #define MAX_LINK_BYTES 22		/* an Ethernet header with two VLAN tags */
-#define HEAD_BYTES 96			/* before the quote: at most 22 + 40 + 20 */
+#define HEAD_BYTES 112			/* before the quote: at most 22 + 40 + 40 */
 #define MAX_QUOTE_V4 548		/* an answer of at most 576 bytes: RFC 1812 section 4.3.2.3 */
 #define MAX_QUOTE_V6 1232		/* of at most 1280: RFC 4443 section 2.4 (c) */
 #define MIN_TRANSPORT_QUOTE 8
@@ -186,22 +186,28 @@ static __always_inline int resize_xdp(struct xdp_md *ctx, __u32 bytes)
 	return more > 0 ? bpf_xdp_adjust_head(ctx, -more) : bpf_xdp_adjust_tail(ctx, more);
 }
 
-/* Puts the answer of `bytes`, which begins at `start` in the room, into the frame's place, and sends it back. */
-static __always_inline enum answered answer_send(void *ctx, const struct packet *p, enum hook hook,
-						 const struct answer_room *room, __u32 start, __u32 bytes)
+/* Puts what begins at `start` in the room, of `bytes`, into the frame's place. 0, or it cannot be. */
+static __always_inline int answer_write(void *ctx, enum hook hook, const struct answer_room *room, __u32 start, __u32 bytes)
 {
 	int failed = hook == HOOK_XDP ? resize_xdp(ctx, bytes) : resize_tc(ctx, bytes);
 	__u64 from = start, size = bytes;
 
 	if (failed || start > HEAD_BYTES || bytes == 0 || bytes > MAX_LINK_BYTES + 48 + MAX_QUOTE_V6)
-		return ANSWER_FAILED;
+		return -1;
 	/* The verifier wants to see both bounds, whatever the compiler knows; that of Linux 6.1 as masks, because it forgets
 	 * what was compared when the number itself lies on the stack. */
 	barrier_var(from);
 	barrier_var(size);
 	from &= ANSWER_START_MASK;
 	size = ((size - 1) & ANSWER_BYTES_MASK) + 1;
-	if (hook_store(ctx, hook, room->head + from, size))
+	return hook_store(ctx, hook, room->head + from, size) ? -1 : 0;
+}
+
+/* The same of an answer, and sends it back. */
+static __always_inline enum answered answer_send(void *ctx, const struct packet *p, enum hook hook,
+						 const struct answer_room *room, __u32 start, __u32 bytes)
+{
+	if (answer_write(ctx, hook, room, start, bytes))
 		return ANSWER_FAILED;
 	return hook_redirected(hook, bpf_redirect(p->ifindex, 0)) ? ANSWER_SENT : ANSWER_FAILED;
 }

@@ -11,6 +11,7 @@
 #include "open.h"
 #include "parse.h"
 #include "ports.h"
+#include "proxy.h"
 #include "reject.h"
 #include "related.h"
 #include "scan.h"
@@ -43,6 +44,7 @@ static __always_inline enum verdict refuse(void *ctx, struct packet *p, const en
 {
 	count_hit(p->slot);
 	restore_destination(p);
+	restore_acknowledgement(p);
 	if (p->extras)
 		note_refused(p);
 	if (p->action == ACTION_REJECT && !(p->flags & PACKET_FROM_SELF) && hook != HOOK_NETFILTER)
@@ -92,7 +94,13 @@ static __always_inline enum verdict follow(void *ctx, struct packet *p, struct f
 	p->to = to;
 	if (ends_before(p, to))
 		return VERDICT_NEXT;
-	if (flow->protocol == PROTOCOL_TCP) {
+	if (p->flags & PACKET_TRANSLATED && is_proxied(flow)) {
+		enum verdict verdict = follow_proxied_at(ctx, p, flow, hook);
+
+		*over = verdict == VERDICT_ANEW;
+		if (verdict != VERDICT_NEXT)
+			return *over ? VERDICT_NEXT : verdict;
+	} else if (flow->protocol == PROTOCOL_TCP) {
 		reason = track(ctx, p, flow, hook);
 		if (reason)
 			return drop(p, reason);
@@ -245,8 +253,13 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 
 	if (reason)
 		return drop(p, reason);
-	if (p->protocol == PROTOCOL_TCP && !is_opening(p))
-		return refuse_stranger(ctx, p, hook);
+	if (p->protocol == PROTOCOL_TCP && !is_opening(p)) {
+		if (!may_bring_cookie(p, hook))
+			return refuse_stranger(ctx, p, hook);
+		if (!read_cookie_at(ctx, p, hook))
+			return drop(p, REASON_COOKIE);
+		stand_for_syn(p);
+	}
 	if (p->flags & PACKET_ICMP_REPLY)
 		return drop(p, REASON_ICMP_UNASKED);
 	if (settings.scan_block && !(p->flags & PACKET_FROM_SELF) && is_blocked(p))
@@ -271,6 +284,10 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 		return drop(p, reason);
 	if (ends_before(p, p->to))
 		return VERDICT_NEXT;
+	if (is_proxied_syn(p, hook)) {
+		restore_destination(p);
+		return answer_cookie_at(ctx, p, hook);
+	}
 	if (p->extras) {
 		reason = ask_rule(p);
 		if (reason)
@@ -297,6 +314,11 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 			return exceed(p, reason);
 	}
 	count_hit(p->slot);
+	if (p->is_proxied && hook != HOOK_NETFILTER) {
+		reason = ask_server(ctx, p, hook);
+		if (reason)
+			return drop(p, reason);
+	}
 	return VERDICT_NEXT;
 }
 
@@ -515,8 +537,9 @@ static __always_inline enum verdict filter(void *ctx, struct packet *p, const en
 	flow = find_flow(p);
 	if (!flow)
 		return meet_at(ctx, p, hook);
-	if (is_translated(flow)) {
-		p->side = sender_of(p, flow);
+	if (READ_ONCE(flow->family) & (FLOW_TRANSLATED | FLOW_PROXIED)) {
+		if (is_translated(flow))
+			p->side = sender_of(p, flow);
 		p->flags |= PACKET_TRANSLATED;
 	}
 	if (flow->generation != settings.generation &&

@@ -56,6 +56,9 @@ struct {
 	__type(value, struct flow);
 } flows SEC(".maps");
 
+/* In renumber.h. */
+int forget_proxied(__u32 record);
+
 /* In limit.h. */
 int release_concurrent(struct flow *flow, __u32 mark);
 int note_answered(struct flow *flow);
@@ -156,7 +159,7 @@ static __always_inline bool is_of(const struct packet *p, const struct flow *flo
 
 	if (is_translated(flow))
 		return is_of_translated(p, flow);
-	if (flow->protocol != p->protocol || flow->family != p->family || flow->port[side] != p->source_port ||
+	if (flow->protocol != p->protocol || family_of(flow) != p->family || flow->port[side] != p->source_port ||
 	    flow->port[to] != p->destination_port || flow->address[side] != p->source[0] ||
 	    flow->address[to] != p->destination[0])
 		return false;
@@ -198,7 +201,7 @@ static __always_inline __u64 hash_of(const struct flow *flow)
 
 	flow_address(flow, 0, a);
 	flow_address(flow, 1, b);
-	return hash_ends(flow->family, flow->protocol, a, flow->port[0], b, flow->port[1]);
+	return hash_ends(family_of(flow), flow->protocol, a, flow->port[0], b, flow->port[1]);
 }
 
 /* The lower half of the slot of a packet's flow, wherever it may be, and FOUND; or 0. By itself, so that the verifier does not
@@ -458,6 +461,8 @@ __noinline int remove_flow(struct flow *flow, __u32 use, __u32 end)
 		return 0;
 	if (is_translated(flow))
 		empty_replies(flow, use);
+	if (is_proxied(flow))
+		forget_proxied(use & RECORD_MASK);
 	/* Nobody else can see the flow now, so its end is recorded once. */
 	if (flow->mark & MARK_LOG)
 		log_closed(flow);
@@ -628,7 +633,7 @@ static __always_inline void fill_flow(struct flow *flow, const struct packet *p)
 	flow->port[side] = p->source_port;
 	flow->port[to] = p->destination_port;
 	flow->protocol = p->protocol;
-	flow->family = p->family;
+	flow->family = p->is_proxied ? p->family | FLOW_PROXIED : p->family;
 	flow->zone[side] = p->from;
 	flow->zone[to] = p->to;
 	flow->generation = p->generation;

@@ -35,7 +35,7 @@
 #define PACKET_FORWARDED 2048	/* the kernel is forwarding it: at netfilter alone, where "up" would let it through */
 #define PACKET_MORE_FRAGMENTS 4096
 #define PACKET_DESTINATION_TRANSLATED 8192	/* `destination` is where the policy sends it, and not what its header says */
-#define PACKET_TRANSLATED 16384	/* its flow, which `record` names, has other ends for its header */
+#define PACKET_TRANSLATED 16384	/* its flow, which `record` names, has other ends or numbers for its header */
 #define PACKET_LAYER_3 32768	/* it begins with its IP header: on its way out by a link without Ethernet headers */
 
 struct packet {
@@ -54,7 +54,8 @@ struct packet {
 	__u16 network;		/* offset of the IP header */
 	__u16 transport;	/* offset of the transport header */
 	__u16 flags;
-	__u16 reason;		/* enum reason, once dropped */
+	__u8 reason;		/* enum reason, once dropped */
+	__u8 is_proxied;	/* a cookie brought it, or it is a segment of the firewall's own */
 	__be16 selector;	/* what the policy calls selector: destination port or ICMP type << 8 | code */
 	__u8 ttl;		/* TTL or hop limit */
 	__u8 tcp_flags;
@@ -108,6 +109,11 @@ static __always_inline void set_clock(struct packet *p, __u64 tick)
 static __always_inline bool is_translated(const struct flow *flow)
 {
 	return READ_ONCE(flow->family) & FLOW_TRANSLATED;
+}
+
+static __always_inline bool is_proxied(const struct flow *flow)
+{
+	return READ_ONCE(flow->family) & FLOW_PROXIED;
 }
 
 static __always_inline __u8 family_of(const struct flow *flow)

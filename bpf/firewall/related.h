@@ -8,6 +8,7 @@
 
 #include "fragments.h"
 #include "parse.h"
+#include "renumber.h"
 #include "tcp.h"
 
 enum related {
@@ -173,11 +174,13 @@ static __always_inline enum related relate(struct packet *p, const struct frame 
 	s = quoted.side & 1;
 	if (!same_address(p->family, quoted.source, p->destination) || !is_from_there(p, flow, s))
 		return RELATED_FALSE;
+	if (is_proxied(flow) && s != (flow->initiator & 1))
+		quoted.sequence += shift_of(flow, quoted.record);
 	if (flow->protocol == PROTOCOL_TCP && (after(quoted.sequence, flow->end[s]) ||
 					       before(quoted.sequence, flow->end[s] - flow->window[s ^ 1] - 1)))
 		return RELATED_FALSE;
 	p->to = flow->zone[s];
-	if (is_translated(flow)) {
+	if (READ_ONCE(flow->family) & (FLOW_TRANSLATED | FLOW_PROXIED)) {
 		p->flags |= PACKET_TRANSLATED;
 		p->record = quoted.record;
 		p->side = s ^ 1;

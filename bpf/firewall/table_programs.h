@@ -42,6 +42,7 @@ struct {
 	struct early_fragment early;
 	enum forwarding_times times;
 	enum family_bits family;
+	enum syn_proxy syn_proxy;
 	enum era era;
 	enum mark_bits mark;
 	enum extra_bits extras;
@@ -345,6 +346,9 @@ int take_flow(struct xdp_md *ctx)
 		return XDP_ABORTED;
 	*from = *command;
 	if (is_translated(from) && family_of(from) != 4)
+		return XDP_DROP;
+	/* What its ends know each other by is in the other table's memory. */
+	if (is_proxied(from))
 		return XDP_DROP;
 	find_ends(&p, from, is_translated(from) ? from->initiator & 1 : 0);
 	if (p.side && !is_translated(from))

@@ -12,6 +12,7 @@
 #include "../net/checksum.h"
 #include "flows.h"
 #include "parse.h"
+#include "renumber.h"
 
 #define TCP_CHECK_AT 16	/* in their headers */
 #define UDP_CHECK_AT 6
@@ -28,12 +29,20 @@ struct new_ends {
 };
 
 /* The flow of a packet that is to be translated, or null: it has ended, and another may have its record. */
-static __always_inline struct flow *translated_flow(const struct packet *p)
+static __always_inline struct flow *changed_flow(const struct packet *p)
 {
 	__u32 record = p->record & RECORD_MASK;
 	struct flow *flow = lookup(&flows, record);
 
-	return flow && use_of(flow, record) == p->record && is_translated(flow) ? flow : 0;
+	return flow && use_of(flow, record) == p->record ? flow : 0;
+}
+
+/* The same, if it has other ends. */
+static __always_inline struct flow *translated_flow(const struct packet *p)
+{
+	struct flow *flow = changed_flow(p);
+
+	return flow && is_translated(flow) ? flow : 0;
 }
 
 /* By how much a sum is more when one number takes the place of another. */
@@ -214,11 +223,15 @@ static __always_inline int change_error(void *ctx, const struct packet *p, const
 
 static __always_inline int translate(void *ctx, const struct packet *p, const enum hook hook)
 {
-	const struct flow *flow = translated_flow(p);
+	const struct flow *flow = changed_flow(p);
 	int failed;
 
 	if (!flow)
 		return REASON_UNTRANSLATABLE;
+	if (is_proxied(flow) && renumber_at(ctx, (struct packet *)p, (struct flow *)flow, hook))
+		return REASON_UNTRANSLATABLE;
+	if (!is_translated(flow))
+		return 0;
 	if (p->flags & PACKET_ICMP_ERROR)
 		failed = change_error(ctx, p, flow, hook);
 	else

@@ -74,6 +74,25 @@ static void check_limits(void)
 		fail("flows at once are miscounted");
 }
 
+/* What is kept beside a flow is there as long as the flow, and of no other. */
+static void check_proxied(void)
+{
+	const struct flow *records = (const struct flow *)flow_map->values;
+	const __u32 *keys = (const __u32 *)proxied_map->keys;
+	__u32 kept = 0, proxied = 0;
+
+	for (__u32 i = 0; i < RECORDS; i++) {
+		proxied += records[i].state != FLOW_FREE && is_proxied(&records[i]);
+		if (keys[i] == ~0u)
+			continue;
+		kept++;
+		if (keys[i] >= RECORDS || records[keys[i]].state == FLOW_FREE || !proxied_of(&records[keys[i]], keys[i]))
+			fail("what is kept beside a flow is not removed with it");
+	}
+	if (kept != proxied)
+		fail("a flow that a cookie opened has not what is kept beside it");
+}
+
 static __u32 bits_in(const __u64 *now, const __u64 *before)
 {
 	__u32 bits = 0;
@@ -161,6 +180,7 @@ static void check_table(void)
 	check_free_records(used);
 	check_limits();
 	check_scans();
+	check_proxied();
 }
 
 #endif

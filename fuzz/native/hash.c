@@ -165,7 +165,7 @@ static int is_used(enum way way, int word)
 {
 	if (way == WAY_CHAIN)
 		return word == 0 || word == HASH_LOW || word == HASH_HIGH || word == HASH_LAST;
-	return way == WAY_IPV6 || word <= 4 || word == HASH_LAST;
+	return (way == WAY_IPV6 && word < COOKIE_KEY) || word <= 4 || word == HASH_LAST;
 }
 
 /* Another word in the secret, and flows are elsewhere: who knows a word of it, or all, cannot say where. */

@@ -62,6 +62,41 @@ void *bpf_map_lookup_elem(void *name, const void *key)
 	fail("a map that fuzz/native does not know");
 }
 
+static struct native_map *hash_map(void *name)
+{
+	for (__u32 m = 0; m < map_count; m++)
+		if (maps[m].name == name && maps[m].key_bytes)
+			return &maps[m];
+	fail("a hash that fuzz/native does not know");
+}
+
+/* A free place has the key ~0. */
+long bpf_map_delete_elem(void *name, const void *key)
+{
+	struct native_map *map = hash_map(name);
+	__u8 *value = bpf_map_lookup_elem(name, key);
+
+	if (!value)
+		return -2;
+	memset(map->keys + (value - map->values) / map->value_bytes * map->key_bytes, 0xff, map->key_bytes);
+	return 0;
+}
+
+long bpf_map_update_elem(void *name, const void *key, const void *value, __u64 flags __attribute__((unused)))
+{
+	struct native_map *map = hash_map(name);
+	__u8 *place = bpf_map_lookup_elem(name, key);
+	__u32 none = ~0u;
+
+	if (!place)
+		place = bpf_map_lookup_elem(name, &none);
+	if (!place || once_in(64))
+		return -7;
+	memcpy(map->keys + (place - map->values) / map->value_bytes * map->key_bytes, key, map->key_bytes);
+	memcpy(place, value, map->value_bytes);
+	return 0;
+}
+
 #define FIRST_MOMENT 1000000000
 static __u64 clock_ns;	/* moves between packets only */
 

@@ -81,18 +81,70 @@ static enum verdict run_tc(__u32 ifindex, int is_leaving)
 	}
 }
 
+/* What would answer a cookie, and where it comes in. */
+static struct {
+	__u8 bytes[256];
+	__u32 count;
+	__u32 ifindex;
+} echo;
+
+static void swap(__u8 *a, __u8 *b, __u32 count)
+{
+	for (__u32 i = 0; i < count; i++) {
+		__u8 byte = a[i];
+
+		a[i] = b[i];
+		b[i] = byte;
+	}
+}
+
+/* Makes it of the cookie that the frame is now. */
+static void note_cookie_sent(__u32 ifindex)
+{
+	__u8 *ip = echo.bytes + ETHERNET_BYTES, *tcp;
+	__u32 number;
+
+	if (frame_bytes() > sizeof(echo.bytes) || ports[ifindex].is_layer_3)
+		return;
+	echo.count = 0;
+	if (frame_load(0, echo.bytes, frame_bytes()) || (*ip >> 4 != 4 && *ip >> 4 != 6))
+		return;
+	echo.count = frame_bytes();
+	echo.ifindex = ifindex;
+	tcp = ip + (*ip >> 4 == 4 ? IPV4_BYTES : IPV6_BYTES);
+	swap(echo.bytes, echo.bytes + 6, 6);
+	swap(tcp - (*ip >> 4 == 4 ? 8 : 32), tcp - (*ip >> 4 == 4 ? 4 : 16), *ip >> 4 == 4 ? 4 : 16);
+	swap(tcp, tcp + 2, 2);
+	swap(tcp + 4, tcp + 8, 4);
+	memcpy(&number, tcp + 8, 4);
+	number = bpf_htonl(bpf_ntohl(number) + 1);
+	memcpy(tcp + 8, &number, 4);
+	tcp[13] = TCP_ACK;
+	/* Timestamps, if there are any. */
+	swap(tcp + 28, tcp + 32, 4);
+}
+
 static void one_packet(void)
 {
 	const struct counts *mine = (const struct counts *)count_map->values;
 	__u64 drops = total_drops(), answered = mine->tallies[TALLY_ANSWERED], kept = mine->tallies[TALLY_FRAGMENTS_KEPT];
+	__u64 cookies = mine->tallies[TALLY_COOKIES];
 	enum verdict verdict;
 	struct talk talk;
 	__u32 ifindex;
 
 	any_frame(&talk);
-	frame_set(bytes, byte_count, once_in(8) ? 64 + below(256) : byte_count);
 	ifindex = any_interface(&talk);
+	if (echo.count && once_in(4)) {
+		byte_count = echo.count;
+		memcpy(bytes, echo.bytes, byte_count);
+		ifindex = echo.ifindex;
+		echo.count = once_in(2) ? echo.count : 0;
+	}
+	frame_set(bytes, byte_count, once_in(8) ? 64 + below(256) : byte_count);
 	verdict = below(2) ? run_xdp(ifindex) : run_tc(ifindex, once_in(8));
+	if (mine->tallies[TALLY_COOKIES] != cookies)
+		note_cookie_sent(ifindex);
 	drops = total_drops() - drops;
 	answered = mine->tallies[TALLY_ANSWERED] - answered;
 	kept = mine->tallies[TALLY_FRAGMENTS_KEPT] - kept;
@@ -194,6 +246,7 @@ int LLVMFuzzerTestOneInput(const __u8 *input, size_t size)
 	source.bytes = input;
 	source.left = size;
 	world_begin();
+	echo.count = 0;
 	while (source.left) {
 		if (once_in(16))
 			user_space();

@@ -238,7 +238,8 @@ static struct table_header *policy_of(struct native_map *map, enum table_method 
 }
 
 static struct native_map *early_map, *row_map, *address_map, *source_map, *scan_map;
-static struct native_map *flow_map, *bucket_map, *datagram_map, *forwarding_map, *room_map, *generation_map, *count_map;
+static struct native_map *flow_map, *bucket_map, *datagram_map, *forwarding_map, *room_map, *generation_map, *count_map,
+	*proxied_map;
 static struct native_map *policies[3];
 static __u32 policy_words;
 
@@ -300,6 +301,8 @@ static void world_prepare(void)
 	new_map(&hops, HOPS, 0, sizeof(struct hop));
 	new_map(&routes_v4, 1 << V4_BITS, 0, sizeof(__u64));
 	new_map(&routes_v6, 1 << V6_BITS, 0, sizeof(struct route_v6));
+	proxied_map = new_map(&proxied_flows, RECORDS, 4, sizeof(struct proxied));
+	new_map(&proxy_rooms, 1, 0, sizeof(struct proxy_room));
 	new_map(&sum_rooms, 1, 0, sizeof(struct sum_room));
 	new_map(&nat_rooms, 1, 0, sizeof(struct nat_room));
 	new_map(&carried_flow, 1, 0, sizeof(struct flow));
@@ -365,6 +368,7 @@ static void set_switches(__u32 bits)
 	settings.check_land = bits >> 2 & 1;
 	settings.check_zones = bits >> 3 & 1;
 	settings.reverse_path = (bits >> 4 & 3) % 3;
+	settings.syn_proxy = below(3);
 	settings.scan_window = bits & 32 ? 1 + bits * 8 : 0;
 	settings.scan_block = bits & 1 ? 700 : 0;
 	settings.scan_bits[SCAN_PORTS] = bits & 2 ? 3 : 0;
@@ -401,6 +405,8 @@ static void world_begin(void)
 	memset(room_map->values, 0, sizeof(struct answer_room));
 	memset(count_map->values, 0, sizeof(struct counts));
 	memset(&pool, 0, sizeof(pool));
+	memset(&proxy_state, 0, sizeof(proxy_state));
+	memset(proxied_map->keys, 0xff, RECORDS * 4);
 	memset(late_syns, 0, sizeof(late_syns));
 	memset(scanned, 0, sizeof(scanned));
 	memset(source_map->values, 0, SOURCES * sizeof(struct source));

@@ -8,7 +8,7 @@
 //! ```
 
 use dataplane::routes::{AnswerLimits, Follower, Routes};
-use dataplane::{Attached, Filter, Firewall, Flow, Hook, Reason, Settings, State};
+use dataplane::{Attached, Filter, Firewall, Flow, Hook, Reason, Settings, State, Tally};
 use policy::{Policy, Tables};
 use testkit::namespace::Namespace;
 
@@ -108,6 +108,11 @@ impl Crossing {
         apply(self.running(), &format!("{OPEN}\n{entry}"));
     }
 
+    /// From now on its policy has these settings as well.
+    pub(crate) fn set(&mut self, settings: &str) {
+        apply(self.running(), &format!("{settings}{OPEN}"));
+    }
+
     /// How its interfaces are held: the client's, then the server's.
     pub(crate) fn attached(&self) -> &[Attached; 2] {
         &self.running.as_ref().unwrap().attached
@@ -129,6 +134,11 @@ impl Crossing {
         for flow in self.flows(&Filter::default()) {
             self.running().flows.end(flow.id).unwrap();
         }
+    }
+
+    /// What else was counted.
+    pub(crate) fn tally(&mut self, what: Tally) -> u64 {
+        self.running().counters.tallies().unwrap()[&what]
     }
 
     /// Packets dropped for a reason.

@@ -8,6 +8,7 @@ mod ends;
 mod forward_rows;
 mod links;
 mod programs;
+mod proxied;
 mod routes;
 mod rows_program;
 mod weather;

@@ -159,6 +159,7 @@ impl Firewall {
         let flows = FlowTable {
             records: handle(&maps.flows)?,
             pool: Shared::new(&mut variables.pool, skel),
+            proxy: Shared::new(&mut variables.proxy_state, skel),
             capacity: settings.flows,
             end_flow: program(&small.end_flow)?,
             sweep_flows,

@@ -107,6 +107,7 @@ impl Filter {
 pub struct FlowTable {
     pub(crate) records: MapHandle,
     pub(crate) pool: Shared<types::pool>,
+    pub(crate) proxy: Shared<types::proxy_state>,
     pub(crate) capacity: u32,
     pub(crate) end_flow: Program,
     pub(crate) sweep_flows: Program,
@@ -126,6 +127,11 @@ impl FlowTable {
     /// TCP handshakes under way.
     pub fn half_open(&self) -> u32 {
         read(&self.pool.spent[types::budget::BUDGET_HALF_OPEN.0 as usize])
+    }
+
+    /// Whether half-open flows have switched the SYN proxy on (`syn_proxy = "when-full"`).
+    pub fn calls_for_cookies(&self) -> bool {
+        read(&self.proxy.is_on) != 0
     }
 
     /// Flows other than TCP that nobody has answered yet.

@@ -157,6 +157,7 @@ fn load_maps(
     for (map, entries) in [
         (&mut open.maps.buckets, buckets),
         (&mut open.maps.flows, settings.flows),
+        (&mut open.maps.proxied_flows, settings.flows),
         (&mut open.maps.limit_rows, settings.rules),
         (&mut open.maps.limit_addresses, limit_buckets),
         (&mut open.maps.scan_sources, scan_buckets),

@@ -84,6 +84,7 @@ Reason of reason {
     TcpNoFlow = REASON_TCP_NO_FLOW, "tcp-no-flow": "TCP of no known connection that opens none";
     TcpState = REASON_TCP_STATE, "tcp-state": "TCP that does not fit the state of its connection";
     TcpWindow = REASON_TCP_WINDOW, "tcp-window": "TCP outside the window of its connection";
+    Cookie = REASON_COOKIE, "cookie": "TCP of no known connection, while SYNs are answered with cookies (`syn_proxy`): its cookie is wrong or too old";
     TcpReset = REASON_TCP_RESET, "tcp-reset": "a reset outside the window of its connection (RFC 5961)";
     IcmpUnrelated = REASON_ICMP_UNRELATED, "icmp-unrelated": "an ICMP error that quotes a packet which its flow did not send";
     IcmpUnasked = REASON_ICMP_UNASKED, "icmp-unasked": "an answer to an ICMP query (echo, timestamp) that nobody asked";
@@ -131,6 +132,9 @@ Tally of tally {
     ScanUncounted = TALLY_SCAN_UNCOUNTED, "scan-uncounted": "sources that were not, or no longer, counted for scans, for want of room for one more";
     RecordsSuppressed = TALLY_RECORDS_SUPPRESSED, "records-suppressed": "flows that ended without a record, because of the rate of records (`rate` in `[log.ipfix]`)";
     RecordsLost = TALLY_RECORDS_LOST, "records-lost": "flows that ended without a record, because the ring of records was full";
+    Cookies = TALLY_COOKIES, "cookies": "SYNs that the firewall answered with a cookie in a server's name (`syn_proxy`)";
+    CookiesTaken = TALLY_COOKIES_TAKEN, "cookies-taken": "connections that the acknowledgement of a cookie opened";
+    ProxyCalled = TALLY_PROXY_CALLED, "proxy-called": "how often half-open connections switched the SYN proxy on (`syn_proxy = \"when-full\"`)";
 } }
 
 table! {

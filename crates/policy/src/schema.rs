@@ -44,7 +44,8 @@ macro_rules! tables {
 tables! {
     ROOT "" ["settings", "zones", "bridges", "objects", "services", "schedules", "rules", "defaults",
              "nat", "lists", "countries", "scans", "log", "gateways", "inspection", "protection"];
-    SETTINGS "[settings]" ["forwarding", "flows", "half_open", "unanswered", "reverse_path", "log_rate", "timeouts", "integrity"];
+    SETTINGS "[settings]" ["forwarding", "flows", "half_open", "unanswered", "syn_proxy", "reverse_path", "log_rate", "timeouts",
+                          "integrity"];
     TIMEOUTS "[settings.timeouts]" ["tcp_opening", "tcp_established", "tcp_closing", "tcp_reset", "udp", "icmp", "other", "unanswered"];
     INTEGRITY "[settings.integrity]" ["checksums", "tcp_flags", "land", "zones"];
     ZONE "[zones.NAME]" ["interfaces", "networks", "description"];

@@ -14,6 +14,8 @@ pub struct Settings {
     pub half_open: u32,
     /// How many of these flows may be other than TCP and not answered yet, 64 to `flows`.
     pub unanswered: u32,
+    /// Whether SYNs are answered with cookies in the name of the servers that they are for.
+    pub syn_proxy: SynProxy,
     /// How the route back to the source of a new flow is checked.
     pub reverse_path: ReversePath,
     /// The most events of rules with `log` that are recorded in a second, over all rules; 0 to 1,000,000.
@@ -50,6 +52,23 @@ impl Forwarding {
             Forwarding::Kernel => "kernel",
         }
     }
+}
+
+/// Whether the firewall completes the handshake of a connection before it asks the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SynProxy {
+    /// Never: SYNs pass.
+    Off,
+    /// Of every connection that is allowed.
+    On,
+    /// While half-open connections fill half of their budget.
+    WhenFull,
+}
+
+impl SynProxy {
+    /// All of them, as policies write them.
+    pub const NAMES: [(&'static str, SynProxy); 3] =
+        [("off", SynProxy::Off), ("on", SynProxy::On), ("when-full", SynProxy::WhenFull)];
 }
 
 /// The reverse-path check of RFC 3704.
@@ -110,6 +129,7 @@ impl Default for Settings {
             flows: 1_048_576,
             half_open: 131_072,
             unanswered: 262_144,
+            syn_proxy: SynProxy::Off,
             reverse_path: ReversePath::Loose,
             log_rate: 1_000,
             timeouts: Timeouts::default(),

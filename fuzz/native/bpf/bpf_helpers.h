@@ -19,6 +19,8 @@
 #define barrier_var(variable) __asm__ volatile("" : "+r"(variable))
 
 void *bpf_map_lookup_elem(void *map, const void *key);
+long bpf_map_update_elem(void *map, const void *key, const void *value, __u64 flags);
+long bpf_map_delete_elem(void *map, const void *key);
 __u64 bpf_ktime_get_coarse_ns(void);
 __u64 bpf_ktime_get_ns(void);
 void *bpf_ringbuf_reserve(void *ring, __u64 bytes, __u64 flags);

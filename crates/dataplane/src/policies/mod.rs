@@ -230,6 +230,8 @@ fn put_settings(to: &mut types::settings, from: &Settings) {
     to.check_tcp_flags = from.integrity.tcp_flags.into();
     to.check_land = from.integrity.land.into();
     to.check_zones = from.integrity.zones.into();
+    // By `enum syn_proxy`, which a policy in force before does not change: what it began goes on.
+    to.syn_proxy = from.syn_proxy as u32;
     to.reverse_path = match from.reverse_path {
         ReversePath::Off => 0,
         ReversePath::Loose => 1,

@@ -505,6 +505,11 @@ impl DataPlane for Kernel {
         found.extend(self.firewall.missing_tracepoints().iter().map(|name| {
             format!("this kernel has no tracepoint `{name}`: frames that a driver does not send count as forwarded")
         }));
+        if self.firewall.flows.calls_for_cookies() {
+            found.push(
+                "half-open connections fill half of `half_open`: the firewall answers SYNs itself (`syn_proxy`)".to_owned(),
+            );
+        }
         if self.kernel_forwards() {
             return Ok(found);
         }
