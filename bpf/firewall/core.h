@@ -284,6 +284,9 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 		return drop(p, reason);
 	if (ends_before(p, p->to))
 		return VERDICT_NEXT;
+	/* The route has changed since the cookie was sent. */
+	if (p->is_proxied && p->to == ZONE_SELF)
+		return drop(p, REASON_COOKIE);
 	if (is_proxied_syn(p, hook)) {
 		restore_destination(p);
 		return answer_cookie_at(ctx, p, hook);

@@ -471,7 +471,8 @@ static __always_inline enum verdict follow_proxied(void *ctx, struct packet *p, 
 	__u32 shift;
 	int reason;
 
-	if (!k || !room || hook == HOOK_NETFILTER)
+	/* The firewall's own connections are none of these, but a route may change. */
+	if (!k || !room || hook == HOOK_NETFILTER || p->flags & PACKET_FROM_SELF)
 		return drop(p, REASON_TCP_STATE);
 	if (flow->state == FLOW_SYN_SENT)
 		return await_server(ctx, p, flow, k, hook);

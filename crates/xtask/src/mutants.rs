@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const LIST: &str = "crates/dataplane/tests/mutants.txt";
 /// The tests that send packets and which of their functions, the quickest first. Those of whole hosts take minutes and are not asked.
-const TESTS: [(&str, &str); 14] = [
+const TESTS: [(&str, &str); 15] = [
     ("rows", ""),
     ("tcp", ""),
     ("nat", ""),
@@ -24,6 +24,7 @@ const TESTS: [(&str, &str); 14] = [
     ("limit", ""),
     ("netfilter", ""),
     ("lists", "needs_root_rules_go_by_lists"),
+    ("cookies", ""),
     ("many_flows", ""),
     ("verdicts", ""),
 ];
