@@ -223,7 +223,7 @@ fn needs_root_only_an_acknowledgement_with_a_good_cookie_opens_a_flow() {
             talk.bed.pass(later);
             talk.port = port;
             let numbers = [(CLIENT + 1).wrapping_add(add.0), cookie.wrapping_add(1).wrapping_add(add.1)];
-            let (fate, _) = talk.say(Side::In, flags, numbers[0], numbers[1]);
+            let (fate, left) = talk.say(Side::In, flags, numbers[0], numbers[1]);
             assert_eq!(fate, wanted, "{:?} {:?}: {what}", talk.hook, talk.ends);
             let opened = usize::from(wanted == "pass");
             assert_eq!(
@@ -231,6 +231,11 @@ fn needs_root_only_an_acknowledgement_with_a_good_cookie_opens_a_flow() {
                 (opened, opened as u64),
                 "{what}"
             );
+            if wanted == "pass" {
+                // A probe has the number before that of the first segment.
+                let first = if add.0 == u32::MAX { numbers[0] } else { numbers[0].wrapping_sub(1) };
+                assert_eq!(talk.onward(Side::In, &left).sequence, first, "{what}");
+            }
         }
     });
 }
