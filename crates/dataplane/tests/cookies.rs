@@ -447,6 +447,24 @@ fn needs_root_resets_of_the_firewall_have_the_numbers_of_their_receiver() {
     }
 }
 
+/// The same of a connection whose packets would go to another zone by now.
+#[test]
+fn needs_root_a_route_to_a_zone_that_is_refused_is_answered_in_the_clients_numbers() {
+    all("syn_proxy = \"on\"", |mut talk| {
+        let rejects = "[[defaults]]\nfrom = \"inside\"\nto = \"inside\"\naction = \"reject\"\n";
+        talk.bed.apply(&format!("[settings]\nsyn_proxy = \"on\"\n{POLICY}\n{rejects}"));
+        let cookie = talk.connected();
+        let (client, server) = talk.ends;
+        let (ip, bits) = if client.contains(':') { ("-6 ", 128) } else { ("", 32) };
+        talk.bed.namespace().ip(&format!("{ip}route add {server}/{bits} via {client} dev in0"));
+        talk.bed.firewall().forget_routes().unwrap();
+        let (fate, left) = talk.say(Side::In, ACK, CLIENT + 1, cookie.wrapping_add(1));
+        assert_eq!(fate, "default-reject!");
+        let reset = seen(&left, (server, client));
+        assert_eq!((reset.flags, reset.sequence), (RST, cookie.wrapping_add(1)));
+    });
+}
+
 /// What was begun goes on when it is switched off.
 #[test]
 fn needs_root_cookies_are_good_when_the_proxy_is_off_again() {
