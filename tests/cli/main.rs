@@ -140,15 +140,22 @@ fn every_command_has_a_manual_page() {
 /// Needs root, to hide a program in a mount namespace of its own.
 #[test]
 fn what_the_machine_lacks_is_status_3() {
-    let arguments = ["run", "demo", "--dut", "nftables"];
+    const LACKS: &str = "nftables: `nft` is not installed";
     let hide = "for nft in /usr/sbin/nft /sbin/nft /usr/bin/nft; do test -e $nft && mount --bind /dev/null $nft; done; \
                 exec \"$@\"";
-    let output = Command::new("unshare")
-        .args(["--mount", "sh", "-c", hide, "sh", env!("CARGO_BIN_EXE_rampart-bench")])
-        .args(arguments)
-        .output()
-        .unwrap();
-    check(&arguments, &output, 3, &["`nft` is not installed", "nftables", "doctor"]);
+    let rows: [(&str, &[&str]); 2] = [
+        ("nftables", &[LACKS, "doctor"]),
+        ("nftables,linux,wire", &[LACKS, "or measure without nftables: --dut linux,wire", "doctor"]),
+    ];
+    for (duts, said) in rows {
+        let arguments = ["run", "demo", "--dut", duts];
+        let output = Command::new("unshare")
+            .args(["--mount", "sh", "-c", hide, "sh", env!("CARGO_BIN_EXE_rampart-bench")])
+            .args(arguments)
+            .output()
+            .unwrap();
+        check(&arguments, &output, 3, said);
+    }
 }
 
 /// Needs root, to become somebody who is not.

@@ -145,12 +145,26 @@ fn check_names(plan: &Plan) -> Result<(), Failure> {
 
 /// What the firewalls need, before anything is built.
 fn check_needs(plan: &Plan) -> Result<(), Failure> {
+    let mut lacking = Vec::new();
+    let mut there = Vec::new();
     for name in names(plan) {
-        for requirement in dut::driver(name)?.requirements() {
-            requirement.check()?;
+        match dut::driver(name)?.requirements().iter().find_map(|requirement| requirement.check().err()) {
+            Some(error) => lacking.push((name, error)),
+            None => there.push(name),
         }
     }
-    Ok(())
+    let Some((first, _)) = lacking.first() else { return Ok(()) };
+    let why: Vec<String> = lacking.iter().map(|(name, error)| format!("{name}: {error}")).collect();
+    let without = if there.is_empty() {
+        String::new()
+    } else {
+        let those = if lacking.len() == 1 { first } else { "those" };
+        format!("\nor measure without {those}: --dut {}", there.join(","))
+    };
+    Err(Failure::Machine(format!(
+        "{}{without}\n`rampart-bench doctor` shows everything that this machine lacks",
+        why.join("\n")
+    )))
 }
 
 fn names(plan: &Plan) -> BTreeSet<&str> {
