@@ -341,10 +341,14 @@ fn needs_root_budgets_are_as_full_after_a_restart_as_before() {
     let silent = bed.inside("out", || UdpSocket::bind((OUTSIDE, 7)).unwrap());
     let unanswered = || bed.json(&["status"])["flows"]["unanswered"].as_u64().unwrap();
     let ask = |count: u64| {
-        for _ in 0..count {
+        let ask_once = |_| {
             let socket = bed.inside("in", || UdpSocket::bind((INSIDE, 0)).unwrap());
             socket.send_to(b"x", silent.local_addr().unwrap()).unwrap();
-        }
+            socket
+        };
+        // All stay open to the end, because a port that is free again may be given a second time, and then it is the same flow.
+        let asked: Vec<UdpSocket> = (0..count).map(ask_once).collect();
+        drop(asked);
     };
     ask(SENT);
     until("flows are open", || unanswered() == SENT);
