@@ -63,7 +63,7 @@ int firewall_xdp(struct xdp_md *ctx)
 	struct packet p = {};
 
 	p.ifindex = ctx->ingress_ifindex;
-	switch (enter(ctx, &p, HOOK_XDP)) {
+	switch (counted(&p, enter(ctx, &p, HOOK_XDP))) {
 	case VERDICT_SENT:
 		return XDP_REDIRECT;
 	case VERDICT_UP:
@@ -101,7 +101,7 @@ int firewall_tc(struct __sk_buff *ctx)
 	p.ifindex = ctx->ifindex;
 	p.frame_bytes = ctx->len;
 	p.flags = flags_of(ctx);
-	switch (enter(ctx, &p, HOOK_TC)) {
+	switch (counted(&p, enter(ctx, &p, HOOK_TC))) {
 	case VERDICT_SENT:
 		return TCX_REDIRECT;
 	case VERDICT_UP:
@@ -126,13 +126,15 @@ int firewall_out(struct __sk_buff *ctx)
 	set_clock(&p, whole_tick());
 	p.flags |= flags_of(ctx);
 	p.to = zone_at(&p);
-	if (p.to == NO_ZONE)
-		return drop(&p, REASON_NOT_A_PORT) == VERDICT_DROP ? TCX_DROP : TCX_NEXT;
+	if (p.to == NO_ZONE) {
+		count_drop(REASON_NOT_A_PORT);
+		return TCX_DROP;
+	}
 	if (ports[p.port].is_layer_3) {
 		p.flags |= PACKET_LAYER_3;
 		p.family = family_of_type(ctx->protocol);
 	}
-	verdict = filter(ctx, &p, HOOK_TC);
+	verdict = counted(&p, filter(ctx, &p, HOOK_TC));
 	return verdict == VERDICT_UP ? TCX_NEXT : TCX_DROP;
 }
 
@@ -177,16 +179,17 @@ int firewall_netfilter(struct bpf_nf_ctx *ctx)
 	verdict = find_zones(ctx, &p);
 	if (verdict == VERDICT_NEXT)
 		verdict = filter(ctx, &p, HOOK_NETFILTER);
-	return verdict == VERDICT_UP ? NF_ACCEPT : NF_DROP;
+	return counted(&p, verdict) == VERDICT_UP ? NF_ACCEPT : NF_DROP;
 }
 
 /* Where the firewall forwards, for interfaces that it is not attached to yet. */
 SEC("netfilter")
 int gate(struct bpf_nf_ctx *ctx)
 {
-	struct packet p = {};
-
-	return is_yet_to_come(ctx) && drop(&p, REASON_NO_ZONE) == VERDICT_DROP ? NF_DROP : NF_ACCEPT;
+	if (!is_yet_to_come(ctx))
+		return NF_ACCEPT;
+	count_drop(REASON_NO_ZONE);
+	return NF_DROP;
 }
 
 /* Beside netfilter, on each interface of a zone. */

@@ -246,7 +246,8 @@ static __always_inline enum verdict answer_done(struct packet *p, struct answer_
 	case ANSWER_SENT:
 		answer_spend(room, class);
 		tally(TALLY_ANSWERED, 1);
-		drop(p, reason);
+		p->reason = reason;
+		count_drop(reason);
 		return VERDICT_SENT;
 	case ANSWER_LIMITED:
 		tally(TALLY_ANSWERS_SUPPRESSED, 1);

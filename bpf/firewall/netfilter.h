@@ -263,7 +263,6 @@ static __always_inline bool answers_dhcp_here(struct __sk_buff *ctx)
 static __always_inline int ask_way_back(struct __sk_buff *ctx)
 {
 	struct address source = {};
-	struct packet p;
 	int reason;
 
 	if (!claimed_source(ctx, &source))
@@ -271,7 +270,7 @@ static __always_inline int ask_way_back(struct __sk_buff *ctx)
 	reason = check_route_back(ctx, &source, zone_of(ctx->ifindex), HOOK_TC);
 	if (!reason || (reason == REASON_REVERSE_PATH && answers_dhcp_here(ctx)))
 		return TCX_NEXT;
-	drop(&p, reason);
+	count_drop(reason);
 	return TCX_DROP;
 }
 

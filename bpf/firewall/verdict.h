@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
  * What becomes of a packet, and the counters of it. The core returns one of these; the entry points (firewall.bpf.c) turn
- * it into what their hook wants. A packet that is dropped is counted once, by drop(), with its reason.
+ * it into what their hook wants. Whoever drops a packet says why, by drop(); it is counted there, once, by counted(): hundreds of places
+ * drop packets, and a look-up in a map at each of them would be a quarter of what the kernel verifies and patches when it loads a program.
  *
  * The stages that other headers bring, as firewall.bpf.c calls them; HOOK is a constant and `ctx` the hook's context:
  *
@@ -56,14 +57,27 @@ static __always_inline void tally_forwarded(__u32 bytes)
 	mine->tallies[TALLY_FORWARDED_BYTES] += bytes;
 }
 
+/* The packet's last verdict. */
 static __always_inline enum verdict drop(struct packet *p, enum reason reason)
+{
+	p->reason = reason;
+	return VERDICT_DROP;
+}
+
+static __always_inline void count_drop(enum reason reason)
 {
 	struct counts *mine = lookup(&counts, 0);
 
-	p->reason = reason;
 	if (mine)
 		mine->drops[reason & (MAX_REASONS - 1)]++;
-	return VERDICT_DROP;
+}
+
+/* What a hook is told of a packet. */
+static __always_inline enum verdict counted(const struct packet *p, enum verdict verdict)
+{
+	if (verdict == VERDICT_DROP)
+		count_drop(p->reason);
+	return verdict;
 }
 
 #endif

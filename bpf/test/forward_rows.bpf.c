@@ -126,11 +126,11 @@ static __always_inline enum verdict cross(void *ctx, enum hook hook, __u32 ifind
 	if (!order || read_network(&p, hook_data(ctx, hook), hook_end(ctx, hook)))
 		return VERDICT_UP;
 	if (read_transport(&p, hook_data(ctx, hook), hook_end(ctx, hook)))
-		return drop(&p, REASON_TRUNCATED);
+		return counted(&p, drop(&p, REASON_TRUNCATED));
 	verdict = carry_out(ctx, &p, hook, order);
 	order->reason = p.reason;
 	order->to = p.to;
-	return verdict;
+	return counted(&p, verdict);
 }
 
 SEC("xdp.frags")
