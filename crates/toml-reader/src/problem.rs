@@ -47,9 +47,13 @@ impl Problems {
     ///
     /// [`Display`]: fmt::Display
     pub fn reports(&self) -> impl Iterator<Item = miette::Report> {
-        self.list.iter().map(|problem| {
-            let text = NamedSource::new(&problem.file, drawn(self.source_text.inner()));
-            miette::Report::new(problem.clone()).with_source_code(text)
+        let text = drawn(self.source_text.inner());
+        self.list.iter().map(move |problem| {
+            let report = miette::Report::new(problem.clone());
+            match is_drawable(&text, problem.line) {
+                true => report.with_source_code(NamedSource::new(&problem.file, text.clone())),
+                false => report,
+            }
         })
     }
 
@@ -57,6 +61,14 @@ impl Problems {
     pub fn list(&self) -> &[Problem] {
         &self.list
     }
+}
+
+/// The longest line that is drawn, in bytes. A file on a single line, which somebody gave by mistake, would fill the terminal with itself.
+const MAX_DRAWN: usize = 400;
+
+/// Whether the lines that are drawn for a problem on this one, from 1, are such as a person reads: it and its neighbours.
+fn is_drawable(text: &str, line: usize) -> bool {
+    text.split('\n').skip(line.saturating_sub(2)).take(3).all(|line| line.len() <= MAX_DRAWN)
 }
 
 /// A text for a terminal, with every byte where it was: what would move the cursor is another character of the same length.
@@ -203,6 +215,22 @@ mod tests {
             assert!(!format!("{report:?}").contains(['\u{1b}', '\u{85}', '\u{202e}']), "{report:?}");
         }
         assert_eq!(drawn(text).len(), text.len());
+    }
+
+    #[test]
+    fn lines_that_nobody_reads_are_not_drawn() {
+        let long = "x".repeat(MAX_DRAWN + 1);
+        for (text, at, drawn) in [
+            ("a\nb\nc", 2, true),
+            (&*format!("a\nb\nc\n{long}"), 2, true),
+            (&*format!("a\nb\n{long}"), 2, false),
+            (&*format!("{long}\nb"), MAX_DRAWN + 2, false),
+            (&*format!("{long}{long}"), MAX_DRAWN, false),
+        ] {
+            let problems = Problems::one("f", text, at..at + 1, "wrong".to_owned(), None);
+            let lines: Vec<_> = problems.reports().map(|report| report.source_code().is_some()).collect();
+            assert_eq!(lines, [drawn], "{} bytes", text.len());
+        }
     }
 
     #[test]
