@@ -13,6 +13,7 @@
 #ifndef RAMPART_FIREWALL_FRAGMENTS_H
 #define RAMPART_FIREWALL_FRAGMENTS_H
 
+#include "arithmetic.h"
 #include "early.h"
 #include "parse.h"
 #include "tcp.h"
@@ -118,7 +119,7 @@ static __always_inline bool contradicts(const struct datagram *d, __u32 to, bool
 /* Adds a part to those that have passed. 0, or why it must not pass. The caller holds the lock. */
 static __always_inline int add_part(struct datagram *d, __u32 from, __u32 to, bool is_last)
 {
-	__u32 count = d->parts, beside = DATAGRAM_PARTS;
+	__u64 count = d->parts, beside = DATAGRAM_PARTS, is_same = 0, is_overlap = 0;
 
 	if (d->state == DATAGRAM_REFUSED)
 		return REASON_FRAGMENT_OVERLAP;
@@ -126,19 +127,18 @@ static __always_inline int add_part(struct datagram *d, __u32 from, __u32 to, bo
 		d->state = DATAGRAM_REFUSED;
 		return REASON_FRAGMENT_OVERLAP;
 	}
-	for (__u32 i = 0; i < DATAGRAM_PARTS; i++) {
-		const struct datagram_part *there = &d->part[i];
+	for (__u64 i = 0; i < DATAGRAM_PARTS; i++) {
+		__u64 is_there = is_smaller(i, count), there_from = d->part[i].from, there_to = d->part[i].to;
 
-		if (i >= count)
-			break;
-		if (there->from == from && there->to == to)
-			return REASON_FRAGMENT_DUPLICATE;
-		if (from < there->to && there->from < to) {
-			d->state = DATAGRAM_REFUSED;
-			return REASON_FRAGMENT_OVERLAP;
-		}
-		if (there->to == from || there->from == to)
-			beside = i;
+		is_same |= is_there & is_zero((there_from ^ from) | (there_to ^ to));
+		is_overlap |= is_there & is_smaller(from, there_to) & is_smaller(there_from, to);
+		beside = choose(is_there & (is_zero(there_to ^ from) | is_zero(there_from ^ to)), i, beside);
+	}
+	if (is_same)
+		return REASON_FRAGMENT_DUPLICATE;
+	if (is_overlap) {
+		d->state = DATAGRAM_REFUSED;
+		return REASON_FRAGMENT_OVERLAP;
 	}
 	/* When there is no room for one more part, it is added to one that it touches. (Linux 6.1 learns of the very number that is
 	 * compared, and not of its copies.) */

@@ -24,6 +24,7 @@
 #ifndef RAMPART_FIREWALL_LIMIT_H
 #define RAMPART_FIREWALL_LIMIT_H
 
+#include "arithmetic.h"
 #include "flows.h"
 
 /* Of both generations that packets may see at a time: the one in force and the one that is about to be. */
@@ -98,36 +99,9 @@ static __always_inline struct limit_bucket *limit_bucket_of(const struct counted
 	return lookup(&limit_addresses, counted->key >> 32 & limit_bucket_mask);
 }
 
-/* All that follow are called under the bucket's lock, and compare by arithmetic: the verifier would follow each outcome of each comparison.
- * The barriers keep the compiler from comparing after all.
- * They find a way, which is the number of an entry in its bucket, and FOUND_WAY; or 0. */
+/* All that follow are called under the bucket's lock, and compare by arithmetic. They find a way, which is the number of an entry in its
+ * bucket, and FOUND_WAY; or 0. */
 #define FOUND_WAY ((__u64)LIMIT_WAYS)
-
-static __always_inline __u64 is_zero(__u64 number)
-{
-	number |= -number;
-	barrier_var(number);
-	number = number >> 63 ^ 1;
-	barrier_var(number);
-	return number;
-}
-
-/* Of numbers below 2^63. */
-static __always_inline __u64 is_smaller(__u64 a, __u64 b)
-{
-	a -= b;
-	barrier_var(a);
-	a >>= 63;
-	barrier_var(a);
-	return a;
-}
-
-/* By multiplication, because of a mask the newest verifiers follow both values. */
-static __always_inline __u64 choose(__u64 condition, __u64 yes, __u64 no)
-{
-	barrier_var(condition);
-	return no + (yes - no) * condition;
-}
 
 static __always_inline struct limit_entry *entry_at(struct limit_bucket *bucket, __u64 way)
 {
