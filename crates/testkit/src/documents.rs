@@ -71,7 +71,7 @@ pub fn commands(program: &str) -> Vec<Shown> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut files: Vec<PathBuf> =
         ["README.md", "SPEC.md", "CONTRIBUTING.md", "suites/FORMAT.md"].map(|file| root.join(file)).into();
-    for folder in ["docs", "docs/guide", "docs/design"] {
+    for folder in ["docs", "docs/guide", "docs/tutorials", "docs/design"] {
         let entries = std::fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
         files.extend(entries.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
     }

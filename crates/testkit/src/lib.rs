@@ -1,5 +1,5 @@
-//! What tests of several crates need: network namespaces that remove themselves, packets as text and as bytes, commands that documents show, BPF objects
-//! that only tests load, and turns for tests that send traffic. Every crate uses it as a dev-dependency and nothing else, which
+//! What tests of several crates need: network namespaces that remove themselves, packets as text and as bytes, commands that documents show, tutorials that are
+//! followed, BPF objects that only tests load, and turns for tests that send traffic. Every crate uses it as a dev-dependency and nothing else, which
 //! `cargo xtask layout` checks; it depends on no other crate of ours.
 
 #![allow(
@@ -14,6 +14,7 @@ pub mod held;
 pub mod namespace;
 pub mod packet;
 pub mod rows;
+pub mod tutorial;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -25,6 +25,7 @@ mod tampering;
 mod translation;
 mod troubles;
 mod tunnels;
+mod tutorials;
 mod unattended;
 
 use bed::{Bed, INSIDE, Outcome, expect_echo, expect_no_echo, until};
