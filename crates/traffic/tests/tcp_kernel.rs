@@ -10,7 +10,10 @@ use bed::{Bed, PATIENCE};
 use measure::shape::IpVersion;
 use std::path::PathBuf;
 use std::process::{Child, Command};
-use traffic::tcp::{Answer, Close, Ends, Engine, Message, Opening, Options, TcpPhase, TcpPlan};
+use std::time::Duration;
+use traffic::tcp::{
+    Answer, Close, Ends, Engine, Message, Opening, Options, Ports, TcpPhase, TcpPlan, TcpReading,
+};
 
 const BODY: usize = 20_000;
 
@@ -94,7 +97,11 @@ fn the_client_fetches_from_nginx() {
                 plan.tuples = 50;
                 plan.opening = Opening::KeepOpen(25, vec![TcpPhase::constant(500.0, 2.0)]);
             }
-            let reading = engine.run(&ports, &plan, &mut ()).unwrap();
+            let reading = if four_way {
+                closed_four_way(&mut engine, &ports, plan.clone())
+            } else {
+                engine.run(&ports, &plan, &mut ()).unwrap()
+            };
             let c = &reading.counts;
             let all = if options == Options::MSS { c.attempted } else { 200 };
             assert!(all > u64::from(plan.tuples.min(60)), "{name}, {ip:?}: {c:?}");
@@ -103,6 +110,20 @@ fn the_client_fetches_from_nginx() {
             assert_eq!(c.reset + c.stray + c.strange_reset + c.syn_again, 0, "{name}, {ip:?}: {c:?}");
         }
     }
+}
+
+/// While Linux closes a connection, it may lose a FIN that comes right behind the acknowledgement of its own ("we still can lose it now":
+/// `tcp_rcv_state_process`), one in ten here, and it answers only the next one. So that one is sent soon. Where a busy machine was so late
+/// that a handshake was said again too, or given up, the run is made again with the patience of the others.
+fn closed_four_way(engine: &mut Engine, ports: &Ports, mut plan: TcpPlan) -> TcpReading {
+    let patient = std::mem::replace(&mut plan.retry, Duration::from_secs(2));
+    let reading = engine.run(ports, &plan, &mut ()).unwrap();
+    let c = &reading.counts;
+    if c.closed == c.attempted && c.syn_again + c.reset + c.stray + c.strange_reset == 0 {
+        return reading;
+    }
+    plan.retry = patient;
+    engine.run(ports, &plan, &mut ()).unwrap()
 }
 
 #[test]
