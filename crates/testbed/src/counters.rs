@@ -22,6 +22,8 @@ use crate::program;
 use measure::shape::Zone;
 use std::collections::BTreeMap;
 use std::fs;
+use std::panic::resume_unwind;
+use std::thread::{self, ScopedJoinHandle};
 
 /// Counters of one end of a link since it was made, in frames, summed over its queues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -69,11 +71,19 @@ impl LinkCounters {
     /// # Errors
     /// A link that is gone.
     pub fn of_layout(layout: &BedLayout) -> Result<Self, TestbedError> {
-        let mut ends = BTreeMap::new();
-        for port in &layout.ports {
-            let firewall = port.firewall.as_ref().map(read_end).transpose()?;
-            ends.insert(port.zone, (read_end(&port.end)?, firewall));
-        }
+        // A program is run for each end, before every trial and after it: side by side.
+        let ends = thread::scope(|scope| {
+            let begin = |end| scope.spawn(move || read_end(end));
+            let begun: Vec<_> = layout
+                .ports
+                .iter()
+                .map(|port| (port.zone, begin(&port.end), port.firewall.as_ref().map(begin)))
+                .collect();
+            let each = begun.into_iter().map(|(zone, end, firewall)| {
+                Ok((zone, (result_of(end)?, firewall.map(result_of).transpose()?)))
+            });
+            each.collect::<Result<BTreeMap<_, _>, TestbedError>>()
+        })?;
         Ok(Self { ends, buckets: BTreeMap::new() })
     }
 
@@ -129,6 +139,10 @@ impl EndCounters {
     fn backlog_drops(&self, sender: &Self) -> u64 {
         self.rx_dropped.saturating_sub(sender.xdp_xmit_errors + sender.xdp_tx_errors)
     }
+}
+
+fn result_of<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
 fn read_end(end: &PortEnd) -> Result<EndCounters, TestbedError> {

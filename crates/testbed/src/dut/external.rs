@@ -334,7 +334,7 @@ fn refused<T>(interface: &str, why: &str) -> Result<T, TestbedError> {
 
 /// An interface as `ip -j` describes it.
 fn described(interface: &str) -> Result<Value, TestbedError> {
-    let Ok(text) = program::run("ip", &["-j", "link", "show", "dev", interface]) else {
+    let Ok(text) = program::run("ip", &["-d", "-j", "link", "show", "dev", interface]) else {
         return refused(
             interface,
             "there is no such interface here: `ip -br link` shows those that there are",
@@ -449,12 +449,18 @@ fn has_flag(link: &Value, wanted: &str) -> bool {
     link["flags"].as_array().is_some_and(|flags| flags.iter().any(|flag| flag == wanted))
 }
 
-/// A card takes some seconds until it has agreed with its peer.
+/// A card takes some seconds until it has agreed with its peer. One end of a veth pair has its carrier as soon as the other end is up.
 fn wait_for_carrier(interface: &str) -> Result<(), TestbedError> {
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const OF_A_CARD: Duration = Duration::from_secs(5);
+    const OF_A_VETH: Duration = Duration::from_millis(500);
     let begun = Instant::now();
-    while !has_flag(&described(interface)?, "LOWER_UP") {
-        if begun.elapsed() > PATIENCE {
+    loop {
+        let link = described(interface)?;
+        if has_flag(&link, "LOWER_UP") {
+            return Ok(());
+        }
+        let patience = if is_veth(&link) { OF_A_VETH } else { OF_A_CARD };
+        if begun.elapsed() > patience {
             return refused(
                 interface,
                 "it is up but has no carrier: plug its cable in, and bring the firewall's end up",
@@ -462,7 +468,11 @@ fn wait_for_carrier(interface: &str) -> Result<(), TestbedError> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    Ok(())
+}
+
+/// Whether a link is one end of a veth pair.
+fn is_veth(link: &Value) -> bool {
+    link["linkinfo"]["info_kind"] == "veth"
 }
 
 /// The generator sends by XDP redirect. Many drivers say that they can do it only while an XDP program is on.
@@ -481,8 +491,7 @@ fn check_redirect(interface: &str) -> Result<(), TestbedError> {
     {
         return Ok(());
     }
-    let virtual_link = described(interface)?["link_index"].is_number();
-    let remedy = if virtual_link {
+    let remedy = if is_veth(&described(interface)?) {
         "if it is one end of a veth pair, the other end needs GRO: `ethtool -K OTHER-END gro on` where that is"
     } else {
         "use a card whose driver can, for example of Intel (igb, ixgbe, i40e, ice) or NVIDIA (mlx5)"
