@@ -1,8 +1,8 @@
 //! Bad weather: signals, full disks, firewalls that die, stop or open up in the middle of a trial.
 
-use measure::results::{MarkKind, Reading};
+use measure::results::{MarkKind, Reading, Results};
 
-use super::{bench, left_behind, of, shown, suite, turn};
+use super::{ATTEMPTS, bench, left_behind, of, shown, suite, turn};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command};
@@ -149,8 +149,11 @@ struct Mischief {
     said: &'static [&'static str],
 }
 
+/// Of each trial.
+const MISCHIEF_SECONDS: f64 = 3.0;
 const FRAMES: &str = "procedure = \"latency\"\nloads = [1000]\nfactors.rules = [3]";
-const HTTP: &str = "procedure = \"transactions\"\nfactors.rules = [3]";
+/// Each trial ends when its last transactions have had their time, so they have little of it: most are never answered.
+const HTTP: &str = "procedure = \"transactions\"\ntransaction_limit = 2\nfactors.rules = [3]";
 
 const MISCHIEF: &[Mischief] = &[
     Mischief {
@@ -209,37 +212,57 @@ const MISCHIEF: &[Mischief] = &[
 fn a_firewall_that_changes_in_a_trial_gets_no_value() {
     let _turn = turn();
     for mischief in MISCHIEF {
-        let dir = tempfile::tempdir().unwrap();
-        let suite = suite(dir.path(), &[mischief.dut], 3.0, mischief.test);
-        let out = dir.path().join("out");
-        let run = running(&suite, &out);
-        let firewall = firewall_of(&run.child);
-        wait_for_traffic(&firewall);
-        let inside = ["netns", "exec", &firewall, "sh", "-c", mischief.command];
-        assert!(Command::new("ip").args(inside).status().unwrap().success(), "{}", mischief.name);
-        let (_, said) = run.finish();
-        let results = report::load(&out).unwrap();
-        let points = of(&results, mischief.dut);
-        assert!(!points.is_empty(), "{}: {}", mischief.name, said);
-        for point in points {
-            assert!(!point.valid, "{}: {:?}", mischief.name, point.marks);
-            let details: Vec<&str> = point.marks.iter().map(|m| m.text.as_str()).collect();
-            let explained = mischief.said.iter().any(|words| details.iter().any(|d| d.contains(words)));
-            assert!(explained, "{}: {details:?}\n{said}", mischief.name);
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            let (results, said, in_time) = after(mischief);
+            let points = of(&results, mischief.dut);
+            assert!(!points.is_empty(), "{}: {}", mischief.name, said);
+            if !in_time && attempts < ATTEMPTS && points.iter().any(|point| point.valid) {
+                continue;
+            }
+            for point in points {
+                assert!(!point.valid, "{}: {:?}", mischief.name, point.marks);
+                let details: Vec<&str> = point.marks.iter().map(|m| m.text.as_str()).collect();
+                let explained = mischief.said.iter().any(|words| details.iter().any(|d| d.contains(words)));
+                assert!(explained, "{}: {details:?}\n{said}", mischief.name);
+            }
+            break;
         }
     }
 }
 
-/// Waits until the firewall has forwarded what only a trial sends: more frames than proofs and openings do.
-fn wait_for_traffic(firewall: &str) {
+/// A run in whose first trial a firewall was changed: its results, what it said, and whether the change was made while the trial surely
+/// went on. A machine that keeps this test from its core may make it later.
+fn after(mischief: &Mischief) -> (Results, String, bool) {
+    const SURELY: Duration = Duration::from_secs(1);
+    let dir = tempfile::tempdir().unwrap();
+    let suite = suite(dir.path(), &[mischief.dut], MISCHIEF_SECONDS, mischief.test);
+    let out = dir.path().join("out");
+    let run = running(&suite, &out);
+    let firewall = firewall_of(&run.child);
+    let halfway = wait_for_traffic(&firewall);
+    let inside = ["netns", "exec", &firewall, "sh", "-c", mischief.command];
+    assert!(Command::new("ip").args(inside).status().unwrap().success(), "{}", mischief.name);
+    let in_time = halfway.elapsed() < SURELY;
+    let (_, said) = run.finish();
+    (report::load(&out).unwrap(), said, in_time)
+}
+
+/// Waits until the firewall has forwarded what only a trial sends: more frames than proofs and openings do, and half of those of
+/// [`FRAMES`]. Answers with a moment at which it had not.
+fn wait_for_traffic(firewall: &str) -> Instant {
     const OF_A_TRIAL: u64 = 1_500;
+    let (mut before, mut now) = (Instant::now(), Instant::now());
     until("a trial sends", || {
+        (before, now) = (now, Instant::now());
         let output =
             Command::new("ip").args(["netns", "exec", firewall, "cat", "/proc/net/dev"]).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let received = |line: &str| line.split_whitespace().nth(2).and_then(|n| n.parse::<u64>().ok());
         text.lines().filter_map(received).max().unwrap_or(0) > OF_A_TRIAL
     });
+    before
 }
 
 #[test]
