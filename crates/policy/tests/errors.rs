@@ -184,7 +184,7 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("cookies where the kernel forwards", "[settings]\nforwarding = \"kernel\"\nsyn_proxy = \"on\"".into(), "3:1 where the kernel forwards, this firewall answers no SYNs | leave `forwarding` out"),
         ("cookies on a bridge", "[settings]\nsyn_proxy = \"when-full\"\n[bridges.w]\ninterfaces = [\"a0\", \"b0\"]".into(), "2:1 this version answers no SYNs on bridges | take `syn_proxy` out"),
         ("protection", "[protection]\nsyn_flood = true".into(), "this version has no flood protection"),
-        ("a gateway", rule("gateway = \"http\""), "2:1 this version has no application gateways"),
+        ("a gateway", rule("gateway = \"http\""), "2:1 this version has no transparent gateways"),
         ("inspection", rule("inspection = \"all\""), "this version has no inspection"),
         ("a country from nowhere", rule("source = \"country:US\""), "2:10 the policy does not say where countries are from | write [countries]"),
         ("a country that is none", format!("{COUNTRIES}{}", rule("source = \"country:USA\"")), "4:10 `USA` is not the code of a country"),

@@ -32,6 +32,8 @@ const MOST_THREADS: usize = 8;
 const REST: Duration = Duration::from_millis(100);
 /// How often connections to servers are looked through that nobody needs any more.
 const LOOK_THROUGH: Duration = Duration::from_secs(10);
+/// Connections that may wait to be accepted, if the kernel's own limit is not lower.
+const BACKLOG: i32 = 1024;
 /// Decisions that are kept at most.
 const KEPT_DECISIONS: usize = 65_536;
 
@@ -139,6 +141,21 @@ impl Server {
             untold: read(&counted.untold),
         }
     }
+}
+
+/// A socket that listens at an address.
+///
+/// # Errors
+/// The address is nobody's here, or somebody else has it.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
 }
 
 async fn accept(listener: TcpListener, local: Rc<Local>) {
