@@ -1,6 +1,8 @@
 //! A gateway with its sockets, between clients and servers of this test: what ends early on one side never ends well on the other, connections to
 //! servers are used again only if that is safe, and every wait has an end.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use gateway::config::{Addresses, Gateway, Limits, Mode, Rule};
 use gateway::event::{Counts, Event};
 use gateway::serve::{Server, listen};

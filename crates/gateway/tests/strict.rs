@@ -1,6 +1,8 @@
 //! What of HTTP is carried on and what is refused: bytes in, and what the server would get or why nothing goes to it. Most of these forms were
 //! published as ways to hide a second request, or another path, from the one of two readers that decides.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use gateway::config::{Addresses, Gateway, Limits, Mode, Rule, Server};
 use gateway::exchange::{Outcome, pass_back, pass_on};
 use proptest::prelude::*;

@@ -72,8 +72,8 @@ async fn one(local: &Local, stream: &TcpStream, buffer: &mut Buffer, ends: Ends)
         Err(fault) => return refuse(local, stream, &gateway, ends, None, None, fault).await,
     };
     let (rule, asked) = match judge(&local.shared, &gateway, ends, &request) {
-        Ok(found) => found,
-        Err((rule, asked, fault)) => {
+        Judged::Allowed(rule, asked) => (rule, asked),
+        Judged::Refused(rule, asked, fault) => {
             let known = Some((&request, asked.as_ref()));
             return refuse(local, stream, &gateway, ends, known, rule, fault).await;
         }
@@ -109,24 +109,27 @@ async fn read_head(
     timeout(gateway.limits.head_time, whole).await.unwrap_or(slow)
 }
 
-/// The rule that allows a request and what it asks for; or the rule that refuses it, if one does, and why.
-#[expect(clippy::type_complexity, reason = "what is known of a refused request grows step by step")]
-pub(super) fn judge(
-    shared: &Shared,
-    gateway: &Arc<Gateway>,
-    ends: Ends,
-    request: &Request,
-) -> Result<(usize, Asked), (Option<usize>, Option<Asked>, Fault)> {
-    let asked = decide::asked(gateway, request).map_err(|fault| (None, None, fault))?;
-    let question = asked.question(ends.client.ip(), &request.method);
-    let decision =
-        shared.decide(gateway, question, || decide::decide(gateway, ends.client.ip(), request, &asked));
-    match decision {
-        Decision::Refuse(rule, fault) => Err((rule, Some(asked), fault)),
+/// What is decided about a request.
+pub(super) enum Judged {
+    /// It passes by a rule, and asks for this.
+    Allowed(usize, Asked),
+    /// It is refused, by a rule if one has decided; what it asks for, if that is known.
+    Refused(Option<usize>, Option<Asked>, Fault),
+}
+
+pub(super) fn judge(shared: &Shared, gateway: &Arc<Gateway>, ends: Ends, request: &Request) -> Judged {
+    let asked = match decide::asked(gateway, request) {
+        Ok(asked) => asked,
+        Err(fault) => return Judged::Refused(None, None, fault),
+    };
+    let client = ends.client.ip();
+    let question = asked.question(client, &request.method);
+    match shared.decide(gateway, question, || decide::decide(gateway, client, request, &asked)) {
+        Decision::Refuse(rule, fault) => Judged::Refused(rule, Some(asked), fault),
         Decision::Allow(rule) if !decide::fits(request.body, gateway.rules[rule].largest_request) => {
-            Err((Some(rule), Some(asked), Fault::with_status(413, "request-too-large")))
+            Judged::Refused(Some(rule), Some(asked), Fault::with_status(413, "request-too-large"))
         }
-        Decision::Allow(rule) => Ok((rule, asked)),
+        Decision::Allow(rule) => Judged::Allowed(rule, asked),
     }
 }
 

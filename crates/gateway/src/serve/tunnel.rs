@@ -1,6 +1,6 @@
 //! CONNECT: bytes in both directions, which the gateway does not read. It can look whether they begin as TLS for the host that was named.
 
-use super::client::{self, Next};
+use super::client::{self, Judged, Next};
 use super::forward::Exchange;
 use super::relay::{Buffer, abort, finish_sending, write_within};
 use super::{Shared, upstream};
@@ -123,7 +123,7 @@ async fn both_ways(
         changes.mark_unchanged();
         loop {
             let now = std::sync::Arc::clone(&changes.borrow_and_update());
-            if client::judge(&local.shared, &now, ends, request).is_err() {
+            if let Judged::Refused(..) = client::judge(&local.shared, &now, ends, request) {
                 return End::Refused;
             }
             if changes.changed().await.is_err() {
