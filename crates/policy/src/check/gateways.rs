@@ -367,7 +367,7 @@ const PATH_HELP: &str =
     "write the path as it is meant, without escapes and without its query, with * for anything: \"/pub/*\"";
 const METHOD_HELP: &str = "write methods as they are sent: \"GET\", \"HEAD\", \"CONNECT\"";
 
-/// The words of a key as they are compared; none if the key is not there. A key with no word would match nothing, and so is a mistake.
+/// The words of a key as they are compared; none if the key is not there.
 fn words(
     section: &Section<'_>,
     key: &'static str,
@@ -377,9 +377,9 @@ fn words(
 ) -> Option<Vec<String>> {
     let Some(value) = section.value(key) else { return Some(Vec::new()) };
     let written = texts(value, key, c)?;
-    if written.is_empty() || written.len() > MOST_WORDS {
-        let message = format!("`{key}` needs 1 to {MOST_WORDS} words");
-        c.report(value.span(), message, Some(format!("take `{key}` out for all of them")));
+    if written.len() > MOST_WORDS {
+        let help = format!("it can have {MOST_WORDS}; write another rule for the others");
+        c.report(value.span(), format!("`{key}` has too many words"), Some(help));
         return None;
     }
     let mut found = Vec::new();

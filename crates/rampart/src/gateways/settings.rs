@@ -18,10 +18,7 @@ pub(super) fn of(policy: &Policy, at: Timestamp) -> Vec<Gateway> {
                 servers.iter().map(|(host, to)| Server { host: host.clone(), to: *to }).collect(),
             ),
         },
-        rules: (gateway.rules.iter())
-            .filter(|rule| policy.gateway_rule_holds(rule, at))
-            .map(|it| rule(it))
-            .collect(),
+        rules: (gateway.rules.iter()).filter(|rule| policy.gateway_rule_holds(rule, at)).map(rule).collect(),
         reach: addresses(&gateway.reach),
         ports: gateway.ports.clone(),
         connect_ports: gateway.connect_ports.clone(),
