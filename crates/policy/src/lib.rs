@@ -49,6 +49,7 @@ pub mod bridge;
 mod check;
 pub mod exports;
 pub mod form;
+pub mod gateways;
 pub mod interpret;
 pub mod lists;
 pub mod model;

@@ -2,6 +2,7 @@
 
 use crate::address::AddressSet;
 pub use crate::bridge::Bridge;
+use crate::gateways::{Gateway, GatewayRule};
 use crate::lists::{List, ListSet};
 use crate::quantity::Rate;
 use crate::scans::Scans;
@@ -54,6 +55,8 @@ pub struct Policy {
     pub rules: Vec<Rule>,
     /// What is translated; of each direction the first that matches decides.
     pub translations: Vec<Translation>,
+    /// The application gateways, in the order of the text.
+    pub gateways: Vec<Gateway>,
     /// What happens when no rule matches: for each pair of zones, at the place `from * zones + to`.
     pub defaults: Vec<PairDefault>,
     /// What is a scan; `None`: nobody looks for scans.
@@ -326,11 +329,21 @@ impl Policy {
         rule.enabled && rule.schedule.is_none_or(|s| self.schedules[s].holds(at))
     }
 
+    /// Whether a gateway's rule takes part at a moment.
+    pub fn gateway_rule_holds(&self, rule: &GatewayRule, at: Timestamp) -> bool {
+        rule.enabled && rule.schedule.is_none_or(|s| self.schedules[s].holds(at))
+    }
+
     /// The next moment after `at` at which a rule begins or ceases to take part; tables that were built for `at` are right until
     /// then. `None` when no rule ever changes.
     pub fn next_change(&self, at: Timestamp) -> Option<Timestamp> {
+        let of_gateways = || self.gateways.iter().flat_map(|gateway| &gateway.rules);
+        let is_used = |place| {
+            self.rules.iter().any(|r| r.enabled && r.schedule == Some(place))
+                || of_gateways().any(|r| r.enabled && r.schedule == Some(place))
+        };
         let used: Vec<&Schedule> = (self.schedules.iter().enumerate())
-            .filter(|(i, _)| self.rules.iter().any(|r| r.enabled && r.schedule == Some(*i)))
+            .filter(|(i, _)| is_used(*i))
             .map(|(_, schedule)| schedule)
             .collect();
         schedule::next_change(used, at)

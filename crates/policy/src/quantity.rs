@@ -20,6 +20,21 @@ pub fn duration(text: &str) -> Option<Duration> {
     (!text.trim().is_empty()).then(|| Duration::from_secs(seconds))
 }
 
+/// Reads a number of bytes: `4096`, `100B`, `64KiB`, `10MiB`, `2GiB`. `None` if the text is none.
+pub fn size(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.trim() {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
 /// A number of events in a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Rate {
@@ -62,6 +77,17 @@ mod tests {
             ("999999999999999999d", None),
         ] {
             assert_eq!(duration(text).map(|d| d.as_secs()), expected, "{text}");
+        }
+        for (text, expected) in [
+            ("100", Some(100)),
+            ("100 B", Some(100)),
+            ("64KiB", Some(65_536)),
+            ("2GiB", Some(2 << 30)),
+            ("2GB", None),
+            ("", None),
+            ("99999999999GiB", None),
+        ] {
+            assert_eq!(size(text), expected, "{text}");
         }
         for (text, expected) in [
             ("100/s", Some((100, 1))),

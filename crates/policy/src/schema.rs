@@ -65,15 +65,16 @@ tables! {
     SCANS "[scans]" ["ports", "hosts", "window", "block", "except"];
     LOG "[log]" ["journald", "syslog", "facility", "enterprise", "ipfix"];
     IPFIX "[log.ipfix]" ["to", "domain", "rate", "templates"];
-    GATEWAY "[gateways.NAME]" ["protocol", "methods", "hosts", "log"];
+    GATEWAY "[gateways.NAME]" ["protocol", "mode", "listen", "servers", "rules", "reach", "ports", "connect_ports", "resolvers", "look_up",
+                               "decisions", "forwarded_for", "connections", "connections_per_client", "head_bytes", "head_fields",
+                               "head_time", "idle", "connect_time", "answer_time", "pooled"];
+    GATEWAY_RULE "[[gateways.NAME.rules]]" ["name", "description", "action", "source", "hosts", "paths", "methods", "schedule",
+                                            "largest_request", "largest_answer", "server_name", "log", "enabled"];
     INSPECTION "[inspection.NAME]" ["signatures", "files", "reputation", "action"];
     PROTECTION "[protection]" ["syn_flood", "syn_rate"];
 }
 
 /// Parts of the language that this version cannot carry out: the key at the top of the file, what messages call the part, and its
 /// table.
-pub(crate) const LATER: [(&str, &str, Table); 3] = [
-    ("gateways", "application gateways", GATEWAY),
-    ("inspection", "inspection", INSPECTION),
-    ("protection", "flood protection", PROTECTION),
-];
+pub(crate) const LATER: [(&str, &str, Table); 2] =
+    [("inspection", "inspection", INSPECTION), ("protection", "flood protection", PROTECTION)];

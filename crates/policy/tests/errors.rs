@@ -46,6 +46,19 @@ fn nat(keys: &str) -> String {
 }
 
 /// A list that is fetched.
+const HTTP: &str = "protocol = \"http\"\nlisten = \"10.0.0.1:3128\"\n";
+const PUBLISH: &str = "protocol = \"http\"\nlisten = \"10.0.0.1:3128\"\nmode = \"publish\"\n";
+
+/// A gateway with these keys and a rule.
+fn gateway(keys: &str) -> String {
+    format!("[gateways.g]\n{keys}\n[[gateways.g.rules]]\nname = \"r\"\naction = \"allow\"\n")
+}
+
+/// A gateway whose rule has these keys.
+fn gateway_rule(keys: &str) -> String {
+    format!("[gateways.g]\n{HTTP}[[gateways.g.rules]]\nname = \"r\"\n{keys}\n")
+}
+
 fn fetched(from: &str) -> String {
     format!("[lists.bad]\n{from}\nblock = \"both\"\nrefresh = \"1h\"")
 }
@@ -184,7 +197,41 @@ fn each_mistake_is_reported_with_its_place_and_the_remedy() {
         ("cookies where the kernel forwards", "[settings]\nforwarding = \"kernel\"\nsyn_proxy = \"on\"".into(), "3:1 where the kernel forwards, this firewall answers no SYNs | leave `forwarding` out"),
         ("cookies on a bridge", "[settings]\nsyn_proxy = \"when-full\"\n[bridges.w]\ninterfaces = [\"a0\", \"b0\"]".into(), "2:1 this version answers no SYNs on bridges | take `syn_proxy` out"),
         ("protection", "[protection]\nsyn_flood = true".into(), "this version has no flood protection"),
-        ("a gateway", rule("gateway = \"http\""), "2:1 this version has no application gateways"),
+        ("a gateway", rule("gateway = \"http\""), "2:1 this version has no transparent gateways"),
+        ("a gateway without a protocol", gateway("listen = \"10.0.0.1:1\""), "1:11 the gateway `g` has no `protocol`"),
+        ("a gateway of another protocol", gateway("protocol = \"ftp\"\nlisten = \"10.0.0.1:21\""), "2:12 this version has no gateway for FTP"),
+        ("a transparent gateway", gateway(&format!("{HTTP}mode = \"transparent\"")), "this version has no transparent gateways | write mode = \"explicit\""),
+        ("a gateway of another mode", gateway(&format!("{HTTP}mode = \"reverse\"")), "`mode` cannot be `reverse`"),
+        ("a gateway without a place", gateway("protocol = \"http\""), "the gateway `g` has no `listen`"),
+        ("a gateway without a port", gateway("protocol = \"http\"\nlisten = \"10.0.0.1\""), "3:10 nobody can listen at `10.0.0.1`"),
+        ("a gateway on a link", gateway("protocol = \"http\"\nlisten = \"[fe80::1]:80\""), "nobody can listen at"),
+        ("a gateway without rules", "[gateways.g]\nprotocol = \"http\"\nlisten = \"10.0.0.1:1\"".into(), "the gateway has no rule"),
+        ("a gateway's key", gateway(&format!("{HTTP}port = 1")), "has no key `port` | did you mean `ports`?"),
+        ("a published gateway without servers", gateway(&format!("{HTTP}mode = \"publish\"")), "has no `servers`"),
+        ("servers of an explicit gateway", gateway(&format!("{HTTP}servers = {{ \"a.test\" = \"10.0.0.2:80\" }}")), "`servers` needs mode = \"publish\""),
+        ("a server without a port", gateway(&format!("{PUBLISH}servers = {{ \"a.test\" = \"10.0.0.2\" }}")), "the server of `a.test` has no address with a port"),
+        ("a server's name", gateway(&format!("{PUBLISH}servers = {{ \"A.test\" = \"10.0.0.2:80\" }}")), "`A.test` is not the name of a host"),
+        ("a resolver of published servers", gateway(&format!("{PUBLISH}servers = {{ \"a.test\" = \"10.0.0.2:80\" }}\nresolvers = \"10.0.0.3\"")), "`resolvers` is for mode = \"explicit\""),
+        ("a name server by name", gateway(&format!("{HTTP}resolvers = \"dns.test\"")), "`dns.test` is no name server"),
+        ("a port of a gateway", gateway(&format!("{HTTP}ports = [80, 0]")), "`ports` needs ports, 1 to 65535"),
+        ("decisions for ever", gateway(&format!("{HTTP}decisions = \"2d\"")), "`decisions` is out of range"),
+        ("a head without bounds", gateway(&format!("{HTTP}head_bytes = 1_000_000")), "`head_bytes` must lie between 1024 and 65536"),
+        ("a gateway's rule without an action", gateway_rule(""), "has no `action`"),
+        ("a gateway's rule that rejects", gateway_rule("action = \"reject\""), "`action` cannot be `reject`"),
+        ("a host in capitals", gateway_rule("action = \"deny\"\nhosts = \"WWW.test\""), "`WWW.test` cannot stand in `hosts`"),
+        ("a host that is a number", gateway_rule("action = \"deny\"\nhosts = \"127.1\""), "`127.1` cannot stand in `hosts`"),
+        ("a pattern inside a host", gateway_rule("action = \"deny\"\nhosts = \"a.*.test\""), "`a.*.test` cannot stand in `hosts`"),
+        ("no host", gateway_rule("action = \"deny\"\nhosts = []"), "`hosts` is empty"),
+        ("a path with an escape", gateway_rule("action = \"deny\"\npaths = \"/a%20b\""), "`/a%20b` cannot stand in `paths`"),
+        ("a path with dots", gateway_rule("action = \"deny\"\npaths = \"/a/../b\""), "cannot stand in `paths`"),
+        ("a path from nowhere", gateway_rule("action = \"deny\"\npaths = \"a\""), "`a` cannot stand in `paths`"),
+        ("a method in small letters", gateway_rule("action = \"deny\"\nmethods = \"get\""), "`get` cannot stand in `methods`"),
+        ("a gateway's schedule", gateway_rule("action = \"deny\"\nschedule = \"x\""), "there is no schedule `x`"),
+        ("a size without a unit that is known", gateway_rule("action = \"allow\"\nlargest_request = \"10MB\""), "`10MB` is not a size"),
+        ("a size of what is denied", gateway_rule("action = \"deny\"\nlargest_request = \"10MiB\""), "`largest_request` needs a rule that allows"),
+        ("a list of addresses in a gateway", format!("{BAD}{}", gateway_rule("action = \"deny\"\nsource = \"list:bad\"")), "lists of addresses and countries can stand in rules alone"),
+        ("two gateways at one place", format!("{}\n{}", gateway(HTTP), gateway(HTTP).replace("gateways.g", "gateways.h")), "the gateway `g` listens there already"),
+        ("two rules of a gateway with one name", gateway(&format!("{HTTP}[[gateways.g.rules]]\nname = \"r\"\naction = \"deny\"")), "another rule of the gateway is called `r` too"),
         ("inspection", rule("inspection = \"all\""), "this version has no inspection"),
         ("a country from nowhere", rule("source = \"country:US\""), "2:10 the policy does not say where countries are from | write [countries]"),
         ("a country that is none", format!("{COUNTRIES}{}", rule("source = \"country:USA\"")), "4:10 `USA` is not the code of a country"),

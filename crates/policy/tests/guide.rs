@@ -14,9 +14,7 @@ fn section(header: &str) -> &'static str {
         "[rules.alert]" => "### `alert`",
         "[objects.NAME]" => "## `[objects]`",
         "[services.NAME]" => "## `[services]`",
-        "[gateways.NAME]" | "[inspection.NAME]" | "[protection]" => {
-            "## What is specified and not in this version"
-        }
+        "[inspection.NAME]" | "[protection]" => "## What is specified and not in this version",
         other => other,
     };
     let start = GUIDE.find(&format!("# `{name}`")).or_else(|| GUIDE.find(name));
@@ -55,6 +53,15 @@ fn the_guides_own_policy_has_no_errors_and_no_warnings() {
     no_errors_and_no_warnings(Path::new("guide"), text);
 }
 
+/// The gateways' guide has a part of a policy.
+#[test]
+fn the_guide_of_gateways_has_a_policy_without_errors() {
+    const GATEWAYS: &str = include_str!("../../../docs/guide/gateways.md");
+    let text = GATEWAYS.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let zones = "[zones.inside]\ninterfaces = 'eth1'\n[zones.outside]\ninterfaces = 'eth0'\n";
+    no_errors_and_no_warnings(Path::new("gateways"), &format!("{zones}{text}"));
+}
+
 fn no_errors_and_no_warnings(path: &Path, text: &str) {
     let name = path.display().to_string();
     let policy = Policy::parse(&name, text).unwrap_or_else(|problems| panic!("{problems}"));
@@ -72,5 +79,5 @@ fn every_example_has_no_errors_and_no_warnings() {
         no_errors_and_no_warnings(&path, &std::fs::read_to_string(&path).unwrap());
         count += 1;
     }
-    assert_eq!(count, 10);
+    assert_eq!(count, 11);
 }

@@ -217,6 +217,12 @@ Filters, all of which must hold: event (opened, refused, closed, alert, over, sc
     /// What `rampart up` starts to send events to collectors.
     #[command(hide = true, name = crate::export::WORKER)]
     ExportEvents,
+    /// What `rampart up` starts to keep gateways.
+    #[command(hide = true, name = crate::gateways::KEEPER)]
+    KeepGateways,
+    /// What that starts for each of them.
+    #[command(hide = true, name = crate::gateways::WORKER)]
+    RunGateway,
     /// Write the manual pages, one for each command, into a folder.
     Man {
         /// The folder; made if it is not there.

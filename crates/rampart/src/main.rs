@@ -14,6 +14,7 @@ mod export;
 mod failure;
 mod fetch;
 mod forwarding;
+mod gateways;
 mod history;
 mod import;
 mod init;
@@ -97,6 +98,8 @@ fn run(cli: &Cli) -> Result<ExitCode, Failure> {
         Command::Openapi => format!("{:#}\n", api::description()),
         Command::FetchLists => return fetch::worker::run().map(|()| ExitCode::SUCCESS),
         Command::ExportEvents => return export::worker::run().map(|()| ExitCode::SUCCESS),
+        Command::KeepGateways => return gateways::keeper::run().map(|()| ExitCode::SUCCESS),
+        Command::RunGateway => return gateways::worker::run().map(|()| ExitCode::SUCCESS),
         Command::Man { dir } => return manual::write(Cli::command(), dir).map(|()| ExitCode::SUCCESS),
         Command::Completion { shell } => {
             let mut script = Vec::new();

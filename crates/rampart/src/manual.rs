@@ -33,7 +33,9 @@ mod tests {
             assert_eq!(help.contains("Examples:"), text.contains("Examples:"), "{}", shown.get_name());
         }
         assert!(page("rampart.1").unwrap().contains("Exit status"));
-        for hidden in [crate::fetch::WORKER, crate::export::WORKER] {
+        for hidden in
+            [crate::fetch::WORKER, crate::export::WORKER, crate::gateways::KEEPER, crate::gateways::WORKER]
+        {
             assert!(page(&format!("rampart-{hidden}.1")).is_err(), "what is hidden has no page");
         }
     }

@@ -4,6 +4,7 @@
 
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::libc;
+use nix::unistd::{Gid, Uid, setgroups, setresgid, setresuid};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
@@ -48,6 +49,27 @@ pub(crate) fn keep_the_fetchers() -> Result<(), Kept> {
     limit(&FETCHER.into_iter().collect())
 }
 
+/// The process becomes another user, who has no right but to bind ports below 1024. Nothing that it executes has that.
+///
+/// # Errors
+/// The kernel does not let go of a right.
+pub(crate) fn become_who_binds(user: Uid, group: Gid) -> Result<(), Kept> {
+    let wrong = |error: &dyn std::fmt::Display| Kept(error.to_string());
+    let binds: CapsHashSet = [Capability::CAP_NET_BIND_SERVICE].into_iter().collect();
+    let mut until_then = binds.clone();
+    until_then.extend([Capability::CAP_SETUID, Capability::CAP_SETGID]);
+    limit(&until_then)?;
+    caps::securebits::set_keepcaps(true).map_err(|error| wrong(&error))?;
+    setgroups(&[]).map_err(|error| wrong(&error))?;
+    setresgid(group, group, group).map_err(|error| wrong(&error))?;
+    setresuid(user, user, user).map_err(|error| wrong(&error))?;
+    caps::securebits::set_keepcaps(false).map_err(|error| wrong(&error))?;
+    let permitted = caps::read(None, CapSet::Permitted).map_err(|error| wrong(&error))?;
+    let keep = permitted.intersection(&binds).copied().collect();
+    caps::set(None, CapSet::Effective, &keep).map_err(|error| wrong(&error))?;
+    caps::set(None, CapSet::Permitted, &keep).map_err(|error| wrong(&error))
+}
+
 /// The calling thread, and threads that it makes from now on, keep nothing. What it fails with is seen on the thread that matters.
 pub(crate) fn keep_nothing() {
     let _ = limit(&CapsHashSet::new());
@@ -85,6 +107,15 @@ pub(crate) fn filter_system_calls() -> Result<(), Kept> {
 pub(crate) fn filter_system_calls_of_the_exporter() -> Result<(), Kept> {
     // Collectors, and journald.
     filter(program_of(EXPORTERS_CALLS, &[libc::AF_INET, libc::AF_INET6, libc::AF_UNIX], Vec::new()))
+}
+
+/// The same for a gateway's process, which waits for many connections at once.
+///
+/// # Errors
+/// The kernel does not filter.
+pub(crate) fn filter_system_calls_of_gateways() -> Result<(), Kept> {
+    let calls = [EXPORTERS_CALLS, GATEWAYS_CALLS].concat();
+    filter(program_of(&calls, &[libc::AF_INET, libc::AF_INET6], Vec::new()))
 }
 
 fn filter(program: Result<BpfProgram, seccompiler::BackendError>) -> Result<(), Kept> {
@@ -137,6 +168,13 @@ const EXPORTERS_CALLS: &[i64] = &[
     libc::SYS_bind, libc::SYS_connect, libc::SYS_getpeername, libc::SYS_getsockname, libc::SYS_getsockopt,
     libc::SYS_ppoll, libc::SYS_recvfrom, libc::SYS_sendto, libc::SYS_setsockopt, libc::SYS_shutdown,
     #[cfg(target_arch = "x86_64")] libc::SYS_poll,
+];
+
+/// What a gateway's process calls besides.
+#[rustfmt::skip]
+const GATEWAYS_CALLS: &[i64] = &[
+    libc::SYS_accept4, libc::SYS_epoll_create1, libc::SYS_epoll_ctl, libc::SYS_epoll_pwait, libc::SYS_eventfd2,
+    #[cfg(target_arch = "x86_64")] libc::SYS_epoll_wait,
 ];
 
 /// What the daemon calls: memory and threads, clocks, files, its sockets, and waiting. It executes nothing, mounts nothing, traces nobody

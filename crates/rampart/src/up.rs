@@ -11,6 +11,7 @@ use crate::export::Exporter;
 use crate::failure::Failure;
 use crate::fetch::{Fetch, Fetcher};
 use crate::forwarding::{self, SettingError};
+use crate::gateways::Gateways;
 use crate::kernel::{self, Kernel};
 use crate::list_copies::Copies;
 use crate::own_session;
@@ -71,6 +72,7 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     // While this process may still start another.
     let fetcher = Fetcher::start().map(|fetcher| Arc::new(fetcher) as Arc<dyn Fetch>);
     let exporter = Exporter::start(&instance.namespace).map_err(|error| error.to_string());
+    let gateways = Gateways::start().map_err(|error| error.to_string());
     let Chosen { policy, file, mut notes } = chosen;
     check_hook(&policy, args.hook)?;
     if !args.force {
@@ -125,6 +127,7 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     };
     let by = server::process(nix::unistd::getuid().as_raw(), std::process::id() as i32);
     let daemon = daemon.keep_in(state, &by).record_by(recorder).fetch_by(fetcher).export_by(exporter);
+    let daemon = daemon.gateways_by(gateways, Moment::now().wall);
     for note in notes {
         daemon.report(Moment::now().wall, Kind::Up, note);
     }

@@ -2,6 +2,7 @@
 
 mod bridges;
 mod exports;
+mod gateways;
 mod lists;
 mod names;
 mod nat;
@@ -71,6 +72,7 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
     let schedules = schedules::read(root, c);
     let rules = rules::read(root, &zones, &schedules, &mut objects, &mut services, c);
     let translations = nat::read(root, settings.forwarding, &zones, &mut objects, &mut services, c);
+    let gateways = gateways::read(root, &schedules, &mut objects, c);
     let defaults = rules::defaults(root, &zones, c);
     let (objects, list_names) = objects.finish(c);
     let (services, _) = services.finish(c);
@@ -88,7 +90,8 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
     objects.iter().filter(|d| !d.used).for_each(|d| note("object", d.name, &d.span));
     services.iter().filter(|d| !d.used).for_each(|d| note("service", d.name, &d.span));
     for (i, (schedule, span)) in schedules.iter().enumerate() {
-        if !rules.iter().any(|rule| rule.schedule == Some(i)) {
+        let of_gateways = gateways.iter().flat_map(|gateway| &gateway.rules).map(|rule| rule.schedule);
+        if !rules.iter().map(|rule| rule.schedule).chain(of_gateways).any(|used| used == Some(i)) {
             note("schedule", &schedule.name, span);
         }
     }
@@ -121,6 +124,7 @@ fn read(root: &Section<'_>, file: &str, text: &str, c: &mut Collector<'_>) -> Op
         schedules: schedules.into_iter().map(|(schedule, _)| schedule).collect(),
         rules,
         translations,
+        gateways,
         defaults,
         scans,
         settings,

@@ -235,7 +235,7 @@ pub(super) fn zone_set(
 }
 
 fn refuse_later_keys(section: &Section<'_>, c: &mut Collector<'_>) {
-    for (key, what) in [("gateway", "application gateways"), ("inspection", "inspection")] {
+    for (key, what) in [("gateway", "transparent gateways"), ("inspection", "inspection")] {
         if section.value(key).is_some() {
             let help = format!("take `{key}` out of the rule: it comes with a later version");
             c.report(section.key_span(key), format!("this version has no {what}"), Some(help));

@@ -73,6 +73,28 @@ pub struct EventDetails {
     /// What the source had done; of `scan` events.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scan: Option<ScanCount>,
+    /// What a client asked a gateway for; of `request` events, and of `refused` events of gateways.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<GatewayRequest>,
+}
+
+/// A request that a gateway carried or refused.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GatewayRequest {
+    /// Name of the gateway, for example `web`.
+    pub gateway: String,
+    /// Its method, for example `GET`; null if the request was not understood.
+    pub method: Option<String>,
+    /// Host and port, for example `www.example.com:80`; null if they are not known.
+    pub host: Option<String>,
+    /// The path without its query, for example `/pub/`; null if there is none.
+    pub path: Option<String>,
+    /// Status that the client got, for example 403; 0 if it got none.
+    pub status: u16,
+    /// Bytes of the request's body, or from the client in a tunnel.
+    pub bytes_out: u64,
+    /// Bytes of the answer's body, or from the server in a tunnel.
+    pub bytes_back: u64,
 }
 
 /// What a source that scanned had asked for in vain within the window, the last of it in the event's packet.
@@ -102,17 +124,20 @@ pub enum EventName {
     Over,
     /// A source scanned.
     Scan,
+    /// A gateway carried a request.
+    Request,
 }
 
 impl EventName {
     /// All of them.
-    pub const ALL: [EventName; 6] = [
+    pub const ALL: [EventName; 7] = [
         EventName::Opened,
         EventName::Refused,
         EventName::Closed,
         EventName::Alert,
         EventName::Over,
         EventName::Scan,
+        EventName::Request,
     ];
 
     /// Short identifier, for example `opened`.
@@ -124,6 +149,7 @@ impl EventName {
             EventName::Alert => "alert",
             EventName::Over => "over",
             EventName::Scan => "scan",
+            EventName::Request => "request",
         }
     }
 }

@@ -8,7 +8,8 @@ mod history;
 mod openapi;
 
 pub use events::{
-    Alert, AlertCount, Closed, EVENTS_SHOWN, Event, EventDetails, EventName, Events, ScanCount,
+    Alert, AlertCount, Closed, EVENTS_SHOWN, Event, EventDetails, EventName, Events, GatewayRequest,
+    ScanCount,
 };
 pub use filter::{Filter, FilterError, protocol_name};
 pub use history::{History, HistoryEntry, KeptPolicy, Outcome, Restored, Way};
@@ -52,6 +53,9 @@ pub struct Status {
     /// Where events and records of flows are sent. Daemons before this field send nothing.
     #[serde(default)]
     pub exports: Vec<Export>,
+    /// Application gateways. Daemons before this field have none.
+    #[serde(default)]
+    pub gateways: Vec<GatewayStatus>,
     /// What needs attention, each as a sentence with what to do; empty when all is well.
     pub troubles: Vec<String>,
 }
@@ -68,6 +72,39 @@ pub struct Export {
     /// Messages or records that found no place while the collector was away or slow, or were cut off on their way.
     pub lost: u64,
     /// Why nothing reaches it, with what to do; null if all is well.
+    pub trouble: Option<String>,
+}
+
+/// An application gateway.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GatewayStatus {
+    /// Its name, for example `web`.
+    pub name: String,
+    /// Where it listens, for example `10.0.0.1:3128`.
+    pub listen: String,
+    /// Whether its process runs.
+    pub is_up: bool,
+    /// Connections of clients that are open.
+    pub open: u64,
+    /// Connections of clients in all. Like all that follows, since the daemon was started.
+    pub connections: u64,
+    /// Of them, those that were turned away because there were too many.
+    pub turned_away: u64,
+    /// Requests that were carried to their end.
+    pub carried: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// Requests that a rule allowed and that failed.
+    pub failed: u64,
+    /// Connections to servers.
+    pub to_servers: u64,
+    /// Requests that went over a connection to a server that was open already.
+    pub reused: u64,
+    /// How often its process has ended by itself, and was started again.
+    pub restarts: u64,
+    /// Connections of clients that ended with a process.
+    pub broken: u64,
+    /// Why it serves nobody, with what to do; null if all is well.
     pub trouble: Option<String>,
 }
 

@@ -169,10 +169,11 @@ fn line(event: &Event) -> String {
 
 /// What happened, without its kind and its time.
 pub(crate) fn words(details: &EventDetails) -> String {
-    let rule = match (&details.rule, &details.scan) {
-        (Some(rule), _) => rule,
-        (None, None) => "(default)",
-        (None, Some(_)) => "[scans]",
+    let rule = match (&details.rule, &details.scan, &details.request) {
+        (Some(rule), ..) => rule,
+        (None, None, None) => "(default)",
+        (None, Some(_), _) => "[scans]",
+        (None, None, Some(request)) => &request.gateway,
     };
     let (source, destination) =
         (end(details.source, details.source_port), end(details.destination, details.destination_port));
@@ -195,6 +196,17 @@ pub(crate) fn words(details: &EventDetails) -> String {
             grouped(closed.bytes_out),
             grouped(closed.packets_back),
             grouped(closed.bytes_back)
+        );
+    }
+    if let Some(request) = &details.request {
+        let what = [&request.method, &request.host, &request.path].into_iter().flatten();
+        let what: Vec<&str> = what.map(String::as_str).collect();
+        line += &format!(
+            "  {} {}, {} bytes and {} back",
+            what.join(" "),
+            request.status,
+            grouped(request.bytes_out),
+            grouped(request.bytes_back)
         );
     }
     if let Some(alert) = &details.alert {

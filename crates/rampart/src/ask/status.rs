@@ -1,7 +1,7 @@
 //! `rampart status`: the state of the firewall.
 
 use super::shown;
-use crate::api::{Alert, Export, Operation, Status};
+use crate::api::{Alert, Export, GatewayStatus, Operation, Status};
 use crate::cli::AskArgs;
 use crate::failure::Failure;
 use crate::table::{Side, Table, alert_words, grouped};
@@ -66,6 +66,20 @@ fn text(status: &Status) -> String {
         format!("export     {} {}: {sent} sent, {lost} lost", export.form, export.to)
     };
     lines.extend(status.exports.iter().map(export));
+    let gateway = |gateway: &GatewayStatus| {
+        let is_up = if gateway.is_up { "up" } else { "down" };
+        format!(
+            "gateway    {} at {}: {is_up}, {} connections, {} requests carried, {} refused, {} failed, started again {} times",
+            gateway.name,
+            gateway.listen,
+            grouped(gateway.open),
+            grouped(gateway.carried),
+            grouped(gateway.refused),
+            grouped(gateway.failed),
+            grouped(gateway.restarts)
+        )
+    };
+    lines.extend(status.gateways.iter().map(gateway));
     lines.extend(status.troubles.iter().map(|trouble| format!("trouble    {trouble}")));
     lines.join("\n") + "\n"
 }

@@ -119,6 +119,7 @@ mod tests {
             closed: None,
             alert: None,
             scan: None,
+            request: None,
         };
         for (words, expected) in [
             ("", Ok(true)),

@@ -79,6 +79,7 @@ pub(crate) mod tests {
             closed: None,
             alert: None,
             scan: None,
+            request: None,
         }
     }
 

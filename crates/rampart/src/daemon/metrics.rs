@@ -2,7 +2,7 @@
 //! value now is still named, so that whoever writes a query finds it. Flows are not gone through: a scrape costs a few reads of counters.
 
 use super::{Daemon, Moment, Refused};
-use crate::api::{Drops, Export, Lists, RuleCount, Rules, Status};
+use crate::api::{Drops, Export, GatewayStatus, Lists, RuleCount, Rules, Status};
 use jiff::Timestamp;
 use std::fmt::{Display, Write as _};
 use std::fs;
@@ -190,6 +190,7 @@ fn of_status(text: &mut Text, status: &Status) {
         attached.add(&labels, 1);
     }
     of_exports(text, &status.exports);
+    of_gateways(text, &status.gateways);
     let mut counted = text.metric(
         "rampart_counted_total",
         Counter,
@@ -226,6 +227,29 @@ fn of_exports(text: &mut Text, exports: &[Export]) {
             samples.add(&[("form", &export.form), ("to", &export.to)], value(export));
         }
     }
+}
+
+fn of_gateways(text: &mut Text, gateways: &[GatewayStatus]) {
+    use Kind::{Counter, Gauge};
+    let mut up = text.metric("rampart_gateway_up", Gauge, "1 if the gateway's process runs.");
+    gateways.iter().for_each(|gateway| up.add(&[("gateway", &gateway.name)], u8::from(gateway.is_up)));
+    let mut open = text.metric("rampart_gateway_connections", Gauge, "Connections of clients that are open.");
+    gateways.iter().for_each(|gateway| open.add(&[("gateway", &gateway.name)], gateway.open));
+    let mut requests =
+        text.metric("rampart_gateway_requests_total", Counter, "Requests, by what became of them.");
+    for gateway in gateways {
+        for (outcome, count) in
+            [("carried", gateway.carried), ("refused", gateway.refused), ("failed", gateway.failed)]
+        {
+            requests.add(&[("gateway", gateway.name.as_str()), ("outcome", outcome)], count);
+        }
+    }
+    let mut restarts = text.metric(
+        "rampart_gateway_restarts_total",
+        Counter,
+        "Times that the gateway's process has ended by itself and was started again.",
+    );
+    gateways.iter().for_each(|gateway| restarts.add(&[("gateway", &gateway.name)], gateway.restarts));
 }
 
 fn of_rules(text: &mut Text, rules: &Rules) {

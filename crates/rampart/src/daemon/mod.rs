@@ -8,6 +8,7 @@ pub(crate) mod blocks;
 pub(crate) mod changes;
 pub(crate) mod events;
 mod exports;
+mod gateways;
 pub(crate) mod instance;
 mod journal;
 mod known;
@@ -31,6 +32,7 @@ use crate::api::{
 };
 use crate::export::Exporter;
 use crate::fetch::Fetch;
+use crate::gateways::Gateways;
 use crate::list_copies::Copies;
 use crate::plane::{DataPlane, Hook, PlaneError, Recorded};
 use crate::state::{Kept, State, Waiting};
@@ -95,6 +97,8 @@ pub(crate) struct Daemon {
     recorder: Option<Recorder>,
     /// Who exports what happens, or why nobody does.
     exporter: Result<Exporter, String>,
+    /// Who runs gateways, or why nobody does.
+    gateways: Result<Gateways, String>,
     /// Who runs commands of lists, if anybody.
     fetcher: Option<Arc<dyn Fetch>>,
     /// The metrics as they were asked for last.
@@ -177,6 +181,7 @@ impl Daemon {
             past: None,
             recorder: None,
             exporter: Err("nobody asked for it".to_owned()),
+            gateways: Err("nobody asked for them".to_owned()),
             fetcher: None,
             rendered: metrics::Rendered::default(),
             pace: Mutex::default(),
@@ -333,6 +338,7 @@ impl Daemon {
                 alerts: running.alerts.standing(),
                 blocked_sources: blocks::in_force(running)?.len() as u64,
                 exports: self.exports(),
+                gateways: self.gateway_states(),
                 troubles: running.troubles(),
             })
         })
@@ -425,6 +431,7 @@ impl Daemon {
     /// Events that rules recorded: those after an event, or the newest; `limit` of them at most.
     pub(crate) fn events(&self, after: Option<u64>, limit: u64, now: Moment) -> Result<Events, Refused> {
         self.with(|running| {
+            self.take_gateway_events(running, now);
             self.read_events(running, now)?;
             Ok(self.recorded().events(after, limit))
         })
@@ -444,7 +451,7 @@ impl Daemon {
                 changed.extend(alerts.take(reading, now, ago).map(|details| (ago, details)));
             }
         })?;
-        buffer.suppressed = suppressed;
+        buffer.suppressed = suppressed + running.gateway_events.suppressed;
         changed.extend(alerts.end_quiet(now).into_iter().map(|details| (Duration::ZERO, details)));
         for (ago, details) in changed {
             let kind = if details.event == EventName::Over { Kind::Over } else { Kind::Alert };
@@ -467,6 +474,7 @@ impl Daemon {
     /// Reads the event log, several times a second: the data plane has only so much room for events.
     pub(crate) fn take_events(&self, now: Moment) {
         if let Some(running) = self.running().as_mut() {
+            self.take_gateway_events(running, now);
             let done = self.read_events(running, now).and_then(|()| {
                 let (ended, not_recorded) = running.attachments.plane.ended(now.wall)?;
                 self.export_flows(&ended, not_recorded);
@@ -580,6 +588,7 @@ impl Daemon {
                 let waited = running.unconfirmed.clone().filter(|_| due.back);
                 let message = running.switch(&due, generation, now, next_change);
                 self.export_as(&running.policy);
+                self.run_gateways(&running.policy, now.wall);
                 if let Some(waited) = waited {
                     self.keep(running);
                     drop(slot);

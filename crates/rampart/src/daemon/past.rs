@@ -149,6 +149,7 @@ impl Daemon {
                 // Only now: the collector that a policy takes away learns who took it away.
                 if let Ok(policy) = self.policy_in_force() {
                     self.export_as(&policy);
+                    self.run_gateways(&policy, now.wall);
                 }
             }
             Err(why) => {

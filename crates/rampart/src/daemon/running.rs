@@ -3,6 +3,7 @@
 use super::alarms::Alarms;
 use super::alerts::Alerts;
 use super::attachments::Attachments;
+use super::gateways::Allowance;
 use super::list_facts::ListsInForce;
 use super::log::Kind;
 use super::past::Past;
@@ -44,6 +45,8 @@ pub(super) struct Running {
     pub(super) swept: Option<Instant>,
     /// Why the event log could not be read the last time.
     pub(super) events_trouble: Option<String>,
+    /// How many events of gateways may be recorded.
+    pub(super) gateway_events: Allowance,
 }
 
 /// A policy that waits to be confirmed.
@@ -84,6 +87,7 @@ impl Running {
             alerts: Alerts::default(),
             swept: None,
             events_trouble: None,
+            gateway_events: Allowance::default(),
         }
     }
 
@@ -126,6 +130,7 @@ impl Running {
         found.extend(daemon.recorder.as_ref().and_then(Recorder::trouble));
         found.extend(daemon.past.as_ref().and_then(Past::trouble));
         found.extend(daemon.export_troubles(&self.policy));
+        found.extend(daemon.gateway_troubles(&self.policy));
         for trouble in found.iter().filter(|trouble| !self.troubles.contains(trouble)) {
             daemon.report(now.wall, Kind::Trouble, trouble);
         }

@@ -47,7 +47,7 @@ impl Notice {
 fn of_event(event: &Event) -> Notice {
     let details = &event.details;
     let severity = match details.event {
-        EventName::Opened | EventName::Closed | EventName::Over => INFORMATION,
+        EventName::Opened | EventName::Closed | EventName::Over | EventName::Request => INFORMATION,
         EventName::Refused => NOTICE,
         EventName::Alert | EventName::Scan => WARNING,
     };
@@ -99,6 +99,14 @@ fn fields(number: u64, details: &EventDetails) -> Vec<(&'static str, String)> {
         let found = [("ports", scan.ports), ("hosts", scan.hosts)];
         fields.extend(found.map(|(name, number)| (name, number.to_string())));
         fields.push(("blocked", scan.blocked.to_string()));
+    }
+    if let Some(request) = &details.request {
+        fields.push(("gateway", request.gateway.clone()));
+        let texts = [("method", &request.method), ("host", &request.host), ("path", &request.path)];
+        fields.extend(texts.into_iter().filter_map(|(name, text)| Some((name, text.clone()?))));
+        fields.push(("status", request.status.to_string()));
+        let numbers = [("bytes_out", request.bytes_out), ("bytes_back", request.bytes_back)];
+        fields.extend(numbers.map(|(name, number)| (name, number.to_string())));
     }
     fields
 }

@@ -156,6 +156,7 @@ fn details(event: Event) -> EventDetails {
         closed,
         alert,
         scan,
+        request: None,
     }
 }
 

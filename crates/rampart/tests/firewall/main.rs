@@ -12,6 +12,7 @@ mod fetched;
 mod fragments;
 mod gateway;
 mod history;
+mod http_gateway;
 mod interrupted;
 mod kernel_forwarding;
 mod layer_3;

@@ -1,0 +1,144 @@
+//! Whether a request passes: the first rule that matches decides, and where none matches it is refused. No clock and no network here.
+
+use crate::config::{Gateway, Mode, Rule};
+use crate::http::Fault;
+use crate::http::body::Length;
+use crate::http::head::Request;
+use crate::http::target::{Authority, Host, Path, Target};
+use std::net::{IpAddr, SocketAddr};
+
+/// What a request asks for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// Host and port, of which the port is known.
+    pub authority: Authority,
+    /// The port.
+    pub port: u16,
+    /// The path; `None` of `CONNECT` and `OPTIONS *`.
+    pub path: Option<Path>,
+    /// Where a published server is.
+    pub server: Option<SocketAddr>,
+    /// It wants a tunnel.
+    pub is_tunnel: bool,
+}
+
+impl Asked {
+    /// `host:port` for people.
+    pub fn host(&self) -> String {
+        format!("{}:{}", self.authority.host, self.port)
+    }
+}
+
+/// What becomes of a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// It passes by a rule, a place in [`Gateway::rules`].
+    Allow(usize),
+    /// It is refused, by a rule if one has decided.
+    Refuse(Option<usize>, Fault),
+}
+
+/// Where a request is to go.
+///
+/// # Errors
+/// This gateway is not for such requests.
+pub fn asked(gateway: &Gateway, request: &Request) -> Result<Asked, Fault> {
+    let of_host = || request.host.clone().ok_or(Fault::malformed("no-host"));
+    let (authority, path, is_tunnel) = match (&request.target, &gateway.mode) {
+        (Target::Authority(_), Mode::Publish(_)) => return Err(Fault::with_status(405, "connect")),
+        (Target::Authority(authority), Mode::Explicit) => (authority.clone(), None, true),
+        (Target::Absolute(authority, path), _) => (authority.clone(), Some(path.clone()), false),
+        (Target::Origin(path), Mode::Publish(_)) => (of_host()?, Some(path.clone()), false),
+        (Target::Asterisk, Mode::Publish(_)) => (of_host()?, None, false),
+        // Whoever asks so takes the gateway for a server.
+        (Target::Origin(_) | Target::Asterisk, Mode::Explicit) => {
+            return Err(Fault::malformed("not-to-a-proxy"));
+        }
+    };
+    let port = authority.port.unwrap_or(80);
+    let server = match &gateway.mode {
+        Mode::Explicit => None,
+        Mode::Publish(servers) => {
+            let name = authority.host.to_string();
+            let own_port = gateway.listen.port();
+            let found =
+                servers.iter().find(|server| server.host == name).filter(|_| port == own_port || port == 80);
+            Some(found.ok_or(Fault::with_status(421, "not-published"))?.to)
+        }
+    };
+    Ok(Asked { authority, port, path, server, is_tunnel })
+}
+
+/// Whether what is asked for passes.
+pub fn decide(gateway: &Gateway, client: IpAddr, request: &Request, asked: &Asked) -> Decision {
+    let ports = if asked.is_tunnel { &gateway.connect_ports } else { &gateway.ports };
+    if asked.server.is_none() && !ports.contains(&asked.port) {
+        return Decision::Refuse(None, Fault::with_status(403, "port"));
+    }
+    let found = gateway.rules.iter().position(|rule| matches(rule, client, &request.method, asked));
+    match found {
+        None => Decision::Refuse(None, Fault::with_status(403, "no-rule")),
+        Some(place) if gateway.rules[place].allow => Decision::Allow(place),
+        Some(place) => Decision::Refuse(Some(place), Fault::with_status(403, "rule-deny")),
+    }
+}
+
+/// Whether a body of such a length may begin: one in chunks is counted as it comes.
+pub fn fits(length: Length, most: Option<u64>) -> bool {
+    match (length, most) {
+        (Length::Bytes(length), Some(most)) => length <= most,
+        _ => true,
+    }
+}
+
+fn matches(rule: &Rule, client: IpAddr, method: &str, asked: &Asked) -> bool {
+    let by_source = rule.source.as_ref().is_none_or(|addresses| addresses.has(client));
+    let by_host =
+        rule.hosts.is_empty() || rule.hosts.iter().any(|pattern| is_host(pattern, &asked.authority.host));
+    let by_method = rule.methods.is_empty() || rule.methods.iter().any(|known| known == method);
+    let by_path = rule.paths.is_empty()
+        || asked
+            .path
+            .as_ref()
+            .is_some_and(|path| rule.paths.iter().any(|pattern| glob(pattern, &path.judged)));
+    by_source && by_host && by_method && by_path
+}
+
+/// `*.example.com` is every name below `example.com`, and not that itself.
+fn is_host(pattern: &str, host: &Host) -> bool {
+    let text = match host {
+        Host::Name(name) => name.clone(),
+        Host::Address(address) => address.to_string(),
+    };
+    if pattern == "*" {
+        return true;
+    }
+    match (pattern.strip_prefix('*'), host) {
+        (Some(ending), Host::Name(name)) => name.len() > ending.len() && name.ends_with(ending),
+        (Some(_), Host::Address(_)) => false,
+        (None, _) => pattern == text,
+    }
+}
+
+/// Whether a text is what a pattern says, in which each `*` is anything. Takes at most the product of both lengths in steps.
+pub fn glob(pattern: &str, text: &str) -> bool {
+    let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
+    let (mut p, mut t) = (0, 0);
+    let mut star: Option<(usize, usize)> = None;
+    while t < text.len() {
+        if p < pattern.len() && pattern[p] == b'*' {
+            star = Some((p, t));
+            p += 1;
+        } else if p < pattern.len() && pattern[p] == text[t] {
+            p += 1;
+            t += 1;
+        } else if let Some((at, from)) = star {
+            p = at + 1;
+            t = from + 1;
+            star = Some((at, t));
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|byte| *byte == b'*')
+}

@@ -1,0 +1,50 @@
+//! What a gateway tells whoever started it.
+
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// A request that was refused, that failed, or that a rule with `log` carried.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// The client.
+    pub client: SocketAddr,
+    /// Where it was connected to.
+    pub at: SocketAddr,
+    /// The rule, if one has decided.
+    pub rule: Option<String>,
+    /// Why it was refused or failed, a short identifier; `None`: it was carried.
+    pub reason: Option<String>,
+    /// The method, if the request was understood.
+    pub method: Option<String>,
+    /// Host and port that it was for.
+    pub host: Option<String>,
+    /// The path, without its query: queries may have what is secret.
+    pub path: Option<String>,
+    /// The status that the client got; 0 if it got none.
+    pub status: u16,
+    /// Bytes of the request's body, and of the answer's.
+    pub bytes: [u64; 2],
+}
+
+/// How much a gateway has done since its process was started.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Connections of clients that are open.
+    pub open: u64,
+    /// Connections of clients in all.
+    pub connections: u64,
+    /// Of them, those that were turned away because there were too many.
+    pub turned_away: u64,
+    /// Requests that were carried to their end.
+    pub carried: u64,
+    /// Requests that were refused.
+    pub refused: u64,
+    /// Requests that a rule allowed and that failed.
+    pub failed: u64,
+    /// Connections to servers.
+    pub to_servers: u64,
+    /// Requests that went over a connection to a server that was open already.
+    pub reused: u64,
+    /// Events that were not told, because there were too many.
+    pub untold: u64,
+}

@@ -1,0 +1,188 @@
+//! A client's connection: one request after the other.
+
+use super::page::{self, Reader};
+use super::relay::{Buffer, abort, close, write_within};
+use super::{Local, Shared, forward, tunnel};
+use crate::config::Gateway;
+use crate::decide::{self, Asked, Decision};
+use crate::event::Event;
+use crate::http::Fault;
+use crate::http::body::Length;
+use crate::http::head::{self, Request};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Both ends of a client's connection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ends {
+    pub(super) client: SocketAddr,
+    pub(super) at: SocketAddr,
+}
+
+/// What becomes of a client's connection after a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Another request may come.
+    Another,
+    /// It ends well.
+    Close,
+    /// It is reset: what was sent is not all.
+    Abort,
+}
+
+pub(super) async fn serve(local: &Local, stream: TcpStream, from: SocketAddr) {
+    let shared = &local.shared;
+    Shared::count(&shared.counted.connections);
+    let Ok(at) = stream.local_addr() else { return };
+    let ends = Ends { client: from, at };
+    let Some(_admitted) = shared.admit(from.ip()) else {
+        let gateway = shared.gateway();
+        let fault = Fault::with_status(503, "too-many-connections");
+        shared.tell(event(ends, &gateway, None, None, Some(fault), [0; 2]));
+        let reader = Reader { persists: false, minor: 1, is_head: false };
+        let page = page::of(&gateway, fault, None, reader);
+        // Nobody waits for such a client.
+        let _ = stream.try_write(&page);
+        return;
+    };
+    let _ = stream.set_nodelay(true);
+    let mut buffer = Buffer::default();
+    loop {
+        buffer.rest();
+        let idle = shared.gateway().limits.idle;
+        if buffer.is_empty() && !matches!(timeout(idle, buffer.fill(&stream)).await, Ok(Ok(1..))) {
+            return;
+        }
+        match one(local, &stream, &mut buffer, ends).await {
+            Next::Another => {}
+            Next::Close => return close(stream).await,
+            Next::Abort => return abort(stream),
+        }
+    }
+}
+
+/// One request.
+async fn one(local: &Local, stream: &TcpStream, buffer: &mut Buffer, ends: Ends) -> Next {
+    let gateway = local.shared.gateway();
+    let request = match read_head(stream, buffer, &gateway).await {
+        Ok(Some(request)) => request,
+        Ok(None) => return Next::Abort,
+        Err(fault) => return refuse(local, stream, &gateway, ends, None, None, fault).await,
+    };
+    let (rule, asked) = match judge(&local.shared, &gateway, ends, &request) {
+        Judged::Allowed(rule, asked) => (rule, asked),
+        Judged::Refused(rule, asked, fault) => {
+            let known = Some((&request, asked.as_ref()));
+            return refuse(local, stream, &gateway, ends, known, rule, fault).await;
+        }
+    };
+    let exchange =
+        forward::Exchange { local, stream, gateway: &gateway, ends, request: &request, asked: &asked, rule };
+    if asked.is_tunnel {
+        tunnel::carry(&exchange, buffer).await
+    } else {
+        forward::carry(&exchange, buffer).await
+    }
+}
+
+/// The head of a request; `None` if the client has gone.
+async fn read_head(
+    stream: &TcpStream,
+    buffer: &mut Buffer,
+    gateway: &Gateway,
+) -> Result<Option<Request>, Fault> {
+    let limits = gateway.limits.head();
+    let whole = async {
+        loop {
+            if let Some((request, read)) = head::request(buffer.unread(), limits)? {
+                buffer.used(read);
+                return Ok(Some(request));
+            }
+            if !matches!(buffer.fill(stream).await, Ok(1..)) {
+                return Ok(None);
+            }
+        }
+    };
+    let slow = Err(Fault::with_status(408, "slow-head"));
+    timeout(gateway.limits.head_time, whole).await.unwrap_or(slow)
+}
+
+/// What is decided about a request.
+pub(super) enum Judged {
+    /// It passes by a rule, and asks for this.
+    Allowed(usize, Asked),
+    /// It is refused, by a rule if one has decided; what it asks for, if that is known.
+    Refused(Option<usize>, Option<Asked>, Fault),
+}
+
+pub(super) fn judge(shared: &Shared, gateway: &Arc<Gateway>, ends: Ends, request: &Request) -> Judged {
+    let asked = match decide::asked(gateway, request) {
+        Ok(asked) => asked,
+        Err(fault) => return Judged::Refused(None, None, fault),
+    };
+    let client = ends.client.ip();
+    let question = asked.question(client, &request.method);
+    match shared.decide(gateway, question, || decide::decide(gateway, client, request, &asked)) {
+        Decision::Refuse(rule, fault) => Judged::Refused(rule, Some(asked), fault),
+        Decision::Allow(rule) if !decide::fits(request.body, gateway.rules[rule].largest_request) => {
+            Judged::Refused(Some(rule), Some(asked), Fault::with_status(413, "request-too-large"))
+        }
+        Decision::Allow(rule) => Judged::Allowed(rule, asked),
+    }
+}
+
+/// Answers a request that is not carried.
+pub(super) async fn refuse(
+    local: &Local,
+    stream: &TcpStream,
+    gateway: &Gateway,
+    ends: Ends,
+    known: Option<(&Request, Option<&Asked>)>,
+    rule: Option<usize>,
+    fault: Fault,
+) -> Next {
+    let counted = &local.shared.counted;
+    Shared::count(if matches!(fault.status, 502 | 504) { &counted.failed } else { &counted.refused });
+    local.shared.tell(event(ends, gateway, known, rule, Some(fault), [0; 2]));
+    let request = known.map(|(request, _)| request);
+    let reader = Reader {
+        // A body that nobody reads would be taken for the next request.
+        persists: request.is_some_and(|request| {
+            request.persists && matches!(request.body, Length::None | Length::Bytes(0))
+        }),
+        minor: request.map_or(1, |request| request.minor),
+        is_head: request.is_some_and(|request| request.method == "HEAD"),
+    };
+    let rule = rule.map(|place| gateway.rules[place].name.as_str());
+    let page = page::of(gateway, fault, rule, reader);
+    match write_within(stream, &page, gateway.limits.idle).await {
+        Ok(()) if reader.persists => Next::Another,
+        Ok(()) => Next::Close,
+        Err(_) => Next::Abort,
+    }
+}
+
+/// What is told of a request.
+pub(super) fn event(
+    ends: Ends,
+    gateway: &Gateway,
+    known: Option<(&Request, Option<&Asked>)>,
+    rule: Option<usize>,
+    fault: Option<Fault>,
+    bytes: [u64; 2],
+) -> Event {
+    let asked = known.and_then(|(_, asked)| asked);
+    Event {
+        client: ends.client,
+        at: ends.at,
+        rule: rule.map(|place| gateway.rules[place].name.clone()),
+        reason: fault.map(|fault| fault.reason.to_owned()),
+        method: known.map(|(request, _)| request.method.clone()),
+        host: asked.map(Asked::host),
+        path: asked.and_then(|asked| asked.path.as_ref()).map(|path| path.path.clone()),
+        status: fault.map_or(0, |fault| fault.status),
+        bytes,
+    }
+}

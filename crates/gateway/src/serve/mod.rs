@@ -1,0 +1,281 @@
+//! The sockets of a gateway: clients are accepted by a thread for each processor, each with its own connections to servers. Every wait has an end.
+
+mod client;
+mod forward;
+mod page;
+mod pool;
+mod relay;
+mod resolve;
+mod tunnel;
+mod upstream;
+
+use crate::config::Gateway;
+use crate::decide::{Asked, Decision};
+use crate::dns;
+use crate::event::{Counts, Event};
+use pool::Pool;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::watch;
+use tokio::task::LocalSet;
+
+/// Threads at most.
+const MOST_THREADS: usize = 8;
+/// How long a thread rests that cannot accept, because there are no descriptors left.
+const REST: Duration = Duration::from_millis(100);
+/// How often connections to servers are looked through that nobody needs any more.
+const LOOK_THROUGH: Duration = Duration::from_secs(10);
+/// Connections that may wait to be accepted, if the kernel's own limit is not lower.
+const BACKLOG: i32 = 1024;
+/// Decisions that are kept at most.
+const KEPT_DECISIONS: usize = 65_536;
+
+/// A gateway that runs until its process ends.
+#[derive(Debug)]
+pub struct Server {
+    gateway: watch::Sender<Arc<Gateway>>,
+    shared: Arc<Shared>,
+}
+
+/// What its threads share.
+#[derive(Debug)]
+struct Shared {
+    gateway: watch::Receiver<Arc<Gateway>>,
+    /// The name servers of the machine.
+    resolvers: Vec<SocketAddr>,
+    names: Mutex<dns::Cache>,
+    decisions: Mutex<Decisions>,
+    clients: Mutex<HashMap<IpAddr, u32>>,
+    counted: Counted,
+    events: SyncSender<Event>,
+}
+
+#[derive(Debug, Default)]
+struct Counted {
+    open: AtomicU64,
+    connections: AtomicU64,
+    turned_away: AtomicU64,
+    carried: AtomicU64,
+    refused: AtomicU64,
+    failed: AtomicU64,
+    to_servers: AtomicU64,
+    reused: AtomicU64,
+    untold: AtomicU64,
+}
+
+/// What was decided lately, under one set of rules.
+#[derive(Debug, Default)]
+struct Decisions {
+    of: Option<Arc<Gateway>>,
+    known: HashMap<Question, (Decision, Instant)>,
+}
+
+/// All that a decision depends on: the client, the method, and what is asked for.
+type Question = (IpAddr, String, String, Option<String>);
+
+/// What a thread has for itself.
+struct Local {
+    shared: Arc<Shared>,
+    pool: RefCell<Pool>,
+}
+
+impl Server {
+    /// Serves a listener. `resolvers` are the name servers of the machine, and events go to `events` as far as there is room.
+    ///
+    /// # Errors
+    /// The kernel has no descriptors or threads left.
+    pub fn start(
+        gateway: Gateway,
+        listener: TcpListener,
+        resolvers: Vec<SocketAddr>,
+        events: SyncSender<Event>,
+    ) -> io::Result<Self> {
+        let (sender, receiver) = watch::channel(Arc::new(gateway));
+        let shared = Arc::new(Shared {
+            gateway: receiver,
+            resolvers,
+            names: Mutex::default(),
+            decisions: Mutex::default(),
+            clients: Mutex::default(),
+            counted: Counted::default(),
+            events,
+        });
+        listener.set_nonblocking(true)?;
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        for _ in 0..processors.min(MOST_THREADS) {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let (listener, shared) = (listener.try_clone()?, Arc::clone(&shared));
+            std::thread::Builder::new().spawn(move || {
+                let local = Rc::new(Local { shared, pool: RefCell::default() });
+                LocalSet::new().block_on(&runtime, accept(listener, local))
+            })?;
+        }
+        Ok(Self { gateway: sender, shared })
+    }
+
+    /// From now on it does this. Requests that are under way end as they began; tunnels are judged again. Where it listens stays.
+    pub fn set(&self, gateway: Gateway) {
+        self.gateway.send_replace(Arc::new(gateway));
+    }
+
+    /// What it has done.
+    pub fn counts(&self) -> Counts {
+        let counted = &self.shared.counted;
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            open: read(&counted.open),
+            connections: read(&counted.connections),
+            turned_away: read(&counted.turned_away),
+            carried: read(&counted.carried),
+            refused: read(&counted.refused),
+            failed: read(&counted.failed),
+            to_servers: read(&counted.to_servers),
+            reused: read(&counted.reused),
+            untold: read(&counted.untold),
+        }
+    }
+}
+
+/// A socket that listens at an address.
+///
+/// # Errors
+/// The address is nobody's here, or somebody else has it.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+async fn accept(listener: TcpListener, local: Rc<Local>) {
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    let pool_of = Rc::clone(&local);
+    tokio::task::spawn_local(async move {
+        loop {
+            tokio::time::sleep(LOOK_THROUGH).await;
+            pool_of.pool.borrow_mut().look_through(Instant::now());
+        }
+    });
+    loop {
+        match listener.accept().await {
+            Ok((stream, from)) => {
+                let local = Rc::clone(&local);
+                tokio::task::spawn_local(async move { client::serve(&local, stream, from).await });
+            }
+            Err(_) => tokio::time::sleep(REST).await,
+        }
+    }
+}
+
+impl Shared {
+    fn gateway(&self) -> Arc<Gateway> {
+        Arc::clone(&self.gateway.borrow())
+    }
+
+    fn count(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn tell(&self, event: Event) {
+        if self.events.try_send(event).is_err() {
+            Self::count(&self.counted.untold);
+        }
+    }
+
+    /// What is decided about a request; as before, if it was decided lately under the same rules.
+    fn decide(
+        &self,
+        gateway: &Arc<Gateway>,
+        question: Question,
+        decide: impl FnOnce() -> Decision,
+    ) -> Decision {
+        if gateway.decisions.is_zero() {
+            return decide();
+        }
+        let now = Instant::now();
+        let mut decisions = lock(&self.decisions);
+        if !decisions.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, gateway)) {
+            *decisions = Decisions { of: Some(Arc::clone(gateway)), known: HashMap::new() };
+        }
+        if let Some((decision, until)) = decisions.known.get(&question)
+            && now < *until
+        {
+            return decision.clone();
+        }
+        let decision = decide();
+        if decisions.known.len() >= KEPT_DECISIONS {
+            decisions.known.clear();
+        }
+        decisions.known.insert(question, (decision.clone(), now + gateway.decisions));
+        decision
+    }
+
+    /// Counts a client's connection, if there may be one more.
+    fn admit(self: &Arc<Self>, client: IpAddr) -> Option<Admitted> {
+        let gateway = self.gateway();
+        let key = counted_as(client);
+        let mut clients = lock(&self.clients);
+        let of_client = clients.entry(key).or_default();
+        let is_full = self.counted.open.load(Ordering::Relaxed) >= u64::from(gateway.limits.connections);
+        if is_full || *of_client >= gateway.limits.connections_per_client {
+            if *of_client == 0 {
+                clients.remove(&key);
+            }
+            Self::count(&self.counted.turned_away);
+            return None;
+        }
+        *of_client += 1;
+        Self::count(&self.counted.open);
+        Some(Admitted { shared: Arc::clone(self), key })
+    }
+}
+
+impl Asked {
+    fn question(&self, client: IpAddr, method: &str) -> Question {
+        let path = self.path.as_ref().map(|path| path.judged.clone());
+        (client, method.to_owned(), self.host(), path)
+    }
+}
+
+/// A client's connection that is counted.
+struct Admitted {
+    shared: Arc<Shared>,
+    key: IpAddr,
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.shared.counted.open.fetch_sub(1, Ordering::Relaxed);
+        let mut clients = lock(&self.shared.clients);
+        if let Some(count) = clients.get_mut(&self.key) {
+            *count -= 1;
+            if *count == 0 {
+                clients.remove(&self.key);
+            }
+        }
+    }
+}
+
+/// Who has a whole network of IPv6 is one client.
+fn counted_as(client: IpAddr) -> IpAddr {
+    match client {
+        IpAddr::V4(_) => client,
+        IpAddr::V6(v6) => Ipv6Addr::from(u128::from(v6) & !u128::from(u64::MAX)).into(),
+    }
+}
+
+/// A thread that panicked while it held this has left it whole: nothing here is changed in two steps.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,218 @@
+//! Bytes from one connection to another. A body that ends early at one side never ends well at the other.
+
+use crate::http::Fault;
+use crate::http::body::{Chunked, Length, Step};
+use crate::http::write;
+use socket2::SockRef;
+use std::io::{self, ErrorKind};
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+use tokio::net::TcpStream;
+use tokio::time::{timeout, timeout_at};
+
+/// Bytes that are read at once.
+const PIECE: usize = 32 * 1024;
+/// What a client that is to read an answer to its end may still send, and for how long.
+const LINGER_BYTES: usize = 1 << 20;
+const LINGER: Duration = Duration::from_secs(2);
+/// Bodies of requests must come at this rate at least, once this time is over: bytes a second.
+const SLOWEST: u64 = 128;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What was read of a connection and not used.
+#[derive(Debug, Default)]
+pub(super) struct Buffer {
+    bytes: Vec<u8>,
+    start: usize,
+}
+
+impl Buffer {
+    pub(super) fn unread(&self) -> &[u8] {
+        &self.bytes[self.start..]
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.unread().is_empty()
+    }
+
+    pub(super) fn used(&mut self, count: usize) {
+        self.start += count;
+        if self.start == self.bytes.len() {
+            self.bytes.clear();
+            self.start = 0;
+        }
+    }
+
+    /// Gives its memory back while nothing comes.
+    pub(super) fn rest(&mut self) {
+        if self.is_empty() {
+            *self = Self::default();
+        }
+    }
+
+    /// Reads more: 0 if the other side has finished.
+    pub(super) async fn fill(&mut self, from: &TcpStream) -> io::Result<usize> {
+        self.bytes.drain(..self.start);
+        self.start = 0;
+        let before = self.bytes.len();
+        loop {
+            from.readable().await?;
+            self.bytes.resize(before + PIECE, 0);
+            let read = from.try_read(&mut self.bytes[before..]);
+            self.bytes.truncate(before + *read.as_ref().unwrap_or(&0));
+            match read {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+        }
+    }
+}
+
+pub(super) async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        to.writable().await?;
+        match to.try_write(bytes) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Writes within a time.
+pub(super) async fn write_within(to: &TcpStream, bytes: &[u8], time: Duration) -> io::Result<()> {
+    timeout(time, write_all(to, bytes)).await.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
+}
+
+/// Why a body did not come to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Broken {
+    /// It ended early, or the connection broke, where it came from.
+    Source,
+    /// Nothing came for too long, or too little.
+    Slow,
+    /// What came is no body.
+    Malformed(Fault),
+    /// It is larger than it may be.
+    TooLarge,
+    /// Whoever it goes to takes no more.
+    Sink,
+}
+
+/// A body on its way.
+pub(super) struct Body<'a> {
+    pub(super) from: &'a TcpStream,
+    pub(super) buffer: &'a mut Buffer,
+    pub(super) length: Length,
+    pub(super) to: &'a TcpStream,
+    /// How the other side learns where it ends.
+    pub(super) as_length: Length,
+    /// Bytes at most.
+    pub(super) most: Option<u64>,
+    /// How long nothing may come, or be taken.
+    pub(super) idle: Duration,
+    /// Whether it must come at a rate.
+    pub(super) has_rate: bool,
+    /// Bytes that have come.
+    pub(super) moved: u64,
+}
+
+impl Body<'_> {
+    /// Carries it to its end.
+    pub(super) async fn carry(&mut self) -> Result<(), Broken> {
+        let begin = Instant::now();
+        let mut chunks = Chunked::default();
+        loop {
+            let unread = self.buffer.unread();
+            let (data, used, is_end) = match self.length {
+                Length::None => (0..0, 0, true),
+                Length::Bytes(length) => {
+                    let left = length - self.moved;
+                    let count = left.min(unread.len() as u64) as usize;
+                    (0..count, count, count as u64 == left)
+                }
+                Length::UntilClose => (0..unread.len(), unread.len(), false),
+                Length::Chunked => match chunks.next(unread).map_err(Broken::Malformed)? {
+                    Step::Data(data, used) => (data, used, false),
+                    Step::More => (0..0, 0, false),
+                    Step::End(used) => (0..0, used, true),
+                },
+            };
+            self.pass(data).await?;
+            self.buffer.used(used);
+            if is_end {
+                return self.finish().await;
+            }
+            if used > 0 && !self.buffer.is_empty() {
+                continue;
+            }
+            let is_too_slow = self.has_rate
+                && begin.elapsed() > PATIENCE
+                && self.moved / begin.elapsed().as_secs().max(1) < SLOWEST;
+            if is_too_slow {
+                return Err(Broken::Slow);
+            }
+            match timeout(self.idle, self.buffer.fill(self.from)).await {
+                Err(_) => return Err(Broken::Slow),
+                Ok(Ok(0)) if self.length == Length::UntilClose => return self.finish().await,
+                Ok(Ok(0) | Err(_)) => return Err(Broken::Source),
+                Ok(Ok(_)) => {}
+            }
+        }
+    }
+
+    async fn pass(&mut self, data: std::ops::Range<usize>) -> Result<(), Broken> {
+        if data.is_empty() {
+            return Ok(());
+        }
+        self.moved += data.len() as u64;
+        if self.most.is_some_and(|most| self.moved > most) {
+            return Err(Broken::TooLarge);
+        }
+        let bytes = &self.buffer.unread()[data];
+        let done = if self.as_length == Length::Chunked {
+            let mut chunk = write::chunk_head(bytes.len()).into_bytes();
+            chunk.extend_from_slice(bytes);
+            chunk.extend(b"\r\n");
+            write_within(self.to, &chunk, self.idle).await
+        } else {
+            write_within(self.to, bytes, self.idle).await
+        };
+        done.map_err(|_| Broken::Sink)
+    }
+
+    async fn finish(&mut self) -> Result<(), Broken> {
+        if self.as_length == Length::Chunked {
+            write_within(self.to, write::LAST_CHUNK, self.idle).await.map_err(|_| Broken::Sink)?;
+        }
+        Ok(())
+    }
+}
+
+/// Tells the other side that nothing more comes.
+pub(super) fn finish_sending(stream: &TcpStream) {
+    let _ = SockRef::from(stream).shutdown(Shutdown::Write);
+}
+
+/// Ends a connection by a reset, so that nobody takes what has come for all of it.
+pub(super) fn abort(stream: TcpStream) {
+    let _ = stream.set_zero_linger();
+    drop(stream);
+}
+
+/// Ends a connection whose last bytes the other side is to read. What it still sends is taken for a while: the kernel would answer that with
+/// a reset, which overtakes the last bytes.
+pub(super) async fn close(stream: TcpStream) {
+    finish_sending(&stream);
+    let deadline = tokio::time::Instant::now() + LINGER;
+    let (mut buffer, mut read) = (Buffer::default(), 0);
+    while let Ok(Ok(count @ 1..)) = timeout_at(deadline, buffer.fill(&stream)).await {
+        buffer.used(count);
+        read += count;
+        if read > LINGER_BYTES {
+            return;
+        }
+    }
+}

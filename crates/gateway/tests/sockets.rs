@@ -1,0 +1,505 @@
+//! A gateway with its sockets, between clients and servers of this test: what ends early on one side never ends well on the other, connections to
+//! servers are used again only if that is safe, and every wait has an end.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use gateway::config::{Addresses, Gateway, Limits, Mode, Rule};
+use gateway::event::{Counts, Event};
+use gateway::serve::{Server, listen};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::time::{Duration, Instant};
+
+/// How long anything may take that must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server whose answers the paths name. It counts its connections.
+struct Origin {
+    at: SocketAddr,
+    connections: Arc<AtomicU64>,
+}
+
+impl Origin {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let connections = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&connections);
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                counted.fetch_add(1, Ordering::SeqCst);
+                std::thread::spawn(move || serve(stream));
+            }
+        });
+        Self { at, connections }
+    }
+}
+
+/// What a server does after it has sent some bytes.
+enum Then {
+    GoOn,
+    Close,
+    Reset,
+    Wait,
+}
+
+fn answer(path: &str, body: &[u8]) -> (Vec<u8>, Then) {
+    let ok = |lines: &str, body: &str| format!("HTTP/1.1 200 OK\r\n{lines}\r\n{body}").into_bytes();
+    match path {
+        "/length" => (ok("Content-Length: 5\r\n", "hello"), Then::GoOn),
+        "/chunked" => (ok("Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n0\r\n\r\n"), Then::GoOn),
+        "/close" => (ok("", "hello"), Then::Close),
+        "/short" => (ok("Content-Length: 10\r\n", "hello"), Then::Close),
+        "/reset" => (ok("Content-Length: 10\r\n", "hello"), Then::Reset),
+        "/reset-close" => (ok("", "hello"), Then::Reset),
+        "/cut-chunk" => (ok("Transfer-Encoding: chunked\r\n", "5\r\nhello\r\n"), Then::Close),
+        "/more" => (ok("Content-Length: 5\r\n", "helloHTTP/1.1 200 OK\r\n"), Then::GoOn),
+        "/two-lengths" => (ok("Content-Length: 5\r\nContent-Length: 6\r\n", "hello!"), Then::GoOn),
+        "/interim" => (
+            [b"HTTP/1.1 100 Continue\r\n\r\n".to_vec(), ok("Content-Length: 2\r\n", "ok")].concat(),
+            Then::GoOn,
+        ),
+        "/upgrade" => (b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n".to_vec(), Then::Wait),
+        "/nothing" => (Vec::new(), Then::Close),
+        "/never" => (Vec::new(), Then::Wait),
+        "/half" => (ok("Content-Length: 10\r\n", "hello"), Then::Wait),
+        "/head-only" => (b"HTTP/1.1 200 OK\r\nContent-".to_vec(), Then::Wait),
+        "/echo" => {
+            ([ok(&format!("Content-Length: {}\r\n", body.len()), ""), body.to_vec()].concat(), Then::GoOn)
+        }
+        "/leave" => (ok("Content-Length: 2\r\nConnection: close\r\n", "ok"), Then::Close),
+        other => panic!("{other}"),
+    }
+}
+
+fn serve(mut stream: TcpStream) {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    while let Some((path, body)) = read_request(&mut stream) {
+        let (bytes, then) = answer(&path, &body);
+        if stream.write_all(&bytes).is_err() {
+            return;
+        }
+        match then {
+            Then::GoOn => {}
+            Then::Close => return,
+            Then::Reset => {
+                // What was sent has arrived: the loopback interface has no way on which a reset could overtake it.
+                let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+                return;
+            }
+            Then::Wait => {
+                let _ = stream.read(&mut [0]);
+                return;
+            }
+        }
+    }
+}
+
+/// The path and the body of the next request; `None` if it does not come as a whole.
+fn read_request(stream: &mut TcpStream) -> Option<(String, Vec<u8>)> {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 65_536];
+    loop {
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        if let Some((head, _)) = text.split_once("\r\n\r\n") {
+            let path = head.split(' ').nth(1)?.to_owned();
+            let body = bytes[head.len() + 4..].to_vec();
+            let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: ")?.parse().ok());
+            if head.contains("Transfer-Encoding") {
+                if body.ends_with(b"0\r\n\r\n") {
+                    return Some((path, body));
+                }
+            } else if body.len() >= length.unwrap_or(0) {
+                return Some((path, body));
+            }
+        }
+        match stream.read(&mut piece) {
+            Ok(count @ 1..) => bytes.extend(&piece[..count]),
+            _ => return None,
+        }
+    }
+}
+
+struct Bed {
+    origin: Origin,
+    server: Server,
+    at: SocketAddr,
+    events: Receiver<Event>,
+}
+
+fn bed(change: impl FnOnce(&mut Gateway)) -> Bed {
+    let origin = Origin::start();
+    let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let at = listener.local_addr().unwrap();
+    let here: IpAddr = "127.0.0.1".parse().unwrap();
+    let rule = Rule {
+        name: "all".to_owned(),
+        allow: true,
+        source: None,
+        hosts: vec!["127.0.0.1".to_owned()],
+        paths: Vec::new(),
+        methods: Vec::new(),
+        largest_request: Some(1 << 20),
+        largest_answer: None,
+        server_name: false,
+        log: true,
+    };
+    let mut gateway = Gateway {
+        name: "web".to_owned(),
+        listen: at,
+        mode: Mode::Explicit,
+        rules: vec![rule],
+        reach: Addresses(vec![(here, here)]),
+        ports: vec![origin.at.port()],
+        connect_ports: vec![origin.at.port()],
+        resolvers: Vec::new(),
+        look_up: true,
+        decisions: Duration::from_secs(60),
+        forwarded_for: false,
+        limits: Limits::default(),
+    };
+    change(&mut gateway);
+    let (sender, events) = sync_channel(10_000);
+    let server = Server::start(gateway, listener, Vec::new(), sender).unwrap();
+    Bed { origin, server, at, events }
+}
+
+impl Bed {
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.at).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    fn get(&self, path: &str, lines: &str) -> String {
+        let host = self.origin.at;
+        format!("GET http://{host}{path} HTTP/1.1\r\nHost: {host}\r\n{lines}\r\n")
+    }
+
+    /// Sends bytes, and returns what comes back until the end, and whether that was a good one.
+    fn ask(&self, bytes: &str) -> (String, bool) {
+        let mut stream = self.connect();
+        stream.write_all(bytes.as_bytes()).unwrap();
+        to_the_end(&mut stream)
+    }
+
+    /// Waits until the counts are so.
+    fn until(&self, what: &str, is_so: impl Fn(Counts) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !is_so(self.server.counts()) {
+            assert!(Instant::now() < deadline, "{what}: {:?}", self.server.counts());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// The next event's reason and status.
+    fn event(&self) -> (String, u16) {
+        let event = self.events.recv_timeout(PATIENCE).unwrap();
+        (event.reason.unwrap_or_else(|| "carried".to_owned()), event.status)
+    }
+}
+
+fn to_the_end(stream: &mut TcpStream) -> (String, bool) {
+    let mut bytes = Vec::new();
+    let is_good = match stream.read_to_end(&mut bytes) {
+        Ok(_) => true,
+        Err(error) => {
+            assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+            false
+        }
+    };
+    (String::from_utf8_lossy(&bytes).into_owned(), is_good)
+}
+
+fn status(answer: &str) -> u16 {
+    answer.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn an_answer_that_ends_early_is_never_a_whole_one() {
+    let bed = bed(|_| {});
+    // The path, the status, how the answer ends, whether the connection ends well, and what is told.
+    for (path, code, end, is_good, reason) in [
+        ("/length", 200, "\r\n\r\nhello", true, "carried"),
+        ("/chunked", 200, "5\r\nhello\r\n0\r\n\r\n", true, "carried"),
+        ("/close", 200, "5\r\nhello\r\n0\r\n\r\n", true, "carried"),
+        ("/interim", 200, "\r\n\r\nok", true, "carried"),
+        ("/short", 200, "hello", false, "server-ended"),
+        ("/reset", 200, "hello", false, "server-ended"),
+        ("/reset-close", 200, "hello\r\n", false, "server-ended"),
+        ("/cut-chunk", 200, "hello\r\n", false, "server-ended"),
+        ("/two-lengths", 502, "</html>\n", true, "two-lengths"),
+        ("/upgrade", 502, "</html>\n", true, "upgrade"),
+        ("/nothing", 502, "</html>\n", true, "server-ended"),
+    ] {
+        let (answer, ends_well) = bed.ask(&bed.get(path, "Connection: close\r\n"));
+        assert_eq!(bed.event(), (reason.to_owned(), code), "{path}: {answer}");
+        assert_eq!(ends_well, is_good, "{path}: {answer}");
+        assert!(answer.ends_with(end), "{path}: {answer:?}");
+    }
+    let old = format!("GET http://{}/close HTTP/1.0\r\n\r\n", bed.origin.at);
+    assert!(bed.ask(&old).0.ends_with("Connection: close\r\n\r\nhello"));
+    let (_, is_good) = bed.ask(&old.replace("/close", "/cut-chunk"));
+    assert!(!is_good, "a client of 1.0 learns it by the reset");
+}
+
+#[test]
+fn a_server_that_stops_is_left() {
+    let bed = bed(|gateway| {
+        gateway.limits.idle = Duration::from_secs(3);
+        gateway.limits.answer_time = Duration::from_secs(1);
+    });
+    let (answer, is_good) = bed.ask(&bed.get("/half", ""));
+    assert!(!is_good, "{answer}");
+    assert_eq!(bed.event(), ("slow-answer".to_owned(), 200));
+    for path in ["/never", "/head-only"] {
+        assert_eq!(status(&bed.ask(&bed.get(path, "Connection: close\r\n")).0), 504, "{path}");
+        assert_eq!(bed.event(), ("answer-time".to_owned(), 504), "{path}");
+    }
+}
+
+#[test]
+fn connections_to_servers_are_used_again_only_after_a_whole_answer() {
+    for (first, is_reused) in [
+        ("/length", true),
+        ("/chunked", true),
+        ("/echo", true),
+        ("/close", false),
+        ("/leave", false),
+        ("/more", false),
+        ("/short", false),
+        ("/two-lengths", false),
+    ] {
+        let bed = bed(|_| {});
+        // One client after the other, so that the thread may be another: the same connection of a client stays with one.
+        let mut stream = bed.connect();
+        stream.write_all(bed.get(first, "").as_bytes()).unwrap();
+        bed.event();
+        let same = stream.write_all(bed.get("/length", "Connection: close\r\n").as_bytes());
+        let answer = same.map(|()| to_the_end(&mut stream).0).unwrap_or_default();
+        if first == "/short" {
+            assert_eq!(bed.server.counts().reused, 0, "{first}");
+            continue;
+        }
+        assert!(answer.ends_with("hello"), "{first}: {answer}");
+        assert_eq!(bed.server.counts().reused, u64::from(is_reused), "{first}");
+        assert_eq!(bed.origin.connections.load(Ordering::SeqCst), 2 - u64::from(is_reused), "{first}");
+    }
+}
+
+#[test]
+fn a_server_that_left_between_two_requests_is_asked_again_only_what_may_be_repeated() {
+    let bed = bed(|_| {});
+    let mut stream = bed.connect();
+    let host = bed.origin.at;
+    let post = format!("POST http://{host}/echo HTTP/1.1\r\nHost: {host}\r\nContent-Length: 2\r\n\r\nab");
+    for (bytes, connections) in [(bed.get("/length", ""), 1), (post, 2), (bed.get("/length", ""), 2)] {
+        stream.write_all(bytes.as_bytes()).unwrap();
+        assert_eq!(bed.event(), ("carried".to_owned(), 200));
+        assert_eq!(bed.origin.connections.load(Ordering::SeqCst), connections, "{bytes}");
+    }
+}
+
+#[test]
+fn bodies_go_through_as_they_are_or_not_at_all() {
+    let bed = bed(|_| {});
+    let host = bed.origin.at;
+    let post = |lines: &str, body: &str| {
+        format!("POST http://{host}/echo HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{lines}\r\n{body}")
+    };
+    let large = "x".repeat(300_000);
+    for (bytes, end, reason) in [
+        (post("Content-Length: 5\r\n", "abcde"), "\r\n\r\nabcde", ("carried", 200)),
+        (post(&format!("Content-Length: {}\r\n", large.len()), &large), &large, ("carried", 200)),
+        (
+            post("Transfer-Encoding: chunked\r\n", "5\r\nabcde\r\n0\r\n\r\n"),
+            "5\r\nabcde\r\n0\r\n\r\n",
+            ("carried", 200),
+        ),
+        (post("Transfer-Encoding: chunked\r\n", "5\r\nabcdefg"), "</html>\n", ("chunk", 400)),
+        (post("Content-Length: 1048577\r\n", ""), "</html>\n", ("request-too-large", 413)),
+        (
+            post("Transfer-Encoding: chunked\r\n", &format!("100001\r\n{}", "x".repeat(0x10_0001))),
+            "</html>\n",
+            ("request-too-large", 413),
+        ),
+        (post("Expect: 100-continue\r\nContent-Length: 1\r\n", "a"), "\r\n\r\na", ("carried", 200)),
+    ] {
+        let (answer, _) = bed.ask(&bytes);
+        let shown: String = answer.chars().take(300).collect();
+        assert_eq!(bed.event(), (reason.0.to_owned(), reason.1), "{shown}");
+        assert!(answer.ends_with(end), "{shown}");
+    }
+    let before = bed.origin.connections.load(Ordering::SeqCst);
+    let mut stream = bed.connect();
+    stream.write_all(post("Content-Length: 5\r\n", "abc").as_bytes()).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    assert!(!to_the_end(&mut stream).1, "a client that ends early gets no answer");
+    assert_eq!(bed.event().0, "client-ended");
+    assert!(bed.origin.connections.load(Ordering::SeqCst) <= before + 1);
+}
+
+#[test]
+fn a_page_says_why_and_has_nothing_of_the_request() {
+    let bed = bed(|gateway| gateway.rules[0].paths = vec!["/length".to_owned()]);
+    let (answer, _) = bed.ask(&bed.get("/%3Cscript%3E", "Connection: close\r\n"));
+    assert!(answer.starts_with("HTTP/1.1 403 Forbidden\r\n"), "{answer}");
+    assert!(answer.contains("reason no-rule") && !answer.contains("script"), "{answer}");
+    let event = bed.events.recv().unwrap();
+    assert_eq!(event.path.as_deref(), Some("/%3Cscript%3E"));
+    assert_eq!(bed.origin.connections.load(Ordering::SeqCst), 0, "the server hears nothing of it");
+    // The connection goes on after a request without a body, and ends after one with a body.
+    let mut stream = bed.connect();
+    let both = [bed.get("/x", ""), bed.get("/length", "Connection: close\r\n")].concat();
+    stream.write_all(both.as_bytes()).unwrap();
+    let (answer, _) = to_the_end(&mut stream);
+    assert!(answer.starts_with("HTTP/1.1 403") && answer.ends_with("hello"), "{answer}");
+    let host = bed.origin.at;
+    let hidden = format!("POST http://{host}/x HTTP/1.1\r\nHost: {host}\r\nContent-Length: 100\r\n\r\n");
+    let (answer, _) = bed.ask(&[hidden, bed.get("/length", "")].concat());
+    assert!(answer.ends_with("</html>\n"), "a body is not the next request: {answer}");
+}
+
+#[test]
+fn slow_clients_and_too_many_of_them_are_turned_away() {
+    let bed = bed(|gateway| {
+        gateway.limits.connections_per_client = 2;
+        gateway.limits.idle = Duration::from_secs(3);
+        gateway.limits.head_time = Duration::from_secs(3);
+    });
+    let mut silent = bed.connect();
+    let mut slow = bed.connect();
+    slow.write_all(b"GET http").unwrap();
+    bed.until("both are there", |counts| counts.open == 2);
+    let (answer, _) = bed.ask("");
+    assert_eq!(status(&answer), 503, "{answer}");
+    assert_eq!(to_the_end(&mut silent), (String::new(), true), "nothing asked, nothing answered");
+    assert_eq!(status(&to_the_end(&mut slow).0), 408);
+    bed.until("they are gone", |counts| counts.open == 0);
+    assert_eq!(status(&bed.ask(&bed.get("/length", "Connection: close\r\n")).0), 200, "there is room again");
+}
+
+#[test]
+fn a_tunnel_carries_both_ways_until_the_policy_ends_it() {
+    let bed = bed(|_| {});
+    let connect = format!("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n", bed.origin.at);
+    let mut stream = bed.connect();
+    let request = "GET /length HTTP/1.1\r\nHost: x\r\n\r\n";
+    stream.write_all(format!("{connect}{request}").as_bytes()).unwrap();
+    let mut bytes =
+        vec![0; b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello".len()];
+    stream.read_exact(&mut bytes).unwrap();
+    assert!(bytes.ends_with(b"hello"));
+    bed.until("it is carried", |counts| counts.open == 1 && counts.carried == 0);
+    let mut other = bed.connect();
+    other.write_all(connect.as_bytes()).unwrap();
+    let mut head = vec![0; b"HTTP/1.1 200 OK\r\n\r\n".len()];
+    other.read_exact(&mut head).unwrap();
+    other.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(to_the_end(&mut other), (String::new(), true), "both sides finish");
+    assert_eq!(bed.event(), ("carried".to_owned(), 200));
+    // Nothing but the rules has changed.
+    let mut gateway = gateway_of(&bed);
+    gateway.rules.clear();
+    bed.server.set(gateway);
+    assert!(!to_the_end(&mut stream).1, "it is reset");
+    assert_eq!(bed.event(), ("not-allowed-any-more".to_owned(), 200));
+    let again = connect.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
+    assert_eq!(status(&bed.ask(&again).0), 403, "and there is no other");
+}
+
+/// The gateway of a bed as it was started.
+fn gateway_of(bed: &Bed) -> Gateway {
+    let mut found = None;
+    drop(self::bed(|gateway| found = Some(gateway.clone())));
+    let mut gateway = found.unwrap();
+    (gateway.listen, gateway.ports, gateway.connect_ports) =
+        (bed.at, vec![bed.origin.at.port()], vec![bed.origin.at.port()]);
+    gateway
+}
+
+#[test]
+fn what_is_only_this_machines_is_not_reached() {
+    let bed = bed(|gateway| {
+        gateway.reach = Addresses::default();
+        gateway.rules[0].hosts.clear();
+    });
+    for (host, reason) in [
+        ("127.0.0.1", "loopback"),
+        ("[::1]", "loopback"),
+        ("169.254.169.254", "link-local"),
+        ("0.0.0.0", "no-server-address"),
+    ] {
+        let authority = format!("{host}:{}", bed.origin.at.port());
+        let (answer, _) = bed.ask(&format!(
+            "GET http://{authority}/length HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n"
+        ));
+        assert_eq!(status(&answer), 403, "{host}");
+        assert_eq!(bed.event(), (reason.to_owned(), 403), "{host}");
+        let (answer, _) = bed
+            .ask(&format!("CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\nConnection: close\r\n\r\n"));
+        assert_eq!(status(&answer), 403, "{host}");
+        assert_eq!(bed.event(), (reason.to_owned(), 403), "{host}");
+    }
+    assert_eq!(bed.origin.connections.load(Ordering::SeqCst), 0);
+}
+
+/// The first message of a client of TLS that asks for a name, as RFC 8446 has it.
+fn client_hello(name: Option<&str>) -> Vec<u8> {
+    let vector = |bytes: usize, content: &[u8]| {
+        let length = (content.len() as u32).to_be_bytes();
+        [&length[4 - bytes..], content].concat()
+    };
+    let extension = name.map_or_else(Vec::new, |name| {
+        let names = vector(2, &[vec![0], vector(2, name.as_bytes())].concat());
+        [vec![0, 0], vector(2, &names)].concat()
+    });
+    let body = [
+        vec![3, 3],
+        vec![7; 32],
+        vector(1, &[]),
+        vector(2, &[0x13, 1]),
+        vector(1, &[0]),
+        vector(2, &extension),
+    ];
+    let message = [vec![1], vector(3, &body.concat())].concat();
+    // Two records, as some clients send it.
+    let (one, two) = message.split_at(20);
+    [vec![22, 3, 1], vector(2, one), vec![22, 3, 1], vector(2, two)].concat()
+}
+
+#[test]
+fn a_tunnel_that_must_be_tls_for_its_host_is_that_or_ends() {
+    use gateway::hello::{Hello, read};
+    assert_eq!(read(&client_hello(Some("A.test"))), Hello::Name(Some("a.test".to_owned())));
+    assert_eq!(read(&client_hello(None)), Hello::Name(None));
+    let whole = client_hello(Some("a.test"));
+    for cut in 0..whole.len() {
+        assert_eq!(read(&whole[..cut]), Hello::More, "{cut}");
+    }
+    let bed = bed(|gateway| {
+        gateway.rules[0].server_name = true;
+        gateway.limits.head_time = Duration::from_secs(3);
+    });
+    let connect = format!("CONNECT {0} HTTP/1.1\r\nHost: {0}\r\n\r\n", bed.origin.at);
+    for (what, begin, reason) in [
+        ("another host", client_hello(Some("a.test")), "server-name"),
+        ("no TLS", b"GET /length HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), "no-tls"),
+        ("nothing", Vec::new(), "slow-head"),
+    ] {
+        let mut stream = bed.connect();
+        stream.write_all(&[connect.clone().into_bytes(), begin].concat()).unwrap();
+        let (_, is_good) = to_the_end(&mut stream);
+        assert!(!is_good, "{what}");
+        assert_eq!(bed.event(), (reason.to_owned(), 403), "{what}");
+    }
+    // An address is asked for without a name.
+    let mut stream = bed.connect();
+    stream.write_all(&[connect.into_bytes(), client_hello(None)].concat()).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    to_the_end(&mut stream);
+    assert_eq!(bed.event().0, "carried");
+}

@@ -1,0 +1,110 @@
+//! Application gateways of a policy: who may ask for what through which of them. Only says so; the gateways themselves know nothing of policies.
+
+use crate::address::AddressSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The most gateways of a policy.
+pub const MOST_GATEWAYS: usize = 16;
+/// The most rules of a gateway.
+pub const MOST_RULES: usize = 4096;
+/// The most words of one key of a rule.
+pub const MOST_WORDS: usize = 4096;
+
+/// `[gateways.NAME]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gateway {
+    /// Its name.
+    pub name: String,
+    /// Where it listens.
+    pub listen: SocketAddr,
+    /// Published servers by the names that clients outside know; `None`: clients name the gateway as their proxy.
+    pub servers: Option<Vec<(String, SocketAddr)>>,
+    /// Rules; the first that matches decides.
+    pub rules: Vec<GatewayRule>,
+    /// Addresses of the machine, of a link or of nobody that may be connected to all the same.
+    pub reach: AddressSet,
+    /// Ports of `http://`.
+    pub ports: Vec<u16>,
+    /// Ports of `CONNECT`.
+    pub connect_ports: Vec<u16>,
+    /// Name servers; none: the machine's.
+    pub resolvers: Vec<SocketAddr>,
+    /// Whether names are looked up.
+    pub look_up: bool,
+    /// How long a decision is kept; zero is not at all.
+    pub decisions: Duration,
+    /// Whether servers learn the client's address.
+    pub forwarded_for: bool,
+    /// Limits.
+    pub limits: GatewayLimits,
+}
+
+/// A rule of a gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GatewayRule {
+    /// Its name.
+    pub name: String,
+    /// Whether the request passes.
+    pub allow: bool,
+    /// Clients; `None`: everybody.
+    pub source: Option<AddressSet>,
+    /// Hosts; none: every host.
+    pub hosts: Vec<String>,
+    /// Paths; none: every path.
+    pub paths: Vec<String>,
+    /// Methods; none: every method.
+    pub methods: Vec<String>,
+    /// When it holds: a place in [`crate::Policy::schedules`]; `None` is always.
+    pub schedule: Option<usize>,
+    /// Bytes of a request's body at most.
+    pub largest_request: Option<u64>,
+    /// Bytes of an answer's body at most.
+    pub largest_answer: Option<u64>,
+    /// Whether tunnels must be TLS for the host that they name.
+    pub server_name: bool,
+    /// Whether requests that pass are recorded.
+    pub log: bool,
+    /// Whether it takes part.
+    pub enabled: bool,
+}
+
+/// Limits of a gateway.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GatewayLimits {
+    /// Connections of clients at once, 1 to 100,000.
+    pub connections: u32,
+    /// Of them, those of one client.
+    pub connections_per_client: u32,
+    /// Bytes of a head, 1,024 to 65,536.
+    pub head_bytes: u32,
+    /// Fields of a head, 1 to 200.
+    pub head_fields: u32,
+    /// How long a head may take, 1 s to 10 min.
+    pub head_time: Duration,
+    /// How long nothing may come, 1 s to 1 h.
+    pub idle: Duration,
+    /// How long it may take to connect to a server, 1 s to 10 min.
+    pub connect_time: Duration,
+    /// How long a server may take for an answer, 1 s to 1 h.
+    pub answer_time: Duration,
+    /// Connections to servers that are kept open, 0 to 10,000.
+    pub pooled: u32,
+}
+
+impl Default for GatewayLimits {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self {
+            connections: 10_000,
+            connections_per_client: 256,
+            head_bytes: 16_384,
+            head_fields: 100,
+            head_time: seconds(10),
+            idle: seconds(60),
+            connect_time: seconds(10),
+            answer_time: seconds(60),
+            pooled: 256,
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! The process that keeps gateways, until the daemon is gone. It binds their sockets and starts a process for each, again and again if that ends.
+//! It is another user than root, and its one right is to bind ports below 1024. A listening socket stays open while its process is
+//! started again, so clients that come meanwhile wait and are not refused.
+
+use super::{Happened, MOST_OF_A_FRAME, State, Told, Wanted};
+use crate::failure::Failure;
+use crate::privileges;
+use crate::worker_stream::{command, connect, daemon_at_standard_input, read_frame, write_frame};
+use gateway::config::Gateway;
+use gateway::event::{Counts, Event};
+use nix::sys::prctl;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::{User, setsid};
+use std::io;
+use std::net::{Shutdown, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Who gateways run as: the first of these that the machine knows.
+const USERS: [&str; 2] = ["rampart-gateway", "nobody"];
+/// Descriptors of a gateway's process: a connection of a client has another to a server.
+const DESCRIPTORS: u64 = 262_144;
+/// How long a gateway rests that ends as soon as it is started, at first and at most.
+const FIRST_REST: Duration = Duration::from_millis(100);
+const LONGEST_REST: Duration = Duration::from_secs(30);
+/// A process that has lived so long has not ended as soon as it was started.
+const LIVED: Duration = Duration::from_secs(60);
+/// How often it is tried to listen.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+/// Messages that wait for the daemon, which reads at once. Who waits then is a gateway that is asked too much.
+const WAITING: usize = 64;
+
+/// Keeps gateways until the daemon at standard input ends.
+///
+/// # Errors
+/// No daemon has started it.
+pub(crate) fn run() -> Result<(), Failure> {
+    let stream = daemon_at_standard_input()?;
+    if stream.peer_addr().is_err() {
+        let what = "gateways are kept by a process that `rampart up` starts, and by no other";
+        return Err(Failure::Wrong(what.to_owned()));
+    }
+    match prepare() {
+        Ok(()) => serve(&stream),
+        Err(why) => {
+            let told = serde_json::to_vec(&Told::Failed(why)).unwrap_or_default();
+            let _ = write_frame(&stream, &told);
+        }
+    }
+    Ok(())
+}
+
+/// Gives up what it does not need.
+fn prepare() -> Result<(), String> {
+    let wrong = |what: &str, error: &dyn std::fmt::Display| format!("{what}: {error}");
+    prctl::set_no_new_privs().map_err(|error| wrong("no new privileges", &error))?;
+    setsid().map_err(|error| wrong("a session of its own", &error))?;
+    dataplane::system_calls::keep_files_from_programs()
+        .map_err(|error| wrong("files that the daemon was started with", &error))?;
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| wrong("limits", &error))?;
+    // What the machine does not allow is fewer connections at once, which a gateway can live with.
+    if setrlimit(Resource::RLIMIT_NOFILE, DESCRIPTORS, DESCRIPTORS).is_err() {
+        setrlimit(Resource::RLIMIT_NOFILE, hard, hard).map_err(|error| wrong("limits", &error))?;
+    }
+    setrlimit(Resource::RLIMIT_CORE, 0, 0).map_err(|error| wrong("limits", &error))?;
+    let user = USERS.iter().find_map(|name| User::from_name(name).ok().flatten());
+    let user = user.filter(|user| !user.uid.is_root() && user.gid.as_raw() != 0);
+    let user = user.ok_or_else(|| format!("no user `{}` that is not root's", USERS.join("` or `")))?;
+    privileges::become_who_binds(user.uid, user.gid).map_err(|kept| kept.to_string())
+}
+
+/// A gateway that is kept, by a thread of its own.
+#[derive(Default)]
+struct Kept {
+    now: Mutex<Now>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Now {
+    /// `None`: it is to end.
+    wanted: Option<Gateway>,
+    /// To its process, while there is one.
+    stream: Option<UnixStream>,
+}
+
+impl Kept {
+    fn now(&self) -> MutexGuard<'_, Now> {
+        self.now.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has it do something else, or end.
+    fn set(&self, wanted: Option<Gateway>) {
+        let mut now = self.now();
+        if let Some(stream) = &now.stream {
+            let is_told = wanted.as_ref().is_some_and(|gateway| tell(stream, gateway).is_ok());
+            if !is_told {
+                let _ = stream.shutdown(Shutdown::Both);
+            }
+        }
+        now.wanted = wanted;
+        self.changed.notify_all();
+    }
+
+    /// Waits as long as it is wanted; what is wanted then.
+    fn wait(&self, time: Duration) -> Option<Gateway> {
+        let now = self.now();
+        let (now, _) = self
+            .changed
+            .wait_timeout_while(now, time, |now| now.wanted.is_some())
+            .unwrap_or_else(PoisonError::into_inner);
+        now.wanted.clone()
+    }
+}
+
+/// Keeps what the daemon wants, until it has gone.
+fn serve(stream: &UnixStream) {
+    let (told, waiting) = sync_channel::<Told>(WAITING);
+    let Ok(to_daemon) = stream.try_clone() else { return };
+    std::thread::spawn(move || {
+        for told in waiting {
+            let bytes = serde_json::to_vec(&told).unwrap_or_default();
+            if write_frame(&to_daemon, &bytes).is_err() {
+                return;
+            }
+        }
+    });
+    let mut all: Vec<(Gateway, Arc<Kept>)> = Vec::new();
+    while let Ok(frame) = read_frame(stream, MOST_OF_A_FRAME) {
+        let Ok(Wanted { gateways }) = serde_json::from_slice(&frame) else { continue };
+        let is_same = |one: &Gateway, other: &Gateway| one.name == other.name && one.listen == other.listen;
+        let (stays, goes): (Vec<_>, Vec<_>) =
+            all.into_iter().partition(|(known, _)| gateways.iter().any(|gateway| is_same(gateway, known)));
+        goes.iter().for_each(|(_, kept)| kept.set(None));
+        all = gateways
+            .into_iter()
+            .map(|gateway| {
+                let known = stays.iter().find(|(known, _)| is_same(known, &gateway));
+                let kept = known.map_or_else(|| begin(&gateway, &told), |(_, kept)| Arc::clone(kept));
+                kept.set(Some(gateway.clone()));
+                (gateway, kept)
+            })
+            .collect();
+    }
+}
+
+fn begin(gateway: &Gateway, told: &SyncSender<Told>) -> Arc<Kept> {
+    let kept = Arc::new(Kept::default());
+    kept.now().wanted = Some(gateway.clone());
+    let (of_thread, told, name) = (Arc::clone(&kept), told.clone(), gateway.name.clone());
+    std::thread::spawn(move || keep(&of_thread, &Teller { name, told }));
+    kept
+}
+
+/// Tells the daemon of one gateway.
+struct Teller {
+    name: String,
+    told: SyncSender<Told>,
+}
+
+impl Teller {
+    fn tell(&self, state: &State, events: Vec<Event>) {
+        let told = Told::Gateway { name: self.name.clone(), state: state.clone(), events };
+        let _ = self.told.send(told);
+    }
+}
+
+/// Keeps a gateway as long as it is wanted.
+fn keep(kept: &Kept, teller: &Teller) {
+    let mut state = State::default();
+    let mut rest = FIRST_REST;
+    let Some(listener) = listen(kept, teller, &mut state) else { return };
+    loop {
+        let began = Instant::now();
+        let ended = match start(kept, &listener) {
+            Ok(Some((child, stream))) => {
+                state.is_up = true;
+                state.trouble = None;
+                teller.tell(&state, Vec::new());
+                follow(&stream, teller, &mut state);
+                of_child(child)
+            }
+            Ok(None) => return,
+            Err(error) => error.to_string(),
+        };
+        kept.now().stream = None;
+        if kept.now().wanted.is_none() {
+            return;
+        }
+        state.is_up = false;
+        state.restarts += 1;
+        state.broken += state.counts.open;
+        state.counts.open = 0;
+        rest = if began.elapsed() >= LIVED { FIRST_REST } else { rest };
+        state.trouble = Some(format!("its process has ended ({ended}), and is started again"));
+        teller.tell(&state, Vec::new());
+        if kept.wait(rest).is_none() {
+            return;
+        }
+        rest = (rest * 2).min(LONGEST_REST);
+    }
+}
+
+/// The listening socket, as soon as it can be had; `None` if the gateway is not wanted any more.
+fn listen(kept: &Kept, teller: &Teller, state: &mut State) -> Option<TcpListener> {
+    loop {
+        let address = kept.now().wanted.as_ref()?.listen;
+        match gateway::serve::listen(address) {
+            Ok(listener) => return Some(listener),
+            Err(error) => {
+                let trouble = format!("it cannot listen at {address}: {error}");
+                if state.trouble.as_ref() != Some(&trouble) {
+                    state.trouble = Some(trouble);
+                    teller.tell(state, Vec::new());
+                }
+            }
+        }
+        kept.wait(TRY_AGAIN)?;
+    }
+}
+
+/// Starts a gateway's process and tells it what it is to do; `None` if it is not wanted any more.
+fn start(kept: &Kept, listener: &TcpListener) -> io::Result<Option<(Child, UnixStream)>> {
+    let mut command = command(super::WORKER);
+    command.env_clear().current_dir("/");
+    let stream = connect(&mut command)?;
+    // In the place of its standard output, where programs find what they write to without being told its number.
+    command.stdout(Stdio::from(OwnedFd::from(listener.try_clone()?)));
+    let child = command.spawn()?;
+    let mut now = kept.now();
+    let Some(gateway) = &now.wanted else {
+        drop(stream);
+        let _ = of_child(child);
+        return Ok(None);
+    };
+    tell(&stream, gateway)?;
+    now.stream = Some(stream.try_clone()?);
+    Ok(Some((child, stream)))
+}
+
+fn tell(stream: &UnixStream, gateway: &Gateway) -> io::Result<()> {
+    write_frame(stream, &serde_json::to_vec(gateway)?)
+}
+
+/// Passes on what a process tells, until it has ended.
+fn follow(stream: &UnixStream, teller: &Teller, state: &mut State) {
+    let before = state.counts;
+    while let Ok(frame) = read_frame(stream, MOST_OF_A_FRAME) {
+        let Ok(Happened { events, counts }) = serde_json::from_slice(&frame) else { return };
+        state.counts = sum(before, counts);
+        teller.tell(state, events);
+    }
+}
+
+/// What earlier processes and this one have counted.
+fn sum(before: Counts, now: Counts) -> Counts {
+    Counts {
+        open: now.open,
+        connections: before.connections.saturating_add(now.connections),
+        turned_away: before.turned_away.saturating_add(now.turned_away),
+        carried: before.carried.saturating_add(now.carried),
+        refused: before.refused.saturating_add(now.refused),
+        failed: before.failed.saturating_add(now.failed),
+        to_servers: before.to_servers.saturating_add(now.to_servers),
+        reused: before.reused.saturating_add(now.reused),
+        untold: before.untold.saturating_add(now.untold),
+    }
+}
+
+/// How a process has ended. One that has closed its stream and goes on is of no use.
+fn of_child(mut child: Child) -> String {
+    let _ = child.kill();
+    child.wait().map_or_else(|error| error.to_string(), |status| status.to_string())
+}

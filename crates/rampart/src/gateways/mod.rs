@@ -1,0 +1,271 @@
+//! Application gateways beside the daemon. The daemon has no socket of the network and starts no program once the firewall runs
+//! (`docs/decisions/0033-a-daemon-that-gives-its-rights-away.md`), so `rampart up` starts a *keeper* before that, which binds the sockets of
+//! gateways, has a process without any right for each of them, and starts those again that end (`docs/decisions/0062-gateways-as-processes.md`).
+//! Here are the daemon's side and what the three send each other; [`keeper`] and [`worker`] are the other sides. The firewall judges packets
+//! whatever becomes of them.
+
+pub(crate) mod keeper;
+mod settings;
+pub(crate) mod worker;
+
+use crate::api::GatewayStatus;
+use crate::privileges;
+use crate::worker_stream::{command, connect, one_line, read_frame, write_frame};
+use gateway::event::{Counts, Event};
+use jiff::Timestamp;
+use policy::Policy;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::process::Child;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The subcommands that are the other processes.
+pub(crate) const KEEPER: &str = "keep-gateways";
+pub(crate) const WORKER: &str = "run-gateway";
+/// Bytes of a frame between two of them, at most.
+const MOST_OF_A_FRAME: usize = 16 << 20;
+/// Events that wait for the daemon's event log.
+const WAITING: usize = 16_384;
+/// Words of a request that are kept in an event, in bytes.
+const LONGEST_WORD: usize = 512;
+
+/// What the daemon sends the keeper: all gateways that are to run, as they are to be from now on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Wanted {
+    gateways: Vec<gateway::config::Gateway>,
+}
+
+/// What a gateway's process sends: what has happened since the message before, and its counts.
+#[derive(Debug, Serialize, Deserialize)]
+struct Happened {
+    events: Vec<Event>,
+    counts: Counts,
+}
+
+/// What the keeper sends the daemon. Its processes have talked with strangers, so all of it is shown and nothing more.
+#[derive(Debug, Serialize, Deserialize)]
+enum Told {
+    /// The state of a gateway, with what has happened there.
+    Gateway { name: String, state: State, events: Vec<Event> },
+    /// It cannot do anything: why.
+    Failed(String),
+}
+
+/// How a gateway is.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct State {
+    is_up: bool,
+    /// Over all its processes.
+    counts: Counts,
+    /// How often its process has ended by itself.
+    restarts: u64,
+    /// Connections of clients that ended with a process.
+    broken: u64,
+    /// Why it does not serve anybody.
+    trouble: Option<String>,
+}
+
+/// The daemon's side. The other processes end when this is dropped, or when the daemon dies.
+pub(crate) struct Gateways {
+    wanted: SyncSender<()>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    /// What the keeper is to be sent next.
+    next: Mutex<Option<Wanted>>,
+    state: Mutex<All>,
+}
+
+/// All that is known of the gateways of the policy in force.
+#[derive(Debug, Default)]
+struct All {
+    gateways: Vec<Known>,
+    events: VecDeque<(String, Event)>,
+    /// Events that found no place.
+    lost: u64,
+    ended: Option<String>,
+}
+
+#[derive(Debug)]
+struct Known {
+    name: String,
+    listen: String,
+    state: State,
+    /// Restarts that have been reported.
+    reported: u64,
+}
+
+impl Gateways {
+    /// Starts the keeper.
+    ///
+    /// # Errors
+    /// The process cannot be started.
+    pub(crate) fn start() -> io::Result<Self> {
+        let mut command = command(KEEPER);
+        command.env_clear().current_dir("/");
+        let ours = connect(&mut command)?;
+        let process = command.spawn()?;
+        Self::over(ours, process)
+    }
+
+    fn over(stream: UnixStream, mut process: Child) -> io::Result<Self> {
+        let shared = Arc::new(Shared::default());
+        // One that waits is enough: it takes along what is wanted by then.
+        let (wanted, waiting) = sync_channel(1);
+        let (reading, of_reader, of_writer) = (stream.try_clone()?, Arc::clone(&shared), Arc::clone(&shared));
+        std::thread::spawn(move || {
+            privileges::keep_nothing();
+            send_wanted(&stream, &waiting, &of_writer);
+        });
+        std::thread::spawn(move || {
+            privileges::keep_nothing();
+            let why = loop {
+                let told = read_frame(&reading, MOST_OF_A_FRAME)
+                    .and_then(|frame| serde_json::from_slice(&frame).map_err(io::Error::from));
+                match told {
+                    Ok(Told::Gateway { name, state, events }) => of_reader.all().take(&name, state, events),
+                    Ok(Told::Failed(why)) => break one_line(&why),
+                    Err(error) => break error.to_string(),
+                }
+            };
+            of_reader.all().ended.get_or_insert(why);
+            // A process that nobody waits for stays in the list of processes.
+            let _ = process.wait();
+        });
+        Ok(Self { wanted, shared })
+    }
+
+    /// From now on the gateways of this policy run, with the rules that hold at a moment.
+    pub(crate) fn set(&self, policy: &Policy, at: Timestamp) {
+        let gateways = settings::of(policy, at);
+        let mut all = self.shared.all();
+        let before = std::mem::take(&mut all.gateways);
+        let mut before: Vec<_> = before.into_iter().collect();
+        for gateway in &gateways {
+            let listen = gateway.listen.to_string();
+            let place = before.iter().position(|known| known.name == gateway.name && known.listen == listen);
+            let known = place.map(|place| before.swap_remove(place));
+            let fresh = || Known { name: gateway.name.clone(), listen, state: State::default(), reported: 0 };
+            all.gateways.push(known.unwrap_or_else(fresh));
+        }
+        // Under the lock, so that the last policy is the last that is sent.
+        *self.shared.next.lock().unwrap_or_else(PoisonError::into_inner) = Some(Wanted { gateways });
+        let _ = self.wanted.try_send(());
+    }
+
+    /// What has happened since this was asked last: events with their gateways, how many more there were, and sentences to report.
+    pub(crate) fn take(&self) -> (Vec<(String, Event)>, u64, Vec<String>) {
+        let mut all = self.shared.all();
+        let events = all.events.drain(..).collect();
+        let lost = std::mem::take(&mut all.lost);
+        let reports = all.gateways.iter_mut().filter_map(|known| {
+            let (before, now) = (known.reported, known.state.restarts);
+            known.reported = now;
+            (now > before).then(|| {
+                format!(
+                    "the gateway `{}` has ended and is started again ({} times so far, {} connections of clients ended with it)",
+                    known.name, now, known.state.broken
+                )
+            })
+        });
+        let reports = reports.collect();
+        (events, lost, reports)
+    }
+
+    pub(crate) fn states(&self) -> Vec<GatewayStatus> {
+        self.shared.all().gateways.iter().map(Known::status).collect()
+    }
+
+    /// What is wrong, and what to do.
+    pub(crate) fn troubles(&self) -> Vec<String> {
+        let all = self.shared.all();
+        if all.gateways.is_empty() {
+            return Vec::new();
+        }
+        if let Some(why) = &all.ended {
+            return vec![format!(
+                "no gateway runs, because the process that keeps them has ended ({why}): start the daemon again (the firewall goes on \
+                 meanwhile)"
+            )];
+        }
+        let of_one = |known: &Known| {
+            let why = known.state.trouble.as_ref()?;
+            Some(format!("the gateway `{}` serves nobody: {}", known.name, one_line(why)))
+        };
+        all.gateways.iter().filter_map(of_one).collect()
+    }
+}
+
+/// Sends the keeper what is wanted, whenever that has changed.
+fn send_wanted(stream: &UnixStream, waiting: &Receiver<()>, shared: &Shared) {
+    for () in waiting {
+        let next = shared.next.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(wanted) = next else { continue };
+        let bytes = serde_json::to_vec(&wanted).unwrap_or_default();
+        if let Err(error) = write_frame(stream, &bytes) {
+            shared.all().ended.get_or_insert_with(|| error.to_string());
+            return;
+        }
+    }
+}
+
+impl Shared {
+    fn all(&self) -> MutexGuard<'_, All> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl All {
+    fn take(&mut self, name: &str, state: State, events: Vec<Event>) {
+        // One that the policy in force does not have any more.
+        let Some(known) = self.gateways.iter_mut().find(|known| known.name == name) else { return };
+        known.state = state;
+        for event in events {
+            if self.events.len() < WAITING {
+                self.events.push_back((name.to_owned(), bounded(event)));
+            } else {
+                self.lost += 1;
+            }
+        }
+    }
+}
+
+/// An event whose words have bounds, whoever made them.
+fn bounded(event: Event) -> Event {
+    let cut = |word: Option<String>| word.map(|word| word.chars().take(LONGEST_WORD).collect());
+    Event {
+        rule: cut(event.rule),
+        reason: cut(event.reason),
+        method: cut(event.method),
+        host: cut(event.host),
+        path: cut(event.path),
+        ..event
+    }
+}
+
+impl Known {
+    fn status(&self) -> GatewayStatus {
+        let State { is_up, counts, restarts, broken, trouble } = &self.state;
+        GatewayStatus {
+            name: self.name.clone(),
+            listen: self.listen.clone(),
+            is_up: *is_up,
+            open: counts.open,
+            connections: counts.connections,
+            turned_away: counts.turned_away,
+            carried: counts.carried,
+            refused: counts.refused,
+            failed: counts.failed,
+            to_servers: counts.to_servers,
+            reused: counts.reused,
+            restarts: *restarts,
+            broken: *broken,
+            trouble: trouble.as_deref().map(one_line),
+        }
+    }
+}

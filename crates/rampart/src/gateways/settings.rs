@@ -1,0 +1,86 @@
+//! What a policy says of its gateways, as their processes are told.
+
+use gateway::config::{Addresses, Gateway, Limits, Mode, Rule, Server};
+use jiff::Timestamp;
+use policy::Policy;
+use policy::address::AddressSet;
+use policy::gateways::{GatewayLimits, GatewayRule};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// The gateways of a policy, with the rules that hold at a moment.
+pub(super) fn of(policy: &Policy, at: Timestamp) -> Vec<Gateway> {
+    let one = |gateway: &policy::gateways::Gateway| Gateway {
+        name: gateway.name.clone(),
+        listen: gateway.listen,
+        mode: match &gateway.servers {
+            None => Mode::Explicit,
+            Some(servers) => Mode::Publish(
+                servers.iter().map(|(host, to)| Server { host: host.clone(), to: *to }).collect(),
+            ),
+        },
+        rules: (gateway.rules.iter()).filter(|rule| policy.gateway_rule_holds(rule, at)).map(rule).collect(),
+        reach: addresses(&gateway.reach),
+        ports: gateway.ports.clone(),
+        connect_ports: gateway.connect_ports.clone(),
+        resolvers: gateway.resolvers.clone(),
+        look_up: gateway.look_up,
+        decisions: gateway.decisions,
+        forwarded_for: gateway.forwarded_for,
+        limits: limits(&gateway.limits),
+    };
+    policy.gateways.iter().map(one).collect()
+}
+
+fn rule(rule: &GatewayRule) -> Rule {
+    Rule {
+        name: rule.name.clone(),
+        allow: rule.allow,
+        source: rule.source.as_ref().map(addresses),
+        hosts: rule.hosts.clone(),
+        paths: rule.paths.clone(),
+        methods: rule.methods.clone(),
+        largest_request: rule.largest_request,
+        largest_answer: rule.largest_answer,
+        server_name: rule.server_name,
+        log: rule.log,
+    }
+}
+
+fn addresses(set: &AddressSet) -> Addresses {
+    let v4 = set
+        .v4
+        .ranges()
+        .iter()
+        .map(|(first, last)| (Ipv4Addr::from(*first).into(), Ipv4Addr::from(*last).into()));
+    let v6 = set
+        .v6
+        .ranges()
+        .iter()
+        .map(|(first, last)| (Ipv6Addr::from(*first).into(), Ipv6Addr::from(*last).into()));
+    Addresses(v4.chain(v6).collect())
+}
+
+fn limits(limits: &GatewayLimits) -> Limits {
+    let GatewayLimits {
+        connections,
+        connections_per_client,
+        head_bytes,
+        head_fields,
+        head_time,
+        idle,
+        connect_time,
+        answer_time,
+        pooled,
+    } = *limits;
+    Limits {
+        connections,
+        connections_per_client,
+        head_bytes,
+        head_fields,
+        head_time,
+        idle,
+        connect_time,
+        answer_time,
+        pooled,
+    }
+}

@@ -1,0 +1,102 @@
+//! A gateway's process: the sockets of one gateway, and nothing else. It is another user than root, has no capability, opens no file and executes
+//! nothing: what clients and servers make of it stays in it. It ends when its keeper does.
+
+use super::{Happened, MOST_OF_A_FRAME};
+use crate::failure::Failure;
+use crate::privileges;
+use crate::worker_stream::{daemon_at_standard_input, read_frame, write_frame};
+use gateway::config::Gateway;
+use gateway::event::{Counts, Event};
+use gateway::serve::Server;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+/// Events that wait for the keeper.
+const WAITING: usize = 4096;
+/// Events of a message.
+const AT_ONCE: usize = 512;
+/// How often counts are told if they have changed, and how soon events are.
+const OFTEN: Duration = Duration::from_millis(100);
+
+/// Runs a gateway until its keeper ends.
+///
+/// # Errors
+/// No keeper has started it, or a right could not be given up.
+pub(crate) fn run() -> Result<(), Failure> {
+    let stream = daemon_at_standard_input()?;
+    let machine = |error: io::Error| Failure::Machine(error.to_string());
+    if stream.peer_addr().is_err() {
+        let what = "a gateway is run by a process that `rampart up` starts, and by no other";
+        return Err(Failure::Wrong(what.to_owned()));
+    }
+    let listener = TcpListener::from(io::stdout().as_fd().try_clone_to_owned().map_err(machine)?);
+    let gateway = next(&stream).map_err(machine)?;
+    // The last file that it reads.
+    let resolvers = resolvers(&std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default());
+    privileges::keep_nothing();
+    privileges::filter_system_calls_of_gateways().map_err(|kept| Failure::Machine(kept.to_string()))?;
+    let (events, waiting) = sync_channel(WAITING);
+    let server = Arc::new(Server::start(gateway, listener, resolvers, events).map_err(machine)?);
+    let told = stream.try_clone().map_err(machine)?;
+    let telling = Arc::clone(&server);
+    std::thread::spawn(move || tell(&told, &telling, &waiting));
+    while let Ok(gateway) = next(&stream) {
+        server.set(gateway);
+    }
+    Ok(())
+}
+
+fn next(stream: &UnixStream) -> io::Result<Gateway> {
+    Ok(serde_json::from_slice(&read_frame(stream, MOST_OF_A_FRAME)?)?)
+}
+
+/// Tells the keeper what happens, until it has gone.
+fn tell(stream: &UnixStream, server: &Server, waiting: &Receiver<Event>) {
+    let mut before = Counts::default();
+    loop {
+        let mut events = Vec::new();
+        match waiting.recv_timeout(OFTEN) {
+            Ok(event) => events.push(event),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        events.extend(waiting.try_iter().take(AT_ONCE - events.len()));
+        let counts = server.counts();
+        if events.is_empty() && counts == before {
+            continue;
+        }
+        before = counts;
+        let happened = Happened { events, counts };
+        if write_frame(stream, &serde_json::to_vec(&happened).unwrap_or_default()).is_err() {
+            return;
+        }
+    }
+}
+
+/// The name servers of `/etc/resolv.conf` (resolv.conf(5)), three at most.
+fn resolvers(text: &str) -> Vec<SocketAddr> {
+    let server = |line: &str| {
+        let mut words = line.split_whitespace();
+        let is_server = words.next() == Some("nameserver");
+        words.next().filter(|_| is_server)?.parse::<IpAddr>().ok().map(|address| SocketAddr::new(address, 53))
+    };
+    text.lines().filter_map(server).take(3).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn name_servers_of_the_machine() {
+        let text = "# nameserver 10.0.0.9\nsearch test\nnameserver 10.0.0.1\n  nameserver\t2001:db8::1 # x\nnameserver x\n\
+                    nameserver fe80::1%eth0\nnameserver 10.0.0.2\nnameserver 10.0.0.3\n";
+        let found: Vec<String> = resolvers(text).iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["10.0.0.1:53", "[2001:db8::1]:53", "10.0.0.2:53"]);
+    }
+}
