@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(heights, [1.1, 112.0, 0.0]);
         assert_eq!(
             chart.words,
-            "1010 packets within 3 min 0 s; the most, 1000, in the 1 min 0 s from 1970-01-01 00:02:00 UTC on"
+            "1010 packets within 3 min; the most, 1000, in the 1 min from 1970-01-01 00:02:00 UTC on"
         );
         assert_eq!(Chart::of(&[], 60, "packets").words, "no packets");
     }

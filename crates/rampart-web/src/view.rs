@@ -135,6 +135,7 @@ fn bytes(value: u64) -> String {
 pub(crate) fn span(value: u64) -> String {
     match value {
         0..60 => format!("{value} s"),
+        60..3600 if value.is_multiple_of(60) => format!("{} min", value / 60),
         60..3600 => format!("{} min {} s", value / 60, value % 60),
         3600..86_400 => format!("{} h {} min", value / 3600, value % 3600 / 60),
         _ => format!("{} d {} h", value / 86_400, value % 86_400 / 3600),
@@ -183,7 +184,9 @@ mod tests {
         {
             assert_eq!(bytes(value), expected);
         }
-        for (value, expected) in [(5, "5 s"), (65, "1 min 5 s"), (7300, "2 h 1 min"), (90_000, "1 d 1 h")] {
+        for (value, expected) in
+            [(5, "5 s"), (60, "1 min"), (65, "1 min 5 s"), (7300, "2 h 1 min"), (90_000, "1 d 1 h")]
+        {
             assert_eq!(span(value), expected);
         }
     }

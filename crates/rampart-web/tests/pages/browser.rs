@@ -210,6 +210,7 @@ const PAGES: [&str; 17] = [
 #[test]
 fn an_administrator_works_in_a_browser() {
     let bed = Bed::with(false);
+    // The firewall in memory counts on with each question.
     for _ in 0..3 {
         bed.app.sample(jiff::Timestamp::now()).unwrap();
     }

@@ -176,6 +176,11 @@ impl State {
             ("POST", "/v1/policy/confirm") => refused(409, "no policy needs to be confirmed", Vec::new()),
             ("DELETE", "/v1/flows") => (200, json!({ "killed": 1 })),
             ("DELETE", "/v1/blocks") => (200, json!({ "ended": 1 })),
+            ("GET", "/v1/drops") => {
+                let mut drops = recorded(path);
+                drops["drops"][0]["packets"] = (4_321 + 17 * (self.asked.len() as u64 - 1)).into();
+                (200, drops)
+            }
             ("GET", path) => (200, recorded(path)),
             _ => refused(404, "there is no such operation", Vec::new()),
         }

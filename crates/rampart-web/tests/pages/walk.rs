@@ -20,7 +20,7 @@ fn who_logs_in_sees_the_firewall_and_logs_out() {
         ("/flows?proto=tcp&dport=443", "54 MiB"),
         ("/flows?dport=x", "dport takes a destination port"),
         ("/events?kind=refused", "1 of the newest 3 events"),
-        ("/drops", "4,321"),
+        ("/drops", "rule-deny"),
         ("/drops?reason=rule-deny", "By the minute: rule-deny"),
         ("/blocks", "198.51.100.7/32"),
         ("/lists", "65,536"),
