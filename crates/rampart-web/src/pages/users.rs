@@ -13,7 +13,7 @@ fn page(context: &Context<'_>, status: u16, why: Option<&str>) -> Result<Answer,
         .map(|user| json!({ "name": user.name, "role": user.role.name(), "is_own": Some(user.name.as_str()) == own }))
         .collect();
     let values = json!({
-        "title": "Users", "users": users, "roles": Role::ALL.map(Role::name), "shortest": SHORTEST, "why": why,
+        "title": "Users", "help": "users", "users": users, "roles": Role::ALL.map(Role::name), "shortest": SHORTEST, "why": why,
     });
     Ok(context.page_of(status, "users.html", values))
 }

@@ -26,6 +26,7 @@ mod translation;
 mod troubles;
 mod tunnels;
 mod unattended;
+mod web;
 
 use bed::{Bed, INSIDE, Outcome, expect_echo, expect_no_echo, until};
 use nix::sys::signal::Signal;
