@@ -264,6 +264,9 @@ fn an_administrator_works_in_a_browser() {
     assert_eq!(bed.firewall.text_in_force(), POLICY.replace("'allow'", "'deny'"));
     browser.picture("waits");
 
+    let counted = "/^[0-9]{3} s$/.test(document.querySelector('[data-until]').textContent)";
+    assert_eq!(browser.run(counted), true, "it counts down");
+
     // The page follows by itself, with its own script and nothing else.
     browser.run("new Promise((done) => { const live = document.getElementById('live'); new MutationObserver(done).observe(live, { attributes: true }); }).then(() => true)");
     browser.press("Keep this policy");
