@@ -11,6 +11,7 @@ use crate::service::ServiceSet;
 use crate::settings::Settings;
 pub use crate::translation::{Change, Translation};
 use jiff::Timestamp;
+use std::net::IpAddr;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -98,6 +99,23 @@ impl Zone {
 }
 
 impl Policy {
+    /// The zone whose networks hold a destination; or, when none does, the only zone of which the policy names no networks.
+    ///
+    /// # Errors
+    /// There is no such zone, or several; as a sentence that says why.
+    pub fn zone_of_destination(&self, destination: IpAddr) -> Result<ZoneId, String> {
+        let pick = |holds: &dyn Fn(&Zone) -> bool| -> Vec<ZoneId> {
+            (0..).zip(&self.zones).skip(1).filter(|(_, zone)| holds(zone)).map(|(id, _)| id).collect()
+        };
+        let holding = pick(&|zone| zone.networks.contains(destination));
+        let open = pick(&|zone| zone.networks.is_empty());
+        match (holding.as_slice(), open.as_slice()) {
+            ([one], _) | ([], [one]) => Ok(*one),
+            ([], _) => Err(format!("no zone's networks hold {destination}")),
+            _ => Err(format!("several zones' networks hold {destination}")),
+        }
+    }
+
     /// The zone of an interface: the one that names it, or else the one with a pattern that its name matches.
     pub fn zone_of_interface(&self, interface: &str) -> Option<&Zone> {
         let named = self.zones.iter().find(|zone| zone.named_interfaces().any(|name| name == interface));

@@ -1,17 +1,20 @@
 //! Asks a firewall: one request over its socket, the answer as a typed value.
 
 use crate::api::{Down, Operation, Refusal};
-use crate::http::{ReadError, read_response, write_request};
+use crate::http::{ReadError, read_response, write_request_for};
 use crate::socket::{GROUP, Namespace, READERS, reading};
 use serde::de::DeserializeOwned;
 use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The firewall behind a socket.
 #[derive(Debug, Clone)]
 pub struct Client {
     socket: PathBuf,
+    acting_for: Option<String>,
+    patience: Option<Duration>,
 }
 
 /// Why there is no answer to a request. Each text is complete, with what to do.
@@ -42,7 +45,23 @@ impl Client {
         let unknown =
             |error| ClientError::Unreachable(format!("cannot find out the network namespace: {error}"));
         let own = || Namespace::current().map(|namespace| namespace.socket()).map_err(unknown);
-        Ok(Self { socket: socket.map_or_else(own, |path| Ok(path.to_owned()))? })
+        Ok(Self {
+            socket: socket.map_or_else(own, |path| Ok(path.to_owned()))?,
+            acting_for: None,
+            patience: None,
+        })
+    }
+
+    /// The same firewall, asked for somebody. The daemon records the name beside the process that claims it.
+    #[must_use]
+    pub fn acting_for(&self, name: &str) -> Self {
+        Self { acting_for: Some(name.to_owned()), ..self.clone() }
+    }
+
+    /// The same firewall, for somebody who waits no longer than this for the next part of an answer.
+    #[must_use]
+    pub fn with_patience(&self, patience: Duration) -> Self {
+        Self { patience: Some(patience), ..self.clone() }
     }
 
     /// Requests an operation, with a query of keys and values.
@@ -122,8 +141,11 @@ impl Client {
         body: &[u8],
     ) -> Result<(Vec<u8>, UnixStream), ClientError> {
         let mut stream = self.connect()?;
+        let bounded =
+            stream.set_read_timeout(self.patience).and_then(|()| stream.set_write_timeout(self.patience));
+        bounded.map_err(|error| self.not_there(&error))?;
         // A server that refuses a body answers before it has read all of it: then the answer says more than the error.
-        let written = write_request(&mut stream, method, target, body);
+        let written = write_request_for(&mut stream, method, target, self.acting_for.as_deref(), body);
         let response = read_response(&mut stream).map_err(|error| self.no_answer(error, written))?;
         if response.status == 200 {
             return Ok((response.body, stream));

@@ -12,6 +12,9 @@ const MAX_FIELDS: usize = 64;
 /// Bytes of a body at most: a policy of a million rules has about half of that.
 pub const MAX_BODY: usize = 256 << 20;
 
+/// The header field by which a program says for whom it asks, for example the user of a web page. The daemon records it as a claim.
+pub const ACTING_FOR: &str = "Rampart-Acting-For";
+
 /// A request as it came in.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Request {
@@ -21,6 +24,8 @@ pub struct Request {
     pub path: String,
     /// What follows the `?`, as it came.
     pub query: String,
+    /// Whom the client says that it acts for (the field [`ACTING_FOR`]), as it came; nothing proves it.
+    pub acting_for: Option<String>,
     /// Body; empty if there is none.
     pub body: Vec<u8>,
 }
@@ -61,6 +66,7 @@ struct Fields {
     length: Option<usize>,
     transfer_encoding: bool,
     expects_continue: bool,
+    acting_for: Option<String>,
 }
 
 /// Reads a request. `None` when the other end left without asking.
@@ -101,7 +107,8 @@ pub fn read_admitted<T>(
         stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n")?;
     }
     let body = read_body(stream, early, length)?;
-    Ok(Some((Request { method, path, query, body }, admitted)))
+    let acting_for = fields.acting_for;
+    Ok(Some((Request { method, path, query, acting_for, body }, admitted)))
 }
 
 /// Writes a request.
@@ -109,10 +116,26 @@ pub fn read_admitted<T>(
 /// # Errors
 /// When the other end went away.
 pub fn write_request(stream: &mut impl Write, method: &str, target: &str, body: &[u8]) -> io::Result<()> {
+    write_request_for(stream, method, target, None, body)
+}
+
+/// Writes a request for somebody: what is no ASCII letter, digit or sign of his name is left out.
+///
+/// # Errors
+/// As [`write_request`].
+pub fn write_request_for(
+    stream: &mut impl Write,
+    method: &str,
+    target: &str,
+    acting_for: Option<&str>,
+    body: &[u8],
+) -> io::Result<()> {
+    let plain = |name: &str| name.chars().filter(char::is_ascii_graphic).collect::<String>();
+    let acting_for = acting_for.map(|name| format!("{ACTING_FOR}: {}\r\n", plain(name))).unwrap_or_default();
     let content = if body.is_empty() { "" } else { "Content-Type: application/json\r\n" };
     let length = body.len();
     let head = format!(
-        "{method} {target} HTTP/1.1\r\nHost: rampart\r\nConnection: close\r\n{content}Content-Length: {length}\r\n\r\n"
+        "{method} {target} HTTP/1.1\r\nHost: rampart\r\nConnection: close\r\n{acting_for}{content}Content-Length: {length}\r\n\r\n"
     );
     stream.write_all(head.as_bytes())?;
     stream.write_all(body)?;
@@ -237,6 +260,9 @@ impl Fields {
                     return Err(ReadError::Wrong(400, "Content-Length is there twice".to_owned()));
                 }
                 fields.length = Some(length);
+            }
+            if is(ACTING_FOR) {
+                fields.acting_for = Some(value().to_owned());
             }
             fields.transfer_encoding |= is("transfer-encoding");
             fields.expects_continue |= is("expect") && value().eq_ignore_ascii_case("100-continue");

@@ -21,3 +21,5 @@ pub mod socket;
 
 pub use api::{Filter, FilterError, Operation};
 pub use client::{Client, ClientError};
+/// The language of policies. Who talks with a firewall about a policy reads it by the same code.
+pub use policy;

@@ -154,7 +154,10 @@ fn packet(question: &Question, policy: &Policy) -> Result<(Packet, Option<(usize
     }
     packet.to = match &question.to {
         Some(name) => zone(policy, "--to", name)?,
-        None => zone_of_destination(packet.destination, policy)?,
+        None => {
+            let zone = policy.zone_of_destination(packet.destination);
+            zone.map_err(|why| format!("{why}: name the zone that it goes to with --to"))?
+        }
     };
     if (from, packet.to) == (SELF, SELF) {
         return Err("what the firewall sends to itself never passes it: name another zone".to_owned());
@@ -171,25 +174,6 @@ fn zone(policy: &Policy, option: &str, name: &str) -> Result<ZoneId, String> {
         let names: Vec<&str> = policy.zones.iter().map(|zone| zone.name.as_str()).collect();
         format!("{option}: there is no zone `{name}`; there are: {}", names.join(", "))
     })
-}
-
-/// The zone whose networks hold the destination; or, when none does, the only zone of which the policy names no networks.
-fn zone_of_destination(destination: IpAddr, policy: &Policy) -> Result<ZoneId, String> {
-    let pick = |holds: &dyn Fn(&policy::model::Zone) -> bool| -> Vec<ZoneId> {
-        (0..).zip(&policy.zones).skip(1).filter(|(_, zone)| holds(zone)).map(|(id, _)| id).collect()
-    };
-    let holding = pick(&|zone| zone.networks.contains(destination));
-    let open = pick(&|zone| zone.networks.is_empty());
-    match (holding.as_slice(), open.as_slice()) {
-        ([one], _) | ([], [one]) => Ok(*one),
-        ([], _) => {
-            Err(format!("no zone's networks hold {}: name the zone that it goes to with --to", destination))
-        }
-        _ => Err(format!(
-            "several zones' networks hold {}: name the zone that it goes to with --to",
-            destination
-        )),
-    }
 }
 
 fn service(question: &Question) -> Result<(u8, u16), String> {

@@ -413,6 +413,9 @@ pub enum Actor {
         /// Who logged in, by name or number, if that is another user: sudo and su do not change it. Absent if the machine does not keep it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         login: Option<String>,
+        /// Whom the process says that it acts for, for example a user of the web administration; nothing proves it. Absent if it says nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        acting_for: Option<String>,
         /// Its process ID.
         pid: i32,
         /// The beginning of its command line, as the process itself states it; empty if it was gone already.
@@ -425,10 +428,11 @@ pub enum Actor {
 impl std::fmt::Display for Actor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Actor::Process { uid, pid, user, login, .. } => {
+            Actor::Process { uid, pid, user, login, acting_for, .. } => {
                 write!(f, "user {uid} (")?;
                 user.iter().try_for_each(|user| write!(f, "{user}, "))?;
                 login.iter().try_for_each(|login| write!(f, "logged in as {login}, "))?;
+                acting_for.iter().try_for_each(|name| write!(f, "acting for {name}, "))?;
                 write!(f, "process {pid})")
             }
             Actor::Other(name) => f.write_str(name),

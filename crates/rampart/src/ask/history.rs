@@ -203,9 +203,10 @@ fn way(entry: &HistoryEntry) -> String {
 
 /// In a word, as far as there is one.
 fn who(by: &Actor) -> String {
-    let Actor::Process { uid, user, login, .. } = by else { return by.to_string() };
+    let Actor::Process { uid, user, login, acting_for, .. } = by else { return by.to_string() };
     let user = user.clone().unwrap_or_else(|| format!("user {uid}"));
-    login.iter().fold(user, |user, login| format!("{user} (logged in as {login})"))
+    let user = login.iter().fold(user, |user, login| format!("{user} (logged in as {login})"));
+    acting_for.iter().fold(user, |user, name| format!("{user} (acting for {name})"))
 }
 
 /// An entry with all that is known of it, each line a comment of TOML: the text follows.

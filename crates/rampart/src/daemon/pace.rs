@@ -84,7 +84,7 @@ mod tests {
     const LONGEST_RECORD: u64 = 2_800;
 
     fn user(uid: u32) -> Actor {
-        Actor::Process { uid, user: None, login: None, pid: 1, command: String::new() }
+        Actor::Process { uid, user: None, login: None, acting_for: None, pid: 1, command: String::new() }
     }
 
     #[test]
@@ -126,6 +126,7 @@ mod tests {
                     uid: u32::MAX,
                     user: Some("u".repeat(32)),
                     login: Some("l".repeat(32)),
+                    acting_for: Some("\"".repeat(32)),
                     pid: i32::MIN,
                     command: "\u{1}".repeat(224),
                 },

@@ -103,7 +103,17 @@ pub(crate) fn process(uid: u32, pid: i32) -> Actor {
     // The kernel says -1 where nobody has logged in.
     let login = login.filter(|login| ![uid, u32::MAX].contains(login));
     let login = login.map(|login| name_of(login).unwrap_or_else(|| login.to_string()));
-    Actor::Process { uid, user: name_of(uid), login, pid, command }
+    Actor::Process { uid, user: name_of(uid), login, acting_for: None, pid, command }
+}
+
+/// A process that says for whom it asks. Its own user stays beside the claim, and of the name what a terminal shows as it is.
+fn claiming(by: &Actor, name: Option<&str>) -> Actor {
+    let mut by = by.clone();
+    if let (Actor::Process { acting_for, .. }, Some(name)) = (&mut by, name) {
+        let name: String = name.chars().filter(char::is_ascii_graphic).take(NAME).collect();
+        *acting_for = (!name.is_empty()).then_some(name);
+    }
+    by
 }
 
 /// The name of a user of this machine. No library is asked, because those that ask a network have no place in this process.
@@ -210,7 +220,7 @@ fn connection(daemon: &Daemon, waker: &Waker, stream: UnixStream, client: &Clien
     let admit = |method: &str, path: &str, length: usize| admit(client, method, path, length);
     let answer = match read_admitted(&mut Timed::new(&stream, PATIENCE), admit) {
         Ok(Some((request, turn))) => {
-            let answer = dispatch(daemon, &request, &client.by);
+            let answer = dispatch(daemon, &request, &claiming(&client.by, request.acting_for.as_deref()));
             // The body is gone before the next one comes.
             drop((request, turn));
             answer
@@ -541,6 +551,25 @@ mod tests {
         );
         drop(turn);
         assert!(share.large.try_lock().is_ok());
+    }
+
+    #[test]
+    fn whom_a_process_acts_for_is_recorded_as_its_claim() {
+        let process = process(0, 1);
+        let long = "x".repeat(NAME + 1);
+        for (claimed, recorded) in [
+            (None, None),
+            (Some("anna"), Some("anna")),
+            (Some("a\u{1b}[2J b\u{e9}"), Some("a[2Jb")),
+            (Some(" "), None),
+            (Some(long.as_str()), Some(&long[1..])),
+        ] {
+            let by = claiming(&process, claimed);
+            let Actor::Process { acting_for, uid: 0, pid: 1, .. } = &by else { panic!("{by:?}") };
+            assert_eq!(acting_for.as_deref(), recorded, "{claimed:?}");
+            assert_eq!(by.to_string().contains("acting for"), recorded.is_some(), "{by}");
+        }
+        assert_eq!(claiming(&"SIGHUP".into(), Some("anna")), "SIGHUP".into());
     }
 
     #[test]

@@ -28,6 +28,7 @@ mod troubles;
 mod tunnels;
 mod tutorials;
 mod unattended;
+mod web;
 
 use bed::{Bed, INSIDE, Outcome, expect_echo, expect_no_echo, until};
 use nix::sys::signal::Signal;

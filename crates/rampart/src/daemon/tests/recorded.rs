@@ -119,9 +119,17 @@ fn a_user_who_changes_too_often_is_refused_and_his_first_change_stays_recorded()
             method: "POST".to_owned(),
             path: "/v1/policy/confirm".to_owned(),
             query: String::new(),
+            acting_for: None,
             body: Vec::new(),
         };
-        let by = Actor::Process { uid, user: None, login: None, pid: 7, command: "curl".to_owned() };
+        let by = Actor::Process {
+            uid,
+            user: None,
+            login: None,
+            acting_for: None,
+            pid: 7,
+            command: "curl".to_owned(),
+        };
         server::dispatch(&running.daemon, &request, &by).status
     };
     let statuses: Vec<u16> = (0..100).map(|_| change(3_999_999_999)).collect();

@@ -1,0 +1,86 @@
+//! Events with filters, and dropped packets by reason; both over time.
+
+use crate::app::{Context, Fault, lock};
+use crate::chart::{Chart, histogram};
+use crate::http::Answer;
+use crate::view::time;
+use rampart_client::Operation;
+use rampart_client::api::{Drops, Event, EventName, Events};
+use serde_json::json;
+
+/// Events that are looked through.
+const LOOKED_AT: &str = "10000";
+/// Of them, those on a page.
+const SHOWN: usize = 200;
+/// Bars of the histogram at most.
+const BARS: usize = 60;
+
+pub(crate) fn show(context: &Context<'_>) -> Result<Answer, Fault> {
+    let Events { suppressed, events, .. } = context.ask(Operation::Log, &[("limit", LOOKED_AT)])?;
+    let query = context.query();
+    let [kind, search, rule] = ["kind", "search", "rule"].map(|key| query.get(key));
+    let passes = |event: &&Event| {
+        let it = &event.details;
+        let ends = [
+            it.source.to_string(),
+            it.destination.to_string(),
+            it.from.clone(),
+            it.to.clone().unwrap_or_default(),
+        ];
+        (kind.is_empty() || it.event.name() == kind)
+            && (rule.is_empty() || it.rule.as_deref() == Some(rule))
+            && (search.is_empty()
+                || ends.iter().any(|end| end.starts_with(search))
+                || it.destination_port.to_string() == search
+                || it.reason.as_deref() == Some(search))
+    };
+    let found: Vec<&Event> = events.iter().filter(passes).collect();
+    let moments: Vec<_> = found.iter().map(|event| event.at).collect();
+    let (counts, seconds) = histogram(&moments, BARS);
+    let mut rules: Vec<&str> = events.iter().filter_map(|event| event.details.rule.as_deref()).collect();
+    rules.sort_unstable();
+    rules.dedup();
+    let rows: Vec<_> = found.iter().rev().take(SHOWN).map(|event| row(event)).collect();
+    context.page(
+        "events.html",
+        json!({
+            "title": "Events", "script": "live.js", "help": "events", "suppressed": suppressed, "looked_at": events.len(),
+            "matched": found.len(), "rows": rows, "kinds": EventName::ALL.map(EventName::name), "rules": rules,
+            "kind": kind, "search": search, "rule": rule, "chart": Chart::of(&counts, seconds, "events"),
+        }),
+    )
+}
+
+fn row(event: &Event) -> serde_json::Value {
+    let it = &event.details;
+    let mut words = Vec::new();
+    words.extend(it.reason.iter().cloned());
+    words.extend(it.source_list.iter().map(|list| format!("source on {list}")));
+    words.extend(it.destination_list.iter().map(|list| format!("destination on {list}")));
+    words.extend(it.closed.iter().map(|closed| {
+        format!("{} s, {} packets out, {} back", closed.seconds, closed.packets_out, closed.packets_back)
+    }));
+    words.extend(it.alert.iter().map(|alert| {
+        let of = alert.address.map(|address| format!(" of {address}")).unwrap_or_default();
+        format!("{}{of} within {} s, more than {}", alert.count, alert.within_seconds, alert.threshold)
+    }));
+    words.extend(it.scan.iter().map(|scan| {
+        let blocked = if scan.blocked { ", blocked" } else { "" };
+        format!("{} ports, {} hosts{blocked}", scan.ports, scan.hosts)
+    }));
+    json!({ "at": time(event.at), "it": it, "words": words.join("; ") })
+}
+
+pub(crate) fn drops(context: &Context<'_>) -> Result<Answer, Fault> {
+    let Drops { drops } = context.ask(Operation::Drops, &[])?;
+    let reason = context.query().get("reason");
+    let of = (!reason.is_empty()).then_some(reason);
+    let history = lock(&context.app.samples).history(of, context.now.wall);
+    context.page(
+        "drops.html",
+        json!({
+            "title": "Dropped packets", "script": "live.js", "help": "drops", "drops": drops, "reason": of,
+            "chart": Chart::of(&history, 60, "packets dropped"),
+        }),
+    )
+}

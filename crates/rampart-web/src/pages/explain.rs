@@ -1,0 +1,165 @@
+//! A packet's fate by the policy in force: which rule decides, and why not those above it.
+
+use crate::app::{Context, Fault, lock};
+use crate::http::{Answer, Fields};
+use crate::pages::policy::in_force;
+use rampart_client::policy::Policy;
+use rampart_client::policy::interpret::{Decider, Packet, explain};
+use rampart_client::policy::lists::OnLists;
+use rampart_client::policy::model::{SELF, ZoneId};
+use rampart_client::policy::service::{SCTP, ServiceSet, TCP, UDP};
+use serde_json::{Value, json};
+use std::net::IpAddr;
+
+/// Rules that stand above and are shown.
+const SHOWN: usize = 200;
+/// The source port of a packet that says none: the first that a host draws by itself (RFC 6335, section 6).
+const DRAWN: u16 = 49_152;
+
+const FIELDS: [&str; 6] = ["from", "to", "source", "destination", "service", "source_port"];
+
+pub(crate) fn show(context: &Context<'_>) -> Result<Answer, Fault> {
+    let (_, policy) = in_force(context)?;
+    let fields = context.query();
+    let zones: Vec<_> = policy.zones.iter().map(|zone| &zone.name).collect();
+    let mut values = json!({ "title": "Explain a packet", "help": "explain", "zones": zones, "lists": policy.lists.len() });
+    for key in FIELDS {
+        values["asked"][key] = fields.get(key).into();
+    }
+    if fields.get("source").is_empty() && fields.get("destination").is_empty() {
+        return context.page("explain.html", values);
+    }
+    match answer(context, &policy, fields) {
+        Err(why) => {
+            values["why"] = why.into();
+            Ok(context.page_of(422, "explain.html", values))
+        }
+        Ok(answer) => {
+            values["answer"] = answer;
+            context.page("explain.html", values)
+        }
+    }
+}
+
+fn answer(context: &Context<'_>, policy: &Policy, fields: &Fields) -> Result<Value, String> {
+    let (packet, before) = packet(policy, fields)?;
+    let _turn = lock(&context.app.reading);
+    let explanation = explain(policy, &packet, OnLists::default(), context.now.wall);
+    let line = |span: &std::ops::Range<usize>| policy.text[..span.start].matches('\n').count() + 1;
+    let zone = |id: ZoneId| &policy.zones[usize::from(id)].name;
+    let row = |(place, why): &(usize, _)| {
+        let rule = &policy.rules[*place];
+        let why: &rampart_client::policy::interpret::Mismatch = why;
+        json!({ "name": rule.name, "why": why.words(policy, rule, &packet) })
+    };
+    let above: Vec<_> = explanation.passed_over.iter().rev().take(SHOWN).rev().map(row).collect();
+    let decided = match explanation.verdict.decider {
+        Decider::Rule(place) => {
+            let rule = &policy.rules[place];
+            json!({ "rule": rule.name, "line": line(&rule.span) })
+        }
+        Decider::Default => Value::Null,
+    };
+    let translated = before.map(|entry| {
+        json!({ "name": policy.translations[entry].name, "to": packet.destination.to_string(), "service": packet.service_words() })
+    });
+    Ok(json!({
+        "action": explanation.verdict.action.name(), "decided": decided, "above": above,
+        "hidden": explanation.passed_over.len().saturating_sub(SHOWN), "translated": translated,
+        "packet": format!(
+            "{} from {} to {}, in zone {} to zone {}",
+            packet.service_words(), packet.source, packet.destination, zone(packet.from), zone(packet.to)
+        ),
+    }))
+}
+
+/// The packet as the rules see it, and the entry that translates its destination.
+fn packet(policy: &Policy, fields: &Fields) -> Result<(Packet, Option<usize>), String> {
+    let address = |key: &str| {
+        let written = fields.get(key);
+        written
+            .parse::<IpAddr>()
+            .map_err(|_| format!("the {key} {written:?} is no address: write 192.0.2.1 or 2001:db8::1"))
+    };
+    let zone = |name: &str| policy.zone(name).ok_or_else(|| format!("there is no zone {name:?}"));
+    let (source, destination) = (address("source")?, address("destination")?);
+    if source.is_ipv4() != destination.is_ipv4() {
+        return Err("source and destination are of different families".to_owned());
+    }
+    let (protocol, selector) = service(fields.get("service"))?;
+    let drawn = if matches!(protocol, TCP | UDP | SCTP) { DRAWN } else { 0 };
+    let source_port = match fields.get("source_port") {
+        "" => drawn,
+        port => port.parse().map_err(|_| format!("the source port {port:?} is none: write 0 to 65535"))?,
+    };
+    let from = zone(fields.get("from"))?;
+    let mut packet = Packet { from, to: SELF, source, destination, source_port, protocol, selector };
+    let mut entry = None;
+    if let Some((place, Some(to))) = policy.translate_destination(&packet) {
+        packet.destination = to.address.into();
+        packet.selector = to.port.unwrap_or(selector);
+        entry = Some(place);
+    }
+    packet.to = match fields.get("to") {
+        "" => policy
+            .zone_of_destination(packet.destination)
+            .map_err(|why| format!("{why}: name the zone that it goes to"))?,
+        name => zone(name)?,
+    };
+    if (packet.from, packet.to) == (SELF, SELF) {
+        return Err("what the firewall sends to itself never passes it: name another zone".to_owned());
+    }
+    Ok((packet, entry))
+}
+
+/// One service, as policies write it: `tcp/443`, `icmp/echo-request`, `http`.
+fn service(text: &str) -> Result<(u8, u16), String> {
+    let set = match ServiceSet::built_in(text) {
+        Some(set) => set,
+        None => ServiceSet::parse(text).map_err(|(message, help)| {
+            help.map_or_else(|| message.clone(), |help| format!("{message}; {help}"))
+        })?,
+    };
+    let one = || {
+        format!(
+            "{text:?} is more than one service: a packet has one, for example tcp/443 or icmp/echo-request"
+        )
+    };
+    let [part] = set.parts() else { return Err(one()) };
+    let [(first, last)] = part.keys.ranges() else { return Err(one()) };
+    // A type of ICMP without a code is all its codes; a protocol without ports all of them.
+    if last - first > 0xff && last - first != 0xffff {
+        return Err(one());
+    }
+    if last - first == 0xffff && matches!((first >> 16) as u8, TCP | UDP | SCTP) {
+        return Err(format!("{text:?} names no port: write for example tcp/443"));
+    }
+    Ok(((first >> 16) as u8, (first & 0xffff) as u16))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_has_one_service() {
+        for (text, expected) in [
+            ("tcp/443", Ok((6, 443))),
+            ("https", Ok((6, 443))),
+            ("udp/53", Ok((17, 53))),
+            ("icmp/echo-request", Ok((1, 0x800))),
+            ("protocol/47", Ok((47, 0))),
+            ("tcp/80-90000", Err("")),
+            ("dns", Err("more than one service")),
+            ("tcp", Err("")),
+            ("<script>", Err("")),
+            ("", Err("")),
+        ] {
+            match (service(text), expected) {
+                (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
+                (Err(why), Err(expected)) => assert!(why.contains(expected), "{text}: {why}"),
+                (found, _) => panic!("{text}: {found:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Connections: bounded in number, in all and by address, and in time, however slowly a client sends or takes. A thread each, and one
+//! request. [`App`] answers.
+
+use crate::app::{App, Moment};
+use crate::http::{self, Answer, Wrong};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd as _;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bounds of connections.
+#[derive(Debug, Clone, Copy)]
+pub struct Bounds {
+    /// Connections at once.
+    pub connections: usize,
+    /// Of them, connections of one address.
+    pub of_an_address: usize,
+    /// Time for a client to shake hands and send its request's head.
+    pub head: Duration,
+    /// Time for a client to send a form, and then to take the answer.
+    pub body: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        let seconds = Duration::from_secs;
+        Self { connections: 64, of_an_address: 24, head: seconds(10), body: seconds(30) }
+    }
+}
+
+/// How often is looked whether to stop, in milliseconds.
+const LOOK: u16 = 200;
+
+/// A server that has its port.
+pub struct Server {
+    listener: TcpListener,
+    app: Arc<App>,
+    tls: Option<Arc<ServerConfig>>,
+    bounds: Bounds,
+    open: Arc<Mutex<HashMap<IpAddr, usize>>>,
+}
+
+impl Server {
+    /// Serves at a port. With `tls` HTTPS is spoken, and nothing else.
+    ///
+    /// # Errors
+    /// The kernel refuses what is asked of the port.
+    pub fn new(
+        listener: TcpListener,
+        app: Arc<App>,
+        tls: Option<Arc<ServerConfig>>,
+        bounds: Bounds,
+    ) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        Ok(Self { listener, app, tls, bounds, open: Arc::default() })
+    }
+
+    /// The address that it has.
+    ///
+    /// # Errors
+    /// None of an open port.
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// Serves until `stop` says so.
+    pub fn run(&self, stop: impl Fn() -> bool) {
+        while !stop() {
+            let mut ready = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
+            let _ = poll(&mut ready, PollTimeout::from(LOOK));
+            match self.listener.accept() {
+                Ok((stream, peer)) => self.take(stream, peer.ip().to_canonical()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                // Too many open files, for example: others will be closed.
+                Err(_) => std::thread::park_timeout(Duration::from_millis(u64::from(LOOK))),
+            }
+        }
+    }
+
+    /// Answers on a thread of its own, or closes the connection when there are too many.
+    fn take(&self, stream: TcpStream, peer: IpAddr) {
+        let Some(place) = Place::take(&self.open, peer, self.bounds) else { return };
+        let (app, tls, bounds) = (Arc::clone(&self.app), self.tls.clone(), self.bounds);
+        // When no thread can be made, the closure is dropped, and the place with it.
+        let _ = std::thread::Builder::new().spawn(move || {
+            let _place = place;
+            let _ = connection(&app, stream, tls, bounds, peer);
+        });
+    }
+}
+
+/// One of the connections at once; released also by a thread that panics.
+struct Place {
+    open: Arc<Mutex<HashMap<IpAddr, usize>>>,
+    peer: IpAddr,
+}
+
+impl Place {
+    fn take(open: &Arc<Mutex<HashMap<IpAddr, usize>>>, peer: IpAddr, bounds: Bounds) -> Option<Self> {
+        let mut all = open.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = all.get(&peer).copied().unwrap_or(0);
+        if all.values().sum::<usize>() >= bounds.connections || own >= bounds.of_an_address {
+            return None;
+        }
+        all.insert(peer, own + 1);
+        Some(Self { open: Arc::clone(open), peer })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut all = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        match all.get_mut(&self.peer) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => drop(all.remove(&self.peer)),
+        }
+    }
+}
+
+fn connection(
+    app: &App,
+    stream: TcpStream,
+    tls: Option<Arc<ServerConfig>>,
+    bounds: Bounds,
+    peer: IpAddr,
+) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_nodelay(true)?;
+    let until = Rc::new(Cell::new(Instant::now() + bounds.head));
+    let timed = Timed { stream: stream.try_clone()?, until: Rc::clone(&until) };
+    match tls {
+        None => exchange(app, &mut { timed }, &until, bounds, peer, false)?,
+        Some(config) => {
+            let session = ServerConnection::new(config).map_err(io::Error::other)?;
+            let mut secured = StreamOwned::new(session, timed);
+            exchange(app, &mut secured, &until, bounds, peer, true)?;
+            secured.conn.send_close_notify();
+            let _ = secured.flush();
+        }
+    }
+    close(&stream);
+    Ok(())
+}
+
+/// Reads a request and answers it.
+fn exchange(
+    app: &App,
+    stream: &mut (impl Read + Write),
+    until: &Cell<Instant>,
+    bounds: Bounds,
+    peer: IpAddr,
+    is_tls: bool,
+) -> io::Result<()> {
+    let admit = |request: &http::Request| {
+        until.set(Instant::now() + bounds.body);
+        app.longest_form(request, Moment::now())
+    };
+    let (answer, with_body) = match http::read(stream, admit) {
+        Ok(request) => {
+            let answer = app.answer(&request, peer, Moment::now());
+            (answer, request.method != http::Method::Head)
+        }
+        Err(Wrong::Refused(answer)) => (answer, true),
+        Err(Wrong::Gone) => return Err(ErrorKind::UnexpectedEof.into()),
+    };
+    until.set(Instant::now() + bounds.body);
+    http::write(stream, &answer, with_body, is_tls)
+}
+
+/// Ends a connection such that the client gets the answer even when it is still sending: what is unread would reset it.
+fn close(stream: &TcpStream) {
+    let _ = stream.shutdown(Shutdown::Write);
+    let _ = stream.set_read_timeout(Some(Duration::from_millis(500)));
+    let mut rest = [0; 2048];
+    let mut stream = stream;
+    for _ in 0..32 {
+        if !matches!(stream.read(&mut rest), Ok(1..)) {
+            break;
+        }
+    }
+}
+
+/// A stream with a moment by which everything must have been read or written, in however many small pieces.
+struct Timed {
+    stream: TcpStream,
+    until: Rc<Cell<Instant>>,
+}
+
+impl Timed {
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.until.get().saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(Some(left)) }
+    }
+}
+
+impl Read for Timed {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(self.left()?)?;
+        self.stream.read(bytes)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(self.left()?)?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+impl Answer {
+    /// What a defect of ours is answered with.
+    pub(crate) fn defect() -> Self {
+        Self::text(500, "a page could not be made, which is a defect")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_are_bounded_in_all_and_by_address() {
+        let open = Arc::default();
+        let bounds = Bounds { connections: 3, of_an_address: 2, ..Bounds::default() };
+        let take = |peer: &str| Place::take(&open, peer.parse().unwrap(), bounds);
+        let (first, second) = (take("192.0.2.1"), take("192.0.2.1"));
+        assert!(first.is_some() && second.is_some() && take("192.0.2.1").is_none());
+        let other = take("192.0.2.2");
+        assert!(other.is_some() && take("192.0.2.3").is_none(), "three are all");
+        drop(first);
+        assert!(take("192.0.2.3").is_some(), "a place was given back");
+        drop((second, other));
+        assert!(open.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_client_has_until_its_deadline_however_many_pieces_it_sends() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        far.write_all(b"GET / HTTP/1.1").unwrap();
+        let (near, _) = listener.accept().unwrap();
+        let until = Rc::new(Cell::new(Instant::now() + Duration::from_secs(600)));
+        let mut timed = Timed { stream: near, until: Rc::clone(&until) };
+        assert_eq!(timed.read(&mut [0]).unwrap(), 1);
+        // Bytes are there, and still it is too late.
+        until.set(Instant::now());
+        assert_eq!(timed.read(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(timed.write(b"x").unwrap_err().kind(), ErrorKind::TimedOut);
+    }
+}

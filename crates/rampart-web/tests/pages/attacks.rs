@@ -1,0 +1,238 @@
+//! What an attacker tries at the pages: rows, each refused.
+
+use crate::bed::{Bed, HOST, PASSWORD, USERS, get, post};
+use crate::firewall::HOSTILE;
+use rampart_web::http::{Answer, Method, Request};
+use rampart_web::routes::{Access, ROUTES};
+use std::time::Duration;
+
+/// Names that attackers choose are text on every page, in attributes and in between.
+#[test]
+fn hostile_names_are_text_on_every_page() {
+    let bed = Bed::new();
+    let anna = bed.login("anna");
+    let query = format!(
+        "?{}",
+        form_urlencoded::Serializer::new(String::new())
+            .extend_pairs(
+                [
+                    "search",
+                    "rule",
+                    "kind",
+                    "reason",
+                    "host",
+                    "name",
+                    "from",
+                    "source",
+                    "destination",
+                    "service",
+                    "number"
+                ]
+                .map(|key| (key, HOSTILE))
+            )
+            .finish()
+    );
+    let (mut pages, mut seen) = (0, 0);
+    let mut look = |what: &str, answer: &Answer| {
+        let body = &answer.body;
+        for forbidden in ["<script>", "<img", "onerror=alert(1)>", "\"'>", "value=\"\"'"] {
+            assert!(!body.contains(forbidden), "{what}: {forbidden} in {body}");
+        }
+        // What looks like a template is text as well.
+        assert_eq!(
+            body.matches("&lt;img src").count(),
+            body.matches("{{ token }}").count(),
+            "{what}: {body}"
+        );
+        pages += 1;
+        seen += usize::from(body.contains("&lt;script&gt;") || body.contains("&lt;&#x2f;textarea&gt;"));
+    };
+    for route in ROUTES.iter().filter(|route| route.method == Method::Get) {
+        look(route.path, &anna.get(route.path));
+        look(route.path, &anna.get(&format!("{}{query}", route.path)));
+    }
+    look("an entry", &anna.get("/history/entry?number=1"));
+    let text = format!("# </textarea>{HOSTILE}\n[zones]\n");
+    for (path, more) in [("/policy/check", ""), ("/policy/changes", ""), ("/policy/apply", "60")] {
+        look(path, &anna.post(path, &[("text", &text), ("base", HOSTILE), ("confirm_seconds", more)]));
+    }
+    for path in
+        ["/users/add", "/users/role", "/users/remove", "/flows/end", "/history/rollback", "/blocks/end"]
+    {
+        let form = ["name", "role", "host", "number", "source", "zone"].map(|key| (key, HOSTILE));
+        look(path, &anna.post(path, &form));
+        look("what was said", &anna.get("/account"));
+    }
+    look("the login", &bed.ask(&post("/login", &[("name", HOSTILE), ("password", "x")], "")));
+    assert!(
+        seen * 3 > pages,
+        "only {seen} of {pages} pages had a hostile name: the test looks at the wrong ones"
+    );
+}
+
+/// Each route with each role, and with nobody: what the table says, and nothing of it by a way around.
+#[test]
+fn every_route_takes_its_role() {
+    let bed = Bed::new();
+    for (name, role) in USERS {
+        for route in &ROUTES {
+            let Access::Role(needed) = route.access else { continue };
+            let login = bed.login(name);
+            let before = bed.firewall.changed_by().len();
+            let answer = match route.method {
+                Method::Post => login.post(route.path, &[]),
+                _ => login.get(route.path),
+            };
+            assert_eq!(answer.status == 403, role < needed, "{name} {}: {}", route.path, answer.status);
+            if role < needed {
+                assert_eq!(bed.firewall.changed_by().len(), before, "{name} {}", route.path);
+            }
+        }
+    }
+    for route in ROUTES.iter().filter(|route| route.access != Access::Anybody) {
+        let answer = match route.method {
+            Method::Post => bed.ask(&post(route.path, &[], "")),
+            _ => bed.ask(&get(route.path, "")),
+        };
+        let expected = if route.method == Method::Post { 401 } else { 303 };
+        assert_eq!(answer.status, expected, "{}", route.path);
+        assert!(!answer.body.contains("12,345"), "{}", route.path);
+    }
+}
+
+/// A form that is not of the session and of this server does nothing, whatever it asks for.
+#[test]
+fn forms_of_others_are_refused() {
+    let bed = Bed::new();
+    let (anna, other) = (bed.login("anna"), bed.login("anna"));
+    let own = format!("https://{HOST}");
+    for route in ROUTES.iter().filter(|route| route.method == Method::Post && route.path != "/login") {
+        for (what, token, origin) in [
+            ("no token", "", Some(own.as_str())),
+            ("a wrong one", "0000", Some(&own)),
+            ("of another session", &other.token, Some(&own)),
+            ("no origin", &anna.token, None),
+            ("an origin that is hidden", &anna.token, Some("null")),
+            ("of another site", &anna.token, Some("https://evil.example")),
+            ("of another port", &anna.token, Some("https://192.0.2.1:9000")),
+            ("without TLS", &anna.token, Some("http://192.0.2.1:8443")),
+            ("that begins like ours", &anna.token, Some("https://192.0.2.1:8443.evil.example")),
+        ] {
+            let form = [
+                ("token", token),
+                ("number", "1"),
+                ("confirm_seconds", "60"),
+                ("source", "192.0.2.9"),
+                ("dport", "1"),
+            ];
+            let request =
+                Request { origin: origin.map(str::to_owned), ..post(route.path, &form, &anna.cookie) };
+            let answer = bed.ask(&request);
+            assert_eq!(answer.status, 403, "{} with {what}", route.path);
+        }
+    }
+    assert!(bed.firewall.changed_by().is_empty());
+    assert_eq!(bed.users().all().unwrap().len(), 3);
+    // The login has no session yet, so its origin alone counts.
+    let login = post("/login", &[("name", "anna"), ("password", PASSWORD)], "");
+    let request = Request { origin: Some("https://evil.example".to_owned()), ..login };
+    assert_eq!(bed.ask(&request).status, 403);
+}
+
+#[test]
+fn a_session_is_a_new_one_and_of_its_own_browser() {
+    let bed = Bed::new();
+    // A number that an attacker has put into the browser is not taken over.
+    let planted = format!("__Host-rampart={}", "a".repeat(64));
+    let answer = bed.ask(&post("/login", &[("name", "rita"), ("password", PASSWORD)], &planted));
+    let cookie = answer.cookie.unwrap();
+    assert!(!cookie.contains("aaaa"), "{cookie}");
+    for part in ["__Host-rampart=", "; Path=/", "; HttpOnly", "; SameSite=Strict", "; Secure"] {
+        assert!(cookie.contains(part), "{part}: {cookie}");
+    }
+    assert_eq!(bed.ask(&get("/", &planted)).status, 303);
+    // The session before a login ends with it, also when it was somebody else's.
+    let anna = bed.login("anna");
+    bed.ask(&post("/login", &[("name", "rita"), ("password", PASSWORD)], &anna.cookie));
+    assert_eq!(anna.get("/").status, 303);
+    // Numbers that are none.
+    for value in ["", "0", "../../etc/passwd", &"f".repeat(64), "%00"] {
+        assert_eq!(bed.ask(&get("/", &format!("__Host-rampart={value}"))).status, 303, "{value}");
+    }
+    // What is kept in memory is not what is in the cookie, and a script does not keep a session open.
+    let rita = bed.login("rita");
+    bed.passed.set(Duration::from_secs(29 * 60));
+    assert_eq!(bed.ask(&Request { is_live: true, ..get("/", &rita.cookie) }).status, 200);
+    bed.passed.set(Duration::from_secs(31 * 60));
+    assert_eq!(bed.ask(&Request { is_live: true, ..get("/", &rita.cookie) }).status, 401);
+}
+
+#[test]
+fn paths_lead_to_routes_and_to_nothing_else() {
+    let bed = Bed::new();
+    let anna = bed.login("anna");
+    for path in [
+        "/../etc/passwd",
+        "/style.css/../../users.json",
+        "//rules",
+        "/rules/",
+        "/RULES",
+        "/%2e%2e/users.json",
+        "/users.json",
+        "/login\0",
+        "/static/style.css",
+        "/help/../rules",
+        "\\rules",
+        "/rules;x",
+    ] {
+        assert_eq!(anna.get(path).status, 404, "{path}");
+    }
+    for name in ["../../../etc/passwd", "web.md", "/etc/passwd", "web/../policy", ""] {
+        assert_eq!(anna.get(&format!("/help/page?name={name}")).status, 404, "{name}");
+    }
+    for (host, status) in [("fw.example:8443", 303), ("localhost", 303), ("evil.example", 421), ("", 421)] {
+        let request = Request { host: host.to_owned(), ..get("/", "") };
+        assert_eq!(bed.ask(&request).status, status, "{host}");
+    }
+}
+
+#[test]
+fn passwords_are_not_guessed_quickly() {
+    let bed = Bed::new();
+    for attempt in 0..5 {
+        assert_eq!(bed.try_login("anna", "wrong"), Err(403), "{attempt}");
+    }
+    assert_eq!(bed.try_login("anna", PASSWORD), Err(429), "even the right one has to wait");
+    bed.peer.set("203.0.113.1".parse().unwrap());
+    assert_eq!(bed.try_login("anna", PASSWORD), Err(429), "from another address, too");
+    assert!(bed.try_login("rita", PASSWORD).is_ok(), "others do not wait");
+    bed.passed.set(Duration::from_secs(2));
+    assert!(bed.try_login("anna", PASSWORD).is_ok(), "when the time is over");
+    // Names that nobody has are throttled by their address.
+    bed.peer.set("203.0.113.2".parse().unwrap());
+    let statuses: Vec<_> =
+        (0..12).map(|n| bed.try_login(&format!("user{n}"), "wrong").unwrap_err()).collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 2, "{statuses:?}");
+}
+
+/// Who is not logged in sends no long forms, and nobody sends them where none belong.
+#[test]
+fn long_forms_are_for_policies_alone() {
+    let bed = Bed::new();
+    let now = rampart_web::app::Moment { passed: Duration::ZERO, wall: jiff::Timestamp::UNIX_EPOCH };
+    let (anna, rita) = (bed.login("anna"), bed.login("rita"));
+    for (path, cookie, is_long) in [
+        ("/policy/check", anna.cookie.as_str(), true),
+        ("/policy/check", &rita.cookie, true),
+        ("/policy/check", "", false),
+        ("/policy/apply", "__Host-rampart=0", false),
+        ("/login", &anna.cookie, false),
+        ("/users/add", &anna.cookie, false),
+        ("/nothing", &anna.cookie, false),
+    ] {
+        let longest = bed.app.longest_form(&post(path, &[], cookie), now);
+        assert_eq!(longest > rampart_web::http::MAX_FORM, is_long, "{path}");
+    }
+    let long = "#".repeat((1 << 20) + 1);
+    assert_eq!(anna.post("/policy/check", &[("text", &long)]).status, 413);
+}
