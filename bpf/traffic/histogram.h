@@ -7,18 +7,28 @@
 #include <bpf/bpf_helpers.h>
 #include "../abi/traffic.h"
 
+/* Halves what is left to search: whether there is a bit above the lower ones. By arithmetic, because the verifier would follow both outcomes. */
+static __always_inline __u32 upper_half(__u64 *value, __u32 bits)
+{
+	__u64 is_upper = -(*value >> bits);
+
+	barrier_var(is_upper);
+	is_upper >>= 63;
+	barrier_var(is_upper);
+	*value >>= is_upper * bits;
+	return is_upper * bits;
+}
+
 /* Position of the highest set bit. By halves: clang's BPF back end handles __builtin_clzll badly. */
 static __always_inline __u32 highest_bit(__u64 value)
 {
-	__u32 bit = 0;
+	__u32 bit = upper_half(&value, 32);
 
-	if (value >> 32) { bit += 32; value >>= 32; }
-	if (value >> 16) { bit += 16; value >>= 16; }
-	if (value >> 8) { bit += 8; value >>= 8; }
-	if (value >> 4) { bit += 4; value >>= 4; }
-	if (value >> 2) { bit += 2; value >>= 2; }
-	if (value >> 1) bit += 1;
-	return bit;
+	bit += upper_half(&value, 16);
+	bit += upper_half(&value, 8);
+	bit += upper_half(&value, 4);
+	bit += upper_half(&value, 2);
+	return bit + upper_half(&value, 1);
 }
 
 /* Always below BUCKETS. */

@@ -172,6 +172,27 @@ static __always_inline bool second_head_is_intact(const void *stamp_at, const vo
 	       *(const __u32 *)(stamp_at + STAMP_BYTES + 2) == 0 && *(const __u16 *)(stamp_at + STAMP_BYTES + 6) == 0;
 }
 
+/* What differs of the `size` bytes behind the first `done`: a power of two, at most 8 words, of which `done` is a multiple. All ones: the
+ * frame has none. */
+static __always_inline __u64 part_differs(const struct xdp_md *ctx, __u32 offset, __u32 done, __u32 size)
+{
+	const void *at = (const void *)(long)ctx->data + ((offset + done) & (FILLING_BYTES - 1));
+	const void *should = filling + (done & (FILLING_BYTES - 1) & ~(size - 1));
+	__u64 difference = 0;
+
+	if (at + size > (void *)(long)ctx->data_end)
+		return ~0ULL;
+	if (size == 1)
+		return *(const __u8 *)at ^ *(const __u8 *)should;
+	if (size == 2)
+		return *(const __u16 *)at ^ *(const __u16 *)should;
+	if (size == 4)
+		return WORD_AT(at, 0) ^ WORD_AT(should, 0);
+	_Pragma("unroll") for (__u32 word = 0; word < size / 8; word++)
+		difference |= LONG_AT(at, word * 8) ^ LONG_AT(should, word * 8);
+	return difference;
+}
+
 /*
  * Whether the frame's `bytes` from `offset` are the filling's first. Frames in one piece only. Global, like the next, so that the
  * verifier looks at it once and not once a caller.
@@ -196,19 +217,20 @@ __noinline int filling_is_intact(struct xdp_md *ctx, __u32 offset, __u32 bytes)
 		done += BLOCK_BYTES;
 	}
 	/* The verifier forgets how many blocks there were, or it would go through what follows once for each number. */
+	done += bytes;
 	barrier_var(done);
-	at = (void *)(long)ctx->data + ((offset + done) & (FILLING_BYTES - 1));
-	for (int byte = 0; byte < BLOCK_BYTES; byte++) {
-		if (done >= bytes)
-			break;
-		barrier_var(at);
-		if (at + 1 > end)
-			return 0;
-		difference |= *(__u8 *)at ^ filling[done & (FILLING_BYTES - 1)];
-		at++;
-		done++;
+	done -= bytes;
+	barrier_var(done);
+	if (bytes - done >= BLOCK_BYTES)
+		return 0;
+	_Pragma("unroll") for (__u32 size = BLOCK_BYTES / 2; size; size /= 2) {
+		if (!((bytes - done) & size))
+			continue;
+		difference |= part_differs(ctx, offset, done, size);
+		done += size;
+		barrier_var(done);
 	}
-	return difference == 0 && done == bytes;
+	return difference == 0;
 }
 
 /* The same of a jumbo frame, whose filling the program does not know: by its sum. Copies it piece by piece, because the frame

@@ -61,32 +61,53 @@ static __always_inline bool is_own_host(__u32 host)
 	return host == OWN_HOST || (host >= FIRST_HOST && host <= HOST_MASK);
 }
 
-/*
- * The port of this interface whose zone has an address, or NULL. The number alone does not tell the port, because
- * interfaces of several namespaces may share one; the zone's prefix does.
- */
-static __noinline const struct identity *owner_v4(__u32 ifindex, __u32 address)
-{
-	for (int slot = 0; slot < MAX_PORTS; slot++) {
-		const struct identity *port = &identities[slot];
+/* Who has an address, and who is asked next. */
+struct owner {
+	__u32 ifindex;
+	__u32 v4_prefix;
+	__be32 v6_prefix[3];
+	bool is_v6;
+	__u32 slot;	/* MAX_PORTS: nobody */
+};
 
-		if (port->ifindex == ifindex && port->v4_prefix == (address & ~HOST_MASK) &&
-		    is_own_host(address & HOST_MASK))
-			return port;
-	}
-	return NULL;
+static long ask_port(__u32 slot, struct owner *owner)
+{
+	const struct identity *port = &identities[slot & (MAX_PORTS - 1)];
+	bool is_owner = owner->is_v6 ? port->v6_prefix[0] == owner->v6_prefix[0] && port->v6_prefix[1] == owner->v6_prefix[1] &&
+					       port->v6_prefix[2] == owner->v6_prefix[2] :
+				       port->v4_prefix == owner->v4_prefix;
+
+	if (port->ifindex != owner->ifindex || !is_owner)
+		return 0;
+	owner->slot = slot;
+	return 1;
 }
 
-static __noinline const struct identity *owner_v6(__u32 ifindex, const __be32 *address)
+/*
+ * The port of this interface whose zone has an address, or NULL. The number alone does not tell the port, because
+ * interfaces of several namespaces may share one; the zone's prefix does. bpf_loop(), because the verifier would go on once for each port.
+ */
+static __always_inline const struct identity *owner_of(struct owner *owner, __u32 host)
 {
-	for (int slot = 0; slot < MAX_PORTS; slot++) {
-		const struct identity *port = &identities[slot];
+	if (!is_own_host(host))
+		return NULL;
+	owner->slot = MAX_PORTS;
+	bpf_loop(MAX_PORTS, ask_port, owner, 0);
+	return owner->slot < MAX_PORTS ? &identities[owner->slot & (MAX_PORTS - 1)] : NULL;
+}
 
-		if (port->ifindex == ifindex && port->v6_prefix[0] == address[0] && port->v6_prefix[1] == address[1] &&
-		    port->v6_prefix[2] == address[2] && is_own_host(bpf_ntohl(address[3])))
-			return port;
-	}
-	return NULL;
+static __always_inline const struct identity *owner_v4(__u32 ifindex, __u32 address)
+{
+	struct owner owner = { .ifindex = ifindex, .v4_prefix = address & ~HOST_MASK };
+
+	return owner_of(&owner, address & HOST_MASK);
+}
+
+static __always_inline const struct identity *owner_v6(__u32 ifindex, const __be32 *address)
+{
+	struct owner owner = { .ifindex = ifindex, .v6_prefix = { address[0], address[1], address[2] }, .is_v6 = true };
+
+	return owner_of(&owner, bpf_ntohl(address[3]));
 }
 
 /* Keeps the answer to what user space asked, if this is it. The flag last: then the address is whole. */
