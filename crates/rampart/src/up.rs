@@ -96,7 +96,6 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
         Forwarding::Kernel => Vec::new(),
     };
     notes.extend(kernel_stands(&policy, settings).map_err(setting)?);
-    notes.extend(policy.unanswered_rejects());
     notes.extend(fragments_lost(&policy));
     if let Err(error) = &fetcher {
         notes.push(format!("commands of lists cannot be run: {error}"));

@@ -16,7 +16,7 @@ use crate::plane::{Attached, BlockKey, DataPlane, FlowKey, Hook, PlaneError, Pre
 use crate::privileges;
 use dataplane::routes::{AnswerLimits, Follower, Routes};
 use dataplane::{
-    Carried, Carrying, DataplaneError, Earlier, Firewall, FlowId, Interface, Keeper, Moved, Reason, Tally,
+    Attendant, Carried, Carrying, DataplaneError, Earlier, Firewall, FlowId, Interface, Moved, Reason, Tally,
 };
 use jiff::Timestamp;
 use machine::{fit, is_virtual, links, missing};
@@ -42,8 +42,8 @@ const NO_INTERFACE: u32 = 0;
 pub(crate) struct Kernel {
     firewall: Firewall,
     follower: Follower,
-    /// Keeps fragments that come before their first; where the kernel forwards, it puts datagrams together itself.
-    keeper: Option<Keeper>,
+    /// Keeps fragments that come before their first; where the kernel forwards, which puts datagrams together itself, answers what is refused.
+    attendant: Attendant,
     settings: Settings,
     attached: Vec<AttachedInterface>,
     /// Those of the policy in force.
@@ -128,10 +128,10 @@ impl Kernel {
         let routes = Routes::start(maps, &[], AnswerLimits::default());
         let follower = routes.and_then(|routes| with_the_daemons_rights(|| routes.follow_in_background()));
         let follower = follower.map_err(|error| PlaneError::Machine(error.to_string()))?;
-        let keeper = match forwarding {
-            Forwarding::Fast => Some(with_the_daemons_rights(|| firewall.keep_early_fragments())?),
-            Forwarding::Kernel => None,
-        };
+        let attendant = with_the_daemons_rights(|| match forwarding {
+            Forwarding::Fast => firewall.keep_early_fragments(),
+            Forwarding::Kernel => firewall.answer_refused(),
+        })?;
         if earlier.is_some() {
             follower.take_over_settings();
         }
@@ -142,7 +142,7 @@ impl Kernel {
         let kernel = Self {
             firewall,
             follower,
-            keeper,
+            attendant,
             settings,
             attached,
             bridges: policy.bridges.clone(),
@@ -501,7 +501,7 @@ impl DataPlane for Kernel {
     fn check_interfaces(&mut self) -> Result<Vec<String>, PlaneError> {
         let mut found: Vec<String> = (0..self.attached.len()).filter_map(|at| self.reattach(at)).collect();
         found.extend(self.follower.trouble());
-        found.extend(self.keeper.as_ref().and_then(Keeper::trouble));
+        found.extend(self.attendant.trouble());
         found.extend(self.firewall.missing_tracepoints().iter().map(|name| {
             format!("this kernel has no tracepoint `{name}`: frames that a driver does not send count as forwarded")
         }));

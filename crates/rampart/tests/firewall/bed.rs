@@ -22,7 +22,7 @@ fn patience() -> Duration {
 }
 
 /// How long an answer may take on a busy machine: the kernel and the server need it, the firewall does not.
-fn answer() -> Duration {
+pub(crate) fn answer() -> Duration {
     Duration::from_secs(10) * slowness()
 }
 
