@@ -39,6 +39,9 @@ pub(super) fn in_force(what: &str, applied: &Applied) -> String {
     if let Some(back) = applied.rolls_back_at {
         text += &format!("goes back at {back} unless `rampart confirm` comes\n");
     }
+    for trouble in &applied.not_kept {
+        text += &format!("warning: {trouble}\n");
+    }
     text
 }
 
