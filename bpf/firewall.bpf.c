@@ -3,6 +3,7 @@
 #include "firewall/core.h"
 #include "firewall/gate.h"
 #include "firewall/netfilter.h"
+#include "firewall/refused.h"
 #include "firewall/table_programs.h"
 #include "firewall/unsent.h"
 
@@ -143,6 +144,13 @@ SEC("tc")
 int return_fragment(struct __sk_buff *ctx)
 {
 	return bpf_clone_redirect(ctx, ctx->ifindex, BPF_F_INGRESS) ? TCX_DROP : TCX_NEXT;
+}
+
+/* Run by user space: what netfilter refused is answered (refused.h). */
+SEC("tc")
+int answer_refused(struct __sk_buff *ctx)
+{
+	return answer_handed(ctx);
 }
 
 /* The tracepoints of frames that XDP redirected: those that a driver did not send, and those that no driver was asked about. */

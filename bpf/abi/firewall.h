@@ -47,6 +47,8 @@ enum sizes {
 	HASH_SECRETS = 14,
 	COOKIE_KEY = 11,		/* the first of two secrets that hashes have no part in */
 	EARLY_BYTES = 2048,		/* of a frame that is kept until the first fragment of its datagram has come */
+	REFUSED_BYTES = 1248,		/* of a packet that is answered from user space: an Ethernet header and the longest quote */
+	PACKET_BYTES = 128,		/* of a struct packet */
 	NAT_ROW_WORDS = 16,		/* of a row of translations */
 	MAX_NAT_ROWS = 1024,		/* of each direction in one policy */
 	ANSWERED_ROW_WORDS = 4,		/* of a row of addresses that ARP is answered for */
@@ -520,6 +522,15 @@ struct datagram_name {
 	__u8 family;
 	__u8 from;		/* zone */
 	__u8 pad;
+};
+
+/* What the ring `refused_packets` has: a packet that netfilter refused and that is to be answered. */
+struct refused_packet {
+	__u64 time;			/* nanoseconds of the monotonic clock */
+	__u32 ifindex;			/* where it came in */
+	__u32 bytes;			/* of `frame`: an Ethernet header and the beginning of the packet */
+	__u8 frame[REFUSED_BYTES];
+	__u8 packet[PACKET_BYTES];	/* struct packet, for a program alone */
 };
 
 /* What the ring `early_fragments` has: a fragment that came before its first, and behind it the frame; or without a frame the sign that

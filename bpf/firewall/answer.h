@@ -238,7 +238,7 @@ static __always_inline __u32 answer_begin(void *ctx, const struct packet *p, enu
 	return 0;
 }
 
-/* Counts the packet once, and what became of its answer. */
+/* Counts the packet once, and what became of its answer. Without a reason it was counted before. */
 static __always_inline enum verdict answer_done(struct packet *p, struct answer_room *room, enum answer_class class,
 						enum reason reason, enum answered answered)
 {
@@ -247,7 +247,8 @@ static __always_inline enum verdict answer_done(struct packet *p, struct answer_
 		answer_spend(room, class);
 		tally(TALLY_ANSWERED, 1);
 		p->reason = reason;
-		count_drop(reason);
+		if (reason != REASON_NONE)
+			count_drop(reason);
 		return VERDICT_SENT;
 	case ANSWER_LIMITED:
 		tally(TALLY_ANSWERS_SUPPRESSED, 1);

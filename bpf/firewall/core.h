@@ -39,6 +39,18 @@ static __always_inline void count_hit(__u32 slot)
 		*count += 1;
 }
 
+/* In refused.h. */
+int hand_refused(struct bpf_nf_ctx *ctx, struct packet *p);
+
+/* Answers a packet that is dropped, and returns what becomes of it then. */
+static __always_inline enum verdict answer_refusal(void *ctx, struct packet *p, const enum hook hook, enum reason reason)
+{
+	if (hook != HOOK_NETFILTER)
+		return answer_reject(ctx, p, hook, reason);
+	hand_refused(ctx, p);
+	return drop(p, reason);
+}
+
 /* Drops what the policy refuses, and answers the sender if its rule says so. */
 static __always_inline enum verdict refuse(void *ctx, struct packet *p, const enum hook hook)
 {
@@ -47,8 +59,8 @@ static __always_inline enum verdict refuse(void *ctx, struct packet *p, const en
 	restore_acknowledgement(p);
 	if (p->extras)
 		note_refused(p);
-	if (p->action == ACTION_REJECT && !(p->flags & PACKET_FROM_SELF) && hook != HOOK_NETFILTER)
-		return answer_reject(ctx, p, hook, refusal_of(p));
+	if (p->action == ACTION_REJECT && !(p->flags & PACKET_FROM_SELF))
+		return answer_refusal(ctx, p, hook, refusal_of(p));
 	return drop(p, refusal_of(p));
 }
 
@@ -232,10 +244,9 @@ __noinline int route_tc(struct __sk_buff *ctx, struct packet *p)
  */
 static __always_inline enum verdict refuse_stranger(void *ctx, struct packet *p, const enum hook hook)
 {
-	if (hook == HOOK_NETFILTER || whole_tick() >= settings.strangers_until || p->flags & PACKET_FROM_SELF)
+	if (whole_tick() >= settings.strangers_until || p->flags & PACKET_FROM_SELF)
 		return drop(p, REASON_TCP_NO_FLOW);
-	return hook == HOOK_XDP ? answer_reset_xdp(ctx, p, REASON_TCP_NO_FLOW)
-				: answer_reset_tc(ctx, p, REASON_TCP_NO_FLOW);
+	return answer_refusal(ctx, p, hook, REASON_TCP_NO_FLOW);
 }
 
 /* Counts what the policy refuses for its source, unless the way back shows that the source is forged. */

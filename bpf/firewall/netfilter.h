@@ -34,6 +34,7 @@ typedef struct {
 struct net_device {
 	char name[INTERFACE_NAME_BYTES];
 	int ifindex;
+	unsigned short type;
 	possible_net_t nd_net;
 } __attribute__((preserve_access_index));
 
@@ -44,6 +45,9 @@ struct dst_entry {
 struct sk_buff {
 	unsigned int len;
 	__u8 ip_summed : 2;
+	__u16 mac_header;
+	unsigned char *head;
+	unsigned long _nfct;
 	unsigned long _skb_refdst;
 } __attribute__((preserve_access_index));
 

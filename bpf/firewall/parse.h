@@ -264,6 +264,13 @@ static __always_inline __u64 sum_of_header(const struct ipv4 *ip)
 	return (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
 }
 
+/* Whether checksums of IPv4 headers are verified here. Not at netfilter: the kernel has done that, and where something follows the end of
+ * the options it has written zeros there, for which it changes the checksum only when it sends the packet on (ip_forward_options()). */
+static __always_inline bool checks_headers(const struct frame *f)
+{
+	return f->hook != HOOK_NETFILTER && settings.check_checksums;
+}
+
 /* The sum over an IPv4 header with its checksum is 0xffff. */
 static __always_inline bool is_header_sum(__u64 sum)
 {
@@ -331,7 +338,7 @@ static __always_inline bool has_good_options(struct packet *p, const struct fram
 
 static __always_inline enum verdict check_options(struct packet *p, const struct frame *f, __u32 header_bytes)
 {
-	if (settings.check_checksums && !checksum_holds(p, f, header_bytes))
+	if (checks_headers(f) && !checksum_holds(p, f, header_bytes))
 		return drop(p, REASON_CHECKSUM);
 	return has_good_options(p, f, p->network + header_bytes) ? VERDICT_NEXT : drop(p, REASON_OPTIONS);
 }
@@ -384,7 +391,7 @@ static __always_inline enum verdict parse_ipv4(struct packet *p, const struct fr
 	if (header_bytes > IPV4_BYTES) {
 		if (look_closer_at(p, f, PART_OPTIONS, header_bytes) != VERDICT_NEXT)
 			return VERDICT_DROP;
-	} else if (settings.check_checksums && !is_header_sum(sum_of_header(ip))) {
+	} else if (checks_headers(f) && !is_header_sum(sum_of_header(ip))) {
 		return drop(p, REASON_CHECKSUM);
 	}
 	p->family = 4;

@@ -40,6 +40,7 @@ struct {
 	enum table_task task;
 	struct judge_command question;
 	struct early_fragment early;
+	struct refused_packet refused;
 	enum forwarding_times times;
 	enum family_bits family;
 	enum syn_proxy syn_proxy;

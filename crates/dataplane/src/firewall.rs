@@ -1,12 +1,14 @@
 //! The loaded firewall.
 
+use crate::attendant::Attendant;
 use crate::counters::Hits;
 use crate::earlier::Earlier;
-use crate::early::{Early, Keeper};
+use crate::early::Early;
 use crate::loading::{Before, Loaded, UNSENT, again, load, program};
 use crate::names::SharedNames;
 use crate::policies::{Limited, Lists, Policies};
 use crate::ports::{Hook, Ports};
+use crate::refused::Refused;
 use crate::routes::{LinkAddresses, RouteMaps};
 use crate::shared::{Mapping, Shared, has_tracepoint};
 use crate::skeleton::FirewallProgs;
@@ -50,6 +52,8 @@ pub struct Firewall {
     unsent: Unsent,
     /// Until somebody keeps early fragments.
     pub(crate) early: Option<Early>,
+    /// Until somebody answers what netfilter refuses.
+    refused: Option<Refused>,
     #[cfg(feature = "testing")]
     pub(crate) testing: crate::testing::Testing,
 }
@@ -154,6 +158,11 @@ impl Firewall {
             program(&small.return_fragment)?,
             program(&small.lose_fragments)?,
         )?;
+        let refused = Refused::new(
+            &maps.refused_packets,
+            Shared::new(&mut variables.refused_until, skel),
+            program(&small.answer_refused)?,
+        )?;
         let names = SharedNames::default();
         let hits = || Ok(Hits::new(handle(&maps.hits)?, cores, settings.rules));
         let flows = FlowTable {
@@ -215,6 +224,7 @@ impl Firewall {
             routes,
             unsent: Unsent::attach(small)?,
             early: Some(early),
+            refused: Some(refused),
             #[cfg(feature = "testing")]
             testing,
         })
@@ -225,10 +235,21 @@ impl Firewall {
     ///
     /// # Errors
     /// It was called before, or no descriptors or threads are left.
-    pub fn keep_early_fragments(&mut self) -> Result<Keeper, DataplaneError> {
+    pub fn keep_early_fragments(&mut self) -> Result<Attendant, DataplaneError> {
         let doing = "keeping early fragments";
         let twice = || std::io::Error::other("somebody keeps them already");
         self.early.take().ok_or_else(twice).map_err(DataplaneError::system(doing))?.keep_in_background()
+    }
+
+    /// Answers what the kernel's forwarding refuses with an answer, on a thread of its own, until it is dropped. Without that it is
+    /// dropped in silence. To be called once, in the network namespace of the interfaces.
+    ///
+    /// # Errors
+    /// It was called before, or no descriptors or threads are left.
+    pub fn answer_refused(&mut self) -> Result<Attendant, DataplaneError> {
+        let doing = "answering what is refused";
+        let twice = || std::io::Error::other("somebody answers it already");
+        self.refused.take().ok_or_else(twice).map_err(DataplaneError::system(doing))?.answer_in_background()
     }
 
     /// Records of flows have the numbers of their zones.

@@ -11,6 +11,7 @@
 
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::panic))]
 
+mod attendant;
 mod carrying;
 mod clock;
 mod contexts;
@@ -32,6 +33,7 @@ pub mod others;
 mod policies;
 mod ports;
 mod reason;
+mod refused;
 mod ring;
 pub mod routes;
 mod scans;
@@ -46,10 +48,10 @@ pub mod system_calls;
 #[cfg(feature = "testing")]
 mod testing;
 
+pub use attendant::Attendant;
 pub use carrying::{Carried, Carrying};
 pub use counters::Counters;
 pub use earlier::{Earlier, take_from};
-pub use early::Keeper;
 pub use error::DataplaneError;
 pub use event_log::{Event, EventKind, EventLog};
 pub use firewall::{Firewall, Occupancy, Settings};

@@ -1,8 +1,9 @@
 //! The reading end of a ring that the programs fill. What was read is gone from it.
 
 use crate::DataplaneError;
-use crate::shared::{Plain, from_bytes};
+use crate::shared::{Plain, descriptor_of, from_bytes};
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub(crate) struct Ring<T> {
@@ -25,6 +26,11 @@ impl<T: Plain + Send + 'static> Ring<T> {
             })
             .map_err(DataplaneError::bpf(doing.as_str()))?;
         Ok(Self { ring: builder.build().map_err(DataplaneError::bpf(doing.as_str()))?, read, name })
+    }
+
+    /// What can be waited for until something comes.
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        descriptor_of(&self.ring)
     }
 
     /// What came since the last call, in the order in which it came on each core.

@@ -41,6 +41,8 @@ unsafe impl Plain for types::datagram_name {}
 // SAFETY: as above.
 unsafe impl Plain for types::early_fragment {}
 // SAFETY: as above.
+unsafe impl Plain for types::refused_packet {}
+// SAFETY: as above.
 unsafe impl Plain for types::limit_terms {}
 // SAFETY: as above; the lock is a number.
 unsafe impl Plain for types::limit_row {}

@@ -23,8 +23,8 @@ const POLICY: &str = include_str!("rows/rows.toml");
 const ROWS: &str = include_str!("rows/rows.txt");
 const WINDOW: &str = "window=1000";
 /// The kernel sees to these itself, and nobody is asked about the packet: it is no IP, in another's frame, of another interface, or
-/// goes nowhere; or it has no hop left.
-const NEVER_ASKED: [&str; 6] = ["not-ip", "not-ours", "vlan", "no-route", "reverse-path", "ttl"];
+/// goes nowhere; it has no hop left, or the checksum of its IPv4 header is wrong.
+const NEVER_ASKED: [&str; 7] = ["not-ip", "not-ours", "vlan", "no-route", "reverse-path", "ttl", "checksum"];
 /// And to these once the packet was allowed.
 const LATER: [&str; 2] = ["cut", "too-big"];
 

@@ -47,6 +47,7 @@ mod analysis;
 pub mod answered;
 pub mod bridge;
 mod check;
+pub mod ends;
 pub mod exports;
 pub mod form;
 pub mod gateways;

@@ -209,42 +209,6 @@ fn what_nothing_uses_is_reported() {
     );
 }
 
-#[test]
-fn where_the_kernel_forwards_what_is_rejected_gets_no_answer() {
-    let rule = |name: &str, rest: &str| {
-        format!(
-            "[[rules]]\nname = '{name}'\nfrom = 'a'\nto = 'self'\nservice = 'tcp/{}'\n{rest}\n",
-            name.len()
-        )
-    };
-    let (reject, off) = ("action = 'reject'", "action = 'reject'\nenabled = false");
-    let default = "[[defaults]]\nfrom = 'a'\nto = 'self'\naction = 'reject'\n".to_owned();
-    let said = "where the kernel forwards, `reject` drops without an answer, as `deny` does: ";
-    for (forwarding, rest, expected) in [
-        ("kernel", rule("x", reject), Some("p:5:8: .the rule `x` would send one")),
-        (
-            "kernel",
-            rule("x", "action = 'allow'") + &rule("yy", reject) + &rule("zzz", reject) + &default,
-            Some(
-                "p:11:8: .2 rules, of which `yy` is the first, and the default of a pair of zones would send one",
-            ),
-        ),
-        ("kernel", default.clone(), Some("p:4:1: .the default of a pair of zones would send one")),
-        ("kernel", rule("x", off) + &rule("yy", "action = 'deny'"), None),
-        ("fast", rule("x", reject) + &default, None),
-    ] {
-        let text = format!(
-            "settings = {{ forwarding = '{forwarding}' }}\n[zones]\na = {{ interfaces = 'e0' }}\n{rest}"
-        );
-        let policy = Policy::parse("p", &text).unwrap_or_else(|problems| panic!("{problems}"));
-        let unanswered = |w: &Warning| (w.kind == WarningKind::Unanswered).then(|| w.problem.to_string());
-        let found: Vec<String> = policy.warnings().iter().filter_map(unanswered).collect();
-        let expected: Vec<String> = expected.iter().map(|it| it.replace('.', said)).collect();
-        assert_eq!(found, expected, "{rest}");
-        assert_eq!(policy.unanswered_rejects().is_some(), !expected.is_empty());
-    }
-}
-
 /// Moments with every combination of the schedules of random policies.
 const ALL_MOMENTS: [&str; 6] = [
     "2026-06-17T10:00:00Z",

@@ -13,10 +13,12 @@ use crate::state::State;
 use jiff::{Timestamp, Zoned};
 use policy::Policy;
 use policy::address::AddressSet;
+use policy::ends::{Misfit, misfit};
 use policy::interpret::{Decider, Explanation, Packet, decide_listed, explain};
 use policy::lists::{OnLists, Refusing, refusing};
 use policy::model::{Action, SELF, ZoneId};
 use policy::service::{ICMP, ICMPV6, SCTP, ServiceSet, TCP, UDP};
+use policy::settings::SynProxy;
 use scanned::Scanned;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -72,6 +74,14 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
         (Some(file), _) => batch::run(file, &policy, at, json),
         (None, Some(question)) => {
             let (packet, before) = packet(&question, &policy).map_err(Failure::Wrong)?;
+            if let Some(why) = misfit_of(&policy, &packet, before) {
+                if args.brief {
+                    outln!("{}", batch::brief_of_reason(why.name(), None, json));
+                } else {
+                    show_misfit(&question, &policy, &packet, at, why, json);
+                }
+                return Ok(ExitCode::SUCCESS);
+            }
             let lists = contents(&policy, at)?;
             let listed = refusing(&policy.lists, &lists, packet.source, packet.destination);
             if let Some(by) = listed {
@@ -101,6 +111,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
                 }
                 answer["translation"] = translated.to_json(&policy);
                 answer["scans"] = scanned.map(Scanned::to_json).into();
+                answer["syn_proxy"] = proxied(&policy, &packet, &explanation).into();
                 outln!("{answer:#}");
             } else {
                 print(&question, &policy, &packet, on, at, &explanation);
@@ -112,6 +123,7 @@ pub(crate) fn run(args: &ExplainArgs, json: bool) -> Result<ExitCode, Failure> {
                     translated.lines(&policy).iter().for_each(|line| outln!("{line}"));
                 }
                 scanned.iter().flat_map(|it| it.lines()).for_each(|line| outln!("{line}"));
+                proxied(&policy, &packet, &explanation).iter().for_each(|line| outln!("{line}"));
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -163,6 +175,29 @@ fn packet(question: &Question, policy: &Policy) -> Result<(Packet, Option<(usize
         return Err("what the firewall sends to itself never passes it: name another zone".to_owned());
     }
     Ok((packet, before))
+}
+
+/// Why a packet is dropped for its addresses, whatever the rules say.
+fn misfit_of(policy: &Policy, packet: &Packet, before: Option<(usize, Packet)>) -> Option<Misfit> {
+    let destination = before.map_or(packet.destination, |(_, asked)| asked.destination);
+    misfit(policy, &Packet { destination, ..*packet })
+}
+
+/// What `syn_proxy` does to the SYN of a connection that is allowed; `None` if it passes as it is.
+fn proxied(policy: &Policy, packet: &Packet, explanation: &Explanation) -> Option<&'static str> {
+    let is_forwarded = packet.protocol == TCP && packet.from != SELF && packet.to != SELF;
+    if !is_forwarded || policy.is_bridged(packet.from) || explanation.verdict.action != Action::Allow {
+        return None;
+    }
+    match policy.settings.syn_proxy {
+        SynProxy::Off => None,
+        SynProxy::On => Some(
+            "its SYN is answered with a cookie, and the server is asked once that is acknowledged (syn_proxy)",
+        ),
+        SynProxy::WhenFull => Some(
+            "while half-open connections fill half of half_open, its SYN is answered with a cookie, and the server is asked once that is acknowledged (syn_proxy)",
+        ),
+    }
 }
 
 const fn has_ports(protocol: u8) -> bool {
@@ -257,6 +292,28 @@ fn show_list(question: &Question, policy: &Policy, packet: &Packet, at: Timestam
         policy.file
     );
     scanned.iter().flat_map(|it| it.lines()).for_each(|line| outln!("{line}"));
+}
+
+/// The addresses decide before any rule is asked.
+fn show_misfit(
+    question: &Question,
+    policy: &Policy,
+    packet: &Packet,
+    at: Timestamp,
+    why: Misfit,
+    json: bool,
+) {
+    let words = why.words(packet);
+    if json {
+        let answer = json!({
+            "action": "deny", "rule": null, "reason": why.name(), "why": words, "packet": packet_json(policy, packet),
+            "at": at.to_string(), "passed_over": [],
+        });
+        outln!("{answer:#}");
+        return;
+    }
+    print_packet(question, policy, packet, at);
+    outln!("deny: {words}: it is dropped as {}, before any rule is asked", why.name());
 }
 
 fn print_packet(question: &Question, policy: &Policy, packet: &Packet, at: Timestamp) {

@@ -1,6 +1,7 @@
 //! Keeps the kernel from forwarding by itself. The firewall forwards; a kernel that did too would forward everything as soon
 //! as the firewall is gone (`docs/decisions/0013-what-a-dead-firewall-leaves.md`). Never turns it on once a firewall has run.
 
+use crate::before::Before;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -14,15 +15,15 @@ const SWITCHES: [&str; 2] = ["ipv4/ip_forward", "ipv6/conf/all/forwarding"];
 /// A switch of the kernel that could not be read or written.
 #[derive(Debug)]
 pub(crate) struct SettingError {
-    path: PathBuf,
-    source: io::Error,
+    pub(crate) path: PathBuf,
+    pub(crate) source: io::Error,
 }
 
 impl std::fmt::Display for SettingError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "cannot set {}: {}; it takes root and a /proc/sys that can be written",
+            "cannot set or note {}: {}; it takes root, and a /proc/sys and a /run that can be written",
             self.path.display(),
             self.source
         )
@@ -39,6 +40,7 @@ impl std::fmt::Display for SettingError {
 pub(crate) fn close<'i>(
     settings: &Path,
     interfaces: impl IntoIterator<Item = &'i str>,
+    before: &Before,
 ) -> Result<Vec<&'static str>, SettingError> {
     let mut were_on = Vec::new();
     for switch in SWITCHES {
@@ -47,20 +49,25 @@ pub(crate) fn close<'i>(
             were_on.push(switch);
         }
     }
-    interfaces.into_iter().try_for_each(|interface| behave_as_router(settings, interface))?;
+    interfaces.into_iter().try_for_each(|interface| behave_as_router(settings, interface, before))?;
     Ok(were_on)
 }
 
-/// The machine behaves as a router on an interface of IPv6.
+/// The machine behaves as a router on an interface of IPv6. What the switch was is noted.
 ///
 /// # Errors
 /// When the switch cannot be written.
-pub(crate) fn behave_as_router(settings: &Path, interface: &str) -> Result<(), SettingError> {
+pub(crate) fn behave_as_router(
+    settings: &Path,
+    interface: &str,
+    before: &Before,
+) -> Result<(), SettingError> {
     let switch = format!("ipv6/conf/{interface}/forwarding");
     // Without IPv6, or without the interface, there is nothing to behave; a missing interface is reported elsewhere.
     if !settings.join(&switch).exists() {
         return Ok(());
     }
+    before.note(settings, &switch)?;
     match write(settings, &switch, "1") {
         Err(error) if error.source.kind() == ErrorKind::NotFound => Ok(()),
         done => done,
@@ -73,20 +80,6 @@ pub(crate) fn behave_as_router(settings: &Path, interface: &str) -> Result<(), S
 /// When one cannot be written.
 pub(crate) fn reopen(settings: &Path, switches: &[&str]) -> Result<(), SettingError> {
     switches.iter().try_for_each(|switch| write(settings, switch, "1"))
-}
-
-/// Turns the forwarding of the loopback interface off again, which a firewall turns on because without it the kernel answers no
-/// question about routes, and which a firewall that has no daemon any more left on.
-///
-/// # Errors
-/// When it cannot be written.
-pub(crate) fn close_loopback(settings: &Path) -> Result<(), SettingError> {
-    for switch in ["ipv4/conf/lo/forwarding", "ipv6/conf/lo/forwarding"] {
-        if is_on(settings, switch)? {
-            write(settings, switch, "0")?;
-        }
-    }
-    Ok(())
 }
 
 /// The switches that somebody turned on.
@@ -140,11 +133,17 @@ fn write(settings: &Path, switch: &str, value: &str) -> Result<(), SettingError>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon::instance::Instance;
 
     #[test]
     fn the_switches_are_turned_off_and_ours_behave_as_a_routers() {
         let folder = tempfile::tempdir().unwrap();
         let settings = folder.path();
+        let before = Before::of(&Instance {
+            namespace: String::new(),
+            socket: PathBuf::new(),
+            lock: settings.join("noted.lock"),
+        });
         let read = |switch: &str| fs::read_to_string(settings.join(switch)).unwrap();
         for interface in ["all", "e0", "other"] {
             fs::create_dir_all(settings.join(format!("ipv6/conf/{interface}"))).unwrap();
@@ -154,7 +153,7 @@ mod tests {
         fs::write(settings.join("ipv4/ip_forward"), "1\n").unwrap();
         assert_eq!(opened(settings).unwrap(), ["ipv4/ip_forward"]);
         assert_eq!(closed(settings).unwrap(), ["ipv6/conf/all/forwarding"]);
-        assert_eq!(close(settings, ["e0", "missing"]).unwrap(), ["ipv4/ip_forward"]);
+        assert_eq!(close(settings, ["e0", "missing"], &before).unwrap(), ["ipv4/ip_forward"]);
         assert_eq!(opened(settings).unwrap(), [""; 0]);
         assert_eq!(
             (read("ipv4/ip_forward"), read("ipv6/conf/e0/forwarding")),
@@ -163,7 +162,7 @@ mod tests {
         assert_eq!(read("ipv6/conf/other/forwarding"), "0\n");
         // A kernel without IPv6.
         fs::remove_dir_all(settings.join("ipv6")).unwrap();
-        assert!(close(settings, ["e0"]).unwrap().is_empty());
+        assert!(close(settings, ["e0"], &before).unwrap().is_empty());
         reopen(settings, &["ipv4/ip_forward"]).unwrap();
         assert_eq!(read("ipv4/ip_forward"), "1");
         assert_eq!(dotted("ipv6/conf/all/forwarding"), "net.ipv6.conf.all.forwarding");

@@ -4,6 +4,7 @@
 
 mod ask;
 mod backup;
+mod before;
 mod boot;
 mod check;
 mod cli;

@@ -1,5 +1,6 @@
 //! `rampart up`: takes the namespace's lock, starts the daemon, and runs until it is down.
 
+use crate::before::Before;
 use crate::boot::{self, Chosen, Named};
 use crate::cli::UpArgs;
 use crate::daemon::instance::{Instance, InstanceError, Lock};
@@ -90,21 +91,28 @@ pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
     // While this process may still have a socket of the network.
     let scrapes = args.metrics.map(|address| scrapes::listen(address, &policy)).transpose()?;
     // From now on what the firewall does not forward is not forwarded.
+    let before = Before::of(&instance);
+    if earlier.is_none() {
+        before.begin().map_err(setting)?;
+    }
     let were_on = match policy.settings.forwarding {
         Forwarding::Fast => {
             let named = policy.zones.iter().flat_map(policy::model::Zone::named_interfaces);
-            forwarding::close(settings, named).map_err(setting)?
+            forwarding::close(settings, named, &before).map_err(setting)?
         }
         Forwarding::Kernel => Vec::new(),
     };
+    match &earlier {
+        None => before.note_loopback(settings).map_err(setting)?,
+        Some(_) => before.suppose_loopback_off().map_err(setting)?,
+    }
     notes.extend(kernel_stands(&policy, settings).map_err(setting)?);
-    notes.extend(policy.unanswered_rejects());
     notes.extend(fragments_lost(&policy));
     if let Err(error) = &fetcher {
         notes.push(format!("commands of lists cannot be run: {error}"));
     }
     let fetcher = fetcher.ok();
-    let plane = Kernel::load(&policy, args.hook, earlier).map_err(machine);
+    let plane = Kernel::load(&policy, args.hook, earlier, before).map_err(machine);
     let started = plane.and_then(|(plane, note)| {
         notes.extend(note);
         // Where somebody stands before the machine and names the policy, the files must be right.

@@ -1,6 +1,9 @@
 //! The commands as a user runs them: what they print, and their exit status.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "cli/explain.rs"]
+mod explain;
+
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -343,8 +346,9 @@ fn explain_says_what_scans_have_to_do_with_it() {
         (&blocking, "198.51.100.7 192.0.2.1 udp --sport 53 --dport 40000", Some([false, false, true])),
         (&blocking, "198.51.100.7 192.0.2.1 udp --sport 53 --dport 100", Some([false, true, true])),
         (&blocking, "198.51.100.7 239.0.0.1 udp --dport 5353", Some([false, false, true])),
-        (&blocking, "0.0.0.0 192.0.2.1 udp --dport 67", Some([false, false, true])),
-        (&blocking, "fe80::1 2001:db8::1 udp --dport 67", Some([false, false, true])),
+        (&blocking, "0.0.0.0 192.0.2.1 udp --dport 67", None),
+        (&blocking, "0.0.0.0 255.255.255.255 udp --dport 67", Some([false, false, true])),
+        (&blocking, "fe80::1 2001:db8::1 udp --dport 67", None),
         (&blocking, "2001:db8:1::1 2001:db8::1 udp --dport 67", Some([false, true, true])),
         (&nothing, "198.51.100.7 192.0.2.1 tcp --dport 81", None),
     ] {

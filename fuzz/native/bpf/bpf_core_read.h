@@ -6,5 +6,7 @@
 #define preserve_access_index unused
 #define BPF_CORE_READ_BITFIELD(from, field) ((from)->field)
 #define bpf_core_type_id_kernel(type) 0
+#define bpf_core_field_exists(...) 1
+#define bpf_core_read(to, bytes, from) (__builtin_memcpy((to), (from), (bytes)), 0)
 
 #endif

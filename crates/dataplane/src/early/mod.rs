@@ -5,8 +5,6 @@
 mod keeper;
 mod kept;
 
-pub use keeper::Keeper;
-
 use crate::DataplaneError;
 use crate::contexts;
 use crate::shared::{Program, Shared, bytes_of, from_bytes, publish};

@@ -7,7 +7,6 @@ mod candidates;
 mod collectors;
 mod cover;
 mod moments;
-mod rejects;
 mod translations;
 
 use crate::address::AddressSet;
@@ -47,8 +46,6 @@ pub enum Kind {
     Unused,
     /// Whether the rule ever decides could not be found out with a reasonable amount of work.
     Undecided,
-    /// What is rejected gets no answer, because the kernel forwards.
-    Unanswered,
     /// A collector of `[log]` cannot be reached, because no rule lets it out.
     Cut,
 }
@@ -62,7 +59,6 @@ impl Kind {
             Kind::Unreachable => "unreachable",
             Kind::Unused => "unused",
             Kind::Undecided => "undecided",
-            Kind::Unanswered => "unanswered",
             Kind::Cut => "cut",
         }
     }
@@ -128,7 +124,6 @@ impl Policy {
         let places = Places::new(&self.file, &self.text);
         let mut warnings = self.rule_warnings(&places);
         warnings.extend(translations::warnings(self, &places));
-        warnings.extend(rejects::warning(self, &places));
         warnings.extend(collectors::warnings(self, &places));
         for (what, span) in &self.unused {
             let message = format!("nothing uses {what}");

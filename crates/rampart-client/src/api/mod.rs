@@ -501,6 +501,9 @@ pub struct Applied {
     pub changes: Changes,
     /// When the previous policy comes back unless this one is confirmed; null if it needs no confirmation.
     pub rolls_back_at: Option<Timestamp>,
+    /// What could not be written down, each a sentence: the policy is in force, and after a restart another one comes up, or the history lacks it.
+    #[serde(default)]
+    pub not_kept: Vec<String>,
 }
 
 /// The difference between two policies.

@@ -2,6 +2,7 @@
 
 use super::shown;
 use crate::api::{Applied, Confirmed, Down, KeptPolicy, NewPolicy, Operation};
+use crate::before::Before;
 use crate::cli::{ApplyArgs, AskArgs, Caution, ResetArgs, RollbackArgs};
 use crate::daemon::changes;
 use crate::daemon::instance::Instance;
@@ -38,6 +39,9 @@ pub(super) fn in_force(what: &str, applied: &Applied) -> String {
     }
     if let Some(back) = applied.rolls_back_at {
         text += &format!("goes back at {back} unless `rampart confirm` comes\n");
+    }
+    for trouble in &applied.not_kept {
+        text += &format!("warning: {trouble}\n");
     }
     text
 }
@@ -137,7 +141,8 @@ fn remains(args: &AskArgs, json: bool, failure: Failure) -> Result<String, Failu
     let Ok(_lock) = instance.lock() else { return Err(failure) };
     let Some(earlier) = Earlier::find().map_err(|error| machine(&error))? else { return Err(failure) };
     earlier.take_away().map_err(|error| machine(&error))?;
-    forwarding::close_loopback(Path::new(forwarding::SETTINGS)).map_err(|error| machine(&error))?;
+    let before = Before::of(&instance);
+    before.put_back(Path::new(forwarding::SETTINGS), None).map_err(|error| machine(&error))?;
     instance.remove_sockets();
     let detached = serde_json::json!({ "pid": null, "detached": earlier.interfaces() });
     shown(&detached, json, |_| format!("detached from {}; no daemon ran\n", earlier.interfaces().join(", ")))

@@ -190,10 +190,13 @@ impl Daemon {
         running.applied_at = now.wall;
         self.keep(running);
         let rolls_back_at = running.unconfirmed.as_ref().map(|waiting| waiting.rolls_back_at);
+        let not_written = running.not_kept.clone();
         // The state is not held while the disk may be slow.
         drop(slot);
         let number = self.record(&policy, coming, now.wall);
-        Ok(Applied { generation, number, rules: policy.rules.len(), changes, rolls_back_at })
+        let not_recorded = self.past.as_ref().and_then(Past::trouble);
+        let not_kept = not_written.into_iter().chain(not_recorded).collect();
+        Ok(Applied { generation, number, rules: policy.rules.len(), changes, rolls_back_at, not_kept })
     }
 
     /// Writes the policy in force into the history. The history's turn must be held.

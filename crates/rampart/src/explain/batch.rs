@@ -1,8 +1,7 @@
 //! Many packets: a line of JSON for each, and a line of answer for each.
 
-use super::UNASKED;
 use super::translated::untranslatable;
-use super::{Question, contents, line, packet};
+use super::{Question, UNASKED, contents, line, misfit_of, packet};
 use crate::failure::Failure;
 use jiff::Timestamp;
 use policy::Policy;
@@ -41,10 +40,12 @@ pub(super) fn run(file: &Path, policy: &Policy, at: Timestamp, json: bool) -> Re
         let asked = serde_json::from_str::<Question>(&text).map_err(|error| error.to_string());
         let answer = asked.and_then(|question| packet(&question, policy));
         let written = match answer {
-            Ok((packet, _)) => {
-                let answer = match lists.refusing(&policy.lists, packet.source, packet.destination) {
-                    Some(list) => brief_of_list(policy, list, Some(number), json),
-                    None => {
+            Ok((packet, before)) => {
+                let listed = lists.refusing(&policy.lists, packet.source, packet.destination);
+                let answer = match (misfit_of(policy, &packet, before), listed) {
+                    (Some(misfit), _) => brief_of_reason(misfit.name(), Some(number), json),
+                    (None, Some(list)) => brief_of_list(policy, list, Some(number), json),
+                    (None, None) => {
                         let on = lists.on_lists(packet.source, packet.destination);
                         brief(policy, &packet, &tables.look_up_listed(&packet, on).0, Some(number), json)
                     }
@@ -91,7 +92,7 @@ pub(super) fn brief(
     json: bool,
 ) -> String {
     if packet.answers_query() {
-        return brief_of_answer(asked_in, json);
+        return brief_of_reason(UNASKED, asked_in, json);
     }
     let dropped_by = untranslatable(policy, packet, verdict.action);
     let action = if dropped_by.is_some() { Action::Deny } else { verdict.action }.name();
@@ -119,12 +120,12 @@ pub(super) fn brief(
     answer.to_string()
 }
 
-/// Of an answer to an ICMP query, which opens no flow whatever the rules say.
-fn brief_of_answer(asked_in: Option<u64>, json: bool) -> String {
+/// Of a packet that is dropped whatever the rules say: for its addresses, or as an answer to an ICMP query, which opens no flow.
+pub(super) fn brief_of_reason(reason: &str, asked_in: Option<u64>, json: bool) -> String {
     if !json {
-        return format!("deny {UNASKED}");
+        return format!("deny {reason}");
     }
-    let mut answer = json!({ "action": Action::Deny.name(), "rule": null, "reason": UNASKED });
+    let mut answer = json!({ "action": Action::Deny.name(), "rule": null, "reason": reason });
     if let Some(number) = asked_in {
         answer["line"] = number.into();
     }

@@ -10,13 +10,14 @@ pub(crate) use machine::{all_there, can_forward, unfit};
 pub(crate) use passed::FRAGMENTS_LOST;
 
 use crate::api::{Block, Counter, Drop, Flow, HookName, Occupancy};
+use crate::before::Before;
 use crate::export::FlowRecord;
 use crate::forwarding;
 use crate::plane::{Attached, BlockKey, DataPlane, FlowKey, Hook, PlaneError, Present, Recorded, Tampering};
 use crate::privileges;
 use dataplane::routes::{AnswerLimits, Follower, Routes};
 use dataplane::{
-    Carried, Carrying, DataplaneError, Earlier, Firewall, FlowId, Interface, Keeper, Moved, Reason, Tally,
+    Attendant, Carried, Carrying, DataplaneError, Earlier, Firewall, FlowId, Interface, Moved, Reason, Tally,
 };
 use jiff::Timestamp;
 use machine::{fit, is_virtual, links, missing};
@@ -42,8 +43,10 @@ const NO_INTERFACE: u32 = 0;
 pub(crate) struct Kernel {
     firewall: Firewall,
     follower: Follower,
-    /// Keeps fragments that come before their first; where the kernel forwards, it puts datagrams together itself.
-    keeper: Option<Keeper>,
+    /// Keeps fragments that come before their first; where the kernel forwards, which puts datagrams together itself, answers what is refused.
+    attendant: Attendant,
+    /// What is put back when interfaces are given up.
+    before: Before,
     settings: Settings,
     attached: Vec<AttachedInterface>,
     /// Those of the policy in force.
@@ -86,6 +89,7 @@ impl Kernel {
         policy: &Policy,
         hook: Hook,
         earlier: Option<Earlier>,
+        before: Before,
     ) -> Result<(Self, Option<String>), PlaneError> {
         let rules = policy.counters().len() as u32;
         let wanted = rules.saturating_mul(2).clamp(RULES_AT_LEAST, 1 << 20);
@@ -128,10 +132,10 @@ impl Kernel {
         let routes = Routes::start(maps, &[], AnswerLimits::default());
         let follower = routes.and_then(|routes| with_the_daemons_rights(|| routes.follow_in_background()));
         let follower = follower.map_err(|error| PlaneError::Machine(error.to_string()))?;
-        let keeper = match forwarding {
-            Forwarding::Fast => Some(with_the_daemons_rights(|| firewall.keep_early_fragments())?),
-            Forwarding::Kernel => None,
-        };
+        let attendant = with_the_daemons_rights(|| match forwarding {
+            Forwarding::Fast => firewall.keep_early_fragments(),
+            Forwarding::Kernel => firewall.answer_refused(),
+        })?;
         if earlier.is_some() {
             follower.take_over_settings();
         }
@@ -142,7 +146,8 @@ impl Kernel {
         let kernel = Self {
             firewall,
             follower,
-            keeper,
+            attendant,
+            before,
             settings,
             attached,
             bridges: policy.bridges.clone(),
@@ -167,9 +172,16 @@ impl Kernel {
     fn let_go(&mut self, interface: &str) -> Result<(), PlaneError> {
         self.firewall.ports.detach(interface)?;
         self.receive_all(interface, false)?;
+        self.put_back(Some(interface))?;
         self.attached.retain(|it| it.interface != interface);
         self.follow_neighbours();
         Ok(())
+    }
+
+    /// The kernel's settings of an interface that is given up are again as they were, or those of all.
+    fn put_back(&self, interface: Option<&str>) -> Result<(), PlaneError> {
+        let put_back = self.before.put_back(Path::new(forwarding::SETTINGS), interface);
+        put_back.map_err(|error| PlaneError::Machine(error.to_string()))
     }
 
     fn follow_neighbours(&self) {
@@ -196,7 +208,7 @@ impl Kernel {
         // From now on the programs need what they need even if this process ends.
         self.follower.outlive(true);
         if !self.kernel_forwards() {
-            forwarding::behave_as_router(Path::new(forwarding::SETTINGS), interface)
+            forwarding::behave_as_router(Path::new(forwarding::SETTINGS), interface, &self.before)
                 .map_err(|error| PlaneError::Machine(error.to_string()))?;
         }
         // It may have had another name, and the name another number.
@@ -397,7 +409,8 @@ impl DataPlane for Kernel {
     fn detach(&mut self, interface: &str) -> Result<(), PlaneError> {
         self.let_go(interface)?;
         if self.attached.is_empty() {
-            self.follower.outlive(false);
+            // An earlier daemon may have changed what this one would put back.
+            self.put_back(None)?;
             if self.kernel_forwards() {
                 self.firewall.ports.close_netfilter()?;
             }
@@ -501,7 +514,7 @@ impl DataPlane for Kernel {
     fn check_interfaces(&mut self) -> Result<Vec<String>, PlaneError> {
         let mut found: Vec<String> = (0..self.attached.len()).filter_map(|at| self.reattach(at)).collect();
         found.extend(self.follower.trouble());
-        found.extend(self.keeper.as_ref().and_then(Keeper::trouble));
+        found.extend(self.attendant.trouble());
         found.extend(self.firewall.missing_tracepoints().iter().map(|name| {
             format!("this kernel has no tracepoint `{name}`: frames that a driver does not send count as forwarded")
         }));

@@ -22,7 +22,7 @@ fn patience() -> Duration {
 }
 
 /// How long an answer may take on a busy machine: the kernel and the server need it, the firewall does not.
-fn answer() -> Duration {
+pub(crate) fn answer() -> Duration {
     Duration::from_secs(10) * slowness()
 }
 
@@ -242,12 +242,30 @@ impl Bed {
 
     /// The same, before it answers.
     pub(crate) fn start_up(&self, arguments: &[&str]) -> Firewall {
+        let state = self.state().display().to_string();
+        self.start(&[&[env!("CARGO_BIN_EXE_rampart"), "up", "--state", &state], arguments].concat())
+    }
+
+    /// The same with a disk for the policies that holds so many bytes, and that goes with the daemon.
+    pub(crate) fn up_on_a_disk_of(&self, bytes: u32, policy: &str) -> Firewall {
+        let (state, program) = (self.state(), env!("CARGO_BIN_EXE_rampart"));
+        std::fs::create_dir(&state).unwrap();
+        let state = state.display();
+        // `ip netns exec` has made a mount namespace of its own.
+        let script = format!(
+            "mount -t tmpfs -o size={bytes},mode=700 none {state} && exec {program} up --state {state} {policy}"
+        );
+        let mut firewall = self.start(&["sh", "-c", &script]);
+        firewall.start = firewall.until(ANSWERS);
+        firewall
+    }
+
+    /// A program in the firewall's namespace that is a daemon sooner or later.
+    fn start(&self, command: &[&str]) -> Firewall {
         let namespace = self.namespace("fw");
-        let state = self.state();
         let mut child = Command::new("ip")
-            .args(["netns", "exec", &namespace, env!("CARGO_BIN_EXE_rampart"), "up", "--state"])
-            .arg(&state)
-            .args(arguments)
+            .args(["netns", "exec", &namespace])
+            .args(command)
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
             .spawn()

@@ -75,3 +75,30 @@ fn needs_root_a_first_policy_that_nobody_confirms_takes_the_firewall_down() {
     assert_eq!(firewall.end(), Some(0));
     bed.expect_of_the_firewall(port, Outcome::Answered, "the machine is as it was");
 }
+
+/// What is in force and could not be written down says so in the answer, because another policy comes up after a restart.
+#[test]
+fn needs_root_apply_says_that_a_full_disk_keeps_nothing() {
+    let bed = Bed::new();
+    let firewall = bed.up_on_a_disk_of(1 << 18, &bed.policy("first.toml", ""));
+    let second = bed.policy("second.toml", WEB);
+    // As the daemon sees it.
+    let disk = format!("/proc/{}/root{}/filler", firewall.child.id(), bed.state().display());
+    let full = std::fs::write(&disk, vec![0; 1 << 19]).unwrap_err();
+    assert_eq!(full.kind(), std::io::ErrorKind::StorageFull);
+    let (status, text) = bed.rampart(&["apply", &second]);
+    assert_eq!(status, 0, "{text}");
+    let said = "warning: the policy in force could not be written down (";
+    assert!(text.contains("is in force as generation ") && text.contains(said), "{text}");
+    let answer = bed.json(&["apply", &bed.policy("third.toml", WEB)]);
+    let not_kept: Vec<&str> =
+        answer["not_kept"].as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    assert!(
+        matches!(not_kept[..], [written, recorded] if written.contains("after a restart the one before it comes up")
+            && recorded.contains("the history of policies cannot be written")),
+        "{answer}"
+    );
+    std::fs::remove_file(&disk).unwrap();
+    let answer = bed.json(&["apply", &second]);
+    assert_eq!(answer["not_kept"], serde_json::json!([]), "there is room again");
+}

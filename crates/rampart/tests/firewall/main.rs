@@ -172,6 +172,50 @@ fn needs_root_nothing_passes_before_up_and_after_its_end() {
     }
 }
 
+/// Whatever ended the daemon, `down` leaves interfaces as the firewall found them.
+#[test]
+fn needs_root_settings_of_interfaces_are_put_back() {
+    const SETTINGS: [&str; 6] = [
+        "net.ipv4.conf.lo.forwarding=0",
+        "net.ipv6.conf.lo.forwarding=0",
+        "net.ipv4.conf.lo.accept_local=0",
+        "net.ipv4.conf.lo.rp_filter=1",
+        "net.ipv6.conf.e0.forwarding=0",
+        "net.ipv6.conf.e1.forwarding=1",
+    ];
+    let bed = Bed::new();
+    let policy = bed.policy("p.toml", WEB);
+    let settings = || {
+        let names = SETTINGS.map(|it| it.split('=').next().unwrap());
+        let values = bed.host("fw").run("sysctl", &[&["-n"][..], &names].concat());
+        let values = values.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        names.iter().zip(values).map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+    };
+    bed.host("fw").run("sysctl", &[&["-qw"][..], &SETTINGS].concat());
+    for signals in [&[][..], &[Signal::SIGTERM], &[Signal::SIGKILL], &[Signal::SIGKILL, Signal::SIGKILL]] {
+        assert_eq!(settings(), SETTINGS, "before {signals:?}");
+        let mut firewall = bed.up(&policy, "auto");
+        assert_ne!(settings(), SETTINGS, "while it runs");
+        for (number, signal) in signals.iter().enumerate() {
+            firewall.signal(*signal);
+            firewall.end();
+            if number == 0 && signals.len() > 1 {
+                firewall = bed.up(&policy, "auto");
+            }
+        }
+        let (status, text) = bed.rampart(&["down"]);
+        assert_eq!(status, 0, "{signals:?}: {text}");
+        assert_eq!(settings(), SETTINGS, "after {signals:?}");
+    }
+    // And with a daemon that came after one that was killed.
+    let mut first = bed.up(&policy, "auto");
+    first.signal(Signal::SIGKILL);
+    first.end();
+    let _next = bed.up(&policy, "auto");
+    assert_eq!(bed.rampart(&["down"]).0, 0);
+    assert_eq!(settings(), SETTINGS, "after a restart");
+}
+
 #[test]
 fn needs_root_a_killed_firewall_goes_on_judging_and_the_next_takes_over() {
     for hook in ["tc", "xdp"] {

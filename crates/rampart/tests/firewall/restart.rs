@@ -1,6 +1,6 @@
 //! A firewall whose daemon ends, however it ends, and is started again: what runs across it goes on, what is closed stays closed.
 
-use crate::bed::{Bed, INSIDE, OUTSIDE, Outcome, expect_echo, expect_no_echo, until};
+use crate::bed::{Bed, INSIDE, OUTSIDE, Outcome, expect_echo, expect_no_echo, serve, until};
 use crate::{REJECT, WEB};
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
@@ -362,4 +362,47 @@ fn needs_root_budgets_are_as_full_after_a_restart_as_before() {
     }
     ask(200);
     until("the budget is full", || unanswered() == 64);
+}
+
+/// A connection whose SYN the firewall answered goes on by numbers of its own, which only the firewall knows: they outlive the daemon, and so does the
+/// key of the cookies.
+#[test]
+fn needs_root_connections_by_cookies_outlive_the_daemon() {
+    for hook in ["tc", "xdp"] {
+        let bed = Bed::new();
+        for (host, at, net) in [("in", "e1", "fd81:1:"), ("out", "e0", "fd81:2:")] {
+            bed.host("fw").ip(&format!("address add {net}:1/64 dev {at} nodad"));
+            bed.host(host)
+                .ip(&format!("address add {net}:2/64 dev x nodad\n-6 route add default via {net}:1"));
+        }
+        let servers = [format!("{OUTSIDE}:{PORT}"), format!("[fd81:2::2]:{PORT}")];
+        for server in &servers {
+            serve(bed.inside("out", || TcpListener::bind(server).unwrap()));
+        }
+        let policy = bed.policy("proxied.toml", &format!("{WEB}\n[settings]\nsyn_proxy = 'on'\n"));
+        let mut open = Vec::new();
+        let mut connect = |what: &str| {
+            for server in &servers {
+                let stream = bed.inside("in", || TcpStream::connect(server)).unwrap_or_else(|error| {
+                    panic!("{hook}, {what}: {server}: {error}; {:?}", bed.rampart(&["drops"]))
+                });
+                open.push((stream, server.clone(), what.to_owned()));
+            }
+            for (stream, server, when) in &mut open {
+                expect_echo(stream, &format!("{hook}: {server}, opened {when}, {what}"));
+            }
+        };
+        let mut firewall = bed.up(&policy, hook);
+        connect("by the first daemon");
+        for _ in 0..2 {
+            firewall.signal(Signal::SIGKILL);
+            firewall.end();
+            connect("while no daemon runs");
+            firewall = bed.up(&policy, hook);
+            connect("by the next daemon");
+        }
+        assert!(bed.counted("cookies-taken") >= 10, "{hook}: each of them was opened by a cookie");
+        let flows = bed.json(&["flows", &format!("dport={PORT}")]);
+        assert_eq!(flows["flows"].as_array().unwrap().len(), 10, "{hook}: {flows}");
+    }
 }

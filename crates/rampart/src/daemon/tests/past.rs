@@ -172,7 +172,24 @@ fn a_disk_that_is_full_costs_the_entry_and_is_reported() {
     let histories = folder.path().join("history");
     fs::rename(&histories, folder.path().join("away")).unwrap();
     fs::write(&histories, "no folder").unwrap();
-    assert!(running.apply(&only("a"), Some(60), 1).is_ok());
+    let apply = |text: &str, confirm_seconds: Option<u32>, at: u32| {
+        let new = NewPolicy {
+            file: "second.toml".to_owned(),
+            folder: None,
+            text: text.to_owned(),
+            confirm_seconds,
+        };
+        running.daemon.apply(&new, running.at(at), &"a test".into()).unwrap()
+    };
+    let applied = apply(&only("a"), Some(60), 1);
+    assert!(
+        applied
+            .not_kept
+            .iter()
+            .any(|it| it.starts_with("the history of policies cannot be written or read: ")),
+        "{:?}",
+        applied.not_kept
+    );
     assert_eq!(running.rows(), ["a"], "the policy is in force");
     assert_eq!(running.ask("GET", "/v1/history", "").0, 500);
     assert_eq!(running.ask("GET", "/v1/policy", "").0, 200, "the policy in force can be read");
@@ -185,7 +202,8 @@ fn a_disk_that_is_full_costs_the_entry_and_is_reported() {
     running.daemon.confirm(running.at(3).wall, &"a test".into()).unwrap();
     fs::remove_file(&histories).unwrap();
     fs::rename(folder.path().join("away"), &histories).unwrap();
-    running.apply(&only("b"), None, 4).unwrap();
+    let applied = apply(&only("b"), None, 4);
+    assert_eq!(applied.not_kept, [""; 0], "it is kept again");
     running.daemon.tick(running.at(5));
     assert_eq!(running.ask("GET", "/v1/status", "").1["troubles"], json!([]));
     assert_eq!(history(&running), is("1upap 2apap", 2));
