@@ -237,12 +237,22 @@ pub(crate) fn in_words(what: &str, applied: &Applied) -> String {
     } else {
         format!("rules: {}", parts.join(", "))
     };
-    format!("{what}; {rules}.")
+    let warnings = applied.not_kept.iter().map(|warning| format!(" Warning: {warning}."));
+    format!("{what}; {rules}.{}", warnings.collect::<String>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_came_into_force_is_said_with_what_the_disk_did_not_keep() {
+        let changes = Changes { added: vec!["web".to_owned()], ..Changes::default() };
+        let not_kept = vec!["the disk is full".to_owned()];
+        let applied =
+            Applied { generation: 2, number: None, rules: 1, changes, rolls_back_at: None, not_kept };
+        assert_eq!(in_words("In force", &applied), "In force; rules: 1 added. Warning: the disk is full.");
+    }
 
     #[test]
     fn a_mistake_is_shown_with_its_line() {

@@ -204,8 +204,9 @@ impl State {
 
     fn applied(&self) -> Applied {
         let changes = Changes { added: vec![HOSTILE.to_owned()], ..Changes::default() };
-        let rolls_back_at = None;
-        Applied { generation: 3, number: Some(self.policies.len() as u64), rules: 1, changes, rolls_back_at }
+        let number = Some(self.policies.len() as u64);
+        let not_kept = vec![HOSTILE.to_owned()];
+        Applied { generation: 3, number, rules: 1, changes, rolls_back_at: None, not_kept }
     }
 
     fn status(&self) -> Status {
