@@ -34,6 +34,8 @@ use std::time::{Duration, Instant};
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 
 pub(crate) fn run(args: &UpArgs, json: bool) -> Result<(), Failure> {
+    // Requests are answered by threads of their own, one after the other mostly.
+    dataplane::system_calls::share_memory_among_threads();
     // What is wrong with the file is shown to anybody, and whoever has kept no policy learns it before all else.
     let instance = Instance::here(args.socket.as_deref())
         .map_err(|error| Failure::Machine(format!("cannot find out the network namespace: {error}")))?;
