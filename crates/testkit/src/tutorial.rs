@@ -56,9 +56,10 @@ pub fn follow(page: &str, programs: &Path) {
 
 /// All in one shell, so that what one step leaves is there for the next. A page shows both outputs of a command as a terminal does.
 fn script(steps: &[Step]) -> String {
-    let mut script = "exec 2>&1\nmount -t tmpfs none /run && mkdir /run/netns && mount -t tmpfs none /tmp && cd \"$(mktemp -d)\" || exit\n\
+    let mut script =
+        "exec 2>&1\nmount -t tmpfs none /run && mkdir /run/netns /run/work && cd /run/work || exit\n\
                       ip link set lo up\nsudo() { \"$@\"; }\n"
-        .to_owned();
+            .to_owned();
     for (number, step) in steps.iter().enumerate() {
         script += &match step {
             Step::File { name, text } => format!("cat > '{name}' <<'END OF {name}'\n{text}END OF {name}\n"),

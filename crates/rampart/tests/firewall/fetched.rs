@@ -47,7 +47,11 @@ fn needs_root_a_command_fetches_a_list_of_a_running_firewall() {
     );
     bed.expect(8080, Outcome::Silence, "the last good one");
     let workers = children(firewall.child.id());
-    assert_eq!(workers.len(), 2, "one fetches lists, one sends events to collectors: {workers:?}");
+    assert_eq!(
+        workers.len(),
+        3,
+        "one fetches lists, one sends events to collectors, one keeps gateways: {workers:?}"
+    );
     firewall.child.kill().unwrap();
     firewall.child.wait().unwrap();
     let is_gone = |worker: &String| !Path::new("/proc").join(worker).exists();
