@@ -45,6 +45,6 @@ pub struct Counts {
     pub to_servers: u64,
     /// Requests that went over a connection to a server that was open already.
     pub reused: u64,
-    /// Events that were not told, because there were too many.
+    /// Events that were not sent, because there were too many.
     pub untold: u64,
 }

@@ -132,7 +132,7 @@ pub fn pass_back(method: &str, minor: u8, bytes: &[u8], limits: Limits) -> Resul
 }
 
 /// How a client of HTTP/1.`minor` learns where a body ends that the server ended so. An end of the connection becomes a last chunk, so that a
-/// server that breaks off is told from one that has finished.
+/// server that breaks off is known from one that has finished.
 pub fn client_length(of_server: Length, minor: u8) -> Length {
     match (of_server, minor) {
         (Length::Chunked | Length::UntilClose, 0) => Length::UntilClose,

@@ -164,7 +164,7 @@ pub(super) async fn refuse(
     }
 }
 
-/// What is told of a request.
+/// What the event log has of a request.
 pub(super) fn event(
     ends: Ends,
     gateway: &Gateway,

@@ -104,7 +104,7 @@ async fn settle(exchange: &Exchange<'_>, done: Result<Next, Failed>) -> Next {
     }
 }
 
-/// Asks a server. An error is one that the client can still be told.
+/// Asks a server. An error is one that can still be an answer to the client.
 async fn attempt(exchange: &Exchange<'_>, buffer: &mut Buffer, mut server: Server) -> Result<Next, Failed> {
     let Exchange { stream, gateway, request, asked, .. } = *exchange;
     let limits = &gateway.limits;
@@ -215,7 +215,7 @@ async fn hear(exchange: &Exchange<'_>, server: &TcpStream, buffer: &mut Buffer) 
     Err(Fault::with_status(502, "too-many-answers"))
 }
 
-/// Gives the client the answer. From here on it cannot be told anything else.
+/// Gives the client the answer. From here on no other answer is possible.
 async fn answer_with(
     exchange: &Exchange<'_>,
     mut server: Server,
