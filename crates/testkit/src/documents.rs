@@ -59,6 +59,8 @@ fn why_not(cli: &clap::Command, shown: &Shown) -> Option<String> {
 fn filled(word: &str) -> Vec<String> {
     match word {
         "N" | "NUMBER" | "SECONDS" => vec!["1".to_owned()],
+        // Any of them, so none.
+        "COMMAND" => Vec::new(),
         "ADDRESS" => vec!["192.0.2.1".to_owned()],
         "ADDRESS:PORT" => vec!["192.0.2.1:443".to_owned()],
         many if many.contains('*') => vec![many.replace('*', "1"), many.replace('*', "2")],
@@ -128,8 +130,8 @@ fn command(code: &str, program: &str) -> Option<Vec<String>> {
         .map_or(code, |(_, rest)| rest);
     let code = code.strip_prefix("target/release/").unwrap_or(code);
     let rest = code.strip_prefix(program)?.strip_prefix(' ')?;
-    // `rampart 0.1.0` is what a program says of itself.
-    if rest.starts_with(|first: char| first.is_ascii_digit()) {
+    // `rampart 0.1.0` is what a program says of itself, and `rampart --test firewall` is cargo's package and its test.
+    if rest.starts_with(|first: char| first.is_ascii_digit()) || rest.starts_with("--test ") {
         return None;
     }
     let end = ["  ", " # ", " > ", " 2>", "; "]
@@ -151,7 +153,8 @@ mod tests {
     fn commands_are_found_where_readers_see_them() {
         let text = "Say `rampart check p.toml` or `rampart-bench run demo`.\n\
                     ```sh\n$ sudo rampart apply \"a b.toml\" && sudo rampart confirm\nnft list ruleset | rampart import nft - > p.toml\n\
-                    rampart explain p.toml --from a \\\n    --to b\nrampart: no command\n```\n    rampart status       what it does\n";
+                    rampart explain p.toml --from a \\\n    --to b\nrampart: no command\n```\n    rampart status       what it does\n\
+                    Of `rampart --test t` and `rampart 0.1.0`, `rampart COMMAND --help`.\n";
         let shown = |line: u32, words: &[&str], in_a_sentence| Shown {
             place: format!("t:{line}"),
             words: words.iter().map(|&word| word.to_owned()).collect(),
@@ -166,6 +169,7 @@ mod tests {
                 shown(4, &["rampart", "import", "nft", "-"], false),
                 shown(5, &["rampart", "explain", "p.toml", "--from", "a", "--to", "b"], false),
                 shown(9, &["rampart", "status"], false),
+                shown(10, &["rampart", "COMMAND", "--help"], true),
             ]
         );
     }
