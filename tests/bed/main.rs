@@ -12,6 +12,7 @@ mod external;
 mod kept;
 mod lies;
 mod proxies;
+mod tutorials;
 mod weather;
 
 use measure::results::{MarkKind, Reading, Results};
