@@ -11,7 +11,9 @@ use tokio::net::TcpStream;
 use tokio::time::{timeout, timeout_at};
 
 /// Bytes that are read at once.
-const PIECE: usize = 32 * 1024;
+const PIECE: usize = 64 * 1024;
+/// Bytes of a body that are copied behind what goes before them, so that both are one packet.
+const TOGETHER: usize = 16 * 1024;
 /// What a client that is to read an answer to its end may still send, and for how long.
 const LINGER_BYTES: usize = 1 << 20;
 const LINGER: Duration = Duration::from_secs(2);
@@ -57,10 +59,8 @@ impl Buffer {
         let before = self.bytes.len();
         loop {
             from.readable().await?;
-            self.bytes.resize(before + PIECE, 0);
-            let read = from.try_read(&mut self.bytes[before..]);
-            self.bytes.truncate(before + *read.as_ref().unwrap_or(&0));
-            match read {
+            self.bytes.reserve_exact(PIECE.saturating_sub(self.bytes.capacity() - before));
+            match from.try_read_buf(&mut self.bytes) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 other => return other,
             }
@@ -109,6 +109,8 @@ pub(super) struct Body<'a> {
     pub(super) to: &'a TcpStream,
     /// How the other side learns where it ends.
     pub(super) as_length: Length,
+    /// What is sent before it.
+    pub(super) head: Vec<u8>,
     /// Bytes at most.
     pub(super) most: Option<u64>,
     /// How long nothing may come, or be taken.
@@ -148,6 +150,8 @@ impl Body<'_> {
             if used > 0 && !self.buffer.is_empty() {
                 continue;
             }
+            // It does not wait for what comes.
+            self.send_head().await?;
             let is_too_slow = self.has_rate
                 && begin.elapsed() > PATIENCE
                 && self.moved / begin.elapsed().as_secs().max(1) < SLOWEST;
@@ -172,23 +176,44 @@ impl Body<'_> {
             return Err(Broken::TooLarge);
         }
         let bytes = &self.buffer.unread()[data];
+        if bytes.len() > TOGETHER {
+            send(self.to, &mut self.head, self.idle).await?;
+        }
         let done = if self.as_length == Length::Chunked {
-            let mut chunk = write::chunk_head(bytes.len()).into_bytes();
+            let mut chunk = std::mem::take(&mut self.head);
+            chunk.extend_from_slice(write::chunk_head(bytes.len()).as_bytes());
             chunk.extend_from_slice(bytes);
             chunk.extend(b"\r\n");
             write_within(self.to, &chunk, self.idle).await
-        } else {
+        } else if self.head.is_empty() {
             write_within(self.to, bytes, self.idle).await
+        } else {
+            self.head.extend_from_slice(bytes);
+            return send(self.to, &mut self.head, self.idle).await;
         };
         done.map_err(|_| Broken::Sink)
     }
 
     async fn finish(&mut self) -> Result<(), Broken> {
         if self.as_length == Length::Chunked {
-            write_within(self.to, write::LAST_CHUNK, self.idle).await.map_err(|_| Broken::Sink)?;
+            self.head.extend_from_slice(write::LAST_CHUNK);
         }
-        Ok(())
+        self.send_head().await
     }
+
+    /// Sends what goes before the body, if that is still to be done.
+    async fn send_head(&mut self) -> Result<(), Broken> {
+        send(self.to, &mut self.head, self.idle).await
+    }
+}
+
+/// Sends bytes, once.
+async fn send(to: &TcpStream, bytes: &mut Vec<u8>, time: Duration) -> Result<(), Broken> {
+    let bytes = std::mem::take(bytes);
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    write_within(to, &bytes, time).await.map_err(|_| Broken::Sink)
 }
 
 /// Tells the other side that nothing more comes.
