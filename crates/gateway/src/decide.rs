@@ -48,7 +48,9 @@ pub fn asked(gateway: &Gateway, request: &Request, at: SocketAddr) -> Result<Ask
     let of_address = || Authority { host: Host::Address(at.ip()), port: Some(at.port()) };
     let of_transparent = || request.host.clone().unwrap_or_else(of_address);
     let (authority, path, is_tunnel) = match (&request.target, &gateway.mode) {
-        (Target::Authority(_), Mode::Publish(_) | Mode::Transparent) => return Err(Fault::with_status(405, "connect")),
+        (Target::Authority(_), Mode::Publish(_) | Mode::Transparent) => {
+            return Err(Fault::with_status(405, "connect"));
+        }
         (Target::Authority(authority), Mode::Explicit) => (authority.clone(), None, true),
         (Target::Absolute(authority, path), _) => (authority.clone(), Some(path.clone()), false),
         (Target::Origin(path), Mode::Transparent) => (of_transparent(), Some(path.clone()), false),

@@ -60,7 +60,8 @@ pub(crate) fn keep_the_fetchers() -> Result<(), Kept> {
 /// The kernel does not let go of a right.
 pub(crate) fn become_who_binds(user: Uid, group: Gid) -> Result<(), Kept> {
     let wrong = |error: &dyn std::fmt::Display| Kept(error.to_string());
-    let binds: CapsHashSet = [Capability::CAP_NET_BIND_SERVICE, Capability::CAP_NET_RAW].into_iter().collect();
+    let binds: CapsHashSet =
+        [Capability::CAP_NET_BIND_SERVICE, Capability::CAP_NET_RAW].into_iter().collect();
     let mut until_then = binds.clone();
     until_then.extend([Capability::CAP_SETUID, Capability::CAP_SETGID]);
     limit(&until_then)?;
@@ -134,7 +135,8 @@ pub(crate) fn keep_from_raw_sockets() -> Result<(), Kept> {
             SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value as u64)
         };
         let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
-        let other = families.map(|family| of(0, SeccompCmpOp::Ne, family)).into_iter().collect::<Result<_, _>>()?;
+        let other =
+            families.map(|family| of(0, SeccompCmpOp::Ne, family)).into_iter().collect::<Result<_, _>>()?;
         let mut rules = vec![SeccompRule::new(other)?];
         for kind in [libc::SOCK_RAW, SOCK_PACKET] {
             rules.push(SeccompRule::new(vec![of(1, SeccompCmpOp::MaskedEq(KINDS_OF_SOCKETS), kind)?])?);

@@ -284,7 +284,11 @@ impl Queries {
             let doing = "adding the routes of a transparent gateway";
             (doing, [EEXIST; 2], [M::NewRoute(route), M::NewRule(rule)])
         } else {
-            ("removing the routes of a transparent gateway", [ENOENT, ESRCH], [M::DelRule(rule), M::DelRoute(route)])
+            (
+                "removing the routes of a transparent gateway",
+                [ENOENT, ESRCH],
+                [M::DelRule(rule), M::DelRoute(route)],
+            )
         };
         let flags = if takes { NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL } else { NLM_F_ACK };
         for message in messages {

@@ -124,7 +124,8 @@ impl Server {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let (listener, shared) = (listener.try_clone()?, Arc::clone(&shared));
             std::thread::Builder::new().spawn(move || {
-                let local = Rc::new(Local { shared, pool: RefCell::default(), reached: RefCell::default(), threads });
+                let local =
+                    Rc::new(Local { shared, pool: RefCell::default(), reached: RefCell::default(), threads });
                 LocalSet::new().block_on(&runtime, accept(listener, local))
             })?;
         }

@@ -1,8 +1,8 @@
 //! Connections to servers: which address, and whether it may be connected to.
 
+use super::forward::Exchange;
 use super::pool::Key;
 use super::{Local, Shared, resolve};
-use super::forward::Exchange;
 use crate::config::{Gateway, Mode};
 use crate::decide::Asked;
 use crate::http::Fault;

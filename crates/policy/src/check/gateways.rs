@@ -52,7 +52,8 @@ pub(super) fn read<'t>(
         if gateway.is_transparent()
             && let Some(other) = found.iter().find(|other| other.is_transparent())
         {
-            let message = format!("the gateway `{}` is transparent already: this version has one of them", other.name);
+            let message =
+                format!("the gateway `{}` is transparent already: this version has one of them", other.name);
             let help = "give the other one's rules a `source`, and hand it these connections too".to_owned();
             c.report(section.key_span("mode"), message, Some(help));
         }
@@ -89,7 +90,10 @@ impl Gateways<'_> {
             Some(("`gateway` needs a rule that allows", "take `gateway` out, or write action = \"allow\""))
         } else if zones.iter().flatten().any(|zones| zones & 1 << SELF != 0) {
             let what = "what is from or to the firewall itself is not handed to a gateway";
-            Some((what, "take `self` out of the rule; clients that know the gateway need mode = \"explicit\""))
+            Some((
+                what,
+                "take `self` out of the rule; clients that know the gateway need mode = \"explicit\"",
+            ))
         } else if service.is_some_and(|service| !is_tcp_alone(service)) {
             let what = "a gateway takes TCP alone, and the rule has more";
             Some((what, "write service = \"http\", or the ports of TCP: \"tcp/80\""))
@@ -107,7 +111,8 @@ impl Gateways<'_> {
         // What is wrong with a gateway was reported where it stands.
         let written = super::named(self.root, "gateways", &mut Collector::new("", ""));
         if found.is_some() {
-            let message = format!("clients have to know the gateway `{}`: no rule can hand it connections", name.value);
+            let message =
+                format!("clients have to know the gateway `{}`: no rule can hand it connections", name.value);
             c.report(name.span, message, Some("write mode = \"transparent\" in [gateways.NAME]".to_owned()));
         } else if !written.iter().any(|(known, _)| known.value == name.value) {
             let help = c.suggestion(name.value, written.iter().map(|(known, _)| known.value));
@@ -185,7 +190,8 @@ fn gateway<'t>(
         }
     }
     if kind == Some(Way::Transparent) && section.value("connect_ports").is_some() {
-        let help = "take `connect_ports` out: clients that know of no proxy do not ask for tunnels".to_owned();
+        let help =
+            "take `connect_ports` out: clients that know of no proxy do not ask for tunnels".to_owned();
         c.report(section.key_span("connect_ports"), "`connect_ports` is for mode = \"explicit\"", Some(help));
     }
     let rules = rules(section, root, schedules, objects, c);

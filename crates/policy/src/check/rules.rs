@@ -1,7 +1,7 @@
 //! Rules, and what happens where none matches.
 
-use super::names::{Addresses, Names};
 use super::gateways::Gateways;
+use super::names::{Addresses, Names};
 use super::settings::duration;
 use super::source_ports;
 use crate::model::{
@@ -44,8 +44,14 @@ pub(super) fn read<'t>(
         .map(|(name, _)| (name.value, None));
     let right = schedules.iter().enumerate().map(|(i, (s, _))| (s.name.as_str(), Some(i)));
     let schedule_places = written.chain(right).collect();
-    let mut reader =
-        Reader { zones, schedules: schedule_places, objects, services, gateways, narrowed: FxHashMap::default() };
+    let mut reader = Reader {
+        zones,
+        schedules: schedule_places,
+        objects,
+        services,
+        gateways,
+        narrowed: FxHashMap::default(),
+    };
     let mut names: FxHashMap<&str, usize> = FxHashMap::default();
     let mut rules = Vec::with_capacity(sections.len());
     for (i, section) in sections.iter().enumerate() {

@@ -135,7 +135,9 @@ fn serve(stream: &UnixStream) {
         let Ok(Wanted { gateways }) = serde_json::from_slice(&frame) else { continue };
         let is_same = |one: &Gateway, other: &Gateway| {
             let is_transparent = |it: &Gateway| it.mode == Mode::Transparent;
-            one.name == other.name && one.listen == other.listen && is_transparent(one) == is_transparent(other)
+            one.name == other.name
+                && one.listen == other.listen
+                && is_transparent(one) == is_transparent(other)
         };
         let (stays, goes): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|(known, _)| gateways.iter().any(|gateway| is_same(gateway, known)));

@@ -19,13 +19,34 @@ const RULES: &str = "[[gateways.web.rules]]\nname = 'private'\naction = 'deny'\n
 fn status(bed: &Bed, words: &[&str]) -> String {
     let namespace = bed.namespace("in");
     let mut command = Command::new("ip");
-    command.args(["netns", "exec", &namespace, "curl", "-sS", "--max-time", "100", "-o", "/dev/null", "-w", "%{http_code}"]);
+    command.args([
+        "netns",
+        "exec",
+        &namespace,
+        "curl",
+        "-sS",
+        "--max-time",
+        "100",
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{http_code}",
+    ]);
     String::from_utf8(command.args(words).output().unwrap().stdout).unwrap()
 }
 
 fn names(bed: &Bed) -> Background {
-    let words = ["--keep-in-foreground", "--conf-file=/dev/null", "--pid-file=", "--user=root", "--no-hosts", "--no-resolv", "--local=/test/",
-        "--address=/www.test/10.81.2.2", "--address=/else.test/10.81.2.9"];
+    let words = [
+        "--keep-in-foreground",
+        "--conf-file=/dev/null",
+        "--pid-file=",
+        "--user=root",
+        "--no-hosts",
+        "--no-resolv",
+        "--local=/test/",
+        "--address=/www.test/10.81.2.2",
+        "--address=/else.test/10.81.2.9",
+    ];
     Background::start(bed.host("out"), "dnsmasq", &words)
 }
 
@@ -37,14 +58,21 @@ fn needs_root_a_transparent_gateway_takes_what_its_rule_hands_it_and_nobody_else
         let _nginx = nginx(&bed);
         let _names = names(&bed);
         let policy = bed.policy("p.toml", &format!("{PACKETS}{GATEWAY}{RULES}"));
-        assert_eq!(bed.rampart(&["check", "--strict", &policy]).0, 0, "{}", bed.rampart(&["check", &policy]).1);
+        assert_eq!(
+            bed.rampart(&["check", "--strict", &policy]).0,
+            0,
+            "{}",
+            bed.rampart(&["check", &policy]).1
+        );
         // Somebody of this machine who would like to have them.
         let thief = bed.inside("fw", || TcpListener::bind("0.0.0.0:8080").unwrap());
         thief.set_nonblocking(true).unwrap();
         let mut firewall = bed.up(&policy, hook);
         until("the gateway is up", || gateway(&bed)["is_up"] == true);
         let resolve = |name: &str| format!("{name}:8080:10.81.2.2");
-        until("names are answered", || status(&bed, &["--resolve", &resolve("www.test"), "http://www.test:8080/"]) == "200");
+        until("names are answered", || {
+            status(&bed, &["--resolve", &resolve("www.test"), "http://www.test:8080/"]) == "200"
+        });
         for (words, expected) in [
             (vec!["http://10.81.2.2:8080/"], "200"),
             (vec!["-I", "http://10.81.2.2:8080/large"], "200"),
@@ -70,7 +98,8 @@ fn needs_root_a_transparent_gateway_takes_what_its_rule_hands_it_and_nobody_else
         let mut held = bed.inside("in", || TcpStream::connect("10.81.2.2:8080").unwrap());
         held.write_all(b"GET / HTTP/1.1\r\nHost: 10.81.2.2:8080\r\n").unwrap();
         let before = worker(firewall.child.id()).unwrap();
-        let other = bed.policy("other.toml", &format!("{}{GATEWAY}{RULES}", PACKETS.replace("8080-8081", "8081")));
+        let other =
+            bed.policy("other.toml", &format!("{}{GATEWAY}{RULES}", PACKETS.replace("8080-8081", "8081")));
         bed.json(&["apply", &other]);
         held.write_all(b"\r\n").ok();
         assert!(matches!(held.read(&mut [0]), Ok(0) | Err(_)), "{hook}: it is reset");

@@ -19,7 +19,9 @@ pub(super) const REMARK: &str = "rampart-gateway ends connections and opens its 
 pub(super) fn relays(protocol: Protocol) -> Result<Relay, &'static str> {
     match protocol {
         Protocol::Http10 | Protocol::Http11 => Ok(Relay::Requests),
-        Protocol::Https => Err("HTTPS by its gateway: that passes the packet filter alone, as through rampart-tc"),
+        Protocol::Https => {
+            Err("HTTPS by its gateway: that passes the packet filter alone, as through rampart-tc")
+        }
         Protocol::Ftp(_) => Err("FTP by its gateway: it speaks none"),
     }
 }
@@ -31,7 +33,10 @@ fn refuses(mix: ProtocolMix) -> Option<&'static str> {
 pub(super) fn cannot_handle(setup: &Setup) -> Option<String> {
     match &setup.workload {
         Workload::Application(shape) => refuses(shape.protocol).map(str::to_owned),
-        _ => Some("traffic other than of applications: it would pass the gateway by, as through rampart-tc".to_owned()),
+        _ => Some(
+            "traffic other than of applications: it would pass the gateway by, as through rampart-tc"
+                .to_owned(),
+        ),
     }
 }
 
@@ -53,7 +58,9 @@ fn below(daemon: u32) -> Vec<u32> {
     let children = |of: u32| -> Vec<u32> {
         let tasks = std::fs::read_dir(format!("/proc/{of}/task")).into_iter().flatten().flatten();
         let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
-        lists.flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+        lists
+            .flat_map(|list| list.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+            .collect()
     };
     let is_named = |pid: &u32, name: &str| {
         std::fs::read(format!("/proc/{pid}/cmdline"))

@@ -6,7 +6,9 @@ mod text;
 
 use super::kernel::{check_links, gone, version_of};
 use super::sets::{Set, sets_of};
-use super::{Capabilities, Driver, Relay, Replaced, Requirement, Running, admit, check_replacement, kept_state};
+use super::{
+    Capabilities, Driver, Relay, Replaced, Requirement, Running, admit, check_replacement, kept_state,
+};
 use crate::bed::{Bed, FirewallSide, Wiring};
 use crate::error::TestbedError;
 use crate::guest::Guest;
@@ -129,7 +131,11 @@ impl Driver for Rampart {
     }
 
     fn remark(&self, asked: &PolicyShape) -> Option<String> {
-        if self.has_gateway { Some(gateway::REMARK.to_owned()) } else { kept_state(self.name, self.capabilities(), asked) }
+        if self.has_gateway {
+            Some(gateway::REMARK.to_owned())
+        } else {
+            kept_state(self.name, self.capabilities(), asked)
+        }
     }
 
     fn cannot_handle(&self, setup: &Setup) -> Option<String> {
@@ -364,7 +370,11 @@ impl Running for Firewall {
         // No open file leads to the lists.
         let lists = self.lists().ok()?.kernel_bytes;
         let programs = gateway::resident_bytes(self.has_gateway, self.daemon.as_ref()?.pid());
-        Some(lists + programs + map_bytes(texts.filter_map(|entry| std::fs::read_to_string(entry.path()).ok())))
+        Some(
+            lists
+                + programs
+                + map_bytes(texts.filter_map(|entry| std::fs::read_to_string(entry.path()).ok())),
+        )
     }
 
     fn policy_load_seconds(&self) -> Option<f64> {
