@@ -4,6 +4,7 @@ use crate::http::Fault;
 use crate::http::body::{Chunked, Length, Step};
 use crate::http::write;
 use socket2::SockRef;
+use std::cell::RefCell;
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
@@ -12,6 +13,8 @@ use tokio::time::{timeout, timeout_at};
 
 /// Bytes that are read at once.
 const PIECE: usize = 64 * 1024;
+/// Pieces of memory that a thread keeps: 2 MiB.
+const MOST_SPARE: usize = 32;
 /// Bytes of a body that are copied behind what goes before them, so that both are one packet.
 const TOGETHER: usize = 16 * 1024;
 /// What a client that is to read an answer to its end may still send, and for how long.
@@ -26,6 +29,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) struct Buffer {
     bytes: Vec<u8>,
     start: usize,
+}
+
+thread_local! {
+    /// Memory that no connection of this thread needs at the moment. To ask the kernel for it each time takes longer than to read a small request.
+    static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.give_back();
+    }
 }
 
 impl Buffer {
@@ -48,17 +62,33 @@ impl Buffer {
     /// Gives its memory back while nothing comes.
     pub(super) fn rest(&mut self) {
         if self.is_empty() {
-            *self = Self::default();
+            self.give_back();
         }
+    }
+
+    fn give_back(&mut self) {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        self.start = 0;
+        bytes.clear();
+        // A thread that ends needs none.
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if bytes.capacity() == PIECE && spare.len() < MOST_SPARE {
+                spare.push(bytes);
+            }
+        });
     }
 
     /// Reads more: 0 if the other side has finished.
     pub(super) async fn fill(&mut self, from: &TcpStream) -> io::Result<usize> {
         self.bytes.drain(..self.start);
         self.start = 0;
-        let before = self.bytes.len();
         loop {
             from.readable().await?;
+            if self.bytes.capacity() == 0 {
+                self.bytes = SPARE.with(|spare| spare.borrow_mut().pop()).unwrap_or_default();
+            }
+            let before = self.bytes.len();
             self.bytes.reserve_exact(PIECE.saturating_sub(self.bytes.capacity() - before));
             match from.try_read_buf(&mut self.bytes) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}

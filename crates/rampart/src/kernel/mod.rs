@@ -46,7 +46,10 @@ fn take_for_gateway(gateway: Option<&Gateway>) -> Result<(), PlaneError> {
         let ip = gateway.listen.ip();
         (ip.is_ipv4() || ip.is_unspecified(), ip.is_ipv6())
     });
-    dataplane::routes::take_for_gateway(v4, v6).map_err(|error| PlaneError::Machine(error.to_string()))
+    dataplane::routes::take_for_gateway(v4, v6).map_err(|error| {
+        let needs = "a transparent gateway needs a loopback interface that is up (`ip link set lo up`)";
+        PlaneError::Machine(format!("{error}; {needs}"))
+    })
 }
 
 /// The data plane in the kernel. Its programs stay attached when this is dropped; only [`DataPlane::detach`] takes them away.

@@ -283,10 +283,14 @@ impl Firewall {
         let state = state.to_string_lossy();
         let words = ["up", &policy, "--hook", self.hook, "--socket", &socket, "--state", &state];
         let cores = if self.has_gateway { self.cores.as_slice() } else { &[] };
+        if self.has_gateway {
+            // As on any machine; the kernel delivers by it what its gateway takes.
+            self.side.namespace.run("ip", &["link", "set", "dev", "lo", "up"])?;
+            self.side.namespace.set(&gateway::MANY_CONNECTIONS)?;
+        }
         let mut daemon = Guest::start(&self.side.namespace, PROGRAM, &words, cores)?;
         daemon.wait_until("answer", PATIENCE, || self.ask("status").is_ok())?;
         if self.has_gateway {
-            self.side.namespace.set(&gateway::MANY_CONNECTIONS)?;
             let is_up = || self.status().is_ok_and(|status| status.has_gateway());
             daemon.wait_until("have its gateway listen", PATIENCE, is_up)?;
         }
