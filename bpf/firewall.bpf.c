@@ -147,6 +147,14 @@ int firewall_out(struct __sk_buff *ctx)
 	return verdict == VERDICT_UP ? TCX_NEXT : TCX_DROP;
 }
 
+/* In the network namespace: who listens for what comes up. */
+SEC("sk_lookup")
+int listen_for_gateway(struct bpf_sk_lookup *ctx)
+{
+	pick_listener(ctx);
+	return SK_PASS;
+}
+
 /* Run by user space: a fragment that was kept comes in once more by its interface (early.h). */
 SEC("tc")
 int return_fragment(struct __sk_buff *ctx)

@@ -138,6 +138,17 @@ struct assigned {
 	__u8 family;
 };
 
+/*
+ * The gateway's socket once more, for connections that are opened again while the kernel still remembers the one before (TIME_WAIT). A SYN
+ * that is assigned would find the old one in its place and be dropped; so the kernel is left to end that, and then it asks pick_listener().
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_SOCKMAP);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} gateway_socket SEC(".maps");
+
 /* Gives a segment to the gateway, if it is not of a connection that the kernel knows. 0, or why it must not go up. */
 static __always_inline int assign_segment(struct __sk_buff *ctx, struct assigned *s)
 {
@@ -149,12 +160,17 @@ static __always_inline int assign_segment(struct __sk_buff *ctx, struct assigned
 		state = known->state;
 		bpf_sk_release(known);
 	}
-	/* A connection that waits to be forgotten may be opened again, and the kernel would look for who listens at its own address. */
 	if (state == LISTENS || state == WAITS) {
 		socket = listener(ctx, s->family);
 		if (!socket)
 			return REASON_GATEWAY;
-		failed = bpf_sk_assign(ctx, socket, 0);
+		if (state == WAITS) {
+			__u32 first = 0;
+
+			failed = bpf_map_update_elem(&gateway_socket, &first, socket, BPF_ANY);
+		} else {
+			failed = bpf_sk_assign(ctx, socket, 0);
+		}
 		bpf_sk_release(socket);
 		if (failed)
 			return REASON_GATEWAY;
@@ -225,6 +241,32 @@ static __always_inline int read_segment(struct __sk_buff *ctx, struct assigned *
 	s->ends.ipv6.sport = port[0];
 	s->ends.ipv6.dport = port[1];
 	return 1;
+}
+
+/* Who listens for a connection. At an address that is not this machine's it can only be the gateway: nothing else comes up from there. */
+static __always_inline void pick_listener(struct bpf_sk_lookup *ctx)
+{
+	struct address at = { .ip_version = ctx->family == FAMILY_IPV4 ? 4 : 6 };
+	__u32 first = 0, v4 = ctx->local_ip4, v6 = ctx->local_ip6[0];
+	struct bpf_sock *socket;
+
+	if (ctx->protocol != PROTOCOL_TCP)
+		return;
+	/* Or else one of both would be chosen before it is read, and the verifier allows no such pointer. */
+	barrier_var(v4);
+	barrier_var(v6);
+	at.words[0] = at.ip_version == 4 ? v4 : v6;
+	at.words[1] = ctx->local_ip6[1];
+	at.words[2] = ctx->local_ip6[2];
+	at.words[3] = ctx->local_ip6[3];
+	if (is_local(&at) || (at.ip_version == 4 && bpf_ntohl(at.words[0]) >> 24 == 127))
+		return;
+	socket = bpf_map_lookup_elem(&gateway_socket, &first);
+	if (!socket)
+		return;
+	if (socket->mark == GATEWAY_LISTENS)
+		bpf_sk_assign(ctx, socket, 0);
+	bpf_sk_release(socket);
 }
 
 /* In `resolve`: what XDP has handed on. TCP behind extension headers of IPv6 finds its connection by itself, and opens none. */
