@@ -293,6 +293,7 @@ impl Firewall {
         if self.has_gateway {
             let is_up = || self.status().is_ok_and(|status| status.has_gateway());
             daemon.wait_until("have its gateway listen", PATIENCE, is_up)?;
+            gateway::stand_beside(daemon.pid());
         }
         self.daemon = Some(daemon);
         self.load_seconds = begun.elapsed().as_secs_f64();
