@@ -83,7 +83,11 @@ int firewall_xdp(struct xdp_md *ctx)
 SEC("tcx/ingress")
 int resolve(struct __sk_buff *ctx)
 {
-	return resolve_handed(ctx);
+	__u32 to = handed_to(ctx);
+
+	if (!to)
+		return TCX_NEXT;
+	return to == HANDED_TO_GATEWAY ? take_handed(ctx) : send_handed(ctx, to);
 }
 
 /* Headers beyond the part that can be read directly are pulled into it: rare, and only then costly. */
@@ -97,12 +101,16 @@ SEC("tcx/ingress")
 int firewall_tc(struct __sk_buff *ctx)
 {
 	struct packet p = {};
+	enum verdict verdict;
 
 	pull(ctx);
 	p.ifindex = ctx->ifindex;
 	p.frame_bytes = ctx->len;
 	p.flags = flags_of(ctx);
-	switch (counted(&p, enter(ctx, &p, HOOK_TC))) {
+	verdict = enter(ctx, &p, HOOK_TC);
+	if (verdict == VERDICT_UP && p.is_for_gateway)
+		verdict = assign_packet(ctx, &p);
+	switch (counted(&p, verdict)) {
 	case VERDICT_SENT:
 		return TCX_REDIRECT;
 	case VERDICT_UP:
@@ -137,6 +145,14 @@ int firewall_out(struct __sk_buff *ctx)
 	}
 	verdict = counted(&p, filter(ctx, &p, HOOK_TC));
 	return verdict == VERDICT_UP ? TCX_NEXT : TCX_DROP;
+}
+
+/* In the network namespace: who listens for what comes up. */
+SEC("sk_lookup")
+int listen_for_gateway(struct bpf_sk_lookup *ctx)
+{
+	pick_listener(ctx);
+	return SK_PASS;
 }
 
 /* Run by user space: a fragment that was kept comes in once more by its interface (early.h). */

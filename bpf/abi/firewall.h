@@ -123,6 +123,7 @@ enum reason {
 	REASON_REDIRECT = 44,		/* the kernel did not take the frame for the next link */
 	REASON_ANSWER = 45,		/* an answer to a packet could not be written */
 	REASON_NEIGHBOURS = 46,		/* its source made the kernel look for too many neighbours within a second */
+	REASON_GATEWAY = 63,		/* its rule hands it to a gateway that does not listen, or that cannot take it */
 	REASON__MAX
 };
 
@@ -213,7 +214,8 @@ enum budget {
 /* In flow.family. A packet of a translated flow from an end has that end's own address as its source and the other end's alias as its
  * destination, and leaves with the alias of the one and the own address of the other. */
 enum family_bits {
-	FLOW_FAMILY = 7,
+	FLOW_OF_GATEWAY = 1,	/* the gateway has taken it: its responder is here, at an address of somebody else's (firewall/gateway.h) */
+	FLOW_FAMILY = 6,
 	FLOW_PROXIED = 8,	/* a cookie opened it, and the ends know each other by different numbers (firewall/renumber.h) */
 	FLOW_TRANSLATED = 16,	/* an end has an alias: the other end knows it by another address or port */
 	FLOW_MASQUERADED = 32,	/* the initiator's alias is an address of this machine, and the flow ends with it */
@@ -223,6 +225,12 @@ enum family_bits {
 
 #define ALIAS_ADDRESS 0		/* in flow.address_rest of an end */
 #define ALIAS_PORT 1
+
+/* By which a socket or a packet is known as a transparent gateway's. Only who may administer the network can set them. */
+enum gateway_mark {
+	GATEWAY_LISTENS = 0x52470000,	/* of the socket that listens */
+	GATEWAY_TAKES = 0x52480000,	/* of a packet that is for this machine, whatever its destination */
+};
 
 #define FLOW_RESET_OF(end) (64 << (end))	/* this end's reset closed it; its number is in `reach` */
 
@@ -447,6 +455,11 @@ struct settings {
 	__u64 scan_window;	/* ticks in which a source may not ask in vain for more than so much; 0: nobody is counted */
 	__u64 scan_block;	/* ticks for which it may open no flow then; 0: it is recorded alone */
 	__u32 scan_bits[2];	/* of its sketches of ports and hosts: so many are a scan; 0: none are */
+	/* where the transparent gateway is found; an address of 0: it takes no connections of that family */
+	__be32 gateway_v4;
+	__be32 gateway_v6[4];
+	__be16 gateway_port;
+	__u16 gateway_pad;
 };
 
 /* Whether the firewall answers SYNs for servers (firewall/proxy.h). As the places in policy::settings::SynProxy::NAMES. */

@@ -6,6 +6,7 @@
 #include "alias.h"
 #include "forward.h"
 #include "fragments.h"
+#include "gateway.h"
 #include "mapping.h"
 #include "nat.h"
 #include "open.h"
@@ -157,6 +158,43 @@ __noinline int reconsider(struct packet *p, struct flow *flow, __u32 zone)
 	return VERDICT_DROP;
 }
 
+/* The same of a flow that the gateway has taken, by the zone that it would lead to. It is gone as well if it is the gateway's no more. */
+__noinline int reconsider_gateways(struct packet *p, struct flow *flow, __u32 zone)
+{
+	__u32 initiator, mark;
+	__u8 zones[2];
+
+	if (!p || !flow)
+		return VERDICT_NEXT;
+	mark = READ_ONCE(flow->mark);
+	initiator = flow->initiator & 1;
+	zones[initiator] = flow->zone[initiator];
+	zones[initiator ^ 1] = zone;
+	judge_flow(p, flow, zones);
+	if (!p->generation)
+		return VERDICT_NEXT;
+	tally(TALLY_JUDGED_AGAIN, 1);
+	if (p->action == ACTION_ALLOW && p->extras & EXTRA_GATEWAY) {
+		mark_again(p, flow, mark);
+		flow->generation = p->generation;
+		return VERDICT_NEXT;
+	}
+	/* Its other end is to hear of it, whatever the rule says. */
+	p->action = ACTION_REJECT;
+	p->to = zone;
+	if (remove_flow(flow, p->record, END_FORCED))
+		tally(TALLY_REVOKED, 1);
+	return VERDICT_DROP;
+}
+
+/* Asks a new policy about a known flow. */
+static __always_inline int judge_again(void *ctx, struct packet *p, struct flow *flow, const enum hook hook)
+{
+	if (hook == HOOK_NETFILTER || !is_of_gateway(flow))
+		return reconsider(p, flow, flow->zone[(p->side & 1) ^ 1]);
+	return reconsider_gateways(p, flow, hook == HOOK_XDP ? zone_behind_xdp(ctx, p, flow) : zone_behind_tc(ctx, p, flow));
+}
+
 /* Whether a source is somebody's out there: not the firewall itself (RFC 1812 section 5.3.8), and by RFC 3704 there is a route back to
  * it, if strict by the zone that it came from. 0, or why not. */
 static __always_inline int check_route_back(void *ctx, struct address *source, __u8 from, enum hook hook)
@@ -293,6 +331,11 @@ static __always_inline enum verdict admit(void *ctx, struct packet *p, const enu
 	reason = check_way_back_at(ctx, p, hook);
 	if (reason)
 		return drop(p, reason);
+	if (p->extras & EXTRA_GATEWAY) {
+		verdict = go_to_gateway(ctx, p, hook);
+		if (verdict != VERDICT_NEXT)
+			return verdict;
+	}
 	if (ends_before(p, p->to))
 		return VERDICT_NEXT;
 	/* The route has changed since the cookie was sent. */
@@ -445,7 +488,7 @@ static __always_inline enum verdict send(void *ctx, struct packet *p, const enum
 		if (reason)
 			return drop(p, reason);
 		tally(TALLY_UP, 1);
-		return VERDICT_UP;
+		return hook == HOOK_XDP && p->is_for_gateway ? hand_to_gateway(ctx, p) : VERDICT_UP;
 	}
 	if (hook == HOOK_NETFILTER) {
 		tally_forwarded(p->ip_bytes);
@@ -506,6 +549,9 @@ static __always_inline enum verdict send_of_flow(void *ctx, struct packet *p, st
 
 	if (p->flags & PACKET_FROM_SELF || hook == HOOK_NETFILTER) {
 		p->to = way;
+	} else if (p->to == ZONE_SELF && is_of_gateway(flow)) {
+		p->is_for_gateway = 1;
+		return send(ctx, p, hook);
 	} else if (p->to == ZONE_SELF) {
 		verdict = hook == HOOK_XDP ? route_xdp(ctx, p) : route_tc(ctx, p);
 	} else {
@@ -556,8 +602,7 @@ static __always_inline enum verdict filter(void *ctx, struct packet *p, const en
 			p->side = sender_of(p, flow);
 		p->flags |= PACKET_TRANSLATED;
 	}
-	if (flow->generation != settings.generation &&
-	    reconsider(p, flow, flow->zone[(p->side & 1) ^ 1]) != VERDICT_NEXT)
+	if (flow->generation != settings.generation && judge_again(ctx, p, flow, hook) != VERDICT_NEXT)
 		return refuse_at(ctx, p, hook);
 	verdict = follow(ctx, p, flow, &over, hook);
 	if (verdict != VERDICT_NEXT)

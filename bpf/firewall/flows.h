@@ -633,7 +633,7 @@ static __always_inline void fill_flow(struct flow *flow, const struct packet *p)
 	flow->port[side] = p->source_port;
 	flow->port[to] = p->destination_port;
 	flow->protocol = p->protocol;
-	flow->family = p->is_proxied ? p->family | FLOW_PROXIED : p->family;
+	flow->family = p->is_proxied ? p->family | FLOW_PROXIED : p->is_for_gateway ? p->family | FLOW_OF_GATEWAY : p->family;
 	flow->zone[side] = p->from;
 	flow->zone[to] = p->to;
 	flow->generation = p->generation;

@@ -262,19 +262,25 @@ static __always_inline enum verdict forward(void *ctx, struct packet *p, enum ho
 	return is_too_long ? leave_to_kernel(ctx, p, hook) : send_on(ctx, p, hook, &route);
 }
 
-/* The program beside XDP: sends what XDP handed on, and lets everything else through to the kernel's stack. */
-static __always_inline int resolve_handed(struct __sk_buff *ctx)
+/* To what XDP has handed a frame: an interface, or HANDED_TO_GATEWAY (gateway.h); 0: it has not. */
+static __always_inline __u32 handed_to(struct __sk_buff *ctx)
 {
-	__u32 *macs = (void *)(long)ctx->data;
+	const __u32 *macs = (void *)(long)ctx->data;
 	const struct forwarding *now = forwarding_now();
-	__u32 ifindex;
 
 	if (!now || !now->mark[0] || (void *)(macs + 3) > (void *)(long)ctx->data_end)
-		return TCX_NEXT;
-	if (macs[0] != now->mark[0] || macs[1] != now->mark[1])
-		return TCX_NEXT;
-	ifindex = macs[2];
+		return 0;
+	return macs[0] == now->mark[0] && macs[1] == now->mark[1] ? macs[2] : 0;
+}
+
+/* Sends what XDP has handed on to an interface. */
+static __always_inline int send_handed(struct __sk_buff *ctx, __u32 ifindex)
+{
+	__u32 *macs = (void *)(long)ctx->data;
+
 	if (ifindex == LOOPBACK_IFINDEX) {
+		if ((void *)(macs + 2) > (void *)(long)ctx->data_end)
+			return TCX_DROP;
 		macs[0] = 0;
 		macs[1] = 0;
 		return bpf_redirect(LOOPBACK_IFINDEX, BPF_F_INGRESS);

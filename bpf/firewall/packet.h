@@ -55,7 +55,8 @@ struct packet {
 	__u16 transport;	/* offset of the transport header */
 	__u16 flags;
 	__u8 reason;		/* enum reason, once dropped */
-	__u8 is_proxied;	/* a cookie brought it, or it is a segment of the firewall's own */
+	__u8 is_proxied : 1;	/* a cookie brought it, or it is a segment of the firewall's own */
+	__u8 is_for_gateway : 1;	/* it is the gateway's, although its destination is somebody else's */
 	__be16 selector;	/* what the policy calls selector: destination port or ICMP type << 8 | code */
 	__u8 ttl;		/* TTL or hop limit */
 	__u8 tcp_flags;
@@ -119,6 +120,12 @@ static __always_inline bool is_proxied(const struct flow *flow)
 static __always_inline __u8 family_of(const struct flow *flow)
 {
 	return flow->family & FLOW_FAMILY;
+}
+
+/* Whether its packets go up to the transparent gateway. */
+static __always_inline bool is_of_gateway(const struct flow *flow)
+{
+	return READ_ONCE(flow->family) & FLOW_OF_GATEWAY;
 }
 
 /* By which address and port the other end of a translated flow knows this end. */

@@ -47,6 +47,7 @@ struct {
 	enum era era;
 	enum mark_bits mark;
 	enum extra_bits extras;
+	enum gateway_mark gateway;
 	enum hook hook;
 	enum xdp_action returned;
 } layouts;

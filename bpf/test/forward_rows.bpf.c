@@ -162,7 +162,7 @@ int cross_tc(struct __sk_buff *ctx)
 SEC("tcx/ingress")
 int resolve(struct __sk_buff *ctx)
 {
-	return resolve_handed(ctx);
+	return handed_to(ctx) ? send_handed(ctx, handed_to(ctx)) : TCX_NEXT;
 }
 
 char LICENSE[] SEC("license") = "Dual MIT/GPL";

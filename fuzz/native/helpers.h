@@ -202,6 +202,48 @@ long bpf_check_mtu(void *ctx __attribute__((unused)), __u32 ifindex, __u32 *mtu,
 	return ifindex == 77 ? FAILED : 0;
 }
 
+/* Sockets of this machine: the gateway's, somebody else's, a connection, or none. Each that was found has to be released. */
+static long sockets_held;
+
+static struct bpf_sock *some_socket(void)
+{
+	static struct bpf_sock sockets[] = { { .state = 10, .mark = GATEWAY_LISTENS }, { .state = 10 }, { .state = 1 }, { .state = 6 } };
+
+	if (once_in(4))
+		return 0;
+	sockets_held++;
+	return once_in(2) ? &sockets[0] : &sockets[1 + once_in(2) + once_in(2)];
+}
+
+struct bpf_sock *bpf_sk_lookup_tcp(void *ctx __attribute__((unused)), struct bpf_sock_tuple *tuple, __u32 bytes,
+				   __u64 namespace __attribute__((unused)), __u64 flags __attribute__((unused)))
+{
+	if (bytes != sizeof(tuple->ipv4) && bytes != sizeof(tuple->ipv6))
+		fail("a socket of neither family is asked for");
+	return some_socket();
+}
+
+struct bpf_sock *bpf_skc_lookup_tcp(void *ctx, struct bpf_sock_tuple *tuple, __u32 bytes, __u64 namespace, __u64 flags)
+{
+	return bpf_sk_lookup_tcp(ctx, tuple, bytes, namespace, flags);
+}
+
+long bpf_sk_release(void *socket __attribute__((unused)))
+{
+	if (--sockets_held < 0)
+		fail("a socket is released that nobody holds");
+	return 0;
+}
+
+long bpf_sk_assign(void *ctx __attribute__((unused)), void *socket, __u64 flags __attribute__((unused)))
+{
+	const struct bpf_sock *assigned = socket;
+
+	if (assigned->state != 10 || assigned->mark != GATEWAY_LISTENS)
+		fail("a packet is given to somebody else's socket");
+	return once_in(64) ? -1 : 0;
+}
+
 /* Both hooks' redirects: which program runs says what they return. */
 static enum hook running;
 

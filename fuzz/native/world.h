@@ -141,7 +141,7 @@ static void put_effects(struct table_header *t)
 {
 	static const __u32 actions[HIT_SLOTS] = { ACTION_ALLOW, ACTION_ALLOW, ACTION_REJECT, ACTION_ALLOW, ACTION_DENY, ACTION_ALLOW };
 	/* The numbers of terms that put_limits() writes. */
-	static const __u32 extras[HIT_SLOTS] = { 0, EXTRA_LOG_OPEN | EXTRA_LOG_CLOSE | 1, EXTRA_LOG_OPEN | 2, 2, EXTRA_LOG_OPEN, EXTRA_LOG_CLOSE | 3 };
+	static const __u32 extras[HIT_SLOTS] = { 0, EXTRA_LOG_OPEN | EXTRA_LOG_CLOSE | 1, EXTRA_LOG_OPEN | 2, 2, EXTRA_LOG_OPEN, EXTRA_LOG_CLOSE | EXTRA_GATEWAY | 3 };
 	struct effect effects[HIT_SLOTS] = {}, defaults[ZONES * ZONES] = {};
 
 	for (__u32 i = 0; i < HIT_SLOTS; i++)
@@ -383,6 +383,8 @@ static void set_settings(void)
 	for (int i = 0; i < 16; i++)
 		settings.timeouts[i] = 1000 * (i + 1);
 	settings.translates = 1;
+	settings.gateway_v4 = settings.gateway_v6[3] = 1;
+	settings.gateway_port = 1;
 	settings.udp_timeout = settings.icmp_timeout = settings.other_timeout = settings.doubted_timeout = 2000;
 	settings.unanswered_timeout = 1500;
 	set_switches(any_byte());

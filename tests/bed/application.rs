@@ -66,12 +66,12 @@ fn every_firewall_gives_valid_points() {
         ),
         (
             "proxies",
-            &["haproxy", "squid"],
+            &["haproxy", "squid", "rampart-gateway"],
             "factors.clients = 12\nfactors.ip = 6\nfactors.rules = [0, 4]\nfactors.protocol = \"http/1.1\"\nfactors.transactions = 3",
         ),
         (
             "proxies of 1.0",
-            &["haproxy", "squid"],
+            &["haproxy", "squid", "rampart-gateway"],
             "factors.clients = 12\nfactors.rules = 4\nfactors.protocol = \"http/1.0\"",
         ),
         ("link", &["rampart"], "factors.clients = 12\nfactors.rules = 4\nfactors.link = \"100M\""),
@@ -99,6 +99,7 @@ fn every_firewall_holds_connections_of_applications() {
                 "squid",
                 "rampart",
                 "rampart-tc",
+                "rampart-gateway",
             ][..],
             "\"http/1.1\"",
         ),
@@ -116,7 +117,7 @@ fn every_firewall_holds_connections_of_applications() {
             assert!(point.valid && point.metric == Metric::ConcurrentConnections, "{what}");
             assert_eq!((point.value, held.alive), (MOST as f64, MOST), "{what}");
             // A proxy of HTTP may share its connections to servers; one that hands connections on may not.
-            let relays = name == "http" && ["haproxy", "squid"].contains(dut);
+            let relays = name == "http" && ["haproxy", "squid", "rampart-gateway"].contains(dut);
             assert_eq!(held.relayed, relays, "{what}");
             assert!(relays || held.open_at_servers == MOST, "{what}");
             let said = "200 connections: the suite asks for no more (`max_connections`)";

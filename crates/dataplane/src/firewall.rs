@@ -15,6 +15,8 @@ use crate::skeleton::FirewallProgs;
 use crate::{Counters, DataplaneError, EventLog, FlowRecords, FlowTable, Scans, Tally};
 use libbpf_rs::{Link, MapHandle, MapMut};
 use policy::settings::FLOWS;
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
 use std::sync::atomic::AtomicU32;
 
 /// What must be known before the programs are loaded.
@@ -50,6 +52,8 @@ pub struct Firewall {
     pub scans: Scans,
     pub(crate) routes: RouteMaps,
     unsent: Unsent,
+    /// Finds a transparent gateway for connections that are opened again. Without this process there is no gateway either.
+    _listens: Option<Link>,
     /// Until somebody keeps early fragments.
     pub(crate) early: Option<Early>,
     /// Until somebody answers what netfilter refuses.
@@ -223,6 +227,7 @@ impl Firewall {
             scans,
             routes,
             unsent: Unsent::attach(small)?,
+            _listens: listen_for_gateway(small)?,
             early: Some(early),
             refused: Some(refused),
             #[cfg(feature = "testing")]
@@ -320,6 +325,18 @@ impl Unsent {
         }
         Ok(Self { _links: links, missing })
     }
+}
+
+/// In the calling thread's network namespace.
+fn listen_for_gateway(programs: &FirewallProgs<'_>) -> Result<Option<Link>, DataplaneError> {
+    let program = &programs.listen_for_gateway;
+    if !program.autoload() {
+        return Ok(None);
+    }
+    let here = File::open("/proc/thread-self/ns/net")
+        .map_err(DataplaneError::system("opening the network namespace"))?;
+    let link = program.attach_netns(here.as_raw_fd());
+    link.map(Some).map_err(DataplaneError::bpf("attaching to the sockets of the network namespace"))
 }
 
 fn handle(map: &MapMut<'_>) -> Result<MapHandle, DataplaneError> {

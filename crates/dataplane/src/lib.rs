@@ -62,5 +62,10 @@ pub use policies::{Generation, Policies};
 pub use ports::{Attached, Hook, Meddling, Ports};
 pub use reason::{Reason, State, Tally};
 pub use scans::{Blocked, Scans};
+
+/// The mark of the socket at which a transparent gateway listens.
+pub const GATEWAY_LISTENS: u32 = skeleton::types::gateway_mark::GATEWAY_LISTENS.0;
+/// The mark of packets that a transparent gateway takes.
+pub const GATEWAY_TAKES: u32 = skeleton::types::gateway_mark::GATEWAY_TAKES.0;
 #[cfg(feature = "testing")]
 pub use testing::{Judgement, Place, TestRun, Tester, Verdict};

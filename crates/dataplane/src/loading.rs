@@ -40,6 +40,8 @@ const GATE: &str = "gate";
 /// The tracepoints of frames that XDP redirected and that did not leave, with their programs.
 pub(crate) const UNSENT: [(&str, &str); 2] =
     [("unsent_by_driver", "xdp_devmap_xmit"), ("unsent_at_once", "xdp_redirect_err")];
+/// Where sockets are looked for; where the kernel forwards there are no transparent gateways.
+const GATEWAY: &str = "listen_for_gateway";
 /// What only tests ask.
 const JUDGE: &str = "judge";
 /// How long a load that is interrupted is tried again.
@@ -187,6 +189,7 @@ fn load_maps(
         LARGE.iter().all(|large| large.name != name)
             && (cfg!(feature = "testing") || name != JUDGE)
             && (has_netfilter || name != GATE)
+            && (name != GATEWAY || !(clock_is_held || asks_netfilter(hooks)))
             && UNSENT.iter().all(|(program, tracepoint)| {
                 *program != name || (!asks_netfilter(hooks) && has_tracepoint(tracepoint))
             })

@@ -22,6 +22,7 @@ const EXPRESSION_DATA: u16 = 2;
 const EXTENSION_NAME: u16 = 1;
 const GET_FIB_RULE: u16 = 34;
 const FIB_PRIORITY: u16 = 6;
+const FIB_MARK: u16 = 10;
 const FIB_L3MDEV: u16 = 19;
 /// Lengths of the headers behind that of netlink: `struct nfgenmsg`, `struct fib_rule_hdr`.
 const NFT_HEADER: usize = 4;
@@ -230,7 +231,9 @@ fn of_fib_rule(family: u8, rule: &[u8]) -> Option<String> {
         return Some(format!("a VRF (`ip rule`, {version}, priority {priority})"));
     }
     let what = || format!("a policy route (`ip rule`, {version}, priority {priority})");
-    (!USUAL_PRIORITIES.contains(&priority)).then(what)
+    let mark = attribute(rule, FIB_MARK).and_then(|value| value.first_chunk());
+    let is_ours = mark.is_some_and(|bytes| u32::from_ne_bytes(*bytes) == crate::GATEWAY_TAKES);
+    (!USUAL_PRIORITIES.contains(&priority) && !is_ours).then(what)
 }
 
 #[cfg(test)]

@@ -98,6 +98,7 @@ Reason of reason {
     Redirect = REASON_REDIRECT, "redirect": "the kernel or the driver did not take the frame for the next link; a veth takes frames from XDP if its peer has XDP or GRO";
     Answer = REASON_ANSWER, "answer": "the reset or ICMP error that answers it could not be written";
     Neighbours = REASON_NEIGHBOURS, "neighbours": "its source asked for more than 32 unknown neighbours within a second";
+    Gateway = REASON_GATEWAY, "gateway": "its rule hands it to a gateway that does not run, or that cannot take it: a fragment, or a translated destination";
 } }
 
 table! {

@@ -40,6 +40,8 @@ pub struct Gateway {
 pub enum Mode {
     /// Clients name this gateway as their proxy.
     Explicit,
+    /// Clients do not know of it: what they connect to is the address that they asked for.
+    Transparent,
     /// Clients outside ask for servers inside, by name.
     Publish(Vec<Server>),
 }

@@ -16,7 +16,7 @@ pub struct Asked {
     pub port: u16,
     /// The path; `None` of `CONNECT` and `OPTIONS *`.
     pub path: Option<Path>,
-    /// Where a published server is.
+    /// Where the server is, if that does not have to be looked up: a published one, or the one that a transparent client has asked for.
     pub server: Option<SocketAddr>,
     /// It wants a tunnel.
     pub is_tunnel: bool,
@@ -38,16 +38,23 @@ pub enum Decision {
     Refuse(Option<usize>, Fault),
 }
 
-/// Where a request is to go.
+/// Where a request is to go that came on a connection to `at`.
 ///
 /// # Errors
 /// This gateway is not for such requests.
-pub fn asked(gateway: &Gateway, request: &Request) -> Result<Asked, Fault> {
+pub fn asked(gateway: &Gateway, request: &Request, at: SocketAddr) -> Result<Asked, Fault> {
     let of_host = || request.host.clone().ok_or(Fault::malformed("no-host"));
+    // HTTP/1.0 need not name a host, and is asked for by the address.
+    let of_address = || Authority { host: Host::Address(at.ip()), port: Some(at.port()) };
+    let of_transparent = || request.host.clone().unwrap_or_else(of_address);
     let (authority, path, is_tunnel) = match (&request.target, &gateway.mode) {
-        (Target::Authority(_), Mode::Publish(_)) => return Err(Fault::with_status(405, "connect")),
+        (Target::Authority(_), Mode::Publish(_) | Mode::Transparent) => {
+            return Err(Fault::with_status(405, "connect"));
+        }
         (Target::Authority(authority), Mode::Explicit) => (authority.clone(), None, true),
         (Target::Absolute(authority, path), _) => (authority.clone(), Some(path.clone()), false),
+        (Target::Origin(path), Mode::Transparent) => (of_transparent(), Some(path.clone()), false),
+        (Target::Asterisk, Mode::Transparent) => (of_transparent(), None, false),
         (Target::Origin(path), Mode::Publish(_)) => (of_host()?, Some(path.clone()), false),
         (Target::Asterisk, Mode::Publish(_)) => (of_host()?, None, false),
         // Whoever asks so takes the gateway for a server.
@@ -58,6 +65,12 @@ pub fn asked(gateway: &Gateway, request: &Request) -> Result<Asked, Fault> {
     let port = authority.port.unwrap_or(80);
     let server = match &gateway.mode {
         Mode::Explicit => None,
+        // A client that says one port and connects to another deceives somebody.
+        Mode::Transparent if port != at.port() => return Err(Fault::with_status(403, "other-port")),
+        Mode::Transparent if is_other(&authority.host, at.ip()) => {
+            return Err(Fault::with_status(403, "other-address"));
+        }
+        Mode::Transparent => Some(at),
         Mode::Publish(servers) => {
             let name = authority.host.to_string();
             let own_port = gateway.listen.port();
@@ -69,10 +82,15 @@ pub fn asked(gateway: &Gateway, request: &Request) -> Result<Asked, Fault> {
     Ok(Asked { authority, port, path, server, is_tunnel })
 }
 
+/// Whether a host is an address, and another one.
+fn is_other(host: &Host, at: IpAddr) -> bool {
+    matches!(host, Host::Address(address) if *address != at)
+}
+
 /// Whether what is asked for passes.
 pub fn decide(gateway: &Gateway, client: IpAddr, request: &Request, asked: &Asked) -> Decision {
     let ports = if asked.is_tunnel { &gateway.connect_ports } else { &gateway.ports };
-    if asked.server.is_none() && !ports.contains(&asked.port) {
+    if !matches!(gateway.mode, Mode::Publish(_)) && !ports.contains(&asked.port) {
         return Decision::Refuse(None, Fault::with_status(403, "port"));
     }
     let found = gateway.rules.iter().position(|rule| matches(rule, client, &request.method, asked));

@@ -6,7 +6,7 @@ use crate::decide::{self, Asked, Decision};
 use crate::http::body::{Chunked, Length, Step};
 use crate::http::head::{self, Limits, Request};
 use crate::http::{Fault, write};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// What became of the first request of some bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,12 +23,17 @@ pub enum Outcome {
 
 /// Judges the first request of some bytes.
 pub fn pass_on(gateway: &Gateway, client: IpAddr, bytes: &[u8]) -> Outcome {
+    pass_on_at(gateway, client, gateway.listen, bytes)
+}
+
+/// Judges the first request of some bytes that came on a connection to an address.
+pub fn pass_on_at(gateway: &Gateway, client: IpAddr, at: SocketAddr, bytes: &[u8]) -> Outcome {
     let (request, read) = match head::request(bytes, gateway.limits.head()) {
         Ok(Some(found)) => found,
         Ok(None) => return Outcome::More,
         Err(fault) => return Outcome::Refused(fault),
     };
-    let asked = match judged(gateway, client, &request) {
+    let asked = match judged(gateway, client, at, &request) {
         Ok((_, asked)) => asked,
         Err(fault) => return Outcome::Refused(fault),
     };
@@ -59,8 +64,13 @@ pub fn pass_on(gateway: &Gateway, client: IpAddr, bytes: &[u8]) -> Outcome {
 ///
 /// # Errors
 /// It is refused.
-pub fn judged(gateway: &Gateway, client: IpAddr, request: &Request) -> Result<(usize, Asked), Fault> {
-    let asked = decide::asked(gateway, request)?;
+pub fn judged(
+    gateway: &Gateway,
+    client: IpAddr,
+    at: SocketAddr,
+    request: &Request,
+) -> Result<(usize, Asked), Fault> {
+    let asked = decide::asked(gateway, request, at)?;
     match decide::decide(gateway, client, request, &asked) {
         Decision::Refuse(_, fault) => Err(fault),
         Decision::Allow(rule) if !decide::fits(request.body, gateway.rules[rule].largest_request) => {

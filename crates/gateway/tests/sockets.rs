@@ -132,7 +132,7 @@ struct Bed {
 
 fn bed(change: impl FnOnce(&mut Gateway)) -> Bed {
     let origin = Origin::start();
-    let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = listen("127.0.0.1:0".parse().unwrap(), None).unwrap();
     let at = listener.local_addr().unwrap();
     let here: IpAddr = "127.0.0.1".parse().unwrap();
     let rule = Rule {

@@ -4,7 +4,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use gateway::config::{Addresses, Gateway, Limits, Mode, Rule, Server};
-use gateway::exchange::{Outcome, pass_back, pass_on};
+use gateway::exchange::{Outcome, pass_back, pass_on, pass_on_at};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -62,7 +62,8 @@ fn published() -> Gateway {
 
 /// What becomes of bytes, as text: the bytes for the server without what every request gets, or the reason.
 fn outcome(gateway: &Gateway, bytes: &[u8]) -> String {
-    match pass_on(gateway, "10.0.0.7".parse().unwrap(), bytes) {
+    let at = if gateway.mode == Mode::Transparent { "192.0.2.1:80".parse().unwrap() } else { gateway.listen };
+    match pass_on_at(gateway, "10.0.0.7".parse().unwrap(), at, bytes) {
         Outcome::More => "more".to_owned(),
         Outcome::Refused(fault) => format!("{} {}", fault.status, fault.reason),
         Outcome::Tunnel(to, _) => format!("tunnel {to}"),
@@ -89,12 +90,26 @@ fn check(gateway: &Gateway, rows: &[(&str, String, &str)]) {
     }
 }
 
+/// The same, and what clients send who know of no proxy becomes what the same request of others does.
+fn check_both(gateway: &Gateway, rows: &[(&str, String, &str)]) {
+    check(gateway, rows);
+    let transparent = Gateway { mode: Mode::Transparent, ..gateway.clone() };
+    let is_both = |bytes: &str, expected: &str| {
+        bytes.contains("Host: a.test\r\n") && !expected.ends_with("not-to-a-proxy")
+    };
+    // Rows of hosts that are missing or disagree are about the target as well, and one way to ask is for proxies alone.
+    let unaware = rows.iter().filter(|(_, bytes, expected)| is_both(bytes, expected));
+    let unaware =
+        unaware.map(|(what, bytes, expected)| (*what, bytes.replace(" http://a.test/", " /"), *expected));
+    check(&transparent, &unaware.collect::<Vec<_>>());
+}
+
 const SENT: &str = "GET / HTTP/1.1|Host: a.test||";
 
 #[test]
 fn lengths_that_two_readers_see_differently_are_refused() {
     let chunked = "Transfer-Encoding: chunked\r\n";
-    check(
+    check_both(
         &gateway(),
         &[
             (
@@ -172,7 +187,7 @@ fn lengths_that_two_readers_see_differently_are_refused() {
 fn chunks_have_one_form() {
     let chunks = |body: &str| post("Transfer-Encoding: chunked\r\n", body);
     let sent = "POST / HTTP/1.1|Host: a.test|Transfer-Encoding: chunked||5|abcde|0||";
-    check(
+    check_both(
         &gateway(),
         &[
             ("two chunks become one", chunks("3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"), sent),
@@ -200,7 +215,7 @@ fn chunks_have_one_form() {
 #[test]
 fn heads_are_bounded_and_have_one_form() {
     let with = |lines: &str| format!("GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n{lines}\r\n");
-    check(
+    check_both(
         &gateway(),
         &[
             ("the least", with(""), SENT),
@@ -267,7 +282,7 @@ fn heads_are_bounded_and_have_one_form() {
 #[test]
 fn what_ends_at_each_hop_ends_here() {
     let with = |lines: &str| format!("GET http://a.test/ HTTP/1.1\r\nHost: a.test\r\n{lines}\r\n");
-    check(
+    check_both(
         &gateway(),
         &[
             ("a field", with("X: y\r\n"), "GET / HTTP/1.1|Host: a.test|X: y||"),
@@ -442,6 +457,43 @@ fn hosts_and_ports_have_one_form_and_need_a_rule() {
             ),
         ],
     );
+}
+
+#[test]
+fn a_client_that_knows_of_no_proxy_gets_the_server_that_it_has_connected_to() {
+    let transparent = Gateway { mode: Mode::Transparent, ports: vec![80], ..gateway() };
+    let of = |host: &str| format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
+    check(
+        &transparent,
+        &[
+            ("a name", of("a.test"), SENT),
+            ("its port", of("a.test:80"), SENT),
+            ("another port", of("a.test:8080"), "403 other-port"),
+            ("its address", of("192.0.2.1"), "GET / HTTP/1.1|Host: 192.0.2.1||"),
+            ("another address", of("192.0.2.2"), "403 other-address"),
+            ("another address of IPv6", of("[2001:db8::1]"), "403 other-address"),
+            (
+                "another host in its target",
+                "GET http://a.test/ HTTP/1.1\r\nHost: c.b.test\r\n\r\n".into(),
+                "400 target-and-host",
+            ),
+            ("a tunnel", "CONNECT a.test:80 HTTP/1.1\r\nHost: a.test:80\r\n\r\n".into(), "405 connect"),
+            (
+                "of the server as a whole",
+                "OPTIONS * HTTP/1.1\r\nHost: a.test\r\n\r\n".into(),
+                "OPTIONS * HTTP/1.1|Host: a.test||",
+            ),
+            ("a host that no rule has", of("c.test"), "403 no-rule"),
+        ],
+    );
+    let old = b"GET / HTTP/1.0\r\n\r\n";
+    let sent = outcome(&transparent, old);
+    assert!(
+        sent.starts_with("GET / HTTP/1.1|Host: 192.0.2.1|"),
+        "without a host it is asked by its address: {sent}"
+    );
+    let elsewhere = Gateway { ports: vec![8080], ..transparent };
+    check(&elsewhere, &[("a port that the gateway does not carry", of("a.test"), "403 port")]);
 }
 
 #[test]

@@ -18,8 +18,8 @@ pub struct Gateway {
     pub name: String,
     /// Where it listens.
     pub listen: SocketAddr,
-    /// Published servers by the names that clients outside know; `None`: clients name the gateway as their proxy.
-    pub servers: Option<Vec<(String, SocketAddr)>>,
+    /// Who asks it, and for what.
+    pub mode: Mode,
     /// Rules; the first that matches decides.
     pub rules: Vec<GatewayRule>,
     /// Addresses of the machine, of a link or of nobody that may be connected to all the same.
@@ -38,6 +38,24 @@ pub struct Gateway {
     pub forwarded_for: bool,
     /// Limits.
     pub limits: GatewayLimits,
+}
+
+/// Who asks a gateway, and for what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mode {
+    /// Clients name the gateway as their proxy.
+    Explicit,
+    /// Clients do not know of it: rules of the packet filter hand it their connections.
+    Transparent,
+    /// Published servers by the names that clients outside know.
+    Publish(Vec<(String, SocketAddr)>),
+}
+
+impl Gateway {
+    /// Whether rules of the packet filter hand it connections.
+    pub fn is_transparent(&self) -> bool {
+        self.mode == Mode::Transparent
+    }
 }
 
 /// A rule of a gateway.

@@ -213,6 +213,8 @@ pub struct Effect {
     pub limit: Limit,
     /// When an alert is raised.
     pub alert: Option<Alert>,
+    /// The transparent gateway that takes the flows: a place in [`Policy::gateways`].
+    pub gateway: Option<usize>,
 }
 
 /// What happens to a packet.

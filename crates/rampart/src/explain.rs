@@ -186,6 +186,10 @@ fn misfit_of(policy: &Policy, packet: &Packet, before: Option<(usize, Packet)>) 
 /// What `syn_proxy` does to the SYN of a connection that is allowed; `None` if it passes as it is.
 fn proxied(policy: &Policy, packet: &Packet, explanation: &Explanation) -> Option<&'static str> {
     let is_forwarded = packet.protocol == TCP && packet.from != SELF && packet.to != SELF;
+    // The kernel answers for a gateway.
+    if matches!(explanation.verdict.decider, Decider::Rule(i) if gateway_of(policy, i).is_some()) {
+        return None;
+    }
     if !is_forwarded || policy.is_bridged(packet.from) || explanation.verdict.action != Action::Allow {
         return None;
     }
@@ -371,6 +375,9 @@ fn print(
                     outln!("  {address} is on the list `{list}`");
                 }
             }
+            if let Some(gateway) = gateway_of(policy, i) {
+                outln!("  the gateway `{gateway}` takes it, and asks the server itself");
+            }
         }
         Decider::Default => {
             outln!(
@@ -380,6 +387,11 @@ fn print(
             );
         }
     }
+}
+
+/// The transparent gateway that a rule hands its flows to.
+fn gateway_of(policy: &Policy, rule: usize) -> Option<&str> {
+    policy.rules[rule].effect.gateway.map(|place| policy.gateways[place].name.as_str())
 }
 
 /// The line that names a rule.
@@ -402,6 +414,7 @@ fn to_json(policy: &Policy, packet: &Packet, on: OnLists, at: Timestamp, explana
             let [source, destination] = found_on(policy, i, packet, on);
             json!({
                 "name": policy.rules[i].name, "line": line(policy, i), "source_list": source, "destination_list": destination,
+                "gateway": gateway_of(policy, i),
             })
         }
         Decider::Default => Value::Null,

@@ -14,6 +14,10 @@ use std::collections::BTreeMap;
 const DAEMON: [Capability; 2] = [Capability::CAP_BPF, Capability::CAP_NET_ADMIN];
 /// Becoming the user that commands of lists run as, and ending what that user runs.
 const FETCHER: [Capability; 3] = [Capability::CAP_SETUID, Capability::CAP_SETGID, Capability::CAP_KILL];
+/// The third way to packets of links, which linux/net.h calls obsolete and the kernel still knows.
+const SOCK_PACKET: libc::c_int = 10;
+/// Of the second argument of socket(2), without its flags.
+const KINDS_OF_SOCKETS: u64 = 0xf;
 /// `BPF_PROG_LOAD` of bpf(2).
 const LOAD_PROGRAM: u64 = 5;
 
@@ -49,13 +53,15 @@ pub(crate) fn keep_the_fetchers() -> Result<(), Kept> {
     limit(&FETCHER.into_iter().collect())
 }
 
-/// The process becomes another user, who has no right but to bind ports below 1024. Nothing that it executes has that.
+/// The process becomes another user, who has no right but to bind ports below 1024, and sockets that listen for transparent gateways
+/// (CAP_NET_RAW; see [`keep_from_raw_sockets`]). Nothing that it executes has these.
 ///
 /// # Errors
 /// The kernel does not let go of a right.
 pub(crate) fn become_who_binds(user: Uid, group: Gid) -> Result<(), Kept> {
     let wrong = |error: &dyn std::fmt::Display| Kept(error.to_string());
-    let binds: CapsHashSet = [Capability::CAP_NET_BIND_SERVICE].into_iter().collect();
+    let binds: CapsHashSet =
+        [Capability::CAP_NET_BIND_SERVICE, Capability::CAP_NET_RAW].into_iter().collect();
     let mut until_then = binds.clone();
     until_then.extend([Capability::CAP_SETUID, Capability::CAP_SETGID]);
     limit(&until_then)?;
@@ -116,6 +122,32 @@ pub(crate) fn filter_system_calls_of_the_exporter() -> Result<(), Kept> {
 pub(crate) fn filter_system_calls_of_gateways() -> Result<(), Kept> {
     let calls = [EXPORTERS_CALLS, GATEWAYS_CALLS].concat();
     filter(program_of(&calls, &[libc::AF_INET, libc::AF_INET6], Vec::new()))
+}
+
+/// Of what CAP_NET_RAW gives, the calling process and what it executes keep the options of sockets alone: raw sockets and those of packets they
+/// cannot make.
+///
+/// # Errors
+/// The kernel does not filter.
+pub(crate) fn keep_from_raw_sockets() -> Result<(), Kept> {
+    let program = || {
+        let of = |argument, operator, value: libc::c_int| {
+            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value as u64)
+        };
+        let families = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
+        let other =
+            families.map(|family| of(0, SeccompCmpOp::Ne, family)).into_iter().collect::<Result<_, _>>()?;
+        let mut rules = vec![SeccompRule::new(other)?];
+        for kind in [libc::SOCK_RAW, SOCK_PACKET] {
+            rules.push(SeccompRule::new(vec![of(1, SeccompCmpOp::MaskedEq(KINDS_OF_SOCKETS), kind)?])?);
+        }
+        // Its rings make sockets without this call.
+        let calls = BTreeMap::from([(libc::SYS_socket, rules), (libc::SYS_io_uring_setup, Vec::new())]);
+        let refused = SeccompAction::Errno(libc::EPERM as u32);
+        let here = std::env::consts::ARCH.try_into()?;
+        SeccompFilter::new(calls, SeccompAction::Allow, refused, here)?.try_into()
+    };
+    filter(program())
 }
 
 fn filter(program: Result<BpfProgram, seccompiler::BackendError>) -> Result<(), Kept> {

@@ -54,5 +54,9 @@ long bpf_skb_change_head(struct __sk_buff *ctx, __u32 bytes, __u64 flags);
 long bpf_skb_adjust_room(struct __sk_buff *ctx, __s32 by, __u32 mode, __u64 flags);
 long bpf_skb_vlan_pop(struct __sk_buff *ctx);
 long bpf_skb_change_type(struct __sk_buff *ctx, __u32 type);
+struct bpf_sock *bpf_sk_lookup_tcp(void *ctx, struct bpf_sock_tuple *tuple, __u32 bytes, __u64 namespace, __u64 flags);
+struct bpf_sock *bpf_skc_lookup_tcp(void *ctx, struct bpf_sock_tuple *tuple, __u32 bytes, __u64 namespace, __u64 flags);
+long bpf_sk_release(void *socket);
+long bpf_sk_assign(void *ctx, void *socket, __u64 flags);
 
 #endif

@@ -189,6 +189,7 @@ mod tests {
         log: Log::Nothing,
         limit: Limit { rate: None, burst: None, connections: None, per: Per::Rule },
         alert: None,
+        gateway: None,
     };
 
     #[test]

@@ -8,6 +8,7 @@ mod translations;
 use crate::DataplaneError;
 use crate::clock::whole_tick;
 use crate::counters::Hits;
+use crate::forwarding::local_key;
 use crate::names::{NO_SLOT, SharedNames};
 use crate::notes::{self, BUILD, Notes};
 use crate::shared::{Shared, publish};
@@ -23,6 +24,7 @@ use policy::scans::{Scans, bits_of};
 use policy::settings::{ReversePath, Settings, Timeouts};
 use policy::tables::Counters as Slots;
 use policy::tables::Tables;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
@@ -114,6 +116,7 @@ impl Policies {
         settings.keeps_marks |= u32::from(asks_for_more(policy));
         settings.translates = translations::translates(policy);
         put_scans(&mut settings, policy.scans.as_ref());
+        put_gateway(&mut settings, policy.gateways.iter().find(|it| it.is_transparent()).map(|it| it.listen));
         // The tables are exchanged in one step and the settings are not: so that no packet passes by the tables of one policy and the
         // settings of the other, the stricter of both hold meanwhile. The kernel returns from the exchange when no program is at
         // work any more that has the tables before it.
@@ -246,6 +249,25 @@ fn put_scans(to: &mut types::settings, from: Option<&Scans>) {
     to.scan_block = from.and_then(|scans| scans.block).map_or(0, |time| u64::from(ticks(time)));
     // In the order of `enum scan_field`.
     to.scan_bits = from.map_or([0; 2], |scans| [bits(scans.ports), bits(scans.hosts)]);
+}
+
+/// Where a SYN finds the transparent gateway. One that listens at every address is found at the machine's own alone.
+fn put_gateway(to: &mut types::settings, listen: Option<SocketAddr>) {
+    let is_everywhere = listen.is_some_and(|listen| listen.ip().is_unspecified());
+    // A socket of IPv6 at every address takes IPv4 as well.
+    let (v4, v6) = match listen.map(|listen| listen.ip()) {
+        Some(IpAddr::V4(_)) if is_everywhere => (Some(Ipv4Addr::LOCALHOST), None),
+        Some(IpAddr::V6(_)) if is_everywhere => (Some(Ipv4Addr::LOCALHOST), Some(Ipv6Addr::LOCALHOST)),
+        Some(IpAddr::V4(v4)) => (Some(v4), None),
+        Some(IpAddr::V6(v6)) => (None, Some(v6)),
+        None => (None, None),
+    };
+    to.gateway_v4 = v4.map_or(0, |v4| u32::from_ne_bytes(v4.octets()));
+    let words = local_key(v6.unwrap_or(Ipv6Addr::UNSPECIFIED).into());
+    for (word, bytes) in to.gateway_v6.iter_mut().zip(words.as_chunks::<4>().0) {
+        *word = u32::from_ne_bytes(*bytes);
+    }
+    to.gateway_port = listen.map_or(0, |listen| listen.port().to_be());
 }
 
 /// The second settings, with every check that either of the two has, the shorter of their times and the smaller of their budgets. Log rates let nothing pass.

@@ -204,7 +204,9 @@ fn effects(
     for (row, (place, action)) in tables.rules.iter().zip(&tables.actions).enumerate() {
         let rule: &Rule = &policy.rules[*place as usize];
         let terms = numbers.limits.get(&(*place as usize)).copied().unwrap_or(0);
-        pages.words(&[*action, (numbers.slot)(&rule.name), terms | log_bits(rule.effect.log), listed(row)]);
+        let gateway = if rule.effect.gateway.is_some() { types::extra_bits::EXTRA_GATEWAY.0 } else { 0 };
+        let extras = terms | log_bits(rule.effect.log) | gateway;
+        pages.words(&[*action, (numbers.slot)(&rule.name), extras, listed(row)]);
     }
     header.defaults = pages.begin(4);
     for (action, default) in tables.defaults.iter().zip(&policy.defaults) {

@@ -5,13 +5,18 @@ use super::links::Link;
 use super::own::Listed;
 use crate::forwarding::LocalKind;
 use crate::interface::Interface;
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
+};
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::neighbour::{
     NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState,
 };
-use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteType};
+use netlink_packet_route::route::{
+    RouteAddress, RouteAttribute, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use std::collections::BTreeMap;
@@ -26,6 +31,13 @@ const GROUPS: [u32; 9] = [1, 3, 5, 7, 8, 9, 11, 19, 32];
 /// Announcements of a whole routing table fit.
 const EVENT_BUFFER_BYTES: u32 = 8 << 20;
 const ENOENT: i32 = 2;
+const ESRCH: i32 = 3;
+const EEXIST: i32 = 17;
+const EAFNOSUPPORT: i32 = 97;
+/// The routing table and the rule by which packets that the transparent gateway takes are for this machine. The rule comes before those of others.
+const GATEWAY_TABLE: u32 = 0x5247;
+const GATEWAY_PRIORITY: u32 = 1;
+const LOOPBACK: u32 = 1;
 const ENOBUFS: i32 = 105;
 
 /// A neighbour as the kernel knows it.
@@ -247,6 +259,49 @@ impl Queries {
         request.header.flags = if receives { LinkFlags::Promisc } else { LinkFlags::empty() };
         let doing = "making an interface receive frames for other machines";
         self.ask(RouteNetlinkMessage::SetLink(request), NLM_F_ACK, doing, |_| ())
+    }
+
+    /// Has the kernel take packets of the transparent gateway for this machine's own, or not any more.
+    pub(super) fn take_for_gateway(&mut self, is_v4: bool, takes: bool) -> Result<(), RoutesError> {
+        let family = if is_v4 { AddressFamily::Inet } else { AddressFamily::Inet6 };
+        let mut rule = RuleMessage::default();
+        rule.header.family = family;
+        rule.header.action = RuleAction::ToTable;
+        rule.attributes = vec![
+            RuleAttribute::Priority(GATEWAY_PRIORITY),
+            RuleAttribute::FwMark(crate::GATEWAY_TAKES),
+            RuleAttribute::FwMask(u32::MAX),
+            RuleAttribute::Table(GATEWAY_TABLE),
+        ];
+        let mut route = RouteMessage::default();
+        route.header.address_family = family;
+        route.header.protocol = RouteProtocol::Static;
+        route.header.scope = if is_v4 { RouteScope::Host } else { RouteScope::Universe };
+        route.header.kind = RouteType::Local;
+        route.attributes = vec![RouteAttribute::Table(GATEWAY_TABLE), RouteAttribute::Oif(LOOPBACK)];
+        use RouteNetlinkMessage as M;
+        let (doing, known, messages) = if takes {
+            let doing = "adding the routes of a transparent gateway";
+            (doing, [EEXIST; 2], [M::NewRoute(route), M::NewRule(rule)])
+        } else {
+            (
+                "removing the routes of a transparent gateway",
+                [ENOENT, ESRCH],
+                [M::DelRule(rule), M::DelRoute(route)],
+            )
+        };
+        let flags = if takes { NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL } else { NLM_F_ACK };
+        for message in messages {
+            match self.ask(message, flags, doing, |_| ()) {
+                Err(RoutesError::Netlink { source, .. })
+                    if source.raw_os_error().is_some_and(|error| known.contains(&error)) => {}
+                // Of a family that the kernel does not have nothing is there.
+                Err(RoutesError::Netlink { source, .. })
+                    if !takes && source.raw_os_error() == Some(EAFNOSUPPORT) => {}
+                done => done?,
+            }
+        }
+        Ok(())
     }
 
     /// All neighbours.

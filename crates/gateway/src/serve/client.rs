@@ -3,7 +3,7 @@
 use super::page::{self, Reader};
 use super::relay::{Buffer, abort, close, write_within};
 use super::{Local, Shared, forward, tunnel};
-use crate::config::Gateway;
+use crate::config::{Gateway, Mode};
 use crate::decide::{self, Asked, Decision};
 use crate::event::Event;
 use crate::http::Fault;
@@ -19,6 +19,8 @@ use tokio::time::timeout;
 pub(super) struct Ends {
     pub(super) client: SocketAddr,
     pub(super) at: SocketAddr,
+    /// Why nothing at that address is connected to, where it is the server's.
+    pub(super) refused: Option<&'static str>,
 }
 
 /// What becomes of a client's connection after a request.
@@ -28,6 +30,8 @@ pub(super) enum Next {
     Another,
     /// It ends well.
     Close,
+    /// The same, and the client knows that.
+    Done,
     /// It is reset: what was sent is not all.
     Abort,
 }
@@ -36,7 +40,11 @@ pub(super) async fn serve(local: &Local, stream: TcpStream, from: SocketAddr) {
     let shared = &local.shared;
     Shared::count(&shared.counted.connections);
     let Ok(at) = stream.local_addr() else { return };
-    let ends = Ends { client: from, at };
+    let (from, at) = (canonical(from), canonical(at));
+    let gateway = shared.gateway();
+    let is_transparent = gateway.mode == Mode::Transparent;
+    let refused = if is_transparent { local.refusal(at.ip(), &gateway) } else { None };
+    let ends = Ends { client: from, at, refused };
     let Some(_admitted) = shared.admit(from.ip()) else {
         let gateway = shared.gateway();
         let fault = Fault::with_status(503, "too-many-connections");
@@ -58,9 +66,17 @@ pub(super) async fn serve(local: &Local, stream: TcpStream, from: SocketAddr) {
         match one(local, &stream, &mut buffer, ends).await {
             Next::Another => {}
             Next::Close => return close(stream).await,
+            // Whoever has said that nothing follows, and has sent nothing more, sends nothing that a reset would answer.
+            Next::Done if buffer.is_empty() => return,
+            Next::Done => return close(stream).await,
             Next::Abort => return abort(stream),
         }
     }
+}
+
+/// IPv4 in the clothes of IPv6 is IPv4: a socket of IPv6 at every address takes both.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
 /// One request.
@@ -118,12 +134,12 @@ pub(super) enum Judged {
 }
 
 pub(super) fn judge(shared: &Shared, gateway: &Arc<Gateway>, ends: Ends, request: &Request) -> Judged {
-    let asked = match decide::asked(gateway, request) {
+    let asked = match decide::asked(gateway, request, ends.at) {
         Ok(asked) => asked,
         Err(fault) => return Judged::Refused(None, None, fault),
     };
     let client = ends.client.ip();
-    let question = asked.question(client, &request.method);
+    let question = || asked.question(client, &request.method);
     match shared.decide(gateway, question, || decide::decide(gateway, client, request, &asked)) {
         Decision::Refuse(rule, fault) => Judged::Refused(rule, Some(asked), fault),
         Decision::Allow(rule) if !decide::fits(request.body, gateway.rules[rule].largest_request) => {

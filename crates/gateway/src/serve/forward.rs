@@ -70,7 +70,7 @@ impl Exchange<'_> {
 
 pub(super) async fn carry(exchange: &Exchange<'_>, buffer: &mut Buffer) -> Next {
     let Exchange { local, gateway, asked, .. } = *exchange;
-    let addresses = match upstream::addresses(&local.shared, gateway, asked).await {
+    let addresses = match upstream::addresses(exchange).await {
         Ok(addresses) => addresses,
         Err(fault) => return exchange.refuse(fault).await,
     };
@@ -110,7 +110,6 @@ async fn attempt(exchange: &Exchange<'_>, buffer: &mut Buffer, mut server: Serve
     let limits = &gateway.limits;
     let failed = |reason| Failed { fault: Fault::with_status(502, reason), has_begun: false };
     let head = exchange::request_head(gateway, exchange.ends.client.ip(), request, asked);
-    write_within(&server.stream, &head, limits.idle).await.map_err(|_| failed("server-ended"))?;
     if request.expects_continue && request.body != Length::None {
         write_within(stream, b"HTTP/1.1 100 Continue\r\n\r\n", limits.idle)
             .await
@@ -123,6 +122,7 @@ async fn attempt(exchange: &Exchange<'_>, buffer: &mut Buffer, mut server: Serve
         length: request.body,
         to: &server.stream,
         as_length: request.body,
+        head,
         most,
         idle: limits.idle,
         has_rate: true,
@@ -233,16 +233,13 @@ async fn answer_with(
     let as_length = exchange::client_length(answer.body, request.minor);
     let persists = request.persists && is_all_sent && as_length != Length::UntilClose;
     let head = write::answer(&answer, &request.method, as_length, persists, request.minor);
-    if write_within(stream, &head, gateway.limits.idle).await.is_err() {
-        exchange.tell(answer.status, Some(Fault::malformed("client-ended")), [up, 0]);
-        return Next::Abort;
-    }
     let mut body = Body {
         from: &server.stream,
         buffer: &mut server.buffer,
         length: answer.body,
         to: stream,
         as_length,
+        head,
         most,
         idle: gateway.limits.idle,
         has_rate: false,
@@ -264,10 +261,8 @@ async fn answer_with(
     }
     exchange.tell(answer.status, None, bytes);
     if answer.persists && is_all_sent && server.buffer.is_empty() {
-        let most = (gateway.limits.pooled as usize
-            / std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
-        .max(1);
-        let most = if gateway.limits.pooled == 0 { 0 } else { most };
+        // Each thread has its part of them.
+        let most = (gateway.limits.pooled as usize).div_ceil(local.threads);
         local.pool.borrow_mut().put(
             upstream::key(server.address, asked),
             server.stream,
@@ -275,5 +270,10 @@ async fn answer_with(
             Instant::now(),
         );
     }
-    if persists { Next::Another } else { Next::Close }
+    match (persists, request.persists) {
+        (true, _) => Next::Another,
+        (false, true) => Next::Close,
+        // It has asked for that.
+        (false, false) => Next::Done,
+    }
 }

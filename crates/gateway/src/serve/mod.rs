@@ -13,6 +13,7 @@ use crate::config::Gateway;
 use crate::decide::{Asked, Decision};
 use crate::dns;
 use crate::event::{Counts, Event};
+use crate::reach;
 use pool::Pool;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -34,6 +35,11 @@ const REST: Duration = Duration::from_millis(100);
 const LOOK_THROUGH: Duration = Duration::from_secs(10);
 /// Connections that may wait to be accepted, if the kernel's own limit is not lower.
 const BACKLOG: i32 = 1024;
+/// Rules from which on to look for a decision takes less time than to decide.
+const WORTH_KEEPING: usize = 32;
+/// How long it is known whether an address may be connected to, and of how many.
+const REACHED_FOR: Duration = Duration::from_secs(1);
+const KNOWN_ADDRESSES: usize = 4096;
 /// Decisions that are kept at most.
 const KEPT_DECISIONS: usize = 65_536;
 
@@ -84,6 +90,10 @@ type Question = (IpAddr, String, String, Option<String>);
 struct Local {
     shared: Arc<Shared>,
     pool: RefCell<Pool>,
+    /// Whether addresses that transparent clients ask for may be connected to, as it was found a moment ago.
+    reached: RefCell<HashMap<IpAddr, (Option<&'static str>, Instant)>>,
+    /// How many threads there are.
+    threads: usize,
 }
 
 impl Server {
@@ -109,11 +119,13 @@ impl Server {
         });
         listener.set_nonblocking(true)?;
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        for _ in 0..processors.min(MOST_THREADS) {
+        let threads = processors.min(MOST_THREADS);
+        for _ in 0..threads {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let (listener, shared) = (listener.try_clone()?, Arc::clone(&shared));
             std::thread::Builder::new().spawn(move || {
-                let local = Rc::new(Local { shared, pool: RefCell::default() });
+                let local =
+                    Rc::new(Local { shared, pool: RefCell::default(), reached: RefCell::default(), threads });
                 LocalSet::new().block_on(&runtime, accept(listener, local))
             })?;
         }
@@ -143,15 +155,21 @@ impl Server {
     }
 }
 
-/// A socket that listens at an address.
+/// A socket that listens at an address. `transparent` is the mark by which the packet filter knows a socket that it may give connections to other
+/// addresses; to set it takes CAP_NET_RAW or CAP_NET_ADMIN.
 ///
 /// # Errors
 /// The address is nobody's here, or somebody else has it.
-pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+pub fn listen(address: SocketAddr, transparent: Option<u32>) -> io::Result<TcpListener> {
     let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
-        socket.set_only_v6(true)?;
+        socket.set_only_v6(!(transparent.is_some() && address.ip().is_unspecified()))?;
+    }
+    if let Some(mark) = transparent {
+        // One flag for both families.
+        socket.set_ip_transparent_v4(true)?;
+        socket.set_mark(mark)?;
     }
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
@@ -178,6 +196,25 @@ async fn accept(listener: TcpListener, local: Rc<Local>) {
     }
 }
 
+impl Local {
+    /// Why nothing is connected to at an address that a transparent client asks for; `None` if it may be.
+    fn refusal(&self, address: IpAddr, gateway: &Gateway) -> Option<&'static str> {
+        let now = Instant::now();
+        let mut reached = self.reached.borrow_mut();
+        if let Some((refusal, until)) = reached.get(&address)
+            && now < *until
+        {
+            return *refusal;
+        }
+        if reached.len() >= KNOWN_ADDRESSES {
+            reached.clear();
+        }
+        let refusal = reach::refusal(address, &gateway.reach, reach::is_own);
+        reached.insert(address, (refusal, now + REACHED_FOR));
+        refusal
+    }
+}
+
 impl Shared {
     fn gateway(&self) -> Arc<Gateway> {
         Arc::clone(&self.gateway.borrow())
@@ -197,13 +234,13 @@ impl Shared {
     fn decide(
         &self,
         gateway: &Arc<Gateway>,
-        question: Question,
+        question: impl FnOnce() -> Question,
         decide: impl FnOnce() -> Decision,
     ) -> Decision {
-        if gateway.decisions.is_zero() {
+        if gateway.decisions.is_zero() || gateway.rules.len() < WORTH_KEEPING {
             return decide();
         }
-        let now = Instant::now();
+        let (now, question) = (Instant::now(), question());
         let mut decisions = lock(&self.decisions);
         if !decisions.of.as_ref().is_some_and(|of| Arc::ptr_eq(of, gateway)) {
             *decisions = Decisions { of: Some(Arc::clone(gateway)), known: HashMap::new() };

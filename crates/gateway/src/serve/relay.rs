@@ -4,6 +4,7 @@ use crate::http::Fault;
 use crate::http::body::{Chunked, Length, Step};
 use crate::http::write;
 use socket2::SockRef;
+use std::cell::RefCell;
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
@@ -11,7 +12,11 @@ use tokio::net::TcpStream;
 use tokio::time::{timeout, timeout_at};
 
 /// Bytes that are read at once.
-const PIECE: usize = 32 * 1024;
+const PIECE: usize = 64 * 1024;
+/// Pieces of memory that a thread keeps: 2 MiB.
+const MOST_SPARE: usize = 32;
+/// Bytes of a body that are copied behind what goes before them, so that both are one packet.
+const TOGETHER: usize = 16 * 1024;
 /// What a client that is to read an answer to its end may still send, and for how long.
 const LINGER_BYTES: usize = 1 << 20;
 const LINGER: Duration = Duration::from_secs(2);
@@ -24,6 +29,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub(super) struct Buffer {
     bytes: Vec<u8>,
     start: usize,
+}
+
+thread_local! {
+    /// Memory that no connection of this thread needs at the moment. To ask the kernel for it each time takes longer than to read a small request.
+    static SPARE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        self.give_back();
+    }
 }
 
 impl Buffer {
@@ -46,21 +62,35 @@ impl Buffer {
     /// Gives its memory back while nothing comes.
     pub(super) fn rest(&mut self) {
         if self.is_empty() {
-            *self = Self::default();
+            self.give_back();
         }
+    }
+
+    fn give_back(&mut self) {
+        let mut bytes = std::mem::take(&mut self.bytes);
+        self.start = 0;
+        bytes.clear();
+        // A thread that ends needs none.
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if bytes.capacity() == PIECE && spare.len() < MOST_SPARE {
+                spare.push(bytes);
+            }
+        });
     }
 
     /// Reads more: 0 if the other side has finished.
     pub(super) async fn fill(&mut self, from: &TcpStream) -> io::Result<usize> {
         self.bytes.drain(..self.start);
         self.start = 0;
-        let before = self.bytes.len();
         loop {
             from.readable().await?;
-            self.bytes.resize(before + PIECE, 0);
-            let read = from.try_read(&mut self.bytes[before..]);
-            self.bytes.truncate(before + *read.as_ref().unwrap_or(&0));
-            match read {
+            if self.bytes.capacity() == 0 {
+                self.bytes = SPARE.with(|spare| spare.borrow_mut().pop()).unwrap_or_default();
+            }
+            let before = self.bytes.len();
+            self.bytes.reserve_exact(PIECE.saturating_sub(self.bytes.capacity() - before));
+            match from.try_read_buf(&mut self.bytes) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 other => return other,
             }
@@ -109,6 +139,8 @@ pub(super) struct Body<'a> {
     pub(super) to: &'a TcpStream,
     /// How the other side learns where it ends.
     pub(super) as_length: Length,
+    /// What is sent before it.
+    pub(super) head: Vec<u8>,
     /// Bytes at most.
     pub(super) most: Option<u64>,
     /// How long nothing may come, or be taken.
@@ -148,6 +180,8 @@ impl Body<'_> {
             if used > 0 && !self.buffer.is_empty() {
                 continue;
             }
+            // It does not wait for what comes.
+            self.send_head().await?;
             let is_too_slow = self.has_rate
                 && begin.elapsed() > PATIENCE
                 && self.moved / begin.elapsed().as_secs().max(1) < SLOWEST;
@@ -172,23 +206,44 @@ impl Body<'_> {
             return Err(Broken::TooLarge);
         }
         let bytes = &self.buffer.unread()[data];
+        if bytes.len() > TOGETHER {
+            send(self.to, &mut self.head, self.idle).await?;
+        }
         let done = if self.as_length == Length::Chunked {
-            let mut chunk = write::chunk_head(bytes.len()).into_bytes();
+            let mut chunk = std::mem::take(&mut self.head);
+            chunk.extend_from_slice(write::chunk_head(bytes.len()).as_bytes());
             chunk.extend_from_slice(bytes);
             chunk.extend(b"\r\n");
             write_within(self.to, &chunk, self.idle).await
-        } else {
+        } else if self.head.is_empty() {
             write_within(self.to, bytes, self.idle).await
+        } else {
+            self.head.extend_from_slice(bytes);
+            return send(self.to, &mut self.head, self.idle).await;
         };
         done.map_err(|_| Broken::Sink)
     }
 
     async fn finish(&mut self) -> Result<(), Broken> {
         if self.as_length == Length::Chunked {
-            write_within(self.to, write::LAST_CHUNK, self.idle).await.map_err(|_| Broken::Sink)?;
+            self.head.extend_from_slice(write::LAST_CHUNK);
         }
-        Ok(())
+        self.send_head().await
     }
+
+    /// Sends what goes before the body, if that is still to be done.
+    async fn send_head(&mut self) -> Result<(), Broken> {
+        send(self.to, &mut self.head, self.idle).await
+    }
+}
+
+/// Sends bytes, once.
+async fn send(to: &TcpStream, bytes: &mut Vec<u8>, time: Duration) -> Result<(), Broken> {
+    let bytes = std::mem::take(bytes);
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    write_within(to, &bytes, time).await.map_err(|_| Broken::Sink)
 }
 
 /// Tells the other side that nothing more comes.

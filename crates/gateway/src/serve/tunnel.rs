@@ -32,7 +32,7 @@ enum End {
 
 pub(super) async fn carry(exchange: &Exchange<'_>, buffer: &mut Buffer) -> Next {
     let Exchange { local, stream, gateway, asked, rule, .. } = *exchange;
-    let connected = match upstream::addresses(&local.shared, gateway, asked).await {
+    let connected = match upstream::addresses(exchange).await {
         Ok(addresses) => upstream::connect(local, gateway, &addresses).await,
         Err(fault) => Err(fault),
     };

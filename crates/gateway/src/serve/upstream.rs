@@ -1,13 +1,14 @@
 //! Connections to servers: which address, and whether it may be connected to.
 
+use super::forward::Exchange;
 use super::pool::Key;
 use super::{Local, Shared, resolve};
-use crate::config::Gateway;
+use crate::config::{Gateway, Mode};
 use crate::decide::Asked;
 use crate::http::Fault;
 use crate::http::target::Host;
 use crate::reach;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -16,13 +17,17 @@ use tokio::time::timeout;
 const MOST_TRIED: usize = 4;
 
 /// Where a server is: addresses that may be connected to.
-pub(super) async fn addresses(
-    shared: &Shared,
-    gateway: &Gateway,
-    asked: &Asked,
-) -> Result<Vec<SocketAddr>, Fault> {
+pub(super) async fn addresses(exchange: &Exchange<'_>) -> Result<Vec<SocketAddr>, Fault> {
+    let Exchange { local, gateway, asked, ends, .. } = *exchange;
+    let shared = &local.shared;
     if let Some(server) = asked.server {
-        // The policy itself names this one.
+        // The policy itself names this one, or the packet filter has let the client connect to it.
+        if let Some(refused) = ends.refused {
+            return Err(Fault::with_status(403, refused));
+        }
+        if gateway.mode == Mode::Transparent && gateway.look_up {
+            check_name(shared, gateway, asked, server.ip()).await?;
+        }
         return Ok(vec![server]);
     }
     let found = match &asked.authority.host {
@@ -45,6 +50,14 @@ pub(super) async fn addresses(
         }
     }
     if allowed.is_empty() { Err(Fault::with_status(403, why)) } else { Ok(allowed) }
+}
+
+/// Whether the host that a client names has the address that it connects to. Rules are about names, and who could name any host would get past them.
+async fn check_name(shared: &Shared, gateway: &Gateway, asked: &Asked, at: IpAddr) -> Result<(), Fault> {
+    let Host::Name(name) = &asked.authority.host else { return Ok(()) };
+    let found = resolve::resolve(shared, gateway, name).await;
+    let found = found.map_err(|_| Fault::with_status(504, "name-server"))?;
+    if found.contains(&at) { Ok(()) } else { Err(Fault::with_status(403, "other-address")) }
 }
 
 /// The key of a server's connections.

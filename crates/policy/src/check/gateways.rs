@@ -5,8 +5,11 @@ use super::names::{Addresses, Names};
 use super::rules::is_rule_name;
 use super::settings::duration;
 use crate::address::AddressSet;
-use crate::gateways::{Gateway, GatewayLimits, GatewayRule, MOST_GATEWAYS, MOST_RULES, MOST_WORDS};
+use crate::gateways::{Gateway, GatewayLimits, GatewayRule, MOST_GATEWAYS, MOST_RULES, MOST_WORDS, Mode};
+use crate::model::{Action, Effect, SELF, ZoneSet};
 use crate::schedule::Schedule;
+use crate::service::{self, ServiceSet};
+use crate::settings::Forwarding;
 use crate::{quantity, schema};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
@@ -46,13 +49,95 @@ pub(super) fn read<'t>(
             let message = format!("the gateway `{}` listens there already", other.name);
             c.report(section.key_span("listen"), message, Some("choose another port".to_owned()));
         }
+        if gateway.is_transparent()
+            && let Some(other) = found.iter().find(|other| other.is_transparent())
+        {
+            let message =
+                format!("the gateway `{}` is transparent already: this version has one of them", other.name);
+            let help = "give the other one's rules a `source`, and hand it these connections too".to_owned();
+            c.report(section.key_span("mode"), message, Some(help));
+        }
         found.push(gateway);
     }
     found
 }
 
+/// The gateways that rules of the packet filter may name.
+pub(super) struct Gateways<'a> {
+    pub(super) root: &'a Section<'a>,
+    pub(super) found: &'a [Gateway],
+    pub(super) forwarding: Forwarding,
+}
+
+impl Gateways<'_> {
+    /// The gateway that takes a rule's flows; `Some(None)` if the rule names none.
+    pub(super) fn of_rule(
+        &self,
+        section: &Section<'_>,
+        effect: Option<&Effect>,
+        zones: [Option<ZoneSet>; 2],
+        service: Option<&ServiceSet>,
+        c: &mut Collector<'_>,
+    ) -> Option<Option<usize>> {
+        if section.value("gateway").is_none() {
+            return Some(None);
+        }
+        let name = section.text("gateway", c)?;
+        let refused = if self.forwarding == Forwarding::Kernel {
+            let what = "transparent gateways need the firewall's own forwarding";
+            Some((what, "take `gateway` out, or forwarding = \"kernel\" out of [settings]"))
+        } else if effect.is_some_and(|effect| effect.action != Action::Allow) {
+            Some(("`gateway` needs a rule that allows", "take `gateway` out, or write action = \"allow\""))
+        } else if zones.iter().flatten().any(|zones| zones & 1 << SELF != 0) {
+            let what = "what is from or to the firewall itself is not handed to a gateway";
+            Some((
+                what,
+                "take `self` out of the rule; clients that know the gateway need mode = \"explicit\"",
+            ))
+        } else if service.is_some_and(|service| !is_tcp_alone(service)) {
+            let what = "a gateway takes TCP alone, and the rule has more";
+            Some((what, "write service = \"http\", or the ports of TCP: \"tcp/80\""))
+        } else {
+            None
+        };
+        if let Some((what, help)) = refused {
+            c.report(section.key_span("gateway"), what, Some(help.to_owned()));
+            return None;
+        }
+        let found = self.found.iter().position(|gateway| gateway.name == name.value);
+        if found.is_some_and(|place| self.found[place].is_transparent()) {
+            return Some(found);
+        }
+        // What is wrong with a gateway was reported where it stands.
+        let written = super::named(self.root, "gateways", &mut Collector::new("", ""));
+        if found.is_some() {
+            let message =
+                format!("clients have to know the gateway `{}`: no rule can hand it connections", name.value);
+            c.report(name.span, message, Some("write mode = \"transparent\" in [gateways.NAME]".to_owned()));
+        } else if !written.iter().any(|(known, _)| known.value == name.value) {
+            let help = c.suggestion(name.value, written.iter().map(|(known, _)| known.value));
+            c.report(name.span, format!("there is no gateway `{}`", shortened(name.value)), help);
+        }
+        None
+    }
+}
+
+fn is_tcp_alone(service: &ServiceSet) -> bool {
+    let (first, last) = (service::key(service::TCP, 0), service::key(service::TCP, u16::MAX));
+    let is_tcp = |keys: &[(u32, u32)]| keys.iter().all(|(from, to)| first <= *from && *to <= last);
+    service.parts().iter().all(|part| is_tcp(part.keys.ranges()))
+}
+
+/// The words of `mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Explicit,
+    Publish,
+    Transparent,
+}
+
 /// Whether this is a gateway that this version has.
-fn is_known(section: &Section<'_>, c: &mut Collector<'_>) -> Option<bool> {
+fn is_known(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Way> {
     let protocol = section.required_text("protocol", "\"http\"", c)?;
     if protocol.value != "http" {
         let what = match protocol.value {
@@ -63,18 +148,14 @@ fn is_known(section: &Section<'_>, c: &mut Collector<'_>) -> Option<bool> {
         return None;
     }
     let Some(mode) = section.text("mode", c) else {
-        return section.value("mode").is_none().then_some(false);
+        return section.value("mode").is_none().then_some(Way::Explicit);
     };
     match mode.value {
-        "explicit" => Some(false),
-        "publish" => Some(true),
-        "transparent" => {
-            let help = "write mode = \"explicit\", and name the gateway as proxy in clients".to_owned();
-            c.report(mode.span, "this version has no transparent gateways", Some(help));
-            None
-        }
+        "explicit" => Some(Way::Explicit),
+        "publish" => Some(Way::Publish),
+        "transparent" => Some(Way::Transparent),
         other => {
-            let help = "write \"explicit\" or \"publish\"".to_owned();
+            let help = "write \"explicit\", \"transparent\" or \"publish\"".to_owned();
             c.report(mode.span, format!("`mode` cannot be `{}`", shortened(other)), Some(help));
             None
         }
@@ -89,9 +170,9 @@ fn gateway<'t>(
     objects: &mut Names<'t, Addresses>,
     c: &mut Collector<'_>,
 ) -> Option<Gateway> {
-    let is_published = is_known(section, c);
+    let kind = is_known(section, c);
     let listen = listen(section, c);
-    let servers = servers(section, is_published == Some(true), c);
+    let servers = servers(section, kind == Some(Way::Publish), c);
     let reach = addresses(section, "reach", objects, c);
     let ports = ports(section, "ports", &[80], c);
     let connect_ports = self::ports(section, "connect_ports", &[443], c);
@@ -100,7 +181,7 @@ fn gateway<'t>(
     let decisions = decisions(section, c);
     let forwarded_for = section.flag("forwarded_for", c).unwrap_or(false);
     let limits = limits(section, c);
-    if is_published == Some(true) {
+    if kind == Some(Way::Publish) {
         for key in ["reach", "ports", "connect_ports", "resolvers", "look_up"] {
             if section.value(key).is_some() {
                 let help = format!("take `{key}` out: published servers are named by `servers`");
@@ -108,11 +189,20 @@ fn gateway<'t>(
             }
         }
     }
+    if kind == Some(Way::Transparent) && section.value("connect_ports").is_some() {
+        let help =
+            "take `connect_ports` out: clients that know of no proxy do not ask for tunnels".to_owned();
+        c.report(section.key_span("connect_ports"), "`connect_ports` is for mode = \"explicit\"", Some(help));
+    }
     let rules = rules(section, root, schedules, objects, c);
     Some(Gateway {
         name: name.value.to_owned(),
         listen: listen?,
-        servers: is_published?.then_some(servers?),
+        mode: match kind? {
+            Way::Explicit => Mode::Explicit,
+            Way::Transparent => Mode::Transparent,
+            Way::Publish => Mode::Publish(servers?),
+        },
         rules: rules?,
         reach: reach?.unwrap_or_default(),
         ports: ports?,

@@ -1,5 +1,6 @@
 //! Rules, and what happens where none matches.
 
+use super::gateways::Gateways;
 use super::names::{Addresses, Names};
 use super::settings::duration;
 use super::source_ports;
@@ -28,6 +29,7 @@ pub(super) fn read<'t>(
     schedules: &[(Schedule, Range<usize>)],
     objects: &mut Names<'t, Addresses>,
     services: &mut Names<'t, ServiceSet>,
+    gateways: &Gateways<'_>,
     c: &mut Collector<'_>,
 ) -> Vec<Rule> {
     let sections = schema::RULE.sections(root, "rules", c);
@@ -42,8 +44,14 @@ pub(super) fn read<'t>(
         .map(|(name, _)| (name.value, None));
     let right = schedules.iter().enumerate().map(|(i, (s, _))| (s.name.as_str(), Some(i)));
     let schedule_places = written.chain(right).collect();
-    let mut reader =
-        Reader { zones, schedules: schedule_places, objects, services, narrowed: FxHashMap::default() };
+    let mut reader = Reader {
+        zones,
+        schedules: schedule_places,
+        objects,
+        services,
+        gateways,
+        narrowed: FxHashMap::default(),
+    };
     let mut names: FxHashMap<&str, usize> = FxHashMap::default();
     let mut rules = Vec::with_capacity(sections.len());
     for (i, section) in sections.iter().enumerate() {
@@ -73,6 +81,7 @@ struct Reader<'a, 't> {
     schedules: FxHashMap<&'a str, Option<usize>>,
     objects: &'a mut Names<'t, Addresses>,
     services: &'a mut Names<'t, ServiceSet>,
+    gateways: &'a Gateways<'a>,
     /// Services from source ports that rules have asked for, by the services and the ports' words.
     narrowed: FxHashMap<(Arc<ServiceSet>, Vec<&'t str>), Arc<ServiceSet>>,
 }
@@ -112,6 +121,7 @@ impl<'t> Reader<'_, 't> {
             service.zip(port_words.as_ref()).and_then(|(service, ports)| self.narrowed_to(service, ports, c));
         let schedule = self.schedule(section, c);
         let effect = effect(section, c);
+        let gateway = self.gateways.of_rule(section, effect.as_ref(), [from, to], service.as_deref(), c);
         let enabled = section.flag("enabled", c).unwrap_or(true);
         let description = section.text("description", c).map(|d| d.value.to_owned());
         let (name, source, destination) = (name?, source?, destination?);
@@ -126,7 +136,7 @@ impl<'t> Reader<'_, 't> {
             destination_lists: destination.lists,
             service: service?,
             schedule: schedule?,
-            effect: effect?,
+            effect: Effect { gateway: gateway?, ..effect? },
             enabled,
             span: name.span,
             written: Written {
@@ -235,11 +245,9 @@ pub(super) fn zone_set(
 }
 
 fn refuse_later_keys(section: &Section<'_>, c: &mut Collector<'_>) {
-    for (key, what) in [("gateway", "transparent gateways"), ("inspection", "inspection")] {
-        if section.value(key).is_some() {
-            let help = format!("take `{key}` out of the rule: it comes with a later version");
-            c.report(section.key_span(key), format!("this version has no {what}"), Some(help));
-        }
+    if section.value("inspection").is_some() {
+        let help = "take `inspection` out of the rule: it comes with a later version".to_owned();
+        c.report(section.key_span("inspection"), "this version has no inspection", Some(help));
     }
 }
 
@@ -254,7 +262,7 @@ fn effect(section: &Section<'_>, c: &mut Collector<'_>) -> Option<Effect> {
         Some(section) => Some(alert(&section, c)?),
         None => None,
     };
-    Some(Effect { action: action?, log: log?, limit: limit?, alert })
+    Some(Effect { action: action?, log: log?, limit: limit?, alert, gateway: None })
 }
 
 fn log(section: &Section<'_>, action: Option<Action>, c: &mut Collector<'_>) -> Option<Log> {

@@ -1,12 +1,12 @@
 //! The process that keeps gateways, until the daemon is gone. It binds their sockets and starts a process for each, again and again if that ends.
-//! It is another user than root, and its one right is to bind ports below 1024. A listening socket stays open while its process is
+//! It is another user than root, and its rights are to bind ports below 1024 and to mark sockets as transparent gateways'. A listening socket stays open while its process is
 //! started again, so clients that come meanwhile wait and are not refused.
 
 use super::{Happened, MOST_OF_A_FRAME, State, Told, Wanted};
 use crate::failure::Failure;
 use crate::privileges;
 use crate::worker_stream::{command, connect, daemon_at_standard_input, read_frame, write_frame};
-use gateway::config::Gateway;
+use gateway::config::{Gateway, Mode};
 use gateway::event::{Counts, Event};
 use nix::sys::prctl;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -70,7 +70,8 @@ fn prepare() -> Result<(), String> {
     let user = USERS.iter().find_map(|name| User::from_name(name).ok().flatten());
     let user = user.filter(|user| !user.uid.is_root() && user.gid.as_raw() != 0);
     let user = user.ok_or_else(|| format!("no user `{}` that is not root's", USERS.join("` or `")))?;
-    privileges::become_who_binds(user.uid, user.gid).map_err(|kept| kept.to_string())
+    privileges::become_who_binds(user.uid, user.gid).map_err(|kept| kept.to_string())?;
+    privileges::keep_from_raw_sockets().map_err(|kept| kept.to_string())
 }
 
 /// A gateway that is kept, by a thread of its own.
@@ -132,7 +133,12 @@ fn serve(stream: &UnixStream) {
     let mut all: Vec<(Gateway, Arc<Kept>)> = Vec::new();
     while let Ok(frame) = read_frame(stream, MOST_OF_A_FRAME) {
         let Ok(Wanted { gateways }) = serde_json::from_slice(&frame) else { continue };
-        let is_same = |one: &Gateway, other: &Gateway| one.name == other.name && one.listen == other.listen;
+        let is_same = |one: &Gateway, other: &Gateway| {
+            let is_transparent = |it: &Gateway| it.mode == Mode::Transparent;
+            one.name == other.name
+                && one.listen == other.listen
+                && is_transparent(one) == is_transparent(other)
+        };
         let (stays, goes): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|(known, _)| gateways.iter().any(|gateway| is_same(gateway, known)));
         goes.iter().for_each(|(_, kept)| kept.set(None));
@@ -208,8 +214,12 @@ fn keep(kept: &Kept, teller: &Teller) {
 /// The listening socket, as soon as it can be had; `None` if the gateway is not wanted any more.
 fn listen(kept: &Kept, teller: &Teller, state: &mut State) -> Option<TcpListener> {
     loop {
-        let address = kept.now().wanted.as_ref()?.listen;
-        match gateway::serve::listen(address) {
+        let (address, is_transparent) = {
+            let now = kept.now();
+            let wanted = now.wanted.as_ref()?;
+            (wanted.listen, wanted.mode == Mode::Transparent)
+        };
+        match gateway::serve::listen(address, is_transparent.then_some(dataplane::GATEWAY_LISTENS)) {
             Ok(listener) => return Some(listener),
             Err(error) => {
                 let trouble = format!("it cannot listen at {address}: {error}");

@@ -12,9 +12,10 @@ pub(super) fn of(policy: &Policy, at: Timestamp) -> Vec<Gateway> {
     let one = |gateway: &policy::gateways::Gateway| Gateway {
         name: gateway.name.clone(),
         listen: gateway.listen,
-        mode: match &gateway.servers {
-            None => Mode::Explicit,
-            Some(servers) => Mode::Publish(
+        mode: match &gateway.mode {
+            policy::gateways::Mode::Explicit => Mode::Explicit,
+            policy::gateways::Mode::Transparent => Mode::Transparent,
+            policy::gateways::Mode::Publish(servers) => Mode::Publish(
                 servers.iter().map(|(host, to)| Server { host: host.clone(), to: *to }).collect(),
             ),
         },

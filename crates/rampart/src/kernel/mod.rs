@@ -24,6 +24,7 @@ use machine::{fit, is_virtual, links, missing};
 use nix::net::if_::if_nametoindex;
 use passed::Passed;
 use policy::bridge;
+use policy::gateways::Gateway;
 use policy::lists::ListTable;
 use policy::settings::{Forwarding, Settings};
 use policy::{Bridge, Policy, Tables};
@@ -38,6 +39,18 @@ const RULES_AT_LEAST: u32 = 131_072;
 
 /// The number of no interface.
 const NO_INTERFACE: u32 = 0;
+
+/// Has the kernel take the packets of a transparent gateway for its own; those of none, if there is none any more.
+fn take_for_gateway(gateway: Option<&Gateway>) -> Result<(), PlaneError> {
+    let (v4, v6) = gateway.map_or((false, false), |gateway| {
+        let ip = gateway.listen.ip();
+        (ip.is_ipv4() || ip.is_unspecified(), ip.is_ipv6())
+    });
+    dataplane::routes::take_for_gateway(v4, v6).map_err(|error| {
+        let needs = "a transparent gateway needs a loopback interface that is up (`ip link set lo up`)";
+        PlaneError::Machine(format!("{error}; {needs}"))
+    })
+}
 
 /// The data plane in the kernel. Its programs stay attached when this is dropped; only [`DataPlane::detach`] takes them away.
 pub(crate) struct Kernel {
@@ -293,9 +306,16 @@ impl DataPlane for Kernel {
         policy: &Policy,
         lists: Option<&ListTable>,
     ) -> Result<u64, PlaneError> {
+        let gateway = policy.gateways.iter().find(|gateway| gateway.is_transparent());
+        if gateway.is_some() {
+            take_for_gateway(gateway)?;
+        }
         let generation = self.firewall.policies.apply_with(tables, policy, lists)?;
         self.settings = policy.settings.clone();
         self.set_bridges(&policy.bridges)?;
+        if gateway.is_none() {
+            take_for_gateway(None)?;
+        }
         if let Some(earlier) = self.earlier.as_ref().filter(|_| self.carries) {
             // Once now, so that packets find their flows when the programs change places, and once more when they have.
             let mut carrying = Carrying::of(&self.firewall, earlier)?;
@@ -415,6 +435,7 @@ impl DataPlane for Kernel {
                 self.firewall.ports.close_netfilter()?;
             }
             self.firewall.ports.open_gate()?;
+            take_for_gateway(None)?;
         }
         Ok(())
     }

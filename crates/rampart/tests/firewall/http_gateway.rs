@@ -22,7 +22,7 @@ const RULES: &str = "[[gateways.web.rules]]\nname = 'private'\naction = 'deny'\n
 const LARGE: usize = 5_000_000;
 
 /// nginx on the host outside.
-fn nginx(bed: &Bed) -> Background {
+pub(crate) fn nginx(bed: &Bed) -> Background {
     let folder = bed.folder.path();
     fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).unwrap();
     let root = folder.join("www");
@@ -76,7 +76,7 @@ fn status(bed: &Bed, words: &[&str]) -> String {
 }
 
 /// The processes that a process has started, by a word of their command lines.
-fn children(of: u32, word: &str) -> Vec<u32> {
+pub(crate) fn children(of: u32, word: &str) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{of}/task")).unwrap().flatten();
     let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
     let all: Vec<u32> = children
@@ -88,7 +88,7 @@ fn children(of: u32, word: &str) -> Vec<u32> {
 }
 
 /// The process of the gateway.
-fn worker(firewall: u32) -> Option<u32> {
+pub(crate) fn worker(firewall: u32) -> Option<u32> {
     let keeper = *children(firewall, "keep-gateways").first()?;
     children(keeper, "run-gateway").first().copied()
 }
@@ -99,7 +99,7 @@ fn of_status(pid: u32, key: &str) -> String {
     line.unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn gateway(bed: &Bed) -> Value {
+pub(crate) fn gateway(bed: &Bed) -> Value {
     bed.json(&["status"])["gateways"][0].clone()
 }
 
@@ -175,7 +175,7 @@ fn needs_root_a_gateway_serves_and_is_started_again_beside_the_packet_filter() {
 
     let keeper = children(firewall.child.id(), "keep-gateways")[0];
     let before = worker(firewall.child.id()).unwrap();
-    for (pid, rights) in [(keeper, "0000000000000400"), (before, "0000000000000000")] {
+    for (pid, rights) in [(keeper, "0000000000002400"), (before, "0000000000000000")] {
         assert_eq!(of_status(pid, "CapPrm:"), rights);
         assert_eq!(of_status(pid, "CapEff:"), rights);
         assert!(!of_status(pid, "Uid:").split(' ').any(|uid| uid == "0"));

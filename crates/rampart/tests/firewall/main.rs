@@ -24,6 +24,7 @@ mod restart;
 mod scans;
 mod tampering;
 mod translation;
+mod transparent;
 mod troubles;
 mod tunnels;
 mod tutorials;

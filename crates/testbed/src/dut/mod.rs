@@ -50,6 +50,7 @@ pub const DRIVERS: &[&dyn Driver] = &[
     &proxy::SQUID,
     &rampart::XDP,
     &rampart::TC,
+    &rampart::GATEWAY,
     &rampart::KERNEL,
     &rampart::XDP_BRIDGE,
     &rampart::TC_BRIDGE,
@@ -298,11 +299,7 @@ pub trait Driver: Sync {
                 asked.rules > 0 || asked.nat || asked.listed_addresses > 0 || asked.allowed_subnets > 0;
             return asked.then(|| format!("{name} only forwards: it stands here without the policy"));
         }
-        (can.always_keeps_state() && !asked.stateful).then(|| {
-            format!(
-                "{name} keeps state of every flow, which this test does not ask for: the others go without"
-            )
-        })
+        kept_state(name, can, asked)
     }
 
     /// What of a test the firewall cannot handle, in words; `None` when it can handle all of it.
@@ -322,6 +319,13 @@ pub trait Driver: Sync {
     /// [`TestbedError::Unsupported`] for a policy that it cannot do, a missing requirement, or what its own programs
     /// say. Nothing of it stays after an error.
     fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError>;
+}
+
+/// Whether a firewall keeps state that a test does not ask for, in words.
+fn kept_state(name: &str, can: Capabilities, asked: &PolicyShape) -> Option<String> {
+    (can.always_keeps_state() && !asked.stateful).then(|| {
+        format!("{name} keeps state of every flow, which this test does not ask for: the others go without")
+    })
 }
 
 /// Refuses what a driver cannot do and what the machine lacks; every `set_up` starts with it.

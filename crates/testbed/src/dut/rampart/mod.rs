@@ -1,16 +1,21 @@
 //! Rampart itself, driven by the command line that its users have: `rampart up` in the firewall's namespace, and questions
 //! over its socket. It forwards on its own; the kernel's forwarding stays off.
 
+mod gateway;
 mod text;
 
-use super::kernel::{check_links, version_of};
+use super::kernel::{check_links, gone, version_of};
 use super::sets::{Set, sets_of};
-use super::{Capabilities, Driver, Replaced, Requirement, Running, admit, check_replacement};
+use super::{
+    Capabilities, Driver, Relay, Replaced, Requirement, Running, admit, check_replacement, kept_state,
+};
 use crate::bed::{Bed, FirewallSide, Wiring};
 use crate::error::TestbedError;
 use crate::guest::Guest;
 use crate::journal::Journal;
 use crate::policy::PolicySpec;
+use measure::application::Protocol;
+use measure::shape::{PolicyShape, Setup};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -35,6 +40,8 @@ pub(super) struct Rampart {
     mark: &'static str,
     /// What it is between the zones: a router, or a bridge.
     wiring: Wiring,
+    /// Whether its transparent gateway takes HTTP.
+    has_gateway: bool,
 }
 
 /// In the driver.
@@ -44,6 +51,7 @@ pub(super) const XDP: Rampart = Rampart {
     hook: "xdp",
     mark: " xdp ",
     wiring: Wiring::Firewall,
+    has_gateway: false,
 };
 
 /// In the traffic control layer.
@@ -53,6 +61,15 @@ pub(super) const TC: Rampart = Rampart {
     hook: "tc",
     mark: "",
     wiring: Wiring::Firewall,
+    has_gateway: false,
+};
+
+/// With its gateway for HTTP, which clients do not know of.
+pub(super) const GATEWAY: Rampart = Rampart {
+    name: "rampart-gateway",
+    summary: "Rampart at the TC hook, with its transparent gateway of HTTP",
+    has_gateway: true,
+    ..TC
 };
 
 /// Where the kernel forwards, and asks.
@@ -62,6 +79,7 @@ pub(super) const KERNEL: Rampart = Rampart {
     hook: KERNEL_FORWARDS,
     mark: "",
     wiring: Wiring::Firewall,
+    has_gateway: false,
 };
 
 /// A transparent bridge in the driver.
@@ -97,6 +115,9 @@ impl Driver for Rampart {
     }
 
     fn capabilities(&self) -> Capabilities {
+        if self.has_gateway {
+            return gateway::CAPABILITIES;
+        }
         let three_zones = self.wiring != Wiring::Bridge;
         Capabilities { stateless: false, lists: true, countries: true, three_zones, ..Capabilities::RULES }
     }
@@ -109,6 +130,22 @@ impl Driver for Rampart {
         version_of(PROGRAM).into_iter().collect()
     }
 
+    fn remark(&self, asked: &PolicyShape) -> Option<String> {
+        if self.has_gateway {
+            Some(gateway::REMARK.to_owned())
+        } else {
+            kept_state(self.name, self.capabilities(), asked)
+        }
+    }
+
+    fn cannot_handle(&self, setup: &Setup) -> Option<String> {
+        if self.has_gateway { gateway::cannot_handle(setup) } else { None }
+    }
+
+    fn relays(&self, protocol: Protocol) -> Option<Relay> {
+        if self.has_gateway { gateway::relays(protocol).ok() } else { None }
+    }
+
     fn set_up(&self, bed: &Bed, policy: &PolicySpec) -> Result<Box<dyn Running>, TestbedError> {
         admit(self, policy)?;
         let side = bed.firewall_side(self.name)?;
@@ -118,6 +155,8 @@ impl Driver for Rampart {
             hook: self.hook,
             mark: self.mark,
             wiring: self.wiring,
+            cores: bed.spec().cores.firewall.iter().map(|&core| core as usize).collect(),
+            has_gateway: self.has_gateway,
             daemon: None,
             side,
             folder,
@@ -138,6 +177,9 @@ struct Firewall {
     hook: &'static str,
     mark: &'static str,
     wiring: Wiring,
+    /// Those of the firewall, for its gateway.
+    cores: Vec<usize>,
+    has_gateway: bool,
     daemon: Option<Guest>,
     side: FirewallSide,
     folder: PathBuf,
@@ -181,6 +223,19 @@ struct Status {
     /// An earlier `rampart` calls flows sessions.
     #[serde(alias = "sessions")]
     flows: Occupancy,
+    #[serde(default)]
+    gateways: Vec<GatewayRow>,
+}
+
+#[derive(Debug, Deserialize)]
+struct GatewayRow {
+    is_up: bool,
+}
+
+impl Status {
+    fn has_gateway(&self) -> bool {
+        self.gateways.iter().any(|gateway| gateway.is_up)
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -210,6 +265,7 @@ impl Firewall {
         let means = match (self.hook, self.wiring) {
             (KERNEL_FORWARDS, _) => Means::Kernel,
             (_, Wiring::Bridge) => Means::Bridge,
+            _ if self.has_gateway => Means::Gateway,
             _ => Means::Routes,
         };
         std::fs::write(&file, text::render(&self.policy, &self.side.ports, means))
@@ -226,8 +282,19 @@ impl Firewall {
         let state = self.folder.join("state");
         let state = state.to_string_lossy();
         let words = ["up", &policy, "--hook", self.hook, "--socket", &socket, "--state", &state];
-        let mut daemon = Guest::start(&self.side.namespace, PROGRAM, &words, &[])?;
+        let cores = if self.has_gateway { self.cores.as_slice() } else { &[] };
+        if self.has_gateway {
+            // As on any machine; the kernel delivers by it what its gateway takes.
+            self.side.namespace.run("ip", &["link", "set", "dev", "lo", "up"])?;
+            self.side.namespace.set(&gateway::MANY_CONNECTIONS)?;
+        }
+        let mut daemon = Guest::start(&self.side.namespace, PROGRAM, &words, cores)?;
         daemon.wait_until("answer", PATIENCE, || self.ask("status").is_ok())?;
+        if self.has_gateway {
+            let is_up = || self.status().is_ok_and(|status| status.has_gateway());
+            daemon.wait_until("have its gateway listen", PATIENCE, is_up)?;
+            gateway::stand_beside(daemon.pid());
+        }
         self.daemon = Some(daemon);
         self.load_seconds = begun.elapsed().as_secs_f64();
         Ok(())
@@ -307,7 +374,12 @@ impl Running for Firewall {
         let texts = std::fs::read_dir(folder).ok()?.flatten();
         // No open file leads to the lists.
         let lists = self.lists().ok()?.kernel_bytes;
-        Some(lists + map_bytes(texts.filter_map(|entry| std::fs::read_to_string(entry.path()).ok())))
+        let programs = gateway::resident_bytes(self.has_gateway, self.daemon.as_ref()?.pid());
+        Some(
+            lists
+                + programs
+                + map_bytes(texts.filter_map(|entry| std::fs::read_to_string(entry.path()).ok())),
+        )
     }
 
     fn policy_load_seconds(&self) -> Option<f64> {
@@ -332,10 +404,17 @@ impl Running for Firewall {
     }
 
     fn firewall_threads(&self) -> Vec<i32> {
-        self.side.threads()
+        let mut threads = self.side.threads();
+        if let (true, false, Some(daemon)) = (self.has_gateway, threads.is_empty(), &self.daemon) {
+            threads.extend(gateway::threads(daemon.pid()));
+        }
+        threads
     }
 
     fn check_alive(&self) -> Result<(), TestbedError> {
+        if self.has_gateway && !self.status()?.has_gateway() {
+            return Err(gone("its gateway does not listen".to_owned()));
+        }
         self.status()?;
         check_links(&self.side, self.mark)
     }

@@ -14,6 +14,9 @@ const FLOWS: u64 = 1_048_576;
 /// Of these, one in so many may be half-open.
 const PER_HALF_OPEN: u64 = 4;
 
+/// The port that the gateway takes.
+const HTTP: u16 = 80;
+
 /// By what packets come from one zone to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Means {
@@ -23,6 +26,8 @@ pub(super) enum Means {
     Bridge,
     /// The kernel routes them.
     Kernel,
+    /// Rampart routes them, and its gateway takes HTTP.
+    Gateway,
 }
 
 /// The whole policy, and who forwards. Zones are those of `ports`; every rule is for all of them, as in the other firewalls.
@@ -47,10 +52,19 @@ pub(super) fn render(policy: &PolicySpec, ports: &[ZonePort], means: Means) -> S
         add_list(&mut text, &set);
     }
     if !policy.has_rules() {
+        if means == Means::Gateway {
+            add_to_gateway(&mut text, "http", "");
+        }
         text += "[[defaults]]\nfrom = \"any\"\nto = \"any\"\naction = \"allow\"\n";
     }
     for (number, rule) in policy.rules.iter().enumerate() {
+        if means == Means::Gateway && takes_http(rule) {
+            add_to_gateway(&mut text, &format!("r{}-http", number + 1), &ends(rule));
+        }
         add_rule(&mut text, number + 1, rule);
+    }
+    if means == Means::Gateway {
+        super::gateway::add(&mut text);
     }
     text
 }
@@ -77,21 +91,40 @@ pub(super) fn write_set(set: &Set, file: &Path) -> io::Result<()> {
 }
 
 fn add_rule(text: &mut String, number: usize, rule: &Rule) {
-    let (source, destination) = (&rule.source, &rule.destination);
     let action = match rule.action {
         Action::Accept => "allow",
         Action::Drop => "deny",
     };
     let _ = writeln!(
         text,
-        "[[rules]]\nname = \"r{number}\"\nfrom = \"any\"\nto = \"any\"\nsource = [\"{}\", \"{}\"]\n\
-         destination = [\"{}\", \"{}\"]\nservice = {}\n{}action = \"{action}\"\n",
-        source.v4,
-        source.v6,
-        destination.v4,
-        destination.v6,
+        "[[rules]]\nname = \"r{number}\"\nfrom = \"any\"\nto = \"any\"\n{}service = {}\n{}action = \"{action}\"\n",
+        ends(rule),
         service(rule),
         rule.source_ports.map_or_else(String::new, |ports| format!("source_port = \"{}\"\n", range(ports)))
+    );
+}
+
+fn ends(rule: &Rule) -> String {
+    let (source, destination) = (&rule.source, &rule.destination);
+    format!(
+        "source = [\"{}\", \"{}\"]\ndestination = [\"{}\", \"{}\"]\n",
+        source.v4, source.v6, destination.v4, destination.v6
+    )
+}
+
+/// Whether a rule lets requests for HTTP pass.
+fn takes_http(rule: &Rule) -> bool {
+    let has = |ports: Option<(u16, u16)>| ports.is_none_or(|(low, high)| (low..=high).contains(&HTTP));
+    let is_tcp = matches!(rule.protocol, Protocol::Tcp | Protocol::Any);
+    rule.action == Action::Accept && is_tcp && has(rule.destination_ports)
+}
+
+/// The part of a rule that the gateway takes, before the rule itself.
+fn add_to_gateway(text: &mut String, name: &str, ends: &str) {
+    let _ = writeln!(
+        text,
+        "[[rules]]\nname = \"{name}\"\nfrom = \"any\"\nto = \"any\"\n{ends}service = \"tcp/{HTTP}\"\naction = \"allow\"\n\
+         gateway = \"web\"\n"
     );
 }
 
