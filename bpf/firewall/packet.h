@@ -111,6 +111,14 @@ static __always_inline bool is_translated(const struct flow *flow)
 	return READ_ONCE(flow->family) & FLOW_TRANSLATED;
 }
 
+/* Of a flow of IPv6: whether an end has an address outside. */
+static __always_inline bool is_prefixed(const struct flow *flow)
+{
+	__u8 family = READ_ONCE(flow->family);
+
+	return family & FLOW_PREFIXED && !(family & FLOW_TRANSLATED);
+}
+
 static __always_inline bool is_proxied(const struct flow *flow)
 {
 	return READ_ONCE(flow->family) & FLOW_PROXIED;

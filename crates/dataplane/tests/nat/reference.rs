@@ -69,7 +69,7 @@ fn frame(packet: &Packet) -> Vec<u8> {
 fn expected(policy: &Policy, asked: &Packet) -> (String, Packet, (Ipv4Addr, Ipv4Addr)) {
     let mut packet = *asked;
     if let Some((_, Some(new))) = policy.translate_destination(asked) {
-        packet.destination = new.address.into();
+        packet.destination = new.address;
         packet.selector = new.port.unwrap_or(packet.selector);
     }
     packet.to = zone_of(policy, packet.destination);
@@ -80,7 +80,7 @@ fn expected(policy: &Policy, asked: &Packet) -> (String, Packet, (Ipv4Addr, Ipv4
         Action::Allow => None,
         action => Some(format!("{}-{}", if by_default { "default" } else { "rule" }, action.name())),
     };
-    let translation = policy.translate_source(&packet).and_then(|(_, translation)| translation);
+    let translation = policy.translate_source(&packet, Some(asked)).and_then(|(_, translation)| translation);
     let sources = match translation {
         None | Some(SourceTranslation::Untranslatable) => (own, own),
         Some(SourceTranslation::Interface) => {
@@ -89,7 +89,8 @@ fn expected(policy: &Policy, asked: &Packet) -> (String, Packet, (Ipv4Addr, Ipv4
             (address, address)
         }
         Some(SourceTranslation::OneOf(first, last)) => (first, last),
-        Some(SourceTranslation::Address(address)) => (address, address),
+        Some(SourceTranslation::Address(IpAddr::V4(address))) => (address, address),
+        Some(SourceTranslation::Address(IpAddr::V6(_))) => panic!("IPv4 alone"),
     };
     let is_nowhere = packet.destination.to_string().starts_with("192.0.2.");
     let fate = match (refused, translation) {
