@@ -133,6 +133,47 @@ fn needs_root_prefixes_are_as_the_rows_say() {
     assert!(["untranslatable", "up", "rule-reject!"].iter().all(|fate| met.contains(fate)), "{met:?}");
 }
 
+/// RFC 6296 section 2.5: no flow keeps an address outside, so what changes in the policy holds for open flows. None leaves with its inside
+/// address that did not before.
+#[test]
+fn needs_root_prefixes_follow_the_policy_in_force() {
+    let entry = "prefix_to = \"2001:db8:1::/48\"";
+    let without = PREFIX_POLICY.replacen(
+        "prefix_to = \"2001:db8:1::/48\"\n",
+        "prefix_to = \"2001:db8:1::/48\"\nenabled = false\n",
+        1,
+    );
+    let (own, outside, other) = ("fd01:203:405:1::2", "2001:db8:1:d550::2", "2001:db8:5:d54c::2");
+    for hook in HOOKS {
+        let mut bed = bed_under(hook, &without);
+        let see = |bed: &mut Bed, port: u16, source: &str, expected: &str| {
+            let text = format!("{own} > 2001:2:0:2::2 udp {port}>53");
+            let expected = match expected {
+                "" => format!("out {source} > 2001:2:0:2::2 udp {port}>53"),
+                reason => reason.to_owned(),
+            };
+            assert_eq!(differs(bed, "in", &text, &expected), None);
+        };
+        see(&mut bed, 1, own, "");
+        bed.apply(PREFIX_POLICY);
+        // It was opened by this address, and the other end knows no other.
+        see(&mut bed, 1, own, "");
+        see(&mut bed, 2, outside, "");
+        bed.apply(&PREFIX_POLICY.replace(entry, "prefix_to = \"2001:db8:5::/48\""));
+        see(&mut bed, 2, other, "");
+        see(&mut bed, 3, other, "");
+        let answer = format!("2001:2:0:2::2 > {other} udp 53>2");
+        let to_own = format!("in 2001:2:0:2::2 > {own} udp 53>2");
+        assert_eq!(differs(&mut bed, "out", &answer, &to_own), None);
+        bed.apply(&without);
+        see(&mut bed, 2, "", "untranslatable");
+        see(&mut bed, 4, own, "");
+        bed.apply(PREFIX_POLICY);
+        see(&mut bed, 2, outside, "");
+        assert_eq!(bed.flows(&Filter::default()).len(), 4, "{hook:?}");
+    }
+}
+
 /// RFC 4787 REQ-1, where the port has to change: it is the same for all destinations, nobody else has it, and who begins from outside reaches its
 /// end. Both end with the mapping's time, and leave nothing behind.
 #[test]

@@ -1,9 +1,10 @@
 //! Translation of IPv6 prefixes (RFC 6296): each address inside has one outside, by arithmetic alone, and the sum over both is the same, so
 //! that no checksum of what a packet carries changes.
 
-use crate::model::{Policy, ZoneSet};
-use crate::translation::{Change, Direction, Translation};
-use std::net::Ipv6Addr;
+use crate::interpret::Packet;
+use crate::model::{Policy, SELF, ZoneSet};
+use crate::translation::{Change, Direction, SourceTranslation, Translation};
+use std::net::{IpAddr, Ipv6Addr};
 
 /// The most [`PrefixRow`]s of one direction in a policy.
 pub const MAX_PREFIX_ROWS: usize = 256;
@@ -133,6 +134,68 @@ impl Policy {
         enabled.flat_map(|(place, entry)| entry.prefix_rows(place, direction)).collect()
     }
 
+    /// The entry that decides about an address, as the source or the destination of a packet that goes to one of some zones, and the address that
+    /// it gives; outer `None`: it stays as it is, inner: it has none.
+    fn other(&self, direction: Direction, packet: &Packet, to: ZoneSet) -> Option<(usize, Option<IpAddr>)> {
+        let (place, entry) = self.first(direction, packet, to)?;
+        let Change::Prefix(prefixes) = entry.change else { return None };
+        let IpAddr::V6(address) = (match direction {
+            Direction::Source => packet.source,
+            Direction::Destination => packet.destination,
+        }) else {
+            return None;
+        };
+        Some((place, prefixes.map(direction).apply(address).map(IpAddr::from)))
+    }
+
+    /// [`Policy::translate_source`] for IPv6. A packet whose answer would not come back to its source, or not by the name that it asked, is dropped.
+    pub(crate) fn translate_source_v6(
+        &self,
+        packet: &Packet,
+        asked: Option<&Packet>,
+    ) -> Option<(usize, Option<SourceTranslation>)> {
+        let untranslatable = |place| Some((place, Some(SourceTranslation::Untranslatable)));
+        // By which entry the packet came, and of one from inside the zones that its prefix is for.
+        let by = asked
+            .filter(|asked| asked.destination != packet.destination)
+            .and_then(|asked| Some((asked, self.first(Direction::Destination, asked, 0)?)));
+        let hairpin = by.and_then(|(asked, (_, entry))| {
+            entry.to.filter(|to| to >> asked.from & 1 == 0).map(|outside| (asked, outside))
+        });
+        let (sender, outside) = hairpin.unwrap_or((packet, 1 << packet.to));
+        let is_for_self = packet.to == SELF;
+        let decided = self.first(Direction::Source, sender, outside).filter(|_| !is_for_self);
+        let name = self.other(Direction::Source, sender, outside).filter(|_| !is_for_self);
+        if let Some((place, address)) = name
+            && (address.is_none() || !packet.opens_flow())
+        {
+            return untranslatable(place);
+        }
+        let known = name.and_then(|(_, address)| address).unwrap_or(packet.source);
+        let answer = Packet { from: packet.to, source: packet.destination, destination: known, ..*packet };
+        let back = self.other(Direction::Destination, &answer, 0).filter(|_| !is_for_self);
+        if let Some((place, address)) = back.or(name.map(|(place, _)| (place, None)))
+            && address.unwrap_or(known) != packet.source
+        {
+            return untranslatable(place);
+        }
+        if let Some((asked, (place, _))) = by {
+            let to = match (hairpin, name) {
+                (None, _) => 1 << asked.from,
+                (Some((_, outside)), Some(_)) => outside,
+                (Some(_), None) => ZoneSet::MAX,
+            };
+            let answer =
+                Packet { from: packet.to, source: packet.destination, destination: asked.source, ..*packet };
+            let answers_as = self.other(Direction::Source, &answer, to).and_then(|(_, address)| address);
+            if answers_as != Some(asked.destination) {
+                return untranslatable(place);
+            }
+        }
+        let source = name.and_then(|(_, address)| address).map(SourceTranslation::Address);
+        decided.map(|(place, _)| (place, source))
+    }
+
     /// Whether an entry translates prefixes.
     pub fn translates_prefixes(&self) -> bool {
         self.translations.iter().any(|entry| entry.enabled && matches!(entry.change, Change::Prefix(_)))
@@ -198,7 +261,7 @@ mod tests {
             (
                 "fd01:203:405::/64",
                 "2001:db8:1:1::/64",
-                "fd01:203:405::1:2:3:4",
+                "fd01:203:405:0:1:2:3:4",
                 Some("2001:db8:1:1:d54f:2:3:4"),
             ),
             (

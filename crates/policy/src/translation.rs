@@ -174,16 +174,19 @@ impl Translation {
             service: keys(&self.service),
             ..Seen::default()
         };
-        let exempt = |to| Seen {
+        let exempt = |from, to| Seen {
+            from,
             source_v6: self.exempt_v6(&self.source),
             destination_v6: self.exempt_v6(&self.destination),
             ..forward(to)
         };
         match (self.change, direction) {
             (Change::Exempt, Direction::Destination) if self.to.is_some() => None,
-            (Change::Exempt, Direction::Destination) => Some(exempt(all)),
+            (Change::Exempt, Direction::Destination) => Some(exempt(self.from, all)),
             (Change::Destination { .. }, Direction::Destination) => Some(forward(all)),
-            (Change::Exempt, Direction::Source) => Some(exempt(self.to.unwrap_or(all & !(1 << SELF)))),
+            (Change::Exempt, Direction::Source) => {
+                Some(exempt(self.from | 1 << SELF, self.to.unwrap_or(all & !(1 << SELF))))
+            }
             (Change::Prefix(prefixes), _) => Some(self.seen_of_prefixes(prefixes, direction)),
             (
                 Change::Masquerade { .. } | Change::Source { .. } | Change::OneToOne { .. },
@@ -218,7 +221,8 @@ impl Translation {
         let to = self.to.unwrap_or(0);
         let all = RangeSet::full();
         let (from, source_v6, destination_v6) = match direction {
-            Direction::Source => (self.from, RangeSet::of([prefixes.inside()]), all),
+            // Also what the firewall answers by an address inside of its own, to whom asked by its name outside.
+            Direction::Source => (self.from | 1 << SELF, RangeSet::of([prefixes.inside()]), all),
             Direction::Destination => (self.from | to, all, RangeSet::of([prefixes.outside()])),
         };
         Seen { from, to, source_v6, destination_v6, service: keys(&ServiceSet::any()), ..Seen::default() }
@@ -336,46 +340,40 @@ impl Policy {
         packet: &Packet,
         asked: Option<&Packet>,
     ) -> Option<(usize, Option<SourceTranslation>)> {
-        if packet.to == SELF || packet.from == SELF {
+        if packet.from == SELF {
             return None;
         }
-        let (place, entry) = match asked.and_then(|asked| Some((asked, self.hairpin(asked)?))) {
-            Some((asked, outside)) => self.first(Direction::Source, asked, outside)?,
-            None => self.first(Direction::Source, packet, 1 << packet.to)?,
+        if packet.source.is_ipv6() {
+            return self.translate_source_v6(packet, asked);
+        }
+        if packet.to == SELF {
+            return None;
+        }
+        let (place, entry) = self.first(Direction::Source, packet, 1 << packet.to)?;
+        let translation = match entry.change {
+            Change::Exempt | Change::Destination { .. } | Change::Prefix(_) => None,
+            _ if !packet.opens_flow() => Some(SourceTranslation::Untranslatable),
+            Change::Masquerade { .. } => Some(SourceTranslation::Interface),
+            Change::Source { first, last, .. } => Some(SourceTranslation::OneOf(first, last)),
+            Change::OneToOne { first } => {
+                let IpAddr::V4(source) = packet.source else { return None };
+                let (inside, _) = entry.source.v4.ranges().first()?;
+                Some(SourceTranslation::Address(
+                    Ipv4Addr::from(u32::from(first) + (u32::from(source) - inside)).into(),
+                ))
+            }
         };
-        let translation =
-            match entry.change {
-                Change::Exempt | Change::Destination { .. } => None,
-                _ if !packet.opens_flow() => Some(SourceTranslation::Untranslatable),
-                Change::Masquerade { .. } => Some(SourceTranslation::Interface),
-                Change::Source { first, last, .. } => Some(SourceTranslation::OneOf(first, last)),
-                Change::OneToOne { first } => {
-                    let IpAddr::V4(source) = packet.source else { return None };
-                    let (inside, _) = entry.source.v4.ranges().first()?;
-                    Some(SourceTranslation::Address(
-                        Ipv4Addr::from(u32::from(first) + (u32::from(source) - inside)).into(),
-                    ))
-                }
-                Change::Prefix(prefixes) => {
-                    let IpAddr::V6(source) = packet.source else { return None };
-                    let outside = prefixes.map(Direction::Source).apply(source);
-                    Some(outside.map_or(SourceTranslation::Untranslatable, |it| {
-                        SourceTranslation::Address(it.into())
-                    }))
-                }
-            };
         Some((place, translation))
     }
 
-    fn first(&self, direction: Direction, packet: &Packet, to: ZoneSet) -> Option<(usize, &Translation)> {
+    /// The entry that decides about a packet that goes to one of some zones.
+    pub(crate) fn first(
+        &self,
+        direction: Direction,
+        packet: &Packet,
+        to: ZoneSet,
+    ) -> Option<(usize, &Translation)> {
         self.translations.iter().enumerate().find(|(_, entry)| entry.matches(direction, packet, to))
-    }
-
-    /// Of a packet from inside to an outside prefix of the inside: the zones that the prefix is for.
-    fn hairpin(&self, asked: &Packet) -> Option<ZoneSet> {
-        let (_, entry) = self.first(Direction::Destination, asked, 0)?;
-        let outside = entry.to.filter(|_| matches!(entry.change, Change::Prefix(_)))?;
-        (outside >> asked.from & 1 == 0).then_some(outside)
     }
 
     /// The rows of a direction, in order.

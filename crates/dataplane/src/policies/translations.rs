@@ -55,24 +55,22 @@ pub(super) fn add_prefixes(pages: &mut Pages, policy: &Policy, zones: &[u8]) -> 
         let rows = if policy.translates_prefixes() { policy.prefix_rows(direction) } else { Vec::new() };
         let at = pages.begin(PREFIX_ROW_WORDS);
         for row in &rows {
-            pages.words(&prefix_row(row, direction, zones));
+            pages.words(&prefix_row(row, zones));
         }
         types::nat_rows { at, count: rows.len() as u32 }
     })
 }
 
 /// `struct prefix_row`, word by word.
-fn prefix_row(row: &PrefixRow, direction: Direction, zones: &[u8]) -> [u32; PREFIX_ROW_WORDS] {
+fn prefix_row(row: &PrefixRow, zones: &[u8]) -> [u32; PREFIX_ROW_WORDS] {
     let mut words = [0; PREFIX_ROW_WORDS];
-    let mut from = our_zones(row.from, zones);
-    // What the firewall answers by an address inside of its own, to whom came by the one outside.
-    if direction == Direction::Source {
-        from |= 1 << sizes::ZONE_SELF.0;
-    }
     let ranges = [row.source.0, row.source.1, row.destination.0, row.destination.1];
     let pairs = ranges.map(|address| [(address >> 64) as u64, address as u64]);
     let map = row.map.map_or([0; 2], |map| [map.prefix, map.keep]);
-    let longs = [from, our_zones(row.to, zones)].into_iter().chain(pairs.into_iter().flatten()).chain(map);
+    let longs = [our_zones(row.from, zones), our_zones(row.to, zones)]
+        .into_iter()
+        .chain(pairs.into_iter().flatten())
+        .chain(map);
     for (at, long) in longs.enumerate() {
         words[2 * at..2 * at + 2].copy_from_slice(&halves(long));
     }
